@@ -44,7 +44,9 @@ LineWriter line_writer(const Arguments& options, LineFormat otherwise) {
   if (format == "csv") return LineWriter(LineFormat::Csv);
   if (format == "argmax") return LineWriter(LineFormat::Argmax);
   if (format == "symbols") return LineWriter(LineFormat::Symbols, std::move(symbols));
-  throw Error(ErrorKind::Usage, "format=" + format + " is unknown; write format=text, json, csv, argmax or symbols; on standard output also hxs");
+  throw Error(
+      ErrorKind::Usage,
+      "format=" + format + " is unknown; write format=text, json, csv, argmax or symbols; on standard output also hxs");
 }
 
 class StdoutConsumer final : public Consumer {
@@ -61,7 +63,8 @@ class StdoutConsumer final : public Consumer {
  private:
   [[noreturn]] static void fail() {
     const int reason = errno;
-    throw Error(kind_of_failure(reason, ErrorKind::Output), std::string("cannot write to standard output: ") + std::strerror(reason));
+    throw Error(kind_of_failure(reason, ErrorKind::Output),
+                std::string("cannot write to standard output: ") + std::strerror(reason));
   }
   LineWriter writer_;
 };
@@ -94,7 +97,9 @@ std::shared_ptr<Consumer> open_stdout(const std::string& path, const Arguments& 
     wire::OutboxOptions outbox;
     outbox.where = "stdout:";
     outbox.producer = "process " + std::to_string(getpid());
-    const auto make = [](wire::OutboxOptions o) { return std::make_unique<wire::PipeWriter>(STDOUT_FILENO, std::move(o)); };
+    const auto make = [](wire::OutboxOptions o) {
+      return std::make_unique<wire::PipeWriter>(STDOUT_FILENO, std::move(o));
+    };
     return wire::open_live_consumer<wire::PipeWriter>("stdout:", options, outbox, make);
   }
   return std::make_shared<StdoutConsumer>(line_writer(options, LineFormat::Text));
@@ -114,14 +119,19 @@ std::shared_ptr<Consumer> open_output_file(const std::string& path, const Argume
 }
 
 std::vector<Argument> line_options() {
-  return {Argument::text("format", "", "text, json, csv, argmax or symbols; on standard output also hxs: frames (docs/wire.md)"),
+  return {Argument::text("format", "",
+                         "text, json, csv, argmax or symbols; on standard output also hxs: frames (docs/wire.md)"),
           Argument::text("symbols", "", "the words of format=symbols: a,b,c"),
           Argument::text("vocabulary", "", "the characters of format=symbols: abc")};
 }
 
 std::vector<Argument> stdout_options() {
   std::vector<Argument> options = line_options();
-  options.push_back(Argument::integer("classes", 0, "with format=hxs: the whole numbers are classes below this, and receivers are told; 0 says nothing").in("0..16777216"));
+  options.push_back(
+      Argument::integer(
+          "classes", 0,
+          "with format=hxs: the whole numbers are classes below this, and receivers are told; 0 says nothing")
+          .in("0..16777216"));
   return options;
 }
 

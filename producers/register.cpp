@@ -8,11 +8,19 @@
 namespace harmonics {
 
 void register_builtin_producers(FunctionRegistry& registry) {
-  registry.register_producer("file", open_file, "samples of a file, a folder or a pattern: IDX, NPY, NPZ, safetensors, CSV, TSV, JSON lines, text, "
-                             "tokens, raw numbers, PNG and JPEG; also packed with gzip or zstd",
-                             file_options());
-  registry.register_producer("stdin", open_stdin, "samples that another program writes to a pipe: JSON lines, CSV, MessagePack, NumPy arrays, or frames of HXS/1; a field, a column or a tensor: #NAME", stdin_options());
-  registry.register_producer("http", open_http, "samples that programs send to POST /v1/samples or, as http:NAME, /v1/samples/NAME of the address of --serve; a field: #NAME", http_options());
+  registry.register_producer(
+      "file", open_file,
+      "samples of a file, a folder or a pattern: IDX, NPY, NPZ, safetensors, CSV, TSV, JSON lines, text, "
+      "tokens, raw numbers, PNG and JPEG; also packed with gzip or zstd",
+      file_options());
+  registry.register_producer("stdin", open_stdin,
+                             "samples that another program writes to a pipe: JSON lines, CSV, MessagePack, NumPy "
+                             "arrays, or frames of HXS/1; a field, a column or a tensor: #NAME",
+                             stdin_options());
+  registry.register_producer("http", open_http,
+                             "samples that programs send to POST /v1/samples or, as http:NAME, /v1/samples/NAME of the "
+                             "address of --serve; a field: #NAME",
+                             http_options());
   registry.register_producer(
       "memory", [](const std::string& name, const Arguments&) { return open_memory_producer(name); },
       "what the consumer memory: of the same name was given");

@@ -44,7 +44,8 @@ int guarded(const std::function<void()>& body) {
 
 std::string text(const char* given, const std::string& otherwise = "") { return given && *given ? given : otherwise; }
 
-template <typename End> void hold(harmonics_sender& sender, std::shared_ptr<End> end) {
+template <typename End>
+void hold(harmonics_sender& sender, std::shared_ptr<End> end) {
   sender.outbox = &end->outbox();
   sender.end = std::move(end);
 }
@@ -54,7 +55,9 @@ zmq::Address zmq_address(zmq::Pattern pattern, const std::string& path, const ha
   zmq::Address address = zmq::parse_address(pattern, path);
   if (!text(o.key_file).empty()) {
     address.security.own = zmq::read_key_pair(o.key_file);
-    if (text(o.server_key).empty()) throw Error(ErrorKind::Usage, address.str() + ": whose key the other end has is not said").note("give its public key, or the file with it");
+    if (text(o.server_key).empty())
+      throw Error(ErrorKind::Usage, address.str() + ": whose key the other end has is not said")
+          .note("give its public key, or the file with it");
     address.security.server = zmq::read_public_key(o.server_key);
   }
   zmq::check_security(address, o.insecure != 0);
@@ -62,33 +65,51 @@ zmq::Address zmq_address(zmq::Pattern pattern, const std::string& path, const ha
 }
 #endif
 
-void connect(harmonics_sender& sender, const std::string& address, const harmonics_sender_options& o, wire::OutboxOptions outbox) {
+void connect(harmonics_sender& sender, const std::string& address, const harmonics_sender_options& o,
+             wire::OutboxOptions outbox) {
   const size_t colon = address.find(':');
-  const std::string scheme = address.substr(0, colon), path = colon == std::string::npos ? "" : address.substr(colon + 1);
-  if (scheme == "tcp") return hold(sender, std::make_shared<sockets::Sender>(sockets::tcp_endpoint(path, o.insecure != 0), std::move(outbox)));
-  if (scheme == "unix") return hold(sender, std::make_shared<sockets::Sender>(sockets::unix_endpoint(path), std::move(outbox)));
+  const std::string scheme = address.substr(0, colon),
+                    path = colon == std::string::npos ? "" : address.substr(colon + 1);
+  if (scheme == "tcp")
+    return hold(sender,
+                std::make_shared<sockets::Sender>(sockets::tcp_endpoint(path, o.insecure != 0), std::move(outbox)));
+  if (scheme == "unix")
+    return hold(sender, std::make_shared<sockets::Sender>(sockets::unix_endpoint(path), std::move(outbox)));
 #ifdef HARMONICS_WITH_ZMQ
   for (const zmq::Pattern pattern : {zmq::Pattern::Dealer, zmq::Pattern::Push, zmq::Pattern::Pub})
-    if (scheme == zmq::scheme_of(pattern)) return hold(sender, std::make_shared<zmq::Sender>(zmq_address(pattern, path, o), std::move(outbox)));
+    if (scheme == zmq::scheme_of(pattern))
+      return hold(sender, std::make_shared<zmq::Sender>(zmq_address(pattern, path, o), std::move(outbox)));
 #endif
-  throw Error(ErrorKind::Usage, "nothing is sent to '" + address + "'").note("write tcp:127.0.0.1:5555, unix:PATH, or, where this library was built with libzmq, zmq+dealer://127.0.0.1:5555");
+  throw Error(ErrorKind::Usage, "nothing is sent to '" + address + "'")
+      .note(
+          "write tcp:127.0.0.1:5555, unix:PATH, or, where this library was built with libzmq, "
+          "zmq+dealer://127.0.0.1:5555");
 }
 
-wire::OutboxOptions outbox_options(const std::string& address, const harmonics_sender_options& o, const harmonics_sent_tensor* tensors, uint32_t count) {
+wire::OutboxOptions outbox_options(const std::string& address, const harmonics_sender_options& o,
+                                   const harmonics_sent_tensor* tensors, uint32_t count) {
   wire::OutboxOptions outbox;
   outbox.where = address;
   outbox.producer = text(o.producer, "process " + std::to_string(getpid()));
   outbox.stream = text(o.stream, outbox.stream);
   outbox.whole_source = o.whole_source != 0;
   if (o.durable) outbox.acknowledgement = wire::Acknowledgement::Durable;
-  if (o.patience_seconds > 0) outbox.patience = std::chrono::milliseconds(static_cast<int64_t>(o.patience_seconds * 1000));
+  if (o.patience_seconds > 0)
+    outbox.patience = std::chrono::milliseconds(static_cast<int64_t>(o.patience_seconds * 1000));
   if (o.batch_bytes > 0) outbox.batch_bytes = o.batch_bytes;
   if (count == 0) throw Error(ErrorKind::Usage, address + ": samples without tensors").note("name at least one tensor");
   for (uint32_t i = 0; i < count; ++i) {
     if (tensors[i].dtype > static_cast<uint32_t>(DType::F64) || tensors[i].rank > HX_MAX_RANK)
-      throw Error(ErrorKind::Shape, address + ": '" + text(tensors[i].name) + "' has no type, or more than 8 dimensions");
-    outbox.tensors.push_back({text(tensors[i].name), static_cast<DType>(tensors[i].dtype), Shape(tensors[i].dims, tensors[i].dims + tensors[i].rank), {}, o.classes ? o.classes[i] : 0});
-    if (outbox.tensors.back().classes > 0 && !wire::is_integer(outbox.tensors.back().dtype)) throw Error(ErrorKind::Usage, address + ": classes are whole numbers, and '" + text(tensors[i].name) + "' has others");
+      throw Error(ErrorKind::Shape,
+                  address + ": '" + text(tensors[i].name) + "' has no type, or more than 8 dimensions");
+    outbox.tensors.push_back({text(tensors[i].name),
+                              static_cast<DType>(tensors[i].dtype),
+                              Shape(tensors[i].dims, tensors[i].dims + tensors[i].rank),
+                              {},
+                              o.classes ? o.classes[i] : 0});
+    if (outbox.tensors.back().classes > 0 && !wire::is_integer(outbox.tensors.back().dtype))
+      throw Error(ErrorKind::Usage,
+                  address + ": classes are whole numbers, and '" + text(tensors[i].name) + "' has others");
   }
   return outbox;
 }
@@ -97,7 +118,8 @@ wire::OutboxOptions outbox_options(const std::string& address, const harmonics_s
 
 extern "C" {
 
-int harmonics_sender_open(const char* address, const harmonics_sender_options* given, const harmonics_sent_tensor* tensors, uint32_t count, harmonics_sender** out) {
+int harmonics_sender_open(const char* address, const harmonics_sender_options* given,
+                          const harmonics_sent_tensor* tensors, uint32_t count, harmonics_sender** out) {
   return guarded([&] {
     harmonics_sender_options options{};  // an older caller's structure is shorter
     if (given) std::memcpy(&options, given, std::min<size_t>(given->struct_size, sizeof options));
@@ -112,7 +134,8 @@ int harmonics_sender_open(const char* address, const harmonics_sender_options* g
 int harmonics_sender_send(harmonics_sender* sender, const void* const* tensors) {
   return guarded([&] {
     std::vector<std::span<const std::byte>> pieces;
-    for (size_t i = 0; i < sender->bytes.size(); ++i) pieces.emplace_back(static_cast<const std::byte*>(tensors[i]), sender->bytes[i]);
+    for (size_t i = 0; i < sender->bytes.size(); ++i)
+      pieces.emplace_back(static_cast<const std::byte*>(tensors[i]), sender->bytes[i]);
     sender->outbox->push(pieces);
   });
 }

@@ -21,8 +21,10 @@ class CacheFolder {
     setenv("XDG_CACHE_HOME", name.c_str(), 1);
   }
   ~CacheFolder() {
-    if (before_.empty()) unsetenv("XDG_CACHE_HOME");
-    else setenv("XDG_CACHE_HOME", before_.c_str(), 1);
+    if (before_.empty())
+      unsetenv("XDG_CACHE_HOME");
+    else
+      setenv("XDG_CACHE_HOME", before_.c_str(), 1);
     std::filesystem::remove_all(path_);
   }
   std::vector<std::filesystem::path> files() const {

@@ -1,4 +1,5 @@
-// A disk in memory, for several threads: what was written and not synced can be lost, any call can fail, and the power can go at any call.
+// A disk in memory, for several threads: what was written and not synced can be lost, any call can fail, and the power
+// can go at any call.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +39,8 @@ class FilesInMemory final : public FileCalls {
     return failed_;
   }
 
-  // What the disk holds when the power comes back: synced content under synced names, and of the rest what `luck` says. Null: none.
+  // What the disk holds when the power comes back: synced content under synced names, and of the rest what `luck` says.
+  // Null: none.
   std::unique_ptr<FilesInMemory> after_power_cut(std::mt19937* luck) const {
     const std::lock_guard<std::mutex> lock(mutex_);
     auto image = std::make_unique<FilesInMemory>();
@@ -47,10 +49,12 @@ class FilesInMemory final : public FileCalls {
     std::map<std::string, std::shared_ptr<Node>> names = durable_;
     for (const auto& [name, node] : names_)
       if (lucky()) names[name] = node;
-    for (auto it = names.begin(); it != names.end();) it = !names_.count(it->first) && lucky() ? names.erase(it) : std::next(it);
+    for (auto it = names.begin(); it != names.end();)
+      it = !names_.count(it->first) && lucky() ? names.erase(it) : std::next(it);
     for (const auto& [name, node] : names) {
       std::string bytes = node->durable;
-      if (bytes.size() < node->bytes.size() && lucky()) bytes = node->bytes.substr(0, bytes.size() + (*luck)() % (node->bytes.size() - bytes.size() + 1));
+      if (bytes.size() < node->bytes.size() && lucky())
+        bytes = node->bytes.substr(0, bytes.size() + (*luck)() % (node->bytes.size() - bytes.size() + 1));
       image->put(name, bytes);
     }
     return image;
@@ -109,8 +113,10 @@ class FilesInMemory final : public FileCalls {
     const std::lock_guard<std::mutex> lock(mutex_);
     const bool strike = strikes();
     if (strike && fault_ != Fault::ShortThenError) return -1;
-    if (strike && bytes > 1) bytes /= 2, at_ = call_;  // the rest is what fails
-    else if (strike) return -1;
+    if (strike && bytes > 1)
+      bytes /= 2, at_ = call_;  // the rest is what fails
+    else if (strike)
+      return -1;
     open_.at(file).node->bytes.append(static_cast<const char*>(data), bytes);
     return static_cast<long>(bytes);
   }

@@ -1,4 +1,5 @@
-// What most tests begin with, compiled once (HARMONICS_PCH). Every source includes what it uses: presets without it compile them too.
+// What most tests begin with, compiled once (HARMONICS_PCH). Every source includes what it uses: presets without it
+// compile them too.
 #pragma once
 
 #include <algorithm>

@@ -17,12 +17,16 @@ constexpr uint16_t kVersion = 1;
 constexpr size_t kCrcAt = 20;
 constexpr std::byte kZeros[8] = {};
 
-template <typename T> T number_at(std::span<const std::byte> bytes, size_t at) {
+template <typename T>
+T number_at(std::span<const std::byte> bytes, size_t at) {
   T value;
   std::memcpy(&value, bytes.data() + at, sizeof value);
   return value;
 }
-template <typename T> void put(std::vector<std::byte>& to, size_t at, T value) { std::memcpy(to.data() + at, &value, sizeof value); }
+template <typename T>
+void put(std::vector<std::byte>& to, size_t at, T value) {
+  std::memcpy(to.data() + at, &value, sizeof value);
+}
 
 uint64_t bytes_of_one(const TensorPart& part) { return tensor_bytes(part.dtype, part.sample); }
 
@@ -34,17 +38,22 @@ size_t padding(uint64_t at) { return static_cast<size_t>((8 - at % 8) % 8); }
 
 void check_lengths(const Prefix& prefix, const Limits& limits) {
   if (prefix.header_bytes > limits.header_bytes)
-    refuse_at(8, fmt::format("a header of {} bytes is announced, at most {} are taken", prefix.header_bytes, limits.header_bytes),
+    refuse_at(8,
+              fmt::format("a header of {} bytes is announced, at most {} are taken", prefix.header_bytes,
+                          limits.header_bytes),
               "use fewer tensors or shorter names");
   if (prefix.payload_bytes > limits.frame_bytes || prefix.frame_bytes() > limits.frame_bytes)
-    refuse_at(12, fmt::format("a payload of {} bytes is announced, frames have at most {}", prefix.payload_bytes, limits.frame_bytes),
+    refuse_at(12,
+              fmt::format("a payload of {} bytes is announced, frames have at most {}", prefix.payload_bytes,
+                          limits.frame_bytes),
               "put fewer samples in a frame, or let the receiver take larger ones");
 }
 
 void check_zeros(std::span<const std::byte> bytes, uint64_t begin, uint64_t end) {
   for (uint64_t at = begin; at < end; ++at)
     if (bytes[at] != std::byte{0})
-      refuse_at(at, fmt::format("0x{:02x} between two parts", static_cast<unsigned>(bytes[at])), "fill up to a multiple of 8 with zeros");
+      refuse_at(at, fmt::format("0x{:02x} between two parts", static_cast<unsigned>(bytes[at])),
+                "fill up to a multiple of 8 with zeros");
 }
 
 // Gives every tensor its bytes; the payload ends where the last of them does. The sizes were compared with the limits.
@@ -57,15 +66,18 @@ void place_tensors(Frame& frame, std::span<const std::byte> bytes, const Prefix&
     const uint64_t begin = at + padding(at);
     if (begin > bytes.size() || one > (bytes.size() - begin) / frame.count)
       refuse(fmt::format("payload, tensors[{}] '{}'", i, part.name),
-             fmt::format("{} samples of {} bytes go beyond the frame, which ends at byte {}", frame.count, one, bytes.size()),
+             fmt::format("{} samples of {} bytes go beyond the frame, which ends at byte {}", frame.count, one,
+                         bytes.size()),
              "announce as many samples, and the shape, that are sent");
     check_zeros(bytes, at, begin);
     at = begin + one * frame.count;
     part.bytes = bytes.subspan(begin, one * frame.count);
   }
   if (at != bytes.size())
-    refuse_at(at, fmt::format("{} bytes more than the tensors of this {} frame have", bytes.size() - at, kind_name(frame.kind)),
-              "send only what the header describes");
+    refuse_at(
+        at,
+        fmt::format("{} bytes more than the tensors of this {} frame have", bytes.size() - at, kind_name(frame.kind)),
+        "send only what the header describes");
 }
 
 std::vector<std::byte> head_of(const Frame& frame, const Limits& limits) {
@@ -73,7 +85,8 @@ std::vector<std::byte> head_of(const Frame& frame, const Limits& limits) {
   write_header(frame, head);
   const uint64_t header_bytes = head.size() - kPrefixBytes;
   if (header_bytes > limits.header_bytes)
-    refuse("header", fmt::format("{} bytes, at most {} are taken", header_bytes, limits.header_bytes), "use fewer tensors or shorter names");
+    refuse("header", fmt::format("{} bytes, at most {} are taken", header_bytes, limits.header_bytes),
+           "use fewer tensors or shorter names");
   put(head, 0, kMagic);
   put(head, 4, kVersion);
   put(head, 6, static_cast<uint16_t>(frame.kind));
@@ -84,7 +97,8 @@ std::vector<std::byte> head_of(const Frame& frame, const Limits& limits) {
 
 // ASCII that can be printed: what begins so is CSV, JSON or HTTP.
 bool is_text(std::span<const std::byte> bytes) {
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b >= std::byte{0x20} && b < std::byte{0x7F}; });
+  return std::all_of(bytes.begin(), bytes.end(),
+                     [](std::byte b) { return b >= std::byte{0x20} && b < std::byte{0x7F}; });
 }
 std::string text_of(std::span<const std::byte> bytes) {
   std::string text;
@@ -96,18 +110,25 @@ std::string text_of(std::span<const std::byte> bytes) {
 
 Prefix read_prefix(std::span<const std::byte> bytes, const Limits& limits) {
   if (bytes.size() < kPrefixBytes)
-    refuse_at(bytes.size(), fmt::format("the end, and a frame begins with {} bytes", kPrefixBytes), "send whole frames");
+    refuse_at(bytes.size(), fmt::format("the end, and a frame begins with {} bytes", kPrefixBytes),
+              "send whole frames");
   if (const auto magic = number_at<uint32_t>(bytes, 0); magic != kMagic && is_text(bytes.first(4)))
-    refuse_at(0, fmt::format("the text '{}', and a frame begins with 0x{:08x} (\"HXS1\"); CSV and JSON lines are read from files", text_of(bytes.first(4)), kMagic),
+    refuse_at(0,
+              fmt::format(
+                  "the text '{}', and a frame begins with 0x{:08x} (\"HXS1\"); CSV and JSON lines are read from files",
+                  text_of(bytes.first(4)), kMagic),
               "speak HXS/1: see docs/wire.md");
   else if (magic != kMagic)
-    refuse_at(0, fmt::format("0x{:08x}, and a frame begins with 0x{:08x} (\"HXS1\")", magic, kMagic), "speak HXS/1: see docs/wire.md");
+    refuse_at(0, fmt::format("0x{:08x}, and a frame begins with 0x{:08x} (\"HXS1\")", magic, kMagic),
+              "speak HXS/1: see docs/wire.md");
   if (const auto version = number_at<uint16_t>(bytes, 4); version != kVersion)
-    refuse_at(4, fmt::format("version {}, and this is a reader of version {}", version, kVersion), "use releases of one version");
+    refuse_at(4, fmt::format("version {}, and this is a reader of version {}", version, kVersion),
+              "use releases of one version");
   Prefix prefix;
   prefix.kind = static_cast<Kind>(number_at<uint16_t>(bytes, 6));
   if (!kind_name(prefix.kind))
-    refuse_at(6, fmt::format("there is no kind {} of frames", static_cast<unsigned>(prefix.kind)), "use a kind of docs/wire.md");
+    refuse_at(6, fmt::format("there is no kind {} of frames", static_cast<unsigned>(prefix.kind)),
+              "use a kind of docs/wire.md");
   prefix.header_bytes = number_at<uint32_t>(bytes, 8);
   prefix.payload_bytes = number_at<uint64_t>(bytes, 12);
   prefix.crc = number_at<uint32_t>(bytes, kCrcAt);
@@ -121,7 +142,8 @@ namespace {
 Prefix checked_prefix(std::span<const std::byte> bytes, const Limits& limits) {
   const Prefix prefix = read_prefix(bytes, limits);
   if (prefix.frame_bytes() != bytes.size())
-    refuse_at(8, fmt::format("lengths of a frame of {} bytes, and there are {}", prefix.frame_bytes(), bytes.size()), "send whole frames");
+    refuse_at(8, fmt::format("lengths of a frame of {} bytes, and there are {}", prefix.frame_bytes(), bytes.size()),
+              "send whole frames");
   const uint32_t crc = crc32c(bytes.subspan(kPrefixBytes), crc32c(bytes.first(kCrcAt)));
   if (crc != prefix.crc)
     refuse_at(kCrcAt, fmt::format("the checksum 0x{:08x}, and the bytes have 0x{:08x}", prefix.crc, crc),
@@ -243,7 +265,8 @@ size_t DataEncoder::write_head(uint64_t seq, uint32_t count, std::byte* payload,
   char* end = numbers;
   if (seq > 0) *end++ = kSeqTag, end = put_varint(end, seq);
   if (count > 0) *end++ = kCountTag, end = put_varint(end, count);
-  const size_t header = before_.size() + static_cast<size_t>(end - numbers) + behind_.size(), size = kPrefixBytes + header + padding(kPrefixBytes + header);
+  const size_t header = before_.size() + static_cast<size_t>(end - numbers) + behind_.size(),
+               size = kPrefixBytes + header + padding(kPrefixBytes + header);
   std::byte* const first = payload - size;
   std::byte* to = first;
   const auto append = [&to](const void* from, size_t bytes) { std::memcpy(to, from, bytes), to += bytes; };
@@ -251,7 +274,8 @@ size_t DataEncoder::write_head(uint64_t seq, uint32_t count, std::byte* payload,
   const auto header_bytes = static_cast<uint32_t>(header);
   append(&kMagic, 4), append(&version, 2), append(&kind, 2), append(&header_bytes, 4), append(&payload_bytes, 8);
   to += 4;
-  append(before_.data(), before_.size()), append(numbers, static_cast<size_t>(end - numbers)), append(behind_.data(), behind_.size());
+  append(before_.data(), before_.size()), append(numbers, static_cast<size_t>(end - numbers)),
+      append(behind_.data(), behind_.size());
   std::memset(to, 0, static_cast<size_t>(payload - to));
   const std::span<const std::byte> frame(first, size + payload_bytes);
   const uint32_t crc = crc32c(frame.subspan(kPrefixBytes), crc32c(frame.first(kCrcAt)));
@@ -262,11 +286,13 @@ size_t DataEncoder::write_head(uint64_t seq, uint32_t count, std::byte* payload,
 Frame FrameDecoder::decode(std::span<const std::byte> bytes, const Limits& limits) {
   const Prefix prefix = checked_prefix(bytes, limits);
   const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + kPrefixBytes, prefix.header_bytes);
-  if (prefix.kind == Kind::Data && !before_.empty() && header.size() > before_.size() + behind_.size() && header.starts_with(before_) && header.ends_with(behind_)) {
+  if (prefix.kind == Kind::Data && !before_.empty() && header.size() > before_.size() + behind_.size() &&
+      header.starts_with(before_) && header.ends_with(behind_)) {
     const char *at = header.data() + before_.size(), *const end = header.data() + header.size() - behind_.size();
     uint64_t seq = 0, count = 0;
     const bool numbered = *at != kSeqTag || (take_varint(++at, end, seq) && seq > 0);
-    if (numbered && at != end && *at == kCountTag && take_varint(++at, end, count) && at == end && count > 0 && count <= UINT32_MAX && seq <= kMostSeq && seq + count <= kMostSeq) {
+    if (numbered && at != end && *at == kCountTag && take_varint(++at, end, count) && at == end && count > 0 &&
+        count <= UINT32_MAX && seq <= kMostSeq && seq + count <= kMostSeq) {
       Frame frame = last_;
       frame.seq = seq;
       frame.count = static_cast<uint32_t>(count);

@@ -12,7 +12,8 @@
 namespace harmonics::wire {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "tensors travel as they lie in memory, which is little-endian");
+static_assert(std::endian::native == std::endian::little,
+              "tensors travel as they lie in memory, which is little-endian");
 
 constexpr uint32_t kPolynomial = 0x82F63B78;  // reflected: the lowest bit is the highest power
 
@@ -50,17 +51,20 @@ uint32_t by_tables(const std::byte* at, size_t size, uint32_t crc) {
 
 #if defined(__x86_64__)
 
-// Folding: what stands before is multiplied by x to the distance of what it is added to, modulo the polynomial, so that many bytes are taken at once
-// (Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009). In the reflected order of bits a product
-// of two words lies one power too low, and a constant of 32 bits in the low half of a word stands 32 powers too high: hence 31 and 33.
+// Folding: what stands before is multiplied by x to the distance of what it is added to, modulo the polynomial, so that
+// many bytes are taken at once (Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
+// Instruction", Intel 2009). In the reflected order of bits a product of two words lies one power too low, and a
+// constant of 32 bits in the low half of a word stands 32 powers too high: hence 31 and 33.
 constexpr int64_t power_of_x(int n) {
   uint32_t power = uint32_t{1} << 31;
   for (; n > 0; --n) power = (power >> 1) ^ ((power & 1) ? kPolynomial : 0);
   return power;
 }
 // For the first and the second word of 16 bytes, over a distance in bits.
-template <int kBits> constexpr int64_t kFirst = power_of_x(kBits + 31);
-template <int kBits> constexpr int64_t kSecond = power_of_x(kBits - 33);
+template <int kBits>
+constexpr int64_t kFirst = power_of_x(kBits + 31);
+template <int kBits>
+constexpr int64_t kSecond = power_of_x(kBits - 33);
 
 #define HARMONICS_INSTRUCTION __attribute__((target("sse4.2")))
 #define HARMONICS_FOLDING __attribute__((target("sse4.2,pclmul")))
@@ -75,20 +79,23 @@ HARMONICS_INSTRUCTION uint32_t by_instruction(const std::byte* at, size_t size, 
 }
 
 HARMONICS_FOLDING __m128i load(const std::byte* at) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)); }
-template <int kBits> HARMONICS_FOLDING __m128i fold(__m128i far, __m128i near) {
+template <int kBits>
+HARMONICS_FOLDING __m128i fold(__m128i far, __m128i near) {
   const __m128i by = _mm_set_epi64x(kSecond<kBits>, kFirst<kBits>);
   return _mm_xor_si128(near, _mm_xor_si128(_mm_clmulepi64_si128(far, by, 0x00), _mm_clmulepi64_si128(far, by, 0x11)));
 }
 // `last` stands for all that lies before `at`.
 HARMONICS_FOLDING uint32_t finish(__m128i last, const std::byte* at, size_t size) {
   const uint64_t first = _mm_crc32_u64(0, static_cast<uint64_t>(_mm_cvtsi128_si64(last)));
-  return by_instruction(at, size, static_cast<uint32_t>(_mm_crc32_u64(first, static_cast<uint64_t>(_mm_extract_epi64(last, 1)))));
+  return by_instruction(at, size,
+                        static_cast<uint32_t>(_mm_crc32_u64(first, static_cast<uint64_t>(_mm_extract_epi64(last, 1)))));
 }
 
 HARMONICS_FOLDING uint32_t by_folding(const std::byte* at, size_t size, uint32_t before) {
   constexpr size_t kTurn = 64;
   if (size < 2 * kTurn) return by_instruction(at, size, before);
-  __m128i v0 = _mm_xor_si128(load(at), _mm_cvtsi32_si128(static_cast<int>(before))), v1 = load(at + 16), v2 = load(at + 32), v3 = load(at + 48);
+  __m128i v0 = _mm_xor_si128(load(at), _mm_cvtsi32_si128(static_cast<int>(before))), v1 = load(at + 16),
+          v2 = load(at + 32), v3 = load(at + 48);
   for (at += kTurn, size -= kTurn; size >= kTurn; at += kTurn, size -= kTurn) {
     v0 = fold<512>(v0, load(at)), v1 = fold<512>(v1, load(at + 16));
     v2 = fold<512>(v2, load(at + 32)), v3 = fold<512>(v3, load(at + 48));
@@ -97,17 +104,20 @@ HARMONICS_FOLDING uint32_t by_folding(const std::byte* at, size_t size, uint32_t
 }
 
 HARMONICS_WIDE_FOLDING __m512i load_wide(const std::byte* at) { return _mm512_loadu_si512(at); }
-template <int kBits> HARMONICS_WIDE_FOLDING __m512i fold_wide(__m512i far, __m512i near) {
+template <int kBits>
+HARMONICS_WIDE_FOLDING __m512i fold_wide(__m512i far, __m512i near) {
   constexpr int kXorOfThree = 0x96;
   const __m512i by = _mm512_set4_epi64(kSecond<kBits>, kFirst<kBits>, kSecond<kBits>, kFirst<kBits>);
-  return _mm512_ternarylogic_epi64(near, _mm512_clmulepi64_epi128(far, by, 0x00), _mm512_clmulepi64_epi128(far, by, 0x11), kXorOfThree);
+  return _mm512_ternarylogic_epi64(near, _mm512_clmulepi64_epi128(far, by, 0x00),
+                                   _mm512_clmulepi64_epi128(far, by, 0x11), kXorOfThree);
 }
 
 HARMONICS_WIDE_FOLDING uint32_t by_wide_folding(const std::byte* at, size_t size, uint32_t before) {
   constexpr size_t kTurn = 256;
   if (size < 2 * kTurn) return by_folding(at, size, before);
   const __m512i begun = _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(before)));
-  __m512i v0 = _mm512_xor_si512(load_wide(at), begun), v1 = load_wide(at + 64), v2 = load_wide(at + 128), v3 = load_wide(at + 192);
+  __m512i v0 = _mm512_xor_si512(load_wide(at), begun), v1 = load_wide(at + 64), v2 = load_wide(at + 128),
+          v3 = load_wide(at + 192);
   for (at += kTurn, size -= kTurn; size >= kTurn; at += kTurn, size -= kTurn) {
     v0 = fold_wide<2048>(v0, load_wide(at)), v1 = fold_wide<2048>(v1, load_wide(at + 64));
     v2 = fold_wide<2048>(v2, load_wide(at + 128)), v3 = fold_wide<2048>(v3, load_wide(at + 192));
@@ -120,7 +130,8 @@ HARMONICS_WIDE_FOLDING uint32_t by_wide_folding(const std::byte* at, size_t size
 
 #endif
 
-template <uint32_t (*kSum)(const std::byte* at, size_t size, uint32_t before)> uint32_t checksum(std::span<const std::byte> bytes, uint32_t before) {
+template <uint32_t (*kSum)(const std::byte* at, size_t size, uint32_t before)>
+uint32_t checksum(std::span<const std::byte> bytes, uint32_t before) {
   return ~kSum(bytes.data(), bytes.size(), ~before);
 }
 
@@ -131,7 +142,8 @@ std::vector<Crc32cWay> ways() {
   ways.push_back({"instruction", checksum<by_instruction>});
   if (!__builtin_cpu_supports("pclmul")) return ways;
   ways.push_back({"folding", checksum<by_folding>});
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq")) ways.push_back({"wide folding", checksum<by_wide_folding>});
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq"))
+    ways.push_back({"wide folding", checksum<by_wide_folding>});
 #endif
   return ways;
 }

@@ -14,7 +14,8 @@ class DataEncoder {
 
   // The most bytes that stand before the payload.
   size_t most_head_bytes() const;
-  // Writes what stands before the payload so that it ends at `payload`, behind which `payload_bytes` lie. How many bytes it has.
+  // Writes what stands before the payload so that it ends at `payload`, behind which `payload_bytes` lie. How many
+  // bytes it has.
   size_t write_head(uint64_t seq, uint32_t count, std::byte* payload, uint64_t payload_bytes) const;
 
  private:

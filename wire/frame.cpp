@@ -21,7 +21,9 @@ size_t character_bytes(std::string_view text) {
     if ((byte(i) & 0xC0) != 0x80) return 0;
   // Written longer than need be, halves of pairs, and beyond the last character.
   const unsigned char second = byte(1);
-  if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) || (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F)) return 0;
+  if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) || (first == 0xF0 && second < 0x90) ||
+      (first == 0xF4 && second > 0x8F))
+    return 0;
   return size;
 }
 
@@ -46,7 +48,8 @@ void check_name(const std::string& place, const std::string& name) {
 
 void check_number(const char* field, uint64_t seq) {
   if (seq > kMostSeq)
-    refuse(fmt::format("header, {}", field), fmt::format("the number {}", seq), fmt::format("samples have numbers below {}", kMostSeq));
+    refuse(fmt::format("header, {}", field), fmt::format("the number {}", seq),
+           fmt::format("samples have numbers below {}", kMostSeq));
 }
 
 // A sample has never more bytes than `most`, so no product overflows.
@@ -66,28 +69,35 @@ void check_shape(const TensorPart& part, size_t i, uint64_t most) {
 
 void check_tensors(const Frame& frame, const Limits& limits) {
   if (frame.tensors.size() > limits.tensors)
-    refuse("header, tensors", fmt::format("{} tensors", frame.tensors.size()), fmt::format("a frame has at most {}", limits.tensors));
+    refuse("header, tensors", fmt::format("{} tensors", frame.tensors.size()),
+           fmt::format("a frame has at most {}", limits.tensors));
   for (size_t i = 0; i < frame.tensors.size(); ++i) {
     const TensorPart& part = frame.tensors[i];
     check_name(fmt::format("header, tensors[{}].name", i), part.name);
     for (size_t j = 0; j < i; ++j)
       if (frame.tensors[j].name == part.name)
-        refuse(fmt::format("header, tensors[{}].name", i), fmt::format("a second tensor '{}'", part.name), "give every tensor its own name");
+        refuse(fmt::format("header, tensors[{}].name", i), fmt::format("a second tensor '{}'", part.name),
+               "give every tensor its own name");
     check_shape(part, i, limits.frame_bytes);
     if (part.classes > 0 && (part.classes > kMostClasses || !is_integer(part.dtype)))
-      refuse(fmt::format("header, tensors[{}] '{}'", i, part.name), fmt::format("{} classes of {}", part.classes, is_integer(part.dtype) ? "whole numbers" : "other numbers"),
+      refuse(fmt::format("header, tensors[{}] '{}'", i, part.name),
+             fmt::format("{} classes of {}", part.classes, is_integer(part.dtype) ? "whole numbers" : "other numbers"),
              fmt::format("only whole numbers are classes, of at most {}", kMostClasses));
   }
 }
 
 void check_samples(const Frame& frame, const Limits& limits) {
   const bool data = frame.kind == Kind::Data;
-  if (data && frame.count == 0) refuse("header, count", "a DATA frame of no samples", "send at least one sample in a frame");
-  if (data && frame.tensors.empty()) refuse("header, tensors", "a DATA frame of no tensors", "name at least one tensor");
+  if (data && frame.count == 0)
+    refuse("header, count", "a DATA frame of no samples", "send at least one sample in a frame");
+  if (data && frame.tensors.empty())
+    refuse("header, tensors", "a DATA frame of no tensors", "name at least one tensor");
   if (frame.kind == Kind::Barrier && frame.count != (frame.tensors.empty() ? 0 : 1))
-    refuse("header, count", fmt::format("{} samples in a BARRIER frame", frame.count), "a barrier has one position, or none");
+    refuse("header, count", fmt::format("{} samples in a BARRIER frame", frame.count),
+           "a barrier has one position, or none");
   if (!data && frame.kind != Kind::Barrier && frame.count != 0)
-    refuse("header, count", fmt::format("{} samples in a {} frame", frame.count, kind_name(frame.kind)), "send samples in DATA frames");
+    refuse("header, count", fmt::format("{} samples in a {} frame", frame.count, kind_name(frame.kind)),
+           "send samples in DATA frames");
   if (!data && frame.kind != Kind::Hello && frame.kind != Kind::Barrier && !frame.tensors.empty())
     refuse("header, tensors", fmt::format("{} tensors in a {} frame", frame.tensors.size(), kind_name(frame.kind)),
            "only DATA and HELLO name tensors");
@@ -117,18 +127,30 @@ SampleNumber Frame::number_of(uint64_t sample) const {
 
 const char* kind_name(Kind kind) {
   switch (kind) {
-    case Kind::Hello: return "HELLO";
-    case Kind::Welcome: return "WELCOME";
-    case Kind::Data: return "DATA";
-    case Kind::Grant: return "GRANT";
-    case Kind::Resume: return "RESUME";
-    case Kind::Nack: return "NACK";
-    case Kind::Ping: return "PING";
-    case Kind::Pong: return "PONG";
-    case Kind::Barrier: return "BARRIER";
-    case Kind::End: return "END";
-    case Kind::Bye: return "BYE";
-    case Kind::Error: return "ERROR";
+    case Kind::Hello:
+      return "HELLO";
+    case Kind::Welcome:
+      return "WELCOME";
+    case Kind::Data:
+      return "DATA";
+    case Kind::Grant:
+      return "GRANT";
+    case Kind::Resume:
+      return "RESUME";
+    case Kind::Nack:
+      return "NACK";
+    case Kind::Ping:
+      return "PING";
+    case Kind::Pong:
+      return "PONG";
+    case Kind::Barrier:
+      return "BARRIER";
+    case Kind::End:
+      return "END";
+    case Kind::Bye:
+      return "BYE";
+    case Kind::Error:
+      return "ERROR";
   }
   return nullptr;
 }
@@ -148,16 +170,19 @@ void check_fields(const Frame& frame, const Limits& limits) {
 }
 
 std::string described(const std::vector<TensorPart>& tensors) {
-  static constexpr const char* kNames[] = {"bool", "u8", "i8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64"};
+  static constexpr const char* kNames[] = {"bool", "u8",  "i8",  "i16",  "u16", "i32", "u32",
+                                           "i64",  "u64", "f16", "bf16", "f32", "f64"};
   std::string text;
   for (const TensorPart& part : tensors)
-    text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", part.name, kNames[static_cast<size_t>(part.dtype)], part.sample.str());
+    text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", part.name, kNames[static_cast<size_t>(part.dtype)],
+                        part.sample.str());
   return text.empty() ? "no tensors" : text;
 }
 
 bool alike(const std::vector<TensorPart>& a, const std::vector<TensorPart>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const TensorPart& x, const TensorPart& y) { return x.name == y.name && x.dtype == y.dtype && x.sample == y.sample; });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const TensorPart& x, const TensorPart& y) {
+    return x.name == y.name && x.dtype == y.dtype && x.sample == y.sample;
+  });
 }
 
 uint64_t sample_bytes(const Frame& frame) {

@@ -13,21 +13,41 @@
 namespace harmonics::wire {
 
 enum class Kind : uint16_t {
-  Hello = 1, Welcome = 2, Data = 3, Grant = 4, Resume = 5, Nack = 6, Ping = 7, Pong = 8, Barrier = 9, End = 10, Bye = 11, Error = 12,
+  Hello = 1,
+  Welcome = 2,
+  Data = 3,
+  Grant = 4,
+  Resume = 5,
+  Nack = 6,
+  Ping = 7,
+  Pong = 8,
+  Barrier = 9,
+  End = 10,
+  Bye = 11,
+  Error = 12,
 };
 const char* kind_name(Kind kind);  // "DATA"
 
 // The numbers of hxs.proto.
 enum class Acknowledgement : uint32_t { None = 0, Received = 1, Durable = 2 };
-enum class Code : uint32_t { None = 0, Malformed = 1, Credit = 2, NoSession = 3, Stale = 4, NotDurable = 5, Tensors = 6 };
+enum class Code : uint32_t {
+  None = 0,
+  Malformed = 1,
+  Credit = 2,
+  NoSession = 3,
+  Stale = 4,
+  NotDurable = 5,
+  Tensors = 6
+};
 
-// One tensor of every sample of a frame: count samples back to back, row-major, little-endian. The bytes are somebody else's.
+// One tensor of every sample of a frame: count samples back to back, row-major, little-endian. The bytes are somebody
+// else's.
 struct TensorPart {
   std::string name;
   DType dtype = DType::F32;
   Shape sample;
   std::span<const std::byte> bytes;  // HELLO only describes: none
-  uint32_t classes = 0;  // of whole numbers: each is below this; 0: not known
+  uint32_t classes = 0;              // of whole numbers: each is below this; 0: not known
 };
 
 // What hxs.proto says of each field; those that a kind does not use are left as they are here.
@@ -89,16 +109,18 @@ struct Prefix {
   uint64_t frame_bytes() const { return payload_at() + payload_bytes; }
 };
 
-// Refusals of the three below: ErrorKind::Stream with the place in the frame, what was found, and a note with what to do.
+// Refusals of the three below: ErrorKind::Stream with the place in the frame, what was found, and a note with what to
+// do.
 
-// Reads the first 24 bytes of `bytes`, of which there must be as many: a reader of a stream of frames learns how much to wait for.
+// Reads the first 24 bytes of `bytes`, of which there must be as many: a reader of a stream of frames learns how much
+// to wait for.
 Prefix read_prefix(std::span<const std::byte> bytes, const Limits& limits = {});
 
 // Reads exactly one frame. Its tensors point into `bytes`, at multiples of 8 from their begin.
 Frame decode(std::span<const std::byte> bytes, const Limits& limits = {});
 
-// A frame as it is sent: its own bytes up to the payload, then pieces of the caller's memory and zeros between them. Valid
-// while the frame's tensors are.
+// A frame as it is sent: its own bytes up to the payload, then pieces of the caller's memory and zeros between them.
+// Valid while the frame's tensors are.
 class Encoded {
  public:
   uint64_t size() const { return size_; }

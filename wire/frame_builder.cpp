@@ -26,7 +26,8 @@ Frame frame_like(const FrameOrigin& origin) {
 
 }  // namespace
 
-FrameMemory::FrameMemory(size_t size, size_t most_free_bytes) : size_(size), most_(most_free_bytes / std::max<size_t>(1, size)), free_(std::make_shared<Free>()) {
+FrameMemory::FrameMemory(size_t size, size_t most_free_bytes)
+    : size_(size), most_(most_free_bytes / std::max<size_t>(1, size)), free_(std::make_shared<Free>()) {
   free_->pieces.reserve(most_);
 }
 
@@ -45,9 +46,11 @@ std::shared_ptr<std::byte[]> FrameMemory::take() {
   return {piece.release(), give_back};
 }
 
-FrameBuilder::FrameBuilder(FrameOrigin origin, uint64_t bytes) : origin_(std::move(origin)), encoder_(frame_like(origin_)) {
+FrameBuilder::FrameBuilder(FrameOrigin origin, uint64_t bytes)
+    : origin_(std::move(origin)), encoder_(frame_like(origin_)) {
   sample_bytes_ = wire::sample_bytes(frame_like(origin_));
-  capacity_ = static_cast<uint32_t>(std::clamp<uint64_t>(std::min<uint64_t>(bytes, Limits{}.frame_bytes / 2) / std::max<uint64_t>(1, sample_bytes_), 1, 1u << 16));
+  capacity_ = static_cast<uint32_t>(std::clamp<uint64_t>(
+      std::min<uint64_t>(bytes, Limits{}.frame_bytes / 2) / std::max<uint64_t>(1, sample_bytes_), 1, 1u << 16));
   head_ = encoder_.most_head_bytes();
   size_ = head_;
   for (const TensorPart& part : origin_.tensors) {
@@ -56,19 +59,24 @@ FrameBuilder::FrameBuilder(FrameOrigin origin, uint64_t bytes) : origin_(std::mo
     size_ = rounded(size_ + capacity_ * sizes_.back());
   }
   if (size_ > Limits{}.frame_bytes)
-    throw Error(ErrorKind::Stream, fmt::format("samples of {} bytes, and a frame has at most {}", sample_bytes_, Limits{}.frame_bytes)).note("send smaller samples");
+    throw Error(ErrorKind::Stream,
+                fmt::format("samples of {} bytes, and a frame has at most {}", sample_bytes_, Limits{}.frame_bytes))
+        .note("send smaller samples");
   sent_.emplace(size_, kMostFree);
 }
 
 void FrameBuilder::append(std::span<const std::span<const std::byte>> tensors) {
   if (tensors.size() != at_.size())
-    throw Error(ErrorKind::Shape, fmt::format("a sample of {} tensors, and '{}' sends {}", tensors.size(), origin_.producer, at_.size()));
+    throw Error(ErrorKind::Shape,
+                fmt::format("a sample of {} tensors, and '{}' sends {}", tensors.size(), origin_.producer, at_.size()));
   for (size_t i = 0; i < at_.size(); ++i)
     if (tensors[i].size() != sizes_[i])
-      throw Error(ErrorKind::Shape, fmt::format("'{}' of {} bytes, and it has {}", origin_.tensors[i].name, tensors[i].size(), sizes_[i]));
+      throw Error(ErrorKind::Shape, fmt::format("'{}' of {} bytes, and it has {}", origin_.tensors[i].name,
+                                                tensors[i].size(), sizes_[i]));
   if (!memory_) memory_ = sent_->take();
   for (size_t i = 0; i < at_.size(); ++i)
-    if (!tensors[i].empty()) std::memcpy(memory_.get() + at_[i] + count_ * tensors[i].size(), tensors[i].data(), tensors[i].size());
+    if (!tensors[i].empty())
+      std::memcpy(memory_.get() + at_[i] + count_ * tensors[i].size(), tensors[i].data(), tensors[i].size());
   ++count_;
 }
 
@@ -77,7 +85,8 @@ Batch FrameBuilder::take(uint64_t seq) {
   for (size_t i = 0; i < at_.size(); ++i) {
     const size_t begin = rounded(end), bytes = count_ * sizes_[i];
     std::memset(memory_.get() + end, 0, begin - end);
-    if (begin != at_[i]) std::memmove(memory_.get() + begin, memory_.get() + at_[i], bytes);  // fewer samples than there was room for
+    if (begin != at_[i])
+      std::memmove(memory_.get() + begin, memory_.get() + at_[i], bytes);  // fewer samples than there was room for
     end = begin + bytes;
   }
   const size_t head = encoder_.write_head(seq, count_, memory_.get() + head_, end - head_);

@@ -16,7 +16,8 @@ struct FrameOrigin {
   std::vector<TensorPart> tensors;  // of every sample, without bytes
 };
 
-// Memory of frames that were sent, for those that follow: it is warm, and nobody has to ask the system for it. Any thread may drop what was taken.
+// Memory of frames that were sent, for those that follow: it is warm, and nobody has to ask the system for it. Any
+// thread may drop what was taken.
 class FrameMemory {
  public:
   FrameMemory(size_t size, size_t most_free_bytes);
@@ -50,7 +51,7 @@ class FrameBuilder {
   DataEncoder encoder_;
   uint32_t capacity_ = 1, count_ = 0;
   uint64_t sample_bytes_ = 0;
-  size_t head_ = 0, size_ = 0;  // room for the header; all
+  size_t head_ = 0, size_ = 0;      // room for the header; all
   std::vector<size_t> sizes_, at_;  // of each tensor: the bytes of one, and where its samples begin when it is full
   std::optional<FrameMemory> sent_;
   std::shared_ptr<std::byte[]> memory_;

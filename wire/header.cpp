@@ -14,7 +14,8 @@ std::string tensor_place(size_t i) { return fmt::format("header, tensors[{}]", i
 DType dtype_of(int type, size_t i) {
   if (!v1::ElementType_IsValid(type) || type == v1::ELEMENT_TYPE_UNSPECIFIED)
     refuse(tensor_place(i), type == 0 ? "no element type" : fmt::format("there is no element type {}", type),
-           fmt::format("set 'type' to a number from 1 to {}, as hxs.proto names them", static_cast<int>(v1::ElementType_MAX)));
+           fmt::format("set 'type' to a number from 1 to {}, as hxs.proto names them",
+                       static_cast<int>(v1::ElementType_MAX)));
   return static_cast<DType>(type - 1);
 }
 
@@ -23,7 +24,8 @@ TensorPart read_tensor(v1::Tensor& from, size_t i) {
   part.name = std::move(*from.mutable_name());
   part.dtype = dtype_of(from.type(), i);
   if (from.shape_size() > HX_MAX_RANK)
-    refuse(tensor_place(i), fmt::format("a shape of {} dimensions", from.shape_size()), "a sample has at most 8 dimensions");
+    refuse(tensor_place(i), fmt::format("a shape of {} dimensions", from.shape_size()),
+           "a sample has at most 8 dimensions");
   part.sample = Shape(from.shape().data(), from.shape().data() + from.shape_size());
   part.classes = from.classes();
   return part;
@@ -31,7 +33,8 @@ TensorPart read_tensor(v1::Tensor& from, size_t i) {
 
 Acknowledgement acknowledgement_of(int level) {
   if (!v1::Acknowledgement_IsValid(level))
-    refuse("header, acknowledgement", fmt::format("there is no level {}", level), "levels are 1 (received) and 2 (durable)");
+    refuse("header, acknowledgement", fmt::format("there is no level {}", level),
+           "levels are 1 (received) and 2 (durable)");
   return static_cast<Acknowledgement>(level);
 }
 
@@ -74,10 +77,11 @@ Frame read_header(Kind kind, std::span<const std::byte> bytes, const Limits& lim
   const google::protobuf::LogSilencer silence;
   v1::Header header;
   if (!header.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
-    refuse(fmt::format("header, {} bytes from byte {}", bytes.size(), kPrefixBytes), "not a Protobuf message of hxs.proto",
-           "write it with code generated from hxs.proto; texts are UTF-8");
+    refuse(fmt::format("header, {} bytes from byte {}", bytes.size(), kPrefixBytes),
+           "not a Protobuf message of hxs.proto", "write it with code generated from hxs.proto; texts are UTF-8");
   if (static_cast<uint32_t>(header.tensors_size()) > limits.tensors)
-    refuse("header, tensors", fmt::format("{} tensors", header.tensors_size()), fmt::format("a frame has at most {}", limits.tensors));
+    refuse("header, tensors", fmt::format("{} tensors", header.tensors_size()),
+           fmt::format("a frame has at most {}", limits.tensors));
   Frame frame;
   frame.kind = kind;
   frame.stream = std::move(*header.mutable_stream());
@@ -87,7 +91,8 @@ Frame read_header(Kind kind, std::span<const std::byte> bytes, const Limits& lim
   frame.seq = header.seq();
   frame.count = header.count();
   frame.tensors.reserve(static_cast<size_t>(header.tensors_size()));
-  for (int i = 0; i < header.tensors_size(); ++i) frame.tensors.push_back(read_tensor(*header.mutable_tensors(i), static_cast<size_t>(i)));
+  for (int i = 0; i < header.tensors_size(); ++i)
+    frame.tensors.push_back(read_tensor(*header.mutable_tensors(i), static_cast<size_t>(i)));
   frame.limit_seq = header.limit_seq();
   frame.limit_bytes = header.limit_bytes();
   frame.received_seq = header.received_seq();

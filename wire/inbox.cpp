@@ -17,12 +17,14 @@ namespace {
 // Samples that wait for readers: those of one frame.
 struct Chunk {
   Taken taken;
-  uint64_t begin = 0;  // the number of the first
+  uint64_t begin = 0;   // the number of the first
   bool counted = true;  // in the window: no reader has had all of it
   uint64_t sample_bytes = 0;
 
   uint64_t end() const { return begin + taken.count; }
-  uint64_t number(uint64_t at) const { return taken.frame->seq + taken.first + (at - begin); }  // that its sender gave it
+  uint64_t number(uint64_t at) const {
+    return taken.frame->seq + taken.first + (at - begin);
+  }  // that its sender gave it
   std::span<const std::byte> sample(size_t tensor, uint64_t number) const {
     const TensorPart& part = taken.frame->tensors[tensor];
     const size_t one = part.bytes.size() / taken.frame->count;
@@ -52,22 +54,28 @@ struct Inbox::Body {
   explicit Body(InboxOptions o) : options(std::move(o)), senders(options) {}
 
   Error nobody(const Reader& reader) const {
-    return Error(ErrorKind::Unavailable, fmt::format("{}: nobody has begun to send in {} s", options.where, reader.wait.count() / 1000))
+    return Error(ErrorKind::Unavailable,
+                 fmt::format("{}: nobody has begun to send in {} s", options.where, reader.wait.count() / 1000))
         .note(options.remedy.empty() ? "start the sender, or wait longer with ?wait=SECONDS" : options.remedy);
   }
   Error cut_off() const {
-    return Error(ErrorKind::Stream, options.where + (senders.has_come() ? ": it ends, and its sender did not say that no sample follows" : ": it ends without a sample"))
+    return Error(ErrorKind::Stream,
+                 options.where + (senders.has_come() ? ": it ends, and its sender did not say that no sample follows"
+                                                     : ": it ends without a sample"))
         .note("see what became of the sender");
   }
   void check() const {
     if (!failure.empty()) throw Error(ErrorKind::Stream, options.where + ": " + failure);
   }
   // Until `done`; the first sender comes before the reader's deadline.
-  template <typename Done> void wait(Lock& lock, Reader& reader, Done done) {
+  template <typename Done>
+  void wait(Lock& lock, Reader& reader, Done done) {
     while (!done() && !closed && !reader.cancelled && failure.empty()) {
       if (senders.has_come()) {
         changed.wait(lock);
-      } else if (changed.wait_until(lock, std::chrono::steady_clock::time_point(reader.deadline)) == std::cv_status::timeout && !senders.has_come() && !done()) {
+      } else if (changed.wait_until(lock, std::chrono::steady_clock::time_point(reader.deadline)) ==
+                     std::cv_status::timeout &&
+                 !senders.has_come() && !done()) {
         throw nobody(reader);
       }
     }
@@ -76,9 +84,11 @@ struct Inbox::Body {
   size_t tensor_of(Reader& reader) {
     if (reader.index) return *reader.index;
     const std::vector<TensorPart>& tensors = senders.tensors();
-    const auto found = std::find_if(tensors.begin(), tensors.end(), [&](const TensorPart& part) { return part.name == reader.tensor; });
+    const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                    [&](const TensorPart& part) { return part.name == reader.tensor; });
     if (found == tensors.end() && !(reader.tensor.empty() && tensors.size() == 1))
-      throw Error(ErrorKind::Name, options.where + ": senders send " + described(tensors) + (reader.tensor.empty() ? "" : ", no '" + reader.tensor + "'"))
+      throw Error(ErrorKind::Name, options.where + ": senders send " + described(tensors) +
+                                       (reader.tensor.empty() ? "" : ", no '" + reader.tensor + "'"))
           .note("name the tensor behind the address: " + options.where + "#NAME");
     const TensorPart& part = found == tensors.end() ? tensors[0] : *found;
     if (reader.expected && (part.dtype != reader.expected->dtype || part.sample != reader.expected->sample))
@@ -96,7 +106,8 @@ struct Inbox::Body {
   }
   uint64_t end() const { return chunks.empty() ? first : chunks.back().end(); }
   Chunk& chunk_with(uint64_t number) {
-    return *std::upper_bound(chunks.begin(), chunks.end(), number, [](uint64_t n, const Chunk& chunk) { return n < chunk.end(); });
+    return *std::upper_bound(chunks.begin(), chunks.end(), number,
+                             [](uint64_t n, const Chunk& chunk) { return n < chunk.end(); });
   }
   // Waits for a sample that this reader has not had; false: the end.
   bool await(Lock& lock, Reader& reader) {
@@ -106,7 +117,8 @@ struct Inbox::Body {
     if (closed && reader.at == end() && !reader.cancelled && !senders.are_over()) throw cut_off();
     return !reader.cancelled && reader.at < end();
   }
-  // A reader has had all of it: as much more may come. Others may be behind, and cannot go on before the first has what it waits for.
+  // A reader has had all of it: as much more may come. Others may be behind, and cannot go on before the first has what
+  // it waits for.
   bool leave_window(Chunk& chunk) {
     if (!std::exchange(chunk.counted, false)) return false;
     const uint64_t bytes = chunk.taken.count * chunk.sample_bytes;
@@ -120,14 +132,16 @@ struct Inbox::Body {
     uint64_t least = end(), most = first;
     for (const auto& [id, reader] : readers) least = std::min(least, reader.at), most = std::max(most, reader.at);
     bool room = false;
-    for (auto chunk = chunks.begin(); chunk != chunks.end() && chunk->end() <= most; ++chunk) room |= leave_window(*chunk);
+    for (auto chunk = chunks.begin(); chunk != chunks.end() && chunk->end() <= most; ++chunk)
+      room |= leave_window(*chunk);
     for (; !chunks.empty() && chunks.front().end() <= least; chunks.pop_front()) {
       room |= leave_window(chunks.front());
       first = chunks.front().end();
       behind_bytes -= chunks.front().taken.count * chunks.front().sample_bytes;
     }
     if (behind_bytes > kMostBehind && failure.empty())
-      failure = fmt::format("one of its streams is read {} samples ahead of another, and {} bytes wait for that", most - least, behind_bytes);
+      failure = fmt::format("one of its streams is read {} samples ahead of another, and {} bytes wait for that",
+                            most - least, behind_bytes);
     if (room) wake();
   }
   void wake() {
@@ -250,7 +264,8 @@ bool Inbox::say_goodbye() {
 int Inbox::open(const std::string& tensor, std::chrono::milliseconds wait) {
   const Lock lock(body_->mutex);
   if (body_->reading)
-    throw Error(ErrorKind::Stream, body_->options.where + ": samples were read before this stream was opened").note("bind all streams of an address together");
+    throw Error(ErrorKind::Stream, body_->options.where + ": samples were read before this stream was opened")
+        .note("bind all streams of an address together");
   const int id = body_->next_reader++;
   Reader& reader = body_->readers[id];
   reader.tensor = tensor;
@@ -272,7 +287,8 @@ Inbox::Announced Inbox::announced(int id) {
   if (reader.expected) return *reader.expected;
   body_->wait(lock, reader, [this] { return body_->senders.has_come(); });
   if (body_->closed && !body_->senders.has_come()) throw body_->cut_off();
-  if (!body_->senders.has_come()) throw Error(ErrorKind::Unavailable, body_->options.where + ": nobody had begun to send when reading was cancelled");
+  if (!body_->senders.has_come())
+    throw Error(ErrorKind::Unavailable, body_->options.where + ": nobody had begun to send when reading was cancelled");
   const TensorPart& part = body_->senders.tensors()[body_->tensor_of(reader)];
   return {part.dtype, part.sample, part.classes};
 }
@@ -328,10 +344,13 @@ bool Inbox::restore(int id, uint64_t index, const std::string& position) {
   if (b.options.one_way) return false;
   Reader& reader = b.readers.at(id);
   if (b.restored && b.restored->first != index)
-    throw Error(ErrorKind::Stream, fmt::format("{}: one stream goes on at sample {}, another at {}", b.options.where, index, b.restored->first))
+    throw Error(ErrorKind::Stream, fmt::format("{}: one stream goes on at sample {}, another at {}", b.options.where,
+                                               index, b.restored->first))
         .note("streams of one address go on together");
   if (!b.restored) {
-    if (b.senders.has_begun()) throw Error(ErrorKind::Internal, b.options.where + ": samples were read before the stream was told where to go on");
+    if (b.senders.has_begun())
+      throw Error(ErrorKind::Internal,
+                  b.options.where + ": samples were read before the stream was told where to go on");
     b.senders.restore(index, read_positions(position));
     b.restored = {index, position};
     b.first = index;
@@ -378,13 +397,16 @@ InboxHealth Inbox::health() const {
   health.queued_samples = b.queued_samples;
   health.queued_bytes = b.queued_bytes;
   health.window_bytes = b.options.window_bytes;
-  // Where samples are small their number is what holds senders back: the window is as many bytes as so many of them have.
-  if (b.queued_samples > 0) health.window_bytes = std::clamp<uint64_t>(b.queued_bytes * b.options.window_samples / b.queued_samples, 1, b.options.window_bytes);
+  // Where samples are small their number is what holds senders back: the window is as many bytes as so many of them
+  // have.
+  if (b.queued_samples > 0)
+    health.window_bytes =
+        std::clamp<uint64_t>(b.queued_bytes * b.options.window_samples / b.queued_samples, 1, b.options.window_bytes);
   health.idle_seconds = std::chrono::duration<double>(now() - b.arrived_at).count();
-  health.state = !b.failure.empty()          ? InboxHealth::Failed
-                 : b.senders.are_over()      ? InboxHealth::Ended
-                 : health.connected > 0      ? InboxHealth::Receiving
-                                             : InboxHealth::Waiting;
+  health.state = !b.failure.empty()     ? InboxHealth::Failed
+                 : b.senders.are_over() ? InboxHealth::Ended
+                 : health.connected > 0 ? InboxHealth::Receiving
+                                        : InboxHealth::Waiting;
   if (!b.failure.empty()) health.last_error = b.failure;
   return health;
 }

@@ -1,5 +1,6 @@
-// What a receiver keeps of all who send to one address, without sockets: their sessions, and their samples in the order of arrival until every
-// reader has had them. Transports bring frames and carry away answers; readers take one tensor each of the same samples.
+// What a receiver keeps of all who send to one address, without sockets: their sessions, and their samples in the order
+// of arrival until every reader has had them. Transports bring frames and carry away answers; readers take one tensor
+// each of the same samples.
 #pragma once
 
 #include <functional>
@@ -13,15 +14,15 @@ namespace harmonics::wire {
 Time now();  // of a clock that never goes back
 
 struct InboxOptions {
-  std::string where;             // the address, for messages
-  std::string remedy;            // what to write to send there, for messages
+  std::string where;                                         // the address, for messages
+  std::string remedy;                                        // what to write to send there, for messages
   uint64_t window_samples = 4096, window_bytes = 16u << 20;  // of all senders together
   Limits limits;
   size_t most_senders = 256;
   // May this peer send in this name? Asked for each of its frames, by the thread that brings them; none: any may.
   std::function<bool(uint64_t peer, const std::string& producer)> may_use = nullptr;
-  bool endless = false;          // it is not over when all who sent have ended
-  bool one_way = false;          // nobody is answered: DATA and END are taken as they come, what is missing is counted as lost
+  bool endless = false;  // it is not over when all who sent have ended
+  bool one_way = false;  // nobody is answered: DATA and END are taken as they come, what is missing is counted as lost
 };
 
 // One tensor of one sample; the owner keeps its bytes.
@@ -49,11 +50,13 @@ class Inbox {
   const std::string& where() const;
   bool is_one_way() const;
 
-  // ---- The transport's side, but for wake_by of one thread. A peer is one connection, by a number above 0 that is never used again.
+  // ---- The transport's side, but for wake_by of one thread. A peer is one connection, by a number above 0 that is
+  // never used again.
 
   // Called whenever poll may have something to say (or, one way, whenever there is room again), from any thread.
   void wake_by(std::function<void()> wake);
-  // False: what arrived is no frame. On a stream of bytes the next one cannot be found: say what poll has for this peer, then end it.
+  // False: what arrived is no frame. On a stream of bytes the next one cannot be found: say what poll has for this
+  // peer, then end it.
   bool arrived(uint64_t peer, OwnedBytes frame);
   // Bytes of a frame have come that is not whole; to be said once a second.
   void arriving(uint64_t peer);
@@ -68,12 +71,14 @@ class Inbox {
     uint64_t peer;
     std::vector<std::byte> frame;
   };
-  // What to say next; empty: nothing now. Wakes readers. To be asked when frames have arrived, when woken, and every kTick.
+  // What to say next; empty: nothing now. Wakes readers. To be asked when frames have arrived, when woken, and every
+  // kTick.
   std::optional<Answer> poll();
   static constexpr std::chrono::milliseconds kTick{50};
   // One way: as many samples are held as may be. Sessions never hold more.
   bool is_full() const;
-  // One way: nothing will come any more. Of an endless one that says nothing. Who has not said that no sample follows has been cut off: readers are told.
+  // One way: nothing will come any more. Of an endless one that says nothing. Who has not said that no sample follows
+  // has been cut off: readers are told.
   void close_input();
   // The transport cannot go on: readers are told.
   void fail(const std::string& reason);
@@ -82,8 +87,8 @@ class Inbox {
 
   // ---- The readers' side.
 
-  // A reader has every sample from its opening on; all are opened before one reads. Its tensor: by name, or the only one there is.
-  // `wait` for the first sender, from now on.
+  // A reader has every sample from its opening on; all are opened before one reads. Its tensor: by name, or the only
+  // one there is. `wait` for the first sender, from now on.
   int open(const std::string& tensor, std::chrono::milliseconds wait);
   void close(int reader);
   struct Announced {

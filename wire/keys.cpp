@@ -19,7 +19,8 @@ Error unreadable(const std::string& path, const std::string& what) {
   return Error(ErrorKind::Stream, path + ": " + what).note("make keys with 'harmonics keys FILE'");
 }
 
-constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#";
+constexpr std::string_view kDigits =
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#";
 
 // Every five characters stand for four bytes.
 bool is_key(const std::string& text) {
@@ -109,7 +110,8 @@ bool may_use(const BoundNames& bound, const Key& key, const std::string& name) {
 Key key_of(std::span<const unsigned char, 32> bytes) {
   Key key(kKeyBytes, ' ');
   for (size_t i = 0; i < bytes.size(); i += 4) {
-    uint32_t value = static_cast<uint32_t>(bytes[i]) << 24 | static_cast<uint32_t>(bytes[i + 1]) << 16 | static_cast<uint32_t>(bytes[i + 2]) << 8 | bytes[i + 3];
+    uint32_t value = static_cast<uint32_t>(bytes[i]) << 24 | static_cast<uint32_t>(bytes[i + 1]) << 16 |
+                     static_cast<uint32_t>(bytes[i + 2]) << 8 | bytes[i + 3];
     for (size_t k = 5; k-- > 0; value /= 85) key[i / 4 * 5 + k] = kDigits[value % 85];
   }
   return key;
@@ -117,9 +119,15 @@ Key key_of(std::span<const unsigned char, 32> bytes) {
 
 std::vector<std::string> admission(const std::vector<std::string>& question, const std::vector<Key>& allowed) {
   Key key;
-  if (question.size() == 7 && question[5] == "CURVE" && question[6].size() == 32) key = key_of(std::span<const unsigned char, 32>(reinterpret_cast<const unsigned char*>(question[6].data()), 32));
+  if (question.size() == 7 && question[5] == "CURVE" && question[6].size() == 32)
+    key = key_of(std::span<const unsigned char, 32>(reinterpret_cast<const unsigned char*>(question[6].data()), 32));
   const bool known = !key.empty() && std::find(allowed.begin(), allowed.end(), key) != allowed.end();
-  return {"1.0", question.size() > 1 ? question[1] : "", known ? "200" : "400", known ? "OK" : "this key is not allowed", key, ""};
+  return {"1.0",
+          question.size() > 1 ? question[1] : "",
+          known ? "200" : "400",
+          known ? "OK" : "this key is not allowed",
+          key,
+          ""};
 }
 
 }  // namespace harmonics::wire

@@ -1,5 +1,5 @@
-// Streams of the library over an inbox or an outbox: what the plugins of all transports register. Header alone, since the face of the
-// contract belongs to the plugin that includes it.
+// Streams of the library over an inbox or an outbox: what the plugins of all transports register. Header alone, since
+// the face of the contract belongs to the plugin that includes it.
 #pragma once
 
 #include <unistd.h>
@@ -17,11 +17,14 @@
 namespace harmonics::wire {
 
 // One of a kind in this process and of a name: several streams of a flow share it.
-template <typename End> class Shared {
+template <typename End>
+class Shared {
  public:
-  template <typename Make> static std::shared_ptr<End> at(const std::string& name, Make make) {
+  template <typename Make>
+  static std::shared_ptr<End> at(const std::string& name, Make make) {
     static std::mutex mutex;
-    static auto* const all = new std::map<std::string, std::weak_ptr<End>>;  // never destroyed: threads may still use it
+    static auto* const all =
+        new std::map<std::string, std::weak_ptr<End>>;  // never destroyed: threads may still use it
     const std::lock_guard<std::mutex> lock(mutex);
     std::weak_ptr<End>& known = (*all)[name];
     if (auto end = known.lock()) return end;
@@ -32,7 +35,8 @@ template <typename End> class Shared {
 };
 
 // One tensor of what arrives at `End`, which has an inbox().
-template <typename End> class LiveProducer : public Producer {
+template <typename End>
+class LiveProducer : public Producer {
  public:
   // `notes`: for people, when the stream is opened.
   LiveProducer(std::shared_ptr<End> end, const Arguments& options, std::string notes = "")
@@ -49,7 +53,8 @@ template <typename End> class LiveProducer : public Producer {
     if (info) inbox().expect(reader_, {info->dtype, info->sample, classes_told(info->dtype, info->classes)});
   }
   // Of this tensor, whatever the address says.
-  LiveProducer(std::shared_ptr<End> end, const std::string& tensor, std::chrono::milliseconds wait) : end_(std::move(end)), reader_(inbox().open(tensor, wait)) {}
+  LiveProducer(std::shared_ptr<End> end, const std::string& tensor, std::chrono::milliseconds wait)
+      : end_(std::move(end)), reader_(inbox().open(tensor, wait)) {}
   ~LiveProducer() override { inbox().close(reader_); }
 
   HTensor next() override {
@@ -74,7 +79,9 @@ template <typename End> class LiveProducer : public Producer {
     info.notes = notes_;
     return info;
   }
-  bool restore(uint64_t index, const std::string& position) override { return inbox().restore(reader_, index, position); }
+  bool restore(uint64_t index, const std::string& position) override {
+    return inbox().restore(reader_, index, position);
+  }
   std::string position(uint64_t index) override { return inbox().position(reader_, index); }
   void durable(uint64_t index) override { inbox().durable(reader_, index); }
   bool cancel() override { return inbox().cancel(reader_), true; }
@@ -114,8 +121,10 @@ template <typename End> class LiveProducer : public Producer {
   std::vector<SampleNumber> numbers_;  // of the samples given last
 };
 
-// Puts the tensors that several consumers of one address are given together to samples; they become one sender at `End`, which has an outbox().
-template <typename End> class Joined {
+// Puts the tensors that several consumers of one address are given together to samples; they become one sender at
+// `End`, which has an outbox().
+template <typename End>
+class Joined {
  public:
   using Make = std::function<std::unique_ptr<End>(OutboxOptions)>;
   Joined(OutboxOptions options, Make make) : options_(std::move(options)), make_(std::move(make)) {}
@@ -123,9 +132,13 @@ template <typename End> class Joined {
   // `classes`: its whole numbers are below this; 0: not known.
   size_t open(const std::string& name, uint32_t classes) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (end_) throw Error(ErrorKind::Stream, options_.where + ": samples were sent before '" + name + "' was opened").note("bind all streams of an address together");
+    if (end_)
+      throw Error(ErrorKind::Stream, options_.where + ": samples were sent before '" + name + "' was opened")
+          .note("bind all streams of an address together");
     for (const Part& part : parts_)
-      if (part.name == name) throw Error(ErrorKind::Stream, options_.where + ": '" + name + "' is sent already").note("name the tensors apart: " + options_.where + "#NAME");
+      if (part.name == name)
+        throw Error(ErrorKind::Stream, options_.where + ": '" + name + "' is sent already")
+            .note("name the tensors apart: " + options_.where + "#NAME");
     parts_.push_back({name, std::nullopt, {}, 0, false, classes});
     return parts_.size() - 1;
   }
@@ -136,11 +149,15 @@ template <typename End> class Joined {
     const DType dtype = sample.dtype();
     const Shape shape = sample.shape();
     if (!part.tensor) {
-      if (part.classes > 0 && !is_integer(dtype)) throw Error(ErrorKind::Usage, options_.where + ": classes are whole numbers, and '" + part.name + "' has others").note("leave classes= out");
+      if (part.classes > 0 && !is_integer(dtype))
+        throw Error(ErrorKind::Usage,
+                    options_.where + ": classes are whole numbers, and '" + part.name + "' has others")
+            .note("leave classes= out");
       part.tensor = TensorPart{part.name, dtype, shape, {}, part.classes};
     }
     if (part.tensor->dtype != dtype || part.tensor->sample != shape)
-      throw Error(ErrorKind::Shape, options_.where + ": '" + part.name + "' is a sample of shape " + shape.str() + " after samples of shape " + part.tensor->sample.str());
+      throw Error(ErrorKind::Shape, options_.where + ": '" + part.name + "' is a sample of shape " + shape.str() +
+                                        " after samples of shape " + part.tensor->sample.str());
     const size_t size = tensor_bytes(dtype, shape);
     const auto* const first = static_cast<const std::byte*>(sample.bytes());
     ++part.pushed;
@@ -150,7 +167,9 @@ template <typename End> class Joined {
     }
     part.waiting.emplace_back(first, first + size);
     if (part.waiting.size() > kMostAhead)
-      throw Error(ErrorKind::Stream, options_.where + ": '" + part.name + "' is " + std::to_string(kMostAhead) + " samples ahead of the others").note("send streams that have one rate");
+      throw Error(ErrorKind::Stream, options_.where + ": '" + part.name + "' is " + std::to_string(kMostAhead) +
+                                         " samples ahead of the others")
+          .note("send streams that have one rate");
     while (send_one()) {
     }
   }
@@ -162,7 +181,8 @@ template <typename End> class Joined {
       if (!part.finished) return;
     for (const Part& part : parts_)
       if (part.pushed != parts_[0].pushed)
-        throw Error(ErrorKind::Stream, options_.where + ": '" + parts_[0].name + "' has " + std::to_string(parts_[0].pushed) + " samples, '" + part.name + "' has " +
+        throw Error(ErrorKind::Stream, options_.where + ": '" + parts_[0].name + "' has " +
+                                           std::to_string(parts_[0].pushed) + " samples, '" + part.name + "' has " +
                                            std::to_string(part.pushed));
     if (end_) end_->outbox().finish();
   }
@@ -203,9 +223,11 @@ template <typename End> class Joined {
   std::unique_ptr<End> end_;
 };
 
-template <typename End> class LiveConsumer final : public Consumer {
+template <typename End>
+class LiveConsumer final : public Consumer {
  public:
-  LiveConsumer(std::shared_ptr<Joined<End>> joined, const std::string& tensor, uint32_t classes = 0) : joined_(std::move(joined)), index_(joined_->open(tensor, classes)) {}
+  LiveConsumer(std::shared_ptr<Joined<End>> joined, const std::string& tensor, uint32_t classes = 0)
+      : joined_(std::move(joined)), index_(joined_->open(tensor, classes)) {}
 
   void push(const HTensor& sample) override { joined_->push(index_, sample); }
   void finish() override { joined_->finish(index_); }
@@ -228,14 +250,23 @@ inline std::vector<Argument> live_producer_options(std::vector<Argument> more = 
   return more;
 }
 inline std::vector<Argument> one_way_consumer_options(std::vector<Argument> more = {}) {
-  more.insert(more.begin(), {Argument::text("name", "", "of this sender; without it the number of the process"),
-                             Argument::integer("patience", 10, "seconds without any receiver").in("1..86400"),
-                             Argument::integer("classes", 0, "the whole numbers that are sent are classes below this, and receivers are told; 0 says nothing").in("0..16777216")});
+  more.insert(more.begin(),
+              {Argument::text("name", "", "of this sender; without it the number of the process"),
+               Argument::integer("patience", 10, "seconds without any receiver").in("1..86400"),
+               Argument::integer(
+                   "classes", 0,
+                   "the whole numbers that are sent are classes below this, and receivers are told; 0 says nothing")
+                   .in("0..16777216")});
   return more;
 }
 inline std::vector<Argument> live_consumer_options(std::vector<Argument> more = {}) {
-  more.insert(more.begin(), {Argument::text("ack", "received", "until when a sample is kept: until it was received, or is durable on the receiver's disk").in("received|durable"),
-                             Argument::flag("resume", false, "the samples are those of a whole source: what the receiver has is not sent again")});
+  more.insert(
+      more.begin(),
+      {Argument::text("ack", "received",
+                      "until when a sample is kept: until it was received, or is durable on the receiver's disk")
+           .in("received|durable"),
+       Argument::flag("resume", false,
+                      "the samples are those of a whole source: what the receiver has is not sent again")});
   return one_way_consumer_options(std::move(more));
 }
 inline OutboxOptions outbox_options(const std::string& where, const Arguments& options) {
@@ -243,7 +274,8 @@ inline OutboxOptions outbox_options(const std::string& where, const Arguments& o
   outbox.where = where;
   outbox.producer = options.text("name", "");
   if (outbox.producer.empty()) outbox.producer = "process " + std::to_string(getpid());
-  outbox.acknowledgement = options.text("ack", "received") == "durable" ? Acknowledgement::Durable : Acknowledgement::Received;
+  outbox.acknowledgement =
+      options.text("ack", "received") == "durable" ? Acknowledgement::Durable : Acknowledgement::Received;
   outbox.patience = std::chrono::seconds(options.integer("patience", 10));
   outbox.whole_source = options.flag("resume", false);
   return outbox;
@@ -251,9 +283,12 @@ inline OutboxOptions outbox_options(const std::string& where, const Arguments& o
 
 // A consumer of one of the tensors sent to an address.
 template <typename End>
-std::shared_ptr<Consumer> open_live_consumer(const std::string& where, const Arguments& options, const OutboxOptions& outbox, typename Joined<End>::Make make) {
-  const auto joined = Shared<Joined<End>>::at(where + '\n' + outbox.producer, [&] { return std::make_shared<Joined<End>>(outbox, std::move(make)); });
-  return std::make_shared<LiveConsumer<End>>(joined, options.has("#") ? options.text("#") : "value", static_cast<uint32_t>(options.integer("classes", 0)));
+std::shared_ptr<Consumer> open_live_consumer(const std::string& where, const Arguments& options,
+                                             const OutboxOptions& outbox, typename Joined<End>::Make make) {
+  const auto joined = Shared<Joined<End>>::at(where + '\n' + outbox.producer,
+                                              [&] { return std::make_shared<Joined<End>>(outbox, std::move(make)); });
+  return std::make_shared<LiveConsumer<End>>(joined, options.has("#") ? options.text("#") : "value",
+                                             static_cast<uint32_t>(options.integer("classes", 0)));
 }
 
 }  // namespace harmonics::wire

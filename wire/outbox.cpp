@@ -38,7 +38,8 @@ SendOptions session_options(const OutboxOptions& options) {
 
 struct Outbox::Body {
   explicit Body(OutboxOptions o)
-      : options(std::move(o)), session(session_options(options)),
+      : options(std::move(o)),
+        session(session_options(options)),
         builder({options.stream, options.producer, session.epoch(), options.tensors}, options.batch_bytes) {
     if (options.one_way) seq = 0;
   }
@@ -46,13 +47,15 @@ struct Outbox::Body {
   Error nobody() const {
     const auto seconds = options.patience.count() / 1000;
     if (is_accepted)
-      return Error(ErrorKind::Unavailable, fmt::format("{}: who listens there has not answered, for {} s", options.where, seconds))
+      return Error(ErrorKind::Unavailable,
+                   fmt::format("{}: who listens there has not answered, for {} s", options.where, seconds))
           .note("see that it is a receiver of samples, and that a tunnel on the way reaches one");
     return Error(ErrorKind::Unavailable, fmt::format("{}: nobody listens there, for {} s", options.where, seconds))
         .note("start the receiver: harmonics run FLOW --producer " + options.where);
   }
   // Until `done`, a refusal, or nobody for too long.
-  template <typename Done> void wait(Lock& lock, Done done) {
+  template <typename Done>
+  void wait(Lock& lock, Done done) {
     while (!done()) {
       if (failure) std::rethrow_exception(failure);
       if (now() - reached > options.patience) throw nobody();
@@ -68,7 +71,8 @@ struct Outbox::Body {
     const uint64_t unsent = options.one_way ? ready_samples : session.unsent();
     return unsent <= kFewFrames * builder.capacity() || unsent * builder.sample_bytes() <= kMostUnsent;
   }
-  // While it has frames to send a transport asks for the next by itself, and right after it was busy too: see until_deadline.
+  // While it has frames to send a transport asks for the next by itself, and right after it was busy too: see
+  // until_deadline.
   void wake() {
     const uint64_t unsent = options.one_way ? ready_samples : session.unsent();
     if (waker && asked_in_vain && (now() - sent_at >= kGather || unsent * builder.sample_bytes() >= kWake)) waker();
@@ -76,7 +80,8 @@ struct Outbox::Body {
   // Who waits is woken for more than a sample or two.
   bool has_much_room() const {
     const uint64_t unsent = options.one_way ? ready_samples : session.unsent();
-    return !held && (unsent <= kFewFrames / 2 * builder.capacity() || unsent * builder.sample_bytes() <= kMostUnsent / 2);
+    return !held &&
+           (unsent <= kFewFrames / 2 * builder.capacity() || unsent * builder.sample_bytes() <= kMostUnsent / 2);
   }
   // What was put together is given to the session, if it takes more.
   void seal() {
@@ -139,12 +144,12 @@ struct Outbox::Body {
   std::function<void()> waker;
   SendSession session;
   FrameBuilder builder;
-  std::optional<Batch> held;       // the session keeps no more
-  std::deque<Batch> ready;         // one way
-  std::optional<uint64_t> seq;     // one way: of the next sample that is put together
-  int waiting = 0;                 // threads of the user
+  std::optional<Batch> held;                // the session keeps no more
+  std::deque<Batch> ready;                  // one way
+  std::optional<uint64_t> seq;              // one way: of the next sample that is put together
+  int waiting = 0;                          // threads of the user
   uint64_t ready_samples = 0, in_hand = 0;  // one way: in them; frames given to the transport, not yet sent
-  std::optional<uint64_t> source;  // of a whole source: what the receiver has of it
+  std::optional<uint64_t> source;           // of a whole source: what the receiver has of it
   Counts counts;
   Time reached = now(), sent_at{};  // something was heard; samples were sent
   bool is_accepted = false;         // a connection was made, and nothing heard on it yet
@@ -278,7 +283,8 @@ bool Outbox::is_out_of_touch() const {
 
 void Outbox::fail(const std::string& reason) {
   const Lock lock(body_->mutex);
-  if (!body_->failure) body_->failure = std::make_exception_ptr(Error(ErrorKind::Stream, body_->options.where + ": " + reason));
+  if (!body_->failure)
+    body_->failure = std::make_exception_ptr(Error(ErrorKind::Stream, body_->options.where + ": " + reason));
   body_->changed.notify_all();
 }
 

@@ -1,5 +1,5 @@
-// What a sender keeps of the samples it was given, without sockets: put together into frames, kept until they are acknowledged, sent again when
-// they were lost. Transports carry frames away and bring answers.
+// What a sender keeps of the samples it was given, without sockets: put together into frames, kept until they are
+// acknowledged, sent again when they were lost. Transports carry frames away and bring answers.
 #pragma once
 
 #include <functional>
@@ -15,13 +15,13 @@ struct OutboxOptions {
   std::string stream = "samples", producer;
   std::vector<TensorPart> tensors;  // of every sample, without bytes
   Acknowledgement acknowledgement = Acknowledgement::Received;
-  // The samples pushed are those of a source from its first one on, as in every incarnation of this sender: what the receiver has is not sent
-  // again. Otherwise they are new ones.
+  // The samples pushed are those of a source from its first one on, as in every incarnation of this sender: what the
+  // receiver has is not sent again. Otherwise they are new ones.
   bool whole_source = false;
   uint64_t batch_bytes = 256u << 10;  // of samples in one frame; fewer when nothing else is on its way
   uint64_t keep_bytes = 64u << 20;
   std::chrono::milliseconds patience = std::chrono::seconds(10);  // without any receiver
-  bool one_way = false;  // nobody answers: sent is done
+  bool one_way = false;                                           // nobody answers: sent is done
 };
 
 // Every function may be called from any thread.
@@ -31,7 +31,8 @@ class Outbox {
   ~Outbox();
   const OutboxOptions& options() const;
 
-  // ---- The user's side. Errors: Unavailable when nobody listens for longer than patience, Stream with the receiver's refusal.
+  // ---- The user's side. Errors: Unavailable when nobody listens for longer than patience, Stream with the receiver's
+  // refusal.
 
   // One sample, copied: a piece for each tensor. Waits while the receiver takes no more.
   void push(std::span<const std::span<const std::byte>> tensors);
@@ -52,7 +53,8 @@ class Outbox {
   void disconnected();
   // Bytes of a receiver's frame. False: the connection is of no use any more.
   bool receive(std::span<const std::byte> frame);
-  // What to send next; empty: nothing now. To be asked when something was sent or has arrived, when woken, and at deadline().
+  // What to send next; empty: nothing now. To be asked when something was sent or has arrived, when woken, and at
+  // deadline().
   OwnedBytes poll();
   std::chrono::nanoseconds until_deadline() const;
   // Connected, and silent for so long that another connection is needed.

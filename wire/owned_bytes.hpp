@@ -1,4 +1,5 @@
-// Bytes that nobody changes, and who keeps them: a vector, a message of a library, a piece of what was read from a socket.
+// Bytes that nobody changes, and who keeps them: a vector, a message of a library, a piece of what was read from a
+// socket.
 #pragma once
 
 #include <cstddef>

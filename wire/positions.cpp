@@ -50,7 +50,8 @@ class PositionReader {
         continue;
       }
       int value = 0;
-      const auto [end, error] = std::from_chars(word_.data() + i + 1, word_.data() + std::min(i + 3, word_.size()), value, 16);
+      const auto [end, error] =
+          std::from_chars(word_.data() + i + 1, word_.data() + std::min(i + 3, word_.size()), value, 16);
       if (error != std::errc() || end != word_.data() + i + 3) fail(expected, "'" + word_ + "'");
       name += static_cast<char>(value);
       i += 2;
@@ -60,7 +61,8 @@ class PositionReader {
   }
   const std::string& last() const { return word_; }
   [[noreturn]] void fail(const std::string& expected, const std::string& found) const {
-    refuse("position of a stream", "expected " + expected + ", found " + found, "give what this library wrote: the checkpoint may be damaged");
+    refuse("position of a stream", "expected " + expected + ", found " + found,
+           "give what this library wrote: the checkpoint may be damaged");
   }
 
  private:
@@ -96,11 +98,13 @@ std::string positions_text(const Positions& positions) {
   if (positions.senders.empty() && positions.tensors.empty()) return "";
   std::string text = "hxs1";
   for (const TensorPart& part : positions.tensors) {
-    text += fmt::format(" ; tensor {} {} {}", encoded(part.name), static_cast<uint32_t>(part.dtype), part.sample.rank());
+    text +=
+        fmt::format(" ; tensor {} {} {}", encoded(part.name), static_cast<uint32_t>(part.dtype), part.sample.rank());
     for (const int64_t dim : part.sample) text += fmt::format(" {}", dim);
   }
   for (const auto& [name, at] : positions.senders)
-    text += fmt::format(" ; sender {} {} {} {} {}", encoded(name.stream), encoded(name.producer), at.epoch, at.seq, at.ended ? 1 : 0);
+    text += fmt::format(" ; sender {} {} {} {} {}", encoded(name.stream), encoded(name.producer), at.epoch, at.seq,
+                        at.ended ? 1 : 0);
   return text;
 }
 

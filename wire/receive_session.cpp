@@ -8,7 +8,9 @@ namespace harmonics::wire {
 namespace {
 
 // before + window - held, where more may be held than the window has.
-uint64_t limit(uint64_t before, uint64_t window, uint64_t held) { return before + window < held ? 0 : before + window - held; }
+uint64_t limit(uint64_t before, uint64_t window, uint64_t held) {
+  return before + window < held ? 0 : before + window - held;
+}
 
 }  // namespace
 
@@ -20,8 +22,11 @@ void ReceiveSession::restore(const Position& position) {
 
 ReceiveSession::Taken ReceiveSession::receive(const Frame& frame, Time now) {
   switch (frame.kind) {
-    case Kind::Hello: hello(frame, now); break;
-    case Kind::Data: return data(frame, now);
+    case Kind::Hello:
+      hello(frame, now);
+      break;
+    case Kind::Data:
+      return data(frame, now);
     case Kind::Ping:
       if (!knows(frame, now)) break;
       say_pong_ = true;
@@ -34,7 +39,8 @@ ReceiveSession::Taken ReceiveSession::receive(const Frame& frame, Time now) {
     case Kind::Bye:
       if (frame.epoch == epoch_ && frame.session == session_) greeted_ = false;
       break;
-    default: break;  // a receiver's own kinds say nothing to a receiver
+    default:
+      break;  // a receiver's own kinds say nothing to a receiver
   }
   return {};
 }
@@ -46,9 +52,12 @@ void ReceiveSession::hello(const Frame& frame, Time now) {
   }
   if (frame.epoch == epoch_ && frame.session < session_) return;
   if (frame.acknowledgement == Acknowledgement::Durable && !options_.durable)
-    return refuse(frame, Code::NotDurable, "nothing is kept on disk here: ask for acknowledgement 'received', or let the receiver write checkpoints or a spool");
+    return refuse(frame, Code::NotDurable,
+                  "nothing is kept on disk here: ask for acknowledgement 'received', or let the receiver write "
+                  "checkpoints or a spool");
   if (!options_.tensors.empty() && !frame.tensors.empty() && !alike(frame.tensors, options_.tensors))
-    return refuse(frame, Code::Tensors, fmt::format("wanted is {}, not {}", described(options_.tensors), described(frame.tensors)));
+    return refuse(frame, Code::Tensors,
+                  fmt::format("wanted is {}, not {}", described(options_.tensors), described(frame.tensors)));
   say_welcome_ = true;
   if (greeted_ && frame.epoch == epoch_ && frame.session == session_) return;
   if (!before_hello_) before_hello_ = BeforeHello{{epoch_, next_, ended_}, durable_end_, counts_.lost};
@@ -115,7 +124,8 @@ ReceiveSession::Taken ReceiveSession::data(const Frame& frame, Time now) {
     return {};
   }
   if (!options_.tensors.empty() && !alike(frame.tensors, options_.tensors)) {
-    refuse(frame, Code::Tensors, fmt::format("wanted is {}, not {}", described(options_.tensors), described(frame.tensors)));
+    refuse(frame, Code::Tensors,
+           fmt::format("wanted is {}, not {}", described(options_.tensors), described(frame.tensors)));
     greeted_ = false;
     return {};
   }
@@ -167,14 +177,16 @@ void ReceiveSession::damaged(const std::string& reason, Time now) {
 
 void ReceiveSession::consumed(uint64_t samples, uint64_t bytes) {
   if (samples > held_samples_ || bytes > held_bytes_)
-    throw Error(ErrorKind::Internal, fmt::format("{} samples of {} bytes are consumed, {} of {} bytes are held", samples, bytes, held_samples_, held_bytes_));
+    throw Error(ErrorKind::Internal, fmt::format("{} samples of {} bytes are consumed, {} of {} bytes are held",
+                                                 samples, bytes, held_samples_, held_bytes_));
   held_samples_ -= samples;
   held_bytes_ -= bytes;
 }
 
 void ReceiveSession::durable(const Position& position) {
   if (position.seq > next_)
-    throw Error(ErrorKind::Internal, fmt::format("samples before {} are durable, those before {} were received", position.seq, next_));
+    throw Error(ErrorKind::Internal,
+                fmt::format("samples before {} are durable, those before {} were received", position.seq, next_));
   durable_ = std::max(durable_, position.seq);
   durable_end_ |= position.ended && position.epoch == epoch_;
 }
@@ -211,10 +223,13 @@ Frame ReceiveSession::welcome() {
 uint64_t ReceiveSession::free_seq() const { return limit(next_, options_.window_samples, held_samples_); }
 uint64_t ReceiveSession::free_bytes() const { return limit(bytes_, options_.window_bytes, held_bytes_); }
 
-// At once when an eighth of a window may come or has come: who sends need not wait for it, and has its memory back while it is still in a cache.
+// At once when an eighth of a window may come or has come: who sends need not wait for it, and has its memory back
+// while it is still in a cache.
 bool ReceiveSession::is_granting_due(Time now) const {
   const uint64_t samples = (options_.window_samples + 7) / 8, bytes = (options_.window_bytes + 7) / 8;
-  if (free_seq() >= granted_seq_ + samples || free_bytes() >= granted_bytes_ + bytes || next_ >= told_received_ + samples) return true;
+  if (free_seq() >= granted_seq_ + samples || free_bytes() >= granted_bytes_ + bytes ||
+      next_ >= told_received_ + samples)
+    return true;
   if (durable_ > told_durable_) return true;
   const bool news = free_seq() > granted_seq_ || free_bytes() > granted_bytes_ || next_ > told_received_;
   return news && now - granted_at_ >= options_.grant_after;

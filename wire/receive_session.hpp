@@ -1,5 +1,5 @@
-// The receiver's half of the conversation of docs/wire.md with one sender of one stream, without sockets, threads or a clock. It outlives
-// connections and the sender's restarts; a position taken from it outlives its own.
+// The receiver's half of the conversation of docs/wire.md with one sender of one stream, without sockets, threads or a
+// clock. It outlives connections and the sender's restarts; a position taken from it outlives its own.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@ namespace harmonics::wire {
 
 struct ReceiveOptions {
   std::string stream, producer;
-  bool durable = true;                // samples will be said to be durable; false: senders that ask for it are refused
-  std::vector<TensorPart> tensors;    // wanted, in this order; none: any
+  bool durable = true;              // samples will be said to be durable; false: senders that ask for it are refused
+  std::vector<TensorPart> tensors;  // wanted, in this order; none: any
   uint64_t window_samples = 4096, window_bytes = 16u << 20;  // not yet consumed; a frame may go beyond them
   uint64_t max_frame_bytes = 16u << 20;
   Time resume_after = std::chrono::milliseconds(500);  // the same samples are asked for again
@@ -22,7 +22,7 @@ struct ReceiveOptions {
 // What a checkpoint keeps of a sender.
 struct Position {
   uint64_t epoch = 0;
-  uint64_t seq = 0;  // the sample wanted next
+  uint64_t seq = 0;    // the sample wanted next
   bool ended = false;  // no sample follows those before it
 };
 
@@ -42,7 +42,8 @@ class ReceiveSession {
     uint32_t first = 0, count = 0;
   };
   Taken receive(const Frame& frame, Time now);
-  // Bytes of a frame that is not whole: on a slow way that takes longer than its sender waits for an answer, so it is told that all is well.
+  // Bytes of a frame that is not whole: on a slow way that takes longer than its sender waits for an answer, so it is
+  // told that all is well.
   void arriving(Time now) { say_grant_ |= greeted_ && now - granted_at_ >= options_.alive_after; }
   // A frame from this sender that could not be read.
   void damaged(const std::string& reason, Time now);
@@ -51,7 +52,9 @@ class ReceiveSession {
   // These are wanted from now on.
   void expect(std::vector<TensorPart> tensors) { options_.tensors = std::move(tensors); }
   // Of the samples not yet consumed; what was granted before stays granted.
-  void set_window(uint64_t samples, uint64_t bytes) { options_.window_samples = samples, options_.window_bytes = bytes; }
+  void set_window(uint64_t samples, uint64_t bytes) {
+    options_.window_samples = samples, options_.window_bytes = bytes;
+  }
   // Somebody may wait for what poll would say.
   bool is_granting_due(Time now) const;
   // A restart would begin at this position, which may lie before position().
@@ -110,7 +113,7 @@ class ReceiveSession {
 
   // Of the session.
   bool greeted_ = false;
-  uint64_t session_ = 0, base_ = 0, bytes_ = 0;      // WELCOME's seq, and bytes of samples since
+  uint64_t session_ = 0, base_ = 0, bytes_ = 0;  // WELCOME's seq, and bytes of samples since
   uint64_t granted_seq_ = 0, granted_bytes_ = 0, told_received_ = 0, told_durable_ = 0;
   Acknowledgement level_ = Acknowledgement::None;
   Time granted_at_{};

@@ -13,7 +13,8 @@ class SampleLog {
   void begin(uint64_t index, std::map<SenderName, Position> senders);
   // The next `count` samples are these of a sender's.
   void add(const SenderName& sender, uint64_t epoch, uint64_t seq, uint32_t count);
-  // Where every sender stood before sample `index`, which lies from first() to end(). A sender that gave none before is not there.
+  // Where every sender stood before sample `index`, which lies from first() to end(). A sender that gave none before is
+  // not there.
   std::map<SenderName, Position> at(uint64_t index) const;
   // Nothing before sample `index` will be asked for.
   void forget(uint64_t index);

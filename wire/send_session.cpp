@@ -18,7 +18,8 @@ SendSession::SendSession(SendOptions options) : options_(std::move(options)) {
 
 bool SendSession::offer(Batch batch) {
   if (!numbered_ || finished_ || batch.seq != next_ || batch.count == 0 || !batch.frame)
-    throw Error(ErrorKind::Internal, fmt::format("samples {} to {} are offered, sample {} is next", batch.seq, batch.end(), next_));
+    throw Error(ErrorKind::Internal,
+                fmt::format("samples {} to {} are offered, sample {} is next", batch.seq, batch.end(), next_));
   blocked_ = !kept_.empty() && kept_bytes_ + batch.frame.size() > options_.keep_bytes;
   if (blocked_) return false;
   next_ = batch.end();
@@ -73,29 +74,35 @@ void SendSession::receive(const Frame& frame, Time now) {
       if (!welcomed_) welcome(frame);
       return grant(frame, now);
     case Kind::Grant:
-    case Kind::Pong: return grant(frame, now);
-    case Kind::Resume: return go_back(frame.seq);
+    case Kind::Pong:
+      return grant(frame, now);
+    case Kind::Resume:
+      return go_back(frame.seq);
     case Kind::Nack:
-    case Kind::Error: return refused(frame);
+    case Kind::Error:
+      return refused(frame);
     case Kind::Bye:
       if (finished_ && frame.seq == next_)
         ended_ = true;
       else
         left_ = true;
       return;
-    default: return;  // a sender's own kinds say nothing to a sender
+    default:
+      return;  // a sender's own kinds say nothing to a sender
   }
 }
 
 void SendSession::welcome(const Frame& frame) {
   if (frame.acknowledgement != options_.acknowledgement)
-    throw Error(ErrorKind::Stream, fmt::format("the receiver of '{}' does not acknowledge samples as '{}' asks", options_.stream, options_.producer))
+    throw Error(ErrorKind::Stream, fmt::format("the receiver of '{}' does not acknowledge samples as '{}' asks",
+                                               options_.stream, options_.producer))
         .note("run the receiver with a checkpoint or a spool, or ask for acknowledgement 'received'");
-  if (!numbered_) numbered_ = true, next_ = released_ = options_.behind_durable ? std::min(frame.seq, frame.durable_seq) : frame.seq;
+  if (!numbered_)
+    numbered_ = true, next_ = released_ = options_.behind_durable ? std::min(frame.seq, frame.durable_seq) : frame.seq;
   const uint64_t oldest = kept_.empty() ? next_ : kept_.front().batch.seq;
   if (frame.seq < oldest)
-    throw Error(ErrorKind::Stream, fmt::format("the receiver of '{}' wants sample {}, '{}' keeps none before {}", options_.stream, frame.seq,
-                                               options_.producer, oldest))
+    throw Error(ErrorKind::Stream, fmt::format("the receiver of '{}' wants sample {}, '{}' keeps none before {}",
+                                               options_.stream, frame.seq, options_.producer, oldest))
         .note("let the receiver take up the checkpoint or the spool that it had");
   welcomed_ = true;
   greeting_ = false;
@@ -139,13 +146,15 @@ void SendSession::refused(const Frame& frame) {
     return;
   }
   if (frame.kind == Kind::Nack && ++strikes_ <= kMostStrikes) return go_back(frame.seq);
-  throw Error(ErrorKind::Stream, fmt::format("the receiver of '{}' refuses '{}': {}", options_.stream, options_.producer,
-                                             frame.text.empty() ? "it does not say why" : frame.text));
+  throw Error(ErrorKind::Stream,
+              fmt::format("the receiver of '{}' refuses '{}': {}", options_.stream, options_.producer,
+                          frame.text.empty() ? "it does not say why" : frame.text));
 }
 
 // The first that ends behind this sample.
 std::deque<SendSession::Kept>::const_iterator SendSession::kept_with(uint64_t seq) const {
-  return std::upper_bound(kept_.begin(), kept_.end(), seq, [](uint64_t s, const Kept& kept) { return s < kept.batch.end(); });
+  return std::upper_bound(kept_.begin(), kept_.end(), seq,
+                          [](uint64_t s, const Kept& kept) { return s < kept.batch.end(); });
 }
 
 void SendSession::locate_base() {
@@ -170,7 +179,8 @@ std::optional<Batch> SendSession::next_batch() {
 }
 
 std::optional<Frame> SendSession::next_ping(Time now) {
-  const bool quiet = now - heard_ >= options_.ping_after, stuck = !kept_.empty() && now - progress_ >= options_.ping_after;
+  const bool quiet = now - heard_ >= options_.ping_after,
+             stuck = !kept_.empty() && now - progress_ >= options_.ping_after;
   if (now - pinged_ < options_.ping_after || !(quiet || stuck || blocked_ || finished_)) return std::nullopt;
   pinged_ = now;
   ++counts_.pings;

@@ -1,5 +1,5 @@
-// The sender's half of the conversation of docs/wire.md, without sockets, threads or a clock: it is told what arrived and what time it
-// is, and asked what to send. It outlives connections; what it keeps is lost with it alone.
+// The sender's half of the conversation of docs/wire.md, without sockets, threads or a clock: it is told what arrived
+// and what time it is, and asked what to send. It outlives connections; what it keeps is lost with it alone.
 #pragma once
 
 #include <chrono>
@@ -19,12 +19,12 @@ struct SendOptions {
   std::string stream, producer;
   uint64_t epoch = 1;                 // larger than that of every earlier incarnation of this producer
   std::optional<uint64_t> first_seq;  // of the first sample that will be offered; none: the receiver says
-  // Where the receiver says it: behind its durable samples, of a source that can give all of them again. What it has received beyond
-  // those dies with it, and an earlier incarnation that kept it is gone.
+  // Where the receiver says it: behind its durable samples, of a source that can give all of them again. What it has
+  // received beyond those dies with it, and an earlier incarnation that kept it is gone.
   bool behind_durable = false;
   Acknowledgement acknowledgement = Acknowledgement::Durable;
-  std::vector<TensorPart> tensors;    // told in HELLO
-  uint64_t keep_bytes = 64u << 20;    // of frames that are not acknowledged
+  std::vector<TensorPart> tensors;  // told in HELLO
+  uint64_t keep_bytes = 64u << 20;  // of frames that are not acknowledged
   Time ping_after = std::chrono::seconds(1), give_up_after = std::chrono::seconds(5);
 };
 
@@ -104,12 +104,12 @@ class SendSession {
   // Of the session.
   uint64_t session_ = 0;
   bool connected_ = false, greeting_ = false, welcomed_ = false, end_sent_ = false, left_ = false;
-  uint64_t send_ = 0;                       // the sample to be sent next
-  uint64_t high_ = 0;                       // the end of what was sent
-  uint64_t base_ = 0;                       // WELCOME's seq
-  std::optional<uint64_t> base_bytes_;      // offered before it; none: not yet offered
+  uint64_t send_ = 0;                   // the sample to be sent next
+  uint64_t high_ = 0;                   // the end of what was sent
+  uint64_t base_ = 0;                   // WELCOME's seq
+  std::optional<uint64_t> base_bytes_;  // offered before it; none: not yet offered
   uint64_t limit_seq_ = 0, limit_bytes_ = 0, received_ = 0, durable_ = 0;
-  uint32_t strikes_ = 0;                    // refusals since something was acknowledged
+  uint32_t strikes_ = 0;  // refusals since something was acknowledged
   Time heard_{}, progress_{}, pinged_{};
 };
 

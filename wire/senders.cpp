@@ -19,7 +19,9 @@ uint64_t latest_epoch() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(latest.time_since_epoch()).count());
 }
 
-bool is_of_sender(Kind kind) { return kind == Kind::Hello || kind == Kind::Data || kind == Kind::Ping || kind == Kind::End || kind == Kind::Bye; }
+bool is_of_sender(Kind kind) {
+  return kind == Kind::Hello || kind == Kind::Data || kind == Kind::Ping || kind == Kind::End || kind == Kind::Bye;
+}
 
 void add(ReceiveCounts& to, const ReceiveCounts& more) {
   to.samples += more.samples, to.duplicates += more.duplicates, to.gaps += more.gaps, to.stale += more.stale;
@@ -76,7 +78,8 @@ Sender* Senders::known(const Frame& frame, uint64_t peer) {
   if (const auto found = all_.find(name); found != all_.end() && !waits) return found->second.get();
   if (!hello && !options_.one_way) {
     ++gone_.stale;
-    if (frame.kind != Kind::Bye) answer(peer, frame, Kind::Nack, Code::NoSession, "the receiver knows nothing of this session");
+    if (frame.kind != Kind::Bye)
+      answer(peer, frame, Kind::Nack, Code::NoSession, "the receiver knows nothing of this session");
     return nullptr;
   }
   if (hello && !waiting_.count(name) && empty_names_of(peer) >= kMostEmptyNames) {
@@ -195,13 +198,16 @@ void Senders::forget_silent(Time now) {
   }
 }
 
-std::optional<Taken> Senders::converse(Sender& sender, uint64_t peer, const OwnedBytes& bytes, const std::shared_ptr<const Frame>& frame) {
+std::optional<Taken> Senders::converse(Sender& sender, uint64_t peer, const OwnedBytes& bytes,
+                                       const std::shared_ptr<const Frame>& frame) {
   ReceiveSession& session = *sender.session;
   const uint64_t refused = session.counts().refused, former = sender.peer;
   const bool hello = frame->kind == Kind::Hello, foreign = former != 0 && former != peer && !hello;
-  if (foreign && !session.is_of_session(*frame)) {  // an earlier connection of this sender, or somebody else in its name
+  if (foreign &&
+      !session.is_of_session(*frame)) {  // an earlier connection of this sender, or somebody else in its name
     ++gone_.stale;
-    if (frame->kind != Kind::Bye) answer(peer, *frame, Kind::Nack, Code::NoSession, "the receiver knows nothing of this session");
+    if (frame->kind != Kind::Bye)
+      answer(peer, *frame, Kind::Nack, Code::NoSession, "the receiver knows nothing of this session");
     return std::nullopt;
   }
   // One that only said hello may turn out to be nobody: an earlier incarnation hears that somebody is there, until it
@@ -214,8 +220,10 @@ std::optional<Taken> Senders::converse(Sender& sender, uint64_t peer, const Owne
   if (!foreign) sender.peer = peer;
   if (hello && !session.is_greeted()) session.set_window(1, 1);  // until it is known how many share the window
   const ReceiveSession::Taken taken = session.receive(*frame, now());
-  if (session.counts().refused != refused) last_error_ = fmt::format("'{}' is refused: {}", sender.name.producer, session.refusal());
-  if (hello && session.counts().refused != refused && former != 0) {  // who is refused hears it, and answers go on to who was there
+  if (session.counts().refused != refused)
+    last_error_ = fmt::format("'{}' is refused: {}", sender.name.producer, session.refusal());
+  if (hello && session.counts().refused != refused &&
+      former != 0) {  // who is refused hears it, and answers go on to who was there
     if (const auto refusal = session.poll(now())) say(peer, *refusal);
     sender.peer = former;
     return std::nullopt;
@@ -232,7 +240,8 @@ std::optional<Taken> Senders::converse(Sender& sender, uint64_t peer, const Owne
   sender.gave |= session.is_greeted() && !session.is_only_greeted();
   if (taken.count > 0) learn(frame->tensors);
   durable_wanted_ |= session.take_durable_wanted();
-  if (hello || sender.peer != former || frame->kind != Kind::Data || taken.count == 0 || session.is_granting_due(now())) mark(sender);
+  if (hello || sender.peer != former || frame->kind != Kind::Data || taken.count == 0 || session.is_granting_due(now()))
+    mark(sender);
   if (taken.count == 0) return std::nullopt;
   sender.queued += taken.count;
   if (durable_) log_.add(sender.name, frame->epoch, frame->seq + taken.first, taken.count);
@@ -240,7 +249,8 @@ std::optional<Taken> Senders::converse(Sender& sender, uint64_t peer, const Owne
 }
 
 // One way: what is missing is lost, what comes twice is dropped, and a later incarnation begins anew.
-std::optional<Taken> Senders::count(Sender& sender, uint64_t peer, const OwnedBytes& bytes, const std::shared_ptr<const Frame>& frame) {
+std::optional<Taken> Senders::count(Sender& sender, uint64_t peer, const OwnedBytes& bytes,
+                                    const std::shared_ptr<const Frame>& frame) {
   sender.peer = peer;
   Position& at = sender.counted;
   if (frame->epoch < at.epoch) {
@@ -396,8 +406,8 @@ bool Senders::consumed(Sender& sender, uint64_t samples, uint64_t bytes) {
   return true;
 }
 
-// Each who sends has an equal part of the window. What was granted stays granted, so n of them hold at most 1 + 1/2 + ... + 1/n windows,
-// and that only until the first ones have used up theirs.
+// Each who sends has an equal part of the window. What was granted stays granted, so n of them hold at most 1 + 1/2 +
+// ... + 1/n windows, and that only until the first ones have used up theirs.
 void Senders::share_window() {
   const auto is_active = [](const Sender& s) {
     return s.session && s.peer != 0 && s.session->is_greeted() && !s.session->is_ended();
@@ -406,7 +416,9 @@ void Senders::share_window() {
   for (const auto& [name, sender] : all_) active += is_active(*sender);
   if (active == 0) return;
   for (const auto& [name, sender] : all_)
-    if (is_active(*sender)) sender->session->set_window(std::max<uint64_t>(1, options_.window_samples / active), std::max<uint64_t>(1, options_.window_bytes / active));
+    if (is_active(*sender))
+      sender->session->set_window(std::max<uint64_t>(1, options_.window_samples / active),
+                                  std::max<uint64_t>(1, options_.window_bytes / active));
 }
 
 void Senders::begin(bool durable) {
@@ -437,7 +449,8 @@ std::string Senders::position(uint64_t index) {
   positions.senders = log_.at(index);
   for (auto& [name, sender] : all_) {
     if (!sender->gave || log_.last_of(name) > index) continue;
-    const Position at = sender->session->position();  // behind its samples there may be a gap, a new incarnation, its end
+    const Position at =
+        sender->session->position();  // behind its samples there may be a gap, a new incarnation, its end
     positions.senders[name] = at;
     if (at.ended && is_ended(*sender) && !sender->end_written) sender->end_written = index;
   }

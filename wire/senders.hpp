@@ -1,4 +1,5 @@
-// Everybody who sends to one address: a session each, what is to be said to whom, and where they stand. For Inbox, which locks.
+// Everybody who sends to one address: a session each, what is to be said to whom, and where they stand. For Inbox,
+// which locks.
 #pragma once
 
 #include <deque>
@@ -71,8 +72,10 @@ class Senders {
   void report(InboxHealth& health);
 
  private:
-  std::optional<Taken> converse(Sender& sender, uint64_t peer, const OwnedBytes& bytes, const std::shared_ptr<const Frame>& frame);
-  std::optional<Taken> count(Sender& sender, uint64_t peer, const OwnedBytes& bytes, const std::shared_ptr<const Frame>& frame);
+  std::optional<Taken> converse(Sender& sender, uint64_t peer, const OwnedBytes& bytes,
+                                const std::shared_ptr<const Frame>& frame);
+  std::optional<Taken> count(Sender& sender, uint64_t peer, const OwnedBytes& bytes,
+                             const std::shared_ptr<const Frame>& frame);
   Sender* known(const Frame& frame, uint64_t peer);
   Sender& make(const SenderName& name);
   bool has_place() const;

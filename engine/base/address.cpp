@@ -38,9 +38,8 @@ class AddressParser {
   // Where the path starts. Only letters, digits, '+', '-' and '_' may stand before the colon, else all of it is a path.
   size_t scheme() {
     size_t i = 0;
-    while (i < text_.size() &&
-           (is_letter(text_[i]) || (i && (is_digit(text_[i]) ||
-                                      text_[i] == '+' || text_[i] == '-' || text_[i] == '_'))))
+    while (i < text_.size() && (is_letter(text_[i]) ||
+                                (i && (is_digit(text_[i]) || text_[i] == '+' || text_[i] == '-' || text_[i] == '_'))))
       ++i;
     if (i && i < text_.size() && text_[i] == ':') {
       address_.scheme = text_.substr(0, i);

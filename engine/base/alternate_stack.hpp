@@ -1,4 +1,5 @@
-// A stack of its own for handlers of signals, of the thread that makes it: one that has used up its stack can still say so.
+// A stack of its own for handlers of signals, of the thread that makes it: one that has used up its stack can still say
+// so.
 #pragma once
 
 #include <csignal>
@@ -17,8 +18,10 @@ class AlternateStack {
     void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return;
     const stack_t stack{memory, 0, kBytes};
-    if (::sigaltstack(&stack, nullptr) == 0) memory_ = memory;
-    else ::munmap(memory, kBytes);
+    if (::sigaltstack(&stack, nullptr) == 0)
+      memory_ = memory;
+    else
+      ::munmap(memory, kBytes);
   }
   ~AlternateStack() {
     if (!memory_) return;

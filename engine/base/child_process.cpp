@@ -78,8 +78,10 @@ ChildEnd in_child_process(const std::function<void(const std::function<void(cons
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   if (end.timed_out) return end;
-  if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
-  else end.code = WEXITSTATUS(status);
+  if (WIFSIGNALED(status))
+    end.signal = WTERMSIG(status);
+  else
+    end.code = WEXITSTATUS(status);
   return end;
 }
 

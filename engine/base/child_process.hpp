@@ -13,8 +13,9 @@ struct ChildEnd {
 };
 
 // Forks; `body` runs in the child and may write lines with `say`. The parent hands each line to `heard` and waits for
-// the next, at most the seconds that `patience` gives then. The child's standard output goes to standard error. What the
-// child began ends with it, and the child ends with its parent. Throws ErrorKind::Internal where the system refuses.
+// the next, at most the seconds that `patience` gives then. The child's standard output goes to standard error. What
+// the child began ends with it, and the child ends with its parent. Throws ErrorKind::Internal where the system
+// refuses.
 ChildEnd in_child_process(const std::function<void(const std::function<void(const std::string&)>& say)>& body,
                           const std::function<void(const std::string& line)>& heard,
                           const std::function<double()>& patience);

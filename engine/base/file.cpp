@@ -23,8 +23,10 @@ namespace harmonics {
 
 namespace {
 
-// A signal may interrupt a call that waits, for a network's disk for instance: nothing was done, and it is called again.
-template <typename Call> auto uninterrupted(Call call) {
+// A signal may interrupt a call that waits, for a network's disk for instance: nothing was done, and it is called
+// again.
+template <typename Call>
+auto uninterrupted(Call call) {
   auto result = call();
   while (result < 0 && errno == EINTR) result = call();
   return result;
@@ -122,8 +124,9 @@ class Replacement {
     if (calls_.rename(aside_.c_str(), path_.c_str()) != 0) fail_by_system();
     exists_ = false;
     if (const int reason = sync_directory(directory_, calls_))
-      throw Error(kind_of_failure(reason, ErrorKind::Output), "'" + given_ + "' was written, but its directory cannot be synced: " +
-                                         std::strerror(reason) + "; a power cut may still bring back the former file");
+      throw Error(kind_of_failure(reason, ErrorKind::Output),
+                  "'" + given_ + "' was written, but its directory cannot be synced: " + std::strerror(reason) +
+                      "; a power cut may still bring back the former file");
   }
 
  private:
@@ -181,7 +184,8 @@ int make_directories(const std::string& path, FileCalls& calls) {
     if (calls.make_directory(part.c_str()) == 0) {
       // A new name is on the disk once the directory that holds it is.
       const size_t slash = part.rfind('/');
-      if (const int reason = sync_directory(slash == std::string::npos ? "." : part.substr(0, slash + 1), calls)) return reason;
+      if (const int reason = sync_directory(slash == std::string::npos ? "." : part.substr(0, slash + 1), calls))
+        return reason;
     } else if (errno != EEXIST) {
       return errno;
     }
@@ -233,7 +237,8 @@ class Reading {
 
  private:
   void grow(uint64_t size) {
-    const auto memory = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    const auto memory =
+        static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
     try {
       if (size > memory) throw std::bad_alloc();
       bytes_.resize(static_cast<size_t>(size));

@@ -14,8 +14,8 @@
 
 namespace harmonics {
 
-// The calls to the operating system that files take which must survive: results and errno as POSIX says. Tests put a full
-// disk or a power cut here.
+// The calls to the operating system that files take which must survive: results and errno as POSIX says. Tests put a
+// full disk or a power cut here.
 class FileCalls {
  public:
   virtual ~FileCalls() = default;
@@ -42,22 +42,25 @@ void write_file_atomically(const std::string& path, std::span<const std::string_
                            FileCalls& calls = FileCalls::system());
 void write_file_atomically(const std::string& path, std::string_view bytes, FileCalls& calls = FileCalls::system());
 
-// Names in a directory survive a power cut only once the directory itself is on the disk. 0, or what errno says; file systems
-// that know no such call are taken as they are.
+// Names in a directory survive a power cut only once the directory itself is on the disk. 0, or what errno says; file
+// systems that know no such call are taken as they are.
 int sync_directory(const std::string& directory, FileCalls& calls = FileCalls::system());
 
-// Makes a directory and those it lies in, where they are not there yet, so that their names survive a power cut. 0, or what errno says.
+// Makes a directory and those it lies in, where they are not there yet, so that their names survive a power cut. 0, or
+// what errno says.
 int make_directories(const std::string& path, FileCalls& calls = FileCalls::system());
 
 // How write_file_atomically names a file that is not finished: a process that was killed leaves it behind.
 bool is_unfinished_file(std::string_view name);
 
-// Looks at a file's first bytes before memory is taken for all of them: how many it must see to judge (not more than it has
-// seen: it is content), or throws what is wrong with a file of this size that begins so.
+// Looks at a file's first bytes before memory is taken for all of them: how many it must see to judge (not more than it
+// has seen: it is content), or throws what is wrong with a file of this size that begins so.
 using JudgeBeginning = std::function<uint64_t(std::string_view first, uint64_t size)>;
 
-// A plain file's bytes, read into memory. Throws ErrorKind::NoInput with the reason, also when memory has no room for them.
-std::string read_plain_file(const std::string& path, FileCalls& calls = FileCalls::system(), const JudgeBeginning& judge = {});
+// A plain file's bytes, read into memory. Throws ErrorKind::NoInput with the reason, also when memory has no room for
+// them.
+std::string read_plain_file(const std::string& path, FileCalls& calls = FileCalls::system(),
+                            const JudgeBeginning& judge = {});
 
 // A plain file's bytes, read-only, brought in by the system as they are touched. What is read may be zeros when the
 // file becomes shorter meanwhile: read_whole() of <harmonics/file_mapping.hpp> notices.

@@ -7,8 +7,8 @@
 
 namespace harmonics {
 
-// "belongs to another user (number 1001)", "can be written to by everybody" or "... by its group"; "": only this user and
-// root may.
+// "belongs to another user (number 1001)", "can be written to by everybody" or "... by its group"; "": only this user
+// and root may.
 std::string foreign_access(const struct stat& file);
 
 }  // namespace harmonics

@@ -16,7 +16,8 @@ Budget budget(uint64_t most, const char* unit, const char* reason, const char* r
 }
 
 [[noreturn]] void refuse(const std::string& text) {
-  throw Error(ErrorKind::Usage, "'" + text + "' says no limits", {}, {"write some of steps=2000000,weights=64G,seconds=60"});
+  throw Error(ErrorKind::Usage, "'" + text + "' says no limits", {},
+              {"write some of steps=2000000,weights=64G,seconds=60"});
 }
 
 uint64_t whole(const std::string& text, const std::string& value) {
@@ -28,12 +29,15 @@ uint64_t whole(const std::string& text, const std::string& value) {
 
 }  // namespace
 
-Budget ModelLimits::for_steps() const { return budget(steps, "steps", "of one program", "allow more: --limits steps=N"); }
+Budget ModelLimits::for_steps() const {
+  return budget(steps, "steps", "of one program", "allow more: --limits steps=N");
+}
 
 Budget ModelLimits::for_weights() const {
   if (weights > 0) return budget(weights, "bytes", "", "allow more: --limits weights=SIZE");
   const auto memory = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  return budget(memory, "bytes", "the machine's memory", "make the layers smaller, or allow more: --limits weights=SIZE");
+  return budget(memory, "bytes", "the machine's memory",
+                "make the layers smaller, or allow more: --limits weights=SIZE");
 }
 
 ModelLimits parse_model_limits(const std::string& text) {
@@ -42,10 +46,14 @@ ModelLimits parse_model_limits(const std::string& text) {
     const size_t comma = std::min(text.find(',', at), text.size()), equals = text.find('=', at);
     if (equals == std::string::npos || equals > comma) refuse(text);
     const std::string name = text.substr(at, equals - at), value = text.substr(equals + 1, comma - equals - 1);
-    if (name == "steps") limits.steps = whole(text, value);
-    else if (name == "seconds") limits.seconds = whole(text, value);
-    else if (name == "weights" && parse_byte_count(value)) limits.weights = *parse_byte_count(value);
-    else refuse(text);
+    if (name == "steps")
+      limits.steps = whole(text, value);
+    else if (name == "seconds")
+      limits.seconds = whole(text, value);
+    else if (name == "weights" && parse_byte_count(value))
+      limits.weights = *parse_byte_count(value);
+    else
+      refuse(text);
     at = comma + 1;
   }
   return limits;

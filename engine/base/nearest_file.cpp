@@ -21,7 +21,8 @@ std::string advice_for_missing(const std::string& path) {
     names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());
-  if (const auto near = nearest(given.filename().string(), names)) return "did you mean '" + (folder / *near).string() + "'?";
+  if (const auto near = nearest(given.filename().string(), names))
+    return "did you mean '" + (folder / *near).string() + "'?";
   const fs::path here = fs::current_path(failed);
   return given.is_absolute() || failed ? "" : "relative paths start in " + here.string();
 }

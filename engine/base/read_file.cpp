@@ -43,8 +43,10 @@ class InputFile {
       const ssize_t got = ::read(file_, to, bytes);
       if (got > 0) return begun_ = true, static_cast<size_t>(got);
       if (got == 0 && (begun_ || !awaits_writer())) return 0;
-      if (got < 0 && errno == EAGAIN) wait_for(-1);
-      else if (got < 0 && errno != EINTR) fail(errno);
+      if (got < 0 && errno == EAGAIN)
+        wait_for(-1);
+      else if (got < 0 && errno != EINTR)
+        fail(errno);
     }
   }
 

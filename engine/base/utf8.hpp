@@ -29,7 +29,8 @@ std::string printable(std::string_view text, size_t length = 32);
 // A text of several lines as a terminal may show it: line breaks and tabs stay, other unprintable characters and bytes
 // that are no UTF-8 are written as \x1b or \u202e.
 std::string visible(std::string_view text);
-// Serialized JSON, where such characters stand in strings alone: they are written \u001b, a byte that is no UTF-8 as '?'.
+// Serialized JSON, where such characters stand in strings alone: they are written \u001b, a byte that is no UTF-8 as
+// '?'.
 std::string valid_json(std::string serialized);
 
 }  // namespace harmonics

@@ -21,7 +21,8 @@ std::vector<int32_t> encode(const std::string& text, const std::vector<std::stri
     int32_t best = -1;
     size_t length = 0;
     for (size_t i = 0; i < symbols.size(); ++i)
-      if (symbols[i].size() > length && text.compare(at, symbols[i].size(), symbols[i]) == 0) best = static_cast<int32_t>(i), length = symbols[i].size();
+      if (symbols[i].size() > length && text.compare(at, symbols[i].size(), symbols[i]) == 0)
+        best = static_cast<int32_t>(i), length = symbols[i].size();
     if (best < 0)
       throw Error(ErrorKind::Usage,
                   fmt::format("the prompt has '{}' at byte {}, which the model's {} symbols do not include",
@@ -37,7 +38,8 @@ int32_t draw(const float* scores, int64_t n, double temperature, uint64_t seed, 
   if (temperature <= 0) return best;
   double sum = 0;
   for (int64_t i = 0; i < n; ++i) sum += std::exp((scores[i] - scores[best]) / temperature);
-  const auto word = philox({static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32), 0, 0}, philox_key(seed, stream_of("generate", 8)));
+  const auto word = philox({static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32), 0, 0},
+                           philox_key(seed, stream_of("generate", 8)));
   double left = unit_float(word[0]) * sum;
   for (int64_t i = 0; i < n; ++i) {
     left -= std::exp((scores[i] - scores[best]) / temperature);
@@ -48,31 +50,47 @@ int32_t draw(const float* scores, int64_t n, double temperature, uint64_t seed, 
 
 void store_ids(std::vector<std::byte>& buffer, DType dtype, const std::vector<int32_t>& window) {
   for (size_t i = 0; i < window.size(); ++i) switch (dtype) {
-      case DType::U8: reinterpret_cast<uint8_t*>(buffer.data())[i] = static_cast<uint8_t>(window[i]); break;
-      case DType::U16: reinterpret_cast<uint16_t*>(buffer.data())[i] = static_cast<uint16_t>(window[i]); break;
-      case DType::I64: reinterpret_cast<int64_t*>(buffer.data())[i] = window[i]; break;
-      case DType::I32: reinterpret_cast<int32_t*>(buffer.data())[i] = window[i]; break;
-      default: break;  // refused by check_symbols
+      case DType::U8:
+        reinterpret_cast<uint8_t*>(buffer.data())[i] = static_cast<uint8_t>(window[i]);
+        break;
+      case DType::U16:
+        reinterpret_cast<uint16_t*>(buffer.data())[i] = static_cast<uint16_t>(window[i]);
+        break;
+      case DType::I64:
+        reinterpret_cast<int64_t*>(buffer.data())[i] = window[i];
+        break;
+      case DType::I32:
+        reinterpret_cast<int32_t*>(buffer.data())[i] = window[i];
+        break;
+      default:
+        break;  // refused by check_symbols
     }
 }
 
 // What store_ids can write, with room for every symbol.
 void check_symbols(const StreamType& stream, const std::string& name) {
-  const size_t room = stream.dtype == DType::U8 ? 256 : stream.dtype == DType::U16 ? 65536 : stream.dtype == DType::I32 || stream.dtype == DType::I64 ? SIZE_MAX : 0;
+  const size_t room = stream.dtype == DType::U8                                  ? 256
+                      : stream.dtype == DType::U16                               ? 65536
+                      : stream.dtype == DType::I32 || stream.dtype == DType::I64 ? SIZE_MAX
+                                                                                 : 0;
   if (stream.symbols.size() > room)
-    throw Error(ErrorKind::Weights, fmt::format("'{}' has {} symbols numbered by {}, which cannot be written", name, stream.symbols.size(), dtype_name(stream.dtype)));
+    throw Error(ErrorKind::Weights, fmt::format("'{}' has {} symbols numbered by {}, which cannot be written", name,
+                                                stream.symbols.size(), dtype_name(stream.dtype)));
 }
 
 }  // namespace
 
-void generate(HarmonicGraph& graph, int cycle, const GenerateSettings& settings, const std::function<void(const std::string&)>& emit) {
+void generate(HarmonicGraph& graph, int cycle, const GenerateSettings& settings,
+              const std::function<void(const std::string&)>& emit) {
   const std::vector<int> producers = graph.graph().producers_used(cycle, false), results = graph.results(cycle);
   const auto& types = graph.types();
   if (producers.size() != 1 || results.size() != 1)
-    throw Error(ErrorKind::Usage, fmt::format("'{}' has {} producers and {} results; writing text needs one of each", graph.graph().name, producers.size(), results.size()));
+    throw Error(ErrorKind::Usage, fmt::format("'{}' has {} producers and {} results; writing text needs one of each",
+                                              graph.graph().name, producers.size(), results.size()));
   const auto type = types.find(producers.front());
   if (type == types.end() || type->second.symbols.empty())
-    throw Error(ErrorKind::Usage, fmt::format("'{}' does not know the symbols of its producer", graph.graph().name), {}, {"give --weights of a model trained on text, or bind the text: --producer file:book.txt?window=128"});
+    throw Error(ErrorKind::Usage, fmt::format("'{}' does not know the symbols of its producer", graph.graph().name), {},
+                {"give --weights of a model trained on text, or bind the text: --producer file:book.txt?window=128"});
   const StreamType& stream = type->second;
   check_symbols(stream, graph.graph().nodes[static_cast<size_t>(producers.front())].name);
   const auto classes = static_cast<int64_t>(stream.symbols.size());
@@ -90,7 +108,9 @@ void generate(HarmonicGraph& graph, int cycle, const GenerateSettings& settings,
   const int64_t scored = result.shape.rank() == 3 ? result.shape.back()
                                                   : 0;  // as many as declared, which may be more than there are symbols
   if (result.shape != Shape{1, window, std::max(scored, classes)})
-    throw Error(ErrorKind::Usage, fmt::format("the result of '{}' is {} for one window; writing text needs [1, {}, {}]: a score of every symbol at every position", graph.graph().name, result.str(), window, classes));
+    throw Error(ErrorKind::Usage, fmt::format("the result of '{}' is {} for one window; writing text needs [1, {}, "
+                                              "{}]: a score of every symbol at every position",
+                                              graph.graph().name, result.str(), window, classes));
 
   std::vector<int32_t> context = encode(settings.prompt, stream.symbols);
   if (context.empty()) {  // begin at a line's start when the text has lines
@@ -108,8 +128,8 @@ void generate(HarmonicGraph& graph, int cycle, const GenerateSettings& settings,
     step.run();
     const float* scores = step.executable().output(output).data<float>() + (static_cast<int64_t>(used) - 1) * scored;
     if (const int64_t bad = first_not_finite(result.dtype, scores, classes); bad >= 0)
-      throw Error(ErrorKind::Diverged, fmt::format("symbol {} cannot be chosen: its scores are infinite or NaN", i + 1), {},
-                  {"the weights, or what they compute, are not finite: train again with a lower rate"});
+      throw Error(ErrorKind::Diverged, fmt::format("symbol {} cannot be chosen: its scores are infinite or NaN", i + 1),
+                  {}, {"the weights, or what they compute, are not finite: train again with a lower rate"});
     context.push_back(draw(scores, classes, settings.temperature, settings.seed, static_cast<uint64_t>(i)));
     emit(stream.symbols[static_cast<size_t>(context.back())]);
   }

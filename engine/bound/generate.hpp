@@ -16,8 +16,10 @@ struct GenerateSettings : DeviceSettings {
   int threads = 0;
 };
 
-// Can this graph write text: one producer of symbols, one result of [positions, symbols]? Throws ErrorKind::Usage saying what is missing.
-// `emit` receives each symbol as it is written (the prompt is not repeated). A symbol of the prompt that the vocabulary lacks is an error.
-void generate(HarmonicGraph& graph, int cycle, const GenerateSettings& settings, const std::function<void(const std::string&)>& emit);
+// Can this graph write text: one producer of symbols, one result of [positions, symbols]? Throws ErrorKind::Usage
+// saying what is missing. `emit` receives each symbol as it is written (the prompt is not repeated). A symbol of the
+// prompt that the vocabulary lacks is an error.
+void generate(HarmonicGraph& graph, int cycle, const GenerateSettings& settings,
+              const std::function<void(const std::string&)>& emit);
 
 }  // namespace harmonics

@@ -46,12 +46,15 @@ Comparison parse_comparison(const std::string& text) {
     c.op = text.substr(at, at + 1 < text.size() && text[at + 1] == '=' ? 2 : 1);
     const std::string number = trim(text.substr(at + c.op.size()));
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), c.value);
-    if (!c.metric.empty() && error == std::errc() && end == number.data() + number.size() && std::isfinite(c.value)) return c;
+    if (!c.metric.empty() && error == std::errc() && end == number.data() + number.size() && std::isfinite(c.value))
+      return c;
   }
-  throw Error(ErrorKind::Usage, fmt::format("'{}' is not a condition", text), {}, {"write METRIC<NUMBER, e.g. 'loss<0.05' or 'output.accuracy>=0.98'"});
+  throw Error(ErrorKind::Usage, fmt::format("'{}' is not a condition", text), {},
+              {"write METRIC<NUMBER, e.g. 'loss<0.05' or 'output.accuracy>=0.98'"});
 }
 
-HarmonicGraph::HarmonicGraph(Graph graph, Registry* outer) : graph_(std::move(graph)), registry_(outer ? outer : &Registry::global()) {}
+HarmonicGraph::HarmonicGraph(Graph graph, Registry* outer)
+    : graph_(std::move(graph)), registry_(outer ? outer : &Registry::global()) {}
 
 void HarmonicGraph::set_limits(const ModelLimits& limits) {
   limits_ = limits;
@@ -75,16 +78,24 @@ void HarmonicGraph::bind_consumer(const std::string& name, Address address) {
   if (node < 0 && !name.empty()) {
     Error e(ErrorKind::Usage, fmt::format("'{}' has no consumer named '{}'", graph_.name, name));
     const int other = graph_.find(name);
-    if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
+    if (auto near = nearest(name, known))
+      e.note("did you mean '" + *near + "'?");
     else if (other >= 0 && graph_.nodes[static_cast<size_t>(other)].kind == DeclarationKind::Layer)
-      e.note(fmt::format("'{}' is a layer: declare a consumer behind it, 'consumer results;' and '{} -> results;', or leave the name out "
-                         "where no other arrow leaves the layer", name, name));
-    else if (known.empty()) e.note("it declares none: leave the name out, and results of layers that nothing follows go there");
+      e.note(
+          fmt::format("'{}' is a layer: declare a consumer behind it, 'consumer results;' and '{} -> results;', or "
+                      "leave the name out "
+                      "where no other arrow leaves the layer",
+                      name, name));
+    else if (known.empty())
+      e.note("it declares none: leave the name out, and results of layers that nothing follows go there");
     throw e;
   }
   // Node -1 is the unnamed consumer: what layers at the end without consumer feed.
-  if (sinks_.count(node)) throw Error(ErrorKind::Usage, node < 0 ? std::string("the unnamed consumer is bound twice") : fmt::format("consumer '{}' is bound twice", name));
-  bind_consumer(node, open_sink(registry_, node < 0 ? address.str() : graph_.nodes[static_cast<size_t>(node)].name, address));
+  if (sinks_.count(node))
+    throw Error(ErrorKind::Usage, node < 0 ? std::string("the unnamed consumer is bound twice")
+                                           : fmt::format("consumer '{}' is bound twice", name));
+  bind_consumer(node,
+                open_sink(registry_, node < 0 ? address.str() : graph_.nodes[static_cast<size_t>(node)].name, address));
 }
 
 void HarmonicGraph::bind_consumer(int node, Sink sink) { sinks_[node] = std::make_unique<Sink>(std::move(sink)); }
@@ -131,9 +142,12 @@ bool same_arguments(const Item& a, const Item& b) {
 
 }  // namespace
 
-HarmonicGraph::Replaced HarmonicGraph::replace_functions(const std::vector<std::shared_ptr<Item>>& items) { return Replaced(*this, items); }
+HarmonicGraph::Replaced HarmonicGraph::replace_functions(const std::vector<std::shared_ptr<Item>>& items) {
+  return Replaced(*this, items);
+}
 
-HarmonicGraph::Replaced::Replaced(HarmonicGraph& graph, const std::vector<std::shared_ptr<Item>>& items) : graph_(graph) {
+HarmonicGraph::Replaced::Replaced(HarmonicGraph& graph, const std::vector<std::shared_ptr<Item>>& items)
+    : graph_(graph) {
   std::vector<BoundCall*> calls;
   for (GraphEdge& edge : graph.graph_.edges)
     for (BoundCall& call : edge.calls) calls.push_back(&call);
@@ -143,11 +157,14 @@ HarmonicGraph::Replaced::Replaced(HarmonicGraph& graph, const std::vector<std::s
     for (BoundCall* call : calls) {
       const Item& old = *call->item;
       if (old.kind == item->kind && old.name == item->name && old.path == item->path && !same_arguments(old, *item))
-        throw Error(ErrorKind::Plugin, fmt::format("the arguments of {} '{}' are no longer the same", kind_name(item->kind), item->name), {}, {"start the run again, with --resume"});
+        throw Error(ErrorKind::Plugin,
+                    fmt::format("the arguments of {} '{}' are no longer the same", kind_name(item->kind), item->name),
+                    {}, {"start the run again, with --resume"});
     }
   registered_ = graph.registry_.replace(items);
   for (const std::shared_ptr<Item>& item : items) {
-    chosen_by_name_ = chosen_by_name_ || item->kind == HX_FUNCTIONAL || item->kind == HX_IMPLEMENTATION || item->kind == HX_OPTIMIZER;
+    chosen_by_name_ =
+        chosen_by_name_ || item->kind == HX_FUNCTIONAL || item->kind == HX_IMPLEMENTATION || item->kind == HX_OPTIMIZER;
     for (BoundCall* call : calls) {
       if (call->item->kind != item->kind || call->item->name != item->name || call->item->path != item->path) continue;
       former_.emplace_back(call, call->item);
@@ -176,20 +193,32 @@ ResolvedSettings HarmonicGraph::settings(int cycle, const RunSettings& run) cons
       check_metric(r.until.back(), graph_, registry_);
     }
   }
-  r.batch = run.batch ? *run.batch : c.batch ? *c.batch : streams_.batch() ? static_cast<int64_t>(*streams_.batch()) : 64;
-  if (r.batch < 1) throw Error(ErrorKind::Usage, fmt::format("a batch of {} samples is not possible", r.batch), {}, {"the least is 1"});
-  if (r.epochs.value_or(0) < 0 || r.steps.value_or(0) < 0) throw Error(ErrorKind::Usage, "epochs and steps cannot be negative");
+  r.batch = run.batch          ? *run.batch
+            : c.batch          ? *c.batch
+            : streams_.batch() ? static_cast<int64_t>(*streams_.batch())
+                               : 64;
+  if (r.batch < 1)
+    throw Error(ErrorKind::Usage, fmt::format("a batch of {} samples is not possible", r.batch), {},
+                {"the least is 1"});
+  if (r.epochs.value_or(0) < 0 || r.steps.value_or(0) < 0)
+    throw Error(ErrorKind::Usage, "epochs and steps cannot be negative");
   r.seed = static_cast<uint64_t>(run.seed ? *run.seed : c.seed.value_or(0));
   r.optimizer = parse_optimizer(run.optimizer ? *run.optimizer : c.optimizer.value_or("adamw"), registry_);
-  if (run.lr) r.optimizer.lr = *run.lr;
-  else if (c.lr && !r.optimizer.settings.given("lr")) r.optimizer.lr = *c.lr;
+  if (run.lr)
+    r.optimizer.lr = *run.lr;
+  else if (c.lr && !r.optimizer.settings.given("lr"))
+    r.optimizer.lr = *c.lr;
   r.schedule = parse_schedule(run.schedule ? *run.schedule : c.schedule.value_or("constant"), registry_);
   r.clip = run.clip ? *run.clip : c.clip.value_or(0);
   r.clip_value = run.clip_value ? *run.clip_value : c.clip_value.value_or(0);
-  if (!(r.clip >= 0) || !(r.clip_value >= 0)) throw Error(ErrorKind::Usage, "gradients cannot be clipped to less than nothing", {}, {"clip and clip_value are above 0, or 0 to leave gradients as they are"});
+  if (!(r.clip >= 0) || !(r.clip_value >= 0))
+    throw Error(ErrorKind::Usage, "gradients cannot be clipped to less than nothing", {},
+                {"clip and clip_value are above 0, or 0 to leave gradients as they are"});
   if (c.unpaired) r.unpaired = parse_unpaired(*c.unpaired);
   r.accumulate = run.accumulate ? *run.accumulate : c.accumulate.value_or(1);
-  if (r.accumulate < 1) throw Error(ErrorKind::Usage, fmt::format("a step of {} batches is not possible", r.accumulate), {}, {"the least is 1"});
+  if (r.accumulate < 1)
+    throw Error(ErrorKind::Usage, fmt::format("a step of {} batches is not possible", r.accumulate), {},
+                {"the least is 1"});
   return r;
 }
 
@@ -223,16 +252,16 @@ Executor& HarmonicGraph::executor(int threads) {
 std::vector<int> HarmonicGraph::results(int cycle) const {
   std::vector<int> result;
   for (const GraphEdge& e : graph_.edges)
-    if ((e.cycle < 0 || e.cycle == cycle) && graph_.nodes[static_cast<size_t>(e.target)].kind == DeclarationKind::Consumer) result.push_back(e.target);
+    if ((e.cycle < 0 || e.cycle == cycle) &&
+        graph_.nodes[static_cast<size_t>(e.target)].kind == DeclarationKind::Consumer)
+      result.push_back(e.target);
   std::sort(result.begin(), result.end());
   result.erase(std::unique(result.begin(), result.end()), result.end());
   for (int n : graph_.terminal_layers(cycle)) result.push_back(n);
   return result;
 }
 
-void HarmonicGraph::load_weights(const std::string& path) {
-  load_weights(read_weights(path), path);
-}
+void HarmonicGraph::load_weights(const std::string& path) { load_weights(read_weights(path), path); }
 
 void HarmonicGraph::load_weights(TensorFile file, const std::string& path) {
   if (holds_state(file))  // a checkpoint: its weights alone
@@ -259,11 +288,16 @@ void HarmonicGraph::check_belonging() const {
       const std::string prefix = parameter_prefix(e, i) + ".";
       const auto it = loaded_.lower_bound(prefix);
       if (it != loaded_.end() && it->first.compare(0, prefix.size(), prefix) == 0) return;
-      owns = owns || (e.calls[i].item->kind == HX_LAYER && !(e.calls[i].item->flags & (HX_MODE_ONLY | HX_IDENTITY_SKIP)));
+      owns =
+          owns || (e.calls[i].item->kind == HX_LAYER && !(e.calls[i].item->flags & (HX_MODE_ONLY | HX_IDENTITY_SKIP)));
     }
   if (loaded_.empty() || !owns) return;
-  throw Error(ErrorKind::Weights, fmt::format("none of the {} tensors of {} belongs to '{}'", loaded_.size(), weights_path_, graph_.name), {},
-              {fmt::format("its first is '{}'; parameters are named SOURCE.TARGET.FUNCTION..., so renamed layers need new weights", loaded_.begin()->first)});
+  throw Error(
+      ErrorKind::Weights,
+      fmt::format("none of the {} tensors of {} belongs to '{}'", loaded_.size(), weights_path_, graph_.name), {},
+      {fmt::format(
+          "its first is '{}'; parameters are named SOURCE.TARGET.FUNCTION..., so renamed layers need new weights",
+          loaded_.begin()->first)});
 }
 
 namespace {
@@ -292,13 +326,15 @@ Lowered HarmonicGraph::lower(const LoweringOptions& options) {
   for (Op op : {Op::parameter, Op::state})
     for (const Node* leaf : lowered.program.leaves(op)) {
       const StoredTensor* stored = store_.find(leaf->callee);
-      if (stored->role != Role::moment && !loaded_.count(leaf->callee) && !(options.mode != Mode::train && fresh_.count(leaf->callee))) {
+      if (stored->role != Role::moment && !loaded_.count(leaf->callee) &&
+          !(options.mode != Mode::train && fresh_.count(leaf->callee))) {
         missing += "\n  " + leaf->callee + " " + stored->type.str();
         if (options.mode == Mode::train) fresh_.insert(leaf->callee);
       }
     }
   if (!missing.empty() && options.mode != Mode::train)
-    throw Error(ErrorKind::Weights, fmt::format("{} lacks weights the graph needs:{}", weights_path_, missing), {}, {"these arrows were not part of the graph that was trained; train on, or take them out"});
+    throw Error(ErrorKind::Weights, fmt::format("{} lacks weights the graph needs:{}", weights_path_, missing), {},
+                {"these arrows were not part of the graph that was trained; train on, or take them out"});
   if (options.mode == Mode::evaluate) return lowered;
   weight_notes_.clear();
   if (!missing.empty()) weight_notes_.push_back("not in the file, starting fresh:" + missing);
@@ -307,7 +343,8 @@ Lowered HarmonicGraph::lower(const LoweringOptions& options) {
     for (const Node* leaf : lowered.program.leaves(op)) used.insert(leaf->callee);
   const std::vector<std::string> elsewhere = prefixes_elsewhere(graph_, options.cycle);
   const auto belongs_elsewhere = [&](const std::string& name) {
-    return std::any_of(elsewhere.begin(), elsewhere.end(), [&](const std::string& prefix) { return name.starts_with(prefix); });
+    return std::any_of(elsewhere.begin(), elsewhere.end(),
+                       [&](const std::string& prefix) { return name.starts_with(prefix); });
   };
   for (const auto& [name, shape] : loaded_)
     if (!used.count(name) && !belongs_elsewhere(name)) surplus += "\n  " + name + " " + shape.str();
@@ -331,8 +368,12 @@ void HarmonicGraph::expect_savable() {
   if (header <= kMost) return;
   const auto longest = [&](const auto& a, const auto& b) { return symbol_bytes(a.second) < symbol_bytes(b.second); };
   const auto& [n, type] = *std::max_element(types_.begin(), types_.end(), longest);
-  throw Error(ErrorKind::Stream, fmt::format("the words of '{}', {} of {} bytes together, cannot be saved with the weights: there is room for {} bytes", graph_.nodes[static_cast<size_t>(n)].name, type.symbols.size(), symbol_bytes(type), kMost), {},
-              {"give class numbers in place of words, or leave out what keeps weights: --save, --checkpoint"});
+  throw Error(
+      ErrorKind::Stream,
+      fmt::format(
+          "the words of '{}', {} of {} bytes together, cannot be saved with the weights: there is room for {} bytes",
+          graph_.nodes[static_cast<size_t>(n)].name, type.symbols.size(), symbol_bytes(type), kMost),
+      {}, {"give class numbers in place of words, or leave out what keeps weights: --save, --checkpoint"});
 }
 
 void HarmonicGraph::snapshot(TensorFile& into) const {
@@ -342,7 +383,9 @@ void HarmonicGraph::snapshot(TensorFile& into) const {
     if (is_accumulator(name)) continue;  // begins anew with every step
     const std::string key = t.role == Role::moment ? kMoment + name : name;
     const auto same = former.find(key);
-    HTensor copy = same != former.end() && type_of(same->second) == t.type ? std::move(same->second) : make_value(t.type, std::make_shared<Storage>(t.type.bytes()));
+    HTensor copy = same != former.end() && type_of(same->second) == t.type
+                       ? std::move(same->second)
+                       : make_value(t.type, std::make_shared<Storage>(t.type.bytes()));
     store_.copy(name, copy.raw()->storage->data());
     into.tensors.emplace(key, std::move(copy));
   }
@@ -351,7 +394,8 @@ void HarmonicGraph::snapshot(TensorFile& into) const {
 
 void HarmonicGraph::restore(const TensorFile& snapshot) {
   std::map<std::string, HTensor> numbers;
-  for (const auto& [key, tensor] : snapshot.tensors) numbers.emplace(key.rfind(kMoment, 0) == 0 ? key.substr(kMoment.size()) : key, tensor);
+  for (const auto& [key, tensor] : snapshot.tensors)
+    numbers.emplace(key.rfind(kMoment, 0) == 0 ? key.substr(kMoment.size()) : key, tensor);
   store_.expect(std::move(numbers));
 }
 
@@ -359,9 +403,13 @@ std::vector<std::string> HarmonicGraph::end_restore(const TensorFile& snapshot, 
   std::string other, surplus, fresh, lost;
   for (const auto& [name, numbers] : store_.expected()) {
     const auto declared = store_.all().find(name);
-    if (snapshot.tensors.count(kMoment + name)) lost += "\n  " + name;
-    else if (declared != store_.all().end()) other += fmt::format("\n  {}: {} in the checkpoint, {} in the graph", name, type_of(numbers).str(), declared->second.type.str());
-    else surplus += "\n  " + name + " " + type_of(numbers).str();
+    if (snapshot.tensors.count(kMoment + name))
+      lost += "\n  " + name;
+    else if (declared != store_.all().end())
+      other += fmt::format("\n  {}: {} in the checkpoint, {} in the graph", name, type_of(numbers).str(),
+                           declared->second.type.str());
+    else
+      surplus += "\n  " + name + " " + type_of(numbers).str();
   }
   for (const auto& [name, t] : store_.all())
     if (t.role != Role::moment && !snapshot.tensors.count(name)) fresh += "\n  " + name + " " + t.type.str();
@@ -369,7 +417,8 @@ std::vector<std::string> HarmonicGraph::end_restore(const TensorFile& snapshot, 
   if (!other.empty()) notes.push_back("of another shape, starting fresh:" + other);
   if (!fresh.empty()) notes.push_back("not in the checkpoint, starting fresh:" + fresh);
   if (!surplus.empty()) notes.push_back("in the checkpoint but not used by this graph:" + surplus);
-  if (!branches && !lost.empty()) notes.push_back("the optimizer's memory of these does not fit and starts fresh:" + lost);
+  if (!branches && !lost.empty())
+    notes.push_back("the optimizer's memory of these does not fit and starts fresh:" + lost);
   store_.forget_expected([&](const std::string& name) { return !branches || !snapshot.tensors.count(kMoment + name); });
   return notes;
 }

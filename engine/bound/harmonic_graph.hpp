@@ -1,4 +1,5 @@
-// HarmonicGraph: a flow with its streams, its weights and what is known about them. The object every front end works on.
+// HarmonicGraph: a flow with its streams, its weights and what is known about them. The object every front end works
+// on.
 #pragma once
 
 #include <map>
@@ -23,17 +24,17 @@ namespace harmonics {
 // Settings of a run; what is absent comes from the cycle's parentheses, then from the defaults.
 struct RunSettings : DeviceSettings {
   std::optional<int64_t> epochs, steps, batch, seed;
-  std::optional<int64_t> accumulate;           // micro-batches in a step
+  std::optional<int64_t> accumulate;  // micro-batches in a step
   std::optional<double> seconds, lr, clip, clip_value;
   std::optional<std::string> optimizer, schedule;
-  std::vector<std::string> until;  // "loss<0.05"
+  std::vector<std::string> until;    // "loss<0.05"
   std::vector<std::string> metrics;  // "topk(5)": measured besides what the task suggests
   bool confusion = false;            // testing and validation count truth by prediction
-  int threads = 0;                 // 0: all the machine has
-  std::optional<int64_t> window;   // samples of test-then-train; 1000 where streams are live
+  int threads = 0;                   // 0: all the machine has
+  std::optional<int64_t> window;     // samples of test-then-train; 1000 where streams are live
   bool shuffle = true;
-  bool goes_on = false;            // another run goes on in the streams that are read once, where this one stops
-  bool deterministic = false;      // refuse what the clock or the arrival of samples would decide
+  bool goes_on = false;        // another run goes on in the streams that are read once, where this one stops
+  bool deterministic = false;  // refuse what the clock or the arrival of samples would decide
 };
 
 struct ResolvedSettings : UpdateSettings {
@@ -71,10 +72,11 @@ class HarmonicGraph {
   void replace_functions(Graph graph);
   Registry& registry() { return registry_; }
   ParameterStore& store() { return store_; }
-  StreamSet& streams() { return streams_; }          // --producer
-  StreamSet& test_streams() { return test_streams_; }  // --test
+  StreamSet& streams() { return streams_; }                        // --producer
+  StreamSet& test_streams() { return test_streams_; }              // --test
   StreamSet& validation_streams() { return validation_streams_; }  // --validate
-  void bind_consumer(const std::string& name, Address address);  // "": the graph's only unbound consumer, else the unnamed one
+  void bind_consumer(const std::string& name,
+                     Address address);  // "": the graph's only unbound consumer, else the unnamed one
   void bind_consumer(int node, Sink sink);
   std::map<int, std::unique_ptr<Sink>>& sinks() { return sinks_; }
   std::optional<LiveReading>& live_reading() { return live_reading_; }
@@ -85,8 +87,9 @@ class HarmonicGraph {
   // Types declared in the file itself ({28, 28} and such), for explaining a graph without data.
   void assume_declared_streams();
 
-  // What a new build of a library registers in place of what it had registered, in the graph and in the registry; without `keep`
-  // both have the former ones again when the result is destroyed. Throws ErrorKind::Plugin where arguments are no longer the same.
+  // What a new build of a library registers in place of what it had registered, in the graph and in the registry;
+  // without `keep` both have the former ones again when the result is destroyed. Throws ErrorKind::Plugin where
+  // arguments are no longer the same.
   class Replaced;
   Replaced replace_functions(const std::vector<std::shared_ptr<Item>>& items);
 
@@ -100,17 +103,18 @@ class HarmonicGraph {
 
   // Weights and what is needed to use them (streams, symbols, graph text) as one safetensors file.
   void load_weights(const std::string& path);
-  void load_weights(TensorFile file, const std::string& name);  // `name` for messages; what it views must outlive the call
+  void load_weights(TensorFile file,
+                    const std::string& name);  // `name` for messages; what it views must outlive the call
   TensorFile weights() const;
   // Before there are any: will a file of them be one that can be read? Throws ErrorKind::Stream.
   void expect_savable();
-  // What a checkpoint holds of the model: the same, with moments as "moment/NAME", copied; memory of `into` that fits is used
-  // again.
+  // What a checkpoint holds of the model: the same, with moments as "moment/NAME", copied; memory of `into` that fits
+  // is used again.
   void snapshot(TensorFile& into) const;
   // Takes what snapshot gave over into the parameters that are declared and those that will be.
   void restore(const TensorFile& snapshot);
-  // Once parameters are declared: what of it found no place, which is forgotten, and what the graph has that was not in it; for
-  // people. `branches`: some moments are declared later, when a branch is first taken.
+  // Once parameters are declared: what of it found no place, which is forgotten, and what the graph has that was not in
+  // it; for people. `branches`: some moments are declared later, when a branch is first taken.
   std::vector<std::string> end_restore(const TensorFile& snapshot, bool branches);
   // How the bound streams differ from those the loaded weights learned from, for people; each is told once.
   std::vector<std::string> take_stream_notes() { return std::exchange(stream_notes_, {}); }
@@ -132,7 +136,7 @@ class HarmonicGraph {
   StreamSet streams_, test_streams_, validation_streams_;
   std::map<int, std::unique_ptr<Sink>> sinks_;
   std::optional<LiveReading> live_reading_;  // reads streams_, so it goes before them
-  std::map<int, StreamType> recorded_;  // from the weights file
+  std::map<int, StreamType> recorded_;       // from the weights file
   std::map<int, StreamType> types_;
   std::optional<Widths> widths_;
   LoadedShapes loaded_;

@@ -57,7 +57,8 @@ FirstPlace first_place(const NotFinite& step, const CompiledStep& look) {
 // What a plugin's own code computes in the program.
 std::vector<PluginCall> watch_plugins(HarmonicGraph& graph, const CompileOptions& options, Program& program) {
   Selection selection(graph.registry(), options, options.training);
-  if (!selection.idle()) expand_calls(program, [&](Node& node) { return choose_in_place(program, node, selection), false; });
+  if (!selection.idle())
+    expand_calls(program, [&](Node& node) { return choose_in_place(program, node, selection), false; });
   std::vector<PluginCall> steps;
   for (const Node& node : program.nodes) {
     if (node.op != Op::host_call || !is_forward(program, node)) continue;
@@ -107,7 +108,8 @@ Error not_finite(const NotFinite& step, const LoweringOptions& observing, Execut
   std::vector<std::string> notes;
   const std::string by_code = first_plugin(own_code, look),
                     traced = step.spoilt.empty() ? first_plugin(look.lowered().plugins, look) : "";
-  if (!by_code.empty() || !traced.empty()) notes.push_back((by_code.empty() ? traced : by_code) + " made it of finite numbers: leave it out, or correct it");
+  if (!by_code.empty() || !traced.empty())
+    notes.push_back((by_code.empty() ? traced : by_code) + " made it of finite numbers: leave it out, or correct it");
   else if (const std::string all = plugins_of(look.lowered(), observing); !step.spoilt.empty() && !all.empty())
     notes.push_back("a gradient or an update of a plugin may have done so; in this step are " + all +
                     ": leave them out one by one");

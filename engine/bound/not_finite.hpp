@@ -16,8 +16,8 @@ struct NotFinite {
   int64_t steps;                            // taken before it
   uint64_t epoch;                           // from 1
   float loss;
-  std::string spoilt;                       // a weight that has become infinite or NaN; empty: none has
-  bool given;                               // some were so before the first step
+  std::string spoilt;  // a weight that has become infinite or NaN; empty: none has
+  bool given;          // some were so before the first step
 };
 
 // The step has changed nothing: runs forward again as `observing` says, looks at the samples and every layer, and gives

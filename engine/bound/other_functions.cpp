@@ -31,7 +31,8 @@ std::vector<std::string> other_functions(const Graph& learned, const Graph& now)
   const auto is = functions_of(now);
   for (const auto& [arrow, functions] : functions_of(learned))
     if (const auto at = is.find(arrow); at != is.end() && at->second != functions)
-      differ.push_back(fmt::format("from '{}' to '{}' by {}, which is {} now", arrow.first, arrow.second, spoken(functions), spoken(at->second)));
+      differ.push_back(fmt::format("from '{}' to '{}' by {}, which is {} now", arrow.first, arrow.second,
+                                   spoken(functions), spoken(at->second)));
   return differ;
 }
 

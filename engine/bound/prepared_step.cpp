@@ -20,23 +20,28 @@ void fill_random(const std::string& name, const StreamType& type, PhiloxStream& 
     return;
   }
   if (type.dtype != DType::I32 || type.classes <= 0)
-    throw Error(ErrorKind::Usage, fmt::format("there are no random samples for producer '{}' of {}", name, sample_type_text(type.dtype, type.sample)), {},
-                {fmt::format("bind it: --producer {}=ADDRESS", name)});
+    throw Error(ErrorKind::Usage,
+                fmt::format("there are no random samples for producer '{}' of {}", name,
+                            sample_type_text(type.dtype, type.sample)),
+                {}, {fmt::format("bind it: --producer {}=ADDRESS", name)});
   auto* numbers = reinterpret_cast<int32_t*>(to.data());
   for (size_t i = 0; i < to.size() / sizeof(int32_t); ++i)
-    numbers[i] = std::min(static_cast<int32_t>(random.uniform() * static_cast<float>(type.classes)), static_cast<int32_t>(type.classes - 1));
+    numbers[i] = std::min(static_cast<int32_t>(random.uniform() * static_cast<float>(type.classes)),
+                          static_cast<int32_t>(type.classes - 1));
 }
 
 }  // namespace
 
-Rows::Rows(HarmonicGraph& graph, int cycle, bool trains, uint64_t batch, uint64_t seed) : producers_(graph.graph().producers_used(cycle, trains)) {
+Rows::Rows(HarmonicGraph& graph, int cycle, bool trains, uint64_t batch, uint64_t seed)
+    : producers_(graph.graph().producers_used(cycle, trains)) {
   const auto name_of = [&](int n) { return graph.graph().nodes[static_cast<size_t>(n)].name; };
   graph.assume_declared_streams();
   for (int n : producers_) {
     const auto type = graph.types().find(n);
     if (type == graph.types().end())
-      throw Error(ErrorKind::Usage, fmt::format("what producer '{}' delivers is not known", name_of(n)), {},
-                  {fmt::format("bind it (--producer {}=ADDRESS), or declare its shape to get random numbers", name_of(n))});
+      throw Error(
+          ErrorKind::Usage, fmt::format("what producer '{}' delivers is not known", name_of(n)), {},
+          {fmt::format("bind it (--producer {}=ADDRESS), or declare its shape to get random numbers", name_of(n))});
     bytes_.push_back(tensor_bytes(type->second.dtype, type->second.sample));
   }
   const uint64_t sample = std::max<uint64_t>(1, std::accumulate(bytes_.begin(), bytes_.end(), uint64_t{0}));
@@ -67,7 +72,8 @@ void Rows::read(HarmonicGraph& graph, const std::vector<size_t>& bound, uint64_t
     const uint64_t n = reader->read(count_ - have, to.data());
     have += n;
     if (n > 0) continue;
-    if (reader->position() == 0) throw Error(ErrorKind::Stream, fmt::format("the streams of '{}' hold no sample", graph.graph().name));
+    if (reader->position() == 0)
+      throw Error(ErrorKind::Stream, fmt::format("the streams of '{}' hold no sample", graph.graph().name));
     reader->begin(++epoch);
   }
 }
@@ -92,10 +98,12 @@ PreparedStep::PreparedStep(HarmonicGraph& graph, const Rows& rows, const Prepare
 
 // Batches back to back, each on a cache line of its own as in a running cycle.
 void PreparedStep::lay_out(const Rows& rows, uint64_t batch) {
-  if (rows.count() < batch) throw Error(ErrorKind::Internal, fmt::format("{} rows do not fill a batch of {}", rows.count(), batch));
+  if (rows.count() < batch)
+    throw Error(ErrorKind::Internal, fmt::format("{} rows do not fill a batch of {}", rows.count(), batch));
   pointers_.resize(rows.count() / batch);
   for (int node : step_->lowered().inputs) {
-    const auto at = static_cast<size_t>(std::find(rows.producers().begin(), rows.producers().end(), node) - rows.producers().begin());
+    const auto at = static_cast<size_t>(std::find(rows.producers().begin(), rows.producers().end(), node) -
+                                        rows.producers().begin());
     const uint64_t bytes = batch * rows.bytes(at), stride = (bytes + 63) / 64 * 64;
     streams_.push_back(std::make_shared<Storage>(stride * pointers_.size()));
     auto* to = static_cast<std::byte*>(streams_.back()->data());

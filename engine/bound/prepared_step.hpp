@@ -11,8 +11,8 @@ namespace harmonics {
 // Joint samples of a cycle, read once. A producer without a stream gives random numbers of its declared type.
 class Rows {
  public:
-  // 2048 samples or eight batches, whichever is more, but no more than a batch beyond 128 MiB; a finite stream begins anew where
-  // it ends. Types a graph cannot know are ErrorKind::Usage.
+  // 2048 samples or eight batches, whichever is more, but no more than a batch beyond 128 MiB; a finite stream begins
+  // anew where it ends. Types a graph cannot know are ErrorKind::Usage.
   Rows(HarmonicGraph& graph, int cycle, bool trains, uint64_t batch, uint64_t seed);
 
   uint64_t count() const { return count_; }
@@ -40,7 +40,8 @@ struct PreparedSettings : DeviceSettings {
   UpdateSettings update;  // training
 };
 
-// The first branch of every condition, compiled; each run takes the next batch of the rows, from the front again after the last.
+// The first branch of every condition, compiled; each run takes the next batch of the rows, from the front again after
+// the last.
 class PreparedStep {
  public:
   PreparedStep(HarmonicGraph& graph, const Rows& rows, const PreparedSettings& settings);
@@ -48,8 +49,10 @@ class PreparedStep {
   size_t next();  // points the next run at its batch, whose number it gives; run() does it by itself
   size_t run() {
     const size_t batch = next();
-    if (step_->loss()) step_->run_if_finite();  // as a cycle runs it
-    else step_->run();
+    if (step_->loss())
+      step_->run_if_finite();  // as a cycle runs it
+    else
+      step_->run();
     return batch;
   }
   CompiledStep& step() { return *step_; }

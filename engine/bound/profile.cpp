@@ -40,7 +40,12 @@ uint64_t runs_of_a_second(PreparedStep& step) {
 std::vector<ProfiledStep> describe(const Executable& executable, Yardsticks& yardsticks) {
   std::vector<ProfiledStep> steps;
   for (const PlanStep& s : executable.steps()) {
-    ProfiledStep p{.index = steps.size(), .what = s.what, .kernel = s.kernel, .scope = s.scope, .parts = s.parts, .bytes = 2.0 * static_cast<double>(s.bytes)};
+    ProfiledStep p{.index = steps.size(),
+                   .what = s.what,
+                   .kernel = s.kernel,
+                   .scope = s.scope,
+                   .parts = s.parts,
+                   .bytes = 2.0 * static_cast<double>(s.bytes)};
     if (s.node != UINT32_MAX) {
       const Work work = work_of(executable.program(), executable.program().nodes[s.node]);
       p.flops = work.flops();
@@ -115,7 +120,8 @@ Profile profile(PreparedStep& step, Yardsticks& yardsticks, const ProfileSetting
     batch = step.next();
     times.wants_parts = run + settings.traced >= result.runs;
     step.step().run_timed(times);
-    for (size_t i = 0; i < n; ++i) each[i].add(static_cast<double>(times.stamps[i + 1] - times.stamps[i]) * 1e-9, batch);
+    for (size_t i = 0; i < n; ++i)
+      each[i].add(static_cast<double>(times.stamps[i + 1] - times.stamps[i]) * 1e-9, batch);
     if (times.wants_parts) result.trace.push_back(times);
   }
   yardsticks.again();

@@ -26,15 +26,16 @@ struct Profile {
   double kernels = 0;              // their best times together
   double engine = 0;               // the same plan with empty kernels
   bool by_device = false;          // single steps were timed by the device's clock
-  double waiting = 0;              // what each step's time is without: by the device's clock what passes where nothing is done, else see Yardsticks
-  double allocations = 0;          // a step; -1: not counted
+  double waiting = 0;      // what each step's time is without: by the device's clock what passes where nothing is done,
+                           // else see Yardsticks
+  double allocations = 0;  // a step; -1: not counted
   std::vector<ProfiledStep> steps;
-  std::vector<PlanTimes> trace;    // of the last runs
+  std::vector<PlanTimes> trace;  // of the last runs
 };
 
 struct ProfileSettings {
-  uint64_t runs = 0;      // 0: about a second's
-  uint64_t traced = 0;    // how many of the last runs are kept with all their parts
+  uint64_t runs = 0;                      // 0: about a second's
+  uint64_t traced = 0;                    // how many of the last runs are kept with all their parts
   std::function<uint64_t()> allocations;  // so many were made until now; absent: not counted
 };
 
@@ -44,8 +45,8 @@ Profile profile(PreparedStep& step, Yardsticks& yardsticks, const ProfileSetting
 // The least time for every step of a plan together.
 double floor_of(const Executable& executable, Yardsticks& yardsticks);
 
-// Times of one thing on several batches. What it takes may depend on the numbers (zeros can be skipped), so the fastest run of
-// all would be that of the easiest batch.
+// Times of one thing on several batches. What it takes may depend on the numbers (zeros can be skipped), so the fastest
+// run of all would be that of the easiest batch.
 class Times {
  public:
   void add(double seconds, size_t batch = 0);

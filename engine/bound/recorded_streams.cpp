@@ -21,10 +21,14 @@ std::map<std::string, std::string> record_streams(const Graph& graph, const std:
     if (!t.symbols.empty()) o["symbols"] = json::value_from(t.symbols);
     streams[graph.nodes[static_cast<size_t>(n)].name] = std::move(o);
   }
-  return {{"harmonics.format", "1"}, {"harmonics.name", graph.name}, {"harmonics.graph", graph.source ? graph.source->text() : ""}, {"harmonics.streams", json::serialize(streams)}};
+  return {{"harmonics.format", "1"},
+          {"harmonics.name", graph.name},
+          {"harmonics.graph", graph.source ? graph.source->text() : ""},
+          {"harmonics.streams", json::serialize(streams)}};
 }
 
-std::map<int, StreamType> read_recorded_streams(const Graph& graph, const std::map<std::string, std::string>& metadata, const std::string& file) {
+std::map<int, StreamType> read_recorded_streams(const Graph& graph, const std::map<std::string, std::string>& metadata,
+                                                const std::string& file) {
   std::map<int, StreamType> result;
   const auto it = metadata.find("harmonics.streams");
   if (it == metadata.end()) return result;
@@ -39,14 +43,16 @@ std::map<int, StreamType> read_recorded_streams(const Graph& graph, const std::m
       t.sample = Shape(json::value_to<std::vector<int64_t>>(o.at("sample")));
       t.positions = static_cast<uint32_t>(o.at("positions").to_number<int64_t>());
       t.classes = o.at("classes").to_number<int64_t>();
-      if (const json::value* symbols = o.if_contains("symbols")) t.symbols = json::value_to<std::vector<std::string>>(*symbols);
+      if (const json::value* symbols = o.if_contains("symbols"))
+        t.symbols = json::value_to<std::vector<std::string>>(*symbols);
       from_c(to_c({t.dtype, t.sample}));
       if (t.classes < 0) throw Error(ErrorKind::Weights, "a negative number of classes");
       if (t.positions > t.sample.rank()) throw Error(ErrorKind::Weights, "more positions than dimensions");
       result[n] = std::move(t);
     }
   } catch (const std::exception& e) {
-    throw Error(ErrorKind::Weights, fmt::format("{}: the metadata 'harmonics.streams' cannot be understood: {}", file, e.what()));
+    throw Error(ErrorKind::Weights,
+                fmt::format("{}: the metadata 'harmonics.streams' cannot be understood: {}", file, e.what()));
   }
   return result;
 }
@@ -68,16 +74,23 @@ std::string kind_of(const StreamType& t) {
 std::string other_numbers(const Compared& c) {
   if (c.was.dtype == c.now.dtype) return "";
   const bool rescaled = (c.was.dtype == DType::U8) != (c.now.dtype == DType::U8);
-  const std::string text = fmt::format("producer '{}' gives {}; {} learned from {}", c.name, rescaled ? kind_of(c.now) : dtype_name(c.now.dtype), c.file, rescaled ? kind_of(c.was) : dtype_name(c.was.dtype));
+  const std::string text = fmt::format("producer '{}' gives {}; {} learned from {}", c.name,
+                                       rescaled ? kind_of(c.now) : dtype_name(c.now.dtype), c.file,
+                                       rescaled ? kind_of(c.was) : dtype_name(c.was.dtype));
   if (rescaled && !is_float(c.was.dtype) && !is_float(c.now.dtype))
-    throw Error(ErrorKind::Weights, text, {}, {c.was.dtype == DType::U8 ? "give bytes (u8), or f32 that lie in [0, 1]" : fmt::format("give {} or f32, which are taken as they are", dtype_name(c.was.dtype))});
+    throw Error(ErrorKind::Weights, text, {},
+                {c.was.dtype == DType::U8
+                     ? "give bytes (u8), or f32 that lie in [0, 1]"
+                     : fmt::format("give {} or f32, which are taken as they are", dtype_name(c.was.dtype))});
   return text;
 }
 
 std::string other_shape(const Compared& c, OtherShape other) {
   if (c.was.positions > 0 || c.was.sample == c.now.sample || c.was.classes != 0) return "";
-  const std::string text = fmt::format("producer '{}' delivers samples of shape {}, the weights of {} learned from {}", c.name, c.now.sample.str(), c.file, c.was.sample.str());
-  if (c.was.sample.count() != c.now.sample.count() && other == OtherShape::refused) throw Error(ErrorKind::Weights, text);
+  const std::string text = fmt::format("producer '{}' delivers samples of shape {}, the weights of {} learned from {}",
+                                       c.name, c.now.sample.str(), c.file, c.was.sample.str());
+  if (c.was.sample.count() != c.now.sample.count() && other == OtherShape::refused)
+    throw Error(ErrorKind::Weights, text);
   return text;
 }
 
@@ -95,19 +108,25 @@ std::string symbols_advice(const StreamType& was) {
   constexpr size_t kMost = 40;
   std::string all;
   for (size_t i = 0; i < std::min(was.symbols.size(), kMost); ++i) all += (i ? "," : "") + was.symbols[i];
-  return "give the column the words that were learned, in their order: ?symbols=" + all + (was.symbols.size() > kMost ? ",..." : "");
+  return "give the column the words that were learned, in their order: ?symbols=" + all +
+         (was.symbols.size() > kMost ? ",..." : "");
 }
 
 }  // namespace
 
-std::vector<std::string> check_recorded(const Graph& graph, const std::map<int, StreamType>& recorded, const std::map<int, StreamType>& bound, const std::string& file, OtherShape other) {
+std::vector<std::string> check_recorded(const Graph& graph, const std::map<int, StreamType>& recorded,
+                                        const std::map<int, StreamType>& bound, const std::string& file,
+                                        OtherShape other) {
   std::vector<std::string> notes;
   for (const auto& [n, was] : recorded) {
     const auto it = bound.find(n);
     if (it == bound.end()) continue;
     const Compared c{graph.nodes[static_cast<size_t>(n)].name, was, it->second, file};
     if (!was.symbols.empty() && !c.now.symbols.empty() && was.symbols != c.now.symbols)
-      throw Error(ErrorKind::Weights, fmt::format("producer '{}' has {} symbols that are not the {} the weights of {} learned", c.name, c.now.symbols.size(), was.symbols.size(), file), {}, {symbols_advice(was)});
+      throw Error(ErrorKind::Weights,
+                  fmt::format("producer '{}' has {} symbols that are not the {} the weights of {} learned", c.name,
+                              c.now.symbols.size(), was.symbols.size(), file),
+                  {}, {symbols_advice(was)});
     std::vector<std::string> texts{other_shape(c, other)};
     if (read_as_numbers(graph, n, c.now)) texts.push_back(other_numbers(c));
     for (std::string& text : texts)

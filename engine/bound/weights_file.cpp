@@ -33,9 +33,13 @@ std::string Graph::weights_file(const BoundCall& call) const {
   const fs::path folder = flow.has_parent_path() ? flow.parent_path() : fs::path(".");
   const fs::path path = call.weights, named = path.is_absolute() ? path : folder / path, real = resolved_path(named);
   const auto allows = [&](const std::string& other) { return lies_in(real, other); };
-  if (lies_in(real, folder) || std::any_of(weights_folders.begin(), weights_folders.end(), allows)) return named.string();
-  throw Error(ErrorKind::Denied, fmt::format("weights=\"{}\" leaves the folder of the flow, '{}'", call.weights, folder.string()), call.span,
-              {fmt::format("put the file there, or allow its folder: --weights-from {}", real.empty() ? "DIR" : real.parent_path().string())});
+  if (lies_in(real, folder) || std::any_of(weights_folders.begin(), weights_folders.end(), allows))
+    return named.string();
+  throw Error(ErrorKind::Denied,
+              fmt::format("weights=\"{}\" leaves the folder of the flow, '{}'", call.weights, folder.string()),
+              call.span,
+              {fmt::format("put the file there, or allow its folder: --weights-from {}",
+                           real.empty() ? "DIR" : real.parent_path().string())});
 }
 
 }  // namespace harmonics

@@ -37,12 +37,15 @@ bool take_number(std::string_view& text, T& number) {
 std::optional<CheckpointFolder::Entry> entry_of(const std::string& folder, const std::string& name) {
   CheckpointFolder::Entry e{folder + "/" + name, 0, 0};
   std::string_view text = name;
-  if (take(text, kPrefix) && take_number(text, e.number) && take(text, kStep) && take_number(text, e.step) && text == kEnd) return e;
+  if (take(text, kPrefix) && take_number(text, e.number) && take(text, kStep) && take_number(text, e.step) &&
+      text == kEnd)
+    return e;
   return std::nullopt;
 }
 
 [[noreturn]] void cannot_write(const std::string& path, int reason) {
-  throw Error(kind_of_failure(reason, ErrorKind::Output), fmt::format("cannot write checkpoints to '{}': {}", path, std::strerror(reason)));
+  throw Error(kind_of_failure(reason, ErrorKind::Output),
+              fmt::format("cannot write checkpoints to '{}': {}", path, std::strerror(reason)));
 }
 
 }  // namespace
@@ -69,7 +72,8 @@ std::vector<CheckpointFolder::Entry> CheckpointFolder::list() const {
   if (calls_.list(path_.c_str(), names) != 0) {
     const int reason = errno;
     if (reason == ENOENT) return entries;
-    throw Error(kind_of_failure(reason, ErrorKind::NoInput), fmt::format("cannot read '{}': {}", path_, std::strerror(reason)));
+    throw Error(kind_of_failure(reason, ErrorKind::NoInput),
+                fmt::format("cannot read '{}': {}", path_, std::strerror(reason)));
   }
   for (const std::string& name : names)
     if (auto entry = entry_of(path_, name)) entries.push_back(std::move(*entry));
@@ -88,7 +92,8 @@ std::optional<Checkpoint> CheckpointFolder::newest(std::vector<std::string>& not
       last = e;
     }
   }
-  if (last) throw Error(last->kind(), fmt::format("no checkpoint in '{}' can be used; the last one: {}", path_, last->what()));
+  if (last)
+    throw Error(last->kind(), fmt::format("no checkpoint in '{}' can be used; the last one: {}", path_, last->what()));
   return std::nullopt;
 }
 
@@ -99,14 +104,17 @@ void CheckpointFolder::claim() {
   if (lock_ < 0) cannot_write(path_, errno);
   if (calls_.lock(lock_) != 0) {
     if (errno != EWOULDBLOCK) cannot_write(path_, errno);
-    throw Error(ErrorKind::Usage, fmt::format("another run writes its checkpoints to '{}'", path_), {}, {"give this one a directory of its own"});
+    throw Error(ErrorKind::Usage, fmt::format("another run writes its checkpoints to '{}'", path_), {},
+                {"give this one a directory of its own"});
   }
   std::vector<std::string> names;
   if (calls_.list(path_.c_str(), names) != 0) cannot_write(path_, errno);
   // Larger numbers follow the largest that is there.
   for (const std::string& name : names)
     if (const auto entry = entry_of(path_, name); entry && entry->number > kMostNumber)
-      throw Error(ErrorKind::Usage, fmt::format("'{}' has too large a number: none is left for the checkpoints of this run", entry->path), {}, {"move it to another directory, or give the run one of its own"});
+      throw Error(ErrorKind::Usage,
+                  fmt::format("'{}' has too large a number: none is left for the checkpoints of this run", entry->path),
+                  {}, {"move it to another directory, or give the run one of its own"});
   for (const std::string& name : names)
     if (is_unfinished_file(name)) calls_.remove((path_ + "/" + name).c_str());
 }

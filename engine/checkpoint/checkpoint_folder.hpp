@@ -36,12 +36,12 @@ class CheckpointFolder {
   const std::string& path() const { return path_; }
   // Newest first; none when there is no such directory. Throws ErrorKind::NoInput when it cannot be read.
   std::vector<Entry> list() const;
-  // The newest that is undamaged; `notes` says what was passed over and why. Empty: there is none. Throws when there are
-  // some and all are damaged.
+  // The newest that is undamaged; `notes` says what was passed over and why. Empty: there is none. Throws when there
+  // are some and all are damaged.
   std::optional<Checkpoint> newest(std::vector<std::string>& notes) const;
 
-  // Makes the directory where needed, takes it for this process alone until the object ends, and clears away what killed
-  // processes left unfinished. Throws ErrorKind::Output, or Usage when another process has it.
+  // Makes the directory where needed, takes it for this process alone until the object ends, and clears away what
+  // killed processes left unfinished. Throws ErrorKind::Output, or Usage when another process has it.
   void claim();
   // Writes the next one, atomically; its path. The folder must be claimed.
   std::string write(const TensorFile& sealed, int64_t step);

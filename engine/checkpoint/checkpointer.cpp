@@ -8,7 +8,8 @@ namespace harmonics {
 
 namespace {
 
-// Where streams stand belongs to it: that one has ended may be heard after the last step, and who sends keeps the end until it is safe.
+// Where streams stand belongs to it: that one has ended may be heard after the last step, and who sends keeps the end
+// until it is safe.
 std::string place_of(const RunState& s) {
   std::string place = fmt::format("{}/{}/{}/{}/{}", s.cycle, s.step, s.epoch, s.index, s.identity);
   for (const auto& [name, live] : s.live) place += fmt::format("/{}/{}/{}", name, live.index, live.position);
@@ -24,11 +25,13 @@ CheckpointInterval parse_interval(const std::string& text) {
   CheckpointInterval every;
   const bool whole = value == static_cast<double>(static_cast<int64_t>(std::min(value, 1e15)));
   if (error == std::errc() && value > 0 && value < 1e15) {
-    if (unit == "s" || unit == "m" || unit == "h") return every.seconds = value * (unit == "s" ? 1 : unit == "m" ? 60 : 3600), every;
+    if (unit == "s" || unit == "m" || unit == "h")
+      return every.seconds = value * (unit == "s" ? 1 : unit == "m" ? 60 : 3600), every;
     if (whole && (unit == "step" || unit == "steps")) return every.steps = static_cast<int64_t>(value), every;
     if (whole && (unit == "epoch" || unit == "epochs")) return every.epochs = static_cast<int64_t>(value), every;
   }
-  throw Error(ErrorKind::Usage, fmt::format("'{}' does not say how often", text), {}, {"write a time, steps or epochs: 5m, 90s, 500steps, 1epoch"});
+  throw Error(ErrorKind::Usage, fmt::format("'{}' does not say how often", text), {},
+              {"write a time, steps or epochs: 5m, 90s, 500steps, 1epoch"});
 }
 
 Checkpointer::Checkpointer(std::string directory, CheckpointInterval every, size_t keep, FileCalls& calls)
@@ -100,7 +103,8 @@ void Checkpointer::wait() {
     last_ = path_;
     last_position_ = position_;
   } else {
-    notes_.push_back(fmt::format("no checkpoint at step {}: {}; {}", state_.step, failure_, last_.empty() ? std::string("there is none yet") : "the last good one is " + last_));
+    notes_.push_back(fmt::format("no checkpoint at step {}: {}; {}", state_.step, failure_,
+                                 last_.empty() ? std::string("there is none yet") : "the last good one is " + last_));
   }
   failure_.clear();
 }

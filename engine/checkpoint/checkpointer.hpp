@@ -40,14 +40,15 @@ class Checkpointer {
   // The run goes on from this one.
   void continue_from(const Checkpoint& checkpoint);
 
-  // Is it time for one, and nothing being written? `epoch_ended`: an epoch ended with this step, of which `epoch` follows.
+  // Is it time for one, and nothing being written? `epoch_ended`: an epoch ended with this step, of which `epoch`
+  // follows.
   bool due(double now, int64_t step, bool epoch_ended, uint64_t epoch);
   // What one holds; its memory is used again for the next.
   using Content = std::function<RunState(TensorFile&)>;
   // Takes the content now and writes it while the caller goes on.
   void start(const Content& content);
-  // Takes the content and waits until it is safe on the disk, unless the last one is of the same step and position. Throws what
-  // prevents it.
+  // Takes the content and waits until it is safe on the disk, unless the last one is of the same step and position.
+  // Throws what prevents it.
   void write(const Content& content);
   // Waits for what is being written.
   void wait();

@@ -12,7 +12,8 @@ namespace {
 
 namespace json = boost::json;
 
-const std::string kWindow = "run/window/", kCurve = "run/curve", kTable = "run/table/", kMetric = "run/metric/", kJudged = "run/judged/";
+const std::string kWindow = "run/window/", kCurve = "run/curve", kTable = "run/table/", kMetric = "run/metric/",
+                  kJudged = "run/judged/";
 
 HTensor tensor_of(const void* bytes, DType type, const Shape& shape) {
   auto storage = std::make_shared<Storage>(TensorType{type, shape}.bytes());
@@ -36,7 +37,8 @@ HTensor taken(TensorFile& file, const std::string& name) {
 std::vector<double> take_numbers(TensorFile& file, const std::string& name, int64_t rows) {
   const HTensor tensor = taken(file, name);
   const TensorType type = type_of(tensor);
-  if (type.dtype != DType::F64 || type.shape.rank() != 2 || type.shape[0] != rows) throw std::runtime_error(fmt::format("'{}' is {}", name, type.str()));
+  if (type.dtype != DType::F64 || type.shape.rank() != 2 || type.shape[0] != rows)
+    throw std::runtime_error(fmt::format("'{}' is {}", name, type.str()));
   std::vector<double> numbers(static_cast<size_t>(type.shape.count()));
   std::memcpy(numbers.data(), tensor.bytes(), numbers.size() * sizeof(double));
   return numbers;
@@ -44,23 +46,41 @@ std::vector<double> take_numbers(TensorFile& file, const std::string& name, int6
 
 // ---- epochs ----
 
-std::string table_name(const EpochReport& e, const LayerFigures& layer) { return fmt::format("{}{}/{}", kTable, e.epoch, layer.layer); }
+std::string table_name(const EpochReport& e, const LayerFigures& layer) {
+  return fmt::format("{}{}/{}", kTable, e.epoch, layer.layer);
+}
 
 json::value json_of(const EpochReport& e, const Evaluation& v, TensorFile& file) {
   json::array layers;
   for (const LayerFigures& layer : v.layers) {
     json::array figures;
     for (const Figure& f : layer.figures) figures.push_back(json::array{f.name, exact(f.value)});
-    layers.push_back(json::object{{"layer", layer.layer}, {"classes", layer.classes}, {"rows", static_cast<int64_t>(layer.rows)}, {"side", layer.table.side}, {"figures", figures}});
+    layers.push_back(json::object{{"layer", layer.layer},
+                                  {"classes", layer.classes},
+                                  {"rows", static_cast<int64_t>(layer.rows)},
+                                  {"side", layer.table.side},
+                                  {"figures", figures}});
     if (layer.table.side > 0) file.tensors[table_name(e, layer)] = tensor_of(layer.table.cells, layer.table.side);
   }
-  return json::object{{"samples", v.samples}, {"loss", exact(v.loss)}, {"accuracy", exact(v.accuracy)}, {"seconds", exact(v.seconds)}, {"layers", layers}};
+  return json::object{{"samples", v.samples},
+                      {"loss", exact(v.loss)},
+                      {"accuracy", exact(v.accuracy)},
+                      {"seconds", exact(v.seconds)},
+                      {"layers", layers}};
 }
 
 json::value json_of(const EpochReport& e, TensorFile& file) {
-  return json::object{{"epoch", e.epoch}, {"steps", e.steps}, {"samples", e.samples}, {"seconds", exact(e.seconds)}, {"loss", exact(e.loss)},
-                      {"accuracy", exact(e.accuracy)}, {"learning_rate", exact(e.learning_rate)}, {"step", e.step}, {"accuracy_name", e.accuracy_name},
-                      {"figures", exact(e.figures)}, {"validation", e.validation ? json_of(e, *e.validation, file) : json::value(nullptr)}};
+  return json::object{{"epoch", e.epoch},
+                      {"steps", e.steps},
+                      {"samples", e.samples},
+                      {"seconds", exact(e.seconds)},
+                      {"loss", exact(e.loss)},
+                      {"accuracy", exact(e.accuracy)},
+                      {"learning_rate", exact(e.learning_rate)},
+                      {"step", e.step},
+                      {"accuracy_name", e.accuracy_name},
+                      {"figures", exact(e.figures)},
+                      {"validation", e.validation ? json_of(e, *e.validation, file) : json::value(nullptr)}};
 }
 
 LayerFigures take_layer(const Fields& f, const EpochReport& e, TensorFile& file) {
@@ -71,7 +91,8 @@ LayerFigures take_layer(const Fields& f, const EpochReport& e, TensorFile& file)
   }
   if (const int64_t side = f.count("side"); side > 0) {
     layer.table.cells = take_numbers(file, table_name(e, layer), side);
-    if (layer.table.cells.size() / static_cast<size_t>(side) != static_cast<size_t>(side)) throw std::runtime_error(fmt::format("'{}' is not square", table_name(e, layer)));
+    if (layer.table.cells.size() / static_cast<size_t>(side) != static_cast<size_t>(side))
+      throw std::runtime_error(fmt::format("'{}' is not square", table_name(e, layer)));
     layer.table.side = static_cast<uint32_t>(side);
   }
   return layer;
@@ -104,20 +125,27 @@ void take_epoch_counts(const Fields& f, RecordState& r) {
   r.closed_epochs = f.all().contains("closed_epochs") ? f.count("closed_epochs") : kept;
   r.epoch_stride = f.all().contains("epoch_stride") ? f.count("epoch_stride") : 1;
   constexpr int64_t kMost = int64_t{1} << 52;
-  if (r.closed_epochs < kept || r.closed_epochs > kMost || r.epoch_stride < 1 || r.epoch_stride > std::max<int64_t>(r.closed_epochs, 1))
-    throw std::runtime_error(fmt::format("{} epochs of {} are kept, by a stride of {}", kept, r.closed_epochs, r.epoch_stride));
+  if (r.closed_epochs < kept || r.closed_epochs > kMost || r.epoch_stride < 1 ||
+      r.epoch_stride > std::max<int64_t>(r.closed_epochs, 1))
+    throw std::runtime_error(
+        fmt::format("{} epochs of {} are kept, by a stride of {}", kept, r.closed_epochs, r.epoch_stride));
 }
 
 // ---- metrics of the epoch ----
 
-std::string metric_name(const LayerState& layer, size_t number) { return fmt::format("{}{}/{}", kMetric, layer.layer, number); }
+std::string metric_name(const LayerState& layer, size_t number) {
+  return fmt::format("{}{}/{}", kMetric, layer.layer, number);
+}
 
 json::value json_of(const LayerState& layer, TensorFile& file) {
   json::array metrics;
   for (size_t i = 0; i < layer.metrics.size(); ++i) {
     const MetricState& m = layer.metrics[i];
-    metrics.push_back(json::object{{"metric", m.metric}, {"kept", m.kept}, {"bytes", static_cast<int64_t>(m.bytes.size())}});
-    if (!m.bytes.empty()) file.tensors[metric_name(layer, i)] = tensor_of(m.bytes.data(), DType::U8, Shape{static_cast<int64_t>(m.bytes.size())});
+    metrics.push_back(
+        json::object{{"metric", m.metric}, {"kept", m.kept}, {"bytes", static_cast<int64_t>(m.bytes.size())}});
+    if (!m.bytes.empty())
+      file.tensors[metric_name(layer, i)] =
+          tensor_of(m.bytes.data(), DType::U8, Shape{static_cast<int64_t>(m.bytes.size())});
   }
   return json::object{{"layer", layer.layer}, {"rows", static_cast<int64_t>(layer.rows)}, {"metrics", metrics}};
 }
@@ -131,7 +159,8 @@ LayerState take_layer_state(const Fields& f, TensorFile& file) {
       const std::string name = metric_name(layer, layer.metrics.size());
       const HTensor tensor = taken(file, name);
       const TensorType type = type_of(tensor);
-      if (type != TensorType{DType::U8, Shape{bytes}}) throw std::runtime_error(fmt::format("'{}' is {}", name, type.str()));
+      if (type != TensorType{DType::U8, Shape{bytes}})
+        throw std::runtime_error(fmt::format("'{}' is {}", name, type.str()));
       const auto* from = static_cast<const std::byte*>(tensor.bytes());
       state.bytes.assign(from, from + bytes);
     }
@@ -155,12 +184,14 @@ json::object json_of(const std::map<std::string, JudgedWindowState>& windows, Te
     if (rows == 0) continue;
     const Shape shape{rows, static_cast<int64_t>(w.outputs)};
     file.tensors[name + "/said"] = tensor_of(w.predictions.data(), DType::F32, shape);
-    file.tensors[name + "/meant"] = w.targets.empty() ? tensor_of(w.labels.data(), DType::I32, Shape{rows}) : tensor_of(w.targets.data(), DType::F32, shape);
+    file.tensors[name + "/meant"] = w.targets.empty() ? tensor_of(w.labels.data(), DType::I32, Shape{rows})
+                                                      : tensor_of(w.targets.data(), DType::F32, shape);
   }
   return o;
 }
 
-template <typename T> std::vector<T> take_array(TensorFile& file, const std::string& name, DType dtype, const Shape& shape) {
+template <typename T>
+std::vector<T> take_array(TensorFile& file, const std::string& name, DType dtype, const Shape& shape) {
   const HTensor tensor = taken(file, name);
   const TensorType type = type_of(tensor);
   if (type != TensorType{dtype, shape}) throw std::runtime_error(fmt::format("'{}' is {}", name, type.str()));
@@ -178,7 +209,8 @@ JudgedWindowState take_judged(const Fields& f, const std::string& name, TensorFi
   const std::vector<double> steps = take_numbers(file, name + "/steps", 2);
   double rows = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
-    if (!(steps[i] >= 0 && steps[i] <= kRows) || steps[i] != std::floor(steps[i])) throw std::runtime_error(fmt::format("'{}' holds {}, which is no count", name, steps[i]));
+    if (!(steps[i] >= 0 && steps[i] <= kRows) || steps[i] != std::floor(steps[i]))
+      throw std::runtime_error(fmt::format("'{}' holds {}, which is no count", name, steps[i]));
     if (i >= steps.size() / 2) rows += steps[i];
   }
   if (rows > kRows) throw std::runtime_error(fmt::format("'{}' is too long", name));
@@ -188,8 +220,10 @@ JudgedWindowState take_judged(const Fields& f, const std::string& name, TensorFi
   if (rows == 0) return w;
   const Shape shape{static_cast<int64_t>(rows), static_cast<int64_t>(w.outputs)};
   w.predictions = take_array<float>(file, name + "/said", DType::F32, shape);
-  if (classes) w.labels = take_array<int32_t>(file, name + "/meant", DType::I32, Shape{static_cast<int64_t>(rows)});
-  else w.targets = take_array<float>(file, name + "/meant", DType::F32, shape);
+  if (classes)
+    w.labels = take_array<int32_t>(file, name + "/meant", DType::I32, Shape{static_cast<int64_t>(rows)});
+  else
+    w.targets = take_array<float>(file, name + "/meant", DType::F32, shape);
   return w;
 }
 
@@ -251,7 +285,8 @@ CurveState take_curve(const Fields& f, TensorFile& file) {
   CurveState c;
   c.stride = f.count("stride");
   c.pending = f.count("pending");
-  if (c.stride == 0 || c.pending >= c.stride) throw std::runtime_error(fmt::format("the curve has {} of {} steps pending", c.pending, c.stride));
+  if (c.stride == 0 || c.pending >= c.stride)
+    throw std::runtime_error(fmt::format("the curve has {} of {} steps pending", c.pending, c.stride));
   c.sum_loss = f.number("loss");
   c.judged = f.all().contains("judged") ? f.count("judged") : c.pending;
   if (c.judged > c.pending)
@@ -261,7 +296,8 @@ CurveState take_curve(const Fields& f, TensorFile& file) {
   const size_t n = rows.size() / 4;
   if (n >= Curve::kPoints) throw std::runtime_error(fmt::format("the curve has {} points", n));
   for (size_t i = 0; i < n; ++i) {
-    if (!(rows[i] >= 0 && rows[i] < 0x1p62)) throw std::runtime_error(fmt::format("the curve has a point at step {}", rows[i]));
+    if (!(rows[i] >= 0 && rows[i] < 0x1p62))
+      throw std::runtime_error(fmt::format("the curve has a point at step {}", rows[i]));
     c.points.push_back({static_cast<int64_t>(rows[i]), rows[n + i], rows[2 * n + i], rows[3 * n + i]});
   }
   return c;
@@ -316,7 +352,8 @@ RecordState take_record(const Fields& f, int64_t version, TensorFile& file) {
   r.epoch_start = f.number("epoch_start");
   r.accuracy_metric = f.text("accuracy_metric");
   const Fields windows = f.object("windows");
-  for (const auto& [name, next] : windows.all()) r.windows[std::string(name)] = take_window(windows, std::string(name), file);
+  for (const auto& [name, next] : windows.all())
+    r.windows[std::string(name)] = take_window(windows, std::string(name), file);
   for (const json::value& e : f.list("epochs")) r.by_epoch.push_back(take_epoch(e, version, file));
   take_epoch_counts(f, r);
   r.curve = take_curve(f.object("curve"), file);
@@ -326,7 +363,8 @@ RecordState take_record(const Fields& f, int64_t version, TensorFile& file) {
   for (const json::value& layer : f.list("judged")) r.judged.push_back(take_layer_state(Fields(layer), file));
   if (!f.all().contains("judged_windows")) return r;
   const Fields judged = f.object("judged_windows");
-  for (const auto& [layer, window] : judged.all()) r.judged_windows[std::string(layer)] = take_judged(Fields(window), kJudged + std::string(layer), file);
+  for (const auto& [layer, window] : judged.all())
+    r.judged_windows[std::string(layer)] = take_judged(Fields(window), kJudged + std::string(layer), file);
   return r;
 }
 

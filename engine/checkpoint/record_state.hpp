@@ -23,8 +23,8 @@ struct RecordState {
   int64_t epoch_steps = 0, epoch_samples = 0;
   double epoch_measured = 0, epoch_correct = 0, epoch_judged = 0, epoch_start = 0;
   std::map<std::string, StepSums> epoch_loss;  // by part, as Metrics::part has them
-  double aside = 0;             // seconds that rates leave out
-  std::string accuracy_metric;  // whose value the progress line shows; empty: none yet
+  double aside = 0;                            // seconds that rates leave out
+  std::string accuracy_metric;                 // whose value the progress line shows; empty: none yet
   std::map<std::string, WindowState> windows;
   std::map<std::string, double> held;  // values that hold until the next: of epochs and of validation
   CurveState curve;

@@ -17,7 +17,8 @@ void RunHistory::add(const Point& point, const std::vector<double>& values) {
   if (points_.empty()) return;
   if (size_ == kPoints) halve();
   points_[size_] = point;
-  std::copy(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(names_.size()), values_.begin() + static_cast<std::ptrdiff_t>(size_ * names_.size()));
+  std::copy(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(names_.size()),
+            values_.begin() + static_cast<std::ptrdiff_t>(size_ * names_.size()));
   ++size_;
   next_ = point.step + stride_;
 }
@@ -26,7 +27,8 @@ void RunHistory::halve() {
   const size_t n = names_.size();
   for (size_t i = 1; 2 * i < size_; ++i) {
     points_[i] = points_[2 * i];
-    std::copy_n(values_.begin() + static_cast<std::ptrdiff_t>(2 * i * n), n, values_.begin() + static_cast<std::ptrdiff_t>(i * n));
+    std::copy_n(values_.begin() + static_cast<std::ptrdiff_t>(2 * i * n), n,
+                values_.begin() + static_cast<std::ptrdiff_t>(i * n));
   }
   size_ = (size_ + 1) / 2;
   stride_ *= 2;
@@ -59,7 +61,8 @@ double Speed::at(double now) const {
     if (m.now > now - kWindow) break;
     from = m;
   }
-  const double since = std::min(now - from.now, kWindow);  // an older mark stands before a silence, in which nothing was counted
+  const double since =
+      std::min(now - from.now, kWindow);  // an older mark stands before a silence, in which nothing was counted
   return since > 0 ? (count_ - from.count) / std::max(since, 1e-3) : 0;
 }
 

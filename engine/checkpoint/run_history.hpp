@@ -1,4 +1,5 @@
-// RunHistory: figures of a whole run in fixed memory. When it is full every second point goes, and twice as many steps lie between two.
+// RunHistory: figures of a whole run in fixed memory. When it is full every second point goes, and twice as many steps
+// lie between two.
 #pragma once
 
 #include <cstdint>

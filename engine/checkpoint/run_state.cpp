@@ -48,7 +48,8 @@ RunState state_of(const Fields& f, int64_t version, TensorFile& file) {
   s.accumulate = f.count("accumulate");
   if (f.all().contains("implementations")) {
     const Fields by = f.object("implementations");
-    for (const auto& [functional, v] : by.all()) s.implementations[functional] = by.text(std::string(functional).c_str());
+    for (const auto& [functional, v] : by.all())
+      s.implementations[functional] = by.text(std::string(functional).c_str());
   }
   s.metrics = f.object("metrics").numbers();
   return s;
@@ -70,11 +71,30 @@ void write_state(const RunState& s, TensorFile& file) {
   }
   for (const auto& [functional, winner] : s.implementations) implementations[functional] = winner;
   for (const auto& [name, size] : s.streams) streams[name] = size;
-  json::object o{{"version", kVersion}, {"cycle", s.cycle}, {"step", s.step}, {"batches", s.batches}, {"samples", s.samples},
-                       {"epoch", s.epoch}, {"index", s.index}, {"seconds", exact(s.seconds)}, {"learning_rate", exact(s.learning_rate)},
-                       {"not_resumable", s.not_resumable}, {"streams", streams}, {"live", live}, {"reading", s.reading}, {"graph", s.graph}, {"identity", s.identity},
-                       {"random", "philox4x32-10"}, {"seed", std::to_string(s.seed)}, {"training", s.training}, {"device", s.device}, {"batch", s.batch},
-                       {"accumulate", s.accumulate}, {"implementations", implementations}, {"metrics", exact(s.metrics)}, {"record", json_of(s.record, file)}};
+  json::object o{{"version", kVersion},
+                 {"cycle", s.cycle},
+                 {"step", s.step},
+                 {"batches", s.batches},
+                 {"samples", s.samples},
+                 {"epoch", s.epoch},
+                 {"index", s.index},
+                 {"seconds", exact(s.seconds)},
+                 {"learning_rate", exact(s.learning_rate)},
+                 {"not_resumable", s.not_resumable},
+                 {"streams", streams},
+                 {"live", live},
+                 {"reading", s.reading},
+                 {"graph", s.graph},
+                 {"identity", s.identity},
+                 {"random", "philox4x32-10"},
+                 {"seed", std::to_string(s.seed)},
+                 {"training", s.training},
+                 {"device", s.device},
+                 {"batch", s.batch},
+                 {"accumulate", s.accumulate},
+                 {"implementations", implementations},
+                 {"metrics", exact(s.metrics)},
+                 {"record", json_of(s.record, file)}};
   if (s.learning_rate_set) o["learning_rate_set"] = exact(*s.learning_rate_set);
   file.metadata[kRunStateKey] = json::serialize(o);
 }
@@ -82,18 +102,23 @@ void write_state(const RunState& s, TensorFile& file) {
 RunState take_state(TensorFile& file, const std::string& name) {
   const auto entry = file.metadata.find(kRunStateKey);
   if (entry == file.metadata.end())
-    throw Error(ErrorKind::Weights, fmt::format("'{}' holds weights, but no run that could go on", name), {}, {"weights are taken with --weights"});
+    throw Error(ErrorKind::Weights, fmt::format("'{}' holds weights, but no run that could go on", name), {},
+                {"weights are taken with --weights"});
   try {
     const json::value value = json::parse(entry->second);
     const Fields fields(value);
     const int64_t version = fields.count("version");
     if (version < kOldest || version > kVersion)
-      throw Error(ErrorKind::Weights, fmt::format("'{}' is a checkpoint of version {}, this program reads versions {} to {}", name, version, kOldest, kVersion), {}, {"use the program that wrote it, or a later one"});
+      throw Error(ErrorKind::Weights,
+                  fmt::format("'{}' is a checkpoint of version {}, this program reads versions {} to {}", name, version,
+                              kOldest, kVersion),
+                  {}, {"use the program that wrote it, or a later one"});
     return state_of(fields, version, file);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
-    throw Error(ErrorKind::Weights, fmt::format("'{}': the metadata '{}' cannot be understood: {}", name, kRunStateKey, e.what()));
+    throw Error(ErrorKind::Weights,
+                fmt::format("'{}': the metadata '{}' cannot be understood: {}", name, kRunStateKey, e.what()));
   }
 }
 

@@ -23,7 +23,8 @@ inline std::string exact(double v) {
 inline double exact_number(std::string_view text, std::string_view key) {
   double v = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
-  if (error != std::errc() || end != text.data() + text.size()) throw std::runtime_error(fmt::format("'{}' is no number: '{}'", key, text));
+  if (error != std::errc() || end != text.data() + text.size())
+    throw std::runtime_error(fmt::format("'{}' is no number: '{}'", key, text));
   return v;
 }
 
@@ -63,7 +64,8 @@ class Fields {
     const std::string s = text(key);
     uint64_t v = 0;
     const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), v);
-    if (error != std::errc() || end != s.data() + s.size()) throw std::runtime_error(fmt::format("'{}' is no count", key));
+    if (error != std::errc() || end != s.data() + s.size())
+      throw std::runtime_error(fmt::format("'{}' is no count", key));
     return v;
   }
   double number(std::string_view key) const { return exact_number(text(key), key); }

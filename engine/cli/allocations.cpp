@@ -26,8 +26,11 @@ std::size_t at_least_one(std::size_t size) { return size ? size : 1; }
 
 }  // namespace
 
-// The array and nothrow forms of the standard library call these. Not inlined: a compiler that sees free() meet new complains.
-__attribute__((noinline)) void* operator new(std::size_t size) { return counted(std::malloc(at_least_one(size)), size); }
+// The array and nothrow forms of the standard library call these. Not inlined: a compiler that sees free() meet new
+// complains.
+__attribute__((noinline)) void* operator new(std::size_t size) {
+  return counted(std::malloc(at_least_one(size)), size);
+}
 __attribute__((noinline)) void* operator new(std::size_t size, std::align_val_t alignment) {
   const auto a = static_cast<std::size_t>(alignment);
   return counted(std::aligned_alloc(a, (at_least_one(size) + a - 1) / a * a), size);

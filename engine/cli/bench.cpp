@@ -27,7 +27,8 @@ struct Measured {
   double samples(double seconds) const { return static_cast<double>(batch) / seconds; }
 };
 
-Measured measure(HarmonicGraph& graph, const Rows& rows, const PreparedSettings& settings, Yardsticks& yardsticks, double seconds) {
+Measured measure(HarmonicGraph& graph, const Rows& rows, const PreparedSettings& settings, Yardsticks& yardsticks,
+                 double seconds) {
   using Clock = std::chrono::steady_clock;
   PreparedStep step(graph, rows, settings);
   for (int i = 0; i < 3; ++i) step.run();
@@ -40,23 +41,39 @@ Measured measure(HarmonicGraph& graph, const Rows& rows, const PreparedSettings&
     times.add(std::chrono::duration<double>(Clock::now() - start).count(), batch_number);
   } while (Clock::now() < end || times.count() < 5);
   yardsticks.again();
-  return {settings.trains, settings.batch, settings.threads, times.count(), times.best(), times.at(0.5), floor_of(step.executable(), yardsticks)};
+  return {settings.trains,
+          settings.batch,
+          settings.threads,
+          times.count(),
+          times.best(),
+          times.at(0.5),
+          floor_of(step.executable(), yardsticks)};
 }
 
 void print_head(const std::string& device) {
   if (device != "cpu") print("on device {}, by the wall clock around a wait for each step\n", device);
-  print("{:<10} {:>7} {:>8} {:>12} {:>12} {:>14} {:>9}\n", "mode", "batch", "threads", "samples/s", "median", "us a step", "of floor");
+  print("{:<10} {:>7} {:>8} {:>12} {:>12} {:>14} {:>9}\n", "mode", "batch", "threads", "samples/s", "median",
+        "us a step", "of floor");
 }
 
 void print_row(const Measured& m) {
-  print("{:<10} {:>7} {:>8} {:>12} {:>12} {:>14.2f} {:>9.2f}\n", m.trains ? "training" : "inference", m.batch, m.threads, thousands(static_cast<int64_t>(m.samples(m.best))),
-             thousands(static_cast<int64_t>(m.samples(m.median))), m.best * 1e6, m.floor / m.best);
+  print("{:<10} {:>7} {:>8} {:>12} {:>12} {:>14.2f} {:>9.2f}\n", m.trains ? "training" : "inference", m.batch,
+        m.threads, thousands(static_cast<int64_t>(m.samples(m.best))),
+        thousands(static_cast<int64_t>(m.samples(m.median))), m.best * 1e6, m.floor / m.best);
   flush_output();
 }
 
 json::object json_of(const Measured& m) {
-  return {{"mode", m.trains ? "train" : "infer"}, {"batch", m.batch}, {"threads", m.threads}, {"steps", m.steps}, {"samples_per_second", m.samples(m.best)},
-          {"median_samples_per_second", m.samples(m.median)}, {"seconds", m.best}, {"median", m.median}, {"floor", m.floor}, {"of_floor", m.floor / m.best}};
+  return {{"mode", m.trains ? "train" : "infer"},
+          {"batch", m.batch},
+          {"threads", m.threads},
+          {"steps", m.steps},
+          {"samples_per_second", m.samples(m.best)},
+          {"median_samples_per_second", m.samples(m.median)},
+          {"seconds", m.best},
+          {"median", m.median},
+          {"floor", m.floor},
+          {"of_floor", m.floor / m.best}};
 }
 
 class Bench {
@@ -72,7 +89,14 @@ class Bench {
     if (!options_.inference) measure_all(false);
     measure_all(true);
   }
-  json::object result() const { return {{"version", 1}, {"graph", name_}, {"random_samples", random_}, {"device", options_.run.device}, {"instructions", instructions_}, {"rows", rows_}}; }
+  json::object result() const {
+    return {{"version", 1},
+            {"graph", name_},
+            {"random_samples", random_},
+            {"device", options_.run.device},
+            {"instructions", instructions_},
+            {"rows", rows_}};
+  }
 
  private:
   void measure_all(bool inference) {

@@ -22,10 +22,12 @@ namespace {
 std::string example_value(const CatalogueArgument& a) {
   if (a.type == argument_type_name(HX_ARG_LAYER)) return "other";
   if (a.type == argument_type_name(HX_ARG_BOOL)) return "true";
-  if (a.type == argument_type_name(HX_ARG_STRING)) return "\"" + (a.range.empty() ? "text" : a.range.substr(0, a.range.find('|'))) + "\"";
+  if (a.type == argument_type_name(HX_ARG_STRING))
+    return "\"" + (a.range.empty() ? "text" : a.range.substr(0, a.range.find('|'))) + "\"";
   const bool fractions = a.type == argument_type_name(HX_ARG_FLOAT);
   for (const double value : {16., 2., 1., 0., 0.5, 0.1, 0.01})
-    if (a.range.empty() || ((fractions || value == std::floor(value)) && in_range(value, a.range))) return fmt::format("{:g}", value);
+    if (a.range.empty() || ((fractions || value == std::floor(value)) && in_range(value, a.range)))
+      return fmt::format("{:g}", value);
   return a.range.substr(0, std::min(a.range.find('<'), a.range.find("..")));  // where it begins
 }
 
@@ -49,7 +51,8 @@ std::string setting_of(const CatalogueEntry& e) {
 }
 
 std::string example_of(const CatalogueEntry& e) {
-  if (e.kind == "activation" || e.kind == "layer" || (e.kind == "functional" && !e.plugin.empty())) return fmt::format("a -({})-> b;", call_of(e));
+  if (e.kind == "activation" || e.kind == "layer" || (e.kind == "functional" && !e.plugin.empty()))
+    return fmt::format("a -({})-> b;", call_of(e));
   if (e.kind == "functional" || e.kind == "primitive") {
     const std::optional<CallExample> call = shortest_call(e.name);
     return call ? call_text(*call) : "";
@@ -72,19 +75,26 @@ CatalogueEntry finished(CatalogueEntry e) {
 }
 
 CatalogueEntry entry_of(const Item& item) {
-  CatalogueEntry e{std::string(kind_name(item.kind)), item.name, signature(item), item.description, item.plugin, item.path, {}, ""};
+  CatalogueEntry e{
+      std::string(kind_name(item.kind)), item.name, signature(item), item.description, item.plugin, item.path, {}, ""};
   for (const ArgumentSpec& a : item.arguments)
-    e.arguments.push_back({a.name, std::string(argument_type_name(a.type)), a.default_text, a.range, a.description, a.required});
+    e.arguments.push_back(
+        {a.name, std::string(argument_type_name(a.type)), a.default_text, a.range, a.description, a.required});
   return finished(std::move(e));
 }
 
 const char* range_of(SettingSpec::Kind kind) {
   switch (kind) {
-    case SettingSpec::Kind::number: return "0..1e6";
-    case SettingSpec::Kind::span: return "0..";
-    case SettingSpec::Kind::fraction: return "0..<1";
-    case SettingSpec::Kind::part: return "0..1";
-    default: return "";
+    case SettingSpec::Kind::number:
+      return "0..1e6";
+    case SettingSpec::Kind::span:
+      return "0..";
+    case SettingSpec::Kind::fraction:
+      return "0..<1";
+    case SettingSpec::Kind::part:
+      return "0..1";
+    default:
+      return "";
   }
 }
 
@@ -93,8 +103,8 @@ CatalogueEntry entry_of(const char* kind, const NamedRow& row) {
   for (const SettingSpec& s : row.settings) {
     const bool flag = s.kind == SettingSpec::Kind::flag;
     e.arguments.push_back({std::string(s.name), std::string(argument_type_name(flag ? HX_ARG_BOOL : HX_ARG_FLOAT)),
-                           flag ? (s.otherwise != 0 ? "true" : "false") : fmt::format("{:g}", s.otherwise), range_of(s.kind),
-                           std::string(s.description), false});
+                           flag ? (s.otherwise != 0 ? "true" : "false") : fmt::format("{:g}", s.otherwise),
+                           range_of(s.kind), std::string(s.description), false});
   }
   return finished(std::move(e));
 }
@@ -104,19 +114,27 @@ std::vector<CatalogueEntry> own_augmentations() {
     return CatalogueArgument{name, std::string(argument_type_name(HX_ARG_FLOAT)), "", range, description, true};
   };
   const CatalogueArgument height = number("height", "1..", "of the piece"),
-                          width{"width", std::string(argument_type_name(HX_ARG_FLOAT)), "", "1..", "of the piece; as high as wide without it", false};
-  const CatalogueArgument vertical{"vertical", std::string(argument_type_name(HX_ARG_STRING)), "", "vertical", "top for bottom", false};
+                          width{"width", std::string(argument_type_name(HX_ARG_FLOAT)), "",
+                                "1..",   "of the piece; as high as wide without it",    false};
+  const CatalogueArgument vertical{
+      "vertical", std::string(argument_type_name(HX_ARG_STRING)), "", "vertical", "top for bottom", false};
   std::vector<CatalogueEntry> all;
-  const auto add = [&](const char* name, const char* signature, const char* example, const char* description, std::vector<CatalogueArgument> arguments) {
-    all.push_back({"augmentation", name, signature, description, "", "", std::move(arguments), fmt::format("--producer 'NAME=file:PATH?augment={}'", example)});
+  const auto add = [&](const char* name, const char* signature, const char* example, const char* description,
+                       std::vector<CatalogueArgument> arguments) {
+    all.push_back({"augmentation", name, signature, description, "", "", std::move(arguments),
+                   fmt::format("--producer 'NAME=file:PATH?augment={}'", example)});
   };
   add("center", "center(height, width?)", "center(24)", "the piece of that size in the middle", {height, width});
   add("crop", "crop(height, width?)", "crop(24)", "a random piece of that size", {height, width});
-  add("cutout", "cutout(pixels)", "cutout(8)", "zeros in a square of that size, whose centre lies anywhere", {number("pixels", "1..", "of a side")});
+  add("cutout", "cutout(pixels)", "cutout(8)", "zeros in a square of that size, whose centre lies anywhere",
+      {number("pixels", "1..", "of a side")});
   add("flip", "flip(vertical?)", "flip", "left for right in every second sample", {vertical});
-  add("noise", "noise(deviation)", "noise(0.05)", "bell-shaped noise, as a part of 255 for bytes", {number("deviation", "0..", "standard deviation")});
-  add("rotate", "rotate(degrees)", "rotate(8)", "about the centre, to either side", {number("degrees", "0..180", "at most")});
-  add("scale", "scale(part)", "scale(0.1)", "about the centre by a factor from 1 - part to 1 + part", {number("part", "0..0.99", "at most")});
+  add("noise", "noise(deviation)", "noise(0.05)", "bell-shaped noise, as a part of 255 for bytes",
+      {number("deviation", "0..", "standard deviation")});
+  add("rotate", "rotate(degrees)", "rotate(8)", "about the centre, to either side",
+      {number("degrees", "0..180", "at most")});
+  add("scale", "scale(part)", "scale(0.1)", "about the centre by a factor from 1 - part to 1 + part",
+      {number("part", "0..0.99", "at most")});
   add("shift", "shift(pixels)", "shift(2)", "in each direction", {number("pixels", "0..", "at most")});
   return all;
 }
@@ -133,7 +151,15 @@ std::vector<CatalogueEntry> own(const std::string& kind, const std::string& name
   if (kind == "functional")
     for (const FunctionalPtr& f : FunctionalTable::global().all())
       if (asked(f->name)) all.push_back(finished({kind, f->name, f->formula, f->description, "", "", {}, ""}));
-  if (kind == "device") all.push_back(finished({kind, "reference", "reference", "the meaning of every operation, computed slowly on this processor, for checking", "", "", {}, ""}));
+  if (kind == "device")
+    all.push_back(finished({kind,
+                            "reference",
+                            "reference",
+                            "the meaning of every operation, computed slowly on this processor, for checking",
+                            "",
+                            "",
+                            {},
+                            ""}));
   if (kind == "primitive")
     for (const OpRow& row : op_rows())
       if (asked(row.name))

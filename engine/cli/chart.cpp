@@ -18,7 +18,9 @@ struct Frame {
   const Panel& panel;
 
   double x(double v) const { return kLeft + kWidth * v / right; }
-  double y(double v) const { return y0 + kHeight * (panel.top - std::clamp(v, panel.bottom, panel.top)) / (panel.top - panel.bottom); }
+  double y(double v) const {
+    return y0 + kHeight * (panel.top - std::clamp(v, panel.bottom, panel.top)) / (panel.top - panel.bottom);
+  }
 };
 
 std::string axis_text(double v, bool percent) {
@@ -29,8 +31,10 @@ std::string axis_text(double v, bool percent) {
 void grid(std::string& s, const Frame& f) {
   const double step = round_step(f.panel.top - f.panel.bottom, 4);
   for (double v = std::ceil(f.panel.bottom / step - 1e-9) * step; v <= f.panel.top + step * 1e-6; v += step)
-    s += fmt::format("<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\" stroke=\"#e6e8eb\"/><text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n",
-                     kLeft, f.y(v), kLeft + kWidth, f.y(v), kLeft - 8, f.y(v) + 4, axis_text(v, f.panel.percent));
+    s += fmt::format(
+        "<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\" stroke=\"#e6e8eb\"/><text x=\"{}\" y=\"{:.1f}\" "
+        "text-anchor=\"end\">{}</text>\n",
+        kLeft, f.y(v), kLeft + kWidth, f.y(v), kLeft - 8, f.y(v) + 4, axis_text(v, f.panel.percent));
 }
 
 // The parts of a curve within the panel, cut where it leaves it at the top.
@@ -86,13 +90,15 @@ void beyond(std::string& s, const Frame& f) {
 }
 
 void heading(std::string& s, const Frame& f) {
-  s += fmt::format("<text x=\"{}\" y=\"{}\" font-weight=\"600\" font-size=\"13\" fill=\"#1c2733\">{}</text>\n", kLeft, f.y0 - 14, escaped(f.panel.title));
+  s += fmt::format("<text x=\"{}\" y=\"{}\" font-weight=\"600\" font-size=\"13\" fill=\"#1c2733\">{}</text>\n", kLeft,
+                   f.y0 - 14, escaped(f.panel.title));
   double x = kLeft + kWidth;
   for (auto it = f.panel.series.rbegin(); it != f.panel.series.rend(); ++it) {
     if (it->name.empty()) continue;
     s += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", x, f.y0 - 14, escaped(it->name));
     x -= 6.2 * static_cast<double>(it->name.size()) + 8;
-    s += fmt::format("<line x1=\"{:.1f}\" y1=\"{}\" x2=\"{:.1f}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"2.4\"/>\n", x - 16, f.y0 - 18, x, f.y0 - 18, it->colour);
+    s += fmt::format("<line x1=\"{:.1f}\" y1=\"{}\" x2=\"{:.1f}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"2.4\"/>\n",
+                     x - 16, f.y0 - 18, x, f.y0 - 18, it->colour);
     x -= 32;
   }
 }
@@ -102,11 +108,20 @@ void heading(std::string& s, const Frame& f) {
 std::string escaped(const std::string& text) {
   std::string s;
   for (char c : text) switch (c) {
-      case '<': s += "&lt;"; break;
-      case '>': s += "&gt;"; break;
-      case '&': s += "&amp;"; break;
-      case '"': s += "&quot;"; break;
-      default: s += c;
+      case '<':
+        s += "&lt;";
+        break;
+      case '>':
+        s += "&gt;";
+        break;
+      case '&':
+        s += "&amp;";
+        break;
+      case '"':
+        s += "&quot;";
+        break;
+      default:
+        s += c;
     }
   return s;
 }
@@ -131,7 +146,10 @@ Points smoothed(const Points& points) {
 std::string chart_svg(const std::vector<Panel>& panels, double right, const std::string& horizontal) {
   const double n = static_cast<double>(std::max<size_t>(panels.size(), 1));
   const double width = kLeft + kWidth + kRight, height = kTop + n * kHeight + (n - 1) * kGap + kFoot;
-  std::string s = fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" width=\"{}\" font-family=\"system-ui, sans-serif\" font-size=\"11\" fill=\"#55606b\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", width, height, width);
+  std::string s = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" width=\"{}\" font-family=\"system-ui, "
+      "sans-serif\" font-size=\"11\" fill=\"#55606b\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
+      width, height, width);
   if (panels.empty()) return s + fmt::format("<text x=\"{}\" y=\"{}\">no step was taken</text></svg>\n", kLeft, kTop);
   for (size_t i = 0; i < panels.size(); ++i) {
     const Frame f{kTop + static_cast<double>(i) * (kHeight + kGap), right, panels[i]};
@@ -140,9 +158,12 @@ std::string chart_svg(const std::vector<Panel>& panels, double right, const std:
     beyond(s, f);
     heading(s, f);
     const double step = round_step(right, 6);
-    for (double v = 0; v <= right * 1.0001; v += step) s += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", f.x(v), f.y0 + kHeight + 16, step >= 1 ? thousands(static_cast<int64_t>(v)) : fmt::format("{:g}", v));
+    for (double v = 0; v <= right * 1.0001; v += step)
+      s += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", f.x(v), f.y0 + kHeight + 16,
+                       step >= 1 ? thousands(static_cast<int64_t>(v)) : fmt::format("{:g}", v));
   }
-  s += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", kLeft + kWidth / 2, height - 12, escaped(horizontal));
+  s += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", kLeft + kWidth / 2, height - 12,
+                   escaped(horizontal));
   return s + "</svg>\n";
 }
 

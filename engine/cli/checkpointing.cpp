@@ -22,27 +22,36 @@ bool is_folder(const std::string& path) {
 
 }  // namespace
 
-Checkpointing::Checkpointing(const Options& options) : command_(options.command_line), folder_in_command_(!options.checkpoint.empty()) {
+Checkpointing::Checkpointing(const Options& options)
+    : command_(options.command_line), folder_in_command_(!options.checkpoint.empty()) {
   std::string folder = options.checkpoint;
   if (folder.empty() && options.resume && is_folder(*options.resume)) folder = *options.resume;
   if (folder.empty() && options.resume && options.resume->empty())
-    throw Error(ErrorKind::Usage, "--resume does not say from where", {}, {"give --checkpoint DIR, or --resume DIR, or --resume FILE"});
+    throw Error(ErrorKind::Usage, "--resume does not say from where", {},
+                {"give --checkpoint DIR, or --resume DIR, or --resume FILE"});
   if (folder.empty() && (options.every || options.keep))
-    throw Error(ErrorKind::Usage, fmt::format("{} says nothing without --checkpoint DIR", options.every ? "--every" : "--keep"));
+    throw Error(ErrorKind::Usage,
+                fmt::format("{} says nothing without --checkpoint DIR", options.every ? "--every" : "--keep"));
   if (!folder.empty()) {
-    writer_.emplace(folder, parse_interval(options.every.value_or("5m")), static_cast<size_t>(options.keep.value_or(3)));
+    writer_.emplace(folder, parse_interval(options.every.value_or("5m")),
+                    static_cast<size_t>(options.keep.value_or(3)));
     if (!options.resume && !writer_->last().empty())
-      throw Error(ErrorKind::Usage, fmt::format("'{}' holds the checkpoints of a run", folder), {}, {"go on with that run: add --resume; or give this one a directory of its own"});
+      throw Error(ErrorKind::Usage, fmt::format("'{}' holds the checkpoints of a run", folder), {},
+                  {"go on with that run: add --resume; or give this one a directory of its own"});
   }
   if (options.resume) read(options, folder);
-  if (writer_) CrashReport::set_way_on(writer_->folder().path(), resuming_line(command_, folder_in_command_ ? "" : writer_->folder().path()));
+  if (writer_)
+    CrashReport::set_way_on(writer_->folder().path(),
+                            resuming_line(command_, folder_in_command_ ? "" : writer_->folder().path()));
 }
 
 void Checkpointing::read(const Options& options, const std::string& folder) {
   const std::string& path = options.resume->empty() ? folder : *options.resume;
   std::vector<std::string> notes;
-  if (!options.resume->empty() && !is_folder(path)) from_ = read_checkpoint(path);
-  else from_ = CheckpointFolder(path).newest(notes);
+  if (!options.resume->empty() && !is_folder(path))
+    from_ = read_checkpoint(path);
+  else
+    from_ = CheckpointFolder(path).newest(notes);
   for (const std::string& note : notes) print_note(note);
   if (!from_) {
     if (path != folder) throw Error(ErrorKind::NoInput, fmt::format("there is no checkpoint in '{}'", path));
@@ -50,7 +59,9 @@ void Checkpointing::read(const Options& options, const std::string& folder) {
     return;
   }
   if (writer_) writer_->continue_from(*from_);
-  if (!options.quiet) say(fmt::format("resuming from {}: step {}, {}", from_->path, thousands(from_->state.step), from_->state.position()));
+  if (!options.quiet)
+    say(fmt::format("resuming from {}: step {}, {}", from_->path, thousands(from_->state.step),
+                    from_->state.position()));
 }
 
 bool Checkpointing::tell_how_to_go_on() const {

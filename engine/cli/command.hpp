@@ -28,7 +28,21 @@ int completion_command(const Options& options);
 int man_command(const Options& options);
 
 // Exit codes (sysexits where there is one): docs/cli.md.
-enum Exit { kDone = 0, kFailed = 1, kWrongUse = 2, kBadData = 65, kNoInput = 66, kUnavailable = 69, kInternal = 70, kCannotWrite = 73, kInputOutput = 74, kResumable = 75, kNotAllowed = 77, kInvalidGraph = 78, kInterrupted = 130 };
+enum Exit {
+  kDone = 0,
+  kFailed = 1,
+  kWrongUse = 2,
+  kBadData = 65,
+  kNoInput = 66,
+  kUnavailable = 69,
+  kInternal = 70,
+  kCannotWrite = 73,
+  kInputOutput = 74,
+  kResumable = 75,
+  kNotAllowed = 77,
+  kInvalidGraph = 78,
+  kInterrupted = 130
+};
 int exit_code(ErrorKind kind);
 
 }  // namespace harmonics::cli

@@ -17,8 +17,8 @@ struct FlagRow {
   std::string help, group;
   bool repeats = false;
   std::vector<std::string> choices;  // all that a value may be; none: anything that `take` accepts
-  std::string initial = {};               // the value of a flag that is not given; "": none, or help says what happens
-  std::string example = {};               // a value that is right, for messages; "": `initial`
+  std::string initial = {};          // the value of a flag that is not given; "": none, or help says what happens
+  std::string example = {};          // a value that is right, for messages; "": `initial`
   bool list = false;                 // "1,64": several values in one word
   bool optional = false;             // a flag that may stand without its value
   bool required = false;

@@ -42,9 +42,12 @@ std::string without_secret_options(const std::string& word) {
 std::vector<std::string> without_secrets(std::vector<std::string> words) {
   for (size_t i = 0; i < words.size(); ++i) {
     constexpr std::string_view kFlag = "--token";
-    if (words[i] == kFlag && i + 1 < words.size()) words[++i] = "TOKEN";
-    else if (words[i].rfind(std::string(kFlag) + "=", 0) == 0) words[i] = "--token=TOKEN";
-    else words[i] = without_secret_options(without_password(words[i]));
+    if (words[i] == kFlag && i + 1 < words.size())
+      words[++i] = "TOKEN";
+    else if (words[i].rfind(std::string(kFlag) + "=", 0) == 0)
+      words[i] = "--token=TOKEN";
+    else
+      words[i] = without_secret_options(without_password(words[i]));
   }
   return words;
 }

@@ -40,8 +40,10 @@ std::vector<Shown> settings(const Configuration& c, const std::string& only) {
   for (const VerbRow& verb : command_table())
     for (const FlagRow& flag : verb.flags) {
       if ((!only.empty() && verb.name != only) || !is_configurable(flag)) continue;
-      if (const Setting* s = c.find(verb.name, flag.name)) all.push_back({&verb, &flag, s->values, s->origin});
-      else if (!only.empty() && !flag.initial.empty()) all.push_back({&verb, &flag, {flag.initial}, "default"});
+      if (const Setting* s = c.find(verb.name, flag.name))
+        all.push_back({&verb, &flag, s->values, s->origin});
+      else if (!only.empty() && !flag.initial.empty())
+        all.push_back({&verb, &flag, {flag.initial}, "default"});
     }
   return all;
 }
@@ -51,13 +53,17 @@ std::vector<Shown> settings(const Configuration& c, const std::string& only) {
 int config_command(const Options& options) {
   const std::string only = options.files.size() > 1 ? options.files[1] : "";
   if (!only.empty()) verb_named(only);
-  const Configuration c = Configuration::read(command_table(), options.config.empty() ? std::nullopt : std::optional(options.config));
+  const Configuration c =
+      Configuration::read(command_table(), options.config.empty() ? std::nullopt : std::optional(options.config));
   const std::vector<Shown> all = settings(c, only);
   if (options.json) {
     json::array rows, looked;
-    for (const Shown& s : all) rows.push_back(json::object{{"verb", s.verb->name}, {"key", s.flag->name}, {"values", json::value_from(s.values)}, {"origin", s.origin}});
+    for (const Shown& s : all)
+      rows.push_back(json::object{
+          {"verb", s.verb->name}, {"key", s.flag->name}, {"values", json::value_from(s.values)}, {"origin", s.origin}});
     for (const std::string& file : Configuration::usual_files()) looked.push_back(json::value(file));
-    print_json(json::object{{"version", 1}, {"files", json::value_from(c.files())}, {"looked_for", looked}, {"settings", rows}});
+    print_json(json::object{
+        {"version", 1}, {"files", json::value_from(c.files())}, {"looked_for", looked}, {"settings", rows}});
     return kDone;
   }
   std::string verb;
@@ -65,8 +71,10 @@ int config_command(const Options& options) {
     if (verb != s.verb->name) print("{}[{}]\n", verb.empty() ? "" : "\n", s.verb->name);
     verb = s.verb->name;
     const std::string line = s.flag->name + " = " + written(*s.flag, s.values);
-    if (options.origin) print("{:<40} # {}\n", line, s.origin);
-    else print("{}\n", line);
+    if (options.origin)
+      print("{:<40} # {}\n", line, s.origin);
+    else
+      print("{}\n", line);
   }
   if (all.empty()) {
     print("# nothing is set; flags win over HARMONICS_FLAG, --config FILE, and then:\n");

@@ -70,7 +70,8 @@ std::string text_of(const std::string& path, const Expect& expect = {}) {
   try {
     return read_file(path, kMostBytes, expect);
   } catch (const Error& e) {
-    throw Error(e.kind(), e.what(), {}, {"it was to hold settings; 'harmonics config show' lists the files that count"});
+    throw Error(e.kind(), e.what(), {},
+                {"it was to hold settings; 'harmonics config show' lists the files that count"});
   }
 }
 
@@ -79,8 +80,10 @@ std::string text_of(const std::string& path, const Expect& expect = {}) {
 std::vector<std::string> Configuration::usual_files() {
   std::vector<std::string> files{kHere};
   const std::string config = environment_text("XDG_CONFIG_HOME"), home = environment_text("HOME");
-  if (!config.empty()) files.push_back(config + "/harmonics/config.toml");
-  else if (!home.empty()) files.push_back(home + "/.config/harmonics/config.toml");
+  if (!config.empty())
+    files.push_back(config + "/harmonics/config.toml");
+  else if (!home.empty())
+    files.push_back(home + "/.config/harmonics/config.toml");
   files.push_back("/etc/harmonics/config.toml");
   return files;
 }
@@ -92,7 +95,8 @@ Configuration Configuration::read(const CommandTable& table, const std::optional
     for (const FlagRow& f : verb.flags) {
       if (!is_configurable(f)) continue;
       const std::string name = variable_name(f.name), value = environment_text(name.c_str());
-      if (!value.empty()) environment[{"", f.name}] = {f.repeats ? split(value) : std::vector<std::string>{value}, "environment " + name};
+      if (!value.empty())
+        environment[{"", f.name}] = {f.repeats ? split(value) : std::vector<std::string>{value}, "environment " + name};
     }
   c.layers_.push_back(std::move(environment));
   c.note_typos(table);
@@ -126,7 +130,8 @@ void Configuration::note_typos(const CommandTable& table) {
     const std::string name(line.substr(kBegin.size(), line.find('=') - kBegin.size()));
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     if (const auto near = nearest(name, known))
-      notes_.push_back(fmt::format("{}{} of the environment is no setting; did you mean {}{}?", kBegin, name, kBegin, *near));
+      notes_.push_back(
+          fmt::format("{}{} of the environment is no setting; did you mean {}{}?", kBegin, name, kBegin, *near));
   }
 }
 

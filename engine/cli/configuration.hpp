@@ -1,6 +1,6 @@
-// Settings from files and the environment, for flags that were not given: HARMONICS_FLAG, then --config FILE, ./harmonics.toml,
-// the user's and the system's file. The current folder may have come from anywhere: of its file only settings count that
-// change how much is learned and how, and nothing of it when others may change it.
+// Settings from files and the environment, for flags that were not given: HARMONICS_FLAG, then --config FILE,
+// ./harmonics.toml, the user's and the system's file. The current folder may have come from anywhere: of its file only
+// settings count that change how much is learned and how, and nothing of it when others may change it.
 #pragma once
 
 #include <optional>
@@ -13,8 +13,8 @@ namespace harmonics::cli {
 
 class Configuration {
  public:
-  // `file`: of --config. Unknown keys, values of the wrong kind and files that are not TOML are errors with file and line that
-  // exit with 78; a --config file that is not there is ErrorKind::NoInput.
+  // `file`: of --config. Unknown keys, values of the wrong kind and files that are not TOML are errors with file and
+  // line that exit with 78; a --config file that is not there is ErrorKind::NoInput.
   static Configuration read(const CommandTable& table, const std::optional<std::string>& file);
 
   // The setting that counts for a flag of a verb; null: none.

@@ -108,7 +108,8 @@ uint64_t number_of_checkpoint(std::string_view name) {
   constexpr std::string_view kBegin = "checkpoint-", kEnd = ".safetensors";
   if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return 0;
   uint64_t number = 0;
-  for (size_t at = kBegin.size(); at < name.size() && name[at] >= '0' && name[at] <= '9'; ++at) number = 10 * number + static_cast<uint64_t>(name[at] - '0');
+  for (size_t at = kBegin.size(); at < name.size() && name[at] >= '0' && name[at] <= '9'; ++at)
+    number = 10 * number + static_cast<uint64_t>(name[at] - '0');
   return number;
 }
 
@@ -131,7 +132,8 @@ bool newest_checkpoint(std::array<char, NAME_MAX + 1>& into) {
       DirectoryEntry head;
       std::memcpy(&head, entries.data() + at, sizeof head);
       const std::string_view name(entries.data() + at + kName);
-      if (const uint64_t number = number_of_checkpoint(name); number >= newest && number > 0 && name.size() < into.size()) {
+      if (const uint64_t number = number_of_checkpoint(name);
+          number >= newest && number > 0 && name.size() < into.size()) {
         newest = number;
         std::memcpy(into.data(), name.data(), name.size());
         into[name.size()] = 0;
@@ -145,21 +147,32 @@ bool newest_checkpoint(std::array<char, NAME_MAX + 1>& into) {
 void tell_crash(const PluginCode* plugin, std::string_view what) {
   CrashText text;
   if (erases_line) text << "\r\x1b[K";
-  if (plugin) text << "error: plugin '" << plugin->id << "' " << what << "\nnote: its file is " << plugin->path << "\n";
-  else text << "error: the program " << what << "\nnote: no plugin's code was running there\nhelp: this is a bug; please report the command line and the files it read\n";
+  if (plugin)
+    text << "error: plugin '" << plugin->id << "' " << what << "\nnote: its file is " << plugin->path << "\n";
+  else
+    text << "error: the program " << what
+         << "\nnote: no plugin's code was running there\nhelp: this is a bug; please report the command line and the "
+            "files it read\n";
   std::array<char, NAME_MAX + 1> checkpoint;
-  if (has_way_on && newest_checkpoint(checkpoint)) text << "the last checkpoint: " << way_on_folder.data() << "/" << checkpoint.data() << "\nto go on:  " << way_on_command.data() << "\n";
+  if (has_way_on && newest_checkpoint(checkpoint))
+    text << "the last checkpoint: " << way_on_folder.data() << "/" << checkpoint.data()
+         << "\nto go on:  " << way_on_command.data() << "\n";
   text.write();
   LeftBehind::remove();
 }
 
 std::string_view name_of_crash(int signal) {
   switch (signal) {
-    case SIGSEGV: return "crashed with SIGSEGV";
-    case SIGBUS: return "crashed with SIGBUS";
-    case SIGFPE: return "crashed with SIGFPE";
-    case SIGILL: return "crashed with SIGILL";
-    default: return "crashed with SIGABRT";
+    case SIGSEGV:
+      return "crashed with SIGSEGV";
+    case SIGBUS:
+      return "crashed with SIGBUS";
+    case SIGFPE:
+      return "crashed with SIGFPE";
+    case SIGILL:
+      return "crashed with SIGILL";
+    default:
+      return "crashed with SIGABRT";
   }
 }
 
@@ -208,7 +221,8 @@ CrashReport::~CrashReport() {
   crash_reports = has_way_on = false;
   for (const int signal : kCrashes) {
     struct sigaction now {};
-    if (::sigaction(signal, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_crash) std::signal(signal, SIG_DFL);
+    if (::sigaction(signal, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_crash)
+      std::signal(signal, SIG_DFL);
   }
 }
 

@@ -7,9 +7,10 @@
 
 namespace harmonics::cli {
 
-// While it lives, a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, on any thread) says on standard error which plugin's
-// code ran, and the program ends by that signal as before; a call of exit() says the same and ends with kFailed. Signals
-// that something else listens to are left to it. One at a time, made by the main thread before others begin.
+// While it lives, a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, on any thread) says on standard error which
+// plugin's code ran, and the program ends by that signal as before; a call of exit() says the same and ends with
+// kFailed. Signals that something else listens to are left to it. One at a time, made by the main thread before others
+// begin.
 class CrashReport {
  public:
   CrashReport();

@@ -33,20 +33,30 @@ std::string dot_of(HarmonicGraph& graph) {
   } catch (const Error&) {
     // Drawn without widths when the data is not known.
   }
-  std::string s = fmt::format("digraph {} {{\n  rankdir=LR;\n  node [fontname=\"sans-serif\", fontsize=11];\n  edge [fontname=\"sans-serif\", fontsize=9];\n", dot_quoted(g.name));
+  std::string s = fmt::format(
+      "digraph {} {{\n  rankdir=LR;\n  node [fontname=\"sans-serif\", fontsize=11];\n  edge [fontname=\"sans-serif\", "
+      "fontsize=9];\n",
+      dot_quoted(g.name));
   for (size_t i = 0; i < g.nodes.size(); ++i) {
     const GraphNode& n = g.nodes[i];
-    const char* style = n.kind == DeclarationKind::Producer ? "shape=cds, style=filled, fillcolor=\"#d9ead3\"" : n.kind == DeclarationKind::Consumer ? "shape=cds, style=filled, fillcolor=\"#fce5cd\"" : "shape=box, style=\"rounded,filled\", fillcolor=\"#e8eef7\"";
+    const char* style = n.kind == DeclarationKind::Producer ? "shape=cds, style=filled, fillcolor=\"#d9ead3\""
+                        : n.kind == DeclarationKind::Consumer
+                            ? "shape=cds, style=filled, fillcolor=\"#fce5cd\""
+                            : "shape=box, style=\"rounded,filled\", fillcolor=\"#e8eef7\"";
     std::string label = n.name;
-    if (widths && widths->of.count(static_cast<int>(i))) label += "\\n" + widths->of.at(static_cast<int>(i)).shape.str();
+    if (widths && widths->of.count(static_cast<int>(i)))
+      label += "\\n" + widths->of.at(static_cast<int>(i)).shape.str();
     s += fmt::format("  n{} [label=\"{}\", {}];\n", i, label, style);
   }
   for (const GraphEdge& e : g.edges) {
     s += fmt::format("  n{} -> n{} [label={}];\n", e.source, e.target, dot_quoted(label_of(e.calls)));
     for (const BoundCall& c : e.calls)
-      for (const auto& [argument, layer] : c.layers) s += fmt::format("  n{} -> n{} [label={}, style=dotted];\n", layer, e.target, dot_quoted(argument));
+      for (const auto& [argument, layer] : c.layers)
+        s += fmt::format("  n{} -> n{} [label={}, style=dotted];\n", layer, e.target, dot_quoted(argument));
   }
-  for (const GraphTap& t : g.taps) s += fmt::format("  n{} -> n{} [label={}, style=dashed, color=\"#b45f06\", constraint=false];\n", t.target, t.layer, dot_quoted(label_of(t.losses)));
+  for (const GraphTap& t : g.taps)
+    s += fmt::format("  n{} -> n{} [label={}, style=dashed, color=\"#b45f06\", constraint=false];\n", t.target, t.layer,
+                     dot_quoted(label_of(t.losses)));
   return s + "}\n";
 }
 

@@ -32,8 +32,10 @@ class Explanation {
   explicit Explanation(const Options& options) : json_(options.json) {}
 
   void section(const char* key, const std::string& title, const std::string& text) {
-    if (json_) add(key, {{"title", title}, {"text", text}});
-    else print("{}\n{}\n", title, text);
+    if (json_)
+      add(key, {{"title", title}, {"text", text}});
+    else
+      print("{}\n{}\n", title, text);
   }
   void say(const std::string& text) const {
     if (!json_) print("{}", text);
@@ -57,8 +59,12 @@ void show_widths(HarmonicGraph& graph, Explanation& e) {
     if (it == graph.widths().of.end()) continue;
     const Width& w = it->second;
     const std::string& name = graph.graph().nodes[static_cast<size_t>(n)].name;
-    e.say(fmt::format("  {:<20} {:<16} {}{}\n", name, w.shape.str(), w.reason, w.positions ? " (first axis: positions)" : ""));
-    rows.push_back(json::object{{"name", name}, {"shape", json::value_from(w.shape.vector())}, {"positions", w.positions}, {"reason", w.reason}});
+    e.say(fmt::format("  {:<20} {:<16} {}{}\n", name, w.shape.str(), w.reason,
+                      w.positions ? " (first axis: positions)" : ""));
+    rows.push_back(json::object{{"name", name},
+                                {"shape", json::value_from(w.shape.vector())},
+                                {"positions", w.positions},
+                                {"reason", w.reason}});
   }
   for (const std::string& note : graph.widths().notes) e.say(fmt::format("  note: {}\n", note));
   e.object()["widths"] = std::move(rows);
@@ -73,43 +79,66 @@ void show_parameters(const ParameterStore& store, Explanation& e) {
     if (t.role == Role::moment) continue;
     total += t.type.shape.count();
     e.say(fmt::format("  {:<40} {}\n", name, t.type.str()));
-    rows.push_back(json::object{{"name", name}, {"dtype", std::string(dtype_name(t.type.dtype))}, {"shape", json::value_from(t.type.shape.vector())}});
+    rows.push_back(json::object{{"name", name},
+                                {"dtype", std::string(dtype_name(t.type.dtype))},
+                                {"shape", json::value_from(t.type.shape.vector())}});
   }
   e.say(fmt::format("  {} numbers in all\n", thousands(total)));
   e.object()["weights"] = std::move(rows);
 }
 
 void show_memory(const MemoryReport& m, Explanation& e) {
-  e.say(fmt::format("memory\n  arena       {:>12}  what one step needs, buffers shared\n  unshared    {:>12}  the same without sharing\n  state       {:>12}  weights, moments, statistics\n  workspace   {:>12}  inside the arena\n",
-                    bytes_text(m.arena_bytes), bytes_text(m.unshared_bytes), bytes_text(m.state_bytes), bytes_text(m.workspace_bytes)));
-  e.object()["memory"] = json::object{{"arena_bytes", m.arena_bytes}, {"unshared_bytes", m.unshared_bytes}, {"state_bytes", m.state_bytes}, {"workspace_bytes", m.workspace_bytes}};
+  e.say(fmt::format(
+      "memory\n  arena       {:>12}  what one step needs, buffers shared\n  unshared    {:>12}  the same without "
+      "sharing\n  state       {:>12}  weights, moments, statistics\n  workspace   {:>12}  inside the arena\n",
+      bytes_text(m.arena_bytes), bytes_text(m.unshared_bytes), bytes_text(m.state_bytes),
+      bytes_text(m.workspace_bytes)));
+  e.object()["memory"] = json::object{{"arena_bytes", m.arena_bytes},
+                                      {"unshared_bytes", m.unshared_bytes},
+                                      {"state_bytes", m.state_bytes},
+                                      {"workspace_bytes", m.workspace_bytes}};
 }
 
 void show_training(HarmonicGraph& graph, int cycle, const Options& options, Explanation& e) {
   if (!graph.graph().trains(cycle) || options.inference) return;
   const ResolvedSettings s = graph.settings(cycle, options.run);
-  e.say(fmt::format("training\n  optimizer            {}\n  schedule             {}\n", s.optimizer.str(), s.schedule.str()));
+  e.say(fmt::format("training\n  optimizer            {}\n  schedule             {}\n", s.optimizer.str(),
+                    s.schedule.str()));
   if (s.clip > 0) e.say(fmt::format("  clip                 all gradients together to a length of {:g}\n", s.clip));
   if (s.clip_value > 0) e.say(fmt::format("  clip_value           numbers of gradients to {:g}\n", s.clip_value));
-  e.say(fmt::format("  batch                {}{}\n", s.batch, s.accumulate > 1 ? fmt::format(", {} of them a step", s.accumulate) : ""));
+  e.say(fmt::format("  batch                {}{}\n", s.batch,
+                    s.accumulate > 1 ? fmt::format(", {} of them a step", s.accumulate) : ""));
   if (!e.object().contains("training")) e.object()["training"] = json::array();
-  e.object()["training"].as_array().push_back(json::object{{"cycle", cycle + 1}, {"optimizer", s.optimizer.str()}, {"schedule", s.schedule.str()}, {"clip", s.clip}, {"clip_value", s.clip_value}, {"batch", s.batch}, {"accumulate", s.accumulate}});
+  e.object()["training"].as_array().push_back(json::object{{"cycle", cycle + 1},
+                                                           {"optimizer", s.optimizer.str()},
+                                                           {"schedule", s.schedule.str()},
+                                                           {"clip", s.clip},
+                                                           {"clip_value", s.clip_value},
+                                                           {"batch", s.batch},
+                                                           {"accumulate", s.accumulate}});
 }
 
 // Who computes each call: the winner, then everybody else with the reason.
-void show_selected(const Executable& executable, const std::vector<Selected>& opened, const std::string& of, Explanation& e) {
+void show_selected(const Executable& executable, const std::vector<Selected>& opened, const std::string& of,
+                   Explanation& e) {
   json::array rows;
   e.say("implementations" + of + "\n");
   std::vector<Selected> all = executable.selected();
   all.insert(all.end(), opened.begin(), opened.end());
   for (const Selected& s : all) {
-    e.say(fmt::format("  {}\n    {}\n    {} ({})\n", s.scope.empty() ? "(no scope)" : s.scope, s.site, s.winner, s.because));
+    e.say(fmt::format("  {}\n    {}\n    {} ({})\n", s.scope.empty() ? "(no scope)" : s.scope, s.site, s.winner,
+                      s.because));
     json::array declined;
     for (const auto& [name, why] : s.declined) {
       e.say(fmt::format("      not {}: {}\n", name, why));
       declined.push_back(json::object{{"name", name}, {"why", why}});
     }
-    rows.push_back(json::object{{"functional", s.op}, {"site", s.site}, {"scope", s.scope}, {"winner", s.winner}, {"because", s.because}, {"declined", declined}});
+    rows.push_back(json::object{{"functional", s.op},
+                                {"site", s.site},
+                                {"scope", s.scope},
+                                {"winner", s.winner},
+                                {"because", s.because},
+                                {"declined", declined}});
   }
   if (!e.object().contains("implementations")) e.object()["implementations"] = json::array();
   for (json::value& row : rows) e.object()["implementations"].as_array().push_back(std::move(row));
@@ -126,25 +155,32 @@ void show_placement(const Executable& executable, const std::string& device, con
     hosted.push_back(json::object{{"step", i}, {"what", s.what}, {"kernel", s.kernel}, {"scope", s.scope}});
   }
   const size_t n = executable.steps().size() - hosted.size();
-  e.say(fmt::format("placement{}\n  {} steps on {}{}\n{}", of, n, device, hosted.empty() ? ", none on the host" : fmt::format(", {} on the host, with copies:", hosted.size()), text));
+  e.say(fmt::format(
+      "placement{}\n  {} steps on {}{}\n{}", of, n, device,
+      hosted.empty() ? ", none on the host" : fmt::format(", {} on the host, with copies:", hosted.size()), text));
   if (!e.object().contains("placement")) e.object()["placement"] = json::array();
   e.object()["placement"].as_array().push_back(json::object{{"device", device}, {"steps", n}, {"hosted", hosted}});
 }
 
 // One program as it was traced, after its passes and as a plan, whatever of that was asked for.
-void show_program(HarmonicGraph& graph, const Program& traced, const std::vector<Selected>& opened, bool trains, const Options& options, const std::string& of, Explanation& e) {
+void show_program(HarmonicGraph& graph, const Program& traced, const std::vector<Selected>& opened, bool trains,
+                  const Options& options, const std::string& of, Explanation& e) {
   std::vector<std::string> passes{"trace"};
-  if (options.after == "trace" || options.after == "all") e.section("programs", "program" + of + " after trace", print(traced));
+  if (options.after == "trace" || options.after == "all")
+    e.section("programs", "program" + of + " after trace", print(traced));
   CompileOptions c = graph.compile_options(options.run, trains);
   c.observe = [&](const std::string& pass, const Program& program) {
     passes.push_back(pass);
-    if (options.after == pass || options.after == "all") e.section("programs", fmt::format("program{} after {}", of, pass), print(program));
+    if (options.after == pass || options.after == "all")
+      e.section("programs", fmt::format("program{} after {}", of, pass), print(program));
   };
   const auto executable = compile(traced, &graph.store(), graph.executor(0), c);
-  if (!options.after.empty() && options.after != "all" && std::find(passes.begin(), passes.end(), options.after) == passes.end()) {
+  if (!options.after.empty() && options.after != "all" &&
+      std::find(passes.begin(), passes.end(), options.after) == passes.end()) {
     std::string known;
     for (const std::string& p : passes) known += (known.empty() ? "" : ", ") + p;
-    throw Error(ErrorKind::Usage, fmt::format("there is no pass '{}'", options.after), {}, {"passes are " + known + ", or 'all'"});
+    throw Error(ErrorKind::Usage, fmt::format("there is no pass '{}'", options.after), {},
+                {"passes are " + known + ", or 'all'"});
   }
   if (wants(options, "program")) e.section("programs", "program" + of, print(executable->program()));
   if (wants(options, "kernels")) e.section("kernels", "kernels" + of, print_plan(*executable));
@@ -180,7 +216,11 @@ void require_types(HarmonicGraph& graph, const Options& options) {
     for (int n : graph.graph().producers_used(cycle, !options.inference))
       if (!graph.types().count(n)) {
         const std::string& name = graph.graph().nodes[static_cast<size_t>(n)].name;
-        throw Error(ErrorKind::Usage, fmt::format("what producer '{}' delivers is not known", name), {}, {fmt::format("bind it (--producer {}=ADDRESS), give --weights, or declare its shape; --show flow needs neither", name)});
+        throw Error(
+            ErrorKind::Usage, fmt::format("what producer '{}' delivers is not known", name), {},
+            {fmt::format(
+                "bind it (--producer {}=ADDRESS), give --weights, or declare its shape; --show flow needs neither",
+                name)});
       }
 }
 

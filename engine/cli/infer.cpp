@@ -28,8 +28,11 @@ int write_text(HarmonicGraph& graph, const Options& options) {
     print_data(symbol);
     flush_output();
   });
-  if (options.json) print_json(boost::json::object{{"version", 1}, {"graph", graph.graph().name}, {"prompt", options.prompt}, {"text", text}});
-  else print("\n");
+  if (options.json)
+    print_json(
+        boost::json::object{{"version", 1}, {"graph", graph.graph().name}, {"prompt", options.prompt}, {"text", text}});
+  else
+    print("\n");
   return kDone;
 }
 
@@ -58,8 +61,11 @@ void expect_trained(HarmonicGraph& graph, const Options& options) {
   for (const auto& [name, t] : graph.store().all())
     if (t.role == Role::weight) count += t.type.shape.count();
   if (count > 0)
-    throw Error(ErrorKind::Usage, fmt::format("no weights are given, and '{}' has {} of them to learn", graph.graph().name, thousands(count)), {},
-                {"give those that run --save or --checkpoint wrote: --weights FILE", "--untrained computes with the initial ones"});
+    throw Error(
+        ErrorKind::Usage,
+        fmt::format("no weights are given, and '{}' has {} of them to learn", graph.graph().name, thousands(count)), {},
+        {"give those that run --save or --checkpoint wrote: --weights FILE",
+         "--untrained computes with the initial ones"});
 }
 
 int infer_command(const Options& options) {
@@ -71,11 +77,13 @@ int infer_command(const Options& options) {
   }
   return with_source(flow.source, [&] {
     if (options.weights.empty() && options.producers.empty())
-      throw Error(ErrorKind::Usage, "nothing to infer from", {}, {"bind data with --producer [NAME=]ADDRESS, or give --weights of a text model to write with"});
+      throw Error(ErrorKind::Usage, "nothing to infer from", {},
+                  {"bind data with --producer [NAME=]ADDRESS, or give --weights of a text model to write with"});
     std::unique_ptr<HarmonicGraph> graph = open_graph(flow, options, true);
     if (options.weights.empty() && !options.untrained && !names_weights(graph->graph()))
       throw Error(ErrorKind::Usage, "no weights are given to write with", {},
-                  {"give those that run --save or --checkpoint wrote: --weights FILE", "--untrained writes with the initial ones"});
+                  {"give those that run --save or --checkpoint wrote: --weights FILE",
+                   "--untrained writes with the initial ones"});
     return write_text(*graph, options);
   });
 }

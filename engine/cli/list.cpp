@@ -42,7 +42,8 @@ void check_kind(const std::string& kind) {
 std::vector<CatalogueEntry> wanted(const std::string& kind) {
   if (kind == "verbs") {
     std::vector<CatalogueEntry> all;
-    for (const VerbRow& v : command_table()) all.push_back({"verb", v.name, v.name, v.help, "", "", {}, "harmonics " + v.name});
+    for (const VerbRow& v : command_table())
+      all.push_back({"verb", v.name, v.name, v.help, "", "", {}, "harmonics " + v.name});
     return all;
   }
   if (!kind.empty() && kind != "functions") return catalogue(singular(kind));
@@ -56,14 +57,21 @@ std::vector<CatalogueEntry> wanted(const std::string& kind) {
 }
 
 json::object json_of(const CatalogueEntry& e) {
-  json::object o{{"kind", e.kind}, {"name", e.name}, {"signature", e.signature}, {"description", e.description}, {"plugin", e.plugin}, {"path", e.path}, {"example", e.example}};
+  json::object o{{"kind", e.kind},     {"name", e.name}, {"signature", e.signature}, {"description", e.description},
+                 {"plugin", e.plugin}, {"path", e.path}, {"example", e.example}};
   json::array arguments;
   for (const CatalogueArgument& a : e.arguments)
-    arguments.push_back(json::object{{"name", a.name}, {"type", a.type}, {"required", a.required}, {"default", a.default_text}, {"range", a.range}, {"description", a.description}});
+    arguments.push_back(json::object{{"name", a.name},
+                                     {"type", a.type},
+                                     {"required", a.required},
+                                     {"default", a.default_text},
+                                     {"range", a.range},
+                                     {"description", a.description}});
   o["arguments"] = arguments;
   if (e.kind == "producer") {
     json::array steps;
-    for (const StreamOption& s : stream_options()) steps.push_back(json::object{{"name", s.name}, {"description", s.description}});
+    for (const StreamOption& s : stream_options())
+      steps.push_back(json::object{{"name", s.name}, {"description", s.description}});
     o["of_every_producer"] = steps;
   }
   return o;
@@ -75,7 +83,8 @@ void show(const CatalogueEntry& e) {
   if (!e.arguments.empty()) print("arguments\n");
   for (const CatalogueArgument& a : e.arguments) {
     const std::string otherwise = a.required ? "required" : a.default_text.empty() ? "optional" : "= " + a.default_text;
-    print("  {:<14} {:<14} {:<12} {}{}\n", a.name, a.type, otherwise, a.range.empty() ? "" : a.range + (a.description.empty() ? "" : "  "), a.description);
+    print("  {:<14} {:<14} {:<12} {}{}\n", a.name, a.type, otherwise,
+          a.range.empty() ? "" : a.range + (a.description.empty() ? "" : "  "), a.description);
   }
   if (e.kind == "producer") {
     print("of every producer\n");
@@ -91,16 +100,20 @@ int inspect_weights(const std::string& path, const Options& options) {
   json::array tensors;
   for (const auto& [name, tensor] : file.tensors) {
     total += tensor.size();
-    tensors.push_back(json::object{{"name", name}, {"dtype", std::string(dtype_name(tensor.dtype()))}, {"shape", json::value_from(tensor.shape().vector())}});
+    tensors.push_back(json::object{{"name", name},
+                                   {"dtype", std::string(dtype_name(tensor.dtype()))},
+                                   {"shape", json::value_from(tensor.shape().vector())}});
   }
   if (options.json) {
-    print_json(json::object{{"version", 1}, {"file", path}, {"metadata", json::value_from(file.metadata)}, {"tensors", tensors}});
+    print_json(json::object{
+        {"version", 1}, {"file", path}, {"metadata", json::value_from(file.metadata)}, {"tensors", tensors}});
     return kDone;
   }
   print("{}: {} tensors, {} numbers\n", path, file.tensors.size(), thousands(total));
   for (const auto& [name, tensor] : file.tensors) print("  {:<40} {}\n", name, type_of(tensor).str());
   for (const auto& [key, value] : file.metadata)
-    if (value.find('\n') == std::string::npos) print("  {} = {}\n", key, value.size() > 100 ? value.substr(0, 97) + "..." : value);
+    if (value.find('\n') == std::string::npos)
+      print("  {} = {}\n", key, value.size() > 100 ? value.substr(0, 97) + "..." : value);
   return kDone;
 }
 
@@ -133,7 +146,8 @@ void show_stream(const std::string& text, const StreamInfo& info) {
 
 StreamInfo info_of_stream(Address address) {
   const StreamSteps steps = take_stream_steps(address);
-  const SteppedSource stepped = with_steps("stream", open_source(Registry::global(), "stream", address), steps, Registry::global());
+  const SteppedSource stepped =
+      with_steps("stream", open_source(Registry::global(), "stream", address), steps, Registry::global());
   return stepped.source.info();
 }
 
@@ -171,10 +185,21 @@ int inspect_stream(const std::string& text, const Options& options) {
 int inspect_plugin(const std::string& path, const Options& options) {
   const hx_plugin_abi d = read_descriptor(path);
   if (options.json) {
-    print_json(json::object{{"version", 1}, {"file", path}, {"id", d.id}, {"plugin_version", d.version}, {"license", d.license}, {"vendor", d.vendor}, {"built_with", d.built_with}, {"contract", fmt::format("{}.{}", d.abi_major, d.abi_minor)}});
+    print_json(json::object{{"version", 1},
+                            {"file", path},
+                            {"id", d.id},
+                            {"plugin_version", d.version},
+                            {"license", d.license},
+                            {"vendor", d.vendor},
+                            {"built_with", d.built_with},
+                            {"contract", fmt::format("{}.{}", d.abi_major, d.abi_minor)}});
     return kDone;
   }
-  print("plugin {}\n  id          {}\n  version     {}\n  license     {}\n  vendor      {}\n  built with  {}\n  contract    {}.{} (at least minor {})\n", path, d.id[0] ? d.id : "(by file name)", d.version, d.license[0] ? d.license : "-", d.vendor[0] ? d.vendor : "-", d.built_with, d.abi_major, d.abi_minor, d.abi_min_minor);
+  print(
+      "plugin {}\n  id          {}\n  version     {}\n  license     {}\n  vendor      {}\n  built with  {}\n  contract "
+      "   {}.{} (at least minor {})\n",
+      path, d.id[0] ? d.id : "(by file name)", d.version, d.license[0] ? d.license : "-", d.vendor[0] ? d.vendor : "-",
+      d.built_with, d.abi_major, d.abi_minor, d.abi_min_minor);
   return kDone;
 }
 
@@ -218,11 +243,19 @@ int list_command(const Options& options) {
   if (options.json) {
     json::array rows;
     for (const CatalogueEntry& e : all)
-      rows.push_back(json::object{{"kind", e.kind}, {"name", e.name}, {"signature", e.signature}, {"description", e.description}, {"plugin", e.plugin.empty() ? "built in" : e.plugin}});
+      rows.push_back(json::object{{"kind", e.kind},
+                                  {"name", e.name},
+                                  {"signature", e.signature},
+                                  {"description", e.description},
+                                  {"plugin", e.plugin.empty() ? "built in" : e.plugin}});
     if (singular(kind) == "device")
       for (json::value& row : rows) {
         const DeviceWords w = words_of_device(std::string(row.at("name").as_string()));
-        row.as_object()["device"] = json::object{{"name", w.name}, {"driver", w.driver}, {"capability", w.capability}, {"memory_bytes", w.memory}, {"unavailable", w.unavailable}};
+        row.as_object()["device"] = json::object{{"name", w.name},
+                                                 {"driver", w.driver},
+                                                 {"capability", w.capability},
+                                                 {"memory_bytes", w.memory},
+                                                 {"unavailable", w.unavailable}};
       }
     print_json(json::object{{"version", 1}, {"items", rows}});
     return kDone;
@@ -256,8 +289,10 @@ int inspect_command(const Options& options) {
     Error e(ErrorKind::Usage, "nothing is named '" + thing + "'");
     std::vector<std::string> known;
     for (const CatalogueEntry& other : catalogue()) known.push_back(other.name);
-    if (auto near = nearest(thing, known)) e.note("did you mean '" + *near + "'?");
-    else e.note("'harmonics list' shows what there is");
+    if (auto near = nearest(thing, known))
+      e.note("did you mean '" + *near + "'?");
+    else
+      e.note("'harmonics list' shows what there is");
     throw e;
   }
   if (!options.json) {

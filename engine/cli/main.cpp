@@ -67,7 +67,8 @@ Error error_of(const std::exception& e) {
   if (const auto* memory = dynamic_cast<const std::bad_alloc*>(&e))
     return Error(ErrorKind::Memory, text_of_memory(*memory), {},
                  {"use a smaller batch or smaller layers, or a machine with more memory"});
-  return Error(ErrorKind::Internal, std::string("internal error: ") + e.what(), {}, {"this is a bug; please report the command line and the files it read"});
+  return Error(ErrorKind::Internal, std::string("internal error: ") + e.what(), {},
+               {"this is a bug; please report the command line and the files it read"});
 }
 
 }  // namespace
@@ -77,20 +78,30 @@ int exit_code(ErrorKind kind) {
     case ErrorKind::Syntax:
     case ErrorKind::Name:
     case ErrorKind::Shape:
-    case ErrorKind::Type: return kInvalidGraph;
+    case ErrorKind::Type:
+      return kInvalidGraph;
     case ErrorKind::Weights:
-    case ErrorKind::Stream: return kBadData;
-    case ErrorKind::NoInput: return kNoInput;
-    case ErrorKind::Usage: return kWrongUse;
-    case ErrorKind::Output: return kCannotWrite;
-    case ErrorKind::Internal: return kInternal;
-    case ErrorKind::InputOutput: return kInputOutput;
-    case ErrorKind::Denied: return kNotAllowed;
-    case ErrorKind::Unavailable: return kUnavailable;
+    case ErrorKind::Stream:
+      return kBadData;
+    case ErrorKind::NoInput:
+      return kNoInput;
+    case ErrorKind::Usage:
+      return kWrongUse;
+    case ErrorKind::Output:
+      return kCannotWrite;
+    case ErrorKind::Internal:
+      return kInternal;
+    case ErrorKind::InputOutput:
+      return kInputOutput;
+    case ErrorKind::Denied:
+      return kNotAllowed;
+    case ErrorKind::Unavailable:
+      return kUnavailable;
     case ErrorKind::Memory:
     case ErrorKind::Plugin:
     case ErrorKind::Device:
-    case ErrorKind::Diverged: return kFailed;
+    case ErrorKind::Diverged:
+      return kFailed;
   }
   return kInternal;
 }

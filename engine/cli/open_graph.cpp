@@ -19,7 +19,8 @@
 namespace harmonics::cli {
 
 Flow read_flow(const Options& options) {
-  if (options.files.empty()) throw Error(ErrorKind::Usage, "no graph file was given", {}, {"harmonics " + options.verb + " GRAPH.hmx"});
+  if (options.files.empty())
+    throw Error(ErrorKind::Usage, "no graph file was given", {}, {"harmonics " + options.verb + " GRAPH.hmx"});
   return read_flow_file(options.files.front());
 }
 
@@ -68,23 +69,29 @@ void drop_taps(Graph& graph) {
 void set_override(Registry& registry, const std::string& text) {
   const size_t eq = text.find('=');
   if (eq == std::string::npos || eq == 0 || eq + 1 == text.size())
-    throw Error(ErrorKind::Usage, fmt::format("'{}' is not an override", text), {}, {"write FUNCTIONAL=NAME, e.g. --override attention=mine"});
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is not an override", text), {},
+                {"write FUNCTIONAL=NAME, e.g. --override attention=mine"});
   const std::string functional = text.substr(0, eq), name = text.substr(eq + 1);
   const std::string before = registry.set_override(functional, name);
   if (!before.empty() && before != name)
-    throw Error(ErrorKind::Usage, fmt::format("'{}' is overridden twice, by '{}' and by '{}'", functional, before, name), {}, {"keep one of them"});
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' is overridden twice, by '{}' and by '{}'", functional, before, name), {},
+                {"keep one of them"});
 }
 
 uint64_t bytes_of(const char* flag, const std::string& text) {
   const std::optional<uint64_t> bytes = parse_byte_count(text);
-  if (!bytes) throw Error(ErrorKind::Usage, fmt::format("{} '{}' is no number of bytes", flag, text), {}, {"write it as 512M or 4G"});
+  if (!bytes)
+    throw Error(ErrorKind::Usage, fmt::format("{} '{}' is no number of bytes", flag, text), {},
+                {"write it as 512M or 4G"});
   return *bytes;
 }
 
 std::shared_ptr<Spool> spool_of(const Options& options) {
   if (options.spool.empty()) {
     if (!options.spool_limit.empty() || options.spool_keep)
-      throw Error(ErrorKind::Usage, fmt::format("{} says nothing without --spool DIR", options.spool_keep ? "--spool-keep" : "--spool-limit"));
+      throw Error(ErrorKind::Usage, fmt::format("{} says nothing without --spool DIR",
+                                                options.spool_keep ? "--spool-keep" : "--spool-limit"));
     return nullptr;
   }
   SpoolOptions o;
@@ -97,7 +104,8 @@ std::shared_ptr<Spool> spool_of(const Options& options) {
 
 std::shared_ptr<DeadLetters> dead_letters_of(const Options& options) {
   if (options.dead_letters.empty()) {
-    if (!options.dead_letters_limit.empty()) throw Error(ErrorKind::Usage, "--dead-letters-limit says nothing without --dead-letters DIR");
+    if (!options.dead_letters_limit.empty())
+      throw Error(ErrorKind::Usage, "--dead-letters-limit says nothing without --dead-letters DIR");
     return nullptr;
   }
   DeadLetterOptions o;
@@ -127,7 +135,8 @@ void note_other_functions(const HarmonicGraph& graph, const Options& options) {
 
 }  // namespace
 
-std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& options, bool inference, const std::function<void(HarmonicGraph&)>& known) {
+std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& options, bool inference,
+                                          const std::function<void(HarmonicGraph&)>& known) {
   Graph graph = make_graph(flow, Registry::global(), options.graph);
   if (inference) drop_taps(graph);
   auto result = std::make_unique<HarmonicGraph>(std::move(graph));
@@ -141,8 +150,10 @@ std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& optio
       Binding b = parse_binding(text);
       if (options.insecure) set_option(result->registry(), HX_PRODUCER, b.address, "insecure", "true");
       const int of = StreamSet::field_of(result->graph(), b.name, b.address);
-      if (of >= 0 && !set.bound(of)) later.push_back(std::move(b));
-      else set.bind(result->graph(), result->registry(), b.name, std::move(b.address));
+      if (of >= 0 && !set.bound(of))
+        later.push_back(std::move(b));
+      else
+        set.bind(result->graph(), result->registry(), b.name, std::move(b.address));
     }
     for (Binding& b : later) set.bind(result->graph(), result->registry(), b.name, std::move(b.address));
   };

@@ -10,10 +10,12 @@
 
 namespace harmonics::cli {
 
-// Throws ErrorKind::Output for the first of --save, --report, --plot and --confusion that could not be written: asked before the first step.
+// Throws ErrorKind::Output for the first of --save, --report, --plot and --confusion that could not be written: asked
+// before the first step.
 void expect_writable_outputs(const Options& options);
 
-// Throws ErrorKind::Usage when a file that is written is read as well, or written twice; asked before anything is opened.
+// Throws ErrorKind::Usage when a file that is written is read as well, or written twice; asked before anything is
+// opened.
 // --save may name the file of --weights: that is read before.
 void expect_separate_files(const Options& options);
 

@@ -79,7 +79,8 @@ Points validated(const CycleReport& report, const std::string& name) {
   Points points;
   for (const EpochReport& e : report.by_epoch)
     if (e.validation)
-      if (const double* v = e.validation->find(name); v && std::isfinite(*v)) points.emplace_back(static_cast<double>(e.step), *v);
+      if (const double* v = e.validation->find(name); v && std::isfinite(*v))
+        points.emplace_back(static_cast<double>(e.step), *v);
   return points;
 }
 
@@ -101,12 +102,15 @@ struct Grid {
   double at(size_t i) const { return static_cast<double>(i) * cell; }
 };
 
-std::string name_of(const std::vector<std::string>& names, size_t i) { return i < names.size() ? names[i] : std::to_string(i); }
+std::string name_of(const std::vector<std::string>& names, size_t i) {
+  return i < names.size() ? names[i] : std::to_string(i);
+}
 
 // White to blue by the share, text dark on light and light on dark.
 std::string shade(double share, bool right) {
   const auto mix = [&](int to) { return static_cast<int>(std::lround(255 + (to - 255) * std::sqrt(share))); };
-  return right ? fmt::format("rgb({},{},{})", mix(37), mix(99), mix(168)) : fmt::format("rgb({},{},{})", mix(200), mix(70), mix(60));
+  return right ? fmt::format("rgb({},{},{})", mix(37), mix(99), mix(168))
+               : fmt::format("rgb({},{},{})", mix(200), mix(70), mix(60));
 }
 
 void cells(std::string& s, const Grid& g, const MetricTable& table) {
@@ -115,14 +119,19 @@ void cells(std::string& s, const Grid& g, const MetricTable& table) {
     for (size_t c = 0; c < g.n; ++c) row += table.cells[truth * g.n + c];
     for (size_t c = 0; c < g.n; ++c) {
       const double count = table.cells[truth * g.n + c], share = row > 0 ? count / row : 0;
-      s += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"/>", g.x0 + g.at(c), g.y0 + g.at(truth), g.cell, g.cell, count > 0 ? shade(share, truth == c) : "#fff");
+      s += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"/>",
+                       g.x0 + g.at(c), g.y0 + g.at(truth), g.cell, g.cell,
+                       count > 0 ? shade(share, truth == c) : "#fff");
       if (count > 0 && g.cell >= 22)
-        s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" fill=\"{}\">{}</text>", g.x0 + g.at(c) + g.cell / 2, g.y0 + g.at(truth) + g.cell / 2 + 4, share > 0.35 ? "#fff" : "#1c2733", static_cast<int64_t>(count));
+        s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" fill=\"{}\">{}</text>",
+                         g.x0 + g.at(c) + g.cell / 2, g.y0 + g.at(truth) + g.cell / 2 + 4,
+                         share > 0.35 ? "#fff" : "#1c2733", static_cast<int64_t>(count));
     }
     s += "\n";
   }
   const double side = g.at(g.n);
-  s += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"none\" stroke=\"#c9ced4\"/>\n", g.x0, g.y0, side, side);
+  s += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"none\" stroke=\"#c9ced4\"/>\n",
+                   g.x0, g.y0, side, side);
 }
 
 void margins(std::string& s, const Grid& g, const MetricTable& table, const std::vector<std::string>& names) {
@@ -132,15 +141,23 @@ void margins(std::string& s, const Grid& g, const MetricTable& table, const std:
     double row = 0, column = 0;
     for (size_t c = 0; c < g.n; ++c) row += table.cells[i * g.n + c], column += table.cells[c * g.n + i];
     const double right = table.cells[i * g.n + i], y = g.y0 + g.at(i) + g.cell / 2 + 4, x = g.x0 + g.at(i) + g.cell / 2;
-    s += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", g.x0 - 8, y, escaped(name_of(names, i)));
-    s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>", x, g.y0 - 8, escaped(name_of(names, i)));
-    s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#8a939c\">{}</text>", g.x0 + side + 8, y, row > 0 ? fmt::format("{:.1f} %", 100 * right / row) : "–");
-    if (g.cell >= 34) s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" fill=\"#8a939c\">{}</text>\n", x, g.y0 + side + 16, column > 0 ? fmt::format("{:.1f} %", 100 * right / column) : "–");
+    s += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", g.x0 - 8, y,
+                     escaped(name_of(names, i)));
+    s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>", x, g.y0 - 8,
+                     escaped(name_of(names, i)));
+    s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#8a939c\">{}</text>", g.x0 + side + 8, y,
+                     row > 0 ? fmt::format("{:.1f} %", 100 * right / row) : "–");
+    if (g.cell >= 34)
+      s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" fill=\"#8a939c\">{}</text>\n", x,
+                       g.y0 + side + 16, column > 0 ? fmt::format("{:.1f} %", 100 * right / column) : "–");
   }
   s += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">taken for</text>\n", g.x0 + side / 2, g.y0 - 26);
-  s += fmt::format("<text x=\"16\" y=\"{:.1f}\" text-anchor=\"middle\" transform=\"rotate(-90 16 {:.1f})\">is</text>\n", g.y0 + side / 2, g.y0 + side / 2);
+  s += fmt::format("<text x=\"16\" y=\"{:.1f}\" text-anchor=\"middle\" transform=\"rotate(-90 16 {:.1f})\">is</text>\n",
+                   g.y0 + side / 2, g.y0 + side / 2);
   s += fmt::format("<text x=\"{:.1f}\" y=\"{}\" fill=\"#8a939c\">found</text>\n", g.x0 + side + 8, g.y0 - 8);
-  if (g.cell >= 34) s += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\" fill=\"#8a939c\">right</text>\n", g.x0 - 8, g.y0 + side + 16);
+  if (g.cell >= 34)
+    s += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\" fill=\"#8a939c\">right</text>\n", g.x0 - 8,
+                     g.y0 + side + 16);
 }
 
 }  // namespace
@@ -154,8 +171,10 @@ std::string curve_svg(const CycleReport& report) {
   }
   std::vector<Panel> panels{loss_panel(loss, validated(report, "loss"))};
   const std::string figure = first_figure(report);
-  if (accuracy.size() == loss.size()) panels.push_back(accuracy_panel(accuracy, validated(report, "accuracy")));
-  else if (const Points points = validated(report, figure); !points.empty()) panels.push_back(figure_panel(figure, points));
+  if (accuracy.size() == loss.size())
+    panels.push_back(accuracy_panel(accuracy, validated(report, "accuracy")));
+  else if (const Points points = validated(report, figure); !points.empty())
+    panels.push_back(figure_panel(figure, points));
   double right = static_cast<double>(std::max<int64_t>(1, report.curve.back().step));
   if (!report.by_epoch.empty()) right = std::max(right, static_cast<double>(report.by_epoch.back().step));
   return chart_svg(panels, right, "steps");
@@ -168,16 +187,20 @@ std::string confusion_text(const MetricTable& table, const std::vector<std::stri
   };
   std::vector<Cell> wrong;
   for (size_t i = 0; i < table.cells.size(); ++i)
-    if (const Cell c{table.cells[i], i / table.side, i % table.side}; c.count > 0 && c.truth != c.taken) wrong.push_back(c);
+    if (const Cell c{table.cells[i], i / table.side, i % table.side}; c.count > 0 && c.truth != c.taken)
+      wrong.push_back(c);
   if (wrong.empty()) return "no class was taken for another";
   const size_t shown = std::min<size_t>(wrong.size(), 3);
-  const auto more = [](const Cell& a, const Cell& b) { return std::tie(b.count, a.truth, a.taken) < std::tie(a.count, b.truth, b.taken); };
+  const auto more = [](const Cell& a, const Cell& b) {
+    return std::tie(b.count, a.truth, a.taken) < std::tie(a.count, b.truth, b.taken);
+  };
   std::partial_sort(wrong.begin(), wrong.begin() + static_cast<std::ptrdiff_t>(shown), wrong.end(), more);
   std::string s = "taken for another most often: ";
   for (size_t i = 0; i < shown; ++i) {
     const Cell& c = wrong[i];
     const auto row = table.cells.begin() + static_cast<std::ptrdiff_t>(c.truth * table.side);
-    s += fmt::format("{}{} for {} ({} of {})", i ? ", " : "", name_of(names, c.truth), name_of(names, c.taken), thousands(static_cast<int64_t>(c.count)),
+    s += fmt::format("{}{} for {} ({} of {})", i ? ", " : "", name_of(names, c.truth), name_of(names, c.taken),
+                     thousands(static_cast<int64_t>(c.count)),
                      thousands(static_cast<int64_t>(std::accumulate(row, row + table.side, 0.0))));
   }
   return s;
@@ -189,8 +212,13 @@ std::string confusion_svg(const MetricTable& table, const std::vector<std::strin
   for (size_t i = 0; i < n; ++i) longest = std::max(longest, name_of(names, i).size());
   const Grid g{std::clamp(560.0 / static_cast<double>(n), 4.0, 48.0), 40 + 6.5 * static_cast<double>(longest), 78, n};
   const double width = g.x0 + g.at(n) + 72, height = g.y0 + g.at(n) + 34;
-  std::string s = fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.1f} {:.1f}\" width=\"{:.0f}\" font-family=\"system-ui, sans-serif\" font-size=\"11\" fill=\"#55606b\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", width, height, width);
-  s += fmt::format("<text x=\"{}\" y=\"24\" font-weight=\"600\" font-size=\"13\" fill=\"#1c2733\">{}</text>\n", g.x0, escaped(title));
+  std::string s = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.1f} {:.1f}\" width=\"{:.0f}\" "
+      "font-family=\"system-ui, sans-serif\" font-size=\"11\" fill=\"#55606b\">\n<rect width=\"100%\" height=\"100%\" "
+      "fill=\"#fff\"/>\n",
+      width, height, width);
+  s += fmt::format("<text x=\"{}\" y=\"24\" font-weight=\"600\" font-size=\"13\" fill=\"#1c2733\">{}</text>\n", g.x0,
+                   escaped(title));
   cells(s, g, table);
   margins(s, g, table, names);
   return s + "</svg>\n";
@@ -202,11 +230,14 @@ std::string image_svg(const float* pixels, int64_t rows, int64_t columns) {
   for (int64_t i = 0; i < rows * columns; ++i) high = std::max(high, pixels[i]);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < columns;) {
-      const auto level = [&](int64_t at) { return high > 0 ? static_cast<int>(std::lround(pixels[r * columns + at] / high * 15)) : 0; };
+      const auto level = [&](int64_t at) {
+        return high > 0 ? static_cast<int>(std::lround(pixels[r * columns + at] / high * 15)) : 0;
+      };
       const int grey = level(c);
       int64_t end = c + 1;
       while (end < columns && level(end) == grey) ++end;
-      if (grey > 0) s += fmt::format("<path d=\"M{} {}h{}v1h-{}z\" opacity=\"{:.2f}\"/>", c, r, end - c, end - c, grey / 15.0);
+      if (grey > 0)
+        s += fmt::format("<path d=\"M{} {}h{}v1h-{}z\" opacity=\"{:.2f}\"/>", c, r, end - c, end - c, grey / 15.0);
       c = end;
     }
   return s + "</svg>";

@@ -8,10 +8,12 @@
 
 namespace harmonics::cli {
 
-// Loss over steps; below it accuracy, or the first metric of validation. Faint: each point; strong: their trend; dots: validation.
+// Loss over steps; below it accuracy, or the first metric of validation. Faint: each point; strong: their trend; dots:
+// validation.
 std::string curve_svg(const CycleReport& report);
 
-// Truth by prediction, shaded by the share of the truth; recall beside, precision below. `names`: of the classes, or empty.
+// Truth by prediction, shaded by the share of the truth; recall beside, precision below. `names`: of the classes, or
+// empty.
 std::string confusion_svg(const MetricTable& table, const std::vector<std::string>& names, const std::string& title);
 
 // The same in a line: the classes that were most often taken for another, at most three: "4 for 9 (12 of 980), …".

@@ -32,7 +32,7 @@ namespace {
 
 using Outcome = Finding::Outcome;
 constexpr double kLoading = 30, kChecking = 60;  // seconds from one line of a child to the next, see plugin_patience
-constexpr std::chrono::seconds kPulse{1};  // between two lines of a long check
+constexpr std::chrono::seconds kPulse{1};        // between two lines of a long check
 
 // How loading a library in a child ended, and what was found out before.
 struct Examined {
@@ -60,7 +60,8 @@ struct Examined {
   }
   std::string where() const {
     if (!loaded) return "while it was loaded";
-    if (!things.empty() && !things.back().checks.empty() && !things.back().checks.back().finding) return fmt::format("in '{}' of {} {}", things.back().checks.back().name, things.back().kind, things.back().name);
+    if (!things.empty() && !things.back().checks.empty() && !things.back().checks.back().finding)
+      return fmt::format("in '{}' of {} {}", things.back().checks.back().name, things.back().kind, things.back().name);
     return "between two checks";
   }
   int64_t count(Outcome outcome) const {
@@ -79,7 +80,9 @@ class Telling final : public CheckLog {
   void alive() override {
     if (const auto now = std::chrono::steady_clock::now(); now - said_ >= kPulse) tell({{"alive", true}});
   }
-  void end(const Finding& f) override { tell({{"end", static_cast<int>(f.outcome)}, {"text", f.text}, {"remedy", f.remedy}}); }
+  void end(const Finding& f) override {
+    tell({{"end", static_cast<int>(f.outcome)}, {"text", f.text}, {"remedy", f.remedy}});
+  }
   void tell(const json::object& o) {
     said_ = std::chrono::steady_clock::now();
     say_(valid_json(json::serialize(o)));
@@ -100,7 +103,8 @@ bool hear(const std::string& line, Examined& e) {
   if (o.contains("name")) return e.things.push_back({text("kind"), text("name"), {}}), true;
   if (o.contains("begin")) return e.things.back().checks.push_back({text("begin"), std::nullopt}), false;
   if (o.contains("end")) {
-    e.things.back().checks.back().finding = Finding{static_cast<Outcome>(o.at("end").as_int64()), text("text"), text("remedy")};
+    e.things.back().checks.back().finding =
+        Finding{static_cast<Outcome>(o.at("end").as_int64()), text("text"), text("remedy")};
     return true;
   }
   e.error = text("error");
@@ -111,11 +115,13 @@ bool hear(const std::string& line, Examined& e) {
 // Bodies call functionals by name, and implementations compute them: both look in the global registry.
 void make_known(Registry& registry) {
   for (const uint32_t kind : {HX_FUNCTIONAL, HX_IMPLEMENTATION})
-    for (const std::string& name : registry.names(kind)) Registry::global().add(std::const_pointer_cast<Item>(registry.find(kind, name)));
+    for (const std::string& name : registry.names(kind))
+      Registry::global().add(std::const_pointer_cast<Item>(registry.find(kind, name)));
 }
 
 // Loads the library in a child and, with settings, checks everything it registers.
-Examined examine(const std::string& path, const CheckSettings* settings, const std::function<void(const Examined&)>& watch = {}) {
+Examined examine(const std::string& path, const CheckSettings* settings,
+                 const std::function<void(const Examined&)>& watch = {}) {
   Examined e;
   e.patience = plugin_patience(kLoading);
   e.end = in_child_process(
@@ -145,7 +151,9 @@ Examined examine(const std::string& path, const CheckSettings* settings, const s
   return e;
 }
 
-const char* word_of(Outcome outcome) { return outcome == Outcome::Passed ? "ok" : outcome == Outcome::Failed ? "FAILED" : "note"; }
+const char* word_of(Outcome outcome) {
+  return outcome == Outcome::Passed ? "ok" : outcome == Outcome::Failed ? "FAILED" : "note";
+}
 
 void print_newest(const Examined& e) {
   const Examined::Thing& t = e.things.back();
@@ -162,14 +170,21 @@ json::object json_of(const std::string& path, const Examined& e) {
     json::array checks;
     for (const Examined::Check& c : t.checks) {
       const Finding f = c.finding.value_or(Finding{Outcome::Failed, e.broke_off(), ""});
-      checks.push_back(json::object{{"check", c.name}, {"outcome", f.outcome == Outcome::Passed ? "passed" : f.outcome == Outcome::Failed ? "failed" : "noted"}, {"text", f.text}, {"remedy", f.remedy}});
+      checks.push_back(json::object{{"check", c.name},
+                                    {"outcome", f.outcome == Outcome::Passed   ? "passed"
+                                                : f.outcome == Outcome::Failed ? "failed"
+                                                                               : "noted"},
+                                    {"text", f.text},
+                                    {"remedy", f.remedy}});
     }
     items.push_back(json::object{{"kind", t.kind}, {"name", t.name}, {"checks", checks}});
   }
   const std::string broke = e.broke_off();
   json::object o{{"file", path}, {"items", items}, {"error", nullptr}};
-  if (!e.error.empty()) o["error"] = e.error;
-  else if (!broke.empty()) o["error"] = broke + " " + e.where();
+  if (!e.error.empty())
+    o["error"] = e.error;
+  else if (!broke.empty())
+    o["error"] = broke + " " + e.where();
   return o;
 }
 
@@ -190,11 +205,14 @@ int check(const Options& options, const std::vector<std::string>& paths) {
     if (options.json) continue;
     if (!e.error.empty()) print_error(Error(ErrorKind::Plugin, e.error, {}, e.notes));
     if (!broke.empty())
-      print_error(Error(ErrorKind::Plugin, fmt::format("plugin '{}' {} {}", path, broke, e.where()), {}, {"run it under a debugger: gdb --args harmonics list --plugin " + path}));
+      print_error(Error(ErrorKind::Plugin, fmt::format("plugin '{}' {} {}", path, broke, e.where()), {},
+                        {"run it under a debugger: gdb --args harmonics list --plugin " + path}));
     if (e.finished && e.things.empty()) print("'{}' registers nothing\n", path);
   }
-  if (options.json) print_json(json::object{{"version", 1}, {"passed", passed}, {"failed", failed}, {"files", files}});
-  else print("{} passed, {} failed\n", passed, failed);
+  if (options.json)
+    print_json(json::object{{"version", 1}, {"passed", passed}, {"failed", failed}, {"files", files}});
+  else
+    print("{} passed, {} failed\n", passed, failed);
   return failed ? kFailed : kDone;
 }
 
@@ -208,7 +226,9 @@ Diagnosis diagnose(const std::string& path) {
   Diagnosis d{path, "", "", "", {}, {}};
   try {
     std::error_code unreachable;
-    if (!fs::exists(path, unreachable) && !unreachable) throw Error(ErrorKind::NoInput, "there is no such file", {}, {"a manifest without its library: remove it, or put the library back"});
+    if (!fs::exists(path, unreachable) && !unreachable)
+      throw Error(ErrorKind::NoInput, "there is no such file", {},
+                  {"a manifest without its library: remove it, or put the library back"});
     const hx_plugin_abi descriptor = read_descriptor(path);
     d.id = descriptor.id;
     d.version = descriptor.version;
@@ -226,7 +246,8 @@ Diagnosis diagnose(const std::string& path) {
     d.trouble += " " + e.where();
     d.remedies = {"run it under a debugger: gdb --args harmonics list --plugin " + path};
   }
-  if (d.trouble.empty() && e.things.empty()) d.trouble = "registers nothing", d.remedies = {"call registry.register_...() in harmonics_register"};
+  if (d.trouble.empty() && e.things.empty())
+    d.trouble = "registers nothing", d.remedies = {"call registry.register_...() in harmonics_register"};
   return d;
 }
 
@@ -242,11 +263,14 @@ void compare_manifest(Diagnosis& d) {
     return;
   }
   std::vector<std::string> announced;
-  for (const auto& [kind, name] : read_manifest(manifest.string())) announced.push_back(std::string(kind_name(kind)) + " " + name);
+  for (const auto& [kind, name] : read_manifest(manifest.string()))
+    announced.push_back(std::string(kind_name(kind)) + " " + name);
   for (const std::string& p : d.provides)
-    if (std::find(announced.begin(), announced.end(), p) == announced.end()) d.remedies.push_back(fmt::format("add '{}' to {}", p, manifest.string()));
+    if (std::find(announced.begin(), announced.end(), p) == announced.end())
+      d.remedies.push_back(fmt::format("add '{}' to {}", p, manifest.string()));
   for (const std::string& p : announced)
-    if (std::find(d.provides.begin(), d.provides.end(), p) == d.provides.end()) d.remedies.push_back(fmt::format("take '{}' out of {}", p, manifest.string()));
+    if (std::find(d.provides.begin(), d.provides.end(), p) == d.provides.end())
+      d.remedies.push_back(fmt::format("take '{}' out of {}", p, manifest.string()));
   if (!d.remedies.empty()) d.trouble = "registers something else than its manifest says";
 }
 
@@ -257,7 +281,8 @@ std::vector<std::string> libraries_of(const std::string& directory) {
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, none)) {
     const fs::path path = entry.path();
     if (path.extension() == ".so") found.push_back(path.string());
-    if (path.extension() == ".manifest" && !fs::exists(fs::path(path).replace_extension(".so"), none)) found.push_back(fs::path(path).replace_extension(".so").string());
+    if (path.extension() == ".manifest" && !fs::exists(fs::path(path).replace_extension(".so"), none))
+      found.push_back(fs::path(path).replace_extension(".so").string());
   }
   std::sort(found.begin(), found.end());
   return found;
@@ -269,12 +294,19 @@ int doctor(const Options& options, const std::vector<std::string>& paths) {
   for (const std::string& place : places) {
     std::error_code unreachable;
     const bool exists = fs::exists(place, unreachable);
-    if (!options.json) print("{}{}\n", place, exists ? "" : unreachable ? fmt::format(" (cannot be read: {})", unreachable.message()) : " (does not exist)");
-    if (!fs::is_directory(place, unreachable)) libraries.emplace_back(place, false);
+    if (!options.json)
+      print("{}{}\n", place,
+            exists        ? ""
+            : unreachable ? fmt::format(" (cannot be read: {})", unreachable.message())
+                          : " (does not exist)");
+    if (!fs::is_directory(place, unreachable))
+      libraries.emplace_back(place, false);
     else
       for (const std::string& path : libraries_of(place)) libraries.emplace_back(path, true);
   }
-  if (paths.empty()) libraries.erase(std::remove_if(libraries.begin(), libraries.end(), [](const auto& l) { return !l.second; }), libraries.end());
+  if (paths.empty())
+    libraries.erase(std::remove_if(libraries.begin(), libraries.end(), [](const auto& l) { return !l.second; }),
+                    libraries.end());
   json::array rows;
   int troubled = 0;
   std::map<std::string, std::string> first;  // who announces a name first
@@ -283,16 +315,27 @@ int doctor(const Options& options, const std::vector<std::string>& paths) {
     if (by_manifest) compare_manifest(d);
     for (const std::string& p : d.provides) {
       const auto [at, fresh] = first.emplace(p, path);
-      if (!fresh && by_manifest && d.trouble.empty()) d.trouble = fmt::format("{} is taken from {}", p, at->second), d.remedies = {"the first on the search path has it; --plugin wins over both"};
+      if (!fresh && by_manifest && d.trouble.empty())
+        d.trouble = fmt::format("{} is taken from {}", p, at->second),
+        d.remedies = {"the first on the search path has it; --plugin wins over both"};
     }
     troubled += !d.trouble.empty();
-    rows.push_back(json::object{{"file", d.path}, {"id", d.id}, {"plugin_version", d.version}, {"provides", json::value_from(d.provides)}, {"trouble", d.trouble.empty() ? json::value(nullptr) : json::value(d.trouble)}, {"remedies", json::value_from(d.remedies)}});
+    rows.push_back(json::object{{"file", d.path},
+                                {"id", d.id},
+                                {"plugin_version", d.version},
+                                {"provides", json::value_from(d.provides)},
+                                {"trouble", d.trouble.empty() ? json::value(nullptr) : json::value(d.trouble)},
+                                {"remedies", json::value_from(d.remedies)}});
     if (options.json) continue;
-    print("  {:<7} {}{}{}\n", d.trouble.empty() ? "ok" : "TROUBLE", fs::path(path).filename().string(), d.trouble.empty() ? fmt::format(": {} name{}", d.provides.size(), d.provides.size() == 1 ? "" : "s") : ": ", d.trouble);
+    print("  {:<7} {}{}{}\n", d.trouble.empty() ? "ok" : "TROUBLE", fs::path(path).filename().string(),
+          d.trouble.empty() ? fmt::format(": {} name{}", d.provides.size(), d.provides.size() == 1 ? "" : "s") : ": ",
+          d.trouble);
     for (const std::string& remedy : d.remedies) print("          {}\n", remedy);
   }
-  if (options.json) print_json(json::object{{"version", 1}, {"libraries", rows}});
-  else print("{} librar{}, {} in trouble\n", libraries.size(), libraries.size() == 1 ? "y" : "ies", troubled);
+  if (options.json)
+    print_json(json::object{{"version", 1}, {"libraries", rows}});
+  else
+    print("{} librar{}, {} in trouble\n", libraries.size(), libraries.size() == 1 ? "y" : "ies", troubled);
   return troubled ? kFailed : kDone;
 }
 
@@ -310,9 +353,13 @@ int list(const Options& options) {
     if (options.json) continue;
     const fs::path path = p.library;
     if (folder != path.parent_path().string()) print("{}\n", folder = path.parent_path().string());
-    if (!p.trouble.empty()) print("  {:<32} {}\n", path.filename().string(), p.trouble);
-    else if (!p.has_manifest) print("  {:<32} {} {}, without manifest: only --plugin finds it\n", path.filename().string(), p.id, p.version);
-    else print("  {:<32} {} {}, {} name{}\n", path.filename().string(), p.id, p.version, p.provides.size(), p.provides.size() == 1 ? "" : "s");
+    if (!p.trouble.empty())
+      print("  {:<32} {}\n", path.filename().string(), p.trouble);
+    else if (!p.has_manifest)
+      print("  {:<32} {} {}, without manifest: only --plugin finds it\n", path.filename().string(), p.id, p.version);
+    else
+      print("  {:<32} {} {}, {} name{}\n", path.filename().string(), p.id, p.version, p.provides.size(),
+            p.provides.size() == 1 ? "" : "s");
   }
   if (options.json) print_json(json::object{{"version", 1}, {"libraries", rows}});
   return kDone;
@@ -323,10 +370,14 @@ int reload(const Options& options, const std::vector<std::string>& processes) {
   for (const std::string& text : processes) {
     const bool number = text.find_first_not_of("0123456789") == std::string::npos && text.size() < 10;
     std::error_code none, hidden;
-    if (!number || !fs::exists("/proc/" + text, none)) throw Error(ErrorKind::NoInput, fmt::format("there is no process '{}'", text), {}, {"pgrep harmonics"});
+    if (!number || !fs::exists("/proc/" + text, none))
+      throw Error(ErrorKind::NoInput, fmt::format("there is no process '{}'", text), {}, {"pgrep harmonics"});
     const std::string program = fs::read_symlink("/proc/" + text + "/exe", hidden).filename().string();
-    if (program.rfind("harmonics", 0) != 0) throw Error(ErrorKind::Usage, fmt::format("process {} is {}, not harmonics", text, program.empty() ? "somebody else's" : "'" + program + "'"));
-    if (::kill(std::stoi(text), SIGUSR1) != 0) throw Error(ErrorKind::Usage, fmt::format("process {} cannot be told: {}", text, std::strerror(errno)));
+    if (program.rfind("harmonics", 0) != 0)
+      throw Error(ErrorKind::Usage, fmt::format("process {} is {}, not harmonics", text,
+                                                program.empty() ? "somebody else's" : "'" + program + "'"));
+    if (::kill(std::stoi(text), SIGUSR1) != 0)
+      throw Error(ErrorKind::Usage, fmt::format("process {} cannot be told: {}", text, std::strerror(errno)));
     if (!options.json && !options.quiet) print("process {} was told; it says what changed\n", text);
   }
   if (options.json) print_json(json::object{{"version", 1}, {"processes", json::value_from(processes)}});
@@ -343,19 +394,24 @@ int plugin_command(const Options& options) {
   const std::string& action = options.files.front();
   const std::vector<std::string> rest(options.files.begin() + 1, options.files.end());
   if (action == "new") {
-    if (rest.size() != 1) throw Error(ErrorKind::Usage, "'harmonics plugin new' takes one name", {}, {"harmonics plugin new my_act --kind activation"});
+    if (rest.size() != 1)
+      throw Error(ErrorKind::Usage, "'harmonics plugin new' takes one name", {},
+                  {"harmonics plugin new my_act --kind activation"});
     return new_plugin(rest.front(), options);
   }
   if (action == "check") return expect_some(rest, "harmonics plugin check libmy_act.so"), check(options, rest);
   if (action == "doctor") return doctor(options, rest);
   if (action == "list") return list(options);
   if (action == "reload") {
-    if (rest.empty()) throw Error(ErrorKind::Usage, "no process was given", {}, {"harmonics plugin reload $(pgrep -x harmonics)"});
+    if (rest.empty())
+      throw Error(ErrorKind::Usage, "no process was given", {}, {"harmonics plugin reload $(pgrep -x harmonics)"});
     return reload(options, rest);
   }
   Error e(ErrorKind::Usage, fmt::format("'harmonics plugin' does not know '{}'", action));
-  if (auto near = nearest(action, {"new", "check", "doctor", "list", "reload"})) e.note("did you mean '" + *near + "'?");
-  else e.note("it has new, check, doctor, list and reload");
+  if (auto near = nearest(action, {"new", "check", "doctor", "list", "reload"}))
+    e.note("did you mean '" + *near + "'?");
+  else
+    e.note("it has new, check, doctor, list and reload");
   throw e;
 }
 

@@ -7,8 +7,9 @@
 
 namespace harmonics::cli {
 
-// Writes a project of its own for a plugin of options.kind into options.directory (default: the name). Throws ErrorKind::Usage for
-// names and kinds that are none, ErrorKind::Output where a file cannot be written or is already there.
+// Writes a project of its own for a plugin of options.kind into options.directory (default: the name). Throws
+// ErrorKind::Usage for names and kinds that are none, ErrorKind::Output where a file cannot be written or is already
+// there.
 int new_plugin(const std::string& name, const Options& options);
 
 struct Template {

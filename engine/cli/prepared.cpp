@@ -12,7 +12,8 @@ namespace harmonics::cli {
 int cycle_of(const HarmonicGraph& graph, const Options& options) {
   const auto cycles = static_cast<int64_t>(graph.graph().cycles.size());
   if (options.cycle > cycles)
-    throw Error(ErrorKind::Usage, fmt::format("there is no cycle {}: '{}' has {}", options.cycle, graph.graph().name, cycles), {},
+    throw Error(ErrorKind::Usage,
+                fmt::format("there is no cycle {}: '{}' has {}", options.cycle, graph.graph().name, cycles), {},
                 {"--cycle counts from 1"});
   return static_cast<int>(options.cycle - 1);
 }

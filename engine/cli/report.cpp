@@ -33,14 +33,18 @@ std::string cpu_name() {
 
 class Table {
  public:
-  void row(const std::string& name, const std::string& value) { rows_ += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", escaped(name), escaped(value)); }
+  void row(const std::string& name, const std::string& value) {
+    rows_ += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", escaped(name), escaped(value));
+  }
   std::string html() const { return "<table>\n" + rows_ + "</table>\n"; }
 
  private:
   std::string rows_;
 };
 
-std::string card(const std::string& value, const std::string& what) { return fmt::format("<div class=\"card\"><b>{}</b><span>{}</span></div>\n", escaped(value), escaped(what)); }
+std::string card(const std::string& value, const std::string& what) {
+  return fmt::format("<div class=\"card\"><b>{}</b><span>{}</span></div>\n", escaped(value), escaped(what));
+}
 
 // The numbers one looks for first.
 std::string cards(const ReportedRun& run) {
@@ -68,7 +72,8 @@ std::string figures_html(const ReportedRun& run) {
     t.row(word, fmt::format("loss {:.4g} over {} samples", e.loss, thousands(e.samples)));
     for (const LayerFigures& layer : e.layers)
       for (const Figure& f : layer.figures)
-        if (f.name != "loss" || e.layers.size() > 1) t.row(fmt::format("{} {}{}", word, e.layers.size() > 1 ? layer.layer + "." : "", f.name), figure_text(f));
+        if (f.name != "loss" || e.layers.size() > 1)
+          t.row(fmt::format("{} {}{}", word, e.layers.size() > 1 ? layer.layer + "." : "", f.name), figure_text(f));
   };
   if (!r.by_epoch.empty() && r.by_epoch.back().validation) add("validation", *r.by_epoch.back().validation);
   if (run.test) add("test", *run.test);
@@ -96,29 +101,37 @@ std::string settings_html(HarmonicGraph& graph, const ReportedRun& run) {
   Table t;
   if (!run.command.empty()) t.row("command", run.command);
   t.row("optimizer", settings.training());
-  t.row("steps", fmt::format("{} of {} samples, stopped by {}", thousands(r.steps), settings.batch * settings.accumulate, r.stopped_by));
+  t.row("steps", fmt::format("{} of {} samples, stopped by {}", thousands(r.steps),
+                             settings.batch * settings.accumulate, r.stopped_by));
   t.row("learning rate of the last step", fmt::format("{:g}", r.learning_rate));
   t.row("weights trained", thousands(trained_weights(graph, r)));
   t.row("seed", std::to_string(settings.seed));
   for (int n : graph.graph().order())
-    if (const auto it = graph.widths().of.find(n); it != graph.widths().of.end()) t.row(graph.graph().nodes[static_cast<size_t>(n)].name, it->second.shape.str() + " · " + it->second.reason);
+    if (const auto it = graph.widths().of.find(n); it != graph.widths().of.end())
+      t.row(graph.graph().nodes[static_cast<size_t>(n)].name, it->second.shape.str() + " · " + it->second.reason);
   std::string s = "<h2>Settings</h2>\n" + t.html();
   Table machine;
   machine.row("date", date_text());
   machine.row("processor", cpu_name());
-  machine.row("threads", std::to_string(run.settings.threads > 0 ? run.settings.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))));
+  machine.row("threads", std::to_string(run.settings.threads > 0
+                                            ? run.settings.threads
+                                            : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))));
   machine.row("device", run.settings.device);
   machine.row("harmonics", HARMONICS_VERSION);
   return s + "<h2>Machine</h2>\n" + machine.html();
 }
 
-std::string name_of(const Examples& e, int64_t c) { return c >= 0 && static_cast<size_t>(c) < e.names.size() ? e.names[static_cast<size_t>(c)] : std::to_string(c); }
+std::string name_of(const Examples& e, int64_t c) {
+  return c >= 0 && static_cast<size_t>(c) < e.names.size() ? e.names[static_cast<size_t>(c)] : std::to_string(c);
+}
 
 std::string pictures_html(const Examples& examples, const std::vector<Example>& samples) {
   std::string s = "<div class=\"grid\">\n";
   for (const Example& e : samples) {
     const bool wrong = e.label != e.predicted;
-    s += fmt::format("<figure class=\"{}\">{}<figcaption>{}{}</figcaption></figure>\n", wrong ? "wrong" : "right", image_svg(e.pixels.data(), e.rows, e.columns), escaped(name_of(examples, e.predicted)), wrong ? " (" + escaped(name_of(examples, e.label)) + ")" : "");
+    s += fmt::format("<figure class=\"{}\">{}<figcaption>{}{}</figcaption></figure>\n", wrong ? "wrong" : "right",
+                     image_svg(e.pixels.data(), e.rows, e.columns), escaped(name_of(examples, e.predicted)),
+                     wrong ? " (" + escaped(name_of(examples, e.label)) + ")" : "");
   }
   return s + "</div>\n";
 }
@@ -143,7 +156,9 @@ std::string rows_html(const Examples& examples, const std::vector<Example>& samp
 }
 
 std::string examples_html(HarmonicGraph& graph, const RunSettings& settings) {
-  StreamSet& streams = !graph.test_streams().empty() ? graph.test_streams() : !graph.validation_streams().empty() ? graph.validation_streams() : graph.streams();
+  StreamSet& streams = !graph.test_streams().empty()         ? graph.test_streams()
+                       : !graph.validation_streams().empty() ? graph.validation_streams()
+                                                             : graph.streams();
   constexpr int64_t kShown = 30;
   Examples examples;
   try {
@@ -189,7 +204,9 @@ const LayerFigures* counted(const ReportedRun& run) {
   return nullptr;
 }
 
-std::string confusion_title(const ReportedRun& run) { return fmt::format("{} of {} samples", run.test ? "Test" : "Validation", thousands(judged_by(run)->samples)); }
+std::string confusion_title(const ReportedRun& run) {
+  return fmt::format("{} of {} samples", run.test ? "Test" : "Validation", thousands(judged_by(run)->samples));
+}
 
 constexpr const char* kStyle =
     ":root{--ink:#1c2733;--soft:#55606b;--line:#e6e8eb;--blue:#2563a8;--red:#c8463c}body{font:15px/1.5 "
@@ -220,9 +237,14 @@ const Evaluation* judged_by(const ReportedRun& run) {
 
 void write_report(HarmonicGraph& graph, const ReportedRun& run, const std::string& path) {
   const std::string title = escaped(graph.graph().name);
-  std::string html = fmt::format("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>{}</title><style>{}</style></head><body>\n<h1>{}</h1>\n", title, kStyle, title);
+  std::string html = fmt::format(
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width\"><title>{}</title><style>{}</style></head><body>\n<h1>{}</h1>\n",
+      title, kStyle, title);
   html += cards(run) + "<h2>Learning curve</h2>\n" + curve_svg(run.cycle) + figures_html(run);
-  if (const LayerFigures* layer = counted(run)) html += "<h2>What was taken for what</h2>\n" + confusion_svg(layer->table, class_names(graph, layer->layer), confusion_title(run));
+  if (const LayerFigures* layer = counted(run))
+    html += "<h2>What was taken for what</h2>\n" +
+            confusion_svg(layer->table, class_names(graph, layer->layer), confusion_title(run));
   html += examples_html(graph, run.settings) + events_html(run.cycle) + settings_html(graph, run);
   if (graph.graph().source) html += "<h2>The flow</h2>\n<pre>" + escaped(graph.graph().source->text()) + "</pre>\n";
   write_file_atomically(path, html + "</body></html>\n");
@@ -230,8 +252,11 @@ void write_report(HarmonicGraph& graph, const ReportedRun& run, const std::strin
 
 void write_confusion(HarmonicGraph& graph, const ReportedRun& run, const std::string& path) {
   const LayerFigures* layer = counted(run);
-  if (!layer) throw Error(ErrorKind::Usage, "there is nothing to draw a confusion of: no layer was judged by classes on other data");
-  write_file_atomically(path, confusion_svg(layer->table, class_names(graph, layer->layer), fmt::format("{} · {}", layer->layer, confusion_title(run))));
+  if (!layer)
+    throw Error(ErrorKind::Usage,
+                "there is nothing to draw a confusion of: no layer was judged by classes on other data");
+  write_file_atomically(path, confusion_svg(layer->table, class_names(graph, layer->layer),
+                                            fmt::format("{} · {}", layer->layer, confusion_title(run))));
 }
 
 }  // namespace harmonics::cli

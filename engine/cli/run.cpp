@@ -37,7 +37,8 @@ void require_bound(HarmonicGraph& graph) {
     for (int n : graph.graph().producers_used(static_cast<int>(cycle), true))
       if (!graph.streams().bound(n)) {
         const std::string& name = graph.graph().nodes[static_cast<size_t>(n)].name;
-        throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", name), {}, {fmt::format("bind it: --producer {}=file:PATH", name)});
+        throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", name), {},
+                    {fmt::format("bind it: --producer {}=file:PATH", name)});
       }
 }
 
@@ -46,14 +47,18 @@ void announce(HarmonicGraph& graph, const Options& options) {
   std::string layers;
   for (int n : graph.graph().order()) {
     const auto it = graph.widths().of.find(n);
-    if (it == graph.widths().of.end() || graph.graph().nodes[static_cast<size_t>(n)].kind != DeclarationKind::Layer) continue;
-    layers += fmt::format("{}{} {}", layers.empty() ? "" : " · ", graph.graph().nodes[static_cast<size_t>(n)].name, it->second.shape.str());
+    if (it == graph.widths().of.end() || graph.graph().nodes[static_cast<size_t>(n)].kind != DeclarationKind::Layer)
+      continue;
+    layers += fmt::format("{}{} {}", layers.empty() ? "" : " · ", graph.graph().nodes[static_cast<size_t>(n)].name,
+                          it->second.shape.str());
   }
   say(fmt::format("{}: {}", graph.graph().name, layers));
   for (const std::string& note : graph.widths().notes) print_note(note);
   for (const auto& [n, type] : graph.types()) {
-    if (type.dtype == DType::U8 && type.sample.rank() > 0 && read_as_numbers(graph.graph(), n, type) && graph.streams().bound(n))
-      print_note(fmt::format("the bytes of '{}' are scaled to [0, 1]", graph.graph().nodes[static_cast<size_t>(n)].name));
+    if (type.dtype == DType::U8 && type.sample.rank() > 0 && read_as_numbers(graph.graph(), n, type) &&
+        graph.streams().bound(n))
+      print_note(
+          fmt::format("the bytes of '{}' are scaled to [0, 1]", graph.graph().nodes[static_cast<size_t>(n)].name));
   }
 }
 
@@ -62,7 +67,8 @@ void bind_results(HarmonicGraph& graph, int cycle) {
   for (int n : graph.results(cycle)) {
     const GraphNode& node = graph.graph().nodes[static_cast<size_t>(n)];
     const bool consumer = node.kind == DeclarationKind::Consumer;
-    if (!graph.sinks().count(consumer ? n : -1)) graph.bind_consumer(consumer ? n : -1, open_sink(graph.registry(), node.name, parse_address("stdout:")));
+    if (!graph.sinks().count(consumer ? n : -1))
+      graph.bind_consumer(consumer ? n : -1, open_sink(graph.registry(), node.name, parse_address("stdout:")));
   }
 }
 
@@ -84,10 +90,13 @@ CycleReport run_cycle(CycleRuntime& runtime, Checkpointing& checkpoints, StopSig
 void expect_cycle(const HarmonicGraph& graph, Checkpointing& checkpoints) {
   const size_t cycles = graph.graph().cycles.size();
   if (checkpoints.from() && static_cast<size_t>(checkpoints.from()->state.cycle) >= cycles)
-    throw Error(ErrorKind::Weights, fmt::format("'{}' was written in cycle {}; '{}' has {}", checkpoints.from()->path, checkpoints.from()->state.cycle + 1, graph.graph().name, cycles));
+    throw Error(ErrorKind::Weights, fmt::format("'{}' was written in cycle {}; '{}' has {}", checkpoints.from()->path,
+                                                checkpoints.from()->state.cycle + 1, graph.graph().name, cycles));
   for (size_t cycle = 0; cycle < cycles; ++cycle)
     if (graph.graph().trains(static_cast<int>(cycle))) return;
-  if (checkpoints.writer() || checkpoints.from()) throw Error(ErrorKind::Usage, fmt::format("'{}' does not train: it has nothing to keep in a checkpoint", graph.graph().name));
+  if (checkpoints.writer() || checkpoints.from())
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' does not train: it has nothing to keep in a checkpoint", graph.graph().name));
 }
 
 // How loaded weights and the graph differ: each of it once, and before the first step that uses them.
@@ -127,7 +136,10 @@ class Logs {
     runtime.on_event([this](const RunEvent& e) {
       write({"event", e.epoch, e.step, 0, e.seconds, 0, 0, {}, e.kind, e.text});
     });
-    if (options.log_every > 0) runtime.on_step(options.log_every, [this](const StepReport& r) { write({"step", r.epoch, r.step, r.samples, r.seconds, r.samples_per_second, r.learning_rate, r.metrics}); });
+    if (options.log_every > 0)
+      runtime.on_step(options.log_every, [this](const StepReport& r) {
+        write({"step", r.epoch, r.step, r.samples, r.seconds, r.samples_per_second, r.learning_rate, r.metrics});
+      });
   }
   void begin(const std::vector<std::string>& names, const Beginning& from) {
     for (auto& log : logs_) log->begin(names, from);
@@ -167,7 +179,8 @@ std::optional<Error> finish_results(HarmonicGraph& graph) {
   return failure;
 }
 
-RunOutcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving, StopSignals& signals) {
+RunOutcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving,
+                      StopSignals& signals) {
   RunOutcome outcome;
   expect_cycle(graph, checkpoints);
   const int cycles = static_cast<int>(graph.graph().cycles.size());
@@ -295,13 +308,24 @@ void check_pictures(const HarmonicGraph& graph, const Options& options) {
   expect_ending("--confusion", options.confusion, {".svg"});
   expect_ending("--report", options.report, {".html", ".htm", ".svg"});
   for (const std::string& path : options.logs) make_run_log(path);
-  if (options.tests.empty() && options.validations.empty() && (!options.confusion.empty() || asks_for_confusion(options)))
-    throw Error(ErrorKind::Usage, fmt::format("{} what the graph says of other data, and there is none", options.confusion.empty() ? "--metric confusion counts" : "--confusion draws"), {}, {"give it: --test NAME=ADDRESS or --validate NAME=ADDRESS"});
+  if (options.tests.empty() && options.validations.empty() &&
+      (!options.confusion.empty() || asks_for_confusion(options)))
+    throw Error(ErrorKind::Usage,
+                fmt::format("{} what the graph says of other data, and there is none",
+                            options.confusion.empty() ? "--metric confusion counts" : "--confusion draws"),
+                {}, {"give it: --test NAME=ADDRESS or --validate NAME=ADDRESS"});
   for (size_t cycle = 0; cycle < graph.graph().cycles.size(); ++cycle)
     if (graph.graph().trains(static_cast<int>(cycle))) return;
-  const std::pair<const char*, bool> needs[] = {{"--validate", !options.validations.empty()}, {"--plot", !options.plot.empty()}, {"--confusion", !options.confusion.empty()}, {"--metric", !options.run.metrics.empty()}};
+  const std::pair<const char*, bool> needs[] = {{"--validate", !options.validations.empty()},
+                                                {"--plot", !options.plot.empty()},
+                                                {"--confusion", !options.confusion.empty()},
+                                                {"--metric", !options.run.metrics.empty()}};
   for (const auto& [flag, given] : needs)
-    if (given) throw Error(ErrorKind::Usage, fmt::format("{} is about training, and no cycle of '{}' has a training tap", flag, graph.graph().name), {}, {"write one: LAYER <-(cross_entropy)- LABELS;"});
+    if (given)
+      throw Error(
+          ErrorKind::Usage,
+          fmt::format("{} is about training, and no cycle of '{}' has a training tap", flag, graph.graph().name), {},
+          {"write one: LAYER <-(cross_entropy)- LABELS;"});
 }
 
 void draw(HarmonicGraph& graph, const Options& options, const RunOutcome& outcome, Outputs& outputs) {
@@ -312,14 +336,17 @@ void draw(HarmonicGraph& graph, const Options& options, const RunOutcome& outcom
   if (!command.empty()) command.front() = "harmonics";
   const ReportedRun run{outcome.report, outcome.test, options.run, command_text(command)};
   if (!options.plot.empty())
-    outputs.attempt([&] { write_file_atomically(options.plot, curve_svg(outcome.report)), drawn("curve", options.plot); });
+    outputs.attempt(
+        [&] { write_file_atomically(options.plot, curve_svg(outcome.report)), drawn("curve", options.plot); });
   if (!options.confusion.empty())
     outputs.attempt([&] { write_confusion(graph, run, options.confusion), drawn("confusion", options.confusion); });
   if (options.report.empty()) return;
   const bool picture = options.report.size() > 4 && options.report.compare(options.report.size() - 4, 4, ".svg") == 0;
   outputs.attempt([&] {
-    if (picture) write_file_atomically(options.report, curve_svg(outcome.report));
-    else write_report(graph, run, options.report);
+    if (picture)
+      write_file_atomically(options.report, curve_svg(outcome.report));
+    else
+      write_report(graph, run, options.report);
     drawn("report", options.report);
   });
 }
@@ -335,7 +362,8 @@ int end_of_run(const RunOutcome& outcome, const Checkpointing& checkpoints, cons
   outputs.end();
   const bool resumable = outcome.interrupted && checkpoints.tell_how_to_go_on();
   if (!outcome.report.no_checkpoint.empty()) return resumable ? kResumable : kCannotWrite;
-  return outcome.interrupted && StopSignals::first() != 0 ? 128 + StopSignals::first() : kDone;  // 0: told so over the control
+  return outcome.interrupted && StopSignals::first() != 0 ? 128 + StopSignals::first()
+                                                          : kDone;  // 0: told so over the control
 }
 
 // A copy of weights that are nowhere else.
@@ -353,8 +381,10 @@ void save(HarmonicGraph& graph, const Options& options, RunOutcome& outcome, Out
   if (options.save.empty()) return keep(graph, options, outcome);
   outputs.attempt([&] {
     const bool elsewhere = !outcome.checkpoint.empty() && outcome.report.no_checkpoint.empty();
-    if (elsewhere) save_sealed(graph.weights(), options.save);
-    else save_or_rescue(graph.weights(), options.save);
+    if (elsewhere)
+      save_sealed(graph.weights(), options.save);
+    else
+      save_or_rescue(graph.weights(), options.save);
     if (!options.quiet) say("saved weights: " + options.save);
   });
 }
@@ -413,7 +443,8 @@ int run_command(const Options& given) {
   return with_source(flow.source, [&] {
     std::unique_ptr<HarmonicGraph> graph;
     std::optional<Serving> serving;  // open while streams wait for their first sample
-    graph = open_graph(flow, options, options.inference, [&](HarmonicGraph& known) { serving.emplace(options, known).expect_streams(); });
+    graph = open_graph(flow, options, options.inference,
+                       [&](HarmonicGraph& known) { serving.emplace(options, known).expect_streams(); });
     require_bound(*graph);
     check_pictures(*graph, options);
     expect_writable_outputs(options);

@@ -19,13 +19,19 @@ namespace {
 
 constexpr double kLook = 15, kLongest = 120;  // seconds: a checkpoint of a large model takes its time
 
-constexpr const char* kTokenAdvice = "give it with --token TEXT, or in HARMONICS_TOKEN; it was printed when the run began";
+constexpr const char* kTokenAdvice =
+    "give it with --token TEXT, or in HARMONICS_TOKEN; it was printed when the run began";
 
-ErrorKind kind_of(double code) { return code == 503 || code == 429 ? ErrorKind::Unavailable : code == 401 || code == 403 ? ErrorKind::Denied : ErrorKind::Usage; }
+ErrorKind kind_of(double code) {
+  return code == 503 || code == 429   ? ErrorKind::Unavailable
+         : code == 401 || code == 403 ? ErrorKind::Denied
+                                      : ErrorKind::Usage;
+}
 
 }  // namespace
 
-RunLink::RunLink(std::string where, std::string token) : where_(std::move(where)), token_(std::move(token)), http_(where_.rfind("http:", 0) == 0) {
+RunLink::RunLink(std::string where, std::string token)
+    : where_(std::move(where)), token_(std::move(token)), http_(where_.rfind("http:", 0) == 0) {
   constexpr std::string_view kToken = "#token=";
   const size_t at = http_ ? where_.find(kToken) : std::string::npos;
   // "127.0.0.1:8080": an address is meant, and no such socket is there.
@@ -33,7 +39,8 @@ RunLink::RunLink(std::string where, std::string token) : where_(std::move(where)
   const bool port = !http_ && colon != std::string::npos && colon + 1 < where_.size() &&
                     where_.find_first_not_of("0123456789", colon + 1) == std::string::npos;
   if (port && ::access(where_.c_str(), F_OK) != 0)
-    throw Error(ErrorKind::Usage, fmt::format("'{}' is neither a control socket nor an address", where_), {}, {"write http://" + where_});
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is neither a control socket nor an address", where_), {},
+                {"write http://" + where_});
   if (at == std::string::npos) return;
   if (token_.empty()) token_ = where_.substr(at + kToken.size());
   where_.erase(at);
@@ -72,8 +79,10 @@ json::object RunLink::get(const std::string& path) {
   }
   if (!answer.contains("error")) return answer;
   Error refused(kind_of(code), text_in(answer, "error"));
-  if (code == 401) refused.note(kTokenAdvice);
-  else if (const std::string note = text_in(answer, "note"); !note.empty()) refused.note(note);
+  if (code == 401)
+    refused.note(kTokenAdvice);
+  else if (const std::string note = text_in(answer, "note"); !note.empty())
+    refused.note(note);
   throw refused;
 }
 
@@ -93,10 +102,12 @@ double number_in(const json::object& o, const char* key) {
 }
 
 std::string left_out_text(const json::object& stream) {
-  constexpr std::pair<const char*, const char*> kCounts[] = {{"dropped", "dropped on the edge"}, {"unpaired", "without a partner"}, {"late", "late"}, {"filled", "filled in"}};
+  constexpr std::pair<const char*, const char*> kCounts[] = {
+      {"dropped", "dropped on the edge"}, {"unpaired", "without a partner"}, {"late", "late"}, {"filled", "filled in"}};
   std::string text;
   for (const auto& [key, word] : kCounts)
-    if (const double n = number_in(stream, key); n > 0) text += fmt::format("{}{:.0f} {}", text.empty() ? "" : ", ", n, word);
+    if (const double n = number_in(stream, key); n > 0)
+      text += fmt::format("{}{:.0f} {}", text.empty() ? "" : ", ", n, word);
   return text;
 }
 

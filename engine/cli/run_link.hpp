@@ -12,12 +12,13 @@ namespace harmonics::cli {
 
 class RunLink {
  public:
-  // `where`: http://HOST:PORT, or the path of a control socket. The token may also stand in the address, as the page's does: /#token=TEXT.
+  // `where`: http://HOST:PORT, or the path of a control socket. The token may also stand in the address, as the page's
+  // does: /#token=TEXT.
   RunLink(std::string where, std::string token);
 
   const std::string& where() const { return where_; }
-  // What GET gives for "/v1/...". What the run refuses is thrown: ErrorKind::Unavailable what may go later (and when nobody answers),
-  // Denied without the token, Usage anything else.
+  // What GET gives for "/v1/...". What the run refuses is thrown: ErrorKind::Unavailable what may go later (and when
+  // nobody answers), Denied without the token, Usage anything else.
   boost::json::object get(const std::string& path);
   // As docs/live.md says; what it refuses is in the object as "error".
   boost::json::object control(const boost::json::object& message);

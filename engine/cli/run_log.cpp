@@ -22,8 +22,10 @@ struct Place {
   int64_t step = -1;   // -1: not a row
 };
 
-// The lines of a former file that stay, as `place_of` reads them. A last one without its end was being written when the run was killed.
-template <typename PlaceOf> std::string lines_until(const std::string& path, const Beginning& from, PlaceOf place_of) {
+// The lines of a former file that stay, as `place_of` reads them. A last one without its end was being written when the
+// run was killed.
+template <typename PlaceOf>
+std::string lines_until(const std::string& path, const Beginning& from, PlaceOf place_of) {
   std::string kept;
   if (from.step == 0) return kept;
   std::ifstream in(path, std::ios::binary);
@@ -57,7 +59,8 @@ class CsvLog final : public RunLog {
   // Its columns are what was measured.
   void put(const LogRow& r) override {
     if (!r.event.empty()) return;
-    std::string line = fmt::format("{},{},{},{},{:.6g},{:.6g},{:.6g}", r.kind, r.epoch, r.step, r.samples, r.seconds, r.samples_per_second, r.learning_rate);
+    std::string line = fmt::format("{},{},{},{},{:.6g},{:.6g},{:.6g}", r.kind, r.epoch, r.step, r.samples, r.seconds,
+                                   r.samples_per_second, r.learning_rate);
     for (const std::string& name : names_) {
       const auto it = r.values.find(name);
       line += it != r.values.end() && std::isfinite(it->second) ? fmt::format(",{:.9g}", it->second) : ",";
@@ -86,9 +89,17 @@ class JsonLinesLog final : public RunLog {
     file_ = begun(path(), lines_until(path(), from, place_of));
   }
   void put(const LogRow& r) override {
-    boost::json::object o{{"version", 1}, {"kind", r.kind}, {"epoch", r.epoch}, {"step", r.step}, {"samples", r.samples}, {"seconds", r.seconds}, {"samples_per_second", r.samples_per_second}, {"learning_rate", r.learning_rate}};
+    boost::json::object o{{"version", 1},
+                          {"kind", r.kind},
+                          {"epoch", r.epoch},
+                          {"step", r.step},
+                          {"samples", r.samples},
+                          {"seconds", r.seconds},
+                          {"samples_per_second", r.samples_per_second},
+                          {"learning_rate", r.learning_rate}};
     boost::json::object values;
-    for (const auto& [name, value] : r.values) values[name] = std::isfinite(value) ? boost::json::value(value) : boost::json::value(nullptr);
+    for (const auto& [name, value] : r.values)
+      values[name] = std::isfinite(value) ? boost::json::value(value) : boost::json::value(nullptr);
     o["metrics"] = std::move(values);
     if (!r.event.empty()) o["event"] = r.event, o["text"] = r.text;
     file_->append(boost::json::serialize(o) + "\n");
@@ -129,7 +140,8 @@ std::optional<std::string> RunLog::gap() const {
 std::unique_ptr<RunLog> make_run_log(const std::string& path) {
   if (path.ends_with(".csv")) return std::make_unique<CsvLog>(path);
   if (path.ends_with(".jsonl")) return std::make_unique<JsonLinesLog>(path);
-  throw Error(ErrorKind::Usage, fmt::format("the log '{}' ends neither in .csv nor in .jsonl", path), {}, {"the ending says how it is written, e.g. --log metrics.csv"});
+  throw Error(ErrorKind::Usage, fmt::format("the log '{}' ends neither in .csv nor in .jsonl", path), {},
+              {"the ending says how it is written, e.g. --log metrics.csv"});
 }
 
 }  // namespace harmonics::cli

@@ -24,11 +24,11 @@ class RunLog {
  public:
   explicit RunLog(std::string path) : path_(std::move(path)) {}
   virtual ~RunLog() = default;
-  // Before the first row: the names that may come, and where the run goes on. What a former run wrote of later steps, and of
-  // epochs that were not over, is taken away. Throws ErrorKind::Output when it cannot be begun.
+  // Before the first row: the names that may come, and where the run goes on. What a former run wrote of later steps,
+  // and of epochs that were not over, is taken away. Throws ErrorKind::Output when it cannot be begun.
   virtual void begin(const std::vector<std::string>& names, const Beginning& from) = 0;
-  // Flushed at once, so that readers see whole rows. One that cannot be written is left out, since no run ends for its log; what to
-  // tell people then, the first time.
+  // Flushed at once, so that readers see whole rows. One that cannot be written is left out, since no run ends for its
+  // log; what to tell people then, the first time.
   std::optional<std::string> write(const LogRow& row);
   // How many rows are missing, and why the last one is.
   std::optional<std::string> gap() const;

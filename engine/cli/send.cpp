@@ -81,7 +81,8 @@ class Together {
 volatile std::sig_atomic_t stopped_by = 0;
 void note_signal(int number) { stopped_by = number; }
 
-// While this lives, Ctrl-C, SIGTERM and SIGHUP end reading, so that what was read is kept; the second one ends the program.
+// While this lives, Ctrl-C, SIGTERM and SIGHUP end reading, so that what was read is kept; the second one ends the
+// program.
 class StopOnSignal {
  public:
   explicit StopOnSignal(const Together& streams)
@@ -117,14 +118,19 @@ class Tally {
     const double s = seconds();
     if (!options_.quiet) say(text());
     if (options_.json)
-      print_json(boost::json::object{{"version", 1}, {"address", address}, {"samples", samples_}, {"seconds", s}, {"samples_per_second", s > 0 ? static_cast<double>(samples_) / s : 0}});
+      print_json(boost::json::object{{"version", 1},
+                                     {"address", address},
+                                     {"samples", samples_},
+                                     {"seconds", s},
+                                     {"samples_per_second", s > 0 ? static_cast<double>(samples_) / s : 0}});
     return kDone;
   }
 
  private:
   std::string text() const {
     const double s = seconds();
-    return fmt::format("{} {} samples in {} ({})", done_, thousands(static_cast<int64_t>(samples_)), duration(s), rate(s > 0 ? static_cast<double>(samples_) / s : 0));
+    return fmt::format("{} {} samples in {} ({})", done_, thousands(static_cast<int64_t>(samples_)), duration(s),
+                       rate(s > 0 ? static_cast<double>(samples_) / s : 0));
   }
   const Options& options_;
   const char* done_;
@@ -139,8 +145,11 @@ std::vector<Binding> named(const std::vector<std::string>& texts, const char* fl
   for (const std::string& text : texts) {
     Binding b = parse_binding(text);
     if (b.name.empty() && texts.size() == 1) b.name = "value";
-    if (b.name.empty()) throw Error(ErrorKind::Usage, fmt::format("'{}' has no name", text), {}, {fmt::format("write {} NAME={}", flag, text)});
-    if (!names.insert(b.name).second) throw Error(ErrorKind::Usage, fmt::format("'{}' is named twice", b.name), {}, {"give every stream its own name"});
+    if (b.name.empty())
+      throw Error(ErrorKind::Usage, fmt::format("'{}' has no name", text), {},
+                  {fmt::format("write {} NAME={}", flag, text)});
+    if (!names.insert(b.name).second)
+      throw Error(ErrorKind::Usage, fmt::format("'{}' is named twice", b.name), {}, {"give every stream its own name"});
     bindings.push_back(std::move(b));
   }
   return bindings;
@@ -160,16 +169,21 @@ std::vector<Sink> open_targets(const Options& options, const std::vector<Binding
   for (size_t i = 0; i < sources.size(); ++i) {
     const Binding& source = sources[i];
     Address address = parse_address(options.files.front());
-    if (address.fragment) throw Error(ErrorKind::Usage, fmt::format("'{}' names a tensor; names are those of --from", options.files.front()), {}, {"write --from " + *address.fragment + "=ADDRESS"});
+    if (address.fragment)
+      throw Error(ErrorKind::Usage,
+                  fmt::format("'{}' names a tensor; names are those of --from", options.files.front()), {},
+                  {"write --from " + *address.fragment + "=ADDRESS"});
     set_option(registry, HX_CONSUMER, address, "name", producer_name(options));
     set_option(registry, HX_CONSUMER, address, "resume", "true");
     if (!options.ack.empty()) {
       if (!takes_option(registry, HX_CONSUMER, address, "ack"))
-        throw Error(ErrorKind::Usage, fmt::format("nobody acknowledges what is sent to {}:", address.scheme), {}, {"send to tcp:, unix: or zmq+dealer:"});
+        throw Error(ErrorKind::Usage, fmt::format("nobody acknowledges what is sent to {}:", address.scheme), {},
+                    {"send to tcp:, unix: or zmq+dealer:"});
       set_option(registry, HX_CONSUMER, address, "ack", options.ack);
     }
     if (options.insecure) set_option(registry, HX_CONSUMER, address, "insecure", "true");
-    if (const int64_t classes = streams.info(i).classes; classes > 0 && is_integer(streams.info(i).dtype)) set_option(registry, HX_CONSUMER, address, "classes", std::to_string(classes));
+    if (const int64_t classes = streams.info(i).classes; classes > 0 && is_integer(streams.info(i).dtype))
+      set_option(registry, HX_CONSUMER, address, "classes", std::to_string(classes));
     if (sources.size() > 1 || source.name != "value") address.fragment = source.name;
     sinks.push_back(open_sink(registry, source.name, address));
   }
@@ -185,7 +199,9 @@ std::vector<Binding> tensors_of(const std::string& text) {
     bindings.push_back({name, address});
     bindings.back().address.fragment = name;
   }
-  if (bindings.empty()) throw Error(ErrorKind::Usage, fmt::format("'{}' names no tensor", text), {}, {"write #image,label, or nothing behind the address"});
+  if (bindings.empty())
+    throw Error(ErrorKind::Usage, fmt::format("'{}' names no tensor", text), {},
+                {"write #image,label, or nothing behind the address"});
   return bindings;
 }
 
@@ -195,7 +211,8 @@ class Lines {
     std::string line = "{";
     for (size_t i = 0; i < streams.size(); ++i) {
       const StreamInfo& info = streams.info(i);
-      line += fmt::format("{}{}:{}", i ? "," : "", boost::json::serialize(boost::json::string(streams.name(i))), json_.line(HTensor(info.dtype, info.sample, streams.sample(i, n))));
+      line += fmt::format("{}{}:{}", i ? "," : "", boost::json::serialize(boost::json::string(streams.name(i))),
+                          json_.line(HTensor(info.dtype, info.sample, streams.sample(i, n))));
     }
     print_json_line(line + "}");
   }
@@ -215,9 +232,12 @@ int send_command(const Options& options) {
   const auto begin = Clock::now();
   while (const uint64_t n = tally.samples() < most ? streams.read(most - tally.samples()) : 0) {
     for (uint64_t k = 0; k < n; ++k)
-      for (size_t i = 0; i < sinks.size(); ++i) sinks[i].push(streams.info(i).dtype, streams.info(i).sample, 1, streams.sample(i, k));
+      for (size_t i = 0; i < sinks.size(); ++i)
+        sinks[i].push(streams.info(i).dtype, streams.info(i).sample, 1, streams.sample(i, k));
     tally.add(n);
-    if (options.rate > 0) std::this_thread::sleep_until(begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(static_cast<double>(tally.samples()) / options.rate)));
+    if (options.rate > 0)
+      std::this_thread::sleep_until(begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
+                                                static_cast<double>(tally.samples()) / options.rate)));
   }
   for (Sink& sink : sinks) sink.finish();
   return tally.finish(options.files.front());
@@ -231,8 +251,12 @@ int receive_command(const Options& options) {
     Binding b = parse_binding(text);
     size_t i = 0;
     while (!b.name.empty() && i < bindings.size() && bindings[i].name != b.name) ++i;
-    if (i == bindings.size()) throw Error(ErrorKind::Usage, fmt::format("'{}' is not received", b.name), {}, {fmt::format("write {}#{}", options.files.front(), b.name)});
-    if (b.name.empty() && bindings.size() > 1) throw Error(ErrorKind::Usage, fmt::format("'{}' says nothing of which tensor it takes", text), {}, {fmt::format("write --to {}={}", bindings[0].name, text)});
+    if (i == bindings.size())
+      throw Error(ErrorKind::Usage, fmt::format("'{}' is not received", b.name), {},
+                  {fmt::format("write {}#{}", options.files.front(), b.name)});
+    if (b.name.empty() && bindings.size() > 1)
+      throw Error(ErrorKind::Usage, fmt::format("'{}' says nothing of which tensor it takes", text), {},
+                  {fmt::format("write --to {}={}", bindings[0].name, text)});
     if (options.insecure) set_option(Registry::global(), HX_CONSUMER, b.address, "insecure", "true");
     sinks.emplace_back(i, open_sink(Registry::global(), bindings[i].name, b.address));
   }

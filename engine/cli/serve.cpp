@@ -60,12 +60,17 @@ int wait_for_end(const sigset_t& signals) {
 int serve_command(const Options& options) {
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
-    if (options.weights.empty()) throw Error(ErrorKind::Usage, "there are no weights to answer with", {}, {"give them: --weights FILE, as run --save or --checkpoint wrote it"});
+    if (options.weights.empty())
+      throw Error(ErrorKind::Usage, "there are no weights to answer with", {},
+                  {"give them: --weights FILE, as run --save or --checkpoint wrote it"});
     Options given = options;
     if (given.serve.empty()) given.serve = {"127.0.0.1:8080"};
     const std::unique_ptr<HarmonicGraph> graph = open_graph(flow, given, true);
     const int cycle = static_cast<int>(options.cycle) - 1;
-    if (static_cast<size_t>(cycle) >= graph->graph().cycles.size()) throw Error(ErrorKind::Usage, fmt::format("'{}' has {} cycles", graph->graph().name, graph->graph().cycles.size()), {}, {"--cycle counts from 1"});
+    if (static_cast<size_t>(cycle) >= graph->graph().cycles.size())
+      throw Error(ErrorKind::Usage,
+                  fmt::format("'{}' has {} cycles", graph->graph().name, graph->graph().cycles.size()), {},
+                  {"--cycle counts from 1"});
     graph->assume_declared_streams();
     const sigset_t signals = hold_signals();
     Serving serving(given, *graph);
@@ -83,10 +88,21 @@ int serve_command(const Options& options) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     serving.control().end(true);
     const AnswerTimes::Report r = serving.predictor().report();
-    if (!options.quiet) say(fmt::format("answered {} requests of {} samples in {}", thousands(static_cast<int64_t>(r.requests)), thousands(static_cast<int64_t>(r.samples)), duration(seconds)));
-    if (r.not_finite > 0) print_note(fmt::format("the answers to {} samples held infinity or NaN", thousands(static_cast<int64_t>(r.not_finite))));
+    if (!options.quiet)
+      say(fmt::format("answered {} requests of {} samples in {}", thousands(static_cast<int64_t>(r.requests)),
+                      thousands(static_cast<int64_t>(r.samples)), duration(seconds)));
+    if (r.not_finite > 0)
+      print_note(
+          fmt::format("the answers to {} samples held infinity or NaN", thousands(static_cast<int64_t>(r.not_finite))));
     if (options.json)
-      print_json(boost::json::object{{"version", 1}, {"graph", graph->graph().name}, {"seconds", seconds}, {"requests", r.requests}, {"samples", r.samples}, {"refused", r.refused}, {"failed", r.failed}, {"not_finite", r.not_finite}});
+      print_json(boost::json::object{{"version", 1},
+                                     {"graph", graph->graph().name},
+                                     {"seconds", seconds},
+                                     {"requests", r.requests},
+                                     {"samples", r.samples},
+                                     {"refused", r.refused},
+                                     {"failed", r.failed},
+                                     {"not_finite", r.not_finite}});
     return told ? static_cast<int>(kDone) : 128 + signal;
   });
 }

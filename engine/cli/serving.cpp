@@ -33,7 +33,9 @@ constexpr std::chrono::milliseconds kSampleDeadline{200};
 
 std::string random_token() {
   unsigned char bytes[16];
-  if (::getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) throw Error(ErrorKind::InputOutput, std::string("no random numbers for a token: ") + std::strerror(errno), {}, {"give one: --token TEXT"});
+  if (::getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes))
+    throw Error(ErrorKind::InputOutput, std::string("no random numbers for a token: ") + std::strerror(errno), {},
+                {"give one: --token TEXT"});
   std::string token;
   for (unsigned char b : bytes) token += fmt::format("{:02x}", b);
   return token;
@@ -41,8 +43,11 @@ std::string random_token() {
 
 void check_token(const std::string& token) {
   constexpr size_t kShortest = 8;
-  if (token.size() < kShortest) throw Error(ErrorKind::Usage, fmt::format("a token of {} characters is guessed", token.size()), {}, {fmt::format("give {} or more, or leave --token out to have one made up", kShortest)});
-  if (!std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c < 0x7f; })) throw Error(ErrorKind::Usage, "a token holds letters, digits and signs alone", {}, {"without blanks"});
+  if (token.size() < kShortest)
+    throw Error(ErrorKind::Usage, fmt::format("a token of {} characters is guessed", token.size()), {},
+                {fmt::format("give {} or more, or leave --token out to have one made up", kShortest)});
+  if (!std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c < 0x7f; }))
+    throw Error(ErrorKind::Usage, "a token holds letters, digits and signs alone", {}, {"without blanks"});
 }
 
 // The page needs an address, and takes any.
@@ -54,8 +59,12 @@ std::vector<std::string> listens_on(const Options& options) {
 
 void take_samples(const std::string& name, ServiceRequest request, const Service::Answer& answer) {
   send_by_http(name, {std::move(request.content_type), std::move(request.body)}, [answer](const SentAnswer& sent) {
-    boost::json::object body{{"accepted", sent.accepted}, {"refused", sent.refused}, {"first_refusal", sent.first_refusal.empty() ? boost::json::value(nullptr) : boost::json::value(sent.first_refusal)}};
-    if (sent.status == 202) body["note"] = "the run waits for its other streams: the samples are held, and read when it begins";
+    boost::json::object body{{"accepted", sent.accepted},
+                             {"refused", sent.refused},
+                             {"first_refusal", sent.first_refusal.empty() ? boost::json::value(nullptr)
+                                                                          : boost::json::value(sent.first_refusal)}};
+    if (sent.status == 202)
+      body["note"] = "the run waits for its other streams: the samples are held, and read when it begins";
     if (!sent.error.empty()) body["error"] = sent.error, body["note"] = sent.note;
     ServiceReply reply = Service::reply(body, sent.status);
     if (sent.status == 503) reply.headers.emplace_back("Retry-After", "1");
@@ -66,7 +75,9 @@ void take_samples(const std::string& name, ServiceRequest request, const Service
 ListenAddress address_of(const std::string& text, bool insecure) {
   const ListenAddress address = parse_listen(text);
   if (!address.loopback && !insecure)
-    throw Error(ErrorKind::Denied, fmt::format("other machines reach {}, and what travels is not encrypted", text), {}, {"listen on 127.0.0.1 and use a tunnel (ssh -L), or say --insecure where somebody else guards the address"});
+    throw Error(
+        ErrorKind::Denied, fmt::format("other machines reach {}, and what travels is not encrypted", text), {},
+        {"listen on 127.0.0.1 and use a tunnel (ssh -L), or say --insecure where somebody else guards the address"});
   return address;
 }
 
@@ -82,7 +93,8 @@ Serving::Serving(const Options& options, HarmonicGraph& graph) : options_(option
   ServiceSettings settings;
   settings.token = options.token.empty() ? random_token() : options.token;
   settings.token_for_all = !options.token.empty();
-  settings.loopback = std::all_of(addresses.begin(), addresses.end(), [](const ListenAddress& a) { return a.loopback; });
+  settings.loopback =
+      std::all_of(addresses.begin(), addresses.end(), [](const ListenAddress& a) { return a.loopback; });
   control_ = std::make_unique<RunControl>(graph.graph().name, static_cast<int>(graph.graph().cycles.size()));
   PredictorSettings predicting;
   predicting.latency = std::chrono::microseconds(static_cast<int64_t>(1e6 * options.latency));
@@ -100,12 +112,14 @@ Serving::Serving(const Options& options, HarmonicGraph& graph) : options_(option
   for (const std::string& text : listens) {
     if (!is_zmq_address(text)) continue;
     zmq_.push_back(std::make_unique<ZmqServer>(*service_, text, options.insecure));
-    say(fmt::format("serving on {}{}", zmq_.back()->address(), options.token.empty() && zmq_.back()->asks_for_token() ? " · token " + settings.token : ""));
+    say(fmt::format("serving on {}{}", zmq_.back()->address(),
+                    options.token.empty() && zmq_.back()->asks_for_token() ? " · token " + settings.token : ""));
   }
   if (!options.control.empty()) {
     socket_ = std::make_unique<ControlSocket>(*service_, options.control);
     left_behind_ = std::make_unique<LeftBehind>(options.control);
-    if (!options.quiet) say(fmt::format("controlled by {}:  harmonics ctl {} status", options.control, options.control));
+    if (!options.quiet)
+      say(fmt::format("controlled by {}:  harmonics ctl {} status", options.control, options.control));
   }
 }
 
@@ -122,7 +136,8 @@ Serving::~Serving() {
 void Serving::expect_streams() {
   if (!open()) return;
   std::vector<std::string> names;
-  for (int n : graph_.graph().nodes_of(DeclarationKind::Producer)) names.push_back(graph_.graph().nodes[static_cast<size_t>(n)].name);
+  for (int n : graph_.graph().nodes_of(DeclarationKind::Producer))
+    names.push_back(graph_.graph().nodes[static_cast<size_t>(n)].name);
   control_->expect(names, !options_.checkpoint.empty());
   for (const std::string& text : options_.producers)
     if (const std::string scheme = parse_binding(text).address.scheme; scheme != "file" && scheme != "synth")

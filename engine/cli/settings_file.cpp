@@ -43,7 +43,8 @@ class FileReader {
   // [override] attention = "mine" is --override attention=mine of every verb.
   void override_with(const TomlEntry& entry) {
     if (entry.list || entry.values[0].kind != TomlValue::Kind::text)
-      throw Error(ErrorKind::Type, fmt::format("{}: '{}' of [override] is the name of an implementation, in quotes", place(entry.line), entry.key));
+      throw Error(ErrorKind::Type, fmt::format("{}: '{}' of [override] is the name of an implementation, in quotes",
+                                               place(entry.line), entry.key));
     Setting& all = settings_[{"", "override"}];
     if (all.origin.empty()) all.origin = place(entry.line);
     all.values.push_back(entry.key + "=" + entry.values[0].text);
@@ -59,20 +60,29 @@ class FileReader {
         known.push_back(f.name);
       }
     }
-    Error e(ErrorKind::Name, fmt::format("{}: unknown key '{}'{}", place(line), name, verb.empty() ? "" : " of '" + verb + "'"));
-    if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
-    else e.note(verb.empty() ? "keys are the long names of flags, as 'harmonics VERB --help' shows them" : "keys are the long names of its flags: 'harmonics " + verb + " --help'");
+    Error e(ErrorKind::Name,
+            fmt::format("{}: unknown key '{}'{}", place(line), name, verb.empty() ? "" : " of '" + verb + "'"));
+    if (auto near = nearest(name, known))
+      e.note("did you mean '" + *near + "'?");
+    else
+      e.note(verb.empty() ? "keys are the long names of flags, as 'harmonics VERB --help' shows them"
+                          : "keys are the long names of its flags: 'harmonics " + verb + " --help'");
     throw e;
   }
 
   void flag(const std::string& verb, const TomlEntry& entry) {
     const FlagRow& row = find(verb, entry.key, entry.line);
     Setting s{{}, place(entry.line)};
-    if (entry.list && !row.repeats) throw Error(ErrorKind::Type, fmt::format("{}: '{}' takes one value, not a list", s.origin, entry.key));
+    if (entry.list && !row.repeats)
+      throw Error(ErrorKind::Type, fmt::format("{}: '{}' takes one value, not a list", s.origin, entry.key));
     for (const TomlValue& value : entry.values) {
       const bool is_switch = row.value.empty(), is_flag = value.kind == TomlValue::Kind::flag;
-      if (is_switch && !is_flag) throw Error(ErrorKind::Type, fmt::format("{}: '{}' is true or false", s.origin, entry.key));
-      if (!is_switch && is_flag) throw Error(ErrorKind::Type, fmt::format("{}: the value of '{}' is neither a text nor a number", s.origin, entry.key), {}, {"texts stand in quotes"});
+      if (is_switch && !is_flag)
+        throw Error(ErrorKind::Type, fmt::format("{}: '{}' is true or false", s.origin, entry.key));
+      if (!is_switch && is_flag)
+        throw Error(ErrorKind::Type,
+                    fmt::format("{}: the value of '{}' is neither a text nor a number", s.origin, entry.key), {},
+                    {"texts stand in quotes"});
       s.values.push_back(value.text);
     }
     settings_[{verb, entry.key}] = std::move(s);
@@ -85,8 +95,12 @@ class FileReader {
 
 }  // namespace
 
-bool is_configurable(const FlagRow& flag) { return flag.name != "help" && flag.name != "help-all" && flag.name != "version" && flag.name != "config"; }
+bool is_configurable(const FlagRow& flag) {
+  return flag.name != "help" && flag.name != "help-all" && flag.name != "version" && flag.name != "config";
+}
 
-SettingsLayer parse_settings(const CommandTable& table, const std::string& path, const std::string& text) { return FileReader(table, path).run(text); }
+SettingsLayer parse_settings(const CommandTable& table, const std::string& path, const std::string& text) {
+  return FileReader(table, path).run(text);
+}
 
 }  // namespace harmonics::cli

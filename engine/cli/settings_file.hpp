@@ -17,8 +17,8 @@ struct Setting {
 
 using SettingsLayer = std::map<std::pair<std::string, std::string>, Setting>;  // verb ("": every) and flag
 
-// Throws ErrorKind::Syntax, Name or Type with `path` and the line when it is not TOML, a key is unknown, or a value is of the
-// wrong kind.
+// Throws ErrorKind::Syntax, Name or Type with `path` and the line when it is not TOML, a key is unknown, or a value is
+// of the wrong kind.
 SettingsLayer parse_settings(const CommandTable& table, const std::string& path, const std::string& text);
 
 // Flags that are about one call alone.

@@ -1,4 +1,5 @@
-// Ctrl-C, SIGTERM and SIGHUP (a terminal that goes away; under nohup it stays ignored) while a cycle runs, and what they may not leave behind before and after.
+// Ctrl-C, SIGTERM and SIGHUP (a terminal that goes away; under nohup it stays ignored) while a cycle runs, and what
+// they may not leave behind before and after.
 #pragma once
 
 #include <functional>
@@ -37,8 +38,8 @@ class StopSignals {
   std::thread thread_;
 };
 
-// A file that would be left behind where a signal ends the program: while it waits for its streams, between cycles, by the second signal or the third.
-// One at a time.
+// A file that would be left behind where a signal ends the program: while it waits for its streams, between cycles, by
+// the second signal or the third. One at a time.
 class LeftBehind {
  public:
   explicit LeftBehind(const std::string& path);

@@ -32,7 +32,8 @@ uint32_t masked_crc(const std::string& bytes) {
   return ((c >> 15) | (c << 17)) + 0xa282ead8u;
 }
 
-template <typename T> std::string little(T v) {
+template <typename T>
+std::string little(T v) {
   std::string s(sizeof v, '\0');
   std::memcpy(s.data(), &v, sizeof v);
   return s;
@@ -46,7 +47,9 @@ std::string varint(uint64_t v) {
 
 enum Wire : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 std::string key(uint32_t field, Wire wire) { return varint(field << 3 | wire); }
-std::string bytes_field(uint32_t field, const std::string& bytes) { return key(field, kBytes) + varint(bytes.size()) + bytes; }
+std::string bytes_field(uint32_t field, const std::string& bytes) {
+  return key(field, kBytes) + varint(bytes.size()) + bytes;
+}
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
@@ -60,21 +63,29 @@ class TensorBoardLog final : public RunLog {
     if (failed) throw Error(ErrorKind::Output, fmt::format("cannot make the folder {}: {}", path(), failed.message()));
     char host[256] = "host";
     gethostname(host, sizeof host - 1);
-    file_ = std::make_unique<RowFile>(fmt::format("{}/events.out.tfevents.{:010}.{}.{}.0", path(), static_cast<int64_t>(now()), host, getpid()));
+    file_ = std::make_unique<RowFile>(
+        fmt::format("{}/events.out.tfevents.{:010}.{}.{}.0", path(), static_cast<int64_t>(now()), host, getpid()));
     // A file that begins with a later step makes TensorBoard drop what a former run wrote after that step.
     record(head(from.step) + bytes_field(3, "brain.Event:2"));
   }
   void put(const LogRow& r) override {
     if (!r.event.empty()) return;
-    std::string summary = value("rate/samples_per_second", r.samples_per_second) + value("rate/learning_rate", r.learning_rate) + value("rate/epoch", static_cast<double>(r.epoch));
+    std::string summary = value("rate/samples_per_second", r.samples_per_second) +
+                          value("rate/learning_rate", r.learning_rate) +
+                          value("rate/epoch", static_cast<double>(r.epoch));
     for (const auto& [name, v] : r.values)
-      if (std::isfinite(v)) summary += value((name.rfind("val.", 0) == 0 ? "validation/" + name.substr(4) : "training/" + name), v);
+      if (std::isfinite(v))
+        summary += value((name.rfind("val.", 0) == 0 ? "validation/" + name.substr(4) : "training/" + name), v);
     record(head(r.step) + bytes_field(5, summary));
   }
 
  private:
-  static std::string head(int64_t step) { return key(1, kFixed64) + little(now()) + key(2, kVarint) + varint(static_cast<uint64_t>(step)); }
-  static std::string value(const std::string& tag, double v) { return bytes_field(1, bytes_field(1, tag) + key(2, kFixed32) + little(static_cast<float>(v))); }
+  static std::string head(int64_t step) {
+    return key(1, kFixed64) + little(now()) + key(2, kVarint) + varint(static_cast<uint64_t>(step));
+  }
+  static std::string value(const std::string& tag, double v) {
+    return bytes_field(1, bytes_field(1, tag) + key(2, kFixed32) + little(static_cast<float>(v)));
+  }
 
   void record(const std::string& event) {
     const std::string length = little(static_cast<uint64_t>(event.size()));
@@ -86,6 +97,8 @@ class TensorBoardLog final : public RunLog {
 
 }  // namespace
 
-std::unique_ptr<RunLog> make_tensorboard_log(const std::string& folder) { return std::make_unique<TensorBoardLog>(folder); }
+std::unique_ptr<RunLog> make_tensorboard_log(const std::string& folder) {
+  return std::make_unique<TensorBoardLog>(folder);
+}
 
 }  // namespace harmonics::cli

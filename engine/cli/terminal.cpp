@@ -38,7 +38,9 @@ bool colours() {
   return chosen_colours.value_or(otherwise);
 }
 
-std::string paint(const char* code, const std::string& text) { return colours() ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text; }
+std::string paint(const char* code, const std::string& text) {
+  return colours() ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text;
+}
 
 // Messages that cannot be written are dropped: no run ends because its terminal or its log has gone.
 void write_message(const std::string& text) { (void)std::fwrite(text.data(), 1, text.size(), stderr); }
@@ -88,7 +90,8 @@ void say(const std::string& line) { write_message(visible(line) + "\n"); }
 
 std::string thousands(int64_t n) {
   std::string s = std::to_string(n);
-  for (int64_t i = static_cast<int64_t>(s.size()) - 3; i > (n < 0 ? 1 : 0); i -= 3) s.insert(static_cast<size_t>(i), ",");
+  for (int64_t i = static_cast<int64_t>(s.size()) - 3; i > (n < 0 ? 1 : 0); i -= 3)
+    s.insert(static_cast<size_t>(i), ",");
   return s;
 }
 

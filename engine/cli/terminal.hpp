@@ -23,10 +23,10 @@ boost::json::value first_error();
 void print_note(const std::string& text);
 void say(const std::string& line);
 
-std::string thousands(int64_t n);           // 600,000
-std::string rate(double per_second);        // "53.6k samples/s"
-std::string duration(double seconds);       // "11.2 s", "3 min 20 s"; "–" of what is none
-std::string percent(double fraction);       // "98.12 %"
+std::string thousands(int64_t n);      // 600,000
+std::string rate(double per_second);   // "53.6k samples/s"
+std::string duration(double seconds);  // "11.2 s", "3 min 20 s"; "–" of what is none
+std::string percent(double fraction);  // "98.12 %"
 
 // Columns of the terminal that standard error is; 0: it is none.
 int terminal_width();

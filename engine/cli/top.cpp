@@ -34,7 +34,8 @@ volatile std::sig_atomic_t ended = 0, resized = 0;
 class Screen {
  public:
   Screen() {
-    if (::tcgetattr(STDIN_FILENO, &before_) != 0) throw Error(ErrorKind::InputOutput, "the terminal cannot be read from", {}, {"--once prints what there is now"});
+    if (::tcgetattr(STDIN_FILENO, &before_) != 0)
+      throw Error(ErrorKind::InputOutput, "the terminal cannot be read from", {}, {"--once prints what there is now"});
     struct sigaction end {};
     end.sa_handler = [](int) { ended = 1; };
     struct sigaction size {};
@@ -75,8 +76,10 @@ class Screen {
   static void write(const std::string& bytes) {
     for (size_t at = 0; at < bytes.size();) {
       const ssize_t n = ::write(STDOUT_FILENO, bytes.data() + at, bytes.size() - at);
-      if (n > 0) at += static_cast<size_t>(n);
-      else if (n < 0 && errno != EINTR && errno != EAGAIN) return;
+      if (n > 0)
+        at += static_cast<size_t>(n);
+      else if (n < 0 && errno != EINTR && errno != EAGAIN)
+        return;
     }
   }
   termios before_{};
@@ -85,7 +88,8 @@ class Screen {
 TopLook look_at_terminal(const Options& options) {
   TopLook look;
   winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) look.width = size.ws_col, look.height = size.ws_row;
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    look.width = size.ws_col, look.height = size.ws_row;
   const char* none = std::getenv("NO_COLOR");
   look.colours = options.color == "always" || (options.color != "never" && !(none && *none));
   return look;
@@ -118,10 +122,14 @@ class Watch {
 
   void act(char key) {
     const std::string state = text_in(facts_.status, "state");
-    const char* what = key == 'p' ? (state == "paused" || state == "pausing" ? "resume" : "pause") : key == 's' ? "step" : key == 'c' ? "checkpoint" : nullptr;
+    const char* what = key == 'p'   ? (state == "paused" || state == "pausing" ? "resume" : "pause")
+                       : key == 's' ? "step"
+                       : key == 'c' ? "checkpoint"
+                                    : nullptr;
     if (!what) return;
     const json::object answer = link_.control({{"do", what}});
-    facts_.said = answer.contains("error") ? text_in(answer, "error") + ": " + text_in(answer, "note") : fmt::format("{} done", what);
+    facts_.said = answer.contains("error") ? text_in(answer, "error") + ": " + text_in(answer, "note")
+                                           : fmt::format("{} done", what);
     if (const json::object* status = object_in(answer, "status")) facts_.take_status(*status);
   }
 
@@ -138,7 +146,10 @@ int once(const Options& options) {
   Watch watch(options);
   watch.look(true);
   if (options.json) {
-    print_json(json::object{{"version", 1}, {"status", watch.facts().status}, {"layers", watch.facts().layers.empty() ? json::value(nullptr) : json::value(watch.facts().layers)}});
+    print_json(json::object{
+        {"version", 1},
+        {"status", watch.facts().status},
+        {"layers", watch.facts().layers.empty() ? json::value(nullptr) : json::value(watch.facts().layers)}});
     return kDone;
   }
   TopLook look;
@@ -160,11 +171,15 @@ int follow(const Options& options) {
     next += kFrame;
     if (next < Clock::now()) next = Clock::now() + kFrame / 4;
     char key = 0;
-    while (!ended && !resized && key == 0 && Clock::now() < next) key = screen.key(std::chrono::duration_cast<std::chrono::milliseconds>(next - Clock::now()) + std::chrono::milliseconds(1));
+    while (!ended && !resized && key == 0 && Clock::now() < next)
+      key = screen.key(std::chrono::duration_cast<std::chrono::milliseconds>(next - Clock::now()) +
+                       std::chrono::milliseconds(1));
     if (key == 'q' || key == 3 || key == 27) break;
     try {
-      if (key != 0) watch.act(key);
-      else watch.look(frame % kSlow == 0);
+      if (key != 0)
+        watch.act(key);
+      else
+        watch.look(frame % kSlow == 0);
       heard = Clock::now();
     } catch (const Error& e) {
       if (key != 0) watch.facts().said = e.what();

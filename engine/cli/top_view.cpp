@@ -21,7 +21,8 @@ constexpr double kStale = 2;  // seconds
 constexpr const char *kGood = "32", *kHigh = "33", *kBad = "1;31", *kSoft = "2", *kStrong = "1", *kLine = "36";
 
 size_t columns(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
 std::string cut(const std::string& text, size_t width) {
@@ -35,7 +36,8 @@ std::string cut(const std::string& text, size_t width) {
 
 std::string in_one_line(const std::string& text) {
   std::string line = visible(text);
-  std::replace_if(line.begin(), line.end(), [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return c == '\n' || c == '\t'; }, ' ');
   return line;
 }
 
@@ -69,7 +71,9 @@ class ScreenLine {
   std::vector<std::pair<std::string, const char*>> pieces_;
 };
 
-std::string shown(double v, const char* otherwise = "–") { return std::isnan(v) ? otherwise : fmt::format("{:.4g}", v); }
+std::string shown(double v, const char* otherwise = "–") {
+  return std::isnan(v) ? otherwise : fmt::format("{:.4g}", v);
+}
 std::string per_second(double v) {
   std::string text = std::isnan(v) ? "–" : rate(v);
   const size_t at = text.find(" samples");
@@ -78,7 +82,8 @@ std::string per_second(double v) {
 
 std::string bar(double share, size_t width) {
   std::string text = "[";
-  for (size_t i = 0; i < width; ++i) text += static_cast<double>(i) < share * static_cast<double>(width) - 0.25 ? "█" : "·";
+  for (size_t i = 0; i < width; ++i)
+    text += static_cast<double>(i) < share * static_cast<double>(width) - 0.25 ? "█" : "·";
   return text + "]";
 }
 
@@ -116,31 +121,45 @@ class View {
     const std::string state = text_in(s_, "state"), health = text_in(s_, "health");
     ScreenLine& l = line().add(text_in(s_, "graph"), kStrong).add("  ").add(state, state == "running" ? kGood : kHigh);
     if (health != "ok") l.add("  streams ").add(health, colour_of_health(health));
-    if (number_in(s_, "cycles") > 1) l.add(fmt::format("  cycle {} of {}", count_text(number_in(s_, "cycle")), count_text(number_in(s_, "cycles"))));
+    if (number_in(s_, "cycles") > 1)
+      l.add(fmt::format("  cycle {} of {}", count_text(number_in(s_, "cycle")), count_text(number_in(s_, "cycles"))));
     l.add("  epoch " + count_text(number_in(s_, "epoch")));
     if (const double epochs = number_in(s_, "epochs"); !std::isnan(epochs)) l.add(" of " + count_text(epochs));
-    if (const double fraction = number_in(s_, "fraction"); !std::isnan(fraction)) l.add(fmt::format("  {} {:.0f} %", bar(fraction, 20), 100 * fraction));
+    if (const double fraction = number_in(s_, "fraction"); !std::isnan(fraction))
+      l.add(fmt::format("  {} {:.0f} %", bar(fraction, 20), 100 * fraction));
     if (facts_.silent > kStale) l.add(fmt::format("  silent for {}", duration(facts_.silent)), kBad);
   }
 
   void figures() {
-    line().add(fmt::format("step {}  samples {}  {}  {} steps/s  {}", count_text(number_in(s_, "step")), count_text(number_in(s_, "samples")), rate(std::max(0.0, number_in(s_, "samples_per_second"))), shown(number_in(s_, "steps_per_second")), duration(number_in(s_, "seconds"))));
+    line().add(fmt::format("step {}  samples {}  {}  {} steps/s  {}", count_text(number_in(s_, "step")),
+                           count_text(number_in(s_, "samples")),
+                           rate(std::max(0.0, number_in(s_, "samples_per_second"))),
+                           shown(number_in(s_, "steps_per_second")), duration(number_in(s_, "seconds"))));
     ScreenLine& l = line().add("loss ").add(shown(number_in(s_, "loss")), kStrong);
     if (const json::object* metrics = object_in(s_, "metrics"))
       for (const auto& [name, value] : *metrics)
-        if (name != "loss" && !is_the_loss(*metrics, name, value)) l.add(fmt::format("  {} {}", std::string(name), value.is_number() ? shown(value.to_number<double>()) : "–"));
+        if (name != "loss" && !is_the_loss(*metrics, name, value))
+          l.add(fmt::format("  {} {}", std::string(name), value.is_number() ? shown(value.to_number<double>()) : "–"));
     if (const double rate = number_in(s_, "learning_rate"); !std::isnan(rate)) l.add(fmt::format("  lr {:.3g}", rate));
     const json::value* set = s_.if_contains("learning_rate_set");
     if (set && set->is_bool() && set->get_bool()) l.add(" (set)", kHigh);
     if (const json::object* window = object_in(s_, "window")) {
-      ScreenLine& w = line().add(fmt::format("before learning them, the last {}:", count_text(number_in(*window, "samples"))));
+      ScreenLine& w =
+          line().add(fmt::format("before learning them, the last {}:", count_text(number_in(*window, "samples"))));
       if (const json::object* metrics = object_in(*window, "metrics"))
         for (const auto& [name, value] : *metrics)
-          if (!is_the_loss(*metrics, name, value)) w.add(fmt::format("  {} {}", std::string(name), value.is_number() ? shown(value.to_number<double>()) : "–"));
+          if (!is_the_loss(*metrics, name, value))
+            w.add(
+                fmt::format("  {} {}", std::string(name), value.is_number() ? shown(value.to_number<double>()) : "–"));
     }
-    if (const json::object* kept = object_in(s_, "checkpoint")) line().add(fmt::format("checkpoint: step {}, {} ago, {}", count_text(number_in(*kept, "step")), duration(number_in(*kept, "seconds_ago")), text_in(*kept, "path")));
+    if (const json::object* kept = object_in(s_, "checkpoint"))
+      line().add(fmt::format("checkpoint: step {}, {} ago, {}", count_text(number_in(*kept, "step")),
+                             duration(number_in(*kept, "seconds_ago")), text_in(*kept, "path")));
     if (const json::object* serving = object_in(s_, "serving"); serving && number_in(*serving, "requests") > 0)
-      line().add(fmt::format("predictions: {} requests, {:.3g}/s, p50 {} ms, p99 {} ms, {} refused", count_text(number_in(*serving, "requests")), number_in(*serving, "requests_per_second"), shown(number_in(*serving, "p50_ms")), shown(number_in(*serving, "p99_ms")), count_text(number_in(*serving, "refused"))));
+      line().add(fmt::format("predictions: {} requests, {:.3g}/s, p50 {} ms, p99 {} ms, {} refused",
+                             count_text(number_in(*serving, "requests")), number_in(*serving, "requests_per_second"),
+                             shown(number_in(*serving, "p50_ms")), shown(number_in(*serving, "p99_ms")),
+                             count_text(number_in(*serving, "refused"))));
   }
 
   void losses() {
@@ -154,14 +173,26 @@ class View {
     if (!(low <= high)) return;
     line();
     const std::string range = fmt::format("  {:.3g} … {:.3g}, logarithmic", low, high);
-    line().add("loss ").add(spark_text(values, std::min<size_t>(look_.width > range.size() + 12 ? look_.width - range.size() - 6 : 10, 120)), kLine).add(range, kSoft);
+    line()
+        .add("loss ")
+        .add(spark_text(values,
+                        std::min<size_t>(look_.width > range.size() + 12 ? look_.width - range.size() - 6 : 10, 120)),
+             kLine)
+        .add(range, kSoft);
   }
 
   void streams() {
     const json::array* all = array_in(s_, "streams");
     if (!all || all->empty()) return;
     line();
-    line().column("stream", 20, kSoft).column("state", 19, kSoft).column("rate", 9, kSoft).column("queue", 30, kSoft).column("lag", 9, kSoft).column("lost", 7, kSoft).column("twice", 7, kSoft);
+    line()
+        .column("stream", 20, kSoft)
+        .column("state", 19, kSoft)
+        .column("rate", 9, kSoft)
+        .column("queue", 30, kSoft)
+        .column("lag", 9, kSoft)
+        .column("lost", 7, kSoft)
+        .column("twice", 7, kSoft);
     for (const json::value& v : *all)
       if (v.is_object()) stream(v.get_object());
   }
@@ -169,9 +200,16 @@ class View {
   void stream(const json::object& s) {
     const std::string health = text_in(s, "health");
     const double full = number_in(s, "back_pressure"), lost = number_in(s, "lost"), lag = number_in(s, "lag_seconds");
-    ScreenLine& l = line().column(text_in(s, "name"), 20).column(text_in(s, "state") + (health == "ok" ? "" : " " + health), 19, colour_of_health(health)).column(per_second(number_in(s, "rate")), 9);
-    const std::string queue = std::isnan(full) ? "–" : fmt::format("{} {:3.0f} % {}", bar(full, 10), 100 * full, count_text(number_in(s, "queued_samples")));
-    l.column(queue, 30, std::isnan(full) ? "" : colour_of_pressure(full)).column(std::isnan(lag) ? "–" : duration(lag), 9);
+    ScreenLine& l =
+        line()
+            .column(text_in(s, "name"), 20)
+            .column(text_in(s, "state") + (health == "ok" ? "" : " " + health), 19, colour_of_health(health))
+            .column(per_second(number_in(s, "rate")), 9);
+    const std::string queue = std::isnan(full) ? "–"
+                                               : fmt::format("{} {:3.0f} % {}", bar(full, 10), 100 * full,
+                                                             count_text(number_in(s, "queued_samples")));
+    l.column(queue, 30, std::isnan(full) ? "" : colour_of_pressure(full))
+        .column(std::isnan(lag) ? "–" : duration(lag), 9);
     l.column(count_text(lost), 7, lost > 0 ? kBad : "").column(count_text(number_in(s, "duplicates")), 7);
     if (const std::string out = left_out_text(s); !out.empty()) line().add("    " + out, kHigh);
     if (full >= 0.9) line().add("    holds its senders back", kHigh);
@@ -182,7 +220,14 @@ class View {
     const json::array* all = array_in(facts_.layers, "layers");
     if (!all || all->empty()) return;
     line();
-    line().column("layer", 20, kSoft).column("weights", 12, kSoft).column("norm", 9, kSoft).column("gradient", 9, kSoft).column("mean", 10, kSoft).column("zero", 5, kSoft).add("activations", kSoft);
+    line()
+        .column("layer", 20, kSoft)
+        .column("weights", 12, kSoft)
+        .column("norm", 9, kSoft)
+        .column("gradient", 9, kSoft)
+        .column("mean", 10, kSoft)
+        .column("zero", 5, kSoft)
+        .add("activations", kSoft);
     const size_t most = look_.height > 0 ? std::max<size_t>(4, look_.height / 3) : all->size();
     for (size_t i = 0; i < std::min(most, all->size()); ++i)
       if ((*all)[i].is_object()) layer((*all)[i].get_object());
@@ -190,22 +235,30 @@ class View {
   }
 
   void layer(const json::object& o) {
-    ScreenLine& l = line().column(text_in(o, "name"), 20).column(count_text(number_in(o, "parameters")), 12).column(shown(number_in(o, "weight_norm")), 9).column(shown(number_in(o, "gradient_norm")), 9);
+    ScreenLine& l = line()
+                        .column(text_in(o, "name"), 20)
+                        .column(count_text(number_in(o, "parameters")), 12)
+                        .column(shown(number_in(o, "weight_norm")), 9)
+                        .column(shown(number_in(o, "gradient_norm")), 9);
     const json::object* a = object_in(o, "activation");
     if (!a) return;
     l.column(shown(number_in(*a, "mean")), 10).column(fmt::format("{:.0f} %", 100 * number_in(*a, "zeros")), 5);
     std::vector<double> counts;
     if (const json::array* c = array_in(*a, "counts"))
       for (const json::value& v : *c) counts.push_back(v.is_number() ? std::sqrt(v.to_number<double>()) : 0);
-    l.add(spark_text(counts, 16), kLine).add(fmt::format("  {} … {}", shown(number_in(*a, "from")), shown(number_in(*a, "to"))), kSoft);
-    if (const double wrong = number_in(*a, "not_finite"); wrong > 0) l.add(fmt::format("  {} not finite", count_text(wrong)), kBad);
+    l.add(spark_text(counts, 16), kLine)
+        .add(fmt::format("  {} … {}", shown(number_in(*a, "from")), shown(number_in(*a, "to"))), kSoft);
+    if (const double wrong = number_in(*a, "not_finite"); wrong > 0)
+      l.add(fmt::format("  {} not finite", count_text(wrong)), kBad);
   }
 
   void log() {
     if (facts_.lines.empty()) return;
     const size_t foot = look_.keys ? 2 : 0;
     size_t room = 8;
-    if (look_.height > 0) room = look_.height > lines_.size() + foot + 1 ? std::min<size_t>(16, look_.height - lines_.size() - foot - 1) : 0;
+    if (look_.height > 0)
+      room =
+          look_.height > lines_.size() + foot + 1 ? std::min<size_t>(16, look_.height - lines_.size() - foot - 1) : 0;
     if (room == 0) return;
     line();
     const size_t first = facts_.lines.size() - std::min(facts_.lines.size(), room);
@@ -220,7 +273,9 @@ class View {
     const size_t room = look_.height > 2 ? look_.height - 2 : 0;
     all.resize(room);
     all.push_back(ScreenLine().add(facts_.said, kHigh).text(look_.width, look_.colours));
-    all.push_back(ScreenLine().add("q quits · p pauses and resumes · s steps · c writes a checkpoint", kSoft).text(look_.width, look_.colours));
+    all.push_back(ScreenLine()
+                      .add("q quits · p pauses and resumes · s steps · c writes a checkpoint", kSoft)
+                      .text(look_.width, look_.colours));
     return all;
   }
 
@@ -254,7 +309,8 @@ void TopFacts::take_history(const json::object& history) {
   losses.clear();
   for (const json::value& p : *points) {
     const json::array* values = p.is_object() ? array_in(p.get_object(), "values") : nullptr;
-    if (values && at < values->size() && (*values)[at].is_number()) add(static_cast<int64_t>(number_in(p.get_object(), "step")), (*values)[at].to_number<double>());
+    if (values && at < values->size() && (*values)[at].is_number())
+      add(static_cast<int64_t>(number_in(p.get_object(), "step")), (*values)[at].to_number<double>());
   }
 }
 
@@ -272,7 +328,8 @@ void TopFacts::take_log(const json::object& log) {
   for (const json::value& v : *all) {
     if (!v.is_object()) continue;
     const std::string level = text_in(v.get_object(), "level");
-    lines.push_back(fmt::format("{:>12}  {}{}", duration(number_in(v.get_object(), "seconds")), level == "note" ? "" : level + ": ", text_in(v.get_object(), "text")));
+    lines.push_back(fmt::format("{:>12}  {}{}", duration(number_in(v.get_object(), "seconds")),
+                                level == "note" ? "" : level + ": ", text_in(v.get_object(), "text")));
     if (lines.size() > kMostLines) lines.pop_front();
   }
 }
@@ -289,8 +346,11 @@ std::string spark_text(const std::vector<double>& values, size_t width) {
     int seen = 0;
     for (size_t k = i * values.size() / n; k < (i + 1) * values.size() / n; ++k)
       if (std::isfinite(values[k])) sum += values[k], ++seen;
-    if (seen == 0) text += ' ';
-    else text += kBlocks[high > low ? static_cast<size_t>(std::clamp((sum / seen - low) / (high - low) * 7.99, 0.0, 7.0)) : 0];
+    if (seen == 0)
+      text += ' ';
+    else
+      text +=
+          kBlocks[high > low ? static_cast<size_t>(std::clamp((sum / seen - low) / (high - low) * 7.99, 0.0, 7.0)) : 0];
   }
   return text;
 }

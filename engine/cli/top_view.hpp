@@ -20,7 +20,8 @@ struct TopFacts {
   std::string said;                               // the answer to the last key
   double silent = 0;                              // seconds since the run last answered
 
-  // Of /v1/history; then of one status after the other, those of another cycle or an earlier step in place of what was there.
+  // Of /v1/history; then of one status after the other, those of another cycle or an earlier step in place of what was
+  // there.
   void take_history(const boost::json::object& history);
   void take_status(boost::json::object now);
   void take_log(const boost::json::object& log);

@@ -19,13 +19,23 @@ class Trace {
   explicit Trace(uint64_t origin) : origin_(origin) {}
 
   void name_row(uint32_t row, const std::string& name) {
-    events_.push_back(json::object{{"name", "thread_name"}, {"ph", "M"}, {"pid", kProcess}, {"tid", row}, {"args", json::object{{"name", name}}}});
+    events_.push_back(json::object{
+        {"name", "thread_name"}, {"ph", "M"}, {"pid", kProcess}, {"tid", row}, {"args", json::object{{"name", name}}}});
   }
-  void event(const std::string& name, const char* category, uint32_t row, uint64_t begin, uint64_t end, json::object arguments) {
-    events_.push_back(json::object{{"name", name}, {"cat", category}, {"ph", "X"}, {"pid", kProcess}, {"tid", row}, {"ts", microseconds(begin - origin_)},
-                                   {"dur", microseconds(end - begin)}, {"args", std::move(arguments)}});
+  void event(const std::string& name, const char* category, uint32_t row, uint64_t begin, uint64_t end,
+             json::object arguments) {
+    events_.push_back(json::object{{"name", name},
+                                   {"cat", category},
+                                   {"ph", "X"},
+                                   {"pid", kProcess},
+                                   {"tid", row},
+                                   {"ts", microseconds(begin - origin_)},
+                                   {"dur", microseconds(end - begin)},
+                                   {"args", std::move(arguments)}});
   }
-  std::string text() && { return json::serialize(json::object{{"displayTimeUnit", "ns"}, {"traceEvents", std::move(events_)}}); }
+  std::string text() && {
+    return json::serialize(json::object{{"displayTimeUnit", "ns"}, {"traceEvents", std::move(events_)}});
+  }
 
  private:
   static double microseconds(uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1000; }
@@ -48,10 +58,16 @@ std::string trace_json(const Profile& profile) {
     for (size_t i = 0; i < profile.steps.size(); ++i) {
       const ProfiledStep& s = profile.steps[i];
       trace.event(s.what, "plan", kPlanRow, times.stamps[i], times.stamps[i + 1],
-                  {{"index", s.index}, {"kernel", s.kernel}, {"scope", s.scope}, {"flops", s.flops}, {"bytes", s.bytes}, {"floor_us", s.floor * 1e6}});
+                  {{"index", s.index},
+                   {"kernel", s.kernel},
+                   {"scope", s.scope},
+                   {"flops", s.flops},
+                   {"bytes", s.bytes},
+                   {"floor_us", s.floor * 1e6}});
     }
     for (const PlanTimes::Part& part : times.parts)
-      trace.event(profile.steps[part.step].what, "part", part.thread, part.begin, part.end, {{"index", part.step}, {"phase", part.phase}, {"part", part.part}});
+      trace.event(profile.steps[part.step].what, "part", part.thread, part.begin, part.end,
+                  {{"index", part.step}, {"phase", part.phase}, {"part", part.part}});
   }
   return std::move(trace).text();
 }

@@ -58,14 +58,17 @@ int validate_command(const Options& options) {
     try {
       check(file, options);
       if (!options.quiet)
-        say(file + (options.producers.empty() ? ": ok (widths were not checked: they follow from data, give --producer)" : ": ok"));
+        say(file + (options.producers.empty() ? ": ok (widths were not checked: they follow from data, give --producer)"
+                                              : ": ok"));
     } catch (const Error& e) {
       if (!options.json) print_error(e);
       for (auto& one : json_of(e, file)) errors.push_back(one);
       code = std::max(code, exit_code(e.kind()));
     }
   }
-  if (options.json) print_json(boost::json::object{{"version", 1}, {"valid", code == kDone}, {"widths_checked", !options.producers.empty()}, {"errors", errors}});
+  if (options.json)
+    print_json(boost::json::object{
+        {"version", 1}, {"valid", code == kDone}, {"widths_checked", !options.producers.empty()}, {"errors", errors}});
   return code;
 }
 

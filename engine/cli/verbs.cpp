@@ -47,7 +47,8 @@ constexpr Verb kVerbs[] = {
      "harmonics infer char_gpt.hmx --weights gpt.safetensors --prompt 'ROMEO:'"},
     {"serve", "answer requests with saved weights", serve_flags, serve_command, "serve.json",
      "harmonics serve g.hmx --weights w.safetensors --listen 127.0.0.1:8080\n"
-     "curl -H 'Content-Type: application/json' -d '{\"inputs\": {\"x\": [[0.1, 0.2]]}}' http://127.0.0.1:8080/v1/predict"},
+     "curl -H 'Content-Type: application/json' -d '{\"inputs\": {\"x\": [[0.1, 0.2]]}}' "
+     "http://127.0.0.1:8080/v1/predict"},
     {"ctl", "control a run: status, pause, step, checkpoint, learning rate, stop", ctl_flags, ctl_command, "ctl.json",
      "harmonics ctl run.sock status\n"
      "harmonics ctl run.sock lr 1e-4\n"
@@ -89,8 +90,8 @@ constexpr Verb kVerbs[] = {
      "list.json",
      "harmonics list functions\n"
      "harmonics list metrics --json"},
-    {"inspect", "one thing in full: a function, a scheme of streams, what an address gives, a weights file", inspect_flags,
-     inspect_command, "inspect.json",
+    {"inspect", "one thing in full: a function, a scheme of streams, what an address gives, a weights file",
+     inspect_flags, inspect_command, "inspect.json",
      "harmonics inspect conv\n"
      "harmonics inspect 'data.csv#age'\n"
      "harmonics inspect mnist.safetensors"},

@@ -21,17 +21,23 @@ using Bytes = std::vector<unsigned char>;
 
 constexpr uint64_t kRecords = 50;
 // Scalars, rows, grey and colour images, symbols.
-const std::vector<TensorType> kAugmentedTypes = {{DType::F32, {7}},        {DType::F32, {3, 5}},     {DType::F32, {13, 11}},
-                                          {DType::U8, {13, 11}},    {DType::U8, {13, 11, 3}}, {DType::U8, {3, 13, 11}},
-                                          {DType::F32, {1, 13, 11}}, {DType::I64, {9}}};
+const std::vector<TensorType> kAugmentedTypes = {
+    {DType::F32, {7}},        {DType::F32, {3, 5}},     {DType::F32, {13, 11}},    {DType::U8, {13, 11}},
+    {DType::U8, {13, 11, 3}}, {DType::U8, {3, 13, 11}}, {DType::F32, {1, 13, 11}}, {DType::I64, {9}}};
 
 // An augmentation bound to a sample type and arguments.
 class Tried {
  public:
   Tried(const ItemPtr& item, const AttributeMap& arguments, const TensorType& type, uint64_t seed)
-      : item_(item), arguments_(arguments), view_(arguments_), sample_(to_c(type)), result_(result_of()),
-        numbers_(is_float(type.dtype) ? random_tensor(type.shape, seed, 0, 1, type.dtype) : cast(random_indices(type.shape, seed, 200), type.dtype)) {
-    if (result().shape.count() <= 0) throw Error(ErrorKind::Plugin, fmt::format("{} says that its result is {}", spoken_name(*item_), result().str()));
+      : item_(item),
+        arguments_(arguments),
+        view_(arguments_),
+        sample_(to_c(type)),
+        result_(result_of()),
+        numbers_(is_float(type.dtype) ? random_tensor(type.shape, seed, 0, 1, type.dtype)
+                                      : cast(random_indices(type.shape, seed, 200), type.dtype)) {
+    if (result().shape.count() <= 0)
+      throw Error(ErrorKind::Plugin, fmt::format("{} says that its result is {}", spoken_name(*item_), result().str()));
   }
   Tried(const Tried&) = delete;
   Tried& operator=(const Tried&) = delete;
@@ -45,10 +51,12 @@ class Tried {
   Bytes operator()(const hx_draw& draw, unsigned char fill = 0, std::string* wrong = nullptr) const {
     GuardedBytes from(sample().bytes(), 0), to(result().bytes(), fill);
     std::memcpy(from.data(), numbers_.bytes(), from.size());
-    const hx_status status = item_->table<hx_augmentation_vt>().apply(item_->self, view_.get(), &sample_, from.data(), &draw, &result_, to.data());
+    const hx_status status = item_->table<hx_augmentation_vt>().apply(item_->self, view_.get(), &sample_, from.data(),
+                                                                      &draw, &result_, to.data());
     if (status != HX_OK) throw plugin_error(*item_, status);
     if (wrong && !to.intact()) *wrong = "it writes outside the result";
-    if (wrong && (!from.intact() || std::memcmp(from.data(), numbers_.bytes(), from.size()) != 0)) *wrong = "it writes into the sample it is given";
+    if (wrong && (!from.intact() || std::memcmp(from.data(), numbers_.bytes(), from.size()) != 0))
+      *wrong = "it writes into the sample it is given";
     return {to.data(), to.data() + to.size()};
   }
 
@@ -57,7 +65,8 @@ class Tried {
     hx_type result = sample_;
     const auto& table = item_->table<hx_augmentation_vt>();
     if (!HM_TABLE_HAS(table, result_type)) return result;
-    if (const hx_status status = table.result_type(item_->self, view_.get(), &sample_, &result); status != HX_OK) throw plugin_error(*item_, status);
+    if (const hx_status status = table.result_type(item_->self, view_.get(), &sample_, &result); status != HX_OK)
+      throw plugin_error(*item_, status);
     return result;
   }
 
@@ -69,9 +78,12 @@ class Tried {
 };
 using TriedPtr = std::unique_ptr<const Tried>;
 
-hx_draw draw_of(uint64_t record, uint64_t key = 0x1234567890abcdef, uint32_t ordinal = 0) { return {sizeof(hx_draw), ordinal, key, record}; }
+hx_draw draw_of(uint64_t record, uint64_t key = 0x1234567890abcdef, uint32_t ordinal = 0) {
+  return {sizeof(hx_draw), ordinal, key, record};
+}
 
-std::vector<TriedPtr> taken(const ItemPtr& item, const AttributeMap& arguments, uint64_t seed, std::optional<Error>* refused = nullptr) {
+std::vector<TriedPtr> taken(const ItemPtr& item, const AttributeMap& arguments, uint64_t seed,
+                            std::optional<Error>* refused = nullptr) {
   std::vector<TriedPtr> all;
   for (const TensorType& type : kAugmentedTypes) try {
       auto tried = std::make_unique<const Tried>(item, arguments, type, seed);
@@ -85,15 +97,21 @@ std::vector<TriedPtr> taken(const ItemPtr& item, const AttributeMap& arguments, 
 
 Finding writes_its_result(const std::vector<TriedPtr>& all) {
   for (const TriedPtr& t : all) {
-    if (!t->says_so_again()) return {Outcome::Failed, fmt::format("for {} it names another result when it is asked again", t->sample().str()), "result_type() depends on the sample's type and the arguments alone"};
+    if (!t->says_so_again())
+      return {Outcome::Failed, fmt::format("for {} it names another result when it is asked again", t->sample().str()),
+              "result_type() depends on the sample's type and the arguments alone"};
     for (uint64_t record = 0; record < kRecords; ++record) {
       std::string wrong;
       const Bytes zeros = (*t)(draw_of(record), 0, &wrong), ones = (*t)(draw_of(record), 0xFF, &wrong);
-      if (!wrong.empty()) return {Outcome::Failed, fmt::format("for {} {}", t->str(), wrong), "it reads what it is given and writes as many numbers as the result has"};
+      if (!wrong.empty())
+        return {Outcome::Failed, fmt::format("for {} {}", t->str(), wrong),
+                "it reads what it is given and writes as many numbers as the result has"};
       const bool keeps_something = (*t)(draw_of(record)) != zeros;  // checked below
       if (zeros != ones && !keeps_something) {
         const auto at = std::mismatch(zeros.begin(), zeros.end(), ones.begin()).first - zeros.begin();
-        return {Outcome::Failed, fmt::format("for {} the result depends on what its memory held before, from byte {} on", t->str(), at), "write every number of the result, also those that stay as they are, and draw from `random` alone"};
+        return {Outcome::Failed,
+                fmt::format("for {} the result depends on what its memory held before, from byte {} on", t->str(), at),
+                "write every number of the result, also those that stay as they are, and draw from `random` alone"};
       }
     }
   }
@@ -107,11 +125,15 @@ Finding repeats(const std::vector<TriedPtr>& all) {
     for (uint64_t record = 0; record < kRecords; ++record) once.push_back((*t)(draw_of(record)));
     for (uint64_t record = kRecords; record-- > 0;)
       if ((*t)(draw_of(record)) != once[record])
-        return {Outcome::Failed, fmt::format("sample {} of {} comes out in another way when it is asked for again", record, t->str()),
+        return {Outcome::Failed,
+                fmt::format("sample {} of {} comes out in another way when it is asked for again", record, t->str()),
                 "draw from `random` alone and keep nothing from call to call: samples are read in any order"};
     for (const Bytes& other : once) differing += other != once[0];
   }
-  return {Outcome::Passed, differing ? fmt::format("{} samples, each with random numbers of its own", kRecords) : "it draws no random numbers", ""};
+  return {Outcome::Passed,
+          differing ? fmt::format("{} samples, each with random numbers of its own", kRecords)
+                    : "it draws no random numbers",
+          ""};
 }
 
 Finding finite(const std::vector<TriedPtr>& all) {
@@ -121,7 +143,8 @@ Finding finite(const std::vector<TriedPtr>& all) {
       const HTensor numbers = cast(HTensor(t->result().dtype, t->result().shape, bytes.data()), DType::F64);
       for (int64_t i = 0; i < numbers.size(); ++i)
         if (const double v = numbers.data<double>()[i]; !std::isfinite(v))
-          return {Outcome::Failed, fmt::format("for {} element {} of sample {} is {}", t->str(), i, record, v), "training stops at the first number that is not finite"};
+          return {Outcome::Failed, fmt::format("for {} element {} of sample {} is {}", t->str(), i, record, v),
+                  "training stops at the first number that is not finite"};
     }
   return {};
 }
@@ -131,7 +154,8 @@ Finding on_threads(const Tried& t) {
   for (uint64_t record = 0; record < kRecords; ++record) expected.push_back(t(draw_of(record)));
   const std::string error = on_four_threads(20, [&] {
     for (uint64_t record = 0; record < kRecords; ++record)
-      if (t(draw_of(record)) != expected[record]) throw Error(ErrorKind::Plugin, fmt::format("sample {} comes out in another way than on one thread", record));
+      if (t(draw_of(record)) != expected[record])
+        throw Error(ErrorKind::Plugin, fmt::format("sample {} comes out in another way than on one thread", record));
   });
   if (error.empty()) return {};
   return {Outcome::Failed, error, "samples are augmented on any thread: share nothing that changes"};
@@ -145,7 +169,8 @@ void check_augmentation(const ItemPtr& item, const CheckSettings& settings, Chec
   attempt(log, "takes samples", [&]() -> Finding {
     std::optional<Error> refused;
     all = taken(item, arguments, settings.seed, &refused);
-    if (all.empty()) throw Error(refused->kind(), refused->what()).note("of numbers, rows, pictures and symbols one should be taken");
+    if (all.empty())
+      throw Error(refused->kind(), refused->what()).note("of numbers, rows, pictures and symbols one should be taken");
     std::string text;
     for (const TriedPtr& t : all) text += (text.empty() ? "" : ", ") + t->str();
     return {Outcome::Passed, text, ""};

@@ -81,7 +81,8 @@ std::vector<CallExample> library_calls(const std::string& functional, DType type
       if (c.functional != functional) continue;
       calls.push_back({functional, c.attributes, conformance::make_operands(c, type, generator)});
       std::optional<Error> none;
-      if (larger.empty() && of_one_shape(c)) larger = taken(functional, c.attributes, c.inputs.size(), type, seed, none);
+      if (larger.empty() && of_one_shape(c))
+        larger = taken(functional, c.attributes, c.inputs.size(), type, seed, none);
     }
   calls.insert(calls.end(), larger.begin(), larger.end());
   return calls;
@@ -99,7 +100,8 @@ std::vector<CallExample> primitive_calls(const std::string& primitive, DType typ
   std::mt19937_64 generator(seed);
   for (const conformance::FunctionalCase& c : conformance::functional_cases(seed + 1)) {
     std::vector<TensorType> types;
-    for (const conformance::Operand& o : c.inputs) types.push_back(type_of(conformance::make_operand(o, type, generator)));
+    for (const conformance::Operand& o : c.inputs)
+      types.push_back(type_of(conformance::make_operand(o, type, generator)));
     const auto body = body_program(*FunctionalTable::global().find(c.functional), c.attributes, types);
     for (const Node& node : body->nodes) {
       if (op_name(node.op) != primitive || calls.size() == kMostPrimitives) continue;
@@ -154,7 +156,8 @@ double tolerance_of(DType type) {
 }
 
 std::string difference(const HTensor& got, const HTensor& expected, const char* by, double tolerance) {
-  if (!is_float(expected.dtype())) return same_bits(got, expected) ? "" : fmt::format("other whole numbers than {}", by);
+  if (!is_float(expected.dtype()))
+    return same_bits(got, expected) ? "" : fmt::format("other whole numbers than {}", by);
   const HTensor a = cast(got, DType::F64), b = cast(expected, DType::F64);
   double scale = 1;
   for (int64_t i = 0; i < b.size(); ++i)

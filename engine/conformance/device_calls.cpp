@@ -39,8 +39,9 @@ HTensor careful_numbers_of(const TensorType& type, uint64_t seed) {
 // Primitives that are rare or missing in bodies.
 Program further_primitives(DType type) {
   Tracer t("primitives");
-  const HTensor x = t.input("x", {type, {3, 5}}), image = t.input("image", {type, {2, 3, 5, 7}}), patch = t.input("patch", {type, {2, 5}}),
-                at = t.input("at", {DType::I64, {2}}), ids = t.input("ids", {DType::I64, {4}}), rows = t.input("rows", {type, {4, 5}});
+  const HTensor x = t.input("x", {type, {3, 5}}), image = t.input("image", {type, {2, 3, 5, 7}}),
+                patch = t.input("patch", {type, {2, 5}}), at = t.input("at", {DType::I64, {2}}),
+                ids = t.input("ids", {DType::I64, {4}}), rows = t.input("rows", {type, {4, 5}});
   int results = 0;
   const auto keep = [&](const HTensor& y) { t.output(std::to_string(results++), y); };
   for (const std::vector<int64_t>& axes : {std::vector<int64_t>{0}, {1}, {0, 1}}) {
@@ -63,28 +64,42 @@ Program further_primitives(DType type) {
   const auto [largest, places] = top_k(x, 3);
   keep(largest), keep(places);
   if (type == DType::F32) {
-    const HTensor wide = t.input("wide", {type, {41, 67}}), deep = t.input("deep", {type, {67, 35}}), square = t.input("square", {type, {131, 131}});
-    keep(matmul(square, square)), keep(matmul(wide, deep)), keep(dot(wide, wide, {0}, {0})), keep(transpose(wide, {1, 0}));
-    for (const int64_t axis : {0, 1}) keep(reduce_sum(wide, {axis})), keep(reduce_max(wide, {axis})), keep(argmax(wide, axis)), keep(cumsum(wide, axis));
+    const HTensor wide = t.input("wide", {type, {41, 67}}), deep = t.input("deep", {type, {67, 35}}),
+                  square = t.input("square", {type, {131, 131}});
+    keep(matmul(square, square)), keep(matmul(wide, deep)), keep(dot(wide, wide, {0}, {0})),
+        keep(transpose(wide, {1, 0}));
+    for (const int64_t axis : {0, 1})
+      keep(reduce_sum(wide, {axis})), keep(reduce_max(wide, {axis})), keep(argmax(wide, axis)),
+          keep(cumsum(wide, axis));
   }
   keep(matmul(x, transpose(x, {1, 0}))), keep(dot(x, x, {0}, {0})), keep(dot(image, image, {3}, {3}, {0, 1}, {0, 1}));
-  const Attributes windows = Attributes().set("kernel", std::vector<int64_t>{2, 3}).set("strides", std::vector<int64_t>{1, 2}).set("padding_low", std::vector<int64_t>{1, 0}).set("padding_high", std::vector<int64_t>{0, 1}).set("dilation", std::vector<int64_t>{1, 1}).set("fill", 0.0);
+  const Attributes windows = Attributes()
+                                 .set("kernel", std::vector<int64_t>{2, 3})
+                                 .set("strides", std::vector<int64_t>{1, 2})
+                                 .set("padding_low", std::vector<int64_t>{1, 0})
+                                 .set("padding_high", std::vector<int64_t>{0, 1})
+                                 .set("dilation", std::vector<int64_t>{1, 1})
+                                 .set("fill", 0.0);
   const HTensor patches = call1("patches", {image}, windows);
   keep(patches), keep(call1("unpatches", {patches}, Attributes(windows).set("input_shape", image.shape())));
   const HTensor scale = full(type, {}, 0.05), zero = full(DType::I8, {}, 3);
-  const HTensor stored = call1("quantize", {x, scale, zero}, Attributes().set("axis", int64_t{0}).set("dtype", int64_t{HX_I8}));
+  const HTensor stored =
+      call1("quantize", {x, scale, zero}, Attributes().set("axis", int64_t{0}).set("dtype", int64_t{HX_I8}));
   keep(stored), keep(call1("dequantize", {stored, scale, zero}, Attributes().set("axis", int64_t{0})));
   return t.take();
 }
 
 // Sizes beyond a vector of the processor and beyond one part.
 conformance::Cases larger_cases() {
-  using conformance::indices, conformance::numbers, conformance::positives, conformance::randoms, conformance::rate, conformance::spreads, conformance::statistics, conformance::Operand;
+  using conformance::indices, conformance::numbers, conformance::positives, conformance::randoms, conformance::rate,
+      conformance::spreads, conformance::statistics, conformance::Operand;
   conformance::Cases cases;
   const Operand rows = numbers({37, 131}), row = numbers({131}), heads = numbers({2, 3, 33, 20});
-  for (const char* name : {"relu", "silu", "gelu", "softmax", "log_softmax"}) cases.push_back({name, {}, {rows}}), cases.push_back({name, {}, {numbers(kLarge)}});
+  for (const char* name : {"relu", "silu", "gelu", "softmax", "log_softmax"})
+    cases.push_back({name, {}, {rows}}), cases.push_back({name, {}, {numbers(kLarge)}});
   cases.push_back({"linear", {}, {rows, numbers({65, 131}), numbers({65})}});
-  cases.push_back({"linear", AttributeMap().set("activation", std::string("relu")), {rows, numbers({65, 131}), numbers({65})}});
+  cases.push_back(
+      {"linear", AttributeMap().set("activation", std::string("relu")), {rows, numbers({65, 131}), numbers({65})}});
   cases.push_back({"linear", AttributeMap().set("transposed", true), {rows, numbers({131, 65}), numbers({65})}});
   cases.push_back({"layer_norm", {}, {rows, row, row}});
   cases.push_back({"rms_norm", {}, {rows, row}});
@@ -94,12 +109,15 @@ conformance::Cases larger_cases() {
   cases.push_back({"attention", AttributeMap().set("causal", true), {heads, heads, heads}});
   // few distinct rows, repeated often
   const Operand each = statistics({37}), spread = spreads({37}), ids = indices({37}, 5, DType::I64);
-  for (const char* name : {"softmax_grad", "log_softmax_grad"}) cases.push_back({name, {}, {rows, rows}}), cases.push_back({name, {}, {numbers(kLarge), numbers(kLarge)}});
+  for (const char* name : {"softmax_grad", "log_softmax_grad"})
+    cases.push_back({name, {}, {rows, rows}}), cases.push_back({name, {}, {numbers(kLarge), numbers(kLarge)}});
   cases.push_back({"softmax_cross_entropy_grad", {}, {rows, indices({37}, 131, DType::I64), each, each}});
   cases.push_back({"layer_norm_grad", {}, {rows, row, each, spread, rows}});
   cases.push_back({"rms_norm_grad", {}, {rows, row, spread, rows}});
   cases.push_back({"embedding_grad", AttributeMap().set("rows", int64_t{7}), {ids, rows}});
-  cases.push_back({"attention_grad", AttributeMap().set("causal", true), {heads, heads, heads, heads, statistics({2, 3, 33}), heads}});
+  cases.push_back({"attention_grad",
+                   AttributeMap().set("causal", true),
+                   {heads, heads, heads, heads, statistics({2, 3, 33}), heads}});
   cases.push_back({"rope", {}, {heads}});
   cases.push_back({"dropout", AttributeMap().set("rate", 0.25), {rows, randoms(rows.shape)}});
   cases.push_back({"global_norm", {}, {rows, row, numbers(kLarge)}});
@@ -128,7 +146,8 @@ class Collection {
 
   std::vector<DeviceCall> take() {
     for (const DType type : kFloats) {
-      for (uint64_t draw = 1; draw <= (type == DType::F32 ? 3u : 1u); ++draw) functionals(conformance::functional_cases(seed_ + draw), type);
+      for (uint64_t draw = 1; draw <= (type == DType::F32 ? 3u : 1u); ++draw)
+        functionals(conformance::functional_cases(seed_ + draw), type);
       if (type == DType::F32) functionals(larger_cases(), type);
       const Program further = further_primitives(type);
       for (const Node& node : further.nodes) primitive(further, node);
@@ -157,7 +176,8 @@ class Collection {
   void primitives(const Program& program, DType type) {
     for (const Node& node : program.nodes) {
       size_t& so_many = so_many_[{node.op, type}];
-      if (so_many < (node.op == Op::fused_elementwise ? most_chains(type) : kMostOfOne)) so_many += primitive(program, node);
+      if (so_many < (node.op == Op::fused_elementwise ? most_chains(type) : kMostOfOne))
+        so_many += primitive(program, node);
     }
   }
   bool primitive(const Program& program, const Node& node) {

@@ -32,7 +32,8 @@ struct Asked {
 
 class DeviceChecks {
  public:
-  DeviceChecks(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) : item_(item), settings_(settings), log_(log) {
+  DeviceChecks(const ItemPtr& item, const CheckSettings& settings, CheckLog& log)
+      : item_(item), settings_(settings), log_(log) {
     registry_.add(std::const_pointer_cast<Item>(item));
   }
 
@@ -87,11 +88,15 @@ std::string joined(const std::vector<std::string>& words) {
 // Faults by call: the first in full, of further ones the operation.
 class Faults {
  public:
-  void add(const CallSiteInfo& site, const std::string& text) { add_said(site, fmt::format("{}: {}", site.str(), text)); }
+  void add(const CallSiteInfo& site, const std::string& text) {
+    add_said(site, fmt::format("{}: {}", site.str(), text));
+  }
   void add_said(const CallSiteInfo& site, const std::string& text) {  // `text` names the site
     ++count_;
-    if (first_.empty()) first_ = text, op_ = site.op;
-    else if (site.op != op_ && std::find(others_.begin(), others_.end(), site.op) == others_.end()) others_.push_back(site.op);
+    if (first_.empty())
+      first_ = text, op_ = site.op;
+    else if (site.op != op_ && std::find(others_.begin(), others_.end(), site.op) == others_.end())
+      others_.push_back(site.op);
   }
   bool none() const { return count_ == 0; }
   // Passed, with `passed`, if there are no faults.
@@ -123,9 +128,11 @@ Finding DeviceChecks::keeps_times() const {
   constexpr uint64_t kBytes = 1 << 20;
   constexpr int kMost = 4096;
   constexpr double kWhile = 5e-3, kRounding = 5e-6;
-  const char* const remedy = "elapsed() gives the seconds from when the queue came to one event to when it came to a later one";
+  const char* const remedy =
+      "elapsed() gives the seconds from when the queue came to one event to when it came to a later one";
   const Finding none{Outcome::Passed, "none: steps are timed by the host's clock", ""};
-  if (!has_own_memory(*item_) || !has_clock(*item_)) return {Outcome::Failed, "it has times of queues, and no queues", "leave record_time and elapsed out"};
+  if (!has_own_memory(*item_) || !has_clock(*item_))
+    return {Outcome::Failed, "it has times of queues, and no queues", "leave record_time and elapsed out"};
   const auto queue = std::make_shared<DeviceQueue>(item_);
   const DeviceBuffer from(queue, kBytes), to(queue, kBytes);
   const std::vector<std::byte> zeros(kBytes);
@@ -143,10 +150,16 @@ Finding DeviceChecks::keeps_times() const {
     if (!first || !worked || !last) return none;
     const std::optional<double> work = worked.since(first), nothing = last.since(worked), both = last.since(first);
     if (!work || !nothing || !both) return none;
-    const std::string told = fmt::format("of {} copies of 1 MiB, which with all around them took {:.6f} s by the host's clock, it says {:.6f} s", copies, passed, *work);
+    const std::string told = fmt::format(
+        "of {} copies of 1 MiB, which with all around them took {:.6f} s by the host's clock, it says {:.6f} s", copies,
+        passed, *work);
     if (*both > 1.01 * passed + kRounding) return {Outcome::Failed, told + ": more than there was", remedy};
     if (std::abs(*both - *work - *nothing) > 0.01 * *both + kRounding)
-      return {Outcome::Failed, fmt::format("it says {:.6f} s from one event to the next, {:.6f} s from that to a third, and {:.6f} s from the first to the third", *work, *nothing, *both), remedy};
+      return {Outcome::Failed,
+              fmt::format("it says {:.6f} s from one event to the next, {:.6f} s from that to a third, and {:.6f} s "
+                          "from the first to the third",
+                          *work, *nothing, *both),
+              remedy};
     if (passed < kWhile && copies < kMost) continue;
     if (*work < passed / 1000) return {Outcome::Failed, told + ": next to nothing", remedy};
     return {Outcome::Passed, told, ""};
@@ -156,10 +169,14 @@ Finding DeviceChecks::keeps_times() const {
 Finding DeviceChecks::describes() const {
   const auto& table = item_->table<hx_device_vt>();
   const char* text = table.describe ? table.describe(item_->self) : nullptr;
-  if (!text || !*text) return {Outcome::Failed, "it says nothing", "describe() gives one line: name, instruction set, libraries"};
-  if (std::string(text).find('\n') != std::string::npos) return {Outcome::Failed, "it says more than one line", "describe() gives one line: name, instruction set, libraries"};
+  if (!text || !*text)
+    return {Outcome::Failed, "it says nothing", "describe() gives one line: name, instruction set, libraries"};
+  if (std::string(text).find('\n') != std::string::npos)
+    return {Outcome::Failed, "it says more than one line",
+            "describe() gives one line: name, instruction set, libraries"};
   if (const uint32_t other = flags() & ~uint32_t{HX_SITE_FP16_CHUNKS | HX_SITE_BF16 | HX_SITE_FP8})
-    return {Outcome::Failed, fmt::format("it claims kernels for flags {:#x}, which no device is asked with", other), "flags() gives those of HX_SITE_FP16_CHUNKS, HX_SITE_BF16 and HX_SITE_FP8 that it has"};
+    return {Outcome::Failed, fmt::format("it claims kernels for flags {:#x}, which no device is asked with", other),
+            "flags() gives those of HX_SITE_FP16_CHUNKS, HX_SITE_BF16 and HX_SITE_FP8 that it has"};
   return {Outcome::Passed, text, ""};
 }
 
@@ -171,15 +188,19 @@ std::string coverage(const std::vector<Asked>& asked, size_t served) {
   for (const Asked& a : asked) {
     auto& [some, all] = operations[a.call.site.op];
     ++all;
-    if (a.kernel) ++some;
-    else declined[a.declined].insert(a.call.site.op);
+    if (a.kernel)
+      ++some;
+    else
+      declined[a.declined].insert(a.call.site.op);
   }
   std::vector<std::string> words;
   for (const auto& [op, n] : operations)
     if (n.first > 0) words.push_back(n.first == n.second ? op : fmt::format("{} {} of {}", op, n.first, n.second));
-  std::string text = fmt::format("serves {} of {} calls{}{}", served, asked.size(), words.empty() ? "" : ": ", joined(words));
+  std::string text =
+      fmt::format("serves {} of {} calls{}{}", served, asked.size(), words.empty() ? "" : ": ", joined(words));
   for (const auto& [why, ops] : declined)
-    text += fmt::format("; declines, {}: {}", why.empty() ? "without a reason" : "'" + why + "'", joined({ops.begin(), ops.end()}));
+    text += fmt::format("; declines, {}: {}", why.empty() ? "without a reason" : "'" + why + "'",
+                        joined({ops.begin(), ops.end()}));
   return text;
 }
 
@@ -198,8 +219,11 @@ Finding DeviceChecks::answers() {
   }
   for (Asked& a : asked_)
     if (a.kernel) served_.push_back(&a);
-  Finding f = faults.finding(coverage(asked_, served_.size()), "find() declines what it has no kernel for, and else gives a whole one: function, name, phases and parts");
-  if (f.outcome == Outcome::Passed && served_.empty()) f = {Outcome::Noted, f.text, "every call is left to others: nothing it computes could be tried"};
+  Finding f = faults.finding(
+      coverage(asked_, served_.size()),
+      "find() declines what it has no kernel for, and else gives a whole one: function, name, phases and parts");
+  if (f.outcome == Outcome::Passed && served_.empty())
+    f = {Outcome::Noted, f.text, "every call is left to others: nothing it computes could be tried"};
   return f;
 }
 
@@ -216,10 +240,13 @@ Finding DeviceChecks::answers_alike() {
     }
     if (!again) continue;
     const hx_kernel &x = a.kernel->raw(), &y = again->raw();
-    const bool alike = x.phases == y.phases && std::equal(x.parts, x.parts + x.phases, y.parts) && x.workspace == y.workspace && x.in_place == y.in_place;
-    if (!alike) faults.add(a.call.site, "asked again, it gives a kernel with other phases, parts, workspace or in_place");
+    const bool alike = x.phases == y.phases && std::equal(x.parts, x.parts + x.phases, y.parts) &&
+                       x.workspace == y.workspace && x.in_place == y.in_place;
+    if (!alike)
+      faults.add(a.call.site, "asked again, it gives a kernel with other phases, parts, workspace or in_place");
   }
-  return faults.finding("", "the answer depends on the call site alone, so that results are the same for any number of threads");
+  return faults.finding(
+      "", "the answer depends on the call site alone, so that results are the same for any number of threads");
 }
 
 // Inputs that results may overwrite, one arrangement per entry: in_place of the kernel's first result, and those of
@@ -254,7 +281,8 @@ Finding DeviceChecks::keeps_to_memory() {
     }
   }
   return faults.finding(fmt::format("{} kernels", served_.size()),
-                        "buffers are the inputs, the outputs and the workspace; parts of one phase run in any order, each writing what is its own; "
+                        "buffers are the inputs, the outputs and the workspace; parts of one phase run in any order, "
+                        "each writing what is its own; "
                         "nothing is thrown");
 }
 
@@ -270,7 +298,8 @@ Finding DeviceChecks::means_the_same() const {
       break;
     }
   }
-  return faults.finding(fmt::format("{} calls", served_.size()), "compute what the call means, or let find() decline what you do not");
+  return faults.finding(fmt::format("{} calls", served_.size()),
+                        "compute what the call means, or let find() decline what you do not");
 }
 
 Finding DeviceChecks::on_threads() const {
@@ -282,14 +311,17 @@ Finding DeviceChecks::on_threads() const {
     const std::string text = run_on_threads(kernel, a->call.call.inputs, a->given, kThreads, item_);
     if (!text.empty()) faults.add(a->call.site, "its kernel " + text);
   }
-  const char* const remedy = "parts of one kernel run at the same time, and so do different kernels: share nothing that changes";
+  const char* const remedy =
+      "parts of one kernel run at the same time, and so do different kernels: share nothing that changes";
   if (!faults.none()) return faults.finding("", remedy);
   std::atomic<size_t> next{0};
   const std::string beside = harmonics::on_four_threads(1, [&] {
     for (size_t i; (i = next.fetch_add(1)) < served_.size();) {
       const Asked& a = *served_[i];
       const std::string text = run_on_threads(a.kernel->raw(), a.call.call.inputs, a.given, 1, item_);
-      if (!text.empty()) throw Error(ErrorKind::Plugin, fmt::format("{}: while other kernels run, its kernel {}", a.call.site.str(), text));
+      if (!text.empty())
+        throw Error(ErrorKind::Plugin,
+                    fmt::format("{}: while other kernels run, its kernel {}", a.call.site.str(), text));
     }
   });
   if (!beside.empty()) return {Outcome::Failed, beside, remedy};
@@ -302,7 +334,8 @@ Finding DeviceChecks::rounded(Precision precision, double tolerance) {
   size_t other = 0;
   for (const Asked& a : asked_) {
     const CallSiteInfo& site = a.call.site;
-    const bool single = std::any_of(site.inputs.begin(), site.inputs.end(), [](const TensorType& t) { return t.dtype == DType::F32; });
+    const bool single =
+        std::any_of(site.inputs.begin(), site.inputs.end(), [](const TensorType& t) { return t.dtype == DType::F32; });
     const KernelPtr kernel = single ? find(source, site) : nullptr;
     if (!kernel) continue;
     log_.alive();
@@ -315,10 +348,12 @@ Finding DeviceChecks::rounded(Precision precision, double tolerance) {
       text = difference(given[i], meant[i], "the reference", std::max(tolerance, tolerance_of(meant[i].dtype())));
     if (!text.empty()) faults.add(site, fmt::format("with {} allowed, its kernel {}", precision_name(precision), text));
   }
-  return faults.finding(fmt::format("of the calls, {} in another way", other), "operands of products may be rounded, and of fp16 short sums; totals are in f32");
+  return faults.finding(fmt::format("of the calls, {} in another way", other),
+                        "operands of products may be rounded, and of fp16 short sums; totals are in f32");
 }
 
-constexpr float kLooked[] = {0.5f, -0.0f, std::numeric_limits<float>::max(), INFINITY, -INFINITY, std::numeric_limits<float>::quiet_NaN()};
+constexpr float kLooked[] = {0.5f,     -0.0f,     std::numeric_limits<float>::max(),
+                             INFINITY, -INFINITY, std::numeric_limits<float>::quiet_NaN()};
 
 // The host waits for events only.
 void DeviceChecks::look_by_copies() const {
@@ -339,7 +374,9 @@ void DeviceChecks::look_by_copies() const {
       const std::vector<std::byte>& meant = std::isfinite(looked) ? sent : before;
       const std::string of = fmt::format("a copy of {} bytes that looks at {}", bytes, looked);
       if (!std::equal(meant.begin(), meant.begin() + static_cast<ptrdiff_t>(bytes), back.at(0)))
-        throw Error(ErrorKind::Plugin, of + (std::isfinite(looked) ? " leaves other bytes, or await_event comes back before it is done" : " writes all the same"));
+        throw Error(ErrorKind::Plugin,
+                    of + (std::isfinite(looked) ? " leaves other bytes, or await_event comes back before it is done"
+                                                : " writes all the same"));
       if (*back.at(bytes) != before[bytes]) throw Error(ErrorKind::Plugin, of + " writes behind them");
     }
   }
@@ -364,8 +401,11 @@ Finding DeviceChecks::looks() const {
         if (text.empty()) text = run_looking(a->kernel->raw(), a->call.call.inputs, a->given, replaced, looked, item_);
     if (!text.empty()) faults.add(a->call.site, "its kernel " + text);
   }
-  return faults.finding(kernels == 0 ? "copies, and no kernels: steps that change something wait for the host" : fmt::format("copies, and {} kernels of {}", kernels, joined({operations.begin(), operations.end()})),
-                        "with enqueue_if_finite the outputs keep what they hold when the f32 at `number` is not finite by the time the queue comes there");
+  return faults.finding(kernels == 0 ? "copies, and no kernels: steps that change something wait for the host"
+                                     : fmt::format("copies, and {} kernels of {}", kernels,
+                                                   joined({operations.begin(), operations.end()})),
+                        "with enqueue_if_finite the outputs keep what they hold when the f32 at `number` is not finite "
+                        "by the time the queue comes there");
 }
 
 // Repeatedly looks up, runs and releases kernels for few distinct calls, so that the first half of the check meets them
@@ -377,8 +417,10 @@ Finding DeviceChecks::many_times() {
     const Asked& a = *served_[next++ % different * served_.size() / different];
     KernelSource source = ask_anew();
     const KernelPtr kernel = find(source, a.call.site);
-    const std::string text = kernel ? run_on_threads(kernel->raw(), a.call.call.inputs, a.given, 1, item_) : "is no longer given";
-    if (!text.empty()) throw Error(ErrorKind::Plugin, fmt::format("{}: its kernel, found again, {}", a.call.site.str(), text));
+    const std::string text =
+        kernel ? run_on_threads(kernel->raw(), a.call.call.inputs, a.given, 1, item_) : "is no longer given";
+    if (!text.empty())
+      throw Error(ErrorKind::Plugin, fmt::format("{}: its kernel, found again, {}", a.call.site.str(), text));
   });
 }
 
@@ -409,10 +451,13 @@ void check_device(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
   attempt(log, "computes what calls mean", [&] { return checks.means_the_same(); });
   if (checks.says_it_looks()) attempt(log, "looks at numbers", [&] { return checks.looks(); });
   attempt(log, "threads", [&] { return checks.on_threads(); });
-  if (checks.rounds_to(HX_SITE_FP16_CHUNKS)) attempt(log, "products in fp16 chunks", [&] { return checks.rounded(Precision::fp16, tolerance_of(DType::F16)); });
-  if (checks.rounds_to(HX_SITE_BF16)) attempt(log, "products in bf16", [&] { return checks.rounded(Precision::bf16, tolerance_of(DType::BF16)); });
+  if (checks.rounds_to(HX_SITE_FP16_CHUNKS))
+    attempt(log, "products in fp16 chunks", [&] { return checks.rounded(Precision::fp16, tolerance_of(DType::F16)); });
+  if (checks.rounds_to(HX_SITE_BF16))
+    attempt(log, "products in bf16", [&] { return checks.rounded(Precision::bf16, tolerance_of(DType::BF16)); });
   constexpr double kOfFp8 = 0.15;  // three bits of mantissa
-  if (checks.rounds_to(HX_SITE_FP8)) attempt(log, "products in fp8", [&] { return checks.rounded(Precision::fp8, kOfFp8); });
+  if (checks.rounds_to(HX_SITE_FP8))
+    attempt(log, "products in fp8", [&] { return checks.rounded(Precision::fp8, kOfFp8); });
   attempt(log, "many calls", [&] { return checks.many_times(); });
 }
 

@@ -154,7 +154,11 @@ inline void add_linear_cases(Cases& cases, Sizes& sizes) {
   cases.push_back({"linear", transposed, {numbers({sizes.some(), in}), numbers({in, out}), numbers({out})}});
   cases.push_back({"linear", AttributeMap(transposed).set("activation", "gelu"), {numbers({in}), numbers({in, out})}});
   const auto axes = [](std::vector<int64_t> lhs, std::vector<int64_t> rhs, std::vector<int64_t> batch) {
-    return AttributeMap().set("lhs_contract", std::move(lhs)).set("rhs_contract", std::move(rhs)).set("lhs_batch", batch).set("rhs_batch", batch);
+    return AttributeMap()
+        .set("lhs_contract", std::move(lhs))
+        .set("rhs_contract", std::move(rhs))
+        .set("lhs_batch", batch)
+        .set("rhs_batch", batch);
   };
   const Operand keep{Operand::index, {}, DType::Bool, 2};
   cases.push_back({"dot_add", axes({1}, {0}, {}), {numbers({3, out}), numbers({3, in}), numbers({in, out})}});
@@ -162,7 +166,8 @@ inline void add_linear_cases(Cases& cases, Sizes& sizes) {
   cases.push_back({"dot_add", axes({2}, {1}, {0}), {numbers({2, 3, out}), numbers({2, 3, in}), numbers({2, in, out})}});
   for (const int64_t which : {0, 1}) {
     cases.push_back({"dot_sum", axes({0}, {0}, {}).set("sum", which), {numbers({7, in}), numbers({7, out})}});
-    cases.push_back({"dot_sum", axes({1, 0}, {1, 0}, {}).set("sum", which), {numbers({3, 7, in}), numbers({3, 7, out})}});
+    cases.push_back(
+        {"dot_sum", axes({1, 0}, {1, 0}, {}).set("sum", which), {numbers({3, 7, in}), numbers({3, 7, out})}});
     cases.push_back({"dot_sum", axes({1}, {0}, {}).set("sum", which), {numbers({in, 5}), numbers({5, out})}});
   }
   for (const char* mode : {"", "all", "active"})
@@ -170,9 +175,13 @@ inline void add_linear_cases(Cases& cases, Sizes& sizes) {
                      AttributeMap().set("slope", std::string(mode)),
                      {numbers({in, out}), numbers({3, in}), numbers({3, out}), rate()}});
   const AttributeMap scale = AttributeMap().set("scale", 0.0625);
-  cases.push_back({"linear", AttributeMap(scale).set("activation", "tanh"), {indices({3, in}, 256, DType::U8), numbers({out, in}), numbers({out})}});
-  cases.push_back({"linear", AttributeMap(scale).set("transposed", true), {indices({in}, 256, DType::U8), numbers({in, out})}});
-  cases.push_back({"sgd_outer", scale, {numbers({in, out}), indices({5, in}, 256, DType::U8), numbers({5, out}), rate()}});
+  cases.push_back({"linear",
+                   AttributeMap(scale).set("activation", "tanh"),
+                   {indices({3, in}, 256, DType::U8), numbers({out, in}), numbers({out})}});
+  cases.push_back(
+      {"linear", AttributeMap(scale).set("transposed", true), {indices({in}, 256, DType::U8), numbers({in, out})}});
+  cases.push_back(
+      {"sgd_outer", scale, {numbers({in, out}), indices({5, in}, 256, DType::U8), numbers({5, out}), rate()}});
 }
 
 inline void add_fused_cases(Cases& cases, Sizes& sizes) {
@@ -181,8 +190,11 @@ inline void add_fused_cases(Cases& cases, Sizes& sizes) {
     for (int64_t axis : {0, 1})
       for (const std::vector<int64_t>& outputs : {std::vector<int64_t>{3}, std::vector<int64_t>{2, 3}})
         cases.push_back({"fused_reduce",
-                         AttributeMap().set("chain", std::string("sub(0,1):f32 mul(2,2):f32")).set("outputs", outputs)
-                             .set("shape", std::vector<int64_t>{rows, columns}).set("reduction", std::string(reduction))
+                         AttributeMap()
+                             .set("chain", std::string("sub(0,1):f32 mul(2,2):f32"))
+                             .set("outputs", outputs)
+                             .set("shape", std::vector<int64_t>{rows, columns})
+                             .set("reduction", std::string(reduction))
                              .set("axes", std::vector<int64_t>{axis}),
                          {numbers({rows, columns}), numbers({columns})}});
 }
@@ -421,13 +433,18 @@ inline void add_optimizer_cases(Cases& cases, Sizes& sizes) {
     cases.push_back({"normuon", plain, {w, w, w, positives({w.shape[0]}), rate()}});
   }
   const Operand row = numbers({3}), spread = positives({3});
-  const auto together = [](const char* update) { return AttributeMap().set("weight_decay", 0.1).set("update", std::string(update)).set("parameters", int64_t{2}); };
-  for (const char* name : {"adam", "adamw"}) cases.push_back({"update_all", together(name), {w, w, w, v, row, row, row, spread, rate(), step}});
+  const auto together = [](const char* update) {
+    return AttributeMap().set("weight_decay", 0.1).set("update", std::string(update)).set("parameters", int64_t{2});
+  };
+  for (const char* name : {"adam", "adamw"})
+    cases.push_back({"update_all", together(name), {w, w, w, v, row, row, row, spread, rate(), step}});
   cases.push_back({"update_all", together("sgd"), {w, w, row, row, rate()}});
   cases.push_back({"update_all", together("sgd").set("momentum", 0.9), {w, w, w, row, row, row, rate()}});
   cases.push_back({"update_all", together("lion"), {w, w, w, row, row, row, rate()}});
   for (const bool centered : {false, true}) {
-    cases.push_back({"update_all", together("rmsprop").set("centered", centered).set("epsilon", 1.0), centered ? std::vector<Operand>{w, w, v, w, row, row, spread, row, rate()} : std::vector<Operand>{w, w, v, row, row, spread, rate()}});
+    cases.push_back({"update_all", together("rmsprop").set("centered", centered).set("epsilon", 1.0),
+                     centered ? std::vector<Operand>{w, w, v, w, row, row, spread, row, rate()}
+                              : std::vector<Operand>{w, w, v, row, row, spread, rate()}});
   }
   cases.push_back({"global_norm", {}, {w, numbers({}), numbers({sizes.odd()})}});
 }

@@ -47,7 +47,8 @@ Program record(const CallExample& call) {
   const FunctionalPtr functional = FunctionalTable::global().find(call.op);
   Tracer tracer("check");
   Values inputs;
-  for (size_t i = 0; i < call.inputs.size(); ++i) inputs.push_back(tracer.input(std::to_string(i), type_of(call.inputs[i])));
+  for (size_t i = 0; i < call.inputs.size(); ++i)
+    inputs.push_back(tracer.input(std::to_string(i), type_of(call.inputs[i])));
   const Values results = functional->body(call.attributes, inputs);
   for (size_t i = 0; i < results.size(); ++i) tracer.output(std::to_string(i), results[i]);
   return tracer.take();
@@ -69,7 +70,8 @@ CallExample other_numbers(const CallExample& call, uint64_t seed) {
 Finding pure(const std::vector<CallExample>& calls) {
   for (const CallExample& call : calls) {
     const Values once = eager(call), twice = eager(call);
-    if (!same_bits(once, twice)) return {Outcome::Failed, fmt::format("two calls {} gave different results", call.str()), kPure};
+    if (!same_bits(once, twice))
+      return {Outcome::Failed, fmt::format("two calls {} gave different results", call.str()), kPure};
   }
   return {};
 }
@@ -81,7 +83,8 @@ Finding as_in_a_program(const std::vector<CallExample>& calls) {
     const Values called = eager(call), recorded = in_a_program(call);
     if (types_text(called) != types_text(recorded))
       return {Outcome::Failed,
-              fmt::format("{} gives {} when it is called and {} in a program", call.str(), types_text(called), types_text(recorded)),
+              fmt::format("{} gives {} when it is called and {} in a program", call.str(), types_text(called),
+                          types_text(recorded)),
               "let the shapes of results follow from the shapes of inputs"};
     if (!same_bits(called, recorded))
       return {Outcome::Failed,
@@ -105,7 +108,8 @@ Finding shapes_alone(const std::vector<CallExample>& calls, uint64_t seed) {
 
 // A gradient that is zero for some inputs may be intended; a wrong one is not.
 bool only_stops(const GradientComparison& c) {
-  return std::all_of(c.mismatches.begin(), c.mismatches.end(), [](const GradientMismatch& m) { return m.gradient == 0; });
+  return std::all_of(c.mismatches.begin(), c.mismatches.end(),
+                     [](const GradientMismatch& m) { return m.gradient == 0; });
 }
 
 Finding gradient_of(const Item& item, uint64_t seed) {
@@ -115,8 +119,10 @@ Finding gradient_of(const Item& item, uint64_t seed) {
     const auto body = [&](const Values& in) { return apply(call.op, call.attributes, in); };
     return last = compare_gradient(body, call.inputs, tolerance, type);
   });
-  if (f.outcome != Outcome::Failed || !only_stops(last) || last.mismatches.size() == static_cast<size_t>(last.compared)) return f;
-  return {Outcome::Noted, fmt::format("nothing flows back to input {}, though results depend on it", last.mismatches.front().input),
+  if (f.outcome != Outcome::Failed || !only_stops(last) || last.mismatches.size() == static_cast<size_t>(last.compared))
+    return f;
+  return {Outcome::Noted,
+          fmt::format("nothing flows back to input {}, though results depend on it", last.mismatches.front().input),
           "give gradient() a tensor for it, unless that is meant"};
 }
 
@@ -145,7 +151,9 @@ void check_functional(const ItemPtr& item, const CheckSettings& settings, CheckL
     }
     std::string shapes;
     for (const CallExample& call : calls) shapes += (shapes.empty() ? "" : " ") + shapes_of(call);
-    return {Outcome::Passed, fmt::format("{} input{} of {}", calls[0].inputs.size(), calls[0].inputs.size() == 1 ? "" : "s", shapes), ""};
+    return {Outcome::Passed,
+            fmt::format("{} input{} of {}", calls[0].inputs.size(), calls[0].inputs.size() == 1 ? "" : "s", shapes),
+            ""};
   });
   if (calls.empty()) return;
   attempt(log, "depends on its inputs alone", [&] { return pure(calls); });

@@ -44,7 +44,8 @@ std::vector<AskedImplementation> ask(const Item& item, const std::string& op, ui
     }
     for (const CallExample& call : calls)
       for (const bool training : {false, true}) {
-        AskedImplementation a{call, site_of(call, training), apply(call.op, call.attributes, call.inputs), {}, training};
+        AskedImplementation a{
+            call, site_of(call, training), apply(call.op, call.attributes, call.inputs), {}, training};
         a.declined = declines(item, a.site);
         all.push_back(std::move(a));
       }
@@ -62,21 +63,26 @@ Finding operation_of(const std::string& op) {
     if (find_op(row.name)) known.emplace_back(row.name);
   const auto near = nearest(op, known);
   return {Outcome::Failed, fmt::format("there is no functional or primitive '{}'", op),
-          near ? "did you mean '" + *near + "'?" : "register the functional in the same library; 'harmonics list functionals' shows what there is"};
+          near ? "did you mean '" + *near + "'?"
+               : "register the functional in the same library; 'harmonics list functionals' shows what there is"};
 }
 
 Finding answers(const std::vector<AskedImplementation>& asked) {
   const AskedImplementation* refused = nullptr;
   size_t served = 0;
   for (const AskedImplementation& a : asked) {
-    if (!a.declined) ++served;
-    else if (!refused) refused = &a;
+    if (!a.declined)
+      ++served;
+    else if (!refused)
+      refused = &a;
     if (a.declined == "it does not say why")
       return {Outcome::Failed, fmt::format("it declines {} and does not say why", a.str()),
               "supports() gives the reason: people see it in explain --select and when an override cannot be followed"};
   }
   const std::string text = fmt::format("{} of {}", served, count(asked.size(), "call"));
-  if (served == 0) return {Outcome::Noted, fmt::format("{}: {}", text, asked.empty() ? "no call of it is known" : *refused->declined), "nothing it computes could be tried"};
+  if (served == 0)
+    return {Outcome::Noted, fmt::format("{}: {}", text, asked.empty() ? "no call of it is known" : *refused->declined),
+            "nothing it computes could be tried"};
   return {Outcome::Passed, refused ? text + "; else: " + *refused->declined : text, ""};
 }
 
@@ -147,7 +153,8 @@ Finding own_gradient(const ItemPtr& item, const std::vector<const AskedImplement
   std::string later;
   for (const AskedImplementation* a : served) {
     const bool whole = a->site.inputs[0].dtype == DType::F32 || a->site.inputs[0].dtype == DType::F64;
-    const bool floats = std::any_of(a->site.outputs.begin(), a->site.outputs.end(), [](const TensorType& t) { return is_float(t.dtype); });
+    const bool floats = std::any_of(a->site.outputs.begin(), a->site.outputs.end(),
+                                    [](const TensorType& t) { return is_float(t.dtype); });
     if (!a->training || !whole || !floats) continue;
     ++compared;
     if (const std::string text = gradient_difference(item, *a, true); !text.empty())
@@ -173,7 +180,8 @@ Finding memory_of(const HostFunction& step, const char* whose, const std::string
   if (kernel.destroy) kernel.destroy(kernel.context);
   if (text.empty()) return {};
   return {Outcome::Failed, fmt::format("{} kernel for {} {}", whose, site, text),
-          "buffers are the inputs, the outputs and the workspace, of a gradient also the outputs' gradients before those of the inputs; parts of "
+          "buffers are the inputs, the outputs and the workspace, of a gradient also the outputs' gradients before "
+          "those of the inputs; parts of "
           "one phase run in any order, each writing what is its own"};
 }
 
@@ -182,7 +190,8 @@ std::shared_ptr<const HostFunction> gradient_step(const ItemPtr& item, const Ask
   Tracer tracer("check");
   operands = a.call.inputs;
   operands.insert(operands.end(), a.expected.begin(), a.expected.end());
-  for (const HTensor& y : a.expected) operands.push_back(is_float(y.dtype()) ? random_tensor(y.shape(), 5, -1, 1, y.dtype()) : y);
+  for (const HTensor& y : a.expected)
+    operands.push_back(is_float(y.dtype()) ? random_tensor(y.shape(), 5, -1, 1, y.dtype()) : y);
   Values traced;
   for (size_t i = 0; i < operands.size(); ++i) traced.push_back(tracer.input(std::to_string(i), type_of(operands[i])));
   const auto outputs = traced.begin() + static_cast<std::ptrdiff_t>(a.call.inputs.size());
@@ -190,14 +199,16 @@ std::shared_ptr<const HostFunction> gradient_step(const ItemPtr& item, const Ask
   make_implementation_call(item, a.site, {})
       ->gradient({traced.begin(), outputs}, {outputs, output_gradients}, {output_gradients, traced.end()});
   const Program program = tracer.take();
-  const auto step = std::find_if(program.nodes.begin(), program.nodes.end(), [](const Node& n) { return n.op == Op::host_call; });
+  const auto step =
+      std::find_if(program.nodes.begin(), program.nodes.end(), [](const Node& n) { return n.op == Op::host_call; });
   return step == program.nodes.end() ? nullptr : step->host;
 }
 
 Finding memory(const ItemPtr& item, const std::vector<const AskedImplementation*>& served) {
   size_t kernels = 0;
   for (const AskedImplementation* a : served) {
-    Finding f = memory_of(*make_implementation_call(item, a->site, {}), "its", a->site.str(), a->call.inputs, a->site.outputs, kernels);
+    Finding f = memory_of(*make_implementation_call(item, a->site, {}), "its", a->site.str(), a->call.inputs,
+                          a->site.outputs, kernels);
     if (f.outcome == Outcome::Failed) return f;
     if (!a->training || !(item->flags & HX_OWN_GRADIENT)) continue;
     Values operands;
@@ -237,24 +248,31 @@ void check_implementation(const ItemPtr& item, const CheckSettings& settings, Ch
   if (!known) return;
   std::vector<AskedImplementation> asked;
   std::vector<const AskedImplementation*> served;
-  attempt(log, "says what it serves, and why not", [&] {
-    asked = ask(*item, op, settings.seed);
-    for (const AskedImplementation& a : asked)
-      if (!a.declined) served.push_back(&a);
-    return answers(asked);
-  }, "supports() answers every call: \"\" or the reason why not");
+  attempt(
+      log, "says what it serves, and why not",
+      [&] {
+        asked = ask(*item, op, settings.seed);
+        for (const AskedImplementation& a : asked)
+          if (!a.declined) served.push_back(&a);
+        return answers(asked);
+      },
+      "supports() answers every call: \"\" or the reason why not");
   if (asked.empty()) return;
   attempt(log, "answers alike", [&] { return answers_alike(*item, asked); });
   if (served.empty()) return;
   bool careful = false;  // a kernel that fails this could corrupt our memory
-  attempt(log, "keeps to its memory", [&] {
-    const Finding f = memory(item, served);
-    careful = f.outcome == Outcome::Passed;
-    return f;
-  }, "find() gives a whole kernel: function, name, phases and parts");
+  attempt(
+      log, "keeps to its memory",
+      [&] {
+        const Finding f = memory(item, served);
+        careful = f.outcome == Outcome::Passed;
+        return f;
+      },
+      "find() gives a whole kernel: function, name, phases and parts");
   if (!careful) return;
-  const bool runs = attempt(log, "computes what " + op + " means", [&] { return means_the_same(item, served); },
-                            "compute every call that supports() takes, or let it decline what you do not");
+  const bool runs = attempt(
+      log, "computes what " + op + " means", [&] { return means_the_same(item, served); },
+      "compute every call that supports() takes, or let it decline what you do not");
   if (!runs) return;
   if (item->flags & HX_OWN_GRADIENT) attempt(log, "gradient", [&] { return own_gradient(item, served); });
   attempt(log, "threads", [&] { return on_threads(item, *served.front()); });

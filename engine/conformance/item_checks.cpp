@@ -52,7 +52,8 @@ AttributeMap arguments_to_try(const Item& item) {
   return values;
 }
 
-bool attempt(CheckLog& log, const std::string& check, const std::function<Finding()>& body, const std::string& otherwise) {
+bool attempt(CheckLog& log, const std::string& check, const std::function<Finding()>& body,
+             const std::string& otherwise) {
   log.begin(check);
   Finding finding{Finding::Outcome::Failed, "", ""};
   bool ended = false;

@@ -39,7 +39,8 @@ void check_item(const ItemPtr& item, const CheckSettings& settings, CheckLog& lo
 
 // Runs one check. An exception is a failure with its notes as remedy, or `otherwise` if it has none. Returns whether
 // the check finished without an exception.
-bool attempt(CheckLog& log, const std::string& check, const std::function<Finding()>& body, const std::string& otherwise = "");
+bool attempt(CheckLog& log, const std::string& check, const std::function<Finding()>& body,
+             const std::string& otherwise = "");
 
 // One suite per kind; called by check_item().
 void check_activation(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);

@@ -29,8 +29,7 @@ GuardedBytes::GuardedBytes(size_t size, unsigned char fill) : size_(size), memor
 bool GuardedBytes::intact() const {
   const auto untouched = [](unsigned char byte) { return byte == kGuardByte; };
   const unsigned char* const begin = memory_.data();
-  return std::all_of(begin, data(), untouched) &&
-         std::all_of(data() + size_, begin + memory_.size(), untouched);
+  return std::all_of(begin, data(), untouched) && std::all_of(data() + size_, begin + memory_.size(), untouched);
 }
 
 namespace {
@@ -39,13 +38,17 @@ namespace {
 class Buffers {
  public:
   // `replaced`: by result, the input whose memory it shares, -1: none; empty: none for all.
-  Buffers(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<TensorType>& results, unsigned char fill,
-          const std::vector<int64_t>& replaced = {})
+  Buffers(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<TensorType>& results,
+          unsigned char fill, const std::vector<int64_t>& replaced = {})
       : inputs_(inputs), results_(results), replaced_(replaced), fill_(fill) {
-    for (const HTensor& x : inputs) std::memcpy(add(fmt::format("input {}", memory_.size() + 1), type_of(x).bytes(), 0), x.bytes(), type_of(x).bytes());
+    for (const HTensor& x : inputs)
+      std::memcpy(add(fmt::format("input {}", memory_.size() + 1), type_of(x).bytes(), 0), x.bytes(),
+                  type_of(x).bytes());
     for (size_t i = 0; i < results.size(); ++i)
-      if (i < replaced.size() && replaced[i] >= 0) pointers_.push_back(pointers_[static_cast<size_t>(replaced[i])]);
-      else add(fmt::format("result {}", i + 1), results[i].bytes(), fill);
+      if (i < replaced.size() && replaced[i] >= 0)
+        pointers_.push_back(pointers_[static_cast<size_t>(replaced[i])]);
+      else
+        add(fmt::format("result {}", i + 1), results[i].bytes(), fill);
     add("its workspace", kernel.workspace, fill);
   }
   void run(const hx_kernel& kernel, uint32_t phase, uint32_t part) {
@@ -61,7 +64,8 @@ class Buffers {
   void run_all(const hx_kernel& kernel, const ItemPtr& device, bool backwards = false) {
     if (kernel.enqueue) return run_queued(kernel, device);
     for (uint32_t phase = 0; phase < kernel.phases; ++phase)
-      for (uint32_t part = 0; part < kernel.parts[phase]; ++part) run(kernel, phase, backwards ? kernel.parts[phase] - 1 - part : part);
+      for (uint32_t part = 0; part < kernel.parts[phase]; ++part)
+        run(kernel, phase, backwards ? kernel.parts[phase] - 1 - part : part);
   }
   // `number`: passed to enqueue_if_finite; null: enqueue.
   void run_queued(const hx_kernel& kernel, const ItemPtr& device, const float* number = nullptr) {
@@ -78,19 +82,25 @@ class Buffers {
     const DeviceBuffer looked(queue, sizeof *number);
     const hx_place at = looked.at(0);
     if (number) queue->upload(at, number, sizeof *number);
-    queue->check(number ? kernel.enqueue_if_finite(kernel.context, queue->raw(), places.data(), &at) : kernel.enqueue(kernel.context, queue->raw(), places.data()), "queue its kernel");
-    for (size_t i = 0; i < memory_.size(); ++i) queue->download(memory_[i].whole(), there[i]->at(0), memory_[i].whole_size());
+    queue->check(number ? kernel.enqueue_if_finite(kernel.context, queue->raw(), places.data(), &at)
+                        : kernel.enqueue(kernel.context, queue->raw(), places.data()),
+                 "queue its kernel");
+    for (size_t i = 0; i < memory_.size(); ++i)
+      queue->download(memory_[i].whole(), there[i]->at(0), memory_[i].whole_size());
     queue->synchronize();
   }
   const void* result(size_t i) const { return pointers_[inputs_.size() + i]; }
-  bool same_result(size_t i, const void* other) const { return std::memcmp(result(i), other, results_[i].bytes()) == 0; }
+  bool same_result(size_t i, const void* other) const {
+    return std::memcmp(result(i), other, results_[i].bytes()) == 0;
+  }
   // Writes outside of the kernel's outputs.
   std::string wrong() const {
     for (size_t i = 0; i < memory_.size(); ++i) {
       const bool input = i < inputs_.size();
       if (!memory_[i].intact()) return "writes outside " + names_[i];
       const bool given_up = std::find(replaced_.begin(), replaced_.end(), static_cast<int64_t>(i)) != replaced_.end();
-      if (input && !given_up && std::memcmp(memory_[i].data(), inputs_[i].bytes(), memory_[i].size()) != 0) return "writes into " + names_[i];
+      if (input && !given_up && std::memcmp(memory_[i].data(), inputs_[i].bytes(), memory_[i].size()) != 0)
+        return "writes into " + names_[i];
     }
     return "";
   }
@@ -98,8 +108,9 @@ class Buffers {
   std::string changed() const {
     for (size_t i = 0; i + 1 < memory_.size(); ++i) {
       const unsigned char* data = memory_[i].data();
-      const bool same = i < inputs_.size() ? std::memcmp(data, inputs_[i].bytes(), memory_[i].size()) == 0
-                                           : std::all_of(data, data + memory_[i].size(), [&](unsigned char c) { return c == fill_; });
+      const bool same = i < inputs_.size()
+                            ? std::memcmp(data, inputs_[i].bytes(), memory_[i].size()) == 0
+                            : std::all_of(data, data + memory_[i].size(), [&](unsigned char c) { return c == fill_; });
       if (!same || !memory_[i].intact()) return "writes into " + names_[i];
     }
     return "";
@@ -126,7 +137,8 @@ class Buffers {
 std::string against(const Buffers& run, const std::vector<HTensor>& expected, const char* when) {
   if (const std::string text = run.wrong(); !text.empty()) return fmt::format("{} {}", text, when);
   for (size_t i = 0; i < expected.size(); ++i)
-    if (!run.same_result(i, expected[i].bytes())) return fmt::format("gives other numbers as result {} {}", i + 1, when);
+    if (!run.same_result(i, expected[i].bytes()))
+      return fmt::format("gives other numbers as result {} {}", i + 1, when);
   return "";
 }
 
@@ -141,8 +153,8 @@ std::string out_of_proportion(const hx_kernel& kernel) {
   return "";
 }
 
-std::string run_guarded(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<TensorType>& results,
-                        std::vector<HTensor>* given, const ItemPtr& device) {
+std::string run_guarded(const hx_kernel& kernel, const std::vector<HTensor>& inputs,
+                        const std::vector<TensorType>& results, std::vector<HTensor>* given, const ItemPtr& device) {
   if (const std::string text = out_of_proportion(kernel); !text.empty()) return text;
   Buffers forth(kernel, inputs, results, 0), back(kernel, inputs, results, kRubbish);
   forth.run_all(kernel, device);
@@ -151,21 +163,25 @@ std::string run_guarded(const hx_kernel& kernel, const std::vector<HTensor>& inp
     if (const std::string text = b->wrong(); !text.empty()) return text;
   for (size_t i = 0; i < results.size(); ++i) {
     if (!forth.same_result(i, back.result(i)))
-      return fmt::format("gives other numbers as result {} when its parts run from the last to the first in memory that is not zero", i + 1);
+      return fmt::format(
+          "gives other numbers as result {} when its parts run from the last to the first in memory that is not zero",
+          i + 1);
     if (given) given->push_back(HTensor(results[i].dtype, results[i].shape, forth.result(i)));
   }
   return "";
 }
 
-std::string run_replacing(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected,
-                          const std::vector<int64_t>& replaced, const ItemPtr& device) {
+std::string run_replacing(const hx_kernel& kernel, const std::vector<HTensor>& inputs,
+                          const std::vector<HTensor>& expected, const std::vector<int64_t>& replaced,
+                          const ItemPtr& device) {
   Buffers run(kernel, inputs, types_of(expected), kRubbish, replaced);
   run.run_all(kernel, device);
   return against(run, expected, "when it is written over the input it may replace");
 }
 
-std::string run_looking(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected, const std::vector<int64_t>& replaced,
-                        float number, const ItemPtr& device) {
+std::string run_looking(const hx_kernel& kernel, const std::vector<HTensor>& inputs,
+                        const std::vector<HTensor>& expected, const std::vector<int64_t>& replaced, float number,
+                        const ItemPtr& device) {
   Buffers run(kernel, inputs, types_of(expected), kRubbish, replaced);
   run.run_queued(kernel, device, &number);
   const std::string when = fmt::format("when the number it looks at is {}", number);
@@ -174,7 +190,8 @@ std::string run_looking(const hx_kernel& kernel, const std::vector<HTensor>& inp
   return text.empty() ? "" : text + " " + when;
 }
 
-std::string run_on_threads(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected, int threads, const ItemPtr& device) {
+std::string run_on_threads(const hx_kernel& kernel, const std::vector<HTensor>& inputs,
+                           const std::vector<HTensor>& expected, int threads, const ItemPtr& device) {
   Buffers run(kernel, inputs, types_of(expected), kRubbish);
   if (kernel.enqueue) {
     run.run_queued(kernel, device);
@@ -197,7 +214,9 @@ std::string run_on_threads(const hx_kernel& kernel, const std::vector<HTensor>& 
     work();
     for (std::thread& t : team) t.join();
   }
-  return first.empty() ? against(run, expected, threads > 1 ? "when its parts run on several threads at once" : "than before") : first;
+  return first.empty()
+             ? against(run, expected, threads > 1 ? "when its parts run on several threads at once" : "than before")
+             : first;
 }
 
 }  // namespace harmonics

@@ -17,22 +17,25 @@ std::string out_of_proportion(const hx_kernel& kernel);
 // Runs all parts twice with guards around every buffer: in order, with results and workspace zeroed; and each phase in
 // reverse order, with 0xFF bytes in them. Returns the fault, such as "writes outside result 1", or "" and the results
 // in `given` (may be null). `device`: for queued kernels; device memory is guarded too.
-std::string run_guarded(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<TensorType>& results,
-                        std::vector<HTensor>* given = nullptr, const ItemPtr& device = nullptr);
+std::string run_guarded(const hx_kernel& kernel, const std::vector<HTensor>& inputs,
+                        const std::vector<TensorType>& results, std::vector<HTensor>* given = nullptr,
+                        const ItemPtr& device = nullptr);
 
 // Like run_guarded(), with results in the memory of inputs: `replaced` has an input for each result, -1: separate
 // memory. Checks that the bits equal `expected`.
-std::string run_replacing(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected,
-                          const std::vector<int64_t>& replaced, const ItemPtr& device = nullptr);
+std::string run_replacing(const hx_kernel& kernel, const std::vector<HTensor>& inputs,
+                          const std::vector<HTensor>& expected, const std::vector<int64_t>& replaced,
+                          const ItemPtr& device = nullptr);
 
 // Like run_replacing(), by enqueue_if_finite. If `number` is not finite, checks that inputs and results keep their
 // contents.
-std::string run_looking(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected,
-                        const std::vector<int64_t>& replaced, float number, const ItemPtr& device);
+std::string run_looking(const hx_kernel& kernel, const std::vector<HTensor>& inputs,
+                        const std::vector<HTensor>& expected, const std::vector<int64_t>& replaced, float number,
+                        const ItemPtr& device);
 
 // Like run_guarded(), with the parts of each phase on `threads` threads at once; queued kernels run once.
-std::string run_on_threads(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected, int threads,
-                           const ItemPtr& device = nullptr);
+std::string run_on_threads(const hx_kernel& kernel, const std::vector<HTensor>& inputs,
+                           const std::vector<HTensor>& expected, int threads, const ItemPtr& device = nullptr);
 
 // Memory between two guards.
 class GuardedBytes {

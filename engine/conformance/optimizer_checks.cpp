@@ -29,10 +29,15 @@ Optimizer with(const ItemPtr& item, const AttributeMap& arguments) {
   Optimizer optimizer = parse_optimizer(item->name, registry);
   for (Setting& s : optimizer.settings.values) {
     const AttributeValue* value = arguments.find(s.spec->name);
-    if (value) s.value = std::visit([](const auto& v) -> double {
-      if constexpr (std::is_arithmetic_v<std::decay_t<decltype(v)>>) return static_cast<double>(v);
-      else return 0;
-    }, *value);
+    if (value)
+      s.value = std::visit(
+          [](const auto& v) -> double {
+            if constexpr (std::is_arithmetic_v<std::decay_t<decltype(v)>>)
+              return static_cast<double>(v);
+            else
+              return 0;
+          },
+          *value);
   }
   optimizer.lr = optimizer.settings.number("lr");
   return optimizer;
@@ -73,7 +78,8 @@ class Walk {
       const HTensor wide = cast(t, DType::F64);
       for (int64_t k = 0; k < wide.size(); ++k)
         if (const double v = wide.data<double>()[k]; !std::isfinite(v))
-          return fmt::format("{} is {} after step {}", i == 0 ? "the parameter" : "moment '" + kept_[i - 1].name + "'", v, steps_);
+          return fmt::format("{} is {} after step {}", i == 0 ? "the parameter" : "moment '" + kept_[i - 1].name + "'",
+                             v, steps_);
     }
     return "";
   }
@@ -89,7 +95,8 @@ class Walk {
 
 std::string text_of(const std::vector<UpdateRule::Moment>& moments) {
   std::string text;
-  for (const UpdateRule::Moment& m : moments) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", m.name, m.type.str());
+  for (const UpdateRule::Moment& m : moments)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", m.name, m.type.str());
   return text.empty() ? "nothing" : text;
 }
 
@@ -97,10 +104,12 @@ Finding keeps(const Optimizer& optimizer) {
   for (const SteppedParameter& p : kParameters) {
     const std::string once = text_of(plugin_moments(optimizer, p)), twice = text_of(plugin_moments(optimizer, p));
     if (once != twice)
-      return {Outcome::Failed, fmt::format("for '{}', {}, it keeps {} and, asked again, {}", p.name, p.type.str(), once, twice),
+      return {Outcome::Failed,
+              fmt::format("for '{}', {}, it keeps {} and, asked again, {}", p.name, p.type.str(), once, twice),
               "moments() depends on the parameter and the settings alone: a checkpoint is read by it"};
   }
-  return {Outcome::Passed, fmt::format("{} for {}", text_of(plugin_moments(optimizer, kParameters[1])), kParameters[1].type.str()), ""};
+  return {Outcome::Passed,
+          fmt::format("{} for {}", text_of(plugin_moments(optimizer, kParameters[1])), kParameters[1].type.str()), ""};
 }
 
 Finding steps_alike(const Optimizer& optimizer) {
@@ -127,7 +136,8 @@ std::string walk(const Optimizer& optimizer, const SteppedParameter& p, uint64_t
 Finding finite(const Optimizer& optimizer, uint64_t seed) {
   for (const SteppedParameter& p : kParameters) {
     if (const std::string text = walk(optimizer, p, seed); !text.empty())
-      return {Outcome::Failed, fmt::format("of '{}', {}: {}, with gradients between -1 and 1", p.name, p.type.str(), text),
+      return {Outcome::Failed,
+              fmt::format("of '{}', {}: {}, with gradients between -1 and 1", p.name, p.type.str(), text),
               "a number that is not finite stays: add a small one to what you divide by"};
     const HTensor none(DType::F32, p.type.shape), from = random_tensor(p.type.shape, seed, -1, 1, DType::F32);
     Walk w(optimizer, p, from);
@@ -144,10 +154,12 @@ Finding down_a_bowl(const Optimizer& optimizer, uint64_t seed) {
   std::string text;
   for (size_t i = 0; i < 2; ++i) {
     const SteppedParameter& p = kParameters[i];
-    const HTensor target = random_tensor(p.type.shape, seed + 7, -1, 1, DType::F32), c = random_tensor(p.type.shape, seed + 8, 0.5, 2, DType::F32);
+    const HTensor target = random_tensor(p.type.shape, seed + 7, -1, 1, DType::F32),
+                  c = random_tensor(p.type.shape, seed + 8, 0.5, 2, DType::F32);
     const auto height = [&](const HTensor& w) {
       double sum = 0;
-      for (int64_t k = 0; k < w.size(); ++k) sum += c.data<float>()[k] * std::pow(w.data<float>()[k] - target.data<float>()[k], 2) / 2;
+      for (int64_t k = 0; k < w.size(); ++k)
+        sum += c.data<float>()[k] * std::pow(w.data<float>()[k] - target.data<float>()[k], 2) / 2;
       return sum;
     };
     Walk w(optimizer, p, target + random_tensor(p.type.shape, seed + 9, 1, 2, DType::F32));
@@ -155,7 +167,8 @@ Finding down_a_bowl(const Optimizer& optimizer, uint64_t seed) {
     for (int64_t k = 0; k < kSteps; ++k) w.step(c * (w.value - target));
     const double below = height(w.value);
     if (!(below < above))
-      return {Outcome::Failed, fmt::format("{} steps with lr {:g} lead from {:.4g} up to {:.4g}", kSteps, optimizer.lr, above, below),
+      return {Outcome::Failed,
+              fmt::format("{} steps with lr {:g} lead from {:.4g} up to {:.4g}", kSteps, optimizer.lr, above, below),
               "a step goes against the gradient; if it does, the default of lr is too large"};
     text = fmt::format("{:.3g} -> {:.3g} in {} steps with lr {:g}", above, below, kSteps, optimizer.lr);
   }
@@ -168,21 +181,27 @@ void check_optimizer(const ItemPtr& item, const CheckSettings& settings, CheckLo
   const Optimizer optimizer = with(item, {});
   attempt(log, "keeps the same moments each time", [&] { return keeps(optimizer); });
   bool recorded = false;
-  attempt(log, "is recorded, and keeps shape and type", [&] {
-    const Finding f = steps_alike(optimizer);
-    recorded = f.outcome == Outcome::Passed;
-    return f;
-  }, "step() gives the parameter's next value and then those of the moments, each of its type");
+  attempt(
+      log, "is recorded, and keeps shape and type",
+      [&] {
+        const Finding f = steps_alike(optimizer);
+        recorded = f.outcome == Outcome::Passed;
+        return f;
+      },
+      "step() gives the parameter's next value and then those of the moments, each of its type");
   if (!recorded) return;
   attempt(log, "stays finite", [&] { return finite(optimizer, settings.seed); });
   attempt(log, "goes down a bowl", [&] { return down_a_bowl(optimizer, settings.seed); });
   attempt(log, "takes what its ranges allow", [&] {
-    return at_the_ends(*item, [&](const AttributeMap& arguments) { return walk(with(item, arguments), kParameters[1], settings.seed); });
+    return at_the_ends(*item, [&](const AttributeMap& arguments) {
+      return walk(with(item, arguments), kParameters[1], settings.seed);
+    });
   });
   attempt(log, "threads", [&]() -> Finding {
     const std::string expected = print(record(optimizer, kParameters[1]));
     const std::string error = on_four_threads(20, [&] {
-      if (print(record(optimizer, kParameters[1])) != expected) throw Error(ErrorKind::Plugin, "another program than on one thread");
+      if (print(record(optimizer, kParameters[1])) != expected)
+        throw Error(ErrorKind::Plugin, "another program than on one thread");
     });
     if (error.empty()) return {};
     return {Outcome::Failed, error, "steps are recorded on any thread: share nothing that changes"};

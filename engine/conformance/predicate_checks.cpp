@@ -33,20 +33,23 @@ struct Point {
   int64_t step, epoch, samples;
   MetricValues run;
   std::string str() const {
-    return fmt::format("step {}{}", step, run.measured ? fmt::format(" with metrics of {:g}", run.value) : " before anything is measured");
+    return fmt::format("step {}{}", step,
+                       run.measured ? fmt::format(" with metrics of {:g}", run.value) : " before anything is measured");
   }
 };
 
 std::vector<Point> points() {
   std::vector<Point> all;
   for (const double value : {std::nan(""), 10.0, 1.0, 0.5, 0.1, 0.0})
-    for (int64_t step = 0; step < 200; ++step) all.push_back({step < 100 ? step : step * step, step / 50, 64 * step * step, {!std::isnan(value), value}});
+    for (int64_t step = 0; step < 200; ++step)
+      all.push_back({step < 100 ? step : step * step, step / 50, 64 * step * step, {!std::isnan(value), value}});
   return all;
 }
 
 class CheckedPredicate {
  public:
-  CheckedPredicate(const ItemPtr& item, const AttributeMap& arguments) : item_(item), arguments_(arguments), view_(arguments_) {}
+  CheckedPredicate(const ItemPtr& item, const AttributeMap& arguments)
+      : item_(item), arguments_(arguments), view_(arguments_) {}
   CheckedPredicate(const CheckedPredicate&) = delete;
   CheckedPredicate& operator=(const CheckedPredicate&) = delete;
   int32_t operator()(const Point& at, std::set<std::string>* names = nullptr) const {
@@ -71,13 +74,15 @@ Finding answers(const CheckedPredicate& holds, const std::vector<Point>& all) {
   size_t yes = 0;
   for (const Point& at : all) {
     const int32_t answer = holds(at, &names);
-    if (answer != 0 && answer != 1) return {Outcome::Failed, fmt::format("it answers {} at {}", answer, at.str()), "1 is yes, 0 is no"};
+    if (answer != 0 && answer != 1)
+      return {Outcome::Failed, fmt::format("it answers {} at {}", answer, at.str()), "1 is yes, 0 is no"};
     yes += static_cast<size_t>(answer);
   }
   std::string asks;
   for (const std::string& name : names) asks += (asks.empty() ? "; asks for " : ", ") + name;
   if (yes == 0 || yes == all.size())
-    return {Outcome::Noted, fmt::format("{} at every one of {} points{}", yes ? "yes" : "no", all.size(), asks), "an 'if' with these arguments always takes one branch, as far as was tried"};
+    return {Outcome::Noted, fmt::format("{} at every one of {} points{}", yes ? "yes" : "no", all.size(), asks),
+            "an 'if' with these arguments always takes one branch, as far as was tried"};
   return {Outcome::Passed, fmt::format("yes at {} of {} points{}", yes, all.size(), asks), ""};
 }
 
@@ -87,7 +92,9 @@ Finding pure(const Item& item, const CheckedPredicate& holds, const std::vector<
   for (const Point& at : all) once.push_back(holds(at));
   for (size_t i = all.size(); i-- > 0;)
     if (holds(all[i]) != once[i])
-      return {Outcome::Failed, fmt::format("at {} it says {}, and asked again {}", all[i].str(), once[i] ? "yes" : "no", once[i] ? "no" : "yes"),
+      return {Outcome::Failed,
+              fmt::format("at {} it says {}, and asked again {}", all[i].str(), once[i] ? "yes" : "no",
+                          once[i] ? "no" : "yes"),
               "keep nothing from call to call: a run that is resumed asks anew; or register it with HX_BY_CLOCK"};
   return {};
 }
@@ -98,7 +105,8 @@ Finding on_threads(const Item& item, const CheckedPredicate& holds, const std::v
   const bool by_clock = (item.flags & HX_BY_CLOCK) != 0;
   const std::string error = on_four_threads(20, [&] {
     for (size_t i = 0; i < all.size(); ++i)
-      if (holds(all[i]) != expected[i] && !by_clock) throw Error(ErrorKind::Plugin, "another answer than on one thread");
+      if (holds(all[i]) != expected[i] && !by_clock)
+        throw Error(ErrorKind::Plugin, "another answer than on one thread");
   });
   if (error.empty()) return {};
   return {Outcome::Failed, error, "runs on several threads share the predicate: let nothing in it change"};
@@ -109,8 +117,9 @@ Finding on_threads(const Item& item, const CheckedPredicate& holds, const std::v
 void check_predicate(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) {
   const CheckedPredicate holds(item, arguments_to_try(*item));
   const std::vector<Point> all = points();
-  const bool always = attempt(log, "answers, also before anything is measured", [&] { return answers(holds, all); },
-                              "answer at every step: metric() gives false while there is no value");
+  const bool always = attempt(
+      log, "answers, also before anything is measured", [&] { return answers(holds, all); },
+      "answer at every step: metric() gives false while there is no value");
   if (!always) return;
   attempt(log, "depends on the run alone", [&] { return pure(*item, holds, all); });
   attempt(log, "takes what its ranges allow", [&] {

@@ -13,10 +13,12 @@ namespace harmonics {
 namespace {
 
 std::string reading(const JointOptions& o) {
-  return fmt::format("shuffle={} skip={} take={} shard={}/{} repeat={} seed={}", o.shuffle, o.skip, o.take, o.shard, o.shards, o.repeat, o.seed);
+  return fmt::format("shuffle={} skip={} take={} shard={}/{} repeat={} seed={}", o.shuffle, o.skip, o.take, o.shard,
+                     o.shards, o.repeat, o.seed);
 }
 
-void expect_same(std::vector<std::string>& notes, const std::string& what, const std::string& was, const std::string& is) {
+void expect_same(std::vector<std::string>& notes, const std::string& what, const std::string& was,
+                 const std::string& is) {
   if (was != is) notes.push_back(fmt::format("{} was {} when the checkpoint was written and is {} now", what, was, is));
 }
 
@@ -28,8 +30,10 @@ const RunState* CycleRun::resumed() const { return owner_.resume_ ? &owner_.resu
 
 void CycleRun::note(const std::string& text) {
   if (owner_.control_) owner_.control_->note("note", text);
-  if (owner_.note_) owner_.note_(text);
-  else report_.notes.push_back(text);
+  if (owner_.note_)
+    owner_.note_(text);
+  else
+    report_.notes.push_back(text);
 }
 
 void CycleRun::event(const char* kind, std::string text) {
@@ -45,7 +49,8 @@ void CycleRun::tell_resumable() {
     Source& source = plan_.graph.streams().source(n);
     if (plan_.from && !source.info().live) continue;  // it is being read, and what could be said of it was
     const bool by_number = plan_.reader->joins_by_number() && !source.info().live;
-    const std::string why = by_number ? fmt::format("'{}' is no live stream, and joined by number", source.name()) : source.cannot_seek();
+    const std::string why =
+        by_number ? fmt::format("'{}' is no live stream, and joined by number", source.name()) : source.cannot_seek();
     if (why.empty() || !not_resumable_.empty()) continue;
     not_resumable_ = why;
     note(fmt::format("checkpoints of this run keep its weights, but it cannot be resumed from them: {}", why));
@@ -69,7 +74,10 @@ RunState CycleRun::state() {
   s.identity = identity_of(g.source ? g.source->text() : "");
   s.seed = plan_.settings.seed;
   s.training = plan_.settings.training();
-  s.device = plan_.run.device + (plan_.run.precision == Precision::fp32 ? "" : plan_.run.precision == Precision::automatic ? ", fp16" : std::string(", ") + precision_name(plan_.run.precision));
+  s.device = plan_.run.device + (plan_.run.precision == Precision::fp32 ? ""
+                                 : plan_.run.precision == Precision::automatic
+                                     ? ", fp16"
+                                     : std::string(", ") + precision_name(plan_.run.precision));
   s.batch = plan_.settings.batch;
   s.accumulate = plan_.settings.accumulate;
   s.implementations = programs_.implementations();
@@ -88,14 +96,23 @@ void CycleRun::expect_belonging() const {
     if (weights++ == 0) first = name;
   }
   if (weights > 0)
-    throw Error(ErrorKind::Weights, fmt::format("none of the {} tensors of {} belongs to '{}'", weights, owner_.resume_->path, plan_.graph.graph().name), {},
-                {fmt::format("its first is '{}'; parameters are named SOURCE.TARGET.FUNCTION..., so renamed layers begin anew", first)});
+    throw Error(
+        ErrorKind::Weights,
+        fmt::format("none of the {} tensors of {} belongs to '{}'", weights, owner_.resume_->path,
+                    plan_.graph.graph().name),
+        {},
+        {fmt::format("its first is '{}'; parameters are named SOURCE.TARGET.FUNCTION..., so renamed layers begin anew",
+                     first)});
 }
 
 // Whoever trains otherwise than before has said by what rate.
 std::string CycleRun::keep_rate(bool same_training) {
   const double rate = *rate_set_;
-  if (same_training) return fmt::format("the learning rate is {:g}, as it was set from outside; 'harmonics ctl PATH lr schedule' gives the schedule back", rate);
+  if (same_training)
+    return fmt::format(
+        "the learning rate is {:g}, as it was set from outside; 'harmonics ctl PATH lr schedule' gives the schedule "
+        "back",
+        rate);
   rate_set_.reset();
   return fmt::format("the learning rate of {:g} that was set from outside is dropped: the training is another", rate);
 }
@@ -107,7 +124,8 @@ void CycleRun::go_on() {
   std::vector<std::string> notes = std::exchange(owner_.resume_notes_, {});
   if (was.identity != is.identity) notes.push_back("the flow's text has changed since the checkpoint was written");
   for (const auto& [name, size] : is.streams)
-    if (const auto at = was.streams.find(name); at != was.streams.end()) expect_same(notes, "the size of '" + name + "'", size_text(at->second), size_text(size));
+    if (const auto at = was.streams.find(name); at != was.streams.end())
+      expect_same(notes, "the size of '" + name + "'", size_text(at->second), size_text(size));
   expect_same(notes, "how streams are read", was.reading, is.reading);
   expect_same(notes, "the seed", std::to_string(was.seed), std::to_string(is.seed));
   expect_same(notes, "the training", was.training, is.training);
@@ -129,7 +147,8 @@ void CycleRun::go_on() {
 RunState CycleRun::fill(TensorFile& file) {
   plan_.graph.snapshot(file);
   if (record_.gathered() > 0)
-    for (const auto& [name, bytes] : states_) std::memcpy(file.tensors.at(name).raw()->storage->data(), bytes.data(), bytes.size());
+    for (const auto& [name, bytes] : states_)
+      std::memcpy(file.tensors.at(name).raw()->storage->data(), bytes.data(), bytes.size());
   return state();
 }
 

@@ -8,7 +8,8 @@ namespace harmonics {
 
 CycleFeed::CycleFeed(CyclePlan& plan, uint64_t epoch, uint64_t index) : plan_(plan), epoch_(epoch) {
   if (!plan_.from) plan_.reader->seek(epoch, index);
-  if (plan_.epochs > 0 && epoch >= static_cast<uint64_t>(plan_.epochs)) passes_ended_.store(true, std::memory_order_relaxed);
+  if (plan_.epochs > 0 && epoch >= static_cast<uint64_t>(plan_.epochs))
+    passes_ended_.store(true, std::memory_order_relaxed);
 }
 
 void CycleFeed::allocate(const std::vector<std::optional<TensorType>>& results) {
@@ -84,7 +85,8 @@ bool CycleFeed::next_pass() {
     stream_ended_.store(true, std::memory_order_relaxed);
     return false;
   }
-  if (plan_.reader->position() == 0) throw Error(ErrorKind::Stream, fmt::format("the streams of '{}' hold no sample", plan_.graph.graph().name));
+  if (plan_.reader->position() == 0)
+    throw Error(ErrorKind::Stream, fmt::format("the streams of '{}' hold no sample", plan_.graph.graph().name));
   ++epoch_;
   if (plan_.once) {
     stream_ended_.store(true, std::memory_order_relaxed);

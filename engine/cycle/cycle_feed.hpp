@@ -1,4 +1,5 @@
-// CycleFeed: the first stage of a cycle. Reads batches, pass after pass, into the slots that carry them through the stages.
+// CycleFeed: the first stage of a cycle. Reads batches, pass after pass, into the slots that carry them through the
+// stages.
 #pragma once
 
 #include <array>
@@ -21,7 +22,7 @@ struct Slot {
   std::vector<std::vector<std::byte>> results;
   std::vector<char> delivers;  // by result: did this step make it
   uint64_t count = 0, epoch = 0;
-  uint64_t end = 0;  // joint samples of this epoch up to and with this batch
+  uint64_t end = 0;             // joint samples of this epoch up to and with this batch
   std::vector<uint64_t> reads;  // by stream: how many of its samples a run that goes on behind this batch does not need
   size_t sequence = 0;
   double asked = 0, ready = 0;  // when it began to be read, and was; seconds of feed_clock()
@@ -36,8 +37,8 @@ class CycleFeed {
 
   // From joint sample `index` of an epoch on.
   CycleFeed(CyclePlan& plan, uint64_t epoch, uint64_t index);
-  // `results`: the type of one sample of each wanted value, where it has one. Where steps run on a device with memory of its own,
-  // batches go there as soon as they are read, if it can take them beside its steps.
+  // `results`: the type of one sample of each wanted value, where it has one. Where steps run on a device with memory
+  // of its own, batches go there as soon as they are read, if it can take them beside its steps.
   void allocate(const std::vector<std::optional<TensorType>>& results);
   // The next batch; null when the streams, or the passes, have ended.
   Slot* next();
@@ -54,7 +55,7 @@ class CycleFeed {
 
   CyclePlan& plan_;
   std::unique_ptr<InputPrefetch> arrivals_;
-  std::vector<uint64_t> arriving_;  // bytes, by stream
+  std::vector<uint64_t> arriving_;         // bytes, by stream
   std::array<Slot, kInFlight + 2> slots_;  // one more may be read before the limiter holds, one is being refilled
   size_t next_slot_ = 0, read_ = 0;
   uint64_t epoch_ = 0;

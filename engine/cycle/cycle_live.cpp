@@ -1,4 +1,5 @@
-// What of a CycleRun has to do with live streams: their positions, and that a run which waits for them can end and keep what it has.
+// What of a CycleRun has to do with live streams: their positions, and that a run which waits for them can end and keep
+// what it has.
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -15,8 +16,8 @@ namespace {
 constexpr auto kLook = std::chrono::milliseconds(20);
 constexpr double kTellLostAgain = 5;
 constexpr int kToldAtOnce = 5;  // notes of what was refused; then with what is lost
-// Where another run goes on in the streams, a sample that comes soon after the time is over is waited for: what waits can be woken
-// only by giving the stream up.
+// Where another run goes on in the streams, a sample that comes soon after the time is over is waited for: what waits
+// can be woken only by giving the stream up.
 constexpr double kGrace = 1;
 
 }  // namespace
@@ -37,7 +38,8 @@ void CycleRun::begin_live() {
   }
   if (!keeps()) {
     if (resumed() && !resumed()->live.empty())
-      throw Error(ErrorKind::Usage, "a run of live streams is gone on with where checkpoints are kept", {}, {"add --checkpoint DIR: who sends waits for what they hold"});
+      throw Error(ErrorKind::Usage, "a run of live streams is gone on with where checkpoints are kept", {},
+                  {"add --checkpoint DIR: who sends waits for what they hold"});
     return;
   }
   live_.begin(resumed());
@@ -72,8 +74,10 @@ void CycleRun::watch_live(const std::stop_token& over) {
       }
     }
     const bool asked = owner_.stop_.load(std::memory_order_relaxed);
-    if (asked) ended_here = finish_because("interrupt") || ended_here;
-    else if (plan_.settings.seconds && now() >= *plan_.settings.seconds + (plan_.goes_on ? kGrace : 0)) ended_here = finish_because("for") || ended_here;
+    if (asked)
+      ended_here = finish_because("interrupt") || ended_here;
+    else if (plan_.settings.seconds && now() >= *plan_.settings.seconds + (plan_.goes_on ? kGrace : 0))
+      ended_here = finish_because("for") || ended_here;
     if (const auto text = plan_.reader->take_note()) {
       const std::lock_guard<std::mutex> noting(stepping_);
       note(*text);
@@ -95,7 +99,8 @@ void CycleRun::tell_lost() {
     if (gone.lost == 0) continue;
     uint64_t& told = report_.lost[name];
     if (gone.lost == told) continue;
-    note(fmt::format("{} samples of '{}' are lost: {}", gone.lost, name, gone.at_most_once ? "they were sent at most once" : "no sender has them any more"));
+    note(fmt::format("{} samples of '{}' are lost: {}", gone.lost, name,
+                     gone.at_most_once ? "they were sent at most once" : "no sender has them any more"));
     told = gone.lost;
   }
   tell_refused(all);
@@ -116,9 +121,12 @@ void CycleRun::tell_refused(const std::map<std::string, LiveStreams::Gone>& all)
     before = &gone;
     if (same) continue;
     ++told_refusals_;
-    if (gone.refused == told) note(fmt::format("'{}': {}", name, gone.last_error));
-    else if (gone.refused == 1) note(fmt::format("a sample of '{}' is refused: {}", name, gone.last_error));
-    else note(fmt::format("{} samples of '{}' are refused: {}", gone.refused, name, gone.last_error));
+    if (gone.refused == told)
+      note(fmt::format("'{}': {}", name, gone.last_error));
+    else if (gone.refused == 1)
+      note(fmt::format("a sample of '{}' is refused: {}", name, gone.last_error));
+    else
+      note(fmt::format("{} samples of '{}' are refused: {}", gone.refused, name, gone.last_error));
   }
 }
 

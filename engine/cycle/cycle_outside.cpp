@@ -34,7 +34,9 @@ void look_at(const Source& source, const JoinCounts& join, StreamStatus& status)
   live.idle_seconds = health->idle_seconds;
   live.last_error = health->last_error;
   const bool gone = health->state == StreamHealth::State::Receiving && health->senders > 0 && health->connected == 0;
-  status.health = health->state == StreamHealth::State::Failed ? Health::failed : health->lost > 0 || join.unpaired + join.late > 0 || gone ? Health::degraded : Health::ok;
+  status.health = health->state == StreamHealth::State::Failed                ? Health::failed
+                  : health->lost > 0 || join.unpaired + join.late > 0 || gone ? Health::degraded
+                                                                              : Health::ok;
 }
 
 }  // namespace
@@ -63,10 +65,14 @@ void CycleRun::begin_control() {
   scene.window = plan_.window;
   scene.from = figures();
   scene.learning_rate = rate_set_;
-  const JointReader* const reader = plan_.reader.get();  // whoever asks may do so after it was left to the cycle that goes on
+  const JointReader* const reader =
+      plan_.reader.get();  // whoever asks may do so after it was left to the cycle that goes on
   for (size_t i = 0; i < plan_.producers.size(); ++i) {
     const Source& source = plan_.graph.streams().source(plan_.producers[i]);
-    scene.streams.push_back({plan_.name_of(plan_.producers[i]), source.info().live, plan_.reader->bytes(i) / std::max<size_t>(source.sample_bytes(), 1), plan_.reader->bytes(i), [&source, reader, i](StreamStatus& status) { look_at(source, reader->counts(i), status); }});
+    scene.streams.push_back(
+        {plan_.name_of(plan_.producers[i]), source.info().live,
+         plan_.reader->bytes(i) / std::max<size_t>(source.sample_bytes(), 1), plan_.reader->bytes(i),
+         [&source, reader, i](StreamStatus& status) { look_at(source, reader->counts(i), status); }});
   }
   scene.stop = [this] { owner_.stop(); };
   scene.checkpoint = [this] { return owner_.checkpoint_now(); };
@@ -135,11 +141,19 @@ void CycleRun::tell_checkpoints() {
     told_checkpoint_ = last;
     event("checkpoint", "checkpoint " + last);
   }
-  if (owner_.control_ && !owner_.checkpoints_->last().empty()) owner_.control_->checkpointed(owner_.checkpoints_->last());
+  if (owner_.control_ && !owner_.checkpoints_->last().empty())
+    owner_.control_->checkpointed(owner_.checkpoints_->last());
 }
 
 RunRow CycleRun::row_of(const EpochReport& epoch, const Progress& progress) {
-  RunRow row{0, epoch.epoch, epoch.step, progress.samples, progress.seconds, progress.samples_per_second, epoch.learning_rate, epoch.figures};
+  RunRow row{0,
+             epoch.epoch,
+             epoch.step,
+             progress.samples,
+             progress.seconds,
+             progress.samples_per_second,
+             epoch.learning_rate,
+             epoch.figures};
   row.metrics["loss"] = epoch.loss;
   if (epoch.accuracy >= 0) row.metrics[epoch.accuracy_name] = epoch.accuracy;
   if (epoch.validation)

@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t kDefaultEpochs = 10;
 
-// A pass that ends without anybody having said how many there are: ten of them train, one infers. Inference measures nothing that
-// `until` could look at.
+// A pass that ends without anybody having said how many there are: ten of them train, one infers. Inference measures
+// nothing that `until` could look at.
 int64_t planned_epochs(const ResolvedSettings& settings, bool training) {
   const bool conditions = settings.steps || settings.seconds || (training && !settings.until.empty());
   return settings.epochs.value_or(conditions ? -1 : training ? kDefaultEpochs : 1);
@@ -23,19 +23,28 @@ int64_t planned_epochs(const ResolvedSettings& settings, bool training) {
 // A deterministic run repeats to the bit: nothing that the clock or the arrival of samples decides is allowed.
 void refuse_what_varies(const CyclePlan& plan) {
   if (plan.settings.seconds)
-    throw Error(ErrorKind::Usage, "a deterministic run cannot end by the clock: how many steps fit into a time varies", {}, {"give --steps or --epochs instead of a time, or leave --deterministic out"});
+    throw Error(ErrorKind::Usage, "a deterministic run cannot end by the clock: how many steps fit into a time varies",
+                {}, {"give --steps or --epochs instead of a time, or leave --deterministic out"});
   for (const GraphConditional& c : plan.graph.graph().conditionals)
     if (c.cycle == plan.cycle && c.predicate && (c.predicate->item->flags & HX_BY_CLOCK))
-      throw Error(ErrorKind::Usage, fmt::format("a deterministic run cannot ask '{}': its answer depends on more than the run", c.predicate->item->name), c.predicate->span, {"decide by a metric or another predicate, or leave --deterministic out"});
+      throw Error(ErrorKind::Usage,
+                  fmt::format("a deterministic run cannot ask '{}': its answer depends on more than the run",
+                              c.predicate->item->name),
+                  c.predicate->span, {"decide by a metric or another predicate, or leave --deterministic out"});
   for (int n : plan.producers)
     if (plan.graph.streams().source(n).info().live)
-      throw Error(ErrorKind::Usage, fmt::format("a deterministic run cannot read the live stream '{}': what arrives when varies", plan.name_of(n)), {}, {"record it to a file and read that, or leave --deterministic out"});
+      throw Error(ErrorKind::Usage,
+                  fmt::format("a deterministic run cannot read the live stream '{}': what arrives when varies",
+                              plan.name_of(n)),
+                  {}, {"record it to a file and read that, or leave --deterministic out"});
 }
 
 // The first live stream of both cycles; -1: there is none.
 int live_in_both(HarmonicGraph& graph, const std::vector<int>& a, const std::vector<int>& b) {
   for (int n : a)
-    if (graph.streams().bound(n) && graph.streams().source(n).info().live && std::find(b.begin(), b.end(), n) != b.end()) return n;
+    if (graph.streams().bound(n) && graph.streams().source(n).info().live &&
+        std::find(b.begin(), b.end(), n) != b.end())
+      return n;
   return -1;
 }
 
@@ -45,7 +54,8 @@ void expect_validation(HarmonicGraph& graph, int cycle, const ResolvedSettings& 
   if (!graph.graph().trains(cycle) || !graph.validation_streams().empty()) return;
   const auto check = [](const char* word, const Comparison& c) {
     if (c.metric.rfind("val.", 0) == 0)
-      throw Error(ErrorKind::Usage, fmt::format("'{} {}' can never hold: there is no validation data", word, c.metric), c.span, {"give it: --validate NAME=ADDRESS for every producer"});
+      throw Error(ErrorKind::Usage, fmt::format("'{} {}' can never hold: there is no validation data", word, c.metric),
+                  c.span, {"give it: --validate NAME=ADDRESS for every producer"});
   };
   for (const Comparison& c : settings.until) check("until", c);
   for (const GraphConditional& c : graph.graph().conditionals)
@@ -53,13 +63,19 @@ void expect_validation(HarmonicGraph& graph, int cycle, const ResolvedSettings& 
 }
 
 CyclePlan::CyclePlan(HarmonicGraph& harmonic, int number, const RunSettings& settings_of_run)
-    : graph(harmonic), cycle(number), run(settings_of_run), settings(graph.settings(cycle, run)), training(graph.graph().trains(cycle)),
+    : graph(harmonic),
+      cycle(number),
+      run(settings_of_run),
+      settings(graph.settings(cycle, run)),
+      training(graph.graph().trains(cycle)),
       executor(graph.executor(run.threads)) {
   const Graph& g = graph.graph();
   producers = g.producers_used(cycle, training);
   if (producers.empty()) throw Error(ErrorKind::Usage, fmt::format("no producer feeds this cycle of '{}'", g.name));
   for (int n : producers)
-    if (!graph.streams().bound(n)) throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", name_of(n)), {}, {fmt::format("bind it: --producer {}=file:PATH", name_of(n))});
+    if (!graph.streams().bound(n))
+      throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", name_of(n)), {},
+                  {fmt::format("bind it: --producer {}=file:PATH", name_of(n))});
   for (int n : graph.results(cycle))
     if (graph.sinks().count(is_consumer(n) ? n : -1) && (is_consumer(n) || !training)) wanted.push_back(n);
   for (int n : producers) live = live || graph.streams().source(n).info().live;
@@ -70,7 +86,8 @@ CyclePlan::CyclePlan(HarmonicGraph& harmonic, int number, const RunSettings& set
   constexpr int64_t kWindow = 1000;
   if (training) window = run.window.value_or(live ? kWindow : 0);
   size = reader->size();
-  batch = size > 0 ? std::min<uint64_t>(size, static_cast<uint64_t>(settings.batch)) : static_cast<uint64_t>(settings.batch);
+  batch = size > 0 ? std::min<uint64_t>(size, static_cast<uint64_t>(settings.batch))
+                   : static_cast<uint64_t>(settings.batch);
   epochs = planned_epochs(settings, training);
   if (run.deterministic) refuse_what_varies(*this);
   if (from) reader->set_batch(batch);
@@ -84,7 +101,8 @@ void CyclePlan::take_reader() {
     former.reset();
     reader = std::move(from->reader);
   } else {
-    reader = graph.streams().reader(graph.graph(), producers, static_cast<uint64_t>(settings.batch), training && run.shuffle, settings.seed, settings.unpaired);
+    reader = graph.streams().reader(graph.graph(), producers, static_cast<uint64_t>(settings.batch),
+                                    training && run.shuffle, settings.seed, settings.unpaired);
   }
 }
 
@@ -96,11 +114,17 @@ void CyclePlan::check_going_on() {
     const int both = live_in_both(graph, producers, others);
     if (both < 0) continue;
     if (others != producers)
-      throw Error(ErrorKind::Usage, fmt::format("cycle {} reads the live stream '{}' beside others than cycle {} does, so where it would go on is not known", later + 1, name_of(both), cycle + 1), {},
-                  {"let both cycles use the same producers, or record the stream to a file and read that"});
+      throw Error(ErrorKind::Usage,
+                  fmt::format("cycle {} reads the live stream '{}' beside others than cycle {} does, so where it would "
+                              "go on is not known",
+                              later + 1, name_of(both), cycle + 1),
+                  {}, {"let both cycles use the same producers, or record the stream to a file and read that"});
     if (settings.seconds)
-      throw Error(ErrorKind::Usage, fmt::format("cycle {} cannot end by the clock: it may be waiting for a sample of '{}' then, and cycle {} goes on with it", cycle + 1, name_of(both), later + 1), {},
-                  {"end it with steps or until"});
+      throw Error(ErrorKind::Usage,
+                  fmt::format("cycle {} cannot end by the clock: it may be waiting for a sample of '{}' then, and "
+                              "cycle {} goes on with it",
+                              cycle + 1, name_of(both), later + 1),
+                  {}, {"end it with steps or until"});
     goes_on = true;
   }
 }

@@ -38,7 +38,8 @@ void CyclePrograms::trace_branches(const std::vector<int>& conditionals) {
   const size_t traced = std::min(conditionals.size(), kTraced);
   for (size_t choice = 0; choice < size_t{1} << traced; ++choice) {
     branches_.clear();
-    for (size_t i = 0; i < conditionals.size(); ++i) branches_.insert(2 * conditionals[i] + (i < traced && (choice >> i & 1) ? 0 : 1));
+    for (size_t i = 0; i < conditionals.size(); ++i)
+      branches_.insert(2 * conditionals[i] + (i < traced && (choice >> i & 1) ? 0 : 1));
     learn(plan_.graph.lower(options(static_cast<int64_t>(plan_.batch))));
   }
 }
@@ -59,7 +60,8 @@ void CyclePrograms::learn(const Lowered& lowered) {
     const TensorType type = lowered.program.values[lowered.program.output(it->second)->value].type;
     const TensorType sample{type.dtype, type.shape.from(1)};
     if (result_types_[i] && *result_types_[i] != sample)
-      throw Error(ErrorKind::Shape, fmt::format("'{}' receives {} in one branch and {} in another", plan_.name_of(plan_.wanted[i]), result_types_[i]->str(), sample.str()));
+      throw Error(ErrorKind::Shape, fmt::format("'{}' receives {} in one branch and {} in another",
+                                                plan_.name_of(plan_.wanted[i]), result_types_[i]->str(), sample.str()));
     result_types_[i] = sample;
   }
 }
@@ -96,7 +98,8 @@ std::string CyclePrograms::hosted() const {
   if (n == 0) return "";
   std::string names;
   for (const std::string& name : what) names += (names.empty() ? "" : ", ") + name;
-  return fmt::format("device '{}' has no kernel for {} of {} steps, which the CPU computes, with copies: {}", plan_.run.device, n, program.steps().size(), names);
+  return fmt::format("device '{}' has no kernel for {} of {} steps, which the CPU computes, with copies: {}",
+                     plan_.run.device, n, program.steps().size(), names);
 }
 
 void CyclePrograms::choose_branches(const RunCounts& counts) {
@@ -105,7 +108,8 @@ void CyclePrograms::choose_branches(const RunCounts& counts) {
   held_.resize(conditionals.size());
   for (size_t i = 0; i < conditionals.size(); ++i) {
     if (conditionals[i].cycle != plan_.cycle) continue;
-    const char holds = conditionals[i].predicate ? predicates_.holds(i, counts, metrics_) : metrics_.holds(conditionals[i].metric);
+    const char holds =
+        conditionals[i].predicate ? predicates_.holds(i, counts, metrics_) : metrics_.holds(conditionals[i].metric);
     same = same && holds == held_[i];
     held_[i] = holds;
   }

@@ -29,9 +29,15 @@ struct StepProgram {
 class CyclePrograms {
  public:
   // `judge`: of what metrics ask for besides; null: nothing.
-  CyclePrograms(CyclePlan& plan, Metrics& metrics, Judge* judge) : plan_(plan), metrics_(metrics), judge_(judge), predicates_(plan.graph.graph().conditionals), result_types_(plan.wanted.size()) {}
+  CyclePrograms(CyclePlan& plan, Metrics& metrics, Judge* judge)
+      : plan_(plan),
+        metrics_(metrics),
+        judge_(judge),
+        predicates_(plan.graph.graph().conditionals),
+        result_types_(plan.wanted.size()) {}
 
-  // Before the clock starts, for the branches that hold at `counts`. With conditions inside the cycle every branch is traced, so that its mistakes show now.
+  // Before the clock starts, for the branches that hold at `counts`. With conditions inside the cycle every branch is
+  // traced, so that its mistakes show now.
   void compile_first(const RunCounts& counts);
   // Compiles anew, from functions that have changed; to be called again with others when that throws.
   void renew(const RunCounts& counts);
@@ -46,7 +52,9 @@ class CyclePrograms {
   const std::vector<size_t>& gathered_parts() const { return chosen_->gathered_parts; }
   LoweringOptions options(int64_t batch) const;
 
-  const std::vector<std::optional<TensorType>>& result_types() const { return result_types_; }  // by wanted node, of one sample
+  const std::vector<std::optional<TensorType>>& result_types() const {
+    return result_types_;
+  }  // by wanted node, of one sample
   const std::set<std::string>& measured() const { return measured_; }
   // Parameters of what was traced so far, and those of them that its steps change.
   const std::set<std::string>& used() const { return used_; }

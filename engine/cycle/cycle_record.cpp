@@ -118,7 +118,10 @@ void CycleRecord::drop_step() {
 EpochReport* CycleRecord::close_epoch(uint64_t next, double now) {
   EpochReport* closed = nullptr;
   if (in_epoch_.steps > 0) {
-    closed = &history_.add(EpochReport{static_cast<int64_t>(epoch_) + 1, in_epoch_.steps, in_epoch_.samples, now - epoch_start_, in_epoch_.mean_loss(), in_epoch_.accuracy(), report_.learning_rate, step_, accuracy_metric_ ? metrics_.name(*accuracy_metric_) : std::string()});
+    closed = &history_.add(EpochReport{static_cast<int64_t>(epoch_) + 1, in_epoch_.steps, in_epoch_.samples,
+                                       now - epoch_start_, in_epoch_.mean_loss(), in_epoch_.accuracy(),
+                                       report_.learning_rate, step_,
+                                       accuracy_metric_ ? metrics_.name(*accuracy_metric_) : std::string()});
     closed->waited = epoch_waited_;
     epoch_start_ = now;
   }
@@ -200,14 +203,22 @@ Progress CycleRecord::progress(double now) const {
     p.window_loss = metrics_.window_value(loss_metric_);
     if (accuracy_metric_) p.window_accuracy = metrics_.window_value(*accuracy_metric_);
   }
-  if (plan_.epochs > 0 && plan_.size > 0) p.fraction = static_cast<double>(samples_) / static_cast<double>(plan_.size * static_cast<uint64_t>(plan_.epochs));
-  if (plan_.settings.steps) p.fraction = std::max(p.fraction, static_cast<double>(step_) / static_cast<double>(*plan_.settings.steps));
+  if (plan_.epochs > 0 && plan_.size > 0)
+    p.fraction = static_cast<double>(samples_) / static_cast<double>(plan_.size * static_cast<uint64_t>(plan_.epochs));
+  if (plan_.settings.steps)
+    p.fraction = std::max(p.fraction, static_cast<double>(step_) / static_cast<double>(*plan_.settings.steps));
   if (plan_.settings.seconds) p.fraction = std::max(p.fraction, now / *plan_.settings.seconds);
   return p;
 }
 
 StepReport CycleRecord::step_report() const {
-  return {static_cast<int64_t>(epoch_) + 1, step_, samples_, now_, samples_per_second(now_), report_.learning_rate, metrics_.moving()};
+  return {static_cast<int64_t>(epoch_) + 1,
+          step_,
+          samples_,
+          now_,
+          samples_per_second(now_),
+          report_.learning_rate,
+          metrics_.moving()};
 }
 
 void CycleRecord::finish(double now) {

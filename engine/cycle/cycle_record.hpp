@@ -45,7 +45,8 @@ class CycleRecord {
   // Of former validations: they may be large, and only the last is shown.
   void forget_tables();
 
-  // As of the last step that ended, whatever batches of the next have run: into the parts of `state` that are this object's.
+  // As of the last step that ended, whatever batches of the next have run: into the parts of `state` that are this
+  // object's.
   void store(RunState& state) const;
   void restore(const RunState& state);
 
@@ -70,7 +71,9 @@ class CycleRecord {
   void measure(const StepProgram& program, double samples);
   void add(size_t metric, const std::vector<size_t>& parts, const std::vector<BatchMean>& means, double samples);
   double add_accuracy(size_t metric, const BatchMean& correct, double samples);
-  double samples_per_second(double now) const { return now > aside_ ? static_cast<double>(samples_) / (now - aside_) : 0; }
+  double samples_per_second(double now) const {
+    return now > aside_ ? static_cast<double>(samples_) / (now - aside_) : 0;
+  }
 
   const CyclePlan& plan_;
   CycleReport& report_;

@@ -1,4 +1,5 @@
-// Plugins whose files change while a cycle runs: the new build is opened beside the old one and takes over between two steps.
+// Plugins whose files change while a cycle runs: the new build is opened beside the old one and takes over between two
+// steps.
 #include <fmt/core.h>
 
 #include "engine/cycle/cycle_run.hpp"
@@ -25,7 +26,8 @@ void CycleRun::reload(const std::string& path) {
     }
     replaced.keep();
     if (renewed) keep_snapshots();
-    return note(fmt::format("plugin '{}' was reloaded after step {}{}", path, record_.step(), replaced.concerns_programs() ? "" : "; no function of this graph is of it"));
+    return note(fmt::format("plugin '{}' was reloaded after step {}{}", path, record_.step(),
+                            replaced.concerns_programs() ? "" : "; no function of this graph is of it"));
   } catch (const Error& e) {
     why = e.what();
     for (const std::string& text : e.notes()) why += "; " + text;

@@ -44,8 +44,14 @@ class Asking {
 bool CycleRun::in_step_of_this_thread() { return in_step != nullptr; }
 
 CycleRun::CycleRun(CycleRuntime& owner, CycleReport& report)
-    : owner_(owner), report_(report), plan_(owner.graph_, owner.cycle_, owner.settings_), live_(plan_), record_(plan_, report),
-      watch_(plan_, record_), programs_(plan_, record_.metrics(), watch_.judge()), finite_(plan_) {
+    : owner_(owner),
+      report_(report),
+      plan_(owner.graph_, owner.cycle_, owner.settings_),
+      live_(plan_),
+      record_(plan_, report),
+      watch_(plan_, record_),
+      programs_(plan_, record_.metrics(), watch_.judge()),
+      finite_(plan_) {
   plan_.graph.types();
   for (const std::string& text : plan_.graph.take_stream_notes()) note(text);
   if (const auto lengths = plan_.training ? plan_.reader->unequal_lengths() : std::nullopt) note(*lengths);
@@ -86,7 +92,8 @@ CycleRun::CycleRun(CycleRuntime& owner, CycleReport& report)
 void CycleRun::run() {
   namespace flow = oneapi::tbb::flow;
   oneapi::tbb::task_arena arena(std::max(1, plan_.executor.threads()));
-  if (owner_.start_) owner_.start_(watch_.names(programs_.measured()), {record_.step(), static_cast<int64_t>(record_.epoch())});
+  if (owner_.start_)
+    owner_.start_(watch_.names(programs_.measured()), {record_.step(), static_cast<int64_t>(record_.epoch())});
   name_weights();
   keep_snapshots();
   begin_control();
@@ -108,7 +115,8 @@ void CycleRun::run() {
     });
     // A serial node may start its next message before it has handed on the last: order is restored by number.
     flow::sequencer_node<Slot*> in_order(g, [](Slot* slot) { return slot->sequence; });
-    flow::function_node<Slot*, flow::continue_msg> sink(g, flow::serial, [this](Slot* slot) { return deliver(*slot), flow::continue_msg(); });
+    flow::function_node<Slot*, flow::continue_msg> sink(
+        g, flow::serial, [this](Slot* slot) { return deliver(*slot), flow::continue_msg(); });
     flow::make_edge(input, limiter);
     flow::make_edge(limiter, step);
     flow::make_edge(step, in_order);
@@ -154,7 +162,9 @@ void CycleRun::forget_moments() {
 std::string CycleRun::metric_to_ask_for(std::string figure) const {
   for (const std::string_view prefix : {"val.", "window."})
     if (figure.starts_with(prefix)) figure.erase(0, prefix.size());
-  if (const size_t dot = figure.find('.'); dot != std::string::npos && plan_.graph.graph().find(figure.substr(0, dot)) >= 0) figure.erase(0, dot + 1);
+  if (const size_t dot = figure.find('.');
+      dot != std::string::npos && plan_.graph.graph().find(figure.substr(0, dot)) >= 0)
+    figure.erase(0, dot + 1);
   return figure == "accuracy" ? "" : metric_giving(plan_.graph.registry(), figure);
 }
 
@@ -167,8 +177,11 @@ void CycleRun::check_conditions_measured() const {
     if (std::find(names.begin(), names.end(), c.metric) != names.end()) return;
     std::string known;
     for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
-    Error e(ErrorKind::Name, fmt::format("'{} {}' can never hold: this cycle does not measure '{}'", word, c.metric, c.metric), c.span, {"it measures " + known});
-    if (const std::string metric = metric_to_ask_for(c.metric); !metric.empty()) e.note(fmt::format("it is measured when it is asked for: --metric '{}'", metric));
+    Error e(ErrorKind::Name,
+            fmt::format("'{} {}' can never hold: this cycle does not measure '{}'", word, c.metric, c.metric), c.span,
+            {"it measures " + known});
+    if (const std::string metric = metric_to_ask_for(c.metric); !metric.empty())
+      e.note(fmt::format("it is measured when it is asked for: --metric '{}'", metric));
     throw e;
   };
   for (const Comparison& c : plan_.settings.until) check("until", c);
@@ -255,8 +268,11 @@ float CycleRun::next_rate() {
     event("learning_rate", told_rate_ ? fmt::format("the learning rate was set to {:g}", *told_rate_)
                                       : "the learning rate is the schedule's again");
   }
-  if (const std::optional<double> set = rate_set(); rate_ && set) report_.learning_rate = *set;
-  else if (rate_) report_.learning_rate = rate_->at(record_.step(), plan_.settings.seconds ? record_.now() / *plan_.settings.seconds : 0);
+  if (const std::optional<double> set = rate_set(); rate_ && set)
+    report_.learning_rate = *set;
+  else if (rate_)
+    report_.learning_rate =
+        rate_->at(record_.step(), plan_.settings.seconds ? record_.now() / *plan_.settings.seconds : 0);
   return static_cast<float>(report_.learning_rate);
 }
 
@@ -313,7 +329,9 @@ std::shared_ptr<Snapshots> CycleRun::snapshots(const std::function<void()>& betw
   std::unique_lock<std::mutex> turn(turn_, std::defer_lock), lock(stepping_, std::defer_lock);
   if (in_step == this) {  // this thread holds it: a callback at the end of a step, or a function within one
     if (in_batch_ || record_.gathered() > 0)
-      throw Error(ErrorKind::Usage, "infer() is called by a function that the running step calls, where weights are between two states", {}, {"ask at the end of a step, or from another thread"});
+      throw Error(ErrorKind::Usage,
+                  "infer() is called by a function that the running step calls, where weights are between two states",
+                  {}, {"ask at the end of a step, or from another thread"});
   } else {
     asking.emplace(asking_);
     turn.lock();
@@ -379,7 +397,9 @@ void CycleRun::deliver(const Slot& slot) {
     if (!slot.delivers[i]) continue;
     const TensorType& type = *programs_.result_types()[i];
     const int n = plan_.wanted[i];
-    plan_.graph.sinks().at(plan_.is_consumer(n) ? n : -1)->push(type.dtype, type.shape, slot.count, slot.results[i].data());
+    plan_.graph.sinks()
+        .at(plan_.is_consumer(n) ? n : -1)
+        ->push(type.dtype, type.shape, slot.count, slot.results[i].data());
   }
 }
 
@@ -420,7 +440,8 @@ void CycleRun::finish() {
   report_.left_over = plan_.reader->left_over();
   for (const LeftOver& left : report_.left_over) report_.notes.push_back(left.text);
   for (size_t i = 0; i < plan_.producers.size(); ++i) {
-    if (const std::string text = plan_.reader->counts(i).text(); !text.empty()) report_.notes.push_back(fmt::format("samples of '{}': {}", plan_.name_of(plan_.producers[i]), text));
+    if (const std::string text = plan_.reader->counts(i).text(); !text.empty())
+      report_.notes.push_back(fmt::format("samples of '{}': {}", plan_.name_of(plan_.producers[i]), text));
   }
   if (owner_.progress_) owner_.progress_(record_.progress(report_.seconds));
   if (plan_.goes_on && (!interrupted || plan_.run.goes_on)) leave_live();

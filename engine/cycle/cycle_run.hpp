@@ -133,25 +133,25 @@ class CycleRun {
   std::atomic<bool> finished_{false}, interrupted_{false};
   double told_lost_at_ = 0;
   double step_over_ = 0;           // when the last step ended, by feed_clock()
-  int told_refusals_ = 0;  // notes
+  int told_refusals_ = 0;          // notes
   double start_ = 0, before_ = 0;  // by the clock; what ran before the checkpoint it went on from
   double next_progress_ = 0, next_look_ = 0;
 
-  std::atomic<bool> filling_{false};    // a batch is being read between the steps
+  std::atomic<bool> filling_{false};  // a batch is being read between the steps
 
-  std::atomic<int> asking_{0};          // threads that want the boundary between two steps
-  std::mutex turn_;                     // whoever waits for stepping_ holds it, so that the next step does not come before
-  std::condition_variable stepped_;     // a step has ended, or all have
+  std::atomic<int> asking_{0};       // threads that want the boundary between two steps
+  std::mutex turn_;                  // whoever waits for stepping_ holds it, so that the next step does not come before
+  std::condition_variable stepped_;  // a step has ended, or all have
   bool in_batch_ = false;
-  std::mutex stepping_;                 // held while a batch runs and while a checkpoint is taken
-  bool over_ = false;                   // nothing is left to be taken
-  uint64_t epoch_ = 0, index_ = 0;      // joint samples of this epoch that steps have used
-  uint64_t end_ = 0;                    // and batches
-  std::vector<uint64_t> reads_;         // by producer: of its samples, those that batches do not need again
-  int64_t looked_at_ = -1;              // the step of which a checkpoint was taken while no other ended
+  std::mutex stepping_;             // held while a batch runs and while a checkpoint is taken
+  bool over_ = false;               // nothing is left to be taken
+  uint64_t epoch_ = 0, index_ = 0;  // joint samples of this epoch that steps have used
+  uint64_t end_ = 0;                // and batches
+  std::vector<uint64_t> reads_;     // by producer: of its samples, those that batches do not need again
+  int64_t looked_at_ = -1;          // the step of which a checkpoint was taken while no other ended
   std::string not_resumable_;
-  std::shared_ptr<Snapshots> snapshots_;  // null: nobody reads them
-  std::vector<double> values_;            // of the metrics, for the control
+  std::shared_ptr<Snapshots> snapshots_;                  // null: nobody reads them
+  std::vector<double> values_;                            // of the metrics, for the control
   std::map<std::string, std::vector<std::byte>> states_;  // as the step began, where a step is several batches
   std::optional<double> kept_rate_;                       // that was set from outside when the last copy was made
 };

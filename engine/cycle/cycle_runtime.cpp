@@ -13,7 +13,9 @@ namespace harmonics {
 
 namespace {
 
-double machine_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double machine_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 }  // namespace
 
@@ -23,7 +25,8 @@ CycleRuntime::~CycleRuntime() = default;
 
 void CycleRuntime::resume(Checkpoint c) {
   if (!c.state.not_resumable.empty())
-    throw Error(ErrorKind::Usage, fmt::format("'{}' cannot be resumed: {}", c.path, c.state.not_resumable), {}, {fmt::format("its weights are good: --weights {}", c.path)});
+    throw Error(ErrorKind::Usage, fmt::format("'{}' cannot be resumed: {}", c.path, c.state.not_resumable), {},
+                {fmt::format("its weights are good: --weights {}", c.path)});
   const auto recorded = read_recorded_streams(graph_.graph(), c.file.metadata, c.path);
   resume_notes_ = check_recorded(graph_.graph(), recorded, graph_.types(), c.path, OtherShape::begins_anew);
   graph_.restore(c.file);
@@ -93,7 +96,8 @@ Error CycleRuntime::repaired(const Error& e, std::unique_ptr<CycleRun> run) {
   good_.reset();
   if (!diverged && spoilt.empty()) return e;
   std::vector<std::string> notes = e.notes();
-  if (!diverged || !by_numbers) notes.insert(notes.begin(), "note: " + (made.empty() ? "" : made + "; ") + weights);
+  if (!diverged || !by_numbers)
+    notes.insert(notes.begin(), "note: " + (made.empty() ? "" : made + "; ") + weights);
   else
     notes.insert(notes.begin(),
                  {"note: " + weights,

@@ -1,5 +1,5 @@
-// CycleRuntime: runs one cycle of a graph. Samples are read and joined ahead of the step, which is one compiled plan; a oneTBB
-// flow graph (input -> limiter -> step -> sinks) carries batches between the stages, every edge bounded.
+// CycleRuntime: runs one cycle of a graph. Samples are read and joined ahead of the step, which is one compiled plan; a
+// oneTBB flow graph (input -> limiter -> step -> sinks) carries batches between the stages, every edge bounded.
 #pragma once
 
 #include <atomic>
@@ -39,8 +39,8 @@ class CycleRuntime {
   void declare_parameters();
   // Where the weights came from, for messages: a file.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
-  // From any thread: a checkpoint of the last step that ended, on the disk when this returns. False: nothing runs, or none
-  // are written. Throws what prevents it.
+  // From any thread: a checkpoint of the last step that ended, on the disk when this returns. False: nothing runs, or
+  // none are written. Throws what prevents it.
   bool checkpoint_now();
 
   // Trains when the cycle has a tap, else infers and feeds the consumers. Errors of any stage come out here; the
@@ -59,15 +59,19 @@ class CycleRuntime {
   void on_progress(std::function<void(const Progress&)> callback) { progress_ = std::move(callback); }
   void on_epoch(std::function<void(const EpochReport&, const Progress&)> callback) { epoch_ = std::move(callback); }
   // Before the first step: what will be measured, and where the run goes on.
-  void on_start(std::function<void(const std::vector<std::string>& metrics, const Beginning&)> callback) { start_ = std::move(callback); }
-  void on_step(int64_t every, std::function<void(const StepReport&)> callback) { every_ = every, step_ = std::move(callback); }
+  void on_start(std::function<void(const std::vector<std::string>& metrics, const Beginning&)> callback) {
+    start_ = std::move(callback);
+  }
+  void on_step(int64_t every, std::function<void(const StepReport&)> callback) {
+    every_ = every, step_ = std::move(callback);
+  }
   // Between two steps.
   void on_event(std::function<void(const RunEvent&)> callback) { event_ = std::move(callback); }
-  // Keeps snapshots of the weights for those who read them meanwhile. `ready` is called by run() when everything is compiled, before
-  // the first step, and again when plugins have changed.
+  // Keeps snapshots of the weights for those who read them meanwhile. `ready` is called by run() when everything is
+  // compiled, before the first step, and again when plugins have changed.
   void keep_snapshots(std::function<void(const std::shared_ptr<Snapshots>&)> ready) { snapshots_ = std::move(ready); }
-  // From any thread: the weights of the running cycle, for whoever reads them beside it. `between` runs first, while no step does: what
-  // it compiles of the graph disturbs none. Null: it is not running, or over.
+  // From any thread: the weights of the running cycle, for whoever reads them beside it. `between` runs first, while no
+  // step does: what it compiles of the graph disturbs none. Null: it is not running, or over.
   std::shared_ptr<Snapshots> snapshots(const std::function<void()>& between);
   // Is this thread in a step of a cycle, which waits for it?
   static bool in_step_of_this_thread();
@@ -98,11 +102,11 @@ class CycleRuntime {
   std::function<void(const std::shared_ptr<Snapshots>&)> snapshots_;
   Checkpointer* checkpoints_ = nullptr;
   RunControl* control_ = nullptr;
-  std::unique_ptr<Checkpoint> resume_;  // until run() has taken it over
+  std::unique_ptr<Checkpoint> resume_;     // until run() has taken it over
   std::vector<std::string> resume_notes_;  // how the streams differ from its
   CycleReport report_;
   std::string origin_ = "the graph";
-  std::unique_ptr<LastGood> good_;        // while it trains
+  std::unique_ptr<LastGood> good_;  // while it trains
   // Repeats steps of a run that failed, up to this one: looks at every number after each.
   std::optional<int64_t> repeats_until_;
   std::mutex running_;  // guards run_

@@ -10,7 +10,8 @@ namespace harmonics {
 
 namespace {
 
-// "f1" of the first layer that has it, and "output.f1" of each. `judged`: without layers that no row of the pass reached.
+// "f1" of the first layer that has it, and "output.f1" of each. `judged`: without layers that no row of the pass
+// reached.
 std::map<std::string, double> named(const std::vector<LayerFigures>& layers, bool judged) {
   std::map<std::string, double> values;
   for (const LayerFigures& layer : layers)
@@ -29,7 +30,9 @@ CycleWatch::CycleWatch(CyclePlan& plan, CycleRecord& record) : plan_(plan), reco
   std::vector<std::string> asked;
   for (const std::string& text : plan.run.metrics)
     if (text != "accuracy" && text != "confusion") asked.push_back(text);
-  if (plan.training && !asked.empty()) judge_.emplace(plan.graph.registry(), asked, false, false, JudgedSpan{plan.window, static_cast<int64_t>(plan.batch)});
+  if (plan.training && !asked.empty())
+    judge_.emplace(plan.graph.registry(), asked, false, false,
+                   JudgedSpan{plan.window, static_cast<int64_t>(plan.batch)});
 }
 
 void CycleWatch::prepare() {
@@ -54,24 +57,31 @@ void CycleWatch::name_windows() {
     names_.push_back(text);
     of.push_back(record_.metrics().declare(text));
   };
-  judge_->read_windows([&](const std::string& layer, const hx_figure& figure) {
-    std::vector<size_t>& of = windows_[layer][figure.name];
-    name(std::string("window.") + figure.name, of);
-    name("window." + layer + "." + figure.name, of);
-  }, true);
-  const auto looks = [&](const Comparison& c) { return c.metric.starts_with("window.") && std::find(names_.begin(), names_.end(), c.metric) != names_.end(); };
+  judge_->read_windows(
+      [&](const std::string& layer, const hx_figure& figure) {
+        std::vector<size_t>& of = windows_[layer][figure.name];
+        name(std::string("window.") + figure.name, of);
+        name("window." + layer + "." + figure.name, of);
+      },
+      true);
+  const auto looks = [&](const Comparison& c) {
+    return c.metric.starts_with("window.") && std::find(names_.begin(), names_.end(), c.metric) != names_.end();
+  };
   for (const Comparison& c : plan_.settings.until) decides_ = decides_ || looks(c);
-  for (const GraphConditional& c : plan_.graph.graph().conditionals) decides_ = decides_ || (!c.predicate && c.cycle == plan_.cycle && looks(c.metric));
+  for (const GraphConditional& c : plan_.graph.graph().conditionals)
+    decides_ = decides_ || (!c.predicate && c.cycle == plan_.cycle && looks(c.metric));
 }
 
 void CycleWatch::read_windows(bool all) {
   if (!judge_ || windows_.empty()) return;
-  judge_->read_windows([&](const std::string& layer, const hx_figure& figure) {
-    const auto& of_layer = windows_.at(layer);
-    const auto of = of_layer.find(std::string_view(figure.name));
-    if (of == of_layer.end()) return;
-    for (const size_t metric : of->second) record_.metrics().put(metric, figure.value);
-  }, all);
+  judge_->read_windows(
+      [&](const std::string& layer, const hx_figure& figure) {
+        const auto& of_layer = windows_.at(layer);
+        const auto of = of_layer.find(std::string_view(figure.name));
+        if (of == of_layer.end()) return;
+        for (const size_t metric : of->second) record_.metrics().put(metric, figure.value);
+      },
+      all);
 }
 
 void CycleWatch::store(RunState& state) {
@@ -90,7 +100,8 @@ std::vector<std::string> CycleWatch::notes(const RunState& state) const {
   std::vector<std::string> notes;
   if (judge_)
     for (const auto& [metric, layer, why] : judge_->begun_anew())
-      notes.push_back(fmt::format("metric '{}' of '{}' counts epoch {} from step {} on only: {}", metric, layer, state.epoch + 1, state.step + 1, why));
+      notes.push_back(fmt::format("metric '{}' of '{}' counts epoch {} from step {} on only: {}", metric, layer,
+                                  state.epoch + 1, state.step + 1, why));
   return notes;
 }
 

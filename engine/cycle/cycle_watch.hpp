@@ -1,5 +1,5 @@
-// CycleWatch: what a training cycle measures besides its losses: the metrics a run asks for, over every epoch, and validation
-// at the end of each.
+// CycleWatch: what a training cycle measures besides its losses: the metrics a run asks for, over every epoch, and
+// validation at the end of each.
 #pragma once
 
 #include <map>
@@ -32,15 +32,18 @@ class CycleWatch {
 
   void count_batch(const StepProgram& program, int64_t samples) {
     if (!judge_) return;
-    if (plan_.settings.accumulate > 1) judge_->hold(program.judged, samples);  // a checkpoint is of a step's end
-    else judge_->add(program.judged, samples);
+    if (plan_.settings.accumulate > 1)
+      judge_->hold(program.judged, samples);  // a checkpoint is of a step's end
+    else
+      judge_->add(program.judged, samples);
   }
   void end_step() {
     if (!judge_) return;
     judge_->commit();
     if (decides_) read_windows();
   }
-  // What the metrics say of the last samples, into the others, where somebody looks: working it out costs more than a step should.
+  // What the metrics say of the last samples, into the others, where somebody looks: working it out costs more than a
+  // step should.
   void read_windows(bool all = false);
   // What the metrics of the epoch have gathered: into the state and, before the first programs are compiled, from it.
   void store(RunState& state);
@@ -48,7 +51,9 @@ class CycleWatch {
   // Metrics that count only the rest of the epoch, for people.
   std::vector<std::string> notes(const RunState& state) const;
   // Metrics that are not read over the last samples, though they were asked for.
-  std::vector<std::string> without_window() const { return judge_ ? judge_->without_window() : std::vector<std::string>(); }
+  std::vector<std::string> without_window() const {
+    return judge_ ? judge_->without_window() : std::vector<std::string>();
+  }
   // Reads the metrics of the epoch and validates, unless the run was told to stop.
   void close_epoch(EpochReport& epoch, bool stopped);
 
@@ -60,7 +65,8 @@ class CycleWatch {
   std::optional<Judge> judge_;
   std::optional<Evaluator> validation_;
   std::vector<std::string> names_;
-  std::map<std::string, std::map<std::string, std::vector<size_t>, std::less<>>> windows_;  // by layer and figure: what they are called
+  std::map<std::string, std::map<std::string, std::vector<size_t>, std::less<>>>
+      windows_;           // by layer and figure: what they are called
   bool decides_ = false;  // a condition looks at them after every step
 };
 

@@ -33,8 +33,8 @@ std::vector<std::string> FiniteResults::notes() const {
   std::vector<std::string> notes;
   for (size_t i = 0; i < of_.size(); ++i)
     if (of_[i].bad > 0)
-      notes.push_back(fmt::format("{} of {} results of '{}' are infinite or NaN, the first is number {}; {}", of_[i].bad,
-                                  of_[i].seen, plan_.name_of(plan_.wanted[i]), of_[i].first, of_[i].cause));
+      notes.push_back(fmt::format("{} of {} results of '{}' are infinite or NaN, the first is number {}; {}",
+                                  of_[i].bad, of_[i].seen, plan_.name_of(plan_.wanted[i]), of_[i].first, of_[i].cause));
   return notes;
 }
 

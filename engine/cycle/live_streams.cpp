@@ -32,7 +32,9 @@ void LiveStreams::begin(const RunState* from) {
       continue;
     }
     const auto at = from->live.find(m.name);
-    if (at == from->live.end()) throw Error(ErrorKind::Weights, fmt::format("the checkpoint does not say where '{}' stood", m.name), {}, {"it was not live then: bind what it was bound to, or begin anew"});
+    if (at == from->live.end())
+      throw Error(ErrorKind::Weights, fmt::format("the checkpoint does not say where '{}' stood", m.name), {},
+                  {"it was not live then: bind what it was bound to, or begin anew"});
     m.restored = m.source->restore(at->second.index, at->second.position);
     used_[m.number] = at->second.index;
   }

@@ -1,4 +1,5 @@
-// LiveStreams: the live streams of a run: where they stand in checkpoints, what is durable, and waking who waits for them.
+// LiveStreams: the live streams of a run: where they stand in checkpoints, what is durable, and waking who waits for
+// them.
 #pragma once
 
 #include <map>
@@ -16,8 +17,8 @@ class LiveStreams {
   explicit LiveStreams(CyclePlan& plan);
 
   bool any() const { return !members_.empty(); }
-  // Before the first sample of a run that keeps checkpoints: from the beginning, or where `from` stood. A stream without positions is
-  // left alone. Throws ErrorKind::Weights when `from` does not say where a stream stood.
+  // Before the first sample of a run that keeps checkpoints: from the beginning, or where `from` stood. A stream
+  // without positions is left alone. Throws ErrorKind::Weights when `from` does not say where a stream stood.
   void begin(const RunState* from);
   // Instead, in a cycle that goes on where another stopped: as restored() said there.
   void go_on(const std::vector<char>& restored);
@@ -30,7 +31,8 @@ class LiveStreams {
   void store(RunState& state) const;
   void durable(const RunState& state) const;  // it is safe on the disk
   bool wants_durable() const;
-  // Samples that no sender has any more since this was made, and what was refused since its source was opened, of each stream that has any.
+  // Samples that no sender has any more since this was made, and what was refused since its source was opened, of each
+  // stream that has any.
   struct Gone {
     uint64_t lost = 0, refused = 0;
     bool at_most_once = false;  // nobody would have sent them again

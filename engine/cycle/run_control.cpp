@@ -34,18 +34,27 @@ Health worst(Health a, Health b) { return a < b ? b : a; }
 
 const char* word(RunPhase phase) {
   switch (phase) {
-    case RunPhase::starting: return "starting";
-    case RunPhase::running: return "running";
-    case RunPhase::pausing: return "pausing";
-    case RunPhase::paused: return "paused";
-    case RunPhase::stopping: return "stopping";
-    case RunPhase::over: return "over";
-    case RunPhase::serving: return "serving";
+    case RunPhase::starting:
+      return "starting";
+    case RunPhase::running:
+      return "running";
+    case RunPhase::pausing:
+      return "pausing";
+    case RunPhase::paused:
+      return "paused";
+    case RunPhase::stopping:
+      return "stopping";
+    case RunPhase::over:
+      return "over";
+    case RunPhase::serving:
+      return "serving";
   }
   return "";
 }
 
-const char* word(Health health) { return health == Health::ok ? "ok" : health == Health::degraded ? "degraded" : "failed"; }
+const char* word(Health health) {
+  return health == Health::ok ? "ok" : health == Health::degraded ? "degraded" : "failed";
+}
 
 std::optional<double> StreamStatus::back_pressure() const {
   if (!of_live || of_live->window_bytes == 0) return std::nullopt;
@@ -95,10 +104,13 @@ RunStatus RunControl::status() const {
     s.window->samples = figures_.windowed;
     s.window->of = scene_.window;
     constexpr std::string_view kWindow = "window.";
-    for (auto it = s.metrics.lower_bound(std::string(kWindow)); it != s.metrics.end() && it->first.starts_with(kWindow); it = s.metrics.erase(it))
+    for (auto it = s.metrics.lower_bound(std::string(kWindow)); it != s.metrics.end() && it->first.starts_with(kWindow);
+         it = s.metrics.erase(it))
       s.window->metrics[it->first.substr(kWindow.size())] = it->second;
   }
-  if (!checkpoint_.empty()) s.checkpoint = RunStatus::LastCheckpoint{checkpoint_, step_of(checkpoint_), std::chrono::duration<double>(Clock::now() - checkpointed_).count()};
+  if (!checkpoint_.empty())
+    s.checkpoint = RunStatus::LastCheckpoint{checkpoint_, step_of(checkpoint_),
+                                             std::chrono::duration<double>(Clock::now() - checkpointed_).count()};
   s.checkpointing = scene_.checkpointing && (running_ || phase_ == RunPhase::starting);
   s.health = trouble_.empty() ? Health::ok : Health::degraded;
   for (const StreamProbe& probe : scene_.streams) {
@@ -125,14 +137,16 @@ RunHistory RunControl::history() const {
 std::vector<LogLine> RunControl::log(uint64_t after) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::vector<LogLine> lines;
-  std::copy_if(log_.begin(), log_.end(), std::back_inserter(lines), [&](const LogLine& line) { return line.number > after; });
+  std::copy_if(log_.begin(), log_.end(), std::back_inserter(lines),
+               [&](const LogLine& line) { return line.number > after; });
   return lines;
 }
 
 std::vector<RunRow> RunControl::epochs(uint64_t after) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::vector<RunRow> rows;
-  std::copy_if(epochs_.begin(), epochs_.end(), std::back_inserter(rows), [&](const RunRow& row) { return row.number > after; });
+  std::copy_if(epochs_.begin(), epochs_.end(), std::back_inserter(rows),
+               [&](const RunRow& row) { return row.number > after; });
   return rows;
 }
 
@@ -146,7 +160,8 @@ std::shared_ptr<const BatchSample> RunControl::sample(Clock::time_point deadline
 
 void RunControl::expect_running(const char* what) const {
   if (running_ && phase_ == RunPhase::running) return;
-  throw Error(ErrorKind::Usage, fmt::format("nothing runs that could be {}", what), {}, {fmt::format("the run is {}", word(phase()))});
+  throw Error(ErrorKind::Usage, fmt::format("nothing runs that could be {}", what), {},
+              {fmt::format("the run is {}", word(phase()))});
 }
 
 void RunControl::pause() {
@@ -169,7 +184,8 @@ void RunControl::step(int64_t count) {
   std::unique_lock<std::mutex> lock(mutex_);
   expect_running("stepped");
   if (!paused_) throw Error(ErrorKind::Usage, "the run is not paused", {}, {"pause it first"});
-  if (count < 1 || count > int64_t{1} << 40) throw Error(ErrorKind::Usage, fmt::format("{} steps cannot be made", count), {}, {"give a number from 1 on"});
+  if (count < 1 || count > int64_t{1} << 40)
+    throw Error(ErrorKind::Usage, fmt::format("{} steps cannot be made", count), {}, {"give a number from 1 on"});
   steps_left_ += count;
   wake_.notify_all();
   changed_.wait_for(lock, kPatience, [&] { return (steps_left_ == 0 && !busy_) || !running_ || !paused_; });
@@ -178,8 +194,11 @@ void RunControl::step(int64_t count) {
 void RunControl::set_learning_rate(std::optional<double> rate) {
   const std::lock_guard<std::mutex> lock(mutex_);
   expect_running("given a learning rate");
-  if (!scene_.trains) throw Error(ErrorKind::Usage, "this cycle does not train", {}, {"a learning rate is for those that do"});
-  if (rate && !(*rate >= 0 && *rate <= 1e6)) throw Error(ErrorKind::Usage, fmt::format("a learning rate of {:g} is not possible", *rate), {}, {"give a number from 0 on, or null for what the schedule says"});
+  if (!scene_.trains)
+    throw Error(ErrorKind::Usage, "this cycle does not train", {}, {"a learning rate is for those that do"});
+  if (rate && !(*rate >= 0 && *rate <= 1e6))
+    throw Error(ErrorKind::Usage, fmt::format("a learning rate of {:g} is not possible", *rate), {},
+                {"give a number from 0 on, or null for what the schedule says"});
   rate_.store(rate.value_or(kNone), std::memory_order_relaxed);
 }
 
@@ -189,7 +208,8 @@ void RunControl::checkpoint() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     expect_running("kept");
-    if (!scene_.checkpointing) throw Error(ErrorKind::Usage, "this run keeps no checkpoints", {}, {"start it with --checkpoint DIR"});
+    if (!scene_.checkpointing)
+      throw Error(ErrorKind::Usage, "this run keeps no checkpoints", {}, {"start it with --checkpoint DIR"});
     write = scene_.checkpoint;
   }
   if (!write()) throw Error(ErrorKind::Usage, "nothing is there yet that could be kept", {}, {"ask again"});
@@ -214,7 +234,8 @@ void RunControl::expect(const std::vector<std::string>& producers, bool checkpoi
   const std::lock_guard<std::mutex> lock(mutex_);
   scene_.checkpointing = checkpointing;
   scene_.streams.clear();
-  for (const std::string& name : producers) scene_.streams.push_back({name, false, 1, 0, [](StreamStatus& stream) { stream.state = "waiting"; }});
+  for (const std::string& name : producers)
+    scene_.streams.push_back({name, false, 1, 0, [](StreamStatus& stream) { stream.state = "waiting"; }});
 }
 
 void RunControl::begin(RunScene scene) {
@@ -275,7 +296,8 @@ void RunControl::leave(const RunFigures& figures, const std::vector<double>& val
   const double now = seconds();
   samples_.add(now, static_cast<double>(figures.samples));
   steps_.add(now, static_cast<double>(figures.step));
-  if (history_.wants(figures.step)) history_.add({figures.step, figures.seconds, samples_.at(now), figures.learning_rate}, values_);
+  if (history_.wants(figures.step))
+    history_.add({figures.step, figures.seconds, samples_.at(now), figures.learning_rate}, values_);
   busy_ = false;
   if (steps_left_ > 0) --steps_left_;
   if (paused_) changed_.notify_all();

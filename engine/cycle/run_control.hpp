@@ -1,5 +1,5 @@
-// RunControl: what stands between a running cycle and everybody outside of it. Any thread may look and ask; what is asked takes effect
-// between two steps. Fixed memory, however long the run.
+// RunControl: what stands between a running cycle and everybody outside of it. Any thread may look and ask; what is
+// asked takes effect between two steps. Fixed memory, however long the run.
 #pragma once
 
 #include <atomic>
@@ -22,8 +22,8 @@ namespace harmonics {
 struct StreamProbe {
   std::string name;
   bool live = false;
-  uint64_t per_joint = 1, joint_bytes = 0;                  // samples, and bytes, in a joint sample
-  std::function<void(StreamStatus&)> look;                  // fills what only the source knows; from any thread
+  uint64_t per_joint = 1, joint_bytes = 0;  // samples, and bytes, in a joint sample
+  std::function<void(StreamStatus&)> look;  // fills what only the source knows; from any thread
 };
 
 // As of the end of a step.
@@ -36,11 +36,11 @@ struct RunFigures {
 struct RunScene {
   int cycle = 0;
   bool trains = false, checkpointing = false;
-  int64_t epochs = 0;                // 0: open
-  int64_t window = 0;                // samples of test-then-train; 0: none
-  RunFigures from;                   // where it goes on
+  int64_t epochs = 0;                   // 0: open
+  int64_t window = 0;                   // samples of test-then-train; 0: none
+  RunFigures from;                      // where it goes on
   std::optional<double> learning_rate;  // that was set from outside before
-  std::vector<std::string> metrics;  // what RunFigures::values holds
+  std::vector<std::string> metrics;     // what RunFigures::values holds
   std::vector<StreamProbe> streams;
   std::function<void()> stop;
   std::function<bool()> checkpoint;  // one that is on the disk when it returns; throws what prevents it
@@ -69,7 +69,8 @@ class RunControl {
   std::vector<LogLine> log(uint64_t after) const;
   std::vector<RunRow> epochs(uint64_t after) const;
 
-  // Samples that a step learned from lately, and others for next time; null before the first. Waits for them until `deadline`.
+  // Samples that a step learned from lately, and others for next time; null before the first. Waits for them until
+  // `deadline`.
   std::shared_ptr<const BatchSample> sample(Clock::time_point deadline);
 
   // These throw ErrorKind::Usage when it cannot be done now. They return when it is done, or when that takes very long.

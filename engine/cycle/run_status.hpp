@@ -67,7 +67,7 @@ struct RunStatus {
   bool trains = false;
   int64_t epoch = 0, epochs = 0, step = 0, samples = 0;  // epoch from 1; epochs 0: open
   double seconds = 0, samples_per_second = 0, steps_per_second = 0;
-  double fraction = -1;  // below 0: open
+  double fraction = -1;                   // below 0: open
   std::map<std::string, double> metrics;  // "loss" too
   std::optional<double> learning_rate;
   bool learning_rate_set = false;

@@ -53,8 +53,10 @@ void Snapshot::lay_out(const ParameterStore& store, size_t place) {
 void Snapshot::fill(const ParameterStore& store, WeightsVersion version) {
   for (const Copy& c : copies_) {
     if (c.once && filled_) continue;
-    if (c.from->transposed == c.to->transposed) std::memcpy(c.to->change(), c.from->data(), c.from->type.bytes());
-    else store.copy(*c.name, c.to->change());  // turned since: a program compiled later wanted it so
+    if (c.from->transposed == c.to->transposed)
+      std::memcpy(c.to->change(), c.from->data(), c.from->type.bytes());
+    else
+      store.copy(*c.name, c.to->change());  // turned since: a program compiled later wanted it so
   }
   filled_ = true;
   version_ = version;
@@ -93,10 +95,13 @@ void Snapshots::detach(bool held) {
 }
 
 bool Snapshots::is_fresh(const Snapshot& s) const {
-  return s.version().step == ended_.load(std::memory_order_relaxed) || (Clock::now() - s.taken()).count() < youth_.load(std::memory_order_relaxed);
+  return s.version().step == ended_.load(std::memory_order_relaxed) ||
+         (Clock::now() - s.taken()).count() < youth_.load(std::memory_order_relaxed);
 }
 
-bool Snapshots::due() const { return (Clock::now() - newest_->taken()).count() >= youth_.load(std::memory_order_relaxed); }
+bool Snapshots::due() const {
+  return (Clock::now() - newest_->taken()).count() >= youth_.load(std::memory_order_relaxed);
+}
 
 // With the boundary held, so by one thread at a time: only here do places and newest_ change.
 void Snapshots::take(bool whatever_the_age) {
@@ -151,7 +156,9 @@ std::shared_ptr<const Snapshot> Snapshots::fresh(Clock::time_point deadline) {
   while (!is_fresh(*newest_) && Clock::now() < deadline) {
     wanted_.store(true, std::memory_order_relaxed);
     const Snapshot* before = newest_;
-    if (published_.wait_until(lock, std::min(deadline, Clock::now() + kRetryInterval), [&] { return newest_ != before; })) continue;
+    if (published_.wait_until(lock, std::min(deadline, Clock::now() + kRetryInterval),
+                              [&] { return newest_ != before; }))
+      continue;
     lock.unlock();
     take_idle();
     lock.lock();

@@ -1,5 +1,5 @@
-// Snapshots: the weights of a running cycle for whoever reads them while it goes on. The trainer copies them between two steps,
-// when somebody asked, into one of three places that nobody reads.
+// Snapshots: the weights of a running cycle for whoever reads them while it goes on. The trainer copies them between
+// two steps, when somebody asked, into one of three places that nobody reads.
 #pragma once
 
 #include <array>
@@ -30,7 +30,8 @@ class Snapshot {
 
   const WeightsVersion& version() const { return version_; }
   Clock::time_point taken() const { return taken_; }
-  // Which of the places it lies in. A place's addresses never change, so a program compiled for one reads every snapshot there.
+  // Which of the places it lies in. A place's addresses never change, so a program compiled for one reads every
+  // snapshot there.
   size_t place() const { return place_; }
   const ParameterStore& weights() const { return store_; }
 
@@ -60,13 +61,16 @@ class Snapshots : public std::enable_shared_from_this<Snapshots> {
   static constexpr size_t kPlaces = 3;
   static constexpr std::chrono::milliseconds kYoung{5};
 
-  // Of what `store` holds now, moments and sums aside; `store` must keep its tensors until detach(). Has its first snapshot at once.
+  // Of what `store` holds now, moments and sums aside; `store` must keep its tensors until detach(). Has its first
+  // snapshot at once.
   Snapshots(const ParameterStore& store, WeightsVersion version);
 
   // ---- the trainer ----
-  // `boundary`: held while weights change. While nothing trains (a stream that waits, a pause), readers copy for themselves under it.
+  // `boundary`: held while weights change. While nothing trains (a stream that waits, a pause), readers copy for
+  // themselves under it.
   void attach(std::mutex& boundary);
-  // The last weights, whoever wants them; after that `store` is not looked at any more. `held`: by a thread that holds the boundary.
+  // The last weights, whoever wants them; after that `store` is not looked at any more. `held`: by a thread that holds
+  // the boundary.
   void detach(bool held = false);
   // A step has begun; with `boundary` held.
   void begin() { whole_ = false; }
@@ -83,8 +87,8 @@ class Snapshots : public std::enable_shared_from_this<Snapshots> {
   // ---- readers, from any thread ----
   // The newest there is.
   std::shared_ptr<const Snapshot> newest();
-  // One of the last step that ended, or young; waits for the step that runs, at most until `deadline`, then the newest there is. Asks for
-  // another one to be there next time.
+  // One of the last step that ended, or young; waits for the step that runs, at most until `deadline`, then the newest
+  // there is. Asks for another one to be there next time.
   std::shared_ptr<const Snapshot> fresh(Clock::time_point deadline);
   // Where programs that read snapshots of this place find the weights.
   ParameterStore& place(size_t i) { return places_[i].store_; }
@@ -106,7 +110,7 @@ class Snapshots : public std::enable_shared_from_this<Snapshots> {
   std::atomic<Clock::rep> youth_;  // below this age nothing is copied
   std::atomic<uint64_t> taken_{0};
   std::chrono::nanoseconds cost_ = std::chrono::hours(1);  // of the cheapest copy so far
-  bool whole_ = true;  // no step is half done; guarded by the boundary
+  bool whole_ = true;                                      // no step is half done; guarded by the boundary
 
   std::mutex attached_;
   std::mutex* boundary_ = nullptr;  // guarded by attached_

@@ -21,7 +21,10 @@ namespace {
 // The shape one sample of a producer has, as it is fed to a program.
 TensorType sample_type(const StreamType& type) { return {type.dtype, type.sample}; }
 
-template <typename T> std::optional<T> given(T value, T least = 0) { return value >= least ? std::optional<T>(value) : std::nullopt; }
+template <typename T>
+std::optional<T> given(T value, T least = 0) {
+  return value >= least ? std::optional<T>(value) : std::nullopt;
+}
 std::optional<std::string> given(const char* text) { return text ? std::optional<std::string>(text) : std::nullopt; }
 
 RunSettings run_settings(const hx_fit_settings& s) {
@@ -47,19 +50,22 @@ RunSettings run_settings(const hx_fit_settings& s) {
 }
 
 hx_progress to_c(const Progress& p) {
-  return {sizeof(hx_progress), p.epoch, p.epochs, p.step, p.samples, p.seconds, p.samples_per_second, p.fraction, p.loss, p.accuracy};
+  return {sizeof(hx_progress),  p.epoch,    p.epochs, p.step,    p.samples, p.seconds,
+          p.samples_per_second, p.fraction, p.loss,   p.accuracy};
 }
 
 }  // namespace
 
-hx_graph::hx_graph(const Flow& flow, const std::string& name) : name_(name), registered_(&Registry::global()), flow_(flow) {}
+hx_graph::hx_graph(const Flow& flow, const std::string& name)
+    : name_(name), registered_(&Registry::global()), flow_(flow) {}
 
 std::unique_ptr<hx_graph> hx_graph::restored(const void* data, uint64_t bytes) {
   const std::string kept(static_cast<const char*>(data), bytes);
   const TensorFile file = read_weights(kept.data(), kept.size(), "the saved graph");
   const auto text = file.metadata.find("harmonics.graph"), name = file.metadata.find("harmonics.name");
   if (text == file.metadata.end() || text->second.empty())
-    throw Error(ErrorKind::Weights, "these weights were saved without the text of their graph", {}, {"parse the flow's file and load the weights with it"});
+    throw Error(ErrorKind::Weights, "these weights were saved without the text of their graph", {},
+                {"parse the flow's file and load the weights with it"});
   const Flow flow = parse_flow(std::make_shared<SourceText>("the saved graph", text->second));
   auto graph = std::make_unique<hx_graph>(flow, name == file.metadata.end() ? "" : name->second);
   graph->weights_ = kept;
@@ -80,7 +86,8 @@ HarmonicGraph& hx_graph::graph() {
   if (graph_) return *graph_;
   graph_ = std::make_unique<HarmonicGraph>(make_graph(flow_, names, name_), &names);
   stale_ = false;
-  if (!weights_.empty()) graph_->load_weights(read_weights(weights_.data(), weights_.size(), "the saved graph"), "the saved graph");
+  if (!weights_.empty())
+    graph_->load_weights(read_weights(weights_.data(), weights_.size(), "the saved graph"), "the saved graph");
   return *graph_;
 }
 
@@ -110,7 +117,8 @@ int hx_graph::node_named(const char* name, uint32_t purpose) {
 void hx_graph::bind_producer(const char* name, uint32_t purpose, Source source, const std::string& options) {
   const std::lock_guard<std::recursive_mutex> lock(owner_);
   const int node = node_named(name, purpose);
-  if (streams(purpose).bound(node)) throw Error(ErrorKind::Usage, fmt::format("producer '{}' is bound twice", stream_name(name)));
+  if (streams(purpose).bound(node))
+    throw Error(ErrorKind::Usage, fmt::format("producer '{}' is bound twice", stream_name(name)));
   streams(purpose).bind(graph().graph(), graph().registry(), node, std::move(source), options);
 }
 
@@ -305,7 +313,8 @@ std::string hx_graph::set_override(const std::string& functional, const std::str
 CompiledStep& hx_graph::step_of(int64_t batch) {
   if (inference_.step && inference_.batch == batch) return *inference_.step;
   HarmonicGraph& g = graph();
-  inference_.step = std::make_unique<CompiledStep>(g.lower(inference_options(g, batch)), g.store(), g.executor(last_.threads), g.compile_options(last_));
+  inference_.step = std::make_unique<CompiledStep>(g.lower(inference_options(g, batch)), g.store(),
+                                                   g.executor(last_.threads), g.compile_options(last_));
   inference_.batch = batch;
   return *inference_.step;
 }
@@ -320,18 +329,22 @@ hx_graph::Asked hx_graph::asked(const char* const* names, hx_value* const* input
     const bool only = !*names[i] && producers.size() == 1;
     const int n = only ? producers.front() : g.graph().find(names[i]);
     if (std::find(producers.begin(), producers.end(), n) == producers.end())
-      throw Error(ErrorKind::Usage, *names[i] ? fmt::format("no producer '{}' feeds the results of '{}'", names[i], g.graph().name)
-                                              : fmt::format("{} producers feed the results of '{}': name them", producers.size(), g.graph().name));
+      throw Error(ErrorKind::Usage,
+                  *names[i] ? fmt::format("no producer '{}' feeds the results of '{}'", names[i], g.graph().name)
+                            : fmt::format("{} producers feed the results of '{}': name them", producers.size(),
+                                          g.graph().name));
     const auto known = g.types().find(n);
     if (known == g.types().end())
-      throw Error(ErrorKind::Usage, fmt::format("what producer '{}' delivers is not known", name_of(n)), {}, {"bind it, restore a trained graph, or declare its shape"});
+      throw Error(ErrorKind::Usage, fmt::format("what producer '{}' delivers is not known", name_of(n)), {},
+                  {"bind it, restore a trained graph, or declare its shape"});
     const HTensor x = HTensor::borrow(inputs[i]);
     const TensorType sample = sample_type(known->second), got = type_of(x);
     Shape stacked{got.shape.rank() ? got.shape[0] : 0};
     for (int64_t d : sample.shape) stacked.push_back(d);
     const bool one = got.shape == sample.shape;
     if (got.dtype != sample.dtype || (!one && (got.shape != stacked || stacked[0] < 1)))
-      throw Error(ErrorKind::Shape, fmt::format("producer '{}' takes {}, or several along a new first axis, not {}", name_of(n), sample.str(), got.str()));
+      throw Error(ErrorKind::Shape, fmt::format("producer '{}' takes {}, or several along a new first axis, not {}",
+                                                name_of(n), sample.str(), got.str()));
     const int64_t count = one ? 1 : stacked[0];
     if (!asked.inputs.empty() && (count != asked.batch || one == asked.stacked))
       throw Error(ErrorKind::Shape, fmt::format("the inputs differ in number: {} and {} samples", asked.batch, count));
@@ -340,7 +353,8 @@ hx_graph::Asked hx_graph::asked(const char* const* names, hx_value* const* input
     asked.inputs[n] = x;
   }
   for (int n : producers)
-    if (!asked.inputs.count(n)) throw Error(ErrorKind::Usage, fmt::format("producer '{}' is given no value", name_of(n)));
+    if (!asked.inputs.count(n))
+      throw Error(ErrorKind::Usage, fmt::format("producer '{}' is given no value", name_of(n)));
   return asked;
 }
 
@@ -351,7 +365,8 @@ std::vector<HTensor> hx_graph::infer(const char* const* names, hx_value* const* 
         const Asked a = asked(names, inputs, n_inputs);
         if (auto results = beside->inference.run(a.inputs, a.batch, a.stacked)) return std::move(*results);
       }
-      if (beside->thread == std::this_thread::get_id()) return infer_alone(names, inputs, n_inputs);  // its last callback
+      if (beside->thread == std::this_thread::get_id())
+        return infer_alone(names, inputs, n_inputs);  // its last callback
       std::unique_lock<std::mutex> lock(state_);
       changed_.wait(lock, [&] { return running_ != beside; });  // the cycle is over, and soon known to be
       continue;
@@ -414,7 +429,8 @@ const std::vector<hx_layer_info>& hx_graph::layers() {
     texts.push_back(width->second.reason);
   }
   handed(texts);
-  for (size_t i = 0; i < layers_.size(); ++i) layers_[i].name = pointers_[2 * i], layers_[i].reason = pointers_[2 * i + 1];
+  for (size_t i = 0; i < layers_.size(); ++i)
+    layers_[i].name = pointers_[2 * i], layers_[i].reason = pointers_[2 * i + 1];
   return layers_;
 }
 
@@ -435,8 +451,10 @@ HTensor hx_graph::weight(const std::string& name) {
     for (const auto& [n, t] : store.all())
       if (t.role != Role::moment) known.push_back(n);
     Error e(ErrorKind::Name, fmt::format("there is no weight '{}'", name));
-    if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
-    else if (known.empty()) e.note("weights are made by the first fit() or infer()");
+    if (auto near = nearest(name, known))
+      e.note("did you mean '" + *near + "'?");
+    else if (known.empty())
+      e.note("weights are made by the first fit() or infer()");
     throw e;
   }
   const HTensor view = store.tensor(name);

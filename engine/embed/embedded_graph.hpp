@@ -92,12 +92,12 @@ struct hx_graph {
   bool stale_ = false;  // names have changed since the graph looked them up
   harmonics::Flow flow_;
   std::unique_ptr<harmonics::HarmonicGraph> graph_;  // made by the first call that needs it, after registrations
-  std::string weights_;                              // what a restored graph starts from; kept, since tensors are views into it
-  harmonics::RunSettings last_;                      // of the last fit: threads, device and precision for what follows
+  std::string weights_;          // what a restored graph starts from; kept, since tensors are views into it
+  harmonics::RunSettings last_;  // of the last fit: threads, device and precision for what follows
   Inference inference_;
 
-  // Whoever uses the graph holds it: calls, and fit() but for the time in which a cycle runs; then what reads the graph goes by way of
-  // that cycle.
+  // Whoever uses the graph holds it: calls, and fit() but for the time in which a cycle runs; then what reads the graph
+  // goes by way of that cycle.
   std::recursive_mutex owner_;
   std::mutex state_;  // guards running_
   std::condition_variable changed_;

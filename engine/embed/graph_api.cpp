@@ -1,4 +1,5 @@
-// The table of C functions for programs that embed the engine. Every function catches everything and answers with a status.
+// The table of C functions for programs that embed the engine. Every function catches everything and answers with a
+// status.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -29,14 +30,18 @@ hx_fit_settings whole(const hx_fit_settings* given) {
 }
 
 // A result for a program that knows as much of it as it says, and at least what contract 1.0 had.
-template <typename T> void give(const T& result, T* out, size_t least) {
+template <typename T>
+void give(const T& result, T* out, size_t least) {
   const uint32_t known = out->struct_size;
   std::memcpy(out, &result, std::clamp(static_cast<size_t>(known), least, sizeof result));
   out->struct_size = known;
 }
 
 hx_status parse(const char* text, const char* source, const char* name, hx_graph** out) {
-  return guard([&] { *out = new hx_graph(parse_flow(std::make_shared<SourceText>(given_text(source), given_text(text))), given_text(name)); });
+  return guard([&] {
+    *out =
+        new hx_graph(parse_flow(std::make_shared<SourceText>(given_text(source), given_text(text))), given_text(name));
+  });
 }
 hx_status parse_file(const char* path, const char* name, hx_graph** out) {
   return guard([&] { *out = new hx_graph(parse_flow_file(given_text(path)), given_text(name)); });
@@ -50,7 +55,8 @@ hx_status open_plugin(const char* path) {
 }
 hx_registry* registry(hx_graph* graph) { return graph ? graph->registry() : nullptr; }
 
-hx_status bind_producer_options(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt, void* object, const char* options) {
+hx_status bind_producer_options(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt,
+                                void* object, const char* options) {
   return guard([&] {
     Source source(name ? name : "producer", vt, object);  // owns the object whatever happens
     valid(graph).bind_producer(name, purpose, std::move(source), given_text(options));
@@ -85,12 +91,13 @@ hx_status evaluate_graph(hx_graph* graph, hx_evaluation* out) {
     give(result, out, offsetof(hx_evaluation, figures));
   });
 }
-hx_status infer(hx_graph* graph, const char* const* names, hx_value* const* inputs, uint32_t n_inputs, hx_value** outs, uint32_t max_outs,
-                uint32_t* n_outs) {
+hx_status infer(hx_graph* graph, const char* const* names, hx_value* const* inputs, uint32_t n_inputs, hx_value** outs,
+                uint32_t max_outs, uint32_t* n_outs) {
   return guard([&] {
     std::vector<HTensor> results = valid(graph).infer(names, inputs, n_inputs);
     if (results.size() > max_outs)
-      throw Error(ErrorKind::Usage, "there are " + std::to_string(results.size()) + " results and room for " + std::to_string(max_outs));
+      throw Error(ErrorKind::Usage,
+                  "there are " + std::to_string(results.size()) + " results and room for " + std::to_string(max_outs));
     *n_outs = static_cast<uint32_t>(results.size());
     for (size_t i = 0; i < results.size(); ++i) outs[i] = results[i].release();
   });
@@ -131,7 +138,8 @@ hx_status set_override(hx_graph* graph, const char* functional, const char* impl
     thread_local std::string was;
     const std::string name = given_text(functional);
     if (name.empty()) throw Error(ErrorKind::Usage, "an override names no functional", {}, {"e.g. \"attention\""});
-    was = graph ? graph->set_override(name, given_text(implementation)) : Registry::global().set_override(name, given_text(implementation));
+    was = graph ? graph->set_override(name, given_text(implementation))
+                : Registry::global().set_override(name, given_text(implementation));
     if (before) *before = was.c_str();
   });
 }
@@ -154,28 +162,59 @@ hx_status save_file(hx_graph* graph, const char* path) {
 hx_status open_scope(hx_graph* graph, hx_name_scope** out) {
   return guard([&] {
     auto opened = std::make_unique<hx_name_scope>(hx_name_scope{graph, std::make_shared<NameScope>()});
-    if (graph) graph->open_scope(opened->scope);
-    else open_on_thread(opened->scope);
+    if (graph)
+      graph->open_scope(opened->scope);
+    else
+      open_on_thread(opened->scope);
     *out = opened.release();
   });
 }
 hx_registry* scope_registry(hx_name_scope* scope) { return scope ? scope->scope->registry() : nullptr; }
 void close_scope(hx_name_scope* scope) {
   if (!scope) return;
-  if (scope->graph) scope->graph->close_scope(scope->scope);
-  else close_on_thread(scope->scope);
+  if (scope->graph)
+    scope->graph->close_scope(scope->scope);
+  else
+    close_on_thread(scope->scope);
   scope->scope->close();
   delete scope;
 }
 
 constexpr hx_graph_api kGraphs = {
-    sizeof(hx_graph_api), HX_ABI_MAJOR, HX_ABI_MINOR, parse,   parse_file, restore, destroy, open_plugin, registry, bind_producer, bind_consumer,
-    bind_producer_address, bind_consumer_address, fit, evaluate_graph, infer, results, save, layers, weights, weight, set_override, accelerator,
-    load, save_file, open_scope, scope_registry, close_scope,
+    sizeof(hx_graph_api),
+    HX_ABI_MAJOR,
+    HX_ABI_MINOR,
+    parse,
+    parse_file,
+    restore,
+    destroy,
+    open_plugin,
+    registry,
+    bind_producer,
+    bind_consumer,
+    bind_producer_address,
+    bind_consumer_address,
+    fit,
+    evaluate_graph,
+    infer,
+    results,
+    save,
+    layers,
+    weights,
+    weight,
+    set_override,
+    accelerator,
+    load,
+    save_file,
+    open_scope,
+    scope_registry,
+    close_scope,
     bind_producer_options,
 };
 
 }  // namespace
 }  // namespace harmonics
 
-extern "C" __attribute__((visibility("default"))) const hx_graph_api* harmonics_graphs(void) { return &harmonics::kGraphs; }
+extern "C" __attribute__((visibility("default"))) const hx_graph_api* harmonics_graphs(void) {
+  return &harmonics::kGraphs;
+}

@@ -11,13 +11,17 @@ namespace harmonics {
 
 uint32_t update_results(const Node& node) {
   if (node.op != Op::call) return 0;
-  if (node.callee == "update_all") return static_cast<uint32_t>(node.outputs.size()) / static_cast<uint32_t>(node.attributes.integer("parameters"));
+  if (node.callee == "update_all")
+    return static_cast<uint32_t>(node.outputs.size()) / static_cast<uint32_t>(node.attributes.integer("parameters"));
   const FunctionalPtr f = FunctionalTable::global().find(node.callee);
   return f && f->is_update ? static_cast<uint32_t>(node.outputs.size()) : 0;
 }
-bool needs_step(const Program& program, const Node& node) { return !is_leaf(node.op) && !is_constant(node.op) && !is_view(program, node); }
+bool needs_step(const Program& program, const Node& node) {
+  return !is_leaf(node.op) && !is_constant(node.op) && !is_view(program, node);
+}
 uint32_t first_of_rest(const Program& program, const std::vector<PlannedStep>& steps) {
-  const auto later = std::find_if(steps.begin(), steps.end(), [&](const PlannedStep& s) { return !is_forward(program, program.nodes[s.node]); });
+  const auto later = std::find_if(steps.begin(), steps.end(),
+                                  [&](const PlannedStep& s) { return !is_forward(program, program.nodes[s.node]); });
   return static_cast<uint32_t>(later - steps.begin());
 }
 
@@ -61,7 +65,8 @@ class Assembler {
         step.in_place = kernel->raw().in_place;
         step.update_results = update_results(node);
       } else {
-        p_.host_kernels.back() = node.op == Op::host_call ? host_call_kernel(program(), node) : reference_kernel(program(), node);
+        p_.host_kernels.back() =
+            node.op == Op::host_call ? host_call_kernel(program(), node) : reference_kernel(program(), node);
         step.workspace = p_.host_kernels.back().workspace;
       }
       planned_.push_back(step);
@@ -87,11 +92,16 @@ class Assembler {
   // Address of a location; null for an input, whose pointer is set by each run.
   void* address(const Location& l) const {
     switch (l.place) {
-      case Place::arena: return static_cast<std::byte*>(p_.arena->data()) + l.offset;
-      case Place::state: return static_cast<std::byte*>(states_[l.index]) + l.offset;
-      case Place::constant: return static_cast<std::byte*>(const_cast<void*>(constants_[l.index].bytes())) + l.offset;
-      case Place::input: return nullptr;
-      case Place::nowhere: break;
+      case Place::arena:
+        return static_cast<std::byte*>(p_.arena->data()) + l.offset;
+      case Place::state:
+        return static_cast<std::byte*>(states_[l.index]) + l.offset;
+      case Place::constant:
+        return static_cast<std::byte*>(const_cast<void*>(constants_[l.index].bytes())) + l.offset;
+      case Place::input:
+        return nullptr;
+      case Place::nowhere:
+        break;
     }
     throw Error(ErrorKind::Internal, fmt::format("program '{}': a value without memory", program().name));
   }
@@ -111,7 +121,9 @@ class Assembler {
     p_.steps.push_back(step);
     p_.access.push_back({{}, nanoseconds, alone});
   }
-  static Step host_step(const HostKernel& kernel) { return {kernel.run, kernel.context.get(), nullptr, 1, {1, 0, 0, 0}}; }
+  static Step host_step(const HostKernel& kernel) {
+    return {kernel.run, kernel.context.get(), nullptr, 1, {1, 0, 0, 0}};
+  }
 
   // Rough nanoseconds: 20 operations or 10 bytes of memory traffic per nanosecond.
   double estimate(const Node& node) const {
@@ -123,7 +135,8 @@ class Assembler {
     const Node& node = node_of(s);
     if (const KernelPtr& kernel = p_.kernels[s]) {
       const hx_kernel& raw = kernel->raw();
-      begin_step({raw.run, raw.context, nullptr, raw.phases, {raw.parts[0], raw.parts[1], raw.parts[2], raw.parts[3]}}, estimate(node), false);
+      begin_step({raw.run, raw.context, nullptr, raw.phases, {raw.parts[0], raw.parts[1], raw.parts[2], raw.parts[3]}},
+                 estimate(node), false);
     } else {
       begin_step(host_step(p_.host_kernels[s]), 0, true);  // plugin code or the reference
     }
@@ -193,7 +206,7 @@ class Assembler {
   uint32_t rest_ = 0;
   std::vector<HTensor> constants_;  // by node
   std::vector<void*> states_;
-  std::vector<size_t> firsts_;      // by step: index of its first pointer
+  std::vector<size_t> firsts_;  // by step: index of its first pointer
 };
 
 }  // namespace

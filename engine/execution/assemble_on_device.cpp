@@ -62,7 +62,9 @@ class DeviceAssembler {
       p_.kernels.push_back(kernel_for(node));
       p_.host_kernels.emplace_back();
       const KernelPtr& kernel = p_.kernels.back();
-      if (!kernel) p_.host_kernels.back() = node.op == Op::host_call ? host_call_kernel(program(), node) : reference_kernel(program(), node);
+      if (!kernel)
+        p_.host_kernels.back() =
+            node.op == Op::host_call ? host_call_kernel(program(), node) : reference_kernel(program(), node);
       if (kernel && kernel->is_queued()) {
         step.workspace = kernel->raw().workspace;
         step.in_place = kernel->raw().in_place;
@@ -87,7 +89,8 @@ class DeviceAssembler {
                                                      program().name, s.name));
       states_.push_back(binding_->parameter_on(p_.queue, s.name, s.type));
       p_.used.push_back(states_.back());
-      const bool updated = std::any_of(program().updates.begin(), program().updates.end(), [&](const NamedValue& u) { return u.name == s.name; });
+      const bool updated = std::any_of(program().updates.begin(), program().updates.end(),
+                                       [&](const NamedValue& u) { return u.name == s.name; });
       if (updated) p_.changed.push_back(states_.back());
     }
   }
@@ -117,9 +120,11 @@ class DeviceAssembler {
       while (is_small(end)) ++end;
       if (end < first + 2) continue;
       for (size_t i = first; i < end; ++i) {
-        if (has_memory) p_.inputs[i].packed = host_at(packed + p_.inputs[i].place.offset - p_.inputs[first].place.offset);
+        if (has_memory)
+          p_.inputs[i].packed = host_at(packed + p_.inputs[i].place.offset - p_.inputs[first].place.offset);
       }
-      p_.inputs[first].packed_bytes = p_.inputs[end - 1].place.offset + p_.inputs[end - 1].bytes - p_.inputs[first].place.offset;
+      p_.inputs[first].packed_bytes =
+          p_.inputs[end - 1].place.offset + p_.inputs[end - 1].bytes - p_.inputs[first].place.offset;
       packed += aligned(p_.inputs[first].packed_bytes);
       first = end;
     }
@@ -141,7 +146,8 @@ class DeviceAssembler {
     p_.constant_buffer = std::make_unique<DeviceBuffer>(p_.queue, bytes);
     for (uint32_t i = 0; i < constants_.size(); ++i)
       if (constants_[i]) {
-        p_.queue->upload(p_.constant_buffer->at(constant_offsets_[i]), constants_[i].bytes(), type_of(constants_[i]).bytes());
+        p_.queue->upload(p_.constant_buffer->at(constant_offsets_[i]), constants_[i].bytes(),
+                         type_of(constants_[i]).bytes());
         p_.constants.push_back(constants_[i]);
       }
     p_.queue->synchronize();
@@ -149,20 +155,26 @@ class DeviceAssembler {
 
   hx_place place_of(const Location& l) const {
     switch (l.place) {
-      case Place::arena: return p_.arena->at(l.offset);
-      case Place::constant: return p_.constant_buffer->at(constant_offsets_[l.index] + l.offset);
+      case Place::arena:
+        return p_.arena->at(l.offset);
+      case Place::constant:
+        return p_.constant_buffer->at(constant_offsets_[l.index] + l.offset);
       case Place::state: {
         const hx_place at = states_[l.index]->place();
         return {at.buffer, at.offset + l.offset};
       }
-      case Place::input: return {p_.inputs[l.index].place.buffer, p_.inputs[l.index].place.offset + l.offset};
-      case Place::nowhere: break;
+      case Place::input:
+        return {p_.inputs[l.index].place.buffer, p_.inputs[l.index].place.offset + l.offset};
+      case Place::nowhere:
+        break;
     }
     throw Error(ErrorKind::Internal, fmt::format("program '{}': a value without memory", program().name));
   }
 
   bool is_hosted(uint32_t s) const { return !p_.kernels[s] || !p_.kernels[s]->is_queued(); }
-  uint64_t host_workspace(uint32_t s) const { return p_.kernels[s] ? p_.kernels[s]->raw().workspace : p_.host_kernels[s].workspace; }
+  uint64_t host_workspace(uint32_t s) const {
+    return p_.kernels[s] ? p_.kernels[s]->raw().workspace : p_.host_kernels[s].workspace;
+  }
 
   // Host memory: a region for packed inputs, one for each result, and one scratch region that hosted steps share.
   void lay_out_host() {
@@ -198,7 +210,8 @@ class DeviceAssembler {
       for (ValueId v : node.outputs) step.places.push_back(place_of(plan_.values[v]));
       step.places.push_back(place_of(plan_.workspaces[s]));
     }
-    step.changes = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return plan_.values[v].place == Place::state; });
+    step.changes = std::any_of(node.outputs.begin(), node.outputs.end(),
+                               [&](ValueId v) { return plan_.values[v].place == Place::state; });
     describe_place(text, plan_.values[node.outputs.at(0)], plan_.in_place[s]);
     p_.steps.push_back(std::move(step));
   }
@@ -257,7 +270,8 @@ class DeviceAssembler {
     const Node* maker = &program().producer(v);
     while (is_view(program(), *maker)) maker = &program().producer(maker->inputs[0]);
     const auto node = static_cast<uint32_t>(maker - program().nodes.data());
-    const auto step = std::find_if(planned_.begin(), planned_.end(), [&](const PlannedStep& s) { return s.node == node; });
+    const auto step =
+        std::find_if(planned_.begin(), planned_.end(), [&](const PlannedStep& s) { return s.node == node; });
     return step != planned_.end() && step - planned_.begin() >= rest_;
   }
 

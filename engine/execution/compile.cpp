@@ -72,7 +72,8 @@ Program run_fuse_pooling(const Program& p, Context& c) { return c.options.fuse ?
 
 // On devices with their own memory a kernel launch costs more than keeping gradients alive longer.
 Program run_join_updates(const Program& p, Context& c) {
-  return c.options.fuse && c.kernels.device() && has_own_memory(*c.kernels.device()) ? join_updates(p, accepts_call(c)) : p;
+  return c.options.fuse && c.kernels.device() && has_own_memory(*c.kernels.device()) ? join_updates(p, accepts_call(c))
+                                                                                     : p;
 }
 
 Program run_recompute(const Program& p, Context& c) { return recompute(p, c.options.recompute); }
@@ -114,7 +115,8 @@ std::vector<Selected> all_selected(const Program& program, std::vector<Selected>
     }
   const auto key = [](const Selected& s) { return std::tie(s.scope, s.site, s.winner); };
   std::sort(all.begin(), all.end(), [&](const Selected& a, const Selected& b) { return key(a) < key(b); });
-  all.erase(std::unique(all.begin(), all.end(), [&](const Selected& a, const Selected& b) { return key(a) == key(b); }), all.end());
+  all.erase(std::unique(all.begin(), all.end(), [&](const Selected& a, const Selected& b) { return key(a) == key(b); }),
+            all.end());
   return all;
 }
 
@@ -136,17 +138,27 @@ Program run_fuse_reductions(const Program& p, Context& c) {
 // recompute follows a cse over calls, and the cse over their bodies keeps its clones apart. fuse_elementwise runs when
 // all elementwise nodes exist, fuse_reductions on the chains it made.
 constexpr PassRow kPasses[] = {
-    {"simplify", run_simplify},   {"cse", run_cse},
-    {"dce", run_dce},             {"select", run_select},
+    {"simplify", run_simplify},
+    {"cse", run_cse},
+    {"dce", run_dce},
+    {"select", run_select},
     {"transpose_weights", run_transpose_weights},
     {"fuse_calls", run_fuse_calls},
-    {"recompute", run_recompute}, {"inline_calls", run_inline_calls},
+    {"recompute", run_recompute},
+    {"inline_calls", run_inline_calls},
     {"select", run_select},
-    {"simplify", run_simplify},   {"cse", run_cse},
-    {"dce", run_dce},             {"fuse_pooling", run_fuse_pooling},
-    {"fuse_updates", run_fuse_updates}, {"fuse_scales", run_fuse_scales}, {"accumulate_products", run_accumulate_products}, {"sum_with_products", run_sum_with_products},
-    {"fuse_elementwise", run_fuse_elementwise}, {"fuse_reductions", run_fuse_reductions},
-    {"advance_updates", run_advance_updates}, {"join_updates", run_join_updates},
+    {"simplify", run_simplify},
+    {"cse", run_cse},
+    {"dce", run_dce},
+    {"fuse_pooling", run_fuse_pooling},
+    {"fuse_updates", run_fuse_updates},
+    {"fuse_scales", run_fuse_scales},
+    {"accumulate_products", run_accumulate_products},
+    {"sum_with_products", run_sum_with_products},
+    {"fuse_elementwise", run_fuse_elementwise},
+    {"fuse_reductions", run_fuse_reductions},
+    {"advance_updates", run_advance_updates},
+    {"join_updates", run_join_updates},
 };
 
 bool is_disabled(const CompileOptions& options, std::string_view pass) {
@@ -180,7 +192,8 @@ std::vector<std::string> pass_names() {
   return names;
 }
 
-std::unique_ptr<Executable> compile(const Program& program, TensorBinding* binding, Executor& executor, const CompileOptions& options) {
+std::unique_ptr<Executable> compile(const Program& program, TensorBinding* binding, Executor& executor,
+                                    const CompileOptions& options) {
   check_disabled(options);
   verify(program);
   Registry& registry = options.registry ? *options.registry : Registry::global();
@@ -203,7 +216,8 @@ std::unique_ptr<Executable> compile(const Program& program, TensorBinding* bindi
   if (kernels.device() && has_own_memory(*kernels.device())) {
     std::optional<KernelSource> host;
     if (registry.find(HX_DEVICE, "cpu")) host.emplace("cpu", registry);
-    return std::make_unique<DevicePlan>(finished(assemble_on_device(std::move(current), binding, kernels, host ? &*host : nullptr)), executor);
+    return std::make_unique<DevicePlan>(
+        finished(assemble_on_device(std::move(current), binding, kernels, host ? &*host : nullptr)), executor);
   }
   return std::make_unique<CompiledPlan>(finished(assemble(std::move(current), binding, kernels)), executor);
 }

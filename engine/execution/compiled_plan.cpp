@@ -44,7 +44,8 @@ void CompiledPlan::run_waves(const Step* steps, size_t phase, size_t end) {
     const WavePhase& p = waves_.phases[phase];
     PhaseJobs& at = jobs_[phase];
     if (at.steps != steps) at.steps = steps;  // no store in steady state: the cache line stays shared
-    if (p.parallel) executor_.run(p.count, run_job, &at);
+    if (p.parallel)
+      executor_.run(p.count, run_job, &at);
     else
       for (uint32_t i = 0; i < p.count; ++i) run_job(&at, i);
   }
@@ -76,9 +77,12 @@ void CompiledPlan::run_rest(const void* const* inputs) {
   run_second(p_.steps.data());
 }
 
-const HTensor& CompiledPlan::output(const std::string& name) const { return named_output(p_.program, p_.outputs, name); }
+const HTensor& CompiledPlan::output(const std::string& name) const {
+  return named_output(p_.program, p_.outputs, name);
+}
 
-const HTensor& named_output(const Program& program, const std::map<std::string, HTensor, std::less<>>& outputs, const std::string& name) {
+const HTensor& named_output(const Program& program, const std::map<std::string, HTensor, std::less<>>& outputs,
+                            const std::string& name) {
   const auto it = outputs.find(name);
   if (it != outputs.end()) return it->second;
   std::vector<std::string> known;

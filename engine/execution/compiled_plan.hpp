@@ -29,9 +29,9 @@ struct InputSlot {
 struct PlanParts {
   Program program;
   std::vector<Step> steps;
-  size_t rest = 0;                  // first step after the forward pass
-  std::vector<StepAccess> access;   // by step
-  std::vector<void*> pointers;      // buffers of all steps, back to back; not resized once steps point into it
+  size_t rest = 0;                 // first step after the forward pass
+  std::vector<StepAccess> access;  // by step
+  std::vector<void*> pointers;     // buffers of all steps, back to back; not resized once steps point into it
   std::vector<InputSlot> inputs;
   std::vector<std::string> input_names;
   std::vector<TensorType> input_types;
@@ -53,7 +53,8 @@ uint32_t update_results(const Node& node);
 // Index of the first step after the forward pass; steps.size() if there is none.
 uint32_t first_of_rest(const Program& program, const std::vector<PlannedStep>& steps);
 // Returns the named result; throws ErrorKind::Name with the nearest name.
-const HTensor& named_output(const Program& program, const std::map<std::string, HTensor, std::less<>>& outputs, const std::string& name);
+const HTensor& named_output(const Program& program, const std::map<std::string, HTensor, std::less<>>& outputs,
+                            const std::string& name);
 
 // Selects a kernel for every node, plans the memory and lays out the steps. Every call must have a kernel.
 PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels);
@@ -91,9 +92,9 @@ class CompiledPlan final : public Executable {
 
   PlanParts p_;
   Executor& executor_;
-  Waves waves_;  // empty on one thread
+  Waves waves_;                  // empty on one thread
   std::vector<PhaseJobs> jobs_;  // by phase of the waves
-  std::vector<Step> empty_;  // made by the first run_empty()
+  std::vector<Step> empty_;      // made by the first run_empty()
 };
 
 }  // namespace harmonics

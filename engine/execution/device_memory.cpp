@@ -9,8 +9,9 @@ namespace harmonics {
 
 bool has_own_memory(const Item& device) {
   const auto& t = device.table<hx_device_vt>();
-  const bool has[] = {HM_TABLE_HAS(t, open_queue), HM_TABLE_HAS(t, close_queue), HM_TABLE_HAS(t, allocate), HM_TABLE_HAS(t, release),
-                      HM_TABLE_HAS(t, upload),     HM_TABLE_HAS(t, download),    HM_TABLE_HAS(t, copy),     HM_TABLE_HAS(t, synchronize)};
+  const bool has[] = {HM_TABLE_HAS(t, open_queue), HM_TABLE_HAS(t, close_queue), HM_TABLE_HAS(t, allocate),
+                      HM_TABLE_HAS(t, release),    HM_TABLE_HAS(t, upload),      HM_TABLE_HAS(t, download),
+                      HM_TABLE_HAS(t, copy),       HM_TABLE_HAS(t, synchronize)};
   size_t n = 0;
   for (const bool b : has) n += b;
   if (n != 0 && n != std::size(has))
@@ -30,7 +31,8 @@ hx_device_info info_of(const Item& device) {
     throw Error(ErrorKind::Device,
                 fmt::format("device '{}' failed to describe itself: {}", device.name, why ? why : "no reason given"));
   }
-  for (char* end : {std::end(info.name), std::end(info.driver), std::end(info.capability), std::end(info.unavailable)}) end[-1] = '\0';
+  for (char* end : {std::end(info.name), std::end(info.driver), std::end(info.capability), std::end(info.unavailable)})
+    end[-1] = '\0';
   return info;
 }
 
@@ -52,7 +54,8 @@ DeviceQueue::~DeviceQueue() {
 void DeviceQueue::check(hx_status status, const char* what) const {
   if (status == HX_OK) return;
   const char* why = status == HX_ERROR ? detail::api()->last_error(nullptr) : nullptr;
-  throw Error(ErrorKind::Device, fmt::format("device '{}' could not {}: {}", device_->name, what, why && *why ? why : "no reason given"));
+  throw Error(ErrorKind::Device,
+              fmt::format("device '{}' could not {}: {}", device_->name, what, why && *why ? why : "no reason given"));
 }
 
 void DeviceQueue::upload(const hx_place& to, const void* from, uint64_t bytes) {
@@ -72,7 +75,8 @@ void DeviceQueue::submit() {
 }
 bool DeviceQueue::can_capture() const {
   const hx_device_vt& t = table();
-  return HM_TABLE_HAS(t, begin_capture) && HM_TABLE_HAS(t, end_capture) && HM_TABLE_HAS(t, launch) && HM_TABLE_HAS(t, release_capture);
+  return HM_TABLE_HAS(t, begin_capture) && HM_TABLE_HAS(t, end_capture) && HM_TABLE_HAS(t, launch) &&
+         HM_TABLE_HAS(t, release_capture);
 }
 void DeviceQueue::begin_capture() { check(table().begin_capture(device_->self, queue_), "begin to record its work"); }
 hx_capture* DeviceQueue::end_capture() {
@@ -82,14 +86,17 @@ hx_capture* DeviceQueue::end_capture() {
   check(status, "record its work");
   return capture;
 }
-void DeviceQueue::launch(hx_capture* capture) { check(table().launch(device_->self, queue_, capture), "start recorded work"); }
+void DeviceQueue::launch(hx_capture* capture) {
+  check(table().launch(device_->self, queue_, capture), "start recorded work");
+}
 void DeviceQueue::release(hx_capture* capture) { table().release_capture(device_->self, capture); }
 void DeviceQueue::synchronize() { check(table().synchronize(device_->self, queue_), "finish what is queued"); }
 
 DeviceBuffer::DeviceBuffer(DeviceQueuePtr queue, uint64_t bytes) : queue_(std::move(queue)) {
   if (bytes == 0) return;
   const Item& device = queue_->device();
-  queue_->check(device.table<hx_device_vt>().allocate(device.self, bytes, &buffer_), fmt::format("give {} bytes of memory", bytes).c_str());
+  queue_->check(device.table<hx_device_vt>().allocate(device.self, bytes, &buffer_),
+                fmt::format("give {} bytes of memory", bytes).c_str());
 }
 DeviceBuffer::~DeviceBuffer() {
   if (buffer_) queue_->device().table<hx_device_vt>().release(queue_->device().self, buffer_);
@@ -122,7 +129,8 @@ void DeviceTensor::going_to_change() {
 }
 
 DeviceQueuePtr TensorBinding::queue_on(const ItemPtr& device) { return std::make_shared<DeviceQueue>(device); }
-std::shared_ptr<DeviceTensor> TensorBinding::parameter_on(const DeviceQueuePtr& queue, const std::string& name, const TensorType& type) {
+std::shared_ptr<DeviceTensor> TensorBinding::parameter_on(const DeviceQueuePtr& queue, const std::string& name,
+                                                          const TensorType& type) {
   auto tensor = std::make_shared<DeviceTensor>(queue, parameter(name, type), type.bytes());
   tensor->share();
   return tensor;

@@ -72,7 +72,8 @@ class DeviceBuffer {
 class DeviceTensor {
  public:
   // `host` must outlive this object.
-  DeviceTensor(DeviceQueuePtr queue, void* host, uint64_t bytes) : queue_(queue), host_(host), bytes_(bytes), buffer_(queue, bytes) {}
+  DeviceTensor(DeviceQueuePtr queue, void* host, uint64_t bytes)
+      : queue_(queue), host_(host), bytes_(bytes), buffer_(queue, bytes) {}
 
   hx_place place() const { return buffer_.at(0); }
   // Switches to unreported host access: uploads before every use on the device, downloads after every change.
@@ -83,8 +84,8 @@ class DeviceTensor {
   void prepare();
   void changed();  // by queued work
   // Host side.
-  void fetch();          // before reading
-  void going_to_change();  // before writing
+  void fetch();                                    // before reading
+  void going_to_change();                          // before writing
   void replace_host(void* host) { host_ = host; }  // a new address with the same contents
 
  private:

@@ -19,10 +19,14 @@ constexpr uint64_t kCopied = uint64_t{64} << 20;  // minimum between two clock r
 class DeviceYardsticks final : public Yardsticks {
  public:
   DeviceYardsticks(const ItemPtr& device, KernelSource kernels, int threads)
-      : Yardsticks(threads), on_processor_(info_of(*device).sort == HX_DEVICE_CPU), queue_(std::make_shared<DeviceQueue>(device)), kernels_(std::move(kernels)) {}
+      : Yardsticks(threads),
+        on_processor_(info_of(*device).sort == HX_DEVICE_CPU),
+        queue_(std::make_shared<DeviceQueue>(device)),
+        kernels_(std::move(kernels)) {}
 
   std::string instructions() const override {
-    return on_processor_ ? Yardsticks::instructions() : fmt::format("products of {} squared by its own kernel, copies within its memory", kSide);
+    return on_processor_ ? Yardsticks::instructions()
+                         : fmt::format("products of {} squared by its own kernel, copies within its memory", kSide);
   }
   double waiting() override {
     if (waiting_ == 0) {
@@ -36,15 +40,22 @@ class DeviceYardsticks final : public Yardsticks {
   double measured_peak() override {
     if (on_processor_) return Yardsticks::measured_peak();
     const TensorType square{DType::F32, {kSide, kSide}};
-    const KernelPtr kernel = kernels_.find("dot", AttributeMap().set("lhs_contract", std::vector<int64_t>{1}).set("rhs_contract", std::vector<int64_t>{0}).set("lhs_batch", std::vector<int64_t>{}).set("rhs_batch", std::vector<int64_t>{}),
+    const KernelPtr kernel = kernels_.find("dot",
+                                           AttributeMap()
+                                               .set("lhs_contract", std::vector<int64_t>{1})
+                                               .set("rhs_contract", std::vector<int64_t>{0})
+                                               .set("lhs_batch", std::vector<int64_t>{})
+                                               .set("rhs_batch", std::vector<int64_t>{}),
                                            {square, square}, {square});
     if (!kernel || !kernel->is_queued()) return 0;
-    const DeviceBuffer a(queue_, square.bytes()), b(queue_, square.bytes()), c(queue_, square.bytes()), workspace(queue_, kernel->raw().workspace);
+    const DeviceBuffer a(queue_, square.bytes()), b(queue_, square.bytes()), c(queue_, square.bytes()),
+        workspace(queue_, kernel->raw().workspace);
     const std::vector<std::byte> zeros(square.bytes());
     for (const DeviceBuffer* buffer : {&a, &b}) queue_->upload(buffer->at(0), zeros.data(), zeros.size());
     const hx_place places[] = {a.at(0), b.at(0), c.at(0), workspace.at(0)};
     const double seconds = fastest(kTimes, [&] {
-      for (int i = 0; i < kProducts; ++i) queue_->check(kernel->raw().enqueue(kernel->raw().context, queue_->raw(), places), "queue a product");
+      for (int i = 0; i < kProducts; ++i)
+        queue_->check(kernel->raw().enqueue(kernel->raw().context, queue_->raw(), places), "queue a product");
     });
     return 2.0 * kSide * kSide * kSide * kProducts / seconds;
   }

@@ -25,7 +25,9 @@ void run_part(const void* context, uint32_t part) {
 }
 
 uint64_t now() {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
 }
 uint64_t nanoseconds(double seconds) { return static_cast<uint64_t>(std::llround(seconds * 1e9)); }
 
@@ -60,7 +62,8 @@ void DevicePlan::send_inputs(const void* const* inputs) {
   InputPrefetch* prefetch = InputPrefetch::on(*p_.queue);
   for (size_t i = 0; i < p_.inputs.size(); ++i) {
     const DeviceInput& input = p_.inputs[i];
-    if (input.packed) std::memcpy(input.packed, inputs[i], input.bytes);
+    if (input.packed)
+      std::memcpy(input.packed, inputs[i], input.bytes);
     else if (!prefetch || !prefetch->take(inputs[i], input.place, input.bytes))
       p_.queue->upload(input.place, inputs[i], input.bytes);
   }
@@ -73,8 +76,10 @@ void DevicePlan::run_hosted(const HostedStep& step) {
   p_.queue->synchronize();
   for (uint32_t phase = 0; phase < step.phases; ++phase) {
     const PartsOfPhase at{&step, phase};
-    if (step.parts[phase] == 1) run_part(&at, 0);
-    else executor_.run(step.parts[phase], run_part, &at);
+    if (step.parts[phase] == 1)
+      run_part(&at, 0);
+    else
+      executor_.run(step.parts[phase], run_part, &at);
   }
   for (const Transfer& t : step.out) p_.queue->upload(t.place, t.host, t.bytes);
   p_.queue->synchronize();  // the next hosted step may reuse the scratch memory
@@ -84,7 +89,8 @@ void DevicePlan::run_step(const DeviceStep& step, const hx_place* number) {
   const hx_place* looked = step.changes ? number : nullptr;
   if (step.kernel) {
     const hx_kernel& k = *step.kernel;
-    const hx_status status = looked ? k.enqueue_if_finite(k.context, p_.queue->raw(), step.places.data(), looked) : k.enqueue(k.context, p_.queue->raw(), step.places.data());
+    const hx_status status = looked ? k.enqueue_if_finite(k.context, p_.queue->raw(), step.places.data(), looked)
+                                    : k.enqueue(k.context, p_.queue->raw(), step.places.data());
     if (status != HX_OK) p_.queue->check(status, fmt::format("queue its kernel '{}'", k.name).c_str());
   } else if (step.hosted) {
     run_hosted(*step.hosted);
@@ -101,10 +107,13 @@ void DevicePlan::run_steps(size_t step, size_t end, const hx_place* number) {
 
 // Recordable: more than one step, none of them on the host.
 bool DevicePlan::can_record(size_t step, size_t end) const {
-  return end - step > 1 && p_.queue->can_capture() && std::none_of(p_.steps.begin() + static_cast<ptrdiff_t>(step), p_.steps.begin() + static_cast<ptrdiff_t>(end), [](const DeviceStep& s) { return s.hosted; });
+  return end - step > 1 && p_.queue->can_capture() &&
+         std::none_of(p_.steps.begin() + static_cast<ptrdiff_t>(step), p_.steps.begin() + static_cast<ptrdiff_t>(end),
+                      [](const DeviceStep& s) { return s.hosted; });
 }
 
-template <typename Run> void DevicePlan::run_recorded(Recorded& recorded, size_t step, size_t end, Run run) {
+template <typename Run>
+void DevicePlan::run_recorded(Recorded& recorded, size_t step, size_t end, Run run) {
   if (recorded.runs < 2) ++recorded.runs;
   if (recorded.runs == 2 && recorded.possible && !recorded.capture) {
     recorded.possible = can_record(step, end);
@@ -120,8 +129,10 @@ template <typename Run> void DevicePlan::run_recorded(Recorded& recorded, size_t
       recorded.possible = recorded.capture != nullptr;
     }
   }
-  if (recorded.capture) p_.queue->launch(recorded.capture);
-  else run();
+  if (recorded.capture)
+    p_.queue->launch(recorded.capture);
+  else
+    run();
 }
 
 void DevicePlan::run_half(Recorded& recorded, size_t step, size_t end) {
@@ -167,8 +178,10 @@ void DevicePlan::run_forward(const void* const* inputs) {
 void DevicePlan::run_rest(const void* const*) {
   const auto lock = p_.queue->lock();
   second();
-  if (p_.later.empty()) p_.queue->submit();
-  else p_.queue->synchronize();
+  if (p_.later.empty())
+    p_.queue->submit();
+  else
+    p_.queue->synchronize();
 }
 
 // Is `number` a result of the first half, and can every step that changes a parameter check it on the device?
@@ -176,9 +189,13 @@ bool DevicePlan::can_look_at(const float* number) {
   if (asked_ == number) return looked_.has_value();
   asked_ = number;
   looked_.reset();
-  const auto result = std::find_if(p_.results.begin(), p_.results.end(), [&](const Transfer& t) { return t.host == number; });
-  const auto looks = [](const DeviceStep& s) { return s.kernel ? !s.changes || s.kernel->enqueue_if_finite : !s.hosted; };
-  if (result != p_.results.end() && p_.rest != p_.steps.size() && looks_at_numbers(p_.queue->device()) && std::all_of(p_.steps.begin(), p_.steps.end(), looks))
+  const auto result =
+      std::find_if(p_.results.begin(), p_.results.end(), [&](const Transfer& t) { return t.host == number; });
+  const auto looks = [](const DeviceStep& s) {
+    return s.kernel ? !s.changes || s.kernel->enqueue_if_finite : !s.hosted;
+  };
+  if (result != p_.results.end() && p_.rest != p_.steps.size() && looks_at_numbers(p_.queue->device()) &&
+      std::all_of(p_.steps.begin(), p_.steps.end(), looks))
     looked_ = result->place;
   return looked_.has_value();
 }
@@ -200,8 +217,10 @@ bool DevicePlan::run_if_finite(const void* const* inputs, const float* number) {
   run_recorded(whole_, 0, p_.steps.size(), [&] { run_whole(*looked_); });
   changed();
   p_.queue->submit();
-  if (p_.later.empty()) there_.await();
-  else p_.queue->synchronize();
+  if (p_.later.empty())
+    there_.await();
+  else
+    p_.queue->synchronize();
   return std::isfinite(*number);
 }
 
@@ -262,9 +281,12 @@ void DevicePlan::run_timed(const void* const* inputs, PlanTimes& times) {
   p_.queue->synchronize();
   times.by_device = keeps_times();
   times.nothing = nothing_;
-  if (times.by_device) run_on_its_clock(times.stamps);
-  else run_on_our_clock(times.stamps);
-  for (uint32_t i = 0; times.wants_parts && i < p_.steps.size(); ++i) times.parts.push_back({i, 0, 0, 0, times.stamps[i], times.stamps[i + 1]});
+  if (times.by_device)
+    run_on_its_clock(times.stamps);
+  else
+    run_on_our_clock(times.stamps);
+  for (uint32_t i = 0; times.wants_parts && i < p_.steps.size(); ++i)
+    times.parts.push_back({i, 0, 0, 0, times.stamps[i], times.stamps[i + 1]});
   changed();
   fetch(p_.results);
   fetch(p_.later);

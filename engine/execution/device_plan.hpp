@@ -31,9 +31,9 @@ struct HostedStep {
 struct DeviceStep {
   const hx_kernel* kernel = nullptr;  // null: a hosted step or a copy
   const HostedStep* hosted = nullptr;
-  std::vector<hx_place> places;       // kernel operands, or source and destination of a copy
-  uint64_t bytes = 0;                 // of a copy
-  bool changes = false;               // writes a parameter or state
+  std::vector<hx_place> places;  // kernel operands, or source and destination of a copy
+  uint64_t bytes = 0;            // of a copy
+  bool changes = false;          // writes a parameter or state
 };
 
 // An input's address on the device. Adjacent small inputs are uploaded together from `packed`.
@@ -49,7 +49,7 @@ struct DevicePlanParts {
   Program program;
   DeviceQueuePtr queue;
   std::vector<DeviceStep> steps;
-  size_t rest = 0;                       // first step after the forward pass
+  size_t rest = 0;  // first step after the forward pass
   std::vector<DeviceInput> inputs;
   std::vector<Transfer> results, later;  // downloaded after the forward pass, and after the update phase
   std::vector<std::shared_ptr<DeviceTensor>> used, changed;
@@ -59,7 +59,7 @@ struct DevicePlanParts {
   std::vector<PlanStep> descriptions;
   std::vector<Selected> selected;
   MemoryReport memory;
-  std::shared_ptr<HostMemory> host;      // packed inputs, results, scratch of hosted steps
+  std::shared_ptr<HostMemory> host;  // packed inputs, results, scratch of hosted steps
   std::vector<HTensor> constants;
   std::vector<KernelPtr> kernels;
   std::vector<HostKernel> host_kernels;
@@ -104,7 +104,8 @@ class DevicePlan final : public Executable {
   void run_steps(size_t step, size_t end, const hx_place* number = nullptr);
   void run_step(const DeviceStep& step, const hx_place* number = nullptr);
   // `run` queues these steps
-  template <typename Run> void run_recorded(Recorded& recorded, size_t step, size_t end, Run run);
+  template <typename Run>
+  void run_recorded(Recorded& recorded, size_t step, size_t end, Run run);
   bool can_record(size_t step, size_t end) const;
   void run_half(Recorded& recorded, size_t step, size_t end);
   void run_whole(const hx_place& number);

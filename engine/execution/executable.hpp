@@ -48,7 +48,8 @@ class TensorBinding {
   // Queue and mirrored tensor on a device with its own memory. Programs of one binding share one queue, so that each
   // sees the others' changes. Default: a new queue per program, and tensors copied before and after every run.
   virtual std::shared_ptr<DeviceQueue> queue_on(const ItemPtr& device);
-  virtual std::shared_ptr<DeviceTensor> parameter_on(const std::shared_ptr<DeviceQueue>& queue, const std::string& name, const TensorType& type);
+  virtual std::shared_ptr<DeviceTensor> parameter_on(const std::shared_ptr<DeviceQueue>& queue, const std::string& name,
+                                                     const TensorType& type);
 };
 
 // Precision of f32 matrix products. Values, weights and totals stay f32.
@@ -71,34 +72,34 @@ struct DeviceSettings {
 
 struct CompileOptions : DeviceSettings {
   ModelLimits limits;
-  Registry* registry = nullptr;                 // device lookup; null: the global registry
-  std::vector<std::string> recompute;           // scope patterns
-  bool fuse = true;                             // elementwise fusion and call fusion
-  std::vector<std::string> disabled;            // passes switched off by name
+  Registry* registry = nullptr;        // device lookup; null: the global registry
+  std::vector<std::string> recompute;  // scope patterns
+  bool fuse = true;                    // elementwise fusion and call fusion
+  std::vector<std::string> disabled;   // passes switched off by name
   // Called after each pass with its name and result, for `explain --after`.
   std::function<void(const std::string& pass, const Program&)> observe;
-  bool training = false;                        // a training step: implementations are chosen for training
+  bool training = false;  // a training step: implementations are chosen for training
   // Fills the arena with one-bits before each run, so that reading unwritten memory shows (as NaN in floats).
   bool poison = false;
 };
 
-struct PlanStep {  // one kernel call of the plan, for explain and profiles
-  std::string what;     // op or functional
-  std::string kernel;   // "oneDNN matmul", "reference", "view"
+struct PlanStep {      // one kernel call of the plan, for explain and profiles
+  std::string what;    // op or functional
+  std::string kernel;  // "oneDNN matmul", "reference", "view"
   std::string scope;
   std::vector<std::string> inputs, outputs;  // types
   uint32_t phases = 0, parts = 0;
   uint64_t offset = 0, bytes = 0;  // of the first output in the arena
   std::string target;              // parameter or state the output is written into; "": the arena
   bool in_place = false;
-  bool on_host = false;            // runs on the host in a plan for a device with its own memory
+  bool on_host = false;        // runs on the host in a plan for a device with its own memory
   uint32_t node = UINT32_MAX;  // node of program(); UINT32_MAX: a copy added by the plan
 };
 struct MemoryReport {
-  uint64_t arena_bytes = 0;     // allocated by the plan
-  uint64_t unshared_bytes = 0;  // size if buffers shared no memory
-  uint64_t state_bytes = 0;     // parameters and states
-  uint64_t workspace_bytes = 0; // largest workspace, part of the arena
+  uint64_t arena_bytes = 0;      // allocated by the plan
+  uint64_t unshared_bytes = 0;   // size if buffers shared no memory
+  uint64_t state_bytes = 0;      // parameters and states
+  uint64_t workspace_bytes = 0;  // largest workspace, part of the arena
 };
 
 // One timed run in nanoseconds: of the steady clock, or of the device's clock, offset to the steady clock at the start.

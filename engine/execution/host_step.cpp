@@ -22,7 +22,8 @@ struct ReferenceStep {
   int64_t index_limit = -1;  // input 1 holds indices below it; -1: no indices
 };
 
-template <typename T> void clamp_into(const void* from, void* to, int64_t count, int64_t limit) {
+template <typename T>
+void clamp_into(const void* from, void* to, int64_t count, int64_t limit) {
   const T* source = static_cast<const T*>(from);
   T* result = static_cast<T*>(to);
   for (int64_t i = 0; i < count; ++i) {
@@ -36,15 +37,24 @@ template <typename T> void clamp_into(const void* from, void* to, int64_t count,
 void clamp_indices(const TensorType& type, const void* from, void* to, int64_t limit) {
   const int64_t n = type.shape.count();
   switch (type.dtype) {
-    case DType::U8: return clamp_into<uint8_t>(from, to, n, limit);
-    case DType::I8: return clamp_into<int8_t>(from, to, n, limit);
-    case DType::I16: return clamp_into<int16_t>(from, to, n, limit);
-    case DType::U16: return clamp_into<uint16_t>(from, to, n, limit);
-    case DType::I32: return clamp_into<int32_t>(from, to, n, limit);
-    case DType::U32: return clamp_into<uint32_t>(from, to, n, limit);
-    case DType::I64: return clamp_into<int64_t>(from, to, n, limit);
-    case DType::U64: return clamp_into<uint64_t>(from, to, n, limit);
-    default: throw Error(ErrorKind::Internal, "indices of type " + type.str());
+    case DType::U8:
+      return clamp_into<uint8_t>(from, to, n, limit);
+    case DType::I8:
+      return clamp_into<int8_t>(from, to, n, limit);
+    case DType::I16:
+      return clamp_into<int16_t>(from, to, n, limit);
+    case DType::U16:
+      return clamp_into<uint16_t>(from, to, n, limit);
+    case DType::I32:
+      return clamp_into<int32_t>(from, to, n, limit);
+    case DType::U32:
+      return clamp_into<uint32_t>(from, to, n, limit);
+    case DType::I64:
+      return clamp_into<int64_t>(from, to, n, limit);
+    case DType::U64:
+      return clamp_into<uint64_t>(from, to, n, limit);
+    default:
+      throw Error(ErrorKind::Internal, "indices of type " + type.str());
   }
 }
 
@@ -116,7 +126,8 @@ HostKernel reference_kernel(const Program& program, const Node& node) {
 }
 
 HostKernel host_call_kernel(const Program& program, const Node& node) {
-  auto step = std::make_shared<HostCallStep>(HostCallStep{node.host, input_types(program, node), output_types(program, node), program.scopes[node.scope]});
+  auto step = std::make_shared<HostCallStep>(
+      HostCallStep{node.host, input_types(program, node), output_types(program, node), program.scopes[node.scope]});
   return {run_host_call, step, 0, "plugin"};
 }
 

@@ -21,7 +21,8 @@ std::map<const DeviceQueue*, InputPrefetch*> known;
 uint64_t whole_lines(uint64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 uint64_t sum_of_lines(const std::vector<uint64_t>& bytes) {
-  return std::accumulate(bytes.begin(), bytes.end(), uint64_t{0}, [](uint64_t sum, uint64_t b) { return sum + whole_lines(b); });
+  return std::accumulate(bytes.begin(), bytes.end(), uint64_t{0},
+                         [](uint64_t sum, uint64_t b) { return sum + whole_lines(b); });
 }
 
 }  // namespace
@@ -43,8 +44,12 @@ InputPrefetch* InputPrefetch::on(const DeviceQueue& steps) {
 
 InputPrefetch::InputPrefetch(const ItemPtr& device, DeviceQueuePtr steps, const std::vector<uint64_t>& bytes,
                              size_t batches)
-    : steps_(std::move(steps)), own_(std::make_shared<DeviceQueue>(device)), batch_bytes_(sum_of_lines(bytes)), batches_(batches),
-      host_(own_, batch_bytes_ * batches), device_(own_, batch_bytes_ * batches) {
+    : steps_(std::move(steps)),
+      own_(std::make_shared<DeviceQueue>(device)),
+      batch_bytes_(sum_of_lines(bytes)),
+      batches_(batches),
+      host_(own_, batch_bytes_ * batches),
+      device_(own_, batch_bytes_ * batches) {
   for (uint64_t offset = 0; const uint64_t b : bytes) {
     offsets_.push_back(offset);
     offset += whole_lines(b);

@@ -56,7 +56,8 @@ constexpr PrecisionRow kPrecisions[] = {{Precision::fp32, "fp32", 0},
                                         {Precision::automatic, "auto", HX_SITE_FP16_CHUNKS}};
 
 const PrecisionRow& row_of(Precision p) {
-  return *std::find_if(std::begin(kPrecisions), std::end(kPrecisions), [&](const PrecisionRow& r) { return r.precision == p; });
+  return *std::find_if(std::begin(kPrecisions), std::end(kPrecisions),
+                       [&](const PrecisionRow& r) { return r.precision == p; });
 }
 
 uint32_t roundings_of(const Item& device) {
@@ -69,7 +70,8 @@ uint32_t roundings_of(const Item& device) {
 Precision parse_precision(const std::string& text) {
   for (const PrecisionRow& r : kPrecisions)
     if (text == r.name) return r.precision;
-  throw Error(ErrorKind::Usage, fmt::format("there is no precision '{}'", text), {}, {"use fp32, fp16, bf16, fp8 or auto"});
+  throw Error(ErrorKind::Usage, fmt::format("there is no precision '{}'", text), {},
+              {"use fp32, fp16, bf16, fp8 or auto"});
 }
 
 const char* precision_name(Precision precision) { return row_of(precision).name; }
@@ -85,8 +87,9 @@ KernelSource::KernelSource(const std::string& device, Registry& registry, Precis
   for (const PrecisionRow& r : kPrecisions)
     if ((r.flag & had) && r.precision != Precision::automatic) others += std::string(", ") + r.name;
   throw Error(ErrorKind::Device, fmt::format("device '{}' does not compute in {} here", device, wanted.name), {},
-              {device == "cpu" && precision == Precision::fp16 ? "this processor has no AVX512-FP16; use fp32, or auto to take fp16 where there is"
-                                                               : "it has " + others + "; auto takes fp16 where there is"});
+              {device == "cpu" && precision == Precision::fp16
+                   ? "this processor has no AVX512-FP16; use fp32, or auto to take fp16 where there is"
+                   : "it has " + others + "; auto takes fp16 where there is"});
 }
 
 KernelPtr KernelSource::find(const Program& program, const Node& node) {
@@ -99,18 +102,19 @@ std::string KernelSource::why_not(const Program& program, const Node& node) {
   return why_not(name_of(node), node.attributes, input_types(program, node), output_types(program, node));
 }
 
-KernelPtr KernelSource::find(const std::string& op, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
-                             const std::vector<TensorType>& outputs) {
+KernelPtr KernelSource::find(const std::string& op, const AttributeMap& attributes,
+                             const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs) {
   return device_ ? answer(op, attributes, inputs, outputs).kernel : nullptr;
 }
 
-std::string KernelSource::why_not(const std::string& op, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
-                                  const std::vector<TensorType>& outputs) {
+std::string KernelSource::why_not(const std::string& op, const AttributeMap& attributes,
+                                  const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs) {
   return device_ ? answer(op, attributes, inputs, outputs).declined : "";
 }
 
 const KernelSource::Answer& KernelSource::answer(const std::string& op, const AttributeMap& attributes,
-                                                 const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs) {
+                                                 const std::vector<TensorType>& inputs,
+                                                 const std::vector<TensorType>& outputs) {
   const std::string key = describe(op, attributes, inputs, outputs);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
 
@@ -131,7 +135,8 @@ const KernelSource::Answer& KernelSource::answer(const std::string& op, const At
   if (has_chain(op)) {
     chain = chain_of(attributes, inputs.size());
     for (const ChainOp& c : chain.ops)
-      ops.push_back({op_row(c.op).name.data(), c.operands[0], c.operands[1], c.operands[2], static_cast<uint32_t>(c.dtype)});
+      ops.push_back(
+          {op_row(c.op).name.data(), c.operands[0], c.operands[1], c.operands[2], static_cast<uint32_t>(c.dtype)});
     site.n_chain = static_cast<uint32_t>(ops.size());
     site.chain = ops.data();
     site.chain_outputs = chain.outputs.data();

@@ -35,7 +35,7 @@ class KernelSource {
   KernelSource(const std::string& device, Registry& registry, Precision precision = Precision::fp32);
   bool is_reference() const { return device_ == nullptr; }
   const ItemPtr& device() const { return device_; }  // null for the reference
-  uint32_t flags() const { return flags_; }  // call-site flags, HX_SITE_...
+  uint32_t flags() const { return flags_; }          // call-site flags, HX_SITE_...
   // Returns null if the device has no kernel. Throws ErrorKind::Device with the call site if the device fails.
   KernelPtr find(const Program& program, const Node& node);
   KernelPtr find(const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
@@ -56,7 +56,7 @@ class KernelSource {
 
   std::string name_;
   ItemPtr device_;
-  uint32_t flags_ = 0;  // call-site flags, HX_SITE_...
+  uint32_t flags_ = 0;                   // call-site flags, HX_SITE_...
   std::map<std::string, Answer> known_;  // by call site
 };
 

@@ -23,27 +23,25 @@ constexpr int kLargeSlices = 8;
 // Twelve independent sums hide four cycles of latency on two FMA units; the factors are normal numbers.
 #define HM_SET(v, n) "vmovaps %%" v "12, %%" v n "\n\t"
 #define HM_FMA(v, n) "vfmadd231ps %%" v "12, %%" v "13, %%" v n "\n\t"
-#define HM_TWELVE(each, v)                                                                       \
-  each(v, "0") each(v, "1") each(v, "2") each(v, "3") each(v, "4") each(v, "5") each(v, "6")     \
-      each(v, "7") each(v, "8") each(v, "9") each(v, "10") each(v, "11")
-#define HM_FMA_LOOP(v)                                                                           \
-  asm volatile("vbroadcastss (%1), %%" v "12\n\tvbroadcastss 4(%1), %%" v "13\n\t"               \
-               HM_TWELVE(HM_SET, v) ".p2align 5\n1:\n\t" HM_TWELVE(HM_FMA, v)                    \
-               "decq %0\n\tjnz 1b\n\tvzeroupper"                                                 \
-               : "+r"(rounds)                                                                    \
-               : "r"(factors), "m"(factors)                                                      \
-               : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",   \
-                 "xmm9", "xmm10", "xmm11", "xmm12", "xmm13")
+#define HM_TWELVE(each, v)                                                                                             \
+  each(v, "0") each(v, "1") each(v, "2") each(v, "3") each(v, "4") each(v, "5") each(v, "6") each(v, "7") each(v, "8") \
+      each(v, "9") each(v, "10") each(v, "11")
+#define HM_FMA_LOOP(v)                                                                                          \
+  asm volatile("vbroadcastss (%1), %%" v "12\n\tvbroadcastss 4(%1), %%" v "13\n\t" HM_TWELVE(                   \
+                   HM_SET, v) ".p2align 5\n1:\n\t" HM_TWELVE(HM_FMA, v) "decq %0\n\tjnz 1b\n\tvzeroupper"       \
+               : "+r"(rounds)                                                                                   \
+               : "r"(factors), "m"(factors)                                                                     \
+               : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
+                 "xmm11", "xmm12", "xmm13")
 
 // Eight loads a round, each into its own register.
 #define HM_LOAD(instruction, v, width, n) instruction " " n "*" width "(%0), %%" v n "\n\t"
-#define HM_READ_LOOP(i, v, w)                                                                    \
-  asm volatile(".p2align 5\n1:\n\t" HM_LOAD(i, v, w, "0") HM_LOAD(i, v, w, "1")                  \
-               HM_LOAD(i, v, w, "2") HM_LOAD(i, v, w, "3") HM_LOAD(i, v, w, "4")                 \
-               HM_LOAD(i, v, w, "5") HM_LOAD(i, v, w, "6") HM_LOAD(i, v, w, "7")                 \
-               "addq $8*" w ", %0\n\tdecq %1\n\tjnz 1b"                                         \
-               : "+r"(at), "+r"(rounds)                                                          \
-               :                                                                                 \
+#define HM_READ_LOOP(i, v, w)                                                                              \
+  asm volatile(".p2align 5\n1:\n\t" HM_LOAD(i, v, w, "0") HM_LOAD(i, v, w, "1") HM_LOAD(i, v, w, "2")      \
+                   HM_LOAD(i, v, w, "3") HM_LOAD(i, v, w, "4") HM_LOAD(i, v, w, "5") HM_LOAD(i, v, w, "6") \
+                       HM_LOAD(i, v, w, "7") "addq $8*" w ", %0\n\tdecq %1\n\tjnz 1b"                      \
+               : "+r"(at), "+r"(rounds)                                                                    \
+               :                                                                                           \
                : "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7")
 
 constexpr float factors[2] = {0.5f, 0.25f};
@@ -85,7 +83,8 @@ double flops_of_slice() { return 0; }
 
 void read_memory(const std::byte* at, size_t bytes) {
   uint64_t sum = 0;
-  for (const auto *word = reinterpret_cast<const uint64_t*>(at), *end = word + bytes / 8; word != end; ++word) sum += *word;
+  for (const auto *word = reinterpret_cast<const uint64_t*>(at), *end = word + bytes / 8; word != end; ++word)
+    sum += *word;
   asm volatile("" : : "r"(sum));
 }
 

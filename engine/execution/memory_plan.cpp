@@ -40,16 +40,21 @@ std::optional<uint64_t> view_offset(const Program& program, const Node& node) {
 struct Block {
   uint64_t bytes = 0;
   uint32_t maker = kNone;  // step that writes it; kNone: none
-  uint32_t last = 0;         // step that reads it last
-  Location home;             // fixed location; Place::nowhere: in the arena
+  uint32_t last = 0;       // step that reads it last
+  Location home;           // fixed location; Place::nowhere: in the arena
   ValueId joined = kNone;  // the block whose memory it shares
 };
 
 class Planner {
  public:
   Planner(const Program& program, const std::vector<PlannedStep>& steps, uint32_t rest)
-      : program_(program), steps_(steps), rest_(rest), end_(static_cast<uint32_t>(steps.size())),
-        block_of_(program.values.size()), offset_(program.values.size(), 0), blocks_(program.values.size()) {}
+      : program_(program),
+        steps_(steps),
+        rest_(rest),
+        end_(static_cast<uint32_t>(steps.size())),
+        block_of_(program.values.size()),
+        offset_(program.values.size(), 0),
+        blocks_(program.values.size()) {}
 
   MemoryPlan run() {
     for (const NamedValue& update : program_.updates) updated_.insert(update.name);
@@ -117,9 +122,7 @@ class Planner {
     }
   }
 
-  bool is_updated(uint32_t state) const {
-    return updated_.count(plan_.states[state].name) != 0;
-  }
+  bool is_updated(uint32_t state) const { return updated_.count(plan_.states[state].name) != 0; }
 
   // Adds a copy of an old value before the first step.
   Location save(ValueId v) {
@@ -173,7 +176,8 @@ class Planner {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Block& in = block(node.inputs[i]);
       if (in.home.place != Place::state || in.home.index != state || in.maker != kNone) continue;
-      const bool allowed = step.update_results > 0 ? i == replaced_by(output, step.update_results) : output == 0 && i < 32 && (step.in_place >> i & 1);
+      const bool allowed = step.update_results > 0 ? i == replaced_by(output, step.update_results)
+                                                   : output == 0 && i < 32 && (step.in_place >> i & 1);
       if (!allowed || !covers(node.inputs[i]) || in.bytes != b.bytes) return false;
     }
     return true;
@@ -197,7 +201,8 @@ class Planner {
     for (size_t i = 0; i < node.inputs.size() && i < 32; ++i) {
       if (!(step.in_place >> i & 1)) continue;
       const Block& in = block(node.inputs[i]);
-      if (in.home.place != Place::nowhere || in.last != s || !covers(node.inputs[i]) || in.bytes != blocks_[out].bytes) continue;
+      if (in.home.place != Place::nowhere || in.last != s || !covers(node.inputs[i]) || in.bytes != blocks_[out].bytes)
+        continue;
       if (read_otherwise(step, node, in)) continue;
       if (!latest || in.maker > blocks_[*latest].maker) latest = root_of(node.inputs[i]);
     }
@@ -209,14 +214,16 @@ class Planner {
 
   bool replaces_state(const Node& node, const Block& out) {
     return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
-      return block(v).home.place == Place::state && out.home.place == Place::state && block(v).home.index == out.home.index;
+      return block(v).home.place == Place::state && out.home.place == Place::state &&
+             block(v).home.index == out.home.index;
     });
   }
 
   // Is the block also an input that must not be overwritten?
   bool read_otherwise(const PlannedStep& step, const Node& node, const Block& in) {
     for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (&block(node.inputs[i]) == &in && (i >= 32 || !(step.in_place >> i & 1) || !covers(node.inputs[i]))) return true;
+      if (&block(node.inputs[i]) == &in && (i >= 32 || !(step.in_place >> i & 1) || !covers(node.inputs[i])))
+        return true;
     return false;
   }
 
@@ -273,10 +280,10 @@ class Planner {
   const Program& program_;
   const std::vector<PlannedStep>& steps_;
   const uint32_t rest_, end_;
-  std::vector<ValueId> block_of_;   // by value
-  std::vector<uint64_t> offset_;    // by value, within its block
-  std::vector<Block> blocks_;       // by value
-  std::vector<int64_t> state_read_; // by state: the step that reads the old value last; -1: none
+  std::vector<ValueId> block_of_;    // by value
+  std::vector<uint64_t> offset_;     // by value, within its block
+  std::vector<Block> blocks_;        // by value
+  std::vector<int64_t> state_read_;  // by state: the step that reads the old value last; -1: none
   std::vector<Commit> commits_;
   std::unordered_map<std::string_view, uint32_t> state_numbers_;  // keys refer to the program's names
   std::unordered_set<std::string_view> updated_;
@@ -285,7 +292,9 @@ class Planner {
 
 }  // namespace
 
-bool is_view(const Program& program, const Node& node) { return node.inputs.size() == 1 && view_offset(program, node).has_value(); }
+bool is_view(const Program& program, const Node& node) {
+  return node.inputs.size() == 1 && view_offset(program, node).has_value();
+}
 
 MemoryPlan plan_memory(const Program& program, const std::vector<PlannedStep>& steps, uint32_t rest) {
   return Planner(program, steps, rest).run();

@@ -18,7 +18,7 @@ namespace harmonics {
 struct PlannedStep {
   uint32_t node = 0;
   uint64_t workspace = 0;
-  uint32_t in_place = 0;        // bit i: output 0 may share the memory of input i
+  uint32_t in_place = 0;  // bit i: output 0 may share the memory of input i
   // Optimizer steps (w, g, moments...) -> w', moments'..., for one or several parameters: results per parameter, which
   // may overwrite the old values. 0: not an optimizer step.
   uint32_t update_results = 0;
@@ -42,15 +42,15 @@ struct MemoryPlan {
     std::string name;
     TensorType type;
   };
-  std::vector<uint32_t> inputs;          // nodes
-  std::vector<State> states;             // parameters and states, once per name
-  std::vector<Location> values;          // by value
-  std::vector<Location> outputs;         // by Program::outputs
-  std::vector<Location> workspaces;      // by step
-  std::vector<bool> in_place;            // by step: output 0 shares an input's memory
-  std::vector<PlannedCopy> saves;        // before the first step: old values needed at the end
-  std::vector<PlannedCopy> commits;      // after the last step
-  std::vector<BufferSpan> buffers;       // of the arena
+  std::vector<uint32_t> inputs;      // nodes
+  std::vector<State> states;         // parameters and states, once per name
+  std::vector<Location> values;      // by value
+  std::vector<Location> outputs;     // by Program::outputs
+  std::vector<Location> workspaces;  // by step
+  std::vector<bool> in_place;        // by step: output 0 shares an input's memory
+  std::vector<PlannedCopy> saves;    // before the first step: old values needed at the end
+  std::vector<PlannedCopy> commits;  // after the last step
+  std::vector<BufferSpan> buffers;   // of the arena
   Placement placement;
   uint64_t unshared_bytes = 0, workspace_bytes = 0;
 };

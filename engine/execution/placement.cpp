@@ -115,7 +115,8 @@ Placement place_buffers(const std::vector<BufferSpan>& buffers) {
   if (buffers.size() > kMostCompared) return place_by_step(buffers);
   std::vector<uint32_t> order(buffers.size());
   std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return buffers[a].bytes > buffers[b].bytes; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return buffers[a].bytes > buffers[b].bytes; });
 
   Placement placement{std::vector<uint64_t>(buffers.size(), 0), 0};
   std::vector<uint32_t> placed;  // by offset

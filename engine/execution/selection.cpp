@@ -28,15 +28,21 @@ void expect_operation(const std::string& name) {
   std::vector<std::string> known = FunctionalTable::global().names();
   for (const OpRow& row : op_rows())
     if (find_op(row.name)) known.emplace_back(row.name);
-  if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
-  else e.note("'harmonics list functionals' shows what there is");
+  if (auto near = nearest(name, known))
+    e.note("did you mean '" + *near + "'?");
+  else
+    e.note("'harmonics list functionals' shows what there is");
   throw e;
 }
 
 }  // namespace
 
 Selection::Selection(Registry& registry, const DeviceSettings& device, bool training)
-    : registry_(registry), device_(device.device), training_(training), kernels_(device.device, registry, device.precision), overrides_(registry.overrides()) {
+    : registry_(registry),
+      device_(device.device),
+      training_(training),
+      kernels_(device.device, registry, device.precision),
+      overrides_(registry.overrides()) {
   for (const std::string& name : registry.names(HX_IMPLEMENTATION)) named_.insert(name.substr(0, name.find('.')));
   for (const auto& [functional, implementation] : overrides_) check_override(functional, implementation);
   // the reference uses only implementations an override names
@@ -99,8 +105,11 @@ const Selection::Considered& Selection::consider(const CallSiteInfo& site) {
 void Selection::refuse_override(const CallSiteInfo& site, const std::vector<Verdict>& verdicts) {
   const std::string& name = *wanted(site.op);
   const bool has_kernel = kernels_.find(site.op, site.attributes, site.inputs, site.outputs) != nullptr;
-  const std::string by_device = has_kernel ? "would serve" : no_kernel(kernels_.why_not(site.op, site.attributes, site.inputs, site.outputs));
-  const auto answer = [](const std::optional<std::string>& why) { return why ? "declines: " + *why : std::string("would serve"); };
+  const std::string by_device =
+      has_kernel ? "would serve" : no_kernel(kernels_.why_not(site.op, site.attributes, site.inputs, site.outputs));
+  const auto answer = [](const std::optional<std::string>& why) {
+    return why ? "declines: " + *why : std::string("would serve");
+  };
   std::string reason = fmt::format("device '{}' {}", device_, by_device);
   Error e(ErrorKind::Usage, "");
   for (const Verdict& v : verdicts) {
@@ -110,10 +119,13 @@ void Selection::refuse_override(const CallSiteInfo& site, const std::vector<Verd
   e.note(fmt::format("{} {}", device_, by_device));
   if (!find_op(site.op)) e.note(fmt::format("{} would serve", kPortable));
   throw Error(ErrorKind::Usage,
-              fmt::format("the override {}={} cannot serve {}{}: {}", site.op, name, site.str(), training_ ? " in a training step" : "", reason), {}, e.notes());
+              fmt::format("the override {}={} cannot serve {}{}: {}", site.op, name, site.str(),
+                          training_ ? " in a training step" : "", reason),
+              {}, e.notes());
 }
 
-Selected Selection::record(const Program& program, const Node& node, const CallSiteInfo& site, const Considered& considered) {
+Selected Selection::record(const Program& program, const Node& node, const CallSiteInfo& site,
+                           const Considered& considered) {
   Selected s;
   s.op = site.op;
   s.site = site.str();
@@ -126,7 +138,9 @@ Selected Selection::record(const Program& program, const Node& node, const CallS
       continue;
     }
     const bool other = only && *only != implementation_name(*v.item);
-    s.declined.emplace_back(implementation_title(*v.item), v.declined ? *v.declined : other ? "would serve; the override says otherwise" : "would serve; another comes first");
+    s.declined.emplace_back(implementation_title(*v.item), v.declined ? *v.declined
+                                                           : other    ? "would serve; the override says otherwise"
+                                                                      : "would serve; another comes first");
   }
   return s;
 }
@@ -144,7 +158,11 @@ std::shared_ptr<const HostFunction> Selection::choose(const Program& program, co
 void Selection::opened(const Program& program, const Node& call) {
   constexpr const char* kWhy = "the functional has no gradient of its own, so its body is differentiated";
   const CallSiteInfo site = site_of(program, call);
-  if (wants_device(site.op)) throw Error(ErrorKind::Usage, fmt::format("the override {}={} cannot serve {} in a training step: {}", site.op, device_, site.str(), kWhy), {}, {fmt::format("leave it out, or write {}={}", site.op, kPortable)});
+  if (wants_device(site.op))
+    throw Error(
+        ErrorKind::Usage,
+        fmt::format("the override {}={} cannot serve {} in a training step: {}", site.op, device_, site.str(), kWhy),
+        {}, {fmt::format("leave it out, or write {}={}", site.op, kPortable)});
   Selected s = record(program, call, site, consider(site));
   s.winner = kPortable;
   if (s.because != "override") s.because = "body";
@@ -159,8 +177,10 @@ Selected Selection::settled(const Program& program, const Node& node, bool by_de
   Selected s = record(program, node, site, c);
   s.winner = by_device ? device_ : kPortable;
   if (s.because != "override") s.because = by_device ? "device" : "body";
-  if (by_device) s.declined.emplace_back(kPortable, "would serve; the device comes first");
-  else s.declined.emplace_back(device_, wants_body(site.op) ? "the override says otherwise" : no_kernel(why_not));
+  if (by_device)
+    s.declined.emplace_back(kPortable, "would serve; the device comes first");
+  else
+    s.declined.emplace_back(device_, wants_body(site.op) ? "the override says otherwise" : no_kernel(why_not));
   return s;
 }
 

@@ -51,7 +51,8 @@ HostMemory::HostMemory(DeviceQueuePtr queue, uint64_t bytes) : queue_(std::move(
     return;
   }
   void* data = nullptr;
-  queue_->check(table_of(*queue_).allocate_host(queue_->device().self, bytes, &data), fmt::format("give {} bytes of the host's memory", bytes).c_str());
+  queue_->check(table_of(*queue_).allocate_host(queue_->device().self, bytes, &data),
+                fmt::format("give {} bytes of the host's memory", bytes).c_str());
   data_ = static_cast<std::byte*>(data);
   std::memset(data_, 0, bytes);
 }
@@ -81,7 +82,9 @@ DeviceEvent& DeviceEvent::operator=(DeviceEvent&& other) noexcept {
 void DeviceEvent::hold_back(DeviceQueue& queue) const {
   queue.check(table_of(queue).wait(queue.device().self, queue.raw(), event_), "make a queue wait for another");
 }
-void DeviceEvent::await() const { queue_->check(table_of(*queue_).await_event(queue_->device().self, event_), "finish what is queued"); }
+void DeviceEvent::await() const {
+  queue_->check(table_of(*queue_).await_event(queue_->device().self, event_), "finish what is queued");
+}
 std::optional<double> DeviceEvent::since(const DeviceEvent& earlier) const {
   constexpr double kMost = 1e8;  // seconds, about three years
   double seconds = 0;
@@ -89,7 +92,9 @@ std::optional<double> DeviceEvent::since(const DeviceEvent& earlier) const {
   if (status == HX_DECLINED) return std::nullopt;
   queue_->check(status, "tell what time has passed");
   if (!(seconds >= 0 && seconds <= kMost))
-    throw Error(ErrorKind::Device, fmt::format("device '{}' says that {} seconds have passed between a point of its queue and a later one", queue_->device().name, seconds));
+    throw Error(ErrorKind::Device,
+                fmt::format("device '{}' says that {} seconds have passed between a point of its queue and a later one",
+                            queue_->device().name, seconds));
   return seconds;
 }
 void DeviceEvent::reset() {

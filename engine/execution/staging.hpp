@@ -43,7 +43,8 @@ class DeviceEvent {
   explicit DeviceEvent(DeviceQueuePtr queue);
   // An event with a timestamp; empty if the device has no clock.
   static DeviceEvent timed(DeviceQueuePtr queue);
-  DeviceEvent(DeviceEvent&& other) noexcept : queue_(std::move(other.queue_)), event_(std::exchange(other.event_, nullptr)) {}
+  DeviceEvent(DeviceEvent&& other) noexcept
+      : queue_(std::move(other.queue_)), event_(std::exchange(other.event_, nullptr)) {}
   DeviceEvent& operator=(DeviceEvent&& other) noexcept;
   ~DeviceEvent() { reset(); }
   explicit operator bool() const { return event_ != nullptr; }

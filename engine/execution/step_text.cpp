@@ -62,8 +62,10 @@ std::string print_plan(const Executable& executable) {
   std::vector<std::vector<std::string>> rows{{"step", "what", "kernel", "parts", "writes", "at", "scope"}};
   size_t number = 0;
   for (const PlanStep& s : executable.steps()) {
-    const std::string at = !s.target.empty() ? s.target : fmt::format("{:#x}{}", s.offset, s.in_place ? " in place" : "");
-    rows.push_back({std::to_string(number++), s.what, s.kernel, s.phases > 1 ? fmt::format("{}x{}", s.phases, s.parts) : std::to_string(s.parts),
+    const std::string at =
+        !s.target.empty() ? s.target : fmt::format("{:#x}{}", s.offset, s.in_place ? " in place" : "");
+    rows.push_back({std::to_string(number++), s.what, s.kernel,
+                    s.phases > 1 ? fmt::format("{}x{}", s.phases, s.parts) : std::to_string(s.parts),
                     s.outputs.empty() ? bytes_text(s.bytes) : joined(s.outputs), at, s.scope});
   }
   std::vector<size_t> widths(rows[0].size(), 0);
@@ -72,12 +74,14 @@ std::string print_plan(const Executable& executable) {
   std::string text;
   for (const auto& row : rows) {
     std::string line;
-    for (size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}", row[i], i + 1 < row.size() ? widths[i] + 2 : 0);
+    for (size_t i = 0; i < row.size(); ++i)
+      line += fmt::format("{:<{}}", row[i], i + 1 < row.size() ? widths[i] + 2 : 0);
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   const MemoryReport m = executable.memory();
-  return text + fmt::format("memory: {} for {} steps ({} without reuse, workspace {}), parameters and states {}\n", bytes_text(m.arena_bytes),
-                            executable.steps().size(), bytes_text(m.unshared_bytes), bytes_text(m.workspace_bytes), bytes_text(m.state_bytes));
+  return text + fmt::format("memory: {} for {} steps ({} without reuse, workspace {}), parameters and states {}\n",
+                            bytes_text(m.arena_bytes), executable.steps().size(), bytes_text(m.unshared_bytes),
+                            bytes_text(m.workspace_bytes), bytes_text(m.state_bytes));
 }
 
 }  // namespace harmonics

@@ -48,10 +48,12 @@ class alignas(64) Share {
 
  private:
   static bool is_empty(uint64_t range) { return static_cast<uint32_t>(range >> 32) >= static_cast<uint32_t>(range); }
-  template <typename Rest> bool take(Rest rest) {
+  template <typename Rest>
+  bool take(Rest rest) {
     uint64_t range = range_.load(std::memory_order_acquire);
     while (!is_empty(range))
-      if (range_.compare_exchange_weak(range, rest(range), std::memory_order_acq_rel, std::memory_order_acquire)) return true;
+      if (range_.compare_exchange_weak(range, rest(range), std::memory_order_acq_rel, std::memory_order_acquire))
+        return true;
     return false;
   }
 
@@ -81,14 +83,17 @@ class TeamExecutor final : public Executor {
     std::lock_guard one_job(callers_);
     const Job job{body, context};
     left_.store(parts, std::memory_order_relaxed);
-    const auto begin = [&](size_t i) { return static_cast<uint32_t>((uint64_t{parts} * i + shares_.size() - 1) / shares_.size()); };
+    const auto begin = [&](size_t i) {
+      return static_cast<uint32_t>((uint64_t{parts} * i + shares_.size() - 1) / shares_.size());
+    };
     for (size_t i = shares_.size(); i-- > 0;) shares_[i].give(job, begin(i), begin(i + 1));
     if (parked_.load(std::memory_order_seq_cst) > 0) {
       { std::lock_guard lock(mutex_); }  // a worker about to wait has seen the job or gets the notification
       wake_.notify_all();
     }
     take_part(0);
-    for (int spins = 0; left_.load(std::memory_order_acquire) != 0; ++spins) spins < kSpins ? relax() : std::this_thread::yield();
+    for (int spins = 0; left_.load(std::memory_order_acquire) != 0; ++spins)
+      spins < kSpins ? relax() : std::this_thread::yield();
   }
 
  private:
@@ -134,7 +139,7 @@ class TeamExecutor final : public Executor {
   std::condition_variable wake_;
   std::atomic<bool> stop_{false};
   std::atomic<int> parked_{0};
-  alignas(64) std::mutex callers_;              // written for every job, on a cache line no worker reads
+  alignas(64) std::mutex callers_;             // written for every job, on a cache line no worker reads
   alignas(64) std::atomic<uint32_t> left_{0};  // parts not yet done
 };
 

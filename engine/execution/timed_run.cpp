@@ -11,7 +11,9 @@ namespace harmonics {
 namespace {
 
 uint64_t now() {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
 }
 
 void do_nothing(const void*, void* const*, uint32_t, uint32_t) {}
@@ -68,8 +70,10 @@ void CompiledPlan::run_timed(const void* const* inputs, PlanTimes& times) {
     times.stamps[i] = now();
     for (uint32_t phase = 0; phase < step.phases; ++phase) {
       const TimedPhase at{&step, &times, &threads, &mutex, static_cast<uint32_t>(i), phase};
-      if (step.parts[phase] == 1) body(&at, 0);
-      else executor_.run(step.parts[phase], body, &at);
+      if (step.parts[phase] == 1)
+        body(&at, 0);
+      else
+        executor_.run(step.parts[phase], body, &at);
     }
   }
   times.stamps.back() = now();

@@ -23,21 +23,27 @@ double products_of_dot(const Program& program, const Node& node) {
 
 double other_of(const Program& program, const Node& node) {
   const TensorType& out = program.type(node.outputs[0]);
-  if (node.op == Op::fused_elementwise) return count(out) * static_cast<double>(chain_of(node.attributes, node.inputs.size()).ops.size());
+  if (node.op == Op::fused_elementwise)
+    return count(out) * static_cast<double>(chain_of(node.attributes, node.inputs.size()).ops.size());
   switch (op_row(node.op).family) {
     case Family::unary:
     case Family::binary:
     case Family::ternary:
-    case Family::source: return count(out);
+    case Family::source:
+      return count(out);
     case Family::reduce:
-    case Family::index: return count(program.type(node.inputs[0]));
-    default: return 0;
+    case Family::index:
+      return count(program.type(node.inputs[0]));
+    default:
+      return 0;
   }
 }
 
 void add_flops(const Program& program, const Node& node, Work& work) {
-  if (node.op == Op::dot) work.products += products_of_dot(program, node);
-  else work.other += other_of(program, node);
+  if (node.op == Op::dot)
+    work.products += products_of_dot(program, node);
+  else
+    work.other += other_of(program, node);
   const FunctionalPtr functional = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
   if (!functional || !functional->body) return;
   Work inside;
@@ -54,7 +60,9 @@ double bytes_of(const Program& program, const Node& node) {
   const Family family = op_row(node.op).family;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const double all = bytes(program.type(node.inputs[i]));
-    operands += family == Family::layout || (family == Family::index && i == 0 && node.op != Op::top_k) ? std::min(all, results) : all;
+    operands += family == Family::layout || (family == Family::index && i == 0 && node.op != Op::top_k)
+                    ? std::min(all, results)
+                    : all;
   }
   return results + operands;
 }

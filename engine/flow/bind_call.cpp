@@ -15,10 +15,14 @@ namespace {
 WrittenValue written(const ArgumentValue& v) {
   WrittenValue w;
   w.span = v.span;
-  if (const auto* n = std::get_if<Number>(&v.value)) w.value = WrittenNumber{n->value, n->integral};
-  else if (const auto* s = std::get_if<std::string>(&v.value)) w.value = *s;
-  else if (const auto* b = std::get_if<bool>(&v.value)) w.value = *b;
-  else if (const auto* word = std::get_if<Word>(&v.value)) w.value = WrittenWord{word->text};
+  if (const auto* n = std::get_if<Number>(&v.value))
+    w.value = WrittenNumber{n->value, n->integral};
+  else if (const auto* s = std::get_if<std::string>(&v.value))
+    w.value = *s;
+  else if (const auto* b = std::get_if<bool>(&v.value))
+    w.value = *b;
+  else if (const auto* word = std::get_if<Word>(&v.value))
+    w.value = WrittenWord{word->text};
   else {
     WrittenList list;
     for (const ArgumentValue& item : std::get<ArgumentList>(v.value)) list.push_back(written(item));
@@ -27,9 +31,12 @@ WrittenValue written(const ArgumentValue& v) {
   return w;
 }
 
-bool owns_parameters(const Item& item) { return item.kind == HX_LAYER && !(item.flags & (HX_MODE_ONLY | HX_IDENTITY_SKIP)); }
+bool owns_parameters(const Item& item) {
+  return item.kind == HX_LAYER && !(item.flags & (HX_MODE_ONLY | HX_IDENTITY_SKIP));
+}
 bool in_schema(const Item& item, const std::string& name) {
-  return std::any_of(item.arguments.begin(), item.arguments.end(), [&](const ArgumentSpec& a) { return a.name == name; });
+  return std::any_of(item.arguments.begin(), item.arguments.end(),
+                     [&](const ArgumentSpec& a) { return a.name == name; });
 }
 
 std::string text_of(const CallArgument& a) {
@@ -99,11 +106,14 @@ BoundCall CallBinder::bind(const Call& call, const Graph& graph, ItemPtr item) {
   }
   BoundArguments arguments = bind_arguments(*item, rest, call.name.span);
   bound.arguments = std::move(arguments.values);
-  for (const LayerArgument& l : arguments.layers) bound.layers.emplace_back(l.argument, layer_named(graph, l.layer, l.span));
+  for (const LayerArgument& l : arguments.layers)
+    bound.layers.emplace_back(l.argument, layer_named(graph, l.layer, l.span));
   return bound;
 }
 
-BoundCall CallBinder::function(const Call& call, const Graph& graph) { return bind(call, graph, find_function(call.name)); }
+BoundCall CallBinder::function(const Call& call, const Graph& graph) {
+  return bind(call, graph, find_function(call.name));
+}
 
 ItemPtr CallBinder::find_function(const Name& word) const {
   const std::string& name = word.text;
@@ -111,14 +121,19 @@ ItemPtr CallBinder::find_function(const Name& word) const {
   if (!item) item = registry_.find(HX_LAYER, name);
   if (!item) item = registry_.find(HX_FUNCTIONAL, name);
   if (!item) {
-    if (const char* why = not_yet(name)) throw Error(ErrorKind::Name, fmt::format("'{}' cannot be used: {}", name, why), word.span);
-    if (registry_.find(HX_LOSS, name)) throw Error(ErrorKind::Name, fmt::format("'{}' is a loss; it belongs on a training tap", name), word.span, {"write LAYER <-(" + name + ")- TARGET;"});
+    if (const char* why = not_yet(name))
+      throw Error(ErrorKind::Name, fmt::format("'{}' cannot be used: {}", name, why), word.span);
+    if (registry_.find(HX_LOSS, name))
+      throw Error(ErrorKind::Name, fmt::format("'{}' is a loss; it belongs on a training tap", name), word.span,
+                  {"write LAYER <-(" + name + ")- TARGET;"});
     Error e(ErrorKind::Name, fmt::format("unknown function '{}'", name), word.span);
     std::vector<std::string> known = registry_.names(HX_ACTIVATION);
     for (const uint32_t kind : {HX_LAYER, HX_FUNCTIONAL})
       for (std::string& n : registry_.names(kind)) known.push_back(std::move(n));
-    if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
-    else e.note("'harmonics list functions' shows what there is; --plugin PATH adds more");
+    if (auto near = nearest(name, known))
+      e.note("did you mean '" + *near + "'?");
+    else
+      e.note("'harmonics list functions' shows what there is; --plugin PATH adds more");
     throw e;
   }
   return item;
@@ -128,8 +143,10 @@ BoundCall CallBinder::predicate(const Call& call, const Graph& graph) {
   ItemPtr item = registry_.find(HX_PREDICATE, call.name.text);
   if (!item) {
     Error e(ErrorKind::Name, fmt::format("no predicate '{}' is registered", call.name.text), call.name.span);
-    if (auto near = nearest(call.name.text, registry_.names(HX_PREDICATE))) e.note("did you mean '" + *near + "'?");
-    else e.note("decide by a metric (if loss < 0.5 { ... }), or load the plugin that has it: --plugin PATH");
+    if (auto near = nearest(call.name.text, registry_.names(HX_PREDICATE)))
+      e.note("did you mean '" + *near + "'?");
+    else
+      e.note("decide by a metric (if loss < 0.5 { ... }), or load the plugin that has it: --plugin PATH");
     throw e;
   }
   return bind(call, graph, std::move(item));
@@ -141,9 +158,12 @@ ItemPtr CallBinder::find_loss(const Name& name) const {
   ItemPtr item = registry_.find(HX_LOSS, name.text);
   if (!item) {
     Error e(ErrorKind::Name, fmt::format("unknown loss '{}'", name.text), name.span);
-    if (auto near = nearest(name.text, registry_.names(HX_LOSS))) e.note("did you mean '" + *near + "'?");
-    else if (registry_.find(HX_ACTIVATION, name.text) || registry_.find(HX_LAYER, name.text)) e.note("that is no loss; on a tap stands what compares two streams, e.g. mse or cross_entropy");
-    else e.note("'harmonics list losses' shows what there is; --plugin PATH adds more");
+    if (auto near = nearest(name.text, registry_.names(HX_LOSS)))
+      e.note("did you mean '" + *near + "'?");
+    else if (registry_.find(HX_ACTIVATION, name.text) || registry_.find(HX_LAYER, name.text))
+      e.note("that is no loss; on a tap stands what compares two streams, e.g. mse or cross_entropy");
+    else
+      e.note("'harmonics list losses' shows what there is; --plugin PATH adds more");
     throw e;
   }
   return item;
@@ -171,9 +191,14 @@ void check_metric(const Comparison& c, const Graph& graph, Registry& registry) {
   std::vector<std::string> known{prefix + "loss"};
   for (const std::string& figure : registry.names(HX_METRIC)) known.push_back(prefix + figure);
   for (const GraphNode& n : graph.nodes)
-    if (n.kind == DeclarationKind::Layer) known.push_back(prefix + n.name + ".loss"), known.push_back(prefix + n.name + ".accuracy");
-  if (auto near = nearest(c.metric, known)) e.note("did you mean '" + *near + "'?");
-  else e.note("metrics are loss, LAYER.loss, LAYER.accuracy, those of --metric, and all of them on validation data: val.loss, val.accuracy, and on samples before they are learned: window.loss");
+    if (n.kind == DeclarationKind::Layer)
+      known.push_back(prefix + n.name + ".loss"), known.push_back(prefix + n.name + ".accuracy");
+  if (auto near = nearest(c.metric, known))
+    e.note("did you mean '" + *near + "'?");
+  else
+    e.note(
+        "metrics are loss, LAYER.loss, LAYER.accuracy, those of --metric, and all of them on validation data: "
+        "val.loss, val.accuracy, and on samples before they are learned: window.loss");
   throw e;
 }
 

@@ -20,8 +20,8 @@ class CallBinder {
   Registry& registry_;
 };
 
-// Is `comparison` about a metric this graph can have: loss, LAYER.loss, LAYER.accuracy, FIGURE, LAYER.FIGURE (of a metric the
-// registry has), or one of these after "val."? What a run really measures depends on its settings.
+// Is `comparison` about a metric this graph can have: loss, LAYER.loss, LAYER.accuracy, FIGURE, LAYER.FIGURE (of a
+// metric the registry has), or one of these after "val."? What a run really measures depends on its settings.
 void check_metric(const Comparison& comparison, const Graph& graph, Registry& registry);
 
 }  // namespace harmonics

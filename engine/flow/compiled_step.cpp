@@ -9,7 +9,8 @@ namespace harmonics {
 namespace {
 
 // Index of the first number outside [0, limit), or n. Signed numbers below zero are large when taken without sign.
-template <typename T> int64_t first_outside(const void* data, int64_t n, int64_t limit) {
+template <typename T>
+int64_t first_outside(const void* data, int64_t n, int64_t limit) {
   const T* p = static_cast<const T*>(data);
   for (int64_t i = 0; i < n; ++i)
     if (static_cast<uint64_t>(p[i]) >= static_cast<uint64_t>(limit)) return i;
@@ -18,15 +19,24 @@ template <typename T> int64_t first_outside(const void* data, int64_t n, int64_t
 
 int64_t first_outside(DType dtype, const void* data, int64_t n, int64_t limit) {
   switch (dtype) {
-    case DType::U8: return first_outside<uint8_t>(data, n, limit);
-    case DType::I8: return first_outside<int8_t>(data, n, limit);
-    case DType::U16: return first_outside<uint16_t>(data, n, limit);
-    case DType::I16: return first_outside<int16_t>(data, n, limit);
-    case DType::U32: return first_outside<uint32_t>(data, n, limit);
-    case DType::I32: return first_outside<int32_t>(data, n, limit);
-    case DType::U64: return first_outside<uint64_t>(data, n, limit);
-    case DType::I64: return first_outside<int64_t>(data, n, limit);
-    default: return n;
+    case DType::U8:
+      return first_outside<uint8_t>(data, n, limit);
+    case DType::I8:
+      return first_outside<int8_t>(data, n, limit);
+    case DType::U16:
+      return first_outside<uint16_t>(data, n, limit);
+    case DType::I16:
+      return first_outside<int16_t>(data, n, limit);
+    case DType::U32:
+      return first_outside<uint32_t>(data, n, limit);
+    case DType::I32:
+      return first_outside<int32_t>(data, n, limit);
+    case DType::U64:
+      return first_outside<uint64_t>(data, n, limit);
+    case DType::I64:
+      return first_outside<int64_t>(data, n, limit);
+    default:
+      return n;
   }
 }
 
@@ -39,7 +49,9 @@ CompiledStep::CompiledStep(Lowered lowered, ParameterStore& store, Executor& exe
   for (const Node* leaf : leaves)
     if (leaf->callee[0] != '@') streams.push_back(leaf->callee);
   for (size_t i = 0; i < lowered_.inputs.size(); ++i)
-    if (lowered_.index_limits[i] > 0) indices_.push_back({i, leaves[i]->callee, lowered_.program.type(leaves[i]->outputs.at(0)), lowered_.index_limits[i]});
+    if (lowered_.index_limits[i] > 0)
+      indices_.push_back(
+          {i, leaves[i]->callee, lowered_.program.type(leaves[i]->outputs.at(0)), lowered_.index_limits[i]});
   for (const std::string& name : executable_->input_names()) {
     int slot = -1;
     const void* fixed = own_input(name);
@@ -89,10 +101,16 @@ void CompiledStep::check_indices(const void* const* streams) const {
   for (const Indices& c : indices_) {
     const int64_t bad = first_outside(c.type.dtype, streams[c.stream], c.type.shape.count(), c.limit);
     if (bad == c.type.shape.count()) continue;
-    const auto* at = static_cast<const std::byte*>(streams[c.stream]) + static_cast<size_t>(bad) * dtype_bytes(c.type.dtype);
+    const auto* at =
+        static_cast<const std::byte*>(streams[c.stream]) + static_cast<size_t>(bad) * dtype_bytes(c.type.dtype);
     const int64_t value = cast(view_of({c.type.dtype, {}}, const_cast<std::byte*>(at)), DType::I64).item<int64_t>();
-    throw Error(ErrorKind::Stream, fmt::format("stream '{}' holds {}, but the graph knows {} classes, numbered from 0 to {}", c.name, value, c.limit, c.limit - 1), {},
-                {fmt::format("it is in sample {} of the batch; correct the data, or declare the classes: producer {} {{N}};", bad / (c.type.shape.count() / c.type.shape[0]), c.name)});
+    throw Error(
+        ErrorKind::Stream,
+        fmt::format("stream '{}' holds {}, but the graph knows {} classes, numbered from 0 to {}", c.name, value,
+                    c.limit, c.limit - 1),
+        {},
+        {fmt::format("it is in sample {} of the batch; correct the data, or declare the classes: producer {} {{N}};",
+                     bad / (c.type.shape.count() / c.type.shape[0]), c.name)});
   }
 }
 

@@ -32,7 +32,7 @@ class CompiledStep {
 
   // `streams`: one buffer per Lowered::inputs. Nothing is allocated.
   void set(const void* const* streams, float lr, int64_t step, uint64_t seed);
-  void set_keep(bool keep) { keep_ = keep; }       // programs that gather gradients: add to what is there
+  void set_keep(bool keep) { keep_ = keep; }  // programs that gather gradients: add to what is there
   void set_scale(float scale, size_t part = 0) {
     scales_.at(part) = scale;
   }  // programs that step from gathered gradients: times this

@@ -25,8 +25,8 @@ double number_of(const CycleCondition& c) {
 int64_t whole_of(const CycleCondition& c, int64_t least) {
   const double v = number_of(c);
   if (v != static_cast<double>(static_cast<int64_t>(v)) || v < static_cast<double>(least))
-    throw Error(ErrorKind::Type, "'" + c.setting.text + "' wants a whole number of at least " + std::to_string(least), c.value.span,
-                {"write for example " + example_of(c.setting.text)});
+    throw Error(ErrorKind::Type, "'" + c.setting.text + "' wants a whole number of at least " + std::to_string(least),
+                c.value.span, {"write for example " + example_of(c.setting.text)});
   return static_cast<int64_t>(v);
 }
 
@@ -46,12 +46,14 @@ double above_zero(const CycleCondition& c) {
 
 std::string unpaired_of(const CycleCondition& c) {
   const std::string text = text_of(c);
-  if (!parse_unpaired(text)) throw Error(ErrorKind::Type, "'unpaired' wants \"drop\", \"last\", \"stop\" or \"refuse\"", c.value.span);
+  if (!parse_unpaired(text))
+    throw Error(ErrorKind::Type, "'unpaired' wants \"drop\", \"last\", \"stop\" or \"refuse\"", c.value.span);
   return text;
 }
 
 // A text that `parse` understands.
-template <typename T> std::string checked_text(const CycleCondition& c, T (*parse)(std::string_view, Registry&), Registry& registry) {
+template <typename T>
+std::string checked_text(const CycleCondition& c, T (*parse)(std::string_view, Registry&), Registry& registry) {
   const std::string text = text_of(c);
   try {
     parse(text, registry);
@@ -61,7 +63,8 @@ template <typename T> std::string checked_text(const CycleCondition& c, T (*pars
   return text;
 }
 
-template <typename T> void once(std::optional<T>& slot, T value, const char* what, Span span) {
+template <typename T>
+void once(std::optional<T>& slot, T value, const char* what, Span span) {
   if (slot) throw Error(ErrorKind::Name, std::string("'") + what + "' is given twice", span, {"keep one of them"});
   slot = std::move(value);
 }
@@ -70,11 +73,17 @@ template <typename T> void once(std::optional<T>& slot, T value, const char* wha
 
 void apply_condition(const CycleCondition& c, CycleSettings& s, Registry& registry) {
   switch (c.kind) {
-    case CycleCondition::Kind::For: return once(s.seconds, c.seconds, "for", c.span);
-    case CycleCondition::Kind::Epochs: return once(s.epochs, c.count, "epochs", c.span);
-    case CycleCondition::Kind::Steps: return once(s.steps, c.count, "steps", c.span);
-    case CycleCondition::Kind::Until: s.until.push_back(c.until); return;
-    case CycleCondition::Kind::Setting: break;
+    case CycleCondition::Kind::For:
+      return once(s.seconds, c.seconds, "for", c.span);
+    case CycleCondition::Kind::Epochs:
+      return once(s.epochs, c.count, "epochs", c.span);
+    case CycleCondition::Kind::Steps:
+      return once(s.steps, c.count, "steps", c.span);
+    case CycleCondition::Kind::Until:
+      s.until.push_back(c.until);
+      return;
+    case CycleCondition::Kind::Setting:
+      break;
   }
   const std::string& name = c.setting.text;
   if (name == "batch") return once(s.batch, whole_of(c, 1), "batch", c.setting.span);
@@ -83,8 +92,10 @@ void apply_condition(const CycleCondition& c, CycleSettings& s, Registry& regist
   if (name == "lr") return once(s.lr, above_zero(c), "lr", c.setting.span);
   if (name == "clip") return once(s.clip, above_zero(c), "clip", c.setting.span);
   if (name == "clip_value") return once(s.clip_value, above_zero(c), "clip_value", c.setting.span);
-  if (name == "optimizer") return once(s.optimizer, checked_text(c, parse_optimizer, registry), "optimizer", c.setting.span);
-  if (name == "schedule") return once(s.schedule, checked_text(c, parse_schedule, registry), "schedule", c.setting.span);
+  if (name == "optimizer")
+    return once(s.optimizer, checked_text(c, parse_optimizer, registry), "optimizer", c.setting.span);
+  if (name == "schedule")
+    return once(s.schedule, checked_text(c, parse_schedule, registry), "schedule", c.setting.span);
   if (name == "unpaired") return once(s.unpaired, unpaired_of(c), "unpaired", c.setting.span);
   if (name == "epochs" || name == "steps")
     throw Error(ErrorKind::Type, "'" + name + "' wants a whole number", c.value.span,
@@ -95,8 +106,11 @@ void apply_condition(const CycleCondition& c, CycleSettings& s, Registry& regist
   if (name == "until")
     throw Error(ErrorKind::Type, "'until' wants a comparison", c.span, {"write for example 'until loss < 0.05'"});
   Error e(ErrorKind::Name, "unknown setting '" + name + "' of a cycle", c.setting.span);
-  if (auto near = nearest(name, {"batch", "optimizer", "lr", "schedule", "clip", "clip_value", "accumulate", "seed", "unpaired", "epochs", "steps"})) e.note("did you mean '" + *near + "'?");
-  else e.note("settings are batch, optimizer, lr, schedule, clip, clip_value, accumulate, seed and unpaired");
+  if (auto near = nearest(name, {"batch", "optimizer", "lr", "schedule", "clip", "clip_value", "accumulate", "seed",
+                                 "unpaired", "epochs", "steps"}))
+    e.note("did you mean '" + *near + "'?");
+  else
+    e.note("settings are batch, optimizer, lr, schedule, clip, clip_value, accumulate, seed and unpaired");
   throw e;
 }
 

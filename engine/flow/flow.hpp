@@ -124,7 +124,8 @@ struct Flow {
 // What is wrong with a text, and what was read of it all the same.
 class FlowErrors : public SourceErrors {
  public:
-  FlowErrors(std::vector<Error> errors, Flow read) : SourceErrors(*read.source, std::move(errors)), read_(std::move(read)) {}
+  FlowErrors(std::vector<Error> errors, Flow read)
+      : SourceErrors(*read.source, std::move(errors)), read_(std::move(read)) {}
   const Flow& read() const { return read_; }
 
  private:

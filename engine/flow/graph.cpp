@@ -144,7 +144,8 @@ class Resolver {
   }
 
  private:
-  template <typename Body> void guard(Body&& body) {
+  template <typename Body>
+  void guard(Body&& body) {
     if (errors_.size() >= kMaxErrors) return;
     try {
       body();
@@ -152,21 +153,27 @@ class Resolver {
       errors_.push_back(e);
     }
   }
-  std::string place(Span span) const { return graph_.source->name() + ":" + std::to_string(span.line) + ":" + std::to_string(span.column); }
+  std::string place(Span span) const {
+    return graph_.source->name() + ":" + std::to_string(span.line) + ":" + std::to_string(span.column);
+  }
   GraphNode& node(int i) { return graph_.nodes[static_cast<size_t>(i)]; }
 
   void declare(const Declaration& d) {
     if (const int other = find(d.name.text); other >= 0)
-      throw Error(ErrorKind::Name, std::string(kind_word(d.kind)) + " '" + d.name.text + "' has the name of another " + kind_word(node(other).kind), d.name.span,
-                  {"note: '" + d.name.text + "' was declared at " + place(node(other).span), "names of producers, consumers and layers are one namespace; choose another"});
+      throw Error(ErrorKind::Name,
+                  std::string(kind_word(d.kind)) + " '" + d.name.text + "' has the name of another " +
+                      kind_word(node(other).kind),
+                  d.name.span,
+                  {"note: '" + d.name.text + "' was declared at " + place(node(other).span),
+                   "names of producers, consumers and layers are one namespace; choose another"});
     GraphNode n{d.kind, d.name.text, d.name.span, {}, d.has_shape, d.ratio, -1};
     for (const Dim& dim : d.shape) n.shape.push_back(dim.size);
     numbers_.emplace(n.name, static_cast<int>(graph_.nodes.size()));
     graph_.nodes.push_back(std::move(n));
     for (const Dim& dim : d.shape)
       if (dim.size < 0 && &dim != &d.shape.front())
-        throw Error(ErrorKind::Shape, "'*' can stand only once, as the first dimension of '" + d.name.text + "'", dim.span,
-                    {"write the sequence axis first: {*, 9}"});
+        throw Error(ErrorKind::Shape, "'*' can stand only once, as the first dimension of '" + d.name.text + "'",
+                    dim.span, {"write the sequence axis first: {*, 9}"});
     std::vector<int64_t> sizes;
     for (const Dim& dim : d.shape)
       if (dim.size >= 0) sizes.push_back(dim.size);
@@ -204,11 +211,16 @@ class Resolver {
     if (!d.ratio) return;
     const int i = find(d.name.text);
     if (i < 0 || node(i).span.line != d.name.span.line) return;
-    node(i).ratio_of = lookup(d.ratio->of, std::string(kind_word(d.kind)) + " '" + d.name.text + "' refers to unknown layer");
+    node(i).ratio_of =
+        lookup(d.ratio->of, std::string(kind_word(d.kind)) + " '" + d.name.text + "' refers to unknown layer");
     if (node(i).ratio_of == i)
-      throw Error(ErrorKind::Shape, "'" + d.name.text + "' is sized by a ratio of itself", d.ratio->of.span, {"name another layer or producer"});
+      throw Error(ErrorKind::Shape, "'" + d.name.text + "' is sized by a ratio of itself", d.ratio->of.span,
+                  {"name another layer or producer"});
     if (d.kind == DeclarationKind::Producer && node(node(i).ratio_of).kind != DeclarationKind::Producer)
-      throw Error(ErrorKind::Name, "the ratio of producer '" + d.name.text + "' must name another producer, '" + d.ratio->of.text + "' is a " + kind_word(node(node(i).ratio_of).kind), d.ratio->of.span);
+      throw Error(ErrorKind::Name,
+                  "the ratio of producer '" + d.name.text + "' must name another producer, '" + d.ratio->of.text +
+                      "' is a " + kind_word(node(node(i).ratio_of).kind),
+                  d.ratio->of.span);
   }
 
   // ---- flows ----
@@ -223,7 +235,8 @@ class Resolver {
       if (line.source && find(line.source->text) < 0) check_functions(line, 0);
       if (line.source) origin = lookup(*line.source, "unknown name");
       if (origin < 0)
-        throw Error(ErrorKind::Syntax, "the first flow in these braces has no source", line.span, {"name the layer or producer it starts from: images -> hidden;"});
+        throw Error(ErrorKind::Syntax, "the first flow in these braces has no source", line.span,
+                    {"name the layer or producer it starts from: images -> hidden;"});
       before = origin;
       int from = origin;
       for (size_t i = 0; i < line.arrows.size(); ++i) {
@@ -250,10 +263,13 @@ class Resolver {
 
   void edge(const Arrow& arrow, int from, int to, int cycle, const std::vector<int>& branches) {
     if (node(from).kind == DeclarationKind::Consumer)
-      throw Error(ErrorKind::Name, "consumer '" + node(from).name + "' cannot be the source of an arrow", arrow.span, {"a consumer only receives; start the arrow from the layer before it"});
+      throw Error(ErrorKind::Name, "consumer '" + node(from).name + "' cannot be the source of an arrow", arrow.span,
+                  {"a consumer only receives; start the arrow from the layer before it"});
     if (node(to).kind == DeclarationKind::Producer)
-      throw Error(ErrorKind::Name, "producer '" + node(to).name + "' cannot be the target of an arrow", arrow.target.span,
-                  {"a producer only gives; for a training tap write '" + node(from).name + " <-(mse)- " + node(to).name + ";'"});
+      throw Error(ErrorKind::Name, "producer '" + node(to).name + "' cannot be the target of an arrow",
+                  arrow.target.span,
+                  {"a producer only gives; for a training tap write '" + node(from).name + " <-(mse)- " +
+                   node(to).name + ";'"});
     GraphEdge e;
     e.source = from;
     e.target = to;
@@ -270,21 +286,28 @@ class Resolver {
     e.implied_affine = learned && node(to).kind == DeclarationKind::Layer;
     for (BoundCall& c : e.calls)
       if (!e.implied_affine && c.item->kind != HX_ACTIVATION && c.bias)
-        throw Error(ErrorKind::Name, "no learned map is implied here that 'bias' of '" + c.item->name + "' could be about", c.span, {"give the argument to the layer function that does the map"});
+        throw Error(ErrorKind::Name,
+                    "no learned map is implied here that 'bias' of '" + c.item->name + "' could be about", c.span,
+                    {"give the argument to the layer function that does the map"});
     for (BoundCall& c : e.calls)
-      if (!e.implied_affine && c.item->kind == HX_ACTIVATION && (c.bias || c.freeze || !c.parameter_name.empty() || c.tied >= 0 || !c.weights.empty()))
-        throw Error(ErrorKind::Name, "activation '" + c.item->name + "' owns no parameters here", c.span, {"give the argument to the layer function that does"});
+      if (!e.implied_affine && c.item->kind == HX_ACTIVATION &&
+          (c.bias || c.freeze || !c.parameter_name.empty() || c.tied >= 0 || !c.weights.empty()))
+        throw Error(ErrorKind::Name, "activation '" + c.item->name + "' owns no parameters here", c.span,
+                    {"give the argument to the layer function that does"});
     graph_.edges.push_back(std::move(e));
   }
 
   void tap(const Arrow& arrow, int layer, int target, int cycle, const std::vector<int>& branches) {
     if (cycle < 0)
-      throw Error(ErrorKind::Name, "a training tap stands outside of any cycle", arrow.span, {"move it into 'cycle { ... }'"});
+      throw Error(ErrorKind::Name, "a training tap stands outside of any cycle", arrow.span,
+                  {"move it into 'cycle { ... }'"});
     if (node(layer).kind != DeclarationKind::Layer)
-      throw Error(ErrorKind::Name, "a training tap starts from a layer, '" + node(layer).name + "' is a " + kind_word(node(layer).kind), arrow.span,
-                  {"write LAYER <-(loss)- STREAM"});
+      throw Error(ErrorKind::Name,
+                  "a training tap starts from a layer, '" + node(layer).name + "' is a " + kind_word(node(layer).kind),
+                  arrow.span, {"write LAYER <-(loss)- STREAM"});
     if (node(target).kind == DeclarationKind::Consumer)
-      throw Error(ErrorKind::Name, "consumer '" + node(target).name + "' cannot be the target of a training tap", arrow.target.span, {"a tap compares with a producer's stream or with a layer"});
+      throw Error(ErrorKind::Name, "consumer '" + node(target).name + "' cannot be the target of a training tap",
+                  arrow.target.span, {"a tap compares with a producer's stream or with a layer"});
     GraphTap t;
     t.layer = layer;
     t.target = target;
@@ -319,8 +342,10 @@ class Resolver {
       const auto* comparison = std::get_if<Comparison>(&conditional.predicate);
       GraphConditional bound{comparison ? *comparison : Comparison{}, std::nullopt, cycle};
       guard([&] {
-        if (comparison) check_metric(*comparison, graph_, registry_);
-        else bound.predicate = binder_.predicate(std::get<Call>(conditional.predicate), graph_);
+        if (comparison)
+          check_metric(*comparison, graph_, registry_);
+        else
+          bound.predicate = binder_.predicate(std::get<Call>(conditional.predicate), graph_);
       });
       const int index = static_cast<int>(graph_.conditionals.size());
       graph_.conditionals.push_back(std::move(bound));
@@ -350,7 +375,8 @@ class Resolver {
     }
   }
 
-  // The learned map of an arrow whose functions are all activations is the registered layer function "affine", put first.
+  // The learned map of an arrow whose functions are all activations is the registered layer function "affine", put
+  // first.
   void implied_maps() {
     for (GraphEdge& e : graph_.edges) {
       if (!e.implied_affine) continue;
@@ -374,8 +400,9 @@ class Resolver {
     for (int n : order) placed[static_cast<size_t>(n)] = true;
     for (const GraphEdge& e : graph_.edges)
       if (!placed[static_cast<size_t>(e.source)] && !placed[static_cast<size_t>(e.target)])
-        throw Error(ErrorKind::Name, "the arrows form a loop through '" + node(e.source).name + "' and '" + node(e.target).name + "'", e.span,
-                    {"a flow goes one way; what needs its own past is written as a recurrent layer function"});
+        throw Error(ErrorKind::Name,
+                    "the arrows form a loop through '" + node(e.source).name + "' and '" + node(e.target).name + "'",
+                    e.span, {"a flow goes one way; what needs its own past is written as a recurrent layer function"});
   }
 
   void ratio_loops() {
@@ -395,7 +422,10 @@ class Resolver {
         at = node(at).ratio_of;
         path += " -> " + node(at).name;
       } while (at != first);
-      guard([&] { throw Error(ErrorKind::Shape, "the ratios go in a circle: " + path, node(first).ratio->span, {"give one of them a shape: layer " + node(first).name + " {128};"}); });
+      guard([&] {
+        throw Error(ErrorKind::Shape, "the ratios go in a circle: " + path, node(first).ratio->span,
+                    {"give one of them a shape: layer " + node(first).name + " {128};"});
+      });
       return;
     }
   }
@@ -419,22 +449,35 @@ class Resolver {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const GraphNode& n = graph_.nodes[i];
       if (n.kind == DeclarationKind::Layer && into[i].empty() && read[i])
-        guard([&] { throw Error(ErrorKind::Name, "layer '" + n.name + "' is read but no arrow leads into it", n.span, {"write SOURCE -> " + n.name + ";"}); });
+        guard([&] {
+          throw Error(ErrorKind::Name, "layer '" + n.name + "' is read but no arrow leads into it", n.span,
+                      {"write SOURCE -> " + n.name + ";"});
+        });
       if (n.kind == DeclarationKind::Layer && into[i].empty() && !read[i])
-        guard([&] { throw Error(ErrorKind::Name, "layer '" + n.name + "' is declared but no flow uses it", n.span, {"take it out, or write SOURCE -> " + n.name + ";"}); });
+        guard([&] {
+          throw Error(ErrorKind::Name, "layer '" + n.name + "' is declared but no flow uses it", n.span,
+                      {"take it out, or write SOURCE -> " + n.name + ";"});
+        });
       if (n.kind != DeclarationKind::Consumer) continue;
       for (size_t a = 1; a < into[i].size(); ++a) {
         const GraphEdge &first = graph_.edges[into[i][0]], &another = graph_.edges[into[i][a]];
         if (another.cycle == first.cycle)
-          guard([&] { throw Error(ErrorKind::Name, "consumer '" + n.name + "' takes one arrow, this is another", another.span, {"note: the first is at " + place(first.span), "add the two in a layer, or declare a second consumer"}); });
+          guard([&] {
+            throw Error(
+                ErrorKind::Name, "consumer '" + n.name + "' takes one arrow, this is another", another.span,
+                {"note: the first is at " + place(first.span), "add the two in a layer, or declare a second consumer"});
+          });
       }
     }
   }
 
   static bool owns_unnamed_parameters(const GraphEdge& e) {
-    const auto owns = [](const BoundCall& c) { return c.item->kind == HX_LAYER && !(c.item->flags & (HX_MODE_ONLY | HX_IDENTITY_SKIP)); };
+    const auto owns = [](const BoundCall& c) {
+      return c.item->kind == HX_LAYER && !(c.item->flags & (HX_MODE_ONLY | HX_IDENTITY_SKIP));
+    };
     const auto named = [](const BoundCall& c) { return !c.parameter_name.empty(); };
-    return !e.is_stream && (e.implied_affine || std::any_of(e.calls.begin(), e.calls.end(), owns)) && std::none_of(e.calls.begin(), e.calls.end(), named);
+    return !e.is_stream && (e.implied_affine || std::any_of(e.calls.begin(), e.calls.end(), owns)) &&
+           std::none_of(e.calls.begin(), e.calls.end(), named);
   }
 
   // The same arrow in another branch or cycle shares its parameters; twice in one body needs name=.
@@ -444,8 +487,14 @@ class Resolver {
       if (!owns_unnamed_parameters(b)) continue;
       std::vector<const GraphEdge*>& before = bodies[{b.source, b.target, b.cycle, b.branches}];
       for (const GraphEdge* a : before)
-        guard([&] { throw Error(ErrorKind::Name, "a second arrow from '" + node(b.source).name + "' to '" + node(b.target).name + "' would share the parameters of the first", b.span,
-                                {"note: the first is at " + place(a->span), "separate them by name: -(affine(name=\"second\"))->"}); });
+        guard([&] {
+          throw Error(
+              ErrorKind::Name,
+              "a second arrow from '" + node(b.source).name + "' to '" + node(b.target).name +
+                  "' would share the parameters of the first",
+              b.span,
+              {"note: the first is at " + place(a->span), "separate them by name: -(affine(name=\"second\"))->"});
+        });
       if (errors_.size() < kMaxErrors) before.push_back(&b);
     }
   }

@@ -17,16 +17,16 @@ namespace harmonics {
 struct BoundCall {
   ItemPtr item;
   Span span;
-  AttributeMap arguments;                                  // the function's own, defaults filled in
-  std::vector<std::pair<std::string, int>> layers;         // arguments that name further sources: argument, node index
+  AttributeMap arguments;                           // the function's own, defaults filled in
+  std::vector<std::pair<std::string, int>> layers;  // arguments that name further sources: argument, node index
   // engine's arguments
-  std::string parameter_name;   // name="x": shared under that name
+  std::string parameter_name;  // name="x": shared under that name
   bool freeze = false;
-  int tied = -1;                // node whose incoming weight is used instead of an own one
-  std::string weights;          // file the parameters start from, as it is written
-  double loss_weight = 1;       // losses: weight=
-  std::string only;             // losses: only="disc*"
-  std::optional<bool> bias;     // activations of an implied affine map: bias=false
+  int tied = -1;             // node whose incoming weight is used instead of an own one
+  std::string weights;       // file the parameters start from, as it is written
+  double loss_weight = 1;    // losses: weight=
+  std::string only;          // losses: only="disc*"
+  std::optional<bool> bias;  // activations of an implied affine map: bias=false
 };
 
 struct GraphEdge {
@@ -36,8 +36,8 @@ struct GraphEdge {
   bool is_stream = false;       // the target is the producer's stream itself: no weights
   std::string path;             // "source.target"
   Span span;
-  int cycle = -1;               // -1: every cycle
-  std::vector<int> branches;    // branch literals that must hold: 2*i for "then" of conditional i, 2*i+1 for its "else"
+  int cycle = -1;             // -1: every cycle
+  std::vector<int> branches;  // branch literals that must hold: 2*i for "then" of conditional i, 2*i+1 for its "else"
 };
 
 struct GraphTap {
@@ -82,7 +82,7 @@ struct Graph {
   std::vector<GraphEdge> edges;
   std::vector<GraphTap> taps;
   std::vector<GraphConditional> conditionals;
-  std::vector<CycleSettings> cycles;  // at least one
+  std::vector<CycleSettings> cycles;         // at least one
   std::vector<std::string> weights_folders;  // files that calls name lie there or beside the flow
 
   // Where the file of weights="..." is. Throws ErrorKind::Denied when the flow may not name it.
@@ -103,7 +103,8 @@ struct Graph {
   std::set<int> branches(int cycle, bool hold = true) const;
 };
 
-// Resolves one harmonic (by name; empty: the only one, or the first). Reports up to twenty errors at once (SourceErrors).
+// Resolves one harmonic (by name; empty: the only one, or the first). Reports up to twenty errors at once
+// (SourceErrors).
 Graph make_graph(const Flow& flow, Registry& registry, const std::string& name = "");
 // Functions and losses that are not registered, of a text that could not be read to its end.
 std::vector<Error> unknown_functions(const Flow& flow, Registry& registry);

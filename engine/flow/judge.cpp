@@ -20,7 +20,8 @@ std::string trimmed(const std::string& s) {
 }
 
 // "5, average=micro" as names and texts; positional ones stand before named ones and bind in the order of the schema.
-std::vector<std::pair<std::string, std::string>> named_texts(const Item& item, const std::string& text, const std::string& inside) {
+std::vector<std::pair<std::string, std::string>> named_texts(const Item& item, const std::string& text,
+                                                             const std::string& inside) {
   std::vector<std::pair<std::string, std::string>> result;
   size_t position = 0;
   for (size_t start = 0; start <= inside.size() && !trimmed(inside).empty();) {
@@ -31,7 +32,8 @@ std::vector<std::pair<std::string, std::string>> named_texts(const Item& item, c
       result.emplace_back(trimmed(part.substr(0, eq)), trimmed(part.substr(eq + 1)));
     } else {
       if (position >= item.arguments.size())
-        throw Error(ErrorKind::Usage, fmt::format("'{}' has more arguments than metric '{}' takes", text, item.name), {}, {"it is written " + signature(item)});
+        throw Error(ErrorKind::Usage, fmt::format("'{}' has more arguments than metric '{}' takes", text, item.name),
+                    {}, {"it is written " + signature(item)});
       result.emplace_back(item.arguments[position++].name, part);
     }
     start = end + 1;
@@ -62,7 +64,9 @@ MetricCall parse_metric(Registry& registry, const std::string& given) {
   MetricCall call{text, registry.need(HX_METRIC, trimmed(text.substr(0, open))), {}};
   std::string inside;
   if (open != std::string::npos) {
-    if (text.back() != ')') throw Error(ErrorKind::Usage, fmt::format("metric '{}' lacks its closing parenthesis", text), {}, {"it is written " + signature(*call.item)});
+    if (text.back() != ')')
+      throw Error(ErrorKind::Usage, fmt::format("metric '{}' lacks its closing parenthesis", text), {},
+                  {"it is written " + signature(*call.item)});
     inside = text.substr(open + 1, text.size() - open - 2);
   }
   call.arguments = bind_texts(*call.item, named_texts(*call.item, text, inside));
@@ -88,12 +92,20 @@ const double* LayerFigures::find(const std::string& name) const {
   return nullptr;
 }
 
-MeasuredMetric::MeasuredMetric(const MetricCall& call) : text_(call.text), identity_(call.item->name + call.arguments.str()), item_(call.item) {
+MeasuredMetric::MeasuredMetric(const MetricCall& call)
+    : text_(call.text), identity_(call.item->name + call.arguments.str()), item_(call.item) {
   const auto& factory = item_->table<hx_metric_factory_vt>();
   const AttributeView arguments(call.arguments);
   if (factory.open(item_->self, arguments.get(), &table_, &object_) != HX_OK) fail();
 }
-MeasuredMetric::MeasuredMetric(MeasuredMetric&& other) noexcept : text_(std::move(other.text_)), identity_(std::move(other.identity_)), item_(std::move(other.item_)), table_(other.table_), object_(other.object_) { other.object_ = nullptr; }
+MeasuredMetric::MeasuredMetric(MeasuredMetric&& other) noexcept
+    : text_(std::move(other.text_)),
+      identity_(std::move(other.identity_)),
+      item_(std::move(other.item_)),
+      table_(other.table_),
+      object_(other.object_) {
+  other.object_ = nullptr;
+}
 MeasuredMetric::~MeasuredMetric() {
   if (object_ && table_->destroy) table_->destroy(object_);
 }
@@ -102,7 +114,10 @@ void MeasuredMetric::fail() const {
   uint32_t kind = HX_ERROR_INTERNAL;
   const char* text = detail::api()->last_error(&kind);
   const Error said = detail::error_of(static_cast<ErrorKind>(kind), text && *text ? text : "failed without saying why");
-  throw Error(said.kind(), fmt::format("metric '{}'{}: {}", text_, is_shipped(*item_) ? "" : fmt::format(" of plugin '{}'", item_->plugin), said.what()), {}, said.notes());
+  throw Error(said.kind(),
+              fmt::format("metric '{}'{}: {}", text_,
+                          is_shipped(*item_) ? "" : fmt::format(" of plugin '{}'", item_->plugin), said.what()),
+              {}, said.notes());
 }
 
 void MeasuredMetric::add(const hx_metric_batch& batch) {
@@ -150,20 +165,28 @@ MetricState MeasuredMetric::state() {
 }
 
 void MeasuredMetric::restore(const MetricState& state) {
-  if (!state.kept || table_->struct_size < kSaves || !table_->restore) throw Error(ErrorKind::Plugin, "it cannot be kept in a checkpoint");
+  if (!state.kept || table_->struct_size < kSaves || !table_->restore)
+    throw Error(ErrorKind::Plugin, "it cannot be kept in a checkpoint");
   if (table_->restore(object_, state.bytes.data(), state.bytes.size()) != HX_OK) fail();
 }
 
-Judge::Judge(Registry& registry, const std::vector<std::string>& asked, bool suggested, bool table, JudgedSpan last) : registry_(registry), suggested_(suggested), table_(table), last_(last) {
+Judge::Judge(Registry& registry, const std::vector<std::string>& asked, bool suggested, bool table, JudgedSpan last)
+    : registry_(registry), suggested_(suggested), table_(table), last_(last) {
   for (const std::string& text : asked) asked_.push_back(parse_metric(registry, text));
 }
 
 void Judge::check_asked() const {
   for (const MetricCall& call : asked_)
     if (std::none_of(layers_.begin(), layers_.end(), [&](const Layer& l) { return fits(call, l.what); }))
-      throw Error(ErrorKind::Usage, fmt::format("metric '{}' compares {}, but {}", call.text, call.item->flags & HX_TAKES_CLASSES ? "classes" : "numbers",
-                                                layers_.empty() ? "no layer is tapped" : fmt::format("the target of '{}' holds {}", layers_.front().name, layers_.front().what.classes ? "classes" : "numbers")),
-                  {}, {"'harmonics list metrics' shows what there is; a target holds classes when it is of whole numbers and the loss takes classes"});
+      throw Error(ErrorKind::Usage,
+                  fmt::format("metric '{}' compares {}, but {}", call.text,
+                              call.item->flags & HX_TAKES_CLASSES ? "classes" : "numbers",
+                              layers_.empty() ? "no layer is tapped"
+                                              : fmt::format("the target of '{}' holds {}", layers_.front().name,
+                                                            layers_.front().what.classes ? "classes" : "numbers")),
+                  {},
+                  {"'harmonics list metrics' shows what there is; a target holds classes when it is of whole numbers "
+                   "and the loss takes classes"});
 }
 
 void Judge::open(const LossInfo& info) {
@@ -187,17 +210,23 @@ void Judge::open(const LossInfo& info) {
 
 // Metrics of their own over the same rows: what they gather is of the last samples alone.
 void Judge::open_window(Layer& layer, const std::vector<MetricCall>& calls) {
-  const auto outputs = static_cast<uint64_t>(layer.what.outputs), samples = static_cast<uint64_t>(std::max(last_.samples, last_.batch));
-  const uint64_t bytes = JudgedWindow::bytes(samples, static_cast<uint64_t>(std::max<int64_t>(layer.what.rows / std::max<int64_t>(last_.batch, 1), 1)), outputs, layer.what.classes);
+  const auto outputs = static_cast<uint64_t>(layer.what.outputs),
+             samples = static_cast<uint64_t>(std::max(last_.samples, last_.batch));
+  const uint64_t bytes = JudgedWindow::bytes(
+      samples, static_cast<uint64_t>(std::max<int64_t>(layer.what.rows / std::max<int64_t>(last_.batch, 1), 1)),
+      outputs, layer.what.classes);
   if (bytes > JudgedWindow::kMostBytes) {
-    without_window_.push_back(fmt::format("metrics of '{}' are not read over the last {} samples: what it says of them takes {} MiB, and {} are kept; --window takes fewer", layer.name, last_.samples, bytes >> 20,
-                                          JudgedWindow::kMostBytes >> 20));
+    without_window_.push_back(
+        fmt::format("metrics of '{}' are not read over the last {} samples: what it says of them takes {} MiB, and {} "
+                    "are kept; --window takes fewer",
+                    layer.name, last_.samples, bytes >> 20, JudgedWindow::kMostBytes >> 20));
     return;
   }
   layer.last.emplace(static_cast<uint64_t>(last_.samples), outputs, layer.what.classes);
   if (const auto saved = saved_windows_.find(layer.name); saved != saved_windows_.end()) {
     const auto& labels = saved->second.labels;
-    const bool known = std::all_of(labels.begin(), labels.end(), [&](int32_t label) { return label >= 0 && label < layer.what.n_classes; });
+    const bool known = std::all_of(labels.begin(), labels.end(),
+                                   [&](int32_t label) { return label >= 0 && label < layer.what.n_classes; });
     if (known) layer.last->restore(saved->second);  // else it is of another layer of that name
   }
   std::set<std::pair<std::string, std::string>> opened;
@@ -224,18 +253,24 @@ std::map<std::string, JudgedWindowState> Judge::windows() const {
 void Judge::restore(std::vector<LayerState> saved) { saved_ = std::move(saved); }
 
 void Judge::go_on(Layer& layer) {
-  const auto from = std::find_if(saved_->begin(), saved_->end(), [&](const LayerState& s) { return s.layer == layer.name; });
+  const auto from =
+      std::find_if(saved_->begin(), saved_->end(), [&](const LayerState& s) { return s.layer == layer.name; });
   if (from != saved_->end()) layer.rows = from->rows;
   for (MeasuredMetric& metric : layer.metrics) {
-    const auto begins_anew = [&](const std::string& why) { begun_anew_.push_back({metric.identity(), layer.name, why}); };
+    const auto begins_anew = [&](const std::string& why) {
+      begun_anew_.push_back({metric.identity(), layer.name, why});
+    };
     if (from == saved_->end()) {
       begins_anew("the checkpoint does not hold it");
       continue;
     }
-    const auto state = std::find_if(from->metrics.begin(), from->metrics.end(), [&](const MetricState& s) { return s.metric == metric.identity(); });
+    const auto state = std::find_if(from->metrics.begin(), from->metrics.end(),
+                                    [&](const MetricState& s) { return s.metric == metric.identity(); });
     try {
-      if (state == from->metrics.end()) begins_anew("the checkpoint does not hold it");
-      else metric.restore(*state);
+      if (state == from->metrics.end())
+        begins_anew("the checkpoint does not hold it");
+      else
+        metric.restore(*state);
     } catch (const Error& e) {
       begins_anew(e.what());
       metric.reset();
@@ -260,8 +295,10 @@ hx_metric_batch Judge::empty_batch(const Layer& layer) {
   b.outputs = static_cast<uint64_t>(layer.what.outputs);
   b.classes = static_cast<uint64_t>(layer.what.n_classes);
   b.predictions = &kNoNumber;
-  if (layer.what.classes) b.labels = &kNoLabel;
-  else b.targets = &kNoNumber;
+  if (layer.what.classes)
+    b.labels = &kNoLabel;
+  else
+    b.targets = &kNoNumber;
   b.activation = layer.what.activation.c_str();
   return b;
 }
@@ -274,7 +311,9 @@ const LossInfo* Judge::find(const CompiledStep& step, const std::string& layer) 
 
 void Judge::open_layers(const Lowered& lowered) {
   for (const LossInfo& info : lowered.losses)
-    if (info.judged && std::none_of(layers_.begin(), layers_.end(), [&](const Layer& l) { return l.name == info.name; })) open(info);
+    if (info.judged &&
+        std::none_of(layers_.begin(), layers_.end(), [&](const Layer& l) { return l.name == info.name; }))
+      open(info);
 }
 
 JudgedOutputs Judge::outputs_of(const CompiledStep& step) {
@@ -284,7 +323,9 @@ JudgedOutputs Judge::outputs_of(const CompiledStep& step) {
     const LossInfo* info = find(step, layer.name);
     const HTensor* target = info ? &step.executable().output(layer.name + ".target") : nullptr;
     result.predictions.push_back(info ? step.executable().output(layer.name + ".prediction").data<float>() : nullptr);
-    result.targets.push_back(!info ? nullptr : info->judged->classes ? static_cast<const void*>(target->data<int32_t>()) : target->data<float>());
+    result.targets.push_back(!info                   ? nullptr
+                             : info->judged->classes ? static_cast<const void*>(target->data<int32_t>())
+                                                     : target->data<float>());
     result.rows.push_back(info ? info->judged->rows : 0);
   }
   return result;
@@ -329,8 +370,10 @@ void Judge::hold(const JudgedOutputs& outputs, int64_t samples) {
     rows.samples = static_cast<uint64_t>(samples);
     const uint64_t numbers = batch.rows * batch.outputs;
     rows.predictions.assign(batch.predictions, batch.predictions + numbers);
-    if (batch.labels) rows.labels.assign(batch.labels, batch.labels + batch.rows);
-    else rows.targets.assign(batch.targets, batch.targets + numbers);
+    if (batch.labels)
+      rows.labels.assign(batch.labels, batch.labels + batch.rows);
+    else
+      rows.targets.assign(batch.targets, batch.targets + numbers);
   }
 }
 
@@ -341,8 +384,10 @@ void Judge::commit() {
     hx_metric_batch batch = empty_batch(layer);
     batch.rows = rows.rows;
     batch.predictions = rows.predictions.data();
-    if (layer.what.classes) batch.labels = rows.labels.data();
-    else batch.targets = rows.targets.data();
+    if (layer.what.classes)
+      batch.labels = rows.labels.data();
+    else
+      batch.targets = rows.targets.data();
     give(layer, batch, rows.samples);
   }
   held_count_ = 0;
@@ -359,7 +404,8 @@ void Judge::take_counting_rows(Layer& layer, const float* predictions, const int
     const int32_t label = labels[row + what.shifts];
     if (what.ignored && label == *what.ignored) continue;
     layer.labels.push_back(label);
-    layer.predictions.insert(layer.predictions.end(), predictions + row * what.outputs, predictions + (row + 1) * what.outputs);
+    layer.predictions.insert(layer.predictions.end(), predictions + row * what.outputs,
+                             predictions + (row + 1) * what.outputs);
   }
 }
 

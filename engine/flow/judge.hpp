@@ -19,7 +19,8 @@
 
 namespace harmonics {
 
-// "topk(5)", "f1(average=micro)": a metric with its arguments bound. ErrorKind::Name for unknown ones, Usage for arguments.
+// "topk(5)", "f1(average=micro)": a metric with its arguments bound. ErrorKind::Name for unknown ones, Usage for
+// arguments.
 struct MetricCall {
   std::string text;
   ItemPtr item;
@@ -112,9 +113,10 @@ class Judge {
   void reset();
   std::vector<LayerFigures> figures();
 
-  // Figures over the last samples, those of every layer in a row: `take(layer, figure)`. Of layers whose window has not changed since the
-  // last call nothing is said, unless `all`.
-  template <typename Take> void read_windows(Take&& take, bool all = false) {
+  // Figures over the last samples, those of every layer in a row: `take(layer, figure)`. Of layers whose window has not
+  // changed since the last call nothing is said, unless `all`.
+  template <typename Take>
+  void read_windows(Take&& take, bool all = false) {
     for (Layer& layer : layers_) {
       if (!layer.last || !(layer.last->take_news() || all)) continue;
       judge_window(layer);

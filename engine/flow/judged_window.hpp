@@ -1,4 +1,5 @@
-// JudgedWindow: what a layer said of the last samples and what it should have said, so that any metric can be read over them.
+// JudgedWindow: what a layer said of the last samples and what it should have said, so that any metric can be read over
+// them.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,16 @@ struct JudgedWindowState {
   std::vector<int32_t> labels;  // of classes, instead of targets
 };
 
-// Of as many whole steps as have at most so many samples together, and of the last in any case. Once it is full nothing is allocated.
+// Of as many whole steps as have at most so many samples together, and of the last in any case. Once it is full nothing
+// is allocated.
 class JudgedWindow {
  public:
   static constexpr uint64_t kMostBytes = uint64_t{64} << 20;
   // What so many samples take.
   static uint64_t bytes(uint64_t samples, uint64_t rows_per_sample, uint64_t outputs, bool classes);
 
-  JudgedWindow(uint64_t samples, uint64_t outputs, bool classes) : most_(samples), outputs_(outputs), classes_(classes) {}
+  JudgedWindow(uint64_t samples, uint64_t outputs, bool classes)
+      : most_(samples), outputs_(outputs), classes_(classes) {}
 
   // Of the step that runs: it counts when that ends.
   void add(const hx_metric_batch& batch, uint64_t samples);
@@ -48,9 +51,9 @@ class JudgedWindow {
 
   uint64_t most_, outputs_;
   bool classes_;
-  std::vector<Step> steps_;   // from steps_[begin_] on
+  std::vector<Step> steps_;  // from steps_[begin_] on
   size_t begin_ = 0;
-  uint64_t samples_ = 0;      // of these steps
+  uint64_t samples_ = 0;  // of these steps
   Step running_;
   std::vector<float> predictions_, targets_;
   std::vector<int32_t> labels_;

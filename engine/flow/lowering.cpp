@@ -31,8 +31,15 @@ struct LossTerm {
 
 class Lowerer : public ParameterSource {
  public:
-  Lowerer(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store, const LoweringOptions& options)
-      : graph_(graph), streams_(streams), widths_(widths), store_(store), options_(options), steps_(options.limits.for_steps()), tracer_(graph.name) {
+  Lowerer(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store,
+          const LoweringOptions& options)
+      : graph_(graph),
+        streams_(streams),
+        widths_(widths),
+        store_(store),
+        options_(options),
+        steps_(options.limits.for_steps()),
+        tracer_(graph.name) {
     tracer_.set_budget(&steps_);
   }
 
@@ -48,7 +55,8 @@ class Lowerer : public ParameterSource {
   }
 
   // ---- ParameterSource ----
-  HTensor parameter(const std::string& path, const TensorType& type, const hx_init& init, const BoundCall& call) override {
+  HTensor parameter(const std::string& path, const TensorType& type, const hx_init& init,
+                    const BoundCall& call) override {
     const bool fresh = store_.find(path) == nullptr;
     store_.declare(path, type, call.freeze ? Role::frozen : Role::weight, init, options_.seed);
     if (fresh && !call.weights.empty()) load_from(graph_.weights_file(call), path, type);
@@ -99,7 +107,8 @@ class Lowerer : public ParameterSource {
     for (int n : graph_.producers_used(options_.cycle, options_.mode != Mode::infer)) {
       const auto it = streams_.find(n);
       if (it == streams_.end())
-        throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", node(n).name), node(n).span, {fmt::format("bind it: --producer {}=file:PATH", node(n).name)});
+        throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", node(n).name), node(n).span,
+                    {fmt::format("bind it: --producer {}=file:PATH", node(n).name)});
       Shape batched{options_.batch};
       for (int64_t d : it->second.sample) batched.push_back(d);
       LayerValue v;
@@ -113,7 +122,9 @@ class Lowerer : public ParameterSource {
   const LayerValue& value_of(int n, Span where) {
     const auto it = values_.find(n);
     if (it != values_.end()) return it->second;
-    throw Error(ErrorKind::Name, fmt::format("'{}' is read here, but no arrow drives it when this branch is taken", node(n).name), where, {"drive it in both branches, or outside of 'if'"});
+    throw Error(ErrorKind::Name,
+                fmt::format("'{}' is read here, but no arrow drives it when this branch is taken", node(n).name), where,
+                {"drive it in both branches, or outside of 'if'"});
   }
 
   void visit(int n) {
@@ -123,11 +134,15 @@ class Lowerer : public ParameterSource {
       if (const GraphEdge& e = graph_.edges[number]; active(e.cycle, e.branches)) in.push_back(&e);
     if (in.empty()) return;
     std::optional<int64_t> width;
-    if (auto it = widths_.of.find(n); it != widths_.of.end()) width = it->second.shape.from(it->second.positions).count();
-    into_tapped_ = std::any_of(graph_.taps.begin(), graph_.taps.end(), [&](const GraphTap& t) { return t.layer == n && active(t.cycle, t.branches); });
+    if (auto it = widths_.of.find(n); it != widths_.of.end())
+      width = it->second.shape.from(it->second.positions).count();
+    into_tapped_ = std::any_of(graph_.taps.begin(), graph_.taps.end(),
+                               [&](const GraphTap& t) { return t.layer == n && active(t.cycle, t.branches); });
     LayerValue v;
     for (const GraphEdge* e : in) {
-      EdgeResult r = run_edge(graph_, *e, value_of(e->source, e->span).value, width, [&](int layer) { return value_of(layer, e->span).value; }, *this);
+      EdgeResult r = run_edge(
+          graph_, *e, value_of(e->source, e->span).value, width,
+          [&](int layer) { return value_of(layer, e->span).value; }, *this);
       if (v.value.tensor.empty()) {
         v = {r.value, r.before_activation, r.activation};
         continue;
@@ -181,8 +196,8 @@ class Lowerer : public ParameterSource {
     if (terms_.empty()) return;
     result_.parts = hand_out_loss("loss", terms_);
     for (const auto& [name, terms] : layer_terms_) {
-      const auto info =
-          std::find_if(result_.losses.begin(), result_.losses.end(), [&layer = name](const LossInfo& l) { return l.name == layer; });
+      const auto info = std::find_if(result_.losses.begin(), result_.losses.end(),
+                                     [&layer = name](const LossInfo& l) { return l.name == layer; });
       info->parts = hand_out_loss(name + ".loss", terms);
     }
   }
@@ -217,14 +232,19 @@ class Lowerer : public ParameterSource {
   // Training that can change nothing is a mistake of the flow.
   void expect_weights(const GraphTap& t, const HTensor& prediction) {
     if (reaches_parameter(prediction)) return;
-    Error e(ErrorKind::Name, fmt::format("the training tap of '{}' reaches no weights, so nothing would be learned", node(t.layer).name), t.span);
+    Error e(ErrorKind::Name,
+            fmt::format("the training tap of '{}' reaches no weights, so nothing would be learned", node(t.layer).name),
+            t.span);
     const GraphEdge* stream = stream_behind(t.layer);
     if (!stream) throw e.note("give an arrow before it weights, such as SOURCE -(affine)-> LAYER;");
     const std::string &from = node(stream->source).name, &to = node(stream->target).name;
     std::string functions;
     for (const BoundCall& c : stream->calls) functions += ", " + c.item->name;
-    e.note(fmt::format("note: '{}' has no width and no other source than the producer '{}', so it is that stream, without weights", to, from));
-    throw e.note(fmt::format("let its arrow learn: {} -(affine{})-> {}; or give the layer a width", from, functions, to));
+    e.note(fmt::format(
+        "note: '{}' has no width and no other source than the producer '{}', so it is that stream, without weights", to,
+        from));
+    throw e.note(
+        fmt::format("let its arrow learn: {} -(affine{})-> {}; or give the layer a width", from, functions, to));
   }
 
   static HTensor sum_of(const std::vector<LossTerm>& terms) {
@@ -271,12 +291,15 @@ class Lowerer : public ParameterSource {
         if (!is_float(y.dtype())) y = cast(y, p.tensor.dtype());  // whole numbers where no classes are meant
         if (y.shape() != p.tensor.shape()) {
           if (y.size() != p.tensor.size())
-            throw Error(ErrorKind::Shape, fmt::format("'{}' of shape {} cannot be compared with '{}' of shape {} (batch axis first)", node(t.layer).name, p.tensor.shape().str(), node(t.target).name, y.shape().str()));
+            throw Error(ErrorKind::Shape,
+                        fmt::format("'{}' of shape {} cannot be compared with '{}' of shape {} (batch axis first)",
+                                    node(t.layer).name, p.tensor.shape().str(), node(t.target).name, y.shape().str()));
           y = reshape(y, p.tensor.shape());
         }
       }
       if (options_.judge && !info.judged) judge(c, prediction, y, classes, info);
-      const HTensor value = call_loss(c.item, c.arguments, prediction.activation, prediction.before_activation.tensor, p.tensor, y);
+      const HTensor value =
+          call_loss(c.item, c.arguments, prediction.activation, prediction.before_activation.tensor, p.tensor, y);
       gave(c, {p.tensor, prediction.before_activation.tensor, y}, value);
       return {mean_loss(value, 1 + p.positions), "", counted};
     } catch (const Error& e) {
@@ -339,9 +362,12 @@ class Lowerer : public ParameterSource {
     for (const Node& n : p.nodes) {
       if (n.op == Op::input && inputs < result_.inputs.size()) from[n.outputs.at(0)] = inputs++;
       if (n.inputs.empty() || n.outputs.empty()) continue;
-      if (n.callee == "embedding") limit(n.inputs[1], p.type(n.inputs[0]).shape[0]);
-      else if (n.callee == "softmax_cross_entropy" || n.callee == "nll" || n.callee == "multi_margin") limit(n.inputs[1], p.type(n.inputs[0]).shape.back());
-      else if (n.callee == "one_hot") limit(n.inputs[0], p.type(n.outputs[0]).shape.back());
+      if (n.callee == "embedding")
+        limit(n.inputs[1], p.type(n.inputs[0]).shape[0]);
+      else if (n.callee == "softmax_cross_entropy" || n.callee == "nll" || n.callee == "multi_margin")
+        limit(n.inputs[1], p.type(n.inputs[0]).shape.back());
+      else if (n.callee == "one_hot")
+        limit(n.inputs[0], p.type(n.outputs[0]).shape.back());
       else if (n.op != Op::call && n.inputs.size() == 1 && is_integer(p.type(n.outputs[0]).dtype))
         if (const auto it = from.find(n.inputs[0]); it != from.end()) from[n.outputs[0]] = it->second;
     }
@@ -372,7 +398,8 @@ class Lowerer : public ParameterSource {
     if (info.accuracy) return;  // of the layer's first tap of classes
     const HTensor &p = prediction.value.tensor, &logits = prediction.before_activation.tensor;
     const bool second = (c.item->flags & HX_TWO_CLASSES_IN_ONE) && p.shape().back() == 1;  // its probability
-    const HTensor best = second ? cast(reshape(less(0.5, p), labels.shape()), DType::I64) : argmax(logits, static_cast<int64_t>(logits.rank()) - 1);
+    const HTensor best = second ? cast(reshape(less(0.5, p), labels.shape()), DType::I64)
+                                : argmax(logits, static_cast<int64_t>(logits.rank()) - 1);
     HTensor hit = cast(equal(best, cast(labels, DType::I64)), DType::F32);
     if (counted >= 0) hit = hit * present(c, labels);
     info.accuracy = true;
@@ -418,9 +445,11 @@ class Lowerer : public ParameterSource {
         wrt.push_back(tracer_.parameter(p, store_.find(p)->type));
       }
       if (!pattern.empty() && names.empty())
-        throw Error(ErrorKind::Name, fmt::format("only=\"{}\" matches no parameter", pattern), {}, {"parameters are named SOURCE.TARGET.FUNCTION..., e.g. only=\"*.output.*\""});
+        throw Error(ErrorKind::Name, fmt::format("only=\"{}\" matches no parameter", pattern), {},
+                    {"parameters are named SOURCE.TARGET.FUNCTION..., e.g. only=\"*.output.*\""});
       const std::vector<HTensor> gradients = gradient(tracer_, total, wrt, options_.chooser);
-      for (size_t i = 0; i < names.size(); ++i) sums[names[i]] = sums.count(names[i]) ? add(sums[names[i]], gradients[i]) : gradients[i];
+      for (size_t i = 0; i < names.size(); ++i)
+        sums[names[i]] = sums.count(names[i]) ? add(sums[names[i]], gradients[i]) : gradients[i];
     }
     return sums;
   }
@@ -472,8 +501,12 @@ class Lowerer : public ParameterSource {
     const TensorFile& loaded = known->second;
     auto it = loaded.tensors.find(path);
     if (it == loaded.tensors.end()) it = loaded.tensors.find(path.substr(path.rfind('.') + 1));
-    if (it == loaded.tensors.end()) throw Error(ErrorKind::Weights, fmt::format("{} has neither '{}' nor '{}'", file, path, path.substr(path.rfind('.') + 1)));
-    if (type_of(it->second) != type) throw Error(ErrorKind::Weights, fmt::format("{}: '{}' is {}, the graph wants {}", file, it->first, type_of(it->second).str(), type.str()));
+    if (it == loaded.tensors.end())
+      throw Error(ErrorKind::Weights,
+                  fmt::format("{} has neither '{}' nor '{}'", file, path, path.substr(path.rfind('.') + 1)));
+    if (type_of(it->second) != type)
+      throw Error(ErrorKind::Weights, fmt::format("{}: '{}' is {}, the graph wants {}", file, it->first,
+                                                  type_of(it->second).str(), type.str()));
     store_.assign(path, it->second);
   }
 
@@ -501,8 +534,8 @@ class Lowerer : public ParameterSource {
   std::set<std::string> known_parameters_;
   std::set<std::string> frozen_;
   std::map<std::string, TensorFile> files_;  // that parameters start from
-  std::map<std::string, HTensor> updated_;  // states, as this program leaves them
-  std::set<std::string> outer_;  // parameters of arrows into tapped layers
+  std::map<std::string, HTensor> updated_;   // states, as this program leaves them
+  std::set<std::string> outer_;              // parameters of arrows into tapped layers
   bool into_tapped_ = false;
   std::vector<LossTerm> terms_;
   std::map<std::string, std::vector<LossTerm>> layer_terms_;
@@ -519,7 +552,8 @@ std::string counted_by(const Graph& graph, const GraphTap& tap, const BoundCall&
                      loss.arguments.integer("ignore_index"), shifts ? ", shifted" : "");
 }
 
-Lowered lower(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store, const LoweringOptions& options) {
+Lowered lower(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store,
+              const LoweringOptions& options) {
   return Lowerer(graph, streams, widths, store, options).run();
 }
 

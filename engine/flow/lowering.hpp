@@ -19,11 +19,11 @@ namespace harmonics {
 // What is known of a bound stream.
 struct StreamType {
   DType dtype = DType::F32;
-  Shape sample;                // as the source gives it, or as declared when counts are equal
-  uint32_t positions = 0;      // leading sequence axes of a sample
-  int64_t classes = 0;         // integers: classes or symbols; 0: unknown
+  Shape sample;            // as the source gives it, or as declared when counts are equal
+  uint32_t positions = 0;  // leading sequence axes of a sample
+  int64_t classes = 0;     // integers: classes or symbols; 0: unknown
   std::vector<std::string> symbols;
-  uint64_t numbers = 0;        // that its classes were counted from; 0: unknown, or they were not counted
+  uint64_t numbers = 0;  // that its classes were counted from; 0: unknown, or they were not counted
 };
 
 // A layer's shape per sample (its position axes first) and why.
@@ -34,8 +34,8 @@ struct Width {
 };
 
 struct Widths {
-  std::map<int, Width> of;          // node index -> width
-  std::vector<std::string> notes;   // "layer 'output' is 10 wide ... not 196"
+  std::map<int, Width> of;         // node index -> width
+  std::vector<std::string> notes;  // "layer 'output' is 10 wide ... not 196"
 };
 
 // Shapes of already loaded weights by parameter name; the strongest anchor.
@@ -63,19 +63,20 @@ std::string counted_by(const Graph& graph, const GraphTap& tap, const BoundCall&
 enum class Mode { train, evaluate, infer };
 
 struct LoweringOptions : UpdateSettings {  // those: train
-  DeviceSettings device;          // train: what the step will run on, so that who computes a call can be settled with its gradient
-  Chooser* chooser = nullptr;     // who settles it; set by HarmonicGraph::lower
+  DeviceSettings
+      device;  // train: what the step will run on, so that who computes a call can be settled with its gradient
+  Chooser* chooser = nullptr;  // who settles it; set by HarmonicGraph::lower
   Mode mode = Mode::train;
   int cycle = 0;
   int64_t batch = 1;
   uint64_t seed = 0;
-  ModelLimits limits;             // set by HarmonicGraph::lower
-  std::set<int> branches;         // active branch literals; see GraphEdge::branches
-  double accumulate = 0;          // train: above 0 gradients times this are gathered and nothing is stepped
-  bool by_count = true;           // with `accumulate`: parts of the loss apart, each times the share that counts
-  std::vector<int> wanted;        // infer: layers whose values are handed out; empty: terminal layers and consumers' sources
-  bool observe = false;           // hand out every layer's value as "value:LAYER"
-  bool judge = false;             // hand out what metrics compare, as "LAYER.prediction" and "LAYER.target"
+  ModelLimits limits;       // set by HarmonicGraph::lower
+  std::set<int> branches;   // active branch literals; see GraphEdge::branches
+  double accumulate = 0;    // train: above 0 gradients times this are gathered and nothing is stepped
+  bool by_count = true;     // with `accumulate`: parts of the loss apart, each times the share that counts
+  std::vector<int> wanted;  // infer: layers whose values are handed out; empty: terminal layers and consumers' sources
+  bool observe = false;     // hand out every layer's value as "value:LAYER"
+  bool judge = false;       // hand out what metrics compare, as "LAYER.prediction" and "LAYER.target"
 };
 
 // What a function of somebody's plugin gave in the program, with LoweringOptions::observe.
@@ -86,13 +87,13 @@ struct PluginCall {
 
 // What metrics compare at a tapped layer, by its first tap.
 struct Judged {
-  bool classes = false;    // targets are class numbers (i32), else numbers as many as predictions (f32)
-  bool shifts = false;     // the target of a position is the class of the next; the last of a sequence has none
-  int64_t rows = 0;        // of predictions: samples, times positions
+  bool classes = false;  // targets are class numbers (i32), else numbers as many as predictions (f32)
+  bool shifts = false;   // the target of a position is the class of the next; the last of a sequence has none
+  int64_t rows = 0;      // of predictions: samples, times positions
   int64_t outputs = 0, n_classes = 0;
-  int64_t sequence = 1;    // rows that follow each other
+  int64_t sequence = 1;            // rows that follow each other
   std::optional<int64_t> ignored;  // rows with this class do not count
-  std::string activation;  // what the layer's arrow ends in
+  std::string activation;          // what the layer's arrow ends in
 };
 
 // Places of a target that count, in a batch: those whose class is not ignored.
@@ -110,22 +111,23 @@ struct LossPart {
 
 struct LossInfo {
   int layer;
-  std::string name;        // the layer's
-  bool accuracy = false;   // "LAYER.correct" is an output: how many of the batch's (positions') classes are right
-  int64_t counted = 0;     // samples times positions that accuracy counts, with those that are ignored
-  int accuracy_of = -1;    // Lowered::counted, of the places that accuracy counts; -1: every one
+  std::string name;       // the layer's
+  bool accuracy = false;  // "LAYER.correct" is an output: how many of the batch's (positions') classes are right
+  int64_t counted = 0;    // samples times positions that accuracy counts, with those that are ignored
+  int accuracy_of = -1;   // Lowered::counted, of the places that accuracy counts; -1: every one
   std::vector<LossPart> parts = {};
   std::optional<Judged> judged = std::nullopt;  // with LoweringOptions::judge
 };
 
 struct Lowered {
   Program program;
-  std::vector<int> inputs;          // producers, in the order of the program's stream inputs (named after them)
-  std::vector<int64_t> index_limits;  // by input: how many classes or symbols its numbers choose from; 0: they are not indices
-  std::vector<LossInfo> losses;       // one a tapped layer
-  std::vector<LossPart> parts;        // of "loss"
+  std::vector<int> inputs;  // producers, in the order of the program's stream inputs (named after them)
+  std::vector<int64_t>
+      index_limits;  // by input: how many classes or symbols its numbers choose from; 0: they are not indices
+  std::vector<LossInfo> losses;  // one a tapped layer
+  std::vector<LossPart> parts;   // of "loss"
   std::vector<CountedPlaces> counted;
-  std::map<int, std::string> values;  // infer: node (layer or consumer) -> output name
+  std::map<int, std::string> values;      // infer: node (layer or consumer) -> output name
   std::vector<Selected> opened;           // calls whose bodies were differentiated: they are calls no more
   std::vector<TrainedParameter> trained;  // parameters this program has gradients for
   std::vector<PluginCall> plugins;        // with `observe`

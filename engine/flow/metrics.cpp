@@ -140,7 +140,8 @@ std::optional<double> Metrics::find(std::string_view name) const {
 
 void Metrics::values(std::vector<double>& to) const {
   to.resize(windows_.size());
-  for (size_t i = 0; i < windows_.size(); ++i) to[i] = windows_[i].empty() ? std::numeric_limits<double>::quiet_NaN() : windows_[i].mean();
+  for (size_t i = 0; i < windows_.size(); ++i)
+    to[i] = windows_[i].empty() ? std::numeric_limits<double>::quiet_NaN() : windows_[i].mean();
 }
 
 std::vector<std::string> Metrics::names() const {

@@ -101,7 +101,7 @@ class Metrics {
   // In the order of declaration; NaN before the first value. Allocates nothing where there is room.
   void values(std::vector<double>& to) const;
   std::vector<std::string> names() const;
-  std::optional<double> find(std::string_view name) const;  // none before its first value
+  std::optional<double> find(std::string_view name) const;               // none before its first value
   double value(size_t metric) const { return windows_[metric].mean(); }  // 0 before the first value
   std::map<std::string, double> all() const;
   std::map<std::string, double> moving() const;  // without those that were set

@@ -21,7 +21,8 @@ Predicates::Predicates(const std::vector<GraphConditional>& conditionals) {
   for (const GraphConditional& c : conditionals) {
     bound_.emplace_back();
     if (!c.predicate) continue;
-    bound_.back() = std::make_unique<Bound>(Bound{c.predicate->item, c.predicate->arguments, nullptr, c.predicate->span});
+    bound_.back() =
+        std::make_unique<Bound>(Bound{c.predicate->item, c.predicate->arguments, nullptr, c.predicate->span});
     bound_.back()->view = std::make_unique<AttributeView>(bound_.back()->arguments);
   }
 }

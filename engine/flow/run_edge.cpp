@@ -11,16 +11,22 @@ namespace {
 
 class EdgeScope : public hx_scope {
  public:
-  EdgeScope(const Graph& graph, const BoundCall& call, std::string prefix, const FlowValue& x, std::optional<int64_t> width, ParameterSource& source)
+  EdgeScope(const Graph& graph, const BoundCall& call, std::string prefix, const FlowValue& x,
+            std::optional<int64_t> width, ParameterSource& source)
       : graph_(graph), call_(call), prefix_(std::move(prefix)), x_(x), width_(width), source_(source) {}
 
   HTensor parameter(const std::string& name, const TensorType& type, const hx_init& init) override {
-    if (call_.tied >= 0 && name == "weight") return source_.parameter(tied_prefix(graph_, call_.tied, call_.span) + ".weight", type, init, call_);
+    if (call_.tied >= 0 && name == "weight")
+      return source_.parameter(tied_prefix(graph_, call_.tied, call_.span) + ".weight", type, init, call_);
     return source_.parameter(prefix_ + "." + name, type, init, call_);
   }
-  HTensor state(const std::string& name, const TensorType& type, const hx_init& init) override { return source_.state(prefix_ + "." + name, type, init); }
+  HTensor state(const std::string& name, const TensorType& type, const hx_init& init) override {
+    return source_.state(prefix_ + "." + name, type, init);
+  }
   void update(const std::string& name, const HTensor& value) override { source_.update(prefix_ + "." + name, value); }
-  HTensor random(const Shape& shape) override { return source_.random(prefix_ + ".random." + std::to_string(draws_++), shape); }
+  HTensor random(const Shape& shape) override {
+    return source_.random(prefix_ + ".random." + std::to_string(draws_++), shape);
+  }
   bool training() const override { return source_.training(); }
   uint32_t leading() const override { return 1 + x_.positions; }
   void set_leading(uint32_t axes) override {
@@ -45,7 +51,9 @@ class EdgeScope : public hx_scope {
   int draws_ = 0;
 };
 
-bool owns_parameters(const BoundCall& c) { return c.item->kind == HX_LAYER && !(c.item->flags & (HX_MODE_ONLY | HX_IDENTITY_SKIP)); }
+bool owns_parameters(const BoundCall& c) {
+  return c.item->kind == HX_LAYER && !(c.item->flags & (HX_MODE_ONLY | HX_IDENTITY_SKIP));
+}
 
 }  // namespace
 
@@ -53,7 +61,8 @@ std::string parameter_prefix(const GraphEdge& edge, size_t call) {
   const BoundCall& c = edge.calls[call];
   if (!c.parameter_name.empty()) return c.parameter_name;
   size_t same = 1;
-  for (size_t i = 0; i < call; ++i) same += edge.calls[i].item->name == c.item->name && edge.calls[i].parameter_name.empty();
+  for (size_t i = 0; i < call; ++i)
+    same += edge.calls[i].item->name == c.item->name && edge.calls[i].parameter_name.empty();
   std::string prefix = edge.path + "." + c.item->name;
   return same == 1 ? prefix : prefix + "." + std::to_string(same);
 }
@@ -64,7 +73,9 @@ std::string tied_prefix(const Graph& graph, int node, Span span) {
     for (size_t i = 0; i < e.calls.size(); ++i)
       if (owns_parameters(e.calls[i])) return parameter_prefix(e, i);
   }
-  throw Error(ErrorKind::Weights, "no arrow into '" + graph.nodes[static_cast<size_t>(node)].name + "' owns a weight to share", span, {"tied= names the layer whose incoming map or embedding is used again"});
+  throw Error(ErrorKind::Weights,
+              "no arrow into '" + graph.nodes[static_cast<size_t>(node)].name + "' owns a weight to share", span,
+              {"tied= names the layer whose incoming map or embedding is used again"});
 }
 
 HTensor as_numbers(const HTensor& raw) {

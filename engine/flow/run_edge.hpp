@@ -20,12 +20,15 @@ struct FlowValue {
 class ParameterSource {
  public:
   virtual ~ParameterSource() = default;
-  virtual HTensor parameter(const std::string& path, const TensorType& type, const hx_init& init, const BoundCall& call) = 0;
+  virtual HTensor parameter(const std::string& path, const TensorType& type, const hx_init& init,
+                            const BoundCall& call) = 0;
   virtual HTensor state(const std::string& path, const TensorType& type, const hx_init& init) = 0;
   virtual void update(const std::string& path, const HTensor& value) = 0;
   virtual HTensor random(const std::string& path, const Shape& shape) = 0;
   virtual bool training() const = 0;
-  virtual void gave(const BoundCall& call, const std::vector<HTensor>& from, const HTensor& to) { (void)call, (void)from, (void)to; }
+  virtual void gave(const BoundCall& call, const std::vector<HTensor>& from, const HTensor& to) {
+    (void)call, (void)from, (void)to;
+  }
 };
 
 // "source.target.conv", "source.target.conv.2", or the name the call was given.

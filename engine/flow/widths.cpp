@@ -1,4 +1,5 @@
-// Width resolution. Priority: loaded weights, declared shape, layer function's rule, tap's target, ratio, source's width.
+// Width resolution. Priority: loaded weights, declared shape, layer function's rule, tap's target, ratio, source's
+// width.
 #include <algorithm>
 #include <functional>
 #include <set>
@@ -13,7 +14,8 @@ namespace harmonics {
 
 namespace {
 
-// Counted classes that are never too many; that are too many where there are not as many numbers; and always, as in frames.
+// Counted classes that are never too many; that are too many where there are not as many numbers; and always, as in
+// frames.
 constexpr int64_t kFewClasses = 1000;
 constexpr uint64_t kManyClasses = uint64_t{1} << 20, kClassesPerNumber = 64, kMostCountedClasses = uint64_t{1} << 24;
 
@@ -25,7 +27,8 @@ int64_t product(const std::vector<int64_t>& dims) {
 
 std::string shape_text(const std::vector<int64_t>& dims) {
   std::string s = "{";
-  for (size_t i = 0; i < dims.size(); ++i) s += (i ? ", " : "") + (dims[i] < 0 ? std::string("*") : std::to_string(dims[i]));
+  for (size_t i = 0; i < dims.size(); ++i)
+    s += (i ? ", " : "") + (dims[i] < 0 ? std::string("*") : std::to_string(dims[i]));
   return s + "}";
 }
 
@@ -49,9 +52,13 @@ class ScratchParameters : public ParameterSource {
       if (const auto it = loaded_->find(path); it != loaded_->end() && it->second != type.shape) throw Mismatch{};
     return tracer_.parameter(path, type);
   }
-  HTensor state(const std::string& path, const TensorType& type, const hx_init&) override { return tracer_.state(path, type); }
+  HTensor state(const std::string& path, const TensorType& type, const hx_init&) override {
+    return tracer_.state(path, type);
+  }
   void update(const std::string&, const HTensor&) override {}
-  HTensor random(const std::string& path, const Shape& shape) override { return tracer_.input("@random." + path, {DType::F32, shape}); }
+  HTensor random(const std::string& path, const Shape& shape) override {
+    return tracer_.input("@random." + path, {DType::F32, shape});
+  }
   bool training() const override { return false; }
 
  private:
@@ -153,7 +160,8 @@ class Solver {
   const Width& width(int n) {
     if (auto it = result_.of.find(n); it != result_.of.end()) return it->second;
     if (std::find(open_.begin(), open_.end(), n) != open_.end())
-      throw Error(ErrorKind::Shape, fmt::format("the width of '{}' depends on itself", node(n).name), node(n).span, {fmt::format("give it a shape: layer {} {{128}};", node(n).name)});
+      throw Error(ErrorKind::Shape, fmt::format("the width of '{}' depends on itself", node(n).name), node(n).span,
+                  {fmt::format("give it a shape: layer {} {{128}};", node(n).name)});
     open_.push_back(n);
     Width w = node(n).kind == DeclarationKind::Producer ? producer(n) : layer(n);
     open_.pop_back();
@@ -163,7 +171,8 @@ class Solver {
   Width producer(int n) {
     const auto it = streams_.find(n);
     if (it == streams_.end())
-      throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", node(n).name), node(n).span, {fmt::format("bind it: --producer {}=file:PATH", node(n).name)});
+      throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", node(n).name), node(n).span,
+                  {fmt::format("bind it: --producer {}=file:PATH", node(n).name)});
     return {it->second.sample, it->second.positions, "the stream's samples"};
   }
 
@@ -210,7 +219,9 @@ class Solver {
     Budget weights = limits_.for_weights();
     ScratchParameters parameters(scratch, weights, must_meet, seen);
     try {
-      const EdgeResult r = run_edge(graph_, e, input_of(scratch, e.source), target, [&](int layer) { return input_of(scratch, layer); }, parameters);
+      const EdgeResult r = run_edge(
+          graph_, e, input_of(scratch, e.source), target, [&](int layer) { return input_of(scratch, layer); },
+          parameters);
       all_steps_.take(steps.used(), "the flow", "the widths of all layers");
       return Width{r.value.tensor.shape().from(1), r.value.positions, ""};
     } catch (const detail::NeedsWidth&) {
@@ -257,46 +268,73 @@ class Solver {
         ruled = w;
         ruled_by = &e;
       } else if (ruled->shape != w->shape) {
-        throw Error(ErrorKind::Shape, fmt::format("two arrows into '{}' disagree: '{}' gives {} and '{}' gives {}", me.name, node(ruled_by->source).name, ruled->shape.str(), node(e.source).name, w->shape.str()), e.span,
-                    {"values that meet in a layer are added, so their shapes must be equal"});
+        throw Error(ErrorKind::Shape,
+                    fmt::format("two arrows into '{}' disagree: '{}' gives {} and '{}' gives {}", me.name,
+                                node(ruled_by->source).name, ruled->shape.str(), node(e.source).name, w->shape.str()),
+                    e.span, {"values that meet in a layer are added, so their shapes must be equal"});
       }
     }
     const std::string declared = shape_text(me.shape);
     int64_t wanted = 0;
     std::string reason;
     if (ruled) {
-      reason = ruled_by->is_stream ? "the stream itself" : from_weights ? "loaded weights" : "the functions of '" + ruled_by->path + "'";
+      reason = ruled_by->is_stream ? "the stream itself"
+               : from_weights      ? "loaded weights"
+                                   : "the functions of '" + ruled_by->path + "'";
       wanted = features(*ruled);
       if (me.has_shape && product(me.shape) != wanted)
-        throw Error(ErrorKind::Shape, fmt::format("layer '{}' is declared {} = {} wide, but {} give {} = {}", me.name, declared, product(me.shape), reason, ruled->shape.str(), wanted), me.span,
-                    {from_weights && !ruled_by->is_stream ? fmt::format("the weights are of another graph: write layer {} {}, or train anew without --weights", me.name, shape_text(ruled->shape.vector())) : "change the declaration or take it out: the width follows from the functions"});
+        throw Error(
+            ErrorKind::Shape,
+            fmt::format("layer '{}' is declared {} = {} wide, but {} give {} = {}", me.name, declared,
+                        product(me.shape), reason, ruled->shape.str(), wanted),
+            me.span,
+            {from_weights && !ruled_by->is_stream
+                 ? fmt::format("the weights are of another graph: write layer {} {}, or train anew without --weights",
+                               me.name, shape_text(ruled->shape.vector()))
+                 : "change the declaration or take it out: the width follows from the functions"});
       if (auto tapped = tap_width(n); tapped && tapped->first != wanted)
-        throw Error(ErrorKind::Shape, fmt::format("layer '{}' is {} wide by {}, but {} wants {}", me.name, wanted, reason, tapped->second, tapped->first), me.span,
-                    ruled_by->is_stream ? std::vector<std::string>{fmt::format("a layer without shape right after a producer carries no weights; write layer {} {{{}}}; for a learned map", me.name, tapped->first)} : std::vector<std::string>{});
+        throw Error(ErrorKind::Shape,
+                    fmt::format("layer '{}' is {} wide by {}, but {} wants {}", me.name, wanted, reason, tapped->second,
+                                tapped->first),
+                    me.span,
+                    ruled_by->is_stream
+                        ? std::vector<std::string>{fmt::format("a layer without shape right after a producer carries "
+                                                               "no weights; write layer {} {{{}}}; for a learned map",
+                                                               me.name, tapped->first)}
+                        : std::vector<std::string>{});
     } else if (me.has_shape) {
       wanted = product(me.shape);
       reason = "declared " + declared;
       if (auto tapped = tap_width(n); tapped && tapped->first != wanted)
-        throw Error(ErrorKind::Shape, fmt::format("layer '{}' is declared {} wide, but {} wants {}", me.name, wanted, tapped->second, tapped->first), me.span, {fmt::format("write layer {} {{{}}}; or leave the shape out", me.name, tapped->first)});
+        throw Error(ErrorKind::Shape,
+                    fmt::format("layer '{}' is declared {} wide, but {} wants {}", me.name, wanted, tapped->second,
+                                tapped->first),
+                    me.span, {fmt::format("write layer {} {{{}}}; or leave the shape out", me.name, tapped->first)});
     } else if (auto tapped = tap_width(n)) {
       wanted = tapped->first;
       reason = tapped->second;
       if (me.ratio)
         if (const int64_t suggested = ratio_width(n); suggested != wanted)
-          result_.notes.push_back(fmt::format("layer '{}' is {} wide because of {}; {}/{} of '{}' would suggest {}", me.name, wanted, reason, me.ratio->numerator, me.ratio->denominator, me.ratio->of.text, suggested));
+          result_.notes.push_back(fmt::format("layer '{}' is {} wide because of {}; {}/{} of '{}' would suggest {}",
+                                              me.name, wanted, reason, me.ratio->numerator, me.ratio->denominator,
+                                              me.ratio->of.text, suggested));
     } else if (me.ratio) {
       wanted = ratio_width(n);
       reason = fmt::format("{}/{} of '{}'", me.ratio->numerator, me.ratio->denominator, me.ratio->of.text);
     } else {
       wanted = features(width(waiting.front()->source));
       reason = "as wide as its source '" + node(waiting.front()->source).name + "'";
-      result_.notes.push_back(fmt::format("layer '{}' is {} wide, as its source '{}': nothing else says", me.name, wanted, node(waiting.front()->source).name));
+      result_.notes.push_back(fmt::format("layer '{}' is {} wide, as its source '{}': nothing else says", me.name,
+                                          wanted, node(waiting.front()->source).name));
     }
     Width w = ruled ? *ruled : Width{};
     for (const GraphEdge* e : waiting) {
       std::optional<Width> got = try_edge(*e, wanted);
       if (!got || features(*got) != wanted || (w.shape.rank() && got->shape != w.shape))
-        throw Error(ErrorKind::Shape, fmt::format("the arrow from '{}' gives {}, but '{}' is {} wide by {}", node(e->source).name, got ? got->shape.str() : "no width", me.name, wanted, reason), e->span);
+        throw Error(ErrorKind::Shape,
+                    fmt::format("the arrow from '{}' gives {}, but '{}' is {} wide by {}", node(e->source).name,
+                                got ? got->shape.str() : "no width", me.name, wanted, reason),
+                    e->span);
       w = *got;
     }
     w.reason = reason;
@@ -326,7 +364,10 @@ class Solver {
       for (const BoundCall& loss : t.losses) {
         auto w = target_width(t, loss);
         if (found && found->first != w.first)
-          throw Error(ErrorKind::Shape, fmt::format("the taps of '{}' want different widths: {} wants {}, {} wants {}", node(n).name, found->second, found->first, w.second, w.first), t.span);
+          throw Error(ErrorKind::Shape,
+                      fmt::format("the taps of '{}' want different widths: {} wants {}, {} wants {}", node(n).name,
+                                  found->second, found->first, w.second, w.first),
+                      t.span);
         found = w;
       }
     }
@@ -353,10 +394,13 @@ class Solver {
   std::pair<int64_t, std::string> target_width(const GraphTap& t, const BoundCall& loss) {
     const GraphNode& target = node(t.target);
     const auto raw = raw_stream(t.target);
-    if ((loss.item->flags & HX_TAKES_CLASSES) && raw != streams_.end() && is_integer(raw->second.dtype) && raw->second.sample.rank() == raw->second.positions) {
-      if ((loss.item->flags & HX_TWO_CLASSES_IN_ONE) && raw->second.classes <= 2) return {1, fmt::format("the two classes of '{}'", target.name)};
+    if ((loss.item->flags & HX_TAKES_CLASSES) && raw != streams_.end() && is_integer(raw->second.dtype) &&
+        raw->second.sample.rank() == raw->second.positions) {
+      if ((loss.item->flags & HX_TWO_CLASSES_IN_ONE) && raw->second.classes <= 2)
+        return {1, fmt::format("the two classes of '{}'", target.name)};
       if (raw->second.classes <= 0)
-        throw Error(ErrorKind::Shape, fmt::format("how many classes '{}' has is not known", target.name), target.span, {fmt::format("declare it: producer {} {{10}};", target.name)});
+        throw Error(ErrorKind::Shape, fmt::format("how many classes '{}' has is not known", target.name), target.span,
+                    {fmt::format("declare it: producer {} {{10}};", target.name)});
       expect_believable_classes(raw->first, raw->second);
       return {raw->second.classes, fmt::format("the {} classes of '{}'", raw->second.classes, target.name)};
     }
@@ -398,7 +442,8 @@ StreamUse use_of(const Graph& graph, int producer) {
 
 bool read_as_numbers(const Graph& graph, int producer, const StreamType& type) {
   const StreamUse use = use_of(graph, producer);
-  const bool tapped = std::any_of(graph.taps.begin(), graph.taps.end(), [&](const GraphTap& t) { return t.target == producer; });
+  const bool tapped =
+      std::any_of(graph.taps.begin(), graph.taps.end(), [&](const GraphTap& t) { return t.target == producer; });
   return use.computed || (tapped && (!use.compared || type.sample.rank() > type.positions));
 }
 
@@ -442,11 +487,17 @@ StreamType declared_stream(const GraphNode& node, const StreamType& source, cons
   Shape shape;
   if (sequence) {
     if (per_position == 0 || s.sample.count() % per_position != 0)
-      throw Error(ErrorKind::Shape, fmt::format("producer '{}' is declared {}, its samples of shape {} do not divide into positions of {} values", node.name, shape_text(dims), s.sample.str(), per_position), node.span);
+      throw Error(
+          ErrorKind::Shape,
+          fmt::format("producer '{}' is declared {}, its samples of shape {} do not divide into positions of {} values",
+                      node.name, shape_text(dims), s.sample.str(), per_position),
+          node.span);
     shape.push_back(s.sample.count() / per_position);
   } else if (per_position != s.sample.count()) {
-    throw Error(ErrorKind::Shape, fmt::format("producer '{}' is declared {} = {} values, its samples have shape {} = {} values", node.name, shape_text(dims), per_position, s.sample.str(), s.sample.count()), node.span,
-                {"a declared shape arranges a sample's values anew, so the counts must be equal"});
+    throw Error(ErrorKind::Shape,
+                fmt::format("producer '{}' is declared {} = {} values, its samples have shape {} = {} values",
+                            node.name, shape_text(dims), per_position, s.sample.str(), s.sample.count()),
+                node.span, {"a declared shape arranges a sample's values anew, so the counts must be equal"});
   }
   for (int64_t d : dims)
     if (d >= 0) shape.push_back(d);

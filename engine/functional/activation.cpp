@@ -47,7 +47,9 @@ HTensor gelu_derivative(const AttributeMap& a, const HTensor& x) {
   const HTensor inner = kGeluScale * (1.0 + 3 * kGeluCubic * square(x));
   return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - square(t)) * inner;
 }
-Values gelu_gradient(const AttributeMap& a, Inputs in, Inputs, Inputs dy) { return {one("gelu_grad", a, {in[0], dy[0]})}; }
+Values gelu_gradient(const AttributeMap& a, Inputs in, Inputs, Inputs dy) {
+  return {one("gelu_grad", a, {in[0], dy[0]})};
+}
 Values gelu_grad(const AttributeMap& a, Inputs in) {
   expect_inputs("gelu_grad", in, 2, 2);
   return {in[1] * gelu_derivative(a, in[0])};

@@ -151,9 +151,9 @@ hx_status register_item(hx_registry* registry, const hx_item* item) {
 const void* extension(const char*) { return nullptr; }
 
 constexpr hx_api kApi = {
-    sizeof(hx_api),  HX_ABI_MAJOR,  HX_ABI_MINOR,  last_error,   set_error,      retain,
-    release,         create,        type_of_value, data,         mutable_data,   apply_op,
-    scope_parameter, scope_state,   scope_update,  scope_random, scope_training, scope_leading,
+    sizeof(hx_api),  HX_ABI_MAJOR,  HX_ABI_MINOR,  last_error,   set_error,         retain,
+    release,         create,        type_of_value, data,         mutable_data,      apply_op,
+    scope_parameter, scope_state,   scope_update,  scope_random, scope_training,    scope_leading,
     scope_width,     scope_classes, register_item, extension,    scope_set_leading,
 };
 

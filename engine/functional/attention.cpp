@@ -12,7 +12,8 @@ Values rope(const AttributeMap& a, Inputs in) {
   const HTensor& x = in[0];
   const bool first = a.flag("positions_first");
   expect(x.rank() >= (first ? 3u : 2u) && x.shape().back() % 2 == 0, "rope",
-         std::string("x is [..., positions, ") + (first ? "heads, " : "") + "width] with an even width, not " + text_of(x));
+         std::string("x is [..., positions, ") + (first ? "heads, " : "") + "width] with an even width, not " +
+             text_of(x));
   const int64_t axis = static_cast<int64_t>(x.rank()) - 1, half = x.shape().back() / 2;
   const Shape table = first ? Shape{x.shape()[x.rank() - 3], 1, half} : Shape{x.shape()[x.rank() - 2], half};
   const HTensor position = iota(DType::F64, table, 0) + static_cast<double>(a.integer("offset", 0));
@@ -158,15 +159,17 @@ Values attention_grad(const AttributeMap& a, Inputs in) {
 std::vector<Functional> attentions() {
   return {
       {"rope", "rotary positions: pairs (i, i + D/2) turned by an angle that grows with the position",
-       "x [..., T, D] {base = 10000, offset = 0, inverse = false, positions_first = false: x [..., T, H, D]} -> y like x", rope, rope_gradient},
+       "x [..., T, D] {base = 10000, offset = 0, inverse = false, positions_first = false: x [..., T, H, D]} -> y like "
+       "x",
+       rope, rope_gradient},
       {"attention",
        "softmax(q k' scale) v per head; causal: the last query sees every key; lse is log(sum(exp)) of a row",
        "q [B, H, T, D], k [B, Hkv, S, D], v [B, Hkv, S, D] {causal = false, scale = 1/sqrt(D), positions_first = "
        "false: [B, T, H, D]} -> out like q, lse [B, H, T]",
        attention, attention_gradient},
       {"attention_grad", "gradient of attention, whose results out and lse are",
-       "q, k, v, out [B, H, T, D], lse [B, H, T], dout [B, H, T, D] {as attention} -> dq, dk, dv",
-       attention_grad, nullptr},
+       "q, k, v, out [B, H, T, D], lse [B, H, T], dout [B, H, T, D] {as attention} -> dq, dk, dv", attention_grad,
+       nullptr},
   };
 }
 

@@ -195,7 +195,8 @@ std::vector<Functional> convolutions() {
       {"conv_max_pool_grad_input", "gradient of conv_max_pool with respect to x, dy being before the activation",
        "weight [O, C/groups, ...], indices [N, O, ...], dy [N, O, ...] {as conv_grad_input} -> dx [N, C, ...]",
        conv_max_pool_grad_input, nullptr},
-      {"conv_max_pool_grad_weight", "gradient of conv_max_pool with respect to the weight, dy being before the activation",
+      {"conv_max_pool_grad_weight",
+       "gradient of conv_max_pool with respect to the weight, dy being before the activation",
        "x [N, C, ...], indices [N, O, ...], dy [N, O, ...] {as conv_grad_weight} -> dweight [O, C/groups, ...]",
        conv_max_pool_grad_weight, nullptr},
   };

@@ -14,7 +14,8 @@ Values fused_reduce(const AttributeMap& attributes, Inputs in) {
   const Chain chain = chain_of(attributes, in.size());
   const std::string& reduction = attributes.text("reduction");
   expect(std::find(std::begin(kReductions), std::end(kReductions), reduction) != std::end(kReductions), "fused_reduce",
-         "'" + reduction + "' is no reduction; it is reduce_sum, reduce_max, reduce_min or reduce_prod", ErrorKind::Type);
+         "'" + reduction + "' is no reduction; it is reduce_sum, reduce_max, reduce_min or reduce_prod",
+         ErrorKind::Type);
   expect(!chain.outputs.empty(), "fused_reduce", "the chain has no result to reduce", ErrorKind::Type);
   Values registers;
   for (const HTensor& x : in) registers.push_back(broadcast(x, chain.shape));
@@ -33,8 +34,10 @@ Values fused_reduce(const AttributeMap& attributes, Inputs in) {
 }  // namespace
 
 std::vector<Functional> fusions() {
-  return {{std::string(kFusedReduce), "a chain of elementwise operations whose last result is joined along axes and not stored",
-           "tensors... {chain, outputs, shape, reduction, axes, keep = false} -> further results [shape]..., the last one reduced",
+  return {{std::string(kFusedReduce),
+           "a chain of elementwise operations whose last result is joined along axes and not stored",
+           "tensors... {chain, outputs, shape, reduction, axes, keep = false} -> further results [shape]..., the last "
+           "one reduced",
            fused_reduce, nullptr}};
 }
 

@@ -50,7 +50,8 @@ HTensor summed_outer(const HTensor& a, const HTensor& b) { return dot(a, b, lead
 Values dot_add(const AttributeMap& attributes, Inputs in) {
   expect_inputs("dot_add", in, 3, 4);
   const HTensor product = one("dot", attributes, {in[1], in[2]});
-  expect(in[0].shape() == product.shape(), "dot_add", "the sum " + text_of(in[0]) + " does not fit the product " + text_of(product));
+  expect(in[0].shape() == product.shape(), "dot_add",
+         "the sum " + text_of(in[0]) + " does not fit the product " + text_of(product));
   return {(in.size() == 4 ? select(in[3], in[0], zeros_like(in[0])) : in[0]) + product};
 }
 
@@ -62,7 +63,9 @@ Values dot_sum(const AttributeMap& attributes, Inputs in) {
   AttributeMap axes;
   for (const char* name : {"lhs_contract", "rhs_contract"}) axes.set(name, attributes.integers(name));
   for (const char* name : {"lhs_batch", "rhs_batch"}) axes.set(name, std::vector<int64_t>{});
-  return {one("dot", axes, {in[0], in[1]}), reduce_sum(in[static_cast<size_t>(which)], attributes.integers(which == 0 ? "lhs_contract" : "rhs_contract"))};
+  return {
+      one("dot", axes, {in[0], in[1]}),
+      reduce_sum(in[static_cast<size_t>(which)], attributes.integers(which == 0 ? "lhs_contract" : "rhs_contract"))};
 }
 
 Values sgd_outer(const AttributeMap& attributes, Inputs in) {
@@ -70,8 +73,9 @@ Values sgd_outer(const AttributeMap& attributes, Inputs in) {
   const HTensor &w = in[0], a = scaled("sgd_outer", attributes, in[1], w), &b = in[2];
   expect(w.rank() == 2 && a.rank() >= 1 && a.rank() == b.rank() && a.shape().back() == w.shape()[0] &&
              b.shape().back() == w.shape()[1],
-         "sgd_outer", "w " + text_of(w) + ", a " + text_of(a) + " and b " + text_of(b) +
-                          " do not fit: w is [m, n], a [..., m] and b [..., n]");
+         "sgd_outer",
+         "w " + text_of(w) + ", a " + text_of(a) + " and b " + text_of(b) +
+             " do not fit: w is [m, n], a [..., m] and b [..., n]");
   Values result{one("sgd", {}, {w, summed_outer(a, b), in[3]})};
   const std::string mode = attributes.text("slope", "");
   if (mode.empty()) return result;
@@ -86,19 +90,24 @@ Values sgd_outer(const AttributeMap& attributes, Inputs in) {
 
 std::vector<Functional> linears() {
   return {{"linear", "affine map of the last axis",
-           "x [..., in], weight [out, in], bias [out]? {activation = \"\", transposed = false, scale?} -> y [..., out]; with "
+           "x [..., in], weight [out, in], bias [out]? {activation = \"\", transposed = false, scale?} -> y [..., "
+           "out]; with "
            "transposed the weight is [in, out]; with scale x holds whole numbers and x * scale is multiplied",
            linear, linear_gradient},
           {"dot_add", "a sum plus a product of tensors, computed in place where possible",
-           "sum [...], a, b, keep []? {lhs_contract, rhs_contract, lhs_batch, rhs_batch} -> sum + dot(a, b) [...]; the product "
+           "sum [...], a, b, keep []? {lhs_contract, rhs_contract, lhs_batch, rhs_batch} -> sum + dot(a, b) [...]; the "
+           "product "
            "alone where keep is false",
            dot_add, nullptr},
           {"dot_sum", "a product of tensors, and the sum of one operand over the contracted axes",
-           "a, b {lhs_contract, rhs_contract, sum = 0} -> dot(a, b) [...], a summed over lhs_contract [...]; b over rhs_contract where sum is 1",
+           "a, b {lhs_contract, rhs_contract, sum = 0} -> dot(a, b) [...], a summed over lhs_contract [...]; b over "
+           "rhs_contract where sum is 1",
            dot_sum, nullptr},
           {"sgd_outer", "one step of gradient descent on an affine map's weight, without storing its gradient",
-           "w [m, n], a [..., m], b [..., n], lr [] {slope = \"\", scale?} -> w - lr sum(a b^T) [m, n], b w^T [..., m]?; slope "
-           "\"all\" gives the second result (with the old w), \"active\" only where a > 0, else zero; with scale a holds whole "
+           "w [m, n], a [..., m], b [..., n], lr [] {slope = \"\", scale?} -> w - lr sum(a b^T) [m, n], b w^T [..., "
+           "m]?; slope "
+           "\"all\" gives the second result (with the old w), \"active\" only where a > 0, else zero; with scale a "
+           "holds whole "
            "numbers, and a * scale is meant",
            sgd_outer, nullptr}};
 }

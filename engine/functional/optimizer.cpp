@@ -156,7 +156,8 @@ Values update_all(const AttributeMap& a, Inputs in) {
   const std::string& update = a.text("update");
   const int64_t parameters = a.integer("parameters");
   const FunctionalPtr functional = FunctionalTable::global().find(update);
-  expect(functional && functional->is_update, "update_all", "'" + update + "' is no optimizer's step of one parameter", ErrorKind::Type);
+  expect(functional && functional->is_update, "update_all", "'" + update + "' is no optimizer's step of one parameter",
+         ErrorKind::Type);
   expect_inputs("update_all", in, 3, SIZE_MAX);
   const size_t shared = is_integer(in.back().dtype()) ? 2 : 1, all = in.size() - shared;
   expect(parameters > 0 && all % static_cast<size_t>(parameters) == 0, "update_all",
@@ -216,7 +217,9 @@ std::vector<Functional> optimizers() {
        "w [r, c], m [r, c], v [r]",
        normuon, nullptr},
       {"update_all", "the steps of several parameters by one optimizer",
-       "(w [...], g [...], moments [...]...) ..., lr [], step []? {update, parameters, ...} -> (w [...], moments [...]...) ...", update_all, nullptr},
+       "(w [...], g [...], moments [...]...) ..., lr [], step []? {update, parameters, ...} -> (w [...], moments "
+       "[...]...) ...",
+       update_all, nullptr},
       {"global_norm", "Euclidean norm of all tensors, taken as one vector", "x [...], ... -> norm []", global_norm,
        nullptr},
   };

@@ -36,7 +36,8 @@ void keeps_type(const Item& item, const TensorType& y, const TensorType& x) {
 
 void expect_batch(const Item& item, const HTensor& y, const HTensor& x) {
   if (y.rank() > 0 && y.shape()[0] == x.shape()[0]) return;
-  throw Error(ErrorKind::Plugin, fmt::format("{} returned {} for {}; the batch axis comes first and stays", spoken_name(item), type_of(y).str(), type_of(x).str()));
+  throw Error(ErrorKind::Plugin, fmt::format("{} returned {} for {}; the batch axis comes first and stays",
+                                             spoken_name(item), type_of(y).str(), type_of(x).str()));
 }
 
 // A loss is a scalar, or has the batch axis of the prediction.

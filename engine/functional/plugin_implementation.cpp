@@ -76,7 +76,11 @@ class PluginStep : public HostFunction {
                        std::all_of(out.parts, out.parts + out.phases, [](uint32_t n) { return n > 0; });
     if (!whole || out.workspace > kMostWorkspace) {
       if (out.destroy) out.destroy(out.context);
-      throw Error(ErrorKind::Plugin, fmt::format("{} gave a kernel {} for {}", name_, whole ? "that wants a workspace of " + std::to_string(out.workspace) + " bytes" : "without function, name, phases or parts", site_.str()));
+      throw Error(ErrorKind::Plugin,
+                  fmt::format("{} gave a kernel {} for {}", name_,
+                              whole ? "that wants a workspace of " + std::to_string(out.workspace) + " bytes"
+                                    : "without function, name, phases or parts",
+                              site_.str()));
     }
     owner = item_;
     return true;
@@ -89,7 +93,8 @@ class PluginStep : public HostFunction {
   Error failed(hx_status status) const {
     Error said = plugin_error(*item_, status);
     if (status != HX_DECLINED) return said;
-    return {ErrorKind::Plugin, fmt::format("{} said that it serves {}, and has neither a kernel nor a function for it", name_, site_.str())};
+    return {ErrorKind::Plugin, fmt::format("{} said that it serves {}, and has neither a kernel nor a function for it",
+                                           name_, site_.str())};
   }
 
   ItemPtr item_;
@@ -104,7 +109,8 @@ class PluginStep : public HostFunction {
     for (size_t i = 0; i < given.size(); ++i) {
       if (!given[i]) throw Error(ErrorKind::Plugin, name_ + " returned an empty tensor");
       if (type_of(given[i]) != results_[i])
-        throw Error(ErrorKind::Plugin, fmt::format("{} returned {} as result {} of {}, which is {}", name_, type_of(given[i]).str(), i + 1, site_.str(), results_[i].str()));
+        throw Error(ErrorKind::Plugin, fmt::format("{} returned {} as result {} of {}, which is {}", name_,
+                                                   type_of(given[i]).str(), i + 1, site_.str(), results_[i].str()));
     }
   }
 
@@ -119,7 +125,8 @@ class PluginStep : public HostFunction {
     const Storage workspace(kernel.workspace);
     buffers.push_back(workspace.data());
     for (uint32_t phase = 0; phase < kernel.phases; ++phase)
-      for (uint32_t part = 0; part < kernel.parts[phase]; ++part) kernel.run(kernel.context, buffers.data(), phase, part);
+      for (uint32_t part = 0; part < kernel.parts[phase]; ++part)
+        kernel.run(kernel.context, buffers.data(), phase, part);
     if (kernel.destroy) kernel.destroy(kernel.context);
     return results;
   }
@@ -128,7 +135,10 @@ class PluginStep : public HostFunction {
 class GradientStep final : public PluginStep {
  public:
   using PluginStep::PluginStep;
-  std::vector<HTensor> gradient(const std::vector<HTensor>&, const std::vector<HTensor>&, const std::vector<HTensor>&) const override { return {}; }
+  std::vector<HTensor> gradient(const std::vector<HTensor>&, const std::vector<HTensor>&,
+                                const std::vector<HTensor>&) const override {
+    return {};
+  }
 
  private:
   hx_status ask(const hx_call_site* site, hx_kernel& out) const override {
@@ -138,14 +148,16 @@ class GradientStep final : public PluginStep {
     if (!HM_TABLE_HAS(table(), run_gradient)) return HX_DECLINED;
     const size_t n = site_.inputs.size(), m = site_.outputs.size();
     const std::vector<hx_value*> values = raw(all);
-    const hx_gradient_call c{sizeof c, static_cast<uint32_t>(n), static_cast<uint32_t>(m), 0, values.data(), values.data() + n, values.data() + n + m};
+    const hx_gradient_call c{sizeof c,      static_cast<uint32_t>(n), static_cast<uint32_t>(m), 0,
+                             values.data(), values.data() + n,        values.data() + n + m};
     const SiteView site(site_);
     return table().run_gradient(item_->self, site.get(), &c, out);
   }
 };
 
 // Gradient derived from the body, for the given gradients of its results.
-std::vector<HTensor> derived_gradient(const CallSiteInfo& site, const std::vector<HTensor>& inputs, const std::vector<HTensor>& dy) {
+std::vector<HTensor> derived_gradient(const CallSiteInfo& site, const std::vector<HTensor>& inputs,
+                                      const std::vector<HTensor>& dy) {
   Tracer scratch("gradient of " + site.op);
   std::vector<HTensor> x, output_gradients, wrt;
   for (size_t i = 0; i < inputs.size(); ++i) x.push_back(scratch.input(std::to_string(i), site.inputs[i]));
@@ -204,7 +216,8 @@ class ImplementationStep final : public PluginStep {
     return table().run(item_->self, site.get(), in.data(), out);
   }
 
-  std::vector<HTensor> own_gradient(const std::vector<HTensor>& inputs, const std::vector<HTensor>& outputs, const std::vector<HTensor>& dy) const {
+  std::vector<HTensor> own_gradient(const std::vector<HTensor>& inputs, const std::vector<HTensor>& outputs,
+                                    const std::vector<HTensor>& dy) const {
     std::vector<HTensor> all = inputs;
     all.insert(all.end(), outputs.begin(), outputs.end());
     all.insert(all.end(), dy.begin(), dy.end());
@@ -250,7 +263,8 @@ std::optional<std::string> declines(const Item& item, const CallSiteInfo& site) 
   return why.empty() ? "it does not say why" : why;
 }
 
-std::shared_ptr<const HostFunction> make_implementation_call(const ItemPtr& item, const CallSiteInfo& site, Selected selected) {
+std::shared_ptr<const HostFunction> make_implementation_call(const ItemPtr& item, const CallSiteInfo& site,
+                                                             Selected selected) {
   const std::string name = fmt::format("implementation '{}' of '{}'{}", implementation_name(*item), site.op,
                                        item->plugin.empty() ? "" : " of plugin '" + item->plugin + "'");
   return std::make_shared<ImplementationStep>(item, site, std::move(selected), name);

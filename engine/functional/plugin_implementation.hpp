@@ -32,6 +32,7 @@ std::string implementation_title(const Item& item);
 std::optional<std::string> declines(const Item& item, const CallSiteInfo& site);
 
 // A node that calls the implementation. Results and gradients of wrong types throw errors that name it.
-std::shared_ptr<const HostFunction> make_implementation_call(const ItemPtr& item, const CallSiteInfo& site, Selected selected);
+std::shared_ptr<const HostFunction> make_implementation_call(const ItemPtr& item, const CallSiteInfo& site,
+                                                             Selected selected);
 
 }  // namespace harmonics

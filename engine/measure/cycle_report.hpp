@@ -12,11 +12,11 @@
 namespace harmonics {
 
 struct Progress {
-  int64_t epoch = 0;  // being run, from 0
-  int64_t epochs = 0; // planned; 0: open
+  int64_t epoch = 0;   // being run, from 0
+  int64_t epochs = 0;  // planned; 0: open
   int64_t step = 0, samples = 0;
   double seconds = 0, samples_per_second = 0;
-  double fraction = -1;  // of the whole run; -1: open
+  double fraction = -1;            // of the whole run; -1: open
   double loss = 0, accuracy = -1;  // means over the last 100 steps; accuracy -1: none
   int64_t window = 0;              // samples that were predicted before they were learned; 0: none
   double window_loss = 0, window_accuracy = -1;
@@ -24,10 +24,10 @@ struct Progress {
 
 struct EpochReport {
   int64_t epoch, steps, samples;
-  double seconds, loss, accuracy;  // means over the epoch
-  double learning_rate;            // of its last step
-  int64_t step = 0;                // of the run, when it ended
-  std::string accuracy_name = {};  // "output.accuracy"
+  double seconds, loss, accuracy;              // means over the epoch
+  double learning_rate;                        // of its last step
+  int64_t step = 0;                            // of the run, when it ended
+  std::string accuracy_name = {};              // "output.accuracy"
   std::map<std::string, double> figures = {};  // what --metric asked for, over the epoch: "f1", "output.f1"
   std::optional<Evaluation> validation = std::nullopt;
   double waited = 0;  // seconds of this process in which the next batch was not read yet
@@ -65,18 +65,18 @@ struct CycleReport {
   double waited = 0;               // the share of its time in this process in which the next batch was not read yet
   std::map<std::string, double> metrics;
   std::vector<EpochReport> by_epoch;  // at most 1,024: of longer runs every second one, every fourth, …, and the last
-  std::vector<CurvePoint> curve;   // at most 512 points
+  std::vector<CurvePoint> curve;      // at most 512 points
   // "epochs", "steps", "for", "until loss < 0.05", "interrupt", "end of streams"; of a run that failed: "not finite",
   // "error"
   std::string stopped_by;
-  int64_t resumed_at = 0;          // the step of the checkpoint it went on from
-  std::vector<LeftOver> left_over; // of its streams, by the last pass; the notes say it too
-  std::map<std::string, uint64_t> lost;  // samples of live streams that no sender has any more, by producer
-  std::set<std::string> used, trained;  // parameters of its programs; those of them that its steps change
-  std::vector<RunEvent> events;         // the last 256 of this process
+  int64_t resumed_at = 0;                         // the step of the checkpoint it went on from
+  std::vector<LeftOver> left_over;                // of its streams, by the last pass; the notes say it too
+  std::map<std::string, uint64_t> lost;           // samples of live streams that no sender has any more, by producer
+  std::set<std::string> used, trained;            // parameters of its programs; those of them that its steps change
+  std::vector<RunEvent> events;                   // the last 256 of this process
   std::map<std::string, uint64_t> refused;        // those that could not be read, likewise
   std::map<std::string, std::string> last_error;  // what is known of them
-  std::string no_checkpoint;       // why the last one could not be written; empty: it was, or none was asked for
+  std::string no_checkpoint;  // why the last one could not be written; empty: it was, or none was asked for
   std::vector<std::string> notes;
 };
 

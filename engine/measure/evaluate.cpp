@@ -62,7 +62,8 @@ class Means {
   double mean() const {
     double sum = 0;
     for (const StepSums& part : sums_) sum += part.mean();
-    return counts() && !std::isnan(sum) ? sum : std::numeric_limits<double>::quiet_NaN();  // the sign of a NaN says nothing
+    return counts() && !std::isnan(sum) ? sum
+                                        : std::numeric_limits<double>::quiet_NaN();  // the sign of a NaN says nothing
   }
 
  private:

@@ -18,7 +18,7 @@ struct Evaluation {
   double seconds = 0;
   std::vector<LayerFigures> layers;  // by tapped layer
   std::vector<LeftOver> left_over;   // of its streams
-  bool counts = true;  // false: every place is ignored, so nothing was measured and the loss is NaN
+  bool counts = true;                // false: every place is ignored, so nothing was measured and the loss is NaN
 
   // A figure of the first layer that has it ("f1"), or of a named one ("output.f1"); null: not measured.
   const double* find(const std::string& name) const;
@@ -30,8 +30,8 @@ enum class Purpose { test, validation };  // what errors speak of
 
 // Throws where the cycle cannot be evaluated on these streams, as far as that shows before a program is compiled. What
 // people should know of them; empty: nothing.
-std::optional<std::string> expect_evaluable(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings,
-                      Purpose purpose);
+std::optional<std::string> expect_evaluable(HarmonicGraph& graph, int cycle, StreamSet& streams,
+                                            const RunSettings& settings, Purpose purpose);
 
 // Compiled once, run after every epoch. In evaluation mode, on the weights as they are.
 class Evaluator {
@@ -62,6 +62,7 @@ class Evaluator {
   std::optional<Judge> judge_;
 };
 
-Evaluation evaluate(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings, Purpose purpose = Purpose::test);
+Evaluation evaluate(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings,
+                    Purpose purpose = Purpose::test);
 
 }  // namespace harmonics

@@ -31,7 +31,10 @@ class Pieces {
   }
   int64_t next() { return count_ = static_cast<int64_t>(reader_->read(targets_.data())); }
   int64_t count() const { return count_; }
-  void* of(int producer) const { return targets_[static_cast<size_t>(std::find(producers_.begin(), producers_.end(), producer) - producers_.begin())]; }
+  void* of(int producer) const {
+    return targets_[static_cast<size_t>(std::find(producers_.begin(), producers_.end(), producer) -
+                                        producers_.begin())];
+  }
 
  private:
   std::vector<int> producers_;
@@ -43,7 +46,9 @@ class Pieces {
 
 bool can_be_read(const Graph& g, StreamSet& streams, const std::vector<int>& producers) {
   if (g.taps.empty()) return false;
-  return std::all_of(producers.begin(), producers.end(), [&](int n) { return streams.bound(n) && !streams.source(n).info().live && streams.source(n).info().size > 0; });
+  return std::all_of(producers.begin(), producers.end(), [&](int n) {
+    return streams.bound(n) && !streams.source(n).info().live && streams.source(n).info().size > 0;
+  });
 }
 
 // The producer whose samples are pictures; -1: none.
@@ -145,7 +150,8 @@ Examples examples_of(HarmonicGraph& graph, StreamSet& streams, int64_t count, co
 std::vector<std::string> class_names(HarmonicGraph& graph, const std::string& layer) {
   for (const GraphTap& t : graph.graph().taps)
     if (graph.graph().nodes[static_cast<size_t>(t.layer)].name == layer)
-      if (const auto it = graph.types().find(t.target); it != graph.types().end() && !it->second.symbols.empty()) return it->second.symbols;
+      if (const auto it = graph.types().find(t.target); it != graph.types().end() && !it->second.symbols.empty())
+        return it->second.symbols;
   return {};
 }
 

@@ -22,14 +22,20 @@ void exchange(const T* from, T* to, int64_t rows, int64_t columns) {
 void exchange(const void* from, void* to, const TensorType& type) {
   const int64_t rows = type.shape[0], columns = type.shape[1];
   switch (dtype_bytes(type.dtype)) {
-    case 1: return exchange(static_cast<const uint8_t*>(from), static_cast<uint8_t*>(to), rows, columns);
-    case 2: return exchange(static_cast<const uint16_t*>(from), static_cast<uint16_t*>(to), rows, columns);
-    case 4: return exchange(static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), rows, columns);
-    default: return exchange(static_cast<const uint64_t*>(from), static_cast<uint64_t*>(to), rows, columns);
+    case 1:
+      return exchange(static_cast<const uint8_t*>(from), static_cast<uint8_t*>(to), rows, columns);
+    case 2:
+      return exchange(static_cast<const uint16_t*>(from), static_cast<uint16_t*>(to), rows, columns);
+    case 4:
+      return exchange(static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), rows, columns);
+    default:
+      return exchange(static_cast<const uint64_t*>(from), static_cast<uint64_t*>(to), rows, columns);
   }
 }
 
-Error unknown_parameter(const std::string& name) { return Error(ErrorKind::Weights, "there is no parameter '" + name + "'"); }
+Error unknown_parameter(const std::string& name) {
+  return Error(ErrorKind::Weights, "there is no parameter '" + name + "'");
+}
 
 }  // namespace
 
@@ -75,8 +81,9 @@ StoredTensor& ParameterStore::checked(const std::string& name, const TensorType&
     throw error;
   }
   if (stored->type_in_memory() != type)
-    throw Error(ErrorKind::Weights, "parameter '" + name + "' is " + stored->type_in_memory().str() + ", the program wants " +
-                                        type.str() + "; compile the program again for these weights");
+    throw Error(ErrorKind::Weights, "parameter '" + name + "' is " + stored->type_in_memory().str() +
+                                        ", the program wants " + type.str() +
+                                        "; compile the program again for these weights");
   return *stored;
 }
 
@@ -95,7 +102,8 @@ std::shared_ptr<DeviceQueue> ParameterStore::queue_on(const ItemPtr& device) {
 }
 
 // A second device gets its own tensors, synchronised with the first one's through the host.
-std::shared_ptr<DeviceTensor> ParameterStore::parameter_on(const std::shared_ptr<DeviceQueue>& queue, const std::string& name, const TensorType& type) {
+std::shared_ptr<DeviceTensor> ParameterStore::parameter_on(const std::shared_ptr<DeviceQueue>& queue,
+                                                           const std::string& name, const TensorType& type) {
   if (queue != queue_) return TensorBinding::parameter_on(queue, name, type);
   StoredTensor& stored = checked(name, type);
   if (!stored.device) {
@@ -123,8 +131,10 @@ void ParameterStore::copy(const std::string& name, void* to) const {
   const auto at = tensors_.find(name);
   if (at == tensors_.end()) throw unknown_parameter(name);
   const StoredTensor& stored = at->second;
-  if (stored.transposed) exchange(stored.data(), to, stored.type_in_memory());
-  else std::memcpy(to, stored.data(), stored.type.bytes());
+  if (stored.transposed)
+    exchange(stored.data(), to, stored.type_in_memory());
+  else
+    std::memcpy(to, stored.data(), stored.type.bytes());
 }
 
 void ParameterStore::expect(std::map<std::string, HTensor> numbers) {
@@ -151,9 +161,12 @@ void ParameterStore::assign(const std::string& name, const HTensor& numbers) {
   StoredTensor* stored = find(name);
   if (!stored) throw unknown_parameter(name);
   if (stored->type != type_of(numbers))
-    throw Error(ErrorKind::Weights, "'" + name + "' is " + stored->type.str() + ", the numbers are " + type_of(numbers).str());
-  if (stored->transposed) exchange(numbers.bytes(), stored->change(), stored->type);
-  else std::memcpy(stored->change(), numbers.bytes(), stored->type.bytes());
+    throw Error(ErrorKind::Weights,
+                "'" + name + "' is " + stored->type.str() + ", the numbers are " + type_of(numbers).str());
+  if (stored->transposed)
+    exchange(numbers.bytes(), stored->change(), stored->type);
+  else
+    std::memcpy(stored->change(), numbers.bytes(), stored->type.bytes());
 }
 
 }  // namespace harmonics

@@ -15,13 +15,13 @@ namespace harmonics {
 enum class Role { weight, frozen, state, moment };
 
 struct StoredTensor {
-  TensorType type;  // as declared, and as stored in files
+  TensorType type;                   // as declared, and as stored in files
   std::shared_ptr<Storage> storage;  // if `device` is set, access it only through data() and change()
   Role role = Role::weight;
   hx_init init{};
-  bool transposed = false;  // two dimensions only: stored with rows and columns exchanged
-  bool asked = false;       // a program relies on the layout
-  bool on_host = false;     // a host program uses it
+  bool transposed = false;                    // two dimensions only: stored with rows and columns exchanged
+  bool asked = false;                         // a program relies on the layout
+  bool on_host = false;                       // a host program uses it
   std::shared_ptr<DeviceTensor> device = {};  // set if it is used by a device with its own memory
 
   // The stored elements, updated from the device if it has newer ones.
@@ -34,7 +34,9 @@ struct StoredTensor {
     if (device) device->going_to_change();
     return storage->data();
   }
-  TensorType type_in_memory() const { return transposed ? TensorType{type.dtype, Shape{type.shape[1], type.shape[0]}} : type; }
+  TensorType type_in_memory() const {
+    return transposed ? TensorType{type.dtype, Shape{type.shape[1], type.shape[0]}} : type;
+  }
 };
 
 class ParameterStore : public TensorBinding {
@@ -49,7 +51,8 @@ class ParameterStore : public TensorBinding {
   void* parameter(const std::string& name, const TensorType& type) override;
   bool transposed(const std::string& name, const TensorType& type, bool preferred) override;
   std::shared_ptr<DeviceQueue> queue_on(const ItemPtr& device) override;
-  std::shared_ptr<DeviceTensor> parameter_on(const std::shared_ptr<DeviceQueue>& queue, const std::string& name, const TensorType& type) override;
+  std::shared_ptr<DeviceTensor> parameter_on(const std::shared_ptr<DeviceQueue>& queue, const std::string& name,
+                                             const TensorType& type) override;
   // The elements in declared layout: a view, or a copy if stored transposed.
   HTensor tensor(const std::string& name) const;
   // Copies the elements in declared layout to `to`.
@@ -59,7 +62,8 @@ class ParameterStore : public TensorBinding {
   void expect(std::map<std::string, HTensor> numbers);
   // Expected values that no declaration has taken.
   const std::map<std::string, HTensor>& expected() const { return expected_; }
-  template <typename Predicate> void forget_expected(Predicate which) {
+  template <typename Predicate>
+  void forget_expected(Predicate which) {
     std::erase_if(expected_, [&](const auto& entry) { return which(entry.first); });
   }
   // Copies values of the declared type to a tensor.

@@ -97,7 +97,8 @@ TensorFile read_safetensors(const std::string& path) {
   return read_whole(*file, [&] { return read(file->data(), file->bytes(), path, file); });
 }
 
-TensorFile read_safetensors(const void* data, size_t bytes, const std::string& name, const std::shared_ptr<const void>& keep) {
+TensorFile read_safetensors(const void* data, size_t bytes, const std::string& name,
+                            const std::shared_ptr<const void>& keep) {
   return read(data, bytes, name, keep);
 }
 

@@ -22,7 +22,8 @@ struct TensorFile {
 TensorFile read_safetensors(const std::string& path);
 // Tensors are views that hold `keep` (unaligned tensors are copied); if `keep` is null, `data` must outlive them.
 // `name` is for messages.
-TensorFile read_safetensors(const void* data, size_t bytes, const std::string& name, const std::shared_ptr<const void>& keep = nullptr);
+TensorFile read_safetensors(const void* data, size_t bytes, const std::string& name,
+                            const std::shared_ptr<const void>& keep = nullptr);
 // The same bytes as the reference writer: header padded to 8, tensors by descending element size, then by name.
 std::string write_safetensors(const TensorFile& file);
 // as write_file_atomically

@@ -37,7 +37,8 @@ std::string_view bytes_of(const HTensor& tensor) {
 size_t place_of_digits(std::string_view header) {
   static const std::string key = std::string("\"") + kOfHeader + "\":\"";
   const size_t at = header.find(key);
-  return at == std::string_view::npos || header.size() - at < key.size() + kDigits ? std::string_view::npos : at + key.size();
+  return at == std::string_view::npos || header.size() - at < key.size() + kDigits ? std::string_view::npos
+                                                                                   : at + key.size();
 }
 
 uint32_t header_crc(std::string_view header, size_t place) {
@@ -47,7 +48,8 @@ uint32_t header_crc(std::string_view header, size_t place) {
 
 [[noreturn]] void damaged(const std::string& name, const std::string& what) {
   throw Error(ErrorKind::Weights, "'" + name + "' is damaged: " + what, {},
-              {"fetch or save it again; a program that changes its numbers must drop the metadata 'harmonics.checksum' and 'harmonics.checksums'"});
+              {"fetch or save it again; a program that changes its numbers must drop the metadata 'harmonics.checksum' "
+               "and 'harmonics.checksums'"});
 }
 
 std::string_view header_of(std::string_view bytes) {
@@ -75,7 +77,8 @@ void check_tensors(const TensorFile& file, const std::string& name) {
     if (!sum || !sum->is_string()) damaged(name, "tensor '" + tensor + "' has no checksum");
     const std::string found = digits(crc(bytes_of(numbers)));
     const std::string said(sum->get_string());
-    if (found != said) damaged(name, "tensor '" + tensor + "' has the checksum " + found + ", it was written with " + said);
+    if (found != said)
+      damaged(name, "tensor '" + tensor + "' has the checksum " + found + ", it was written with " + said);
   }
 }
 
@@ -117,7 +120,8 @@ bool check_seal(const TensorFile& file, std::string_view bytes, const std::strin
 
 }  // namespace
 
-TensorFile read_weights(const void* data, size_t bytes, const std::string& name, const std::shared_ptr<const void>& keep) {
+TensorFile read_weights(const void* data, size_t bytes, const std::string& name,
+                        const std::shared_ptr<const void>& keep) {
   TensorFile file = read_safetensors(data, bytes, name, keep);
   check_seal(file, {static_cast<const char*>(data), bytes}, name);
   return file;
@@ -146,7 +150,8 @@ uint64_t checked_header_bytes(std::string_view first, uint64_t size, const std::
 TensorFile read_sealed(std::shared_ptr<const std::string> bytes, const std::string& name) {
   TensorFile file = read_safetensors(bytes->data(), bytes->size(), name, bytes);
   if (!check_seal(file, *bytes, name))
-    throw Error(ErrorKind::Weights, "'" + name + "' has no checksum: it is no checkpoint", {}, {"weights are taken with --weights"});
+    throw Error(ErrorKind::Weights, "'" + name + "' has no checksum: it is no checkpoint", {},
+                {"weights are taken with --weights"});
   return file;
 }
 

@@ -22,8 +22,8 @@ TensorFile read_sealed(std::shared_ptr<const std::string> bytes, const std::stri
 // Maps a file of weights. Verifies the seal if there is one; other programs' files have none. Throws ErrorKind::Weights
 // or NoInput.
 TensorFile read_weights(const std::string& path);
-TensorFile read_weights(const void* data, size_t bytes, const std::string& name, const std::shared_ptr<const void>& keep = nullptr);
-
+TensorFile read_weights(const void* data, size_t bytes, const std::string& name,
+                        const std::shared_ptr<const void>& keep = nullptr);
 
 // The metadata entry that a checkpoint has and a file of weights has not.
 inline constexpr char kRunStateKey[] = "harmonics.run";

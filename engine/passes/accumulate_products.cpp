@@ -12,14 +12,15 @@ namespace {
 
 // sum + dot(a, b), fused into one node at the position of the product.
 struct Accumulation {
-  uint32_t add, product;       // nodes
+  uint32_t add, product;  // nodes
   ValueId sum;
   std::optional<ValueId> keep;  // a flag: the sum counts only where it is set
 };
 
 class Accumulations {
  public:
-  explicit Accumulations(const Program& program) : program_(program), uses_(count_uses(program)), readers_(program.values.size()) {
+  explicit Accumulations(const Program& program)
+      : program_(program), uses_(count_uses(program)), readers_(program.values.size()) {
     for (uint32_t i = 0; i < program.nodes.size(); ++i)
       for (ValueId v : program.nodes[i].inputs) readers_[behind_views(program, v)].push_back(i);
     for (const NamedValue& v : program.outputs) results_.insert(behind_views(program, v.value));
@@ -53,7 +54,8 @@ class Accumulations {
     const Op made_by = program_.producer(root).op;
     if (is_leaf(made_by) || is_constant(made_by) || made_by == Op::broadcast || results_.count(root)) return false;
     return program_.values[sum].node < product &&
-           std::all_of(readers_[root].begin(), readers_[root].end(), [&](uint32_t r) { return r == add || r < product || is_reshape(r); });
+           std::all_of(readers_[root].begin(), readers_[root].end(),
+                       [&](uint32_t r) { return r == add || r < product || is_reshape(r); });
   }
   // a reshape is a view, not a reader
   bool is_reshape(uint32_t node) const { return program_.nodes[node].op == Op::reshape; }
@@ -62,7 +64,8 @@ class Accumulations {
   std::optional<Accumulation> in_state(uint32_t add, uint32_t product, ValueId sum) const {
     const ValueId result = program_.nodes[add].outputs[0];
     const auto update = updates_.find(result);
-    if (update == updates_.end() || uses_[result] != 1 || own_code_ >= static_cast<int64_t>(product)) return std::nullopt;
+    if (update == updates_.end() || uses_[result] != 1 || own_code_ >= static_cast<int64_t>(product))
+      return std::nullopt;
     Accumulation a{add, product, sum, {}};
     if (const Node& select = program_.producer(sum); select.op == Op::select) {
       const Node& stretched = program_.producer(select.inputs[0]);
@@ -72,7 +75,8 @@ class Accumulations {
       if (!flag || !is_zero(program_, select.inputs[2]) || uses_[sum] != 1) return std::nullopt;
     }
     const Node& leaf = program_.producer(a.sum);
-    const bool own = (leaf.op == Op::state || leaf.op == Op::parameter) && leaf.callee == update->second && uses_[a.sum] == 1;
+    const bool own =
+        (leaf.op == Op::state || leaf.op == Op::parameter) && leaf.callee == update->second && uses_[a.sum] == 1;
     return own ? std::optional(a) : std::nullopt;
   }
 
@@ -86,7 +90,8 @@ class Accumulations {
 
 class Fuser {
  public:
-  Fuser(const Program& program, const AcceptsCall& accepts) : program_(program), accepts_(accepts), rewriter_(program) {}
+  Fuser(const Program& program, const AcceptsCall& accepts)
+      : program_(program), accepts_(accepts), rewriter_(program) {}
 
   Program run() {
     const Accumulations found(program_);
@@ -97,8 +102,10 @@ class Fuser {
     for (const Node& node : program_.nodes)
       if (is_leaf(node.op)) rewriter_.copy(node);
     for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
-      if (const auto a = at_.find(i); a != at_.end()) put(a->second);
-      else if (!is_leaf(program_.nodes[i].op) && !adds_.count(i)) rewriter_.copy(program_.nodes[i]);
+      if (const auto a = at_.find(i); a != at_.end())
+        put(a->second);
+      else if (!is_leaf(program_.nodes[i].op) && !adds_.count(i))
+        rewriter_.copy(program_.nodes[i]);
     }
     return dce(rewriter_.finish());
   }
@@ -136,6 +143,8 @@ class Fuser {
 
 }  // namespace
 
-Program accumulate_products(const Program& program, const AcceptsCall& accepts) { return Fuser(program, accepts).run(); }
+Program accumulate_products(const Program& program, const AcceptsCall& accepts) {
+  return Fuser(program, accepts).run();
+}
 
 }  // namespace harmonics

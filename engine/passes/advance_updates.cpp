@@ -12,7 +12,8 @@ namespace {
 
 class Scheduler {
  public:
-  explicit Scheduler(const Program& program) : program_(program), key_(program.nodes.size()), readers_(program.values.size()) {
+  explicit Scheduler(const Program& program)
+      : program_(program), key_(program.nodes.size()), readers_(program.values.size()) {
     std::iota(key_.begin(), key_.end(), 0u);
     for (uint32_t i = 0; i < program.nodes.size(); ++i) {
       const Node& node = program.nodes[i];
@@ -46,7 +47,8 @@ class Scheduler {
   // Directly after the last node it depends on: an operand, or a reader of the tensor it replaces. Never before the
   // backward pass, nor before a plugin's code in it: if the plugin throws, nothing has been updated.
   uint32_t earliest(uint32_t node) const {
-    uint32_t key = std::max(std::min<uint32_t>(node, static_cast<uint32_t>(first_later_)), std::min(node, last_own_code_));
+    uint32_t key =
+        std::max(std::min<uint32_t>(node, static_cast<uint32_t>(first_later_)), std::min(node, last_own_code_));
     for (ValueId v : program_.nodes[node].inputs) key = std::max(key, key_[program_.values[v].node]);
     const auto replaced = replaced_.find(node);
     if (replaced == replaced_.end()) return key;
@@ -59,9 +61,9 @@ class Scheduler {
   }
 
   const Program& program_;
-  std::vector<uint32_t> key_;  // by node: its new position; nodes with equal keys keep their order
-  std::vector<std::vector<uint32_t>> readers_;            // by value
-  std::map<uint32_t, std::vector<ValueId>> replaced_;     // node -> leaves replaced by its results
+  std::vector<uint32_t> key_;                   // by node: its new position; nodes with equal keys keep their order
+  std::vector<std::vector<uint32_t>> readers_;  // by value
+  std::map<uint32_t, std::vector<ValueId>> replaced_;  // node -> leaves replaced by its results
   size_t first_later_ = program_.nodes.size();
   uint32_t last_own_code_ = 0;
 };

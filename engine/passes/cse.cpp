@@ -10,7 +10,10 @@ namespace {
 
 size_t mix(size_t seed, size_t value) { return (seed ^ (value + 0x9e3779b97f4a7c15ull + (seed << 6) + (seed >> 2))); }
 
-template <typename T> bool same_bits(const T& a, const T& b) { return a == b; }
+template <typename T>
+bool same_bits(const T& a, const T& b) {
+  return a == b;
+}
 // Compares bits: 0 and -0 differ, a NaN equals itself.
 bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
@@ -23,7 +26,8 @@ bool same_attributes(const AttributeMap& a, const AttributeMap& b) {
   for (size_t i = 0; i < x.size(); ++i) {
     if (x[i].first != y[i].first || x[i].second.index() != y[i].second.index()) return false;
     const bool same = std::visit(
-        [&](const auto& value) { return same_bits(value, std::get<std::decay_t<decltype(value)>>(y[i].second)); }, x[i].second);
+        [&](const auto& value) { return same_bits(value, std::get<std::decay_t<decltype(value)>>(y[i].second)); },
+        x[i].second);
     if (!same) return false;
   }
   return true;
@@ -41,7 +45,9 @@ size_t hash_of(const Node& node) {
   for (ValueId v : node.inputs) h = mix(h, v);
   h = mix(h, std::hash<std::string>()(node.callee));
   h = mix(h, std::hash<std::string>()(node.attributes.str()));
-  if (node.literal) h = mix(h, std::hash<std::string_view>()({static_cast<const char*>(node.literal.bytes()), type_of(node.literal).bytes()}));
+  if (node.literal)
+    h = mix(h, std::hash<std::string_view>()(
+                   {static_cast<const char*>(node.literal.bytes()), type_of(node.literal).bytes()}));
   return mix(h, std::hash<const void*>()(node.host.get()));
 }
 
@@ -71,7 +77,9 @@ class Joiner {
 
   bool equal(const Node& earlier, const Node& now, const Node& original) const {
     const Program& to = rewriter_.to();
-    if (earlier.op != now.op || earlier.inputs != now.inputs || earlier.callee != now.callee || earlier.host != now.host) return false;
+    if (earlier.op != now.op || earlier.inputs != now.inputs || earlier.callee != now.callee ||
+        earlier.host != now.host)
+      return false;
     if (is_recomputed(to, earlier) != is_recomputed(to, now)) return false;
     if (earlier.outputs.size() != original.outputs.size()) return false;
     for (size_t i = 0; i < original.outputs.size(); ++i)

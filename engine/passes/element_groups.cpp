@@ -11,7 +11,9 @@ namespace {
 // Limits of a fused node: a device keeps this much in registers and small buffers per block of elements.
 constexpr size_t kMaxOps = 32, kMaxInputs = 12, kMaxOutputs = 8;
 
-bool contains(const std::vector<uint32_t>& sorted, uint32_t node) { return std::binary_search(sorted.begin(), sorted.end(), node); }
+bool contains(const std::vector<uint32_t>& sorted, uint32_t node) {
+  return std::binary_search(sorted.begin(), sorted.end(), node);
+}
 void add_once(std::vector<ValueId>& list, ValueId v) {
   if (std::find(list.begin(), list.end(), v) == list.end()) list.push_back(v);
 }
@@ -19,8 +21,11 @@ void add_once(std::vector<ValueId>& list, ValueId v) {
 }  // namespace
 
 ElementGroups::ElementGroups(const Program& program, const HasKernel& accepts)
-    : program_(program), readers_(program.values.size()), result_(program.values.size(), false),
-      group_(program.nodes.size(), kNone), stamp_(program.nodes.size(), 0) {
+    : program_(program),
+      readers_(program.values.size()),
+      result_(program.values.size(), false),
+      group_(program.nodes.size(), kNone),
+      stamp_(program.nodes.size(), 0) {
   for (uint32_t i = 0; i < program.nodes.size(); ++i)
     for (ValueId v : program.nodes[i].inputs) readers_[v].push_back(i);
   for (const NamedValue& v : program.outputs) result_[v.value] = true;
@@ -56,7 +61,8 @@ ElementGroup ElementGroups::joined(const ElementGroup& a, const ElementGroup& b)
       if (!contains(both.members, program_.values[v].node)) add_once(both.inputs, source(v));
     const ValueId made = node.outputs[0];
     const auto outside = [&](uint32_t reader) { return !contains(both.members, reader); };
-    if (result_[made] || std::any_of(readers_[made].begin(), readers_[made].end(), outside)) both.outputs.push_back(made);
+    if (result_[made] || std::any_of(readers_[made].begin(), readers_[made].end(), outside))
+      both.outputs.push_back(made);
   }
   return both;
 }

@@ -13,9 +13,16 @@ namespace {
 bool may_fold(const Node& node) {
   if (node.op == Op::random_uniform || node.op == Op::fused_elementwise || is_constant(node.op)) return false;
   switch (op_row(node.op).family) {
-    case Family::unary: case Family::binary: case Family::ternary: case Family::layout: case Family::reduce:
-    case Family::linear: case Family::storage: return true;
-    default: return false;
+    case Family::unary:
+    case Family::binary:
+    case Family::ternary:
+    case Family::layout:
+    case Family::reduce:
+    case Family::linear:
+    case Family::storage:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -30,8 +37,8 @@ Node literal_of(HTensor value) {
 // Folds an elementwise or layout operation on uniform tensors by computing one element.
 std::optional<Node> fold_full(const Program& program, const Node& node, const TensorType& output) {
   const Family family = op_row(node.op).family;
-  const bool moves = node.op == Op::reshape || node.op == Op::transpose || node.op == Op::broadcast || node.op == Op::slice ||
-                     node.op == Op::reverse;
+  const bool moves = node.op == Op::reshape || node.op == Op::transpose || node.op == Op::broadcast ||
+                     node.op == Op::slice || node.op == Op::reverse;
   if (!moves && !is_elementwise(node.op)) return std::nullopt;
   for (ValueId v : node.inputs)
     if (program.producer(v).op != Op::full) return std::nullopt;
@@ -83,7 +90,9 @@ std::optional<Node> as_full(const HTensor& value) {
   op_row(Op::cast).evaluate(to_double, std::span(&from, 1), std::span(&as_double, 1));
   Node node{};
   node.op = Op::full;
-  node.attributes.set("dtype", static_cast<int64_t>(type.dtype)).set("shape", std::vector<int64_t>{}).set("value", number);
+  node.attributes.set("dtype", static_cast<int64_t>(type.dtype))
+      .set("shape", std::vector<int64_t>{})
+      .set("value", number);
   const HTensor back = constant_of(node, {type.dtype, {}});
   if (number != number || std::memcmp(back.bytes(), data, width) != 0) return std::nullopt;
   node.attributes.set("shape", type.shape.vector());

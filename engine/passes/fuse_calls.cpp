@@ -7,7 +7,7 @@ namespace {
 
 // A call that accepts a fused activation, and a test for nodes that compute this activation.
 struct Row {
-  std::string_view callee;      // has the attribute `activation`
+  std::string_view callee;  // has the attribute `activation`
   std::string_view activation;
   bool (*computes)(const Program& program, const Node& node);
 };
@@ -46,7 +46,8 @@ Program fuse_calls(const Program& program, const AcceptsCall& accepts) {
   for (const Node& node : program.nodes) {
     const Node* call = node.inputs.empty() ? nullptr : &program.producer(node.inputs[0]);
     const bool joins = call && call->op == Op::call && call->outputs.size() == 1 && uses[node.inputs[0]] == 1 &&
-                       call->attributes.text("activation", "").empty() && is_forward(program, *call) == is_forward(program, node);
+                       call->attributes.text("activation", "").empty() &&
+                       is_forward(program, *call) == is_forward(program, node);
     const Row* row = joins ? row_for(program, *call, node) : nullptr;
     AttributeMap attributes;
     if (row) attributes = AttributeMap(call->attributes).set("activation", std::string(row->activation));

@@ -12,7 +12,11 @@ namespace {
 class ElementwiseFuser {
  public:
   ElementwiseFuser(const Program& program, const HasKernel& accepts)
-      : program_(program), accepts_(accepts), groups_(program, accepts), rewriter_(program), done_(program.nodes.size(), false) {}
+      : program_(program),
+        accepts_(accepts),
+        groups_(program, accepts),
+        rewriter_(program),
+        done_(program.nodes.size(), false) {}
 
   Program run() {
     for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
@@ -32,8 +36,10 @@ class ElementwiseFuser {
   void emit(ValueId v) {
     const uint32_t maker = program_.values[v].node;
     if (done_[maker]) return;
-    if (groups_.of(maker) != ElementGroups::kNone) emit_group(groups_.of(maker));
-    else emit_node(maker);
+    if (groups_.of(maker) != ElementGroups::kNone)
+      emit_group(groups_.of(maker));
+    else
+      emit_node(maker);
   }
 
   void emit_node(uint32_t index) {
@@ -62,7 +68,8 @@ class ElementwiseFuser {
     if (group.members.size() > 1) return true;
     const Node& node = program_.nodes[group.members[0]];
     return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
-      return program_.producer(v).op == Op::broadcast || (program_.producer(v).op == Op::full && program_.type(v).shape.rank() > 0);
+      return program_.producer(v).op == Op::broadcast ||
+             (program_.producer(v).op == Op::full && program_.type(v).shape.rank() > 0);
     });
   }
 
@@ -129,6 +136,8 @@ class ElementwiseFuser {
 
 }  // namespace
 
-Program fuse_elementwise(const Program& program, const HasKernel& accepts) { return ElementwiseFuser(program, accepts).run(); }
+Program fuse_elementwise(const Program& program, const HasKernel& accepts) {
+  return ElementwiseFuser(program, accepts).run();
+}
 
 }  // namespace harmonics

@@ -10,7 +10,8 @@ bool is_call_of(const Node& node, std::string_view callee) { return node.op == O
 // Backward pass: convolution gradients read the operands of max_pool_grad directly.
 class Backward {
  public:
-  Backward(const Program& program, const AcceptsCall& accepts) : from_(program), accepts_(accepts), rewriter_(program) {}
+  Backward(const Program& program, const AcceptsCall& accepts)
+      : from_(program), accepts_(accepts), rewriter_(program) {}
 
   Program run() {
     for (const Node& node : from_.nodes)

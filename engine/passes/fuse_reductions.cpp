@@ -11,7 +11,9 @@ namespace harmonics {
 
 namespace {
 
-bool is_reduction(Op op) { return op == Op::reduce_sum || op == Op::reduce_max || op == Op::reduce_min || op == Op::reduce_prod; }
+bool is_reduction(Op op) {
+  return op == Op::reduce_sum || op == Op::reduce_max || op == Op::reduce_min || op == Op::reduce_prod;
+}
 
 class ReductionFuser {
  public:
@@ -22,7 +24,8 @@ class ReductionFuser {
       if (!is_reduction(node.op)) continue;
       const Node& maker = program.producer(node.inputs[0]);
       // Fuses the first reduction of each chain; others read the stored result.
-      if ((has_one_op(maker) || maker.op == Op::fused_elementwise) && is_forward(program, maker) == is_forward(program, node))
+      if ((has_one_op(maker) || maker.op == Op::fused_elementwise) &&
+          is_forward(program, maker) == is_forward(program, node))
         reduced_.emplace(program.values[node.inputs[0]].node, i);
     }
   }
@@ -31,15 +34,19 @@ class ReductionFuser {
     if (reduced_.empty()) return program_;
     for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
       const auto at = reduced_.find(i);
-      if (at != reduced_.end() && put(program_.nodes[i], program_.nodes[at->second])) done_.insert(at->second);
-      else if (!done_.count(i)) rewriter_.copy(program_.nodes[i]);
+      if (at != reduced_.end() && put(program_.nodes[i], program_.nodes[at->second]))
+        done_.insert(at->second);
+      else if (!done_.count(i))
+        rewriter_.copy(program_.nodes[i]);
     }
     return dce(rewriter_.finish());
   }
 
  private:
   // A single operation that can serve as a chain.
-  static bool has_one_op(const Node& node) { return is_elementwise(node.op) && (node.op == Op::cast || node.attributes.empty()); }
+  static bool has_one_op(const Node& node) {
+    return is_elementwise(node.op) && (node.op == Op::cast || node.attributes.empty());
+  }
 
   Chain chain_at(const Node& node, const std::vector<ValueId>& inputs) const {
     if (node.op == Op::fused_elementwise) return chain_of(node.attributes, inputs.size());
@@ -81,7 +88,9 @@ class ReductionFuser {
     fused.scope = maker.scope;
     for (ValueId v : inputs) fused.inputs.push_back(rewriter_.mapped(v));
     fused.attributes = chain.attributes();
-    fused.attributes.set("reduction", std::string(op_name(reduction.op))).set("axes", reduction.attributes.integers("axes")).set("keep", reduction.attributes.flag("keep"));
+    fused.attributes.set("reduction", std::string(op_name(reduction.op)))
+        .set("axes", reduction.attributes.integers("axes"))
+        .set("keep", reduction.attributes.flag("keep"));
     std::vector<TensorType> types;
     for (ValueId v : stored) types.push_back(program_.type(v));
     types.push_back(program_.type(reduction.outputs[0]));
@@ -102,6 +111,8 @@ class ReductionFuser {
 
 }  // namespace
 
-Program fuse_reductions(const Program& program, const HasKernel& accepts) { return ReductionFuser(program, accepts).run(); }
+Program fuse_reductions(const Program& program, const HasKernel& accepts) {
+  return ReductionFuser(program, accepts).run();
+}
 
 }  // namespace harmonics

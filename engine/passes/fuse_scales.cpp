@@ -30,12 +30,14 @@ struct Scaled {
 
 class ScaleFuser {
  public:
-  ScaleFuser(const Program& program, const AcceptsCall& accepts) : program_(program), accepts_(accepts), rewriter_(program) {}
+  ScaleFuser(const Program& program, const AcceptsCall& accepts)
+      : program_(program), accepts_(accepts), rewriter_(program) {}
 
   Program run() {
     const std::vector<uint32_t> uses = count_uses(program_);
     for (const Node& node : program_.nodes)
-      if (const auto scaled = scaled_by(node); scaled && read_by_products_alone(node.outputs[0], *scaled, uses)) scaled_.emplace(node.outputs[0], *scaled);
+      if (const auto scaled = scaled_by(node); scaled && read_by_products_alone(node.outputs[0], *scaled, uses))
+        scaled_.emplace(node.outputs[0], *scaled);
     if (scaled_.empty()) return program_;
     for (const Node& node : program_.nodes) {
       const Scaled* s = scaled_of(node);

@@ -14,22 +14,26 @@ namespace {
 struct Update {
   uint32_t update, product;
   ValueId w, a, b, lr;
-  std::optional<uint32_t> gradient;   // dot(b, w): the gradient of a
-  std::optional<uint32_t> select;  // gradient where a > 0, else 0
+  std::optional<uint32_t> gradient;  // dot(b, w): the gradient of a
+  std::optional<uint32_t> select;    // gradient where a > 0, else 0
 };
 
 class Updates {
  public:
   explicit Updates(const Program& program)
-      : program_(program), uses_(count_uses(program)), readers_(program.values.size()), own_code_(last_own_code(program)) {
+      : program_(program),
+        uses_(count_uses(program)),
+        readers_(program.values.size()),
+        own_code_(last_own_code(program)) {
     for (uint32_t i = 0; i < program.nodes.size(); ++i)
       for (ValueId v : program.nodes[i].inputs) readers_[v].push_back(i);
   }
 
   std::optional<Update> at(uint32_t index) const {
     const Node& node = program_.nodes[index];
-    if (node.op != Op::call || node.callee != "sgd" || node.inputs.size() != 3 || node.attributes.number("momentum", 0) != 0 ||
-        node.attributes.number("weight_decay", 0) != 0 || program_.type(node.inputs[0]).dtype != DType::F32)
+    if (node.op != Op::call || node.callee != "sgd" || node.inputs.size() != 3 ||
+        node.attributes.number("momentum", 0) != 0 || node.attributes.number("weight_decay", 0) != 0 ||
+        program_.type(node.inputs[0]).dtype != DType::F32)
       return std::nullopt;
     const uint32_t maker = program_.values[node.inputs[1]].node;
     const Node& product = program_.nodes[maker];
@@ -67,7 +71,8 @@ class Updates {
 
   bool is_gradient(const Node& node, const Update& u) const {
     const int64_t last = static_cast<int64_t>(program_.type(u.b).shape.rank()) - 1;
-    return node.op == Op::dot && node.inputs[0] == u.b && node.inputs[1] == u.w && node.attributes.integers("lhs_batch").empty() &&
+    return node.op == Op::dot && node.inputs[0] == u.b && node.inputs[1] == u.w &&
+           node.attributes.integers("lhs_batch").empty() &&
            node.attributes.integers("lhs_contract") == std::vector<int64_t>{last} &&
            node.attributes.integers("rhs_contract") == std::vector<int64_t>{1};
   }
@@ -87,7 +92,8 @@ class Updates {
 
 class UpdateFuser {
  public:
-  UpdateFuser(const Program& program, const AcceptsCall& accepts) : program_(program), accepts_(accepts), rewriter_(program) {}
+  UpdateFuser(const Program& program, const AcceptsCall& accepts)
+      : program_(program), accepts_(accepts), rewriter_(program) {}
 
   Program run() {
     const Updates updates(program_);
@@ -98,8 +104,10 @@ class UpdateFuser {
     for (const Node& node : program_.nodes)
       if (is_leaf(node.op)) rewriter_.copy(node);
     for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
-      if (const auto u = at_.find(i); u != at_.end()) put(u->second);
-      else if (!is_leaf(program_.nodes[i].op) && !replaced_.count(i)) rewriter_.copy(program_.nodes[i]);
+      if (const auto u = at_.find(i); u != at_.end())
+        put(u->second);
+      else if (!is_leaf(program_.nodes[i].op) && !replaced_.count(i))
+        rewriter_.copy(program_.nodes[i]);
     }
     return dce(rewriter_.finish());
   }

@@ -9,7 +9,8 @@ namespace {
 
 FunctionalPtr called_by(const Node& call) {
   if (FunctionalPtr f = FunctionalTable::global().find(call.callee)) return f;
-  throw Error(ErrorKind::Internal, fmt::format("the program calls '{}', which is no registered functional", call.callee));
+  throw Error(ErrorKind::Internal,
+              fmt::format("the program calls '{}', which is no registered functional", call.callee));
 }
 
 // Inlines one level. Returns whether something was replaced; its body may contain further calls.

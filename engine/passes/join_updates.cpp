@@ -16,14 +16,17 @@ struct Group {
 
   bool takes(const Program& program, uint32_t index, size_t own) const {
     const Node &first = program.nodes[nodes.front()], &node = program.nodes[index];
-    return first.callee == node.callee && first.attributes == node.attributes && tensors == own && first.inputs.size() == node.inputs.size() &&
-           std::equal(first.inputs.begin() + static_cast<std::ptrdiff_t>(own), first.inputs.end(), node.inputs.begin() + static_cast<std::ptrdiff_t>(own));
+    return first.callee == node.callee && first.attributes == node.attributes && tensors == own &&
+           first.inputs.size() == node.inputs.size() &&
+           std::equal(first.inputs.begin() + static_cast<std::ptrdiff_t>(own), first.inputs.end(),
+                      node.inputs.begin() + static_cast<std::ptrdiff_t>(own));
   }
 };
 
 class UpdateJoiner {
  public:
-  UpdateJoiner(const Program& program, const AcceptsCall& accepts) : program_(program), accepts_(accepts), rewriter_(program) {
+  UpdateJoiner(const Program& program, const AcceptsCall& accepts)
+      : program_(program), accepts_(accepts), rewriter_(program) {
     for (const Node& node : program.nodes) read_.insert(node.inputs.begin(), node.inputs.end());
     for (const NamedValue& v : program.outputs) read_.insert(v.value);
   }
@@ -32,8 +35,10 @@ class UpdateJoiner {
     find_groups();
     if (at_.empty()) return program_;
     for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
-      if (const auto group = at_.find(i); group != at_.end()) put(groups_[group->second]);
-      else if (!joined_.count(i)) rewriter_.copy(program_.nodes[i]);
+      if (const auto group = at_.find(i); group != at_.end())
+        put(groups_[group->second]);
+      else if (!joined_.count(i))
+        rewriter_.copy(program_.nodes[i]);
     }
     return rewriter_.finish();
   }
@@ -42,7 +47,8 @@ class UpdateJoiner {
   // Is the update read by no node and not an output? Then it may run later.
   bool may_wait(const Node& node) const {
     const FunctionalPtr f = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
-    return f && f->is_update && std::none_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return read_.count(v) > 0; });
+    return f && f->is_update &&
+           std::none_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return read_.count(v) > 0; });
   }
 
   void find_groups() {
@@ -50,9 +56,12 @@ class UpdateJoiner {
       const Node& node = program_.nodes[i];
       if (!may_wait(node)) continue;
       const size_t tensors = node.outputs.size() + 1;
-      const auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.takes(program_, i, tensors); });
-      if (group != groups_.end()) group->nodes.push_back(i);
-      else groups_.push_back({{i}, tensors});
+      const auto group =
+          std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.takes(program_, i, tensors); });
+      if (group != groups_.end())
+        group->nodes.push_back(i);
+      else
+        groups_.push_back({{i}, tensors});
     }
     for (size_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].nodes.size() < 2 || !accepted(groups_[g])) continue;
@@ -64,14 +73,17 @@ class UpdateJoiner {
   // Tensors of all parameters, then the shared operands.
   std::vector<ValueId> inputs(const Group& g) const {
     std::vector<ValueId> all;
-    for (uint32_t i : g.nodes) all.insert(all.end(), program_.nodes[i].inputs.begin(), program_.nodes[i].inputs.begin() + static_cast<std::ptrdiff_t>(g.tensors));
+    for (uint32_t i : g.nodes)
+      all.insert(all.end(), program_.nodes[i].inputs.begin(),
+                 program_.nodes[i].inputs.begin() + static_cast<std::ptrdiff_t>(g.tensors));
     const std::vector<ValueId>& last = program_.nodes[g.nodes.back()].inputs;
     all.insert(all.end(), last.begin() + static_cast<std::ptrdiff_t>(g.tensors), last.end());
     return all;
   }
   AttributeMap attributes(const Group& g) const {
     AttributeMap a = program_.nodes[g.nodes.front()].attributes;
-    return a.set("update", program_.nodes[g.nodes.front()].callee).set("parameters", static_cast<int64_t>(g.nodes.size()));
+    return a.set("update", program_.nodes[g.nodes.front()].callee)
+        .set("parameters", static_cast<int64_t>(g.nodes.size()));
   }
   bool accepted(const Group& g) const {
     std::vector<TensorType> types;
@@ -116,6 +128,8 @@ class UpdateJoiner {
 
 }  // namespace
 
-Program join_updates(const Program& program, const AcceptsCall& accepts) { return UpdateJoiner(program, accepts).run(); }
+Program join_updates(const Program& program, const AcceptsCall& accepts) {
+  return UpdateJoiner(program, accepts).run();
+}
 
 }  // namespace harmonics

@@ -58,7 +58,8 @@ Program fuse_pooling(const Program& program, const AcceptsCall& accepts);
 Program recompute(const Program& program, const std::vector<std::string>& scope_patterns);
 // Replaces calls without a kernel by their body, recursively. `before` may change the program's nodes before each
 // round.
-Program inline_calls(const Program& program, const HasKernel& has_kernel, const std::function<void(Program&)>& before = {});
+Program inline_calls(const Program& program, const HasKernel& has_kernel,
+                     const std::function<void(Program&)>& before = {});
 // Fuses chains of elementwise nodes, and broadcasts of their inputs, into fused_elementwise nodes that `accepts` takes
 // (null: all).
 Program fuse_elementwise(const Program& program, const HasKernel& accepts = {});
@@ -74,7 +75,9 @@ Program join_updates(const Program& program, const AcceptsCall& accepts);
 
 // Is the scope part of the forward pass? Everything under "gradient/", "optimizer/" and "recomputed/" comes after it.
 bool is_forward_scope(std::string_view scope);
-inline bool is_forward(const Program& program, const Node& node) { return is_forward_scope(program.scopes[node.scope]); }
+inline bool is_forward(const Program& program, const Node& node) {
+  return is_forward_scope(program.scopes[node.scope]);
+}
 bool is_recomputed(const Program& program, const Node& node);
 // '*' matches any characters, including '/'.
 bool matches_pattern(std::string_view text, std::string_view pattern);
@@ -108,7 +111,8 @@ class Rewriter {
   void put(Node node, const Node& original);
   // Appends a node with mapped inputs and returns its results. Returns nothing and leaves the program unchanged if
   // `accepts` (null: always) rejects it.
-  std::optional<std::vector<ValueId>> append_accepted(Node node, const std::vector<TensorType>& types, const HasKernel& accepts);
+  std::optional<std::vector<ValueId>> append_accepted(Node node, const std::vector<TensorType>& types,
+                                                      const HasKernel& accepts);
   Program finish();  // maps outputs and updates, verifies
 
  private:

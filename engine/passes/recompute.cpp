@@ -16,10 +16,11 @@ class Recomputer {
     for (const NamedValue& v : program.updates) kept[v.value] = true;
     for (const Node& node : program.nodes) {
       const std::string& scope = program.scopes[node.scope];
-      const bool matches = std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return matches_pattern(scope, p); });
+      const bool matches = std::any_of(patterns.begin(), patterns.end(),
+                                       [&](const std::string& p) { return matches_pattern(scope, p); });
       const bool lives = std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return kept[v]; });
-      recomputable_.push_back(matches && !lives && is_forward_scope(scope) && !scope.ends_with("residual") && !is_leaf(node.op) &&
-                              !is_constant(node.op));
+      recomputable_.push_back(matches && !lives && is_forward_scope(scope) && !scope.ends_with("residual") &&
+                              !is_leaf(node.op) && !is_constant(node.op));
     }
   }
 
@@ -77,8 +78,8 @@ class Recomputer {
 
   const Program& program_;
   Rewriter rewriter_;
-  std::vector<bool> recomputable_, cloned_;          // by node
-  std::unordered_map<ValueId, ValueId> clones_;      // forward value -> its clone
+  std::vector<bool> recomputable_, cloned_;      // by node
+  std::unordered_map<ValueId, ValueId> clones_;  // forward value -> its clone
 };
 
 }  // namespace

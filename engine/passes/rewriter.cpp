@@ -31,7 +31,8 @@ void Rewriter::put(Node node, const Node& original) {
 
 void Rewriter::copy(const Node& node) { put(prepared(node), node); }
 
-std::optional<std::vector<ValueId>> Rewriter::append_accepted(Node node, const std::vector<TensorType>& types, const HasKernel& accepts) {
+std::optional<std::vector<ValueId>> Rewriter::append_accepted(Node node, const std::vector<TensorType>& types,
+                                                              const HasKernel& accepts) {
   const size_t nodes = to_.nodes.size(), values = to_.values.size();
   to_.append(std::move(node), types);
   if (!accepts || accepts(to_, to_.nodes.back())) return to_.nodes.back().outputs;
@@ -59,7 +60,8 @@ void Rewriter::splice(const Program& body, const Node& call) {
 
 Program Rewriter::finish() {
   const auto renamed = [&](const NamedValue& v) {
-    if (map_[v.value] == kNone) throw Error(ErrorKind::Internal, fmt::format("program '{}': a pass lost '{}'", from_.name, v.name));
+    if (map_[v.value] == kNone)
+      throw Error(ErrorKind::Internal, fmt::format("program '{}': a pass lost '{}'", from_.name, v.name));
     return NamedValue{v.name, map_[v.value]};
   };
   for (const NamedValue& v : from_.outputs) to_.outputs.push_back(renamed(v));
@@ -73,7 +75,9 @@ bool is_forward_scope(std::string_view scope) {
          scope != "gradient" && scope != "optimizer";
 }
 
-bool is_recomputed(const Program& program, const Node& node) { return program.scopes[node.scope].starts_with("recomputed/"); }
+bool is_recomputed(const Program& program, const Node& node) {
+  return program.scopes[node.scope].starts_with("recomputed/");
+}
 
 bool matches_pattern(std::string_view text, std::string_view pattern) {
   size_t t = 0, p = 0, star = std::string_view::npos, resume = 0;
@@ -101,7 +105,8 @@ ValueId behind_views(const Program& program, ValueId v) {
 
 bool is_zero(const Program& program, ValueId v) {
   const Node& node = program.producer(v);
-  return node.op == Op::broadcast ? is_zero(program, node.inputs[0]) : node.op == Op::full && node.attributes.number("value") == 0;
+  return node.op == Op::broadcast ? is_zero(program, node.inputs[0])
+                                  : node.op == Op::full && node.attributes.number("value") == 0;
 }
 
 int64_t last_own_code(const Program& program) {
@@ -129,6 +134,8 @@ std::vector<TensorType> types_of(const Program& program, const std::vector<Value
 }  // namespace
 
 std::vector<TensorType> input_types(const Program& program, const Node& node) { return types_of(program, node.inputs); }
-std::vector<TensorType> output_types(const Program& program, const Node& node) { return types_of(program, node.outputs); }
+std::vector<TensorType> output_types(const Program& program, const Node& node) {
+  return types_of(program, node.outputs);
+}
 
 }  // namespace harmonics

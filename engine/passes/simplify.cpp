@@ -23,7 +23,8 @@ class Simplifier {
     if (node.op == Op::literal)
       if (auto full = as_full(node.literal)) node = with_scope(*full, original);
     if (const auto constants = fold(rewriter_.to(), node, types); !constants.empty()) {
-      for (size_t i = 0; i < constants.size(); ++i) put(with_scope(constants[i], original), types[i], original.outputs[i]);
+      for (size_t i = 0; i < constants.size(); ++i)
+        put(with_scope(constants[i], original), types[i], original.outputs[i]);
       return;
     }
     join_layout(node);
@@ -72,7 +73,8 @@ class Simplifier {
         if (axis < last) return;
         last = axis;
       }
-    } else if (!joins_or_repeats(node.op) || type(node, 0).shape.count() != result.shape.count() || result.shape.count() == 0) {
+    } else if (!joins_or_repeats(node.op) || type(node, 0).shape.count() != result.shape.count() ||
+               result.shape.count() == 0) {
       return;
     }
     node.op = Op::reshape;
@@ -81,7 +83,8 @@ class Simplifier {
   }
 
   static bool joins_or_repeats(Op op) {
-    return op == Op::broadcast || op == Op::reduce_sum || op == Op::reduce_prod || op == Op::reduce_max || op == Op::reduce_min;
+    return op == Op::broadcast || op == Op::reduce_sum || op == Op::reduce_prod || op == Op::reduce_max ||
+           op == Op::reduce_min;
   }
 
   // The input that this node passes on bit for bit, or kNone.
@@ -90,7 +93,11 @@ class Simplifier {
       case Op::stop_gradient:
         return node.inputs[0];
       // a slice of full size is the identity
-      case Op::reshape: case Op::broadcast: case Op::cast: case Op::slice: case Op::pad:
+      case Op::reshape:
+      case Op::broadcast:
+      case Op::cast:
+      case Op::slice:
+      case Op::pad:
         return type(node, 0) == result ? node.inputs[0] : Rewriter::kNone;
       case Op::concat:
         return node.inputs.size() == 1 ? node.inputs[0] : Rewriter::kNone;
@@ -100,7 +107,8 @@ class Simplifier {
       }
       case Op::reverse: {
         const auto& axes = node.attributes.integers("axes");
-        const bool none = std::all_of(axes.begin(), axes.end(), [&](int64_t a) { return result.shape[static_cast<uint32_t>(a)] == 1; });
+        const bool none = std::all_of(axes.begin(), axes.end(),
+                                      [&](int64_t a) { return result.shape[static_cast<uint32_t>(a)] == 1; });
         return none ? node.inputs[0] : Rewriter::kNone;
       }
       case Op::neg:

@@ -26,18 +26,23 @@ class Pairs {
 
   std::optional<Pair> at(uint32_t index) const {
     const Node& product = program_.nodes[index];
-    if (product.op != Op::dot || !product.attributes.integers("lhs_batch").empty() || program_.type(product.outputs[0]).dtype != DType::F32) return std::nullopt;
+    if (product.op != Op::dot || !product.attributes.integers("lhs_batch").empty() ||
+        program_.type(product.outputs[0]).dtype != DType::F32)
+      return std::nullopt;
     for (const int64_t which : {0, 1}) {
-      const std::vector<int64_t> axes = sorted(product.attributes.integers(which == 0 ? "lhs_contract" : "rhs_contract"));
+      const std::vector<int64_t> axes =
+          sorted(product.attributes.integers(which == 0 ? "lhs_contract" : "rhs_contract"));
       for (uint32_t i = index + 1; i < program_.nodes.size(); ++i)
-        if (is_sum(program_.nodes[i], product.inputs[static_cast<size_t>(which)], axes, product)) return Pair{index, i, which};
+        if (is_sum(program_.nodes[i], product.inputs[static_cast<size_t>(which)], axes, product))
+          return Pair{index, i, which};
     }
     return std::nullopt;
   }
 
  private:
   bool is_sum(const Node& node, ValueId of, const std::vector<int64_t>& axes, const Node& product) const {
-    return node.op == Op::reduce_sum && node.inputs[0] == of && !node.attributes.flag("keep") && sorted(node.attributes.integers("axes")) == axes &&
+    return node.op == Op::reduce_sum && node.inputs[0] == of && !node.attributes.flag("keep") &&
+           sorted(node.attributes.integers("axes")) == axes &&
            is_forward(program_, node) == is_forward(program_, product);
   }
 
@@ -46,7 +51,8 @@ class Pairs {
 
 class SumJoiner {
  public:
-  SumJoiner(const Program& program, const AcceptsCall& accepts) : program_(program), accepts_(accepts), rewriter_(program) {}
+  SumJoiner(const Program& program, const AcceptsCall& accepts)
+      : program_(program), accepts_(accepts), rewriter_(program) {}
 
   Program run() {
     const Pairs pairs(program_);
@@ -57,8 +63,10 @@ class SumJoiner {
       }
     if (at_.empty()) return program_;
     for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
-      if (const auto pair = at_.find(i); pair != at_.end()) put(pair->second);
-      else if (!sums_.count(i)) rewriter_.copy(program_.nodes[i]);
+      if (const auto pair = at_.find(i); pair != at_.end())
+        put(pair->second);
+      else if (!sums_.count(i))
+        rewriter_.copy(program_.nodes[i]);
     }
     return rewriter_.finish();
   }
@@ -66,9 +74,14 @@ class SumJoiner {
  private:
   AttributeMap attributes(const Pair& p) const {
     const AttributeMap& axes = program_.nodes[p.product].attributes;
-    return AttributeMap().set("lhs_contract", axes.integers("lhs_contract")).set("rhs_contract", axes.integers("rhs_contract")).set("sum", p.which);
+    return AttributeMap()
+        .set("lhs_contract", axes.integers("lhs_contract"))
+        .set("rhs_contract", axes.integers("rhs_contract"))
+        .set("sum", p.which);
   }
-  bool accepted(const Pair& p) const { return accepts_("dot_sum", attributes(p), input_types(program_, program_.nodes[p.product])); }
+  bool accepted(const Pair& p) const {
+    return accepts_("dot_sum", attributes(p), input_types(program_, program_.nodes[p.product]));
+  }
 
   void put(const Pair& p) {
     const Node &product = program_.nodes[p.product], &sum = program_.nodes[p.sum];
@@ -76,7 +89,8 @@ class SumJoiner {
     node.op = Op::call;
     node.callee = "dot_sum";
     node.attributes = attributes(p);
-    const uint32_t index = rewriter_.to().append(std::move(node), {program_.type(product.outputs[0]), program_.type(sum.outputs[0])});
+    const uint32_t index =
+        rewriter_.to().append(std::move(node), {program_.type(product.outputs[0]), program_.type(sum.outputs[0])});
     const std::vector<ValueId> made = rewriter_.to().nodes[index].outputs;
     rewriter_.map(product.outputs[0], made[0]);
     rewriter_.map(sum.outputs[0], made[1]);
@@ -91,6 +105,8 @@ class SumJoiner {
 
 }  // namespace
 
-Program sum_with_products(const Program& program, const AcceptsCall& accepts) { return SumJoiner(program, accepts).run(); }
+Program sum_with_products(const Program& program, const AcceptsCall& accepts) {
+  return SumJoiner(program, accepts).run();
+}
 
 }  // namespace harmonics

@@ -9,7 +9,7 @@ namespace harmonics {
 
 namespace {
 
-constexpr int64_t kLeastOutputs = 32;             // narrower rows fill only a few vectors
+constexpr int64_t kLeastOutputs = 32;                // narrower rows fill only a few vectors
 constexpr uint64_t kMostBytes = uint64_t{64} << 20;  // larger weights keep the layout of their file
 
 TensorType exchanged(const TensorType& t) { return {t.dtype, Shape{t.shape[1], t.shape[0]}}; }
@@ -19,7 +19,10 @@ bool is_plain_dot(const Node& node) { return node.op == Op::dot && node.attribut
 class Transposer {
  public:
   Transposer(const Program& program, const IsTransposed& is_transposed)
-      : program_(program), is_transposed_(is_transposed), rewriter_(program), wanted_(program.values.size(), false),
+      : program_(program),
+        is_transposed_(is_transposed),
+        rewriter_(program),
+        wanted_(program.values.size(), false),
         turned_(program.values.size(), Rewriter::kNone) {}
 
   Program run() {
@@ -51,7 +54,8 @@ class Transposer {
       if (is_update(node) && wanted_[node.inputs[0]]) want_operands(node);
     // Registers untransposed states, so that later programs use the same layout, accumulated gradients included.
     for (const Node& node : program_.nodes)
-      if (node.op == Op::state && type(node.outputs[0]).shape.rank() == 2 && !lies_turned_.count(node.callee)) ask(node, false);
+      if (node.op == Op::state && type(node.outputs[0]).shape.rank() == 2 && !lies_turned_.count(node.callee))
+        ask(node, false);
   }
 
   // Prefers transposed storage for parameters that only affine maps read.
@@ -62,8 +66,10 @@ class Transposer {
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const ValueId v = node.inputs[i];
         const bool of_map = node.op == Op::call && node.callee == "linear" && i == 1;
-        if (of_map && type(v).shape[0] >= kLeastOutputs && type(v).bytes() <= kMostBytes) likes[v] = true;
-        else if (!(is_update(node) && i == 0) && !is_plain_dot(node)) others.push_back(v);
+        if (of_map && type(v).shape[0] >= kLeastOutputs && type(v).bytes() <= kMostBytes)
+          likes[v] = true;
+        else if (!(is_update(node) && i == 0) && !is_plain_dot(node))
+          others.push_back(v);
       }
     for (ValueId v : others) likes[v] = false;
     return likes;
@@ -102,7 +108,8 @@ class Transposer {
 
   // Swapping the operands transposes the result.
   bool turns_by_itself(const Node& node) const {
-    return is_plain_dot(node) && type(node.inputs[0]).shape.rank() == node.attributes.integers("lhs_contract").size() + 1 &&
+    return is_plain_dot(node) &&
+           type(node.inputs[0]).shape.rank() == node.attributes.integers("lhs_contract").size() + 1 &&
            type(node.inputs[1]).shape.rank() == node.attributes.integers("rhs_contract").size() + 1;
   }
 
@@ -122,7 +129,8 @@ class Transposer {
     return append(std::move(node), type);
   }
   ValueId natural(ValueId v) {
-    if (rewriter_.mapped(v) == Rewriter::kNone) rewriter_.map(v, exchange(turned_[v], type(v), program_.producer(v).scope));
+    if (rewriter_.mapped(v) == Rewriter::kNone)
+      rewriter_.map(v, exchange(turned_[v], type(v), program_.producer(v).scope));
     return rewriter_.mapped(v);
   }
   ValueId turned(ValueId v) {
@@ -179,8 +187,8 @@ class Transposer {
   }
   bool takes_any_order(const Node& node) const {
     if (node.op == Op::call) return node.callee == "global_norm";
-    return node.op == Op::reduce_sum && node.attributes.integers("axes").size() == 2 && type(node.inputs[0]).shape.rank() == 2 &&
-           !node.attributes.flag("keep");
+    return node.op == Op::reduce_sum && node.attributes.integers("axes").size() == 2 &&
+           type(node.inputs[0]).shape.rank() == 2 && !node.attributes.flag("keep");
   }
 
   void copy(const Node& node) {
@@ -225,9 +233,9 @@ class Transposer {
   const Program& program_;
   const IsTransposed& is_transposed_;
   Rewriter rewriter_;
-  std::vector<bool> wanted_;                          // by value: to be computed transposed
-  std::vector<ValueId> turned_;                       // by value: its transposed form in the new program
-  std::set<std::string, std::less<>> lies_turned_;      // names of transposed leaves
+  std::vector<bool> wanted_;                        // by value: to be computed transposed
+  std::vector<ValueId> turned_;                     // by value: its transposed form in the new program
+  std::set<std::string, std::less<>> lies_turned_;  // names of transposed leaves
 };
 
 }  // namespace

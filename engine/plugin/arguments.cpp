@@ -194,9 +194,11 @@ class Matcher {
               span);
 }
 
-void expect_range(const Item& item, const ArgumentSpec& spec, const AttributeValue& value, const std::string& text, ErrorKind kind, Span span) {
+void expect_range(const Item& item, const ArgumentSpec& spec, const AttributeValue& value, const std::string& text,
+                  ErrorKind kind, Span span) {
   if (spec.range.empty() || in_range(value, spec.range)) return;
-  throw Error(kind, fmt::format("'{}' of {} is {}", spec.name, called(item), text), span, {"give " + spoken_range(spec.range)});
+  throw Error(kind, fmt::format("'{}' of {} is {}", spec.name, called(item), text), span,
+              {"give " + spoken_range(spec.range)});
 }
 
 }  // namespace
@@ -295,7 +297,8 @@ AttributeMap complete_arguments(const Item& item, const AttributeMap& given) {
     names.insert(name);
     values.set(name, value);
     if (!spec->range.empty() && !in_range(value, spec->range))
-      throw Error(ErrorKind::Type, fmt::format("'{}' of {} is out of its range", name, called(item)), {}, {"give " + spoken_range(spec->range)});
+      throw Error(ErrorKind::Type, fmt::format("'{}' of {} is out of its range", name, called(item)), {},
+                  {"give " + spoken_range(spec->range)});
   }
   fill_defaults(item, names, values, ErrorKind::Name, {});
   return values;

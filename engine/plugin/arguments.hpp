@@ -50,7 +50,8 @@ BoundArguments bind_arguments(const Item& item, const std::vector<WrittenArgumen
 // Options of an address, as text by name: "name=value&...". ErrorKind::Usage.
 AttributeMap bind_texts(const Item& item, const std::vector<std::pair<std::string, std::string>>& options);
 
-// Attributes that a body gives to a functional of a plugin, with the defaults of what is absent. ErrorKind::Name, ErrorKind::Type.
+// Attributes that a body gives to a functional of a plugin, with the defaults of what is absent. ErrorKind::Name,
+// ErrorKind::Type.
 AttributeMap complete_arguments(const Item& item, const AttributeMap& given);
 
 // One value from its text, e.g. a default: "0.01", "true", "3" or "3, 5" or "[3, 5]" for lists. Null: not of this type.

@@ -36,8 +36,10 @@ class ElfFile {
     if (header_.e_ident[EI_CLASS] != ELFCLASS64) refuse("it is not a 64-bit ELF file", kBuildHere);
     if (header_.e_ident[EI_DATA] != ELFDATA2LSB) refuse("its byte order is not this machine's", kBuildHere);
     if (header_.e_machine != kMachine)
-      refuse(fmt::format("it is built for another machine (number {}), not {}", header_.e_machine, kMachineName), kBuildHere);
-    if (header_.e_type != ET_DYN) refuse("it is not a shared library", "link it with -shared, or build it with harmonics_add_plugin");
+      refuse(fmt::format("it is built for another machine (number {}), not {}", header_.e_machine, kMachineName),
+             kBuildHere);
+    if (header_.e_type != ET_DYN)
+      refuse("it is not a shared library", "link it with -shared, or build it with harmonics_add_plugin");
     if (header_.e_shnum && header_.e_shentsize != sizeof(Elf64_Shdr)) refuse("its section headers have a wrong size");
     if (header_.e_phnum && header_.e_phentsize != sizeof(Elf64_Phdr)) refuse("its program headers have a wrong size");
   }
@@ -68,7 +70,8 @@ class ElfFile {
     refuse(fmt::format("its {} lies outside of what would be loaded", what));
   }
 
-  [[noreturn]] void refuse(const std::string& reason, const char* remedy = "the file is damaged: build it or copy it again") const {
+  [[noreturn]] void refuse(const std::string& reason,
+                           const char* remedy = "the file is damaged: build it or copy it again") const {
     throw Error(ErrorKind::Plugin, fmt::format("'{}' is not a Harmonics plugin: {}", name_, reason)).note(remedy);
   }
 
@@ -136,9 +139,12 @@ hx_plugin_abi parse_descriptor(std::span<const std::byte> file, const std::strin
 
 void check_contract(const hx_plugin_abi& d, const std::string& name) {
   if (d.abi_major == HX_ABI_MAJOR && d.abi_min_minor <= HX_ABI_MINOR) return;
-  const std::string is = d.abi_major == HX_ABI_MAJOR ? fmt::format("needs contract {}.{} or a later {}.x", d.abi_major, d.abi_min_minor, d.abi_major)
-                                                     : fmt::format("is built for contract {}.{}", d.abi_major, d.abi_minor);
-  throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' {}, this program speaks {}.{}", name, is, HX_ABI_MAJOR, HX_ABI_MINOR))
+  const std::string is =
+      d.abi_major == HX_ABI_MAJOR
+          ? fmt::format("needs contract {}.{} or a later {}.x", d.abi_major, d.abi_min_minor, d.abi_major)
+          : fmt::format("is built for contract {}.{}", d.abi_major, d.abi_minor);
+  throw Error(ErrorKind::Plugin,
+              fmt::format("plugin '{}' {}, this program speaks {}.{}", name, is, HX_ABI_MAJOR, HX_ABI_MINOR))
       .note("build it again with this program's headers, or get the release made for it");
 }
 

@@ -54,7 +54,7 @@ std::string_view checked(std::string_view text) {
 
 std::vector<std::string_view> fields_of(std::string_view line) {
   std::vector<std::string_view> fields;
-  for (size_t at = 0;; ) {
+  for (size_t at = 0;;) {
     const size_t end = line.find('\t', at);
     fields.push_back(line.substr(at, end - at));
     if (end == std::string_view::npos) return fields;
@@ -67,7 +67,9 @@ bool number(std::string_view text, long long& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-bool stamp(const std::vector<std::string_view>& f, size_t at, Stamp& s) { return number(f[at], s.bytes) && number(f[at + 1], s.seconds) && number(f[at + 2], s.nanoseconds); }
+bool stamp(const std::vector<std::string_view>& f, size_t at, Stamp& s) {
+  return number(f[at], s.bytes) && number(f[at + 1], s.seconds) && number(f[at + 2], s.nanoseconds);
+}
 
 // Written by this user, and by nobody else.
 bool is_own(const std::string& path) {
@@ -75,8 +77,8 @@ bool is_own(const std::string& path) {
   return ::stat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && s.st_uid == ::geteuid() && !(s.st_mode & S_IWOTH);
 }
 
-// Lines of fields between tabs: "plugin" path, stamp of the library, stamp of the manifest, id, version, trouble; "has" kind, name;
-// "end", checksum. Nothing when a line is not understood or a byte is not what was written.
+// Lines of fields between tabs: "plugin" path, stamp of the library, stamp of the manifest, id, version, trouble; "has"
+// kind, name; "end", checksum. Nothing when a line is not understood or a byte is not what was written.
 Entries read_cache(const std::string& path) {
   if (path.empty() || !is_own(path)) return {};
   std::string file;
@@ -101,7 +103,8 @@ Entries read_cache(const std::string& path) {
     if (f[0] == "plugin" && f.size() == 11) {
       Entry e;
       if (!stamp(f, 2, e.library) || !stamp(f, 5, e.manifest)) return {};
-      e.found = {std::string(f[1]), std::string(f[8]), std::string(f[9]), e.manifest != Stamp{}, {}, std::string(f[10])};
+      e.found = {std::string(f[1]), std::string(f[8]), std::string(f[9]), e.manifest != Stamp{}, {},
+                 std::string(f[10])};
       last = &(entries[e.found.library] = std::move(e));
     } else if (long long kind = 0; f[0] == "has" && f.size() == 3 && last && number(f[1], kind) && kind > 0) {
       last->found.provides.emplace_back(static_cast<uint32_t>(kind), f[2]);
@@ -124,9 +127,11 @@ void write_cache(const std::string& path, const std::vector<Entry>& entries) {
   std::string text = heading() + "\n";
   for (const Entry& e : entries) {
     const FoundPlugin& p = e.found;
-    if (!fits_a_line(p.library) || !fits_a_line(p.id) || !fits_a_line(p.version) || !fits_a_line(p.trouble)) continue;  // looked at each time
-    text += fmt::format("plugin\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n", p.library, e.library.bytes, e.library.seconds, e.library.nanoseconds, e.manifest.bytes,
-                        e.manifest.seconds, e.manifest.nanoseconds, p.id, p.version, p.trouble);
+    if (!fits_a_line(p.library) || !fits_a_line(p.id) || !fits_a_line(p.version) || !fits_a_line(p.trouble))
+      continue;  // looked at each time
+    text += fmt::format("plugin\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n", p.library, e.library.bytes,
+                        e.library.seconds, e.library.nanoseconds, e.manifest.bytes, e.manifest.seconds,
+                        e.manifest.nanoseconds, p.id, p.version, p.trouble);
     for (const auto& [kind, name] : p.provides) text += fmt::format("has\t{}\t{}\n", kind, name);
   }
   text += ending(text);
@@ -146,7 +151,9 @@ std::vector<std::string> libraries_of(const std::string& directory) {
   if (!open) return {};
   while (const dirent* entry = ::readdir(open)) {
     const std::string name = entry->d_name;
-    const auto ends = [&](std::string_view with) { return name.size() > with.size() && name.compare(name.size() - with.size(), with.size(), with) == 0; };
+    const auto ends = [&](std::string_view with) {
+      return name.size() > with.size() && name.compare(name.size() - with.size(), with.size(), with) == 0;
+    };
     if (ends(".so")) found.insert(directory + "/" + name);
     if (ends(".manifest")) found.insert(directory + "/" + name.substr(0, name.size() - 9) + ".so");
   }
@@ -157,7 +164,8 @@ std::vector<std::string> libraries_of(const std::string& directory) {
 FoundPlugin look_into(const std::string& library, const Entry& stamps) {
   FoundPlugin p{library, "", "", stamps.manifest != Stamp{}, {}, ""};
   try {
-    if (stamps.library == Stamp{}) throw Error(ErrorKind::Plugin, fmt::format("'{}' has a manifest and is not there", library));
+    if (stamps.library == Stamp{})
+      throw Error(ErrorKind::Plugin, fmt::format("'{}' has a manifest and is not there", library));
     if (p.has_manifest) p.provides = read_manifest(manifest_of(library));
     const hx_plugin_abi descriptor = read_descriptor(library);
     p.id = descriptor.id;
@@ -200,8 +208,10 @@ std::string plugin_cache_path() {
 
 void announce(const Discovery& discovery, Registry& registry) {
   for (const FoundPlugin& p : discovery.plugins)
-    if (!p.trouble.empty()) registry.pass_over(p.trouble);
-    else if (p.has_manifest) registry.announce(p.library, p.provides);
+    if (!p.trouble.empty())
+      registry.pass_over(p.trouble);
+    else if (p.has_manifest)
+      registry.announce(p.library, p.provides);
 }
 
 }  // namespace harmonics

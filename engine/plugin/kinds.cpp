@@ -18,12 +18,12 @@ void destroy_with(const void* vtable, void* self) {
   if (table.struct_size >= offsetof(Table, destroy) + sizeof table.destroy && table.destroy) table.destroy(self);
 }
 
-#define HM_MISSING(Table, member)                                                            \
-  [](const void* vtable) -> const char* {                                                    \
-    const auto& table = *static_cast<const Table*>(vtable);                                  \
-    const bool there = table.struct_size >= offsetof(Table, member) + sizeof(table.member);  \
-    return there && table.member ? nullptr : #member;                                        \
-  },                                                                                         \
+#define HM_MISSING(Table, member)                                                           \
+  [](const void* vtable) -> const char* {                                                   \
+    const auto& table = *static_cast<const Table*>(vtable);                                 \
+    const bool there = table.struct_size >= offsetof(Table, member) + sizeof(table.member); \
+    return there && table.member ? nullptr : #member;                                       \
+  },                                                                                        \
       destroy_with<Table>
 
 constexpr KindRow kRows[] = {
@@ -35,7 +35,8 @@ constexpr KindRow kRows[] = {
     {HX_DEVICE, "device", "devices", "devices", HM_MISSING(hx_device_vt, find)},
     {HX_METRIC, "metric", "metrics", "metrics", HM_MISSING(hx_metric_factory_vt, open)},
     {HX_FUNCTIONAL, "functional", "functionals", "functionals", HM_MISSING(hx_functional_vt, apply)},
-    {HX_IMPLEMENTATION, "implementation", "implementations", "implementations", HM_MISSING(hx_implementation_vt, supports)},
+    {HX_IMPLEMENTATION, "implementation", "implementations", "implementations",
+     HM_MISSING(hx_implementation_vt, supports)},
     {HX_OPTIMIZER, "optimizer", "optimizers", "optimizers", HM_MISSING(hx_optimizer_vt, step)},
     {HX_SCHEDULE, "schedule", "schedules", "schedules", HM_MISSING(hx_schedule_vt, factor)},
     {HX_PREDICATE, "predicate", "predicates", "predicates", HM_MISSING(hx_predicate_vt, holds)},

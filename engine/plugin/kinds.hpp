@@ -10,7 +10,7 @@ namespace harmonics {
 
 struct KindRow {
   uint32_t kind;
-  std::string_view name, plural, listed;  // listed: what `harmonics list` calls them
+  std::string_view name, plural, listed;       // listed: what `harmonics list` calls them
   const char* (*missing)(const void* vtable);  // the first required function that is not there; null: none
   void (*destroy)(const void* vtable, void* self);
 };

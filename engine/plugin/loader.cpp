@@ -59,8 +59,7 @@ std::span<const std::byte> bytes_of(const MappedFile& file) {
   if (text.rfind(file + ": ", 0) == 0) text.erase(0, file.size() + 2);
   Error error(ErrorKind::Plugin, fmt::format("plugin '{}' cannot be loaded: {}", path, text));
   if (text.find("undefined symbol") != std::string::npos)
-    error.note(
-        "link it with the library that has the symbol, or define it; plugins get nothing from the program");
+    error.note("link it with the library that has the symbol, or define it; plugins get nothing from the program");
   else if (text.find("cannot open shared object file") != std::string::npos)
     error.note("install the library it needs, or build the plugin with its folder in the run path");
   throw error;
@@ -91,8 +90,8 @@ std::string stem_of(const fs::path& path) {
   return stem.rfind("lib", 0) == 0 && stem.size() > 3 ? stem.substr(3) : stem;
 }
 
-// The system opens a name once: another build is opened under another name, which is gone again as soon as it is open. Beside the
-// original, where what it needs is found relative to it, or else among temporary files.
+// The system opens a name once: another build is opened under another name, which is gone again as soon as it is open.
+// Beside the original, where what it needs is found relative to it, or else among temporary files.
 class Beside {
  public:
   explicit Beside(const std::string& file) {
@@ -106,7 +105,8 @@ class Beside {
       fs::copy_file(file, path_, fs::copy_options::overwrite_existing);
       return;
     }
-    throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' cannot be opened a second time: no place for a copy", file));
+    throw Error(ErrorKind::Plugin,
+                fmt::format("plugin '{}' cannot be opened a second time: no place for a copy", file));
   }
   ~Beside() {
     std::error_code ignored;
@@ -196,12 +196,14 @@ void load_plugin(const std::string& path, Registry& registry) {
 }
 
 void load_untried(const std::string& path, Registry& registry) {
-  load(path, [&](std::shared_ptr<Item> item) { registry.add(std::move(item)); }, How::Untried);
+  load(
+      path, [&](std::shared_ptr<Item> item) { registry.add(std::move(item)); }, How::Untried);
 }
 
 std::vector<std::shared_ptr<Item>> load_beside(const std::string& path) {
   std::vector<std::shared_ptr<Item>> items;
-  load(path, [&](std::shared_ptr<Item> item) { items.push_back(std::move(item)); }, How::Beside);
+  load(
+      path, [&](std::shared_ptr<Item> item) { items.push_back(std::move(item)); }, How::Beside);
   return items;
 }
 

@@ -35,12 +35,12 @@ class Library {
   FileStamp stamp_;
 };
 
-// The descriptor as read from the file without running code; ErrorKind::Plugin with the reason when the file is no plugin:
-// not ELF, no descriptor, other contract ("is built for contract 1.3, this program speaks 0.1").
+// The descriptor as read from the file without running code; ErrorKind::Plugin with the reason when the file is no
+// plugin: not ELF, no descriptor, other contract ("is built for contract 1.3, this program speaks 0.1").
 hx_plugin_abi read_descriptor(const std::string& path);
 
-// Opens a plugin and registers everything it has, or nothing when it fails. Throws ErrorKind::Plugin naming the file and the
-// reason (missing file, refused directory, missing symbol or library, exception while registering).
+// Opens a plugin and registers everything it has, or nothing when it fails. Throws ErrorKind::Plugin naming the file
+// and the reason (missing file, refused directory, missing symbol or library, exception while registering).
 void load_plugin(const std::string& path, Registry& registry = Registry::global());
 // The same in a process that may crash: not tried in a child before (trial.hpp).
 void load_untried(const std::string& path, Registry& registry);
@@ -54,10 +54,11 @@ std::vector<std::shared_ptr<Item>> load_beside(const std::string& path);
 // folders it is reached through belong to one of them and nobody else may write to them.
 void check_trust(const std::string& path);
 
-// Directories searched, in order: HARMONICS_PLUGIN_PATH, the user's data directory, <prefix>/lib/harmonics/plugins beside
-// the running program or library.
+// Directories searched, in order: HARMONICS_PLUGIN_PATH, the user's data directory, <prefix>/lib/harmonics/plugins
+// beside the running program or library.
 std::vector<std::string> plugin_search_path();
-// Kinds and names, a line each, at most 1 MiB; ErrorKind::Plugin with file and line when a manifest cannot be understood.
+// Kinds and names, a line each, at most 1 MiB; ErrorKind::Plugin with file and line when a manifest cannot be
+// understood.
 std::vector<std::pair<uint32_t, std::string>> read_manifest(const std::string& path);
 std::vector<std::pair<uint32_t, std::string>> parse_manifest(const std::string& text, const std::string& path);
 // Called once by Registry::global(): the library's own streams. Defined in engine/functional/builtin_items.cpp.

@@ -27,9 +27,11 @@ T read_sized(const T& from) {
 
 void check_range(const Item& item, const ArgumentSpec& spec) {
   if (!is_range(spec.type, spec.range))
-    refuse(item, "the range '" + spec.range + "' of argument '" + spec.name + "' does not fit " + std::string(argument_type_name(spec.type)));
+    refuse(item, "the range '" + spec.range + "' of argument '" + spec.name + "' does not fit " +
+                     std::string(argument_type_name(spec.type)));
   if (!spec.default_text.empty() && !in_range(*parse_argument(spec.type, spec.default_text), spec.range))
-    refuse(item, "the default '" + spec.default_text + "' of argument '" + spec.name + "' is outside its range '" + spec.range + "'");
+    refuse(item, "the default '" + spec.default_text + "' of argument '" + spec.name + "' is outside its range '" +
+                     spec.range + "'");
 }
 
 ArgumentSpec copy_spec(const Item& item, const hx_argument_spec& from) {
@@ -84,15 +86,16 @@ void check_shape(const Item& item) {
     const size_t dot = item.name.find('.');
     if (dot == 0 || dot == std::string::npos || dot + 1 == item.name.size())
       refuse(item, "an implementation is called FUNCTIONAL.NAME, such as attention.mine");
-    if (!item.arguments.empty()) refuse(item, "an implementation has no arguments of its own; it has those of the call");
+    if (!item.arguments.empty())
+      refuse(item, "an implementation has no arguments of its own; it has those of the call");
   }
   if (item.kind == HX_OPTIMIZER || item.kind == HX_SCHEDULE)
     for (const ArgumentSpec& a : item.arguments)
       if ((a.type != HX_ARG_INT && a.type != HX_ARG_FLOAT && a.type != HX_ARG_BOOL) || a.default_text.empty())
         refuse(item, "argument '" + a.name + "' is not a number or flag with a default");
   if (item.kind != HX_OPTIMIZER) return;
-  const bool has_rate = !item.arguments.empty() && item.arguments[0].name == "lr" && item.arguments[0].type == HX_ARG_FLOAT &&
-                        !item.arguments[0].default_text.empty();
+  const bool has_rate = !item.arguments.empty() && item.arguments[0].name == "lr" &&
+                        item.arguments[0].type == HX_ARG_FLOAT && !item.arguments[0].default_text.empty();
   if (!has_rate) refuse(item, "the first argument of an optimizer is 'lr', a number with a default");
 }
 

@@ -52,7 +52,8 @@ void remember_code(const std::string& id, const std::string& path, const void* s
   if (!::dl_iterate_phdr(look_at_object, &extent)) return;
   const std::lock_guard lock(code_adding);
   const size_t n = code_count.load(std::memory_order_relaxed);
-  const bool known = std::any_of(code_rows.begin(), code_rows.begin() + static_cast<std::ptrdiff_t>(n), [&](const CodeRow& row) { return row.begin == extent.begin; });
+  const bool known = std::any_of(code_rows.begin(), code_rows.begin() + static_cast<std::ptrdiff_t>(n),
+                                 [&](const CodeRow& row) { return row.begin == extent.begin; });
   if (known || n == code_rows.size()) return;
   code_rows[n] = {extent.begin, extent.end, {kept_for_good(id), kept_for_good(path)}};
   code_count.store(n + 1, std::memory_order_release);

@@ -93,7 +93,8 @@ std::string spoken_range(const std::string& range) {
   }
   const std::string low = i->low_text.empty() ? "" : (i->above ? "above " : "at least ") + i->low_text;
   const std::string high = i->high_text.empty() ? "" : (i->below ? "below " : "at most ") + i->high_text;
-  if (!low.empty() && !high.empty() && !i->above && !i->below) return "a value from " + i->low_text + " to " + i->high_text;
+  if (!low.empty() && !high.empty() && !i->above && !i->below)
+    return "a value from " + i->low_text + " to " + i->high_text;
   return "a value " + low + (low.empty() || high.empty() ? "" : " and ") + high;
 }
 

@@ -46,7 +46,8 @@ Registry& Registry::global() {
 }
 
 void Registry::add(std::shared_ptr<Item> item) {
-  if (outer_ && item->kind == HX_FUNCTIONAL) return outer_->add(std::move(item));  // its name means one thing everywhere
+  if (outer_ && item->kind == HX_FUNCTIONAL)
+    return outer_->add(std::move(item));  // its name means one thing everywhere
   static std::atomic<uint64_t> count{0};
   std::lock_guard lock(mutex_);
   item->order = ++count;
@@ -54,8 +55,10 @@ void Registry::add(std::shared_ptr<Item> item) {
   if (item->library) {
     const auto former = items_.find(key);
     const auto announced = announced_.find(key);
-    if (former != items_.end() && former->second->path != item->path) note_replaced(*item, former->second->path);
-    else if (former == items_.end() && announced != announced_.end() && !is_file(announced->second, item->path)) note_replaced(*item, announced->second);
+    if (former != items_.end() && former->second->path != item->path)
+      note_replaced(*item, former->second->path);
+    else if (former == items_.end() && announced != announced_.end() && !is_file(announced->second, item->path))
+      note_replaced(*item, announced->second);
   }
   items_[std::move(key)] = std::move(item);
 }
@@ -63,7 +66,8 @@ void Registry::add(std::shared_ptr<Item> item) {
 void Registry::note_replaced(const Item& item, const std::string& former) {
   std::string& line = replacements_[item.path];
   const std::string of = former.empty() ? "the program" : std::filesystem::path(former).filename().string();
-  line += fmt::format("{}{} '{}' of {}", line.empty() ? "plugin '" + item.plugin + "' replaces " : ", ", kind_name(item.kind), item.name, of);
+  line += fmt::format("{}{} '{}' of {}", line.empty() ? "plugin '" + item.plugin + "' replaces " : ", ",
+                      kind_name(item.kind), item.name, of);
 }
 
 std::vector<std::string> Registry::take_replacements() {
@@ -141,7 +145,8 @@ std::vector<std::string> Registry::changed_libraries() {
     if (item->library) opened.emplace(item->path, item->library->stamp());
   for (const auto& [path, stamp] : opened) {
     const FileStamp now = stamp_of(path);
-    if (now != FileStamp{} && now != stamp && std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
+    if (now != FileStamp{} && now != stamp && std::find(paths.begin(), paths.end(), path) == paths.end())
+      paths.push_back(path);
   }
   return paths;
 }
@@ -252,8 +257,10 @@ std::string Registry::set_override(const std::string& functional, const std::str
   std::lock_guard lock(mutex_);
   const auto at = overrides_.find(functional);
   std::string before = at == overrides_.end() ? "" : at->second;
-  if (implementation.empty()) overrides_.erase(functional);
-  else overrides_[functional] = implementation;
+  if (implementation.empty())
+    overrides_.erase(functional);
+  else
+    overrides_[functional] = implementation;
   return before;
 }
 
@@ -268,7 +275,8 @@ void Registry::load_everything() {
 void Registry::announce(const std::string& library_path, const std::vector<std::pair<uint32_t, std::string>>& names) {
   std::lock_guard lock(mutex_);
   for (const Key& key : names)
-    if (const auto [first, fresh] = announced_.try_emplace(key, library_path); !fresh && first->second != library_path) hidden_.try_emplace(key, library_path);
+    if (const auto [first, fresh] = announced_.try_emplace(key, library_path); !fresh && first->second != library_path)
+      hidden_.try_emplace(key, library_path);
 }
 
 }  // namespace harmonics

@@ -43,18 +43,21 @@ class Item {
 
   std::string identity() const { return plugin + "/" + name; }
   std::string origin() const { return plugin.empty() ? "built in" : plugin; }
-  template <typename Table> const Table& table() const { return *static_cast<const Table*>(vtable); }
+  template <typename Table>
+  const Table& table() const {
+    return *static_cast<const Table*>(vtable);
+  }
 };
 using ItemPtr = std::shared_ptr<const Item>;
 
-std::string_view kind_name(uint32_t kind);         // "activation"
-std::string_view kind_plural(uint32_t kind);       // "activations"
-uint32_t kind_named(std::string_view name);        // 0: none; plural accepted
-std::vector<uint32_t> item_kinds();                // every kind that can be registered, in the order of lists
+std::string_view kind_name(uint32_t kind);    // "activation"
+std::string_view kind_plural(uint32_t kind);  // "activations"
+uint32_t kind_named(std::string_view name);   // 0: none; plural accepted
+std::vector<uint32_t> item_kinds();           // every kind that can be registered, in the order of lists
 // What is wrong with a table of functions, when something it must have is missing; "": nothing.
 std::string missing_function(uint32_t kind, const void* vtable);
-// Is this the name of one of the library's own functionals, optimizers, schedules or augmentations, which no plugin may take?
-// Defined in engine/streams/own_names.cpp.
+// Is this the name of one of the library's own functionals, optimizers, schedules or augmentations, which no plugin may
+// take? Defined in engine/streams/own_names.cpp.
 bool is_own_name(uint32_t kind, const std::string& name);
 
 class Registry {
@@ -74,16 +77,16 @@ class Registry {
 
   // Implementations of a functional or primitive: this registry's before the outer one's, of each the newest first.
   std::vector<ItemPtr> implementations(const std::string& functional);
-  // Which implementation is to be taken, by functional; those of this registry hide the outer one's. Programs take them over
-  // when they are compiled.
+  // Which implementation is to be taken, by functional; those of this registry hide the outer one's. Programs take them
+  // over when they are compiled.
   std::map<std::string, std::string> overrides();
   // Gives what was set before: "" nothing; setting "" takes it back.
   std::string set_override(const std::string& functional, const std::string& implementation);
 
   // The libraries whose file is another now than when it was opened, by path; those that are gone are not among them.
   std::vector<std::string> changed_libraries();
-  // Items of a new build in place of those their library had registered under the same kind and name; new names are added. Gives
-  // what stood there before (null: nothing), for put_back.
+  // Items of a new build in place of those their library had registered under the same kind and name; new names are
+  // added. Gives what stood there before (null: nothing), for put_back.
   std::vector<std::pair<ItemPtr, ItemPtr>> replace(const std::vector<std::shared_ptr<Item>>& items);
   void put_back(const std::vector<std::pair<ItemPtr, ItemPtr>>& replaced);
 
@@ -92,8 +95,8 @@ class Registry {
   // A library that was found and cannot be used, for whoever misses a name.
   void pass_over(std::string reason);
   std::vector<std::string> passed_over();
-  // Since the last call, a line for each library with something in place of what another has under the same name: what it
-  // registered itself, or what was found first on the search path.
+  // Since the last call, a line for each library with something in place of what another has under the same name: what
+  // it registered itself, or what was found first on the search path.
   std::vector<std::string> take_replacements();
   // What it falls back to from now on.
   void set_outer(Registry* outer) { outer_ = outer; }
@@ -116,16 +119,18 @@ class Registry {
   std::set<std::string> opened_;  // announced libraries that are open
   std::map<std::string, std::string> overrides_;
   std::vector<std::string> passed_over_;
-  std::map<Key, std::string> hidden_;                 // what a library announced that another had announced before
-  std::map<std::string, std::string> replacements_;   // by path of the library that replaces
+  std::map<Key, std::string> hidden_;                // what a library announced that another had announced before
+  std::map<std::string, std::string> replacements_;  // by path of the library that replaces
 };
 
-// While it lives, programs compiled for a graph whose functions come from `registry` compute a functional as it says, whichever
-// thread compiles them; they keep to it afterwards.
+// While it lives, programs compiled for a graph whose functions come from `registry` compute a functional as it says,
+// whichever thread compiles them; they keep to it afterwards.
 class ScopedOverride {
  public:
   ScopedOverride(Registry& registry, std::string functional, const std::string& implementation)
-      : registry_(registry), functional_(std::move(functional)), before_(registry.set_override(functional_, implementation)) {}
+      : registry_(registry),
+        functional_(std::move(functional)),
+        before_(registry.set_override(functional_, implementation)) {}
   ~ScopedOverride() { registry_.set_override(functional_, before_); }
   ScopedOverride(const ScopedOverride&) = delete;
   ScopedOverride& operator=(const ScopedOverride&) = delete;

@@ -25,17 +25,18 @@ namespace harmonics {
 
 namespace {
 
-constexpr double kOpening = 30;               // seconds
-constexpr size_t kLargestMemory = 1 << 20;    // of the file that remembers
-constexpr int kOpens = 0, kRefused = 1;       // what the child says by its exit code
-constexpr int kFirstOfTrial = 64;             // others are the library's own
+constexpr double kOpening = 30;             // seconds
+constexpr size_t kLargestMemory = 1 << 20;  // of the file that remembers
+constexpr int kOpens = 0, kRefused = 1;     // what the child says by its exit code
+constexpr int kFirstOfTrial = 64;           // others are the library's own
 
 // A line that tells this state of the file from any other: whatever changes its content changes the time of its last
 // change of state, which nobody can set.
 std::string line_of_file(const std::string& file) {
   struct stat s {};
   if (::stat(file.c_str(), &s) != 0 || file.find('\n') != std::string::npos) return {};
-  return fmt::format("{}\t{}\t{}.{:09}\t{}.{:09}\t{}\t{}\n", file, s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec, s.st_ctim.tv_sec, s.st_ctim.tv_nsec, s.st_dev, s.st_ino);
+  return fmt::format("{}\t{}\t{}.{:09}\t{}.{:09}\t{}\t{}\n", file, s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec,
+                     s.st_ctim.tv_sec, s.st_ctim.tv_nsec, s.st_dev, s.st_ino);
 }
 
 std::string memory_path() {
@@ -66,10 +67,12 @@ class Tried {
     if (path.empty()) return;
     std::error_code ignored;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | (full_ ? O_TRUNC : 0), 0600);
+    const int fd =
+        ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | (full_ ? O_TRUNC : 0), 0600);
     if (fd < 0) return;  // a home that cannot be written to: tried again next time
     full_ = false;
-    [[maybe_unused]] const ssize_t n = ::write(fd, line.data(), line.size());  // part of a line is no line that is looked for
+    [[maybe_unused]] const ssize_t n =
+        ::write(fd, line.data(), line.size());  // part of a line is no line that is looked for
     ::close(fd);
   }
 
@@ -77,7 +80,9 @@ class Tried {
   void read() {
     const std::string path = memory_path();
     struct stat s {};
-    if (path.empty() || ::stat(path.c_str(), &s) != 0 || !S_ISREG(s.st_mode) || s.st_uid != ::geteuid() || (s.st_mode & S_IWOTH)) return;
+    if (path.empty() || ::stat(path.c_str(), &s) != 0 || !S_ISREG(s.st_mode) || s.st_uid != ::geteuid() ||
+        (s.st_mode & S_IWOTH))
+      return;
     full_ = static_cast<size_t>(s.st_size) > kLargestMemory / 2;
     std::string text;
     try {
@@ -85,7 +90,8 @@ class Tried {
     } catch (const Error&) {
       return;
     }
-    for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) lines_.insert(text.substr(at, end + 1 - at));
+    for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
+      lines_.insert(text.substr(at, end + 1 - at));
   }
 
   std::mutex mutex_;
@@ -112,7 +118,9 @@ double plugin_patience(double otherwise) {
   double seconds = 0;
   const auto [end, error] = std::from_chars(set, set + std::strlen(set), seconds);
   if (error != std::errc() || *end || !std::isfinite(seconds) || seconds <= 0)
-    throw Error(ErrorKind::Usage, fmt::format("HARMONICS_PLUGIN_PATIENCE is '{}', which is no number of seconds above 0", set), {}, {"write it as 30 or 0.5"});
+    throw Error(ErrorKind::Usage,
+                fmt::format("HARMONICS_PLUGIN_PATIENCE is '{}', which is no number of seconds above 0", set), {},
+                {"write it as 30 or 0.5"});
   return seconds;
 }
 
@@ -120,15 +128,19 @@ void try_to_open(const std::string& name, const std::string& file) {
   const std::string line = line_of_file(file);
   if (!line.empty() && Tried::all().has(line)) return;
   const double patience = plugin_patience(kOpening);
-  const ChildEnd end = in_child_process([&](const auto&) { open_in_child(file); }, [](const std::string&) {}, [&] { return patience; });
+  const ChildEnd end =
+      in_child_process([&](const auto&) { open_in_child(file); }, [](const std::string&) {}, [&] { return patience; });
   if (end.code == kFirstOfTrial + kRefused) return;
   if (end.code == kFirstOfTrial + kOpens) {
     if (!line.empty()) Tried::all().add(line);
     return;
   }
-  const std::string how = end.timed_out ? fmt::format("it did not end within {:g} seconds", patience) : end.signal ? "it crashes with " + signal_name(end.signal) : "it ends the process";
+  const std::string how = end.timed_out ? fmt::format("it did not end within {:g} seconds", patience)
+                          : end.signal  ? "it crashes with " + signal_name(end.signal)
+                                        : "it ends the process";
   throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' cannot be loaded: {}", name, how), {},
-              {end.timed_out ? "its constructors run when it is loaded; HARMONICS_PLUGIN_PATIENCE=SECONDS waits longer" : "the file is damaged, or its constructors are wrong: build it or copy it again"});
+              {end.timed_out ? "its constructors run when it is loaded; HARMONICS_PLUGIN_PATIENCE=SECONDS waits longer"
+                             : "the file is damaged, or its constructors are wrong: build it or copy it again"});
 }
 
 }  // namespace harmonics

@@ -46,8 +46,8 @@ void check_indices(Op op, const AttributeMap& attributes, const std::vector<HTen
   const int64_t axis = attributes.integer("axis", 0), limit = x.shape[static_cast<uint32_t>(axis)];
   const auto check = [&](auto index) {
     if (static_cast<int64_t>(index) >= 0 && static_cast<int64_t>(index) < limit) return;
-    throw Error(ErrorKind::Shape, std::string(op_name(op)) + ": index " + std::to_string(index) + " is out of range for axis " +
-                                      std::to_string(axis) + " of " + x.str());
+    throw Error(ErrorKind::Shape, std::string(op_name(op)) + ": index " + std::to_string(index) +
+                                      " is out of range for axis " + std::to_string(axis) + " of " + x.str());
   };
   const void* data = inputs[1].raw()->storage->data();
   const int64_t n = indices.shape.count();

@@ -105,7 +105,8 @@ std::vector<TensorType> infer_chain(const AttributeMap& attributes, std::span<co
   std::vector<TensorType> registers;
   for (const TensorType& t : inputs) {
     if (!aligns(t.shape, chain.shape))
-      throw Error(ErrorKind::Shape, "fused_elementwise: an input " + t.str() + " does not stretch to " + chain.shape.str());
+      throw Error(ErrorKind::Shape,
+                  "fused_elementwise: an input " + t.str() + " does not stretch to " + chain.shape.str());
     registers.push_back({t.dtype, chain.shape});
   }
   for (const ChainOp& op : chain.ops) {
@@ -145,7 +146,8 @@ void evaluate_chain(const AttributeMap& attributes, std::span<const ConstView> i
     op_row(op.op).evaluate(attributes_of(op), std::span(operands, op.operand_count), std::span(&to, 1));
   }
   for (size_t i = 0; i < chain.outputs.size(); ++i)
-    if (const size_t bytes = outputs[i].type.bytes()) std::memcpy(outputs[i].data, registers[chain.outputs[i]].data, bytes);
+    if (const size_t bytes = outputs[i].type.bytes())
+      std::memcpy(outputs[i].data, registers[chain.outputs[i]].data, bytes);
 }
 
 }  // namespace harmonics

@@ -12,11 +12,11 @@ namespace harmonics {
 
 // The selection for one call site, for output and checkpoints.
 struct Selected {
-  std::string op;       // functional or primitive
-  std::string site;     // "attention{causal = true}(f32[...], ...) -> f32[...]"
+  std::string op;    // functional or primitive
+  std::string site;  // "attention{causal = true}(f32[...], ...) -> f32[...]"
   std::string scope;
-  std::string winner;   // "flash of org.example.fast", "cpu", "portable"
-  std::string because;  // "override", "plugin", "device", "body"
+  std::string winner;                                         // "flash of org.example.fast", "cpu", "portable"
+  std::string because;                                        // "override", "plugin", "device", "body"
   std::vector<std::pair<std::string, std::string>> declined;  // other candidates and why they were not selected
 };
 

@@ -99,7 +99,8 @@ class BodyCache {
   std::unordered_map<std::string, std::shared_ptr<const Program>> bodies_;
 };
 
-std::string key_of(const Functional& functional, const AttributeMap& attributes, const std::vector<TensorType>& inputs) {
+std::string key_of(const Functional& functional, const AttributeMap& attributes,
+                   const std::vector<TensorType>& inputs) {
   std::string key = functional.name + '@' + std::to_string(functional.id) + attributes.str();
   for (const TensorType& t : inputs) key += '|' + t.str();
   return key;

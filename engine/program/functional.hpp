@@ -23,8 +23,8 @@ class Functional {
  public:
   using Body = std::function<Values(const AttributeMap&, std::span<const HTensor> inputs)>;
   // Like OpRow::gradient. Values that the gradient needs saved are outputs of the body.
-  using Gradient = std::function<Values(const AttributeMap&, std::span<const HTensor> inputs, std::span<const HTensor> outputs,
-                                        std::span<const HTensor> output_gradients)>;
+  using Gradient = std::function<Values(const AttributeMap&, std::span<const HTensor> inputs,
+                                        std::span<const HTensor> outputs, std::span<const HTensor> output_gradients)>;
 
   std::string name;
   std::string description;  // one line
@@ -43,11 +43,11 @@ using FunctionalPtr = std::shared_ptr<const Functional>;
 class FunctionalTable {
  public:
   static FunctionalTable& global();
-  void add(Functional functional);                // replaces one of the same name
-  FunctionalPtr find(std::string_view name);      // null: none
-  bool has_own(std::string_view name) const;      // false for a plugin's
-  std::vector<FunctionalPtr> all() const;         // the library's own, sorted by name
-  std::vector<std::string> names() const;         // all, including those of libraries not opened yet
+  void add(Functional functional);            // replaces one of the same name
+  FunctionalPtr find(std::string_view name);  // null: none
+  bool has_own(std::string_view name) const;  // false for a plugin's
+  std::vector<FunctionalPtr> all() const;     // the library's own, sorted by name
+  std::vector<std::string> names() const;     // all, including those of libraries not opened yet
 
  private:
   FunctionalPtr own(std::string_view name) const;

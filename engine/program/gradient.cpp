@@ -28,7 +28,8 @@ class Differentiator {
     for (const HTensor& w : wrt) wrt_.push_back(tracer.id_of(w));
     const TensorType& type = program().type(value_);
     if (type.shape.rank() != 0 || !is_float(type.dtype))
-      throw Error(ErrorKind::Shape, "a gradient is taken of a floating-point scalar, not of " + type.str() + "; reduce it first");
+      throw Error(ErrorKind::Shape,
+                  "a gradient is taken of a floating-point scalar, not of " + type.str() + "; reduce it first");
     for (ValueId w : wrt_)
       if (!is_float(program().type(w).dtype))
         throw Error(ErrorKind::Type, "there is no gradient with respect to a value of type " + program().type(w).str());
@@ -95,7 +96,8 @@ class Differentiator {
     tracer_.set_scope("gradient/" + scope_of(node));
     const std::vector<HTensor> gradients = rule(node);
     if (gradients.size() != node.inputs.size())
-      wrong(node, "gives " + std::to_string(gradients.size()) + " gradients for " + std::to_string(node.inputs.size()) + " operands");
+      wrong(node, "gives " + std::to_string(gradients.size()) + " gradients for " + std::to_string(node.inputs.size()) +
+                      " operands");
     for (size_t i = 0; i < gradients.size(); ++i)
       if (depends_[node.inputs[i]] && gradients[i]) accumulate(node, i, gradients[i]);
   }
@@ -118,7 +120,8 @@ class Differentiator {
       if (!dy[i]) dy[i] = zeros_like(outputs[i]);
     std::vector<HTensor> gradients = node.host->gradient(inputs, outputs, dy);
     if (!gradients.empty()) return gradients;
-    throw Error(ErrorKind::Plugin, node.host->name() + " reads numbers and supplies no gradient: it can infer but not train; " +
+    throw Error(ErrorKind::Plugin, node.host->name() +
+                                       " reads numbers and supplies no gradient: it can infer but not train; " +
                                        "write it with harmonics operations or override gradient()");
   }
 
@@ -126,7 +129,8 @@ class Differentiator {
     const std::string name = node.op == Op::call        ? "functional '" + node.callee + "'"
                              : node.op == Op::host_call ? node.host->name()
                                                         : std::string(op_name(node.op));
-    throw Error(node.op == Op::host_call ? ErrorKind::Plugin : ErrorKind::Internal, "the gradient of " + name + " " + what);
+    throw Error(node.op == Op::host_call ? ErrorKind::Plugin : ErrorKind::Internal,
+                "the gradient of " + name + " " + what);
   }
 
   std::vector<HTensor> handles(const std::vector<ValueId>& values) {

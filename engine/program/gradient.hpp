@@ -13,6 +13,7 @@ namespace harmonics {
 // derivative of its body. A host function without gradient on the path throws ErrorKind::Plugin with its name and the
 // remedy. New nodes have the scope "gradient/" + the forward node's scope. A chooser selects implementations first, so
 // that forward and backward use the same one.
-std::vector<HTensor> gradient(Tracer& tracer, const HTensor& value, const std::vector<HTensor>& wrt, Chooser* chooser = nullptr);
+std::vector<HTensor> gradient(Tracer& tracer, const HTensor& value, const std::vector<HTensor>& wrt,
+                              Chooser* chooser = nullptr);
 
 }  // namespace harmonics

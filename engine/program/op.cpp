@@ -23,18 +23,29 @@ constexpr size_t kCount = std::size(kNames);
 
 OpRow functions_of(Op op, Family family) {
   switch (family) {
-    case Family::source: return source_row(op);
-    case Family::unary: return unary_row(op);
-    case Family::binary: return binary_row(op);
-    case Family::ternary: return ternary_row(op);
-    case Family::layout: return layout_row(op);
-    case Family::index: return index_row(op);
-    case Family::reduce: return reduce_row(op);
-    case Family::linear: return linear_row(op);
-    case Family::storage: return storage_row(op);
-    case Family::mark: return mark_row(op);
+    case Family::source:
+      return source_row(op);
+    case Family::unary:
+      return unary_row(op);
+    case Family::binary:
+      return binary_row(op);
+    case Family::ternary:
+      return ternary_row(op);
+    case Family::layout:
+      return layout_row(op);
+    case Family::index:
+      return index_row(op);
+    case Family::reduce:
+      return reduce_row(op);
+    case Family::linear:
+      return linear_row(op);
+    case Family::storage:
+      return storage_row(op);
+    case Family::mark:
+      return mark_row(op);
     case Family::leaf:
-    case Family::control: break;
+    case Family::control:
+      break;
   }
   OpRow row{};
   if (op == Op::fused_elementwise) {

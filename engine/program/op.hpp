@@ -31,8 +31,8 @@ struct OpRow {
   void (*evaluate)(const AttributeMap&, std::span<const ConstView> inputs, std::span<const View> outputs);
   // Gradients of the inputs (empty: none) from inputs, outputs and the outputs' gradients (empty: zero), written with
   // public operations. Null: not differentiable, gradients stop here (integers, comparisons, argmax, floor ...).
-  std::vector<HTensor> (*gradient)(const AttributeMap&, std::span<const HTensor> inputs, std::span<const HTensor> outputs,
-                                   std::span<const HTensor> output_gradients);
+  std::vector<HTensor> (*gradient)(const AttributeMap&, std::span<const HTensor> inputs,
+                                   std::span<const HTensor> outputs, std::span<const HTensor> output_gradients);
 };
 
 const OpRow& op_row(Op op);

@@ -94,8 +94,7 @@ class Parser {
     cursor_.expect('%');
     const size_t from = cursor_.place();
     uint64_t number = 0;
-    if (!read_number(cursor_.number(), number))
-      cursor_.fail(from, "expected the number of a value");
+    if (!read_number(cursor_.number(), number)) cursor_.fail(from, "expected the number of a value");
     return number;
   }
 
@@ -137,9 +136,11 @@ class Parser {
       cursor_.fail(from, e.what(), e.kind(), e.notes());
     }
     if (want.size() != types.size())
-      cursor_.fail(from, "the operation has " + std::to_string(want.size()) + " results, not " + std::to_string(types.size()));
+      cursor_.fail(
+          from, "the operation has " + std::to_string(want.size()) + " results, not " + std::to_string(types.size()));
     for (size_t i = 0; i < types.size(); ++i)
-      if (want[i] != types[i]) cursor_.fail(from, "the result is " + want[i].str() + ", not " + types[i].str(), ErrorKind::Shape);
+      if (want[i] != types[i])
+        cursor_.fail(from, "the result is " + want[i].str() + ", not " + types[i].str(), ErrorKind::Shape);
   }
 
   TensorType type() {
@@ -178,7 +179,8 @@ class Parser {
       case Op::parameter:
       case Op::state: {
         n.callee = cursor_.text();
-        if (!leaves_.emplace(n.op, n.callee).second) cursor_.fail(from, "a second " + std::string(name) + " '" + n.callee + "'");
+        if (!leaves_.emplace(n.op, n.callee).second)
+          cursor_.fail(from, "a second " + std::string(name) + " '" + n.callee + "'");
         expect_one(types, from);
         return n;
       }
@@ -186,11 +188,14 @@ class Parser {
         expect_one(types, from);
         n.literal = literal(types[0]);
         return n;
-      case Op::host_call: n.host = std::make_shared<NamedHost>(cursor_.text()); break;
+      case Op::host_call:
+        n.host = std::make_shared<NamedHost>(cursor_.text());
+        break;
       case Op::call:
         if (row) known_functional(n.callee = cursor_.text(), from);
         break;
-      default: break;
+      default:
+        break;
     }
     cursor_.expect('(');
     if (!cursor_.take(')')) {
@@ -237,7 +242,8 @@ class Parser {
       auto* to = static_cast<T*>(t.mutable_bytes());
       for (size_t i = 0; i < words.size(); ++i)
         if (!read_element(words[i], to[i]))
-          cursor_.fail(from, "'" + std::string(words[i]) + "' is no number of type " + std::string(dtype_name(type.dtype)));
+          cursor_.fail(from,
+                       "'" + std::string(words[i]) + "' is no number of type " + std::string(dtype_name(type.dtype)));
     });
     return t;
   }
@@ -246,8 +252,10 @@ class Parser {
     if (cursor_.word() != "bytes") cursor_.fail(from, "a literal is a list of numbers or bytes \"...\"");
     const std::string hex = cursor_.text();
     if (hex.size() % 2 || hex.size() / 2 != type.bytes())
-      cursor_.fail(from, std::to_string(hex.size()) + " hexadecimal digits do not fill the " + std::to_string(type.bytes()) +
-                             " bytes of " + type.str(), ErrorKind::Shape);
+      cursor_.fail(from,
+                   std::to_string(hex.size()) + " hexadecimal digits do not fill the " + std::to_string(type.bytes()) +
+                       " bytes of " + type.str(),
+                   ErrorKind::Shape);
     HTensor t = make_value(type, std::make_shared<Storage>(type.bytes()));
     auto* to = static_cast<unsigned char*>(t.mutable_bytes());
     for (size_t i = 0; i < type.bytes(); ++i) {

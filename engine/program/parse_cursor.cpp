@@ -39,7 +39,8 @@ void ParseCursor::skip_lines() {
 
 void ParseCursor::end_line() {
   skip_space();
-  if (at_ < text_.size() && text_[at_] != '\n' && text_[at_] != '#') fail_here("expected the end of the line, found " + shown());
+  if (at_ < text_.size() && text_[at_] != '\n' && text_[at_] != '#')
+    fail_here("expected the end of the line, found " + shown());
   skip_lines();
 }
 
@@ -89,7 +90,8 @@ std::string ParseCursor::text() {
       out += '\n';
     } else if (escape == 't') {
       out += '\t';
-    } else if (escape == 'x' && at_ + 2 <= text_.size() && hex_digit(text_[at_]) >= 0 && hex_digit(text_[at_ + 1]) >= 0) {
+    } else if (escape == 'x' && at_ + 2 <= text_.size() && hex_digit(text_[at_]) >= 0 &&
+               hex_digit(text_[at_ + 1]) >= 0) {
       out += static_cast<char>(hex_digit(text_[at_]) * 16 + hex_digit(text_[at_ + 1]));
       at_ += 2;
     } else {

@@ -59,7 +59,8 @@ std::string literal_text(const HTensor& literal) {
 
 std::string scope_text(const std::string& scope) {
   const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '/' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+           c == '/' || c == '-';
   };
   return std::all_of(scope.begin(), scope.end(), plain) ? scope : quoted(scope);
 }
@@ -100,12 +101,16 @@ class Printer {
     switch (n.op) {
       case Op::input:
       case Op::parameter:
-      case Op::state: return std::string(op_name(n.op)) + ' ' + quoted(n.callee);
-      case Op::literal: return "literal " + literal_text(n.literal);
+      case Op::state:
+        return std::string(op_name(n.op)) + ' ' + quoted(n.callee);
+      case Op::literal:
+        return "literal " + literal_text(n.literal);
       case Op::call:
         return (is_word(n.callee) && !find_any_op(n.callee) ? n.callee : "call " + quoted(n.callee)) + operands(n);
-      case Op::host_call: return "host_call " + quoted(n.host->name()) + operands(n);
-      default: return std::string(op_name(n.op)) + operands(n);
+      case Op::host_call:
+        return "host_call " + quoted(n.host->name()) + operands(n);
+      default:
+        return std::string(op_name(n.op)) + operands(n);
     }
   }
 

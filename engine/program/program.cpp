@@ -56,7 +56,8 @@ class Verifier {
       if (v >= made_.size() || !made_[v]) fail(n, "it reads %" + std::to_string(v) + " before it is made");
     for (uint32_t k = 0; k < n.outputs.size(); ++k) {
       const ValueId v = n.outputs[k];
-      if (v >= made_.size() || made_[v]) fail(n, "it makes %" + std::to_string(v) + ", which is made already or not known");
+      if (v >= made_.size() || made_[v])
+        fail(n, "it makes %" + std::to_string(v) + ", which is made already or not known");
       if (program_.values[v].node != index || program_.values[v].output != k)
         fail(n, "%" + std::to_string(v) + " names another node as its producer");
       made_[v] = true;
@@ -68,7 +69,8 @@ class Verifier {
   void structure(const Node& n) {
     if (is_named_leaf(n.op) || n.op == Op::literal) {
       if (!n.inputs.empty() || n.outputs.size() != 1) fail(n, "a leaf has no operands and one result");
-      if (is_named_leaf(n.op) && !leaves_.emplace(std::pair(n.op, n.callee), n.outputs[0]).second) fail(n, "a second leaf of this name");
+      if (is_named_leaf(n.op) && !leaves_.emplace(std::pair(n.op, n.callee), n.outputs[0]).second)
+        fail(n, "a second leaf of this name");
       if (n.op == Op::literal && (n.literal.empty() || n.literal.raw()->traced())) fail(n, "a literal without numbers");
     }
     if (n.op == Op::call && n.callee.empty()) fail(n, "a call without a name");
@@ -86,14 +88,16 @@ class Verifier {
     if (have.size() != want.size())
       fail(n, "it has " + std::to_string(have.size()) + " results, inference gives " + std::to_string(want.size()));
     for (size_t i = 0; i < want.size(); ++i)
-      if (have[i] != want[i]) fail(n, "result " + std::to_string(i) + " is " + have[i].str() + ", inference gives " + want[i].str());
+      if (have[i] != want[i])
+        fail(n, "result " + std::to_string(i) + " is " + have[i].str() + ", inference gives " + want[i].str());
   }
 
   void names(const std::vector<NamedValue>& list, const char* kind) const {
     std::set<std::string> seen;
     for (const NamedValue& v : list) {
       if (!seen.insert(v.name).second) fail(std::string("two values for ") + kind + " '" + v.name + "'");
-      if (v.value >= made_.size() || !made_[v.value]) fail(std::string(kind) + " '" + v.name + "' is a value nothing makes");
+      if (v.value >= made_.size() || !made_[v.value])
+        fail(std::string(kind) + " '" + v.name + "' is a value nothing makes");
     }
   }
 
@@ -140,8 +144,10 @@ std::vector<TensorType> inferred_types(const Program& program, const Node& node)
     case Op::input:
     case Op::parameter:
     case Op::state:
-    case Op::host_call: return types_at(program, node.outputs);
-    case Op::literal: return {type_of(node.literal)};
+    case Op::host_call:
+      return types_at(program, node.outputs);
+    case Op::literal:
+      return {type_of(node.literal)};
     case Op::call: {
       const FunctionalPtr functional = FunctionalTable::global().find(node.callee);
       if (!functional) throw Error(ErrorKind::Name, "there is no functional '" + node.callee + "'");
@@ -150,7 +156,8 @@ std::vector<TensorType> inferred_types(const Program& program, const Node& node)
       for (const NamedValue& v : body->outputs) types.push_back(body->type(v.value));
       return types;
     }
-    default: return op_row(node.op).infer(node.attributes, inputs);
+    default:
+      return op_row(node.op).infer(node.attributes, inputs);
   }
 }
 

@@ -27,16 +27,16 @@ struct Node {
   AttributeMap attributes;
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
-  std::string callee;                          // functional of a call; name of an input, parameter or state
-  HTensor literal;                             // literal: its elements
-  std::shared_ptr<const HostFunction> host;    // host_call
-  uint32_t scope = 0;                          // index into Program::scopes
+  std::string callee;                        // functional of a call; name of an input, parameter or state
+  HTensor literal;                           // literal: its elements
+  std::shared_ptr<const HostFunction> host;  // host_call
+  uint32_t scope = 0;                        // index into Program::scopes
 };
 
 struct ValueInfo {
   TensorType type;
-  uint32_t node = 0;   // its producer
-  uint32_t output = 0; // index among the producer's outputs
+  uint32_t node = 0;    // its producer
+  uint32_t output = 0;  // index among the producer's outputs
 };
 
 struct NamedValue {
@@ -47,10 +47,10 @@ struct NamedValue {
 struct Program {
   std::string name;
   std::vector<ValueInfo> values;
-  std::vector<Node> nodes;                       // in order: after the producers of their inputs
-  std::vector<NamedValue> outputs;               // named results
-  std::vector<NamedValue> updates;               // parameter or state name -> its value after the step
-  std::vector<std::string> scopes{""};           // paths of nodes: "hidden.output", "optimizer/hidden.weight"
+  std::vector<Node> nodes;              // in order: after the producers of their inputs
+  std::vector<NamedValue> outputs;      // named results
+  std::vector<NamedValue> updates;      // parameter or state name -> its value after the step
+  std::vector<std::string> scopes{""};  // paths of nodes: "hidden.output", "optimizer/hidden.weight"
 
   const TensorType& type(ValueId v) const { return values[v].type; }
   const Node& producer(ValueId v) const { return nodes[values[v].node]; }

@@ -69,13 +69,17 @@ void Tracer::output(const std::string& name, const HTensor& value) {
 void Tracer::update(const std::string& name, const HTensor& value) {
   const ValueId id = id_of(value);
   const auto [at, fresh] = updates_.emplace(name, program_.updates.size());
-  if (fresh) program_.updates.push_back({name, id});
-  else program_.updates[at->second].value = id;
+  if (fresh)
+    program_.updates.push_back({name, id});
+  else
+    program_.updates[at->second].value = id;
 }
 
-std::vector<HTensor> Tracer::append(Node node, const std::vector<HTensor>& inputs, const std::vector<TensorType>& types) {
+std::vector<HTensor> Tracer::append(Node node, const std::vector<HTensor>& inputs,
+                                    const std::vector<TensorType>& types) {
   if (!open_) throw Error(ErrorKind::Internal, "the trace of program '" + program_.name + "' has ended");
-  if (steps_ && steps_->left() == 0) steps_->refuse(1, scope_.empty() ? "the flow" : "'" + scope_ + "'", "its next operation");
+  if (steps_ && steps_->left() == 0)
+    steps_->refuse(1, scope_.empty() ? "the flow" : "'" + scope_ + "'", "its next operation");
   if (steps_) steps_->take(1, {}, {});
   node.inputs.clear();
   for (const HTensor& t : inputs) node.inputs.push_back(id_of(t));
@@ -101,12 +105,14 @@ ValueId Tracer::literal(const HTensor& numbers) {
 }
 
 ValueId Tracer::id_of(const HTensor& value) {
-  if (value.empty()) throw Error(ErrorKind::Internal, "an empty tensor cannot be part of program '" + program_.name + "'");
+  if (value.empty())
+    throw Error(ErrorKind::Internal, "an empty tensor cannot be part of program '" + program_.name + "'");
   const hx_value& v = *value.raw();
   if (!v.traced()) return literal(value);
   if (v.generation != generation_)
-    throw Error(ErrorKind::Plugin, "a traced value of type " + v.type.str() + " is used outside the trace it belongs to",
-                {}, {"keep numbers between calls, not the tensors that an operation gave while it was traced"});
+    throw Error(ErrorKind::Plugin,
+                "a traced value of type " + v.type.str() + " is used outside the trace it belongs to", {},
+                {"keep numbers between calls, not the tensors that an operation gave while it was traced"});
   return v.id;
 }
 

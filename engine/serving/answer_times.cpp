@@ -7,7 +7,8 @@ namespace harmonics {
 
 void AnswerTimes::answered(uint64_t samples, uint64_t not_finite, Clock::duration took) {
   const double seconds = std::chrono::duration<double>(took).count();
-  const auto bucket = static_cast<size_t>(std::lower_bound(kBuckets.begin(), kBuckets.end(), seconds) - kBuckets.begin());
+  const auto bucket =
+      static_cast<size_t>(std::lower_bound(kBuckets.begin(), kBuckets.end(), seconds) - kBuckets.begin());
   const std::lock_guard<std::mutex> lock(mutex_);
   last_[sums_.requests % last_.size()] = {static_cast<float>(seconds), Clock::now()};
   ++sums_.requests;
@@ -45,7 +46,9 @@ AnswerTimes::Report AnswerTimes::report() const {
   }
   if (seconds.empty()) return report;
   std::sort(seconds.begin(), seconds.end());
-  const auto at = [&](double share) { return 1e3 * seconds[static_cast<size_t>(share * static_cast<double>(seconds.size() - 1))]; };
+  const auto at = [&](double share) {
+    return 1e3 * seconds[static_cast<size_t>(share * static_cast<double>(seconds.size() - 1))];
+  };
   report.p50_ms = at(0.5);
   report.p99_ms = at(0.99);
   const double since = std::chrono::duration<double>(Clock::now() - oldest).count();

@@ -23,18 +23,21 @@ namespace harmonics {
 namespace {
 
 constexpr int kWaiting = 128;  // clients that may wait to be let in
-constexpr int kLook = 100;  // milliseconds between two looks at whether it is over
+constexpr int kLook = 100;     // milliseconds between two looks at whether it is over
 
 sockaddr_un address_of(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path)
-    throw Error(ErrorKind::Usage, fmt::format("'{}' is no path for a socket", path), {}, {fmt::format("it may have 1 to {} bytes", sizeof address.sun_path - 1)});
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is no path for a socket", path), {},
+                {fmt::format("it may have 1 to {} bytes", sizeof address.sun_path - 1)});
   std::memcpy(address.sun_path, path.data(), path.size());
   return address;
 }
 
-bool connects(const sockaddr_un& address, int socket) { return ::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0; }
+bool connects(const sockaddr_un& address, int socket) {
+  return ::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
 
 // Sends all of it within the time of `milliseconds`.
 bool send_all(int socket, std::string_view bytes, int milliseconds) {
@@ -67,15 +70,21 @@ void ControlSocket::listen() {
   const auto failed = [&](const char* what) {
     const int reason = errno;
     if (socket_ >= 0) ::close(socket_);
-    throw Error(kind_of_failure(reason, ErrorKind::Output), fmt::format("cannot {} '{}': {}", what, path_, std::strerror(reason)), {}, {"give --control a path in a folder of yours"});
+    throw Error(kind_of_failure(reason, ErrorKind::Output),
+                fmt::format("cannot {} '{}': {}", what, path_, std::strerror(reason)), {},
+                {"give --control a path in a folder of yours"});
   };
   struct stat there {};
   if (::lstat(path_.c_str(), &there) == 0) {
-    if (!S_ISSOCK(there.st_mode)) throw Error(ErrorKind::Output, fmt::format("'{}' is there and is no socket", path_), {}, {"give --control another path"});
+    if (!S_ISSOCK(there.st_mode))
+      throw Error(ErrorKind::Output, fmt::format("'{}' is there and is no socket", path_), {},
+                  {"give --control another path"});
     const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const bool alive = probe >= 0 && connects(address, probe);
     if (probe >= 0) ::close(probe);
-    if (alive) throw Error(ErrorKind::Output, fmt::format("another run listens on '{}'", path_), {}, {"give --control another path"});
+    if (alive)
+      throw Error(ErrorKind::Output, fmt::format("another run listens on '{}'", path_), {},
+                  {"give --control another path"});
     ::unlink(path_.c_str());
   }
   socket_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -147,11 +156,18 @@ void ControlSocket::serve(Client& client) {
         request = control_from_json(line);
       } catch (const Error&) {  // said by control()
       }
-      if (request.what == ControlRequest::Do::events) goes_on = follow(client.socket);
-      else goes_on = send_all(client.socket, request.what == ControlRequest::Do::get ? look(request.path) : line_of(service_.control(line)), 10000);
+      if (request.what == ControlRequest::Do::events)
+        goes_on = follow(client.socket);
+      else
+        goes_on = send_all(
+            client.socket,
+            request.what == ControlRequest::Do::get ? look(request.path) : line_of(service_.control(line)), 10000);
     }
     if (text.size() > kLongestLine) {
-      send_all(client.socket, line_of({{"error", fmt::format("a line of more than {} bytes", kLongestLine)}, {"note", "end every message with a new line"}}), kLook);
+      send_all(client.socket,
+               line_of({{"error", fmt::format("a line of more than {} bytes", kLongestLine)},
+                        {"note", "end every message with a new line"}}),
+               kLook);
       break;
     }
   }
@@ -166,10 +182,13 @@ std::string ControlSocket::look(const std::string& path) {
   ServiceRequest request;
   request.method = "GET";
   request.trusted = true;
-  if (!parse_target(path, request)) return line_of({{"error", "the path cannot be understood"}, {"note", "docs/live.md has the paths"}});
+  if (!parse_target(path, request))
+    return line_of({{"error", "the path cannot be understood"}, {"note", "docs/live.md has the paths"}});
   const auto promise = std::make_shared<std::promise<std::string>>();
   std::future<std::string> reply = promise->get_future();
-  service_.handle(std::move(request), [promise](const ServiceReply& r) { promise->set_value(r.status < 400 ? r.body : fmt::format("{{\"code\":{},{}", r.status, r.body.substr(1))); });
+  service_.handle(std::move(request), [promise](const ServiceReply& r) {
+    promise->set_value(r.status < 400 ? r.body : fmt::format("{{\"code\":{},{}", r.status, r.body.substr(1)));
+  });
   for (int waited = 0; waited < kLongestLook && !over_; waited += kLook)
     if (reply.wait_for(std::chrono::milliseconds(kLook)) == std::future_status::ready) return reply.get();
   return line_of({{"error", "too much is asked at once"}, {"note", "ask again"}, {"code", 503}});
@@ -189,7 +208,8 @@ bool ControlSocket::follow(int socket) {
     }
     pollfd there{socket, POLLIN, 0};
     char said[256];
-    if (::poll(&there, 1, static_cast<int>(EventFeed::kTick.count())) > 0 && ::recv(socket, said, sizeof said, 0) <= 0) return false;
+    if (::poll(&there, 1, static_cast<int>(EventFeed::kTick.count())) > 0 && ::recv(socket, said, sizeof said, 0) <= 0)
+      return false;
   }
   return false;
 }
@@ -200,13 +220,16 @@ ControlClient::ControlClient(const std::string& path) : path_(path) {
   if (socket_ >= 0 && connects(address, socket_)) return;
   const int reason = errno;
   if (socket_ >= 0) ::close(socket_);
-  throw Error(reason == EACCES ? ErrorKind::Denied : ErrorKind::Unavailable, fmt::format("no run answers on '{}': {}", path, std::strerror(reason)), {}, {"a run listens there when it is started with --control " + path});
+  throw Error(reason == EACCES ? ErrorKind::Denied : ErrorKind::Unavailable,
+              fmt::format("no run answers on '{}': {}", path, std::strerror(reason)), {},
+              {"a run listens there when it is started with --control " + path});
 }
 
 ControlClient::~ControlClient() { ::close(socket_); }
 
 void ControlClient::say(const std::string& message) {
-  if (!send_all(socket_, message + "\n", 10000)) throw Error(ErrorKind::Unavailable, fmt::format("the run on '{}' went away", path_));
+  if (!send_all(socket_, message + "\n", 10000))
+    throw Error(ErrorKind::Unavailable, fmt::format("the run on '{}' went away", path_));
 }
 
 std::string ControlClient::hear(double seconds) {
@@ -220,7 +243,9 @@ std::string ControlClient::hear(double seconds) {
                   fmt::format("'{}' answers with a line of more than {} MiB", path_, kMostReplyBytes >> 20), {},
                   {"it is no run of harmonics, or a smaller part has to be asked for"});
     const double left = std::chrono::duration<double>(deadline - std::chrono::steady_clock::now()).count();
-    if (left <= 0) throw Error(ErrorKind::Unavailable, fmt::format("the run on '{}' has not answered in {:g} s", path_, seconds), {}, {"it may be writing a checkpoint; ask again"});
+    if (left <= 0)
+      throw Error(ErrorKind::Unavailable, fmt::format("the run on '{}' has not answered in {:g} s", path_, seconds), {},
+                  {"it may be writing a checkpoint; ask again"});
     pollfd ready{socket_, POLLIN, 0};
     if (::poll(&ready, 1, static_cast<int>(left * 1000) + 1) <= 0) continue;
     const ssize_t n = ::recv(socket_, piece, sizeof piece, 0);

@@ -15,7 +15,8 @@ class ControlSocket {
  public:
   static constexpr size_t kClients = 8, kLongestLine = 4096;
 
-  // Listens when it returns. A socket that nobody listens on any more is replaced; anything else at `path` is ErrorKind::Output.
+  // Listens when it returns. A socket that nobody listens on any more is replaced; anything else at `path` is
+  // ErrorKind::Output.
   ControlSocket(Service& service, std::string path);
   ~ControlSocket();  // the path is gone then
   ControlSocket(const ControlSocket&) = delete;
@@ -46,8 +47,8 @@ class ControlSocket {
 // The longest answer of a run that its clients read: a sample of 2 million values as JSON is shorter.
 constexpr size_t kMostReplyBytes = size_t{32} << 20;
 
-// Speaks to one: sends a message and gives the line that comes back. ErrorKind::Unavailable when nothing listens, or the line does not
-// come within `seconds` or is longer than kMostReplyBytes.
+// Speaks to one: sends a message and gives the line that comes back. ErrorKind::Unavailable when nothing listens, or
+// the line does not come within `seconds` or is longer than kMostReplyBytes.
 class ControlClient {
  public:
   explicit ControlClient(const std::string& path);

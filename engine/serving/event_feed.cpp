@@ -16,7 +16,8 @@ namespace {
 double seconds_of(const std::string& text) {
   double v = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), v);
-  if (failed != std::errc() || end != text.data() + text.size() || !(v >= 0.05 && v <= 60)) throw Error(ErrorKind::Usage, "'every' is no number of seconds from 0.05 to 60", {}, {"write ?every=0.25"});
+  if (failed != std::errc() || end != text.data() + text.size() || !(v >= 0.05 && v <= 60))
+    throw Error(ErrorKind::Usage, "'every' is no number of seconds from 0.05 to 60", {}, {"write ?every=0.25"});
   return v;
 }
 
@@ -29,7 +30,8 @@ json::object metrics_of(const std::map<std::string, double>& metrics) {
 }  // namespace
 
 EventFeed::EventFeed(Service& service, const std::map<std::string, std::string>& query) : service_(service) {
-  if (const auto at = query.find("every"); at != query.end()) every_ = std::chrono::duration<double>(seconds_of(at->second));
+  if (const auto at = query.find("every"); at != query.end())
+    every_ = std::chrono::duration<double>(seconds_of(at->second));
   if (const auto at = query.find("layers"); at != query.end()) layers_ = at->second == "true" || at->second == "1";
 }
 
@@ -49,7 +51,10 @@ void EventFeed::hello() {
   const std::vector<LogLine> lines = service_.run().log(0);
   if (!lines.empty()) line_ = lines.back().number;
   if (const auto rows = service_.run().epochs(0); !rows.empty()) row_ = rows.back().number;
-  tell("hello", {{"status", service_.status()}, {"graph", service_.graph()}, {"history", json_of(service_.run().history())}, {"log", json_of(lines)}});
+  tell("hello", {{"status", service_.status()},
+                 {"graph", service_.graph()},
+                 {"history", json_of(service_.run().history())},
+                 {"log", json_of(lines)}});
 }
 
 void EventFeed::news(const RunStatus& s) {
@@ -59,11 +64,23 @@ void EventFeed::news(const RunStatus& s) {
   }
   for (const RunRow& row : service_.run().epochs(row_)) {
     row_ = row.number;
-    tell("epoch", {{"step", row.step}, {"epoch", row.epoch}, {"samples", row.samples}, {"seconds", row.seconds}, {"samples_per_second", json_number(row.samples_per_second)}, {"learning_rate", row.learning_rate}, {"metrics", metrics_of(row.metrics)}});
+    tell("epoch", {{"step", row.step},
+                   {"epoch", row.epoch},
+                   {"samples", row.samples},
+                   {"seconds", row.seconds},
+                   {"samples_per_second", json_number(row.samples_per_second)},
+                   {"learning_rate", row.learning_rate},
+                   {"metrics", metrics_of(row.metrics)}});
   }
   if (s.step == step_) return;
   step_ = s.step;
-  tell("step", {{"step", s.step}, {"epoch", s.epoch}, {"samples", s.samples}, {"seconds", s.seconds}, {"samples_per_second", json_number(s.samples_per_second)}, {"learning_rate", s.learning_rate.value_or(0)}, {"metrics", metrics_of(s.metrics)}});
+  tell("step", {{"step", s.step},
+                {"epoch", s.epoch},
+                {"samples", s.samples},
+                {"seconds", s.seconds},
+                {"samples_per_second", json_number(s.samples_per_second)},
+                {"learning_rate", s.learning_rate.value_or(0)},
+                {"metrics", metrics_of(s.metrics)}});
 }
 
 std::vector<std::string> EventFeed::tick(Clock::time_point now, bool can_take) {

@@ -17,8 +17,8 @@ class EventFeed {
 
   // `query`: "every" and "layers"; throws ErrorKind::Usage what cannot be.
   EventFeed(Service& service, const std::map<std::string, std::string>& query);
-  // Every kTick: what there is to tell. When the client still has not taken what it was told before (`can_take` false) it is told nothing,
-  // and what there was is dropped and counted.
+  // Every kTick: what there is to tell. When the client still has not taken what it was told before (`can_take` false)
+  // it is told nothing, and what there was is dropped and counted.
   std::vector<std::string> tick(Clock::time_point now, bool can_take);
 
  private:

@@ -51,41 +51,22 @@ Reply http_reply(ServiceReply r, unsigned version, bool keep_alive, bool head) {
 
 std::string text_of(beast::string_view v) { return {v.data(), v.size()}; }
 
-}  // namespace
-
-ListenAddress parse_listen(const std::string& text) {
-  const auto wrong = [&](const std::string& what) { return Error(ErrorKind::Usage, fmt::format("'{}' is no address to listen on: {}", text, what), {}, {"write 127.0.0.1:8080, [::1]:8080, or port 0 for a free one"}); };
-  const size_t colon = text.rfind(':');
-  if (colon == std::string::npos) throw wrong("there is no port");
-  const std::string digits = text.substr(colon + 1);
-  if (digits.empty() || digits.size() > 5 || !std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }) || std::stoul(digits) > 65535) throw wrong(fmt::format("'{}' is no port", digits));
-  ListenAddress address{text.substr(0, colon), static_cast<uint16_t>(std::stoul(digits)), true};
-  if (address.host.size() > 2 && address.host.front() == '[' && address.host.back() == ']') address.host = address.host.substr(1, address.host.size() - 2);
-  if (address.host == "localhost") address.host = "127.0.0.1";
-  error_code failed;
-  const asio::ip::address parsed = asio::ip::make_address(address.host, failed);
-  if (failed) throw wrong(fmt::format("'{}' is no number of a network address", address.host));
-  address.loopback = parsed.is_loopback();
-  return address;
-}
-
-namespace {
-
 // What holds a socket.
 class Client {
  public:
   virtual ~Client() = default;
   virtual void close() = 0;
   virtual void tick(EventFeed::Clock::time_point) {}  // tells what is new, if it listens
-  // May it be closed for a new one? A client that never asked for anything goes before one that waits between two requests.
+  // May it be closed for a new one? A client that never asked for anything goes before one that waits between two
+  // requests.
   enum class Room { none, between, silent };
   virtual Room room() const { return Room::none; }
 };
 
 }  // namespace
 
-// All of it runs on one thread, but for the answers of the service, which are posted to it. Everything that waits holds this object, so
-// stopping closes every socket and runs until nothing waits any more.
+// All of it runs on one thread, but for the answers of the service, which are posted to it. Everything that waits holds
+// this object, so stopping closes every socket and runs until nothing waits any more.
 class HttpServer::Running : public std::enable_shared_from_this<Running> {
  public:
   Running(Service& service, const HttpLimits& limits) : service_(service), limits_(limits), acceptor_(context_) {}
@@ -98,7 +79,9 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
       acceptor_.bind(endpoint);
       acceptor_.listen();
     } catch (const boost::system::system_error& e) {
-      throw Error(ErrorKind::Unavailable, fmt::format("cannot listen on {}:{}: {}", address.host, address.port, e.code().message()), {}, {"choose another port; 0 takes a free one"});
+      throw Error(ErrorKind::Unavailable,
+                  fmt::format("cannot listen on {}:{}: {}", address.host, address.port, e.code().message()), {},
+                  {"choose another port; 0 takes a free one"});
     }
     port_ = acceptor_.local_endpoint().port();
     url_ = fmt::format("http://{}:{}", endpoint.address().is_v6() ? "[" + address.host + "]" : address.host, port_);
@@ -169,7 +152,10 @@ namespace {
 template <typename Server>
 class Listener : public Client, public std::enable_shared_from_this<Listener<Server>> {
  public:
-  Listener(std::shared_ptr<Server> server, beast::tcp_stream stream, EventFeed feed) : server_(std::move(server)), socket_(std::move(stream)), feed_(std::move(feed)) { ++server_->listeners; }
+  Listener(std::shared_ptr<Server> server, beast::tcp_stream stream, EventFeed feed)
+      : server_(std::move(server)), socket_(std::move(stream)), feed_(std::move(feed)) {
+    ++server_->listeners;
+  }
   ~Listener() override { --server_->listeners, --server_->open; }
 
   void close() override {
@@ -207,7 +193,8 @@ class Listener : public Client, public std::enable_shared_from_this<Listener<Ser
     socket_.async_read(said_, [self = this->shared_from_this()](error_code failed, size_t) {
       if (failed) return self->close();
       // The library does not look at the end of a text whose last part is empty.
-      if (self->socket_.got_text() && find_invalid_utf8(beast::buffers_to_string(self->said_.cdata()))) return self->hang_up(websocket::close_code::bad_payload);
+      if (self->socket_.got_text() && find_invalid_utf8(beast::buffers_to_string(self->said_.cdata())))
+        return self->hang_up(websocket::close_code::bad_payload);
       self->said_.clear();
       self->read();
     });
@@ -233,11 +220,15 @@ class Listener : public Client, public std::enable_shared_from_this<Listener<Ser
   bool open_ = false;
 };
 
-// One that sends samples: each message is a body of POST to the path it was opened at, and its answer comes back before the next is read.
+// One that sends samples: each message is a body of POST to the path it was opened at, and its answer comes back before
+// the next is read.
 template <typename Server>
 class SampleSocket : public Client, public std::enable_shared_from_this<SampleSocket<Server>> {
  public:
-  SampleSocket(std::shared_ptr<Server> server, beast::tcp_stream stream, ServiceRequest like) : server_(std::move(server)), socket_(std::move(stream)), like_(std::move(like)) { like_.method = "POST"; }
+  SampleSocket(std::shared_ptr<Server> server, beast::tcp_stream stream, ServiceRequest like)
+      : server_(std::move(server)), socket_(std::move(stream)), like_(std::move(like)) {
+    like_.method = "POST";
+  }
   ~SampleSocket() override { --server_->open; }
   void close() override { beast::get_lowest_layer(socket_).close(); }
 
@@ -286,7 +277,10 @@ class SampleSocket : public Client, public std::enable_shared_from_this<SampleSo
 template <typename Server>
 class Connection : public Client, public std::enable_shared_from_this<Connection<Server>> {
  public:
-  Connection(std::shared_ptr<Server> server, tcp::socket socket) : server_(std::move(server)), stream_(std::move(socket)), buffer_(server_->limits().header + 4096) { ++server_->open; }
+  Connection(std::shared_ptr<Server> server, tcp::socket socket)
+      : server_(std::move(server)), stream_(std::move(socket)), buffer_(server_->limits().header + 4096) {
+    ++server_->open;
+  }
   ~Connection() override {
     if (!handed_on_) --server_->open;
     if (large_) server_->gave_back(large_);
@@ -326,8 +320,10 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
       self->room_ = Room::none;
       self->asked_ = true;
       if (failed) return self->wrong(failed);
-      if (beast::iequals(self->parser_->get()[http::field::expect], "100-continue")) self->tell_to_go_on();
-      else self->read_body();
+      if (beast::iequals(self->parser_->get()[http::field::expect], "100-continue"))
+        self->tell_to_go_on();
+      else
+        self->read_body();
     });
   }
 
@@ -346,10 +342,17 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   }
 
   void wrong(error_code failed) {
-    if (failed == http::error::end_of_stream || failed == asio::error::connection_reset || failed == asio::error::operation_aborted) return;
-    if (failed == http::error::body_limit) return refuse(413, fmt::format("the body is larger than {} bytes", server_->limits().body), "ask with fewer samples at once");
-    if (failed == http::error::header_limit || failed == http::error::buffer_overflow) return refuse(431, fmt::format("the header is larger than {} bytes", server_->limits().header), "send fewer header fields");
-    if (failed.category() == make_error_code(http::error::bad_method).category()) return refuse(400, "this is no HTTP request: " + failed.message(), "docs/live.md has the paths");
+    if (failed == http::error::end_of_stream || failed == asio::error::connection_reset ||
+        failed == asio::error::operation_aborted)
+      return;
+    if (failed == http::error::body_limit)
+      return refuse(413, fmt::format("the body is larger than {} bytes", server_->limits().body),
+                    "ask with fewer samples at once");
+    if (failed == http::error::header_limit || failed == http::error::buffer_overflow)
+      return refuse(431, fmt::format("the header is larger than {} bytes", server_->limits().header),
+                    "send fewer header fields");
+    if (failed.category() == make_error_code(http::error::bad_method).category())
+      return refuse(400, "this is no HTTP request: " + failed.message(), "docs/live.md has the paths");
   }
 
   void act() {
@@ -364,10 +367,12 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     version_ = got.version();
     keep_alive_ = got.keep_alive();
     head_ = got.method() == http::verb::head;
-    if (!parse_target(target, request)) return refuse(400, "the path cannot be understood", "docs/live.md has the paths");
+    if (!parse_target(target, request))
+      return refuse(400, "the path cannot be understood", "docs/live.md has the paths");
     if (request.host.empty() && version_ >= 11) return refuse(400, "the request names no host", "send a Host field");
     if (request.path == "/v1/events") return open_events(request, got);
-    if (websocket::is_upgrade(got) && Service::takes_samples(request.path)) return open_samples(std::move(request), got);
+    if (websocket::is_upgrade(got) && Service::takes_samples(request.path))
+      return open_samples(std::move(request), got);
     large_ = got.body().size();
     request.body = std::move(got.body());
     stream_.expires_never();  // the service has its own deadlines
@@ -380,10 +385,14 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
 
   void open_events(const ServiceRequest& request, const http::request<http::string_body>& got) {
     if (auto refused = server_->service().refuse(request, false)) return write(std::move(*refused));
-    if (!websocket::is_upgrade(got)) return write(Service::refusal(426, "events come over a WebSocket", "open ws://…/v1/events"));
-    // Frames that did not wait for the answer would be lost with the buffer they lie in, and those behind them be read as something else.
-    if (buffer_.size() > 0) return refuse(400, "something follows the upgrade that was not answered yet", "send nothing before the answer");
-    if (server_->listeners >= server_->limits().listeners) return write(Service::refusal(503, "too many listen already", "ask again later"));
+    if (!websocket::is_upgrade(got))
+      return write(Service::refusal(426, "events come over a WebSocket", "open ws://…/v1/events"));
+    // Frames that did not wait for the answer would be lost with the buffer they lie in, and those behind them be read
+    // as something else.
+    if (buffer_.size() > 0)
+      return refuse(400, "something follows the upgrade that was not answered yet", "send nothing before the answer");
+    if (server_->listeners >= server_->limits().listeners)
+      return write(Service::refusal(503, "too many listen already", "ask again later"));
     try {
       EventFeed feed(server_->service(), request.query);
       handed_on_ = true;
@@ -397,7 +406,8 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
 
   void open_samples(ServiceRequest request, const http::request<http::string_body>& got) {
     if (auto refused = server_->service().refuse(request, true)) return write(std::move(*refused));
-    if (buffer_.size() > 0) return refuse(400, "something follows the upgrade that was not answered yet", "send nothing before the answer");
+    if (buffer_.size() > 0)
+      return refuse(400, "something follows the upgrade that was not answered yet", "send nothing before the answer");
     handed_on_ = true;
     const auto socket = std::make_shared<SampleSocket<Server>>(server_, std::move(stream_), std::move(request));
     server_->keep(socket);
@@ -415,8 +425,10 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     stream_.expires_after(server_->limits().write);
     const auto written = [self = this->shared_from_this()](error_code failed, size_t) {
       if (failed) return;
-      if (self->keep_alive_) self->wait();
-      else self->hang_up();
+      if (self->keep_alive_)
+        self->wait();
+      else
+        self->hang_up();
     };
     if (head_) {
       serializer_.emplace(reply_);
@@ -486,8 +498,10 @@ void HttpServer::Running::take(int socket) {
     tcp::socket taken(self->context_);
     error_code failed;
     taken.assign(tcp::v4(), socket, failed);
-    if (failed) ::close(socket);
-    else self->begin(std::move(taken));
+    if (failed)
+      ::close(socket);
+    else
+      self->begin(std::move(taken));
   });
   if (!posted) ::close(socket);
 }
@@ -558,12 +572,14 @@ void HttpServer::Running::stop() {
   context_.run();
 }
 
-HttpServer::HttpServer(Service& service, const ListenAddress& address, const HttpLimits& limits) : running_(std::make_shared<Running>(service, limits)) {
+HttpServer::HttpServer(Service& service, const ListenAddress& address, const HttpLimits& limits)
+    : running_(std::make_shared<Running>(service, limits)) {
   running_->listen(address);
   running_->start();
 }
 
-HttpServer::HttpServer(Service& service, const HttpLimits& limits) : running_(std::make_shared<Running>(service, limits)) {}
+HttpServer::HttpServer(Service& service, const HttpLimits& limits)
+    : running_(std::make_shared<Running>(service, limits)) {}
 
 HttpServer::~HttpServer() { running_->stop(); }
 

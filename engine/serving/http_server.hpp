@@ -39,7 +39,8 @@ class HttpServer {
   uint16_t port() const;
   // A connected stream socket, whoever accepted it: the server's own from now on.
   void take(int socket);
-  // Of a server without a thread: does all that can be done without waiting. `now`: the time that events go by, which never goes back.
+  // Of a server without a thread: does all that can be done without waiting. `now`: the time that events go by, which
+  // never goes back.
   void work(std::chrono::steady_clock::time_point now);
 
  private:

@@ -35,7 +35,9 @@ json::array json_of(const Shape& shape) {
 }
 
 json::object json_of(const StreamStatus& s) {
-  const auto of_live = [&](auto member) { return s.of_live ? json::value((*s.of_live).*member) : json::value(nullptr); };
+  const auto of_live = [&](auto member) {
+    return s.of_live ? json::value((*s.of_live).*member) : json::value(nullptr);
+  };
   using Live = StreamStatus::Live;
   return {{"name", s.name},
           {"live", s.live},
@@ -61,12 +63,16 @@ json::object json_of(const StreamStatus& s) {
           {"refused", of_live(&Live::refused)},
           {"resent", of_live(&Live::resent)},
           {"idle_seconds", of_live(&Live::idle_seconds)},
-          {"last_error", s.of_live && !s.of_live->last_error.empty() ? json::value(s.of_live->last_error) : json::value(nullptr)}};
+          {"last_error",
+           s.of_live && !s.of_live->last_error.empty() ? json::value(s.of_live->last_error) : json::value(nullptr)}};
 }
 
 json::object json_of(const AnswerTimes::Report& r) {
-  return {{"requests", r.requests}, {"samples", r.samples}, {"refused", r.refused}, {"failed", r.failed}, {"batches", r.batches}, {"queued", r.queued}, {"queue_limit", r.queue_limit},
-          {"requests_per_second", json_number(r.requests_per_second)}, {"p50_ms", or_null(r.p50_ms)}, {"p99_ms", or_null(r.p99_ms)}};
+  return {{"requests", r.requests},       {"samples", r.samples},
+          {"refused", r.refused},         {"failed", r.failed},
+          {"batches", r.batches},         {"queued", r.queued},
+          {"queue_limit", r.queue_limit}, {"requests_per_second", json_number(r.requests_per_second)},
+          {"p50_ms", or_null(r.p50_ms)},  {"p99_ms", or_null(r.p99_ms)}};
 }
 
 json::object json_of(const Port& port) {
@@ -83,23 +89,38 @@ void append_number(std::string& to, DType dtype, const std::byte* at) {
     return v;
   };
   const auto real = [&](auto v) {
-    if (std::isfinite(v)) to += fmt::format("{}", v);
-    else to += "null";
+    if (std::isfinite(v))
+      to += fmt::format("{}", v);
+    else
+      to += "null";
   };
   const auto whole = [&](auto v) { to += fmt::format("{}", v); };
   switch (dtype) {
-    case DType::F32: return real(as(float{}));
-    case DType::F64: return real(as(double{}));
-    case DType::Bool: to += as(uint8_t{}) ? "true" : "false"; return;
-    case DType::U8: return whole(as(uint8_t{}));
-    case DType::I8: return whole(as(int8_t{}));
-    case DType::U16: return whole(as(uint16_t{}));
-    case DType::I16: return whole(as(int16_t{}));
-    case DType::U32: return whole(as(uint32_t{}));
-    case DType::I32: return whole(as(int32_t{}));
-    case DType::U64: return whole(as(uint64_t{}));
-    case DType::I64: return whole(as(int64_t{}));
-    default: return real(cast(view_of({dtype, {}}, const_cast<std::byte*>(at)), DType::F32).item<float>());
+    case DType::F32:
+      return real(as(float{}));
+    case DType::F64:
+      return real(as(double{}));
+    case DType::Bool:
+      to += as(uint8_t{}) ? "true" : "false";
+      return;
+    case DType::U8:
+      return whole(as(uint8_t{}));
+    case DType::I8:
+      return whole(as(int8_t{}));
+    case DType::U16:
+      return whole(as(uint16_t{}));
+    case DType::I16:
+      return whole(as(int16_t{}));
+    case DType::U32:
+      return whole(as(uint32_t{}));
+    case DType::I32:
+      return whole(as(int32_t{}));
+    case DType::U64:
+      return whole(as(uint64_t{}));
+    case DType::I64:
+      return whole(as(int64_t{}));
+    default:
+      return real(cast(view_of({dtype, {}}, const_cast<std::byte*>(at)), DType::F32).item<float>());
   }
 }
 
@@ -119,16 +140,15 @@ void append_nested(std::string& to, DType dtype, const Shape& shape, uint32_t ax
 
 }  // namespace
 
-std::string json_line(const json::object& o) {
-  return valid_json(json::serialize(o));
-}
+std::string json_line(const json::object& o) { return valid_json(json::serialize(o)); }
 
 json::value json_number(double v) { return std::isfinite(v) ? json::value(v) : json::value(nullptr); }
 
 json::object json_of(const WeightsVersion& version) { return {{"cycle", version.cycle + 1}, {"step", version.step}}; }
 
 json::object json_of(const RunStatus& s, const Snapshot* newest, const AnswerTimes::Report* serving) {
-  json::object o{{"version", 1}, {"graph", s.graph}, {"state", word(s.phase)}, {"cycle", s.cycle + 1}, {"cycles", s.cycles}, {"trains", s.trains}, {"epoch", s.epoch}};
+  json::object o{{"version", 1},       {"graph", s.graph},   {"state", word(s.phase)}, {"cycle", s.cycle + 1},
+                 {"cycles", s.cycles}, {"trains", s.trains}, {"epoch", s.epoch}};
   o["epochs"] = s.epochs > 0 ? json::value(s.epochs) : json::value(nullptr);
   o["step"] = s.step;
   o["samples"] = s.samples;
@@ -139,10 +159,16 @@ json::object json_of(const RunStatus& s, const Snapshot* newest, const AnswerTim
   const auto loss = s.metrics.find("loss");
   o["loss"] = loss != s.metrics.end() ? json_number(loss->second) : json::value(nullptr);
   o["metrics"] = json_of(s.metrics);
-  o["window"] = s.window ? json::value{{"samples", s.window->samples}, {"of", s.window->of}, {"metrics", json_of(s.window->metrics)}} : json::value(nullptr);
+  o["window"] =
+      s.window
+          ? json::value{{"samples", s.window->samples}, {"of", s.window->of}, {"metrics", json_of(s.window->metrics)}}
+          : json::value(nullptr);
   o["learning_rate"] = s.learning_rate ? json_number(*s.learning_rate) : json::value(nullptr);
   o["learning_rate_set"] = s.learning_rate_set;
-  o["checkpoint"] = s.checkpoint ? json::value{{"path", s.checkpoint->path}, {"step", s.checkpoint->step}, {"seconds_ago", s.checkpoint->seconds_ago}} : json::value(nullptr);
+  o["checkpoint"] = s.checkpoint ? json::value{{"path", s.checkpoint->path},
+                                               {"step", s.checkpoint->step},
+                                               {"seconds_ago", s.checkpoint->seconds_ago}}
+                                 : json::value(nullptr);
   o["checkpointing"] = s.checkpointing;
   if (newest) {
     json::object snapshot = json_of(newest->version());
@@ -167,12 +193,18 @@ json::object json_of(const RunHistory& history) {
     const RunHistory::Point& p = history.point(i);
     json::array values;
     for (size_t k = 0; k < history.names().size(); ++k) values.push_back(json_number(history.values(i)[k]));
-    points.push_back({{"step", p.step}, {"seconds", p.seconds}, {"samples_per_second", json_number(p.samples_per_second)}, {"learning_rate", p.learning_rate}, {"values", std::move(values)}});
+    points.push_back({{"step", p.step},
+                      {"seconds", p.seconds},
+                      {"samples_per_second", json_number(p.samples_per_second)},
+                      {"learning_rate", p.learning_rate},
+                      {"values", std::move(values)}});
   }
   return {{"version", 1}, {"names", std::move(names)}, {"points", std::move(points)}};
 }
 
-json::object json_of(const LogLine& line) { return {{"number", line.number}, {"seconds", line.seconds}, {"level", line.level}, {"text", line.text}}; }
+json::object json_of(const LogLine& line) {
+  return {{"number", line.number}, {"seconds", line.seconds}, {"level", line.level}, {"text", line.text}};
+}
 
 json::object json_of(const std::vector<LogLine>& lines) {
   json::array a;
@@ -184,7 +216,12 @@ json::object json_of(const ModelPorts& ports) {
   json::array inputs, outputs;
   for (const Port& p : ports.inputs) inputs.push_back(json_of(p));
   for (const Port& p : ports.outputs) outputs.push_back(json_of(p));
-  return {{"version", 1}, {"graph", ports.graph}, {"cycle", ports.cycle + 1}, {"inputs", std::move(inputs)}, {"outputs", std::move(outputs)}, {"most_samples", Predictor::kMostSamples}};
+  return {{"version", 1},
+          {"graph", ports.graph},
+          {"cycle", ports.cycle + 1},
+          {"inputs", std::move(inputs)},
+          {"outputs", std::move(outputs)},
+          {"most_samples", Predictor::kMostSamples}};
 }
 
 std::string prediction_text(const Prediction& prediction, const ModelPorts& ports) {
@@ -197,10 +234,12 @@ std::string prediction_text(const Prediction& prediction, const ModelPorts& port
     append_nested(text, ports.outputs[p].sample.dtype, batched, 0, at);
   }
   const std::string bad = prediction.not_finite > 0 ? fmt::format(",\"not_finite\":{}", prediction.not_finite) : "";
-  return text + fmt::format("}},\"samples\":{}{},\"version\":{{\"cycle\":{},\"step\":{}}}}}\n", prediction.samples, bad, prediction.version.cycle + 1, prediction.version.step);
+  return text + fmt::format("}},\"samples\":{}{},\"version\":{{\"cycle\":{},\"step\":{}}}}}\n", prediction.samples, bad,
+                            prediction.version.cycle + 1, prediction.version.step);
 }
 
-json::object graph_json(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, const ParameterStore& weights) {
+json::object graph_json(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths,
+                        const ParameterStore& weights) {
   const auto name_of = [&](int n) -> const std::string& { return graph.nodes[static_cast<size_t>(n)].name; };
   std::map<int, std::set<std::string>> counted;  // arrows side by side have one name
   std::map<int, int64_t> learned;
@@ -209,13 +248,22 @@ json::object graph_json(const Graph& graph, const std::map<int, StreamType>& str
     json::array calls;
     for (const BoundCall& c : e.calls) calls.emplace_back(c.item->name);
     for (const auto& [name, t] : weights.all())
-      if (t.role == Role::weight && name.starts_with(e.path + ".") && counted[e.target].insert(name).second) learned[e.target] += t.type.shape.count();
-    edges.push_back({{"from", name_of(e.source)}, {"to", name_of(e.target)}, {"kind", e.is_stream ? "stream" : "arrow"}, {"calls", std::move(calls)}, {"cycle", e.cycle < 0 ? json::value(nullptr) : json::value(e.cycle + 1)}});
+      if (t.role == Role::weight && name.starts_with(e.path + ".") && counted[e.target].insert(name).second)
+        learned[e.target] += t.type.shape.count();
+    edges.push_back({{"from", name_of(e.source)},
+                     {"to", name_of(e.target)},
+                     {"kind", e.is_stream ? "stream" : "arrow"},
+                     {"calls", std::move(calls)},
+                     {"cycle", e.cycle < 0 ? json::value(nullptr) : json::value(e.cycle + 1)}});
   }
   for (const GraphTap& t : graph.taps) {
     json::array calls;
     for (const BoundCall& c : t.losses) calls.emplace_back(c.item->name);
-    edges.push_back({{"from", name_of(t.target)}, {"to", name_of(t.layer)}, {"kind", "tap"}, {"calls", std::move(calls)}, {"cycle", t.cycle < 0 ? json::value(nullptr) : json::value(t.cycle + 1)}});
+    edges.push_back({{"from", name_of(t.target)},
+                     {"to", name_of(t.layer)},
+                     {"kind", "tap"},
+                     {"calls", std::move(calls)},
+                     {"cycle", t.cycle < 0 ? json::value(nullptr) : json::value(t.cycle + 1)}});
   }
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const GraphNode& node = graph.nodes[i];
@@ -223,7 +271,9 @@ json::object graph_json(const Graph& graph, const std::map<int, StreamType>& str
     json::value shape(nullptr);
     if (const auto at = streams.find(n); at != streams.end()) shape = json_of(at->second.sample);
     if (const auto at = widths.of.find(n); at != widths.of.end()) shape = json_of(at->second.shape);
-    const char* kind = node.kind == DeclarationKind::Producer ? "producer" : node.kind == DeclarationKind::Consumer ? "consumer" : "layer";
+    const char* kind = node.kind == DeclarationKind::Producer   ? "producer"
+                       : node.kind == DeclarationKind::Consumer ? "consumer"
+                                                                : "layer";
     nodes.push_back({{"name", node.name}, {"kind", kind}, {"shape", std::move(shape)}, {"parameters", learned[n]}});
   }
   return {{"version", 1}, {"graph", graph.name}, {"nodes", std::move(nodes)}, {"edges", std::move(edges)}};

@@ -17,7 +17,8 @@ namespace harmonics {
 struct Prediction;
 struct ModelPorts;
 
-// One line without its end. What is no UTF-8 in it, of names and messages of others, becomes '?': a browser would hang up.
+// One line without its end. What is no UTF-8 in it, of names and messages of others, becomes '?': a browser would hang
+// up.
 std::string json_line(const boost::json::object& o);
 // Null where a number is not finite.
 boost::json::value json_number(double v);
@@ -30,7 +31,8 @@ boost::json::object json_of(const ModelPorts& ports);
 // The answer to POST /v1/predict.
 std::string prediction_text(const Prediction& prediction, const ModelPorts& ports);
 // The flow as pages draw it. `weights`: how many numbers the arrows into a layer learn.
-boost::json::object graph_json(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, const ParameterStore& weights);
+boost::json::object graph_json(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths,
+                               const ParameterStore& weights);
 boost::json::object error_json(const Error& error);
 // Prometheus' text.
 std::string metrics_text(const RunStatus& status, const Snapshot* newest, const AnswerTimes::Report* serving);

@@ -64,7 +64,15 @@ json::value activation(const HTensor& value, int64_t n) {
     if (std::isfinite(v)) ++counts[static_cast<size_t>(std::clamp((v - least) / width, 0.0, LayerCards::kParts - 1.0))];
   });
   const double of = static_cast<double>(std::max<int64_t>(finite, 1)), mean = sum / of;
-  return {{"min", least}, {"max", most}, {"mean", mean}, {"deviation", std::sqrt(std::max(0.0, squares / of - mean * mean))}, {"zeros", static_cast<double>(zeros) / of}, {"not_finite", n - finite}, {"from", least}, {"to", most}, {"counts", json::array(counts.begin(), counts.end())}};
+  return {{"min", least},
+          {"max", most},
+          {"mean", mean},
+          {"deviation", std::sqrt(std::max(0.0, squares / of - mean * mean))},
+          {"zeros", static_cast<double>(zeros) / of},
+          {"not_finite", n - finite},
+          {"from", least},
+          {"to", most},
+          {"counts", json::array(counts.begin(), counts.end())}};
 }
 
 }  // namespace
@@ -100,13 +108,16 @@ LayerCards::LayerCards(HarmonicGraph& graph, int cycle, const RunSettings& run, 
     Selection selection(graph.registry(), o.device, true);
     o.chooser = &selection;
     Lowered training = lowered();
-    if (!training.trained.empty()) gradients_ = std::make_unique<CompiledStep>(std::move(training), store_, *executor_, graph.compile_options(run, true));
+    if (!training.trained.empty())
+      gradients_ =
+          std::make_unique<CompiledStep>(std::move(training), store_, *executor_, graph.compile_options(run, true));
   }
   const std::vector<int> producers = graph.graph().producers_used(cycle, graph.graph().trains(cycle));
   for (size_t i = 0; i < producers.size(); ++i) {
     const StreamType& type = graph.types().at(producers[i]);
     const TensorType sample{type.dtype, type.sample};
-    streams_.push_back({producers[i], graph.graph().nodes[static_cast<size_t>(producers[i])].name, sample, i, std::make_shared<Storage>(sample.bytes() * batch_)});
+    streams_.push_back({producers[i], graph.graph().nodes[static_cast<size_t>(producers[i])].name, sample, i,
+                        std::make_shared<Storage>(sample.bytes() * batch_)});
   }
   add_layers(graph, cycle);
 }
@@ -121,7 +132,9 @@ void LayerCards::add_layers(const HarmonicGraph& harmonic, int cycle) {
       if (e.target != n || (e.cycle >= 0 && e.cycle != cycle)) continue;
       for (size_t i = 0; i < e.calls.size(); ++i)
         for (const auto& [name, t] : store_.all())
-          if ((t.role == Role::weight || t.role == Role::frozen) && name.starts_with(parameter_prefix(e, i) + ".") && std::find(layer.tensors.begin(), layer.tensors.end(), name) == layer.tensors.end()) layer.tensors.push_back(name);
+          if ((t.role == Role::weight || t.role == Role::frozen) && name.starts_with(parameter_prefix(e, i) + ".") &&
+              std::find(layer.tensors.begin(), layer.tensors.end(), name) == layer.tensors.end())
+            layer.tensors.push_back(name);
     }
     if (values_->lowered().program.output("value:" + node.name)) {
       layer.value = &values_->executable().output("value:" + node.name);
@@ -141,13 +154,17 @@ void LayerCards::take(const Snapshot& snapshot) {
 void LayerCards::stage(const BatchSample& sample) {
   for (const Stream& s : streams_) {
     const uint64_t bytes = s.sample.bytes();
-    for (uint64_t i = 0; i < batch_; ++i) std::memcpy(static_cast<std::byte*>(s.staged->data()) + i * bytes, sample.streams.at(s.slot).data() + i % sample.count * bytes, bytes);
+    for (uint64_t i = 0; i < batch_; ++i)
+      std::memcpy(static_cast<std::byte*>(s.staged->data()) + i * bytes,
+                  sample.streams.at(s.slot).data() + i % sample.count * bytes, bytes);
   }
 }
 
 void LayerCards::run(CompiledStep& step) {
   std::vector<const void*> pointers;
-  for (int n : step.lowered().inputs) pointers.push_back(std::find_if(streams_.begin(), streams_.end(), [&](const Stream& s) { return s.node == n; })->staged->data());
+  for (int n : step.lowered().inputs)
+    pointers.push_back(
+        std::find_if(streams_.begin(), streams_.end(), [&](const Stream& s) { return s.node == n; })->staged->data());
   step.set(pointers.data(), 0, 1, seed_);
   step.set_keep(false);
   step.run();
@@ -171,12 +188,20 @@ json::object LayerCards::card(const Layer& layer, uint64_t samples, bool gradien
     }
     weights += norm * norm;
     parameters += t.type.shape.count();
-    tensors.push_back({{"name", name}, {"shape", shape_json(t.type.shape)}, {"norm", json_number(norm)}, {"gradient_norm", std::move(slope)}});
+    tensors.push_back({{"name", name},
+                       {"shape", shape_json(t.type.shape)},
+                       {"norm", json_number(norm)},
+                       {"gradient_norm", std::move(slope)}});
   }
-  json::object o{{"name", layer.name}, {"shape", shape_json(layer.shape)}, {"parameters", parameters}, {"weight_norm", json_number(std::sqrt(weights))}};
+  json::object o{{"name", layer.name},
+                 {"shape", shape_json(layer.shape)},
+                 {"parameters", parameters},
+                 {"weight_norm", json_number(std::sqrt(weights))}};
   o["gradient_norm"] = learns ? json_number(std::sqrt(slopes)) : json::value(nullptr);
   o["tensors"] = std::move(tensors);
-  o["activation"] = samples > 0 && layer.value ? activation(*layer.value, layer.shape.count() * static_cast<int64_t>(samples)) : json::value(nullptr);
+  o["activation"] = samples > 0 && layer.value
+                        ? activation(*layer.value, layer.shape.count() * static_cast<int64_t>(samples))
+                        : json::value(nullptr);
   return o;
 }
 
@@ -190,12 +215,14 @@ json::object LayerCards::cards(const Snapshot& snapshot, const BatchSample* samp
   }
   json::array layers;
   for (const Layer& layer : layers_) layers.push_back(card(layer, samples, samples > 0 && gradients_));
-  json::object o{{"version", 1}, {"cycle", snapshot.version().cycle + 1}, {"step", snapshot.version().step}, {"samples", samples}};
+  json::object o{
+      {"version", 1}, {"cycle", snapshot.version().cycle + 1}, {"step", snapshot.version().step}, {"samples", samples}};
   o["layers"] = std::move(layers);
   return o;
 }
 
-json::object LayerCards::tap(const Snapshot& snapshot, const BatchSample& sample, const std::string& edge, uint64_t samples) {
+json::object LayerCards::tap(const Snapshot& snapshot, const BatchSample& sample, const std::string& edge,
+                             uint64_t samples) {
   samples = std::min({samples, sample.count, batch_});
   const auto answer = [&](const char* kind, const TensorType& type, const std::byte* from) {
     json::array rows;
@@ -204,7 +231,14 @@ json::object LayerCards::tap(const Snapshot& snapshot, const BatchSample& sample
       each_number(type, from + i * type.bytes(), type.shape.count(), [&](double v) { row.push_back(json_number(v)); });
       rows.push_back(std::move(row));
     }
-    return json::object{{"version", 1}, {"edge", edge}, {"kind", kind}, {"cycle", snapshot.version().cycle + 1}, {"step", snapshot.version().step}, {"batch", sample.step}, {"shape", shape_json(type.shape)}, {"samples", std::move(rows)}};
+    return json::object{{"version", 1},
+                        {"edge", edge},
+                        {"kind", kind},
+                        {"cycle", snapshot.version().cycle + 1},
+                        {"step", snapshot.version().step},
+                        {"batch", sample.step},
+                        {"shape", shape_json(type.shape)},
+                        {"samples", std::move(rows)}};
   };
   for (const Stream& s : streams_)
     if (s.name == edge) return answer("producer", s.sample, sample.streams.at(s.slot).data());
@@ -213,7 +247,8 @@ json::object LayerCards::tap(const Snapshot& snapshot, const BatchSample& sample
     take(snapshot);
     stage(sample);
     run(*values_);
-    return answer("layer", {type_of(*layer.value).dtype, layer.shape}, static_cast<const std::byte*>(layer.value->bytes()));
+    return answer("layer", {type_of(*layer.value).dtype, layer.shape},
+                  static_cast<const std::byte*>(layer.value->bytes()));
   }
   std::vector<std::string> known;
   for (const Stream& s : streams_) known.push_back(s.name);
@@ -222,7 +257,8 @@ json::object LayerCards::tap(const Snapshot& snapshot, const BatchSample& sample
   std::string all;
   for (const std::string& name : known) all += (all.empty() ? "" : ", ") + name;
   const auto near = edge.size() < 256 ? nearest(edge, known) : std::nullopt;
-  throw Error(ErrorKind::Usage, fmt::format("nothing of '{}' has that name", graph_), {}, {near ? "did you mean '" + *near + "'?" : "there are " + all});
+  throw Error(ErrorKind::Usage, fmt::format("nothing of '{}' has that name", graph_), {},
+              {near ? "did you mean '" + *near + "'?" : "there are " + all});
 }
 
 }  // namespace harmonics

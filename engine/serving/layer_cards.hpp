@@ -1,5 +1,5 @@
-// LayerCards: what weights, gradients and activations of a run look like, computed aside from it: a copy of a snapshot, the samples
-// of a late batch, two programs that no step of the run is touched by.
+// LayerCards: what weights, gradients and activations of a run look like, computed aside from it: a copy of a snapshot,
+// the samples of a late batch, two programs that no step of the run is touched by.
 #pragma once
 
 #include <memory>
@@ -22,10 +22,12 @@ class LayerCards {
   // Compiles, so on the thread the graph belongs to, while nothing else does. With `weights` as they lie.
   LayerCards(HarmonicGraph& graph, int cycle, const RunSettings& run, const ParameterStore& weights);
 
-  // One object of docs/live.md: `sample` may be null, then there are no activations and gradients. One thread at a time.
+  // One object of docs/live.md: `sample` may be null, then there are no activations and gradients. One thread at a
+  // time.
   boost::json::object cards(const Snapshot& snapshot, const BatchSample* sample);
   // What `samples` of a late batch are at a producer or a layer; ErrorKind::Usage for other names.
-  boost::json::object tap(const Snapshot& snapshot, const BatchSample& sample, const std::string& edge, uint64_t samples);
+  boost::json::object tap(const Snapshot& snapshot, const BatchSample& sample, const std::string& edge,
+                          uint64_t samples);
 
  private:
   struct Layer {

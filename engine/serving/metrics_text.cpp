@@ -16,8 +16,10 @@ std::string escaped(const std::string& text) {
   std::string s;
   for (char c : text) {
     if (c == '\\' || c == '"') s += '\\';
-    if (c == '\n') s += "\\n";
-    else s += c;
+    if (c == '\n')
+      s += "\\n";
+    else
+      s += c;
   }
   return s;
 }
@@ -49,18 +51,27 @@ void streams(Text& text, const RunStatus& s) {
     const char *name, *type, *help;
     std::function<std::optional<double>(const StreamStatus&)> value;
   };
-  const auto live = [](auto member) { return [member](const StreamStatus& stream) { return stream.of_live ? std::optional<double>(static_cast<double>((*stream.of_live).*member)) : std::nullopt; }; };
+  const auto live = [](auto member) {
+    return [member](const StreamStatus& stream) {
+      return stream.of_live ? std::optional<double>(static_cast<double>((*stream.of_live).*member)) : std::nullopt;
+    };
+  };
   const Row rows[] = {
-      {"stream_samples_total", "counter", "Samples that steps have used.", [](const StreamStatus& stream) { return std::optional<double>(static_cast<double>(stream.samples)); }},
-      {"stream_health", "gauge", "0 ok, 1 degraded, 2 failed.", [](const StreamStatus& stream) { return std::optional<double>(static_cast<double>(stream.health)); }},
+      {"stream_samples_total", "counter", "Samples that steps have used.",
+       [](const StreamStatus& stream) { return std::optional<double>(static_cast<double>(stream.samples)); }},
+      {"stream_health", "gauge", "0 ok, 1 degraded, 2 failed.",
+       [](const StreamStatus& stream) { return std::optional<double>(static_cast<double>(stream.health)); }},
       {"stream_queued_samples", "gauge", "Samples that wait.", live(&Live::queued_samples)},
       {"stream_queued_bytes", "gauge", "Bytes that wait.", live(&Live::queued_bytes)},
-      {"stream_back_pressure", "gauge", "How full the window is, 0 to 1.", [](const StreamStatus& stream) { return stream.back_pressure(); }},
+      {"stream_back_pressure", "gauge", "How full the window is, 0 to 1.",
+       [](const StreamStatus& stream) { return stream.back_pressure(); }},
       {"stream_lost_total", "counter", "Samples that no sender has any more.", live(&Live::lost)},
       {"stream_duplicates_total", "counter", "Samples that came again.", live(&Live::duplicates)},
-      {"stream_dropped_total", "counter", "Samples that made room for newer ones on the stream's edge.", live(&Live::dropped)},
+      {"stream_dropped_total", "counter", "Samples that made room for newer ones on the stream's edge.",
+       live(&Live::dropped)},
       {"stream_unpaired_total", "counter", "Samples without a partner in the other streams.", live(&Live::unpaired)},
-      {"stream_late_total", "counter", "Samples that came after their partners were used or left out.", live(&Live::late)},
+      {"stream_late_total", "counter", "Samples that came after their partners were used or left out.",
+       live(&Live::late)},
       {"stream_filled_total", "counter", "Samples that stood in for missing ones.", live(&Live::filled)},
       {"stream_refused_total", "counter", "Frames that were refused.", live(&Live::refused)},
       {"stream_connected", "gauge", "Senders that are there.", live(&Live::connected)},
@@ -89,7 +100,9 @@ void predictions(Text& text, const AnswerTimes::Report& r) {
   uint64_t below = 0;
   for (size_t i = 0; i < r.histogram.size(); ++i) {
     below += r.histogram[i];
-    text.value(static_cast<double>(below), i < AnswerTimes::kBuckets.size() ? fmt::format("le=\"{}\"", AnswerTimes::kBuckets[i]) : "le=\"+Inf\"", "_bucket");
+    text.value(static_cast<double>(below),
+               i < AnswerTimes::kBuckets.size() ? fmt::format("le=\"{}\"", AnswerTimes::kBuckets[i]) : "le=\"+Inf\"",
+               "_bucket");
   }
   text.value(r.seconds, "", "_sum");
   text.value(static_cast<double>(r.requests), "", "_count");
@@ -108,11 +121,14 @@ std::string metrics_text(const RunStatus& s, const Snapshot* newest, const Answe
   if (s.learning_rate) text.single("learning_rate", "gauge", "Of the last step.", *s.learning_rate);
   if (!s.metrics.empty()) text.family("metric", "gauge", "Means over the last 100 steps, and of the last validation.");
   for (const auto& [name, value] : s.metrics) text.value(value, fmt::format("name=\"{}\"", escaped(name)));
-  if (s.window && !s.window->metrics.empty()) text.family("window_metric", "gauge", "On samples that were not learned yet.");
+  if (s.window && !s.window->metrics.empty())
+    text.family("window_metric", "gauge", "On samples that were not learned yet.");
   if (s.window)
     for (const auto& [name, value] : s.window->metrics) text.value(value, fmt::format("name=\"{}\"", escaped(name)));
-  if (s.checkpoint) text.single("checkpoint_step", "gauge", "Of the newest checkpoint.", static_cast<double>(s.checkpoint->step));
-  if (newest) text.single("snapshot_step", "gauge", "Of the weights that predict.", static_cast<double>(newest->version().step));
+  if (s.checkpoint)
+    text.single("checkpoint_step", "gauge", "Of the newest checkpoint.", static_cast<double>(s.checkpoint->step));
+  if (newest)
+    text.single("snapshot_step", "gauge", "Of the weights that predict.", static_cast<double>(newest->version().step));
   streams(text, s);
   if (serving) predictions(text, *serving);
   return text.take();

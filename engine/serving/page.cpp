@@ -6,7 +6,8 @@ namespace {
 
 // The page takes code, looks and answers from where it came from alone, and text never becomes code.
 constexpr const char* kPolicy =
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'";
 
 const char* type_of(std::string_view name) {
@@ -21,8 +22,13 @@ const char* type_of(std::string_view name) {
 void put_page(Service& service) {
   for (unsigned i = 0; i < kPageFileCount; ++i) {
     const std::string name = kPageFiles[i].name;
-    const ServiceReply reply{200, type_of(name), kPageFiles[i].text,
-                             {{"Content-Security-Policy", kPolicy}, {"Referrer-Policy", "no-referrer"}, {"Cross-Origin-Opener-Policy", "same-origin"}, {"Cross-Origin-Resource-Policy", "same-origin"}}};
+    const ServiceReply reply{200,
+                             type_of(name),
+                             kPageFiles[i].text,
+                             {{"Content-Security-Policy", kPolicy},
+                              {"Referrer-Policy", "no-referrer"},
+                              {"Cross-Origin-Opener-Policy", "same-origin"},
+                              {"Cross-Origin-Resource-Policy", "same-origin"}}};
     service.put(name == "index.html" ? "/" : "/" + name, reply);
   }
 }

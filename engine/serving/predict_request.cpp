@@ -21,7 +21,9 @@ namespace json = boost::json;
 
 namespace {
 
-Error wrong(std::string message, std::string note) { return Error(ErrorKind::Usage, std::move(message), {}, {std::move(note)}); }
+Error wrong(std::string message, std::string note) {
+  return Error(ErrorKind::Usage, std::move(message), {}, {std::move(note)});
+}
 
 std::string shape_text(const Port& port) {
   std::string s = "[samples";
@@ -50,7 +52,8 @@ std::optional<std::string> repeated_key(std::string_view text) {
       if (text[at] == '\\') ++at;
     const size_t next = text.find_first_not_of(" \t\r\n", at + 1);
     if (next == std::string_view::npos || text[next] != ':') continue;
-    const json::value literal = json::parse(json::string_view(text.data() + begin - 1, at - begin + 2));  // "\u0061" is "a"
+    const json::value literal =
+        json::parse(json::string_view(text.data() + begin - 1, at - begin + 2));  // "\u0061" is "a"
     std::string key(literal.get_string());
     if (!open.back().insert(key).second) return key;
   }
@@ -60,7 +63,8 @@ std::optional<std::string> repeated_key(std::string_view text) {
 // Of two values the second would count. `keys`: those that were read; every one stands before a colon.
 void expect_keys_once(std::string_view text, size_t keys) {
   if (static_cast<size_t>(std::count(text.begin(), text.end(), ':')) <= keys) return;
-  if (const auto key = repeated_key(text)) throw wrong(fmt::format("the body has {} twice", shown_name(*key)), "give every key once");
+  if (const auto key = repeated_key(text))
+    throw wrong(fmt::format("the body has {} twice", shown_name(*key)), "give every key once");
 }
 
 // Numbers of a sample, back to back into `to`.
@@ -73,21 +77,26 @@ class Numbers {
     left_ = port_.sample.shape.count();
     const Shape& shape = port_.sample.shape;
     const bool flat = v.is_array() && shape.rank() > 1 && !v.get_array().empty() && !v.get_array().front().is_array();
-    if (flat) all_of(v.get_array());
-    else nested(v, 0);
+    if (flat)
+      all_of(v.get_array());
+    else
+      nested(v, 0);
     if (left_ != 0) fail(fmt::format("lacks {} numbers", left_));
   }
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw wrong(fmt::format("sample {} of input '{}' {}", row_, port_.name, what), fmt::format("'{}' is {} of {}, its first axis counting samples", port_.name, shape_text(port_), dtype_name(port_.sample.dtype)));
+    throw wrong(fmt::format("sample {} of input '{}' {}", row_, port_.name, what),
+                fmt::format("'{}' is {} of {}, its first axis counting samples", port_.name, shape_text(port_),
+                            dtype_name(port_.sample.dtype)));
   }
 
   void nested(const json::value& v, uint32_t axis) {
     if (axis == port_.sample.shape.rank()) return number(v);
     if (!v.is_array()) fail(fmt::format("is not nested {} deep", port_.sample.shape.rank()));
     const json::array& a = v.get_array();
-    if (a.size() != static_cast<size_t>(port_.sample.shape[axis])) fail(fmt::format("has {} entries where {} belong", a.size(), port_.sample.shape[axis]));
+    if (a.size() != static_cast<size_t>(port_.sample.shape[axis]))
+      fail(fmt::format("has {} entries where {} belong", a.size(), port_.sample.shape[axis]));
     for (const json::value& e : a) nested(e, axis + 1);
   }
 
@@ -98,18 +107,30 @@ class Numbers {
 
   void number(const json::value& v) {
     switch (port_.sample.dtype) {
-      case DType::F32: return put(static_cast<float>(finite(v, static_cast<float>(real(v)))));
-      case DType::F64: return put(finite(v, real(v)));
-      case DType::Bool: return put(static_cast<uint8_t>(v.is_bool() ? v.get_bool() : whole<uint8_t>(v, 1)));
-      case DType::U8: return put(whole<uint8_t>(v));
-      case DType::I8: return put(whole<int8_t>(v));
-      case DType::U16: return put(whole<uint16_t>(v));
-      case DType::I16: return put(whole<int16_t>(v));
-      case DType::U32: return put(whole<uint32_t>(v));
-      case DType::I32: return put(whole<int32_t>(v));
-      case DType::U64: return put(whole<uint64_t>(v));
-      case DType::I64: return put(whole<int64_t>(v));
-      default: return put_half(v);
+      case DType::F32:
+        return put(static_cast<float>(finite(v, static_cast<float>(real(v)))));
+      case DType::F64:
+        return put(finite(v, real(v)));
+      case DType::Bool:
+        return put(static_cast<uint8_t>(v.is_bool() ? v.get_bool() : whole<uint8_t>(v, 1)));
+      case DType::U8:
+        return put(whole<uint8_t>(v));
+      case DType::I8:
+        return put(whole<int8_t>(v));
+      case DType::U16:
+        return put(whole<uint16_t>(v));
+      case DType::I16:
+        return put(whole<int16_t>(v));
+      case DType::U32:
+        return put(whole<uint32_t>(v));
+      case DType::I32:
+        return put(whole<int32_t>(v));
+      case DType::U64:
+        return put(whole<uint64_t>(v));
+      case DType::I64:
+        return put(whole<int64_t>(v));
+      default:
+        return put_half(v);
     }
   }
 
@@ -122,16 +143,21 @@ class Numbers {
 
   // `n` as the input's type holds it.
   double finite(const json::value& v, double n) const {
-    if (!std::isfinite(n)) fail(fmt::format("holds {}, which is beyond {}", v.is_double() && !std::isfinite(v.get_double()) ? "a number" : json::serialize(v), dtype_name(port_.sample.dtype)));
+    if (!std::isfinite(n))
+      fail(fmt::format("holds {}, which is beyond {}",
+                       v.is_double() && !std::isfinite(v.get_double()) ? "a number" : json::serialize(v),
+                       dtype_name(port_.sample.dtype)));
     return n;
   }
 
   template <typename T>
   T whole(const json::value& v, T most = std::numeric_limits<T>::max()) const {
-    if (!v.is_int64() && !v.is_uint64() && !(v.is_double() && std::nearbyint(v.get_double()) == v.get_double())) fail("holds something else than whole numbers");
+    if (!v.is_int64() && !v.is_uint64() && !(v.is_double() && std::nearbyint(v.get_double()) == v.get_double()))
+      fail("holds something else than whole numbers");
     json::error_code failed;
     const T n = v.to_number<T>(failed);
-    if (failed || n > most) fail(fmt::format("holds {}, which is no {}", json::serialize(v), dtype_name(port_.sample.dtype)));
+    if (failed || n > most)
+      fail(fmt::format("holds {}, which is no {}", json::serialize(v), dtype_name(port_.sample.dtype)));
     return n;
   }
 
@@ -166,17 +192,29 @@ void expect_known(const std::string& name, const ModelPorts& ports) {
   for (const Port& p : ports.inputs) known.push_back(p.name);
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
   const auto near = name.size() < 256 ? nearest(name, known) : std::nullopt;
-  throw wrong(fmt::format("'{}' has no input {}", ports.graph, shown_name(name)), near ? "did you mean '" + *near + "'?" : "its inputs are " + names_of(ports.inputs));
+  throw wrong(fmt::format("'{}' has no input {}", ports.graph, shown_name(name)),
+              near ? "did you mean '" + *near + "'?" : "its inputs are " + names_of(ports.inputs));
 }
 
-Error lacks(const Port& port, const ModelPorts& ports) { return wrong(fmt::format("input '{}' is not there", port.name), "its inputs are " + names_of(ports.inputs)); }
+Error lacks(const Port& port, const ModelPorts& ports) {
+  return wrong(fmt::format("input '{}' is not there", port.name), "its inputs are " + names_of(ports.inputs));
+}
 
 void expect_samples(uint64_t samples, uint64_t first, const Port& port) {
-  if (samples != first) throw wrong(fmt::format("input '{}' has {} samples, others have {}", port.name, samples, first), "every input has as many");
-  if (samples == 0 || samples > Predictor::kMostSamples) throw wrong(fmt::format("input '{}' has {} samples", port.name, samples), fmt::format("ask for 1 to {} at once", Predictor::kMostSamples));
+  if (samples != first)
+    throw wrong(fmt::format("input '{}' has {} samples, others have {}", port.name, samples, first),
+                "every input has as many");
+  if (samples == 0 || samples > Predictor::kMostSamples)
+    throw wrong(fmt::format("input '{}' has {} samples", port.name, samples),
+                fmt::format("ask for 1 to {} at once", Predictor::kMostSamples));
 }
 
-int from_hex(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; }
+int from_hex(char c) {
+  return c >= '0' && c <= '9'   ? c - '0'
+         : c >= 'a' && c <= 'f' ? c - 'a' + 10
+         : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                : -1;
+}
 
 bool decode(std::string_view text, std::string& to) {
   for (size_t i = 0; i < text.size(); ++i) {
@@ -213,16 +251,22 @@ bool parse_target(std::string_view target, RequestTarget& into) {
 
 PredictInputs inputs_from_json(std::string_view text, const ModelPorts& ports) {
   const json::value body = parse(text);
-  const json::object* inputs = body.is_object() && body.get_object().contains("inputs") ? body.get_object().at("inputs").if_object() : nullptr;
-  if (!inputs) throw wrong("the body has no object 'inputs'", fmt::format("send {{\"inputs\": {{\"{}\": [...]}}}}", ports.inputs.empty() ? "x" : ports.inputs.front().name));
+  const json::object* inputs =
+      body.is_object() && body.get_object().contains("inputs") ? body.get_object().at("inputs").if_object() : nullptr;
+  if (!inputs)
+    throw wrong("the body has no object 'inputs'", fmt::format("send {{\"inputs\": {{\"{}\": [...]}}}}",
+                                                               ports.inputs.empty() ? "x" : ports.inputs.front().name));
   for (const auto& [key, value] : body.get_object())
-    if (key != "inputs") throw wrong(fmt::format("the body has {}, which means nothing", shown_name(key)), "it holds 'inputs' alone");
+    if (key != "inputs")
+      throw wrong(fmt::format("the body has {}, which means nothing", shown_name(key)), "it holds 'inputs' alone");
   for (const auto& [name, value] : *inputs) expect_known(std::string(name), ports);
   PredictInputs result;
   for (const Port& port : ports.inputs) {
     const json::value* v = inputs->if_contains(port.name);
     if (!v) throw lacks(port, ports);
-    if (!v->is_array()) throw wrong(fmt::format("input '{}' is no list", port.name), "its first axis counts samples: " + shape_text(port));
+    if (!v->is_array())
+      throw wrong(fmt::format("input '{}' is no list", port.name),
+                  "its first axis counts samples: " + shape_text(port));
     const json::array& rows = v->get_array();
     if (result.bytes.empty()) result.samples = rows.size();
     expect_samples(rows.size(), result.samples, port);
@@ -247,8 +291,10 @@ PredictInputs inputs_from_tensors(std::string_view text, const ModelPorts& ports
     const auto at = file.tensors.find(port.name);
     if (at == file.tensors.end()) throw lacks(port, ports);
     const TensorType type = type_of(at->second);
-    if (type.dtype != port.sample.dtype || type.shape.rank() != port.sample.shape.rank() + 1 || type.shape.from(1) != port.sample.shape)
-      throw wrong(fmt::format("input '{}' is {}", port.name, type.str()), fmt::format("'{}' is {} of {}", port.name, shape_text(port), dtype_name(port.sample.dtype)));
+    if (type.dtype != port.sample.dtype || type.shape.rank() != port.sample.shape.rank() + 1 ||
+        type.shape.from(1) != port.sample.shape)
+      throw wrong(fmt::format("input '{}' is {}", port.name, type.str()),
+                  fmt::format("'{}' is {} of {}", port.name, shape_text(port), dtype_name(port.sample.dtype)));
     if (result.bytes.empty()) result.samples = static_cast<uint64_t>(type.shape[0]);
     expect_samples(static_cast<uint64_t>(type.shape[0]), result.samples, port);
     const auto* from = static_cast<const std::byte*>(at->second.bytes());
@@ -259,43 +305,62 @@ PredictInputs inputs_from_tensors(std::string_view text, const ModelPorts& ports
 
 std::string tensors_text(const Prediction& prediction, const ModelPorts& ports) {
   TensorFile file;
-  file.metadata = {{"step", std::to_string(prediction.version.step)}, {"cycle", std::to_string(prediction.version.cycle + 1)}};
+  file.metadata = {{"step", std::to_string(prediction.version.step)},
+                   {"cycle", std::to_string(prediction.version.cycle + 1)}};
   if (prediction.not_finite > 0) file.metadata["not_finite"] = std::to_string(prediction.not_finite);
   for (size_t p = 0; p < ports.outputs.size(); ++p) {
     Shape batched{static_cast<int64_t>(prediction.samples)};
     for (int64_t d : ports.outputs[p].sample.shape) batched.push_back(d);
-    file.tensors.emplace(ports.outputs[p].name, view_of({ports.outputs[p].sample.dtype, batched}, const_cast<std::byte*>(prediction.outputs[p].data())));
+    file.tensors.emplace(ports.outputs[p].name, view_of({ports.outputs[p].sample.dtype, batched},
+                                                        const_cast<std::byte*>(prediction.outputs[p].data())));
   }
   return write_safetensors(file);
 }
 
 ControlRequest control_from_json(std::string_view text) {
   static constexpr std::pair<const char*, ControlRequest::Do> kWords[] = {
-      {"status", ControlRequest::Do::status},         {"pause", ControlRequest::Do::pause},
-      {"resume", ControlRequest::Do::resume},         {"step", ControlRequest::Do::step},
-      {"checkpoint", ControlRequest::Do::checkpoint}, {"learning_rate", ControlRequest::Do::learning_rate},
-      {"stop", ControlRequest::Do::stop},             {"events", ControlRequest::Do::events},
+      {"status", ControlRequest::Do::status},
+      {"pause", ControlRequest::Do::pause},
+      {"resume", ControlRequest::Do::resume},
+      {"step", ControlRequest::Do::step},
+      {"checkpoint", ControlRequest::Do::checkpoint},
+      {"learning_rate", ControlRequest::Do::learning_rate},
+      {"stop", ControlRequest::Do::stop},
+      {"events", ControlRequest::Do::events},
       {"get", ControlRequest::Do::get}};
   const json::value body = parse(text);
   const json::object* o = body.if_object();
   const json::value* word = o ? o->if_contains("do") : nullptr;
   if (o) expect_keys_once(text, 0);
-  if (!word || !word->is_string()) throw wrong("it says nothing to do", "send {\"do\": \"pause\"}, or status, resume, step, checkpoint, learning_rate, stop");
+  if (!word || !word->is_string())
+    throw wrong("it says nothing to do",
+                "send {\"do\": \"pause\"}, or status, resume, step, checkpoint, learning_rate, stop");
   ControlRequest request;
   request.word = std::string(word->get_string());
-  const auto* row = std::find_if(std::begin(kWords), std::end(kWords), [&](const auto& r) { return request.word == r.first; });
-  if (row == std::end(kWords)) throw wrong(fmt::format("{} cannot be done", shown_name(request.word)), "there are status, pause, resume, step, checkpoint, learning_rate, stop, events and get");
+  const auto* row =
+      std::find_if(std::begin(kWords), std::end(kWords), [&](const auto& r) { return request.word == r.first; });
+  if (row == std::end(kWords))
+    throw wrong(fmt::format("{} cannot be done", shown_name(request.word)),
+                "there are status, pause, resume, step, checkpoint, learning_rate, stop, events and get");
   request.what = row->second;
   for (const auto& [key, value] : *o) {
     json::error_code failed;
-    if (key == "count" && request.what == ControlRequest::Do::step) request.count = value.is_number() ? value.to_number<int64_t>(failed) : 0;
-    else if (key == "value" && request.what == ControlRequest::Do::learning_rate && value.is_number()) request.value = value.to_number<double>(failed);
-    else if (key == "path" && request.what == ControlRequest::Do::get && value.is_string()) request.path = std::string(value.get_string());
-    else if (key != "do" && !(key == "value" && request.what == ControlRequest::Do::learning_rate && value.is_null())) throw wrong(fmt::format("'{}' takes no such {}", request.word, shown_name(key)), "docs/live.md has the fields");
-    if (failed || (request.value && !std::isfinite(*request.value))) throw wrong(fmt::format("{} of '{}' is no such number", shown_name(key), request.word), "docs/live.md has the fields");
+    if (key == "count" && request.what == ControlRequest::Do::step)
+      request.count = value.is_number() ? value.to_number<int64_t>(failed) : 0;
+    else if (key == "value" && request.what == ControlRequest::Do::learning_rate && value.is_number())
+      request.value = value.to_number<double>(failed);
+    else if (key == "path" && request.what == ControlRequest::Do::get && value.is_string())
+      request.path = std::string(value.get_string());
+    else if (key != "do" && !(key == "value" && request.what == ControlRequest::Do::learning_rate && value.is_null()))
+      throw wrong(fmt::format("'{}' takes no such {}", request.word, shown_name(key)), "docs/live.md has the fields");
+    if (failed || (request.value && !std::isfinite(*request.value)))
+      throw wrong(fmt::format("{} of '{}' is no such number", shown_name(key), request.word),
+                  "docs/live.md has the fields");
   }
-  if (request.what == ControlRequest::Do::learning_rate && !o->contains("value")) throw wrong("'learning_rate' has no 'value'", "give a number, or null for what the schedule says");
-  if (request.what == ControlRequest::Do::get && !request.path.starts_with("/v1/")) throw wrong("'get' has no 'path'", "give what GET takes over HTTP: {\"do\": \"get\", \"path\": \"/v1/layers\"}");
+  if (request.what == ControlRequest::Do::learning_rate && !o->contains("value"))
+    throw wrong("'learning_rate' has no 'value'", "give a number, or null for what the schedule says");
+  if (request.what == ControlRequest::Do::get && !request.path.starts_with("/v1/"))
+    throw wrong("'get' has no 'path'", "give what GET takes over HTTP: {\"do\": \"get\", \"path\": \"/v1/layers\"}");
   return request;
 }
 

@@ -24,7 +24,8 @@ struct PredictInputs {
   std::vector<std::vector<std::byte>> bytes;  // by port
 };
 
-// {"inputs": {"x": [...]}}: the first axis counts samples, each nested as its shape is, or flat. ErrorKind::Usage says what does not fit.
+// {"inputs": {"x": [...]}}: the first axis counts samples, each nested as its shape is, or flat. ErrorKind::Usage says
+// what does not fit.
 PredictInputs inputs_from_json(std::string_view text, const ModelPorts& ports);
 // A safetensors file with a tensor for every input.
 PredictInputs inputs_from_tensors(std::string_view bytes, const ModelPorts& ports);

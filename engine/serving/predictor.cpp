@@ -22,20 +22,24 @@ uint64_t not_finite_in(const Prediction& prediction, const ModelPorts& ports) {
   int64_t most = 0;
   for (size_t p = 0; p < ports.outputs.size(); ++p) {
     const TensorType& type = ports.outputs[p].sample;
-    const BadRows bad = rows_not_finite(type.dtype, prediction.outputs[p].data(), static_cast<int64_t>(prediction.samples), type.shape.count());
+    const BadRows bad = rows_not_finite(type.dtype, prediction.outputs[p].data(),
+                                        static_cast<int64_t>(prediction.samples), type.shape.count());
     most = std::max(most, bad.rows);
   }
   return static_cast<uint64_t>(most);
 }
 
-Port port_of(const std::string& name, const TensorType& batched, int64_t classes) { return {name, {batched.dtype, batched.shape.from(1)}, classes}; }
+Port port_of(const std::string& name, const TensorType& batched, int64_t classes) {
+  return {name, {batched.dtype, batched.shape.from(1)}, classes};
+}
 
 }  // namespace
 
 // What is compiled for one run of a cycle: every size of batch for every place a snapshot may lie in.
 class Predictor::Programs {
  public:
-  Programs(HarmonicGraph& graph, int cycle, const RunSettings& run, std::shared_ptr<Snapshots> snapshots) : snapshots_(std::move(snapshots)), executor_(make_sequential_executor()) {
+  Programs(HarmonicGraph& graph, int cycle, const RunSettings& run, std::shared_ptr<Snapshots> snapshots)
+      : snapshots_(std::move(snapshots)), executor_(make_sequential_executor()) {
     LoweringOptions o;
     o.mode = Mode::infer;
     o.cycle = cycle;
@@ -49,7 +53,8 @@ class Predictor::Programs {
       if (size == 0) describe(graph, lowered, o);
       for (size_t place = 0; place < Snapshots::kPlaces; ++place) compile(graph, lowered, run, place, size);
     }
-    for (const Port& p : ports_->inputs) staged_.push_back(std::make_shared<Storage>(p.bytes() * static_cast<uint64_t>(kSizes[std::size(kSizes) - 1])));
+    for (const Port& p : ports_->inputs)
+      staged_.push_back(std::make_shared<Storage>(p.bytes() * static_cast<uint64_t>(kSizes[std::size(kSizes) - 1])));
   }
 
   const std::shared_ptr<const ModelPorts>& ports() const { return ports_; }
@@ -71,8 +76,11 @@ class Predictor::Programs {
     for (size_t p = 0; p < staged_.size(); ++p) {
       const uint64_t bytes = ports_->inputs[p].bytes();
       auto* to = static_cast<std::byte*>(staged_[p]->data());
-      each_row(jobs, first, n, [&](Job& job, uint64_t row, uint64_t i) { std::memcpy(to + i * bytes, job.inputs[p].data() + row * bytes, bytes); });
-      for (auto i = n; i < static_cast<uint64_t>(kSizes[size]); ++i) std::memcpy(to + i * bytes, to, bytes);  // rows that nobody asked for
+      each_row(jobs, first, n, [&](Job& job, uint64_t row, uint64_t i) {
+        std::memcpy(to + i * bytes, job.inputs[p].data() + row * bytes, bytes);
+      });
+      for (auto i = n; i < static_cast<uint64_t>(kSizes[size]); ++i)
+        std::memcpy(to + i * bytes, to, bytes);  // rows that nobody asked for
       pointers.push_back(to);
     }
     c.step->set(pointers.data(), 0, 1, 0);
@@ -80,7 +88,9 @@ class Predictor::Programs {
     for (size_t p = 0; p < c.results.size(); ++p) {
       const uint64_t bytes = ports_->outputs[p].bytes();
       const auto* from = static_cast<const std::byte*>(c.results[p]->bytes());
-      each_row(jobs, first, n, [&](Job& job, uint64_t row, uint64_t i) { std::memcpy(job.result.outputs[p].data() + row * bytes, from + i * bytes, bytes); });
+      each_row(jobs, first, n, [&](Job& job, uint64_t row, uint64_t i) {
+        std::memcpy(job.result.outputs[p].data() + row * bytes, from + i * bytes, bytes);
+      });
     }
   }
 
@@ -97,12 +107,14 @@ class Predictor::Programs {
     const auto name_of = [&](int n) { return graph.graph().nodes[static_cast<size_t>(n)].name; };
     const std::vector<const Node*> leaves = lowered.program.leaves(Op::input);  // those of streams first
     for (size_t i = 0; i < lowered.inputs.size(); ++i)
-      ports->inputs.push_back(port_of(name_of(lowered.inputs[i]), lowered.program.type(leaves[i]->outputs.at(0)), lowered.index_limits[i]));
+      ports->inputs.push_back(
+          port_of(name_of(lowered.inputs[i]), lowered.program.type(leaves[i]->outputs.at(0)), lowered.index_limits[i]));
     for (int n : o.wanted) {
       const auto at = lowered.values.find(n);
       if (at == lowered.values.end()) continue;
       outputs_.push_back(at->second);
-      ports->outputs.push_back(port_of(name_of(n), lowered.program.values[lowered.program.output(at->second)->value].type, 0));
+      ports->outputs.push_back(
+          port_of(name_of(n), lowered.program.values[lowered.program.output(at->second)->value].type, 0));
     }
     ports_ = std::move(ports);
   }
@@ -168,24 +180,29 @@ AnswerTimes::Report Predictor::report() const {
   return report;
 }
 
-void Predictor::ask(const std::shared_ptr<const ModelPorts>& ports, uint64_t samples, std::vector<std::vector<std::byte>> inputs, Answer answer) {
+void Predictor::ask(const std::shared_ptr<const ModelPorts>& ports, uint64_t samples,
+                    std::vector<std::vector<std::byte>> inputs, Answer answer) {
   if (samples == 0 || samples > kMostSamples)
-    throw Error(ErrorKind::Usage, fmt::format("a request of {} samples", samples), {}, {fmt::format("ask for 1 to {} at once", kMostSamples)});
+    throw Error(ErrorKind::Usage, fmt::format("a request of {} samples", samples), {},
+                {fmt::format("ask for 1 to {} at once", kMostSamples)});
   std::shared_ptr<Programs> programs;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     programs = programs_;
   }
-  if (!programs || programs->ports() != ports) throw Error(ErrorKind::Unavailable, "another part of the flow has begun", {}, {"ask again"});
+  if (!programs || programs->ports() != ports)
+    throw Error(ErrorKind::Unavailable, "another part of the flow has begun", {}, {"ask again"});
   for (size_t p = 0; p < inputs.size(); ++p)
-    if (inputs.size() != ports->inputs.size() || inputs[p].size() != samples * ports->inputs[p].bytes()) throw Error(ErrorKind::Usage, "inputs that are not of the model's shape");
+    if (inputs.size() != ports->inputs.size() || inputs[p].size() != samples * ports->inputs[p].bytes())
+      throw Error(ErrorKind::Usage, "inputs that are not of the model's shape");
   programs->check(samples, inputs);
   std::unique_lock<std::mutex> lock(mutex_);
   if (over_) throw Error(ErrorKind::Unavailable, "the run is over", {}, {"ask another one"});
   if (queued_ + samples > settings_.queue) {
     lock.unlock();
     times_.refused();
-    throw Error(ErrorKind::Unavailable, fmt::format("{} samples wait already", settings_.queue), {}, {"ask again later, or with fewer at once"});
+    throw Error(ErrorKind::Unavailable, fmt::format("{} samples wait already", settings_.queue), {},
+                {"ask again later, or with fewer at once"});
   }
   queued_ += samples;
   queue_.push_back({ports, samples, std::move(inputs), std::move(answer), Clock::now(), {}});
@@ -196,11 +213,13 @@ void Predictor::ask(const std::shared_ptr<const ModelPorts>& ports, uint64_t sam
 std::vector<Predictor::Job> Predictor::take_round(std::unique_lock<std::mutex>& lock) {
   const auto most = static_cast<uint64_t>(kSizes[std::size(kSizes) - 1]);
   arrived_.wait(lock, [&] { return over_ || !queue_.empty(); });
-  if (!over_) arrived_.wait_until(lock, queue_.front().arrived + settings_.latency, [&] { return over_ || queued_ >= most; });
+  if (!over_)
+    arrived_.wait_until(lock, queue_.front().arrived + settings_.latency, [&] { return over_ || queued_ >= most; });
   std::vector<Job> round;
   if (over_) return round;
   uint64_t taken = 0;
-  while (!queue_.empty() && (round.empty() || taken + queue_.front().samples <= most) && (round.empty() || queue_.front().ports == round.front().ports)) {
+  while (!queue_.empty() && (round.empty() || taken + queue_.front().samples <= most) &&
+         (round.empty() || queue_.front().ports == round.front().ports)) {
     taken += queue_.front().samples;
     round.push_back(std::move(queue_.front()));
     queue_.pop_front();
@@ -218,7 +237,8 @@ void Predictor::work() {
     const std::shared_ptr<Programs> programs = programs_;
     lock.unlock();
     try {
-      if (programs->ports() != round.front().ports) throw Error(ErrorKind::Unavailable, "another part of the flow has begun", {}, {"ask again"});
+      if (programs->ports() != round.front().ports)
+        throw Error(ErrorKind::Unavailable, "another part of the flow has begun", {}, {"ask again"});
       answer(round, *programs);
     } catch (const Error& e) {
       for (Job& job : round) finish(job, &e);
@@ -251,8 +271,10 @@ void Predictor::answer(std::vector<Job>& round, Programs& programs) {
 
 void Predictor::finish(Job& job, const Error* error) {
   if (!job.answer) return;
-  if (error) times_.failed();
-  else times_.answered(job.samples, job.result.not_finite, Clock::now() - job.arrived);
+  if (error)
+    times_.failed();
+  else
+    times_.answered(job.samples, job.result.not_finite, Clock::now() - job.arrived);
   std::exchange(job.answer, nullptr)(error ? nullptr : &job.result, error);
 }
 

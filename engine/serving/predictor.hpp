@@ -1,4 +1,5 @@
-// Predictor: answers requests with the weights of a snapshot, on a thread of its own, those that wait together in one batch.
+// Predictor: answers requests with the weights of a snapshot, on a thread of its own, those that wait together in one
+// batch.
 #pragma once
 
 #include <chrono>
@@ -57,8 +58,8 @@ class Predictor {
   Predictor(const Predictor&) = delete;
   Predictor& operator=(const Predictor&) = delete;
 
-  // From now on requests are answered by this cycle's graph without its taps and with these weights. Compiles: on the thread the graph
-  // belongs to, while nothing else does.
+  // From now on requests are answered by this cycle's graph without its taps and with these weights. Compiles: on the
+  // thread the graph belongs to, while nothing else does.
   void serve(HarmonicGraph& graph, int cycle, const RunSettings& run, std::shared_ptr<Snapshots> snapshots);
   // Null before the first serve().
   std::shared_ptr<const ModelPorts> ports() const;
@@ -67,9 +68,10 @@ class Predictor {
 
   // Calls once, from the predictor's thread; exactly one of them is given.
   using Answer = std::function<void(const Prediction*, const Error*)>;
-  // `inputs`: by port, samples back to back. Throws: ErrorKind::Usage what does not fit `ports`, Stream class numbers out of range,
-  // Unavailable when too many wait.
-  void ask(const std::shared_ptr<const ModelPorts>& ports, uint64_t samples, std::vector<std::vector<std::byte>> inputs, Answer answer);
+  // `inputs`: by port, samples back to back. Throws: ErrorKind::Usage what does not fit `ports`, Stream class numbers
+  // out of range, Unavailable when too many wait.
+  void ask(const std::shared_ptr<const ModelPorts>& ports, uint64_t samples, std::vector<std::vector<std::byte>> inputs,
+           Answer answer);
 
   AnswerTimes::Report report() const;
 

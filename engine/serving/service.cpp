@@ -24,7 +24,8 @@ constexpr std::chrono::milliseconds kTapYoung{100};  // the same again within th
 // As fast for a wrong token as for one that is nearly right.
 bool same(std::string_view a, std::string_view b) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b.empty() ? 0 : b[i % b.size()]);
+  for (size_t i = 0; i < a.size(); ++i)
+    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b.empty() ? 0 : b[i % b.size()]);
   return difference == 0;
 }
 
@@ -33,17 +34,21 @@ bool is_loopback_host(std::string_view host) {
   for (const std::string_view name : {"localhost", "127.0.0.1", "[::1]"}) {
     if (!host.starts_with(name)) continue;
     const std::string_view rest = host.substr(name.size());
-    return rest.empty() || (rest[0] == ':' && rest.size() <= 6 && rest.find_first_not_of("0123456789", 1) == std::string_view::npos);
+    return rest.empty() ||
+           (rest[0] == ':' && rest.size() <= 6 && rest.find_first_not_of("0123456789", 1) == std::string_view::npos);
   }
   return false;
 }
 
 int status_of(const Error& e) {
   switch (e.kind()) {
-    case ErrorKind::Unavailable: return 503;
+    case ErrorKind::Unavailable:
+      return 503;
     case ErrorKind::Usage:
-    case ErrorKind::Stream: return 400;
-    default: return 500;
+    case ErrorKind::Stream:
+      return 400;
+    default:
+      return 500;
   }
 }
 
@@ -70,15 +75,18 @@ struct Service::Route {
 };
 
 const Service::Route Service::kRoutes[] = {
-    {"POST", "/v1/predict", false, false, [](Service& s, const ServiceRequest& r, const Answer& a) { s.predict(r, a); }},
+    {"POST", "/v1/predict", false, false,
+     [](Service& s, const ServiceRequest& r, const Answer& a) { s.predict(r, a); }},
     {"GET", "/v1/model", false, false,
      [](Service& s, const ServiceRequest&, const Answer& a) {
        const auto ports = s.predictor_.ports();
        a(ports ? reply(json_of(*ports)) : too_early(503, "the run is starting", "ask again"));
      }},
-    {"GET", "/v1/status", false, false, [](Service& s, const ServiceRequest&, const Answer& a) { a(reply(s.status())); }},
+    {"GET", "/v1/status", false, false,
+     [](Service& s, const ServiceRequest&, const Answer& a) { a(reply(s.status())); }},
     {"GET", "/v1/graph", false, false, [](Service& s, const ServiceRequest&, const Answer& a) { a(reply(s.graph())); }},
-    {"GET", "/v1/history", false, false, [](Service& s, const ServiceRequest&, const Answer& a) { a(reply(json_of(s.control_.history()))); }},
+    {"GET", "/v1/history", false, false,
+     [](Service& s, const ServiceRequest&, const Answer& a) { a(reply(json_of(s.control_.history()))); }},
     {"GET", "/v1/log", false, false, [](Service& s, const ServiceRequest& r, const Answer& a) { a(s.log(r)); }},
     {"GET", "/v1/layers", false, false,
      [](Service& s, const ServiceRequest&, const Answer& a) {
@@ -88,8 +96,7 @@ const Service::Route Service::kRoutes[] = {
        };
        if (!s.later(answer)) a(too_early(503, "too much is asked at once", "ask again"));
      }},
-    {"GET", "/v1/tap", false, false,
-     [](Service& s, const ServiceRequest& r, const Answer& a) { s.tap(r, a); }},
+    {"GET", "/v1/tap", false, false, [](Service& s, const ServiceRequest& r, const Answer& a) { s.tap(r, a); }},
     {"POST", "/v1/control", true, false,
      [](Service& s, const ServiceRequest& r, const Answer& a) {
        const auto act = [&s, a, body = r.body] {
@@ -104,7 +111,9 @@ const Service::Route Service::kRoutes[] = {
 };
 
 Service::Service(ServiceSettings settings, RunControl& control, Predictor& predictor)
-    : settings_(std::move(settings)), control_(control), predictor_(predictor), taps_(kTaps), thread_([this] { work(); }) {}
+    : settings_(std::move(settings)), control_(control), predictor_(predictor), taps_(kTaps), thread_([this] {
+        work();
+      }) {}
 
 Service::~Service() {
   {
@@ -131,27 +140,37 @@ void Service::put(const std::string& path, ServiceReply file) {
   files_[path] = std::move(file);
 }
 
-ServiceReply Service::reply(const json::object& body, int status) { return {status, "application/json", json_line(body) + "\n", {}}; }
+ServiceReply Service::reply(const json::object& body, int status) {
+  return {status, "application/json", json_line(body) + "\n", {}};
+}
 
-ServiceReply Service::refusal(int status, std::string error, std::string note) { return reply({{"error", std::move(error)}, {"note", std::move(note)}}, status); }
+ServiceReply Service::refusal(int status, std::string error, std::string note) {
+  return reply({{"error", std::move(error)}, {"note", std::move(note)}}, status);
+}
 
 bool Service::authorised(const ServiceRequest& request) const {
   constexpr std::string_view kBearer = "Bearer ";
   std::string_view given = request.authorization;
-  if (given.starts_with(kBearer)) given.remove_prefix(kBearer.size());
-  else if (const auto at = request.query.find("token"); at != request.query.end()) given = at->second;
-  else return false;
+  if (given.starts_with(kBearer))
+    given.remove_prefix(kBearer.size());
+  else if (const auto at = request.query.find("token"); at != request.query.end())
+    given = at->second;
+  else
+    return false;
   return same(given, settings_.token);
 }
 
 std::optional<ServiceReply> Service::refuse(const ServiceRequest& r, bool changes) const {
   if (r.trusted) return std::nullopt;
   if (settings_.loopback && !r.host.empty() && !is_loopback_host(r.host))
-    return refusal(403, "this address is of this machine alone, and the request is for another host", "ask for 127.0.0.1 or localhost");
+    return refusal(403, "this address is of this machine alone, and the request is for another host",
+                   "ask for 127.0.0.1 or localhost");
   if (!r.origin.empty() && r.origin != "http://" + r.host && r.origin != "https://" + r.host)
     return refusal(403, "pages of other origins may not ask", "ask from a page of this address, or from a program");
   if ((changes || r.beyond || settings_.token_for_all || !settings_.loopback) && !authorised(r)) {
-    ServiceReply reply = refusal(401, "the token is missing or wrong", "give it as 'Authorization: Bearer TOKEN' or '?token=TOKEN'; it was printed when the run began");
+    ServiceReply reply =
+        refusal(401, "the token is missing or wrong",
+                "give it as 'Authorization: Bearer TOKEN' or '?token=TOKEN'; it was printed when the run began");
     reply.headers.emplace_back("WWW-Authenticate", "Bearer");
     return reply;
   }
@@ -163,7 +182,9 @@ void Service::set_samples(TakeSamples take) {
   take_samples_ = std::move(take);
 }
 
-bool Service::takes_samples(const std::string& path) { return path == kSamples || path.starts_with(std::string(kSamples) + "/"); }
+bool Service::takes_samples(const std::string& path) {
+  return path == kSamples || path.starts_with(std::string(kSamples) + "/");
+}
 
 // They change what is learned: the token is asked for, as by the control.
 void Service::samples(ServiceRequest r, const Answer& answer) {
@@ -219,20 +240,25 @@ void Service::predict(const ServiceRequest& r, const Answer& answer) {
   if (!ports) return answer(too_early(503, "the run is starting", "ask again"));
   const std::string type = r.content_type.substr(0, r.content_type.find(';'));
   const bool tensors = type == "application/x-safetensors";
-  if (!tensors && type != "application/json" && !type.empty()) return answer(refusal(415, "a body of this type cannot be read", "send application/json or application/x-safetensors"));
+  if (!tensors && type != "application/json" && !type.empty())
+    return answer(
+        refusal(415, "a body of this type cannot be read", "send application/json or application/x-safetensors"));
   PredictInputs inputs = tensors ? inputs_from_tensors(r.body, *ports) : inputs_from_json(r.body, *ports);
-  predictor_.ask(ports, inputs.samples, std::move(inputs.bytes), [answer, ports, tensors](const Prediction* p, const Error* e) {
-    if (e) return answer(reply_of(*e));
-    if (tensors) return answer({200, "application/x-safetensors", tensors_text(*p, *ports), {}});
-    answer({200, "application/json", prediction_text(*p, *ports), {}});
-  });
+  predictor_.ask(ports, inputs.samples, std::move(inputs.bytes),
+                 [answer, ports, tensors](const Prediction* p, const Error* e) {
+                   if (e) return answer(reply_of(*e));
+                   if (tensors) return answer({200, "application/x-safetensors", tensors_text(*p, *ports), {}});
+                   answer({200, "application/json", prediction_text(*p, *ports), {}});
+                 });
 }
 
 ServiceReply Service::health() const {
   const RunStatus s = control_.status();
   json::object streams;
-  for (const StreamStatus& stream : s.streams) streams[stream.name] = json::object{{"health", word(stream.health)}, {"state", stream.state}};
-  return reply({{"health", word(s.health)}, {"state", word(s.phase)}, {"streams", std::move(streams)}}, s.health == Health::failed ? 503 : 200);
+  for (const StreamStatus& stream : s.streams)
+    streams[stream.name] = json::object{{"health", word(stream.health)}, {"state", stream.state}};
+  return reply({{"health", word(s.health)}, {"state", word(s.phase)}, {"streams", std::move(streams)}},
+               s.health == Health::failed ? 503 : 200);
 }
 
 ServiceReply Service::metrics() const {
@@ -245,7 +271,8 @@ ServiceReply Service::log(const ServiceRequest& r) const {
   uint64_t after = 0;
   if (const auto at = r.query.find("after"); at != r.query.end()) {
     const char* end = at->second.data() + at->second.size();
-    if (std::from_chars(at->second.data(), end, after).ptr != end) return refusal(400, "'after' is no number", "give the number of the last line you have");
+    if (std::from_chars(at->second.data(), end, after).ptr != end)
+      return refusal(400, "'after' is no number", "give the number of the last line you have");
   }
   return reply(json_of(control_.log(after)));
 }
@@ -262,8 +289,11 @@ void Service::tap(const ServiceRequest& r, const Answer& answer) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::erase_if(tapped_, [&](const auto& t) { return now - t.second.at > kTapYoung; });
-    if (const auto same = tapped_.find(asked); same != tapped_.end()) at_once = same->second.reply;
-    else if (!taps_.take(now)) at_once = too_early(429, fmt::format("samples are looked at more than {:g} times a second", kTaps), "ask again in a second");
+    if (const auto same = tapped_.find(asked); same != tapped_.end())
+      at_once = same->second.reply;
+    else if (!taps_.take(now))
+      at_once = too_early(429, fmt::format("samples are looked at more than {:g} times a second", kTaps),
+                          "ask again in a second");
   }
   if (at_once) return answer(std::move(*at_once));
   const auto look = [this, r, answer, asked] {
@@ -282,7 +312,8 @@ ServiceReply Service::tap(const ServiceRequest& r) {
   uint64_t samples = 1;
   if (count != r.query.end()) {
     const char* end = count->second.data() + count->second.size();
-    if (std::from_chars(count->second.data(), end, samples).ptr != end || samples == 0 || samples > BatchSample::kMost) return refusal(400, "'samples' is no such number", fmt::format("ask for 1 to {}", BatchSample::kMost));
+    if (std::from_chars(count->second.data(), end, samples).ptr != end || samples == 0 || samples > BatchSample::kMost)
+      return refusal(400, "'samples' is no such number", fmt::format("ask for 1 to {}", BatchSample::kMost));
   }
   if (edge == r.query.end()) return refusal(400, "no edge is named", "write ?edge=NAME, of a producer or a layer");
   Looks looks;
@@ -359,15 +390,30 @@ json::object Service::control(std::string_view message) {
   using Do = ControlRequest::Do;
   try {
     switch (request.what) {
-      case Do::status: break;
-      case Do::pause: control_.pause(); break;
-      case Do::resume: control_.resume(); break;
-      case Do::step: control_.step(request.count); break;
-      case Do::checkpoint: control_.checkpoint(); break;
-      case Do::learning_rate: control_.set_learning_rate(request.value); break;
-      case Do::stop: control_.stop(); break;
-      case Do::events: throw Error(ErrorKind::Usage, "events come from GET /v1/events, or over the control socket");
-      case Do::get: throw Error(ErrorKind::Usage, "'get' is for the control socket", {}, {"over HTTP GET the path itself"});
+      case Do::status:
+        break;
+      case Do::pause:
+        control_.pause();
+        break;
+      case Do::resume:
+        control_.resume();
+        break;
+      case Do::step:
+        control_.step(request.count);
+        break;
+      case Do::checkpoint:
+        control_.checkpoint();
+        break;
+      case Do::learning_rate:
+        control_.set_learning_rate(request.value);
+        break;
+      case Do::stop:
+        control_.stop();
+        break;
+      case Do::events:
+        throw Error(ErrorKind::Usage, "events come from GET /v1/events, or over the control socket");
+      case Do::get:
+        throw Error(ErrorKind::Usage, "'get' is for the control socket", {}, {"over HTTP GET the path itself"});
     }
     return {{"done", request.word}, {"status", status()}};
   } catch (const Error& e) {

@@ -38,8 +38,8 @@ struct ServiceReply {
 
 struct ServiceSettings {
   std::string token;
-  bool loopback = true;       // only this machine reaches the address
-  bool token_for_all = false; // not for what changes the run alone
+  bool loopback = true;        // only this machine reaches the address
+  bool token_for_all = false;  // not for what changes the run alone
 };
 
 class Service {
@@ -72,7 +72,8 @@ class Service {
   // May this request open /v1/events? Null: yes.
   std::optional<ServiceReply> refuse(const ServiceRequest& request, bool changes) const;
 
-  // A message to the control, by somebody who may: waits until it is done. Never throws what it refuses: "error" is in the object.
+  // A message to the control, by somebody who may: waits until it is done. Never throws what it refuses: "error" is in
+  // the object.
   boost::json::object control(std::string_view message);
   boost::json::object status() const;
   boost::json::object graph() const;
@@ -115,7 +116,8 @@ class Service {
     ServiceReply reply;
     std::chrono::steady_clock::time_point at;
   };
-  std::map<std::pair<std::string, std::string>, Tapped> tapped_;  // by edge and samples: the young ones, so no more than one a place of taps_
+  std::map<std::pair<std::string, std::string>, Tapped>
+      tapped_;  // by edge and samples: the young ones, so no more than one a place of taps_
   RateLimit taps_;
   std::mutex layering_;  // held while cards are made; taken before mutex_
   std::mutex waiting_;

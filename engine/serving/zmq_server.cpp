@@ -62,7 +62,9 @@ struct Zmq {
   static Function find(const char* name) {
     static void* const handle = ::dlopen("libzmq.so.5", RTLD_NOW | RTLD_LOCAL);
     void* const found = handle ? ::dlsym(handle, name) : nullptr;
-    if (!found) throw Error(ErrorKind::Unavailable, "ZeroMQ is not there: libzmq.so.5 cannot be opened", {}, {"install it (libzmq5), or serve over HTTP"});
+    if (!found)
+      throw Error(ErrorKind::Unavailable, "ZeroMQ is not there: libzmq.so.5 cannot be opened", {},
+                  {"install it (libzmq5), or serve over HTTP"});
     return reinterpret_cast<Function>(found);
   }
 };
@@ -78,10 +80,14 @@ struct Place {
 // The options are those of the producers over ZeroMQ.
 void take_keys(const std::string& text, Address& address, Place& place) {
   const std::optional<std::string> curve = address.take("curve"), allow = address.take("allow");
-  if (!curve && allow) throw Error(ErrorKind::Usage, text + ": keys of others and none of its own", {}, {"say ?curve=FILE, made with 'harmonics keys FILE'"});
+  if (!curve && allow)
+    throw Error(ErrorKind::Usage, text + ": keys of others and none of its own", {},
+                {"say ?curve=FILE, made with 'harmonics keys FILE'"});
   if (!curve) return;
   place.own = wire::read_key_pair(*curve);
-  if (!allow) throw Error(ErrorKind::Usage, text + ": nobody is allowed in", {}, {"say ?allow=FILE, a file of the public keys that may come in"});
+  if (!allow)
+    throw Error(ErrorKind::Usage, text + ": nobody is allowed in", {},
+                {"say ?allow=FILE, a file of the public keys that may come in"});
   place.allowed = wire::read_allowed(*allow);
 }
 
@@ -90,22 +96,34 @@ Place place_of(const std::string& text, bool insecure) {
   Place place;
   take_keys(text, address, place);
   if (const auto option = address.take("insecure")) {
-    if (*option != "true" && *option != "false") throw Error(ErrorKind::Usage, fmt::format("{}: insecure is true or false, not '{}'", text, *option));
+    if (*option != "true" && *option != "false")
+      throw Error(ErrorKind::Usage, fmt::format("{}: insecure is true or false, not '{}'", text, *option));
     insecure = *option == "true";
   }
-  if (!address.options.empty()) throw Error(ErrorKind::Usage, fmt::format("{}: there is no option '{}'", text, address.options.front().key), {}, {"options are curve, allow and insecure"});
-  if (address.fragment) throw Error(ErrorKind::Usage, fmt::format("{}: '#' names a tensor of a stream, and predictions have all of them", text), {}, {"leave it out"});
+  if (!address.options.empty())
+    throw Error(ErrorKind::Usage, fmt::format("{}: there is no option '{}'", text, address.options.front().key), {},
+                {"options are curve, allow and insecure"});
+  if (address.fragment)
+    throw Error(ErrorKind::Usage,
+                fmt::format("{}: '#' names a tensor of a stream, and predictions have all of them", text), {},
+                {"leave it out"});
   if (address.path.starts_with("ipc:") && address.path.size() > 4) {
     place.endpoint = "ipc://" + address.path.substr(4);
     return place;
   }
-  if (!address.path.starts_with("//")) throw Error(ErrorKind::Usage, fmt::format("'{}' is no address to answer on", text), {}, {"write zmq+rep://127.0.0.1:5556 or zmq+rep:ipc:/path"});
+  if (!address.path.starts_with("//"))
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is no address to answer on", text), {},
+                {"write zmq+rep://127.0.0.1:5556 or zmq+rep:ipc:/path"});
   const ListenAddress listen = parse_listen(address.path.substr(2));
   place.beyond = !listen.loopback;
   if (place.beyond && !place.own && !insecure)
-    throw Error(ErrorKind::Denied, fmt::format("other machines reach {}, and without keys what travels is not encrypted", text), {},
-                {"make keys with 'harmonics keys FILE' and say ?curve=FILE&allow=FILE_OF_PUBLIC_KEYS, listen on 127.0.0.1 and use a tunnel (ssh -L), or say --insecure where somebody else guards the address"});
-  place.endpoint = fmt::format(listen.host.find(':') == std::string::npos ? fmt::runtime("tcp://{}:{}") : fmt::runtime("tcp://[{}]:{}"), listen.host, listen.port == 0 ? "*" : std::to_string(listen.port));
+    throw Error(ErrorKind::Denied,
+                fmt::format("other machines reach {}, and without keys what travels is not encrypted", text), {},
+                {"make keys with 'harmonics keys FILE' and say ?curve=FILE&allow=FILE_OF_PUBLIC_KEYS, listen on "
+                 "127.0.0.1 and use a tunnel (ssh -L), or say --insecure where somebody else guards the address"});
+  place.endpoint = fmt::format(
+      listen.host.find(':') == std::string::npos ? fmt::runtime("tcp://{}:{}") : fmt::runtime("tcp://[{}]:{}"),
+      listen.host, listen.port == 0 ? "*" : std::to_string(listen.port));
   return place;
 }
 
@@ -121,19 +139,28 @@ bool is_zmq_address(const std::string& text) { return text.starts_with(kScheme);
 // One thread has the socket; answers are brought to it.
 class ZmqServer::Running : public std::enable_shared_from_this<Running> {
  public:
-  Running(Service& service, const std::string& address, bool insecure) : zmq_(Zmq::get()), service_(service), place_(place_of(address, insecure)) {
+  Running(Service& service, const std::string& address, bool insecure)
+      : zmq_(Zmq::get()), service_(service), place_(place_of(address, insecure)) {
     const std::string& endpoint = place_.endpoint;
     context_ = zmq_.ctx_new();
     socket_ = zmq_.socket(context_, ZMQ_ROUTER);
     wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     const int64_t largest = int64_t{8} << 20;
     zmq_.setsockopt(socket_, ZMQ_MAXMSGSIZE, &largest, sizeof largest);
-    for (const auto& [option, value] : {std::pair{ZMQ_LINGER, 0}, {ZMQ_RCVHWM, 64}, {ZMQ_SNDHWM, 64}, {ZMQ_HANDSHAKE_IVL, 5000}, {ZMQ_TCP_KEEPALIVE, 1}, {ZMQ_TCP_KEEPALIVE_IDLE, 5}, {ZMQ_IPV6, endpoint.starts_with("tcp://[")}}) zmq_.setsockopt(socket_, option, &value, sizeof value);
+    for (const auto& [option, value] : {std::pair{ZMQ_LINGER, 0},
+                                        {ZMQ_RCVHWM, 64},
+                                        {ZMQ_SNDHWM, 64},
+                                        {ZMQ_HANDSHAKE_IVL, 5000},
+                                        {ZMQ_TCP_KEEPALIVE, 1},
+                                        {ZMQ_TCP_KEEPALIVE_IDLE, 5},
+                                        {ZMQ_IPV6, endpoint.starts_with("tcp://[")}})
+      zmq_.setsockopt(socket_, option, &value, sizeof value);
     if (place_.own) guard();
     if (wake_ < 0 || zmq_.bind(socket_, endpoint.c_str()) != 0) {
       const std::string why = zmq_.strerror(zmq_.last_error());
       close();
-      throw Error(ErrorKind::Unavailable, fmt::format("cannot listen on {}: {}", endpoint, why), {}, {"choose another address; port 0 takes a free one"});
+      throw Error(ErrorKind::Unavailable, fmt::format("cannot listen on {}: {}", endpoint, why), {},
+                  {"choose another address; port 0 takes a free one"});
     }
     char bound[256];
     size_t size = sizeof bound;
@@ -158,12 +185,18 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
   void guard() {
     const int server = 1;
     gate_ = zmq_.socket(context_, ZMQ_REP);
-    if (zmq_.setsockopt(socket_, ZMQ_CURVE_SERVER, &server, sizeof server) == 0 && zmq_.setsockopt(socket_, ZMQ_CURVE_SECRETKEY, place_.own->secret_key.c_str(), place_.own->secret_key.size() + 1) == 0 &&
-        zmq_.setsockopt(socket_, ZMQ_CURVE_PUBLICKEY, place_.own->public_key.c_str(), place_.own->public_key.size() + 1) == 0 && zmq_.setsockopt(socket_, ZMQ_ZAP_DOMAIN, "harmonics", 9) == 0 && zmq_.bind(gate_, "inproc://zeromq.zap.01") == 0)
+    if (zmq_.setsockopt(socket_, ZMQ_CURVE_SERVER, &server, sizeof server) == 0 &&
+        zmq_.setsockopt(socket_, ZMQ_CURVE_SECRETKEY, place_.own->secret_key.c_str(),
+                        place_.own->secret_key.size() + 1) == 0 &&
+        zmq_.setsockopt(socket_, ZMQ_CURVE_PUBLICKEY, place_.own->public_key.c_str(),
+                        place_.own->public_key.size() + 1) == 0 &&
+        zmq_.setsockopt(socket_, ZMQ_ZAP_DOMAIN, "harmonics", 9) == 0 &&
+        zmq_.bind(gate_, "inproc://zeromq.zap.01") == 0)
       return;
     const std::string why = zmq_.strerror(zmq_.last_error());
     close();
-    throw Error(ErrorKind::Unavailable, fmt::format("{} cannot be guarded by keys: {}", place_.endpoint, why), {}, {"this libzmq may have been built without CURVE"});
+    throw Error(ErrorKind::Unavailable, fmt::format("{} cannot be guarded by keys: {}", place_.endpoint, why), {},
+                {"this libzmq may have been built without CURVE"});
   }
 
   void close() {
@@ -182,7 +215,8 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
 
   void run() {
     while (!over_) {
-      zmq_pollitem_t items[] = {{socket_, 0, ZMQ_POLLIN, 0}, {nullptr, wake_, ZMQ_POLLIN, 0}, {gate_, 0, ZMQ_POLLIN, 0}};
+      zmq_pollitem_t items[] = {
+          {socket_, 0, ZMQ_POLLIN, 0}, {nullptr, wake_, ZMQ_POLLIN, 0}, {gate_, 0, ZMQ_POLLIN, 0}};
       if (zmq_.poll(items, gate_ ? 3 : 2, 1000) < 0) continue;
       if (gate_ && items[2].revents) admit();
       uint64_t count = 0;
@@ -203,7 +237,8 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
         zmq_.msg_close(&message);
         return false;
       }
-      if (parts.size() < 8) parts.emplace_back(static_cast<const char*>(zmq_.msg_data(&message)), zmq_.msg_size(&message));
+      if (parts.size() < 8)
+        parts.emplace_back(static_cast<const char*>(zmq_.msg_data(&message)), zmq_.msg_size(&message));
       more = zmq_.msg_more(&message);
       zmq_.msg_close(&message);
     }
@@ -213,7 +248,8 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
   void admit() {
     for (Parts question; take(gate_, question); question.clear()) {
       const Parts answer = wire::admission(question, place_.allowed);
-      for (size_t i = 0; i < answer.size(); ++i) zmq_.send(gate_, answer[i].data(), answer[i].size(), i + 1 < answer.size() ? ZMQ_SNDMORE : 0);
+      for (size_t i = 0; i < answer.size(); ++i)
+        zmq_.send(gate_, answer[i].data(), answer[i].size(), i + 1 < answer.size() ? ZMQ_SNDMORE : 0);
     }
   }
 
@@ -231,7 +267,8 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
     request.path = "/v1/predict";
     if (parts.size() == at + 2) request.authorization = "Bearer " + parts[at++];
     if (parts.size() != at + 1) {
-      send(envelope, Service::refusal(400, "a message of so many parts", "send one part, or the token and then the body").body);
+      send(envelope,
+           Service::refusal(400, "a message of so many parts", "send one part, or the token and then the body").body);
       return true;
     }
     request.body = std::move(parts[at]);
@@ -241,14 +278,15 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
       send(envelope, Service::refusal(503, "too much is asked at once", "ask again later").body);
       return true;
     }
-    service_.handle(std::move(request), [self = shared_from_this(), envelope = std::move(envelope)](ServiceReply reply) {
-      {
-        const std::lock_guard<std::mutex> lock(self->mutex_);
-        self->answers_.emplace_back(envelope, std::move(reply.body));
-      }
-      --self->open_;
-      if (!self->over_) self->wake();
-    });
+    service_.handle(std::move(request),
+                    [self = shared_from_this(), envelope = std::move(envelope)](ServiceReply reply) {
+                      {
+                        const std::lock_guard<std::mutex> lock(self->mutex_);
+                        self->answers_.emplace_back(envelope, std::move(reply.body));
+                      }
+                      --self->open_;
+                      if (!self->over_) self->wake();
+                    });
     return true;
   }
 
@@ -281,7 +319,10 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
   std::thread thread_;
 };
 
-ZmqServer::ZmqServer(Service& service, const std::string& address, bool insecure) : running_(std::make_shared<Running>(service, address, insecure)) { running_->start(); }
+ZmqServer::ZmqServer(Service& service, const std::string& address, bool insecure)
+    : running_(std::make_shared<Running>(service, address, insecure)) {
+  running_->start();
+}
 
 ZmqServer::~ZmqServer() { running_->stop(); }
 
@@ -298,7 +339,10 @@ bool is_zmq_address(const std::string& text) { return text.starts_with("zmq+rep:
 
 class ZmqServer::Running {};
 
-ZmqServer::ZmqServer(Service&, const std::string&, bool) { throw Error(ErrorKind::Unavailable, "this program was built without ZeroMQ", {}, {"build it where libzmq3-dev is installed, or serve over HTTP"}); }
+ZmqServer::ZmqServer(Service&, const std::string&, bool) {
+  throw Error(ErrorKind::Unavailable, "this program was built without ZeroMQ", {},
+              {"build it where libzmq3-dev is installed, or serve over HTTP"});
+}
 ZmqServer::~ZmqServer() = default;
 std::string ZmqServer::address() const { return ""; }
 bool ZmqServer::asks_for_token() const { return false; }

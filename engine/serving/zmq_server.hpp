@@ -1,4 +1,5 @@
-// ZmqServer: predictions over ZeroMQ, for sockets of kind REQ and DEALER. libzmq is opened when one is asked for; nothing is linked to it.
+// ZmqServer: predictions over ZeroMQ, for sockets of kind REQ and DEALER. libzmq is opened when one is asked for;
+// nothing is linked to it.
 #pragma once
 
 #include <memory>
@@ -8,13 +9,15 @@
 
 namespace harmonics {
 
-// "zmq+rep://127.0.0.1:5556", with "?curve=FILE&allow=FILE" for those who have keys, and "zmq+rep:ipc:/path": is it such an address?
+// "zmq+rep://127.0.0.1:5556", with "?curve=FILE&allow=FILE" for those who have keys, and "zmq+rep:ipc:/path": is it
+// such an address?
 bool is_zmq_address(const std::string& text);
 
 class ZmqServer {
  public:
-  // Listens when it returns. ErrorKind::Usage for addresses that are none, Denied for those that other machines reach without keys, unless
-  // `insecure`; Stream for files without keys; Unavailable when the address or the library cannot be had.
+  // Listens when it returns. ErrorKind::Usage for addresses that are none, Denied for those that other machines reach
+  // without keys, unless `insecure`; Stream for files without keys; Unavailable when the address or the library cannot
+  // be had.
   ZmqServer(Service& service, const std::string& address, bool insecure);
   ~ZmqServer();
   ZmqServer(const ZmqServer&) = delete;

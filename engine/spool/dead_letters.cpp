@@ -19,14 +19,16 @@ namespace {
 // Of a sample, over restarts: what it is called by who sent it, and what is in it.
 size_t fingerprint(const std::string& stream, uint64_t number, uint64_t sender, std::span<const std::byte> bytes) {
   const std::string_view content(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return std::hash<std::string>()(fmt::format("{} {} {} {}", stream, number, sender, std::hash<std::string_view>()(content)));
+  return std::hash<std::string>()(
+      fmt::format("{} {} {} {}", stream, number, sender, std::hash<std::string_view>()(content)));
 }
 
 }  // namespace
 
 DeadLetters::DeadLetters(DeadLetterOptions options) : options_(std::move(options)) {
   const auto refuse = [this](const char* what, int reason) {
-    throw Error(ErrorKind::Output, fmt::format("'{}' {}: {}", options_.directory, what, std::strerror(reason))).note("--dead-letters names a directory");
+    throw Error(ErrorKind::Output, fmt::format("'{}' {}: {}", options_.directory, what, std::strerror(reason)))
+        .note("--dead-letters names a directory");
   };
   FileCalls& calls = *options_.calls;
   if (const int reason = make_directories(options_.directory, calls)) refuse("cannot be made", reason);
@@ -65,7 +67,8 @@ void DeadLetters::read_kept(const std::string& path) {
       if (reader.passed_over()) break;  // readers of the file end there
       const wire::Frame& frame = entry->frame;
       whole = reader.at();
-      if (options_.resumed && !frame.tensors.empty()) known_.insert(fingerprint(frame.stream, frame.number, frame.sender, frame.tensors[0].bytes));
+      if (options_.resumed && !frame.tensors.empty())
+        known_.insert(fingerprint(frame.stream, frame.number, frame.sender, frame.tensors[0].bytes));
     }
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::Stream) throw;
@@ -73,15 +76,18 @@ void DeadLetters::read_kept(const std::string& path) {
   if (whole == size) return;
   spool::cut(path, whole, *options_.calls);
   bytes_ -= std::min(bytes_, size - whole);
-  if (options_.on_note) options_.on_note(fmt::format("'{}' ended within a frame: its last {} bytes are left out", path, size - whole));
+  if (options_.on_note)
+    options_.on_note(fmt::format("'{}' ended within a frame: its last {} bytes are left out", path, size - whole));
 }
 
 void DeadLetters::give_up(const std::string& why) {
   over_ = true;
-  if (options_.on_note) options_.on_note(fmt::format("samples that are left out are no longer kept in '{}': {}", options_.directory, why));
+  if (options_.on_note)
+    options_.on_note(fmt::format("samples that are left out are no longer kept in '{}': {}", options_.directory, why));
 }
 
-void DeadLetters::keep(const std::string& stream, const StreamInfo& info, const char* why, uint64_t index, SampleNumber number, const std::byte* sample) {
+void DeadLetters::keep(const std::string& stream, const StreamInfo& info, const char* why, uint64_t index,
+                       SampleNumber number, const std::byte* sample) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (over_) return;
   wire::Frame frame;
@@ -91,9 +97,11 @@ void DeadLetters::keep(const std::string& stream, const StreamInfo& info, const 
   frame.count = 1;
   frame.number = number.number;
   frame.sender = number.sender;
-  frame.tensors = {{stream, info.dtype, info.sample, {sample, info.sample_bytes()}, wire::classes_told(info.dtype, info.classes)}};
+  frame.tensors = {
+      {stream, info.dtype, info.sample, {sample, info.sample_bytes()}, wire::classes_told(info.dtype, info.classes)}};
   const std::vector<std::byte> bytes = wire::encode(frame, spool::limits()).bytes();
-  if (bytes_ + bytes.size() > options_.most_bytes) return give_up(fmt::format("it holds {} bytes; allow more with --dead-letters-limit", bytes_));
+  if (bytes_ + bytes.size() > options_.most_bytes)
+    return give_up(fmt::format("it holds {} bytes; allow more with --dead-letters-limit", bytes_));
   int file = -1;
   try {
     file = file_of(stream);

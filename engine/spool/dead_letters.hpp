@@ -1,4 +1,5 @@
-// DeadLetters: samples that a run had to leave out, kept as frames for whoever wants to look at them or learn from them later.
+// DeadLetters: samples that a run had to leave out, kept as frames for whoever wants to look at them or learn from them
+// later.
 #pragma once
 
 #include <functional>
@@ -15,14 +16,16 @@ namespace harmonics {
 
 struct DeadLetterOptions {
   std::string directory;
-  uint64_t most_bytes = uint64_t{256} << 20;  // of all files together, those of earlier runs included; then no more are kept
+  uint64_t most_bytes =
+      uint64_t{256} << 20;  // of all files together, those of earlier runs included; then no more are kept
   std::function<void(const std::string&)> on_note = nullptr;  // for people: that no more are kept, and why
   bool resumed = false;  // the run goes on: samples that it left out and kept before it was killed are not kept again
   FileCalls* calls = &FileCalls::system();
 };
 
-// DIRECTORY/STREAM.hxs for each stream, written behind what is there; `file:` reads them. One frame a sample: its producer is the reason,
-// its number that of its sender (docs/wire.md). What the disk refuses is said once and ends nothing. Any thread.
+// DIRECTORY/STREAM.hxs for each stream, written behind what is there; `file:` reads them. One frame a sample: its
+// producer is the reason, its number that of its sender (docs/wire.md). What the disk refuses is said once and ends
+// nothing. Any thread.
 class DeadLetters {
  public:
   // Makes the directory where needed. Throws ErrorKind::Output with the reason.
@@ -32,7 +35,8 @@ class DeadLetters {
   ~DeadLetters();
 
   // A sample of info's type, the `index`th of its stream. `why`: a word.
-  void keep(const std::string& stream, const StreamInfo& info, const char* why, uint64_t index, SampleNumber number, const std::byte* sample);
+  void keep(const std::string& stream, const StreamInfo& info, const char* why, uint64_t index, SampleNumber number,
+            const std::byte* sample);
 
  private:
   int file_of(const std::string& stream);

@@ -20,7 +20,8 @@ constexpr const char* kPosition = "position";
 constexpr uint64_t kMostHello = 64u << 10;  // bytes
 
 [[noreturn]] void fail_at(const std::string& path, const char* what) {
-  throw Error(ErrorKind::InputOutput, fmt::format("'{}' {}: {}", path, what, std::strerror(errno))).note("free space on the disk, or let --spool name another one");
+  throw Error(ErrorKind::InputOutput, fmt::format("'{}' {}: {}", path, what, std::strerror(errno)))
+      .note("free space on the disk, or let --spool name another one");
 }
 
 }  // namespace
@@ -123,7 +124,8 @@ void SegmentWriter::barrier(const std::string& position) {
   frame.kind = wire::Kind::Barrier;
   if (!position.empty()) {
     frame.count = 1;
-    frame.tensors = {{kPosition, DType::U8, Shape{static_cast<int64_t>(position.size())}, std::as_bytes(std::span(position))}};
+    frame.tensors = {
+        {kPosition, DType::U8, Shape{static_cast<int64_t>(position.size())}, std::as_bytes(std::span(position))}};
   }
   write(frame);
 }
@@ -148,7 +150,8 @@ void SegmentWriter::sync() {
   if (calls_.sync(file_) != 0) fail("cannot be brought to the disk");
 }
 
-SegmentReader::SegmentReader(std::string path, FileCalls& calls) : path_(std::move(path)), calls_(calls), reader_(limits()) {
+SegmentReader::SegmentReader(std::string path, FileCalls& calls)
+    : path_(std::move(path)), calls_(calls), reader_(limits()) {
   const auto first = segment_first(path_.substr(path_.rfind('/') + 1));
   is_ordered_ = first.has_value();
   break_.next = first.value_or(0);
@@ -248,7 +251,8 @@ void cut(const std::string& path, uint64_t bytes, FileCalls& calls) {
 Mark mark_of(const wire::Frame& frame) {
   Mark mark{frame.seq, ""};
   for (const wire::TensorPart& part : frame.tensors)
-    if (part.name == kPosition) mark.position.assign(reinterpret_cast<const char*>(part.bytes.data()), part.bytes.size());
+    if (part.name == kPosition)
+      mark.position.assign(reinterpret_cast<const char*>(part.bytes.data()), part.bytes.size());
   return mark;
 }
 
@@ -270,7 +274,8 @@ Barriers scan(const std::string& path, FileCalls& calls) {
       if (frame.kind == wire::Kind::Barrier) barriers.all.push_back({mark_of(frame), reader.at()});
     }
     barriers.torn = reader.at() < size;
-    // The last group may be one that a power cut left in part, written out of order: it does not count, as a torn tail does not.
+    // The last group may be one that a power cut left in part, written out of order: it does not count, as a torn tail
+    // does not.
     if (!barriers.torn && before_loss && *before_loss > 0 && *before_loss + 1 == barriers.all.size()) {
       barriers.damage = barriers.lost.back().damage;
       barriers.lost.pop_back();

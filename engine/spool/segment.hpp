@@ -43,7 +43,8 @@ class SegmentWriter {
   SegmentWriter& operator=(const SegmentWriter&) = delete;
   ~SegmentWriter();
 
-  // Samples of one type, back to back, that follow those before. `number`: of the first, where they are kept; the others follow it.
+  // Samples of one type, back to back, that follow those before. `number`: of the first, where they are kept; the
+  // others follow it.
   void append(const wire::TensorPart& samples, uint32_t count, SampleNumber number = {0, 0});
   // Everything appended before is followed by a barrier, and on the disk when this returns.
   void commit(const std::string& position);

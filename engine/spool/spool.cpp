@@ -16,7 +16,8 @@ namespace harmonics {
 
 namespace {
 
-constexpr uint64_t kLeastBytes = uint64_t{1} << 20, kLargestSegment = uint64_t{64} << 20, kMostWaiting = uint64_t{8} << 20,
+constexpr uint64_t kLeastBytes = uint64_t{1} << 20, kLargestSegment = uint64_t{64} << 20,
+                   kMostWaiting = uint64_t{8} << 20,
                    kAroundSamples = uint64_t{16} << 10;  // heads of frames, barriers: more than they take
 
 }  // namespace
@@ -24,9 +25,13 @@ constexpr uint64_t kLeastBytes = uint64_t{1} << 20, kLargestSegment = uint64_t{6
 // The reader's end of a spooled stream.
 class SpoolProducer final : public Producer {
  public:
-  SpoolProducer(Spool& spool, std::shared_ptr<spool::SpooledStream> stream) : spool_(spool), stream_(std::move(stream)), sample_(stream_->info().sample_bytes()) {}
+  SpoolProducer(Spool& spool, std::shared_ptr<spool::SpooledStream> stream)
+      : spool_(spool), stream_(std::move(stream)), sample_(stream_->info().sample_bytes()) {}
 
-  HTensor next() override { return read(1, sample_.data()) == 1 ? HTensor(stream_->info().dtype, stream_->info().sample, sample_.data()) : HTensor(); }
+  HTensor next() override {
+    return read(1, sample_.data()) == 1 ? HTensor(stream_->info().dtype, stream_->info().sample, sample_.data())
+                                        : HTensor();
+  }
   int64_t read(uint64_t n, void* to) override {
     if (n == 0) return 0;
     if (!reading_) go_to(0);
@@ -91,7 +96,8 @@ bool Spool::Bell::wait() {
 Spool::Spool(SpoolOptions options) : options_(std::move(options)) {
   FileCalls& calls = *options_.calls;
   if (options_.most_bytes < kLeastBytes)
-    throw Error(ErrorKind::Usage, fmt::format("a spool of {} bytes is too small; the least is {}", options_.most_bytes, kLeastBytes));
+    throw Error(ErrorKind::Usage,
+                fmt::format("a spool of {} bytes is too small; the least is {}", options_.most_bytes, kLeastBytes));
   if (const int reason = make_directories(options_.directory, calls))
     throw Error(ErrorKind::Output, fmt::format("'{}' cannot be made: {}", options_.directory, std::strerror(reason)));
   const std::string path = options_.directory + "/lock";
@@ -100,7 +106,9 @@ Spool::Spool(SpoolOptions options) : options_(std::move(options)) {
   if (calls.lock(lock_) == 0) return;
   const int reason = errno;
   calls.close(lock_);
-  if (reason == EWOULDBLOCK) throw Error(ErrorKind::Usage, fmt::format("another run uses the spool '{}'", options_.directory)).note("give every run a spool of its own");
+  if (reason == EWOULDBLOCK)
+    throw Error(ErrorKind::Usage, fmt::format("another run uses the spool '{}'", options_.directory))
+        .note("give every run a spool of its own");
   throw Error(ErrorKind::Output, fmt::format("'{}' cannot be locked: {}", path, std::strerror(reason)));
 }
 
@@ -108,8 +116,10 @@ Spool::~Spool() {
   bell_->stop();
   for (auto& [stream, thread] : pumps_) {
     const bool ends = stream->stop();
-    if (ends) thread.join();
-    else thread.detach();  // it holds what it uses, and waits for a source that cannot be woken
+    if (ends)
+      thread.join();
+    else
+      thread.detach();  // it holds what it uses, and waits for a source that cannot be woken
   }
   if (writer_.joinable()) writer_.join();
   options_.calls->close(lock_);
@@ -119,11 +129,16 @@ std::optional<StreamInfo> Spool::type_of(const std::string& name) const {
   return spool::type_in(options_.directory + "/" + name, *options_.calls);
 }
 
-std::shared_ptr<Producer> Spool::add(const std::string& name, const std::string& source, std::shared_ptr<Producer> upstream) {
-  streams_.push_back(std::make_shared<spool::SpooledStream>(name, options_.directory + "/" + name, source, std::move(upstream), *options_.calls));
-  const auto group = std::find_if(groups_.begin(), groups_.end(), [&](const auto& g) { return g[0]->source() == source; });
-  if (group != groups_.end()) group->push_back(streams_.back());
-  else groups_.push_back({streams_.back()});
+std::shared_ptr<Producer> Spool::add(const std::string& name, const std::string& source,
+                                     std::shared_ptr<Producer> upstream) {
+  streams_.push_back(std::make_shared<spool::SpooledStream>(name, options_.directory + "/" + name, source,
+                                                            std::move(upstream), *options_.calls));
+  const auto group =
+      std::find_if(groups_.begin(), groups_.end(), [&](const auto& g) { return g[0]->source() == source; });
+  if (group != groups_.end())
+    group->push_back(streams_.back());
+  else
+    groups_.push_back({streams_.back()});
   return std::make_shared<SpoolProducer>(*this, streams_.back());
 }
 
@@ -145,15 +160,20 @@ void Spool::recover(const std::vector<StreamPtr>& group) {
     for (size_t i = 0; i < group.size(); ++i) {
       const auto mark = group[i]->newest_mark(level);
       if (!mark && group[i]->oldest() > 0)
-        throw Error(ErrorKind::Stream, fmt::format("the spool of '{}' begins at sample {} and cannot be brought level with the other streams of {}", group[i]->name(),
-                                                   group[i]->oldest(), group[i]->source()))
+        throw Error(
+            ErrorKind::Stream,
+            fmt::format(
+                "the spool of '{}' begins at sample {} and cannot be brought level with the other streams of {}",
+                group[i]->name(), group[i]->oldest(), group[i]->source()))
             .note("part of it is gone: begin anew with another --spool");
       found[i] = mark.value_or(spool::SpooledStream::Found{{}, 0, 0, !group[i]->is_empty()});
       highest = std::max(highest, found[i].mark.index);
       if (found[i].mark.index < level) moved = true, level = found[i].mark.index;
     }
   if (highest > 0 && std::any_of(group.begin(), group.end(), [](const StreamPtr& s) { return s->is_empty(); }))
-    throw Error(ErrorKind::Usage, fmt::format("the spool '{}' holds {} samples of some streams of {}, and none of others", options_.directory, highest, group[0]->source()))
+    throw Error(ErrorKind::Usage,
+                fmt::format("the spool '{}' holds {} samples of some streams of {}, and none of others",
+                            options_.directory, highest, group[0]->source()))
         .note("it is of another flow: give this run a spool of its own");
   // What a crash tears was promised to nobody; what is damaged otherwise may have been, with the same samples of the
   // other streams.
@@ -199,7 +219,8 @@ uint64_t Spool::level_of(const std::vector<StreamPtr>& group) {
   return level;
 }
 
-// Who sends keeps the end like a sample, until it is safe. Where one stream of a source has all it will have, no sample comes to be safe any more.
+// Who sends keeps the end like a sample, until it is safe. Where one stream of a source has all it will have, no sample
+// comes to be safe any more.
 bool Spool::commit_ends() {
   bool any = false;
   for (const auto& group : groups_) {
@@ -226,9 +247,11 @@ uint64_t Spool::bytes_on_disk() const {
 bool Spool::wait_for_room(uint64_t bytes) {
   while (bytes_on_disk() + bytes > options_.most_bytes) {
     if (!keeps_)
-      throw Error(ErrorKind::InputOutput, fmt::format("the spool '{}' is full: it holds {} bytes", options_.directory, options_.most_bytes))
+      throw Error(ErrorKind::InputOutput,
+                  fmt::format("the spool '{}' is full: it holds {} bytes", options_.directory, options_.most_bytes))
           .note(options_.keeps_all ? "--spool-keep lets nothing go: allow more with --spool-limit"
-                                   : "what it holds is let go when a checkpoint covers it: add --checkpoint DIR; or allow more with --spool-limit");
+                                   : "what it holds is let go when a checkpoint covers it: add --checkpoint DIR; or "
+                                     "allow more with --spool-limit");
     full_ = true;
     if (!bell_->wait()) return false;
     commit_ends();  // or who reads another source waits for its end, and writes no checkpoint

@@ -1,5 +1,5 @@
-// Spool: a write-ahead log that makes live streams replayable. What arrives is brought to the disk, said to be durable to who sends,
-// and read from there; it is kept until a checkpoint covers it. docs/live.md describes the files.
+// Spool: a write-ahead log that makes live streams replayable. What arrives is brought to the disk, said to be durable
+// to who sends, and read from there; it is kept until a checkpoint covers it. docs/live.md describes the files.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,8 @@ namespace harmonics {
 
 struct SpoolOptions {
   std::string directory;
-  uint64_t most_bytes = uint64_t{4} << 30;  // on the disk; then nothing more is taken until a checkpoint lets something go
+  uint64_t most_bytes =
+      uint64_t{4} << 30;   // on the disk; then nothing more is taken until a checkpoint lets something go
   bool keeps_all = false;  // nothing is let go
   std::function<void(const std::string&)> on_note = nullptr;  // what was found damaged and left out, for people
   FileCalls* calls = &FileCalls::system();
@@ -27,7 +28,8 @@ struct SpoolOptions {
 // Groups are committed as they come: while one is brought to the disk, the next gathers.
 class Spool {
  public:
-  // Makes the directory where needed and takes it for this process alone. Throws ErrorKind::Output, or Usage when another has it.
+  // Makes the directory where needed and takes it for this process alone. Throws ErrorKind::Output, or Usage when
+  // another has it.
   explicit Spool(SpoolOptions options);
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;
@@ -35,8 +37,8 @@ class Spool {
 
   // What the samples of a stream are, of which it holds some; none: that is not known.
   std::optional<StreamInfo> type_of(const std::string& name) const;
-  // A producer of the same samples by way of the disk, with positions of its own. Streams of one `source` stay level: after a crash they
-  // end at the same sample. All are added before one is read; the spool must outlive them.
+  // A producer of the same samples by way of the disk, with positions of its own. Streams of one `source` stay level:
+  // after a crash they end at the same sample. All are added before one is read; the spool must outlive them.
   std::shared_ptr<Producer> add(const std::string& name, const std::string& source, std::shared_ptr<Producer> upstream);
 
  private:

@@ -16,15 +16,23 @@ constexpr uint64_t kFrame = uint64_t{1} << 20;
 
 StreamInfo described(const std::string& name, Producer& upstream) {
   std::optional<StreamInfo> info = upstream.describe();
-  if (!info) throw Error(ErrorKind::Usage, fmt::format("stream '{}' does not say what its samples are, so they cannot be spooled", name));
+  if (!info)
+    throw Error(ErrorKind::Usage,
+                fmt::format("stream '{}' does not say what its samples are, so they cannot be spooled", name));
   return *info;
 }
 
 }  // namespace
 
-SpooledStream::SpooledStream(std::string name, std::string directory, std::string source, std::shared_ptr<Producer> upstream, FileCalls& calls)
-    : name_(std::move(name)), directory_(std::move(directory)), source_(std::move(source)), upstream_(std::move(upstream)), calls_(calls),
-      info_(described(name_, *upstream_)), sample_bytes_(info_.sample_bytes()) {
+SpooledStream::SpooledStream(std::string name, std::string directory, std::string source,
+                             std::shared_ptr<Producer> upstream, FileCalls& calls)
+    : name_(std::move(name)),
+      directory_(std::move(directory)),
+      source_(std::move(source)),
+      upstream_(std::move(upstream)),
+      calls_(calls),
+      info_(described(name_, *upstream_)),
+      sample_bytes_(info_.sample_bytes()) {
   if (const int reason = make_directories(directory_, calls_))
     throw Error(ErrorKind::Output, fmt::format("'{}' cannot be made: {}", directory_, std::strerror(reason)));
   for (const auto& [first, path] : segments_in(directory_, calls_)) segments_.push_back({first, first, 0, path});
@@ -109,11 +117,14 @@ void SpooledStream::pump(uint64_t most_waiting) {
         break;
       }
       if (sample.dtype() != info_.dtype || sample.shape() != info_.sample)
-        throw Error(ErrorKind::Stream, fmt::format("stream '{}': a sample of shape {} came, announced was {}", name_, sample.shape().str(), info_.sample.str()));
-      changed_.wait(lock, [&] { return waiting_.empty() || waiting_.size() + sample_bytes_ <= most_waiting || stopping_; });
+        throw Error(ErrorKind::Stream, fmt::format("stream '{}': a sample of shape {} came, announced was {}", name_,
+                                                   sample.shape().str(), info_.sample.str()));
+      changed_.wait(lock,
+                    [&] { return waiting_.empty() || waiting_.size() + sample_bytes_ <= most_waiting || stopping_; });
       if (keeps_numbers_) {
         waiting_numbers_.emplace_back();
-        if (!upstream_->numbers(1, &waiting_numbers_.back())) throw Error(ErrorKind::Stream, fmt::format("stream '{}': a sample came without its number", name_));
+        if (!upstream_->numbers(1, &waiting_numbers_.back()))
+          throw Error(ErrorKind::Stream, fmt::format("stream '{}': a sample came without its number", name_));
       }
       const auto* bytes = static_cast<const std::byte*>(sample.bytes());
       waiting_.insert(waiting_.end(), bytes, bytes + sample_bytes_);
@@ -155,7 +166,9 @@ uint64_t SpooledStream::run_from(uint64_t first, uint64_t most) const {
   if (!keeps_numbers_) return most;
   const SampleNumber from = writing_numbers_[first];
   uint64_t count = 1;
-  while (count < most && writing_numbers_[first + count].sender == from.sender && writing_numbers_[first + count].number == from.number + count) ++count;
+  while (count < most && writing_numbers_[first + count].sender == from.sender &&
+         writing_numbers_[first + count].number == from.number + count)
+    ++count;
   return count;
 }
 
@@ -164,7 +177,8 @@ void SpooledStream::write(uint64_t n) {
   for (uint64_t done = 0, count = 0; done < n; done += count) {
     count = run_from(done, std::min(most, n - done));
     const std::span<const std::byte> bytes(writing_.data() + done * sample_bytes_, count * sample_bytes_);
-    writer_->append({name_, info_.dtype, info_.sample, bytes, wire::classes_told(info_.dtype, info_.classes)}, static_cast<uint32_t>(count), keeps_numbers_ ? writing_numbers_[done] : SampleNumber{0, 0});
+    writer_->append({name_, info_.dtype, info_.sample, bytes, wire::classes_told(info_.dtype, info_.classes)},
+                    static_cast<uint32_t>(count), keeps_numbers_ ? writing_numbers_[done] : SampleNumber{0, 0});
   }
 }
 
@@ -188,7 +202,8 @@ void SpooledStream::commit(uint64_t level, uint64_t segment_bytes) {
     writer_ =
         std::make_unique<SegmentWriter>(directory_, name_, source_, info_, Mark{writer_->next(), position_}, calls_);
     const std::lock_guard<std::mutex> lock(mutex_);
-    segments_.push_back({writer_->first(), writer_->first(), writer_->bytes(), directory_ + "/" + segment_name(writer_->first())});
+    segments_.push_back(
+        {writer_->first(), writer_->first(), writer_->bytes(), directory_ + "/" + segment_name(writer_->first())});
   }
   write(n);
   if (has_positions_) position_ = upstream_->position(level);
@@ -235,10 +250,12 @@ void SpooledStream::tell_end() {
 void SpooledStream::go_to(uint64_t index) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (index < segments_.front().first)
-    throw Error(ErrorKind::Stream, fmt::format("the spool of '{}' begins at sample {}, and sample {} is asked for", name_, segments_.front().first, index))
+    throw Error(ErrorKind::Stream, fmt::format("the spool of '{}' begins at sample {}, and sample {} is asked for",
+                                               name_, segments_.front().first, index))
         .note("those before are in a checkpoint: go on from it with --resume; or give this run a spool of its own");
   if (index > committed_)
-    throw Error(ErrorKind::Stream, fmt::format("the spool of '{}' ends before sample {}, and sample {} is asked for", name_, committed_, index))
+    throw Error(ErrorKind::Stream, fmt::format("the spool of '{}' ends before sample {}, and sample {} is asked for",
+                                               name_, committed_, index))
         .note("it is not the spool of the run whose checkpoint this is, or part of it is gone");
   for (const Lost& lost : lost_)
     if (lost.is_part_of_needed(index)) refuse(lost, index);
@@ -258,7 +275,8 @@ void SpooledStream::refuse(const Lost& lost, uint64_t wanted) const {
 // Reading goes on in the segment in which sample at_ lies.
 void SpooledStream::open_segment() {
   std::unique_lock<std::mutex> lock(mutex_);
-  const auto after = std::upper_bound(segments_.begin(), segments_.end(), at_, [](uint64_t at, const Segment& s) { return at < s.first; });
+  const auto after = std::upper_bound(segments_.begin(), segments_.end(), at_,
+                                      [](uint64_t at, const Segment& s) { return at < s.first; });
   const Segment segment = *std::prev(after);
   if (reading_ && reading_first_ == segment.first) return;
   lock.unlock();
@@ -289,8 +307,9 @@ void SpooledStream::find_frame() {
   }
   const wire::TensorPart& part = frame_->frame.tensors[0];
   if (frame_->frame.seq > at_ || part.dtype != info_.dtype || part.sample != info_.sample)
-    throw Error(ErrorKind::Stream, fmt::format("the spool of '{}' has {} from sample {} on, and {} of shape {} is wanted from {}", name_,
-                                               wire::described(frame_->frame.tensors), frame_->frame.seq, name_, info_.sample.str(), at_))
+    throw Error(ErrorKind::Stream,
+                fmt::format("the spool of '{}' has {} from sample {} on, and {} of shape {} is wanted from {}", name_,
+                            wire::described(frame_->frame.tensors), frame_->frame.seq, name_, info_.sample.str(), at_))
         .note("it is of another run: give this one a spool of its own");
 }
 
@@ -302,7 +321,10 @@ uint64_t SpooledStream::read(uint64_t n, void* to) {
     uint64_t committed = 0;
     {
       std::unique_lock<std::mutex> lock(mutex_);
-      changed_.wait(lock, [this] { return at_ < committed_ || cancelled_ || failure_ || (ended_ && arrived_ == committed_ && (end_told_ || source_failure_)); });
+      changed_.wait(lock, [this] {
+        return at_ < committed_ || cancelled_ || failure_ ||
+               (ended_ && arrived_ == committed_ && (end_told_ || source_failure_));
+      });
       if (at_ >= committed_) {
         if (cancelled_) return got;
         if (failure_) std::rethrow_exception(failure_);
@@ -314,7 +336,8 @@ uint64_t SpooledStream::read(uint64_t n, void* to) {
     find_frame();
     const wire::Frame& frame = frame_->frame;
     const uint64_t first = at_ - frame.seq, count = std::min({frame.count - first, n - got, committed - at_});
-    std::memcpy(out + got * sample_bytes_, frame.tensors[0].bytes.data() + first * sample_bytes_, count * sample_bytes_);
+    std::memcpy(out + got * sample_bytes_, frame.tensors[0].bytes.data() + first * sample_bytes_,
+                count * sample_bytes_);
     got += count;
     if (keeps_numbers_) {
       const SampleNumber from = frame.number_of(first);

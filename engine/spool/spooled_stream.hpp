@@ -1,4 +1,5 @@
-// SpooledStream: one live stream on its way through the disk: what has arrived and is not yet safe, its segments, and who reads them.
+// SpooledStream: one live stream on its way through the disk: what has arrived and is not yet safe, its segments, and
+// who reads them.
 #pragma once
 
 #include <condition_variable>
@@ -16,11 +17,12 @@
 
 namespace harmonics::spool {
 
-// One mutex for what its source, its writer and its reader share. The source's thread holds this object, and outlives the spool
-// when the source cannot be woken.
+// One mutex for what its source, its writer and its reader share. The source's thread holds this object, and outlives
+// the spool when the source cannot be woken.
 class SpooledStream {
  public:
-  SpooledStream(std::string name, std::string directory, std::string source, std::shared_ptr<Producer> upstream, FileCalls& calls);
+  SpooledStream(std::string name, std::string directory, std::string source, std::shared_ptr<Producer> upstream,
+                FileCalls& calls);
 
   const std::string& name() const { return name_; }
   const std::string& source() const { return source_; }
@@ -45,7 +47,8 @@ class SpooledStream {
   std::vector<std::string> begin(const Found& from, const std::string& aside);
 
   // ---- the source's thread ----
-  // Takes samples until the source ends, fails or stop() is called; at most so many bytes wait to be committed, or one sample.
+  // Takes samples until the source ends, fails or stop() is called; at most so many bytes wait to be committed, or one
+  // sample.
   void pump(uint64_t most_waiting);
 
   // ---- the writer's thread ----
@@ -106,14 +109,14 @@ class SpooledStream {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::byte> waiting_;  // arrived, not committed
+  std::vector<std::byte> waiting_;             // arrived, not committed
   std::vector<SampleNumber> waiting_numbers_;  // of these, where they are kept
   uint64_t arrived_ = 0, committed_ = 0;
-  std::deque<Segment> segments_;    // oldest first; the last is being written
-  std::vector<Lost> lost_;          // of what was looked at when it was recovered
+  std::deque<Segment> segments_;  // oldest first; the last is being written
+  std::vector<Lost> lost_;        // of what was looked at when it was recovered
   bool ended_ = false, cancelled_ = false, stopping_ = false;
-  bool pumped_ = false;             // the source's thread is over
-  bool end_told_ = false;           // who reads may hear that it has ended: the source has heard that this is safe
+  bool pumped_ = false;    // the source's thread is over
+  bool end_told_ = false;  // who reads may hear that it has ended: the source has heard that this is safe
   std::exception_ptr failure_, source_failure_;  // of the disk; of the source, after its last sample
 
   // Of the writer alone.

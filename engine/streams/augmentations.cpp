@@ -27,11 +27,13 @@ std::vector<WrittenStep> steps_of(const std::string& text) {
   for (size_t at = 0; at <= text.size();) {
     int depth = 0;
     size_t end = at;
-    for (; end < text.size() && (depth > 0 || text[end] != ','); ++end) depth += text[end] == '(' ? 1 : text[end] == ')' ? -1 : 0;
+    for (; end < text.size() && (depth > 0 || text[end] != ','); ++end)
+      depth += text[end] == '(' ? 1 : text[end] == ')' ? -1 : 0;
     WrittenStep s{text.substr(at, end - at), "", ""};
     const size_t open = s.text.find('(');
     s.name = s.text.substr(0, open);
-    if (open != std::string::npos && s.text.back() == ')') s.arguments = s.text.substr(open + 1, s.text.size() - open - 2);
+    if (open != std::string::npos && s.text.back() == ')')
+      s.arguments = s.text.substr(open + 1, s.text.size() - open - 2);
     steps.push_back(std::move(s));
     at = end + 1;
   }
@@ -52,8 +54,11 @@ AttributeMap bind(const Item& item, const WrittenStep& step) {
     const std::string part = text.substr(at, end - at);
     const size_t eq = part.find('=');
     if (eq == std::string::npos && place >= item.arguments.size())
-      throw Error(ErrorKind::Usage, fmt::format("augmentation '{}' takes at most {} arguments", item.name, item.arguments.size()), {}, {"it is used as " + signature(item)});
-    options.emplace_back(eq == std::string::npos ? item.arguments[place].name : without_spaces(part.substr(0, eq)), without_spaces(eq == std::string::npos ? part : part.substr(eq + 1)));
+      throw Error(ErrorKind::Usage,
+                  fmt::format("augmentation '{}' takes at most {} arguments", item.name, item.arguments.size()), {},
+                  {"it is used as " + signature(item)});
+    options.emplace_back(eq == std::string::npos ? item.arguments[place].name : without_spaces(part.substr(0, eq)),
+                         without_spaces(eq == std::string::npos ? part : part.substr(eq + 1)));
     at = end + 1;
   }
   return bind_texts(item, options);
@@ -62,7 +67,11 @@ AttributeMap bind(const Item& item, const WrittenStep& step) {
 class PluginAugmentProducer final : public SampleWiseProducer {
  public:
   PluginAugmentProducer(std::shared_ptr<Producer> inner, ItemPtr item, AttributeMap arguments, uint32_t ordinal)
-      : SampleWiseProducer(std::move(inner)), item_(std::move(item)), arguments_(std::move(arguments)), view_(arguments_), ordinal_(ordinal) {
+      : SampleWiseProducer(std::move(inner)),
+        item_(std::move(item)),
+        arguments_(std::move(arguments)),
+        view_(arguments_),
+        ordinal_(ordinal) {
     const std::optional<StreamInfo> info = known_samples();
     if (!info) throw Error(ErrorKind::Usage, "augment: the producer has no sample");
     from_ = to_ = *info;
@@ -70,9 +79,11 @@ class PluginAugmentProducer final : public SampleWiseProducer {
     result_ = sample_;
     const auto& table = item_->table<hx_augmentation_vt>();
     if (HM_TABLE_HAS(table, result_type))
-      if (const hx_status status = table.result_type(item_->self, view_.get(), &sample_, &result_); status != HX_OK) throw plugin_error(*item_, status);
+      if (const hx_status status = table.result_type(item_->self, view_.get(), &sample_, &result_); status != HX_OK)
+        throw plugin_error(*item_, status);
     const TensorType type = from_c(result_);
-    if (type.shape.count() <= 0) throw Error(ErrorKind::Plugin, fmt::format("{} says that its result is {}", spoken_name(*item_), type.str()));
+    if (type.shape.count() <= 0)
+      throw Error(ErrorKind::Plugin, fmt::format("{} says that its result is {}", spoken_name(*item_), type.str()));
     to_.dtype = type.dtype;
     to_.sample = type.shape;
     if (to_.dtype != from_.dtype) to_.classes = 0;
@@ -87,7 +98,8 @@ class PluginAugmentProducer final : public SampleWiseProducer {
     const HTensor sample = inner_->next();
     if (!sample) return {};
     if (sample.dtype() != from_.dtype || sample.shape() != from_.sample)
-      throw Error(ErrorKind::Stream, "augment: a sample of shape " + sample.shape().str() + " came, announced was " + from_.sample.str());
+      throw Error(ErrorKind::Stream,
+                  "augment: a sample of shape " + sample.shape().str() + " came, announced was " + from_.sample.str());
     begin_numbers();
     add_numbers(1);
     HTensor out(to_.dtype, to_.sample);
@@ -109,7 +121,8 @@ class PluginAugmentProducer final : public SampleWiseProducer {
       const int64_t more = inner_->read(wanted, given_.data());
       if (more < 0) return -1;
       add_numbers(static_cast<uint64_t>(more));
-      for (uint64_t i = 0; i < static_cast<uint64_t>(more); ++i, out += to_.sample_bytes()) apply(at_++, given_.data() + i * from_.sample_bytes(), out);
+      for (uint64_t i = 0; i < static_cast<uint64_t>(more); ++i, out += to_.sample_bytes())
+        apply(at_++, given_.data() + i * from_.sample_bytes(), out);
       got += static_cast<uint64_t>(more);
       if (static_cast<uint64_t>(more) < wanted) break;
     }
@@ -134,7 +147,8 @@ class PluginAugmentProducer final : public SampleWiseProducer {
   void apply(uint64_t record, const void* from, void* to) {
     const auto key = philox_key(seed_, stream_of(item_->name.data(), item_->name.size()) ^ splitmix64(epoch()));
     const hx_draw draw{sizeof draw, ordinal_, uint64_t{key[1]} << 32 | key[0], record};
-    const hx_status status = item_->table<hx_augmentation_vt>().apply(item_->self, view_.get(), &sample_, from, &draw, &result_, to);
+    const hx_status status =
+        item_->table<hx_augmentation_vt>().apply(item_->self, view_.get(), &sample_, from, &draw, &result_, to);
     if (status != HX_OK) throw plugin_error(*item_, status);
   }
 
@@ -156,7 +170,9 @@ void put(Augmented& all, std::shared_ptr<T> producer) {
 
 }  // namespace
 
-bool is_own_augmentation(const std::string& name) { return std::find(std::begin(kOwn), std::end(kOwn), name) != std::end(kOwn); }
+bool is_own_augmentation(const std::string& name) {
+  return std::find(std::begin(kOwn), std::end(kOwn), name) != std::end(kOwn);
+}
 
 Augmented augment(std::shared_ptr<Producer> producer, const std::string& text, Registry& registry) {
   Augmented all{std::move(producer), {}};

@@ -8,10 +8,14 @@ namespace harmonics {
 
 namespace {
 
-std::string text_of(const StreamType& t) { return t.sample.rank() == 0 ? std::string(dtype_name(t.dtype)) : TensorType{t.dtype, t.sample}.str(); }
+std::string text_of(const StreamType& t) {
+  return t.sample.rank() == 0 ? std::string(dtype_name(t.dtype)) : TensorType{t.dtype, t.sample}.str();
+}
 
 bool compares_classes(const GraphTap& tap) {
-  return std::any_of(tap.losses.begin(), tap.losses.end(), [](const BoundCall& c) { return (c.item->flags & HX_TAKES_CLASSES) && !(c.item->flags & HX_SHIFTS_TARGET); });
+  return std::any_of(tap.losses.begin(), tap.losses.end(), [](const BoundCall& c) {
+    return (c.item->flags & HX_TAKES_CLASSES) && !(c.item->flags & HX_SHIFTS_TARGET);
+  });
 }
 
 class Checker {
@@ -32,7 +36,8 @@ class Checker {
   // What a producer without a declared shape gives; null for everything else.
   const StreamType* undeclared(int n) const {
     const auto it = streams_.find(n);
-    return node(n).kind == DeclarationKind::Producer && !node(n).has_shape && it != streams_.end() ? &it->second : nullptr;
+    return node(n).kind == DeclarationKind::Producer && !node(n).has_shape && it != streams_.end() ? &it->second
+                                                                                                   : nullptr;
   }
 
   // Class numbers go in as a number, and what should be classes are whole samples.
@@ -40,10 +45,19 @@ class Checker {
     if (target.sample.count() < 2 || target.positions > 0) return;
     for (const GraphEdge& e : graph_.edges) {
       const StreamType* source = undeclared(e.source);
-      if (!source || e.source == tap.target || source->classes == 0 || source->sample.rank() != 0 || !(e.is_stream || e.implied_affine)) continue;
-      throw Error(ErrorKind::Stream,
-                  fmt::format("'{}' gives class numbers ({} of them) where samples go in, and '{}' gives {} where classes are compared", node(e.source).name, source->classes, node(tap.target).name, text_of(target)), tap.span,
-                  {fmt::format("exchange their addresses: --producer {}=... --producer {}=...", node(e.source).name, node(tap.target).name), fmt::format("if it is meant, declare the shape: producer {} {{{}}};", node(tap.target).name, target.sample.count())});
+      if (!source || e.source == tap.target || source->classes == 0 || source->sample.rank() != 0 ||
+          !(e.is_stream || e.implied_affine))
+        continue;
+      throw Error(
+          ErrorKind::Stream,
+          fmt::format(
+              "'{}' gives class numbers ({} of them) where samples go in, and '{}' gives {} where classes are compared",
+              node(e.source).name, source->classes, node(tap.target).name, text_of(target)),
+          tap.span,
+          {fmt::format("exchange their addresses: --producer {}=... --producer {}=...", node(e.source).name,
+                       node(tap.target).name),
+           fmt::format("if it is meant, declare the shape: producer {} {{{}}};", node(tap.target).name,
+                       target.sample.count())});
     }
   }
 
@@ -52,8 +66,12 @@ class Checker {
     int64_t width = layer.has_shape ? 1 : 0;
     for (int64_t d : layer.shape) width *= d;  // make_graph has refused products that do not fit
     if (is_integer(target.dtype) || target.sample.count() != 1 || width < 2) return;
-    throw Error(ErrorKind::Stream, fmt::format("'{}' gives real numbers ({}), '{}' compares {} classes by whole numbers", node(tap.target).name, text_of(target), layer.name, width), tap.span,
-                {fmt::format("give class numbers from 0 to {}, or compare numbers: {} <-(mse)- {};", width - 1, layer.name, node(tap.target).name)});
+    throw Error(ErrorKind::Stream,
+                fmt::format("'{}' gives real numbers ({}), '{}' compares {} classes by whole numbers",
+                            node(tap.target).name, text_of(target), layer.name, width),
+                tap.span,
+                {fmt::format("give class numbers from 0 to {}, or compare numbers: {} <-(mse)- {};", width - 1,
+                             layer.name, node(tap.target).name)});
   }
 
   const Graph& graph_;

@@ -14,10 +14,12 @@ std::optional<EdgePolicy> parse_edge_policy(const std::string& text) {
   return std::nullopt;
 }
 
-Edge::Edge(Source& source, const EdgeOptions& options, uint64_t step) : source_(source), policy_(options.policy), bytes_(source.sample_bytes()) {
+Edge::Edge(Source& source, const EdgeOptions& options, uint64_t step)
+    : source_(source), policy_(options.policy), bytes_(source.sample_bytes()) {
   const uint64_t fitting = options.most_bytes / std::max<size_t>(bytes_, 1);
   if (fitting == 0)
-    throw Error(ErrorKind::Usage, "stream '" + source.name() + "': hold=" + std::to_string(options.most_bytes) + " is less than one sample of " + std::to_string(bytes_) + " bytes");
+    throw Error(ErrorKind::Usage, "stream '" + source.name() + "': hold=" + std::to_string(options.most_bytes) +
+                                      " is less than one sample of " + std::to_string(bytes_) + " bytes");
   most_ = fitting;
   capacity_ = policy_ == EdgePolicy::latest ? std::min(fitting, step) : fitting;
   ring_.resize(capacity_ * bytes_);
@@ -79,8 +81,10 @@ uint64_t Edge::read(uint64_t n, std::byte* to, SampleMark* marks, std::optional<
   std::unique_lock<std::mutex> lock(mutex_);
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   const auto come = [this] { return waiting_ > 0 || ended_; };
-  if (until) filled_.wait_until(lock, *until, come);
-  else filled_.wait(lock, come);
+  if (until)
+    filled_.wait_until(lock, *until, come);
+  else
+    filled_.wait(lock, come);
   if (waiting_ == 0 && failure_) std::rethrow_exception(failure_);
   const uint64_t got = std::min<uint64_t>(n, waiting_);
   for (uint64_t done = 0; done < got;) {

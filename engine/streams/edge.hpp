@@ -1,4 +1,5 @@
-// Edge: one live stream on its way into the steps, with what is to become of samples that come faster than they are used.
+// Edge: one live stream on its way into the steps, with what is to become of samples that come faster than they are
+// used.
 #pragma once
 
 #include <chrono>
@@ -29,7 +30,8 @@ struct EdgeOptions {
   uint64_t most_bytes = uint64_t{16} << 20;  // that wait
 };
 
-// Where a sample stands in its stream, counted from the beginning, and the number its sender gave it (that place again, where it gave none).
+// Where a sample stands in its stream, counted from the beginning, and the number its sender gave it (that place again,
+// where it gave none).
 struct SampleMark {
   uint64_t index = 0;
   SampleNumber number{0, 0};
@@ -47,8 +49,8 @@ class Edge {
   // Wakes the source where that can be done; else waits for the sample that it is waiting for.
   ~Edge();
 
-  // Up to n samples, back to back, and their marks; at least one, unless none comes until `until` (empty: waits for ever), or after the
-  // end. Rethrows what the source threw, after the samples before it.
+  // Up to n samples, back to back, and their marks; at least one, unless none comes until `until` (empty: waits for
+  // ever), or after the end. Rethrows what the source threw, after the samples before it.
   uint64_t read(uint64_t n, std::byte* to, SampleMark* marks, std::optional<Clock::time_point> until);
   bool ended() const;
   // From now on one step takes so many: `latest` holds no more than that. Not while it is read.

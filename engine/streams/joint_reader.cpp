@@ -52,7 +52,9 @@ JointReader::JointReader(std::vector<JointMember> members, const JointOptions& o
   write_.resize(members_.size());
   if (!options_.join && options_.refuse_unequal) check_lengths();
   count();
-  by_number_ = size_ > 0 && !options_.join && (options_.repeat == 1 || !options_.passes_differ) && std::all_of(members_.begin(), members_.end(), [](const JointMember& m) { return m.source->can_read_at(); });
+  by_number_ =
+      size_ > 0 && !options_.join && (options_.repeat == 1 || !options_.passes_differ) &&
+      std::all_of(members_.begin(), members_.end(), [](const JointMember& m) { return m.source->can_read_at(); });
   if (options_.shuffle > 1) allocate_blocks();
   if (!options_.join) return;
   std::vector<NumberedJoin::Member> joined;
@@ -102,7 +104,8 @@ uint64_t JointReader::common_groups() const {
 
 void JointReader::count() {
   uint64_t groups = common_groups();
-  const bool bounded = counted_ = groups != std::numeric_limits<uint64_t>::max() && !options_.join;  // how many belong together is not known
+  const bool bounded = counted_ =
+      groups != std::numeric_limits<uint64_t>::max() && !options_.join;  // how many belong together is not known
   if (bounded) groups -= std::min(groups, options_.skip);
   if (options_.take) groups = std::min(groups, options_.take);
   if (!bounded && !options_.take) return;
@@ -110,8 +113,8 @@ void JointReader::count() {
   const std::optional<uint64_t> size = checked_product(groups, options_.repeat);
   if (!size || *size > kMostJointSamples)
     throw Error(ErrorKind::Usage, "repeat=" + std::to_string(options_.repeat) + " of " + std::to_string(groups) +
-                                      " joint samples makes an epoch of more than " + std::to_string(kMostJointSamples) +
-                                      "; give a smaller repeat=, or more epochs");
+                                      " joint samples makes an epoch of more than " +
+                                      std::to_string(kMostJointSamples) + "; give a smaller repeat=, or more epochs");
   size_ = *size;
 }
 
@@ -145,23 +148,29 @@ void JointReader::begin(uint64_t epoch) {
 void JointReader::seek(uint64_t epoch, uint64_t index) {
   begin(epoch);
   if (size_ && index > size_)
-    throw Error(ErrorKind::Stream, "there is no sample " + std::to_string(index) + " to go back to: an epoch has " + std::to_string(size_));
+    throw Error(ErrorKind::Stream, "there is no sample " + std::to_string(index) + " to go back to: an epoch has " +
+                                       std::to_string(size_));
   position_ = index;
   if (options_.shuffle < 2) return seek_ordered(index);
   block_ = index / order_.size();
   const uint64_t in_block = index % order_.size(), first = index - in_block;
-  if (by_number_) block_first_ = first;
-  else seek_ordered(first);
+  if (by_number_)
+    block_first_ = first;
+  else
+    seek_ordered(first);
   if (in_block == 0) return;
   if (!fill_block() || block_size_ < in_block)
-    throw Error(ErrorKind::Stream, "there is no sample " + std::to_string(index) + " to go back to: the epoch has become shorter");
+    throw Error(ErrorKind::Stream,
+                "there is no sample " + std::to_string(index) + " to go back to: the epoch has become shorter");
   block_at_ = in_block;
 }
 
 // Where the epoch stands after `index` joint samples that nobody shuffled.
 void JointReader::seek_ordered(uint64_t index) {
   if (index == 0) return;
-  const uint64_t in_pass = options_.repeat == 1 ? std::numeric_limits<uint64_t>::max() : counted_ ? size_ / options_.repeat : 0;
+  const uint64_t in_pass = options_.repeat == 1 ? std::numeric_limits<uint64_t>::max()
+                           : counted_           ? size_ / options_.repeat
+                                                : 0;
   if (in_pass == 0) return read_away(index);
   pass_ = std::min(index / in_pass, options_.repeat - 1);
   start_pass(index - pass_ * in_pass);
@@ -197,7 +206,8 @@ void JointReader::read_away(uint64_t index) {
   for (const size_t bytes : bytes_) dropped.emplace_back(bytes);
   for (; index > 0; --index) {
     for (size_t i = 0; i < members_.size(); ++i) write_[i] = dropped[i].data();
-    if (read_ordered(1) == 0) throw Error(ErrorKind::Stream, "there is no sample to go back to: the epoch has become shorter");
+    if (read_ordered(1) == 0)
+      throw Error(ErrorKind::Stream, "there is no sample to go back to: the epoch has become shorter");
   }
 }
 
@@ -238,7 +248,8 @@ uint64_t JointReader::read_by_number(uint64_t n, void* const* to) {
     const uint64_t now = std::min({n - got, block_size_ - block_at_, numbers_.size() / most_per_group_});
     for (size_t i = 0; i < members_.size(); ++i) {
       take_numbers(members_[i], now);
-      members_[i].source->read_at(numbers_.data(), now * members_[i].per_group, static_cast<std::byte*>(to[i]) + got * bytes_[i]);
+      members_[i].source->read_at(numbers_.data(), now * members_[i].per_group,
+                                  static_cast<std::byte*>(to[i]) + got * bytes_[i]);
     }
     block_at_ += now;
     got += now;
@@ -350,8 +361,9 @@ uint64_t JointReader::drop_groups(uint64_t n) {
   return groups;
 }
 
-// A member gave less than was wanted. The joint samples that all members still gave; throws when one ended before it had given what
-// it announced, and, where that is refused, when a finite member has joint samples more than the one that ended.
+// A member gave less than was wanted. The joint samples that all members still gave; throws when one ended before it
+// had given what it announced, and, where that is refused, when a finite member has joint samples more than the one
+// that ended.
 uint64_t JointReader::end_of_pass() {
   pass_ended_ = true;
   shortest_ = 0;
@@ -387,10 +399,13 @@ std::vector<LeftOver> JointReader::left_over() const {
     const uint64_t n = left_over_[i];
     if (n == 0) continue;
     const JointMember& m = members_[i];
-    LeftOver left{m.source->name(), n, "producer '" + m.source->name() + "' had " + std::to_string(n) + (n == 1 ? " sample" : " samples") + " left over at the end of a pass"};
+    LeftOver left{m.source->name(), n,
+                  "producer '" + m.source->name() + "' had " + std::to_string(n) + (n == 1 ? " sample" : " samples") +
+                      " left over at the end of a pass"};
     const Source& ended = *members_[shortest_].source;
     if (!join_ && n >= m.per_group && i != shortest_)
-      left.text += ": '" + ended.name() + "' ended after " + std::to_string(ended.info().size ? ended.info().size : ended.position());
+      left.text += ": '" + ended.name() + "' ended after " +
+                   std::to_string(ended.info().size ? ended.info().size : ended.position());
     all.push_back(std::move(left));
   }
   return all;

@@ -15,7 +15,8 @@ namespace harmonics {
 struct JointMember {
   Source* source = nullptr;
   uint64_t per_group = 1;
-  std::optional<EdgeOptions> edge = std::nullopt;  // what becomes of a live stream's samples that come too fast; empty: its source holds them
+  std::optional<EdgeOptions> edge =
+      std::nullopt;  // what becomes of a live stream's samples that come too fast; empty: its source holds them
 };
 
 // What acts on joint samples, in this order: skip, take, shard, repeat, shuffle, batch.
@@ -27,10 +28,11 @@ struct JointOptions {
   uint64_t take = 0;  // 0: all
   uint64_t shard = 0, shards = 1;
   uint64_t repeat = 1;  // passes in one epoch
-  std::optional<JoinRules> join = std::nullopt;  // samples may be missing; empty: every sample is there, and they belong together as they come
+  std::optional<JoinRules> join =
+      std::nullopt;  // samples may be missing; empty: every sample is there, and they belong together as they come
   bool refuse_unequal = false;  // streams of different length; else a pass ends with the shortest
   bool whole_batches = false;   // the last batch of an epoch is left out where it is short
-  bool passes_differ = false;  // a member's samples change from pass to pass: those of several are not read by number
+  bool passes_differ = false;   // a member's samples change from pass to pass: those of several are not read by number
 };
 
 // What a pass left of one stream, because another ended before it or a group was not complete.
@@ -40,12 +42,12 @@ struct LeftOver {
   std::string text;  // "producer 'x' had 2 samples left over at the end of a pass: 'y' ended after 58"
 };
 
-// Joins sources by order, or by number where samples may be missing. The permutation of a shuffled block is one for all members, a function of (seed, epoch,
-// block). Allocates while constructed, not while reading. One thread at a time.
+// Joins sources by order, or by number where samples may be missing. The permutation of a shuffled block is one for all
+// members, a function of (seed, epoch, block). Allocates while constructed, not while reading. One thread at a time.
 class JointReader {
  public:
-  // With refuse_unequal, throws when finite members differ in length by a whole joint sample or more. The sources must outlive the
-  // reader.
+  // With refuse_unequal, throws when finite members differ in length by a whole joint sample or more. The sources must
+  // outlive the reader.
   JointReader(std::vector<JointMember> members, const JointOptions& options);
 
   size_t members() const { return members_.size(); }
@@ -59,8 +61,8 @@ class JointReader {
   // Starts an epoch: back to the first sample, with this epoch's permutation. Needed before every epoch but the first
   // when that is epoch 0.
   void begin(uint64_t epoch);
-  // To joint sample `index` of an epoch: what follows is what follows after that many were read. Reads one block again at most
-  // where samples are shuffled, and what lies before where passes are repeated and their length is not known.
+  // To joint sample `index` of an epoch: what follows is what follows after that many were read. Reads one block again
+  // at most where samples are shuffled, and what lies before where passes are repeated and their length is not known.
   void seek(uint64_t epoch, uint64_t index);
   // From now on batches have so many joint samples. Allocates where samples may be missing.
   void set_batch(uint64_t batch);
@@ -68,9 +70,11 @@ class JointReader {
   uint64_t read(void* const* to);
   uint64_t read(uint64_t n, void* const* to);
 
-  // Of a member: how many of its samples lie before the first that is needed to go on from position(), where passes are not repeated.
+  // Of a member: how many of its samples lie before the first that is needed to go on from position(), where passes are
+  // not repeated.
   uint64_t reads(size_t member) const;
-  // Joined by number: sources that keep their positions are to be taken there by who seeks. counts() and take_note() may be called from any thread.
+  // Joined by number: sources that keep their positions are to be taken there by who seeks. counts() and take_note()
+  // may be called from any thread.
   bool joins_by_number() const { return join_ != nullptr; }
   // [any thread] Call before cancelling sources: they end early because the run does (see NumberedJoin).
   void cut() {
@@ -85,8 +89,8 @@ class JointReader {
   std::optional<std::string> unequal_lengths() const;
   uint64_t epoch() const { return epoch_; }
   uint64_t position() const { return position_; }  // joint samples given in this epoch
-  // Samples of a member that the last pass could not use: an incomplete group at its end, what a longer stream has beyond the end
-  // of the shortest, or what one of unknown length had already given then.
+  // Samples of a member that the last pass could not use: an incomplete group at its end, what a longer stream has
+  // beyond the end of the shortest, or what one of unknown length had already given then.
   uint64_t left_over(size_t member) const { return left_over_[member]; }
   // The samples of the streams that the last pass left over, for reports.
   std::vector<LeftOver> left_over() const;
@@ -127,7 +131,7 @@ class JointReader {
   std::atomic<bool> cut_{false};
   std::unique_ptr<NumberedJoin> join_;
   std::vector<uint64_t> block_reads_;  // joined by number: reads() at the beginning of the block
-  std::vector<std::byte*> write_;               // where read_* put the next joint sample of each member
+  std::vector<std::byte*> write_;      // where read_* put the next joint sample of each member
   // Shuffling: blocks of samples are kept and given in another order; where every source can be read by number, only
   // the order is.
   bool by_number_ = false;

@@ -14,14 +14,16 @@ constexpr auto kPollInterval = std::chrono::milliseconds(5);
 }  // namespace
 
 std::string JoinCounts::text() const {
-  const std::pair<uint64_t, const char*> rows[] = {{dropped, "dropped on the edge"}, {unpaired, "without a partner"}, {late, "late"}, {filled, "filled in"}};
+  const std::pair<uint64_t, const char*> rows[] = {
+      {dropped, "dropped on the edge"}, {unpaired, "without a partner"}, {late, "late"}, {filled, "filled in"}};
   std::string text;
   for (const auto& [n, word] : rows)
     if (n > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", n, word);
   return text;
 }
 
-NumberedJoin::NumberedJoin(const std::vector<Member>& members, JoinRules rules, uint64_t step) : rules_(std::move(rules)) {
+NumberedJoin::NumberedJoin(const std::vector<Member>& members, JoinRules rules, uint64_t step)
+    : rules_(std::move(rules)) {
   for (const Member& m : members) {
     auto lane = std::make_unique<Lane>();
     lane->source = m.source;
@@ -33,8 +35,11 @@ NumberedJoin::NumberedJoin(const std::vector<Member>& members, JoinRules rules, 
     lane->keys.resize(lane->capacity);
     if (rules_.unpaired == Unpaired::last) lane->last.resize(lane->bytes);
     if (rules_.by_number && !m.source->keep_numbers())
-      throw Error(ErrorKind::Usage, fmt::format("stream '{}' cannot be joined by number: its samples have none", m.source->name()), {}, {"join=order joins samples as they come"});
-    if (m.edge || rules_.late) lane->edge = std::make_unique<Edge>(*m.source, m.edge.value_or(EdgeOptions{}), step * m.per_group);
+      throw Error(ErrorKind::Usage,
+                  fmt::format("stream '{}' cannot be joined by number: its samples have none", m.source->name()), {},
+                  {"join=order joins samples as they come"});
+    if (m.edge || rules_.late)
+      lane->edge = std::make_unique<Edge>(*m.source, m.edge.value_or(EdgeOptions{}), step * m.per_group);
     lanes_.push_back(std::move(lane));
   }
 }
@@ -67,7 +72,9 @@ uint64_t NumberedJoin::reads(size_t member) const {
 
 JoinCounts NumberedJoin::counts(size_t member) const {
   const Lane& lane = *lanes_[member];
-  return {lane.edge ? lane.edge->dropped() : 0, lane.unpaired.load(std::memory_order_relaxed), lane.late.load(std::memory_order_relaxed), lane.filled.load(std::memory_order_relaxed), lane.edge ? lane.edge->waiting() : 0};
+  return {lane.edge ? lane.edge->dropped() : 0, lane.unpaired.load(std::memory_order_relaxed),
+          lane.late.load(std::memory_order_relaxed), lane.filled.load(std::memory_order_relaxed),
+          lane.edge ? lane.edge->waiting() : 0};
 }
 
 std::optional<std::string> NumberedJoin::take_note() {
@@ -93,7 +100,8 @@ uint64_t NumberedJoin::fetch(Lane& lane, uint64_t n, std::optional<Clock::time_p
     return got;
   }
   const uint64_t from = lane.source->position(), got = lane.source->read(n, to);
-  for (uint64_t i = 0; i < got; ++i) lane.marks[at + i] = {from + i, rules_.by_number ? lane.source->numbers()[i] : SampleNumber{from + i, 0}};
+  for (uint64_t i = 0; i < got; ++i)
+    lane.marks[at + i] = {from + i, rules_.by_number ? lane.source->numbers()[i] : SampleNumber{from + i, 0}};
   lane.ended = got < n;
   return got;
 }
@@ -113,7 +121,8 @@ bool NumberedJoin::refill(Lane& lane, uint64_t wanted, std::optional<Clock::time
     lane.next_index = lane.marks[i].index + 1;
     if (!admit(lane, lane.marks[i], lane.keys[lane.count])) {
       lane.late.fetch_add(1, std::memory_order_relaxed);
-      if (rules_.on_left_out) rules_.on_left_out({*lane.source, "late", lane.marks[i], lane.samples.data() + i * lane.bytes});
+      if (rules_.on_left_out)
+        rules_.on_left_out({*lane.source, "late", lane.marks[i], lane.samples.data() + i * lane.bytes});
       continue;
     }
     if (lane.count != i) {
@@ -129,14 +138,19 @@ bool NumberedJoin::refill(Lane& lane, uint64_t wanted, std::optional<Clock::time
 bool NumberedJoin::take_sender(Lane& lane, uint64_t sender) {
   if (lane.greeted && sender == lane.sender) return true;
   const size_t known = std::min(lane.n_past, lane.past.size());
-  if (lane.greeted && std::find(lane.past.begin(), lane.past.begin() + static_cast<std::ptrdiff_t>(known), sender) != lane.past.begin() + static_cast<std::ptrdiff_t>(known)) return false;
+  if (lane.greeted && std::find(lane.past.begin(), lane.past.begin() + static_cast<std::ptrdiff_t>(known), sender) !=
+                          lane.past.begin() + static_cast<std::ptrdiff_t>(known))
+    return false;
   if (lane.greeted) {
     lane.past[lane.n_past++ % lane.past.size()] = lane.sender;
     ++lane.generation;
     lane.next_number = 0;
     const std::lock_guard<std::mutex> lock(noting_);
-    note_ = fmt::format("stream '{}' has another sender, which numbers its samples anew: it is joined again when the other streams have one too; "
-                        "name= keeps a sender's numbers over its restarts, join=order joins samples as they come", lane.source->name());
+    note_ = fmt::format(
+        "stream '{}' has another sender, which numbers its samples anew: it is joined again when the other streams "
+        "have one too; "
+        "name= keeps a sender's numbers over its restarts, join=order joins samples as they come",
+        lane.source->name());
   }
   lane.greeted = true;
   lane.sender = sender;
@@ -186,7 +200,9 @@ bool NumberedJoin::gather(uint64_t left) {
       if (group && decided(*lane, *group)) continue;
       all = false;
       // Where others stand in for what is missing, no more is waited for than has to be.
-      const uint64_t wanted = rules_.unpaired == Unpaired::last ? 1 : left * lane->per_group - std::min(left * lane->per_group - 1, lane->count);
+      const uint64_t wanted = rules_.unpaired == Unpaired::last
+                                  ? 1
+                                  : left * lane->per_group - std::min(left * lane->per_group - 1, lane->count);
       refill(*lane, wanted, std::nullopt);
       break;  // what is the oldest may have changed
     }
@@ -207,7 +223,8 @@ bool NumberedJoin::await_any(const Key* group, uint64_t left) {
   }
   if (!undecided) return true;
   if (group && now >= waits_->second + *rules_.late) return true;
-  refill(*undecided, left * undecided->per_group, group ? std::min(now + kPollInterval, waits_->second + *rules_.late) : now + kPollInterval);
+  refill(*undecided, left * undecided->per_group,
+         group ? std::min(now + kPollInterval, waits_->second + *rules_.late) : now + kPollInterval);
   return false;
 }
 
@@ -218,7 +235,9 @@ uint64_t NumberedJoin::whole_groups(uint64_t most) const {
     uint64_t i = 0;
     for (; i < lane->count && i < most * lane->per_group; ++i) {
       const Key& key = lane->keys[lane->first + i];
-      if (key.generation != begin.generation || key.group != begin.group + i / lane->per_group || key.place != i % lane->per_group) break;
+      if (key.generation != begin.generation || key.group != begin.group + i / lane->per_group ||
+          key.place != i % lane->per_group)
+        break;
     }
     most = std::min(most, i / lane->per_group);
   }
@@ -267,23 +286,29 @@ bool NumberedJoin::settle(std::byte* const* to, uint64_t at) {
   const Key group = *oldest();
   if (rules_.unpaired == Unpaired::stop || rules_.unpaired == Unpaired::refuse) refuse(group);
   const bool fills = rules_.unpaired == Unpaired::last && can_fill(group);
-  if (fills) fill(group, to, at);
-  else leave_out(group);
+  if (fills)
+    fill(group, to, at);
+  else
+    leave_out(group);
   horizon_ = group;
   ++horizon_.group;
   return fills;
 }
 
 bool NumberedJoin::can_fill(const Key& group) const {
-  return std::all_of(lanes_.begin(), lanes_.end(), [&](const auto& lane) { return lane->has_last || (lane->of_group(group) > 0 && lane->head().place == 0); });
+  return std::all_of(lanes_.begin(), lanes_.end(), [&](const auto& lane) {
+    return lane->has_last || (lane->of_group(group) > 0 && lane->head().place == 0);
+  });
 }
 
 void NumberedJoin::fill(const Key& group, std::byte* const* to, uint64_t at) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     Lane& lane = *lanes_[i];
     for (uint64_t place = 0; place < lane.per_group; ++place) {
-      if (lane.count > 0 && lane.head().same_group(group) && lane.head().place == place) pop(lane, 1);
-      else lane.filled.fetch_add(1, std::memory_order_relaxed);
+      if (lane.count > 0 && lane.head().same_group(group) && lane.head().place == place)
+        pop(lane, 1);
+      else
+        lane.filled.fetch_add(1, std::memory_order_relaxed);
       if (to) std::memcpy(to[i] + (at * lane.per_group + place) * lane.bytes, lane.last.data(), lane.bytes);
     }
   }
@@ -293,7 +318,8 @@ void NumberedJoin::leave_out(const Key& group) {
   for (const auto& lane : lanes_) {
     const uint64_t n = lane->of_group(group);
     lane->unpaired.fetch_add(n, std::memory_order_relaxed);
-    for (uint64_t k = 0; rules_.on_left_out && k < n; ++k) rules_.on_left_out({*lane->source, "unpaired", lane->marks[lane->first + k], lane->sample(k)});
+    for (uint64_t k = 0; rules_.on_left_out && k < n; ++k)
+      rules_.on_left_out({*lane->source, "unpaired", lane->marks[lane->first + k], lane->sample(k)});
     pop(*lane, n);
   }
 }
@@ -302,9 +328,11 @@ void NumberedJoin::refuse(const Key& group) const {
   const Lane *has = nullptr, *lacks = nullptr;
   for (const auto& lane : lanes_) (lane->of_group(group) == lane->per_group ? has : lacks) = lane.get();
   const std::string number = std::to_string(group.group * (has ? has->per_group : lacks->per_group));
-  throw Error(ErrorKind::Stream, has ? fmt::format("sample {} of '{}' has no partner in '{}'", number, has->source->name(), lacks->source->name())
-                                     : fmt::format("the group of sample {} of '{}' is not whole", number, lacks->source->name()),
-              {}, {"unpaired=drop leaves such samples out, unpaired=last lets the sample before stand in"});
+  throw Error(
+      ErrorKind::Stream,
+      has ? fmt::format("sample {} of '{}' has no partner in '{}'", number, has->source->name(), lacks->source->name())
+          : fmt::format("the group of sample {} of '{}' is not whole", number, lacks->source->name()),
+      {}, {"unpaired=drop leaves such samples out, unpaired=last lets the sample before stand in"});
 }
 
 }  // namespace harmonics

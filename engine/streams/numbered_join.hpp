@@ -22,7 +22,8 @@ struct LeftOut {
 struct JoinRules {
   bool by_number = false;  // as senders count; else as the streams' samples have come
   Unpaired unpaired = Unpaired::drop;
-  std::optional<std::chrono::milliseconds> late;  // how long a sample waits for the others of its group; empty: for ever
+  std::optional<std::chrono::milliseconds>
+      late;  // how long a sample waits for the others of its group; empty: for ever
   std::function<void(const LeftOut&)> on_left_out = nullptr;
 };
 
@@ -37,9 +38,10 @@ struct JoinCounts {
   std::string text() const;  // "12 dropped, 3 without a partner, 1 late, 4 filled in"; empty: none
 };
 
-// Samples of number n belong to group n / per_group; numbers of a stream grow. A stream that is at number n will give none below it, so what is
-// missing is known as soon as each stream has given one that is not smaller. Where a sender begins to number anew, its stream waits for
-// the others to do so too. Allocates while constructed. One thread at a time, but for what says [any thread].
+// Samples of number n belong to group n / per_group; numbers of a stream grow. A stream that is at number n will give
+// none below it, so what is missing is known as soon as each stream has given one that is not smaller. Where a sender
+// begins to number anew, its stream waits for the others to do so too. Allocates while constructed. One thread at a
+// time, but for what says [any thread].
 class NumberedJoin {
  public:
   struct Member {
@@ -71,7 +73,9 @@ class NumberedJoin {
   struct Key {
     uint64_t generation = 0, group = 0, place = 0;  // of the sender, of the sample's group, in it
     bool same_group(const Key& o) const { return generation == o.generation && group == o.group; }
-    bool before_group(const Key& o) const { return generation != o.generation ? generation < o.generation : group < o.group; }
+    bool before_group(const Key& o) const {
+      return generation != o.generation ? generation < o.generation : group < o.group;
+    }
   };
   struct Lane {
     Source* source = nullptr;
@@ -115,7 +119,7 @@ class NumberedJoin {
   JoinRules rules_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::atomic<bool> cut_{false};
-  Key horizon_{};  // groups before it are settled
+  Key horizon_{};                                           // groups before it are settled
   std::optional<std::pair<Key, Clock::time_point>> waits_;  // the oldest group, and since when
   std::mutex noting_;
   std::optional<std::string> note_;

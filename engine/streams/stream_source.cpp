@@ -152,7 +152,8 @@ void Source::describe() {
     info_ = from_c(who(), c);
     described_ = true;
     reads_ = has(table_, &hx_producer_vt::read);
-    can_read_at_ = info_.size > 0 && has(table_, &hx_producer_vt::read_at) && table_->read_at(object_, nullptr, 0, nullptr) == HX_OK;
+    can_read_at_ = info_.size > 0 && has(table_, &hx_producer_vt::read_at) &&
+                   table_->read_at(object_, nullptr, 0, nullptr) == HX_OK;
   } else if (status == HX_DECLINED) {
     look_at_first();
   } else {
@@ -189,7 +190,8 @@ bool Source::keep_numbers() {
 void Source::fetch_numbers(uint64_t n) {
   const size_t before = numbers_.size();
   numbers_.resize(before + n);
-  if (n > 0 && table_->numbers(object_, n, numbers_.data() + before) != HX_OK) refuse(who(), "said that its samples have numbers, and does not give them");
+  if (n > 0 && table_->numbers(object_, n, numbers_.data() + before) != HX_OK)
+    refuse(who(), "said that its samples have numbers, and does not give them");
 }
 
 HTensor Source::next() {
@@ -248,7 +250,8 @@ uint64_t Source::read(uint64_t n, void* to) {
 void Source::read_at(const uint64_t* numbers, uint64_t n, void* to) {
   touched_ = true;
   const hx_status status = table_->read_at(object_, numbers, n, to);
-  if (status == HX_DECLINED || status == HX_END) refuse(who(), "said that its samples can be read by number, and now that they cannot");
+  if (status == HX_DECLINED || status == HX_END)
+    refuse(who(), "said that its samples can be read by number, and now that they cannot");
   if (status != HX_OK) fail();
 }
 
@@ -296,7 +299,8 @@ void Source::rewind(uint64_t epoch) {
 void Source::seek(uint64_t epoch, uint64_t index) {
   if (restored_ && epoch == 0 && index >= position_) {
     if (const uint64_t from = position_; skip(index - from) != index - from)
-      throw Error(ErrorKind::Stream, who() + " ended before sample " + std::to_string(index) + ", to which it was to go on");
+      throw Error(ErrorKind::Stream,
+                  who() + " ended before sample " + std::to_string(index) + ", to which it was to go on");
     return;
   }
   if (index == 0) return rewind(epoch);
@@ -313,12 +317,14 @@ void Source::seek(uint64_t epoch, uint64_t index) {
   }
   rewind(epoch);
   if (skip(index) != index)
-    throw Error(ErrorKind::Stream, who() + " has only " + std::to_string(position_) + " samples in a pass, so there is no sample " +
-                                       std::to_string(index) + " to go back to");
+    throw Error(ErrorKind::Stream, who() + " has only " + std::to_string(position_) +
+                                       " samples in a pass, so there is no sample " + std::to_string(index) +
+                                       " to go back to");
 }
 
 bool Source::restore(uint64_t index, const std::string& position) {
-  const hx_status status = has(table_, &hx_producer_vt::restore) ? table_->restore(object_, index, position.c_str()) : HX_DECLINED;
+  const hx_status status =
+      has(table_, &hx_producer_vt::restore) ? table_->restore(object_, index, position.c_str()) : HX_DECLINED;
   if (status == HX_DECLINED) return false;
   if (status != HX_OK) fail();
   if (first_) refuse(who(), "has positions but does not describe its samples before the first");
@@ -332,7 +338,9 @@ std::string Source::position_before(uint64_t index) const {
   uint64_t size = text.size();
   while (size >= text.size()) {  // it may grow meanwhile
     text.resize(size + 1);
-    if (size > kMostPosition) refuse(who(), "gives a position of " + std::to_string(size) + " bytes; the most is " + std::to_string(kMostPosition));
+    if (size > kMostPosition)
+      refuse(who(),
+             "gives a position of " + std::to_string(size) + " bytes; the most is " + std::to_string(kMostPosition));
     if (table_->position(object_, index, text.data(), text.size(), &size) != HX_OK) fail();
   }
   text.resize(size);

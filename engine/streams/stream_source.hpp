@@ -45,7 +45,8 @@ class Source {
   uint64_t skip(uint64_t n);
   // Back to the first sample for this epoch; throws when the producer cannot. Nothing to do before the first sample.
   void rewind(uint64_t epoch);
-  // To sample `index` of the pass of this epoch, at most its length: by the producer's own seek, else by rewind and skip.
+  // To sample `index` of the pass of this epoch, at most its length: by the producer's own seek, else by rewind and
+  // skip.
   void seek(uint64_t epoch, uint64_t index);
   // It is live, or said that it cannot go back: its samples are read once.
   bool once() const { return info_.live || once_; }
@@ -53,14 +54,14 @@ class Source {
   std::string cannot_seek();
   // The number in its pass of the sample that comes next.
   uint64_t position() const { return position_; }
-  // Do its samples have numbers of their senders? From then on numbers() has those of the samples that the last next() or read()
-  // gave. To be asked before the first sample.
+  // Do its samples have numbers of their senders? From then on numbers() has those of the samples that the last next()
+  // or read() gave. To be asked before the first sample.
   bool keep_numbers();
   const std::vector<SampleNumber>& numbers() const { return numbers_; }
 
   // ---- live sources: their samples are numbered over restarts (hx_producer_vt, contract 1.1) ----
-  // Before the first sample: goes on before sample `index`, where position_before said; durable() will be called. False: it has no
-  // positions.
+  // Before the first sample: goes on before sample `index`, where position_before said; durable() will be called.
+  // False: it has no positions.
   bool restore(uint64_t index, const std::string& position);
   // Those below may be called from any thread while another function runs.
   std::string position_before(uint64_t index) const;

@@ -32,7 +32,9 @@ class SourceProducer final : public Producer {
     source_->seek(epoch, index);
     return true;
   }
-  std::optional<StreamInfo> describe() override { return described_ == Known::yes ? std::optional(source_->info()) : std::nullopt; }
+  std::optional<StreamInfo> describe() override {
+    return described_ == Known::yes ? std::optional(source_->info()) : std::nullopt;
+  }
   int64_t read(uint64_t n, void* to) override { return static_cast<int64_t>(source_->read(n, to)); }
   bool read_at(const uint64_t* numbers, uint64_t n, void* to) override {
     if (!source_->can_read_at()) return false;
@@ -74,7 +76,8 @@ uint64_t count_of(const std::string& name, const char* option, const std::string
 }
 
 // A wrapper's refusal, with the stream it is about.
-template <typename Make> auto named(const std::string& name, Make make) {
+template <typename Make>
+auto named(const std::string& name, Make make) {
   try {
     return make();
   } catch (const Error& e) {
@@ -87,15 +90,25 @@ template <typename Make> auto named(const std::string& name, Make make) {
 const std::vector<StreamOption>& stream_options() {
   static const std::vector<StreamOption> rows = {
       {"cache", "one stream: keeps its samples in memory, at most so many bytes, such as 512M"},
-      {"augment", "one stream: shift(2), rotate(15), scale(0.1), flip, crop(24), center(24), cutout(8), noise(0.05) and those of plugins, with commas between"},
+      {"augment",
+       "one stream: shift(2), rotate(15), scale(0.1), flip, crop(24), center(24), cutout(8), noise(0.05) and those of "
+       "plugins, with commas between"},
       {"augment-seed", "one stream: of augmenting it; else seed="},
       {"async", "one stream: reads so many samples ahead on a thread of its own"},
-      {"edge", "a live stream whose samples come faster than they are used: block (its senders wait), drop_oldest, latest (no more wait than a step takes)"},
+      {"edge",
+       "a live stream whose samples come faster than they are used: block (its senders wait), drop_oldest, latest (no "
+       "more wait than a step takes)"},
       {"hold", "with edge=: the most bytes that wait, such as 16M"},
-      {"join", "all streams read together: order (as samples come) or number (as senders count); else by number where live streams of several addresses have numbers"},
-      {"unpaired", "all streams read together: what becomes of samples without a partner: drop, last (the sample before stands in), stop; refuse: streams of different length are an error, else a pass ends with the shortest"},
+      {"join",
+       "all streams read together: order (as samples come) or number (as senders count); else by number where live "
+       "streams of several addresses have numbers"},
+      {"unpaired",
+       "all streams read together: what becomes of samples without a partner: drop, last (the sample before stands "
+       "in), stop; refuse: streams of different length are an error, else a pass ends with the shortest"},
       {"late", "all streams read together: how long a sample waits for its partners, such as 500ms or 5s"},
-      {"where", "all streams read together: leaves out samples for which this stream's is not value<5, value[0]>=0.5, value!=3, finite"},
+      {"where",
+       "all streams read together: leaves out samples for which this stream's is not value<5, value[0]>=0.5, value!=3, "
+       "finite"},
       {"skip", "leaves out the first so many samples of a pass"},
       {"take", "ends a pass after so many samples"},
       {"shard", "the I-th of N parts, as I/N: every N-th sample"},
@@ -108,15 +121,21 @@ const std::vector<StreamOption>& stream_options() {
 }
 
 StreamSteps take_stream_steps(Address& address) {
-  return {address.take("cache"), address.take("augment"), address.take("augment-seed"), address.take("async"), address.take("where")};
+  return {address.take("cache"), address.take("augment"), address.take("augment-seed"), address.take("async"),
+          address.take("where")};
 }
 
 SteppedSource with_steps(const std::string& name, Source source, const StreamSteps& steps, Registry& registry) {
   SteppedSource out{known_source(std::move(source)), {}, false, std::nullopt};
-  const auto producer = [&] { return std::make_shared<SourceProducer>(std::make_shared<Source>(std::move(out.source))); };
+  const auto producer = [&] {
+    return std::make_shared<SourceProducer>(std::make_shared<Source>(std::move(out.source)));
+  };
   if (steps.where) {
     if (steps.augment)
-      throw Error(ErrorKind::Usage, fmt::format("where={} of '{}' looks at samples that augment= changes in every pass; leave one of them out", *steps.where, name));
+      throw Error(
+          ErrorKind::Usage,
+          fmt::format("where={} of '{}' looks at samples that augment= changes in every pass; leave one of them out",
+                      *steps.where, name));
     out.condition = named(name, [&] { return Condition(*steps.where, out.source.info()); });
   }
   if (steps.cache) {
@@ -124,12 +143,15 @@ SteppedSource with_steps(const std::string& name, Source source, const StreamSte
     out.source = named(name, [&] { return Source(name, std::make_shared<CacheProducer>(producer(), most)); });
   }
   if (steps.augment_seed && !steps.augment)
-    throw Error(ErrorKind::Usage, fmt::format("augment-seed={} of '{}' says nothing without augment=", *steps.augment_seed, name));
+    throw Error(ErrorKind::Usage,
+                fmt::format("augment-seed={} of '{}' says nothing without augment=", *steps.augment_seed, name));
   if (steps.augment) {
     Augmented augmented = named(name, [&] { return augment(producer(), *steps.augment, registry); });
     out.passes_differ = true;
-    if (!steps.augment_seed) out.reseed = std::move(augmented.reseed);
-    else for (const auto& reseed : augmented.reseed) reseed(count_of(name, "augment-seed", *steps.augment_seed));
+    if (!steps.augment_seed)
+      out.reseed = std::move(augmented.reseed);
+    else
+      for (const auto& reseed : augmented.reseed) reseed(count_of(name, "augment-seed", *steps.augment_seed));
     out.source = Source(name, augmented.producer);
   }
   if (steps.async) {
@@ -143,14 +165,17 @@ Source known_source(Source source) {
   if (source.info().live) return source;
   if (source.info().size == 0) return source.cannot_seek(), std::move(source);
   using Known = SourceProducer::Known;
-  const Known described = source.described() ? Known::yes : Known::no, goes_back = source.cannot_seek().empty() ? Known::yes : Known::no;
+  const Known described = source.described() ? Known::yes : Known::no,
+              goes_back = source.cannot_seek().empty() ? Known::yes : Known::no;
   if (described == Known::yes && goes_back == Known::yes) return source;
   const std::string name = source.name();
-  return Source(name, std::make_shared<KnownProducer>(std::make_shared<SourceProducer>(std::make_shared<Source>(std::move(source)), described, goes_back)));
+  return Source(name, std::make_shared<KnownProducer>(std::make_shared<SourceProducer>(
+                          std::make_shared<Source>(std::move(source)), described, goes_back)));
 }
 
 Source with_spool(const std::string& name, Source source, const std::string& from, Spool& spool) {
-  return Source(name, spool.add(name, from, std::make_shared<SourceProducer>(std::make_shared<Source>(std::move(source)))));
+  return Source(name,
+                spool.add(name, from, std::make_shared<SourceProducer>(std::make_shared<Source>(std::move(source)))));
 }
 
 std::vector<uint64_t> numbers_that_hold(const std::vector<ConditionedMember>& members, uint64_t groups) {
@@ -159,26 +184,34 @@ std::vector<uint64_t> numbers_that_hold(const std::vector<ConditionedMember>& me
   for (const auto& [member, condition] : members) {
     Source& source = *member.source;
     if (source.info().size == 0)
-      throw Error(ErrorKind::Usage, fmt::format("where= of '{}' asks for a stream that ends and can be read again; this one has no end", source.name()));
+      throw Error(ErrorKind::Usage,
+                  fmt::format("where= of '{}' asks for a stream that ends and can be read again; this one has no end",
+                              source.name()));
     std::vector<uint64_t> own;
     std::vector<std::byte> group(source.sample_bytes() * member.per_group);
     source.seek(0, 0);
-    for (uint64_t number = 0; number < groups && source.read(member.per_group, group.data()) == member.per_group; ++number) {
+    for (uint64_t number = 0; number < groups && source.read(member.per_group, group.data()) == member.per_group;
+         ++number) {
       bool holds = true;
-      for (uint64_t k = 0; k < member.per_group; ++k) holds = holds && condition(group.data() + k * source.sample_bytes());
+      for (uint64_t k = 0; k < member.per_group; ++k)
+        holds = holds && condition(group.data() + k * source.sample_bytes());
       if (holds && (first || std::binary_search(numbers.begin(), numbers.end(), number))) own.push_back(number);
     }
     source.rewind(0);
     numbers = std::move(own);
     first = false;
     if (numbers.empty())
-      throw Error(ErrorKind::Usage, fmt::format("where= of '{}' leaves no sample of {}", source.name(), source.info().size));
+      throw Error(ErrorKind::Usage,
+                  fmt::format("where= of '{}' leaves no sample of {}", source.name(), source.info().size));
   }
   return numbers;
 }
 
-std::shared_ptr<Source> pick(const std::shared_ptr<Source>& source, std::shared_ptr<const std::vector<uint64_t>> numbers, uint64_t per_group) {
-  return std::make_shared<Source>(source->name(), std::make_shared<PickProducer>(std::make_shared<SourceProducer>(source), std::move(numbers), per_group));
+std::shared_ptr<Source> pick(const std::shared_ptr<Source>& source,
+                             std::shared_ptr<const std::vector<uint64_t>> numbers, uint64_t per_group) {
+  return std::make_shared<Source>(
+      source->name(),
+      std::make_shared<PickProducer>(std::make_shared<SourceProducer>(source), std::move(numbers), per_group));
 }
 
 }  // namespace harmonics

@@ -38,8 +38,8 @@ struct SteppedSource {
 };
 SteppedSource with_steps(const std::string& name, Source source, const StreamSteps& steps, Registry& registry);
 
-// The same source, whose labels are counted where nobody says how many classes there are, and which can be read again: a finite one
-// that cannot is kept as it is read. To be asked before the first sample.
+// The same source, whose labels are counted where nobody says how many classes there are, and which can be read again:
+// a finite one that cannot is kept as it is read. To be asked before the first sample.
 Source known_source(Source source);
 
 // A live stream by way of the disk. `source`: where it comes from; streams of one source stay level there.
@@ -49,11 +49,11 @@ struct ConditionedMember {
   JointMember member;
   const Condition& condition;
 };
-// The joint samples, of the first `groups`, for which every condition holds. Reads the members from beginning to end; refuses those
-// without one, and conditions that never hold.
+// The joint samples, of the first `groups`, for which every condition holds. Reads the members from beginning to end;
+// refuses those without one, and conditions that never hold.
 std::vector<uint64_t> numbers_that_hold(const std::vector<ConditionedMember>& members, uint64_t groups);
 // Those joint samples of a stream, `per_group` samples each.
-std::shared_ptr<Source> pick(const std::shared_ptr<Source>& source, std::shared_ptr<const std::vector<uint64_t>> numbers,
-                             uint64_t per_group);
+std::shared_ptr<Source> pick(const std::shared_ptr<Source>& source,
+                             std::shared_ptr<const std::vector<uint64_t>> numbers, uint64_t per_group);
 
 }  // namespace harmonics

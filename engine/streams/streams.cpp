@@ -73,9 +73,10 @@ ItemPtr producer_of(Registry& registry, const Address& address) {
     const std::string name = address.path.substr(address.path.rfind('/') + 1);
     const std::string url = address.scheme + ":" + address.path;
     const bool fetched = address.scheme == "http" || address.scheme == "https" || address.scheme == "ftp";
-    throw Error(ErrorKind::Usage, fmt::format("no producer reads '{}'", url), {},
-                {(fetched ? "download it first: curl -LO '" + url + "'" : std::string("copy it to this machine first")) +
-                 ", then bind " + (name.empty() ? "the file" : "file:" + name)});
+    throw Error(
+        ErrorKind::Usage, fmt::format("no producer reads '{}'", url), {},
+        {(fetched ? "download it first: curl -LO '" + url + "'" : std::string("copy it to this machine first")) +
+         ", then bind " + (name.empty() ? "the file" : "file:" + name)});
   }
   return registry.need(HX_PRODUCER, address.scheme);
 }
@@ -114,7 +115,8 @@ Source open_source(Registry& registry, const std::string& name, const Address& a
   expect_known_options(*item, address);
   const AttributeMap options = options_of(*item, address);
   try {
-    return Source::open(name, item->table<hx_producer_factory_vt>(), item->self, address.path, *AttributeView(options).get(), item);
+    return Source::open(name, item->table<hx_producer_factory_vt>(), item->self, address.path,
+                        *AttributeView(options).get(), item);
   } catch (Error& e) {
     if (e.kind() == ErrorKind::NoInput && address.scheme == "file")
       if (const std::string advice = advice_for_missing(address.path); !advice.empty()) e.note(advice);
@@ -125,7 +127,8 @@ Source open_source(Registry& registry, const std::string& name, const Address& a
 Sink open_sink(Registry& registry, const std::string& name, const Address& address) {
   const ItemPtr item = registry.need(HX_CONSUMER, address.scheme);
   const AttributeMap options = options_of(*item, address);
-  return Sink::open(name, item->table<hx_consumer_factory_vt>(), item->self, address.path, *AttributeView(options).get(), item);
+  return Sink::open(name, item->table<hx_consumer_factory_vt>(), item->self, address.path,
+                    *AttributeView(options).get(), item);
 }
 
 void StreamSet::take_joint_options(const std::string& name, Address& address) {
@@ -134,35 +137,51 @@ void StreamSet::take_joint_options(const std::string& name, Address& address) {
     if (!text) return;
     const uint64_t v = number(name, key, *text);
     if (slot && *slot != v)
-      throw Error(ErrorKind::Usage, fmt::format("'{}={}' of '{}' disagrees with {}={} of a stream it is joined with", key, v, name, key, *slot), {}, {"streams that are read together are shuffled and cut together; say it once"});
+      throw Error(
+          ErrorKind::Usage,
+          fmt::format("'{}={}' of '{}' disagrees with {}={} of a stream it is joined with", key, v, name, key, *slot),
+          {}, {"streams that are read together are shuffled and cut together; say it once"});
     slot = v;
   };
   take("batch", batch_);
   take("shuffle", shuffle_);
   take("take", take_);
-  if (take_ && *take_ == 0) throw Error(ErrorKind::Usage, fmt::format("take=0 of '{}' asks for no sample; the least is 1", name));
+  if (take_ && *take_ == 0)
+    throw Error(ErrorKind::Usage, fmt::format("take=0 of '{}' asks for no sample; the least is 1", name));
   take("skip", skip_);
   take("repeat", repeat_);
   take("seed", seed_);
   if (const std::optional<std::string> text = address.take("rest")) {
-    if (*text != "keep" && *text != "drop") throw Error(ErrorKind::Usage, fmt::format("option 'rest={}' of '{}' wants keep or drop", *text, name));
+    if (*text != "keep" && *text != "drop")
+      throw Error(ErrorKind::Usage, fmt::format("option 'rest={}' of '{}' wants keep or drop", *text, name));
     agree(name, "rest", rest_, *text);
   }
   if (const std::optional<std::string> text = address.take("shard")) {
     const size_t slash = text->find('/');
-    if (slash == std::string::npos) throw Error(ErrorKind::Usage, fmt::format("option 'shard={}' of '{}' is written INDEX/COUNT, e.g. 0/4", *text, name));
-    const uint64_t shard = number(name, "shard", text->substr(0, slash)), of = number(name, "shard", text->substr(slash + 1));
+    if (slash == std::string::npos)
+      throw Error(ErrorKind::Usage,
+                  fmt::format("option 'shard={}' of '{}' is written INDEX/COUNT, e.g. 0/4", *text, name));
+    const uint64_t shard = number(name, "shard", text->substr(0, slash)),
+                   of = number(name, "shard", text->substr(slash + 1));
     if (shards_ && (*shard_ != shard || *shards_ != of))
-      throw Error(ErrorKind::Usage, fmt::format("'shard={}' of '{}' disagrees with shard={}/{} of a stream it is joined with", *text, name, *shard_, *shards_), {}, {"streams that are read together are cut together; say it once"});
+      throw Error(ErrorKind::Usage,
+                  fmt::format("'shard={}' of '{}' disagrees with shard={}/{} of a stream it is joined with", *text,
+                              name, *shard_, *shards_),
+                  {}, {"streams that are read together are cut together; say it once"});
     shard_ = shard;
     shards_ = of;
-    if (*shards_ == 0 || *shard_ >= *shards_) throw Error(ErrorKind::Usage, fmt::format("shard {} of {} of '{}' does not exist", *shard_, *shards_, name));
+    if (*shards_ == 0 || *shard_ >= *shards_)
+      throw Error(ErrorKind::Usage, fmt::format("shard {} of {} of '{}' does not exist", *shard_, *shards_, name));
   }
 }
 
-void StreamSet::agree(const std::string& name, const char* key, std::optional<std::string>& slot, const std::string& text) {
+void StreamSet::agree(const std::string& name, const char* key, std::optional<std::string>& slot,
+                      const std::string& text) {
   if (slot && *slot != text)
-    throw Error(ErrorKind::Usage, fmt::format("'{}={}' of '{}' disagrees with {}={} of a stream it is joined with", key, text, name, key, *slot), {}, {"streams that are read together are joined in one way; say it once"});
+    throw Error(
+        ErrorKind::Usage,
+        fmt::format("'{}={}' of '{}' disagrees with {}={} of a stream it is joined with", key, text, name, key, *slot),
+        {}, {"streams that are read together are joined in one way; say it once"});
   slot = text;
 }
 
@@ -173,13 +192,17 @@ void StreamSet::take_edge_options(const std::string& name, int producer, Address
   };
   if (const auto text = address.take("edge")) {
     const auto policy = parse_edge_policy(*text);
-    if (!policy) refuse("edge", *text, "block, drop_oldest or latest");
-    else edges_[producer].policy = *policy;
+    if (!policy)
+      refuse("edge", *text, "block, drop_oldest or latest");
+    else
+      edges_[producer].policy = *policy;
   }
   if (const auto text = address.take("hold")) {
     const auto bytes = parse_byte_count(*text);
-    if (!bytes) refuse("hold", *text, "the most bytes that wait, such as 16M");
-    else edges_[producer].most_bytes = *bytes;
+    if (!bytes)
+      refuse("hold", *text, "the most bytes that wait, such as 16M");
+    else
+      edges_[producer].most_bytes = *bytes;
   }
   if (const auto text = address.take("join")) {
     if (*text != "order" && *text != "number") refuse("join", *text, "order or number");
@@ -191,8 +214,12 @@ void StreamSet::take_edge_options(const std::string& name, int producer, Address
   }
   if (const auto text = address.take("late")) {
     const auto time = parse_milliseconds(*text);
-    if (!time) refuse("late", *text, "how long a sample waits for the others, such as 500ms or 5s");
-    else if (late_ && *late_ != *time) throw Error(ErrorKind::Usage, fmt::format("'late={}' of '{}' disagrees with what a stream it is joined with says; say it once", *text, name));
+    if (!time)
+      refuse("late", *text, "how long a sample waits for the others, such as 500ms or 5s");
+    else if (late_ && *late_ != *time)
+      throw Error(ErrorKind::Usage,
+                  fmt::format("'late={}' of '{}' disagrees with what a stream it is joined with says; say it once",
+                              *text, name));
     late_ = time;
   }
 }
@@ -204,8 +231,10 @@ void StreamSet::expect_same_part(const std::vector<int>& producers) const {
   for (int n : producers)
     if (has(n) && parts_.at(n) != parts_.at(*first))
       throw Error(ErrorKind::Usage,
-                  fmt::format("'part={:g}-{:g}' of '{}' disagrees with part={:g}-{:g} of '{}', which it is joined with", parts_.at(n).first, parts_.at(n).second, sources_.at(n)->name(), parts_.at(*first).first, parts_.at(*first).second, sources_.at(*first)->name()), {},
-                  {"streams that are read together are cut alike: give each the same part="});
+                  fmt::format("'part={:g}-{:g}' of '{}' disagrees with part={:g}-{:g} of '{}', which it is joined with",
+                              parts_.at(n).first, parts_.at(n).second, sources_.at(n)->name(), parts_.at(*first).first,
+                              parts_.at(*first).second, sources_.at(*first)->name()),
+                  {}, {"streams that are read together are cut alike: give each the same part="});
 }
 
 // How these streams belong together; empty: by order, and none of their samples is ever missing.
@@ -216,19 +245,30 @@ std::optional<JoinRules> StreamSet::join_rules(const std::vector<int>& producers
     const Source& source = *sources_.at(n);
     (source.info().live ? first_live : first_other) = source.name();
     if (edges_.count(n) && !source.info().live)
-      throw Error(ErrorKind::Usage, fmt::format("'{}' is no live stream: edge= and hold= say what becomes of samples that arrive too fast", source.name()), {}, {"leave them out: what is read waits where it is"});
+      throw Error(
+          ErrorKind::Usage,
+          fmt::format("'{}' is no live stream: edge= and hold= say what becomes of samples that arrive too fast",
+                      source.name()),
+          {}, {"leave them out: what is read waits where it is"});
     edged = edged || edges_.count(n) != 0;
     one_address = one_address && from_.count(n) && from_.at(n) == from_.at(producers.front());
   }
-  if (late_ && !first_other.empty()) throw Error(ErrorKind::Usage, fmt::format("late= is for live streams, and '{}' is none", first_other), {}, {"leave it out"});
-  const bool by_number = join_ ? *join_ == "number" : !one_address && first_other.empty() && std::all_of(producers.begin(), producers.end(), [&](int n) { return sources_.at(n)->keep_numbers(); });
+  if (late_ && !first_other.empty())
+    throw Error(ErrorKind::Usage, fmt::format("late= is for live streams, and '{}' is none", first_other), {},
+                {"leave it out"});
+  const bool by_number = join_ ? *join_ == "number"
+                               : !one_address && first_other.empty() &&
+                                     std::all_of(producers.begin(), producers.end(),
+                                                 [&](int n) { return sources_.at(n)->keep_numbers(); });
   if (!edged && !late_ && !(by_number && numbered)) return std::nullopt;
   JoinRules rules;
   rules.by_number = by_number;
   rules.unpaired = unpaired.value_or(Unpaired::drop);
   rules.late = late_;
   if (letters_)
-    rules.on_left_out = [letters = letters_](const LeftOut& out) { letters->keep(out.source.name(), out.source.info(), out.why, out.mark.index, out.mark.number, out.bytes); };
+    rules.on_left_out = [letters = letters_](const LeftOut& out) {
+      letters->keep(out.source.name(), out.source.info(), out.why, out.mark.index, out.mark.number, out.bytes);
+    };
   return rules;
 }
 
@@ -245,21 +285,28 @@ Address StreamSet::of_field(const Graph& graph, int producer, const std::string&
   const std::string& of = graph.nodes[static_cast<size_t>(producer)].name;
   const auto known = addresses_.find(producer);
   if (known == addresses_.end() && bound(producer))
-    throw Error(ErrorKind::Usage, fmt::format("'{}' is bound to a field of producer '{}', which is an object without fields", name, of), {}, {fmt::format("bind '{}' to an address, or '{}' to an object of its own", of, name)});
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' is bound to a field of producer '{}', which is an object without fields", name, of),
+                {}, {fmt::format("bind '{}' to an address, or '{}' to an object of its own", of, name)});
   if (known == addresses_.end())
-    throw Error(ErrorKind::Usage, fmt::format("'{}' is bound to a field of producer '{}', which is not bound", name, of), {}, {fmt::format("bind '{}' first; a file of that name is written ./{}", of, of)});
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' is bound to a field of producer '{}', which is not bound", name, of), {},
+                {fmt::format("bind '{}' first; a file of that name is written ./{}", of, of)});
   Address whole = known->second;
-  std::erase_if(whole.options, [&](const AddressOption& o) { return address.find(o.key) || std::find(std::begin(kOfFields), std::end(kOfFields), o.key) != std::end(kOfFields); });
+  std::erase_if(whole.options, [&](const AddressOption& o) {
+    return address.find(o.key) || std::find(std::begin(kOfFields), std::end(kOfFields), o.key) != std::end(kOfFields);
+  });
   whole.options.insert(whole.options.end(), address.options.begin(), address.options.end());
   whole.fragment = address.fragment;
   return whole;
 }
 
-// With how the flow takes it, and the type that the stream had, where its scheme has the options: spool or checkpoint hold it, and samples that
-// need no sender.
+// With how the flow takes it, and the type that the stream had, where its scheme has the options: spool or checkpoint
+// hold it, and samples that need no sender.
 Address StreamSet::expecting(const StreamUse& use, const std::string& name, const Item& item, Address address) const {
   const auto takes = [&](std::string_view option) {
-    return std::any_of(item.arguments.begin(), item.arguments.end(), [&](const ArgumentSpec& a) { return a.name == option; });
+    return std::any_of(item.arguments.begin(), item.arguments.end(),
+                       [&](const ArgumentSpec& a) { return a.name == option; });
   };
   const bool plain = takes("use");
   if (plain && !address.find("use")) {
@@ -283,23 +330,31 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
     for (int n : graph.nodes_of(DeclarationKind::Producer))
       if (producer < 0 && !bound(n)) producer = n;
     if (producer < 0)
-      throw Error(ErrorKind::Usage, fmt::format("'{}' has no unbound producer left for {}", graph.name, address.str()), {},
-                  {"leave it out, or declare a producer that takes it"});
+      throw Error(ErrorKind::Usage, fmt::format("'{}' has no unbound producer left for {}", graph.name, address.str()),
+                  {}, {"leave it out, or declare a producer that takes it"});
   } else {
     producer = graph.find(name);
     if (producer < 0 || graph.nodes[static_cast<size_t>(producer)].kind != DeclarationKind::Producer) {
       std::vector<std::string> known;
       for (int n : graph.nodes_of(DeclarationKind::Producer)) known.push_back(graph.nodes[static_cast<size_t>(n)].name);
       Error e(ErrorKind::Usage, fmt::format("'{}' has no producer named '{}'", graph.name, name));
-      if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
-      else e.note("its producers are " + fmt::format("{}", known.empty() ? std::string("none") : std::accumulate(std::next(known.begin()), known.end(), known.front(), [](std::string a, const std::string& b) { return a + ", " + b; })));
+      if (auto near = nearest(name, known))
+        e.note("did you mean '" + *near + "'?");
+      else
+        e.note("its producers are " +
+               fmt::format("{}", known.empty() ? std::string("none")
+                                               : std::accumulate(std::next(known.begin()), known.end(), known.front(),
+                                                                 [](std::string a, const std::string& b) {
+                                                                   return a + ", " + b;
+                                                                 })));
       throw e;
     }
     if (bound(producer)) {
       Error e(ErrorKind::Usage, fmt::format("producer '{}' is bound twice", name));
       for (int n : graph.nodes_of(DeclarationKind::Producer))
         if (!bound(n)) {
-          e.note(fmt::format("'{}' is not bound yet: --producer {}={}", graph.nodes[static_cast<size_t>(n)].name, graph.nodes[static_cast<size_t>(n)].name, address.str()));
+          e.note(fmt::format("'{}' is not bound yet: --producer {}={}", graph.nodes[static_cast<size_t>(n)].name,
+                             graph.nodes[static_cast<size_t>(n)].name, address.str()));
           break;
         }
       if (e.notes().empty()) e.note("leave one of them out");
@@ -307,10 +362,12 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
     }
   }
   const std::string& bound_name = graph.nodes[static_cast<size_t>(producer)].name;
-  if (const int of = field_of(graph, bound_name, address); of >= 0) address = of_field(graph, of, bound_name, std::move(address));
+  if (const int of = field_of(graph, bound_name, address); of >= 0)
+    address = of_field(graph, of, bound_name, std::move(address));
   // A source with a seed of its own (synth:) keeps it; otherwise it is the shuffle's.
   const ItemPtr item = producer_of(registry, address);
-  const bool owns_seed = std::any_of(item->arguments.begin(), item->arguments.end(), [](const ArgumentSpec& a) { return a.name == "seed"; });
+  const bool owns_seed = std::any_of(item->arguments.begin(), item->arguments.end(),
+                                     [](const ArgumentSpec& a) { return a.name == "seed"; });
   const std::optional<std::string> own_seed = owns_seed ? address.take("seed") : std::nullopt;
   take_joint_options(bound_name, address);
   take_edge_options(bound_name, producer, address);
@@ -325,7 +382,8 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
   bind_stepped(graph, registry, producer, std::move(source), steps);
 }
 
-std::optional<StreamSet::Record> StreamSet::record_of(int producer, Registry& registry, const void* sample, size_t bytes) const {
+std::optional<StreamSet::Record> StreamSet::record_of(int producer, Registry& registry, const void* sample,
+                                                      size_t bytes) const {
   constexpr auto kPatience = std::chrono::seconds(5);
   const auto address = addresses_.find(producer);
   if (address == addresses_.end() || announced_.count(producer)) return std::nullopt;
@@ -347,11 +405,14 @@ void StreamSet::bind(const Graph& graph, Registry& registry, int producer, Sourc
   take_joint_options(name, address);
   take_edge_options(name, producer, address);
   const StreamSteps steps = take_stream_steps(address);
-  if (!address.options.empty()) throw Error(ErrorKind::Usage, fmt::format("'{}' is bound to an object, which has no option '{}'", name, address.options.front().key));
+  if (!address.options.empty())
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' is bound to an object, which has no option '{}'", name, address.options.front().key));
   bind_stepped(graph, registry, producer, std::move(source), steps);
 }
 
-void StreamSet::bind_stepped(const Graph& graph, Registry& registry, int producer, Source source, const StreamSteps& steps) {
+void StreamSet::bind_stepped(const Graph& graph, Registry& registry, int producer, Source source,
+                             const StreamSteps& steps) {
   const std::string name = source.name();
   SteppedSource stepped = with_steps(name, std::move(source), steps, registry);
   if (stepped.passes_differ) reseed_[producer] = std::move(stepped.reseed);
@@ -359,7 +420,9 @@ void StreamSet::bind_stepped(const Graph& graph, Registry& registry, int produce
   bind(graph, producer, std::move(stepped.source));
 }
 
-void StreamSet::bind(const Graph&, int producer, Source source) { sources_[producer] = std::make_shared<Source>(known_source(std::move(source))); }
+void StreamSet::bind(const Graph&, int producer, Source source) {
+  sources_[producer] = std::make_shared<Source>(known_source(std::move(source)));
+}
 
 namespace {
 
@@ -425,17 +488,24 @@ std::map<int, StreamType> StreamSet::types(const Graph& graph) const {
   return result;
 }
 
-void check_same_samples(const Graph& graph, const std::map<int, StreamType>& learned, const std::map<int, StreamType>& given, const std::string& purpose) {
+void check_same_samples(const Graph& graph, const std::map<int, StreamType>& learned,
+                        const std::map<int, StreamType>& given, const std::string& purpose) {
   for (const auto& [n, t] : given) {
     const auto it = learned.find(n);
     if (it == learned.end() || (it->second.dtype == t.dtype && it->second.sample == t.sample)) continue;
     const TensorType was{it->second.dtype, it->second.sample}, is{t.dtype, t.sample};
-    throw Error(ErrorKind::Stream, fmt::format("the {} samples of '{}' are {}, the graph learned from {}", purpose, graph.nodes[static_cast<size_t>(n)].name, is.str(), was.str()), {}, {purpose + " data must have the type and shape of the training data"});
+    throw Error(ErrorKind::Stream,
+                fmt::format("the {} samples of '{}' are {}, the graph learned from {}", purpose,
+                            graph.nodes[static_cast<size_t>(n)].name, is.str(), was.str()),
+                {}, {purpose + " data must have the type and shape of the training data"});
   }
 }
 
-// The same streams without the joint samples for which a condition does not hold. Reads the streams with conditions once.
-const std::vector<std::shared_ptr<Source>>& StreamSet::chosen(const std::vector<int>& producers, const std::vector<JointMember>& members, bool refuse_unequal) {
+// The same streams without the joint samples for which a condition does not hold. Reads the streams with conditions
+// once.
+const std::vector<std::shared_ptr<Source>>& StreamSet::chosen(const std::vector<int>& producers,
+                                                              const std::vector<JointMember>& members,
+                                                              bool refuse_unequal) {
   for (const Chosen& c : chosen_)
     if (c.producers == producers) return c.sources;
   JointOptions together;
@@ -444,15 +514,18 @@ const std::vector<std::shared_ptr<Source>>& StreamSet::chosen(const std::vector<
   const JointReader belong(members, together);  // throws where they do not
   std::vector<ConditionedMember> conditioned;
   for (size_t i = 0; i < producers.size(); ++i)
-    if (const auto condition = conditions_.find(producers[i]); condition != conditions_.end()) conditioned.push_back({members[i], condition->second});
+    if (const auto condition = conditions_.find(producers[i]); condition != conditions_.end())
+      conditioned.push_back({members[i], condition->second});
   const auto numbers = std::make_shared<const std::vector<uint64_t>>(numbers_that_hold(conditioned, belong.size()));
   Chosen c{producers, {}};
-  for (size_t i = 0; i < producers.size(); ++i) c.sources.push_back(pick(sources_.at(producers[i]), numbers, members[i].per_group));
+  for (size_t i = 0; i < producers.size(); ++i)
+    c.sources.push_back(pick(sources_.at(producers[i]), numbers, members[i].per_group));
   chosen_.push_back(std::move(c));
   return chosen_.back().sources;
 }
 
-std::unique_ptr<JointReader> StreamSet::reader(const Graph& graph, const std::vector<int>& producers, uint64_t batch, bool shuffle, uint64_t seed, std::optional<Unpaired> unpaired) {
+std::unique_ptr<JointReader> StreamSet::reader(const Graph& graph, const std::vector<int>& producers, uint64_t batch,
+                                               bool shuffle, uint64_t seed, std::optional<Unpaired> unpaired) {
   if (unpaired_) unpaired = parse_unpaired(*unpaired_);
   expect_same_part(producers);
   std::vector<JointMember> members;
@@ -484,8 +557,11 @@ std::unique_ptr<JointReader> StreamSet::reader(const Graph& graph, const std::ve
     const auto& left = chosen(producers, members, o.refuse_unequal);
     for (size_t i = 0; i < members.size(); ++i) members[i].source = left[i].get();
   }
-  if (shuffle_) o.shuffle = *shuffle_;
-  else if (shuffle && finite) o.shuffle = std::clamp<uint64_t>(kShuffleBytes / std::max<uint64_t>(bytes, 1), 1, std::max<uint64_t>(1, members.front().source->info().size));
+  if (shuffle_)
+    o.shuffle = *shuffle_;
+  else if (shuffle && finite)
+    o.shuffle = std::clamp<uint64_t>(kShuffleBytes / std::max<uint64_t>(bytes, 1), 1,
+                                     std::max<uint64_t>(1, members.front().source->info().size));
   return std::make_unique<JointReader>(std::move(members), o);
 }
 

@@ -18,21 +18,23 @@
 
 namespace harmonics {
 
-// Opens what an address names. Options of the joint group (shuffle, batch, take, skip, repeat, shard, seed) and steps on the
-// way (stream_steps.hpp) must have been taken out; the others are checked against the scheme's schema.
+// Opens what an address names. Options of the joint group (shuffle, batch, take, skip, repeat, shard, seed) and steps
+// on the way (stream_steps.hpp) must have been taken out; the others are checked against the scheme's schema.
 Source open_source(Registry& registry, const std::string& name, const Address& address);
 Sink open_sink(Registry& registry, const std::string& name, const Address& address);
 
 // Is it about what comes in? What was learned before is good then.
 inline bool is_of_streams(ErrorKind kind) {
-  return kind == ErrorKind::Stream || kind == ErrorKind::NoInput || kind == ErrorKind::InputOutput || kind == ErrorKind::Denied || kind == ErrorKind::Unavailable;
+  return kind == ErrorKind::Stream || kind == ErrorKind::NoInput || kind == ErrorKind::InputOutput ||
+         kind == ErrorKind::Denied || kind == ErrorKind::Unavailable;
 }
 
 class StreamSet {
  public:
   // `name` empty: the graph's only producer that is still unbound. Throws ErrorKind::Usage/Name with what to write.
   void bind(const Graph& graph, Registry& registry, const std::string& name, Address address);
-  // Of the address "x#label": the producer x, whose address it means, with another field. -1: it is an address of its own.
+  // Of the address "x#label": the producer x, whose address it means, with another field. -1: it is an address of its
+  // own.
   static int field_of(const Graph& graph, const std::string& name, const Address& address);
   void bind(const Graph& graph, int producer, Source source);
   // `options`: what an address has behind its '?'.
@@ -59,8 +61,8 @@ class StreamSet {
     for (const auto& [producer, source] : sources_) body(*source);
   }
 
-  // The number of this sample in what the address of a producer gives, from 0, and the address; empty when it cannot be found:
-  // a live stream, an object, a sample that was changed on its way, more data than a few seconds read.
+  // The number of this sample in what the address of a producer gives, from 0, and the address; empty when it cannot be
+  // found: a live stream, an object, a sample that was changed on its way, more data than a few seconds read.
   struct Record {
     uint64_t number;
     std::string address;
@@ -71,14 +73,15 @@ class StreamSet {
   std::map<int, StreamType> types(const Graph& graph) const;
 
   std::optional<uint64_t> batch() const { return batch_; }
-  // A reader over these producers (all bound), in this order. `shuffle`: whether to shuffle when no address says; `unpaired`: what
-  // becomes of samples without a partner when none says.
-  std::unique_ptr<JointReader> reader(const Graph& graph, const std::vector<int>& producers, uint64_t batch, bool shuffle, uint64_t seed,
-                                      std::optional<Unpaired> unpaired = std::nullopt);
+  // A reader over these producers (all bound), in this order. `shuffle`: whether to shuffle when no address says;
+  // `unpaired`: what becomes of samples without a partner when none says.
+  std::unique_ptr<JointReader> reader(const Graph& graph, const std::vector<int>& producers, uint64_t batch,
+                                      bool shuffle, uint64_t seed, std::optional<Unpaired> unpaired = std::nullopt);
 
  private:
   uint64_t per_group(const Graph& graph, int producer) const;
-  const std::vector<std::shared_ptr<Source>>& chosen(const std::vector<int>& producers, const std::vector<JointMember>& members, bool refuse_unequal);
+  const std::vector<std::shared_ptr<Source>>& chosen(const std::vector<int>& producers,
+                                                     const std::vector<JointMember>& members, bool refuse_unequal);
   Address of_field(const Graph& graph, int producer, const std::string& name, Address address) const;
   void take_joint_options(const std::string& name, Address& address);
   void take_edge_options(const std::string& name, int producer, Address& address);
@@ -97,19 +100,21 @@ class StreamSet {
   Address expecting(const StreamUse& use, const std::string& name, const Item& item, Address address) const;
   std::map<std::string, std::string> expected_;
   std::map<int, std::string> announced_;
-  std::map<int, std::string> from_;      // the address of each, without what is behind it
-  std::map<int, Address> addresses_;     // with the options of its source
-  std::map<int, std::pair<double, double>> parts_;  // of part=
-  std::map<int, EdgeOptions> edges_;     // of edge= and hold=
+  std::map<int, std::string> from_;                    // the address of each, without what is behind it
+  std::map<int, Address> addresses_;                   // with the options of its source
+  std::map<int, std::pair<double, double>> parts_;     // of part=
+  std::map<int, EdgeOptions> edges_;                   // of edge= and hold=
   std::optional<std::string> join_, unpaired_, rest_;  // as they were written
   std::optional<std::chrono::milliseconds> late_;
-  std::map<int, std::vector<std::function<void(uint64_t)>>> reseed_;  // of what augments a stream, empty where it has its own seed
+  std::map<int, std::vector<std::function<void(uint64_t)>>>
+      reseed_;                           // of what augments a stream, empty where it has its own seed
   std::map<int, Condition> conditions_;  // of where=
   std::vector<Chosen> chosen_;           // what they leave of streams that are read together
   std::optional<uint64_t> batch_, shuffle_, take_, skip_, repeat_, seed_, shard_, shards_;
 };
 
 // Programs are compiled for the types the graph learned from; other samples are ErrorKind::Stream.
-void check_same_samples(const Graph& graph, const std::map<int, StreamType>& learned, const std::map<int, StreamType>& given, const std::string& purpose = "test");
+void check_same_samples(const Graph& graph, const std::map<int, StreamType>& learned,
+                        const std::map<int, StreamType>& given, const std::string& purpose = "test");
 
 }  // namespace harmonics

@@ -13,16 +13,21 @@ using Entry = std::pair<std::string, AttributeValue>;
 
 AttributeValue value_of(const hx_attribute& a) {
   switch (a.kind) {
-    case HX_ATTR_INT: return a.as.i;
-    case HX_ATTR_FLOAT: return a.as.f;
-    case HX_ATTR_BOOL: return a.as.i != 0;
-    case HX_ATTR_STRING: return std::string(a.as.s ? a.as.s : "");
+    case HX_ATTR_INT:
+      return a.as.i;
+    case HX_ATTR_FLOAT:
+      return a.as.f;
+    case HX_ATTR_BOOL:
+      return a.as.i != 0;
+    case HX_ATTR_STRING:
+      return std::string(a.as.s ? a.as.s : "");
     case HX_ATTR_INTS:
       return a.count ? std::vector<int64_t>(a.as.ints, a.as.ints + a.count) : std::vector<int64_t>();
     case HX_ATTR_FLOATS:
       return a.count ? std::vector<double>(a.as.floats, a.as.floats + a.count) : std::vector<double>();
     default:
-      throw Error(ErrorKind::Type, "attribute '" + std::string(a.name) + "' has the unknown kind " + std::to_string(a.kind));
+      throw Error(ErrorKind::Type,
+                  "attribute '" + std::string(a.name) + "' has the unknown kind " + std::to_string(a.kind));
   }
 }
 

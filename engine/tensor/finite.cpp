@@ -10,10 +10,17 @@ namespace {
 // Bits above the magnitude of every finite number: the exponent is all ones.
 constexpr uint16_t kHalfInfinity = 0x7c00, kBFloatInfinity = 0x7f80;
 
-template <uint16_t kInfinity> bool is_bad(uint16_t bits) { return (bits & 0x7fff) >= kInfinity; }
-template <typename T> bool is_bad(T v) { return !(std::abs(v) <= std::numeric_limits<T>::max()); }
+template <uint16_t kInfinity>
+bool is_bad(uint16_t bits) {
+  return (bits & 0x7fff) >= kInfinity;
+}
+template <typename T>
+bool is_bad(T v) {
+  return !(std::abs(v) <= std::numeric_limits<T>::max());
+}
 
-template <typename T, typename Bad> int64_t find(const void* data, int64_t count, Bad bad) {
+template <typename T, typename Bad>
+int64_t find(const void* data, int64_t count, Bad bad) {
   constexpr int64_t kBlock = 256;  // fixed length, so that the compiler vectorises the loop
   const T* const p = static_cast<const T*>(data);
   int64_t i = 0;
@@ -31,11 +38,16 @@ template <typename T, typename Bad> int64_t find(const void* data, int64_t count
 
 int64_t first_not_finite(DType dtype, const void* data, int64_t count) {
   switch (dtype) {
-    case DType::F16: return find<uint16_t>(data, count, is_bad<kHalfInfinity>);
-    case DType::BF16: return find<uint16_t>(data, count, is_bad<kBFloatInfinity>);
-    case DType::F32: return find<float>(data, count, is_bad<float>);
-    case DType::F64: return find<double>(data, count, is_bad<double>);
-    default: return -1;
+    case DType::F16:
+      return find<uint16_t>(data, count, is_bad<kHalfInfinity>);
+    case DType::BF16:
+      return find<uint16_t>(data, count, is_bad<kBFloatInfinity>);
+    case DType::F32:
+      return find<float>(data, count, is_bad<float>);
+    case DType::F64:
+      return find<double>(data, count, is_bad<double>);
+    default:
+      return -1;
   }
 }
 

@@ -12,7 +12,7 @@ namespace harmonics {
 // Bytes with an owner: own memory (64-byte aligned), or external memory kept alive by `keep`.
 class Storage {
  public:
-  explicit Storage(size_t bytes);                                    // zeroed
+  explicit Storage(size_t bytes);  // zeroed
   Storage(void* data, size_t bytes, std::shared_ptr<const void> keep, bool writable);
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;

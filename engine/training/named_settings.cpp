@@ -28,26 +28,40 @@ std::string value_text(const SettingSpec& spec, double value) {
 
 const char* what_is_right(SettingSpec::Kind kind) {
   switch (kind) {
-    case SettingSpec::Kind::number: return "give a number from 0 to 1e6";
-    case SettingSpec::Kind::fraction: return "give a number of at least 0 and below 1";
-    case SettingSpec::Kind::part: return "give a number from 0 to 1";
-    case SettingSpec::Kind::span: return "give a whole number of steps, or a part of the run below 1";
-    case SettingSpec::Kind::any: return "give a number";
-    case SettingSpec::Kind::whole: return "give a whole number";
-    case SettingSpec::Kind::flag: break;
+    case SettingSpec::Kind::number:
+      return "give a number from 0 to 1e6";
+    case SettingSpec::Kind::fraction:
+      return "give a number of at least 0 and below 1";
+    case SettingSpec::Kind::part:
+      return "give a number from 0 to 1";
+    case SettingSpec::Kind::span:
+      return "give a whole number of steps, or a part of the run below 1";
+    case SettingSpec::Kind::any:
+      return "give a number";
+    case SettingSpec::Kind::whole:
+      return "give a whole number";
+    case SettingSpec::Kind::flag:
+      break;
   }
   return "give true or false";
 }
 
 bool is_right(SettingSpec::Kind kind, double v) {
   switch (kind) {
-    case SettingSpec::Kind::number: return v >= 0 && v <= 1e6;
-    case SettingSpec::Kind::fraction: return v >= 0 && v < 1;
-    case SettingSpec::Kind::part: return v >= 0 && v <= 1;
-    case SettingSpec::Kind::span: return v >= 0 && v <= 1e15 && (v < 1 || v == std::floor(v));
-    case SettingSpec::Kind::any: return std::isfinite(v);
-    case SettingSpec::Kind::whole: return std::abs(v) <= 0x1p53 && v == std::floor(v);
-    case SettingSpec::Kind::flag: break;
+    case SettingSpec::Kind::number:
+      return v >= 0 && v <= 1e6;
+    case SettingSpec::Kind::fraction:
+      return v >= 0 && v < 1;
+    case SettingSpec::Kind::part:
+      return v >= 0 && v <= 1;
+    case SettingSpec::Kind::span:
+      return v >= 0 && v <= 1e15 && (v < 1 || v == std::floor(v));
+    case SettingSpec::Kind::any:
+      return std::isfinite(v);
+    case SettingSpec::Kind::whole:
+      return std::abs(v) <= 0x1p53 && v == std::floor(v);
+    case SettingSpec::Kind::flag:
+      break;
   }
   return v == 0 || v == 1;
 }
@@ -58,10 +72,14 @@ std::shared_ptr<const NamedRow> row_of(const ItemPtr& item) {
   for (const ArgumentSpec& a : item->arguments) {
     const AttributeValue otherwise = *parse_argument(a.type, a.default_text);
     const auto number = [](const auto& v) -> double {
-      if constexpr (std::is_arithmetic_v<std::decay_t<decltype(v)>>) return static_cast<double>(v);
-      else return 0;
+      if constexpr (std::is_arithmetic_v<std::decay_t<decltype(v)>>)
+        return static_cast<double>(v);
+      else
+        return 0;
     };
-    const SettingSpec::Kind kind = a.type == HX_ARG_BOOL ? SettingSpec::Kind::flag : a.type == HX_ARG_INT ? SettingSpec::Kind::whole : SettingSpec::Kind::any;
+    const SettingSpec::Kind kind = a.type == HX_ARG_BOOL  ? SettingSpec::Kind::flag
+                                   : a.type == HX_ARG_INT ? SettingSpec::Kind::whole
+                                                          : SettingSpec::Kind::any;
     row->settings.push_back({a.name, std::visit(number, otherwise), kind, a.range, a.description});
   }
   return row;
@@ -69,7 +87,8 @@ std::shared_ptr<const NamedRow> row_of(const ItemPtr& item) {
 
 class Parser {
  public:
-  Parser(std::string_view what, std::string_view text, const std::vector<NamedRow>& rows, std::string_view example, Registry& registry, uint32_t kind)
+  Parser(std::string_view what, std::string_view text, const std::vector<NamedRow>& rows, std::string_view example,
+         Registry& registry, uint32_t kind)
       : what_(what), text_(trim(text)), rows_(rows), example_(example), registry_(registry), kind_(kind) {}
 
   NamedSettings run() {
@@ -77,7 +96,8 @@ class Parser {
     find_row(trim(text_.substr(0, open)));
     for (const SettingSpec& spec : result_.row->settings) result_.values.push_back({&spec, spec.otherwise});
     if (open == std::string_view::npos) return std::move(result_);
-    if (text_.back() != ')') throw Error(ErrorKind::Syntax, fmt::format("{} '{}' lacks its closing parenthesis", what_, text_));
+    if (text_.back() != ')')
+      throw Error(ErrorKind::Syntax, fmt::format("{} '{}' lacks its closing parenthesis", what_, text_));
     std::string_view rest = text_.substr(open + 1, text_.size() - open - 2);
     while (!trim(rest).empty()) {
       const size_t comma = rest.find(',');
@@ -101,18 +121,22 @@ class Parser {
     if (result_.row) return;
     for (std::string& more : registry_.names(kind_)) known.push_back(std::move(more));
     Error e(ErrorKind::Name, fmt::format("unknown {} '{}'", what_, name));
-    if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
-    else e.note(fmt::format("{}s are {}, e.g. '{}'", what_, all, example_));
+    if (auto near = nearest(name, known))
+      e.note("did you mean '" + *near + "'?");
+    else
+      e.note(fmt::format("{}s are {}, e.g. '{}'", what_, all, example_));
     throw e;
   }
 
   void assign(std::string_view part) {
     const size_t eq = part.find('=');
     if (eq == std::string_view::npos)
-      throw Error(ErrorKind::Syntax, fmt::format("{} setting '{}' lacks its value", what_, part), {}, {fmt::format("write NAME=VALUE, e.g. {}", example_)});
+      throw Error(ErrorKind::Syntax, fmt::format("{} setting '{}' lacks its value", what_, part), {},
+                  {fmt::format("write NAME=VALUE, e.g. {}", example_)});
     Setting& setting = find_setting(trim(part.substr(0, eq)));
     if (setting.given)
-      throw Error(ErrorKind::Name, fmt::format("{} setting '{}' is given twice", what_, setting.spec->name), {}, {"keep one of them"});
+      throw Error(ErrorKind::Name, fmt::format("{} setting '{}' is given twice", what_, setting.spec->name), {},
+                  {"keep one of them"});
     setting.value = value_of(*setting.spec, trim(part.substr(eq + 1)));
     setting.given = true;
   }
@@ -126,8 +150,10 @@ class Parser {
       all += (all.empty() ? "" : ", ") + known.back();
     }
     Error e(ErrorKind::Name, fmt::format("{} '{}' has no setting '{}'", what_, result_.row->name, name));
-    if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
-    else e.note(fmt::format("it has {}", all));
+    if (auto near = nearest(name, known))
+      e.note("did you mean '" + *near + "'?");
+    else
+      e.note(fmt::format("it has {}", all));
     throw e;
   }
 
@@ -141,7 +167,8 @@ class Parser {
     }
     if (is_right(spec.kind, v)) {
       if (spec.range.empty() || in_range(v, std::string(spec.range))) return v;
-      throw Error(ErrorKind::Type, fmt::format("{} setting '{}' has the value '{}'", what_, spec.name, text), {}, {"give " + spoken_range(std::string(spec.range))});
+      throw Error(ErrorKind::Type, fmt::format("{} setting '{}' has the value '{}'", what_, spec.name, text), {},
+                  {"give " + spoken_range(std::string(spec.range))});
     }
     throw Error(ErrorKind::Type, fmt::format("{} setting '{}' has the value '{}'", what_, spec.name, text), {},
                 {fmt::format("{}, e.g. {}={}", what_is_right(spec.kind), spec.name, value_text(spec, spec.otherwise))});
@@ -173,27 +200,32 @@ AttributeMap NamedSettings::attributes() const {
   AttributeMap map;
   for (const Setting& s : values) {
     const std::string name(s.spec->name);
-    if (s.spec->kind == SettingSpec::Kind::flag) map.set(name, s.value != 0);
-    else if (s.spec->kind == SettingSpec::Kind::whole) map.set(name, static_cast<int64_t>(s.value));
-    else map.set(name, s.value);
+    if (s.spec->kind == SettingSpec::Kind::flag)
+      map.set(name, s.value != 0);
+    else if (s.spec->kind == SettingSpec::Kind::whole)
+      map.set(name, static_cast<int64_t>(s.value));
+    else
+      map.set(name, s.value);
   }
   return map;
 }
 
 std::string NamedSettings::str() const {
   std::string s;
-  for (const Setting& v : values) s += fmt::format("{}{}={}", s.empty() ? "" : ", ", v.spec->name, value_text(*v.spec, v.value));
+  for (const Setting& v : values)
+    s += fmt::format("{}{}={}", s.empty() ? "" : ", ", v.spec->name, value_text(*v.spec, v.value));
   return fmt::format("{}({})", row->name, s);
 }
 
-NamedSettings parse_named_settings(std::string_view what, std::string_view text, const std::vector<NamedRow>& rows, std::string_view example,
-                                   Registry& registry, uint32_t kind) {
+NamedSettings parse_named_settings(std::string_view what, std::string_view text, const std::vector<NamedRow>& rows,
+                                   std::string_view example, Registry& registry, uint32_t kind) {
   return Parser(what, text, rows, example, registry, kind).run();
 }
 
 std::string signature(const NamedRow& row) {
   std::string s;
-  for (const SettingSpec& spec : row.settings) s += fmt::format("{}{} = {}", s.empty() ? "" : ", ", spec.name, value_text(spec, spec.otherwise));
+  for (const SettingSpec& spec : row.settings)
+    s += fmt::format("{}{} = {}", s.empty() ? "" : ", ", spec.name, value_text(spec, spec.otherwise));
   return fmt::format("{}({})", row.name, s);
 }
 

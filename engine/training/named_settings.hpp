@@ -43,7 +43,7 @@ struct Setting {
 
 struct NamedSettings {
   std::shared_ptr<const NamedRow> row;
-  std::vector<Setting> values;  // in the row's order
+  std::vector<Setting> values;                 // in the row's order
   double number(std::string_view name) const;  // 0 if there is no such setting
   bool given(std::string_view name) const;
   // As passed to a plugin's function.

@@ -11,17 +11,27 @@ using Kind = SettingSpec::Kind;
 
 const SettingSpec kMomentum{"momentum", 0, Kind::fraction, {}, "what stays of the last step"};
 SettingSpec lr(double otherwise) { return {"lr", otherwise, Kind::number, {}, "the learning rate"}; }
-SettingSpec beta1(double otherwise) { return {"beta1", otherwise, Kind::fraction, {}, "what stays of the mean gradient"}; }
-SettingSpec beta2(double otherwise) { return {"beta2", otherwise, Kind::fraction, {}, "what stays of the mean square"}; }
-SettingSpec epsilon(double otherwise) { return {"epsilon", otherwise, Kind::number, {}, "added where it is divided by the root of a mean square"}; }
-SettingSpec decay(double otherwise) { return {"weight_decay", otherwise, Kind::number, {}, "the pull of weights towards 0"}; }
+SettingSpec beta1(double otherwise) {
+  return {"beta1", otherwise, Kind::fraction, {}, "what stays of the mean gradient"};
+}
+SettingSpec beta2(double otherwise) {
+  return {"beta2", otherwise, Kind::fraction, {}, "what stays of the mean square"};
+}
+SettingSpec epsilon(double otherwise) {
+  return {"epsilon", otherwise, Kind::number, {}, "added where it is divided by the root of a mean square"};
+}
+SettingSpec decay(double otherwise) {
+  return {"weight_decay", otherwise, Kind::number, {}, "the pull of weights towards 0"};
+}
 
 // Copies settings to attributes of the same names.
 void take(UpdateRule& rule, const NamedSettings& from, std::initializer_list<const char*> names) {
   for (const char* name : names) rule.attributes.set(name, from.number(name));
 }
 
-UpdateRule adam_like(const char* functional, const TensorType& type) { return {functional, {}, {{"m", type}, {"v", type}}, true}; }
+UpdateRule adam_like(const char* functional, const TensorType& type) {
+  return {functional, {}, {{"m", type}, {"v", type}}, true};
+}
 
 UpdateRule sgd_rule(const NamedSettings& s, const TensorType& type) {
   UpdateRule rule{"sgd", {}, {}, false};
@@ -47,7 +57,9 @@ UpdateRule normuon_rule(const NamedSettings& s, const TensorType& type, bool hid
     return rule;
   }
   UpdateRule rule = adam_like("adamw", type);
-  rule.attributes.set("beta1", s.number("adam_beta1")).set("beta2", s.number("adam_beta2")).set("epsilon", s.number("epsilon"));
+  rule.attributes.set("beta1", s.number("adam_beta1"))
+      .set("beta2", s.number("adam_beta2"))
+      .set("epsilon", s.number("epsilon"));
   return rule;
 }
 
@@ -55,20 +67,39 @@ UpdateRule normuon_rule(const NamedSettings& s, const TensorType& type, bool hid
 
 const std::vector<NamedRow>& optimizer_rows() {
   static const std::vector<NamedRow> rows = {
-      {"sgd", "stochastic gradient descent, with momentum and Nesterov's variant",
+      {"sgd",
+       "stochastic gradient descent, with momentum and Nesterov's variant",
        {lr(1e-3), kMomentum, {"nesterov", 0, Kind::flag, {}, "look ahead along the momentum"}, decay(0)}},
-      {"rmsprop", "steps divided by the root of a running mean square (Hinton 2012), centered on request",
-       {lr(1e-2), {"alpha", 0.99, Kind::fraction, {}, "what stays of the mean square"}, epsilon(1e-8), kMomentum, {"centered", 0, Kind::flag, {}, "divide by the deviation instead of the root of the mean square"}, decay(0)}},
+      {"rmsprop",
+       "steps divided by the root of a running mean square (Hinton 2012), centered on request",
+       {lr(1e-2),
+        {"alpha", 0.99, Kind::fraction, {}, "what stays of the mean square"},
+        epsilon(1e-8),
+        kMomentum,
+        {"centered", 0, Kind::flag, {}, "divide by the deviation instead of the root of the mean square"},
+        decay(0)}},
       {"adam", "Adam (Kingma, Ba 2015)", {lr(1e-3), beta1(0.9), beta2(0.999), epsilon(1e-8), decay(0)}},
-      {"adamw", "Adam with decoupled weight decay (Loshchilov, Hutter 2019)", {lr(1e-3), beta1(0.9), beta2(0.999), epsilon(1e-8), decay(0.01)}},
-      {"lamb", "Adam's direction at a length in proportion to the weights' (You et al. 2020), for large batches",
+      {"adamw",
+       "Adam with decoupled weight decay (Loshchilov, Hutter 2019)",
+       {lr(1e-3), beta1(0.9), beta2(0.999), epsilon(1e-8), decay(0.01)}},
+      {"lamb",
+       "Adam's direction at a length in proportion to the weights' (You et al. 2020), for large batches",
        {lr(1e-3), beta1(0.9), beta2(0.999), epsilon(1e-6), decay(0.01)}},
-      {"lion", "the sign of two mixed momenta (Chen et al. 2023); wants a third to a tenth of adamw's lr",
-       {lr(1e-4), {"beta1", 0.9, Kind::fraction, {}, "weight of the mean in the step's direction"},
-        {"beta2", 0.99, Kind::fraction, {}, "what stays of the mean gradient"}, decay(0)}},
-      {"normuon", "orthogonalised momentum, evened out by neuron (Li et al. 2025), for hidden matrices; adamw for the rest",
-       {lr(1e-3), beta1(0.95), {"beta2", 0.95, Kind::fraction, {}, "what stays of the mean square of a neuron's row"}, epsilon(1e-8), decay(0.01),
-        {"adam_beta1", 0.9, Kind::fraction, {}, "beta1 of adamw for the rest"}, {"adam_beta2", 0.999, Kind::fraction, {}, "beta2 of adamw for the rest"}}},
+      {"lion",
+       "the sign of two mixed momenta (Chen et al. 2023); wants a third to a tenth of adamw's lr",
+       {lr(1e-4),
+        {"beta1", 0.9, Kind::fraction, {}, "weight of the mean in the step's direction"},
+        {"beta2", 0.99, Kind::fraction, {}, "what stays of the mean gradient"},
+        decay(0)}},
+      {"normuon",
+       "orthogonalised momentum, evened out by neuron (Li et al. 2025), for hidden matrices; adamw for the rest",
+       {lr(1e-3),
+        beta1(0.95),
+        {"beta2", 0.95, Kind::fraction, {}, "what stays of the mean square of a neuron's row"},
+        epsilon(1e-8),
+        decay(0.01),
+        {"adam_beta1", 0.9, Kind::fraction, {}, "beta1 of adamw for the rest"},
+        {"adam_beta2", 0.999, Kind::fraction, {}, "beta2 of adamw for the rest"}}},
   };
   return rows;
 }
@@ -78,7 +109,8 @@ Optimizer parse_optimizer(std::string_view text, Registry& registry) {
   o.lr = o.settings.number("lr");
   if (o.settings.row->item) return o;
   if (o.settings.number("nesterov") != 0 && o.settings.number("momentum") == 0)
-    throw Error(ErrorKind::Type, "optimizer 'sgd' has nesterov without momentum", {}, {"write sgd(momentum=0.9, nesterov=true)"});
+    throw Error(ErrorKind::Type, "optimizer 'sgd' has nesterov without momentum", {},
+                {"write sgd(momentum=0.9, nesterov=true)"});
   return o;
 }
 
@@ -92,9 +124,12 @@ UpdateRule update_rule(const Optimizer& optimizer, const TensorType& parameter, 
   const NamedSettings& s = optimizer.settings;
   const std::string_view name = s.row->name;
   UpdateRule rule;
-  if (name == "sgd") rule = sgd_rule(s, parameter);
-  else if (name == "rmsprop") rule = rmsprop_rule(s, parameter);
-  else if (name == "normuon") rule = normuon_rule(s, parameter, hidden);
+  if (name == "sgd")
+    rule = sgd_rule(s, parameter);
+  else if (name == "rmsprop")
+    rule = rmsprop_rule(s, parameter);
+  else if (name == "normuon")
+    rule = normuon_rule(s, parameter, hidden);
   else if (name == "lion") {
     rule = {"lion", {}, {{"m", parameter}}, false};
     take(rule, s, {"beta1", "beta2"});

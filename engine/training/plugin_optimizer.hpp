@@ -19,7 +19,8 @@ struct SteppedParameter {
 std::vector<UpdateRule::Moment> plugin_moments(const Optimizer& optimizer, const SteppedParameter& parameter);
 
 // The parameter's next value, followed by its moments'. `step`: i64.
-std::vector<HTensor> plugin_step(const Optimizer& optimizer, const SteppedParameter& parameter, const HTensor& value, const HTensor& gradient,
-                                 const std::vector<HTensor>& moments, const HTensor& rate, const HTensor& step);
+std::vector<HTensor> plugin_step(const Optimizer& optimizer, const SteppedParameter& parameter, const HTensor& value,
+                                 const HTensor& gradient, const std::vector<HTensor>& moments, const HTensor& rate,
+                                 const HTensor& step);
 
 }  // namespace harmonics

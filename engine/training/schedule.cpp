@@ -36,8 +36,14 @@ const std::vector<NamedRow>& schedule_rows() {
       {"constant", "the learning rate as it is", {kWarmup}},
       {"linear", "falls in a straight line to final times itself at the end of the run", {kWarmup, kFinal}},
       {"cosine", "falls along half a cosine to final times itself at the end of the run", {kWarmup, kFinal}},
-      {"step", "is multiplied by factor every so many steps", {kWarmup, {"every", 0.3, Kind::span, {}, "steps, or below 1 a part of the run"}, {"factor", 0.1, Kind::part, {}, "what the rate is multiplied by"}}},
-      {"wsd", "warmup, stable, decay: stays, then falls in a straight line over the last part of the run", {kWarmup, {"decay", 0.2, Kind::span, {}, "the last part: steps, or below 1 a part of the run"}, kFinal}},
+      {"step",
+       "is multiplied by factor every so many steps",
+       {kWarmup,
+        {"every", 0.3, Kind::span, {}, "steps, or below 1 a part of the run"},
+        {"factor", 0.1, Kind::part, {}, "what the rate is multiplied by"}}},
+      {"wsd",
+       "warmup, stable, decay: stays, then falls in a straight line over the last part of the run",
+       {kWarmup, {"decay", 0.2, Kind::span, {}, "the last part: steps, or below 1 a part of the run"}, kFinal}},
   };
   return rows;
 }
@@ -45,12 +51,15 @@ const std::vector<NamedRow>& schedule_rows() {
 bool Schedule::is_constant() const { return settings.row->name == "constant" && settings.number("warmup") == 0; }
 
 Schedule parse_schedule(std::string_view text, Registry& registry) {
-  Schedule s{parse_named_settings("schedule", text, schedule_rows(), "cosine(warmup=500, final=0.1)", registry, HX_SCHEDULE)};
+  Schedule s{
+      parse_named_settings("schedule", text, schedule_rows(), "cosine(warmup=500, final=0.1)", registry, HX_SCHEDULE)};
   if (s.settings.row->item) return s;
   for (const char* name : {"every", "decay"})
     for (const Setting& v : s.settings.values)
       if (v.spec->name == name && v.value == 0)
-        throw Error(ErrorKind::Type, fmt::format("schedule setting '{}' is 0", name), {}, {fmt::format("give a whole number of steps, or a part of the run below 1, e.g. {}={:g}", name, v.spec->otherwise)});
+        throw Error(ErrorKind::Type, fmt::format("schedule setting '{}' is 0", name), {},
+                    {fmt::format("give a whole number of steps, or a part of the run below 1, e.g. {}={:g}", name,
+                                 v.spec->otherwise)});
   return s;
 }
 
@@ -61,12 +70,15 @@ LearningRate::LearningRate(const Schedule& schedule, double lr, const Horizon& h
     view_ = std::make_shared<const AttributeView>(*arguments_);
   }
   if (!horizon_.steps && !horizon_.timed && needs_end(schedule_.settings))
-    throw Error(ErrorKind::Usage, fmt::format("schedule '{}' follows the run to its end, but nothing says when that is", schedule_.str()), {},
-                {"give steps, epochs or for, e.g. --steps 1000; 'constant' and 'step(every=1000)' need no end"});
+    throw Error(ErrorKind::Usage,
+                fmt::format("schedule '{}' follows the run to its end, but nothing says when that is", schedule_.str()),
+                {}, {"give steps, epochs or for, e.g. --steps 1000; 'constant' and 'step(every=1000)' need no end"});
   if (arguments_) return;
   if (!horizon_.steps && setting("decay") >= 1)
-    throw Error(ErrorKind::Usage, fmt::format("schedule 'wsd' decays over the last {:g} steps, but the run ends by time", setting("decay")), {},
-                {"give a part of the run, e.g. decay=0.2"});
+    throw Error(
+        ErrorKind::Usage,
+        fmt::format("schedule 'wsd' decays over the last {:g} steps, but the run ends by time", setting("decay")), {},
+        {"give a part of the run, e.g. decay=0.2"});
   if (is_part(warmup_) && !horizon_.timed) warmup_ = static_cast<double>(steps_of(warmup_));
   if (horizon_.timed && warmup_ > 0) return;
   warm_from_ = static_cast<int64_t>(warmup_);
@@ -86,24 +98,28 @@ std::optional<std::string> LearningRate::note() const {
 double LearningRate::of_plugin(int64_t step, double elapsed) const {
   const Item& item = *schedule_.settings.row->item;
   hx_run_point point{sizeof point, 0, step, horizon_.steps.value_or(0), -1};
-  if (horizon_.steps) point.progress = static_cast<double>(step) / static_cast<double>(std::max<int64_t>(1, *horizon_.steps));
+  if (horizon_.steps)
+    point.progress = static_cast<double>(step) / static_cast<double>(std::max<int64_t>(1, *horizon_.steps));
   if (horizon_.timed) point.progress = std::max(point.progress, elapsed);
   point.progress = std::min(point.progress, 1.0);
   double factor = 1;
   const hx_status status = item.table<hx_schedule_vt>().factor(item.self, view_->get(), &point, &factor);
   if (status != HX_OK) throw plugin_error(item, status);
   if (!(factor >= 0) || !std::isfinite(factor))
-    throw Error(ErrorKind::Plugin, fmt::format("{} gives the factor {} at step {}; it has to be a number of at least 0", spoken_name(item), factor, step));
+    throw Error(ErrorKind::Plugin, fmt::format("{} gives the factor {} at step {}; it has to be a number of at least 0",
+                                               spoken_name(item), factor, step));
   return lr_ * factor;
 }
 
 double LearningRate::at(int64_t step, double elapsed) {
   if (arguments_) return of_plugin(step, elapsed);
-  double progress = horizon_.steps ? static_cast<double>(step) / static_cast<double>(std::max<int64_t>(1, *horizon_.steps)) : 0;
+  double progress =
+      horizon_.steps ? static_cast<double>(step) / static_cast<double>(std::max<int64_t>(1, *horizon_.steps)) : 0;
   if (horizon_.timed) progress = std::max(progress, elapsed);
   progress = std::min(progress, 1.0);
   if (is_part(warmup_) && progress < warmup_) return lr_ * progress / warmup_;
-  if (!is_part(warmup_) && static_cast<double>(step) < warmup_) return lr_ * static_cast<double>(step + 1) / (warmup_ + 1);
+  if (!is_part(warmup_) && static_cast<double>(step) < warmup_)
+    return lr_ * static_cast<double>(step + 1) / (warmup_ + 1);
   if (!warm_from_) {
     warm_from_ = step;
     begin_ = progress;
@@ -125,14 +141,16 @@ double LearningRate::falling(double height) const { return setting("final") + (1
 
 double LearningRate::dropped(int64_t step, double progress) const {
   const double every = setting("every");
-  const double drops = is_part(every) && horizon_.timed ? std::floor((progress - begin_) / every)
-                                                        : static_cast<double>((step - *warm_from_) / std::max<int64_t>(1, steps_of(every)));
+  const double drops = is_part(every) && horizon_.timed
+                           ? std::floor((progress - begin_) / every)
+                           : static_cast<double>((step - *warm_from_) / std::max<int64_t>(1, steps_of(every)));
   return std::pow(setting("factor"), drops);
 }
 
 double LearningRate::decaying(int64_t step, double progress) const {
   if (!horizon_.timed) {
-    const int64_t end = *horizon_.steps, length = std::clamp<int64_t>(steps_of(setting("decay")), 1, std::max<int64_t>(1, end - *warm_from_));
+    const int64_t end = *horizon_.steps,
+                  length = std::clamp<int64_t>(steps_of(setting("decay")), 1, std::max<int64_t>(1, end - *warm_from_));
     return falling(std::clamp(static_cast<double>(end - step) / static_cast<double>(length), 0.0, 1.0));
   }
   double length = setting("decay");

@@ -41,20 +41,23 @@ HTensor clip_factor(const UpdateSettings& settings, const std::vector<HTensor>& 
   return scale ? cast(scale, norm.dtype()) * shorter : shorter;
 }
 
-void step_by_plugin(Tracer& tracer, ParameterStore& store, const Optimizer& optimizer, const SteppedParameter& p, const HTensor& gradient) {
+void step_by_plugin(Tracer& tracer, ParameterStore& store, const Optimizer& optimizer, const SteppedParameter& p,
+                    const HTensor& gradient) {
   std::vector<std::string> names;
   std::vector<HTensor> moments;
   for (const UpdateRule::Moment& m : plugin_moments(optimizer, p)) {
     names.push_back("optimizer." + m.name + "." + p.name);
     moments.push_back(moment(tracer, store, names.back(), m.type));
   }
-  const std::vector<HTensor> next = plugin_step(optimizer, p, tracer.parameter(p.name, p.type), gradient, moments, tracer.input("@lr", {DType::F32, {}}),
-                                                tracer.input("@step", {DType::I64, {}}));
+  const std::vector<HTensor> next =
+      plugin_step(optimizer, p, tracer.parameter(p.name, p.type), gradient, moments,
+                  tracer.input("@lr", {DType::F32, {}}), tracer.input("@step", {DType::I64, {}}));
   tracer.update(p.name, next.at(0));
   for (size_t i = 0; i < names.size(); ++i) tracer.update(names[i], next.at(i + 1));
 }
 
-void step_parameter(Tracer& tracer, ParameterStore& store, const Optimizer& optimizer, const TrainedParameter& p, const HTensor& gradient) {
+void step_parameter(Tracer& tracer, ParameterStore& store, const Optimizer& optimizer, const TrainedParameter& p,
+                    const HTensor& gradient) {
   const TensorType type = store.find(p.name)->type;
   if (optimizer.settings.row->item) return step_by_plugin(tracer, store, optimizer, {p.name, type, p.hidden}, gradient);
   const UpdateRule rule = update_rule(optimizer, type, p.hidden);
@@ -75,8 +78,9 @@ void step_parameter(Tracer& tracer, ParameterStore& store, const Optimizer& opti
 
 bool is_accumulator(const std::string& name) { return name.rfind(kAccumulator, 0) == 0; }
 
-void trace_updates(Tracer& tracer, ParameterStore& store, const UpdateSettings& settings, const std::vector<TrainedParameter>& parameters,
-                   std::vector<HTensor> gradients, const HTensor& scale) {
+void trace_updates(Tracer& tracer, ParameterStore& store, const UpdateSettings& settings,
+                   const std::vector<TrainedParameter>& parameters, std::vector<HTensor> gradients,
+                   const HTensor& scale) {
   if (parameters.empty()) return;
   const bool clip_first = settings.clip > 0 && settings.clip_value > 0;
   HTensor factor = scale;

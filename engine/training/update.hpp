@@ -25,7 +25,8 @@ struct TrainedParameter {
 // Updates every parameter from its gradient. Inputs: "@lr" f32, and "@step" i64 if a rule counts steps; states:
 // "optimizer.MOMENT.NAME", initially zero. `scale`: factor for all gradients; empty: 1.
 void trace_updates(Tracer& tracer, ParameterStore& store, const UpdateSettings& settings,
-                   const std::vector<TrainedParameter>& parameters, std::vector<HTensor> gradients, const HTensor& scale = {});
+                   const std::vector<TrainedParameter>& parameters, std::vector<HTensor> gradients,
+                   const HTensor& scale = {});
 
 // "optimizer.gradient.NAME" becomes its old value, if the input "@keep" (bool) is set, plus `weight` times the
 // gradient. `gradients`: one list per part of the loss; those of the second part go to "optimizer.gradient.NAME:1".

@@ -52,8 +52,8 @@ typedef enum hx_error_kind {
   HX_ERROR_WEIGHTS = 5,
   HX_ERROR_PLUGIN = 6,
   HX_ERROR_DEVICE = 7,
-  HX_ERROR_STREAM = 8,        /* malformed data */
-  HX_ERROR_NO_INPUT = 9,      /* a missing file */
+  HX_ERROR_STREAM = 8,   /* malformed data */
+  HX_ERROR_NO_INPUT = 9, /* a missing file */
   HX_ERROR_USAGE = 10,
   HX_ERROR_OUTPUT = 11,       /* a file that cannot be written */
   HX_ERROR_DIVERGED = 12,     /* non-finite values */
@@ -123,10 +123,10 @@ typedef struct hx_attributes {
 typedef struct hx_scope hx_scope; /* a layer body's access to its graph; valid during the call only */
 
 typedef enum hx_init_kind {
-  HX_INIT_CONSTANT = 0,        /* a */
-  HX_INIT_UNIFORM = 1,         /* [a, b) */
-  HX_INIT_NORMAL = 2,          /* mean a, deviation b */
-  HX_INIT_KAIMING_UNIFORM = 3  /* He et al. 2015 as PyTorch's Linear and Conv: U(-1/sqrt(a), 1/sqrt(a)), a = fan-in */
+  HX_INIT_CONSTANT = 0,       /* a */
+  HX_INIT_UNIFORM = 1,        /* [a, b) */
+  HX_INIT_NORMAL = 2,         /* mean a, deviation b */
+  HX_INIT_KAIMING_UNIFORM = 3 /* He et al. 2015 as PyTorch's Linear and Conv: U(-1/sqrt(a), 1/sqrt(a)), a = fan-in */
 } hx_init_kind;
 
 typedef struct hx_init {
@@ -178,11 +178,11 @@ typedef struct hx_argument_spec {
 } hx_argument_spec;
 
 typedef enum hx_item_flags {
-  HX_TAKES_CLASSES = 1,   /* loss: an integer target one rank below the prediction holds class indices */
-  HX_SHIFTS_TARGET = 2,   /* loss: compares position t with the target's position t+1 */
-  HX_IDENTITY_SKIP = 4,   /* layer: passes its source through unchanged (residual) */
-  HX_MODE_ONLY = 8,       /* layer: acts only while training (dropout, noise): does not replace the implied affine map */
-  HX_AFTER_MAP = 16,      /* layer: an activation with parameters (prelu): does not replace the implied affine map */
+  HX_TAKES_CLASSES = 1, /* loss: an integer target one rank below the prediction holds class indices */
+  HX_SHIFTS_TARGET = 2, /* loss: compares position t with the target's position t+1 */
+  HX_IDENTITY_SKIP = 4, /* layer: passes its source through unchanged (residual) */
+  HX_MODE_ONLY = 8,     /* layer: acts only while training (dropout, noise): does not replace the implied affine map */
+  HX_AFTER_MAP = 16,    /* layer: an activation with parameters (prelu): does not replace the implied affine map */
   HX_TWO_CLASSES_IN_ONE = 32, /* loss that takes classes: two classes are one output, the probability of the second */
   HX_TAKES_NUMBERS = 64,      /* metric: compares numbers; with HX_TAKES_CLASSES, or neither: both */
   HX_OWN_GRADIENT = 128,      /* functional, implementation: has its own gradient */
@@ -195,7 +195,8 @@ typedef struct hx_item {
   uint32_t kind;  /* hx_kind */
   uint32_t flags; /* hx_item_flags */
   uint32_t n_arguments;
-  const char* name; /* producers and consumers: the scheme before the colon of an address; implementations: FUNCTIONAL.NAME */
+  const char*
+      name; /* producers and consumers: the scheme before the colon of an address; implementations: FUNCTIONAL.NAME */
   const char* description;
   const hx_argument_spec* arguments;
   void* self;         /* passed to every function of the table */
@@ -237,14 +238,14 @@ typedef struct hx_layer_vt {
 
 typedef struct hx_stream_info {
   uint32_t struct_size;
-  uint32_t position_axes;  /* 0, or 1: the first axis of a sample is a sequence (text windows) */
-  hx_type sample;          /* of one sample; rank and dims exact */
-  uint64_t size;           /* samples in one pass; 0: unbounded */
-  int64_t classes;         /* integer samples: number of classes or tokens; 0: unknown */
-  uint32_t live;           /* nonzero: unbounded, cannot be read twice */
-  uint32_t n_symbols;      /* text sources: the symbol of each index; owned by the producer */
+  uint32_t position_axes; /* 0, or 1: the first axis of a sample is a sequence (text windows) */
+  hx_type sample;         /* of one sample; rank and dims exact */
+  uint64_t size;          /* samples in one pass; 0: unbounded */
+  int64_t classes;        /* integer samples: number of classes or tokens; 0: unknown */
+  uint32_t live;          /* nonzero: unbounded, cannot be read twice */
+  uint32_t n_symbols;     /* text sources: the symbol of each index; owned by the producer */
   const char* const* symbols;
-  const char* notes;       /* contract 0.3: notes about the data for users; NULL: none; owned by the producer */
+  const char* notes; /* contract 0.3: notes about the data for users; NULL: none; owned by the producer */
 } hx_stream_info;
 
 enum { HX_STREAM_WAITING = 0, HX_STREAM_RECEIVING = 1, HX_STREAM_ENDED = 2, HX_STREAM_FAILED = 3 };
@@ -259,8 +260,8 @@ typedef struct hx_stream_health {
   uint64_t samples, bytes;     /* arrived */
   uint64_t queued_samples, queued_bytes, window_bytes; /* received but not consumed; their limit */
   uint64_t lost, duplicates, refused, resent;
-  double idle_seconds;         /* since the last arrival */
-  char last_error[256];        /* "": none */
+  double idle_seconds;  /* since the last arrival */
+  char last_error[256]; /* "": none */
 } hx_stream_health;
 
 /* Key for joining samples of live streams: numbers of one sender increase; `sender` differs between senders, and
@@ -272,12 +273,12 @@ typedef struct hx_sample_number {
 
 typedef struct hx_producer_vt { /* self is a producer object made by a factory */
   uint32_t struct_size;
-  hx_status (*describe)(void* self, hx_stream_info* out);      /* optional: otherwise the first sample is inspected */
-  hx_status (*next)(void* self, hx_value** out);               /* one sample; HX_END at the end of a pass */
+  hx_status (*describe)(void* self, hx_stream_info* out); /* optional: otherwise the first sample is inspected */
+  hx_status (*next)(void* self, hx_value** out);          /* one sample; HX_END at the end of a pass */
   /* Optional: up to n samples of describe()'s type, contiguous, into dst. *got < n only at the end. */
   hx_status (*read)(void* self, uint64_t n, void* dst, uint64_t* got);
-  hx_status (*rewind)(void* self, uint64_t epoch);             /* back to the start; NULL: cannot */
-  uint64_t (*size)(void* self);                                /* 0: unbounded or unknown */
+  hx_status (*rewind)(void* self, uint64_t epoch); /* back to the start; NULL: cannot */
+  uint64_t (*size)(void* self);                    /* 0: unbounded or unknown */
   void (*destroy)(void* self);
   /* Optional, for sources with describe() whose passes are identical: the samples with these indices, contiguous,
    * into dst. The read position is unchanged. n = 0 queries support: HX_OK or HX_DECLINED. The host then
@@ -334,7 +335,7 @@ typedef struct hx_consumer_factory_vt {
 typedef struct hx_scalar_op {
   const char* op; /* an elementwise primitive */
   uint32_t a, b, c;
-  uint32_t dtype;   /* of the result */
+  uint32_t dtype; /* of the result */
 } hx_scalar_op;
 
 enum {
@@ -408,12 +409,12 @@ typedef struct hx_device_info {
   uint32_t alignment;                       /* of offsets: a power of two, at most 64 */
   uint32_t reserved;
   char name[128], driver[128], capability[256]; /* "": unknown */
-  char unavailable[512];                    /* why the device cannot be used, and the remedy; "": it can */
+  char unavailable[512];                        /* why the device cannot be used, and the remedy; "": it can */
 } hx_device_info;
 
 typedef struct hx_device_vt {
   uint32_t struct_size;
-  const char* (*describe)(void* self);                                     /* one line: name, instruction set, libraries */
+  const char* (*describe)(void* self); /* one line: name, instruction set, libraries */
   hx_status (*find)(void* self, const hx_call_site* site, hx_kernel* out); /* HX_DECLINED: no kernel */
   void (*destroy)(void* self);
   /* Optional. The HX_SITE_... flags for which the device has kernels: of FP16_CHUNKS, BF16
@@ -425,13 +426,14 @@ typedef struct hx_device_vt {
    * different threads concurrently, one queue by one thread at a time; find may run concurrently. Asynchronous errors
    * are returned by the next synchronize. */
   hx_status (*open_queue)(void* self, hx_queue** out);
-  void (*close_queue)(void* self, hx_queue* queue); /* waits for queued work */
+  void (*close_queue)(void* self, hx_queue* queue);                    /* waits for queued work */
   hx_status (*allocate)(void* self, uint64_t bytes, uint64_t* buffer); /* bytes > 0; contents are uninitialised */
   void (*release)(void* self, uint64_t buffer);                        /* no queued work uses it */
   /* May be asynchronous; host memory stays unchanged until synchronize, or await_event of a later event. */
   hx_status (*upload)(void* self, hx_queue* queue, const hx_place* to, const void* from, uint64_t bytes);
   hx_status (*download)(void* self, hx_queue* queue, void* to, const hx_place* from, uint64_t bytes);
-  hx_status (*copy)(void* self, hx_queue* queue, const hx_place* to, const hx_place* from, uint64_t bytes); /* no overlap */
+  hx_status (*copy)(void* self, hx_queue* queue, const hx_place* to, const hx_place* from,
+                    uint64_t bytes);                     /* no overlap */
   hx_status (*synchronize)(void* self, hx_queue* queue); /* waits for all queued work */
   /* Optional: starts queued work without waiting. */
   hx_status (*submit)(void* self, hx_queue* queue);
@@ -458,11 +460,13 @@ typedef struct hx_device_vt {
    * infinite or NaN when it executes. await_event: blocks the host until the event; may return errors that occurred
    * before it. Downloads into memory of allocate_host, and record, are then also allowed during capture: each
    * launch triggers the event again, and await_event waits for the latest. */
-  hx_status (*copy_if_finite)(void* self, hx_queue* queue, const hx_place* to, const hx_place* from, uint64_t bytes, const hx_place* number);
+  hx_status (*copy_if_finite)(void* self, hx_queue* queue, const hx_place* to, const hx_place* from, uint64_t bytes,
+                              const hx_place* number);
   hx_status (*await_event)(void* self, hx_event* event);
 } hx_device_vt;
 
-/* ---- the host's table --------------------------------------------------------------------------------------------- */
+/* ---- the host's table ---------------------------------------------------------------------------------------------
+ */
 
 typedef struct hx_api {
   uint32_t struct_size;
@@ -477,8 +481,8 @@ typedef struct hx_api {
   void (*release)(hx_value* v);
   hx_status (*create)(const hx_type* type, const void* data, hx_value** out);
   hx_status (*type_of)(const hx_value* v, hx_type* out);
-  hx_status (*data)(const hx_value* v, const void** out);       /* HX_NEEDS_VALUES on a traced value */
-  hx_status (*mutable_data)(hx_value** v, void** out);          /* copies a shared value first (replaces *v) */
+  hx_status (*data)(const hx_value* v, const void** out); /* HX_NEEDS_VALUES on a traced value */
+  hx_status (*mutable_data)(hx_value** v, void** out);    /* copies a shared value first (replaces *v) */
 
   /* Operations: a primitive ("add") or a functional ("layer_norm") by name. outs has room for max_outs. Traced when an
    * input is traced, else evaluated at once. */
@@ -492,9 +496,9 @@ typedef struct hx_api {
   /* Uniform [0,1) numbers of the given f32 shape, fresh each step (Philox 4x32-10 keyed by seed and parameter path). */
   hx_status (*scope_random)(hx_scope*, const hx_type* type, hx_value** out);
   int32_t (*scope_training)(hx_scope*);
-  uint32_t (*scope_leading)(hx_scope*);                      /* batch axis + position axes of x */
-  hx_status (*scope_width)(hx_scope*, int64_t* width);       /* of the arrow's target; HX_NEEDS_WIDTH */
-  hx_status (*scope_classes)(hx_scope*, int64_t* classes);   /* classes or tokens of x's stream; 0: unknown */
+  uint32_t (*scope_leading)(hx_scope*);                    /* batch axis + position axes of x */
+  hx_status (*scope_width)(hx_scope*, int64_t* width);     /* of the arrow's target; HX_NEEDS_WIDTH */
+  hx_status (*scope_classes)(hx_scope*, int64_t* classes); /* classes or tokens of x's stream; 0: unknown */
 
   /* Registration. The host copies names, descriptions and schema; it owns self from here on (destroy), even when it
    * refuses the item. */

@@ -168,10 +168,10 @@ class AsyncProducer final : public SampleWiseProducer {
 
   std::size_t capacity_, given_capacity_, size_;
   std::optional<StreamInfo> info_;
-  std::size_t bytes_ = 0;        // of one sample; 0: the source returns them one by one
-  std::vector<char> ring_;       // queued samples ...
+  std::size_t bytes_ = 0;                                 // of one sample; 0: the source returns them one by one
+  std::vector<char> ring_;                                // queued samples ...
   std::deque<std::pair<HTensor, SampleNumber>> samples_;  // ... or here
-  std::vector<SampleNumber> numbers_;  // of those in the ring, if requested
+  std::vector<SampleNumber> numbers_;                     // of those in the ring, if requested
   std::size_t first_ = 0, waiting_ = 0, last_ = 0;
   bool ended_ = false, stopping_ = false;
   std::exception_ptr failure_;

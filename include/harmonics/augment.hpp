@@ -53,10 +53,12 @@ class Augmentation {
     std::string all;
     for (const Step& step : steps_) {
       all += (all.empty() ? "" : ",") + std::string(names[static_cast<std::size_t>(step.kind)]);
-      if (step.kind == Kind::FlipDown) all += "(vertical)";
+      if (step.kind == Kind::FlipDown)
+        all += "(vertical)";
       else if (step.kind == Kind::Crop || step.kind == Kind::Center)
         all += "(" + exact_text(step.a) + "," + exact_text(step.b) + ")";
-      else if (step.kind != Kind::FlipAcross) all += "(" + exact_text(step.a) + ")";
+      else if (step.kind != Kind::FlipAcross)
+        all += "(" + exact_text(step.a) + ")";
     }
     return all;
   }
@@ -85,8 +87,9 @@ class Augmentation {
   Augmentation& add(Kind kind, const char* name, double a, double b, double least, double most) {
     for (const double value : {a, b})
       if (!(value >= least && value <= most))
-        throw Error(ErrorKind::Usage, std::string("augment: ") + name + "(" + number_text(value) + ") is not offered; from " +
-                                          number_text(least) + " to " + number_text(most) + " it is");
+        throw Error(ErrorKind::Usage, std::string("augment: ") + name + "(" + number_text(value) +
+                                          ") is not offered; from " + number_text(least) + " to " + number_text(most) +
+                                          " it is");
     uint32_t ordinal = 0;
     for (const Step& step : steps_) ordinal += step.kind == kind;
     steps_.push_back({kind, a, b, ordinal});
@@ -118,16 +121,21 @@ class Augmentation {
     } else if (name == "shift" || name == "rotate" || name == "scale" || name == "cutout" || name == "noise") {
       expect(1, 1);
       const double a = number(0);
-      name == "shift" ? shift(a) : name == "rotate" ? rotate(a) : name == "scale" ? scale(a) : name == "cutout" ? cutout(a) : noise(a);
+      name == "shift"    ? shift(a)
+      : name == "rotate" ? rotate(a)
+      : name == "scale"  ? scale(a)
+      : name == "cutout" ? cutout(a)
+                         : noise(a);
     } else {
       refuse(text, "'" + name + "' is unknown");
     }
   }
 
   [[noreturn]] static void refuse(const std::string& text, const std::string& what) {
-    throw Error(ErrorKind::Usage, "augment=" + text + ": " + what +
-                                      "; write shift(2), rotate(15), scale(0.1), flip, crop(24), center(24), cutout(8) or "
-                                      "noise(0.05), with commas between");
+    throw Error(ErrorKind::Usage,
+                "augment=" + text + ": " + what +
+                    "; write shift(2), rotate(15), scale(0.1), flip, crop(24), center(24), cutout(8) or "
+                    "noise(0.05), with commas between");
   }
   static std::vector<std::string> split(const std::string& text) {
     std::vector<std::string> words(1);
@@ -189,8 +197,8 @@ class AugmentProducer final : public SampleWiseProducer {
     const HTensor sample = inner_->next();
     if (!sample) return {};
     if (sample.dtype() != from_.dtype || sample.shape() != from_.sample)
-      throw Error(ErrorKind::Stream, "augment: a sample of shape " + sample.shape().str() + " came, announced was " +
-                                         from_.sample.str());
+      throw Error(ErrorKind::Stream,
+                  "augment: a sample of shape " + sample.shape().str() + " came, announced was " + from_.sample.str());
     begin_numbers();
     add_numbers(1);
     HTensor out(to_.dtype, to_.sample);
@@ -302,7 +310,8 @@ class AugmentProducer final : public SampleWiseProducer {
       const double down = static_cast<double>(random.below(2 * most + 1)) - most;
       map.then(1, 0, 0, 1, -right, -down);
     } else if (step.kind == Kind::Rotate) {
-      const double angle = drawn * step.a * 3.14159265358979323846 / 180, cosine = std::cos(angle), sine = std::sin(angle);
+      const double angle = drawn * step.a * 3.14159265358979323846 / 180, cosine = std::cos(angle),
+                   sine = std::sin(angle);
       map.then(cosine, sine, -sine, cosine, 0, 0);
       map.turned = true;
     } else if (step.kind == Kind::Scale) {
@@ -326,8 +335,9 @@ class AugmentProducer final : public SampleWiseProducer {
         for (int64_t x = 0; x < w_; ++x) {
           const double px = static_cast<double>(x) - middle_x, py = static_cast<double>(y) - middle_y;
           const double sx = map.a * px + map.b * py + map.x + middle_x, sy = map.c * px + map.d * py + map.y + middle_y;
-          out[y * w_ + x] = map.turned ? between(plane, sx, sy)
-                                       : at(plane, static_cast<int64_t>(std::floor(sx)), static_cast<int64_t>(std::floor(sy)));
+          out[y * w_ + x] = map.turned
+                                ? between(plane, sx, sy)
+                                : at(plane, static_cast<int64_t>(std::floor(sx)), static_cast<int64_t>(std::floor(sy)));
         }
     }
     std::swap(now_, then_);

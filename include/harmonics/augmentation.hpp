@@ -26,29 +26,35 @@ class AugmentationFunction {
     return sample;
   }
   // Maps one sample's values to the result's.
-  virtual void operator()(const SampleType& sample, const void* from, PhiloxStream& random, const SampleType& result, void* to,
-                          const Arguments& arguments) const = 0;
+  virtual void operator()(const SampleType& sample, const void* from, PhiloxStream& random, const SampleType& result,
+                          void* to, const Arguments& arguments) const = 0;
   virtual ~AugmentationFunction() = default;
 };
 
 namespace detail {
 
-HARMONICS_FACE inline SampleType sample_type(const hx_type& t) { return {static_cast<DType>(t.dtype), Shape(t.dims, t.dims + t.rank)}; }
+HARMONICS_FACE inline SampleType sample_type(const hx_type& t) {
+  return {static_cast<DType>(t.dtype), Shape(t.dims, t.dims + t.rank)};
+}
 
 HARMONICS_FACE inline const hx_augmentation_vt* augmentation_vt() {
   static const hx_augmentation_vt vt = {
       sizeof(hx_augmentation_vt),
       [](void* self, const hx_attributes* args, const hx_type* sample, hx_type* out) {
         return guarded([&] {
-          const SampleType result = object<AugmentationFunction>(self).result_type(sample_type(*sample), Arguments(args));
+          const SampleType result =
+              object<AugmentationFunction>(self).result_type(sample_type(*sample), Arguments(args));
           *out = make_type(result.dtype, result.shape);
           return HX_OK;
         });
       },
-      [](void* self, const hx_attributes* args, const hx_type* sample, const void* from, const hx_draw* draw, const hx_type* result, void* to) {
+      [](void* self, const hx_attributes* args, const hx_type* sample, const void* from, const hx_draw* draw,
+         const hx_type* result, void* to) {
         return guarded([&] {
-          PhiloxStream random({static_cast<uint32_t>(draw->key), static_cast<uint32_t>(draw->key >> 32)}, draw->record, draw->ordinal);
-          object<AugmentationFunction>(self)(sample_type(*sample), from, random, sample_type(*result), to, Arguments(args));
+          PhiloxStream random({static_cast<uint32_t>(draw->key), static_cast<uint32_t>(draw->key >> 32)}, draw->record,
+                              draw->ordinal);
+          object<AugmentationFunction>(self)(sample_type(*sample), from, random, sample_type(*result), to,
+                                             Arguments(args));
           return HX_OK;
         });
       },
@@ -58,7 +64,8 @@ HARMONICS_FACE inline const hx_augmentation_vt* augmentation_vt() {
 
 }  // namespace detail
 
-HARMONICS_FACE inline void FunctionRegistry::register_augmentation(const std::string& name, std::shared_ptr<AugmentationFunction> f,
+HARMONICS_FACE inline void FunctionRegistry::register_augmentation(const std::string& name,
+                                                                   std::shared_ptr<AugmentationFunction> f,
                                                                    const std::string& description,
                                                                    const std::vector<Argument>& arguments) {
   add(HX_AUGMENTATION, name, description, arguments, 0, detail::held(std::move(f), "augmentation", name),

@@ -21,8 +21,8 @@ typedef struct hx_augmentation_vt {
   /* Type of the result for samples of this type; HX_ERROR with the reason if unsupported. Pure. */
   hx_status (*result_type)(void* self, const hx_attributes* args, const hx_type* sample, hx_type* out);
   /* One sample. `to` has the size of the result's type; the two do not overlap. Called from any thread. */
-  hx_status (*apply)(void* self, const hx_attributes* args, const hx_type* sample, const void* from, const hx_draw* draw,
-                     const hx_type* result, void* to);
+  hx_status (*apply)(void* self, const hx_attributes* args, const hx_type* sample, const void* from,
+                     const hx_draw* draw, const hx_type* result, void* to);
   void (*destroy)(void* self);
 } hx_augmentation_vt;
 

@@ -17,9 +17,9 @@ class Budget {
  public:
   struct Terms {
     uint64_t most = std::numeric_limits<uint64_t>::max();
-    std::string unit = "bytes";  // "bytes", "steps", "seconds"
-    std::string reason;          // of the limit, for refusals: "256 MiB and 64 bytes for each byte of the file"
-    std::string remedy;          // "give memory=2G"
+    std::string unit = "bytes";          // "bytes", "steps", "seconds"
+    std::string reason;                  // of the limit, for refusals: "256 MiB and 64 bytes for each byte of the file"
+    std::string remedy;                  // "give memory=2G"
     ErrorKind kind = ErrorKind::Stream;  // of refusals
     bool fixed = false;                  // allow() changes nothing: a user has set the limit
   };

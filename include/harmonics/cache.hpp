@@ -93,8 +93,10 @@ class CacheProducer final : public WrappedProducer {
     }
     if (first + static_cast<uint64_t>(got) < end)
       throw Error(ErrorKind::Stream, "cache: the producer announced " + std::to_string(info_.size) +
-                                         " samples and ended after " + std::to_string(first + static_cast<uint64_t>(got)));
-    std::fill(filled_.begin() + static_cast<std::ptrdiff_t>(first), filled_.begin() + static_cast<std::ptrdiff_t>(end), true);
+                                         " samples and ended after " +
+                                         std::to_string(first + static_cast<uint64_t>(got)));
+    std::fill(filled_.begin() + static_cast<std::ptrdiff_t>(first), filled_.begin() + static_cast<std::ptrdiff_t>(end),
+              true);
   }
 
   uint64_t most_bytes_;

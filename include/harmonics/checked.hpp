@@ -38,8 +38,10 @@ template <typename T, typename Range>
   for (const auto length : lengths) {
     if constexpr (std::is_signed_v<std::decay_t<decltype(length)>>)
       if (length < 0) return std::nullopt;
-    if (length == 0) zero = 0;
-    else if (__builtin_mul_overflow(count, length, &count)) return std::nullopt;
+    if (length == 0)
+      zero = 0;
+    else if (__builtin_mul_overflow(count, length, &count))
+      return std::nullopt;
   }
   return count * zero;
 }

@@ -32,7 +32,8 @@ struct Accelerator {
 };
 HARMONICS_FACE inline Accelerator accelerator(uint32_t sort) {
   const hx_graph_api& api = calls::graphs();
-  if (api.struct_size < offsetof(hx_graph_api, accelerator) + sizeof api.accelerator) return {"cpu", "the library knows no accelerators"};
+  if (api.struct_size < offsetof(hx_graph_api, accelerator) + sizeof api.accelerator)
+    return {"cpu", "the library knows no accelerators"};
   const char *device = nullptr, *note = nullptr;
   check(api.accelerator(sort, &device, &note));
   return {device, note};
@@ -49,7 +50,9 @@ HARMONICS_FACE inline Backend select_accelerator_backend() {
 // The name for FitOptions::device. Without such hardware and without fallback: ErrorKind::Device with the reason.
 HARMONICS_FACE inline std::string device_for(const DeploymentDescriptor& deploy) {
   if (deploy.backend == Backend::CPU) return "cpu";
-  const uint32_t sort = deploy.backend == Backend::GPU ? HX_DEVICE_GPU : deploy.backend == Backend::FPGA ? HX_DEVICE_FPGA : HX_DEVICE_OTHER;
+  const uint32_t sort = deploy.backend == Backend::GPU    ? HX_DEVICE_GPU
+                        : deploy.backend == Backend::FPGA ? HX_DEVICE_FPGA
+                                                          : HX_DEVICE_OTHER;
   const detail::Accelerator found = detail::accelerator(sort);
   if (!found.note.empty() && !deploy.fallback && deploy.backend != Backend::Auto)
     throw Error(ErrorKind::Device, found.note).note("leave fallback at true to run on the CPU then");

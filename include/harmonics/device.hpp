@@ -41,7 +41,8 @@ inline double float_attribute(const hx_attributes* attributes, const char* name,
 }
 inline std::vector<int64_t> ints_attribute(const hx_attributes* attributes, const char* name) {
   const hx_attribute* a = find_attribute(attributes, name);
-  return a && a->kind == HX_ATTR_INTS ? std::vector<int64_t>(a->as.ints, a->as.ints + a->count) : std::vector<int64_t>{};
+  return a && a->kind == HX_ATTR_INTS ? std::vector<int64_t>(a->as.ints, a->as.ints + a->count)
+                                      : std::vector<int64_t>{};
 }
 inline std::string string_attribute(const hx_attributes* attributes, const char* name, const char* otherwise) {
   const hx_attribute* a = find_attribute(attributes, name);

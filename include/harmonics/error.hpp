@@ -37,7 +37,8 @@ enum class ErrorKind : uint32_t {
 // anything else the caller's default.
 __attribute__((visibility("hidden"))) inline ErrorKind kind_of_failure(int number, ErrorKind otherwise) {
   switch (number) {
-    case EIO: return ErrorKind::InputOutput;
+    case EIO:
+      return ErrorKind::InputOutput;
     case EPIPE:
     case ECONNREFUSED:
     case ECONNRESET:
@@ -45,8 +46,10 @@ __attribute__((visibility("hidden"))) inline ErrorKind kind_of_failure(int numbe
     case EHOSTUNREACH:
     case ENETUNREACH:
     case ENOTCONN:
-    case ETIMEDOUT: return ErrorKind::Unavailable;
-    default: return otherwise;
+    case ETIMEDOUT:
+      return ErrorKind::Unavailable;
+    default:
+      return otherwise;
   }
 }
 

@@ -23,7 +23,9 @@ class Arguments {
   int64_t integer(const char* name, int64_t otherwise = 0) const { return int_attribute(view_, name, otherwise); }
   double number(const char* name, double otherwise = 0) const { return float_attribute(view_, name, otherwise); }
   bool flag(const char* name, bool otherwise = false) const { return int_attribute(view_, name, otherwise) != 0; }
-  std::string text(const char* name, const char* otherwise = "") const { return string_attribute(view_, name, otherwise); }
+  std::string text(const char* name, const char* otherwise = "") const {
+    return string_attribute(view_, name, otherwise);
+  }
   std::vector<int64_t> integers(const char* name) const { return ints_attribute(view_, name); }
   // The value of a layer named by an argument; empty when absent.
   HTensor tensor(const char* name) const {
@@ -99,7 +101,9 @@ class Scope {
     detail::check(detail::api()->scope_state(scope_, name, &t, &init, &out));
     return HTensor::adopt(out);
   }
-  void update(const char* name, const HTensor& value) { detail::check(detail::api()->scope_update(scope_, name, value.raw())); }
+  void update(const char* name, const HTensor& value) {
+    detail::check(detail::api()->scope_update(scope_, name, value.raw()));
+  }
   // Uniform [0,1), new in each step, equal on every run with one seed.
   HTensor random(const Shape& shape) {
     const hx_type t = make_type(DType::F32, shape);
@@ -157,8 +161,8 @@ class ActivationFunction {
   virtual ~ActivationFunction() = default;
 };
 
-// Loss per sample: a tensor with the prediction's batch (and position) axes leading, or a scalar. The engine sums over the
-// other axes and averages over samples and positions.
+// Loss per sample: a tensor with the prediction's batch (and position) axes leading, or a scalar. The engine sums over
+// the other axes and averages over samples and positions.
 class LossFunction {
  public:
   virtual HTensor operator()(const HTensor& prediction, const HTensor& target) const = 0;
@@ -167,7 +171,8 @@ class LossFunction {
   }
   // The loss computed on the input of the activation with this identity ("plugin-id/name", "" for none), for
   // numerical stability. Empty: use operator(). Throw to reject an invalid pair.
-  virtual HTensor fused(const std::string& activation, const HTensor& logits, const HTensor& target, const Arguments&) const {
+  virtual HTensor fused(const std::string& activation, const HTensor& logits, const HTensor& target,
+                        const Arguments&) const {
     (void)activation, (void)logits, (void)target;
     return {};
   }
@@ -175,7 +180,8 @@ class LossFunction {
     (void)prediction, (void)target, (void)dloss;
     return {};
   }
-  virtual HTensor gradient(const HTensor& prediction, const HTensor& target, const HTensor& dloss, const Arguments&) const {
+  virtual HTensor gradient(const HTensor& prediction, const HTensor& target, const HTensor& dloss,
+                           const Arguments&) const {
     return gradient(prediction, target, dloss);
   }
   virtual ~LossFunction() = default;
@@ -206,7 +212,8 @@ using MetricFactory = std::function<std::unique_ptr<Metric>(const Arguments& arg
 namespace detail {
 
 // Runs a body of this library for the host: no C++ exception leaves it.
-template <typename Body> HARMONICS_FACE hx_status guarded(Body&& body) {
+template <typename Body>
+HARMONICS_FACE hx_status guarded(Body&& body) {
   try {
     return body();
   } catch (const NeedsValues&) {
@@ -236,10 +243,17 @@ HARMONICS_FACE inline hx_status give_or_decline(HTensor t, hx_value** out) {
   *out = t.release();
   return HX_OK;
 }
-template <typename T> HARMONICS_FACE const T& object(void* self) { return **static_cast<std::shared_ptr<T>*>(self); }
-template <typename T> HARMONICS_FACE void destroy(void* self) { delete static_cast<std::shared_ptr<T>*>(self); }
+template <typename T>
+HARMONICS_FACE const T& object(void* self) {
+  return **static_cast<std::shared_ptr<T>*>(self);
+}
+template <typename T>
+HARMONICS_FACE void destroy(void* self) {
+  delete static_cast<std::shared_ptr<T>*>(self);
+}
 // The host's handle of an object or factory. A null one is rejected here, since its first use would crash.
-template <typename T> HARMONICS_FACE T* held(T object, const char* kind, const std::string& name) {
+template <typename T>
+HARMONICS_FACE T* held(T object, const char* kind, const std::string& name) {
   if (!object) throw Error(ErrorKind::Plugin, "cannot register " + (kind + (" '" + name)) + "': its object is null");
   return new T(std::move(object));
 }
@@ -248,12 +262,15 @@ HARMONICS_FACE inline const hx_activation_vt* activation_vt() {
   static const hx_activation_vt vt = {
       sizeof(hx_activation_vt),
       [](void* self, const hx_attributes* args, hx_value* x, hx_value** y) {
-        return guarded([&] { return give(object<ActivationFunction>(self)(HTensor::borrow(x), Arguments(args)), y, "the activation"); });
+        return guarded([&] {
+          return give(object<ActivationFunction>(self)(HTensor::borrow(x), Arguments(args)), y, "the activation");
+        });
       },
       [](void* self, const hx_attributes* args, hx_value* x, hx_value* y, hx_value* dy, hx_value** dx) {
         return guarded([&] {
-          return give_or_decline(
-              object<ActivationFunction>(self).gradient(HTensor::borrow(x), HTensor::borrow(y), HTensor::borrow(dy), Arguments(args)), dx);
+          return give_or_decline(object<ActivationFunction>(self).gradient(HTensor::borrow(x), HTensor::borrow(y),
+                                                                           HTensor::borrow(dy), Arguments(args)),
+                                 dx);
         });
       },
       destroy<ActivationFunction>};
@@ -264,18 +281,22 @@ HARMONICS_FACE inline const hx_loss_vt* loss_vt() {
       sizeof(hx_loss_vt),
       [](void* self, const hx_attributes* args, hx_value* p, hx_value* t, hx_value** out) {
         return guarded([&] {
-          return give(object<LossFunction>(self)(HTensor::borrow(p), HTensor::borrow(t), Arguments(args)), out, "the loss");
+          return give(object<LossFunction>(self)(HTensor::borrow(p), HTensor::borrow(t), Arguments(args)), out,
+                      "the loss");
         });
       },
       [](void* self, const hx_attributes* args, const char* activation, hx_value* logits, hx_value* t, hx_value** out) {
         return guarded([&] {
-          return give_or_decline(object<LossFunction>(self).fused(activation, HTensor::borrow(logits), HTensor::borrow(t), Arguments(args)), out);
+          return give_or_decline(object<LossFunction>(self).fused(activation, HTensor::borrow(logits),
+                                                                  HTensor::borrow(t), Arguments(args)),
+                                 out);
         });
       },
       [](void* self, const hx_attributes* args, hx_value* p, hx_value* t, hx_value* d, hx_value** out) {
         return guarded([&] {
-          return give_or_decline(
-              object<LossFunction>(self).gradient(HTensor::borrow(p), HTensor::borrow(t), HTensor::borrow(d), Arguments(args)), out);
+          return give_or_decline(object<LossFunction>(self).gradient(HTensor::borrow(p), HTensor::borrow(t),
+                                                                     HTensor::borrow(d), Arguments(args)),
+                                 out);
         });
       },
       destroy<LossFunction>};
@@ -286,7 +307,8 @@ HARMONICS_FACE inline const hx_layer_vt* layer_vt() {
                                  [](void* self, const hx_attributes* args, hx_scope* scope, hx_value* x, hx_value** y) {
                                    return guarded([&] {
                                      Scope s(scope);
-                                     return give(object<LayerFunction>(self)(s, HTensor::borrow(x), Arguments(args)), y, "the layer");
+                                     return give(object<LayerFunction>(self)(s, HTensor::borrow(x), Arguments(args)), y,
+                                                 "the layer");
                                    });
                                  },
                                  destroy<LayerFunction>};
@@ -316,7 +338,8 @@ HARMONICS_FACE inline void to_c(const StreamHealth& health, hx_stream_health& ou
   out.resent = health.resent;
   out.idle_seconds = health.idle_seconds;
   size_t length = std::min(health.last_error.size(), sizeof out.last_error - 1);
-  while (length < health.last_error.size() && length > 0 && (health.last_error[length] & 0xC0) == 0x80) --length;  // whole characters of UTF-8
+  while (length < health.last_error.size() && length > 0 && (health.last_error[length] & 0xC0) == 0x80)
+    --length;  // whole characters of UTF-8
   health.last_error.copy(out.last_error, length);
   out.last_error[length] = '\0';
 }
@@ -359,7 +382,8 @@ HARMONICS_FACE inline const hx_producer_vt* producer_vt() {
         });
       },
       [](void* self, uint64_t epoch) {
-        return guarded([&] { return static_cast<HeldProducer*>(self)->producer->seek(epoch, 0) ? HX_OK : HX_DECLINED; });
+        return guarded(
+            [&] { return static_cast<HeldProducer*>(self)->producer->seek(epoch, 0) ? HX_OK : HX_DECLINED; });
       },
       [](void* self) -> uint64_t {
         uint64_t n = 0;
@@ -372,10 +396,12 @@ HARMONICS_FACE inline const hx_producer_vt* producer_vt() {
             [&] { return static_cast<HeldProducer*>(self)->producer->read_at(numbers, n, to) ? HX_OK : HX_DECLINED; });
       },
       [](void* self, uint64_t epoch, uint64_t index) {
-        return guarded([&] { return static_cast<HeldProducer*>(self)->producer->seek(epoch, index) ? HX_OK : HX_DECLINED; });
+        return guarded(
+            [&] { return static_cast<HeldProducer*>(self)->producer->seek(epoch, index) ? HX_OK : HX_DECLINED; });
       },
       [](void* self, uint64_t index, const char* position) {
-        return guarded([&] { return static_cast<HeldProducer*>(self)->producer->restore(index, position) ? HX_OK : HX_DECLINED; });
+        return guarded(
+            [&] { return static_cast<HeldProducer*>(self)->producer->restore(index, position) ? HX_OK : HX_DECLINED; });
       },
       [](void* self, uint64_t index, char* to, uint64_t capacity, uint64_t* size) {
         return guarded([&] {
@@ -388,7 +414,9 @@ HARMONICS_FACE inline const hx_producer_vt* producer_vt() {
       [](void* self, uint64_t index) {
         return guarded([&] { return static_cast<HeldProducer*>(self)->producer->durable(index), HX_OK; });
       },
-      [](void* self) { return guarded([&] { return static_cast<HeldProducer*>(self)->producer->cancel() ? HX_OK : HX_DECLINED; }); },
+      [](void* self) {
+        return guarded([&] { return static_cast<HeldProducer*>(self)->producer->cancel() ? HX_OK : HX_DECLINED; });
+      },
       [](void* self, hx_stream_health* out) {
         return guarded([&] {
           const std::optional<StreamHealth> health = static_cast<HeldProducer*>(self)->producer->health();
@@ -396,7 +424,8 @@ HARMONICS_FACE inline const hx_producer_vt* producer_vt() {
         });
       },
       [](void* self, uint64_t n, hx_sample_number* to) {
-        return guarded([&] { return static_cast<HeldProducer*>(self)->producer->numbers(n, to) ? HX_OK : HX_DECLINED; });
+        return guarded(
+            [&] { return static_cast<HeldProducer*>(self)->producer->numbers(n, to) ? HX_OK : HX_DECLINED; });
       }};
   return &vt;
 }
@@ -404,9 +433,12 @@ HARMONICS_FACE inline const hx_consumer_vt* consumer_vt() {
   static const hx_consumer_vt vt = {
       sizeof(hx_consumer_vt),
       [](void* self, hx_value* sample) {
-        return guarded([&] { return (*static_cast<std::shared_ptr<Consumer>*>(self))->push(HTensor::borrow(sample)), HX_OK; });
+        return guarded(
+            [&] { return (*static_cast<std::shared_ptr<Consumer>*>(self))->push(HTensor::borrow(sample)), HX_OK; });
       },
-      [](void* self) { return guarded([&] { return (*static_cast<std::shared_ptr<Consumer>*>(self))->finish(), HX_OK; }); },
+      [](void* self) {
+        return guarded([&] { return (*static_cast<std::shared_ptr<Consumer>*>(self))->finish(), HX_OK; });
+      },
       [](void* self) { delete static_cast<std::shared_ptr<Consumer>*>(self); }};
   return &vt;
 }
@@ -420,12 +452,11 @@ HARMONICS_FACE inline const hx_device_vt* device_vt() {
       return text.c_str();
     };
     vt.find = [](void* self, const hx_call_site* site, hx_kernel* out) {
-      return guarded([&] { return (*static_cast<std::shared_ptr<Device>*>(self))->find(*site, *out) ? HX_OK : HX_DECLINED; });
+      return guarded(
+          [&] { return (*static_cast<std::shared_ptr<Device>*>(self))->find(*site, *out) ? HX_OK : HX_DECLINED; });
     };
     vt.destroy = [](void* self) { delete static_cast<std::shared_ptr<Device>*>(self); };
-    vt.flags = [](void* self) -> uint32_t {
-      return (*static_cast<std::shared_ptr<Device>*>(self))->roundings();
-    };
+    vt.flags = [](void* self) -> uint32_t { return (*static_cast<std::shared_ptr<Device>*>(self))->roundings(); };
     return vt;
   }();
   return &table;
@@ -465,8 +496,9 @@ HARMONICS_FACE inline const hx_consumer_factory_vt* consumer_factory_vt() {
 // The argument of harmonics_register. A name of another library is replaced; a library registers a name once.
 class FunctionRegistry final {
  public:
-  void register_activation(const std::string& name, std::shared_ptr<ActivationFunction> f, const std::string& description = "",
-                           const std::vector<Argument>& arguments = {}, uint32_t flags = 0) {
+  void register_activation(const std::string& name, std::shared_ptr<ActivationFunction> f,
+                           const std::string& description = "", const std::vector<Argument>& arguments = {},
+                           uint32_t flags = 0) {
     add(HX_ACTIVATION, name, description, arguments, flags, detail::held(std::move(f), "activation", name),
         [] { return static_cast<const void*>(detail::activation_vt()); });
   }
@@ -496,28 +528,32 @@ class FunctionRegistry final {
         [] { return static_cast<const void*>(detail::device_vt()); });
   }
   // A device with its own memory: memory_device.hpp.
-  void register_memory_device(const std::string& name, std::shared_ptr<MemoryDevice> device, const std::string& description = "");
+  void register_memory_device(const std::string& name, std::shared_ptr<MemoryDevice> device,
+                              const std::string& description = "");
 
   // flags: HX_TAKES_CLASSES or HX_TAKES_NUMBERS if it compares only those.
   void register_metric(const std::string& name, MetricFactory open, const std::string& description = "",
                        const std::vector<Argument>& arguments = {}, uint32_t flags = 0);
   // A new operation: call1("name", {x}), and a layer function of flows if x is its only input.
-  void register_functional(const std::string& name, std::shared_ptr<FunctionalBody> body, const std::string& description = "",
-                           const std::vector<Argument>& arguments = {}, uint32_t flags = 0);
+  void register_functional(const std::string& name, std::shared_ptr<FunctionalBody> body,
+                           const std::string& description = "", const std::vector<Argument>& arguments = {},
+                           uint32_t flags = 0);
   // Another way to compute a functional or primitive: --override FUNCTIONAL=NAME.
-  void register_implementation(const std::string& functional, const std::string& name, std::shared_ptr<Implementation> implementation,
-                               const std::string& description = "");
+  void register_implementation(const std::string& functional, const std::string& name,
+                               std::shared_ptr<Implementation> implementation, const std::string& description = "");
   // The first argument is "lr", a number with a default.
-  void register_optimizer(const std::string& name, std::shared_ptr<OptimizerFunction> f, const std::string& description = "",
-                          const std::vector<Argument>& arguments = {});
+  void register_optimizer(const std::string& name, std::shared_ptr<OptimizerFunction> f,
+                          const std::string& description = "", const std::vector<Argument>& arguments = {});
   // flags: HX_NEEDS_END.
-  void register_schedule(const std::string& name, std::shared_ptr<ScheduleFunction> f, const std::string& description = "",
-                         const std::vector<Argument>& arguments = {}, uint32_t flags = 0);
+  void register_schedule(const std::string& name, std::shared_ptr<ScheduleFunction> f,
+                         const std::string& description = "", const std::vector<Argument>& arguments = {},
+                         uint32_t flags = 0);
   // flags: HX_BY_CLOCK.
-  void register_predicate(const std::string& name, std::shared_ptr<PredicateFunction> f, const std::string& description = "",
-                          const std::vector<Argument>& arguments = {}, uint32_t flags = 0);
-  void register_augmentation(const std::string& name, std::shared_ptr<AugmentationFunction> f, const std::string& description = "",
-                             const std::vector<Argument>& arguments = {});
+  void register_predicate(const std::string& name, std::shared_ptr<PredicateFunction> f,
+                          const std::string& description = "", const std::vector<Argument>& arguments = {},
+                          uint32_t flags = 0);
+  void register_augmentation(const std::string& name, std::shared_ptr<AugmentationFunction> f,
+                             const std::string& description = "", const std::vector<Argument>& arguments = {});
 
   // Any kind; the base of the functions above. The host takes ownership of `self`.
   template <typename Table>

@@ -19,7 +19,8 @@ class FunctionalBody {
   // Gradients of the inputs, in operations; an empty tensor for an input without one. Values that the gradient needs
   // are further results of the body.
   virtual std::vector<HTensor> gradient(const std::vector<HTensor>& inputs, const std::vector<HTensor>& outputs,
-                                        const std::vector<HTensor>& output_gradients, const Arguments& arguments) const {
+                                        const std::vector<HTensor>& output_gradients,
+                                        const Arguments& arguments) const {
     (void)inputs, (void)outputs, (void)output_gradients, (void)arguments;
     return {};
   }
@@ -63,12 +64,14 @@ class Implementation {
   }
   virtual std::vector<HTensor> run(const CallSite& site, const std::vector<HTensor>& inputs) const {
     (void)inputs;
-    throw Error(ErrorKind::Plugin, std::string("the implementation of '") + site.op() + "' has neither a kernel nor run()");
+    throw Error(ErrorKind::Plugin,
+                std::string("the implementation of '") + site.op() + "' has neither a kernel nor run()");
   }
 
   // Whether it has a gradient, used together with it or not at all; otherwise the functional's is used.
   virtual bool has_gradient() const { return false; }
-  // Buffers: inputs, outputs, the outputs' gradients, then the gradients of the floating-point inputs, then the workspace.
+  // Buffers: inputs, outputs, the outputs' gradients, then the gradients of the floating-point inputs, then the
+  // workspace.
   virtual bool find_gradient(const CallSite& site, hx_kernel& out) const {
     (void)site, (void)out;
     return false;
@@ -78,7 +81,8 @@ class Implementation {
                                             const std::vector<HTensor>& outputs,
                                             const std::vector<HTensor>& output_gradients) const {
     (void)inputs, (void)outputs, (void)output_gradients;
-    throw Error(ErrorKind::Plugin, std::string("the implementation of '") + site.op() + "' has neither a kernel nor run_gradient()");
+    throw Error(ErrorKind::Plugin,
+                std::string("the implementation of '") + site.op() + "' has neither a kernel nor run_gradient()");
   }
   virtual ~Implementation() = default;
 };
@@ -91,9 +95,11 @@ HARMONICS_FACE inline std::vector<HTensor> borrowed(hx_value* const* values, uin
   return list;
 }
 // Transfers the list; an empty tensor becomes null.
-HARMONICS_FACE inline void hand_over(std::vector<HTensor> list, size_t wanted, hx_value** out, const char* what, bool may_be_empty = false) {
+HARMONICS_FACE inline void hand_over(std::vector<HTensor> list, size_t wanted, hx_value** out, const char* what,
+                                     bool may_be_empty = false) {
   if (list.size() != wanted)
-    throw Error(ErrorKind::Plugin, std::string(what) + " gave " + std::to_string(list.size()) + " tensors instead of " + std::to_string(wanted));
+    throw Error(ErrorKind::Plugin, std::string(what) + " gave " + std::to_string(list.size()) + " tensors instead of " +
+                                       std::to_string(wanted));
   if (!may_be_empty)
     for (const HTensor& t : list)
       if (!t) throw Error(ErrorKind::Plugin, std::string(what) + " returned an empty tensor");
@@ -103,7 +109,8 @@ HARMONICS_FACE inline void hand_over(std::vector<HTensor> list, size_t wanted, h
 HARMONICS_FACE inline const hx_functional_vt* functional_vt() {
   static const hx_functional_vt vt = {
       sizeof(hx_functional_vt),
-      [](void* self, const hx_attributes* args, hx_value* const* inputs, uint32_t n, hx_value** outs, uint32_t* n_outs) {
+      [](void* self, const hx_attributes* args, hx_value* const* inputs, uint32_t n, hx_value** outs,
+         uint32_t* n_outs) {
         return guarded([&] {
           std::vector<HTensor> results = object<FunctionalBody>(self)(borrowed(inputs, n), Arguments(args));
           if (results.empty() || results.size() > HX_MAX_RESULTS)
@@ -118,7 +125,8 @@ HARMONICS_FACE inline const hx_functional_vt* functional_vt() {
       [](void* self, const hx_attributes* args, const hx_gradient_call* c, hx_value** gradients) {
         return guarded([&] {
           std::vector<HTensor> results = object<FunctionalBody>(self).gradient(
-              borrowed(c->inputs, c->n_inputs), borrowed(c->outputs, c->n_outputs), borrowed(c->output_gradients, c->n_outputs), Arguments(args));
+              borrowed(c->inputs, c->n_inputs), borrowed(c->outputs, c->n_outputs),
+              borrowed(c->output_gradients, c->n_outputs), Arguments(args));
           hand_over(std::move(results), c->n_inputs, gradients, "gradient()", true);
           return HX_OK;
         });
@@ -148,16 +156,19 @@ HARMONICS_FACE inline const hx_implementation_vt* implementation_vt() {
       },
       [](void* self, const hx_call_site* site, hx_value* const* inputs, hx_value** outputs) {
         return guarded([&] {
-          hand_over(object<Implementation>(self).run(CallSite(*site), borrowed(inputs, site->n_inputs)), site->n_outputs, outputs, "run()");
+          hand_over(object<Implementation>(self).run(CallSite(*site), borrowed(inputs, site->n_inputs)),
+                    site->n_outputs, outputs, "run()");
           return HX_OK;
         });
       },
       [](void* self, const hx_call_site* site, hx_kernel* out) {
-        return guarded([&] { return object<Implementation>(self).find_gradient(CallSite(*site), *out) ? HX_OK : HX_DECLINED; });
+        return guarded(
+            [&] { return object<Implementation>(self).find_gradient(CallSite(*site), *out) ? HX_OK : HX_DECLINED; });
       },
       [](void* self, const hx_call_site* site, const hx_gradient_call* c, hx_value** gradients) {
         return guarded([&] {
-          hand_over(object<Implementation>(self).run_gradient(CallSite(*site), borrowed(c->inputs, c->n_inputs), borrowed(c->outputs, c->n_outputs),
+          hand_over(object<Implementation>(self).run_gradient(CallSite(*site), borrowed(c->inputs, c->n_inputs),
+                                                              borrowed(c->outputs, c->n_outputs),
                                                               borrowed(c->output_gradients, c->n_outputs)),
                     float_inputs(*site), gradients, "run_gradient()");
           return HX_OK;
@@ -169,19 +180,23 @@ HARMONICS_FACE inline const hx_implementation_vt* implementation_vt() {
 
 }  // namespace detail
 
-HARMONICS_FACE inline void FunctionRegistry::register_functional(const std::string& name, std::shared_ptr<FunctionalBody> body,
+HARMONICS_FACE inline void FunctionRegistry::register_functional(const std::string& name,
+                                                                 std::shared_ptr<FunctionalBody> body,
                                                                  const std::string& description,
-                                                                 const std::vector<Argument>& arguments, uint32_t flags) {
+                                                                 const std::vector<Argument>& arguments,
+                                                                 uint32_t flags) {
   const uint32_t all = flags | (body && body->has_gradient() ? HX_OWN_GRADIENT : 0);
   add(HX_FUNCTIONAL, name, description, arguments, all, detail::held(std::move(body), "functional", name),
       [] { return static_cast<const void*>(detail::functional_vt()); });
 }
-HARMONICS_FACE inline void FunctionRegistry::register_implementation(const std::string& functional, const std::string& name,
+HARMONICS_FACE inline void FunctionRegistry::register_implementation(const std::string& functional,
+                                                                     const std::string& name,
                                                                      std::shared_ptr<Implementation> implementation,
                                                                      const std::string& description) {
   const uint32_t flags = implementation && implementation->has_gradient() ? HX_OWN_GRADIENT : 0;
   const std::string full_name = functional + "." + name;
-  add(HX_IMPLEMENTATION, full_name, description, {}, flags, detail::held(std::move(implementation), "implementation", full_name),
+  add(HX_IMPLEMENTATION, full_name, description, {}, flags,
+      detail::held(std::move(implementation), "implementation", full_name),
       [] { return static_cast<const void*>(detail::implementation_vt()); });
 }
 

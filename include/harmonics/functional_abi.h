@@ -29,8 +29,8 @@ typedef struct hx_functional_vt {
    * HX_MAX_RESULTS. Bodies that read numbers are refused. */
   hx_status (*apply)(void* self, const hx_attributes* args, hx_value* const* inputs, uint32_t n_inputs, hx_value** outs,
                      uint32_t* n_outs);
-  /* Gradients of the inputs, of their types; NULL for an input that has none. Called where the item has HX_OWN_GRADIENT, else
-   * the gradient is derived from the body. */
+  /* Gradients of the inputs, of their types; NULL for an input that has none. Called where the item has
+   * HX_OWN_GRADIENT, else the gradient is derived from the body. */
   hx_status (*gradient)(void* self, const hx_attributes* args, const hx_gradient_call* call, hx_value** gradients);
   void (*destroy)(void* self);
 } hx_functional_vt;
@@ -40,14 +40,16 @@ typedef struct hx_functional_vt {
 typedef struct hx_implementation_vt {
   uint32_t struct_size;
   /* Does it support this call? Pure: equal answers to equal sites. HX_OK, or HX_DECLINED with the reason by set_error.
-   * With HX_SITE_TRAINING and the item's HX_OWN_GRADIENT a yes is about the gradient too: both are taken, or neither. */
+   * With HX_SITE_TRAINING and the item's HX_OWN_GRADIENT a yes is about the gradient too: both are taken, or neither.
+   */
   hx_status (*supports)(void* self, const hx_call_site* site);
   /* A kernel for the site. NULL or HX_DECLINED: `run` is called instead. */
   hx_status (*find)(void* self, const hx_call_site* site, hx_kernel* out);
   /* The results of one call as tensors of the site's types. */
   hx_status (*run)(void* self, const hx_call_site* site, hx_value* const* inputs, hx_value** outputs);
   /* The same for the gradient, with the site of the call itself. Buffers of the kernel: inputs, outputs, the outputs'
-   * gradients, then the gradients of the floating-point inputs in their order, then the workspace; so `gradients` too. */
+   * gradients, then the gradients of the floating-point inputs in their order, then the workspace; so `gradients` too.
+   */
   hx_status (*find_gradient)(void* self, const hx_call_site* site, hx_kernel* out);
   hx_status (*run_gradient)(void* self, const hx_call_site* site, const hx_gradient_call* call, hx_value** gradients);
   void (*destroy)(void* self);

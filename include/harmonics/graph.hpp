@@ -60,7 +60,7 @@ struct FitOptions {
   std::vector<std::string> until;                      // "loss<0.05"
   int threads = 0;                                     // 0: all
   bool deterministic = false;
-  std::function<bool(const FitProgress&)> progress;    // false: stop after the running step
+  std::function<bool(const FitProgress&)> progress;  // false: stop after the running step
 
   // Checkpoints: weights, moments and stream positions in one file, from which a run resumes bit-identical to an
   // uninterrupted one. Written concurrently and at the end; a producer that cannot seek makes the checkpoint not
@@ -96,12 +96,12 @@ struct FitReport {
   double seconds = 0, loss = 0, accuracy = -1;
   std::string stopped_by;
   std::vector<std::string> notes;
-  Figures metrics;                     // at the end of the run
+  Figures metrics;  // at the end of the run
   // Of the whole run, also before the checkpoint it resumed from; at most 1,024: longer runs keep every second,
   // every fourth and so on, and the last.
   std::vector<EpochFigures> by_epoch;
-  int64_t resumed_at = 0;              // the step of the checkpoint it resumed from; 0: none
-  std::string checkpoint;              // file of the newest; "": none
+  int64_t resumed_at = 0;  // the step of the checkpoint it resumed from; 0: none
+  std::string checkpoint;  // file of the newest; "": none
   std::vector<LeftOverSamples> left_over;
 };
 
@@ -123,10 +123,12 @@ namespace calls {
 HARMONICS_FACE inline const hx_graph_api& graphs() { return *harmonics_graphs(); }
 HARMONICS_FACE inline const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
 HARMONICS_FACE inline int32_t call_progress(void* context, const hx_progress* p) {
-  FitProgress progress{p->epoch,   p->epochs,  p->step, p->samples, p->seconds, p->samples_per_second,
-                       p->fraction, p->loss, p->accuracy};
+  FitProgress progress{p->epoch,    p->epochs, p->step,    p->samples, p->seconds, p->samples_per_second,
+                       p->fraction, p->loss,   p->accuracy};
   int32_t result = 0;
-  harmonics::detail::guarded([&] { return result = (*static_cast<const std::function<bool(const FitProgress&)>*>(context))(progress), HX_OK; });
+  harmonics::detail::guarded([&] {
+    return result = (*static_cast<const std::function<bool(const FitProgress&)>*>(context))(progress), HX_OK;
+  });
   return result;
 }
 
@@ -171,7 +173,9 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   HARMONICS_FACE void bindProducer(const std::string& name, std::shared_ptr<Producer> producer) {
     bind(name, HX_FOR_TRAINING, std::move(producer));
   }
-  HARMONICS_FACE void bindTest(const std::string& name, std::shared_ptr<Producer> producer) { bind(name, HX_FOR_TEST, std::move(producer)); }
+  HARMONICS_FACE void bindTest(const std::string& name, std::shared_ptr<Producer> producer) {
+    bind(name, HX_FOR_TEST, std::move(producer));
+  }
   // Evaluated after every epoch of fit().
   HARMONICS_FACE void bindValidation(const std::string& name, std::shared_ptr<Producer> producer) {
     expect_validation();
@@ -179,7 +183,8 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   }
   HARMONICS_FACE void bindConsumer(const std::string& name, std::shared_ptr<Consumer> consumer) {
     if (!consumer) throw Error(ErrorKind::Usage, "consumer '" + name + "' is bound to nothing");
-    check(api().bind_consumer(graph(), name.c_str(), harmonics::detail::consumer_vt(), new std::shared_ptr<Consumer>(std::move(consumer))));
+    check(api().bind_consumer(graph(), name.c_str(), harmonics::detail::consumer_vt(),
+                              new std::shared_ptr<Consumer>(std::move(consumer))));
   }
   // "file:train-images.idx?shuffle=8192", as on the command line.
   HARMONICS_FACE void bindProducer(const std::string& name, const std::string& address) {
@@ -271,7 +276,8 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
     hx_evaluation e{};
     e.struct_size = sizeof e;
     check(api().evaluate(graph(), &e));
-    return {e.samples, e.loss, e.accuracy, calls::figures(e.figures, e.n_figures), left_over(e.left_over, e.n_left_over)};
+    return {e.samples, e.loss, e.accuracy, calls::figures(e.figures, e.n_figures),
+            left_over(e.left_over, e.n_left_over)};
   }
 
   // ---- inference on demand ----
@@ -290,7 +296,8 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
       values.push_back(value.raw());
     }
     std::vector<hx_value*> outs(count);
-    check(api().infer(graph(), names.data(), values.data(), static_cast<uint32_t>(values.size()), outs.data(), count, &given));
+    check(api().infer(graph(), names.data(), values.data(), static_cast<uint32_t>(values.size()), outs.data(), count,
+                      &given));
     std::map<std::string, HTensor> out;
     for (uint32_t i = 0; i < given; ++i) out.emplace(results[i], HTensor::adopt(outs[i]));
     return out;
@@ -298,7 +305,8 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   // Of a graph with one producer and one result.
   HARMONICS_FACE HTensor infer(const HTensor& x) {
     std::map<std::string, HTensor> out = infer(std::map<std::string, HTensor>{{"", x}});
-    if (out.size() != 1) throw Error(ErrorKind::Usage, "the graph has " + std::to_string(out.size()) + " results; infer by names");
+    if (out.size() != 1)
+      throw Error(ErrorKind::Usage, "the graph has " + std::to_string(out.size()) + " results; infer by names");
     return std::move(out.begin()->second);
   }
 
@@ -364,7 +372,8 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
     if (!producer) throw Error(ErrorKind::Usage, "producer '" + name + "' is bound to nothing");
     harmonics::detail::Unwrapped u = harmonics::detail::unwrapped(std::move(producer));
     check(api().bind_producer_options(graph(), calls::or_null(name), purpose, harmonics::detail::producer_vt(),
-                                      new harmonics::detail::HeldProducer{std::move(u.producer), std::nullopt, {}}, u.options.c_str()));
+                                      new harmonics::detail::HeldProducer{std::move(u.producer), std::nullopt, {}},
+                                      u.options.c_str()));
   }
   HARMONICS_FACE std::pair<const void*, uint64_t> blob() const {
     if (!blob_.first) check(api().save(graph(), &blob_.first, &blob_.second));
@@ -393,7 +402,9 @@ class ScopedOverride {
   // For this graph, which must outlive it and not be moved from.
   HARMONICS_FACE ScopedOverride(const HarmonicGraph& graph, std::string functional, const std::string& implementation)
       : ScopedOverride(graph.graph(), std::move(functional), implementation) {}
-  HARMONICS_FACE ~ScopedOverride() { calls::graphs().set_override(graph_, functional_.c_str(), before_.c_str(), nullptr); }
+  HARMONICS_FACE ~ScopedOverride() {
+    calls::graphs().set_override(graph_, functional_.c_str(), before_.c_str(), nullptr);
+  }
   ScopedOverride(const ScopedOverride&) = delete;
   ScopedOverride& operator=(const ScopedOverride&) = delete;
 
@@ -401,7 +412,8 @@ class ScopedOverride {
   HARMONICS_FACE ScopedOverride(hx_graph* graph, std::string functional, const std::string& implementation)
       : graph_(graph), functional_(std::move(functional)) {
     const char* before = nullptr;
-    harmonics::detail::check(calls::graphs().set_override(graph_, functional_.c_str(), implementation.c_str(), &before));
+    harmonics::detail::check(
+        calls::graphs().set_override(graph_, functional_.c_str(), implementation.c_str(), &before));
     before_ = before;
   }
 
@@ -426,7 +438,9 @@ HARMONICS_FACE inline HarmonicGraph parse_blob(const void* data, std::size_t siz
   return HarmonicGraph(graph);
 }
 // For every graph parsed later.
-HARMONICS_FACE inline void load_plugin(const std::string& path) { harmonics::detail::check(calls::graphs().load_plugin(path.c_str())); }
+HARMONICS_FACE inline void load_plugin(const std::string& path) {
+  harmonics::detail::check(calls::graphs().load_plugin(path.c_str()));
+}
 
 }  // namespace embedding
 }  // namespace harmonics

@@ -52,7 +52,7 @@ typedef struct hx_epoch {
   int64_t epoch, steps, samples;                 /* from 1 */
   double seconds, loss, accuracy, learning_rate; /* loss and accuracy are means; accuracy below 0: none */
   const hx_figure* figures;                      /* of `metrics` */
-  const hx_figure* validation; /* on the streams bound for HX_FOR_VALIDATION; none: not validated */
+  const hx_figure* validation;                   /* on the streams bound for HX_FOR_VALIDATION; none: not validated */
 } hx_epoch;
 /* Samples of a stream that its last pass left unread, because another stream ended first. */
 typedef struct hx_left_over {
@@ -73,8 +73,8 @@ typedef struct hx_fit_report {
   const hx_figure* metrics; /* at the end of the run: "loss", "accuracy", and those that were asked for */
   const hx_epoch* by_epoch;
   uint32_t n_metrics, n_epochs;
-  int64_t resumed_at;     /* the step of the checkpoint it resumed from; 0: none */
-  const char* checkpoint; /* file of the newest; "": none */
+  int64_t resumed_at;            /* the step of the checkpoint it resumed from; 0: none */
+  const char* checkpoint;        /* file of the newest; "": none */
   const hx_left_over* left_over; /* contract 1.5, where struct_size says that there is room: of the training streams */
   uint64_t n_left_over;
 } hx_fit_report;
@@ -93,7 +93,7 @@ typedef struct hx_evaluation {
 
 typedef struct hx_layer_info {
   uint32_t struct_size;
-  uint32_t rank; /* of one sample's value */
+  uint32_t rank;             /* of one sample's value */
   const char *name, *reason; /* reason for the shape; "" if it is given */
   int64_t dims[HX_MAX_RANK];
 } hx_layer_info;
@@ -115,12 +115,14 @@ typedef struct hx_graph_api {
   void (*destroy)(hx_graph* graph);
   hx_status (*load_plugin)(const char* path); /* for all graphs */
 
-  /* Items registered with hx_api.register_item come before all others in this graph, from the next call on. New names must be
-   * there before the first call that needs the graph; known ones may be replaced at any time. */
+  /* Items registered with hx_api.register_item come before all others in this graph, from the next call on. New names
+   * must be there before the first call that needs the graph; known ones may be replaced at any time. */
   hx_registry* (*registry)(hx_graph* graph);
 
-  /* Streams. `object` belongs to the graph from here on, also when the call fails. `name` NULL: the only one unbound. */
-  hx_status (*bind_producer)(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt, void* object);
+  /* Streams. `object` belongs to the graph from here on, also when the call fails. `name` NULL: the only one unbound.
+   */
+  hx_status (*bind_producer)(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt,
+                             void* object);
   hx_status (*bind_consumer)(hx_graph* graph, const char* name, const hx_consumer_vt* vt, void* object);
   hx_status (*bind_producer_address)(hx_graph* graph, const char* name, uint32_t purpose, const char* address);
   hx_status (*bind_consumer_address)(hx_graph* graph, const char* name, const char* address);
@@ -128,11 +130,11 @@ typedef struct hx_graph_api {
   /* Runs every cycle in order, as `harmonics run` does. */
   hx_status (*fit)(hx_graph* graph, const hx_fit_settings* settings, hx_fit_report* report);
   hx_status (*evaluate)(hx_graph* graph, hx_evaluation* out); /* on the streams bound for HX_FOR_TEST */
-  /* Values of the first cycle's results for these inputs (by producer name; of one sample, or of a batch along a new first
-   * axis, the same for all), in evaluation mode. One reference of each result is the caller's. While fit runs they come from the
-   * weights as they were at the end of a step. */
-  hx_status (*infer)(hx_graph* graph, const char* const* names, hx_value* const* inputs, uint32_t n_inputs, hx_value** outs,
-                     uint32_t max_outs, uint32_t* n_outs);
+  /* Values of the first cycle's results for these inputs (by producer name; of one sample, or of a batch along a new
+   * first axis, the same for all), in evaluation mode. One reference of each result is the caller's. While fit runs
+   * they come from the weights as they were at the end of a step. */
+  hx_status (*infer)(hx_graph* graph, const char* const* names, hx_value* const* inputs, uint32_t n_inputs,
+                     hx_value** outs, uint32_t max_outs, uint32_t* n_outs);
   hx_status (*results)(hx_graph* graph, const char* const** names, uint32_t* count);
 
   /* Weights, streams and text as one safetensors file, in memory. */
@@ -141,13 +143,14 @@ typedef struct hx_graph_api {
   hx_status (*weights)(hx_graph* graph, const char* const** names, uint32_t* count);
   hx_status (*weight)(hx_graph* graph, const char* name, hx_value** out); /* a copy */
 
-  /* Which implementation computes a functional or primitive in what is compiled from now on; what is compiled keeps its own.
-   * `graph` NULL: in every graph of the process, under what single graphs say. "" takes it back. `before` (may be NULL)
-   * receives what was set, until this thread's next call. May be called for NULL from any thread. */
+  /* Which implementation computes a functional or primitive in what is compiled from now on; what is compiled keeps its
+   * own. `graph` NULL: in every graph of the process, under what single graphs say. "" takes it back. `before` (may be
+   * NULL) receives what was set, until this thread's next call. May be called for NULL from any thread. */
   hx_status (*set_override)(hx_graph* graph, const char* functional, const char* implementation, const char** before);
 
-  /* Contract 1.2. The device to train on, for hx_fit_settings: of that sort (HX_DEVICE_GPU, HX_DEVICE_FPGA), or HX_DEVICE_OTHER: whichever
-   * accelerator can be used. Where there is none it is "cpu", and `note` says why in one line; else "". Both until this thread's next call. */
+  /* Contract 1.2. The device to train on, for hx_fit_settings: of that sort (HX_DEVICE_GPU, HX_DEVICE_FPGA), or
+   * HX_DEVICE_OTHER: whichever accelerator can be used. Where there is none it is "cpu", and `note` says why in one
+   * line; else "". Both until this thread's next call. */
   hx_status (*accelerator)(uint32_t sort, const char** device, const char** note);
 
   /* Contract 1.5. load: weights of a safetensors file or checkpoint, in place of those the graph has; what it has
@@ -162,9 +165,10 @@ typedef struct hx_graph_api {
   hx_status (*open_scope)(hx_graph* graph, hx_name_scope** out);
   hx_registry* (*scope_registry)(hx_name_scope* scope);
   void (*close_scope)(hx_name_scope* scope);
-  /* Contract 1.5. bind_producer with what an address has behind its '?', such as "batch=16&shuffle=8192"; "" for nothing. */
-  hx_status (*bind_producer_options)(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt, void* object,
-                                     const char* options);
+  /* Contract 1.5. bind_producer with what an address has behind its '?', such as "batch=16&shuffle=8192"; "" for
+   * nothing. */
+  hx_status (*bind_producer_options)(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt,
+                                     void* object, const char* options);
 } hx_graph_api;
 
 const hx_graph_api* harmonics_graphs(void);

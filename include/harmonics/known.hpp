@@ -13,9 +13,9 @@
 
 namespace harmonics {
 
-// Forwards to a producer that describes its samples and rewinds. Otherwise reads the first sample to find the type, counts the
-// classes of labels (integers of rank 0), and caches the samples of a finite producer that cannot rewind as they are read.
-// Sits below all wrappers, so that each of them can rewind.
+// Forwards to a producer that describes its samples and rewinds. Otherwise reads the first sample to find the type,
+// counts the classes of labels (integers of rank 0), and caches the samples of a finite producer that cannot rewind as
+// they are read. Sits below all wrappers, so that each of them can rewind.
 class KnownProducer final : public Producer {
  public:
   static constexpr uint64_t kMostKept = uint64_t{4} << 30;
@@ -43,9 +43,10 @@ class KnownProducer final : public Producer {
     if (direct_) return first_ = {}, inner_->seek(epoch, index);
     if (!keeping()) {
       if (!touched_ && index == 0) return true;
-      throw Error(ErrorKind::Stream, "the producer does not rewind, and its " + std::to_string(size()) +
-                                         " samples take more than the " + std::to_string(most_kept_) +
-                                         " bytes that are cached without being asked; give cache=SIZE, or run one epoch");
+      throw Error(ErrorKind::Stream,
+                  "the producer does not rewind, and its " + std::to_string(size()) + " samples take more than the " +
+                      std::to_string(most_kept_) +
+                      " bytes that are cached without being asked; give cache=SIZE, or run one epoch");
     }
     if (index > count_) keep(index - count_);
     if (index > count_)
@@ -108,9 +109,12 @@ class KnownProducer final : public Producer {
     if (!info_) return;
     bytes_ = info_->sample_bytes();
     fits_ = finite_ && bytes_ <= most_kept_ / std::max<std::size_t>(size(), 1);
-    if (first && finite_ && direct_) inner_->seek(0, 0);
-    else if (first && keeping()) add(first);
-    else first_ = std::move(first);
+    if (first && finite_ && direct_)
+      inner_->seek(0, 0);
+    else if (first && keeping())
+      add(first);
+    else
+      first_ = std::move(first);
     if (!described_ && finite_ && is_label()) info_->classes = count_classes();
   }
 
@@ -156,8 +160,10 @@ class KnownProducer final : public Producer {
     }
     while (!ended_ && count_ - before < n) {
       const HTensor sample = inner_->next();
-      if (sample) add(sample);
-      else ended_ = true;
+      if (sample)
+        add(sample);
+      else
+        ended_ = true;
     }
     return count_ - before;
   }
@@ -175,7 +181,7 @@ class KnownProducer final : public Producer {
   std::optional<StreamInfo> info_;
   bool started_ = false, described_ = false, finite_ = false, fits_ = false, touched_ = false, ended_ = false;
   bool direct_ = false;  // forwards all calls: the source rewinds itself, or is unbounded
-  HTensor first_;  // inspected, not yet returned
+  HTensor first_;        // inspected, not yet returned
   std::vector<char> kept_;
   std::size_t bytes_ = 0;
   uint64_t count_ = 0, at_ = 0;

@@ -43,7 +43,8 @@ class StagingDevice : public MemoryDevice {
   // Whether it has the next two, and kernels with enqueue_if_finite: training steps are then enqueued whole. Copies
   // unless the f32 at `number` is not finite; blocks the host until the event.
   virtual bool looks_at_numbers() const { return false; }
-  virtual void copy_if_finite(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes, const hx_place& number) {
+  virtual void copy_if_finite(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes,
+                              const hx_place& number) {
     (void)queue, (void)to, (void)from, (void)bytes, (void)number;
   }
   virtual void await_event(hx_event* event) { (void)event; }
@@ -61,16 +62,20 @@ class CapturingDevice : public StagingDevice {
 };
 
 // A text truncated to a field of hx_device_info.
-template <size_t N> HARMONICS_FACE void put_text(char (&to)[N], const std::string& text) {
+template <size_t N>
+HARMONICS_FACE void put_text(char (&to)[N], const std::string& text) {
   std::snprintf(to, N, "%s", text.c_str());
 }
 
 namespace detail {
 
-HARMONICS_FACE inline MemoryDevice& memory_device(void* self) { return **static_cast<std::shared_ptr<MemoryDevice>*>(self); }
+HARMONICS_FACE inline MemoryDevice& memory_device(void* self) {
+  return **static_cast<std::shared_ptr<MemoryDevice>*>(self);
+}
 
 // Each function of the table, as one of the class.
-template <auto Function, typename... Arguments> HARMONICS_FACE hx_status call_device(void* self, Arguments... arguments) {
+template <auto Function, typename... Arguments>
+HARMONICS_FACE hx_status call_device(void* self, Arguments... arguments) {
   return guarded([&] { return (memory_device(self).*Function)(arguments...), HX_OK; });
 }
 
@@ -96,7 +101,9 @@ HARMONICS_FACE inline const hx_device_vt* memory_device_vt() {
         return out->struct_size = room, HX_OK;
       });
     };
-    vt.open_queue = [](void* self, hx_queue** out) { return guarded([&] { return *out = memory_device(self).open_queue(), HX_OK; }); };
+    vt.open_queue = [](void* self, hx_queue** out) {
+      return guarded([&] { return *out = memory_device(self).open_queue(), HX_OK; });
+    };
     vt.close_queue = [](void* self, hx_queue* queue) { call_device<&MemoryDevice::close_queue>(self, queue); };
     vt.allocate = [](void* self, uint64_t bytes, uint64_t* buffer) {
       return guarded([&] { return *buffer = memory_device(self).allocate(bytes), HX_OK; });
@@ -118,13 +125,19 @@ HARMONICS_FACE inline const hx_device_vt* memory_device_vt() {
   return &table;
 }
 
-HARMONICS_FACE inline StagingDevice& staging_device(void* self) { return static_cast<StagingDevice&>(memory_device(self)); }
-HARMONICS_FACE inline CapturingDevice& capturing_device(void* self) { return static_cast<CapturingDevice&>(memory_device(self)); }
+HARMONICS_FACE inline StagingDevice& staging_device(void* self) {
+  return static_cast<StagingDevice&>(memory_device(self));
+}
+HARMONICS_FACE inline CapturingDevice& capturing_device(void* self) {
+  return static_cast<CapturingDevice&>(memory_device(self));
+}
 
-template <auto Function, typename... Arguments> HARMONICS_FACE hx_status call_staging(void* self, Arguments... arguments) {
+template <auto Function, typename... Arguments>
+HARMONICS_FACE hx_status call_staging(void* self, Arguments... arguments) {
   return guarded([&] { return (staging_device(self).*Function)(arguments...), HX_OK; });
 }
-template <auto Function, typename... Arguments> HARMONICS_FACE hx_status call_capturing(void* self, Arguments... arguments) {
+template <auto Function, typename... Arguments>
+HARMONICS_FACE hx_status call_capturing(void* self, Arguments... arguments) {
   return guarded([&] { return (capturing_device(self).*Function)(arguments...), HX_OK; });
 }
 
@@ -138,7 +151,9 @@ HARMONICS_FACE inline const hx_device_vt* staging_device_vt() {
     vt.record = [](void* self, hx_queue* queue, hx_event** out) {
       return guarded([&] { return *out = staging_device(self).record(queue), HX_OK; });
     };
-    vt.wait = [](void* self, hx_queue* queue, hx_event* event) { return call_staging<&StagingDevice::wait>(self, queue, event); };
+    vt.wait = [](void* self, hx_queue* queue, hx_event* event) {
+      return call_staging<&StagingDevice::wait>(self, queue, event);
+    };
     vt.release_event = [](void* self, hx_event* event) { call_staging<&StagingDevice::release_event>(self, event); };
     vt.record_time = [](void* self, hx_queue* queue, hx_event** out) {
       return guarded([&] { return (*out = staging_device(self).record_time(queue)) ? HX_OK : HX_DECLINED; });
@@ -157,22 +172,30 @@ HARMONICS_FACE inline const hx_device_vt* staging_device_vt() {
 HARMONICS_FACE inline const hx_device_vt* capturing_device_vt() {
   static const hx_device_vt table = [] {
     hx_device_vt vt = *staging_device_vt();
-    vt.begin_capture = [](void* self, hx_queue* queue) { return call_capturing<&CapturingDevice::begin_capture>(self, queue); };
+    vt.begin_capture = [](void* self, hx_queue* queue) {
+      return call_capturing<&CapturingDevice::begin_capture>(self, queue);
+    };
     vt.end_capture = [](void* self, hx_queue* queue, hx_capture** out) {
       return guarded([&] { return (*out = capturing_device(self).end_capture(queue)) ? HX_OK : HX_DECLINED; });
     };
-    vt.launch = [](void* self, hx_queue* queue, hx_capture* capture) { return call_capturing<&CapturingDevice::launch>(self, queue, capture); };
-    vt.release_capture = [](void* self, hx_capture* capture) { call_capturing<&CapturingDevice::release_capture>(self, capture); };
+    vt.launch = [](void* self, hx_queue* queue, hx_capture* capture) {
+      return call_capturing<&CapturingDevice::launch>(self, queue, capture);
+    };
+    vt.release_capture = [](void* self, hx_capture* capture) {
+      call_capturing<&CapturingDevice::release_capture>(self, capture);
+    };
     return vt;
   }();
   return &table;
 }
 
 // The same for one with conditional updates.
-template <const hx_device_vt* (*kTable)()> HARMONICS_FACE const hx_device_vt* looking_device_vt() {
+template <const hx_device_vt* (*kTable)()>
+HARMONICS_FACE const hx_device_vt* looking_device_vt() {
   static const hx_device_vt table = [] {
     hx_device_vt vt = *kTable();
-    vt.copy_if_finite = [](void* self, hx_queue* queue, const hx_place* to, const hx_place* from, uint64_t bytes, const hx_place* number) {
+    vt.copy_if_finite = [](void* self, hx_queue* queue, const hx_place* to, const hx_place* from, uint64_t bytes,
+                           const hx_place* number) {
       return guarded([&] { return staging_device(self).copy_if_finite(queue, *to, *from, bytes, *number), HX_OK; });
     };
     vt.await_event = [](void* self, hx_event* event) { return call_staging<&StagingDevice::await_event>(self, event); };
@@ -190,10 +213,12 @@ HARMONICS_FACE inline const hx_device_vt* table_of(const MemoryDevice& device) {
 
 }  // namespace detail
 
-HARMONICS_FACE inline void FunctionRegistry::register_memory_device(const std::string& name, std::shared_ptr<MemoryDevice> device,
+HARMONICS_FACE inline void FunctionRegistry::register_memory_device(const std::string& name,
+                                                                    std::shared_ptr<MemoryDevice> device,
                                                                     const std::string& description) {
   const hx_device_vt* table = device ? detail::table_of(*device) : nullptr;
-  add(HX_DEVICE, name, description, {}, 0, detail::held(std::move(device), "device", name), [table] { return static_cast<const void*>(table); });
+  add(HX_DEVICE, name, description, {}, 0, detail::held(std::move(device), "device", name),
+      [table] { return static_cast<const void*>(table); });
 }
 
 }  // namespace harmonics

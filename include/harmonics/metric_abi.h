@@ -11,7 +11,7 @@ extern "C" {
 /* Predictions and targets, row by row: samples, times positions if there are any. */
 typedef struct hx_metric_batch {
   uint32_t struct_size;
-  uint32_t flags;           /* reserved, 0 */
+  uint32_t flags; /* reserved, 0 */
   uint64_t rows;
   uint64_t outputs;         /* numbers of one prediction */
   uint64_t classes;         /* of labels: as many as outputs, or 2 if the one output is the probability of the second */
@@ -35,8 +35,9 @@ typedef struct hx_metric_vt { /* self is a metric object made by a factory, for 
   /* Optional: counts [side, side], truth by prediction; HX_DECLINED: none. Owned as figures are. */
   hx_status (*table)(void* self, const double** cells, uint32_t* side);
   void (*destroy)(void* self);
-  /* Optional, both or neither: what was gathered since the last reset, for a checkpoint, and back, in another process too.
-     Owned as figures are; HX_DECLINED: it cannot be kept. restore is called before the first rows, with the same arguments. */
+  /* Optional, both or neither: what was gathered since the last reset, for a checkpoint, and back, in another process
+     too. Owned as figures are; HX_DECLINED: it cannot be kept. restore is called before the first rows, with the same
+     arguments. */
   hx_status (*save)(void* self, const void** bytes, uint64_t* size);
   hx_status (*restore)(void* self, const void* bytes, uint64_t size);
 } hx_metric_vt;

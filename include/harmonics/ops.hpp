@@ -12,12 +12,14 @@ namespace harmonics {
 
 // ---- sources --------------------------------------------------------------------------------------------------------
 HARMONICS_FACE inline HTensor full(DType dtype, const Shape& shape, double value) {
-  return call1("full", {}, Attributes().set("dtype", static_cast<int64_t>(dtype)).set("shape", shape).set("value", value));
+  return call1("full", {},
+               Attributes().set("dtype", static_cast<int64_t>(dtype)).set("shape", shape).set("value", value));
 }
 HARMONICS_FACE inline HTensor zeros_like(const HTensor& x) { return full(x.dtype(), x.shape(), 0); }
 // 0, 1, 2 ... along `axis`.
 HARMONICS_FACE inline HTensor iota(DType dtype, const Shape& shape, int64_t axis) {
-  return call1("iota", {}, Attributes().set("dtype", static_cast<int64_t>(dtype)).set("shape", shape).set("axis", axis));
+  return call1("iota", {},
+               Attributes().set("dtype", static_cast<int64_t>(dtype)).set("shape", shape).set("axis", axis));
 }
 
 // ---- layout ---------------------------------------------------------------------------------------------------------
@@ -31,8 +33,8 @@ HARMONICS_FACE inline HTensor transpose(const HTensor& x, const std::vector<int6
 HARMONICS_FACE inline HTensor broadcast(const HTensor& x, const Shape& shape) {
   return x.shape() == shape ? x : call1("broadcast", {x}, Attributes().set("shape", shape));
 }
-HARMONICS_FACE inline HTensor slice(const HTensor& x, const std::vector<int64_t>& starts, const std::vector<int64_t>& limits,
-                                    const std::vector<int64_t>& strides = {}) {
+HARMONICS_FACE inline HTensor slice(const HTensor& x, const std::vector<int64_t>& starts,
+                                    const std::vector<int64_t>& limits, const std::vector<int64_t>& strides = {}) {
   Attributes a;
   a.set("starts", starts).set("limits", limits);
   a.set("strides", strides.empty() ? std::vector<int64_t>(starts.size(), 1) : strides);
@@ -97,7 +99,8 @@ HARMONICS_FACE inline Shape broadcast_shape(const char* op, const Shape& a, cons
   for (uint32_t i = 0; i < shorter.rank(); ++i) {
     const int64_t x = longer[skip + i], y = shorter[i];
     if (x != y && x != 1 && y != 1)
-      throw Error(ErrorKind::Shape, std::string(op) + ": shapes " + a.str() + " and " + b.str() + " do not fit together");
+      throw Error(ErrorKind::Shape,
+                  std::string(op) + ": shapes " + a.str() + " and " + b.str() + " do not fit together");
     out[skip + i] = x == 1 ? y : x;
   }
   return out;
@@ -109,15 +112,13 @@ HARMONICS_FACE inline HTensor binary(const char* op, const HTensor& a, const HTe
 HARMONICS_FACE inline HTensor number_like(const HTensor& x, double value) { return full(x.dtype(), x.shape(), value); }
 }  // namespace detail
 
-#define HARMONICS_BINARY(name)                                                            \
-  HARMONICS_FACE inline HTensor name(const HTensor& a, const HTensor& b) {               \
-    return detail::binary(#name, a, b);                                                   \
-  }                                                                                       \
-  HARMONICS_FACE inline HTensor name(const HTensor& a, double b) {                       \
-    return call1(#name, {a, detail::number_like(a, b)});                                  \
-  }                                                                                       \
-  HARMONICS_FACE inline HTensor name(double a, const HTensor& b) {                       \
-    return call1(#name, {detail::number_like(b, a), b});                                  \
+#define HARMONICS_BINARY(name)                                                                                   \
+  HARMONICS_FACE inline HTensor name(const HTensor& a, const HTensor& b) { return detail::binary(#name, a, b); } \
+  HARMONICS_FACE inline HTensor name(const HTensor& a, double b) {                                               \
+    return call1(#name, {a, detail::number_like(a, b)});                                                         \
+  }                                                                                                              \
+  HARMONICS_FACE inline HTensor name(double a, const HTensor& b) {                                               \
+    return call1(#name, {detail::number_like(b, a), b});                                                         \
   }
 HARMONICS_BINARY(add)
 HARMONICS_BINARY(sub)
@@ -135,9 +136,9 @@ HARMONICS_BINARY(logical_or)
 HARMONICS_BINARY(logical_xor)
 #undef HARMONICS_BINARY
 
-#define HARMONICS_OPERATOR(sign, name)                                                                       \
-  HARMONICS_FACE inline HTensor operator sign(const HTensor& a, const HTensor& b) { return name(a, b); }    \
-  HARMONICS_FACE inline HTensor operator sign(const HTensor& a, double b) { return name(a, b); }            \
+#define HARMONICS_OPERATOR(sign, name)                                                                   \
+  HARMONICS_FACE inline HTensor operator sign(const HTensor& a, const HTensor& b) { return name(a, b); } \
+  HARMONICS_FACE inline HTensor operator sign(const HTensor& a, double b) { return name(a, b); }         \
   HARMONICS_FACE inline HTensor operator sign(double a, const HTensor& b) { return name(a, b); }
 HARMONICS_OPERATOR(+, add)
 HARMONICS_OPERATOR(-, sub)
@@ -178,9 +179,9 @@ HARMONICS_FACE inline HTensor clamp(const HTensor& x, std::optional<double> low,
 }
 
 // ---- reductions -----------------------------------------------------------------------------------------------------
-#define HARMONICS_REDUCTION(name)                                                                              \
+#define HARMONICS_REDUCTION(name)                                                                             \
   HARMONICS_FACE inline HTensor name(const HTensor& x, const std::vector<int64_t>& axes, bool keep = false) { \
-    return call1(#name, {x}, Attributes().set("axes", axes).set("keep", keep));                                \
+    return call1(#name, {x}, Attributes().set("axes", axes).set("keep", keep));                               \
   }
 HARMONICS_REDUCTION(reduce_sum)
 HARMONICS_REDUCTION(reduce_max)
@@ -199,9 +200,15 @@ HARMONICS_FACE inline HTensor reduce_mean(const HTensor& x, const std::vector<in
   return mul(reduce_sum(x, axes, keep), 1.0 / n);
 }
 // Index (i64) of the first maximum along `axis`, which is removed.
-HARMONICS_FACE inline HTensor argmax(const HTensor& x, int64_t axis) { return call1("argmax", {x}, Attributes().set("axis", axis)); }
-HARMONICS_FACE inline HTensor argmin(const HTensor& x, int64_t axis) { return call1("argmin", {x}, Attributes().set("axis", axis)); }
-HARMONICS_FACE inline HTensor cumsum(const HTensor& x, int64_t axis) { return call1("cumsum", {x}, Attributes().set("axis", axis)); }
+HARMONICS_FACE inline HTensor argmax(const HTensor& x, int64_t axis) {
+  return call1("argmax", {x}, Attributes().set("axis", axis));
+}
+HARMONICS_FACE inline HTensor argmin(const HTensor& x, int64_t axis) {
+  return call1("argmin", {x}, Attributes().set("axis", axis));
+}
+HARMONICS_FACE inline HTensor cumsum(const HTensor& x, int64_t axis) {
+  return call1("cumsum", {x}, Attributes().set("axis", axis));
+}
 // The k largest of the last axis, descending, and their indices (i64); ties: lowest index first.
 HARMONICS_FACE inline std::pair<HTensor, HTensor> top_k(const HTensor& x, int64_t k) {
   auto r = call("top_k", {x}, Attributes().set("k", k));
@@ -209,13 +216,14 @@ HARMONICS_FACE inline std::pair<HTensor, HTensor> top_k(const HTensor& x, int64_
 }
 
 // ---- indexing -------------------------------------------------------------------------------------------------------
-// x[..., indices, ...] along `axis`: result shape x[:axis] + indices.shape + x[axis+1:]. Out of range: an error eagerly,
-// clamped in compiled programs.
+// x[..., indices, ...] along `axis`: result shape x[:axis] + indices.shape + x[axis+1:]. Out of range: an error
+// eagerly, clamped in compiled programs.
 HARMONICS_FACE inline HTensor gather(const HTensor& x, const HTensor& indices, int64_t axis = 0) {
   return call1("gather", {x, indices}, Attributes().set("axis", axis));
 }
 // x with updates added at indices along `axis`; the transpose of gather. Added in index order: deterministic.
-HARMONICS_FACE inline HTensor scatter_add(const HTensor& x, const HTensor& indices, const HTensor& updates, int64_t axis = 0) {
+HARMONICS_FACE inline HTensor scatter_add(const HTensor& x, const HTensor& indices, const HTensor& updates,
+                                          int64_t axis = 0) {
   return call1("scatter_add", {x, indices, updates}, Attributes().set("axis", axis));
 }
 // `starts` is an i64 vector, one per axis, clamped so that the slice fits.
@@ -227,12 +235,17 @@ HARMONICS_FACE inline HTensor update_slice(const HTensor& x, const HTensor& upda
 }
 
 // ---- contractions ---------------------------------------------------------------------------------------------------
-// StableHLO dot_general: result axes are batch, then the left's free, then the right's free axes. f32 sums (f64 for f64).
+// StableHLO dot_general: result axes are batch, then the left's free, then the right's free axes. f32 sums (f64 for
+// f64).
 HARMONICS_FACE inline HTensor dot(const HTensor& a, const HTensor& b, const std::vector<int64_t>& a_contract,
                                   const std::vector<int64_t>& b_contract, const std::vector<int64_t>& a_batch = {},
                                   const std::vector<int64_t>& b_batch = {}) {
-  return call1("dot", {a, b}, Attributes().set("lhs_contract", a_contract).set("rhs_contract", b_contract)
-                                  .set("lhs_batch", a_batch).set("rhs_batch", b_batch));
+  return call1("dot", {a, b},
+               Attributes()
+                   .set("lhs_contract", a_contract)
+                   .set("rhs_contract", b_contract)
+                   .set("lhs_batch", a_batch)
+                   .set("rhs_batch", b_batch));
 }
 // [..., m, k] x [..., k, n] with equal leading axes.
 HARMONICS_FACE inline HTensor matmul(const HTensor& a, const HTensor& b) {

@@ -21,11 +21,12 @@
 
 // `weak` keeps one descriptor per library however many sources include this header.
 extern "C" __attribute__((visibility("default"), weak, used)) const hx_plugin_abi harmonics_plugin_abi_default = {
-    "HXPLUG1", sizeof(hx_plugin_abi), HX_ABI_MAJOR, HX_ABI_MINOR, HX_ABI_MIN_MINOR, 0, "", "0.0.0", "", "", HARMONICS_COMPILER};
+    "HXPLUG1", sizeof(hx_plugin_abi), HX_ABI_MAJOR, HX_ABI_MINOR, HX_ABI_MIN_MINOR, 0, "", "0.0.0", "",
+    "",        HARMONICS_COMPILER};
 
-#define HARMONICS_PLUGIN(id, version, license, vendor)                                                            \
-  extern "C" __attribute__((visibility("default"), used)) const hx_plugin_abi harmonics_plugin_abi = {            \
-      "HXPLUG1", sizeof(hx_plugin_abi), HX_ABI_MAJOR, HX_ABI_MINOR, HX_ABI_MIN_MINOR, 0, id, version, license,    \
-      vendor, HARMONICS_COMPILER}
+#define HARMONICS_PLUGIN(id, version, license, vendor)                                                         \
+  extern "C" __attribute__((visibility("default"), used)) const hx_plugin_abi harmonics_plugin_abi = {         \
+      "HXPLUG1", sizeof(hx_plugin_abi), HX_ABI_MAJOR, HX_ABI_MINOR, HX_ABI_MIN_MINOR, 0, id, version, license, \
+      vendor,    HARMONICS_COMPILER}
 
 extern "C" __attribute__((visibility("default"))) void harmonics_register(harmonics::FunctionRegistry& registry);

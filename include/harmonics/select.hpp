@@ -19,7 +19,8 @@ namespace harmonics {
 // stream's symbols.
 class Condition {
  public:
-  Condition(const std::string& text, const StreamInfo& info) : dtype_(info.dtype), count_(static_cast<uint64_t>(info.sample.count())) {
+  Condition(const std::string& text, const StreamInfo& info)
+      : dtype_(info.dtype), count_(static_cast<uint64_t>(info.sample.count())) {
     if (dtype_ == DType::F16 || dtype_ == DType::BF16)
       throw Error(ErrorKind::Usage, "where=" + text + ": samples of 16-bit floats cannot be compared");
     for (std::size_t at = 0; at <= text.size();) {
@@ -48,7 +49,8 @@ class Condition {
   };
 
   [[noreturn]] static void refuse(const std::string& text, const std::string& what) {
-    throw Error(ErrorKind::Usage, "where=" + text + ": " + what + "; write for example value<5, value[0]>=0.5, value!=3 or finite");
+    throw Error(ErrorKind::Usage,
+                "where=" + text + ": " + what + "; write for example value<5, value[0]>=0.5, value!=3 or finite");
   }
 
   Term term(const std::string& text, const std::string& word, const StreamInfo& info) const {
@@ -85,19 +87,27 @@ class Condition {
       if (info.symbols[i] == word) return static_cast<double>(i);
     char* end = nullptr;
     const double value = std::strtod(word.c_str(), &end);
-    if (word.empty() || *end) refuse(text, "'" + word + "' is no number" + (info.symbols.empty() ? "" : " and no symbol of the stream"));
+    if (word.empty() || *end)
+      refuse(text, "'" + word + "' is no number" + (info.symbols.empty() ? "" : " and no symbol of the stream"));
     return value;
   }
 
   static bool holds(const Term& t, double x) {
     switch (t.compare) {
-      case Compare::Less: return x < t.value;
-      case Compare::LessEqual: return x <= t.value;
-      case Compare::Greater: return x > t.value;
-      case Compare::GreaterEqual: return x >= t.value;
-      case Compare::Equal: return x == t.value;
-      case Compare::Unequal: return x != t.value;
-      case Compare::Finite: return std::isfinite(x);
+      case Compare::Less:
+        return x < t.value;
+      case Compare::LessEqual:
+        return x <= t.value;
+      case Compare::Greater:
+        return x > t.value;
+      case Compare::GreaterEqual:
+        return x >= t.value;
+      case Compare::Equal:
+        return x == t.value;
+      case Compare::Unequal:
+        return x != t.value;
+      case Compare::Finite:
+        return std::isfinite(x);
     }
     return false;
   }
@@ -110,16 +120,27 @@ class Condition {
   }
   double element(const void* sample, uint64_t i) const {
     switch (dtype_) {
-      case DType::Bool: case DType::U8: return as<uint8_t>(sample, i);
-      case DType::I8: return as<int8_t>(sample, i);
-      case DType::I16: return as<int16_t>(sample, i);
-      case DType::U16: return as<uint16_t>(sample, i);
-      case DType::I32: return as<int32_t>(sample, i);
-      case DType::U32: return as<uint32_t>(sample, i);
-      case DType::I64: return as<int64_t>(sample, i);
-      case DType::U64: return as<uint64_t>(sample, i);
-      case DType::F32: return as<float>(sample, i);
-      default: return as<double>(sample, i);
+      case DType::Bool:
+      case DType::U8:
+        return as<uint8_t>(sample, i);
+      case DType::I8:
+        return as<int8_t>(sample, i);
+      case DType::I16:
+        return as<int16_t>(sample, i);
+      case DType::U16:
+        return as<uint16_t>(sample, i);
+      case DType::I32:
+        return as<int32_t>(sample, i);
+      case DType::U32:
+        return as<uint32_t>(sample, i);
+      case DType::I64:
+        return as<int64_t>(sample, i);
+      case DType::U64:
+        return as<uint64_t>(sample, i);
+      case DType::F32:
+        return as<float>(sample, i);
+      default:
+        return as<double>(sample, i);
     }
   }
 
@@ -134,10 +155,14 @@ namespace detail {
 inline std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
-    if (c == '%') out += "%25";
-    else if (c == '&') out += "%26";
-    else if (c == '#') out += "%23";
-    else out += c;
+    if (c == '%')
+      out += "%25";
+    else if (c == '&')
+      out += "%26";
+    else if (c == '#')
+      out += "%23";
+    else
+      out += c;
   }
   return out;
 }
@@ -184,7 +209,8 @@ class FilterProducer final : public WrappedProducer {
 // The samples with these ascending indices; `together` > 1: groups of that many, from index times `together`.
 class PickProducer final : public WrappedProducer {
  public:
-  PickProducer(std::shared_ptr<Producer> inner, std::shared_ptr<const std::vector<uint64_t>> numbers, uint64_t together = 1)
+  PickProducer(std::shared_ptr<Producer> inner, std::shared_ptr<const std::vector<uint64_t>> numbers,
+               uint64_t together = 1)
       : WrappedProducer(std::move(inner)), numbers_(std::move(numbers)), together_(together), info_(known_samples()) {
     if (!info_) throw Error(ErrorKind::Usage, "picking samples: the producer does not say what they are");
     info_->size = size();
@@ -205,7 +231,8 @@ class PickProducer final : public WrappedProducer {
     n = std::min<uint64_t>(n, size() - at_);
     for (uint64_t i = 0; i < n; ++i, ++at_, out += info_->sample_bytes()) {
       const uint64_t number = number_of(at_);
-      if (by_number_ ? !inner_->read_at(&number, 1, out) : !pass_to(number) || take(1, out) != 1) return static_cast<int64_t>(i);
+      if (by_number_ ? !inner_->read_at(&number, 1, out) : !pass_to(number) || take(1, out) != 1)
+        return static_cast<int64_t>(i);
     }
     return static_cast<int64_t>(n);
   }

@@ -9,13 +9,13 @@
 namespace harmonics {
 
 struct SenderOptions {
-  std::string producer;           // name of the sender; "": the process id
+  std::string producer;  // name of the sender; "": the process id
   std::string stream = "samples";
-  bool durable = false;           // keep samples until the receiver has stored them on disk, not only received them
+  bool durable = false;  // keep samples until the receiver has stored them on disk, not only received them
   // The program always sends its source from the first sample on; samples that the receiver has are skipped.
   bool whole_source = false;
-  bool insecure = false;          // allow other machines without encryption
-  double patience_seconds = 10;   // without a receiver
+  bool insecure = false;             // allow other machines without encryption
+  double patience_seconds = 10;      // without a receiver
   std::string key_file, server_key;  // ZeroMQ: own key pair; the receiver's public key or its file
 };
 
@@ -27,10 +27,12 @@ struct SentTensor {
   const void* numbers = nullptr;
   uint32_t classes = 0;  // number of classes of integer values, stated to the receiver; 0: no classes
 
-  template <typename T> static SentTensor of(std::string name, const T* numbers, Shape shape = {}) {
+  template <typename T>
+  static SentTensor of(std::string name, const T* numbers, Shape shape = {}) {
     return {std::move(name), detail::dtype_of<T>::value, shape, numbers, 0};
   }
-  template <typename T> static SentTensor of_classes(std::string name, uint32_t classes, const T* numbers, Shape shape = {}) {
+  template <typename T>
+  static SentTensor of_classes(std::string name, uint32_t classes, const T* numbers, Shape shape = {}) {
     return {std::move(name), detail::dtype_of<T>::value, shape, numbers, classes};
   }
 };
@@ -39,18 +41,22 @@ struct SentTensor {
 // longer than patience, Stream with the receiver's refusal.
 class Sender {
  public:
-  explicit Sender(std::string address, SenderOptions options = {}) : address_(std::move(address)), options_(std::move(options)) {}
+  explicit Sender(std::string address, SenderOptions options = {})
+      : address_(std::move(address)), options_(std::move(options)) {}
 
   // Blocks while the receiver grants no credit.
   void send(const std::vector<SentTensor>& sample) {
     if (!sender_) open(sample);
-    if (sample.size() != tensors_.size()) throw Error(ErrorKind::Shape, address_ + ": a sample of " + std::to_string(sample.size()) + " tensors after samples of " + std::to_string(tensors_.size()));
+    if (sample.size() != tensors_.size())
+      throw Error(ErrorKind::Shape, address_ + ": a sample of " + std::to_string(sample.size()) +
+                                        " tensors after samples of " + std::to_string(tensors_.size()));
     std::vector<const void*> numbers;
     for (size_t i = 0; i < sample.size(); ++i) {
       const SentTensor& now = sample[i];
       const SentTensor& before = tensors_[i];
       if (now.name != before.name || now.dtype != before.dtype || now.shape != before.shape)
-        throw Error(ErrorKind::Shape, address_ + ": '" + now.name + "' of shape " + now.shape.str() + " where samples had '" + before.name + "' of shape " + before.shape.str());
+        throw Error(ErrorKind::Shape, address_ + ": '" + now.name + "' of shape " + now.shape.str() +
+                                          " where samples had '" + before.name + "' of shape " + before.shape.str());
       numbers.push_back(now.numbers);
     }
     check(harmonics_sender_send(sender_.get(), numbers.data()));
@@ -80,7 +86,8 @@ class Sender {
     std::vector<uint32_t> classes;
     for (const SentTensor& t : sample) classes.push_back(t.classes);
     for (size_t i = 0; i < sample.size(); ++i)
-      tensors.push_back({sample[i].name.c_str(), static_cast<uint32_t>(sample[i].dtype), static_cast<uint32_t>(dims[i].size()), dims[i].data()});
+      tensors.push_back({sample[i].name.c_str(), static_cast<uint32_t>(sample[i].dtype),
+                         static_cast<uint32_t>(dims[i].size()), dims[i].data()});
     harmonics_sender_options o{};
     o.struct_size = sizeof o;
     o.durable = options_.durable;

@@ -22,20 +22,21 @@ typedef struct harmonics_sent_tensor {
 /* Zeros and NULL: the default. */
 typedef struct harmonics_sender_options {
   uint32_t struct_size;
-  uint32_t durable;         /* keep samples until the receiver has stored them on disk; 0: until it has received them */
-  uint32_t whole_source;    /* the source is sent from its first sample on; those the receiver has are skipped */
-  uint32_t insecure;        /* allow other machines without encryption */
-  const char* producer;     /* name of the sender; NULL: the process id */
-  const char* stream;       /* NULL: "samples" */
-  double patience_seconds;  /* without a receiver; 0: 10 */
-  uint64_t batch_bytes;     /* samples in one frame; 0: 256 KiB */
-  const char* key_file;     /* ZeroMQ: own key pair, of 'harmonics keys' */
-  const char* server_key;   /* ZeroMQ: the receiver's public key, or its file */
-  const uint32_t* classes;  /* by tensor: number of classes, stated to the receiver; 0: none. NULL: none at all */
+  uint32_t durable;        /* keep samples until the receiver has stored them on disk; 0: until it has received them */
+  uint32_t whole_source;   /* the source is sent from its first sample on; those the receiver has are skipped */
+  uint32_t insecure;       /* allow other machines without encryption */
+  const char* producer;    /* name of the sender; NULL: the process id */
+  const char* stream;      /* NULL: "samples" */
+  double patience_seconds; /* without a receiver; 0: 10 */
+  uint64_t batch_bytes;    /* samples in one frame; 0: 256 KiB */
+  const char* key_file;    /* ZeroMQ: own key pair, of 'harmonics keys' */
+  const char* server_key;  /* ZeroMQ: the receiver's public key, or its file */
+  const uint32_t* classes; /* by tensor: number of classes, stated to the receiver; 0: none. NULL: none at all */
 } harmonics_sender_options;
 
 /* All return 0, or an error kind + 1 (error.hpp) with harmonics_sender_error(): the message, then remedies. */
-int harmonics_sender_open(const char* address, const harmonics_sender_options* options, const harmonics_sent_tensor* tensors, uint32_t count, harmonics_sender** out);
+int harmonics_sender_open(const char* address, const harmonics_sender_options* options,
+                          const harmonics_sent_tensor* tensors, uint32_t count, harmonics_sender** out);
 /* One sample: the tensors' values, row-major, in the order of open; copied. Blocks while there is no credit. */
 int harmonics_sender_send(harmonics_sender* sender, const void* const* tensors);
 /* Number of the next sample; blocks for the receiver. */

@@ -10,10 +10,23 @@ namespace harmonics {
 
 HARMONICS_FACE inline size_t element_bytes(DType dtype) {
   switch (dtype) {
-    case DType::Bool: case DType::U8: case DType::I8: return 1;
-    case DType::I16: case DType::U16: case DType::F16: case DType::BF16: return 2;
-    case DType::I32: case DType::U32: case DType::F32: return 4;
-    case DType::I64: case DType::U64: case DType::F64: return 8;
+    case DType::Bool:
+    case DType::U8:
+    case DType::I8:
+      return 1;
+    case DType::I16:
+    case DType::U16:
+    case DType::F16:
+    case DType::BF16:
+      return 2;
+    case DType::I32:
+    case DType::U32:
+    case DType::F32:
+      return 4;
+    case DType::I64:
+    case DType::U64:
+    case DType::F64:
+      return 8;
   }
   throw Error(ErrorKind::Type, "there is no dtype " + std::to_string(static_cast<uint32_t>(dtype)));
 }
@@ -29,10 +42,10 @@ HARMONICS_FACE inline size_t tensor_bytes(DType dtype, const Shape& shape) {
 // Type and number of a stream's samples, known before the first is read.
 struct StreamInfo {
   DType dtype = DType::F32;
-  Shape sample;                 // of one sample
-  uint64_t size = 0;            // samples in one pass; 0: unbounded
-  int64_t classes = 0;          // integer samples: number of classes or tokens; 0: unknown
-  uint32_t position_axes = 0;   // 1: the first axis of a sample is a sequence
+  Shape sample;                // of one sample
+  uint64_t size = 0;           // samples in one pass; 0: unbounded
+  int64_t classes = 0;         // integer samples: number of classes or tokens; 0: unknown
+  uint32_t position_axes = 0;  // 1: the first axis of a sample is a sequence
   bool live = false;
   std::vector<std::string> symbols;  // text: the symbol of each index
   std::string notes;                 // notes for users, one per line, such as missing cells
@@ -42,7 +55,12 @@ struct StreamInfo {
 
 // Health of a live source; counts are per process.
 struct StreamHealth {
-  enum class State : uint32_t { Waiting = HX_STREAM_WAITING, Receiving = HX_STREAM_RECEIVING, Ended = HX_STREAM_ENDED, Failed = HX_STREAM_FAILED };
+  enum class State : uint32_t {
+    Waiting = HX_STREAM_WAITING,
+    Receiving = HX_STREAM_RECEIVING,
+    Ended = HX_STREAM_ENDED,
+    Failed = HX_STREAM_FAILED
+  };
   State state = State::Waiting;
   uint32_t senders = 0, connected = 0;  // ever seen; currently connected
   bool wants_durable = false;           // senders' buffers are full until durable() is called
@@ -50,7 +68,7 @@ struct StreamHealth {
   uint64_t samples = 0, bytes = 0;      // arrived
   uint64_t queued_samples = 0, queued_bytes = 0, window_bytes = 0;  // received but not consumed; their limit
   uint64_t lost = 0, duplicates = 0, refused = 0, resent = 0;
-  double idle_seconds = 0;              // since the last arrival
+  double idle_seconds = 0;  // since the last arrival
   std::string last_error;
 };
 

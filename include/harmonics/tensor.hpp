@@ -21,24 +21,69 @@ extern "C" __attribute__((weak)) const hx_api* harmonics_api(void);
 namespace harmonics {
 
 enum class DType : uint32_t {
-  Bool = HX_BOOL, U8 = HX_U8, I8 = HX_I8, I16 = HX_I16, U16 = HX_U16, I32 = HX_I32, U32 = HX_U32, I64 = HX_I64,
-  U64 = HX_U64, F16 = HX_F16, BF16 = HX_BF16, F32 = HX_F32, F64 = HX_F64,
+  Bool = HX_BOOL,
+  U8 = HX_U8,
+  I8 = HX_I8,
+  I16 = HX_I16,
+  U16 = HX_U16,
+  I32 = HX_I32,
+  U32 = HX_U32,
+  I64 = HX_I64,
+  U64 = HX_U64,
+  F16 = HX_F16,
+  BF16 = HX_BF16,
+  F32 = HX_F32,
+  F64 = HX_F64,
 };
 
 namespace detail {
 
-template <typename T> struct dtype_of;
-template <> struct dtype_of<bool> { static constexpr DType value = DType::Bool; };
-template <> struct dtype_of<uint8_t> { static constexpr DType value = DType::U8; };
-template <> struct dtype_of<int8_t> { static constexpr DType value = DType::I8; };
-template <> struct dtype_of<int16_t> { static constexpr DType value = DType::I16; };
-template <> struct dtype_of<uint16_t> { static constexpr DType value = DType::U16; };
-template <> struct dtype_of<int32_t> { static constexpr DType value = DType::I32; };
-template <> struct dtype_of<uint32_t> { static constexpr DType value = DType::U32; };
-template <> struct dtype_of<int64_t> { static constexpr DType value = DType::I64; };
-template <> struct dtype_of<uint64_t> { static constexpr DType value = DType::U64; };
-template <> struct dtype_of<float> { static constexpr DType value = DType::F32; };
-template <> struct dtype_of<double> { static constexpr DType value = DType::F64; };
+template <typename T>
+struct dtype_of;
+template <>
+struct dtype_of<bool> {
+  static constexpr DType value = DType::Bool;
+};
+template <>
+struct dtype_of<uint8_t> {
+  static constexpr DType value = DType::U8;
+};
+template <>
+struct dtype_of<int8_t> {
+  static constexpr DType value = DType::I8;
+};
+template <>
+struct dtype_of<int16_t> {
+  static constexpr DType value = DType::I16;
+};
+template <>
+struct dtype_of<uint16_t> {
+  static constexpr DType value = DType::U16;
+};
+template <>
+struct dtype_of<int32_t> {
+  static constexpr DType value = DType::I32;
+};
+template <>
+struct dtype_of<uint32_t> {
+  static constexpr DType value = DType::U32;
+};
+template <>
+struct dtype_of<int64_t> {
+  static constexpr DType value = DType::I64;
+};
+template <>
+struct dtype_of<uint64_t> {
+  static constexpr DType value = DType::U64;
+};
+template <>
+struct dtype_of<float> {
+  static constexpr DType value = DType::F32;
+};
+template <>
+struct dtype_of<double> {
+  static constexpr DType value = DType::F64;
+};
 
 // Thrown if values of a traced tensor are requested; caught by the trampoline of the same library.
 struct NeedsValues {};
@@ -156,9 +201,11 @@ class HTensor {
     api_ = detail::api();
     detail::check(api_->create(&t, data, &v_));
   }
-  template <typename T> static HTensor from(const Shape& shape, const std::vector<T>& values) {
+  template <typename T>
+  static HTensor from(const Shape& shape, const std::vector<T>& values) {
     if (static_cast<int64_t>(values.size()) != shape.count())
-      throw Error(ErrorKind::Shape, std::to_string(values.size()) + " values do not fill a tensor of shape " + shape.str());
+      throw Error(ErrorKind::Shape,
+                  std::to_string(values.size()) + " values do not fill a tensor of shape " + shape.str());
     return HTensor(detail::dtype_of<T>::value, shape, values.data());
   }
   static HTensor scalar(float value) { return HTensor(DType::F32, {}, &value); }
@@ -198,7 +245,8 @@ class HTensor {
     detail::check(need()->data(v_, &p));
     return p;
   }
-  template <typename T> const T* data() const {
+  template <typename T>
+  const T* data() const {
     expect(detail::dtype_of<T>::value);
     return static_cast<const T*>(bytes());
   }
@@ -208,12 +256,14 @@ class HTensor {
     detail::check(need()->mutable_data(&v_, &p));
     return p;
   }
-  template <typename T> T* mutable_data() {
+  template <typename T>
+  T* mutable_data() {
     expect(detail::dtype_of<T>::value);
     return static_cast<T*>(mutable_bytes());
   }
   // The one element of a tensor of one element.
-  template <typename T> T item() const {
+  template <typename T>
+  T item() const {
     if (size() != 1) throw Error(ErrorKind::Shape, "item() needs one element, the shape is " + shape().str());
     return *data<T>();
   }
@@ -305,9 +355,13 @@ class Attributes {
   Attributes& set(const char* name, double value) { return add(name, HX_ATTR_FLOAT).f = value, *this; }
   Attributes& set(const char* name, const char* value) { return set(name, std::string(value)); }
   Attributes& set(const char* name, std::string value) { return add(name, HX_ATTR_STRING).s = std::move(value), *this; }
-  Attributes& set(const char* name, std::vector<int64_t> v) { return add(name, HX_ATTR_INTS).ints = std::move(v), *this; }
+  Attributes& set(const char* name, std::vector<int64_t> v) {
+    return add(name, HX_ATTR_INTS).ints = std::move(v), *this;
+  }
   Attributes& set(const char* name, const Shape& shape) { return set(name, shape.vector()); }
-  Attributes& set(const char* name, std::vector<double> v) { return add(name, HX_ATTR_FLOATS).floats = std::move(v), *this; }
+  Attributes& set(const char* name, std::vector<double> v) {
+    return add(name, HX_ATTR_FLOATS).floats = std::move(v), *this;
+  }
 
   // A C view into this object; valid until it changes. `items` is the storage.
   hx_attributes view(std::vector<hx_attribute>& items) const {
@@ -317,11 +371,22 @@ class Attributes {
       a.name = e.name.c_str();
       a.kind = e.kind;
       switch (e.kind) {
-        case HX_ATTR_FLOAT: a.as.f = e.f; break;
-        case HX_ATTR_STRING: a.as.s = e.s.c_str(); break;
-        case HX_ATTR_INTS: a.as.ints = e.ints.data(); a.count = static_cast<uint32_t>(e.ints.size()); break;
-        case HX_ATTR_FLOATS: a.as.floats = e.floats.data(); a.count = static_cast<uint32_t>(e.floats.size()); break;
-        default: a.as.i = e.i;
+        case HX_ATTR_FLOAT:
+          a.as.f = e.f;
+          break;
+        case HX_ATTR_STRING:
+          a.as.s = e.s.c_str();
+          break;
+        case HX_ATTR_INTS:
+          a.as.ints = e.ints.data();
+          a.count = static_cast<uint32_t>(e.ints.size());
+          break;
+        case HX_ATTR_FLOATS:
+          a.as.floats = e.floats.data();
+          a.count = static_cast<uint32_t>(e.floats.size());
+          break;
+        default:
+          a.as.i = e.i;
       }
       items.push_back(a);
     }
@@ -362,7 +427,8 @@ HARMONICS_FACE inline std::vector<HTensor> call(const char* op, const std::vecto
   for (uint32_t i = 0; i < n; ++i) results.push_back(HTensor::adopt(out[i]));
   return results;
 }
-HARMONICS_FACE inline HTensor call1(const char* op, const std::vector<HTensor>& inputs, const Attributes& attributes = {}) {
+HARMONICS_FACE inline HTensor call1(const char* op, const std::vector<HTensor>& inputs,
+                                    const Attributes& attributes = {}) {
   return call(op, inputs, attributes).at(0);
 }
 

@@ -40,7 +40,8 @@ class OptimizerFunction {
     return {};
   }
   // Next value of the parameter, then of the moments. Values cannot be read here.
-  virtual std::vector<HTensor> step(const ParameterInfo& parameter, const UpdateStep& update, const Arguments& arguments) const = 0;
+  virtual std::vector<HTensor> step(const ParameterInfo& parameter, const UpdateStep& update,
+                                    const Arguments& arguments) const = 0;
   virtual ~OptimizerFunction() = default;
 };
 
@@ -87,7 +88,8 @@ class PredicateFunction {
 namespace detail {
 
 HARMONICS_FACE inline ParameterInfo parameter_of(const hx_parameter& p) {
-  return {p.name, static_cast<DType>(p.type.dtype), Shape(p.type.dims, p.type.dims + p.type.rank), (p.flags & HX_PARAMETER_HIDDEN) != 0};
+  return {p.name, static_cast<DType>(p.type.dtype), Shape(p.type.dims, p.type.dims + p.type.rank),
+          (p.flags & HX_PARAMETER_HIDDEN) != 0};
 }
 
 HARMONICS_FACE inline const hx_optimizer_vt* optimizer_vt() {
@@ -98,19 +100,27 @@ HARMONICS_FACE inline const hx_optimizer_vt* optimizer_vt() {
           thread_local std::vector<Moment> given;  // the names are the caller's until the next call
           given = object<OptimizerFunction>(self).moments(parameter_of(*parameter), Arguments(args));
           if (given.size() > HX_MAX_MOMENTS)
-            throw Error(ErrorKind::Plugin, "it keeps " + std::to_string(given.size()) + " moments; at most " + std::to_string(HX_MAX_MOMENTS) + " are possible");
+            throw Error(ErrorKind::Plugin, "it keeps " + std::to_string(given.size()) + " moments; at most " +
+                                               std::to_string(HX_MAX_MOMENTS) + " are possible");
           *count = static_cast<uint32_t>(given.size());
-          for (size_t i = 0; i < given.size(); ++i) out[i] = {given[i].name.c_str(), make_type(given[i].dtype, given[i].shape)};
+          for (size_t i = 0; i < given.size(); ++i)
+            out[i] = {given[i].name.c_str(), make_type(given[i].dtype, given[i].shape)};
           return HX_OK;
         });
       },
       [](void* self, const hx_attributes* args, const hx_parameter* parameter, const hx_update* u, hx_value** next) {
         return guarded([&] {
-          UpdateStep update{HTensor::borrow(u->value), HTensor::borrow(u->gradient), HTensor::borrow(u->rate), HTensor::borrow(u->step), {}};
+          UpdateStep update{HTensor::borrow(u->value),
+                            HTensor::borrow(u->gradient),
+                            HTensor::borrow(u->rate),
+                            HTensor::borrow(u->step),
+                            {}};
           for (uint32_t i = 0; i < u->n_moments; ++i) update.moments.push_back(HTensor::borrow(u->moments[i]));
-          std::vector<HTensor> results = object<OptimizerFunction>(self).step(parameter_of(*parameter), update, Arguments(args));
+          std::vector<HTensor> results =
+              object<OptimizerFunction>(self).step(parameter_of(*parameter), update, Arguments(args));
           if (results.size() != 1 + u->n_moments)
-            throw Error(ErrorKind::Plugin, "step() gave " + std::to_string(results.size()) + " tensors instead of " + std::to_string(1 + u->n_moments));
+            throw Error(ErrorKind::Plugin, "step() gave " + std::to_string(results.size()) + " tensors instead of " +
+                                               std::to_string(1 + u->n_moments));
           for (const HTensor& t : results)
             if (!t) throw Error(ErrorKind::Plugin, "step() returned an empty tensor");
           for (size_t i = 0; i < results.size(); ++i) next[i] = results[i].release();
@@ -122,14 +132,15 @@ HARMONICS_FACE inline const hx_optimizer_vt* optimizer_vt() {
 }
 
 HARMONICS_FACE inline const hx_schedule_vt* schedule_vt() {
-  static const hx_schedule_vt vt = {sizeof(hx_schedule_vt),
-                                    [](void* self, const hx_attributes* args, const hx_run_point* p, double* out) {
-                                      return guarded([&] {
-                                        *out = object<ScheduleFunction>(self).factor({p->step, p->steps, p->progress}, Arguments(args));
-                                        return HX_OK;
-                                      });
-                                    },
-                                    destroy<ScheduleFunction>};
+  static const hx_schedule_vt vt = {
+      sizeof(hx_schedule_vt),
+      [](void* self, const hx_attributes* args, const hx_run_point* p, double* out) {
+        return guarded([&] {
+          *out = object<ScheduleFunction>(self).factor({p->step, p->steps, p->progress}, Arguments(args));
+          return HX_OK;
+        });
+      },
+      destroy<ScheduleFunction>};
   return &vt;
 }
 
@@ -147,21 +158,25 @@ HARMONICS_FACE inline const hx_predicate_vt* predicate_vt() {
 
 }  // namespace detail
 
-HARMONICS_FACE inline void FunctionRegistry::register_optimizer(const std::string& name, std::shared_ptr<OptimizerFunction> f,
+HARMONICS_FACE inline void FunctionRegistry::register_optimizer(const std::string& name,
+                                                                std::shared_ptr<OptimizerFunction> f,
                                                                 const std::string& description,
                                                                 const std::vector<Argument>& arguments) {
   add(HX_OPTIMIZER, name, description, arguments, 0, detail::held(std::move(f), "optimizer", name),
       [] { return static_cast<const void*>(detail::optimizer_vt()); });
 }
-HARMONICS_FACE inline void FunctionRegistry::register_schedule(const std::string& name, std::shared_ptr<ScheduleFunction> f,
+HARMONICS_FACE inline void FunctionRegistry::register_schedule(const std::string& name,
+                                                               std::shared_ptr<ScheduleFunction> f,
                                                                const std::string& description,
                                                                const std::vector<Argument>& arguments, uint32_t flags) {
   add(HX_SCHEDULE, name, description, arguments, flags, detail::held(std::move(f), "schedule", name),
       [] { return static_cast<const void*>(detail::schedule_vt()); });
 }
-HARMONICS_FACE inline void FunctionRegistry::register_predicate(const std::string& name, std::shared_ptr<PredicateFunction> f,
+HARMONICS_FACE inline void FunctionRegistry::register_predicate(const std::string& name,
+                                                                std::shared_ptr<PredicateFunction> f,
                                                                 const std::string& description,
-                                                                const std::vector<Argument>& arguments, uint32_t flags) {
+                                                                const std::vector<Argument>& arguments,
+                                                                uint32_t flags) {
   add(HX_PREDICATE, name, description, arguments, flags, detail::held(std::move(f), "predicate", name),
       [] { return static_cast<const void*>(detail::predicate_vt()); });
 }

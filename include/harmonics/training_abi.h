@@ -42,14 +42,15 @@ typedef struct hx_optimizer_vt {
   /* The state of a parameter; `out` has room for HX_MAX_MOMENTS. Pure. */
   hx_status (*moments)(void* self, const hx_attributes* args, const hx_parameter* parameter, hx_moment* out,
                        uint32_t* count);
-  /* The parameter's next value, then those of the moments, of their types. Written with hx_api.apply: it becomes part of
-   * the program, so it cannot read numbers. */
+  /* The parameter's next value, then those of the moments, of their types. Written with hx_api.apply: it becomes part
+   * of the program, so it cannot read numbers. */
   hx_status (*step)(void* self, const hx_attributes* args, const hx_parameter* parameter, const hx_update* update,
                     hx_value** next);
   void (*destroy)(void* self);
 } hx_optimizer_vt;
 
-/* ---- schedules ---------------------------------------------------------------------------------------------------- */
+/* ---- schedules ----------------------------------------------------------------------------------------------------
+ */
 
 typedef struct hx_run_point {
   uint32_t struct_size;
@@ -66,7 +67,8 @@ typedef struct hx_schedule_vt {
   void (*destroy)(void* self);
 } hx_schedule_vt;
 
-/* ---- predicates --------------------------------------------------------------------------------------------------- */
+/* ---- predicates ---------------------------------------------------------------------------------------------------
+ */
 
 typedef struct hx_run_view {
   uint32_t struct_size;

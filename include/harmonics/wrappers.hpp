@@ -15,8 +15,9 @@
 
 namespace harmonics {
 
-// The address option equivalent to a wrapper. A graph unwraps the producers bound to it and applies these options itself, in
-// the order below, to all streams that are read together. Wrappers in another order stay and act on their own stream.
+// The address option equivalent to a wrapper. A graph unwraps the producers bound to it and applies these options
+// itself, in the order below, to all streams that are read together. Wrappers in another order stay and act on their
+// own stream.
 struct WrapperOption {
   enum class Acts { Never, Anywhere, Cache, Augment, Where, Skip, Take, Shard, Repeat, Shuffle, Batch };
   Acts acts = Acts::Never;
@@ -230,7 +231,9 @@ class RepeatProducer final : public WrappedProducer {
   }
   std::size_t size() const override {
     const std::size_t n = inner_->size();
-    return n > static_cast<std::size_t>(std::numeric_limits<int64_t>::max()) / std::max<uint64_t>(times_, 1) ? 0 : n * times_;
+    return n > static_cast<std::size_t>(std::numeric_limits<int64_t>::max()) / std::max<uint64_t>(times_, 1)
+               ? 0
+               : n * times_;
   }
   int64_t read(uint64_t n, void* to) override {
     if (!info_) info_ = inner_->describe();
@@ -314,8 +317,9 @@ class ShuffleProducer final : public WrappedProducer {
     bytes_ = info_->sample_bytes();
     const auto bytes = checked_product(bytes_, capacity_);
     if (!bytes || *bytes > block_.max_size())
-      throw Error(ErrorKind::Usage, "shuffle: a block of " + std::to_string(capacity_) + " samples of " + std::to_string(bytes_) +
-                                        " bytes is larger than any memory; give a smaller block, for example shuffle=8192");
+      throw Error(ErrorKind::Usage,
+                  "shuffle: a block of " + std::to_string(capacity_) + " samples of " + std::to_string(bytes_) +
+                      " bytes is larger than any memory; give a smaller block, for example shuffle=8192");
     block_.resize(*bytes);
   }
   // Rereads at most one block.
@@ -327,7 +331,8 @@ class ShuffleProducer final : public WrappedProducer {
     order_.clear();
     at_ = 0;
     if (offset && (!fill() || order_.size() < offset))
-      throw Error(ErrorKind::Stream, "shuffle: there is no sample " + std::to_string(index) + " to go back to: the pass has become shorter");
+      throw Error(ErrorKind::Stream, "shuffle: there is no sample " + std::to_string(index) +
+                                         " to go back to: the pass has become shorter");
     at_ = offset;
     return true;
   }
@@ -410,7 +415,8 @@ class BatchProducer final : public WrappedProducer {
   // The last batch may be short, so it is read to skip it.
   bool go_to(uint64_t index) override {
     if (!inner_->seek(epoch(), index ? place(index - 1, n_, 0) : 0)) return false;
-    if (index && !next()) throw Error(ErrorKind::Stream, "batch: there is no batch " + std::to_string(index - 1) + " any more");
+    if (index && !next())
+      throw Error(ErrorKind::Stream, "batch: there is no batch " + std::to_string(index - 1) + " any more");
     return true;
   }
   static HTensor stacked(const std::vector<HTensor>& samples) {
@@ -452,12 +458,16 @@ inline Unwrapped unwrapped(std::shared_ptr<Producer> producer) {
     const bool anywhere = o.acts == Acts::Anywhere;
     if (o.acts == Acts::Never || (!anywhere && (first ? o.acts > above : o.acts >= above))) break;
     if (!anywhere || !ahead) u.options += (u.options.empty() ? "" : "&") + o.text;  // one prefetch is enough
-    if (anywhere) ahead = true;
-    else above = o.acts, first = false;
+    if (anywhere)
+      ahead = true;
+    else
+      above = o.acts, first = false;
     const std::shared_ptr<Producer> inner = wrapper->inner();
     u.producer = inner;
   }
-  const auto wrapper_of = [](const std::shared_ptr<Producer>& p) { return dynamic_cast<const WrappedProducer*>(p.get()); };
+  const auto wrapper_of = [](const std::shared_ptr<Producer>& p) {
+    return dynamic_cast<const WrappedProducer*>(p.get());
+  };
   for (const WrappedProducer* wrapper = wrapper_of(u.producer); wrapper; wrapper = wrapper_of(wrapper->inner()))
     if (const WrapperOption o = wrapper->option(); o.acts == Acts::Batch)
       throw Error(ErrorKind::Usage, "a graph makes batches of samples itself, and cannot take those that " + o.text +

@@ -40,8 +40,8 @@ bool plan_attention(const Site& site, hx_kernel& out) {
   c->causal = site.flag("causal");
   c->scale = static_cast<float>(site.number("scale", 1 / std::sqrt(static_cast<double>(c->width))));
   if (c->scale < 0) return false;  // a negative scale would turn the maximum into the minimum
-  const double pairs =
-      static_cast<double>(c->batch * c->shared * c->group) * static_cast<double>(c->queries * c->keys) * (c->causal ? 0.55 : 1);
+  const double pairs = static_cast<double>(c->batch * c->shared * c->group) *
+                       static_cast<double>(c->queries * c->keys) * (c->causal ? 0.55 : 1);
   const double per_pair = gradient ? 2.0 + 0.1 * static_cast<double>(3 * c->width + 2 * c->value_width) / 2
                                    : 1.0 + 0.1 * static_cast<double>(c->width + c->value_width) / 2;
   const int64_t heads = c->batch * c->shared * (gradient ? 1 : c->group);

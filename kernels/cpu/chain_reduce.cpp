@@ -34,7 +34,8 @@ void cut(ChainReduceContext& c, double nanoseconds) {
     const int64_t slices = s.inner > rows ? wanted : (wanted + units - 1) / units;
     c.slices = static_cast<uint32_t>(std::clamp<int64_t>(slices, 1, std::max<int64_t>(1, most)));
     if (c.groups > 1)
-      c.join_parts = parts_for(0.1 * static_cast<double>(units * s.inner), s.outer * s.chunks * ((s.inner + kSliceGranule - 1) / kSliceGranule));
+      c.join_parts = parts_for(0.1 * static_cast<double>(units * s.inner),
+                               s.outer * s.chunks * ((s.inner + kSliceGranule - 1) / kSliceGranule));
     units *= c.slices;
   }
   c.parts = static_cast<uint32_t>(std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, units)));

@@ -13,11 +13,11 @@ struct ChainReduceContext {
   ChainContext chain;
   uint32_t reduced;  // register
   ReduceContext stages;
-  int64_t groups;       // per chunk, at most
-  uint32_t slices;      // of the columns
+  int64_t groups;              // per chunk, at most
+  uint32_t slices;             // of the columns
   uint32_t parts, join_parts;  // join_parts 0: groups are the results
-  uint32_t workspace;   // buffer
-  int64_t partials;     // offset of the groups' results in the workspace, floats
+  uint32_t workspace;          // buffer
+  int64_t partials;            // offset of the groups' results in the workspace, floats
 };
 
 constexpr int64_t kSliceGranule = 64;

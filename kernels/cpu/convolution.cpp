@@ -180,8 +180,8 @@ bool plan_gradient(const Site& site, hx_kernel& out) {
   const int64_t shared = to_input ? c->blocks * c->outputs * c->kernel[0] * c->kernel[1] * c->block
                                   : c->parts * c->outputs * c->blocks * c->kernel[0] * c->vectors * width;
   const uint64_t workspace = static_cast<uint64_t>(shared + c->parts * c->part_workspace) * 4;
-  const std::vector<uint32_t> parts = to_input ? std::vector<uint32_t>{1, c->parts}
-                                               : std::vector<uint32_t>{c->parts, c->join_parts};
+  const std::vector<uint32_t> parts =
+      to_input ? std::vector<uint32_t>{1, c->parts} : std::vector<uint32_t>{c->parts, c->join_parts};
   answer<ConvContext>(out, std::move(c), to_input ? isa().pooled_conv_grad_input : isa().pooled_conv_grad_weight,
                       "sparse convolution", parts)
       .workspace = workspace;

@@ -22,9 +22,9 @@ struct ConvContext {
   // copy.
   int64_t rows, row, phase, plane;
   bool direct;
-  const int32_t* taps;      // [depth]: offsets of a window's elements from its first
-  int64_t padded_outputs;   // rounded up to whole vectors
-  int64_t band;             // rows of the result computed together
+  const int32_t* taps;     // [depth]: offsets of a window's elements from its first
+  int64_t padded_outputs;  // rounded up to whole vectors
+  int64_t band;            // rows of the result computed together
 
   // Gradients: channels last, in blocks of `block`; `vectors` is the length of a window's row in one block.
   int64_t block, blocks, vectors;

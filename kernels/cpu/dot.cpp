@@ -166,7 +166,8 @@ bool answer_dot(const Site& site, uint32_t first, bool accumulate, hx_kernel& ou
     operands[1].contract.push_back(b_contract[i]);
   }
   const Manner manner{site.allows_half(), accumulate};
-  if (operands[0].is_matrix() && operands[1].is_matrix() && answer_operands(operands[0], operands[1], manner, out)) return true;
+  if (operands[0].is_matrix() && operands[1].is_matrix() && answer_operands(operands[0], operands[1], manner, out))
+    return true;
   return answer_rearranged(operands, manner, out);
 }
 
@@ -175,7 +176,7 @@ bool answer_dot(const Site& site, uint32_t first, bool accumulate, hx_kernel& ou
 struct Sum {
   int64_t count = 0;
   uint32_t out = 0, parts = 0;
-  uint32_t keep = 0;  // buffer; 0: always add the sum
+  uint32_t keep = 0;                       // buffer; 0: always add the sum
   uint32_t product_parts = 0, before = 0;  // parts of the product's first phase; phases before the product
   hx_kernel product{};
 
@@ -188,7 +189,7 @@ void begin_sum(const Sum& c, void* const* buffers, uint32_t part) {
   const int64_t lines = (c.count + 15) / 16, begin = lines * part / c.parts * 16,
                 end = std::min(lines * (part + 1) / c.parts * 16, c.count);
   if (begin >= end) return;
-  const auto *sum = static_cast<const float*>(buffers[0]);
+  const auto* sum = static_cast<const float*>(buffers[0]);
   auto* to = static_cast<float*>(buffers[c.out]);
   const size_t bytes = static_cast<size_t>(end - begin) * sizeof(float);
   if (c.keep && !*static_cast<const uint8_t*>(buffers[c.keep]))
@@ -212,7 +213,9 @@ bool plan_dot(const Site& site, hx_kernel& out) { return site.all_f32() && answe
 bool plan_dot_add(const Site& site, hx_kernel& out) {
   for (uint32_t i = 0; i < 3; ++i)
     if (!is_f32(site.in(i))) return false;
-  if (!same_shape(site.in(0), site.out()) || (site.inputs() == 4 && (site.in(3).dtype != HX_BOOL || count(site.in(3)) != 1))) return false;
+  if (!same_shape(site.in(0), site.out()) ||
+      (site.inputs() == 4 && (site.in(3).dtype != HX_BOOL || count(site.in(3)) != 1)))
+    return false;
   auto c = std::make_unique<Sum>();
   if (!answer_dot(site, 1, true, c->product)) return false;
   c->count = count(site.out());

@@ -11,7 +11,7 @@
 namespace harmonics::cpu {
 namespace {
 
-constexpr int64_t kLeast = 32;            // minimum size; below, packing costs too much
+constexpr int64_t kLeast = 32;  // minimum size; below, packing costs too much
 constexpr double kLeastFlops = 1e6;
 constexpr int64_t kHalfRowGranule = 4 * kHalfRows;
 
@@ -32,8 +32,10 @@ HalfProduct choose() {
   const std::string name = wanted ? wanted : "";
   if (name.empty()) return has_half_arithmetic() ? half::native : nullptr;
   if (name == "off") return nullptr;
-  if (name != "emulated") throw Error(ErrorKind::Device, "HARMONICS_FP16=" + name + " is not known; use emulated or off");
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) return half::emulated;
+  if (name != "emulated")
+    throw Error(ErrorKind::Device, "HARMONICS_FP16=" + name + " is not known; use emulated or off");
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
+    return half::emulated;
   throw Error(ErrorKind::Device, "HARMONICS_FP16=emulated needs AVX2 and F16C, which this processor lacks; unset it");
 }
 
@@ -45,8 +47,8 @@ void run(const void* context, void* const* buffers, uint32_t, uint32_t part) {
                 i1 = slice_begin(p.m, kHalfRowGranule, c.row_parts, row + 1),
                 j0 = slice_begin(p.n, kHalfColumns, c.column_parts, column),
                 j1 = slice_begin(p.n, kHalfColumns, c.column_parts, column + 1);
-  c.multiply(p, static_cast<const float*>(buffers[p.a]), static_cast<const float*>(buffers[p.b]), static_cast<float*>(buffers[p.c]), i0, i1, j0, j1,
-             static_cast<HalfWorkspace*>(buffers[p.c + 1])[part]);
+  c.multiply(p, static_cast<const float*>(buffers[p.a]), static_cast<const float*>(buffers[p.b]),
+             static_cast<float*>(buffers[p.c]), i0, i1, j0, j1, static_cast<HalfWorkspace*>(buffers[p.c + 1])[part]);
   isa().end_product(p, buffers, i0, i1, j0, j1);
 }
 
@@ -66,8 +68,10 @@ HalfProduct half_product() {
 }
 
 bool answer_half_product(const Product& product, hx_kernel& out) {
-  const double flops = 2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) * static_cast<double>(product.k);
-  if (!half_product() || product.batch != 1 || std::min({product.m, product.n, product.k}) < kLeast || flops < kLeastFlops)
+  const double flops =
+      2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) * static_cast<double>(product.k);
+  if (!half_product() || product.batch != 1 || std::min({product.m, product.n, product.k}) < kLeast ||
+      flops < kLeastFlops)
     return false;
   auto c = std::make_unique<HalfContext>();
   c->product = product;

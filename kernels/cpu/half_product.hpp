@@ -24,8 +24,8 @@ struct alignas(64) HalfWorkspace {
 };
 
 // Computes rows [i0, i1) and columns [j0, j1) of C = A B or C += A B.
-using HalfProduct = void (*)(const Product& p, const float* a, const float* b, float* c, int64_t i0, int64_t i1, int64_t j0,
-                             int64_t j1, HalfWorkspace& workspace);
+using HalfProduct = void (*)(const Product& p, const float* a, const float* b, float* c, int64_t i0, int64_t i1,
+                             int64_t j0, int64_t j1, HalfWorkspace& workspace);
 
 // The native product, or null. HARMONICS_FP16=emulated selects a slow emulation with the same rounding, to check
 // results on other processors; HARMONICS_FP16=off disables it.
@@ -34,8 +34,8 @@ HalfProduct half_product();
 namespace half {
 void native(const Product& p, const float* a, const float* b, float* c, int64_t i0, int64_t i1, int64_t j0, int64_t j1,
             HalfWorkspace& workspace);
-void emulated(const Product& p, const float* a, const float* b, float* c, int64_t i0, int64_t i1, int64_t j0, int64_t j1,
-              HalfWorkspace& workspace);
+void emulated(const Product& p, const float* a, const float* b, float* c, int64_t i0, int64_t i1, int64_t j0,
+              int64_t j1, HalfWorkspace& workspace);
 }  // namespace half
 
 }  // namespace harmonics::cpu

@@ -22,7 +22,8 @@ struct IsaTable {
   // y = activation(y + bias) over a block of rows.
   void (*epilogue)(float* y, int64_t rows, int64_t columns, int64_t stride, const float* bias, int activation);
   // Epilogue of a finished block of C, [row, row_end) x [column, column_end): bias and activation.
-  void (*end_product)(const Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column, int64_t column_end);
+  void (*end_product)(const Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column,
+                      int64_t column_end);
 #define HM_KERNEL(name) Run name;
 #include "kernel_list.inc"
 #undef HM_KERNEL

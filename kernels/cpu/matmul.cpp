@@ -53,7 +53,8 @@ bool is_by_depth(const Product& p) {
 double imbalance(int64_t length, int64_t granule, uint32_t parts) {
   int64_t most = 0;
   for (uint32_t i = 0; i < parts; ++i)
-    most = std::max(most, panels(slice_begin(length, granule, parts, i + 1) - slice_begin(length, granule, parts, i), granule));
+    most = std::max(
+        most, panels(slice_begin(length, granule, parts, i + 1) - slice_begin(length, granule, parts, i), granule));
   return static_cast<double>(most * granule * parts) / static_cast<double>(length);
 }
 
@@ -73,7 +74,8 @@ void answer_by_depth(const Product& p, double nanoseconds, hx_kernel& out) {
     }
   }
   const uint32_t parts = c->row_parts * c->column_parts;
-  const uint64_t workspace = parts * static_cast<uint64_t>(std::min(kPackedDepth, p.k) * packed_column_panel(isa().vector)) * sizeof(float);
+  const uint64_t workspace =
+      parts * static_cast<uint64_t>(std::min(kPackedDepth, p.k) * packed_column_panel(isa().vector)) * sizeof(float);
   answer(out, std::move(c), isa().deep_matmul, "matmul by depth", {parts}).workspace = workspace;
 }
 
@@ -86,29 +88,37 @@ void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out
   const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, 25000);
   c->batch_parts = c->row_parts = c->column_parts = 1;
   // If A is packed for all parts anyway, row slices cost no more: choose the more even division.
-  const bool by_columns = p.a_column != 1 ? imbalance(p.n, column_panel / 2, wanted) <= imbalance(p.m, row_panel, wanted) + 0.05 : p.n >= p.m;
+  const bool by_columns = p.a_column != 1
+                              ? imbalance(p.n, column_panel / 2, wanted) <= imbalance(p.m, row_panel, wanted) + 0.05
+                              : p.n >= p.m;
   // Slices the longer side of the weight, so that each thread finds its part of it in its cache again. Slices of the
   // depth exchange sums of C, which are smaller than the A that all column slices would read. Not possible if C already
   // holds a sum.
-  if (by_columns && wanted > 1 && 16 * static_cast<int64_t>(wanted) <= p.n && p.n < p.k && p.a_column == 1 && !p.descends && !p.accumulate) c->depth_parts = 2;
-  while (by_columns && c->depth_parts * c->column_parts < wanted && p.n >= 64 * static_cast<int64_t>(c->column_parts)) c->column_parts *= 2;
-  while (c->depth_parts * c->row_parts * c->column_parts < wanted && p.m >= 24 * static_cast<int64_t>(c->row_parts)) c->row_parts *= 2;
+  if (by_columns && wanted > 1 && 16 * static_cast<int64_t>(wanted) <= p.n && p.n < p.k && p.a_column == 1 &&
+      !p.descends && !p.accumulate)
+    c->depth_parts = 2;
+  while (by_columns && c->depth_parts * c->column_parts < wanted && p.n >= 64 * static_cast<int64_t>(c->column_parts))
+    c->column_parts *= 2;
+  while (c->depth_parts * c->row_parts * c->column_parts < wanted && p.m >= 24 * static_cast<int64_t>(c->row_parts))
+    c->row_parts *= 2;
   c->packs_a = p.a_column != 1;
   if (c->packs_a) c->a_floats = lines(panels(p.m, row_panel) * row_panel * p.k);
   c->shares_b = c->row_parts > 1;
   const uint32_t parts = c->depth_parts * c->row_parts * c->column_parts;
   const int64_t columns = panels(panels(p.n, column_panel), c->column_parts) * column_panel;  // of a part, at most
-  const int64_t depth = panels(panels(p.k, kEvenGranule), c->depth_parts) * kEvenGranule;  // of a part, at most
+  const int64_t depth = panels(panels(p.k, kEvenGranule), c->depth_parts) * kEvenGranule;     // of a part, at most
   // If one block of rows reads what a part packs, pack one panel at a time, which stays in the first-level cache.
   c->block_columns = !c->shares_b && p.m <= kPackedRows ? column_panel : kPackedColumns;
   c->b_part_floats = block_floats(columns, column_panel, c->block_columns, std::min(depth, p.k));
   c->b_floats = c->shares_b ? panels(p.n, column_panel) * column_panel * p.k : c->b_part_floats * parts;
   if (c->packs_a || c->shares_b) {
     const int64_t packed = c->a_floats + (c->shares_b ? c->b_floats : 0);
-    c->pack_parts = parts_for(static_cast<double>(packed) * 0.5, std::max(c->packs_a ? panels(p.m, row_panel) : 0, c->shares_b ? panels(p.n, column_panel) : 0));
+    c->pack_parts = parts_for(static_cast<double>(packed) * 0.5, std::max(c->packs_a ? panels(p.m, row_panel) : 0,
+                                                                          c->shares_b ? panels(p.n, column_panel) : 0));
   }
   c->b_floats = lines(c->b_floats);
-  const uint64_t workspace = static_cast<uint64_t>(c->a_floats + c->b_floats + (c->depth_parts - 1) * p.m * p.n) * sizeof(float);
+  const uint64_t workspace =
+      static_cast<uint64_t>(c->a_floats + c->b_floats + (c->depth_parts - 1) * p.m * p.n) * sizeof(float);
   std::vector<uint32_t> phases;
   if (c->packs_a || c->shares_b) phases.push_back(c->pack_parts);
   phases.push_back(parts);
@@ -134,7 +144,7 @@ bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std:
 
 // Returns false if an operand has no unit stride, or if the fused SGD update is unsupported.
 bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
-                    hx_kernel& out) {
+                          hx_kernel& out) {
   struct Owned : MatmulContext {
     std::vector<int64_t> a_storage, b_storage;
   };

@@ -15,11 +15,11 @@ struct Product {
   uint32_t a, b, c, bias;  // buffers
   bool has_bias;
   int activation;
-  bool accumulate = false;  // C += A B
-  bool half = false;        // may be computed in fp16 chunks
-  bool descends = false;    // C = old - rate A B, the fused SGD update; packed products only
+  bool accumulate = false;     // C += A B
+  bool half = false;           // may be computed in fp16 chunks
+  bool descends = false;       // C = old - rate A B, the fused SGD update; packed products only
   uint32_t old = 0, rate = 0;  // buffers
-  float scale = 0;          // not 0: A holds bytes to be multiplied by it; sparse products only
+  float scale = 0;             // not 0: A holds bytes to be multiplied by it; sparse products only
 };
 
 struct MatmulContext {
@@ -31,14 +31,14 @@ struct MatmulContext {
 
 // A packed product. Phases: pack shared operands, multiply, add up the slices of the depth.
 struct PackedContext : MatmulContext {
-  uint32_t depth_parts = 1;     // slices of the depth: the first is summed in C, others in the workspace
-  uint32_t sum_parts = 0;       // parts of the phase that adds them
-  bool packs_a = false;       // A's rows are not contiguous; all of A is packed at the start of the workspace
-  bool shares_b = false;      // all of B is packed behind A; else every part packs its own blocks
-  uint32_t pack_parts = 0;      // of phase 0, for each operand
+  uint32_t depth_parts = 1;  // slices of the depth: the first is summed in C, others in the workspace
+  uint32_t sum_parts = 0;    // parts of the phase that adds them
+  bool packs_a = false;      // A's rows are not contiguous; all of A is packed at the start of the workspace
+  bool shares_b = false;     // all of B is packed behind A; else every part packs its own blocks
+  uint32_t pack_parts = 0;   // of phase 0, for each operand
   int64_t a_floats = 0, b_floats = 0;
-  int64_t block_columns = 0;    // columns of B packed, or worked on, at a time
-  int64_t b_part_floats = 0;    // a part's own block
+  int64_t block_columns = 0;  // columns of B packed, or worked on, at a time
+  int64_t b_part_floats = 0;  // a part's own block
 };
 
 // A product whose operands are both contiguous per depth. Workspace per part: a panel for incomplete columns.

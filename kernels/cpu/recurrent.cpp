@@ -32,9 +32,8 @@ bool plan_scan(const Site& site, hx_kernel& out, int64_t gates) {
   c->reverse = site.flag("reverse");
   divide(*c, gates, false);
   c->packed = rounded(c->width, kMostLanes) * gates * c->width;
-  c->stride =
-      rounded(c->width, kMostLanes) + kMostLanes;  // not a power of two: rows would share cache sets
-  c->part_workspace = 3 * c->rows * c->stride;     // state before and after, cell
+  c->stride = rounded(c->width, kMostLanes) + kMostLanes;  // not a power of two: rows would share cache sets
+  c->part_workspace = 3 * c->rows * c->stride;             // state before and after, cell
   const std::vector<uint32_t> parts{c->pack_parts, c->parts};
   const uint64_t workspace = bytes(*c);
   answer(out, std::move(c), gates == 4 ? isa().lstm_scan : isa().gru_scan, gates == 4 ? "lstm" : "gru", parts)

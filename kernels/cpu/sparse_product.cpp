@@ -8,11 +8,11 @@
 namespace harmonics::cpu {
 namespace {
 
-constexpr int64_t kLeastColumns = 32;         // narrower products gain nothing
-constexpr int64_t kLeastProducts = 1 << 15;   // multiplications of the whole product
-constexpr int64_t kLeastDepth = 16;           // computing shorter sums is faster than looking for zeros
-constexpr int64_t kFewRows = 4;               // of A: reading B is the bottleneck, so the sparse kernel is never slower
-constexpr int64_t kMostSums = 1 << 17;        // limit of a batch for halves: both fit the second-level cache
+constexpr int64_t kLeastColumns = 32;        // narrower products gain nothing
+constexpr int64_t kLeastProducts = 1 << 15;  // multiplications of the whole product
+constexpr int64_t kLeastDepth = 16;          // computing shorter sums is faster than looking for zeros
+constexpr int64_t kFewRows = 4;              // of A: reading B is the bottleneck, so the sparse kernel is never slower
+constexpr int64_t kMostSums = 1 << 17;       // limit of a batch for halves: both fit the second-level cache
 
 // The sparse product, with a dense kernel as fallback for few zeros.
 struct SparseOrDense : SparseContext {
@@ -40,13 +40,16 @@ void run_dense(const SparseOrDense& c, void* const* buffers, uint32_t phase, uin
   void* own[8];
   for (uint32_t i = 0; i < c.dense_count; ++i) {
     const uint32_t from = c.dense_buffers[i];
-    own[i] = c.a.count && from == c.product.a ? workspace + c.a.offset : c.b.count && from == c.product.b ? workspace + c.b.offset : buffers[from];
+    own[i] = c.a.count && from == c.product.a   ? workspace + c.a.offset
+             : c.b.count && from == c.product.b ? workspace + c.b.offset
+                                                : buffers[from];
   }
   own[c.dense_count] = workspace + c.dense_offset;
   c.dense.run(c.dense.context, own, phase, part);
 }
 
-template <typename T> void scale_numbers(const T* from, float* to, int64_t n, float by) {
+template <typename T>
+void scale_numbers(const T* from, float* to, int64_t n, float by) {
   for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(from[i]) * by;
 }
 
@@ -66,11 +69,13 @@ void prepare(const SparseOrDense& c, void* const* buffers, uint32_t part, uint32
     if (c.a.scaled) scale_numbers(to, to, n, down);
   });
   share(c.b.count, [&](int64_t at, int64_t n) {
-    scale_numbers(static_cast<const float*>(buffers[p.b]) + at, reinterpret_cast<float*>(workspace + c.b.offset) + at, n, down);
+    scale_numbers(static_cast<const float*>(buffers[p.b]) + at, reinterpret_cast<float*>(workspace + c.b.offset) + at,
+                  n, down);
   });
   if ((c.a.scaled || c.b.scaled) && buffers[c.old] != buffers[p.c])
     share(p.m * p.n, [&](int64_t at, int64_t n) {
-      std::memcpy(static_cast<float*>(buffers[p.c]) + at, static_cast<const float*>(buffers[c.old]) + at, static_cast<size_t>(n) * sizeof(float));
+      std::memcpy(static_cast<float*>(buffers[p.c]) + at, static_cast<const float*>(buffers[c.old]) + at,
+                  static_cast<size_t>(n) * sizeof(float));
     });
 }
 
@@ -93,7 +98,8 @@ void run(const void* context, void* const* buffers, uint32_t phase, uint32_t par
   if (phase == 0) return isa().sparse_build(static_cast<const SparseContext*>(&c), buffers, 0, part);
   if (is_sparse(c, buffers)) {
     const uint32_t own = phase == 1 ? multiply_parts(c) : phase == 2 ? c.sum_parts : 0;
-    if (spread(part, c.parts[phase], own)) isa().sparse_multiply(static_cast<const SparseContext*>(&c), buffers, phase - 1, part);
+    if (spread(part, c.parts[phase], own))
+      isa().sparse_multiply(static_cast<const SparseContext*>(&c), buffers, phase - 1, part);
     return;
   }
   const uint32_t before = c.prepares() ? 2 : 1;
@@ -110,7 +116,9 @@ void cut(SparseContext& c) {
   const Product& p = c.product;
   const double products = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   const uint32_t parts = parts_for(products * 2 / 85, INT32_MAX, 12000);
-  const auto at_most = [](uint32_t wanted, int64_t pieces) { return std::max(1u, static_cast<uint32_t>(std::min<int64_t>(wanted, pieces))); };
+  const auto at_most = [](uint32_t wanted, int64_t pieces) {
+    return std::max(1u, static_cast<uint32_t>(std::min<int64_t>(wanted, pieces)));
+  };
   // For one weight, the product and the update make the same choice.
   if (parts > 1 && !c.always && !p.accumulate && (c.update ? p.k : p.m) * p.n <= kMostSums) {
     if (c.update && p.m > p.n) c.halves = Halves::rows;
@@ -129,8 +137,8 @@ void cut(SparseContext& c) {
 }
 
 bool worth_looking(const Product& p) {
-  return p.batch == 1 && p.b_column == 1 && (p.a_column == 1 || (p.a_row == 1 && p.m > 1)) && p.n >= kLeastColumns && p.k > 1 &&
-         p.m * p.n * p.k >= kLeastProducts && p.k * p.b_row < INT32_MAX && p.m * p.k < INT32_MAX;
+  return p.batch == 1 && p.b_column == 1 && (p.a_column == 1 || (p.a_row == 1 && p.m > 1)) && p.n >= kLeastColumns &&
+         p.k > 1 && p.m * p.n * p.k >= kLeastProducts && p.k * p.b_row < INT32_MAX && p.m * p.k < INT32_MAX;
 }
 
 void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {

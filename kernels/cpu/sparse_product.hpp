@@ -20,18 +20,20 @@ enum class Halves { none, depth, rows };
 // are read in place; threads share little but these bits. For halves of the depth, one word marks the lower halves of
 // two pieces and the next word the upper halves.
 struct SparseContext {
-  Product product;  // one batch entry; B's rows are contiguous, and A's rows or columns
-  int64_t pieces;   // words per row
-  bool always;  // without fallback to a dense kernel
+  Product product;                                // one batch entry; B's rows are contiguous, and A's rows or columns
+  int64_t pieces;                                 // words per row
+  bool always;                                    // without fallback to a dense kernel
   uint32_t build_parts, row_parts, column_parts;  // grid, for each half
-  uint32_t workspace;  // buffer
-  bool update;         // C = old - rate A B, the SGD update
-  uint32_t old, rate;  // buffers
+  uint32_t workspace;                             // buffer
+  bool update;                                    // C = old - rate A B, the SGD update
+  uint32_t old, rate;                             // buffers
   Halves halves = Halves::none;
   uint32_t sum_parts = 0;   // parts of the phase that adds the halves of the depth
   int64_t sums_offset = 0;  // the second half's sums, in the workspace
 };
-inline uint32_t multiply_parts(const SparseContext& c) { return c.row_parts * c.column_parts * (c.halves == Halves::none ? 1 : 2); }
+inline uint32_t multiply_parts(const SparseContext& c) {
+  return c.row_parts * c.column_parts * (c.halves == Halves::none ? 1 : 2);
+}
 
 // Above this density the dense kernel is faster.
 constexpr double kSparse = 0.45;
@@ -44,7 +46,8 @@ constexpr double kSparse = 0.45;
 // holds the length of the list.
 constexpr int64_t kVerdictBytes = 64;
 [[gnu::always_inline]] static inline int64_t marks_bytes(const SparseContext& c) {
-  return is_listed(c) ? 2 * list_floats(c.product) * static_cast<int64_t>(sizeof(float)) : c.pieces * c.product.m * static_cast<int64_t>(sizeof(uint64_t));
+  return is_listed(c) ? 2 * list_floats(c.product) * static_cast<int64_t>(sizeof(float))
+                      : c.pieces * c.product.m * static_cast<int64_t>(sizeof(uint64_t));
 }
 
 // w = w - rate a b^T for a single sample, and the gradient of a, computed with the old w.

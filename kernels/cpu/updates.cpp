@@ -58,7 +58,8 @@ bool plan_lamb(const Site& site, hx_kernel& out) {
   c->epsilon = site.number("epsilon", 1e-6);
   const uint32_t parts = c->parts;
   const bool adapt = c->adapt;
-  hx_kernel& kernel = answer(out, std::move(c), isa().lamb, "lamb", adapt ? std::vector{parts, parts} : std::vector{parts});
+  hx_kernel& kernel =
+      answer(out, std::move(c), isa().lamb, "lamb", adapt ? std::vector{parts, parts} : std::vector{parts});
   kernel.workspace = adapt ? parts * 2 * sizeof(double) : 0;
   kernel.in_place = 1;
   return true;

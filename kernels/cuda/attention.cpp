@@ -14,7 +14,8 @@ bool read(const Site& site, Attention& a) {
     return declined("needs four axes and an lse in f32");
   a.positions_first = site.flag("positions_first"), a.is_causal = site.flag("causal");
   const uint32_t heads = a.positions_first ? 2 : 1, positions = 3 - heads;
-  a.batch = q.dims[0], a.heads = q.dims[heads], a.shared = k.dims[heads], a.queries = q.dims[positions], a.keys = k.dims[positions];
+  a.batch = q.dims[0], a.heads = q.dims[heads], a.shared = k.dims[heads], a.queries = q.dims[positions],
+  a.keys = k.dims[positions];
   a.width = q.dims[3], a.value_width = v.dims[3];
   a.scale = static_cast<float>(site.number("scale", 1 / std::sqrt(static_cast<double>(a.width))));
   return (!a.is_causal || a.queries <= a.keys) || declined("needs a visible key for every query");
@@ -24,13 +25,15 @@ bool read(const Site& site, Attention& a) {
 
 bool plan_attention(const Site& site, hx_kernel& out) {
   const uint32_t dtype = site.in(0).dtype;
-  const bool as_they_are = (dtype == HX_F16 || dtype == HX_BF16) && site.in(1).dtype == dtype && site.in(2).dtype == dtype && site.out().dtype == dtype;
+  const bool as_they_are = (dtype == HX_F16 || dtype == HX_BF16) && site.in(1).dtype == dtype &&
+                           site.in(2).dtype == dtype && site.out().dtype == dtype;
   if (!as_they_are && !(site.all_f32() && site.may_round()))
     return declined("needs a 16-bit type, or f32 with rounding allowed");
   Attention a;
   if (!read(site, a)) return false;
   Work work(site.machine());
-  if (as_they_are) a.dtype = dtype;
+  if (as_they_are)
+    a.dtype = dtype;
   else {
     // f16 has the mantissa of TF32; larger values saturate.
     Operand* const rounded[] = {&a.q, &a.k, &a.v};

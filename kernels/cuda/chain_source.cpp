@@ -39,27 +39,41 @@ bool is_half(uint32_t dtype) { return dtype == HX_F16 || dtype == HX_BF16; }
 const char* stored_name(uint32_t dtype) {
   switch (dtype) {
     case HX_BOOL:
-    case HX_U8: return "uchar";
-    case HX_I8: return "schar";
-    case HX_I16: return "short";
+    case HX_U8:
+      return "uchar";
+    case HX_I8:
+      return "schar";
+    case HX_I16:
+      return "short";
     case HX_U16:
     case HX_F16:
-    case HX_BF16: return "ushort";
-    case HX_I32: return "int";
-    case HX_U32: return "uint";
-    case HX_I64: return "long";
-    case HX_U64: return "ulong";
-    case HX_F32: return "float";
-    default: return "double";
+    case HX_BF16:
+      return "ushort";
+    case HX_I32:
+      return "int";
+    case HX_U32:
+      return "uint";
+    case HX_I64:
+      return "long";
+    case HX_U64:
+      return "ulong";
+    case HX_F32:
+      return "float";
+    default:
+      return "double";
   }
 }
 std::string computed_name(uint32_t dtype) { return is_half(dtype) ? "float" : stored_name(dtype); }
 const char* unsigned_name(uint32_t dtype) {
   switch (width(dtype)) {
-    case 1: return "uchar";
-    case 2: return "ushort";
-    case 4: return "uint";
-    default: return "ulong";
+    case 1:
+      return "uchar";
+    case 2:
+      return "ushort";
+    case 4:
+      return "uint";
+    default:
+      return "ulong";
   }
 }
 
@@ -69,11 +83,15 @@ std::string cast_text(const std::string& a, uint32_t from, uint32_t result) {
   const std::string to = computed_name(result);
   if (!is_float(from) || is_float(result)) return "(" + to + ")" + a;
   const uint32_t bits = 8 * width(result) - (is_signed(result) ? 1 : 0);
-  const std::string all_ones = "(" + to + ")(((" + unsigned_name(result) + ")-1)" + (is_signed(result) ? " >> 1)" : ")");
-  const std::string beyond = bits == 63 ? "9223372036854775808.0" : bits == 64 ? "18446744073709551616.0" : std::to_string(uint64_t{1} << bits) + ".0";
+  const std::string all_ones =
+      "(" + to + ")(((" + unsigned_name(result) + ")-1)" + (is_signed(result) ? " >> 1)" : ")");
+  const std::string beyond = bits == 63   ? "9223372036854775808.0"
+                             : bits == 64 ? "18446744073709551616.0"
+                                          : std::to_string(uint64_t{1} << bits) + ".0";
   const std::string least = is_signed(result) ? "(" + to + ")(-" + all_ones + " - 1)" : "(" + to + ")0";
   const std::string low = is_signed(result) ? "-" + beyond : "0.0";
-  return "(" + a + " != " + a + " ? (" + to + ")0 : " + a + " >= " + beyond + " ? " + all_ones + " : " + a + " <= " + low + " ? " + least + " : (" + to + ")" + a + ")";
+  return "(" + a + " != " + a + " ? (" + to + ")0 : " + a + " >= " + beyond + " ? " + all_ones + " : " + a +
+         " <= " + low + " ? " + least + " : (" + to + ")" + a + ")";
 }
 
 // Rounds a half-precision register to its type.
@@ -82,12 +100,18 @@ std::string rounded(const std::string& text, uint32_t dtype) {
   if (dtype == HX_BF16) return "from_bf16(to_bf16(" + text + "))";
   return text;
 }
-std::string loaded(const std::string& text, uint32_t dtype) { return dtype == HX_F16 ? "from_f16(" + text + ")" : dtype == HX_BF16 ? "from_bf16(" + text + ")" : text; }
-std::string stored(const std::string& text, uint32_t dtype) { return dtype == HX_F16 ? "to_f16(" + text + ")" : dtype == HX_BF16 ? "to_bf16(" + text + ")" : text; }
+std::string loaded(const std::string& text, uint32_t dtype) {
+  return dtype == HX_F16 ? "from_f16(" + text + ")" : dtype == HX_BF16 ? "from_bf16(" + text + ")" : text;
+}
+std::string stored(const std::string& text, uint32_t dtype) {
+  return dtype == HX_F16 ? "to_f16(" + text + ")" : dtype == HX_BF16 ? "to_bf16(" + text + ")" : text;
+}
 
 class Writer {
  public:
-  Writer(const hx_call_site& site, ChainSource& out) : site_(site), out_(out) { out_.parameters.assign(1, static_cast<uint32_t>(count(site.outputs[0]))); }
+  Writer(const hx_call_site& site, ChainSource& out) : site_(site), out_(out) {
+    out_.parameters.assign(1, static_cast<uint32_t>(count(site.outputs[0])));
+  }
 
   void read(uint32_t i) {
     const hx_type &x = site_.inputs[i], &y = site_.outputs[0];
@@ -110,15 +134,16 @@ class Writer {
   bool compute(const std::string& op, uint32_t a, uint32_t b, uint32_t c, uint32_t result) {
     const auto name = [&](uint32_t r) { return r < types_.size() ? "r" + std::to_string(r) : std::string("0"); };
     const uint32_t operands = types_.at(a);
-    const kernels::Kind kind = operands == HX_BOOL ? kernels::Kind::flag
+    const kernels::Kind kind = operands == HX_BOOL  ? kernels::Kind::flag
                                : is_float(operands) ? kernels::Kind::real
                                                     : kernels::Kind::whole;
-    const std::string text = op == "cast" ? cast_text(name(a), operands, result)
-                                          : kernels::scalar_text(op, kind,
-                                                                 {name(a), name(b), name(c), computed_name(operands),
-                                                                  unsigned_name(operands)});
+    const std::string text =
+        op == "cast" ? cast_text(name(a), operands, result)
+                     : kernels::scalar_text(
+                           op, kind, {name(a), name(b), name(c), computed_name(operands), unsigned_name(operands)});
     if (text.empty()) return declined("has no " + op + " of these types");
-    body_ += "    const " + computed_name(result) + " r" + std::to_string(types_.size()) + " = " + rounded(text, result) + ";\n";
+    body_ += "    const " + computed_name(result) + " r" + std::to_string(types_.size()) + " = " +
+             rounded(text, result) + ";\n";
     types_.push_back(result);
     return true;
   }
@@ -133,11 +158,13 @@ class Writer {
       body_ += "    y" + k + ".x[j] = " + stored("r" + std::to_string(results[i]), dtype) + ";\n";
       stores += "  store(o" + k + ", y" + k + ", first, some);\n";
     }
-    out_.text = kPrelude + std::string(kernels::kScalarMacros) + "struct Parameters { uint v[" + std::to_string(out_.parameters.size()) +
-                "]; };\nextern \"C\" __global__ void chain(" + head_ +
-                "Parameters p) {\n  const uint first = (blockIdx.x * blockDim.x + threadIdx.x) * 4;\n  if (first >= p.v[0]) return;\n"
+    out_.text = kPrelude + std::string(kernels::kScalarMacros) + "struct Parameters { uint v[" +
+                std::to_string(out_.parameters.size()) + "]; };\nextern \"C\" __global__ void chain(" + head_ +
+                "Parameters p) {\n  const uint first = (blockIdx.x * blockDim.x + threadIdx.x) * 4;\n  if (first >= "
+                "p.v[0]) return;\n"
                 "  const uint some = p.v[0] - first < 4 ? p.v[0] - first : 4;\n" +
-                loads_ + "#pragma unroll\n  for (uint j = 0; j < 4; ++j) {\n    if (j >= some) break;\n" + body_ + "  }\n" + stores + "}\n";
+                loads_ + "#pragma unroll\n  for (uint j = 0; j < 4; ++j) {\n    if (j >= some) break;\n" + body_ +
+                "  }\n" + stores + "}\n";
   }
 
  private:
@@ -150,7 +177,8 @@ class Writer {
     body_ += "    uint at" + k + " = 0;\n    { uint rest = first + j;\n";
     for (size_t i = w.sizes.size(); i-- > 1;) {
       const std::string size = parameter(w.sizes[i]);
-      body_ += "      { const uint q = rest / " + size + "; at" + k + " += (rest - q * " + size + ") * " + parameter(w.strides[0][i]) + "; rest = q; }\n";
+      body_ += "      { const uint q = rest / " + size + "; at" + k + " += (rest - q * " + size + ") * " +
+               parameter(w.strides[0][i]) + "; rest = q; }\n";
     }
     body_ += "      at" + k + " += rest * " + parameter(w.strides[0][0]) + "; }\n";
   }

@@ -8,7 +8,8 @@ namespace {
 
 // Reads the types of x, weight and y, or of their gradients.
 bool read(const Site& site, const hx_type& x, const hx_type& weight, const hx_type& y, Convolution& c) {
-  if (!is_float(x.dtype) || weight.dtype != x.dtype || y.dtype != x.dtype) return declined("convolves floats of one type");
+  if (!is_float(x.dtype) || weight.dtype != x.dtype || y.dtype != x.dtype)
+    return declined("convolves floats of one type");
   c.dtype = x.dtype;
   if (x.rank < 3 || x.rank > 5) return declined("convolves over one to three axes");
   c.x = dims(x), c.weight = dims(weight), c.y = dims(y);
@@ -16,7 +17,8 @@ bool read(const Site& site, const hx_type& x, const hx_type& weight, const hx_ty
     const auto values = site.integers(name);
     return values.empty() ? std::vector<int64_t>(x.rank - 2, otherwise) : values;
   };
-  c.strides = axes("strides", 1), c.dilation = axes("dilation", 1), c.low = axes("padding_low", 0), c.high = axes("padding_high", 0);
+  c.strides = axes("strides", 1), c.dilation = axes("dilation", 1), c.low = axes("padding_low", 0),
+  c.high = axes("padding_high", 0);
   if (x.rank == 3) {  // cuDNN needs at least two axes
     for (auto* shape : {&c.x, &c.weight, &c.y}) shape->insert(shape->begin() + 2, 1);
     for (auto* ones : {&c.strides, &c.dilation}) ones->insert(ones->begin(), 1);
@@ -56,7 +58,8 @@ bool plan_conv(const Site& site, hx_kernel& out) {
   if (has_bias || activation != Activation::none) {
     const auto n = static_cast<uint32_t>(count(site.out())), channels = static_cast<uint32_t>(c.y[1]);
     const auto places = n / (static_cast<uint32_t>(c.y[0]) * channels);
-    work.over(n, finish_function(c.dtype), {has_bias ? bias : y, y}, FinishParameters{n, channels, places, activation, has_bias});
+    work.over(n, finish_function(c.dtype), {has_bias ? bias : y, y},
+              FinishParameters{n, channels, places, activation, has_bias});
   }
   answer(out, std::move(work), "cuDNN convolution");
   return true;

@@ -12,8 +12,8 @@ struct Convolution {
   std::vector<int64_t> x, weight, y;                  // shapes
   std::vector<int64_t> strides, dilation, low, high;  // of the spatial axes
   uint32_t dtype = HX_F32;
-  bool may_round = false;                             // operands may be rounded to ten bits of mantissa
-  Operand x_operand{0}, weight_operand{0}, y_operand{0};    // of gradients in place of their tensors
+  bool may_round = false;                                 // operands may be rounded to ten bits of mantissa
+  Operand x_operand{0}, weight_operand{0}, y_operand{0};  // of gradients in place of their tensors
 };
 
 // A cuDNN step; adds its workspace to `work`. Null with the reason in `why` if unsupported.

@@ -79,9 +79,11 @@ const std::unordered_map<std::string_view, Plan>& plans() {
         {"avg_pool", plan_pool},
         {"avg_pool_grad", plan_pool},
     };
-    for (const char* op : {"neg",  "abs",   "sign",   "floor",     "ceil",  "round", "exp",     "expm1",   "log",       "log1p",   "sqrt",        "rsqrt",
-                           "sin",  "cos",   "tanh",   "erf",       "logistic", "logical_not", "cast", "stop_gradient", "add", "sub", "mul", "div",
-                           "pow",  "maximum", "minimum", "remainder", "equal", "less", "less_equal", "logical_and", "logical_or", "logical_xor", "select"})
+    for (const char* op : {"neg",   "abs",  "sign",       "floor",       "ceil",       "round",         "exp",
+                           "expm1", "log",  "log1p",      "sqrt",        "rsqrt",      "sin",           "cos",
+                           "tanh",  "erf",  "logistic",   "logical_not", "cast",       "stop_gradient", "add",
+                           "sub",   "mul",  "div",        "pow",         "maximum",    "minimum",       "remainder",
+                           "equal", "less", "less_equal", "logical_and", "logical_or", "logical_xor",   "select"})
       t[op] = plan_elementwise;
     return t;
   }();
@@ -92,7 +94,8 @@ class CudaDevice final : public CapturingDevice {
  public:
   std::string describe() const override {
     const std::string why = unavailable();
-    return why.empty() ? machine_->facts().name + ", " + capability() + ", " + machine_->facts().driver : "not available: " + why;
+    return why.empty() ? machine_->facts().name + ", " + capability() + ", " + machine_->facts().driver
+                       : "not available: " + why;
   }
 
   hx_device_info info() override {
@@ -112,7 +115,8 @@ class CudaDevice final : public CapturingDevice {
     machine_->lt(missing);
     const std::string no_dnn = machine_->no_dnn();
     const std::string no_compiler = machine_->no_compiler();
-    put_text(i.capability, capability() + (missing.empty() ? "" : "; " + missing) + (no_dnn.empty() ? "" : "; " + no_dnn) + (no_compiler.empty() ? "" : "; " + no_compiler));
+    put_text(i.capability, capability() + (missing.empty() ? "" : "; " + missing) +
+                               (no_dnn.empty() ? "" : "; " + no_dnn) + (no_compiler.empty() ? "" : "; " + no_compiler));
     return i;
   }
   uint32_t roundings() const override {
@@ -133,7 +137,9 @@ class CudaDevice final : public CapturingDevice {
   }
   uint64_t allocate(uint64_t bytes) override { return memory_.allocate(bytes); }
   void release(uint64_t buffer) override { memory_.release(buffer); }
-  void upload(hx_queue* queue, const hx_place& to, const void* from, uint64_t bytes) override { check(driver().copy(address(to), from, bytes, queue), "copy to its memory"); }
+  void upload(hx_queue* queue, const hx_place& to, const void* from, uint64_t bytes) override {
+    check(driver().copy(address(to), from, bytes, queue), "copy to its memory");
+  }
   void download(hx_queue* queue, void* to, const hx_place& from, uint64_t bytes) override {
     check(driver().copy(to, address(from), bytes, queue), "copy from its memory");
   }
@@ -154,13 +160,15 @@ class CudaDevice final : public CapturingDevice {
   void wait(hx_queue* queue, hx_event* event) override { check(driver().wait(queue, event), "wait for an event"); }
   void release_event(hx_event* event) override { driver().release_event(event); }
   bool looks_at_numbers() const override { return true; }
-  void copy_if_finite(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes, const hx_place& number) override {
+  void copy_if_finite(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes,
+                      const hx_place& number) override {
     constexpr uint64_t kMost = 4096;  // blocks
     char* buffers[] = {address(from), address(to), address(number)};
     CopyIfFiniteParameters parameters{bytes};
     void* arguments[] = {&buffers[0], &buffers[1], &buffers[2], &parameters};
     const uint64_t blocks = std::clamp<uint64_t>(bytes / 4 / kThreads, 1, kMost);
-    check(driver().launch(copy_if_finite_function(), {static_cast<uint32_t>(blocks), 1, 1, kThreads}, arguments, queue), "copy within its memory");
+    check(driver().launch(copy_if_finite_function(), {static_cast<uint32_t>(blocks), 1, 1, kThreads}, arguments, queue),
+          "copy within its memory");
   }
   void await_event(hx_event* event) override { check(driver().await_event(event), "finish what is queued"); }
   void begin_capture(hx_queue* queue) override { check(driver().begin_capture(queue), "begin a graph"); }
@@ -168,7 +176,9 @@ class CudaDevice final : public CapturingDevice {
     void* graph = nullptr;
     return driver().end_capture(queue, &graph) == 0 ? static_cast<hx_capture*>(graph) : nullptr;
   }
-  void launch(hx_queue* queue, hx_capture* capture) override { check(driver().launch_graph(capture, queue), "start a graph"); }
+  void launch(hx_queue* queue, hx_capture* capture) override {
+    check(driver().launch_graph(capture, queue), "start a graph");
+  }
   void release_capture(hx_capture* capture) override { driver().release_graph(capture); }
 
   bool find(const hx_call_site& raw, hx_kernel& out) override {
@@ -186,7 +196,8 @@ class CudaDevice final : public CapturingDevice {
  private:
   std::string capability() const {
     const Facts& f = machine_->facts();
-    return "compute capability " + std::to_string(f.major) + "." + std::to_string(f.minor) + ", " + std::to_string(f.units) + " multiprocessors";
+    return "compute capability " + std::to_string(f.major) + "." + std::to_string(f.minor) + ", " +
+           std::to_string(f.units) + " multiprocessors";
   }
   void check(int code, const char* what) const { machine().check(code, what); }
   hx_event* event_of(hx_queue* queue, bool keeps_time) const {

@@ -114,7 +114,15 @@ enum Mode : int { kCrossCorrelation = 1 };
 enum Comparison : int { kGreaterOrEqual = 303 };
 enum HeuristicMode : int { kFallback = 2, kBest = 3 };
 // Numerical notes of an engine.
-enum Note : int { kTensorCores = 0, kRoundsInputs = 1, kRoundsSums = 2, kFourier = 3, kVaries = 4, kWinograd = 5, kWinogradLargest = 8 };
+enum Note : int {
+  kTensorCores = 0,
+  kRoundsInputs = 1,
+  kRoundsSums = 2,
+  kFourier = 3,
+  kVaries = 4,
+  kWinograd = 5,
+  kWinogradLargest = 8
+};
 
 }  // namespace dnn
 

@@ -29,13 +29,17 @@ class Descriptor {
     if (code_ == 0) code_ = f_->set(it_, attribute, type, n, values);
     return *this;
   }
-  Descriptor& numbers(int attribute, const std::vector<int64_t>& values) { return set(attribute, dnn::kInt64s, static_cast<int64_t>(values.size()), values.data()); }
+  Descriptor& numbers(int attribute, const std::vector<int64_t>& values) {
+    return set(attribute, dnn::kInt64s, static_cast<int64_t>(values.size()), values.data());
+  }
   Descriptor& number(int attribute, int64_t value) { return set(attribute, dnn::kInt64s, 1, &value); }
   Descriptor& choice(int attribute, int type, int32_t value) { return set(attribute, type, 1, &value); }
   Descriptor& factor(int attribute, float value) { return set(attribute, dnn::kFloats, 1, &value); }
   Descriptor& flag(int attribute, bool value) { return set(attribute, dnn::kFlags, 1, &value); }
   Descriptor& link(int attribute, const Descriptor& other) { return set(attribute, dnn::kDescriptions, 1, &other.it_); }
-  Descriptor& handle(int attribute, dnn::Handle value) { return value ? set(attribute, dnn::kHandles, 1, &value) : *this; }
+  Descriptor& handle(int attribute, dnn::Handle value) {
+    return value ? set(attribute, dnn::kHandles, 1, &value) : *this;
+  }
   Descriptor& finalize() {
     if (code_ == 0) code_ = f_->finalize(it_);
     return *this;
@@ -53,7 +57,21 @@ class Descriptor {
 
 // Tensor ids.
 namespace dnn_numbers {
-enum : int64_t { kX = 1, kWeight = 2, kY = 3, kQ = 4, kK = 5, kV = 6, kOut = 7, kLse = 8, kScale = 9, kReach = 10, kFill = 11, kScores = 12, kMasked = 13 };
+enum : int64_t {
+  kX = 1,
+  kWeight = 2,
+  kY = 3,
+  kQ = 4,
+  kK = 5,
+  kV = 6,
+  kOut = 7,
+  kLse = 8,
+  kScale = 9,
+  kReach = 10,
+  kFill = 11,
+  kScores = 12,
+  kMasked = 13
+};
 }
 
 // Descriptors of an operation, the operation last, all finalized. For a convolution: x, weight, y, the window.
@@ -77,6 +95,7 @@ struct DnnPlan {
 };
 // The first engine of cuDNN's heuristics with acceptable numerics and workspace; depends on the shape only, so that
 // results are reproducible. No parts: none found, with the reason in `why`.
-DnnPlan plan_operation(const DnnFunctions& functions, const DnnTarget& target, std::vector<Descriptor> parts, const DnnNumbers& numbers, std::string& why);
+DnnPlan plan_operation(const DnnFunctions& functions, const DnnTarget& target, std::vector<Descriptor> parts,
+                       const DnnNumbers& numbers, std::string& why);
 
 }  // namespace harmonics::cuda

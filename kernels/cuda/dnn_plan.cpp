@@ -26,9 +26,13 @@ bool has_numbers(const DnnFunctions& f, const Descriptor& choice, const DnnNumbe
 
 }  // namespace
 
-DnnPlan plan_operation(const DnnFunctions& f, const DnnTarget& target, std::vector<Descriptor> parts, const DnnNumbers& numbers, std::string& why) {
+DnnPlan plan_operation(const DnnFunctions& f, const DnnTarget& target, std::vector<Descriptor> parts,
+                       const DnnNumbers& numbers, std::string& why) {
   const dnn::Description operation = parts.back().get();
-  parts.emplace_back(f, dnn::kGraph).handle(dnn::kGraphHandle, target.handle).set(dnn::kGraphOperations, dnn::kDescriptions, 1, &operation).finalize();
+  parts.emplace_back(f, dnn::kGraph)
+      .handle(dnn::kGraphHandle, target.handle)
+      .set(dnn::kGraphOperations, dnn::kDescriptions, 1, &operation)
+      .finalize();
   for (const Descriptor& part : parts)
     if (!part.is_good()) {
       why = std::string("cuDNN does not take the description: ") + f.status_text(part.code());
@@ -41,12 +45,16 @@ DnnPlan plan_operation(const DnnFunctions& f, const DnnTarget& target, std::vect
     if (target.properties) heuristics.link(dnn::kHeuristicsProperties, *target.properties);
     heuristics.finalize();
     int64_t offered = 0;
-    if (!heuristics.is_good() || f.get(heuristics.get(), dnn::kHeuristicsResults, dnn::kDescriptions, 0, &offered, nullptr) != 0) continue;
+    if (!heuristics.is_good() ||
+        f.get(heuristics.get(), dnn::kHeuristicsResults, dnn::kDescriptions, 0, &offered, nullptr) != 0)
+      continue;
     std::vector<Descriptor> choices;
     std::vector<dnn::Description> raw;
     for (int64_t i = 0; i < offered; ++i) raw.push_back(choices.emplace_back(f, dnn::kEngineChoice).get());
     int64_t given = 0;
-    if (offered == 0 || f.get(heuristics.get(), dnn::kHeuristicsResults, dnn::kDescriptions, offered, &given, raw.data()) != 0) continue;
+    if (offered == 0 ||
+        f.get(heuristics.get(), dnn::kHeuristicsResults, dnn::kDescriptions, offered, &given, raw.data()) != 0)
+      continue;
     for (size_t i = 0; i < static_cast<size_t>(std::min(given, offered)); ++i) {
       if (!has_numbers(f, choices[i], numbers)) {
         reason = "engines that round or vary";
@@ -57,7 +65,8 @@ DnnPlan plan_operation(const DnnFunctions& f, const DnnTarget& target, std::vect
       if (target.properties) plan.link(dnn::kPlanProperties, *target.properties);
       plan.finalize();
       int64_t bytes = 0, n = 0;
-      if (!plan.is_good() || f.get(plan.get(), dnn::kPlanWorkspace, dnn::kInt64s, 1, &n, &bytes) != 0 || bytes > kMostWorkspace) {
+      if (!plan.is_good() || f.get(plan.get(), dnn::kPlanWorkspace, dnn::kInt64s, 1, &n, &bytes) != 0 ||
+          bytes > kMostWorkspace) {
         reason = "engines that do not fit";
         continue;
       }

@@ -18,7 +18,8 @@ struct Constant {
   int64_t number;
   uint32_t bits;
 };
-template <typename T> uint32_t bits_of(T value) {
+template <typename T>
+uint32_t bits_of(T value) {
   static_assert(sizeof value == 4);
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
@@ -27,8 +28,14 @@ template <typename T> uint32_t bits_of(T value) {
 
 class DnnStep final : public Step {
  public:
-  DnnStep(Machine& machine, const DnnFunctions& functions, DnnPlan plan, std::vector<Told> told, std::vector<Constant> constants, Operand workspace)
-      : machine_(machine), f_(functions), plan_(std::move(plan)), told_(std::move(told)), constants_(std::move(constants)), workspace_(workspace) {
+  DnnStep(Machine& machine, const DnnFunctions& functions, DnnPlan plan, std::vector<Told> told,
+          std::vector<Constant> constants, Operand workspace)
+      : machine_(machine),
+        f_(functions),
+        plan_(std::move(plan)),
+        told_(std::move(told)),
+        constants_(std::move(constants)),
+        workspace_(workspace) {
     for (const Told& t : told_) numbers_.push_back(t.number);
     for (const Constant& c : constants_) numbers_.push_back(c.number);
   }
@@ -73,10 +80,12 @@ class DnnStep final : public Step {
   mutable Addresses packed_{};
 };
 
-std::unique_ptr<Step> step_of(const Site& site, Work& work, const DnnFunctions& f, DnnPlan plan, std::vector<Told> told, std::vector<Constant> constants = {}) {
+std::unique_ptr<Step> step_of(const Site& site, Work& work, const DnnFunctions& f, DnnPlan plan, std::vector<Told> told,
+                              std::vector<Constant> constants = {}) {
   if (plan.parts.empty()) return nullptr;
   const Operand workspace = work.take_workspace(site, plan.workspace);
-  return std::make_unique<DnnStep>(site.machine(), f, std::move(plan), std::move(told), std::move(constants), workspace);
+  return std::make_unique<DnnStep>(site.machine(), f, std::move(plan), std::move(told), std::move(constants),
+                                   workspace);
 }
 
 }  // namespace
@@ -86,11 +95,11 @@ std::unique_ptr<Step> dnn_step(const Site& site, Work& work, const Convolution& 
   if (!f) return nullptr;
   const auto lock = site.machine().lock_dnn();
   const bool two_bytes = c.dtype == HX_F16 || c.dtype == HX_BF16;  // tensor cores multiply those without rounding
-  DnnPlan plan = plan_operation(*f, {site.machine().dnn_handle()}, describe(*f, c), {c.may_round || two_bytes, c.may_round}, why);
-  return step_of(site, work, *f, std::move(plan),
-                 {{dnn_numbers::kX, c.x_operand},
-                  {dnn_numbers::kWeight, c.weight_operand},
-                  {dnn_numbers::kY, c.y_operand}});
+  DnnPlan plan =
+      plan_operation(*f, {site.machine().dnn_handle()}, describe(*f, c), {c.may_round || two_bytes, c.may_round}, why);
+  return step_of(
+      site, work, *f, std::move(plan),
+      {{dnn_numbers::kX, c.x_operand}, {dnn_numbers::kWeight, c.weight_operand}, {dnn_numbers::kY, c.y_operand}});
 }
 
 std::unique_ptr<Step> dnn_step(const Site& site, Work& work, const Attention& a, std::string& why) {
@@ -109,7 +118,12 @@ std::unique_ptr<Step> dnn_step(const Site& site, Work& work, const Attention& a,
     constants.push_back({dnn_numbers::kReach, bits_of(static_cast<int32_t>(a.keys - a.queries))});
     constants.push_back({dnn_numbers::kFill, bits_of(-std::numeric_limits<float>::infinity())});
   }
-  return step_of(site, work, *f, std::move(plan), {{dnn_numbers::kQ, a.q}, {dnn_numbers::kK, a.k}, {dnn_numbers::kV, a.v}, {dnn_numbers::kOut, a.out}, {dnn_numbers::kLse, a.lse}},
+  return step_of(site, work, *f, std::move(plan),
+                 {{dnn_numbers::kQ, a.q},
+                  {dnn_numbers::kK, a.k},
+                  {dnn_numbers::kV, a.v},
+                  {dnn_numbers::kOut, a.out},
+                  {dnn_numbers::kLse, a.lse}},
                  std::move(constants));
 }
 

@@ -46,7 +46,7 @@ class Driver {
   // Also captured: each launch of the graph records the event again.
   virtual int record(void* stream, bool keeps_time, void** event) = 0;
   virtual int wait(void* stream, void* event) = 0;
-  virtual int await_event(void* event) = 0;  // blocks the host
+  virtual int await_event(void* event) = 0;                        // blocks the host
   virtual int elapsed(void* from, void* to, double* seconds) = 0;  // both with keeps_time, both complete
   virtual int release_event(void* event) = 0;
 

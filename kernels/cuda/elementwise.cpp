@@ -41,8 +41,10 @@ bool plan_chain(const Site& site, hx_kernel& out) {
   const Function function = site.machine().function(source.text, "chain");
   constexpr uint32_t kOfBlock = kThreads * kElementsOfThread;
   Work work(site.machine());
-  work.add(std::make_unique<ChainStep>(function, Grid{(source.parameters[0] + kOfBlock - 1) / kOfBlock, 1, 1, kThreads}, buffers, source.parameters));
-  hx_kernel& kernel = answer(out, std::move(work), site.op() == "fused_elementwise" ? "elementwise chain" : "elementwise");
+  work.add(std::make_unique<ChainStep>(function, Grid{(source.parameters[0] + kOfBlock - 1) / kOfBlock, 1, 1, kThreads},
+                                       buffers, source.parameters));
+  hx_kernel& kernel =
+      answer(out, std::move(work), site.op() == "fused_elementwise" ? "elementwise chain" : "elementwise");
   for (uint32_t i = 0; i < site.inputs() && i < 32; ++i)
     if (source.same[i] && width(site.in(i).dtype) == width(site.out().dtype)) kernel.in_place |= 1u << i;
   return true;

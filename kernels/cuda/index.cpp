@@ -9,13 +9,15 @@ const char* kNoType = "adds f32, f64, i32, i64 and u8";
 struct Axis {
   int64_t outer;
   uint32_t size, inner;
-  Axis(const hx_type& x, int64_t axis) : size(static_cast<uint32_t>(x.dims[axis])), inner(static_cast<uint32_t>(strides(x)[static_cast<size_t>(axis)])) {
+  Axis(const hx_type& x, int64_t axis)
+      : size(static_cast<uint32_t>(x.dims[axis])), inner(static_cast<uint32_t>(strides(x)[static_cast<size_t>(axis)])) {
     outer = count(x) / (int64_t{size} * inner);
   }
 };
 
 // Adds updates to y, which already holds the base values.
-bool answer_added(const Site& site, Work work, const Axis& y, uint32_t ids, uint32_t updates, uint32_t to, const char* name, hx_kernel& out) {
+bool answer_added(const Site& site, Work work, const Axis& y, uint32_t ids, uint32_t updates, uint32_t to,
+                  const char* name, hx_kernel& out) {
   const Function add = add_function(site.out().dtype);
   if (!add) return declined(kNoType);
   const auto indices = static_cast<uint32_t>(count(site.in(ids)));
@@ -23,7 +25,8 @@ bool answer_added(const Site& site, Work work, const Axis& y, uint32_t ids, uint
   const uint32_t dtype = site.in(ids).dtype;
   const Operand links = work.take_workspace(site, uint64_t{indices} * 8);
   work.over(indices, link_function(), {{ids}, links}, LinkParameters{indices, y.size, dtype});
-  work.launch(add, {indices, static_cast<uint32_t>(y.outer), 1, kThreads}, {{updates}, {ids}, links, {to}}, AddParameters{indices, y.size, y.inner, dtype});
+  work.launch(add, {indices, static_cast<uint32_t>(y.outer), 1, kThreads}, {{updates}, {ids}, links, {to}},
+              AddParameters{indices, y.size, y.inner, dtype});
   answer(out, std::move(work), name);
   return true;
 }
@@ -45,7 +48,8 @@ bool plan_gather(const Site& site, hx_kernel& out) {
   const Axis axis(x, site.op() == "embedding" ? 0 : site.integer("axis"));
   const auto n = static_cast<uint32_t>(count(site.out()));
   Work work(site.machine());
-  work.over(n, gather_function(width(x.dtype)), {{0}, {1}, {2}}, GatherParameters{n, axis.size, axis.inner, static_cast<uint32_t>(count(ids)), ids.dtype});
+  work.over(n, gather_function(width(x.dtype)), {{0}, {1}, {2}},
+            GatherParameters{n, axis.size, axis.inner, static_cast<uint32_t>(count(ids)), ids.dtype});
   answer(out, std::move(work), "gather");
   return true;
 }
@@ -69,7 +73,8 @@ bool plan_embedding_grad(const Site& site, hx_kernel& out) {
 bool plan_dynamic_slice(const Site& site, hx_kernel& out) {
   const hx_type &x = site.in(0), &y = site.out();
   Work work(site.machine());
-  work.over(count(y), dynamic_slice_function(width(x.dtype)), {{0}, {1}, {2}}, block_parameters(x, y, site.in(1).dtype));
+  work.over(count(y), dynamic_slice_function(width(x.dtype)), {{0}, {1}, {2}},
+            block_parameters(x, y, site.in(1).dtype));
   answer(out, std::move(work), "dynamic slice");
   return true;
 }
@@ -78,7 +83,8 @@ bool plan_update_slice(const Site& site, hx_kernel& out) {
   const hx_type &x = site.in(0), &block = site.in(1);
   Work work(site.machine());
   work.copy({3}, {0}, bytes_of(x));
-  work.over(count(block), update_slice_function(width(x.dtype)), {{1}, {2}, {3}}, block_parameters(x, block, site.in(2).dtype));
+  work.over(count(block), update_slice_function(width(x.dtype)), {{1}, {2}, {3}},
+            block_parameters(x, block, site.in(2).dtype));
   answer(out, std::move(work), "update slice").in_place = 1;
   return true;
 }
@@ -89,7 +95,8 @@ bool plan_top_k(const Site& site, hx_kernel& out) {
   if (!top || site.out(1).dtype != HX_I64) return declined("orders f32, f64, i32, i64 and u8");
   const auto n = static_cast<uint32_t>(last(x));
   Work work(site.machine());
-  work.launch(top, {static_cast<uint32_t>(count(x) / n), 1, 1, kThreads}, {{0}, {1}, {2}}, TopParameters{n, static_cast<uint32_t>(site.integer("k"))});
+  work.launch(top, {static_cast<uint32_t>(count(x) / n), 1, 1, kThreads}, {{0}, {1}, {2}},
+              TopParameters{n, static_cast<uint32_t>(site.integer("k"))});
   answer(out, std::move(work), "top k");
   return true;
 }

@@ -18,7 +18,9 @@ bool is_transpose(const Walk& w) {
   const size_t rank = w.sizes.size();
   if (rank < 2 || rank > 3 || w.offsets[0] != 0 || w.offsets[1] != 0) return false;
   const size_t r = rank - 2, c = rank - 1;
-  if (w.sizes[r] < 8 || w.sizes[c] < 8 || w.strides[0][c] != 1 || w.strides[0][r] != w.sizes[c] || w.strides[1][r] != 1 || w.strides[1][c] != w.sizes[r]) return false;
+  if (w.sizes[r] < 8 || w.sizes[c] < 8 || w.strides[0][c] != 1 || w.strides[0][r] != w.sizes[c] ||
+      w.strides[1][r] != 1 || w.strides[1][c] != w.sizes[r])
+    return false;
   const int64_t plane = w.sizes[r] * w.sizes[c];
   return rank == 2 || (w.strides[0][0] == plane && w.strides[1][0] == plane && w.sizes[0] <= kMostBlocks);
 }
@@ -28,15 +30,18 @@ bool is_transpose(const Walk& w) {
 void copy_along(Work& work, uint32_t bytes, Operand from, Operand to, Walk walk) {
   walk.join();
   const int64_t n = walk.count();
-  const bool is_run = walk.sizes.empty() || (walk.sizes.size() == 1 && walk.strides[0][0] == 1 && walk.strides[1][0] == 1);
+  const bool is_run =
+      walk.sizes.empty() || (walk.sizes.size() == 1 && walk.strides[0][0] == 1 && walk.strides[1][0] == 1);
   if (is_run) {
     to.offset += static_cast<uint64_t>(walk.offsets[0]) * bytes;
     from.offset += static_cast<uint64_t>(walk.offsets[1]) * bytes;
     work.copy(to, from, static_cast<uint64_t>(n) * bytes);
   } else if (const size_t rank = walk.sizes.size(); is_transpose(walk) && walk.sizes[rank - 2] / 32 < kMostBlocks) {
-    const auto rows = static_cast<uint32_t>(walk.sizes[rank - 2]), columns = static_cast<uint32_t>(walk.sizes[rank - 1]);
-    work.launch(transpose_function(bytes), {(columns + 31) / 32, (rows + 31) / 32, rank == 3 ? static_cast<uint32_t>(walk.sizes[0]) : 1, kThreads}, {from, to},
-                TransposeParameters{rows, columns});
+    const auto rows = static_cast<uint32_t>(walk.sizes[rank - 2]),
+               columns = static_cast<uint32_t>(walk.sizes[rank - 1]);
+    work.launch(transpose_function(bytes),
+                {(columns + 31) / 32, (rows + 31) / 32, rank == 3 ? static_cast<uint32_t>(walk.sizes[0]) : 1, kThreads},
+                {from, to}, TransposeParameters{rows, columns});
   } else {
     work.over(n, copy_function(bytes), {from, to}, CopyParameters{static_cast<uint32_t>(n), walk.steps<2>()});
   }
@@ -124,7 +129,8 @@ bool plan_concat(const Site& site, hx_kernel& out) {
 
 bool plan_full(const Site& site, hx_kernel& out) {
   uint64_t bits = 0;
-  if (!element_bits(site.out().dtype, site.number("value"), bits)) return declined("cannot round this number to the type");
+  if (!element_bits(site.out().dtype, site.number("value"), bits))
+    return declined("cannot round this number to the type");
   Work work(site.machine());
   fill(work, site.out().dtype, {0}, count(site.out()), bits);
   answer(out, std::move(work), "full");
@@ -137,7 +143,8 @@ bool plan_iota(const Site& site, hx_kernel& out) {
   const auto axis = static_cast<size_t>(site.integer("axis"));
   const auto n = static_cast<uint32_t>(count(y));
   Work work(site.machine());
-  work.over(n, iota_function(), {{0}}, IotaParameters{n, static_cast<uint32_t>(y.dims[axis]), static_cast<uint32_t>(strides(y)[axis]), y.dtype});
+  work.over(n, iota_function(), {{0}},
+            IotaParameters{n, static_cast<uint32_t>(y.dims[axis]), static_cast<uint32_t>(strides(y)[axis]), y.dtype});
   answer(out, std::move(work), "iota");
   return true;
 }
@@ -147,7 +154,8 @@ bool plan_random_uniform(const Site& site, hx_kernel& out) {
     return declined("generates f32 from a counter of two i64");
   const auto n = static_cast<uint32_t>(count(site.out()));
   Work work(site.machine());
-  work.over((n + 3) / 4, random_function(), {{0}, {1}}, RandomParameters{n, static_cast<uint64_t>(site.integer("stream"))});
+  work.over((n + 3) / 4, random_function(), {{0}, {1}},
+            RandomParameters{n, static_cast<uint64_t>(site.integer("stream"))});
   answer(out, std::move(work), "philox");
   return true;
 }

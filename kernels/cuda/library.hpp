@@ -13,7 +13,8 @@ class Library {
   Library(const std::vector<std::string>& names, std::string& why);
   bool is_open() const { return handle_; }
   // False with the name in `why` if the library lacks it.
-  template <typename F> bool find(F*& to, const char* name, std::string& why) const {
+  template <typename F>
+  bool find(F*& to, const char* name, std::string& why) const {
     to = reinterpret_cast<F*>(symbol(name));
     if (!to && why.empty()) why = path_ + " has no " + name;
     return to;

@@ -16,9 +16,22 @@ using Description = void*;  // of a product, a matrix, a preference
 enum DataType : int { kF32 = 0, kF64 = 1, kF16 = 2, kBf16 = 14, kE4m3 = 28 };
 enum ComputeType : int { kComputeF32 = 68, kComputeF32Tf32 = 77, kComputeF64 = 70 };
 enum Operation : int32_t { kAsIs = 0, kTransposed = 1 };
-enum ProductAttribute : int { kTransposeA = 3, kTransposeB = 4, kEpilogue = 7, kBiasPointer = 8, kScaleA = 17, kScaleB = 18 };
+enum ProductAttribute : int {
+  kTransposeA = 3,
+  kTransposeB = 4,
+  kEpilogue = 7,
+  kBiasPointer = 8,
+  kScaleA = 17,
+  kScaleB = 18
+};
 enum MatrixAttribute : int { kBatchCount = 5, kBatchStride = 6 };
-enum PreferenceAttribute : int { kMostWorkspace = 1, kLeastAlignmentA = 5, kLeastAlignmentB = 6, kLeastAlignmentC = 7, kLeastAlignmentD = 8 };
+enum PreferenceAttribute : int {
+  kMostWorkspace = 1,
+  kLeastAlignmentA = 5,
+  kLeastAlignmentB = 6,
+  kLeastAlignmentC = 7,
+  kLeastAlignmentD = 8
+};
 // kSumOf: sums of an operand over the contracted axis, written to the bias pointer.
 enum Epilogue : uint32_t { kPlain = 1, kRelu = 2, kBias = 4, kReluBias = 6, kSumOfA = 256, kSumOfB = 512 };
 
@@ -49,11 +62,11 @@ struct LtFunctions {
   int (*preference_create)(lt::Description*);
   int (*preference_set)(lt::Description, int attribute, const void*, size_t);
   int (*preference_destroy)(lt::Description);
-  int (*heuristic)(lt::Handle, lt::Description product, lt::Description a, lt::Description b, lt::Description c, lt::Description d,
-                   lt::Description preference, int wanted, lt::Heuristic* results, int* found);
-  int (*product)(lt::Handle, lt::Description product, const void* alpha, const void* a, lt::Description, const void* b, lt::Description,
-                 const void* beta, const void* c, lt::Description, void* d, lt::Description, const lt::Algorithm*, void* workspace,
-                 size_t workspace_bytes, void* stream);
+  int (*heuristic)(lt::Handle, lt::Description product, lt::Description a, lt::Description b, lt::Description c,
+                   lt::Description d, lt::Description preference, int wanted, lt::Heuristic* results, int* found);
+  int (*product)(lt::Handle, lt::Description product, const void* alpha, const void* a, lt::Description, const void* b,
+                 lt::Description, const void* beta, const void* c, lt::Description, void* d, lt::Description,
+                 const lt::Algorithm*, void* workspace, size_t workspace_bytes, void* stream);
 };
 
 }  // namespace harmonics::cuda

@@ -29,15 +29,26 @@ bool matrix_of(int64_t outer, int64_t inner, int64_t outer_stride, int64_t inner
 
 int data_type(uint32_t dtype) {
   switch (dtype) {
-    case HX_F32: return lt::kF32;
-    case HX_F64: return lt::kF64;
-    case HX_F16: return lt::kF16;
-    case HX_BF16: return lt::kBf16;
-    default: return -1;
+    case HX_F32:
+      return lt::kF32;
+    case HX_F64:
+      return lt::kF64;
+    case HX_F16:
+      return lt::kF16;
+    case HX_BF16:
+      return lt::kBf16;
+    default:
+      return -1;
   }
 }
-int compute_type(const Product& p) { return p.dtype == HX_F64 ? lt::kComputeF64 : p.dtype == HX_F32 && p.rounding == Rounding::tf32 ? lt::kComputeF32Tf32 : lt::kComputeF32; }
-int operand_type(const Product& p) { return p.rounding == Rounding::bf16 ? lt::kBf16 : p.rounding == Rounding::fp8 ? lt::kE4m3 : data_type(p.dtype); }
+int compute_type(const Product& p) {
+  return p.dtype == HX_F64                                   ? lt::kComputeF64
+         : p.dtype == HX_F32 && p.rounding == Rounding::tf32 ? lt::kComputeF32Tf32
+                                                             : lt::kComputeF32;
+}
+int operand_type(const Product& p) {
+  return p.rounding == Rounding::bf16 ? lt::kBf16 : p.rounding == Rounding::fp8 ? lt::kE4m3 : data_type(p.dtype);
+}
 
 class LtStep final : public Step {
  public:
@@ -52,17 +63,23 @@ class LtStep final : public Step {
   // Returns "" or why it is unsupported.
   std::string prepare() {
     Matrix a, b;
-    if (!matrix_of(p_.m, p_.k, p_.a_row, p_.a_column, a) || !matrix_of(p_.k, p_.n, p_.b_row, p_.b_column, b)) return "an operand is contiguous along neither side";
+    if (!matrix_of(p_.m, p_.k, p_.a_row, p_.a_column, a) || !matrix_of(p_.k, p_.n, p_.b_row, p_.b_column, b))
+      return "an operand is contiguous along neither side";
     const int type = data_type(p_.dtype);
     if (type < 0) return "computes floats";
     const int scale = p_.dtype == HX_F64 ? lt::kF64 : lt::kF32;
     // Operands are swapped: c' = b' a'.
     const uint32_t epilogue = p_.sum != Product::Sum::none ? (p_.sum == Product::Sum::b ? lt::kSumOfA : lt::kSumOfB)
-                              : p_.has_bias ? (p_.relu ? lt::kReluBias : lt::kBias) : p_.relu ? lt::kRelu : lt::kPlain;
-    const int32_t first = b.transposed ? lt::kTransposed : lt::kAsIs, second = a.transposed ? lt::kTransposed : lt::kAsIs;
-    const bool described = f_.product_create(&product_, compute_type(p_), scale) == 0 && set_product(lt::kTransposeA, first) &&
-                           set_product(lt::kTransposeB, second) && set_product(lt::kEpilogue, epilogue) && describe(b_, operand_type(p_), b, p_.b_batch) &&
-                           describe(a_, operand_type(p_), a, p_.a_batch) && describe(c_, type, {p_.n, p_.m, p_.n, false}, p_.m * p_.n);
+                              : p_.has_bias                ? (p_.relu ? lt::kReluBias : lt::kBias)
+                              : p_.relu                    ? lt::kRelu
+                                                           : lt::kPlain;
+    const int32_t first = b.transposed ? lt::kTransposed : lt::kAsIs,
+                  second = a.transposed ? lt::kTransposed : lt::kAsIs;
+    const bool described = f_.product_create(&product_, compute_type(p_), scale) == 0 &&
+                           set_product(lt::kTransposeA, first) && set_product(lt::kTransposeB, second) &&
+                           set_product(lt::kEpilogue, epilogue) && describe(b_, operand_type(p_), b, p_.b_batch) &&
+                           describe(a_, operand_type(p_), a, p_.a_batch) &&
+                           describe(c_, type, {p_.n, p_.m, p_.n, false}, p_.m * p_.n);
     if (!described) return "cuBLASLt does not take the description";
     return choose();
   }
@@ -79,9 +96,10 @@ class LtStep final : public Step {
     const double wide_one = 1, wide_zero = 0;
     const bool wide = p_.dtype == HX_F64;
     void* c = p_.c.at(places);
-    const int code = f_.product(machine.lt_handle(), product_, wide ? static_cast<const void*>(&wide_one) : &one, p_.b.at(places), b_, p_.a.at(places), a_,
-                                wide ? static_cast<const void*>(&wide_zero) : &zero, c, c_, c, c_, &chosen_.algorithm, chosen_.workspace ? workspace_.at(places) : nullptr,
-                                chosen_.workspace, stream);
+    const int code =
+        f_.product(machine.lt_handle(), product_, wide ? static_cast<const void*>(&wide_one) : &one, p_.b.at(places),
+                   b_, p_.a.at(places), a_, wide ? static_cast<const void*>(&wide_zero) : &zero, c, c_, c, c_,
+                   &chosen_.algorithm, chosen_.workspace ? workspace_.at(places) : nullptr, chosen_.workspace, stream);
     if (code != 0) throw Error(ErrorKind::Device, std::string("cuBLASLt could not multiply: ") + f_.status_text(code));
   }
 
@@ -93,11 +111,16 @@ class LtStep final : public Step {
     f_.product_set(product_, attribute, &address, sizeof address);
     told = address;
   }
-  template <typename T> bool set_product(int attribute, T value) { return f_.product_set(product_, attribute, &value, sizeof value) == 0; }
+  template <typename T>
+  bool set_product(int attribute, T value) {
+    return f_.product_set(product_, attribute, &value, sizeof value) == 0;
+  }
   bool describe(lt::Description& to, int type, const Matrix& m, int64_t batch_stride) const {
     const auto batch = static_cast<int32_t>(p_.batch);
-    return f_.matrix_create(&to, type, static_cast<uint64_t>(m.rows), static_cast<uint64_t>(m.columns), m.leading) == 0 &&
-           (batch == 1 || (f_.matrix_set(to, lt::kBatchCount, &batch, sizeof batch) == 0 && f_.matrix_set(to, lt::kBatchStride, &batch_stride, sizeof batch_stride) == 0));
+    return f_.matrix_create(&to, type, static_cast<uint64_t>(m.rows), static_cast<uint64_t>(m.columns), m.leading) ==
+               0 &&
+           (batch == 1 || (f_.matrix_set(to, lt::kBatchCount, &batch, sizeof batch) == 0 &&
+                           f_.matrix_set(to, lt::kBatchStride, &batch_stride, sizeof batch_stride) == 0));
   }
   // Selected once per call site; depends on the shape only, so that results are reproducible.
   std::string choose() {
@@ -107,10 +130,12 @@ class LtStep final : public Step {
     for (const int which : {lt::kLeastAlignmentA, lt::kLeastAlignmentB, lt::kLeastAlignmentC, lt::kLeastAlignmentD})
       set = set && f_.preference_set(preference, which, &kAlignment, sizeof kAlignment) == 0;
     int found = 0;
-    const int code = set ? f_.heuristic(machine_.lt_handle(), product_, b_, a_, c_, c_, preference, 1, &chosen_, &found) : 0;
+    const int code =
+        set ? f_.heuristic(machine_.lt_handle(), product_, b_, a_, c_, c_, preference, 1, &chosen_, &found) : 0;
     f_.preference_destroy(preference);
     if (!set) return "cuBLASLt does not take the preference";
-    if (code != 0 || found < 1 || chosen_.state != 0) return std::string("cuBLASLt knows no way: ") + (code ? f_.status_text(code) : "none found");
+    if (code != 0 || found < 1 || chosen_.state != 0)
+      return std::string("cuBLASLt knows no way: ") + (code ? f_.status_text(code) : "none found");
     return "";
   }
 
@@ -125,7 +150,8 @@ class LtStep final : public Step {
 
 }  // namespace
 
-std::unique_ptr<Step> lt_step(Machine& machine, const Product& product, uint64_t& workspace, uint32_t workspace_buffer, std::string& why) {
+std::unique_ptr<Step> lt_step(Machine& machine, const Product& product, uint64_t& workspace, uint32_t workspace_buffer,
+                              std::string& why) {
   const LtFunctions* functions = machine.lt(why);
   if (!functions) return nullptr;
   auto step = std::make_unique<LtStep>(machine, *functions, product, workspace_buffer);

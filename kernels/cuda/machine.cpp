@@ -27,8 +27,9 @@ void* Machine::allocate(uint64_t bytes) const {
   void* memory = nullptr;
   const int code = driver_->allocate(bytes, &memory);
   if (code != 0 && driver_->is_out_of_memory(code))
-    throw Error(ErrorKind::Device, "its memory is full: " + std::to_string(bytes) + " bytes are wanted, " + std::to_string(driver_->free_memory()) + " of " +
-                                       std::to_string(facts_.memory) + " are free; take a smaller batch, or end what else runs there");
+    throw Error(ErrorKind::Device, "its memory is full: " + std::to_string(bytes) + " bytes are wanted, " +
+                                       std::to_string(driver_->free_memory()) + " of " + std::to_string(facts_.memory) +
+                                       " are free; take a smaller batch, or end what else runs there");
   check(code, "give memory");
   return memory;
 }

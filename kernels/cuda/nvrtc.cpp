@@ -76,12 +76,15 @@ class Nvrtc final : public Compiler {
     opened_ = true;
     const Library library({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}, why_);
     if (!library.is_open()) return;
-    library.find(f_.version, "nvrtcVersion", why_) && library.find(f_.architectures, "nvrtcGetNumSupportedArchs", why_) &&
-        library.find(f_.list_architectures, "nvrtcGetSupportedArchs", why_) && library.find(f_.text, "nvrtcGetErrorString", why_) &&
-        library.find(f_.create, "nvrtcCreateProgram", why_) && library.find(f_.destroy, "nvrtcDestroyProgram", why_) &&
-        library.find(f_.compile, "nvrtcCompileProgram", why_) && library.find(f_.log_size, "nvrtcGetProgramLogSize", why_) &&
-        library.find(f_.log, "nvrtcGetProgramLog", why_) && library.find(f_.image_size, "nvrtcGetCUBINSize", why_) &&
-        library.find(f_.image, "nvrtcGetCUBIN", why_) && library.find(f_.ptx_size, "nvrtcGetPTXSize", why_) && library.find(f_.ptx, "nvrtcGetPTX", why_);
+    library.find(f_.version, "nvrtcVersion", why_) &&
+        library.find(f_.architectures, "nvrtcGetNumSupportedArchs", why_) &&
+        library.find(f_.list_architectures, "nvrtcGetSupportedArchs", why_) &&
+        library.find(f_.text, "nvrtcGetErrorString", why_) && library.find(f_.create, "nvrtcCreateProgram", why_) &&
+        library.find(f_.destroy, "nvrtcDestroyProgram", why_) &&
+        library.find(f_.compile, "nvrtcCompileProgram", why_) &&
+        library.find(f_.log_size, "nvrtcGetProgramLogSize", why_) && library.find(f_.log, "nvrtcGetProgramLog", why_) &&
+        library.find(f_.image_size, "nvrtcGetCUBINSize", why_) && library.find(f_.image, "nvrtcGetCUBIN", why_) &&
+        library.find(f_.ptx_size, "nvrtcGetPTXSize", why_) && library.find(f_.ptx, "nvrtcGetPTX", why_);
   }
 
   // Machine code of the GPU if NVRTC supports it, else PTX of the newest supported architecture, for the driver to

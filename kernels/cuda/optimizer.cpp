@@ -39,7 +39,9 @@ std::optional<Rule> rule_of(const Site& site, std::string_view update, uint32_t 
   }
   if (update == "rmsprop") {
     const bool moving = site.number("momentum") != 0, centered = site.flag("centered");
-    const UpdateRule rule = moving ? centered ? UpdateRule::rmsprop_both : UpdateRule::rmsprop_moving : centered ? UpdateRule::rmsprop_centered : UpdateRule::rmsprop;
+    const UpdateRule rule = moving     ? centered ? UpdateRule::rmsprop_both : UpdateRule::rmsprop_moving
+                            : centered ? UpdateRule::rmsprop_centered
+                                       : UpdateRule::rmsprop;
     return Rule{rule, 3u + moving + centered, false, settings_of(site)};
   }
   if (update == "lion") return Rule{UpdateRule::lion, 3, false, settings_of(site, 1e-8, 0.99)};
@@ -48,11 +50,13 @@ std::optional<Rule> rule_of(const Site& site, std::string_view update, uint32_t 
 
 bool takes(const Site& site, uint32_t parameters, uint32_t tensors, bool with_step) {
   const uint32_t all = parameters * tensors;
-  if (parameters == 0 || site.inputs() != all + 1 + with_step || site.outputs() != all - parameters) return declined("other operands than it knows");
+  if (parameters == 0 || site.inputs() != all + 1 + with_step || site.outputs() != all - parameters)
+    return declined("other operands than it knows");
   for (uint32_t i = 0; i < all; ++i)
     if (!is_f32(site.in(i)) || !same_shape(site.in(i), site.in(i / tensors * tensors))) return declined("updates f32");
   if (!is_f32(site.in(all)) || count(site.in(all)) != 1) return declined("takes the learning rate in f32");
-  return !with_step || site.in(all + 1).dtype == HX_I64 || site.in(all + 1).dtype == HX_I32 || declined("counts steps in i32 and i64");
+  return !with_step || site.in(all + 1).dtype == HX_I64 || site.in(all + 1).dtype == HX_I32 ||
+         declined("counts steps in i32 and i64");
 }
 
 // Launches a kernel on many tensors; its argument is a table of as many addresses as fit.
@@ -63,8 +67,8 @@ class TableStep final : public Step {
     std::vector<Operand> at;
   };
   // `run`: elements per block. `sums`: one per block, if the kernel has them.
-  TableStep(Function function, const OptimizerParameters& settings, uint32_t run, const std::vector<Tensor>& tensors, std::optional<Operand> lr,
-            std::optional<Operand> step, std::optional<Operand> sums)
+  TableStep(Function function, const OptimizerParameters& settings, uint32_t run, const std::vector<Tensor>& tensors,
+            std::optional<Operand> lr, std::optional<Operand> step, std::optional<Operand> sums)
       : function_(function), lr_(lr), step_(step), sums_(sums) {
     for (const Tensor& t : tensors) {
       if (launches_.empty() || launches_.back().table.tensors == kMostTensors) {
@@ -83,18 +87,22 @@ class TableStep final : public Step {
   }
   uint32_t blocks() const { return launches_.back().first + launches_.back().blocks; }
 
-  void enqueue(Machine& machine, void* stream, const hx_place* places) const override { enqueue_looking(machine, stream, places, nullptr); }
+  void enqueue(Machine& machine, void* stream, const hx_place* places) const override {
+    enqueue_looking(machine, stream, places, nullptr);
+  }
   void enqueue_looking(Machine& machine, void* stream, const hx_place* places, const char* number) const override {
     for (const Launch& l : launches_) {
       TensorTable table = l.table;
       for (size_t t = 0; t < l.at.size(); ++t)
-        for (size_t i = 0; i < l.at[t].size(); ++i) table.rows[t].at[i] = reinterpret_cast<float*>(l.at[t][i].at(places));
+        for (size_t i = 0; i < l.at[t].size(); ++i)
+          table.rows[t].at[i] = reinterpret_cast<float*>(l.at[t][i].at(places));
       if (lr_) table.lr = reinterpret_cast<const float*>(lr_->at(places));
       if (step_) table.step = step_->at(places);
       table.number = reinterpret_cast<const float*>(number);
       if (sums_) table.sums = reinterpret_cast<double*>(sums_->at(places)) + l.first;
       void* arguments[] = {&table};
-      machine.check(machine.driver().launch(function_, {l.blocks, 1, 1, kThreads}, arguments, stream), "start a kernel");
+      machine.check(machine.driver().launch(function_, {l.blocks, 1, 1, kThreads}, arguments, stream),
+                    "start a kernel");
     }
   }
 
@@ -146,7 +154,8 @@ bool plan_lamb(const Site& site, hx_kernel& out) {
   p.blocks = std::min<uint32_t>((p.count + kNormRun - 1) / kNormRun, 1024);
   Work work(site.machine());
   const Operand sums = work.take_workspace(site, uint64_t{p.blocks} * 2 * sizeof(double));
-  work.launch(lamb_moments_function(), {p.blocks, 1, 1, kThreads}, {{0}, {1}, {2}, {3}, {5}, {7}, {8}, sums, {kLooked}}, p);
+  work.launch(lamb_moments_function(), {p.blocks, 1, 1, kThreads}, {{0}, {1}, {2}, {3}, {5}, {7}, {8}, sums, {kLooked}},
+              p);
   work.over(p.count, lamb_step_function(), {{0}, {7}, {8}, {4}, {5}, sums, {6}, {kLooked}}, p);
   work.set_looks();
   answer(out, std::move(work), "lamb").in_place = 1;
@@ -164,7 +173,8 @@ bool plan_global_norm(const Site& site, hx_kernel& out) {
   }
   Work work(site.machine());
   const Operand sums = work.take_workspace(site, blocks * sizeof(double));
-  work.add(std::make_unique<TableStep>(squares_function(), OptimizerParameters{}, kNormRun, tensors, std::nullopt, std::nullopt, sums));
+  work.add(std::make_unique<TableStep>(squares_function(), OptimizerParameters{}, kNormRun, tensors, std::nullopt,
+                                       std::nullopt, sums));
   work.launch(norm_function(), {1, 1, 1, kThreads}, {sums, {site.inputs()}},
               GlobalNormParameters{static_cast<uint32_t>(blocks)});
   answer(out, std::move(work), "global norm");

@@ -19,9 +19,12 @@ std::optional<Run> join(const hx_type& t, const std::vector<int64_t>& axes) {
   for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
     const auto a = static_cast<size_t>(*axis);
     if (t.dims[a] == 1) continue;
-    if (!run) run = Run{t.dims[a], own[a]};
-    else if (own[a] == run->stride * run->size) run->size *= t.dims[a];
-    else return std::nullopt;
+    if (!run)
+      run = Run{t.dims[a], own[a]};
+    else if (own[a] == run->stride * run->size)
+      run->size *= t.dims[a];
+    else
+      return std::nullopt;
   }
   return run ? run : Run{};
 }
@@ -34,7 +37,9 @@ struct Side {
 
   void find_free() {
     for (int64_t i = 0; i < type.rank; ++i)
-      if (std::find(batch.begin(), batch.end(), i) == batch.end() && std::find(contract.begin(), contract.end(), i) == contract.end()) free.push_back(i);
+      if (std::find(batch.begin(), batch.end(), i) == batch.end() &&
+          std::find(contract.begin(), contract.end(), i) == contract.end())
+        free.push_back(i);
   }
   bool is_matrix() const {
     const auto f = join(type, free), k = join(type, contract);
@@ -70,14 +75,16 @@ bool add_own_product(Work& work, const Product& p) {
   const Walk batch{{p.batch}, {{p.a_batch}, {p.b_batch}}, {0, 0}};
   const auto tiles = [](int64_t n) { return static_cast<uint32_t>((n + kProductTile - 1) / kProductTile); };
   work.launch(function, {tiles(p.n), tiles(p.m), static_cast<uint32_t>(p.batch), kThreads}, {p.a, p.b, p.c},
-              ProductParameters{static_cast<uint32_t>(p.m), static_cast<uint32_t>(p.n), static_cast<uint32_t>(p.k), p.a_row, p.a_column, p.b_row, p.b_column, batch.steps<2>()});
+              ProductParameters{static_cast<uint32_t>(p.m), static_cast<uint32_t>(p.n), static_cast<uint32_t>(p.k),
+                                p.a_row, p.a_column, p.b_row, p.b_column, batch.steps<2>()});
   return true;
 }
 
 void finish(Work& work, const Product& p, Activation activation, bool adds_bias) {
   if (activation == Activation::none && !adds_bias) return;
   const auto n = static_cast<uint32_t>(p.batch * p.m * p.n);
-  work.over(n, finish_function(HX_F32), {adds_bias ? p.bias : p.c, p.c}, FinishParameters{n, static_cast<uint32_t>(p.n), 1, activation, adds_bias});
+  work.over(n, finish_function(HX_F32), {adds_bias ? p.bias : p.c, p.c},
+            FinishParameters{n, static_cast<uint32_t>(p.n), 1, activation, adds_bias});
 }
 
 // Uses cuBLASLt, with operands rounded first if required.
@@ -95,7 +102,8 @@ bool add_lt_product(const Site& site, Work& work, Product p, std::string& why) {
   if (p.rounding == Rounding::bf16) {
     p.a = room(2 * a_count), p.b = room(2 * b_count);
   } else if (p.rounding == Rounding::fp8) {
-    if (p.k % kSuits || p.batch > kMostBlocks || std::max(p.m, p.n) / kRoundedTile >= kMostBlocks) return why = "does not suit fp8", false;
+    if (p.k % kSuits || p.batch > kMostBlocks || std::max(p.m, p.n) / kRoundedTile >= kMostBlocks)
+      return why = "does not suit fp8", false;
     parts_a = room(kLargestParts * 4), parts_b = room(kLargestParts * 4);
     p.a = room(a_count), p.b = room(b_count), p.scale_a = room(4), p.scale_b = room(4);
     p.a_row = p.k, p.a_column = 1, p.a_batch = p.m * p.k;
@@ -108,11 +116,13 @@ bool add_lt_product(const Site& site, Work& work, Product p, std::string& why) {
     work.over(a_count, round_function(HX_BF16), {given.a, p.a}, RoundParameters{static_cast<uint32_t>(a_count)});
     work.over(b_count, round_function(HX_BF16), {given.b, p.b}, RoundParameters{static_cast<uint32_t>(b_count)});
   } else if (p.rounding == Rounding::fp8) {
-    const auto scaled = [&](const Operand& from, const Operand& parts, const Operand& to, const Operand& scale, const ScaledParameters& s) {
+    const auto scaled = [&](const Operand& from, const Operand& parts, const Operand& to, const Operand& scale,
+                            const ScaledParameters& s) {
       const auto n = static_cast<uint32_t>(p.batch * s.rows * s.columns);
       const auto tiles = [](uint32_t size) { return (size + kRoundedTile - 1) / kRoundedTile; };
       work.launch(largest_function(), {kLargestParts, 1, 1, kThreads}, {from, parts}, RoundParameters{n});
-      work.launch(round_scaled_function(), {tiles(s.columns), tiles(s.rows), static_cast<uint32_t>(p.batch), kThreads}, {from, parts, to, scale}, s);
+      work.launch(round_scaled_function(), {tiles(s.columns), tiles(s.rows), static_cast<uint32_t>(p.batch), kThreads},
+                  {from, parts, to, scale}, s);
     };
     const auto m = static_cast<uint32_t>(p.m), n = static_cast<uint32_t>(p.n), k = static_cast<uint32_t>(p.k);
     scaled(given.a, parts_a, p.a, p.scale_a, {m, k, given.a_row, given.a_column, given.a_batch});
@@ -132,7 +142,11 @@ std::vector<Rounding> roundings(const Site& site, uint32_t dtype) {
   all.push_back(dtype == HX_F32 && site.may_round() ? Rounding::tf32 : Rounding::none);
   return all;
 }
-const char* product_name(Rounding rounding) { return rounding == Rounding::bf16 ? "cuBLASLt product, bf16" : rounding == Rounding::fp8 ? "cuBLASLt product, fp8" : "cuBLASLt product"; }
+const char* product_name(Rounding rounding) {
+  return rounding == Rounding::bf16  ? "cuBLASLt product, bf16"
+         : rounding == Rounding::fp8 ? "cuBLASLt product, fp8"
+                                     : "cuBLASLt product";
+}
 
 // Plans the product, with as much of its epilogue as cuBLASLt supports.
 bool answer_product(const Site& site, Work work, Product p, bool has_bias, Activation activation, hx_kernel& out) {
@@ -210,7 +224,8 @@ bool plan_dot_sum(const Site& site, hx_kernel& out) {
     if (rounding == Rounding::fp8) continue;  // the sums would have to be unscaled
     p->rounding = rounding;
     if (!add_lt_product(site, work, *p, why)) continue;
-    answer(out, std::move(work), rounding == Rounding::bf16 ? "cuBLASLt product and sum, bf16" : "cuBLASLt product and sum");
+    answer(out, std::move(work),
+           rounding == Rounding::bf16 ? "cuBLASLt product and sum, bf16" : "cuBLASLt product and sum");
     return true;
   }
   return declined(why);
@@ -218,8 +233,11 @@ bool plan_dot_sum(const Site& site, hx_kernel& out) {
 
 bool activation_of(const Site& site, Activation& activation) {
   const std::string name = site.text("activation");
-  activation = name.empty() ? Activation::none : name == "relu" ? Activation::relu : name == "tanh" ? Activation::tanh
-               : name == "logistic" || name == "sigmoid" ? Activation::logistic : Activation::gelu;
+  activation = name.empty()                              ? Activation::none
+               : name == "relu"                          ? Activation::relu
+               : name == "tanh"                          ? Activation::tanh
+               : name == "logistic" || name == "sigmoid" ? Activation::logistic
+                                                         : Activation::gelu;
   return activation != Activation::gelu || name == "gelu" || declined("has no activation '" + name + "'");
 }
 

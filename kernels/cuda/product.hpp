@@ -25,6 +25,7 @@ struct Product {
 };
 
 // A cuBLASLt step; null with the reason in `why` if unsupported.
-std::unique_ptr<Step> lt_step(Machine& machine, const Product& product, uint64_t& workspace, uint32_t workspace_buffer, std::string& why);
+std::unique_ptr<Step> lt_step(Machine& machine, const Product& product, uint64_t& workspace, uint32_t workspace_buffer,
+                              std::string& why);
 
 }  // namespace harmonics::cuda

@@ -21,7 +21,10 @@ Split split(int64_t blocks, int64_t terms) {
 }
 
 Reduction reduction_of(std::string_view op) {
-  return op == "reduce_sum" ? Reduction::sum : op == "reduce_prod" ? Reduction::product : op == "reduce_max" ? Reduction::maximum : Reduction::minimum;
+  return op == "reduce_sum"    ? Reduction::sum
+         : op == "reduce_prod" ? Reduction::product
+         : op == "reduce_max"  ? Reduction::maximum
+                               : Reduction::minimum;
 }
 
 }  // namespace
@@ -47,15 +50,22 @@ bool plan_reduce(const Site& site, hx_kernel& out) {
   const Split s = split(by_rows ? results : (results + kThreads - 1) / kThreads, terms);
   if (!by_rows && s.chunks > kMostBlocks) return declined("too many terms for one sum");
   const auto number = [](int64_t v) { return static_cast<uint32_t>(v); };
-  const ReduceParameters first{number(results), number(terms), number(s.chunks), number(s.chunk), kept.steps<1>(), reduced.steps<1>()};
+  const ReduceParameters first{number(results), number(terms),   number(s.chunks),
+                               number(s.chunk), kept.steps<1>(), reduced.steps<1>()};
   Work work(site.machine());
-  const Operand result{1}, pieces = s.chunks > 1 ? work.take_workspace(site, static_cast<uint64_t>(results * s.chunks) * width(x.dtype)) : result;
-  if (by_rows) work.launch(rows, {number(results * s.chunks), 1, 1, kThreads}, {{0}, pieces}, first);
-  else work.launch(columns, {number((results + kThreads - 1) / kThreads), number(s.chunks), 1, kThreads}, {{0}, pieces}, first);
+  const Operand result{1},
+      pieces =
+          s.chunks > 1 ? work.take_workspace(site, static_cast<uint64_t>(results * s.chunks) * width(x.dtype)) : result;
+  if (by_rows)
+    work.launch(rows, {number(results * s.chunks), 1, 1, kThreads}, {{0}, pieces}, first);
+  else
+    work.launch(columns, {number((results + kThreads - 1) / kThreads), number(s.chunks), 1, kThreads}, {{0}, pieces},
+                first);
   if (s.chunks > 1) {
     const Walk each{{results}, {{s.chunks}}, {0}}, joined{{s.chunks}, {{1}}, {0}};
-    work.launch(columns, {number((results + kThreads - 1) / kThreads), 1, 1, kThreads}, {pieces, result},
-                ReduceParameters{number(results), number(s.chunks), 1, number(s.chunks), each.steps<1>(), joined.steps<1>()});
+    work.launch(
+        columns, {number((results + kThreads - 1) / kThreads), 1, 1, kThreads}, {pieces, result},
+        ReduceParameters{number(results), number(s.chunks), 1, number(s.chunks), each.steps<1>(), joined.steps<1>()});
   }
   answer(out, std::move(work), by_rows ? "reduce rows" : "reduce columns");
   return true;

@@ -7,7 +7,8 @@ namespace {
 const char* kOnlyF32 = "computes f32";
 
 RowsParameters rows_of(const Site& site, int64_t columns) {
-  return {static_cast<uint32_t>(count(site.in(0)) / columns), static_cast<uint32_t>(columns), HX_I64, static_cast<float>(site.number("epsilon", 1e-5))};
+  return {static_cast<uint32_t>(count(site.in(0)) / columns), static_cast<uint32_t>(columns), HX_I64,
+          static_cast<float>(site.number("epsilon", 1e-5))};
 }
 
 std::vector<Operand> all_buffers(const Site& site) {
@@ -16,7 +17,8 @@ std::vector<Operand> all_buffers(const Site& site) {
   return all;
 }
 
-hx_kernel& answer_rows(const Site& site, Function function, const RowsParameters& rows, const char* name, hx_kernel& out) {
+hx_kernel& answer_rows(const Site& site, Function function, const RowsParameters& rows, const char* name,
+                       hx_kernel& out) {
   const uint32_t each = rows_of_block(rows.columns);
   Work work(site.machine());
   work.launch(function, {(rows.rows + each - 1) / each, 1, 1, kThreads}, all_buffers(site), rows);
@@ -29,8 +31,9 @@ bool plan_softmax(const Site& site, hx_kernel& out) {
   if (!site.all_f32() || site.in(0).rank == 0) return declined(kOnlyF32);
   const bool gradient = site.inputs() == 2, logarithm = site.op().substr(0, 3) == "log";
   const RowsParameters rows = rows_of(site, last(site.in(0)));
-  const Function function = gradient ? (logarithm ? log_softmax_grad_function(rows.columns) : softmax_grad_function(rows.columns))
-                                     : (logarithm ? log_softmax_function(rows.columns) : softmax_function(rows.columns));
+  const Function function =
+      gradient ? (logarithm ? log_softmax_grad_function(rows.columns) : softmax_grad_function(rows.columns))
+               : (logarithm ? log_softmax_function(rows.columns) : softmax_function(rows.columns));
   answer_rows(site, function, rows, logarithm ? "log softmax" : "softmax", out).in_place = gradient ? 3 : 1;
   return true;
 }
@@ -64,7 +67,9 @@ bool plan_row_norm(const Site& site, hx_kernel& out) {
   if (columns == 0) return declined(kOnlyF32);
   const bool centred = site.op().substr(0, 5) == "layer";
   const RowsParameters rows = rows_of(site, columns);
-  answer_rows(site, centred ? layer_norm_function(rows.columns) : rms_norm_function(rows.columns), rows, centred ? "layer norm" : "rms norm", out).in_place = 1;
+  answer_rows(site, centred ? layer_norm_function(rows.columns) : rms_norm_function(rows.columns), rows,
+              centred ? "layer norm" : "rms norm", out)
+      .in_place = 1;
   return true;
 }
 
@@ -94,7 +99,8 @@ namespace {
 ChannelParameters channels_of(const Site& site) {
   const hx_type& x = site.in(0);
   const int64_t places = count(x) / (x.dims[0] * x.dims[1]);
-  return {static_cast<uint32_t>(x.dims[0]), static_cast<uint32_t>(x.dims[1]), static_cast<uint32_t>(places), 1, static_cast<float>(site.number("epsilon", 1e-5))};
+  return {static_cast<uint32_t>(x.dims[0]), static_cast<uint32_t>(x.dims[1]), static_cast<uint32_t>(places), 1,
+          static_cast<float>(site.number("epsilon", 1e-5))};
 }
 
 }  // namespace
@@ -104,7 +110,8 @@ bool plan_batch_norm(const Site& site, hx_kernel& out) {
   const bool gradient = site.op().ends_with("_grad");
   const ChannelParameters p = channels_of(site);
   Work work(site.machine());
-  work.launch(gradient ? batch_norm_grad_function() : batch_norm_function(), {p.channels, 1, 1, kThreads}, all_buffers(site), p);
+  work.launch(gradient ? batch_norm_grad_function() : batch_norm_function(), {p.channels, 1, 1, kThreads},
+              all_buffers(site), p);
   answer(out, std::move(work), "batch norm");
   return true;
 }

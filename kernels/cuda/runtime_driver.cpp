@@ -8,7 +8,9 @@
 namespace harmonics::cuda {
 namespace {
 
-std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
 
 int wanted_device() {
   const char* text = std::getenv("HARMONICS_CUDA_DEVICE");
@@ -30,14 +32,16 @@ class RuntimeDriver final : public Driver {
       cudaDriverGetVersion(&driver);
       cudaRuntimeGetVersion(&runtime);
       f.unavailable = driver == 0 ? "no CUDA device: no NVIDIA driver is installed"
-                                  : "no CUDA device: the NVIDIA driver is for CUDA " + version_text(driver) + ", this plugin is built with CUDA " +
-                                        version_text(runtime) + "; install a newer driver";
+                                  : "no CUDA device: the NVIDIA driver is for CUDA " + version_text(driver) +
+                                        ", this plugin is built with CUDA " + version_text(runtime) +
+                                        "; install a newer driver";
     } else if (code != cudaSuccess) {
       f.unavailable = "no CUDA device: " + text(code);
     } else if (n == 0) {
       f.unavailable = "no CUDA device: the NVIDIA driver sees none";
     } else if (device_ < 0 || device_ >= n) {
-      f.unavailable = "no CUDA device " + std::to_string(device_) + " (HARMONICS_CUDA_DEVICE); there are " + std::to_string(n) + ", counted from 0";
+      f.unavailable = "no CUDA device " + std::to_string(device_) + " (HARMONICS_CUDA_DEVICE); there are " +
+                      std::to_string(n) + ", counted from 0";
     }
     if (f.unavailable.empty()) describe(f);
     cudaGetLastError();
@@ -56,21 +60,34 @@ class RuntimeDriver final : public Driver {
 
   int become_current() override { return use(); }
 
-  int allocate(uint64_t bytes, void** out) override { return then([&] { return cudaMalloc(out, bytes); }); }
-  int release(void* memory) override { return then([&] { return cudaFree(memory); }); }
-  int allocate_host(uint64_t bytes, void** out) override { return then([&] { return cudaMallocHost(out, bytes); }); }
-  int release_host(void* memory) override { return then([&] { return cudaFreeHost(memory); }); }
+  int allocate(uint64_t bytes, void** out) override {
+    return then([&] { return cudaMalloc(out, bytes); });
+  }
+  int release(void* memory) override {
+    return then([&] { return cudaFree(memory); });
+  }
+  int allocate_host(uint64_t bytes, void** out) override {
+    return then([&] { return cudaMallocHost(out, bytes); });
+  }
+  int release_host(void* memory) override {
+    return then([&] { return cudaFreeHost(memory); });
+  }
 
   int open_stream(void** out) override {
     return then([&] { return cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(out), cudaStreamNonBlocking); });
   }
-  int close_stream(void* stream) override { return then([&] { return cudaStreamDestroy(of(stream)); }); }
-  int synchronize(void* stream) override { return then([&] { return cudaStreamSynchronize(of(stream)); }); }
+  int close_stream(void* stream) override {
+    return then([&] { return cudaStreamDestroy(of(stream)); });
+  }
+  int synchronize(void* stream) override {
+    return then([&] { return cudaStreamSynchronize(of(stream)); });
+  }
   int copy(void* to, const void* from, uint64_t bytes, void* stream) override {
     return then([&] { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, of(stream)); });
   }
   int launch(const void* function, const Grid& g, void** arguments, void* stream) override {
-    return then([&] { return cudaLaunchKernel(function, dim3(g.x, g.y, g.z), dim3(g.threads), arguments, 0, of(stream)); });
+    return then(
+        [&] { return cudaLaunchKernel(function, dim3(g.x, g.y, g.z), dim3(g.threads), arguments, 0, of(stream)); });
   }
 
   int record(void* stream, bool keeps_time, void** event) override {
@@ -79,7 +96,10 @@ class RuntimeDriver final : public Driver {
       cudaError_t code = cudaEventCreateWithFlags(&made, keeps_time ? cudaEventDefault : cudaEventDisableTiming);
       cudaStreamCaptureStatus captures = cudaStreamCaptureStatusNone;
       if (code == cudaSuccess) code = cudaStreamIsCapturing(of(stream), &captures);
-      if (code == cudaSuccess) code = cudaEventRecordWithFlags(made, of(stream), captures == cudaStreamCaptureStatusActive ? cudaEventRecordExternal : cudaEventRecordDefault);
+      if (code == cudaSuccess)
+        code = cudaEventRecordWithFlags(
+            made, of(stream),
+            captures == cudaStreamCaptureStatusActive ? cudaEventRecordExternal : cudaEventRecordDefault);
       *event = made;
       return code;
     });
@@ -93,12 +113,15 @@ class RuntimeDriver final : public Driver {
   int elapsed(void* from, void* to, double* seconds) override {
     return then([&] {
       float milliseconds = 0;
-      const cudaError_t code = cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(from), static_cast<cudaEvent_t>(to));
+      const cudaError_t code =
+          cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(from), static_cast<cudaEvent_t>(to));
       *seconds = static_cast<double>(milliseconds) * 1e-3;
       return code;
     });
   }
-  int release_event(void* event) override { return then([&] { return cudaEventDestroy(static_cast<cudaEvent_t>(event)); }); }
+  int release_event(void* event) override {
+    return then([&] { return cudaEventDestroy(static_cast<cudaEvent_t>(event)); });
+  }
 
   int begin_capture(void* stream) override {
     return then([&] { return cudaStreamBeginCapture(of(stream), cudaStreamCaptureModeThreadLocal); });
@@ -117,11 +140,14 @@ class RuntimeDriver final : public Driver {
   int launch_graph(void* graph, void* stream) override {
     return then([&] { return cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), of(stream)); });
   }
-  int release_graph(void* graph) override { return then([&] { return cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)); }); }
+  int release_graph(void* graph) override {
+    return then([&] { return cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)); });
+  }
 
   int load(const std::string& image, void** program) override {
     return then([&] {
-      return cudaLibraryLoadData(reinterpret_cast<cudaLibrary_t*>(program), image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+      return cudaLibraryLoadData(reinterpret_cast<cudaLibrary_t*>(program), image.data(), nullptr, nullptr, 0, nullptr,
+                                 nullptr, 0);
     });
   }
   int function(void* program, const char* name, const void** out) override {
@@ -132,7 +158,9 @@ class RuntimeDriver final : public Driver {
       return code;
     });
   }
-  int unload(void* program) override { return then([&] { return cudaLibraryUnload(static_cast<cudaLibrary_t>(program)); }); }
+  int unload(void* program) override {
+    return then([&] { return cudaLibraryUnload(static_cast<cudaLibrary_t>(program)); });
+  }
 
  private:
   // The current device is per thread.
@@ -143,7 +171,8 @@ class RuntimeDriver final : public Driver {
     if (code == cudaSuccess) current = device_;
     return code;
   }
-  template <typename Call> int then(Call call) {
+  template <typename Call>
+  int then(Call call) {
     const cudaError_t code = use();
     return code == cudaSuccess ? call() : code;
   }
@@ -165,8 +194,8 @@ class RuntimeDriver final : public Driver {
     f.units = p.multiProcessorCount;
     f.memory = p.totalGlobalMem;
     if (p.major < 8)
-      f.unavailable = "no CUDA device that is new enough: " + f.name + " has compute capability " + std::to_string(p.major) + "." + std::to_string(p.minor) +
-                      ", kernels are built for 8.0 and later";
+      f.unavailable = "no CUDA device that is new enough: " + f.name + " has compute capability " +
+                      std::to_string(p.major) + "." + std::to_string(p.minor) + ", kernels are built for 8.0 and later";
   }
 
   int device_;

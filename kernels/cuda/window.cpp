@@ -46,7 +46,8 @@ bool answer_windows(const Site& site, Function function, const WindowParameters&
 bool plan_patches(const Site& site, hx_kernel& out) {
   WindowParameters p{};
   if (!read(site, site.in(0), site.out(), p)) return false;
-  if (!element_bits(site.in(0).dtype, site.number("fill"), p.fill)) return declined("cannot round this number to the type");
+  if (!element_bits(site.in(0).dtype, site.number("fill"), p.fill))
+    return declined("cannot round this number to the type");
   return answer_windows(site, patches_function(width(site.in(0).dtype)), p, "patches", out);
 }
 
@@ -71,9 +72,14 @@ bool plan_pool(const Site& site, hx_kernel& out) {
     return true;
   }
   const bool gradient = site.op() == "avg_pool_grad", largest = site.op() == "max_pool";
-  if (!is_f32(site.in(0)) || !is_f32(site.out()) || (largest && site.out(1).dtype != HX_I32)) return declined("pools f32");
+  if (!is_f32(site.in(0)) || !is_f32(site.out()) || (largest && site.out(1).dtype != HX_I32))
+    return declined("pools f32");
   if (!read(site, gradient ? site.out() : site.in(0), gradient ? site.in(0) : site.out(), p)) return false;
-  return answer_windows(site, largest ? max_pool_function() : gradient ? avg_pool_grad_function() : avg_pool_function(), p, largest ? "max pool" : "average pool", out);
+  return answer_windows(site,
+                        largest    ? max_pool_function()
+                        : gradient ? avg_pool_grad_function()
+                                   : avg_pool_function(),
+                        p, largest ? "max pool" : "average pool", out);
 }
 
 }  // namespace harmonics::cuda

@@ -9,9 +9,12 @@ namespace harmonics::cuda {
 bool element_bits(uint32_t dtype, double value, uint64_t& bits) {
   bits = 0;
   switch (dtype) {
-    case HX_F32: return bits = std::bit_cast<uint32_t>(static_cast<float>(value)), true;
-    case HX_F64: return bits = std::bit_cast<uint64_t>(value), true;
-    case HX_BOOL: return bits = value != 0, true;
+    case HX_F32:
+      return bits = std::bit_cast<uint32_t>(static_cast<float>(value)), true;
+    case HX_F64:
+      return bits = std::bit_cast<uint64_t>(value), true;
+    case HX_BOOL:
+      return bits = value != 0, true;
     case HX_F16:
     case HX_BF16:  // other types would need their own rounding
       if (value == 1) bits = dtype == HX_F16 ? 0x3c00 : 0x3f80;
@@ -33,9 +36,14 @@ void CopyStep::enqueue(Machine& machine, void* stream, const hx_place* places) c
   if (to != from) machine.check(machine.driver().copy(to, from, bytes_, stream), "copy within its memory");
 }
 
-LaunchStep::LaunchStep(Function function, const Grid& grid, std::vector<Operand> buffers, const void* parameters, size_t bytes)
-    : function_(function), grid_(grid), buffers_(std::move(buffers)), parameters_((bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t)) {
-  if (!function_ || buffers_.size() > kMostBuffers) throw Error(ErrorKind::Internal, "a kernel without function, or with too many buffers");
+LaunchStep::LaunchStep(Function function, const Grid& grid, std::vector<Operand> buffers, const void* parameters,
+                       size_t bytes)
+    : function_(function),
+      grid_(grid),
+      buffers_(std::move(buffers)),
+      parameters_((bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t)) {
+  if (!function_ || buffers_.size() > kMostBuffers)
+    throw Error(ErrorKind::Internal, "a kernel without function, or with too many buffers");
   std::memcpy(parameters_.data(), parameters, bytes);
 }
 
@@ -85,7 +93,9 @@ hx_kernel& answer(hx_kernel& out, Work work, const char* name) {
   out.name = name;
   out.context = new Work(std::move(work));
   out.destroy = [](void* p) { delete static_cast<Work*>(p); };
-  out.enqueue = [](const void* context, hx_queue* queue, const hx_place* places) { return static_cast<const Work*>(context)->enqueue(queue, places); };
+  out.enqueue = [](const void* context, hx_queue* queue, const hx_place* places) {
+    return static_cast<const Work*>(context)->enqueue(queue, places);
+  };
   return out;
 }
 
@@ -103,7 +113,8 @@ void Walk::join() {
   for (size_t i = sizes.size(); i-- > 0;)
     if (sizes[i] == 1) erase(i);
   for (size_t i = sizes.size(); i-- > 1;) {
-    if (!std::all_of(strides.begin(), strides.end(), [&](const auto& s) { return s[i - 1] == s[i] * sizes[i]; })) continue;
+    if (!std::all_of(strides.begin(), strides.end(), [&](const auto& s) { return s[i - 1] == s[i] * sizes[i]; }))
+      continue;
     for (auto& s : strides) s[i - 1] = s[i];
     sizes[i - 1] *= sizes[i];
     erase(i);

@@ -25,8 +25,12 @@ using kernels::width;
 inline int64_t last(const hx_type& t) { return t.rank ? t.dims[t.rank - 1] : 1; }
 inline uint64_t bytes_of(const hx_type& t) { return static_cast<uint64_t>(count(t)) * width(t.dtype); }
 inline bool is_f32(const hx_type& t) { return t.dtype == HX_F32; }
-inline bool is_float(uint32_t dtype) { return dtype == HX_F16 || dtype == HX_BF16 || dtype == HX_F32 || dtype == HX_F64; }
-inline bool same_shape(const hx_type& a, const hx_type& b) { return a.rank == b.rank && std::equal(a.dims, a.dims + a.rank, b.dims); }
+inline bool is_float(uint32_t dtype) {
+  return dtype == HX_F16 || dtype == HX_BF16 || dtype == HX_F32 || dtype == HX_F64;
+}
+inline bool same_shape(const hx_type& a, const hx_type& b) {
+  return a.rank == b.rank && std::equal(a.dims, a.dims + a.rank, b.dims);
+}
 // Bits of the element nearest to a number; false: unsupported type.
 bool element_bits(uint32_t dtype, double value, uint64_t& bits);
 
@@ -45,14 +49,19 @@ class Site {
   const hx_type& out(uint32_t i = 0) const { return raw_.outputs[i]; }
   uint32_t workspace() const { return inputs() + outputs(); }  // its buffer index
   bool all_f32() const {
-    return std::all_of(raw_.inputs, raw_.inputs + raw_.n_inputs, is_f32) && std::all_of(raw_.outputs, raw_.outputs + raw_.n_outputs, is_f32);
+    return std::all_of(raw_.inputs, raw_.inputs + raw_.n_inputs, is_f32) &&
+           std::all_of(raw_.outputs, raw_.outputs + raw_.n_outputs, is_f32);
   }
   // May products round their operands? fp16 chunks stand for TF32 here: fp16's mantissa with the range of f32.
   bool may_round() const { return raw_.flags & (HX_SITE_FP16_CHUNKS | HX_SITE_BF16 | HX_SITE_FP8); }
   bool may_round_to_bf16() const { return raw_.flags & (HX_SITE_BF16 | HX_SITE_FP8); }
   bool may_round_to_fp8() const { return raw_.flags & HX_SITE_FP8; }
-  int64_t integer(const char* name, int64_t otherwise = 0) const { return int_attribute(raw_.attributes, name, otherwise); }
-  double number(const char* name, double otherwise = 0) const { return float_attribute(raw_.attributes, name, otherwise); }
+  int64_t integer(const char* name, int64_t otherwise = 0) const {
+    return int_attribute(raw_.attributes, name, otherwise);
+  }
+  double number(const char* name, double otherwise = 0) const {
+    return float_attribute(raw_.attributes, name, otherwise);
+  }
   bool flag(const char* name) const { return integer(name) != 0; }
   std::vector<int64_t> integers(const char* name) const { return ints_attribute(raw_.attributes, name); }
   std::string text(const char* name) const { return string_attribute(raw_.attributes, name, ""); }
@@ -99,7 +108,9 @@ class CopyStep final : public Step {
 class LaunchStep final : public Step {
  public:
   LaunchStep(Function function, const Grid& grid, std::vector<Operand> buffers, const void* parameters, size_t bytes);
-  void enqueue(Machine& machine, void* stream, const hx_place* places) const override { enqueue_looking(machine, stream, places, nullptr); }
+  void enqueue(Machine& machine, void* stream, const hx_place* places) const override {
+    enqueue_looking(machine, stream, places, nullptr);
+  }
   void enqueue_looking(Machine& machine, void* stream, const hx_place* places, const char* number) const override;
 
  private:
@@ -114,14 +125,17 @@ class Work {
  public:
   explicit Work(Machine& machine) : machine_(machine) {}
 
-  template <typename Parameters> Work& launch(Function function, const Grid& grid, std::vector<Operand> buffers, const Parameters& parameters) {
+  template <typename Parameters>
+  Work& launch(Function function, const Grid& grid, std::vector<Operand> buffers, const Parameters& parameters) {
     static_assert(std::is_trivially_copyable_v<Parameters>);
     steps_.push_back(std::make_unique<LaunchStep>(function, grid, std::move(buffers), &parameters, sizeof parameters));
     return *this;
   }
   // Launches at least `threads` threads; kernels ignore those beyond.
-  template <typename Parameters> Work& over(int64_t threads, Function function, std::vector<Operand> buffers, const Parameters& parameters) {
-    return launch(function, {static_cast<uint32_t>((threads + kThreads - 1) / kThreads), 1, 1, kThreads}, std::move(buffers), parameters);
+  template <typename Parameters>
+  Work& over(int64_t threads, Function function, std::vector<Operand> buffers, const Parameters& parameters) {
+    return launch(function, {static_cast<uint32_t>((threads + kThreads - 1) / kThreads), 1, 1, kThreads},
+                  std::move(buffers), parameters);
   }
   Work& copy(Operand to, Operand from, uint64_t bytes);  // nothing if they are the same
   Work& add(std::unique_ptr<Step> step);
@@ -156,7 +170,8 @@ struct Walk {
   void join();
   int64_t count() const;
   // As kernel parameters.
-  template <int kArrays> Steps<kArrays> steps() const {
+  template <int kArrays>
+  Steps<kArrays> steps() const {
     Steps<kArrays> s{};
     s.rank = static_cast<uint32_t>(sizes.size());
     for (uint32_t i = 0; i < s.rank; ++i) {

@@ -11,7 +11,11 @@ constexpr int64_t kWidest = 256;  // elements of a head that a thread keeps
 // Layout of a head's rows: heads before positions, or after them.
 struct Rows {
   int64_t batch, heads, positions, width, of_head, of_position;
-  Rows(const hx_type& x, bool positions_first) : batch(x.dims[0]), heads(x.dims[positions_first ? 2 : 1]), positions(x.dims[positions_first ? 1 : 2]), width(x.dims[3]) {
+  Rows(const hx_type& x, bool positions_first)
+      : batch(x.dims[0]),
+        heads(x.dims[positions_first ? 2 : 1]),
+        positions(x.dims[positions_first ? 1 : 2]),
+        width(x.dims[3]) {
     of_head = positions_first ? width : positions * width;
     of_position = positions_first ? heads * width : width;
   }
@@ -19,7 +23,8 @@ struct Rows {
 
 struct Attention {
   Rows q, k, v;
-  explicit Attention(const Site& site) : q(site.in(0), first(site)), k(site.in(1), first(site)), v(site.in(2), first(site)) {}
+  explicit Attention(const Site& site)
+      : q(site.in(0), first(site)), k(site.in(1), first(site)), v(site.in(2), first(site)) {}
   static bool first(const Site& site) { return site.flag("positions_first"); }
 
   bool is_served(const Site& site) const {
@@ -36,13 +41,16 @@ struct Attention {
     int64_t room = 16;
     while (room < std::max(q.width, v.width)) room *= 2;
     if (known) room = q.width;
-    return std::string("#define T ") + type_name(site.in(0).dtype) + "\n#define ROOM " + std::to_string(room) + "\n#define WIDTH " + (known ? "ROOM" : "width") + "\n#define VALUES " +
-           (known ? "ROOM" : "values") + "\n" + element_macros("X", site.in(0).dtype) + element_macros("LSE", lse_dtype) + kCommon;
+    return std::string("#define T ") + type_name(site.in(0).dtype) + "\n#define ROOM " + std::to_string(room) +
+           "\n#define WIDTH " + (known ? "ROOM" : "width") + "\n#define VALUES " + (known ? "ROOM" : "values") + "\n" +
+           element_macros("X", site.in(0).dtype) + element_macros("LSE", lse_dtype) + kCommon;
   }
   void give(const Site& site, Launch& launch) const {
     const double scale = site.number("scale", 1 / std::sqrt(static_cast<double>(q.width)));
-    if (site.in(0).dtype == HX_F64) launch.with(scale);
-    else launch.with(static_cast<float>(scale));
+    if (site.in(0).dtype == HX_F64)
+      launch.with(scale);
+    else
+      launch.with(static_cast<float>(scale));
     launch.with(static_cast<cl_uint>(site.flag("causal")));
     for (const int64_t n : {q.width, v.width}) launch.with(static_cast<cl_uint>(n));
     for (const int64_t n : {q.batch, q.heads, k.heads, q.positions, k.positions}) launch.with(static_cast<cl_uint>(n));
@@ -53,7 +61,8 @@ struct Attention {
  private:
   // out has q's layout with the width of v: its strides are q's, scaled by width.
   static constexpr const char* kCommon = R"(
-#define SIZES T scale, uint causal, uint width, uint values, uint batches, uint heads, uint shared, uint queries, uint keys, uint q_head, uint q_row, uint k_head, uint k_row, uint v_head, uint v_row
+#define SIZES T scale, uint causal, uint width, uint values, uint batches, uint heads, uint shared, uint queries, \
+    uint keys, uint q_head, uint q_row, uint k_head, uint k_row, uint v_head, uint v_row
 #define Q_AT(b, h, t) ((b) * heads * queries * WIDTH + (h) * q_head + (t) * q_row)
 #define K_AT(b, h, j) ((b) * shared * keys * WIDTH + (h) * k_head + (j) * k_row)
 #define V_AT(b, h, j) ((b) * shared * keys * VALUES + (h) * v_head + (j) * v_row)
@@ -176,7 +185,8 @@ bool plan_attention(const Site& site, hx_kernel& out) {
   const Attention a(site);
   if (!a.is_served(site)) return false;
   Work work;
-  Launch& launch = work.launches.emplace_back(site.machine(), a.head(site, site.out(1).dtype) + kForward, "attend", std::vector<uint32_t>{0, 1, 2, 3, 4});
+  Launch& launch = work.launches.emplace_back(site.machine(), a.head(site, site.out(1).dtype) + kForward, "attend",
+                                              std::vector<uint32_t>{0, 1, 2, 3, 4});
   a.give(site, launch);
   launch.over(a.q.batch * a.q.heads * a.q.positions);
   answer(out, std::move(work), "attention");
@@ -189,13 +199,16 @@ bool plan_attention_grad(const Site& site, hx_kernel& out) {
   const std::string head = a.head(site, site.in(4).dtype);
   const int64_t queries = a.q.batch * a.q.heads * a.q.positions;
   Work work;
-  Launch& first = work.launches.emplace_back(site.machine(), head + kQueries, "queries_of", std::vector<uint32_t>{0, 1, 2, 3, 4, 5, 6, site.workspace()});
+  Launch& first = work.launches.emplace_back(site.machine(), head + kQueries, "queries_of",
+                                             std::vector<uint32_t>{0, 1, 2, 3, 4, 5, 6, site.workspace()});
   a.give(site, first);
   first.over(queries);
-  Launch& second = work.launches.emplace_back(site.machine(), head + kKeys, "keys_of", std::vector<uint32_t>{0, 1, 2, 5, 7, 8, site.workspace()});
+  Launch& second = work.launches.emplace_back(site.machine(), head + kKeys, "keys_of",
+                                              std::vector<uint32_t>{0, 1, 2, 5, 7, 8, site.workspace()});
   a.give(site, second);
   second.over(a.k.batch * a.k.heads * a.k.positions);
-  answer(out, std::move(work), "attention").workspace = static_cast<uint64_t>(3 * queries) * (site.in(0).dtype == HX_F64 ? 8 : 4);
+  answer(out, std::move(work), "attention").workspace =
+      static_cast<uint64_t>(3 * queries) * (site.in(0).dtype == HX_F64 ? 8 : 4);
   return true;
 }
 
@@ -205,23 +218,30 @@ bool plan_rope(const Site& site, hx_kernel& out) {
   const uint32_t skipped = site.flag("positions_first") ? 1 : 0;
   if (!is_float(x.dtype) || x.rank < 2 + skipped || x.dims[x.rank - 1] % 2)
     return declined("rotates floats of an even width only");
-  const int64_t half = x.dims[x.rank - 1] / 2, positions = x.dims[x.rank - 2 - skipped], repeats = skipped ? x.dims[x.rank - 2] : 1, pairs = count(x) / 2;
-  const double decay = -std::log(site.number("base", 10000)) / static_cast<double>(half), turn = site.flag("inverse") ? -1 : 1;
+  const int64_t half = x.dims[x.rank - 1] / 2, positions = x.dims[x.rank - 2 - skipped],
+                repeats = skipped ? x.dims[x.rank - 2] : 1, pairs = count(x) / 2;
+  const double decay = -std::log(site.number("base", 10000)) / static_cast<double>(half),
+               turn = site.flag("inverse") ? -1 : 1;
   std::vector<double> table;
   for (int64_t i = 0; i < positions * half; ++i) {
-    const double angle = static_cast<double>(site.integer("offset") + i / half) * std::exp(static_cast<double>(i % half) * decay);
+    const double angle =
+        static_cast<double>(site.integer("offset") + i / half) * std::exp(static_cast<double>(i % half) * decay);
     table.push_back(std::cos(angle));
     table.push_back(turn * std::sin(angle));
   }
   Work work;
   const bool wide = x.dtype == HX_F64;
   const std::vector<float> narrow(table.begin(), table.end());
-  const Constant& turns = work.constants.emplace_back(site.machine(), wide ? static_cast<const void*>(table.data()) : narrow.data(), table.size() * (wide ? sizeof(double) : sizeof(float)));
+  const Constant& turns =
+      work.constants.emplace_back(site.machine(), wide ? static_cast<const void*>(table.data()) : narrow.data(),
+                                  table.size() * (wide ? sizeof(double) : sizeof(float)));
   const std::string body = std::string("#define T ") + type_name(x.dtype) + "\n" + element_macros("X", x.dtype) + R"(
-kernel void turn(BUFFER(0), BUFFER(1), global const T* turns, uint pairs, uint half_width, uint positions, uint repeats) {
+kernel void turn(BUFFER(0), BUFFER(1), global const T* turns, uint pairs, uint half_width, uint positions,
+    uint repeats) {
   const uint i = get_global_id(0);
   if (i >= pairs) return;
-  const uint row = i / half_width, p = i % half_width, left = row * 2 * half_width + p, right = left + half_width, at = row / repeats % positions * half_width + p;
+  const uint row = i / half_width, p = i % half_width, left = row * 2 * half_width + p, right = left + half_width,
+      at = row / repeats % positions * half_width + p;
   const T a = X_READ(0, left), b = X_READ(0, right), c = turns[2 * at], s = turns[2 * at + 1];
   X_WRITE(1, left, a * c - b * s);
   X_WRITE(1, right, b * c + a * s);

@@ -12,7 +12,8 @@ constexpr uint32_t kMostBuffers = 32;  // drivers accept at least 1024 bytes of 
 std::string cast_text(const Operation& o) {
   if (o.result == HX_BOOL) return "(uchar)(" + o.a + " != 0)";
   const std::string to = type_name(o.result);
-  if (is_float(o.operands) && !is_float(o.result)) return "(" + o.a + " != " + o.a + " ? (" + to + ")0 : convert_" + to + "_sat_rtz(" + o.a + "))";
+  if (is_float(o.operands) && !is_float(o.result))
+    return "(" + o.a + " != " + o.a + " ? (" + to + ")0 : convert_" + to + "_sat_rtz(" + o.a + "))";
   return is_float(o.result) ? "convert_" + to + "(" + o.a + ")" : "(" + to + ")" + o.a;
 }
 
@@ -20,7 +21,7 @@ std::string cast_text(const Operation& o) {
 
 std::string text_of(const Operation& o) {
   if (o.op == "cast") return cast_text(o);
-  const kernels::Kind kind = o.operands == HX_BOOL ? kernels::Kind::flag
+  const kernels::Kind kind = o.operands == HX_BOOL  ? kernels::Kind::flag
                              : is_float(o.operands) ? kernels::Kind::real
                                                     : kernels::Kind::whole;
   return kernels::scalar_text(o.op, kind, {o.a, o.b, o.c, type_name(o.operands), word_name(o.operands)});
@@ -72,7 +73,8 @@ bool Chain::compute_all() {
     const hx_scalar_op& o = raw.chain[i];
     // In calls, casts and comparisons give a type; other operations have their operands' type.
     const bool says = o.dtype == HX_BOOL || std::string_view(o.op) == "cast";
-    if (!compute(o.op, o.a, o.b, o.c, says ? o.dtype : types_.at(std::string_view(o.op) == "select" ? o.b : o.a))) return false;
+    if (!compute(o.op, o.a, o.b, o.c, says ? o.dtype : types_.at(std::string_view(o.op) == "select" ? o.b : o.a)))
+      return false;
   }
   return true;
 }
@@ -99,7 +101,9 @@ std::string Chain::buffers() const {
   return text;
 }
 
-bool Chain::has_room() const { return site_.inputs() + site_.outputs() <= kMostBuffers || declined("so many operands"); }
+bool Chain::has_room() const {
+  return site_.inputs() + site_.outputs() <= kMostBuffers || declined("so many operands");
+}
 
 uint32_t Chain::in_place() const {
   uint32_t mask = 0;

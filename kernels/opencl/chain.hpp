@@ -18,13 +18,14 @@ std::string text_of(const Operation& operation);
 class Chain {
  public:
   // `words`: element types by width, in place of the site's own.
-  Chain(const Site& site, const hx_type& whole, const uint32_t* words = nullptr) : site_(site), whole_(whole), words_(words) {}
+  Chain(const Site& site, const hx_type& whole, const uint32_t* words = nullptr)
+      : site_(site), whole_(whole), words_(words) {}
   Chain(const Chain&) = delete;
   Chain& operator=(const Chain&) = delete;
 
   void read_inputs();
   bool compute(std::string_view op, uint32_t a, uint32_t b, uint32_t c, uint32_t result);  // false: declined
-  bool compute_all();                                                                     // the site's own chain
+  bool compute_all();                                                                      // the site's own chain
   // Adds a register computed by `text` from r0, r1, ...
   uint32_t add(uint32_t result, const std::string& text);
   // Writes registers to the site's outputs, from the first on.

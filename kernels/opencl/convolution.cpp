@@ -12,12 +12,19 @@ class Convolution {
  public:
   // Shapes of x and weight.
   Convolution(const Site& site, const std::vector<int64_t>& x, const std::vector<int64_t>& weight)
-      : site_(site), windows_(site, x, {weight.begin() + 2, weight.end()}), dtype_(site.out().dtype), samples_(x[0]), groups_(site.integer("groups", 1)), outputs_(weight[0]),
-        own_(outputs_ / groups_), rows_(weight[1] * windows_.taps()) {}
+      : site_(site),
+        windows_(site, x, {weight.begin() + 2, weight.end()}),
+        dtype_(site.out().dtype),
+        samples_(x[0]),
+        groups_(site.integer("groups", 1)),
+        outputs_(weight[0]),
+        own_(outputs_ / groups_),
+        rows_(weight[1] * windows_.taps()) {}
 
   bool is_served(std::initializer_list<uint32_t> inputs) const {
     for (const uint32_t i : inputs)
-      if (!is_float(site_.in(i).dtype) || site_.in(i).dtype != dtype_) return declined("convolves within one type of floats only");
+      if (!is_float(site_.in(i).dtype) || site_.in(i).dtype != dtype_)
+        return declined("convolves within one type of floats only");
     return std::max(all_columns(), results()) < kMostElements || declined("counts elements in 31 bits");
   }
   const Windows& windows() const { return windows_; }
@@ -33,28 +40,49 @@ class Convolution {
   void forward(Place x, Place weight, Place y, const Ending& ending) {
     const Place columns = columns_of(x);
     const int64_t places = windows_.windows();
-    add({{weight.buffer, dtype_, rows_, 1}, {columns.buffer, dtype_, places, 1}, own_, places, rows_, 1,
-         {{samples_, groups_}, {{0, own_ * rows_}, {groups_ * rows_ * places, rows_ * places}}, {weight.at, columns.at}}, dtype_, y.buffer, y.at},
+    add({{weight.buffer, dtype_, rows_, 1},
+         {columns.buffer, dtype_, places, 1},
+         own_,
+         places,
+         rows_,
+         1,
+         {{samples_, groups_},
+          {{0, own_ * rows_}, {groups_ * rows_ * places, rows_ * places}},
+          {weight.at, columns.at}},
+         dtype_,
+         y.buffer,
+         y.at},
         ending);
   }
   void gradient_of_input(Place weight, Place dy, Place dx) {
     const int64_t places = windows_.windows();
     const Place columns = windows_.are_elements() ? dx : take(all_columns(), dtype_);
-    add({{weight.buffer, dtype_, 1, rows_}, {dy.buffer, dtype_, places, 1}, rows_, places, own_, 1,
-         {{samples_, groups_}, {{0, own_ * rows_}, {outputs_ * places, own_ * places}}, {weight.at, dy.at}}, dtype_, columns.buffer, columns.at});
+    add({{weight.buffer, dtype_, 1, rows_},
+         {dy.buffer, dtype_, places, 1},
+         rows_,
+         places,
+         own_,
+         1,
+         {{samples_, groups_}, {{0, own_ * rows_}, {outputs_ * places, own_ * places}}, {weight.at, dy.at}},
+         dtype_,
+         columns.buffer,
+         columns.at});
     if (!windows_.are_elements()) work.launches.push_back(windows_.unpatches(site_.machine(), dtype_, columns, dx));
   }
   // Samples are summed in order within parts, and parts in order. 16-bit results are one part, so that partial sums are
   // not rounded.
   void gradient_of_weight(Place x, Place dy, Place dweight) {
     const Place columns = columns_of(x);
-    const int64_t each = is_half(dtype_) ? samples_ : (samples_ + kMostParts - 1) / kMostParts, parts = (samples_ + each - 1) / each, n = outputs_ * rows_;
+    const int64_t each = is_half(dtype_) ? samples_ : (samples_ + kMostParts - 1) / kMostParts,
+                  parts = (samples_ + each - 1) / each, n = outputs_ * rows_;
     const Place sums = parts == 1 ? dweight : take(parts * n, dtype_);
     const int64_t whole = samples_ / each;
     add_gradients(columns, dy, sums, each, 0, whole);
     if (whole < parts)
       add_gradients(columns, dy, {sums.buffer, sums.at + whole * n}, samples_ - whole * each, whole * each, 1);
-    if (parts > 1) work.launches.push_back(join_parts(site_.machine(), dtype_, sums.buffer, sums.at, n, parts, dtype_, dweight.buffer));
+    if (parts > 1)
+      work.launches.push_back(
+          join_parts(site_.machine(), dtype_, sums.buffer, sums.at, n, parts, dtype_, dweight.buffer));
   }
 
   bool give(hx_kernel& out, const char* name) {
@@ -64,7 +92,9 @@ class Convolution {
 
  private:
   int64_t all_columns() const { return samples_ * groups_ * rows_ * windows_.windows(); }
-  void add(Product p, const Ending& ending = {}) { work.launches.push_back(product(site_.machine(), std::move(p), ending)); }
+  void add(Product p, const Ending& ending = {}) {
+    work.launches.push_back(product(site_.machine(), std::move(p), ending));
+  }
 
   Place columns_of(Place x) {
     if (windows_.are_elements()) return x;
@@ -75,8 +105,18 @@ class Convolution {
   // Adds `parts` times `each` samples from `first` on.
   void add_gradients(Place columns, Place dy, Place to, int64_t each, int64_t first, int64_t parts) {
     const int64_t places = windows_.windows(), of_dy = outputs_ * places, of_columns = groups_ * rows_ * places;
-    add({{dy.buffer, dtype_, places, 1, of_dy}, {columns.buffer, dtype_, 1, places, of_columns}, own_, rows_, places, each,
-         {{parts, groups_}, {{each * of_dy, own_ * places}, {each * of_columns, rows_ * places}}, {dy.at + first * of_dy, columns.at + first * of_columns}}, dtype_, to.buffer, to.at});
+    add({{dy.buffer, dtype_, places, 1, of_dy},
+         {columns.buffer, dtype_, 1, places, of_columns},
+         own_,
+         rows_,
+         places,
+         each,
+         {{parts, groups_},
+          {{each * of_dy, own_ * places}, {each * of_columns, rows_ * places}},
+          {dy.at + first * of_dy, columns.at + first * of_columns}},
+         dtype_,
+         to.buffer,
+         to.at});
   }
 
   const Site& site_;
@@ -128,7 +168,8 @@ bool plan_conv_max_pool(const Site& site, hx_kernel& out) {
   const uint32_t dtype = site.out().dtype;
   const Place y = conv.take(conv.results(), dtype);
   conv.forward({0}, {1}, y, ending);
-  conv.work.launches.push_back(Windows(site, conv.result_shape(), {}, "pool_").largest(site.machine(), dtype, y, {site.inputs()}, {site.inputs() + 1}));
+  conv.work.launches.push_back(Windows(site, conv.result_shape(), {}, "pool_")
+                                   .largest(site.machine(), dtype, y, {site.inputs()}, {site.inputs() + 1}));
   return conv.give(out, "convolution and max pool");
 }
 
@@ -142,9 +183,12 @@ bool plan_conv_max_pool_grad(const Site& site, hx_kernel& out) {
   const hx_type& pooled = site.in(2);
   const int64_t planes = pooled.dims[0] * pooled.dims[1];
   const Place dy = conv.take(conv.results(), dtype);
-  conv.work.launches.push_back(spread(site.machine(), dtype, {1}, {2}, dy, planes, count(pooled) / planes, conv.windows().windows()));
-  if (of_input) conv.gradient_of_input({0}, dy, {3});
-  else conv.gradient_of_weight({0}, dy, {3});
+  conv.work.launches.push_back(
+      spread(site.machine(), dtype, {1}, {2}, dy, planes, count(pooled) / planes, conv.windows().windows()));
+  if (of_input)
+    conv.gradient_of_input({0}, dy, {3});
+  else
+    conv.gradient_of_weight({0}, dy, {3});
   return conv.give(out, "convolution and max pool");
 }
 

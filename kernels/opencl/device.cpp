@@ -16,44 +16,87 @@ namespace {
 const std::unordered_map<std::string_view, Plan>& plans() {
   static const std::unordered_map<std::string_view, Plan> table = [] {
     std::unordered_map<std::string_view, Plan> t = {
-        {"fused_elementwise", plan_chain}, {"reshape", plan_reshape},         {"stop_gradient", plan_reshape},   {"select", plan_select},           {"cast", plan_cast},
+        {"fused_elementwise", plan_chain},
+        {"reshape", plan_reshape},
+        {"stop_gradient", plan_reshape},
+        {"select", plan_select},
+        {"cast", plan_cast},
         {"transpose", plan_transpose},
-        {"broadcast", plan_broadcast},     {"slice", plan_slice},             {"reverse", plan_reverse},
-        {"pad", plan_pad},                 {"concat", plan_concat},           {"full", plan_full},
-        {"iota", plan_iota},               {"random_uniform", plan_random_uniform},
-        {"reduce_sum", plan_reduce},       {"reduce_max", plan_reduce},       {"reduce_min", plan_reduce},
-        {"reduce_prod", plan_reduce},      {"argmax", plan_arg_extreme},      {"argmin", plan_arg_extreme},
-        {"cumsum", plan_cumsum},           {"dot", plan_dot},                 {"patches", plan_patches},
-        {"unpatches", plan_unpatches},     {"gather", plan_gather},           {"scatter_add", plan_scatter_add},
-        {"dynamic_slice", plan_dynamic_slice}, {"update_slice", plan_update_slice},
-        {"top_k", plan_top_k},             {"quantize", plan_quantize},       {"dequantize", plan_dequantize},
-        {"sgd", plan_optimizer},           {"adam", plan_optimizer},         {"adamw", plan_optimizer},
-        {"rmsprop", plan_optimizer},       {"lion", plan_optimizer},         {"lamb", plan_optimizer},
-        {"dot_add", plan_dot_add},         {"sgd_outer", plan_sgd_outer},    {"fused_reduce", plan_fused_reduce},
-        {"batch_norm", plan_set_norm},     {"batch_norm_grad", plan_set_norm_grad},
-        {"group_norm", plan_set_norm},     {"group_norm_grad", plan_set_norm_grad},
-        {"conv", plan_conv},               {"conv_grad_input", plan_conv_grad_input},
+        {"broadcast", plan_broadcast},
+        {"slice", plan_slice},
+        {"reverse", plan_reverse},
+        {"pad", plan_pad},
+        {"concat", plan_concat},
+        {"full", plan_full},
+        {"iota", plan_iota},
+        {"random_uniform", plan_random_uniform},
+        {"reduce_sum", plan_reduce},
+        {"reduce_max", plan_reduce},
+        {"reduce_min", plan_reduce},
+        {"reduce_prod", plan_reduce},
+        {"argmax", plan_arg_extreme},
+        {"argmin", plan_arg_extreme},
+        {"cumsum", plan_cumsum},
+        {"dot", plan_dot},
+        {"patches", plan_patches},
+        {"unpatches", plan_unpatches},
+        {"gather", plan_gather},
+        {"scatter_add", plan_scatter_add},
+        {"dynamic_slice", plan_dynamic_slice},
+        {"update_slice", plan_update_slice},
+        {"top_k", plan_top_k},
+        {"quantize", plan_quantize},
+        {"dequantize", plan_dequantize},
+        {"sgd", plan_optimizer},
+        {"adam", plan_optimizer},
+        {"adamw", plan_optimizer},
+        {"rmsprop", plan_optimizer},
+        {"lion", plan_optimizer},
+        {"lamb", plan_optimizer},
+        {"dot_add", plan_dot_add},
+        {"sgd_outer", plan_sgd_outer},
+        {"fused_reduce", plan_fused_reduce},
+        {"batch_norm", plan_set_norm},
+        {"batch_norm_grad", plan_set_norm_grad},
+        {"group_norm", plan_set_norm},
+        {"group_norm_grad", plan_set_norm_grad},
+        {"conv", plan_conv},
+        {"conv_grad_input", plan_conv_grad_input},
         {"conv_grad_weight", plan_conv_grad_weight},
-        {"max_pool", plan_max_pool},       {"max_pool_grad", plan_max_pool_grad},
+        {"max_pool", plan_max_pool},
+        {"max_pool_grad", plan_max_pool_grad},
         {"conv_max_pool", plan_conv_max_pool},
         {"conv_max_pool_grad_input", plan_conv_max_pool_grad},
         {"conv_max_pool_grad_weight", plan_conv_max_pool_grad},
-        {"global_norm", plan_global_norm}, {"linear", plan_linear},          {"dropout", plan_dropout},
-        {"dropout_grad", plan_dropout},    {"embedding", plan_gather},       {"embedding_grad", plan_embedding_grad},
-        {"softmax", plan_softmax},         {"softmax_grad", plan_softmax},   {"log_softmax", plan_softmax},
+        {"global_norm", plan_global_norm},
+        {"linear", plan_linear},
+        {"dropout", plan_dropout},
+        {"dropout_grad", plan_dropout},
+        {"embedding", plan_gather},
+        {"embedding_grad", plan_embedding_grad},
+        {"softmax", plan_softmax},
+        {"softmax_grad", plan_softmax},
+        {"log_softmax", plan_softmax},
         {"log_softmax_grad", plan_softmax},
         {"softmax_cross_entropy", plan_softmax_cross_entropy},
         {"softmax_cross_entropy_grad", plan_softmax_cross_entropy},
-        {"layer_norm", plan_row_norm},     {"layer_norm_grad", plan_row_norm_grad},
-        {"rms_norm", plan_row_norm},       {"rms_norm_grad", plan_row_norm_grad},
-        {"attention", plan_attention},     {"attention_grad", plan_attention_grad},
+        {"layer_norm", plan_row_norm},
+        {"layer_norm_grad", plan_row_norm_grad},
+        {"rms_norm", plan_row_norm},
+        {"rms_norm_grad", plan_row_norm_grad},
+        {"attention", plan_attention},
+        {"attention_grad", plan_attention_grad},
         {"rope", plan_rope},
-        {"lstm_scan", plan_scan},          {"lstm_scan_grad", plan_scan},
-        {"gru_scan", plan_scan},           {"gru_scan_grad", plan_scan},
+        {"lstm_scan", plan_scan},
+        {"lstm_scan_grad", plan_scan},
+        {"gru_scan", plan_scan},
+        {"gru_scan_grad", plan_scan},
     };
-    for (const char* op : {"neg", "abs", "sign", "floor", "ceil", "round", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "logistic",
-                           "logical_not", "add", "sub", "mul", "div", "pow", "maximum", "minimum", "remainder", "equal", "less", "less_equal",
-                           "logical_and", "logical_or", "logical_xor"})
+    for (const char* op :
+         {"neg",      "abs",         "sign",  "floor", "ceil",       "round",       "exp",        "expm1",
+          "log",      "log1p",       "sqrt",  "rsqrt", "sin",        "cos",         "tanh",       "erf",
+          "logistic", "logical_not", "add",   "sub",   "mul",        "div",         "pow",        "maximum",
+          "minimum",  "remainder",   "equal", "less",  "less_equal", "logical_and", "logical_or", "logical_xor"})
       t[op] = plan_elementwise;
     return t;
   }();
@@ -112,13 +155,17 @@ class OpenClDevice final : public StagingDevice {
   void release(uint64_t buffer) override { memory_.release(buffer); }
 
   void upload(hx_queue* queue, const hx_place& to, const void* from, uint64_t bytes) override {
-    check(clEnqueueWriteBuffer(of(queue), of(to.buffer), CL_FALSE, to.offset, bytes, from, 0, nullptr, nullptr), "copy to its memory");
+    check(clEnqueueWriteBuffer(of(queue), of(to.buffer), CL_FALSE, to.offset, bytes, from, 0, nullptr, nullptr),
+          "copy to its memory");
   }
   void download(hx_queue* queue, void* to, const hx_place& from, uint64_t bytes) override {
-    check(clEnqueueReadBuffer(of(queue), of(from.buffer), CL_FALSE, from.offset, bytes, to, 0, nullptr, nullptr), "copy from its memory");
+    check(clEnqueueReadBuffer(of(queue), of(from.buffer), CL_FALSE, from.offset, bytes, to, 0, nullptr, nullptr),
+          "copy from its memory");
   }
   void copy(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes) override {
-    check(clEnqueueCopyBuffer(of(queue), of(from.buffer), of(to.buffer), from.offset, to.offset, bytes, 0, nullptr, nullptr), "copy within its memory");
+    check(clEnqueueCopyBuffer(of(queue), of(from.buffer), of(to.buffer), from.offset, to.offset, bytes, 0, nullptr,
+                              nullptr),
+          "copy within its memory");
   }
   void synchronize(hx_queue* queue) override {
     Queue& q = queue_of(queue);
@@ -142,7 +189,8 @@ class OpenClDevice final : public StagingDevice {
   }
   void release_event(hx_event* event) override { clReleaseEvent(of(event)); }
   bool looks_at_numbers() const override { return true; }
-  void copy_if_finite(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes, const hx_place& number) override {
+  void copy_if_finite(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes,
+                      const hx_place& number) override {
     const hx_place places[] = {from, to};
     const std::lock_guard lock(mutex_of_copies_);
     auto at = copies_.find(bytes);
@@ -173,7 +221,10 @@ class OpenClDevice final : public StagingDevice {
   std::optional<double> elapsed(hx_event* from, hx_event* to) override {
     cl_ulong times[2] = {0, 0};
     for (int i = 0; i < 2; ++i)
-      if (clGetEventProfilingInfo(of(i ? to : from), CL_PROFILING_COMMAND_END, sizeof times[i], &times[i], nullptr) != CL_SUCCESS || times[i] == 0) return std::nullopt;
+      if (clGetEventProfilingInfo(of(i ? to : from), CL_PROFILING_COMMAND_END, sizeof times[i], &times[i], nullptr) !=
+              CL_SUCCESS ||
+          times[i] == 0)
+        return std::nullopt;
     return static_cast<double>(static_cast<int64_t>(times[1] - times[0])) * 1e-9;
   }
 
@@ -228,7 +279,8 @@ class OpenClDevice final : public StagingDevice {
   uint64_t create_buffer(uint64_t bytes) const {
     const Machine& m = machine();
     if (bytes > m.most_bytes())
-      throw Error(ErrorKind::Device, "its driver gives " + std::to_string(m.most_bytes()) + " bytes at most to one buffer; take a smaller batch");
+      throw Error(ErrorKind::Device, "its driver gives " + std::to_string(m.most_bytes()) +
+                                         " bytes at most to one buffer; take a smaller batch");
     cl_int code = CL_SUCCESS;
     const cl_mem buffer = clCreateBuffer(m.context(), CL_MEM_READ_WRITE, static_cast<size_t>(bytes), nullptr, &code);
     check(code, "give memory");
@@ -240,12 +292,14 @@ class OpenClDevice final : public StagingDevice {
   mutable std::string unavailable_;
   std::mutex mutex_of_copies_;
   std::map<uint64_t, Launch> copies_;  // by size; each has its own kernel arguments
-  kernels::MemoryPool memory_{[this](uint64_t bytes) { return create_buffer(bytes); }, [](uint64_t buffer) { clReleaseMemObject(of(buffer)); }};
+  kernels::MemoryPool memory_{[this](uint64_t bytes) { return create_buffer(bytes); },
+                              [](uint64_t buffer) { clReleaseMemObject(of(buffer)); }};
 };
 
 }  // namespace
 }  // namespace harmonics::opencl
 
 extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
-  registry.register_memory_device("opencl", std::make_shared<harmonics::opencl::OpenClDevice>(), "an accelerator by way of its OpenCL driver");
+  registry.register_memory_device("opencl", std::make_shared<harmonics::opencl::OpenClDevice>(),
+                                  "an accelerator by way of its OpenCL driver");
 }

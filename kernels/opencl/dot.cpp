@@ -35,7 +35,8 @@ SUM activated(SUM y, uint activation) {
 #define FURTHER
 #endif
 kernel __attribute__((reqd_work_group_size(GROUP, GROUP, 1)))
-void product(BUFFER(0), BUFFER(1), BUFFER(2) FURTHER, uint m, uint n, uint k, uint runs, uint a_row, uint a_column, uint a_run, uint b_row, uint b_column, uint b_run,
+void product(BUFFER(0), BUFFER(1), BUFFER(2) FURTHER, uint m, uint n, uint k, uint runs, uint a_row, uint a_column,
+    uint a_run, uint b_row, uint b_column, uint b_run,
              uint to WALK_PARAMETERS) {
   local SUM room[2 * PANEL];  // terms of a, terms of b; then the tile
   const uint tx = get_local_id(0), ty = get_local_id(1), me = ty * GROUP + tx;
@@ -48,9 +49,11 @@ void product(BUFFER(0), BUFFER(1), BUFFER(2) FURTHER, uint m, uint n, uint k, ui
     for (uint d = 0; d < k; d += DEEP) {
       for (uint e = me; e < DEEP * TILE; e += GROUP * GROUP) {
         const uint ar = a_column == 1 ? e / DEEP : e % TILE, ad = a_column == 1 ? e % DEEP : e / TILE;
-        LEFT(ad, ar) = row + ar < m && d + ad < k ? (SUM)A_READ(0, a_at + (row + ar) * a_row + (d + ad) * a_column) : (SUM)0;
+        LEFT(ad, ar) = row + ar < m && d + ad < k ? (SUM)A_READ(0,
+          a_at + (row + ar) * a_row + (d + ad) * a_column) : (SUM)0;
         const uint bc = b_column == 1 ? e % TILE : e / DEEP, bd = b_column == 1 ? e / TILE : e % DEEP;
-        RIGHT(bd, bc) = column + bc < n && d + bd < k ? (SUM)B_READ(1, b_at + (d + bd) * b_row + (column + bc) * b_column) : (SUM)0;
+        RIGHT(bd, bc) = column + bc < n && d + bd < k ? (SUM)B_READ(1,
+          b_at + (d + bd) * b_row + (column + bc) * b_column) : (SUM)0;
       }
       barrier(CLK_LOCAL_MEM_FENCE);
       for (uint t = 0; t < DEEP; ++t) {
@@ -104,8 +107,10 @@ std::optional<Run> join(const hx_type& t, const std::vector<int64_t>& axes) {
   for (size_t i = axes.size(); i-- > 0;) {
     const auto axis = static_cast<size_t>(axes[i]);
     if (t.dims[axis] == 1) continue;
-    if (run.size == 1) run.stride = own[axis];
-    else if (own[axis] != run.stride * run.size) return std::nullopt;
+    if (run.size == 1)
+      run.stride = own[axis];
+    else if (own[axis] != run.stride * run.size)
+      return std::nullopt;
     run.size *= t.dims[axis];
   }
   return run;
@@ -119,7 +124,9 @@ struct Operand {
 
   void find_free() {
     for (int64_t i = 0; i < type.rank; ++i)
-      if (std::find(batch.begin(), batch.end(), i) == batch.end() && std::find(contract.begin(), contract.end(), i) == contract.end()) free.push_back(i);
+      if (std::find(batch.begin(), batch.end(), i) == batch.end() &&
+          std::find(contract.begin(), contract.end(), i) == contract.end())
+        free.push_back(i);
   }
   // Copies the operand as dense [batch..., free..., contract...].
   Walk rearrange() {
@@ -143,12 +150,14 @@ struct Operand {
 };
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
   return text;
 }
 
 // Adds the product [batch..., free of a..., free of b...] of two inputs of the site.
-void add_product(const Site& site, Work& work, Room& room, Operand a, Operand b, const hx_type& y, uint32_t to, const Ending& ending = {}) {
+void add_product(const Site& site, Work& work, Room& room, Operand a, Operand b, const hx_type& y, uint32_t to,
+                 const Ending& ending = {}) {
   Operand* const operands[2] = {&a, &b};
   int64_t offsets[2] = {0, 0};
   for (uint32_t i = 0; i < 2; ++i) {
@@ -157,17 +166,28 @@ void add_product(const Site& site, Work& work, Room& room, Operand a, Operand b,
     if (join(o.type, o.free) && join(o.type, o.contract)) continue;
     Walk walk = o.rearrange();
     walk.offsets[0] = offsets[i] = room.take(count(o.type), o.type.dtype);
-    work.launches.push_back(copy_along(site.machine(), width(o.type.dtype), o.buffer, site.workspace(), std::move(walk)));
+    work.launches.push_back(
+        copy_along(site.machine(), width(o.type.dtype), o.buffer, site.workspace(), std::move(walk)));
     o.buffer = site.workspace();
   }
-  const Run m = *join(a.type, a.free), ka = *join(a.type, a.contract), n = *join(b.type, b.free), kb = *join(b.type, b.contract);
+  const Run m = *join(a.type, a.free), ka = *join(a.type, a.contract), n = *join(b.type, b.free),
+            kb = *join(b.type, b.contract);
   Walk batches{{}, {{}, {}}, {offsets[0], offsets[1]}};
   for (size_t i = 0; i < a.batch.size(); ++i) {
     batches.sizes.push_back(a.type.dims[a.batch[i]]);
-    for (size_t o = 0; o < 2; ++o) batches.strides[o].push_back(strides(operands[o]->type)[static_cast<size_t>(operands[o]->batch[i])]);
+    for (size_t o = 0; o < 2; ++o)
+      batches.strides[o].push_back(strides(operands[o]->type)[static_cast<size_t>(operands[o]->batch[i])]);
   }
   work.launches.push_back(product(site.machine(),
-                                  {{a.buffer, a.type.dtype, m.stride, ka.stride}, {b.buffer, b.type.dtype, kb.stride, n.stride}, m.size, n.size, ka.size, 1, std::move(batches), y.dtype, to},
+                                  {{a.buffer, a.type.dtype, m.stride, ka.stride},
+                                   {b.buffer, b.type.dtype, kb.stride, n.stride},
+                                   m.size,
+                                   n.size,
+                                   ka.size,
+                                   1,
+                                   std::move(batches),
+                                   y.dtype,
+                                   to},
                                   ending));
 }
 
@@ -179,18 +199,24 @@ Launch product(Machine& machine, Product p, const Ending& ending) {
   for (const int64_t size : p.batches.sizes) matrices *= size;
   p.batches.widen(2);  // one program for small numbers of axes
   const bool endings = is_float(p.dtype);
-  std::string body = element_macros("A", p.a.dtype) + element_macros("B", p.b.dtype) + element_macros("Y", p.dtype) + "#define SUM " + sum_name(p.dtype) + "\n";
+  std::string body = element_macros("A", p.a.dtype) + element_macros("B", p.b.dtype) + element_macros("Y", p.dtype) +
+                     "#define SUM " + sum_name(p.dtype) + "\n";
   std::vector<uint32_t> buffers{p.a.buffer, p.b.buffer, p.to};
   if (endings) {
-    body += kernels::kScalarMacros + element_macros("EXTRA", ending.kind == Ending::none ? p.dtype : ending.dtype) + "#define ENDINGS\n#define SQRT1_2 " + literal(p.dtype, M_SQRT1_2) + "\n";
+    body += kernels::kScalarMacros + element_macros("EXTRA", ending.kind == Ending::none ? p.dtype : ending.dtype) +
+            "#define ENDINGS\n#define SQRT1_2 " + literal(p.dtype, M_SQRT1_2) + "\n";
     buffers.insert(buffers.end(), {ending.extra, ending.number, kLooked});
   }
-  body += replaced(replaced(kProduct, "WALK_PARAMETERS", p.batches.parameters("w_")), "WALK\n", p.batches.text("batch", "w_", {"a_at", "b_at"}));
+  body += replaced(replaced(kProduct, "WALK_PARAMETERS", p.batches.parameters("w_")), "WALK\n",
+                   p.batches.text("batch", "w_", {"a_at", "b_at"}));
   Launch launch(machine, body, "product", buffers);
-  if (endings) launch.with(static_cast<cl_uint>(ending.kind)).with(ending.activation).with(static_cast<cl_uint>(ending.cycle));
-  for (const int64_t v : {p.m, p.n, p.k, p.runs, p.a.row, p.a.column, p.a.run, p.b.row, p.b.column, p.b.run, p.at}) launch.with(static_cast<cl_uint>(v));
+  if (endings)
+    launch.with(static_cast<cl_uint>(ending.kind)).with(ending.activation).with(static_cast<cl_uint>(ending.cycle));
+  for (const int64_t v : {p.m, p.n, p.k, p.runs, p.a.row, p.a.column, p.a.run, p.b.row, p.b.column, p.b.run, p.at})
+    launch.with(static_cast<cl_uint>(v));
   launch.with_all(p.batches.values());
-  launch.groups((static_cast<size_t>(p.n) + kTile - 1) / kTile, (static_cast<size_t>(p.m) + kTile - 1) / kTile, static_cast<size_t>(matrices), kDotGroup, kDotGroup);
+  launch.groups((static_cast<size_t>(p.n) + kTile - 1) / kTile, (static_cast<size_t>(p.m) + kTile - 1) / kTile,
+                static_cast<size_t>(matrices), kDotGroup, kDotGroup);
   return launch;
 }
 
@@ -204,8 +230,8 @@ bool activation_number(const Site& site, uint32_t& number) {
 bool plan_dot(const Site& site, hx_kernel& out) {
   Work work;
   Room room;
-  add_product(site, work, room, {site.in(0), 0, site.integers("lhs_batch"), site.integers("lhs_contract")}, {site.in(1), 1, site.integers("rhs_batch"), site.integers("rhs_contract")},
-              site.out(), 2);
+  add_product(site, work, room, {site.in(0), 0, site.integers("lhs_batch"), site.integers("lhs_contract")},
+              {site.in(1), 1, site.integers("rhs_batch"), site.integers("rhs_contract")}, site.out(), 2);
   answer(out, std::move(work), "tiled product").workspace = room.bytes();
   return true;
 }
@@ -219,7 +245,8 @@ bool plan_linear(const Site& site, hx_kernel& out) {
   const hx_type& x = site.in(0);
   Work work;
   Room room;
-  add_product(site, work, room, {x, 0, {}, {int64_t{x.rank} - 1}}, {site.in(1), 1, {}, {site.flag("transposed") ? 0 : 1}}, site.out(), site.inputs(), ending);
+  add_product(site, work, room, {x, 0, {}, {int64_t{x.rank} - 1}},
+              {site.in(1), 1, {}, {site.flag("transposed") ? 0 : 1}}, site.out(), site.inputs(), ending);
   answer(out, std::move(work), "affine map").workspace = room.bytes();
   return true;
 }
@@ -236,8 +263,9 @@ bool plan_dot_add(const Site& site, hx_kernel& out) {
   ending.number = keeps ? 3 : 0;
   Work work;
   Room room;
-  add_product(site, work, room, {site.in(1), 1, site.integers("lhs_batch"), site.integers("lhs_contract")}, {site.in(2), 2, site.integers("rhs_batch"), site.integers("rhs_contract")},
-              site.out(), site.inputs(), ending);
+  add_product(site, work, room, {site.in(1), 1, site.integers("lhs_batch"), site.integers("lhs_contract")},
+              {site.in(2), 2, site.integers("rhs_batch"), site.integers("rhs_contract")}, site.out(), site.inputs(),
+              ending);
   work.looks = true;
   hx_kernel& kernel = answer(out, std::move(work), "sum of products");
   kernel.workspace = room.bytes();

@@ -73,7 +73,8 @@ Launch copy_along(Machine& machine, uint32_t bytes, uint32_t from, uint32_t to, 
 Launch fill(Machine& machine, uint32_t dtype, uint32_t to, int64_t n, double value);
 // n sums of `parts` terms each, in order; terms are n apart, from element `first` on, of the type `sums` is computed
 // in.
-Launch join_parts(Machine& machine, uint32_t sums, uint32_t from, int64_t first, int64_t n, int64_t parts, uint32_t dtype, uint32_t to);
+Launch join_parts(Machine& machine, uint32_t sums, uint32_t from, int64_t first, int64_t n, int64_t parts,
+                  uint32_t dtype, uint32_t to);
 // Norm of n elements: sums of squares of parts, in the type `sums`, from element `first` of `to` on; then the root of
 // the sum of n such parts, at element `at`.
 int64_t norm_parts(int64_t n);

@@ -7,8 +7,12 @@ namespace {
 // "INDEX(i)": index i of buffer 1, clamped to [0, size).
 std::string index_macro(uint32_t dtype) {
   const std::string type = type_name(dtype);
-  return "#define INDEX(n, i, size) ((uint)clamp((long)min(AT(" + type + ", n)[i], (" + type + ")" + (width(dtype) == 1 ? (is_signed(dtype) ? "CHAR_MAX" : "UCHAR_MAX") :
-         width(dtype) == 2 ? (is_signed(dtype) ? "SHRT_MAX" : "USHRT_MAX") : width(dtype) == 4 ? "INT_MAX" : "LONG_MAX") + "), 0L, (long)(size) - 1))\n";
+  return "#define INDEX(n, i, size) ((uint)clamp((long)min(AT(" + type + ", n)[i], (" + type + ")" +
+         (width(dtype) == 1   ? (is_signed(dtype) ? "CHAR_MAX" : "UCHAR_MAX")
+          : width(dtype) == 2 ? (is_signed(dtype) ? "SHRT_MAX" : "USHRT_MAX")
+          : width(dtype) == 4 ? "INT_MAX"
+                              : "LONG_MAX") +
+         "), 0L, (long)(size) - 1))\n";
 }
 
 struct Axis {
@@ -23,10 +27,12 @@ struct Axis {
 bool plan_gather(const Site& site, hx_kernel& out) {
   const Axis x(site.in(0), site.integer("axis"));
   const std::string word = word_name(site.in(0).dtype);
-  const std::string body = index_macro(site.in(1).dtype) +
-                           "kernel void gather(BUFFER(0), BUFFER(1), BUFFER(2), uint n, uint size, uint inner, uint indices) {\n  const uint i = get_global_id(0);\n"
-                           "  if (i >= n) return;\n  const uint row = i / inner, at = INDEX(1, row % indices, size);\n  AT(" +
-                           word + ", 2)[i] = AT(" + word + ", 0)[(row / indices * size + at) * inner + i % inner];\n}\n";
+  const std::string body =
+      index_macro(site.in(1).dtype) +
+      "kernel void gather(BUFFER(0), BUFFER(1), BUFFER(2), uint n, uint size, uint inner, uint indices) {\n  const "
+      "uint i = get_global_id(0);\n"
+      "  if (i >= n) return;\n  const uint row = i / inner, at = INDEX(1, row % indices, size);\n  AT(" +
+      word + ", 2)[i] = AT(" + word + ", 0)[(row / indices * size + at) * inner + i % inner];\n}\n";
   const int64_t n = count(site.out());
   Work work;
   Launch& launch = work.launches.emplace_back(site.machine(), body, "gather", std::vector<uint32_t>{0, 1, 2});
@@ -65,27 +71,36 @@ constexpr size_t kLinks = 64;
 Work scatter(const Site& site, Launch first, uint32_t ids, uint32_t updates, uint32_t result, const Axis& x) {
   const uint32_t dtype = site.in(updates).dtype, index = site.in(ids).dtype;
   const int64_t indices = count(site.in(ids));
-  const std::string body = index_macro(index) +
-                           "kernel void scatter(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), uint n, uint size, uint inner, uint indices) {\n  const uint i = get_global_id(0);\n"
-                           "  if (i >= n) return;\n  global const uint* next = AT(uint, 3) + size;\n  uint k = i / inner % indices;\n  if (next[k] >> 31) return;\n"
-                           "  const uint o = i / inner / indices, c = i % inner, y = (o * size + INDEX(0, k, size)) * inner + c;\n  " + sum_name(dtype) + " sum = " + read(dtype, 2, "y") +
-                           ";\n  for (;;) {\n    sum += " + read(dtype, 1, "(o * indices + k) * inner + c") + ";\n    k = next[k] & 0x7fffffffu;\n    if (k == 0x7fffffffu) break;\n  }\n  " +
-                           write(dtype, 2, "y", "sum") + "\n}\n";
+  const std::string body =
+      index_macro(index) +
+      "kernel void scatter(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), uint n, uint size, uint inner, uint indices) "
+      "{\n  const uint i = get_global_id(0);\n"
+      "  if (i >= n) return;\n  global const uint* next = AT(uint, 3) + size;\n  uint k = i / inner % indices;\n  if "
+      "(next[k] >> 31) return;\n"
+      "  const uint o = i / inner / indices, c = i % inner, y = (o * size + INDEX(0, k, size)) * inner + c;\n  " +
+      sum_name(dtype) + " sum = " + read(dtype, 2, "y") +
+      ";\n  for (;;) {\n    sum += " + read(dtype, 1, "(o * indices + k) * inner + c") +
+      ";\n    k = next[k] & 0x7fffffffu;\n    if (k == 0x7fffffffu) break;\n  }\n  " + write(dtype, 2, "y", "sum") +
+      "\n}\n";
   Work work;
   work.launches.push_back(std::move(first));
-  Launch& link = work.launches.emplace_back(site.machine(), index_macro(index) + kLink, "link", std::vector<uint32_t>{ids, site.workspace()});
+  Launch& link = work.launches.emplace_back(site.machine(), index_macro(index) + kLink, "link",
+                                            std::vector<uint32_t>{ids, site.workspace()});
   link.with(static_cast<cl_uint>(x.size)).with(static_cast<cl_uint>(indices)).groups(1, 1, 1, kLinks);
   const int64_t n = x.outer * indices * x.inner;
-  Launch& launch = work.launches.emplace_back(site.machine(), body, "scatter", std::vector<uint32_t>{ids, updates, result, site.workspace()});
+  Launch& launch = work.launches.emplace_back(site.machine(), body, "scatter",
+                                              std::vector<uint32_t>{ids, updates, result, site.workspace()});
   for (const int64_t v : {n, x.size, x.inner, indices}) launch.with(static_cast<cl_uint>(v));
   launch.over(n);
   return work;
 }
 
-bool answer_scatter(const Site& site, uint32_t ids, uint32_t updates, Launch first, int64_t axis, const char* name, hx_kernel& out) {
+bool answer_scatter(const Site& site, uint32_t ids, uint32_t updates, Launch first, int64_t axis, const char* name,
+                    hx_kernel& out) {
   const Axis x(site.out(), axis);
   if (x.outer * count(site.in(ids)) * x.inner >= kMostElements) return declined("counts elements in 31 bits");
-  answer(out, scatter(site, std::move(first), ids, updates, site.inputs(), x), name).workspace = static_cast<uint64_t>(x.size + count(site.in(ids))) * sizeof(cl_uint);
+  answer(out, scatter(site, std::move(first), ids, updates, site.inputs(), x), name).workspace =
+      static_cast<uint64_t>(x.size + count(site.in(ids))) * sizeof(cl_uint);
   return true;
 }
 
@@ -93,7 +108,8 @@ bool answer_scatter(const Site& site, uint32_t ids, uint32_t updates, Launch fir
 
 bool plan_scatter_add(const Site& site, hx_kernel& out) {
   const hx_type& x = site.in(0);
-  return answer_scatter(site, 1, 2, copy_along(site.machine(), width(x.dtype), 0, 3, {{count(x)}, {{1}, {1}}, {0, 0}}), site.integer("axis"), "scatter add", out);
+  return answer_scatter(site, 1, 2, copy_along(site.machine(), width(x.dtype), 0, 3, {{count(x)}, {{1}, {1}}, {0, 0}}),
+                        site.integer("axis"), "scatter add", out);
 }
 
 bool plan_embedding_grad(const Site& site, hx_kernel& out) {
@@ -108,7 +124,8 @@ std::string block_text(const hx_type& whole, uint32_t index_dtype, const char* s
   std::string s = index_macro(index_dtype) + "#define PLACE(i, place) uint place = 0; { uint rest = i, wide = 1;";
   for (uint32_t a = whole.rank; a-- > 0;) {
     const std::string k = std::to_string(a);
-    s += " place += (rest % d" + k + " + INDEX(" + starts + ", " + k + ", s" + k + " - d" + k + " + 1)) * wide; rest /= d" + k + "; wide *= s" + k + ";";
+    s += " place += (rest % d" + k + " + INDEX(" + starts + ", " + k + ", s" + k + " - d" + k +
+         " + 1)) * wide; rest /= d" + k + "; wide *= s" + k + ";";
   }
   return s + " }\n";
 }
@@ -119,7 +136,8 @@ std::string block_parameters(uint32_t rank) {
 }
 void give_block(Launch& launch, const hx_type& whole, const hx_type& block) {
   launch.with(static_cast<cl_uint>(count(block)));
-  for (uint32_t a = 0; a < whole.rank; ++a) launch.with(static_cast<cl_uint>(whole.dims[a])).with(static_cast<cl_uint>(block.dims[a]));
+  for (uint32_t a = 0; a < whole.rank; ++a)
+    launch.with(static_cast<cl_uint>(whole.dims[a])).with(static_cast<cl_uint>(block.dims[a]));
   launch.over(count(block));
 }
 
@@ -128,8 +146,10 @@ void give_block(Launch& launch, const hx_type& whole, const hx_type& block) {
 bool plan_dynamic_slice(const Site& site, hx_kernel& out) {
   const hx_type &x = site.in(0), &y = site.out();
   const std::string word = word_name(x.dtype);
-  const std::string body = block_text(x, site.in(1).dtype, "1") + "kernel void block(BUFFER(0), BUFFER(1), BUFFER(2), uint n" + block_parameters(x.rank) +
-                           ") {\n  const uint i = get_global_id(0);\n  if (i >= n) return;\n  PLACE(i, place)\n  AT(" + word + ", 2)[i] = AT(" + word + ", 0)[place];\n}\n";
+  const std::string body = block_text(x, site.in(1).dtype, "1") +
+                           "kernel void block(BUFFER(0), BUFFER(1), BUFFER(2), uint n" + block_parameters(x.rank) +
+                           ") {\n  const uint i = get_global_id(0);\n  if (i >= n) return;\n  PLACE(i, place)\n  AT(" +
+                           word + ", 2)[i] = AT(" + word + ", 0)[place];\n}\n";
   Work work;
   give_block(work.launches.emplace_back(site.machine(), body, "block", std::vector<uint32_t>{0, 1, 2}), x, y);
   answer(out, std::move(work), "dynamic slice");
@@ -139,8 +159,10 @@ bool plan_dynamic_slice(const Site& site, hx_kernel& out) {
 bool plan_update_slice(const Site& site, hx_kernel& out) {
   const hx_type &x = site.in(0), &block = site.in(1);
   const std::string word = word_name(x.dtype);
-  const std::string body = block_text(x, site.in(2).dtype, "1") + "kernel void block(BUFFER(0), BUFFER(1), BUFFER(2), uint n" + block_parameters(x.rank) +
-                           ") {\n  const uint i = get_global_id(0);\n  if (i >= n) return;\n  PLACE(i, place)\n  AT(" + word + ", 2)[place] = AT(" + word + ", 0)[i];\n}\n";
+  const std::string body = block_text(x, site.in(2).dtype, "1") +
+                           "kernel void block(BUFFER(0), BUFFER(1), BUFFER(2), uint n" + block_parameters(x.rank) +
+                           ") {\n  const uint i = get_global_id(0);\n  if (i >= n) return;\n  PLACE(i, place)\n  AT(" +
+                           word + ", 2)[place] = AT(" + word + ", 0)[i];\n}\n";
   Work work;
   work.launches.push_back(copy_along(site.machine(), width(x.dtype), 0, 3, {{count(x)}, {{1}, {1}}, {0, 0}}));
   give_block(work.launches.emplace_back(site.machine(), body, "block", std::vector<uint32_t>{1, 2, 3}), x, block);
@@ -152,12 +174,19 @@ bool plan_update_slice(const Site& site, hx_kernel& out) {
 bool plan_top_k(const Site& site, hx_kernel& out) {
   const hx_type& x = site.in(0);
   const std::string type = type_name(x.dtype);
-  const std::string first = is_float(x.dtype) ? "((a != a || b != b) ? (a != a && (b == b || i < j)) : (a > b || (a == b && i < j)))" : "(a > b || (a == b && i < j))";
-  const std::string body = "#define X(j) " + read(x.dtype, 0, "r * n + (j)") + "\nint first(" + type + " a, uint i, " + type + " b, uint j) { return " + first +
-                           "; }\nkernel void top(BUFFER(0), BUFFER(1), BUFFER(2), uint rows, uint n, uint k) {\n  const uint r = get_global_id(0);\n  if (r >= rows) return;\n"
+  const std::string first = is_float(x.dtype)
+                                ? "((a != a || b != b) ? (a != a && (b == b || i < j)) : (a > b || (a == b && i < j)))"
+                                : "(a > b || (a == b && i < j))";
+  const std::string body = "#define X(j) " + read(x.dtype, 0, "r * n + (j)") + "\nint first(" + type + " a, uint i, " +
+                           type + " b, uint j) { return " + first +
+                           "; }\nkernel void top(BUFFER(0), BUFFER(1), BUFFER(2), uint rows, uint n, uint k) {\n  "
+                           "const uint r = get_global_id(0);\n  if (r >= rows) return;\n"
                            "  uint last = 0;\n  for (uint t = 0; t < k; ++t) {\n    uint best = n;\n"
-                           "    for (uint j = 0; j < n; ++j)\n      if ((t == 0 || first(X(last), last, X(j), j)) && (best == n || first(X(j), j, X(best), best))) best = j;\n"
-                           "    " + write(x.dtype, 1, "r * k + t", "X(best)") + "\n    AT(long, 2)[r * k + t] = best;\n    last = best;\n  }\n}\n";
+                           "    for (uint j = 0; j < n; ++j)\n      if ((t == 0 || first(X(last), last, X(j), j)) && "
+                           "(best == n || first(X(j), j, X(best), best))) best = j;\n"
+                           "    " +
+                           write(x.dtype, 1, "r * k + t", "X(best)") +
+                           "\n    AT(long, 2)[r * k + t] = best;\n    last = best;\n  }\n}\n";
   const int64_t n = x.dims[x.rank - 1], k = site.integer("k"), rows = count(x) / n;
   Work work;
   Launch& launch = work.launches.emplace_back(site.machine(), body, "top", std::vector<uint32_t>{0, 1, 2});

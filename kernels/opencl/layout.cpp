@@ -12,7 +12,8 @@ const char* kWords[] = {nullptr, "uchar", "ushort", nullptr, "uint", nullptr, nu
 bool answer_view(const Site& site, std::vector<int64_t> from, int64_t offset, hx_kernel& out) {
   const hx_type& y = site.out();
   Work work;
-  work.launches.push_back(copy_along(site.machine(), width(y.dtype), 0, site.inputs(), {dims(y), {strides(y), std::move(from)}, {0, offset}}));
+  work.launches.push_back(copy_along(site.machine(), width(y.dtype), 0, site.inputs(),
+                                     {dims(y), {strides(y), std::move(from)}, {0, offset}}));
   answer(out, std::move(work), "copy");
   return true;
 }
@@ -25,7 +26,8 @@ bool can_hold(uint32_t dtype, double value) {
 }  // namespace
 
 Launch fill(Machine& machine, uint32_t dtype, uint32_t to, int64_t n, double value) {
-  const std::string body = std::string("kernel void fill(BUFFER(0), uint n, ") + type_name(dtype) + " value) {\n  const uint i = get_global_id(0);\n  if (i < n) " +
+  const std::string body = std::string("kernel void fill(BUFFER(0), uint n, ") + type_name(dtype) +
+                           " value) {\n  const uint i = get_global_id(0);\n  if (i < n) " +
                            write(dtype, 0, "i", "value") + "\n}\n";
   Launch launch(machine, body, "fill", {to});
   launch.with(static_cast<cl_uint>(n));
@@ -39,8 +41,8 @@ Launch copy_along(Machine& machine, uint32_t bytes, uint32_t from, uint32_t to, 
   for (const int64_t d : walk.sizes) n *= d;
   const std::string type = kWords[bytes];
   const std::string body = "kernel void copy(BUFFER(0), BUFFER(1), uint n" + walk.parameters("w_") +
-                           ") {\n  const uint i = get_global_id(0);\n  if (i >= n) return;\n" + walk.text("i", "w_", {"y", "x"}) + "  AT(" + type + ", 1)[y] = AT(" +
-                           type + ", 0)[x];\n}\n";
+                           ") {\n  const uint i = get_global_id(0);\n  if (i >= n) return;\n" +
+                           walk.text("i", "w_", {"y", "x"}) + "  AT(" + type + ", 1)[y] = AT(" + type + ", 0)[x];\n}\n";
   Launch launch(machine, body, "copy", {from, to});
   launch.with(static_cast<cl_uint>(n)).with_all(walk.values()).over(n);
   return launch;
@@ -117,7 +119,8 @@ bool plan_concat(const Site& site, hx_kernel& out) {
   int64_t at = 0;
   for (uint32_t i = 0; i < site.inputs(); ++i) {
     const hx_type& x = site.in(i);
-    work.launches.push_back(copy_along(site.machine(), width(y.dtype), i, site.inputs(), {dims(x), {to, strides(x)}, {at * to[axis], 0}}));
+    work.launches.push_back(
+        copy_along(site.machine(), width(y.dtype), i, site.inputs(), {dims(x), {to, strides(x)}, {at * to[axis], 0}}));
     at += x.dims[axis];
   }
   answer(out, std::move(work), "concat");
@@ -137,11 +140,17 @@ bool plan_full(const Site& site, hx_kernel& out) {
 bool plan_iota(const Site& site, hx_kernel& out) {
   const hx_type& y = site.out();
   const auto axis = static_cast<size_t>(site.integer("axis"));
-  const std::string body = "kernel void numbers(BUFFER(0), uint n, uint inner, uint size) {\n  const uint i = get_global_id(0);\n  if (i < n) " +
-                           write(y.dtype, 0, "i", "i / inner % size") + "\n}\n";
+  const std::string body =
+      "kernel void numbers(BUFFER(0), uint n, uint inner, uint size) {\n  const uint i = get_global_id(0);\n  if (i < "
+      "n) " +
+      write(y.dtype, 0, "i", "i / inner % size") + "\n}\n";
   Work work;
   work.launches.emplace_back(site.machine(), body, "numbers", std::vector<uint32_t>{0});
-  work.launches.back().with(static_cast<cl_uint>(count(y))).with(static_cast<cl_uint>(strides(y)[axis])).with(static_cast<cl_uint>(y.dims[axis])).over(count(y));
+  work.launches.back()
+      .with(static_cast<cl_uint>(count(y)))
+      .with(static_cast<cl_uint>(strides(y)[axis]))
+      .with(static_cast<cl_uint>(y.dims[axis]))
+      .over(count(y));
   answer(out, std::move(work), "iota");
   return true;
 }
@@ -183,7 +192,10 @@ kernel void uniform(BUFFER(0), BUFFER(1), uint n, ulong stream) {
   const int64_t n = count(site.out());
   Work work;
   work.launches.emplace_back(site.machine(), body, "uniform", std::vector<uint32_t>{0, 1});
-  work.launches.back().with(static_cast<cl_uint>(n)).with(static_cast<cl_ulong>(site.integer("stream"))).over((n + 3) / 4);
+  work.launches.back()
+      .with(static_cast<cl_uint>(n))
+      .with(static_cast<cl_ulong>(site.integer("stream")))
+      .over((n + 3) / 4);
   answer(out, std::move(work), "random uniform");
   return true;
 }

@@ -26,7 +26,8 @@ std::string text_of(cl_device_id device, cl_device_info what) {
   clGetDeviceInfo(device, what, size, text.data(), nullptr);
   return text.c_str();
 }
-template <typename T> T number_of(cl_device_id device, cl_device_info what) {
+template <typename T>
+T number_of(cl_device_id device, cl_device_info what) {
   T value{};
   clGetDeviceInfo(device, what, sizeof value, &value, nullptr);
   return value;
@@ -42,7 +43,9 @@ std::vector<Found> all_devices() {
   cl_uint n = 0;
   const cl_int code = clGetPlatformIDs(0, nullptr, &n);
   if (code != CL_SUCCESS || n == 0)
-    throw Error(ErrorKind::Device, "no OpenCL driver is installed; install the one of your accelerator, or pocl-opencl-icd to try it on the processor");
+    throw Error(ErrorKind::Device,
+                "no OpenCL driver is installed; install the one of your accelerator, or pocl-opencl-icd to try it on "
+                "the processor");
   std::vector<cl_platform_id> platforms(n);
   check(clGetPlatformIDs(n, platforms.data(), nullptr), "list its platforms");
   std::vector<Found> all;
@@ -52,9 +55,13 @@ std::vector<Found> all_devices() {
     std::vector<cl_device_id> devices(count);
     check(clGetDeviceIDs(p, CL_DEVICE_TYPE_ALL, count, devices.data(), nullptr), "list its devices");
     for (const cl_device_id d : devices)
-      if (number_of<cl_bool>(d, CL_DEVICE_AVAILABLE) && number_of<cl_bool>(d, CL_DEVICE_COMPILER_AVAILABLE)) all.push_back({p, d, number_of<cl_device_type>(d, CL_DEVICE_TYPE)});
+      if (number_of<cl_bool>(d, CL_DEVICE_AVAILABLE) && number_of<cl_bool>(d, CL_DEVICE_COMPILER_AVAILABLE))
+        all.push_back({p, d, number_of<cl_device_type>(d, CL_DEVICE_TYPE)});
   }
-  if (all.empty()) throw Error(ErrorKind::Device, "OpenCL drivers are installed, but none of them has a device with a compiler (clinfo shows what there is)");
+  if (all.empty())
+    throw Error(
+        ErrorKind::Device,
+        "OpenCL drivers are installed, but none of them has a device with a compiler (clinfo shows what there is)");
   return all;
 }
 
@@ -68,7 +75,8 @@ Found choose() {
       if ((name + "\n" + text_of(f.platform, CL_PLATFORM_NAME)).find(wanted) != std::string::npos) return f;
       known += (known.empty() ? "'" : ", '") + name + "'";
     }
-    throw Error(ErrorKind::Device, std::string("no OpenCL device is named '") + wanted + "' (HARMONICS_OPENCL_DEVICE); there is " + known);
+    throw Error(ErrorKind::Device,
+                std::string("no OpenCL device is named '") + wanted + "' (HARMONICS_OPENCL_DEVICE); there is " + known);
   }
   for (const cl_device_type type : {CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_CPU})
     for (const Found& f : all)
@@ -80,19 +88,26 @@ Found choose() {
 
 std::string code_text(cl_int code) {
   static const std::map<cl_int, const char*> names = {
-      {CL_DEVICE_NOT_AVAILABLE, "CL_DEVICE_NOT_AVAILABLE"},         {CL_MEM_OBJECT_ALLOCATION_FAILURE, "CL_MEM_OBJECT_ALLOCATION_FAILURE"},
-      {CL_OUT_OF_RESOURCES, "CL_OUT_OF_RESOURCES"},                 {CL_OUT_OF_HOST_MEMORY, "CL_OUT_OF_HOST_MEMORY"},
-      {CL_BUILD_PROGRAM_FAILURE, "CL_BUILD_PROGRAM_FAILURE"},       {CL_INVALID_VALUE, "CL_INVALID_VALUE"},
-      {CL_INVALID_BUFFER_SIZE, "CL_INVALID_BUFFER_SIZE"},           {CL_INVALID_KERNEL_NAME, "CL_INVALID_KERNEL_NAME"},
-      {CL_INVALID_KERNEL_ARGS, "CL_INVALID_KERNEL_ARGS"},           {CL_INVALID_ARG_SIZE, "CL_INVALID_ARG_SIZE"},
-      {CL_INVALID_WORK_GROUP_SIZE, "CL_INVALID_WORK_GROUP_SIZE"},   {CL_INVALID_MEM_OBJECT, "CL_INVALID_MEM_OBJECT"},
+      {CL_DEVICE_NOT_AVAILABLE, "CL_DEVICE_NOT_AVAILABLE"},
+      {CL_MEM_OBJECT_ALLOCATION_FAILURE, "CL_MEM_OBJECT_ALLOCATION_FAILURE"},
+      {CL_OUT_OF_RESOURCES, "CL_OUT_OF_RESOURCES"},
+      {CL_OUT_OF_HOST_MEMORY, "CL_OUT_OF_HOST_MEMORY"},
+      {CL_BUILD_PROGRAM_FAILURE, "CL_BUILD_PROGRAM_FAILURE"},
+      {CL_INVALID_VALUE, "CL_INVALID_VALUE"},
+      {CL_INVALID_BUFFER_SIZE, "CL_INVALID_BUFFER_SIZE"},
+      {CL_INVALID_KERNEL_NAME, "CL_INVALID_KERNEL_NAME"},
+      {CL_INVALID_KERNEL_ARGS, "CL_INVALID_KERNEL_ARGS"},
+      {CL_INVALID_ARG_SIZE, "CL_INVALID_ARG_SIZE"},
+      {CL_INVALID_WORK_GROUP_SIZE, "CL_INVALID_WORK_GROUP_SIZE"},
+      {CL_INVALID_MEM_OBJECT, "CL_INVALID_MEM_OBJECT"},
       {CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"}};
   const auto at = names.find(code);
   return (at == names.end() ? std::string("OpenCL's error") : at->second) + " (" + std::to_string(code) + ")";
 }
 
 void check(cl_int code, const char* what) {
-  if (code != CL_SUCCESS) throw Error(ErrorKind::Device, std::string("OpenCL could not ") + what + ": " + code_text(code));
+  if (code != CL_SUCCESS)
+    throw Error(ErrorKind::Device, std::string("OpenCL could not ") + what + ": " + code_text(code));
 }
 
 Machine::Machine() {
@@ -100,7 +115,8 @@ Machine::Machine() {
   device_ = found.device;
   type_ = found.type;
   describe(found.platform);
-  const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, reinterpret_cast<cl_context_properties>(found.platform), 0};
+  const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
+                                              reinterpret_cast<cl_context_properties>(found.platform), 0};
   cl_int code = CL_SUCCESS;
   context_ = clCreateContext(properties, 1, &device_, nullptr, nullptr, &code);
   check(code, ("open " + name_).c_str());
@@ -108,11 +124,13 @@ Machine::Machine() {
 
 void Machine::describe(cl_platform_id platform) {
   name_ = text_of(device_, CL_DEVICE_NAME);
-  driver_ = text_of(platform, CL_PLATFORM_NAME) + ", " + text_of(device_, CL_DEVICE_VERSION) + ", driver " + text_of(device_, CL_DRIVER_VERSION);
+  driver_ = text_of(platform, CL_PLATFORM_NAME) + ", " + text_of(device_, CL_DEVICE_VERSION) + ", driver " +
+            text_of(device_, CL_DRIVER_VERSION);
   memory_ = number_of<cl_ulong>(device_, CL_DEVICE_GLOBAL_MEM_SIZE);
   most_bytes_ = number_of<cl_ulong>(device_, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   has_f64_ = text_of(device_, CL_DEVICE_EXTENSIONS).find("cl_khr_fp64") != std::string::npos;
-  divides_exactly_ = number_of<cl_device_fp_config>(device_, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT;
+  divides_exactly_ =
+      number_of<cl_device_fp_config>(device_, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT;
   capability_ = text_of(device_, CL_DEVICE_OPENCL_C_VERSION);
   while (!capability_.empty() && capability_.back() == ' ') capability_.pop_back();
   capability_ += ", " + std::to_string(number_of<cl_uint>(device_, CL_DEVICE_MAX_COMPUTE_UNITS)) + " units";
@@ -130,9 +148,11 @@ void* Machine::allocate_host(uint64_t bytes) {
   cl_int code = CL_SUCCESS;
   if (!mapping_) mapping_ = clCreateCommandQueue(context_, device_, 0, &code);
   check(code, "open a queue");
-  const cl_mem buffer = clCreateBuffer(context_, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, static_cast<size_t>(bytes), nullptr, &code);
+  const cl_mem buffer =
+      clCreateBuffer(context_, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, static_cast<size_t>(bytes), nullptr, &code);
   check(code, "give memory");
-  void* memory = clEnqueueMapBuffer(mapping_, buffer, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, static_cast<size_t>(bytes), 0, nullptr, nullptr, &code);
+  void* memory = clEnqueueMapBuffer(mapping_, buffer, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                    static_cast<size_t>(bytes), 0, nullptr, nullptr, &code);
   if (code != CL_SUCCESS) clReleaseMemObject(buffer);
   check(code, "map memory");
   mapped_[memory] = buffer;
@@ -175,7 +195,8 @@ cl_program Machine::program(const std::string& source) {
     const size_t size = binary->size();
     cl_int code = CL_SUCCESS, usable = CL_SUCCESS;
     made = clCreateProgramWithBinary(context_, 1, &device_, &size, &bytes, &usable, &code);
-    if (made && (code != CL_SUCCESS || usable != CL_SUCCESS || clBuildProgram(made, 1, &device_, options().c_str(), nullptr, nullptr) != CL_SUCCESS)) {
+    if (made && (code != CL_SUCCESS || usable != CL_SUCCESS ||
+                 clBuildProgram(made, 1, &device_, options().c_str(), nullptr, nullptr) != CL_SUCCESS)) {
       clReleaseProgram(made);
       made = nullptr;  // made by another driver: rebuilt
     }

@@ -18,7 +18,9 @@ int64_t normalised(const Site& site) {
 
 const char* const kOnlyFloats = "normalises floats over their last axes only";
 
-std::string numbered_macros(const char* name, const Site& site, uint32_t input) { return element_macros(name, site.in(input).dtype); }
+std::string numbered_macros(const char* name, const Site& site, uint32_t input) {
+  return element_macros(name, site.in(input).dtype);
+}
 
 }  // namespace
 
@@ -27,15 +29,21 @@ bool plan_row_norm(const Site& site, hx_kernel& out) {
   if (columns == 0) return declined(kOnlyFloats);
   const bool centred = is_centred(site);
   const uint32_t dtype = site.in(0).dtype, first = site.inputs();
-  std::string head = std::string("#define T ") + type_name(dtype) + "\n#define EPSILON " + literal(dtype, site.number("epsilon", 1e-5)) + "\n" + numbered_macros("X", site, 0) +
-                     numbered_macros("GAIN", site, 1) + element_macros("Y", site.out().dtype) + element_macros("STATISTIC", site.out(1).dtype) + kVariance;
+  std::string head = std::string("#define T ") + type_name(dtype) + "\n#define EPSILON " +
+                     literal(dtype, site.number("epsilon", 1e-5)) + "\n" + numbered_macros("X", site, 0) +
+                     numbered_macros("GAIN", site, 1) + element_macros("Y", site.out().dtype) +
+                     element_macros("STATISTIC", site.out(1).dtype) + kVariance;
   if (centred) head += numbered_macros("BIAS", site, 2);
   std::string s = "  const T count = n;\n";
-  if (centred) s += "  T mean = 0, rest = 0;\n  EACH mean += X_READ(0, start + i);\n  mean = TOTAL(mean) / count;\n";
-  else s += "  const T mean = 0;\n";
-  s += std::string("  T square = 0;\n  EACH { const T x = X_READ(0, start + i) - mean; square += x * x;") + (centred ? " rest += x;" : "") + " }\n  square = TOTAL(square) / count;\n";
+  if (centred)
+    s += "  T mean = 0, rest = 0;\n  EACH mean += X_READ(0, start + i);\n  mean = TOTAL(mean) / count;\n";
+  else
+    s += "  const T mean = 0;\n";
+  s += std::string("  T square = 0;\n  EACH { const T x = X_READ(0, start + i) - mean; square += x * x;") +
+       (centred ? " rest += x;" : "") + " }\n  square = TOTAL(square) / count;\n";
   s += centred ? "  rest = TOTAL(rest) / count;\n  square = variance_of(square, rest);\n" : "  const T rest = 0;\n";
-  s += "  const T rstd = 1 / sqrt(square + EPSILON);\n  if (!inside) return;\n  EACH Y_WRITE(" + std::to_string(first) + ", start + i, (X_READ(0, start + i) - mean - rest) * rstd * GAIN_READ(1, i)" +
+  s += "  const T rstd = 1 / sqrt(square + EPSILON);\n  if (!inside) return;\n  EACH Y_WRITE(" + std::to_string(first) +
+       ", start + i, (X_READ(0, start + i) - mean - rest) * rstd * GAIN_READ(1, i)" +
        (centred ? " + BIAS_READ(2, i)" : "") + ");\n  if (lane != 0) return;\n";
   if (centred) s += "  STATISTIC_WRITE(" + std::to_string(first + 1) + ", r, mean + rest);\n";
   s += "  STATISTIC_WRITE(" + std::to_string(first + (centred ? 2 : 1)) + ", r, rstd);\n";
@@ -67,7 +75,8 @@ constexpr int64_t kMostNormParts = 64, kRowsOfPart = 16;
 
 }  // namespace
 
-Launch join_parts(Machine& machine, uint32_t sums, uint32_t from, int64_t first, int64_t n, int64_t parts, uint32_t dtype, uint32_t to) {
+Launch join_parts(Machine& machine, uint32_t sums, uint32_t from, int64_t first, int64_t n, int64_t parts,
+                  uint32_t dtype, uint32_t to) {
   static const char* const body = R"(
 kernel void join(BUFFER(0), BUFFER(1), uint first, uint n, uint all) {
   const uint i = get_global_id(0);
@@ -77,7 +86,8 @@ kernel void join(BUFFER(0), BUFFER(1), uint first, uint n, uint all) {
   Y_WRITE(1, i, sum);
 }
 )";
-  Launch join(machine, std::string("#define T ") + type_name(sums) + "\n" + element_macros("Y", dtype) + body, "join", {from, to});
+  Launch join(machine, std::string("#define T ") + type_name(sums) + "\n" + element_macros("Y", dtype) + body, "join",
+              {from, to});
   for (const int64_t v : {first, n, parts}) join.with(static_cast<cl_uint>(v));
   join.over(n);
   return join;
@@ -90,21 +100,33 @@ bool plan_row_norm_grad(const Site& site, hx_kernel& out) {
   const bool centred = is_centred(site);
   const uint32_t rstd = centred ? 3 : 2, dy = rstd + 1, dx = dy + 1;
   const int64_t rows = count(site.in(0)) / columns, parts = std::clamp<int64_t>(rows / kRowsOfPart, 1, kMostNormParts);
-  const std::string head = std::string("#define T ") + type_name(site.in(0).dtype) + "\n" + numbered_macros("X", site, 0) + numbered_macros("GAIN", site, 1) +
-                           numbered_macros("STATISTIC", site, 2) + numbered_macros("D", site, dy) + "#define MEAN(r) " + (centred ? "STATISTIC_READ(1, r)" : "0") + "\n";
+  const std::string head = std::string("#define T ") + type_name(site.in(0).dtype) + "\n" +
+                           numbered_macros("X", site, 0) + numbered_macros("GAIN", site, 1) +
+                           numbered_macros("STATISTIC", site, 2) + numbered_macros("D", site, dy) + "#define MEAN(r) " +
+                           (centred ? "STATISTIC_READ(1, r)" : "0") + "\n";
   const auto numbered = [](uint32_t i) { return std::to_string(i); };
-  std::string s = std::string("  const T count = n, rstd = STATISTIC_READ(") + numbered(rstd) + ", r), mean = " + (centred ? "STATISTIC_READ(2, r)" : "0") + ";\n" +
-                  "  T sum = 0, product = 0;\n  EACH {\n    const T unit = (X_READ(0, start + i) - mean) * rstd, d = D_READ(" + numbered(dy) + ", start + i) * GAIN_READ(1, i);\n" +
-                  "    sum += d;\n    product += d * unit;\n  }\n" + (centred ? "  sum = TOTAL(sum) / count;\n" : "  sum = 0;\n") + "  product = TOTAL(product) / count;\n" +
-                  "  if (inside) EACH {\n    const T unit = (X_READ(0, start + i) - mean) * rstd, d = D_READ(" + numbered(dy) + ", start + i) * GAIN_READ(1, i);\n    X_WRITE(" +
-                  numbered(dx) + ", start + i, rstd * (d - sum - unit * product));\n  }\n";
+  std::string s =
+      std::string("  const T count = n, rstd = STATISTIC_READ(") + numbered(rstd) +
+      ", r), mean = " + (centred ? "STATISTIC_READ(2, r)" : "0") + ";\n" +
+      "  T sum = 0, product = 0;\n  EACH {\n    const T unit = (X_READ(0, start + i) - mean) * rstd, d = D_READ(" +
+      numbered(dy) + ", start + i) * GAIN_READ(1, i);\n" + "    sum += d;\n    product += d * unit;\n  }\n" +
+      (centred ? "  sum = TOTAL(sum) / count;\n" : "  sum = 0;\n") + "  product = TOTAL(product) / count;\n" +
+      "  if (inside) EACH {\n    const T unit = (X_READ(0, start + i) - mean) * rstd, d = D_READ(" + numbered(dy) +
+      ", start + i) * GAIN_READ(1, i);\n    X_WRITE(" + numbered(dx) +
+      ", start + i, rstd * (d - sum - unit * product));\n  }\n";
   Work work;
   work.launches.push_back(row_launch(site.machine(), head, s, all_buffers(site), rows, columns));
-  Launch& sums = work.launches.emplace_back(site.machine(), head + kColumns, "parts", std::vector<uint32_t>{0, centred ? 2u : 0u, rstd, dy, site.workspace()});
-  sums.with(static_cast<cl_uint>(rows)).with(static_cast<cl_uint>(columns)).with(static_cast<cl_uint>(parts)).over(columns * parts);
+  Launch& sums = work.launches.emplace_back(site.machine(), head + kColumns, "parts",
+                                            std::vector<uint32_t>{0, centred ? 2u : 0u, rstd, dy, site.workspace()});
+  sums.with(static_cast<cl_uint>(rows))
+      .with(static_cast<cl_uint>(columns))
+      .with(static_cast<cl_uint>(parts))
+      .over(columns * parts);
   for (uint32_t of = 0; of < (centred ? 2u : 1u); ++of)
-    work.launches.push_back(join_parts(site.machine(), site.in(0).dtype, site.workspace(), of * parts * columns, columns, parts, site.in(1).dtype, dx + 1 + of));
-  answer(out, std::move(work), centred ? "layer norm" : "rms norm").workspace = static_cast<uint64_t>(2 * parts * columns) * (site.in(0).dtype == HX_F64 ? 8 : 4);
+    work.launches.push_back(join_parts(site.machine(), site.in(0).dtype, site.workspace(), of * parts * columns,
+                                       columns, parts, site.in(1).dtype, dx + 1 + of));
+  answer(out, std::move(work), centred ? "layer norm" : "rms norm").workspace =
+      static_cast<uint64_t>(2 * parts * columns) * (site.in(0).dtype == HX_F64 ? 8 : 4);
   return true;
 }
 
@@ -142,7 +164,8 @@ constexpr int64_t kSquaresOfPart = 8192;
 int64_t norm_parts(int64_t n) { return (n + kSquaresOfPart - 1) / kSquaresOfPart; }
 
 Launch squares(Machine& machine, uint32_t dtype, uint32_t from, uint32_t sums, int64_t n, uint32_t to, int64_t first) {
-  const std::string head = std::string("#define T ") + type_name(sums) + "\n#define PART " + std::to_string(kSquaresOfPart) + "u\n";
+  const std::string head =
+      std::string("#define T ") + type_name(sums) + "\n#define PART " + std::to_string(kSquaresOfPart) + "u\n";
   Launch launch(machine, head + element_macros("X", dtype) + kSquares, "squares", {from, to});
   launch.with(static_cast<cl_uint>(n)).with(static_cast<cl_uint>(first));
   launch.groups(static_cast<size_t>(norm_parts(n)), 1, 1, 64);
@@ -162,7 +185,8 @@ bool plan_global_norm(const Site& site, hx_kernel& out) {
   Work work;
   int64_t parts = 0;
   for (uint32_t i = 0; i < site.inputs(); ++i) {
-    work.launches.push_back(squares(site.machine(), site.in(i).dtype, i, result, count(site.in(i)), site.workspace(), parts));
+    work.launches.push_back(
+        squares(site.machine(), site.in(i).dtype, i, result, count(site.in(i)), site.workspace(), parts));
     parts += norm_parts(count(site.in(i)));
   }
   work.launches.push_back(root_of_sum(site.machine(), result, site.workspace(), 0, parts, site.inputs(), 0));

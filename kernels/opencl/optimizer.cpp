@@ -20,8 +20,10 @@ const char* kUpdate = R"(
 #define NEW0 AT(float, 8)[i]
 #define NEW1 AT(float, 9)[i]
 #define NEW2 AT(float, 10)[i]
-kernel void update(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUFFER(6), BUFFER(7), BUFFER(8), BUFFER(9), BUFFER(10), BUFFER(11), uint n, uint rule,
-                   uint variant, float decay, float momentum, float keep1, float rest1, float keep2, float rest2, float log1, float log2, float epsilon) {
+kernel void update(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUFFER(6), BUFFER(7),
+    BUFFER(8), BUFFER(9), BUFFER(10), BUFFER(11), uint n, uint rule,
+                   uint variant, float decay, float momentum, float keep1, float rest1, float keep2, float rest2,
+                     float log1, float log2, float epsilon) {
   const uint i = get_global_id(0);
   if (i >= n || (b11 && !isfinite(AT(float, 11)[0]))) return;
   const float lr = AT(float, 5)[0];
@@ -55,7 +57,8 @@ kernel void update(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER
     if (decay != 0) w = w * (1.0f - lr * decay);
     NEW0 = keep2 * m + rest2 * g;
     NEW_W = w - lr * sign;
-  } else if (rule == LAMB_STEP) {  // along G, made before; from number `variant` of buffer 2 on the lengths of w and of it
+  } else if (rule == LAMB_STEP) {  // along G,
+      made before; from number `variant` of buffer 2 on the lengths of w and of it
     const float norm = AT(float, 2)[variant], reach = AT(float, 2)[variant + 1];
     NEW_W = w - (lr * (norm > 0 && reach > 0 ? norm / reach : 1.0f)) * g;
   } else {  // variant: 1 counts steps in 64 bits, 2 gives LAMB's direction in place of w
@@ -75,8 +78,9 @@ kernel void update(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER
 )";
 
 std::string program() {
-  static const std::pair<const char*, Rule> names[] = {{"SGD", kSgd},   {"ADAM", kAdam}, {"ADAMW", kAdamW},         {"RMSPROP", kRmsprop},
-                                                       {"LION", kLion}, {"LAMB", kLamb}, {"LAMB_STEP", kLambStep}};
+  static const std::pair<const char*, Rule> names[] = {{"SGD", kSgd},           {"ADAM", kAdam}, {"ADAMW", kAdamW},
+                                                       {"RMSPROP", kRmsprop},   {"LION", kLion}, {"LAMB", kLamb},
+                                                       {"LAMB_STEP", kLambStep}};
   std::string text;
   for (const auto& [name, rule] : names) text += std::string("#define ") + name + " " + std::to_string(rule) + "\n";
   return text + kUpdate;
@@ -86,9 +90,11 @@ std::string program() {
 bool is_update(const Site& site, uint32_t tensors, bool with_step) {
   if (site.inputs() != tensors + 1 + with_step) return declined("steps with other operands");
   for (uint32_t i = 0; i < tensors; ++i)
-    if (site.in(i).dtype != HX_F32 || count(site.in(i)) != count(site.in(0))) return declined("steps f32 parameters only");
+    if (site.in(i).dtype != HX_F32 || count(site.in(i)) != count(site.in(0)))
+      return declined("steps f32 parameters only");
   if (site.in(tensors).dtype != HX_F32 || count(site.in(tensors)) != 1) return declined("steps f32 parameters only");
-  return !with_step || site.in(tensors + 1).dtype == HX_I64 || site.in(tensors + 1).dtype == HX_I32 || declined("counts steps in i32 and i64");
+  return !with_step || site.in(tensors + 1).dtype == HX_I64 || site.in(tensors + 1).dtype == HX_I32 ||
+         declined("counts steps in i32 and i64");
 }
 
 struct Rates {
@@ -103,11 +109,14 @@ Launch update(const Site& site, Rule rule, uint32_t variant, const Rates& rates,
     buffers[2 + k] = 2 + k;
     buffers[8 + k] = outputs + 1 + k;
   }
-  if (rule == kLambStep) buffers = {0, site.workspace(), site.workspace(), 0, 0, lr, 0, outputs, outputs, outputs, outputs, kLooked};
-  else if (rule == kLamb && (variant & 2)) buffers[7] = site.workspace();
+  if (rule == kLambStep)
+    buffers = {0, site.workspace(), site.workspace(), 0, 0, lr, 0, outputs, outputs, outputs, outputs, kLooked};
+  else if (rule == kLamb && (variant & 2))
+    buffers[7] = site.workspace();
   Launch launch(site.machine(), program(), "update", buffers);
   launch.with(static_cast<cl_uint>(count(site.in(0)))).with(static_cast<cl_uint>(rule)).with(variant);
-  for (const double v : {site.number("weight_decay"), rates.momentum, rates.beta1, 1 - rates.beta1, rates.beta2, 1 - rates.beta2, std::log(rates.beta1), std::log(rates.beta2), rates.epsilon})
+  for (const double v : {site.number("weight_decay"), rates.momentum, rates.beta1, 1 - rates.beta1, rates.beta2,
+                         1 - rates.beta2, std::log(rates.beta1), std::log(rates.beta2), rates.epsilon})
     launch.with(static_cast<float>(v));
   launch.over(count(site.in(0)));
   return launch;
@@ -126,14 +135,21 @@ bool plan_sgd(const Site& site, hx_kernel& out) {
   if (!is_update(site, 2 + moments, false)) return false;
   Rates rates;
   rates.momentum = site.number("momentum");
-  return answer_update(out, update(site, kSgd, moments == 0 ? 0 : site.flag("nesterov") ? 2 : 1, rates, moments), "sgd");
+  return answer_update(out,
+                       update(site, kSgd,
+                              moments == 0            ? 0
+                              : site.flag("nesterov") ? 2
+                                                      : 1,
+                              rates, moments),
+                       "sgd");
 }
 
 bool plan_adam(const Site& site, hx_kernel& out) {
   if (!is_update(site, 4, true)) return false;
   const bool decoupled = site.op() == "adamw";
   const Rates rates{0, site.number("beta1", 0.9), site.number("beta2", 0.999), site.number("epsilon", 1e-8)};
-  return answer_update(out, update(site, decoupled ? kAdamW : kAdam, site.in(5).dtype == HX_I64, rates, 2, 5), decoupled ? "adamw" : "adam");
+  return answer_update(out, update(site, decoupled ? kAdamW : kAdam, site.in(5).dtype == HX_I64, rates, 2, 5),
+                       decoupled ? "adamw" : "adam");
 }
 
 bool plan_rmsprop(const Site& site, hx_kernel& out) {
@@ -174,8 +190,9 @@ bool plan_lamb(const Site& site, hx_kernel& out) {
 }  // namespace
 
 bool plan_optimizer(const Site& site, hx_kernel& out) {
-  static const std::pair<std::string_view, Plan> rules[] = {{"sgd", plan_sgd},   {"adam", plan_adam}, {"adamw", plan_adam},
-                                                            {"rmsprop", plan_rmsprop}, {"lion", plan_lion}, {"lamb", plan_lamb}};
+  static const std::pair<std::string_view, Plan> rules[] = {{"sgd", plan_sgd},    {"adam", plan_adam},
+                                                            {"adamw", plan_adam}, {"rmsprop", plan_rmsprop},
+                                                            {"lion", plan_lion},  {"lamb", plan_lamb}};
   for (const auto& [name, plan] : rules)
     if (name == site.op()) return plan(site, out);
   return false;

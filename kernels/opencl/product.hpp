@@ -15,11 +15,11 @@ struct Factor {
 struct Ending {
   enum Kind : uint32_t { none, bias_of_columns, bias_of_rows, sum, kept_sum, step, where_active };
   Kind kind = none;
-  uint32_t activation = 0;           // see activation_number()
+  uint32_t activation = 0;  // see activation_number()
   // a further buffer and its type: bias; addend; w of an update; operand that must be positive
   uint32_t extra = 0, dtype = 0;
-  uint32_t number = 0;               // a buffer with one element: kept_sum's flag, step's learning rate
-  int64_t cycle = 1;                 // bias_of_rows: number of matrices after which the rows repeat
+  uint32_t number = 0;  // a buffer with one element: kept_sum's flag, step's learning rate
+  int64_t cycle = 1;    // bias_of_rows: number of matrices after which the rows repeat
 };
 
 struct Product {
@@ -28,7 +28,7 @@ struct Product {
   int64_t runs = 1;  // of terms
   Walk batches;      // of a and b
   uint32_t dtype, to;
-  int64_t at = 0;    // first element of the result; its matrices are contiguous
+  int64_t at = 0;  // first element of the result; its matrices are contiguous
 };
 
 // Terms are added in order.

@@ -33,7 +33,8 @@ ALONE lstm(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUF
         sums[p] = X_READ(0, gates + p * width + j) + sum;
       }
       const T i = SQUASH(sums[0]), f = SQUASH(sums[1]), g = tanh(sums[2]), o = SQUASH(sums[3]);
-      const T before = step == 0 ? X_READ(3, row * width + j) : KEPT_READ(5, PLACE(step - 1) * width + j), c = f * before + i * g, y = o * tanh(c);
+      const T before = step == 0 ? X_READ(3, row * width + j) : KEPT_READ(5, PLACE(step - 1) * width + j),
+        c = f * before + i * g, y = o * tanh(c);
       next[j] = y;
       X_WRITE(4, at * width + j, y);
       KEPT_WRITE(5, at * width + j, c);
@@ -47,7 +48,8 @@ ALONE lstm(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUF
 }
 
 // w, c, gates, c0, dy, dc, dgates -> dx, dh0, dc0; given: how many of dc and dgates
-ALONE lstm_grad(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUFFER(6), BUFFER(7), BUFFER(8), BUFFER(9), BUFFER(10), SIZES) {
+ALONE lstm_grad(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUFFER(6), BUFFER(7), BUFFER(8),
+    BUFFER(9), BUFFER(10), SIZES) {
   const uint me = get_local_id(0), row = get_group_id(0);
   global T* before = AT(T, 10) + row * 6 * width;
   global T* dh = before + 4 * width;
@@ -56,7 +58,8 @@ ALONE lstm_grad(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5)
   for (uint step = positions; step-- > 0;) {
     const uint at = PLACE(step), gates = at * 4 * width;
     EACH {
-      const T i = KEPT_READ(2, gates + j), f = KEPT_READ(2, gates + width + j), g = KEPT_READ(2, gates + 2 * width + j), o = KEPT_READ(2, gates + 3 * width + j);
+      const T i = KEPT_READ(2, gates + j), f = KEPT_READ(2, gates + width + j), g = KEPT_READ(2,
+        gates + 2 * width + j), o = KEPT_READ(2, gates + 3 * width + j);
       const T here = X_READ(4, at * width + j) + dh[j], squashed = tanh(KEPT_READ(1, at * width + j));
       T cell = here * o * (1 - squashed * squashed) + dc[j];
       if (given > 0) cell += KEPT_READ(5, at * width + j);
@@ -105,7 +108,8 @@ ALONE gru(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUFF
         for (uint d = 0; d < width; ++d) sum += now[d] * X_READ(1, (p * width + j) * width + d);
         past[p] = sum + X_READ(2, p * width + j);
       }
-      const T r = SQUASH(X_READ(0, from + j) + past[0]), z = SQUASH(X_READ(0, from + width + j) + past[1]), n = tanh(X_READ(0, from + 2 * width + j) + r * past[2]);
+      const T r = SQUASH(X_READ(0, from + j) + past[0]), z = SQUASH(X_READ(0, from + width + j) + past[1]),
+        n = tanh(X_READ(0, from + 2 * width + j) + r * past[2]);
       const T y = n + z * (now[j] - n);
       next[j] = y;
       X_WRITE(4, at * width + j, y);
@@ -119,7 +123,8 @@ ALONE gru(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUFF
 }
 
 // w, y, gates, h0, dy, dgates -> dx, dpast, dh0
-ALONE gru_grad(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUFFER(6), BUFFER(7), BUFFER(8), BUFFER(9), SIZES) {
+ALONE gru_grad(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUFFER(6), BUFFER(7), BUFFER(8),
+    BUFFER(9), SIZES) {
   const uint me = get_local_id(0), row = get_group_id(0);
   global T* past = AT(T, 9) + row * 4 * width;
   global T* dh = past + 3 * width;
@@ -127,8 +132,10 @@ ALONE gru_grad(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5),
   for (uint step = positions; step-- > 0;) {
     const uint at = PLACE(step), to = at * 3 * width, gates = at * 4 * width;
     EACH {
-      const T r = KEPT_READ(2, gates + j), z = KEPT_READ(2, gates + width + j), n = KEPT_READ(2, gates + 2 * width + j), q = KEPT_READ(2, gates + 3 * width + j);
-      const T here = X_READ(4, at * width + j) + dh[j], h = step == 0 ? X_READ(3, row * width + j) : X_READ(1, PLACE(step - 1) * width + j);
+      const T r = KEPT_READ(2, gates + j), z = KEPT_READ(2, gates + width + j), n = KEPT_READ(2,
+        gates + 2 * width + j), q = KEPT_READ(2, gates + 3 * width + j);
+      const T here = X_READ(4, at * width + j) + dh[j], h = step == 0 ? X_READ(3, row * width + j) : X_READ(1,
+        PLACE(step - 1) * width + j);
       T more[4] = {0, 0, 0, 0};
       if (given > 0)
         for (uint p = 0; p < 4; ++p) more[p] = KEPT_READ(5, gates + p * width + j);
@@ -159,16 +166,18 @@ ALONE gru_grad(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5),
 
 struct Scan {
   const char* kernel;
-  uint32_t per_position;       // input that defines the sizes: [N, T, parts H]
-  uint32_t parts, kept;        // kept: an input, or a result (from inputs() on), that is not rounded
-  uint32_t least, most;        // number of inputs; missing optional ones are replaced by the first
-  int64_t workspace;           // in widths, per sample
+  uint32_t per_position;  // input that defines the sizes: [N, T, parts H]
+  uint32_t parts, kept;   // kept: an input, or a result (from inputs() on), that is not rounded
+  uint32_t least, most;   // number of inputs; missing optional ones are replaced by the first
+  int64_t workspace;      // in widths, per sample
 };
 
 bool answer_scan(const Site& site, const Scan& scan, hx_kernel& out) {
   const hx_type& x = site.in(scan.per_position);
-  const uint32_t dtype = site.in(0).dtype, wide = scan.kept < site.inputs() ? site.in(scan.kept).dtype : site.out(scan.kept - site.inputs()).dtype;
-  if (!is_float(dtype) || type_name(wide) != std::string(type_name(dtype))) return declined("scans within one type of floats only");
+  const uint32_t dtype = site.in(0).dtype, wide = scan.kept < site.inputs() ? site.in(scan.kept).dtype
+                                                                            : site.out(scan.kept - site.inputs()).dtype;
+  if (!is_float(dtype) || type_name(wide) != std::string(type_name(dtype)))
+    return declined("scans within one type of floats only");
   for (uint32_t i = 0; i < site.inputs(); ++i)
     if (site.in(i).dtype != dtype && site.in(i).dtype != wide) return declined("scans within one type of floats only");
   std::vector<uint32_t> buffers;
@@ -177,12 +186,15 @@ bool answer_scan(const Site& site, const Scan& scan, hx_kernel& out) {
   buffers.push_back(site.workspace());
   const int64_t samples = x.dims[0], width = x.dims[2] / scan.parts;
   if (samples * scan.workspace * width >= kMostElements) return declined("counts elements in 31 bits");
-  const std::string text = std::string("#define T ") + type_name(dtype) + "\n" + kernels::kScalarMacros + element_macros("X", dtype) + element_macros("KEPT", wide) + kScans;
+  const std::string text = std::string("#define T ") + type_name(dtype) + "\n" + kernels::kScalarMacros +
+                           element_macros("X", dtype) + element_macros("KEPT", wide) + kScans;
   Work work;
   Launch& launch = work.launches.emplace_back(site.machine(), text, scan.kernel, buffers);
-  for (const int64_t v : {x.dims[1], width, int64_t{site.flag("reverse")}, int64_t{site.inputs() - scan.least}}) launch.with(static_cast<cl_uint>(v));
+  for (const int64_t v : {x.dims[1], width, int64_t{site.flag("reverse")}, int64_t{site.inputs() - scan.least}})
+    launch.with(static_cast<cl_uint>(v));
   launch.groups(static_cast<size_t>(samples), 1, 1, 64);
-  answer(out, std::move(work), "scan").workspace = static_cast<uint64_t>(samples * scan.workspace * width) * (dtype == HX_F64 ? 8 : 4);
+  answer(out, std::move(work), "scan").workspace =
+      static_cast<uint64_t>(samples * scan.workspace * width) * (dtype == HX_F64 ? 8 : 4);
   return true;
 }
 

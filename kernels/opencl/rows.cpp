@@ -48,9 +48,11 @@ uint32_t lanes_of(int64_t columns) { return columns <= 32 ? 1 : 32; }
 
 }  // namespace
 
-Launch row_launch(Machine& machine, const std::string& head, const std::string& statements, const std::vector<uint32_t>& buffers, int64_t rows, int64_t columns, uint32_t variant) {
+Launch row_launch(Machine& machine, const std::string& head, const std::string& statements,
+                  const std::vector<uint32_t>& buffers, int64_t rows, int64_t columns, uint32_t variant) {
   const uint32_t lanes = lanes_of(columns);
-  std::string body = head + "#define LANES " + std::to_string(lanes) + "\n" + kRow + "kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))\nvoid rows_of(";
+  std::string body = head + "#define LANES " + std::to_string(lanes) + "\n" + kRow +
+                     "kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))\nvoid rows_of(";
   for (size_t i = 0; i < buffers.size(); ++i) body += "BUFFER(" + std::to_string(i) + "), ";
   Launch launch(machine, body + "uint rows, uint n, uint variant) {\n  ROW\n" + statements + "}\n", "rows_of", buffers);
   launch.with(static_cast<cl_uint>(rows)).with(static_cast<cl_uint>(columns)).with(variant);
@@ -70,10 +72,12 @@ const char* const kOnlyFloatRows = "takes rows of floats only";
 
 int64_t columns_of(const Site& site) { return site.in(0).dims[site.in(0).rank - 1]; }
 
-hx_kernel& answer_rows(const Site& site, const std::string& head, const std::string& statements, const char* name, hx_kernel& out, uint32_t variant = 0) {
+hx_kernel& answer_rows(const Site& site, const std::string& head, const std::string& statements, const char* name,
+                       hx_kernel& out, uint32_t variant = 0) {
   const int64_t columns = columns_of(site);
   Work work;
-  work.launches.push_back(row_launch(site.machine(), head + "#define T " + type_name(site.in(0).dtype) + "\n", statements, all_buffers(site), count(site.in(0)) / columns, columns, variant));
+  work.launches.push_back(row_launch(site.machine(), head + "#define T " + type_name(site.in(0).dtype) + "\n",
+                                     statements, all_buffers(site), count(site.in(0)) / columns, columns, variant));
   return answer(out, std::move(work), name);
 }
 
@@ -92,7 +96,8 @@ bool plan_softmax(const Site& site, hx_kernel& out) {
   const hx_type &x = site.in(0), &last = site.in(site.inputs() - 1);
   if (!is_float(x.dtype) || x.rank == 0) return declined(kOnlyFloatRows);
   const bool gradient = site.inputs() == 2, logarithm = site.op().substr(0, 3) == "log";
-  const std::string head = element_macros("X", x.dtype) + element_macros("D", last.dtype) + element_macros("Y", site.out().dtype);
+  const std::string head =
+      element_macros("X", x.dtype) + element_macros("D", last.dtype) + element_macros("Y", site.out().dtype);
   const std::string statements = gradient ? R"(
   T sum = 0;
   EACH { const T d = D_READ(1, start + i); sum += variant ? d : X_READ(0, start + i) * d; }
@@ -109,7 +114,8 @@ bool plan_softmax(const Site& site, hx_kernel& out) {
     Y_WRITE(1, start + i, variant ? x - all : exp(x) / sum);
   }
 )";
-  answer_rows(site, head, statements, logarithm ? "log softmax" : "softmax", out, logarithm).in_place = gradient ? (x.dtype == last.dtype ? 3 : 1) : 1;
+  answer_rows(site, head, statements, logarithm ? "log softmax" : "softmax", out, logarithm).in_place =
+      gradient ? (x.dtype == last.dtype ? 3 : 1) : 1;
   return true;
 }
 
@@ -119,7 +125,8 @@ bool plan_softmax_cross_entropy(const Site& site, hx_kernel& out) {
   const hx_type& x = site.in(0);
   if (!is_float(x.dtype) || is_float(site.in(1).dtype)) return declined(kOnlyFloatRows);
   const bool gradient = site.inputs() == 4;
-  std::string head = element_macros("X", x.dtype) + element_macros("Y", site.out().dtype), statements = "  const long label = " + read(site.in(1).dtype, 1, "r") + ";\n";
+  std::string head = element_macros("X", x.dtype) + element_macros("Y", site.out().dtype),
+              statements = "  const long label = " + read(site.in(1).dtype, 1, "r") + ";\n";
   if (gradient) {
     head += element_macros("LSE", site.in(2).dtype) + element_macros("D", site.in(3).dtype);
     statements += R"(  const T lse = LSE_READ(2, r), dl = D_READ(3, r);

@@ -56,7 +56,8 @@ ALONE gradients(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5)
   }
   sum = TOTAL(sum) / n;
   product = TOTAL(product) / n;
-  EACH X_WRITE(5, PLACE, rstd * (X_READ(4, PLACE) * GAIN_READ(1, OWN) - sum - (X_READ(0, PLACE) - mean) * rstd * product));
+  EACH X_WRITE(5, PLACE, rstd * (X_READ(4, PLACE) * GAIN_READ(1, OWN) - sum - (X_READ(0,
+      PLACE) - mean) * rstd * product));
 }
 
 // Of gain and bias: a group takes a channel. The statistics of sample b are number b * statistics + channel / share.
@@ -91,7 +92,9 @@ struct Channels {
   int64_t batch, channels, places, groups;  // groups of channels; 0: one channel of the whole batch
 
   explicit Channels(const Site& site)
-      : batch(site.in(0).dims[0]), channels(site.in(0).dims[1]), places(count(site.in(0)) / batch / channels),
+      : batch(site.in(0).dims[0]),
+        channels(site.in(0).dims[1]),
+        places(count(site.in(0)) / batch / channels),
         groups(site.op().substr(0, 5) == "batch" ? 0 : site.integer("groups")) {}
   Sets each() const { return {channels, batch * places, places, channels * places, places, channels, 1, 0}; }
   Sets sets() const {
@@ -103,13 +106,14 @@ struct Channels {
 
 bool is_served(const Site& site, uint32_t statistic) {
   if (!is_float(site.in(0).dtype)) return declined("normalises floats only");
-  const bool alike = site.in(1).dtype == site.in(0).dtype && site.in(site.inputs() - 1).dtype == site.in(0).dtype && type_name(statistic) == std::string(type_name(site.in(0).dtype));
+  const bool alike = site.in(1).dtype == site.in(0).dtype && site.in(site.inputs() - 1).dtype == site.in(0).dtype &&
+                     type_name(statistic) == std::string(type_name(site.in(0).dtype));
   return alike || declined("normalises within one type only");
 }
 
 std::string head(const Site& site, uint32_t statistic) {
-  return std::string("#define T ") + type_name(site.in(0).dtype) + "\n" + element_macros("X", site.in(0).dtype) + element_macros("GAIN", site.in(1).dtype) +
-         element_macros("STATISTIC", statistic) + kVariance + kSets;
+  return std::string("#define T ") + type_name(site.in(0).dtype) + "\n" + element_macros("X", site.in(0).dtype) +
+         element_macros("GAIN", site.in(1).dtype) + element_macros("STATISTIC", statistic) + kVariance + kSets;
 }
 
 }  // namespace
@@ -118,7 +122,8 @@ std::string head(const Site& site, uint32_t statistic) {
 bool plan_set_norm(const Site& site, hx_kernel& out) {
   if (!is_served(site, site.out(1).dtype)) return false;
   Work work;
-  Launch& launch = work.launches.emplace_back(site.machine(), head(site, site.out(1).dtype), "normalise", std::vector<uint32_t>{0, 1, 2, 3, 4, 5});
+  Launch& launch = work.launches.emplace_back(site.machine(), head(site, site.out(1).dtype), "normalise",
+                                              std::vector<uint32_t>{0, 1, 2, 3, 4, 5});
   const Channels channels(site);
   channels.sets().give(launch);
   launch.with_number(site.in(0).dtype, site.number("epsilon", 1e-5));
@@ -134,7 +139,8 @@ bool plan_set_norm_grad(const Site& site, hx_kernel& out) {
   Work work;
   Launch& sums = work.launches.emplace_back(site.machine(), text, "sums_of", std::vector<uint32_t>{0, 2, 3, 4, 6, 7});
   channels.each().give(sums);
-  sums.with(static_cast<cl_uint>(channels.groups)).with(static_cast<cl_uint>(channels.groups == 0 ? 1 : channels.channels / channels.groups));
+  sums.with(static_cast<cl_uint>(channels.groups))
+      .with(static_cast<cl_uint>(channels.groups == 0 ? 1 : channels.channels / channels.groups));
   Launch& gradients =
       work.launches.emplace_back(site.machine(), text, "gradients", std::vector<uint32_t>{0, 1, 2, 3, 4, 5});
   channels.sets().give(gradients);

@@ -9,11 +9,17 @@ bool answer_channels(const Site& site, const std::string& statement, const char*
   const hx_type& x = site.in(0);
   const bool one = site.in(1).rank == 0;
   const auto axis = static_cast<size_t>(site.integer("axis"));
-  const std::string body = "kernel void channels(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), uint n, uint size, uint inner) {\n  const uint i = get_global_id(0);\n"
-                           "  if (i >= n) return;\n  const uint c = i / inner % size;\n" + statement + "}\n";
+  const std::string body =
+      "kernel void channels(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), uint n, uint size, uint inner) {\n  const uint "
+      "i = get_global_id(0);\n"
+      "  if (i >= n) return;\n  const uint c = i / inner % size;\n" +
+      statement + "}\n";
   Work work;
   Launch& launch = work.launches.emplace_back(site.machine(), body, "channels", std::vector<uint32_t>{0, 1, 2, 3});
-  launch.with(static_cast<cl_uint>(count(x))).with(static_cast<cl_uint>(one ? 1 : x.dims[axis])).with(static_cast<cl_uint>(one ? count(x) : strides(x)[axis])).over(count(x));
+  launch.with(static_cast<cl_uint>(count(x)))
+      .with(static_cast<cl_uint>(one ? 1 : x.dims[axis]))
+      .with(static_cast<cl_uint>(one ? count(x) : strides(x)[axis]))
+      .over(count(x));
   answer(out, std::move(work), name);
   return true;
 }
@@ -26,16 +32,20 @@ bool plan_quantize(const Site& site, hx_kernel& out) {
   const std::string type = type_name(real), stored = type_name(whole);
   // A million exceeds every stored type with any zero point.
   return answer_channels(site,
-                         "  const " + type + " steps = rint(" + rounded(real, read(real, 0, "i") + " / " + read(site.in(1).dtype, 1, "c")) + ");\n  const " + stored + " zero = " +
-                             read(whole, 2, "c") + ";\n  AT(" + stored + ", 3)[i] = steps != steps ? zero : convert_" + stored + "_sat((int)clamp(steps, (" + type + ")-1e6, (" +
-                             type + ")1e6) + (int)zero);\n",
+                         "  const " + type + " steps = rint(" +
+                             rounded(real, read(real, 0, "i") + " / " + read(site.in(1).dtype, 1, "c")) +
+                             ");\n  const " + stored + " zero = " + read(whole, 2, "c") + ";\n  AT(" + stored +
+                             ", 3)[i] = steps != steps ? zero : convert_" + stored + "_sat((int)clamp(steps, (" + type +
+                             ")-1e6, (" + type + ")1e6) + (int)zero);\n",
                          "quantize", out);
 }
 
 bool plan_dequantize(const Site& site, hx_kernel& out) {
   const uint32_t real = site.out().dtype, whole = site.in(0).dtype;
-  const std::string steps = std::string("(") + type_name(real) + ")((long)" + read(whole, 0, "i") + " - (long)" + read(whole, 2, "c") + ")";
-  return answer_channels(site, "  " + write(real, 3, "i", steps + " * " + read(site.in(1).dtype, 1, "c")) + "\n", "dequantize", out);
+  const std::string steps =
+      std::string("(") + type_name(real) + ")((long)" + read(whole, 0, "i") + " - (long)" + read(whole, 2, "c") + ")";
+  return answer_channels(site, "  " + write(real, 3, "i", steps + " * " + read(site.in(1).dtype, 1, "c")) + "\n",
+                         "dequantize", out);
 }
 
 }  // namespace harmonics::opencl

@@ -66,10 +66,12 @@ std::string for_axes(size_t axes, const std::string& text) {
 
 }  // namespace
 
-Windows::Windows(const Site& site, const std::vector<int64_t>& image, std::vector<int64_t> kernel, const char* prefix) : real_(image.size() - 2), planes_(image[0] * image[1]) {
+Windows::Windows(const Site& site, const std::vector<int64_t>& image, std::vector<int64_t> kernel, const char* prefix)
+    : real_(image.size() - 2), planes_(image[0] * image[1]) {
   const auto given = [&](const char* name) { return site.integers((std::string(prefix) + name).c_str()); };
   if (kernel.empty()) kernel = given("kernel");
-  const auto steps = given("strides"), low = given("padding_low"), high = given("padding_high"), apart = given("dilation");
+  const auto steps = given("strides"), low = given("padding_low"), high = given("padding_high"),
+             apart = given("dilation");
   axes_.resize(std::max<size_t>(real_, 3));
   for (size_t i = 0; i < real_; ++i) {
     Axis& a = axes_[axes_.size() - real_ + i];
@@ -92,22 +94,32 @@ std::vector<int64_t> Windows::places() const {
 }
 
 bool Windows::are_elements() const {
-  return std::all_of(axes_.begin(), axes_.end(), [](const Axis& a) { return a.kernel == 1 && a.step == 1 && a.low == 0 && a.places == a.size; });
+  return std::all_of(axes_.begin(), axes_.end(),
+                     [](const Axis& a) { return a.kernel == 1 && a.step == 1 && a.low == 0 && a.places == a.size; });
 }
 
 std::string Windows::text(uint32_t dtype) const {
-  const std::string element = for_axes(axes_.size(), "at = window % places# * step# + tap % kernel# * apart# - low#; inside = inside && at >= 0 && at < size#; from += at * width; "
-                                                     "width *= size#; window /= places#; tap /= kernel#; ");
-  const std::string window = for_axes(axes_.size(), "at = rest % size# + low# - tap % kernel# * apart#; inside = inside && at >= 0 && at % step# == 0 && at / step# < places#; "
-                                                    "window += at / step# * width; width *= places#; rest /= size#; tap /= kernel#; ");
-  const std::string declared = for_axes(axes_.size(), ", int size#, int kernel#, int step#, int low#, int apart#, int places#");
-  return std::string("#define T ") + type_name(dtype) + "\n#define SUM " + sum_name(dtype) + "\n" + (is_float(dtype) ? "#define REAL\n" : "") + element_macros("X", dtype) + "#define ELEMENT " +
-         element + "\n#define WINDOW " + window + "\n#define AXES_DECLARED " + declared + "\n" + kKernels;
+  const std::string element = for_axes(axes_.size(),
+                                       "at = window % places# * step# + tap % kernel# * apart# - low#; inside = inside "
+                                       "&& at >= 0 && at < size#; from += at * width; "
+                                       "width *= size#; window /= places#; tap /= kernel#; ");
+  const std::string window =
+      for_axes(axes_.size(),
+               "at = rest % size# + low# - tap % kernel# * apart#; inside = inside && at >= 0 && at % step# == 0 && at "
+               "/ step# < places#; "
+               "window += at / step# * width; width *= places#; rest /= size#; tap /= kernel#; ");
+  const std::string declared =
+      for_axes(axes_.size(), ", int size#, int kernel#, int step#, int low#, int apart#, int places#");
+  return std::string("#define T ") + type_name(dtype) + "\n#define SUM " + sum_name(dtype) + "\n" +
+         (is_float(dtype) ? "#define REAL\n" : "") + element_macros("X", dtype) + "#define ELEMENT " + element +
+         "\n#define WINDOW " + window + "\n#define AXES_DECLARED " + declared + "\n" + kKernels;
 }
 
-Launch Windows::launch(Machine& machine, uint32_t dtype, const char* name, Place from, Place to, Place chosen, double fill, int64_t threads) const {
+Launch Windows::launch(Machine& machine, uint32_t dtype, const char* name, Place from, Place to, Place chosen,
+                       double fill, int64_t threads) const {
   Launch launch(machine, text(dtype), name, {from.buffer, to.buffer, chosen.buffer});
-  for (const int64_t v : {threads, taps_, windows_, plane_, from.at, to.at, chosen.at}) launch.with(static_cast<cl_uint>(v));
+  for (const int64_t v : {threads, taps_, windows_, plane_, from.at, to.at, chosen.at})
+    launch.with(static_cast<cl_uint>(v));
   launch.with_number(dtype, fill);
   for (size_t i = axes_.size(); i-- > 0;) {
     const Axis& a = axes_[i];
@@ -120,7 +132,9 @@ Launch Windows::launch(Machine& machine, uint32_t dtype, const char* name, Place
 Launch Windows::patches(Machine& machine, uint32_t dtype, Place from, Place to, double fill) const {
   return launch(machine, dtype, "patches", from, to, to, fill, planes_ * taps_ * windows_);
 }
-Launch Windows::unpatches(Machine& machine, uint32_t dtype, Place from, Place to) const { return launch(machine, dtype, "unpatches", from, to, to, 0, planes_ * plane_); }
+Launch Windows::unpatches(Machine& machine, uint32_t dtype, Place from, Place to) const {
+  return launch(machine, dtype, "unpatches", from, to, to, 0, planes_ * plane_);
+}
 Launch Windows::largest(Machine& machine, uint32_t dtype, Place from, Place to, Place chosen) const {
   return launch(machine, dtype, "largest", from, to, chosen, 0, planes_ * windows_);
 }
@@ -130,7 +144,8 @@ Launch spread(Machine& machine, uint32_t dtype, Place chosen, Place gradients, P
               int64_t windows, int64_t plane) {
   static const char* const body = R"(
 #define SHARE 16u
-kernel void spread(BUFFER(0), BUFFER(1), BUFFER(2), uint planes, uint windows, uint plane, uint from_chosen, uint start, uint to) {
+kernel void spread(BUFFER(0), BUFFER(1), BUFFER(2), uint planes, uint windows, uint plane, uint from_chosen,
+    uint start, uint to) {
   const uint p = get_global_id(0) / SHARE, me = get_global_id(0) % SHARE;
   if (p >= planes) return;
   for (uint i = me; i < plane; i += SHARE) X_WRITE(2, to + p * plane + i, 0);
@@ -160,7 +175,8 @@ bool answer_launch(hx_kernel& out, Launch launch, const char* name) {
 
 bool plan_patches(const Site& site, hx_kernel& out) {
   const Windows windows(site, dims(site.in(0)), {});
-  return answer_launch(out, windows.patches(site.machine(), site.in(0).dtype, {0}, {1}, site.number("fill")), "patches");
+  return answer_launch(out, windows.patches(site.machine(), site.in(0).dtype, {0}, {1}, site.number("fill")),
+                       "patches");
 }
 
 // Each element of the image adds its windows in tap order.
@@ -179,7 +195,10 @@ bool plan_max_pool_grad(const Site& site, hx_kernel& out) {
   if (!is_float(site.in(1).dtype) || site.in(0).dtype != HX_I32) return declined("pools floats only");
   const hx_type& x = site.out();
   const int64_t planes = x.dims[0] * x.dims[1];
-  return answer_launch(out, spread(site.machine(), site.in(1).dtype, {0}, {1}, {2}, planes, count(site.in(0)) / planes, count(x) / planes), "max pool");
+  return answer_launch(
+      out,
+      spread(site.machine(), site.in(1).dtype, {0}, {1}, {2}, planes, count(site.in(0)) / planes, count(x) / planes),
+      "max pool");
 }
 
 }  // namespace harmonics::opencl

@@ -33,7 +33,8 @@ class Windows {
     int64_t size = 1, kernel = 1, step = 1, low = 0, apart = 1, places = 1;
   };
   std::string text(uint32_t dtype) const;
-  Launch launch(Machine& machine, uint32_t dtype, const char* name, Place from, Place to, Place chosen, double fill, int64_t threads) const;
+  Launch launch(Machine& machine, uint32_t dtype, const char* name, Place from, Place to, Place chosen, double fill,
+                int64_t threads) const;
 
   std::vector<Axis> axes_;  // at least three, so that one program covers fewer
   size_t real_;             // number of actual axes, the last ones

@@ -49,38 +49,57 @@ const char* half_name(uint32_t dtype) { return dtype == HX_F16 ? "f16" : "bf16";
 const char* type_name(uint32_t dtype) {
   switch (dtype) {
     case HX_BOOL:
-    case HX_U8: return "uchar";
-    case HX_I8: return "char";
-    case HX_I16: return "short";
-    case HX_U16: return "ushort";
-    case HX_I32: return "int";
-    case HX_U32: return "uint";
-    case HX_I64: return "long";
-    case HX_U64: return "ulong";
+    case HX_U8:
+      return "uchar";
+    case HX_I8:
+      return "char";
+    case HX_I16:
+      return "short";
+    case HX_U16:
+      return "ushort";
+    case HX_I32:
+      return "int";
+    case HX_U32:
+      return "uint";
+    case HX_I64:
+      return "long";
+    case HX_U64:
+      return "ulong";
     case HX_F16:
     case HX_BF16:
-    case HX_F32: return "float";
-    case HX_F64: return "double";
-    default: return nullptr;
+    case HX_F32:
+      return "float";
+    case HX_F64:
+      return "double";
+    default:
+      return nullptr;
   }
 }
 const char* word_name(uint32_t dtype) {
   switch (width(dtype)) {
-    case 1: return "uchar";
-    case 2: return "ushort";
-    case 4: return "uint";
-    default: return "ulong";
+    case 1:
+      return "uchar";
+    case 2:
+      return "ushort";
+    case 4:
+      return "uint";
+    default:
+      return "ulong";
   }
 }
-const char* sum_name(uint32_t dtype) { return is_float(dtype) ? type_name(dtype) : is_signed(dtype) ? "long" : "ulong"; }
+const char* sum_name(uint32_t dtype) {
+  return is_float(dtype) ? type_name(dtype) : is_signed(dtype) ? "long" : "ulong";
+}
 
 std::string literal(uint32_t dtype, double value) {
-  if (!is_float(dtype)) return "((" + std::string(type_name(dtype)) + ")" + std::to_string(static_cast<int64_t>(value)) + ")";
+  if (!is_float(dtype))
+    return "((" + std::string(type_name(dtype)) + ")" + std::to_string(static_cast<int64_t>(value)) + ")";
   const bool wide = dtype == HX_F64;
   if (std::isnan(value)) return wide ? "((double)NAN)" : "NAN";
   if (std::isinf(value)) return value > 0 ? "INFINITY" : "(-INFINITY)";
   char text[64];
-  std::snprintf(text, sizeof text, wide ? "(%.17e)" : "(%.9ef)", wide ? value : static_cast<double>(static_cast<float>(value)));
+  std::snprintf(text, sizeof text, wide ? "(%.17e)" : "(%.9ef)",
+                wide ? value : static_cast<double>(static_cast<float>(value)));
   return text;
 }
 
@@ -92,7 +111,8 @@ std::string read(uint32_t dtype, uint32_t buffer, const std::string& at) {
 std::string write(uint32_t dtype, uint32_t buffer, const std::string& at, const std::string& value) {
   const std::string n = std::to_string(buffer);
   if (is_half(dtype)) return std::string(half_name(dtype)) + "_put(AT(ushort, " + n + "), " + at + ", " + value + ");";
-  return std::string("AT(") + type_name(dtype) + ", " + n + ")[" + at + "] = (" + type_name(dtype) + ")(" + value + ");";
+  return std::string("AT(") + type_name(dtype) + ", " + n + ")[" + at + "] = (" + type_name(dtype) + ")(" + value +
+         ");";
 }
 std::string rounded(uint32_t dtype, const std::string& value) {
   return is_half(dtype) ? std::string(half_name(dtype)) + "_rounded(" + value + ")" : value;
@@ -100,12 +120,16 @@ std::string rounded(uint32_t dtype, const std::string& value) {
 std::string element_macros(const std::string& name, uint32_t dtype) {
   const std::string type = type_name(dtype), half = is_half(dtype) ? half_name(dtype) : "";
   const std::string get = half.empty() ? "AT(" + type + ", n)[i]" : half + "_get(AT(ushort, n), i)";
-  const std::string put = half.empty() ? "AT(" + type + ", n)[i] = (" + type + ")(v)" : half + "_put(AT(ushort, n), i, v)";
-  return "#define " + name + " " + type + "\n#define " + name + "_READ(n, i) " + get + "\n#define " + name + "_WRITE(n, i, v) " + put + "\n";
+  const std::string put =
+      half.empty() ? "AT(" + type + ", n)[i] = (" + type + ")(v)" : half + "_put(AT(ushort, n), i, v)";
+  return "#define " + name + " " + type + "\n#define " + name + "_READ(n, i) " + get + "\n#define " + name +
+         "_WRITE(n, i, v) " + put + "\n";
 }
 
 Launch::Launch(Machine& machine, const std::string& body, const char* name, std::vector<uint32_t> buffers)
-    : kernel_(machine.kernel(source_of(machine, body), name)), buffers_(std::move(buffers)), set_(buffers_.size(), hx_place{0, ~uint64_t{0}}),
+    : kernel_(machine.kernel(source_of(machine, body), name)),
+      buffers_(std::move(buffers)),
+      set_(buffers_.size(), hx_place{0, ~uint64_t{0}}),
       next_(static_cast<cl_uint>(2 * buffers_.size())) {}
 
 Launch::~Launch() {
@@ -124,20 +148,30 @@ Launch& Launch::with_number(uint32_t dtype, double value) {
   switch (dtype) {
     case HX_F16:
     case HX_BF16:
-    case HX_F32: return with(static_cast<float>(value));
-    case HX_F64: return with(value);
-    case HX_BOOL: return with(static_cast<uint8_t>(value != 0));
-    default: break;
+    case HX_F32:
+      return with(static_cast<float>(value));
+    case HX_F64:
+      return with(value);
+    case HX_BOOL:
+      return with(static_cast<uint8_t>(value != 0));
+    default:
+      break;
   }
   const int64_t whole = value != value ? 0 : static_cast<int64_t>(value);
   switch (width(dtype)) {
-    case 1: return with(static_cast<int8_t>(whole));
-    case 2: return with(static_cast<int16_t>(whole));
-    case 4: return with(static_cast<int32_t>(whole));
-    default: return with(whole);
+    case 1:
+      return with(static_cast<int8_t>(whole));
+    case 2:
+      return with(static_cast<int16_t>(whole));
+    case 4:
+      return with(static_cast<int32_t>(whole));
+    default:
+      return with(whole);
   }
 }
-Launch& Launch::over(int64_t threads) { return groups((static_cast<size_t>(threads) + kGroup - 1) / kGroup, 1, 1, kGroup); }
+Launch& Launch::over(int64_t threads) {
+  return groups((static_cast<size_t>(threads) + kGroup - 1) / kGroup, 1, 1, kGroup);
+}
 Launch& Launch::groups(size_t x, size_t y, size_t z, size_t local_x, size_t local_y) {
   const size_t local[3] = {local_x, local_y, 1}, number[3] = {x, y, z};
   for (int i = 0; i < 3; ++i) {
@@ -164,7 +198,8 @@ void Launch::enqueue(cl_command_queue queue, const hx_place* places, const hx_pl
 
 Constant::Constant(Machine& machine, const void* from, size_t bytes) {
   cl_int code = CL_SUCCESS;
-  memory_ = clCreateBuffer(machine.context(), CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, bytes, const_cast<void*>(from), &code);
+  memory_ =
+      clCreateBuffer(machine.context(), CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, bytes, const_cast<void*>(from), &code);
   check(code, "give memory");
 }
 Constant::~Constant() {
@@ -175,7 +210,8 @@ namespace {
 
 hx_status enqueue_all(const void* context, hx_queue* queue, const hx_place* places, const hx_place* number) {
   try {
-    for (const Launch& launch : static_cast<const Work*>(context)->launches) launch.enqueue(queue_of(queue).now, places, number);
+    for (const Launch& launch : static_cast<const Work*>(context)->launches)
+      launch.enqueue(queue_of(queue).now, places, number);
     return HX_OK;
   } catch (const std::exception& e) {
     detail::api()->set_error(HX_ERROR_DEVICE, e.what());
@@ -196,7 +232,9 @@ hx_kernel& answer(hx_kernel& out, Work work, const char* name) {
   out.workspace = 0;
   out.in_place = 0;
   out.name = name;
-  out.enqueue = [](const void* context, hx_queue* queue, const hx_place* places) { return enqueue_all(context, queue, places, nullptr); };
+  out.enqueue = [](const void* context, hx_queue* queue, const hx_place* places) {
+    return enqueue_all(context, queue, places, nullptr);
+  };
   return out;
 }
 
@@ -210,7 +248,8 @@ void Walk::join() {
     }
   }
   for (size_t i = 1; i < sizes.size();) {
-    const bool one = std::all_of(strides.begin(), strides.end(), [&](const auto& s) { return s[i - 1] == s[i] * sizes[i]; });
+    const bool one =
+        std::all_of(strides.begin(), strides.end(), [&](const auto& s) { return s[i - 1] == s[i] * sizes[i]; });
     if (!one) {
       ++i;
       continue;
@@ -232,14 +271,18 @@ void Walk::widen(size_t axes) {
 }
 
 // The first axis needs no size: its index is the final quotient.
-std::string Walk::text(const std::string& number, const std::string& prefix, const std::vector<std::string>& places) const {
+std::string Walk::text(const std::string& number, const std::string& prefix,
+                       const std::vector<std::string>& places) const {
   std::string s;
-  for (size_t a = 0; a < places.size(); ++a) s += "  uint " + places[a] + " = " + prefix + "o" + std::to_string(a) + ";\n";
+  for (size_t a = 0; a < places.size(); ++a)
+    s += "  uint " + places[a] + " = " + prefix + "o" + std::to_string(a) + ";\n";
   s += "  { uint rest = " + number + "; uint step;\n";
   for (size_t i = sizes.size(); i-- > 0;) {
     const std::string k = std::to_string(i);
-    s += i > 0 ? "    step = rest % " + prefix + "d" + k + "; rest /= " + prefix + "d" + k + ";\n" : "    step = rest;\n";
-    for (size_t a = 0; a < places.size(); ++a) s += "    " + places[a] + " += step * " + prefix + "s" + std::to_string(a) + "_" + k + ";\n";
+    s += i > 0 ? "    step = rest % " + prefix + "d" + k + "; rest /= " + prefix + "d" + k + ";\n"
+               : "    step = rest;\n";
+    for (size_t a = 0; a < places.size(); ++a)
+      s += "    " + places[a] + " += step * " + prefix + "s" + std::to_string(a) + "_" + k + ";\n";
   }
   return s + "    (void)step; (void)rest; }\n";
 }
@@ -249,7 +292,8 @@ std::string Walk::parameters(const std::string& prefix) const {
   for (size_t a = 0; a < strides.size(); ++a) s += ", uint " + prefix + "o" + std::to_string(a);
   for (size_t i = 0; i < sizes.size(); ++i) {
     s += ", uint " + prefix + "d" + std::to_string(i);
-    for (size_t a = 0; a < strides.size(); ++a) s += ", uint " + prefix + "s" + std::to_string(a) + "_" + std::to_string(i);
+    for (size_t a = 0; a < strides.size(); ++a)
+      s += ", uint " + prefix + "s" + std::to_string(a) + "_" + std::to_string(i);
   }
   return s;
 }

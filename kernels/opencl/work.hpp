@@ -21,8 +21,8 @@ using kernels::strides;
 using kernels::width;
 // arithmetic type: "float", also for f16 and bf16; bool is uchar; null: unsupported
 const char* type_name(uint32_t dtype);
-const char* word_name(uint32_t dtype);      // unsigned type of the same width
-const char* sum_name(uint32_t dtype);       // accumulator type
+const char* word_name(uint32_t dtype);  // unsigned type of the same width
+const char* sum_name(uint32_t dtype);   // accumulator type
 inline bool is_half(uint32_t dtype) { return dtype == HX_F16 || dtype == HX_BF16; }
 inline bool is_float(uint32_t dtype) { return dtype == HX_F32 || dtype == HX_F64 || is_half(dtype); }
 // A literal of that type: "0.1f", "-INFINITY", "(uchar)1".
@@ -47,8 +47,12 @@ class Site {
   const hx_type& in(uint32_t i) const { return raw_.inputs[i]; }
   const hx_type& out(uint32_t i = 0) const { return raw_.outputs[i]; }
   uint32_t workspace() const { return inputs() + outputs(); }  // its buffer index
-  int64_t integer(const char* name, int64_t otherwise = 0) const { return int_attribute(raw_.attributes, name, otherwise); }
-  double number(const char* name, double otherwise = 0) const { return float_attribute(raw_.attributes, name, otherwise); }
+  int64_t integer(const char* name, int64_t otherwise = 0) const {
+    return int_attribute(raw_.attributes, name, otherwise);
+  }
+  double number(const char* name, double otherwise = 0) const {
+    return float_attribute(raw_.attributes, name, otherwise);
+  }
   bool flag(const char* name) const { return integer(name) != 0; }
   std::string text(const char* name) const { return string_attribute(raw_.attributes, name, ""); }
   std::vector<int64_t> integers(const char* name) const { return ints_attribute(raw_.attributes, name); }
@@ -65,7 +69,11 @@ constexpr uint32_t kLooked = ~0u;  // placeholder for a buffer: the number that 
 class Launch {
  public:
   Launch(Machine& machine, const std::string& body, const char* name, std::vector<uint32_t> buffers);
-  Launch(Launch&& other) noexcept : kernel_(std::exchange(other.kernel_, nullptr)), buffers_(std::move(other.buffers_)), set_(std::move(other.set_)), next_(other.next_) {
+  Launch(Launch&& other) noexcept
+      : kernel_(std::exchange(other.kernel_, nullptr)),
+        buffers_(std::move(other.buffers_)),
+        set_(std::move(other.set_)),
+        next_(other.next_) {
     std::copy_n(other.global_, 3, global_);
     std::copy_n(other.local_, 3, local_);
   }
@@ -73,7 +81,10 @@ class Launch {
   Launch& operator=(const Launch&) = delete;
   ~Launch();
 
-  template <typename T> Launch& with(T value) { return set(sizeof value, &value); }
+  template <typename T>
+  Launch& with(T value) {
+    return set(sizeof value, &value);
+  }
   Launch& with_all(const std::vector<uint32_t>& values);
   Launch& with_number(uint32_t dtype, double value);  // converted to the arithmetic type of `dtype`
   // Launches at least `threads` threads in one dimension; the kernel ignores those beyond.

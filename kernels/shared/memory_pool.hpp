@@ -28,13 +28,16 @@ class MemoryPool {
     const std::lock_guard lock(mutex_);
     auto best = kept_.end();
     for (auto block = kept_.begin(); block != kept_.end(); ++block)
-      if (block->bytes >= bytes && block->bytes <= bytes + bytes / 4 && (best == kept_.end() || block->bytes < best->bytes)) best = block;
+      if (block->bytes >= bytes && block->bytes <= bytes + bytes / 4 &&
+          (best == kept_.end() || block->bytes < best->bytes))
+        best = block;
     Block block{0, bytes};
     if (best != kept_.end()) {
       block = *best;
       kept_.erase(best);
       kept_bytes_ -= block.bytes;
-    } else block.buffer = ask(bytes);
+    } else
+      block.buffer = ask(bytes);
     used_[block.buffer] = block.bytes;
     used_bytes_ += block.bytes;
     return block.buffer;
@@ -81,7 +84,7 @@ class MemoryPool {
   std::function<uint64_t(uint64_t)> take_;
   std::function<void(uint64_t)> give_back_;
   mutable std::mutex mutex_;
-  std::list<Block> kept_;            // oldest first
+  std::list<Block> kept_;              // oldest first
   std::map<uint64_t, uint64_t> used_;  // bytes by buffer
   uint64_t kept_bytes_ = 0, used_bytes_ = 0;
 };

@@ -55,7 +55,9 @@ std::optional<std::string> ProgramFile::read() const {
   std::memcpy(&h, all.data(), sizeof h);
   const size_t begin = sizeof h + key_.size();
   // Compares the whole key, since hashes can collide.
-  if (std::memcmp(h.magic, kMagic, sizeof kMagic) != 0 || h.key != key_.size() || all.compare(sizeof h, key_.size(), key_) != 0) return std::nullopt;
+  if (std::memcmp(h.magic, kMagic, sizeof kMagic) != 0 || h.key != key_.size() ||
+      all.compare(sizeof h, key_.size(), key_) != 0)
+    return std::nullopt;
   if (h.bytes != all.size() - begin) return std::nullopt;
   std::string binary = all.substr(begin);
   if (sum_of(binary) != h.sum) return std::nullopt;

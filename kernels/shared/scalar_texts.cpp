@@ -63,9 +63,9 @@ const Texts& whole_texts() {
 
 const Texts& other_texts() {
   static const Texts texts = {
-      {"equal", "(uchar)($a == $b)"},      {"less", "(uchar)($a < $b)"},        {"less_equal", "(uchar)($a <= $b)"},
+      {"equal", "(uchar)($a == $b)"},      {"less", "(uchar)($a < $b)"},       {"less_equal", "(uchar)($a <= $b)"},
       {"logical_and", "(uchar)($a & $b)"}, {"logical_or", "(uchar)($a | $b)"}, {"logical_xor", "(uchar)($a ^ $b)"},
-      {"logical_not", "(uchar)!$a"},       {"select", "($a ? $b : $c)"},        {"stop_gradient", "$a"},
+      {"logical_not", "(uchar)!$a"},       {"select", "($a ? $b : $c)"},       {"stop_gradient", "$a"},
   };
   return texts;
 }
@@ -78,11 +78,20 @@ std::string filled(const char* text, const ScalarWords& w) {
       continue;
     }
     switch (*++p) {
-      case 'a': s += w.a; break;
-      case 'b': s += w.b; break;
-      case 'c': s += w.c; break;
-      case 'T': s += w.type; break;
-      default: s += w.unsigned_type;
+      case 'a':
+        s += w.a;
+        break;
+      case 'b':
+        s += w.b;
+        break;
+      case 'c':
+        s += w.c;
+        break;
+      case 'T':
+        s += w.type;
+        break;
+      default:
+        s += w.unsigned_type;
     }
   }
   return s;

@@ -26,17 +26,23 @@ inline uint32_t width(uint32_t dtype) {
   switch (dtype) {
     case HX_BOOL:
     case HX_U8:
-    case HX_I8: return 1;
+    case HX_I8:
+      return 1;
     case HX_I16:
     case HX_U16:
     case HX_F16:
-    case HX_BF16: return 2;
+    case HX_BF16:
+      return 2;
     case HX_I32:
     case HX_U32:
-    case HX_F32: return 4;
-    default: return 8;
+    case HX_F32:
+      return 4;
+    default:
+      return 8;
   }
 }
-inline bool is_signed(uint32_t dtype) { return dtype == HX_I8 || dtype == HX_I16 || dtype == HX_I32 || dtype == HX_I64; }
+inline bool is_signed(uint32_t dtype) {
+  return dtype == HX_I8 || dtype == HX_I16 || dtype == HX_I32 || dtype == HX_I64;
+}
 
 }  // namespace harmonics::kernels

@@ -54,8 +54,7 @@ HTensor attention(Scope& scope, const HTensor& x, const Arguments& a) {
     query = harmonics::call1("rope", {query}, rows());
     key = harmonics::call1("rope", {key}, rows());
   }
-  const HTensor mixed =
-      harmonics::call("attention", {query, key, value}, rows().set("causal", a.flag("causal"))).at(0);
+  const HTensor mixed = harmonics::call("attention", {query, key, value}, rows().set("causal", a.flag("causal"))).at(0);
   return project(scope, join(mixed), "output", features, bias);
 }
 

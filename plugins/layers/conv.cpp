@@ -13,8 +13,8 @@ void expect_image(const char* layer, const HTensor& x) {
   Error error(ErrorKind::Shape,
               std::string(layer) + " works on images [channels, height, width]; a sample here is " + sample);
   if (s.rank() == 3)
-    throw error.note("declare the channels where the stream begins: producer NAME {1, " + std::to_string(s[1]) +
-                     ", " + std::to_string(s[2]) + "};");
+    throw error.note("declare the channels where the stream begins: producer NAME {1, " + std::to_string(s[1]) + ", " +
+                     std::to_string(s[2]) + "};");
   throw error.note("declare the shape where the stream begins, e.g. producer NAME {1, 28, 28};");
 }
 

@@ -260,7 +260,8 @@ extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
   registry.register_loss(
       "hinge", std::make_shared<Hinge>(),
       "what is short of a margin: of each output against -1 or 1, or of the class against the others",
-      {Argument::number("margin", "1", "the margin"), Argument::integer("power", 1, "1, or 2 for the square").in("1..2")},
+      {Argument::number("margin", "1", "the margin"),
+       Argument::integer("power", 1, "1, or 2 for the square").in("1..2")},
       HX_TAKES_CLASSES);
   registry.register_loss("smooth_l1", std::make_shared<SmoothL1>(), "squared below beta, absolute difference above",
                          {Argument::number("beta", "1", "where it becomes linear").in("0<..")});

@@ -19,7 +19,9 @@ constexpr uint64_t kMostClasses = 4096;  // of a table of counts: 128 MiB
 
 double share(double part, double of) { return of > 0 ? part / of : 0; }
 
-bool ends_in(const MetricBatch& b, const char* name) { return std::string("harmonics.activations/") + name == b.activation; }
+bool ends_in(const MetricBatch& b, const char* name) {
+  return std::string("harmonics.activations/") + name == b.activation;
+}
 
 // Counts a yes or no of every row.
 class Share : public Metric {
@@ -58,8 +60,8 @@ class TopK : public Share {
   explicit TopK(int64_t k) : k_(static_cast<uint64_t>(k)) {}
   void add(const MetricBatch& b) override {
     if (k_ >= b.classes)
-      throw Error(ErrorKind::Usage, "the " + std::to_string(k_) + " best of " + std::to_string(b.classes) +
-                                        " classes are all of them")
+      throw Error(ErrorKind::Usage,
+                  "the " + std::to_string(k_) + " best of " + std::to_string(b.classes) + " classes are all of them")
           .note("take a smaller k");
     for (uint64_t i = 0; i < b.rows; ++i) {
       if (b.outputs == 1) {
@@ -84,7 +86,8 @@ class Counts : public Metric {
  public:
   void add(const MetricBatch& b) override {
     if (classes_ == 0) begin(b.classes);
-    for (uint64_t i = 0; i < b.rows; ++i) ++cells_[static_cast<uint64_t>(b.labels[i]) * classes_ + predicted_class(b, i)];
+    for (uint64_t i = 0; i < b.rows; ++i)
+      ++cells_[static_cast<uint64_t>(b.labels[i]) * classes_ + predicted_class(b, i)];
   }
   void reset() override { std::fill(cells_.begin(), cells_.end(), 0); }
   std::optional<Bytes> save() const override { return Saved().number(classes_).list(cells_).bytes(); }
@@ -96,13 +99,16 @@ class Counts : public Metric {
     from.list(cells);
     from.end();
     if (classes != classes_ || cells.size() != cells_.size())
-      throw Error(ErrorKind::Weights, "it counted " + std::to_string(classes) + " classes and there are " + std::to_string(classes_) + " now");
+      throw Error(ErrorKind::Weights, "it counted " + std::to_string(classes) + " classes and there are " +
+                                          std::to_string(classes_) + " now");
     cells_ = std::move(cells);
   }
 
  protected:
   uint64_t classes() const { return classes_; }
-  double cell(uint64_t truth, uint64_t prediction) const { return static_cast<double>(cells_[truth * classes_ + prediction]); }
+  double cell(uint64_t truth, uint64_t prediction) const {
+    return static_cast<double>(cells_[truth * classes_ + prediction]);
+  }
   const std::vector<uint64_t>& cells() const { return cells_; }
 
  private:
@@ -138,7 +144,8 @@ struct OfClass {
   double right = 0, said = 0, meant = 0;
 };
 
-// Precision, recall or F1 of each class, averaged over the classes that were said or meant; 0 where it would divide by none.
+// Precision, recall or F1 of each class, averaged over the classes that were said or meant; 0 where it would divide by
+// none.
 class ByClass : public Counts {
  public:
   using Score = double (*)(const OfClass&);

@@ -73,7 +73,8 @@ class Taken {
     at_ += n;
   }
   [[noreturn]] void refuse() const {
-    throw harmonics::Error(harmonics::ErrorKind::Weights, "what it saved, " + std::to_string(bytes_.size()) + " bytes, does not fit it");
+    throw harmonics::Error(harmonics::ErrorKind::Weights,
+                           "what it saved, " + std::to_string(bytes_.size()) + " bytes, does not fit it");
   }
   const Bytes& bytes_;
   size_t at_ = 0;
@@ -93,12 +94,12 @@ Made make_mae(const Arguments&);
 Made make_rmse(const Arguments&);
 Made make_r2(const Arguments&);
 
-// The class a row's prediction stands for: the largest output (the first of equals), or by a half where one output is the
-// second class's probability.
+// The class a row's prediction stands for: the largest output (the first of equals), or by a half where one output is
+// the second class's probability.
 uint32_t predicted_class(const MetricBatch& batch, uint64_t row);
 
-// A row's prediction as probabilities that add up to 1, by what its layer ends in: softmax and log_softmax give them, no
-// activation gives logits, outputs of any other stand for their share of the sum.
+// A row's prediction as probabilities that add up to 1, by what its layer ends in: softmax and log_softmax give them,
+// no activation gives logits, outputs of any other stand for their share of the sum.
 void probabilities(const MetricBatch& batch, uint64_t row, std::vector<double>& out);
 
 }  // namespace metrics

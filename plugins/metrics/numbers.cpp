@@ -20,7 +20,8 @@ class MeanOver : public Metric {
 
   void add(const MetricBatch& b) override {
     const uint64_t n = b.rows * b.outputs;
-    for (uint64_t i = 0; i < n; ++i) sum_ += pair_(static_cast<double>(b.predictions[i]) - static_cast<double>(b.targets[i]));
+    for (uint64_t i = 0; i < n; ++i)
+      sum_ += pair_(static_cast<double>(b.predictions[i]) - static_cast<double>(b.targets[i]));
     count_ += n;
   }
   void reset() override { sum_ = 0, count_ = 0; }
@@ -52,7 +53,8 @@ class R2 : public Metric {
       ++rows_;
       for (uint64_t c = 0; c < b.outputs; ++c) {
         Output& o = outputs_[c];
-        const double y = b.targets[i * b.outputs + c], residual = y - b.predictions[i * b.outputs + c], step = y - o.mean;
+        const double y = b.targets[i * b.outputs + c], residual = y - b.predictions[i * b.outputs + c],
+                     step = y - o.mean;
         o.mean += step / static_cast<double>(rows_);
         o.spread += step * (y - o.mean);
         o.residual += residual * residual;
@@ -90,10 +92,12 @@ class R2 : public Metric {
 }  // namespace
 
 Made make_mae(const Arguments&) {
-  return std::make_unique<MeanOver>("mae", [](double d) { return std::abs(d); }, [](double mean) { return mean; });
+  return std::make_unique<MeanOver>(
+      "mae", [](double d) { return std::abs(d); }, [](double mean) { return mean; });
 }
 Made make_rmse(const Arguments&) {
-  return std::make_unique<MeanOver>("rmse", [](double d) { return d * d; }, [](double mean) { return std::sqrt(mean); });
+  return std::make_unique<MeanOver>(
+      "rmse", [](double d) { return d * d; }, [](double mean) { return std::sqrt(mean); });
 }
 Made make_r2(const Arguments&) { return std::make_unique<R2>(); }
 

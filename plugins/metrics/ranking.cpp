@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kMostScores = size_t{1} << 28;  // 1 GiB
 
-// Of two classes that of the second; of more the mean over each class against the others, as far as both are there. Exact:
-// every score is kept until the end of the pass.
+// Of two classes that of the second; of more the mean over each class against the others, as far as both are there.
+// Exact: every score is kept until the end of the pass.
 class Auc : public Metric {
  public:
   void add(const MetricBatch& b) override {
@@ -25,8 +25,10 @@ class Auc : public Metric {
           .note("validate on fewer samples: take=N in the address");
     for (uint64_t i = 0; i < b.rows; ++i) {
       probabilities(b, i, row_);
-      if (columns_ == 1) scores_.push_back(static_cast<float>(row_[1]));
-      else for (const double p : row_) scores_.push_back(static_cast<float>(p));
+      if (columns_ == 1)
+        scores_.push_back(static_cast<float>(row_[1]));
+      else
+        for (const double p : row_) scores_.push_back(static_cast<float>(p));
       labels_.push_back(b.labels[i]);
     }
   }
@@ -40,7 +42,8 @@ class Auc : public Metric {
     from.list(labels_);
     from.end();
     if (columns != columns_ || scores_.size() != labels_.size() * columns_)
-      throw Error(ErrorKind::Weights, "it kept " + std::to_string(columns) + " scores a row and there are " + std::to_string(columns_) + " now");
+      throw Error(ErrorKind::Weights, "it kept " + std::to_string(columns) + " scores a row and there are " +
+                                          std::to_string(columns_) + " now");
   }
   std::vector<Figure> figures() const override {
     double sum = 0;
@@ -59,7 +62,8 @@ class Auc : public Metric {
   double of_class(uint64_t column, int32_t positive) const {
     std::vector<std::pair<float, bool>> order;
     order.reserve(labels_.size());
-    for (size_t i = 0; i < labels_.size(); ++i) order.emplace_back(scores_[i * columns_ + column], labels_[i] == positive);
+    for (size_t i = 0; i < labels_.size(); ++i)
+      order.emplace_back(scores_[i * columns_ + column], labels_[i] == positive);
     std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     double below = 0, pairs = 0, positives = 0;
     for (size_t i = 0; i < order.size();) {

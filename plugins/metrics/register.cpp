@@ -6,19 +6,26 @@ HARMONICS_PLUGIN("harmonics.metrics", "0.1.0", "Apache-2.0", "Harmonics");
 
 extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
   using harmonics::Argument;
-  const auto classes = [&](const char* name, harmonics::MetricFactory make, const char* description, std::vector<Argument> arguments = {}) {
+  const auto classes = [&](const char* name, harmonics::MetricFactory make, const char* description,
+                           std::vector<Argument> arguments = {}) {
     registry.register_metric(name, std::move(make), description, arguments, HX_TAKES_CLASSES);
   };
   const auto numbers = [&](const char* name, harmonics::MetricFactory make, const char* description) {
     registry.register_metric(name, std::move(make), description, {}, HX_TAKES_NUMBERS);
   };
-  const Argument average = Argument::text("average", "macro", "macro (over classes), micro (over samples), weighted (over classes by their samples), none (each class)").in("macro|micro|weighted|none");
+  const Argument average =
+      Argument::text(
+          "average", "macro",
+          "macro (over classes), micro (over samples), weighted (over classes by their samples), none (each class)")
+          .in("macro|micro|weighted|none");
   classes("accuracy", metrics::make_accuracy, "share of samples whose class is right");
-  classes("topk", metrics::make_topk, "share of samples whose class is among the k likeliest", {Argument::integer("k", 5, "how many").in("1..")});
+  classes("topk", metrics::make_topk, "share of samples whose class is among the k likeliest",
+          {Argument::integer("k", 5, "how many").in("1..")});
   classes("precision", metrics::make_precision, "share of what was taken for a class that is of it", {average});
   classes("recall", metrics::make_recall, "share of a class that was found", {average});
   classes("f1", metrics::make_f1, "harmonic mean of precision and recall", {average});
-  classes("auc", metrics::make_auc, "area under the curve of true against false positives; over two classes the mean of each against the others");
+  classes("auc", metrics::make_auc,
+          "area under the curve of true against false positives; over two classes the mean of each against the others");
   classes("perplexity", metrics::make_perplexity, "e to the mean of -log of the class's probability");
   classes("confusion", metrics::make_confusion, "counts by truth and prediction, for --confusion and --report");
   numbers("mae", metrics::make_mae, "mean absolute difference");

@@ -39,7 +39,9 @@ Endpoint tcp_endpoint(const std::string& text, bool insecure) {
   if (endpoint.host == "*") endpoint.host = "0.0.0.0";
   if (!insecure && endpoint.host.compare(0, 4, "127.") != 0 && endpoint.host != "::1")
     throw Error(ErrorKind::Denied, "tcp:" + text + " lies beyond this machine, and nothing on the way is encrypted")
-        .note("use 127.0.0.1 and a tunnel (ssh -L) between machines, zmq+router: with ?curve=KEYS, or say ?insecure=true (--insecure)");
+        .note(
+            "use 127.0.0.1 and a tunnel (ssh -L) between machines, zmq+router: with ?curve=KEYS, or say ?insecure=true "
+            "(--insecure)");
   return endpoint;
 }
 
@@ -47,7 +49,8 @@ Endpoint unix_endpoint(const std::string& text) {
   Endpoint endpoint;
   endpoint.path = text.compare(0, 2, "//") == 0 ? text.substr(2) : text;
   if (endpoint.path.empty() || endpoint.path.size() > kMostPath)
-    throw Error(ErrorKind::Usage, "unix:" + text + ": a socket's path has 1 to " + std::to_string(kMostPath) + " bytes").note("write unix:/run/user/1000/samples");
+    throw Error(ErrorKind::Usage, "unix:" + text + ": a socket's path has 1 to " + std::to_string(kMostPath) + " bytes")
+        .note("write unix:/run/user/1000/samples");
   return endpoint;
 }
 

@@ -16,8 +16,8 @@ struct Endpoint {
   std::string str() const;
 };
 
-// HOST:PORT, with // before it or without. Beyond this machine only when `insecure`: nothing on the way is encrypted, and nobody is known.
-// Errors: Usage, Denied.
+// HOST:PORT, with // before it or without. Beyond this machine only when `insecure`: nothing on the way is encrypted,
+// and nobody is known. Errors: Usage, Denied.
 Endpoint tcp_endpoint(const std::string& text, bool insecure = false);
 // A path that a socket may have.
 Endpoint unix_endpoint(const std::string& text);

@@ -25,10 +25,10 @@ using wire::Time;
 namespace {
 
 constexpr size_t kMostLinks = 256, kMostUnwritten = 1u << 20;
-constexpr Time kSilence = std::chrono::seconds(15);   // senders speak every second
-constexpr Time kFirst = std::chrono::seconds(5);      // for the first frame
-constexpr Time kWhole = std::chrono::seconds(30);     // for a frame that has begun
-constexpr Time kAlive = std::chrono::seconds(1);      // of such a frame its sender is told that it comes
+constexpr Time kSilence = std::chrono::seconds(15);  // senders speak every second
+constexpr Time kFirst = std::chrono::seconds(5);     // for the first frame
+constexpr Time kWhole = std::chrono::seconds(30);    // for a frame that has begun
+constexpr Time kAlive = std::chrono::seconds(1);     // of such a frame its sender is told that it comes
 constexpr Time kGoodbye = std::chrono::seconds(1);
 constexpr Time kPause =
     std::chrono::milliseconds(100);  // in which nobody is let in, where the system has no descriptor left
@@ -66,8 +66,8 @@ struct Link {
   bool known = false, closing = false;  // a frame has come; to be ended when all is written
   bool greeted = false;                 // a sender has said HELLO here
   Time heard = wire::now(), whole = heard, told = heard;
-  std::vector<std::byte> piece = {};    // of plain formats
-  size_t held = 0;                      // likewise: bytes of no sample yet
+  std::vector<std::byte> piece = {};  // of plain formats
+  size_t held = 0;                    // likewise: bytes of no sample yet
 };
 using LinkPtr = std::shared_ptr<Link>;
 
@@ -91,7 +91,12 @@ struct Listener::Body {
     thread = std::thread([this] { io.run(); });
   }
   Body(const Endpoint& e, plain::FeedOptions options)
-      : endpoint(e), inbox({}), feed(std::make_unique<plain::SampleFeed>(std::move(options))), acceptor(io), timer(io), resting(io) {
+      : endpoint(e),
+        inbox({}),
+        feed(std::make_unique<plain::SampleFeed>(std::move(options))),
+        acceptor(io),
+        timer(io),
+        resting(io) {
     listen();
     accept();
     tick();
@@ -145,8 +150,10 @@ struct Listener::Body {
         if (!endpoint.is_unix()) send_at_once(socket.native_handle());
         const uint64_t peer = ++last_peer;
         const LinkPtr link = links[peer] = std::make_shared<Link>(peer, std::move(socket), limits);
-        if (feed) read_plain(link);
-        else read(link);
+        if (feed)
+          read_plain(link);
+        else
+          read(link);
       } else if (feed) {
         feed->refused(std::to_string(kMostLinks) + " connections are there, and no more are taken");
       }
@@ -176,7 +183,8 @@ struct Listener::Body {
       const Time t = wire::now();
       std::vector<LinkPtr> useless;
       for (const auto& [peer, link] : links)
-        if (t - link->heard > (link->known ? kSilence : kFirst) || (link->reader.begun() > 0 && t - link->whole > kWhole) || link->out.size() > kMostUnwritten)
+        if (t - link->heard > (link->known ? kSilence : kFirst) ||
+            (link->reader.begun() > 0 && t - link->whole > kWhole) || link->out.size() > kMostUnwritten)
           useless.push_back(link);
       for (const LinkPtr& link : useless) drop(link);
       flush();
@@ -189,8 +197,10 @@ struct Listener::Body {
     link->socket.close(ignored);
     if (links.erase(link->peer) == 0) return;
     begun -= feed ? link->held : link->reader.begun();
-    if (feed) feed->left(link->peer);
-    else inbox.left(link->peer);
+    if (feed)
+      feed->left(link->peer);
+    else
+      inbox.left(link->peer);
   }
 
   // Plain formats: who sends may be silent for long, and is read when there is room for what it says.
@@ -218,7 +228,8 @@ struct Listener::Body {
     LinkPtr most = reading;
     for (const auto& [peer, link] : links)
       if (link->held > most->held) most = link;
-    feed->refused("more than " + std::to_string(kMostBegun) + " bytes of samples are not whole: the largest is dropped with its connection");
+    feed->refused("more than " + std::to_string(kMostBegun) +
+                  " bytes of samples are not whole: the largest is dropped with its connection");
     drop(most);
     return most != reading;
   }
@@ -277,7 +288,8 @@ struct Listener::Body {
   void flush() {
     while (auto answer = inbox.poll()) {
       const auto link = links.find(answer->peer);
-      if (link != links.end()) link->second->out.insert(link->second->out.end(), answer->frame.begin(), answer->frame.end());
+      if (link != links.end())
+        link->second->out.insert(link->second->out.end(), answer->frame.begin(), answer->frame.end());
     }
     for (const auto& [peer, link] : links) write(link);
   }
@@ -321,8 +333,10 @@ struct Listener::Body {
   std::thread thread;
 };
 
-Listener::Listener(const Endpoint& endpoint, wire::InboxOptions options) : body_(std::make_unique<Body>(endpoint, std::move(options))) {}
-Listener::Listener(const Endpoint& endpoint, plain::FeedOptions options) : body_(std::make_unique<Body>(endpoint, std::move(options))) {}
+Listener::Listener(const Endpoint& endpoint, wire::InboxOptions options)
+    : body_(std::make_unique<Body>(endpoint, std::move(options))) {}
+Listener::Listener(const Endpoint& endpoint, plain::FeedOptions options)
+    : body_(std::make_unique<Body>(endpoint, std::move(options))) {}
 Listener::~Listener() = default;
 wire::Inbox& Listener::inbox() { return body_->feed ? body_->feed->inbox() : body_->inbox; }
 bool Listener::is_plain() const { return body_->feed != nullptr; }

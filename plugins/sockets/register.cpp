@@ -24,14 +24,24 @@ std::shared_ptr<Producer> listen(const Endpoint& endpoint, const Arguments& opti
 }
 
 std::shared_ptr<Consumer> send(const Endpoint& endpoint, const Arguments& options) {
-  const auto make = [endpoint](wire::OutboxOptions outbox) { return std::make_unique<Sender>(endpoint, std::move(outbox)); };
+  const auto make = [endpoint](wire::OutboxOptions outbox) {
+    return std::make_unique<Sender>(endpoint, std::move(outbox));
+  };
   return wire::open_live_consumer<Sender>(endpoint.str(), options, wire::outbox_options(endpoint.str(), options), make);
 }
 
-std::shared_ptr<Producer> open_tcp_producer(const std::string& path, const Arguments& options) { return listen(tcp_endpoint(path, options.flag("insecure")), options); }
-std::shared_ptr<Consumer> open_tcp_consumer(const std::string& path, const Arguments& options) { return send(tcp_endpoint(path, options.flag("insecure")), options); }
-std::shared_ptr<Producer> open_unix_producer(const std::string& path, const Arguments& options) { return listen(unix_endpoint(path), options); }
-std::shared_ptr<Consumer> open_unix_consumer(const std::string& path, const Arguments& options) { return send(unix_endpoint(path), options); }
+std::shared_ptr<Producer> open_tcp_producer(const std::string& path, const Arguments& options) {
+  return listen(tcp_endpoint(path, options.flag("insecure")), options);
+}
+std::shared_ptr<Consumer> open_tcp_consumer(const std::string& path, const Arguments& options) {
+  return send(tcp_endpoint(path, options.flag("insecure")), options);
+}
+std::shared_ptr<Producer> open_unix_producer(const std::string& path, const Arguments& options) {
+  return listen(unix_endpoint(path), options);
+}
+std::shared_ptr<Consumer> open_unix_consumer(const std::string& path, const Arguments& options) {
+  return send(unix_endpoint(path), options);
+}
 
 }  // namespace
 }  // namespace harmonics::sockets
@@ -39,9 +49,18 @@ std::shared_ptr<Consumer> open_unix_consumer(const std::string& path, const Argu
 extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
   using namespace harmonics;
   using namespace harmonics::sockets;
-  const Argument insecure = Argument::flag("insecure", false, "also beyond this machine, where nothing on the way is encrypted");
-  registry.register_producer("tcp", open_tcp_producer, "samples that are sent to tcp:127.0.0.1:PORT; one of several tensors: #NAME", plain::plain_options("hxs", plain::kSentFormats, {insecure}));
-  registry.register_consumer("tcp", open_tcp_consumer, "sends samples to who listens at tcp:127.0.0.1:PORT, named value or #NAME", wire::live_consumer_options({insecure}));
-  registry.register_producer("unix", open_unix_producer, "samples that are sent to the Unix socket unix:PATH; one of several tensors: #NAME", plain::plain_options("hxs", plain::kSentFormats));
-  registry.register_consumer("unix", open_unix_consumer, "sends samples to who listens at unix:PATH, named value or #NAME", wire::live_consumer_options());
+  const Argument insecure =
+      Argument::flag("insecure", false, "also beyond this machine, where nothing on the way is encrypted");
+  registry.register_producer("tcp", open_tcp_producer,
+                             "samples that are sent to tcp:127.0.0.1:PORT; one of several tensors: #NAME",
+                             plain::plain_options("hxs", plain::kSentFormats, {insecure}));
+  registry.register_consumer("tcp", open_tcp_consumer,
+                             "sends samples to who listens at tcp:127.0.0.1:PORT, named value or #NAME",
+                             wire::live_consumer_options({insecure}));
+  registry.register_producer("unix", open_unix_producer,
+                             "samples that are sent to the Unix socket unix:PATH; one of several tensors: #NAME",
+                             plain::plain_options("hxs", plain::kSentFormats));
+  registry.register_consumer("unix", open_unix_consumer,
+                             "sends samples to who listens at unix:PATH, named value or #NAME",
+                             wire::live_consumer_options());
 }

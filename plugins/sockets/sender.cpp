@@ -25,7 +25,8 @@ constexpr Time kConnect = std::chrono::seconds(2);  // the system asks again eve
 
 // Everything runs on the thread of `io`.
 struct Sender::Body {
-  Body(const Endpoint& e, wire::OutboxOptions options) : endpoint(e), outbox(with_address(e, std::move(options))), socket(io), timer(io) {
+  Body(const Endpoint& e, wire::OutboxOptions options)
+      : endpoint(e), outbox(with_address(e, std::move(options))), socket(io), timer(io) {
     connect();
     tick();
     outbox.wake_by([this] {
@@ -50,10 +51,12 @@ struct Sender::Body {
     reader = std::make_shared<wire::FrameReader>();
     socket = stream_protocol::socket(io);
     Code code;
-    const asio::ip::address address = endpoint.is_unix() ? asio::ip::address() : asio::ip::make_address(endpoint.host, code);
+    const asio::ip::address address =
+        endpoint.is_unix() ? asio::ip::address() : asio::ip::make_address(endpoint.host, code);
     if (code) return outbox.fail("'" + endpoint.host + "' is no address of the form 192.0.2.1 or 2001:db8::1");
-    const stream_protocol::endpoint place = endpoint.is_unix() ? stream_protocol::endpoint(asio::local::stream_protocol::endpoint(endpoint.path))
-                                                               : stream_protocol::endpoint(asio::ip::tcp::endpoint(address, endpoint.port));
+    const stream_protocol::endpoint place =
+        endpoint.is_unix() ? stream_protocol::endpoint(asio::local::stream_protocol::endpoint(endpoint.path))
+                           : stream_protocol::endpoint(asio::ip::tcp::endpoint(address, endpoint.port));
     socket.async_connect(place, [this, mine = attempt](const Code& failed) {
       if (mine != attempt) return;
       connecting = false;
@@ -89,19 +92,20 @@ struct Sender::Body {
 
   void read() {
     const auto room = reader->room();
-    socket.async_read_some(asio::buffer(room.data(), room.size()), [this, mine = attempt, kept = reader](const Code& code, size_t bytes) {
-      if (mine != attempt) return;
-      if (code) return lost();
-      kept->arrived(bytes);
-      try {
-        while (const wire::OwnedBytes frame = kept->next())
-          if (!outbox.receive(frame.bytes)) return lost();
-      } catch (const Error&) {
-        return lost();  // not a frame
-      }
-      flush();
-      read();
-    });
+    socket.async_read_some(asio::buffer(room.data(), room.size()),
+                           [this, mine = attempt, kept = reader](const Code& code, size_t bytes) {
+                             if (mine != attempt) return;
+                             if (code) return lost();
+                             kept->arrived(bytes);
+                             try {
+                               while (const wire::OwnedBytes frame = kept->next())
+                                 if (!outbox.receive(frame.bytes)) return lost();
+                             } catch (const Error&) {
+                               return lost();  // not a frame
+                             }
+                             flush();
+                             read();
+                           });
   }
 
   void flush() {
@@ -149,7 +153,8 @@ struct Sender::Body {
   std::thread thread;
 };
 
-Sender::Sender(const Endpoint& endpoint, wire::OutboxOptions options) : body_(std::make_unique<Body>(endpoint, std::move(options))) {}
+Sender::Sender(const Endpoint& endpoint, wire::OutboxOptions options)
+    : body_(std::make_unique<Body>(endpoint, std::move(options))) {}
 Sender::~Sender() = default;
 wire::Outbox& Sender::outbox() { return body_->outbox; }
 

@@ -12,12 +12,15 @@ const char* scheme_of(Pattern pattern) {
 }
 
 std::string Address::str() const { return fmt::format("{}://{}:{}", scheme_of(pattern), host, port); }
-std::string Address::endpoint() const { return fmt::format("tcp://{}:{}", host, port == 0 ? "*" : std::to_string(port)); }
+std::string Address::endpoint() const {
+  return fmt::format("tcp://{}:{}", host, port == 0 ? "*" : std::to_string(port));
+}
 
 Address parse_address(Pattern pattern, const std::string& text) {
   const std::string scheme = scheme_of(pattern);
   const auto refuse = [&](const std::string& what) -> Error {
-    return Error(ErrorKind::Usage, scheme + ":" + text + ": " + what).note("write " + scheme + "://127.0.0.1:5555, or " + scheme + "://[::1]:5555");
+    return Error(ErrorKind::Usage, scheme + ":" + text + ": " + what)
+        .note("write " + scheme + "://127.0.0.1:5555, or " + scheme + "://[::1]:5555");
   };
   const size_t slashes = text.compare(0, 2, "//") == 0 ? 2 : 0, colon = text.rfind(':');
   if (colon == std::string::npos || colon <= slashes) throw refuse("no host and port");
@@ -26,7 +29,8 @@ Address parse_address(Pattern pattern, const std::string& text) {
   address.binds = pattern == Pattern::Router || pattern == Pattern::Pull || pattern == Pattern::Pub;
   address.host = text.substr(slashes, colon - slashes);
   const std::string digits = text.substr(colon + 1);
-  if (digits.empty() || digits.size() > 5 || digits.find_first_not_of("0123456789") != std::string::npos || std::stoul(digits) > 65535)
+  if (digits.empty() || digits.size() > 5 || digits.find_first_not_of("0123456789") != std::string::npos ||
+      std::stoul(digits) > 65535)
     throw refuse("'" + digits + "' is no port");
   address.port = static_cast<uint16_t>(std::stoul(digits));
   if (address.host == "localhost") address.host = "127.0.0.1";
@@ -37,9 +41,12 @@ Address parse_address(Pattern pattern, const std::string& text) {
 void check_security(const Address& address, bool insecure) {
   const bool here = address.host.compare(0, 4, "127.") == 0 || address.host == "[::1]";
   if (here || insecure || address.security.own) return;
-  throw Error(ErrorKind::Denied, address.str() + " lies beyond this machine, and without keys anybody on the way may read and send")
-      .note(address.binds ? "make keys with 'harmonics keys FILE' and say ?curve=FILE&allow=FILE_OF_PUBLIC_KEYS, or ?insecure=true (--insecure)"
-                          : "make keys with 'harmonics keys FILE' and say ?curve=FILE&server-key=PUBLIC_KEY, or ?insecure=true (--insecure)");
+  throw Error(ErrorKind::Denied,
+              address.str() + " lies beyond this machine, and without keys anybody on the way may read and send")
+      .note(address.binds ? "make keys with 'harmonics keys FILE' and say ?curve=FILE&allow=FILE_OF_PUBLIC_KEYS, or "
+                            "?insecure=true (--insecure)"
+                          : "make keys with 'harmonics keys FILE' and say ?curve=FILE&server-key=PUBLIC_KEY, or "
+                            "?insecure=true (--insecure)");
 }
 
 }  // namespace harmonics::zmq

@@ -21,9 +21,9 @@ const char* scheme_of(Pattern pattern);  // "zmq+router"
 // Between those who have keys; none: anybody who reaches the socket.
 struct Security {
   std::optional<KeyPair> own;
-  std::vector<Key> allowed;      // who may send here
-  std::optional<Key> server;     // who listens there
-  wire::BoundNames names = {};   // senders' names that belong to keys
+  std::vector<Key> allowed;     // who may send here
+  std::optional<Key> server;    // who listens there
+  wire::BoundNames names = {};  // senders' names that belong to keys
 };
 
 struct Address {

@@ -25,16 +25,17 @@ constexpr size_t kMostPeers = 1024;
 constexpr int kMostAtOnce = 64;  // messages between two looks at what is to be said
 constexpr auto kGather = std::chrono::microseconds(
     50);  // messages that follow one another faster are taken together: a wake-up costs more than one
-constexpr Time kSilence = std::chrono::seconds(15);  // senders speak every second
-constexpr Time kFirst = std::chrono::seconds(5);     // for the first frame
+constexpr Time kSilence = std::chrono::seconds(15);      // senders speak every second
+constexpr Time kFirst = std::chrono::seconds(5);         // for the first frame
 constexpr Time kPause = std::chrono::milliseconds(200);  // in which nobody is let in, where descriptors have run out
-constexpr Time kAlone = std::chrono::seconds(3);     // as the sender's
+constexpr Time kAlone = std::chrono::seconds(3);         // as the sender's
 constexpr Time kGoodbye = std::chrono::seconds(1);
 constexpr auto kLast = std::chrono::milliseconds(100);
 
-// libzmq takes memory for every message and gives it back on another thread. glibc returns what is free at the end of a heap to the system, from 128 KiB
-// on, and its pages are zeroed anew for the next message: a tenth of the time that large frames take. This much is kept, for the whole process;
-// who has said what to keep (MALLOC_TRIM_THRESHOLD_, GLIBC_TUNABLES) is heeded.
+// libzmq takes memory for every message and gives it back on another thread. glibc returns what is free at the end of a
+// heap to the system, from 128 KiB on, and its pages are zeroed anew for the next message: a tenth of the time that
+// large frames take. This much is kept, for the whole process; who has said what to keep (MALLOC_TRIM_THRESHOLD_,
+// GLIBC_TUNABLES) is heeded.
 void keep_freed_memory() {
 #ifdef __GLIBC__
   if (std::getenv("MALLOC_TRIM_THRESHOLD_") || std::getenv("GLIBC_TUNABLES")) return;
@@ -60,7 +61,8 @@ struct Receiver::Body {
     inbox.wake_by([this] { wake(); });
     thread = std::thread([this] { run(); });
   }
-  Body(const Address& a, plain::FeedOptions options) : address(a), inbox({}), feed(std::make_unique<plain::SampleFeed>(std::move(options))) {
+  Body(const Address& a, plain::FeedOptions options)
+      : address(a), inbox({}), feed(std::make_unique<plain::SampleFeed>(std::move(options))) {
     keep_freed_memory();
     open();
     feed->wake_by([this] { wake(); });
@@ -122,8 +124,10 @@ struct Receiver::Body {
 
   bool is_full() const { return feed ? feed->is_full() : address.is_one_way() && inbox.is_full(); }
   void turned_away(const std::string& reason) {
-    if (feed) feed->refused(reason);
-    else inbox.turned_away(reason);
+    if (feed)
+      feed->refused(reason);
+    else
+      inbox.turned_away(reason);
   }
   void take(const Event& event) {
     if (event.kind == Event::Connected) connected = true;
@@ -229,7 +233,7 @@ struct Receiver::Body {
   wire::Limits limits;
   wire::Inbox inbox;
   std::unique_ptr<plain::SampleFeed> feed;  // of plain formats, instead
-  std::mutex mutex;  // of the pointer: it is woken while it is replaced
+  std::mutex mutex;                         // of the pointer: it is woken while it is replaced
   std::unique_ptr<Socket> socket;
   Connections connections;
   bool is_listening = true;
@@ -247,7 +251,8 @@ struct Receiver::Body {
 Receiver::Receiver(const Address& address, wire::InboxOptions options)
     : body_(std::make_unique<Body>(address, std::move(options))) {}
 Receiver::~Receiver() = default;
-Receiver::Receiver(const Address& address, plain::FeedOptions options) : body_(std::make_unique<Body>(address, std::move(options))) {}
+Receiver::Receiver(const Address& address, plain::FeedOptions options)
+    : body_(std::make_unique<Body>(address, std::move(options))) {}
 wire::Inbox& Receiver::inbox() { return body_->feed ? body_->feed->inbox() : body_->inbox; }
 bool Receiver::is_plain() const { return body_->feed != nullptr; }
 plain::SampleFeed& Receiver::feed() { return *body_->feed; }

@@ -11,9 +11,11 @@ namespace harmonics::zmq {
 
 class Receiver {
  public:
-  // Errors: Stream when the address cannot be bound. The heap of the process keeps more of what is freed from then on (docs/decisions/022).
+  // Errors: Stream when the address cannot be bound. The heap of the process keeps more of what is freed from then on
+  // (docs/decisions/022).
   explicit Receiver(const Address& address, wire::InboxOptions options = {});
-  // Of samples in a plain format, a message at a time, which its feed takes: PULL and SUB. An empty message ends the stream.
+  // Of samples in a plain format, a message at a time, which its feed takes: PULL and SUB. An empty message ends the
+  // stream.
   Receiver(const Address& address, plain::FeedOptions options);
   ~Receiver();
 

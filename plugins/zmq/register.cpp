@@ -1,4 +1,5 @@
-// zmq+router://HOST:PORT as a producer, zmq+dealer:// as a consumer: nothing is lost. pull and push, sub and pub: at most once.
+// zmq+router://HOST:PORT as a producer, zmq+dealer:// as a consumer: nothing is lost. pull and push, sub and pub: at
+// most once.
 #include "receiver.hpp"
 #include "sender.hpp"
 #include "wire/plain/plain_streams.hpp"
@@ -11,35 +12,43 @@ namespace {
 Address address_of(Pattern pattern, const std::string& path, const Arguments& options) {
   Address address = parse_address(pattern, path);
   if (options.has("bind")) address.binds = options.flag("bind", address.binds);
-  const std::string curve = options.text("curve", ""), allow = options.text("allow", ""), server = options.text("server-key", "");
+  const std::string curve = options.text("curve", ""), allow = options.text("allow", ""),
+                    server = options.text("server-key", "");
   if (!curve.empty()) {
     address.security.own = read_key_pair(curve);
     if (address.binds ? allow.empty() : server.empty())
-      throw Error(ErrorKind::Usage, address.str() + (address.binds ? ": nobody is allowed in" : ": whose key the other end has is not said"))
-          .note(address.binds ? "say ?allow=FILE, a file of the public keys that may come in" : "say ?server-key=KEY, or the file that 'harmonics keys' wrote for it");
+      throw Error(ErrorKind::Usage, address.str() + (address.binds ? ": nobody is allowed in"
+                                                                   : ": whose key the other end has is not said"))
+          .note(address.binds ? "say ?allow=FILE, a file of the public keys that may come in"
+                              : "say ?server-key=KEY, or the file that 'harmonics keys' wrote for it");
     if (address.binds)
       address.security.allowed = read_allowed(allow), address.security.names = wire::read_bound_names(allow);
     else
       address.security.server = read_public_key(server);
   } else if (!allow.empty() || !server.empty()) {
-    throw Error(ErrorKind::Usage, address.str() + ": keys of others and none of its own").note("say ?curve=FILE, made with 'harmonics keys FILE'");
+    throw Error(ErrorKind::Usage, address.str() + ": keys of others and none of its own")
+        .note("say ?curve=FILE, made with 'harmonics keys FILE'");
   }
   check_security(address, options.flag("insecure"));
   return address;
 }
 
-std::shared_ptr<Producer> open_plain(const Address& address, plain::Format format, const std::shared_ptr<Receiver>& receiver, const Arguments& options) {
+std::shared_ptr<Producer> open_plain(const Address& address, plain::Format format,
+                                     const std::shared_ptr<Receiver>& receiver, const Arguments& options) {
   plain::expect_one_format(address.str(), format, receiver->is_plain() ? &receiver->feed() : nullptr);
   return std::make_shared<plain::PlainProducer<Receiver>>(receiver, options, plain::at_most_once(address.str()));
 }
 
-template <Pattern pattern> std::shared_ptr<Producer> open_producer(const std::string& path, const Arguments& options) {
+template <Pattern pattern>
+std::shared_ptr<Producer> open_producer(const std::string& path, const Arguments& options) {
   const Address address = address_of(pattern, path, options);
   const auto format = plain::format_named(options.text("format", "hxs"));
   const auto receiver = wire::Shared<Receiver>::at(address.str(), [&] {
     if (format) {
       if (!address.security.names.empty())
-        throw Error(ErrorKind::Usage, address.str() + ": names are bound to keys, and samples in plain formats have no names").note("list the keys alone, or leave format= out");
+        throw Error(ErrorKind::Usage,
+                    address.str() + ": names are bound to keys, and samples in plain formats have no names")
+            .note("list the keys alone, or leave format= out");
       plain::FeedOptions feed = plain::feed_options(address.str(), *format, options);
       feed.messages = true;
       return std::make_shared<Receiver>(address, std::move(feed));
@@ -51,13 +60,20 @@ template <Pattern pattern> std::shared_ptr<Producer> open_producer(const std::st
   if (format) return open_plain(address, *format, receiver, options);
   plain::expect_one_format(address.str(), format, receiver->is_plain() ? &receiver->feed() : nullptr);
   plain::expect_options(address.str(), false, options);
-  const std::string notes = address.is_one_way() ? address.str() + ": at most once: what is lost on the way is counted, not sent again; zmq+router loses nothing" : "";
+  const std::string notes =
+      address.is_one_way()
+          ? address.str() +
+                ": at most once: what is lost on the way is counted, not sent again; zmq+router loses nothing"
+          : "";
   return std::make_shared<wire::LiveProducer<Receiver>>(receiver, options, notes);
 }
 
-template <Pattern pattern> std::shared_ptr<Consumer> open_consumer(const std::string& path, const Arguments& options) {
+template <Pattern pattern>
+std::shared_ptr<Consumer> open_consumer(const std::string& path, const Arguments& options) {
   const Address address = address_of(pattern, path, options);
-  const auto make = [address](wire::OutboxOptions outbox) { return std::make_unique<Sender>(address, std::move(outbox)); };
+  const auto make = [address](wire::OutboxOptions outbox) {
+    return std::make_unique<Sender>(address, std::move(outbox));
+  };
   return wire::open_live_consumer<Sender>(address.str(), options, wire::outbox_options(address.str(), options), make);
 }
 
@@ -86,13 +102,23 @@ std::vector<Argument> with_end(std::vector<Argument> more) {
 extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
   using namespace harmonics;
   using namespace harmonics::zmq;
-  registry.register_producer("zmq+router", open_producer<Pattern::Router>, "samples that are sent by zmq+dealer, none lost; one of several tensors: #NAME",
+  registry.register_producer("zmq+router", open_producer<Pattern::Router>,
+                             "samples that are sent by zmq+dealer, none lost; one of several tensors: #NAME",
                              with_end(options(true, false)));
-  registry.register_consumer("zmq+dealer", open_consumer<Pattern::Dealer>, "sends samples to a zmq+router, none lost; named value or #NAME",
+  registry.register_consumer("zmq+dealer", open_consumer<Pattern::Dealer>,
+                             "sends samples to a zmq+router, none lost; named value or #NAME",
                              wire::live_consumer_options(options(false, false)));
-  registry.register_producer("zmq+pull", open_producer<Pattern::Pull>, "samples that are sent by zmq+push, or JSON, CSV, MessagePack and NumPy arrays by any PUSH socket, at most once", plain::plain_options("hxs", plain::kSentFormats, options(true, true)));
-  registry.register_consumer("zmq+push", open_consumer<Pattern::Push>, "sends each sample to one zmq+pull, at most once", wire::one_way_consumer_options(options(false, true)));
-  registry.register_producer("zmq+sub", open_producer<Pattern::Sub>, "samples that are sent by zmq+pub, or in plain formats by any PUB socket, at most once", plain::plain_options("hxs", plain::kSentFormats, options(false, true)));
-  registry.register_consumer("zmq+pub", open_consumer<Pattern::Pub>, "sends samples to every zmq+sub that keeps up, at most once",
+  registry.register_producer(
+      "zmq+pull", open_producer<Pattern::Pull>,
+      "samples that are sent by zmq+push, or JSON, CSV, MessagePack and NumPy arrays by any PUSH socket, at most once",
+      plain::plain_options("hxs", plain::kSentFormats, options(true, true)));
+  registry.register_consumer("zmq+push", open_consumer<Pattern::Push>,
+                             "sends each sample to one zmq+pull, at most once",
+                             wire::one_way_consumer_options(options(false, true)));
+  registry.register_producer("zmq+sub", open_producer<Pattern::Sub>,
+                             "samples that are sent by zmq+pub, or in plain formats by any PUB socket, at most once",
+                             plain::plain_options("hxs", plain::kSentFormats, options(false, true)));
+  registry.register_consumer("zmq+pub", open_consumer<Pattern::Pub>,
+                             "sends samples to every zmq+sub that keeps up, at most once",
                              wire::one_way_consumer_options(options(true, true)));
 }

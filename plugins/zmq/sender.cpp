@@ -16,8 +16,9 @@ namespace {
 
 constexpr Time kGoodbye = std::chrono::milliseconds(200);
 constexpr auto kLast = std::chrono::seconds(5);  // for what nobody acknowledges to leave
-constexpr Time kAlone = std::chrono::seconds(3);  // libzmq connects again by itself, but not after damage that is no ZeroMQ
-constexpr uint64_t kMostQueued = 64u << 20;      // bytes, in messages of their usual size
+constexpr Time kAlone =
+    std::chrono::seconds(3);                 // libzmq connects again by itself, but not after damage that is no ZeroMQ
+constexpr uint64_t kMostQueued = 64u << 20;  // bytes, in messages of their usual size
 
 wire::OutboxOptions with_address(const Address& address, wire::OutboxOptions options) {
   if (options.where.empty()) options.where = address.str();
@@ -32,7 +33,9 @@ int most_queued(const wire::OutboxOptions& options) {
   return static_cast<int>(std::clamp<uint64_t>(kMostQueued / usual, 4, 1000));
 }
 
-std::string identity_of(const wire::OutboxOptions& options) { return (options.stream + "/" + options.producer).substr(0, wire::kMostName); }
+std::string identity_of(const wire::OutboxOptions& options) {
+  return (options.stream + "/" + options.producer).substr(0, wire::kMostName);
+}
 
 }  // namespace
 
@@ -53,7 +56,8 @@ struct Sender::Body {
   void open() {
     const std::lock_guard<std::mutex> lock(mutex);
     socket.reset();
-    socket = std::make_unique<Socket>(address, identity_of(outbox.options()), wire::Limits{}, most_queued(outbox.options()));
+    socket =
+        std::make_unique<Socket>(address, identity_of(outbox.options()), wire::Limits{}, most_queued(outbox.options()));
     connected = subscribed = false;
     looked_for = wire::now();
   }
@@ -121,7 +125,8 @@ struct Sender::Body {
   std::thread thread;
 };
 
-Sender::Sender(const Address& address, wire::OutboxOptions options) : body_(std::make_unique<Body>(address, std::move(options))) {}
+Sender::Sender(const Address& address, wire::OutboxOptions options)
+    : body_(std::make_unique<Body>(address, std::move(options))) {}
 Sender::~Sender() = default;
 wire::Outbox& Sender::outbox() { return body_->outbox; }
 

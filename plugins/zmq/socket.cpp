@@ -26,17 +26,25 @@ constexpr int kEvents = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |
 
 int type_of(Pattern pattern) {
   switch (pattern) {
-    case Pattern::Router: return ZMQ_ROUTER;
-    case Pattern::Dealer: return ZMQ_DEALER;
-    case Pattern::Pull: return ZMQ_PULL;
-    case Pattern::Push: return ZMQ_PUSH;
-    case Pattern::Sub: return ZMQ_SUB;
-    case Pattern::Pub: return ZMQ_XPUB;  // which tells who subscribes
+    case Pattern::Router:
+      return ZMQ_ROUTER;
+    case Pattern::Dealer:
+      return ZMQ_DEALER;
+    case Pattern::Pull:
+      return ZMQ_PULL;
+    case Pattern::Push:
+      return ZMQ_PUSH;
+    case Pattern::Sub:
+      return ZMQ_SUB;
+    case Pattern::Pub:
+      return ZMQ_XPUB;  // which tells who subscribes
   }
   return -1;
 }
 
-[[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::Stream, what + ": " + zmq_strerror(zmq_errno())); }
+[[noreturn]] void fail(const std::string& what) {
+  throw Error(ErrorKind::Stream, what + ": " + zmq_strerror(zmq_errno()));
+}
 
 struct Message {
   Message() { zmq_msg_init(&message); }
@@ -54,7 +62,8 @@ std::string text_of(const zmq_msg_t& message) {
 
 }  // namespace
 
-Socket::Socket(const Address& address, const std::string& identity, const wire::Limits& limits, int most_queued) : security_(address.security) {
+Socket::Socket(const Address& address, const std::string& identity, const wire::Limits& limits, int most_queued)
+    : security_(address.security) {
   context_ = zmq_ctx_new();
   socket_ = zmq_socket(context_, type_of(address.pattern));
   if (!socket_) fail("a ZeroMQ socket");
@@ -70,8 +79,8 @@ Socket::Socket(const Address& address, const std::string& identity, const wire::
   set(ZMQ_RECONNECT_IVL, 100);
   set(ZMQ_RECONNECT_IVL_MAX, 1000);
   set(ZMQ_CONNECT_TIMEOUT, 5000);
-  // No heartbeats of libzmq: one that is due when a peer is gone whose messages wait for room here ends the process (libzmq 4.3, an assertion). Sessions
-  // notice silence by themselves; for the others the system does.
+  // No heartbeats of libzmq: one that is due when a peer is gone whose messages wait for room here ends the process
+  // (libzmq 4.3, an assertion). Sessions notice silence by themselves; for the others the system does.
   set(ZMQ_TCP_KEEPALIVE, 1);
   set(ZMQ_TCP_KEEPALIVE_IDLE, 5);
   set(ZMQ_TCP_KEEPALIVE_INTVL, 1);
@@ -93,8 +102,10 @@ Socket::Socket(const Address& address, const std::string& identity, const wire::
   const bool taken = zmq_errno() == EADDRINUSE;
   const std::string reason = zmq_strerror(zmq_errno());
   close();
-  throw Error(taken ? ErrorKind::Unavailable : ErrorKind::Stream, address.str() + (address.binds ? " cannot be listened on: " : " cannot be connected to: ") + reason)
-      .note(address.binds ? "choose another port, or stop the process that has it" : "write an address like 127.0.0.1:5555");
+  throw Error(taken ? ErrorKind::Unavailable : ErrorKind::Stream,
+              address.str() + (address.binds ? " cannot be listened on: " : " cannot be connected to: ") + reason)
+      .note(address.binds ? "choose another port, or stop the process that has it"
+                          : "write an address like 127.0.0.1:5555");
 }
 
 Socket::~Socket() { close(); }
@@ -111,10 +122,12 @@ void Socket::close() {
 }
 
 void Socket::set(int option, int value) {
-  if (zmq_setsockopt(socket_, option, &value, sizeof value) != 0) fail(fmt::format("option {} of a ZeroMQ socket", option));
+  if (zmq_setsockopt(socket_, option, &value, sizeof value) != 0)
+    fail(fmt::format("option {} of a ZeroMQ socket", option));
 }
 void Socket::set(int option, const std::string& value) {
-  if (zmq_setsockopt(socket_, option, value.data(), value.size()) != 0) fail(fmt::format("option {} of a ZeroMQ socket", option));
+  if (zmq_setsockopt(socket_, option, value.data(), value.size()) != 0)
+    fail(fmt::format("option {} of a ZeroMQ socket", option));
 }
 void Socket::linger(std::chrono::milliseconds most) { set(ZMQ_LINGER, static_cast<int>(most.count())); }
 
@@ -143,7 +156,8 @@ void Socket::guard() {
     }
     if (!open) break;
     const std::vector<std::string> answer = wire::admission(parts, security_.allowed);
-    for (size_t i = 0; i < answer.size(); ++i) open &= zmq_send(gate_, answer[i].data(), answer[i].size(), i + 1 < answer.size() ? ZMQ_SNDMORE : 0) >= 0;
+    for (size_t i = 0; i < answer.size(); ++i)
+      open &= zmq_send(gate_, answer[i].data(), answer[i].size(), i + 1 < answer.size() ? ZMQ_SNDMORE : 0) >= 0;
   }
   zmq_close(gate_);
 }
@@ -173,7 +187,8 @@ void Socket::wake() {
 bool Socket::receive(Part& part) {
   const auto message = std::make_shared<Message>();
   if (zmq_msg_recv(&message->message, socket_, ZMQ_DONTWAIT) < 0) return false;
-  const std::span<const std::byte> bytes(static_cast<const std::byte*>(zmq_msg_data(&message->message)), zmq_msg_size(&message->message));
+  const std::span<const std::byte> bytes(static_cast<const std::byte*>(zmq_msg_data(&message->message)),
+                                         zmq_msg_size(&message->message));
   part.more = zmq_msg_more(&message->message) != 0;
   part.descriptor = zmq_msg_get(&message->message, ZMQ_SRCFD);
   if (!security_.names.empty()) {

@@ -1,4 +1,5 @@
-// A socket of libzmq with the settings that every one of ours has, its context and its guard; and messages that are not copied.
+// A socket of libzmq with the settings that every one of ours has, its context and its guard; and messages that are not
+// copied.
 #pragma once
 
 #include <atomic>

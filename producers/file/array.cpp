@@ -79,8 +79,7 @@ void set_axes(ArrayLayout& layout, const std::vector<uint64_t>& dims, const std:
     refuse_file(name, "has " + std::to_string(dims.size()) + " axes (" + what +
                           "); a sample has at most 8 beside the axis that counts samples");
   for (size_t i = 0; i < dims.size(); ++i)
-    if (dims[i] == 0)
-      refuse_file(name, "holds no elements: axis " + std::to_string(i) + " of " + what + " has size 0");
+    if (dims[i] == 0) refuse_file(name, "holds no elements: axis " + std::to_string(i) + " of " + what + " has size 0");
   layout.count = dims[0];
   for (size_t i = 1; i < dims.size(); ++i) layout.sample.push_back(static_cast<int64_t>(dims[i]));
 }

@@ -14,8 +14,8 @@
 namespace harmonics {
 namespace {
 
-// Smaller contents lie in the heap: the system limits the mappings of a process (vm.max_map_count, usually 65530), and a
-// folder may hold more files.
+// Smaller contents lie in the heap: the system limits the mappings of a process (vm.max_map_count, usually 65530), and
+// a folder may hold more files.
 constexpr size_t small_content = size_t{16} << 10;
 
 uint8_t* map_anonymous(const std::string& name, size_t size) {
@@ -91,8 +91,10 @@ std::shared_ptr<const FileBytes> FileBytes::open(const std::string& path, Budget
   } else {
     FileMapping mapping(fd, size);
     if (!mapping.data() && errno == ENOMEM)
-      cannot_read(path, "the system gives this process no more mappings (vm.max_map_count), or no more memory; join small "
-                        "files into larger ones, or allow more: sysctl vm.max_map_count=1000000", fd);
+      cannot_read(path,
+                  "the system gives this process no more mappings (vm.max_map_count), or no more memory; join small "
+                  "files into larger ones, or allow more: sysctl vm.max_map_count=1000000",
+                  fd);
     if (!mapping.data()) cannot_read(path, fd);
     auto* const data = static_cast<uint8_t*>(const_cast<void*>(mapping.data()));
     bytes.reset(new FileBytes(path, data, size, Held::File, std::move(budget)));

@@ -13,8 +13,8 @@
 
 namespace harmonics {
 
-// The memory that the files of one address may take: first_allowance, and allowance_per_byte for each of their bytes; or
-// exactly `most` (memory=). What a file unpacks to, its decoded samples and its tables count, mapped files do not.
+// The memory that the files of one address may take: first_allowance, and allowance_per_byte for each of their bytes;
+// or exactly `most` (memory=). What a file unpacks to, its decoded samples and its tables count, mapped files do not.
 constexpr uint64_t first_allowance = uint64_t{256} << 20, allowance_per_byte = 64;
 using BudgetPtr = std::shared_ptr<Budget>;
 BudgetPtr file_budget(uint64_t most = 0);

@@ -12,7 +12,8 @@ std::string lower(std::string_view word) {
 }
 
 std::string text_of(const Cell& cell) {
-  if (!cell.text.empty() || cell.kind == Cell::Kind::Word || cell.kind == Cell::Kind::Missing) return std::string(cell.text);
+  if (!cell.text.empty() || cell.kind == Cell::Kind::Word || cell.kind == Cell::Kind::Missing)
+    return std::string(cell.text);
   if (cell.kind == Cell::Kind::Integer) return std::to_string(cell.integer);
   char text[32];
   const auto end = std::to_chars(text, text + sizeof text, cell.number).ptr;

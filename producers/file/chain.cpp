@@ -39,7 +39,9 @@ class ChainProducer final : public Producer {
     return static_cast<int64_t>(got);
   }
   bool numbers(uint64_t n, SampleNumber* to) override {
-    if (n == 0) return numbered_ = std::all_of(parts_.begin(), parts_.end(), [&](const auto& part) { return part->numbers(0, to); });
+    if (n == 0)
+      return numbered_ =
+                 std::all_of(parts_.begin(), parts_.end(), [&](const auto& part) { return part->numbers(0, to); });
     std::copy(numbers_.end() - static_cast<std::ptrdiff_t>(n), numbers_.end(), to);
     return true;
   }
@@ -93,8 +95,9 @@ std::shared_ptr<Producer> chained(std::vector<std::shared_ptr<Producer>> parts, 
   for (size_t i = 1; i < parts.size(); ++i) {
     const StreamInfo other = *parts[i]->describe();
     if (other.dtype != info.dtype || other.sample != info.sample)
-      throw Error(ErrorKind::Stream, "'" + names[i] + "' has samples of " + type_text(other) + ", '" + names[0] + "' of " +
-                                         type_text(info) + "; files read as one must hold one type of sample");
+      throw Error(ErrorKind::Stream, "'" + names[i] + "' has samples of " + type_text(other) + ", '" + names[0] +
+                                         "' of " + type_text(info) +
+                                         "; files read as one must hold one type of sample");
     if (other.symbols != info.symbols)
       throw Error(ErrorKind::Internal, "'" + names[i] + "' and '" + names[0] + "' have different symbols");
     if (!other.notes.empty()) info.notes += (info.notes.empty() ? "" : "\n") + other.notes;

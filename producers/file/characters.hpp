@@ -10,7 +10,8 @@ namespace harmonics {
 
 constexpr char convert_to_utf8[] = "convert it, for example with iconv -t UTF-8";
 
-// The character at `at`, which moves behind it; empty for what Unicode does not allow: overlong forms, surrogates, cut ends.
+// The character at `at`, which moves behind it; empty for what Unicode does not allow: overlong forms, surrogates, cut
+// ends.
 std::optional<char32_t> character_at(std::string_view text, size_t& at);
 std::optional<size_t> first_not_utf8(std::string_view text);
 // For messages: "caf\xE9".

@@ -19,7 +19,10 @@ constexpr uint64_t bytes_of_a_column = 128;  // its name, its number, its place 
 class CsvRows final : public TableRows {
  public:
   CsvRows(const FileBytesPtr& file, const CsvOptions& options)
-      : file_(file), options_(options), text_(file->text()), delimiter_(delimiter()),
+      : file_(file),
+        options_(options),
+        text_(file->text()),
+        delimiter_(delimiter()),
         scanner_(file->name(), text_, delimiter_) {
     check_word("header", options.header, {"true", "false", "auto"});
     check_word("as", options.as, {"number", "class", "auto"});
@@ -37,9 +40,7 @@ class CsvRows final : public TableRows {
   const FileBytesPtr& file() const override { return file_; }
   RowPlace first() const override { return first_; }
   size_t cells() const override { return columns_.size(); }
-  Shape sample() const override {
-    return columns_.size() > 1 ? Shape{static_cast<int64_t>(columns_.size())} : Shape{};
-  }
+  Shape sample() const override { return columns_.size() > 1 ? Shape{static_cast<int64_t>(columns_.size())} : Shape{}; }
   size_t line() const override { return line_; }
   std::string name_of(size_t cell) const override {
     const size_t c = columns_[cell];

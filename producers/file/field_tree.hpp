@@ -31,11 +31,12 @@ class FieldTree {
 
  private:
   struct Node {
-    std::vector<size_t> fields;  // whose value is this one
+    std::vector<size_t> fields;                                           // whose value is this one
     std::vector<std::unique_ptr<std::pair<std::string, Node>>> children;  // keys stay where they are
     std::unordered_map<std::string_view, size_t> places;                  // of the children
-    uint64_t seen = 0;  // the walk that came by last
-    // The keys of the object before, in their order, with their child or kUnwanted: lines mostly have their keys in one order.
+    uint64_t seen = 0;                                                    // the walk that came by last
+    // The keys of the object before, in their order, with their child or kUnwanted: lines mostly have their keys in one
+    // order.
     std::vector<std::pair<std::string, size_t>> order;
 
     Node& child(const std::string& key) {
@@ -69,8 +70,10 @@ class FieldTree {
     const auto place = node.places.find(key);
     const size_t child = place == node.places.end() ? kUnwanted : place->second;
     if (key.size() > kRemembered) return child;
-    if (at < node.order.size()) node.order[at] = {std::string(key), child};
-    else if (at == node.order.size() && at < kRemembered) node.order.emplace_back(key, child);
+    if (at < node.order.size())
+      node.order[at] = {std::string(key), child};
+    else if (at == node.order.size() && at < kRemembered)
+      node.order.emplace_back(key, child);
     return child;
   }
 

@@ -15,7 +15,7 @@ namespace harmonics {
 struct FileFormat {
   const char* name;
   std::vector<const char*> endings;
-  std::vector<const char*> options;                // that mean something for it, beside format
+  std::vector<const char*> options;                  // that mean something for it, beside format
   bool (*begins)(const uint8_t* data, size_t size);  // null: content does not show it
   std::shared_ptr<Producer> (*open)(const FileBytesPtr& file, const FileOptions& options);
   // Where symbols come from the file: has the options name one more of them.

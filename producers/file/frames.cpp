@@ -33,7 +33,8 @@ struct Found {
   std::string damage;
 };
 
-const wire::TensorPart& chosen(const wire::Frame& frame, const std::optional<std::string>& tensor, const std::string& name) {
+const wire::TensorPart& chosen(const wire::Frame& frame, const std::optional<std::string>& tensor,
+                               const std::string& name) {
   if (!tensor && frame.tensors.size() == 1) return frame.tensors[0];
   for (const wire::TensorPart& part : frame.tensors)
     if (tensor && part.name == *tensor) return part;
@@ -46,7 +47,8 @@ void add(Found& found, const wire::Frame& frame, const std::optional<std::string
   const wire::TensorPart& part = chosen(frame, tensor, file.name());
   if (!found.tensor) found.tensor = wire::TensorPart{part.name, part.dtype, part.sample, {}, part.classes};
   if (part.dtype != found.tensor->dtype || part.sample != found.tensor->sample)
-    refuse_file(file.name(), "has " + wire::described({part}) + " behind " + wire::described({*found.tensor}), "samples of a stream have one type");
+    refuse_file(file.name(), "has " + wire::described({part}) + " behind " + wire::described({*found.tensor}),
+                "samples of a stream have one type");
   const auto offset = static_cast<size_t>(reinterpret_cast<const uint8_t*>(part.bytes.data()) - file.data());
   found.runs.push_back({found.samples, frame.count, offset, frame.number_of(0)});
   found.samples += frame.count;
@@ -62,7 +64,9 @@ Found read_frames(const FileBytes& file, const std::optional<std::string>& tenso
     try {
       size = wire::read_prefix(all.subspan(at), limits()).frame_bytes();
       if (size > all.size() - at)
-        throw Error(ErrorKind::Stream, "a frame of " + std::to_string(size) + " bytes, and " + std::to_string(all.size() - at) + " are left").note("get the whole file");
+        throw Error(ErrorKind::Stream, "a frame of " + std::to_string(size) + " bytes, and " +
+                                           std::to_string(all.size() - at) + " are left")
+            .note("get the whole file");
       frame = wire::decode(all.subspan(at, size), limits());
     } catch (const Error& e) {
       found.damage = "frame at byte " + std::to_string(at) + ": " + e.what();
@@ -114,7 +118,8 @@ class FrameProducer final : public Producer {
   }
   bool read_at(const uint64_t* numbers, uint64_t n, void* to) override {
     file_->check();
-    for (uint64_t i = 0; i < n; ++i) std::memcpy(static_cast<uint8_t*>(to) + i * bytes_, place(first_ + numbers[i]), bytes_);
+    for (uint64_t i = 0; i < n; ++i)
+      std::memcpy(static_cast<uint8_t*>(to) + i * bytes_, place(first_ + numbers[i]), bytes_);
     file_->expect_whole();
     return true;
   }
@@ -128,7 +133,8 @@ class FrameProducer final : public Producer {
 
  private:
   const Run& run_with(uint64_t sample) const {
-    return *std::prev(std::upper_bound(runs_.begin(), runs_.end(), sample, [](uint64_t s, const Run& run) { return s < run.first; }));
+    return *std::prev(
+        std::upper_bound(runs_.begin(), runs_.end(), sample, [](uint64_t s, const Run& run) { return s < run.first; }));
   }
   const uint8_t* place(uint64_t sample) const {
     const Run& run = run_with(sample);
@@ -146,7 +152,8 @@ class FrameProducer final : public Producer {
 
 bool looks_like_frames(const uint8_t* data, size_t size) { return size >= 4 && std::memcmp(data, "HXS1", 4) == 0; }
 
-std::shared_ptr<Producer> open_frames(const FileBytesPtr& file, const std::optional<std::string>& tensor, const std::string& part) {
+std::shared_ptr<Producer> open_frames(const FileBytesPtr& file, const std::optional<std::string>& tensor,
+                                      const std::string& part) {
   Found found = read_frames(*file, tensor);
   if (!found.damage.empty() && !found.barriers) refuse_file(file->name(), found.damage, "");
   const uint64_t count = found.barriers ? found.safe : found.samples;

@@ -12,7 +12,7 @@ struct IdxType {
   const char* name;
 };
 constexpr IdxType idx_types[] = {{0x08, DType::U8, "u8"},   {0x09, DType::I8, "i8"},   {0x0B, DType::I16, "i16"},
-                             {0x0C, DType::I32, "i32"}, {0x0D, DType::F32, "f32"}, {0x0E, DType::F64, "f64"}};
+                                 {0x0C, DType::I32, "i32"}, {0x0D, DType::F32, "f32"}, {0x0E, DType::F64, "f64"}};
 
 const IdxType* type_of_code(uint8_t code) {
   for (const IdxType& t : idx_types)

@@ -17,8 +17,9 @@ constexpr uint64_t bytes_of_a_tap = 2 * sizeof(float) + 48;  // of one row or co
 void expect_believable(const FileBytes& file, uint64_t width, uint64_t height, uint64_t bytes_of_a_pixel) {
   const uint64_t pixels = width * height;  // each below 2^32
   if (width == 0 || height == 0 || pixels > most_pixels || pixels / most_pixels_per_byte > file.size())
-    refuse_file(file.name(), "is a picture of " + std::to_string(width) + " x " + std::to_string(height) +
-                                 " pixels in " + std::to_string(file.size()) + " bytes, which cannot be",
+    refuse_file(file.name(),
+                "is a picture of " + std::to_string(width) + " x " + std::to_string(height) + " pixels in " +
+                    std::to_string(file.size()) + " bytes, which cannot be",
                 "the file is damaged");
   // No product overflows: there are at most 2^28 pixels. Given back at once: what the decoder holds it uses again.
   const uint64_t bytes = pixels * bytes_of_a_pixel + (width + height) * bytes_of_a_tap;
@@ -60,8 +61,12 @@ std::vector<Tap> taps(int64_t from, int64_t to) {
 
 }  // namespace
 
-bool looks_like_png(const uint8_t* data, size_t size) { return size >= 8 && std::memcmp(data, "\x89PNG\r\n\x1A\n", 8) == 0; }
-bool looks_like_jpeg(const uint8_t* data, size_t size) { return size >= 3 && std::memcmp(data, "\xFF\xD8\xFF", 3) == 0; }
+bool looks_like_png(const uint8_t* data, size_t size) {
+  return size >= 8 && std::memcmp(data, "\x89PNG\r\n\x1A\n", 8) == 0;
+}
+bool looks_like_jpeg(const uint8_t* data, size_t size) {
+  return size >= 3 && std::memcmp(data, "\xFF\xD8\xFF", 3) == 0;
+}
 
 ImageDecoder::ImageDecoder() : jpeg_(tjInitDecompress()) {
   if (!jpeg_) throw Error(ErrorKind::Internal, "libjpeg-turbo cannot be started");
@@ -137,8 +142,8 @@ void resize_row(const uint8_t* from, int64_t channels, const std::vector<Tap>& a
 
 }  // namespace
 
-// Rows of the picture are read once, from above; each is added to those of the result that it is a part of. So the memory
-// depends on the result, not on how high a picture says that it is.
+// Rows of the picture are read once, from above; each is added to those of the result that it is a part of. So the
+// memory depends on the result, not on how high a picture says that it is.
 void resize(const Image& from, int64_t height, int64_t width, Image& to) {
   const std::vector<Tap> down = taps(from.height, height), across = taps(from.width, width);
   const auto columns = static_cast<size_t>(width), rows = static_cast<size_t>(height);

@@ -20,8 +20,8 @@ void write_planes(const Image& image, uint8_t* to);
 bool looks_like_png(const uint8_t* data, size_t size);
 bool looks_like_jpeg(const uint8_t* data, size_t size);
 
-// Decodes one picture after the other, reusing memory. `channels` 1 or 3; 0: as the file has it. An alpha channel is laid
-// over black.
+// Decodes one picture after the other, reusing memory. `channels` 1 or 3; 0: as the file has it. An alpha channel is
+// laid over black.
 class ImageDecoder {
  public:
   ImageDecoder();
@@ -37,8 +37,8 @@ class ImageDecoder {
   void* jpeg_;  // a tjhandle
 };
 
-// Height and width changed by a triangle filter that is as wide as the shrinking asks for. Beside the result it takes memory for
-// that many numbers, and for one row and one column.
+// Height and width changed by a triangle filter that is as wide as the shrinking asks for. Beside the result it takes
+// memory for that many numbers, and for one row and one column.
 void resize(const Image& from, int64_t height, int64_t width, Image& to);
 
 }  // namespace harmonics

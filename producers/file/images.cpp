@@ -47,7 +47,8 @@ Size read_size(const std::string& text, const std::string& name) {
   const char *at = text.data(), *end = at + text.size();
   auto [x, first] = std::from_chars(at, end, size.height);
   const bool good = first == std::errc() && x != end && *x == 'x';
-  const auto [stop, second] = good ? std::from_chars(x + 1, end, size.width) : std::from_chars_result{end, std::errc::invalid_argument};
+  const auto [stop, second] =
+      good ? std::from_chars(x + 1, end, size.width) : std::from_chars_result{end, std::errc::invalid_argument};
   if (!good || second != std::errc() || stop != end || size.height < 1 || size.width < 1 || size.height > 8192 ||
       size.width > 8192)
     throw Error(ErrorKind::Usage, "resize=" + text + " of '" + name +
@@ -55,17 +56,15 @@ Size read_size(const std::string& text, const std::string& name) {
   return size;
 }
 
-std::string size_text(const Image& image) {
-  return std::to_string(image.height) + "x" + std::to_string(image.width);
-}
+std::string size_text(const Image& image) { return std::to_string(image.height) + "x" + std::to_string(image.width); }
 
 class ImageProducer final : public Producer {
  public:
   ImageProducer(std::vector<std::string> paths, const ImageOptions& options, const std::string& name)
       : paths_(std::move(paths)), channels_(static_cast<int64_t>(options.channels)), memory_(options.memory) {
     if (channels_ != 0 && channels_ != 1 && channels_ != 3)
-      throw Error(ErrorKind::Usage,
-                  "channels=" + std::to_string(channels_) + " of '" + name + "' is not offered; write channels=1 or channels=3");
+      throw Error(ErrorKind::Usage, "channels=" + std::to_string(channels_) + " of '" + name +
+                                        "' is not offered; write channels=1 or channels=3");
     if (!options.resize.empty()) size_ = read_size(options.resize, name);
     load(0);
     first_size_ = size_text(image());
@@ -110,7 +109,8 @@ class ImageProducer final : public Producer {
     if (size_.height)
       resize(decoded_, size_.height, size_.width, resized_);
     else if (!first_size_.empty() && size_text(decoded_) != first_size_)
-      refuse_file(paths_[i], "is a picture of " + size_text(decoded_) + " pixels, '" + paths_[0] + "' of " + first_size_,
+      refuse_file(paths_[i],
+                  "is a picture of " + size_text(decoded_) + " pixels, '" + paths_[0] + "' of " + first_size_,
                   "give resize=" + first_size_ + ", or another size for all");
   }
 
@@ -126,7 +126,8 @@ class ImageProducer final : public Producer {
 };
 
 // Classes of the given order; refuses a folder that is not among them.
-std::vector<uint32_t> places(const ImageFolder& images, const std::vector<std::string>& symbols, const std::string& name) {
+std::vector<uint32_t> places(const ImageFolder& images, const std::vector<std::string>& symbols,
+                             const std::string& name) {
   std::vector<uint32_t> place;
   for (const std::string& c : images.classes) {
     const auto at = std::find(symbols.begin(), symbols.end(), c);
@@ -158,12 +159,14 @@ void take_part(ImageFolder& images, const std::string& part, const std::string& 
   images = std::move(kept);
 }
 
-std::shared_ptr<Producer> label_producer(const ImageFolder& images, const ImageOptions& options, const std::string& name) {
+std::shared_ptr<Producer> label_producer(const ImageFolder& images, const ImageOptions& options,
+                                         const std::string& name) {
   const std::vector<std::string> symbols = options.symbols.empty() ? images.classes : options.symbols;
   for (const std::string& symbol : symbols)
     if (const auto bad = first_not_utf8(symbol))
-      refuse_file(name, "has the class '" + shown_bytes(symbol) + "', which is not UTF-8: its byte " + std::to_string(*bad) +
-                            " begins no character",
+      refuse_file(name,
+                  "has the class '" + shown_bytes(symbol) + "', which is not UTF-8: its byte " + std::to_string(*bad) +
+                      " begins no character",
                   "rename the sub-folder, for example with convmv -f LATIN1 -t UTF-8 --notest");
   const std::vector<uint32_t> place = places(images, symbols, name);
   const auto bytes = FileBytes::reserve(name, images.labels.size() * sizeof(int64_t), file_budget());
@@ -198,23 +201,27 @@ ImageFolder find_images(const std::string& folder) {
     if (type != fs::file_type::directory) continue;
     const size_t before = classes.paths.size();
     for (const fs::path& file : entries(entry.string()))
-      if (type_of(file) == fs::file_type::regular && is_image_name(file.string())) classes.paths.push_back(file.string());
+      if (type_of(file) == fs::file_type::regular && is_image_name(file.string()))
+        classes.paths.push_back(file.string());
     if (classes.paths.size() == before) continue;
     classes.labels.resize(classes.paths.size(), static_cast<uint32_t>(classes.classes.size()));
     classes.classes.push_back(entry.filename().string());
   }
   if (!flat.paths.empty() && !classes.paths.empty())
-    refuse_file(folder, "has pictures beside sub-folders of pictures, '" + flat.paths[0] + "' and '" + classes.paths[0] + "'",
+    refuse_file(folder,
+                "has pictures beside sub-folders of pictures, '" + flat.paths[0] + "' and '" + classes.paths[0] + "'",
                 "put every picture into the sub-folder of its class");
   return classes.paths.empty() ? flat : classes;
 }
 
 std::shared_ptr<Producer> open_images(const std::string& name, ImageFolder images, const ImageOptions& options) {
   if (options.selection && *options.selection != "label")
-    refuse_file(name, "has no '#" + *options.selection + "'", "leave it out for the pictures, or write '#label' for their classes");
+    refuse_file(name, "has no '#" + *options.selection + "'",
+                "leave it out for the pictures, or write '#label' for their classes");
   if (!options.symbols.empty()) places(images, options.symbols, name);
   if (options.selection && images.labels.empty())
-    refuse_file(name, "has no sub-folders whose names were classes", "put the pictures of each class into a sub-folder");
+    refuse_file(name, "has no sub-folders whose names were classes",
+                "put the pictures of each class into a sub-folder");
   take_part(images, options.part, name);
   if (options.selection) return label_producer(images, options, name);
   return std::make_shared<ImageProducer>(std::move(images.paths), options, name);

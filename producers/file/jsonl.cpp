@@ -80,9 +80,7 @@ class JsonRows final : public TableRows {
   const FileBytesPtr& file() const override { return file_; }
   RowPlace first() const override { return first_; }
   size_t cells() const override { return cells_; }
-  Shape sample() const override {
-    return fields_.size() == 1 ? fields_[0].shape : Shape{static_cast<int64_t>(cells_)};
-  }
+  Shape sample() const override { return fields_.size() == 1 ? fields_[0].shape : Shape{static_cast<int64_t>(cells_)}; }
   size_t line() const override { return line_; }
   std::string name_of(size_t cell) const override {
     const auto before = [](size_t c, const Field& field) { return c < field.first; };
@@ -182,14 +180,15 @@ class JsonRows final : public TableRows {
   // Whether the line parsed last has a value for this field.
   bool there(size_t field) const { return values_[field].has_value(); }
 
-  // The shape that the first element of every nesting shows, and that every other element must have: the cells are counted
-  // as they are there, so that no length is believed.
+  // The shape that the first element of every nesting shows, and that every other element must have: the cells are
+  // counted as they are there, so that no length is believed.
   void measure(const element& whole, Field& field) const {
     element value = whole;
     for (simdjson::dom::array list; !value.get(list);) {
       if (list.size() == 0 || field.shape.rank() == HX_MAX_RANK)
-        refuse_file(file_->name(), "line " + std::to_string(line_) + ", " + described(field) + ": found an array of " +
-                                       (list.size() ? "more than 8 axes" : "nothing"),
+        refuse_file(file_->name(),
+                    "line " + std::to_string(line_) + ", " + described(field) + ": found an array of " +
+                        (list.size() ? "more than 8 axes" : "nothing"),
                     "a sample is a number, a text, or an array of numbers");
       // simdjson counts up to 2^24 - 1 and stays there.
       size_t n = 0;
@@ -250,13 +249,14 @@ class JsonRows final : public TableRows {
     }
     if (n != field.shape[axis])
       refuse_shape(field, "an array of " + (n < field.shape[axis] ? std::to_string(n)
-                                                                   : "more than " + std::to_string(field.shape[axis])));
+                                                                  : "more than " + std::to_string(field.shape[axis])));
   }
 
   [[noreturn]] void refuse_shape(const Field& field, const std::string& found) const {
-    refuse_file(file_->name(), "line " + std::to_string(line_) + ", " + described(field) + ": found " + found +
-                                   ", the first line has " +
-                                   (field.shape.rank() ? "the shape " + field.shape.str() : std::string("one value")),
+    refuse_file(file_->name(),
+                "line " + std::to_string(line_) + ", " + described(field) + ": found " + found +
+                    ", the first line has " +
+                    (field.shape.rank() ? "the shape " + field.shape.str() : std::string("one value")),
                 "every line must have one shape");
   }
 

@@ -48,8 +48,9 @@ std::vector<std::string> files_in(const std::string& folder) {
   std::sort(paths.begin(), paths.end());
   for (const std::string& path : paths)
     if (format_of_name(path) != format_of_name(paths[0]))
-      refuse_file(folder, "holds files of several formats, '" + paths[0] + "' (" + format_of_name(paths[0])->name +
-                              ") and '" + path + "' (" + format_of_name(path)->name + ")",
+      refuse_file(folder,
+                  "holds files of several formats, '" + paths[0] + "' (" + format_of_name(paths[0])->name + ") and '" +
+                      path + "' (" + format_of_name(path)->name + ")",
                   "choose by a pattern, such as " + folder + "/*" + fs::path(paths[0]).extension().string());
   return paths;
 }
@@ -117,7 +118,11 @@ std::shared_ptr<Producer> open_file(const std::string& path, const Arguments& gi
   const fs::file_status status = fs::status(path, ignored);
   const bool pipe = fs::is_fifo(status), follow = given.flag("follow");
   if (pipe || (follow && fs::is_regular_file(status))) return open_live_file(path, follow && !pipe, given);
-  if (follow) throw Error(fs::exists(status) ? ErrorKind::Usage : ErrorKind::NoInput, "'" + path + (fs::exists(status) ? "' is no file that can be followed" : "' does not exist, and cannot be followed"));
+  if (follow)
+    throw Error(
+        fs::exists(status) ? ErrorKind::Usage : ErrorKind::NoInput,
+        "'" + path +
+            (fs::exists(status) ? "' is no file that can be followed" : "' does not exist, and cannot be followed"));
   refuse_live_options(path, given);
   if (fs::is_directory(status)) {
     ImageFolder images = find_images(path);

@@ -10,7 +10,8 @@ namespace harmonics {
 // once to double and once to float, as by std::from_chars: a whole number below 10^15 and a power of ten up to 10^15
 // are exact, so their quotient is the right double.
 inline const char* plain_number(const char* p, const char* end, float& value) {
-  static constexpr double powers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+  static constexpr double powers[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                      1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
   const auto digit = [&](const char* at) { return at < end && static_cast<unsigned char>(*at - '0') < 10; };
   const bool negative = p < end && *p == '-';
   p += negative;

@@ -11,10 +11,10 @@ struct TypeName {
   const char* name;
   DType dtype;
 };
-constexpr TypeName raw_types[] = {{"bool", DType::Bool}, {"u8", DType::U8},   {"i8", DType::I8},     {"u16", DType::U16},
-                              {"i16", DType::I16},   {"f16", DType::F16}, {"bf16", DType::BF16}, {"u32", DType::U32},
-                              {"i32", DType::I32},   {"f32", DType::F32}, {"u64", DType::U64},   {"i64", DType::I64},
-                              {"f64", DType::F64}};
+constexpr TypeName raw_types[] = {
+    {"bool", DType::Bool}, {"u8", DType::U8},     {"i8", DType::I8},   {"u16", DType::U16}, {"i16", DType::I16},
+    {"f16", DType::F16},   {"bf16", DType::BF16}, {"u32", DType::U32}, {"i32", DType::I32}, {"f32", DType::F32},
+    {"u64", DType::U64},   {"i64", DType::I64},   {"f64", DType::F64}};
 
 }  // namespace
 
@@ -32,7 +32,8 @@ Shape shape_named(const std::string& text, const std::string& file) {
     at = stop + (more ? 1 : 0);
   }
   if (!checked_count<int64_t>(dims))
-    throw Error(ErrorKind::Usage, "shape=" + text + " of '" + file + "' is larger than any memory; write smaller sizes");
+    throw Error(ErrorKind::Usage,
+                "shape=" + text + " of '" + file + "' is larger than any memory; write smaller sizes");
   return dims;
 }
 
@@ -47,10 +48,10 @@ ArrayLayout read_raw(const FileBytesPtr& file, const RawOptions& options) {
   if (!dtype) {
     std::string known;
     for (const TypeName& t : raw_types) known += (known.empty() ? "" : ", ") + std::string(t.name);
-    throw Error(ErrorKind::Usage, (options.dtype.empty() ? "'" + file->name() + "' is raw numbers of no stated type"
-                                                         : "dtype=" + options.dtype + " of '" + file->name() +
-                                                               "' is no type") +
-                                      "; write dtype= and one of " + known);
+    throw Error(ErrorKind::Usage,
+                (options.dtype.empty() ? "'" + file->name() + "' is raw numbers of no stated type"
+                                       : "dtype=" + options.dtype + " of '" + file->name() + "' is no type") +
+                    "; write dtype= and one of " + known);
   }
   const Shape shape = shape_named(options.shape, file->name());
   const size_t sample = array_bytes(file->name(), *dtype, {shape.begin(), shape.end()});

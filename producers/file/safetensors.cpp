@@ -15,10 +15,10 @@ struct SafetensorsType {
   const char* name;
   DType dtype;
 };
-constexpr SafetensorsType safetensors_types[] = {{"BOOL", DType::Bool}, {"U8", DType::U8},     {"I8", DType::I8},   {"I16", DType::I16},
-                              {"U16", DType::U16},   {"F16", DType::F16},   {"BF16", DType::BF16}, {"I32", DType::I32},
-                              {"U32", DType::U32},   {"F32", DType::F32},   {"F64", DType::F64}, {"I64", DType::I64},
-                              {"U64", DType::U64}};
+constexpr SafetensorsType safetensors_types[] = {
+    {"BOOL", DType::Bool}, {"U8", DType::U8},     {"I8", DType::I8},   {"I16", DType::I16}, {"U16", DType::U16},
+    {"F16", DType::F16},   {"BF16", DType::BF16}, {"I32", DType::I32}, {"U32", DType::U32}, {"F32", DType::F32},
+    {"F64", DType::F64},   {"I64", DType::I64},   {"U64", DType::U64}};
 
 struct Tensor {
   std::string name;
@@ -74,8 +74,10 @@ class Header {
     if (value["dtype"].get(dtype) || !read_numbers(value, "shape", t.dims) ||
         !read_numbers(value, "data_offsets", offsets) || offsets.size() != 2)
       refuse("tensor '" + name + "' lacks its dtype, shape or data_offsets");
-    const auto* type = std::find_if(std::begin(safetensors_types), std::end(safetensors_types), [&](const SafetensorsType& n) { return dtype == n.name; });
-    if (type == std::end(safetensors_types)) refuse("tensor '" + name + "' has the unknown dtype '" + std::string(dtype) + "'");
+    const auto* type = std::find_if(std::begin(safetensors_types), std::end(safetensors_types),
+                                    [&](const SafetensorsType& n) { return dtype == n.name; });
+    if (type == std::end(safetensors_types))
+      refuse("tensor '" + name + "' has the unknown dtype '" + std::string(dtype) + "'");
     t.dtype = type->dtype;
     t.begin = offsets[0];
     t.end = offsets[1];
@@ -83,9 +85,8 @@ class Header {
       refuse("tensor '" + name + "' lies at bytes " + std::to_string(t.begin) + " to " + std::to_string(t.end) +
              " of " + std::to_string(file_.size() - data_) + " bytes of data");
     if (array_bytes(file_.name(), t.dtype, t.dims) != t.end - t.begin)
-      refuse("the shape of tensor '" + name + "' takes " +
-             std::to_string(array_bytes(file_.name(), t.dtype, t.dims)) + " bytes, it has " +
-             std::to_string(t.end - t.begin));
+      refuse("the shape of tensor '" + name + "' takes " + std::to_string(array_bytes(file_.name(), t.dtype, t.dims)) +
+             " bytes, it has " + std::to_string(t.end - t.begin));
     return t;
   }
 
@@ -102,8 +103,7 @@ class Header {
                std::to_string(at));
       at = t->end;
     }
-    if (at != file_.size() - data_)
-      refuse(std::to_string(file_.size() - data_ - at) + " bytes follow its last tensor");
+    if (at != file_.size() - data_) refuse(std::to_string(file_.size() - data_ - at) + " bytes follow its last tensor");
   }
 
   const FileBytes& file_;

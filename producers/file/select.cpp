@@ -16,9 +16,7 @@ std::string listed(const std::vector<std::string>& names) {
 
 size_t selected(const std::string& file, const std::string& what, const std::vector<std::string>& names,
                 const std::optional<std::string>& name) {
-  const auto refuse = [&](const std::string& text) {
-    throw Error(ErrorKind::Stream, "'" + file + "' " + text);
-  };
+  const auto refuse = [&](const std::string& text) { throw Error(ErrorKind::Stream, "'" + file + "' " + text); };
   if (names.empty()) refuse("holds no " + what);
   if (!name) {
     if (names.size() > 1)
@@ -26,7 +24,8 @@ size_t selected(const std::string& file, const std::string& what, const std::vec
     return 0;
   }
   const auto at = std::find(names.begin(), names.end(), *name);
-  if (at == names.end()) refuse("has no " + what + " '" + *name + "'; it holds: " + listed(names) + meant_name(*name, names));
+  if (at == names.end())
+    refuse("has no " + what + " '" + *name + "'; it holds: " + listed(names) + meant_name(*name, names));
   return static_cast<size_t>(at - names.begin());
 }
 

@@ -24,8 +24,7 @@ enum class Kind { Numbers, Integers, Classes };
 // Makes samples of rows, and knows what there is in all of them.
 class Table {
  public:
-  Table(std::unique_ptr<TableRows> rows, const TableOptions& options)
-      : rows_(std::move(rows)), options_(options) {
+  Table(std::unique_ptr<TableRows> rows, const TableOptions& options) : rows_(std::move(rows)), options_(options) {
     expect_room();
     cells_.resize(rows_->cells());
     missing_.resize(cells_.size());
@@ -165,12 +164,14 @@ class Table {
   void narrow_to(const float* numbers, void* to) {
     auto* out = static_cast<T*>(to);
     for (size_t i = 0; i < cells_.size(); ++i) {
-      const auto least = static_cast<float>(std::numeric_limits<T>::min()), most = static_cast<float>(std::numeric_limits<T>::max());
+      const auto least = static_cast<float>(std::numeric_limits<T>::min()),
+                 most = static_cast<float>(std::numeric_limits<T>::max());
       if (!(numbers[i] >= least && numbers[i] <= most) || numbers[i] != std::trunc(numbers[i])) {
         Cell cell;
         cell.kind = Cell::Kind::Number;
         cell.number = static_cast<double>(numbers[i]);
-        refuse(i, "found '" + text_of(cell) + "', which is no " + options_.dtype, "leave dtype= out, or give one that holds it");
+        refuse(i, "found '" + text_of(cell) + "', which is no " + options_.dtype,
+               "leave dtype= out, or give one that holds it");
       }
       out[i] = static_cast<T>(numbers[i]);
       count_class(out[i]);
@@ -217,7 +218,8 @@ class Table {
                "the class '" + shown_bytes(word) + "' is not UTF-8: its byte " + std::to_string(*bad) +
                    " begins no character",
                convert_to_utf8);
-      budget.take(2 * word.size() + bytes_of_a_word, "'" + rows_->file()->name() + "'", "the words that are its classes");
+      budget.take(2 * word.size() + bytes_of_a_word, "'" + rows_->file()->name() + "'",
+                  "the words that are its classes");
       found.emplace(word, 0);
     }
     for (const auto& [word, unused] : found) symbols_.push_back(word);
@@ -290,11 +292,14 @@ class Table {
       if (missing_[i] == 0 || ++columns > 5) continue;
       char mean[32];
       std::snprintf(mean, sizeof mean, "%g", means_ ? static_cast<double>(fill_[i]) : 0.0);
-      info_.notes += (info_.notes.empty() ? "" : "\n") + std::string("'") + rows_->file()->name() + "': " +
-                     std::to_string(missing_[i]) + " of " + std::to_string(count_) + " values of " + rows_->name_of(i) +
-                     " are missing and read as " + (means_ ? "their mean, " + std::string(mean) : *options_.missing);
+      info_.notes += (info_.notes.empty() ? "" : "\n") + std::string("'") + rows_->file()->name() +
+                     "': " + std::to_string(missing_[i]) + " of " + std::to_string(count_) + " values of " +
+                     rows_->name_of(i) + " are missing and read as " +
+                     (means_ ? "their mean, " + std::string(mean) : *options_.missing);
     }
-    if (columns > 5) info_.notes += "\n'" + rows_->file()->name() + "': values are missing in " + std::to_string(columns - 5) + " further columns";
+    if (columns > 5)
+      info_.notes += "\n'" + rows_->file()->name() + "': values are missing in " + std::to_string(columns - 5) +
+                     " further columns";
   }
 
   void fill_with_means(FileBytes* kept) {
@@ -318,7 +323,7 @@ class Table {
   Kind kind_ = Kind::Numbers;
   DType dtype_ = DType::F32;  // of numbers
   std::vector<float> wide_;   // a row of them, before it is one of integers
-  Cell stand_in_;  // for missing cells
+  Cell stand_in_;             // for missing cells
   bool means_ = false, not_a_number_ = false, reading_again_ = false;
   std::vector<uint64_t> missing_;  // cells of each column
   std::vector<double> sums_;

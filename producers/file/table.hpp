@@ -1,5 +1,5 @@
-// Rows of cells as samples: what CSV, TSV and JSON lines have in common. Numbers become f32, or what is asked; a single column of integers
-// or words becomes classes.
+// Rows of cells as samples: what CSV, TSV and JSON lines have in common. Numbers become f32, or what is asked; a single
+// column of integers or words becomes classes.
 #pragma once
 
 #include <memory>
@@ -29,7 +29,7 @@ struct TableOptions {
 struct Cell {
   enum class Kind : uint8_t { Missing, Integer, Number, Word };
   Kind kind = Kind::Missing;
-  double number = 0;      // of integers too
+  double number = 0;  // of integers too
   int64_t integer = 0;
   std::string_view text;  // of words, and of numbers where the file writes them; until the next row is read
 };
@@ -45,11 +45,12 @@ class TableRows {
   virtual ~TableRows() = default;
   virtual const FileBytesPtr& file() const = 0;
   virtual RowPlace first() const = 0;
-  virtual size_t cells() const = 0;         // in a row, at least 1
-  virtual Shape sample() const = 0;         // how they lie; a scalar is one cell
+  virtual size_t cells() const = 0;  // in a row, at least 1
+  virtual Shape sample() const = 0;  // how they lie; a scalar is one cell
   // The row at `place`, which moves behind it; false at the end.
   virtual bool read(RowPlace& place, Cell* cells) = 0;
-  // The same where numbers stand in every cell, and nothing unusual; false changes nothing, and read() says what there is.
+  // The same where numbers stand in every cell, and nothing unusual; false changes nothing, and read() says what there
+  // is.
   virtual bool read_numbers(RowPlace& place, float* to) = 0;
   // Of the row read last.
   virtual size_t line() const = 0;

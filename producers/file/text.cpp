@@ -66,8 +66,8 @@ void each_index(const FileBytes& file, const CharacterIndex& index, Take take) {
   }
 }
 
-// Each character as its index. ASCII stays as it lies in the file and is looked up when it is read; other text is copied, in
-// as few bytes as the vocabulary needs.
+// Each character as its index. ASCII stays as it lies in the file and is looked up when it is read; other text is
+// copied, in as few bytes as the vocabulary needs.
 SymbolRow encoded(const FileBytesPtr& file, const std::vector<char32_t>& vocabulary) {
   CharacterIndex index;
   for (uint32_t i = 0; i < vocabulary.size(); ++i) index[vocabulary[i]] = i;

@@ -11,8 +11,9 @@ std::shared_ptr<Producer> read_tokens(const FileBytesPtr& file, const TokenOptio
                                       "' is no type of tokens; write dtype=u16 or dtype=u32");
   SymbolRow symbols{file, 0, options.dtype == "u32" ? size_t{4} : size_t{2}, nullptr};
   if (file->size() % symbols.width)
-    refuse_file(file->name(), "has " + std::to_string(file->size()) + " bytes, which are not tokens of " +
-                                  std::to_string(symbols.width) + " bytes each",
+    refuse_file(file->name(),
+                "has " + std::to_string(file->size()) + " bytes, which are not tokens of " +
+                    std::to_string(symbols.width) + " bytes each",
                 "correct dtype=");
   uint64_t classes = options.vocab;
   if (classes == 0)
@@ -20,8 +21,8 @@ std::shared_ptr<Producer> read_tokens(const FileBytesPtr& file, const TokenOptio
   if (classes > static_cast<uint64_t>(std::numeric_limits<int32_t>::max()))
     refuse_file(file->name(), "holds tokens up to " + std::to_string(classes - 1) + ", too large for a vocabulary",
                 "correct dtype=, or give vocab=");
-  return std::make_shared<WindowProducer>(std::move(symbols), options.windows, "tokens",
-                                          static_cast<int64_t>(classes), std::vector<std::string>{});
+  return std::make_shared<WindowProducer>(std::move(symbols), options.windows, "tokens", static_cast<int64_t>(classes),
+                                          std::vector<std::string>{});
 }
 
 }  // namespace harmonics

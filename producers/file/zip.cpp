@@ -174,11 +174,10 @@ FileBytesPtr read_zip_member(const FileBytesPtr& archive, const ZipMember& m) {
                        " on, the archive has " + std::to_string(size));
   const size_t offset = m.header + skipped;
   if (m.method == 0 && m.packed != m.size)
-    damaged_member(*archive, m, "it is stored, yet " + std::to_string(m.packed) + " bytes are said to be " +
-                                    std::to_string(m.size));
-  const FileBytesPtr bytes = m.method == 0
-                                 ? FileBytes::piece(archive, archive->name() + "#" + m.name, offset, m.size)
-                                 : inflate_member(archive, m, offset);
+    damaged_member(*archive, m,
+                   "it is stored, yet " + std::to_string(m.packed) + " bytes are said to be " + std::to_string(m.size));
+  const FileBytesPtr bytes = m.method == 0 ? FileBytes::piece(archive, archive->name() + "#" + m.name, offset, m.size)
+                                           : inflate_member(archive, m, offset);
   if (checksum(bytes->data(), bytes->size()) != m.crc) damaged_member(*archive, m, "its checksum does not fit");
   return bytes;
 }

@@ -17,17 +17,15 @@ constexpr size_t believed_ratio = 4096, always_believed = size_t{64} << 20;
 
 }  // namespace
 
-bool is_zstd(const FileBytes& file) {
-  return file.size() >= 4 && std::memcmp(file.data(), "\x28\xB5\x2F\xFD", 4) == 0;
-}
+bool is_zstd(const FileBytes& file) { return file.size() >= 4 && std::memcmp(file.data(), "\x28\xB5\x2F\xFD", 4) == 0; }
 
 FileBytesPtr unzstd(const FileBytesPtr& packed, size_t limit) {
   const std::unique_ptr<ZSTD_DStream, FreeStream> stream(ZSTD_createDStream());
   if (!stream) refuse_file(packed->name(), "cannot be unpacked: zstd has no memory");
   limit = std::min<uint64_t>(limit, packed->budget()->left());
-  const size_t ceiling =
-      std::min(limit, packed->size() > limit / believed_ratio ? limit
-                                                              : std::max(always_believed, packed->size() * believed_ratio));
+  const size_t ceiling = std::min(limit, packed->size() > limit / believed_ratio
+                                             ? limit
+                                             : std::max(always_believed, packed->size() * believed_ratio));
   const auto bytes = FileBytes::reserve(packed->name(), ceiling + 1, packed->budget());
   ZSTD_inBuffer in{packed->data(), packed->size(), 0};
   ZSTD_outBuffer out{bytes->writable(), ceiling + 1, 0};
@@ -38,8 +36,8 @@ FileBytesPtr unzstd(const FileBytesPtr& packed, size_t limit) {
     const std::string place =
         " at byte " + std::to_string(in.pos) + " after " + std::to_string(out.pos) + " unpacked bytes";
     if (ZSTD_isError(wanted))
-      refuse_file(packed->name(), "is damaged: the zstd stream is not sound (" +
-                                      std::string(ZSTD_getErrorName(wanted)) + ")" + place,
+      refuse_file(packed->name(),
+                  "is damaged: the zstd stream is not sound (" + std::string(ZSTD_getErrorName(wanted)) + ")" + place,
                   "get the file again");
     if (out.pos > ceiling) refuse_unpacked(*packed, ceiling, limit);
     if (wanted && in.pos == in_before && out.pos == out_before)

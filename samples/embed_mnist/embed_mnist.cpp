@@ -18,7 +18,8 @@ using harmonics::Shape;
 
 namespace {
 
-// An IDX file of bytes (yann.lecun.com/exdb/mnist): two zeros, the type 8, the number of axes, their big-endian sizes, the data.
+// An IDX file of bytes (yann.lecun.com/exdb/mnist): two zeros, the type 8, the number of axes, their big-endian sizes,
+// the data.
 struct Header {
   std::vector<int64_t> sizes;
   std::size_t bytes = 0;
@@ -28,7 +29,8 @@ Header read_header(std::ifstream& file) {
   const auto number = [&] {
     unsigned char b[4] = {};
     file.read(reinterpret_cast<char*>(b), 4);
-    return static_cast<uint32_t>(b[0]) << 24 | static_cast<uint32_t>(b[1]) << 16 | static_cast<uint32_t>(b[2]) << 8 | b[3];
+    return static_cast<uint32_t>(b[0]) << 24 | static_cast<uint32_t>(b[1]) << 16 | static_cast<uint32_t>(b[2]) << 8 |
+           b[3];
   };
   const uint32_t magic = number();
   if (!file || magic >> 8 != 8 || (magic & 255) == 0 || (magic & 255) > 4)
@@ -67,7 +69,8 @@ struct FileProducer : harmonics::Producer {
   std::size_t given = 0;
 };
 
-// One's own function under a known name. Written with library operations, it has its gradient and every device for free.
+// One's own function under a known name. Written with library operations, it has its gradient and every device for
+// free.
 struct MyRelu : harmonics::ActivationFunction {
   HTensor operator()(const HTensor& x) const override { return maximum(x, 0.0); }
 };
@@ -94,10 +97,12 @@ int run(int argc, char** argv) {
   std::printf("%lld steps, %.0f samples/s, loss %.4f, accuracy %.1f %%\n", static_cast<long long>(report.steps),
               static_cast<double>(report.samples) / report.seconds, report.loss, 100 * report.accuracy);
   for (const std::string& note : report.notes) std::printf("note: %s\n", note.c_str());
-  for (const std::string& name : g.weights()) std::printf("weight %s %s\n", name.c_str(), g.weight(name).shape().str().c_str());
+  for (const std::string& name : g.weights())
+    std::printf("weight %s %s\n", name.c_str(), g.weight(name).shape().str().c_str());
 
   // What it learned is one block of bytes, which is also a safetensors file.
-  std::ofstream("mnist_weights.safetensors", std::ios::binary).write(static_cast<const char*>(g.data()), static_cast<std::streamsize>(g.size()));
+  std::ofstream("mnist_weights.safetensors", std::ios::binary)
+      .write(static_cast<const char*>(g.data()), static_cast<std::streamsize>(g.size()));
   HarmonicGraph again = harmonics::parse_blob(g.data(), g.size());
 
   const std::vector<uint8_t> blank(28 * 28);
@@ -105,7 +110,8 @@ int run(int argc, char** argv) {
   const HTensor before = g.infer(picture), after = again.infer(picture);
   for (int64_t i = 0; i < after.size(); ++i) {
     std::printf("%s%.3f", i ? " " : "a blank page is: ", after.data<float>()[i]);
-    if (before.data<float>()[i] != after.data<float>()[i]) throw harmonics::Error(harmonics::ErrorKind::Internal, "loading changed the model");
+    if (before.data<float>()[i] != after.data<float>()[i])
+      throw harmonics::Error(harmonics::ErrorKind::Internal, "loading changed the model");
   }
   std::printf("\n");
   return 0;

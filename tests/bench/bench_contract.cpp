@@ -1,5 +1,5 @@
-// What the contract costs: a call through the C table beside the same call of the object, a sample through a producer's table
-// beside the object's own.
+// What the contract costs: a call through the C table beside the same call of the object, a sample through a producer's
+// table beside the object's own.
 #include <benchmark/benchmark.h>
 
 #include <harmonics/memory.hpp>
@@ -35,7 +35,8 @@ struct Registered {
     hx_registration registration{sizeof(hx_registration), harmonics_api(), &pending};
     auto& face = reinterpret_cast<FunctionRegistry&>(registration);
     face.register_activation("same", activation);
-    face.register_producer("endless", [](const std::string&, const Arguments&) { return std::make_shared<Endless>(HTensor::scalar(1)); });
+    face.register_producer(
+        "endless", [](const std::string&, const Arguments&) { return std::make_shared<Endless>(HTensor::scalar(1)); });
     commit_pending(pending, registry);
   }
 };
@@ -67,7 +68,8 @@ void contract_sample(benchmark::State& state) {
   const hx_producer_vt* table = nullptr;
   void* object = nullptr;
   const hx_attributes none{};
-  if (item->table<hx_producer_factory_vt>().open(item->self, "", &none, &table, &object) != HX_OK) return state.SkipWithError("the producer does not open");
+  if (item->table<hx_producer_factory_vt>().open(item->self, "", &none, &table, &object) != HX_OK)
+    return state.SkipWithError("the producer does not open");
   for (auto _ : state) {
     hx_value* out = nullptr;
     if (table->next(object, &out) != HX_OK) return state.SkipWithError("no sample came");

@@ -72,7 +72,8 @@ class Numbers : public Producer {
 
 // Through reader, limiter, step and sink of the flow graph, with nothing to do in the step.
 void empty_flow(benchmark::State& state, int threads) {
-  const auto text = std::make_shared<SourceText>("empty", "harmonic empty { producer numbers {1}; layer same; cycle { numbers -> same; } }");
+  const auto text = std::make_shared<SourceText>(
+      "empty", "harmonic empty { producer numbers {1}; layer same; cycle { numbers -> same; } }");
   HarmonicGraph graph(make_graph(parse_flow(text), Registry::global()));
   graph.streams().bind(graph.graph(), graph.graph().find("numbers"), Source("numbers", std::make_shared<Numbers>()));
   RunSettings run;
@@ -92,9 +93,15 @@ void empty_flow(benchmark::State& state, int threads) {
 void add_all() {
   for (int threads : {1, 2}) {
     const std::string end = fmt::format("threads:{}", threads);
-    benchmark::RegisterBenchmark(("plan/empty_kernels/" + end).c_str(), [=](benchmark::State& s) { empty_kernels(s, threads); })->UseRealTime();
-    benchmark::RegisterBenchmark(("plan/one_number/" + end).c_str(), [=](benchmark::State& s) { one_number(s, threads); })->UseRealTime();
-    benchmark::RegisterBenchmark(("empty_flow/" + end).c_str(), [=](benchmark::State& s) { empty_flow(s, threads); })->UseManualTime()->Iterations(10);
+    benchmark::RegisterBenchmark(("plan/empty_kernels/" + end).c_str(), [=](benchmark::State& s) {
+      empty_kernels(s, threads);
+    })->UseRealTime();
+    benchmark::RegisterBenchmark(("plan/one_number/" + end).c_str(), [=](benchmark::State& s) {
+      one_number(s, threads);
+    })->UseRealTime();
+    benchmark::RegisterBenchmark(("empty_flow/" + end).c_str(), [=](benchmark::State& s) { empty_flow(s, threads); })
+        ->UseManualTime()
+        ->Iterations(10);
   }
 }
 

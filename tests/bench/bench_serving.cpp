@@ -1,5 +1,5 @@
-// Training on one thread while requests come in over HTTP: how long they take, and what they cost the training. Every iteration trains
-// as many steps alone and with requests, so that what neighbours on the machine do falls on both.
+// Training on one thread while requests come in over HTTP: how long they take, and what they cost the training. Every
+// iteration trains as many steps alone and with requests, so that what neighbours on the machine do falls on both.
 #include <algorithm>
 #include <atomic>
 #include <deque>
@@ -52,7 +52,8 @@ class Memory : public Producer {
     uint32_t seed = 1;
     for (int64_t i = 0; i < kSamples * sample.count(); ++i) {
       seed = seed * 1664525u + 1013904223u;
-      values_.push_back(static_cast<T>(classes > 0 ? (seed >> 8) % static_cast<uint32_t>(classes) : static_cast<float>(seed >> 8) / static_cast<float>(1 << 24)));
+      values_.push_back(static_cast<T>(classes > 0 ? (seed >> 8) % static_cast<uint32_t>(classes)
+                                                   : static_cast<float>(seed >> 8) / static_cast<float>(1 << 24)));
     }
   }
   HTensor next() override { return {}; }
@@ -74,8 +75,11 @@ class Memory : public Producer {
 };
 
 std::unique_ptr<HarmonicGraph> digits() {
-  auto g = std::make_unique<HarmonicGraph>(make_graph(parse_flow(std::make_shared<SourceText>("digits.hmx", kFlow)), Registry::global()));
-  const auto bind = [&](const char* name, std::shared_ptr<Producer> p) { g->streams().bind(g->graph(), g->graph().find(name), Source(name, std::move(p))); };
+  auto g = std::make_unique<HarmonicGraph>(
+      make_graph(parse_flow(std::make_shared<SourceText>("digits.hmx", kFlow)), Registry::global()));
+  const auto bind = [&](const char* name, std::shared_ptr<Producer> p) {
+    g->streams().bind(g->graph(), g->graph().find(name), Source(name, std::move(p)));
+  };
   bind("x", std::make_shared<Memory<float>>(Shape{kPixels}, 0));
   bind("y", std::make_shared<Memory<int64_t>>(Shape{}, 10));
   return g;
@@ -84,7 +88,9 @@ std::unique_ptr<HarmonicGraph> digits() {
 double processor_seconds() {
   rusage usage{};
   ::getrusage(RUSAGE_THREAD, &usage);
-  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
@@ -111,7 +117,10 @@ class Load {
     std::string body = R"({"inputs":{"x":[[0)";
     for (int64_t i = 1; i < kPixels; ++i) body += fmt::format(",{:.3f}", static_cast<double>(i % 100) / 100);
     body += "]]}}";
-    return fmt::format("POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{}", body.size(), body);
+    return fmt::format(
+        "POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: "
+        "{}\r\n\r\n{}",
+        body.size(), body);
   }
 
   void run(uint16_t port, double per_second) {
@@ -123,7 +132,8 @@ class Load {
       at.sin_family = AF_INET;
       at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
       at.sin_port = htons(port);
-      if (::connect(c.socket, reinterpret_cast<sockaddr*>(&at), sizeof at) != 0) throw Error(ErrorKind::Unavailable, "the server is not there");
+      if (::connect(c.socket, reinterpret_cast<sockaddr*>(&at), sizeof at) != 0)
+        throw Error(ErrorKind::Unavailable, "the server is not there");
     }
     const auto apart = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(1 / per_second));
     auto next = Clock::now();
@@ -138,11 +148,13 @@ class Load {
         due.pop_front();
         c.waits = true;
         ++waiting;
-        if (::send(c.socket, text.data(), text.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(text.size())) throw Error(ErrorKind::Unavailable, "the server is gone");
+        if (::send(c.socket, text.data(), text.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(text.size()))
+          throw Error(ErrorKind::Unavailable, "the server is gone");
       }
       std::vector<pollfd> ready;
       for (const Connection& c : connections) ready.push_back({c.socket, static_cast<short>(c.waits ? POLLIN : 0), 0});
-      const timespec pause{0, std::clamp<long>(static_cast<long>(std::chrono::nanoseconds(next - Clock::now()).count()), 1000, 5000000)};
+      const timespec pause{
+          0, std::clamp<long>(static_cast<long>(std::chrono::nanoseconds(next - Clock::now()).count()), 1000, 5000000)};
       if (::ppoll(ready.data(), ready.size(), &pause, nullptr) <= 0) continue;
       for (size_t i = 0; i < connections.size(); ++i)
         if (ready[i].revents) waiting -= hear(connections[i]);
@@ -156,7 +168,8 @@ class Load {
     if (n <= 0) throw Error(ErrorKind::Unavailable, "the server is gone");
     c.heard.append(piece, static_cast<size_t>(n));
     if (c.heard.back() != '\n' || c.heard.find("\r\n\r\n{") == std::string::npos) return 0;
-    if (c.heard.rfind("HTTP/1.1 200", 0) == 0) seconds_.push_back(std::chrono::duration<double>(Clock::now() - c.due).count());
+    if (c.heard.rfind("HTTP/1.1 200", 0) == 0)
+      seconds_.push_back(std::chrono::duration<double>(Clock::now() - c.due).count());
     c.heard.clear();
     c.waits = false;
     return 1;
@@ -225,7 +238,9 @@ void serving(benchmark::State& state, double per_second) {
     processor.push_back(served.processor / alone.processor - 1);
     wall.push_back(served.wall / alone.wall - 1);
     if (served.answers.empty()) return state.SkipWithError("nothing was answered");
-    const auto at = [&](double share) { return 1e3 * served.answers[static_cast<size_t>(share * static_cast<double>(served.answers.size() - 1))]; };
+    const auto at = [&](double share) {
+      return 1e3 * served.answers[static_cast<size_t>(share * static_cast<double>(served.answers.size() - 1))];
+    };
     p50.push_back(at(0.5));
     p99.push_back(at(0.99));
     answered.push_back(static_cast<double>(served.answers.size()));
@@ -243,7 +258,11 @@ void serving(benchmark::State& state, double per_second) {
 
 int main(int argc, char** argv) {
   for (const double per_second : {100.0, 1000.0})
-    benchmark::RegisterBenchmark(fmt::format("serving/mlp_train/requests:{:.0f}/threads:1", per_second).c_str(), [per_second](benchmark::State& state) { harmonics::bench::serving(state, per_second); })->Unit(benchmark::kMillisecond)->UseRealTime();
+    benchmark::RegisterBenchmark(
+        fmt::format("serving/mlp_train/requests:{:.0f}/threads:1", per_second).c_str(),
+        [per_second](benchmark::State& state) { harmonics::bench::serving(state, per_second); })
+        ->Unit(benchmark::kMillisecond)
+        ->UseRealTime();
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
 }

@@ -78,7 +78,8 @@ std::string npy() {
   std::string text = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, 784), }}", kImages / 4);
   text.resize(117, ' ');
   text += '\n';
-  return std::string("\x93NUMPY\1\0", 8) + static_cast<char>(text.size()) + '\0' + text + random_bytes(kImages * kPixels);
+  return std::string("\x93NUMPY\1\0", 8) + static_cast<char>(text.size()) + '\0' + text +
+         random_bytes(kImages * kPixels);
 }
 
 // Numbers as tables have them: measurements of four decimals.
@@ -86,7 +87,8 @@ template <typename Put>
 std::string numbers(Put put) {
   PhiloxStream random(philox_key(2, 2), 0);
   std::string text;
-  for (size_t row = 0; row < kRows; ++row) put(text, [&] { return fmt::format("{:.4f}", random.uniform(-100.0f, 100.0f)); });
+  for (size_t row = 0; row < kRows; ++row)
+    put(text, [&] { return fmt::format("{:.4f}", random.uniform(-100.0f, 100.0f)); });
   return text;
 }
 std::string csv() {
@@ -114,7 +116,8 @@ std::string csv_of_digits() {
   PhiloxStream random(philox_key(3, 3), 0);
   std::string text;
   for (size_t row = 0; row < 40000; ++row)
-    for (size_t c = 0; c < kPixels; ++c) text += std::to_string(random.below(5) ? 0 : random.below(256)) + (c + 1 < kPixels ? ',' : '\n');
+    for (size_t c = 0; c < kPixels; ++c)
+      text += std::to_string(random.below(5) ? 0 : random.below(256)) + (c + 1 < kPixels ? ',' : '\n');
   return text;
 }
 void fill_with_pictures(const fs::path& folder) {
@@ -140,7 +143,8 @@ void count(benchmark::State& state, double bytes) {
 // All of a source again and again; rate of the file's bytes.
 void read_on(benchmark::State& state, const std::string& path, const std::string& rest) {
   Source source = open(path, rest);
-  const double per_pass = static_cast<double>(fs::is_directory(path) ? source.info().size * source.sample_bytes() : fs::file_size(path));
+  const double per_pass =
+      static_cast<double>(fs::is_directory(path) ? source.info().size * source.sample_bytes() : fs::file_size(path));
   std::vector<std::byte> batch(source.sample_bytes() * kBatch);
   uint64_t samples = 0, epoch = 0;
   for (auto _ : state) {
@@ -190,7 +194,9 @@ void count_lines(benchmark::State& state, const std::string& path) {
   const std::string text((std::istreambuf_iterator<char>(in)), {});
   size_t lines = 0;
   for (auto _ : state) {
-    for (const char* p = text.data(); (p = static_cast<const char*>(std::memchr(p, '\n', static_cast<size_t>(text.data() + text.size() - p)))); ++p) ++lines;
+    for (const char* p = text.data();
+         (p = static_cast<const char*>(std::memchr(p, '\n', static_cast<size_t>(text.data() + text.size() - p)))); ++p)
+      ++lines;
     benchmark::DoNotOptimize(lines);
   }
   count(state, static_cast<double>(state.iterations()) * static_cast<double>(text.size()));
@@ -208,14 +214,17 @@ void add_all() {
   add("idx/plain", [](State s) { plain(s, files().get("x.idx", idx), 16, kPixels); });
   add("npy/source", [](State s) { read_on(s, files().get("x.npy", npy), ""); });
   add("npy/plain", [](State s) { plain(s, files().get("x.npy", npy), 128, kPixels * 4); });
-  add("raw/source", [](State s) { read_on(s, files().get("x.npy", npy), "?format=raw&dtype=f32&shape=784&offset=128"); });
+  add("raw/source",
+      [](State s) { read_on(s, files().get("x.npy", npy), "?format=raw&dtype=f32&shape=784&offset=128"); });
   add("tokens/source", [](State s) { read_on(s, files().get("x.npy", npy), "?format=tokens&vocab=65536&window=256"); });
   add("csv/open_and_read", [](State s) { open_and_read(s, files().get("x.csv", csv), ""); });
   add("csv/open_and_read_one_column", [](State s) { open_and_read(s, files().get("x.csv", csv), "#3"); });
-  add("csv/open_and_read_digits", [](State s) { open_and_read(s, files().get("d.csv", csv_of_digits), "?dtype=u8&shape=28x28"); });
+  add("csv/open_and_read_digits",
+      [](State s) { open_and_read(s, files().get("d.csv", csv_of_digits), "?dtype=u8&shape=28x28"); });
   add("csv/lines", [](State s) { count_lines(s, files().get("x.csv", csv)); });
   add("jsonl/open_and_read_arrays", [](State s) { open_and_read(s, files().get("a.jsonl", json_arrays), "#values"); });
-  add("jsonl/open_and_read_fields", [](State s) { open_and_read(s, files().get("f.jsonl", json_fields), "#field_0,field_1,field_2,field_7"); });
+  add("jsonl/open_and_read_fields",
+      [](State s) { open_and_read(s, files().get("f.jsonl", json_fields), "#field_0,field_1,field_2,field_7"); });
   add("png/source", [](State s) { read_on(s, files().folder("pictures", fill_with_pictures), ""); });
 }
 

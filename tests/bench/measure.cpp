@@ -70,7 +70,10 @@ int run_benchmarks(int argc, char** argv, void (*add)()) {
   try {
     add();
     benchmark::AddCustomContext("yardsticks", yardsticks());
-    benchmark::AddCustomContext("mnist", mnist_folder().empty() ? "absent: drawn digits take its place; HARMONICS_TEST_DATA names the folder above mnist/" : "its training set");
+    benchmark::AddCustomContext(
+        "mnist", mnist_folder().empty()
+                     ? "absent: drawn digits take its place; HARMONICS_TEST_DATA names the folder above mnist/"
+                     : "its training set");
     benchmark::RunSpecifiedBenchmarks();
   } catch (const Error& e) {
     std::fprintf(stderr, "error: %s\n", e.what());

@@ -23,8 +23,10 @@ template <typename Body>
 void time_into(Times& times, const Body& body) {
   const auto start = std::chrono::steady_clock::now();
   size_t batch = 0;
-  if constexpr (std::is_void_v<decltype(body())>) body();
-  else batch = body();
+  if constexpr (std::is_void_v<decltype(body())>)
+    body();
+  else
+    batch = body();
   times.add(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), batch);
 }
 

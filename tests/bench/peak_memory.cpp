@@ -1,8 +1,9 @@
-// The memory of one case of a workload, as the plan says it and as it is: peak_memory WORKLOAD BATCH THREADS [APART]. One JSON object;
-// exit status 1 where planned and measured are further apart than that share:
+// The memory of one case of a workload, as the plan says it and as it is: peak_memory WORKLOAD BATCH THREADS [APART].
+// One JSON object; exit status 1 where planned and measured are further apart than that share:
 //
 //   planned    bytes of the plan's arena, of parameters and states, and of the prepared samples
-//   measured   bytes of aligned memory, which is what numbers are kept in, by us and by oneDNN, at the highest moment of some
+//   measured   bytes of aligned memory, which is what numbers are kept in, by us and by oneDNN, at the highest moment
+//   of some
 //              steady steps, less those before the graph was made
 //   heap       the same of all memory, with what describes the graph and the plan
 //   resident   most MiB of the whole process in memory during the steps, libraries and code included
@@ -37,7 +38,8 @@ Heap heap, aligned;
 
 int64_t size_of(void* p) { return static_cast<int64_t>(p ? malloc_usable_size(p) : 0); }
 
-// The aligned blocks there are, with what was asked for: behind a block that begins at a huge page lies address space that nobody touches.
+// The aligned blocks there are, with what was asked for: behind a block that begins at a huge page lies address space
+// that nobody touches.
 class Blocks {
  public:
   void add(void* p, int64_t bytes) {
@@ -150,8 +152,12 @@ double report(const Workload& workload, int64_t batch, int threads) {
   const uint64_t planned = m.arena_bytes + m.state_bytes + step.prepared_bytes();
   const int64_t measured = aligned.peak - aligned_before;
   boost::json::object o{{"name", fmt::format("{}/batch:{}/threads:{}", workload.name, batch, threads)},
-                        {"arena", m.arena_bytes}, {"states", m.state_bytes}, {"samples", step.prepared_bytes()},
-                        {"planned", planned}, {"measured", measured}, {"heap", heap.peak - heap_before},
+                        {"arena", m.arena_bytes},
+                        {"states", m.state_bytes},
+                        {"samples", step.prepared_bytes()},
+                        {"planned", planned},
+                        {"measured", measured},
+                        {"heap", heap.peak - heap_before},
                         {"resident", peak_resident()}};
   fmt::print("{}\n", boost::json::serialize(o));
   return static_cast<double>(measured) / static_cast<double>(planned);
@@ -167,7 +173,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    const double ratio = harmonics::bench::report(harmonics::bench::read_workload(argv[1]), std::atoll(argv[2]), std::atoi(argv[3]));
+    const double ratio =
+        harmonics::bench::report(harmonics::bench::read_workload(argv[1]), std::atoll(argv[2]), std::atoi(argv[3]));
     if (argc == 5 && std::abs(ratio - 1) > std::atof(argv[4])) {
       fmt::print(stderr, "measured is {:.4f} of planned\n", ratio);
       return 1;

@@ -34,8 +34,10 @@ class Data : public Producer {
   int64_t read(uint64_t n, void* to) override {
     const auto count = static_cast<int64_t>(n) * info_.sample.count();
     for (int64_t i = 0; i < count; ++i) {
-      if (info_.classes > 0) static_cast<int32_t*>(to)[i] = number();
-      else static_cast<float*>(to)[i] = value();
+      if (info_.classes > 0)
+        static_cast<int32_t*>(to)[i] = number();
+      else
+        static_cast<float*>(to)[i] = value();
     }
     return static_cast<int64_t>(n);
   }
@@ -53,7 +55,8 @@ class Uniform final : public Data {
  private:
   float value() override { return random_.uniform(); }
   int32_t number() override {
-    return std::min(static_cast<int32_t>(random_.uniform() * static_cast<float>(info_.classes)), static_cast<int32_t>(info_.classes - 1));
+    return std::min(static_cast<int32_t>(random_.uniform() * static_cast<float>(info_.classes)),
+                    static_cast<int32_t>(info_.classes - 1));
   }
   PhiloxStream random_;
 };
@@ -61,8 +64,10 @@ class Uniform final : public Data {
 // Bytes of a source, from the front again after its end.
 class Bytes final : public Data {
  public:
-  Bytes(const DataSpec& data, Source source) : Data(data), source_(std::move(source)), buffer_(source_.sample_bytes()), at_(buffer_.size()) {
-    if (source_.info().dtype != DType::U8) throw Error(ErrorKind::Usage, fmt::format("'{}' of {} are not bytes", data.name, source_.name()));
+  Bytes(const DataSpec& data, Source source)
+      : Data(data), source_(std::move(source)), buffer_(source_.sample_bytes()), at_(buffer_.size()) {
+    if (source_.info().dtype != DType::U8)
+      throw Error(ErrorKind::Usage, fmt::format("'{}' of {} are not bytes", data.name, source_.name()));
   }
 
  private:
@@ -95,11 +100,14 @@ std::string mnist_folder() {
 
 std::shared_ptr<Producer> open_data(const DataSpec& data, uint64_t seed) {
   if (data.values == "uniform") return std::make_shared<Uniform>(data, seed);
-  if (data.values != "mnist") throw Error(ErrorKind::Usage, fmt::format("\"values\" of '{}' are \"{}\"; they can be \"uniform\" or \"mnist\"", data.name, data.values));
+  if (data.values != "mnist")
+    throw Error(ErrorKind::Usage, fmt::format("\"values\" of '{}' are \"{}\"; they can be \"uniform\" or \"mnist\"",
+                                              data.name, data.values));
   const bool labels = data.classes > 0;
   const std::string folder = mnist_folder();
-  const std::string address = folder.empty() ? labels ? "synth:digits#label" : "synth:digits"
-                                             : folder + (labels ? "/train-labels-idx1-ubyte.gz" : "/train-images-idx3-ubyte.gz");
+  const std::string address = folder.empty()
+                                  ? labels ? "synth:digits#label" : "synth:digits"
+                                  : folder + (labels ? "/train-labels-idx1-ubyte.gz" : "/train-images-idx3-ubyte.gz");
   return std::make_shared<Bytes>(data, open_source(Registry::global(), data.name, parse_address(address)));
 }
 

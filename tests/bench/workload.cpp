@@ -66,7 +66,8 @@ Workload workload_of(const json::object& o) {
     const json::object& optimizer = o.at("optimizer").as_object();
     std::string settings;
     for (const auto& [key, value] : optimizer)
-      if (key != "name") settings += fmt::format("{}{}={}", settings.empty() ? "" : ", ", std::string(key), value.to_number<double>());
+      if (key != "name")
+        settings += fmt::format("{}{}={}", settings.empty() ? "" : ", ", std::string(key), value.to_number<double>());
     w.optimizer = fmt::format("{}({})", json::value_to<std::string>(optimizer.at("name")), settings);
   }
   return w;
@@ -98,7 +99,8 @@ WorkloadStep::WorkloadStep(const Workload& workload, int64_t batch, int threads,
   graph_ = std::make_unique<HarmonicGraph>(make_graph(parse_flow(source), Registry::global()));
   for (const DataSpec& data : workload.data) {
     const int producer = graph_->graph().find(data.name);
-    if (producer < 0) throw Error(ErrorKind::Usage, fmt::format("{}: the flow has no producer '{}'", workload.name, data.name));
+    if (producer < 0)
+      throw Error(ErrorKind::Usage, fmt::format("{}: the flow has no producer '{}'", workload.name, data.name));
     graph_->streams().bind(graph_->graph(), producer, Source(data.name, open_data(data, workload.seed)));
   }
   RunSettings run;

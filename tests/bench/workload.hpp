@@ -11,9 +11,9 @@ namespace harmonics::bench {
 
 // What a stream of a workload holds.
 struct DataSpec {
-  std::string name;     // the producer's
-  Shape shape;          // of one sample
-  int64_t classes = 0;  // whole numbers below it; 0: numbers in [0, 1)
+  std::string name;        // the producer's
+  Shape shape;             // of one sample
+  int64_t classes = 0;     // whole numbers below it; 0: numbers in [0, 1)
   bool positions = false;  // the first axis is a sequence
   std::string values;      // "uniform": random; "mnist": rows of its training set, or their labels
 };

@@ -23,7 +23,8 @@ inline void check_gradient(const Composition& f, const Values& inputs, GradientT
   const GradientComparison c = compare_gradient(f, inputs, tolerance);
   CHECK(c.traced == Approx(c.eager).epsilon(1e-12).margin(1e-12));
   for (const GradientMismatch& m : c.mismatches) {
-    INFO("input " << m.input << ", element " << m.element << ": gradient " << m.gradient << ", finite difference " << m.difference);
+    INFO("input " << m.input << ", element " << m.element << ": gradient " << m.gradient << ", finite difference "
+                  << m.difference);
     CHECK(m.gradient == Approx(m.difference).epsilon(tolerance.relative).margin(tolerance.absolute));
   }
   CHECK(c.mismatches.empty());

@@ -9,10 +9,10 @@ int something;
   extern "C" __attribute__((visibility("default"))) int name() { return kNoDevice; }
 #define HM_NOTHING_TO_DO(name) \
   extern "C" __attribute__((visibility("default"))) int name() { return 0; }
-#define HM_SOMETHING(name)                                                \
+#define HM_SOMETHING(name)                                                 \
   extern "C" __attribute__((visibility("default"))) int name(void** out) { \
-    *out = &something;                                                    \
-    return 0;                                                             \
+    *out = &something;                                                     \
+    return 0;                                                              \
   }
 HM_ABSENT(cuCtxGetCurrent)
 HM_ABSENT(cuCtxGetLimit)

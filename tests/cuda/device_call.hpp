@@ -43,7 +43,10 @@ inline Buffer numbers(std::vector<int64_t> dims, uint32_t seed) {
 class DeviceCall {
  public:
   DeviceCall(std::string op, AttributeMap attributes, std::vector<Buffer> inputs, std::vector<int64_t> result)
-      : op_(std::move(op)), attributes_(std::move(attributes)), inputs_(std::move(inputs)), result_{type_for(std::move(result)), {}} {
+      : op_(std::move(op)),
+        attributes_(std::move(attributes)),
+        inputs_(std::move(inputs)),
+        result_{type_for(std::move(result)), {}} {
     result_.numbers.assign(static_cast<size_t>(count(result_.type)), -77);
   }
   // Adds a second result.

@@ -10,7 +10,8 @@ namespace harmonics::cuda {
 inline float e4m3_value(uint8_t bits) {
   const int exponent = bits >> 3 & 15, fraction = bits & 7;
   if ((bits & 0x7f) == 0x7f) return NAN;
-  const float magnitude = exponent ? std::ldexp(1.0f + static_cast<float>(fraction) / 8, exponent - 7) : std::ldexp(static_cast<float>(fraction), -9);
+  const float magnitude = exponent ? std::ldexp(1.0f + static_cast<float>(fraction) / 8, exponent - 7)
+                                   : std::ldexp(static_cast<float>(fraction), -9);
   return bits & 0x80 ? -magnitude : magnitude;
 }
 // Rounds to nearest, ties to even, saturates at 448; by search.

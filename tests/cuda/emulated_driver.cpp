@@ -107,7 +107,10 @@ class EmulatedDriver final : public Driver {
   }
   uint64_t free_memory() override { return settings().memory; }
   std::string text(int code) override {
-    return std::string(code == kOutOfMemory ? "out of memory" : code == kLaunchFailure ? "unspecified launch failure" : "some error") + " (" + std::to_string(code) + ")";
+    return std::string(code == kOutOfMemory     ? "out of memory"
+                       : code == kLaunchFailure ? "unspecified launch failure"
+                                                : "some error") +
+           " (" + std::to_string(code) + ")";
   }
   bool is_out_of_memory(int code) const override { return code == kOutOfMemory; }
 
@@ -161,8 +164,10 @@ class EmulatedDriver final : public Driver {
     Queue& queue = of(stream);
     const auto point = std::make_shared<Point>(Point{&queue, keeps_time});
     *event = new Event(point);
-    if (queue.captures) queue.recorded.push_back(point);
-    else point->expected = 1;
+    if (queue.captures)
+      queue.recorded.push_back(point);
+    else
+      point->expected = 1;
     queue.put([=] {
       if (keeps_time) point->time = std::chrono::steady_clock::now();
       --point->expected;
@@ -194,13 +199,12 @@ class EmulatedDriver final : public Driver {
   }
   int release_event(void* event) override { return delete static_cast<Event*>(event), 0; }
 
-  int begin_capture(void* stream) override {
-    return of(stream).captures = true, 0;
-  }
+  int begin_capture(void* stream) override { return of(stream).captures = true, 0; }
   int end_capture(void* stream, void** graph) override {
     Queue& queue = of(stream);
     queue.captures = false;
-    auto captured = std::make_unique<Graph>(Graph{std::exchange(queue.captured, {}), std::exchange(queue.recorded, {})});
+    auto captured =
+        std::make_unique<Graph>(Graph{std::exchange(queue.captured, {}), std::exchange(queue.recorded, {})});
     if (const int code = failing("end_capture")) return code;
     *graph = captured.release();
     return 0;
@@ -225,7 +229,7 @@ class EmulatedDriver final : public Driver {
     *program = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     std::filesystem::remove(path);
     if (!*program) return 200;
-    const auto take_place = reinterpret_cast<void (*)(Place* (*)())>(dlsym(*program, "take_place"));
+    const auto take_place = reinterpret_cast<void (*)(Place * (*)())>(dlsym(*program, "take_place"));
     if (!take_place) return 200;
     take_place([] { return &place; });
     return 0;
@@ -255,10 +259,14 @@ Place* (*place_of_thread)();
 static inline float __int_as_float(int b) { float f; __builtin_memcpy(&f, &b, 4); return f; }
 static inline int __float_as_int(float f) { int b; __builtin_memcpy(&b, &f, 4); return b; }
 static inline float from_f16(unsigned short h) { _Float16 x; __builtin_memcpy(&x, &h, 2); return (float)x; }
-static inline unsigned short to_f16(float f) { _Float16 x = (_Float16)f; unsigned short h; __builtin_memcpy(&h, &x, 2); return h; }
-#define HM_ONE(name) static inline float name(float x) { return __builtin_##name##f(x); } static inline double name(double x) { return __builtin_##name(x); }
-HM_ONE(fabs) HM_ONE(floor) HM_ONE(ceil) HM_ONE(rint) HM_ONE(exp) HM_ONE(expm1) HM_ONE(log) HM_ONE(log1p) HM_ONE(sqrt) HM_ONE(sin) HM_ONE(cos) HM_ONE(tanh) HM_ONE(erf)
-#define HM_TWO(name) static inline float name(float x, float y) { return __builtin_##name##f(x, y); } static inline double name(double x, double y) { return __builtin_##name(x, y); }
+static inline unsigned short to_f16(float f) { _Float16 x = (_Float16)f; unsigned short h; __builtin_memcpy(&h, &x,
+    2); return h; }
+#define HM_ONE(name) static inline float name(float x) { return __builtin_##name##f(x); \
+    } static inline double name(double x) { return __builtin_##name(x); }
+HM_ONE(fabs) HM_ONE(floor) HM_ONE(ceil) HM_ONE(rint) HM_ONE(exp) HM_ONE(expm1) HM_ONE(log) HM_ONE(log1p)
+    HM_ONE(sqrt) HM_ONE(sin) HM_ONE(cos) HM_ONE(tanh) HM_ONE(erf)
+#define HM_TWO(name) static inline float name(float x, float y) { return __builtin_##name##f(x, \
+    y); } static inline double name(double x, double y) { return __builtin_##name(x, y); }
 HM_TWO(pow) HM_TWO(fmod)
 )";
 const char* kAfter = R"(
@@ -290,7 +298,10 @@ class HostCompiler final : public Compiler {
     std::ofstream(from) << kBefore << source << kAfter;
     // Hidden symbols: two chains have types of the same name, which the loader would merge. Libraries are resolved from
     // the program.
-    const std::string command = HARMONICS_HOST_COMPILER " -std=c++17 -O1 -shared -nostdlib -fPIC -fvisibility=hidden -fno-math-errno -ffp-contract=off -w -o " + to + " " + from + " -lgcc 2>" + folder + "/log";
+    const std::string command =
+        HARMONICS_HOST_COMPILER
+        " -std=c++17 -O1 -shared -nostdlib -fPIC -fvisibility=hidden -fno-math-errno -ffp-contract=off -w -o " +
+        to + " " + from + " -lgcc 2>" + folder + "/log";
     const int code = std::system(command.c_str());
     std::ifstream result(code == 0 ? to : folder + "/log", std::ios::binary);
     std::string text{std::istreambuf_iterator<char>(result), {}};

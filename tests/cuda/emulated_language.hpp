@@ -34,9 +34,14 @@ struct Entry {
 };
 void run(const Entry& kernel, const Three& blocks, const Three& threads, void** arguments);
 
-template <auto kernel> struct Called;
-template <typename... Arguments, void (*kernel)(Arguments...)> struct Called<kernel> {
-  template <size_t... i> static void call(void** arguments, std::index_sequence<i...>) { kernel(*static_cast<Arguments*>(arguments[i])...); }
+template <auto kernel>
+struct Called;
+template <typename... Arguments, void (*kernel)(Arguments...)>
+struct Called<kernel> {
+  template <size_t... i>
+  static void call(void** arguments, std::index_sequence<i...>) {
+    kernel(*static_cast<Arguments*>(arguments[i])...);
+  }
   static void run(void** arguments) { call(arguments, std::index_sequence_for<Arguments...>()); }
   static constexpr size_t sizes[] = {sizeof(Arguments)...};
   static constexpr Entry entry{run, sizeof...(Arguments), sizes};
@@ -44,7 +49,8 @@ template <typename... Arguments, void (*kernel)(Arguments...)> struct Called<ker
 
 }  // namespace harmonics::cuda::emulated
 
-#define HM_FUNCTION(...) static_cast<::harmonics::cuda::Function>(&::harmonics::cuda::emulated::Called<&__VA_ARGS__>::entry)
+#define HM_FUNCTION(...) \
+  static_cast<::harmonics::cuda::Function>(&::harmonics::cuda::emulated::Called<&__VA_ARGS__>::entry)
 
 #define __global__ static
 #define __device__
@@ -57,7 +63,8 @@ template <typename... Arguments, void (*kernel)(Arguments...)> struct Called<ker
 #define gridDim (::harmonics::cuda::emulated::place.blocks)
 
 inline void __syncthreads() { ::harmonics::cuda::emulated::meet_block(); }
-template <typename T> T __shfl_xor_sync(uint32_t, T value, uint32_t apart) {
+template <typename T>
+T __shfl_xor_sync(uint32_t, T value, uint32_t apart) {
   using namespace ::harmonics::cuda::emulated;
   std::memcpy(slot(place.thread.x), &value, sizeof value);
   meet_warp();

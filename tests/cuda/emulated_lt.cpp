@@ -44,19 +44,31 @@ int set(lt::Description d, int attribute, const void* value, size_t bytes) {
 
 double element(const void* at, int type, int64_t i) {
   switch (type) {
-    case lt::kF32: return static_cast<const float*>(at)[i];
-    case lt::kF64: return static_cast<const double*>(at)[i];
-    case lt::kE4m3: return static_cast<double>(e4m3_value(static_cast<const uint8_t*>(at)[i]));
-    case lt::kF16: return static_cast<double>(half_to_float(static_cast<const uint16_t*>(at)[i]));
-    default: return static_cast<double>(bfloat_to_float(static_cast<const uint16_t*>(at)[i]));
+    case lt::kF32:
+      return static_cast<const float*>(at)[i];
+    case lt::kF64:
+      return static_cast<const double*>(at)[i];
+    case lt::kE4m3:
+      return static_cast<double>(e4m3_value(static_cast<const uint8_t*>(at)[i]));
+    case lt::kF16:
+      return static_cast<double>(half_to_float(static_cast<const uint16_t*>(at)[i]));
+    default:
+      return static_cast<double>(bfloat_to_float(static_cast<const uint16_t*>(at)[i]));
   }
 }
 void put(void* at, int type, int64_t i, double v) {
   switch (type) {
-    case lt::kF32: static_cast<float*>(at)[i] = static_cast<float>(v); break;
-    case lt::kF64: static_cast<double*>(at)[i] = v; break;
-    case lt::kF16: static_cast<uint16_t*>(at)[i] = float_to_half(static_cast<float>(v)); break;
-    default: static_cast<uint16_t*>(at)[i] = float_to_bfloat(static_cast<float>(v));
+    case lt::kF32:
+      static_cast<float*>(at)[i] = static_cast<float>(v);
+      break;
+    case lt::kF64:
+      static_cast<double*>(at)[i] = v;
+      break;
+    case lt::kF16:
+      static_cast<uint16_t*>(at)[i] = float_to_half(static_cast<float>(v));
+      break;
+    default:
+      static_cast<uint16_t*>(at)[i] = float_to_bfloat(static_cast<float>(v));
   }
 }
 
@@ -73,15 +85,18 @@ bool fits(const Description& p, const Description& a, const Description& b, cons
     if (m->leading < static_cast<int64_t>(m->rows)) return false;
   const int64_t batch = d.get(lt::kBatchCount, 1);
   // fp8: A transposed, B not, columns at multiples of 16 bytes, no epilogue.
-  if (a.type == lt::kE4m3 && (b.type != lt::kE4m3 || d.type != lt::kF32 || !p.get(lt::kTransposeA, 0) || p.get(lt::kTransposeB, 0) || a.rows % 16 || d.rows * 4 % 16 ||
-                              p.get(lt::kEpilogue, lt::kPlain) != lt::kPlain))
+  if (a.type == lt::kE4m3 &&
+      (b.type != lt::kE4m3 || d.type != lt::kF32 || !p.get(lt::kTransposeA, 0) || p.get(lt::kTransposeB, 0) ||
+       a.rows % 16 || d.rows * 4 % 16 || p.get(lt::kEpilogue, lt::kPlain) != lt::kPlain))
     return false;
   if (a.type != b.type) return false;
-  return x.columns == y.rows && x.rows == static_cast<int64_t>(d.rows) && y.columns == static_cast<int64_t>(d.columns) && a.get(lt::kBatchCount, 1) == batch &&
+  return x.columns == y.rows && x.rows == static_cast<int64_t>(d.rows) &&
+         y.columns == static_cast<int64_t>(d.columns) && a.get(lt::kBatchCount, 1) == batch &&
          b.get(lt::kBatchCount, 1) == batch;
 }
 
-void multiply(const Description& p, const void* a, const Description& da, const void* b, const Description& db, void* d, const Description& dd) {
+void multiply(const Description& p, const void* a, const Description& da, const void* b, const Description& db, void* d,
+              const Description& dd) {
   const bool ta = p.get(lt::kTransposeA, 0), tb = p.get(lt::kTransposeB, 0);
   const int64_t k = shape_after(da, ta).columns, epilogue = p.get(lt::kEpilogue, lt::kPlain);
   const auto* bias = reinterpret_cast<const void*>(p.get(lt::kBiasPointer, 0));
@@ -91,7 +106,8 @@ void multiply(const Description& p, const void* a, const Description& da, const 
   for (int64_t i = 0; (of_a || epilogue == lt::kSumOfB) && i < static_cast<int64_t>(of_a ? dd.rows : dd.columns); ++i) {
     double sum = 0;
     for (int64_t t = 0; t < k; ++t)
-      sum += of_a ? element(a, da.type, ta ? t + i * da.leading : i + t * da.leading) : element(b, db.type, tb ? i + t * db.leading : t + i * db.leading);
+      sum += of_a ? element(a, da.type, ta ? t + i * da.leading : i + t * da.leading)
+                  : element(b, db.type, tb ? i + t * db.leading : t + i * db.leading);
     put(sums, dd.type, i, sum);
   }
   double scale = 1;
@@ -138,8 +154,8 @@ const LtFunctions kFunctions = [] {
   f.preference_create = make;
   f.preference_set = set;
   f.preference_destroy = destroy;
-  f.heuristic = [](lt::Handle, lt::Description p, lt::Description a, lt::Description b, lt::Description, lt::Description d, lt::Description preference, int,
-                   lt::Heuristic* results, int* found) {
+  f.heuristic = [](lt::Handle, lt::Description p, lt::Description a, lt::Description b, lt::Description,
+                   lt::Description d, lt::Description preference, int, lt::Heuristic* results, int* found) {
     if (!fits(of(p), of(a), of(b), of(d))) return 15;
     // The host guarantees an alignment of 64: algorithms that need more must not be offered.
     for (const int which : {lt::kLeastAlignmentA, lt::kLeastAlignmentB, lt::kLeastAlignmentC, lt::kLeastAlignmentD})
@@ -149,10 +165,13 @@ const LtFunctions kFunctions = [] {
     *found = 1;
     return 0;
   };
-  f.product = [](lt::Handle, lt::Description p, const void* alpha, const void* a, lt::Description da, const void* b, lt::Description db, const void* beta, const void*,
-                 lt::Description, void* d, lt::Description dd, const lt::Algorithm*, void* workspace, size_t bytes, void* stream) {
+  f.product = [](lt::Handle, lt::Description p, const void* alpha, const void* a, lt::Description da, const void* b,
+                 lt::Description db, const void* beta, const void*, lt::Description, void* d, lt::Description dd,
+                 const lt::Algorithm*, void* workspace, size_t bytes, void* stream) {
     const bool wide = of(p).type == lt::kF64;
-    if (element(alpha, wide ? lt::kF64 : lt::kF32, 0) != 1 || element(beta, wide ? lt::kF64 : lt::kF32, 0) != 0 || (bytes > 0 && !workspace)) return 7;
+    if (element(alpha, wide ? lt::kF64 : lt::kF32, 0) != 1 || element(beta, wide ? lt::kF64 : lt::kF32, 0) != 0 ||
+        (bytes > 0 && !workspace))
+      return 7;
     auto& seen = emulated::settings();
     ++seen.products;
     seen.last_epilogue = static_cast<uint32_t>(of(p).get(lt::kEpilogue, 1));

@@ -75,8 +75,10 @@ class Block {
       fiber->state = State::ready;
       fiber->waited = false;
       resume(*fiber);
-      if (fiber->state == State::done) spare_.push_back(std::move(fiber));
-      else fibers_.push_back(std::move(fiber));
+      if (fiber->state == State::done)
+        spare_.push_back(std::move(fiber));
+      else
+        fibers_.push_back(std::move(fiber));
     }
   }
   std::unique_ptr<Fiber> begin() {
@@ -86,7 +88,8 @@ class Block {
     whole.uc_stack.ss_sp = fiber->stack.get();
     whole.uc_stack.ss_size = kStack;
     const auto self = reinterpret_cast<uintptr_t>(this);
-    makecontext(&whole, reinterpret_cast<void (*)()>(&Block::enter), 2, static_cast<unsigned>(self), static_cast<unsigned>(self >> 32));
+    makecontext(&whole, reinterpret_cast<void (*)()>(&Block::enter), 2, static_cast<unsigned>(self),
+                static_cast<unsigned>(self >> 32));
     return fiber;
   }
   // Never returns: a finished fiber waits to be reused.
@@ -130,7 +133,8 @@ class Block {
       if (f->state == State::at_warp) {
         bool there = true;
         for (const auto& other : fibers_)
-          if (other->thread / kWarp == f->thread / kWarp) there = there && (other->state == State::at_warp || other->state == State::ready);
+          if (other->thread / kWarp == f->thread / kWarp)
+            there = there && (other->state == State::at_warp || other->state == State::ready);
         if (!there) continue;
       } else if (!whole) {
         continue;

@@ -15,7 +15,9 @@ struct Case {
   bool causal, positions_first;
   double scale;  // 0: the default
 
-  Shape shape(int64_t n, int64_t positions, int64_t last) const { return positions_first ? Shape{batch, positions, n, last} : Shape{batch, n, positions, last}; }
+  Shape shape(int64_t n, int64_t positions, int64_t last) const {
+    return positions_first ? Shape{batch, positions, n, last} : Shape{batch, n, positions, last};
+  }
   Attributes attributes() const {
     Attributes a;
     a.set("causal", causal).set("positions_first", positions_first);
@@ -31,9 +33,9 @@ struct Case {
 
 constexpr Case kAttentionCases[] = {
     // shared key heads; another value width
-    {2, 3, 3, 5, 5, 8, 8, false, false, 0},   {2, 4, 2, 5, 7, 8, 16, false, false, 0.7},
-    {1, 4, 1, 6, 6, 16, 16, true, false, 0},  {2, 2, 2, 3, 9, 8, 8, true, false, 0},      // the last query sees all
-    {2, 4, 2, 5, 7, 8, 8, true, true, 0},     {1, 1, 1, 1, 1, 8, 8, false, true, 2},
+    {2, 3, 3, 5, 5, 8, 8, false, false, 0},  {2, 4, 2, 5, 7, 8, 16, false, false, 0.7},
+    {1, 4, 1, 6, 6, 16, 16, true, false, 0}, {2, 2, 2, 3, 9, 8, 8, true, false, 0},  // the last query sees all
+    {2, 4, 2, 5, 7, 8, 8, true, true, 0},    {1, 1, 1, 1, 1, 8, 8, false, true, 2},
 };
 
 // out and lse of an attention in this type, and the kernel's name.
@@ -44,7 +46,8 @@ struct Result {
 Result attend(const Case& c, DType dtype, Precision precision) {
   Tracer tracer("attention");
   std::vector<HTensor> in;
-  for (const auto& [name, value] : c.given()) in.push_back(cast(tracer.input(name, {DType::F32, value.shape()}), dtype));
+  for (const auto& [name, value] : c.given())
+    in.push_back(cast(tracer.input(name, {DType::F32, value.shape()}), dtype));
   const auto results = call("attention", {in[1], in[0], in[2]}, c.attributes());  // a map sorts k before q
   tracer.output("out", cast(results[0], DType::F32));
   tracer.output("lse", results[1]);
@@ -78,8 +81,10 @@ TEST_CASE("cudnn attention: 16-bit types, and f32 with rounding allowed") {
     double margin;  // tolerance of rounded results, since the body rounds elsewhere
   };
   for (const Case& c : kAttentionCases)
-    for (const Kind kind : {Kind{DType::F16, Precision::fp32, 2e-3}, Kind{DType::BF16, Precision::fp32, 2e-2}, Kind{DType::F32, Precision::fp16, 4e-3}}) {
-      INFO(c.heads << " heads of " << c.width << ", " << c.queries << " queries, " << c.keys << " keys, type " << static_cast<int>(kind.dtype));
+    for (const Kind kind : {Kind{DType::F16, Precision::fp32, 2e-3}, Kind{DType::BF16, Precision::fp32, 2e-2},
+                            Kind{DType::F32, Precision::fp16, 4e-3}}) {
+      INFO(c.heads << " heads of " << c.width << ", " << c.queries << " queries, " << c.keys << " keys, type "
+                   << static_cast<int>(kind.dtype));
       emulated::settings() = {};
       const Result by_dnn = attend(c, kind.dtype, kind.precision);
       CHECK(by_dnn.kernel == "cuDNN attention");
@@ -109,7 +114,10 @@ TEST_CASE("cudnn attention: declines with a reason") {
   const FreshSettings fresh;
   const auto why = [](const AttributeMap& a, int64_t queries, int64_t keys, int64_t width, uint32_t flags) {
     Machine own{open_driver(), open_compiler()};
-    DeviceCall call("attention", a, {numbers({1, 2, queries, width}, 1), numbers({1, 2, keys, width}, 2), numbers({1, 2, keys, width}, 3)}, {1, 2, queries, width});
+    DeviceCall call(
+        "attention", a,
+        {numbers({1, 2, queries, width}, 1), numbers({1, 2, keys, width}, 2), numbers({1, 2, keys, width}, 3)},
+        {1, 2, queries, width});
     call.second({1, 2, queries}).flags(flags);
     CHECK(call.plan(own, plan_attention).empty());
     return std::string(harmonics_api()->last_error(nullptr));

@@ -20,22 +20,27 @@ namespace {
 
 // relu(a * b + c) with a scalar b and a row c.
 DeviceCall sample_chain(int64_t rows, int64_t columns) {
-  DeviceCall call("fused_elementwise", {}, {numbers({rows, columns}, 1), numbers({}, 2), numbers({columns}, 3), numbers({rows, 1}, 4)}, {rows, columns});
+  DeviceCall call("fused_elementwise", {},
+                  {numbers({rows, columns}, 1), numbers({}, 2), numbers({columns}, 3), numbers({rows, 1}, 4)},
+                  {rows, columns});
   call.chain({{"mul", 0, 1, 0, HX_F32}, {"add", 4, 2, 0, HX_F32}, {"maximum", 5, 3, 0, HX_F32}}, {6});
   return call;
 }
 
 void expect_sample(DeviceCall& call, int64_t rows, int64_t columns) {
-  const Buffer a = numbers({rows, columns}, 1), b = numbers({}, 2), c = numbers({columns}, 3), d = numbers({rows, 1}, 4);
+  const Buffer a = numbers({rows, columns}, 1), b = numbers({}, 2), c = numbers({columns}, 3),
+               d = numbers({rows, 1}, 4);
   const std::vector<float> y = call.run();
   for (int64_t i = 0; i < rows * columns; ++i) {
     const auto at = static_cast<size_t>(i);
     INFO("element " << i);
-    REQUIRE(y[at] == std::max(a.numbers[at] * b.numbers[0] + c.numbers[static_cast<size_t>(i % columns)], d.numbers[static_cast<size_t>(i / columns)]));
+    REQUIRE(y[at] == std::max(a.numbers[at] * b.numbers[0] + c.numbers[static_cast<size_t>(i % columns)],
+                              d.numbers[static_cast<size_t>(i / columns)]));
   }
 }
 
-hx_call_site site_of(const std::vector<hx_type>& in, const std::vector<hx_type>& out, const std::vector<hx_scalar_op>& chain, const std::vector<uint32_t>& stored) {
+hx_call_site site_of(const std::vector<hx_type>& in, const std::vector<hx_type>& out,
+                     const std::vector<hx_scalar_op>& chain, const std::vector<uint32_t>& stored) {
   hx_call_site site{};
   site.struct_size = sizeof site;
   site.op = "fused_elementwise";
@@ -52,23 +57,32 @@ hx_call_site site_of(const std::vector<hx_type>& in, const std::vector<hx_type>&
 // Sources with every type and every broadcasting of inputs.
 std::vector<std::string> sources() {
   std::vector<std::string> all;
-  const auto add = [&](const std::vector<hx_type>& in, const std::vector<hx_type>& out, const std::vector<hx_scalar_op>& chain, const std::vector<uint32_t>& stored) {
+  const auto add = [&](const std::vector<hx_type>& in, const std::vector<hx_type>& out,
+                       const std::vector<hx_scalar_op>& chain, const std::vector<uint32_t>& stored) {
     ChainSource source;
     REQUIRE(chain_source(site_of(in, out, chain, stored), source));
     all.push_back(source.text);
   };
   const std::vector<int64_t> s{3, 5, 7};
   add({type_for(s), type_for({}), type_for({7}), type_for({5, 1}), type_for({3, 1, 7})}, {type_for(s), type_for(s)},
-      {{"mul", 0, 1, 0, HX_F32}, {"add", 5, 2, 0, HX_F32}, {"tanh", 6, 0, 0, HX_F32}, {"pow", 7, 3, 0, HX_F32}, {"logistic", 8, 0, 0, HX_F32}, {"remainder", 9, 4, 0, HX_F32}}, {7, 10});
+      {{"mul", 0, 1, 0, HX_F32},
+       {"add", 5, 2, 0, HX_F32},
+       {"tanh", 6, 0, 0, HX_F32},
+       {"pow", 7, 3, 0, HX_F32},
+       {"logistic", 8, 0, 0, HX_F32},
+       {"remainder", 9, 4, 0, HX_F32}},
+      {7, 10});
   std::vector<hx_scalar_op> unary;
   uint32_t r = 0;
-  for (const char* op : {"neg", "abs", "sign", "floor", "ceil", "round", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "logistic"})
+  for (const char* op : {"neg", "abs", "sign", "floor", "ceil", "round", "exp", "expm1", "log", "log1p", "sqrt",
+                         "rsqrt", "sin", "cos", "tanh", "erf", "logistic"})
     unary.push_back({op, r++, 0, 0, 0});
   for (const uint32_t dtype : {HX_F32, HX_F64, HX_F16, HX_BF16}) {
     for (auto& o : unary) o.dtype = dtype;
     add({type_for(s, dtype)}, {type_for(s, dtype)}, unary, {r});
   }
-  const uint32_t types[] = {HX_BOOL, HX_U8, HX_I8, HX_I16, HX_U16, HX_I32, HX_U32, HX_I64, HX_U64, HX_F16, HX_BF16, HX_F32, HX_F64};
+  const uint32_t types[] = {HX_BOOL, HX_U8,  HX_I8,  HX_I16,  HX_U16, HX_I32, HX_U32,
+                            HX_I64,  HX_U64, HX_F16, HX_BF16, HX_F32, HX_F64};
   for (const uint32_t from : types) {  // casts to every type, chained
     std::vector<hx_scalar_op> casts;
     std::vector<hx_type> results;
@@ -81,8 +95,15 @@ std::vector<std::string> sources() {
     add({type_for(s, from)}, results, casts, stored);
     if (from == HX_BOOL) continue;
     add({type_for(s, from), type_for({7}, from)}, {type_for(s, from)},
-        {{"add", 0, 1, 0, from}, {"sub", 2, 1, 0, from}, {"mul", 3, 1, 0, from}, {"div", 4, 1, 0, from}, {"remainder", 5, 1, 0, from}, {"less", 6, 1, 0, HX_BOOL},
-         {"select", 7, 6, 0, from}, {"maximum", 8, 1, 0, from}}, {9});
+        {{"add", 0, 1, 0, from},
+         {"sub", 2, 1, 0, from},
+         {"mul", 3, 1, 0, from},
+         {"div", 4, 1, 0, from},
+         {"remainder", 5, 1, 0, from},
+         {"less", 6, 1, 0, HX_BOOL},
+         {"select", 7, 6, 0, from},
+         {"maximum", 8, 1, 0, from}},
+        {9});
   }
   return all;
 }
@@ -176,7 +197,8 @@ TEST_CASE("cuda chains: nvcc compiles all chains in one program") {
     text += macros + "namespace n" + std::to_string(n++) + " {\n" + one + "}\n";
   }
   std::ofstream(from) << text;
-  const std::string command = std::string("timeout 250 ") + HARMONICS_NVCC + " -std=c++17 --ptx -arch=compute_80 -w -o /dev/null " + from.string();
+  const std::string command = std::string("timeout 250 ") + HARMONICS_NVCC +
+                              " -std=c++17 --ptx -arch=compute_80 -w -o /dev/null " + from.string();
   CHECK(std::system(command.c_str()) == 0);
   fs::remove(from);
 }

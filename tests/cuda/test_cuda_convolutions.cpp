@@ -25,14 +25,20 @@ struct Conv {
   }
   Dims places() const {
     Dims p;
-    for (size_t i = 0; i < size.size(); ++i) p.push_back((size[i] + low[i] + high[i] - (kernel[i] - 1) * dilation[i] - 1) / strides[i] + 1);
+    for (size_t i = 0; i < size.size(); ++i)
+      p.push_back((size[i] + low[i] + high[i] - (kernel[i] - 1) * dilation[i] - 1) / strides[i] + 1);
     return p;
   }
   Dims x() const { return with(samples, channels, size); }
   Dims weight() const { return with(outputs, channels / groups, kernel); }
   Dims y() const { return with(samples, outputs, places()); }
   AttributeMap attributes() const {
-    return AttributeMap().set("strides", strides).set("dilation", dilation).set("padding_low", low).set("padding_high", high).set("groups", groups);
+    return AttributeMap()
+        .set("strides", strides)
+        .set("dilation", dilation)
+        .set("padding_low", low)
+        .set("padding_high", high)
+        .set("groups", groups);
   }
 };
 
@@ -43,8 +49,10 @@ Dims three(const Dims& d, int64_t otherwise) {
 }
 
 // Calls f(element of x, of weight, of y) for each product of a convolution.
-template <typename F> void for_products(const Conv& c, F f) {
-  const Dims size = three(c.size, 1), kernel = three(c.kernel, 1), places = three(c.places(), 1), step = three(c.strides, 1), apart = three(c.dilation, 1), low = three(c.low, 0);
+template <typename F>
+void for_products(const Conv& c, F f) {
+  const Dims size = three(c.size, 1), kernel = three(c.kernel, 1), places = three(c.places(), 1),
+             step = three(c.strides, 1), apart = three(c.dilation, 1), low = three(c.low, 0);
   const int64_t own = c.channels / c.groups, made = c.outputs / c.groups;
   for (int64_t n = 0; n < c.samples; ++n)
     for (int64_t o = 0; o < c.outputs; ++o)
@@ -74,7 +82,9 @@ void require_close_sums(const std::vector<float>& a, const std::vector<double>& 
   }
 }
 std::vector<double> zeros(const Buffer& b) { return std::vector<double>(b.numbers.size(), 0.0); }
-double product(const Buffer& a, size_t i, const Buffer& b, size_t j) { return static_cast<double>(a.numbers[i]) * static_cast<double>(b.numbers[j]); }
+double product(const Buffer& a, size_t i, const Buffer& b, size_t j) {
+  return static_cast<double>(a.numbers[i]) * static_cast<double>(b.numbers[j]);
+}
 
 const Conv kConvCases[] = {
     {2, 3, 4, 1, {7, 8}, {3, 3}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
@@ -95,7 +105,8 @@ TEST_CASE("cudnn convolution: windows, groups, bias and activation") {
       for (const char* activation : {"", "relu", "tanh"}) {
         INFO(c.size.size() << " axes, " << c.groups << " groups" << (bias ? ", bias " : " ") << activation);
         Machine own = conv_machine();
-        const Buffer x = numbers(c.x(), 1), w = numbers(c.weight(), 2), b = numbers({c.outputs}, 3), like_y = numbers(c.y(), 4);
+        const Buffer x = numbers(c.x(), 1), w = numbers(c.weight(), 2), b = numbers({c.outputs}, 3),
+                     like_y = numbers(c.y(), 4);
         AttributeMap a = c.attributes();
         if (*activation) a.set("activation", activation);
         DeviceCall call("conv", a, bias ? std::vector{x, w, b} : std::vector{x, w}, c.y());
@@ -165,12 +176,19 @@ TEST_CASE("cudnn convolution: f64, f16 and bf16 with bias and activation") {
     for (const char* activation : {"", "relu", "tanh", "logistic", "gelu"}) {
       INFO("type " << static_cast<int>(kind.dtype) << ' ' << activation);
       const Conv& c = kConvCases[2];
-      std::map<std::string, HTensor> given = {{"x", harmonics::testing::noise(Shape(c.x()), 1, 1.0f)}, {"w", harmonics::testing::noise(Shape(c.weight()), 2, 1.0f)}};
+      std::map<std::string, HTensor> given = {{"x", harmonics::testing::noise(Shape(c.x()), 1, 1.0f)},
+                                              {"w", harmonics::testing::noise(Shape(c.weight()), 2, 1.0f)}};
       given["b"] = harmonics::testing::noise(Shape{c.outputs}, 3, 1.0f);
       Tracer tracer("convolution");
       std::map<std::string, HTensor> in;
-      for (const auto& [name, value] : given) in[name] = cast(tracer.input(name, {DType::F32, value.shape()}), kind.dtype);
-      Attributes window = Attributes().set("strides", c.strides).set("dilation", c.dilation).set("padding_low", c.low).set("padding_high", c.high).set("groups", c.groups);
+      for (const auto& [name, value] : given)
+        in[name] = cast(tracer.input(name, {DType::F32, value.shape()}), kind.dtype);
+      Attributes window = Attributes()
+                              .set("strides", c.strides)
+                              .set("dilation", c.dilation)
+                              .set("padding_low", c.low)
+                              .set("padding_high", c.high)
+                              .set("groups", c.groups);
       if (*activation) window.set("activation", activation);
       tracer.output("y", cast(call1("conv", {in["x"], in["w"], in["b"]}, window), DType::F64));
       const Program program = tracer.take();
@@ -184,7 +202,8 @@ TEST_CASE("cudnn convolution: f64, f16 and bf16 with bias and activation") {
         results.push_back(harmonics::testing::copy_of(plan->output("y")));
         CHECK(emulated::settings().convolutions == (has ? 1 : 0));
       }
-      for (int64_t i = 0; i < results[0].size(); ++i) REQUIRE(results[0].data<double>()[i] == Approx(results[1].data<double>()[i]).margin(kind.margin));
+      for (int64_t i = 0; i < results[0].size(); ++i)
+        REQUIRE(results[0].data<double>()[i] == Approx(results[1].data<double>()[i]).margin(kind.margin));
     }
 }
 
@@ -202,7 +221,8 @@ TEST_CASE("cudnn convolution: declines with a reason") {
   half.type.dtype = HX_F16;
   CHECK(why(c.attributes(), half, w) == "convolves floats of one type");
   CHECK(why(c.attributes().set("activation", "elu"), x, w) == "has no activation 'elu'");
-  CHECK(why(c.attributes().set("strides", Dims{3, 3}), x, w) == "cuDNN does not take the description: an error");  // another result
+  CHECK(why(c.attributes().set("strides", Dims{3, 3}), x, w) ==
+        "cuDNN does not take the description: an error");  // another result
   emulated::settings().dnn_starts = false;
   CHECK(why(c.attributes(), x, w) == "cuDNN does not start: an error");
   emulated::settings().has_dnn = false;
@@ -214,11 +234,18 @@ TEST_CASE("cuda: without cuDNN convolutions become patches and products") {
   const FreshSettings fresh;
   const Conv& c = kConvCases[2];
   Tracer tracer("convolution");
-  const HTensor x = tracer.input("x", {DType::F32, Shape(c.x())}), w = tracer.input("w", {DType::F32, Shape(c.weight())});
-  const Attributes window = Attributes().set("strides", c.strides).set("dilation", c.dilation).set("padding_low", c.low).set("padding_high", c.high).set("groups", c.groups);
+  const HTensor x = tracer.input("x", {DType::F32, Shape(c.x())}),
+                w = tracer.input("w", {DType::F32, Shape(c.weight())});
+  const Attributes window = Attributes()
+                                .set("strides", c.strides)
+                                .set("dilation", c.dilation)
+                                .set("padding_low", c.low)
+                                .set("padding_high", c.high)
+                                .set("groups", c.groups);
   tracer.output("y", call1("conv", {x, w}, window));
   const Program program = tracer.take();
-  const std::map<std::string, HTensor> given = {{"x", harmonics::testing::noise(Shape(c.x()), 1, 1.0f)}, {"w", harmonics::testing::noise(Shape(c.weight()), 2, 1.0f)}};
+  const std::map<std::string, HTensor> given = {{"x", harmonics::testing::noise(Shape(c.x()), 1, 1.0f)},
+                                                {"w", harmonics::testing::noise(Shape(c.weight()), 2, 1.0f)}};
   std::vector<HTensor> results;
   for (const bool has : {true, false}) {
     INFO((has ? "with cuDNN" : "without"));
@@ -226,7 +253,8 @@ TEST_CASE("cuda: without cuDNN convolutions become patches and products") {
     emulated::settings().has_dnn = has;
     EmulatedDevice with;
     const auto plan = compile(program, nullptr, *with.executor, with.options());
-    CHECK(std::any_of(plan->steps().begin(), plan->steps().end(), [](const PlanStep& s) { return s.kernel == "cuDNN convolution"; }) == has);
+    CHECK(std::any_of(plan->steps().begin(), plan->steps().end(),
+                      [](const PlanStep& s) { return s.kernel == "cuDNN convolution"; }) == has);
     plan->run(harmonics::testing::input_pointers(*plan, given).data());
     results.push_back(harmonics::testing::copy_of(plan->output("y")));
     CHECK(emulated::settings().convolutions == (has ? 1 : 0));
@@ -236,5 +264,6 @@ TEST_CASE("cuda: without cuDNN convolutions become patches and products") {
     CHECK(emulated::settings().dnn_handles == handles);  // queries create no handle
     CHECK((capability.find("libcudnn.so.9 is not found") == std::string::npos) == has);
   }
-  for (int64_t i = 0; i < results[0].size(); ++i) REQUIRE(results[0].data<float>()[i] == Approx(results[1].data<float>()[i]).margin(1e-5));
+  for (int64_t i = 0; i < results[0].size(); ++i)
+    REQUIRE(results[0].data<float>()[i] == Approx(results[1].data<float>()[i]).margin(1e-5));
 }

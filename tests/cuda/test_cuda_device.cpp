@@ -25,7 +25,9 @@ TEST_CASE("cuda: out of memory reports bytes and a remedy") {
   const FreshSettings fresh;
   emulated::settings().memory = 1000;
   Machine own = machine();
-  CHECK_THROWS_WITH(own.allocate(5000), "its memory is full: 5000 bytes are wanted, 1000 of 1000 are free; take a smaller batch, or end what else runs there");
+  CHECK_THROWS_WITH(own.allocate(5000),
+                    "its memory is full: 5000 bytes are wanted, 1000 of 1000 are free; take a smaller batch, or end "
+                    "what else runs there");
   emulated::settings().fails["allocate"] = 999;
   CHECK_THROWS_WITH(own.allocate(5), "CUDA could not give memory: some error (999)");
 }
@@ -64,7 +66,8 @@ TEST_CASE("cuda: a failed launch is reported by its call") {
   std::vector<float> numbers(10);
   const hx_place place{reinterpret_cast<uint64_t>(numbers.data()), 0};
   CHECK(work.enqueue(static_cast<hx_queue*>(stream), &place) == HX_ERROR);
-  CHECK(std::string(harmonics_api()->last_error(nullptr)) == "CUDA could not start a kernel: unspecified launch failure (719)");
+  CHECK(std::string(harmonics_api()->last_error(nullptr)) ==
+        "CUDA could not start a kernel: unspecified launch failure (719)");
   own.driver().close_stream(stream);
 }
 
@@ -72,7 +75,8 @@ TEST_CASE("cuda: captured work is replayed with its addresses, not run during ca
   const FreshSettings fresh;
   Machine own = machine();
   std::vector<float> numbers(600, 0), copied(600, 0);
-  const hx_place places[] = {{reinterpret_cast<uint64_t>(numbers.data()), 0}, {reinterpret_cast<uint64_t>(copied.data()), 0}};
+  const hx_place places[] = {{reinterpret_cast<uint64_t>(numbers.data()), 0},
+                             {reinterpret_cast<uint64_t>(copied.data()), 0}};
   Work work(own);
   uint64_t bits = 0;
   REQUIRE(element_bits(HX_F32, 2.5, bits));
@@ -97,7 +101,8 @@ TEST_CASE("cuda: captured work is replayed with its addresses, not run during ca
 
 namespace {
 
-std::map<std::string, HTensor> trained(const harmonics::testing::TrainingStep& step, int steps, Executor& executor, const CompileOptions& options) {
+std::map<std::string, HTensor> trained(const harmonics::testing::TrainingStep& step, int steps, Executor& executor,
+                                       const CompileOptions& options) {
   ParameterStore store;
   harmonics::testing::declare(store, step);
   const auto plan = compile(step.program, &store, executor, options);
@@ -124,7 +129,8 @@ TEST_CASE("cuda: a training step is captured on its second run") {
       INFO(name);
       const HTensor& other = given.at(name);
       if (tensor.dtype() != DType::F32) continue;
-      for (uint64_t i = 0; i < static_cast<uint64_t>(tensor.size()); ++i) REQUIRE(other.data<float>()[i] == Approx(tensor.data<float>()[i]).margin(1e-4));
+      for (uint64_t i = 0; i < static_cast<uint64_t>(tensor.size()); ++i)
+        REQUIRE(other.data<float>()[i] == Approx(tensor.data<float>()[i]).margin(1e-4));
     }
   }
 }
@@ -194,7 +200,9 @@ TEST_CASE("cuda: steps are timed by events in execution order") {
     if (plan->steps()[i].kernel != "view") CHECK(times.stamps[i + 1] > times.stamps[i]);
   }
   emulated::settings().fails["elapsed"] = emulated::kLaunchFailure;
-  CHECK_THROWS_WITH(plan->run_timed(inputs.data(), times), Catch::Contains("could not tell what time has passed: CUDA could not tell the time between two events: unspecified launch failure (719)"));
+  CHECK_THROWS_WITH(plan->run_timed(inputs.data(), times),
+                    Catch::Contains("could not tell what time has passed: CUDA could not tell the time between two "
+                                    "events: unspecified launch failure (719)"));
 }
 
 TEST_CASE("cuda: prefetched batches are complete before the step that takes them") {

@@ -7,7 +7,9 @@ using namespace journeys;
 
 namespace {
 
-const std::string kDigits = " --producer 'synth:digits?size=200&seed=1' --producer 'synth:digits?size=200&seed=1#label' --batch 16 --threads 1 ";
+const std::string kDigits =
+    " --producer 'synth:digits?size=200&seed=1' --producer 'synth:digits?size=200&seed=1#label' --batch 16 --threads "
+    "1 ";
 const std::string kEmulated = std::string(" --plugin '") + HARMONICS_CUDA_EMULATED + "' --device cuda_emulated ";
 
 double loss_of(const Result& r) { return number(r.out, "loss"); }
@@ -25,10 +27,13 @@ void expect_equal_losses(const std::string& run) {
 
 }  // namespace
 
-TEST_CASE("cuda emulated: mnist.hmx trains to the CPU's losses") { expect_equal_losses("run " + kSamples + "mnist.hmx" + kDigits + "--steps 3 --json --quiet "); }
+TEST_CASE("cuda emulated: mnist.hmx trains to the CPU's losses") {
+  expect_equal_losses("run " + kSamples + "mnist.hmx" + kDigits + "--steps 3 --json --quiet ");
+}
 
 TEST_CASE("cuda emulated: mnist_cnn.hmx trains with convolutions by cuDNN") {
-  const std::string digits = " --producer 'synth:digits?size=50&seed=1' --producer 'synth:digits?size=50&seed=1#label' --batch 4 --threads 1 ";
+  const std::string digits =
+      " --producer 'synth:digits?size=50&seed=1' --producer 'synth:digits?size=50&seed=1#label' --batch 4 --threads 1 ";
   expect_equal_losses("run " + kSamples + "mnist_cnn.hmx" + digits + "--steps 2 --json --quiet ");
 }
 

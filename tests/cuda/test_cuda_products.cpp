@@ -26,7 +26,10 @@ std::vector<float> expected(const Map& m, const Buffer& x, const Buffer& w, cons
         sum += static_cast<double>(x.numbers[static_cast<size_t>(r * m.in + i)]) *
                static_cast<double>(w.numbers[static_cast<size_t>(m.transposed ? i * m.out + o : o * m.in + i)]);
       const std::string f = m.activation;
-      y.push_back(static_cast<float>(f == "relu" ? std::max(sum, 0.0) : f == "tanh" ? std::tanh(sum) : f == "gelu" ? 0.5 * sum * (1 + std::erf(sum * std::sqrt(0.5))) : sum));
+      y.push_back(static_cast<float>(f == "relu"   ? std::max(sum, 0.0)
+                                     : f == "tanh" ? std::tanh(sum)
+                                     : f == "gelu" ? 0.5 * sum * (1 + std::erf(sum * std::sqrt(0.5)))
+                                                   : sum));
     }
   return y;
 }
@@ -40,9 +43,12 @@ void require_close_products(const std::vector<float>& a, const std::vector<float
 }
 
 void try_map(const Map& m, const char* kernel, uint32_t epilogue) {
-  INFO(m.rows << " x " << m.in << " -> " << m.out << (m.transposed ? ", transposed" : "") << (m.bias ? ", bias " : " ") << m.activation);
+  INFO(m.rows << " x " << m.in << " -> " << m.out << (m.transposed ? ", transposed" : "") << (m.bias ? ", bias " : " ")
+              << m.activation);
   Machine own = product_machine();
-  const Buffer x = numbers({m.rows, m.in}, 1), w = numbers(m.transposed ? std::vector{m.in, m.out} : std::vector{m.out, m.in}, 2), b = numbers({m.out}, 3);
+  const Buffer x = numbers({m.rows, m.in}, 1),
+               w = numbers(m.transposed ? std::vector{m.in, m.out} : std::vector{m.out, m.in}, 2),
+               b = numbers({m.out}, 3);
   AttributeMap a;
   if (*m.activation) a.set("activation", m.activation);
   if (m.transposed) a.set("transposed", true);
@@ -56,7 +62,8 @@ void try_map(const Map& m, const char* kernel, uint32_t epilogue) {
 
 TEST_CASE("cublaslt linear: shapes, both weight layouts, epilogues") {
   const FreshSettings fresh;
-  for (const auto& [rows, in, out] : {std::tuple<int64_t, int64_t, int64_t>{5, 7, 3}, {1, 9, 4}, {6, 1, 5}, {8, 3, 1}, {1, 1, 1}, {33, 65, 17}})
+  for (const auto& [rows, in, out] :
+       {std::tuple<int64_t, int64_t, int64_t>{5, 7, 3}, {1, 9, 4}, {6, 1, 5}, {8, 3, 1}, {1, 1, 1}, {33, 65, 17}})
     for (const bool transposed : {false, true}) {
       try_map({rows, in, out, transposed, false, ""}, "cuBLASLt product", lt::kPlain);
       try_map({rows, in, out, transposed, true, ""}, "cuBLASLt product", lt::kBias);
@@ -91,12 +98,14 @@ double error_of(const std::vector<float>& got, const std::vector<double>& meant)
 }
 // x [m, k] with weight [n, k] and a bias of n.
 std::vector<double> mapped(const Buffer& x, const Buffer& w, const Buffer& b, bool relu) {
-  const auto m = static_cast<size_t>(x.type.dims[0]), k = static_cast<size_t>(x.type.dims[1]), n = static_cast<size_t>(w.type.dims[0]);
+  const auto m = static_cast<size_t>(x.type.dims[0]), k = static_cast<size_t>(x.type.dims[1]),
+             n = static_cast<size_t>(w.type.dims[0]);
   std::vector<double> y;
   for (size_t i = 0; i < m; ++i)
     for (size_t j = 0; j < n; ++j) {
       double sum = static_cast<double>(b.numbers[j]);
-      for (size_t t = 0; t < k; ++t) sum += static_cast<double>(x.numbers[i * k + t]) * static_cast<double>(w.numbers[j * k + t]);
+      for (size_t t = 0; t < k; ++t)
+        sum += static_cast<double>(x.numbers[i * k + t]) * static_cast<double>(w.numbers[j * k + t]);
       y.push_back(relu ? std::max(sum, 0.0) : sum);
     }
   return y;
@@ -114,13 +123,14 @@ TEST_CASE("cublaslt linear: bf16 and fp8 if allowed, sums and biases in f32") {
     int type;
     double most;  // limit of the squared error
   };
-  constexpr Row kRows[] = {{5, 33, 7, HX_SITE_BF16, "cuBLASLt product, bf16", lt::kBf16, 1e-5},
-                           {37, 48, 80, HX_SITE_BF16, "cuBLASLt product, bf16", lt::kBf16, 1e-5},
-                           {37, 48, 80, HX_SITE_FP8, "cuBLASLt product, fp8", lt::kE4m3, 2e-3},
-                           {37, 48, 84, HX_SITE_FP8, "cuBLASLt product, fp8", lt::kE4m3, 2e-3},
-                           {37, 48, 81, HX_SITE_FP8, "cuBLASLt product, bf16", lt::kBf16, 1e-5},   // columns of the result
-                           {37, 47, 80, HX_SITE_FP8, "cuBLASLt product, bf16", lt::kBf16, 1e-5},   // terms
-                           {1, 16, 16, HX_SITE_FP8, "cuBLASLt product, fp8", lt::kE4m3, 5e-3}};
+  constexpr Row kRows[] = {
+      {5, 33, 7, HX_SITE_BF16, "cuBLASLt product, bf16", lt::kBf16, 1e-5},
+      {37, 48, 80, HX_SITE_BF16, "cuBLASLt product, bf16", lt::kBf16, 1e-5},
+      {37, 48, 80, HX_SITE_FP8, "cuBLASLt product, fp8", lt::kE4m3, 2e-3},
+      {37, 48, 84, HX_SITE_FP8, "cuBLASLt product, fp8", lt::kE4m3, 2e-3},
+      {37, 48, 81, HX_SITE_FP8, "cuBLASLt product, bf16", lt::kBf16, 1e-5},  // columns of the result
+      {37, 47, 80, HX_SITE_FP8, "cuBLASLt product, bf16", lt::kBf16, 1e-5},  // terms
+      {1, 16, 16, HX_SITE_FP8, "cuBLASLt product, fp8", lt::kE4m3, 5e-3}};
   for (const Row& r : kRows)
     for (const char* activation : {"", "relu"}) {
       INFO(r.m << " x " << r.k << " x " << r.n << ' ' << r.kernel << ' ' << activation);
@@ -169,7 +179,8 @@ TEST_CASE("cublaslt dot: fp8 of any axes, dot_sum in bf16, batched in TF32") {
   Machine own = product_machine();
   // a [k, m], b [k, n]: the contracted axis comes first in both.
   const Buffer a = numbers({48, 40}, 1), b = numbers({48, 32}, 2);
-  const AttributeMap first = AttributeMap().set("lhs_contract", std::vector<int64_t>{0}).set("rhs_contract", std::vector<int64_t>{0});
+  const AttributeMap first =
+      AttributeMap().set("lhs_contract", std::vector<int64_t>{0}).set("rhs_contract", std::vector<int64_t>{0});
   DeviceCall call("dot", first, {a, b}, {40, 32});
   call.flags(HX_SITE_FP8);
   REQUIRE(call.plan(own, plan_dot) == "cuBLASLt product, fp8");
@@ -177,13 +188,15 @@ TEST_CASE("cublaslt dot: fp8 of any axes, dot_sum in bf16, batched in TF32") {
   for (size_t i = 0; i < 40; ++i)
     for (size_t j = 0; j < 32; ++j) {
       double sum = 0;
-      for (size_t t = 0; t < 48; ++t) sum += static_cast<double>(a.numbers[t * 40 + i]) * static_cast<double>(b.numbers[t * 32 + j]);
+      for (size_t t = 0; t < 48; ++t)
+        sum += static_cast<double>(a.numbers[t * 40 + i]) * static_cast<double>(b.numbers[t * 32 + j]);
       meant.push_back(sum);
     }
   CHECK(error_of(call.run(), meant) < 2e-3);
 
   const std::vector<int64_t> zero{0}, two{2};
-  const AttributeMap batched = AttributeMap().set("lhs_contract", two).set("rhs_contract", two).set("lhs_batch", zero).set("rhs_batch", zero);
+  const AttributeMap batched =
+      AttributeMap().set("lhs_contract", two).set("rhs_contract", two).set("lhs_batch", zero).set("rhs_batch", zero);
   DeviceCall scores("dot", batched, {numbers({3, 32, 16}, 5), numbers({3, 16, 16}, 6)}, {3, 32, 16});
   scores.flags(HX_SITE_FP8);
   REQUIRE(scores.plan(own, plan_dot) == "cuBLASLt product");
@@ -191,7 +204,10 @@ TEST_CASE("cublaslt dot: fp8 of any axes, dot_sum in bf16, batched in TF32") {
   CHECK(emulated::settings().last_compute == lt::kComputeF32Tf32);
 
   const Buffer dy = numbers({48, 32}, 3), x = numbers({48, 16}, 4);
-  const AttributeMap sums = AttributeMap().set("lhs_contract", std::vector<int64_t>{0}).set("rhs_contract", std::vector<int64_t>{0}).set("sum", 0);
+  const AttributeMap sums = AttributeMap()
+                                .set("lhs_contract", std::vector<int64_t>{0})
+                                .set("rhs_contract", std::vector<int64_t>{0})
+                                .set("sum", 0);
   DeviceCall beside("dot_sum", sums, {dy, x}, {32, 16});
   beside.second({32}).flags(HX_SITE_FP8);
   REQUIRE(beside.plan(own, plan_dot_sum) == "cuBLASLt product and sum, bf16");
@@ -232,7 +248,8 @@ TEST_CASE("cublaslt dot: operands are copied only if they are no matrix") {
         double sum = 0;
         for (int64_t s = 0; s < 3; ++s)
           for (int64_t t = 0; t < 5; ++t)
-            sum += static_cast<double>(a.numbers[static_cast<size_t>(((n * 3 + s) * 4 + i) * 5 + t)]) * static_cast<double>(b.numbers[static_cast<size_t>(((s * 5 + t) * 2 + n) * 6 + j)]);
+            sum += static_cast<double>(a.numbers[static_cast<size_t>(((n * 3 + s) * 4 + i) * 5 + t)]) *
+                   static_cast<double>(b.numbers[static_cast<size_t>(((s * 5 + t) * 2 + n) * 6 + j)]);
         meant.push_back(static_cast<float>(sum));
       }
   require_close_products(call.run(), meant);

@@ -12,7 +12,8 @@ using namespace harmonics::cuda::testing;
 
 namespace {
 
-std::map<std::string, HTensor> trained_by_updates(const harmonics::testing::TrainingStep& step, Executor& executor, const CompileOptions& options, size_t* updates = nullptr) {
+std::map<std::string, HTensor> trained_by_updates(const harmonics::testing::TrainingStep& step, Executor& executor,
+                                                  const CompileOptions& options, size_t* updates = nullptr) {
   ParameterStore store;
   harmonics::testing::declare(store, step);
   const auto plan = compile(step.program, &store, executor, options);
@@ -69,7 +70,8 @@ TEST_CASE("cuda update_all: declines with a reason") {
   const FreshSettings fresh;
   Machine own{open_driver(), open_compiler()};
   const auto why = [&](const char* update, int64_t parameters, std::vector<Buffer> inputs) {
-    DeviceCall c("update_all", AttributeMap().set("update", std::string(update)).set("parameters", parameters), std::move(inputs), {5});
+    DeviceCall c("update_all", AttributeMap().set("update", std::string(update)).set("parameters", parameters),
+                 std::move(inputs), {5});
     CHECK(c.plan(own, plan_update_all).empty());
     return std::string(harmonics_api()->last_error(nullptr));
   };
@@ -96,10 +98,12 @@ TEST_CASE("cuda dot_sum: gradients of weight and bias in one product") {
   CHECK(joined["cuBLASLt product and sum"] == 3);
   CHECK(apart["cuBLASLt product and sum"] == 0);
   CHECK(apart["reduce_sum"] == joined["reduce_sum"] + 3);
-  const auto given = trained_by_updates(step, *with.executor, with.options()), meant = trained_by_updates(step, *with.executor, with.options({"sum_with_products"}));
+  const auto given = trained_by_updates(step, *with.executor, with.options()),
+             meant = trained_by_updates(step, *with.executor, with.options({"sum_with_products"}));
   for (const auto& [name, tensor] : meant) {
     INFO(name);
-    for (int64_t i = 0; i < tensor.size(); ++i) REQUIRE(given.at(name).data<float>()[i] == Approx(tensor.data<float>()[i]).margin(1e-5));
+    for (int64_t i = 0; i < tensor.size(); ++i)
+      REQUIRE(given.at(name).data<float>()[i] == Approx(tensor.data<float>()[i]).margin(1e-5));
   }
   emulated::settings().has_lt = false;
   EmulatedDevice without;
@@ -110,7 +114,10 @@ TEST_CASE("cuda dot_sum: the sum's operand is swapped for cuBLASLt") {
   const FreshSettings fresh;
   Machine own{open_driver(), open_compiler()};
   for (const int64_t which : {0, 1}) {
-    AttributeMap attributes = AttributeMap().set("lhs_contract", std::vector<int64_t>{0}).set("rhs_contract", std::vector<int64_t>{0}).set("sum", which);
+    AttributeMap attributes = AttributeMap()
+                                  .set("lhs_contract", std::vector<int64_t>{0})
+                                  .set("rhs_contract", std::vector<int64_t>{0})
+                                  .set("sum", which);
     const Buffer a = numbers({6, 5}, 1), b = numbers({6, 4}, 2);
     const Buffer& summed = which == 0 ? a : b;
     const int64_t n = summed.type.dims[1];

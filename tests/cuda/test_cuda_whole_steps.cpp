@@ -100,12 +100,15 @@ TEST_CASE("cuda emulated: each sample's training step is one graph") {
 TEST_CASE("cuda emulated: all optimizers and running statistics are captured") {
   const FreshSettings fresh;
   const auto make = [] {
-    auto g = graph_of("harmonic normed { producer x {6}; producer y; layer h {8}; layer o; cycle { x -(affine, norm(kind=\"batch\"), relu)-> h -> o; o <-(cross_entropy)- y; } }");
+    auto g = graph_of(
+        "harmonic normed { producer x {6}; producer y; layer h {8}; layer o; cycle { x -(affine, norm(kind=\"batch\"), "
+        "relu)-> h -> o; o <-(cross_entropy)- y; } }");
     bind_rows(*g, "x", {6}, harmonics::testing::numbers(6 * 16, 3));
     bind_rows(*g, "y", {}, std::vector<uint8_t>{0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0}, 3);
     return g;
   };
-  for (const char* optimizer : {"sgd(lr=0.05)", "sgd(lr=0.05, momentum=0.9, nesterov=true)", "adam(lr=1e-3)", "lamb(lr=1e-3)", "lion(lr=1e-4)", "rmsprop(lr=1e-3, momentum=0.9)"}) {
+  for (const char* optimizer : {"sgd(lr=0.05)", "sgd(lr=0.05, momentum=0.9, nesterov=true)", "adam(lr=1e-3)",
+                                "lamb(lr=1e-3)", "lion(lr=1e-4)", "rmsprop(lr=1e-3, momentum=0.9)"}) {
     INFO(optimizer);
     const auto cpu = make(), there = make();
     const double meant = trained_on_cpu(*cpu, optimizer);

@@ -25,7 +25,11 @@ std::vector<TracedCall> traced_calls(const std::string& trace) {
     std::istringstream cells(line);
     for (std::string field; std::getline(cells, field, '\t');) fields.push_back(field);
     REQUIRE(fields.size() >= 8);
-    calls.push_back({fields[3], without_slash(fields[7]), std::stol(fields[4]), std::stol(fields[6]), {fields.begin() + 8, fields.end()}});
+    calls.push_back({fields[3],
+                     without_slash(fields[7]),
+                     std::stol(fields[4]),
+                     std::stol(fields[6]),
+                     {fields.begin() + 8, fields.end()}});
   }
   return calls;
 }
@@ -59,7 +63,8 @@ std::vector<PowerCuts::Change> PowerCuts::changes_before(size_t n) const {
     if (c.call == "write")
       changes.push_back({Change::Write, file_of(c), c.path, "", std::stoul(c.fields.at(0)), std::stoul(c.fields.at(2)),
                          static_cast<size_t>(c.result)});
-    if (c.call == "truncate") changes.push_back({Change::Resize, file_of(c), c.path, "", 0, 0, std::stoul(c.fields.at(0))});
+    if (c.call == "truncate")
+      changes.push_back({Change::Resize, file_of(c), c.path, "", 0, 0, std::stoul(c.fields.at(0))});
     if (c.call == "rename" && names.count(c.path)) {
       changes.push_back({Change::Rename, names[c.path], c.path, c.fields.at(0)});
       names[c.fields.at(0)] = names.extract(c.path).mapped();
@@ -74,7 +79,8 @@ std::vector<PowerCuts::Change> PowerCuts::changes_before(size_t n) const {
       for (Change& change : changes) {
         if (of_data && !change.of_names() && change.file == file->second) change.certain = true;
         // A directory keeps the order of what was done to it, so that a change of one is in no file at all before.
-        if (change.of_names() && (directory_of(change.path) == c.path || directory_of(change.other) == c.path)) change.certain = true;
+        if (change.of_names() && (directory_of(change.path) == c.path || directory_of(change.other) == c.path))
+          change.certain = true;
       }
     }
   }
@@ -95,8 +101,12 @@ Image PowerCuts::image_of(const std::vector<Change>& changes, const std::vector<
         content.replace(c.offset, size, bytes_, c.from, size);
         break;
       }
-      case Change::Resize: contents[c.file].resize(c.size); break;
-      case Change::Make: names[c.path] = c.file; break;
+      case Change::Resize:
+        contents[c.file].resize(c.size);
+        break;
+      case Change::Make:
+        names[c.path] = c.file;
+        break;
       case Change::Rename:
         if (const auto at = names.find(c.path); at != names.end() && at->second == c.file) names.erase(at);
         names[c.other] = c.file;

@@ -1,6 +1,7 @@
-// What a power cut can leave of a run's files. The trace of the run (layer/injection.hpp) says what it wrote, synced, renamed and removed.
-// Data of a file is on the disk for certain once the file was synced, and a change of names once its directory was. Everything else may be
-// there or not, in any combination: POSIX promises no order. An image is one such state.
+// What a power cut can leave of a run's files. The trace of the run (layer/injection.hpp) says what it wrote, synced,
+// renamed and removed. Data of a file is on the disk for certain once the file was synced, and a change of names once
+// its directory was. Everything else may be there or not, in any combination: POSIX promises no order. An image is one
+// such state.
 #pragma once
 
 #include "tests/faults/faulted.hpp"
@@ -28,9 +29,9 @@ class PowerCuts {
 
   size_t calls() const { return calls_.size(); }
   const TracedCall& call(size_t n) const { return calls_[n]; }
-  // Calls f with every image, once each, that a cut of the power behind the first `n` calls can leave: nothing that was not certain,
-  // everything, names without data and data without names, every prefix in the order of the calls, all but one change, one change alone,
-  // and each write torn in half.
+  // Calls f with every image, once each, that a cut of the power behind the first `n` calls can leave: nothing that was
+  // not certain, everything, names without data and data without names, every prefix in the order of the calls, all but
+  // one change, one change alone, and each write torn in half.
   void each_image(size_t n, const std::function<void(const Image&)>& f) const;
 
  private:
@@ -59,8 +60,9 @@ inline std::string traced(const Folder& f, const std::string& paths) {
   return variables(f, {"", 0, paths}) + " FAULTS_TRACE='" + (f / "trace") + "'";
 }
 
-// Every state behind every call, once. `promised(n)` is what the calls before n have made certain: a state is tried again where that differs.
-// Of more than a hundred states every k-th is tried, unless HARMONICS_EVERY_STATE asks for all of them.
+// Every state behind every call, once. `promised(n)` is what the calls before n have made certain: a state is tried
+// again where that differs. Of more than a hundred states every k-th is tried, unless HARMONICS_EVERY_STATE asks for
+// all of them.
 template <typename Promised, typename Try>
 size_t at_every_cut(const PowerCuts& cuts, Promised promised, Try attempt) {
   std::set<std::pair<Image, decltype(promised(0))>> seen;

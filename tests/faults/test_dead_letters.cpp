@@ -47,9 +47,9 @@ struct Pairs {
     }
     REQUIRE(number > 3);
     f.write("some.hxs", left);
-    run = "infer --untrained " + (f / "pairs.hmx") + " --producer 'x=file:" + sent +
-                            "' --producer 'y=file:" + some + "?join=number' --dead-letters " + (f / "dead") +
-                            " --consumer cx=file:" + (f / "x.csv") + " --consumer cy=file:" + (f / "y.csv") + " --quiet";
+    run = "infer --untrained " + (f / "pairs.hmx") + " --producer 'x=file:" + sent + "' --producer 'y=file:" + some +
+          "?join=number' --dead-letters " + (f / "dead") + " --consumer cx=file:" + (f / "x.csv") +
+          " --consumer cy=file:" + (f / "y.csv") + " --quiet";
     REQUIRE(harmonics(run).code == 0);
     whole = numbers_kept(f, dead + "/x.hxs");
     REQUIRE(!whole.empty());

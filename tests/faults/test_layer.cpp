@@ -74,7 +74,8 @@ TEST_CASE("layer: calls count in their order, and what happens at one is told") 
   const Small small(f);
   fs::create_directory(f / "out");
   const std::string run = small.from_files() + "--quiet --save " + (f / "out/w.safetensors");
-  for (const auto& [at, call] : std::vector<std::pair<size_t, std::string>>{{1, "open"}, {2, "remove"}, {3, "open"}, {4, "write"}}) {
+  for (const auto& [at, call] :
+       std::vector<std::pair<size_t, std::string>>{{1, "open"}, {2, "remove"}, {3, "open"}, {4, "write"}}) {
     CHECK(harmonics_in(variables(f, {"kill", at, f / "out/*"}), run).code == kKilled);
     const Struck struck = struck_in(f);
     CHECK(struck.number == at);

@@ -102,8 +102,8 @@ TEST_CASE("saved weights: without room where the run began either, the folder fo
   CHECK(end.code == 73);
   CHECK(has(end.err, "the weights are in " + (f / "temporary/w.unsaved.safetensors") + ": "));
   CHECK(read(f / "temporary/w.unsaved.safetensors") == saved);
-  const Result nowhere =
-      harmonics_in(in + variables(f, {"ENOSPC", 1, f / "*", true, "write"}), run + " --checkpoint " + (f / "temporary"));
+  const Result nowhere = harmonics_in(in + variables(f, {"ENOSPC", 1, f / "*", true, "write"}),
+                                      run + " --checkpoint " + (f / "temporary"));
   CHECK(nowhere.code == 73);
   CHECK(has(nowhere.err, "No space left on device"));
 }
@@ -260,8 +260,7 @@ TEST_CASE("a consumer that fails when all is over costs no weights") {
   flow.replace(flow.find("h -(affine)"), 0, "h -> c; ");
   f.write("g.hmx", flow);
   const std::string weights = f / "w.safetensors";
-  const std::string run =
-      small.from_files() + "--quiet --save " + weights + " --consumer c=file:" + (f / "out/c.csv");
+  const std::string run = small.from_files() + "--quiet --save " + weights + " --consumer c=file:" + (f / "out/c.csv");
   REQUIRE(harmonics(run).code == 0);
   const std::string undisturbed = read(weights);
   const size_t calls = at_every_call({"ENOSPC", 0, f / "out/*", true, "sync,rename"}, [&](const Fault& fault) {

@@ -1,5 +1,5 @@
-// The power is cut behind every call of a run. Of all states that a disk may be in then, each one goes on to what an undisturbed run ends
-// with, and what was said to be safe is there.
+// The power is cut behind every call of a run. Of all states that a disk may be in then, each one goes on to what an
+// undisturbed run ends with, and what was said to be safe is there.
 #include "tests/faults/live.hpp"
 #include "tests/faults/power_cut.hpp"
 
@@ -53,11 +53,13 @@ TEST_CASE("power cuts: data and names are certain by syncs of their own") {
   Folder f;
   const std::string root = f / "disk";
   size_t number = 0;
-  const auto line = [&](const std::string& call, const std::string& inode, const std::string& path, const std::string& fields) {
-    return "1\t1\t" + std::to_string(++number) + "\t" + call + (call == "write" ? "\t4" : "\t0") + "\t0\t" + inode + "\t" + path +
-           (fields.empty() ? "" : "\t" + fields) + "\n";
+  const auto line = [&](const std::string& call, const std::string& inode, const std::string& path,
+                        const std::string& fields) {
+    return "1\t1\t" + std::to_string(++number) + "\t" + call + (call == "write" ? "\t4" : "\t0") + "\t0\t" + inode +
+           "\t" + path + (fields.empty() ? "" : "\t" + fields) + "\n";
   };
-  const std::string file = root + "/a.tmp", written = line("open", "7", file, "2301") + line("write", "7", file, "0\t4\t0"),
+  const std::string file = root + "/a.tmp",
+                    written = line("open", "7", file, "2301") + line("write", "7", file, "0\t4\t0"),
                     synced = line("sync", "7", file, ""), renamed = line("rename", "0", file, root + "/a"),
                     named = line("sync", "3", root + "/", "");
   f.write("t.bytes", "data");
@@ -79,7 +81,8 @@ TEST_CASE("power cuts: a run with checkpoints goes on behind the last one that w
   Folder f;
   const Small small(f);
   const std::string disk = f / "disk", weights = disk + "/w.safetensors";
-  const std::string run = small.from_files() + "--checkpoint " + disk + "/kept --every 4steps --keep 1 --resume --save " + weights;
+  const std::string run =
+      small.from_files() + "--checkpoint " + disk + "/kept --every 4steps --keep 1 --resume --save " + weights;
   fs::create_directory(disk);
   REQUIRE(harmonics_in(traced(f, disk + ":" + disk + "/*"), run).code == 0);
   const std::string undisturbed = read(weights);
@@ -107,7 +110,8 @@ TEST_CASE("power cuts: a run with checkpoints goes on behind the last one that w
   CHECK(images > 50);
 }
 
-TEST_CASE("power cuts: saved weights are the former ones or the new ones, and the new ones once the program has ended") {
+TEST_CASE(
+    "power cuts: saved weights are the former ones or the new ones, and the new ones once the program has ended") {
   Folder f;
   const Small small(f);
   const std::string disk = f / "disk", weights = disk + "/w.safetensors";

@@ -1,5 +1,5 @@
-// Any bytes are a checkpoint or a refusal, and a state that is read is written and read again alike. An input is tried as it is,
-// and as the text of a state, sealed, so that mutations get past the checksums.
+// Any bytes are a checkpoint or a refusal, and a state that is read is written and read again alike. An input is tried
+// as it is, and as the text of a state, sealed, so that mutations get past the checksums.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -39,7 +39,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try_file(bytes);
   TensorFile file;
   file.metadata["harmonics.run"] = bytes;
-  const auto doubles = [](int64_t rows, int64_t columns) { return HTensor::from(Shape{rows, columns}, std::vector<double>(static_cast<size_t>(rows * columns), 1.5)); };
+  const auto doubles = [](int64_t rows, int64_t columns) {
+    return HTensor::from(Shape{rows, columns}, std::vector<double>(static_cast<size_t>(rows * columns), 1.5));
+  };
   file.tensors["run/window/loss"] = doubles(2, 2);
   file.tensors["run/window/o.loss"] = doubles(2, 2);
   file.tensors["run/curve"] = doubles(4, 2);

@@ -9,7 +9,8 @@ using namespace harmonics::testing;
 namespace {
 
 std::string table(Choices& c, size_t room) {
-  static const std::vector<std::string> words = {"", "a", "b", "NA", "nan", "true", "\"a,b\"", "\"\"\"\"", "caf\xC3\xA9", "caf\xE9", " x "};
+  static const std::vector<std::string> words = {"",        "a",        "b",           "NA",      "nan", "true",
+                                                 "\"a,b\"", "\"\"\"\"", "caf\xC3\xA9", "caf\xE9", " x "};
   static const std::vector<std::string> ends = {"\n", "\r\n", "\r", "\n\n"};
   const bool wide = c.one_in(4);
   const uint64_t columns = wide ? 1 + c.below(room / 4 + 1) : 1 + c.below(5), rows = 1 + c.below(wide ? 2 : 20);
@@ -17,7 +18,8 @@ std::string table(Choices& c, size_t room) {
   std::string text;
   for (uint64_t row = 0; row < rows && text.size() < room; ++row) {
     const uint64_t cells = c.one_in(50) ? c.below(2 * columns) : columns;
-    for (uint64_t i = 0; i < cells && text.size() < room; ++i) text += (i ? "," : "") + (row == 0 && !wide ? c.of(words) : c.one_in(8) ? c.of(words) : c.number());
+    for (uint64_t i = 0; i < cells && text.size() < room; ++i)
+      text += (i ? "," : "") + (row == 0 && !wide ? c.of(words) : c.one_in(8) ? c.of(words) : c.number());
     text += end;
   }
   return text;

@@ -1,5 +1,5 @@
-// Any bytes are a frame or a refusal that says what to do; what is a frame is written as one that reads the same. Bytes are tried as they
-// are, and with the checksum that belongs to them, which no amount of trying would find.
+// Any bytes are a frame or a refusal that says what to do; what is a frame is written as one that reads the same. Bytes
+// are tried as they are, and with the checksum that belongs to them, which no amount of trying would find.
 #include <memory>
 
 #include "tests/fuzz/guarded_bytes.hpp"
@@ -14,7 +14,8 @@ namespace {
 void inside(const Frame& frame, std::span<const std::byte> bytes) {
   for (const TensorPart& part : frame.tensors) {
     if (part.bytes.empty()) continue;
-    require(part.bytes.data() >= bytes.data() && part.bytes.data() + part.bytes.size() <= bytes.data() + bytes.size(), "a tensor outside of its frame");
+    require(part.bytes.data() >= bytes.data() && part.bytes.data() + part.bytes.size() <= bytes.data() + bytes.size(),
+            "a tensor outside of its frame");
     require(part.bytes.size() == frame.count * tensor_bytes(part.dtype, part.sample), "a tensor of another size");
   }
 }

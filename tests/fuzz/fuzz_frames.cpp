@@ -1,5 +1,5 @@
-// Any bytes are a file of frames or a refusal, and a segment of a spool whose good part is read. Bytes are tried as they are, and with the
-// checksums that belong to them, which no amount of trying would find.
+// Any bytes are a file of frames or a refusal, and a segment of a spool whose good part is read. Bytes are tried as
+// they are, and with the checksums that belong to them, which no amount of trying would find.
 #include <cstring>
 
 #include "engine/spool/segment.hpp"

@@ -10,7 +10,9 @@ using namespace harmonics::testing;
 
 namespace {
 
-uint64_t big_endian_at(const uint8_t* p) { return uint64_t{p[0]} << 24 | uint64_t{p[1]} << 16 | uint64_t{p[2]} << 8 | p[3]; }
+uint64_t big_endian_at(const uint8_t* p) {
+  return uint64_t{p[0]} << 24 | uint64_t{p[1]} << 16 | uint64_t{p[2]} << 8 | p[3];
+}
 void put_big_endian(uint8_t* p, uint64_t v) {
   for (int i = 0; i < 4; ++i) p[i] = static_cast<uint8_t>(v >> (24 - 8 * i));
 }

@@ -1,5 +1,5 @@
-// Whatever senders say, in whatever order, over whatever connections: an inbox answers with frames, holds no more than it may, gives each sender's samples
-// in order and once, over restarts too, and its positions are read again.
+// Whatever senders say, in whatever order, over whatever connections: an inbox answers with frames, holds no more than
+// it may, gives each sender's samples in order and once, over restarts too, and its positions are read again.
 #include <map>
 
 #include "tests/fuzz/guarded_bytes.hpp"
@@ -65,11 +65,16 @@ class World {
     switch (input_.byte() % 8) {
       case 0:
       case 1:
-      case 2: return arrive(structured());
-      case 3: return arrive(sealed());
-      case 4: return talk();
-      case 5: return take();
-      case 6: return keep();
+      case 2:
+        return arrive(structured());
+      case 3:
+        return arrive(sealed());
+      case 4:
+        return talk();
+      case 5:
+        return take();
+      case 6:
+        return keep();
       default: {
         const uint8_t what = input_.byte();
         if (what % 8 == 0) return restart();
@@ -83,7 +88,8 @@ class World {
     require(health.queued_samples < 3 * (kWindow + kMostCount), "more samples are held than may be");
   }
   std::vector<std::byte> structured() {
-    static constexpr Kind kKinds[] = {Kind::Hello, Kind::Data, Kind::Data, Kind::Ping, Kind::End, Kind::Bye, Kind::Welcome, Kind::Nack};
+    static constexpr Kind kKinds[] = {Kind::Hello, Kind::Data, Kind::Data,    Kind::Ping,
+                                      Kind::End,   Kind::Bye,  Kind::Welcome, Kind::Nack};
     Frame frame;
     frame.kind = kKinds[input_.byte() % 8];
     frame.stream = "s";
@@ -97,9 +103,11 @@ class World {
     std::vector<uint64_t> numbers;
     if (frame.kind == Kind::Data) {
       frame.count = 1 + (flags >> 4) % kMostCount;
-      for (uint32_t i = 0; i < frame.count; ++i) numbers.push_back(uint64_t{static_cast<uint8_t>(frame.producer[0])} << 32 | (frame.seq + i));
+      for (uint32_t i = 0; i < frame.count; ++i)
+        numbers.push_back(uint64_t{static_cast<uint8_t>(frame.producer[0])} << 32 | (frame.seq + i));
     }
-    if (frame.kind == Kind::Data || frame.kind == Kind::Hello) frame.tensors = {{flags & 8 ? "y" : "x", DType::U64, {}, std::as_bytes(std::span(numbers))}};
+    if (frame.kind == Kind::Data || frame.kind == Kind::Hello)
+      frame.tensors = {{flags & 8 ? "y" : "x", DType::U64, {}, std::as_bytes(std::span(numbers))}};
     return encode(frame).bytes();
   }
   std::vector<std::byte> sealed() {
@@ -155,5 +163,9 @@ class World {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   World(Input({data, size})).run();
   std::string text(reinterpret_cast<const char*>(data), size);
-  return refusing([&] { require(positions_text(read_positions(positions_text(read_positions(text)))) == positions_text(read_positions(text)), "a position that reads otherwise"); });
+  return refusing([&] {
+    require(
+        positions_text(read_positions(positions_text(read_positions(text)))) == positions_text(read_positions(text)),
+        "a position that reads otherwise");
+  });
 }

@@ -13,12 +13,13 @@ std::string scalar(Choices& c) {
   return c.one_in(8) ? c.of(words) : c.number();
 }
 
-// Arrays in arrays, at most `room` bytes. In a ragged one only the first element of every nesting is an array, so that few
-// bytes show a shape of any number of cells.
+// Arrays in arrays, at most `room` bytes. In a ragged one only the first element of every nesting is an array, so that
+// few bytes show a shape of any number of cells.
 std::string nest(Choices& c, size_t depth, bool ragged, uint64_t size, size_t room) {
   if (depth == 0) return scalar(c);
   std::string text = "[" + nest(c, depth - 1, ragged, size, room);
-  for (uint64_t i = 1; i < size && text.size() < room; ++i) text += "," + (ragged ? "0" : nest(c, depth - 1, ragged, size, room / size));
+  for (uint64_t i = 1; i < size && text.size() < room; ++i)
+    text += "," + (ragged ? "0" : nest(c, depth - 1, ragged, size, room / size));
   return text + "]";
 }
 
@@ -37,7 +38,8 @@ std::string document(Choices& c, size_t room) {
       continue;
     }
     text += "{";
-    for (uint64_t i = 0, fields = 1 + c.below(4); i < fields; ++i) text += (i ? ",\"" : "\"") + c.of(keys) + "\":" + value(c, room / (lines * fields));
+    for (uint64_t i = 0, fields = 1 + c.below(4); i < fields; ++i)
+      text += (i ? ",\"" : "\"") + c.of(keys) + "\":" + value(c, room / (lines * fields));
     text += "}\n";
   }
   return text;

@@ -1,5 +1,5 @@
-// Any text is an address, a condition, a call of an optimizer or a schedule, a manifest, a memory of what plugins provide, or a
-// refusal; what is accepted is written as a text that means the same.
+// Any text is an address, a condition, a call of an optimizer or a schedule, a manifest, a memory of what plugins
+// provide, or a refusal; what is accepted is written as a text that means the same.
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -21,7 +21,9 @@ using namespace harmonics::testing;
 namespace {
 
 bool same(const Address& a, const Address& b) {
-  const auto option = [](const AddressOption& x, const AddressOption& y) { return x.key == y.key && x.value == y.value; };
+  const auto option = [](const AddressOption& x, const AddressOption& y) {
+    return x.key == y.key && x.value == y.value;
+  };
   return a.scheme == b.scheme && a.path == b.path && a.fragment == b.fragment &&
          std::equal(a.options.begin(), a.options.end(), b.options.begin(), b.options.end(), option);
 }
@@ -38,7 +40,8 @@ void try_manifest(const std::string& text) {
   }
 }
 
-// As the file of what was found before, with the checksum that belongs to it: what it says of libraries that nobody asks for is dropped.
+// As the file of what was found before, with the checksum that belongs to it: what it says of libraries that nobody
+// asks for is dropped.
 void try_memory(const std::string& text) {
   static const int file = [] {
     const int made = ::memfd_create("memory", 0);
@@ -48,7 +51,8 @@ void try_memory(const std::string& text) {
   boost::crc_32_type crc;
   crc.process_bytes(text.data(), text.size());
   const std::string whole = text + fmt::format("end\t{:08x}\n", crc.checksum());
-  const bool written = ::ftruncate(file, 0) == 0 && ::pwrite(file, whole.data(), whole.size(), 0) == static_cast<ssize_t>(whole.size());
+  const bool written =
+      ::ftruncate(file, 0) == 0 && ::pwrite(file, whole.data(), whole.size(), 0) == static_cast<ssize_t>(whole.size());
   require(written, "a file that is not written");
   require(discover_plugins({}, "/proc/self/fd/" + std::to_string(file)).plugins.empty(), "plugins out of nowhere");
 }
@@ -62,7 +66,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   refusing([&] { parse_comparison(text); });
   refusing([&] {
     const Optimizer optimizer = parse_optimizer(text);
-    require(parse_optimizer(optimizer.str()).str() == optimizer.str(), "an optimizer that is another when it is written");
+    require(parse_optimizer(optimizer.str()).str() == optimizer.str(),
+            "an optimizer that is another when it is written");
   });
   refusing([&] {
     const Schedule schedule = parse_schedule(text);

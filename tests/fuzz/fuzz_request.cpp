@@ -1,5 +1,5 @@
-// Any bytes are a request or a refusal that says what is wrong: bodies of predictions (JSON and tensors, for models of several shapes),
-// messages to the control, targets. The first byte chooses.
+// Any bytes are a request or a refusal that says what is wrong: bodies of predictions (JSON and tensors, for models of
+// several shapes), messages to the control, targets. The first byte chooses.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,9 +19,12 @@ void require(bool holds, const char* what) {
 ModelPorts ports(int which) {
   ModelPorts p;
   p.graph = "g";
-  if (which == 0) p.inputs = {{"x", {DType::F32, {2}}, 0}};
-  else if (which == 1) p.inputs = {{"x", {DType::U8, {2, 2}}, 0}, {"y", {DType::I64, {}}, 10}};
-  else p.inputs = {{"x", {DType::F16, {3}}, 0}, {"b", {DType::Bool, {1}}, 0}};
+  if (which == 0)
+    p.inputs = {{"x", {DType::F32, {2}}, 0}};
+  else if (which == 1)
+    p.inputs = {{"x", {DType::U8, {2, 2}}, 0}, {"y", {DType::I64, {}}, 10}};
+  else
+    p.inputs = {{"x", {DType::F16, {3}}, 0}, {"b", {DType::Bool, {1}}, 0}};
   return p;
 }
 
@@ -31,7 +34,8 @@ void read_inputs(const ModelPorts& model, Read&& read) {
     const PredictInputs inputs = read();
     require(inputs.samples >= 1 && inputs.samples <= Predictor::kMostSamples, "a number of samples that may not be");
     require(inputs.bytes.size() == model.inputs.size(), "not as many inputs as the model has");
-    for (size_t i = 0; i < inputs.bytes.size(); ++i) require(inputs.bytes[i].size() == inputs.samples * model.inputs[i].bytes(), "an input of another size");
+    for (size_t i = 0; i < inputs.bytes.size(); ++i)
+      require(inputs.bytes[i].size() == inputs.samples * model.inputs[i].bytes(), "an input of another size");
   } catch (const Error& e) {
     require(e.kind() == ErrorKind::Usage && *e.what() && !e.notes().empty(), "a refusal that does not say what to do");
   }
@@ -54,7 +58,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       const ControlRequest request = control_from_json(text);
       require(!request.word.empty(), "nothing to do");
     } catch (const Error& e) {
-      require(e.kind() == ErrorKind::Usage && *e.what() && !e.notes().empty(), "a refusal that does not say what to do");
+      require(e.kind() == ErrorKind::Usage && *e.what() && !e.notes().empty(),
+              "a refusal that does not say what to do");
     }
   } else {
     RequestTarget target;

@@ -48,7 +48,8 @@ void try_file(const void* data, size_t size) {
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
   return testing::mutate(data, size, max_size, seed, 0, [](testing::Choices& c, size_t room) {
-    return c.one_in(2) ? testing::safetensors_file(c, room) : testing::safetensors_header(c) + "\n" + std::string(c.below(60), '\1');
+    return c.one_in(2) ? testing::safetensors_file(c, room)
+                       : testing::safetensors_header(c) + "\n" + std::string(c.below(60), '\1');
   });
 }
 

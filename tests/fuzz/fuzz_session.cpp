@@ -1,6 +1,7 @@
-// Whatever a client says, the server ends the connection when the client has ended, what it says itself is well-formed, and the next
-// client is answered. The first byte chooses: HTTP, frames of a WebSocket behind its upgrade, lines to the control socket; the second, into how
-// large pieces the rest is cut. No network: pairs of sockets, and a socket of a folder of our own.
+// Whatever a client says, the server ends the connection when the client has ended, what it says itself is well-formed,
+// and the next client is answered. The first byte chooses: HTTP, frames of a WebSocket behind its upgrade, lines to the
+// control socket; the second, into how large pieces the rest is cut. No network: pairs of sockets, and a socket of a
+// folder of our own.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -63,9 +64,11 @@ struct Doors {
 
 // Says it and waits for the head of the answer, and for what came with it.
 std::string ask(int socket, std::string_view bytes) {
-  require(::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()), "a request that is not taken");
+  require(::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()),
+          "a request that is not taken");
   std::string heard;
-  for (const auto deadline = std::chrono::steady_clock::now() + kLongest; heard.find("\r\n\r\n") == std::string::npos;) {
+  for (const auto deadline = std::chrono::steady_clock::now() + kLongest;
+       heard.find("\r\n\r\n") == std::string::npos;) {
     require(std::chrono::steady_clock::now() < deadline, "a request that is not answered");
     pollfd ready{socket, POLLIN, 0};
     if (::poll(&ready, 1, 1000) <= 0) continue;
@@ -77,7 +80,8 @@ std::string ask(int socket, std::string_view bytes) {
   return heard;
 }
 
-// Says it in pieces and then that it has ended; what was said back, behind what was `heard` before, until the other side ended too.
+// Says it in pieces and then that it has ended; what was said back, behind what was `heard` before, until the other
+// side ended too.
 std::string converse(int socket, std::string_view bytes, size_t piece, std::string heard = {}) {
   bool ended = false;
   size_t pieces = 0;
@@ -130,15 +134,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string heard = converse(doors.http(), said, piece);
     require(heard.empty() || heard.rfind("HTTP/1.", 0) == 0, "an answer that is no HTTP");
   } else if (data[0] % 3 == 1) {
-    const std::string upgrade = "GET /v1/events?every=0.05 HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    const std::string upgrade =
+        "GET /v1/events?every=0.05 HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: "
+        "websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     const int client = doors.http();
     const std::string heard = converse(client, said, piece, ask(client, upgrade));
     require(heard.rfind("HTTP/1.1 101 ", 0) == 0, "an upgrade that is refused");
     check_frames(std::string_view(heard).substr(heard.find("\r\n\r\n") + 4));
   } else {
     const std::string heard = converse(doors.lines(), said, piece);
-    if (said.find("events") == std::string_view::npos) require(heard.empty() || heard.back() == '\n', "an answer that is no line");
+    if (said.find("events") == std::string_view::npos)
+      require(heard.empty() || heard.back() == '\n', "an answer that is no line");
   }
-  require(converse(doors.http(), "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 0).rfind("HTTP/1.1 200 ", 0) == 0, "others are not answered any more");
+  require(converse(doors.http(), "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 0).rfind("HTTP/1.1 200 ", 0) == 0,
+          "others are not answered any more");
   return 0;
 }

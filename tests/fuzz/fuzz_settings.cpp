@@ -1,4 +1,5 @@
-// Any text is a file of settings or a refusal that names its line; what is accepted is of the table, and means the same again.
+// Any text is a file of settings or a refusal that names its line; what is accepted is of the table, and means the same
+// again.
 #include "engine/cli/settings_file.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
 
@@ -10,8 +11,12 @@ namespace {
 
 const CommandTable& table() {
   static const CommandTable rows = [] {
-    FlagRow batch{"batch", "b", "N", "samples in a step", "", false, {}}, metric{"metric", "", "METRIC", "measure this too", "", true, {}}, quiet{"quiet", "q", "", "say nothing", "", false, {}}, config{"config", "", "FILE", "settings", "", false, {}}, by{"override", "", "OP=NAME", "who computes it", "", true, {}};
-    return CommandTable{{"run", "train", "", {}, {batch, metric, quiet, config, by}}, {"infer", "use", "", {}, {batch, quiet}}};
+    FlagRow batch{"batch", "b", "N", "samples in a step", "", false, {}},
+        metric{"metric", "", "METRIC", "measure this too", "", true, {}},
+        quiet{"quiet", "q", "", "say nothing", "", false, {}}, config{"config", "", "FILE", "settings", "", false, {}},
+        by{"override", "", "OP=NAME", "who computes it", "", true, {}};
+    return CommandTable{{"run", "train", "", {}, {batch, metric, quiet, config, by}},
+                        {"infer", "use", "", {}, {batch, quiet}}};
   }();
   return rows;
 }
@@ -21,10 +26,12 @@ void check(const std::pair<std::string, std::string>& key, const Setting& settin
   bool known = false, repeats = false;
   for (const VerbRow& row : table())
     for (const FlagRow& flag : row.flags)
-      if (flag.name == name && (verb.empty() || verb == row.name)) known = is_configurable(flag), repeats = flag.repeats;
+      if (flag.name == name && (verb.empty() || verb == row.name))
+        known = is_configurable(flag), repeats = flag.repeats;
   require(known, "a setting that is none");
   require(repeats || setting.values.size() == 1, "not one value");
-  require(name != "quiet" || setting.values[0] == "true" || setting.values[0] == "false", "a switch that is neither on nor off");
+  require(name != "quiet" || setting.values[0] == "true" || setting.values[0] == "false",
+          "a switch that is neither on nor off");
   require(setting.origin.rfind("input:", 0) == 0, "a setting without its place");
 }
 

@@ -1,8 +1,10 @@
-// Whatever a client of /v1/events says, before its upgrade, behind it and while others listen: each ping is answered, what breaks the rules
-// ends the connection with the code that the standard has for it, what the server says is well-formed, and who listens beside it misses
-// nothing. A server without a thread, over pairs of sockets: no clock, nothing depends on who comes first.
+// Whatever a client of /v1/events says, before its upgrade, behind it and while others listen: each ping is answered,
+// what breaks the rules ends the connection with the code that the standard has for it, what the server says is
+// well-formed, and who listens beside it misses nothing. A server without a thread, over pairs of sockets: no clock,
+// nothing depends on who comes first.
 //
-// The first byte: how the client upgrades, whether a token is needed, whether little fits between the two. Then what happens, one after the other.
+// The first byte: how the client upgrades, whether a token is needed, whether little fits between the two. Then what
+// happens, one after the other.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -33,7 +35,9 @@ constexpr size_t kMostSaid = 1 << 17;
 constexpr int kMostHappens = 100;
 constexpr size_t kMostBeats = 20;  // each takes as long as all the rest
 constexpr auto kLongest = 10s;
-constexpr const char* kKeys = "Host: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+constexpr const char* kKeys =
+    "Host: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "
+    "dGhlIHNhbXBsZSBub25jZQ==\r\n";
 constexpr const char* kAccepted = "\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n";
 
 void require(bool holds, const char* what) {
@@ -82,8 +86,10 @@ class Client {
     const ssize_t n = ::send(socket_, waits_.data(), waits_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
     said_.append(waits_, 0, n > 0 ? static_cast<size_t>(n) : 0);
-    if (n > 0) waits_.erase(0, static_cast<size_t>(n));
-    else waits_.clear();  // nobody is there any more
+    if (n > 0)
+      waits_.erase(0, static_cast<size_t>(n));
+    else
+      waits_.clear();  // nobody is there any more
     return n > 0;
   }
   bool hear(size_t most) {
@@ -126,9 +132,11 @@ void hear_event(const std::string& text, Told& told) {
   require(text.rfind("{\"kind\":\"", 0) == 0 && text.back() == '}', "a message that is no event");
   const std::string kind = text.substr(9, text.find('"', 9) - 9);
   const size_t number = text.find("\"number\":");
-  require(told.numbers.empty() == (kind == "hello") && number != std::string::npos, "an event that stands in the wrong place");
+  require(told.numbers.empty() == (kind == "hello") && number != std::string::npos,
+          "an event that stands in the wrong place");
   told.numbers.push_back(std::strtoull(text.c_str() + number + 9, nullptr, 10));
-  require(told.numbers.size() == 1 || told.numbers.back() > told.numbers[told.numbers.size() - 2], "events whose numbers do not rise");
+  require(told.numbers.size() == 1 || told.numbers.back() > told.numbers[told.numbers.size() - 2],
+          "events whose numbers do not rise");
   ++told.kinds[kind];
 }
 
@@ -137,12 +145,17 @@ Told told_by(std::string_view frames) {
   while (const auto f = websocket::take_frame(frames)) {
     require(!told.close, "something behind the close frame");
     require(f->reserved == 0 && !f->masked && f->final && f->is_whole(), "a frame that no server says");
-    if (f->code == websocket::kText) hear_event(f->payload, told);
-    else if (f->code == websocket::kPong) told.pongs.push_back(f->payload);
-    else require(f->code == websocket::kClose, "a frame that is neither event nor answer");
+    if (f->code == websocket::kText)
+      hear_event(f->payload, told);
+    else if (f->code == websocket::kPong)
+      told.pongs.push_back(f->payload);
+    else
+      require(f->code == websocket::kClose, "a frame that is neither event nor answer");
     if (f->code != websocket::kClose) continue;
     require(f->payload.size() != 1, "a close frame with half a code");
-    told.close = f->payload.empty() ? 0 : static_cast<unsigned char>(f->payload[0]) * 256u + static_cast<unsigned char>(f->payload[1]);
+    told.close = f->payload.empty()
+                     ? 0
+                     : static_cast<unsigned char>(f->payload[0]) * 256u + static_cast<unsigned char>(f->payload[1]);
   }
   require(frames.empty(), "a frame without its end");
   return told;
@@ -153,7 +166,8 @@ Predictor& predictor() {
   return one;
 }
 
-// A run that is over, so that nothing asked of it takes time. Its service has a thread, which takes longer to make than all the rest, so it stays; what the run says is new for each.
+// A run that is over, so that nothing asked of it takes time. Its service has a thread, which takes longer to make than
+// all the rest, so it stays; what the run says is new for each.
 struct Run {
   explicit Run(bool loopback) : service({"secret-token", loopback, false}, *control, predictor()) {}
   std::optional<RunControl> control{std::in_place, "g"};
@@ -175,7 +189,13 @@ HttpLimits limits() {
 
 class World {
  public:
-  explicit World(Input input) : input_(input), how_(input_.byte()), run_(run_of(!(how_ & 8))), server_(run_.service, limits()), witness_(server_, false), client_(server_, how_ & 16) {}
+  explicit World(Input input)
+      : input_(input),
+        how_(input_.byte()),
+        run_(run_of(!(how_ & 8))),
+        server_(run_.service, limits()),
+        witness_(server_, false),
+        client_(server_, how_ & 16) {}
 
   void run() {
     witness_.say(std::string("GET /v1/events?every=0.05&token=secret-token HTTP/1.1\r\n") + kKeys + "\r\n");
@@ -200,16 +220,24 @@ class World {
 
   void upgrade() {
     const int kind = how_ % 4;
-    if (kind == 3) client_.say(input_.some(input_.byte() * 4u));
-    else if (kind == 2) client_.say(std::string("GET /v1/events HTTP/1.1\r\nSec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\nSec-WebSocket-Protocol: x\r\n") + kKeys + "\r\n");
-    else client_.say(std::string("GET /v1/events?every=0.05&layers=true") + (kind == 1 ? "&token=secret-token" : "") + " HTTP/1.1\r\n" + kKeys + "\r\n");
+    if (kind == 3)
+      client_.say(input_.some(input_.byte() * 4u));
+    else if (kind == 2)
+      client_.say(std::string("GET /v1/events HTTP/1.1\r\nSec-WebSocket-Extensions: permessage-deflate; "
+                              "client_max_window_bits\r\nSec-WebSocket-Protocol: x\r\n") +
+                  kKeys + "\r\n");
+    else
+      client_.say(std::string("GET /v1/events?every=0.05&layers=true") + (kind == 1 ? "&token=secret-token" : "") +
+                  " HTTP/1.1\r\n" + kKeys + "\r\n");
     settle(client_);
     listens_ = client_.listens();
     upgraded_ = client_.said().size();
     require(client_.heard().empty() || client_.heard().rfind("HTTP/1.", 0) == 0, "an answer that is no HTTP");
     if (kind != 3) require(listens_ == (kind == 1 || !(how_ & 8)), "who may listen and who may not");
     if (!listens_ || kind == 3) return;
-    require(client_.head().find(kAccepted) != std::string_view::npos && client_.head().find("Sec-WebSocket-Extensions") == std::string_view::npos, "an upgrade that agrees to something else");
+    require(client_.head().find(kAccepted) != std::string_view::npos &&
+                client_.head().find("Sec-WebSocket-Extensions") == std::string_view::npos,
+            "an upgrade that agrees to something else");
   }
 
   void happens() {
@@ -217,14 +245,23 @@ class World {
     switch (what % 8) {
       case 0:
       case 1:
-      case 2: client_.say(frame()); break;
-      case 3: client_.say(input_.some(input_.byte())); break;
+      case 2:
+        client_.say(frame());
+        break;
+      case 3:
+        client_.say(input_.some(input_.byte()));
+        break;
       case 4:
         if (beats_ < kMostBeats) beat(1 + what / 8 % 4);
         return;
-      case 5: run_.control->note("note", input_.some(input_.byte() % 64)); break;
-      case 6: run_.control->leave({0, ++step_, step_, 0, 0.0, -1.0, 0.1}, {}); break;
-      default: client_.hear(size_t{64} << what / 8 % 8);
+      case 5:
+        run_.control->note("note", input_.some(input_.byte() % 64));
+        break;
+      case 6:
+        run_.control->leave({0, ++step_, step_, 0, 0.0, -1.0, 0.1}, {});
+        break;
+      default:
+        client_.hear(size_t{64} << what / 8 % 8);
     }
     server_.work(now_);
   }
@@ -261,8 +298,12 @@ class World {
     if (!listens_) return;  // who upgraded with bytes that were made for something else
     const websocket::Owed owed = websocket::judge(std::string_view(client_.said()).substr(upgraded_), limits().message);
     require(told.pongs == owed.pongs, "pings that were not answered, or otherwise");
-    require(told.close.has_value() == !owed.close.empty(), told.close ? "a connection that was closed without a reason" : "a connection that goes on although its client broke the rules");
-    if (told.close) require(std::count(owed.close.begin(), owed.close.end(), *told.close) == 1, "a connection that was closed with the wrong code");
+    require(told.close.has_value() == !owed.close.empty(),
+            told.close ? "a connection that was closed without a reason"
+                       : "a connection that goes on although its client broke the rules");
+    if (told.close)
+      require(std::count(owed.close.begin(), owed.close.end(), *told.close) == 1,
+              "a connection that was closed with the wrong code");
   }
 
   void finish() {
@@ -280,7 +321,8 @@ class World {
     beat(1);
     require(!witness_.ended(), "another listener was hung up on");
     Told told = told_by(witness_.frames());
-    require(told.kinds["status"] == beats_ && told.numbers.back() == told.numbers.size(), "another listener missed something");
+    require(told.kinds["status"] == beats_ && told.numbers.back() == told.numbers.size(),
+            "another listener missed something");
     require(!told.close && told.pongs.empty(), "another listener was told what is not its own");
     Client next(server_, false);
     next.say(std::string("GET /v1/events?token=secret-token HTTP/1.1\r\n") + kKeys + "\r\n");

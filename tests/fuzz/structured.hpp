@@ -1,5 +1,6 @@
-// Mutations that know a format, beside libFuzzer's own. A target that includes this and defines LLVMFuzzerCustomMutator with
-// mutate() makes whole documents now and then, with lengths that multiply beyond 2^64 or promise more than is there.
+// Mutations that know a format, beside libFuzzer's own. A target that includes this and defines LLVMFuzzerCustomMutator
+// with mutate() makes whole documents now and then, with lengths that multiply beyond 2^64 or promise more than is
+// there.
 #pragma once
 
 #include <algorithm>
@@ -28,14 +29,33 @@ class Choices {
   uint64_t length() {
     const uint64_t power = uint64_t{1} << below(64);
     switch (below(4)) {
-      case 0: return power;
-      case 1: return power - 1;
-      case 2: return power + 1;
-      default: return below(1000);
+      case 0:
+        return power;
+      case 1:
+        return power - 1;
+      case 2:
+        return power + 1;
+      default:
+        return below(1000);
     }
   }
   std::string number() {
-    static const std::vector<std::string> odd = {"0", "-0", "1", "-1", "255", "256", "65536", "2147483648", "9223372036854775807", "-9223372036854775808", "18446744073709551615", "1e308", "1e39", "1e-400", "0.1", "3.4028235e38"};
+    static const std::vector<std::string> odd = {"0",
+                                                 "-0",
+                                                 "1",
+                                                 "-1",
+                                                 "255",
+                                                 "256",
+                                                 "65536",
+                                                 "2147483648",
+                                                 "9223372036854775807",
+                                                 "-9223372036854775808",
+                                                 "18446744073709551615",
+                                                 "1e308",
+                                                 "1e39",
+                                                 "1e-400",
+                                                 "0.1",
+                                                 "3.4028235e38"};
     return one_in(3) ? of(odd) : std::to_string(below(300));
   }
 

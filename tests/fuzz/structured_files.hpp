@@ -13,13 +13,15 @@ inline void append_bytes(std::string& to, uint64_t value, int bytes, bool big_en
 
 inline std::string json_numbers(Choices& c, uint64_t most) {
   std::string text = "[";
-  for (uint64_t i = 0, n = c.below(most); i < n; ++i) text += (i ? "," : "") + (c.one_in(3) ? c.number() : std::to_string(c.length()));
+  for (uint64_t i = 0, n = c.below(most); i < n; ++i)
+    text += (i ? "," : "") + (c.one_in(3) ? c.number() : std::to_string(c.length()));
   return text + "]";
 }
 
 // The header's JSON. Offsets fit the shape, overlap, or lie.
 inline std::string safetensors_header(Choices& c) {
-  static const std::vector<std::string> types = {"F32", "F16", "BF16", "F64", "U8", "I8", "I64", "BOOL", "F8_E4M3", "X"};
+  static const std::vector<std::string> types = {"F32", "F16", "BF16", "F64",     "U8",
+                                                 "I8",  "I64", "BOOL", "F8_E4M3", "X"};
   static const std::vector<std::string> names = {"a", "b", "w", "__metadata__", "\\u0000", "a\\ud800"};
   std::string text = "{";
   uint64_t at = 0;
@@ -31,8 +33,10 @@ inline std::string safetensors_header(Choices& c) {
       text += "{\"format\":\"pt\",\"k\":\"v\"}";
       continue;
     }
-    text += "{\"dtype\":\"" + c.of(types) + "\",\"shape\":" + (c.one_in(2) ? "[" + std::to_string(rows) + "]" : json_numbers(c, 9)) +
-            ",\"data_offsets\":" + (c.one_in(2) ? "[" + std::to_string(at) + "," + std::to_string(end) + "]" : json_numbers(c, 4)) + "}";
+    text += "{\"dtype\":\"" + c.of(types) +
+            "\",\"shape\":" + (c.one_in(2) ? "[" + std::to_string(rows) + "]" : json_numbers(c, 9)) +
+            ",\"data_offsets\":" +
+            (c.one_in(2) ? "[" + std::to_string(at) + "," + std::to_string(end) + "]" : json_numbers(c, 4)) + "}";
     at = end;
   }
   return text + "}" + std::string(c.below(3), ' ');
@@ -56,17 +60,22 @@ inline std::string idx_file(Choices& c, size_t room) {
 }
 
 inline std::string npy_file(Choices& c, size_t room) {
-  static const std::vector<std::string> types = {"|b1", "|u1", "|i1", "<i2", ">u2", "<i4", "<u4", ">i8", "<u8", "<f2", "<f4", ">f8", "|O", "<c8"};
+  static const std::vector<std::string> types = {"|b1", "|u1", "|i1", "<i2", ">u2", "<i4", "<u4",
+                                                 ">i8", "<u8", "<f2", "<f4", ">f8", "|O",  "<c8"};
   std::string shape = "(";
-  for (uint64_t i = 0, axes = c.below(10); i < axes; ++i) shape += std::to_string(c.length()) + (i + 1 < axes || axes == 1 ? ", " : "");
-  const std::string text = "{'descr': '" + c.of(types) + "', 'fortran_order': " + (c.one_in(2) ? "True" : "False") + ", 'shape': " + shape + "), }\n";
+  for (uint64_t i = 0, axes = c.below(10); i < axes; ++i)
+    shape += std::to_string(c.length()) + (i + 1 < axes || axes == 1 ? ", " : "");
+  const std::string text = "{'descr': '" + c.of(types) + "', 'fortran_order': " + (c.one_in(2) ? "True" : "False") +
+                           ", 'shape': " + shape + "), }\n";
   const uint64_t promised = c.one_in(4) ? c.length() : text.size();
-  std::string file = std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(promised) + static_cast<char>(promised >> 8) + text;
+  std::string file =
+      std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(promised) + static_cast<char>(promised >> 8) + text;
   file.append(c.below(std::min<size_t>(room, 600)), '\1');
   return file;
 }
 
-// A zip archive of stored members, each given by `content`. Sizes, offsets and counts lie now and then; checksums are right.
+// A zip archive of stored members, each given by `content`. Sizes, offsets and counts lie now and then; checksums are
+// right.
 template <typename Content>
 std::string zip_file(Choices& c, size_t room, Content content) {
   static const std::vector<std::string> names = {"a.npy", "b.npy", "../a.npy", "", "a.txt"};
@@ -78,18 +87,18 @@ std::string zip_file(Choices& c, size_t room, Content content) {
     const uint64_t at = file.size(), checksum = crc32_z(0, reinterpret_cast<const Bytef*>(data.data()), data.size());
     const auto entry = [&](std::string& to, uint64_t signature, bool central) {
       append_bytes(to, signature, 4);
-      append_bytes(to, 20, central ? 4 : 2);                 // versions
-      append_bytes(to, 0, 2);                                // flags
-      append_bytes(to, lying(0), 2);                         // method: stored
-      append_bytes(to, 0, 4);                                // time and date
+      append_bytes(to, 20, central ? 4 : 2);  // versions
+      append_bytes(to, 0, 2);                 // flags
+      append_bytes(to, lying(0), 2);          // method: stored
+      append_bytes(to, 0, 4);                 // time and date
       append_bytes(to, lying(checksum), 4);
       append_bytes(to, lying(data.size()), 4);
       append_bytes(to, lying(data.size()), 4);
       append_bytes(to, lying(name.size()), 2);
-      append_bytes(to, lying(0), 2);                         // extra field
+      append_bytes(to, lying(0), 2);  // extra field
       if (central) {
-        append_bytes(to, lying(0), 2);                       // comment
-        append_bytes(to, 0, 8);                              // disk, attributes
+        append_bytes(to, lying(0), 2);  // comment
+        append_bytes(to, 0, 8);         // disk, attributes
         append_bytes(to, lying(at), 4);
       }
       to += name;

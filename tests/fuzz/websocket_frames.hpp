@@ -1,5 +1,5 @@
-// What RFC 6455 asks of a server that hears these frames, and the frames that it says itself: written from the text of the standard, for
-// comparing with what answers.
+// What RFC 6455 asks of a server that hears these frames, and the frames that it says itself: written from the text of
+// the standard, for comparing with what answers.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,8 @@ inline std::optional<Frame> take_frame(std::string_view& bytes) {
   for (size_t i = 0; i < wide; ++i) f.length = f.length << 8 | at(2 + i);
   f.payload = bytes.substr(head, std::min<uint64_t>(f.length, bytes.size() - head));
   if (f.masked)
-    for (size_t i = 0; i < f.payload.size(); ++i) f.payload[i] = static_cast<char>(static_cast<unsigned char>(f.payload[i]) ^ at(head - 4 + i % 4));
+    for (size_t i = 0; i < f.payload.size(); ++i)
+      f.payload[i] = static_cast<char>(static_cast<unsigned char>(f.payload[i]) ^ at(head - 4 + i % 4));
   bytes.remove_prefix(head + f.payload.size());
   return f;
 }
@@ -49,7 +50,12 @@ inline bool may_become_utf8(std::string_view tail) {
   const unsigned lead = at(0);
   const size_t whole = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
   if (lead < 0xc2 || lead > 0xf4 || tail.size() >= whole) return false;
-  const unsigned first = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80, last = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+  const unsigned first = lead == 0xe0   ? 0xa0
+                         : lead == 0xf0 ? 0x90
+                                        : 0x80,
+                 last = lead == 0xed   ? 0x9f
+                        : lead == 0xf4 ? 0x8f
+                                       : 0xbf;
   if (tail.size() > 1 && (at(1) < first || at(1) > last)) return false;
   return tail.size() < 3 || (at(2) & 0xc0) == 0x80;
 }
@@ -96,7 +102,9 @@ inline Owed judge(std::string_view said, uint64_t most) {
     if (f->length > most - message.size()) return owed.close = {1009}, owed;
     message += f->payload;
     const bool ends = f->is_whole() && f->final;
-    if (const auto bad = is_text ? find_invalid_utf8(message) : std::nullopt; bad && (ends || !may_become_utf8(std::string_view(message).substr(*bad)))) return owed.close = {1007}, owed;
+    if (const auto bad = is_text ? find_invalid_utf8(message) : std::nullopt;
+        bad && (ends || !may_become_utf8(std::string_view(message).substr(*bad))))
+      return owed.close = {1007}, owed;
     if (!f->is_whole()) break;
     amid_message = !f->final;
   }

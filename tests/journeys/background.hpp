@@ -14,19 +14,23 @@ namespace journeys {
 
 // Digits for as long as a test watches.
 inline const std::string kLongRun =
-    kSamples + "mnist.hmx --producer 'synth:digits?size=640' --producer 'synth:digits?size=640#label' "
-               "--epochs 1000000 --for 100s --threads 1 ";
+    kSamples +
+    "mnist.hmx --producer 'synth:digits?size=640' --producer 'synth:digits?size=640#label' "
+    "--epochs 1000000 --for 100s --threads 1 ";
 
 class Background {
  public:
   // `hang_up`: what becomes of SIGHUP, SIG_IGN as under nohup.
-  Background(const Folder& folder, const std::string& arguments, void (*hang_up)(int) = SIG_DFL) : out_(folder / "bg.out"), err_(folder / "bg.err") {
+  Background(const Folder& folder, const std::string& arguments, void (*hang_up)(int) = SIG_DFL)
+      : out_(folder / "bg.out"), err_(folder / "bg.err") {
     pid_ = ::fork();
     REQUIRE(pid_ >= 0);
     if (pid_ == 0) {
       ::alarm(120);  // whatever happens to the test
       ::signal(SIGHUP, hang_up);
-      ::execl("/bin/sh", "sh", "-c", ("exec '" + kProgram + "' " + arguments + " >'" + out_ + "' 2>'" + err_ + "' </dev/null").c_str(), nullptr);
+      ::execl("/bin/sh", "sh", "-c",
+              ("exec '" + kProgram + "' " + arguments + " >'" + out_ + "' 2>'" + err_ + "' </dev/null").c_str(),
+              nullptr);
       ::_exit(127);
     }
   }

@@ -34,11 +34,14 @@ class Browser {
     if (pid_ == 0) {
       ::setpgid(0, 0);
       ::alarm(180);  // whatever happens to the test
-      const int in = ::fcntl(to[0], F_DUPFD, 10), out = ::fcntl(from[1], F_DUPFD, 10), nothing = ::open("/dev/null", O_RDWR);
+      const int in = ::fcntl(to[0], F_DUPFD, 10), out = ::fcntl(from[1], F_DUPFD, 10),
+                nothing = ::open("/dev/null", O_RDWR);
       for (int i = 0; i < 3; ++i) ::dup2(nothing, i);
       ::dup2(in, 3);
       ::dup2(out, 4);
-      ::execlp("chromium", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions", "--remote-debugging-pipe", profile.c_str(), "about:blank", nullptr);
+      ::execlp("chromium", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+               "--no-first-run", "--disable-extensions", "--remote-debugging-pipe", profile.c_str(), "about:blank",
+               nullptr);
       ::_exit(127);
     }
     ::close(to[0]);
@@ -58,11 +61,15 @@ class Browser {
   Browser& operator=(const Browser&) = delete;
 
   void open(const std::string& url) { call("Page.navigate", {{"url", url}}); }
-  void resize(int width, int height) { call("Emulation.setDeviceMetricsOverride", {{"width", width}, {"height", height}, {"deviceScaleFactor", 1}, {"mobile", width < 700}}); }
+  void resize(int width, int height) {
+    call("Emulation.setDeviceMetricsOverride",
+         {{"width", width}, {"height", height}, {"deviceScaleFactor", 1}, {"mobile", width < 700}});
+  }
 
   // What an expression is worth, its promise kept; null where it throws, while a page loads.
   boost::json::value evaluate(const std::string& expression) {
-    const boost::json::value r = call("Runtime.evaluate", {{"expression", expression}, {"awaitPromise", true}, {"returnByValue", true}});
+    const boost::json::value r =
+        call("Runtime.evaluate", {{"expression", expression}, {"awaitPromise", true}, {"returnByValue", true}});
     const boost::json::value* value = r.at("result").as_object().if_contains("value");
     return value && !r.as_object().contains("exceptionDetails") ? *value : boost::json::value(nullptr);
   }
@@ -87,7 +94,10 @@ class Browser {
  private:
   using Clock = std::chrono::steady_clock;
 
-  std::string target_session(const boost::json::string& target) { return std::string(call("Target.attachToTarget", {{"targetId", target}, {"flatten", true}}).at("sessionId").as_string()); }
+  std::string target_session(const boost::json::string& target) {
+    return std::string(
+        call("Target.attachToTarget", {{"targetId", target}, {"flatten", true}}).at("sessionId").as_string());
+  }
 
   boost::json::value call(const std::string& method, boost::json::object parameters) {
     boost::json::object message{{"id", ++last_}, {"method", method}, {"params", std::move(parameters)}};
@@ -131,7 +141,8 @@ class Browser {
     if (name == "Network.requestWillBeSent") requests.emplace_back(p.at("request").at("url").as_string());
     if (name == "Network.webSocketCreated") requests.emplace_back(p.at("url").as_string());
     if (name == "Log.entryAdded") complaints.emplace_back(p.at("entry").at("text").as_string());
-    if (name == "Runtime.consoleAPICalled" || name == "Runtime.exceptionThrown") complaints.emplace_back(boost::json::serialize(p));
+    if (name == "Runtime.consoleAPICalled" || name == "Runtime.exceptionThrown")
+      complaints.emplace_back(boost::json::serialize(p));
   }
 
   int to_ = -1, from_ = -1, last_ = 0;

@@ -34,7 +34,8 @@ class SchemaCheck {
 
   void type(const json::value& wanted, const json::value& v, const std::string& place) {
     if (wanted.is_string()) {
-      if (!is(std::string(wanted.as_string()), v)) fail(place, json::serialize(v).substr(0, 60) + " is not of type " + std::string(wanted.as_string()));
+      if (!is(std::string(wanted.as_string()), v))
+        fail(place, json::serialize(v).substr(0, 60) + " is not of type " + std::string(wanted.as_string()));
       return;
     }
     for (const json::value& one : wanted.as_array())
@@ -51,22 +52,32 @@ class SchemaCheck {
       const std::string here = place + "." + std::string(key);
       const json::value* property = properties ? properties->as_object().if_contains(key) : nullptr;
       const json::value* others = schema.if_contains("additionalProperties");
-      if (property) at(property->as_object(), v, here);
-      else if (others && others->is_object()) at(others->as_object(), v, here);
-      else if (others && !others->as_bool()) fail(here, "is not in the schema");
+      if (property)
+        at(property->as_object(), v, here);
+      else if (others && others->is_object())
+        at(others->as_object(), v, here);
+      else if (others && !others->as_bool())
+        fail(here, "is not in the schema");
     }
   }
 
   void at(const json::object& schema, const json::value& v, const std::string& place) {
     for (const auto& [key, rule] : schema) {
-      if (key == "type") type(rule, v, place);
-      else if (key == "const" && rule != v) fail(place, "is not " + json::serialize(rule));
-      else if (key == "enum" && std::find(rule.as_array().begin(), rule.as_array().end(), v) == rule.as_array().end()) fail(place, json::serialize(v) + " is none of " + json::serialize(rule));
-      else if (key == "oneOf") one_of(rule.as_array(), v, place);
+      if (key == "type")
+        type(rule, v, place);
+      else if (key == "const" && rule != v)
+        fail(place, "is not " + json::serialize(rule));
+      else if (key == "enum" && std::find(rule.as_array().begin(), rule.as_array().end(), v) == rule.as_array().end())
+        fail(place, json::serialize(v) + " is none of " + json::serialize(rule));
+      else if (key == "oneOf")
+        one_of(rule.as_array(), v, place);
       else if (key == "items" && v.is_array()) {
         size_t i = 0;
-        for (const json::value& item : v.as_array()) at(rule.as_object(), item, place + "[" + std::to_string(i++) + "]");
-      } else if (!(key == "const" || key == "enum" || key == "items" || key == "properties" || key == "required" || key == "additionalProperties" || key == "$schema" || key == "title")) fail(place, "the schema's keyword " + std::string(key) + " is not understood");
+        for (const json::value& item : v.as_array())
+          at(rule.as_object(), item, place + "[" + std::to_string(i++) + "]");
+      } else if (!(key == "const" || key == "enum" || key == "items" || key == "properties" || key == "required" ||
+                   key == "additionalProperties" || key == "$schema" || key == "title"))
+        fail(place, "the schema's keyword " + std::string(key) + " is not understood");
     }
     if (v.is_object()) object(schema, v.as_object(), place);
   }

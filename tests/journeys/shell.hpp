@@ -58,14 +58,18 @@ class Folder {
 // `arguments` as typed in a shell, after variables ("NAME=value"); at most `seconds`.
 inline Result harmonics_in(const std::string& variables, const std::string& arguments, int seconds = 120) {
   Folder f;
-  const std::string command = variables + " timeout " + std::to_string(seconds) + " '" + kProgram + "' " + arguments + " >'" + (f / "out") + "' 2>'" + (f / "err") + "' </dev/null";
+  const std::string command = variables + " timeout " + std::to_string(seconds) + " '" + kProgram + "' " + arguments +
+                              " >'" + (f / "out") + "' 2>'" + (f / "err") + "' </dev/null";
   const int status = std::system(command.c_str());
   Result r{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read(f / "out"), read(f / "err")};
-  UNSCOPED_INFO(variables << " harmonics " << arguments << "\nexit " << r.code << "\n" << r.out.substr(0, 2000) << r.err.substr(0, 4000));
+  UNSCOPED_INFO(variables << " harmonics " << arguments << "\nexit " << r.code << "\n"
+                          << r.out.substr(0, 2000) << r.err.substr(0, 4000));
   return r;
 }
 
-inline Result harmonics(const std::string& arguments, int seconds = 120) { return harmonics_in("", arguments, seconds); }
+inline Result harmonics(const std::string& arguments, int seconds = 120) {
+  return harmonics_in("", arguments, seconds);
+}
 
 // A number of the JSON object on the last line; NaN when it is absent or null.
 inline double number(const std::string& out, const std::string& key) {

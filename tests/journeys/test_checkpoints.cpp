@@ -5,12 +5,15 @@ using namespace journeys;
 
 namespace {
 
-const std::string kRun = "run " + kSamples + "mnist.hmx --producer 'synth:digits?size=1500&seed=1' --producer 'synth:digits?size=1500&seed=1#label' --batch 16 ";
+const std::string kRun =
+    "run " + kSamples +
+    "mnist.hmx --producer 'synth:digits?size=1500&seed=1' --producer 'synth:digits?size=1500&seed=1#label' --batch 16 ";
 
 size_t checkpoints_in(const std::string& folder) {
   size_t n = 0;
   if (fs::exists(folder))
-    for (const auto& entry : fs::directory_iterator(folder)) n += entry.path().filename().string().rfind("checkpoint-", 0) == 0;
+    for (const auto& entry : fs::directory_iterator(folder))
+      n += entry.path().filename().string().rfind("checkpoint-", 0) == 0;
   return n;
 }
 
@@ -32,7 +35,8 @@ TEST_CASE("the second Ctrl-C is a checkpoint at once, also in the midst of a ste
   Folder f;
   std::string flow = read(kSamples + "mnist.hmx");
   flow.replace(flow.find("-(relu)-> input"), 9, "-(slow_down(seconds=10, after=20))->");
-  const std::string slow = "run " + f.write("slow.hmx", flow) + kRun.substr(kRun.find(".hmx") + 4) + "--plugin " + HARMONICS_BINARY_DIR + "/test_plugins/libslow_down.so ";
+  const std::string slow = "run " + f.write("slow.hmx", flow) + kRun.substr(kRun.find(".hmx") + 4) + "--plugin " +
+                           HARMONICS_BINARY_DIR + "/test_plugins/libslow_down.so ";
   Background run(f, slow + "--checkpoint " + (f / "runs") + " --every 1h");
   REQUIRE(run.await([&] { return has(run.errors(), "slow_down: it takes its time\n"); }));
   run.signal(SIGINT);
@@ -60,13 +64,16 @@ TEST_CASE("without --checkpoint Ctrl-C is what it was") {
 TEST_CASE("what --checkpoint and --resume cannot do is said with the remedy") {
   Folder f;
   const std::string runs = f / "runs";
-  CHECK(harmonics(kRun + "--every 5m").err.find("error: --every says nothing without --checkpoint DIR\n") != std::string::npos);
+  CHECK(harmonics(kRun + "--every 5m").err.find("error: --every says nothing without --checkpoint DIR\n") !=
+        std::string::npos);
   const Result nowhere = harmonics(kRun + "--resume --quiet");
   CHECK(nowhere.code == 2);
-  CHECK(nowhere.err == "error: --resume does not say from where\nhelp: give --checkpoint DIR, or --resume DIR, or --resume FILE\n");
+  CHECK(nowhere.err ==
+        "error: --resume does not say from where\nhelp: give --checkpoint DIR, or --resume DIR, or --resume FILE\n");
   const Result often = harmonics(kRun + "--checkpoint " + runs + " --every often");
   CHECK(often.code == 2);
-  CHECK(often.err == "error: 'often' does not say how often\nhelp: write a time, steps or epochs: 5m, 90s, 500steps, 1epoch\n");
+  CHECK(often.err ==
+        "error: 'often' does not say how often\nhelp: write a time, steps or epochs: 5m, 90s, 500steps, 1epoch\n");
   const Result gone = harmonics(kRun + "--resume " + (f / "none"));
   CHECK(gone.code == 66);
   CHECK(gone.err == "error: cannot read '" + (f / "none") + "': No such file or directory\n");
@@ -76,22 +83,28 @@ TEST_CASE("what --checkpoint and --resume cannot do is said with the remedy") {
   CHECK(has(early.out, "\"checkpoint\":\"" + runs + "/checkpoint-000001-step-3.safetensors\""));
   const Result again = harmonics(kRun + "--steps 3 --checkpoint " + runs);
   CHECK(again.code == 2);
-  CHECK(again.err == "error: '" + runs + "' holds the checkpoints of a run\nhelp: go on with that run: add --resume; or give this one a directory of its own\n");
-  const std::string flow = f.write("g.hmx", "harmonic g { producer x; layer s; consumer y; cycle { x -(relu)-> s -(identity)-> y; } }");
-  const Result nothing = harmonics("run " + flow + " --producer " + f.write("in.csv", "1,2\n") + " --checkpoint " + (f / "other"));
+  CHECK(again.err == "error: '" + runs +
+                         "' holds the checkpoints of a run\nhelp: go on with that run: add --resume; or give this one "
+                         "a directory of its own\n");
+  const std::string flow =
+      f.write("g.hmx", "harmonic g { producer x; layer s; consumer y; cycle { x -(relu)-> s -(identity)-> y; } }");
+  const Result nothing =
+      harmonics("run " + flow + " --producer " + f.write("in.csv", "1,2\n") + " --checkpoint " + (f / "other"));
   CHECK(nothing.code == 2);
   CHECK(has(nothing.err, "error: 'g' does not train: it has nothing to keep in a checkpoint\n"));
   const Result unwritable = harmonics(kRun + "--steps 3 --checkpoint /proc/nothing/here");
   CHECK(unwritable.code == 73);
   CHECK(unwritable.err == "error: cannot write checkpoints to '/proc/nothing/here': No such file or directory\n");
-  const Result weights = harmonics("infer " + kSamples + "mnist.hmx --weights " + runs + "/checkpoint-000001-step-3.safetensors --producer 'synth:digits?size=5' --quiet");
+  const Result weights = harmonics("infer " + kSamples + "mnist.hmx --weights " + runs +
+                                   "/checkpoint-000001-step-3.safetensors --producer 'synth:digits?size=5' --quiet");
   CHECK(weights.code == 0);  // a checkpoint is a file of weights, too
 }
 
 TEST_CASE("a damaged newest checkpoint is passed over") {
   Folder f;
   const std::string runs = f / "runs";
-  for (const char* steps : {"5", "10", "12"}) REQUIRE(harmonics(kRun + "--quiet --checkpoint " + runs + " --resume --steps " + steps).code == 0);
+  for (const char* steps : {"5", "10", "12"})
+    REQUIRE(harmonics(kRun + "--quiet --checkpoint " + runs + " --resume --steps " + steps).code == 0);
   CHECK(checkpoints_in(runs) == 3);
   const std::string newest = runs + "/checkpoint-000003-step-12.safetensors";
   std::string bytes = read(newest);

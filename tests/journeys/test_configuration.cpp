@@ -17,7 +17,9 @@ struct Places {
   }
   // In the folder "here", with these variables set.
   Result run(const std::string& arguments, const std::string& variables = "") const {
-    const std::string command = "cd '" + (f / "here") + "' && XDG_CONFIG_HOME='" + (f / "config") + "' " + variables + " timeout 60 '" + kProgram + "' " + arguments + " >'" + (f / "out") + "' 2>'" + (f / "err") + "' </dev/null";
+    const std::string command = "cd '" + (f / "here") + "' && XDG_CONFIG_HOME='" + (f / "config") + "' " + variables +
+                                " timeout 60 '" + kProgram + "' " + arguments + " >'" + (f / "out") + "' 2>'" +
+                                (f / "err") + "' </dev/null";
     const int status = std::system(command.c_str());
     Result r{WEXITSTATUS(status), read(f / "out"), read(f / "err")};
     UNSCOPED_INFO(arguments << "\nexit " << r.code << "\n" << r.out << r.err);
@@ -25,13 +27,17 @@ struct Places {
   }
 };
 
-const std::string kShortRun = "run " + kSamples + "mnist.hmx --producer 'synth:digits?size=256' --producer 'synth:digits?size=256#label' --epochs 1 --quiet --json";
+const std::string kShortRun =
+    "run " + kSamples +
+    "mnist.hmx --producer 'synth:digits?size=256' --producer 'synth:digits?size=256#label' --epochs 1 --quiet --json";
 
 }  // namespace
 
 TEST_CASE("a flag beats the environment, which beats files, the nearer before the farther") {
   Places p;
-  const auto steps = [&](const std::string& flag = "", const std::string& variables = "") { return number(p.run(kShortRun + " " + flag, variables).out, "steps"); };
+  const auto steps = [&](const std::string& flag = "", const std::string& variables = "") {
+    return number(p.run(kShortRun + " " + flag, variables).out, "steps");
+  };
   CHECK(steps() == 4);  // batches of 64
   p.f.write("config/harmonics/config.toml", "batch = 128\n");
   CHECK(steps() == 2);
@@ -47,14 +53,19 @@ TEST_CASE("config show says what counts and where it is from") {
   Places p;
   const Result nothing = p.run("config show");
   CHECK(nothing.code == 0);
-  CHECK(nothing.out == "# nothing is set; flags win over HARMONICS_FLAG, --config FILE, and then:\n#   harmonics.toml\n#   " + (p.f / "config") + "/harmonics/config.toml\n#   /etc/harmonics/config.toml\n");
+  CHECK(nothing.out ==
+        "# nothing is set; flags win over HARMONICS_FLAG, --config FILE, and then:\n#   harmonics.toml\n#   " +
+            (p.f / "config") + "/harmonics/config.toml\n#   /etc/harmonics/config.toml\n");
   p.f.write("config/harmonics/config.toml", "[run]\nmetric = [\"f1\", \"topk(3)\"]\n");
   p.f.write("here/harmonics.toml", "[run]\nbatch = 32\nseed = 7\nquiet = true\noptimizer = \"sgd(lr=0.1)\"\n");
   const Result run = p.run("config show run --origin", "HARMONICS_LR=0.5 HARMONICS_METRIC='auc; f1'");
   REQUIRE(run.code == 0);
-  for (const char* line : {"batch = 32                               # ./harmonics.toml:2\n", "lr = 0.5                                 # environment HARMONICS_LR\n",
-                           "metric = [\"auc\", \"f1\"]                   # environment HARMONICS_METRIC\n", "optimizer = \"sgd(lr=0.1)\"                # ./harmonics.toml:5\n",
-                           "quiet = true                             # ./harmonics.toml:4\n", "accumulate = 1                           # default\n"}) {
+  for (const char* line : {"batch = 32                               # ./harmonics.toml:2\n",
+                           "lr = 0.5                                 # environment HARMONICS_LR\n",
+                           "metric = [\"auc\", \"f1\"]                   # environment HARMONICS_METRIC\n",
+                           "optimizer = \"sgd(lr=0.1)\"                # ./harmonics.toml:5\n",
+                           "quiet = true                             # ./harmonics.toml:4\n",
+                           "accumulate = 1                           # default\n"}) {
     INFO(line);
     CHECK(has(run.out, line));
   }
@@ -72,18 +83,31 @@ TEST_CASE("what is wrong with a file is said with its line, and exits with 78") 
     CHECK(r.code == 78);
     return r.err;
   };
-  CHECK(message("# mine\nbach = 32\n") == "error: ./harmonics.toml:2: unknown key 'bach'\nhelp: did you mean 'batch'?\n");
-  CHECK(message("[run]\nbach = 32\n") == "error: ./harmonics.toml:2: unknown key 'bach' of 'run'\nhelp: did you mean 'batch'?\n");
-  CHECK(message("# é\n[=]\n") == "error: ./harmonics.toml:2: a table without a name\nhelp: [run] begins the settings of 'harmonics run'\n");
+  CHECK(message("# mine\nbach = 32\n") ==
+        "error: ./harmonics.toml:2: unknown key 'bach'\nhelp: did you mean 'batch'?\n");
+  CHECK(message("[run]\nbach = 32\n") ==
+        "error: ./harmonics.toml:2: unknown key 'bach' of 'run'\nhelp: did you mean 'batch'?\n");
+  CHECK(message("# é\n[=]\n") ==
+        "error: ./harmonics.toml:2: a table without a name\nhelp: [run] begins the settings of 'harmonics run'\n");
   CHECK(message("metric = ['é', \"\\\"é\"]\nb\xc3\xa4tch = 3\n") ==
-        "error: ./harmonics.toml:2: a character beyond ASCII that is in no text\nhelp: names are those of verbs and flags; texts stand in quotes\n");
-  CHECK(message("save = \"\"\"a\n\"\"\"\n") == "error: ./harmonics.toml:1: a text over several lines\nhelp: one quote on each side: no setting is that long\n");
-  CHECK(message("[rum]\nbatch = 32\n") == "error: ./harmonics.toml:1: there is no verb 'rum'\nhelp: did you mean '[run]'?\n");
+        "error: ./harmonics.toml:2: a character beyond ASCII that is in no text\nhelp: names are those of verbs and "
+        "flags; texts stand in quotes\n");
+  CHECK(
+      message("save = \"\"\"a\n\"\"\"\n") ==
+      "error: ./harmonics.toml:1: a text over several lines\nhelp: one quote on each side: no setting is that long\n");
+  CHECK(message("[rum]\nbatch = 32\n") ==
+        "error: ./harmonics.toml:1: there is no verb 'rum'\nhelp: did you mean '[run]'?\n");
   CHECK(message("[run]\nbatch = [1, 2]\n") == "error: ./harmonics.toml:2: 'batch' takes one value, not a list\n");
   CHECK(message("[run]\nquiet = \"yes\"\n") == "error: ./harmonics.toml:2: 'quiet' is true or false\n");
-  CHECK(message("[run]\nbatch = 1979-05-27\n") == "error: ./harmonics.toml:2: '1979-05-27' is neither a text, a number, true nor false\nhelp: texts stand in quotes: save = \"model.safetensors\"\n");
-  CHECK(message("[run]\nbatch = true\n") == "error: ./harmonics.toml:2: the value of 'batch' is neither a text nor a number\nhelp: texts stand in quotes\n");
-  CHECK(message("batch 32\n") == "error: ./harmonics.toml:1: 'batch' is followed by no '='\nhelp: settings are written as in TOML: batch = 128, and [run] before those of one verb\n");
+  CHECK(message("[run]\nbatch = 1979-05-27\n") ==
+        "error: ./harmonics.toml:2: '1979-05-27' is neither a text, a number, true nor false\nhelp: texts stand in "
+        "quotes: save = \"model.safetensors\"\n");
+  CHECK(
+      message("[run]\nbatch = true\n") ==
+      "error: ./harmonics.toml:2: the value of 'batch' is neither a text nor a number\nhelp: texts stand in quotes\n");
+  CHECK(message("batch 32\n") ==
+        "error: ./harmonics.toml:1: 'batch' is followed by no '='\nhelp: settings are written as in TOML: batch = 128, "
+        "and [run] before those of one verb\n");
   p.f.write("here/harmonics.toml", "[run]\nbatch = 0\n");
   const Result range = p.run(kShortRun);
   CHECK(range.code == 78);
@@ -95,15 +119,21 @@ TEST_CASE("what is wrong with a file is said with its line, and exits with 78") 
   CHECK(variable.err.find("error: environment HARMONICS_BATCH: ") == 0);
   const Result missing = p.run("version --config nowhere.toml");
   CHECK(missing.code == 66);
-  CHECK(missing.err == "error: cannot read 'nowhere.toml': No such file or directory\nhelp: it was to hold settings; 'harmonics config show' lists the files that count\n");
+  CHECK(missing.err ==
+        "error: cannot read 'nowhere.toml': No such file or directory\nhelp: it was to hold settings; 'harmonics "
+        "config show' lists the files that count\n");
 }
 
 TEST_CASE("the file of the current folder sets how much is learned and how, and nothing else") {
   Places p;
   const std::string weights = p.f / "w.safetensors", log = p.f / "l.csv";
-  const std::string text = "plugin = [\"./evil.so\"]\n[run]\nsteps = 2\nserve = [\"127.0.0.1:0\"]\ntoken = \"known\"\nsave = \"" + weights + "\"\nlog = [\"" + log + "\"]\n[override]\nrelu = \"evil\"\n";
+  const std::string text =
+      "plugin = [\"./evil.so\"]\n[run]\nsteps = 2\nserve = [\"127.0.0.1:0\"]\ntoken = \"known\"\nsave = \"" + weights +
+      "\"\nlog = [\"" + log + "\"]\n[override]\nrelu = \"evil\"\n";
   p.f.write("here/harmonics.toml", text);
-  const std::string left_out = "note: 'log', 'override', 'plugin', 'save', 'serve', 'token' of ./harmonics.toml are left out: the file of the current folder says how much is learned and how, nothing else; --config harmonics.toml takes all of it\n";
+  const std::string left_out =
+      "note: 'log', 'override', 'plugin', 'save', 'serve', 'token' of ./harmonics.toml are left out: the file of the "
+      "current folder says how much is learned and how, nothing else; --config harmonics.toml takes all of it\n";
   const std::string run = kShortRun.substr(0, kShortRun.find(" --quiet")) + " --json";
   const Result r = p.run(run);
   CHECK(r.code == 0);
@@ -111,7 +141,8 @@ TEST_CASE("the file of the current folder sets how much is learned and how, and 
   CHECK(r.err.rfind(left_out + "note: ./harmonics.toml sets steps = 2\n", 0) == 0);
   CHECK_FALSE(has(r.err, "serving"));
   CHECK_FALSE((fs::exists(weights) || fs::exists(log)));
-  for (const char* verb : {"list metrics", "version", "inspect conv", "validate x.hmx", "config show"}) CHECK(p.run(verb).err.find(left_out) == 0);
+  for (const char* verb : {"list metrics", "version", "inspect conv", "validate x.hmx", "config show"})
+    CHECK(p.run(verb).err.find(left_out) == 0);
   CHECK_FALSE(has(p.run(run + " --quiet").err, "note: ./harmonics.toml"));
   const Result shown = p.run("config show run --origin");
   CHECK(has(shown.out, "steps = 2                                # ./harmonics.toml:3\n"));

@@ -25,7 +25,9 @@ std::string first(const std::string& path, size_t bytes_each) {
   return bytes;
 }
 
-std::string big(uint32_t n) { return {static_cast<char>(n >> 24), static_cast<char>(n >> 16), static_cast<char>(n >> 8), static_cast<char>(n)}; }
+std::string big(uint32_t n) {
+  return {static_cast<char>(n >> 24), static_cast<char>(n >> 16), static_cast<char>(n >> 8), static_cast<char>(n)};
+}
 
 std::string csv(const std::string& pixels, const std::string& labels) {
   std::string text = "label";
@@ -41,7 +43,8 @@ std::string json_rows(const std::string& pixels, const std::string& labels) {
   std::string text;
   for (size_t n = 0; n < kDigitCount; ++n) {
     text += "{\"label\": " + std::to_string(labels[n]) + ", \"pixels\": [";
-    for (size_t i = 0; i < kPixels; ++i) text += (i ? "," : "") + std::to_string(static_cast<uint8_t>(pixels[n * kPixels + i]));
+    for (size_t i = 0; i < kPixels; ++i)
+      text += (i ? "," : "") + std::to_string(static_cast<uint8_t>(pixels[n * kPixels + i]));
     text += "]}\n";
   }
   return text;
@@ -64,7 +67,8 @@ TEST_CASE("the same digits in IDX, CSV, NPZ, NPY and JSON lines train to the sam
   const Folder f;
   f.write("x.idx", std::string("\0\0\x08\x03", 4) + big(kDigitCount) + big(28) + big(28) + pixels);
   f.write("y.idx", std::string("\0\0\x08\x01", 4) + big(kDigitCount) + labels);
-  const std::string n = std::to_string(kDigitCount), x = npy_file("|u1", "(" + n + ", 28, 28)", pixels), y = npy_file("|u1", "(" + n + ",)", labels);
+  const std::string n = std::to_string(kDigitCount), x = npy_file("|u1", "(" + n + ", 28, 28)", pixels),
+                    y = npy_file("|u1", "(" + n + ",)", labels);
   f.write("x.npy.zst", zstd_file(x));
   f.write("stored.npz", zip_file({{"x", "not an array"}, {"x.npy", x}, {"y.npy", y}}));
   f.write("deflated.npz", zip_file({{"x.npy", x}, {"y.npy", y}}, true, true));
@@ -75,16 +79,18 @@ TEST_CASE("the same digits in IDX, CSV, NPZ, NPY and JSON lines train to the sam
   CHECK(drained(f / "deflated.npz", {{"#", "x"}}) == pixels);
   CHECK(drained(f / "xy.jsonl.gz", {{"dtype", "u8"}, {"#", "pixels"}}) == pixels);
 
-  const std::pair<const char*, const char*> pairs[] = {{"x.idx", "y.idx"},
-                                                       {"stored.npz#x", "stored.npz#y"},
-                                                       {"deflated.npz#x", "deflated.npz#y"},
-                                                       {"x.npy.zst", "y.idx"},
-                                                       {"xy.csv?dtype=u8&shape=28x28#1-784", "xy.csv?dtype=u8#label"},
-                                                       {"xy.jsonl.gz?dtype=u8&shape=28x28#pixels", "xy.jsonl.gz?dtype=u8#label"}};
+  const std::pair<const char*, const char*> pairs[] = {
+      {"x.idx", "y.idx"},
+      {"stored.npz#x", "stored.npz#y"},
+      {"deflated.npz#x", "deflated.npz#y"},
+      {"x.npy.zst", "y.idx"},
+      {"xy.csv?dtype=u8&shape=28x28#1-784", "xy.csv?dtype=u8#label"},
+      {"xy.jsonl.gz?dtype=u8&shape=28x28#pixels", "xy.jsonl.gz?dtype=u8#label"}};
   std::string weights;
   for (const auto& [images, classes] : pairs) {
-    const Result r = journeys::harmonics("run " + kSamples + "mnist.hmx --producer 'file:" + (f / images) + "' --producer 'file:" + (f / classes) +
-                               "' --epochs 1 --quiet --json --save " + (f / "w.safetensors"));
+    const Result r = journeys::harmonics("run " + kSamples + "mnist.hmx --producer 'file:" + (f / images) +
+                                         "' --producer 'file:" + (f / classes) + "' --epochs 1 --quiet --json --save " +
+                                         (f / "w.safetensors"));
     REQUIRE(r.code == 0);
     CHECK(number(r.out, "samples") == kDigitCount);
     const std::string saved = read(f / "w.safetensors");

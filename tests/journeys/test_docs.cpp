@@ -1,4 +1,5 @@
-// What the README and the tutorial tell a newcomer to type, typed: from a clone, in an empty home, every block in its order.
+// What the README and the tutorial tell a newcomer to type, typed: from a clone, in an empty home, every block in its
+// order.
 #include "tests/journeys/sending.hpp"
 #include "tests/journeys/shell.hpp"
 
@@ -45,7 +46,8 @@ std::vector<Block> blocks_of(const fs::path& document) {
 
 const char* const kMark = "@@ block of line ";
 
-// One script of all blocks: titled ones are files, those in sh are commands, untitled ones of other languages illustrate.
+// One script of all blocks: titled ones are files, those in sh are commands, untitled ones of other languages
+// illustrate.
 std::string script_of(const std::vector<Block>& blocks) {
   std::string script = "set -eu\n";
   for (const Block& b : blocks) {
@@ -75,9 +77,10 @@ struct Newcomer {
 
   std::string types(const std::string& script, int seconds) const {
     folder.write("script.sh", script);
-    const std::string command = "cd '" + (folder / "clone") + "' && env -i HOME='" + (folder / "home") + "' PATH='" + HARMONICS_BINARY_DIR +
-                                "/bin:/usr/bin:/bin' LANG=C.UTF-8 timeout " + std::to_string(seconds) + " bash '" + (folder / "script.sh") + "' >'" + (folder / "log") +
-                                "' 2>&1 </dev/null";
+    const std::string command = "cd '" + (folder / "clone") + "' && env -i HOME='" + (folder / "home") + "' PATH='" +
+                                HARMONICS_BINARY_DIR + "/bin:/usr/bin:/bin' LANG=C.UTF-8 timeout " +
+                                std::to_string(seconds) + " bash '" + (folder / "script.sh") + "' >'" +
+                                (folder / "log") + "' 2>&1 </dev/null";
     const int status = std::system(command.c_str());
     const std::string log = read(folder / "log");
     INFO(log.substr(log.size() > 6000 ? log.size() - 6000 : 0));
@@ -115,13 +118,18 @@ bool begins_with(const std::string& line, size_t at, const std::string& shown, s
     if (at == line.size()) return after(shown, from, blank) == shown.size();
     const bool number = shown[from] >= '0' && shown[from] <= '9';
     if (number ? !(line[at] >= '0' && line[at] <= '9') : line[at] != shown[from]) return false;
-    if (number) at = after(line, at, of_number), from = after(shown, from, of_number);
-    else if (shown[from] == ' ') at = after(line, at, blank), from = after(shown, from, blank);
-    else ++at, ++from;
+    if (number)
+      at = after(line, at, of_number), from = after(shown, from, of_number);
+    else if (shown[from] == ' ')
+      at = after(line, at, blank), from = after(shown, from, blank);
+    else
+      ++at, ++from;
   }
   return true;
 }
-bool shows(const std::string& shown, const std::string& line) { return begins_with(line, after(line, 0, blank), shown, after(shown, 0, blank)); }
+bool shows(const std::string& shown, const std::string& line) {
+  return begins_with(line, after(line, 0, blank), shown, after(shown, 0, blank));
+}
 
 // Every line that is shown is a line of the output, in this order.
 void check_shown(const std::string& shown, const std::string& output) {
@@ -160,14 +168,16 @@ TEST_CASE("every block of the page on migrating does what it says, from a clone,
 TEST_CASE("every block of the page on plugins does what it says, from an installation, in an empty home") {
   Newcomer newcomer;
   const std::string prefix = newcomer.folder / "home/.local";
-  REQUIRE(std::system(("cmake --install '" HARMONICS_BINARY_DIR "' --prefix '" + prefix + "' >/dev/null").c_str()) == 0);
+  REQUIRE(std::system(("cmake --install '" HARMONICS_BINARY_DIR "' --prefix '" + prefix + "' >/dev/null").c_str()) ==
+          0);
   check_document(fs::path(HARMONICS_SOURCE_DIR) / "docs/plugins.md", newcomer, 240);
 }
 
 TEST_CASE("every block of the page on embedding does what it says, from an installation, in an empty home") {
   Newcomer newcomer;
   const std::string prefix = newcomer.folder / "home/.local";
-  REQUIRE(std::system(("cmake --install '" HARMONICS_BINARY_DIR "' --prefix '" + prefix + "' >/dev/null").c_str()) == 0);
+  REQUIRE(std::system(("cmake --install '" HARMONICS_BINARY_DIR "' --prefix '" + prefix + "' >/dev/null").c_str()) ==
+          0);
   check_document(fs::path(HARMONICS_SOURCE_DIR) / "docs/embedding.md", newcomer, 240);
 }
 
@@ -179,7 +189,10 @@ TEST_CASE("every piece of C++ in a document is a plugin that passes its checks, 
       INFO(document << ":" << b.line);
       const Folder f;
       const std::string source = f.write("piece.cpp", b.text), library = f / "libpiece.so";
-      REQUIRE(std::system(("timeout 120 c++ -std=c++17 -Wall -Wextra -Werror -fPIC -shared -I '" HARMONICS_SOURCE_DIR "/include' '" + source + "' -o '" + library + "'").c_str()) == 0);
+      REQUIRE(std::system(("timeout 120 c++ -std=c++17 -Wall -Wextra -Werror -fPIC -shared -I '" HARMONICS_SOURCE_DIR
+                           "/include' '" +
+                           source + "' -o '" + library + "'")
+                              .c_str()) == 0);
       if (!has(b.text, "register_")) continue;
       const Result checked = harmonics("plugin check --calls 50000 " + library);
       CHECK(checked.code == 0);
@@ -205,12 +218,17 @@ TEST_CASE("the program of three lines in the page on sending teaches the run of 
   command.replace(command.find("5555"), 4, port);
   program.replace(program.find("5555"), 4, port);
   const Folder f;
-  f.write("digits.hmx", "harmonic digits {\n  producer image {4};\n  producer label {3} 1/1 image;\n  layer hidden {8};\n  layer output;\n"
-                        "  cycle { image -(relu)-> hidden -> output; output <-(cross_entropy)- label; }\n}\n");
-  const std::string send = f.write("send.py", "import time\nfor i in range(300):\n  try:\n    exec(open('program.py').read())\n    break\n  except ConnectionRefusedError:\n    time.sleep(0.1)\n");
+  f.write("digits.hmx",
+          "harmonic digits {\n  producer image {4};\n  producer label {3} 1/1 image;\n  layer hidden {8};\n  layer "
+          "output;\n"
+          "  cycle { image -(relu)-> hidden -> output; output <-(cross_entropy)- label; }\n}\n");
+  const std::string send = f.write("send.py",
+                                   "import time\nfor i in range(300):\n  try:\n    exec(open('program.py').read())\n   "
+                                   " break\n  except ConnectionRefusedError:\n    time.sleep(0.1)\n");
   f.write("program.py", program);
   f.write("script.sh", "set -eu\ncd '" + (f / "") + "'\npython3 send.py &\n" + command + " --json\nwait\n");
-  const std::string run = "PATH='" HARMONICS_BINARY_DIR "/bin':$PATH timeout 100 bash '" + (f / "script.sh") + "' >'" + (f / "out") + "' 2>'" + (f / "err") + "' </dev/null";
+  const std::string run = "PATH='" HARMONICS_BINARY_DIR "/bin':$PATH timeout 100 bash '" + (f / "script.sh") + "' >'" +
+                          (f / "out") + "' 2>'" + (f / "err") + "' </dev/null";
   INFO(send);
   CHECK(std::system(run.c_str()) == 0);
   INFO(read(f / "err"));
@@ -221,7 +239,8 @@ TEST_CASE("every command of the README works on MNIST's own files, from a clone,
   const std::string data = data_folder();
   if (data.empty()) return;
   Newcomer newcomer;
-  for (const char* name : {"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"})
+  for (const char* name : {"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz",
+                           "t10k-labels-idx1-ubyte.gz"})
     fs::create_symlink(data + "/mnist/" + name, newcomer.folder / ("clone/" + std::string(name)));
   check_document(fs::path(HARMONICS_SOURCE_DIR) / "README.md", newcomer, 240);
   CHECK(fs::exists(newcomer.folder / "clone/mnist.html"));
@@ -231,7 +250,8 @@ TEST_CASE("the two commands of the README are there and can be started") {
   const std::string text = read(fs::path(HARMONICS_SOURCE_DIR) / "README.md");
   for (const char* script : {"scripts/quickstart.sh", "scripts/test.sh"}) {
     CHECK(has(text, script));
-    CHECK((fs::status(fs::path(HARMONICS_SOURCE_DIR) / script).permissions() & fs::perms::owner_exec) != fs::perms::none);
+    CHECK((fs::status(fs::path(HARMONICS_SOURCE_DIR) / script).permissions() & fs::perms::owner_exec) !=
+          fs::perms::none);
   }
 }
 

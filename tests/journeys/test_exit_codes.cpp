@@ -7,21 +7,28 @@ using namespace journeys;
 
 namespace {
 
-const std::string kTrain = "run " + kSamples + "mnist.hmx --producer 'synth:digits?size=200' --producer 'synth:digits?size=200#label' --batch 20 ";
+const std::string kTrain =
+    "run " + kSamples +
+    "mnist.hmx --producer 'synth:digits?size=200' --producer 'synth:digits?size=200#label' --batch 20 ";
 const std::string kFailing = std::string(HARMONICS_BINARY_DIR) + "/test_plugins/libexits.so";
-const char* const kAffineFlow = "harmonic g { producer x; producer y; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n";
+const char* const kAffineFlow =
+    "harmonic g { producer x; producer y; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n";
 
 // A shell's command with the program as $HARMONICS; its exit code.
 int exit_of(const Folder& f, const std::string& command, std::string* err = nullptr) {
-  const int status = std::system(("export HARMONICS='" + kProgram + "'; exec 2>'" + (f / "err") + "'; timeout 60 bash -c '" + command + "'").c_str());
+  const int status = std::system(
+      ("export HARMONICS='" + kProgram + "'; exec 2>'" + (f / "err") + "'; timeout 60 bash -c '" + command + "'")
+          .c_str());
   if (err) *err = read(f / "err");
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
 // Training on a stream of the plugin that fails at sample `good`.
 Result on_failing(const Folder& f, const std::string& how, int good, const std::string& more = "") {
-  const std::string flow = f.write("g.hmx", kAffineFlow), address = "'failing:" + how + "?good=" + std::to_string(good) + "&shuffle=1'";
-  return harmonics("run " + flow + " --plugin " + kFailing + " --producer x=" + address + " --producer y=" + address + " --batch 8 --quiet " + more);
+  const std::string flow = f.write("g.hmx", kAffineFlow),
+                    address = "'failing:" + how + "?good=" + std::to_string(good) + "&shuffle=1'";
+  return harmonics("run " + flow + " --plugin " + kFailing + " --producer x=" + address + " --producer y=" + address +
+                   " --batch 8 --quiet " + more);
 }
 
 }  // namespace
@@ -50,7 +57,8 @@ TEST_CASE("exit code 69: a peer that does not answer, or went away") {
   std::string err;
   const std::string weights = f / "w.safetensors";
   REQUIRE(harmonics(kTrain + "--steps 2 --quiet --save " + weights).code == 0);
-  const std::string infer = "\"$HARMONICS\" infer " + kSamples + "mnist.hmx --weights " + weights + " --producer \"synth:digits?size=20000\" --quiet";
+  const std::string infer = "\"$HARMONICS\" infer " + kSamples + "mnist.hmx --weights " + weights +
+                            " --producer \"synth:digits?size=20000\" --quiet";
   CHECK(exit_of(f, "set -o pipefail; " + infer + " | head -1 >/dev/null", &err) == 141);  // as of other programs
   CHECK(err.empty());
 }
@@ -58,7 +66,8 @@ TEST_CASE("exit code 69: a peer that does not answer, or went away") {
 TEST_CASE("exit code 70: a bug") {
   Folder f;
   const std::string flow = f.write("g.hmx", "harmonic g { producer x; layer o; cycle { x -(bug)-> o; } }\n");
-  const Result bug = harmonics("infer --untrained " + flow + " --plugin " + kFailing + " --producer " + f.write("x.csv", "1,2\n"));
+  const Result bug =
+      harmonics("infer --untrained " + flow + " --plugin " + kFailing + " --producer " + f.write("x.csv", "1,2\n"));
   CHECK(bug.code == 70);
   CHECK(has(bug.err, "this cannot happen"));
 }
@@ -98,7 +107,9 @@ TEST_CASE("exit code 77: what is not allowed") {
   REQUIRE(::chmod(plugin.c_str(), 0666) == 0);
   const Result open = harmonics("list activations --plugin " + plugin);
   CHECK(open.code == 77);
-  CHECK(open.err == "error: plugin '" + plugin + "' is not loaded: its file '" + plugin + "' can be written to by everybody\nhelp: put it where only you can write, e.g. ~/.local/share/harmonics/plugins\n");
+  CHECK(open.err == "error: plugin '" + plugin + "' is not loaded: its file '" + plugin +
+                        "' can be written to by everybody\nhelp: put it where only you can write, e.g. "
+                        "~/.local/share/harmonics/plugins\n");
   CHECK(on_failing(f, "forbidden", 0).code == 77);
 }
 
@@ -111,7 +122,8 @@ TEST_CASE("exit code 78: a graph or a configuration that is not valid") {
 TEST_CASE("exit codes 129, 130 and 143: stopped by a signal, behind a checkpoint") {
   for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
     Folder f;
-    Background run(f, kTrain + "--epochs 100000 --checkpoint " + (f / "kept") + " --log " + (f / "l.csv") + " --log-every 1");
+    Background run(
+        f, kTrain + "--epochs 100000 --checkpoint " + (f / "kept") + " --log " + (f / "l.csv") + " --log-every 1");
     REQUIRE(run.await([&] { return fs::exists(f / "l.csv") && fs::file_size(f / "l.csv") > 300; }));
     run.signal(signal);
     CHECK(run.end().code == 128 + signal);

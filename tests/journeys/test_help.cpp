@@ -14,7 +14,8 @@ namespace {
 // What a shell says to a script; 127 when there is no such shell.
 Result shell(const std::string& command) {
   Folder f;
-  const int status = std::system(("timeout 30 " + command + " >'" + (f / "out") + "' 2>'" + (f / "err") + "' </dev/null").c_str());
+  const int status =
+      std::system(("timeout 30 " + command + " >'" + (f / "out") + "' 2>'" + (f / "err") + "' </dev/null").c_str());
   Result r{WIFEXITED(status) ? WEXITSTATUS(status) : 128, read(f / "out"), read(f / "err")};
   UNSCOPED_INFO(command << "\nexit " << r.code << "\n" << r.out.substr(0, 2000) << r.err.substr(0, 2000));
   return r;
@@ -67,22 +68,27 @@ TEST_CASE("help begins with examples, and has headings, defaults and ranges in w
   CHECK(all.code == 0);
   for (const std::string& verb : verbs()) CHECK(has(all.out, "\n  " + verb + " "));
   CHECK(has(all.out, "Start here:\n  harmonics run samples/mnist.hmx"));
-  for (const char* part : {"Data:", "Stopping:", "Training:", "Checkpoints:", "Watching:", "Machine:", "Output:", "(default 0.001)", "--validate"}) CHECK(has(run.out, part));
+  for (const char* part : {"Data:", "Stopping:", "Training:", "Checkpoints:", "Watching:", "Machine:", "Output:",
+                           "(default 0.001)", "--validate"})
+    CHECK(has(run.out, part));
   for (const std::string& verb : verbs()) {
     const Result help = harmonics(verb + " --help");
     CHECK(help.code == 0);
     CHECK(has(help.out, "\n\nExamples:\n  "));
     CHECK(help.out.find("Examples:") < help.out.find("Usage: harmonics " + verb));
-    for (const char* raw : {"INT:", "FLOAT", " in [", "9223372036854775807", "Print this help"}) CHECK_FALSE(has(help.out, raw));
+    for (const char* raw : {"INT:", "FLOAT", " in [", "9223372036854775807", "Print this help"})
+      CHECK_FALSE(has(help.out, raw));
     std::stringstream lines(help.out);
-    for (std::string line; std::getline(lines, line);) CHECK((line.size() <= 100 || has(line, "harmonics ") || has(line, "curl ")));
+    for (std::string line; std::getline(lines, line);)
+      CHECK((line.size() <= 100 || has(line, "harmonics ") || has(line, "curl ")));
   }
   CHECK(has(harmonics("--help-all").out, "Usage: harmonics version"));
   CHECK(harmonics("--version").out.starts_with("harmonics "));
 }
 
 TEST_CASE("help wherever it stands is help") {
-  for (const char* line : {"tap gpt.sock --help", "tap -h", "ctl run.sock lr --help", "run --epochs --help", "send --help --rate no"})
+  for (const char* line :
+       {"tap gpt.sock --help", "tap -h", "ctl run.sock lr --help", "run --epochs --help", "send --help --rate no"})
     CHECK(has(harmonics(line).out, "Examples:\n"));
   CHECK(harmonics("validate -- --help").code == 66);
 }
@@ -96,24 +102,31 @@ TEST_CASE("verbs: each has examples, a manual page and a schema, and every list 
   CHECK(listed == verbs());
   CHECK(kinds == verbs());
   std::set<std::string> schemas;
-  for (const auto& entry : fs::directory_iterator(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema")) schemas.insert(entry.path().stem().string());
+  for (const auto& entry : fs::directory_iterator(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema"))
+    schemas.insert(entry.path().stem().string());
   for (const std::string& verb : listed) {
     INFO(verb);
     CHECK(schemas.count(verb) == 1);
     CHECK(has(harmonics(verb + " --help").out, "--json"));
     const std::string page = harmonics("man " + verb).out;
-    for (const char* part : {".SH SYNOPSIS\n", ".SH EXAMPLES\n", ".SH OPTIONS\n", ".SH EXIT STATUS\n", ".SH ENVIRONMENT\n", "\\fBhmx\\fR(5)"}) CHECK(has(page, part));
+    for (const char* part : {".SH SYNOPSIS\n", ".SH EXAMPLES\n", ".SH OPTIONS\n", ".SH EXIT STATUS\n",
+                             ".SH ENVIRONMENT\n", "\\fBhmx\\fR(5)"})
+      CHECK(has(page, part));
     CHECK(has(page, ".SH ADDRESSES\n") == has(harmonics(verb + " --help").out, "[NAME=]ADDRESS"));
   }
   for (const std::string& schema : schemas)  // of no verb: what live runs say
-    CHECK((std::find(listed.begin(), listed.end(), schema) != listed.end() || schema == "control" || schema == "event" || schema == "log" || schema == "status"));
+    CHECK((std::find(listed.begin(), listed.end(), schema) != listed.end() || schema == "control" ||
+           schema == "event" || schema == "log" || schema == "status"));
 }
 
 TEST_CASE("pages and docs have the same exit codes and variables") {
   const std::string docs = read(std::string(HARMONICS_SOURCE_DIR) + "/docs/cli.md"), page = harmonics("man").out;
-  const std::string codes = page.substr(page.find(".SH EXIT STATUS"), page.find(".SH ENVIRONMENT") - page.find(".SH EXIT STATUS"));
-  const std::string variables = page.substr(page.find(".SH ENVIRONMENT"), page.find(".SH FILES") - page.find(".SH ENVIRONMENT"));
-  std::stringstream exits(docs.substr(docs.find("## Exit codes"), docs.find("## Environment") - docs.find("## Exit codes")));
+  const std::string codes =
+      page.substr(page.find(".SH EXIT STATUS"), page.find(".SH ENVIRONMENT") - page.find(".SH EXIT STATUS"));
+  const std::string variables =
+      page.substr(page.find(".SH ENVIRONMENT"), page.find(".SH FILES") - page.find(".SH ENVIRONMENT"));
+  std::stringstream exits(
+      docs.substr(docs.find("## Exit codes"), docs.find("## Environment") - docs.find("## Exit codes")));
   int compared = 0;
   for (std::string line; std::getline(exits, line);)
     if (line.size() > 2 && std::isdigit(static_cast<unsigned char>(line[2]))) {
@@ -139,7 +152,9 @@ TEST_CASE("commands of docs and help quote the addresses that shells would read"
     std::stringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
       const size_t begin = line.find_first_not_of(" $");
-      if (begin == std::string::npos || (line.compare(begin, 10, "harmonics ") != 0 && line.compare(begin, 2, "--") != 0)) continue;
+      if (begin == std::string::npos ||
+          (line.compare(begin, 10, "harmonics ") != 0 && line.compare(begin, 2, "--") != 0))
+        continue;
       ++commands;
       INFO(name << ": " << line);
       CHECK(unquoted_address(line) == "");
@@ -151,9 +166,11 @@ TEST_CASE("commands of docs and help quote the addresses that shells would read"
 TEST_CASE("serve: the request that help shows is answered") {
   if (!there_is("curl")) return;
   Folder f;
-  const std::string flow = f.write("g.hmx", "harmonic g { producer x {2}; producer y {1}; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n");
+  const std::string flow = f.write(
+      "g.hmx", "harmonic g { producer x {2}; producer y {1}; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n");
   const std::string x = f.write("x.csv", "1,2\n3,4\n"), y = f.write("y.csv", "1\n2\n"), weights = f / "w.safetensors";
-  REQUIRE(harmonics("run " + flow + " --producer " + x + " --producer " + y + " --epochs 1 --quiet --save " + weights).code == 0);
+  REQUIRE(harmonics("run " + flow + " --producer " + x + " --producer " + y + " --epochs 1 --quiet --save " + weights)
+              .code == 0);
   const std::string help = harmonics("serve --help").out;
   const size_t at = help.find("curl ");
   REQUIRE(at != std::string::npos);
@@ -188,7 +205,9 @@ TEST_CASE("the examples of help are commands that are understood") {
 TEST_CASE("an unknown flag or verb is named with the nearest one") {
   const Result flag = harmonics("run " + kSamples + "mnist.hmx --epoch 3");
   CHECK(flag.code == 2);
-  CHECK(flag.err == "error: 'run' has no flag --epoch\nhelp: did you mean '--epochs'?\nhelp: 'harmonics run --help' shows what it takes\n");
+  CHECK(flag.err ==
+        "error: 'run' has no flag --epoch\nhelp: did you mean '--epochs'?\nhelp: 'harmonics run --help' shows what it "
+        "takes\n");
   const Result verb = harmonics("trian " + kSamples + "mnist.hmx");
   CHECK(verb.code == 2);
   CHECK(has(verb.err, "error: there is no verb 'trian'\n"));
@@ -202,17 +221,23 @@ TEST_CASE("bash completes verbs, flags and values") {
   const std::string script = f.write("c.bash", harmonics("completion bash").out);
   REQUIRE(shell("bash -n " + script).code == 0);
   const auto complete = [&](const std::string& words, int at) {
-    return shell("bash -c 'source " + script + "; COMP_WORDS=(" + words + "); COMP_CWORD=" + std::to_string(at) + "; _harmonics; printf \"%s\\n\" \"${COMPREPLY[@]}\"'").out;
+    return shell("bash -c 'source " + script + "; COMP_WORDS=(" + words + "); COMP_CWORD=" + std::to_string(at) +
+                 "; _harmonics; printf \"%s\\n\" \"${COMPREPLY[@]}\"'")
+        .out;
   };
   CHECK(complete("harmonics in", 1) == "infer\ninspect\n");
   CHECK(complete("harmonics run g.hmx --opt", 3) == "--optimizer\n");
   CHECK(complete("harmonics run g.hmx --optimizer ad", 4) == "adam\nadamw\n");
   CHECK(complete("harmonics run g.hmx --color a", 4) == "auto\nalways\n");
-  const std::string devices = complete("harmonics run g.hmx --device \"\"", 4), kinds = complete("harmonics list \"\"", 2);
+  const std::string devices = complete("harmonics run g.hmx --device \"\"", 4),
+                    kinds = complete("harmonics list \"\"", 2);
   std::stringstream known(harmonics("list devices").out);
   for (std::string line; std::getline(known, line);)
-    if (line.starts_with("  ") && line[2] != ' ') CHECK(has("\n" + devices, "\n" + line.substr(2, line.find(' ', 2) - 2) + "\n"));
-  for (const char* kind : {"functions", "activations", "losses", "layers", "producers", "consumers", "devices", "metrics", "functionals", "implementations", "optimizers", "schedules", "predicates", "augmentations", "primitives", "verbs"})
+    if (line.starts_with("  ") && line[2] != ' ')
+      CHECK(has("\n" + devices, "\n" + line.substr(2, line.find(' ', 2) - 2) + "\n"));
+  for (const char* kind :
+       {"functions", "activations", "losses", "layers", "producers", "consumers", "devices", "metrics", "functionals",
+        "implementations", "optimizers", "schedules", "predicates", "augmentations", "primitives", "verbs"})
     CHECK(has("\n" + kinds, "\n" + std::string(kind) + "\n"));
   CHECK(complete("harmonics run g.hmx --producer images = " + kSamples + "mnist_", 6) == kSamples + "mnist_cnn.hmx\n");
   CHECK(complete("harmonics run g.hmx --optimizer = ad", 5) == "adam\nadamw\n");
@@ -227,12 +252,17 @@ TEST_CASE("zsh and fish take their scripts and complete with them") {
   if (there_is("zsh")) {
     const std::string script = f.write("_harmonics", harmonics("completion zsh").out);
     CHECK(shell("zsh -n " + script).code == 0);
-    CHECK(shell("zsh -fc 'autoload -U compinit && compinit -D -u && source " + script + " && [[ ${_comps[harmonics]} = _harmonics ]]'").code == 0);
+    CHECK(shell("zsh -fc 'autoload -U compinit && compinit -D -u && source " + script +
+                " && [[ ${_comps[harmonics]} = _harmonics ]]'")
+              .code == 0);
   }
   if (there_is("fish")) {
     const std::string script = f.write("harmonics.fish", harmonics("completion fish").out);
     REQUIRE(shell("env HOME=" + (f / "") + " fish --no-execute " + script).code == 0);
-    const auto complete = [&](const std::string& line) { return shell("env HOME=" + (f / "") + " fish --no-config -c 'source " + script + "; complete -C\"" + line + "\"'").out; };
+    const auto complete = [&](const std::string& line) {
+      return shell("env HOME=" + (f / "") + " fish --no-config -c 'source " + script + "; complete -C\"" + line + "\"'")
+          .out;
+    };
     CHECK(has(complete("harmonics ins"), "inspect\t"));
     CHECK(has(complete("harmonics run --opt"), "--optimizer\t"));
     CHECK(has(complete("harmonics run --schedule cos"), "cosine"));
@@ -252,8 +282,11 @@ TEST_CASE("manual pages are well formed and say what help says") {
     if (lint) CHECK(shell("mandoc -T lint -W error " + page).out == "");
   }
   const std::string run = harmonics("man run").out;
-  for (const char* part : {".TH HARMONICS\\-RUN 1", ".SS Watching", "\\fB\\-p\\fR, \\fB\\-\\-producer\\fR \\fI[NAME=]ADDRESS\\fR", ".SH EXAMPLES"}) CHECK(has(run, part));
-  const std::string language = harmonics("man hmx").out, source = read(std::string(HARMONICS_SOURCE_DIR) + "/docs/hmx.md");
+  for (const char* part : {".TH HARMONICS\\-RUN 1", ".SS Watching",
+                           "\\fB\\-p\\fR, \\fB\\-\\-producer\\fR \\fI[NAME=]ADDRESS\\fR", ".SH EXAMPLES"})
+    CHECK(has(run, part));
+  const std::string language = harmonics("man hmx").out,
+                    source = read(std::string(HARMONICS_SOURCE_DIR) + "/docs/hmx.md");
   CHECK(has(language, ".TH HMX 5 "));
   std::stringstream lines(source);
   for (std::string line; std::getline(lines, line);) {
@@ -271,27 +304,54 @@ TEST_CASE("every verb prints one object, and it fits its schema") {
   Folder f;
   const std::string weights = f / "w.safetensors";
   REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kFewDigits + "--epochs 1 --quiet --save " + weights).code == 0);
-  const std::string text = f.write("t.txt", std::string(400, 'a') + std::string(400, 'b')), letters = f / "l.safetensors";
-  REQUIRE(harmonics("run " + kSamples + "char_lstm.hmx --producer 'file:" + text + "?window=16' --steps 2 --quiet --save " + letters).code == 0);
-  REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kFewDigits + "--epochs 1 --quiet --checkpoint " + (f / "runs")).code == 0);
+  const std::string text = f.write("t.txt", std::string(400, 'a') + std::string(400, 'b')),
+                    letters = f / "l.safetensors";
+  REQUIRE(harmonics("run " + kSamples + "char_lstm.hmx --producer 'file:" + text +
+                    "?window=16' --steps 2 --quiet --save " + letters)
+              .code == 0);
+  REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kFewDigits + "--epochs 1 --quiet --checkpoint " + (f / "runs"))
+              .code == 0);
   const std::string mnist = kSamples + "mnist.hmx ", bad = f.write("bad.hmx", "harmonic g { layer a }");
   const std::vector<std::pair<std::string, std::string>> calls = {
       {"run", mnist + kFewDigits + "--epochs 1"},
-      {"run", mnist + kFewDigits + "--epochs 1 --metric f1 --validate 'synth:digits?size=64' --validate 'synth:digits?size=64#label' --test 'synth:digits?size=64' --test 'synth:digits?size=64#label'"},
+      {"run", mnist + kFewDigits +
+                  "--epochs 1 --metric f1 --validate 'synth:digits?size=64' --validate 'synth:digits?size=64#label' "
+                  "--test 'synth:digits?size=64' --test 'synth:digits?size=64#label'"},
       {"run", mnist + "--infer --producer 'synth:digits?size=4' --weights " + weights},
       {"infer", mnist + "--producer 'synth:digits?size=4' --weights " + weights},
       {"infer", kSamples + "char_lstm.hmx --generate 5 --weights " + letters},
-      {"validate", mnist}, {"validate", mnist + bad},
-      {"explain", mnist + kFewDigits}, {"explain", mnist + kFewDigits + "--show flow,widths,program,kernels,memory --after cse"}, {"explain", mnist + kFewDigits + "--dot"},
+      {"validate", mnist},
+      {"validate", mnist + bad},
+      {"explain", mnist + kFewDigits},
+      {"explain", mnist + kFewDigits + "--show flow,widths,program,kernels,memory --after cse"},
+      {"explain", mnist + kFewDigits + "--dot"},
       {"profile", mnist + kFewDigits + "--steps 3 --batch 8"},
       {"bench", mnist + kFewDigits + "--batch 8 --threads 1 --seconds 0.02"},
-      {"list", ""}, {"list", "primitives"}, {"inspect", "conv"}, {"inspect", "topk"}, {"inspect", "adamw"}, {"inspect", weights},
+      {"list", ""},
+      {"list", "primitives"},
+      {"inspect", "conv"},
+      {"inspect", "topk"},
+      {"inspect", "adamw"},
+      {"inspect", weights},
       {"inspect", std::string(HARMONICS_BINARY_DIR) + "/lib/harmonics/plugins/libharmonics_metrics.so"},
-      {"ckpt", "list " + (f / "runs")}, {"ckpt", "show " + (f / "runs")}, {"ckpt", "verify " + (f / "runs")}, {"ckpt", "diff " + (f / "runs") + " " + (f / "runs")},
-      {"plugin", "new my_loss --kind loss --directory " + (f / "my_loss")}, {"plugin", "doctor"}, {"plugin", "list"},
+      {"ckpt", "list " + (f / "runs")},
+      {"ckpt", "show " + (f / "runs")},
+      {"ckpt", "verify " + (f / "runs")},
+      {"ckpt", "diff " + (f / "runs") + " " + (f / "runs")},
+      {"plugin", "new my_loss --kind loss --directory " + (f / "my_loss")},
+      {"plugin", "doctor"},
+      {"plugin", "list"},
       {"plugin", "check " + std::string(HARMONICS_BINARY_DIR) + "/lib/harmonics/plugins/libharmonics_synth.so"},
-      {"send", "file:" + (f / "sent.csv") + " --from 'synth:digits?size=3#label'"}, {"receive", "'synth:digits?size=3#label' --to label=file:" + (f / "got.csv")}, {"keys", f / "camera.key"},
-      {"config", "show"}, {"config", "show run"}, {"completion", "bash"}, {"man", ""}, {"man", "--list"}, {"version", ""}, {"version", "--licenses"}};
+      {"send", "file:" + (f / "sent.csv") + " --from 'synth:digits?size=3#label'"},
+      {"receive", "'synth:digits?size=3#label' --to label=file:" + (f / "got.csv")},
+      {"keys", f / "camera.key"},
+      {"config", "show"},
+      {"config", "show run"},
+      {"completion", "bash"},
+      {"man", ""},
+      {"man", "--list"},
+      {"version", ""},
+      {"version", "--licenses"}};
   std::set<std::string> tried;
   for (const auto& [verb, arguments] : calls) {
     const Result r = harmonics(verb + " " + arguments + " --json --quiet");
@@ -299,7 +359,8 @@ TEST_CASE("every verb prints one object, and it fits its schema") {
     REQUIRE(!r.out.empty());
     const size_t last = r.out.rfind('\n', r.out.size() - 2);
     const json::value schema = json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/" + verb + ".json"));
-    CHECK(SchemaCheck::run(schema, json::parse(r.out.substr(last == std::string::npos ? 0 : last + 1))) == std::vector<std::string>{});
+    CHECK(SchemaCheck::run(schema, json::parse(r.out.substr(last == std::string::npos ? 0 : last + 1))) ==
+          std::vector<std::string>{});
     tried.insert(verb);
   }
   for (const std::string& verb : verbs()) {
@@ -311,7 +372,8 @@ TEST_CASE("every verb prints one object, and it fits its schema") {
 TEST_CASE("a schema that is not kept is noticed") {
   const json::value schema = json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/version.json"));
   CHECK(SchemaCheck::run(schema, json::parse(R"({"version":1,"harmonics":"0.1","contract":2,"more":1})")) ==
-        std::vector<std::string>{"$: lacks compiler", "$.contract: 2 is not of type string", "$.more: is not in the schema"});
+        std::vector<std::string>{"$: lacks compiler", "$.contract: 2 is not of type string",
+                                 "$.more: is not in the schema"});
 }
 
 TEST_CASE("colours are for terminals, unless somebody says otherwise") {
@@ -319,7 +381,9 @@ TEST_CASE("colours are for terminals, unless somebody says otherwise") {
   const std::string red = "\x1b[1;31merror:\x1b[0m ";
   CHECK(harmonics(wrong).err.starts_with("error: "));
   CHECK(harmonics(wrong + "--color always").err.starts_with(red));
-  const auto with = [&](const std::string& variables, const std::string& flag) { return shell("env " + variables + " '" + kProgram + "' " + wrong + flag).err; };
+  const auto with = [&](const std::string& variables, const std::string& flag) {
+    return shell("env " + variables + " '" + kProgram + "' " + wrong + flag).err;
+  };
   CHECK(with("CLICOLOR_FORCE=1", "").starts_with(red));
   CHECK(with("CLICOLOR_FORCE=0", "").starts_with("error: "));
   CHECK(with("CLICOLOR_FORCE=1 NO_COLOR=1", "").starts_with("error: "));
@@ -327,6 +391,7 @@ TEST_CASE("colours are for terminals, unless somebody says otherwise") {
   CHECK(with("CLICOLOR_FORCE=1", "--color never").starts_with("error: "));
   if (there_is("script")) {  // a terminal
     CHECK(has(shell("script -qec \"'" + kProgram + "' " + wrong + "\" /dev/null").out, red));
-    CHECK_FALSE(has(shell("env NO_COLOR=1 script -qec \"'" + kProgram + "' " + wrong + "\" /dev/null").out, "\x1b[1;31m"));
+    CHECK_FALSE(
+        has(shell("env NO_COLOR=1 script -qec \"'" + kProgram + "' " + wrong + "\" /dev/null").out, "\x1b[1;31m"));
   }
 }

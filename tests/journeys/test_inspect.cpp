@@ -100,7 +100,7 @@ TEST_CASE("errors: every verb prints one object with --json, by its schema") {
                                               {"inspect " + none + ".csv", 66},
                                               {"inspect nothing_of_that_name", 2},
                                               {"list nonsense", 2},
-                                              
+
                                               {"ctl " + none + " status", 69},
                                               {"top " + none, 69},
                                               {"tap " + none + " x", 69},

@@ -8,7 +8,8 @@ using namespace journeys;
 
 namespace {
 
-const char* const kPairs = "harmonic pairs { producer x; producer y; consumer cx; consumer cy; cycle { x -> cx; y -> cy; } }";
+const char* const kPairs =
+    "harmonic pairs { producer x; producer y; consumer cx; consumer cy; cycle { x -> cx; y -> cy; } }";
 
 std::string counting(const Folder& f, const std::string& name, int from, int to) {
   std::string rows;
@@ -23,7 +24,9 @@ std::vector<int> column_in(const std::string& file) {
   return values;
 }
 
-std::string consumers(const Folder& f) { return " --consumer cx=file:" + (f / "cx.csv") + " --consumer cy=file:" + (f / "cy.csv"); }
+std::string consumers(const Folder& f) {
+  return " --consumer cx=file:" + (f / "cx.csv") + " --consumer cy=file:" + (f / "cy.csv");
+}
 
 // Without every third and fourth frame, as the prefixes say where they are (docs/wire.md); and how many there were.
 std::string some_frames(const std::string& all, size_t& number) {
@@ -57,8 +60,9 @@ TEST_CASE("an edge that drops: pairs stay pairs, and what lost its partner is ke
   Folder f, own;
   const std::string flow = f.write("pairs.hmx", kPairs), data = counting(f, "n.csv", 0, 3000);
   const std::string from = " --from 'v=file:" + data + "?as=number' --quiet";
-  const std::string run = "run " + flow + " --producer 'x=unix:" + (f / "a") + "?edge=drop_oldest&hold=800' --producer 'y=unix:" + (f / "b") + "?batch=1' --dead-letters " + (f / "dead") + " --control " +
-                          (f / "control") + consumers(f);
+  const std::string run = "run " + flow + " --producer 'x=unix:" + (f / "a") +
+                          "?edge=drop_oldest&hold=800' --producer 'y=unix:" + (f / "b") + "?batch=1' --dead-letters " +
+                          (f / "dead") + " --control " + (f / "control") + consumers(f);
   Background receiver(f, run);
   Folder other;
   Background fast(other, "send 'unix:" + (f / "a") + "?patience=60'" + from);
@@ -101,12 +105,14 @@ TEST_CASE("streams of files that were received are joined by number, by last, or
   size_t count = 0;
   for (int rate = 1600; count < 16; rate /= 2) {
     REQUIRE(rate > 10);
-    const Result frames = harmonics("send 'stdout:?format=hxs' --quiet --rate " + std::to_string(rate) + " --from 'v=file:" + data + "?as=number'");
+    const Result frames = harmonics("send 'stdout:?format=hxs' --quiet --rate " + std::to_string(rate) +
+                                    " --from 'v=file:" + data + "?as=number'");
     REQUIRE(frames.code == 0);
     f.write("all.hxs", frames.out);
     f.write("some.hxs", some_frames(frames.out, count));
   }
-  const std::string both = " --producer 'x=file:" + (f / "all.hxs") + "' --producer 'y=file:" + (f / "some.hxs") + "?join=number";
+  const std::string both =
+      " --producer 'x=file:" + (f / "all.hxs") + "' --producer 'y=file:" + (f / "some.hxs") + "?join=number";
   REQUIRE(harmonics("infer --untrained " + flow + both + "'" + consumers(f)).code == 0);
   const std::vector<int> left = column_in(f / "cy.csv");
   REQUIRE(left.size() > 2);
@@ -128,9 +134,13 @@ TEST_CASE("streams of files that were received are joined by number, by last, or
 TEST_CASE("a partner that stays away: late=, the last one stands in, and the status counts") {
   Folder f, own, other;
   const std::string flow = f.write("pairs.hmx", kPairs), data = counting(f, "n.csv", 0, 6000);
-  Background receiver(f, "run " + flow + " --producer 'x=unix:" + (f / "a") + "?late=20ms&unpaired=last&batch=1' --producer 'y=unix:" + (f / "b") + "' --control " + (f / "control") + consumers(f));
-  Background sparse(own, "send 'unix:" + (f / "b") + "?patience=30' --quiet --rate 2 --from 'v=file:" + data + "?as=number'");
-  Background steady(other, "send 'unix:" + (f / "a") + "?patience=30' --quiet --rate 100 --from 'v=file:" + data + "?as=number'");
+  Background receiver(f, "run " + flow + " --producer 'x=unix:" + (f / "a") +
+                             "?late=20ms&unpaired=last&batch=1' --producer 'y=unix:" + (f / "b") + "' --control " +
+                             (f / "control") + consumers(f));
+  Background sparse(
+      own, "send 'unix:" + (f / "b") + "?patience=30' --quiet --rate 2 --from 'v=file:" + data + "?as=number'");
+  Background steady(
+      other, "send 'unix:" + (f / "a") + "?patience=30' --quiet --rate 100 --from 'v=file:" + data + "?as=number'");
   const auto status = [&] { return harmonics("ctl " + (f / "control") + " status --json").out; };
   CHECK(receiver.await([&] { return number_after(status(), "filled") >= 3; }));
   CHECK(has(harmonics("ctl " + (f / "control") + " status").out, " filled in"));
@@ -152,19 +162,22 @@ TEST_CASE("what joining and edges do not understand is refused with what to writ
   Folder f;
   const std::string flow = f.write("pairs.hmx", kPairs), data = counting(f, "n.csv", 0, 5);
   const auto error = [&](const std::string& x) {
-    const Result r = harmonics("infer --untrained " + flow + " --producer 'x=file:" + data + "?" + x + "' --producer 'y=file:" + data + "'" + consumers(f));
+    const Result r = harmonics("infer --untrained " + flow + " --producer 'x=file:" + data + "?" + x +
+                               "' --producer 'y=file:" + data + "'" + consumers(f));
     CHECK(r.code == 2);
     return r.err;
   };
   CHECK(has(error("edge=newest"), "option 'edge=newest' of 'x' wants block, drop_oldest or latest"));
-  CHECK(has(error("edge=latest"), "'x' is no live stream: edge= and hold= say what becomes of samples that arrive too fast"));
+  CHECK(has(error("edge=latest"),
+            "'x' is no live stream: edge= and hold= say what becomes of samples that arrive too fast"));
   CHECK(has(error("hold=much"), "wants the most bytes that wait, such as 16M"));
   CHECK(has(error("join=name"), "wants order or number"));
   CHECK(has(error("join=number"), "stream 'x' cannot be joined by number: its samples have none"));
   CHECK(has(error("unpaired=forget"), "wants drop, last, stop or refuse"));
   CHECK(has(error("late=soon"), "wants how long a sample waits for the others, such as 500ms or 5s"));
   CHECK(has(error("late=5s"), "late= is for live streams"));
-  const Result limit = harmonics("infer --untrained " + flow + " --dead-letters-limit 1M --producer x=" + data + " --producer y=" + data + consumers(f));
+  const Result limit = harmonics("infer --untrained " + flow + " --dead-letters-limit 1M --producer x=" + data +
+                                 " --producer y=" + data + consumers(f));
   CHECK(limit.code == 2);
   CHECK(has(limit.err, "--dead-letters-limit says nothing without --dead-letters DIR"));
 }

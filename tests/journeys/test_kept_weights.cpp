@@ -211,7 +211,8 @@ TEST_CASE("loaded weights that are not finite are laid to their file") {
   REQUIRE(line.run("--quiet --save " + line.s).code == 0);
   std::string bytes = read(line.s);
   bytes.replace(bytes.size() - 4, 4, std::string("\0\0\x80\x7f", 4));
-  for (size_t at; (at = bytes.find("harmonics.checksum")) != std::string::npos;) bytes[at + 10] = 'C';  // as another program's file
+  for (size_t at; (at = bytes.find("harmonics.checksum")) != std::string::npos;)
+    bytes[at + 10] = 'C';  // as another program's file
   const std::string bad = line.f.write("bad.safetensors", bytes);
   const Result r = line.run("--weights " + bad);
   CHECK(r.code == 1);
@@ -301,8 +302,9 @@ TEST_CASE("lines that people paste hold no passwords and tokens of addresses") {
       f.write("g.hmx", "harmonic g { producer x; producer y; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n");
   const std::string secret = "failing://anna:open-sesame@broken?good=40&token=open-sesame&shuffle=0",
                     shown = "failing://anna:PASSWORD@broken?good=40&token=SECRET&shuffle=0";
-  const Result r = harmonics("run " + flow + " --plugin " + kPlugin + " --producer 'x=" + secret + "' --producer 'y=" +
-                             secret + "' --batch 8 --checkpoint " + (f / "runs") + " --report " + (f / "r.html"));
+  const Result r =
+      harmonics("run " + flow + " --plugin " + kPlugin + " --producer 'x=" + secret + "' --producer 'y=" + secret +
+                "' --batch 8 --checkpoint " + (f / "runs") + " --report " + (f / "r.html"));
   CHECK(r.code == 75);
   const size_t line = r.err.find("to go on: ");
   REQUIRE(line != std::string::npos);

@@ -29,14 +29,17 @@ TEST_CASE("a flow of a few words does not occupy machine and time") {
                                      "x -(lstm(1, layers=100000000), affine)-> h; h <-(mse)- x; } }\n");
   const Result r = harmonics("explain " + narrow + " --producer x=" + x + " --limits steps=10000", 60);
   CHECK(r.code == 78);
-  CHECK(has(r.err, "'x.h' asks for 1 steps for its next operation; the limit is 10000 steps (of one program), of which 10000 are used; allow more: --limits steps=N"));
+  CHECK(has(r.err,
+            "'x.h' asks for 1 steps for its next operation; the limit is 10000 steps (of one program), of which 10000 "
+            "are used; allow more: --limits steps=N"));
   CHECK(harmonics("explain " + flow + " --limits steps=no").code == 2);
 }
 
 TEST_CASE("limits that are given count") {
   const Folder f;
   const std::string x = data(f), flow = f.write("g.hmx",
-                                                "harmonic g { producer x {1}; layer h {100}; layer o {1}; cycle (epochs 1) { x -(relu)-> h -(affine)-> o; o <-(mse)- x; } }\n");
+                                                "harmonic g { producer x {1}; layer h {100}; layer o {1}; cycle "
+                                                "(epochs 1) { x -(relu)-> h -(affine)-> o; o <-(mse)- x; } }\n");
   const std::string run = "run " + flow + " --producer x=" + x + " --quiet";
   CHECK(harmonics(run).code == 0);
   const Result weights = harmonics(run + " --limits weights=500");
@@ -50,18 +53,26 @@ TEST_CASE("limits that are given count") {
 TEST_CASE("files that a flow names lie in its folder, or where the user allows") {
   const Folder f;
   fs::create_directory(f / "flow");
-  const std::string x = data(f), other = f.write("other.hmx", "harmonic g { producer x {1}; layer o {3}; cycle (epochs 1) { x -(affine)-> o; o <-(mse)- x; } }\n");
-  const std::string plain = f.write("plain.hmx", "harmonic g { producer x {1}; layer o {1}; cycle (epochs 1) { x -(affine)-> o; o <-(mse)- x; } }\n");
+  const std::string
+      x = data(f),
+      other =
+          f.write("other.hmx",
+                  "harmonic g { producer x {1}; layer o {3}; cycle (epochs 1) { x -(affine)-> o; o <-(mse)- x; } }\n");
+  const std::string plain = f.write(
+      "plain.hmx", "harmonic g { producer x {1}; layer o {1}; cycle (epochs 1) { x -(affine)-> o; o <-(mse)- x; } }\n");
   REQUIRE(harmonics("run " + plain + " --producer x=" + x + " --quiet --save " + (f / "w.safetensors")).code == 0);
   fs::copy_file(f / "w.safetensors", f / "flow/beside.safetensors");
   fs::create_symlink("../w.safetensors", f / "flow/link.safetensors");
   const auto run = [&](const std::string& weights, const std::string& more = "") {
-    const std::string flow = f.write("flow/g.hmx", "harmonic g { producer x {1}; layer o {1}; cycle (epochs 1) {\nx -(affine(weights=\"" + weights + "\"))-> o; o <-(mse)- x; } }\n");
+    const std::string flow =
+        f.write("flow/g.hmx", "harmonic g { producer x {1}; layer o {1}; cycle (epochs 1) {\nx -(affine(weights=\"" +
+                                  weights + "\"))-> o; o <-(mse)- x; } }\n");
     return harmonics("run " + flow + " --producer x=" + x + " --quiet " + more);
   };
   CHECK(run("beside.safetensors").code == 0);
   CHECK(run("./../flow/beside.safetensors").code == 0);
-  for (const std::string& out : {std::string("../w.safetensors"), f / "w.safetensors", std::string("link.safetensors"), std::string("../../../../../../etc/passwd")}) {
+  for (const std::string& out : {std::string("../w.safetensors"), f / "w.safetensors", std::string("link.safetensors"),
+                                 std::string("../../../../../../etc/passwd")}) {
     const Result r = run(out);
     CHECK(r.code == 77);
     CHECK(has(r.err, "weights=\"" + out + "\" leaves the folder of the flow"));
@@ -74,15 +85,21 @@ TEST_CASE("files that a flow names lie in its folder, or where the user allows")
 
 TEST_CASE("damaged weights are not used, whoever reads them") {
   const Folder f;
-  const std::string x = data(f), flow = f.write("g.hmx", "harmonic g { producer x {1}; layer o {1}; cycle (epochs 1) { x -(affine)-> o; o <-(mse)- x; } }\n");
+  const std::string
+      x = data(f),
+      flow = f.write(
+          "g.hmx", "harmonic g { producer x {1}; layer o {1}; cycle (epochs 1) { x -(affine)-> o; o <-(mse)- x; } }\n");
   const std::string weights = f / "w.safetensors";
   REQUIRE(harmonics("run " + flow + " --producer x=" + x + " --quiet --save " + weights).code == 0);
   REQUIRE(harmonics("infer " + flow + " --producer x=" + x + " --quiet --weights " + weights).code == 0);
   std::string bytes = read(weights);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   f.write("w.safetensors", bytes);
-  f.write("at.hmx", "harmonic g { producer x {1}; layer o {1}; cycle (epochs 1) { x -(affine(weights=\"w.safetensors\"))-> o; o <-(mse)- x; } }\n");
-  for (const std::string& command : {"infer " + flow + " --weights " + weights, "run " + flow + " --weights " + weights, "run " + (f / "at.hmx")}) {
+  f.write("at.hmx",
+          "harmonic g { producer x {1}; layer o {1}; cycle (epochs 1) { x -(affine(weights=\"w.safetensors\"))-> o; o "
+          "<-(mse)- x; } }\n");
+  for (const std::string& command :
+       {"infer " + flow + " --weights " + weights, "run " + flow + " --weights " + weights, "run " + (f / "at.hmx")}) {
     const Result r = harmonics(command + " --producer x=" + x + " --quiet");
     CHECK(r.code == 65);
     CHECK(has(r.err, "is damaged: tensor 'x.o.affine."));
@@ -94,7 +111,8 @@ TEST_CASE("weights that learned with other functions are told") {
   const Folder f;
   const std::string x = data(f), weights = f / "w.safetensors";
   const auto flow = [&](const char* name, const std::string& function) {
-    return f.write(name, "harmonic g { producer x {1}; layer h {3}; layer o {1}; cycle (epochs 1) { x -(" + function + ")-> h -(affine)-> o; o <-(mse)- x; } }\n");
+    return f.write(name, "harmonic g { producer x {1}; layer h {3}; layer o {1}; cycle (epochs 1) { x -(" + function +
+                             ")-> h -(affine)-> o; o <-(mse)- x; } }\n");
   };
   const std::string with = " --producer x=" + x + " --quiet";
   REQUIRE(harmonics("run " + flow("a.hmx", "relu") + with + " --save " + weights).code == 0);
@@ -106,9 +124,14 @@ TEST_CASE("weights that learned with other functions are told") {
 
 TEST_CASE("results that are not finite have no class, and are told") {
   const Folder f;
-  const std::string x = f.write("x.csv", "1,2\nnan,1\n2,1\n"), flow = f.write("g.hmx", "harmonic g { producer x {2}; layer o {2}; cycle (epochs 1) { x -(affine)-> o; } }\n");
-  const Result r = harmonics("infer --untrained " + flow + " --producer 'x=" + x + "?missing=nan' --consumer 'stdout:?format=argmax'");
+  const std::string x = f.write("x.csv", "1,2\nnan,1\n2,1\n"),
+                    flow = f.write(
+                        "g.hmx", "harmonic g { producer x {2}; layer o {2}; cycle (epochs 1) { x -(affine)-> o; } }\n");
+  const Result r = harmonics("infer --untrained " + flow + " --producer 'x=" + x +
+                             "?missing=nan' --consumer 'stdout:?format=argmax'");
   CHECK(r.code == 0);
   CHECK(r.out.find("\n\n") != std::string::npos);
-  CHECK(has(r.err, "1 of 3 results of 'o' are infinite or NaN, the first is number 2; its sample of 'x' is not finite either"));
+  CHECK(
+      has(r.err,
+          "1 of 3 results of 'o' are infinite or NaN, the first is number 2; its sample of 'x' is not finite either"));
 }

@@ -32,15 +32,23 @@ TEST_CASE("samples of another process give what a file of them gives") {
   const bool zmq = has(harmonics("list producers").out, "zmq+router");
   const std::string scheme = GENERATE("tcp", "unix", "zmq");
   if (scheme == "zmq" && !zmq) return;
-  const std::string address = scheme == "tcp" ? "tcp:127.0.0.1:" + port : scheme == "unix" ? "unix:" + (f / "socket") : "zmq+router://127.0.0.1:" + port;
-  const std::string to = scheme == "tcp" ? "tcp://127.0.0.1:" + port : scheme == "unix" ? "unix://" + (f / "socket") : "zmq+dealer:127.0.0.1:" + port;
+  const std::string address = scheme == "tcp"    ? "tcp:127.0.0.1:" + port
+                              : scheme == "unix" ? "unix:" + (f / "socket")
+                                                 : "zmq+router://127.0.0.1:" + port;
+  const std::string to = scheme == "tcp"    ? "tcp://127.0.0.1:" + port
+                         : scheme == "unix" ? "unix://" + (f / "socket")
+                                            : "zmq+dealer:127.0.0.1:" + port;
   INFO(address);
-  Background receiver(f, "infer --untrained " + flow + " --seed 3 --producer " + address + " --consumer 'file:" + (f / "live.npy") + "'");
-  const std::string send = "infer --untrained " + kSamples + "mnist.hmx --seed 5 --producer mnist_training_data=synth:digits?size=300 --consumer ";
+  Background receiver(f, "infer --untrained " + flow + " --seed 3 --producer " + address +
+                             " --consumer 'file:" + (f / "live.npy") + "'");
+  const std::string send = "infer --untrained " + kSamples +
+                           "mnist.hmx --seed 5 --producer mnist_training_data=synth:digits?size=300 --consumer ";
   REQUIRE(harmonics(send + to).code == 0);
   REQUIRE(receiver.end().code == 0);
   REQUIRE(harmonics(send + "'file:" + (f / "sent.npy") + "'").code == 0);
-  REQUIRE(harmonics("infer --untrained " + flow + " --seed 3 --producer 'file:" + (f / "sent.npy") + "' --consumer 'file:" + (f / "still.npy") + "'").code == 0);
+  REQUIRE(harmonics("infer --untrained " + flow + " --seed 3 --producer 'file:" + (f / "sent.npy") +
+                    "' --consumer 'file:" + (f / "still.npy") + "'")
+              .code == 0);
   CHECK(read(f / "live.npy").size() > 300 * 4);
   CHECK(read(f / "live.npy") == read(f / "still.npy"));
 }
@@ -48,7 +56,8 @@ TEST_CASE("samples of another process give what a file of them gives") {
 TEST_CASE("a receiver that nobody sends to, and one beyond this machine") {
   Folder f;
   const std::string flow = f.write("take.hmx", kTakeFlow);
-  const Result alone = harmonics("infer --untrained " + flow + " --producer 'tcp:127.0.0.1:" + free_port() + "?wait=1'");
+  const Result alone =
+      harmonics("infer --untrained " + flow + " --producer 'tcp:127.0.0.1:" + free_port() + "?wait=1'");
   CHECK(alone.code == 69);
   CHECK(has(alone.err, "nobody has begun to send in 1 s"));
   CHECK(has(alone.err, "start the sender"));
@@ -60,9 +69,11 @@ TEST_CASE("a receiver that nobody sends to, and one beyond this machine") {
 TEST_CASE("send and receive: pictures with their labels, as lines and as files") {
   Folder f;
   const std::string address = "unix:" + (f / "socket");
-  const std::string from = " --from 'image=synth:digits?size=500&seed=4' --from 'label=synth:digits?size=500&seed=4#label'";
+  const std::string from =
+      " --from 'image=synth:digits?size=500&seed=4' --from 'label=synth:digits?size=500&seed=4#label'";
   {
-    Background receiver(f, "receive '" + address + "#label,image' --to label=file:" + (f / "l.npy") + " --to image=file:" + (f / "i.npy") + " --json");
+    Background receiver(f, "receive '" + address + "#label,image' --to label=file:" + (f / "l.npy") +
+                               " --to image=file:" + (f / "i.npy") + " --json");
     const Result sent = harmonics("send " + address + from + " --json");
     INFO(sent.err);
     REQUIRE(sent.code == 0);
@@ -79,8 +90,10 @@ TEST_CASE("send and receive: pictures with their labels, as lines and as files")
   CHECK(std::count(lines.out.begin(), lines.out.end(), '\n') == 2);
   CHECK(lines.out.starts_with("{\"label\":"));
   CHECK(has(lines.out, ",\"image\":[[0,"));
-  CHECK(has(harmonics("send " + address + " --from synth:digits --from synth:digits").err, "write --from NAME=synth:digits"));
-  CHECK(has(harmonics("send file:x.csv --from synth:digits --ack durable").err, "nobody acknowledges what is sent to file:"));
+  CHECK(has(harmonics("send " + address + " --from synth:digits --from synth:digits").err,
+            "write --from NAME=synth:digits"));
+  CHECK(has(harmonics("send file:x.csv --from synth:digits --ack durable").err,
+            "nobody acknowledges what is sent to file:"));
   CHECK(has(harmonics("receive tcp:0.0.0.0:1").err, "lies beyond this machine"));
 }
 
@@ -111,7 +124,7 @@ TEST_CASE("a sender that is started again goes on where its receiver is") {
   {
     const Folder own;
     Background first(own, "send " + address + from + " --rate 20");  // longer than anybody waits for it
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));      // whatever it has sent by then
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));     // whatever it has sent by then
     first.signal(SIGKILL);
     first.end();
   }
@@ -129,9 +142,11 @@ TEST_CASE("keys let senders in from anywhere, and nobody else") {
   f.write("allowed", read(f / "camera.pub"));
   const std::string port = free_port();
   CHECK(harmonics("receive zmq+router://0.0.0.0:" + port).code == 77);
-  Background receiver(f, "receive 'zmq+router://0.0.0.0:" + port + "?curve=" + (f / "server") + "&allow=" + (f / "allowed") + "' --to file:" + (f / "got.csv"));
+  Background receiver(f, "receive 'zmq+router://0.0.0.0:" + port + "?curve=" + (f / "server") +
+                             "&allow=" + (f / "allowed") + "' --to file:" + (f / "got.csv"));
   const auto send = [&](const std::string& who) {
-    return harmonics("send 'zmq+dealer://127.0.0.1:" + port + "?curve=" + (f / who) + "&server-key=" + (f / "server.pub") + "' --from 'synth:digits?size=9#label'");
+    return harmonics("send 'zmq+dealer://127.0.0.1:" + port + "?curve=" + (f / who) +
+                     "&server-key=" + (f / "server.pub") + "' --from 'synth:digits?size=9#label'");
   };
   const Result stranger = send("stranger");
   CHECK(stranger.code == 65);
@@ -143,16 +158,22 @@ TEST_CASE("keys let senders in from anywhere, and nobody else") {
 
 TEST_CASE("frames through a pipe, and one that is cut") {
   Folder f;
-  const std::string harmonics_program = "'" + kProgram + "' ", from = " --from 'image=synth:digits?size=300&seed=4' --from 'label=synth:digits?size=300&seed=4#label' --quiet";
+  const std::string
+      harmonics_program = "'" + kProgram + "' ",
+      from = " --from 'image=synth:digits?size=300&seed=4' --from 'label=synth:digits?size=300&seed=4#label' --quiet";
   const auto run = [&](const std::string& line) { return std::system((line + " 2>'" + (f / "err") + "'").c_str()); };
-  REQUIRE(run(harmonics_program + "send 'stdout:?format=hxs'" + from + " | " + harmonics_program + "receive 'stdin:#image,label' --to image=file:" + (f / "i.npy") + " --to label=file:" + (f / "l.npy")) == 0);
+  REQUIRE(run(harmonics_program + "send 'stdout:?format=hxs'" + from + " | " + harmonics_program +
+              "receive 'stdin:#image,label' --to image=file:" + (f / "i.npy") + " --to label=file:" + (f / "l.npy")) ==
+          0);
   REQUIRE(harmonics("send file:" + (f / "image.npy") + " --from 'synth:digits?size=300&seed=4'").code == 0);
   CHECK(read(f / "i.npy") == read(f / "image.npy"));
   REQUIRE(run(harmonics_program + "send 'stdout:?format=hxs'" + from + " > '" + (f / "frames") + "'") == 0);
   const std::string frames = read(f / "frames");
   CHECK(frames.substr(0, 4) == "HXS1");
   for (const auto& [bytes, why] : std::vector<std::pair<size_t, std::string>>{
-           {frames.size() - 5, "it ends within a frame"}, {0, "it ends without a sample"}, {frames.rfind("HXS1"), "its sender did not say that no sample follows"}}) {
+           {frames.size() - 5, "it ends within a frame"},
+           {0, "it ends without a sample"},
+           {frames.rfind("HXS1"), "its sender did not say that no sample follows"}}) {
     f.write("cut", frames.substr(0, bytes));
     CHECK(run(harmonics_program + "receive 'stdin:?format=hxs#label' < '" + (f / "cut") + "' > /dev/null") != 0);
     CHECK(has(read(f / "err"), why));

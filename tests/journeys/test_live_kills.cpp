@@ -9,10 +9,15 @@ namespace {
 
 const std::string kLive = kSamples + "live_zmq/live.hmx";
 
-std::string from(const std::string& address) { return " --producer 'image=" + address + "#image' --producer 'label=" + address + "#label'"; }
+std::string from(const std::string& address) {
+  return " --producer 'image=" + address + "#image' --producer 'label=" + address + "#label'";
+}
 
 std::string sending(const std::string& to, const std::string& more) {
-  return "send '" + to + "?patience=60' --from image=synth:digits?size=3000 --from 'label=synth:digits?size=3000#label' --producer-name one --ack durable --quiet " + more;
+  return "send '" + to +
+         "?patience=60' --from image=synth:digits?size=3000 --from 'label=synth:digits?size=3000#label' "
+         "--producer-name one --ack durable --quiet " +
+         more;
 }
 
 }  // namespace
@@ -20,18 +25,23 @@ std::string sending(const std::string& to, const std::string& more) {
 TEST_CASE("runs that learn through bad weather end with the weights of one in good weather") {
   Folder f;
   const std::string log = f / "log";
-  const int status = std::system(("timeout 280 '" + std::string(HARMONICS_SOURCE_DIR) + "/scripts/campaign.sh' --chaos --worlds 0 --seconds 8 --seed 5 --program '" + kProgram + "' >'" + log + "' 2>&1").c_str());
+  const int status = std::system(("timeout 280 '" + std::string(HARMONICS_SOURCE_DIR) +
+                                  "/scripts/campaign.sh' --chaos --worlds 0 --seconds 8 --seed 5 --program '" +
+                                  kProgram + "' >'" + log + "' 2>&1")
+                                     .c_str());
   INFO(read(log));
   CHECK(status == 0);
   for (const char* kind : {"tcp: ", "zmq+router: "})
-    if (kind == std::string("tcp: ") || has(harmonics("list producers").out, "zmq+router")) CHECK(has(read(log), std::string(kind) + "7200 samples through "));
+    if (kind == std::string("tcp: ") || has(harmonics("list producers").out, "zmq+router"))
+      CHECK(has(read(log), std::string(kind) + "7200 samples through "));
   CHECK(has(read(log), "the weights are the same to the bit"));
 }
 
 TEST_CASE("a live run is stopped while it waits, and goes on") {
   Folder f;
   const std::string control = f / "control", address = "unix:" + (f / "socket");
-  const std::string run = "run " + kLive + " --seed 3 --batch 8 --checkpoint " + (f / "runs") + " --every 1h --resume --save " + (f / "w.safetensors") + from(address);
+  const std::string run = "run " + kLive + " --seed 3 --batch 8 --checkpoint " + (f / "runs") +
+                          " --every 1h --resume --save " + (f / "w.safetensors") + from(address);
   {
     Folder own, its;
     Background first(own, run + " --control " + control), slow(its, sending(address, "--rate 20"));
@@ -48,7 +58,9 @@ TEST_CASE("a live run is stopped while it waits, and goes on") {
   CHECK(rest.code == 0);
   CHECK(has(rest.err, "resuming from"));
   CHECK(sender.end().code == 0);
-  const std::string plain = "run " + kLive + " --seed 3 --batch 8 --epochs 1 --quiet --save " + (f / "v.safetensors") + " --producer 'image=synth:digits?size=3000&shuffle=0' --producer 'label=synth:digits?size=3000#label'";
+  const std::string plain =
+      "run " + kLive + " --seed 3 --batch 8 --epochs 1 --quiet --save " + (f / "v.safetensors") +
+      " --producer 'image=synth:digits?size=3000&shuffle=0' --producer 'label=synth:digits?size=3000#label'";
   REQUIRE(harmonics(plain).code == 0);
   const auto numbers = [](const std::string& file) {
     uint64_t header = 0;
@@ -73,7 +85,8 @@ TEST_CASE("a run that a signal ends leaves no control socket behind") {
   }
   std::string slow = read(kLive);
   slow.replace(slow.find("-(relu)->"), 9, "-(slow_down(seconds=10, after=20))->");
-  const std::string run = "run " + f.write("slow.hmx", slow) + " --plugin " + std::string(HARMONICS_BINARY_DIR) + "/test_plugins/libslow_down.so --control " + control +
+  const std::string run = "run " + f.write("slow.hmx", slow) + " --plugin " + std::string(HARMONICS_BINARY_DIR) +
+                          "/test_plugins/libslow_down.so --control " + control +
                           " --producer image=synth:digits?size=3000 --producer 'label=synth:digits?size=3000#label'";
   for (const std::string& keeps : {std::string(), " --checkpoint " + (f / "kept")}) {
     INFO("the second signal within a step" << keeps);

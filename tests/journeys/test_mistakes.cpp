@@ -7,7 +7,9 @@ using namespace journeys;
 
 namespace {
 
-const std::string kRegression = "harmonic g {\n  producer x;\n  producer y 1/1 x;\n  layer h {4};\n  layer o;\n  cycle { x -(relu)-> h -> o; o <-(mse)- y; }\n}\n";
+const std::string kRegression =
+    "harmonic g {\n  producer x;\n  producer y 1/1 x;\n  layer h {4};\n  layer o;\n  cycle { x -(relu)-> h -> o; o "
+    "<-(mse)- y; }\n}\n";
 
 }  // namespace
 
@@ -18,19 +20,27 @@ TEST_CASE("wrong use says what to do and exits with 2") {
   CHECK(harmonics("run " + kSamples + "mnist.hmx --epochs -3").code == 2);
   const Result unbound = harmonics("run " + kSamples + "mnist.hmx --producer synth:digits");
   CHECK(unbound.code == 2);
-  CHECK(unbound.err == "error: producer 'mnist_label_data' is not bound\nhelp: bind it: --producer mnist_label_data=file:PATH\n");
+  CHECK(unbound.err ==
+        "error: producer 'mnist_label_data' is not bound\nhelp: bind it: --producer mnist_label_data=file:PATH\n");
   const Result name = harmonics("run " + kSamples + "mnist.hmx --producer mnist_label_dat=synth:digits");
   CHECK(name.code == 2);
-  CHECK(name.err == "error: 'mnist_train_cycle' has no producer named 'mnist_label_dat'\nhelp: did you mean 'mnist_label_data'?\n");
-  const Result condition = harmonics("run " + kSamples + "mnist.hmx --producer synth:digits --producer 'synth:digits#label' --until 'loss=3'");
+  CHECK(name.err ==
+        "error: 'mnist_train_cycle' has no producer named 'mnist_label_dat'\nhelp: did you mean 'mnist_label_data'?\n");
+  const Result condition = harmonics(
+      "run " + kSamples + "mnist.hmx --producer synth:digits --producer 'synth:digits#label' --until 'loss=3'");
   CHECK(condition.code == 2);
   CHECK(has(condition.err, "'loss=3' is not a condition"));
   const std::string digits = "run " + kSamples + "mnist.hmx --producer synth:digits --producer 'synth:digits#label' ";
-  CHECK(has(harmonics(digits + "--optimizer lyon").err, "error: unknown optimizer 'lyon'\nhelp: did you mean 'lion'?\n"));
-  CHECK(has(harmonics(digits + "--schedule 'cosine(warmup=fast)'").err, "error: schedule setting 'warmup' has the value 'fast'\nhelp: give a whole number of steps, or a part of the run below 1, e.g. warmup=0\n"));
+  CHECK(
+      has(harmonics(digits + "--optimizer lyon").err, "error: unknown optimizer 'lyon'\nhelp: did you mean 'lion'?\n"));
+  CHECK(has(harmonics(digits + "--schedule 'cosine(warmup=fast)'").err,
+            "error: schedule setting 'warmup' has the value 'fast'\nhelp: give a whole number of steps, or a part of "
+            "the run below 1, e.g. warmup=0\n"));
   const Result endless = harmonics(digits + "--schedule cosine --until 'loss<0.1'");
   CHECK(endless.code == 2);
-  CHECK(has(endless.err, "error: schedule 'cosine(warmup=0, final=0)' follows the run to its end, but nothing says when that is\nhelp: give steps, epochs or for, e.g. --steps 1000"));
+  CHECK(has(endless.err,
+            "error: schedule 'cosine(warmup=0, final=0)' follows the run to its end, but nothing says when that "
+            "is\nhelp: give steps, epochs or for, e.g. --steps 1000"));
   CHECK(harmonics(digits + "--accumulate 0").code == 2);
   const std::string help = "help: 'harmonics run --help' shows what it takes\n";
   const Result clip = harmonics(digits + "--clip -1");
@@ -63,24 +73,30 @@ TEST_CASE("files that are no flows are said to be what they are called") {
 
 TEST_CASE("missing and broken files have their own codes") {
   CHECK(harmonics("run nowhere.hmx --producer synth:digits").code == 66);
-  const Result missing = harmonics("run " + kSamples + "mnist.hmx --producer nowhere.idx --producer 'synth:digits#label'");
+  const Result missing =
+      harmonics("run " + kSamples + "mnist.hmx --producer nowhere.idx --producer 'synth:digits#label'");
   CHECK(missing.code == 66);
   CHECK(has(missing.err, "nowhere.idx"));
   Folder f;
   const std::string broken = f.write("broken.idx", std::string("\0\0\x08\x03\0\0\x10\0\0\0\0\x1c\0\0\0\x1c", 16));
-  const Result lying = harmonics("run " + kSamples + "mnist.hmx --producer " + broken + " --producer 'synth:digits#label'");
+  const Result lying =
+      harmonics("run " + kSamples + "mnist.hmx --producer " + broken + " --producer 'synth:digits#label'");
   CHECK(lying.code == 65);
   const Result weights = harmonics("infer " + kSamples + "mnist.hmx --producer synth:digits --weights " + broken);
   CHECK(weights.code == 65);
   const std::string flow = f.write("bad.hmx", "harmonic g { layer a }");
   CHECK(harmonics("run " + flow + " --producer synth:digits").code == 78);
   CHECK(harmonics("validate " + flow).code == 78);
-  const Result save = harmonics("run " + kSamples + "mnist.hmx --producer 'synth:digits?size=64' --producer 'synth:digits?size=64#label' --epochs 1 --quiet --save /nowhere/w.safetensors");
+  const Result save = harmonics("run " + kSamples +
+                                "mnist.hmx --producer 'synth:digits?size=64' --producer 'synth:digits?size=64#label' "
+                                "--epochs 1 --quiet --save /nowhere/w.safetensors");
   CHECK(save.code == 73);
 }
 
 TEST_CASE("streams of different lengths are refused before training where that is asked for") {
-  const Result r = harmonics("run " + kSamples + "mnist.hmx --producer 'synth:digits?size=100' --producer 'synth:digits?size=99&unpaired=refuse#label'");
+  const Result r =
+      harmonics("run " + kSamples +
+                "mnist.hmx --producer 'synth:digits?size=100' --producer 'synth:digits?size=99&unpaired=refuse#label'");
   CHECK(r.code == 65);
   CHECK(has(r.err, "99"));
   CHECK(has(r.err, "100"));
@@ -89,8 +105,11 @@ TEST_CASE("streams of different lengths are refused before training where that i
 
 TEST_CASE("labels outside of the declared classes are refused") {
   Folder f;
-  const std::string flow = f.write("g.hmx", "harmonic g { producer x {784}; producer y {7}; layer o; cycle { x -(affine)-> o; o <-(cross_entropy)- y; } }");
-  const Result r = harmonics("run " + flow + " --producer 'synth:digits?size=100' --producer 'synth:digits?size=100#label'");
+  const std::string flow = f.write(
+      "g.hmx",
+      "harmonic g { producer x {784}; producer y {7}; layer o; cycle { x -(affine)-> o; o <-(cross_entropy)- y; } }");
+  const Result r =
+      harmonics("run " + flow + " --producer 'synth:digits?size=100' --producer 'synth:digits?size=100#label'");
   CHECK(r.code == 78);
   CHECK(has(r.err, "producer 'y' is declared with 7 classes, its source has 10"));
 }
@@ -99,7 +118,9 @@ TEST_CASE("a loss that is not finite stops with the weights intact and names the
   Folder f;
   const std::string flow = f.write("g.hmx", kRegression);
   const std::string x = f.write("x.csv", "1,2\n3,4\n5,6\n7,8\n"), y = f.write("y.csv", "1.5\n2.5\n3.5\n4.5\n");
-  const Result blown = harmonics("run " + flow + " --producer " + x + " --producer " + y + " --batch 2 --epochs 200 --optimizer 'sgd(lr=100000)' --save " + (f / "w.safetensors"));
+  const Result blown =
+      harmonics("run " + flow + " --producer " + x + " --producer " + y +
+                " --batch 2 --epochs 200 --optimizer 'sgd(lr=100000)' --save " + (f / "w.safetensors"));
   CHECK(blown.code == 1);
   CHECK(has(blown.err, "error: the loss is "));
   CHECK(has(blown.err, "first not finite: "));
@@ -113,26 +134,32 @@ TEST_CASE("weights of another graph are refused by name") {
   Folder f;
   const std::string small = f.write("small.hmx", kRegression);
   const std::string x = f.write("x.csv", "1,2\n3,4\n"), y = f.write("y.csv", "1.5\n2.5\n");
-  REQUIRE(harmonics("run " + small + " --producer " + x + " --producer " + y + " --epochs 1 --quiet --save " + (f / "w.safetensors")).code == 0);
+  REQUIRE(harmonics("run " + small + " --producer " + x + " --producer " + y + " --epochs 1 --quiet --save " +
+                    (f / "w.safetensors"))
+              .code == 0);
   std::string other = kRegression;
   other.replace(other.find("layer h {4}"), 11, "layer h {5}");
-  const Result shape = harmonics("infer " + f.write("other.hmx", other) + " --producer " + x + " --weights " + (f / "w.safetensors"));
+  const Result shape =
+      harmonics("infer " + f.write("other.hmx", other) + " --producer " + x + " --weights " + (f / "w.safetensors"));
   CHECK(shape.code != 0);
   CHECK(has(shape.err, "'h'"));
   std::string more = kRegression;
   more.replace(more.find("layer o;"), 8, "layer o; layer p {3};");
   more.replace(more.find("-> o;"), 5, "-> o; h -> p;");
-  const Result missing = harmonics("infer " + f.write("more.hmx", more) + " --producer " + x + " --weights " + (f / "w.safetensors"));
+  const Result missing =
+      harmonics("infer " + f.write("more.hmx", more) + " --producer " + x + " --weights " + (f / "w.safetensors"));
   CHECK(missing.code == 65);
   CHECK(has(missing.err, "lacks weights the graph needs:\n  h.p.affine.weight f32[3, 4]\n  h.p.affine.bias f32[3]"));
 }
 
 TEST_CASE("unknown options of an address name the near one") {
-  const Result r = harmonics("run " + kSamples + "mnist.hmx --producer 'synth:digits?sized=100' --producer 'synth:digits#label'");
+  const Result r =
+      harmonics("run " + kSamples + "mnist.hmx --producer 'synth:digits?sized=100' --producer 'synth:digits#label'");
   CHECK(r.code == 2);
   CHECK(has(r.err, "sized"));
   CHECK(has(r.err, "did you mean 'size'"));
-  const Result scheme = harmonics("run " + kSamples + "mnist.hmx --producer synt:digits --producer 'synth:digits#label'");
+  const Result scheme =
+      harmonics("run " + kSamples + "mnist.hmx --producer synt:digits --producer 'synth:digits#label'");
   CHECK(scheme.code != 0);
   CHECK(has(scheme.err, "did you mean 'synth'"));
 }

@@ -7,18 +7,19 @@ using namespace journeys;
 
 namespace {
 
-const char* const kPlane =
-    "harmonic g { producer x; producer y; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n";
+const char* const kPlane = "harmonic g { producer x; producer y; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n";
 
 }  // namespace
 
 TEST_CASE("what is written may not be what is read, and both flags are named") {
   Folder f;
-  const std::string flow = f.write("g.hmx", kPlane), data = f.write("x.csv", "1\n2\n3\n4\n"), target = f.write("y.csv", "1\n2\n3\n4\n"), weights = f / "w.safetensors";
+  const std::string flow = f.write("g.hmx", kPlane), data = f.write("x.csv", "1\n2\n3\n4\n"),
+                    target = f.write("y.csv", "1\n2\n3\n4\n"), weights = f / "w.safetensors";
   fs::create_directory(f / "logs");
   f.write("logs/a.csv", "1\n2\n");
   REQUIRE(::symlink(data.c_str(), (f / "link.csv").c_str()) == 0);
-  const std::string run = "run " + flow + " --epochs 1 --batch 2 --producer x=" + data + " --producer y=" + target + " ";
+  const std::string run =
+      "run " + flow + " --epochs 1 --batch 2 --producer x=" + data + " --producer y=" + target + " ";
   const auto refused = [&](const std::string& use, const std::string& output, const std::string& input) {
     const std::string flow_before = read(flow), data_before = read(data);
     const Result r = harmonics(use);
@@ -33,12 +34,16 @@ TEST_CASE("what is written may not be what is read, and both flags are named") {
   refused(run + "--report " + flow, "--report", "the flow");
   refused(run + "--save " + target, "--save", "--producer y=" + target);
   refused(run + "--plot " + target, "--plot", "--producer y=" + target);
-  refused(run + "--test x=" + (f / "logs/a.csv") + " --test y=" + target + " --log " + (f / "logs/a.csv"), "--log", "--test x=" + (f / "logs/a.csv"));
-  refused("infer " + flow + " --producer x=" + data + " --consumer file:" + data, "--consumer file:" + data, "--producer x=" + data);
+  refused(run + "--test x=" + (f / "logs/a.csv") + " --test y=" + target + " --log " + (f / "logs/a.csv"), "--log",
+          "--test x=" + (f / "logs/a.csv"));
+  refused("infer " + flow + " --producer x=" + data + " --consumer file:" + data, "--consumer file:" + data,
+          "--producer x=" + data);
   refused("receive " + data + " --to file:" + data, "--to file:" + data, "the address " + data);
   refused("send file:" + data + " --from " + data, "the address file:" + data, "--from " + data);
-  refused("receive '" + (f / "logs/*.csv") + "' --to file:" + (f / "logs/a.csv"), "--to file:" + (f / "logs/a.csv"), "the address " + (f / "logs/*.csv"));
-  refused("receive '" + (f / "logs/") + "' --to file:" + (f / "logs/a.csv"), "--to file:" + (f / "logs/a.csv"), "the address " + (f / "logs/"));
+  refused("receive '" + (f / "logs/*.csv") + "' --to file:" + (f / "logs/a.csv"), "--to file:" + (f / "logs/a.csv"),
+          "the address " + (f / "logs/*.csv"));
+  refused("receive '" + (f / "logs/") + "' --to file:" + (f / "logs/a.csv"), "--to file:" + (f / "logs/a.csv"),
+          "the address " + (f / "logs/"));
   const Result twice = harmonics(run + "--save " + weights + " --report " + weights);
   CHECK(twice.code == 2);
   CHECK(has(twice.err, "error: --save and --report both write '" + weights + "'"));
@@ -52,9 +57,11 @@ TEST_CASE("loops of links are said as such") {
   Folder f;
   fs::create_directory(f / "data");
   fs::create_directory(f / "pictures");
-  for (const char* name : {"data/a.csv", "pictures/a.png", "loop.so", "loop", "loop.hmx"}) REQUIRE(::symlink(fs::path(name).filename().c_str(), (f / name).c_str()) == 0);
+  for (const char* name : {"data/a.csv", "pictures/a.png", "loop.so", "loop", "loop.hmx"})
+    REQUIRE(::symlink(fs::path(name).filename().c_str(), (f / name).c_str()) == 0);
   const std::string loop = "Too many levels of symbolic links";
-  for (const char* use : {"inspect file:$F/data", "inspect file:$F/pictures", "inspect file:$F/loop", "validate $F/loop.hmx", "list --plugin $F/loop.so"}) {
+  for (const char* use : {"inspect file:$F/data", "inspect file:$F/pictures", "inspect file:$F/loop",
+                          "validate $F/loop.hmx", "list --plugin $F/loop.so"}) {
     const Result r = harmonics_in("F='" + (f / "") + "';", use);
     CHECK(r.code == 66);
     CHECK(has(r.err, loop));
@@ -74,7 +81,9 @@ TEST_CASE("loops of links are said as such") {
 TEST_CASE("inspect takes weights and plugins as addresses too") {
   Folder f;
   const std::string flow = f.write("g.hmx", kPlane), data = f.write("x.csv", "1\n2\n"), weights = f / "w.safetensors";
-  REQUIRE(harmonics("run " + flow + " --epochs 1 --batch 2 --producer x=" + data + " --producer y=" + data + " --save " + weights).code == 0);
+  REQUIRE(harmonics("run " + flow + " --epochs 1 --batch 2 --producer x=" + data + " --producer y=" + data +
+                    " --save " + weights)
+              .code == 0);
   const Result bare = harmonics("inspect " + weights), address = harmonics("inspect file:" + weights);
   CHECK(bare.code == 0);
   CHECK(address.code == 0);

@@ -8,7 +8,9 @@ using namespace journeys;
 namespace {
 
 // With noise: products of digits alone leave out their zeros, in fp32.
-const std::string kNoisyDigits = "-p 'synth:digits?size=1500&seed=1&augment=noise(0.05)' -p 'synth:digits?size=1500&seed=1#label' -t 'synth:digits?size=500&seed=2' -t 'synth:digits?size=500&seed=2#label' ";
+const std::string kNoisyDigits =
+    "-p 'synth:digits?size=1500&seed=1&augment=noise(0.05)' -p 'synth:digits?size=1500&seed=1#label' -t "
+    "'synth:digits?size=500&seed=2' -t 'synth:digits?size=500&seed=2#label' ";
 
 }  // namespace
 
@@ -46,8 +48,16 @@ TEST_CASE("fp16 is refused where the processor has none, and auto does without")
 TEST_CASE("a deterministic run is the same run, whatever is read ahead, and refuses the clock") {
   Folder f;
   const std::string common = "run " + kSamples + "mnist.hmx --quiet --deterministic ";
-  REQUIRE(harmonics(common + "-p 'synth:digits?size=400' -p 'synth:digits?size=400#label' --epochs 2 --threads 1 --save " + (f / "a.safetensors")).code == 0);
-  REQUIRE(harmonics(common + "-p 'synth:digits?size=400&async=9' -p 'synth:digits?size=400&async=3#label' --epochs 2 --threads 2 --save " + (f / "b.safetensors")).code == 0);
+  REQUIRE(harmonics(common +
+                    "-p 'synth:digits?size=400' -p 'synth:digits?size=400#label' --epochs 2 --threads 1 --save " +
+                    (f / "a.safetensors"))
+              .code == 0);
+  REQUIRE(
+      harmonics(
+          common +
+          "-p 'synth:digits?size=400&async=9' -p 'synth:digits?size=400&async=3#label' --epochs 2 --threads 2 --save " +
+          (f / "b.safetensors"))
+          .code == 0);
   CHECK(read(f / "a.safetensors") == read(f / "b.safetensors"));
   const Result refused = harmonics(common + kNoisyDigits + "--for 1s");
   CHECK(refused.code == 2);

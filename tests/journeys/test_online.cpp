@@ -12,11 +12,15 @@ namespace {
 
 const std::string kWeatherFlow = kSamples + "online_learning/weather.hmx";
 
-Result learn_from(const Folder& f, const std::string& table, const std::string& features, const std::string& label, const std::string& more) {
+Result learn_from(const Folder& f, const std::string& table, const std::string& features, const std::string& label,
+                  const std::string& more) {
   const std::string address = "unix:" + (f / "socket");
   Folder own;
-  Background sender(own, "send '" + address + "?patience=60' --from 'weather=" + table + "#" + features + "' --from 'rain=" + table + "#" + label + "' --quiet");
-  const Result learned = harmonics("run " + kWeatherFlow + " --producer 'weather=" + address + "?batch=32#weather' --producer 'rain=" + address + "#rain' --optimizer 'adam(lr=0.01)' --seed 1 --json " + more);
+  Background sender(own, "send '" + address + "?patience=60' --from 'weather=" + table + "#" + features +
+                             "' --from 'rain=" + table + "#" + label + "' --quiet");
+  const Result learned = harmonics("run " + kWeatherFlow + " --producer 'weather=" + address +
+                                   "?batch=32#weather' --producer 'rain=" + address +
+                                   "#rain' --optimizer 'adam(lr=0.01)' --seed 1 --json " + more);
   CHECK(sender.end().code == 0);
   return learned;
 }
@@ -61,7 +65,8 @@ TEST_CASE("a rule that turns round is learned, missed and learned again") {
   REQUIRE(learned.code == 0);
   const std::vector<double> accuracy = column(read(f / "window.csv"), "window.output.accuracy");
   REQUIRE(accuracy.size() >= 625);
-  const double before = accuracy[311], turned = *std::min_element(accuracy.begin() + 313, accuracy.begin() + 400), after = accuracy[624];
+  const double before = accuracy[311], turned = *std::min_element(accuracy.begin() + 313, accuracy.begin() + 400),
+               after = accuracy[624];
   INFO(before << ", then " << turned << ", then " << after);
   CHECK(before > 0.9);
   CHECK(turned < before - 0.2);
@@ -72,7 +77,8 @@ TEST_CASE("rain is told as well as River tells it") {
   if (data_folder().empty()) return;
   const std::string table = data_folder() + "/streaming/weather.csv";
   Folder f;
-  const auto river = boost::json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/streaming.json"));
+  const auto river =
+      boost::json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/streaming.json"));
   const Result learned = learn_from(f, table, "feat_1,feat_2,feat_3,feat_4,feat_5,feat_6,feat_7,feat_8", "target", "");
   REQUIRE(learned.code == 0);
   const auto report = boost::json::parse(learned.out);

@@ -58,8 +58,10 @@ int code_with(int which, const std::string& what, const std::string& arguments) 
     const int nowhere = ::open("/dev/null", O_RDWR);
     for (int file = 0; file <= 2; ++file) ::dup2(nowhere, file);
     ::close(nowhere);
-    if (given.number() >= 0) ::dup2(given.number(), which);
-    else ::close(which);
+    if (given.number() >= 0)
+      ::dup2(given.number(), which);
+    else
+      ::close(which);
     ::execl("/bin/sh", "sh", "-c", ("exec '" + kProgram + "' " + arguments).c_str(), nullptr);
     ::_exit(127);
   }
@@ -70,15 +72,22 @@ int code_with(int which, const std::string& what, const std::string& arguments) 
   return code;
 }
 
-const std::string kTrainOnce = "run " + kSamples + "mnist.hmx --producer 'synth:digits?size=200' --producer 'synth:digits?size=200#label' --batch 20 --epochs 1 --threads 1 --seed 1 ";
+const std::string kTrainOnce = "run " + kSamples +
+                               "mnist.hmx --producer 'synth:digits?size=200' --producer 'synth:digits?size=200#label' "
+                               "--batch 20 --epochs 1 --threads 1 --seed 1 ";
 const char* const kFlow = "harmonic g { producer x {1}; layer o {1}; cycle { x -(affine)-> o; } }\n";
 
 bool is_clean(const std::string& text) {
-  return std::none_of(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f; }) && !has(text, "\xc2\x9b");
+  return std::none_of(
+             text.begin(), text.end(),
+             [](char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f; }) &&
+         !has(text, "\xc2\x9b");
 }
 
 // Sets the title of a terminal, clears it, and the same by one character of the second set.
-const std::string kCommands = "\x1b]0;title\x07\x1b[2J\xc2\x9b""2J\r";
+const std::string kCommands =
+    "\x1b]0;title\x07\x1b[2J\xc2\x9b"
+    "2J\r";
 
 }  // namespace
 
@@ -90,7 +99,9 @@ TEST_CASE("standard error that cannot be written ends no run, and what was learn
   for (const char* what : {"closed", "full", "pipe without reader", "terminal that is gone"}) {
     fs::remove(weights);
     const std::string kept = f / what;
-    CHECK(code_with(2, what, kTrainOnce + "--checkpoint '" + kept + "' --log " + (f / "l.csv") + " --log-every 1 --save " + weights) == 0);
+    CHECK(code_with(2, what,
+                    kTrainOnce + "--checkpoint '" + kept + "' --log " + (f / "l.csv") + " --log-every 1 --save " +
+                        weights) == 0);
     CHECK(read(weights) == undisturbed);  // and no message stands in it
     CHECK(harmonics("ckpt verify '" + kept + "'").code == 0);
     CHECK(read(f / "l.csv").rfind("kind,", 0) == 0);
@@ -99,11 +110,24 @@ TEST_CASE("standard error that cannot be written ends no run, and what was learn
 
 TEST_CASE("standard error that cannot be written changes no exit code of any verb") {
   Folder f;
-  const std::string wrong = f.write("wrong.hmx", "harmonic g { layer }\n"), none = f / "none", flow = f.write("g.hmx", kFlow),
-                    torn = f.write("torn.csv", "1,2\n1\n");
-  const std::pair<std::string, int> uses[] = {{"validate " + wrong, 78}, {"run " + none, 66}, {"infer " + flow + " --producer " + torn, 65}, {"inspect " + torn, 65}, {"explain " + wrong, 78},
-                                              {"send tcp:127.0.0.1:1 --from " + none, 66}, {"receive " + none, 66}, {"ctl " + none + " status", 69}, {"top " + none, 69}, {"tap " + none + " x", 69}, {"ckpt list " + none, 66},
-                                              {"list nonsense", 2}, {"plugin check " + none, 1}, {"nonsense", 2}, {"version --config " + none, 66}, {"list metrics", 0}};
+  const std::string wrong = f.write("wrong.hmx", "harmonic g { layer }\n"), none = f / "none",
+                    flow = f.write("g.hmx", kFlow), torn = f.write("torn.csv", "1,2\n1\n");
+  const std::pair<std::string, int> uses[] = {{"validate " + wrong, 78},
+                                              {"run " + none, 66},
+                                              {"infer " + flow + " --producer " + torn, 65},
+                                              {"inspect " + torn, 65},
+                                              {"explain " + wrong, 78},
+                                              {"send tcp:127.0.0.1:1 --from " + none, 66},
+                                              {"receive " + none, 66},
+                                              {"ctl " + none + " status", 69},
+                                              {"top " + none, 69},
+                                              {"tap " + none + " x", 69},
+                                              {"ckpt list " + none, 66},
+                                              {"list nonsense", 2},
+                                              {"plugin check " + none, 1},
+                                              {"nonsense", 2},
+                                              {"version --config " + none, 66},
+                                              {"list metrics", 0}};
   for (const auto& [use, code] : uses)
     for (const char* what : {"closed", "full", "pipe without reader"}) CHECK(code_with(2, what, use) == code);
 }
@@ -111,8 +135,18 @@ TEST_CASE("standard error that cannot be written changes no exit code of any ver
 TEST_CASE("standard output that cannot be written is an error of every verb that prints") {
   Folder f;
   const std::string flow = f.write("g.hmx", kFlow), data = f.write("x.csv", "1\n2\n");
-  const std::vector<std::string> uses = {"list metrics", "version --json", "--help", "explain " + kSamples + "mnist.hmx --producer synth:digits --producer synth:digits#label", "inspect " + data, "infer --untrained " + flow + " --producer " + data, "receive " + data,
-                                 "config show run", "man run", "validate " + flow + " --json", kTrainOnce + "--json"};
+  const std::vector<std::string> uses = {
+      "list metrics",
+      "version --json",
+      "--help",
+      "explain " + kSamples + "mnist.hmx --producer synth:digits --producer synth:digits#label",
+      "inspect " + data,
+      "infer --untrained " + flow + " --producer " + data,
+      "receive " + data,
+      "config show run",
+      "man run",
+      "validate " + flow + " --json",
+      kTrainOnce + "--json"};
   for (const std::string& use : uses) {
     CHECK(code_with(1, "full", use) == 73);
     CHECK(code_with(1, "closed", use) == 73);
@@ -125,10 +159,13 @@ TEST_CASE("standard output that cannot be written is an error of every verb that
 
 TEST_CASE("control characters of names in data do not reach the terminal") {
   Folder f;
-  const std::string csv = f.write("x.csv", "a" + kCommands + ",b\n1,2\n3,4\n"), words = f.write("y.csv", "c\nred" + kCommands + "\nblue\n"),
-                    lines = f.write("z.jsonl", "{\"a\\u001b[2J\": 1}\n{\"b\": 2}\n"), pattern = f.write("k" + kCommands + ".csv", "1,2\n1\n");
-  for (const std::string& use : {"inspect " + csv, "inspect '" + csv + "#none'", "inspect " + words, "inspect " + lines, "inspect '" + lines + "#q'", "inspect '" + pattern + "'", "validate '" + pattern + "'", "list '" + kCommands + "'",
-                                 "run '" + kCommands + "'", "'" + kCommands + "'"}) {
+  const std::string csv = f.write("x.csv", "a" + kCommands + ",b\n1,2\n3,4\n"),
+                    words = f.write("y.csv", "c\nred" + kCommands + "\nblue\n"),
+                    lines = f.write("z.jsonl", "{\"a\\u001b[2J\": 1}\n{\"b\": 2}\n"),
+                    pattern = f.write("k" + kCommands + ".csv", "1,2\n1\n");
+  for (const std::string& use : {"inspect " + csv, "inspect '" + csv + "#none'", "inspect " + words, "inspect " + lines,
+                                 "inspect '" + lines + "#q'", "inspect '" + pattern + "'", "validate '" + pattern + "'",
+                                 "list '" + kCommands + "'", "run '" + kCommands + "'", "'" + kCommands + "'"}) {
     const Result r = harmonics(use);
     CHECK(is_clean(r.out + r.err));
   }
@@ -142,8 +179,15 @@ TEST_CASE("JSON stays JSON for names that are not UTF-8") {
   std::ofstream(flow) << kFlow;
   const std::string wrong = f / "wrong\xe9.hmx";
   std::ofstream(wrong) << "harmonic g { layer }\n";
-  const std::vector<std::string> uses = {"inspect '" + name + "'", "validate '" + flow + "' '" + wrong + "'", "explain '" + flow + "'", "infer --untrained '" + flow + "' --producer '" + name + "' --consumer '" + (f / "o\xe9.csv") + "'",
-                                 "receive '" + name + "' --to '" + (f / "r\xe9.csv") + "'", "plugin doctor '" + name + "'", "plugin list", "config show --config '" + f.write("c\xe9.toml", "batch = 3\n") + "'"};
+  const std::vector<std::string> uses = {
+      "inspect '" + name + "'",
+      "validate '" + flow + "' '" + wrong + "'",
+      "explain '" + flow + "'",
+      "infer --untrained '" + flow + "' --producer '" + name + "' --consumer '" + (f / "o\xe9.csv") + "'",
+      "receive '" + name + "' --to '" + (f / "r\xe9.csv") + "'",
+      "plugin doctor '" + name + "'",
+      "plugin list",
+      "config show --config '" + f.write("c\xe9.toml", "batch = 3\n") + "'"};
   for (const std::string& use : uses) {
     const Result r = harmonics(use + " --json");
     REQUIRE(r.out.size() > 2);

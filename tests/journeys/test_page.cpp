@@ -20,7 +20,10 @@ std::string page_of(Background& run) {
 }
 
 const std::string kConnected = "document.documentElement.dataset.connection === 'open'";
-std::string figure(const std::string& name) { return "[...document.querySelectorAll('#figure-list dt')].find((e) => e.textContent === '" + name + "').nextSibling.textContent"; }
+std::string figure(const std::string& name) {
+  return "[...document.querySelectorAll('#figure-list dt')].find((e) => e.textContent === '" + name +
+         "').nextSibling.textContent";
+}
 std::string text_of(const std::string& id) { return "document.getElementById('" + id + "').textContent"; }
 std::string says(const std::string& id, const std::string& words) { return text_of(id) + ".includes('" + words + "')"; }
 std::string curve() { return "document.querySelector('#charts canvas')"; }
@@ -42,13 +45,16 @@ TEST_CASE("the page shows a run, and pauses, steps, keeps and resumes it") {
   CHECK(browser.text(text_of("graph-name")) == "mnist_train_cycle");
 
   REQUIRE(browser.await(curve()));
-  const std::string label = browser.text(curve() + ".getAttribute('aria-label')"), drawn = browser.text(curve() + ".toDataURL()");
+  const std::string label = browser.text(curve() + ".getAttribute('aria-label')"),
+                    drawn = browser.text(curve() + ".toDataURL()");
   CHECK(has(label, "Loss at step "));
   CHECK(browser.await(curve() + ".getAttribute('aria-label') !== '" + label + "'"));
   CHECK(browser.text(curve() + ".toDataURL()") != drawn);
   CHECK(browser.evaluate("document.querySelectorAll('#flow .node').length") == boost::json::value(6));
   CHECK(browser.evaluate("document.querySelectorAll('#flow .edge').length") == boost::json::value(5));
-  CHECK(browser.await("[...document.querySelectorAll('#flow .edge-now')].filter((e) => e.textContent).every((e) => /[0-9][kM]?\\/s/.test(e.textContent))"));
+  CHECK(
+      browser.await("[...document.querySelectorAll('#flow .edge-now')].filter((e) => e.textContent).every((e) => "
+                    "/[0-9][kM]?\\/s/.test(e.textContent))"));
   CHECK(browser.evaluate("document.querySelectorAll('#streams tbody tr').length") == boost::json::value(2));
   CHECK(browser.await("document.querySelectorAll('#layers .histogram path[d^=M]').length === 3"));
 
@@ -72,7 +78,8 @@ TEST_CASE("the page shows a run, and pauses, steps, keeps and resumes it") {
 
   browser.resize(360, 740);
   CHECK(browser.await("document.documentElement.scrollWidth <= 360"));
-  CHECK(browser.await("document.getElementById('flow').getBBox().height > document.getElementById('flow').getBBox().width"));
+  CHECK(browser.await(
+      "document.getElementById('flow').getBBox().height > document.getElementById('flow').getBBox().width"));
   browser.click("theme");
   const std::string theme = browser.text("document.documentElement.dataset.theme");
   browser.click("theme");
@@ -81,11 +88,15 @@ TEST_CASE("the page shows a run, and pauses, steps, keeps and resumes it") {
   CHECK(browser.complaints == std::vector<std::string>{});
   for (const std::string& url : browser.requests) {
     INFO(url);
-    CHECK((url.rfind(address, 0) == 0 || url.rfind("ws" + address.substr(4) + "/v1/events?", 0) == 0 || url == "about:blank"));
+    CHECK((url.rfind(address, 0) == 0 || url.rfind("ws" + address.substr(4) + "/v1/events?", 0) == 0 ||
+           url == "about:blank"));
   }
   // Neither the page nor what it shows may ask elsewhere, or become code.
   CHECK(browser.text("fetch('http://127.0.0.1:1/').then(() => 'went', () => 'refused')") == "refused");
-  CHECK(browser.text("(() => { try { document.body.innerHTML = '<b>x</b>'; return 'taken'; } catch { return 'refused'; } })()") == "refused");
+  CHECK(
+      browser.text(
+          "(() => { try { document.body.innerHTML = '<b>x</b>'; return 'taken'; } catch { return 'refused'; } })()") ==
+      "refused");
 }
 
 TEST_CASE("curves of any length stay small, flows of any kind are laid out") {
@@ -99,18 +110,24 @@ TEST_CASE("curves of any length stay small, flows of any kind are laid out") {
     const curves = new Curves();
     for (let i = 1; i <= 50000; ++i) curves.add({step: i, metrics: {loss: 1 / i, ['m' + i % 1000]: i}});
     const steps = curves.points.map((p) => p.step);
-    return [steps.length > 400 && steps.length <= 1024, steps[0], steps[steps.length - 1], curves.names.length, steps.every((s, i) => i === 0 || s > steps[i - 1])].join();
+    return [steps.length > 400 && steps.length <= 1024, steps[0], steps[steps.length - 1], curves.names.length,
+      steps.every((s, i) => i === 0 || s > steps[i - 1])].join();
   }))") == "true,1,50000,64,true");
-  // Skips, branches, a way back, an arrow to itself: no two nodes of a rank over one another, every path from its start to its end.
+  // Skips, branches, a way back, an arrow to itself: no two nodes of a rank over one another, every path from its start
+  // to its end.
   CHECK(browser.text(R"(import('/layout.js').then(({layout}) => {
     const ids = [...Array(120).keys()], nodes = ids.map((id) => ({id, along: 100, across: 40}));
     const edges = ids.slice(1).map((to) => ({from: to - 1 - to % 3, to})).filter((e) => e.from >= 0);
     edges.push({from: 90, to: 30}, {from: 7, to: 7}, {from: 0, to: 119});
     const plan = layout(nodes, edges), at = (id) => plan.at.get(id);
-    const apart = ids.every((a) => ids.every((b) => a >= b || at(a)[0] !== at(b)[0] || Math.abs(at(a)[1] - at(b)[1]) >= 40));
+    const apart = ids.every((a) => ids.every((b) => a >= b || at(a)[0] !== at(b)[0] || Math.abs(at(a)[1] -
+      at(b)[1]) >= 40));
     const forward = edges.filter((e) => e.from < e.to).every((e) => at(e.from)[0] < at(e.to)[0]);
-    const ends = edges.every((e, i) => e.from === e.to || (plan.paths[i][0][1] === at(e.from)[1] && plan.paths[i][plan.paths[i].length - 1][1] === at(e.to)[1]));
-    const within = ids.every((id) => at(id)[1] >= 20 - 1e-6 && at(id)[1] <= plan.across - 20 + 1e-6 && at(id)[0] <= plan.along);
+    const ends = edges.every((e,
+      i) => e.from === e.to || (plan.paths[i][0][1] === at(e.from)[1] &&
+        plan.paths[i][plan.paths[i].length - 1][1] === at(e.to)[1]));
+    const within = ids.every((id) => at(id)[1] >= 20 - 1e-6 && at(id)[1] <= plan.across - 20 + 1e-6 &&
+      at(id)[0] <= plan.along);
     return [apart, forward, ends, within].join();
   }))") == "true,true,true,true");
 }
@@ -118,9 +135,12 @@ TEST_CASE("curves of any length stay small, flows of any kind are laid out") {
 TEST_CASE("the page is there while a run waits for its first sample, and goes on with it") {
   if (!Browser::there()) return;
   Folder f;
-  const std::string flow = f.write("g.hmx", "harmonic g {\n  producer image; producer label {10};\n  layer hidden {16}; layer o;\n  cycle { image -(relu)-> hidden -> o; o <-(cross_entropy)- label; }\n}\n");
+  const std::string flow = f.write("g.hmx",
+                                   "harmonic g {\n  producer image; producer label {10};\n  layer hidden {16}; layer "
+                                   "o;\n  cycle { image -(relu)-> hidden -> o; o <-(cross_entropy)- label; }\n}\n");
   const std::string at = "unix:" + (f / "digits");
-  Background run(f, "run " + flow + " --producer image=" + at + "#image --producer label=" + at + "#label --threads 1 --for 100s --ui");
+  Background run(f, "run " + flow + " --producer image=" + at + "#image --producer label=" + at +
+                        "#label --threads 1 --for 100s --ui");
   Browser browser(f);
   browser.open(page_of(run));
   REQUIRE(browser.await(kConnected));
@@ -128,7 +148,9 @@ TEST_CASE("the page is there while a run waits for its first sample, and goes on
   CHECK(browser.await("document.querySelectorAll('#flow .node').length === 5"));
   CHECK(browser.await(says("streams", "waiting")));
   const Folder own;
-  Background sender(own, "send " + at + " --from 'image=synth:digits?size=100000' --from 'label=synth:digits?size=100000#label' --rate 2000");
+  Background sender(
+      own, "send " + at +
+               " --from 'image=synth:digits?size=100000' --from 'label=synth:digits?size=100000#label' --rate 2000");
   REQUIRE(browser.await(says("run-state", "running")));
   CHECK(browser.await(says("flow", "28 × 28")));
   CHECK(browser.await(says("streams", "receiving")));
@@ -140,10 +162,17 @@ TEST_CASE("the page goes on into another cycle") {
   Folder f;
   Browser browser(f);
   std::string x, y;
-  for (int i = 0; i < 64; ++i) x += std::to_string(i % 8) + "," + std::to_string(i / 8) + "\n", y += std::to_string(i % 8 - i / 8) + "\n";
-  const std::string flow = f.write("g.hmx", "harmonic g {\n  producer x {2}; producer y {1};\n  layer h {4}; layer o {1}; layer p {1};\n  cycle (until loss < 0.05) { x -> h -> o; o <-(mse)- y; }\n  cycle { x -> h -> p; p <-(mae)- y; }\n}\n");
-  Background run(f, "run " + flow + " --producer x=" + f.write("x.csv", x) + " --producer y=" + f.write("y.csv", y) + " --lr 1e-20 --epochs 1000000000 --for 100s --threads 1 --ui --control " + (f / "control"));
-  const auto names = [](const std::string& of) { return "[...document.querySelectorAll('" + of + "')].map((e) => e.textContent).join(' ')"; };
+  for (int i = 0; i < 64; ++i)
+    x += std::to_string(i % 8) + "," + std::to_string(i / 8) + "\n", y += std::to_string(i % 8 - i / 8) + "\n";
+  const std::string flow =
+      f.write("g.hmx",
+              "harmonic g {\n  producer x {2}; producer y {1};\n  layer h {4}; layer o {1}; layer p {1};\n  cycle "
+              "(until loss < 0.05) { x -> h -> o; o <-(mse)- y; }\n  cycle { x -> h -> p; p <-(mae)- y; }\n}\n");
+  Background run(f, "run " + flow + " --producer x=" + f.write("x.csv", x) + " --producer y=" + f.write("y.csv", y) +
+                        " --lr 1e-20 --epochs 1000000000 --for 100s --threads 1 --ui --control " + (f / "control"));
+  const auto names = [](const std::string& of) {
+    return "[...document.querySelectorAll('" + of + "')].map((e) => e.textContent).join(' ')";
+  };
   browser.open(page_of(run));
   REQUIRE(browser.await(names("#flow .name") + " === 'x y h o mse'"));
   REQUIRE(harmonics("ctl " + (f / "control") + " lr 0.05").code == 0);  // it learns at last
@@ -168,7 +197,10 @@ TEST_CASE("the page asks for a token, and finds a run that comes back") {
     CHECK(browser.evaluate("document.getElementById('token-form').hidden") == boost::json::value(false));
     CHECK(browser.evaluate("document.getElementById('pause').disabled") == boost::json::value(true));
     CHECK(browser.evaluate("document.querySelectorAll('#figure-list dt').length") == boost::json::value(0));
-    const auto give = [&](const std::string& token) { browser.evaluate("document.getElementById('token').value = '" + token + "'; document.getElementById('token-form').requestSubmit()"); };
+    const auto give = [&](const std::string& token) {
+      browser.evaluate("document.getElementById('token').value = '" + token +
+                       "'; document.getElementById('token-form').requestSubmit()");
+    };
     give("something-else");
     REQUIRE(browser.await("!document.getElementById('token-form').hidden"));
     give("not-to-be-guessed");
@@ -178,7 +210,8 @@ TEST_CASE("the page asks for a token, and finds a run that comes back") {
   REQUIRE(browser.await(says("connection", "no connection")));
   CHECK(browser.await("document.getElementById('main').classList.contains('stale')"));
   CHECK(browser.evaluate("document.getElementById('pause').disabled") == boost::json::value(true));
-  Background again(f, "run " + kLongRun + "--ui --token not-to-be-guessed --serve " + page.substr(7, page.find('/', 7) - 7));
+  Background again(
+      f, "run " + kLongRun + "--ui --token not-to-be-guessed --serve " + page.substr(7, page.find('/', 7) - 7));
   CHECK(browser.await(kConnected + " && !document.getElementById('main').classList.contains('stale')"));
 }
 
@@ -194,7 +227,8 @@ TEST_CASE("a token that was made up is asked for by what changes the run") {
   REQUIRE(browser.await("!document.getElementById('token-form').hidden"));
   CHECK(browser.await(says("said", "token")));
   CHECK(browser.text(text_of("run-state")) == "running");
-  browser.evaluate("document.getElementById('token').value = '" + page.substr(page.find("token=") + 6) + "'; document.getElementById('token-form').requestSubmit()");
+  browser.evaluate("document.getElementById('token').value = '" + page.substr(page.find("token=") + 6) +
+                   "'; document.getElementById('token-form').requestSubmit()");
   REQUIRE(browser.await(kConnected + " && document.getElementById('token-form').hidden"));
   REQUIRE(browser.await("!document.getElementById('pause').disabled"));
   browser.click("pause");

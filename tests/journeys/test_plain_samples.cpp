@@ -257,7 +257,8 @@ TEST_CASE("plain samples: a stream with end=never outlives those who send, in ev
       Connected(port).send(rows);
       continue;
     }
-    const std::string file = l.f.write("part" + std::to_string(part) + ".jsonl", rows);  // another sender than of the part before
+    const std::string file =
+        l.f.write("part" + std::to_string(part) + ".jsonl", rows);  // another sender than of the part before
     REQUIRE(harmonics("send " + address + "?patience=30 --from 'x=" + file + "#x' --from 'y=" + file + "#y'").code ==
             0);
   }

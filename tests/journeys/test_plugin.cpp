@@ -13,7 +13,8 @@ std::string found(const json::object& report, const std::string& item, const std
   for (const json::value& thing : report.at("files").at(0).at("items").as_array())
     if (thing.at("name").as_string() == item)
       for (const json::value& c : thing.at("checks").as_array())
-        if (c.at("check").as_string() == check) return std::string(c.at("outcome").as_string()) + ": " + std::string(c.at("text").as_string());
+        if (c.at("check").as_string() == check)
+          return std::string(c.at("outcome").as_string()) + ": " + std::string(c.at("text").as_string());
   return "";
 }
 
@@ -23,16 +24,23 @@ TEST_CASE("plugin check says which law is broken, and survives a crash") {
   const Result r = harmonics("plugin check --json --calls 50000 " + kFixtures + "misbehaving.so");
   CHECK(r.code == 1);
   const json::object report = last_line(r.out);
-  CHECK(found(report, "remembers", "depends on its input alone") == "failed: the same numbers gave two different results");
-  CHECK(has(found(report, "wrong_gradient", "gradient"), "failed: 12 of 12 derivatives are off; input 0, element 0: gradient "));
+  CHECK(found(report, "remembers", "depends on its input alone") ==
+        "failed: the same numbers gave two different results");
+  CHECK(has(found(report, "wrong_gradient", "gradient"),
+            "failed: 12 of 12 derivatives are off; input 0, element 0: gradient "));
   CHECK(has(found(report, "no_gradient", "gradient"), "noted: it has none, so flows with it infer but do not train"));
   CHECK(found(report, "no_gradient", "takes each sample by itself") == "passed: ");
-  CHECK(found(report, "neighbours", "takes each sample by itself") == "failed: sample 0 alone gives other numbers than within a batch of 3");
+  CHECK(found(report, "neighbours", "takes each sample by itself") ==
+        "failed: sample 0 alone gives other numbers than within a batch of 3");
   CHECK(has(found(report, "neighbours", "gradient"), "passed: 12 derivatives in double precision"));
   CHECK(has(found(report, "leaks", "many calls"), "memory in use grew by"));
-  CHECK(has(found(report, "grows", "keeps shape and type"), "activation 'grows' of plugin 'misbehaving' returned f32[1, 2] for f32[1, 1]; an activation keeps shape and element type"));
-  CHECK(report.at("files").at(0).at("error").as_string() == "crashed with SIGSEGV in 'keeps shape and type' of activation zz_crashes");
-  CHECK(has(harmonics("plugin check " + kFixtures + "misbehaving.so").err, "crashed with SIGSEGV in 'keeps shape and type' of activation zz_crashes"));
+  CHECK(has(found(report, "grows", "keeps shape and type"),
+            "activation 'grows' of plugin 'misbehaving' returned f32[1, 2] for f32[1, 1]; an activation keeps shape "
+            "and element type"));
+  CHECK(report.at("files").at(0).at("error").as_string() ==
+        "crashed with SIGSEGV in 'keeps shape and type' of activation zz_crashes");
+  CHECK(has(harmonics("plugin check " + kFixtures + "misbehaving.so").err,
+            "crashed with SIGSEGV in 'keeps shape and type' of activation zz_crashes"));
 }
 
 TEST_CASE("plugin check says which law of functionals and implementations is broken") {
@@ -45,24 +53,35 @@ TEST_CASE("plugin check says which law of functionals and implementations is bro
     CHECK(found(report, item, check).rfind(text, 0) == 0);
   };
   says("squares", "gradient", "passed: 7 derivatives in double precision");
-  says("counting_squares", "depends on its inputs alone", "failed: two calls counting_squares(f32[7]) gave different results");
-  says("reading_squares", "is recorded, and gives the same in a program", "failed: functional 'reading_squares' of plugin 'org.example.misbehaving' reads the numbers");
-  says("uneven_squares", "has shapes that follow from shapes", "failed: uneven_squares(f32[7]) gives f32[7] for some numbers and f32[] for others");
+  says("counting_squares", "depends on its inputs alone",
+       "failed: two calls counting_squares(f32[7]) gave different results");
+  says("reading_squares", "is recorded, and gives the same in a program",
+       "failed: functional 'reading_squares' of plugin 'org.example.misbehaving' reads the numbers");
+  says("uneven_squares", "has shapes that follow from shapes",
+       "failed: uneven_squares(f32[7]) gives f32[7] for some numbers and f32[] for others");
   says("flat_squares", "gradient", "failed: 7 of 7 derivatives are off; input 0, element 0: gradient ");
   says("leaking_squares", "many calls", "failed: ");
 
-  for (const char* check : {"says what it serves, and why not", "answers alike", "computes what squares means", "keeps to its memory", "threads", "many calls"})
+  for (const char* check : {"says what it serves, and why not", "answers alike", "computes what squares means",
+                            "keeps to its memory", "threads", "many calls"})
     says("squares.right", check, "passed: ");
   says("sqares.lost", "computes something there is", "failed: there is no functional or primitive 'sqares'");
-  says("squares.wordless", "says what it serves, and why not", "failed: it declines squares(f32[7]) -> f32[7] and does not say why");
+  says("squares.wordless", "says what it serves, and why not",
+       "failed: it declines squares(f32[7]) -> f32[7] and does not say why");
   says("squares.fickle", "answers alike", "failed: asked again about ");
   says("squares.cubes", "computes what squares means", "failed: result 1 of squares(f32[7]) -> f32[7]: element 0 is ");
-  says("squares.throws", "computes what squares means", "failed: implementation 'squares.throws' of plugin 'org.example.misbehaving': the moon is full, asked for squares(f32[7])");
-  says("squares.too_far", "keeps to its memory", "failed: its kernel for squares(f32[7]) -> f32[7] writes outside result 1");
-  says("squares.slope_too_far", "keeps to its memory", "failed: its gradient's kernel for squares(f32[7]) -> f32[7] writes outside result 1");
+  says("squares.throws", "computes what squares means",
+       "failed: implementation 'squares.throws' of plugin 'org.example.misbehaving': the moon is full, asked for "
+       "squares(f32[7])");
+  says("squares.too_far", "keeps to its memory",
+       "failed: its kernel for squares(f32[7]) -> f32[7] writes outside result 1");
+  says("squares.slope_too_far", "keeps to its memory",
+       "failed: its gradient's kernel for squares(f32[7]) -> f32[7] writes outside result 1");
   says("squares.spoils", "keeps to its memory", "failed: its kernel for squares(f32[7]) -> f32[7] writes into input 1");
-  says("squares.adds", "keeps to its memory", "failed: its kernel for squares(f32[7]) -> f32[7] gives other numbers as result 1 when its parts");
-  says("squares.wrong_slope", "gradient", "failed: the gradient of input 1 of squares(f32[7]) -> f32[7]: element 0 is ");
+  says("squares.adds", "keeps to its memory",
+       "failed: its kernel for squares(f32[7]) -> f32[7] gives other numbers as result 1 when its parts");
+  says("squares.wrong_slope", "gradient",
+       "failed: the gradient of input 1 of squares(f32[7]) -> f32[7]: element 0 is ");
   says("squares.fickle", "threads", "failed: it declines what it served on one thread");
   CHECK(has(found(report, "squares.leaks", "many calls"), "memory in use grew by"));
 }
@@ -76,31 +95,41 @@ TEST_CASE("plugin check says which law of training and of streams is broken") {
     INFO(item << ": " << check << ": " << found(report, item, check));
     CHECK(found(report, item, check).rfind(text, 0) == 0);
   };
-  const char *const down = "goes down a bowl", *const ranges = "takes what its ranges allow", *const by_point = "depends on the point of the run alone", *const answers = "answers, also before anything is measured";
+  const char *const down = "goes down a bowl", *const ranges = "takes what its ranges allow",
+                    *const by_point = "depends on the point of the run alone",
+                    *const answers = "answers, also before anything is measured";
   says("descent", down, "passed: ");
   says("ascent", down, "failed: 300 steps with lr 0.1 lead from ");
   says("signs", "stays finite", "failed: of 'bias', f32[5]: the parameter is -nan after step 2, with gradients of 0");
-  says("counting_descent", "is recorded, and keeps shape and type", "failed: two recordings of a step of f32[5] are different programs");
-  says("shrinking", "is recorded, and keeps shape and type", "failed: optimizer 'shrinking' of plugin 'org.example.misbehaving' returned f32[1] for the parameter of 'bias'");
-  says("more_each_time", "keeps the same moments each time", "failed: for 'bias', f32[5], it keeps m f32[1] and, asked again, m f32[2]");
+  says("counting_descent", "is recorded, and keeps shape and type",
+       "failed: two recordings of a step of f32[5] are different programs");
+  says("shrinking", "is recorded, and keeps shape and type",
+       "failed: optimizer 'shrinking' of plugin 'org.example.misbehaving' returned f32[1] for the parameter of 'bias'");
+  says("more_each_time", "keeps the same moments each time",
+       "failed: for 'bias', f32[5], it keeps m f32[1] and, asked again, m f32[2]");
   says("narrow", ranges, "failed: with {damping = 1.0, lr = 0.1}: the parameter is -inf after step 1");
 
   says("sinking", "gives factors that can be used", "failed: the factor -0.002");
   says("flat_zero", "gives factors that can be used", "noted: the factor is 0 at every step of a run of 1000 steps");
   says("counting", by_point, "failed: at step 0 of a run of one step it gives 0.");
   says("counting", "threads", "failed: another factor than on one thread");
-  says("dividing", ranges, "failed: with {every = 0}: schedule 'dividing' of plugin 'org.example.misbehaving': a period of 0");
+  says("dividing", ranges,
+       "failed: with {every = 0}: schedule 'dividing' of plugin 'org.example.misbehaving': a period of 0");
 
   says("every_other_call", "depends on the run alone", "failed: at step 39601 with metrics of 0 it says ");
-  says("needs_loss", answers, "failed: predicate 'needs_loss' of plugin 'org.example.misbehaving': there is no loss, at step 0 before anything is measured");
+  says("needs_loss", answers,
+       "failed: predicate 'needs_loss' of plugin 'org.example.misbehaving': there is no loss, at step 0 before "
+       "anything is measured");
   says("loss_below_one", answers, "passed: yes at 600 of 1200 points; asks for loss");
   says("stays_yes", answers, "noted: yes at every one of 1200 points");
   says("two", answers, "failed: it answers 2 at step 0 before anything is measured");
   says("by_clock", "depends on the run alone", "passed: it says that its answer depends on more than the run");
 
-  says("counts", "gives the same sample for the same draw", "failed: sample 49 of f32[7] comes out in another way when it is asked for again");
+  says("counts", "gives the same sample for the same draw",
+       "failed: sample 49 of f32[7] comes out in another way when it is asked for again");
   says("counts", "threads", "failed: sample 0 comes out in another way than on one thread");
-  says("forgets", "writes its result, and nothing else", "failed: for f32[7] the result depends on what its memory held before, from byte 27 on");
+  says("forgets", "writes its result, and nothing else",
+       "failed: for f32[7] the result depends on what its memory held before, from byte 27 on");
   says("spills", "writes its result, and nothing else", "failed: for f32[7] it writes outside the result");
   says("infinite", "stays finite", "failed: for f32[7] element 1 of sample 0 is inf");
   says("refuses", "takes samples", "failed: augmentation 'refuses' of plugin 'org.example.misbehaving': not this one");
@@ -115,7 +144,9 @@ TEST_CASE("plugin check says which law of devices is broken") {
     INFO(item << ": " << check << ": " << found(report, item, check));
     CHECK(found(report, item, check).rfind(text, 0) == 0);
   };
-  const char *const serves = "says what it serves", *const alike = "answers alike", *const memory = "keeps to its memory", *const means = "computes what calls mean", *const threads = "threads", *const many = "many calls";
+  const char *const serves = "says what it serves", *const alike = "answers alike",
+                    *const memory = "keeps to its memory", *const means = "computes what calls mean",
+                    *const threads = "threads", *const many = "many calls";
   for (const char* check : {serves, alike, memory, means, threads, many}) says("right", check, "passed: ");
   const std::string answer = found(report, "right", serves);
   CHECK(has(answer, " calls: neg "));
@@ -129,17 +160,23 @@ TEST_CASE("plugin check says which law of devices is broken") {
     CHECK(has(found(report, item, check), text));
   };
   breaks("many_parts", memory, ": its kernel has 4294967297 parts");
-  breaks("no_function", serves, "device 'no_function' gave a kernel without function, name, phases or parts for neg(f32[");
+  breaks("no_function", serves,
+         "device 'no_function' gave a kernel without function, name, phases or parts for neg(f32[");
   breaks("throws_finding", serves, "device 'throws_finding' failed ('no more memory') for abs(f32[");
   breaks("fickle", alike, ": asked again, it gives a kernel with other phases, parts, workspace or in_place");
   breaks("too_far", memory, ": its kernel writes outside result 1; ");
   breaks("spoils", memory, ": its kernel writes into input 1; ");
-  breaks("adds", memory, ": its kernel gives other numbers as result 1 when its parts run from the last to the first in memory that is not zero");
+  breaks("adds", memory,
+         ": its kernel gives other numbers as result 1 when its parts run from the last to the first in memory that is "
+         "not zero");
   breaks("throws_running", memory, ": its kernel throws 'out of memory of its own'; ");
-  breaks("clears_first", memory, ": its kernel gives other numbers as result 1 when it is written over the input it may replace");
+  breaks("clears_first", memory,
+         ": its kernel gives other numbers as result 1 when it is written over the input it may replace");
   breaks("keeps_sign", means, ": result 1: element 0 is ");
-  breaks("alone", threads, ": its kernel gives other numbers as result 1 when its parts run on several threads at once");
-  breaks("alone_in_one_part", threads, ": while other kernels run, its kernel gives other numbers as result 1 than before");
+  breaks("alone", threads,
+         ": its kernel gives other numbers as result 1 when its parts run on several threads at once");
+  breaks("alone_in_one_part", threads,
+         ": while other kernels run, its kernel gives other numbers as result 1 than before");
   breaks("tires", many, ": its kernel, found again, gives other numbers as result 1 than before");
   breaks("leaking", many, "memory in use grew by");
   says("wordless", "describes itself", "failed: it says nothing");
@@ -162,31 +199,41 @@ TEST_CASE("plugin check says which law of devices' clocks is broken") {
   says("in_milliseconds", "failed: of 8 copies of 1 MiB", ": more than there was");
   says("in_days", "failed: of ", ": next to nothing");
   says("stands_still", "failed: of ", "it says 0.000000 s: next to nothing");
-  says("goes_back", "failed: device 'goes_back' says that -", " seconds have passed between a point of its queue and a later one");
+  says("goes_back", "failed: device 'goes_back' says that -",
+       " seconds have passed between a point of its queue and a later one");
   says("by_turns", "failed: it says ", " s from the first to the third");
   says("without_times", "passed: ", "none: steps are timed by the host's clock");
 }
 
 TEST_CASE("a device says why it declines a call") {
   Folder f;
-  const std::string flow = f.write("g.hmx", "harmonic g { producer a; producer b 1/1 a; layer i; layer h {8}; layer o; cycle { a -> i -(relu)-> h -> o; o <-(cross_entropy)- b; } }");
-  const Result r = harmonics("explain " + flow + " --select --device right --plugin " + kFixtures + "misbehaving_devices.so --producer 'synth:digits?size=9' --producer 'synth:digits?size=9#label'");
+  const std::string flow = f.write("g.hmx",
+                                   "harmonic g { producer a; producer b 1/1 a; layer i; layer h {8}; layer o; cycle { "
+                                   "a -> i -(relu)-> h -> o; o <-(cross_entropy)- b; } }");
+  const Result r =
+      harmonics("explain " + flow + " --select --device right --plugin " + kFixtures +
+                "misbehaving_devices.so --producer 'synth:digits?size=9' --producer 'synth:digits?size=9#label'");
   CHECK(r.code == 0);
   CHECK(has(r.out, "portable (body)\n      not right: has no kernel for it: negates only\n"));
 }
 
 TEST_CASE("plugin check passes the CPU device") {
-  const Result r = harmonics("plugin check --json --calls 50000 " + std::string(HARMONICS_BINARY_DIR) + "/lib/harmonics/plugins/libharmonics_cpu.so", 300);
+  const Result r = harmonics("plugin check --json --calls 50000 " + std::string(HARMONICS_BINARY_DIR) +
+                                 "/lib/harmonics/plugins/libharmonics_cpu.so",
+                             300);
   if (r.code != 0) WARN(r.out);
   CHECK(r.code == 0);
   const json::object report = last_line(r.out);
-  for (const char* check : {"describes itself", "says what it serves", "answers alike", "keeps to its memory", "computes what calls mean", "threads", "many calls"})
+  for (const char* check : {"describes itself", "says what it serves", "answers alike", "keeps to its memory",
+                            "computes what calls mean", "threads", "many calls"})
     CHECK(found(report, "cpu", check).rfind("passed: ", 0) == 0);
 }
 
 TEST_CASE("plugin check passes what is shipped") {
   for (const char* name : {"activations", "losses", "layers", "metrics", "synth"}) {
-    const Result r = harmonics("plugin check --json --calls 50000 " + std::string(HARMONICS_BINARY_DIR) + "/lib/harmonics/plugins/libharmonics_" + name + ".so --address synth:digits?size=40", 300);
+    const Result r = harmonics("plugin check --json --calls 50000 " + std::string(HARMONICS_BINARY_DIR) +
+                                   "/lib/harmonics/plugins/libharmonics_" + name + ".so --address synth:digits?size=40",
+                               300);
     if (r.code != 0 && std::string(name) != "synth") WARN(r.out);
     CHECK(r.code == 0);
     CHECK(last_line(r.out).at("failed").as_int64() == 0);
@@ -202,10 +249,13 @@ TEST_CASE("doctor names what keeps a library from loading, and what to do") {
     CHECK(has(r.out, remedy));
     CHECK(has(r.out, "1 library, 1 in trouble"));
   };
-  trouble("other_contract", "is built for contract 7.3", "build it again with this program's headers, or get the release made for it");
-  trouble("missing_symbol", "cannot be loaded: undefined symbol: a_function_nobody_has", "link it with the library that has the symbol");
+  trouble("other_contract", "is built for contract 7.3",
+          "build it again with this program's headers, or get the release made for it");
+  trouble("missing_symbol", "cannot be loaded: undefined symbol: a_function_nobody_has",
+          "link it with the library that has the symbol");
   trouble("no_descriptor", "it has no descriptor", "include <harmonics/plugin.hpp> in one of its sources");
-  trouble("throws_registering", "failed while registering: the licence has run out", "correct harmonics_register, or leave the plugin out");
+  trouble("throws_registering", "failed while registering: the licence has run out",
+          "correct harmonics_register, or leave the plugin out");
   trouble("leaves_at_load", "ended the process while it was loaded", "run it under a debugger");
   trouble("crashes_at_load", "crashed with SIGABRT while it was loaded", "run it under a debugger");
   CHECK(said("functions").code == 0);
@@ -231,7 +281,8 @@ TEST_CASE("doctor compares libraries with their manifests") {
 
 TEST_CASE("plugin new refuses what it cannot write, and says what it can") {
   Folder f;
-  CHECK(has(harmonics("plugin new my_act --kind activatoin").err, "there is no template for a 'activatoin'\nhelp: did you mean 'activation'?"));
+  CHECK(has(harmonics("plugin new my_act --kind activatoin").err,
+            "there is no template for a 'activatoin'\nhelp: did you mean 'activation'?"));
   CHECK(has(harmonics("plugin new my-act --kind loss").err, "'my-act' is no name of a plugin"));
   CHECK(has(harmonics("plugin new my_act").err, "which kind of plugin?"));
   const std::string folder = f / "mine";
@@ -251,7 +302,9 @@ TEST_CASE("plugin new names what is registered, quoted where shells and CMake ne
   CHECK(has(written("implementation", "CMakeLists.txt"), " PROVIDES implementation:silu.mine "));
   CHECK(has(written("implementation", "README.md"), "harmonics inspect silu.mine --plugin"));
   CHECK(has(written("augmentation", "README.md"), " --producer 'image=synth:digits?size=2000&augment=mine(0.2)' "));
-  CHECK(has(written("augmentation", "CMakeLists.txt"), " --producer \"image=synth:digits?size=2000&augment=mine(0.2)\" --producer \"digit=synth:digits?size=2000#label\")"));
+  CHECK(has(written("augmentation", "CMakeLists.txt"),
+            " --producer \"image=synth:digits?size=2000&augment=mine(0.2)\" --producer "
+            "\"digit=synth:digits?size=2000#label\")"));
   CHECK(has(written("schedule", "README.md"), " --schedule 'mine(every=8)'\n"));
   CHECK(has(written("device", "README.md"), " --device mine\n"));
   CHECK(has(written("predicate", "sample.hmx"), "if mine("));
@@ -266,10 +319,15 @@ TEST_CASE("a run goes on with the build of a plugin that is there now, one that 
     fs::rename(f / "new.so", library);
   };
   put("build_one");
-  const std::string flow = f.write("g.hmx", "harmonic g { producer a; producer b 1/1 a; layer i; layer h {32}; layer o; cycle { a -> i -(numbered)-> h -> o; o <-(cross_entropy)- b; } }");
+  const std::string flow = f.write("g.hmx",
+                                   "harmonic g { producer a; producer b 1/1 a; layer i; layer h {32}; layer o; cycle { "
+                                   "a -> i -(numbered)-> h -> o; o <-(cross_entropy)- b; } }");
   ::setenv("HARMONICS_FIXTURE_LOG", gone.c_str(), 1);
-  Background run(f, "run " + flow + " --plugin " + library + " --producer 'synth:digits?size=500' --producer 'synth:digits?size=500#label' --validate 'synth:digits?size=64&seed=2' --validate "
-                    "'synth:digits?size=64&seed=2#label' --epochs 1000000 --batch 50 --log " + log + " --log-every 10");
+  Background run(f, "run " + flow + " --plugin " + library +
+                        " --producer 'synth:digits?size=500' --producer 'synth:digits?size=500#label' --validate "
+                        "'synth:digits?size=64&seed=2' --validate "
+                        "'synth:digits?size=64&seed=2#label' --epochs 1000000 --batch 50 --log " +
+                        log + " --log-every 10");
   ::unsetenv("HARMONICS_FIXTURE_LOG");
   REQUIRE(run.await([&] { return fs::exists(log) && fs::file_size(log) > 300; }));
 
@@ -281,7 +339,10 @@ TEST_CASE("a run goes on with the build of a plugin that is there now, one that 
   CHECK(run.await([&] { return has(read(gone), "build 1 is gone\n"); }));  // its last user was the step it was in
   put("build_three");
   run.signal(SIGUSR1);
-  CHECK(run.await([&] { return has(run.errors(), "plugin '" + library + "' stays as it was: plugin '" + library + "' failed while registering: build 3 is broken"); }));
+  CHECK(run.await([&] {
+    return has(run.errors(), "plugin '" + library + "' stays as it was: plugin '" + library +
+                                 "' failed while registering: build 3 is broken");
+  }));
   const auto rows = fs::file_size(log);
   CHECK(run.await([&] { return fs::file_size(log) > rows + 300; }));  // it goes on
   run.signal(SIGINT);
@@ -293,7 +354,8 @@ TEST_CASE("a run goes on with the build of a plugin that is there now, one that 
 
 TEST_CASE("what the new build computes is what is trained from then on") {
   Folder f;
-  const std::string library = f / "libnumbered.so", flow = f.write("g.hmx", "harmonic g { producer a; layer o {1}; cycle { a -(numbered)-> o; } }");
+  const std::string library = f / "libnumbered.so",
+                    flow = f.write("g.hmx", "harmonic g { producer a; layer o {1}; cycle { a -(numbered)-> o; } }");
   f.write("a.csv", "1\n2\n");
   fs::copy_file(kFixtures + "build_two.so", library);
   const Result two = harmonics("run " + flow + " --plugin " + library + " --producer " + (f / "a.csv") + " --quiet");

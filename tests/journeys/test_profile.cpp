@@ -14,9 +14,12 @@ double real(const json::object& o, const char* key) { return o.at(key).to_number
 }  // namespace
 
 TEST_CASE("profile says what each step of the plan costs against the floor") {
-  const Result r = harmonics("profile " + kSamples + "mnist.hmx " + kProfiledDigits + "--batch 16 --threads 1 --steps 20 --json");
+  const Result r =
+      harmonics("profile " + kSamples + "mnist.hmx " + kProfiledDigits + "--batch 16 --threads 1 --steps 20 --json");
   REQUIRE(r.code == 0);
-  for (const char* part : {"GFLOP/s", "of floor", "functional", "step ", "floor ", "engine ", "in the flow", "allocations "}) CHECK(has(r.out, part));
+  for (const char* part :
+       {"GFLOP/s", "of floor", "functional", "step ", "floor ", "engine ", "in the flow", "allocations "})
+    CHECK(has(r.out, part));
   const json::object o = last_line(r.out);
   CHECK(o.at("mode") == "train");
   CHECK(real(o, "batch") == 16);
@@ -49,7 +52,8 @@ TEST_CASE("profile says what each step of the plan costs against the floor") {
 
 TEST_CASE("a dense layer's arithmetic is counted as two for each weight and sample") {
   const Folder f;
-  const std::string flow = f.write("one.hmx", "harmonic one { producer x {32}; layer a; layer b {16}; cycle { x -> a -> b; } }");
+  const std::string flow =
+      f.write("one.hmx", "harmonic one { producer x {32}; layer a; layer b {16}; cycle { x -> a -> b; } }");
   const Result r = harmonics("profile " + flow + " --batch 8 --threads 1 --steps 5 --infer --json");
   REQUIRE(r.code == 0);
   CHECK(has(r.err, "random numbers"));
@@ -62,14 +66,15 @@ TEST_CASE("a dense layer's arithmetic is counted as two for each weight and samp
     flops += real(v.as_object(), "flops");
     bytes += real(v.as_object(), "bytes");
   }
-  CHECK(flops == 2 * 8 * 32 * 16 + 8 * 16);                             // and the bias
+  CHECK(flops == 2 * 8 * 32 * 16 + 8 * 16);  // and the bias
   CHECK(bytes == 4 * (8 * 32 + 32 * 16 + 16 + 8 * 16));
 }
 
 TEST_CASE("a trace holds every step of the plan for each traced run") {
   const Folder f;
   const std::string trace = f / "trace.json";
-  const Result r = harmonics("profile " + kSamples + "mnist.hmx " + kProfiledDigits + "--batch 64 --threads 2 --steps 4 --json --trace " + trace);
+  const Result r = harmonics("profile " + kSamples + "mnist.hmx " + kProfiledDigits +
+                             "--batch 64 --threads 2 --steps 4 --json --trace " + trace);
   REQUIRE(r.code == 0);
   const size_t steps = last_line(r.out).at("steps").as_array().size();
   const json::object o = json::parse(read(trace)).as_object();
@@ -98,12 +103,16 @@ TEST_CASE("a trace holds every step of the plan for each traced run") {
 
 TEST_CASE("profile says what it needs") {
   CHECK(harmonics("profile " + kSamples + "mnist.hmx").code == 2);
-  CHECK(has(harmonics("profile " + kSamples + "mnist.hmx " + kProfiledDigits + "--cycle 2").err, "there is no cycle 2"));
-  CHECK(harmonics("profile " + kSamples + "mnist.hmx " + kProfiledDigits + "--batch 4 --steps 2 --trace /nowhere/trace.json").code == 73);
+  CHECK(
+      has(harmonics("profile " + kSamples + "mnist.hmx " + kProfiledDigits + "--cycle 2").err, "there is no cycle 2"));
+  CHECK(harmonics("profile " + kSamples + "mnist.hmx " + kProfiledDigits +
+                  "--batch 4 --steps 2 --trace /nowhere/trace.json")
+            .code == 73);
 }
 
 TEST_CASE("bench measures training and inference for every batch size and number of threads") {
-  const Result r = harmonics("bench " + kSamples + "mnist.hmx " + kProfiledDigits + "--batch 1,8 --threads 1,2 --seconds 0.01 --json");
+  const Result r = harmonics("bench " + kSamples + "mnist.hmx " + kProfiledDigits +
+                             "--batch 1,8 --threads 1,2 --seconds 0.01 --json");
   REQUIRE(r.code == 0);
   CHECK(has(r.out, "samples/s"));
   const json::object o = last_line(r.out);
@@ -112,7 +121,8 @@ TEST_CASE("bench measures training and inference for every batch size and number
   std::set<std::string> cases;
   for (const json::value& v : rows) {
     const json::object& row = v.as_object();
-    cases.insert(std::string(row.at("mode").as_string()) + std::to_string(real(row, "batch")) + "/" + std::to_string(real(row, "threads")));
+    cases.insert(std::string(row.at("mode").as_string()) + std::to_string(real(row, "batch")) + "/" +
+                 std::to_string(real(row, "threads")));
     CHECK(real(row, "median_samples_per_second") > 0);
     CHECK(real(row, "samples_per_second") == Approx(real(row, "batch") / real(row, "seconds")));
     CHECK(real(row, "floor") > 0);
@@ -123,7 +133,8 @@ TEST_CASE("bench measures training and inference for every batch size and number
 
 TEST_CASE("bench takes random samples where a flow declares their shape") {
   const Folder f;
-  const std::string flow = f.write("one.hmx", "harmonic one { producer x {32}; layer a; layer b {16}; cycle { x -> a -> b; } }");
+  const std::string flow =
+      f.write("one.hmx", "harmonic one { producer x {32}; layer a; layer b {16}; cycle { x -> a -> b; } }");
   const Result r = harmonics("bench " + flow + " --batch 4 --threads 1 --seconds 0.01 --json");
   REQUIRE(r.code == 0);
   CHECK(has(r.err, "random numbers"));

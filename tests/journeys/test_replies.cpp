@@ -17,7 +17,8 @@ namespace {
 // Answers every connection, one after the other: what `begins` says, then `goes_on` until the client is gone.
 class Answering {
  public:
-  Answering(std::string path, std::string begins, std::string goes_on) : begins_(std::move(begins)), goes_on_(std::move(goes_on)) {
+  Answering(std::string path, std::string begins, std::string goes_on)
+      : begins_(std::move(begins)), goes_on_(std::move(goes_on)) {
     if (path.empty()) {
       sockaddr_in address{};
       address.sin_family = AF_INET;
@@ -93,7 +94,8 @@ TEST_CASE("an answer without end is refused at a bound") {
   Folder f;
   const std::string piece(65536, ' ');
   for (const bool socket : {false, true})
-    for (const std::string& begins : socket ? std::vector<std::string>{""} : std::vector<std::string>{kGood, "HTTP/1.1 200 OK\r\nX: "}) {
+    for (const std::string& begins :
+         socket ? std::vector<std::string>{""} : std::vector<std::string>{kGood, "HTTP/1.1 200 OK\r\nX: "}) {
       const Answering server(socket ? f / "sock" : "", begins, piece);
       for (const char* use : {"top $W --once", "tap $W x", "ctl $W status"}) {
         const Result r = harmonics_in("W='" + server.where() + "';", use);
@@ -106,9 +108,13 @@ TEST_CASE("an answer without end is refused at a bound") {
 }
 
 TEST_CASE("top and ctl show nulls as such, and no control characters") {
-  const std::string status = R"("graph":"g\u001b[2J","state":"r\u001b[5m","health":"h\r","step":null,"samples":null,"seconds":null,"loss":1,"notes":1,"lines":[{"seconds":null,"level":"note","text":"t\u001b[7m"}],)"
-                             R"("checkpoint":{"path":"p\u001b]0;x\u0007","seconds_ago":null,"step":null},"layers":[{"name":"l\u001b[2J"}],)"
-                             R"("streams":[{"name":"s\u009b2J","state":"\u001b[5m","health":"\u001b[7m","lag_seconds":1e300,"queued_samples":1e300,"last_error":"e\u001b"}])";
+  const std::string status =
+      R"("graph":"g\u001b[2J","state":"r\u001b[5m","health":"h\r",")"
+      R"(step":null,"samples":null,"seconds":null,"loss":1,"notes":1,"lines":[{"seconds":null,"level":"note",")"
+      R"(text":"t\u001b[7m"}],)"
+      R"("checkpoint":{"path":"p\u001b]0;x\u0007","seconds_ago":null,"step":null},"layers":[{"name":"l\u001b[2J"}],)"
+      R"("streams":[{"name":"s\u009b2J","state":"\u001b[5m","health":"\u001b[7m",")"
+      R"(lag_seconds":1e300,"queued_samples":1e300,"last_error":"e\u001b"}])";
   const Answering server("", kGood + "{" + status + ",\"status\":{" + status + "}}\n", "");
   for (const char* use : {"top $W --once", "top $W --json", "ctl $W status", "ctl $W status --json"}) {
     const Result r = harmonics_in("W='" + server.where() + "';", use);

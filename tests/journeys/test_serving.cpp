@@ -12,7 +12,8 @@ using namespace journeys;
 
 namespace {
 
-const std::string kServedDigits = kSamples + "mnist.hmx --producer 'synth:digits?size=640' --producer 'synth:digits?size=640#label' ";
+const std::string kServedDigits =
+    kSamples + "mnist.hmx --producer 'synth:digits?size=640' --producer 'synth:digits?size=640#label' ";
 
 // "http://127.0.0.1:40001" of what a run printed at its start.
 std::string address_in(const std::string& errors) {
@@ -26,14 +27,16 @@ struct Reply {
   int status = 0;
   std::string body;
 };
-Reply http(const std::string& address, const std::string& method, const std::string& path, const std::string& body = "", const std::string& headers = "") {
+Reply http(const std::string& address, const std::string& method, const std::string& path, const std::string& body = "",
+           const std::string& headers = "") {
   const int s = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in place{};
   place.sin_family = AF_INET;
   place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   place.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(17))));
   REQUIRE(::connect(s, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0);
-  const std::string request = method + " " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n" + headers + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+  const std::string request = method + " " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n" + headers +
+                              "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
   REQUIRE(::send(s, request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size()));
   std::string all;
   char piece[65536];
@@ -59,7 +62,8 @@ std::string picture() {
 TEST_CASE("a run answers while it learns, and is paused, stepped, kept and stopped") {
   Folder f;
   const std::string socket = f / "run.sock";
-  Background run(f, "run " + kServedDigits + "--epochs 1000000 --for 100s --threads 1 --serve 127.0.0.1:0 --control " + socket + " --checkpoint " + (f / "kept") + " --save " + (f / "w.safetensors"));
+  Background run(f, "run " + kServedDigits + "--epochs 1000000 --for 100s --threads 1 --serve 127.0.0.1:0 --control " +
+                        socket + " --checkpoint " + (f / "kept") + " --save " + (f / "w.safetensors"));
   REQUIRE(run.await([&] { return has(harmonics("ctl " + socket + " status").out, "running"); }));
   const std::string address = address_in(run.errors());
   REQUIRE(!address.empty());
@@ -67,7 +71,8 @@ TEST_CASE("a run answers while it learns, and is paused, stepped, kept and stopp
   REQUIRE(at != std::string::npos);
   const std::string token = run.errors().substr(at + 6, 32);
 
-  const Reply predicted = http(address, "POST", "/v1/predict", R"({"inputs": {"mnist_training_data": [)" + picture() + "]}}");
+  const Reply predicted =
+      http(address, "POST", "/v1/predict", R"({"inputs": {"mnist_training_data": [)" + picture() + "]}}");
   CHECK(predicted.status == 200);
   CHECK(json::parse(predicted.body).at("outputs").at("output").at(0).as_array().size() == 10);
   CHECK(http(address, "POST", "/v1/control", R"({"do": "pause"})").status == 401);
@@ -84,7 +89,8 @@ TEST_CASE("a run answers while it learns, and is paused, stepped, kept and stopp
   const int64_t step = paused.at("step").to_number<int64_t>() + 3;
   CHECK(last_line(stepped.out).at("status").at("step") == step);
   CHECK(last_line(stepped.out).at("status").at("learning_rate") == 0.01);
-  const Reply again = http(address, "POST", "/v1/predict", R"({"inputs": {"mnist_training_data": [)" + picture() + "]}}");
+  const Reply again =
+      http(address, "POST", "/v1/predict", R"({"inputs": {"mnist_training_data": [)" + picture() + "]}}");
   CHECK(json::parse(again.body).at("version").at("step") == step);
 
   CHECK(harmonics("ctl " + socket + " checkpoint").code == 0);
@@ -114,12 +120,21 @@ TEST_CASE("a run answers while it learns, and is paused, stepped, kept and stopp
 
 TEST_CASE("weights are served without training, and answer as infer does") {
   Folder f;
-  const std::string flow = f.write("g.hmx", "harmonic g {\n  producer x {3}; producer y {2};\n  layer o {2};\n  cycle { x -> o; o <-(mse)- y; }\n}\n");
-  const std::string x = f.write("x.csv", "0.5,-1,2\n0.25,0,1\n"), y = f.write("y.csv", "1,2\n3,4\n"), weights = f / "w.safetensors";
-  REQUIRE(harmonics("run " + flow + " --producer x=" + x + " --producer y=" + y + " --steps 20 --quiet --save " + weights).code == 0);
-  REQUIRE(harmonics("infer " + flow + " --weights " + weights + " --producer x=" + x + " --consumer 'file:" + (f / "out.csv") + "'").code == 0);
+  const std::string flow = f.write(
+      "g.hmx",
+      "harmonic g {\n  producer x {3}; producer y {2};\n  layer o {2};\n  cycle { x -> o; o <-(mse)- y; }\n}\n");
+  const std::string x = f.write("x.csv", "0.5,-1,2\n0.25,0,1\n"), y = f.write("y.csv", "1,2\n3,4\n"),
+                    weights = f / "w.safetensors";
+  REQUIRE(
+      harmonics("run " + flow + " --producer x=" + x + " --producer y=" + y + " --steps 20 --quiet --save " + weights)
+          .code == 0);
+  REQUIRE(harmonics("infer " + flow + " --weights " + weights + " --producer x=" + x +
+                    " --consumer 'file:" + (f / "out.csv") + "'")
+              .code == 0);
   Background server(f, "serve " + flow + " --weights " + weights + " --listen 127.0.0.1:0 --latency 0 --json");
-  REQUIRE(server.await([&] { return !address_in(server.errors()).empty() && http(address_in(server.errors()), "GET", "/v1/model").status == 200; }));
+  REQUIRE(server.await([&] {
+    return !address_in(server.errors()).empty() && http(address_in(server.errors()), "GET", "/v1/model").status == 200;
+  }));
   const std::string address = address_in(server.errors());
   const Reply reply = http(address, "POST", "/v1/predict", R"({"inputs": {"x": [[0.5, -1, 2], [0.25, 0, 1]]}})");
   REQUIRE(reply.status == 200);
@@ -150,16 +165,20 @@ TEST_CASE("a run that waits for its streams says that it will keep checkpoints")
                         (f / "runs") + " --control " + socket);
   REQUIRE(run.await([&] { return fs::exists(socket); }));
   const auto status = [&] { return last_line(harmonics("ctl " + socket + " status --json").out); };
-  REQUIRE(run.await([&] { return !status().at("streams").as_array().empty(); }));  // they are told after the socket is there
+  REQUIRE(run.await(
+      [&] { return !status().at("streams").as_array().empty(); }));  // they are told after the socket is there
   CHECK(status().at("state") == "starting");
   CHECK(status().at("checkpointing") == true);
 }
 
 TEST_CASE("a run whose streams are still silent opens its doors at once") {
   Folder f;
-  const std::string flow = f.write("g.hmx", "harmonic g {\n  producer image; producer label;\n  layer hidden {16}; layer o;\n  cycle { image -(relu)-> hidden -> o; o <-(cross_entropy)- label; }\n}\n");
+  const std::string flow = f.write("g.hmx",
+                                   "harmonic g {\n  producer image; producer label;\n  layer hidden {16}; layer o;\n  "
+                                   "cycle { image -(relu)-> hidden -> o; o <-(cross_entropy)- label; }\n}\n");
   const std::string at = "unix:" + (f / "digits"), socket = f / "run.sock";
-  Background run(f, "run " + flow + " --producer image=" + at + "#image --producer label=" + at + "#label --threads 1 --serve 127.0.0.1:0 --control " + socket);
+  Background run(f, "run " + flow + " --producer image=" + at + "#image --producer label=" + at +
+                        "#label --threads 1 --serve 127.0.0.1:0 --control " + socket);
   REQUIRE(run.await([&] { return fs::exists(socket); }));
   const std::string address = address_in(run.errors());
   REQUIRE(!address.empty());
@@ -182,7 +201,9 @@ TEST_CASE("a run whose streams are still silent opens its doors at once") {
   CHECK(has(harmonics("top " + socket + " --once").out, "waiting"));
 
   const Folder own;
-  Background sender(own, "send " + at + " --from 'image=synth:digits?size=100000' --from 'label=synth:digits?size=100000#label' --rate 2000");
+  Background sender(
+      own, "send " + at +
+               " --from 'image=synth:digits?size=100000' --from 'label=synth:digits?size=100000#label' --rate 2000");
   REQUIRE(run.await([&] { return has(harmonics("ctl " + socket + " status").out, "running"); }));
   const Reply predicted = http(address, "POST", "/v1/predict", R"({"inputs": {"image": [)" + picture() + "]}}");
   CHECK(predicted.status == 200);
@@ -198,7 +219,8 @@ TEST_CASE("what cannot be served is said before the run") {
   CHECK(has(far.err, "other machines reach 0.0.0.0:0"));
   CHECK(harmonics("run " + kServedDigits + "--steps 1 --quiet --serve 0.0.0.0:0 --insecure").code == 0);
   CHECK(harmonics("run " + kServedDigits + "--steps 1 --serve nowhere").code == 2);
-  CHECK(has(harmonics("run " + kServedDigits + "--steps 1 --serve 127.0.0.1:0 --token abc").err, "a token of 3 characters is guessed"));
+  CHECK(has(harmonics("run " + kServedDigits + "--steps 1 --serve 127.0.0.1:0 --token abc").err,
+            "a token of 3 characters is guessed"));
   CHECK(harmonics("serve " + kSamples + "mnist.hmx").code == 2);
   CHECK(harmonics("ctl nowhere.sock status").code == 69);
   CHECK(harmonics("ctl http://127.0.0.1:1 status").code == 69);

@@ -42,7 +42,8 @@ TEST_CASE("taps: one that reaches no weights is an error with what to write") {
   const Result back = pictures.run(R"hmx(harmonic g {
   producer image; producer price 1/1 image;
   layer body {3}; layer answer; layer picture;
-  cycle (epochs 1) { image -(relu)-> body -> answer | -(sigmoid)-> picture; answer <-(mse)- price; picture <-(mse)- image; }
+  cycle (epochs 1) { image -(relu)-> body -> answer | -(sigmoid)-> picture; answer <-(mse)- price;
+      picture <-(mse)- image; }
 }
 )hmx");
   CHECK(back.code == 78);

@@ -1,5 +1,5 @@
-// Mistakes that people make: what they type, everything they are told on standard error, and the exit code, in the files of
-// mistakes/. A file is read from top to bottom, in a folder of its own:
+// Mistakes that people make: what they type, everything they are told on standard error, and the exit code, in the
+// files of mistakes/. A file is read from top to bottom, in a folder of its own:
 //
 //   # a comment
 //   -- g.hmx                          a file of the folder; a line "--" ends it
@@ -50,7 +50,9 @@ class MistakeFile {
     const std::string script = folder_.write(
         ".typed", "cd '" + (folder_ / "") + "'; PATH='" + bin.string() + "':\"$PATH\"; SAMPLES='" + kSamples +
                       "'; XDG_CONFIG_HOME=/nonexistent; export PATH SAMPLES XDG_CONFIG_HOME\n" + command + "\n");
-    const int status = std::system(("timeout 60 sh '" + script + "' >'" + (folder_ / ".out") + "' 2>'" + (folder_ / ".err") + "' </dev/null").c_str());
+    const int status = std::system(
+        ("timeout 60 sh '" + script + "' >'" + (folder_ / ".out") + "' 2>'" + (folder_ / ".err") + "' </dev/null")
+            .c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128, "", read(folder_ / ".err")};
   }
 
@@ -135,7 +137,8 @@ void check_mistakes(const std::string& name) {
     CHECK(m.said.find('\x1b') == std::string::npos);
     // Each names what to do: a line of help or how a thing is used, or the correction within the message.
     const auto corrects = [&](const char* words) { return has(m.said, words); };
-    const std::vector<const char*> corrections{"help: ", "note: ", "; ", "expected ", " wants ", " takes ", " without ", " is true or false"};
+    const std::vector<const char*> corrections{"help: ",  "note: ",  "; ",        "expected ",
+                                               " wants ", " takes ", " without ", " is true or false"};
     CHECK(std::any_of(corrections.begin(), corrections.end(), corrects));
   }
 }
@@ -173,5 +176,6 @@ TEST_CASE("mistakes: what is really said, for reading", "[.mistakes]") {
     return;
   }
   fs::create_directories(to);
-  for (const std::string& name : names_of_files()) std::ofstream(fs::path(to) / (name + ".txt")) << MistakeFile(name).actual();
+  for (const std::string& name : names_of_files())
+    std::ofstream(fs::path(to) / (name + ".txt")) << MistakeFile(name).actual();
 }

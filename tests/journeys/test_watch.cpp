@@ -14,9 +14,11 @@ std::string digits(const char* flag, int size, int seed) {
   const std::string at = "synth:digits?size=" + std::to_string(size) + "&seed=" + std::to_string(seed);
   return std::string(flag) + " '" + at + "' " + flag + " '" + at + "#label' ";
 }
-const std::string kWatchedDigits = digits("--producer", 2000, 1) + digits("--validate", 500, 2) + digits("--test", 500, 2);
+const std::string kWatchedDigits =
+    digits("--producer", 2000, 1) + digits("--validate", 500, 2) + digits("--test", 500, 2);
 
-const std::string kLine = "harmonic g {\n  producer x;\n  producer y 1/1 x;\n  layer o;\n  cycle { x -(affine)-> o; o <-(mse)- y; }\n}\n";
+const std::string kLine =
+    "harmonic g {\n  producer x;\n  producer y 1/1 x;\n  layer o;\n  cycle { x -(affine)-> o; o <-(mse)- y; }\n}\n";
 
 json::object object_of(const std::string& out) {
   const size_t last = out.rfind('\n', out.size() - 2);
@@ -61,7 +63,9 @@ TEST_CASE("watching changes nothing of what is learned") {
   Folder f;
   const std::string common = kMnist + digits("--producer", 600, 1) + "--epochs 2 --quiet --save ";
   REQUIRE(harmonics(common + (f / "a")).code == 0);
-  REQUIRE(harmonics(common + (f / "b") + " " + digits("--validate", 200, 3) + "--metric f1 --metric 'topk(2)' --log " + (f / "l.csv") + " --log-every 3").code == 0);
+  REQUIRE(harmonics(common + (f / "b") + " " + digits("--validate", 200, 3) + "--metric f1 --metric 'topk(2)' --log " +
+                    (f / "l.csv") + " --log-every 3")
+              .code == 0);
   CHECK(read(f / "a") == read(f / "b"));
 }
 
@@ -72,7 +76,9 @@ TEST_CASE("a run stops when validation is good enough") {
   CHECK(number(r.out, "epochs") < 50);
   CHECK(number(r.out, "test_accuracy") >= 0.5);
   Folder f;
-  const std::string flow = f.write("g.hmx", "harmonic g { producer x; producer y 1/1 x; layer o; cycle (epochs 40, until val.rmse < 1000) { x -(affine)-> o; o <-(mse)- y; } }");
+  const std::string flow = f.write("g.hmx",
+                                   "harmonic g { producer x; producer y 1/1 x; layer o; cycle (epochs 40, until "
+                                   "val.rmse < 1000) { x -(affine)-> o; o <-(mse)- y; } }");
   const std::string x = f.write("x.csv", "1.5\n2.5\n3.5\n4.5\n"), y = f.write("y.csv", "2\n4\n6\n8\n");
   const std::string line = "run " + flow + " --producer " + x + " --producer " + y + " --json --quiet ";
   const Result in_file = harmonics(line + "--validate " + x + " --validate " + y);
@@ -86,8 +92,10 @@ TEST_CASE("a run stops when validation is good enough") {
 
 TEST_CASE("numbers are judged by numbers") {
   Folder f;
-  const std::string flow = f.write("g.hmx", kLine), x = f.write("x.csv", "1.5\n2.5\n3.5\n4.5\n"), y = f.write("y.csv", "2\n4\n6\n8\n");
-  const std::string line = "run " + flow + " --producer " + x + " --producer " + y + " --test " + x + " --test " + y + " --epochs 0 --json ";
+  const std::string flow = f.write("g.hmx", kLine), x = f.write("x.csv", "1.5\n2.5\n3.5\n4.5\n"),
+                    y = f.write("y.csv", "2\n4\n6\n8\n");
+  const std::string line =
+      "run " + flow + " --producer " + x + " --producer " + y + " --test " + x + " --test " + y + " --epochs 0 --json ";
   const Result r = harmonics(line + "--metric r2");
   REQUIRE(r.code == 0);
   const json::object test = object_of(r.out).at("test").as_object();
@@ -103,7 +111,9 @@ TEST_CASE("a text model is judged by its perplexity") {
   std::string verse;
   for (int i = 0; i < 40; ++i) verse += "the rain falls on the sea.\n";
   const std::string text = f.write("verse.txt", verse);
-  const Result r = harmonics("run " + kSamples + "char_lstm.hmx --producer 'file:" + text + "?window=16&shift=9' --validate 'file:" + text + "?window=16&shift=9' --batch 16 --steps 6 --json --quiet");
+  const Result r = harmonics("run " + kSamples + "char_lstm.hmx --producer 'file:" + text +
+                             "?window=16&shift=9' --validate 'file:" + text +
+                             "?window=16&shift=9' --batch 16 --steps 6 --json --quiet");
   REQUIRE(r.code == 0);
   const json::object v = object_of(r.out).at("validation").as_object();
   // The loss is the mean over all positions but the last, as perplexity is e to it.
@@ -112,7 +122,8 @@ TEST_CASE("a text model is judged by its perplexity") {
 
 TEST_CASE("curve, confusion and page are drawn") {
   Folder f;
-  const Result r = harmonics(kMnist + kWatchedDigits + "--epochs 3 --quiet --plot " + (f / "curve.svg") + " --confusion " + (f / "confusion.svg") + " --report " + (f / "run.html"));
+  const Result r = harmonics(kMnist + kWatchedDigits + "--epochs 3 --quiet --plot " + (f / "curve.svg") +
+                             " --confusion " + (f / "confusion.svg") + " --report " + (f / "run.html"));
   REQUIRE(r.code == 0);
   const std::string curve = read(f / "curve.svg"), confusion = read(f / "confusion.svg"), page = read(f / "run.html");
   CHECK(curve.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
@@ -121,7 +132,8 @@ TEST_CASE("curve, confusion and page are drawn") {
   CHECK(count(curve, "<circle") == 6);  // three epochs in two panels
   CHECK(has(confusion, "output · Test of 500 samples"));
   double counted = 0;
-  for (size_t at = confusion.find("<text", confusion.find("<rect x=")); at != std::string::npos; at = confusion.find("<text", at + 1)) {
+  for (size_t at = confusion.find("<text", confusion.find("<rect x=")); at != std::string::npos;
+       at = confusion.find("<text", at + 1)) {
     const size_t open = confusion.find('>', at), cells = confusion.find("fill=\"none\"");
     if (at < cells) counted += std::strtod(confusion.c_str() + open + 1, nullptr);
   }
@@ -148,8 +160,10 @@ TEST_CASE("confusion as a metric is a line and a table, of other data") {
     for (size_t taken = 0; taken < 10; ++taken) {
       const double n = rows[truth].as_array().at(taken).to_number<double>();
       all += n;
-      if (truth == taken) right += n;
-      else most = std::max(most, n);
+      if (truth == taken)
+        right += n;
+      else
+        most = std::max(most, n);
     }
   CHECK(all == 500);
   CHECK(right / all == Approx(number(r.out, "test_accuracy")));
@@ -159,13 +173,18 @@ TEST_CASE("confusion as a metric is a line and a table, of other data") {
   CHECK(has(harmonics(kMnist + kWatchedDigits + "--steps 1 --json --quiet").out, "\"confusion\":null"));
   const Result alone = harmonics(kMnist + digits("--producer", 100, 1) + "--metric confusion");
   CHECK(alone.code == 2);
-  CHECK(alone.err == "error: --metric confusion counts what the graph says of other data, and there is none\nhelp: give it: --test NAME=ADDRESS or --validate NAME=ADDRESS\n");
+  CHECK(alone.err ==
+        "error: --metric confusion counts what the graph says of other data, and there is none\nhelp: give it: --test "
+        "NAME=ADDRESS or --validate NAME=ADDRESS\n");
 }
 
 TEST_CASE("a page of numbers shows predictions beside what they should be") {
   Folder f;
-  const std::string flow = f.write("g.hmx", kLine), x = f.write("x.csv", "1.5\n2.5\n3.5\n4.5\n"), y = f.write("y.csv", "2\n4\n6\n8\n");
-  REQUIRE(harmonics("run " + flow + " --producer " + x + " --producer " + y + " --validate " + x + " --validate " + y + " --epochs 2 --quiet --report " + (f / "r.html")).code == 0);
+  const std::string flow = f.write("g.hmx", kLine), x = f.write("x.csv", "1.5\n2.5\n3.5\n4.5\n"),
+                    y = f.write("y.csv", "2\n4\n6\n8\n");
+  REQUIRE(harmonics("run " + flow + " --producer " + x + " --producer " + y + " --validate " + x + " --validate " + y +
+                    " --epochs 2 --quiet --report " + (f / "r.html"))
+              .code == 0);
   const std::string page = read(f / "r.html");
   CHECK(has(page, "<th>predicted</th><th>is</th>"));
   CHECK(has(page, "<td>8</td></tr>"));
@@ -176,20 +195,28 @@ TEST_CASE("what cannot be drawn is said before the run") {
   Folder f;
   const Result r = harmonics(kMnist + digits("--producer", 100, 1) + "--confusion " + (f / "c.svg"));
   CHECK(r.code == 2);
-  CHECK(r.err == "error: --confusion draws what the graph says of other data, and there is none\nhelp: give it: --test NAME=ADDRESS or --validate NAME=ADDRESS\n");
+  CHECK(r.err ==
+        "error: --confusion draws what the graph says of other data, and there is none\nhelp: give it: --test "
+        "NAME=ADDRESS or --validate NAME=ADDRESS\n");
   const Result log = harmonics(kMnist + digits("--producer", 100, 1) + "--log metrics.txt");
   CHECK(log.code == 2);
-  CHECK(log.err == "error: the log 'metrics.txt' ends neither in .csv nor in .jsonl\nhelp: the ending says how it is written, e.g. --log metrics.csv\n");
+  CHECK(log.err ==
+        "error: the log 'metrics.txt' ends neither in .csv nor in .jsonl\nhelp: the ending says how it is written, "
+        "e.g. --log metrics.csv\n");
   const Result nowhere = harmonics(kMnist + digits("--producer", 100, 1) + "--log /nowhere/metrics.csv --epochs 1");
   CHECK(nowhere.code == 73);
 }
 
 TEST_CASE("metrics are logged by epoch and by step, as CSV and JSON lines") {
   Folder f;
-  REQUIRE(harmonics(kMnist + digits("--producer", 640, 1) + digits("--validate", 100, 2) + "--epochs 2 --batch 64 --quiet --log-every 5 --log " + (f / "m.csv") + " --log " + (f / "m.jsonl")).code == 0);
+  REQUIRE(harmonics(kMnist + digits("--producer", 640, 1) + digits("--validate", 100, 2) +
+                    "--epochs 2 --batch 64 --quiet --log-every 5 --log " + (f / "m.csv") + " --log " + (f / "m.jsonl"))
+              .code == 0);
   const std::vector<std::string> csv = lines(read(f / "m.csv")), rows = lines(read(f / "m.jsonl"));
   REQUIRE(csv.size() == 1 + 4 + 2);
-  CHECK(csv[0] == "kind,epoch,step,samples,seconds,samples_per_second,learning_rate,loss,output.accuracy,output.loss,val.loss,val.output.loss,val.accuracy,val.output.accuracy");
+  CHECK(csv[0] ==
+        "kind,epoch,step,samples,seconds,samples_per_second,learning_rate,loss,output.accuracy,output.loss,val.loss,"
+        "val.output.loss,val.accuracy,val.output.accuracy");
   CHECK(csv[1].starts_with("step,1,5,320,"));
   CHECK(csv[2].starts_with("step,1,10,640,"));
   CHECK(csv[3].starts_with("epoch,1,10,640,"));
@@ -221,14 +248,18 @@ std::string untimed(const std::string& csv) {
 TEST_CASE("a run that was stopped within an epoch reports what the undisturbed one does") {
   Folder f;
   const auto command = [&](const std::string& name) {
-    return kMnist + digits("--producer", 600, 1) + digits("--validate", 150, 2) + "--batch 50 --metric auc --metric 'f1(average=none)' --metric confusion --seed 3 --json --quiet --log-every 4 --log " + (f / (name + ".csv")) +
-           " --log " + (f / (name + ".jsonl")) + " --plot " + (f / (name + ".svg")) + " --confusion " + (f / (name + "-matrix.svg")) + " ";
+    return kMnist + digits("--producer", 600, 1) + digits("--validate", 150, 2) +
+           "--batch 50 --metric auc --metric 'f1(average=none)' --metric confusion --seed 3 --json --quiet --log-every "
+           "4 --log " +
+           (f / (name + ".csv")) + " --log " + (f / (name + ".jsonl")) + " --plot " + (f / (name + ".svg")) +
+           " --confusion " + (f / (name + "-matrix.svg")) + " ";
   };
   const Result whole = harmonics(command("whole") + "--epochs 3");
   REQUIRE(whole.code == 0);
   const std::string parts = command("parts") + "--checkpoint " + (f / "runs") + " --resume --epochs 3 ";
-  for (const char* steps : {"--steps 7", "--steps 12", "--steps 20", ""}) REQUIRE(harmonics(parts + steps).code == 0);  // 12 an epoch
-  const Result resumed = harmonics(parts);  // once more: it was over
+  for (const char* steps : {"--steps 7", "--steps 12", "--steps 20", ""})
+    REQUIRE(harmonics(parts + steps).code == 0);  // 12 an epoch
+  const Result resumed = harmonics(parts);        // once more: it was over
   json::object a = object_of(whole.out), b = object_of(resumed.out);
   for (const char* key : {"seconds", "samples_per_second", "resumed_at", "checkpoint", "kept", "waited_for_data"})
     a.erase(key), b.erase(key);
@@ -254,7 +285,8 @@ uint32_t masked(const std::string& bytes) {
   const uint32_t c = crc32c(bytes);
   return (c >> 15 | c << 17) + 0xa282ead8u;
 }
-template <typename T> T little(const std::string& s, size_t at) {
+template <typename T>
+T little(const std::string& s, size_t at) {
   T v;
   REQUIRE(at + sizeof v <= s.size());
   std::memcpy(&v, s.data() + at, sizeof v);
@@ -278,7 +310,9 @@ std::vector<std::string> records(const std::string& file) {
 TEST_CASE("TensorBoard's events are framed and sealed as it wants them") {
   CHECK(crc32c("123456789") == 0xE3069283u);
   Folder f;
-  REQUIRE(harmonics(kMnist + digits("--producer", 320, 1) + digits("--validate", 100, 2) + "--epochs 3 --quiet --tensorboard " + (f / "tb/run")).code == 0);
+  REQUIRE(harmonics(kMnist + digits("--producer", 320, 1) + digits("--validate", 100, 2) +
+                    "--epochs 3 --quiet --tensorboard " + (f / "tb/run"))
+              .code == 0);
   std::vector<std::string> files;
   for (const auto& entry : fs::directory_iterator(f / "tb/run")) files.push_back(entry.path().string());
   REQUIRE(files.size() == 1);
@@ -287,13 +321,17 @@ TEST_CASE("TensorBoard's events are framed and sealed as it wants them") {
   REQUIRE(all.size() == 4);
   CHECK(has(all[0], "brain.Event:2"));
   for (size_t i = 1; i < 4; ++i)
-    for (const char* tag : {"training/loss", "training/output.accuracy", "validation/loss", "validation/accuracy", "rate/learning_rate"}) CHECK(has(all[i], tag));
+    for (const char* tag :
+         {"training/loss", "training/output.accuracy", "validation/loss", "validation/accuracy", "rate/learning_rate"})
+      CHECK(has(all[i], tag));
 }
 
 TEST_CASE("metrics are listed and explained") {
   const Result r = harmonics("list metrics");
   REQUIRE(r.code == 0);
-  for (const char* name : {"accuracy", "topk", "precision", "recall", "f1", "auc", "perplexity", "confusion", "mae", "rmse", "r2"}) CHECK(has(r.out, "  " + std::string(name) + " "));
+  for (const char* name :
+       {"accuracy", "topk", "precision", "recall", "f1", "auc", "perplexity", "confusion", "mae", "rmse", "r2"})
+    CHECK(has(r.out, "  " + std::string(name) + " "));
   const Result one = harmonics("inspect topk");
   CHECK(has(one.out, "metric topk(k = 5)\n  share of samples whose class is among the k likeliest\n"));
   CHECK(has(one.out, "example\n  --metric topk\n"));

@@ -149,15 +149,16 @@ TEST_CASE("attention: large scores keep precision") {
   Random random(86);
   for (const Heads& h : kHeads)
     for (const float far : {64.0f, -256.0f, 1024.0f}) {
-      const Tensor q = far_rows(random, h.q(), far), k = far_rows(random, h.k(), std::abs(far)), v = random.floats(h.v()),
-                   dout = random.floats(h.out());
+      const Tensor q = far_rows(random, h.q(), far), k = far_rows(random, h.k(), std::abs(far)),
+                   v = random.floats(h.v()), dout = random.floats(h.out());
       KernelCall forward("attention"), backward("attention_grad");
       for (KernelCall* call : {&forward, &backward}) call->set("causal", h.causal ? 1 : 0).set("scale", 1.0);
       const auto y = forward.in(q).in(k).in(v).out(h.out()).out(h.lse()).run();
       backward.in(q).in(k).in(v).in(y[0]).in(y[1]).in(dout);
       const auto g = backward.out(h.q()).out(h.k()).out(h.v()).run();
       const Reference e(h, 1, q, k, v, dout);
-      INFO(h.queries << " queries, " << h.keys << " keys, width " << h.width << (h.causal ? ", causal, " : ", ") << far);
+      INFO(h.queries << " queries, " << h.keys << " keys, width " << h.width << (h.causal ? ", causal, " : ", ")
+                     << far);
       require_close(y[0], e.out, 1e-5, 2e-6);
       require_close(g[0], e.dq, 1e-5, 1e-5 * std::abs(far));
       require_close(g[1], e.dk, 1e-5, 1e-5 * std::abs(far));
@@ -167,9 +168,10 @@ TEST_CASE("attention: large scores keep precision") {
 
 TEST_CASE("attention: a query that sees one key has gradients of exactly 0") {
   Random random(87);
-  for (const Heads& h : {Heads{2, 2, 1, 3, 1, 8, 5, false}, Heads{1, 2, 2, 1, 1, 8, 8, true}, Heads{1, 1, 1, 40, 40, 8, 8, true},
-                         Heads{1, 1, 1, 45, 5, 8, 8, true}}) {
-    const Tensor q = random.floats(h.q()), k = random.floats(h.k()), v = random.floats(h.v()), dout = random.floats(h.out());
+  for (const Heads& h : {Heads{2, 2, 1, 3, 1, 8, 5, false}, Heads{1, 2, 2, 1, 1, 8, 8, true},
+                         Heads{1, 1, 1, 40, 40, 8, 8, true}, Heads{1, 1, 1, 45, 5, 8, 8, true}}) {
+    const Tensor q = random.floats(h.q()), k = random.floats(h.k()), v = random.floats(h.v()),
+                 dout = random.floats(h.out());
     KernelCall forward("attention"), backward("attention_grad");
     for (KernelCall* call : {&forward, &backward}) call->set("causal", h.causal ? 1 : 0);
     const auto y = forward.in(q).in(k).in(v).out(h.out()).out(h.lse()).run();

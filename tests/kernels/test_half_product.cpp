@@ -61,7 +61,8 @@ float& number(Tensor& t, int64_t i) { return reinterpret_cast<float*>(t.bytes.da
 
 TEST_CASE("fp16 chunks: results are close to exact products") {
   Random random(71);
-  for (const HalfSizes& s : {HalfSizes{64, 64, 128}, {97, 131, 300}, {33, 1000, 32}, {1000, 33, 35}, {120, 260, 1111}, {300, 70, 90}})
+  for (const HalfSizes& s :
+       {HalfSizes{64, 64, 128}, {97, 131, 300}, {33, 1000, 32}, {1000, 33, 35}, {120, 260, 1111}, {300, 70, 90}})
     for (int layout = 0; layout < 4; ++layout) {
       const HalfProductCase c = random_case(random, s, layout);
       KernelCall call = half_product(c);
@@ -102,9 +103,11 @@ TEST_CASE("fp16 chunks: any operands stay within the documented bound") {
   for (int layout = 0; layout < 4; ++layout) {  // a few elements dominate each row
     HalfProductCase c = random_case(random, {64, 64, 512}, layout);
     for (int64_t i = 0; i < c.s.m; ++i)
-      for (int64_t k = 0; k < c.s.k; ++k) number(c.a, c.a_at(i, k)) *= std::ldexp(1.0f, static_cast<int>((i * 31 + k * 17) % 120) - 60);
+      for (int64_t k = 0; k < c.s.k; ++k)
+        number(c.a, c.a_at(i, k)) *= std::ldexp(1.0f, static_cast<int>((i * 31 + k * 17) % 120) - 60);
     for (int64_t j = 0; j < c.s.n; ++j)
-      for (int64_t k = 0; k < c.s.k; ++k) number(c.b, c.b_at(k, j)) *= std::ldexp(1.0f, static_cast<int>((j * 13 + k * 29) % 100) - 50);
+      for (int64_t k = 0; k < c.s.k; ++k)
+        number(c.b, c.b_at(k, j)) *= std::ldexp(1.0f, static_cast<int>((j * 13 + k * 29) % 100) - 50);
     cases.push_back(c);
   }
   for (const HalfProductCase& c : cases) {
@@ -119,7 +122,8 @@ TEST_CASE("fp16 chunks: any operands stay within the documented bound") {
           column = std::max(column, std::fabs(static_cast<double>(c.b[c.b_at(k, j)])));
         }
         const auto [sum, size] = c.exact(i, j);
-        const double bound = roundings * size + static_cast<double>(c.s.k) * std::ldexp(row * column, -26) + 1e-6 * size;
+        const double bound =
+            roundings * size + static_cast<double>(c.s.k) * std::ldexp(row * column, -26) + 1e-6 * size;
         INFO(i << " " << j << " layout " << (c.ta ? 1 : 0) + (c.tb ? 2 : 0));
         const double error = std::fabs(static_cast<double>(y[i * c.s.n + j]) - sum);
         REQUIRE(error <= bound);
@@ -166,7 +170,8 @@ TEST_CASE("fp16 chunks: bias and activation are applied") {
   for (int64_t i = 0; i < 65; ++i)
     for (int64_t j = 0; j < 130; ++j) {
       const auto [sum, size] = c.exact(i, j);
-      REQUIRE(std::fabs(static_cast<double>(y[i * 130 + j]) - std::max(0.0, sum + static_cast<double>(bias[j]))) <= 2e-3 * size);
+      REQUIRE(std::fabs(static_cast<double>(y[i * 130 + j]) - std::max(0.0, sum + static_cast<double>(bias[j]))) <=
+              2e-3 * size);
     }
 }
 

@@ -14,11 +14,14 @@ double activated(const std::string& name, double x) {
 struct MatmulSizes {
   int64_t m, n, k;
 };
-const MatmulSizes kMatmulSizes[] = {{1, 1, 1},      {1, 392, 784}, {2, 33, 65},    {3, 17, 31},   {5, 4, 3},    {8, 100, 257},
-                        {12, 50, 300},  {64, 10, 196}, {64, 392, 784}, {33, 65, 129}, {100, 7, 64}, {392, 784, 1},
-                        {200, 300, 17}, {13, 13, 13},  {301, 3, 1000}, {70, 100, 1500}, {200, 130, 300}, {150, 700, 128}, {390, 66, 2100}, {391, 64, 2101}, {100, 288, 1300}, {128, 128, 2048}, {50, 600, 2401}, {9, 7, 1},     {100, 1, 70}, {1, 90, 1},
-                        {64, 196, 392}, {80, 130, 701}, {392, 196, 64}, {70, 330, 100}, {53, 257, 128},
-                        {64, 196, 10}, {129, 67, 20}, {64, 200, 63}, {130, 392, 33}, {48, 68, 70}, {61, 104, 200}};
+const MatmulSizes kMatmulSizes[] = {
+    {1, 1, 1},       {1, 392, 784},   {2, 33, 65},      {3, 17, 31},      {5, 4, 3},       {8, 100, 257},
+    {12, 50, 300},   {64, 10, 196},   {64, 392, 784},   {33, 65, 129},    {100, 7, 64},    {392, 784, 1},
+    {200, 300, 17},  {13, 13, 13},    {301, 3, 1000},   {70, 100, 1500},  {200, 130, 300}, {150, 700, 128},
+    {390, 66, 2100}, {391, 64, 2101}, {100, 288, 1300}, {128, 128, 2048}, {50, 600, 2401}, {9, 7, 1},
+    {100, 1, 70},    {1, 90, 1},      {64, 196, 392},   {80, 130, 701},   {392, 196, 64},  {70, 330, 100},
+    {53, 257, 128},  {64, 196, 10},   {129, 67, 20},    {64, 200, 63},    {130, 392, 33},  {48, 68, 70},
+    {61, 104, 200}};
 
 }  // namespace
 
@@ -44,7 +47,11 @@ TEST_CASE("matmul: short sums read the right operand in place") {
   for (const MatmulSizes& s : {MatmulSizes{64, 196, 13}, MatmulSizes{200, 96, 10}, MatmulSizes{50, 130, 15}})
     for (bool along : {false, true}) {
       KernelCall call("dot");
-      call.set("lhs_contract", Dims{along ? 0 : 1}).set("rhs_contract", Dims{0}).in(random.floats(along ? Dims{s.k, s.m} : Dims{s.m, s.k})).in(random.floats({s.k, s.n})).out({s.m, s.n});
+      call.set("lhs_contract", Dims{along ? 0 : 1})
+          .set("rhs_contract", Dims{0})
+          .in(random.floats(along ? Dims{s.k, s.m} : Dims{s.m, s.k}))
+          .in(random.floats({s.k, s.n}))
+          .out({s.m, s.n});
       call.run_one();
       INFO(s.m << " x " << s.n << " x " << s.k << ": " << call.kernel());
       CHECK(call.kernel().find("oneDNN") == std::string::npos);
@@ -55,7 +62,12 @@ TEST_CASE("matmul: batches are divided, single rows are not") {
   Random random(38);
   for (const auto& [rows, parts] : {std::pair<int64_t, uint32_t>{64, 2}, {48, 2}, {1, 1}, {8, 1}}) {
     KernelCall product("dot");
-    product.set("lhs_contract", Dims{1}).set("rhs_contract", Dims{1}).in(random.floats({rows, 196})).in(random.floats({10, 196})).out({rows, 10}).run_one();
+    product.set("lhs_contract", Dims{1})
+        .set("rhs_contract", Dims{1})
+        .in(random.floats({rows, 196}))
+        .in(random.floats({10, 196}))
+        .out({rows, 10})
+        .run_one();
     CHECK(product.parts() == parts);
   }
 }
@@ -152,7 +164,8 @@ TEST_CASE("dot: several contracted axes, as in weight gradients of sequences") {
 TEST_CASE("linear with bias and activation") {
   Random random(34);
   for (const char* activation : {"", "relu", "tanh", "logistic", "gelu"})
-    for (const MatmulSizes& s : {MatmulSizes{1, 77, 130}, MatmulSizes{4, 31, 8}, MatmulSizes{64, 100, 200}, MatmulSizes{130, 200, 300}}) {
+    for (const MatmulSizes& s :
+         {MatmulSizes{1, 77, 130}, MatmulSizes{4, 31, 8}, MatmulSizes{64, 100, 200}, MatmulSizes{130, 200, 300}}) {
       const Tensor x = random.floats({s.m, s.k}), w = random.floats({s.n, s.k}), b = random.floats({s.n});
       KernelCall call("linear");
       const Tensor y = call.set("activation", activation).in(x).in(w).in(b).out({s.m, s.n}).run_one();

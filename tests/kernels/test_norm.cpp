@@ -237,7 +237,15 @@ TEST_CASE("norms: equal elements or an overflowing variance give the bias") {
       for (const char* op : {"batch_norm", "layer_norm"}) {
         INFO(op << " of " << all);
         const Dims statistics{std::string(op) == "batch_norm" ? 5 : 7};
-        const Tensor y = KernelCall(op).set("epsilon", 1e-5).in(x).in(gain).in(bias).out({7, 5}).out(statistics).out(statistics).run()[0];
+        const Tensor y = KernelCall(op)
+                             .set("epsilon", 1e-5)
+                             .in(x)
+                             .in(gain)
+                             .in(bias)
+                             .out({7, 5})
+                             .out(statistics)
+                             .out(statistics)
+                             .run()[0];
         for (int64_t i = 0; i < y.size(); ++i) CHECK(y[i] == Approx(bias[i % 5]).margin(1e-3));
       }
     }

@@ -92,7 +92,8 @@ TEST_CASE("conv_max_pool: maximum and index of each window") {
             double most = -1e30;
             for (int64_t a = 0; a < v.pool[0]; ++a)
               for (int64_t b = 0; b < v.pool[1]; ++b)
-                most = std::max(most, plane[static_cast<size_t>((i * v.step[0] + a) * v.places(1) + j * v.step[1] + b)]);
+                most =
+                    std::max(most, plane[static_cast<size_t>((i * v.step[0] + a) * v.places(1) + j * v.step[1] + b)]);
             largest.push_back(most);
             at_index.push_back(plane[static_cast<size_t>(*index)]);
             if (most == 0) REQUIRE((row == 0 && column == 0));  // relu cut off all: the first of equals
@@ -113,14 +114,20 @@ TEST_CASE("conv_max_pool gradients: only maxima contribute") {
     std::vector<float> gradients;
     for (int64_t k = 0; k < v.planes() * v.pooled(0) * v.pooled(1); ++k) {
       const int64_t i = k / v.pooled(1) % v.pooled(0), j = k % v.pooled(1);
-      indices.push_back(static_cast<int32_t>((i * v.step[0] + random.below(v.pool[0])) * v.places(1) +
-                                             j * v.step[1] + random.below(v.pool[1])));
+      indices.push_back(static_cast<int32_t>((i * v.step[0] + random.below(v.pool[0])) * v.places(1) + j * v.step[1] +
+                                             random.below(v.pool[1])));
       gradients.push_back(random.below(3) ? random.floats({1})[0] : 0.0f);
     }
     const Tensor at(v.y(), indices), dy(v.y(), gradients);
-    const Tensor dx = v.call("conv_max_pool_grad_input").set("input_shape", v.x()).in(w).in(at).in(dy).out(v.x()).run_one();
-    const Tensor dw =
-        v.call("conv_max_pool_grad_weight").set("weight_shape", v.weight()).in(x).in(at).in(dy).out(v.weight()).run_one();
+    const Tensor dx =
+        v.call("conv_max_pool_grad_input").set("input_shape", v.x()).in(w).in(at).in(dy).out(v.x()).run_one();
+    const Tensor dw = v.call("conv_max_pool_grad_weight")
+                          .set("weight_shape", v.weight())
+                          .in(x)
+                          .in(at)
+                          .in(dy)
+                          .out(v.weight())
+                          .run_one();
     std::vector<double> ex(static_cast<size_t>(x.size())), ew(static_cast<size_t>(w.size()));
     const int64_t pooled = v.pooled(0) * v.pooled(1);
     for (size_t k = 0; k < indices.size(); ++k)
@@ -149,7 +156,10 @@ TEST_CASE("conv_max_pool: NaN wins, else the first of equals") {
 TEST_CASE("conv_max_pool gradients: dense cases are declined") {
   KernelCall overlapping("conv_max_pool");
   overlapping.set("pool_kernel", Dims{3, 3}).set("pool_strides", Dims{2, 2});
-  overlapping.in(Tensor::zeros({1, 1, 9, 9})).in(Tensor::zeros({2, 1, 1, 1})).out({1, 2, 4, 4}).out({1, 2, 4, 4}, HX_I32);
+  overlapping.in(Tensor::zeros({1, 1, 9, 9}))
+      .in(Tensor::zeros({2, 1, 1, 1}))
+      .out({1, 2, 4, 4})
+      .out({1, 2, 4, 4}, HX_I32);
   CHECK_FALSE(overlapping.served());
   KernelCall wide("conv_max_pool_grad_input");
   wide.set("input_shape", Dims{1, 1, 4, 4}).in(Tensor::zeros({2, 1, 1, 1}));

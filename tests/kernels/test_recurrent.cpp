@@ -12,8 +12,9 @@ struct RecurrentSizes {
   Dims all(int64_t n) const { return {batch, positions, n * width}; }
 };
 
-const RecurrentSizes kRecurrentSizes[] = {{1, 1, 1, false}, {3, 5, 7, false},   {2, 4, 8, true},    {16, 9, 33, false}, {17, 3, 40, true},
-                        {7, 6, 20, true}, {40, 5, 16, false}, {1, 12, 65, false}, {26, 2, 130, true}};
+const RecurrentSizes kRecurrentSizes[] = {{1, 1, 1, false},   {3, 5, 7, false},   {2, 4, 8, true},
+                                          {16, 9, 33, false}, {17, 3, 40, true},  {7, 6, 20, true},
+                                          {40, 5, 16, false}, {1, 12, 65, false}, {26, 2, 130, true}};
 
 using Numbers = std::vector<double>;
 size_t index(int64_t i) { return static_cast<size_t>(i); }

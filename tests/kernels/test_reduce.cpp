@@ -34,20 +34,20 @@ struct ReduceCase {
   Dims dims, axes;
 };
 const ReduceCase kReduceCases[] = {{{64, 392}, {0}},
-                       {{64, 392}, {1}},
-                       {{5, 7, 11}, {1}},
-                       {{5, 7, 11}, {0, 2}},
-                       {{5, 7, 11}, {0, 1, 2}},
-                       {{100003}, {0}},
-                       {{1000, 33}, {0}},
-                       {{8, 6, 28, 28}, {0, 2, 3}},
-                       {{3, 4, 5, 6}, {0, 2}},
-                       {{1, 9, 1}, {0}},
-                       {{20000, 3}, {0}},
-                       {{16, 4096}, {0, 1}},
-                       {{2, 3}, {}},
-                       {{700, 1, 513}, {2}},
-                       {{40, 3, 2000}, {0, 2}}};
+                                   {{64, 392}, {1}},
+                                   {{5, 7, 11}, {1}},
+                                   {{5, 7, 11}, {0, 2}},
+                                   {{5, 7, 11}, {0, 1, 2}},
+                                   {{100003}, {0}},
+                                   {{1000, 33}, {0}},
+                                   {{8, 6, 28, 28}, {0, 2, 3}},
+                                   {{3, 4, 5, 6}, {0, 2}},
+                                   {{1, 9, 1}, {0}},
+                                   {{20000, 3}, {0}},
+                                   {{16, 4096}, {0, 1}},
+                                   {{2, 3}, {}},
+                                   {{700, 1, 513}, {2}},
+                                   {{40, 3, 2000}, {0, 2}}};
 
 }  // namespace
 
@@ -128,8 +128,10 @@ TEST_CASE("argmax, argmin: first of equals, first NaN") {
   for (int64_t size : {1, 3, 10, 16, 17, 64, 100}) {
     std::vector<float> v;
     for (int64_t i = 0; i < 60 * size; ++i) v.push_back(static_cast<float>(random.below(5)) - 2);
-    for (int64_t i = 0; i < size; ++i) v[static_cast<size_t>(i)] = -infinity, v[static_cast<size_t>(size + i)] = infinity;
-    for (int64_t r = 2; r < 20; ++r) v[static_cast<size_t>(r * size + random.below(size))] = r % 3 == 0 ? nan : r % 3 == 1 ? infinity : -infinity;
+    for (int64_t i = 0; i < size; ++i)
+      v[static_cast<size_t>(i)] = -infinity, v[static_cast<size_t>(size + i)] = infinity;
+    for (int64_t r = 2; r < 20; ++r)
+      v[static_cast<size_t>(r * size + random.below(size))] = r % 3 == 0 ? nan : r % 3 == 1 ? infinity : -infinity;
     for (int64_t r = 2; r < 10; ++r) v[static_cast<size_t>(r * size + random.below(size))] = nan;
     const Tensor x({60, size}, v);
     for (const char* name : {"argmax", "argmin"}) {

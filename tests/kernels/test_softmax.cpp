@@ -87,7 +87,8 @@ TEST_CASE("softmax cross entropy: large logits keep precision") {
       for (int64_t v : small.values<int64_t>()) far.push_back(offset + static_cast<float>(v));
       const Tensor x({9, n}, far), labels = random.integers<int64_t>({9}, 0, n), dloss = random.floats({9});
       const auto out = KernelCall("softmax_cross_entropy").in(x).in(labels).out({9}).out({9}).run();
-      const Tensor dx = KernelCall("softmax_cross_entropy_grad").in(x).in(labels).in(out[1]).in(dloss).out({9, n}).run_one();
+      const Tensor dx =
+          KernelCall("softmax_cross_entropy_grad").in(x).in(labels).in(out[1]).in(dloss).out({9, n}).run_one();
       std::vector<double> loss, g;
       for (int64_t r = 0; r < 9; ++r) {
         const int64_t label = labels.data<int64_t>()[r];
@@ -106,7 +107,8 @@ TEST_CASE("the loss of a narrow row does not depend on its neighbours") {
   Random random(75);
   for (const int64_t columns : {1, 2, 3, 4, 7, 10, 16, 17}) {
     std::vector<float> v = random.floats({11, columns}).values<float>();
-    for (int64_t i = 0; i < columns; ++i) v[static_cast<size_t>(2 * columns + i)] = -std::numeric_limits<float>::infinity();
+    for (int64_t i = 0; i < columns; ++i)
+      v[static_cast<size_t>(2 * columns + i)] = -std::numeric_limits<float>::infinity();
     v[static_cast<size_t>(5 * columns)] = std::numeric_limits<float>::quiet_NaN();
     v[static_cast<size_t>(7 * columns - 1)] = 200;
     const Tensor labels = Tensor::zeros({11}, HX_I64);

@@ -19,7 +19,8 @@ Tensor sparse(Random& random, Dims dims, double density) {
 constexpr float kScale = 1.0f / 255;
 Tensor bytes_like(const Tensor& numbers) {
   std::vector<uint8_t> bytes;
-  for (int64_t i = 0; i < numbers.size(); ++i) bytes.push_back(numbers[i] == 0 ? 0 : static_cast<uint8_t>(1 + std::abs(numbers[i]) * 254));
+  for (int64_t i = 0; i < numbers.size(); ++i)
+    bytes.push_back(numbers[i] == 0 ? 0 : static_cast<uint8_t>(1 + std::abs(numbers[i]) * 254));
   return {numbers.dims, bytes};
 }
 Tensor numbers_of(const Tensor& bytes) {
@@ -31,9 +32,10 @@ Tensor numbers_of(const Tensor& bytes) {
 struct SparseSizes {
   int64_t m, n, k;
 };
-const SparseSizes kSparseSizes[] = {{1, 392, 784}, {1, 33, 1001}, {2, 65, 400},  {4, 40, 300},   {5, 196, 100},
-                        {64, 392, 784}, {33, 77, 129}, {130, 50, 97}, {300, 64, 193}, {784, 392, 64},
-                        {70, 100, 500}, {100, 300, 333}, {36, 33, 2081}};  // the last ones use halves of the depth
+const SparseSizes
+    kSparseSizes[] = {{1, 392, 784},  {1, 33, 1001},   {2, 65, 400},  {4, 40, 300},   {5, 196, 100},
+                      {64, 392, 784}, {33, 77, 129},   {130, 50, 97}, {300, 64, 193}, {784, 392, 64},
+                      {70, 100, 500}, {100, 300, 333}, {36, 33, 2081}};  // the last ones use halves of the depth
 const double kDensities[] = {0, 0.02, 0.2, 0.44, 0.6, 1};
 
 }  // namespace
@@ -50,7 +52,8 @@ TEST_CASE("products of matrices with zeros") {
         const Tensor c = call.run_one();
         INFO(s.m << " x " << s.n << " x " << s.k << ", density " << density << ": " << call.kernel());
         CHECK(call.kernel().find("sparse") != std::string::npos);
-        require_close(c, exact_product({a, by_columns}, {b}, s.m, s.n, s.k), 1e-6, 1e-6 * std::sqrt(static_cast<double>(s.k)));
+        require_close(c, exact_product({a, by_columns}, {b}, s.m, s.n, s.k), 1e-6,
+                      1e-6 * std::sqrt(static_cast<double>(s.k)));
       }
 }
 
@@ -72,7 +75,8 @@ TEST_CASE("sparse products: NaN is not skipped") {
   Tensor a = sparse(random, {40, 100}, 0.1);
   reinterpret_cast<float*>(a.bytes.data())[0] = NAN;
   const Tensor b = random.floats({100, 64});
-  const Tensor c = KernelCall("dot").set("lhs_contract", Dims{1}).set("rhs_contract", Dims{0}).in(a).in(b).out({40, 64}).run_one();
+  const Tensor c =
+      KernelCall("dot").set("lhs_contract", Dims{1}).set("rhs_contract", Dims{0}).in(a).in(b).out({40, 64}).run_one();
   CHECK(std::isnan(c[0]));
   CHECK(!std::isnan(c[64]));
 }
@@ -80,11 +84,14 @@ TEST_CASE("sparse products: NaN is not skipped") {
 TEST_CASE("sgd_outer: gradient descent on an affine map") {
   Random random(74);
   const Tensor rate({}, std::vector<float>{0.125f});
-  for (const SparseSizes& s : {SparseSizes{784, 392, 1}, SparseSizes{37, 41, 1}, SparseSizes{300, 100, 3}, SparseSizes{784, 392, 64}, SparseSizes{120, 65, 130}, SparseSizes{100, 70, 1100},
-                         SparseSizes{1001, 65, 80}, SparseSizes{333, 100, 70}})  // the last ones use halves of the rows
+  for (const SparseSizes& s :
+       {SparseSizes{784, 392, 1}, SparseSizes{37, 41, 1}, SparseSizes{300, 100, 3}, SparseSizes{784, 392, 64},
+        SparseSizes{120, 65, 130}, SparseSizes{100, 70, 1100}, SparseSizes{1001, 65, 80},
+        SparseSizes{333, 100, 70}})  // the last ones use halves of the rows
     for (double density : kDensities)
       for (bool in_place : {false, true}) {
-        const Tensor w = random.floats({s.m, s.n}), a = sparse(random, {s.k, s.m}, density), b = random.floats({s.k, s.n});
+        const Tensor w = random.floats({s.m, s.n}), a = sparse(random, {s.k, s.m}, density),
+                     b = random.floats({s.k, s.n});
         KernelCall call("sgd_outer");
         call.in(w).in(a).in(b).in(rate).out({s.m, s.n});
         if (in_place) call.alias(0, 0);
@@ -127,11 +134,13 @@ TEST_CASE("sparse products: bytes with a scale give the bits of floats") {
   all.push_back({64, 40, 33}), all.push_back({100, 64, 1100}), all.push_back({20, 300, 31});
   for (const SparseSizes& s : all)
     for (double density : kDensities) {
-      const Tensor bytes = bytes_like(sparse(random, {s.m, s.k}, density)), w = random.floats({s.k, s.n}), bias = random.floats({s.n});
+      const Tensor bytes = bytes_like(sparse(random, {s.m, s.k}, density)), w = random.floats({s.k, s.n}),
+                   bias = random.floats({s.n});
       KernelCall scaled("linear"), plain("linear");
       scaled.set("scale", static_cast<double>(kScale)).in(bytes);
       plain.in(numbers_of(bytes));
-      for (KernelCall* call : {&scaled, &plain}) call->set("transposed", 1).set("activation", "relu").in(w).in(bias).out({s.m, s.n});
+      for (KernelCall* call : {&scaled, &plain})
+        call->set("transposed", 1).set("activation", "relu").in(w).in(bias).out({s.m, s.n});
       INFO(s.m << " x " << s.n << " x " << s.k << ", density " << density);
       CHECK(scaled.run_one().bytes == plain.run_one().bytes);
     }
@@ -140,10 +149,12 @@ TEST_CASE("sparse products: bytes with a scale give the bits of floats") {
 TEST_CASE("sgd_outer: bytes with a scale give the bits of floats") {
   Random random(77);
   const Tensor rate({}, std::vector<float>{0.125f});
-  for (const SparseSizes& s : {SparseSizes{300, 100, 3}, SparseSizes{784, 392, 64}, SparseSizes{120, 65, 130}, SparseSizes{100, 70, 1100}, SparseSizes{37, 41, 97}, SparseSizes{50, 300, 40}})
+  for (const SparseSizes& s : {SparseSizes{300, 100, 3}, SparseSizes{784, 392, 64}, SparseSizes{120, 65, 130},
+                               SparseSizes{100, 70, 1100}, SparseSizes{37, 41, 97}, SparseSizes{50, 300, 40}})
     for (double density : kDensities)
       for (bool in_place : {false, true}) {
-        const Tensor w = random.floats({s.m, s.n}), bytes = bytes_like(sparse(random, {s.k, s.m}, density)), b = random.floats({s.k, s.n});
+        const Tensor w = random.floats({s.m, s.n}), bytes = bytes_like(sparse(random, {s.k, s.m}, density)),
+                     b = random.floats({s.k, s.n});
         KernelCall scaled("sgd_outer"), plain("sgd_outer");
         scaled.set("scale", static_cast<double>(kScale)).in(w).in(bytes);
         plain.in(w).in(numbers_of(bytes));
@@ -162,8 +173,15 @@ TEST_CASE("bytes are declined where the sparse kernel is not used") {
   KernelCall unscaled("linear"), narrow("linear"), one("sgd_outer"), both("linear");
   CHECK_FALSE(unscaled.set("transposed", 1).in(bytes).in(numbers).out({64, 64}).served());
   CHECK_FALSE(narrow.set("transposed", 1).set("scale", 0.5).in(bytes).in(random.floats({50, 3})).out({64, 3}).served());
-  CHECK_FALSE(one.set("scale", 0.5).in(numbers).in(random.integers<uint8_t>({1, 50}, 0, 256)).in(random.floats({1, 64})).in(random.floats({})).out({50, 64}).served());
-  CHECK_FALSE(both.set("transposed", 1).set("scale", 0.5).in(numbers).in(random.floats({64, 64})).out({50, 64}).served());
+  CHECK_FALSE(one.set("scale", 0.5)
+                  .in(numbers)
+                  .in(random.integers<uint8_t>({1, 50}, 0, 256))
+                  .in(random.floats({1, 64}))
+                  .in(random.floats({}))
+                  .out({50, 64})
+                  .served());
+  CHECK_FALSE(
+      both.set("transposed", 1).set("scale", 0.5).in(numbers).in(random.floats({64, 64})).out({50, 64}).served());
 }
 
 }  // namespace harmonics::kernel_tests

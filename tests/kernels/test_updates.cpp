@@ -21,9 +21,14 @@ TEST_CASE("rmsprop with every setting, in place") {
     for (int mode = 0; mode < 8; ++mode) {
       const bool moving = mode & 1, centered = mode & 2;
       const double decay = mode & 4 ? 0.1 : 0, alpha = 0.75, epsilon = 1e-2, lr = 0.0625;
-      const Tensor w = random.floats({n}), g = random.floats({n}), v = random.floats({n}, 1, 2), velocity = random.floats({n}), mean = random.floats({n}, -0.5f, 0.5f);
+      const Tensor w = random.floats({n}), g = random.floats({n}), v = random.floats({n}, 1, 2),
+                   velocity = random.floats({n}), mean = random.floats({n}, -0.5f, 0.5f);
       KernelCall call("rmsprop");
-      call.set("alpha", alpha).set("epsilon", epsilon).set("momentum", moving ? 0.5 : 0.0).set("centered", int{centered}).set("weight_decay", decay);
+      call.set("alpha", alpha)
+          .set("epsilon", epsilon)
+          .set("momentum", moving ? 0.5 : 0.0)
+          .set("centered", int{centered})
+          .set("weight_decay", decay);
       call.in(w).in(g).in(v);
       if (moving) call.in(velocity);
       if (centered) call.in(mean);
@@ -77,9 +82,16 @@ TEST_CASE("lamb: step size is proportional to the weight's norm") {
     for (int mode = 0; mode < 8; ++mode) {
       const bool adapt = mode & 1, wide = mode & 2;
       const double decay = mode & 4 ? 0.1 : 0, t = 3, lr = 0.0625;
-      const Tensor w = random.floats({n}), g = random.floats({n}), m = random.floats({n}), v = random.floats({n}, 0.5f, 2);
+      const Tensor w = random.floats({n}), g = random.floats({n}), m = random.floats({n}),
+                   v = random.floats({n}, 0.5f, 2);
       KernelCall call("lamb");
-      call.set("weight_decay", decay).set("adapt", int{adapt}).in(w).in(g).in(m).in(v).in(scalar(static_cast<float>(lr)));
+      call.set("weight_decay", decay)
+          .set("adapt", int{adapt})
+          .in(w)
+          .in(g)
+          .in(m)
+          .in(v)
+          .in(scalar(static_cast<float>(lr)));
       wide ? call.in(Tensor({}, std::vector<int64_t>{3})) : call.in(Tensor({}, std::vector<int32_t>{3}));
       const auto out = call.out({n}).out({n}).out({n}).alias(0, 0).alias(1, 2).alias(2, 3).run();
       Numbers em, ev, direction;
@@ -87,7 +99,9 @@ TEST_CASE("lamb: step size is proportional to the weight's norm") {
       for (int64_t i = 0; i < n; ++i) {
         em.push_back(0.9 * m[i] + 0.1 * g[i]);
         ev.push_back(0.999 * v[i] + 0.001 * g[i] * g[i]);
-        direction.push_back(em.back() / (1 - std::pow(0.9, t)) / (std::sqrt(ev.back() / (1 - std::pow(0.999, t))) + 1e-6) + decay * w[i]);
+        direction.push_back(em.back() / (1 - std::pow(0.9, t)) /
+                                (std::sqrt(ev.back() / (1 - std::pow(0.999, t))) + 1e-6) +
+                            decay * w[i]);
         length += static_cast<double>(w[i]) * w[i];
         reach += direction.back() * direction.back();
       }

@@ -9,14 +9,20 @@ using namespace journeys;
 
 namespace {
 
-std::string failing(const std::string& how) { return "HARMONICS_TEST_OPENCL=" + how + " ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 LD_PRELOAD=" + HARMONICS_FAILING_DRIVER; }
+std::string failing(const std::string& how) {
+  return "HARMONICS_TEST_OPENCL=" + how +
+         " ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 LD_PRELOAD=" + HARMONICS_FAILING_DRIVER;
+}
 
 // A small flow in a folder, and common options of its runs.
 struct Run {
   Folder f;
   std::string run = "run " +
-                    f.write("small.hmx", "harmonic small { producer x; producer y 1/1 x; layer output; cycle { x -(affine)-> output; output <-(cross_entropy)- y; } }\n") +
-                    " --producer 'synth:digits?size=300&seed=1' --producer 'synth:digits?size=300&seed=1#label' --batch 32 --threads 1 --json --quiet --device ";
+                    f.write("small.hmx",
+                            "harmonic small { producer x; producer y 1/1 x; layer output; cycle { x -(affine)-> "
+                            "output; output <-(cross_entropy)- y; } }\n") +
+                    " --producer 'synth:digits?size=300&seed=1' --producer 'synth:digits?size=300&seed=1#label' "
+                    "--batch 32 --threads 1 --json --quiet --device ";
   std::string kept = f / "kept";
 };
 
@@ -35,11 +41,13 @@ TEST_CASE("opencl: out of memory reports the requested size") {
 
 TEST_CASE("opencl: a failed run resumes from its intact last checkpoint") {
   if (!has_driver()) return;
-  for (const auto& [how, what] : {std::pair("launch:120", "CL_OUT_OF_RESOURCES (-5)"), std::pair("gone:120", "CL_DEVICE_NOT_AVAILABLE (-2)")}) {
+  for (const auto& [how, what] :
+       {std::pair("launch:120", "CL_OUT_OF_RESOURCES (-5)"), std::pair("gone:120", "CL_DEVICE_NOT_AVAILABLE (-2)")}) {
     const Run with;
     const Result undisturbed = harmonics(with.run + "opencl --steps 60");
     REQUIRE(undisturbed.code == 0);
-    const Result r = harmonics_in(failing(how), with.run + "opencl --steps 60 --checkpoint '" + with.kept + "' --every 5steps");
+    const Result r =
+        harmonics_in(failing(how), with.run + "opencl --steps 60 --checkpoint '" + with.kept + "' --every 5steps");
     CHECK(r.code == 1);
     // A lost device fails at the next call, a kernel or a copy.
     CHECK(has(r.err, how[0] == 'l' ? "device 'opencl' could not queue its kernel" : "device 'opencl' could not "));
@@ -56,7 +64,8 @@ TEST_CASE("opencl: a failed run resumes from its intact last checkpoint") {
 TEST_CASE("opencl: damaged or rejected programs are rebuilt") {
   if (!has_driver()) return;
   const Run with;
-  const std::string cache = "XDG_CACHE_HOME='" + with.f / "cache" + "' POCL_CACHE_DIR='" + with.f / "pocl" + "' ", folder = with.f / "cache/harmonics/opencl";
+  const std::string cache = "XDG_CACHE_HOME='" + with.f / "cache" + "' POCL_CACHE_DIR='" + with.f / "pocl" + "' ",
+                    folder = with.f / "cache/harmonics/opencl";
   const Result first = harmonics_in(cache, with.run + "opencl --steps 3");
   REQUIRE(first.code == 0);
   std::map<fs::path, std::string> whole;
@@ -65,9 +74,12 @@ TEST_CASE("opencl: damaged or rejected programs are rebuilt") {
   size_t n = 0;
   for (const auto& [path, text] : whole) {
     std::string damaged = text;
-    if (n % 3 == 0) damaged.resize(text.size() / 2);
-    else if (n % 3 == 1) damaged[text.size() - 10] = static_cast<char>(damaged[text.size() - 10] ^ 0x10);
-    else damaged.clear();
+    if (n % 3 == 0)
+      damaged.resize(text.size() / 2);
+    else if (n % 3 == 1)
+      damaged[text.size() - 10] = static_cast<char>(damaged[text.size() - 10] ^ 0x10);
+    else
+      damaged.clear();
     std::ofstream(path, std::ios::binary) << damaged;
     ++n;
   }

@@ -8,7 +8,9 @@ using namespace journeys;
 namespace {
 
 const std::string kNoDriver = "OCL_ICD_VENDORS=/nowhere";
-const std::string kJourneyDigits = " --producer 'synth:digits?size=600&seed=1' --producer 'synth:digits?size=600&seed=1#label' --batch 32 --threads 2 ";
+const std::string kJourneyDigits =
+    " --producer 'synth:digits?size=600&seed=1' --producer 'synth:digits?size=600&seed=1#label' --batch 32 --threads "
+    "2 ";
 
 // A small flow like mnist.hmx.
 std::string small_flow(const Folder& f) {
@@ -37,10 +39,14 @@ TEST_CASE("opencl: mnist.hmx and mnist_cnn.hmx run without host steps") {
   if (!has_driver()) return;
   for (const char* sample : {"mnist.hmx", "mnist_cnn.hmx"}) {
     const std::string flow = kSamples + sample + kJourneyDigits;
-    const Result placed = harmonics("explain " + kSamples + sample + " --producer 'synth:digits?size=600&seed=1' --producer 'synth:digits?size=600&seed=1#label' --batch 32 --placement --device opencl", 280);
+    const Result placed = harmonics("explain " + kSamples + sample +
+                                        " --producer 'synth:digits?size=600&seed=1' --producer "
+                                        "'synth:digits?size=600&seed=1#label' --batch 32 --placement --device opencl",
+                                    280);
     REQUIRE(placed.code == 0);
     CHECK(has(placed.out, "none on the host"));
-    const Result cpu = harmonics("run " + flow + "--steps 4 --json --quiet"), opencl = harmonics("run " + flow + "--steps 4 --json --quiet --device opencl", 280);
+    const Result cpu = harmonics("run " + flow + "--steps 4 --json --quiet"),
+                 opencl = harmonics("run " + flow + "--steps 4 --json --quiet --device opencl", 280);
     REQUIRE(opencl.code == 0);
     CHECK(loss_of(opencl) == Approx(loss_of(cpu)).epsilon(1e-3));
   }
@@ -50,8 +56,11 @@ TEST_CASE("opencl: char_gpt.hmx trains to the CPU's losses without host steps") 
   if (!has_driver()) return;
   Folder f;
   std::string text;
-  for (int i = 0; i < 120; ++i) text += "The " + std::to_string(i * i) + "th verse of a song, sung " + std::string(static_cast<size_t>(i % 5), 'o') + " again.\n";
-  const std::string flow = kSamples + "char_gpt.hmx --producer 'file:" + f.write("song.txt", text) + "?window=24' --batch 3 ";
+  for (int i = 0; i < 120; ++i)
+    text += "The " + std::to_string(i * i) + "th verse of a song, sung " +
+            std::string(static_cast<size_t>(i % 5), 'o') + " again.\n";
+  const std::string flow =
+      kSamples + "char_gpt.hmx --producer 'file:" + f.write("song.txt", text) + "?window=24' --batch 3 ";
   const Result placed = harmonics("explain " + flow + "--clip 1 --placement --device opencl", 280);
   REQUIRE(placed.code == 0);
   CHECK(has(placed.out, "none on the host"));
@@ -75,7 +84,11 @@ TEST_CASE("opencl: profile and bench use the device's clock") {
   CHECK(number(profile.out, "floor") > 0);
   CHECK(number(profile.out, "kernels") > 0);
   CHECK(has(profile.out, "\"device\":\"opencl\""));
-  const Result bench = harmonics("bench " + small_flow(f) + " --producer 'synth:digits?size=600&seed=1' --producer 'synth:digits?size=600&seed=1#label' --batch 32 --threads 1 --seconds 0.1 --device opencl --json", 280);
+  const Result bench =
+      harmonics("bench " + small_flow(f) +
+                    " --producer 'synth:digits?size=600&seed=1' --producer 'synth:digits?size=600&seed=1#label' "
+                    "--batch 32 --threads 1 --seconds 0.1 --device opencl --json",
+                280);
   REQUIRE(bench.code == 0);
   CHECK(has(bench.out, "\"device\":\"opencl\""));
   CHECK(number(bench.out, "samples_per_second") > 0);
@@ -89,7 +102,9 @@ TEST_CASE("checkpoints move between the CPU and OpenCL") {
   REQUIRE(undisturbed.code == 0);
   for (const auto& [first, second] : {std::pair("cpu", "opencl"), std::pair("opencl", "cpu")}) {
     const std::string folder = f / (std::string(first) + "-run");
-    REQUIRE(harmonics("run " + flow + "--steps 15 --checkpoint '" + folder + "' --every 100steps --device " + first, 280).code == 0);
+    REQUIRE(
+        harmonics("run " + flow + "--steps 15 --checkpoint '" + folder + "' --every 100steps --device " + first, 280)
+            .code == 0);
     const Result rest = harmonics("run " + flow + "--steps 30 --resume '" + folder + "' --device " + second, 280);
     REQUIRE(rest.code == 0);
     CHECK(loss_of(rest) == Approx(loss_of(undisturbed)).epsilon(2e-3));
@@ -126,9 +141,30 @@ TEST_CASE("opencl: agrees with the reference on every supported call") {
   CHECK(r.code == 0);
   CHECK(has(r.out, "ok      says what it serves: serves "));
   CHECK_FALSE(has(r.out, "without a reason"));
-  for (const char* op : {"attention", "attention_grad", "batch_norm", "batch_norm_grad", "conv", "conv_grad_input", "conv_grad_weight", "conv_max_pool", "conv_max_pool_grad_input",
-                         "conv_max_pool_grad_weight", "dot_add", "embedding_grad", "fused_reduce", "global_norm", "group_norm", "group_norm_grad", "gru_scan", "gru_scan_grad",
-                         "layer_norm_grad", "lstm_scan", "lstm_scan_grad", "max_pool", "max_pool_grad", "softmax_cross_entropy_grad"}) {
+  for (const char* op : {"attention",
+                         "attention_grad",
+                         "batch_norm",
+                         "batch_norm_grad",
+                         "conv",
+                         "conv_grad_input",
+                         "conv_grad_weight",
+                         "conv_max_pool",
+                         "conv_max_pool_grad_input",
+                         "conv_max_pool_grad_weight",
+                         "dot_add",
+                         "embedding_grad",
+                         "fused_reduce",
+                         "global_norm",
+                         "group_norm",
+                         "group_norm_grad",
+                         "gru_scan",
+                         "gru_scan_grad",
+                         "layer_norm_grad",
+                         "lstm_scan",
+                         "lstm_scan_grad",
+                         "max_pool",
+                         "max_pool_grad",
+                         "softmax_cross_entropy_grad"}) {
     INFO(op);
     CHECK(has(r.out, std::string(", ") + op + ","));  // all types
   }

@@ -41,7 +41,8 @@ TEST_CASE("opencl: a training step equals the CPU's without host steps") {
   for (const char* optimizer : {"adamw", "sgd"}) {
     INFO(optimizer);
     const TrainingStep step = training_step(17, {33, 24, 10}, optimizer);
-    CHECK(distance(run_compiled(step.program, step.numbers, *executor, on("opencl")), run_compiled(step.program, step.numbers, *executor, on("cpu"))) < 2e-4);
+    CHECK(distance(run_compiled(step.program, step.numbers, *executor, on("opencl")),
+                   run_compiled(step.program, step.numbers, *executor, on("cpu"))) < 2e-4);
     MapBinding binding(step.numbers);
     const auto plan = compile(step.program, &binding, *executor, on("opencl"));
     for (const PlanStep& s : plan->steps()) {
@@ -58,7 +59,8 @@ TEST_CASE("opencl: random programs agree with the interpreter") {
   // few seeds, since a rounding error may change floor or sign by a whole step
   for (uint32_t seed = 0; seed < 25; ++seed) {
     const RandomProgram random(seed, 20);
-    apart += !(distance(run_compiled(random.program(), random.numbers(), *executor, on("opencl")), interpret(random.program(), random.numbers())) < 1e-3);
+    apart += !(distance(run_compiled(random.program(), random.numbers(), *executor, on("opencl")),
+                        interpret(random.program(), random.numbers())) < 1e-3);
   }
   CHECK(apart <= 2);
 }
@@ -76,14 +78,17 @@ TEST_CASE("opencl fused_reduce: same bits as a stored chain") {
       tracer.output("apart", apart);
       tracer.output("rows", reduce_max(tanh(x) * row, {1}));
       const Program program = tracer.take();
-      const std::map<std::string, HTensor> numbers{{"x", cast(noise(shape, 5, 2), dtype)}, {"row", cast(noise({shape[1]}, 6, 1), dtype)}};
+      const std::map<std::string, HTensor> numbers{{"x", cast(noise(shape, 5, 2), dtype)},
+                                                   {"row", cast(noise({shape[1]}, 6, 1), dtype)}};
       CompileOptions stored = on("opencl");
       stored.disabled = {"fuse_reductions"};
       MapBinding binding(numbers);
       const auto plan = compile(program, &binding, *executor, on("opencl"));
       for (const PlanStep& s : plan->steps()) UNSCOPED_INFO(s.what << ": " << s.kernel);
-      CHECK(std::any_of(plan->steps().begin(), plan->steps().end(), [](const PlanStep& s) { return s.kernel == "chain and reduce"; }));
-      const Values joined = run_compiled(program, numbers, *executor, on("opencl")), apart_from_it = run_compiled(program, numbers, *executor, stored);
+      CHECK(std::any_of(plan->steps().begin(), plan->steps().end(),
+                        [](const PlanStep& s) { return s.kernel == "chain and reduce"; }));
+      const Values joined = run_compiled(program, numbers, *executor, on("opencl")),
+                   apart_from_it = run_compiled(program, numbers, *executor, stored);
       REQUIRE(joined.size() == apart_from_it.size());
       for (size_t i = 0; i < joined.size(); ++i) CHECK(same_bits(joined[i], apart_from_it[i]));
     }
@@ -93,11 +98,13 @@ TEST_CASE("opencl: random numbers have the CPU's bits") {
   if (!opens_driver()) return;
   Tracer tracer("random");
   const HTensor counter = tracer.input("counter", {DType::I64, {2}});
-  tracer.output("y", call1("random_uniform", {counter}, Attributes().set("stream", int64_t{-77}).set("shape", Shape{13, 7})));
+  tracer.output(
+      "y", call1("random_uniform", {counter}, Attributes().set("stream", int64_t{-77}).set("shape", Shape{13, 7})));
   const Program program = tracer.take();
   const std::map<std::string, HTensor> numbers{{"counter", HTensor::from<int64_t>({2}, {123456789, 1LL << 40})}};
   const auto executor = make_sequential_executor();
-  CHECK(same_bits(run_compiled(program, numbers, *executor, on("opencl")), run_compiled(program, numbers, *executor, on("cpu"))));
+  CHECK(same_bits(run_compiled(program, numbers, *executor, on("opencl")),
+                  run_compiled(program, numbers, *executor, on("cpu"))));
 }
 
 TEST_CASE("opencl: a too large buffer is rejected with the maximum") {
@@ -121,13 +128,15 @@ TEST_CASE("opencl: steps are timed only on profiling queues") {
   const auto executor = make_sequential_executor();
   const TrainingStep step = training_step(64, {784, 256, 10});
   MapBinding binding(step.numbers), apart(step.numbers);
-  const auto plan = compile(step.program, &binding, *executor, on("opencl")), other = compile(step.program, &apart, *executor, on("opencl"));
+  const auto plan = compile(step.program, &binding, *executor, on("opencl")),
+             other = compile(step.program, &apart, *executor, on("opencl"));
   const auto inputs = input_pointers(*plan, step.numbers);
   PlanTimes times;
   for (int i = 0; i < 3; ++i) {
     const auto start = std::chrono::steady_clock::now();
     plan->run_timed(inputs.data(), times);
-    const auto passed = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
+    const auto passed =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
     CHECK(times.by_device);
     REQUIRE(times.stamps.size() == plan->steps().size() + 1);
     CHECK(std::is_sorted(times.stamps.begin(), times.stamps.end()));
@@ -136,12 +145,14 @@ TEST_CASE("opencl: steps are timed only on profiling queues") {
     plan->run(inputs.data());  // on the queue without profiling
   }
   for (int i = 0; i < 6; ++i) other->run(inputs.data());
-  for (const NamedValue& output : step.program.outputs) CHECK(same_bits(plan->output(output.name), other->output(output.name)));
+  for (const NamedValue& output : step.program.outputs)
+    CHECK(same_bits(plan->output(output.name), other->output(output.name)));
 }
 
 TEST_CASE("opencl: prefetched batches give the same bits") {
   if (!opens_driver()) return;
   const auto executor = make_sequential_executor();
   const TrainingStep step = training_step(64, {784, 32, 10});
-  CHECK(same(trained_on_batches(step, 12, *executor, on("opencl"), true), trained_on_batches(step, 12, *executor, on("opencl"), false)));
+  CHECK(same(trained_on_batches(step, 12, *executor, on("opencl"), true),
+             trained_on_batches(step, 12, *executor, on("opencl"), false)));
 }

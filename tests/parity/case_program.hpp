@@ -54,7 +54,8 @@ inline std::map<std::string, HTensor> case_inputs(const std::map<std::string, HT
 inline std::vector<GoldenCase> saturated_cases(const TensorFile& file) {
   std::vector<GoldenCase> cases;
   for (const GoldenCase& c : golden_cases(file))
-    for (const char* mark : {"/bounds", "/equal", "/offset", "/far", "/one_key", "/one_position", "/first_row", "/large"})
+    for (const char* mark :
+         {"/bounds", "/equal", "/offset", "/far", "/one_key", "/one_position", "/first_row", "/large"})
       if (c.name.find(mark) != std::string::npos) {
         cases.push_back(c);
         break;

@@ -17,9 +17,9 @@ struct RandomFlow {
   std::string name, text;
   int64_t seed = 0, batch = 0;
   bool shuffle = true;
-  std::map<std::string, int64_t> classes = {};          // symbols of streams that have a known number of them
+  std::map<std::string, int64_t> classes = {};        // symbols of streams that have a known number of them
   std::map<std::string, std::string> consumers = {};  // by layer; "": the unnamed one
-  std::map<std::string, double> allowed = {};           // allowed error of a part, relative to its largest value
+  std::map<std::string, double> allowed = {};         // allowed error of a part, relative to its largest value
 
   RunSettings settings() const {
     RunSettings s;
@@ -65,11 +65,16 @@ Source rows_of(const std::string& name, const HTensor& t, int64_t classes) {
 }
 inline Source source_of(const std::string& name, const HTensor& t, int64_t classes) {
   switch (t.dtype()) {
-    case DType::F32: return rows_of<float>(name, t, classes);
-    case DType::I32: return rows_of<int32_t>(name, t, classes);
-    case DType::I64: return rows_of<int64_t>(name, t, classes);
-    case DType::U8: return rows_of<uint8_t>(name, t, classes);
-    default: throw Error(ErrorKind::Internal, "no producer for " + type_of(t).str());
+    case DType::F32:
+      return rows_of<float>(name, t, classes);
+    case DType::I32:
+      return rows_of<int32_t>(name, t, classes);
+    case DType::I64:
+      return rows_of<int64_t>(name, t, classes);
+    case DType::U8:
+      return rows_of<uint8_t>(name, t, classes);
+    default:
+      throw Error(ErrorKind::Internal, "no producer for " + type_of(t).str());
   }
 }
 

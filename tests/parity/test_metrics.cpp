@@ -38,7 +38,8 @@ struct Case {
   }
 };
 
-template <typename T> std::vector<T> numbers_of(const json::object& o, const char* key) {
+template <typename T>
+std::vector<T> numbers_of(const json::object& o, const char* key) {
   std::vector<T> v;
   if (const json::value* all = o.if_contains(key))
     for (const json::value& one : all->as_array()) v.push_back(static_cast<T>(one.to_number<double>()));
@@ -72,15 +73,18 @@ TEST_CASE("metrics give scikit-learn's values") {
   for (const json::value& v : all.as_array()) {
     const json::object& o = v.as_object();
     const bool labelled = o.contains("labels");
-    const Case c{std::string(o.at("name").as_string()), labelled ? std::string(o.at("activation").as_string()) : "", o.at("outputs").to_number<uint64_t>(),
-                 labelled ? o.at("classes").to_number<uint64_t>() : 0, numbers_of<float>(o, "predictions"), numbers_of<float>(o, "targets"), numbers_of<int32_t>(o, "labels")};
+    const Case c{std::string(o.at("name").as_string()), labelled ? std::string(o.at("activation").as_string()) : "",
+                 o.at("outputs").to_number<uint64_t>(), labelled ? o.at("classes").to_number<uint64_t>() : 0,
+                 numbers_of<float>(o, "predictions"),   numbers_of<float>(o, "targets"),
+                 numbers_of<int32_t>(o, "labels")};
     INFO(c.name);
     std::map<std::string, double> found;
     std::vector<std::string> ask{"mae", "rmse", "r2"};
     if (labelled) {
       ask = {"accuracy", "auc", "perplexity"};
       for (const std::string name : {"precision", "recall", "f1"})
-        for (const std::string average : {"macro", "micro", "weighted", "none"}) ask.push_back(name + "(average=" + average + ")");
+        for (const std::string average : {"macro", "micro", "weighted", "none"})
+          ask.push_back(name + "(average=" + average + ")");
       if (c.outputs > 3) ask.insert(ask.end(), {"topk(2)", "topk(k=3)"});
     }
     for (const std::string& text : ask) found.merge(measured(text, c));
@@ -169,19 +173,24 @@ TEST_CASE("metrics: state survives a checkpoint") {
       CHECK(message_of([&] { metric(text).restore(wrong); }).find("does not fit it") != std::string::npos);
     }
   };
-  for (const char* text : {"accuracy", "topk(2)", "precision", "recall(average=micro)", "f1(average=none)", "auc", "perplexity", "confusion"}) same(text, classes);
+  for (const char* text : {"accuracy", "topk(2)", "precision", "recall(average=micro)", "f1(average=none)", "auc",
+                           "perplexity", "confusion"})
+    same(text, classes);
   for (const char* text : {"mae", "rmse", "r2"}) same(text, values);
   MeasuredMetric counts = metric("confusion"), fewer = metric("confusion");
   counts.add(classes.batch(0, 0));
   Case two = classes;
   two.outputs = two.classes = 2;
   fewer.add(two.batch(0, 0));
-  CHECK(message_of([&] { fewer.restore(counts.state()); }) == "metric 'confusion': it counted 3 classes and there are 2 now");
+  CHECK(message_of([&] { fewer.restore(counts.state()); }) ==
+        "metric 'confusion': it counted 3 classes and there are 2 now");
 }
 
 TEST_CASE("metrics: named like functions, errors suggest the right name") {
   const auto refused = [](const std::string& text) { return message_of([&] { metric(text); }); };
-  CHECK(refused("acuracy") == "unknown metric 'acuracy'\ndid you mean 'accuracy'?\na plugin that has it is loaded with --plugin PATH; 'harmonics list metrics' shows what is there");
+  CHECK(refused("acuracy") ==
+        "unknown metric 'acuracy'\ndid you mean 'accuracy'?\na plugin that has it is loaded with --plugin PATH; "
+        "'harmonics list metrics' shows what is there");
   CHECK(refused("topk(0)") == "'k' of metric 'topk' is '0'\ngive a value at least 1");
   CHECK(refused("topk(5, 6)") == "'topk(5, 6)' has more arguments than metric 'topk' takes\nit is written topk(k = 5)");
   CHECK(refused("topk(n=5)").find("option 'n'") != std::string::npos);
@@ -189,7 +198,12 @@ TEST_CASE("metrics: named like functions, errors suggest the right name") {
   CHECK(refused("topk(5").find("metric 'topk(5' lacks its closing parenthesis") == 0);
   CHECK(refused("f1(average=mean)") == "'average' of metric 'f1' is 'mean'\ngive one of macro, micro, weighted, none");
   Registry& r = Registry::global();
-  const std::pair<const char*, const char*> asked[] = {{"accuracy", "accuracy"}, {"top5", "topk(5)"}, {"f1", "f1"}, {"f1.3", "f1(average=none)"}, {"recall_micro", "recall(average=micro)"}, {"r2", "r2"}};
+  const std::pair<const char*, const char*> asked[] = {{"accuracy", "accuracy"},
+                                                       {"top5", "topk(5)"},
+                                                       {"f1", "f1"},
+                                                       {"f1.3", "f1(average=none)"},
+                                                       {"recall_micro", "recall(average=micro)"},
+                                                       {"r2", "r2"}};
   for (const auto& [figure, text] : asked) CHECK(metric_giving(r, figure) == text);
   for (const char* name : {"acc", "topx", "loss", "f12", "confusions"}) CHECK(metric_giving(r, name) == "");
 }

@@ -18,7 +18,8 @@ using namespace harmonics::parity;
 namespace {
 
 // Loss and updates of a step; optimizer states are declared in `store`.
-Program optimizer_step(ParameterStore& store, const UpdateSettings& settings, const Leaves& initial, const HTensor& x, const HTensor& y) {
+Program optimizer_step(ParameterStore& store, const UpdateSettings& settings, const Leaves& initial, const HTensor& x,
+                       const HTensor& y) {
   Tracer tracer("net");
   std::vector<TrainedParameter> parameters;
   std::map<std::string, HTensor> p;
@@ -36,10 +37,12 @@ Program optimizer_step(ParameterStore& store, const UpdateSettings& settings, co
   return tracer.take();
 }
 
-void check_optimizer(const std::string& backend, DType dtype, const TensorFile& file, const std::string& run, const Tolerance& tolerance) {
+void check_optimizer(const std::string& backend, DType dtype, const TensorFile& file, const std::string& run,
+                     const Tolerance& tolerance) {
   const boost::json::object row = boost::json::parse(file.metadata.at(run)).as_object();
   const auto number = [&](const char* key) { return row.contains(key) ? row.at(key).to_number<double>() : 0.0; };
-  const UpdateSettings settings{parse_optimizer(std::string(row.at("optimizer").as_string())), number("clip"), number("clip_value")};
+  const UpdateSettings settings{parse_optimizer(std::string(row.at("optimizer").as_string())), number("clip"),
+                                number("clip_value")};
   Leaves held;
   for (const auto& [name, value] : below(file, "initial")) held[name] = in_type(value, dtype);
   const HTensor x = in_type(file.tensors.at("data/x"), dtype), y = file.tensors.at("data/y");
@@ -83,7 +86,9 @@ TEST_CASE("two dozen steps of every optimizer with every setting equal PyTorch's
   check_optimizers("reference", DType::F64, kDoubleOptimizer);
 }
 
-TEST_CASE("two dozen compiled steps of every optimizer equal PyTorch's in single precision") { check_optimizers("cpu", DType::F32, kFloatOptimizer); }
+TEST_CASE("two dozen compiled steps of every optimizer equal PyTorch's in single precision") {
+  check_optimizers("cpu", DType::F32, kFloatOptimizer);
+}
 
 TEST_CASE("schedules give the rates of PyTorch's") {
   const TensorFile file = golden("optimizers.safetensors");
@@ -112,7 +117,8 @@ TEST_CASE("every optimizer has a run") {
       const Optimizer o = parse_optimizer(std::string(boost::json::parse(text).at("optimizer").as_string()));
       seen.insert(std::string(o.settings.row->name));
       for (const Setting& s : o.settings.values)
-        if (s.given && s.spec->otherwise != s.value) seen.insert(fmt::format("{}.{}", o.settings.row->name, s.spec->name));
+        if (s.given && s.spec->otherwise != s.value)
+          seen.insert(fmt::format("{}.{}", o.settings.row->name, s.spec->name));
     }
   for (const NamedRow& row : optimizer_rows()) {
     CHECK(seen.count(std::string(row.name)) == 1);

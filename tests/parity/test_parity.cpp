@@ -87,7 +87,8 @@ TEST_CASE("attention: a query that sees one key has gradients of exactly 0 in q 
     const auto stored = below(file, name);
     const GoldenCase c = golden_case(file, name);
     for (const char* backend : {"interpreter", "reference", "cpu"}) {
-      const auto found = make_runner(backend, case_program(c, stored, DType::F32), {})->step(case_inputs(stored, DType::F32));
+      const auto found =
+          make_runner(backend, case_program(c, stored, DType::F32), {})->step(case_inputs(stored, DType::F32));
       for (const char* gradient : {"din0", "din1"}) {
         INFO(backend << ": " << name << "/" << gradient);
         const HTensor &d = found.at(gradient), &meant = stored.at(gradient);

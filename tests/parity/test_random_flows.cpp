@@ -35,8 +35,10 @@ void check_test(HarmonicGraph& graph, const RandomFlow& flow, const TensorFile& 
   const Evaluation e = evaluate(graph, 0, graph.test_streams(), flow.settings());
   check_part(flow, "test loss", HTensor::from<double>({}, {e.loss}), file.tensors.at(flow.name + "/test_loss"));
   const HTensor& accuracy = file.tensors.at(flow.name + "/test_accuracy");
-  if (std::isnan(accuracy.data<double>()[0])) CHECK(e.accuracy == -1);
-  else check_part(flow, "test accuracy", HTensor::from<double>({}, {e.accuracy}), accuracy);
+  if (std::isnan(accuracy.data<double>()[0]))
+    CHECK(e.accuracy == -1);
+  else
+    check_part(flow, "test accuracy", HTensor::from<double>({}, {e.accuracy}), accuracy);
 }
 
 void check_inference(const HarmonicGraph& trained, const RandomFlow& flow, const TensorFile& file) {

@@ -73,9 +73,12 @@ Traced trace(const TensorFile& file, const RandomFlow& flow, Mode mode) {
   t.program = t.graph->lower(o).program;
   for (const Node* n : t.program.leaves(Op::input)) {
     const TensorType& type = t.program.type(n->outputs[0]);
-    if (n->callee == "@lr") t.inputs["@lr"] = HTensor::scalar(1.0f);
-    else if (n->callee == "@counter") t.inputs["@counter"] = HTensor::from<int64_t>({2}, {flow.seed, 1});
-    else t.inputs[n->callee] = reshape(cast(first_rows(data.at(n->callee), t.batch), type.dtype), type.shape);
+    if (n->callee == "@lr")
+      t.inputs["@lr"] = HTensor::scalar(1.0f);
+    else if (n->callee == "@counter")
+      t.inputs["@counter"] = HTensor::from<int64_t>({2}, {flow.seed, 1});
+    else
+      t.inputs[n->callee] = reshape(cast(first_rows(data.at(n->callee), t.batch), type.dtype), type.shape);
   }
   return t;
 }

@@ -173,7 +173,9 @@ constexpr Tolerance kFloatTraining{1e-5, 1.3e-6};
 
 }  // namespace
 
-TEST_CASE("ten steps of every optimizer equal PyTorch's in double") { check_all("interpreter", DType::F64, kDoubleTraining); }
+TEST_CASE("ten steps of every optimizer equal PyTorch's in double") {
+  check_all("interpreter", DType::F64, kDoubleTraining);
+}
 
 TEST_CASE("ten steps of every optimizer equal PyTorch's in single precision") {
   check_all("interpreter", DType::F32, kFloatTraining);

@@ -1,4 +1,5 @@
-// The builds that build_matrix.sh made, all in one process: loaded, run, trained with, side by side, reloaded while a run trains.
+// The builds that build_matrix.sh made, all in one process: loaded, run, trained with, side by side, reloaded while a
+// run trains.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -19,7 +20,8 @@ const std::string kMatrix = HARMONICS_BINARY_DIR "/out_of_tree/matrix/";
 std::vector<Build> builds(const std::string& begin) {
   std::vector<Build> found;
   for (const auto& entry : fs::directory_iterator(kMatrix))
-    if (const std::string name = entry.path().stem().string(); name.rfind(begin, 0) == 0) found.push_back({entry.path().string(), name});
+    if (const std::string name = entry.path().stem().string(); name.rfind(begin, 0) == 0)
+      found.push_back({entry.path().string(), name});
   std::sort(found.begin(), found.end(), [](const Build& a, const Build& b) { return a.prefix < b.prefix; });
   REQUIRE(found.size() == HARMONICS_MATRIX_COMPILERS * 4);
   return found;
@@ -38,7 +40,8 @@ size_t count(const std::string& text, const std::string& part) {
 }
 
 // Puts one build after the other in the place of what the run uses.
-void reload_all(journeys::Background& run, const Folder& f, const std::string& library, const std::vector<std::string>& others) {
+void reload_all(journeys::Background& run, const Folder& f, const std::string& library,
+                const std::vector<std::string>& others) {
   size_t reloaded = 0;
   for (const std::string& other : others) {
     INFO(other);
@@ -79,7 +82,8 @@ TEST_CASE("all builds train together in one process") {
   plugins += " --plugin " + samples.back().path;
   const Folder f;
   const std::string graph = f.write("g.hmx", flow + "affine(4), my_act, affine(2))-> o <-(mse)- y; } }");
-  const std::string data = " --producer x=" + all.front().prefix + "_ramp: --producer y=" + all.back().prefix + "_ramp: ";
+  const std::string data =
+      " --producer x=" + all.front().prefix + "_ramp: --producer y=" + all.back().prefix + "_ramp: ";
   const journeys::Result r = journeys::harmonics("run " + graph + plugins + data + "--json --quiet");
   REQUIRE(r.code == 0);
   CHECK(std::isfinite(journeys::number(r.out, "loss")));
@@ -92,7 +96,8 @@ TEST_CASE("every build of the sample is traced and has its gradient") {
     Registry registry;
     load_plugin(b.path, registry);
     const ItemPtr item = registry.need(HX_ACTIVATION, "my_act");
-    const Ran ran = run(floats({2, 2}, xs), [&](const HTensor& x) { return call_activation(item, {}, x); }, true);
+    const Ran ran = run(
+        floats({2, 2}, xs), [&](const HTensor& x) { return call_activation(item, {}, x); }, true);
     CHECK(ran.count(Op::host_call) == 0);
     for (size_t i = 0; i < xs.size(); ++i) {
       const double s = steep(1.702 * xs[i]);
@@ -107,8 +112,13 @@ TEST_CASE("a run that trains takes up every build of the sample, one after the o
   const Folder f;
   const std::string library = f / "libmy_plugin.so", weights = f / "w.safetensors";
   put(f, all[0].path, library);
-  const std::string flow = f.write("g.hmx", "harmonic g { producer a; producer b 1/1 a; layer h {16}; layer o; cycle { a -(my_act)-> h -> o; o <-(cross_entropy)- b; } }");
-  journeys::Background run(f, "run " + flow + " --plugin " + library + " --producer 'synth:digits?size=500' --producer 'synth:digits?size=500#label' --epochs 1000000 --batch 50 --threads 1 --json --save " + weights);
+  const std::string flow = f.write("g.hmx",
+                                   "harmonic g { producer a; producer b 1/1 a; layer h {16}; layer o; cycle { a "
+                                   "-(my_act)-> h -> o; o <-(cross_entropy)- b; } }");
+  journeys::Background run(f, "run " + flow + " --plugin " + library +
+                                  " --producer 'synth:digits?size=500' --producer 'synth:digits?size=500#label' "
+                                  "--epochs 1000000 --batch 50 --threads 1 --json --save " +
+                                  weights);
   REQUIRE(run.await([&] { return has(run.errors(), "step "); }));
   std::vector<std::string> others;
   for (size_t i = 1; i < all.size(); ++i) others.push_back(all[i].path);
@@ -127,7 +137,8 @@ TEST_CASE("a run that uses every kind of a plugin goes on with another build, an
   const std::string flow = f.write("g.hmx", pair.spell(kFlow));
   std::string training = kTraining;
   training.replace(training.find("every=2"), 7, "every=100000");
-  journeys::Background run(f, "run " + flow + pair.plugins() + pair.spell(training) + " --steps 1000000000 --json --log " + log + " --log-every 1000 --save " + weights);
+  journeys::Background run(f, "run " + flow + pair.plugins() + pair.spell(training) +
+                                  " --steps 1000000000 --json --log " + log + " --log-every 1000 --save " + weights);
   REQUIRE(run.await([&] { return fs::exists(log) && fs::file_size(log) > 300; }));
   reload_all(run, f, library, {kMatrix + "again_b.so", kMatrix + "again_a.so"});
   const auto rows = fs::file_size(log);
@@ -136,6 +147,7 @@ TEST_CASE("a run that uses every kind of a plugin goes on with another build, an
   const journeys::Result r = run.end();
   CHECK(r.code == 130);
   const TensorFile saved = read_safetensors(weights);
-  CHECK(numbers(saved.tensors.at("x.o.again_gain.steps")).at(0) == static_cast<float>(journeys::number(r.out, "steps")));
+  CHECK(numbers(saved.tensors.at("x.o.again_gain.steps")).at(0) ==
+        static_cast<float>(journeys::number(r.out, "steps")));
   CHECK(std::isfinite(journeys::number(r.out, "loss")));
 }

@@ -29,7 +29,8 @@ TEST_CASE("the activation of the sample plugin is traced and has its gradient") 
   const ItemPtr item = registry.need(HX_ACTIVATION, "my_act");
   CHECK(item->identity() == "my_plugin/my_act");
   const Floats xs{-3, -1, -0.25, 0, 0.5, 4};
-  const Ran ran = run(floats({2, 3}, xs), [&](const HTensor& x) { return call_activation(item, {}, x); }, true);
+  const Ran ran = run(
+      floats({2, 3}, xs), [&](const HTensor& x) { return call_activation(item, {}, x); }, true);
   CHECK(ran.count(Op::host_call) == 0);
   for (size_t i = 0; i < xs.size(); ++i) {
     CHECK(numbers(ran.y)[i] == Approx(value(xs[i])).margin(1e-6));

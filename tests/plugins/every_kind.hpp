@@ -1,4 +1,5 @@
-// What plugins built from golden/kinds_v1.cpp, whoever built them, have to compute: by code, and as a user trains and infers.
+// What plugins built from golden/kinds_v1.cpp, whoever built them, have to compute: by code, and as a user trains and
+// infers.
 #pragma once
 
 #include <array>
@@ -31,26 +32,42 @@ inline void check_functions(const Build& b) {
   const Floats xs{-2, -0.5f, 0, 0.25f, 1, 3};
   const HTensor x = floats({2, 3}, xs);
 
-  const Ran swish = run(x, [&](const HTensor& v) { return call_activation(item(HX_ACTIVATION, "swish"), AttributeMap().set("slope", 2.0), v); }, true);
+  const Ran swish = run(
+      x,
+      [&](const HTensor& v) {
+        return call_activation(item(HX_ACTIVATION, "swish"), AttributeMap().set("slope", 2.0), v);
+      },
+      true);
   CHECK(swish.count(Op::host_call) == 0);  // traced
   for (size_t i = 0; i < xs.size(); ++i) {
     const double s = steep(2 * xs[i]);
     CHECK(numbers(swish.y)[i] == Approx(xs[i] * s).margin(1e-6));
     CHECK(numbers(swish.dx)[i] == Approx(s + 2 * xs[i] * s * (1 - s)).margin(1e-6));
   }
-  const Ran half = run(x, [&](const HTensor& v) { return call_activation(item(HX_ACTIVATION, "half"), {}, v); }, true);
+  const Ran half = run(
+      x, [&](const HTensor& v) { return call_activation(item(HX_ACTIVATION, "half"), {}, v); }, true);
   CHECK(half.count(Op::host_call) > 0);  // reads numbers
   CHECK(numbers(half.y) == Floats{-1, -0.25f, 0, 0.125f, 0.5f, 1.5f});
   CHECK(numbers(half.dx) == Floats{1, 1, 1, 1, 1, 1});  // the gradient it brings
 
   const HTensor target = floats({2, 3}, {0, 0, 0, 0, 0, 1});
-  const Ran square = run(x, [&](const HTensor& v) { return call_loss(item(HX_LOSS, "square"), AttributeMap().set("weight", 2.0), "", v, v, target); }, true);
+  const Ran square = run(
+      x,
+      [&](const HTensor& v) {
+        return call_loss(item(HX_LOSS, "square"), AttributeMap().set("weight", 2.0), "", v, v, target);
+      },
+      true);
   CHECK(numbers(square.y) == Floats{8, 0.5f, 0, 0.125f, 2, 8});
   CHECK(numbers(square.dx) == Floats{-8, -2, 0, 1, 4, 8});
 
   TestScope scope;
   scope.is_training = true;
-  const Ran gain = run(x, [&](const HTensor& v) { return call_layer(item(HX_LAYER, "gain"), AttributeMap().set("start", 0.5), {}, scope, v); }, true);
+  const Ran gain = run(
+      x,
+      [&](const HTensor& v) {
+        return call_layer(item(HX_LAYER, "gain"), AttributeMap().set("start", 0.5), {}, scope, v);
+      },
+      true);
   CHECK(numbers(gain.y) == Floats{-1, -0.25f, 0, 0.125f, 0.5f, 1.5f});
   CHECK(scope.values.at("gain").shape() == Shape{3});
   CHECK(scope.updates.count("steps") == 1);
@@ -98,10 +115,13 @@ inline void check_metric(const Build& b) {
 // Which build gives which part of the graph: every other one.
 struct Pair {
   Build a, b;
-  std::string plugins() const { return " --plugin " + a.path + (a.path == b.path ? "" : " --plugin " + b.path) + " --threads 1 "; }
+  std::string plugins() const {
+    return " --plugin " + a.path + (a.path == b.path ? "" : " --plugin " + b.path) + " --threads 1 ";
+  }
   std::string spell(std::string text) const {  // "A_cube", "B_cube"
     for (const auto& [letter, prefix] : {std::pair("A_", a.prefix), {"B_", b.prefix}})
-      for (size_t at = 0; (at = text.find(letter, at)) != std::string::npos; at += prefix.size()) text.replace(at, 1, prefix);
+      for (size_t at = 0; (at = text.find(letter, at)) != std::string::npos; at += prefix.size())
+        text.replace(at, 1, prefix);
     return text;
   }
 };
@@ -112,10 +132,12 @@ inline const char* kFlow =
     "    if B_first(3) { o <-(A_square(weight=2))- y; } else { o <-(B_square)- y; }\n  }\n}\n";
 
 inline const char* kTraining =
-    " --producer 'x=A_ramp:a?augment=B_shift(by=0.25)' --producer 'y=B_ramp:a?size=8' --optimizer 'A_momentum(lr=0.2,momentum=0.5)'"
+    " --producer 'x=A_ramp:a?augment=B_shift(by=0.25)' --producer 'y=B_ramp:a?size=8' --optimizer "
+    "'A_momentum(lr=0.2,momentum=0.5)'"
     " --schedule 'B_halving(every=2)' --metric A_worst --test x=B_ramp: --test y=A_ramp: ";
 
-// The same in plain loops: the mean loss of `steps` steps, the gains they lead to, and what a test over unshifted numbers gives.
+// The same in plain loops: the mean loss of `steps` steps, the gains they lead to, and what a test over unshifted
+// numbers gives.
 struct Simulated {
   double loss = 0, test_loss = 0, worst = 0;
   std::array<double, 2> gain{0.5, 0.5};
@@ -140,7 +162,8 @@ struct Simulated {
  private:
   double pass(int i, double shift, double weight, std::array<double, 2>* slope) const {
     const size_t k = static_cast<size_t>(i % 2);
-    const double y = i / 8.0 - 1, x = y + shift, p = gain[k] * x, s = steep(2 * p), a = p * s, o = 0.5 * (0.75 * a * a * a + 0.25 * x);
+    const double y = i / 8.0 - 1, x = y + shift, p = gain[k] * x, s = steep(2 * p), a = p * s,
+                 o = 0.5 * (0.75 * a * a * a + 0.25 * x);
     const double by_blend = 2 * weight * (o - y) / 8;  // `half` says that its gradient is 1
     if (slope) (*slope)[k] += by_blend * 0.75 * 3 * a * a * (s + 2 * p * s * (1 - s)) * x;
     return weight * (o - y) * (o - y) / 8;
@@ -151,18 +174,20 @@ inline void check_training(const Pair& pair, const std::string& more = "") {
   INFO(pair.a.path << " " << pair.b.path << " " << more);
   const journeys::Folder folder;
   const std::string flow = folder.write("g.hmx", pair.spell(kFlow)), weights = folder / "w.safetensors";
-  const journeys::Result r =
-      journeys::harmonics("run " + flow + pair.plugins() + pair.spell(kTraining + more) + " --steps 6 --quiet --json --save " + weights);
+  const journeys::Result r = journeys::harmonics("run " + flow + pair.plugins() + pair.spell(kTraining + more) +
+                                                 " --steps 6 --quiet --json --save " + weights);
   REQUIRE(r.code == 0);
   const Simulated expected(6);
   CHECK(journeys::number(r.out, "loss") == Approx(expected.loss).epsilon(1e-5));
   CHECK(journeys::number(r.out, "test_loss") == Approx(expected.test_loss).epsilon(1e-5));
   const std::string test = r.out.substr(r.out.find("\"test\":{"));
-  CHECK(std::stod(test.substr(test.find(pair.a.prefix + "_worst\":") + pair.a.prefix.size() + 8)) == Approx(expected.worst).epsilon(1e-5));
+  CHECK(std::stod(test.substr(test.find(pair.a.prefix + "_worst\":") + pair.a.prefix.size() + 8)) ==
+        Approx(expected.worst).epsilon(1e-5));
   CHECK(journeys::number(r.out, "learning_rate") == Approx(0.05));
   const TensorFile saved = read_safetensors(weights);
   const std::string of = "x.o." + pair.a.prefix + "_gain.";
-  for (size_t k = 0; k < 2; ++k) CHECK(numbers(saved.tensors.at(of + "gain"))[k] == Approx(expected.gain[k]).epsilon(1e-5));
+  for (size_t k = 0; k < 2; ++k)
+    CHECK(numbers(saved.tensors.at(of + "gain"))[k] == Approx(expected.gain[k]).epsilon(1e-5));
   CHECK(numbers(saved.tensors.at(of + "steps")) == Floats{6});
 }
 
@@ -170,10 +195,15 @@ inline void check_training(const Pair& pair, const std::string& more = "") {
 inline void check_inference(const Pair& pair) {
   INFO(pair.a.path << " " << pair.b.path);
   const journeys::Folder folder;
-  const std::string flow = folder.write("f.hmx", pair.spell("harmonic f { producer x; consumer s; layer o; cycle { x -(A_gain(1), B_swish(slope=2))-> o -> s; } }"));
+  const std::string flow = folder.write(
+      "f.hmx",
+      pair.spell(
+          "harmonic f { producer x; consumer s; layer o; cycle { x -(A_gain(1), B_swish(slope=2))-> o -> s; } }"));
   const auto summed = [&](const std::string& augment) {
     const std::string to = folder / "sum.txt";
-    REQUIRE(journeys::harmonics("run " + flow + pair.plugins() + "--quiet" + pair.spell(" --producer 'A_ramp:?size=5" + augment + "' --consumer B_sum:" + to)).code == 0);
+    REQUIRE(journeys::harmonics("run " + flow + pair.plugins() + "--quiet" +
+                                pair.spell(" --producer 'A_ramp:?size=5" + augment + "' --consumer B_sum:" + to))
+                .code == 0);
     const std::string text = journeys::read(to);
     CHECK(text.rfind("5 ", 0) == 0);
     return std::stod(text.substr(2));
@@ -195,7 +225,9 @@ inline void check_implementations(const Build& b) {
   const journeys::Folder folder;
   const std::string flow = folder.write("g.hmx", pair.spell(kFlow));
   const auto explained = [&](const std::string& more) {
-    return journeys::harmonics("explain " + flow + " --plugin " + b.path + pair.spell(" --producer x=A_ramp: --producer y=A_ramp: --show kernels --select" + more)).out;
+    return journeys::harmonics("explain " + flow + " --plugin " + b.path +
+                               pair.spell(" --producer x=A_ramp: --producer y=A_ramp: --show kernels --select" + more))
+        .out;
   };
   const std::string fast = explained("");
   CHECK(journeys::has(fast, b.prefix + " cube gradient"));

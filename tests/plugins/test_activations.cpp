@@ -21,7 +21,9 @@ const Row kRows[] = {
     {"sigmoid", {}, [](double x) { return 1 / (1 + std::exp(-x)); }},
     {"tanh", {}, [](double x) { return std::tanh(x); }},
     {"gelu", {}, [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }},
-    {"gelu", {{"approximate", "tanh"}}, [](double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }},
+    {"gelu",
+     {{"approximate", "tanh"}},
+     [](double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }},
     {"silu", {}, [](double x) { return x / (1 + std::exp(-x)); }},
     {"elu", {}, [](double x) { return x > 0 ? x : std::expm1(x); }},
     {"elu", {{"alpha", "2"}}, [](double x) { return x > 0 ? x : 2 * std::expm1(x); }},
@@ -45,7 +47,8 @@ TEST_CASE("activations mean what their names say, with their slopes") {
   const Floats xs{-4, -1.5f, -0.3f, 0.2f, 1.2f, 3.5f};
   for (const Row& row : kRows) {
     INFO(row.name);
-    const Ran ran = run(floats({2, 3}, xs), [&](const HTensor& x) { return activation(row.name, x, row.arguments); }, true);
+    const Ran ran = run(
+        floats({2, 3}, xs), [&](const HTensor& x) { return activation(row.name, x, row.arguments); }, true);
     CHECK(ran.count(Op::host_call) == 0);
     for (size_t i = 0; i < xs.size(); ++i) {
       CHECK(numbers(ran.y)[i] == Approx(row.f(xs[i])).margin(1e-5));
@@ -55,19 +58,23 @@ TEST_CASE("activations mean what their names say, with their slopes") {
 }
 
 TEST_CASE("logarithms of probabilities do not overflow") {
-  check_close(run(floats({1, 3}, {0, 1000, 0}), [](const HTensor& x) { return activation("log_softmax", x); }).y, {-1000, 0, -1000});
-  check_close(run(floats({1, 2}, {-1000, 1000}), [](const HTensor& x) { return activation("logsigmoid", x); }).y, {-1000, 0});
+  check_close(run(floats({1, 3}, {0, 1000, 0}), [](const HTensor& x) { return activation("log_softmax", x); }).y,
+              {-1000, 0, -1000});
+  check_close(run(floats({1, 2}, {-1000, 1000}), [](const HTensor& x) { return activation("logsigmoid", x); }).y,
+              {-1000, 0});
   check_close(run(floats({1, 2}, {-1000, 1000}), [](const HTensor& x) { return activation("relu6", x); }).y, {0, 6});
 }
 
 TEST_CASE("softmax gives probabilities along the last axis") {
-  const Ran ran = run(floats({2, 3}, {0, 0, 0, 1000, 0, -1000}), [](const HTensor& x) { return activation("softmax", x); });
+  const Ran ran =
+      run(floats({2, 3}, {0, 0, 0, 1000, 0, -1000}), [](const HTensor& x) { return activation("softmax", x); });
   check_close(ran.y, {1.f / 3, 1.f / 3, 1.f / 3, 1, 0, 0});
 }
 
 TEST_CASE("an argument outside of its range is refused") {
-  CHECK(error_of([] { run(ramp({2, 2}), [](const HTensor& x) { return activation("gelu", x, {{"approximate", "erf"}}); }); }) ==
-        "'approximate' of activation 'gelu' is 'erf'\ngive one of none, tanh");
+  CHECK(error_of([] {
+          run(ramp({2, 2}), [](const HTensor& x) { return activation("gelu", x, {{"approximate", "erf"}}); });
+        }) == "'approximate' of activation 'gelu' is 'erf'\ngive one of none, tanh");
   const auto error = [](const char* name, const Texts& texts) {
     return error_of([&] { run(ramp({2, 2}), [&](const HTensor& x) { return activation(name, x, texts); }); });
   };

@@ -37,7 +37,8 @@ TEST_CASE("tensors are zeros or copies, and are written without others seeing it
   const float* own = a.data<float>();
   CHECK(a.mutable_data<float>() == own);  // alone now: no copy
   const float read_only[] = {5};
-  HTensor c = make_value({DType::F32, {1}}, std::make_shared<Storage>(const_cast<float*>(read_only), 4, nullptr, false));
+  HTensor c =
+      make_value({DType::F32, {1}}, std::make_shared<Storage>(const_cast<float*>(read_only), 4, nullptr, false));
   c.mutable_data<float>()[0] = 6;
   CHECK(read_only[0] == 5);
 }

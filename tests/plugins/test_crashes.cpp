@@ -31,11 +31,14 @@ TEST_CASE("a plugin that ends a run is named, with the checkpoint to go on from"
   const SmallRun data;
   for (const Crash& c : kCrashes) {
     const std::string runs = data.folder / c.how;
-    const std::string run = "run " + data.flow("affine, " + std::string(c.how)) + data.flags + "--plugin " + fixture("crashing") + " --checkpoint " + runs;
+    const std::string run = "run " + data.flow("affine, " + std::string(c.how)) + data.flags + "--plugin " +
+                            fixture("crashing") + " --checkpoint " + runs;
     REQUIRE(journeys::harmonics_in("CRASHING_AFTER=1000", run + " --steps 2").code == 0);
     const Result r = journeys::harmonics(run + " --every 1000steps --resume");
     CHECK(r.code == c.code);
-    CHECK(has(r.err, std::string("error: plugin 'org.example.crashing' ") + c.said + "note: its file is " + fs::canonical(fixture("crashing")).string() + "\nthe last checkpoint: " + runs + "/checkpoint-"));
+    CHECK(has(r.err, std::string("error: plugin 'org.example.crashing' ") + c.said + "note: its file is " +
+                         fs::canonical(fixture("crashing")).string() + "\nthe last checkpoint: " + runs +
+                         "/checkpoint-"));
     CHECK(has(r.err, "\nto go on:  "));
     CHECK(has(r.err, " --resume\n"));
     CHECK(journeys::harmonics("ckpt verify " + runs).code == 0);
@@ -45,7 +48,8 @@ TEST_CASE("a plugin that ends a run is named, with the checkpoint to go on from"
 TEST_CASE("a plugin that ends an inference is named, and nothing is said of checkpoints") {
   const SmallRun data;
   for (const Crash& c : kCrashes) {
-    const Result r = journeys::harmonics_in("CRASHING_AFTER=0", "infer --untrained " + data.flow(std::string(c.how)) + data.flags + "--plugin " + fixture("crashing"));
+    const Result r = journeys::harmonics_in("CRASHING_AFTER=0", "infer --untrained " + data.flow(std::string(c.how)) +
+                                                                    data.flags + "--plugin " + fixture("crashing"));
     CHECK(r.code == c.code);
     CHECK(has(r.err, std::string("error: plugin 'org.example.crashing' ") + c.said));
     CHECK_FALSE(has(r.err, "to go on"));

@@ -15,7 +15,8 @@ namespace {
 class Golden {
  public:
   Golden() {
-    for (const char* prefix : {"gnu", "clang", "c"}) builds_.push_back({copy("kinds_v1_" + std::string(prefix)), prefix});
+    for (const char* prefix : {"gnu", "clang", "c"})
+      builds_.push_back({copy("kinds_v1_" + std::string(prefix)), prefix});
     seed = copy("seed_v1");
   }
   const std::vector<Build>& builds() const { return builds_; }
@@ -86,7 +87,8 @@ TEST_CASE("binaries of contract 1.0: the sample of old") {
   load_plugin(golden.seed, registry);
   const ItemPtr item = registry.need(HX_ACTIVATION, "my_act");
   CHECK(item->identity() == "seed_v1/my_act");
-  const Ran ran = run(floats({3}, {-1, 0.5f, 4}), [&](const HTensor& x) { return call_activation(item, {}, x); }, true);
+  const Ran ran = run(
+      floats({3}, {-1, 0.5f, 4}), [&](const HTensor& x) { return call_activation(item, {}, x); }, true);
   CHECK(ran.count(Op::host_call) == 0);
   CHECK(numbers(ran.y)[1] == Approx(0.5 * steep(0.851)));
   CHECK(numbers(ran.dx)[1] == Approx(steep(0.851) + 0.851 * steep(0.851) * (1 - steep(0.851))));

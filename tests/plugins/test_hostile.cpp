@@ -31,23 +31,29 @@ struct HostileData {
       x += std::to_string(i % 7 * 0.25 - 0.5) + "," + std::to_string(i % 5 * 0.25) + "\n";
       y += std::to_string(i % 3 * 0.5) + "," + std::to_string(i % 5 * 0.25) + "\n";
     }
-    producers = " --producer x=" + folder.write("x.csv", x) + " --producer y=" + folder.write("y.csv", y) + " --threads 1 ";
+    producers =
+        " --producer x=" + folder.write("x.csv", x) + " --producer y=" + folder.write("y.csv", y) + " --threads 1 ";
   }
   std::string graph(const std::string& functions, const std::string& loss = "mse") const {
-    return folder.write("g.hmx", "harmonic g {\n  producer x {2}; producer y {2};\n  layer o {2};\n  cycle (steps 20, batch=8) {\n    x -(" + functions + ")-> o;\n    o <-(" + loss + ")- y;\n  }\n}\n");
+    return folder.write(
+        "g.hmx",
+        "harmonic g {\n  producer x {2}; producer y {2};\n  layer o {2};\n  cycle (steps 20, batch=8) {\n    x -(" +
+            functions + ")-> o;\n    o <-(" + loss + ")- y;\n  }\n}\n");
   }
   Result run(const std::string& flags, const std::string& functions, const std::string& loss = "mse") const {
     return journeys::harmonics("run " + graph(functions, loss) + producers + flags);
   }
   Result spoilt(const std::string& functions, const std::string& loss = "mse", const std::string& flags = "") const {
-    return run("--plugin " + library("spoils") + " --save " + (folder / "w.safetensors") + " " + flags, functions, loss);
+    return run("--plugin " + library("spoils") + " --save " + (folder / "w.safetensors") + " " + flags, functions,
+               loss);
   }
 };
 
 // A graph whose hidden layer ends in this function, on its numbers, within this process.
 embedding::HarmonicGraph embedded(const HostileData& data, const std::string& function) {
-  embedding::HarmonicGraph g = embedding::parse_hmx_text("harmonic g { producer x {2}; producer y {2}; layer h {8}; layer o {2}; cycle (batch=8) { x -(" + function +
-                                                         ")-> h -(affine)-> o; o <-(mse)- y; } }");
+  embedding::HarmonicGraph g = embedding::parse_hmx_text(
+      "harmonic g { producer x {2}; producer y {2}; layer h {8}; layer o {2}; cycle (batch=8) { x -(" + function +
+      ")-> h -(affine)-> o; o <-(mse)- y; } }");
   g.bindProducer("x", "file:" + (data.folder / "x.csv"));
   g.bindProducer("y", "file:" + (data.folder / "y.csv"));
   return g;
@@ -72,28 +78,41 @@ struct Identity : ActivationFunction {
 
 TEST_CASE("hostile libraries are refused one after the other, and the next good one works") {
   const Folder f;
-  const std::string whole = journeys::read(library("functions")), cut = f.write("libcut.so", whole.substr(0, whole.size() / 2));
+  const std::string whole = journeys::read(library("functions")),
+                    cut = f.write("libcut.so", whole.substr(0, whole.size() / 2));
   const std::string text = f.write("libtext.so", "this is no library\n"), empty = f.write("libempty.so", "");
   std::string other = whole;
   other[18] = 8;  // MIPS
   const std::string foreign = f.write("libforeign.so", other);
   Registry registry;
   const auto refused = [&](const std::string& path) { return error_of([&] { load_plugin(path, registry); }); };
-  CHECK(refused(text) == "'" + text + "' is not a Harmonics plugin: it is not an ELF file\ngive the shared library that was built, such as libmine.so");
-  CHECK(refused(cut) == "'" + cut + "' is not a Harmonics plugin: it ends before its section header\nthe file is damaged: build it or copy it again");
-  CHECK(has(refused(foreign), "it is built for another machine (number 8), not x86-64\nbuild it for this machine, or get the release made for it"));
+  CHECK(refused(text) == "'" + text +
+                             "' is not a Harmonics plugin: it is not an ELF file\ngive the shared library that was "
+                             "built, such as libmine.so");
+  CHECK(refused(cut) == "'" + cut +
+                            "' is not a Harmonics plugin: it ends before its section header\nthe file is damaged: "
+                            "build it or copy it again");
+  CHECK(has(refused(foreign),
+            "it is built for another machine (number 8), not x86-64\nbuild it for this machine, or get the release "
+            "made for it"));
   CHECK(has(refused(empty), "libempty.so"));
   CHECK(refused(library("twice")) ==
-        "plugin '" + library("twice") + "' failed while registering: cannot register activation 'same': this library has registered one of that name already; give "
-        "one of them another name\nnothing of it is used: correct harmonics_register, or leave the plugin out");
+        "plugin '" + library("twice") +
+            "' failed while registering: cannot register activation 'same': this library has registered one of that "
+            "name already; give "
+            "one of them another name\nnothing of it is used: correct harmonics_register, or leave the plugin out");
   CHECK(refused(library("missing_dependency")) ==
-        "plugin '" + library("missing_dependency") + "' cannot be loaded: libgone.so: cannot open shared object file: No such file or directory\n"
-        "install the library it needs, or build the plugin with its folder in the run path");
-  for (const char* name : {"throws_registering", "throws_int", "bad_name", "missing_symbol", "other_contract", "no_descriptor", "no_entry"})
+        "plugin '" + library("missing_dependency") +
+            "' cannot be loaded: libgone.so: cannot open shared object file: No such file or directory\n"
+            "install the library it needs, or build the plugin with its folder in the run path");
+  for (const char* name : {"throws_registering", "throws_int", "bad_name", "missing_symbol", "other_contract",
+                           "no_descriptor", "no_entry"})
     CHECK(has(refused(library(name)), "\n"));  // each says what to do
   for (uint32_t kind : {HX_ACTIVATION, HX_LOSS, HX_LAYER}) CHECK(registry.names(kind).empty());
   load_plugin(library("functions"), registry);
-  const auto ran = harmonics::testing::run(floats({1, 2}, {3, -4}), [&](const HTensor& x) { return call_activation(registry.need(HX_ACTIVATION, "square"), {}, x); }, true);
+  const auto ran = harmonics::testing::run(
+      floats({1, 2}, {3, -4}),
+      [&](const HTensor& x) { return call_activation(registry.need(HX_ACTIVATION, "square"), {}, x); }, true);
   CHECK(numbers(ran.y) == Floats{9, 16});
   CHECK(numbers(ran.dx) == Floats{6, -8});
 }
@@ -105,7 +124,9 @@ TEST_CASE("a folder of hostile libraries: flows train with the one that works") 
     fs::copy_file(library(name), place / ("lib" + name + ".so"));
     place.write("lib" + name + ".manifest", "activation of_" + name + "\n");
   };
-  for (const char* name : {"throws_registering", "missing_symbol", "missing_dependency", "other_contract", "no_descriptor", "twice", "crashes_at_load", "leaves_at_load"}) put(name);
+  for (const char* name : {"throws_registering", "missing_symbol", "missing_dependency", "other_contract",
+                           "no_descriptor", "twice", "crashes_at_load", "leaves_at_load"})
+    put(name);
   const std::string whole = journeys::read(library("functions"));
   place.write("libcut.so", whole.substr(0, 4000));
   place.write("libtext.so", "no library\n");
@@ -113,7 +134,8 @@ TEST_CASE("a folder of hostile libraries: flows train with the one that works") 
   place.write("libgood.manifest", "activation sigmoid\n");
   const std::string here = "HARMONICS_PLUGIN_PATH=" + (place / "") + " XDG_CACHE_HOME=" + (place / "cache") + " ";
 
-  const Result trained = journeys::harmonics_in(here, "run " + data.graph("affine, sigmoid") + data.producers + "--json");
+  const Result trained =
+      journeys::harmonics_in(here, "run " + data.graph("affine, sigmoid") + data.producers + "--json");
   CHECK(trained.code == 0);
   CHECK(has(trained.out, "\"steps\":20"));
   CHECK(has(journeys::harmonics_in(here, "inspect sigmoid").out, "from org.example.own"));
@@ -128,18 +150,24 @@ TEST_CASE("a folder of hostile libraries: flows train with the one that works") 
 
   const Result doctor = journeys::harmonics_in(here, "plugin doctor " + (place / ""));
   CHECK(doctor.code == 1);
-  for (const char* said : {"libcut.so: '", "build it or copy it again", "give the shared library that was built", "libgone.so: cannot open shared object file",
-                           "install the library it needs", "crashed with SIGABRT while it was loaded", "ended the process while it was loaded",
-                           "has registered one of that name already", "libgood.so: 1 name", "11 libraries, 10 in trouble"}) {
+  for (const char* said :
+       {"libcut.so: '", "build it or copy it again", "give the shared library that was built",
+        "libgone.so: cannot open shared object file", "install the library it needs",
+        "crashed with SIGABRT while it was loaded", "ended the process while it was loaded",
+        "has registered one of that name already", "libgood.so: 1 name", "11 libraries, 10 in trouble"}) {
     INFO(said);
     CHECK(has(doctor.out, said));
   }
 }
 
 TEST_CASE("plugin check survives crashes and goes on with the next library") {
-  const Result r = journeys::harmonics("plugin check " + library("crashes_at_load") + " " + library("leaves_at_load") + " " + library("missing_dependency") + " " + library("own_sigmoid"), 300);
+  const Result r = journeys::harmonics("plugin check " + library("crashes_at_load") + " " + library("leaves_at_load") +
+                                           " " + library("missing_dependency") + " " + library("own_sigmoid"),
+                                       300);
   CHECK(r.code == 1);
-  CHECK(has(r.err, "plugin '" + library("crashes_at_load") + "' crashed with SIGABRT while it was loaded\nhelp: run it under a debugger: gdb --args harmonics list --plugin "));
+  CHECK(has(r.err, "plugin '" + library("crashes_at_load") +
+                       "' crashed with SIGABRT while it was loaded\nhelp: run it under a debugger: gdb --args "
+                       "harmonics list --plugin "));
   CHECK(has(r.err, "plugin '" + library("leaves_at_load") + "' ended the process while it was loaded"));
   CHECK(has(r.err, "help: install the library it needs"));
   CHECK(has(r.out, "activation sigmoid\n  ok "));
@@ -161,7 +189,8 @@ TEST_CASE("numbers that are not finite are laid to the plugin's function that ma
   named(data.spoilt("affine, nan_functional"), "functional 'nan_functional");
   named(data.spoilt("affine, nan_layer"), "layer 'nan_layer");
   named(data.spoilt("affine", "nan_loss"), "loss 'nan_loss");
-  CHECK(has(data.spoilt("affine, nan_late").err, "at step 4 (epoch 1); first not finite: layer 'o', sample 0 of the batch"));
+  CHECK(has(data.spoilt("affine, nan_late").err,
+            "at step 4 (epoch 1); first not finite: layer 'o', sample 0 of the batch"));
   CHECK_FALSE(has(data.spoilt("affine, fine", "mse", "--optimizer 'sgd(lr=1e30)'").err, "made it of finite numbers"));
 }
 
@@ -200,8 +229,11 @@ TEST_CASE("what a function throws in a step leaves the weights of the step befor
   for (const char* name : {"throws_late", "throws_in_gradient"}) {
     INFO(name);
     embedding::HarmonicGraph whole = embedded(data, "fine"), broken = embedded(data, name);
-    CHECK(has(error_of([&] { broken.fit(steps(10)); }), "activation '" + std::string(name) + "' of plugin 'spoils': no more today\ncome back tomorrow\nnote: in "));
-    whole.fit(steps(std::string(name) == "throws_late" ? 3 : 2));  // its gradient was also asked for once while compiling
+    CHECK(
+        has(error_of([&] { broken.fit(steps(10)); }),
+            "activation '" + std::string(name) + "' of plugin 'spoils': no more today\ncome back tomorrow\nnote: in "));
+    whole.fit(
+        steps(std::string(name) == "throws_late" ? 3 : 2));  // its gradient was also asked for once while compiling
     CHECK(weights_of(broken) == weights_of(whole));
     broken.registerActivation(name, std::make_shared<Identity>());
     const embedding::FitReport report = broken.fit(steps(10));
@@ -215,13 +247,15 @@ TEST_CASE("streams and metrics of plugins that break their word are named") {
   const HostileData data;
   const auto fed = [&](const std::string& how) {
     std::string producers = data.producers;
-    producers.replace(producers.find(" --producer x="), producers.find(" --producer y="), " --producer x=unsteady:" + how + " ");
+    producers.replace(producers.find(" --producer x="), producers.find(" --producer y="),
+                      " --producer x=unsteady:" + how + " ");
     return journeys::harmonics("run " + data.graph("affine") + producers + "--plugin " + library("spoils"));
   };
   for (const auto& [how, what] : {std::pair("shape", "f32[3]"), {"dtype", "f64[2]"}}) {
     const Result r = fed(how);
     CHECK(r.code == 65);
-    CHECK(has(r.err, "sample 2 is " + std::string(what) + ", the stream was announced as f32[2]; all samples of a stream have one type"));
+    CHECK(has(r.err, "sample 2 is " + std::string(what) +
+                         ", the stream was announced as f32[2]; all samples of a stream have one type"));
   }
   CHECK(has(fed("nan").err, "first not finite: producer 'x', sample "));
   const Result counted = data.spoilt("affine", "mse", "--metric cannot_count");

@@ -26,8 +26,8 @@ void load_once() {
 }
 
 std::string flow(const std::string& function, const std::string& settings = "steps 5, batch=8") {
-  return "harmonic g {\n  producer x {6}; producer y {2};\n  layer h {6}; layer o {2};\n  cycle (" + settings + ") {\n    x -(" + function +
-         ")-> h;\n    h -> o;\n    o <-(mse)- y;\n  }\n}\n";
+  return "harmonic g {\n  producer x {6}; producer y {2};\n  layer h {6}; layer o {2};\n  cycle (" + settings +
+         ") {\n    x -(" + function + ")-> h;\n    h -> o;\n    o <-(mse)- y;\n  }\n}\n";
 }
 
 // Numbers for two producers.
@@ -43,8 +43,12 @@ struct Data {
     producers = " --producer x=" + folder.write("x.csv", x) + " --producer y=" + folder.write("y.csv", y) + " ";
     graph = folder.write("g.hmx", flow(function, settings));
   }
-  Result run(const std::string& flags) const { return journeys::harmonics("run " + graph + producers + kImplementations + "--threads 1 " + flags); }
-  Result explain(const std::string& flags) const { return journeys::harmonics("explain " + graph + producers + kImplementations + flags); }
+  Result run(const std::string& flags) const {
+    return journeys::harmonics("run " + graph + producers + kImplementations + "--threads 1 " + flags);
+  }
+  Result explain(const std::string& flags) const {
+    return journeys::harmonics("explain " + graph + producers + kImplementations + flags);
+  }
 };
 
 std::unique_ptr<Executable> compiled(Registry& registry, const Shape& shape, bool training = false) {
@@ -61,7 +65,9 @@ Selected of_swish(const Executable& executable) {
     if (s.op == "swish2") return s;
   return {};
 }
-std::string kernel_of(const Executable& executable) { return executable.steps().empty() ? "" : executable.steps().front().kernel; }
+std::string kernel_of(const Executable& executable) {
+  return executable.steps().empty() ? "" : executable.steps().front().kernel;
+}
 
 }  // namespace
 
@@ -70,10 +76,12 @@ TEST_CASE("a plugin's functional is an operation: eagerly, traced, with the deri
   const HTensor x = floats({3}, {0, 1, -2});
   const Floats y = numbers(call1("swish2", {x}));
   CHECK(y[1] == Approx(0.731059f));
-  const auto ran = harmonics::testing::run(x, [](const HTensor& v) { return call1("swish2", {v}); }, true);
+  const auto ran = harmonics::testing::run(
+      x, [](const HTensor& v) { return call1("swish2", {v}); }, true);
   CHECK(numbers(ran.y) == y);
   CHECK(numbers(ran.dx)[0] == Approx(0.5f));
-  const auto doubled = harmonics::testing::run(x, [](const HTensor& v) { return call1("swish_doubled", {v}, Attributes().set("slope", 1.0)); }, true);
+  const auto doubled = harmonics::testing::run(
+      x, [](const HTensor& v) { return call1("swish_doubled", {v}, Attributes().set("slope", 1.0)); }, true);
   CHECK(numbers(doubled.dx)[0] == Approx(1.0f));  // its own gradient is twice the right one
   CHECK(numbers(call("blend", {x, x}, Attributes().set("part", 1.0)).at(1)) == Floats{0, 0, 0});
 }
@@ -89,8 +97,11 @@ TEST_CASE("arguments of a plugin's functional are checked and completed") {
   CHECK(error_of([&] {
           Tracer tracer("t");
           call1("reads_numbers", {tracer.input("x", {DType::F32, {1}})});
-        }) == "functional 'reads_numbers' of plugin 'org.example.kinds' reads the numbers of its inputs, which a functional cannot\n"
-              "write it with the operations of <harmonics/ops.hpp>, and register what reads numbers as an implementation of it");
+        }) ==
+        "functional 'reads_numbers' of plugin 'org.example.kinds' reads the numbers of its inputs, which a functional "
+        "cannot\n"
+        "write it with the operations of <harmonics/ops.hpp>, and register what reads numbers as an implementation of "
+        "it");
 }
 
 TEST_CASE("the newest implementation that serves is taken, before the device and the body") {
@@ -102,7 +113,8 @@ TEST_CASE("the newest implementation that serves is taken, before the device and
   CHECK(s.winner == "fast of org.example.kinds");
   CHECK(s.because == "plugin");
   REQUIRE(s.declined.size() == 1);
-  CHECK(s.declined[0] == std::pair<std::string, std::string>("plain of org.example.kinds", "would serve; another comes first"));
+  CHECK(s.declined[0] ==
+        std::pair<std::string, std::string>("plain of org.example.kinds", "would serve; another comes first"));
   const Floats x{1, 2, 3, 4, 5, 6, 7, 8};
   const void* in = x.data();
   plan->run(&in);
@@ -132,20 +144,24 @@ TEST_CASE("an override belongs to its scope and to the programs compiled in it")
 TEST_CASE("an override that is unknown or cannot serve is an error with what everybody says") {
   load_once();
   Registry registry(&Registry::global());
-  const auto refused = [&](const char* functional, const char* name, const Shape& shape = {2, 4}, bool training = false) {
+  const auto refused = [&](const char* functional, const char* name, const Shape& shape = {2, 4},
+                           bool training = false) {
     const ScopedOverride o(registry, functional, name);
     return error_of([&] { compiled(registry, shape, training); });
   };
   CHECK(refused("swish4", "plain") == "there is no functional 'swish4' to override\ndid you mean 'swish2'?");
-  CHECK(refused("swish2", "fest") == "there is no implementation 'fest' of 'swish2'\ndid you mean 'fast'?\n"
-                                     "it has fast, plain, cpu, portable; a plugin that has more is loaded with --plugin PATH");
+  CHECK(refused("swish2", "fest") ==
+        "there is no implementation 'fest' of 'swish2'\ndid you mean 'fast'?\n"
+        "it has fast, plain, cpu, portable; a plugin that has more is loaded with --plugin PATH");
   CHECK(refused("swish2", "plain", {100}) ==
         "the override swish2=plain cannot serve swish2(f32[100]) -> f32[100]: takes at most 64 numbers\n"
         "fast of org.example.kinds would serve\nplain of org.example.kinds declines: takes at most 64 numbers\n"
         "cpu has no kernel for it\nportable would serve");
   CHECK(refused("swish2", "cpu", {3}, true) ==
-        "the override swish2=cpu cannot serve swish2(f32[3]) -> f32[3] in a training step: device 'cpu' has no kernel for it\n"
-        "fast of org.example.kinds would serve\nplain of org.example.kinds would serve\ncpu has no kernel for it\nportable would serve");
+        "the override swish2=cpu cannot serve swish2(f32[3]) -> f32[3] in a training step: device 'cpu' has no kernel "
+        "for it\n"
+        "fast of org.example.kinds would serve\nplain of org.example.kinds would serve\ncpu has no kernel for "
+        "it\nportable would serve");
 }
 
 TEST_CASE("the reference device means what is meant") {
@@ -187,7 +203,8 @@ TEST_CASE("forward and backward are taken as a pair") {
   REQUIRE(plain.code == 0);
   CHECK_FALSE(has(plain.out, "fast swish"));
   // All three learn the same.
-  const double by_fast = number(data.run("--json").out, "loss"), by_plain = number(data.run("--json --override swish2=plain").out, "loss"),
+  const double by_fast = number(data.run("--json").out, "loss"),
+               by_plain = number(data.run("--json --override swish2=plain").out, "loss"),
                by_body = number(data.run("--json --override swish2=portable").out, "loss");
   CHECK(by_fast == Approx(by_plain).epsilon(1e-5));
   CHECK(by_fast == Approx(by_body).epsilon(1e-5));
@@ -206,7 +223,8 @@ TEST_CASE("implementations that do what they should not are named, and nothing i
   CHECK(has(says("wrong_dtype"), "implementation 'wrong_dtype" + of + " returned f64[8, 6] as result 1"));
   CHECK(has(says("empty"), "run() returned an empty tensor"));
   CHECK(has(says("throws"), "implementation 'swish_doubled.throws' of plugin 'org.example.kinds': the moon is full"));
-  CHECK(has(says("bad_kernel"), "implementation 'bad_kernel" + of + " gave a kernel without function, name, phases or parts"));
+  CHECK(has(says("bad_kernel"),
+            "implementation 'bad_kernel" + of + " gave a kernel without function, name, phases or parts"));
   const std::string nan = says("not_finite");
   CHECK(has(nan, "the loss is nan at step 1"));
   CHECK(has(nan, "implementation 'not_finite" + of + " made it of finite numbers"));
@@ -230,15 +248,20 @@ TEST_CASE("overrides come from flags, the environment and files") {
   const std::string file = data.folder.write("c.toml", "[override]\nswish2 = \"plain\"\n");
   CHECK(has(data.explain("--select --config " + file).out, "plain of org.example.kinds (override)"));
   CHECK(has(journeys::harmonics("config show run --origin --config " + file).out, "override = [\"swish2=plain\"]"));
-  CHECK(has(data.explain("--select --config " + file + " --override swish2=fast").out, "fast of org.example.kinds (override)"));
-  CHECK(has(journeys::harmonics_in("HARMONICS_OVERRIDE=swish2=portable", "explain " + data.graph + data.producers + kImplementations + "--select").out, "portable (override)"));
+  CHECK(has(data.explain("--select --config " + file + " --override swish2=fast").out,
+            "fast of org.example.kinds (override)"));
+  CHECK(has(journeys::harmonics_in("HARMONICS_OVERRIDE=swish2=portable",
+                                   "explain " + data.graph + data.producers + kImplementations + "--select")
+                .out,
+            "portable (override)"));
   const Result wrong = data.run("--override swish2");
   CHECK(wrong.code == 2);
   CHECK(has(wrong.err, "'swish2' is not an override"));
   const Result twice = data.run("--override swish2=plain --override swish2=fast");
   CHECK(twice.code == 2);
   CHECK(has(twice.err, "'swish2' is overridden twice, by 'plain' and by 'fast'"));
-  const Result wrong_type = journeys::harmonics("config show run --config " + data.folder.write("d.toml", "[override]\nswish2 = 3\n"));
+  const Result wrong_type =
+      journeys::harmonics("config show run --config " + data.folder.write("d.toml", "[override]\nswish2 = 3\n"));
   CHECK(wrong_type.code == 78);
   CHECK(has(wrong_type.err, "'swish2' of [override] is the name of an implementation, in quotes"));
 }
@@ -249,7 +272,9 @@ TEST_CASE("checkpoints know who computed what, and a change is said when the run
   REQUIRE(data.run("--steps 5 --checkpoint " + runs).code == 0);
   const Result other = data.run("--steps 10 --checkpoint " + runs + " --resume --override swish2=portable");
   CHECK(other.code == 0);
-  CHECK(has(other.err, "what computes 'swish2' was fast of org.example.kinds when the checkpoint was written and is portable now"));
+  CHECK(
+      has(other.err,
+          "what computes 'swish2' was fast of org.example.kinds when the checkpoint was written and is portable now"));
   const Result same = data.run("--steps 15 --checkpoint " + runs + " --resume --override swish2=portable");
   CHECK_FALSE(has(same.err, "what computes"));
 }

@@ -21,9 +21,11 @@ struct Setup {
     producers = " --producer x=" + folder.write("x.csv", x) + " --producer y=" + folder.write("y.csv", y) + " ";
   }
   std::string graph(const std::string& steps, const std::string& conditions = "steps 20, batch=8") const {
-    return folder.write("g.hmx", "harmonic g {\n  producer x {4}; producer y {2};\n  layer h; layer o {2};\n  cycle (" + conditions + ") {\n    " + steps + "\n  }\n}\n");
+    return folder.write("g.hmx", "harmonic g {\n  producer x {4}; producer y {2};\n  layer h; layer o {2};\n  cycle (" +
+                                     conditions + ") {\n    " + steps + "\n  }\n}\n");
   }
-  Result run(const std::string& flags, const std::string& steps = "x -(affine(6), tanh)-> h -> o <-(mse)- y;", const std::string& conditions = "steps 20, batch=8") const {
+  Result run(const std::string& flags, const std::string& steps = "x -(affine(6), tanh)-> h -> o <-(mse)- y;",
+             const std::string& conditions = "steps 20, batch=8") const {
     return journeys::harmonics("run " + graph(steps, conditions) + producers + kKinds + "--threads 1 " + flags);
   }
 };
@@ -32,11 +34,15 @@ struct Setup {
 
 TEST_CASE("an optimizer of a plugin trains as the same rule of the library does") {
   const Setup s;
-  const Result own = s.run("--json --optimizer 'heavy_ball(lr=0.05, momentum=0.8)'"), known = s.run("--json --optimizer 'sgd(lr=0.05, momentum=0.8)'");
+  const Result own = s.run("--json --optimizer 'heavy_ball(lr=0.05, momentum=0.8)'"),
+               known = s.run("--json --optimizer 'sgd(lr=0.05, momentum=0.8)'");
   REQUIRE(own.code == 0);
   CHECK(number(own.out, "loss") == Approx(number(known.out, "loss")).epsilon(1e-5));
   CHECK(has(own.err, "by heavy_ball(lr=0.05, momentum=0.8)"));
-  CHECK(has(s.run("--quiet --json", "x -(affine(6), tanh)-> h -> o <-(mse)- y;", "steps 20, batch=8, optimizer=\"heavy_ball(lr=0.05, momentum=0.8)\"").out, "heavy_ball"));
+  CHECK(has(s.run("--quiet --json", "x -(affine(6), tanh)-> h -> o <-(mse)- y;",
+                  "steps 20, batch=8, optimizer=\"heavy_ball(lr=0.05, momentum=0.8)\"")
+                .out,
+            "heavy_ball"));
   CHECK(s.run("--optimizer heavy_ball --lr 0.02 --accumulate 2").code == 0);
 }
 
@@ -47,8 +53,12 @@ TEST_CASE("an optimizer's memory is part of a checkpoint") {
   const std::string flow = "x -(affine(6), tanh)-> h -> o <-(mse)- y;";
   REQUIRE(s.run(common + "--save " + (s.folder / "whole.safetensors"), flow, steps(12)).code == 0);
   REQUIRE(s.run(common + "--checkpoint " + runs, flow, steps(6)).code == 0);
-  REQUIRE(s.run(common + "--checkpoint " + runs + " --resume --save " + (s.folder / "resumed.safetensors"), flow, steps(12)).code == 0);
-  const auto weights = [&](const char* name) { return journeys::harmonics("inspect " + (s.folder / name) + " --json").out; };
+  REQUIRE(
+      s.run(common + "--checkpoint " + runs + " --resume --save " + (s.folder / "resumed.safetensors"), flow, steps(12))
+          .code == 0);
+  const auto weights = [&](const char* name) {
+    return journeys::harmonics("inspect " + (s.folder / name) + " --json").out;
+  };
   CHECK(has(weights("whole.safetensors"), "x.h.affine.weight"));
   CHECK(read(s.folder / "whole.safetensors") == read(s.folder / "resumed.safetensors"));
 }
@@ -68,17 +78,22 @@ TEST_CASE("an optimizer that does what it should not is named before anything is
   const Setup s;
   const Result shape = s.run("--optimizer wrong_step");
   CHECK(shape.code == 1);
-  CHECK(has(shape.err, "optimizer 'wrong_step' of plugin 'org.example.kinds' returned f32[1] for the parameter of 'x.h.affine."));
+  CHECK(has(shape.err,
+            "optimizer 'wrong_step' of plugin 'org.example.kinds' returned f32[1] for the parameter of 'x.h.affine."));
   const Result reads = s.run("--optimizer 'wrong_step(reads=true)'");
   CHECK(reads.code == 1);
-  CHECK(has(reads.err, "optimizer 'wrong_step' of plugin 'org.example.kinds' reads numbers, which an optimizer cannot"));
+  CHECK(
+      has(reads.err, "optimizer 'wrong_step' of plugin 'org.example.kinds' reads numbers, which an optimizer cannot"));
 }
 
 TEST_CASE("a schedule of a plugin sets the rate of every step") {
   const Setup s;
-  CHECK(number(s.run("--json --optimizer 'sgd(lr=0.1)' --schedule 'halving(every=5)'").out, "learning_rate") == Approx(0.1 / 8));
-  CHECK(number(s.run("--json --optimizer 'sgd(lr=0.1)' --schedule to_the_end").out, "learning_rate") == Approx(0.1 / 20));
-  const Result endless = s.run("--optimizer 'sgd(lr=0.1)' --schedule to_the_end --until 'loss<0.001'", "x -(affine(6), tanh)-> h -> o <-(mse)- y;", "until loss < 0.001, batch=8");
+  CHECK(number(s.run("--json --optimizer 'sgd(lr=0.1)' --schedule 'halving(every=5)'").out, "learning_rate") ==
+        Approx(0.1 / 8));
+  CHECK(number(s.run("--json --optimizer 'sgd(lr=0.1)' --schedule to_the_end").out, "learning_rate") ==
+        Approx(0.1 / 20));
+  const Result endless = s.run("--optimizer 'sgd(lr=0.1)' --schedule to_the_end --until 'loss<0.001'",
+                               "x -(affine(6), tanh)-> h -> o <-(mse)- y;", "until loss < 0.001, batch=8");
   CHECK(endless.code == 2);
   CHECK(has(endless.err, "schedule 'to_the_end()' follows the run to its end, but nothing says when that is"));
   const Result negative = s.run("--schedule negative");
@@ -93,7 +108,8 @@ TEST_CASE("a predicate of a plugin decides before every step") {
     std::string text = branch;
     return s.run(flags, text.replace(text.find("PREDICATE"), 9, predicate));
   };
-  const double always = number(with("every_other(steps=1000)").out, "loss"), mixed = number(with("every_other(2)").out, "loss"),
+  const double always = number(with("every_other(steps=1000)").out, "loss"),
+               mixed = number(with("every_other(2)").out, "loss"),
                never = number(with("loss_below(value=-1)").out, "loss");
   CHECK(std::isfinite(always));
   CHECK(always != mixed);
@@ -115,7 +131,8 @@ TEST_CASE("an augmentation of a plugin changes samples, the same way on every ru
     const size_t at = producers.find("x.csv") + 5;
     producers.insert(at, "?augment=" + augment + "'");
     producers.insert(producers.find("x="), "'");
-    const Result r = journeys::harmonics("run " + s.graph("x -(affine(6), tanh)-> h -> o <-(mse)- y;") + producers + kKinds + "--json --quiet " + flags);
+    const Result r = journeys::harmonics("run " + s.graph("x -(affine(6), tanh)-> h -> o <-(mse)- y;") + producers +
+                                         kKinds + "--json --quiet " + flags);
     REQUIRE(r.code == 0);
     return number(r.out, "loss");
   };
@@ -135,25 +152,31 @@ TEST_CASE("an augmentation of a plugin changes samples, the same way on every ru
 
 TEST_CASE("a device of a plugin runs nothing by itself, and the reference serves") {
   const Setup s;
-  CHECK(number(s.run("--json --device no_kernels").out, "loss") == Approx(number(s.run("--json").out, "loss")).epsilon(1e-4));
+  CHECK(number(s.run("--json --device no_kernels").out, "loss") ==
+        Approx(number(s.run("--json").out, "loss")).epsilon(1e-4));
 }
 
 TEST_CASE("every kind is listed and inspected") {
   const std::pair<const char*, const char*> kinds[] = {
-      {"functionals", "swish2"},    {"implementations", "swish2.fast"}, {"optimizers", "heavy_ball"}, {"schedules", "halving"},
-      {"predicates", "every_other"}, {"augmentations", "jitter"},        {"devices", "no_kernels"},    {"activations", "silu_too"}};
+      {"functionals", "swish2"}, {"implementations", "swish2.fast"}, {"optimizers", "heavy_ball"},
+      {"schedules", "halving"},  {"predicates", "every_other"},      {"augmentations", "jitter"},
+      {"devices", "no_kernels"}, {"activations", "silu_too"}};
   for (const auto& [kind, name] : kinds) {
     INFO(kind);
     CHECK(has(journeys::harmonics("list " + std::string(kind) + kKinds).out, "  " + std::string(name) + " "));
-    const Result text = journeys::harmonics("inspect " + std::string(name) + kKinds), json = journeys::harmonics("inspect " + std::string(name) + kKinds + "--json");
+    const Result text = journeys::harmonics("inspect " + std::string(name) + kKinds),
+                 json = journeys::harmonics("inspect " + std::string(name) + kKinds + "--json");
     CHECK(has(text.out, "  from org.example.kinds ("));
     CHECK(has(text.out, "example\n  "));
     CHECK(has(json.out, "\"plugin\":\"org.example.kinds\""));
     CHECK(has(json.out, "\"example\":"));
   }
   CHECK(journeys::harmonics("inspect heavy_ball" + kKinds).out ==
-        "optimizer heavy_ball(lr = 0.1, momentum = 0.9)\n  gradient descent with momentum\n  from org.example.kinds (" HARMONICS_TEST_PLUGINS "/libkinds.so)\n"
-        "arguments\n  lr             a number       = 0.1        0<..  learning rate\n  momentum       a number       = 0.9        0..<1  what stays\n"
+        "optimizer heavy_ball(lr = 0.1, momentum = 0.9)\n  gradient descent with momentum\n  from org.example.kinds "
+        "(" HARMONICS_TEST_PLUGINS
+        "/libkinds.so)\n"
+        "arguments\n  lr             a number       = 0.1        0<..  learning rate\n  momentum       a number       "
+        "= 0.9        0..<1  what stays\n"
         "example\n  --optimizer 'heavy_ball(lr=0.1)'\n");
   CHECK(has(journeys::harmonics("inspect swish2.fast" + kKinds).out, "  --override swish2=fast\n"));
   CHECK(has(journeys::harmonics("inspect conv").out, "  a -(conv(16))-> b;\n"));

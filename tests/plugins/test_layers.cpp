@@ -117,7 +117,8 @@ TEST_CASE("pooling takes the largest or the mean of each window") {
   check_close(ran_layer("maxpool", scope, x), {8, 6});
   check_close(ran_layer("avgpool", scope, x), {4.5f, 4.5f});
   check_close(ran_layer("maxpool", scope, x, {{"size", "1,2"}, {"stride", "1"}}), {2, 3, 4, 8, 7, 6});
-  check_close(ran_layer("avgpool", scope, floats({1, 1, 1, 1}, {3}), {{"padding", "1"}}), {3});  // padding does not count
+  check_close(ran_layer("avgpool", scope, floats({1, 1, 1, 1}, {3}), {{"padding", "1"}}),
+              {3});  // padding does not count
   CHECK(layer_error("maxpool", x, {{"padding", "2"}}) == "padding is 2; at most half of the window's 2");
 }
 
@@ -127,7 +128,8 @@ TEST_CASE("norm over a sample: mean 0, variance 1, then gain and bias") {
   CHECK(names(scope) == Names{"bias [3, 4]", "gain [3, 4]"});
   const Floats v = numbers(y);
   for (size_t s = 0; s < 2; ++s) {
-    const Floats sample(v.begin() + static_cast<std::ptrdiff_t>(12 * s), v.begin() + static_cast<std::ptrdiff_t>(12 * s + 12));
+    const Floats sample(v.begin() + static_cast<std::ptrdiff_t>(12 * s),
+                        v.begin() + static_cast<std::ptrdiff_t>(12 * s + 12));
     Floats squares;
     for (float x : sample) squares.push_back(x * x);
     CHECK(mean_of(sample) == Approx(0).margin(1e-5));
@@ -141,7 +143,8 @@ TEST_CASE("norm over a sample: mean 0, variance 1, then gain and bias") {
 
 TEST_CASE("norm rms: unit root mean square, then gain") {
   TestScope scope;
-  check_close(ran_layer("norm", scope, floats({1, 2, 2}, {1, -1, 7, 7}), {{"kind", "rms"}}), {0.2f, -0.2f, 1.4f, 1.4f}, 1e-4);
+  check_close(ran_layer("norm", scope, floats({1, 2, 2}, {1, -1, 7, 7}), {{"kind", "rms"}}), {0.2f, -0.2f, 1.4f, 1.4f},
+              1e-4);
   CHECK(names(scope) == Names{"gain [4]"});
 }
 
@@ -157,7 +160,7 @@ TEST_CASE("norm batch: the batch's statistics while training, running ones after
   const Values results = interpret(tracer.take(), {{"x", x}});
   const float a = 1.5f / std::sqrt(1.25f), b = 0.5f / std::sqrt(1.25f);
   check_close(results[0], {-a, -1, -b, -1, b, 1, a, 1}, 1e-4);
-  check_close(results[1], {0.25f, 2}, 1e-5);                                       // 0.9 * 0 + 0.1 * mean
+  check_close(results[1], {0.25f, 2}, 1e-5);                                    // 0.9 * 0 + 0.1 * mean
   check_close(results[2], {0.9f + 0.1f * 5 / 3, 0.9f + 0.1f * 400 / 3}, 1e-3);  // 0.9 * 1 + 0.1 * unbiased variance
 
   TestScope after;
@@ -172,11 +175,15 @@ TEST_CASE("norm batch: the batch's statistics while training, running ones after
 
 TEST_CASE("norm refuses what it does not know") {
   CHECK(layer_error("norm", ramp({2, 3}), {{"kind", "group"}}) == "norm(\"group\") wants groups, e.g. groups=8");
-  CHECK(layer_error("norm", ramp({2, 3}), {{"kind", "group"}, {"groups", "2"}}) == "groups is 2; it must divide the 3 channels");
+  CHECK(layer_error("norm", ramp({2, 3}), {{"kind", "group"}, {"groups", "2"}}) ==
+        "groups is 2; it must divide the 3 channels");
   TestScope scope;
   scope.is_training = true;
-  CHECK(error_of([&] { ran_layer("norm", scope, ramp({1, 3}), {{"kind", "batch"}}); }) ==
-        "layer 'norm' of plugin 'harmonics.layers': norm(\"batch\") cannot train on one value per channel, a batch is [1, 3]\n"
+  CHECK(error_of([&] {
+          ran_layer("norm", scope, ramp({1, 3}), {{"kind", "batch"}});
+        }) ==
+        "layer 'norm' of plugin 'harmonics.layers': norm(\"batch\") cannot train on one value per channel, a batch is "
+        "[1, 3]\n"
         "use a larger batch, or norm(\"layer\")");
 }
 
@@ -184,7 +191,8 @@ TEST_CASE("norm by groups takes each sample's channels apart, by instance each c
   TestScope scope;
   const HTensor x = floats({1, 4, 2}, {1, 3, 5, 7, 0, 0, 10, 10});
   const float unit = std::sqrt(5.0f);
-  check_close(ran_layer("norm", scope, x, {{"kind", "group"}, {"groups", "2"}}), {-3 / unit, -1 / unit, 1 / unit, 3 / unit, -1, -1, 1, 1}, 1e-4);
+  check_close(ran_layer("norm", scope, x, {{"kind", "group"}, {"groups", "2"}}),
+              {-3 / unit, -1 / unit, 1 / unit, 3 / unit, -1, -1, 1, 1}, 1e-4);
   CHECK(names(scope) == Names{"bias [4]", "gain [4]"});
   check_close(ran_layer("norm", scope, x, {{"kind", "instance"}}), {-1, 1, -1, 1, 0, 0, 0, 0}, 1e-4);
   TestScope sequence;  // positions count as samples
@@ -202,11 +210,13 @@ TEST_CASE("prelu owns its slopes, glu halves the features") {
   check_close(ran_layer("prelu", channels, x, {{"channels", "true"}}), {-2, 2, 1, 8});
   TestScope starts;
   check_close(ran_layer("prelu", starts, x, {{"slope", "0.5"}}), {-2, 2, 1, -4});
-  CHECK(layer_error("prelu", ramp({3}), {{"channels", "true"}}) == "prelu(channels=true) needs channels; a sample here is a single number");
+  CHECK(layer_error("prelu", ramp({3}), {{"channels", "true"}}) ==
+        "prelu(channels=true) needs channels; a sample here is a single number");
   check_close(ran_layer("glu", scope, floats({1, 4}, {1, 2, 0, 100})), {0.5f, 2});
   CHECK(ran_layer("glu", scope, ramp({2, 6, 4, 4})).shape() == Shape{2, 3, 4, 4});
-  CHECK(layer_error("glu", ramp({2, 3})) == "glu halves the first axis of features, which is 3 long\n"
-                                            "put a map of an even width before it: -(affine(256), glu)-> gives 128");
+  CHECK(layer_error("glu", ramp({2, 3})) ==
+        "glu halves the first axis of features, which is 3 long\n"
+        "put a map of an even width before it: -(affine(256), glu)-> gives 128");
 }
 
 TEST_CASE("last and mean leave one value of a sequence") {
@@ -216,8 +226,9 @@ TEST_CASE("last and mean leave one value of a sequence") {
   check_close(ran_layer("last", scope, x), {8, 0});
   CHECK(scope.result_leading == 1u);
   check_close(ran_layer("mean", scope, x), {4, 2});
-  CHECK(layer_error("last", ramp({2, 3})) == "last works on sequences; a sample here is [3]\n"
-                                             "use a producer of sequences (file:PATH?window=256), or declare one: {*, 64}");
+  CHECK(layer_error("last", ramp({2, 3})) ==
+        "last works on sequences; a sample here is [3]\n"
+        "use a producer of sequences (file:PATH?window=256), or declare one: {*, 64}");
 }
 
 TEST_CASE("lstm and gru have PyTorch's parameters, layers and directions") {
@@ -236,8 +247,9 @@ TEST_CASE("lstm and gru have PyTorch's parameters, layers and directions") {
   const Texts both{{"layers", "2"}, {"bidirectional", "true"}, {"bias", "false"}};
   const HTensor all = ran_layer("gru", stacked, x, both);
   CHECK(all.shape() == Shape{2, 5, 8});
-  CHECK(names(stacked) == Names{"weight_hh_l0 [12, 4]", "weight_hh_l0_reverse [12, 4]", "weight_hh_l1 [12, 4]", "weight_hh_l1_reverse [12, 4]",
-                                "weight_ih_l0 [12, 3]", "weight_ih_l0_reverse [12, 3]", "weight_ih_l1 [12, 8]", "weight_ih_l1_reverse [12, 8]"});
+  CHECK(names(stacked) == Names{"weight_hh_l0 [12, 4]", "weight_hh_l0_reverse [12, 4]", "weight_hh_l1 [12, 4]",
+                                "weight_hh_l1_reverse [12, 4]", "weight_ih_l0 [12, 3]", "weight_ih_l0_reverse [12, 3]",
+                                "weight_ih_l1 [12, 8]", "weight_ih_l1_reverse [12, 8]"});
   Texts only_last = both;
   only_last.push_back({"last", "true"});
   const HTensor end = ran_layer("gru", stacked, x, only_last);
@@ -262,7 +274,9 @@ TEST_CASE("recurrent layers say what they need") {
   TestScope odd;
   odd.leading_axes = 2;
   odd.target_width = 7;
-  CHECK(error_of([&] { ran_layer("gru", odd, x, {{"bidirectional", "true"}}); }) ==
+  CHECK(error_of([&] {
+          ran_layer("gru", odd, x, {{"bidirectional", "true"}});
+        }) ==
         "layer 'gru' of plugin 'harmonics.layers': gru goes both ways, but the target's width of 7 cannot be halved");
   TestScope open;
   CHECK_THROWS_AS(ran_layer("gru", open, x), detail::NeedsWidth);
@@ -299,7 +313,8 @@ TEST_CASE("embed looks up a row for each symbol") {
   check_close(y, {table[8], table[9], table[0], table[1], table[8], table[9]});
   CHECK(layer_error("embed", ids, {{"width", "2"}}) ==
         "embed does not know how many different symbols there are\nwrite it: embed(vocabulary=256)");
-  CHECK(layer_error("embed", ramp({2, 2}), {{"width", "2"}, {"vocabulary", "3"}}).find("no stream of whole numbers") != std::string::npos);
+  CHECK(layer_error("embed", ramp({2, 2}), {{"width", "2"}, {"vocabulary", "3"}}).find("no stream of whole numbers") !=
+        std::string::npos);
 }
 
 TEST_CASE("attention mixes positions by likeness") {
@@ -333,18 +348,23 @@ TEST_CASE("attention has heads, shared keys, rotary positions and a memory") {
   const HTensor x = ramp({2, 3, 8});
   TestScope scope;
   scope.leading_axes = 2;
-  CHECK(ran_layer("attention", scope, x, {{"heads", "4"}, {"kv_heads", "2"}, {"rope", "true"}, {"bias", "false"}}).shape() == Shape{2, 3, 8});
-  CHECK(names(scope) == Names{"key.weight [4, 8]", "output.weight [8, 8]", "query.weight [8, 8]", "value.weight [4, 8]"});
+  CHECK(ran_layer("attention", scope, x, {{"heads", "4"}, {"kv_heads", "2"}, {"rope", "true"}, {"bias", "false"}})
+            .shape() == Shape{2, 3, 8});
+  CHECK(names(scope) ==
+        Names{"key.weight [4, 8]", "output.weight [8, 8]", "query.weight [8, 8]", "value.weight [4, 8]"});
   TestScope cross;
   cross.leading_axes = 2;
   CHECK(ran_layer("attention", cross, x, {{"heads", "2"}}, {{"memory", ramp({2, 5, 6})}}).shape() == Shape{2, 3, 8});
   CHECK(cross.values.at("key.weight").shape() == Shape{8, 6});
   CHECK(layer_error("attention", x, {{"heads", "3"}}, {}, 2) == "heads is 3; it must divide the 8 features");
-  CHECK(layer_error("attention", x, {{"heads", "4"}, {"kv_heads", "3"}}, {}, 2) == "kv_heads is 3; it must divide the 4 heads");
-  CHECK(layer_error("attention", x, {{"heads", "8"}, {"rope", "true"}}, {}, 2) == "rope turns pairs of features, a head has 1 of them");
+  CHECK(layer_error("attention", x, {{"heads", "4"}, {"kv_heads", "3"}}, {}, 2) ==
+        "kv_heads is 3; it must divide the 4 heads");
+  CHECK(layer_error("attention", x, {{"heads", "8"}, {"rope", "true"}}, {}, 2) ==
+        "rope turns pairs of features, a head has 1 of them");
   CHECK(layer_error("attention", x, {{"rope", "true"}}, {{"memory", x}}, 2) ==
         "rope counts positions of one sequence; it does not go with memory");
-  CHECK(layer_error("attention", ramp({2, 8})).find("attention works on sequences [positions, features]; a sample of the source is [8]") == 0);
+  CHECK(layer_error("attention", ramp({2, 8}))
+            .find("attention works on sequences [positions, features]; a sample of the source is [8]") == 0);
 }
 
 TEST_CASE("skip, flatten, concat and mul") {
@@ -359,7 +379,8 @@ TEST_CASE("skip, flatten, concat and mul") {
   check_close(ran_layer("concat", sequence, x, {}, {{"with", floats({1, 2, 1}, {5, 6})}}), {1, 2, 5, 3, 4, 6});
   CHECK(layer_error("concat", x, {}, {{"with", ramp({1, 2, 3})}}) ==
         "concat joins along the first axis of features; [2, 2] and [2, 3] differ in others");
-  CHECK(layer_error("mul", x, {}, {{"with", ramp({1, 4})}}) == "mul multiplies element by element; [2, 2] and [4] differ in shape");
+  CHECK(layer_error("mul", x, {}, {{"with", ramp({1, 4})}}) ==
+        "mul multiplies element by element; [2, 2] and [4] differ in shape");
   CHECK(names(scope).empty());
 }
 
@@ -372,16 +393,20 @@ TEST_CASE("every layer with parameters has its gradient") {
       for (float v : numbers(ran_layer(name, scope, at, texts))) sum += static_cast<double>(v) * v;
       return sum;
     };
-    const Ran ran = run(x, [&](const HTensor& in) {
-      const HTensor y = layer(name, scope, in, texts);
-      return y * y;
-    }, true);
+    const Ran ran = run(
+        x,
+        [&](const HTensor& in) {
+          const HTensor y = layer(name, scope, in, texts);
+          return y * y;
+        },
+        true);
     for (size_t i : {size_t{0}, static_cast<size_t>(x.size()) / 2}) {
       Floats up = numbers(x), down = up;
       up[i] += 1e-2f;
       down[i] -= 1e-2f;
       INFO(name << " element " << i);
-      CHECK(numbers(ran.dx)[i] == Approx((total(floats(x.shape(), up)) - total(floats(x.shape(), down))) / 2e-2).epsilon(0.02).margin(2e-3));
+      CHECK(numbers(ran.dx)[i] ==
+            Approx((total(floats(x.shape(), up)) - total(floats(x.shape(), down))) / 2e-2).epsilon(0.02).margin(2e-3));
     }
   };
   derivative("affine", ramp({2, 5}), {{"width", "3"}});

@@ -33,7 +33,8 @@ const HTensor kX = floats({2, 3}, {1, -2, 3, -4, 5, -6});
 
 Ran run_activation(const char* name, bool differentiate = false) {
   const ItemPtr item = functions().need(HX_ACTIVATION, name);
-  return run(kX, [&](const HTensor& x) { return call_activation(item, {}, x); }, differentiate);
+  return run(
+      kX, [&](const HTensor& x) { return call_activation(item, {}, x); }, differentiate);
 }
 std::string activation_error(const char* name, bool differentiate = false) {
   return error_of([&] { run_activation(name, differentiate); });
@@ -50,33 +51,43 @@ HTensor layer_of(const char* name, TestScope& scope, const HTensor& x) {
 TEST_CASE("a library that cannot be loaded leaves nothing behind and is refused with the reason") {
   CHECK(loading("/nowhere/libx.so") == "plugin '/nowhere/libx.so' does not exist\nthere is no folder '/nowhere'");
   CHECK(loading("/") == "plugin '/' is not a file");
-  CHECK(loading(misbehaving("throws_registering")) ==
-        "plugin '" + misbehaving("throws_registering") + "' failed while registering: the licence has run out" + kUnused);
+  CHECK(loading(misbehaving("throws_registering")) == "plugin '" + misbehaving("throws_registering") +
+                                                          "' failed while registering: the licence has run out" +
+                                                          kUnused);
   CHECK(loading(misbehaving("throws_int")) ==
-        "plugin '" + misbehaving("throws_int") + "' failed while registering: it threw something that is not a std::exception" + kUnused);
-  CHECK(loading(misbehaving("bad_name")) == "plugin '" + misbehaving("bad_name") +
-                                            "' failed while registering: cannot register activation 'not fine': a name starts "
-                                            "with a letter or '_' and goes on with letters, digits and '_ . + -'" + kUnused);
+        "plugin '" + misbehaving("throws_int") +
+            "' failed while registering: it threw something that is not a std::exception" + kUnused);
+  CHECK(loading(misbehaving("bad_name")) ==
+        "plugin '" + misbehaving("bad_name") +
+            "' failed while registering: cannot register activation 'not fine': a name starts "
+            "with a letter or '_' and goes on with letters, digits and '_ . + -'" +
+            kUnused);
   CHECK(loading(misbehaving("missing_symbol")) ==
-        "plugin '" + misbehaving("missing_symbol") + "' cannot be loaded: undefined symbol: a_function_nobody_has\n"
-        "link it with the library that has the symbol, or define it; plugins get nothing from the program");
+        "plugin '" + misbehaving("missing_symbol") +
+            "' cannot be loaded: undefined symbol: a_function_nobody_has\n"
+            "link it with the library that has the symbol, or define it; plugins get nothing from the program");
   CHECK(loading(misbehaving("other_contract")) ==
-        "plugin '" + misbehaving("other_contract") + "' is built for contract 7.3, this program speaks 1.5\n"
-        "build it again with this program's headers, or get the release made for it");
+        "plugin '" + misbehaving("other_contract") +
+            "' is built for contract 7.3, this program speaks 1.5\n"
+            "build it again with this program's headers, or get the release made for it");
   CHECK(loading(misbehaving("no_descriptor")) == "'" + misbehaving("no_descriptor") +
-                                                 "' is not a Harmonics plugin: it has no descriptor\ninclude "
-                                                 "<harmonics/plugin.hpp> in one of its sources");
+                                                     "' is not a Harmonics plugin: it has no descriptor\ninclude "
+                                                     "<harmonics/plugin.hpp> in one of its sources");
   CHECK(loading(misbehaving("no_entry")) ==
-        "plugin '" + misbehaving("no_entry") + "' has no function harmonics_register\n"
-        "define: extern \"C\" void harmonics_register(harmonics::FunctionRegistry& registry) { ... }");
+        "plugin '" + misbehaving("no_entry") +
+            "' has no function harmonics_register\n"
+            "define: extern \"C\" void harmonics_register(harmonics::FunctionRegistry& registry) { ... }");
   CHECK(loading(HARMONICS_SOURCE_DIR "/CMakeLists.txt") ==
-        "'" HARMONICS_SOURCE_DIR "/CMakeLists.txt' is not a Harmonics plugin: it is not an ELF file\ngive the shared library that was built, such as libmine.so");
+        "'" HARMONICS_SOURCE_DIR
+        "/CMakeLists.txt' is not a Harmonics plugin: it is not an ELF file\ngive the shared library that was built, "
+        "such as libmine.so");
 }
 
 TEST_CASE("an activation that throws is an error with its name, not a crash") {
   const std::string of = "' of plugin 'functions'";
   CHECK(activation_error("throws") == "activation 'throws" + of + ": the moon is full");
-  CHECK(activation_error("throws_int") == "activation 'throws_int" + of + ": threw something that is not a std::exception");
+  CHECK(activation_error("throws_int") ==
+        "activation 'throws_int" + of + ": threw something that is not a std::exception");
   CHECK(activation_error("throws_error") == "activation 'throws_error" + of + ": too wide\nnarrow it");
   CHECK(activation_error("empty") == "activation 'empty" + of + ": the activation returned an empty tensor");
   CHECK(activation_error("unknown_operation") ==
@@ -91,9 +102,11 @@ TEST_CASE("an activation that throws is an error with its name, not a crash") {
 
 TEST_CASE("an activation keeps shape and element type") {
   CHECK(activation_error("wrong_shape") ==
-        "activation 'wrong_shape' of plugin 'functions' returned f32[2] for f32[2, 3]; an activation keeps shape and element "
+        "activation 'wrong_shape' of plugin 'functions' returned f32[2] for f32[2, 3]; an activation keeps shape and "
+        "element "
         "type\nregister it as a layer if it is meant to change them");
-  CHECK(activation_error("wrong_type").rfind("activation 'wrong_type' of plugin 'functions' returned f64[2, 3] for f32[2, 3];", 0) == 0);
+  CHECK(activation_error("wrong_type")
+            .rfind("activation 'wrong_type' of plugin 'functions' returned f64[2, 3] for f32[2, 3];", 0) == 0);
 }
 
 TEST_CASE("a body of operations is traced and differentiated") {
@@ -108,7 +121,8 @@ TEST_CASE("a body that reads numbers infers, training refuses it with the remedy
   CHECK(ran.count(Op::host_call) == 1);
   CHECK(numbers(ran.y) == Floats{1, 4, 9, 16, 25, 36});
   CHECK(activation_error("reads", true) ==
-        "activation 'reads' of plugin 'functions' reads numbers and supplies no gradient: it can infer but not train; write it "
+        "activation 'reads' of plugin 'functions' reads numbers and supplies no gradient: it can infer but not train; "
+        "write it "
         "with harmonics operations or override gradient()");
 }
 
@@ -150,14 +164,16 @@ TEST_CASE("losses give one number a sample at least, of a float type") {
   };
   CHECK(numbers(run(kX, [&](const HTensor& x) { return loss_of("distance", x, t); }).y) == Floats{1, 2, 3, 4, 5, 6});
   CHECK(loss_error("no_batch") ==
-        "loss 'no_batch' of plugin 'functions' returned f32[3] for a prediction of f32[2, 3]; a loss gives one number, or "
+        "loss 'no_batch' of plugin 'functions' returned f32[3] for a prediction of f32[2, 3]; a loss gives one number, "
+        "or "
         "numbers with the batch axis first");
   CHECK(loss_error("whole_numbers").rfind("loss 'whole_numbers' of plugin 'functions' returned i32[2, 3]", 0) == 0);
 }
 
 TEST_CASE("a loss that reads numbers trains with its own gradient") {
   const HTensor t = floats({2, 3}, {1, 1, 1, 1, 1, 1});
-  const Ran ran = run(kX, [&](const HTensor& x) { return loss_of("by_numbers", x, t); }, true);
+  const Ran ran = run(
+      kX, [&](const HTensor& x) { return loss_of("by_numbers", x, t); }, true);
   CHECK(numbers(ran.y) == Floats{0, 9, 4, 25, 16, 49});
   CHECK(numbers(ran.dx) == Floats{0, -6, 4, -10, 8, -14});
 }
@@ -167,12 +183,14 @@ TEST_CASE("layers that fail are named, and cannot read numbers") {
   const auto layer_error = [&](const char* name) {
     return error_of([&] { run(kX, [&](const HTensor& x) { return layer_of(name, scope, x); }); });
   };
-  CHECK(layer_error("reads_numbers") ==
-        "layer 'reads_numbers' of plugin 'functions' reads the numbers of its input, which a layer cannot\nwrite it with "
-        "the operations of <harmonics/ops.hpp>, or as an activation with a gradient() of its own");
+  CHECK(
+      layer_error("reads_numbers") ==
+      "layer 'reads_numbers' of plugin 'functions' reads the numbers of its input, which a layer cannot\nwrite it with "
+      "the operations of <harmonics/ops.hpp>, or as an activation with a gradient() of its own");
   CHECK(layer_error("layer_throws") == "layer 'layer_throws' of plugin 'functions': no such luck");
   CHECK(layer_error("layer_without_batch") ==
-        "layer 'layer_without_batch' of plugin 'functions' returned f32[] for f32[2, 3]; the batch axis comes first and stays");
+        "layer 'layer_without_batch' of plugin 'functions' returned f32[] for f32[2, 3]; the batch axis comes first "
+        "and stays");
   CHECK(run(kX, [&](const HTensor& x) { return layer_of("doubles_width", scope, x); }).y.shape() == Shape{2, 6});
 }
 
@@ -180,7 +198,8 @@ TEST_CASE("a plugin in plain C with tables of an older size works, its bad answe
   Registry registry;
   load_plugin(misbehaving("in_c"), registry);
   const auto call = [&](const char* name) {
-    return run(kX, [&](const HTensor& x) { return call_activation(registry.need(HX_ACTIVATION, name), {}, x); }, true);
+    return run(
+        kX, [&](const HTensor& x) { return call_activation(registry.need(HX_ACTIVATION, name), {}, x); }, true);
   };
   CHECK(numbers(call("twice").y) == Floats{2, -4, 6, -8, 10, -12});
   CHECK(numbers(call("twice").dx) == Floats{2, 2, 2, 2, 2, 2});
@@ -197,9 +216,11 @@ TEST_CASE("two plainly built plugins have their own copy of the face") {
     REQUIRE(handle != nullptr);
     return reinterpret_cast<const void* (*)()>(dlsym(handle, function))();
   };
-  for (const char* function : {"face_slot", "activation_table"}) CHECK(ask("plain_a", function) != ask("plain_b", function));
+  for (const char* function : {"face_slot", "activation_table"})
+    CHECK(ask("plain_a", function) != ask("plain_b", function));
   const auto times = [&](const char* name) {
-    return numbers(run(kX, [&](const HTensor& x) { return call_activation(registry.need(HX_ACTIVATION, name), {}, x); }).y);
+    return numbers(
+        run(kX, [&](const HTensor& x) { return call_activation(registry.need(HX_ACTIVATION, name), {}, x); }).y);
   };
   CHECK(times("times_2") == Floats{2, -4, 6, -8, 10, -12});
   CHECK(times("times_3") == Floats{3, -6, 9, -12, 15, -18});

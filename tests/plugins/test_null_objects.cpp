@@ -18,9 +18,11 @@ TEST_CASE("a null object is refused when it is registered, with its name") {
   CHECK(r.code == 1);
   CHECK(has(r.err, "failed while registering: cannot register activation 'null_one': its object is null\n"));
 
-  embedding::HarmonicGraph g = embedding::parse_hmx_text("harmonic g { producer x {2}; layer o {2}; cycle { x -> o; } }");
+  embedding::HarmonicGraph g =
+      embedding::parse_hmx_text("harmonic g { producer x {2}; layer o {2}; cycle { x -> o; } }");
   const auto refused = [&](auto&& call) { return error_of(call); };
-  CHECK(has(refused([&] { g.registerActivation("n", nullptr); }), "cannot register activation 'n': its object is null"));
+  CHECK(
+      has(refused([&] { g.registerActivation("n", nullptr); }), "cannot register activation 'n': its object is null"));
   CHECK(has(refused([&] { g.registerLoss("n", nullptr); }), "loss 'n'"));
   CHECK(has(refused([&] { g.registerLayer("n", nullptr); }), "layer 'n'"));
   CHECK(has(refused([&] { g.registerProducer("n", ProducerFactory()); }), "producer 'n'"));

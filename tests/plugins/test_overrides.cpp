@@ -31,7 +31,8 @@ TEST_CASE("a user's activation stays when the catalogue's library is opened for 
 
 TEST_CASE("a user's sigmoid is not taken for the real one by losses") {
   Overridden o;
-  const ItemPtr own = o.registry.need(HX_ACTIVATION, "sigmoid"), entropy = o.registry.need(HX_LOSS, "binary_cross_entropy");
+  const ItemPtr own = o.registry.need(HX_ACTIVATION, "sigmoid"),
+                entropy = o.registry.need(HX_LOSS, "binary_cross_entropy");
   const HTensor z = floats({1, 1}, {1});
   const Ran ran = run(z, [&](const HTensor& x) {
     return call_loss(entropy, {}, own->identity(), x, call_activation(own, {}, x), floats({1, 1}, {1}));
@@ -44,7 +45,9 @@ TEST_CASE("a function replaced under its name forgets nothing of the former's tr
   load_plugin(HARMONICS_TEST_PLUGINS "/libplain_a.so", registry);
   const ItemPtr first = registry.need(HX_ACTIVATION, "times_2");
   const HTensor x = floats({1, 2}, {1, 2});
-  const auto ask = [&](const ItemPtr& item) { return run(x, [&](const HTensor& v) { return call_activation(item, {}, v); }).y; };
+  const auto ask = [&](const ItemPtr& item) {
+    return run(x, [&](const HTensor& v) { return call_activation(item, {}, v); }).y;
+  };
   check_close(ask(first), {2, 4});
   load_plugin(HARMONICS_TEST_PLUGINS "/libplain_a.so", registry);
   const ItemPtr second = registry.need(HX_ACTIVATION, "times_2");

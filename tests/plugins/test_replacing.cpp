@@ -11,7 +11,9 @@ namespace fs = std::filesystem;
 
 TEST_CASE("a plugin that replaces what another has is noted in one line") {
   const SmallRun data;
-  const std::string flow = data.flow("affine, sigmoid"), note = "note: plugin 'org.example.own' replaces activation 'sigmoid' of libharmonics_activations.so\n";
+  const std::string flow = data.flow("affine, sigmoid"),
+                    note =
+                        "note: plugin 'org.example.own' replaces activation 'sigmoid' of libharmonics_activations.so\n";
   const Result named = journeys::harmonics("run " + flow + data.flags + "--plugin " + fixture("own_sigmoid"));
   CHECK(named.code == 0);
   CHECK(has(named.err, note));

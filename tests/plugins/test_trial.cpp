@@ -40,7 +40,9 @@ std::string with_wild_relocation(std::string file) {
 
 TEST_CASE("plugin check and doctor do not wait for ever") {
   const std::string library = fixture("never_ends");
-  const auto in = [](const std::string& place, const std::string& arguments) { return journeys::harmonics_in("NEVER_ENDS=" + place + " HARMONICS_PLUGIN_PATIENCE=0.5", arguments); };
+  const auto in = [](const std::string& place, const std::string& arguments) {
+    return journeys::harmonics_in("NEVER_ENDS=" + place + " HARMONICS_PLUGIN_PATIENCE=0.5", arguments);
+  };
   for (const char* place : {"constructor", "register"})
     for (const char* verb : {"check ", "doctor "}) {
       const Result r = in(place, "plugin " + (verb + library));
@@ -52,7 +54,8 @@ TEST_CASE("plugin check and doctor do not wait for ever") {
   CHECK(has(body.err, "did not end within 0.5 seconds in '"));
   CHECK(has(body.err, "' of activation stays"));
   CHECK(journeys::harmonics("plugin check " + library).code == 0);
-  CHECK(has(journeys::harmonics_in("HARMONICS_PLUGIN_PATIENCE=soon", "plugin check " + library).err, "HARMONICS_PLUGIN_PATIENCE is 'soon', which is no number of seconds above 0"));
+  CHECK(has(journeys::harmonics_in("HARMONICS_PLUGIN_PATIENCE=soon", "plugin check " + library).err,
+            "HARMONICS_PLUGIN_PATIENCE is 'soon', which is no number of seconds above 0"));
 }
 
 TEST_CASE("what a check began ends with it") {
@@ -81,10 +84,13 @@ TEST_CASE("a library that crashes the loader of the system is refused, and what 
   const Folder f;
   const std::string damaged = f.write("libdamaged.so", with_wild_relocation(journeys::read(fixture("functions"))));
   Registry registry;
-  const std::string why = "plugin '" + damaged + "' cannot be loaded: it crashes with SIGSEGV\nthe file is damaged, or its constructors are wrong: build it or copy it again";
+  const std::string why = "plugin '" + damaged +
+                          "' cannot be loaded: it crashes with SIGSEGV\nthe file is damaged, or its constructors are "
+                          "wrong: build it or copy it again";
   CHECK(error_of([&] { load_plugin(damaged, registry); }) == why);
   CHECK(error_of([&] { load_plugin(damaged, registry); }) == why);
-  CHECK(has(error_of([&] { load_plugin(fixture("crashes_at_load"), registry); }), "cannot be loaded: it crashes with SIGABRT\n"));
+  CHECK(has(error_of([&] { load_plugin(fixture("crashes_at_load"), registry); }),
+            "cannot be loaded: it crashes with SIGABRT\n"));
 
   const std::string here = "XDG_CACHE_HOME=" + (f / "cache") + " NEVER_ENDS_OPENED=" + (f / "opened") + " ";
   const auto opened = [&] { return fs::file_size(f / "opened"); };
@@ -102,7 +108,10 @@ TEST_CASE("a library that crashes the loader of the system is refused, and what 
   CHECK(opened() == 7);
   CHECK(journeys::harmonics_in(here, command).code == 0);
   CHECK(opened() == 8);
-  const Result waits = journeys::harmonics_in("NEVER_ENDS=constructor HARMONICS_PLUGIN_PATIENCE=0.5 XDG_CACHE_HOME=" + (f / "other"), command);
+  const Result waits = journeys::harmonics_in(
+      "NEVER_ENDS=constructor HARMONICS_PLUGIN_PATIENCE=0.5 XDG_CACHE_HOME=" + (f / "other"), command);
   CHECK(waits.code == 1);
-  CHECK(has(waits.err, "cannot be loaded: it did not end within 0.5 seconds\nhelp: its constructors run when it is loaded; HARMONICS_PLUGIN_PATIENCE=SECONDS waits longer\n"));
+  CHECK(has(waits.err,
+            "cannot be loaded: it did not end within 0.5 seconds\nhelp: its constructors run when it is loaded; "
+            "HARMONICS_PLUGIN_PATIENCE=SECONDS waits longer\n"));
 }

@@ -69,7 +69,7 @@ inline Ran run(const HTensor& x, const std::function<HTensor(const HTensor&)>& b
 // Parameters and states of a layer, created at first use with their deterministic starting value for tests.
 class TestScope : public hx_scope {
  public:
-  std::map<std::string, HTensor> values;    // parameters and states, made by constant or ramp
+  std::map<std::string, HTensor> values;  // parameters and states, made by constant or ramp
   std::map<std::string, hx_init> inits;
   std::map<std::string, HTensor> updates;
   bool is_training = false;
@@ -91,7 +91,9 @@ class TestScope : public hx_scope {
     CHECK(type_of(values.at(name)) == type);
     return values.at(name);
   }
-  HTensor state(const std::string& name, const TensorType& type, const hx_init& init) override { return parameter(name, type, init); }
+  HTensor state(const std::string& name, const TensorType& type, const hx_init& init) override {
+    return parameter(name, type, init);
+  }
   void update(const std::string& name, const HTensor& value) override { updates[name] = value; }
   HTensor random(const Shape& shape) override {
     CHECK(random_numbers.shape() == shape);

@@ -26,7 +26,8 @@ struct Builds {
   std::string library = folder / "libnumbered.so";
   explicit Builds(const char* first) { put(first); }
   void put(const std::string& build) const {  // as a linker does: another file under the name
-    fs::copy_file(HARMONICS_TEST_PLUGINS "/lib" + build + ".so", folder / "new.so", fs::copy_options::overwrite_existing);
+    fs::copy_file(HARMONICS_TEST_PLUGINS "/lib" + build + ".so", folder / "new.so",
+                  fs::copy_options::overwrite_existing);
     fs::rename(folder / "new.so", library);
   }
 };
@@ -34,7 +35,8 @@ struct Builds {
 // A graph whose functions are its own: other tests have the names too.
 std::unique_ptr<HarmonicGraph> graph_with(const Builds& builds, Registry& registry, const char* text) {
   load_plugin(builds.library, registry);
-  return std::make_unique<HarmonicGraph>(make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", text)), registry), &registry);
+  return std::make_unique<HarmonicGraph>(
+      make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", text)), registry), &registry);
 }
 
 // What `samples` ones become while the library is replaced, and what was said of it.
@@ -43,7 +45,9 @@ struct Replaced {
   std::string said;
 };
 Replaced replaced_while_running(const Builds& builds, Registry& registry, const char* next, size_t samples) {
-  auto g = graph_with(builds, registry, "harmonic g { producer x {1}; layer o {1}; consumer c; cycle { x -(skip, numbered)-> o -> c; } }");
+  auto g =
+      graph_with(builds, registry,
+                 "harmonic g { producer x {1}; layer o {1}; consumer c; cycle { x -(skip, numbered)-> o -> c; } }");
   const auto rows = std::make_shared<Rows<float>>(Shape{1}, std::vector<float>(samples, 1.0f));
   bind_producer(*g, "x", rows);
   const auto kept = keep(*g, "c");
@@ -79,7 +83,9 @@ TEST_CASE("a new build counts from one step on") {
 TEST_CASE("predictions are of the build that runs") {
   const Builds builds("build_one");
   Registry registry(&Registry::global());
-  auto g = graph_with(builds, registry, "harmonic g { producer x {1}; layer o {1}; consumer c; cycle { x -(skip, numbered)-> o -> c; } }");
+  auto g =
+      graph_with(builds, registry,
+                 "harmonic g { producer x {1}; layer o {1}; consumer c; cycle { x -(skip, numbered)-> o -> c; } }");
   const auto rows = std::make_shared<Rows<float>>(Shape{1}, std::vector<float>(20000, 1.0f));
   bind_producer(*g, "x", rows);
   keep(*g, "c");
@@ -91,7 +97,9 @@ TEST_CASE("predictions are of the build that runs") {
     const float one = 1;
     std::vector<std::byte> bytes(sizeof one);
     std::memcpy(bytes.data(), &one, sizeof one);
-    predictor.ask(predictor.ports(), 1, {bytes}, [&](const Prediction* p, const Error*) { answer.set_value(p ? *reinterpret_cast<const float*>(p->outputs[0].data()) : -1); });
+    predictor.ask(predictor.ports(), 1, {bytes}, [&](const Prediction* p, const Error*) {
+      answer.set_value(p ? *reinterpret_cast<const float*>(p->outputs[0].data()) : -1);
+    });
     return answer.get_future().get();
   };
   std::vector<float> seen;
@@ -112,7 +120,9 @@ TEST_CASE("predictions are of the build that runs") {
 TEST_CASE("builds take turns while threads train with them") {
   const Builds builds("build_one");
   Registry registry(&Registry::global());
-  auto g = graph_with(builds, registry, "harmonic g { producer x {4}; producer y {1}; layer h {8}; layer o {1}; cycle { x -(affine(8), numbered)-> h -> o; o <-(mse)- y; } }");
+  auto g = graph_with(builds, registry,
+                      "harmonic g { producer x {4}; producer y {1}; layer h {8}; layer o {1}; cycle { x -(affine(8), "
+                      "numbered)-> h -> o; o <-(mse)- y; } }");
   bind_rows(*g, "x", {4}, std::vector<float>(4 * 256, 0.5f));
   bind_rows(*g, "y", {1}, std::vector<float>(256, 0.25f));
   RunSettings s = settings(16);
@@ -122,17 +132,21 @@ TEST_CASE("builds take turns while threads train with them") {
   std::atomic<int> reloaded{0}, other{0};
   std::atomic<int64_t> steps{0};
   runtime.on_step(1, [&](const StepReport& r) { steps = r.step; });
-  runtime.on_note([&](const std::string& note) { ++(note.find("was reloaded after step") != std::string::npos ? reloaded : other); });
+  runtime.on_note([&](const std::string& note) {
+    ++(note.find("was reloaded after step") != std::string::npos ? reloaded : other);
+  });
   CycleReport report;
   std::thread training([&] { report = runtime.run(); });
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(200);
   for (int turn = 1; turn <= 8 && std::chrono::steady_clock::now() < deadline; ++turn) {
     builds.put(turn % 2 ? "build_two" : "build_one");
     runtime.reload_plugins();
-    while (reloaded < turn && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (reloaded < turn && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const int64_t enough = steps + 3000;  // of the last build
-  while (steps < enough && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (steps < enough && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   runtime.stop();
   training.join();
   CHECK(reloaded == 8);

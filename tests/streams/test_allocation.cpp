@@ -56,7 +56,10 @@ TEST_CASE("reading through a cache, augmented and chosen, allocates nothing afte
   const TemporaryFolder folder;
   std::string text;
   for (int n = 0; n < 500; ++n) text += std::to_string(n) + ",1,2,3\n";
-  const Graph graph = make_graph(parse_flow(std::make_shared<SourceText>("g.hmx", "harmonic g { producer x; producer y; consumer a; consumer b; cycle { x -> a; y -> b; } }")), Registry::global());
+  const Graph graph = make_graph(
+      parse_flow(std::make_shared<SourceText>(
+          "g.hmx", "harmonic g { producer x; producer y; consumer a; consumer b; cycle { x -> a; y -> b; } }")),
+      Registry::global());
   StreamSet streams;
   const std::string path = folder.write("x.csv", text);
   for (const char* options : {"?shape=2x2&cache=1M&augment=shift(1),rotate(5),noise(0.1)#0-3", "?where=value<300#0"})

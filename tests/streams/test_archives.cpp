@@ -31,7 +31,8 @@ TEST_CASE("arrays of an NPZ archive, stored and deflated, by name") {
   const TemporaryFolder folder;
   for (const bool deflate : {false, true})
     for (const bool wide : {false, true}) {
-      const std::string path = folder.write("x.npz", zip_file({{"x.npy", two_rows}, {"note.txt", "hello"}, {"y.npy", two_labels}}, deflate, wide));
+      const std::string path = folder.write(
+          "x.npz", zip_file({{"x.npy", two_rows}, {"note.txt", "hello"}, {"y.npy", two_labels}}, deflate, wide));
       CHECK(samples<float>(path, {{"#", "x"}}) == two_by_three);
       CHECK(samples<uint8_t>(path, {{"#", "y"}}) == std::vector<std::vector<uint8_t>>{{7}, {9}});
       CHECK(open_file(path, Options{{"#", "y"}})->describe()->classes == 10);
@@ -53,20 +54,23 @@ TEST_CASE("damaged archives are refused") {
   const size_t entry = good.find("PK\x01\x02"), packed_entry = packed.find("PK\x01\x02"), end = good.size() - 22;
   CHECK(refused_archive(folder.write("x.npz", good.substr(0, good.size() - 5))) ==
         "'FILE' is a damaged zip archive: it has no end record, as when a download broke off; get the file again");
-  CHECK(broken(good, entry, "XX") == "'FILE' is a damaged zip archive: entry 0 of 1 of its directory is not there at byte " +
-                                         std::to_string(entry) + "; get the file again");
+  CHECK(broken(good, entry, "XX") ==
+        "'FILE' is a damaged zip archive: entry 0 of 1 of its directory is not there at byte " + std::to_string(entry) +
+            "; get the file again");
   CHECK(broken(good, end + 16, little(good.size(), 4)) ==
         "'FILE' is a damaged zip archive: its directory of 51 bytes at byte " + std::to_string(good.size()) +
             " does not lie before its end record at byte " + std::to_string(end) + "; get the file again");
   CHECK(broken(good, entry - 1, "X") == "'FILE#x.npy' is damaged: its checksum does not fit; get the file again");
   CHECK(broken(good, entry + 8, little(1, 2)) == "'FILE#x.npy' is encrypted; save it without a password");
-  CHECK(broken(good, entry + 10, little(12, 2)) ==
-        "'FILE#x.npy' is packed by zip's method 12; stored (0) and deflated (8) can be read; save it with numpy.savez or "
-        "savez_compressed");
+  CHECK(
+      broken(good, entry + 10, little(12, 2)) ==
+      "'FILE#x.npy' is packed by zip's method 12; stored (0) and deflated (8) can be read; save it with numpy.savez or "
+      "savez_compressed");
   CHECK(broken(good, entry + 20, little(1000, 4) + little(1000, 4)) ==
-        "'FILE#x.npy' is damaged: 1000 bytes are promised from byte 35 on, the archive has " + std::to_string(good.size()) +
-            "; get the file again");
-  CHECK(broken(good, entry + 42, little(7, 4)) == "'FILE#x.npy' is damaged: its local header is not at byte 7; get the file again");
+        "'FILE#x.npy' is damaged: 1000 bytes are promised from byte 35 on, the archive has " +
+            std::to_string(good.size()) + "; get the file again");
+  CHECK(broken(good, entry + 42, little(7, 4)) ==
+        "'FILE#x.npy' is damaged: its local header is not at byte 7; get the file again");
   CHECK(broken(packed, packed_entry + 24, little(0x7FFFFFFF, 4)) ==
         "'FILE#x.npy' is damaged: its directory promises 2147483647 bytes, more than " +
             std::to_string(packed_entry - 35) + " packed bytes can hold; get the file again");
@@ -78,8 +82,8 @@ TEST_CASE("damaged archives are refused") {
 
 TEST_CASE("tensors of a safetensors file, by name") {
   const TemporaryFolder folder;
-  const std::string header =
-      R"({"__metadata__":{"by":"hand"},"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"y":{"dtype":"I64","shape":[2],"data_offsets":[24,40]}})";
+  const std::string header = R"({"__metadata__":{"by":"hand"},"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
+                             R"("y":{"dtype":"I64","shape":[2],"data_offsets":[24,40]}})";
   const std::string data = bytes_of<float>({1, 2, 3, 4, 5, 6}) + bytes_of<int64_t>({3, 1});
   const std::string path = folder.write("x.safetensors", safetensors_file(header, data));
   CHECK(samples<float>(path, {{"#", "x"}}) == two_by_three);
@@ -91,23 +95,29 @@ TEST_CASE("tensors of a safetensors file, by name") {
   };
   const std::string sorry = "'FILE' is no sound safetensors file: ";
   CHECK(with(header, data + "more") == sorry + "4 bytes follow its last tensor; get the file again");
-  CHECK(with(header, data.substr(0, 30)) == sorry + "tensor 'y' lies at bytes 24 to 40 of 30 bytes of data; get the file again");
+  CHECK(with(header, data.substr(0, 30)) ==
+        sorry + "tensor 'y' lies at bytes 24 to 40 of 30 bytes of data; get the file again");
   CHECK(with(R"({"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,23]}})", data.substr(0, 23)) ==
         sorry + "the shape of tensor 'x' takes 24 bytes, it has 23; get the file again");
   CHECK(with(R"({"x":{"dtype":"F12","shape":[2,3],"data_offsets":[0,24]}})", data) ==
         sorry + "tensor 'x' has the unknown dtype 'F12'; get the file again");
   CHECK(with(R"({"x":{"shape":[2,3],"data_offsets":[0,24]}})", data) ==
         sorry + "tensor 'x' lacks its dtype, shape or data_offsets; get the file again");
-  CHECK(with(R"({"x":)", data) == sorry + "its header is no JSON object: The JSON document has an improper structure: missing "
-                                          "or superfluous commas, braces, missing keys, etc.; get the file again");
+  CHECK(with(R"({"x":)", data) ==
+        sorry +
+            "its header is no JSON object: The JSON document has an improper structure: missing "
+            "or superfluous commas, braces, missing keys, etc.; get the file again");
   CHECK(with(R"({"x":{"dtype":"F32","shape":[],"data_offsets":[0,4]}})", "1234") ==
-        "'FILE' holds one number without axes (tensor 'x'); the first axis counts the samples; save it with the shape [1]");
+        "'FILE' holds one number without axes (tensor 'x'); the first axis counts the samples; save it with the shape "
+        "[1]");
   CHECK(with(R"({"x":{"dtype":"F32","shape":[4294967296,4294967296,4294967296],"data_offsets":[0,4]}})", "1234") ==
-        "'FILE' promises an array of shape [4294967296, 4294967296, 4294967296], more than any memory holds; the file is damaged");
+        "'FILE' promises an array of shape [4294967296, 4294967296, 4294967296], more than any memory holds; the file "
+        "is damaged");
   CHECK(refused_archive(folder.write("bad.safetensors", little(1000, 8) + "{\"")) ==
         sorry + "its header's length is 1000, 2 bytes follow; get the file again");
   if (!have_data("malformed/safetensors/trailing-bytes.safetensors")) return;
-  CHECK(refused_archive(data_path("malformed/safetensors/trailing-bytes.safetensors")) == sorry + "5 bytes follow its last tensor; get the file again");
+  CHECK(refused_archive(data_path("malformed/safetensors/trailing-bytes.safetensors")) ==
+        sorry + "5 bytes follow its last tensor; get the file again");
 }
 
 TEST_CASE("raw numbers are what the address says") {
@@ -116,17 +126,22 @@ TEST_CASE("raw numbers are what the address says") {
   CHECK(samples<float>(path, {{"dtype", "f32"}, {"shape", "3"}}) == two_by_three);
   CHECK(samples<float>(path, {{"dtype", "f32"}}).size() == 6);
   CHECK(open_file(path, Options{{"dtype", "i16"}, {"shape", "2x3"}})->describe()->sample == Shape{2, 3});
-  CHECK(samples<float>(folder.write("y.raw", "skip" + numbers), {{"dtype", "f32"}, {"shape", "3"}, {"offset", "4"}}) == two_by_three);
+  CHECK(samples<float>(folder.write("y.raw", "skip" + numbers), {{"dtype", "f32"}, {"shape", "3"}, {"offset", "4"}}) ==
+        two_by_three);
   CHECK(samples<float>(path, {{"dtype", "f32"}, {"part", "0.5-1"}}) == std::vector<std::vector<float>>{{4}, {5}, {6}});
   CHECK(refused_archive(path, {{"dtype", "f32"}, {"shape", "5"}}) ==
         "'FILE' has 24 bytes, which are not samples of 20 bytes each; correct dtype=, shape= or offset=");
   CHECK(refused_archive(path, {{"dtype", "f32"}, {"offset", "24"}}) ==
-        "'FILE' has 0 bytes behind the first 24, which are not samples of 4 bytes each; correct dtype=, shape= or offset=");
+        "'FILE' has 0 bytes behind the first 24, which are not samples of 4 bytes each; correct dtype=, shape= or "
+        "offset=");
   CHECK(refused_archive(path, {{"dtype", "f32"}, {"shape", "2x"}}) ==
         "shape=2x of 'FILE' is no shape; write sizes with x between, such as shape=28x28");
   CHECK(refused_archive(path, {{"dtype", "float"}}) ==
-        "dtype=float of 'FILE' is no type; write dtype= and one of bool, u8, i8, u16, i16, f16, bf16, u32, i32, f32, u64, i64, f64");
-  CHECK(refused_archive(path) == "'FILE' may hold tokens or raw numbers; for tokens give window= (and vocab=), for raw numbers dtype= and shape=");
+        "dtype=float of 'FILE' is no type; write dtype= and one of bool, u8, i8, u16, i16, f16, bf16, u32, i32, f32, "
+        "u64, i64, f64");
+  CHECK(
+      refused_archive(path) ==
+      "'FILE' may hold tokens or raw numbers; for tokens give window= (and vocab=), for raw numbers dtype= and shape=");
 }
 
 TEST_CASE("token files are windows of numbers below the vocabulary") {
@@ -145,12 +160,16 @@ TEST_CASE("token files are windows of numbers below the vocabulary") {
   CHECK(open_file(path, Options{{"window", "4"}, {"vocab", "50257"}})->describe()->classes == 50257);
   const auto few = open_file(path, Options{{"window", "4"}, {"vocab", "500"}});
   CHECK(few->next());
-  CHECK(refusal([&] { few->next(); }) ==
-        "'" + path + "' holds the symbol 500 at place 6; with a vocabulary of 500 the largest is 499; give the right vocab= and dtype=");
+  CHECK(refusal([&] { few->next(); }) == "'" + path +
+                                             "' holds the symbol 500 at place 6; with a vocabulary of 500 the largest "
+                                             "is 499; give the right vocab= and dtype=");
   CHECK(samples<int32_t>(path, {{"window", "2"}, {"dtype", "u32"}, {"vocab", "2000000000"}}).size() == 2);
-  CHECK(refused_archive(folder.write("y.bin", "123"), {{"window", "1"}}) == "'FILE' has 3 bytes, which are not tokens of 2 bytes each; correct dtype=");
-  CHECK(refused_archive(path, {{"window", "9"}}) == "'FILE' has 8 tokens, fewer than the window of 9; give a smaller window=");
-  CHECK(refused_archive(path, {{"window", "2"}, {"dtype", "f32"}}) == "dtype=f32 of 'FILE' is no type of tokens; write dtype=u16 or dtype=u32");
+  CHECK(refused_archive(folder.write("y.bin", "123"), {{"window", "1"}}) ==
+        "'FILE' has 3 bytes, which are not tokens of 2 bytes each; correct dtype=");
+  CHECK(refused_archive(path, {{"window", "9"}}) ==
+        "'FILE' has 8 tokens, fewer than the window of 9; give a smaller window=");
+  CHECK(refused_archive(path, {{"window", "2"}, {"dtype", "f32"}}) ==
+        "dtype=f32 of 'FILE' is no type of tokens; write dtype=u16 or dtype=u32");
 }
 
 TEST_CASE("everything may be packed with gzip or zstd") {
@@ -160,11 +179,14 @@ TEST_CASE("everything may be packed with gzip or zstd") {
   CHECK(samples<float>(folder.write("x.csv.zst", zstd_file(csv))) == two_by_three);
   CHECK(samples<float>(folder.write("x.npy.zst", zstd_file(two_rows))) == two_by_three);
   CHECK(samples<float>(folder.write("x.npz.zst", zstd_file(zip_file({{"x.npy", two_rows}})))) == two_by_three);
-  CHECK(samples<float>(folder.write("two.csv.zst", zstd_file("a,b,c\n1,2,3\n") + zstd_file("4,5,6\n"))) == two_by_three);
+  CHECK(samples<float>(folder.write("two.csv.zst", zstd_file("a,b,c\n1,2,3\n") + zstd_file("4,5,6\n"))) ==
+        two_by_three);
   const std::string cut = zstd_file(std::string(1000, 'x') + csv);
-  CHECK(refused_archive(folder.write("cut.csv.zst", cut.substr(0, cut.size() - 4))).find("'FILE' is truncated: the zstd stream breaks off at byte ") == 0);
+  CHECK(refused_archive(folder.write("cut.csv.zst", cut.substr(0, cut.size() - 4)))
+            .find("'FILE' is truncated: the zstd stream breaks off at byte ") == 0);
   CHECK(refused_archive(folder.write("bad.csv.zst", "\x28\xB5\x2F\xFD" + std::string(20, '\xFF'))) ==
-        "'FILE' is damaged: the zstd stream is not sound (Unsupported frame parameter) at byte 0 after 0 unpacked bytes; get the file again");
+        "'FILE' is damaged: the zstd stream is not sound (Unsupported frame parameter) at byte 0 after 0 unpacked "
+        "bytes; get the file again");
   CHECK(refused_archive(folder.write("bomb.csv.zst", zstd_file(std::string(size_t{200} << 20, '0')))) ==
         "'FILE' unpacks to more than 67108864 bytes; unpack it first");
 }
@@ -175,6 +197,8 @@ TEST_CASE("archives of others") {
   const auto numbers = samples<int64_t>(data_path("numpy/candle-test.npz"), {{"#", "x_plus_one"}});
   REQUIRE(numbers.size() == 10);
   for (size_t i = 0; i < 10; ++i) CHECK(numbers[i] == std::vector<int64_t>{static_cast<int64_t>(i) + 1});
-  CHECK(refused_archive(data_path("numpy/candle-test.npz")) == "'FILE' holds 2 arrays; write '#' and one of them: x, x_plus_one");
-  CHECK(samples<int32_t>(data_path("numpy/int_arrays_compressed.npz"), {{"#", "b"}}) == std::vector<std::vector<int32_t>>{{3}, {4}, {5}});
+  CHECK(refused_archive(data_path("numpy/candle-test.npz")) ==
+        "'FILE' holds 2 arrays; write '#' and one of them: x, x_plus_one");
+  CHECK(samples<int32_t>(data_path("numpy/int_arrays_compressed.npz"), {{"#", "b"}}) ==
+        std::vector<std::vector<int32_t>>{{3}, {4}, {5}});
 }

@@ -22,7 +22,8 @@ namespace {
 template <typename T>
 class Pictures final : public Producer {
  public:
-  Pictures(Shape shape, uint64_t count, std::function<T(uint64_t picture, int64_t place)> make) : make_(std::move(make)) {
+  Pictures(Shape shape, uint64_t count, std::function<T(uint64_t picture, int64_t place)> make)
+      : make_(std::move(make)) {
     info_.dtype = detail::dtype_of<T>::value;
     info_.sample = shape;
     info_.size = count;
@@ -37,13 +38,15 @@ class Pictures final : public Producer {
   std::optional<StreamInfo> describe() override { return info_; }
   int64_t read(uint64_t n, void* to) override {
     n = std::min(n, info_.size - at_);
-    for (uint64_t i = 0; i < n; ++i, ++at_) read_at(&at_, 1, static_cast<T*>(to) + i * static_cast<uint64_t>(info_.sample.count()));
+    for (uint64_t i = 0; i < n; ++i, ++at_)
+      read_at(&at_, 1, static_cast<T*>(to) + i * static_cast<uint64_t>(info_.sample.count()));
     return static_cast<int64_t>(n);
   }
   bool read_at(const uint64_t* numbers, uint64_t n, void* to) override {
     for (uint64_t i = 0; i < n; ++i)
       for (int64_t k = 0; k < info_.sample.count(); ++k)
-        static_cast<T*>(to)[i * static_cast<uint64_t>(info_.sample.count()) + static_cast<uint64_t>(k)] = make_(numbers[i], k);
+        static_cast<T*>(to)[i * static_cast<uint64_t>(info_.sample.count()) + static_cast<uint64_t>(k)] =
+            make_(numbers[i], k);
     return true;
   }
 
@@ -55,10 +58,13 @@ class Pictures final : public Producer {
 
 // One bright place in the middle of 9 x 9.
 std::shared_ptr<Producer> points(uint64_t count = 200) {
-  return std::make_shared<Pictures<float>>(Shape{9, 9}, count, [](uint64_t, int64_t k) { return k == 40 ? 1.0f : 0.0f; });
+  return std::make_shared<Pictures<float>>(Shape{9, 9}, count,
+                                           [](uint64_t, int64_t k) { return k == 40 ? 1.0f : 0.0f; });
 }
 std::shared_ptr<Producer> ramps(uint64_t count = 50) {
-  return std::make_shared<Pictures<uint8_t>>(Shape{2, 5, 6}, count, [](uint64_t n, int64_t k) { return static_cast<uint8_t>(n + static_cast<uint64_t>(k) * 3); });
+  return std::make_shared<Pictures<uint8_t>>(Shape{2, 5, 6}, count, [](uint64_t n, int64_t k) {
+    return static_cast<uint8_t>(n + static_cast<uint64_t>(k) * 3);
+  });
 }
 std::vector<std::vector<float>> augmented(const std::string& steps, uint64_t seed = 1) {
   AugmentProducer p(points(), Augmentation::parse(steps), seed);
@@ -67,7 +73,8 @@ std::vector<std::vector<float>> augmented(const std::string& steps, uint64_t see
 
 std::vector<std::string> bytes_of_pass(Producer& p) {
   std::vector<std::string> all;
-  while (const HTensor t = p.next()) all.emplace_back(static_cast<const char*>(t.bytes()), p.describe()->sample_bytes());
+  while (const HTensor t = p.next())
+    all.emplace_back(static_cast<const char*>(t.bytes()), p.describe()->sample_bytes());
   return all;
 }
 
@@ -103,13 +110,15 @@ TEST_CASE("steps move what they say, by no more than they say") {
   CHECK(std::sqrt(squares / count) == Approx(0.25).epsilon(0.02));
 
   std::set<long> holes;
-  AugmentProducer cut(std::make_shared<Pictures<float>>(Shape{9, 9}, 300, [](uint64_t, int64_t) { return 1.0f; }), Augmentation().cutout(3), 1);
+  AugmentProducer cut(std::make_shared<Pictures<float>>(Shape{9, 9}, 300, [](uint64_t, int64_t) { return 1.0f; }),
+                      Augmentation().cutout(3), 1);
   for (const auto& picture : drain<float>(cut)) holes.insert(std::count(picture.begin(), picture.end(), 0.0f));
   CHECK(holes == std::set<long>{4, 6, 9});  // at corners and edges only a part of it lies inside
 }
 
 TEST_CASE("pieces are as large as asked, everywhere or in the middle") {
-  AugmentProducer crop(ramps(), Augmentation::parse("crop(3, 4)"), 1), center(ramps(), Augmentation::parse("center(3,4)"), 1);
+  AugmentProducer crop(ramps(), Augmentation::parse("crop(3, 4)"), 1),
+      center(ramps(), Augmentation::parse("center(3,4)"), 1);
   CHECK(crop.describe()->sample == Shape{2, 3, 4});
   std::set<int> first;
   uint64_t n = 0;
@@ -117,7 +126,8 @@ TEST_CASE("pieces are as large as asked, everywhere or in the middle") {
     const int begin = picture[0] - static_cast<int>(n++);
     first.insert(begin);
     for (int y = 0; y < 3; ++y)
-      for (int x = 0; x < 4; ++x) CHECK(picture[static_cast<size_t>(12 + y * 4 + x)] - picture[0] == 90 + y * 18 + x * 3);
+      for (int x = 0; x < 4; ++x)
+        CHECK(picture[static_cast<size_t>(12 + y * 4 + x)] - picture[0] == 90 + y * 18 + x * 3);
   }
   CHECK(first == std::set<int>{0, 3, 6, 18, 21, 24, 36, 39, 42});
   CHECK(center.next().data<uint8_t>()[0] == 3 * (1 * 6 + 1));
@@ -125,7 +135,9 @@ TEST_CASE("pieces are as large as asked, everywhere or in the middle") {
 
 TEST_CASE("what happens to a sample is a function of seed, epoch and record alone") {
   const std::string all = "shift(1),rotate(20),scale(0.2),flip,cutout(2),noise(0.1)";
-  const auto make = [&](uint64_t seed) { return std::make_shared<AugmentProducer>(ramps(), Augmentation::parse(all), seed); };
+  const auto make = [&](uint64_t seed) {
+    return std::make_shared<AugmentProducer>(ramps(), Augmentation::parse(all), seed);
+  };
   const auto one = make(1);
   const std::vector<std::string> first = bytes_of_pass(*one);
   REQUIRE(one->rewind());
@@ -144,7 +156,8 @@ TEST_CASE("what happens to a sample is a function of seed, epoch and record alon
       for (uint64_t at = 13; at < 50; at += chunk) {
         const int64_t got = again->read(chunk, block.data());
         REQUIRE(got == static_cast<int64_t>(std::min(chunk, 50 - at)));
-        for (int64_t i = 0; i < got; ++i) CHECK((block.substr(static_cast<size_t>(i) * bytes, bytes) == expected[at + static_cast<uint64_t>(i)]));
+        for (int64_t i = 0; i < got; ++i)
+          CHECK((block.substr(static_cast<size_t>(i) * bytes, bytes) == expected[at + static_cast<uint64_t>(i)]));
       }
     }
     std::string sample(bytes, '\0');
@@ -155,15 +168,20 @@ TEST_CASE("what happens to a sample is a function of seed, epoch and record alon
     const auto ahead = std::make_shared<AsyncProducer>(make(1), 5);
     REQUIRE(ahead->seek(epoch, 20));
     CHECK((bytes_of_pass(*ahead) == std::vector<std::string>(expected.begin() + 20, expected.end())));
-    const auto kept = std::make_shared<AugmentProducer>(std::make_shared<CacheProducer>(ramps(), 1 << 20), Augmentation::parse(all), 1);
+    const auto kept = std::make_shared<AugmentProducer>(std::make_shared<CacheProducer>(ramps(), 1 << 20),
+                                                        Augmentation::parse(all), 1);
     REQUIRE(kept->seek(epoch, 0));
     CHECK((bytes_of_pass(*kept) == expected));
   }
 }
 
 TEST_CASE("steps that cannot be are refused") {
-  const auto refuse = [](const std::string& text) { return refusal([&] { AugmentProducer(points(), Augmentation::parse(text), 1); }); };
-  const std::string how = "; write shift(2), rotate(15), scale(0.1), flip, crop(24), center(24), cutout(8) or noise(0.05), with commas between";
+  const auto refuse = [](const std::string& text) {
+    return refusal([&] { AugmentProducer(points(), Augmentation::parse(text), 1); });
+  };
+  const std::string how =
+      "; write shift(2), rotate(15), scale(0.1), flip, crop(24), center(24), cutout(8) or noise(0.05), with commas "
+      "between";
   CHECK(refuse("blur(2)") == "augment=blur(2): 'blur' is unknown" + how);
   CHECK(refuse("shift") == "augment=shift: 'shift' takes 1 number, it has 0" + how);
   CHECK(refuse("shift(2,3)") == "augment=shift(2,3): 'shift' takes 1 number, it has 2" + how);
@@ -176,7 +194,8 @@ TEST_CASE("steps that cannot be are refused") {
   CHECK(refusal([] { AugmentProducer(std::make_shared<CountingProducer>(3), Augmentation().noise(1)); }) ==
         "augment works on u8 and f32; these samples are of another type");
   const auto row = std::make_shared<Pictures<float>>(Shape{4}, 3, [](uint64_t, int64_t) { return 0.0f; });
-  CHECK(refusal([&] { AugmentProducer(row, Augmentation().shift(1)); }) == "augment: samples of shape [4] are no pictures; only noise can be put on them");
+  CHECK(refusal([&] { AugmentProducer(row, Augmentation().shift(1)); }) ==
+        "augment: samples of shape [4] are no pictures; only noise can be put on them");
   CHECK(AugmentProducer(row, Augmentation().noise(1)).next());
 }
 
@@ -200,8 +219,9 @@ TEST_CASE("a cache reads its source once, in order and by number") {
   }
   CHECK(refusal([] { CacheProducer(std::make_shared<CountingProducer>(20), 159); }) ==
         "cache: 20 samples of 8 bytes take more than the 159 bytes allowed; allow more, or read fewer samples");
-  CHECK(refusal([] { CacheProducer(std::make_shared<RepeatProducer>(std::make_shared<CountingProducer>(20), 0), 1000); }) ==
-        "cache: the producer does not say how many samples it has, so they cannot be kept");
+  CHECK(refusal([] {
+          CacheProducer(std::make_shared<RepeatProducer>(std::make_shared<CountingProducer>(20), 0), 1000);
+        }) == "cache: the producer does not say how many samples it has, so they cannot be kept");
 }
 
 TEST_CASE("conditions compare numbers of a sample") {
@@ -240,7 +260,8 @@ TEST_CASE("conditions compare numbers of a sample") {
 
 TEST_CASE("filtering, picking and mapping") {
   for (const Gives gives : {Gives::Blocks, Gives::Singles, Gives::SinglesWithoutType, Gives::ByNumber}) {
-    FilterProducer odd(std::make_shared<CountingProducer>(10, gives), [](const HTensor& t) { return t.data<int32_t>()[0] / 10 % 2 == 1; });
+    FilterProducer odd(std::make_shared<CountingProducer>(10, gives),
+                       [](const HTensor& t) { return t.data<int32_t>()[0] / 10 % 2 == 1; });
     CHECK(numbers(drain<int32_t>(odd)) == std::vector<int>{1, 3, 5, 7, 9});
     REQUIRE(odd.seek(0, 3));
     CHECK(numbers(drain<int32_t>(odd)) == std::vector<int>{7, 9});
@@ -256,7 +277,8 @@ TEST_CASE("filtering, picking and mapping") {
     for (const uint64_t index : {0, 1, 2, 3, 5, 6}) {
       REQUIRE(pairs.seek(1, index));
       const std::vector<int> all{0, 1, 6, 7, 8, 9};
-      CHECK(numbers(drain_blocks<int32_t>(pairs, 4)) == std::vector<int>(all.begin() + static_cast<std::ptrdiff_t>(index), all.end()));
+      CHECK(numbers(drain_blocks<int32_t>(pairs, 4)) ==
+            std::vector<int>(all.begin() + static_cast<std::ptrdiff_t>(index), all.end()));
     }
     const uint64_t some[] = {5, 2};
     int32_t two[4];

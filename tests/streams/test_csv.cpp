@@ -109,7 +109,8 @@ TEST_CASE("missing cells are refused or stood in for") {
 }
 
 TEST_CASE("broken csv is refused with line and column") {
-  CHECK(refused_csv("a,b\n1,2\n3\n") == "FILE line 3 has 1 cell, line 1 has 2; every row needs the same number of cells");
+  CHECK(refused_csv("a,b\n1,2\n3\n") ==
+        "FILE line 3 has 1 cell, line 1 has 2; every row needs the same number of cells");
   CHECK(refused_csv("a,b\n1,2\n3,4,5\n") ==
         "FILE line 3 has 3 cells, line 1 has 2; every row needs the same number of cells");
   CHECK(refused_csv("a,b\n1,x\n") ==
@@ -124,7 +125,8 @@ TEST_CASE("broken csv is refused with line and column") {
         "FILE line 2: there is a zero byte at byte 6; this is no text; UTF-16 must be converted to UTF-8");
   CHECK(refused_csv("1,1e99\n") == "FILE line 1, column #1: found '1e99', which is no finite f32 number; correct it");
   CHECK(refused_csv("1,inf\n") == "FILE line 1, column #1: found 'inf', which is no finite f32 number; correct it");
-  CHECK(refused_csv("1,1e9999\n") == "FILE line 1, column #1: found '1e9999', which is no finite f32 number; correct it");
+  CHECK(refused_csv("1,1e9999\n") ==
+        "FILE line 1, column #1: found '1e9999', which is no finite f32 number; correct it");
   CHECK(refused_csv("\n\n") == "FILE has no rows");
   CHECK(refused_csv("a,b\n", Options{{"header", "true"}}) == "FILE has a header and no rows");
   CHECK(refused_csv("a,b\nc,d\n") ==
@@ -134,7 +136,8 @@ TEST_CASE("broken csv is refused with line and column") {
         "header=false");
   CHECK(refused_csv("1\n", Options{{"header", "yes"}}) ==
         "header=yes cannot be used for FILE; write header=true or header=false or header=auto");
-  CHECK(refused_csv("1\n", Options{{"as", "x"}}) == "as=x cannot be used for FILE; write as=number or as=class or as=auto");
+  CHECK(refused_csv("1\n", Options{{"as", "x"}}) ==
+        "as=x cannot be used for FILE; write as=number or as=class or as=auto");
   CHECK(refused_csv("1\n", Options{{"delimiter", "ab"}}) ==
         "delimiter=ab cannot be used for FILE; write one character, delimiter=tab, or delimiter=auto");
 }

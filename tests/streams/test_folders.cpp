@@ -10,7 +10,8 @@ namespace {
 
 std::string refused_folder(const TemporaryFolder& folder, const std::string& name, const Options& options = {}) {
   std::string what = refusal([&] { open_file(folder.path(name), options); });
-  for (size_t at; (at = what.find(folder.path(""))) != std::string::npos;) what.replace(at, folder.path("").size(), "FOLDER/");
+  for (size_t at; (at = what.find(folder.path(""))) != std::string::npos;)
+    what.replace(at, folder.path("").size(), "FOLDER/");
   return what;
 }
 
@@ -26,7 +27,8 @@ TEST_CASE("the files of a folder or a pattern are read in the order of their nam
   for (const char* name : {"", "*.csv*", "[abc].csv*"}) {
     const auto producer = open_file(folder.path(name), Options{});
     CHECK(producer->size() == 6);
-    CHECK(drain<float>(*producer) == std::vector<std::vector<float>>{{1, 2}, {3, 4}, {5, 6}, {7, 8}, {9, 10}, {11, 12}});
+    CHECK(drain<float>(*producer) ==
+          std::vector<std::vector<float>>{{1, 2}, {3, 4}, {5, 6}, {7, 8}, {9, 10}, {11, 12}});
     for (const uint64_t chunk : {1, 2, 4, 10}) {
       REQUIRE(producer->rewind());
       CHECK(drain_blocks<float>(*producer, chunk).size() == 6);
@@ -63,19 +65,23 @@ TEST_CASE("files that do not belong together are refused") {
   CHECK(refused_folder(folder, "") == "'FOLDER/' is a folder without files whose endings say what they hold");
   folder.write("a.csv", "1,2\n");
   folder.write("b.csv", "1,2,3\n");
-  CHECK(refused_folder(folder, "*.csv") ==
-        "'FOLDER/b.csv' has samples of f32[3], 'FOLDER/a.csv' of f32[2]; files read as one must hold one type of sample");
+  CHECK(
+      refused_folder(folder, "*.csv") ==
+      "'FOLDER/b.csv' has samples of f32[3], 'FOLDER/a.csv' of f32[2]; files read as one must hold one type of sample");
   folder.write("c.npy", npy_file("<f4", "(1, 2)", bytes_of<float>({1, 2})));
-  CHECK(refused_folder(folder, "") == "'FOLDER/' holds files of several formats, 'FOLDER/a.csv' (csv) and 'FOLDER/c.npy' (npy); choose by a "
-                              "pattern, such as FOLDER//*.csv");
-  CHECK(refused_folder(folder, "[ac].*") == "'FOLDER/c.npy' is npy, 'FOLDER/a.csv' is csv; files read as one must have one format");
+  CHECK(refused_folder(folder, "") ==
+        "'FOLDER/' holds files of several formats, 'FOLDER/a.csv' (csv) and 'FOLDER/c.npy' (npy); choose by a "
+        "pattern, such as FOLDER//*.csv");
+  CHECK(refused_folder(folder, "[ac].*") ==
+        "'FOLDER/c.npy' is npy, 'FOLDER/a.csv' is csv; files read as one must have one format");
   folder.write("b.csv", "");
   CHECK(refused_folder(folder, "*.csv") == "'FOLDER/b.csv' is empty");
 }
 
 TEST_CASE("a stream may have more files than a process may hold open") {
   const TemporaryFolder folder;
-  for (int i = 0; i < 1500; ++i) folder.write(std::to_string(10000 + i) + ".npy", npy_file("|u1", "(1,)", std::string(1, static_cast<char>(i))));
+  for (int i = 0; i < 1500; ++i)
+    folder.write(std::to_string(10000 + i) + ".npy", npy_file("|u1", "(1,)", std::string(1, static_cast<char>(i))));
   const auto producer = open_file(folder.path(""), Options{});
   CHECK(producer->size() == 1500);
   CHECK(drain<uint8_t>(*producer)[1001] == std::vector<uint8_t>{1001 & 255});

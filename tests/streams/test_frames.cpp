@@ -35,7 +35,8 @@ std::string data(uint64_t first, uint32_t n) {
   const FrameSamples s = frame_samples(first, n);
   wire::Frame frame;
   frame.stream = "s", frame.producer = "p", frame.seq = first, frame.count = n;
-  frame.tensors = {{"image", DType::U8, Shape{2, 3}, std::as_bytes(std::span(s.images))}, {"label", DType::I64, Shape{}, std::as_bytes(std::span(s.labels))}};
+  frame.tensors = {{"image", DType::U8, Shape{2, 3}, std::as_bytes(std::span(s.images))},
+                   {"label", DType::I64, Shape{}, std::as_bytes(std::span(s.labels))}};
   return text_of(frame);
 }
 
@@ -72,8 +73,11 @@ TEST_CASE("frames of a file are samples, each tensor by its name", "[frames]") {
   }
   REQUIRE(image->seek(1, 2));
   CHECK(*static_cast<const uint8_t*>(image->next().bytes()) == frame_samples(7, 1).images[0]);
-  CHECK(refusal([&] { open_file(folder.path("a.hxs"), Options{}); }).find("holds image u8 [2, 3], label i64 []") != std::string::npos);
-  CHECK(refusal([&] { open_file(folder.path("a.hxs"), Options{{"#", "mask"}}); }).find("no 'mask'") != std::string::npos);
+  CHECK(refusal([&] { open_file(folder.path("a.hxs"), Options{}); }).find("holds image u8 [2, 3], label i64 []") !=
+        std::string::npos);
+  CHECK(refusal([&] {
+          open_file(folder.path("a.hxs"), Options{{"#", "mask"}});
+        }).find("no 'mask'") != std::string::npos);
 }
 
 TEST_CASE("a folder of a spool is read as one, up to its last barriers", "[frames]") {
@@ -83,21 +87,31 @@ TEST_CASE("a folder of a spool is read as one, up to its last barriers", "[frame
   folder.write("00000000000000000007.hxs", barrier(7));
   const auto label = open_file(folder.path(""), Options{{"#", "label"}});
   CHECK(labels_of(*label) == frame_samples(0, 7).labels);
-  CHECK(refusal([&] { open_file(folder.path("00000000000000000007.hxs"), Options{{"#", "label"}}); }).find("holds no sample") != std::string::npos);
+  CHECK(refusal([&] {
+          open_file(folder.path("00000000000000000007.hxs"), Options{{"#", "label"}});
+        }).find("holds no sample") != std::string::npos);
 }
 
 TEST_CASE("damaged files of frames are refused, or end where they are whole", "[frames]") {
   const TemporaryFolder folder;
-  const std::string plain = data(0, 3) + data(3, 3), kept = barrier(0) + data(0, 3) + barrier(3) + data(3, 3) + barrier(6);
+  const std::string plain = data(0, 3) + data(3, 3),
+                    kept = barrier(0) + data(0, 3) + barrier(3) + data(3, 3) + barrier(6);
   std::mt19937 random(11);
   for (int i = 0; i < 300; ++i) {
     std::string bytes = i % 2 ? plain : kept;
-    if (i % 4 < 2) bytes[random() % bytes.size()] ^= static_cast<char>(1 << random() % 8);
-    else bytes.resize(random() % bytes.size());
+    if (i % 4 < 2)
+      bytes[random() % bytes.size()] ^= static_cast<char>(1 << random() % 8);
+    else
+      bytes.resize(random() % bytes.size());
     folder.write("d.hxs", bytes);
     uint64_t count = 0;
-    const std::string what = refusal([&] { count = open_file(folder.path("d.hxs"), Options{{"format", "hxs"}, {"#", "label"}})->size(); });
-    if (count) CHECK((i % 2 ? count == 3 && i % 4 == 3 : count == 3 || count == 6));  // cut between two frames, or before a barrier
-    else CHECK(!what.empty());
+    const std::string what = refusal([&] {
+      count = open_file(folder.path("d.hxs"), Options{{"format", "hxs"}, {"#", "label"}})->size();
+    });
+    if (count)
+      CHECK((i % 2 ? count == 3 && i % 4 == 3
+                   : count == 3 || count == 6));  // cut between two frames, or before a barrier
+    else
+      CHECK(!what.empty());
   }
 }

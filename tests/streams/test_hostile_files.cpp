@@ -43,10 +43,12 @@ uint64_t mappings() {
 }  // namespace
 
 TEST_CASE("json lines: nested arrays are as large as they are, not as their first elements promise") {
-  for (const std::vector<size_t>& sizes :
-       {std::vector<size_t>{256, 256, 256, 256, 256, 256, 256, 256}, {2, 4, 79, 167, 6709, 10223, 12301, 14087}, {81, 81, 81, 81}}) {
+  for (const std::vector<size_t>& sizes : {std::vector<size_t>{256, 256, 256, 256, 256, 256, 256, 256},
+                                           {2, 4, 79, 167, 6709, 10223, 12301, 14087},
+                                           {81, 81, 81, 81}}) {
     const uint64_t before = bytes_allocated();
-    CHECK(contains(refusal_of("x.jsonl", nested(sizes) + "\n"), "line 1, the value: found a number, the first line has the shape ["));
+    CHECK(contains(refusal_of("x.jsonl", nested(sizes) + "\n"),
+                   "line 1, the value: found a number, the first line has the shape ["));
     CHECK(bytes_allocated() - before < 16 << 20);
   }
   std::string many = "{";
@@ -61,7 +63,8 @@ TEST_CASE("json lines: many fields are found in one walk") {
   constexpr int fields = 100'000;
   for (int i = 0; i < fields; ++i) line += (i ? ",\"f" : "\"f") + std::to_string(i) + "\":" + std::to_string(i % 7);
   std::string backwards = "{";
-  for (int i = fields; i-- > 0;) backwards += (i + 1 < fields ? ",\"f" : "\"f") + std::to_string(i) + "\":" + std::to_string(i % 5);
+  for (int i = fields; i-- > 0;)
+    backwards += (i + 1 < fields ? ",\"f" : "\"f") + std::to_string(i) + "\":" + std::to_string(i % 5);
   const TemporaryFolder folder;
   const auto producer = open_file(folder.write("x.jsonl", line + "}\n" + backwards + "}\n"), Options{});
   CHECK(producer->describe()->sample == Shape{fields});
@@ -74,18 +77,23 @@ TEST_CASE("json lines: many fields are found in one walk") {
 
 TEST_CASE("json lines: of a key that comes twice the first counts, at every depth") {
   const TemporaryFolder folder;
-  const std::string path = folder.write("x.jsonl", "{\"a\":{\"b\":1,\"b\":2,\"c\":3},\"a\":{\"b\":4},\"d\":5}\n{\"d\":9,\"a\":{\"c\":8,\"b\":7}}\n");
-  CHECK(drain<float>(*open_file(path, Options{{"#", "a.b,d,a.c,d"}})) == std::vector<std::vector<float>>{{1, 5, 3, 5}, {7, 9, 8, 9}});
+  const std::string path = folder.write(
+      "x.jsonl", "{\"a\":{\"b\":1,\"b\":2,\"c\":3},\"a\":{\"b\":4},\"d\":5}\n{\"d\":9,\"a\":{\"c\":8,\"b\":7}}\n");
+  CHECK(drain<float>(*open_file(path, Options{{"#", "a.b,d,a.c,d"}})) ==
+        std::vector<std::vector<float>>{{1, 5, 3, 5}, {7, 9, 8, 9}});
 }
 
 TEST_CASE("arrays: shapes that overflow are refused in bounded memory") {
-  for (const char* shape : {"(4294967296, 4294967296, 3)", "(1, 18446744073709551615)", "(9223372036854775807, 2)", "(2, 3037000500, 3037000500)"}) {
+  for (const char* shape : {"(4294967296, 4294967296, 3)", "(1, 18446744073709551615)", "(9223372036854775807, 2)",
+                            "(2, 3037000500, 3037000500)"}) {
     const uint64_t before = bytes_allocated();
     CHECK(contains(refusal_of("x.npy", npy_file("<f8", shape, std::string(64, '\0'))), "any memory holds"));
     CHECK(bytes_allocated() - before < 1 << 20);
   }
-  CHECK(contains(refusal_of("x.raw", std::string(64, '\0'), {{"dtype", "f32"}, {"shape", "4294967296x4294967296x4"}}), "is larger than any memory; write smaller sizes"));
-  CHECK(contains(refusal_of("x.csv", "1,2\n3,4\n", {{"shape", "4294967296x4294967296x4"}}), "is larger than any memory; write smaller sizes"));
+  CHECK(contains(refusal_of("x.raw", std::string(64, '\0'), {{"dtype", "f32"}, {"shape", "4294967296x4294967296x4"}}),
+                 "is larger than any memory; write smaller sizes"));
+  CHECK(contains(refusal_of("x.csv", "1,2\n3,4\n", {{"shape", "4294967296x4294967296x4"}}),
+                 "is larger than any memory; write smaller sizes"));
 }
 
 TEST_CASE("budget: refusals name who asks for how much, and what allows more") {
@@ -93,9 +101,11 @@ TEST_CASE("budget: refusals name who asks for how much, and what allows more") {
   budget.take(60, "layer 'a'", "its gates");
   CHECK(budget.left() == 40);
   CHECK(refusal([&] { budget.take(41, "layer 'b'", "its gates"); }) ==
-        "layer 'b' asks for 41 steps for its gates; the limit is 100 steps (100 steps for a test), of which 60 are used; give --steps-budget");
+        "layer 'b' asks for 41 steps for its gates; the limit is 100 steps (100 steps for a test), of which 60 are "
+        "used; give --steps-budget");
   CHECK(budget.used() == 60);
-  CHECK(contains(refusal([&] { budget.take(uint64_t{1} << 40, uint64_t{1} << 40, "it", "all"); }), "it asks for more than 2^64 steps"));
+  CHECK(contains(refusal([&] { budget.take(uint64_t{1} << 40, uint64_t{1} << 40, "it", "all"); }),
+                 "it asks for more than 2^64 steps"));
   budget.give_back(1000);
   CHECK(budget.left() == 100);
   budget.reach(99, "it", "time");
@@ -109,14 +119,17 @@ TEST_CASE("packed files unpack to no more than memory= allows") {
       "'FILE' asks for 1048577 bytes for its unpacked content; the limit is 1048576 bytes; give a larger memory=";
   CHECK(refusal_of("x.txt.gz", gzip_file(zeros), {{"memory", "1M"}}) == expected);
   CHECK(refusal_of("x.txt.zst", zstd_file(zeros), {{"memory", "1M"}}) == expected);
-  CHECK(contains(refusal_of("x.npz", zip_file({{"a.npy", npy_file("|u1", "(4194304,)", zeros)}}, true), {{"memory", "1M"}}),
-                 "FILE#a.npy' asks for 4194"));
+  CHECK(contains(
+      refusal_of("x.npz", zip_file({{"a.npy", npy_file("|u1", "(4194304,)", zeros)}}, true), {{"memory", "1M"}}),
+      "FILE#a.npy' asks for 4194"));
   const std::string idx = std::string("\0\0\x08\x01\0\x40\0\0", 8) + zeros;
-  CHECK(contains(refusal_of("x.idx.gz", gzip_file(idx), {{"memory", "1M"}}), "asks for 4194312 bytes for its unpacked content"));
+  CHECK(contains(refusal_of("x.idx.gz", gzip_file(idx), {{"memory", "1M"}}),
+                 "asks for 4194312 bytes for its unpacked content"));
   CHECK(refusal_of("x.txt.gz", gzip_file(zeros), {{"memory", "8M"}}).empty());
   CHECK(contains(refusal_of("x.txt", "abc", {{"memory", "much"}}), "memory=much is no number of bytes"));
   const TemporaryFolder folder;
-  CHECK(FileBytes::open(folder.write("x", std::string(1000, 'x')))->budget()->most() == first_allowance + 1000 * allowance_per_byte);
+  CHECK(FileBytes::open(folder.write("x", std::string(1000, 'x')))->budget()->most() ==
+        first_allowance + 1000 * allowance_per_byte);
 }
 
 TEST_CASE("text is not held a second time") {
@@ -137,7 +150,8 @@ TEST_CASE("text is not held a second time") {
 TEST_CASE("pictures: what decoding takes is counted first, and resizing takes what its result takes") {
   std::vector<uint8_t> noise(1000 * 1000 * 3);
   for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<uint8_t>(i * i >> 5);
-  CHECK(contains(refusal_of("x.png", png_file(1000, 1000, noise), {{"memory", "1M"}}), "asks for 3112000 bytes for 1000 x 1000 pixels; the limit is 1048576 bytes"));
+  CHECK(contains(refusal_of("x.png", png_file(1000, 1000, noise), {{"memory", "1M"}}),
+                 "asks for 3112000 bytes for 1000 x 1000 pixels; the limit is 1048576 bytes"));
   CHECK(refusal_of("x.png", png_file(1000, 1000, noise)).empty());
   noise.resize(200'000);
   const TemporaryFolder folder;
@@ -160,7 +174,10 @@ TEST_CASE("class names that are not UTF-8 are refused when they are read") {
     std::filesystem::create_directory(folder.path(name));
     folder.write(std::string(name) + "/1.png", pixel);
   }
-  CHECK(contains(refusal([&] { open_file(folder.path("."), Options{{"#", "label"}}); }), "has the class 'caf\\xE9', which is not UTF-8"));
+  CHECK(contains(refusal([&] {
+                   open_file(folder.path("."), Options{{"#", "label"}});
+                 }),
+                 "has the class 'caf\\xE9', which is not UTF-8"));
 }
 
 TEST_CASE("csv: a column that holds the largest integer counts no classes") {
@@ -179,7 +196,8 @@ TEST_CASE("a producer's class names are UTF-8") {
       return info;
     }
   };
-  CHECK(contains(refusal([] { Source("y", std::make_shared<Named>()); }), "stream 'y' names class 1 'caf?', which is not UTF-8"));
+  CHECK(contains(refusal([] { Source("y", std::make_shared<Named>()); }),
+                 "stream 'y' names class 1 'caf?', which is not UTF-8"));
 }
 
 TEST_CASE("a stream of many small files takes few mappings") {

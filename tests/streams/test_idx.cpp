@@ -219,7 +219,8 @@ TEST_CASE("packed files that are not idx unpack too") {
 TEST_CASE("files that cannot be opened say why") {
   const TemporaryFolder folder;
   CHECK(refused(folder.path("none.idx")) == "cannot read '" + folder.path("none.idx") + "': No such file or directory");
-  CHECK(refused(folder.path("")) == "'" + folder.path("") + "' is a folder without files whose endings say what they hold");
+  CHECK(refused(folder.path("")) ==
+        "'" + folder.path("") + "' is a folder without files whose endings say what they hold");
   CHECK(refused("") == "file: names no file; write file:PATH");
   CHECK(refused("/dev/null") == "cannot read '/dev/null': it is not a regular file");
   CHECK(refused(folder.write("x.elf",
@@ -246,10 +247,10 @@ TEST_CASE("files that cannot be opened say why") {
 TEST_CASE("samples of files are read by number without moving what is read in order") {
   const TemporaryFolder folder;
   const std::string path = folder.write("x.idx", idx(8, {100, 2}, [] {
-    std::string bytes;
-    for (int i = 0; i < 200; ++i) bytes += static_cast<char>(i);
-    return bytes;
-  }()));
+                                          std::string bytes;
+                                          for (int i = 0; i < 200; ++i) bytes += static_cast<char>(i);
+                                          return bytes;
+                                        }()));
   const auto producer = open_file(path, Options{});
   CHECK(producer->read_at(nullptr, 0, nullptr));
   uint8_t first[2], some[6];

@@ -63,31 +63,39 @@ TEST_CASE("a folder with a sub-folder for each class") {
   REQUIRE(pictures->rewind());
   CHECK(pictures->read(5, Pixels(18).data()) == 3);
   // A part is one of each class.
-  CHECK(drain<int64_t>(*animals.open({{"#", "label"}, {"part", "0.5-1"}})) == std::vector<std::vector<int64_t>>{{0}, {1}});
+  CHECK(drain<int64_t>(*animals.open({{"#", "label"}, {"part", "0.5-1"}})) ==
+        std::vector<std::vector<int64_t>>{{0}, {1}});
   CHECK(drain<uint8_t>(*animals.open({{"part", "0.5-1"}})) == std::vector<Pixels>{Pixels(6, 1), Pixels(6, 10)});
   CHECK(animals.open({{"channels", "3"}})->describe()->sample == Shape{3, 2, 3});
   CHECK(animals.open({{"resize", "4x5"}})->describe()->sample == Shape{4, 5});
-  CHECK(animals.refuse({{"#", "name"}}) == "'FOLDER/' has no '#name'; leave it out for the pictures, or write '#label' for their classes");
+  CHECK(animals.refuse({{"#", "name"}}) ==
+        "'FOLDER/' has no '#name'; leave it out for the pictures, or write '#label' for their classes");
   CHECK(animals.refuse({{"symbols", "cat,cow"}}) ==
         "'FOLDER/' has the sub-folder 'dog', which symbols= does not list; the symbols are: cat, cow");
-  CHECK(animals.refuse({{"resize", "4"}}) == "resize=4 of 'FOLDER/' is no size; write height and width up to 8192, such as resize=28x28");
-  CHECK(animals.refuse({{"channels", "2"}}) == "channels=2 of 'FOLDER/' is not offered; write channels=1 or channels=3");
-  CHECK(animals.refuse({{"header", "true"}}) == "the option header= means nothing for 'FOLDER/', which is image; leave it out");
+  CHECK(animals.refuse({{"resize", "4"}}) ==
+        "resize=4 of 'FOLDER/' is no size; write height and width up to 8192, such as resize=28x28");
+  CHECK(animals.refuse({{"channels", "2"}}) ==
+        "channels=2 of 'FOLDER/' is not offered; write channels=1 or channels=3");
+  CHECK(animals.refuse({{"header", "true"}}) ==
+        "the option header= means nothing for 'FOLDER/', which is image; leave it out");
 }
 
 TEST_CASE("pictures of another size or kind are refused, or resized") {
   const Animals animals;
   animals.folder_.write("dog/1.png", png_file(3, 3, Pixels(9, 7)));
-  CHECK(animals.refuse() == "'FOLDER/dog/1.png' is a picture of 3x3 pixels, 'FOLDER/cat/0.png' of 2x3; give resize=2x3, or another "
-                            "size for all");
+  CHECK(animals.refuse() ==
+        "'FOLDER/dog/1.png' is a picture of 3x3 pixels, 'FOLDER/cat/0.png' of 2x3; give resize=2x3, or another "
+        "size for all");
   CHECK(drain<uint8_t>(*animals.open({{"resize", "2x3"}}))[3] == Pixels(6, 7));
   animals.folder_.write("dog/1.png", png_file(2, 3, Pixels(18, 7)));  // coloured among grey ones
   CHECK(drain<uint8_t>(*animals.open())[3] == Pixels(6, 7));
   animals.folder_.write("dog/1.png", "GIF89a");
-  CHECK(animals.refuse() == "'FOLDER/dog/1.png' is neither PNG nor JPEG, by its first bytes; leave it out, or convert it");
+  CHECK(animals.refuse() ==
+        "'FOLDER/dog/1.png' is neither PNG nor JPEG, by its first bytes; leave it out, or convert it");
   animals.folder_.write("x.png", png_file(2, 3, Pixels(6, 0)));
-  CHECK(animals.refuse() == "'FOLDER/' has pictures beside sub-folders of pictures, 'FOLDER/x.png' and 'FOLDER/cat/0.png'; put every "
-                            "picture into the sub-folder of its class");
+  CHECK(animals.refuse() ==
+        "'FOLDER/' has pictures beside sub-folders of pictures, 'FOLDER/x.png' and 'FOLDER/cat/0.png'; put every "
+        "picture into the sub-folder of its class");
 }
 
 TEST_CASE("single pictures and patterns of them") {
@@ -97,7 +105,8 @@ TEST_CASE("single pictures and patterns of them") {
   folder.write("a.png", png_file(1, 2, Pixels{9, 9, 9, 9, 9, 9}));
   CHECK(open_file(path, Options{})->describe()->sample == Shape{3, 1, 2});
   CHECK(drain<uint8_t>(*open_file(path, Options{})) == std::vector<Pixels>{{1, 4, 2, 5, 3, 6}});
-  CHECK(drain<uint8_t>(*open_file(folder.path("*.png"), Options{})) == std::vector<Pixels>{Pixels(6, 9), {1, 4, 2, 5, 3, 6}});
+  CHECK(drain<uint8_t>(*open_file(folder.path("*.png"), Options{})) ==
+        std::vector<Pixels>{Pixels(6, 9), {1, 4, 2, 5, 3, 6}});
   CHECK(drain<uint8_t>(*open_file(folder.path(""), Options{})).size() == 2);
   CHECK(refuse(path, {{"#", "label"}}) ==
         "'FILE' has no sub-folders whose names were classes; put the pictures of each class into a sub-folder");

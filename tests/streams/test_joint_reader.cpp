@@ -265,7 +265,8 @@ TEST_CASE("streams of different lengths: a pass ends with the shortest, and says
             REQUIRE(reader.left_over().size() == 1);
             CHECK(reader.left_over()[0].producer == "images");
             CHECK(reader.left_over()[0].samples == 11);
-            CHECK(reader.left_over()[0].text == "producer 'images' had 11 samples left over at the end of a pass: 'labels' ended after 59");
+            CHECK(reader.left_over()[0].text ==
+                  "producer 'images' had 11 samples left over at the end of a pass: 'labels' ended after 59");
           }
           // From the middle of an epoch on, as a run that is resumed.
           reader.seek(1, 30);
@@ -275,7 +276,8 @@ TEST_CASE("streams of different lengths: a pass ends with the shortest, and says
           CHECK(rest.given[0] == std::vector<int>(whole.given[0].begin() + 30, whole.given[0].end()));
           CHECK(reader.left_over(0) == 11);
         }
-  // Groups of a ratio; what is skipped, and the samples of other shards, are not left over; what was not asked for is not, either.
+  // Groups of a ratio; what is skipped, and the samples of other shards, are not left over; what was not asked for is
+  // not, either.
   Group r;
   r.add("frames", 32, 3).add("labels", 8);
   JointReader frames(r.members, {});
@@ -304,7 +306,8 @@ TEST_CASE("streams of different lengths: one that turns out to be shorter ends t
     CHECK(run(reader, batch).given[0] == range(0, 59));
     CHECK(reader.left_over(0) == 1);
     REQUIRE(reader.left_over().size() == 1);
-    CHECK(reader.left_over()[0].text == "producer 'images' had 1 sample left over at the end of a pass: 'labels' ended after 59");
+    CHECK(reader.left_over()[0].text ==
+          "producer 'images' had 1 sample left over at the end of a pass: 'labels' ended after 59");
   }
 }
 
@@ -321,12 +324,17 @@ TEST_CASE("streams of different lengths are refused where that is asked for") {
   CHECK(run(*std::make_unique<JointReader>(g.members, cut), 64).given[0] == range(0, 59));
   Group r;
   r.add("frames", 30, 3).add("labels", 8);
-  CHECK(refusal([&] { JointReader(r.members, o); }).find("stream 'labels' ends after 8 samples, 'frames' has 30 samples (10 groups of 3): they do not belong together; ") == 0);
+  CHECK(refusal([&] { JointReader(r.members, o); })
+            .find("stream 'labels' ends after 8 samples, 'frames' has 30 samples (10 groups of 3): they do not belong "
+                  "together; ") == 0);
   for (const uint64_t batch : {1u, 7u, 10u, 59u, 60u, 64u}) {
     Group unsure;
     unsure.add("images", 60).add("labels", std::make_shared<UnsureProducer>(59, Gives::SinglesWithoutType));
     JointReader reader(unsure.members, o);
-    CHECK(refusal([&] { run(reader, batch); }).find("stream 'labels' ends after 59 samples, 'images' has 60 samples: they do not belong together; ") == 0);
+    CHECK(refusal([&] {
+            run(reader, batch);
+          }).find("stream 'labels' ends after 59 samples, 'images' has 60 samples: they do not belong together; ") ==
+          0);
   }
 }
 

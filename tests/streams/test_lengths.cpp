@@ -34,8 +34,9 @@ TEST_CASE("checked arithmetic: what does not fit is none") {
 
 TEST_CASE("shapes: a count that does not fit is refused") {
   CHECK(Shape{1 << 20, 1 << 20, 1 << 20}.count() == int64_t{1} << 60);
-  CHECK(refusal([] { (void)Shape{1 << 20, 1 << 20, 1 << 20, 8}.count(); }) ==
-        "a tensor of shape [1048576, 1048576, 1048576, 8] has more elements than 2^63 - 1");
+  CHECK(refusal([] {
+          (void)Shape{1 << 20, 1 << 20, 1 << 20, 8}.count();
+        }) == "a tensor of shape [1048576, 1048576, 1048576, 8] has more elements than 2^63 - 1");
   StreamInfo info;
   info.dtype = DType::F64;
   info.sample = Shape{int64_t{1} << 62};
@@ -54,14 +55,18 @@ TEST_CASE("options of addresses that overflow: async") {
     Endless() : CountingProducer(1000) {}
     std::size_t size() const override { return 0; }
   };
-  CHECK(says(refusal([&] { AsyncProducer(std::make_shared<Endless>(), std::numeric_limits<uint64_t>::max() / 8 + 1); }), "need more memory than there is"));
+  CHECK(says(refusal([&] { AsyncProducer(std::make_shared<Endless>(), std::numeric_limits<uint64_t>::max() / 8 + 1); }),
+             "need more memory than there is"));
 }
 
 TEST_CASE("options of addresses that overflow: repeat, skip, shuffle, batch") {
   Source source("x", std::make_shared<CountingProducer>(60));
   JointOptions options;
   options.repeat = std::numeric_limits<int64_t>::max();
-  CHECK(says(refusal([&] { JointReader({{&source, 1}}, options); }), "repeat=9223372036854775807 of 60 joint samples makes an epoch of more than"));
+  CHECK(says(refusal([&] {
+               JointReader({{&source, 1}}, options);
+             }),
+             "repeat=9223372036854775807 of 60 joint samples makes an epoch of more than"));
   const auto counting = [] { return std::make_shared<CountingProducer>(60); };
   SkipProducer skip(counting(), std::numeric_limits<uint64_t>::max() - 1);
   CHECK(!skip.next());
@@ -83,6 +88,7 @@ TEST_CASE("flows: shapes and ratios that overflow are refused with their place")
     return std::string();
   };
   CHECK(says(refused("harmonic g { producer x {4294967296, 4294967296, 3}; consumer y; cycle { x -> y; } }"),
-                 "the shape of 'x' has more than 2^63 values, the most are 1099511627776"));
-  CHECK(says(refused("harmonic g { producer x {1048576, 1048576, 3}; consumer y; cycle { x -> y; } }"), "the shape of 'x' has 3298534883328 values"));
+             "the shape of 'x' has more than 2^63 values, the most are 1099511627776"));
+  CHECK(says(refused("harmonic g { producer x {1048576, 1048576, 3}; consumer y; cycle { x -> y; } }"),
+             "the shape of 'x' has 3298534883328 values"));
 }

@@ -66,9 +66,12 @@ TEST_CASE("the health of a live source crosses the contract whole", "[live]") {
   producer->tell(told);
   const std::optional<StreamHealth> health = source.health();
   REQUIRE(health);
-  CHECK((health->state == told.state && health->senders == 3 && health->connected == 2 && health->wants_durable && health->at_most_once));
-  CHECK((health->samples == 11 && health->bytes == 12 && health->queued_samples == 13 && health->queued_bytes == 14 && health->window_bytes == 15));
-  CHECK((health->lost == 16 && health->duplicates == 17 && health->refused == 18 && health->resent == 19 && health->idle_seconds == 0.5));
+  CHECK((health->state == told.state && health->senders == 3 && health->connected == 2 && health->wants_durable &&
+         health->at_most_once));
+  CHECK((health->samples == 11 && health->bytes == 12 && health->queued_samples == 13 && health->queued_bytes == 14 &&
+         health->window_bytes == 15));
+  CHECK((health->lost == 16 && health->duplicates == 17 && health->refused == 18 && health->resent == 19 &&
+         health->idle_seconds == 0.5));
   CHECK(health->last_error == std::string(254, 'x'));
 }
 

@@ -26,9 +26,7 @@ namespace {
 
 constexpr size_t kBytes = 1 << 18;
 
-std::string lost(const std::string& path) {
-  return "'" + path + "' became shorter while it was read: it had ";
-}
+std::string lost(const std::string& path) { return "'" + path + "' became shorter while it was read: it had "; }
 
 template <typename Body>
 std::string refusal_of(Body body) {
@@ -60,7 +58,8 @@ uint64_t sum_of(const FileMapping& mapping) {
 
 TEST_CASE("a mapping whose file is cut reads zeros and says so, others are not disturbed") {
   const TemporaryFolder folder;
-  const std::string cut = folder.write("cut", std::string(kBytes, '\1')), whole = folder.write("whole", std::string(kBytes, '\1'));
+  const std::string cut = folder.write("cut", std::string(kBytes, '\1')),
+                    whole = folder.write("whole", std::string(kBytes, '\1'));
   const FileMapping a = mapping_of(cut, kBytes), b = mapping_of(whole, kBytes);
   CHECK(sum_of(a) == kBytes);
   std::filesystem::resize_file(cut, kBytes / 2);
@@ -137,8 +136,8 @@ TEST_CASE("every reader of mapped files refuses what it read of a file that was 
   const TemporaryFolder folder;
   std::string rows;
   for (int i = 0; i < 40000; ++i) rows += "1,2\n";
-  const std::string raw = folder.write("x.raw", std::string(kBytes, '\1')), tokens = folder.write("x.tokens", std::string(kBytes, '\0')),
-                    table = folder.write("x.csv", rows);
+  const std::string raw = folder.write("x.raw", std::string(kBytes, '\1')),
+                    tokens = folder.write("x.tokens", std::string(kBytes, '\0')), table = folder.write("x.csv", rows);
   CsvOptions read_again;
   read_again.kept = 0;
   const std::pair<std::string, std::shared_ptr<Producer>> all[] = {
@@ -164,6 +163,7 @@ TEST_CASE("weights whose file is cut while they are read are refused") {
   const auto file = MappedFile::open(path);
   CHECK_NOTHROW(file->expect_whole());
   std::filesystem::resize_file(path, 0);
-  CHECK(refusal_of([&] { read_whole(*file, [&] { return read_safetensors(file->data(), file->bytes(), path, file); }); }) ==
-        "'" + path + "' became shorter while it was read, or its device failed");
+  CHECK(refusal_of([&] {
+          read_whole(*file, [&] { return read_safetensors(file->data(), file->bytes(), path, file); });
+        }) == "'" + path + "' became shorter while it was read, or its device failed");
 }

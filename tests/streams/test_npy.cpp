@@ -174,7 +174,8 @@ TEST_CASE("broken npy files are refused") {
   const std::string four = raw<float>({1, 2, 3, 4});
   CHECK(refused_npy(folder, "x") == "is not NPY: no NPY array begins at byte 0");
   CHECK(refused_npy(folder, "\x93NUMPY\1") == "ends at byte 7 inside its NPY header; get the file again");
-  CHECK(refused_npy(folder, npy(header("<f4", "(4,)"), four, 4)) == "is NPY of version 4.0; versions 1 to 3 can be read");
+  CHECK(refused_npy(folder, npy(header("<f4", "(4,)"), four, 4)) ==
+        "is NPY of version 4.0; versions 1 to 3 can be read");
   CHECK(refused_npy(folder, npy(header("<f4", "(4,)"), "").substr(0, 40)) ==
         "is truncated: its NPY header has 58 bytes, 30 are there; get the file again");
   CHECK(refused_npy(folder, npy(header("<f4", "(5,)"), four)) ==

@@ -1,5 +1,5 @@
-// The law of positions: whatever wrappers stand around a source, whoever goes back to (epoch, index) is given what an undisturbed
-// reader is given from there on, however far ahead anybody reads.
+// The law of positions: whatever wrappers stand around a source, whoever goes back to (epoch, index) is given what an
+// undisturbed reader is given from there on, however far ahead anybody reads.
 #include <random>
 
 #include <harmonics/async.hpp>
@@ -29,8 +29,10 @@ struct Recipe {
   std::vector<Layer> layers;
   std::string text() const {
     static const char* const names[] = {"take", "skip", "shard", "repeat", "shuffle", "batch", "async"};
-    std::string s = std::to_string(samples) + " samples " + std::to_string(static_cast<int>(gives)) + (sized ? "" : " without size");
-    for (const Layer& l : layers) s += std::string(" ") + names[l.kind] + "(" + std::to_string(l.a) + ", " + std::to_string(l.b) + ")";
+    std::string s = std::to_string(samples) + " samples " + std::to_string(static_cast<int>(gives)) +
+                    (sized ? "" : " without size");
+    for (const Layer& l : layers)
+      s += std::string(" ") + names[l.kind] + "(" + std::to_string(l.a) + ", " + std::to_string(l.b) + ")";
     return s;
   }
 };
@@ -63,16 +65,32 @@ Recipe random_recipe(Random& random) {
 // `ahead` changes how far async wrappers read ahead and nothing else.
 std::shared_ptr<Producer> build(const Recipe& r, uint64_t ahead) {
   std::shared_ptr<Producer> p;
-  if (r.sized) p = std::make_shared<CountingProducer>(r.samples, r.gives);
-  else p = std::make_shared<Unsized>(r.samples, r.gives);
+  if (r.sized)
+    p = std::make_shared<CountingProducer>(r.samples, r.gives);
+  else
+    p = std::make_shared<Unsized>(r.samples, r.gives);
   for (const auto& [kind, a, b] : r.layers) switch (kind) {
-      case 0: p = std::make_shared<TakeProducer>(p, a * 3); break;
-      case 1: p = std::make_shared<SkipProducer>(p, a); break;
-      case 2: p = std::make_shared<ShardProducer>(p, a % b, b); break;
-      case 3: p = std::make_shared<RepeatProducer>(p, b); break;
-      case 4: p = std::make_shared<ShuffleProducer>(p, static_cast<uint32_t>(a), b); break;
-      case 5: p = std::make_shared<BatchProducer>(p, b); break;
-      default: p = std::make_shared<AsyncProducer>(p, a + ahead); break;
+      case 0:
+        p = std::make_shared<TakeProducer>(p, a * 3);
+        break;
+      case 1:
+        p = std::make_shared<SkipProducer>(p, a);
+        break;
+      case 2:
+        p = std::make_shared<ShardProducer>(p, a % b, b);
+        break;
+      case 3:
+        p = std::make_shared<RepeatProducer>(p, b);
+        break;
+      case 4:
+        p = std::make_shared<ShuffleProducer>(p, static_cast<uint32_t>(a), b);
+        break;
+      case 5:
+        p = std::make_shared<BatchProducer>(p, b);
+        break;
+      default:
+        p = std::make_shared<AsyncProducer>(p, a + ahead);
+        break;
     }
   return p;
 }
@@ -119,7 +137,8 @@ TEST_CASE("any stack of wrappers goes back to any position") {
 
 TEST_CASE("how far an async wrapper has read ahead when a pass is left does not show in the next") {
   const auto after = [](uint64_t ahead) {
-    auto repeat = std::make_shared<RepeatProducer>(std::make_shared<ShuffleProducer>(std::make_shared<CountingProducer>(7), 7, 3), 4);
+    auto repeat = std::make_shared<RepeatProducer>(
+        std::make_shared<ShuffleProducer>(std::make_shared<CountingProducer>(7), 7, 3), 4);
     AsyncProducer async(repeat, ahead);
     for (int i = 0; i < 5; ++i) REQUIRE(async.next());
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -149,7 +168,8 @@ TEST_CASE("a source that cannot go back says so") {
 
 TEST_CASE("a pass that has become shorter is refused with both numbers") {
   Source source("numbers", std::make_shared<CountingProducer>(5, Gives::SinglesWithoutType));
-  CHECK(refusal([&] { source.seek(0, 6); }) == "stream 'numbers': there is no sample 6 to go back to: the pass has 5 samples");
+  CHECK(refusal([&] { source.seek(0, 6); }) ==
+        "stream 'numbers': there is no sample 6 to go back to: the pass has 5 samples");
   JointReader reader({{&source, 1}}, JointOptions{});
   CHECK(refusal([&] { reader.seek(2, 9); }) == "there is no sample 9 to go back to: an epoch has 5");
 }
@@ -170,7 +190,8 @@ TEST_CASE("joined streams go back to any position, with every option of the grou
     static const Gives ways[] = {Gives::Blocks, Gives::Singles, Gives::SinglesWithoutType, Gives::ByNumber};
     const Gives gives = ways[below(random, 4)];
     const bool sized = gives == Gives::ByNumber || below(random, 3) != 0;
-    CAPTURE(round, o.batch, o.shuffle, o.skip, o.take, o.shard, o.shards, o.repeat, groups, per_group, static_cast<int>(gives), sized);
+    CAPTURE(round, o.batch, o.shuffle, o.skip, o.take, o.shard, o.shards, o.repeat, groups, per_group,
+            static_cast<int>(gives), sized);
     const auto producer = [&](uint64_t n) -> std::shared_ptr<Producer> {
       if (sized) return std::make_shared<CountingProducer>(n, gives);
       return std::make_shared<Unsized>(n, gives);
@@ -193,7 +214,8 @@ TEST_CASE("joined streams go back to any position, with every option of the grou
       return rows;
     };
     const auto first = sources(), second = sources();
-    JointReader whole({{first[0].get(), 1}, {first[1].get(), per_group}}, o), other({{second[0].get(), 1}, {second[1].get(), per_group}}, o);
+    JointReader whole({{first[0].get(), 1}, {first[1].get(), per_group}}, o),
+        other({{second[0].get(), 1}, {second[1].get(), per_group}}, o);
     std::vector<std::vector<std::vector<int32_t>>> epochs;
     for (uint64_t epoch = 0; epoch < 3; ++epoch) {
       whole.begin(epoch);

@@ -9,7 +9,9 @@ using Gives = CountingProducer::Gives;
 
 namespace {
 
-Source counted_source(uint64_t n, Gives gives) { return Source("counted", std::make_shared<CountingProducer>(n, gives)); }
+Source counted_source(uint64_t n, Gives gives) {
+  return Source("counted", std::make_shared<CountingProducer>(n, gives));
+}
 
 // A C producer of an older contract: nothing behind next.
 struct Old {

@@ -35,32 +35,44 @@ const std::vector<Row>& rows() {
       {"shuffle=1000", [](ProducerPtr p) { return std::make_shared<ShuffleProducer>(p, 1000, kSeed); }},
       {"cache=1M", [](ProducerPtr p) { return std::make_shared<CacheProducer>(p, 1 << 20); }},
       {"async=3", [](ProducerPtr p) { return std::make_shared<AsyncProducer>(p, 3); }},
-      {"augment=shift(1),noise(0.1)", [](ProducerPtr p) { return std::make_shared<AugmentProducer>(p, Augmentation().shift(1).noise(0.1), kSeed); }},
-      {"where=value[0]<40,value[1]!=9", [](ProducerPtr p) { return std::make_shared<FilterProducer>(p, condition(p, "value[0]<40,value[1]!=9")); }},
-      {"skip=2&take=20&shard=0/2", [](ProducerPtr p) {
-         return std::make_shared<ShardProducer>(std::make_shared<TakeProducer>(std::make_shared<SkipProducer>(p, 2), 20), 0, 2);
+      {"augment=shift(1),noise(0.1)",
+       [](ProducerPtr p) { return std::make_shared<AugmentProducer>(p, Augmentation().shift(1).noise(0.1), kSeed); }},
+      {"where=value[0]<40,value[1]!=9",
+       [](ProducerPtr p) { return std::make_shared<FilterProducer>(p, condition(p, "value[0]<40,value[1]!=9")); }},
+      {"skip=2&take=20&shard=0/2",
+       [](ProducerPtr p) {
+         return std::make_shared<ShardProducer>(
+             std::make_shared<TakeProducer>(std::make_shared<SkipProducer>(p, 2), 20), 0, 2);
        }},
-      {"take=10&repeat=3&shuffle=4", [](ProducerPtr p) {
-         return std::make_shared<ShuffleProducer>(std::make_shared<RepeatProducer>(std::make_shared<TakeProducer>(p, 10), 3), 4, kSeed);
+      {"take=10&repeat=3&shuffle=4",
+       [](ProducerPtr p) {
+         return std::make_shared<ShuffleProducer>(
+             std::make_shared<RepeatProducer>(std::make_shared<TakeProducer>(p, 10), 3), 4, kSeed);
        }},
-      {"where=value[0]>=40&skip=1&shuffle=16", [](ProducerPtr p) {
+      {"where=value[0]>=40&skip=1&shuffle=16",
+       [](ProducerPtr p) {
          const auto chosen = std::make_shared<FilterProducer>(p, condition(p, "value[0]>=40"));
          return std::make_shared<ShuffleProducer>(std::make_shared<SkipProducer>(chosen, 1), 16, kSeed);
        }},
-      {"cache=1M&augment=flip,cutout(1)&async=4&repeat=2&shuffle=9", [](ProducerPtr p) {
-         p = std::make_shared<AugmentProducer>(std::make_shared<CacheProducer>(p, 1 << 20), Augmentation().flip().cutout(1), kSeed);
+      {"cache=1M&augment=flip,cutout(1)&async=4&repeat=2&shuffle=9",
+       [](ProducerPtr p) {
+         p = std::make_shared<AugmentProducer>(std::make_shared<CacheProducer>(p, 1 << 20),
+                                               Augmentation().flip().cutout(1), kSeed);
          p = std::make_shared<RepeatProducer>(std::make_shared<AsyncProducer>(p, 4), 2);
          return std::make_shared<ShuffleProducer>(p, 9, kSeed);
        }},
-      {"augment=flip,shift(1)&repeat=2&shuffle=1000", [](ProducerPtr p) {  // read by number but for the passes that differ
-         p = std::make_shared<RepeatProducer>(std::make_shared<AugmentProducer>(p, Augmentation().flip().shift(1), kSeed), 2);
+      {"augment=flip,shift(1)&repeat=2&shuffle=1000",
+       [](ProducerPtr p) {  // read by number but for the passes that differ
+         p = std::make_shared<RepeatProducer>(
+             std::make_shared<AugmentProducer>(p, Augmentation().flip().shift(1), kSeed), 2);
          return std::make_shared<ShuffleProducer>(p, 1000, kSeed);
        }}};
   return table;
 }
 
 Graph graph_of_two() {
-  const auto text = std::make_shared<SourceText>("g.hmx", "harmonic g { producer x; producer y; consumer a; consumer b; cycle { x -> a; y -> b; } }");
+  const auto text = std::make_shared<SourceText>(
+      "g.hmx", "harmonic g { producer x; producer y; consumer a; consumer b; cycle { x -> a; y -> b; } }");
   return make_graph(parse_flow(text), Registry::global());
 }
 
@@ -83,7 +95,9 @@ std::pair<SampleRows, std::vector<int64_t>> read_epoch(JointReader& reader, uint
 // 60 rows "n, n + 8, 2n, 3n" with the label n, as the file x.csv.
 std::string numbered(const TemporaryFolder& folder) {
   std::string text;
-  for (int n = 0; n < 60; ++n) text += std::to_string(n) + "," + std::to_string(n + 8) + "," + std::to_string(2 * n) + "," + std::to_string(3 * n) + "," + std::to_string(n) + "\n";
+  for (int n = 0; n < 60; ++n)
+    text += std::to_string(n) + "," + std::to_string(n + 8) + "," + std::to_string(2 * n) + "," +
+            std::to_string(3 * n) + "," + std::to_string(n) + "\n";
   return folder.write("x.csv", text);
 }
 
@@ -149,7 +163,9 @@ TEST_CASE("steps that cannot be are refused by stream") {
       streams.reader(graph, {graph.find("x")}, 8, false, 1);
     });
   };
-  CHECK(refuse("cache=1") == "stream 'x': cache: 60 samples of 20 bytes take more than the 1 bytes allowed; allow more, or read fewer samples");
+  CHECK(refuse("cache=1") ==
+        "stream 'x': cache: 60 samples of 20 bytes take more than the 1 bytes allowed; allow more, or read fewer "
+        "samples");
   CHECK(refuse("cache=lots") == "option 'cache=lots' of 'x' wants the most bytes to keep, such as 512M or 4G");
   CHECK(refuse("async=x") == "option 'async=x' of 'x' wants a whole number");
   CHECK(refuse("where=value<-1") == "where= of 'x' leaves no sample of 60");
@@ -169,17 +185,21 @@ TEST_CASE("an address may be a field of what another producer is bound to") {
     streams.bind(graph, Registry::global(), "y", parse_address(y));
     return streams.source(graph.find("y")).info();
   };
-  const StreamInfo twice = bound(path + "?header=true&dtype=u8&take=2#a,b", path + "?header=true#label"), once = bound(path + "?header=true&dtype=u8&take=2#a,b", "x#label");
+  const StreamInfo twice = bound(path + "?header=true&dtype=u8&take=2#a,b", path + "?header=true#label"),
+                   once = bound(path + "?header=true&dtype=u8&take=2#a,b", "x#label");
   CHECK(once.symbols == std::vector<std::string>{"blue", "red"});
   CHECK(once.symbols == twice.symbols);
   CHECK(once.dtype == twice.dtype);
   CHECK(once.size == 3);  // take= is of both
   CHECK(bound(path + "?header=true#a,b", "x?as=number#b").dtype == DType::F32);
-  CHECK(refusal([&] { bound(path + "#a,b", "y#label"); }).find("cannot read 'y'") != std::string::npos);  // itself: a file
+  CHECK(refusal([&] { bound(path + "#a,b", "y#label"); }).find("cannot read 'y'") !=
+        std::string::npos);  // itself: a file
   StreamSet streams;
-  CHECK(refusal([&] { streams.bind(graph, Registry::global(), "y", parse_address("x#label")); }) == "'y' is bound to a field of producer 'x', which is not bound");
+  CHECK(refusal([&] { streams.bind(graph, Registry::global(), "y", parse_address("x#label")); }) ==
+        "'y' is bound to a field of producer 'x', which is not bound");
   streams.bind(graph, graph.find("x"), Source("x", std::make_shared<CountingProducer>(3)));
-  CHECK(refusal([&] { streams.bind(graph, Registry::global(), "y", parse_address("x#label")); }) == "'y' is bound to a field of producer 'x', which is an object without fields");
+  CHECK(refusal([&] { streams.bind(graph, Registry::global(), "y", parse_address("x#label")); }) ==
+        "'y' is bound to a field of producer 'x', which is an object without fields");
 }
 
 TEST_CASE("streams of different lengths are read to the end of the shortest, also under a condition") {

@@ -41,7 +41,8 @@ std::string numbers_csv(int rows, int columns) {
   std::mt19937 random(7);
   std::string text;
   for (int r = 0; r < rows; ++r)
-    for (int c = 0; c < columns; ++c) text += (c ? "," : "") + std::to_string(random() % 1000) + (c + 1 < columns ? "" : "\n");
+    for (int c = 0; c < columns; ++c)
+      text += (c ? "," : "") + std::to_string(random() % 1000) + (c + 1 < columns ? "" : "\n");
   return text;
 }
 
@@ -61,8 +62,9 @@ std::shared_ptr<Producer> not_held(const std::string& path, CsvOptions options) 
 }  // namespace
 
 TEST_CASE("json lines: fields by name, arrays with their shape, words as classes") {
-  const TableText t{"{\"a\": 1, \"b\": [1, 2.5], \"c\": \"dog\", \"m\": {\"n\": 3}, \"t\": true, \"i\": 2}\n\n"
-               "  {\"b\": [3, -4e2], \"a\": 0.5, \"c\": \"cat\", \"m\": {\"n\": 4}, \"t\": false, \"i\": 0}\r\n"};
+  const TableText t{
+      "{\"a\": 1, \"b\": [1, 2.5], \"c\": \"dog\", \"m\": {\"n\": 3}, \"t\": true, \"i\": 2}\n\n"
+      "  {\"b\": [3, -4e2], \"a\": 0.5, \"c\": \"cat\", \"m\": {\"n\": 4}, \"t\": false, \"i\": 0}\r\n"};
   CHECK(t.rows({{"#", "a"}}) == TextRows{{1}, {0.5}});
   CHECK(t.rows({{"#", "b"}}) == TextRows{{1, 2.5}, {3, -400}});
   CHECK(t.rows({{"#", "a,b,m.n"}}) == TextRows{{1, 1, 2.5, 3}, {0.5, 3, -400, 4}});
@@ -87,35 +89,45 @@ TEST_CASE("broken json lines are refused with line and field") {
         "braces, missing keys, etc.; every line must be one JSON value by itself");
   CHECK(TableText{"{\"a\": 1} {\"a\": 2}\n"}.refuse().find("'FILE' line 1 is no JSON: ") == 0);
   CHECK(TableText{"{\"a\":\n1}\n"}.refuse().find("'FILE' line 1 is no JSON: ") == 0);
-  CHECK(TableText{"{\"a\": 1, \"b\": 2}\n"}.refuse({{"#", "x"}}) == "'FILE' has no field 'x' in line 1; its fields are: a, b");
-  CHECK(TableText{"[1]\n"}.refuse({{"#", "x"}}) ==
-        "'FILE' line 1 is an array, which has no field 'x'; leave '#' out, or write an object with names on every line");
+  CHECK(TableText{"{\"a\": 1, \"b\": 2}\n"}.refuse({{"#", "x"}}) ==
+        "'FILE' has no field 'x' in line 1; its fields are: a, b");
+  CHECK(
+      TableText{"[1]\n"}.refuse({{"#", "x"}}) ==
+      "'FILE' line 1 is an array, which has no field 'x'; leave '#' out, or write an object with names on every line");
   CHECK(TableText{"{\"a\": [1, 2]}\n{\"a\": [1]}\n"}.refuse() ==
-        "'FILE' line 2, field 'a': found an array of 1, the first line has the shape [2]; every line must have one shape");
+        "'FILE' line 2, field 'a': found an array of 1, the first line has the shape [2]; every line must have one "
+        "shape");
   CHECK(TableText{"{\"a\": [1, 2]}\n{\"a\": [1, 2, 3]}\n"}.refuse() ==
-        "'FILE' line 2, field 'a': found an array of more than 2, the first line has the shape [2]; every line must have one shape");
+        "'FILE' line 2, field 'a': found an array of more than 2, the first line has the shape [2]; every line must "
+        "have one shape");
   CHECK(TableText{"{\"a\": [1, 2]}\n{\"a\": 3}\n"}.refuse() ==
         "'FILE' line 2, field 'a': found a number, the first line has the shape [2]; every line must have one shape");
   CHECK(TableText{"{\"a\": 1.5}\n{\"a\": [3]}\n"}.refuse() ==
         "'FILE' line 2, field 'a': found an array, the first line has one value; every line must have one shape");
-  CHECK(TableText{"{\"a\": {\"b\": 1}}\n"}.refuse() == "'FILE' line 1, field 'a': found an object; name what is inside, as in '#a.NAME'");
+  CHECK(TableText{"{\"a\": {\"b\": 1}}\n"}.refuse() ==
+        "'FILE' line 1, field 'a': found an object; name what is inside, as in '#a.NAME'");
   CHECK(TableText{"{\"a\": []}\n"}.refuse() ==
         "'FILE' line 1, field 'a': found an array of nothing; a sample is a number, a text, or an array of numbers");
   CHECK(TableText{"{\"a\": [1, \"x\"]}\n"}.refuse() ==
         "'FILE' line 1, field 'a', number 1: found 'x' where a number is expected; select columns of numbers with "
         "'#NAME,NAME', or a column of words alone to read classes");
-  CHECK(TableText{"{\"a\": 1, \"b\": 2}\n{\"a\": 1, \"b\": null}\n"}.refuse() ==
-        "'FILE' line 2, field 'b': the value is missing; give missing=VALUE to stand in for it (or mean, nan), or select "
-        "other columns with '#NAME,NAME'");
-  CHECK(TableText{"{\"a\": 1e39, \"b\": 2}\n"}.refuse() == "'FILE' line 1, field 'a': found '1e+39', which is no finite f32 number; correct it");
+  CHECK(
+      TableText{"{\"a\": 1, \"b\": 2}\n{\"a\": 1, \"b\": null}\n"}.refuse() ==
+      "'FILE' line 2, field 'b': the value is missing; give missing=VALUE to stand in for it (or mean, nan), or select "
+      "other columns with '#NAME,NAME'");
+  CHECK(TableText{"{\"a\": 1e39, \"b\": 2}\n"}.refuse() ==
+        "'FILE' line 1, field 'a': found '1e+39', which is no finite f32 number; correct it");
   CHECK(TableText{" \n\n"}.refuse() == "'FILE' has no rows");
   CHECK(TableText{"{}\n"}.refuse() == "'FILE' line 1 is an object without fields");
-  CHECK(TableText{"[1]\n"}.refuse({{"header", "true"}}) == "the option header= means nothing for 'FILE', which is jsonl; leave it out");
-  CHECK(TableText{"[1]\n"}.refuse({{"as", "word"}}) == "as=word cannot be used for 'FILE'; write as=number or as=class or as=auto");
+  CHECK(TableText{"[1]\n"}.refuse({{"header", "true"}}) ==
+        "the option header= means nothing for 'FILE', which is jsonl; leave it out");
+  CHECK(TableText{"[1]\n"}.refuse({{"as", "word"}}) ==
+        "as=word cannot be used for 'FILE'; write as=number or as=class or as=auto");
 }
 
 TEST_CASE("missing values: refused, a value, the mean, not a number") {
-  const TableText csv{"a,b\n1,2\n,4\n5,NA\n", "x.csv"}, json{"{\"a\": 1, \"b\": 2}\n{\"b\": 4}\n{\"a\": 5, \"b\": null}\n"};
+  const TableText csv{"a,b\n1,2\n,4\n5,NA\n", "x.csv"},
+      json{"{\"a\": 1, \"b\": 2}\n{\"b\": 4}\n{\"a\": 5, \"b\": null}\n"};
   for (const TableText& t : {csv, json}) {
     CHECK(t.refuse().find("the value is missing") != std::string::npos);
     CHECK(t.rows({{"missing", "-1"}}) == TextRows{{1, 2}, {-1, 4}, {5, -1}});
@@ -135,7 +147,8 @@ TEST_CASE("missing values: refused, a value, the mean, not a number") {
 }
 
 TEST_CASE("numbers keep the type and shape that is asked for") {
-  const TableText csv{"l,a,b\n0,1,255\n3,7,8\n", "x.csv"}, json{"{\"l\": 0, \"p\": [1, 255]}\n{\"l\": 3, \"p\": [7, 8]}\n"};
+  const TableText csv{"l,a,b\n0,1,255\n3,7,8\n", "x.csv"},
+      json{"{\"l\": 0, \"p\": [1, 255]}\n{\"l\": 3, \"p\": [7, 8]}\n"};
   for (const auto& [t, columns] : {std::pair{csv, "1-2"}, std::pair{json, "p"}}) {
     const auto producer = t.open({{"#", columns}, {"dtype", "u8"}, {"shape", "2x1"}});
     CHECK(producer->describe()->sample == Shape{2, 1});
@@ -168,7 +181,8 @@ TEST_CASE("what is not held in memory gives the same samples, in order and by nu
         if (*selection) options.selection = selection;
         options.part = part;
         options.missing = missing;
-        const auto held = open_table(csv_rows(FileBytes::open(path), options), options), again = not_held(path, options);
+        const auto held = open_table(csv_rows(FileBytes::open(path), options), options),
+                   again = not_held(path, options);
         const StreamInfo a = *held->describe(), b = *again->describe();
         CHECK((a.dtype == b.dtype && a.sample == b.sample && a.size == b.size && a.classes == b.classes));
         const size_t bytes = a.sample_bytes();
@@ -213,8 +227,8 @@ TEST_CASE("numbers are rounded once, however they are written") {
   std::vector<float> expected;
   for (int i = 0; i < 20000; ++i) {
     char word[64];
-    const double value = std::ldexp(static_cast<double>(random() >> 11), -53) * std::pow(10.0, static_cast<double>(random() % 12)) *
-                         (random() % 2 ? 1 : -1);
+    const double value = std::ldexp(static_cast<double>(random() >> 11), -53) *
+                         std::pow(10.0, static_cast<double>(random() % 12)) * (random() % 2 ? 1 : -1);
     std::snprintf(word, sizeof word, "%.*f", static_cast<int>(random() % 16), value);
     text += std::string(word) + ",0\n";
     expected.push_back(static_cast<float>(std::strtod(word, nullptr)));
@@ -227,7 +241,9 @@ TEST_CASE("numbers are rounded once, however they are written") {
 // Sums that numpy finds in the same files, of numbers rounded to f32.
 TEST_CASE("tables of others have the values numpy reads") {
   if (!have_data("streaming/titanic.csv")) return;
-  const auto open = [](const char* name, const Options& options) { return open_file(data_path(std::string("streaming/") + name), options); };
+  const auto open = [](const char* name, const Options& options) {
+    return open_file(data_path(std::string("streaming/") + name), options);
+  };
   const auto sum = [&](const char* name, const Options& options) {
     double total = 0;
     for (const auto& row : drain<float>(*open(name, options)))
@@ -249,11 +265,13 @@ TEST_CASE("tables of others have the values numpy reads") {
   CHECK(total("airline-passengers.csv", {{"#", "Passengers"}}) == 40363);
   CHECK(sum("titanic.csv", {{"#", "adult_male"}, {"as", "number"}}) == 537);
   CHECK(total("titanic.csv", {{"#", "alive"}}) == 342);
-  CHECK(open("titanic.csv", {{"#", "class"}})->describe()->symbols == std::vector<std::string>{"First", "Second", "Third"});
+  CHECK(open("titanic.csv", {{"#", "class"}})->describe()->symbols ==
+        std::vector<std::string>{"First", "Second", "Third"});
   const auto ages = drain<float>(*open("titanic.csv", {{"#", "age,fare"}, {"missing", "mean"}}));
   CHECK(ages.size() == 891);
   CHECK(ages[5][0] == Approx(29.69911764704046));  // the first of 177 that are missing
   int missing = 0;
-  for (const auto& row : drain<float>(*open("titanic.csv", {{"#", "age"}, {"missing", "nan"}}))) missing += std::isnan(row[0]);
+  for (const auto& row : drain<float>(*open("titanic.csv", {{"#", "age"}, {"missing", "nan"}})))
+    missing += std::isnan(row[0]);
   CHECK(missing == 177);
 }

@@ -186,7 +186,8 @@ TEST_CASE("async reads no further than its queue") {
 
 TEST_CASE("async hands on what its source throws, after the samples before it") {
   for (const Gives gives : every_way) {
-    AsyncProducer async(std::make_shared<FailingProducer>(36, gives), 3);  // read one by one: a block that fails is lost whole
+    AsyncProducer async(std::make_shared<FailingProducer>(36, gives),
+                        3);  // read one by one: a block that fails is lost whole
     for (int i = 0; i < 36; ++i) REQUIRE(async.next());
     CHECK(refusal([&] { async.next(); }) == "the disk is on fire");
     CHECK(refusal([&] { async.next(); }) == "the disk is on fire");
@@ -234,7 +235,8 @@ TEST_CASE("a wrapper goes back also where its producer cannot, and orders every 
   KnownProducer small(std::make_shared<OnceProducer>(40), KnownProducer::Look::Finite, 100);
   REQUIRE(small.seek(0, 0));
   CHECK(pass(small) == range(0, 40));
-  CHECK(refusal([&] { small.seek(1, 0); }).find("its 40 samples take more than the 100 bytes that are cached") != std::string::npos);
+  CHECK(refusal([&] { small.seek(1, 0); }).find("its 40 samples take more than the 100 bytes that are cached") !=
+        std::string::npos);
 }
 
 TEST_CASE("wrappers that must know the samples look at the first one") {
@@ -244,7 +246,9 @@ TEST_CASE("wrappers that must know the samples look at the first one") {
   CHECK(drain<float>(augmented).size() == 3);
   CacheProducer cached(std::make_shared<MemoryProducer>(pictures), 1 << 10);
   CHECK(drain<float>(cached).size() == 3);
-  CHECK(refusal([&] { AugmentProducer none(std::make_shared<MemoryProducer>(std::vector<HTensor>{}), Augmentation().flip()); }) == "augment: the producer has no sample");
+  CHECK(refusal([&] {
+          AugmentProducer none(std::make_shared<MemoryProducer>(std::vector<HTensor>{}), Augmentation().flip());
+        }) == "augment: the producer has no sample");
 }
 
 TEST_CASE("samples keep the numbers of their senders through what takes them one by one") {
@@ -270,8 +274,10 @@ TEST_CASE("samples keep the numbers of their senders through what takes them one
   for (const Gives gives : {Gives::Blocks, Gives::Singles})
     for (const bool ahead : {true, false}) {
       std::shared_ptr<Producer> p = std::make_shared<Numbered>(50, gives);
-      if (ahead) p = std::make_shared<AsyncProducer>(p, 4);
-      else p = std::make_shared<AugmentProducer>(p, Augmentation().noise(0));
+      if (ahead)
+        p = std::make_shared<AsyncProducer>(p, 4);
+      else
+        p = std::make_shared<AugmentProducer>(p, Augmentation().noise(0));
       REQUIRE(p->numbers(0, nullptr));
       std::vector<float> block(20);
       std::vector<SampleNumber> numbers(10);

@@ -52,19 +52,21 @@ inline std::string zstd_file(const std::string& plain) {
 }
 
 // As numpy.savez does: `wide` writes sizes in zip64 fields.
-inline std::string zip_file(const std::vector<std::pair<std::string, std::string>>& members, bool deflate = false, bool wide = false) {
+inline std::string zip_file(const std::vector<std::pair<std::string, std::string>>& members, bool deflate = false,
+                            bool wide = false) {
   std::string out, directory;
   for (const auto& [name, plain] : members) {
     const std::string packed = deflate ? deflated(plain, -15) : plain;
     const uint64_t offset = out.size(), crc = crc32_z(0, reinterpret_cast<const Bytef*>(plain.data()), plain.size());
     const std::string method = little(deflate ? 8 : 0, 2), sum = little(crc, 4);
-    const std::string extra = wide ? little(1, 2) + little(16, 2) + little(plain.size(), 8) + little(packed.size(), 8) : "";
+    const std::string extra =
+        wide ? little(1, 2) + little(16, 2) + little(plain.size(), 8) + little(packed.size(), 8) : "";
     const std::string sizes = wide ? std::string(8, '\xFF') : little(packed.size(), 4) + little(plain.size(), 4);
     out += "PK\x03\x04" + little(45, 2) + little(0, 2) + method + little(0, 4) + sum + sizes + little(name.size(), 2) +
            little(extra.size(), 2) + name + extra + packed;
     directory += "PK\x01\x02" + little(45, 2) + little(45, 2) + little(0, 2) + method + little(0, 4) + sum + sizes +
-                 little(name.size(), 2) + little(extra.size(), 2) + little(0, 2) + little(0, 2) + little(0, 2) + little(0, 4) +
-                 little(offset, 4) + name + extra;
+                 little(name.size(), 2) + little(extra.size(), 2) + little(0, 2) + little(0, 2) + little(0, 2) +
+                 little(0, 4) + little(offset, 4) + name + extra;
   }
   const std::string count = little(members.size(), 2);
   return out + directory + "PK\x05\x06" + little(0, 4) + count + count + little(directory.size(), 4) +

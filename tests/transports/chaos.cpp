@@ -1,6 +1,7 @@
 // Bad weather on the command line.
-//   transport_chaos worlds KIND COUNT SEED [AT_ONCE]   KIND: tcp or zmq+router; a line for each world, and what they had in common
-//   transport_chaos proxy TARGET SEED SECONDS [zmtp] [cuts]   between who connects to the port it prints and 127.0.0.1:TARGET; after that it
+//   transport_chaos worlds KIND COUNT SEED [AT_ONCE]   KIND: tcp or zmq+router; a line for each world, and what they
+//   had in common transport_chaos proxy TARGET SEED SECONDS [zmtp] [cuts]   between who connects to the port it prints
+//   and 127.0.0.1:TARGET; after that it
 //                                                      passes all on. cuts: only those, every few seconds
 #include <malloc.h>
 #include <sys/prctl.h>
@@ -28,8 +29,8 @@ double resident_mib() {
   return static_cast<double>(pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE))) / (1 << 20);
 }
 
-// What is allocated by whomever, and what was given back and is kept by the allocator, resident: at the end of an arena for each thread at work, of which
-// glibc makes up to eight a processor.
+// What is allocated by whomever, and what was given back and is kept by the allocator, resident: at the end of an arena
+// for each thread at work, of which glibc makes up to eight a processor.
 struct Heap {
   double allocated, free;  // MiB
   Heap() {
@@ -49,7 +50,8 @@ int run_worlds(const std::string& kind, int count, uint64_t seed, int at_once) {
     {
       std::vector<std::unique_ptr<Worker>> workers;
       for (int i = first; i < last; ++i)
-        workers.push_back(std::make_unique<Worker>([&, i] { verdicts[static_cast<size_t>(i - first)] = live_through(world_of(kind, seed, i)); }));
+        workers.push_back(std::make_unique<Worker>(
+            [&, i] { verdicts[static_cast<size_t>(i - first)] = live_through(world_of(kind, seed, i)); }));
     }
     for (int i = first; i < last; ++i) {
       const ChaosVerdict& v = verdicts[static_cast<size_t>(i - first)];
@@ -59,13 +61,15 @@ int run_worlds(const std::string& kind, int count, uint64_t seed, int at_once) {
       samples += v.samples;
     }
     const Heap heap;
-    std::printf("  %.2f MiB allocated, %.0f MiB resident, of which the allocator keeps up to %.0f free\n", heap.allocated, resident_mib(), heap.free);
+    std::printf("  %.2f MiB allocated, %.0f MiB resident, of which the allocator keeps up to %.0f free\n",
+                heap.allocated, resident_mib(), heap.free);
     if (first == 0) allocated_first = heap.allocated;
     grown = std::max(grown, heap.allocated - allocated_first);
     std::fflush(stdout);
   }
-  std::printf("%s: %d worlds from seed %llu, %lld samples, %d worlds failed; after storms samples came again within %.2f s\n", kind.c_str(), count,
-              static_cast<unsigned long long>(seed), static_cast<long long>(samples), failed, worst);
+  std::printf(
+      "%s: %d worlds from seed %llu, %lld samples, %d worlds failed; after storms samples came again within %.2f s\n",
+      kind.c_str(), count, static_cast<unsigned long long>(seed), static_cast<long long>(samples), failed, worst);
   if (grown > kMostGrown) std::printf("%s: worlds that are over have left %.2f MiB behind\n", kind.c_str(), grown);
   return failed > 0 || grown > kMostGrown;
 }
@@ -82,7 +86,8 @@ int run_proxy(uint16_t target, uint64_t seed, std::chrono::seconds time, bool zm
   std::fflush(stdout);
   while (!proxy.is_over()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const ChaosCounts c = proxy.counts();
-  std::printf("%zu storms, %llu connections, %llu cut, %llu frames damaged\n", storms, static_cast<unsigned long long>(c.connections), static_cast<unsigned long long>(c.cut),
+  std::printf("%zu storms, %llu connections, %llu cut, %llu frames damaged\n", storms,
+              static_cast<unsigned long long>(c.connections), static_cast<unsigned long long>(c.cut),
               static_cast<unsigned long long>(c.damaged));
   std::fflush(stdout);
   while (true) pause();
@@ -94,10 +99,12 @@ int main(int argc, char** argv) {
   const std::vector<std::string> a(argv + 1, argv + argc);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   try {
-    if ((a.size() == 4 || a.size() == 5) && a[0] == "worlds") return run_worlds(a[1], std::stoi(a[2]), std::stoull(a[3]), a.size() == 5 ? std::stoi(a[4]) : 8);
+    if ((a.size() == 4 || a.size() == 5) && a[0] == "worlds")
+      return run_worlds(a[1], std::stoi(a[2]), std::stoull(a[3]), a.size() == 5 ? std::stoi(a[4]) : 8);
     const auto says = [&](const char* word) { return std::find(a.begin(), a.end(), word) != a.end(); };
     if (a.size() >= 4 && a[0] == "proxy")
-      return run_proxy(static_cast<uint16_t>(std::stoi(a[1])), std::stoull(a[2]), std::chrono::seconds(std::stoi(a[3])), says("zmtp"), says("cuts"));
+      return run_proxy(static_cast<uint16_t>(std::stoi(a[1])), std::stoull(a[2]), std::chrono::seconds(std::stoi(a[3])),
+                       says("zmtp"), says("cuts"));
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 1;

@@ -36,10 +36,10 @@ struct Way {
   tcp::socket *from = nullptr, *to = nullptr;
   std::mt19937_64 random;
   std::array<std::byte, 16384> piece;
-  Bytes in, out, writing;             // of a frame that is not whole; to be written in this order; being written
-  std::multimap<When, Bytes> queue;   // by when they go on
+  Bytes in, out, writing;            // of a frame that is not whole; to be written in this order; being written
+  std::multimap<When, Bytes> queue;  // by when they go on
   size_t queued = 0;
-  size_t greeted = 0;                 // ZMTP: bytes of the greeting that have passed, which each end sends piece by piece
+  size_t greeted = 0;  // ZMTP: bytes of the greeting that have passed, which each end sends piece by piece
   bool reading = false, ended = false, shut = false, dead = false;
   When last_due{}, next_byte{}, paid{};
 };
@@ -91,7 +91,8 @@ uint64_t mixed(uint64_t seed, uint64_t number) {  // SplitMix64
 
 // Everything runs on the thread of `io`.
 struct ChaosProxy::Body {
-  explicit Body(Options o) : options(std::move(o)), acceptor(io, tcp::endpoint(asio::ip::address_v4::loopback(), options.port)), timer(io) {
+  explicit Body(Options o)
+      : options(std::move(o)), acceptor(io, tcp::endpoint(asio::ip::address_v4::loopback(), options.port)), timer(io) {
     port = acceptor.local_endpoint().port();
     until = Clock::now() + (options.storms.empty() ? milliseconds(0) : options.storms[0].calm);
     change(Clock::now());
@@ -105,7 +106,8 @@ struct ChaosProxy::Body {
   }
 
   bool rages(Fault fault, int bit) const {
-    return std::any_of(raging.begin(), raging.end(), [&](const Storm::Part& part) { return part.fault == fault && (part.ways & bit) != 0; });
+    return std::any_of(raging.begin(), raging.end(),
+                       [&](const Storm::Part& part) { return part.fault == fault && (part.ways & bit) != 0; });
   }
   void count(uint64_t ChaosCounts::*what, uint64_t n = 1) {
     const std::lock_guard<std::mutex> lock(mutex);
@@ -169,7 +171,8 @@ struct ChaosProxy::Body {
       if (options.on_heal) options.on_heal(options.storms[storm]);
     }
   }
-  // What happens to connections that are there when a storm begins. Cuts come after some bytes more, in the middle of something.
+  // What happens to connections that are there when a storm begins. Cuts come after some bytes more, in the middle of
+  // something.
   void strike() {
     for (const LinkPtr& link : links) {
       for (Way& way : link->ways)
@@ -217,7 +220,9 @@ struct ChaosProxy::Body {
   }
   void read(const LinkPtr& link, Way& way) {
     const bool silent = way.dead || rages(Fault::Still, way.bit);
-    if (way.reading || way.ended || !way.from->is_open() || (!link->closing && (silent || way.queued + way.out.size() > kMostQueued))) return;
+    if (way.reading || way.ended || !way.from->is_open() ||
+        (!link->closing && (silent || way.queued + way.out.size() > kMostQueued)))
+      return;
     way.reading = true;
     way.from->async_read_some(asio::buffer(way.piece), [this, link, &way](const Code& code, size_t n) {
       way.reading = false;
@@ -245,7 +250,8 @@ struct ChaosProxy::Body {
     const When now = Clock::now();
     When due = std::max(now, way.last_due);
     if (rages(Fault::Corrupt, way.bit) && way.random() % 4 == 0) damage(way, frame);
-    if (rages(Fault::Delay, way.bit)) due = std::max(due, now + milliseconds(way.random() % 400)), count(&ChaosCounts::delayed);
+    if (rages(Fault::Delay, way.bit))
+      due = std::max(due, now + milliseconds(way.random() % 400)), count(&ChaosCounts::delayed);
     if (movable && rages(Fault::Reorder, way.bit) && way.random() % 3 == 0) {
       due += milliseconds(1 + way.random() % 150);
       count(&ChaosCounts::held_back);
@@ -258,7 +264,8 @@ struct ChaosProxy::Body {
   // One time in four near the begin, where lengths are.
   void damage(Way& way, Bytes& frame) {
     const size_t within = way.random() % 4 == 0 ? std::min<size_t>(frame.size(), 32) : frame.size();
-    for (uint64_t bits = 1 + way.random() % 3; bits > 0; --bits) frame[way.random() % within] ^= static_cast<std::byte>(1u << way.random() % 8);
+    for (uint64_t bits = 1 + way.random() % 3; bits > 0; --bits)
+      frame[way.random() % within] ^= static_cast<std::byte>(1u << way.random() % 8);
     count(&ChaosCounts::damaged);
     if (way.bit == Storm::kToReceiver) count(&ChaosCounts::damaged_to_receiver);
   }
@@ -295,7 +302,8 @@ struct ChaosProxy::Body {
     }
     if (!rages(Fault::Slow, way.bit)) return kMostWrite;
     const When earliest = std::max(way.paid, now - milliseconds(50));
-    const auto n = static_cast<size_t>(std::chrono::duration<double>(now - earliest).count() * static_cast<double>(options.slow));
+    const auto n =
+        static_cast<size_t>(std::chrono::duration<double>(now - earliest).count() * static_cast<double>(options.slow));
     if (n < 100 && n < way.out.size()) return 0;
     way.paid = now;
     return n;
@@ -330,15 +338,24 @@ ChaosCounts ChaosProxy::counts() const {
 
 const char* name_of(Fault fault) {
   switch (fault) {
-    case Fault::Cut: return "cut";
-    case Fault::Reset: return "reset";
-    case Fault::Still: return "still";
-    case Fault::HalfOpen: return "half-open";
-    case Fault::Delay: return "delay";
-    case Fault::Reorder: return "reorder";
-    case Fault::Corrupt: return "corrupt";
-    case Fault::Trickle: return "a byte a second";
-    case Fault::Slow: return "slow";
+    case Fault::Cut:
+      return "cut";
+    case Fault::Reset:
+      return "reset";
+    case Fault::Still:
+      return "still";
+    case Fault::HalfOpen:
+      return "half-open";
+    case Fault::Delay:
+      return "delay";
+    case Fault::Reorder:
+      return "reorder";
+    case Fault::Corrupt:
+      return "corrupt";
+    case Fault::Trickle:
+      return "a byte a second";
+    case Fault::Slow:
+      return "slow";
   }
   return "?";
 }
@@ -351,7 +368,10 @@ const std::vector<Fault>& all_faults() {
 std::string Storm::str() const {
   std::string text;
   for (const Part& part : parts)
-    text += std::string(text.empty() ? "" : " and ") + name_of(part.fault) + (part.ways == kToReceiver ? " to the receiver" : part.ways == kToSender ? " to the sender" : "");
+    text += std::string(text.empty() ? "" : " and ") + name_of(part.fault) +
+            (part.ways == kToReceiver ? " to the receiver"
+             : part.ways == kToSender ? " to the sender"
+                                      : "");
   return text;
 }
 
@@ -402,7 +422,9 @@ std::vector<Storm> cuts_for(uint64_t seed, std::chrono::seconds time) {
   std::mt19937_64 random(mixed(seed, 2));
   std::vector<Storm> storms;
   for (milliseconds until{0}; until < time; until += storms.back().calm + storms.back().lasts)
-    storms.push_back({{{random() % 2 ? Fault::Cut : Fault::Reset, Storm::kBoth}}, milliseconds(2000 + random() % 10000), milliseconds(10 + random() % 200)});
+    storms.push_back({{{random() % 2 ? Fault::Cut : Fault::Reset, Storm::kBoth}},
+                      milliseconds(2000 + random() % 10000),
+                      milliseconds(10 + random() % 200)});
   return storms;
 }
 

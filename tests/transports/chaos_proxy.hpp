@@ -1,5 +1,5 @@
-// A proxy between real sockets that does to what passes what networks do: it cuts, falls silent, delays, reorders, damages, slows down. What happens
-// when, and to which bytes, follows from a seed.
+// A proxy between real sockets that does to what passes what networks do: it cuts, falls silent, delays, reorders,
+// damages, slows down. What happens when, and to which bytes, follows from a seed.
 #pragma once
 
 #include <chrono>
@@ -49,7 +49,8 @@ std::vector<Storm> storms_for(uint64_t seed, std::chrono::seconds time);
 std::vector<Storm> cuts_for(uint64_t seed, std::chrono::seconds time);
 
 struct ChaosCounts {
-  uint64_t connections = 0, cut = 0, dead = 0, delayed = 0, held_back = 0, damaged = 0, damaged_to_receiver = 0, bytes = 0;
+  uint64_t connections = 0, cut = 0, dead = 0, delayed = 0, held_back = 0, damaged = 0, damaged_to_receiver = 0,
+           bytes = 0;
 };
 
 class ChaosProxy {

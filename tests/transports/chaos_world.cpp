@@ -56,7 +56,8 @@ void send_pictures(const std::string& kind, const std::string& address, Journal&
 }
 
 // Until the end; throws on anything but the next sample.
-void read_pictures(wire::Inbox& inbox, int images, int labels, Journal& journal, ChaosProxy& proxy, ChaosVerdict& verdict) {
+void read_pictures(wire::Inbox& inbox, int images, int labels, Journal& journal, ChaosProxy& proxy,
+                   ChaosVerdict& verdict) {
   std::byte wanted[kPixels];
   for (int64_t i = 0;; ++i) {
     const auto image = inbox.next(images), label = inbox.next(labels);
@@ -81,7 +82,8 @@ void read_pictures(wire::Inbox& inbox, int images, int labels, Journal& journal,
 }
 
 // Ends the sender's work when the weather is over, and everybody's when nothing goes on any more.
-void watch(wire::Inbox& inbox, int images, int labels, Journal& journal, const ChaosProxy& proxy, const std::atomic<bool>& done) {
+void watch(wire::Inbox& inbox, int images, int labels, Journal& journal, const ChaosProxy& proxy,
+           const std::atomic<bool>& done) {
   for (; !done; std::this_thread::sleep_for(milliseconds(20))) {
     if (proxy.is_over()) journal.over = true;
     const std::lock_guard<std::mutex> lock(journal.mutex);
@@ -122,7 +124,8 @@ ChaosVerdict live_through(const ChaosWorld& world) {
     verdict.error = e.what();
     journal.over = true;
   }
-  if (verdict.error.empty() && journal.failed) verdict.error = fmt::format("nothing came any more for {} s, last storm: {}", kLatest.count(), journal.storm.str());
+  if (verdict.error.empty() && journal.failed)
+    verdict.error = fmt::format("nothing came any more for {} s, last storm: {}", kLatest.count(), journal.storm.str());
   if (verdict.error.empty()) verdict.error = sender.end();
   done = true;
   watcher.end();
@@ -132,24 +135,33 @@ ChaosVerdict live_through(const ChaosWorld& world) {
     receiving.reset();  // lets the sender go
     return verdict;
   }
-  if (verdict.samples != journal.pushed) verdict.error = fmt::format("{} samples were sent, {} came", journal.pushed.load(), verdict.samples);
+  if (verdict.samples != journal.pushed)
+    verdict.error = fmt::format("{} samples were sent, {} came", journal.pushed.load(), verdict.samples);
   if (verdict.health.lost > 0) verdict.error = fmt::format("{} samples are said to be lost", verdict.health.lost);
-  if (verdict.most_queued > kWindow + 2 * kFrame) verdict.error = fmt::format("{} bytes were queued", verdict.most_queued);
-  if (verdict.worst_seconds > world.resumes_within) verdict.error = fmt::format("{:.1f} s until samples came again after '{}'", verdict.worst_seconds, verdict.worst_storm);
+  if (verdict.most_queued > kWindow + 2 * kFrame)
+    verdict.error = fmt::format("{} bytes were queued", verdict.most_queued);
+  if (verdict.worst_seconds > world.resumes_within)
+    verdict.error =
+        fmt::format("{:.1f} s until samples came again after '{}'", verdict.worst_seconds, verdict.worst_storm);
   // libzmq sees to some damage by itself.
-  if (world.kind == "tcp" && verdict.counts.damaged_to_receiver >= 4 && verdict.health.refused == 0) verdict.error = "damaged frames were not counted";
+  if (world.kind == "tcp" && verdict.counts.damaged_to_receiver >= 4 && verdict.health.refused == 0)
+    verdict.error = "damaged frames were not counted";
   return verdict;
 }
 
 std::string ChaosVerdict::str() const {
-  return fmt::format("{} samples over {} connections; {} cut, {} left half-open; {} frames late, {} overtaken, {} damaged, {} refused, {} samples twice; resumed within {:.2f} s{}{}",
-                     samples, counts.connections, counts.cut, counts.dead, counts.delayed, counts.held_back, counts.damaged, health.refused, health.duplicates, worst_seconds,
-                     worst_storm.empty() ? "" : " (" + worst_storm + ")", error.empty() ? "" : ": " + error);
+  return fmt::format(
+      "{} samples over {} connections; {} cut, {} left half-open; {} frames late, {} overtaken, {} damaged, {} "
+      "refused, {} samples twice; resumed within {:.2f} s{}{}",
+      samples, counts.connections, counts.cut, counts.dead, counts.delayed, counts.held_back, counts.damaged,
+      health.refused, health.duplicates, worst_seconds, worst_storm.empty() ? "" : " (" + worst_storm + ")",
+      error.empty() ? "" : ": " + error);
 }
 
 ChaosWorld world_of(const std::string& kind, uint64_t seed, int number) {
   const uint64_t own = seed * 1000003 + static_cast<uint64_t>(number);
-  return {kind, own, number % 2 == 0 ? single_storms(own, all_faults()) : mixed_storms(own, all_faults(), 5), kResumesWithin};
+  return {kind, own, number % 2 == 0 ? single_storms(own, all_faults()) : mixed_storms(own, all_faults(), 5),
+          kResumesWithin};
 }
 
 }  // namespace transports

@@ -14,18 +14,20 @@ struct ChaosWorld {
 };
 
 struct ChaosVerdict {
-  std::string error;  // "": every sample arrived once, in order and undamaged, within bounded memory, and soon after each storm
+  std::string
+      error;  // "": every sample arrived once, in order and undamaged, within bounded memory, and soon after each storm
   int64_t samples = 0;
-  double worst_seconds = 0;   // until samples that were sent after a storm arrived
+  double worst_seconds = 0;  // until samples that were sent after a storm arrived
   std::string worst_storm;
-  uint64_t most_queued = 0;   // bytes
+  uint64_t most_queued = 0;  // bytes
   ChaosCounts counts;
   harmonics::wire::InboxHealth health;
 
   std::string str() const;
 };
 
-// Of a machine of its own: senders look for another connection after five seconds of silence, and find one in less than another.
+// Of a machine of its own: senders look for another connection after five seconds of silence, and find one in less than
+// another.
 constexpr double kResumesWithin = 7;
 
 ChaosVerdict live_through(const ChaosWorld& world);

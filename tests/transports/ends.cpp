@@ -16,7 +16,8 @@ namespace {
 
 class SocketReceiving final : public Receiving {
  public:
-  SocketReceiving(const sockets::Endpoint& endpoint, wire::InboxOptions options) : listener_(endpoint, std::move(options)) {
+  SocketReceiving(const sockets::Endpoint& endpoint, wire::InboxOptions options)
+      : listener_(endpoint, std::move(options)) {
     address = endpoint.is_unix() ? endpoint.path : "127.0.0.1:" + std::to_string(listener_.port());
   }
   wire::Inbox& inbox() override { return listener_.inbox(); }
@@ -26,7 +27,8 @@ class SocketReceiving final : public Receiving {
 };
 class SocketSending final : public Sending {
  public:
-  SocketSending(const sockets::Endpoint& endpoint, wire::OutboxOptions options) : sender_(endpoint, std::move(options)) {}
+  SocketSending(const sockets::Endpoint& endpoint, wire::OutboxOptions options)
+      : sender_(endpoint, std::move(options)) {}
   wire::Outbox& outbox() override { return sender_.outbox(); }
 
  private:
@@ -86,8 +88,12 @@ std::vector<std::string> at_most_once() {
 }
 
 std::unique_ptr<Receiving> receive(const std::string& kind, const std::string& address, wire::InboxOptions options) {
-  if (kind == "tcp") return std::make_unique<SocketReceiving>(sockets::tcp_endpoint(address.empty() ? "127.0.0.1:0" : address), std::move(options));
-  if (kind == "unix") return std::make_unique<SocketReceiving>(sockets::unix_endpoint(address.empty() ? fresh_path() : address), std::move(options));
+  if (kind == "tcp")
+    return std::make_unique<SocketReceiving>(sockets::tcp_endpoint(address.empty() ? "127.0.0.1:0" : address),
+                                             std::move(options));
+  if (kind == "unix")
+    return std::make_unique<SocketReceiving>(sockets::unix_endpoint(address.empty() ? fresh_path() : address),
+                                             std::move(options));
 #ifdef HARMONICS_WITH_ZMQ
   return std::make_unique<ZmqReceiving>(zmq_address(kind, address, true), std::move(options));
 #else
@@ -124,7 +130,8 @@ void push_pictures(wire::Outbox& outbox, int64_t first, int64_t count) {
   for (int64_t i = first; i < first + count; ++i) push_picture(outbox, i);
 }
 
-std::unique_ptr<Worker> sending(const std::string& kind, const std::string& address, const std::string& name, int64_t first, int64_t count) {
+std::unique_ptr<Worker> sending(const std::string& kind, const std::string& address, const std::string& name,
+                                int64_t first, int64_t count) {
   return std::make_unique<Worker>([=] {
     const auto sender = send(kind, address, pictures(name));
     push_pictures(sender->outbox(), first, count);

@@ -29,7 +29,8 @@ std::vector<std::string> lossless();
 // Those that count what they lose: "zmq+pull", "zmq+sub".
 std::vector<std::string> at_most_once();
 // At an address of its own, or there.
-std::unique_ptr<Receiving> receive(const std::string& kind, const std::string& address = "", wire::InboxOptions options = {});
+std::unique_ptr<Receiving> receive(const std::string& kind, const std::string& address = "",
+                                   wire::InboxOptions options = {});
 std::unique_ptr<Sending> send(const std::string& kind, const std::string& address, wire::OutboxOptions options);
 
 constexpr auto kPatience = std::chrono::seconds(60);
@@ -43,7 +44,8 @@ void push_pictures(wire::Outbox& outbox, int64_t first, int64_t count);
 // Work on a thread, which must not fail.
 class Worker {
  public:
-  template <typename Work> explicit Worker(Work work)
+  template <typename Work>
+  explicit Worker(Work work)
       : thread_([this, work] {
           try {
             work();
@@ -69,6 +71,7 @@ class Worker {
 };
 
 // Sends `count` pictures and ends.
-std::unique_ptr<Worker> sending(const std::string& kind, const std::string& address, const std::string& name, int64_t first, int64_t count);
+std::unique_ptr<Worker> sending(const std::string& kind, const std::string& address, const std::string& name,
+                                int64_t first, int64_t count);
 
 }  // namespace transports

@@ -1,6 +1,6 @@
-// A process that sends or receives and may be killed: "send KIND ADDRESS NAME FIRST COUNT ACK" or "receive KIND ADDRESS STATE" until STATE.over
-// is there. The receiver writes what it has taken and where it stands into STATE now and then, in one step, and goes on from there.
-// PEER_DIES_AT=N in the environment: by SIGKILL at the N-th thing it does.
+// A process that sends or receives and may be killed: "send KIND ADDRESS NAME FIRST COUNT ACK" or "receive KIND ADDRESS
+// STATE" until STATE.over is there. The receiver writes what it has taken and where it stands into STATE now and then,
+// in one step, and goes on from there. PEER_DIES_AT=N in the environment: by SIGKILL at the N-th thing it does.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -28,7 +28,8 @@ void act() {
   if (++acts == last) ::raise(SIGKILL);
 }
 
-void send_numbers(const std::string& kind, const std::string& address, const std::string& name, int64_t first, int64_t count, bool durable) {
+void send_numbers(const std::string& kind, const std::string& address, const std::string& name, int64_t first,
+                  int64_t count, bool durable) {
   wire::OutboxOptions options;
   options.producer = name;
   options.tensors = {{"x", DType::I64, {16}, {}}};
@@ -116,7 +117,8 @@ void receive_numbers(const std::string& kind, const std::string& address, const 
     std::memcpy(&number, sample->bytes.bytes.data(), sizeof number);
     const std::lock_guard<std::mutex> lock(mutex);
     int64_t& next = state.next[number / 1000000];
-    if (number % 1000000 != next) std::fprintf(stderr, "sample %ld, wanted is %ld\n", static_cast<long>(number), static_cast<long>(next)), _exit(4);
+    if (number % 1000000 != next)
+      std::fprintf(stderr, "sample %ld, wanted is %ld\n", static_cast<long>(number), static_cast<long>(next)), _exit(4);
     ++next;
     ++state.index;
   }
@@ -130,7 +132,8 @@ int main(int argc, char** argv) {
   const std::vector<std::string> a(argv + 1, argv + argc);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   try {
-    if (a.size() == 7 && a[0] == "send") return send_numbers(a[1], a[2], a[3], std::stoll(a[4]), std::stoll(a[5]), a[6] == "durable"), 0;
+    if (a.size() == 7 && a[0] == "send")
+      return send_numbers(a[1], a[2], a[3], std::stoll(a[4]), std::stoll(a[5]), a[6] == "durable"), 0;
     if (a.size() == 4 && a[0] == "receive") return receive_numbers(a[1], a[2], a[3]), 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s: %s\n", a[0].c_str(), e.what());

@@ -54,7 +54,9 @@ class SocketStranger final : public Stranger {
   ~SocketStranger() override { ::close(socket_); }
   using Stranger::say;
   bool is_connected() const { return connected_; }
-  bool say(std::span<const std::byte> bytes) override { return ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()); }
+  bool say(std::span<const std::byte> bytes) override {
+    return ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+  }
   std::optional<wire::Frame> answer() override {
     while (true) {
       if (const wire::OwnedBytes frame = reader_.next()) return wire::decode(frame.bytes);
@@ -90,9 +92,11 @@ class ZmqStranger final : public Stranger {
     zmq_setsockopt(socket_, ZMQ_LINGER, &none, sizeof none);
     zmq_setsockopt(socket_, ZMQ_RCVTIMEO, &wait, sizeof wait);
     zmq_setsockopt(socket_, ZMQ_SNDTIMEO, &wait, sizeof wait);
-    if (zmq_connect(socket_, ("tcp://" + address).c_str()) != 0) throw std::runtime_error("no connection to " + address);
+    if (zmq_connect(socket_, ("tcp://" + address).c_str()) != 0)
+      throw std::runtime_error("no connection to " + address);
     char subscription[16];
-    if (kind == "zmq+sub" && zmq_recv(socket_, subscription, sizeof subscription, 0) != 1) throw std::runtime_error("nobody subscribes");
+    if (kind == "zmq+sub" && zmq_recv(socket_, subscription, sizeof subscription, 0) != 1)
+      throw std::runtime_error("nobody subscribes");
   }
   ~ZmqStranger() override { zmq_close(socket_), zmq_ctx_term(context_); }
   using Stranger::say;
@@ -118,14 +122,18 @@ inline std::unique_ptr<Stranger> stranger(const std::string& kind, const std::st
 
 inline bool answers(const std::string& kind) { return kind != "zmq+pull" && kind != "zmq+sub"; }
 
-// Somebody who sends all the while, and somebody who reads it: every sample of numbers below a million, in order. Others' are passed over.
+// Somebody who sends all the while, and somebody who reads it: every sample of numbers below a million, in order.
+// Others' are passed over.
 class GoodCompany {
  public:
   GoodCompany(const std::string& kind, Receiving& receiving)
-      : inbox_(receiving.inbox()), labels_(inbox_.open("label", kPatience)),
+      : inbox_(receiving.inbox()),
+        labels_(inbox_.open("label", kPatience)),
         sender_([this, kind, address = receiving.address] {
           const auto sending = send(kind, address, pictures("good"));
-          for (int64_t i = 0; !over_; ++i) push_picture(sending->outbox(), i), pushed_ = i + 1, std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          for (int64_t i = 0; !over_; ++i)
+            push_picture(sending->outbox(), i), pushed_ = i + 1,
+                                                std::this_thread::sleep_for(std::chrono::milliseconds(1));
           sending->outbox().finish();
           counts_ = sending->outbox().counts();
         }),
@@ -140,7 +148,8 @@ class GoodCompany {
             int64_t n = 0;
             std::memcpy(&n, sample->bytes.bytes.data(), sizeof n);
             if (n >= 1000000) continue;
-            if (n != wanted) throw std::runtime_error("sample " + std::to_string(n) + " came, wanted was " + std::to_string(wanted));
+            if (n != wanted)
+              throw std::runtime_error("sample " + std::to_string(n) + " came, wanted was " + std::to_string(wanted));
             read_ = ++wanted;
           }
         }) {}
@@ -155,10 +164,12 @@ class GoodCompany {
   std::string end() {
     over_ = true;
     std::string error = sender_.end();
-    for (const wire::Time latest = wire::now() + kPatience; read_ != pushed_ && wire::now() < latest;) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    for (const wire::Time latest = wire::now() + kPatience; read_ != pushed_ && wire::now() < latest;)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
     inbox_.cancel(labels_);
     if (error.empty()) error = reader_.end();
-    if (error.empty() && read_ != pushed_) error = std::to_string(pushed_) + " were sent, " + std::to_string(read_) + " came";
+    if (error.empty() && read_ != pushed_)
+      error = std::to_string(pushed_) + " were sent, " + std::to_string(read_) + " came";
     if (error.empty() && counts_.sessions > 1) error = std::to_string(counts_.sessions) + " sessions";
     return error;
   }

@@ -33,7 +33,8 @@ TEST_CASE("one way: what a slow reader misses is counted, and memory is bounded"
     const auto sending = send("zmq+sub", receiving->address, pictures("camera"));
     push_pictures(sending->outbox(), 0, 300000);
     burst = true;
-    for (; !over; ++pushed) push_picture(sending->outbox(), pushed), std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (; !over; ++pushed)
+      push_picture(sending->outbox(), pushed), std::this_thread::sleep_for(std::chrono::milliseconds(1));
     sending->outbox().finish();
   });
   REQUIRE(next_number(inbox, images) == 0);

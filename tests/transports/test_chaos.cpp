@@ -13,7 +13,8 @@ void live_through_all(const std::vector<ChaosWorld>& worlds) {
   std::vector<ChaosVerdict> verdicts(worlds.size());
   {
     std::vector<std::unique_ptr<Worker>> workers;
-    for (size_t i = 0; i < worlds.size(); ++i) workers.push_back(std::make_unique<Worker>([&, i] { verdicts[i] = live_through(worlds[i]); }));
+    for (size_t i = 0; i < worlds.size(); ++i)
+      workers.push_back(std::make_unique<Worker>([&, i] { verdicts[i] = live_through(worlds[i]); }));
   }
   for (size_t i = 0; i < worlds.size(); ++i) {
     INFO(worlds[i].kind << ", seed " << worlds[i].seed << ": " << verdicts[i].str());
@@ -24,7 +25,8 @@ void live_through_all(const std::vector<ChaosWorld>& worlds) {
 
 std::vector<ChaosWorld> one_of_each(const std::string& kind) {
   std::vector<ChaosWorld> worlds;
-  for (const Fault fault : all_faults()) worlds.push_back({kind, kSeed + worlds.size(), single_storms(kSeed + worlds.size(), {fault})});
+  for (const Fault fault : all_faults())
+    worlds.push_back({kind, kSeed + worlds.size(), single_storms(kSeed + worlds.size(), {fault})});
   return worlds;
 }
 
@@ -33,7 +35,8 @@ std::vector<ChaosWorld> one_of_each(const std::string& kind) {
 TEST_CASE("weather follows from its seed") {
   const auto told = [](const std::vector<Storm>& storms) {
     std::string text;
-    for (const Storm& s : storms) text += s.str() + " " + std::to_string(s.calm.count()) + " " + std::to_string(s.lasts.count()) + "\n";
+    for (const Storm& s : storms)
+      text += s.str() + " " + std::to_string(s.calm.count()) + " " + std::to_string(s.lasts.count()) + "\n";
     return text;
   };
   CHECK(told(mixed_storms(7, all_faults(), 20)) == told(mixed_storms(7, all_faults(), 20)));
@@ -54,9 +57,11 @@ TEST_CASE("each fault of a network by itself costs no sample") {
 TEST_CASE("mixed faults of a network cost no sample") {
   const Deadline deadline;
   std::vector<ChaosWorld> worlds;
-  for (uint64_t i = 0; i < 4; ++i) worlds.push_back({"tcp", kSeed + 100 + i, mixed_storms(kSeed + 100 + i, all_faults(), 2)});
+  for (uint64_t i = 0; i < 4; ++i)
+    worlds.push_back({"tcp", kSeed + 100 + i, mixed_storms(kSeed + 100 + i, all_faults(), 2)});
 #ifdef HARMONICS_WITH_ZMQ
-  for (uint64_t i = 0; i < 4; ++i) worlds.push_back({"zmq+router", kSeed + 200 + i, mixed_storms(kSeed + 200 + i, all_faults(), 2)});
+  for (uint64_t i = 0; i < 4; ++i)
+    worlds.push_back({"zmq+router", kSeed + 200 + i, mixed_storms(kSeed + 200 + i, all_faults(), 2)});
 #endif
   live_through_all(worlds);
 }

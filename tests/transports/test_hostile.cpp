@@ -19,10 +19,13 @@ std::vector<std::string> all_kinds() {
   return kinds;
 }
 
-Message named(const std::string& producer) { return Message().text(1, "samples").text(2, producer).number(3, 1).number(4, 1); }
+Message named(const std::string& producer) {
+  return Message().text(1, "samples").text(2, producer).number(3, 1).number(4, 1);
+}
 Bytes hello(const Message& fields) { return raw_frame(1, fields.bytes()); }
 Bytes data(const Message& fields, const std::string& payload) { return raw_frame(3, fields.bytes(), payload); }
-template <typename T> Bytes with(Bytes frame, size_t at, T value) {
+template <typename T>
+Bytes with(Bytes frame, size_t at, T value) {
   put(frame, at, value);
   seal(frame);
   return frame;
@@ -48,12 +51,20 @@ std::vector<Lie> lies() {
       {"a payload without end", with(good, 12, ~uint64_t{0}), "bytes is announced"},
       {"a flipped bit", flipped, "the checksum 0x"},
       {"a header that is none", raw_frame(1, "\xff\xff\xff"), "not a Protobuf message"},
-      {"a name of control characters", hello(Message().text(1, "samples").text(2, "a\x1b[2J")), "the control character 0x1b"},
+      {"a name of control characters", hello(Message().text(1, "samples").text(2, "a\x1b[2J")),
+       "the control character 0x1b"},
       {"samples without tensors", data(named("liar").number(6, 1), ""), "a DATA frame of no tensors"},
-      {"an element type that does not exist", data(named("liar").number(6, 1).message(7, tensor("label", 99, {})), "12345678"), "there is no element type 99"},
-      {"shapes beyond all bounds", data(named("liar").number(6, 1).message(7, tensor("label", 8, {large, large})), "12345678"), "more than the 16777216 bytes"},
-      {"fewer bytes than announced", data(named("liar").number(6, 3).message(7, tensor("label", 8, {})), std::string(16, 'a')), "go beyond the frame"},
-      {"more bytes than announced", data(named("liar").number(6, 1).message(7, tensor("label", 8, {})), std::string(16, 'a')), "more than the tensors"},
+      {"an element type that does not exist",
+       data(named("liar").number(6, 1).message(7, tensor("label", 99, {})), "12345678"), "there is no element type 99"},
+      {"shapes beyond all bounds",
+       data(named("liar").number(6, 1).message(7, tensor("label", 8, {large, large})), "12345678"),
+       "more than the 16777216 bytes"},
+      {"fewer bytes than announced",
+       data(named("liar").number(6, 3).message(7, tensor("label", 8, {})), std::string(16, 'a')),
+       "go beyond the frame"},
+      {"more bytes than announced",
+       data(named("liar").number(6, 1).message(7, tensor("label", 8, {})), std::string(16, 'a')),
+       "more than the tensors"},
   };
 }
 
@@ -88,7 +99,8 @@ TEST_CASE("frames that lie are refused, counted and answered, and others go on")
       CHECK(answer->text.find(lie.answer) != std::string::npos);
     }
     if (auto* const socket = dynamic_cast<SocketStranger*>(liar.get())) CHECK(socket->is_closed_within(60));
-    for (int i = 0; i < 6000 && inbox.health().refused == before; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    for (int i = 0; i < 6000 && inbox.health().refused == before; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     CHECK(inbox.health().refused == before + 1);
     CHECK(inbox.health().last_error.find(lie.answer) != std::string::npos);
   }
@@ -116,20 +128,26 @@ TEST_CASE("frames that are no part of a conversation are answered, and others go
     REQUIRE(answer);
     return *answer;
   };
-  const Message wanted = named("odd").number(15, 1).message(7, tensor("image", 2, {kSide, kSide})).message(7, tensor("label", 8, {}));
+  const Message wanted =
+      named("odd").number(15, 1).message(7, tensor("image", 2, {kSide, kSide})).message(7, tensor("label", 8, {}));
   const auto odd = stranger(kind, receiving->address);
   // Samples before a HELLO.
   const std::string sample(kSide * kSide + 8, '\x7f');
-  const Message one = named("odd").number(6, 1).message(7, tensor("image", 2, {kSide, kSide})).message(7, tensor("label", 8, {}));
+  const Message one =
+      named("odd").number(6, 1).message(7, tensor("image", 2, {kSide, kSide})).message(7, tensor("label", 8, {}));
   wire::Frame answer = answer_to(*odd, data(one, sample));
   CHECK(answer.kind == wire::Kind::Nack);
   CHECK(answer.code == wire::Code::NoSession);
   // A HELLO that does not say what will come, and one of something else.
   answer = answer_to(*odd, hello(named("odd").number(15, 1)));
   CHECK(answer.code == wire::Code::Tensors);
-  answer = answer_to(*odd, hello(named("odd").number(15, 1).message(7, tensor("image", 12, {kSide, kSide})).message(7, tensor("label", 8, {}))));
+  answer = answer_to(*odd, hello(named("odd")
+                                     .number(15, 1)
+                                     .message(7, tensor("image", 12, {kSide, kSide}))
+                                     .message(7, tensor("label", 8, {}))));
   CHECK(answer.kind == wire::Kind::Error);
-  CHECK(answer.text.find("wanted is image u8 [28, 28], label i64 [], not image f32 [28, 28], label i64 []") != std::string::npos);
+  CHECK(answer.text.find("wanted is image u8 [28, 28], label i64 [], not image f32 [28, 28], label i64 []") !=
+        std::string::npos);
   // More than was granted.
   answer = answer_to(*odd, hello(wanted));
   REQUIRE(answer.kind == wire::Kind::Welcome);
@@ -146,7 +164,8 @@ TEST_CASE("frames that are no part of a conversation are answered, and others go
   while (answer.kind != wire::Kind::Welcome) answer = odd->answer().value();
   const uint64_t next = answer.seq;
   do {  // until the samples from before are read, and there is room for one more
-    answer = answer_to(*odd, data(named("odd").number(5, next).number(6, 1).message(7, tensor("label", 12, {})), "abcd"));
+    answer =
+        answer_to(*odd, data(named("odd").number(5, next).number(6, 1).message(7, tensor("label", 12, {})), "abcd"));
     while (answer.kind == wire::Kind::Grant) answer = odd->answer().value();
   } while (answer.kind == wire::Kind::Nack && answer.code == wire::Code::Credit);
   CHECK(answer.kind == wire::Kind::Error);
@@ -166,12 +185,16 @@ TEST_CASE("who speaks in the name of another does not get its answers") {
   std::atomic<bool> over{false};
   const auto thief = stranger(kind, receiving->address);
   Worker thefts([&] {
-    const Message earlier = Message(named("good")).number(15, 1).message(7, tensor("image", 2, {kSide, kSide})).message(7, tensor("label", 8, {}));
+    const Message earlier = Message(named("good"))
+                                .number(15, 1)
+                                .message(7, tensor("image", 2, {kSide, kSide}))
+                                .message(7, tensor("label", 8, {}));
     while (!over) {
       thief->say(raw_frame(7, named("good").bytes()));
       thief->say(hello(earlier));
       for (int i = 0; i < 2; ++i)
-        if (const auto answer = thief->answer(); answer && answer->epoch != 1) throw std::runtime_error("it got the other's answer");
+        if (const auto answer = thief->answer(); answer && answer->epoch != 1)
+          throw std::runtime_error("it got the other's answer");
     }
   });
   for (int i = 0; i < 10; ++i) CHECK(company.goes_on());
@@ -234,17 +257,21 @@ TEST_CASE("senders of something else are refused with both, and others go on") {
   const int labels = inbox.open("label", kPatience);
   const auto good = sending(kind, receiving->address, "good", 0, 3000);
   REQUIRE(next_number(inbox, labels) == 0);
-  const auto refusal = [&](std::vector<wire::TensorPart> tensors, wire::Acknowledgement acknowledgement = wire::Acknowledgement::Received) {
+  const auto refusal = [&](std::vector<wire::TensorPart> tensors,
+                           wire::Acknowledgement acknowledgement = wire::Acknowledgement::Received) {
     wire::OutboxOptions options = pictures("other " + std::to_string(tensors.size()));
     options.tensors = std::move(tensors);
     options.acknowledgement = acknowledgement;
     const auto sender = send(kind, receiving->address, options);
     return message_of([&] { sender->outbox().next_seq(); });
   };
-  CHECK(refusal({{"image", DType::F32, {kSide, kSide}, {}}, {"label", DType::I64, {}, {}}}).find("wanted is image u8 [28, 28], label i64 [], not image f32 [28, 28], label i64 []") !=
+  CHECK(refusal({{"image", DType::F32, {kSide, kSide}, {}}, {"label", DType::I64, {}, {}}})
+            .find("wanted is image u8 [28, 28], label i64 [], not image f32 [28, 28], label i64 []") !=
         std::string::npos);
-  CHECK(refusal({{"label", DType::I64, {}, {}}}).find("wanted is image u8 [28, 28], label i64 [], not label i64 []") != std::string::npos);
-  CHECK(refusal(pictures("").tensors, wire::Acknowledgement::Durable).find("nothing is kept on disk here") != std::string::npos);
+  CHECK(refusal({{"label", DType::I64, {}, {}}}).find("wanted is image u8 [28, 28], label i64 [], not label i64 []") !=
+        std::string::npos);
+  CHECK(refusal(pictures("").tensors, wire::Acknowledgement::Durable).find("nothing is kept on disk here") !=
+        std::string::npos);
   CHECK(inbox.health().refused >= 3);
   for (int64_t i = 1; i < 3000; ++i) REQUIRE(next_number(inbox, labels) == i);
   CHECK(good->end() == "");
@@ -406,7 +433,10 @@ TEST_CASE("who begins a frame and does not go on is left behind") {
       place.slow.push_back(std::make_unique<SocketStranger>(kind, place.receiving->address));
       SocketStranger& s = *place.slow.back();
       if (i == 50) {  // one that is polite at first
-        REQUIRE(s.say(hello(named("polite").number(15, 1).message(7, tensor("image", 2, {kSide, kSide})).message(7, tensor("label", 8, {})))));
+        REQUIRE(s.say(hello(named("polite")
+                                .number(15, 1)
+                                .message(7, tensor("image", 2, {kSide, kSide}))
+                                .message(7, tensor("label", 8, {})))));
         REQUIRE(s.answer().value().kind == wire::Kind::Welcome);
       }
       REQUIRE(s.say(begun));

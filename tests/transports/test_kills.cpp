@@ -1,5 +1,5 @@
-// Senders and receivers that are killed, at calls and at samples that a seed chooses, and started again: what a checkpoint has is each sample once, in each
-// sender's order.
+// Senders and receivers that are killed, at calls and at samples that a seed chooses, and started again: what a
+// checkpoint has is each sample once, in each sender's order.
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -39,7 +39,8 @@ class Process {
   // How it ended; none: not yet.
   std::optional<int> ended() {
     int status = 0;
-    if (pid_ > 0 && waitpid(pid_, &status, WNOHANG) == pid_) pid_ = 0, code_ = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    if (pid_ > 0 && waitpid(pid_, &status, WNOHANG) == pid_)
+      pid_ = 0, code_ = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
     return pid_ == 0 ? std::optional(code_) : std::nullopt;
   }
 
@@ -54,7 +55,8 @@ struct World {
 };
 
 std::vector<std::string> sender_of(const World& w, int64_t s) {
-  return {"send", w.kind, w.address, "s" + std::to_string(s), std::to_string(s * 1000000), std::to_string(w.samples), "durable"};
+  return {"send",   w.kind, w.address, "s" + std::to_string(s), std::to_string(s * 1000000), std::to_string(w.samples),
+          "durable"};
 }
 
 // How many samples of each sender are in the state.
@@ -77,8 +79,8 @@ std::vector<std::string> death(const World& w, std::mt19937_64& random) {
   const uint64_t kind = random() % 3, at = 1 + random() % 40;
 #ifdef HARMONICS_FAULT_LAYER
   if (kind < 2)
-    return {"LD_PRELOAD=" HARMONICS_FAULT_LAYER, "FAULTS_PATHS=" + w.state + "*:unix@*:tcp@*", "FAULTS_AT=" + std::to_string(at),
-            std::string("FAULTS_DO=") + (kind == 0 ? "kill" : "tear")};
+    return {"LD_PRELOAD=" HARMONICS_FAULT_LAYER, "FAULTS_PATHS=" + w.state + "*:unix@*:tcp@*",
+            "FAULTS_AT=" + std::to_string(at), std::string("FAULTS_DO=") + (kind == 0 ? "kill" : "tear")};
 #endif
   return {"PEER_DIES_AT=" + std::to_string(at * 500 + kind)};
 }
@@ -86,7 +88,10 @@ std::vector<std::string> death(const World& w, std::mt19937_64& random) {
 // A process that is killed so often, and started again each time.
 class Lives {
  public:
-  Lives(const World& w, std::vector<std::string> arguments, int kills, uint64_t seed) : world_(w), arguments_(std::move(arguments)), left_(kills), random_(seed) { begin(); }
+  Lives(const World& w, std::vector<std::string> arguments, int kills, uint64_t seed)
+      : world_(w), arguments_(std::move(arguments)), left_(kills), random_(seed) {
+    begin();
+  }
   // How it ended; none: it goes on.
   std::optional<int> ended() {
     const auto code = process_->ended();
@@ -98,7 +103,9 @@ class Lives {
   int left() const { return left_; }
 
  private:
-  void begin() { process_ = std::make_unique<Process>(arguments_, left_ > 0 ? death(world_, random_) : std::vector<std::string>()); }
+  void begin() {
+    process_ = std::make_unique<Process>(arguments_, left_ > 0 ? death(world_, random_) : std::vector<std::string>());
+  }
 
   World world_;
   std::vector<std::string> arguments_;
@@ -111,7 +118,9 @@ void campaign(const World& w, int senders, int kills, bool also_senders, uint64_
   INFO(w.kind << ", seed " << seed);
   Lives receiver(w, {"receive", w.kind, w.address, w.state}, kills, seed);
   std::vector<std::unique_ptr<Lives>> processes;
-  for (int s = 0; s < senders; ++s) processes.push_back(std::make_unique<Lives>(w, sender_of(w, s), also_senders ? kills / 2 : 0, seed + 1 + static_cast<uint64_t>(s)));
+  for (int s = 0; s < senders; ++s)
+    processes.push_back(
+        std::make_unique<Lives>(w, sender_of(w, s), also_senders ? kills / 2 : 0, seed + 1 + static_cast<uint64_t>(s)));
   std::vector<std::optional<int>> ends(processes.size());
   while (std::any_of(ends.begin(), ends.end(), [](const auto& end) { return !end; })) {
     REQUIRE(!receiver.ended());

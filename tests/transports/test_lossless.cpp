@@ -42,7 +42,8 @@ TEST_CASE("several senders at once, each in order, read in batches") {
   const auto receiving = receive(kind);
   wire::Inbox& inbox = receiving->inbox();
   std::vector<std::unique_ptr<Worker>> senders;
-  for (int64_t s = 0; s < 4; ++s) senders.push_back(sending(kind, receiving->address, "s" + std::to_string(s), s * 1000000, 2000));
+  for (int64_t s = 0; s < 4; ++s)
+    senders.push_back(sending(kind, receiving->address, "s" + std::to_string(s), s * 1000000, 2000));
   const int labels = inbox.open("label", kPatience);
   std::map<int64_t, int64_t> next;
   int64_t count = 0;
@@ -51,7 +52,8 @@ TEST_CASE("several senders at once, each in order, read in batches") {
     const uint64_t got = inbox.read(labels, 64, reinterpret_cast<std::byte*>(batch));
     for (uint64_t i = 0; i < got; ++i) REQUIRE(batch[i] % 1000000 == next[batch[i] / 1000000]++);
     count += static_cast<int64_t>(got);
-    if (got < 64) std::this_thread::sleep_for(std::chrono::milliseconds(5));  // one may have ended before another has come
+    if (got < 64)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // one may have ended before another has come
   }
   for (const auto& sender : senders) CHECK(sender->end() == "");
   CHECK(next_number(inbox, labels) == -1);
@@ -142,7 +144,8 @@ TEST_CASE("waiting ends when it is cancelled, when nobody comes, and when nobody
   receiving.reset();
   receiving = receive(kind, address);
   const int other = receiving->inbox().open("", std::chrono::milliseconds(50));
-  CHECK(message_of([&] { receiving->inbox().next(other); }).find("nobody has begun to send in 0 s") != std::string::npos);
+  CHECK(message_of([&] { receiving->inbox().next(other); }).find("nobody has begun to send in 0 s") !=
+        std::string::npos);
   receiving.reset();
   wire::OutboxOptions options = pictures("p");
   options.patience = std::chrono::milliseconds(300);

@@ -17,7 +17,9 @@ using namespace harmonics::sockets;
 
 namespace {
 
-uint16_t port_of(const Receiving& receiving) { return static_cast<uint16_t>(std::stoi(receiving.address.substr(receiving.address.rfind(':') + 1))); }
+uint16_t port_of(const Receiving& receiving) {
+  return static_cast<uint16_t>(std::stoi(receiving.address.substr(receiving.address.rfind(':') + 1)));
+}
 
 int connected_to(uint16_t port) {
   const int s = socket(AF_INET, SOCK_STREAM, 0);
@@ -49,7 +51,10 @@ int listening(int most_waiting, uint16_t& port) {
 TEST_CASE("a connection that is cut again and again loses nothing") {
   const Deadline deadline;
   ChaosWorld world{"tcp", 4711, {}};
-  for (int i = 0; i < 8; ++i) world.storms.push_back({{{i % 2 ? Fault::Cut : Fault::Reset, Storm::kBoth}}, std::chrono::milliseconds(150), std::chrono::milliseconds(10)});
+  for (int i = 0; i < 8; ++i)
+    world.storms.push_back({{{i % 2 ? Fault::Cut : Fault::Reset, Storm::kBoth}},
+                            std::chrono::milliseconds(150),
+                            std::chrono::milliseconds(10)});
   const ChaosVerdict verdict = live_through(world);
   INFO(verdict.str());
   CHECK(verdict.error == "");
@@ -65,7 +70,8 @@ TEST_CASE("a frame that takes longer than senders wait for an answer arrives all
   options.slow = 30000;
   ChaosProxy proxy(std::move(options));
   const int labels = receiving->inbox().open("label", kPatience);
-  const auto sender = sending("tcp", "127.0.0.1:" + std::to_string(proxy.port()), "camera", 0, 300);  // one frame of 240 KB: 8 s
+  const auto sender =
+      sending("tcp", "127.0.0.1:" + std::to_string(proxy.port()), "camera", 0, 300);  // one frame of 240 KB: 8 s
   for (int64_t i = 0; i < 300; ++i) REQUIRE(next_number(receiving->inbox(), labels) == i);
   CHECK(next_number(receiving->inbox(), labels) == -1);
   CHECK(sender->end() == "");
@@ -87,7 +93,8 @@ TEST_CASE("who is not let in for a while comes in soon after it") {
     connect(waiting.back(), reinterpret_cast<sockaddr*>(&place), sizeof place);
   }
   const auto sender = send("tcp", "127.0.0.1:" + std::to_string(port), pictures("camera"));
-  std::this_thread::sleep_for(std::chrono::milliseconds(20000));  // Linux asks again after 19 s, then after 35; before 6.5 after 15, then after 31
+  std::this_thread::sleep_for(std::chrono::milliseconds(
+      20000));  // Linux asks again after 19 s, then after 35; before 6.5 after 15, then after 31
   const wire::Time begin = wire::now();
   std::atomic<bool> over{false}, spoke{false};
   Worker door([&] {
@@ -119,7 +126,8 @@ TEST_CASE("who is let in and never answered says so when its patience ends") {
   wire::OutboxOptions options = pictures("camera");
   options.patience = std::chrono::seconds(1);
   const auto sender = send("tcp", "127.0.0.1:" + std::to_string(port), options);
-  CHECK(message_of([&] { sender->outbox().next_seq(); }).find("who listens there has not answered, for 1 s") != std::string::npos);
+  CHECK(message_of([&] { sender->outbox().next_seq(); }).find("who listens there has not answered, for 1 s") !=
+        std::string::npos);
   ::close(listener);
 }
 
@@ -151,9 +159,12 @@ TEST_CASE("addresses of sockets, and those beyond this machine") {
   CHECK(tcp_endpoint("0.0.0.0:5555", true).str() == "tcp:0.0.0.0:5555");
   CHECK(message_of([] { tcp_endpoint("0.0.0.0:5555"); }) ==
         "tcp:0.0.0.0:5555 lies beyond this machine, and nothing on the way is encrypted\n"
-        "use 127.0.0.1 and a tunnel (ssh -L) between machines, zmq+router: with ?curve=KEYS, or say ?insecure=true (--insecure)");
-  CHECK(message_of([] { tcp_endpoint("127.0.0.1:65536"); }) == "tcp:127.0.0.1:65536: '65536' is no port\nwrite tcp:127.0.0.1:5555, or tcp:[::1]:5555");
-  for (const char* bad : {"", ":", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", ":5", "//:5"}) CHECK(message_of([&] { tcp_endpoint(bad); }).find("write tcp:") != std::string::npos);
+        "use 127.0.0.1 and a tunnel (ssh -L) between machines, zmq+router: with ?curve=KEYS, or say ?insecure=true "
+        "(--insecure)");
+  CHECK(message_of([] { tcp_endpoint("127.0.0.1:65536"); }) ==
+        "tcp:127.0.0.1:65536: '65536' is no port\nwrite tcp:127.0.0.1:5555, or tcp:[::1]:5555");
+  for (const char* bad : {"", ":", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", ":5", "//:5"})
+    CHECK(message_of([&] { tcp_endpoint(bad); }).find("write tcp:") != std::string::npos);
   CHECK(unix_endpoint("/tmp/x").str() == "unix:/tmp/x");
   CHECK(unix_endpoint("///tmp/x").str() == "unix:/tmp/x");
   CHECK(message_of([] { unix_endpoint(""); }).find("a socket's path has 1 to 107 bytes") != std::string::npos);
@@ -168,7 +179,8 @@ TEST_CASE("a Unix socket is its owner's, and one that was left behind is taken o
     struct stat info {};
     REQUIRE(stat(path.c_str(), &info) == 0);
     CHECK((info.st_mode & 0777) == 0600);
-    CHECK(message_of([&] { receive("unix", path); }).find("cannot be listened on: Address already in use") != std::string::npos);
+    CHECK(message_of([&] { receive("unix", path); }).find("cannot be listened on: Address already in use") !=
+          std::string::npos);
   }
   CHECK(access(path.c_str(), F_OK) != 0);
   const int left = socket(AF_UNIX, SOCK_STREAM, 0);

@@ -57,7 +57,9 @@ struct Raw {
     REQUIRE(zmq_connect(socket, ("tcp://127.0.0.1:" + std::to_string(port)).c_str()) == 0);
   }
   ~Raw() { zmq_close(socket), zmq_ctx_term(context); }
-  void send(const std::string& bytes, bool more = false) { REQUIRE(zmq_send(socket, bytes.data(), bytes.size(), more ? ZMQ_SNDMORE : 0) >= 0); }
+  void send(const std::string& bytes, bool more = false) {
+    REQUIRE(zmq_send(socket, bytes.data(), bytes.size(), more ? ZMQ_SNDMORE : 0) >= 0);
+  }
   wire::Frame answer() {
     std::vector<std::byte> bytes(1u << 16);
     const int size = zmq_recv(socket, bytes.data(), bytes.size(), 0);
@@ -74,12 +76,15 @@ TEST_CASE("addresses of ZeroMQ") {
   CHECK(parse_address(Pattern::Router, "//127.0.0.1:5555").str() == "zmq+router://127.0.0.1:5555");
   CHECK(parse_address(Pattern::Dealer, "localhost:5555").endpoint() == "tcp://127.0.0.1:5555");
   CHECK(parse_address(Pattern::Pub, "[::1]:0").endpoint() == "tcp://[::1]:*");
-  for (const char* bad : {"", ":", "//", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:999999999999", ":5"})
-    CHECK(message_of([&] { parse_address(Pattern::Router, bad); }).find("write zmq+router://127.0.0.1:5555") != std::string::npos);
+  for (const char* bad :
+       {"", ":", "//", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:999999999999", ":5"})
+    CHECK(message_of([&] { parse_address(Pattern::Router, bad); }).find("write zmq+router://127.0.0.1:5555") !=
+          std::string::npos);
   const Address far = parse_address(Pattern::Router, "//0.0.0.0:5555");
   CHECK(message_of([&] { check_security(far, false); }) ==
         "zmq+router://0.0.0.0:5555 lies beyond this machine, and without keys anybody on the way may read and send\n"
-        "make keys with 'harmonics keys FILE' and say ?curve=FILE&allow=FILE_OF_PUBLIC_KEYS, or ?insecure=true (--insecure)");
+        "make keys with 'harmonics keys FILE' and say ?curve=FILE&allow=FILE_OF_PUBLIC_KEYS, or ?insecure=true "
+        "(--insecure)");
   check_security(far, true);
   Address keyed = far;
   keyed.security.own = new_keys();
@@ -92,12 +97,17 @@ TEST_CASE("files of keys") {
   CHECK(read_key_pair(pair).secret_key == keys.secret_key);
   CHECK(read_public_key(keys.public_key) == keys.public_key);
   CHECK(read_public_key(written("public = " + other.public_key + "\n", 0644)) == other.public_key);
-  CHECK(read_allowed(written(keys.public_key + " # camera\n\npublic = " + other.public_key + "\n")) == std::vector<Key>{keys.public_key, other.public_key});
-  CHECK(message_of([&] { read_key_pair(written("", 0640)); }).find("others may read this secret key") != std::string::npos);
-  CHECK(message_of([&] { read_key_pair(written("public = " + keys.public_key)); }).find("has no line 'secret = KEY'") != std::string::npos);
+  CHECK(read_allowed(written(keys.public_key + " # camera\n\npublic = " + other.public_key + "\n")) ==
+        std::vector<Key>{keys.public_key, other.public_key});
+  CHECK(message_of([&] { read_key_pair(written("", 0640)); }).find("others may read this secret key") !=
+        std::string::npos);
+  CHECK(message_of([&] { read_key_pair(written("public = " + keys.public_key)); }).find("has no line 'secret = KEY'") !=
+        std::string::npos);
   CHECK(message_of([&] { read_allowed(written("# nobody\n")); }).find("nobody could send") != std::string::npos);
-  CHECK(message_of([&] { read_allowed(pair); }).find("has a secret key where public ones are listed") != std::string::npos);
-  CHECK(message_of([&] { read_allowed(written("public = short\n")); }).find("line 1 has no key of 40 characters") != std::string::npos);
+  CHECK(message_of([&] { read_allowed(pair); }).find("has a secret key where public ones are listed") !=
+        std::string::npos);
+  CHECK(message_of([&] { read_allowed(written("public = short\n")); }).find("line 1 has no key of 40 characters") !=
+        std::string::npos);
   CHECK(message_of([&] { read_public_key("/nowhere/at/all"); }).find("cannot be read") != std::string::npos);
 }
 
@@ -117,9 +127,14 @@ TEST_CASE("with keys, those who are allowed send and others are told") {
   Worker sender([&] { send_with({good, {}, server.public_key}, "good", kPatience); });
   for (int64_t i = 0; i < 500; ++i) REQUIRE(next_number(inbox, labels) == i);
   CHECK(sender.end() == "");
-  CHECK(message_of([&] { send_with({bad, {}, server.public_key}, "bad", kPatience); }).find("the receiver does not know this key; it allows others") != std::string::npos);
-  CHECK(message_of([&] { send_with({good, {}, bad.public_key}, "mistaken", std::chrono::seconds(1)); }).find("nobody listens there") != std::string::npos);
-  CHECK(message_of([&] { send_with({}, "open", std::chrono::seconds(1)); }).find("nobody listens there") != std::string::npos);
+  CHECK(message_of([&] {
+          send_with({bad, {}, server.public_key}, "bad", kPatience);
+        }).find("the receiver does not know this key; it allows others") != std::string::npos);
+  CHECK(message_of([&] {
+          send_with({good, {}, bad.public_key}, "mistaken", std::chrono::seconds(1));
+        }).find("nobody listens there") != std::string::npos);
+  CHECK(message_of([&] { send_with({}, "open", std::chrono::seconds(1)); }).find("nobody listens there") !=
+        std::string::npos);
   CHECK(inbox.health().samples == 500);
   CHECK(inbox.health().senders == 1);
   CHECK(inbox.health().refused >= 3);  // who came in vain is counted, and good samples go on
@@ -242,12 +257,14 @@ TEST_CASE("a sender that goes while its samples wait for room does no harm") {
     Raw sender(ZMQ_PUSH, receiver.port());
     for (int64_t i = 0; i < 5000; ++i) {
       wire::Frame frame;
-      frame.stream = "samples", frame.producer = "camera", frame.epoch = 1, frame.seq = static_cast<uint64_t>(i), frame.count = 1;
+      frame.stream = "samples", frame.producer = "camera", frame.epoch = 1, frame.seq = static_cast<uint64_t>(i),
+      frame.count = 1;
       frame.tensors = {{"x", DType::I64, {}, std::as_bytes(std::span(&i, 1))}};
       const std::vector<std::byte> bytes = wire::encode(frame).bytes();
       sender.send({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     }
-    for (int i = 0; i < 6000 && inbox.health().queued_samples < 64; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    for (int i = 0; i < 6000 && inbox.health().queued_samples < 64; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(3500));
   for (int64_t i = 0; i < 1000; ++i) REQUIRE(next_number(inbox, reader) == i);  // what had arrived
@@ -300,7 +317,9 @@ TEST_CASE("strangers to ZeroMQ do not disturb a good sender") {
     place.sin_port = htons(receiver.port());
     place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     REQUIRE(connect(s, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0);
-    const std::string bytes = i % 3 == 0 ? greeting + ready + huge : i % 3 == 1 ? std::string(300, static_cast<char>(17 * i)) : "";
+    const std::string bytes = i % 3 == 0   ? greeting + ready + huge
+                              : i % 3 == 1 ? std::string(300, static_cast<char>(17 * i))
+                                           : "";
     if (!bytes.empty()) REQUIRE(::send(s, bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0);
     strangers.push_back(s);
   }
@@ -318,7 +337,8 @@ TEST_CASE("no wake-up of a ZeroMQ socket is lost, whenever it comes") {
   std::atomic<int> called{0}, heard{0};
   std::thread caller([&] {
     for (int i = 1; i <= kCalls; ++i) {
-      for (int pause = i * 37 % 1500; pause > 0; --pause) std::atomic_signal_fence(std::memory_order_seq_cst);  // at any instant of the other's turn
+      for (int pause = i * 37 % 1500; pause > 0; --pause)
+        std::atomic_signal_fence(std::memory_order_seq_cst);  // at any instant of the other's turn
       called = i;
       socket.wake();
       while (i % 3 == 0 && heard < i) std::this_thread::yield();

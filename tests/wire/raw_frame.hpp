@@ -17,7 +17,9 @@ using Bytes = std::vector<std::byte>;
 class Message {
  public:
   Message& number(uint32_t field, uint64_t value) { return varint(field << 3), varint(value), *this; }
-  Message& text(uint32_t field, const std::string& value) { return varint(field << 3 | 2), varint(value.size()), bytes_ += value, *this; }
+  Message& text(uint32_t field, const std::string& value) {
+    return varint(field << 3 | 2), varint(value.size()), bytes_ += value, *this;
+  }
   Message& message(uint32_t field, const Message& value) { return text(field, value.bytes_); }
   const std::string& bytes() const { return bytes_; }
 
@@ -36,7 +38,10 @@ inline Message tensor(const std::string& name, uint32_t type, const std::vector<
   return m;
 }
 
-template <typename T> void put(Bytes& to, size_t at, T value) { std::memcpy(to.data() + at, &value, sizeof value); }
+template <typename T>
+void put(Bytes& to, size_t at, T value) {
+  std::memcpy(to.data() + at, &value, sizeof value);
+}
 
 // Sets the checksum that belongs to the bytes as they are.
 inline void seal(Bytes& frame) {
@@ -69,7 +74,8 @@ struct Example {
     frame.epoch = 5;
     frame.seq = 300;
     frame.count = 2;
-    frame.tensors = {{"image", DType::U8, {2, 2}, std::as_bytes(std::span(image))}, {"label", DType::I64, {}, std::as_bytes(std::span(label))}};
+    frame.tensors = {{"image", DType::U8, {2, 2}, std::as_bytes(std::span(image))},
+                     {"label", DType::I64, {}, std::as_bytes(std::span(label))}};
   }
 };
 
@@ -78,12 +84,15 @@ inline bool same(const Frame& a, const Frame& b) {
   if (a.tensors.size() != b.tensors.size()) return false;
   for (size_t i = 0; i < a.tensors.size(); ++i) {
     const TensorPart &x = a.tensors[i], &y = b.tensors[i];
-    if (x.name != y.name || x.dtype != y.dtype || x.sample != y.sample || x.classes != y.classes || x.bytes.size() != y.bytes.size()) return false;
+    if (x.name != y.name || x.dtype != y.dtype || x.sample != y.sample || x.classes != y.classes ||
+        x.bytes.size() != y.bytes.size())
+      return false;
     if (!x.bytes.empty() && std::memcmp(x.bytes.data(), y.bytes.data(), x.bytes.size()) != 0) return false;
   }
-  return a.kind == b.kind && a.stream == b.stream && a.producer == b.producer && a.epoch == b.epoch && a.session == b.session && a.seq == b.seq &&
-         a.count == b.count && a.limit_seq == b.limit_seq && a.limit_bytes == b.limit_bytes && a.received_seq == b.received_seq &&
-         a.durable_seq == b.durable_seq && a.acknowledgement == b.acknowledgement && a.max_frame_bytes == b.max_frame_bytes && a.code == b.code &&
+  return a.kind == b.kind && a.stream == b.stream && a.producer == b.producer && a.epoch == b.epoch &&
+         a.session == b.session && a.seq == b.seq && a.count == b.count && a.limit_seq == b.limit_seq &&
+         a.limit_bytes == b.limit_bytes && a.received_seq == b.received_seq && a.durable_seq == b.durable_seq &&
+         a.acknowledgement == b.acknowledgement && a.max_frame_bytes == b.max_frame_bytes && a.code == b.code &&
          a.text == b.text && a.fresh == b.fresh && a.blocked == b.blocked;
 }
 

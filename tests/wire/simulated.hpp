@@ -1,5 +1,5 @@
-// A sender and a receiver of one stream on a network that cuts, loses, delays, reorders, duplicates and damages, in simulated time: everything
-// follows from a seed.
+// A sender and a receiver of one stream on a network that cuts, loses, delays, reorders, duplicates and damages, in
+// simulated time: everything follows from a seed.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -19,13 +19,13 @@ struct Weather {
   uint64_t lose = 0, duplicate = 0, damage = 0, delay = 0;  // a frame
   uint64_t cut = 0, kill_receiver = 0, kill_sender = 0;     // a tick
   uint64_t until = 2000;                                    // from this tick on the sun shines
-  bool leftovers = false;  // frames of a cut connection may arrive on the next one
+  bool leftovers = false;                                   // frames of a cut connection may arrive on the next one
 };
 
 struct Journey {
   uint64_t samples = 300;
   Acknowledgement acknowledgement = Acknowledgement::Durable;
-  bool fresh = false;               // the sender begins where the receiver says
+  bool fresh = false;  // the sender begins where the receiver says
   uint64_t window_samples = 32, window_bytes = 600, keep_bytes = 1u << 20;
   uint64_t consumed_a_tick = 4, checkpoint_every = 60;  // ticks
   Weather weather;
@@ -50,7 +50,8 @@ class World {
     return false;
   }
 
-  std::vector<uint64_t> applied, lives;  // numbers of the samples in the model; how many a new life of the receiver began with
+  std::vector<uint64_t> applied,
+      lives;  // numbers of the samples in the model; how many a new life of the receiver began with
   uint64_t ticks() const { return tick_; }
   const SendSession& sender() const { return *sender_; }
   const ReceiveSession& receiver() const { return *receiver_; }
@@ -78,8 +79,10 @@ class World {
     options.ping_after = 40 * kTick;
     options.give_up_after = 150 * kTick;
     // It has its source again, from anywhere up to what it last heard was safe, or from what the receiver says is.
-    options.behind_durable = !journey_.fresh && journey_.acknowledgement == Acknowledgement::Durable && random_() % 2 == 0;
-    if (!journey_.fresh && !options.behind_durable) options.first_seq = source_ = safe_ > 0 ? safe_ - random_() % (safe_ + 1) / 2 : 0;
+    options.behind_durable =
+        !journey_.fresh && journey_.acknowledgement == Acknowledgement::Durable && random_() % 2 == 0;
+    if (!journey_.fresh && !options.behind_durable)
+      options.first_seq = source_ = safe_ > 0 ? safe_ - random_() % (safe_ + 1) / 2 : 0;
     sender_ = std::make_unique<SendSession>(options);
     connection_ = 0;
     finished_ = false;
@@ -130,7 +133,8 @@ class World {
     for (int copies = chance(w.duplicate) ? 2 : 1; copies > 0; --copies)
       pipe.insert({tick_ + 1 + (chance(w.delay) ? random_() % 60 : 0), {connection_, bytes}});
   }
-  template <typename Take> void deliver(Pipe& pipe, Take take) {
+  template <typename Take>
+  void deliver(Pipe& pipe, Take take) {
     while (!pipe.empty() && pipe.begin()->first <= tick_) {
       const Packet packet = std::move(pipe.extract(pipe.begin()).mapped());
       if (connection_ != 0 && (packet.connection == connection_ || journey_.weather.leftovers)) take(packet.bytes);
@@ -167,7 +171,8 @@ class World {
         return;
       }
       Batch batch{seq, 1, 0, {}};
-      while (batch.count < 1 + random_() % 5 && batch.end() < journey_.samples && size_of(batch.end()) == size_of(seq)) ++batch.count;
+      while (batch.count < 1 + random_() % 5 && batch.end() < journey_.samples && size_of(batch.end()) == size_of(seq))
+        ++batch.count;
       const size_t size = static_cast<size_t>(size_of(seq));
       std::vector<uint64_t> payload(batch.count * size / 8);
       for (size_t k = 0; k < payload.size(); ++k) payload[k] = seq + k * 8 / size;

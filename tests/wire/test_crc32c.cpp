@@ -41,8 +41,9 @@ uint32_t slow(std::span<const std::byte> bytes) {
 TEST_CASE("checksums of RFC 3720") {
   std::vector<std::byte> up, down;
   for (int i = 0; i < 32; ++i) up.push_back(static_cast<std::byte>(i)), down.push_back(static_cast<std::byte>(31 - i));
-  const std::vector<std::byte> read_command = of({0x01, 0xC0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x14, 0, 0, 0, 0, 0, 0x04, 0,
-                                                  0, 0, 0, 0x14, 0, 0, 0, 0x18, 0x28, 0, 0, 0, 0, 0, 0, 0, 0x02, 0, 0, 0, 0, 0, 0, 0});
+  const std::vector<std::byte> read_command =
+      of({0x01, 0xC0, 0, 0,    0, 0, 0, 0,    0,    0, 0, 0, 0, 0, 0, 0, 0x14, 0, 0, 0, 0, 0, 0x04, 0,
+          0,    0,    0, 0x14, 0, 0, 0, 0x18, 0x28, 0, 0, 0, 0, 0, 0, 0, 0x02, 0, 0, 0, 0, 0, 0,    0});
   for (const auto& [name, sum] : crc32c_ways()) {
     INFO(name);
     CHECK(sum(std::vector<std::byte>(32, std::byte{0}), 0) == 0x8A9136AA);
@@ -82,7 +83,10 @@ TEST_CASE("a checksum goes on where another ended") {
 
 #if defined(__x86_64__)
 TEST_CASE("checksums use what the processor has") {
-  const size_t wanted = !__builtin_cpu_supports("sse4.2") ? 1 : !__builtin_cpu_supports("pclmul") ? 2 : __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f") ? 4 : 3;
+  const size_t wanted = !__builtin_cpu_supports("sse4.2")                                           ? 1
+                        : !__builtin_cpu_supports("pclmul")                                         ? 2
+                        : __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f") ? 4
+                                                                                                    : 3;
   CHECK(crc32c_ways().size() == wanted);
   CHECK(crc32c(of("123456789")) == 0xE3069283);
 }

@@ -89,20 +89,35 @@ TEST_CASE("the frame of the documentation, byte by byte") {
 }
 
 TEST_CASE("the same frame from a writer that knows only Protobuf") {
-  const Message header = Message().text(1, "digits").text(2, "camera-1").number(3, 5).number(5, 300).number(6, 2)
-                             .message(7, tensor("image", 2, {2, 2})).message(7, tensor("label", 8, {}));
+  const Message header = Message()
+                             .text(1, "digits")
+                             .text(2, "camera-1")
+                             .number(3, 5)
+                             .number(5, 300)
+                             .number(6, 2)
+                             .message(7, tensor("image", 2, {2, 2}))
+                             .message(7, tensor("label", 8, {}));
   const Example example;
   std::string payload(reinterpret_cast<const char*>(example.image.data()), 8);
   payload.append(reinterpret_cast<const char*>(example.label.data()), 16);
   CHECK(same(decode(raw_frame(3, header.bytes(), payload)), example.frame));
   // What a later release may say besides is passed over.
-  const Message more = Message().text(1, "digits").text(2, "camera-1").number(3, 5).number(5, 300).number(6, 2).number(500, 1).text(501, "new")
-                           .message(7, tensor("image", 2, {2, 2})).message(7, tensor("label", 8, {}));
+  const Message more = Message()
+                           .text(1, "digits")
+                           .text(2, "camera-1")
+                           .number(3, 5)
+                           .number(5, 300)
+                           .number(6, 2)
+                           .number(500, 1)
+                           .text(501, "new")
+                           .message(7, tensor("image", 2, {2, 2}))
+                           .message(7, tensor("label", 8, {}));
   CHECK(same(decode(raw_frame(3, more.bytes(), payload)), example.frame));
 }
 
 TEST_CASE("frames of every kind come back as they were") {
-  for (Kind kind : {Kind::Hello, Kind::Welcome, Kind::Grant, Kind::Resume, Kind::Nack, Kind::Ping, Kind::Pong, Kind::End, Kind::Bye, Kind::Error}) {
+  for (Kind kind : {Kind::Hello, Kind::Welcome, Kind::Grant, Kind::Resume, Kind::Nack, Kind::Ping, Kind::Pong,
+                    Kind::End, Kind::Bye, Kind::Error}) {
     Frame frame;
     frame.kind = kind;
     frame.stream = "s";
@@ -135,7 +150,8 @@ TEST_CASE("random tensors of every type come back as they were, in place") {
     // Payloads are not copied: every tensor is one of the pieces.
     for (const TensorPart& part : frame.tensors) {
       bool found = false;
-      for (const auto& piece : encoded.pieces()) found |= piece.data() == part.bytes.data() && piece.size() == part.bytes.size();
+      for (const auto& piece : encoded.pieces())
+        found |= piece.data() == part.bytes.data() && piece.size() == part.bytes.size();
       REQUIRE(found);
     }
     const Bytes bytes = encoded.bytes();
@@ -170,7 +186,8 @@ TEST_CASE("frames that differ in numbers alone are written and read as all other
   const Example example;
   const DataEncoder encoder(example.frame);
   FrameDecoder decoder;
-  for (const uint64_t seq : {uint64_t{0}, uint64_t{1}, uint64_t{127}, uint64_t{128}, uint64_t{300}, uint64_t{1} << 35, kMostSeq - 2}) {
+  for (const uint64_t seq :
+       {uint64_t{0}, uint64_t{1}, uint64_t{127}, uint64_t{128}, uint64_t{300}, uint64_t{1} << 35, kMostSeq - 2}) {
     Frame frame = example.frame;
     frame.seq = seq;
     const Bytes whole = encode(frame).bytes();
@@ -195,7 +212,8 @@ TEST_CASE("frames that differ in numbers alone are written and read as all other
     const uint32_t crc = crc32c(std::span(bad).subspan(kPrefixBytes), crc32c(std::span(bad).first(20)));
     std::memcpy(bad.data() + 20, &crc, sizeof crc);
     std::optional<Frame> slow, fast;
-    const std::string slow_message = message_of([&] { slow = decode(bad); }), fast_message = message_of([&] { fast = decoder.decode(bad); });
+    const std::string slow_message = message_of([&] { slow = decode(bad); }),
+                      fast_message = message_of([&] { fast = decoder.decode(bad); });
     REQUIRE(slow_message == fast_message);
     REQUIRE(slow.has_value() == fast.has_value());
     if (slow) REQUIRE(same(*slow, *fast));

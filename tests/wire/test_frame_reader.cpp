@@ -30,7 +30,8 @@ TEST_CASE("frames come out of a stream however it is cut") {
     for (size_t at = 0; at < stream.size();) {
       const std::span<std::byte> room = reader.room();
       REQUIRE(!room.empty());
-      const size_t n = std::min({room.size(), stream.size() - at, static_cast<size_t>(1 + random() % (round % 2 ? 50 : 100000))});
+      const size_t n =
+          std::min({room.size(), stream.size() - at, static_cast<size_t>(1 + random() % (round % 2 ? 50 : 100000))});
       std::memcpy(room.data(), stream.data() + at, n);
       reader.arrived(n);
       at += n;

@@ -43,7 +43,8 @@ void carry(Inbox& inbox, Outbox& outbox, uint64_t peer) {
     more = false;
     while (const OwnedBytes frame = outbox.poll()) inbox.arrived(peer, frame), more = true;
     while (const auto answer = inbox.poll()) {
-      if (const auto to = network().find({&inbox, answer->peer}); to != network().end()) to->second->receive(answer->frame);
+      if (const auto to = network().find({&inbox, answer->peer}); to != network().end())
+        to->second->receive(answer->frame);
       more = true;
     }
   }
@@ -119,7 +120,8 @@ TEST_CASE("senders wait until the host has begun, and hear that somebody is ther
   push(outbox, 7);
   CHECK(!outbox.poll());  // not welcome yet
   std::thread host([&] { CHECK(value(inbox.next(reader)) == 7); });
-  for (int i = 0; i < 100000 && inbox.health().samples == 0; ++i) carry(inbox, outbox, 1), std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int i = 0; i < 100000 && inbox.health().samples == 0; ++i)
+    carry(inbox, outbox, 1), std::this_thread::sleep_for(std::chrono::milliseconds(1));
   host.join();
 }
 
@@ -161,12 +163,16 @@ TEST_CASE("without a promise to keep samples, who wants it is refused") {
   carry(inbox, patient, 1);
   push(patient, 1);
   std::thread host([&] { CHECK(value(inbox.next(reader)) == 1); });  // begins, and nothing was said of positions
-  for (int i = 0; i < 100000 && inbox.health().samples == 0; ++i) carry(inbox, patient, 1), std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int i = 0; i < 100000 && inbox.health().samples == 0; ++i)
+    carry(inbox, patient, 1), std::this_thread::sleep_for(std::chrono::milliseconds(1));
   host.join();
   Outbox demanding(outbox_options("demanding", Acknowledgement::Durable));
   demanding.connected();
   carry(inbox, demanding, 2);
-  CHECK(message_of([&] { demanding.next_seq(); }).find("refuses 'demanding': nothing is kept on disk here: ask for acknowledgement 'received'") != std::string::npos);
+  CHECK(message_of([&] {
+          demanding.next_seq();
+        }).find("refuses 'demanding': nothing is kept on disk here: ask for acknowledgement 'received'") !=
+        std::string::npos);
   CHECK(inbox.health().last_error.find("'demanding' is refused: nothing is kept on disk here") == 0);
   CHECK(inbox.position(reader, 0) == "");
 }
@@ -192,7 +198,9 @@ TEST_CASE("a receiver that begins anew goes on where its position says, and ackn
     CHECK(b.outbox.counts().acknowledged == 1);
     CHECK(inbox.position(reader, 6) == position);
     CHECK(inbox.position(reader, 8) != position);
-    CHECK(message_of([&] { inbox.position(reader, 5); }).find("the position before sample 5 is asked for, those from 6 to 8 are known") == 0);
+    CHECK(message_of([&] {
+            inbox.position(reader, 5);
+          }).find("the position before sample 5 is asked for, those from 6 to 8 are known") == 0);
   }
   network().clear();
   Inbox inbox(inbox_options());
@@ -222,7 +230,8 @@ TEST_CASE("the end is acknowledged when a checkpoint has it") {
     REQUIRE((inbox.next(reader) && inbox.next(reader)));
     const std::string before = inbox.position(reader, 2);
     std::thread end([&] { camera.outbox.finish(); });
-    while (inbox.health().state != InboxHealth::Ended) carry(inbox, camera.outbox, 1), std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (inbox.health().state != InboxHealth::Ended)
+      carry(inbox, camera.outbox, 1), std::this_thread::sleep_for(std::chrono::milliseconds(1));
     CHECK(!inbox.next(reader));
     inbox.durable(reader, 2);  // the checkpoint of before, which does not know of the end
     carry(inbox, camera.outbox, 1);
@@ -268,8 +277,10 @@ TEST_CASE("who sends shares one window") {
   const int reader = inbox.open("", kWait);
   inbox.restore(reader, 0, "");
   std::vector<std::unique_ptr<Camera>> cameras;
-  for (uint64_t i = 1; i <= 4; ++i) cameras.push_back(std::make_unique<Camera>(inbox, i, "s" + std::to_string(i), Acknowledgement::Received));
-  // Each offers more than there is room for; those who come later have a part at once, all of them an equal one after a while.
+  for (uint64_t i = 1; i <= 4; ++i)
+    cameras.push_back(std::make_unique<Camera>(inbox, i, "s" + std::to_string(i), Acknowledgement::Received));
+  // Each offers more than there is room for; those who come later have a part at once, all of them an equal one after a
+  // while.
   std::vector<int64_t> next(5, 0);
   double fullest = 0;  // of the window, which is one of samples here
   for (int round = 0; round < 400; ++round) {
@@ -311,7 +322,8 @@ TEST_CASE("what is no frame is answered, and more senders than may be wait for a
   inbox.arrived(8, owned(encode(hello).bytes()));
   answer = inbox.poll();
   REQUIRE(answer);
-  CHECK(decode(answer->frame).text == "HELLO does not say what will come: name the tensors, with their types and shapes");
+  CHECK(decode(answer->frame).text ==
+        "HELLO does not say what will come: name the tensors, with their types and shapes");
   Camera a(inbox, 1, "a"), b(inbox, 2, "b"), c(inbox, 3, "c", Acknowledgement::Durable, true);
   push(c.outbox, 7);
   carry(inbox, c.outbox, 3);
@@ -523,7 +535,9 @@ TEST_CASE("positions as text") {
   positions.senders[{"samples", "camera 1"}] = {5, 300, false};
   positions.senders[{"samples", "ü%"}] = {1u << 30, kMostSeq, true};
   const std::string text = positions_text(positions);
-  CHECK(text == "hxs1 ; tensor image 1 2 28 28 ; tensor the%20label%3B 7 0 ; sender samples camera%201 5 300 0 ; sender samples %C3%BC%25 1073741824 4611686018427387904 1");
+  CHECK(text ==
+        "hxs1 ; tensor image 1 2 28 28 ; tensor the%20label%3B 7 0 ; sender samples camera%201 5 300 0 ; sender "
+        "samples %C3%BC%25 1073741824 4611686018427387904 1");
   const Positions back = read_positions(text);
   CHECK(positions_text(back) == text);
   CHECK(back.senders.at({"samples", "ü%"}).ended);
@@ -536,9 +550,16 @@ TEST_CASE("positions as text") {
       CHECK(e.kind() == ErrorKind::Stream);
     }
   }
-  CHECK(message_of([] { read_positions("spool"); }) == "position of a stream: expected 'hxs1', found 'spool'\ngive what this library wrote: the checkpoint may be damaged");
-  CHECK(message_of([] { read_positions("hxs1 ; sender a b 1 4611686018427387905 0"); }).find("expected a sample's number") != std::string::npos);
-  CHECK(message_of([] { read_positions("hxs1 ; sender a b 1 1 0 ; sender a b 1 1 0"); }).find("found the same again") != std::string::npos);
-  CHECK(message_of([] { read_positions("hxs1 ; tensor a 99 0"); }).find("expected an element type") != std::string::npos);
-  CHECK(message_of([] { read_positions("hxs1 ; tensor a 1 9"); }).find("expected a number of dimensions") != std::string::npos);
+  CHECK(message_of([] { read_positions("spool"); }) ==
+        "position of a stream: expected 'hxs1', found 'spool'\ngive what this library wrote: the checkpoint may be "
+        "damaged");
+  CHECK(message_of([] {
+          read_positions("hxs1 ; sender a b 1 4611686018427387905 0");
+        }).find("expected a sample's number") != std::string::npos);
+  CHECK(message_of([] { read_positions("hxs1 ; sender a b 1 1 0 ; sender a b 1 1 0"); }).find("found the same again") !=
+        std::string::npos);
+  CHECK(message_of([] { read_positions("hxs1 ; tensor a 99 0"); }).find("expected an element type") !=
+        std::string::npos);
+  CHECK(message_of([] { read_positions("hxs1 ; tensor a 1 9"); }).find("expected a number of dimensions") !=
+        std::string::npos);
 }

@@ -321,7 +321,8 @@ TEST_CASE("plain: a schema says the types of fields") {
   const int file = mkstemp(name);
   REQUIRE(file >= 0);
   std::ofstream(name)
-      << R"({"image": "u8:28x28", "label": {"type": "i64", "classes": 10}, "x": {"type": "f32", "shape": [3]}, "y": {"type": "f32", "shape": []}})";
+      << R"({"image": "u8:28x28", "label": {"type": "i64", "classes": 10}, "x": {"type": "f32", "shape": [3]}, )"
+         R"("y": {"type": "f32", "shape": []}})";
   CHECK(read_schema(name) ==
         std::map<std::string, std::string>{{"image", "u8:28x28"}, {"label", "i64<10"}, {"x", "f32:3"}, {"y", "f32:"}});
   std::ofstream(name) << R"({"image": 3})";

@@ -1,4 +1,5 @@
-// What a hostile or mistaken sender may put into a frame: refused with the place, what was found and what to do, within bounds.
+// What a hostile or mistaken sender may put into a frame: refused with the place, what was found and what to do, within
+// bounds.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -38,11 +39,16 @@ Message data(uint64_t count) { return names().number(6, count); }
 std::string refusal(const Bytes& frame) {
   return message_of([&] { decode(frame); });
 }
-std::string refusal(const Message& header, const std::string& payload = "") { return refusal(raw_frame(3, header.bytes(), payload)); }
-std::string control(uint16_t kind, const Message& header, const std::string& payload = "") { return refusal(raw_frame(kind, header.bytes(), payload)); }
+std::string refusal(const Message& header, const std::string& payload = "") {
+  return refusal(raw_frame(3, header.bytes(), payload));
+}
+std::string control(uint16_t kind, const Message& header, const std::string& payload = "") {
+  return refusal(raw_frame(kind, header.bytes(), payload));
+}
 
 // One number of the prefix replaced.
-template <typename T> std::string with(size_t at, T value) {
+template <typename T>
+std::string with(size_t at, T value) {
   Bytes frame = encode(Example().frame).bytes();
   put(frame, at, value);
   seal(frame);
@@ -52,20 +58,28 @@ template <typename T> std::string with(size_t at, T value) {
 }  // namespace
 
 TEST_CASE("prefixes that lie are refused before anything is read") {
-  CHECK(with(0, uint32_t{0x47455400}) == "byte 0 of the frame: 0x47455400, and a frame begins with 0x31535848 (\"HXS1\")\nspeak HXS/1: see docs/wire.md");
-  CHECK(with(0, uint32_t{0x74616566}) == "byte 0 of the frame: the text 'feat', and a frame begins with 0x31535848 (\"HXS1\"); CSV and JSON lines are read from files\nspeak HXS/1: see docs/wire.md");
-  CHECK(with(4, uint16_t{2}) == "byte 4 of the frame: version 2, and this is a reader of version 1\nuse releases of one version");
+  CHECK(
+      with(0, uint32_t{0x47455400}) ==
+      "byte 0 of the frame: 0x47455400, and a frame begins with 0x31535848 (\"HXS1\")\nspeak HXS/1: see docs/wire.md");
+  CHECK(with(0, uint32_t{0x74616566}) ==
+        "byte 0 of the frame: the text 'feat', and a frame begins with 0x31535848 (\"HXS1\"); CSV and JSON lines are "
+        "read from files\nspeak HXS/1: see docs/wire.md");
+  CHECK(with(4, uint16_t{2}) ==
+        "byte 4 of the frame: version 2, and this is a reader of version 1\nuse releases of one version");
   CHECK(with(6, uint16_t{13}) == "byte 6 of the frame: there is no kind 13 of frames\nuse a kind of docs/wire.md");
   CHECK(with(6, uint16_t{0}) == "byte 6 of the frame: there is no kind 0 of frames\nuse a kind of docs/wire.md");
   CHECK(with(8, uint32_t{0xFFFFFFFF}) ==
-        "byte 8 of the frame: a header of 4294967295 bytes is announced, at most 32768 are taken\nuse fewer tensors or shorter names");
+        "byte 8 of the frame: a header of 4294967295 bytes is announced, at most 32768 are taken\nuse fewer tensors or "
+        "shorter names");
   CHECK(with(12, uint64_t{8} << 30) ==
         "byte 12 of the frame: a payload of 8589934592 bytes is announced, frames have at most 16777216\n"
         "put fewer samples in a frame, or let the receiver take larger ones");
   CHECK(with(12, ~uint64_t{0}).find("18446744073709551615 bytes is announced") != std::string::npos);
   CHECK(with(12, uint64_t{16} << 20).find("at most 16777216") != std::string::npos);  // with its header it is larger
-  CHECK(with(12, uint64_t{23}) == "byte 8 of the frame: lengths of a frame of 103 bytes, and there are 104\nsend whole frames");
-  CHECK(message_of([] { read_prefix({}); }) == "byte 0 of the frame: the end, and a frame begins with 24 bytes\nsend whole frames");
+  CHECK(with(12, uint64_t{23}) ==
+        "byte 8 of the frame: lengths of a frame of 103 bytes, and there are 104\nsend whole frames");
+  CHECK(message_of([] { read_prefix({}); }) ==
+        "byte 0 of the frame: the end, and a frame begins with 24 bytes\nsend whole frames");
 }
 
 TEST_CASE("a damaged frame says so") {
@@ -78,16 +92,21 @@ TEST_CASE("a damaged frame says so") {
 
 TEST_CASE("headers that are none, or miss what every frame has, are refused") {
   CHECK(refusal(raw_frame(3, "\xff\xff\xff")) ==
-        "header, 3 bytes from byte 24: not a Protobuf message of hxs.proto\nwrite it with code generated from hxs.proto; texts are UTF-8");
+        "header, 3 bytes from byte 24: not a Protobuf message of hxs.proto\nwrite it with code generated from "
+        "hxs.proto; texts are UTF-8");
   CHECK(control(7, Message().text(1, "\xff\xfe").text(2, "p")).find("texts are UTF-8") != std::string::npos);
   CHECK(control(7, Message()) == "header, stream: no name\ngive it a name");
   CHECK(control(7, Message().text(1, "s")) == "header, producer: no name\ngive it a name");
-  CHECK(control(7, Message().text(1, "s").text(2, std::string(256, 'x'))) == "header, producer: 256 bytes\nit has at most 255 bytes");
-  CHECK(control(7, Message().text(1, "a\x1b[2J").text(2, "p")) == "header, stream: the control character 0x1b\nleave control characters out");
+  CHECK(control(7, Message().text(1, "s").text(2, std::string(256, 'x'))) ==
+        "header, producer: 256 bytes\nit has at most 255 bytes");
+  CHECK(control(7, Message().text(1, "a\x1b[2J").text(2, "p")) ==
+        "header, stream: the control character 0x1b\nleave control characters out");
   CHECK(control(6, names().text(18, std::string(4097, 'x'))) == "header, text: 4097 bytes\nit has at most 4096 bytes");
-  CHECK(control(5, names().number(5, ~uint64_t{0})) == "header, seq: the number 18446744073709551615\nsamples have numbers below 4611686018427387904");
+  CHECK(control(5, names().number(5, ~uint64_t{0})) ==
+        "header, seq: the number 18446744073709551615\nsamples have numbers below 4611686018427387904");
   CHECK(control(4, names().number(14, kMostSeq + 1)).find("header, durable_seq") == 0);
-  CHECK(control(1, names().number(15, 3)) == "header, acknowledgement: there is no level 3\nlevels are 1 (received) and 2 (durable)");
+  CHECK(control(1, names().number(15, 3)) ==
+        "header, acknowledgement: there is no level 3\nlevels are 1 (received) and 2 (durable)");
   CHECK(control(1, names().number(15, ~uint64_t{0})).find("there is no level -1") != std::string::npos);
   // A code that is not known yet is told by its text.
   CHECK(decode(raw_frame(12, names().number(17, 99).text(18, "no").bytes())).code == Code::None);
@@ -95,21 +114,32 @@ TEST_CASE("headers that are none, or miss what every frame has, are refused") {
 
 TEST_CASE("samples that cannot be are refused") {
   const Message byte = tensor("x", 2, {});
-  CHECK(refusal(data(0).message(7, byte)) == "header, count: a DATA frame of no samples\nsend at least one sample in a frame");
+  CHECK(refusal(data(0).message(7, byte)) ==
+        "header, count: a DATA frame of no samples\nsend at least one sample in a frame");
   CHECK(refusal(data(1)) == "header, tensors: a DATA frame of no tensors\nname at least one tensor");
   CHECK(control(4, data(1)) == "header, count: 1 samples in a GRANT frame\nsend samples in DATA frames");
-  CHECK(control(4, names().message(7, byte)) == "header, tensors: 1 tensors in a GRANT frame\nonly DATA and HELLO name tensors");
-  CHECK(control(4, names(), "abc") == "byte 32 of the frame: 3 bytes more than the tensors of this GRANT frame have\nsend only what the header describes");
-  CHECK(control(1, names().message(7, byte), "a").find("more than the tensors of this HELLO frame") != std::string::npos);
-  CHECK(refusal(data(2).number(5, kMostSeq - 1).message(7, byte), "ab").find("header, seq: the number 4611686018427387905") == 0);
-  CHECK(refusal(data(1).message(7, byte).message(7, byte), "ab") == "header, tensors[1].name: a second tensor 'x'\ngive every tensor its own name");
+  CHECK(control(4, names().message(7, byte)) ==
+        "header, tensors: 1 tensors in a GRANT frame\nonly DATA and HELLO name tensors");
+  CHECK(control(4, names(), "abc") ==
+        "byte 32 of the frame: 3 bytes more than the tensors of this GRANT frame have\nsend only what the header "
+        "describes");
+  CHECK(control(1, names().message(7, byte), "a").find("more than the tensors of this HELLO frame") !=
+        std::string::npos);
+  CHECK(refusal(data(2).number(5, kMostSeq - 1).message(7, byte), "ab")
+            .find("header, seq: the number 4611686018427387905") == 0);
+  CHECK(refusal(data(1).message(7, byte).message(7, byte), "ab") ==
+        "header, tensors[1].name: a second tensor 'x'\ngive every tensor its own name");
   CHECK(refusal(data(1).message(7, tensor("", 2, {})), "a") == "header, tensors[0].name: no name\ngive it a name");
 }
 
 TEST_CASE("classes that cannot be are refused") {
-  const auto of = [](uint32_t type, uint64_t classes) { return data(1).message(7, tensor("x", type, {}).number(4, classes)); };
+  const auto of = [](uint32_t type, uint64_t classes) {
+    return data(1).message(7, tensor("x", type, {}).number(4, classes));
+  };
   CHECK(decode(raw_frame(3, of(2, 10).bytes(), "a")).tensors[0].classes == 10);
-  CHECK(refusal(of(2, (1u << 24) + 1), "a") == "header, tensors[0] 'x': 16777217 classes of whole numbers\nonly whole numbers are classes, of at most 16777216");
+  CHECK(
+      refusal(of(2, (1u << 24) + 1), "a") ==
+      "header, tensors[0] 'x': 16777217 classes of whole numbers\nonly whole numbers are classes, of at most 16777216");
   CHECK(refusal(of(12, 10), "abcd").find("10 classes of other numbers") != std::string::npos);
   CHECK(refusal(of(1, 2), "a").find("2 classes of other numbers") != std::string::npos);
 }
@@ -125,21 +155,26 @@ TEST_CASE("element types and shapes that cannot be are refused") {
   CHECK(refusal(data(1).message(7, tensor("x", 2, {-1})), "a").find("the shape [-1]") != std::string::npos);
   const int64_t large = int64_t{1} << 32;
   CHECK(refusal(data(1).message(7, tensor("x", 2, {large, large})), "a") ==
-        "header, tensors[0] 'x': samples of shape [4294967296, 4294967296], more than the 16777216 bytes a frame may have\n"
+        "header, tensors[0] 'x': samples of shape [4294967296, 4294967296], more than the 16777216 bytes a frame may "
+        "have\n"
         "send smaller samples, or let the receiver take larger frames");
-  CHECK(refusal(data(1).message(7, tensor("x", 13, {int64_t{1} << 61})), "a").find("more than the 16777216 bytes") != std::string::npos);
+  CHECK(refusal(data(1).message(7, tensor("x", 13, {int64_t{1} << 61})), "a").find("more than the 16777216 bytes") !=
+        std::string::npos);
 }
 
 TEST_CASE("payloads that are not what the header says are refused") {
   CHECK(refusal(data(2).message(7, tensor("x", 12, {3})), std::string(23, 'a')) ==
         "payload, tensors[0] 'x': 2 samples of 12 bytes go beyond the frame, which ends at byte 71\n"
         "announce as many samples, and the shape, that are sent");
-  CHECK(refusal(data(0xFFFFFFFF).message(7, tensor("x", 2, {1 << 24})), "a").find("4294967295 samples of 16777216 bytes go beyond") != std::string::npos);
-  CHECK(refusal(data(2).message(7, tensor("x", 12, {3})), std::string(25, 'a')).find("1 bytes more than the tensors") != std::string::npos);
+  CHECK(refusal(data(0xFFFFFFFF).message(7, tensor("x", 2, {1 << 24})), "a")
+            .find("4294967295 samples of 16777216 bytes go beyond") != std::string::npos);
+  CHECK(refusal(data(2).message(7, tensor("x", 12, {3})), std::string(25, 'a')).find("1 bytes more than the tensors") !=
+        std::string::npos);
   // Between two tensors, and between header and payload, lie zeros.
   const Message two = data(1).message(7, tensor("x", 2, {})).message(7, tensor("y", 2, {}));
   CHECK(refusal(two, std::string("a\0\0\0\0\0\0\0b", 9)) == "no error");
-  CHECK(refusal(two, std::string("a\0\0\0c\0\0\0b", 9)).find("0x63 between two parts\nfill up to a multiple of 8 with zeros") != std::string::npos);
+  CHECK(refusal(two, std::string("a\0\0\0c\0\0\0b", 9))
+            .find("0x63 between two parts\nfill up to a multiple of 8 with zeros") != std::string::npos);
   CHECK(refusal(two, "a").find("'y': 1 samples of 1 bytes go beyond") != std::string::npos);
   Bytes frame = raw_frame(7, names().bytes());
   REQUIRE(frame.size() == 32);
@@ -204,7 +239,8 @@ TEST_CASE("random bytes are frames or refusals") {
   const Bytes good = encode(Example().frame).bytes();
   for (int round = 0; round < 20000; ++round) {
     Bytes bytes = good;
-    for (uint64_t changes = 1 + random() % 6; changes > 0; --changes) bytes[6 + random() % (bytes.size() - 6)] = static_cast<std::byte>(random());
+    for (uint64_t changes = 1 + random() % 6; changes > 0; --changes)
+      bytes[6 + random() % (bytes.size() - 6)] = static_cast<std::byte>(random());
     if (random() % 4 == 0) bytes.resize(random() % bytes.size());
     if (bytes.size() >= kPrefixBytes) seal(bytes);
     try {

@@ -21,7 +21,8 @@ struct Sent {
 std::unique_ptr<Sent> samples(uint64_t seq, uint32_t count, int64_t size = 1, const char* name = "x") {
   auto sent = std::make_unique<Sent>();
   sent->memory.resize(count * static_cast<size_t>(size));
-  sent->frame.stream = "s", sent->frame.producer = "p", sent->frame.epoch = 1, sent->frame.seq = seq, sent->frame.count = count;
+  sent->frame.stream = "s", sent->frame.producer = "p", sent->frame.epoch = 1, sent->frame.seq = seq,
+  sent->frame.count = count;
   sent->frame.tensors = {{name, DType::U8, {size}, std::as_bytes(std::span(sent->memory))}};
   return sent;
 }
@@ -35,9 +36,11 @@ Frame said(Kind kind, uint64_t seq = 0, uint64_t session = 1, uint64_t epoch = 1
   frame.acknowledgement = Acknowledgement::Durable;
   return frame;
 }
-Frame granted(Kind kind, uint64_t seq, uint64_t limit_seq, uint64_t limit_bytes, uint64_t received = 0, uint64_t durable = 0) {
+Frame granted(Kind kind, uint64_t seq, uint64_t limit_seq, uint64_t limit_bytes, uint64_t received = 0,
+              uint64_t durable = 0) {
   Frame frame = said(kind, seq);
-  frame.limit_seq = limit_seq, frame.limit_bytes = limit_bytes, frame.received_seq = received, frame.durable_seq = durable;
+  frame.limit_seq = limit_seq, frame.limit_bytes = limit_bytes, frame.received_seq = received,
+  frame.durable_seq = durable;
   return frame;
 }
 
@@ -56,19 +59,23 @@ ReceiveOptions receiving() {
 std::string next(SendSession& sender, Time now) {
   const auto out = sender.poll(now);
   if (!out) return "";
-  if (const auto* data = std::get_if<Batch>(&*out)) return "DATA " + std::to_string(data->seq) + "-" + std::to_string(data->end());
+  if (const auto* data = std::get_if<Batch>(&*out))
+    return "DATA " + std::to_string(data->seq) + "-" + std::to_string(data->end());
   return std::string(kind_name(std::get<Frame>(*out).kind)) + " " + std::to_string(std::get<Frame>(*out).seq);
 }
 std::string next(ReceiveSession& receiver, Time now) {
   const auto out = receiver.poll(now);
   if (!out) return "";
   const std::string text = kind_name(out->kind);
-  if (out->kind == Kind::Error || out->kind == Kind::Nack) return text + " " + std::to_string(static_cast<int>(out->code)) + " " + out->text;
+  if (out->kind == Kind::Error || out->kind == Kind::Nack)
+    return text + " " + std::to_string(static_cast<int>(out->code)) + " " + out->text;
   if (out->kind == Kind::Resume || out->kind == Kind::Bye) return text + " " + std::to_string(out->seq);
-  return text + " " + std::to_string(out->limit_seq) + " " + std::to_string(out->limit_bytes) + " " + std::to_string(out->received_seq) + " " +
-         std::to_string(out->durable_seq);
+  return text + " " + std::to_string(out->limit_seq) + " " + std::to_string(out->limit_bytes) + " " +
+         std::to_string(out->received_seq) + " " + std::to_string(out->durable_seq);
 }
-uint32_t taken(ReceiveSession& receiver, const std::unique_ptr<Sent>& sent, Time now = {}) { return receiver.receive(sent->frame, now).count; }
+uint32_t taken(ReceiveSession& receiver, const std::unique_ptr<Sent>& sent, Time now = {}) {
+  return receiver.receive(sent->frame, now).count;
+}
 
 ReceiveSession greeted(ReceiveOptions options = receiving()) {
   ReceiveSession receiver(options);
@@ -197,14 +204,18 @@ TEST_CASE("a sender notices silence, and refusals for good") {
   Frame error = said(Kind::Error);
   error.code = Code::Stale;
   error.text = "a later incarnation of 'p' is at work";
-  CHECK(message_of([&] { sender.receive(error, {}); }) == "the receiver of 's' refuses 'p': a later incarnation of 'p' is at work");
+  CHECK(message_of([&] { sender.receive(error, {}); }) ==
+        "the receiver of 's' refuses 'p': a later incarnation of 'p' is at work");
   Frame welcome = granted(Kind::Welcome, 0, 1, 1);
   welcome.acknowledgement = Acknowledgement::Received;
-  CHECK(message_of([&] { sender.receive(welcome, {}); }).find("does not acknowledge samples as 'p' asks\nrun the receiver with a checkpoint") != std::string::npos);
+  CHECK(message_of([&] {
+          sender.receive(welcome, {});
+        }).find("does not acknowledge samples as 'p' asks\nrun the receiver with a checkpoint") != std::string::npos);
   SendSession late(sending(9));
   late.connected({});
   CHECK(message_of([&] { late.receive(granted(Kind::Welcome, 3, 10, 10), {}); }) ==
-        "the receiver of 's' wants sample 3, 'p' keeps none before 9\nlet the receiver take up the checkpoint or the spool that it had");
+        "the receiver of 's' wants sample 3, 'p' keeps none before 9\nlet the receiver take up the checkpoint or the "
+        "spool that it had");
   Frame nack = said(Kind::Nack);
   nack.code = Code::Malformed, nack.text = "byte 20";
   SendSession wrong(sending());
@@ -319,7 +330,9 @@ TEST_CASE("a receiver refuses what it cannot keep, and tensors that are not want
 TEST_CASE("durable is what was said to be, and the end is kept too") {
   ReceiveSession receiver = greeted();
   CHECK(taken(receiver, samples(0, 3)) == 3);
-  CHECK(message_of([&] { receiver.durable({1, 4, false}); }) == "samples before 4 are durable, those before 3 were received");
+  CHECK(message_of([&] {
+          receiver.durable({1, 4, false});
+        }) == "samples before 4 are durable, those before 3 were received");
   receiver.receive(said(Kind::End, 3), {});
   CHECK(next(receiver, {}) == "GRANT 10 100 3 0");
   CHECK(next(receiver, {}).empty());

@@ -1,4 +1,5 @@
-// Thousands of worlds: nothing acknowledged is lost, nothing counts twice, everything comes in order, and in the end it all arrives.
+// Thousands of worlds: nothing acknowledged is lost, nothing counts twice, everything comes in order, and in the end it
+// all arrives.
 #include <cstdlib>
 #include <string>
 
@@ -35,7 +36,8 @@ Totals all_worlds(uint64_t first, uint64_t count, const std::function<Journey(st
     for (size_t i = 1; i < world.applied.size(); ++i) REQUIRE(world.applied[i] > world.applied[i - 1]);
     if (j.acknowledgement == Acknowledgement::Durable) REQUIRE(world.applied == whole);
     ++totals.worlds;
-    totals.resent += world.resent, totals.duplicates += world.duplicates, totals.gaps += world.gaps, totals.sessions += world.sessions;
+    totals.resent += world.resent, totals.duplicates += world.duplicates, totals.gaps += world.gaps,
+        totals.sessions += world.sessions;
     totals.over_credit += world.over_credit, totals.lost += world.lost, totals.lives += world.lives.size() - 1;
   }
   return totals;

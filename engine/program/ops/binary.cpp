@@ -16,7 +16,8 @@ using Types = std::span<const TensorType>;
 using Tensors = std::span<const HTensor>;
 using Gradients = std::vector<HTensor>;
 
-// ---- inference ----------------------------------------------------------------------------------------------------------
+// ---- inference
+// ----------------------------------------------------------------------------------------------------------
 
 void expect_alike(Op op, Types in) {
   expect_operands(op, in, 2);
@@ -49,10 +50,11 @@ std::vector<TensorType> infer_logical(const AttributeMap&, Types in) {
   return {in[0]};
 }
 
-// ---- evaluation ---------------------------------------------------------------------------------------------------------
+// ---- evaluation
+// ---------------------------------------------------------------------------------------------------------
 
 template <typename T>
-inline constexpr bool is_signed_integer = std::is_integral_v<T> && std::is_signed_v<T>;
+inline constexpr bool is_signed_integer = std::is_integral_v<T>&& std::is_signed_v<T>;
 
 // Computes in unsigned 64 bits, whose low bits are the wrapped result for every width.
 template <typename T, typename F>
@@ -153,13 +155,12 @@ void evaluate_logical(const AttributeMap&, std::span<const ConstView> in, std::s
   zip<F, bool, bool>(in, out[0]);
 }
 
-// ---- gradients ----------------------------------------------------------------------------------------------------------
+// ---- gradients
+// ----------------------------------------------------------------------------------------------------------
 
 Gradients gradient_add(const AttributeMap&, Tensors, Tensors, Tensors dy) { return {dy[0], dy[0]}; }
 Gradients gradient_sub(const AttributeMap&, Tensors, Tensors, Tensors dy) { return {dy[0], neg(dy[0])}; }
-Gradients gradient_mul(const AttributeMap&, Tensors in, Tensors, Tensors dy) {
-  return {dy[0] * in[1], dy[0] * in[0]};
-}
+Gradients gradient_mul(const AttributeMap&, Tensors in, Tensors, Tensors dy) { return {dy[0] * in[1], dy[0] * in[0]}; }
 Gradients gradient_div(const AttributeMap&, Tensors in, Tensors y, Tensors dy) {
   const HTensor da = dy[0] / in[1];
   return {da, neg(da * y[0])};
@@ -211,22 +212,36 @@ struct Xor {
 
 OpRow binary_row(Op op) {
   switch (op) {
-    case Op::add: return {op, {}, {}, infer_arithmetic<Op::add>, evaluate_arithmetic<Add>, gradient_add};
-    case Op::sub: return {op, {}, {}, infer_arithmetic<Op::sub>, evaluate_arithmetic<Sub>, gradient_sub};
-    case Op::mul: return {op, {}, {}, infer_arithmetic<Op::mul>, evaluate_arithmetic<Mul>, gradient_mul};
-    case Op::div: return {op, {}, {}, infer_arithmetic<Op::div>, evaluate_arithmetic<Div>, gradient_div};
-    case Op::pow: return {op, {}, {}, infer_floats<Op::pow>, evaluate_arithmetic<Power, true>, gradient_pow};
-    case Op::maximum: return {op, {}, {}, infer_arithmetic<Op::maximum>, evaluate_arithmetic<Maximum>, gradient_maximum};
-    case Op::minimum: return {op, {}, {}, infer_arithmetic<Op::minimum>, evaluate_arithmetic<Minimum>, gradient_minimum};
+    case Op::add:
+      return {op, {}, {}, infer_arithmetic<Op::add>, evaluate_arithmetic<Add>, gradient_add};
+    case Op::sub:
+      return {op, {}, {}, infer_arithmetic<Op::sub>, evaluate_arithmetic<Sub>, gradient_sub};
+    case Op::mul:
+      return {op, {}, {}, infer_arithmetic<Op::mul>, evaluate_arithmetic<Mul>, gradient_mul};
+    case Op::div:
+      return {op, {}, {}, infer_arithmetic<Op::div>, evaluate_arithmetic<Div>, gradient_div};
+    case Op::pow:
+      return {op, {}, {}, infer_floats<Op::pow>, evaluate_arithmetic<Power, true>, gradient_pow};
+    case Op::maximum:
+      return {op, {}, {}, infer_arithmetic<Op::maximum>, evaluate_arithmetic<Maximum>, gradient_maximum};
+    case Op::minimum:
+      return {op, {}, {}, infer_arithmetic<Op::minimum>, evaluate_arithmetic<Minimum>, gradient_minimum};
     case Op::remainder:
       return {op, {}, {}, infer_arithmetic<Op::remainder>, evaluate_arithmetic<Remainder>, gradient_remainder};
-    case Op::equal: return {op, {}, {}, infer_comparison<Op::equal>, evaluate_comparison<Equal>, nullptr};
-    case Op::less: return {op, {}, {}, infer_comparison<Op::less>, evaluate_comparison<Less>, nullptr};
-    case Op::less_equal: return {op, {}, {}, infer_comparison<Op::less_equal>, evaluate_comparison<LessEqual>, nullptr};
-    case Op::logical_and: return {op, {}, {}, infer_logical<Op::logical_and>, evaluate_logical<And>, nullptr};
-    case Op::logical_or: return {op, {}, {}, infer_logical<Op::logical_or>, evaluate_logical<Or>, nullptr};
-    case Op::logical_xor: return {op, {}, {}, infer_logical<Op::logical_xor>, evaluate_logical<Xor>, nullptr};
-    default: throw Error(ErrorKind::Internal, std::string(op_name(op)) + " is not binary");
+    case Op::equal:
+      return {op, {}, {}, infer_comparison<Op::equal>, evaluate_comparison<Equal>, nullptr};
+    case Op::less:
+      return {op, {}, {}, infer_comparison<Op::less>, evaluate_comparison<Less>, nullptr};
+    case Op::less_equal:
+      return {op, {}, {}, infer_comparison<Op::less_equal>, evaluate_comparison<LessEqual>, nullptr};
+    case Op::logical_and:
+      return {op, {}, {}, infer_logical<Op::logical_and>, evaluate_logical<And>, nullptr};
+    case Op::logical_or:
+      return {op, {}, {}, infer_logical<Op::logical_or>, evaluate_logical<Or>, nullptr};
+    case Op::logical_xor:
+      return {op, {}, {}, infer_logical<Op::logical_xor>, evaluate_logical<Xor>, nullptr};
+    default:
+      throw Error(ErrorKind::Internal, std::string(op_name(op)) + " is not binary");
   }
 }
 

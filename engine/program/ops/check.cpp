@@ -54,8 +54,9 @@ void expect_same_shape(Op op, std::span<const TensorType> inputs, size_t a, size
 int64_t expect_axis(Op op, std::span<const TensorType> inputs, int64_t axis, size_t which) {
   const uint32_t rank = inputs[which].shape.rank();
   if (axis < 0 || axis >= static_cast<int64_t>(rank))
-    misfit(op, ErrorKind::Shape, inputs,
-           "axis " + std::to_string(axis) + " does not exist; axes go from 0 to " + std::to_string(rank) + " exclusive");
+    misfit(
+        op, ErrorKind::Shape, inputs,
+        "axis " + std::to_string(axis) + " does not exist; axes go from 0 to " + std::to_string(rank) + " exclusive");
   return axis;
 }
 

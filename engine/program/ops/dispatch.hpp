@@ -23,19 +23,32 @@ inline constexpr bool is_float_element = std::is_floating_point_v<Computed<T>>;
 template <typename Body>
 decltype(auto) visit_dtype(DType dtype, Body&& body) {
   switch (dtype) {
-    case DType::Bool: return body(std::type_identity<bool>{});
-    case DType::U8: return body(std::type_identity<uint8_t>{});
-    case DType::I8: return body(std::type_identity<int8_t>{});
-    case DType::I16: return body(std::type_identity<int16_t>{});
-    case DType::U16: return body(std::type_identity<uint16_t>{});
-    case DType::I32: return body(std::type_identity<int32_t>{});
-    case DType::U32: return body(std::type_identity<uint32_t>{});
-    case DType::I64: return body(std::type_identity<int64_t>{});
-    case DType::U64: return body(std::type_identity<uint64_t>{});
-    case DType::F16: return body(std::type_identity<Half>{});
-    case DType::BF16: return body(std::type_identity<BFloat16>{});
-    case DType::F32: return body(std::type_identity<float>{});
-    case DType::F64: return body(std::type_identity<double>{});
+    case DType::Bool:
+      return body(std::type_identity<bool>{});
+    case DType::U8:
+      return body(std::type_identity<uint8_t>{});
+    case DType::I8:
+      return body(std::type_identity<int8_t>{});
+    case DType::I16:
+      return body(std::type_identity<int16_t>{});
+    case DType::U16:
+      return body(std::type_identity<uint16_t>{});
+    case DType::I32:
+      return body(std::type_identity<int32_t>{});
+    case DType::U32:
+      return body(std::type_identity<uint32_t>{});
+    case DType::I64:
+      return body(std::type_identity<int64_t>{});
+    case DType::U64:
+      return body(std::type_identity<uint64_t>{});
+    case DType::F16:
+      return body(std::type_identity<Half>{});
+    case DType::BF16:
+      return body(std::type_identity<BFloat16>{});
+    case DType::F32:
+      return body(std::type_identity<float>{});
+    case DType::F64:
+      return body(std::type_identity<double>{});
   }
   throw Error(ErrorKind::Internal, "element type " + std::to_string(static_cast<uint32_t>(dtype)) + " has no C++ type");
 }

@@ -57,8 +57,8 @@ void evaluate_random(const AttributeMap& a, std::span<const ConstView> in, std::
   const auto n = static_cast<uint64_t>(out[0].type.shape.count());
   for (uint64_t i = 0; i < n; i += 4) {
     const uint64_t block = i / 4;
-    const auto words = philox({static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32), static_cast<uint32_t>(block),
-                               static_cast<uint32_t>(block >> 32)},
+    const auto words = philox({static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32),
+                               static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32)},
                               key);
     for (uint64_t k = 0; k < std::min<uint64_t>(4, n - i); ++k) y[i + k] = unit_float(words[k]);
   }
@@ -81,7 +81,8 @@ OpRow source_row(Op op) {
       row.infer = infer_random;
       row.evaluate = evaluate_random;
       break;
-    default: throw Error(ErrorKind::Internal, std::string(op_name(op)) + " is no source");
+    default:
+      throw Error(ErrorKind::Internal, std::string(op_name(op)) + " is no source");
   }
   return row;
 }

@@ -15,7 +15,8 @@ using Types = std::span<const TensorType>;
 using Tensors = std::span<const HTensor>;
 using Gradients = std::vector<HTensor>;
 
-// ---- inference ----------------------------------------------------------------------------------------------------------
+// ---- inference
+// ----------------------------------------------------------------------------------------------------------
 
 template <Op kOp>
 std::vector<TensorType> infer_float(const AttributeMap&, Types in) {
@@ -42,7 +43,8 @@ std::vector<TensorType> infer_cast(const AttributeMap& a, Types in) {
   return {checked_type(Op::cast, a.dtype(), in[0].shape)};
 }
 
-// ---- evaluation ---------------------------------------------------------------------------------------------------------
+// ---- evaluation
+// ---------------------------------------------------------------------------------------------------------
 
 template <typename F>
 void map_floats(const ConstView& in, const View& out, F f) {
@@ -138,7 +140,8 @@ void evaluate_cast(const AttributeMap&, std::span<const ConstView> in, std::span
   });
 }
 
-// ---- gradients ----------------------------------------------------------------------------------------------------------
+// ---- gradients
+// ----------------------------------------------------------------------------------------------------------
 
 Gradients gradient_neg(const AttributeMap&, Tensors, Tensors, Tensors dy) { return {neg(dy[0])}; }
 Gradients gradient_abs(const AttributeMap&, Tensors x, Tensors, Tensors dy) { return {dy[0] * sign(x[0])}; }
@@ -165,20 +168,26 @@ Gradients gradient_cast(const AttributeMap&, Tensors x, Tensors, Tensors dy) { r
 }  // namespace
 
 // Rows that evaluate one <cmath> expression.
-#define HM_FLOAT_ROW(name, expression, rule)                                                       \
-  case Op::name: {                                                                                  \
-    constexpr auto f = [](auto x) { return expression; };                                          \
+#define HM_FLOAT_ROW(name, expression, rule)                                                             \
+  case Op::name: {                                                                                       \
+    constexpr auto f = [](auto x) { return expression; };                                                \
     return {op, {}, {}, infer_float<Op::name>, evaluate_floats<std::remove_const_t<decltype(f)>>, rule}; \
   }
 
 OpRow unary_row(Op op) {
   switch (op) {
-    case Op::neg: return {op, {}, {}, infer_number<Op::neg>, evaluate_numbers<Negate>, gradient_neg};
-    case Op::abs: return {op, {}, {}, infer_number<Op::abs>, evaluate_numbers<Absolute>, gradient_abs};
-    case Op::sign: return {op, {}, {}, infer_number<Op::sign>, evaluate_numbers<Sign>, nullptr};
-    case Op::logical_not: return {op, {}, {}, infer_not, evaluate_not, nullptr};
-    case Op::cast: return {op, {}, {}, infer_cast, evaluate_cast, gradient_cast};
-    case Op::logistic: return {op, {}, {}, infer_float<Op::logistic>, evaluate_floats<Logistic>, gradient_logistic};
+    case Op::neg:
+      return {op, {}, {}, infer_number<Op::neg>, evaluate_numbers<Negate>, gradient_neg};
+    case Op::abs:
+      return {op, {}, {}, infer_number<Op::abs>, evaluate_numbers<Absolute>, gradient_abs};
+    case Op::sign:
+      return {op, {}, {}, infer_number<Op::sign>, evaluate_numbers<Sign>, nullptr};
+    case Op::logical_not:
+      return {op, {}, {}, infer_not, evaluate_not, nullptr};
+    case Op::cast:
+      return {op, {}, {}, infer_cast, evaluate_cast, gradient_cast};
+    case Op::logistic:
+      return {op, {}, {}, infer_float<Op::logistic>, evaluate_floats<Logistic>, gradient_logistic};
       HM_FLOAT_ROW(floor, std::floor(x), nullptr)
       HM_FLOAT_ROW(ceil, std::ceil(x), nullptr)
       HM_FLOAT_ROW(round, std::nearbyint(x), nullptr)  // the rounding mode is ties-to-even
@@ -192,7 +201,8 @@ OpRow unary_row(Op op) {
       HM_FLOAT_ROW(cos, std::cos(x), gradient_cos)
       HM_FLOAT_ROW(tanh, std::tanh(x), gradient_tanh)
       HM_FLOAT_ROW(erf, std::erf(x), gradient_erf)
-    default: throw Error(ErrorKind::Internal, std::string(op_name(op)) + " is not unary");
+    default:
+      throw Error(ErrorKind::Internal, std::string(op_name(op)) + " is not unary");
   }
 }
 #undef HM_FLOAT_ROW

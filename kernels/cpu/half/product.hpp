@@ -97,8 +97,8 @@ constexpr SumChunks kSumChunks[] = {sum_chunks<L, 1>, sum_chunks<L, 2>,  sum_chu
                                     sum_chunks<L, 9>, sum_chunks<L, 10>, sum_chunks<L, 11>, sum_chunks<L, 12>};
 
 // Undoes the scaling by two factors: neither leaves the range of fp32 unless the result does.
-void give_back(const float* totals, const int32_t* a_exponents, const int32_t* b_exponents, int64_t rows, int64_t columns,
-               float* c, int64_t c_row, bool add) {
+void give_back(const float* totals, const int32_t* a_exponents, const int32_t* b_exponents, int64_t rows,
+               int64_t columns, float* c, int64_t c_row, bool add) {
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j) {
       const int32_t exponent = -(a_exponents[i] + b_exponents[j]), half = exponent / 2;
@@ -108,8 +108,8 @@ void give_back(const float* totals, const int32_t* a_exponents, const int32_t* b
 }
 
 template <typename Lanes>
-void multiply(const Product& p, const float* a, const float* b, float* c, int64_t i0, int64_t i1, int64_t j0, int64_t j1,
-              HalfWorkspace& w) {
+void multiply(const Product& p, const float* a, const float* b, float* c, int64_t i0, int64_t i1, int64_t j0,
+              int64_t j1, HalfWorkspace& w) {
   const auto at_most = [](int64_t n, int64_t most) { return n < most ? n : most; };
   for (int64_t j = j0; j < j1; j += kHalfBlockColumns) {
     const int64_t columns = at_most(j1 - j, kHalfBlockColumns);

@@ -155,8 +155,7 @@ void join_values(const Staircase& at, const float* weights, const float* values,
 void join_queries(const Staircase& at, const float* weights, const float* queries, int64_t row, int64_t width,
                   float* out, NextHead& ahead) {
   const int64_t full = at.full(), seen = at.seen();
-  gemm_broadcast(full, width, at.rows, {weights, kQueryBlock, 1}, queries, row, out, width, true,
-                 FetchNext{&ahead});
+  gemm_broadcast(full, width, at.rows, {weights, kQueryBlock, 1}, queries, row, out, width, true, FetchNext{&ahead});
   for (int64_t k = full; k < seen;) {
     const int64_t first = (k - at.offset) / kStep * kStep, next = least(seen, at.offset + first + kStep);
     gemm_broadcast(next - k, width, at.rows - first, {weights + k * kQueryBlock + first, kQueryBlock, 1},
@@ -233,9 +232,12 @@ void attention(const void* context, void* const* buffers, uint32_t, uint32_t par
     float* lse = static_cast<float*>(buffers[4]) + head * c.queries;
     next.set(c.keys * (c.width + c.value_width) + c.queries * (c.width + c.value_width));
     if (const int64_t other = (item + 1) / c.query_chunks; item + 1 < items.end && other != head) {
-      next.add(head_of(static_cast<const float*>(buffers[3]), c.out, other, heads), c.out.row, c.queries, c.value_width);
-      next.add(head_of(static_cast<const float*>(buffers[2]), c.v, other / c.group, c.shared), c.v.row, c.keys, c.value_width);
-      next.add(head_of(static_cast<const float*>(buffers[1]), c.k, other / c.group, c.shared), c.k.row, c.keys, c.width);
+      next.add(head_of(static_cast<const float*>(buffers[3]), c.out, other, heads), c.out.row, c.queries,
+               c.value_width);
+      next.add(head_of(static_cast<const float*>(buffers[2]), c.v, other / c.group, c.shared), c.v.row, c.keys,
+               c.value_width);
+      next.add(head_of(static_cast<const float*>(buffers[1]), c.k, other / c.group, c.shared), c.k.row, c.keys,
+               c.width);
       next.add(head_of(static_cast<const float*>(buffers[0]), c.q, other, heads), c.q.row, c.queries, c.width);
     }
     for (int64_t i = 0; i < whole_blocks(end - begin); i += kWidth)
@@ -491,10 +493,9 @@ struct GradientItem {
       float* const block_dv = c.copies ? room.dv : dv + k0 * c.value_width;
       clear(block_dk, n * c.width);
       clear(block_dv, n * c.value_width);
-      for_blocks(k0, n, keys_at(k0, n), block_dk, block_dv,
-                 [&](const GradientBlock& block, const Staircase& at, int64_t, int64_t q0) {
-                   block.run(at, q0, k0 == 0);
-                 });
+      for_blocks(
+          k0, n, keys_at(k0, n), block_dk, block_dv,
+          [&](const GradientBlock& block, const Staircase& at, int64_t, int64_t q0) { block.run(at, q0, k0 == 0); });
       if (!c.copies) continue;
       copy_rows(block_dk, c.width, dk + k0 * c.k.row, c.k.row, n, c.width);
       copy_rows(block_dv, c.value_width, dv + k0 * c.v.row, c.v.row, n, c.value_width);

@@ -65,7 +65,9 @@ HM_INLINE float* partials(const ChainReduceContext& c, void* const* buffers) {
 }
 
 // Rows of a chunk.
-HM_INLINE Range rows_of(const ReduceStage& s, int64_t chunk) { return {s.rows * chunk / s.chunks, s.rows * (chunk + 1) / s.chunks}; }
+HM_INLINE Range rows_of(const ReduceStage& s, int64_t chunk) {
+  return {s.rows * chunk / s.chunks, s.rows * (chunk + 1) / s.chunks};
+}
 
 // Along the last axis.
 template <typename Rule>
@@ -132,8 +134,10 @@ void reduce_groups(const ChainReduceContext& c, void* const* buffers, uint32_t p
   const Range units = share(groups * c.slices, c.parts, part);
   for (int64_t u = units.begin; u < units.end; ++u) {
     const int64_t group = u % groups, item = group / c.groups, outer = item / s.chunks;
-    const Range slice = share(granules, c.slices, static_cast<uint32_t>(u / groups)), chunk = rows_of(s, item % s.chunks);
-    const int64_t j0 = slice.begin * kSliceGranule, j1 = slice.end * kSliceGranule < s.inner ? slice.end * kSliceGranule : s.inner;
+    const Range slice = share(granules, c.slices, static_cast<uint32_t>(u / groups)),
+                chunk = rows_of(s, item % s.chunks);
+    const int64_t j0 = slice.begin * kSliceGranule,
+                  j1 = slice.end * kSliceGranule < s.inner ? slice.end * kSliceGranule : s.inner;
     const int64_t r0 = chunk.begin + group % c.groups * kGroup, r1 = r0 + kGroup < chunk.end ? r0 + kGroup : chunk.end;
     float* to = partials(c, buffers) + group * s.inner;
     begin_row<Rule>(to + j0, j1 - j0);

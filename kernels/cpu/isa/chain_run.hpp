@@ -67,7 +67,8 @@ class ChainRun {
     for (uint32_t i = 0; i < c.n_registers; ++i) {
       const ChainRegister& r = c.registers[i];
       at_[i] = scratch_ + r.offset;
-      if (r.place == Place::repeated) repeat(at_[i], static_cast<const char*>(buffers[r.buffer]), r.width, r.period, longest);
+      if (r.place == Place::repeated)
+        repeat(at_[i], static_cast<const char*>(buffers[r.buffer]), r.width, r.period, longest);
       if (r.place == Place::constant) fill(at_[i], &r.bits, r.width, longest);
     }
   }

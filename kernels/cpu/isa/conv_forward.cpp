@@ -83,8 +83,9 @@ void tiles_of_row(const float* x, const int32_t* taps, int64_t depth, const floa
   case k:                                                                                                \
     if constexpr (k <= kMost) tile<(k <= kMost ? k : 1), kVectors>(x, taps, depth, w, start, floor, to); \
     break;
-      HM_TILE(1) HM_TILE(2) HM_TILE(3) HM_TILE(4) HM_TILE(5) HM_TILE(6)
-      HM_TILE(7) HM_TILE(8) HM_TILE(9) HM_TILE(10) HM_TILE(11) HM_TILE(12)
+      HM_TILE(1)
+      HM_TILE(2)
+      HM_TILE(3) HM_TILE(4) HM_TILE(5) HM_TILE(6) HM_TILE(7) HM_TILE(8) HM_TILE(9) HM_TILE(10) HM_TILE(11) HM_TILE(12)
 #undef HM_TILE
     }
     places -= n;

@@ -99,7 +99,8 @@ constexpr Spread spread_of_size() {
   else
     return nullptr;
 }
-#define HM_SPREADS(k) {spread_of_size<k, 1>(), spread_of_size<k, 2>(), spread_of_size<k, 3>(), spread_of_size<k, 4>()}
+#define HM_SPREADS(k) \
+  { spread_of_size<k, 1>(), spread_of_size<k, 2>(), spread_of_size<k, 3>(), spread_of_size<k, 4>() }
 constexpr Spread kSpreads[kMostSpreadColumns][4] = {HM_SPREADS(1), HM_SPREADS(2), HM_SPREADS(3), HM_SPREADS(4),
                                                     HM_SPREADS(5), HM_SPREADS(6), HM_SPREADS(7)};
 #undef HM_SPREADS

@@ -66,13 +66,12 @@ constexpr Sum sum_of_size() {
   else
     return nullptr;
 }
-#define HM_ROW_OF_SUMS(v)                                                                                   \
-  {                                                                                                         \
-    sum_of_size<1, v>(), sum_of_size<2, v>(), sum_of_size<3, v>(), sum_of_size<4, v>(), sum_of_size<5, v>() \
-  }
-constexpr Sum kSums[kMostSumVectors][kMostRows] = {
-    HM_ROW_OF_SUMS(1), HM_ROW_OF_SUMS(2), HM_ROW_OF_SUMS(3), HM_ROW_OF_SUMS(4),  HM_ROW_OF_SUMS(5),  HM_ROW_OF_SUMS(6),
-    HM_ROW_OF_SUMS(7), HM_ROW_OF_SUMS(8), HM_ROW_OF_SUMS(9), HM_ROW_OF_SUMS(10), HM_ROW_OF_SUMS(11), HM_ROW_OF_SUMS(12)};
+#define HM_ROW_OF_SUMS(v) \
+  { sum_of_size<1, v>(), sum_of_size<2, v>(), sum_of_size<3, v>(), sum_of_size<4, v>(), sum_of_size<5, v>() }
+constexpr Sum kSums[kMostSumVectors][kMostRows] = {HM_ROW_OF_SUMS(1),  HM_ROW_OF_SUMS(2),  HM_ROW_OF_SUMS(3),
+                                                   HM_ROW_OF_SUMS(4),  HM_ROW_OF_SUMS(5),  HM_ROW_OF_SUMS(6),
+                                                   HM_ROW_OF_SUMS(7),  HM_ROW_OF_SUMS(8),  HM_ROW_OF_SUMS(9),
+                                                   HM_ROW_OF_SUMS(10), HM_ROW_OF_SUMS(11), HM_ROW_OF_SUMS(12)};
 #undef HM_ROW_OF_SUMS
 
 // Adds one sample to `sums`: [outputs, blocks, kernel rows, vectors].
@@ -105,8 +104,8 @@ void join_sums(const ConvContext& c, const float* sums, int64_t each_part, int64
   for (int64_t channel = 0; channel < c.channels; ++channel)
     for (int64_t a = 0; a < c.kernel[0]; ++a)
       for (int64_t b = 0; b < c.kernel[1]; ++b) {
-        const float* from = sums + (o * c.blocks + channel / c.block) * each + a * sums_row + b * c.block +
-                            channel % c.block;
+        const float* from =
+            sums + (o * c.blocks + channel / c.block) * each + a * sums_row + b * c.block + channel % c.block;
         float sum = 0;
         for (uint32_t part = 0; part < c.parts; ++part) sum += from[part * each_part];
         *dw++ = sum;

@@ -32,8 +32,8 @@ HM_INLINE void multiply_ahead(const Block& x, float* to, int64_t c_row, const En
       const Ahead ahead = next.lines(x.b, x.depth);
       const int64_t rows = x.rows - i, columns = x.columns - j;
       const bool whole = columns >= kColumns;
-      tile_for<Lie::by_depth>(rows, columns)(x.a + i, x.a_step, whole ? x.b + j : x.last_b, whole ? x.b_step : kColumns, x.depth, to + i * c_row + j, c_row, columns,
-                                             end.at(i * c_row + j), ahead);
+      tile_for<Lie::by_depth>(rows, columns)(x.a + i, x.a_step, whole ? x.b + j : x.last_b, whole ? x.b_step : kColumns,
+                                             x.depth, to + i * c_row + j, c_row, columns, end.at(i * c_row + j), ahead);
     }
 }
 
@@ -42,8 +42,10 @@ HM_INLINE void multiply_ahead(const Block& x, float* to, int64_t c_row, const En
 void deep_matmul(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const DeepContext*>(context);
   const Product& p = c.product;
-  const int64_t i0 = slice_begin(p.m, kEvenGranule, c.row_parts, part / c.column_parts), i1 = slice_begin(p.m, kEvenGranule, c.row_parts, part / c.column_parts + 1);
-  const int64_t j0 = slice_begin(p.n, kColumns / 2, c.column_parts, part % c.column_parts), j1 = slice_begin(p.n, kColumns / 2, c.column_parts, part % c.column_parts + 1);
+  const int64_t i0 = slice_begin(p.m, kEvenGranule, c.row_parts, part / c.column_parts),
+                i1 = slice_begin(p.m, kEvenGranule, c.row_parts, part / c.column_parts + 1);
+  const int64_t j0 = slice_begin(p.n, kColumns / 2, c.column_parts, part % c.column_parts),
+                j1 = slice_begin(p.n, kColumns / 2, c.column_parts, part % c.column_parts + 1);
   float* last_b = static_cast<float*>(buffers[p.c + 1]) + part * (p.k < kPackedDepth ? p.k : kPackedDepth) * kColumns;
   const float *a = static_cast<const float*>(buffers[p.a]), *b = static_cast<const float*>(buffers[p.b]);
   float* to = static_cast<float*>(buffers[p.c]);
@@ -56,10 +58,16 @@ void deep_matmul(const void* context, void* const* buffers, uint32_t, uint32_t p
       if (rest > 0) pack_columns(b + k * p.b_row + j + columns - rest, p.b_row, rest, depth, last_b, 0);
       for (int64_t i = i0; i < i1; i += kPackedRows) {
         const int64_t rows = i1 - i < kPackedRows ? i1 - i : kPackedRows;
-        const Block block{a + i + k * p.a_column, b + k * p.b_row + j, last_b, p.a_column, p.b_row, rows, columns, depth};
+        const Block block{
+            a + i + k * p.a_column, b + k * p.b_row + j, last_b, p.a_column, p.b_row, rows, columns, depth};
         // The same rows and columns one block further down; prefetched by the first tiles that use them.
-        NextBlock ahead{a + i + next * p.a_column, b + next * p.b_row + j, p.a_column, p.b_row, j == j0 ? rows : 0, i == i0 ? columns : 0,
-                    left < kPackedDepth ? left : kPackedDepth};
+        NextBlock ahead{a + i + next * p.a_column,
+                        b + next * p.b_row + j,
+                        p.a_column,
+                        p.b_row,
+                        j == j0 ? rows : 0,
+                        i == i0 ? columns : 0,
+                        left < kPackedDepth ? left : kPackedDepth};
         multiply_ahead(block, to + i * p.n + j, p.n, end.at(i * p.n + j), ahead);
       }
     }

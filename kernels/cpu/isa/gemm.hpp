@@ -81,7 +81,8 @@ HM_INLINE void panel_of_rows(Matrix a, const float* b, int64_t b_row, float* c, 
 
 template <typename Fetch = NoFetch>
 [[gnu::noinline, maybe_unused]] void gemm_broadcast(int64_t m, int64_t n, int64_t depth, Matrix a, const float* b,
-                                                    int64_t b_row, float* c, int64_t c_row, bool add, Fetch fetch = {}) {
+                                                    int64_t b_row, float* c, int64_t c_row, bool add,
+                                                    Fetch fetch = {}) {
   for (int64_t k = 0; k < depth; k += kPanelDepth, add = true) {
     const int64_t d = depth - k < kPanelDepth ? depth - k : kPanelDepth;
     const float* bk = b + k * b_row;

@@ -14,7 +14,8 @@ void epilogue(float* y, int64_t rows, int64_t columns, int64_t stride, const flo
 // Adds the sums of both halves of the depth, then bias and activation, for one of `parts` slices of rows. C holds the
 // first half's sums, `more` the second half's.
 void end_halves(const cpu::Product& p, void* const* buffers, const float* more, uint32_t parts, uint32_t part);
-void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column, int64_t column_end);
+void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column,
+                 int64_t column_end);
 
 #define HM_KERNEL(name) void name(const void* context, void* const* buffers, uint32_t phase, uint32_t part);
 #include "../kernel_list.inc"

@@ -9,7 +9,8 @@ namespace {
 
 // y = f(y + more + bias); `more` has the layout of y.
 template <typename F>
-HM_INLINE void map_rows(float* y, const float* more, int64_t rows, int64_t columns, int64_t stride, const float* bias, F f) {
+HM_INLINE void map_rows(float* y, const float* more, int64_t rows, int64_t columns, int64_t stride, const float* bias,
+                        F f) {
   for (int64_t r = 0; r < rows; ++r, y += stride) {
     int64_t j = 0;
     for (; j + kWidth <= columns; j += kWidth) {
@@ -26,7 +27,8 @@ HM_INLINE void map_rows(float* y, const float* more, int64_t rows, int64_t colum
   }
 }
 
-void map_all(float* y, const float* more, int64_t rows, int64_t columns, int64_t stride, const float* bias, int activation) {
+void map_all(float* y, const float* more, int64_t rows, int64_t columns, int64_t stride, const float* bias,
+             int activation) {
   switch (activation) {
     case kRelu:
       return map_rows(y, more, rows, columns, stride, bias, [](vf x) { return maximum(x, vf{}); });
@@ -54,7 +56,8 @@ void end_halves(const cpu::Product& p, void* const* buffers, const float* more, 
           p.has_bias ? static_cast<const float*>(buffers[p.bias]) : nullptr, p.activation);
 }
 
-void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column, int64_t column_end) {
+void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column,
+                 int64_t column_end) {
   if (!p.has_bias && !p.activation) return;
   epilogue(static_cast<float*>(buffers[p.c]) + row * p.n + column, row_end - row, column_end - column, p.n,
            p.has_bias ? static_cast<const float*>(buffers[p.bias]) + column : nullptr, p.activation);

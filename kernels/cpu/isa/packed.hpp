@@ -25,15 +25,22 @@ enum class Lie { by_rows, packed, by_depth };
 struct Ahead {
   const float* at;
   int64_t step, rows, fetched = 0;
-  template <Lie kLie> HM_INLINE void fetch() {
+  template <Lie kLie>
+  HM_INLINE void fetch() {
     __builtin_prefetch(at, 0, kLie == Lie::by_rows ? 3 : 2);
     at += step;
     if (++fetched == rows) fetched = 0, at += 16 - rows * step;
   }
 };
 // Strides along the depth.
-template <Lie kLie> HM_INLINE int64_t a_stride(int64_t a_step) { return kLie == Lie::by_rows ? 1 : kLie == Lie::packed ? kRows : a_step; }
-template <Lie kLie> HM_INLINE int64_t b_stride(int64_t b_step) { return kLie == Lie::by_depth ? b_step : kColumns; }
+template <Lie kLie>
+HM_INLINE int64_t a_stride(int64_t a_step) {
+  return kLie == Lie::by_rows ? 1 : kLie == Lie::packed ? kRows : a_step;
+}
+template <Lie kLie>
+HM_INLINE int64_t b_stride(int64_t b_step) {
+  return kLie == Lie::by_depth ? b_step : kColumns;
+}
 
 // Stores a sum, or C = old + factor * sum. `old` has the layout of C and may be C.
 struct Ending {
@@ -44,8 +51,8 @@ struct Ending {
 
 // Computes a panel's first kUsedVectors vectors of columns: all or half of them.
 template <int kUsed, Lie kLie, int kUsedVectors>
-HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c, int64_t c_row, int64_t columns,
-                    const Ending& end, Ahead ahead) {
+HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c,
+                    int64_t c_row, int64_t columns, const Ending& end, Ahead ahead) {
   vf sum[kUsed][kUsedVectors];
 #pragma GCC unroll 12
   for (int i = 0; i < kUsed; ++i)
@@ -82,8 +89,8 @@ HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_st
 
 // A tile whose columns fill at most half a vector.
 template <int kUsed, Lie kLie>
-HM_INLINE void narrow_tile(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c, int64_t c_row, int64_t columns,
-                           const Ending& end, Ahead ahead) {
+HM_INLINE void narrow_tile(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c,
+                           int64_t c_row, int64_t columns, const Ending& end, Ahead ahead) {
   vh sum[kUsed];
 #pragma GCC unroll 12
   for (int i = 0; i < kUsed; ++i) sum[i] = vh{}, __builtin_prefetch(c + i * c_row, 1);
@@ -101,21 +108,26 @@ HM_INLINE void narrow_tile(const float* a, int64_t a_step, const float* b, int64
 }
 
 template <int kUsed, Lie kLie, int kUsedVectors>
-[[gnu::noinline, maybe_unused]] void tile_out(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c, int64_t c_row,
-                                              int64_t columns, const Ending& end, const Ahead& ahead) {
+[[gnu::noinline, maybe_unused]] void tile_out(const float* a, int64_t a_step, const float* b, int64_t b_step,
+                                              int64_t depth, float* c, int64_t c_row, int64_t columns,
+                                              const Ending& end, const Ahead& ahead) {
   if constexpr (kUsedVectors == 0)
     narrow_tile<kUsed, kLie>(a, a_step, b, b_step, depth, c, c_row, columns, end, ahead);
   else
     tile<kUsed, kLie, kUsedVectors>(a, a_step, b, b_step, depth, c, c_row, columns, end, ahead);
 }
-using Tile = void (*)(const float*, int64_t, const float*, int64_t, int64_t, float*, int64_t, int64_t, const Ending&, const Ahead&);
-template <Lie kLie, int kUsedVectors, int... kLess> constexpr std::array<Tile, sizeof...(kLess)> tiles_of(std::integer_sequence<int, kLess...>) {
+using Tile = void (*)(const float*, int64_t, const float*, int64_t, int64_t, float*, int64_t, int64_t, const Ending&,
+                      const Ahead&);
+template <Lie kLie, int kUsedVectors, int... kLess>
+constexpr std::array<Tile, sizeof...(kLess)> tiles_of(std::integer_sequence<int, kLess...>) {
   return {tile_out<kLess + 1, kLie, kUsedVectors>...};
 }
 // Indexed by rows - 1. kUsedVectors 0: half a vector.
-template <Lie kLie, int kUsedVectors> constexpr auto kTiles = tiles_of<kLie, kUsedVectors>(std::make_integer_sequence<int, kRows>());
+template <Lie kLie, int kUsedVectors>
+constexpr auto kTiles = tiles_of<kLie, kUsedVectors>(std::make_integer_sequence<int, kRows>());
 // The tile for the first kRows x kColumns, or for fewer.
-template <Lie kLie> HM_INLINE Tile tile_for(int64_t rows, int64_t columns) {
+template <Lie kLie>
+HM_INLINE Tile tile_for(int64_t rows, int64_t columns) {
   const auto at = static_cast<size_t>((rows < kRows ? rows : kRows) - 1);
   if constexpr (kHalves)
     if (columns <= kWidth / 2) return kTiles<kLie, 0>[at];
@@ -125,7 +137,8 @@ template <Lie kLie> HM_INLINE Tile tile_for(int64_t rows, int64_t columns) {
 // Ending of a product's sums from depth `k` on.
 HM_INLINE Ending ending_of(const Product& p, void* const* buffers, int64_t k) {
   const float* c = static_cast<const float*>(buffers[p.c]);
-  if (p.descends) return {k > 0 ? c : static_cast<const float*>(buffers[p.old]), -*static_cast<const float*>(buffers[p.rate])};
+  if (p.descends)
+    return {k > 0 ? c : static_cast<const float*>(buffers[p.old]), -*static_cast<const float*>(buffers[p.rate])};
   return {p.accumulate || k > 0 ? c : nullptr, 1};
 }
 
@@ -144,12 +157,15 @@ HM_INLINE void pack_columns(const float* b, int64_t b_row, int64_t columns, int6
   for (int64_t k = 0; k < depth; ++k)
     for (int64_t j = 0; j < columns; j += kWidth) {
       const float* from = b + k * b_row + j;
-      store(to + j / kColumns * panel + k * kColumns + j % kColumns, columns - j >= kWidth ? load(from) : load_part(from, columns - j));
+      store(to + j / kColumns * panel + k * kColumns + j % kColumns,
+            columns - j >= kWidth ? load(from) : load_part(from, columns - j));
     }
 }
-HM_INLINE void pack_transposed(const float* b, int64_t b_column, int64_t columns, int64_t depth, float* to, int64_t panel) {
+HM_INLINE void pack_transposed(const float* b, int64_t b_column, int64_t columns, int64_t depth, float* to,
+                               int64_t panel) {
   for (int64_t j = 0; j < columns; j += kColumns)
-    transpose(b + j * b_column, b_column, to + j / kColumns * panel, kColumns, columns - j < kColumns ? columns - j : kColumns, depth);
+    transpose(b + j * b_column, b_column, to + j / kColumns * panel, kColumns,
+              columns - j < kColumns ? columns - j : kColumns, depth);
 }
 HM_INLINE void pack_b(const Product& p, const float* b, int64_t columns, int64_t depth, float* to, int64_t panel) {
   if (p.b_column == 1)
@@ -160,8 +176,8 @@ HM_INLINE void pack_b(const Product& p, const float* b, int64_t columns, int64_t
 
 // Multiplies rows of A over a block of the depth with packed columns.
 template <Lie kLie>
-HM_INLINE void multiply(const float* a, int64_t a_row, int64_t panel_step, int64_t rows, const float* b, int64_t b_panel,
-                        int64_t columns, int64_t depth, float* to, int64_t c_row, const Ending& end) {
+HM_INLINE void multiply(const float* a, int64_t a_row, int64_t panel_step, int64_t rows, const float* b,
+                        int64_t b_panel, int64_t columns, int64_t depth, float* to, int64_t c_row, const Ending& end) {
   // Rows a page apart share one set of the first-level cache, which has eight lines.
   const int64_t step = kLie == Lie::by_rows && a_row % 1024 == 0 && kRows > 6 ? 6 : kRows;
   for (int64_t jj = 0; jj < columns; jj += kColumns)
@@ -170,8 +186,9 @@ HM_INLINE void multiply(const float* a, int64_t a_row, int64_t panel_step, int64
       // 16 rows than the depth. Columns beyond it may belong to other threads, whose writes to shared lines are slow.
       const float* next = a + (ii + step < rows ? ii + step : 0) * panel_step;
       const Ahead ahead = kLie == Lie::by_rows ? Ahead{next, a_row, 16} : Ahead{next, 16, depth};
-      tile_for<kLie>(rows - ii < step ? rows - ii : step, columns - jj)(a + ii * panel_step, a_row, b + jj / kColumns * b_panel, 0, depth, to + ii * c_row + jj, c_row,
-                                                                        columns - jj, end.at(ii * c_row + jj), ahead);
+      tile_for<kLie>(rows - ii < step ? rows - ii : step, columns - jj)(
+          a + ii * panel_step, a_row, b + jj / kColumns * b_panel, 0, depth, to + ii * c_row + jj, c_row, columns - jj,
+          end.at(ii * c_row + jj), ahead);
     }
 }
 

@@ -42,10 +42,13 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
   if (phase == (packs ? 2 : 1)) return end_halves(c.product, buffers, second_sums(c, buffers), c.sum_parts, part);
   const Product& p = c.product;
   const int64_t granule = c.shares_b ? kColumns : kColumns / 2;  // parts that pack their own B need no whole panels
-  const uint32_t grid = c.row_parts * c.column_parts, slice = part / grid, row = part % grid / c.column_parts, column = part % c.column_parts;
+  const uint32_t grid = c.row_parts * c.column_parts, slice = part / grid, row = part % grid / c.column_parts,
+                 column = part % c.column_parts;
   const int64_t i0 = slice_begin(p.m, kRows, c.row_parts, row), i1 = slice_begin(p.m, kRows, c.row_parts, row + 1);
-  const int64_t j0 = slice_begin(p.n, granule, c.column_parts, column), j1 = slice_begin(p.n, granule, c.column_parts, column + 1);
-  const int64_t k0 = slice_begin(p.k, kEvenGranule, c.depth_parts, slice), k1 = slice_begin(p.k, kEvenGranule, c.depth_parts, slice + 1);
+  const int64_t j0 = slice_begin(p.n, granule, c.column_parts, column),
+                j1 = slice_begin(p.n, granule, c.column_parts, column + 1);
+  const int64_t k0 = slice_begin(p.k, kEvenGranule, c.depth_parts, slice),
+                k1 = slice_begin(p.k, kEvenGranule, c.depth_parts, slice + 1);
   const float *a = static_cast<const float*>(buffers[p.a]), *b = static_cast<const float*>(buffers[p.b]);
   float* to = slice == 0 ? static_cast<float*>(buffers[p.c]) : second_sums(c, buffers);
   const float* packed_a = static_cast<const float*>(buffers[p.c + 1]);
@@ -62,9 +65,11 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
         const int64_t rows = i1 - i < kPackedRows ? i1 - i : kPackedRows;
         const Ending ending = end.at(i * p.n + j);
         if (c.packs_a)
-          multiply<Lie::packed>(packed_a + i * p.k + k * kRows, 1, p.k, rows, columns_at, b_panel, columns, depth, to + i * p.n + j, p.n, ending);
+          multiply<Lie::packed>(packed_a + i * p.k + k * kRows, 1, p.k, rows, columns_at, b_panel, columns, depth,
+                                to + i * p.n + j, p.n, ending);
         else
-          multiply<Lie::by_rows>(a + i * p.a_row + k, p.a_row, p.a_row, rows, columns_at, b_panel, columns, depth, to + i * p.n + j, p.n, ending);
+          multiply<Lie::by_rows>(a + i * p.a_row + k, p.a_row, p.a_row, rows, columns_at, b_panel, columns, depth,
+                                 to + i * p.n + j, p.n, ending);
         if (k + depth == p.k && c.depth_parts == 1) end_product(p, buffers, i, i + rows, j, j + columns);
       }
     }

@@ -84,7 +84,8 @@ HM_INLINE bool beats(T b, T a, bool largest) {
   return largest ? b > a : b < a;
 }
 // Extreme value of a row, then its first index.
-template <bool kLargest> HM_INLINE int64_t row_extreme(const float* x, int64_t n) {
+template <bool kLargest>
+HM_INLINE int64_t row_extreme(const float* x, int64_t n) {
   const auto at = [&](int64_t i) __attribute__((always_inline)) {
     const vf v = first(load_some(x + i, lanes_at(i, n)), n - i, splat(kLargest ? -kInfinity : kInfinity));
     return kLargest ? v : -v;
@@ -104,7 +105,8 @@ template <bool kLargest> HM_INLINE int64_t row_extreme(const float* x, int64_t n
   return 0;  // not reached
 }
 void find_row_extremes(const AxisContext& c, const float* x, int64_t* y, Range rows) {
-  for (int64_t r = rows.begin; r < rows.end; ++r) y[r] = c.largest ? row_extreme<true>(x + r * c.size, c.size) : row_extreme<false>(x + r * c.size, c.size);
+  for (int64_t r = rows.begin; r < rows.end; ++r)
+    y[r] = c.largest ? row_extreme<true>(x + r * c.size, c.size) : row_extreme<false>(x + r * c.size, c.size);
 }
 template <typename T>
 void find_extremes(const AxisContext& c, const void* from, int64_t* y, Range lanes) {

@@ -28,8 +28,10 @@ HM_INLINE float sum_row(int64_t n, F f) {
   vf total{};
   for (int64_t g = 0; g < n; g += kRowGroup) {
     vf sum[2] = {};
-    each_pair(g, n - g < kRowGroup ? n : g + kRowGroup,
-              [&](int64_t i, int64_t k, int way) __attribute__((always_inline)) { sum[way] += f(i, k); });
+    each_pair(
+        g, n - g < kRowGroup ? n : g + kRowGroup, [&](int64_t i, int64_t k, int way) __attribute__((always_inline)) {
+          sum[way] += f(i, k);
+        });
     total += sum[0] + sum[1];
   }
   return sum_of(total);
@@ -61,12 +63,12 @@ HM_INLINE Spread spread_of_row(int64_t n, float share, float epsilon, F f) {
   vf total{}, totals{};
   for (int64_t g = 0; g < n; g += kRowGroup) {
     vf sum[2] = {}, squares[2] = {};
-    each_pair(g, n - g < kRowGroup ? n : g + kRowGroup,
-              [&](int64_t i, int64_t k, int way) __attribute__((always_inline)) {
-                const vf d = f(i, k);
-                sum[way] += d;
-                squares[way] = fma(d, d, squares[way]);
-              });
+    each_pair(
+        g, n - g < kRowGroup ? n : g + kRowGroup, [&](int64_t i, int64_t k, int way) __attribute__((always_inline)) {
+          const vf d = f(i, k);
+          sum[way] += d;
+          squares[way] = fma(d, d, squares[way]);
+        });
     total += sum[0] + sum[1];
     totals += squares[0] + squares[1];
   }

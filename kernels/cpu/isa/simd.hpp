@@ -145,8 +145,12 @@ HM_INLINE int64_t lanes_at(int64_t i, int64_t n) { return n - i < kWidth ? n - i
 #if defined(__AVX512F__)
 constexpr bool kHalves = true;
 typedef float vh __attribute__((vector_size(32), may_alias));
-HM_INLINE vh load_half(const float* p, int64_t n) { return _mm256_maskz_loadu_ps(static_cast<__mmask8>((1u << n) - 1), p); }
-HM_INLINE void store_half(float* p, vh v, int64_t n) { _mm256_mask_storeu_ps(p, static_cast<__mmask8>((1u << n) - 1), v); }
+HM_INLINE vh load_half(const float* p, int64_t n) {
+  return _mm256_maskz_loadu_ps(static_cast<__mmask8>((1u << n) - 1), p);
+}
+HM_INLINE void store_half(float* p, vh v, int64_t n) {
+  _mm256_mask_storeu_ps(p, static_cast<__mmask8>((1u << n) - 1), v);
+}
 HM_INLINE vh fma(vf x, vh b, vh c) { return _mm256_fmadd_ps(_mm512_castps512_ps256(x), b, c); }
 HM_INLINE vh fma_half(float x, vh b, vh c) { return _mm256_fmadd_ps(_mm256_set1_ps(x), b, c); }
 #else

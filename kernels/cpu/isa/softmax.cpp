@@ -53,7 +53,8 @@ void log_sum_exp(const float* x, int64_t n, float& shift, float& log_sum) {
 }
 
 // For kRows rows of at most one vector each: their latencies overlap.
-template <int kRows> HM_INLINE void log_sums_exp(const float* x, int64_t n, float* shifts, float* log_sums) {
+template <int kRows>
+HM_INLINE void log_sums_exp(const float* x, int64_t n, float* shifts, float* log_sums) {
   vf row[kRows], sums = splat(1);
   float shift[kRows];
 #pragma GCC unroll 4

@@ -18,7 +18,9 @@ HM_INLINE uint32_t nonzero_mask(vf v) { return mask_bits(v != vf{}); }
 
 // Workspace behind the verdicts: a bit per non-zero element of A, one word per 64 elements of a row, [pieces][m]; or
 // the only row as a list.
-HM_INLINE int32_t* verdicts_of(const SparseContext& c, void* const* buffers) { return static_cast<int32_t*>(buffers[c.workspace]); }
+HM_INLINE int32_t* verdicts_of(const SparseContext& c, void* const* buffers) {
+  return static_cast<int32_t*>(buffers[c.workspace]);
+}
 HM_INLINE uint64_t* words_of(const SparseContext& c, void* const* buffers) {
   return reinterpret_cast<uint64_t*>(static_cast<char*>(buffers[c.workspace]) + kVerdictBytes);
 }
@@ -64,7 +66,9 @@ HM_INLINE uint64_t nonzeros(const uint8_t* p, int64_t n) {
   if (n < 64) __builtin_memcpy(few, p, static_cast<size_t>(n)), p = few;
   uint64_t zeros = 0;
   for (int i = 0; i < 64; i += 16)
-    zeros |= uint64_t{static_cast<uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i)), _mm_setzero_si128())))} << i;
+    zeros |= uint64_t{static_cast<uint32_t>(_mm_movemask_epi8(
+                 _mm_cmpeq_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i)), _mm_setzero_si128())))}
+             << i;
   return ~zeros;
 #endif
 }
@@ -72,11 +76,13 @@ HM_INLINE int64_t left(int64_t i, int64_t n) { return n - i < kSparsePiece ? n -
 
 // What a part marks: contiguous runs, which are whole rows of A or pieces of its columns. `row`: number of the first
 // row.
-template <typename T> struct Region {
+template <typename T>
+struct Region {
   const T* at;
   int64_t runs, step, length, row;
 };
-template <typename T> HM_INLINE Region<T> region_of(const SparseContext& c, const T* a, uint32_t part) {
+template <typename T>
+HM_INLINE Region<T> region_of(const SparseContext& c, const T* a, uint32_t part) {
   const Product& p = c.product;
   if (p.a_column == 1) {
     const Range rows = share(p.m, c.build_parts, part);
@@ -96,7 +102,8 @@ HM_INLINE bool is_clearly_dense(const Region<T>& a) {
   if (a.runs < 4 * kStep) return false;
   int64_t count = 0, seen = 0;
   for (int64_t r = 0; r < a.runs; r += kStep, seen += a.length)
-    for (int64_t i = 0; i < a.length; i += 64) count += __builtin_popcountll(nonzeros(a.at + r * a.step + i, left(i, a.length)));
+    for (int64_t i = 0; i < a.length; i += 64)
+      count += __builtin_popcountll(nonzeros(a.at + r * a.step + i, left(i, a.length)));
   return static_cast<double>(count) > kClear * static_cast<double>(seen);
 }
 
@@ -131,7 +138,9 @@ HM_INLINE int64_t mark_halves(const Region<T>& a, int64_t rows, uint64_t* words)
   for (int64_t r = 0; r < a.runs; ++r)
     for (int64_t k = 0; k < a.length; k += 2 * kSparsePiece) {
       const T* at = a.at + r * a.step + k;
-      const uint64_t first = nonzeros(at, left(k, a.length)), next = k + kSparsePiece < a.length ? nonzeros(at + kSparsePiece, left(k + kSparsePiece, a.length)) : 0;
+      const uint64_t first = nonzeros(at, left(k, a.length)),
+                     next = k + kSparsePiece < a.length ? nonzeros(at + kSparsePiece, left(k + kSparsePiece, a.length))
+                                                        : 0;
       uint64_t* to = words + k / kSparsePiece * rows + r;
       to[0] = (first & kLower) | next << kHalfPiece;
       to[rows] = first >> kHalfPiece | (next & ~kLower);
@@ -219,9 +228,9 @@ struct Panel {
   int64_t b_row;
   float* c;
   int64_t c_row, rows;
-  int64_t lanes_left;     // of the last vector
-  bool adds;              // adds to C instead of overwriting it
-  const float* old;       // of an update, C = old - rate * sum; same layout as C
+  int64_t lanes_left;  // of the last vector
+  bool adds;           // adds to C instead of overwriting it
+  const float* old;    // of an update, C = old - rate * sum; same layout as C
   float rate;
 };
 
@@ -275,11 +284,15 @@ template <int kVectors, Last kLast, bool kUpdate, typename Elements>
   }
 }
 
-template <typename Elements> using SumRows = void (*)(const Panel<Elements>&);
+template <typename Elements>
+using SumRows = void (*)(const Panel<Elements>&);
 template <Last kLast, bool kUpdate, typename E>
-constexpr SumRows<E> kSumRows[] = {sum_rows<1, kLast, kUpdate, E>, sum_rows<2, kLast, kUpdate, E>, sum_rows<3, kLast, kUpdate, E>, sum_rows<4, kLast, kUpdate, E>,
-                                   sum_rows<5, kLast, kUpdate, E>, sum_rows<6, kLast, kUpdate, E>, sum_rows<7, kLast, kUpdate, E>, sum_rows<8, kLast, kUpdate, E>};
-template <bool kUpdate, typename Elements> HM_INLINE void sum_panel(const Panel<Elements>& panel, int64_t vectors) {
+constexpr SumRows<E> kSumRows[] = {sum_rows<1, kLast, kUpdate, E>, sum_rows<2, kLast, kUpdate, E>,
+                                   sum_rows<3, kLast, kUpdate, E>, sum_rows<4, kLast, kUpdate, E>,
+                                   sum_rows<5, kLast, kUpdate, E>, sum_rows<6, kLast, kUpdate, E>,
+                                   sum_rows<7, kLast, kUpdate, E>, sum_rows<8, kLast, kUpdate, E>};
+template <bool kUpdate, typename Elements>
+HM_INLINE void sum_panel(const Panel<Elements>& panel, int64_t vectors) {
   if (panel.lanes_left >= kWidth) return kSumRows<Last::whole, kUpdate, Elements>[vectors - 1](panel);
   if constexpr (kHalves)
     if (panel.lanes_left <= kWidth / 2) return kSumRows<Last::half, kUpdate, Elements>[vectors - 1](panel);
@@ -323,14 +336,15 @@ HM_INLINE void sum_whole_rows(const List& list, const float* b, float* c, int64_
 void sparse_build(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const SparseContext*>(context);
   int32_t* verdicts = verdicts_of(c, buffers);
-  with_elements(c, buffers, [&](const auto& a) __attribute__((always_inline)) {
-    if (!is_listed(c)) {
-      verdicts[part] = mark(c, a.at, part, words_of(c, buffers));
-    } else {
-      verdicts[0] = 1;
-      verdicts[1] = list_run(a, c.product, list_of(c, buffers));
-    }
-  });
+  with_elements(
+      c, buffers, [&](const auto& a) __attribute__((always_inline)) {
+        if (!is_listed(c)) {
+          verdicts[part] = mark(c, a.at, part, words_of(c, buffers));
+        } else {
+          verdicts[0] = 1;
+          verdicts[1] = list_run(a, c.product, list_of(c, buffers));
+        }
+      });
 }
 
 namespace {
@@ -352,7 +366,8 @@ HM_INLINE void for_rows(const SparseContext& c, const Slice& slice, Run run) {
   if (c.halves != Halves::rows) return run(share(m, c.row_parts, slice.row));
   const Range pieces = share((m + kSparsePiece - 1) / kSparsePiece, c.row_parts, slice.row);
   for (int64_t i = pieces.begin; i < pieces.end; ++i) {
-    const int64_t begin = i * kSparsePiece + slice.half * kHalfPiece, end = begin + kHalfPiece < m ? begin + kHalfPiece : m;
+    const int64_t begin = i * kSparsePiece + slice.half * kHalfPiece,
+                  end = begin + kHalfPiece < m ? begin + kHalfPiece : m;
     if (begin < end) run(Range{begin, end});
   }
 }
@@ -377,7 +392,8 @@ HM_INLINE Pass pass_at(const SparseContext& c, uint32_t half, int64_t i) {
 
 // One panel of columns from j on.
 template <typename Elements>
-HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* const* buffers, const Slice& slice, const Pass& pass, int64_t j, int64_t vectors) {
+HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* const* buffers, const Slice& slice,
+                              const Pass& pass, int64_t j, int64_t vectors) {
   const Product& p = c.product;
   float* to = c.halves == Halves::depth && slice.half ? second_sums(c, buffers) : static_cast<float*>(buffers[p.c]);
   const float* old = c.update ? static_cast<const float*>(pass.is_first ? buffers[c.old] : to) : nullptr;
@@ -390,15 +406,16 @@ HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* c
   panel.lanes_left = p.n - j - (vectors - 1) * kWidth;
   panel.adds = !pass.is_first || p.accumulate;
   panel.rate = c.update ? *static_cast<const float*>(buffers[c.rate]) : 0;
-  for_rows(c, slice, [&](Range rows) __attribute__((always_inline)) {
-    const int64_t place = rows.begin * p.n + j;
-    panel.a = a.from(rows.begin * p.a_row + pass.begin * p.a_column);
-    panel.words = words_of(c, buffers) + pass.word * p.m + rows.begin;
-    panel.c = to + place;
-    panel.rows = rows.end - rows.begin;
-    panel.old = old ? old + place : nullptr;
-    c.update ? sum_panel<true>(panel, vectors) : sum_panel<false>(panel, vectors);
-  });
+  for_rows(
+      c, slice, [&](Range rows) __attribute__((always_inline)) {
+        const int64_t place = rows.begin * p.n + j;
+        panel.a = a.from(rows.begin * p.a_row + pass.begin * p.a_column);
+        panel.words = words_of(c, buffers) + pass.word * p.m + rows.begin;
+        panel.c = to + place;
+        panel.rows = rows.end - rows.begin;
+        panel.old = old ? old + place : nullptr;
+        c.update ? sum_panel<true>(panel, vectors) : sum_panel<false>(panel, vectors);
+      });
 }
 
 }  // namespace
@@ -411,17 +428,19 @@ void sparse_multiply(const void* context, void* const* buffers, uint32_t phase, 
   const Slice slice = slice_at(c, part);
   const Range v = slice.vectors, columns{v.begin * kWidth, v.end * kWidth < p.n ? v.end * kWidth : p.n};
   if (is_listed(c)) {
-    sum_whole_rows(list_of(c, buffers), static_cast<const float*>(buffers[p.b]) + columns.begin, static_cast<float*>(buffers[p.c]) + columns.begin,
-                   columns.end - columns.begin, p.accumulate);
+    sum_whole_rows(list_of(c, buffers), static_cast<const float*>(buffers[p.b]) + columns.begin,
+                   static_cast<float*>(buffers[p.c]) + columns.begin, columns.end - columns.begin, p.accumulate);
   } else {
     const int64_t panels = (v.end - v.begin + kPanel - 1) / kPanel;
-    with_elements(c, buffers, [&](const auto& a) __attribute__((always_inline)) {
-      for (int64_t panel = 0; panel < panels; ++panel) {
-        const Range r = share(v.end - v.begin, static_cast<uint32_t>(panels), static_cast<uint32_t>(panel));
-        for (int64_t i = 0; i < passes_of(c); ++i)
-          multiply_panel(c, a, buffers, slice, pass_at(c, slice.half, i), (v.begin + r.begin) * kWidth, r.end - r.begin);
-      }
-    });
+    with_elements(
+        c, buffers, [&](const auto& a) __attribute__((always_inline)) {
+          for (int64_t panel = 0; panel < panels; ++panel) {
+            const Range r = share(v.end - v.begin, static_cast<uint32_t>(panels), static_cast<uint32_t>(panel));
+            for (int64_t i = 0; i < passes_of(c); ++i)
+              multiply_panel(c, a, buffers, slice, pass_at(c, slice.half, i), (v.begin + r.begin) * kWidth,
+                             r.end - r.begin);
+          }
+        });
   }
   if (c.halves == Halves::depth || c.update) return;  // bias and activation are applied to the sum; updates have none
   const Range rows = share(p.m, c.row_parts, slice.row);

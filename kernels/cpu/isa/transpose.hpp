@@ -39,7 +39,8 @@ HM_INLINE void transpose_four(const float* from, int64_t from_row, float* to, in
 }
 
 // For bytes, 16 by 16: each round interleaves the two halves of the rows.
-[[maybe_unused]] void transpose(const uint8_t* from, int64_t from_row, uint8_t* to, int64_t to_row, int64_t rows, int64_t columns) {
+[[maybe_unused]] void transpose(const uint8_t* from, int64_t from_row, uint8_t* to, int64_t to_row, int64_t rows,
+                                int64_t columns) {
   for (int64_t i = 0; i < rows; i += 16)
     for (int64_t j = 0; j < columns; j += 16) {
       const int64_t own_rows = rows - i < 16 ? rows - i : 16, own_columns = columns - j < 16 ? columns - j : 16;
@@ -48,13 +49,16 @@ HM_INLINE void transpose_four(const float* from, int64_t from_row, float* to, in
       for (int64_t r = 0; r < 16; ++r) {
         const uint8_t* at = from + (i + r) * from_row + j;
         x[r] = _mm_setzero_si128();
-        if (r < own_rows && own_columns == 16) x[r] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-        else if (r < own_rows) __builtin_memcpy(&x[r], at, static_cast<size_t>(own_columns));
+        if (r < own_rows && own_columns == 16)
+          x[r] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+        else if (r < own_rows)
+          __builtin_memcpy(&x[r], at, static_cast<size_t>(own_columns));
       }
 #pragma GCC unroll 4
       for (int round = 0; round < 4; ++round) {
 #pragma GCC unroll 8
-        for (int r = 0; r < 8; ++r) y[2 * r] = _mm_unpacklo_epi8(x[r], x[r + 8]), y[2 * r + 1] = _mm_unpackhi_epi8(x[r], x[r + 8]);
+        for (int r = 0; r < 8; ++r)
+          y[2 * r] = _mm_unpacklo_epi8(x[r], x[r + 8]), y[2 * r + 1] = _mm_unpackhi_epi8(x[r], x[r + 8]);
 #pragma GCC unroll 16
         for (int r = 0; r < 16; ++r) x[r] = y[r];
       }
@@ -62,8 +66,10 @@ HM_INLINE void transpose_four(const float* from, int64_t from_row, float* to, in
       for (int64_t c = 0; c < 16; ++c) {
         if (c == own_columns) break;
         uint8_t* at = to + (j + c) * to_row + i;
-        if (own_rows == 16) _mm_storeu_si128(reinterpret_cast<__m128i*>(at), x[c]);
-        else __builtin_memcpy(at, &x[c], static_cast<size_t>(own_rows));
+        if (own_rows == 16)
+          _mm_storeu_si128(reinterpret_cast<__m128i*>(at), x[c]);
+        else
+          __builtin_memcpy(at, &x[c], static_cast<size_t>(own_rows));
       }
     }
 }

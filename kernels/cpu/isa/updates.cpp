@@ -21,7 +21,8 @@ void rmsprop_part(const RmspropContext& c, void* const* buffers, uint32_t part) 
   const float *velocity = kMoving ? in(buffers, 3) : nullptr, *mean = kCentered ? in(buffers, kMean) : nullptr;
   const float lr = *in(buffers, kLr);
   float *new_w = out(buffers, kOut), *new_v = out(buffers, kOut + 1);
-  float *new_velocity = kMoving ? out(buffers, kOut + 2) : nullptr, *new_mean = kCentered ? out(buffers, kOut + 2 + kMoving) : nullptr;
+  float *new_velocity = kMoving ? out(buffers, kOut + 2) : nullptr,
+        *new_mean = kCentered ? out(buffers, kOut + 2 + kMoving) : nullptr;
   const float alpha = static_cast<float>(c.alpha), rest = static_cast<float>(1 - c.alpha);
   const float epsilon = static_cast<float>(c.epsilon), momentum = static_cast<float>(c.momentum),
               decay = static_cast<float>(c.weight_decay);
@@ -114,7 +115,8 @@ void lamb(const void* context, void* const* buffers, uint32_t phase, uint32_t pa
   if (phase == 1) {
     double length = 0, reach = 0;
     for (uint32_t p = 0; p < c.parts; ++p) length += sums[2 * p], reach += sums[2 * p + 1];
-    if (length > 0 && reach > 0) lr *= static_cast<float>(__builtin_sqrt(length)) / static_cast<float>(__builtin_sqrt(reach));
+    if (length > 0 && reach > 0)
+      lr *= static_cast<float>(__builtin_sqrt(length)) / static_cast<float>(__builtin_sqrt(reach));
     for (int64_t i = r.begin; i < r.end; i += kWidth) {
       const int64_t n = lanes_at(i, r.end);
       const vf weight = load_some(w + i, n);

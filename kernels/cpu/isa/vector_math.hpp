@@ -167,7 +167,7 @@ struct Normal {
   vf exponential;  // exp(-x^2 / 2)
 };
 HM_INLINE Normal normal(vf x) {
-  constexpr float kEnd = 13.19f;  // beyond it the tail is below the normal numbers
+  constexpr float kEnd = 13.19f;            // beyond it the tail is below the normal numbers
   const vf z = vmin(splat(kEnd), vabs(x));  // NaN stays
   vf p = splat(4.0373099999e-3f);
   p = fma(p, z, splat(4.0100155572e-2f));

@@ -4,7 +4,8 @@
 namespace harmonics::cuda {
 namespace {
 
-template <typename T> __global__ void gather(const T* x, const void* indices, T* y, GatherParameters p) {
+template <typename T>
+__global__ void gather(const T* x, const void* indices, T* y, GatherParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   const uint32_t row = i / p.inner, at = index_at(indices, p.dtype, row % p.indices, p.size);
@@ -24,7 +25,8 @@ __global__ void link(const void* indices, uint32_t* links, LinkParameters p) {
   links[p.indices + k] = before == 0;
 }
 
-template <typename T> __global__ void add(const T* updates, const void* indices, const uint32_t* links, T* y, AddParameters p) {
+template <typename T>
+__global__ void add(const T* updates, const void* indices, const uint32_t* links, T* y, AddParameters p) {
   const uint32_t first = blockIdx.x;
   if (!links[p.indices + first]) return;
   const int64_t outer = blockIdx.y;
@@ -47,23 +49,27 @@ __device__ inline int64_t block_place(const void* starts, const BlockParameters&
   }
   return place;
 }
-template <typename T> __global__ void dynamic_slice(const T* x, const void* starts, T* y, BlockParameters p) {
+template <typename T>
+__global__ void dynamic_slice(const T* x, const void* starts, T* y, BlockParameters p) {
   const uint32_t i = thread_number();
   if (i < p.count) y[i] = x[block_place(starts, p, i)];
 }
-template <typename T> __global__ void update_slice(const T* block, const void* starts, T* y, BlockParameters p) {
+template <typename T>
+__global__ void update_slice(const T* block, const void* starts, T* y, BlockParameters p) {
   const uint32_t i = thread_number();
   if (i < p.count) y[block_place(starts, p, i)] = block[i];
 }
 
 // NaN counts as largest; on ties the lower index comes first.
-template <typename T> __device__ inline bool comes_first(T a, uint32_t i, T b, uint32_t j) {
+template <typename T>
+__device__ inline bool comes_first(T a, uint32_t i, T b, uint32_t j) {
   if (a != a || b != b) return a != a && (b == b || i < j);
   return a > b || (a == b && i < j);
 }
 
 // Each result takes the best element that comes after the previous one.
-template <typename T> __global__ void top(const T* x, T* values, int64_t* places, TopParameters p) {
+template <typename T>
+__global__ void top(const T* x, T* values, int64_t* places, TopParameters p) {
   __shared__ T best_values[kThreads];
   __shared__ uint32_t best_places[kThreads];
   const T* row = x + static_cast<int64_t>(blockIdx.x) * p.size;
@@ -72,7 +78,9 @@ template <typename T> __global__ void top(const T* x, T* values, int64_t* places
   for (uint32_t t = 0; t < p.k; ++t) {
     uint32_t best = p.size;
     for (uint32_t j = me; j < p.size; j += kThreads)
-      if ((last == p.size || comes_first(row[last], last, row[j], j)) && (best == p.size || comes_first(row[j], j, row[best], best))) best = j;
+      if ((last == p.size || comes_first(row[last], last, row[j], j)) &&
+          (best == p.size || comes_first(row[j], j, row[best], best)))
+        best = j;
     best_places[me] = best;
     if (best < p.size) best_values[me] = row[best];
     __syncthreads();
@@ -97,29 +105,40 @@ template <typename T> __global__ void top(const T* x, T* values, int64_t* places
 
 }  // namespace
 
-#define HM_BY_WIDTH(kernel)                                \
-  switch (element_bytes) {                                 \
-    case 1: return HM_FUNCTION(kernel<uint8_t>);           \
-    case 2: return HM_FUNCTION(kernel<uint16_t>);          \
-    case 4: return HM_FUNCTION(kernel<uint32_t>);          \
-    default: return HM_FUNCTION(kernel<uint64_t>);         \
+#define HM_BY_WIDTH(kernel)                 \
+  switch (element_bytes) {                  \
+    case 1:                                 \
+      return HM_FUNCTION(kernel<uint8_t>);  \
+    case 2:                                 \
+      return HM_FUNCTION(kernel<uint16_t>); \
+    case 4:                                 \
+      return HM_FUNCTION(kernel<uint32_t>); \
+    default:                                \
+      return HM_FUNCTION(kernel<uint64_t>); \
   }
 
-Function gather_function(uint32_t element_bytes) { HM_BY_WIDTH(gather) }
-Function link_function() { return HM_FUNCTION(link); }
-Function dynamic_slice_function(uint32_t element_bytes) { HM_BY_WIDTH(dynamic_slice) }
-Function update_slice_function(uint32_t element_bytes) { HM_BY_WIDTH(update_slice) }
-
-#define HM_BY_NUMBER(kernel)                               \
-  switch (dtype) {                                         \
-    case HX_F32: return HM_FUNCTION(kernel<float>);        \
-    case HX_F64: return HM_FUNCTION(kernel<double>);       \
-    case HX_I32: return HM_FUNCTION(kernel<int32_t>);      \
-    case HX_I64: return HM_FUNCTION(kernel<int64_t>);      \
-    case HX_U8: return HM_FUNCTION(kernel<uint8_t>);       \
-    default: return nullptr;                               \
+Function gather_function(uint32_t element_bytes){HM_BY_WIDTH(gather)} Function link_function() {
+  return HM_FUNCTION(link);
+}
+Function dynamic_slice_function(uint32_t element_bytes){HM_BY_WIDTH(dynamic_slice)} Function
+    update_slice_function(uint32_t element_bytes){HM_BY_WIDTH(update_slice)}
+#define HM_BY_NUMBER(kernel)               \
+  switch (dtype) {                         \
+    case HX_F32:                           \
+      return HM_FUNCTION(kernel<float>);   \
+    case HX_F64:                           \
+      return HM_FUNCTION(kernel<double>);  \
+    case HX_I32:                           \
+      return HM_FUNCTION(kernel<int32_t>); \
+    case HX_I64:                           \
+      return HM_FUNCTION(kernel<int64_t>); \
+    case HX_U8:                            \
+      return HM_FUNCTION(kernel<uint8_t>); \
+    default:                               \
+      return nullptr;                      \
   }
-Function add_function(uint32_t dtype) { HM_BY_NUMBER(add) }
-Function top_function(uint32_t dtype) { HM_BY_NUMBER(top) }
+Function add_function(uint32_t dtype){HM_BY_NUMBER(add)} Function top_function(uint32_t dtype) {
+  HM_BY_NUMBER(top)
+}
 
 }  // namespace harmonics::cuda

@@ -13,7 +13,8 @@ constexpr uint32_t kMostRank = 8;
 using Function = const void*;
 
 // Walk through arrays: sizes and, per array, strides and offset in elements.
-template <int kArrays> struct Steps {
+template <int kArrays>
+struct Steps {
   uint32_t rank;
   uint32_t sizes[kMostRank];
   int64_t strides[kArrays][kMostRank];
@@ -39,7 +40,7 @@ struct RandomParameters {
   uint32_t count;
   uint64_t stream;
 };
-Function copy_function(uint32_t element_bytes);       // from, to
+Function copy_function(uint32_t element_bytes);  // from, to
 struct CopyIfFiniteParameters {
   uint64_t bytes;
 };
@@ -67,7 +68,7 @@ struct BlockParameters {
 struct TopParameters {
   uint32_t size, k;
 };
-Function gather_function(uint32_t element_bytes);         // x, indices, y
+Function gather_function(uint32_t element_bytes);  // x, indices, y
 Function link_function();  // indices, links: for each the next with the same index, and whether it is the first
 Function add_function(uint32_t dtype);  // updates, indices, links, y; null: unsupported type; blocks {indices, outer}
 Function dynamic_slice_function(uint32_t element_bytes);  // x, starts, y
@@ -80,7 +81,7 @@ struct ReduceParameters {
   uint32_t results, terms, chunks, chunk;  // terms in all, and per chunk
   Steps<1> kept, reduced;
 };
-Function reduce_rows_function(uint32_t dtype, Reduction);     // x, y [results, chunks]; a block for each
+Function reduce_rows_function(uint32_t dtype, Reduction);  // x, y [results, chunks]; a block for each
 // the same with a thread for each; blocks {results, chunks}
 Function reduce_columns_function(uint32_t dtype, Reduction);
 struct LaneParameters {
@@ -126,11 +127,11 @@ struct RowsParameters {
   uint32_t label_dtype;
   float epsilon;
 };
-uint32_t rows_of_block(uint32_t columns);     // rows per block of these kernels
-Function softmax_function(uint32_t columns);           // x, y
-Function log_softmax_function(uint32_t columns);       // x, y
-Function softmax_grad_function(uint32_t columns);      // y, dy, dx
-Function log_softmax_grad_function(uint32_t columns);  // y, dy, dx
+uint32_t rows_of_block(uint32_t columns);                // rows per block of these kernels
+Function softmax_function(uint32_t columns);             // x, y
+Function log_softmax_function(uint32_t columns);         // x, y
+Function softmax_grad_function(uint32_t columns);        // y, dy, dx
+Function log_softmax_grad_function(uint32_t columns);    // y, dy, dx
 Function cross_entropy_function(uint32_t columns);       // x, labels, loss, lse
 Function cross_entropy_grad_function(uint32_t columns);  // x, labels, lse, dloss, dx
 Function layer_norm_function(uint32_t columns);          // x, gain, bias, y, mean, rstd
@@ -151,11 +152,11 @@ struct ChannelParameters {
   uint32_t groups;
   float epsilon;
 };
-Function batch_norm_function();        // x, gain, bias, y, mean, rstd; a block per channel
-Function batch_norm_grad_function();   // x, gain, mean, rstd, dy, dx, dgain, dbias
-Function group_norm_function();        // x, gain, bias, y, mean, rstd; a block per group of a sample
-Function group_norm_grad_function();   // x, gain, mean, rstd, dy, dx
-Function group_norm_sums_function();   // x, mean, rstd, dy, dgain, dbias; a block per channel
+Function batch_norm_function();       // x, gain, bias, y, mean, rstd; a block per channel
+Function batch_norm_grad_function();  // x, gain, mean, rstd, dy, dx, dgain, dbias
+Function group_norm_function();       // x, gain, bias, y, mean, rstd; a block per group of a sample
+Function group_norm_grad_function();  // x, gain, mean, rstd, dy, dx
+Function group_norm_sums_function();  // x, mean, rstd, dy, dgain, dbias; a block per channel
 
 // ---- optimizer.cu: many tensors at once, each with its own blocks
 struct OptimizerParameters {
@@ -181,17 +182,26 @@ struct TensorTable {
   TensorRow rows[kMostTensors];
 };
 static_assert(sizeof(TensorTable) <= 4096, "more than a launch takes");
-enum class UpdateRule : uint32_t { sgd, sgd_momentum, adam, rmsprop, rmsprop_moving, rmsprop_centered, rmsprop_both, lion };
-constexpr uint32_t kUpdateRun = 1024;        // elements per block of an update
-Function update_function(UpdateRule rule);   // rows: w, g, moments ..., w', moments' ...
-Function lamb_moments_function();            // w, g, m, v, step, m', v', sums [blocks, 2], number
-Function lamb_step_function();               // w, m', v', lr, step, sums, w', number; a thread per element
-constexpr uint32_t kNormRun = 8192;          // elements per block of squares
+enum class UpdateRule : uint32_t {
+  sgd,
+  sgd_momentum,
+  adam,
+  rmsprop,
+  rmsprop_moving,
+  rmsprop_centered,
+  rmsprop_both,
+  lion
+};
+constexpr uint32_t kUpdateRun = 1024;       // elements per block of an update
+Function update_function(UpdateRule rule);  // rows: w, g, moments ..., w', moments' ...
+Function lamb_moments_function();           // w, g, m, v, step, m', v', sums [blocks, 2], number
+Function lamb_step_function();              // w, m', v', lr, step, sums, w', number; a thread per element
+constexpr uint32_t kNormRun = 8192;         // elements per block of squares
 struct GlobalNormParameters {
   uint32_t count;  // number of sums
 };
 Function squares_function();  // rows: x; sums: one per block
-Function norm_function();   // sums, norm
+Function norm_function();     // sums, norm
 
 // ---- window.cu: planes of one to three axes
 struct WindowParameters {

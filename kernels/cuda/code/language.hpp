@@ -33,7 +33,8 @@ __device__ inline uint32_t thread_number() { return blockIdx.x * blockDim.x + th
 // Should the kernel leave its outputs unchanged: is the number it checks, if any, infinite or NaN?
 __device__ inline bool stays(const float* number) { return number && *number - *number != 0; }
 
-template <int kArrays> __device__ inline void places_of(const Steps<kArrays>& walk, uint32_t number, int64_t (&at)[kArrays]) {
+template <int kArrays>
+__device__ inline void places_of(const Steps<kArrays>& walk, uint32_t number, int64_t (&at)[kArrays]) {
   for (int a = 0; a < kArrays; ++a) at[a] = walk.offsets[a];
   for (uint32_t i = walk.rank; i-- > 0;) {
     const uint32_t rest = i == 0 ? 0 : number / walk.sizes[i], here = number - rest * walk.sizes[i];
@@ -45,14 +46,21 @@ template <int kArrays> __device__ inline void places_of(const Steps<kArrays>& wa
 
 __device__ inline int64_t whole_at(const void* numbers, uint32_t dtype, uint32_t i) {
   switch (dtype) {
-    case HX_I64: return static_cast<const int64_t*>(numbers)[i];
-    case HX_I32: return static_cast<const int32_t*>(numbers)[i];
+    case HX_I64:
+      return static_cast<const int64_t*>(numbers)[i];
+    case HX_I32:
+      return static_cast<const int32_t*>(numbers)[i];
     case HX_BOOL:
-    case HX_U8: return static_cast<const uint8_t*>(numbers)[i];
-    case HX_I8: return static_cast<const int8_t*>(numbers)[i];
-    case HX_I16: return static_cast<const int16_t*>(numbers)[i];
-    case HX_U16: return static_cast<const uint16_t*>(numbers)[i];
-    case HX_U32: return static_cast<const uint32_t*>(numbers)[i];
+    case HX_U8:
+      return static_cast<const uint8_t*>(numbers)[i];
+    case HX_I8:
+      return static_cast<const int8_t*>(numbers)[i];
+    case HX_I16:
+      return static_cast<const int16_t*>(numbers)[i];
+    case HX_U16:
+      return static_cast<const uint16_t*>(numbers)[i];
+    case HX_U32:
+      return static_cast<const uint32_t*>(numbers)[i];
     default: {  // u64 values beyond i64 saturate
       const uint64_t v = static_cast<const uint64_t*>(numbers)[i];
       return v > 0x7fffffffffffffffull ? 0x7fffffffffffffffll : static_cast<int64_t>(v);
@@ -67,18 +75,26 @@ __device__ inline uint32_t index_at(const void* numbers, uint32_t dtype, uint32_
 
 // Reductions over the kLanes threads of a row: 32 or a whole block.
 struct Sum {
-  template <typename T> __device__ static T join(T a, T b) { return a + b; }
+  template <typename T>
+  __device__ static T join(T a, T b) {
+    return a + b;
+  }
 };
 struct Largest {
-  template <typename T> __device__ static T join(T a, T b) { return a > b ? a : b; }  // ignores NaN
+  template <typename T>
+  __device__ static T join(T a, T b) {
+    return a > b ? a : b;
+  }  // ignores NaN
 };
 
-template <typename Join, typename T> __device__ inline T join_warp(T v) {
+template <typename Join, typename T>
+__device__ inline T join_warp(T v) {
   for (uint32_t apart = kWarp / 2; apart > 0; apart /= 2) v = Join::join(v, __shfl_xor_sync(kAllLanes, v, apart));
   return v;
 }
 // Every thread of the block gets the result.
-template <typename Join, typename T> __device__ inline T join_block(T v) {
+template <typename Join, typename T>
+__device__ inline T join_block(T v) {
   __shared__ T warps[kThreads / kWarp];
   v = join_warp<Join>(v);
   __syncthreads();  // the previous call's results have been read
@@ -88,9 +104,12 @@ template <typename Join, typename T> __device__ inline T join_block(T v) {
   for (uint32_t w = 1; w < kThreads / kWarp; ++w) all = Join::join(all, warps[w]);
   return all;
 }
-template <uint32_t kLanes, typename Join, typename T> __device__ inline T join_lanes(T v) {
-  if constexpr (kLanes == kWarp) return join_warp<Join>(v);
-  else return join_block<Join>(v);
+template <uint32_t kLanes, typename Join, typename T>
+__device__ inline T join_lanes(T v) {
+  if constexpr (kLanes == kWarp)
+    return join_warp<Join>(v);
+  else
+    return join_block<Join>(v);
 }
 
 __device__ inline float infinity() { return __int_as_float(0x7f800000); }

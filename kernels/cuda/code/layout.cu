@@ -4,7 +4,8 @@
 namespace harmonics::cuda {
 namespace {
 
-template <typename T> __global__ void copy(const T* from, T* to, CopyParameters p) {
+template <typename T>
+__global__ void copy(const T* from, T* to, CopyParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   int64_t at[2];
@@ -15,23 +16,28 @@ template <typename T> __global__ void copy(const T* from, T* to, CopyParameters 
 __global__ void copy_if_finite(const uint8_t* from, uint8_t* to, const float* number, CopyIfFiniteParameters p) {
   if (stays(number)) return;
   const uint64_t words = p.bytes / 4, threads = static_cast<uint64_t>(gridDim.x) * blockDim.x;
-  for (uint64_t i = thread_number(); i < words; i += threads) reinterpret_cast<uint32_t*>(to)[i] = reinterpret_cast<const uint32_t*>(from)[i];
+  for (uint64_t i = thread_number(); i < words; i += threads)
+    reinterpret_cast<uint32_t*>(to)[i] = reinterpret_cast<const uint32_t*>(from)[i];
   if (thread_number() < p.bytes % 4) to[words * 4 + thread_number()] = from[words * 4 + thread_number()];
 }
 
 // 32 x 8 threads load a tile of 32 x 32 into shared memory along one side's rows and store it along the other's.
-template <typename T> __global__ void transpose(const T* from, T* to, TransposeParameters p) {
+template <typename T>
+__global__ void transpose(const T* from, T* to, TransposeParameters p) {
   __shared__ T tile[32][33];
   const uint32_t x = threadIdx.x % 32, y = threadIdx.x / 32, row = blockIdx.y * 32, column = blockIdx.x * 32;
   const int64_t plane = static_cast<int64_t>(p.rows) * p.columns * blockIdx.z;
   for (uint32_t j = y; j < 32; j += kThreads / 32)
-    if (column + j < p.columns && row + x < p.rows) tile[j][x] = from[plane + static_cast<int64_t>(column + j) * p.rows + row + x];
+    if (column + j < p.columns && row + x < p.rows)
+      tile[j][x] = from[plane + static_cast<int64_t>(column + j) * p.rows + row + x];
   __syncthreads();
   for (uint32_t j = y; j < 32; j += kThreads / 32)
-    if (row + j < p.rows && column + x < p.columns) to[plane + static_cast<int64_t>(row + j) * p.columns + column + x] = tile[x][j];
+    if (row + j < p.rows && column + x < p.columns)
+      to[plane + static_cast<int64_t>(row + j) * p.columns + column + x] = tile[x][j];
 }
 
-template <typename T> __global__ void fill(T* to, FillParameters p) {
+template <typename T>
+__global__ void fill(T* to, FillParameters p) {
   const uint32_t i = thread_number();
   if (i < p.count) to[i] = static_cast<T>(p.bits);
 }
@@ -41,15 +47,26 @@ __global__ void iota(void* to, IotaParameters p) {
   if (i >= p.count) return;
   const uint32_t value = i / p.inner % p.size;
   switch (p.dtype) {
-    case HX_F32: static_cast<float*>(to)[i] = static_cast<float>(value); break;
-    case HX_F64: static_cast<double*>(to)[i] = value; break;
+    case HX_F32:
+      static_cast<float*>(to)[i] = static_cast<float>(value);
+      break;
+    case HX_F64:
+      static_cast<double*>(to)[i] = value;
+      break;
     case HX_I32:
-    case HX_U32: static_cast<uint32_t*>(to)[i] = value; break;
+    case HX_U32:
+      static_cast<uint32_t*>(to)[i] = value;
+      break;
     case HX_I64:
-    case HX_U64: static_cast<uint64_t*>(to)[i] = value; break;
+    case HX_U64:
+      static_cast<uint64_t*>(to)[i] = value;
+      break;
     case HX_I16:
-    case HX_U16: static_cast<uint16_t*>(to)[i] = static_cast<uint16_t>(value); break;
-    default: static_cast<uint8_t*>(to)[i] = static_cast<uint8_t>(value);
+    case HX_U16:
+      static_cast<uint16_t*>(to)[i] = static_cast<uint16_t>(value);
+      break;
+    default:
+      static_cast<uint8_t*>(to)[i] = static_cast<uint8_t>(value);
   }
 }
 
@@ -64,7 +81,8 @@ __device__ inline uint64_t splitmix(uint64_t x) {
 __global__ void random(const int64_t* counter, float* to, RandomParameters p) {
   const uint32_t t = thread_number();
   if (t * 4 >= p.count) return;
-  const uint64_t key = splitmix(static_cast<uint64_t>(counter[0]) ^ splitmix(p.stream)), step = static_cast<uint64_t>(counter[1]);
+  const uint64_t key = splitmix(static_cast<uint64_t>(counter[0]) ^ splitmix(p.stream)),
+                 step = static_cast<uint64_t>(counter[1]);
   uint32_t c[4] = {static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32), t, 0};
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
@@ -79,19 +97,25 @@ __global__ void random(const int64_t* counter, float* to, RandomParameters p) {
 
 }  // namespace
 
-#define HM_BY_WIDTH(kernel)                                \
-  switch (element_bytes) {                                 \
-    case 1: return HM_FUNCTION(kernel<uint8_t>);           \
-    case 2: return HM_FUNCTION(kernel<uint16_t>);          \
-    case 4: return HM_FUNCTION(kernel<uint32_t>);          \
-    default: return HM_FUNCTION(kernel<uint64_t>);         \
+#define HM_BY_WIDTH(kernel)                 \
+  switch (element_bytes) {                  \
+    case 1:                                 \
+      return HM_FUNCTION(kernel<uint8_t>);  \
+    case 2:                                 \
+      return HM_FUNCTION(kernel<uint16_t>); \
+    case 4:                                 \
+      return HM_FUNCTION(kernel<uint32_t>); \
+    default:                                \
+      return HM_FUNCTION(kernel<uint64_t>); \
   }
 
-Function copy_function(uint32_t element_bytes) { HM_BY_WIDTH(copy) }
-Function copy_if_finite_function() { return HM_FUNCTION(copy_if_finite); }
-Function transpose_function(uint32_t element_bytes) { HM_BY_WIDTH(transpose) }
-Function fill_function(uint32_t element_bytes) { HM_BY_WIDTH(fill) }
-Function iota_function() { return HM_FUNCTION(iota); }
+Function copy_function(uint32_t element_bytes){HM_BY_WIDTH(copy)} Function copy_if_finite_function() {
+  return HM_FUNCTION(copy_if_finite);
+}
+Function transpose_function(uint32_t element_bytes){HM_BY_WIDTH(transpose)} Function
+    fill_function(uint32_t element_bytes){HM_BY_WIDTH(fill)} Function iota_function() {
+  return HM_FUNCTION(iota);
+}
 Function random_function() { return HM_FUNCTION(random); }
 
 }  // namespace harmonics::cuda

@@ -7,8 +7,8 @@ namespace {
 // Block b takes rows b, b + blocks ..., and sums their share of dgain and dbias by column. Each thread owns columns in
 // shared memory, so sums need no synchronisation.
 template <bool kCentred>
-__device__ inline void row_grad(const float* x, const float* gain, const float* means, const float* rstds, const float* dy, float* dx, float* sums,
-                                const NormGradParameters& p) {
+__device__ inline void row_grad(const float* x, const float* gain, const float* means, const float* rstds,
+                                const float* dy, float* dx, float* sums, const NormGradParameters& p) {
   __shared__ float dgain[kMostSummedColumns], dbias[kCentred ? kMostSummedColumns : 1];
   const uint32_t n = p.columns;
   const float count = static_cast<float>(n);
@@ -39,12 +39,14 @@ __device__ inline void row_grad(const float* x, const float* gain, const float* 
     if (kCentred) sums[half + mine + i] = dbias[i];
   }
 }
-__global__ void __launch_bounds__(kThreads) layer_norm_grad(const float* x, const float* gain, const float* mean, const float* rstd, const float* dy, float* dx,
-                                                            float* sums, NormGradParameters p) {
+__global__ void __launch_bounds__(kThreads)
+    layer_norm_grad(const float* x, const float* gain, const float* mean, const float* rstd, const float* dy, float* dx,
+                    float* sums, NormGradParameters p) {
   row_grad<true>(x, gain, mean, rstd, dy, dx, sums, p);
 }
-__global__ void __launch_bounds__(kThreads) rms_norm_grad(const float* x, const float* gain, const float* rstd, const float* dy, float* dx, float* sums,
-                                                          NormGradParameters p) {
+__global__ void __launch_bounds__(kThreads)
+    rms_norm_grad(const float* x, const float* gain, const float* rstd, const float* dy, float* dx, float* sums,
+                  NormGradParameters p) {
   row_grad<false>(x, gain, nullptr, rstd, dy, dx, sums, p);
 }
 
@@ -65,14 +67,15 @@ __global__ void sum_two_blocks(const float* sums, float* dgain, float* dbias, No
 }
 
 // Calls f(offset) for this thread's elements of a channel.
-template <typename F> __device__ inline void each_of_channel(const ChannelParameters& p, uint32_t channel, F f) {
+template <typename F>
+__device__ inline void each_of_channel(const ChannelParameters& p, uint32_t channel, F f) {
   const uint32_t n = p.batch * p.places;
   for (uint32_t i = threadIdx.x; i < n; i += kThreads)
     f((static_cast<int64_t>(i / p.places) * p.channels + channel) * p.places + i % p.places);
 }
 
-__global__ void __launch_bounds__(kThreads) batch_norm(const float* x, const float* gain, const float* bias, float* y, float* means, float* rstds,
-                                                       ChannelParameters p) {
+__global__ void __launch_bounds__(kThreads) batch_norm(const float* x, const float* gain, const float* bias, float* y,
+                                                       float* means, float* rstds, ChannelParameters p) {
   const uint32_t c = blockIdx.x;
   const float count = static_cast<float>(p.batch) * static_cast<float>(p.places);
   float sum = 0, rest = 0, square = 0;
@@ -91,10 +94,12 @@ __global__ void __launch_bounds__(kThreads) batch_norm(const float* x, const flo
   rstds[c] = rstd;
 }
 
-__global__ void __launch_bounds__(kThreads) batch_norm_grad(const float* x, const float* gain, const float* means, const float* rstds, const float* dy, float* dx,
-                                                            float* dgain, float* dbias, ChannelParameters p) {
+__global__ void __launch_bounds__(kThreads)
+    batch_norm_grad(const float* x, const float* gain, const float* means, const float* rstds, const float* dy,
+                    float* dx, float* dgain, float* dbias, ChannelParameters p) {
   const uint32_t c = blockIdx.x;
-  const float count = static_cast<float>(p.batch) * static_cast<float>(p.places), mean = means[c], rstd = rstds[c], g = gain[c];
+  const float count = static_cast<float>(p.batch) * static_cast<float>(p.places), mean = means[c], rstd = rstds[c],
+              g = gain[c];
   float sum = 0, product = 0;
   each_of_channel(p, c, [&](int64_t i) {
     sum += dy[i];
@@ -110,7 +115,8 @@ __global__ void __launch_bounds__(kThreads) batch_norm_grad(const float* x, cons
 }
 
 // A group of a sample is contiguous.
-__global__ void __launch_bounds__(kThreads) group_norm(const float* x, const float* gain, const float* bias, float* y, float* means, float* rstds, ChannelParameters p) {
+__global__ void __launch_bounds__(kThreads) group_norm(const float* x, const float* gain, const float* bias, float* y,
+                                                       float* means, float* rstds, ChannelParameters p) {
   const uint32_t own = p.channels / p.groups, n = own * p.places, first = blockIdx.x % p.groups * own;
   const int64_t start = static_cast<int64_t>(blockIdx.x) * n;
   const float count = static_cast<float>(n);
@@ -133,8 +139,9 @@ __global__ void __launch_bounds__(kThreads) group_norm(const float* x, const flo
   rstds[blockIdx.x] = rstd;
 }
 
-__global__ void __launch_bounds__(kThreads) group_norm_grad(const float* x, const float* gain, const float* means, const float* rstds, const float* dy, float* dx,
-                                                            ChannelParameters p) {
+__global__ void __launch_bounds__(kThreads)
+    group_norm_grad(const float* x, const float* gain, const float* means, const float* rstds, const float* dy,
+                    float* dx, ChannelParameters p) {
   const uint32_t own = p.channels / p.groups, n = own * p.places, first = blockIdx.x % p.groups * own;
   const int64_t start = static_cast<int64_t>(blockIdx.x) * n;
   const float count = static_cast<float>(n), mean = means[blockIdx.x], rstd = rstds[blockIdx.x];
@@ -151,8 +158,9 @@ __global__ void __launch_bounds__(kThreads) group_norm_grad(const float* x, cons
   }
 }
 
-__global__ void __launch_bounds__(kThreads) group_norm_sums(const float* x, const float* means, const float* rstds, const float* dy, float* dgain, float* dbias,
-                                                            ChannelParameters p) {
+__global__ void __launch_bounds__(kThreads)
+    group_norm_sums(const float* x, const float* means, const float* rstds, const float* dy, float* dgain, float* dbias,
+                    ChannelParameters p) {
   const uint32_t c = blockIdx.x, own = p.channels / p.groups, n = p.batch * p.places;
   float sum = 0, product = 0;
   for (uint32_t i = threadIdx.x; i < n; i += kThreads) {

@@ -5,7 +5,8 @@ namespace harmonics::cuda {
 namespace {
 
 __device__ inline double step_number(const void* step, const OptimizerParameters& p) {
-  return p.wide_step ? static_cast<double>(*static_cast<const int64_t*>(step)) : static_cast<double>(*static_cast<const int32_t*>(step));
+  return p.wide_step ? static_cast<double>(*static_cast<const int64_t*>(step))
+                     : static_cast<double>(*static_cast<const int32_t*>(step));
 }
 
 // Bias corrections start near 0, so they are computed in f64, by the first thread of a block for all.
@@ -37,7 +38,10 @@ struct SgdMomentum {
   float lr, decay, momentum;
   bool nesterov;
   __device__ explicit SgdMomentum(const TensorTable& t)
-      : lr(*t.lr), decay(static_cast<float>(t.settings.weight_decay)), momentum(static_cast<float>(t.settings.momentum)), nesterov(t.settings.nesterov) {}
+      : lr(*t.lr),
+        decay(static_cast<float>(t.settings.weight_decay)),
+        momentum(static_cast<float>(t.settings.momentum)),
+        nesterov(t.settings.nesterov) {}
   __device__ void step(const TensorRow& t, uint32_t i) const {
     const float w = t.at[0][i], g = t.at[1][i];
     const float gradient = decay != 0 ? g + decay * w : g, v = momentum * t.at[2][i] + gradient;
@@ -51,8 +55,13 @@ struct Adam {
   float lr, epsilon, decay, beta2, rest1, rest2;
   bool decoupled;
   __device__ explicit Adam(const TensorTable& t)
-      : scale(scale_of(*t.lr, t.step, t.settings)), lr(*t.lr), epsilon(static_cast<float>(t.settings.epsilon)), decay(static_cast<float>(t.settings.weight_decay)),
-        beta2(static_cast<float>(t.settings.beta2)), rest1(static_cast<float>(1 - t.settings.beta1)), rest2(static_cast<float>(1 - t.settings.beta2)),
+      : scale(scale_of(*t.lr, t.step, t.settings)),
+        lr(*t.lr),
+        epsilon(static_cast<float>(t.settings.epsilon)),
+        decay(static_cast<float>(t.settings.weight_decay)),
+        beta2(static_cast<float>(t.settings.beta2)),
+        rest1(static_cast<float>(1 - t.settings.beta1)),
+        rest2(static_cast<float>(1 - t.settings.beta2)),
         decoupled(t.settings.decoupled) {}
   __device__ void step(const TensorRow& t, uint32_t i) const {
     float w = t.at[0][i], g = t.at[1][i];
@@ -68,12 +77,17 @@ struct Adam {
 };
 
 // v, then the velocity if kMoving, then the mean if kCentered.
-template <bool kMoving, bool kCentered> struct Rmsprop {
+template <bool kMoving, bool kCentered>
+struct Rmsprop {
   static constexpr int kNew = 3 + kMoving + kCentered;  // index of w'; moments follow
   float lr, epsilon, decay, alpha, rest, momentum;
   __device__ explicit Rmsprop(const TensorTable& t)
-      : lr(*t.lr), epsilon(static_cast<float>(t.settings.epsilon)), decay(static_cast<float>(t.settings.weight_decay)), alpha(static_cast<float>(t.settings.alpha)),
-        rest(static_cast<float>(1 - t.settings.alpha)), momentum(static_cast<float>(t.settings.momentum)) {}
+      : lr(*t.lr),
+        epsilon(static_cast<float>(t.settings.epsilon)),
+        decay(static_cast<float>(t.settings.weight_decay)),
+        alpha(static_cast<float>(t.settings.alpha)),
+        rest(static_cast<float>(1 - t.settings.alpha)),
+        momentum(static_cast<float>(t.settings.momentum)) {}
   __device__ void step(const TensorRow& t, uint32_t i) const {
     const float w = t.at[0][i], g = decay != 0 ? t.at[1][i] + decay * w : t.at[1][i];
     const float square = alpha * t.at[2][i] + rest * (g * g);
@@ -96,8 +110,12 @@ template <bool kMoving, bool kCentered> struct Rmsprop {
 struct Lion {
   float lr, decay, beta1, rest1, beta2, rest2;
   __device__ explicit Lion(const TensorTable& t)
-      : lr(*t.lr), decay(static_cast<float>(t.settings.weight_decay)), beta1(static_cast<float>(t.settings.beta1)), rest1(static_cast<float>(1 - t.settings.beta1)),
-        beta2(static_cast<float>(t.settings.beta2)), rest2(static_cast<float>(1 - t.settings.beta2)) {}
+      : lr(*t.lr),
+        decay(static_cast<float>(t.settings.weight_decay)),
+        beta1(static_cast<float>(t.settings.beta1)),
+        rest1(static_cast<float>(1 - t.settings.beta1)),
+        beta2(static_cast<float>(t.settings.beta2)),
+        rest2(static_cast<float>(1 - t.settings.beta2)) {}
   __device__ void step(const TensorRow& t, uint32_t i) const {
     const float w = t.at[0][i], g = t.at[1][i], m = t.at[2][i];
     const float mixed = beta1 * m + rest1 * g;
@@ -112,8 +130,10 @@ __device__ inline const TensorRow& row_of_block(const TensorTable& table) {
   uint32_t low = 0, high = table.tensors;
   while (high - low > 1) {
     const uint32_t middle = (low + high) / 2;
-    if (table.rows[middle].first_block <= blockIdx.x) low = middle;
-    else high = middle;
+    if (table.rows[middle].first_block <= blockIdx.x)
+      low = middle;
+    else
+      high = middle;
   }
   return table.rows[low];
 }
@@ -127,7 +147,8 @@ __device__ inline Part part_of_block(const TensorRow& row, uint32_t run) {
   return {begin, row.count - begin < run ? row.count : begin + run};
 }
 
-template <typename Rule> __global__ void __launch_bounds__(kThreads) update(const __grid_constant__ TensorTable table) {
+template <typename Rule>
+__global__ void __launch_bounds__(kThreads) update(const __grid_constant__ TensorTable table) {
   if (stays(table.number)) return;
   const Rule rule(table);
   const TensorRow& row = row_of_block(table);
@@ -156,8 +177,9 @@ __device__ inline float direction(float w, float m, float v, const Scale& scale,
   const float d = scale.size * (m / (sqrtf(v) / scale.spread + static_cast<float>(p.epsilon)));
   return p.weight_decay != 0 ? d + static_cast<float>(p.weight_decay) * w : d;
 }
-__global__ void __launch_bounds__(kThreads) lamb_moments(const float* w, const float* g, const float* m, const float* v, const void* step, float* new_m, float* new_v,
-                                                         double* sums, const float* number, OptimizerParameters p) {
+__global__ void __launch_bounds__(kThreads)
+    lamb_moments(const float* w, const float* g, const float* m, const float* v, const void* step, float* new_m,
+                 float* new_v, double* sums, const float* number, OptimizerParameters p) {
   if (stays(number)) return;
   const Scale scale = scale_of(1, step, p);
   double norm = 0, reach = 0;
@@ -176,8 +198,9 @@ __global__ void __launch_bounds__(kThreads) lamb_moments(const float* w, const f
   sums[2 * blockIdx.x] = norm;
   sums[2 * blockIdx.x + 1] = reach;
 }
-__global__ void __launch_bounds__(kThreads) lamb_step(const float* w, const float* m, const float* v, const float* lr, const void* step, const double* sums,
-                                                      float* new_w, const float* number, OptimizerParameters p) {
+__global__ void __launch_bounds__(kThreads)
+    lamb_step(const float* w, const float* m, const float* v, const float* lr, const void* step, const double* sums,
+              float* new_w, const float* number, OptimizerParameters p) {
   if (stays(number)) return;
   const Scale scale = scale_of(1, step, p);
   double norm = 0, reach = 0;
@@ -195,14 +218,22 @@ __global__ void __launch_bounds__(kThreads) lamb_step(const float* w, const floa
 
 Function update_function(UpdateRule rule) {
   switch (rule) {
-    case UpdateRule::sgd: return HM_FUNCTION(update<Sgd>);
-    case UpdateRule::sgd_momentum: return HM_FUNCTION(update<SgdMomentum>);
-    case UpdateRule::adam: return HM_FUNCTION(update<Adam>);
-    case UpdateRule::rmsprop: return HM_FUNCTION(update<Rmsprop<false, false>>);
-    case UpdateRule::rmsprop_moving: return HM_FUNCTION(update<Rmsprop<true, false>>);
-    case UpdateRule::rmsprop_centered: return HM_FUNCTION(update<Rmsprop<false, true>>);
-    case UpdateRule::rmsprop_both: return HM_FUNCTION(update<Rmsprop<true, true>>);
-    case UpdateRule::lion: return HM_FUNCTION(update<Lion>);
+    case UpdateRule::sgd:
+      return HM_FUNCTION(update<Sgd>);
+    case UpdateRule::sgd_momentum:
+      return HM_FUNCTION(update<SgdMomentum>);
+    case UpdateRule::adam:
+      return HM_FUNCTION(update<Adam>);
+    case UpdateRule::rmsprop:
+      return HM_FUNCTION(update<Rmsprop<false, false>>);
+    case UpdateRule::rmsprop_moving:
+      return HM_FUNCTION(update<Rmsprop<true, false>>);
+    case UpdateRule::rmsprop_centered:
+      return HM_FUNCTION(update<Rmsprop<false, true>>);
+    case UpdateRule::rmsprop_both:
+      return HM_FUNCTION(update<Rmsprop<true, true>>);
+    case UpdateRule::lion:
+      return HM_FUNCTION(update<Lion>);
   }
   return nullptr;
 }

@@ -6,48 +6,85 @@ namespace harmonics::cuda {
 namespace {
 
 // Sums of narrow integers are 64-bit and wrap when stored.
-template <typename T> struct Wide {
+template <typename T>
+struct Wide {
   using type = int64_t;
 };
-template <> struct Wide<float> {
+template <>
+struct Wide<float> {
   using type = float;
 };
-template <> struct Wide<double> {
+template <>
+struct Wide<double> {
   using type = double;
 };
 
-template <typename T> struct Ends;
-template <> struct Ends<float> {
+template <typename T>
+struct Ends;
+template <>
+struct Ends<float> {
   __device__ static float least() { return -infinity(); }
   __device__ static float most() { return infinity(); }
 };
-template <> struct Ends<double> {
+template <>
+struct Ends<double> {
   __device__ static double least() { return -static_cast<double>(infinity()); }
   __device__ static double most() { return infinity(); }
 };
-template <> struct Ends<int64_t> {
+template <>
+struct Ends<int64_t> {
   __device__ static int64_t least() { return -0x7fffffffffffffffll - 1; }
   __device__ static int64_t most() { return 0x7fffffffffffffffll; }
 };
 
 struct Add {
-  template <typename T> __device__ static T start() { return 0; }
-  template <typename T> __device__ static T join(T a, T b) { return a + b; }
+  template <typename T>
+  __device__ static T start() {
+    return 0;
+  }
+  template <typename T>
+  __device__ static T join(T a, T b) {
+    return a + b;
+  }
 };
 struct Multiply {
-  template <typename T> __device__ static T start() { return 1; }
-  template <typename T> __device__ static T join(T a, T b) { return a * b; }
+  template <typename T>
+  __device__ static T start() {
+    return 1;
+  }
+  template <typename T>
+  __device__ static T join(T a, T b) {
+    return a * b;
+  }
 };
 // NaN wins; on ties the first wins.
 struct Most {
-  template <typename T> __device__ static T start() { return Ends<T>::least(); }
-  template <typename T> __device__ static bool beats(T b, T a) { return a == a && (b != b || b > a); }
-  template <typename T> __device__ static T join(T a, T b) { return beats(b, a) ? b : a; }
+  template <typename T>
+  __device__ static T start() {
+    return Ends<T>::least();
+  }
+  template <typename T>
+  __device__ static bool beats(T b, T a) {
+    return a == a && (b != b || b > a);
+  }
+  template <typename T>
+  __device__ static T join(T a, T b) {
+    return beats(b, a) ? b : a;
+  }
 };
 struct Least {
-  template <typename T> __device__ static T start() { return Ends<T>::most(); }
-  template <typename T> __device__ static bool beats(T b, T a) { return a == a && (b != b || b < a); }
-  template <typename T> __device__ static T join(T a, T b) { return beats(b, a) ? b : a; }
+  template <typename T>
+  __device__ static T start() {
+    return Ends<T>::most();
+  }
+  template <typename T>
+  __device__ static bool beats(T b, T a) {
+    return a == a && (b != b || b < a);
+  }
+  template <typename T>
+  __device__ static T join(T a, T b) {
+    return beats(b, a) ? b : a;
+  }
 };
 
 __device__ inline int64_t place_of(const Steps<1>& walk, uint32_t number) {
@@ -56,29 +93,34 @@ __device__ inline int64_t place_of(const Steps<1>& walk, uint32_t number) {
   return at[0];
 }
 
-template <typename T, typename Rule> __global__ void reduce_rows(const T* x, T* y, ReduceParameters p) {
+template <typename T, typename Rule>
+__global__ void reduce_rows(const T* x, T* y, ReduceParameters p) {
   using S = typename Wide<T>::type;
   const uint32_t result = blockIdx.x / p.chunks, chunk = blockIdx.x % p.chunks;
   const int64_t from = place_of(p.kept, result);
   const uint32_t end = (chunk + 1) * p.chunk < p.terms ? (chunk + 1) * p.chunk : p.terms;
   S sum = Rule::template start<S>();
-  for (uint32_t t = chunk * p.chunk + threadIdx.x; t < end; t += kThreads) sum = Rule::join(sum, static_cast<S>(x[from + place_of(p.reduced, t)]));
+  for (uint32_t t = chunk * p.chunk + threadIdx.x; t < end; t += kThreads)
+    sum = Rule::join(sum, static_cast<S>(x[from + place_of(p.reduced, t)]));
   sum = join_block<Rule>(sum);
   if (threadIdx.x == 0) y[blockIdx.x] = static_cast<T>(sum);
 }
 
-template <typename T, typename Rule> __global__ void reduce_columns(const T* x, T* y, ReduceParameters p) {
+template <typename T, typename Rule>
+__global__ void reduce_columns(const T* x, T* y, ReduceParameters p) {
   using S = typename Wide<T>::type;
   const uint32_t result = thread_number(), chunk = blockIdx.y;
   if (result >= p.results) return;
   const int64_t from = place_of(p.kept, result);
   const uint32_t end = (chunk + 1) * p.chunk < p.terms ? (chunk + 1) * p.chunk : p.terms;
   S sum = Rule::template start<S>();
-  for (uint32_t t = chunk * p.chunk; t < end; ++t) sum = Rule::join(sum, static_cast<S>(x[from + place_of(p.reduced, t)]));
+  for (uint32_t t = chunk * p.chunk; t < end; ++t)
+    sum = Rule::join(sum, static_cast<S>(x[from + place_of(p.reduced, t)]));
   y[static_cast<int64_t>(result) * p.chunks + chunk] = static_cast<T>(sum);
 }
 
-template <typename T> __global__ void arg_extreme(const T* x, int64_t* y, LaneParameters p) {
+template <typename T>
+__global__ void arg_extreme(const T* x, int64_t* y, LaneParameters p) {
   __shared__ T values[kThreads];
   __shared__ uint32_t places[kThreads];
   const uint32_t lane = blockIdx.x, me = threadIdx.x;
@@ -86,7 +128,8 @@ template <typename T> __global__ void arg_extreme(const T* x, int64_t* y, LanePa
   const auto beats = [&](T b, T a) { return p.largest ? Most::beats(b, a) : Least::beats(b, a); };
   uint32_t best = p.size;
   for (uint32_t j = me; j < p.size; j += kThreads)
-    if (best == p.size || beats(from[static_cast<int64_t>(j) * p.inner], from[static_cast<int64_t>(best) * p.inner])) best = j;
+    if (best == p.size || beats(from[static_cast<int64_t>(j) * p.inner], from[static_cast<int64_t>(best) * p.inner]))
+      best = j;
   places[me] = best;
   if (best < p.size) values[me] = from[static_cast<int64_t>(best) * p.inner];
   __syncthreads();
@@ -106,7 +149,8 @@ template <typename T> __global__ void arg_extreme(const T* x, int64_t* y, LanePa
   if (me == 0) y[lane] = places[0];
 }
 
-template <typename T> __global__ void cumsum(const T* x, T* y, LaneParameters p) {
+template <typename T>
+__global__ void cumsum(const T* x, T* y, LaneParameters p) {
   const uint32_t lane = thread_number();
   if (lane >= p.lanes) return;
   int64_t at = static_cast<int64_t>(lane / p.inner) * p.size * p.inner + lane % p.inner;
@@ -117,38 +161,66 @@ template <typename T> __global__ void cumsum(const T* x, T* y, LaneParameters p)
   }
 }
 
-template <typename T> Function rows_by(Reduction r) {
+template <typename T>
+Function rows_by(Reduction r) {
   switch (r) {
-    case Reduction::sum: return HM_FUNCTION(reduce_rows<T, Add>);
-    case Reduction::product: return HM_FUNCTION(reduce_rows<T, Multiply>);
-    case Reduction::maximum: return HM_FUNCTION(reduce_rows<T, Most>);
-    default: return HM_FUNCTION(reduce_rows<T, Least>);
+    case Reduction::sum:
+      return HM_FUNCTION(reduce_rows<T, Add>);
+    case Reduction::product:
+      return HM_FUNCTION(reduce_rows<T, Multiply>);
+    case Reduction::maximum:
+      return HM_FUNCTION(reduce_rows<T, Most>);
+    default:
+      return HM_FUNCTION(reduce_rows<T, Least>);
   }
 }
-template <typename T> Function columns_by(Reduction r) {
+template <typename T>
+Function columns_by(Reduction r) {
   switch (r) {
-    case Reduction::sum: return HM_FUNCTION(reduce_columns<T, Add>);
-    case Reduction::product: return HM_FUNCTION(reduce_columns<T, Multiply>);
-    case Reduction::maximum: return HM_FUNCTION(reduce_columns<T, Most>);
-    default: return HM_FUNCTION(reduce_columns<T, Least>);
+    case Reduction::sum:
+      return HM_FUNCTION(reduce_columns<T, Add>);
+    case Reduction::product:
+      return HM_FUNCTION(reduce_columns<T, Multiply>);
+    case Reduction::maximum:
+      return HM_FUNCTION(reduce_columns<T, Most>);
+    default:
+      return HM_FUNCTION(reduce_columns<T, Least>);
   }
 }
 
 }  // namespace
 
-#define HM_BY_NUMBER(call)                                 \
-  switch (dtype) {                                         \
-    case HX_F32: { using T = float; return call; }         \
-    case HX_F64: { using T = double; return call; }        \
-    case HX_I32: { using T = int32_t; return call; }       \
-    case HX_I64: { using T = int64_t; return call; }       \
-    case HX_U8: { using T = uint8_t; return call; }        \
-    default: return nullptr;                               \
+#define HM_BY_NUMBER(call) \
+  switch (dtype) {         \
+    case HX_F32: {         \
+      using T = float;     \
+      return call;         \
+    }                      \
+    case HX_F64: {         \
+      using T = double;    \
+      return call;         \
+    }                      \
+    case HX_I32: {         \
+      using T = int32_t;   \
+      return call;         \
+    }                      \
+    case HX_I64: {         \
+      using T = int64_t;   \
+      return call;         \
+    }                      \
+    case HX_U8: {          \
+      using T = uint8_t;   \
+      return call;         \
+    }                      \
+    default:               \
+      return nullptr;      \
   }
 
-Function reduce_rows_function(uint32_t dtype, Reduction r) { HM_BY_NUMBER(rows_by<T>(r)) }
-Function reduce_columns_function(uint32_t dtype, Reduction r) { HM_BY_NUMBER(columns_by<T>(r)) }
-Function arg_extreme_function(uint32_t dtype) { HM_BY_NUMBER(HM_FUNCTION(arg_extreme<T>)) }
-Function cumsum_function(uint32_t dtype) { HM_BY_NUMBER(HM_FUNCTION(cumsum<T>)) }
+Function reduce_rows_function(uint32_t dtype, Reduction r){HM_BY_NUMBER(rows_by<T>(r))} Function
+    reduce_columns_function(uint32_t dtype, Reduction r){HM_BY_NUMBER(columns_by<T>(r))} Function
+    arg_extreme_function(uint32_t dtype){HM_BY_NUMBER(HM_FUNCTION(arg_extreme<T>))} Function
+    cumsum_function(uint32_t dtype) {
+  HM_BY_NUMBER(HM_FUNCTION(cumsum<T>))
+}
 
 }  // namespace harmonics::cuda

@@ -6,32 +6,37 @@ namespace {
 
 constexpr uint32_t kShortRow = 1024;
 
-template <uint32_t kLanes> struct Row {
+template <uint32_t kLanes>
+struct Row {
   uint32_t number, lane;
   __device__ Row() : number(blockIdx.x * (kThreads / kLanes) + threadIdx.x / kLanes), lane(threadIdx.x % kLanes) {}
 };
 
 // Ignores NaN, which comes back through the exponentials.
-template <uint32_t kLanes> __device__ inline float largest_of(const float* x, uint32_t n, uint32_t lane) {
+template <uint32_t kLanes>
+__device__ inline float largest_of(const float* x, uint32_t n, uint32_t lane) {
   float most = -infinity();
   for (uint32_t i = lane; i < n; i += kLanes) most = Largest::join(x[i], most);
   return join_lanes<kLanes, Largest>(most);
 }
-template <uint32_t kLanes> __device__ inline float sum_of_exponentials(const float* x, float shift, uint32_t n, uint32_t lane) {
+template <uint32_t kLanes>
+__device__ inline float sum_of_exponentials(const float* x, float shift, uint32_t n, uint32_t lane) {
   float sum = 0;
   for (uint32_t i = lane; i < n; i += kLanes) sum += expf(x[i] - shift);
   return join_lanes<kLanes, Sum>(sum);
 }
 
 // Threads beyond the last row take part in the reductions of their warp, but write nothing.
-#define HM_ROW                                                                  \
-  const Row<kLanes> row;                                                        \
+#define HM_ROW                                                                     \
+  const Row<kLanes> row;                                                           \
   const uint32_t r = row.number < p.rows ? row.number : p.rows - 1, n = p.columns; \
   const int64_t start = static_cast<int64_t>(r) * n
 
-template <uint32_t kLanes, bool kLogarithm> __global__ void __launch_bounds__(kThreads) softmax(const float* x, float* y, RowsParameters p) {
+template <uint32_t kLanes, bool kLogarithm>
+__global__ void __launch_bounds__(kThreads) softmax(const float* x, float* y, RowsParameters p) {
   HM_ROW;
-  const float shift = largest_of<kLanes>(x + start, n, row.lane), sum = sum_of_exponentials<kLanes>(x + start, shift, n, row.lane);
+  const float shift = largest_of<kLanes>(x + start, n, row.lane),
+              sum = sum_of_exponentials<kLanes>(x + start, shift, n, row.lane);
   if (row.number >= p.rows) return;
   if (kLogarithm) {
     const float log_sum = logf(sum);
@@ -58,7 +63,8 @@ __global__ void __launch_bounds__(kThreads) softmax_grad(const float* y, const f
 // A label outside the classes has probability 0: the loss is infinite. The loss is not computed from lse, so that large
 // logits lose no precision.
 template <uint32_t kLanes>
-__global__ void __launch_bounds__(kThreads) cross_entropy(const float* x, const void* labels, float* loss, float* lse, RowsParameters p) {
+__global__ void __launch_bounds__(kThreads)
+    cross_entropy(const float* x, const void* labels, float* loss, float* lse, RowsParameters p) {
   HM_ROW;
   const float shift = largest_of<kLanes>(x + start, n, row.lane);
   const float log_sum = logf(sum_of_exponentials<kLanes>(x + start, shift, n, row.lane));
@@ -70,8 +76,8 @@ __global__ void __launch_bounds__(kThreads) cross_entropy(const float* x, const 
 
 // The rounding error of lse is common to a row: exponentials relative to it are divided by their own sum.
 template <uint32_t kLanes>
-__global__ void __launch_bounds__(kThreads)
-cross_entropy_grad(const float* x, const void* labels, const float* lse, const float* dloss, float* dx, RowsParameters p) {
+__global__ void __launch_bounds__(kThreads) cross_entropy_grad(const float* x, const void* labels, const float* lse,
+                                                               const float* dloss, float* dx, RowsParameters p) {
   HM_ROW;
   const int64_t label = whole_at(labels, p.label_dtype, r);
   const float shift = lse[r], dl = dloss[r];
@@ -82,7 +88,8 @@ cross_entropy_grad(const float* x, const void* labels, const float* lse, const f
 }
 
 template <uint32_t kLanes, bool kCentred>
-__device__ inline void norm(const float* x, const float* gain, const float* bias, float* y, float* mean_out, float* rstd_out, const RowsParameters& p) {
+__device__ inline void norm(const float* x, const float* gain, const float* bias, float* y, float* mean_out,
+                            float* rstd_out, const RowsParameters& p) {
   HM_ROW;
   const float count = static_cast<float>(n);
   float mean = 0, rest = 0, square = 0;
@@ -108,10 +115,13 @@ __device__ inline void norm(const float* x, const float* gain, const float* bias
   rstd_out[r] = rstd;
 }
 template <uint32_t kLanes>
-__global__ void __launch_bounds__(kThreads) layer_norm(const float* x, const float* gain, const float* bias, float* y, float* mean, float* rstd, RowsParameters p) {
+__global__ void __launch_bounds__(kThreads) layer_norm(const float* x, const float* gain, const float* bias, float* y,
+                                                       float* mean, float* rstd, RowsParameters p) {
   norm<kLanes, true>(x, gain, bias, y, mean, rstd, p);
 }
-template <uint32_t kLanes> __global__ void __launch_bounds__(kThreads) rms_norm(const float* x, const float* gain, float* y, float* rstd, RowsParameters p) {
+template <uint32_t kLanes>
+__global__ void __launch_bounds__(kThreads)
+    rms_norm(const float* x, const float* gain, float* y, float* rstd, RowsParameters p) {
   norm<kLanes, false>(x, gain, nullptr, y, nullptr, rstd, p);
 }
 
@@ -119,13 +129,29 @@ template <uint32_t kLanes> __global__ void __launch_bounds__(kThreads) rms_norm(
 
 uint32_t rows_of_block(uint32_t columns) { return columns <= kShortRow ? kThreads / kWarp : 1; }
 
-Function softmax_function(uint32_t columns) { return columns <= kShortRow ? HM_FUNCTION(softmax<kWarp, false>) : HM_FUNCTION(softmax<kThreads, false>); }
-Function log_softmax_function(uint32_t columns) { return columns <= kShortRow ? HM_FUNCTION(softmax<kWarp, true>) : HM_FUNCTION(softmax<kThreads, true>); }
-Function softmax_grad_function(uint32_t columns) { return columns <= kShortRow ? HM_FUNCTION(softmax_grad<kWarp, false>) : HM_FUNCTION(softmax_grad<kThreads, false>); }
-Function log_softmax_grad_function(uint32_t columns) { return columns <= kShortRow ? HM_FUNCTION(softmax_grad<kWarp, true>) : HM_FUNCTION(softmax_grad<kThreads, true>); }
-Function cross_entropy_function(uint32_t columns) { return columns <= kShortRow ? HM_FUNCTION(cross_entropy<kWarp>) : HM_FUNCTION(cross_entropy<kThreads>); }
-Function cross_entropy_grad_function(uint32_t columns) { return columns <= kShortRow ? HM_FUNCTION(cross_entropy_grad<kWarp>) : HM_FUNCTION(cross_entropy_grad<kThreads>); }
-Function layer_norm_function(uint32_t columns) { return columns <= kShortRow ? HM_FUNCTION(layer_norm<kWarp>) : HM_FUNCTION(layer_norm<kThreads>); }
-Function rms_norm_function(uint32_t columns) { return columns <= kShortRow ? HM_FUNCTION(rms_norm<kWarp>) : HM_FUNCTION(rms_norm<kThreads>); }
+Function softmax_function(uint32_t columns) {
+  return columns <= kShortRow ? HM_FUNCTION(softmax<kWarp, false>) : HM_FUNCTION(softmax<kThreads, false>);
+}
+Function log_softmax_function(uint32_t columns) {
+  return columns <= kShortRow ? HM_FUNCTION(softmax<kWarp, true>) : HM_FUNCTION(softmax<kThreads, true>);
+}
+Function softmax_grad_function(uint32_t columns) {
+  return columns <= kShortRow ? HM_FUNCTION(softmax_grad<kWarp, false>) : HM_FUNCTION(softmax_grad<kThreads, false>);
+}
+Function log_softmax_grad_function(uint32_t columns) {
+  return columns <= kShortRow ? HM_FUNCTION(softmax_grad<kWarp, true>) : HM_FUNCTION(softmax_grad<kThreads, true>);
+}
+Function cross_entropy_function(uint32_t columns) {
+  return columns <= kShortRow ? HM_FUNCTION(cross_entropy<kWarp>) : HM_FUNCTION(cross_entropy<kThreads>);
+}
+Function cross_entropy_grad_function(uint32_t columns) {
+  return columns <= kShortRow ? HM_FUNCTION(cross_entropy_grad<kWarp>) : HM_FUNCTION(cross_entropy_grad<kThreads>);
+}
+Function layer_norm_function(uint32_t columns) {
+  return columns <= kShortRow ? HM_FUNCTION(layer_norm<kWarp>) : HM_FUNCTION(layer_norm<kThreads>);
+}
+Function rms_norm_function(uint32_t columns) {
+  return columns <= kShortRow ? HM_FUNCTION(rms_norm<kWarp>) : HM_FUNCTION(rms_norm<kThreads>);
+}
 
 }  // namespace harmonics::cuda

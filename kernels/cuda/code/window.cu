@@ -8,7 +8,8 @@ namespace {
 __device__ inline int32_t element_at(const WindowParameters& p, uint32_t tap, uint32_t window) {
   int32_t place = 0, wide = 1;
   for (uint32_t a = p.rank; a-- > 0;) {
-    const int32_t at = static_cast<int32_t>(window % p.place[a]) * p.step[a] + static_cast<int32_t>(tap % p.kernel[a]) * p.apart[a] - p.low[a];
+    const int32_t at = static_cast<int32_t>(window % p.place[a]) * p.step[a] +
+                       static_cast<int32_t>(tap % p.kernel[a]) * p.apart[a] - p.low[a];
     if (at < 0 || at >= p.size[a]) return -1;
     place += at * wide;
     wide *= p.size[a];
@@ -21,7 +22,8 @@ __device__ inline int32_t element_at(const WindowParameters& p, uint32_t tap, ui
 __device__ inline int32_t window_at(const WindowParameters& p, uint32_t tap, uint32_t element) {
   int32_t place = 0, wide = 1;
   for (uint32_t a = p.rank; a-- > 0;) {
-    const int32_t at = static_cast<int32_t>(element % p.size[a]) + p.low[a] - static_cast<int32_t>(tap % p.kernel[a]) * p.apart[a];
+    const int32_t at =
+        static_cast<int32_t>(element % p.size[a]) + p.low[a] - static_cast<int32_t>(tap % p.kernel[a]) * p.apart[a];
     if (at < 0 || at % p.step[a] != 0 || at / p.step[a] >= p.place[a]) return -1;
     place += at / p.step[a] * wide;
     wide *= p.place[a];
@@ -31,7 +33,8 @@ __device__ inline int32_t window_at(const WindowParameters& p, uint32_t tap, uin
   return place;
 }
 
-template <typename T> __global__ void patches(const T* x, T* columns, WindowParameters p) {
+template <typename T>
+__global__ void patches(const T* x, T* columns, WindowParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   const uint32_t window = i % p.places, row = i / p.places;
@@ -39,16 +42,20 @@ template <typename T> __global__ void patches(const T* x, T* columns, WindowPara
   columns[i] = at < 0 ? static_cast<T>(p.fill) : x[static_cast<int64_t>(row / p.taps) * p.plane + at];
 }
 
-template <typename T> struct SumOf {
+template <typename T>
+struct SumOf {
   using type = int64_t;
 };
-template <> struct SumOf<float> {
+template <>
+struct SumOf<float> {
   using type = float;
 };
-template <> struct SumOf<double> {
+template <>
+struct SumOf<double> {
   using type = double;
 };
-template <typename T> __global__ void unpatches(const T* columns, T* x, WindowParameters p) {
+template <typename T>
+__global__ void unpatches(const T* columns, T* x, WindowParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   const int64_t first = static_cast<int64_t>(i / p.plane) * p.taps;
@@ -76,7 +83,8 @@ __global__ void max_pool(const float* x, float* y, int32_t* indices, WindowParam
 }
 
 // A block handles a plane; each thread owns elements, and windows are added in order.
-__global__ void __launch_bounds__(kThreads) max_pool_grad(const int32_t* indices, const float* dy, float* dx, WindowParameters p) {
+__global__ void __launch_bounds__(kThreads)
+    max_pool_grad(const int32_t* indices, const float* dy, float* dx, WindowParameters p) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * p.places;
   float* plane = dx + static_cast<int64_t>(blockIdx.x) * p.plane;
   for (uint32_t i = threadIdx.x; i < p.plane; i += kThreads) plane[i] = 0;
@@ -127,20 +135,30 @@ __global__ void avg_pool_grad(const float* dy, float* dx, WindowParameters p) {
 
 Function patches_function(uint32_t element_bytes) {
   switch (element_bytes) {
-    case 1: return HM_FUNCTION(patches<uint8_t>);
-    case 2: return HM_FUNCTION(patches<uint16_t>);
-    case 4: return HM_FUNCTION(patches<uint32_t>);
-    default: return HM_FUNCTION(patches<uint64_t>);
+    case 1:
+      return HM_FUNCTION(patches<uint8_t>);
+    case 2:
+      return HM_FUNCTION(patches<uint16_t>);
+    case 4:
+      return HM_FUNCTION(patches<uint32_t>);
+    default:
+      return HM_FUNCTION(patches<uint64_t>);
   }
 }
 Function unpatches_function(uint32_t dtype) {
   switch (dtype) {
-    case HX_F32: return HM_FUNCTION(unpatches<float>);
-    case HX_F64: return HM_FUNCTION(unpatches<double>);
-    case HX_I32: return HM_FUNCTION(unpatches<int32_t>);
-    case HX_I64: return HM_FUNCTION(unpatches<int64_t>);
-    case HX_U8: return HM_FUNCTION(unpatches<uint8_t>);
-    default: return nullptr;
+    case HX_F32:
+      return HM_FUNCTION(unpatches<float>);
+    case HX_F64:
+      return HM_FUNCTION(unpatches<double>);
+    case HX_I32:
+      return HM_FUNCTION(unpatches<int32_t>);
+    case HX_I64:
+      return HM_FUNCTION(unpatches<int64_t>);
+    case HX_U8:
+      return HM_FUNCTION(unpatches<uint8_t>);
+    default:
+      return nullptr;
   }
 }
 Function max_pool_function() { return HM_FUNCTION(max_pool); }

@@ -1,6 +1,7 @@
-// What an accelerator's kernels and steps take: bench_gpu [--device NAME] [--plugin FILE] [--seconds S] [--small] prints one JSON object
-// a line, {"id", "seconds", "work"}: seconds of one call among many that are queued together, and the FLOPs or bytes of it. Sizes are
-// those of peer.py beside it; --small makes them tiny, to see that everything runs.
+// What an accelerator's kernels and steps take: bench_gpu [--device NAME] [--plugin FILE] [--seconds S] [--small]
+// prints one JSON object a line, {"id", "seconds", "work"}: seconds of one call among many that are queued together,
+// and the FLOPs or bytes of it. Sizes are those of peer.py beside it; --small makes them tiny, to see that everything
+// runs.
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -26,7 +27,8 @@ struct Options {
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // The median of runs of `times` calls each, one call's share.
-template <typename Call, typename Wait> double time_of(const Options& o, Call call, Wait wait) {
+template <typename Call, typename Wait>
+double time_of(const Options& o, Call call, Wait wait) {
   const auto run = [&](int times) {
     const double start = now();
     for (int i = 0; i < times; ++i) call();
@@ -42,22 +44,34 @@ template <typename Call, typename Wait> double time_of(const Options& o, Call ca
   return all[all.size() / 2];
 }
 
-void print(const std::string& id, double seconds, double work) { fmt::print("{{\"id\": \"{}\", \"seconds\": {:.9g}, \"work\": {:.9g}}}\n", id, seconds, work); }
+void print(const std::string& id, double seconds, double work) {
+  fmt::print("{{\"id\": \"{}\", \"seconds\": {:.9g}, \"work\": {:.9g}}}\n", id, seconds, work);
+}
 
 class Bench {
  public:
-  explicit Bench(const Options& o) : o_(o), kernels_(o.device, Registry::global()), rounding_(o.device, Registry::global(), Precision::automatic), queue_(std::make_shared<DeviceQueue>(kernels_.device())) {}
+  explicit Bench(const Options& o)
+      : o_(o),
+        kernels_(o.device, Registry::global()),
+        rounding_(o.device, Registry::global(), Precision::automatic),
+        queue_(std::make_shared<DeviceQueue>(kernels_.device())) {}
 
   void copy(uint64_t bytes) {
     const DeviceBuffer from(queue_, bytes), to(queue_, bytes);
-    print("copy", time_of(o_, [&] { queue_->copy(to.at(0), from.at(0), bytes); }, [&] { queue_->synchronize(); }), 2 * static_cast<double>(bytes));
+    print("copy",
+          time_of(
+              o_, [&] { queue_->copy(to.at(0), from.at(0), bytes); }, [&] { queue_->synchronize(); }),
+          2 * static_cast<double>(bytes));
   }
 
-  void kernel(const std::string& id, const std::string& op, const AttributeMap& attributes, const std::vector<TensorType>& in, const std::vector<TensorType>& out,
-              double work, bool may_round = false) {
+  void kernel(const std::string& id, const std::string& op, const AttributeMap& attributes,
+              const std::vector<TensorType>& in, const std::vector<TensorType>& out, double work,
+              bool may_round = false) {
     KernelSource& source = may_round ? rounding_ : kernels_;
     const KernelPtr kernel = source.find(op, attributes, in, out);
-    if (!kernel || !kernel->is_queued()) throw Error(ErrorKind::Device, fmt::format("device '{}' has no kernel for {}: {}", o_.device, id, source.why_not(op, attributes, in, out)));
+    if (!kernel || !kernel->is_queued())
+      throw Error(ErrorKind::Device, fmt::format("device '{}' has no kernel for {}: {}", o_.device, id,
+                                                 source.why_not(op, attributes, in, out)));
     std::vector<std::unique_ptr<DeviceBuffer>> buffers;
     std::vector<hx_place> places;
     const auto take = [&](uint64_t bytes) {
@@ -70,7 +84,15 @@ class Bench {
     }
     for (const TensorType& t : out) take(t.bytes());
     take(kernel->raw().workspace);
-    print(id, time_of(o_, [&] { queue_->check(kernel->raw().enqueue(kernel->raw().context, queue_->raw(), places.data()), "queue a kernel"); }, [&] { queue_->synchronize(); }), work);
+    print(id,
+          time_of(
+              o_,
+              [&] {
+                queue_->check(kernel->raw().enqueue(kernel->raw().context, queue_->raw(), places.data()),
+                              "queue a kernel");
+              },
+              [&] { queue_->synchronize(); }),
+          work);
   }
 
  private:
@@ -103,28 +125,39 @@ void products(Bench& bench, bool small) {
     const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n);
     bench.kernel("gemm_f32/" + id, "linear", {}, {f32({m, k}), f32({n, k})}, {f32({m, n})}, flops);
     bench.kernel("gemm_tf32/" + id, "linear", {}, {f32({m, k}), f32({n, k})}, {f32({m, n})}, flops, true);
-    bench.kernel("gemm_bias_relu_tf32/" + id, "linear", AttributeMap().set("activation", "relu"), {f32({m, k}), f32({n, k}), f32({n})}, {f32({m, n})}, flops, true);
+    bench.kernel("gemm_bias_relu_tf32/" + id, "linear", AttributeMap().set("activation", "relu"),
+                 {f32({m, k}), f32({n, k}), f32({n})}, {f32({m, n})}, flops, true);
     AttributeMap last;
-    last.set("lhs_contract", std::vector<int64_t>{1}).set("rhs_contract", std::vector<int64_t>{1}).set("lhs_batch", std::vector<int64_t>{}).set("rhs_batch", std::vector<int64_t>{});
-    bench.kernel("gemm_bf16/" + id, "dot", last, {{DType::BF16, {m, k}}, {DType::BF16, {n, k}}}, {{DType::BF16, {m, n}}}, flops);
+    last.set("lhs_contract", std::vector<int64_t>{1})
+        .set("rhs_contract", std::vector<int64_t>{1})
+        .set("lhs_batch", std::vector<int64_t>{})
+        .set("rhs_batch", std::vector<int64_t>{});
+    bench.kernel("gemm_bf16/" + id, "dot", last, {{DType::BF16, {m, k}}, {DType::BF16, {n, k}}},
+                 {{DType::BF16, {m, n}}}, flops);
   }
 }
 
 void rows(Bench& bench, bool small) {
   const int64_t m = small ? 8 : 16384, n = small ? 48 : 4096, classes = small ? 50 : 50304, tokens = small ? 4 : 4096;
-  const TensorType x = f32({m, n}), gain = f32({n}), statistic = f32({m}), logits = f32({tokens, classes}), labels{DType::I64, {tokens}}, one = f32({tokens});
+  const TensorType x = f32({m, n}), gain = f32({n}), statistic = f32({m}), logits = f32({tokens, classes}),
+                   labels{DType::I64, {tokens}}, one = f32({tokens});
   const double bytes = static_cast<double>(m * n) * 4, of_logits = static_cast<double>(tokens * classes) * 4;
   bench.kernel("rms_norm", "rms_norm", {}, {x, gain}, {x, statistic}, 2 * bytes);
   bench.kernel("rms_norm_grad", "rms_norm_grad", {}, {x, gain, statistic, x}, {x, gain}, 3 * bytes);
   bench.kernel("layer_norm", "layer_norm", {}, {x, gain, gain}, {x, statistic, statistic}, 2 * bytes);
-  bench.kernel("layer_norm_grad", "layer_norm_grad", {}, {x, gain, statistic, statistic, x}, {x, gain, gain}, 3 * bytes);
+  bench.kernel("layer_norm_grad", "layer_norm_grad", {}, {x, gain, statistic, statistic, x}, {x, gain, gain},
+               3 * bytes);
   bench.kernel("softmax", "softmax", {}, {x}, {x}, 2 * bytes);
   bench.kernel("cross_entropy", "softmax_cross_entropy", {}, {logits, labels}, {one, one}, of_logits);
-  bench.kernel("cross_entropy_grad", "softmax_cross_entropy_grad", {}, {logits, labels, one, one}, {logits}, 2 * of_logits);
-  bench.kernel("adamw", "adamw", AttributeMap().set("weight_decay", 0.01), {x, x, x, x, f32({}), {DType::I64, {}}}, {x, x, x}, 7 * bytes);
+  bench.kernel("cross_entropy_grad", "softmax_cross_entropy_grad", {}, {logits, labels, one, one}, {logits},
+               2 * of_logits);
+  bench.kernel("adamw", "adamw", AttributeMap().set("weight_decay", 0.01), {x, x, x, x, f32({}), {DType::I64, {}}},
+               {x, x, x}, 7 * bytes);
   bench.kernel("add", "add", {}, {x, x}, {x}, 3 * bytes);
-  bench.kernel("bias_gradient", "reduce_sum", AttributeMap().set("axes", std::vector<int64_t>{0}).set("keep", false), {x}, {gain}, bytes);
-  bench.kernel("transpose", "transpose", AttributeMap().set("permutation", std::vector<int64_t>{1, 0}), {x}, {f32({n, m})}, 2 * bytes);
+  bench.kernel("bias_gradient", "reduce_sum", AttributeMap().set("axes", std::vector<int64_t>{0}).set("keep", false),
+               {x}, {gain}, bytes);
+  bench.kernel("transpose", "transpose", AttributeMap().set("permutation", std::vector<int64_t>{1, 0}), {x},
+               {f32({n, m})}, 2 * bytes);
 }
 
 void steps(const Options& o) {
@@ -133,7 +166,10 @@ void steps(const Options& o) {
     const int64_t batch = workload.batches.size() > 1 ? workload.batches[1] : workload.batches[0];
     if (o.small && std::string(name) != "mlp_train") continue;
     WorkloadStep step(workload, o.small ? 2 : batch, 1, o.device);
-    print(fmt::format("step/{}/batch:{}", name, batch), time_of(o, [&] { step.run(); }, [] {}), step.flops());
+    print(fmt::format("step/{}/batch:{}", name, batch),
+          time_of(
+              o, [&] { step.run(); }, [] {}),
+          step.flops());
   }
 }
 
@@ -145,11 +181,16 @@ Options read(int argc, char** argv) {
       if (i + 1 >= argc) throw Error(ErrorKind::Usage, word + " takes a value");
       return std::string(argv[++i]);
     };
-    if (word == "--device") o.device = value();
-    else if (word == "--plugin") o.plugin = value();
-    else if (word == "--seconds") o.seconds = std::stod(value());
-    else if (word == "--small") o.small = true;
-    else throw Error(ErrorKind::Usage, "bench_gpu [--device NAME] [--plugin FILE] [--seconds S] [--small], not " + word);
+    if (word == "--device")
+      o.device = value();
+    else if (word == "--plugin")
+      o.plugin = value();
+    else if (word == "--seconds")
+      o.seconds = std::stod(value());
+    else if (word == "--small")
+      o.small = true;
+    else
+      throw Error(ErrorKind::Usage, "bench_gpu [--device NAME] [--plugin FILE] [--seconds S] [--small], not " + word);
   }
   return o;
 }

@@ -205,12 +205,17 @@ TEST_CASE("a plain file is read whole, whatever pieces the system gives, what is
   CHECK(read_plain_file(folder / "empty").empty());
   Pieces broken;
   broken.broken = true;
-  CHECK(refusal(ErrorKind::InputOutput, [&] { read_plain_file(folder / "f", broken); }) == "cannot read '" + (folder / "f") + "': Input/output error");
-  CHECK(refusal(ErrorKind::NoInput, [&] { read_plain_file(folder / "none"); }) == "cannot read '" + (folder / "none") + "': No such file or directory");
-  CHECK(refusal(ErrorKind::NoInput, [&] { read_plain_file(folder / ""); }) == "cannot read '" + (folder / "") + "': it is no plain file");
+  CHECK(refusal(ErrorKind::InputOutput, [&] { read_plain_file(folder / "f", broken); }) ==
+        "cannot read '" + (folder / "f") + "': Input/output error");
+  CHECK(refusal(ErrorKind::NoInput, [&] { read_plain_file(folder / "none"); }) ==
+        "cannot read '" + (folder / "none") + "': No such file or directory");
+  CHECK(refusal(ErrorKind::NoInput, [&] { read_plain_file(folder / ""); }) ==
+        "cannot read '" + (folder / "") + "': it is no plain file");
 }
 
 TEST_CASE("what a killed process leaves unfinished is known by its name") {
   CHECK(is_unfinished_file(".harmonics-12-0.tmp"));
-  for (const char* name : {"", ".harmonics-.tmp.bak", ".tmp", "harmonics-12-0.tmp", "checkpoint-000001-step-5.safetensors"}) CHECK_FALSE(is_unfinished_file(name));
+  for (const char* name :
+       {"", ".harmonics-.tmp.bak", ".tmp", "harmonics-12-0.tmp", "checkpoint-000001-step-5.safetensors"})
+    CHECK_FALSE(is_unfinished_file(name));
 }

@@ -12,7 +12,8 @@ using namespace harmonics;
 namespace {
 
 struct TemporaryFile {
-  std::filesystem::path path = std::filesystem::temp_directory_path() / ("harmonics_read_file_test." + std::to_string(getpid()));
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("harmonics_read_file_test." + std::to_string(getpid()));
   explicit TemporaryFile(const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
   ~TemporaryFile() { std::filesystem::remove(path); }
 };

@@ -44,7 +44,8 @@ TEST_CASE("the nearest word is found within a third of the length") {
 TEST_CASE("meant_by: case comes first, then synonyms, then distance") {
   CHECK(meant_by("Relu", {"celu", "relu"}) == std::vector<std::string>{"relu"});
   CHECK(meant_by("MSE", {"mae", "mse"}) == std::vector<std::string>{"mse"});
-  CHECK(meant_by("gpu", {"cpu", "cuda", "opencl", "reference", "auto"}) == std::vector<std::string>{"cuda", "opencl", "auto"});
+  CHECK(meant_by("gpu", {"cpu", "cuda", "opencl", "reference", "auto"}) ==
+        std::vector<std::string>{"cuda", "opencl", "auto"});
   CHECK(meant_by("GPU", {"cpu", "cuda"}) == std::vector<std::string>{"cuda"});
   CHECK(meant_by("acc", {"auc", "accuracy"}) == std::vector<std::string>{"accuracy"});
   CHECK(meant_by("trian", {"run", "infer"}) == std::vector<std::string>{"run"});  // "train" is near

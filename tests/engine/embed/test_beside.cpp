@@ -34,7 +34,8 @@ struct Meeting {
   }
 };
 
-// The rows of "y = 2 a - b + 1", without end. With a meeting, those behind the third batch of four come once a question is half answered.
+// The rows of "y = 2 a - b + 1", without end. With a meeting, those behind the third batch of four come once a question
+// is half answered.
 class Rows : public Producer {
  public:
   Rows(bool target, bool live, Meeting* meeting = nullptr) : target_(target), live_(live), meeting_(meeting) {}
@@ -63,7 +64,8 @@ class Rows : public Producer {
   uint64_t at_ = 0;
 };
 
-// Hands its input on. In a batch of one it waits until the training beside it has ended a step. Zeros are what compilers try it with.
+// Hands its input on. In a batch of one it waits until the training beside it has ended a step. Zeros are what
+// compilers try it with.
 class Passing : public ActivationFunction {
  public:
   explicit Passing(Meeting& meeting) : meeting_(meeting) {}
@@ -86,7 +88,9 @@ class Passing : public ActivationFunction {
   Meeting& meeting_;
 };
 
-constexpr const char* kBesideFlow = "harmonic g { producer x; producer y; layer h {3}; layer o {1}; cycle { x -(affine, tanh)-> h; h -(affine(1), tanh)-> o; o <-(mse)- y; } }";
+constexpr const char* kBesideFlow =
+    "harmonic g { producer x; producer y; layer h {3}; layer o {1}; cycle { x -(affine, tanh)-> h; h -(affine(1), "
+    "tanh)-> o; o <-(mse)- y; } }";
 
 FitOptions steps_only(int64_t steps) {
   FitOptions o;
@@ -145,8 +149,9 @@ TEST_CASE("beside: a question asked from another thread is answered with the wei
     return !answered;
   };
   std::thread training([&] { g.fit(o); });
-  meeting.wait_for([&] { return meeting.trained == 6; });  // in the third step, behind which there are no samples for now
-  const float got = answer(g);  // its two layers lie steps apart
+  meeting.wait_for(
+      [&] { return meeting.trained == 6; });  // in the third step, behind which there are no samples for now
+  const float got = answer(g);                // its two layers lie steps apart
   meeting.tell([&] { answered = true; });
   training.join();
   CHECK(got == answer_after(3));
@@ -212,11 +217,13 @@ TEST_CASE("learning on: another fit goes on where the last one stopped in a stre
 }
 
 TEST_CASE("learning on: a fit that ends by the clock loses no sample that comes") {
-  HarmonicGraph g = parse_hmx_text("harmonic g { producer x; producer y; consumer c; layer o {1}; cycle { x -> o; o <- y; y -> c; } }");
+  HarmonicGraph g = parse_hmx_text(
+      "harmonic g { producer x; producer y; consumer c; layer o {1}; cycle { x -> o; o <- y; y -> c; } }");
   const auto kept = std::make_shared<KeptBeside>();
   g.bindProducer("x", std::make_shared<Rows>(false, true));
   g.bindProducer("y", std::make_shared<Rows>(true, true));
   g.bindConsumer("c", kept);
   for (int i = 0; i < 3; ++i) CHECK(g.fit(std::chrono::milliseconds(30)).stopped_by == "for");
-  for (size_t n = 0; n < kept->values.size(); ++n) REQUIRE(kept->values[n] == 2 * (static_cast<float>(n % 7) / 7) - static_cast<float>(n % 5) / 5 + 1);
+  for (size_t n = 0; n < kept->values.size(); ++n)
+    REQUIRE(kept->values[n] == 2 * (static_cast<float>(n % 7) / 7) - static_cast<float>(n % 5) / 5 + 1);
 }

@@ -47,7 +47,9 @@ TEST_CASE("partitions of a deployment run where their own options say") {
   CHECK(device_for(deploy, "decoder") == "cpu");
   for (const char* name : {"decoder", "encoder"}) {
     INFO(name);
-    HarmonicGraph g = parse_hmx_text(std::string("harmonic ") + name + " { producer x; producer y 1/1 x; layer o; cycle { x -(affine)-> o; o <-(cross_entropy)- y; } }");
+    HarmonicGraph g = parse_hmx_text(
+        std::string("harmonic ") + name +
+        " { producer x; producer y 1/1 x; layer o; cycle { x -(affine)-> o; o <-(cross_entropy)- y; } }");
     g.bindProducer("x", "synth:digits?size=64&seed=1");
     g.bindProducer("y", "synth:digits?size=64&seed=1#label");
     FitOptions options;

@@ -58,8 +58,10 @@ struct Negated : ActivationFunction {
   HTensor operator()(const HTensor& x) const override { return -x; }
 };
 
-constexpr const char* kLine = R"(harmonic line { producer x; producer y; layer o {1}; cycle { x -(affine(1))-> o; o <-(mse)- y; } })";
-constexpr const char* kWithIdentity = R"(harmonic line { producer x; producer y; layer o {1}; cycle { x -(identity)-> o; o <-(mse)- y; } })";
+constexpr const char* kLine =
+    R"(harmonic line { producer x; producer y; layer o {1}; cycle { x -(affine(1))-> o; o <-(mse)- y; } })";
+constexpr const char* kWithIdentity =
+    R"(harmonic line { producer x; producer y; layer o {1}; cycle { x -(identity)-> o; o <-(mse)- y; } })";
 
 HarmonicGraph line(const char* text = kLine) {
   HarmonicGraph g = parse_hmx_text(text);
@@ -103,7 +105,7 @@ TEST_CASE("a producer that says no more than next and size goes back to any of i
     CHECK(block[8] == fourth);
     CHECK(p->read(1, block.data()) == 0);
   };
-  check(std::make_shared<Once>(false), 1);                // kept
+  check(std::make_shared<Once>(false), 1);               // kept
   check(std::make_shared<Points>(false, 30), 4.0f / 7);  // goes back by itself
 }
 
@@ -236,7 +238,9 @@ TEST_CASE("a graph's own function comes before the library's, also after streams
 }
 
 TEST_CASE("producers that only count and give their samples once are learned from for many epochs") {
-  HarmonicGraph g = parse_hmx_text("harmonic c { producer x; producer y; layer h {16}; layer o; cycle { x -(relu)-> h -> o; o <-(cross_entropy)- y; } }");
+  HarmonicGraph g = parse_hmx_text(
+      "harmonic c { producer x; producer y; layer h {16}; layer o; cycle { x -(relu)-> h -> o; o <-(cross_entropy)- y; "
+      "} }");
   g.bindProducer("x", std::make_shared<Once>(false));
   g.bindProducer("y", std::make_shared<Once>(true));
   CHECK(g.layers().back().shape == Shape{3});
@@ -263,7 +267,8 @@ TEST_CASE("layers and tests can be asked for") {
 }
 
 TEST_CASE("consumers receive what an inference graph makes") {
-  HarmonicGraph g = parse_hmx_text("harmonic twice { producer x; consumer c; layer o {1}; cycle { x -(affine(1))-> o -> c; } }");
+  HarmonicGraph g =
+      parse_hmx_text("harmonic twice { producer x; consumer c; layer o {1}; cycle { x -(affine(1))-> o -> c; } }");
   g.bindProducer("x", std::make_shared<Points>(false, 12));
   const auto kept = std::make_shared<Kept>();
   g.bindConsumer("c", kept);
@@ -280,7 +285,8 @@ TEST_CASE("mistakes say what to do") {
   CHECK_THROWS_WITH(g.bindProducer("x", std::shared_ptr<Producer>()), "producer 'x' is bound to nothing");
   CHECK_THROWS_WITH(g.weight("o"), "there is no weight 'o'");
   const float three[] = {1, 2, 3};
-  CHECK_THROWS_WITH(g.infer(HTensor(DType::F32, Shape{3}, three)), "producer 'x' takes f32[2], or several along a new first axis, not f32[3]");
+  CHECK_THROWS_WITH(g.infer(HTensor(DType::F32, Shape{3}, three)),
+                    "producer 'x' takes f32[2], or several along a new first axis, not f32[3]");
   FitOptions o = settings();
   o.optimizer = "adamm";
   CHECK_THROWS_AS(g.fit(o), Error);

@@ -1,5 +1,5 @@
-// Wrappers in code and options of addresses are one mechanism: every row is bound both ways, to every kind of producer, and must give
-// the same samples in the same order and the same weights, to the bit.
+// Wrappers in code and options of addresses are one mechanism: every row is bound both ways, to every kind of producer,
+// and must give the same samples in the same order and the same weights, to the bit.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -23,8 +23,9 @@ constexpr uint64_t kSamples = 60;
 
 enum class Kind { Rewinds, Once, DescribedOnce, Described, Seekable, Blocks, ByNumber, Memory, Live };
 const std::pair<const char*, Kind> kKinds[] = {
-    {"rewinds", Kind::Rewinds}, {"once", Kind::Once},      {"described once", Kind::DescribedOnce}, {"described", Kind::Described}, {"seekable", Kind::Seekable},
-    {"blocks", Kind::Blocks},   {"by number", Kind::ByNumber}, {"memory", Kind::Memory},            {"live", Kind::Live}};
+    {"rewinds", Kind::Rewinds},     {"once", Kind::Once},         {"described once", Kind::DescribedOnce},
+    {"described", Kind::Described}, {"seekable", Kind::Seekable}, {"blocks", Kind::Blocks},
+    {"by number", Kind::ByNumber},  {"memory", Kind::Memory},     {"live", Kind::Live}};
 
 // Sample n is the picture "n, n + 8, 2n, 3n" in parts of 60, its target the number n / 60.
 void fill(uint64_t n, bool target, float* to) {
@@ -90,7 +91,8 @@ struct Row {
 };
 constexpr uint64_t kSeed = 5;
 
-template <typename Wrapper, typename... Args> std::function<ProducerPtr(ProducerPtr)> around(Args... args) {
+template <typename Wrapper, typename... Args>
+std::function<ProducerPtr(ProducerPtr)> around(Args... args) {
   return [=](ProducerPtr p) { return std::make_shared<Wrapper>(std::move(p), args...); };
 }
 
@@ -107,21 +109,28 @@ const std::vector<Row>& rows() {
       {"batch=8&rest=drop", true, around<BatchProducer>(8, BatchProducer::Last::Dropped)},
       {"cache=1M", false, around<CacheProducer>(1 << 20)},
       {"async=3", false, around<AsyncProducer>(3)},
-      {"augment=shift(1),noise(0.1)&augment-seed=5", false, [](ProducerPtr p) { return std::make_shared<AugmentProducer>(p, Augmentation().shift(1).noise(0.1), kSeed); }},
-      {"where=value[0]<0.5,value[1]!=0.175", false, [](ProducerPtr p) { return std::make_shared<FilterProducer>(p, "value[0]<0.5,value[1]!=0.175"); }},
-      {"skip=2&take=20&shard=0/2&shuffle=0", true, [](ProducerPtr p) {
+      {"augment=shift(1),noise(0.1)&augment-seed=5", false,
+       [](ProducerPtr p) { return std::make_shared<AugmentProducer>(p, Augmentation().shift(1).noise(0.1), kSeed); }},
+      {"where=value[0]<0.5,value[1]!=0.175", false,
+       [](ProducerPtr p) { return std::make_shared<FilterProducer>(p, "value[0]<0.5,value[1]!=0.175"); }},
+      {"skip=2&take=20&shard=0/2&shuffle=0", true,
+       [](ProducerPtr p) {
          p = std::make_shared<TakeProducer>(std::make_shared<SkipProducer>(p, 2), 20);
          return std::make_shared<ShuffleProducer>(std::make_shared<ShardProducer>(p, 0, 2), 1);
        }},
-      {"take=10&repeat=3&shuffle=4&seed=5&batch=7", true, [](ProducerPtr p) {
+      {"take=10&repeat=3&shuffle=4&seed=5&batch=7", true,
+       [](ProducerPtr p) {
          p = std::make_shared<RepeatProducer>(std::make_shared<TakeProducer>(p, 10), 3);
          return std::make_shared<BatchProducer>(std::make_shared<ShuffleProducer>(p, 4, kSeed), 7);
        }},
-      {"async=4&shuffle=9&seed=5&batch=16", true, [](ProducerPtr p) {  // read ahead outside of all others
-         return std::make_shared<AsyncProducer>(std::make_shared<BatchProducer>(std::make_shared<ShuffleProducer>(p, 9, kSeed), 16), 4);
+      {"async=4&shuffle=9&seed=5&batch=16", true,
+       [](ProducerPtr p) {  // read ahead outside of all others
+         return std::make_shared<AsyncProducer>(
+             std::make_shared<BatchProducer>(std::make_shared<ShuffleProducer>(p, 9, kSeed), 16), 4);
        }},
       {"cache=1M&augment=flip,cutout(1),crop(2,1)&augment-seed=3&async=4&shuffle=9&seed=5", false, [](ProducerPtr p) {
-         p = std::make_shared<AugmentProducer>(std::make_shared<CacheProducer>(p, 1 << 20), Augmentation().flip().cutout(1).crop(2, 1), 3);
+         p = std::make_shared<AugmentProducer>(std::make_shared<CacheProducer>(p, 1 << 20),
+                                               Augmentation().flip().cutout(1).crop(2, 1), 3);
          return std::make_shared<ShuffleProducer>(std::make_shared<AsyncProducer>(p, 4), 9, kSeed);
        }}};
   return table;
@@ -129,10 +138,14 @@ const std::vector<Row>& rows() {
 
 struct Collected : Consumer {
   std::vector<float> values;
-  void push(const HTensor& sample) override { values.insert(values.end(), sample.data<float>(), sample.data<float>() + sample.size()); }
+  void push(const HTensor& sample) override {
+    values.insert(values.end(), sample.data<float>(), sample.data<float>() + sample.size());
+  }
 };
 
-constexpr const char* kWrappedFlow = "harmonic g { producer x; producer y; consumer cx; consumer cy; layer o {1}; cycle { x -> cx; y -> cy; x -(affine)-> o; o <-(mse)- y; } }";
+constexpr const char* kWrappedFlow =
+    "harmonic g { producer x; producer y; consumer cx; consumer cy; layer o {1}; cycle { x -> cx; y -> cy; x "
+    "-(affine)-> o; o <-(mse)- y; } }";
 
 // A graph whose addresses "made:KIND" give the producers of this file.
 HarmonicGraph graph_with_kinds() {
@@ -140,9 +153,10 @@ HarmonicGraph graph_with_kinds() {
   detail::check(harmonics_graphs()->parse(kWrappedFlow, "text", nullptr, &raw));
   HarmonicGraph g(raw);
   hx_registration registration{sizeof registration, harmonics_api(), harmonics_graphs()->registry(raw)};
-  reinterpret_cast<FunctionRegistry&>(registration).register_producer("made", [](const std::string& path, const Arguments& arguments) {
-    return made(kKinds[std::stoul(path)].second, arguments.text("#") == "target");
-  });
+  reinterpret_cast<FunctionRegistry&>(registration)
+      .register_producer("made", [](const std::string& path, const Arguments& arguments) {
+        return made(kKinds[std::stoul(path)].second, arguments.text("#") == "target");
+      });
   return g;
 }
 
@@ -233,7 +247,8 @@ std::string file_of_both() {
       const HTensor s = sample(n, target);
       numbers.append(reinterpret_cast<const char*>(s.data<float>()), s.size() * sizeof(float));
     }
-  const std::string header = R"({"x":{"dtype":"F32","shape":[60,2,2],"data_offsets":[0,960]},"y":{"dtype":"F32","shape":[60,1],"data_offsets":[960,1200]}})";
+  const std::string header = R"({"x":{"dtype":"F32","shape":[60,2,2],"data_offsets":[0,960]},)"
+                             R"("y":{"dtype":"F32","shape":[60,1],"data_offsets":[960,1200]}})";
   const uint64_t length = header.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + numbers;
 }
@@ -278,15 +293,22 @@ TEST_CASE("wrapped streams: batches in code are the steps' batches, not the samp
 }
 
 TEST_CASE("wrapped streams: what graphs cannot read together is refused") {
-  const auto error = [](const std::function<ProducerPtr(ProducerPtr)>& x, const std::function<ProducerPtr(ProducerPtr)>& y) {
+  const auto error = [](const std::function<ProducerPtr(ProducerPtr)>& x,
+                        const std::function<ProducerPtr(ProducerPtr)>& y) {
     HarmonicGraph g = graph_with_kinds();
-    return outcome(g, [&] {
-             g.bindProducer("x", x(made(Kind::Rewinds, false)));
-             g.bindProducer("y", y(made(Kind::Rewinds, true)));
-           }).error;
+    return outcome(g,
+                   [&] {
+                     g.bindProducer("x", x(made(Kind::Rewinds, false)));
+                     g.bindProducer("y", y(made(Kind::Rewinds, true)));
+                   })
+        .error;
   };
   const auto same = [](ProducerPtr p) { return p; };
-  CHECK(error(around<ShuffleProducer>(8, 1), around<ShuffleProducer>(8, 2)) == "'seed=2' of 'y' disagrees with seed=1 of a stream it is joined with");
-  CHECK(error(around<BatchProducer>(8), around<BatchProducer>(9)) == "'batch=9' of 'y' disagrees with batch=8 of a stream it is joined with");
-  CHECK(error([](ProducerPtr p) { return std::make_shared<ShuffleProducer>(std::make_shared<BatchProducer>(p, 5), 4); }, same).find("a graph makes batches of samples itself") == 0);
+  CHECK(error(around<ShuffleProducer>(8, 1), around<ShuffleProducer>(8, 2)) ==
+        "'seed=2' of 'y' disagrees with seed=1 of a stream it is joined with");
+  CHECK(error(around<BatchProducer>(8), around<BatchProducer>(9)) ==
+        "'batch=9' of 'y' disagrees with batch=8 of a stream it is joined with");
+  CHECK(error([](ProducerPtr p) { return std::make_shared<ShuffleProducer>(std::make_shared<BatchProducer>(p, 5), 4); },
+              same)
+            .find("a graph makes batches of samples itself") == 0);
 }

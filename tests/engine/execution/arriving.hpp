@@ -1,5 +1,5 @@
-// A training step on a new batch each time: from host memory, or through InputPrefetch, where the next batch starts while
-// a step runs.
+// A training step on a new batch each time: from host memory, or through InputPrefetch, where the next batch starts
+// while a step runs.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -28,17 +28,21 @@ inline std::map<std::string, HTensor> all_of(const ParameterStore& store) {
 }
 
 inline bool same(const std::map<std::string, HTensor>& a, const std::map<std::string, HTensor>& b) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](const auto& x, const auto& y) { return x.first == y.first && same_bits(x.second, y.second); });
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](const auto& x, const auto& y) {
+           return x.first == y.first && same_bits(x.second, y.second);
+         });
 }
 
 // The weights after `steps` steps.
-inline std::map<std::string, HTensor> trained_on_batches(const TrainingStep& step, int steps, Executor& executor, const CompileOptions& options, bool arriving) {
+inline std::map<std::string, HTensor> trained_on_batches(const TrainingStep& step, int steps, Executor& executor,
+                                                         const CompileOptions& options, bool arriving) {
   constexpr size_t kBatches = 3;
   ParameterStore store;
   declare(store, step);
   const auto plan = compile(step.program, &store, executor, options);
   auto inputs = input_pointers(*plan, step.numbers);
-  const auto at = static_cast<size_t>(std::find(plan->input_names().begin(), plan->input_names().end(), "x") - plan->input_names().begin());
+  const auto at = static_cast<size_t>(std::find(plan->input_names().begin(), plan->input_names().end(), "x") -
+                                      plan->input_names().begin());
   const float* loss = plan->output("loss").data<float>();
   const uint64_t bytes = plan->input_type(at).bytes();
   std::vector<std::byte> own(bytes);

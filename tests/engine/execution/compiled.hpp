@@ -28,7 +28,8 @@ class MapBinding : public TensorBinding {
   std::map<std::string, std::shared_ptr<Storage>> memory_;
 };
 
-inline std::vector<const void*> input_pointers(const Executable& executable, const std::map<std::string, HTensor>& numbers) {
+inline std::vector<const void*> input_pointers(const Executable& executable,
+                                               const std::map<std::string, HTensor>& numbers) {
   std::vector<const void*> pointers;
   for (const std::string& name : executable.input_names()) pointers.push_back(numbers.at(name).bytes());
   return pointers;

@@ -23,16 +23,16 @@ namespace harmonics::testing {
 class FakeAccelerator : public StagingDevice {
  public:
   std::string unavailable;
-  std::set<std::string> declined;   // operations without a kernel
-  std::string breaks;               // this operation's kernel fails
+  std::set<std::string> declined;  // operations without a kernel
+  std::string breaks;              // this operation's kernel fails
   uint64_t most_bytes = 1ull << 32;
   size_t uploads = 0, downloads = 0, kernels = 0, synchronized = 0;
   uint64_t uploaded = 0, downloaded = 0;
-  bool hurries = false;     // queues other than the first run work at once
-  bool looks = false;       // supports enqueue_if_finite and copy_if_finite,
+  bool hurries = false;         // queues other than the first run work at once
+  bool looks = false;           // supports enqueue_if_finite and copy_if_finite,
   std::set<std::string> blind;  // except for these kernels
-  size_t waits = 0;         // waits of a queue for another
-  size_t awaited = 0;       // events awaited by the host
+  size_t waits = 0;             // waits of a queue for another
+  size_t awaited = 0;           // events awaited by the host
   bool keeps_times = true;
   std::optional<double> tells;       // reported instead of the elapsed seconds
   bool forgets = false;              // declines to report elapsed times
@@ -128,7 +128,8 @@ class FakeAccelerator : public StagingDevice {
   }
 
   bool looks_at_numbers() const override { return looks; }
-  void copy_if_finite(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes, const hx_place& number) override {
+  void copy_if_finite(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes,
+                      const hx_place& number) override {
     put(queue, [=, this] {
       if (is_finite(number)) std::memcpy(at(to, bytes), at(from, bytes), bytes);
     });
@@ -162,9 +163,12 @@ class FakeAccelerator : public StagingDevice {
     out.in_place = k->inner.in_place;
     out.context = k.release();
     out.destroy = [](void* context) { delete static_cast<Queued*>(context); };
-    out.enqueue = [](const void* context, hx_queue* queue, const hx_place* places) { return enqueue(context, queue, places, nullptr); };
+    out.enqueue = [](const void* context, hx_queue* queue, const hx_place* places) {
+      return enqueue(context, queue, places, nullptr);
+    };
     const std::string_view op = site.op;
-    if (looks && !blind.count(site.op) && (op == "sgd" || op == "sgd_outer" || op == "adamw" || op == "update_all")) out.enqueue_if_finite = enqueue;
+    if (looks && !blind.count(site.op) && (op == "sgd" || op == "sgd_outer" || op == "adamw" || op == "update_all"))
+      out.enqueue_if_finite = enqueue;
     return true;
   }
 
@@ -205,7 +209,10 @@ class FakeAccelerator : public StagingDevice {
     if (of(queue).hurries) of(queue).run();
   }
   static uint64_t bytes_of(const hx_type& t) {
-    uint64_t n = t.dtype == HX_F64 || t.dtype == HX_I64 || t.dtype == HX_U64 ? 8 : t.dtype <= HX_I8 ? 1 : t.dtype == HX_F32 || t.dtype == HX_I32 || t.dtype == HX_U32 ? 4 : 2;
+    uint64_t n = t.dtype == HX_F64 || t.dtype == HX_I64 || t.dtype == HX_U64   ? 8
+                 : t.dtype <= HX_I8                                            ? 1
+                 : t.dtype == HX_F32 || t.dtype == HX_I32 || t.dtype == HX_U32 ? 4
+                                                                               : 2;
     for (uint32_t i = 0; i < t.rank; ++i) n *= static_cast<uint64_t>(t.dims[i]);
     return n;
   }
@@ -236,7 +243,8 @@ class FakeAccelerator : public StagingDevice {
       std::vector<void*> buffers;
       for (size_t i = 0; i < own.size(); ++i) buffers.push_back(k.device->at(own[i], k.bytes[i]));
       for (uint32_t phase = 0; phase < k.inner.phases; ++phase)
-        for (uint32_t part = 0; part < k.inner.parts[phase]; ++part) k.inner.run(k.inner.context, buffers.data(), phase, part);
+        for (uint32_t part = 0; part < k.inner.parts[phase]; ++part)
+          k.inner.run(k.inner.context, buffers.data(), phase, part);
     });
     return HX_OK;
   }
@@ -250,7 +258,8 @@ class FakeAccelerator : public StagingDevice {
 };
 
 // `stages`: with pinned memory, events and times. `looks`: with updates conditional on a finite number.
-inline std::shared_ptr<FakeAccelerator> add_fake_accelerator(Registry& registry, const std::string& name = "fake", bool stages = false, bool looks = false) {
+inline std::shared_ptr<FakeAccelerator> add_fake_accelerator(Registry& registry, const std::string& name = "fake",
+                                                             bool stages = false, bool looks = false) {
   auto device = std::make_shared<FakeAccelerator>();
   device->looks = looks;
   auto item = std::make_shared<Item>();

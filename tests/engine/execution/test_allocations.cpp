@@ -55,7 +55,8 @@ TEST_CASE("allocations: a steady CPU training step has none outside oneDNN") {
     const auto inputs = input_pointers(*executable, step.numbers);
     constexpr uint64_t kSteps = 100, kPerExecute = 8;
     const uint64_t counted = allocations_of(*executable, inputs.data(), kSteps);
-    INFO("parallel " << parallel << ", " << counted << " allocations in " << kSteps << " steps with " << onednn << " oneDNN parts each");
+    INFO("parallel " << parallel << ", " << counted << " allocations in " << kSteps << " steps with " << onednn
+                     << " oneDNN parts each");
     CHECK(counted <= kSteps * onednn * kPerExecute);
   }
 }
@@ -66,7 +67,9 @@ TEST_CASE("allocations: CPU inference without oneDNN has none") {
   ValueId x = b.input("x", {256, 512});
   const ValueId w = b.parameter("w", {512});
   for (int i = 0; i < 4; ++i) {
-    x = b.apply(Op::tanh, {b.apply(Op::add, {x, b.apply(Op::broadcast, {w}, AttributeMap().set("shape", std::vector<int64_t>{256, 512}))})});
+    x = b.apply(Op::tanh,
+                {b.apply(Op::add, {x, b.apply(Op::broadcast, {w},
+                                              AttributeMap().set("shape", std::vector<int64_t>{256, 512}))})});
     x = b.call("softmax", {x});
   }
   b.output("y", x);

@@ -92,7 +92,8 @@ TEST_CASE("indices outside their axis are clamped in compiled programs") {
   b.output("rows", b.apply(Op::gather, {table, at}, AttributeMap().set("axis", int64_t{0})));
   const auto executor = make_sequential_executor();
   const auto executable = compile(b.program, nullptr, *executor, on("reference"));
-  const HTensor rows = HTensor::from<float>({3, 2}, {0, 1, 2, 3, 4, 5}), indices = HTensor::from<int64_t>({4}, {-7, 1, 2, 99});
+  const HTensor rows = HTensor::from<float>({3, 2}, {0, 1, 2, 3, 4, 5}),
+                indices = HTensor::from<int64_t>({4}, {-7, 1, 2, 99});
   const std::map<std::string, HTensor> numbers{{"table", rows}, {"at", indices}};
   executable->run(input_pointers(*executable, numbers).data());
   CHECK(same_bits(executable->output("rows"), HTensor::from<float>({4, 2}, {0, 1, 2, 3, 4, 5, 4, 5})));
@@ -130,6 +131,25 @@ TEST_CASE("compile options: observe gets the program after each pass") {
   MapBinding binding(random.numbers());
   const auto executor = make_sequential_executor();
   compile(random.program(), &binding, *executor, options);
-  CHECK(seen == std::vector<std::string>{"simplify", "cse", "dce", "select", "transpose_weights", "fuse_calls", "recompute", "inline_calls", "select", "simplify", "cse", "dce",
-                                         "fuse_pooling", "fuse_updates", "fuse_scales", "accumulate_products", "sum_with_products", "fuse_elementwise", "fuse_reductions", "advance_updates", "join_updates"});
+  CHECK(seen == std::vector<std::string>{"simplify",
+                                         "cse",
+                                         "dce",
+                                         "select",
+                                         "transpose_weights",
+                                         "fuse_calls",
+                                         "recompute",
+                                         "inline_calls",
+                                         "select",
+                                         "simplify",
+                                         "cse",
+                                         "dce",
+                                         "fuse_pooling",
+                                         "fuse_updates",
+                                         "fuse_scales",
+                                         "accumulate_products",
+                                         "sum_with_products",
+                                         "fuse_elementwise",
+                                         "fuse_reductions",
+                                         "advance_updates",
+                                         "join_updates"});
 }

@@ -89,7 +89,10 @@ class Tripling : public HostFunction {
     for (int64_t i = 0; i < y.size(); ++i) y.mutable_data<float>()[i] = 3 * inputs[0].data<float>()[i];
     return {y};
   }
-  std::vector<HTensor> gradient(const std::vector<HTensor>&, const std::vector<HTensor>&, const std::vector<HTensor>&) const override { return {}; }
+  std::vector<HTensor> gradient(const std::vector<HTensor>&, const std::vector<HTensor>&,
+                                const std::vector<HTensor>&) const override {
+    return {};
+  }
 
  private:
   std::string mode_;
@@ -221,7 +224,8 @@ TEST_CASE("plan: overhead of an empty step") {
     for (int repeat = 0; repeat < 100; ++repeat) {
       const auto start = std::chrono::steady_clock::now();
       for (int i = 0; i < 20; ++i) executable->run(inputs);
-      best = std::min(best, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / 20);
+      best = std::min(best,
+                      std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / 20);
     }
     return best;
   };

@@ -18,7 +18,8 @@ struct Accelerated {
   Registry registry{&Registry::global()};
   std::shared_ptr<FakeAccelerator> device;
   std::unique_ptr<Executor> executor = make_sequential_executor();
-  explicit Accelerated(bool stages = false, bool looks = false) : device(add_fake_accelerator(registry, "fake", stages, looks)) {}
+  explicit Accelerated(bool stages = false, bool looks = false)
+      : device(add_fake_accelerator(registry, "fake", stages, looks)) {}
   ItemPtr item() { return registry.need(HX_DEVICE, "fake"); }
   CompileOptions options() {
     CompileOptions o = on("fake");
@@ -121,7 +122,8 @@ TEST_CASE("programs of the host, of one device and of another share a store") {
   const auto second = compile(step().program, &store, *with.executor, other);
   const auto third = compile(step().program, &store, *with.executor, on("cpu"));
   const auto inputs = input_pointers(*first, step().numbers);
-  for (Executable* plan : {third.get(), first.get(), second.get(), first.get(), third.get(), second.get()}) plan->run(inputs.data());
+  for (Executable* plan : {third.get(), first.get(), second.get(), first.get(), third.get(), second.get()})
+    plan->run(inputs.data());
   CHECK(same(all_of(store), trained_on_cpu(6)));
 }
 
@@ -160,7 +162,8 @@ TEST_CASE("device plan: nodes without a device kernel run on the host") {
   plan->run(input_pointers(*plan, step().numbers).data());
   const auto expected = trained_on_cpu(1);
   for (const auto& [name, given] : all_of(store))
-    for (int64_t i = 0; i < given.size(); ++i) REQUIRE(given.data<float>()[i] == Approx(expected.at(name).data<float>()[i]).margin(1e-5));
+    for (int64_t i = 0; i < given.size(); ++i)
+      REQUIRE(given.data<float>()[i] == Approx(expected.at(name).data<float>()[i]).margin(1e-5));
 }
 
 TEST_CASE("device plan: a device failure names device and operation") {
@@ -180,8 +183,9 @@ TEST_CASE("device plan: a device failure names device and operation") {
   }
   SECTION("when it is not there") {
     with.device->unavailable = "no driver is installed; install one";
-    CHECK(message_of(run) == "device 'fake' cannot be used: no driver is installed; install one\n"
-                             "'--device auto' takes an accelerator where there is one, and else the CPU");
+    CHECK(message_of(run) ==
+          "device 'fake' cannot be used: no driver is installed; install one\n"
+          "'--device auto' takes an accelerator where there is one, and else the CPU");
   }
 }
 
@@ -314,7 +318,8 @@ std::map<std::string, HTensor> trained_past_nan(const CompileOptions& options, E
   ParameterStore store;
   declare(store, step());
   const auto plan = compile(step().program, &store, executor, options);
-  const auto at = static_cast<size_t>(std::find(plan->input_names().begin(), plan->input_names().end(), "x") - plan->input_names().begin());
+  const auto at = static_cast<size_t>(std::find(plan->input_names().begin(), plan->input_names().end(), "x") -
+                                      plan->input_names().begin());
   const float* loss = plan->output("loss").data<float>();
   for (int i = 0; i < 6; ++i) {
     auto inputs = input_pointers(*plan, step().numbers);
@@ -342,7 +347,8 @@ TEST_CASE("run_if_finite: one submission, no change if the loss is not finite") 
     size_t awaited;
   };
   const std::set<std::string> updates{"adamw", "update_all"};  // their bodies store by copies
-  for (const Way& way : {Way{true, {}, {}, 6}, Way{true, {"reduce_sum"}, {}, 0}, Way{true, updates, {}, 6}, Way{true, {}, updates, 0}, Way{false, {}, {}, 0}}) {
+  for (const Way& way : {Way{true, {}, {}, 6}, Way{true, {"reduce_sum"}, {}, 0}, Way{true, updates, {}, 6},
+                         Way{true, {}, updates, 0}, Way{false, {}, {}, 0}}) {
     INFO(way.looks << way.declined.size() << way.blind.size());
     Accelerated with(true, way.looks);
     with.device->declined = way.declined;
@@ -408,7 +414,8 @@ TEST_CASE("input prefetch: needs pinned memory, events, a free queue and large i
     CHECK(InputPrefetch::on(*steps) == first.get());
     CHECK_FALSE(open(staging, steps, {100}));
     for (size_t batch = 0; batch < 2; ++batch)
-      for (size_t stream = 0; stream < 3; ++stream) CHECK(reinterpret_cast<uintptr_t>(first->host(batch, stream)) % 64 == 0);
+      for (size_t stream = 0; stream < 3; ++stream)
+        CHECK(reinterpret_cast<uintptr_t>(first->host(batch, stream)) % 64 == 0);
     float other = 0;
     const DeviceBuffer room(steps, 128);
     CHECK_FALSE(first->take(&other, room.at(0), sizeof other));

@@ -14,7 +14,9 @@ namespace {
 struct Counts {
   std::vector<int> of;
 };
-void count_part(const void* context, uint32_t part) { ++const_cast<Counts*>(static_cast<const Counts*>(context))->of[part]; }
+void count_part(const void* context, uint32_t part) {
+  ++const_cast<Counts*>(static_cast<const Counts*>(context))->of[part];
+}
 
 std::vector<std::unique_ptr<Executor>> executors() {
   std::vector<std::unique_ptr<Executor>> list;

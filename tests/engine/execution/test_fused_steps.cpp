@@ -16,7 +16,8 @@ CompileOptions without(const std::string& pass) {
   return options;
 }
 size_t steps_of(const Executable& executable, const std::string& what) {
-  return static_cast<size_t>(std::count_if(executable.steps().begin(), executable.steps().end(), [&](const PlanStep& s) { return s.what == what; }));
+  return static_cast<size_t>(std::count_if(executable.steps().begin(), executable.steps().end(),
+                                           [&](const PlanStep& s) { return s.what == what; }));
 }
 
 void check_near(const Values& a, const Values& b) {
@@ -24,7 +25,8 @@ void check_near(const Values& a, const Values& b) {
   for (size_t i = 0; i < a.size(); ++i) {
     double largest = 1e-6;
     for (int64_t j = 0; j < b[i].size(); ++j) largest = std::max<double>(largest, std::abs(b[i].data<float>()[j]));
-    for (int64_t j = 0; j < a[i].size(); ++j) REQUIRE(a[i].data<float>()[j] == Approx(b[i].data<float>()[j]).margin(2e-6 * largest).epsilon(1e-5));
+    for (int64_t j = 0; j < a[i].size(); ++j)
+      REQUIRE(a[i].data<float>()[j] == Approx(b[i].data<float>()[j]).margin(2e-6 * largest).epsilon(1e-5));
   }
 }
 
@@ -39,7 +41,8 @@ TrainingStep three_maps(int64_t rows, int64_t width) {
   }
   step.numbers["x"] = noise({rows, width}, 5, 1);
   const HTensor x = linear(tracer.input("x", {DType::F32, {rows, width}}), weights[0], HTensor());
-  const HTensor y = linear(x, weights[1], HTensor()) * linear(x, weights[2], HTensor()) + linear(x, weights[3], HTensor());
+  const HTensor y =
+      linear(x, weights[1], HTensor()) * linear(x, weights[2], HTensor()) + linear(x, weights[3], HTensor());
   const HTensor loss = reduce_sum(y * y, {0, 1});
   tracer.output("loss", loss);
   const std::vector<HTensor> gradients = gradient(tracer, loss, weights);
@@ -84,17 +87,22 @@ TEST_CASE("fused plans: the gradient of a value read three times is one sum") {
     for (const PlanStep& s : fused->steps()) CHECK((s.what != "dot_add" || s.in_place));
     const Values result = run_compiled(step.program, step.numbers, *executor, on("cpu"));
     check_near(result, run_compiled(step.program, step.numbers, *executor, without("accumulate_products")));
-    for (const auto& threads : parallel_executors()) REQUIRE(same_bits(run_compiled(step.program, step.numbers, *threads, on("cpu")), result));
+    for (const auto& threads : parallel_executors())
+      REQUIRE(same_bits(run_compiled(step.program, step.numbers, *threads, on("cpu")), result));
   }
 }
 
 TEST_CASE("fused plans: micro-batch gradients accumulate in the state") {
-  for (const auto& [rows, in, out] : {std::tuple<int64_t, int64_t, int64_t>{64, 392, 196}, {17, 33, 9}, {2048, 64, 48}}) {
+  for (const auto& [rows, in, out] :
+       {std::tuple<int64_t, int64_t, int64_t>{64, 392, 196}, {17, 33, 9}, {2048, 64, 48}}) {
     TrainingStep step = micro_batch(rows, in, out);
     for (bool keep : {false, true}) {
       step.numbers["keep"] = cast(HTensor::scalar(keep ? 1.0f : 0.0f), DType::Bool);
-      if (!keep) step.numbers["sum"] = HTensor::from(step.numbers["sum"].shape(), std::vector<float>(static_cast<size_t>(in * out), NAN));
-      else step.numbers["sum"] = noise({out, in}, 3, 1);
+      if (!keep)
+        step.numbers["sum"] =
+            HTensor::from(step.numbers["sum"].shape(), std::vector<float>(static_cast<size_t>(in * out), NAN));
+      else
+        step.numbers["sum"] = noise({out, in}, 3, 1);
       MapBinding binding(step.numbers);
       const auto executor = make_sequential_executor();
       const auto plan = compile(step.program, &binding, *executor, on("cpu"));
@@ -133,11 +141,13 @@ TEST_CASE("fused plans: the terms of a mean are not stored") {
   const Program program = tracer.take();
   const std::map<std::string, HTensor> numbers{{"x", noise(shape, 1, 1)}, {"y", noise(shape, 2, 1)}};
   const auto executor = make_sequential_executor();
-  const auto fused = compile(program, nullptr, *executor, on("cpu")), plain = compile(program, nullptr, *executor, without("fuse_reductions"));
+  const auto fused = compile(program, nullptr, *executor, on("cpu")),
+             plain = compile(program, nullptr, *executor, without("fuse_reductions"));
   INFO(print_plan(*fused));
   CHECK(plain->memory().arena_bytes >= 300 * 1000 * sizeof(float));
   CHECK(fused->memory().arena_bytes < 64 * 1024);
   const Values result = run_compiled(program, numbers, *executor, on("cpu"));
   CHECK(same_bits(result, run_compiled(program, numbers, *executor, without("fuse_reductions"))));
-  for (const auto& threads : parallel_executors()) CHECK(same_bits(run_compiled(program, numbers, *threads, on("cpu")), result));
+  for (const auto& threads : parallel_executors())
+    CHECK(same_bits(run_compiled(program, numbers, *threads, on("cpu")), result));
 }

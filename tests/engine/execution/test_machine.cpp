@@ -6,8 +6,10 @@ namespace harmonics {
 
 TEST_CASE("machine: peaks are measured") {
   CHECK(read_bandwidth(size_t{1} << 16, 1) > 1e8);
-  if (peak_instructions() != "none") CHECK(peak_flops(1) > 1e9);
-  else CHECK(peak_flops(1) == 0);
+  if (peak_instructions() != "none")
+    CHECK(peak_flops(1) > 1e9);
+  else
+    CHECK(peak_flops(1) == 0);
 }
 
 TEST_CASE("roofline: maximum of arithmetic and traffic") {

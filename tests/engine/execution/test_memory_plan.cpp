@@ -12,7 +12,8 @@ namespace {
 bool overlap(const MemoryPlan& plan, size_t a, size_t b) {
   const BufferSpan &x = plan.buffers[a], &y = plan.buffers[b];
   const uint64_t from = plan.placement.offsets[a], other = plan.placement.offsets[b];
-  return x.bytes && y.bytes && x.first <= y.last && y.first <= x.last && from < other + y.bytes && other < from + x.bytes;
+  return x.bytes && y.bytes && x.first <= y.last && y.first <= x.last && from < other + y.bytes &&
+         other < from + x.bytes;
 }
 
 std::vector<PlannedStep> planned_steps(const Program& program, uint32_t in_place, uint64_t workspace = 0) {
@@ -20,7 +21,8 @@ std::vector<PlannedStep> planned_steps(const Program& program, uint32_t in_place
   for (uint32_t i = 0; i < program.nodes.size(); ++i) {
     const Node& node = program.nodes[i];
     if (is_leaf(node.op) || is_constant(node.op) || is_view(program, node)) continue;
-    steps.push_back({i, workspace, is_elementwise(node.op) ? in_place : 0, node.callee == "adamw" || node.callee == "sgd" ? static_cast<uint32_t>(node.outputs.size()) : 0});
+    steps.push_back({i, workspace, is_elementwise(node.op) ? in_place : 0,
+                     node.callee == "adamw" || node.callee == "sgd" ? static_cast<uint32_t>(node.outputs.size()) : 0});
   }
   return steps;
 }
@@ -82,12 +84,18 @@ TEST_CASE("memory plan: reshapes and contiguous slices are views, strided slices
   const ValueId x = b.apply(Op::neg, {b.input("x", {8, 16})});
   const ValueId flat = b.apply(Op::reshape, {x}, AttributeMap().set("shape", std::vector<int64_t>{128}));
   const auto rows = [&](int64_t from, int64_t to, int64_t stride) {
-    return b.apply(Op::slice, {x}, AttributeMap().set("starts", std::vector<int64_t>{from, 0}).set("limits", std::vector<int64_t>{to, 16})
-                                       .set("strides", std::vector<int64_t>{stride, 1}));
+    return b.apply(Op::slice, {x},
+                   AttributeMap()
+                       .set("starts", std::vector<int64_t>{from, 0})
+                       .set("limits", std::vector<int64_t>{to, 16})
+                       .set("strides", std::vector<int64_t>{stride, 1}));
   };
   const ValueId part = rows(2, 4, 1), strided = rows(0, 8, 2);
-  const ValueId column = b.apply(Op::slice, {x}, AttributeMap().set("starts", std::vector<int64_t>{0, 4}).set("limits", std::vector<int64_t>{8, 8})
-                                                     .set("strides", std::vector<int64_t>{1, 1}));
+  const ValueId column = b.apply(Op::slice, {x},
+                                 AttributeMap()
+                                     .set("starts", std::vector<int64_t>{0, 4})
+                                     .set("limits", std::vector<int64_t>{8, 8})
+                                     .set("strides", std::vector<int64_t>{1, 1}));
   for (ValueId v : {flat, part, strided, column}) b.output("y" + std::to_string(v), v);
   const auto steps = planned_steps(b.program, 0);
   const MemoryPlan plan = plan_memory(b.program, steps, all_forward(steps));

@@ -29,7 +29,8 @@ bool lie_apart(const std::vector<BufferSpan>& buffers, const Placement& placemen
   std::map<uint32_t, std::vector<uint32_t>> begin, end;
   for (uint32_t b = 0; b < buffers.size(); ++b) {
     if (buffers[b].bytes == 0) continue;
-    if (placement.offsets[b] % kArenaAlignment != 0 || placement.offsets[b] + buffers[b].bytes > placement.bytes) return false;
+    if (placement.offsets[b] % kArenaAlignment != 0 || placement.offsets[b] + buffers[b].bytes > placement.bytes)
+      return false;
     begin[buffers[b].first].push_back(b);
     end[buffers[b].last + 1].push_back(b);
   }
@@ -54,7 +55,8 @@ std::vector<BufferSpan> random_spans(size_t count, uint32_t most_steps, std::mt1
   std::vector<BufferSpan> buffers;
   for (size_t i = 0; i < count; ++i) {
     const auto first = static_cast<uint32_t>(random() % (count / 2 + 1));
-    buffers.push_back({random() % 4 == 0 ? random() % 100000 : random() % 300, first, first + static_cast<uint32_t>(random() % most_steps)});
+    buffers.push_back({random() % 4 == 0 ? random() % 100000 : random() % 300, first,
+                       first + static_cast<uint32_t>(random() % most_steps)});
   }
   return buffers;
 }

@@ -54,6 +54,7 @@ TEST_CASE("recomputation lowers the peak memory and keeps the gradients' bits") 
     const MemoryReport recomputed = compile(step.program, &binding, *executor, again)->memory();
     INFO("arena " << kept.arena_bytes << " bytes, with recomputation " << recomputed.arena_bytes);
     CHECK(recomputed.arena_bytes < kept.arena_bytes * 7 / 10);
-    CHECK(same_bits(run_compiled(step.program, step.numbers, *executor, plain), run_compiled(step.program, step.numbers, *executor, again)));
+    CHECK(same_bits(run_compiled(step.program, step.numbers, *executor, plain),
+                    run_compiled(step.program, step.numbers, *executor, again)));
   }
 }

@@ -68,7 +68,8 @@ Work work_of_call(const Program& program) {
 
 TEST_CASE("work: a call counts as its body") {
   Tracer tracer("work");
-  const HTensor x = tracer.input("x", {DType::F32, {8, 32}}), w = tracer.input("w", {DType::F32, {16, 32}}), bias = tracer.input("bias", {DType::F32, {16}});
+  const HTensor x = tracer.input("x", {DType::F32, {8, 32}}), w = tracer.input("w", {DType::F32, {16, 32}}),
+                bias = tracer.input("bias", {DType::F32, {16}});
   tracer.output("y", call1("linear", {x, w, bias}));
   const Program program = tracer.take();
   const Work work = work_of_call(program);

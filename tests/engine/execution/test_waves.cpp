@@ -25,7 +25,9 @@ struct Steps {
     access.push_back({{}, nanoseconds, false});
     return access.back();
   }
-  MemorySpan span(size_t begin, size_t end, bool written) const { return {memory.data() + begin, memory.data() + end, written}; }
+  MemorySpan span(size_t begin, size_t end, bool written) const {
+    return {memory.data() + begin, memory.data() + end, written};
+  }
   Waves make(size_t rest) const { return make_waves(shapes, access, rest); }
 };
 

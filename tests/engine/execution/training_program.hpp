@@ -16,14 +16,17 @@ struct TrainingStep {
 inline HTensor noise(const Shape& shape, uint32_t seed, float scale) {
   std::mt19937 random(seed);
   std::vector<float> values;
-  for (int64_t i = 0; i < shape.count(); ++i) values.push_back((static_cast<float>(random() % 20001) / 10000.0f - 1.0f) * scale);
+  for (int64_t i = 0; i < shape.count(); ++i)
+    values.push_back((static_cast<float>(random() % 20001) / 10000.0f - 1.0f) * scale);
   return HTensor::from(shape, values);
 }
 
-inline TrainingStep training_step(int64_t batch, const std::vector<int64_t>& widths, const std::string& optimizer = "adamw") {
+inline TrainingStep training_step(int64_t batch, const std::vector<int64_t>& widths,
+                                  const std::string& optimizer = "adamw") {
   TrainingStep step;
   Tracer tracer("step");
-  const HTensor x = tracer.input("x", {DType::F32, {batch, widths[0]}}), labels = tracer.input("labels", {DType::I64, {batch}});
+  const HTensor x = tracer.input("x", {DType::F32, {batch, widths[0]}}),
+                labels = tracer.input("labels", {DType::I64, {batch}});
   const HTensor lr = tracer.input("lr", {DType::F32, {}}), count = tracer.input("step", {DType::I64, {}});
   std::vector<std::string> names;
   std::vector<HTensor> parameters;

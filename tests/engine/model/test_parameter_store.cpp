@@ -193,7 +193,8 @@ TEST_CASE("parameter store: expected values are taken by name and type, now or l
   store.declare("here", type, Role::weight, hx_init{}, 0);
   CHECK(store.transposed("here", type, true));
   const auto of = [](std::vector<float> v) { return HTensor::from(Shape{2, 3}, v); };
-  store.expect({{"here", of({1, 2, 3, 4, 5, 6})}, {"later", of({6, 5, 4, 3, 2, 1})}, {"wider", of({0, 0, 0, 0, 0, 1})}});
+  store.expect(
+      {{"here", of({1, 2, 3, 4, 5, 6})}, {"later", of({6, 5, 4, 3, 2, 1})}, {"wider", of({0, 0, 0, 0, 0, 1})}});
   const auto numbers = [&](const char* name) {
     std::vector<float> v(6);
     store.copy(name, v.data());

@@ -33,8 +33,12 @@ class Builder {
     n.callee = name;
     return append(std::move(n), {type})[0];
   }
-  ValueId input(const std::string& name, const Shape& shape, DType dtype = DType::F32) { return leaf(Op::input, name, {dtype, shape}); }
-  ValueId parameter(const std::string& name, const Shape& shape) { return leaf(Op::parameter, name, {DType::F32, shape}); }
+  ValueId input(const std::string& name, const Shape& shape, DType dtype = DType::F32) {
+    return leaf(Op::input, name, {dtype, shape});
+  }
+  ValueId parameter(const std::string& name, const Shape& shape) {
+    return leaf(Op::parameter, name, {DType::F32, shape});
+  }
   ValueId state(const std::string& name, const Shape& shape) { return leaf(Op::state, name, {DType::F32, shape}); }
   ValueId literal(const HTensor& value) {
     Node n = node(Op::literal);
@@ -55,7 +59,8 @@ class Builder {
   ValueId apply(Op op, const std::vector<ValueId>& inputs, const AttributeMap& attributes = {}) {
     return apply_all(op, inputs, attributes)[0];
   }
-  std::vector<ValueId> call_all(const std::string& callee, const std::vector<ValueId>& inputs, const AttributeMap& attributes = {}) {
+  std::vector<ValueId> call_all(const std::string& callee, const std::vector<ValueId>& inputs,
+                                const AttributeMap& attributes = {}) {
     const auto body = body_program(*FunctionalTable::global().find(callee), attributes, types(inputs));
     std::vector<TensorType> results;
     for (const NamedValue& v : body->outputs) results.push_back(body->type(v.value));
@@ -96,8 +101,9 @@ class RandomProgram {
   explicit RandomProgram(uint32_t seed, int size = 60) : random_(seed), b_("random" + std::to_string(seed)) {
     leaves();
     for (int i = 0; i < size; ++i) {
-      b_.scope(i < size * 5 / 10 ? pick({"hidden", "hidden/attention", "hidden/residual", ""})
-                                 : i < size * 8 / 10 ? "gradient/hidden" : "optimizer/w");
+      b_.scope(i < size * 5 / 10   ? pick({"hidden", "hidden/attention", "hidden/residual", ""})
+               : i < size * 8 / 10 ? "gradient/hidden"
+                                   : "optimizer/w");
       step();
     }
     results();
@@ -122,7 +128,8 @@ class RandomProgram {
     const int64_t n = shape.count();
     if (dtype == DType::F32) {
       std::vector<float> values;
-      for (int64_t i = 0; i < n; ++i) values.push_back(static_cast<float>(static_cast<int>(below(4001)) - 2000) / 1000.0f);
+      for (int64_t i = 0; i < n; ++i)
+        values.push_back(static_cast<float>(static_cast<int>(below(4001)) - 2000) / 1000.0f);
       return HTensor::from(shape, values);
     }
     std::vector<int64_t> values;
@@ -155,7 +162,9 @@ class RandomProgram {
     remember(b_.full({3, 4}, 1.0));
   }
 
-  ValueId any() { return floats_[below(3) ? floats_.size() - 1 - below(std::min<size_t>(floats_.size(), 12)) : below(floats_.size())]; }
+  ValueId any() {
+    return floats_[below(3) ? floats_.size() - 1 - below(std::min<size_t>(floats_.size(), 12)) : below(floats_.size())];
+  }
   ValueId any_of_rank(uint32_t rank) {
     List found;
     for (ValueId v : floats_)
@@ -170,7 +179,8 @@ class RandomProgram {
     for (ValueId v : floats_) {
       const Shape s = b_.shape(v);
       bool fits = s.rank() <= shape.rank();
-      for (uint32_t i = 0; fits && i < s.rank(); ++i) fits = s[s.rank() - 1 - i] == 1 || s[s.rank() - 1 - i] == shape[shape.rank() - 1 - i];
+      for (uint32_t i = 0; fits && i < s.rank(); ++i)
+        fits = s[s.rank() - 1 - i] == 1 || s[s.rank() - 1 - i] == shape[shape.rank() - 1 - i];
       if (fits) found.push_back(v);
     }
     const ValueId v = found[below(found.size())];
@@ -182,14 +192,23 @@ class RandomProgram {
 
   void step() {
     switch (below(13)) {
-      case 0: case 1: remember(b_.apply(pick(std::vector<Op>{Op::neg, Op::abs, Op::sign, Op::tanh, Op::logistic, Op::floor, Op::sin, Op::stop_gradient}), {any()})); break;
-      case 2: case 3: case 4: {
+      case 0:
+      case 1:
+        remember(b_.apply(pick(std::vector<Op>{Op::neg, Op::abs, Op::sign, Op::tanh, Op::logistic, Op::floor, Op::sin,
+                                               Op::stop_gradient}),
+                          {any()}));
+        break;
+      case 2:
+      case 3:
+      case 4: {
         const ValueId x = any();
-        remember(b_.apply(pick(std::vector<Op>{Op::add, Op::sub, Op::mul, Op::maximum, Op::minimum, Op::div}), {x, like(x)}));
+        remember(b_.apply(pick(std::vector<Op>{Op::add, Op::sub, Op::mul, Op::maximum, Op::minimum, Op::div}),
+                          {x, like(x)}));
         break;
       }
       case 5: {
-        const ValueId x = any(), mask = b_.apply(pick(std::vector<Op>{Op::less, Op::less_equal, Op::equal}), {x, like(x)});
+        const ValueId x = any(),
+                      mask = b_.apply(pick(std::vector<Op>{Op::less, Op::less_equal, Op::equal}), {x, like(x)});
         remember(b_.apply(Op::select, {mask, x, like(x)}));
         break;
       }
@@ -198,11 +217,14 @@ class RandomProgram {
         remember(b_.apply(Op::cast, {wide}, AttributeMap().set("dtype", static_cast<int64_t>(DType::F32))));
         break;
       }
-      case 7: layout(); break;
+      case 7:
+        layout();
+        break;
       case 8: {
         const ValueId x = any();
         if (b_.shape(x).rank() == 0) break;
-        remember(b_.apply(pick(std::vector<Op>{Op::reduce_sum, Op::reduce_max}), {x}, axes({below(b_.shape(x).rank())}).set("keep", below(2) == 0)));
+        remember(b_.apply(pick(std::vector<Op>{Op::reduce_sum, Op::reduce_max}), {x},
+                          axes({below(b_.shape(x).rank())}).set("keep", below(2) == 0)));
         break;
       }
       case 9: {
@@ -222,7 +244,8 @@ class RandomProgram {
         remember(b_.apply(Op::random_uniform, {counter_}, a));
         break;
       }
-      default: again();
+      default:
+        again();
     }
   }
 
@@ -233,7 +256,9 @@ class RandomProgram {
     if (rank == 0) return;
     const uint32_t axis = below(rank);
     switch (below(6)) {
-      case 0: remember(b_.apply(Op::reshape, {x}, AttributeMap().set("shape", std::vector<int64_t>{s.count()}))); break;
+      case 0:
+        remember(b_.apply(Op::reshape, {x}, AttributeMap().set("shape", std::vector<int64_t>{s.count()})));
+        break;
       case 1: {
         std::vector<int64_t> order(rank);
         for (uint32_t i = 0; i < rank; ++i) order[i] = (i + 1) % rank;
@@ -244,12 +269,18 @@ class RandomProgram {
         std::vector<int64_t> starts(rank, 0), limits = s.vector(), strides(rank, 1);
         starts[axis] = below(static_cast<size_t>(s[axis]));
         if (below(3) == 0) strides[axis] = 2;
-        remember(b_.apply(Op::slice, {x}, AttributeMap().set("starts", starts).set("limits", limits).set("strides", strides)));
+        remember(b_.apply(Op::slice, {x},
+                          AttributeMap().set("starts", starts).set("limits", limits).set("strides", strides)));
         break;
       }
-      case 3: remember(b_.apply(Op::concat, {x, x}, AttributeMap().set("axis", int64_t{axis}))); break;
-      case 4: remember(b_.apply(Op::reverse, {x}, axes({axis}))); break;
-      default: remember(b_.apply(Op::argmax, {x}, AttributeMap().set("axis", int64_t{axis})));
+      case 3:
+        remember(b_.apply(Op::concat, {x, x}, AttributeMap().set("axis", int64_t{axis})));
+        break;
+      case 4:
+        remember(b_.apply(Op::reverse, {x}, axes({axis})));
+        break;
+      default:
+        remember(b_.apply(Op::argmax, {x}, AttributeMap().set("axis", int64_t{axis})));
     }
     if (b_.shape(floats_.back()).count() > 400) floats_.pop_back();
   }

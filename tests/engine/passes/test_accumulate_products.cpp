@@ -13,7 +13,11 @@ bool always(const std::string&, const AttributeMap&, const std::vector<TensorTyp
 
 AttributeMap contract(std::vector<int64_t> lhs, std::vector<int64_t> rhs) {
   const std::vector<int64_t> none;
-  return AttributeMap().set("lhs_contract", std::move(lhs)).set("rhs_contract", std::move(rhs)).set("lhs_batch", none).set("rhs_batch", none);
+  return AttributeMap()
+      .set("lhs_contract", std::move(lhs))
+      .set("rhs_contract", std::move(rhs))
+      .set("lhs_batch", none)
+      .set("rhs_batch", none);
 }
 
 // Products of separate inputs, and their sums.
@@ -24,7 +28,8 @@ struct Products : Builder {
   ValueId given(const Shape& shape) {
     const std::string name = "x" + std::to_string(made++);
     std::vector<float> values;
-    for (int64_t i = 0; i < shape.count(); ++i) values.push_back(static_cast<float>((i * 37 + made * 11) % 29 - 14) / 16);
+    for (int64_t i = 0; i < shape.count(); ++i)
+      values.push_back(static_cast<float>((i * 37 + made * 11) % 29 - 14) / 16);
     numbers[name] = HTensor::from(shape, values);
     return input(name, shape);
   }
@@ -65,7 +70,9 @@ TEST_CASE("accumulate_products: a sum read after the product is kept") {
     const ValueId weight = b.given({5, 5}), product = b.apply(Op::dot, {a, weight}, contract({1}, {0}));
     const ValueId sum = b.sum(skip, product);
     b.output("y", b.apply(Op::neg, {sum}));
-    if (later) b.output("z", b.apply(Op::exp, {b.apply(Op::reshape, {skip}, AttributeMap().set("shape", std::vector<int64_t>{15}))}));
+    if (later)
+      b.output("z",
+               b.apply(Op::exp, {b.apply(Op::reshape, {skip}, AttributeMap().set("shape", std::vector<int64_t>{15}))}));
     INFO(later);
     CHECK(fused_of(b) == (later ? 0 : 1));
   }

@@ -17,7 +17,8 @@ namespace {
 
 AttributeMap shape_of(std::vector<int64_t> dims) { return AttributeMap().set("shape", std::move(dims)); }
 size_t computing(const Program& program) {
-  return static_cast<size_t>(std::count_if(program.nodes.begin(), program.nodes.end(), [](const Node& n) { return !is_leaf(n.op) && !is_constant(n.op); }));
+  return static_cast<size_t>(std::count_if(program.nodes.begin(), program.nodes.end(),
+                                           [](const Node& n) { return !is_leaf(n.op) && !is_constant(n.op); }));
 }
 const Node& only(const Program& program, Op op) {
   REQUIRE(count_of(program, op) == 1);
@@ -43,7 +44,9 @@ TEST_CASE("cse joins equal nodes and constants by content, not what differs in o
 TEST_CASE("cse keeps random streams apart and joins equal ones") {
   Builder b;
   const ValueId counter = b.input("counter", {2}, DType::I64);
-  const auto random = [&](int64_t stream) { return b.apply(Op::random_uniform, {counter}, shape_of({4}).set("stream", stream)); };
+  const auto random = [&](int64_t stream) {
+    return b.apply(Op::random_uniform, {counter}, shape_of({4}).set("stream", stream));
+  };
   b.output("a", random(1));
   b.output("b", random(1));
   b.output("c", random(2));
@@ -126,7 +129,8 @@ TEST_CASE("fuse_elementwise makes one node of a chain, stretching its inputs and
 TEST_CASE("fuse_elementwise does not join what a reduction lies between") {
   Builder b;
   const ValueId x = b.input("x", {8, 4}), e = b.apply(Op::exp, {x});
-  const ValueId sum = b.apply(Op::reduce_sum, {e}, AttributeMap().set("axes", std::vector<int64_t>{1}).set("keep", true));
+  const ValueId sum =
+      b.apply(Op::reduce_sum, {e}, AttributeMap().set("axes", std::vector<int64_t>{1}).set("keep", true));
   b.output("y", b.apply(Op::div, {e, b.apply(Op::broadcast, {sum}, shape_of({8, 4}))}));
   const Program fused = fuse_elementwise(b.program);
   CHECK(count_of(fused, Op::exp) == 1);
@@ -189,8 +193,10 @@ TEST_CASE("recompute clones what matches before its first later use, once") {
   CHECK(count_of(again, Op::tanh) == 2);
   CHECK(count_of(again, Op::add) == 2);  // the residual is not recomputed
   CHECK(cse(again).nodes.size() == again.nodes.size());
-  const auto first_clone = std::find_if(again.nodes.begin(), again.nodes.end(), [&](const Node& n) { return is_recomputed(again, n); });
-  const auto first_later = std::find_if(again.nodes.begin(), again.nodes.end(), [&](const Node& n) { return n.op == Op::mul; });
+  const auto first_clone =
+      std::find_if(again.nodes.begin(), again.nodes.end(), [&](const Node& n) { return is_recomputed(again, n); });
+  const auto first_later =
+      std::find_if(again.nodes.begin(), again.nodes.end(), [&](const Node& n) { return n.op == Op::mul; });
   CHECK(first_clone < first_later);
   CHECK(again.scopes[first_clone->scope] == "recomputed/block/mlp");
   CHECK(recompute(b.program, {}).nodes.size() == b.program.nodes.size());
@@ -217,7 +223,9 @@ TEST_CASE("advance_updates: directly after gradients and last readers, never in 
 TEST_CASE("chain_of: reads attributes, rejects invalid ones") {
   Chain chain;
   chain.shape = {2, 3};
-  chain.ops = {{Op::mul, 2, {0, 1, 0}, DType::F32}, {Op::less, 2, {2, 0, 0}, DType::Bool}, {Op::select, 3, {3, 0, 2}, DType::F32}};
+  chain.ops = {{Op::mul, 2, {0, 1, 0}, DType::F32},
+               {Op::less, 2, {2, 0, 0}, DType::Bool},
+               {Op::select, 3, {3, 0, 2}, DType::F32}};
   chain.outputs = {4, 3};
   const AttributeMap attributes = chain.attributes();
   CHECK(attributes.text("chain") == "mul(0,1):f32 less(2,0):bool select(3,0,2):f32");

@@ -58,9 +58,9 @@ Program prepared(const Program& program) {
 
 TEST_CASE("fuse_pooling: stores neither the convolution's result nor its dense gradient") {
   const TrainingStep step = blocks();
-  const Program fused = fuse_pooling(inline_calls(prepared(step.program), [](const Program&, const Node& node) {
-    return node.callee != "relu";
-  }), [](const auto&...) { return true; });
+  const Program fused = fuse_pooling(
+      inline_calls(prepared(step.program), [](const Program&, const Node& node) { return node.callee != "relu"; }),
+      [](const auto&...) { return true; });
   CHECK(calls_of(fused) == std::multiset<std::string>{"conv_max_pool", "conv_max_pool", "conv_max_pool_grad_input",
                                                       "conv_max_pool_grad_weight", "conv_max_pool_grad_weight"});
   const Values expected = interpret(step.program, step.numbers), values = interpret(fused, step.numbers);
@@ -77,7 +77,8 @@ TEST_CASE("fuse_pooling: stores neither the convolution's result nor its dense g
 
 TEST_CASE("fuse_pooling keeps a convolution whose result is read elsewhere, and what the device declines") {
   const auto refuse = [](const std::string& callee, const auto&...) { return callee == "conv_max_pool_grad_weight"; };
-  const std::multiset<std::string> watched = calls_of(fuse_pooling(prepared(blocks(true).program), [](const auto&...) { return true; }));
+  const std::multiset<std::string> watched =
+      calls_of(fuse_pooling(prepared(blocks(true).program), [](const auto&...) { return true; }));
   CHECK(watched.count("conv") == 1);
   CHECK(watched.count("conv_max_pool") == 1);
   const std::multiset<std::string> refused = calls_of(fuse_pooling(prepared(blocks().program), refuse));

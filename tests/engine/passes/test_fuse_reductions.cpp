@@ -66,7 +66,9 @@ TEST_CASE("fuse_reductions: chain results with other readers are stored") {
 TEST_CASE("fuse_reductions: single operations, second reductions") {
   Builder b;
   const ValueId x = b.input("x", {6, 5}), square = b.apply(Op::mul, {x, x});
-  const auto reduced = [&](Op op, int64_t axis) { return b.apply(op, {square}, AttributeMap().set("axes", std::vector<int64_t>{axis}).set("keep", true)); };
+  const auto reduced = [&](Op op, int64_t axis) {
+    return b.apply(op, {square}, AttributeMap().set("axes", std::vector<int64_t>{axis}).set("keep", true));
+  };
   b.output("sum", reduced(Op::reduce_sum, 0));
   b.output("most", reduced(Op::reduce_max, 1));
   const Program p = fuse_reductions(b.program);

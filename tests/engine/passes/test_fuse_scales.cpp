@@ -42,7 +42,8 @@ class BytesTracer {
 };
 
 int64_t scaled(const Program& p) {
-  return std::count_if(p.nodes.begin(), p.nodes.end(), [](const Node& n) { return n.op == Op::call && n.attributes.has("scale"); });
+  return std::count_if(p.nodes.begin(), p.nodes.end(),
+                       [](const Node& n) { return n.op == Op::call && n.attributes.has("scale"); });
 }
 int64_t casts(const Program& p) {
   return std::count_if(p.nodes.begin(), p.nodes.end(), [](const Node& n) { return n.op == Op::cast; });
@@ -76,7 +77,8 @@ TEST_CASE("fuse_scales: products read bytes with a scale") {
 TEST_CASE("fuse_scales: all readers are accepted with new attributes and types, or none") {
   const Program p = BytesTracer().run(DType::U8);
   std::vector<std::string> asked;
-  const auto only_maps = [&](const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& types) {
+  const auto only_maps = [&](const std::string& callee, const AttributeMap& attributes,
+                             const std::vector<TensorType>& types) {
     asked.push_back(callee);
     CHECK(attributes.number("scale") == 0.25);
     CHECK(types.at(callee == "linear" ? 0 : 1) == TensorType{DType::U8, {kBatch, kIn}});
@@ -90,8 +92,12 @@ TEST_CASE("fuse_scales: all readers are accepted with new attributes and types, 
 
 TEST_CASE("fuse_scales: values with other readers are computed") {
   const Program output = BytesTracer().run(DType::U8, [](Tracer& t, const HTensor& x) { t.output("x", x); });
-  const Program reader = BytesTracer().run(DType::U8, [](Tracer& t, const HTensor& x) { t.output("most", reduce_max(x, {0, 1})); });
-  const Program weight = BytesTracer().run(DType::U8, [](Tracer& t, const HTensor& x) { t.output("z", apply("linear", {}, {x, x}).at(0)); });
+  const Program reader = BytesTracer().run(DType::U8, [](Tracer& t, const HTensor& x) {
+    t.output("most", reduce_max(x, {0, 1}));
+  });
+  const Program weight = BytesTracer().run(DType::U8, [](Tracer& t, const HTensor& x) {
+    t.output("z", apply("linear", {}, {x, x}).at(0));
+  });
   const Program whole = BytesTracer().run(DType::I32);
   for (const Program* p : {&output, &reader, &weight, &whole}) {
     CHECK(scaled(fuse_scales(*p, everything)) == 0);

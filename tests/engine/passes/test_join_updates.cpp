@@ -88,12 +88,13 @@ TEST_CASE("join_updates: unchanged if the device declines") {
   const Program program = s.tracer.take();
   std::vector<TensorType> asked;
   AttributeMap how;
-  const Program same = join_updates(program, [&](const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& types) {
-    CHECK(callee == "update_all");
-    how = attributes;
-    asked = types;
-    return false;
-  });
+  const Program same = join_updates(
+      program, [&](const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& types) {
+        CHECK(callee == "update_all");
+        how = attributes;
+        asked = types;
+        return false;
+      });
   CHECK(calls_of(same, "sgd") == 3);
   CHECK(asked.size() == 3 * 2 + 1);
   CHECK(how.text("update") == "sgd");
@@ -102,7 +103,11 @@ TEST_CASE("join_updates: unchanged if the device declines") {
 
 TEST_CASE("update_all: errors name the problem") {
   const HTensor w = HTensor::from<float>({2}, {1, 2}), lr = HTensor::scalar(0.5f);
-  const auto with = [&](const char* update, int64_t parameters) { return message_of([&] { call("update_all", {w, w, w, w, lr}, Attributes().set("update", update).set("parameters", parameters)); }); };
+  const auto with = [&](const char* update, int64_t parameters) {
+    return message_of([&] {
+      call("update_all", {w, w, w, w, lr}, Attributes().set("update", update).set("parameters", parameters));
+    });
+  };
   CHECK(with("relu", 2).find("'relu' is no optimizer's step of one parameter") != std::string::npos);
   CHECK(with("sgd", 3).find("4 tensors do not belong to 3 parameters") != std::string::npos);
   CHECK(with("sgd", 0).find("4 tensors do not belong to 0 parameters") != std::string::npos);

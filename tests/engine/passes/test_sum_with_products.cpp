@@ -57,12 +57,14 @@ TEST_CASE("sum_with_products: either operand, over the contracted axes only") {
 
 TEST_CASE("sum_with_products: a sum is fused with one product only") {
   Tracer tracer("two");
-  const HTensor a = tracer.input("a", {DType::F32, {4, 3}}), b = tracer.input("b", {DType::F32, {4, 5}}), c = tracer.input("c", {DType::F32, {4, 2}});
+  const HTensor a = tracer.input("a", {DType::F32, {4, 3}}), b = tracer.input("b", {DType::F32, {4, 5}}),
+                c = tracer.input("c", {DType::F32, {4, 2}});
   tracer.output("first", dot(a, b, {0}, {0}));
   tracer.output("second", dot(a, c, {0}, {0}));
   tracer.output("sum", reduce_sum(a, {0}));
   const Program program = tracer.take(), together = joined(program);
   CHECK(calls(together) == 1);
-  const std::map<std::string, HTensor> numbers{{"a", noise({4, 3}, 1, 1)}, {"b", noise({4, 5}, 2, 1)}, {"c", noise({4, 2}, 3, 1)}};
+  const std::map<std::string, HTensor> numbers{
+      {"a", noise({4, 3}, 1, 1)}, {"b", noise({4, 5}, 2, 1)}, {"c", noise({4, 2}, 3, 1)}};
   CHECK(same_bits(interpret(together, numbers), interpret(program, numbers)));
 }

@@ -121,14 +121,16 @@ void check_close(const std::vector<std::vector<float>>& a, const std::vector<std
 }
 
 size_t weight_calls(const Program& p, const std::string& name) {
-  return static_cast<size_t>(std::count_if(p.nodes.begin(), p.nodes.end(), [&](const Node& n) { return n.callee == name; }));
+  return static_cast<size_t>(
+      std::count_if(p.nodes.begin(), p.nodes.end(), [&](const Node& n) { return n.callee == name; }));
 }
 size_t ops(const Program& p, Op op) {
   return static_cast<size_t>(std::count_if(p.nodes.begin(), p.nodes.end(), [&](const Node& n) { return n.op == op; }));
 }
 bool preferred(const std::string&, const TensorType&, bool likes) { return likes; }
 Program inlined(const Program& p) {
-  return dce(cse(simplify(inline_calls(p, [](const Program&, const Node& n) { return n.callee == "sgd" || n.callee == "linear"; }))));
+  return dce(cse(simplify(
+      inline_calls(p, [](const Program&, const Node& n) { return n.callee == "sgd" || n.callee == "linear"; }))));
 }
 
 }  // namespace

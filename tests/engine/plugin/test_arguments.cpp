@@ -52,14 +52,15 @@ std::string option_refusal(const std::vector<std::pair<std::string, std::string>
   return "accepted";
 }
 
-const std::string kUse = "note: it is used as conv(channels, kernel = 3, padding = same, gain = 0.5, bias = true, memory?, width?)";
+const std::string kUse =
+    "note: it is used as conv(channels, kernel = 3, padding = same, gain = 0.5, bias = true, memory?, width?)";
 
 }  // namespace
 
 TEST_CASE("arguments bind by place and by name, defaults filled in") {
-  const BoundArguments bound = bind_arguments(
-      *item(), {with("", number(32)), with("", WrittenValue{WrittenList{number(3), number(5)}, {}}), with("bias", {false, {}}),
-                with("memory", word("hidden"))});
+  const BoundArguments bound =
+      bind_arguments(*item(), {with("", number(32)), with("", WrittenValue{WrittenList{number(3), number(5)}, {}}),
+                               with("bias", {false, {}}), with("memory", word("hidden"))});
   CHECK(bound.values.integer("channels") == 32);
   CHECK(bound.values.integers("kernel") == std::vector<int64_t>{3, 5});
   CHECK(bound.values.text("padding") == "same");
@@ -92,15 +93,18 @@ TEST_CASE("arguments that do not fit the schema are refused with place and remed
   const Refused misspelt = refused_arguments({channels, with("kernle", number(3))});
   CHECK(misspelt.text == "layer 'conv' has no argument 'kernle'\ndid you mean 'kernel'?\n" + kUse);
   CHECK(misspelt.span.column == 3);
-  CHECK(refused_arguments({channels, with("channels", number(3))}).text == "argument 'channels' of layer 'conv' is given twice");
+  CHECK(refused_arguments({channels, with("channels", number(3))}).text ==
+        "argument 'channels' of layer 'conv' is given twice");
   CHECK(refused_arguments({with("channels", number(3)), channels}).kind == ErrorKind::Syntax);
   const Refused type = refused_arguments({with("", text("many"))});
   CHECK(type.text == "'channels' of layer 'conv' wants a whole number, not \"many\"");
   CHECK(type.kind == ErrorKind::Type);
   CHECK(type.span.column == 7);
-  CHECK(refused_arguments({with("", number(2.5, false))}).text == "'channels' of layer 'conv' wants a whole number, not 2.5");
+  CHECK(refused_arguments({with("", number(2.5, false))}).text ==
+        "'channels' of layer 'conv' wants a whole number, not 2.5");
   CHECK(refused_arguments({with("", number(1e300, false))}).kind == ErrorKind::Type);
-  CHECK(refused_arguments({channels, with("bias", number(1))}).text == "'bias' of layer 'conv' wants true or false, not 1");
+  CHECK(refused_arguments({channels, with("bias", number(1))}).text ==
+        "'bias' of layer 'conv' wants true or false, not 1");
   CHECK(refused_arguments({channels, with("memory", text("hidden"))}).text ==
         "'memory' of layer 'conv' wants the name of a layer, not \"hidden\"");
   CHECK(refused_arguments({channels, with("kernel", WrittenValue{WrittenList{number(3), word("x")}, {}})}).text ==
@@ -114,14 +118,16 @@ TEST_CASE("arguments that do not fit the schema are refused with place and remed
 }
 
 TEST_CASE("options of an address bind as texts") {
-  const AttributeMap values = bind_texts(*item(), {{"channels", "8"}, {"kernel", "3,5"}, {"bias", "false"}, {"gain", "1e-3"}});
+  const AttributeMap values =
+      bind_texts(*item(), {{"channels", "8"}, {"kernel", "3,5"}, {"bias", "false"}, {"gain", "1e-3"}});
   CHECK(values.integer("channels") == 8);
   CHECK(values.integers("kernel") == std::vector<int64_t>{3, 5});
   CHECK_FALSE(values.flag("bias"));
   CHECK(values.number("gain") == 1e-3);
   CHECK(option_refusal({{"channels", "8x"}}) == "'channels' of layer 'conv' wants a whole number, not '8x'");
   CHECK(option_refusal({{"channels", ""}}) == "'channels' of layer 'conv' wants a whole number, not ''");
-  CHECK(option_refusal({{"chanels", "8"}}) == "layer 'conv' has no option 'chanels'\ndid you mean 'channels'?\n" + kUse);
+  CHECK(option_refusal({{"chanels", "8"}}) ==
+        "layer 'conv' has no option 'chanels'\ndid you mean 'channels'?\n" + kUse);
   CHECK(option_refusal({}) == "layer 'conv' needs its option 'channels': channels that go out\n" + kUse);
 }
 

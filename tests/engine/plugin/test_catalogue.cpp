@@ -75,7 +75,8 @@ TEST_CASE("arguments of layers and metrics have their ranges") {
       bind_texts(*item, {{row.argument, row.value}});
       FAIL("taken");
     } catch (const Error& e) {
-      CHECK(e.what() == "'" + std::string(row.argument) + "' of " + std::string(kind_name(row.kind)) + " '" + row.name + "' is '" + row.value + "'");
+      CHECK(e.what() == "'" + std::string(row.argument) + "' of " + std::string(kind_name(row.kind)) + " '" + row.name +
+                            "' is '" + row.value + "'");
       REQUIRE(e.notes().size() == 1);
       CHECK(e.notes()[0] == row.remedy);
     }
@@ -84,11 +85,15 @@ TEST_CASE("arguments of layers and metrics have their ranges") {
 
 TEST_CASE("the catalogue has what the language promises") {
   Registry& registry = Registry::global();
-  for (const char* name : {"relu", "leaky_relu", "sigmoid", "tanh", "softmax", "gelu", "silu", "elu", "softplus", "selu", "celu", "mish", "relu6", "hardtanh", "hardsigmoid", "hardswish", "softsign", "logsigmoid", "log_softmax", "identity"})
+  for (const char* name : {"relu",        "leaky_relu", "sigmoid",  "tanh",       "softmax",     "gelu",    "silu",
+                           "elu",         "softplus",   "selu",     "celu",       "mish",        "relu6",   "hardtanh",
+                           "hardsigmoid", "hardswish",  "softsign", "logsigmoid", "log_softmax", "identity"})
     CHECK(registry.need(HX_ACTIVATION, name)->identity() == "harmonics.activations/" + std::string(name));
-  for (const char* name : {"cross_entropy", "binary_cross_entropy", "mse", "mae", "huber", "smooth_l1", "next_token", "nll", "kl_div", "hinge"})
+  for (const char* name : {"cross_entropy", "binary_cross_entropy", "mse", "mae", "huber", "smooth_l1", "next_token",
+                           "nll", "kl_div", "hinge"})
     CHECK(registry.need(HX_LOSS, name)->plugin == "harmonics.losses");
-  for (const char* name : {"affine", "conv", "maxpool", "avgpool", "norm", "dropout", "noise", "flatten", "embed", "attention", "skip", "concat", "mul", "lstm", "gru", "last", "mean", "prelu", "glu"})
+  for (const char* name : {"affine", "conv", "maxpool", "avgpool", "norm", "dropout", "noise", "flatten", "embed",
+                           "attention", "skip", "concat", "mul", "lstm", "gru", "last", "mean", "prelu", "glu"})
     CHECK(registry.need(HX_LAYER, name)->plugin == "harmonics.layers");
   CHECK(registry.need(HX_LOSS, "cross_entropy")->flags == HX_TAKES_CLASSES);
   CHECK(registry.need(HX_LOSS, "next_token")->flags == (HX_TAKES_CLASSES | HX_SHIFTS_TARGET));

@@ -73,17 +73,18 @@ TEST_CASE("files that are no plugin are refused with the reason") {
   };
   CHECK(refused_descriptor({}) == no + "it is not an ELF file");
   CHECK(refused_descriptor(text("#!/bin/sh\necho hello\n")) == no + "it is not an ELF file");
-  CHECK(refused_descriptor(text("\x7f" "ELF")) == no + "it ends before its ELF header");
+  CHECK(refused_descriptor(text("\x7f"
+                                "ELF")) == no + "it ends before its ELF header");
   CHECK(bent([](ElfImage& i) { i.header.e_ident[EI_CLASS] = ELFCLASS32; }) == no + "it is not a 64-bit ELF file");
-  CHECK(bent([](ElfImage& i) { i.header.e_ident[EI_DATA] = ELFDATA2MSB; }) == no + "its byte order is not this machine's");
-  CHECK(bent([](ElfImage& i) { i.header.e_machine = EM_RISCV; }).rfind(no + "it is built for another machine (number 243)", 0) == 0);
+  CHECK(bent([](ElfImage& i) { i.header.e_ident[EI_DATA] = ELFDATA2MSB; }) ==
+        no + "its byte order is not this machine's");
+  CHECK(bent([](ElfImage& i) {
+          i.header.e_machine = EM_RISCV;
+        }).rfind(no + "it is built for another machine (number 243)", 0) == 0);
   CHECK(bent([](ElfImage& i) { i.header.e_type = ET_EXEC; }) == no + "it is not a shared library");
-  CHECK(bent([](ElfImage& i) { i.header.e_shnum = 0; }) ==
-        no + "it has no descriptor");
-  CHECK(bent([](ElfImage& i) { i.strings[3] = 'X'; }) ==
-        no + "it has no descriptor");
-  CHECK(bent([](ElfImage& i) { i.symbol.st_shndx = SHN_UNDEF; }) ==
-        no + "it has no descriptor");
+  CHECK(bent([](ElfImage& i) { i.header.e_shnum = 0; }) == no + "it has no descriptor");
+  CHECK(bent([](ElfImage& i) { i.strings[3] = 'X'; }) == no + "it has no descriptor");
+  CHECK(bent([](ElfImage& i) { i.symbol.st_shndx = SHN_UNDEF; }) == no + "it has no descriptor");
 }
 
 TEST_CASE("offsets and sizes that lie are refused, never followed") {
@@ -95,23 +96,29 @@ TEST_CASE("offsets and sizes that lie are refused, never followed") {
   CHECK(bent([](ElfImage& i) { i.header.e_phoff = ~0ull; }) == no + "it ends before its program header");
   CHECK(bent([](ElfImage& i) { i.header.e_phnum = 0; }) == no + "its descriptor lies outside of what would be loaded");
   CHECK(bent([](ElfImage& i) { i.symbols_section.sh_entsize = 7; }) == no + "its dynamic symbols have a wrong size");
-  CHECK(bent([](ElfImage& i) { i.symbols_section.sh_link = 9; }) == no + "its dynamic symbols name a section that is not there");
+  CHECK(bent([](ElfImage& i) { i.symbols_section.sh_link = 9; }) ==
+        no + "its dynamic symbols name a section that is not there");
   CHECK(bent([](ElfImage& i) { i.symbols_section.sh_size = ~0ull; }) == no + "it ends before its dynamic symbols");
-  CHECK(bent([](ElfImage& i) { i.strings_section.sh_offset = ~0ull; }) == no + "it ends before its dynamic symbols' names");
+  CHECK(bent([](ElfImage& i) { i.strings_section.sh_offset = ~0ull; }) ==
+        no + "it ends before its dynamic symbols' names");
   CHECK(bent([](ElfImage& i) { i.strings_section.sh_size = 10; }).rfind(no + "it has no descriptor", 0) == 0);
   CHECK(bent([](ElfImage& i) { i.symbol.st_name = ~0u; }).rfind(no + "it has no descriptor", 0) == 0);
   CHECK(bent([](ElfImage& i) { i.symbol.st_value = 0; }) == no + "its descriptor lies outside of what would be loaded");
-  CHECK(bent([](ElfImage& i) { i.symbol.st_value = ~0ull; }) == no + "its descriptor lies outside of what would be loaded");
+  CHECK(bent([](ElfImage& i) { i.symbol.st_value = ~0ull; }) ==
+        no + "its descriptor lies outside of what would be loaded");
   CHECK(bent([](ElfImage& i) { i.symbol.st_size = 8; }) == no + "its descriptor has only 8 bytes");
-  CHECK(bent([](ElfImage& i) { i.segment.p_filesz = ~0ull; i.symbol.st_value = ~0ull - 0x2000; }) ==
-        no + "it ends before its descriptor");
+  CHECK(bent([](ElfImage& i) {
+          i.segment.p_filesz = ~0ull;
+          i.symbol.st_value = ~0ull - 0x2000;
+        }) == no + "it ends before its descriptor");
   CHECK(bent([](ElfImage& i) { i.segment.p_offset = ~0ull - 16; }) == no + "it ends before its descriptor");
 }
 
 TEST_CASE("a descriptor that is not well formed is refused") {
   const std::string no = "'x.so' is not a Harmonics plugin: ";
   CHECK(bent([](ElfImage& i) { i.descriptor.magic[0] = 'Y'; }) == no + "its descriptor does not start with HXPLUG1");
-  CHECK(bent([](ElfImage& i) { i.descriptor.struct_size = 4; }).rfind(no + "its descriptor says it has 4 bytes", 0) == 0);
+  CHECK(bent([](ElfImage& i) { i.descriptor.struct_size = 4; }).rfind(no + "its descriptor says it has 4 bytes", 0) ==
+        0);
   CHECK(bent([](ElfImage& i) { std::memset(i.descriptor.id, 'a', sizeof i.descriptor.id); }) ==
         no + "a text of its descriptor has no end");
 }

@@ -33,7 +33,8 @@ std::string refusal(Registry& registry, uint32_t kind, const char* name) {
 }
 
 int destroyed = 0;
-const hx_activation_vt kTable{sizeof(hx_activation_vt), [](void*, const hx_attributes*, hx_value*, hx_value**) { return HX_ERROR; }, nullptr,
+const hx_activation_vt kTable{sizeof(hx_activation_vt),
+                              [](void*, const hx_attributes*, hx_value*, hx_value**) { return HX_ERROR; }, nullptr,
                               [](void*) { ++destroyed; }};
 
 hx_item c_item(const char* name) {
@@ -147,7 +148,8 @@ TEST_CASE("argument rows of a later contract are longer and still read") {
     hx_argument_spec spec;
     const char* more[3];
   };
-  const Longer rows[2] = {{{sizeof(Longer), HX_ARG_INT, "a", nullptr, "", nullptr}, {}}, {{sizeof(Longer), HX_ARG_INT, "b", "1", "", nullptr}, {}}};
+  const Longer rows[2] = {{{sizeof(Longer), HX_ARG_INT, "a", nullptr, "", nullptr}, {}},
+                          {{sizeof(Longer), HX_ARG_INT, "b", "1", "", nullptr}, {}}};
   hx_item item = c_item("later");
   item.n_arguments = 2;
   item.arguments = &rows[0].spec;
@@ -161,8 +163,9 @@ TEST_CASE("argument rows of a later contract are longer and still read") {
 TEST_CASE("malformed registrations are refused") {
   destroyed = 0;
   hx_item item = c_item("has space");
-  CHECK(pending_refusal(item) == "cannot register activation 'has space': a name starts with a letter or '_' and goes on with "
-                                 "letters, digits and '_ . + -'");
+  CHECK(pending_refusal(item) ==
+        "cannot register activation 'has space': a name starts with a letter or '_' and goes on with "
+        "letters, digits and '_ . + -'");
   CHECK(destroyed == 1);  // owned even then
   item = c_item("x");
   item.kind = 77;
@@ -178,7 +181,8 @@ TEST_CASE("malformed registrations are refused") {
   CHECK(pending_refusal(item) == "cannot register activation 'x': argument 'a' has the unknown type 99");
   const hx_argument_spec bad_default{sizeof(hx_argument_spec), HX_ARG_INT, "a", "many", "", nullptr};
   item.arguments = &bad_default;
-  CHECK(pending_refusal(item) == "cannot register activation 'x': the default 'many' of argument 'a' is not a whole number");
+  CHECK(pending_refusal(item) ==
+        "cannot register activation 'x': the default 'many' of argument 'a' is not a whole number");
   const hx_argument_spec small{4, HX_ARG_INT, "a", "", "", nullptr};
   item.arguments = &small;
   CHECK(pending_refusal(item) == "cannot register activation 'x': its table of arguments holds a size of 4 bytes");
@@ -194,31 +198,39 @@ TEST_CASE("kinds that nothing uses yet, names of the library's own and tables wi
   item = c_item("x");
   item.vtable = &empty;
   CHECK(pending_refusal(item) == "cannot register activation 'x': its table lacks the function 'apply'");
-  for (const auto& [kind, name, said] : {std::tuple(HX_FUNCTIONAL, "attention", "functional 'attention'"), {HX_FUNCTIONAL, "add", "functional 'add'"},
-                                         {HX_OPTIMIZER, "adamw", "optimizer 'adamw'"}, {HX_SCHEDULE, "cosine", "schedule 'cosine'"},
+  for (const auto& [kind, name, said] : {std::tuple(HX_FUNCTIONAL, "attention", "functional 'attention'"),
+                                         {HX_FUNCTIONAL, "add", "functional 'add'"},
+                                         {HX_OPTIMIZER, "adamw", "optimizer 'adamw'"},
+                                         {HX_SCHEDULE, "cosine", "schedule 'cosine'"},
                                          {HX_AUGMENTATION, "shift", "augmentation 'shift'"}}) {
     item = c_item(name);
     item.kind = kind;
-    CHECK(pending_refusal(item) == "cannot register " + std::string(said) + ": the library itself has one of this name; choose another");
+    CHECK(pending_refusal(item) ==
+          "cannot register " + std::string(said) + ": the library itself has one of this name; choose another");
   }
 }
 
 TEST_CASE("implementations and optimizers have the form that their kind asks for") {
   hx_item item = c_item("mine");
   item.kind = HX_IMPLEMENTATION;
-  CHECK(pending_refusal(item) == "cannot register implementation 'mine': an implementation is called FUNCTIONAL.NAME, such as attention.mine");
+  CHECK(pending_refusal(item) ==
+        "cannot register implementation 'mine': an implementation is called FUNCTIONAL.NAME, such as attention.mine");
   item.name = "attention.mine";
   CHECK(pending_refusal(item) == "accepted");
   item = c_item("mine");
   item.kind = HX_OPTIMIZER;
   CHECK(pending_refusal(item) == "cannot register optimizer 'mine': its table lacks the function 'step'");
-  const hx_optimizer_vt table{sizeof table, nullptr, [](void*, const hx_attributes*, const hx_parameter*, const hx_update*, hx_value**) { return HX_ERROR; }, nullptr};
+  const hx_optimizer_vt table{
+      sizeof table, nullptr,
+      [](void*, const hx_attributes*, const hx_parameter*, const hx_update*, hx_value**) { return HX_ERROR; }, nullptr};
   item.vtable = &table;
-  CHECK(pending_refusal(item) == "cannot register optimizer 'mine': the first argument of an optimizer is 'lr', a number with a default");
+  CHECK(pending_refusal(item) ==
+        "cannot register optimizer 'mine': the first argument of an optimizer is 'lr', a number with a default");
   const hx_argument_spec text{sizeof(hx_argument_spec), HX_ARG_STRING, "mode", "fast", "", nullptr};
   item.n_arguments = 1;
   item.arguments = &text;
-  CHECK(pending_refusal(item) == "cannot register optimizer 'mine': argument 'mode' is not a number or flag with a default");
+  CHECK(pending_refusal(item) ==
+        "cannot register optimizer 'mine': argument 'mode' is not a number or flag with a default");
 }
 
 TEST_CASE("ranges of arguments are understood, and defaults lie in them") {
@@ -229,13 +241,18 @@ TEST_CASE("ranges of arguments are understood, and defaults lie in them") {
     item.arguments = &spec;
     return pending_refusal(item);
   };
-  for (const char* range : {"0..1", "0..", "..1", "0<..<1", "0.5<..", "-1..1"}) CHECK(with(HX_ARG_FLOAT, "", range) == "accepted");
+  for (const char* range : {"0..1", "0..", "..1", "0<..<1", "0.5<..", "-1..1"})
+    CHECK(with(HX_ARG_FLOAT, "", range) == "accepted");
   CHECK(with(HX_ARG_STRING, "none", "none|tanh") == "accepted");
   for (const char* range : {"0", "..", "<..1", "1..0", "a..b", "0..1..2"})
-    CHECK(with(HX_ARG_INT, "", range) == "cannot register activation 'x': the range '" + std::string(range) + "' of argument 'a' does not fit a whole number");
-  CHECK(with(HX_ARG_BOOL, "", "0..1") == "cannot register activation 'x': the range '0..1' of argument 'a' does not fit true or false");
-  CHECK(with(HX_ARG_FLOAT, "2", "0..1") == "cannot register activation 'x': the default '2' of argument 'a' is outside its range '0..1'");
-  CHECK(with(HX_ARG_STRING, "relu", "none|tanh") == "cannot register activation 'x': the default 'relu' of argument 'a' is outside its range 'none|tanh'");
+    CHECK(with(HX_ARG_INT, "", range) == "cannot register activation 'x': the range '" + std::string(range) +
+                                             "' of argument 'a' does not fit a whole number");
+  CHECK(with(HX_ARG_BOOL, "", "0..1") ==
+        "cannot register activation 'x': the range '0..1' of argument 'a' does not fit true or false");
+  CHECK(with(HX_ARG_FLOAT, "2", "0..1") ==
+        "cannot register activation 'x': the default '2' of argument 'a' is outside its range '0..1'");
+  CHECK(with(HX_ARG_STRING, "relu", "none|tanh") ==
+        "cannot register activation 'x': the default 'relu' of argument 'a' is outside its range 'none|tanh'");
 }
 
 TEST_CASE("implementations come newest first, a graph's own before the others, overrides are scoped") {

@@ -50,7 +50,8 @@ std::string distrust(const std::string& path) {
     check_trust(path);
   } catch (const Error& e) {
     CHECK(e.kind() == ErrorKind::Denied);
-    CHECK(e.notes() == std::vector<std::string>{"put it where only you can write, e.g. ~/.local/share/harmonics/plugins"});
+    CHECK(e.notes() ==
+          std::vector<std::string>{"put it where only you can write, e.g. ~/.local/share/harmonics/plugins"});
     return e.what();
   }
   return "trusted";
@@ -107,7 +108,8 @@ TEST_CASE("a library that cannot be used is passed over, with the reason for who
     registry.need(HX_ACTIVATION, "swish");
     FAIL("found");
   } catch (const Error& e) {
-    CHECK(e.notes().at(0) == "note: a plugin was passed over: " + (folder / "libx.manifest") + ":1: 'activation' is not a kind and a name");
+    CHECK(e.notes().at(0) == "note: a plugin was passed over: " + (folder / "libx.manifest") +
+                                 ":1: 'activation' is not a kind and a name");
   }
 }
 
@@ -126,7 +128,9 @@ TEST_CASE("what was found is remembered until a file changes") {
     if (a.plugins.size() != b.plugins.size()) return false;
     for (size_t i = 0; i < a.plugins.size(); ++i) {
       const FoundPlugin &p = a.plugins[i], &q = b.plugins[i];
-      if (p.library != q.library || p.id != q.id || p.version != q.version || p.provides != q.provides || p.trouble != q.trouble || p.has_manifest != q.has_manifest) return false;
+      if (p.library != q.library || p.id != q.id || p.version != q.version || p.provides != q.provides ||
+          p.trouble != q.trouble || p.has_manifest != q.has_manifest)
+        return false;
     }
     return true;
   };
@@ -146,7 +150,9 @@ TEST_CASE("what was found is remembered until a file changes") {
   CHECK(find().looked_into == 0);
 
   const Discovery expected = find();
-  for (const std::string& damaged : {std::string("rubbish"), std::string(), std::string("harmonics plugins 1, contract 99.0\n"), std::string(100, '\n'), std::string("\0\t", 2)}) {
+  for (const std::string& damaged :
+       {std::string("rubbish"), std::string(), std::string("harmonics plugins 1, contract 99.0\n"),
+        std::string(100, '\n'), std::string("\0\t", 2)}) {
     write(cache, damaged);
     const Discovery again = find();
     CHECK(again.looked_into == 3);
@@ -176,8 +182,9 @@ TEST_CASE("a library whose manifest promises more than it has is refused") {
   announce(discover_plugins({folder.str()}), registry);
   CHECK(registry.need(HX_ACTIVATION, "relu")->plugin == "harmonics.activations");
   CHECK(registry.find(HX_ACTIVATION, "gelu") != nullptr);  // came with it
-  CHECK_THROWS_WITH(registry.need(HX_ACTIVATION, "rleu"),
-                    "the manifest of plugin '" + (folder / "liby.so") + "' promises activation 'rleu', the library does not have it");
+  CHECK_THROWS_WITH(
+      registry.need(HX_ACTIVATION, "rleu"),
+      "the manifest of plugin '" + (folder / "liby.so") + "' promises activation 'rleu', the library does not have it");
 }
 
 TEST_CASE("files that others can write are not loaded") {
@@ -187,17 +194,21 @@ TEST_CASE("files that others can write are not loaded") {
   chmod(file.c_str(), 0644);
   CHECK(distrust(file) == "trusted");
   chmod(file.c_str(), 0666);
-  CHECK(distrust(file) == "plugin '" + file + "' is not loaded: its file '" + file + "' can be written to by everybody");
+  CHECK(distrust(file) ==
+        "plugin '" + file + "' is not loaded: its file '" + file + "' can be written to by everybody");
   chmod(file.c_str(), 0644);
   chmod(folder.str().c_str(), 0777);
-  CHECK(distrust(file) == "plugin '" + file + "' is not loaded: its folder '" + folder.str() + "' can be written to by everybody");
+  CHECK(distrust(file) ==
+        "plugin '" + file + "' is not loaded: its folder '" + folder.str() + "' can be written to by everybody");
   chmod(folder.str().c_str(), 0755);
   if (geteuid() != 0) return;  // only root can give files away
   REQUIRE(chown(file.c_str(), 12345, 0) == 0);
-  CHECK(distrust(file) == "plugin '" + file + "' is not loaded: its file '" + file + "' belongs to another user (number 12345)");
+  CHECK(distrust(file) ==
+        "plugin '" + file + "' is not loaded: its file '" + file + "' belongs to another user (number 12345)");
   REQUIRE(chown(file.c_str(), 0, 12345) == 0);
   chmod(file.c_str(), 0664);
-  CHECK(distrust(file) == "plugin '" + file + "' is not loaded: its file '" + file + "' can be written to by its group");
+  CHECK(distrust(file) ==
+        "plugin '" + file + "' is not loaded: its file '" + file + "' can be written to by its group");
 }
 
 TEST_CASE("the folder of a link counts as much as the folder of the file") {
@@ -206,6 +217,6 @@ TEST_CASE("the folder of a link counts as much as the folder of the file") {
   fs::create_symlink(closed / "libx.so", open / "libx.so");
   CHECK(distrust(open / "libx.so") == "trusted");
   chmod(open.str().c_str(), 0777);
-  CHECK(distrust(open / "libx.so") ==
-        "plugin '" + (open / "libx.so") + "' is not loaded: the folder of the link '" + open.str() + "' can be written to by everybody");
+  CHECK(distrust(open / "libx.so") == "plugin '" + (open / "libx.so") + "' is not loaded: the folder of the link '" +
+                                          open.str() + "' can be written to by everybody");
 }

@@ -21,7 +21,10 @@ TEST_CASE("attributes print sorted and exactly") {
         R"({dtype = f32, list = [1, 2], real = 0.1, reals = [1.0, 2.5], text = "a \"b\"\n", whole = -3, yes = true})");
   CHECK(AttributeMap().str().empty());
   AttributeMap a;
-  a.set("a", 1e300).set("b", std::numeric_limits<double>::infinity()).set("c", std::nan("")).set("d", std::vector<double>());
+  a.set("a", 1e300)
+      .set("b", std::numeric_limits<double>::infinity())
+      .set("c", std::nan(""))
+      .set("d", std::vector<double>());
   CHECK(a.str() == "{a = 1e+300, b = inf, c = nan, d = floats[]}");
 }
 

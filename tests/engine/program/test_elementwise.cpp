@@ -34,7 +34,9 @@ struct UnaryCase {
 const UnaryCase kUnary[] = {
     {"neg", [](double x) { return -x; }, -3, 3},
     {"abs", [](double x) { return std::abs(x); }, -3, 3},
-    {"sign", [](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : 0.0; }, -3, 3},
+    {"sign", [](double x) { return x > 0   ? 1.0
+                                   : x < 0 ? -1.0
+                                           : 0.0; }, -3, 3},
     {"floor", [](double x) { return std::floor(x); }, -3, 3},
     {"ceil", [](double x) { return std::ceil(x); }, -3, 3},
     {"round", [](double x) { return std::rint(x); }, -3, 3},
@@ -54,7 +56,8 @@ const UnaryCase kUnary[] = {
 }  // namespace
 
 TEST_CASE("unary operations compute the function of their name in every float type") {
-  const std::pair<DType, double> precisions[] = {{DType::F64, 1e-14}, {DType::F32, 1e-6}, {DType::F16, 1e-3}, {DType::BF16, 8e-3}};
+  const std::pair<DType, double> precisions[] = {
+      {DType::F64, 1e-14}, {DType::F32, 1e-6}, {DType::F16, 1e-3}, {DType::BF16, 8e-3}};
   for (const UnaryCase& c : kUnary) {
     for (const auto& [dtype, precision] : precisions) {
       INFO(c.op << " " << dtype_name(dtype));
@@ -62,7 +65,8 @@ TEST_CASE("unary operations compute the function of their name in every float ty
       const HTensor y = apply(c.op, {}, {x}).at(0);
       REQUIRE(type_of(y) == type_of(x));
       const std::vector<double> in = numbers(x), out = numbers(y);
-      for (size_t i = 0; i < in.size(); ++i) CHECK(out[i] == Approx(c.f(in[i])).epsilon(precision).margin(precision * 1e-2));
+      for (size_t i = 0; i < in.size(); ++i)
+        CHECK(out[i] == Approx(c.f(in[i])).epsilon(precision).margin(precision * 1e-2));
     }
   }
 }
@@ -82,8 +86,9 @@ TEST_CASE("binary operations: gradients") {
     testing::check_gradient_of([&](const Values& in) { return apply(op, {}, in).at(0); },
                                {random_tensor({3, 5}, 1, 0.3, 2.5), random_tensor({3, 5}, 2, 0.4, 1.7)});
   }
-  testing::check_gradient_of([](const Values& in) { return remainder(in[0], in[1]); },
-                             {HTensor::from<double>({4}, {-5.3, 5.3, -7.9, 0.4}), HTensor::from<double>({4}, {1.5, -1.5, -2, 3})});
+  testing::check_gradient_of(
+      [](const Values& in) { return remainder(in[0], in[1]); },
+      {HTensor::from<double>({4}, {-5.3, 5.3, -7.9, 0.4}), HTensor::from<double>({4}, {1.5, -1.5, -2, 3})});
 }
 
 TEST_CASE("select, cast: gradients") {
@@ -105,7 +110,8 @@ TEST_CASE("elementwise gradients: kinks and domain edges as in PyTorch") {
   tracer.output("x", g[0]);
   tracer.output("y", g[1]);
   const Program program = tracer.take();
-  const Values r = interpret(program, {{"x", HTensor::from<double>({3}, {0, 2, 0})}, {"y", HTensor::from<double>({3}, {0, 2, 3})}});
+  const Values r =
+      interpret(program, {{"x", HTensor::from<double>({3}, {0, 2, 0})}, {"y", HTensor::from<double>({3}, {0, 2, 3})}});
   // torch: |x|' (0) = 0; ties of max and min share; 0^0 has gradient 0 in the base, a base of 0 none in the exponent.
   CHECK(numbers(r[0]) == std::vector<double>{0 + 5 + 50 + 0, 1 + 5 + 50 + 4000, 0 + 0 + 100 + 0});
   CHECK(numbers(r[1])[0] == 55);
@@ -120,7 +126,8 @@ TEST_CASE("elementwise: integers wrap, divide towards zero and never trap") {
   CHECK(two("add", DType::I8, {127, -128}, {1, -1}) == std::vector<double>{-128, 127});
   CHECK(two("mul", DType::U8, {200, 3}, {2, 5}) == std::vector<double>{144, 15});
   CHECK(two("sub", DType::U16, {0}, {1}) == std::vector<double>{65535});
-  CHECK(two("div", DType::I32, {7, -7, 5, -2147483648.0}, {2, 2, 0, -1}) == std::vector<double>{3, -3, 0, -2147483648.0});
+  CHECK(two("div", DType::I32, {7, -7, 5, -2147483648.0}, {2, 2, 0, -1}) ==
+        std::vector<double>{3, -3, 0, -2147483648.0});
   CHECK(two("remainder", DType::I32, {7, -7, 5, -2147483648.0}, {3, 3, 0, -1}) == std::vector<double>{1, -1, 0, 0});
   CHECK(two("maximum", DType::I64, {3, -4}, {2, 9}) == std::vector<double>{3, 9});
   CHECK(numbers(neg(of(DType::I8, {-128, 5}))) == std::vector<double>{-128, -5});
@@ -155,8 +162,10 @@ TEST_CASE("cast: truncates, saturates and rounds to even") {
   CHECK(numbers(cast(x, DType::I8)) == std::vector<double>{1, -1, 127, -128, 0, 127, 0});
   CHECK(numbers(cast(x, DType::U8)) == std::vector<double>{1, 0, 255, 0, 0, 255, 0});
   CHECK(numbers(cast(x, DType::Bool)) == std::vector<double>{1, 1, 1, 1, 1, 1, 1});
-  CHECK(cast(HTensor::from<double>({2}, {1e30, -1e30}), DType::I64).data<int64_t>()[0] == std::numeric_limits<int64_t>::max());
-  CHECK(cast(HTensor::from<double>({2}, {1e30, -1e30}), DType::I64).data<int64_t>()[1] == std::numeric_limits<int64_t>::min());
+  CHECK(cast(HTensor::from<double>({2}, {1e30, -1e30}), DType::I64).data<int64_t>()[0] ==
+        std::numeric_limits<int64_t>::max());
+  CHECK(cast(HTensor::from<double>({2}, {1e30, -1e30}), DType::I64).data<int64_t>()[1] ==
+        std::numeric_limits<int64_t>::min());
   CHECK(numbers(cast(HTensor::from<int64_t>({2}, {300, -1}), DType::U8)) == std::vector<double>{44, 255});
   CHECK(numbers(round(of(DType::F32, {0.5, 1.5, 2.5, -0.5}))) == std::vector<double>{0, 2, 2, -0.0});
 }
@@ -175,9 +184,12 @@ TEST_CASE("elementwise: shape and type errors") {
   CHECK(text("mul", {a, i}) == "mul: operands are f32[64, 10] and i64[64, 10]; element types must be equal; cast one");
   CHECK(text("add", {p, p}) == "add: operands are bool[64, 10] and bool[64, 10]; operand 1 must be of number type");
   CHECK(text("exp", {i}) == "exp: the operand is i64[64, 10]; it must be of floating-point type");
-  CHECK(text("pow", {i, i}) == "pow: operands are i64[64, 10] and i64[64, 10]; operand 1 must be of floating-point type");
-  CHECK(text("logical_and", {a, a}) == "logical_and: operands are f32[64, 10] and f32[64, 10]; operand 1 must be of bool type");
-  CHECK(text("select", {a, a, a}) == "select: operands are f32[64, 10], f32[64, 10] and f32[64, 10]; operand 1 must be of bool type");
+  CHECK(text("pow", {i, i}) ==
+        "pow: operands are i64[64, 10] and i64[64, 10]; operand 1 must be of floating-point type");
+  CHECK(text("logical_and", {a, a}) ==
+        "logical_and: operands are f32[64, 10] and f32[64, 10]; operand 1 must be of bool type");
+  CHECK(text("select", {a, a, a}) ==
+        "select: operands are f32[64, 10], f32[64, 10] and f32[64, 10]; operand 1 must be of bool type");
   CHECK(text("sub", {a}) == "sub takes 2 operands, not 1 (f32[64, 10])");
   CHECK(text("cast", {a}) == "cast: attribute 'dtype' is missing; given are none");
   CHECK(text("addd", {a, a}) == "there is no operation 'addd'");

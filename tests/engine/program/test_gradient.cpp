@@ -32,7 +32,8 @@ std::vector<std::vector<double>> gradients_of(F value, const Values& at) {
   for (size_t i = 0; i < g.size(); ++i) tracer.output(std::to_string(i), g[i]);
   const Program program = tracer.take();
   std::vector<std::vector<double>> numbers;
-  for (const HTensor& r : interpret(program, leaves)) numbers.emplace_back(r.data<double>(), r.data<double>() + r.size());
+  for (const HTensor& r : interpret(program, leaves))
+    numbers.emplace_back(r.data<double>(), r.data<double>() + r.size());
   return numbers;
 }
 
@@ -113,7 +114,8 @@ TEST_CASE("a gradient with respect to a value in the middle, and to the value it
 TEST_CASE("only scalars of floats have gradients, with respect to floats") {
   Tracer tracer("scalars");
   const HTensor x = tracer.input("x", kVector), i = tracer.input("i", {DType::I64, {3}});
-  CHECK_THROWS_WITH(gradient(tracer, x, {x}), "a gradient is taken of a floating-point scalar, not of f64[3]; reduce it first");
+  CHECK_THROWS_WITH(gradient(tracer, x, {x}),
+                    "a gradient is taken of a floating-point scalar, not of f64[3]; reduce it first");
   CHECK_THROWS_WITH(gradient(tracer, sum(x), {i}), "there is no gradient with respect to a value of type i64[3]");
 }
 
@@ -158,7 +160,11 @@ TEST_CASE("gradient: a functional without a gradient is inlined in place") {
   register_derived();
   const HTensor x = random_tensor({3}, 1);
   check_gradient_of([](const Values& in) { return call1("test_cube", {in[0]}) * in[0]; }, {x});
-  testing::check_gradient([](const Values& in) { return call("test_odd", {in[0], in[1]}); }, {x, random_tensor({2, 2}, 2)});
+  testing::check_gradient(
+      [](const Values& in) {
+        return call("test_odd", {in[0], in[1]});
+      },
+      {x, random_tensor({2, 2}, 2)});
 
   Tracer tracer("opened");
   const HTensor t = tracer.input("x", kVector);
@@ -174,9 +180,10 @@ TEST_CASE("gradient: a functional without a gradient is inlined in place") {
     calls += n.op == Op::call;
     cubes += n.op == Op::mul && p.scopes[n.scope].empty();
   }
-  CHECK(calls == 1);   // the one off the path
-  CHECK(cubes == 4);   // x * 3, the two of the cube once, and the product of both results
-  const Values r = interpret(p, {{"x", HTensor::from<double>({3}, {1, 2, -1})}, {"y", HTensor::from<double>({3}, {1, 2, 3})}});
+  CHECK(calls == 1);  // the one off the path
+  CHECK(cubes == 4);  // x * 3, the two of the cube once, and the product of both results
+  const Values r =
+      interpret(p, {{"x", HTensor::from<double>({3}, {1, 2, -1})}, {"y", HTensor::from<double>({3}, {1, 2, 3})}});
   CHECK(r[0].data<double>()[1] == 3 + 6 * 32);  // 3x + x^6
   CHECK(r[1].data<double>()[1] == 8);
   CHECK(r[2].data<double>()[2] == 27);
@@ -188,9 +195,10 @@ TEST_CASE("gradient: a host function without a gradient is rejected") {
     Tracer tracer("host");
     const HTensor x = tracer.input("x", kVector), value = sum(host_square(tracer, x, differentiable));
     if (!differentiable) {
-      CHECK_THROWS_WITH(gradient(tracer, value, {x}),
-                        "activation 'my_square' (plugin /tmp/libmine.so) reads numbers and supplies no gradient: it can infer but "
-                        "not train; write it with harmonics operations or override gradient()");
+      CHECK_THROWS_WITH(
+          gradient(tracer, value, {x}),
+          "activation 'my_square' (plugin /tmp/libmine.so) reads numbers and supplies no gradient: it can infer but "
+          "not train; write it with harmonics operations or override gradient()");
       continue;
     }
     tracer.output("y", value);

@@ -66,16 +66,26 @@ void check_round_trip(const Program& program) {
 HTensor random_step(std::mt19937& random, const Values& floats, const Values& bools) {
   const auto pick = [&](const Values& from) { return from[random() % from.size()]; };
   switch (random() % 10) {
-    case 0: return pick(floats) + pick(floats);
-    case 1: return pick(floats) * static_cast<double>(random()) * 1e-7;
-    case 2: return select(pick(bools), pick(floats), pick(floats));
-    case 3: return softmax(pick(floats));
-    case 4: return reverse(pick(floats), {static_cast<int64_t>(random() % 2)});
-    case 5: return linear(pick(floats), random_tensor({4, 4}, random(), -1, 1, DType::F32));
-    case 6: return broadcast(reduce_max(pick(floats), {1}, true), {3, 4});
-    case 7: return transpose(transpose(pick(floats), {1, 0}), {1, 0});
-    case 8: return cast(top_k(pick(floats), 4).second, DType::F32);
-    default: return call1(random() % 2 ? "tanh" : "neg", {pick(floats)});
+    case 0:
+      return pick(floats) + pick(floats);
+    case 1:
+      return pick(floats) * static_cast<double>(random()) * 1e-7;
+    case 2:
+      return select(pick(bools), pick(floats), pick(floats));
+    case 3:
+      return softmax(pick(floats));
+    case 4:
+      return reverse(pick(floats), {static_cast<int64_t>(random() % 2)});
+    case 5:
+      return linear(pick(floats), random_tensor({4, 4}, random(), -1, 1, DType::F32));
+    case 6:
+      return broadcast(reduce_max(pick(floats), {1}, true), {3, 4});
+    case 7:
+      return transpose(transpose(pick(floats), {1, 0}), {1, 0});
+    case 8:
+      return cast(top_k(pick(floats), 4).second, DType::F32);
+    default:
+      return call1(random() % 2 ? "tanh" : "neg", {pick(floats)});
   }
 }
 
@@ -119,7 +129,8 @@ std::string refusal(const std::string& body) {
 
 TEST_CASE("print: one node per line") {
   Tracer tracer("mnist");
-  const HTensor x = tracer.input("pixels", {DType::F32, {64, 784}}), w = tracer.parameter("digits.weight", {DType::F32, {10, 784}});
+  const HTensor x = tracer.input("pixels", {DType::F32, {64, 784}}),
+                w = tracer.parameter("digits.weight", {DType::F32, {10, 784}});
   HTensor y;
   {
     const TraceScope scope("digits");
@@ -165,7 +176,8 @@ TEST_CASE("print: literals of every type and size read back bit for bit") {
   const float inf = std::numeric_limits<float>::infinity(), tiny = std::numeric_limits<float>::denorm_min();
   literals.push_back(HTensor::from<float>({6}, {inf, -inf, -0.0f, tiny, 3.4028235e38f, 0.1f}));
   literals.push_back(HTensor::from<float>({2}, {1.0f, std::nanf("7")}));
-  literals.push_back(HTensor::from<int64_t>({2}, {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}));
+  literals.push_back(
+      HTensor::from<int64_t>({2}, {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}));
   literals.push_back(HTensor::from<uint64_t>({1}, {std::numeric_limits<uint64_t>::max()}));
   check_round_trip(with_literals(literals));
 }
@@ -174,8 +186,13 @@ TEST_CASE("print: attributes of every kind read back") {
   Tracer tracer("attributes");
   Node n{};
   n.op = Op::neg;
-  n.attributes.set("a", std::vector<double>{}).set("b", std::vector<int64_t>{}).set("c", std::vector<double>{1, -2.5e-300});
-  n.attributes.set("d", std::nan("")).set("e", -std::numeric_limits<double>::infinity()).set("f", 3.0).set("g", int64_t{3});
+  n.attributes.set("a", std::vector<double>{})
+      .set("b", std::vector<int64_t>{})
+      .set("c", std::vector<double>{1, -2.5e-300});
+  n.attributes.set("d", std::nan(""))
+      .set("e", -std::numeric_limits<double>::infinity())
+      .set("f", 3.0)
+      .set("g", int64_t{3});
   n.attributes.set("strange name", true).set("h", std::string("\x01\x7f\\\"\n\tä")).set("dtype", int64_t{-4});
   const HTensor x = tracer.input("x", {DType::F32, {}});
   tracer.output("y", tracer.append(std::move(n), {x}, {type_of(x)}).at(0));
@@ -187,7 +204,8 @@ TEST_CASE("print: a host function reads back by name and cannot run") {
    public:
     std::string name() const override { return "activation 'mine' (plugin \"x\")"; }
     std::vector<HTensor> run(const std::vector<HTensor>& in) const override { return in; }
-    std::vector<HTensor> gradient(const std::vector<HTensor>&, const std::vector<HTensor>&, const std::vector<HTensor>&) const override {
+    std::vector<HTensor> gradient(const std::vector<HTensor>&, const std::vector<HTensor>&,
+                                  const std::vector<HTensor>&) const override {
       return {};
     }
   };
@@ -199,13 +217,16 @@ TEST_CASE("print: a host function reads back by name and cannot run") {
   tracer.output("y", tracer.append(std::move(n), {x}, {type_of(x)}).at(0));
   const Program program = tracer.take();
   check_round_trip(program);
-  CHECK_THROWS_WITH(interpret(parse_program(print(program), "p"), {{"x", HTensor::scalar(1)}}),
-                    "activation 'mine' (plugin \"x\") was read from a program's text, which holds its name but not its code");
+  CHECK_THROWS_WITH(
+      interpret(parse_program(print(program), "p"), {{"x", HTensor::scalar(1)}}),
+      "activation 'mine' (plugin \"x\") was read from a program's text, which holds its name but not its code");
 }
 
 TEST_CASE("comments, empty lines and other numbers of values are read") {
-  const Program p = parse_program("# a program\n\nprogram \"p\" # named p\n%7 : f32[ 2 ]=input \"x\"\n\n%3: f32[2] = call \"relu\" ( %7 )\r\n"
-                                  "output \"y\" = %3", "p");
+  const Program p = parse_program(
+      "# a program\n\nprogram \"p\" # named p\n%7 : f32[ 2 ]=input \"x\"\n\n%3: f32[2] = call \"relu\" ( %7 )\r\n"
+      "output \"y\" = %3",
+      "p");
   CHECK(print(p) == "program \"p\"\n%0: f32[2] = input \"x\"\n%1: f32[2] = relu(%0)\noutput \"y\" = %1\n");
 }
 
@@ -240,14 +261,17 @@ TEST_CASE("parse: errors show their position") {
       {"%0: f32[2] = input \"\\q\"", "unknown escape in a text"},
       {"%0: f32[2] = input \"x\" y", "expected the end of the line, found 'y'"},
       {"%0: f32[2] = input \"x\"\n%1: f32[2] = neg(%0) {a = 1, a = 2}", "attribute 'a' is defined twice"},
-      {"%0: f32[2] = input \"x\"\n%1: f32[2] = neg(%0) {a = [1, 2.0]}", "a list holds whole numbers, or numbers that all have a point"},
-      {"%0: f32[2] = input \"x\"\n%1: f32[2] = neg(%0) {a = 99999999999999999999}", "expected a number, a list, a text"},
+      {"%0: f32[2] = input \"x\"\n%1: f32[2] = neg(%0) {a = [1, 2.0]}",
+       "a list holds whole numbers, or numbers that all have a point"},
+      {"%0: f32[2] = input \"x\"\n%1: f32[2] = neg(%0) {a = 99999999999999999999}",
+       "expected a number, a list, a text"},
       {"%0: f32[2] = input \"x\"\n%1: f32[2] = neg(%0, %0)", "neg takes 1 operand, not 2"},
       {"%0: f32[2] = input \"x\"\n%1: f32[2] = softmax(%0, %0)", "softmax"},
       {"%0: f32[2] = input \"x\"\n%1: f32[2], %2: f32[2] = neg(%0)", "the operation has 1 results, not 2"},
       {"output \"y\" = %0", "%0 is used before it is defined"},
       {"%0: f32[2] = input \"x\"\noutput \"y\" = %0\noutput \"y\" = %0", "'y' is defined twice"},
-      {"%0: f32[2] = parameter \"w\"\n%1: f32[] = literal [1.0]\nupdate \"w\" = %1", "update 'w' is f32[], its leaf f32[2]"},
+      {"%0: f32[2] = parameter \"w\"\n%1: f32[] = literal [1.0]\nupdate \"w\" = %1",
+       "update 'w' is f32[], its leaf f32[2]"},
       {"hello", "expected a value such as %3, output or update"},
       {"%99999999999999999999: f32[] = input \"x\"", "expected the number of a value"},
   };
@@ -267,10 +291,17 @@ TEST_CASE("parse: damaged texts parse or are rejected") {
     for (uint32_t k = 0; k <= random() % 3; ++k) {
       const size_t at = random() % text.size();
       switch (random() % 4) {
-        case 0: text[at] = static_cast<char>(random()); break;
-        case 1: text.erase(at, random() % 9); break;
-        case 2: text.insert(at, text.substr(random() % text.size(), random() % 9)); break;
-        default: text[at] = good[random() % good.size()];
+        case 0:
+          text[at] = static_cast<char>(random());
+          break;
+        case 1:
+          text.erase(at, random() % 9);
+          break;
+        case 2:
+          text.insert(at, text.substr(random() % text.size(), random() % 9));
+          break;
+        default:
+          text[at] = good[random() % good.size()];
       }
     }
     try {

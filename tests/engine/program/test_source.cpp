@@ -31,7 +31,8 @@ TEST_CASE("full and iota fill every element type") {
 
 TEST_CASE("sources refuse types that do not exist") {
   CHECK_THROWS_WITH(full(DType::F32, {-1}, 0), "full: negative dimension in [-1]");
-  CHECK_THROWS_WITH(full(DType::F64, {int64_t{1} << 60, 4}, 0), Catch::Matchers::Contains("full: the size of a tensor"));
+  CHECK_THROWS_WITH(full(DType::F64, {int64_t{1} << 60, 4}, 0),
+                    Catch::Matchers::Contains("full: the size of a tensor"));
   CHECK_THROWS_WITH(iota(DType::F32, {3}, 1), "iota: axis 1 does not exist in f32[3]");
   CHECK_THROWS_WITH(iota(DType::Bool, {3}, 0), "iota: the element type must be a number, not bool");
   AttributeMap a;

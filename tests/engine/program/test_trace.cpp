@@ -44,7 +44,8 @@ TEST_CASE("trace: a leaf is one value") {
   const TensorType type{DType::F32, {2}};
   CHECK(tracer.id_of(tracer.parameter("w", type)) == tracer.id_of(tracer.parameter("w", type)));
   CHECK(tracer.id_of(tracer.parameter("w", type)) != tracer.id_of(tracer.state("w", type)));
-  CHECK_THROWS_WITH(tracer.parameter("w", {DType::F32, {3}}), "parameter 'w' is f32[2] already; it cannot be f32[3] as well");
+  CHECK_THROWS_WITH(tracer.parameter("w", {DType::F32, {3}}),
+                    "parameter 'w' is f32[2] already; it cannot be f32[3] as well");
   tracer.output("y", tracer.parameter("w", type));
   CHECK_THROWS_AS(tracer.output("y", tracer.parameter("w", type)), Error);
   CHECK(tracer.take().nodes.size() == 2);
@@ -91,8 +92,8 @@ TEST_CASE("trace: handles are valid in their own trace only") {
     Tracer tracer("first");
     kept = tracer.input("x", {DType::F32, {2}});
     Tracer inner("second");
-    CHECK_THROWS_WITH(neg(kept),
-                      Catch::Matchers::StartsWith("a traced value of type f32[2] is used outside the trace it belongs to"));
+    CHECK_THROWS_WITH(neg(kept), Catch::Matchers::StartsWith(
+                                     "a traced value of type f32[2] is used outside the trace it belongs to"));
     (void)inner.take();
     CHECK(Tracer::current() == &tracer);
     const HTensor y = neg(kept);
@@ -101,7 +102,8 @@ TEST_CASE("trace: handles are valid in their own trace only") {
     CHECK(Tracer::current() == nullptr);
     CHECK_THROWS_AS(tracer.id_of(y), Error);
   }
-  CHECK_THROWS_WITH(neg(kept), Catch::Matchers::StartsWith("neg: an operand is a traced value, but its trace has ended"));
+  CHECK_THROWS_WITH(neg(kept),
+                    Catch::Matchers::StartsWith("neg: an operand is a traced value, but its trace has ended"));
   Tracer later("third");
   CHECK_THROWS_AS(neg(kept), Error);
 }
@@ -173,7 +175,8 @@ TEST_CASE("trace: a functional is a call if traced, else its body") {
 TEST_CASE("a body is traced once per attributes and types") {
   const FunctionalPtr found = FunctionalTable::global().find("linear");
   const Functional& linear = *found;
-  const std::vector<TensorType> a{{DType::F32, {2, 3}}, {DType::F32, {4, 3}}}, b{{DType::F32, {5, 3}}, {DType::F32, {4, 3}}};
+  const std::vector<TensorType> a{{DType::F32, {2, 3}}, {DType::F32, {4, 3}}},
+      b{{DType::F32, {5, 3}}, {DType::F32, {4, 3}}};
   AttributeMap relu;
   relu.set("activation", std::string("relu"));
   CHECK(body_program(linear, {}, a) == body_program(linear, {}, a));
@@ -198,8 +201,10 @@ TEST_CASE("functional table: replaced functionals stay valid for holders") {
 
 TEST_CASE("eager gather and scatter_add refuse indices out of range") {
   const HTensor x = random_tensor({4, 3}, 1);
-  CHECK_THROWS_WITH(gather(x, HTensor::from<int64_t>({2}, {1, 4})), "gather: index 4 is out of range for axis 0 of f64[4, 3]");
-  CHECK_THROWS_WITH(gather(x, HTensor::from<int32_t>({1}, {-1}), 1), "gather: index -1 is out of range for axis 1 of f64[4, 3]");
+  CHECK_THROWS_WITH(gather(x, HTensor::from<int64_t>({2}, {1, 4})),
+                    "gather: index 4 is out of range for axis 0 of f64[4, 3]");
+  CHECK_THROWS_WITH(gather(x, HTensor::from<int32_t>({1}, {-1}), 1),
+                    "gather: index -1 is out of range for axis 1 of f64[4, 3]");
   CHECK_THROWS_WITH(scatter_add(x, HTensor::from<int64_t>({1}, {9}), HTensor(DType::F64, {1, 3})),
                     "scatter_add: index 9 is out of range for axis 0 of f64[4, 3]");
 }
@@ -209,7 +214,8 @@ TEST_CASE("interpret: a missing leaf or another type is an error") {
   tracer.output("y", neg(tracer.parameter("w", {DType::F32, {2}})));
   const Program p = tracer.take();
   CHECK_THROWS_WITH(interpret(p, {}), "parameter 'w' has no value");
-  CHECK_THROWS_WITH(interpret(p, {{"w", HTensor(DType::F32, {3})}}), "parameter 'w' is f32[2], the value given is f32[3]");
+  CHECK_THROWS_WITH(interpret(p, {{"w", HTensor(DType::F32, {3})}}),
+                    "parameter 'w' is f32[2], the value given is f32[3]");
 }
 
 TEST_CASE("every row of the table is complete") {

@@ -12,7 +12,8 @@
 
 namespace harmonics::testing {
 
-template <typename T> class Rows : public Producer {
+template <typename T>
+class Rows : public Producer {
  public:
   Rows(Shape sample, std::vector<T> values, int64_t classes = 0) : values_(std::move(values)) {
     info_.dtype = detail::dtype_of<T>::value;
@@ -62,17 +63,21 @@ class Kept : public Consumer {
 };
 
 inline std::unique_ptr<HarmonicGraph> graph_of(const std::string& text) {
-  return std::make_unique<HarmonicGraph>(make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", text)), Registry::global()));
+  return std::make_unique<HarmonicGraph>(
+      make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", text)), Registry::global()));
 }
 
 inline void bind_producer(HarmonicGraph& g, const std::string& name, std::shared_ptr<Producer> producer) {
   g.streams().bind(g.graph(), g.graph().find(name), Source(name, std::move(producer)));
 }
-template <typename T> void bind_rows(HarmonicGraph& g, const std::string& name, Shape sample, std::vector<T> values, int64_t classes = 0) {
+template <typename T>
+void bind_rows(HarmonicGraph& g, const std::string& name, Shape sample, std::vector<T> values, int64_t classes = 0) {
   bind_producer(g, name, std::make_shared<Rows<T>>(sample, std::move(values), classes));
 }
-template <typename T> void bind_test(HarmonicGraph& g, const std::string& name, Shape sample, std::vector<T> values, int64_t classes = 0) {
-  g.test_streams().bind(g.graph(), g.graph().find(name), Source(name, std::make_shared<Rows<T>>(sample, std::move(values), classes)));
+template <typename T>
+void bind_test(HarmonicGraph& g, const std::string& name, Shape sample, std::vector<T> values, int64_t classes = 0) {
+  g.test_streams().bind(g.graph(), g.graph().find(name),
+                        Source(name, std::make_shared<Rows<T>>(sample, std::move(values), classes)));
 }
 inline std::shared_ptr<Kept> keep(HarmonicGraph& g, const std::string& consumer) {
   auto kept = std::make_shared<Kept>();
@@ -86,7 +91,8 @@ inline std::vector<float> weights(HarmonicGraph& g, const std::string& name) {
 }
 inline void set_weights(HarmonicGraph& g, const std::string& name, const std::vector<float>& values) {
   StoredTensor* t = g.store().find(name);
-  if (!t || t->type.shape.count() != static_cast<int64_t>(values.size())) throw Error(ErrorKind::Internal, "no such weight " + name);
+  if (!t || t->type.shape.count() != static_cast<int64_t>(values.size()))
+    throw Error(ErrorKind::Internal, "no such weight " + name);
   g.store().assign(name, HTensor::from(t->type.shape, values));
 }
 // Every weight and running statistic, byte for byte.

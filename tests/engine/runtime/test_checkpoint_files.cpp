@@ -35,12 +35,27 @@ RunState state_at(int64_t step) {
   s.record.windows["loss"] = {{{0.1, 1, 1, 1}, {0.2, 1, 1, 1}}, 2};
   s.record.windows["o.loss of y without 0"] = {{{0.1, 0.5, 2, 3}}, 1};  // of what counts
   s.record.curve.points = {{1, 0.5, 0.25, -1}};
-  EpochReport epoch{1, 5, 50, 0.25, 0.5, 0.75, 1e-3, 5, "o.accuracy", {{"f1", 0.3}}, Evaluation{7, 0.1, -1, 0.5, {{"o", true, {{"loss", 0.1}, {"auc", std::nan("")}}, {2, {1, 2, 3, 4}}, 7}}, {}}};
+  EpochReport epoch{
+      1,
+      5,
+      50,
+      0.25,
+      0.5,
+      0.75,
+      1e-3,
+      5,
+      "o.accuracy",
+      {{"f1", 0.3}},
+      Evaluation{7, 0.1, -1, 0.5, {{"o", true, {{"loss", 0.1}, {"auc", std::nan("")}}, {2, {1, 2, 3, 4}}, 7}}, {}}};
   s.record.by_epoch = {epoch};
   s.record.closed_epochs = 1;
   s.record.held = {{"val.loss", 0.1}};
   s.record.aside = 0.7;
-  s.record.judged = {{"o", 9, {{"f1{average = micro}", true, {std::byte{1}, std::byte{0}, std::byte{255}}}, {"mine", false, {}}, {"none", true, {}}}}};
+  s.record.judged = {{"o",
+                      9,
+                      {{"f1{average = micro}", true, {std::byte{1}, std::byte{0}, std::byte{255}}},
+                       {"mine", false, {}},
+                       {"none", true, {}}}}};
   s.record.epoch_loss = {{"", {0.1 + 0.2, 3, 4, 0}}, {"y without 0", {0.5, 1, 4, 0}}};
   s.record.epoch_measured = 4;
   return s;
@@ -49,7 +64,8 @@ RunState state_at(int64_t step) {
 TensorFile content_at(int64_t step) {
   TensorFile file;
   file.metadata["harmonics.name"] = "g";
-  file.tensors["a.b.affine.weight"] = HTensor::from(Shape{2, 3}, std::vector<float>{1, 2, 3, 4, 5, static_cast<float>(step)});
+  file.tensors["a.b.affine.weight"] =
+      HTensor::from(Shape{2, 3}, std::vector<float>{1, 2, 3, 4, 5, static_cast<float>(step)});
   file.tensors["moment/optimizer.momentum.a.b.affine.weight"] = HTensor::from(Shape{2, 3}, std::vector<float>(6, 0.5f));
   write_state(state_at(step), file);
   return file;
@@ -137,7 +153,9 @@ TEST_CASE("every flipped byte of a checkpoint is detected, and so is every cut")
   CHECK(accepted == 0);
   std::string flipped = whole;
   flipped[whole.size() - 1] ^= 1;
-  CHECK(message_of([&] { read_sealed(std::make_shared<const std::string>(flipped), "f"); }).find("'f' is damaged: tensor '") == 0);
+  CHECK(message_of([&] {
+          read_sealed(std::make_shared<const std::string>(flipped), "f");
+        }).find("'f' is damaged: tensor '") == 0);
 }
 
 TEST_CASE("a call that fails leaves the former checkpoint or the new one, an error that says why, and nothing else") {
@@ -155,8 +173,10 @@ TEST_CASE("a call that fails leaves the former checkpoint or the new one, an err
         files.work();
         const int64_t step = newest_step(files);
         CHECK((step == 1 || step == 2));
-        if (said == "no error") CHECK(step == 2);
-        else CHECK(said.find(std::strerror(reason)) != std::string::npos);
+        if (said == "no error")
+          CHECK(step == 2);
+        else
+          CHECK(said.find(std::strerror(reason)) != std::string::npos);
         // The run goes on, and the next one is written.
         CheckpointFolder folder("runs", files);
         folder.claim();
@@ -255,9 +275,11 @@ TEST_CASE("a checkpoint as large as no memory is passed over, whatever its heade
   CHECK(huge("").find("the header must begin with '{'") != std::string::npos);
   CHECK(huge(safetensors_header(content_at(2))).find("is no safetensors file") != std::string::npos);
   const uint64_t numbers = kHuge - 8 - 120;
-  std::string header = "{\"a\":{\"dtype\":\"U8\",\"shape\":[" + std::to_string(numbers) + "],\"data_offsets\":[0," + std::to_string(numbers) + "]}}";
+  std::string header = "{\"a\":{\"dtype\":\"U8\",\"shape\":[" + std::to_string(numbers) + "],\"data_offsets\":[0," +
+                       std::to_string(numbers) + "]}}";
   header.resize(120, ' ');
-  CHECK(huge(std::string("\x78\0\0\0\0\0\0\0", 8) + header).find("memory has no room for its 8796093022208 bytes") != std::string::npos);
+  CHECK(huge(std::string("\x78\0\0\0\0\0\0\0", 8) + header).find("memory has no room for its 8796093022208 bytes") !=
+        std::string::npos);
   std::filesystem::remove_all(name);
 }
 
@@ -267,7 +289,9 @@ TEST_CASE("a checkpoint with the largest number is told before the run, which wo
   const std::string last = "runs/checkpoint-18446744073709551615-step-1.safetensors";
   files.put(last, "");
   CHECK(message_of([&] { CheckpointFolder("runs", files).claim(); }) ==
-        "'" + last + "' has too large a number: none is left for the checkpoints of this run\nmove it to another directory, or give the run one of its own");
+        "'" + last +
+            "' has too large a number: none is left for the checkpoints of this run\nmove it to another directory, or "
+            "give the run one of its own");
 }
 
 TEST_CASE("one directory has one writer") {
@@ -277,7 +301,8 @@ TEST_CASE("one directory has one writer") {
   {
     CheckpointFolder first(path), second(path);
     first.claim();
-    CHECK(message_of([&] { second.claim(); }) == "another run writes its checkpoints to '" + path + "'\ngive this one a directory of its own");
+    CHECK(message_of([&] { second.claim(); }) ==
+          "another run writes its checkpoints to '" + path + "'\ngive this one a directory of its own");
   }
   CheckpointFolder(path).claim();  // free again
   REQUIRE(std::system(("rm -r " + std::string(name)).c_str()) == 0);
@@ -290,7 +315,9 @@ TEST_CASE("how often is a time, steps or epochs") {
   CHECK(parse_interval("500steps").steps == 500);
   CHECK(parse_interval("1epoch").epochs == 1);
   for (const char* wrong : {"", "5", "m", "0s", "-5m", "1.5steps", "nansteps", "inf s", "5 m", "1e300s", "3weeks"})
-    CHECK(message_of([&] { parse_interval(wrong); }) == "'" + std::string(wrong) + "' does not say how often\nwrite a time, steps or epochs: 5m, 90s, 500steps, 1epoch");
+    CHECK(message_of([&] { parse_interval(wrong); }) ==
+          "'" + std::string(wrong) +
+              "' does not say how often\nwrite a time, steps or epochs: 5m, 90s, 500steps, 1epoch");
 }
 
 TEST_CASE("a checkpoint that cannot be written is told, and the run and the next one go on") {
@@ -311,7 +338,8 @@ TEST_CASE("a checkpoint that cannot be written is told, and the run and the next
   files.work();
   const auto notes = c.take_notes();
   REQUIRE(notes.size() == 1);
-  CHECK(notes[0].find("no checkpoint at step 2: cannot write 'runs/checkpoint-000002-step-2.safetensors': No space left on device") == 0);
+  CHECK(notes[0].find("no checkpoint at step 2: cannot write 'runs/checkpoint-000002-step-2.safetensors': No space "
+                      "left on device") == 0);
   CHECK(notes[0].find("; the last good one is runs/checkpoint-000001-step-1.safetensors") != std::string::npos);
   CHECK(c.due(0, 3, false, 0));
   c.start(at(3));
@@ -332,7 +360,8 @@ TEST_CASE("counts of epochs that do not belong together are refused") {
   };
   CHECK(read(1, 1) == "no error");
   CHECK(read(5000, 8) == "no error");
-  for (const auto& [closed, stride] : {std::pair<int64_t, int64_t>{0, 1}, {1, 0}, {1, 2}, {INT64_MAX, 1}, {INT64_MAX, INT64_MAX}})
+  for (const auto& [closed, stride] :
+       {std::pair<int64_t, int64_t>{0, 1}, {1, 0}, {1, 2}, {INT64_MAX, 1}, {INT64_MAX, INT64_MAX}})
     CHECK(read(closed, stride).find("'f': the metadata 'harmonics.run' cannot be understood: 1 epochs of ") == 0);
 }
 
@@ -344,9 +373,11 @@ TEST_CASE("what was measured comes back: epochs, validation, figures, what metri
   const EpochReport& e = s.record.by_epoch[0];
   CHECK((e.step == 5 && e.accuracy_name == "o.accuracy" && e.figures == std::map<std::string, double>{{"f1", 0.3}}));
   REQUIRE((e.validation && e.validation->layers.size() == 1));
-  CHECK((e.validation->samples == 7 && e.validation->loss == 0.1 && e.validation->accuracy == -1 && e.validation->seconds == 0.5));
+  CHECK((e.validation->samples == 7 && e.validation->loss == 0.1 && e.validation->accuracy == -1 &&
+         e.validation->seconds == 0.5));
   const LayerFigures& layer = e.validation->layers[0];
-  CHECK((layer.layer == "o" && layer.classes && layer.rows == 7 && layer.table.side == 2 && layer.table.cells == std::vector<double>{1, 2, 3, 4}));
+  CHECK((layer.layer == "o" && layer.classes && layer.rows == 7 && layer.table.side == 2 &&
+         layer.table.cells == std::vector<double>{1, 2, 3, 4}));
   REQUIRE(layer.figures.size() == 2);
   CHECK((layer.figures[0].value == 0.1 && std::isnan(layer.figures[1].value)));
   CHECK(s.record.held == std::map<std::string, double>{{"val.loss", 0.1}});
@@ -354,7 +385,8 @@ TEST_CASE("what was measured comes back: epochs, validation, figures, what metri
   REQUIRE((s.record.judged.size() == 1 && s.record.judged[0].metrics.size() == 3));
   const LayerState& judged = s.record.judged[0];
   CHECK((judged.layer == "o" && judged.rows == 9));
-  CHECK((judged.metrics[0].metric == "f1{average = micro}" && judged.metrics[0].kept && judged.metrics[0].bytes == std::vector<std::byte>{std::byte{1}, std::byte{0}, std::byte{255}}));
+  CHECK((judged.metrics[0].metric == "f1{average = micro}" && judged.metrics[0].kept &&
+         judged.metrics[0].bytes == std::vector<std::byte>{std::byte{1}, std::byte{0}, std::byte{255}}));
   CHECK((judged.metrics[1].metric == "mine" && !judged.metrics[1].kept));
   CHECK((judged.metrics[2].kept && judged.metrics[2].bytes.empty()));
   // The memory of one is used for the next: what it no longer holds is gone.
@@ -367,7 +399,8 @@ TEST_CASE("what was measured comes back: epochs, validation, figures, what metri
 }
 
 TEST_CASE("a checkpoint of version 1 is read: it lacks figures and validation") {
-  const Checkpoint c = read_checkpoint(HARMONICS_SOURCE_DIR "/tests/engine/runtime/old/checkpoint-version-1.safetensors");
+  const Checkpoint c =
+      read_checkpoint(HARMONICS_SOURCE_DIR "/tests/engine/runtime/old/checkpoint-version-1.safetensors");
   CHECK((c.state.step == 7 && c.state.epoch == 1 && c.state.index == 8));
   REQUIRE(c.state.record.by_epoch.size() == 1);
   CHECK(c.state.record.by_epoch[0].loss > 0);
@@ -383,13 +416,18 @@ TEST_CASE("weights are no checkpoint, and a checkpoint of the future is refused 
   TensorFile weights;
   weights.tensors["a"] = HTensor::from(Shape{1}, std::vector<float>{1});
   files.put("runs/w.safetensors", write_safetensors(weights));
-  CHECK(message_of([&] { read_checkpoint("runs/w.safetensors", files); }) == "'runs/w.safetensors' has no checksum: it is no checkpoint\nweights are taken with --weights");
+  CHECK(message_of([&] { read_checkpoint("runs/w.safetensors", files); }) ==
+        "'runs/w.safetensors' has no checksum: it is no checkpoint\nweights are taken with --weights");
   files.put("runs/w.safetensors", write_sealed(weights));
-  CHECK(message_of([&] { read_checkpoint("runs/w.safetensors", files); }) == "'runs/w.safetensors' holds weights, but no run that could go on\nweights are taken with --weights");
+  CHECK(message_of([&] { read_checkpoint("runs/w.safetensors", files); }) ==
+        "'runs/w.safetensors' holds weights, but no run that could go on\nweights are taken with --weights");
   TensorFile later = content_at(1);
   std::string& text = later.metadata["harmonics.run"];
   text.replace(text.find("\"version\":2"), 11, "\"version\":3");
   files.put("runs/w.safetensors", write_sealed(later));
-  CHECK(message_of([&] { read_checkpoint("runs/w.safetensors", files); }) == "'runs/w.safetensors' is a checkpoint of version 3, this program reads versions 1 to 2\nuse the program that wrote it, or a later one");
-  CHECK(message_of([&] { read_checkpoint("runs/none.safetensors", files); }) == "cannot read 'runs/none.safetensors': No such file or directory\nthere is no folder 'runs'");
+  CHECK(message_of([&] { read_checkpoint("runs/w.safetensors", files); }) ==
+        "'runs/w.safetensors' is a checkpoint of version 3, this program reads versions 1 to 2\nuse the program that "
+        "wrote it, or a later one");
+  CHECK(message_of([&] { read_checkpoint("runs/none.safetensors", files); }) ==
+        "cannot read 'runs/none.safetensors': No such file or directory\nthere is no folder 'runs'");
 }

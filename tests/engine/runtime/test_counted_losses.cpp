@@ -24,7 +24,8 @@ constexpr const char* kOne = R"(harmonic g {
 constexpr const char* kThree = R"(harmonic g {
   producer x {2}; producer y {3}; producer z {3}; layer h {4}; layer o {3}; layer p {3}; layer q {2};
   cycle { x -(tanh)-> h; h -> o; h -> q; h -(log_softmax)-> p;
-    o <-(cross_entropy(ignore_index=-100, label_smoothing=0.125))- y; p <-(nll(ignore_index=1, weight=0.5))- z; q <- x; }
+    o <-(cross_entropy(ignore_index=-100, label_smoothing=0.125))- y; p <-(nll(ignore_index=1,
+      weight=0.5))- z; q <- x; }
 })";
 
 const std::vector<int32_t> kSome{0, -100, -100, -100, 2, 1, -100, -100};
@@ -128,8 +129,8 @@ TEST_CASE("a window over the last samples counts samples, and its mean what coun
 }
 
 TEST_CASE("what is ignored is never right") {
-  auto g = graph_of(
-      R"(harmonic g { producer x {2}; producer y {2}; layer o {2}; cycle { x -> o; o <-(cross_entropy(ignore_index=0))- y; } })");
+  auto g = graph_of(R"(harmonic g { producer x {2}; producer y {2}; layer o {2}; cycle { x -> o; )"
+                    R"(o <-(cross_entropy(ignore_index=0))- y; } })");
   bind_test<float>(*g, "x", {2}, {1, 0, 1, 0, 1, 0, 0, 1});
   bind_test<int32_t>(*g, "y", {}, {0, 0, 1, 1});
   bind_rows<float>(*g, "x", {2}, {1, 0, 1, 0, 1, 0, 0, 1});
@@ -184,7 +185,8 @@ TEST_CASE("gathered gradients weigh every batch by what counts in it, each loss 
 TEST_CASE("gathered gradients reach what several losses move, and only= still holds") {
   const char* flow = R"(harmonic g {
     producer x {2}; producer y {3}; layer h {4}; layer o {3}; layer q {2};
-    cycle { x -(tanh)-> h; h -> o; h -> q; o <-(cross_entropy(ignore_index=-100, only="h.o.*"))- y; q <-(mse(only="x.*"))- x; }
+    cycle { x -(tanh)-> h; h -> o; h -> q; o <-(cross_entropy(ignore_index=-100,
+      only="h.o.*"))- y; q <-(mse(only="x.*"))- x; }
   })";
   const auto large = trained(flow, "sgd(lr=0.25)", 8, 1), small = trained(flow, "sgd(lr=0.25)", 2, 4);
   for (const auto& [name, values] : large)
@@ -193,8 +195,8 @@ TEST_CASE("gathered gradients reach what several losses move, and only= still ho
 
 TEST_CASE("positions of a text that are ignored count in no batch") {
   const auto run = [](int64_t batch) {
-    auto g = graph_of(
-        R"(harmonic g { producer w {*, 5}; layer e {*, 4}; layer o; cycle { w -(embed)-> e -> o; o <-(next_token(ignore_index=0))- w; } })");
+    auto g = graph_of(R"(harmonic g { producer w {*, 5}; layer e {*, 4}; layer o; cycle { w -(embed)-> e -> o; )"
+                      R"(o <-(next_token(ignore_index=0))- w; } })");
     std::vector<int32_t> ids;
     for (int i = 0; i < 24; ++i) ids.push_back(i < 11 ? 0 : i * 7 % 5);
     bind_rows<int32_t>(*g, "w", {4}, ids);

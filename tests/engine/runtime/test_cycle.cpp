@@ -64,7 +64,8 @@ TEST_CASE("the gradients of several taps add up, weighted") {
   s.steps = 1;
   s.optimizer = "sgd(lr=0.25)";
   const CycleReport r = CycleRuntime(*g, 0, s).run();
-  // o = 3, 5; against y: 2, 0; against z: 6, 5. Loss 0.5 * 4/2 + 61/2; gradient by w: (0.5*2*2*1 + 2*6*1 + 2*5*2) / 2 = 17, by b: (2 + 12 + 10) / 2 = 12.
+  // o = 3, 5; against y: 2, 0; against z: 6, 5. Loss 0.5 * 4/2 + 61/2; gradient by w: (0.5*2*2*1 + 2*6*1 + 2*5*2) / 2 =
+  // 17, by b: (2 + 12 + 10) / 2 = 12.
   CHECK(r.loss == Approx(1 + 30.5));
   CHECK(r.metrics.at("o.loss") == Approx(31.5));
   CHECK(weights(*g, "x.o.affine.weight")[0] == Approx(2 - 0.25 * 17));
@@ -77,7 +78,9 @@ TEST_CASE("two taps of classes on one layer count its accuracy once") {
     cycle { x -> o; o <-(cross_entropy)- a; o <-(cross_entropy)- b; }
   })");
   for (const bool test : {false, true}) {
-    const auto put = [&](const char* name, auto sample, auto values) { test ? bind_test(*g, name, sample, values) : bind_rows(*g, name, sample, values); };
+    const auto put = [&](const char* name, auto sample, auto values) {
+      test ? bind_test(*g, name, sample, values) : bind_rows(*g, name, sample, values);
+    };
     put("x", Shape{2}, std::vector<float>{1, 0, 0, 1, 1, 0});
     put("a", Shape{}, std::vector<uint8_t>{0, 1, 1});
     put("b", Shape{}, std::vector<uint8_t>{1, 1, 1});
@@ -108,7 +111,9 @@ TEST_CASE("two classes are one output, and its accuracy is counted at one half")
   set_weights(*g, "x.o.affine.bias", {0});
   const Evaluation e = evaluate(*g, 0, g->test_streams(), settings(4));
   CHECK(e.accuracy == Approx(0.75));
-  CHECK(e.loss == Approx((std::log1p(std::exp(-2.0)) + std::log1p(std::exp(1.0)) + std::log1p(std::exp(-1.0)) + std::log1p(std::exp(-2.0))) / 4));
+  CHECK(e.loss == Approx((std::log1p(std::exp(-2.0)) + std::log1p(std::exp(1.0)) + std::log1p(std::exp(-1.0)) +
+                          std::log1p(std::exp(-2.0))) /
+                         4));
 }
 
 TEST_CASE("places of an ignored class count in neither loss nor accuracy") {
@@ -117,7 +122,9 @@ TEST_CASE("places of an ignored class count in neither loss nor accuracy") {
     cycle { x -> o; o <-(cross_entropy(ignore_index=-100))- y; }
   })");
   for (const bool test : {false, true}) {
-    const auto put = [&](const char* name, auto sample, auto values) { test ? bind_test(*g, name, sample, values) : bind_rows(*g, name, sample, values); };
+    const auto put = [&](const char* name, auto sample, auto values) {
+      test ? bind_test(*g, name, sample, values) : bind_rows(*g, name, sample, values);
+    };
     put("x", Shape{2}, std::vector<float>{1, 0, 0, 1, 1, 0, 1, 0});
     put("y", Shape{}, std::vector<int32_t>{0, -100, 1, -100});
   }
@@ -153,33 +160,43 @@ TEST_CASE("test samples of another shape are refused") {
   bind_rows(*g, "y", {1}, numbers(4));
   bind_test(*g, "x", {2}, numbers(8));
   bind_test(*g, "y", {1}, numbers(4));
-  CHECK(message_of([&] { evaluate(*g, 0, g->test_streams(), settings()); }).find("the test samples of 'x' are f32[2], the graph learned from f32[4]") == 0);
+  CHECK(message_of([&] {
+          evaluate(*g, 0, g->test_streams(), settings());
+        }).find("the test samples of 'x' are f32[2], the graph learned from f32[4]") == 0);
 }
 
 TEST_CASE("labels that are no class are an error that says which") {
   const auto run = [](auto labels, int64_t classes) {
-    auto g = graph_of(R"(harmonic g { producer x {1}; producer y {3}; layer o {3}; cycle { x -> o; o <-(cross_entropy)- y; } })");
+    auto g = graph_of(
+        R"(harmonic g { producer x {1}; producer y {3}; layer o {3}; cycle { x -> o; o <-(cross_entropy)- y; } })");
     bind_rows(*g, "x", {1}, numbers(4));
     bind_rows(*g, "y", {}, labels, classes);
     return message_of([&] { CycleRuntime(*g, 0, settings(2)).run(); });
   };
   CHECK(run(std::vector<uint8_t>{0, 1, 2, 2}, 0) == "no error");
-  CHECK(run(std::vector<uint8_t>{0, 1, 3, 2}, 0).find("stream 'y' holds 3, but the graph knows 3 classes, numbered from 0 to 2") == 0);
+  CHECK(run(std::vector<uint8_t>{0, 1, 3, 2}, 0)
+            .find("stream 'y' holds 3, but the graph knows 3 classes, numbered from 0 to 2") == 0);
   CHECK(run(std::vector<int64_t>{0, 1, -1, 2}, 0).find("stream 'y' holds -1") == 0);
   CHECK(run(std::vector<int64_t>{0, 1, (int64_t{1} << 32) + 1, 2}, 0).find("stream 'y' holds 4294967297") == 0);
   CHECK(run(std::vector<int8_t>{0, 1, 2, -128}, 3).find("stream 'y' holds -128") == 0);
-  CHECK(run(std::vector<uint8_t>{0, 1, 2, 2}, 4).find("producer 'y' is declared with 3 classes, its source has 4") == 0);
+  CHECK(run(std::vector<uint8_t>{0, 1, 2, 2}, 4).find("producer 'y' is declared with 3 classes, its source has 4") ==
+        0);
 }
 
 TEST_CASE("symbols that an embedding does not have are an error") {
-  auto g = graph_of(R"(harmonic g { producer x; producer y {1}; layer e; layer o; cycle { x -(embed(2, vocabulary=5))-> e -> o; o <- y; } })");
+  auto g = graph_of(
+      R"(harmonic g { producer x; producer y {1}; layer e; layer o; cycle { x -(embed(2, vocabulary=5))-> e -> o; )"
+      R"(o <- y; } })");
   bind_rows<int32_t>(*g, "x", {}, {0, 4, 5, 1});
   bind_rows(*g, "y", {1}, numbers(4));
-  CHECK(message_of([&] { CycleRuntime(*g, 0, settings(4)).run(); }).find("stream 'x' holds 5, but the graph knows 5 classes") == 0);
+  CHECK(message_of([&] {
+          CycleRuntime(*g, 0, settings(4)).run();
+        }).find("stream 'x' holds 5, but the graph knows 5 classes") == 0);
 }
 
 TEST_CASE("label columns of shape [1] are classes") {
-  auto g = graph_of(R"(harmonic g { producer x {1}; producer y {2}; layer o {2}; cycle { x -> o; o <-(cross_entropy)- y; } })");
+  auto g = graph_of(
+      R"(harmonic g { producer x {1}; producer y {2}; layer o {2}; cycle { x -> o; o <-(cross_entropy)- y; } })");
   bind_rows<float>(*g, "x", {1}, {-1, 1, -1, 1});
   bind_rows<int64_t>(*g, "y", {1}, {0, 1, 0, 1});
   RunSettings s = settings(4);
@@ -224,7 +241,9 @@ TEST_CASE("a loss that is not finite leaves every byte and names the first bad l
 TEST_CASE("consumers get every sample in order, inferring and training") {
   for (const int threads : {1, 2})
     for (const bool trains : {false, true}) {
-      auto g = graph_of(std::string("harmonic g { producer x {1}; layer o {1}; consumer c; producer y {1}; cycle (steps 1000000) { x -(affine(1))-> o -> c;") + (trains ? "o <- y;" : "") + "} }");
+      auto g = graph_of(std::string("harmonic g { producer x {1}; layer o {1}; consumer c; producer y {1}; cycle "
+                                    "(steps 1000000) { x -(affine(1))-> o -> c;") +
+                        (trains ? "o <- y;" : "") + "} }");
       constexpr size_t kSamples = 4000;
       std::vector<float> x;
       for (size_t i = 0; i < kSamples; ++i) x.push_back(static_cast<float>(i));
@@ -329,7 +348,7 @@ TEST_CASE("dropout is off and running statistics are used in evaluation") {
     if (t.role != Role::state) continue;
     (name.find("mean") != std::string::npos ? mean : variance) = *static_cast<const float*>(t.storage->data());
   }
-  CHECK(mean == Approx(0.1 * 5));                    // momentum 0.1, from 0
+  CHECK(mean == Approx(0.1 * 5));                     // momentum 0.1, from 0
   CHECK(variance == Approx(0.9 * 1 + 0.1 * 20 / 3));  // from 1; unbiased
   set_weights(*g, "n.o.affine.weight", {1});
   set_weights(*g, "n.o.affine.bias", {0});
@@ -340,7 +359,9 @@ TEST_CASE("dropout is off and running statistics are used in evaluation") {
 }
 
 TEST_CASE("a cycle without a tap obeys its conditions") {
-  const auto report = [](const std::string& conditions, const std::function<void(RunSettings&)>& change = [](RunSettings&) {}) {
+  const auto report = [](
+                          const std::string& conditions,
+                          const std::function<void(RunSettings&)>& change = [](RunSettings&) {}) {
     auto g = graph_of("harmonic g { producer x {2}; layer o {1}; cycle " + conditions + " { x -> o; } }");
     bind_rows<float>(*g, "x", {2}, numbers(20));
     RunSettings s = settings(4);
@@ -364,7 +385,8 @@ TEST_CASE("a cycle without a tap obeys its conditions") {
 
 TEST_CASE("streams of different lengths end the pass, unless the cycle refuses them") {
   const auto report = [](const std::string& conditions) {
-    auto g = graph_of("harmonic g { producer x {1}; producer y {1}; layer o {1}; cycle " + conditions + " { x -> o; o <- y; } }");
+    auto g = graph_of("harmonic g { producer x {1}; producer y {1}; layer o {1}; cycle " + conditions +
+                      " { x -> o; o <- y; } }");
     bind_rows<float>(*g, "x", {1}, numbers(20));
     bind_rows<float>(*g, "y", {1}, numbers(17));
     return CycleRuntime(*g, 0, settings(4)).run();
@@ -375,15 +397,18 @@ TEST_CASE("streams of different lengths end the pass, unless the cycle refuses t
   REQUIRE(r.left_over.size() == 1);
   CHECK(r.left_over[0].producer == "x");
   CHECK(r.left_over[0].samples == 3);
-  CHECK(r.notes == std::vector<std::string>{"streams of different length: 'x' has 20 samples, 'y' has 17 samples; a pass ends with the shortest",
-                                              "producer 'x' had 3 samples left over at the end of a pass: 'y' ended after 17"});
+  CHECK(r.notes ==
+        std::vector<std::string>{
+            "streams of different length: 'x' has 20 samples, 'y' has 17 samples; a pass ends with the shortest",
+            "producer 'x' had 3 samples left over at the end of a pass: 'y' ended after 17"});
   CHECK(message_of([&] { report("(unpaired=\"refuse\")"); }).find("they do not belong together") != std::string::npos);
   CHECK(message_of([&] { report("(unpaired=\"never\")"); }).find("'unpaired' wants") != std::string::npos);
 }
 
 TEST_CASE("noise repeats by its seed, is off in evaluation, and lets gradients pass") {
   const auto trained = [](const std::string& functions, uint64_t seed, const std::string& loss) {
-    auto g = graph_of("harmonic g { producer x {2}; producer y {1}; layer h {3}; layer o {1}; cycle { x -(affine" + functions + ")-> h -> o; o <-(" + loss + ")- y; } }");
+    auto g = graph_of("harmonic g { producer x {2}; producer y {1}; layer h {3}; layer o {1}; cycle { x -(affine" +
+                      functions + ")-> h -> o; o <-(" + loss + ")- y; } }");
     bind_rows<float>(*g, "x", {2}, {2, 4, 6, 8, 1, 3});
     bind_rows<float>(*g, "y", {1}, {1000, 1000, 1000});
     bind_test<float>(*g, "x", {2}, {2, 4, 6, 8, 1, 3});
@@ -398,8 +423,11 @@ TEST_CASE("noise repeats by its seed, is off in evaluation, and lets gradients p
   CHECK(learned_bytes(*trained(", noise(0.5)", 1, "mse")) == learned_bytes(*trained(", noise(0.5)", 1, "mse")));
   CHECK(learned_bytes(*trained(", noise(0.5)", 1, "mse")) != learned_bytes(*trained("", 1, "mse")));
   // The target is far away, so the gradient of mae is the same wherever noise moves the result.
-  const auto weight = [](HarmonicGraph& g, const char* name) { return *static_cast<const float*>(g.store().find(name)->storage->data()); };
-  for (const char* name : {"x.h.affine.bias", "x.h.affine.weight"}) CHECK(weight(*trained(", noise(0.5)", 1, "mae"), name) == weight(*trained("", 1, "mae"), name));
+  const auto weight = [](HarmonicGraph& g, const char* name) {
+    return *static_cast<const float*>(g.store().find(name)->storage->data());
+  };
+  for (const char* name : {"x.h.affine.bias", "x.h.affine.weight"})
+    CHECK(weight(*trained(", noise(0.5)", 1, "mae"), name) == weight(*trained("", 1, "mae"), name));
   auto g = trained(", noise(0.5)", 1, "mse");
   const double loss = evaluate(*g, 0, g->test_streams(), settings(3)).loss;
   CHECK(evaluate(*g, 0, g->test_streams(), settings(3)).loss == loss);
@@ -436,20 +464,30 @@ TEST_CASE("conditions that can never hold are errors") {
   CHECK(run("o.accuracy>0.9").find("'until o.accuracy' can never hold: this cycle does not measure 'o.accuracy'") == 0);
   CHECK(run("loss<nan").find("'loss<nan' is not a condition") == 0);
   CHECK(run("loss<1e9") == "no error");
-  CHECK(run("rmse<1").find("'until rmse' can never hold: this cycle does not measure 'rmse'\nit measures loss, o.loss\nit is measured when it is asked for: --metric 'rmse'") == 0);
-  CHECK(run("val.loss<1") == "'until val.loss' can never hold: there is no validation data\ngive it: --validate NAME=ADDRESS for every producer");
+  CHECK(run("rmse<1").find("'until rmse' can never hold: this cycle does not measure 'rmse'\nit measures loss, "
+                           "o.loss\nit is measured when it is asked for: --metric 'rmse'") == 0);
+  CHECK(run("val.loss<1") ==
+        "'until val.loss' can never hold: there is no validation data\ngive it: --validate NAME=ADDRESS for every "
+        "producer");
   const auto decides = [](const std::string& condition) {
-    auto g = graph_of("harmonic g { producer x {3}; producer y {1}; layer h {2}; layer o {1}; cycle { x -> h; if " + condition + " { h -(tanh)-> o; } else { h -(relu)-> o; } o <-(mse)- y; } }");
+    auto g = graph_of("harmonic g { producer x {3}; producer y {1}; layer h {2}; layer o {1}; cycle { x -> h; if " +
+                      condition + " { h -(tanh)-> o; } else { h -(relu)-> o; } o <-(mse)- y; } }");
     bind_rows(*g, "x", {3}, numbers(30));
     bind_rows(*g, "y", {1}, numbers(10));
     return message_of([&] { CycleRuntime(*g, 0, settings(5)).run(); });
   };
   CHECK(decides("loss < 0.5") == "no error");
-  CHECK(decides("val.loss < 0.5").find("'if val.loss' can never hold: there is no validation data\ngive it: --validate NAME=ADDRESS for every producer") != std::string::npos);
+  CHECK(decides("val.loss < 0.5")
+            .find("'if val.loss' can never hold: there is no validation data\ngive it: --validate NAME=ADDRESS for "
+                  "every producer") != std::string::npos);
   CHECK(decides("mae < 0.5").find("'if mae' can never hold: this cycle does not measure 'mae'") != std::string::npos);
   CHECK(decides("o.mae < 0.5").find("it is measured when it is asked for: --metric 'mae'") != std::string::npos);
-  CHECK(decides("o.accuracy < 0.5").find("'if o.accuracy' can never hold: this cycle does not measure 'o.accuracy'") != std::string::npos);
-  CHECK(message_of([] { graph_of("harmonic g { producer x {1}; producer y {1}; layer o {1}; cycle (until foo < 1) { x -> o; o <- y; } }"); }).find("unknown metric 'foo'") != std::string::npos);
+  CHECK(decides("o.accuracy < 0.5").find("'if o.accuracy' can never hold: this cycle does not measure 'o.accuracy'") !=
+        std::string::npos);
+  CHECK(message_of([] {
+          graph_of(
+              "harmonic g { producer x {1}; producer y {1}; layer o {1}; cycle (until foo < 1) { x -> o; o <- y; } }");
+        }).find("unknown metric 'foo'") != std::string::npos);
 }
 
 TEST_CASE("steps, epochs and batches at their limits") {
@@ -490,9 +528,11 @@ TEST_CASE("a deterministic run refuses live streams and a time") {
   bind_producer(*g, "y", Rows<float>({1}, numbers(23)).live());
   RunSettings s = settings(5);
   s.deterministic = true;
-  CHECK_THROWS_WITH(CycleRuntime(*g, 0, s).run(), "a deterministic run cannot read the live stream 'x': what arrives when varies");
+  CHECK_THROWS_WITH(CycleRuntime(*g, 0, s).run(),
+                    "a deterministic run cannot read the live stream 'x': what arrives when varies");
   s.seconds = 1;
-  CHECK_THROWS_WITH(CycleRuntime(*g, 0, s).run(), "a deterministic run cannot end by the clock: how many steps fit into a time varies");
+  CHECK_THROWS_WITH(CycleRuntime(*g, 0, s).run(),
+                    "a deterministic run cannot end by the clock: how many steps fit into a time varies");
 }
 
 TEST_CASE("an inference over a stream that does not say its length is one pass") {
@@ -533,5 +573,6 @@ TEST_CASE("a second cycle keeps the weights and begins its optimizer anew") {
   CycleRuntime(*g, 0, settings(1)).run();
   const float before = weights(*g, "x.o.affine.weight")[0];
   CycleRuntime(*g, 1, settings(1)).run();
-  CHECK(before - weights(*g, "x.o.affine.weight")[0] == Approx(0.1).epsilon(1e-3));  // Adam's first step is as long as lr
+  CHECK(before - weights(*g, "x.o.affine.weight")[0] ==
+        Approx(0.1).epsilon(1e-3));  // Adam's first step is as long as lr
 }

@@ -1,5 +1,5 @@
-// Whole cycles on a device with memory of its own, whose kernels have the bits of the CPU's: what is learned, measured, kept and
-// handed out is the same to the bit.
+// Whole cycles on a device with memory of its own, whose kernels have the bits of the CPU's: what is learned, measured,
+// kept and handed out is the same to the bit.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -18,20 +18,28 @@ using namespace harmonics::testing;
 
 namespace {
 
-constexpr const char* kPlainFlow = "harmonic plain { producer x {6}; producer y; layer h {9}; layer o; cycle { x -(dropout(0.3), tanh)-> h -> o; o <-(cross_entropy)- y; } }";
-constexpr const char* kNormed = "harmonic normed { producer x {6}; producer y; layer h {8}; layer o; cycle { x -(affine, norm(kind=\"batch\"), relu)-> h -> o; o <-(cross_entropy)- y; } }";
-constexpr const char* kHanded = "harmonic handed { producer x {6}; producer y; layer o; consumer c; cycle { x -(affine)-> o -> c; o <-(cross_entropy)- y; } }";
+constexpr const char* kPlainFlow =
+    "harmonic plain { producer x {6}; producer y; layer h {9}; layer o; cycle { x -(dropout(0.3), tanh)-> h -> o; o "
+    "<-(cross_entropy)- y; } }";
+constexpr const char* kNormed =
+    "harmonic normed { producer x {6}; producer y; layer h {8}; layer o; cycle { x -(affine, norm(kind=\"batch\"), "
+    "relu)-> h -> o; o <-(cross_entropy)- y; } }";
+constexpr const char* kHanded =
+    "harmonic handed { producer x {6}; producer y; layer o; consumer c; cycle { x -(affine)-> o -> c; o "
+    "<-(cross_entropy)- y; } }";
 
 std::shared_ptr<FakeAccelerator> accelerator() {
   static const auto device = add_fake_accelerator(Registry::global(), "fake_of_cycles");
   return device;
 }
 
-// Batches go to these while the last step runs. One copies them at once, and works as late as it may; one looks at the loss itself.
+// Batches go to these while the last step runs. One copies them at once, and works as late as it may; one looks at the
+// loss itself.
 const std::map<std::string, std::shared_ptr<FakeAccelerator>>& staging() {
   static const auto devices = [] {
     std::map<std::string, std::shared_ptr<FakeAccelerator>> made;
-    for (const char* name : {"fake_staging", "fake_hurried", "fake_looking"}) made[name] = add_fake_accelerator(Registry::global(), name, true, std::string_view(name) == "fake_looking");
+    for (const char* name : {"fake_staging", "fake_hurried", "fake_looking"})
+      made[name] = add_fake_accelerator(Registry::global(), name, true, std::string_view(name) == "fake_looking");
     return made;
   }();
   return devices;
@@ -45,8 +53,10 @@ std::unique_ptr<HarmonicGraph> graph_for(const char* flow, bool validated = fals
   bind_rows(*g, "x", {6}, x);
   bind_rows(*g, "y", {}, y, 3);
   if (validated) {
-    g->validation_streams().bind(g->graph(), g->graph().find("x"), Source("x", std::make_shared<Rows<float>>(Shape{6}, numbers(6 * 14, 9))));
-    g->validation_streams().bind(g->graph(), g->graph().find("y"), Source("y", std::make_shared<Rows<uint8_t>>(Shape{}, std::vector<uint8_t>(14, 1), 3)));
+    g->validation_streams().bind(g->graph(), g->graph().find("x"),
+                                 Source("x", std::make_shared<Rows<float>>(Shape{6}, numbers(6 * 14, 9))));
+    g->validation_streams().bind(g->graph(), g->graph().find("y"),
+                                 Source("y", std::make_shared<Rows<uint8_t>>(Shape{}, std::vector<uint8_t>(14, 1), 3)));
   }
   return g;
 }
@@ -69,7 +79,8 @@ std::map<std::string, std::string> all_of(HarmonicGraph& g) {
   std::map<std::string, std::string> bytes;
   TensorFile all;
   g.snapshot(all);
-  for (const auto& [name, tensor] : all.tensors) bytes[name] = std::string(static_cast<const char*>(tensor.bytes()), type_of(tensor).bytes());
+  for (const auto& [name, tensor] : all.tensors)
+    bytes[name] = std::string(static_cast<const char*>(tensor.bytes()), type_of(tensor).bytes());
   return bytes;
 }
 
@@ -77,7 +88,8 @@ std::map<std::string, std::string> all_of(HarmonicGraph& g) {
 
 TEST_CASE("a cycle on a device with its own memory ends to the bit as on the CPU") {
   accelerator();
-  const auto [flow, accumulate, validated] = GENERATE(table<const char*, int64_t, bool>({{kPlainFlow, 1, false}, {kPlainFlow, 3, true}, {kNormed, 1, true}, {kNormed, 2, false}}));
+  const auto [flow, accumulate, validated] = GENERATE(table<const char*, int64_t, bool>(
+      {{kPlainFlow, 1, false}, {kPlainFlow, 3, true}, {kNormed, 1, true}, {kNormed, 2, false}}));
   const auto end = [&, flow = flow, accumulate = accumulate, validated = validated](const std::string& device) {
     auto g = graph_for(flow, validated);
     const CycleReport r = CycleRuntime(*g, 0, run_on(device, six_epochs(accumulate))).run();
@@ -117,7 +129,8 @@ TEST_CASE("a device that cannot copy a batch ends the run with its reason") {
   const auto& device = staging().at("fake_staging");
   auto g = graph_for(kPlainFlow);
   device->upload_fails = 9;
-  CHECK(message_of([&] { CycleRuntime(*g, 0, run_on("fake_staging", six_epochs())).run(); }) == "device 'fake_staging' could not copy to its memory: a cable is out");
+  CHECK(message_of([&] { CycleRuntime(*g, 0, run_on("fake_staging", six_epochs())).run(); }) ==
+        "device 'fake_staging' could not copy to its memory: a cable is out");
   device->upload_fails = 0;
 }
 
@@ -139,7 +152,8 @@ TEST_CASE("a run moves from one device to another by its checkpoint") {
   auto undisturbed = graph_for(kNormed);
   CycleRuntime(*undisturbed, 0, six_epochs()).run();
   const auto expected = all_of(*undisturbed);
-  for (const auto& [first, second] : {std::pair("cpu", "fake_of_cycles"), std::pair("fake_of_cycles", "cpu"), std::pair("fake_of_cycles", "fake_of_cycles")}) {
+  for (const auto& [first, second] : {std::pair("cpu", "fake_of_cycles"), std::pair("fake_of_cycles", "cpu"),
+                                      std::pair("fake_of_cycles", "fake_of_cycles")}) {
     FilesInMemory files;
     RunSettings part = six_epochs();
     part.epochs.reset();
@@ -176,7 +190,8 @@ TEST_CASE("snapshots of a cycle on a device are the weights of one step") {
       while (!over) {
         const auto s = kept->fresh(Snapshots::Clock::now() + std::chrono::seconds(1));
         std::string bytes;
-        for (const auto& [name, t] : s->weights().all()) bytes.append(static_cast<const char*>(t.data()), t.type.bytes());
+        for (const auto& [name, t] : s->weights().all())
+          bytes.append(static_cast<const char*>(t.data()), t.type.bytes());
         if (s->version().step != 0 && expected.at(s->version().step) != bytes) ++wrong;
         ++read;
       }

@@ -169,7 +169,8 @@ TEST_CASE("classes that were counted are as many as the numbers can show, and de
   };
   CHECK(widths("", 999) == "no error");
   CHECK(widths("", 60'000) ==
-        "no error\nthe largest number of 'y' is 60000, which makes 60001 classes of 6 numbers: most of them have no sample; "
+        "no error\nthe largest number of 'y' is 60000, which makes 60001 classes of 6 numbers: most of them have no "
+        "sample; "
         "correct the number, or declare the classes: producer y {60001};");
   CHECK(widths("", 1'500'000) ==
         "the largest number of 'y' is 1500000, which makes 1500001 classes of 6 numbers\n"

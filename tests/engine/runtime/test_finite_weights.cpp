@@ -148,7 +148,8 @@ TEST_CASE("moments, statistics, groups of batches, dropout and branches: the wei
       "harmonic g { producer x {2}; producer y {1}; layer h {4}; layer o {1}; cycle { x -> h -(dropout(0.4), "
       "affine(1))-> o; o <-(mae)- y; } }";
   const char* const kBranch = R"(harmonic g { producer x {2}; producer y {1}; layer h {4}; layer o {1};
-    cycle { x -> h; if loss < 1000 { h -(affine(1, name="low"))-> o; } else { h -(affine(1, name="high"))-> o; } o <-(mae)- y; } })";
+    cycle { x -> h; if loss < 1000 { h -(affine(1, name="low"))-> o; } else { h -(affine(1,
+      name="high"))-> o; } o <-(mae)- y; } })";
   struct Case {
     const char* flow;
     RunSettings run;

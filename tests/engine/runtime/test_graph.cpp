@@ -49,8 +49,12 @@ void check_golden(const fs::path& flow, const std::string& got) {
   CHECK(got == read(golden));
 }
 
-std::shared_ptr<SourceText> source(const fs::path& path) { return std::make_shared<SourceText>(path.filename().string(), read(path)); }
-Graph made_graph(const std::string& text) { return make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", text)), Registry::global()); }
+std::shared_ptr<SourceText> source(const fs::path& path) {
+  return std::make_shared<SourceText>(path.filename().string(), read(path));
+}
+Graph made_graph(const std::string& text) {
+  return make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", text)), Registry::global());
+}
 
 }  // namespace
 
@@ -92,15 +96,16 @@ TEST_CASE("arrows, pipes, taps and streams mean what the language says") {
     cycle { x -(relu)-> s; x -(relu)-> a -> b | -(tanh)-> c; b <-(mse, mae(weight=0.5))- y -> c; }
   })");
   const auto edge = [&](const char* from, const char* to) {
-    return std::find_if(g.edges.begin(), g.edges.end(), [&](const GraphEdge& e) { return e.source == g.find(from) && e.target == g.find(to); });
+    return std::find_if(g.edges.begin(), g.edges.end(),
+                        [&](const GraphEdge& e) { return e.source == g.find(from) && e.target == g.find(to); });
   };
   REQUIRE(edge("x", "s") != g.edges.end());
   CHECK(edge("x", "s")->is_stream);
   CHECK(edge("x", "s")->calls.size() == 1);
   CHECK(edge("x", "a")->calls.size() == 2);  // the implied map first
   CHECK(edge("x", "a")->calls[0].item->name == "affine");
-  CHECK(edge("x", "c") != g.edges.end());    // after '|' the line's own source
-  CHECK(edge("b", "c") != g.edges.end());    // a tap does not move the chain
+  CHECK(edge("x", "c") != g.edges.end());  // after '|' the line's own source
+  CHECK(edge("b", "c") != g.edges.end());  // a tap does not move the chain
   REQUIRE(g.taps.size() == 1);
   CHECK(g.taps[0].losses[1].loss_weight == 0.5);
 }
@@ -116,7 +121,8 @@ TEST_CASE("a tap's target beats a ratio, and the program says so") {
   CHECK(w.of.at(graph.graph().find("hidden")).shape == Shape{392});
   CHECK(w.of.at(graph.graph().find("output")).shape == Shape{10});
   REQUIRE(w.notes.size() == 1);
-  CHECK(w.notes[0] == "layer 'output' is 10 wide because of the 10 classes of 'labels'; 1/2 of 'hidden' would suggest 196");
+  CHECK(w.notes[0] ==
+        "layer 'output' is 10 wide because of the 10 classes of 'labels'; 1/2 of 'hidden' would suggest 196");
 }
 
 TEST_CASE("the same arrow in two cycles shares its parameters, tied and frozen ones do what they say") {

@@ -33,10 +33,10 @@ class Sender {
   std::mutex mutex;
   std::condition_variable changed;
   uint64_t arrived = 0, durable = 0;
-  bool over = false;           // no sample follows those that arrived
+  bool over = false;                           // no sample follows those that arrived
   bool end_told = false, end_durable = false;  // a position said so; and was durable
-  uint64_t may_keep = 1 << 30; // samples
-  bool drops = false;          // what was durable is gone, and counted when it is asked for again
+  uint64_t may_keep = 1 << 30;                 // samples
+  bool drops = false;                          // what was durable is gone, and counted when it is asked for again
   uint64_t lost = 0;
 };
 
@@ -61,8 +61,10 @@ class Live final : public Producer {
   bool restore(uint64_t index, const std::string& position) override {
     const std::lock_guard<std::mutex> lock(sender_.mutex);
     const std::string at = index ? "sample " + std::to_string(index) : "";
-    if (position != at && position != at + " over") throw Error(ErrorKind::Stream, "that is not where it stood: " + position);
-    if (index < sender_.durable && !sender_.drops) throw Error(ErrorKind::Stream, "samples were forgotten that are asked for again");
+    if (position != at && position != at + " over")
+      throw Error(ErrorKind::Stream, "that is not where it stood: " + position);
+    if (index < sender_.durable && !sender_.drops)
+      throw Error(ErrorKind::Stream, "samples were forgotten that are asked for again");
     at_ = std::max(index, sender_.durable);
     sender_.lost += at_ - index;
     return true;
@@ -98,7 +100,9 @@ class Live final : public Producer {
   bool cancelled_ = false;
 };
 
-constexpr const char* kLiveFlow = "harmonic live { producer x {4}; layer h {3}; layer o {4}; cycle { x -(tanh, dropout(0.2))-> h -> o; o <-(mse)- x; } }";
+constexpr const char* kLiveFlow =
+    "harmonic live { producer x {4}; layer h {3}; layer o {4}; cycle { x -(tanh, dropout(0.2))-> h -> o; o <-(mse)- x; "
+    "} }";
 
 std::unique_ptr<HarmonicGraph> live_graph(Sender& sender, size_t ahead = 0) {
   auto g = graph_of(kLiveFlow);
@@ -299,7 +303,9 @@ TEST_CASE("live runs that cannot go on say why", "[live]") {
   auto g = live_graph(sender);
   CycleRuntime without(*g, 0, settings(8));
   without.resume(from);
-  CHECK(message_of([&] { without.run(); }) == "a run of live streams is gone on with where checkpoints are kept\nadd --checkpoint DIR: who sends waits for what they hold");
+  CHECK(message_of([&] { without.run(); }) ==
+        "a run of live streams is gone on with where checkpoints are kept\nadd --checkpoint DIR: who sends waits for "
+        "what they hold");
   from.state.live.clear();
   auto again = live_graph(sender);
   Checkpointer writer("runs", CheckpointInterval{0, 1, 0}, 3, files);

@@ -1,4 +1,5 @@
-// Flows of several cycles over live streams: the next cycle goes on where the one before stopped, also from a checkpoint.
+// Flows of several cycles over live streams: the next cycle goes on where the one before stopped, also from a
+// checkpoint.
 #include <catch2/catch.hpp>
 
 #include <chrono>
@@ -43,7 +44,8 @@ class LiveSamples final : public Producer {
   }
   bool restore(uint64_t index, const std::string& position) override {
     if (!has_positions_) return false;
-    if (!given.empty() || position != (index ? "sample " + std::to_string(index) : "")) throw Error(ErrorKind::Stream, "not there: " + position);
+    if (!given.empty() || position != (index ? "sample " + std::to_string(index) : ""))
+      throw Error(ErrorKind::Stream, "not there: " + position);
     at_ = index;
     return true;
   }
@@ -91,11 +93,13 @@ std::string undisturbed(int64_t batch, int64_t accumulate) {
 }
 
 // As if it came from an address with these options, which say what its edge does.
-void bind_address(HarmonicGraph& g, const std::string& name, const std::shared_ptr<Producer>& producer, const std::string& options) {
+void bind_address(HarmonicGraph& g, const std::string& name, const std::shared_ptr<Producer>& producer,
+                  const std::string& options) {
   hx_registry pending;
   hx_registration registration{sizeof(hx_registration), harmonics_api(), &pending};
   const std::string scheme = "given_" + name;
-  reinterpret_cast<FunctionRegistry&>(registration).register_producer(scheme, [producer](const std::string&, const Arguments&) { return producer; });
+  reinterpret_cast<FunctionRegistry&>(registration)
+      .register_producer(scheme, [producer](const std::string&, const Arguments&) { return producer; });
   commit_pending(pending, g.registry());
   g.streams().bind(g.graph(), g.registry(), name, parse_address(scheme + ":" + name + "?" + options));
 }
@@ -103,10 +107,14 @@ void bind_address(HarmonicGraph& g, const std::string& name, const std::shared_p
 struct Live2 {
   std::unique_ptr<HarmonicGraph> graph = graph_of(kTwoCyclesFlow);
   std::shared_ptr<LiveSamples> live;
-  explicit Live2(bool has_positions = true) : live(std::make_shared<LiveSamples>(has_positions)) { bind_producer(*graph, "x", live); }
+  explicit Live2(bool has_positions = true) : live(std::make_shared<LiveSamples>(has_positions)) {
+    bind_producer(*graph, "x", live);
+  }
   explicit Live2(const std::string& options) : live(std::make_shared<LiveSamples>()) {
-    if (options.empty()) bind_producer(*graph, "x", live);
-    else bind_address(*graph, "x", live, options);
+    if (options.empty())
+      bind_producer(*graph, "x", live);
+    else
+      bind_address(*graph, "x", live, options);
   }
 };
 
@@ -116,7 +124,8 @@ const std::string kHolding[] = {"", "edge=block&hold=64", "late=1m", "edge=drop_
 // One number a sample, which its sender counts; some of them are left out. Most come when `hurry` says so.
 class Counted final : public Producer {
  public:
-  Counted(uint64_t most, uint64_t lacks_every, const std::atomic<bool>& hurry) : most_(most), lacks_every_(lacks_every), hurry_(hurry) {}
+  Counted(uint64_t most, uint64_t lacks_every, const std::atomic<bool>& hurry)
+      : most_(most), lacks_every_(lacks_every), hurry_(hurry) {}
   HTensor next() override {
     std::this_thread::sleep_for(at_ > 300 && !hurry_ ? std::chrono::microseconds(2000) : std::chrono::microseconds(20));
     if (at_ > 0 && at_ % lacks_every_ == 0) ++at_;
@@ -173,7 +182,8 @@ TEST_CASE("a second cycle goes on with what waits on an edge") {
 }
 
 TEST_CASE("edges that drop, and late=, in a flow of two cycles: pairs stay pairs") {
-  const std::string options = GENERATE(as<std::string>{}, "edge=drop_oldest&hold=40", "edge=latest", "edge=block&hold=40", "late=20ms", "late=20ms&edge=latest&unpaired=drop");
+  const std::string options = GENERATE(as<std::string>{}, "edge=drop_oldest&hold=40", "edge=latest",
+                                       "edge=block&hold=40", "late=20ms", "late=20ms&edge=latest&unpaired=drop");
   CAPTURE(options);
   constexpr uint64_t kMost = 3000;
   std::atomic<bool> hurry{false};
@@ -203,7 +213,8 @@ TEST_CASE("edges that drop, and late=, in a flow of two cycles: pairs stay pairs
   for (const std::string& note : second.notes) told += note + "\n";
   CAPTURE(told);
   CHECK(told.find("samples of 'y': ") != std::string::npos);
-  if (options.find("edge=latest") != std::string::npos || options.find("drop_oldest") != std::string::npos) CHECK(told.find("samples of 'x': ") != std::string::npos);
+  if (options.find("edge=latest") != std::string::npos || options.find("drop_oldest") != std::string::npos)
+    CHECK(told.find("samples of 'x': ") != std::string::npos);
 }
 
 TEST_CASE("a stream that ends in the first of two cycles leaves the second nothing") {
@@ -230,7 +241,9 @@ TEST_CASE("runs of two cycles over a live stream go on from a checkpoint in eith
       CycleRuntime runtime(*run.graph, cycle, of_cycle(cycle, 4, 1, 2));
       runtime.set_checkpoints(&writer);
       runtime.on_step(1, [&](const StepReport&) {
-        while (writer.busy()) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // one is written at a time, and every step's is wanted
+        while (writer.busy())
+          std::this_thread::sleep_for(
+              std::chrono::milliseconds(1));  // one is written at a time, and every step's is wanted
       });
       runtime.run();
       CHECK(run.live->safe == (cycle == 0 ? 28 : kSamples));
@@ -290,12 +303,14 @@ TEST_CASE("cycles that cannot go on with one another's live streams say so befor
   RunSettings s = of_cycle(0, 4, 1, 1);
   s.seconds = 1;
   CHECK(message_of([&] { CycleRuntime(*run.graph, 0, s).run(); }) ==
-        "cycle 1 cannot end by the clock: it may be waiting for a sample of 'x' then, and cycle 2 goes on with it\nend it with steps or until");
+        "cycle 1 cannot end by the clock: it may be waiting for a sample of 'x' then, and cycle 2 goes on with it\nend "
+        "it with steps or until");
   auto other = graph_of(R"(harmonic two { producer x {4}; producer y {4}; layer o {4};
     cycle { x -> o; o <-(mse)- x; } cycle { x -> o; o <-(mse)- y; } })");
   bind_producer(*other, "x", std::make_shared<LiveSamples>());
   bind_producer(*other, "y", std::make_shared<LiveSamples>());
-  CHECK_THAT(message_of([&] { CycleRuntime(*other, 0, of_cycle(0, 4, 1, 1)).run(); }), Catch::StartsWith("cycle 2 reads the live stream 'x' beside others than cycle 1 does"));
+  CHECK_THAT(message_of([&] { CycleRuntime(*other, 0, of_cycle(0, 4, 1, 1)).run(); }),
+             Catch::StartsWith("cycle 2 reads the live stream 'x' beside others than cycle 1 does"));
   // Each its own: nothing to go on with.
   auto apart = graph_of(R"(harmonic two { producer x {4}; producer y {4}; layer o {4}; layer p {4};
     cycle { x -> o; o <-(mse)- x; } cycle { y -> p; p <-(mse)- y; } })");

@@ -69,7 +69,8 @@ TEST_CASE("a layer with several taps is reported once") {
 
 TEST_CASE("frozen weights do not move, and only= moves what it names") {
   const auto run = [](const std::string& flow) {
-    auto g = graph_of("harmonic g { producer x {3}; producer y {1}; layer a {4}; layer b {1}; cycle (steps 2) { " + flow + " } }");
+    auto g = graph_of("harmonic g { producer x {3}; producer y {1}; layer a {4}; layer b {1}; cycle (steps 2) { " +
+                      flow + " } }");
     bind_rows(*g, "x", {3}, numbers(12));
     bind_rows(*g, "y", {1}, numbers(4));
     declare(*g);
@@ -85,7 +86,9 @@ TEST_CASE("frozen weights do not move, and only= moves what it names") {
   CHECK(run("x -(tanh)-> a -> b; b <- y;").size() == 4);
   CHECK(run("x -(tanh(freeze=true))-> a -> b; b <- y;") == Names{"a.b.affine.bias", "a.b.affine.weight"});
   CHECK(run("x -(tanh)-> a -> b; b <-(mse(only=\"x.*\"))- y;") == Names{"x.a.affine.bias", "x.a.affine.weight"});
-  CHECK(message_of([&] { run("x -(tanh)-> a -> b; b <-(mse(only=\"q*\"))- y;"); }).find("only=\"q*\" matches no parameter") == 0);
+  CHECK(message_of([&] {
+          run("x -(tanh)-> a -> b; b <-(mse(only=\"q*\"))- y;");
+        }).find("only=\"q*\" matches no parameter") == 0);
 }
 
 TEST_CASE("a tied map uses one weight for two arrows, and its gradient adds up") {
@@ -116,13 +119,19 @@ TEST_CASE("the weights of another graph are refused, missing ones start fresh an
   CycleRuntime(*trained, 0, s).run();
   const std::string file = saved(*trained, "net");
 
-  auto other = graph_of("harmonic g { producer p {3}; producer q {2}; layer c {4}; layer d; cycle { p -(relu)-> c -> d; d <-(cross_entropy)- q; } }");
-  CHECK(message_of([&] { other->load_weights(file); }).find("none of the 4 tensors of " + file + " belongs to 'g'") == 0);
+  auto other = graph_of(
+      "harmonic g { producer p {3}; producer q {2}; layer c {4}; layer d; cycle { p -(relu)-> c -> d; d "
+      "<-(cross_entropy)- q; } }");
+  CHECK(message_of([&] { other->load_weights(file); }).find("none of the 4 tensors of " + file + " belongs to 'g'") ==
+        0);
 
-  auto longer = graph_of("harmonic g { producer x {3}; producer y {2}; layer a {4}; layer m {5}; layer b; cycle { x -(relu)-> a -> m -> b; b <-(cross_entropy)- y; } }");
+  auto longer = graph_of(
+      "harmonic g { producer x {3}; producer y {2}; layer a {4}; layer m {5}; layer b; cycle { x -(relu)-> a -> m -> "
+      "b; b <-(cross_entropy)- y; } }");
   longer->load_weights(file);
   bind_relu_net(*longer);
-  CHECK(message_of([&] { longer->lower(lowering_options(Mode::infer)); }).find("lacks weights the graph needs") != std::string::npos);
+  CHECK(message_of([&] { longer->lower(lowering_options(Mode::infer)); }).find("lacks weights the graph needs") !=
+        std::string::npos);
   CycleRuntime(*longer, 0, s).run();
   bind_test(*longer, "x", {3}, numbers(6));
   bind_test<uint8_t>(*longer, "y", {}, {0, 1});
@@ -143,8 +152,10 @@ TEST_CASE("without its tap a graph infers what it learned, labels bound or not")
     graph.taps.clear();
     HarmonicGraph g(std::move(graph));
     g.load_weights(file);
-    if (labels) bind_relu_net(g);
-    else bind_rows(g, "x", {3}, numbers(60));
+    if (labels)
+      bind_relu_net(g);
+    else
+      bind_rows(g, "x", {3}, numbers(60));
     const auto kept = keep(g, "");
     CycleRuntime(g, 0, settings(7)).run();
     CHECK(kept->samples == 20);
@@ -155,7 +166,8 @@ TEST_CASE("without its tap a graph infers what it learned, labels bound or not")
 }
 
 TEST_CASE("a joint sample is the same with and without its labels") {
-  constexpr const char* kPairs = "harmonic g { producer x; producer y {1} 1/2 x; layer o {1}; cycle { x -(affine(1))-> o; o <- y; } }";
+  constexpr const char* kPairs =
+      "harmonic g { producer x; producer y {1} 1/2 x; layer o {1}; cycle { x -(affine(1))-> o; o <- y; } }";
   auto both = graph_of(kPairs);
   bind_rows(*both, "x", {3}, numbers(12));
   bind_rows(*both, "y", {1}, numbers(2));
@@ -179,7 +191,8 @@ void bind_two(HarmonicGraph& g) {
 }
 // Of the first of two numbers, over samples [from, to).
 float mean_of(const std::vector<float>& first, size_t from, size_t to) {
-  return std::accumulate(first.begin() + static_cast<std::ptrdiff_t>(from), first.begin() + static_cast<std::ptrdiff_t>(to), 0.0f) /
+  return std::accumulate(first.begin() + static_cast<std::ptrdiff_t>(from),
+                         first.begin() + static_cast<std::ptrdiff_t>(to), 0.0f) /
          static_cast<float>(to - from);
 }
 const std::vector<float> kX{1, 3, 5, 7}, kZ{0, 4, 8, 12};

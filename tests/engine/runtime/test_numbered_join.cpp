@@ -59,7 +59,8 @@ struct Joined {
   std::vector<uint64_t> waiting;
 };
 
-Joined join(std::vector<Source>& sources, const std::vector<uint64_t>& per_group, const JoinRules& rules, uint64_t batch, uint64_t most = UINT64_MAX) {
+Joined join(std::vector<Source>& sources, const std::vector<uint64_t>& per_group, const JoinRules& rules,
+            uint64_t batch, uint64_t most = UINT64_MAX) {
   std::vector<NumberedJoin::Member> members;
   for (size_t i = 0; i < sources.size(); ++i) members.push_back({&sources[i], per_group[i], std::nullopt});
   NumberedJoin join(members, rules, batch);
@@ -74,7 +75,9 @@ Joined join(std::vector<Source>& sources, const std::vector<uint64_t>& per_group
     const uint64_t got = join.read(wanted, pointers.data());
     for (uint64_t g = 0; g < got; ++g) {
       auto& group = result.groups.emplace_back();
-      for (size_t i = 0; i < sources.size(); ++i) group.emplace_back(to[i].begin() + static_cast<std::ptrdiff_t>(g * per_group[i]), to[i].begin() + static_cast<std::ptrdiff_t>((g + 1) * per_group[i]));
+      for (size_t i = 0; i < sources.size(); ++i)
+        group.emplace_back(to[i].begin() + static_cast<std::ptrdiff_t>(g * per_group[i]),
+                           to[i].begin() + static_cast<std::ptrdiff_t>((g + 1) * per_group[i]));
     }
     if (got < wanted) break;
   }
@@ -86,8 +89,10 @@ Joined join(std::vector<Source>& sources, const std::vector<uint64_t>& per_group
   return result;
 }
 
-// What should come of streams of one sender each: groups in their order, as long as every stream has a sample of this group or a later one.
-std::vector<std::vector<std::vector<int64_t>>> expected(const std::vector<std::vector<uint64_t>>& streams, const std::vector<uint64_t>& per_group, Unpaired unpaired) {
+// What should come of streams of one sender each: groups in their order, as long as every stream has a sample of this
+// group or a later one.
+std::vector<std::vector<std::vector<int64_t>>> expected(const std::vector<std::vector<uint64_t>>& streams,
+                                                        const std::vector<uint64_t>& per_group, Unpaired unpaired) {
   uint64_t end = UINT64_MAX;
   std::map<uint64_t, std::vector<std::map<uint64_t, int64_t>>> groups;  // by group, by stream, by place
   for (size_t i = 0; i < streams.size(); ++i) {
@@ -305,7 +310,8 @@ class PacedProducer final : public Producer {
   bool cancelled_ = false;
 };
 
-template <typename Until> bool wait_for(Until until) {
+template <typename Until>
+bool wait_for(Until until) {
   for (int i = 0; i < 20000 && !until(); ++i) std::this_thread::sleep_for(5ms);
   return until();
 }
@@ -324,7 +330,8 @@ TEST_CASE("an edge: block keeps all, drop_oldest and latest the newest, and coun
   REQUIRE(edge.read(1, to, marks.data(), std::nullopt) == 1);
   producer->allow(1000);
   const uint64_t room = policy == EdgePolicy::latest ? 10 : 100;
-  REQUIRE(wait_for([&] { return edge.waiting() == room && (policy == EdgePolicy::block || edge.dropped() == 999 - room); }));
+  REQUIRE(wait_for(
+      [&] { return edge.waiting() == room && (policy == EdgePolicy::block || edge.dropped() == 999 - room); }));
   std::vector<int64_t> got{values[0]};
   while (const uint64_t n = edge.read(7, to, marks.data(), std::nullopt))
     for (uint64_t i = 0; i < n; ++i) {
@@ -336,8 +343,10 @@ TEST_CASE("an edge: block keeps all, drop_oldest and latest the newest, and coun
   CHECK(std::adjacent_find(got.begin(), got.end()) == got.end());
   CHECK(got.back() == 999);
   CHECK(got.size() + edge.dropped() == 1000);
-  if (policy == EdgePolicy::block) CHECK(edge.dropped() == 0);
-  else CHECK(got.size() == 1 + room);
+  if (policy == EdgePolicy::block)
+    CHECK(edge.dropped() == 0);
+  else
+    CHECK(got.size() == 1 + room);
 }
 
 TEST_CASE("an edge: latest holds what one step takes when steps become others") {
@@ -399,7 +408,8 @@ TEST_CASE("late=: what waits too long goes without, and what comes then is late"
   CHECK((xs[0] == 0 && ys[0] == 0));
   // Sample 1 of x finds none; then both have 2.
   std::thread later([&] {
-    REQUIRE(wait_for([&] { return unpaired == Unpaired::drop ? join.counts(0).unpaired == 1 : join.counts(1).filled == 1; }));
+    REQUIRE(wait_for(
+        [&] { return unpaired == Unpaired::drop ? join.counts(0).unpaired == 1 : join.counts(1).filled == 1; }));
     slow->allow(3), fast->allow(3);
   });
   if (unpaired == Unpaired::last) {
@@ -410,7 +420,8 @@ TEST_CASE("late=: what waits too long goes without, and what comes then is late"
   later.join();
   CHECK((xs[0] == 2 && ys[0] == 2));
   CHECK(join.counts(1).late == 1);
-  CHECK(out == (unpaired == Unpaired::drop ? std::vector<std::string>{"x unpaired", "y late"} : std::vector<std::string>{"y late"}));
+  CHECK(out == (unpaired == Unpaired::drop ? std::vector<std::string>{"x unpaired", "y late"}
+                                           : std::vector<std::string>{"y late"}));
   CHECK(join.reads(0) == 3);
   CHECK(join.reads(1) == 3);
 }

@@ -81,7 +81,8 @@ TEST_CASE("weights: whole numbers of another scale are refused, real ones are to
 
 TEST_CASE("weights: samples of another shape are told, or refused where the numbers differ") {
   const TensorFile flat = learned<float>({4});
-  CHECK(told<float>(flat, {2, 2}) == "producer 'x' delivers samples of shape [2, 2], the weights of w learned from [4]\n");
+  CHECK(told<float>(flat, {2, 2}) ==
+        "producer 'x' delivers samples of shape [2, 2], the weights of w learned from [4]\n");
   CHECK(told<float>(flat, {5}) == "producer 'x' delivers samples of shape [5], the weights of w learned from [4]");
 }
 
@@ -96,9 +97,12 @@ TEST_CASE("resume: data of another scale are refused, of another type or shape t
   }
   const std::string file = "runs/checkpoint-000002-step-2.safetensors";
   CHECK(told_on_resuming<uint8_t>(files) == "");
-  CHECK(told_on_resuming<int16_t>(files).find("producer 'x' gives i16, taken as they are; " + file + " learned from u8, scaled to [0, 1]") == 0);
-  CHECK(told_on_resuming<float>(files) == "producer 'x' gives f32, taken as they are; " + file + " learned from u8, scaled to [0, 1]\n");
-  CHECK(told_on_resuming<uint8_t>(files, {2, 2}) == "producer 'x' delivers samples of shape [2, 2], the weights of " + file + " learned from [4]\n");
+  CHECK(told_on_resuming<int16_t>(files).find("producer 'x' gives i16, taken as they are; " + file +
+                                              " learned from u8, scaled to [0, 1]") == 0);
+  CHECK(told_on_resuming<float>(files) ==
+        "producer 'x' gives f32, taken as they are; " + file + " learned from u8, scaled to [0, 1]\n");
+  CHECK(told_on_resuming<uint8_t>(files, {2, 2}) ==
+        "producer 'x' delivers samples of shape [2, 2], the weights of " + file + " learned from [4]\n");
 }
 
 TEST_CASE("labels are numbers of classes in any type") {
@@ -113,7 +117,10 @@ TEST_CASE("labels are numbers of classes in any type") {
 
 TEST_CASE("functions that are others than the weights learned with are told by arrow") {
   const auto graph = [](const std::string& arrows) {
-    return make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", "harmonic g { producer x {4}; layer h {3}; layer o {2}; cycle { " + arrows + " } }")), Registry::global());
+    return make_graph(
+        parse_flow(std::make_shared<SourceText>(
+            "test.hmx", "harmonic g { producer x {4}; layer h {3}; layer o {2}; cycle { " + arrows + " } }")),
+        Registry::global());
   };
   const auto differ = [&](const std::string& was, const std::string& is) {
     std::string all;
@@ -122,9 +129,11 @@ TEST_CASE("functions that are others than the weights learned with are told by a
   };
   CHECK(differ("x -(relu)-> h -> o;", "x -(relu)-> h; h -> o;") == "");
   CHECK(differ("x -(relu)-> h -> o;", "x -(tanh)-> h -> o;") == "from 'x' to 'h' by relu, which is tanh now\n");
-  CHECK(differ("x -(leaky_relu(slope=0.1))-> h -> o;", "x -(leaky_relu)-> h -> o;").find("from 'x' to 'h' by leaky_relu{slope = 0.1") == 0);
+  CHECK(differ("x -(leaky_relu(slope=0.1))-> h -> o;", "x -(leaky_relu)-> h -> o;")
+            .find("from 'x' to 'h' by leaky_relu{slope = 0.1") == 0);
   CHECK(differ("x -(relu, dropout(0.5))-> h -> o;", "x -(relu)-> h -(noise(0.1))-> o;") == "");
-  CHECK(differ("x -(relu)-> h -> o;", "x -(relu)-> h -(softmax)-> o;") == "from 'h' to 'o' by nothing, which is softmax now\n");
+  CHECK(differ("x -(relu)-> h -> o;", "x -(relu)-> h -(softmax)-> o;") ==
+        "from 'h' to 'o' by nothing, which is softmax now\n");
 }
 
 TEST_CASE("words of classes that no file of weights has room for are refused before the run") {
@@ -133,7 +142,8 @@ TEST_CASE("words of classes that no file of weights has room for are refused bef
     bind_rows<float>(*g, "x", {4}, numbers(24));
     class Words : public Rows<uint8_t> {
      public:
-      Words(size_t words, size_t letters) : Rows<uint8_t>({}, {0, 1, 2, 0, 1, 2}, 3), words_(words), letters_(letters) {}
+      Words(size_t words, size_t letters)
+          : Rows<uint8_t>({}, {0, 1, 2, 0, 1, 2}, 3), words_(words), letters_(letters) {}
       std::optional<StreamInfo> describe() override {
         std::optional<StreamInfo> info = Rows<uint8_t>::describe();
         for (size_t i = 0; i < words_; ++i) info->symbols.push_back(std::to_string(i) + std::string(letters_, 'a'));
@@ -147,5 +157,7 @@ TEST_CASE("words of classes that no file of weights has room for are refused bef
     return message_of([&] { g->expect_savable(); });
   };
   CHECK(bound(3, 1000) == "no error");
-  CHECK(bound(3, 20'000'000).find("the words of 'y', 3 of 60000003 bytes together, cannot be saved with the weights: there is room for 50000000 bytes") == 0);
+  CHECK(bound(3, 20'000'000)
+            .find("the words of 'y', 3 of 60000003 bytes together, cannot be saved with the weights: there is room for "
+                  "50000000 bytes") == 0);
 }

@@ -1,4 +1,5 @@
-// Profiles of a step on a device with memory of its own: whose clock its single steps are timed by, and what is taken off.
+// Profiles of a step on a device with memory of its own: whose clock its single steps are timed by, and what is taken
+// off.
 #include <catch2/catch.hpp>
 
 #include "engine/bound/profile.hpp"
@@ -11,7 +12,9 @@ using namespace harmonics::testing;
 
 namespace {
 
-constexpr const char* kProfiledFlow = "harmonic plain { producer x {6}; producer y {3}; layer h {9}; layer o; cycle { x -(tanh)-> h -> o; o <-(mse)- y; } }";
+constexpr const char* kProfiledFlow =
+    "harmonic plain { producer x {6}; producer y {3}; layer h {9}; layer o; cycle { x -(tanh)-> h -> o; o <-(mse)- y; "
+    "} }";
 
 struct Profiled {
   Profile profile;

@@ -49,7 +49,8 @@ TEST_CASE("results that are infinite or NaN are counted, with the first and wher
   CHECK(notes_of({0, 1, 2, 3, kNan, 5, 6, 7, 8, -kInfinity}, finite) ==
         "2 of 5 results of 'c' are infinite or NaN, the first is number 3; its sample of 'x' is not finite either\n");
   CHECK(notes_of({0, 1, 2, 3, 4, 5}, {1, kNan, 1, 1}) ==
-        "3 of 3 results of 'c' are infinite or NaN, the first is number 1; its samples are finite: look at the weights\n");
+        "3 of 3 results of 'c' are infinite or NaN, the first is number 1; its samples are finite: look at the "
+        "weights\n");
 }
 
 TEST_CASE("a consumer that fails in its own way leaves a checkpoint of the steps before") {

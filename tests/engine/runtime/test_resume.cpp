@@ -1,5 +1,5 @@
-// The resume law: a run that was stopped anywhere and went on, with other threads and other reading ahead, ends to the bit as the
-// run that nobody disturbed.
+// The resume law: a run that was stopped anywhere and went on, with other threads and other reading ahead, ends to the
+// bit as the run that nobody disturbed.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -11,172 +11,13 @@
 
 #include "engine/checkpoint/checkpointer.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
+#include "tests/engine/runtime/resumed_runs.hpp"
 #include "tests/files_in_memory.hpp"
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
 using namespace harmonics::testing;
-
-namespace {
-
-const char* const kFlows[] = {
-    R"(harmonic drops { producer x {6}; producer y {3}; layer h {8}; layer o;
-       cycle { x -(relu, dropout(0.3))-> h -> o; o <-(cross_entropy)- y; } })",
-    R"(harmonic norms { producer x {6}; producer y {3}; layer h {5}; layer o;
-       cycle { x -(affine, norm(kind="batch"), tanh)-> h -> o; o <-(cross_entropy)- y; } })",
-    R"(harmonic branches { producer x {6}; producer y {3}; layer h {7}; layer g {4}; layer o;
-       cycle { x -(relu)-> h; if loss < 1.09 { h -(tanh, dropout(0.2))-> g; } else { h -(affine(4, name="first"), relu)-> g; } g -> o; o <-(cross_entropy)- y; } })",
-    R"(harmonic taps { producer x {6}; producer y {3}; layer h {7}; layer o; layer side {6};
-       cycle { x -(relu)-> h; h -> o; if loss < 1.5 { h -> side; side <-(mse)- x; } o <-(cross_entropy)- y; } })",
-    R"(harmonic watched { producer x {6}; producer y {3}; layer h {7}; layer g {4}; layer o;
-       cycle { x -(relu)-> h; if val.loss < 1.09 { h -(tanh)-> g; } else { h -(affine(4, name="first"), relu)-> g; } g -> o; o <-(cross_entropy)- y; } })",
-    R"(harmonic counted { producer x {6}; producer y {3}; layer h {7}; layer o; layer side {6};
-       cycle { x -(relu)-> h; h -> o; if loss < 1.4 { h -> side; side <-(mse)- x; } o <-(cross_entropy(ignore_index=2))- y; } })",
-    R"(harmonic wide { producer x {6}; producer y {3}; layer h {40}; layer g {33}; layer o;
-       cycle { x -(relu)-> h -(relu)-> g -> o; o <-(cross_entropy)- y; } })",
-};
-
-struct Setup {
-  const char* flow = kFlows[0];
-  size_t samples = 30;
-  std::string address;  // options of the joint group
-  bool wrapped = false, sized = true, validated = false;
-  RunSettings run;
-};
-
-std::vector<uint8_t> labels(const std::vector<float>& x) {
-  std::vector<uint8_t> y;
-  for (size_t i = 0; i < x.size(); i += 6) y.push_back(static_cast<uint8_t>(x[i] > 0.3f ? 2 : x[i + 1] > 0 ? 1 : 0));
-  return y;
-}
-
-void bind_validation(HarmonicGraph& g) {
-  const std::vector<float> x = numbers(6 * 14, 9);
-  const auto bind = [&](const char* name, std::shared_ptr<Producer> p) { g.validation_streams().bind(g.graph(), g.graph().find(name), Source(name, std::move(p))); };
-  bind("x", std::make_shared<Rows<float>>(Shape{6}, x));
-  bind("y", std::make_shared<Rows<uint8_t>>(Shape{}, labels(x), 3));
-}
-
-// `ahead`: how far producers read ahead; 0: not.
-std::unique_ptr<HarmonicGraph> resumed_graph(const Setup& setup, size_t ahead) {
-  auto g = graph_of(setup.flow);
-  const std::vector<float> x = numbers(6 * setup.samples, 3);
-  const auto producer = [&](std::shared_ptr<Producer> p, const char* name) {
-    if (setup.wrapped) p = std::make_shared<RepeatProducer>(std::make_shared<ShuffleProducer>(std::make_shared<SkipProducer>(p, 2), 7, 5), 2);
-    if (ahead) p = std::make_shared<AsyncProducer>(p, ahead);
-    bind_producer(*g, name, p);
-  };
-  const auto rows = [&](auto r) {
-    r->hides_size = !setup.sized;
-    return r;
-  };
-  producer(rows(std::make_shared<Rows<float>>(Shape{6}, x)), "x");
-  producer(rows(std::make_shared<Rows<uint8_t>>(Shape{}, labels(x), 3)), "y");
-  if (setup.validated) bind_validation(*g);
-  return g;
-}
-
-struct End {
-  std::map<std::string, std::string> tensors;  // weights, statistics and moments, byte for byte
-  CycleReport report;
-};
-
-End end_of(HarmonicGraph& g, CycleReport report) {
-  End end{{}, std::move(report)};
-  TensorFile all;
-  g.snapshot(all);
-  for (const auto& [name, tensor] : all.tensors) end.tensors[name] = std::string(static_cast<const char*>(tensor.bytes()), type_of(tensor).bytes());
-  return end;
-}
-
-// Everything but times; to the bit.
-std::string text_of(const EpochReport& e) {
-  std::string s = fmt::format("epoch {} steps {} samples {} step {} loss {} {} {} rate {}", e.epoch, e.steps, e.samples, e.step, e.loss, e.accuracy_name, e.accuracy, e.learning_rate);
-  for (const auto& [name, v] : e.figures) s += fmt::format("; {} {}", name, v);
-  if (!e.validation) return s;
-  s += fmt::format("\n  validation of {}: loss {} accuracy {}", e.validation->samples, e.validation->loss, e.validation->accuracy);
-  for (const LayerFigures& layer : e.validation->layers) {
-    s += fmt::format("; {} {} {}", layer.layer, layer.classes, layer.rows);
-    for (const Figure& f : layer.figures) s += fmt::format(", {} {}", f.name, f.value);
-    for (const double n : layer.table.cells) s += fmt::format(" {}", n);
-  }
-  return s;
-}
-
-std::string text_of(const std::vector<EpochReport>& epochs) {
-  std::string s;
-  for (const EpochReport& e : epochs) s += text_of(e) + "\n";
-  return s;
-}
-
-void expect_same(const End& a, const End& b) {
-  CHECK((a.tensors == b.tensors));
-  CHECK(a.report.steps == b.report.steps);
-  CHECK(a.report.samples == b.report.samples);
-  CHECK(a.report.epochs == b.report.epochs);
-  CHECK(a.report.loss == b.report.loss);
-  CHECK(a.report.accuracy == b.report.accuracy);
-  CHECK(a.report.metrics == b.report.metrics);
-  CHECK(a.report.learning_rate == b.report.learning_rate);
-  CHECK(a.report.stopped_by == b.report.stopped_by);
-  CHECK(text_of(a.report.by_epoch) == text_of(b.report.by_epoch));
-  REQUIRE(a.report.curve.size() == b.report.curve.size());
-  for (size_t i = 0; i < a.report.curve.size(); ++i) CHECK(a.report.curve[i].loss == b.report.curve[i].loss);
-}
-
-Setup random_setup(std::mt19937& random) {
-  const auto below = [&](uint64_t n) { return random() % n; };
-  Setup s;
-  s.flow = kFlows[below(std::size(kFlows))];
-  s.samples = 12 + below(40);
-  s.wrapped = below(3) == 0;
-  s.sized = below(4) != 0;
-  s.run = settings(static_cast<int64_t>(1 + below(9)));
-  if (s.flow == kFlows[1]) {  // statistics of one sample there are not
-    s.samples += s.samples % 2;
-    s.run.batch = below(2) ? 2 : 4;
-  }
-  s.run.seed = static_cast<int64_t>(below(3));
-  s.run.accumulate = static_cast<int64_t>(1 + below(3));
-  static const char* const optimizers[] = {"sgd(lr=0.1, momentum=0.9)", "adamw(lr=0.01)", "lion(lr=0.001)", "rmsprop(lr=0.01)"};
-  s.run.optimizer = optimizers[below(4)];
-  static const char* const schedules[] = {"constant", "cosine(warmup=3)", "step(every=4)"};
-  s.run.schedule = schedules[below(s.sized ? 3 : 1)];
-  if (below(3) == 0) s.run.clip = 0.5;
-  if (below(2)) s.run.epochs = 2 + static_cast<int64_t>(below(3));
-  else s.run.steps = 8 + static_cast<int64_t>(below(30));
-  s.run.shuffle = below(3) != 0;
-  s.validated = below(2) || s.flow == kFlows[4];
-  s.run.confusion = below(2);
-  for (const char* metric : {"auc", "f1(average=none)", "topk(2)", "perplexity", "recall(average=weighted)"})
-    if (below(3) == 0) s.run.metrics.push_back(metric);
-  if (below(2)) s.run.window = 1 + static_cast<int64_t>(below(40));
-  return s;
-}
-
-std::string text_of(const Setup& s) {
-  return fmt::format("{:.20} {} samples{}{} batch {} seed {} accumulate {} {} {} epochs {} steps {} shuffle {} validated {} metrics {} window {}", s.flow, s.samples, s.wrapped ? " wrapped" : "", s.sized ? "" : " unsized", *s.run.batch, *s.run.seed, *s.run.accumulate, *s.run.optimizer,
-                     *s.run.schedule, s.run.epochs.value_or(-1), s.run.steps.value_or(-1), s.run.shuffle, s.validated, s.run.metrics.size(), s.run.window.value_or(0));
-}
-
-// Goes on from `from` with other threads and reading ahead.
-End resumed(const Setup& setup, const Checkpoint& from, int threads, size_t ahead, FilesInMemory* files = nullptr) {
-  Setup other = setup;
-  other.run.threads = threads;
-  auto g = resumed_graph(other, ahead);
-  CycleRuntime runtime(*g, 0, other.run);
-  std::optional<Checkpointer> writer;
-  if (files) writer.emplace("again", CheckpointInterval{0, 1, 0}, 1000, *files);
-  if (writer) runtime.set_checkpoints(&*writer);
-  runtime.resume(from);
-  CycleReport report = runtime.run();
-  CHECK(report.resumed_at == from.state.step);
-  std::erase_if(report.notes, [](const std::string& note) { return note.find("ends within the schedule's warmup") != std::string::npos; });  // of the setup, resumed or not
-  CHECK(report.notes == std::vector<std::string>());
-  return end_of(*g, std::move(report));
-}
-
-}  // namespace
+using namespace harmonics::testing::resumed;
 
 TEST_CASE("stopped anywhere, a run goes on to the same bits") {
   std::mt19937 random(41);
@@ -206,7 +47,8 @@ TEST_CASE("stopped anywhere, a run goes on to the same bits") {
       expect_same(resumed(setup, from, 1 + static_cast<int>(random() % 2), random() % 20, &more), undisturbed);
       const auto second = CheckpointFolder("again", more).list();  // a run that was resumed is stopped again
       if (second.empty()) continue;
-      expect_same(resumed(setup, read_checkpoint(second[random() % second.size()].path, more), 2, random() % 5), undisturbed);
+      expect_same(resumed(setup, read_checkpoint(second[random() % second.size()].path, more), 2, random() % 5),
+                  undisturbed);
     }
   }
   CHECK(mid_epoch * 3 > pieces);
@@ -329,7 +171,8 @@ TEST_CASE("a checkpoint taken in the midst of a step is of the step before") {
   bool taken = false;
   size_t given = 0;
   rows->on_sample = [&](size_t) {
-    if (++given == 26) taken = runtime.checkpoint_now();  // read ahead by now: some batches of the second step have run, or none
+    if (++given == 26)
+      taken = runtime.checkpoint_now();  // read ahead by now: some batches of the second step have run, or none
   };
   bind_producer(*g, "x", rows);
   bind_rows(*g, "y", Shape{}, labels(x), 3);
@@ -393,8 +236,10 @@ TEST_CASE("a metric that cannot be kept, or was not asked for before, counts the
   };
   const CycleReport from_8 = rest(writer.last());
   CHECK(from_8.resumed_at == 8);
-  CHECK(from_8.notes == std::vector<std::string>{"metric 'rowcount' of 'o' counts epoch 2 from step 9 on only: it cannot be kept in a checkpoint",
-                                                 "metric 'topk{k = 2}' of 'o' counts epoch 2 from step 9 on only: the checkpoint does not hold it"});
+  CHECK(from_8.notes ==
+        std::vector<std::string>{
+            "metric 'rowcount' of 'o' counts epoch 2 from step 9 on only: it cannot be kept in a checkpoint",
+            "metric 'topk{k = 2}' of 'o' counts epoch 2 from step 9 on only: the checkpoint does not hold it"});
   REQUIRE(from_8.by_epoch.size() == 3);
   CHECK(from_8.by_epoch[0].figures.at("rowcount") == 30);
   CHECK(from_8.by_epoch[1].figures.at("rowcount") == 20);
@@ -416,12 +261,15 @@ TEST_CASE("streams that cannot go back make a checkpoint that says so") {
   runtime.on_note([&](const std::string& text) { notes.push_back(text); });
   runtime.set_checkpoints(&writer);
   runtime.run();
-  CHECK(notes == std::vector<std::string>{"checkpoints of this run keep its weights, but it cannot be resumed from them: stream 'x' is live"});
+  CHECK(notes ==
+        std::vector<std::string>{
+            "checkpoints of this run keep its weights, but it cannot be resumed from them: stream 'x' is live"});
   const Checkpoint c = read_checkpoint(writer.last(), files);
   CHECK(c.state.not_resumable == "stream 'x' is live");
   auto other = resumed_graph(setup, 0);
   CycleRuntime again(*other, 0, setup.run);
-  CHECK(message_of([&] { again.resume(c); }) == "'" + c.path + "' cannot be resumed: stream 'x' is live\nits weights are good: --weights " + c.path);
+  CHECK(message_of([&] { again.resume(c); }) ==
+        "'" + c.path + "' cannot be resumed: stream 'x' is live\nits weights are good: --weights " + c.path);
 }
 
 TEST_CASE("of an edited graph what fits is restored, and what does not is named") {
@@ -450,9 +298,15 @@ TEST_CASE("of an edited graph what fits is restored, and what does not is named"
   for (const std::string& note : report.notes) notes += note + "\n";
   CHECK(notes.find("the flow's text has changed since the checkpoint was written\n") == 0);
   CHECK(notes.find("the training was adamw(") != std::string::npos);
-  CHECK(notes.find("not in the checkpoint, starting fresh:\n  extra.o.affine.bias f32[3]\n  extra.o.affine.weight f32[3, 4]\n  h.extra.affine.bias f32[4]\n  h.extra.affine.weight f32[4, 8]\n") != std::string::npos);
-  CHECK(notes.find("in the checkpoint but not used by this graph:\n  h.o.affine.bias f32[3]\n  h.o.affine.weight f32[3, 8]\n") != std::string::npos);
-  CHECK(notes.find("the optimizer's memory of these does not fit and starts fresh:\n  optimizer.") != std::string::npos);
+  CHECK(notes.find("not in the checkpoint, starting fresh:\n  extra.o.affine.bias f32[3]\n  extra.o.affine.weight "
+                   "f32[3, 4]\n  h.extra.affine.bias f32[4]\n  h.extra.affine.weight f32[4, 8]\n") !=
+        std::string::npos);
+  CHECK(
+      notes.find(
+          "in the checkpoint but not used by this graph:\n  h.o.affine.bias f32[3]\n  h.o.affine.weight f32[3, 8]\n") !=
+      std::string::npos);
+  CHECK(notes.find("the optimizer's memory of these does not fit and starts fresh:\n  optimizer.") !=
+        std::string::npos);
 
   Setup wider = setup;
   wider.flow = R"(harmonic drops { producer x {6}; producer y {3}; layer h {9}; layer o;
@@ -462,9 +316,13 @@ TEST_CASE("of an edited graph what fits is restored, and what does not is named"
   widened.resume(c);
   notes.clear();
   for (const std::string& note : widened.run().notes) notes += note + "\n";
-  CHECK(notes.find("of another shape, starting fresh:\n  h.o.affine.weight: f32[3, 8] in the checkpoint, f32[3, 9] in the graph\n  x.h.affine.bias: f32[8] in the checkpoint, f32[9] in the graph\n") != std::string::npos);
+  CHECK(notes.find("of another shape, starting fresh:\n  h.o.affine.weight: f32[3, 8] in the checkpoint, f32[3, 9] in "
+                   "the graph\n  x.h.affine.bias: f32[8] in the checkpoint, f32[9] in the graph\n") !=
+        std::string::npos);
 
-  auto foreign = graph_of("harmonic z { producer x {6}; producer y {3}; layer a {4}; layer b; cycle { x -> a -> b; b <-(cross_entropy)- y; } }");
+  auto foreign = graph_of(
+      "harmonic z { producer x {6}; producer y {3}; layer a {4}; layer b; cycle { x -> a -> b; b <-(cross_entropy)- y; "
+      "} }");
   const std::vector<float> x = numbers(6 * 30, 3);
   bind_rows(*foreign, "x", Shape{6}, x);
   bind_rows(*foreign, "y", Shape{}, labels(x), 3);
@@ -500,10 +358,14 @@ TEST_CASE("a checkpoint of a later cycle knows what the earlier ones learned") {
   CHECK(learned_bytes(*other) == undisturbed);
 }
 
-TEST_CASE("time, epochs, steps and metrics end a run alike, from the file and from settings, an hour on finite streams is an hour") {
-  const auto run = [](const std::string& conditions, const RunSettings& s, const Checkpoint* from = nullptr, Checkpointer* writer = nullptr) {
+TEST_CASE(
+    "time, epochs, steps and metrics end a run alike, from the file and from settings, an hour on finite streams is an "
+    "hour") {
+  const auto run = [](const std::string& conditions, const RunSettings& s, const Checkpoint* from = nullptr,
+                      Checkpointer* writer = nullptr) {
     Setup setup;
-    const std::string flow = "harmonic g { producer x {6}; producer y {3}; layer o; cycle " + conditions + " { x -(affine)-> o; o <-(cross_entropy)- y; } }";
+    const std::string flow = "harmonic g { producer x {6}; producer y {3}; layer o; cycle " + conditions +
+                             " { x -(affine)-> o; o <-(cross_entropy)- y; } }";
     setup.flow = flow.c_str();
     auto g = resumed_graph(setup, 0);
     CycleRuntime runtime(*g, 0, s);
@@ -519,12 +381,15 @@ TEST_CASE("time, epochs, steps and metrics end a run alike, from the file and fr
     std::function<void(RunSettings&)> set;
     const char* stopped_by;
   };
-  for (const Case& c : {Case{"(for 1h)", [](RunSettings& s) { s.seconds = 3600; }, "for"}, Case{"(epochs 4)", [](RunSettings& s) { s.epochs = 4; }, "epochs"},
-                        Case{"(steps 7)", [](RunSettings& s) { s.steps = 7; }, "steps"}, Case{"(until loss < 1.0)", [](RunSettings& s) { s.until = {"loss<1.0"}; }, "until loss < 1"}}) {
+  for (const Case& c : {Case{"(for 1h)", [](RunSettings& s) { s.seconds = 3600; }, "for"},
+                        Case{"(epochs 4)", [](RunSettings& s) { s.epochs = 4; }, "epochs"},
+                        Case{"(steps 7)", [](RunSettings& s) { s.steps = 7; }, "steps"},
+                        Case{"(until loss < 1.0)", [](RunSettings& s) { s.until = {"loss<1.0"}; }, "until loss < 1"}}) {
     CAPTURE(c.file);
     RunSettings by_setting = none;
     c.set(by_setting);
-    const CycleReport file = run(c.file, none), setting = run("", by_setting), over = run("(for 1s, steps 1, epochs 1)", [&] {
+    const CycleReport file = run(c.file, none), setting = run("", by_setting),
+                      over = run("(for 1s, steps 1, epochs 1)", [&] {
                         RunSettings s = by_setting;
                         if (!s.seconds) s.seconds = 1e9;
                         if (!s.steps) s.steps = 1000000;

@@ -175,8 +175,10 @@ TEST_CASE("a learning rate from outside holds until the schedule has it back") {
   run.control.set_learning_rate(std::nullopt);
   CHECK(at(0.25));
   CHECK_FALSE(run.control.status().learning_rate_set);
-  CHECK_THAT(message_of([&] { run.control.set_learning_rate(-1); }), Catch::StartsWith("a learning rate of -1 is not possible"));
-  CHECK_THAT(message_of([&] { run.control.set_learning_rate(NAN); }), Catch::StartsWith("a learning rate of nan is not possible"));
+  CHECK_THAT(message_of([&] { run.control.set_learning_rate(-1); }),
+             Catch::StartsWith("a learning rate of -1 is not possible"));
+  CHECK_THAT(message_of([&] { run.control.set_learning_rate(NAN); }),
+             Catch::StartsWith("a learning rate of nan is not possible"));
 }
 
 TEST_CASE("a run is stopped from outside, and after that nothing is done") {
@@ -185,7 +187,9 @@ TEST_CASE("a run is stopped from outside, and after that nothing is done") {
   run.control.stop();
   run.thread.join();
   CHECK(run.report.stopped_by == "interrupt");
-  for (const auto& act : std::vector<std::function<void()>>{[&] { run.control.pause(); }, [&] { run.control.resume(); }, [&] { run.control.step(1); }, [&] { run.control.stop(); }, [&] { run.control.checkpoint(); }, [&] { run.control.set_learning_rate(1); }})
+  for (const auto& act : std::vector<std::function<void()>>{
+           [&] { run.control.pause(); }, [&] { run.control.resume(); }, [&] { run.control.step(1); },
+           [&] { run.control.stop(); }, [&] { run.control.checkpoint(); }, [&] { run.control.set_learning_rate(1); }})
     CHECK_THAT(message_of(act), Catch::StartsWith("nothing runs that could be"));
 }
 

@@ -33,7 +33,8 @@ struct RateEnd {
   double rate = 0;
 };
 
-RateEnd run(FilesInMemory& files, const Acts& acts, const Checkpoint* from, bool controlled = true, const std::string& optimizer = "adamw(lr=0.01)", int64_t accumulate = 1) {
+RateEnd run(FilesInMemory& files, const Acts& acts, const Checkpoint* from, bool controlled = true,
+            const std::string& optimizer = "adamw(lr=0.01)", int64_t accumulate = 1) {
   auto g = rate_graph();
   RunSettings s = settings(7);
   s.epochs = 4;
@@ -46,7 +47,9 @@ RateEnd run(FilesInMemory& files, const Acts& acts, const Checkpoint* from, bool
   runtime.set_checkpoints(&writer);
   if (controlled) runtime.set_control(&control);
   runtime.on_step(1, [&](const StepReport& r) {
-    while (writer.busy()) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // one checkpoint is written at a time, and every step's is wanted
+    while (writer.busy())
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(1));  // one checkpoint is written at a time, and every step's is wanted
     if (const auto act = acts.find(r.step); act != acts.end()) control.set_learning_rate(act->second);
   });
   if (from) runtime.resume(*from);
@@ -66,15 +69,20 @@ Checkpoint of_step(int64_t step, FilesInMemory& files) {
 TEST_CASE("a learning rate that was set holds in a run that goes on, until it is given back") {
   const int64_t accumulate = GENERATE(1, 2);
   const int64_t change = accumulate == 1 ? 6 : 3, back = accumulate == 1 ? 15 : 8, between = accumulate == 1 ? 9 : 5;
-  const auto same = [&](FilesInMemory& files, const Acts& acts, const Checkpoint* from, bool controlled) { return run(files, acts, from, controlled, "adamw(lr=0.01)", accumulate); };
+  const auto same = [&](FilesInMemory& files, const Acts& acts, const Checkpoint* from, bool controlled) {
+    return run(files, acts, from, controlled, "adamw(lr=0.01)", accumulate);
+  };
   const Acts set{{change, 0.05}}, given_back{{change, 0.05}, {back, std::nullopt}};
   FilesInMemory files, other, unset;
-  const RateEnd undisturbed = same(files, set, nullptr, true), returned = same(other, given_back, nullptr, true), never = same(unset, {}, nullptr, true);
+  const RateEnd undisturbed = same(files, set, nullptr, true), returned = same(other, given_back, nullptr, true),
+                never = same(unset, {}, nullptr, true);
   CHECK(undisturbed.weights != never.weights);
   CHECK(undisturbed.weights != returned.weights);
   CHECK(undisturbed.rate == 0.05);
   CHECK(returned.rate == never.rate);
-  const std::vector<std::string> note{"the learning rate is 0.05, as it was set from outside; 'harmonics ctl PATH lr schedule' gives the schedule back"};
+  const std::vector<std::string> note{
+      "the learning rate is 0.05, as it was set from outside; 'harmonics ctl PATH lr schedule' gives the schedule "
+      "back"};
   for (const int64_t step : {change, between}) {
     CAPTURE(step);
     const Checkpoint from = of_step(step, files);

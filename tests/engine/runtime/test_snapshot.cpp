@@ -32,7 +32,8 @@ std::unique_ptr<HarmonicGraph> bound() {
 std::string bytes_of_store(const ParameterStore& store) {
   std::string s;
   for (const auto& [name, t] : store.all())
-    if (t.role != Role::moment && name.find('/') == std::string::npos) s.append(name).append(reinterpret_cast<const char*>(t.storage->data()), t.type.bytes());
+    if (t.role != Role::moment && name.find('/') == std::string::npos)
+      s.append(name).append(reinterpret_cast<const char*>(t.storage->data()), t.type.bytes());
   return s;
 }
 
@@ -56,7 +57,8 @@ std::map<int64_t, std::string> by_step(int64_t accumulate, int64_t epochs) {
 // A stream that stands still after some samples until it is told to end.
 class Waiting : public Rows<float> {
  public:
-  Waiting(Shape sample, std::vector<float> values, std::atomic<bool>& end) : Rows<float>(sample, std::move(values)), end_(end) {}
+  Waiting(Shape sample, std::vector<float> values, std::atomic<bool>& end)
+      : Rows<float>(sample, std::move(values)), end_(end) {}
   HTensor next() override {
     HTensor t = Rows<float>::next();
     const auto deadline = std::chrono::steady_clock::now() + 200s;
@@ -92,7 +94,8 @@ TEST_CASE("a snapshot is the weights of one step, and reading changes nothing") 
       });
   });
   // Slow until enough was read, however busy the machine is.
-  runtime.on_step(1, [&](const StepReport&) { std::this_thread::sleep_for(read <= 5 || snapshots->taken() <= 3 ? 50ms : 200us); });
+  runtime.on_step(
+      1, [&](const StepReport&) { std::this_thread::sleep_for(read <= 5 || snapshots->taken() <= 3 ? 50ms : 200us); });
   runtime.run();
   over = true;
   for (std::thread& t : readers) t.join();

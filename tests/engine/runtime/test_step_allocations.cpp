@@ -18,9 +18,11 @@ constexpr const char* kDropoutNet = R"(harmonic g {
 })";
 
 // Rows that are given as blocks, as files are: no tensor a sample.
-template <typename T> class Blocks : public Rows<T> {
+template <typename T>
+class Blocks : public Rows<T> {
  public:
-  Blocks(Shape sample, std::vector<T> values) : Rows<T>(sample, values), bytes_(values), sample_(static_cast<size_t>(sample.count())) {}
+  Blocks(Shape sample, std::vector<T> values)
+      : Rows<T>(sample, values), bytes_(values), sample_(static_cast<size_t>(sample.count())) {}
   bool rewind() override { return at_ = 0, true; }
   int64_t read(uint64_t n, void* to) override {
     const size_t got = std::min<size_t>(n, bytes_.size() / sample_ - at_);

@@ -16,7 +16,8 @@ using namespace harmonics;
 using namespace harmonics::testing;
 
 TEST_CASE("a stream of p for every q arrives in groups, and the report says what was left") {
-  auto g = graph_of("harmonic g { producer a; producer b 3/2 a; consumer ca; consumer cb; cycle { a -> ca; b -> cb; } }");
+  auto g =
+      graph_of("harmonic g { producer a; producer b 3/2 a; consumer ca; consumer cb; cycle { a -> ca; b -> cb; } }");
   bind_rows<float>(*g, "a", {1}, {0, 1, 2, 3, 4});
   bind_rows<float>(*g, "b", {1}, {0, 1, 2, 3, 4, 5, 6, 7});
   const auto ca = keep(*g, "ca"), cb = keep(*g, "cb");
@@ -30,14 +31,19 @@ TEST_CASE("a stream of p for every q arrives in groups, and the report says what
 }
 
 TEST_CASE("streams of different length are an error that names both, where that is asked for") {
-  auto g = graph_of("harmonic g { producer x {1}; producer y {1}; layer o {1}; cycle (unpaired=\"refuse\") { x -> o; o <- y; } }");
+  auto g = graph_of(
+      "harmonic g { producer x {1}; producer y {1}; layer o {1}; cycle (unpaired=\"refuse\") { x -> o; o <- y; } }");
   bind_rows(*g, "x", {1}, numbers(10));
   bind_rows(*g, "y", {1}, numbers(9));
-  CHECK(message_of([&] { CycleRuntime(*g, 0, settings(5)).run(); }).find("stream 'y' ends after 9 samples, 'x' has 10 samples") == 0);
+  CHECK(message_of([&] {
+          CycleRuntime(*g, 0, settings(5)).run();
+        }).find("stream 'y' ends after 9 samples, 'x' has 10 samples") == 0);
 }
 
 TEST_CASE("labels stay with their samples through shuffling") {
-  auto g = graph_of("harmonic g { producer x; producer y; consumer cx; consumer cy; producer t {1}; layer o {1}; cycle (epochs 2) { x -(affine(1))-> o; x -> cx; y -> cy; o <- t; } }");
+  auto g = graph_of(
+      "harmonic g { producer x; producer y; consumer cx; consumer cy; producer t {1}; layer o {1}; cycle (epochs 2) { "
+      "x -(affine(1))-> o; x -> cx; y -> cy; o <- t; } }");
   std::vector<float> x;
   for (int i = 0; i < 500; ++i) x.push_back(static_cast<float>(i));
   bind_rows(*g, "x", {1}, x);
@@ -60,7 +66,9 @@ TEST_CASE("labels stay with their samples through shuffling") {
 
 TEST_CASE("options of joined streams: take, skip, repeat, what disagrees is an error") {
   const auto joined = [](const std::string& options, const std::string& other) {
-    auto g = graph_of("harmonic g { producer x; producer y {10}; layer h {4}; layer o; cycle (epochs 2) { x -(relu)-> h -> o; o <-(cross_entropy)- y; } }");
+    auto g = graph_of(
+        "harmonic g { producer x; producer y {10}; layer h {4}; layer o; cycle (epochs 2) { x -(relu)-> h -> o; o "
+        "<-(cross_entropy)- y; } }");
     g->streams().bind(g->graph(), g->registry(), "x", parse_address("synth:digits?size=20" + options));
     g->streams().bind(g->graph(), g->registry(), "y", parse_address("synth:digits?size=20" + other + "#label"));
     return CycleRuntime(*g, 0, settings(8)).run();
@@ -74,11 +82,13 @@ TEST_CASE("options of joined streams: take, skip, repeat, what disagrees is an e
   CHECK(message_of([&] { joined("&take=5", "&take=6"); }).find("'take=6' of 'y' disagrees with take=5") == 0);
   CHECK(message_of([&] { joined("&take=0", ""); }).find("take=0 of 'x' asks for no sample") == 0);
   CHECK(message_of([&] { joined("&shard=3/3", ""); }).find("shard 3 of 3 of 'x' does not exist") == 0);
-  CHECK(message_of([&] { joined("&shard=1/3", "&shard=2/3"); }).find("'shard=2/3' of 'y' disagrees with shard=1/3") == 0);
+  CHECK(message_of([&] { joined("&shard=1/3", "&shard=2/3"); }).find("'shard=2/3' of 'y' disagrees with shard=1/3") ==
+        0);
 }
 
 TEST_CASE("files that are joined are cut alike, others as they are") {
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("harmonics-parts-" + std::to_string(::getpid()));
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("harmonics-parts-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   const auto file = [&](const char* name) {
     std::ofstream out(folder / name);
@@ -95,15 +105,19 @@ TEST_CASE("files that are joined are cut alike, others as they are") {
   const std::string together = "cycle (epochs 1) { x -(affine)-> h; h -(affine)-> o; o <-(mse)- y; }";
   CHECK(joined(together, "?part=0.5-1", "?part=0.50-1.0") == "no error");
   CHECK(joined(together, "?part=0-0.5", "?part=0.5-1") ==
-        "'part=0.5-1' of 'y' disagrees with part=0-0.5 of 'x', which it is joined with\nstreams that are read together are cut alike: give each the same part=");
-  CHECK(joined("cycle (epochs 1) { x -(affine)-> h; h <-(mse)- x; } cycle (epochs 1) { y -(affine)-> o; o <-(mse)- y; }", "?part=0-0.5", "?part=0.5-1") == "no error");
+        "'part=0.5-1' of 'y' disagrees with part=0-0.5 of 'x', which it is joined with\nstreams that are read together "
+        "are cut alike: give each the same part=");
+  CHECK(
+      joined("cycle (epochs 1) { x -(affine)-> h; h <-(mse)- x; } cycle (epochs 1) { y -(affine)-> o; o <-(mse)- y; }",
+             "?part=0-0.5", "?part=0.5-1") == "no error");
   std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("reading ahead changes nothing") {
   std::string first;
   for (const bool ahead : {false, true}) {
-    auto g = graph_of("harmonic g { producer x {4}; producer y {1}; layer o {1}; cycle (epochs 3) { x -> o; o <- y; } }");
+    auto g =
+        graph_of("harmonic g { producer x {4}; producer y {1}; layer o {1}; cycle (epochs 3) { x -> o; o <- y; } }");
     std::shared_ptr<Producer> x = std::make_shared<Rows<float>>(Shape{4}, numbers(400));
     if (ahead) x = std::make_shared<AsyncProducer>(x, 7);
     bind_producer(*g, "x", x);

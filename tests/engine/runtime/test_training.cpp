@@ -181,7 +181,8 @@ TEST_CASE("a branch is chosen for a whole group") {
   declare(*g, "sgd", {0});
   set_weights(*g, "x.o.affine.weight", {0});
   CycleRuntime(*g, 0, settings(1)).run();
-  CHECK(-weights(*g, "x.o.affine.weight")[0] == Approx(0.5 + 1.5));  // before the first step is over no comparison holds
+  CHECK(-weights(*g, "x.o.affine.weight")[0] ==
+        Approx(0.5 + 1.5));  // before the first step is over no comparison holds
 }
 
 TEST_CASE("the rate of every step is the schedule's over the run") {
@@ -191,7 +192,8 @@ TEST_CASE("the rate of every step is the schedule's over the run") {
     for (int64_t i = 0; i < steps; ++i) sum += rate.at(i);
     return sum;
   };
-  for (const char* schedule : {"constant", "linear(warmup=4)", "cosine(final=0.25)", "step(every=5, factor=0.5)", "wsd(warmup=2, decay=0.5)"}) {
+  for (const char* schedule : {"constant", "linear(warmup=4)", "cosine(final=0.25)", "step(every=5, factor=0.5)",
+                               "wsd(warmup=2, decay=0.5)"}) {
     INFO(schedule);
     RunSettings s = settings(1);
     s.schedule = schedule;
@@ -223,11 +225,13 @@ TEST_CASE("a run that ends by time or never") {
   s.seconds.reset();
   s.until = {"loss<0"};
   CHECK(message_of([&] { slide(s); }) ==
-        "schedule 'linear(warmup=0, final=0)' follows the run to its end, but nothing says when that is\ngive steps, epochs or for, e.g. --steps 1000; 'constant' and 'step(every=1000)' need no end");
+        "schedule 'linear(warmup=0, final=0)' follows the run to its end, but nothing says when that is\ngive steps, "
+        "epochs or for, e.g. --steps 1000; 'constant' and 'step(every=1000)' need no end");
   s.until.clear();
   s.schedule = "linear(warmup=50)";
   s.steps = 3;
-  CHECK(slide(s).report.notes == std::vector<std::string>{"the run of 3 steps ends within the schedule's warmup of 50"});
+  CHECK(slide(s).report.notes ==
+        std::vector<std::string>{"the run of 3 steps ends within the schedule's warmup of 50"});
 }
 
 TEST_CASE("clipping shortens steps, flags win over the file, and 0 switches off") {
@@ -245,7 +249,9 @@ TEST_CASE("clipping shortens steps, flags win over the file, and 0 switches off"
   auto g = graph_of(R"hmx(harmonic g { producer x {1}; producer y {1}; layer o {1};
     cycle (clip=0.5, clip_value=0.25, accumulate=3, schedule="cosine(warmup=2)") { x -> o; o <- y; } })hmx");
   ResolvedSettings from_file = g->settings(0, {});
-  CHECK(from_file.training() == "adamw(lr=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, weight_decay=0.01), schedule cosine(warmup=2, final=0), clip 0.5, clip_value 0.25, 3 batches a step");
+  CHECK(from_file.training() ==
+        "adamw(lr=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, weight_decay=0.01), schedule cosine(warmup=2, "
+        "final=0), clip 0.5, clip_value 0.25, 3 batches a step");
   RunSettings flags;
   flags.clip = 0;
   flags.clip_value = 4;
@@ -254,7 +260,9 @@ TEST_CASE("clipping shortens steps, flags win over the file, and 0 switches off"
   flags.optimizer = "lion";
   CHECK(g->settings(0, flags).training() == "lion(lr=0.0001, beta1=0.9, beta2=0.99, weight_decay=0), clip_value 4");
   flags.clip = -1;
-  CHECK(message_of([&] { g->settings(0, flags); }) == "gradients cannot be clipped to less than nothing\nclip and clip_value are above 0, or 0 to leave gradients as they are");
+  CHECK(message_of([&] { g->settings(0, flags); }) ==
+        "gradients cannot be clipped to less than nothing\nclip and clip_value are above 0, or 0 to leave gradients as "
+        "they are");
 }
 
 TEST_CASE("a second cycle may have another optimizer") {
@@ -283,7 +291,8 @@ TEST_CASE("normuon orthogonalises hidden matrices, tables, outputs and vectors a
   const Lowered lowered = g->lower(o);
   std::vector<std::string> hidden;
   for (const TrainedParameter& p : lowered.trained)
-    if (update_rule(o.optimizer, g->store().find(p.name)->type, p.hidden).functional == "normuon") hidden.push_back(p.name);
+    if (update_rule(o.optimizer, g->store().find(p.name)->type, p.hidden).functional == "normuon")
+      hidden.push_back(p.name);
   CHECK(hidden == std::vector<std::string>{"e.h.affine.weight"});
   size_t adamw = 0, normuon = 0;
   for (const Node& n : lowered.program.nodes) adamw += n.callee == "adamw", normuon += n.callee == "normuon";
@@ -305,7 +314,8 @@ TEST_CASE("every optimizer learns, gathered and clipped or not") {
 }
 
 TEST_CASE("every batch is predicted before it is learned, over the last samples") {
-  constexpr const char* kTanhNet = "harmonic g { producer x {4}; producer y; layer o {3}; cycle { x -> o; o <-(cross_entropy)- y; } }";
+  constexpr const char* kTanhNet =
+      "harmonic g { producer x {4}; producer y; layer o {3}; cycle { x -> o; o <-(cross_entropy)- y; } }";
   std::vector<int64_t> labels;
   for (int64_t i = 0; i < 300; ++i) labels.push_back(i * 7 % 3);
   const auto bound = [&] {
@@ -329,7 +339,8 @@ TEST_CASE("every batch is predicted before it is learned, over the last samples"
     }
     const std::vector<float> x = numbers(4 * 300);
     bind_test(*g, "x", {4}, std::vector<float>(x.begin() + 40 * step, x.begin() + 40 * (step + 1)));
-    bind_test<int64_t>(*g, "y", {}, std::vector<int64_t>(labels.begin() + 10 * step, labels.begin() + 10 * (step + 1)), 3);
+    bind_test<int64_t>(*g, "y", {}, std::vector<int64_t>(labels.begin() + 10 * step, labels.begin() + 10 * (step + 1)),
+                       3);
     const Evaluation e = evaluate(*g, 0, g->test_streams(), s);
     loss.push_back(e.loss);
     right.push_back(e.accuracy);
@@ -342,7 +353,9 @@ TEST_CASE("every batch is predicted before it is learned, over the last samples"
   runtime.on_step(1, [&](const StepReport& r) {
     const auto n = static_cast<size_t>(std::min<int64_t>(r.step, 3));
     double mean_loss = 0, mean_right = 0;
-    for (size_t i = 0; i < n; ++i) mean_loss += loss[static_cast<size_t>(r.step) - 1 - i] / static_cast<double>(n), mean_right += right[static_cast<size_t>(r.step) - 1 - i] / static_cast<double>(n);
+    for (size_t i = 0; i < n; ++i)
+      mean_loss += loss[static_cast<size_t>(r.step) - 1 - i] / static_cast<double>(n),
+          mean_right += right[static_cast<size_t>(r.step) - 1 - i] / static_cast<double>(n);
     CHECK(r.metrics.at("window.loss") == Approx(mean_loss).epsilon(1e-4));
     CHECK(r.metrics.at("window.o.accuracy") == Approx(mean_right).epsilon(1e-6));
     ++seen;

@@ -27,8 +27,10 @@ hx_metric_batch batch_of(const Said& s, uint64_t outputs, bool classes) {
   hx_metric_batch b{};
   b.rows = s.said.size() / outputs;
   b.predictions = s.said.data();
-  if (classes) b.labels = s.labels.data();
-  else b.targets = s.meant.data();
+  if (classes)
+    b.labels = s.labels.data();
+  else
+    b.targets = s.meant.data();
   return b;
 }
 
@@ -53,7 +55,8 @@ void expect_rows(const JudgedWindow& window, const std::deque<Said>& steps, bool
   }
 }
 
-constexpr const char* kWindowFlow = R"(harmonic g { producer x {6}; producer y {3}; layer h {7}; layer o; layer side {6};
+constexpr const char* kWindowFlow =
+    R"(harmonic g { producer x {6}; producer y {3}; layer h {7}; layer o; layer side {6};
   cycle { x -(tanh)-> h -> o; o <-(cross_entropy)- y; h -> side; side <-(mse)- x; } })";
 
 std::vector<uint8_t> window_labels(const std::vector<float>& x) {
@@ -94,10 +97,13 @@ TEST_CASE("the last samples of a layer are kept by whole steps, and come back") 
           part.samples = 1 + random() % 6;
           for (uint64_t rows = part.samples - random() % 2; rows > 0; --rows) {  // some do not count
             part.labels.push_back(static_cast<int32_t>(random() % 3));
-            for (int i = 0; i < 3; ++i) part.said.push_back(static_cast<float>(random())), part.meant.push_back(static_cast<float>(random()));
+            for (int i = 0; i < 3; ++i)
+              part.said.push_back(static_cast<float>(random())), part.meant.push_back(static_cast<float>(random()));
           }
-          if (classes) part.meant.clear();
-          else part.labels.clear();
+          if (classes)
+            part.meant.clear();
+          else
+            part.labels.clear();
           window->add(batch_of(part, 3, classes), part.samples);
           whole.samples += part.samples;
           whole.said.insert(whole.said.end(), part.said.begin(), part.said.end());
@@ -209,7 +215,9 @@ TEST_CASE("conditions may look at metrics over the last samples, after every ste
   CHECK(early == 0);  // it ended with the first step after which it held
   s.metrics.clear();
   auto unasked = window_graph(120);
-  CHECK_THAT(message_of([&] { CycleRuntime(*unasked, 0, s).run(); }), Catch::Contains("can never hold") && Catch::Contains("it is measured when it is asked for: --metric 'f1'"));
+  CHECK_THAT(
+      message_of([&] { CycleRuntime(*unasked, 0, s).run(); }),
+      Catch::Contains("can never hold") && Catch::Contains("it is measured when it is asked for: --metric 'f1'"));
 }
 
 TEST_CASE("a window that would take too much is left out, and that is said") {
@@ -220,7 +228,9 @@ TEST_CASE("a window that would take too much is left out, and that is said") {
   CHECK(report.metrics.count("window.o.loss") == 1);
   CHECK(report.metrics.count("window.o.f1") == 0);
   REQUIRE(report.notes.size() == 2);
-  CHECK(report.notes[0] == "metrics of 'o' are not read over the last 8388608 samples: what it says of them takes 128 MiB, and 64 are kept; --window takes fewer");
+  CHECK(report.notes[0] ==
+        "metrics of 'o' are not read over the last 8388608 samples: what it says of them takes 128 MiB, and 64 are "
+        "kept; --window takes fewer");
   CHECK_THAT(report.notes[1], Catch::StartsWith("metrics of 'side' are not read"));
   RunSettings few = windowed(4);
   few.metrics = {"f1"};

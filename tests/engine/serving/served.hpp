@@ -67,7 +67,8 @@ inline std::vector<float> floats_of(const std::vector<std::byte>& v) {
 
 // Goes on until it is told to stop, at most a minute.
 struct Served {
-  explicit Served(ServiceSettings settings = {"secret-token", true, false}, PredictorSettings predicting = {}) : graph(affine_graph()), control("line"), predictor(predicting), service(settings, control, predictor) {
+  explicit Served(ServiceSettings settings = {"secret-token", true, false}, PredictorSettings predicting = {})
+      : graph(affine_graph()), control("line"), predictor(predicting), service(settings, control, predictor) {
     RunSettings s = harmonics::testing::settings(16);
     s.epochs = 1 << 30;
     s.seconds = 60;
@@ -141,7 +142,8 @@ inline ServiceRequest get(const std::string& target) {
   r.host = "127.0.0.1:80";
   return r;
 }
-inline ServiceRequest post(const std::string& target, const std::string& body, const std::string& type = "application/json") {
+inline ServiceRequest post(const std::string& target, const std::string& body,
+                           const std::string& type = "application/json") {
   ServiceRequest r = get(target);
   r.method = "POST";
   r.body = body;

@@ -36,18 +36,23 @@ class Wire {
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
 
-  bool say(const std::string& bytes) { return ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()); }
+  bool say(const std::string& bytes) {
+    return ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+  }
   // Until `holds`, the other side closes, or the time is over.
   std::string hear(const std::function<bool(const std::string&)>& holds, std::chrono::milliseconds time = 20s) {
     const auto deadline = std::chrono::steady_clock::now() + time;
     while (!closed_ && !holds(heard_)) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
       pollfd ready{socket_, POLLIN, 0};
       if (left <= 0 || ::poll(&ready, 1, static_cast<int>(left)) <= 0) break;
       char piece[65536];
       const ssize_t n = ::recv(socket_, piece, sizeof piece, 0);
-      if (n <= 0) closed_ = true;
-      else heard_.append(piece, static_cast<size_t>(n));
+      if (n <= 0)
+        closed_ = true;
+      else
+        heard_.append(piece, static_cast<size_t>(n));
     }
     return heard_;
   }
@@ -76,10 +81,13 @@ class Wire {
 };
 
 std::string request(const std::string& line, const std::string& headers = "", const std::string& body = "") {
-  return line + " HTTP/1.1\r\nHost: 127.0.0.1\r\n" + headers + (body.empty() ? "" : "Content-Length: " + std::to_string(body.size()) + "\r\n") + "\r\n" + body;
+  return line + " HTTP/1.1\r\nHost: 127.0.0.1\r\n" + headers +
+         (body.empty() ? "" : "Content-Length: " + std::to_string(body.size()) + "\r\n") + "\r\n" + body;
 }
 
-bool is(const std::string& reply, int status) { return reply.rfind("HTTP/1.1 " + std::to_string(status) + " ", 0) == 0; }
+bool is(const std::string& reply, int status) {
+  return reply.rfind("HTTP/1.1 " + std::to_string(status) + " ", 0) == 0;
+}
 
 struct Listening : Served {
   explicit Listening(HttpLimits limits = {}) : server(service, parse_listen("127.0.0.1:0"), limits) {}
@@ -99,9 +107,14 @@ TEST_CASE("addresses to listen on") {
   CHECK(parse_listen("[::1]:1").loopback);
   CHECK_FALSE(parse_listen("0.0.0.0:1").loopback);
   CHECK_FALSE(parse_listen("[::]:1").loopback);
-  for (const char* wrong : {"", "8080", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:999999", "example.com:80", ":80"}) CHECK_THAT(message_of([&] { parse_listen(wrong); }), Catch::Contains("is no address to listen on"));
+  for (const char* wrong : {"", "8080", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:999999",
+                            "example.com:80", ":80"})
+    CHECK_THAT(message_of([&] { parse_listen(wrong); }), Catch::Contains("is no address to listen on"));
   Listening first;
-  CHECK_THAT(message_of([&] { HttpServer(first.service, {"127.0.0.1", first.server.port(), true}); }), Catch::StartsWith("cannot listen on 127.0.0.1:"));
+  CHECK_THAT(message_of([&] {
+               HttpServer(first.service, {"127.0.0.1", first.server.port(), true});
+             }),
+             Catch::StartsWith("cannot listen on 127.0.0.1:"));
 }
 
 TEST_CASE("one connection asks again and again, also ahead") {
@@ -114,7 +127,8 @@ TEST_CASE("one connection asks again and again, also ahead") {
     CHECK(is(reply, 200));
     CHECK_THAT(reply, Catch::Contains("\"name\":\"x\""));
   }
-  const std::string body = R"({"inputs": {"x": [[1, 2, 3, 4]]}})", predict = request("POST /v1/predict", "Content-Type: application/json\r\n", body);
+  const std::string body = R"({"inputs": {"x": [[1, 2, 3, 4]]}})",
+                    predict = request("POST /v1/predict", "Content-Type: application/json\r\n", body);
   wire.say(predict + request("GET /healthz") + predict);
   CHECK_THAT(wire.reply(), Catch::Contains("\"outputs\""));
   CHECK_THAT(wire.reply(), Catch::Contains("\"health\""));
@@ -124,10 +138,13 @@ TEST_CASE("one connection asks again and again, also ahead") {
   CHECK(is(head, 200));
   CHECK(head.substr(head.find("\r\n\r\n") + 4).empty());
   Wire expecting(run.server.port());
-  expecting.say("POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n");
-  CHECK_THAT(expecting.hear([](const std::string& s) { return s.find("\r\n\r\n") != std::string::npos; }), Catch::StartsWith("HTTP/1.1 100 Continue"));
+  expecting.say("POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\nContent-Length: " +
+                std::to_string(body.size()) + "\r\n\r\n");
+  CHECK_THAT(expecting.hear([](const std::string& s) { return s.find("\r\n\r\n") != std::string::npos; }),
+             Catch::StartsWith("HTTP/1.1 100 Continue"));
   expecting.say(body);
-  CHECK_THAT(expecting.hear([](const std::string& s) { return s.find("outputs") != std::string::npos; }), Catch::Contains("HTTP/1.1 200 OK"));
+  CHECK_THAT(expecting.hear([](const std::string& s) { return s.find("outputs") != std::string::npos; }),
+             Catch::Contains("HTTP/1.1 200 OK"));
 }
 
 TEST_CASE("what is too large or too slow is refused, and others are answered") {
@@ -172,18 +189,27 @@ TEST_CASE("what is too large or too slow is refused, and others are answered") {
 TEST_CASE("what is no HTTP is refused, whatever it is") {
   Listening run;
   run.start();
-  for (const std::string& bytes : std::vector<std::string>{"\r\n\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", std::string(64, '\0'), std::string(300, '\xff'), "HXS1\x01\x00\x03\x00", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-                                                           "POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -1\r\n\r\n", "POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-                                                           "POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFFF\r\n", "GET /%zz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", "GET http://[ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", "GET / HTTP/1.1\r\n\r\n"}) {
+  for (const std::string& bytes : std::vector<std::string>{
+           "\r\n\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", std::string(64, '\0'), std::string(300, '\xff'),
+           "HXS1\x01\x00\x03\x00", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+           "POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -1\r\n\r\n",
+           "POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+           "POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFFF\r\n",
+           "GET /%zz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", "GET http://[ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+           "GET / HTTP/1.1\r\n\r\n"}) {
     Wire wire(run.server.port());
     wire.say(bytes);
-    const std::string reply = wire.hear([](const std::string& s) { return s.find("\r\n\r\n") != std::string::npos; }, 2s);
+    const std::string reply =
+        wire.hear([](const std::string& s) { return s.find("\r\n\r\n") != std::string::npos; }, 2s);
     INFO(bytes << " -> " << reply.substr(0, 200));
     CHECK((reply.empty() || reply.rfind("HTTP/1.", 0) == 0));
     CHECK_FALSE(is(reply, 200));
   }
   CHECK(run.answers());
-  { Wire gone(run.server.port()); gone.say(request("POST /v1/predict", "", R"({"inputs": {"x": [[1, 2, 3, 4]]}})")); }  // does not wait for its answer
+  {
+    Wire gone(run.server.port());
+    gone.say(request("POST /v1/predict", "", R"({"inputs": {"x": [[1, 2, 3, 4]]}})"));
+  }  // does not wait for its answer
   CHECK(run.answers());
 }
 
@@ -195,8 +221,10 @@ TEST_CASE("more connections than there may be are told so") {
   std::vector<std::unique_ptr<Wire>> open;
   for (int i = 0; i < 4; ++i) {
     open.push_back(std::make_unique<Wire>(run.server.port()));
-    open.back()->say("POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\nContent-Length: 500\r\n\r\n");
-    CHECK_THAT(open.back()->hear([](const std::string& s) { return s.find("\r\n\r\n") != std::string::npos; }), Catch::StartsWith("HTTP/1.1 100 "));
+    open.back()->say(
+        "POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\nContent-Length: 500\r\n\r\n");
+    CHECK_THAT(open.back()->hear([](const std::string& s) { return s.find("\r\n\r\n") != std::string::npos; }),
+               Catch::StartsWith("HTTP/1.1 100 "));
   }
   Wire more(run.server.port());
   CHECK(is(more.to_the_end(), 503));
@@ -256,7 +284,9 @@ TEST_CASE("events over a WebSocket") {
   Wire plain(run.server.port());
   plain.say(request("GET /v1/events"));
   CHECK(is(plain.reply(), 426));
-  const std::string upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+  const std::string upgrade =
+      "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "
+      "dGhlIHNhbXBsZSBub25jZQ==\r\n";
   Wire foreign(run.server.port());
   foreign.say(request("GET /v1/events", upgrade + "Origin: http://attacker.example\r\n"));
   CHECK(is(foreign.reply(), 403));
@@ -264,7 +294,9 @@ TEST_CASE("events over a WebSocket") {
   wrong.say(request("GET /v1/events?every=0", upgrade));
   Wire wire(run.server.port());
   wire.say(request("GET /v1/events?every=0.05", upgrade));
-  const auto has = [](const char* part) { return [part](const std::string& s) { return s.find(part) != std::string::npos; }; };
+  const auto has = [](const char* part) {
+    return [part](const std::string& s) { return s.find(part) != std::string::npos; };
+  };
   CHECK_THAT(wire.hear(has("\"hello\"")), Catch::StartsWith("HTTP/1.1 101 Switching Protocols"));
   CHECK_THAT(wire.hear(has("\"dropped\"")), Catch::Contains("\"status\""));
   Wire second(run.server.port());
@@ -280,16 +312,24 @@ TEST_CASE("events over a WebSocket") {
 TEST_CASE("a listener that breaks the rules is hung up on with the code for it, others listen on") {
   Listening run;
   run.start();
-  const std::string upgrade = request("GET /v1/events?every=0.05", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n");
-  const auto has = [](const std::string& part) { return [part](const std::string& s) { return s.find(part) != std::string::npos; }; };
+  const std::string upgrade = request("GET /v1/events?every=0.05",
+                                      "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: "
+                                      "13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n");
+  const auto has = [](const std::string& part) {
+    return [part](const std::string& s) { return s.find(part) != std::string::npos; };
+  };
   // Masked with zeros, which changes nothing.
   const auto frame = [](unsigned char first, const std::string& payload) {
     std::string bytes{static_cast<char>(first)};
-    if (payload.size() < 126) bytes += static_cast<char>(0x80 | payload.size());
-    else bytes += {'\xfe', static_cast<char>(payload.size() >> 8), static_cast<char>(payload.size() & 0xff)};
+    if (payload.size() < 126)
+      bytes += static_cast<char>(0x80 | payload.size());
+    else
+      bytes += {'\xfe', static_cast<char>(payload.size() >> 8), static_cast<char>(payload.size() & 0xff)};
     return bytes + std::string(4, '\0') + payload;
   };
-  const auto closed_with = [](int code) { return std::string{'\x88', '\x02', static_cast<char>(code >> 8), static_cast<char>(code & 0xff)}; };
+  const auto closed_with = [](int code) {
+    return std::string{'\x88', '\x02', static_cast<char>(code >> 8), static_cast<char>(code & 0xff)};
+  };
   Wire beside(run.server.port());
   beside.say(upgrade);
   beside.hear(has("\"hello\""));
@@ -297,16 +337,23 @@ TEST_CASE("a listener that breaks the rules is hung up on with the code for it, 
     std::string what, said;
     int code;
   };
-  for (const Row& row : {Row{"a message that is too large", frame(0x81, std::string(2048, 'x')), 1009}, Row{"a message whose parts are too large together", frame(0x01, std::string(1000, 'x')) + frame(0x80, std::string(25, 'x')), 1009},
-                         Row{"a text that is no UTF-8", frame(0x81, "\xc0\xaf"), 1007}, Row{"a text whose empty end comes too early", frame(0x01, "\xe2\x82") + frame(0x80, ""), 1007}, Row{"a bit that nobody agreed on", frame(0xc1, "x"), 1002}, Row{"no mask", std::string("\x81\x01x"), 1002},
-                         Row{"half a control frame", frame(0x09, "x"), 1002}, Row{"an end without a beginning", frame(0x80, "x"), 1002}, Row{"a close frame of one byte", frame(0x88, "x"), 1002}, Row{"a farewell", frame(0x88, "\x03\xe9"), 1001}}) {
+  for (const Row& row :
+       {Row{"a message that is too large", frame(0x81, std::string(2048, 'x')), 1009},
+        Row{"a message whose parts are too large together",
+            frame(0x01, std::string(1000, 'x')) + frame(0x80, std::string(25, 'x')), 1009},
+        Row{"a text that is no UTF-8", frame(0x81, "\xc0\xaf"), 1007},
+        Row{"a text whose empty end comes too early", frame(0x01, "\xe2\x82") + frame(0x80, ""), 1007},
+        Row{"a bit that nobody agreed on", frame(0xc1, "x"), 1002}, Row{"no mask", std::string("\x81\x01x"), 1002},
+        Row{"half a control frame", frame(0x09, "x"), 1002}, Row{"an end without a beginning", frame(0x80, "x"), 1002},
+        Row{"a close frame of one byte", frame(0x88, "x"), 1002}, Row{"a farewell", frame(0x88, "\x03\xe9"), 1001}}) {
     INFO(row.what);
     Wire wire(run.server.port());
     wire.say(upgrade);
     wire.hear(has("\"hello\""));
     wire.say(frame(0x89, "are you there") + row.said);
     const std::string heard = wire.hear([&](const std::string& s) { return s.ends_with(closed_with(row.code)); });
-    CHECK(heard.find("\x8a\x0d" "are you there") != std::string::npos);
+    CHECK(heard.find("\x8a\x0d"
+                     "are you there") != std::string::npos);
     CHECK(heard.ends_with(closed_with(row.code)));
     wire.say(frame(0x88, ""));
     CHECK(wire.to_the_end() == heard);
@@ -314,7 +361,8 @@ TEST_CASE("a listener that breaks the rules is hung up on with the code for it, 
   }
   Wire early(run.server.port());
   early.say(upgrade + frame(0x89, "x"));
-  CHECK_THAT(early.to_the_end(), Catch::StartsWith("HTTP/1.1 400 ") && Catch::Contains("something follows the upgrade"));
+  CHECK_THAT(early.to_the_end(),
+             Catch::StartsWith("HTTP/1.1 400 ") && Catch::Contains("something follows the upgrade"));
   run.control.note("note", "what the others missed nothing of");
   beside.hear(has("what the others missed nothing of"));
   CHECK_FALSE(beside.closed());
@@ -350,7 +398,9 @@ TEST_CASE("a server that ends with clients of all kinds") {
   auto server = std::make_unique<HttpServer>(run.service, parse_listen("127.0.0.1:0"));
   Wire idle(server->port()), half(server->port()), events(server->port()), asking(server->port());
   half.say("GET /hea");
-  events.say(request("GET /v1/events", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"));
+  events.say(request("GET /v1/events",
+                     "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "
+                     "dGhlIHNhbXBsZSBub25jZQ==\r\n"));
   events.hear([](const std::string& s) { return s.find("hello") != std::string::npos; });
   asking.say(request("POST /v1/predict", "", R"({"inputs": {"x": [[1, 2, 3, 4]]}})"));
   const auto begun = std::chrono::steady_clock::now();

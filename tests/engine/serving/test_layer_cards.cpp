@@ -66,7 +66,8 @@ TEST_CASE("cards of layers say what is in the weights, the gradient and the acti
   REQUIRE(tapped.at("samples").as_array().size() == 2);
   CHECK(tapped.at("samples").at(1).at(0).as_double() == Approx(outputs[2]).epsilon(1e-4));
   CHECK(cards.tap(*snapshots->newest(), sample, "x", 9).at("samples").as_array().size() == 4);
-  CHECK_THAT(message_of([&] { cards.tap(*snapshots->newest(), sample, "oo", 1); }), Catch::Contains("did you mean 'o'?"));
+  CHECK_THAT(message_of([&] { cards.tap(*snapshots->newest(), sample, "oo", 1); }),
+             Catch::Contains("did you mean 'o'?"));
   const json::object none = cards.cards(*snapshots->newest(), nullptr);
   CHECK(none.at("layers").at(0).at("activation").is_null());
   CHECK(none.at("layers").at(0).at("gradient_norm").is_null());
@@ -74,7 +75,9 @@ TEST_CASE("cards of layers say what is in the weights, the gradient and the acti
 
 TEST_CASE("looking at layers changes nothing of what is learned") {
   const auto learned = [](bool looked) {
-    auto g = graph_of(R"(harmonic g { producer x {8}; producer y {3}; layer h {6}; layer o; cycle { x -(affine, norm("batch"), dropout(0.2), relu)-> h -> o; o <-(cross_entropy)- y; } })");
+    auto g =
+        graph_of(R"(harmonic g { producer x {8}; producer y {3}; layer h {6}; layer o; )"
+                 R"(cycle { x -(affine, norm("batch"), dropout(0.2), relu)-> h -> o; o <-(cross_entropy)- y; } })");
     bind_rows(*g, "x", {8}, numbers(8 * 64));
     std::vector<int64_t> y;
     for (int64_t i = 0; i < 64; ++i) y.push_back(i % 3);
@@ -101,7 +104,9 @@ TEST_CASE("looking at layers changes nothing of what is learned") {
             continue;
           }
           ++i;
-          seen += cards->cards(*snapshots->fresh(Snapshots::Clock::now() + 500ms), sample.get()).at("samples").to_number<int>() == 16;
+          seen += cards->cards(*snapshots->fresh(Snapshots::Clock::now() + 500ms), sample.get())
+                      .at("samples")
+                      .to_number<int>() == 16;
         }
       });
     });

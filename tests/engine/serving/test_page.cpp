@@ -40,9 +40,11 @@ TEST_CASE("the page is whole, asks nobody else, and holds no code in its text") 
     named.merge(named_in(text));
     for (size_t at = text.find("://"); at != std::string::npos; at = text.find("://", at + 1)) {
       const std::string around = text.substr(at < 80 ? 0 : at - 80, 120);
-      CHECK((around.find("http://www.w3.org/2000/svg") != std::string::npos || around.find("${location.host}") != std::string::npos));
+      CHECK((around.find("http://www.w3.org/2000/svg") != std::string::npos ||
+             around.find("${location.host}") != std::string::npos));
     }
-    for (const char* word : {"innerHTML", "eval(", "document.write", " style=\"", " onclick", "new Function"}) CHECK(text.find(word) == std::string::npos);
+    for (const char* word : {"innerHTML", "eval(", "document.write", " style=\"", " onclick", "new Function"})
+      CHECK(text.find(word) == std::string::npos);
   }
   CHECK(there == named);
 }

@@ -32,7 +32,8 @@ TEST_CASE("every prediction is of the weights of the step it names") {
         const std::vector<float> mine(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(4 * samples));
         const Asked asked = ask(run.predictor, samples, mine);
         const std::lock_guard<std::mutex> lock(mutex);
-        if (asked.prediction) all.push_back({asked.prediction->version, mine, floats_of(asked.prediction->outputs.at(0))});
+        if (asked.prediction)
+          all.push_back({asked.prediction->version, mine, floats_of(asked.prediction->outputs.at(0))});
       }
     });
   for (std::thread& t : clients) t.join();
@@ -84,8 +85,10 @@ TEST_CASE("what is asked beyond the queue is refused at once") {
   run.start();
   const auto ports = run.predictor.ports();
   std::atomic<int> failed{0};
-  run.predictor.ask(ports, 15, {bytes_of(numbers(60))}, [&](const Prediction*, const Error* e) { failed += e != nullptr; });
-  CHECK_THAT(message_of([&] { run.predictor.ask(ports, 6, {bytes_of(numbers(24))}, nullptr); }), Catch::StartsWith("20 samples wait already"));
+  run.predictor.ask(ports, 15, {bytes_of(numbers(60))},
+                    [&](const Prediction*, const Error* e) { failed += e != nullptr; });
+  CHECK_THAT(message_of([&] { run.predictor.ask(ports, 6, {bytes_of(numbers(24))}, nullptr); }),
+             Catch::StartsWith("20 samples wait already"));
   CHECK(run.predictor.report().refused == 1);
   CHECK(run.predictor.report().queued == 15);
 }
@@ -95,7 +98,8 @@ TEST_CASE("what waits when a predictor goes is answered") {
   {
     Served run({"secret-token", true, false}, {10s, 20});
     run.start();
-    run.predictor.ask(run.predictor.ports(), 1, {bytes_of(numbers(4))}, [&](const Prediction*, const Error* e) { failed += e != nullptr; });
+    run.predictor.ask(run.predictor.ports(), 1, {bytes_of(numbers(4))},
+                      [&](const Prediction*, const Error* e) { failed += e != nullptr; });
   }
   CHECK(failed == 1);
 }
@@ -110,10 +114,14 @@ TEST_CASE("requests that do not fit the model are refused") {
   CHECK(ports->inputs[0].sample.shape == Shape{4});
   REQUIRE(ports->outputs.size() == 1);
   CHECK(ports->outputs[0].name == "o");
-  CHECK_THAT(message_of([&] { run.predictor.ask(ports, 0, {{}}, nullptr); }), Catch::StartsWith("a request of 0 samples"));
-  CHECK_THAT(message_of([&] { run.predictor.ask(ports, 257, {bytes_of(numbers(4 * 257))}, nullptr); }), Catch::StartsWith("a request of 257 samples"));
-  CHECK_THAT(message_of([&] { run.predictor.ask(ports, 2, {bytes_of(numbers(4))}, nullptr); }), Catch::StartsWith("inputs that are not"));
-  CHECK_THAT(message_of([&] { run.predictor.ask(std::make_shared<ModelPorts>(), 1, {bytes_of(numbers(4))}, nullptr); }), Catch::StartsWith("another part of the flow"));
+  CHECK_THAT(message_of([&] { run.predictor.ask(ports, 0, {{}}, nullptr); }),
+             Catch::StartsWith("a request of 0 samples"));
+  CHECK_THAT(message_of([&] { run.predictor.ask(ports, 257, {bytes_of(numbers(4 * 257))}, nullptr); }),
+             Catch::StartsWith("a request of 257 samples"));
+  CHECK_THAT(message_of([&] { run.predictor.ask(ports, 2, {bytes_of(numbers(4))}, nullptr); }),
+             Catch::StartsWith("inputs that are not"));
+  CHECK_THAT(message_of([&] { run.predictor.ask(std::make_shared<ModelPorts>(), 1, {bytes_of(numbers(4))}, nullptr); }),
+             Catch::StartsWith("another part of the flow"));
 }
 
 TEST_CASE("predicting changes nothing of what is learned") {

@@ -47,7 +47,8 @@ TEST_CASE("a prediction over JSON and over tensors is the same") {
   run.start();
   run.control.pause();
   REQUIRE(await([&] { return run.snapshots->newest()->version().step == run.control.status().step; }));
-  const ServiceReply text = call(run.service, post("/v1/predict", R"({"inputs": {"x": [[1, 0, 0, 0], [0, 0.5, 0, -1]]}})"));
+  const ServiceReply text =
+      call(run.service, post("/v1/predict", R"({"inputs": {"x": [[1, 0, 0, 0], [0, 0.5, 0, -1]]}})"));
   REQUIRE(text.status == 200);
   const json::object body = parsed(text);
   CHECK(body.at("samples") == 2);
@@ -59,7 +60,8 @@ TEST_CASE("a prediction over JSON and over tensors is the same") {
 
   TensorFile file;
   file.tensors["x"] = HTensor::from({2, 4}, std::vector<float>{1, 0, 0, 0, 0, 0.5, 0, -1});
-  const ServiceReply binary = call(run.service, post("/v1/predict", write_safetensors(file), "application/x-safetensors"));
+  const ServiceReply binary =
+      call(run.service, post("/v1/predict", write_safetensors(file), "application/x-safetensors"));
   REQUIRE(binary.status == 200);
   CHECK(binary.content_type == "application/x-safetensors");
   const TensorFile answer = read_safetensors(binary.body.data(), binary.body.size(), "answer");
@@ -91,7 +93,9 @@ TEST_CASE("what the model, the status, the history and the log say fits their sc
   CHECK(call(run.service, get("/v1/log?after=x")).status == 400);
   const ServiceReply metrics = call(run.service, get("/metrics"));
   CHECK(metrics.content_type.rfind("text/plain; version=0.0.4", 0) == 0);
-  for (const char* part : {"\nharmonics_steps_total ", "\nharmonics_metric{name=\"loss\"} ", "\nharmonics_stream_samples_total{stream=\"x\"} ", "harmonics_predict_seconds_bucket{le=\"+Inf\"} 0\n"})
+  for (const char* part :
+       {"\nharmonics_steps_total ", "\nharmonics_metric{name=\"loss\"} ",
+        "\nharmonics_stream_samples_total{stream=\"x\"} ", "harmonics_predict_seconds_bucket{le=\"+Inf\"} 0\n"})
     CHECK_THAT(metrics.body, Catch::Contains(part));
   const ServiceReply health = call(run.service, get("/healthz"));
   CHECK(health.status == 200);
@@ -108,10 +112,14 @@ TEST_CASE("keys that come twice and numbers beyond their type are refused") {
   const std::string twice = "400 the body has 'x' twice";
   CHECK(refused(R"({"inputs": {"x": [[1, 2, 3, 4]], "x": [[5, 6, 7, 8]]}})") == twice);
   CHECK(refused(R"({"inputs": {"x": [[1, 2, 3, 4]], "\u0078": [[5, 6, 7, 8]]}})") == twice);
-  CHECK(refused(R"({"inputs": {"x": [[1, 2, 3, 4]]}, "inputs" : {"x": [[5, 6, 7, 8]]}})") == "400 the body has 'inputs' twice");
+  CHECK(refused(R"({"inputs": {"x": [[1, 2, 3, 4]]}, "inputs" : {"x": [[5, 6, 7, 8]]}})") ==
+        "400 the body has 'inputs' twice");
   for (const char* number : {"1e400", "-1e400", "1e39"})
-    CHECK_THAT(refused(std::string(R"({"inputs": {"x": [[1, 2, 3, )") + number + "]]}}"), Catch::StartsWith("400 sample 0 of input 'x' holds ") && Catch::EndsWith(", which is beyond f32"));
-  const auto control = [&](const std::string& body) { return call(run.service, with_token(post("/v1/control", body))).status; };
+    CHECK_THAT(refused(std::string(R"({"inputs": {"x": [[1, 2, 3, )") + number + "]]}}"),
+               Catch::StartsWith("400 sample 0 of input 'x' holds ") && Catch::EndsWith(", which is beyond f32"));
+  const auto control = [&](const std::string& body) {
+    return call(run.service, with_token(post("/v1/control", body))).status;
+  };
   CHECK(control(R"({"do": "status", "do": "stop"})") == 400);
   CHECK(control(R"({"do": "learning_rate", "value": 1e400})") == 400);
   CHECK(control(R"({"do": "status"})") == 200);
@@ -123,7 +131,8 @@ TEST_CASE("who may ask what") {
   const std::string pause = R"({"do": "pause"})";
   CHECK(call(run.service, post("/v1/control", pause)).status == 401);
   ServiceRequest wrong = post("/v1/control", pause);
-  for (const std::string token : {"Bearer secret-tokem", "Bearer secret-token-and-more", "Bearer ", "Basic secret-token"}) {
+  for (const std::string token :
+       {"Bearer secret-tokem", "Bearer secret-token-and-more", "Bearer ", "Basic secret-token"}) {
     wrong.authorization = token;
     CHECK(call(run.service, wrong).status == 401);
   }
@@ -133,7 +142,8 @@ TEST_CASE("who may ask what") {
   CHECK(call(run.service, get("/v1/status")).status == 200);
 
   ServiceRequest rebound = get("/v1/status");
-  for (const char* host : {"attacker.example:80", "[::1].evil.com", "[::1]evil", "localhost:80@evil.com", "localhost:evil.com", "localhost.evil.com", "127.0.0.1.evil.com", "127.0.0.1:123456"}) {
+  for (const char* host : {"attacker.example:80", "[::1].evil.com", "[::1]evil", "localhost:80@evil.com",
+                           "localhost:evil.com", "localhost.evil.com", "127.0.0.1.evil.com", "127.0.0.1:123456"}) {
     INFO(host);
     rebound.host = host;
     CHECK(call(run.service, rebound).status == 403);
@@ -151,7 +161,8 @@ TEST_CASE("who may ask what") {
 
   for (const auto& [loopback, all] : {std::pair{true, true}, std::pair{false, false}}) {
     Service other({"secret-token", loopback, all}, run.control, run.predictor);
-    for (const char* path : {"/v1/status", "/v1/model", "/metrics", "/v1/layers", "/v1/log"}) CHECK(call(other, get(path)).status == 401);
+    for (const char* path : {"/v1/status", "/v1/model", "/metrics", "/v1/layers", "/v1/log"})
+      CHECK(call(other, get(path)).status == 401);
     CHECK(call(other, post("/v1/predict", "{}")).status == 401);
     CHECK(call(other, get("/healthz")).status == 200);
     CHECK(call(other, with_token(get("/v1/status"))).status == 200);
@@ -188,22 +199,30 @@ TEST_CASE("bodies that are not what the model takes say what is wrong") {
   CHECK_THAT(refusal_of(R"({"inputs": {}})", f), Catch::StartsWith("input 'x' is not there"));
   CHECK_THAT(refusal_of(R"({"inputs": {"x": 3}})", f), Catch::StartsWith("input 'x' is no list"));
   CHECK_THAT(refusal_of(R"({"inputs": {"x": []}})", f), Catch::StartsWith("input 'x' has 0 samples"));
-  CHECK_THAT(refusal_of(R"({"inputs": {"x": [[1, 2], [1]]}})", f), Catch::StartsWith("sample 1 of input 'x' has 1 entries where 2 belong"));
-  CHECK_THAT(refusal_of(R"({"inputs": {"x": [[1, "2"]]}})", f), Catch::StartsWith("sample 0 of input 'x' holds something else than numbers"));
-  CHECK_THAT(refusal_of(R"({"inputs": {"x": [[1, [2]]]}})", f), Catch::StartsWith("sample 0 of input 'x' holds something else"));
-  CHECK_THAT(refusal_of(R"({"inputs": {"x": [256]}})", u), Catch::StartsWith("sample 0 of input 'x' holds 256, which is no u8"));
-  CHECK_THAT(refusal_of(R"({"inputs": {"x": [-1]}})", u), Catch::StartsWith("sample 0 of input 'x' holds -1, which is no u8"));
-  CHECK_THAT(refusal_of(R"({"inputs": {"x": [0.5]}})", u), Catch::StartsWith("sample 0 of input 'x' holds something else than whole"));
+  CHECK_THAT(refusal_of(R"({"inputs": {"x": [[1, 2], [1]]}})", f),
+             Catch::StartsWith("sample 1 of input 'x' has 1 entries where 2 belong"));
+  CHECK_THAT(refusal_of(R"({"inputs": {"x": [[1, "2"]]}})", f),
+             Catch::StartsWith("sample 0 of input 'x' holds something else than numbers"));
+  CHECK_THAT(refusal_of(R"({"inputs": {"x": [[1, [2]]]}})", f),
+             Catch::StartsWith("sample 0 of input 'x' holds something else"));
+  CHECK_THAT(refusal_of(R"({"inputs": {"x": [256]}})", u),
+             Catch::StartsWith("sample 0 of input 'x' holds 256, which is no u8"));
+  CHECK_THAT(refusal_of(R"({"inputs": {"x": [-1]}})", u),
+             Catch::StartsWith("sample 0 of input 'x' holds -1, which is no u8"));
+  CHECK_THAT(refusal_of(R"({"inputs": {"x": [0.5]}})", u),
+             Catch::StartsWith("sample 0 of input 'x' holds something else than whole"));
   CHECK_THAT(refusal_of(R"({"inputs": {"x": [1e300]}})", u), Catch::StartsWith("sample 0 of input 'x' holds 1E300"));
   CHECK_THAT(refusal_of(std::string(100, '[') + std::string(100, ']'), f), Catch::StartsWith("the body is not JSON"));
   std::string many = R"({"inputs": {"x": [0)";
   for (int i = 0; i < 256; ++i) many += ", 0";
   CHECK_THAT(refusal_of(many + "]}}", u), Catch::StartsWith("input 'x' has 257 samples"));
 
-  const PredictInputs nested = inputs_from_json(R"({"inputs": {"x": [[[1, 2], [3, 4]]]}})", m), flat = inputs_from_json(R"({"inputs": {"x": [[1, 2, 3, 4]]}})", m);
+  const PredictInputs nested = inputs_from_json(R"({"inputs": {"x": [[[1, 2], [3, 4]]]}})", m),
+                      flat = inputs_from_json(R"({"inputs": {"x": [[1, 2, 3, 4]]}})", m);
   CHECK(nested.bytes == flat.bytes);
   CHECK(floats_of(flat.bytes.at(0)) == std::vector<float>{1, 2, 3, 4});
-  CHECK(inputs_from_json(R"({"inputs": {"x": [255, 1.0]}})", u).bytes.at(0) == std::vector<std::byte>{std::byte{255}, std::byte{1}});
+  CHECK(inputs_from_json(R"({"inputs": {"x": [255, 1.0]}})", u).bytes.at(0) ==
+        std::vector<std::byte>{std::byte{255}, std::byte{1}});
 }
 
 TEST_CASE("tensors that are not what the model takes say what is wrong") {
@@ -269,7 +288,10 @@ TEST_CASE("the control over messages") {
   CHECK(early.at("now") == "running");
   CHECK(call(run.service, with_token(post("/v1/control", R"({"do": "step"})"))).status == 409);
   CHECK(call(run.service, with_token(post("/v1/control", "nonsense"))).status == 400);
-  for (const std::string wrong : {"", "[]", "{}", R"({"do": 3})", R"({"do": "fly"})", R"({"do": "pause", "count": 1})", R"({"do": "step", "count": "3"})", R"({"do": "step", "count": 1e300})", R"({"do": "step", "count": -1})", R"({"do": "learning_rate"})", R"({"do": "learning_rate", "value": "x"})", R"({"do": "events"})"}) {
+  for (const std::string wrong :
+       {"", "[]", "{}", R"({"do": 3})", R"({"do": "fly"})", R"({"do": "pause", "count": 1})",
+        R"({"do": "step", "count": "3"})", R"({"do": "step", "count": 1e300})", R"({"do": "step", "count": -1})",
+        R"({"do": "learning_rate"})", R"({"do": "learning_rate", "value": "x"})", R"({"do": "events"})"}) {
     INFO(wrong);
     CHECK(told(wrong).contains("error"));
   }
@@ -321,9 +343,14 @@ TEST_CASE("events tell what happens, once, and drop what is not taken") {
   tick(false);
   CHECK(got.empty());
   tick(true);
-  const auto status = std::find_if(got.begin(), got.end(), [](const json::object& o) { return o.at("kind") == "status"; });
+  const auto status =
+      std::find_if(got.begin(), got.end(), [](const json::object& o) { return o.at("kind") == "status"; });
   REQUIRE(status != got.end());
   CHECK(status->at("dropped").to_number<int64_t>() >= 2);
   CHECK(got.front().at("number").to_number<int64_t>() > last + 1);
-  for (const char* every : {"0", "0.01", "61", "x", "nan", ""}) CHECK_THAT(message_of([&] { EventFeed(run.service, {{"every", every}}); }), Catch::StartsWith("'every' is no number"));
+  for (const char* every : {"0", "0.01", "61", "x", "nan", ""})
+    CHECK_THAT(message_of([&] {
+                 EventFeed(run.service, {{"every", every}});
+               }),
+               Catch::StartsWith("'every' is no number"));
 }

@@ -26,16 +26,23 @@ struct Keys {
 
 class Asking {
  public:
-  Asking(const std::string& address, int kind = ZMQ_REQ, const Keys* keys = nullptr, int patience = 20000) : context_(zmq_ctx_new()), socket_(zmq_socket(context_, kind)) {
+  Asking(const std::string& address, int kind = ZMQ_REQ, const Keys* keys = nullptr, int patience = 20000)
+      : context_(zmq_ctx_new()), socket_(zmq_socket(context_, kind)) {
     const int none = 0;
     zmq_setsockopt(socket_, ZMQ_RCVTIMEO, &patience, sizeof patience);
     zmq_setsockopt(socket_, ZMQ_LINGER, &none, sizeof none);
-    const auto set = [&](int option, const wire::Key& key) { REQUIRE(zmq_setsockopt(socket_, option, key.c_str(), key.size() + 1) == 0); };
-    if (keys) set(ZMQ_CURVE_PUBLICKEY, keys->own.public_key), set(ZMQ_CURVE_SECRETKEY, keys->own.secret_key), set(ZMQ_CURVE_SERVERKEY, keys->server);
+    const auto set = [&](int option, const wire::Key& key) {
+      REQUIRE(zmq_setsockopt(socket_, option, key.c_str(), key.size() + 1) == 0);
+    };
+    if (keys)
+      set(ZMQ_CURVE_PUBLICKEY, keys->own.public_key), set(ZMQ_CURVE_SECRETKEY, keys->own.secret_key),
+          set(ZMQ_CURVE_SERVERKEY, keys->server);
     REQUIRE(zmq_connect(socket_, address.c_str()) == 0);
   }
   ~Asking() { zmq_close(socket_), zmq_ctx_term(context_); }
-  void say(const std::string& part, bool more = false) { REQUIRE(zmq_send(socket_, part.data(), part.size(), more ? ZMQ_SNDMORE : 0) >= 0); }
+  void say(const std::string& part, bool more = false) {
+    REQUIRE(zmq_send(socket_, part.data(), part.size(), more ? ZMQ_SNDMORE : 0) >= 0);
+  }
   std::string hear() {
     char bytes[65536];
     const int n = zmq_recv(socket_, bytes, sizeof bytes, 0);
@@ -88,13 +95,17 @@ TEST_CASE("predictions over ZeroMQ are those of HTTP") {
   file.tensors["x"] = HTensor::from({1, 4}, std::vector<float>{1, 0, 0, 0});
   client.say(write_safetensors(file));
   const std::string answer = client.hear();
-  CHECK(read_safetensors(answer.data(), answer.size(), "answer").metadata.at("step") == std::to_string(run.control.status().step));
+  CHECK(read_safetensors(answer.data(), answer.size(), "answer").metadata.at("step") ==
+        std::to_string(run.control.status().step));
   Asking many(server.address(), ZMQ_DEALER);
   for (int i = 0; i < 50; ++i) many.say(kBody);
   for (int i = 0; i < 50; ++i) CHECK_THAT(many.hear(), Catch::StartsWith("{\"outputs\":"));
   many.say("a", true), many.say("b", true), many.say("c");
   CHECK_THAT(many.hear(), Catch::StartsWith("{\"error\":\"a message of so many parts"));
-  { Asking gone(server.address()); gone.say(kBody); }
+  {
+    Asking gone(server.address());
+    gone.say(kBody);
+  }
   client.say(kBody);
   CHECK_THAT(client.hear(), Catch::StartsWith("{\"outputs\":"));
 }
@@ -109,16 +120,20 @@ TEST_CASE("a token that all must show goes before the body over ZeroMQ") {
   client.say("secret-token", true);
   client.say(kBody);
   CHECK_THAT(client.hear(), Catch::StartsWith("{\"outputs\":"));
-  CHECK_THAT(message_of([&] { ZmqServer(run.service, "zmq+rep://0.0.0.0:0", false); }), Catch::StartsWith("other machines reach"));
-  CHECK_THAT(message_of([&] { ZmqServer(run.service, "zmq+rep:nothing", false); }), Catch::Contains("is no address to answer on"));
-  CHECK_THAT(message_of([&] { ZmqServer(run.service, "zmq+rep://" + server.address().substr(6), false); }), Catch::StartsWith("cannot listen on"));
+  CHECK_THAT(message_of([&] { ZmqServer(run.service, "zmq+rep://0.0.0.0:0", false); }),
+             Catch::StartsWith("other machines reach"));
+  CHECK_THAT(message_of([&] { ZmqServer(run.service, "zmq+rep:nothing", false); }),
+             Catch::Contains("is no address to answer on"));
+  CHECK_THAT(message_of([&] { ZmqServer(run.service, "zmq+rep://" + server.address().substr(6), false); }),
+             Catch::StartsWith("cannot listen on"));
 }
 
 TEST_CASE("with keys, those who are allowed ask over ZeroMQ and others are not heard") {
   Served run;
   run.start();
   const wire::KeyPair mine = new_keys(), good = new_keys(), bad = new_keys();
-  const Written own("public = " + mine.public_key + "\nsecret = " + mine.secret_key + "\n"), allowed("# clients\n" + good.public_key + "\n");
+  const Written own("public = " + mine.public_key + "\nsecret = " + mine.secret_key + "\n"),
+      allowed("# clients\n" + good.public_key + "\n");
   // Other machines reach it: keys are enough, and no token is asked for.
   ZmqServer server(run.service, "zmq+rep://0.0.0.0:0?curve=" + own.path() + "&allow=" + allowed.path(), false);
   CHECK_FALSE(server.asks_for_token());
@@ -154,12 +169,16 @@ TEST_CASE("addresses with keys that cannot be say what is missing") {
   Served run;
   const wire::KeyPair mine = new_keys();
   const Written own("public = " + mine.public_key + "\nsecret = " + mine.secret_key + "\n");
-  const auto refused = [&](const std::string& options) { return message_of([&] { ZmqServer(run.service, "zmq+rep://127.0.0.1:0" + options, false); }); };
+  const auto refused = [&](const std::string& options) {
+    return message_of([&] { ZmqServer(run.service, "zmq+rep://127.0.0.1:0" + options, false); });
+  };
   CHECK_THAT(refused("?curve=" + own.path()), Catch::Contains("nobody is allowed in\nsay ?allow=FILE"));
   CHECK_THAT(refused("?allow=" + own.path()), Catch::Contains("keys of others and none of its own"));
   CHECK_THAT(refused("?curve=/nowhere&allow=/nowhere"), Catch::StartsWith("/nowhere: cannot be read"));
-  CHECK_THAT(refused("?curve=" + own.path() + "&allow=" + own.path()), Catch::Contains("has a secret key where public ones are listed"));
-  CHECK_THAT(refused("?server-key=x"), Catch::Contains("there is no option 'server-key'\noptions are curve, allow and insecure"));
+  CHECK_THAT(refused("?curve=" + own.path() + "&allow=" + own.path()),
+             Catch::Contains("has a secret key where public ones are listed"));
+  CHECK_THAT(refused("?server-key=x"),
+             Catch::Contains("there is no option 'server-key'\noptions are curve, allow and insecure"));
   CHECK_THAT(refused("?insecure=maybe"), Catch::Contains("insecure is true or false"));
   CHECK_THAT(refused("#x"), Catch::Contains("leave it out"));
 }
@@ -173,7 +192,8 @@ TEST_CASE("a key as text, and who comes in") {
     CHECK(wire::read_public_key(pair.public_key) == pair.public_key);
     const std::string raw(reinterpret_cast<const char*>(bytes), 32);
     const std::vector<std::string> question{"1.0", "7", "harmonics", "127.0.0.1", "", "CURVE", raw};
-    CHECK(wire::admission(question, {pair.public_key}) == std::vector<std::string>{"1.0", "7", "200", "OK", pair.public_key, ""});
+    CHECK(wire::admission(question, {pair.public_key}) ==
+          std::vector<std::string>{"1.0", "7", "200", "OK", pair.public_key, ""});
     CHECK(wire::admission(question, {pair.secret_key}).at(2) == "400");
   }
   CHECK(wire::admission({}, {"x"}).at(2) == "400");

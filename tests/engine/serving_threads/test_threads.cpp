@@ -1,4 +1,5 @@
-// Everything around a run at once, with a trainer made by hand in place of a cycle: what the thread sanitizer can follow.
+// Everything around a run at once, with a trainer made by hand in place of a cycle: what the thread sanitizer can
+// follow.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -57,7 +58,8 @@ class ByHand {
 
  private:
   void set(int64_t step) {
-    for (const auto& [name, t] : graph_->store().all()) std::fill_n(static_cast<float*>(t.storage->data()), t.type.shape.count(), static_cast<float>(step));
+    for (const auto& [name, t] : graph_->store().all())
+      std::fill_n(static_cast<float*>(t.storage->data()), t.type.shape.count(), static_cast<float>(step));
   }
   void train() {
     std::vector<double> values{0};
@@ -109,10 +111,16 @@ TEST_CASE("weights of one step, whoever reads them") {
   const auto look = [&] {
     const auto s = run.snapshots().fresh(Snapshots::Clock::now() + 1s);
     for (const auto& [name, t] : s->weights().all())
-      for (int64_t i = 0; i < t.type.shape.count(); ++i) wrong += static_cast<const float*>(t.storage->data())[i] != static_cast<float>(s->version().step);
+      for (int64_t i = 0; i < t.type.shape.count(); ++i)
+        wrong += static_cast<const float*>(t.storage->data())[i] != static_cast<float>(s->version().step);
     ++read;
   };
-  while_it_runs({look, look, [&] { run.snapshots().newest(); }, [&] { run.control().pause(), std::this_thread::sleep_for(2ms), run.control().resume(), std::this_thread::sleep_for(2ms); }}, 400ms);
+  while_it_runs({look, look, [&] { run.snapshots().newest(); },
+                 [&] {
+                   run.control().pause(), std::this_thread::sleep_for(2ms), run.control().resume(),
+                       std::this_thread::sleep_for(2ms);
+                 }},
+                400ms);
   CHECK(wrong == 0);
   CHECK(read > 3);
 }
@@ -131,7 +139,8 @@ TEST_CASE("predictions while it learns are of one step") {
       run.predictor().ask(run.predictor().ports(), 9, {bytes}, [&](const Prediction* p, const Error*) {
         if (p) {
           const auto* y = reinterpret_cast<const float*>(p->outputs[0].data());
-          for (int i = 0; i < 18; ++i) wrong += y[i] != 5 * static_cast<float>(p->version.step);  // four ones and the bias
+          for (int i = 0; i < 18; ++i)
+            wrong += y[i] != 5 * static_cast<float>(p->version.step);  // four ones and the bias
           ++answered;
         }
         const std::lock_guard<std::mutex> lock(mutex);
@@ -171,15 +180,26 @@ TEST_CASE("HTTP, events and the control socket at once") {
       ::setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
       std::string all;
       char piece[4096];
-      if (::connect(s, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0 && ::send(s, request.data(), request.size(), MSG_NOSIGNAL) > 0)
-        for (ssize_t n = 0; all.find(wanted) == std::string::npos && (n = ::recv(s, piece, sizeof piece, 0)) > 0;) all.append(piece, static_cast<size_t>(n));
+      if (::connect(s, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0 &&
+          ::send(s, request.data(), request.size(), MSG_NOSIGNAL) > 0)
+        for (ssize_t n = 0; all.find(wanted) == std::string::npos && (n = ::recv(s, piece, sizeof piece, 0)) > 0;)
+          all.append(piece, static_cast<size_t>(n));
       ::close(s);
       count += all.find(wanted) != std::string::npos;
     };
     const std::string body = R"({"inputs": {"x": [[1, 1, 1, 1]]}})";
-    const std::string predict = "POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
-    const std::string events = "GET /v1/events?every=0.05 HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-    while_it_runs({[&] { http(predict, heard, "\"outputs\""); }, [&] { http("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", heard, "harmonics_steps_total"); }, [&] { http(events, streamed, "\"dropped\""); },
+    const std::string predict =
+        "POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: " +
+        std::to_string(body.size()) + "\r\n\r\n" + body;
+    const std::string events =
+        "GET /v1/events?every=0.05 HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "
+        "websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    while_it_runs({[&] { http(predict, heard, "\"outputs\""); },
+                   [&] {
+                     http("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", heard,
+                          "harmonics_steps_total");
+                   },
+                   [&] { http(events, streamed, "\"dropped\""); },
                    [&] {
                      try {
                        ControlClient client(path);

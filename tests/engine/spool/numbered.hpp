@@ -1,4 +1,5 @@
-// Who sends, for tests of the spool: numbered samples, forgotten when they are durable; several streams of one source share a sender.
+// Who sends, for tests of the spool: numbered samples, forgotten when they are durable; several streams of one source
+// share a sender.
 #pragma once
 
 #include <condition_variable>
@@ -25,7 +26,7 @@ class NumberedSender {
   std::condition_variable changed;
   uint64_t arrived;
   uint64_t durable = 0;
-  bool over = false;  // nothing follows what arrived
+  bool over = false;                           // nothing follows what arrived
   bool end_told = false, end_durable = false;  // a position said so; and was durable
 };
 
@@ -55,8 +56,11 @@ class Numbered final : public Producer {
   bool restore(uint64_t index, const std::string& position) override {
     const std::lock_guard<std::mutex> lock(sender_.mutex);
     const std::string at = index ? "at " + std::to_string(index) : "";
-    if (position != at && position != at + " over") throw Error(ErrorKind::Stream, "sample " + std::to_string(index) + " and position '" + position + "'");
-    if (index < sender_.durable) throw Error(ErrorKind::Stream, "sample " + std::to_string(index) + " was said to be durable and is asked for again");
+    if (position != at && position != at + " over")
+      throw Error(ErrorKind::Stream, "sample " + std::to_string(index) + " and position '" + position + "'");
+    if (index < sender_.durable)
+      throw Error(ErrorKind::Stream,
+                  "sample " + std::to_string(index) + " was said to be durable and is asked for again");
     restored = index;
     at_ = index;
     return true;
@@ -80,7 +84,9 @@ class Numbered final : public Producer {
   }
 
   // With gaps, and from sample 40 on of another sender.
-  static SampleNumber number_of(uint64_t sample) { return sample < 40 ? SampleNumber{sample + sample / 7, 1} : SampleNumber{sample - 40, 2}; }
+  static SampleNumber number_of(uint64_t sample) {
+    return sample < 40 ? SampleNumber{sample + sample / 7, 1} : SampleNumber{sample - 40, 2};
+  }
   bool numbers(uint64_t n, SampleNumber* to) override {
     const std::lock_guard<std::mutex> lock(sender_.mutex);
     for (uint64_t i = at_ - n; i < at_; ++i) *to++ = number_of(i);

@@ -1,4 +1,4 @@
-// Live streams by way of the disk: what was said to be durable is there after a power cut at any call, once and in order.
+// Spooled streams: what was acknowledged as durable is there after a power cut at any call, once and in order.
 #include <catch2/catch.hpp>
 
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 #include "engine/spool/dead_letters.hpp"
 #include "engine/spool/spool.hpp"
 #include "tests/engine/spool/numbered.hpp"
+#include "tests/engine/spool/spooled_files.hpp"
 #include "tests/files_in_memory.hpp"
 #include "tests/message_of.hpp"
 
@@ -29,7 +30,8 @@ bool soon(const std::function<bool()>& holds) {
   return holds();
 }
 
-SpoolOptions options(FilesInMemory& files, uint64_t most = uint64_t{64} << 20, std::vector<std::string>* notes = nullptr) {
+SpoolOptions options(FilesInMemory& files, uint64_t most = uint64_t{64} << 20,
+                     std::vector<std::string>* notes = nullptr) {
   SpoolOptions o;
   if (notes) o.on_note = [notes](const std::string& note) { notes->push_back(note); };
   o.directory = "spool";
@@ -47,13 +49,6 @@ void expect_samples(Producer& producer, uint64_t from, uint64_t n, int64_t scale
     const auto value = static_cast<int64_t>(from + i) * scale;
     REQUIRE((got[2 * i] == value && got[2 * i + 1] == value + 1));
   }
-}
-
-std::vector<std::string> files_of(const FilesInMemory& files, const std::string& folder) {
-  std::vector<std::string> found;
-  for (const std::string& name : files.names())
-    if (name.rfind(folder, 0) == 0) found.push_back(name);
-  return found;
 }
 
 }  // namespace
@@ -201,7 +196,8 @@ TEST_CASE("a power cut at any call of the disk loses nothing that was durable", 
   }
 }
 
-TEST_CASE("a disk that fails at any call ends the stream with the reason, and nothing is said to be safe that is not", "[spool]") {
+TEST_CASE("a disk that fails at any call ends the stream with the reason, and nothing is said to be safe that is not",
+          "[spool]") {
   for (size_t call = 0;; ++call) {
     FilesInMemory files;
     NumberedSender sender(30);
@@ -221,8 +217,10 @@ TEST_CASE("a disk that fails at any call ends the stream with the reason, and no
       CHECK(got == 30);
       break;
     }
-    if (message.empty()) CHECK(got == 30);  // while it was closed
-    else CHECK(message.find("spool") != std::string::npos);
+    if (message.empty())
+      CHECK(got == 30);  // while it was closed
+    else
+      CHECK(message.find("spool") != std::string::npos);
     files.work();
     const uint64_t durable = sender.durable_until();
     Spool again(options(files));
@@ -246,8 +244,10 @@ TEST_CASE("a tail that is not whole is cut off and told, and asked for again", "
   for (int i = 0; i < 200; ++i) {
     auto disk = files.after_power_cut(nullptr);
     std::string damaged = bytes;
-    if (i % 2) damaged.resize(random() % bytes.size());
-    else damaged[random() % damaged.size()] ^= static_cast<char>(1 << random() % 8);
+    if (i % 2)
+      damaged.resize(random() % bytes.size());
+    else
+      damaged[random() % damaged.size()] ^= static_cast<char>(1 << random() % 8);
     disk->put(name, damaged);
     NumberedSender again(10);  // durable nowhere: it has everything still
     std::vector<std::string> notes;
@@ -444,7 +444,8 @@ TEST_CASE("spools that cannot serve say why", "[spool]") {
       while (x->next()) {
       }
     });
-    CHECK(full.find("the spool 'spool' is full: it holds 2097152 bytes\nwhat it holds is let go when a checkpoint covers it: add --checkpoint DIR") == 0);
+    CHECK(full.find("the spool 'spool' is full: it holds 2097152 bytes\nwhat it holds is let go when a checkpoint "
+                    "covers it: add --checkpoint DIR") == 0);
   }
   {
     Spool spool(options(files, uint64_t{2} << 20));
@@ -454,8 +455,11 @@ TEST_CASE("spools that cannot serve say why", "[spool]") {
   {
     NumberedSender other(10);
     Spool spool(options(files, uint64_t{2} << 20));
-    const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1)), y = spool.add("y", "a:", std::make_shared<Numbered>(other, 1));
-    CHECK(message_of([&] { x->next(); }).find("samples of some streams of a:, and none of others\nit is of another flow") != std::string::npos);
+    const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1)),
+               y = spool.add("y", "a:", std::make_shared<Numbered>(other, 1));
+    CHECK(message_of([&] {
+            x->next();
+          }).find("samples of some streams of a:, and none of others\nit is of another flow") != std::string::npos);
   }
   CHECK(message_of([&] { Spool(options(files, 1000)); }) == "a spool of 1000 bytes is too small; the least is 1048576");
   FilesInMemory fresh;
@@ -537,7 +541,10 @@ TEST_CASE("dead letters: kept behind those of earlier runs, up to their limit", 
   FilesInMemory files;
   std::vector<std::string> notes;
   DeadLetterOptions o{"dead", 1u << 20, [&](const std::string& note) { notes.push_back(note); }, false, &files};
-  const auto keep = [](DeadLetters& letters, int64_t value) { letters.keep("x", scalar(), "late", static_cast<uint64_t>(value), {static_cast<uint64_t>(value), 9}, reinterpret_cast<const std::byte*>(&value)); };
+  const auto keep = [](DeadLetters& letters, int64_t value) {
+    letters.keep("x", scalar(), "late", static_cast<uint64_t>(value), {static_cast<uint64_t>(value), 9},
+                 reinterpret_cast<const std::byte*>(&value));
+  };
   {
     DeadLetters letters(o);
     for (int64_t i = 0; i < 5; ++i) keep(letters, i);
@@ -568,7 +575,8 @@ TEST_CASE("dead letters: a run that goes on keeps each sample once", "[spool]") 
   FilesInMemory files;
   DeadLetterOptions o{"dead", 1u << 20, nullptr, false, &files};
   const auto keep = [](DeadLetters& letters, uint64_t index, int64_t value, const char* why) {
-    letters.keep("x", scalar(), why, index, {static_cast<uint64_t>(value), 9}, reinterpret_cast<const std::byte*>(&value));
+    letters.keep("x", scalar(), why, index, {static_cast<uint64_t>(value), 9},
+                 reinterpret_cast<const std::byte*>(&value));
   };
   {
     DeadLetters letters(o);
@@ -577,7 +585,8 @@ TEST_CASE("dead letters: a run that goes on keeps each sample once", "[spool]") 
   const size_t five = files.size_of("dead/x.hxs");
   o.resumed = true;
   {
-    DeadLetters letters(o);  // from a checkpoint before the third; they may stand elsewhere and be left out for another reason
+    DeadLetters letters(
+        o);  // from a checkpoint before the third; they may stand elsewhere and be left out for another reason
     for (int64_t i = 3; i < 10; ++i) keep(letters, static_cast<uint64_t>(i - 1), i, "late");
   }
   CHECK(letters_in(files, "dead/x.hxs").size() == 10);

@@ -13,7 +13,8 @@ TEST_CASE("every 16-bit float survives the way through float") {
     const auto b = static_cast<uint16_t>(bits);
     const float h = half_to_float(b), f = bfloat_to_float(b);
     if (std::isnan(h) ? !std::isnan(half_to_float(float_to_half(h))) : float_to_half(h) != b) FAIL("half " << bits);
-    if (std::isnan(f) ? !std::isnan(bfloat_to_float(float_to_bfloat(f))) : float_to_bfloat(f) != b) FAIL("bfloat16 " << bits);
+    if (std::isnan(f) ? !std::isnan(bfloat_to_float(float_to_bfloat(f))) : float_to_bfloat(f) != b)
+      FAIL("bfloat16 " << bits);
   }
 }
 

@@ -32,8 +32,10 @@ std::string rule(const std::string& optimizer, const TensorType& type, bool hidd
 
 TEST_CASE("optimizer: name with settings, others have defaults") {
   CHECK(parse_optimizer("adamw").str() == "adamw(lr=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, weight_decay=0.01)");
-  CHECK(parse_optimizer(" sgd ( momentum = 0.9 , nesterov=true,) ").str() == "sgd(lr=0.001, momentum=0.9, nesterov=true, weight_decay=0)");
-  CHECK(parse_optimizer("rmsprop(centered=1)").str() == "rmsprop(lr=0.01, alpha=0.99, epsilon=1e-08, momentum=0, centered=true, weight_decay=0)");
+  CHECK(parse_optimizer(" sgd ( momentum = 0.9 , nesterov=true,) ").str() ==
+        "sgd(lr=0.001, momentum=0.9, nesterov=true, weight_decay=0)");
+  CHECK(parse_optimizer("rmsprop(centered=1)").str() ==
+        "rmsprop(lr=0.01, alpha=0.99, epsilon=1e-08, momentum=0, centered=true, weight_decay=0)");
   CHECK(parse_optimizer("lion()").lr == 1e-4);
   CHECK(parse_optimizer("lamb(lr=2)").settings.given("lr"));
   CHECK_FALSE(parse_optimizer("lamb").settings.given("lr"));
@@ -41,18 +43,24 @@ TEST_CASE("optimizer: name with settings, others have defaults") {
 
 TEST_CASE("optimizer: errors suggest a correction") {
   CHECK(refused("adamv") == "unknown optimizer 'adamv'\ndid you mean 'adam'?");
-  CHECK(refused("zzz") == "unknown optimizer 'zzz'\noptimizers are sgd, rmsprop, adam, adamw, lamb, lion and normuon, e.g. 'adamw(lr=1e-3)'");
+  CHECK(refused("zzz") ==
+        "unknown optimizer 'zzz'\noptimizers are sgd, rmsprop, adam, adamw, lamb, lion and normuon, e.g. "
+        "'adamw(lr=1e-3)'");
   CHECK(refused("rmsprop(alpa=0.9)") == "optimizer 'rmsprop' has no setting 'alpa'\ndid you mean 'alpha'?");
-  CHECK(refused("lion(epsilon=1e-8)") == "optimizer 'lion' has no setting 'epsilon'\nit has lr, beta1, beta2, weight_decay");
-  CHECK(refused("adam(beta1=1)") == "optimizer setting 'beta1' has the value '1'\ngive a number of at least 0 and below 1, e.g. beta1=0.9");
+  CHECK(refused("lion(epsilon=1e-8)") ==
+        "optimizer 'lion' has no setting 'epsilon'\nit has lr, beta1, beta2, weight_decay");
+  CHECK(refused("adam(beta1=1)") ==
+        "optimizer setting 'beta1' has the value '1'\ngive a number of at least 0 and below 1, e.g. beta1=0.9");
   CHECK(refused("adam(lr=-1)") ==
         "optimizer setting 'lr' has the value '-1'\ngive a number from 0 to 1e6, e.g. lr=0.001");
   CHECK(refused("adam(lr=nan)") ==
         "optimizer setting 'lr' has the value 'nan'\ngive a number from 0 to 1e6, e.g. lr=0.001");
-  CHECK(refused("sgd(nesterov=maybe)") == "optimizer setting 'nesterov' has the value 'maybe'\ngive true or false, e.g. nesterov=false");
+  CHECK(refused("sgd(nesterov=maybe)") ==
+        "optimizer setting 'nesterov' has the value 'maybe'\ngive true or false, e.g. nesterov=false");
   CHECK(refused("sgd(lr=true)") ==
         "optimizer setting 'lr' has the value 'true'\ngive a number from 0 to 1e6, e.g. lr=0.001");
-  CHECK(refused("sgd(nesterov=true)") == "optimizer 'sgd' has nesterov without momentum\nwrite sgd(momentum=0.9, nesterov=true)");
+  CHECK(refused("sgd(nesterov=true)") ==
+        "optimizer 'sgd' has nesterov without momentum\nwrite sgd(momentum=0.9, nesterov=true)");
   CHECK(refused("adam(lr)") == "optimizer setting 'lr' lacks its value\nwrite NAME=VALUE, e.g. adamw(lr=1e-3)");
   CHECK(refused("adam(lr=1, lr=2)") == "optimizer setting 'lr' is given twice\nkeep one of them");
   CHECK(refused("adam(lr=1") == "optimizer 'adam(lr=1' lacks its closing parenthesis");
@@ -60,11 +68,18 @@ TEST_CASE("optimizer: errors suggest a correction") {
 
 TEST_CASE("schedule: errors suggest a correction") {
   CHECK(refused_schedule("cosinus") == "unknown schedule 'cosinus'\ndid you mean 'cosine'?");
-  CHECK(refused_schedule("up") == "unknown schedule 'up'\nschedules are constant, linear, cosine, step and wsd, e.g. 'cosine(warmup=500, final=0.1)'");
-  CHECK(refused_schedule("cosine(final=2)") == "schedule setting 'final' has the value '2'\ngive a number from 0 to 1, e.g. final=0");
-  CHECK(refused_schedule("linear(warmup=2.5)") == "schedule setting 'warmup' has the value '2.5'\ngive a whole number of steps, or a part of the run below 1, e.g. warmup=0");
-  CHECK(refused_schedule("step(every=0)") == "schedule setting 'every' is 0\ngive a whole number of steps, or a part of the run below 1, e.g. every=0.3");
-  CHECK(refused_schedule("wsd(decay=0)") == "schedule setting 'decay' is 0\ngive a whole number of steps, or a part of the run below 1, e.g. decay=0.2");
+  CHECK(refused_schedule("up") ==
+        "unknown schedule 'up'\nschedules are constant, linear, cosine, step and wsd, e.g. 'cosine(warmup=500, "
+        "final=0.1)'");
+  CHECK(refused_schedule("cosine(final=2)") ==
+        "schedule setting 'final' has the value '2'\ngive a number from 0 to 1, e.g. final=0");
+  CHECK(refused_schedule("linear(warmup=2.5)") ==
+        "schedule setting 'warmup' has the value '2.5'\ngive a whole number of steps, or a part of the run below 1, "
+        "e.g. warmup=0");
+  CHECK(refused_schedule("step(every=0)") ==
+        "schedule setting 'every' is 0\ngive a whole number of steps, or a part of the run below 1, e.g. every=0.3");
+  CHECK(refused_schedule("wsd(decay=0)") ==
+        "schedule setting 'decay' is 0\ngive a whole number of steps, or a part of the run below 1, e.g. decay=0.2");
 }
 
 TEST_CASE("schedule: needs the end of the run") {
@@ -73,13 +88,20 @@ TEST_CASE("schedule: needs the end of the run") {
   };
   for (const char* schedule : {"linear", "cosine", "wsd(decay=5)", "step", "constant(warmup=0.1)"}) {
     INFO(schedule);
-    CHECK(made(schedule, {}).find("follows the run to its end, but nothing says when that is\ngive steps, epochs or for, e.g. --steps 1000") != std::string::npos);
+    CHECK(made(schedule, {})
+              .find("follows the run to its end, but nothing says when that is\ngive steps, epochs or for, e.g. "
+                    "--steps 1000") != std::string::npos);
     CHECK(made(schedule, {100, false}) == "no error");
   }
-  for (const char* schedule : {"linear", "cosine(warmup=10)", "wsd", "step", "constant(warmup=0.1)"}) CHECK(made(schedule, {std::nullopt, true}) == "no error");
-  for (const char* schedule : {"constant", "constant(warmup=9)", "step(every=9)"}) CHECK(made(schedule, {}) == "no error");
-  CHECK(made("wsd(decay=500)", {std::nullopt, true}) == "schedule 'wsd' decays over the last 500 steps, but the run ends by time\ngive a part of the run, e.g. decay=0.2");
-  CHECK(*LearningRate(parse_schedule("cosine(warmup=500)"), 1, {20, false}).note() == "the run of 20 steps ends within the schedule's warmup of 500");
+  for (const char* schedule : {"linear", "cosine(warmup=10)", "wsd", "step", "constant(warmup=0.1)"})
+    CHECK(made(schedule, {std::nullopt, true}) == "no error");
+  for (const char* schedule : {"constant", "constant(warmup=9)", "step(every=9)"})
+    CHECK(made(schedule, {}) == "no error");
+  CHECK(made("wsd(decay=500)", {std::nullopt, true}) ==
+        "schedule 'wsd' decays over the last 500 steps, but the run ends by time\ngive a part of the run, e.g. "
+        "decay=0.2");
+  CHECK(*LearningRate(parse_schedule("cosine(warmup=500)"), 1, {20, false}).note() ==
+        "the run of 20 steps ends within the schedule's warmup of 500");
   CHECK_FALSE(LearningRate(parse_schedule("cosine(warmup=5)"), 1, {20, false}).note());
 }
 
@@ -119,7 +141,8 @@ TEST_CASE("update_rule: by parameter shape and role") {
   CHECK(rule("lamb", kVector).find("adapt = false") != std::string::npos);
   CHECK(rule("normuon", kMatrix).find("normuon{") == 0);
   CHECK(rule("normuon", kMatrix).find(" m[3, 5] rows[3]") != std::string::npos);
-  for (const std::string& other : {rule("normuon", kMatrix, false), rule("normuon", kVector), rule("normuon", kKernel)}) {
+  for (const std::string& other :
+       {rule("normuon", kMatrix, false), rule("normuon", kVector), rule("normuon", kKernel)}) {
     CHECK(other.find("adamw{") == 0);
     CHECK(other.find("beta1 = 0.9,") != std::string::npos);
     CHECK(other.find(" step") != std::string::npos);

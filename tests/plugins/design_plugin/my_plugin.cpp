@@ -6,5 +6,5 @@ struct MyActivation : harmonics::ActivationFunction {
 
 // inside my_plugin.cpp
 extern "C" void harmonics_register(harmonics::FunctionRegistry& reg) {
-    reg.register_activation("my_act", std::make_shared<MyActivation>());
+  reg.register_activation("my_act", std::make_shared<MyActivation>());
 }

@@ -16,11 +16,14 @@
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 EXPORTED const hx_plugin_abi harmonics_plugin_abi = {
-    "HXPLUG1", sizeof(hx_plugin_abi), HX_ABI_MAJOR, HX_ABI_MINOR, HX_ABI_MIN_MINOR, 0, "org.example." VARIANT, "1.0.0", "MIT", "Example", "C"};
+    "HXPLUG1", sizeof(hx_plugin_abi),  HX_ABI_MAJOR, HX_ABI_MINOR, HX_ABI_MIN_MINOR,
+    0,         "org.example." VARIANT, "1.0.0",      "MIT",        "Example",
+    "C"};
 
 static const hx_api* api;
 
-/* ---- values: what a function here returns is the caller's to release; NULL after an error, and passed on as that ---- */
+/* ---- values: what a function here returns is the caller's to release; NULL after an error, and passed on as that ----
+ */
 
 static hx_value* operation(const char* name, const hx_attributes* attributes, hx_value* a, hx_value* b) {
   hx_value *inputs[2], *out = NULL;
@@ -70,7 +73,8 @@ static hx_status give(hx_value* v, hx_value** out) { return (*out = v) ? HX_OK :
 static double number(const hx_attributes* args, const char* name, double otherwise) {
   uint32_t i;
   for (i = 0; args && i < args->count; ++i)
-    if (strcmp(args->items[i].name, name) == 0) return args->items[i].kind == HX_ATTR_FLOAT ? args->items[i].as.f : (double)args->items[i].as.i;
+    if (strcmp(args->items[i].name, name) == 0)
+      return args->items[i].kind == HX_ATTR_FLOAT ? args->items[i].as.f : (double)args->items[i].as.i;
   return otherwise;
 }
 static int64_t count_of(const hx_type* t) {
@@ -83,7 +87,8 @@ static int64_t count_of(const hx_type* t) {
 /* ---- functions of flows ---- */
 
 static hx_status swish(void* self, const hx_attributes* args, hx_value* x, hx_value** y) {
-  hx_value *inner = scaled(x, 0, number(args, "slope", 1)), *gate = inner ? operation("logistic", NULL, inner, NULL) : NULL;
+  hx_value *inner = scaled(x, 0, number(args, "slope", 1)),
+           *gate = inner ? operation("logistic", NULL, inner, NULL) : NULL;
   (void)self;
   drop(inner);
   return give(of_two("mul", x, 0, gate, 1), y);
@@ -104,7 +109,8 @@ static hx_status half(void* self, const hx_attributes* args, hx_value* x, hx_val
   for (i = 0; i < count_of(&t); ++i) to[i] *= 0.5f;
   return HX_OK;
 }
-static hx_status half_gradient(void* self, const hx_attributes* args, hx_value* x, hx_value* y, hx_value* dy, hx_value** dx) {
+static hx_status half_gradient(void* self, const hx_attributes* args, hx_value* x, hx_value* y, hx_value* dy,
+                               hx_value** dx) {
   (void)self, (void)args, (void)x, (void)y;
   api->retain(dy);
   return give(dy, dx);
@@ -148,7 +154,8 @@ static const hx_layer_vt gain_vt = {sizeof(hx_layer_vt), gain, NULL};
 
 /* ---- operations ---- */
 
-static hx_status cube(void* self, const hx_attributes* args, hx_value* const* in, uint32_t n, hx_value** outs, uint32_t* n_outs) {
+static hx_status cube(void* self, const hx_attributes* args, hx_value* const* in, uint32_t n, hx_value** outs,
+                      uint32_t* n_outs) {
   (void)self, (void)args, (void)n;
   *n_outs = 1;
   return give(of_two("mul", of_two("mul", in[0], 0, in[0], 0), 1, in[0], 0), outs);
@@ -160,7 +167,8 @@ static hx_status cube_gradient(void* self, const hx_attributes* args, const hx_g
 }
 static const hx_functional_vt cube_vt = {sizeof(hx_functional_vt), cube, cube_gradient, NULL};
 
-static hx_status blend(void* self, const hx_attributes* args, hx_value* const* in, uint32_t n, hx_value** outs, uint32_t* n_outs) {
+static hx_status blend(void* self, const hx_attributes* args, hx_value* const* in, uint32_t n, hx_value** outs,
+                       uint32_t* n_outs) {
   const double part = number(args, "part", 0.5);
   (void)self;
   if (n != 2) return api->set_error(HX_ERROR_PLUGIN, "blends two inputs"), HX_ERROR;
@@ -183,7 +191,8 @@ static void run_cube_gradient(const void* context, void* const* buffers, uint32_
   (void)phase, (void)part;
   for (i = 0; i < *(const int64_t*)context; ++i) dx[i] = dy[i] * 3 * x[i] * x[i];
 }
-static hx_status fill(const hx_call_site* site, hx_kernel* out, const char* name, void (*run)(const void*, void* const*, uint32_t, uint32_t)) {
+static hx_status fill(const hx_call_site* site, hx_kernel* out, const char* name,
+                      void (*run)(const void*, void* const*, uint32_t, uint32_t)) {
   int64_t* n = malloc(sizeof *n);
   if (!n) return api->set_error(HX_ERROR_PLUGIN, "no memory"), HX_ERROR;
   *n = count_of(&site->inputs[0]);
@@ -203,7 +212,8 @@ static hx_status fast_find_gradient(void* self, const hx_call_site* site, hx_ker
   (void)self;
   return fill(site, out, VARIANT " cube gradient", run_cube_gradient);
 }
-static const hx_implementation_vt fast_vt = {sizeof(hx_implementation_vt), fast_supports, fast_find, NULL, fast_find_gradient, NULL, NULL};
+static const hx_implementation_vt fast_vt = {sizeof(hx_implementation_vt), fast_supports, fast_find, NULL,
+                                             fast_find_gradient,           NULL,          NULL};
 
 static hx_status plain_supports(void* self, const hx_call_site* site) {
   (void)self;
@@ -219,7 +229,8 @@ static hx_status plainly(hx_value* x, hx_value* dy, hx_value** out) {
   int64_t i;
   if ((status = api->type_of(x, &t)) != HX_OK || (status = api->data(x, &from)) != HX_OK) return status;
   if (dy && (status = api->data(dy, &slope)) != HX_OK) return status;
-  if ((status = api->create(&t, NULL, out)) != HX_OK || (status = api->mutable_data(out, (void**)&to)) != HX_OK) return status;
+  if ((status = api->create(&t, NULL, out)) != HX_OK || (status = api->mutable_data(out, (void**)&to)) != HX_OK)
+    return status;
   for (i = 0; i < count_of(&t); ++i) {
     const float v = ((const float*)from)[i];
     to[i] = dy ? ((const float*)slope)[i] * 3 * v * v : v * v * v;
@@ -230,26 +241,33 @@ static hx_status plain_run(void* self, const hx_call_site* site, hx_value* const
   (void)self, (void)site;
   return plainly(inputs[0], NULL, outputs);
 }
-static hx_status plain_run_gradient(void* self, const hx_call_site* site, const hx_gradient_call* c, hx_value** gradients) {
+static hx_status plain_run_gradient(void* self, const hx_call_site* site, const hx_gradient_call* c,
+                                    hx_value** gradients) {
   (void)self, (void)site;
   return plainly(c->inputs[0], c->output_gradients[0], gradients);
 }
-static const hx_implementation_vt plain_vt = {sizeof(hx_implementation_vt), plain_supports, NULL, plain_run, NULL, plain_run_gradient, NULL};
+static const hx_implementation_vt plain_vt = {
+    sizeof(hx_implementation_vt), plain_supports, NULL, plain_run, NULL, plain_run_gradient, NULL};
 
 static const char* device_text(void* self) { return (void)self, "a device without kernels"; }
-static hx_status device_find(void* self, const hx_call_site* site, hx_kernel* out) { return (void)self, (void)site, (void)out, HX_DECLINED; }
+static hx_status device_find(void* self, const hx_call_site* site, hx_kernel* out) {
+  return (void)self, (void)site, (void)out, HX_DECLINED;
+}
 static const hx_device_vt none_vt = {sizeof(hx_device_vt), device_text, device_find, NULL, NULL};
 
 /* ---- training ---- */
 
-static hx_status momentum_moments(void* self, const hx_attributes* args, const hx_parameter* p, hx_moment* out, uint32_t* count) {
+static hx_status momentum_moments(void* self, const hx_attributes* args, const hx_parameter* p, hx_moment* out,
+                                  uint32_t* count) {
   (void)self, (void)args;
   out[0].name = "v", out[0].type = p->type;
   *count = 1;
   return HX_OK;
 }
-static hx_status momentum_step(void* self, const hx_attributes* args, const hx_parameter* p, const hx_update* u, hx_value** next) {
-  hx_value *v = of_two("add", scaled(u->moments[0], 0, number(args, "momentum", 0.9)), 1, u->gradient, 0), *rate = stretched(u->rate, u->value);
+static hx_status momentum_step(void* self, const hx_attributes* args, const hx_parameter* p, const hx_update* u,
+                               hx_value** next) {
+  hx_value *v = of_two("add", scaled(u->moments[0], 0, number(args, "momentum", 0.9)), 1, u->gradient, 0),
+           *rate = stretched(u->rate, u->value);
   hx_value* moved = of_two("sub", u->value, 0, of_two("mul", rate, 1, v, 0), 1);
   (void)self, (void)p;
   if (!moved) return drop(v), HX_ERROR;
@@ -268,7 +286,8 @@ static const hx_schedule_vt halving_vt = {sizeof(hx_schedule_vt), halving, NULL}
 static hx_status first(void* self, const hx_attributes* args, const hx_run_view* run, int32_t* out) {
   double loss = 0;
   (void)self;
-  if (run->step > 0 && run->metric(run->run, "loss", &loss) != HX_OK) return api->set_error(HX_ERROR_PLUGIN, "there is no loss after a step"), HX_ERROR;
+  if (run->step > 0 && run->metric(run->run, "loss", &loss) != HX_OK)
+    return api->set_error(HX_ERROR_PLUGIN, "there is no loss after a step"), HX_ERROR;
   *out = run->step < (int64_t)number(args, "steps", 1);
   return HX_OK;
 }
@@ -281,7 +300,8 @@ typedef struct worst {
 static hx_status worst_add(void* self, const hx_metric_batch* b) {
   worst* w = self;
   uint64_t i;
-  for (i = 0; b->targets && i < b->rows * b->outputs; ++i) w->most = fmax(w->most, fabs((double)b->predictions[i] - (double)b->targets[i]));
+  for (i = 0; b->targets && i < b->rows * b->outputs; ++i)
+    w->most = fmax(w->most, fabs((double)b->predictions[i] - (double)b->targets[i]));
   return HX_OK;
 }
 static hx_status worst_reset(void* self) { return ((worst*)self)->most = 0, HX_OK; }
@@ -300,7 +320,8 @@ static hx_status worst_restore(void* self, const void* bytes, uint64_t size) {
   memcpy(&((worst*)self)->most, bytes, sizeof(double));
   return HX_OK;
 }
-static const hx_metric_vt worst_vt = {sizeof(hx_metric_vt), worst_add, worst_reset, worst_figures, NULL, free, worst_save, worst_restore};
+static const hx_metric_vt worst_vt = {sizeof(hx_metric_vt), worst_add,    worst_reset, worst_figures, NULL, free,
+                                      worst_save,           worst_restore};
 static hx_status worst_open(void* self, const hx_attributes* args, const hx_metric_vt** vt, void** object) {
   (void)self, (void)args;
   *vt = &worst_vt;
@@ -355,9 +376,13 @@ static hx_status ramp_read_at(void* self, const uint64_t* numbers, uint64_t n, v
   for (i = 0; i < n; ++i) ramp_put(r, numbers[i], (float*)to + (int64_t)i * r->width);
   return HX_OK;
 }
-static hx_status ramp_seek(void* self, uint64_t epoch, uint64_t index) { return (void)epoch, ((ramp*)self)->at = index, HX_OK; }
-static const hx_producer_vt ramp_vt = {sizeof(hx_producer_vt), ramp_describe, ramp_next, ramp_read, ramp_rewind, ramp_size, free, ramp_read_at, ramp_seek};
-static hx_status ramp_open(void* self, const char* path, const hx_attributes* args, const hx_producer_vt** vt, void** object) {
+static hx_status ramp_seek(void* self, uint64_t epoch, uint64_t index) {
+  return (void)epoch, ((ramp*)self)->at = index, HX_OK;
+}
+static const hx_producer_vt ramp_vt = {
+    sizeof(hx_producer_vt), ramp_describe, ramp_next, ramp_read, ramp_rewind, ramp_size, free, ramp_read_at, ramp_seek};
+static hx_status ramp_open(void* self, const char* path, const hx_attributes* args, const hx_producer_vt** vt,
+                           void** object) {
   ramp* r = calloc(1, sizeof *r);
   (void)self, (void)path;
   if (!r) return HX_ERROR;
@@ -392,7 +417,8 @@ static hx_status sum_finish(void* self) {
   return HX_OK;
 }
 static const hx_consumer_vt sum_vt = {sizeof(hx_consumer_vt), sum_push, sum_finish, free};
-static hx_status sum_open(void* self, const char* path, const hx_attributes* args, const hx_consumer_vt** vt, void** object) {
+static hx_status sum_open(void* self, const char* path, const hx_attributes* args, const hx_consumer_vt** vt,
+                          void** object) {
   sum* s = calloc(1, sizeof *s);
   (void)self, (void)args;
   if (!s) return HX_ERROR;
@@ -409,7 +435,8 @@ static hx_status shift_type(void* self, const hx_attributes* args, const hx_type
   return HX_OK;
 }
 /* No Philox here: numbers that look random, of the draw alone. */
-static hx_status shift(void* self, const hx_attributes* args, const hx_type* sample, const void* from, const hx_draw* draw, const hx_type* result, void* to) {
+static hx_status shift(void* self, const hx_attributes* args, const hx_type* sample, const void* from,
+                       const hx_draw* draw, const hx_type* result, void* to) {
   const float by = (float)number(args, "by", 0), most = (float)number(args, "most", 0);
   uint64_t state = draw->key ^ (draw->record * 0x9E3779B97F4A7C15u) ^ draw->ordinal;
   int64_t i;
@@ -424,18 +451,24 @@ static const hx_augmentation_vt shift_vt = {sizeof(hx_augmentation_vt), shift_ty
 
 /* ---- registration ---- */
 
-#define ARGUMENT(type, name, otherwise, text, range) {sizeof(hx_argument_spec), type, name, otherwise, text, range}
+#define ARGUMENT(type, name, otherwise, text, range) \
+  { sizeof(hx_argument_spec), type, name, otherwise, text, range }
 static const hx_argument_spec slope[] = {ARGUMENT(HX_ARG_FLOAT, "slope", "1", "steepness", "0..100")};
 static const hx_argument_spec weight[] = {ARGUMENT(HX_ARG_FLOAT, "weight", "1", "of it", NULL)};
 static const hx_argument_spec start[] = {ARGUMENT(HX_ARG_FLOAT, "start", "1", "of the parameter", NULL)};
-static const hx_argument_spec mixture[] = {ARGUMENT(HX_ARG_LAYER, "other", "", "what is mixed in", NULL), ARGUMENT(HX_ARG_FLOAT, "part", "0.5", "of the first", "0..1")};
-static const hx_argument_spec rates[] = {ARGUMENT(HX_ARG_FLOAT, "lr", "0.1", "learning rate", "0<.."), ARGUMENT(HX_ARG_FLOAT, "momentum", "0.9", "what stays", "0..<1")};
+static const hx_argument_spec mixture[] = {ARGUMENT(HX_ARG_LAYER, "other", "", "what is mixed in", NULL),
+                                           ARGUMENT(HX_ARG_FLOAT, "part", "0.5", "of the first", "0..1")};
+static const hx_argument_spec rates[] = {ARGUMENT(HX_ARG_FLOAT, "lr", "0.1", "learning rate", "0<.."),
+                                         ARGUMENT(HX_ARG_FLOAT, "momentum", "0.9", "what stays", "0..<1")};
 static const hx_argument_spec every[] = {ARGUMENT(HX_ARG_INT, "every", "10", "steps", "1..")};
 static const hx_argument_spec steps[] = {ARGUMENT(HX_ARG_INT, "steps", "1", "how many", "1..")};
-static const hx_argument_spec sizes[] = {ARGUMENT(HX_ARG_INT, "size", "8", "samples", "1.."), ARGUMENT(HX_ARG_INT, "width", "2", "numbers of a sample", "1..")};
-static const hx_argument_spec shifts[] = {ARGUMENT(HX_ARG_FLOAT, "by", "0", "always", NULL), ARGUMENT(HX_ARG_FLOAT, "most", "0", "at random, below this", "0..")};
+static const hx_argument_spec sizes[] = {ARGUMENT(HX_ARG_INT, "size", "8", "samples", "1.."),
+                                         ARGUMENT(HX_ARG_INT, "width", "2", "numbers of a sample", "1..")};
+static const hx_argument_spec shifts[] = {ARGUMENT(HX_ARG_FLOAT, "by", "0", "always", NULL),
+                                          ARGUMENT(HX_ARG_FLOAT, "most", "0", "at random, below this", "0..")};
 
-#define ITEM(kind, flags, name, text, arguments, n, table) {sizeof(hx_item), kind, flags, n, VARIANT "_" name, text, arguments, NULL, &table}
+#define ITEM(kind, flags, name, text, arguments, n, table) \
+  { sizeof(hx_item), kind, flags, n, VARIANT "_" name, text, arguments, NULL, &table }
 #define WITH(arguments) arguments, COUNT_OF(arguments)
 #define PLAINLY NULL, 0
 #define ROW(...) ITEM(__VA_ARGS__)

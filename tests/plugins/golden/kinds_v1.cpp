@@ -22,7 +22,9 @@ namespace {
 class Swish : public ActivationFunction {
  public:
   HTensor operator()(const HTensor& x) const override { return x * logistic(x); }
-  HTensor operator()(const HTensor& x, const Arguments& a) const override { return x * logistic(x * a.number("slope", 1)); }
+  HTensor operator()(const HTensor& x, const Arguments& a) const override {
+    return x * logistic(x * a.number("slope", 1));
+  }
 };
 
 // Half of x by reading numbers, with the gradient of x: where that counts is seen.
@@ -40,7 +42,9 @@ class Half : public ActivationFunction {
 class Square : public LossFunction {
  public:
   HTensor operator()(const HTensor& p, const HTensor& t) const override { return (p - t) * (p - t); }
-  HTensor operator()(const HTensor& p, const HTensor& t, const Arguments& a) const override { return (*this)(p, t) * a.number("weight", 1); }
+  HTensor operator()(const HTensor& p, const HTensor& t, const Arguments& a) const override {
+    return (*this)(p, t) * a.number("weight", 1);
+  }
 };
 
 // x times a parameter for each of its numbers; counts its training steps.
@@ -59,10 +63,12 @@ class Gain : public LayerFunction {
 // x^3 with a gradient of its own.
 class Cube : public FunctionalBody {
  public:
-  std::vector<HTensor> operator()(const std::vector<HTensor>& in, const Arguments&) const override { return {in.at(0) * in[0] * in[0]}; }
+  std::vector<HTensor> operator()(const std::vector<HTensor>& in, const Arguments&) const override {
+    return {in.at(0) * in[0] * in[0]};
+  }
   bool has_gradient() const override { return true; }
-  std::vector<HTensor> gradient(const std::vector<HTensor>& in, const std::vector<HTensor>&, const std::vector<HTensor>& dy,
-                                const Arguments&) const override {
+  std::vector<HTensor> gradient(const std::vector<HTensor>& in, const std::vector<HTensor>&,
+                                const std::vector<HTensor>& dy, const Arguments&) const override {
     return {dy.at(0) * in.at(0) * in[0] * 3.0};
   }
 };
@@ -89,7 +95,8 @@ void run_cube_gradient(const void* context, void* const* buffers, uint32_t, uint
   float* dx = static_cast<float*>(buffers[3]);
   for (int64_t i = 0; i < static_cast<const Count*>(context)->n; ++i) dx[i] = dy[i] * 3 * x[i] * x[i];
 }
-bool fill(const CallSite& site, hx_kernel& out, const char* name, void (*run)(const void*, void* const*, uint32_t, uint32_t)) {
+bool fill(const CallSite& site, hx_kernel& out, const char* name,
+          void (*run)(const void*, void* const*, uint32_t, uint32_t)) {
   out.phases = 1;
   out.parts[0] = 1;
   out.run = run;
@@ -102,16 +109,22 @@ bool fill(const CallSite& site, hx_kernel& out, const char* name, void (*run)(co
 // Kernels, forward and backward.
 class Fast : public Implementation {
  public:
-  std::string supports(const CallSite& site) const override { return site.input_dtype(0) == DType::F32 ? "" : "computes f32 only"; }
+  std::string supports(const CallSite& site) const override {
+    return site.input_dtype(0) == DType::F32 ? "" : "computes f32 only";
+  }
   bool find(const CallSite& site, hx_kernel& out) const override { return fill(site, out, VARIANT " cube", run_cube); }
   bool has_gradient() const override { return true; }
-  bool find_gradient(const CallSite& site, hx_kernel& out) const override { return fill(site, out, VARIANT " cube gradient", run_cube_gradient); }
+  bool find_gradient(const CallSite& site, hx_kernel& out) const override {
+    return fill(site, out, VARIANT " cube gradient", run_cube_gradient);
+  }
 };
 
 // Tensors in, tensors out, forward and backward.
 class Plain : public Implementation {
  public:
-  std::string supports(const CallSite& site) const override { return site.input_shape(0).count() <= 64 ? "" : "takes at most 64 numbers"; }
+  std::string supports(const CallSite& site) const override {
+    return site.input_shape(0).count() <= 64 ? "" : "takes at most 64 numbers";
+  }
   std::vector<HTensor> run(const CallSite&, const std::vector<HTensor>& in) const override {
     HTensor y = in.at(0);
     float* v = y.mutable_data<float>();
@@ -139,7 +152,9 @@ class NoKernels : public Device {
 
 class Momentum : public OptimizerFunction {
  public:
-  std::vector<Moment> moments(const ParameterInfo& p, const Arguments&) const override { return {{"v", p.dtype, p.shape}}; }
+  std::vector<Moment> moments(const ParameterInfo& p, const Arguments&) const override {
+    return {{"v", p.dtype, p.shape}};
+  }
   std::vector<HTensor> step(const ParameterInfo&, const UpdateStep& u, const Arguments& a) const override {
     const HTensor v = u.moments.at(0) * a.number("momentum", 0.9) + u.gradient;
     return {u.value - u.rate * v, v};
@@ -166,7 +181,8 @@ class First : public PredicateFunction {
 class Worst : public Metric {
  public:
   void add(const MetricBatch& b) override {
-    for (uint64_t i = 0; b.targets && i < b.rows * b.outputs; ++i) worst_ = std::max(worst_, std::abs(static_cast<double>(b.predictions[i]) - static_cast<double>(b.targets[i])));
+    for (uint64_t i = 0; b.targets && i < b.rows * b.outputs; ++i)
+      worst_ = std::max(worst_, std::abs(static_cast<double>(b.predictions[i]) - static_cast<double>(b.targets[i])));
   }
   void reset() override { worst_ = 0; }
   std::vector<Figure> figures() const override { return {{VARIANT "_worst", worst_}}; }
@@ -175,7 +191,9 @@ class Worst : public Metric {
     std::memcpy(bytes.data(), &worst_, sizeof worst_);
     return bytes;
   }
-  void restore(const std::vector<std::byte>& bytes) override { std::memcpy(&worst_, bytes.data(), std::min(bytes.size(), sizeof worst_)); }
+  void restore(const std::vector<std::byte>& bytes) override {
+    std::memcpy(&worst_, bytes.data(), std::min(bytes.size(), sizeof worst_));
+  }
 
  private:
   double worst_ = 0;
@@ -214,7 +232,8 @@ class Ramp : public Producer {
  private:
   void put(uint64_t number, uint64_t place, void* to) const {
     for (int64_t k = 0; k < width_; ++k)
-      static_cast<float*>(to)[static_cast<int64_t>(place) * width_ + k] = static_cast<float>(static_cast<int64_t>(number) * width_ + k) / 8 - 1;
+      static_cast<float*>(to)[static_cast<int64_t>(place) * width_ + k] =
+          static_cast<float>(static_cast<int64_t>(number) * width_ + k) / 8 - 1;
   }
 
   uint64_t size_, at_ = 0;
@@ -261,26 +280,42 @@ class Shift : public AugmentationFunction {
 
 extern "C" void harmonics_register(FunctionRegistry& registry) {
   const auto name = [](const char* of) { return std::string(VARIANT "_") + of; };
-  registry.register_activation(name("swish"), std::make_shared<Swish>(), "x sigmoid(slope x)", {Argument::number("slope", "1", "steepness").in("0..100")});
+  registry.register_activation(name("swish"), std::make_shared<Swish>(), "x sigmoid(slope x)",
+                               {Argument::number("slope", "1", "steepness").in("0..100")});
   registry.register_activation(name("half"), std::make_shared<Half>(), "half of x, with the gradient of x");
-  registry.register_loss(name("square"), std::make_shared<Square>(), "the squared distance", {Argument::number("weight", "1", "of it")});
-  registry.register_layer(name("gain"), std::make_shared<Gain>(), "x times a parameter", {Argument::number("start", "1", "of the parameter")});
+  registry.register_loss(name("square"), std::make_shared<Square>(), "the squared distance",
+                         {Argument::number("weight", "1", "of it")});
+  registry.register_layer(name("gain"), std::make_shared<Gain>(), "x times a parameter",
+                          {Argument::number("start", "1", "of the parameter")});
   registry.register_functional(name("cube"), std::make_shared<Cube>(), "x^3");
-  registry.register_functional(name("blend"), std::make_shared<Blend>(), "a mixture",
-                               {Argument::layer("other", "what is mixed in"), Argument::number("part", "0.5", "of the first").in("0..1")});
+  registry.register_functional(
+      name("blend"), std::make_shared<Blend>(), "a mixture",
+      {Argument::layer("other", "what is mixed in"), Argument::number("part", "0.5", "of the first").in("0..1")});
   registry.register_implementation(name("cube"), "plain", std::make_shared<Plain>(), "tensors in, tensors out");
   registry.register_implementation(name("cube"), "fast", std::make_shared<Fast>(), "one loop each way");
   registry.register_device(name("none"), std::make_shared<NoKernels>(), "runs nothing by itself");
   registry.register_optimizer(name("momentum"), std::make_shared<Momentum>(), "gradient descent with momentum",
-                              {Argument::number("lr", "0.1", "learning rate").in("0<.."), Argument::number("momentum", "0.9", "what stays").in("0..<1")});
-  registry.register_schedule(name("halving"), std::make_shared<Halving>(), "half of it every so many steps", {Argument::integer("every", 10, "steps").in("1..")});
-  registry.register_predicate(name("first"), std::make_shared<First>(), "the first steps", {Argument::integer("steps", 1, "how many").in("1..")});
-  registry.register_metric(name("worst"), [](const Arguments&) { return std::make_unique<Worst>(); }, "the largest distance", {}, HX_TAKES_NUMBERS);
-  registry.register_producer(
-      name("ramp"),
-      [](const std::string&, const Arguments& o) { return std::make_shared<Ramp>(static_cast<uint64_t>(o.integer("size", 8)), o.integer("width", 2)); },
-      "numbers that rise", {Argument::integer("size", 8, "samples").in("1.."), Argument::integer("width", 2, "numbers of a sample").in("1..")});
-  registry.register_consumer(name("sum"), [](const std::string& path, const Arguments&) { return std::make_shared<Sum>(path); }, "writes a sum to a file");
-  registry.register_augmentation(name("shift"), std::make_shared<Shift>(), "adds a number",
-                                 {Argument::number("by", "0", "always"), Argument::number("most", "0", "at random, below this").in("0..")});
+                              {Argument::number("lr", "0.1", "learning rate").in("0<.."),
+                               Argument::number("momentum", "0.9", "what stays").in("0..<1")});
+  registry.register_schedule(name("halving"), std::make_shared<Halving>(), "half of it every so many steps",
+                             {Argument::integer("every", 10, "steps").in("1..")});
+  registry.register_predicate(name("first"), std::make_shared<First>(), "the first steps",
+                              {Argument::integer("steps", 1, "how many").in("1..")});
+  registry.register_metric(
+      name("worst"), [](const Arguments&) { return std::make_unique<Worst>(); }, "the largest distance", {},
+      HX_TAKES_NUMBERS);
+  registry.register_producer(name("ramp"),
+                             [](const std::string&, const Arguments& o) {
+                               return std::make_shared<Ramp>(static_cast<uint64_t>(o.integer("size", 8)),
+                                                             o.integer("width", 2));
+                             },
+                             "numbers that rise",
+                             {Argument::integer("size", 8, "samples").in("1.."),
+                              Argument::integer("width", 2, "numbers of a sample").in("1..")});
+  registry.register_consumer(
+      name("sum"), [](const std::string& path, const Arguments&) { return std::make_shared<Sum>(path); },
+      "writes a sum to a file");
+  registry.register_augmentation(
+      name("shift"), std::make_shared<Shift>(), "adds a number",
+      {Argument::number("by", "0", "always"), Argument::number("most", "0", "at random, below this").in("0..")});
 }

@@ -1,8 +1,8 @@
 // inside my_plugin.cpp
 #include <harmonics/plugin.hpp>
 
-// A smooth step up: x where x is large, 0 where it is very negative. Written with library operations, so it is traced: its
-// gradient follows from it, and it runs wherever a flow runs.
+// A smooth step up: x where x is large, 0 where it is very negative. Written with library operations, so it is traced:
+// its gradient follows from it, and it runs wherever a flow runs.
 class MyActivation : public harmonics::ActivationFunction {
  public:
   harmonics::HTensor operator()(const harmonics::HTensor& x) const override {
@@ -11,5 +11,5 @@ class MyActivation : public harmonics::ActivationFunction {
 };
 
 extern "C" void harmonics_register(harmonics::FunctionRegistry& reg) {
-    reg.register_activation("my_act", std::make_shared<MyActivation>());
+  reg.register_activation("my_act", std::make_shared<MyActivation>());
 }
