@@ -42,8 +42,7 @@ cycle {
          } o <-(cross_entropy(ignore_index=2))- y; } })",
     R"(harmonic wide { producer x {6}; producer y {3}; layer h {40}; layer g {33}; layer o;
        cycle { x -(relu)-> h -(relu)-> g -> o; o <-(cross_entropy)- y; } })",
-}
-;
+};
 
 struct Setup {
   const char* flow = kFlows[0];
@@ -183,7 +182,8 @@ inline std::string text_of(const Setup& s) {
 }
 
 // Goes on from `from` with other threads and reading ahead.
-inline End resumed(const Setup& setup, const Checkpoint& from, int threads, size_t ahead, FilesInMemory* files = nullptr) {
+inline End resumed(const Setup& setup, const Checkpoint& from, int threads, size_t ahead,
+                   FilesInMemory* files = nullptr) {
   Setup other = setup;
   other.run.threads = threads;
   auto g = resumed_graph(other, ahead);
