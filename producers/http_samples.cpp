@@ -1,5 +1,6 @@
 #include "producers/http_samples.hpp"
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -13,11 +14,12 @@ namespace {
 
 using plain::Format;
 using Answer = std::function<void(SentAnswer)>;
+using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostWaitingBytes = 32u << 20;
 constexpr size_t kMostWaitingPosts = 64;
-constexpr auto kMostPatience = std::chrono::seconds(10);  // for room, before the sender is told to come again
-constexpr auto kBeginning = std::chrono::seconds(2);      // for the other streams of a run that has not begun
+constexpr auto kMostPatience = std::chrono::seconds(5);  // for room, before the sender is told to come again
+constexpr auto kBeginning = std::chrono::seconds(2);     // for the other streams of a run that has not begun
 constexpr auto kLookFor = std::chrono::milliseconds(50);
 
 SentAnswer refusal(int status, std::string error, std::string note) {
@@ -75,7 +77,7 @@ class HttpDoor {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (!leaving_ && posts_.size() < kMostWaitingPosts && waiting_bytes_ + samples.body.size() <= kMostWaitingBytes) {
         waiting_bytes_ += samples.body.size();
-        posts_.push_back({std::move(samples.body), *format, std::move(answer)});
+        posts_.push_back({std::move(samples.body), *format, std::move(answer), Clock::now()});
         answer = nullptr;
       }
     }
@@ -88,6 +90,7 @@ class HttpDoor {
     std::string body;
     Format format;
     Answer answer;
+    Clock::time_point came = Clock::now();
   };
   static SentAnswer busy() { return refusal(503, "samples come faster than they are learned", "send again later"); }
   static SentAnswer over() { return refusal(503, "the run has ended", "start it again"); }
@@ -106,10 +109,9 @@ class HttpDoor {
     }
   }
   template <typename Holds>
-  bool wait_until(Holds holds, std::chrono::milliseconds most) {
-    const auto latest = std::chrono::steady_clock::now() + most;
+  bool wait_until(Holds holds, Clock::time_point latest) {
     std::unique_lock<std::mutex> lock(mutex_);
-    while (!leaving_ && std::chrono::steady_clock::now() < latest) {
+    while (!leaving_ && Clock::now() < latest) {
       lock.unlock();
       if (holds()) return true;
       lock.lock();
@@ -123,10 +125,11 @@ class HttpDoor {
   }
 
   SentAnswer take(const Post& post) {
-    if (!wait_until([this] { return !feed_.is_full(); }, kMostPatience)) return is_leaving() ? over() : busy();
+    if (!wait_until([this] { return !feed_.is_full(); }, post.came + kMostPatience))
+      return is_leaving() ? over() : busy();
     const uint64_t peer = ++last_peer_;
     feed_.message(peer, std::as_bytes(std::span(post.body)), post.format);
-    const bool begun = wait_until([this] { return feed_.has_begun(); }, kBeginning);
+    const bool begun = wait_until([this] { return feed_.has_begun(); }, Clock::now() + kBeginning);
     const plain::Outcome outcome = feed_.left(peer);
     SentAnswer answer{begun ? 200 : 202, outcome.accepted, outcome.refused, outcome.first_refusal, "", ""};
     if (begun && outcome.accepted == 0 && outcome.refused > 0)

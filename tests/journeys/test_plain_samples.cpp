@@ -6,6 +6,9 @@
 
 #include <sys/stat.h>
 
+#include <thread>
+#include <vector>
+
 using namespace journeys;
 
 namespace {
@@ -257,7 +260,8 @@ TEST_CASE("plain samples: a stream with end=never outlives those who send, in ev
       Connected(port).send(rows);
       continue;
     }
-    const std::string file = l.f.write("part" + std::to_string(part) + ".jsonl", rows);  // another sender than of the part before
+    const std::string file =
+        l.f.write("part" + std::to_string(part) + ".jsonl", rows);  // another sender than of the part before
     REQUIRE(harmonics("send " + address + "?patience=30 --from 'x=" + file + "#x' --from 'y=" + file + "#y'").code ==
             0);
   }
@@ -324,4 +328,26 @@ TEST_CASE("plain samples: HTTP asks for the token and says what became of a body
   CHECK(end.code == 0);
   CHECK(has(end.err, "trained "));
   CHECK(has(end.err, " on 24 samples"));
+}
+
+TEST_CASE("plain samples: bodies that a run cannot take yet are held, and too many are sent back") {
+  const Learner l;
+  const std::string port = unused_port(), token = "secret-of-test";
+  Background run(l.f, l.arguments("--producer x=http:a#x --producer y=http:b#y",
+                                  "--steps 1 --serve 127.0.0.1:" + port + " --token " + token));
+  CHECK(run.await([&] { return !has(posted(port, "/v1/samples/a", "image/png", token, "x"), " 404 "); }));
+  const std::string held = posted(port, "/v1/samples/a", "application/json", token, json_rows(0, kBatch));
+  CHECK(has(held, " 202 "));
+  CHECK(has(held, "the run waits for its other streams"));
+  std::vector<std::thread> senders;
+  std::vector<std::string> answers(40);
+  for (std::string& answer : answers)
+    senders.emplace_back([&] {
+      answer = posted(port, "/v1/samples/a", "application/json", token, std::string(1u << 20, ' ') + json_row(1));
+    });
+  for (std::thread& sender : senders) sender.join();
+  for (const std::string& answer : answers) CHECK((has(answer, " 503 ") && has(answer, "Retry-After: ")));
+  CHECK(has(posted(port, "/v1/samples/b", "application/json", token, json_rows(0, kBatch)),
+            "\"accepted\":8,\"refused\":0"));
+  CHECK(run.end().code == 0);
 }
