@@ -72,7 +72,7 @@ class CsvDecoder final : public RecordDecoder {
     CsvScanner scanner(where_, next, delimiter_);
     std::vector<std::string_view> cells;
     try {
-      if (!scanner.next(cells)) return false;
+      if (!scanner.next(cells)) cells.clear();  // a byte order mark alone
     } catch (const Error& e) {
       reason = e.what();
       return pass_row(), false;
