@@ -25,7 +25,9 @@ void expect_equal_losses(const std::string& run) {
 
 }  // namespace
 
-TEST_CASE("cuda emulated: mnist.hmx trains to the CPU's losses") { expect_equal_losses("run " + kSamples + "mnist.hmx" + kDigits + "--steps 3 --json --quiet "); }
+TEST_CASE("cuda emulated: mnist.hmx trains to the CPU's losses") {
+  expect_equal_losses("run " + kSamples + "mnist.hmx" + kDigits + "--steps 3 --json --quiet ");
+}
 
 TEST_CASE("cuda emulated: mnist_cnn.hmx trains with convolutions by cuDNN") {
   const std::string digits = " --producer 'synth:digits?size=50&seed=1' --producer 'synth:digits?size=50&seed=1#label' --batch 4 --threads 1 ";

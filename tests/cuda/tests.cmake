@@ -30,6 +30,7 @@ if(TARGET test_cuda)
   add_dependencies(test_cuda harmonics_cuda_emulated)
   if(TARGET harmonics_cuda)
     add_dependencies(test_cuda harmonics_cuda)
-    target_include_directories(test_cuda SYSTEM PRIVATE $<TARGET_PROPERTY:harmonics_cuda,TOOLKIT_HEADERS>)  # our constants are compared with the headers
+    # Our constants are compared with the headers.
+    target_include_directories(test_cuda SYSTEM PRIVATE $<TARGET_PROPERTY:harmonics_cuda,TOOLKIT_HEADERS>)
   endif()
 endif()

@@ -1,5 +1,5 @@
-// A training step on a new batch each time: from host memory, or through InputPrefetch, where the next batch starts while
-// a step runs.
+// A training step on a new batch each time: from host memory, or through InputPrefetch, which copies the next batch
+// while a step runs.
 #pragma once
 
 #include <catch2/catch.hpp>
