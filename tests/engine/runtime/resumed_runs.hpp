@@ -11,7 +11,7 @@
 #include "tests/files_in_memory.hpp"
 #include "tests/message_of.hpp"
 
-namespace harmonics::testing::resumed {
+namespace harmonics::testing::resuming {
 
 inline constexpr const char* kFlows[] = {
     R"(harmonic drops { producer x {6}; producer y {3}; layer h {8}; layer o;
@@ -201,4 +201,4 @@ inline End resumed(const Setup& setup, const Checkpoint& from, int threads, size
   return end_of(*g, std::move(report));
 }
 
-}  // namespace harmonics::testing::resumed
+}  // namespace harmonics::testing::resuming

@@ -17,7 +17,7 @@
 
 using namespace harmonics;
 using namespace harmonics::testing;
-using namespace harmonics::testing::resumed;
+using namespace harmonics::testing::resuming;
 
 TEST_CASE("stopped anywhere, a run goes on to the same bits") {
   std::mt19937 random(41);
