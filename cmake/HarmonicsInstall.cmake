@@ -23,7 +23,7 @@ install(FILES ${CMAKE_BINARY_DIR}/HarmonicsConfig.cmake ${CMAKE_BINARY_DIR}/Harm
 
 # Documentation, samples, and interfaces for other programs: JSON schemas and the frame format.
 set(documentation ${CMAKE_INSTALL_DATADIR}/doc/harmonics)
-install(FILES README.md CHANGELOG.md SECURITY.md LICENSE DESTINATION ${documentation})
+install(FILES README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE DESTINATION ${documentation})
 install(DIRECTORY docs DESTINATION ${documentation} PATTERN schema EXCLUDE)
 install(DIRECTORY samples DESTINATION ${CMAKE_INSTALL_DATADIR}/harmonics)
 install(DIRECTORY docs/schema DESTINATION ${CMAKE_INSTALL_DATADIR}/harmonics)

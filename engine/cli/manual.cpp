@@ -23,6 +23,7 @@ constexpr ManualRow kExits[] = {
     {"77", "not allowed: a plugin that others may write to"},
     {"78", "a graph or a configuration that is not valid"},
     {"129, 130, 143", "stopped by SIGHUP, Ctrl-C or SIGTERM after the running step"},
+    {"141", "the reader of standard output closed it (SIGPIPE)"},
 };
 
 constexpr ManualRow kVariables[] = {

@@ -57,8 +57,8 @@ kernel void update(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER
     if (decay != 0) w = w * (1.0f - lr * decay);
     NEW0 = keep2 * m + rest2 * g;
     NEW_W = w - lr * sign;
-  } else if (rule == LAMB_STEP) {  // along G,
-      made before; from number `variant` of buffer 2 on the lengths of w and of it
+  } else if (rule == LAMB_STEP) {
+    // Along G, made before. Buffer 2 has the norms of w and of G from index `variant` on.
     const float norm = AT(float, 2)[variant], reach = AT(float, 2)[variant + 1];
     NEW_W = w - (lr * (norm > 0 && reach > 0 ? norm / reach : 1.0f)) * g;
   } else {  // variant: 1 counts steps in 64 bits, 2 gives LAMB's direction in place of w

@@ -16,9 +16,9 @@ namespace fs = std::filesystem;
 namespace {
 
 const fs::path kRoot = HARMONICS_SOURCE_DIR;
-const std::vector<std::string> kEngine = {"base",    "tensor",      "plugin", "program",  "functional",
-                                          "passes",  "execution",   "model",  "training", "spool",
-                                          "runtime", "conformance", "embed",  "serving",  "cli"};
+const std::vector<std::string> kEngine = {
+    "base", "tensor",  "plugin", "program", "functional", "passes", "execution",   "model", "training", "spool",
+    "flow", "streams", "bound",  "measure", "checkpoint", "cycle",  "conformance", "embed", "serving",  "cli"};
 
 std::string read(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);

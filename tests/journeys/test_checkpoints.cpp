@@ -164,6 +164,8 @@ TEST_CASE("ckpt and inspect show what a checkpoint holds and how two differ") {
   CHECK(has(harmonics("ckpt diff " + a + " " + b + " --json").out, "\"same_tensors\":true"));
   const Result unknown = harmonics("ckpt lst " + a);
   CHECK(unknown.code == 2);
-  CHECK(unknown.err == "error: 'harmonics ckpt' does not know 'lst'\nhelp: did you mean 'list'?\n");
+  CHECK(unknown.err ==
+        "error: 'harmonics ckpt' does not know 'lst'\nhelp: did you mean 'list'?\nhelp: 'harmonics ckpt --help' shows "
+        "what it takes\n");
   CHECK(harmonics("ckpt list " + (f / "none")).code == 66);
 }

@@ -282,7 +282,7 @@ TEST_CASE("doctor compares libraries with their manifests") {
 TEST_CASE("plugin new refuses what it cannot write, and says what it can") {
   Folder f;
   CHECK(has(harmonics("plugin new my_act --kind activatoin").err,
-            "there is no template for a 'activatoin'\nhelp: did you mean 'activation'?"));
+            "there is no kind of plugin 'activatoin'\nhelp: did you mean 'activation'?"));
   CHECK(has(harmonics("plugin new my-act --kind loss").err, "'my-act' is no name of a plugin"));
   CHECK(has(harmonics("plugin new my_act").err, "which kind of plugin?"));
   const std::string folder = f / "mine";

@@ -76,7 +76,7 @@ TEST_CASE("top and tap over an address, with the token the page has") {
   CHECK(harmonics("ctl '" + page + "' pause").code == 0);
   CHECK(has(harmonics("top " + address).out, "paused"));
   CHECK(harmonics("tap http://127.0.0.1:1 output").code == 69);
-  CHECK(harmonics("tap nothing:8080 output").code == 69);
+  CHECK(harmonics("tap nothing:8080 output").code == 2);
 
   Folder g;
   Background closed(g, "run " + kLongRun + "--serve 127.0.0.1:0 --token not-to-be-guessed");

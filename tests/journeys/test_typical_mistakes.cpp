@@ -59,6 +59,7 @@ class MistakeFile {
   std::string without_paths(std::string text) const {
     const std::string folder = folder_ / "";
     text = with_replaced(with_replaced(std::move(text), folder, "DIR/"), folder.substr(0, folder.size() - 1), "DIR");
+    text = with_replaced(std::move(text), kState, "STATE");
     return with_replaced(std::move(text), kSamples, "SAMPLES/");
   }
 

@@ -266,7 +266,10 @@ TEST_CASE("a run that was stopped within an epoch reports what the undisturbed o
   CHECK(json::serialize(a) == json::serialize(b));
   CHECK(a.at("metrics").as_object().contains("val.f1.3"));
   CHECK(untimed(read(f / "whole.csv")) == untimed(read(f / "parts.csv")));
-  CHECK(lines(read(f / "parts.jsonl")).size() == 9 + 3);
+  size_t measured = 0;
+  for (const std::string& line : lines(read(f / "parts.jsonl")))
+    measured += json::parse(line).at("kind") != "event";  // checkpoints of the parts are events
+  CHECK(measured == 9 + 3);
   CHECK(read(f / "whole.svg") == read(f / "parts.svg"));
   CHECK(read(f / "whole-matrix.svg") == read(f / "parts-matrix.svg"));
 }

@@ -257,7 +257,7 @@ TEST_CASE("streams and metrics of plugins that break their word are named") {
     CHECK(has(r.err, "sample 2 is " + std::string(what) +
                          ", the stream was announced as f32[2]; all samples of a stream have one type"));
   }
-  CHECK(has(fed("nan").err, "first not finite: producer 'x', sample "));
+  CHECK(has(fed("nan").err, "first not finite: producer 'x', "));
   const Result counted = data.spoilt("affine", "mse", "--metric cannot_count");
   CHECK(counted.code == 1);
   CHECK(has(counted.err, "metric 'cannot_count' of plugin 'spoils': cannot count"));

@@ -44,7 +44,7 @@ TEST_CASE("sealed files: every flipped byte and every truncation is detected") {
   fs::remove(path);
 }
 
-TEST_CASE("sealed files: plain safetensors; files without a seal are read") {
+TEST_CASE("sealed files: plain safetensors, and files without a seal are read") {
   const std::string sealed = write_sealed(weights());
   const TensorFile file = read_safetensors(sealed.data(), sealed.size(), "w");
   CHECK(file.tensors.size() == 2);

@@ -89,6 +89,6 @@ TEST_CASE("verify refuses broken programs") {
   }
   SECTION("a value whose maker is another") {
     p.values[0].node = 3;
-    CHECK_THROWS_WITH(verify(p), Contains("names another node as its maker"));
+    CHECK_THROWS_WITH(verify(p), Contains("names another node as its producer"));
   }
 }

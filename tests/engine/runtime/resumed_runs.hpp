@@ -22,18 +22,8 @@ inline constexpr const char* kFlows[] = {
        cycle { x -(relu)-> h; if loss < 1.09 { h -(tanh, dropout(0.2))-> g; } else { h -(affine(4, name="first"),
          relu)-> g; } g -> o; o <-(cross_entropy)- y; } })",
     R"(harmonic taps { producer x {6}; producer y {3}; layer h {7}; layer o; layer side {6};
-
-cycle {
-  x - (relu)->h;
-  h->o;
-  if loss
-    < 1.5 {
-      h->side;
-      side < -(mse)-x;
-    }
-  o < -(cross_entropy)-y;
-}
-})",
+       cycle { x -(relu)-> h; h -> o; if loss < 1.5 { h -> side; side <-(mse)- x; }
+         o <-(cross_entropy)- y; } })",
     R"(harmonic watched { producer x {6}; producer y {3}; layer h {7}; layer g {4}; layer o;
        cycle { x -(relu)-> h; if val.loss < 1.09 { h -(tanh)-> g; } else { h -(affine(4, name="first"),
          relu)-> g; } g -> o; o <-(cross_entropy)- y; } })",
