@@ -39,7 +39,8 @@ struct LiveBytes {
 };
 
 std::string read_once(const std::string& where) {
-  return where + ": at most once: what was read and not learned when the run is killed is lost; --spool DIR keeps it";
+  return where +
+         " is read at most once: what was read and not learned when the run is killed is lost; --spool DIR keeps it";
 }
 
 std::optional<Format> format_of_path(const std::string& path) {
