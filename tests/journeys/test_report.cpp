@@ -88,10 +88,14 @@ TEST_CASE("events: what is changed from outside stands in the log and on the pag
   const std::string socket = f / "run.sock", log = f / "l.jsonl", page = f / "r.html", runs = f / "runs";
   Background run(f, "run " + kLongRun + "--control " + socket + " --log " + log + " --log " + (f / "l.csv") +
                         " --checkpoint " + runs + " --report " + page);
-  REQUIRE(run.await([&] { return has(harmonics("ctl " + socket + " status").out, "running"); }));
+  const auto state = [&] { return harmonics("ctl " + socket + " status").out; };
+  REQUIRE(run.await([&] { return has(state(), "running"); }));
   for (const char* what : {"lr 0.0005", "pause", "resume", "checkpoint", "lr schedule"}) {
     INFO(what);
     REQUIRE(harmonics("ctl " + socket + " " + what).code == 0);
+    // A command takes effect between two steps: the next one is given when this one can be seen.
+    const bool pauses = std::string(what) == "pause";
+    REQUIRE(run.await([&] { return has(state(), pauses ? "paused" : "running"); }));
   }
   const auto kinds = [&] {
     std::set<std::string> all;
