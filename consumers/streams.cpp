@@ -128,9 +128,8 @@ std::vector<Argument> line_options() {
 std::vector<Argument> stdout_options() {
   std::vector<Argument> options = line_options();
   options.push_back(
-      Argument::integer(
-          "classes", 0,
-          "with format=hxs: the whole numbers are classes below this, and receivers are told; 0 says nothing")
+      Argument::integer("classes", 0,
+                        "with format=hxs: announces integers as class labels below this number; 0 announces none")
           .in("0..16777216"));
   return options;
 }

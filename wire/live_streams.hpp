@@ -253,9 +253,7 @@ inline std::vector<Argument> one_way_consumer_options(std::vector<Argument> more
   more.insert(more.begin(),
               {Argument::text("name", "", "of this sender; without it the number of the process"),
                Argument::integer("patience", 10, "seconds without any receiver").in("1..86400"),
-               Argument::integer(
-                   "classes", 0,
-                   "the whole numbers that are sent are classes below this, and receivers are told; 0 says nothing")
+               Argument::integer("classes", 0, "announces integers as class labels below this number; 0 announces none")
                    .in("0..16777216")});
   return more;
 }

@@ -73,7 +73,7 @@ class Site {
 
 inline char* address(const hx_place& place) { return reinterpret_cast<char*>(place.buffer + place.offset); }
 
-constexpr uint32_t kLooked = ~0u;  // placeholder for a buffer: the number that a step checks, or null
+constexpr uint32_t kLooked = ~0u;  // buffer index of the value that a step checks; null if none
 
 // A buffer of the call and an offset in bytes.
 struct Operand {

@@ -62,7 +62,7 @@ class Site {
   Machine& machine_;
 };
 
-constexpr uint32_t kLooked = ~0u;  // placeholder for a buffer: the number that a kernel checks, or null
+constexpr uint32_t kLooked = ~0u;  // buffer index of the value that a kernel checks; null if none
 
 // A kernel launch. Its first arguments are the buffers, each with its offset: BUFFER(0), BUFFER(1) ... in the order of
 // `buffers`.

@@ -149,9 +149,8 @@ TEST_CASE("beside: a question asked from another thread is answered with the wei
     return !answered;
   };
   std::thread training([&] { g.fit(o); });
-  meeting.wait_for(
-      [&] { return meeting.trained == 6; });  // in the third step, behind which there are no samples for now
-  const float got = answer(g);                // its two layers lie steps apart
+  meeting.wait_for([&] { return meeting.trained == 6; });  // in the third step: the stream then waits for samples
+  const float got = answer(g);                             // its two layers lie steps apart
   meeting.tell([&] { answered = true; });
   training.join();
   CHECK(got == answer_after(3));
