@@ -3,6 +3,8 @@
 
 #include <simdjson.h>
 
+#include <algorithm>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,9 +37,9 @@ class FieldTree {
     std::vector<std::unique_ptr<std::pair<std::string, Node>>> children;  // keys stay where they are
     std::unordered_map<std::string_view, size_t> places;                  // of the children
     uint64_t seen = 0;                                                    // the walk that came by last
-    // The keys of the object before, in their order, with their child or kUnwanted: lines mostly have their keys in one
+    // The keys of the object before, in their order, with their child or null: lines mostly have their keys in one
     // order.
-    std::vector<std::pair<std::string, size_t>> order;
+    std::vector<std::pair<std::string, Node*>> order;
 
     Node& child(const std::string& key) {
       if (const auto at = places.find(key); at != places.end()) return children[at->second]->second;
@@ -47,28 +49,33 @@ class FieldTree {
     }
   };
 
-  void find(Node& node, const simdjson::dom::element& value, Values& values) {
-    if (!value.is_null())
+  static void keep(const Node& node, const simdjson::dom::element& value, Values& values) {
+    if (!node.fields.empty() && !value.is_null())
       for (const size_t field : node.fields) values[field] = value;
+  }
+
+  void find(Node& node, const simdjson::dom::element& value, Values& values) {
+    keep(node, value, values);
     simdjson::dom::object object;
     if (node.children.empty() || value.get(object)) return;
     const uint64_t walk = ++walks_;
     size_t left = node.children.size(), at = 0;
     for (const auto& [key, inner] : object) {
-      const size_t wanted = child_of(node, at++, key);
-      if (wanted == kUnwanted) continue;
-      Node& child = node.children[wanted]->second;
-      if (child.seen == walk) continue;
-      child.seen = walk;
-      find(child, inner, values);
+      Node* child = child_of(node, at++, key);
+      if (!child || child->seen == walk) continue;
+      child->seen = walk;
+      if (child->children.empty())
+        keep(*child, inner, values);
+      else
+        find(*child, inner, values);
       if (--left == 0) return;
     }
   }
 
-  static size_t child_of(Node& node, size_t at, std::string_view key) {
-    if (at < node.order.size() && node.order[at].first == key) return node.order[at].second;
+  static Node* child_of(Node& node, size_t at, std::string_view key) {
+    if (at < node.order.size() && same(node.order[at].first, key)) return node.order[at].second;
     const auto place = node.places.find(key);
-    const size_t child = place == node.places.end() ? kUnwanted : place->second;
+    Node* child = place == node.places.end() ? nullptr : &node.children[place->second]->second;
     if (key.size() > kRemembered) return child;
     if (at < node.order.size())
       node.order[at] = {std::string(key), child};
@@ -77,7 +84,27 @@ class FieldTree {
     return child;
   }
 
-  static constexpr size_t kUnwanted = ~size_t{0}, kRemembered = 1024;
+  // Equality of keys, which are short, without a call: the last word of a key may overlap the one before.
+  template <typename Word>
+  static bool same_words(const char* a, const char* b, size_t size) {
+    const auto differ = [&](size_t at) {
+      Word x, y;
+      std::memcpy(&x, a + at, sizeof x);
+      std::memcpy(&y, b + at, sizeof y);
+      return x != y;
+    };
+    for (size_t i = 0; i + sizeof(Word) < size; i += sizeof(Word))
+      if (differ(i)) return false;
+    return !differ(size - sizeof(Word));
+  }
+  static bool same(std::string_view a, std::string_view b) {
+    if (a.size() != b.size()) return false;
+    if (a.size() >= sizeof(uint64_t)) return same_words<uint64_t>(a.data(), b.data(), a.size());
+    if (a.size() >= sizeof(uint32_t)) return same_words<uint32_t>(a.data(), b.data(), a.size());
+    return a.empty() || same_words<uint8_t>(a.data(), b.data(), a.size());
+  }
+
+  static constexpr size_t kRemembered = 1024;
 
   Node root_;
   uint64_t walks_ = 0;

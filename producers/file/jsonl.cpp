@@ -108,8 +108,11 @@ class JsonRows final : public TableRows {
     RowPlace next = place;
     if (!parse(next)) return false;
     tree_.find(root_, values_);
-    for (size_t i = 0; i < fields_.size(); ++i)
-      if (!there(i) || !read_plain(*values_[i], fields_[i].shape, 0, to)) return false;
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      const Shape& shape = fields_[i].shape;
+      if (!there(i) || !(shape.rank() ? read_plain(*values_[i], shape, 0, to) : read_number(*values_[i], to)))
+        return false;
+    }
     place = next;
     return true;
   }
@@ -215,14 +218,16 @@ class JsonRows final : public TableRows {
 
   // Numbers of an array of this shape, in order; false: something else stands there.
   static bool read_plain(const element& value, const Shape& shape, uint32_t axis, float*& to) {
-    if (axis < shape.rank()) {
-      simdjson::dom::array list;
-      if (value.get(list)) return false;
-      int64_t n = 0;
-      for (const element inner : list)
-        if (++n > shape[axis] || !read_plain(inner, shape, axis + 1, to)) return false;
-      return n == shape[axis];
-    }
+    simdjson::dom::array list;
+    if (value.get(list)) return false;
+    const bool innermost = axis + 1 == shape.rank();
+    int64_t n = 0;
+    for (const element inner : list)
+      if (++n > shape[axis] || !(innermost ? read_number(inner, to) : read_plain(inner, shape, axis + 1, to)))
+        return false;
+    return n == shape[axis];
+  }
+  static bool read_number(const element& value, float*& to) {
     double number = 0;
     if (value.get(number) || number > most_ || number < -most_) return false;
     *to++ = static_cast<float>(number);
