@@ -24,6 +24,8 @@ namespace {
 }
 [[noreturn]] void refuse_by_system(const std::string& path, int reason) { refuse(path, std::strerror(reason), reason); }
 
+constexpr size_t kShortestRead = 64 * 1024, kLongestRead = 1024 * 1024;
+
 // One open file; reading it does not wait for a pipe's writer for ever.
 class InputFile {
  public:
@@ -82,14 +84,18 @@ class InputFile {
 std::string read_file(const std::string& path, size_t limit, const std::function<void(const struct stat&)>& expect) {
   InputFile file(path);
   if (expect) expect(file.state());
+  const auto expected = S_ISREG(file.state().st_mode) ? static_cast<size_t>(file.state().st_size) : 0;
   std::string bytes;
   for (;;) {
-    const size_t before = bytes.size(), step = std::min<size_t>(64 * 1024, limit + 1 - before);
+    const size_t before = bytes.size();
+    const size_t room = expected > before ? std::min(expected - before + 1, kLongestRead) : kShortestRead;
+    const size_t step = std::min(room, limit + 1 - before);
     if (step == 0) refuse(path, "it holds more than the " + std::to_string(limit) + " bytes allowed");
     bytes.resize(before + step);
     const size_t got = file.read(bytes.data() + before, step);
     bytes.resize(before + got);
-    if (got == 0) return bytes;
+    // A regular file ends where a read of it is short; those of the kernel have no size.
+    if (got == 0 || (expected > 0 && got < step && bytes.size() >= expected)) return bytes;
   }
 }
 

@@ -1,6 +1,6 @@
 #include "engine/cycle/cycle_feed.hpp"
 
-#include <chrono>
+#include <time.h>
 
 #include <fmt/core.h>
 
@@ -52,8 +52,11 @@ Slot& CycleFeed::take() {
   return slot;
 }
 
+// Three readings per step: the precise clock costs a tenth of the smallest step.
 double feed_clock() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  timespec t{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
 void CycleFeed::fill(Slot& slot) {

@@ -108,16 +108,24 @@ void CycleRun::run() {
       return slot;
     });
     flow::limiter_node<Slot*> limiter(g, CycleFeed::kInFlight);
-    flow::function_node<Slot*, Slot*> step(g, flow::serial, [this](Slot* slot) {
-      if (plan_.goes_on) fill_between(*slot);
-      if (slot->count > 0) this->step(*slot);
-      return slot;
-    });
+    const auto take_turn = [this](Slot& slot) {
+      if (plan_.goes_on) fill_between(slot);
+      if (slot.count > 0) this->step(slot);
+    };
+    flow::make_edge(input, limiter);
+    if (plan_.wanted.empty()) {  // nothing to deliver: the step is the last stage
+      flow::function_node<Slot*, flow::continue_msg> step(
+          g, flow::serial, [&](Slot* slot) { return take_turn(*slot), flow::continue_msg(); });
+      flow::make_edge(limiter, step);
+      flow::make_edge(step, limiter.decrementer());
+      input.activate();
+      return g.wait_for_all();
+    }
+    flow::function_node<Slot*, Slot*> step(g, flow::serial, [&](Slot* slot) { return take_turn(*slot), slot; });
     // A serial node may start its next message before it has handed on the last: order is restored by number.
     flow::sequencer_node<Slot*> in_order(g, [](Slot* slot) { return slot->sequence; });
     flow::function_node<Slot*, flow::continue_msg> sink(
         g, flow::serial, [this](Slot* slot) { return deliver(*slot), flow::continue_msg(); });
-    flow::make_edge(input, limiter);
     flow::make_edge(limiter, step);
     flow::make_edge(step, in_order);
     flow::make_edge(in_order, sink);
@@ -263,12 +271,13 @@ bool CycleRun::run_batch(Slot& slot) {
 }
 
 float CycleRun::next_rate() {
-  if (rate_set() != told_rate_) {
-    told_rate_ = rate_set();
+  const std::optional<double> set = rate_set();
+  if (set != told_rate_) {
+    told_rate_ = set;
     event("learning_rate", told_rate_ ? fmt::format("the learning rate was set to {:g}", *told_rate_)
                                       : "the learning rate is the schedule's again");
   }
-  if (const std::optional<double> set = rate_set(); rate_ && set)
+  if (rate_ && set)
     report_.learning_rate = *set;
   else if (rate_)
     report_.learning_rate =

@@ -32,8 +32,8 @@ void CompiledPlan::point_at(const void* const* inputs) {
     p_.pointers[s.slot] = const_cast<std::byte*>(static_cast<const std::byte*>(inputs[s.input])) + s.offset;
 }
 
-// Single-threaded path.
-void CompiledPlan::run_steps(const Step* step, const Step* end) {
+// Single-threaded path. Aligned: a loop across a cache line makes plans of tiny steps a tenth slower.
+[[gnu::aligned(64)]] void CompiledPlan::run_steps(const Step* step, const Step* end) {
   for (; step != end; ++step)
     for (uint32_t phase = 0; phase < step->phases; ++phase)
       for (uint32_t part = 0; part < step->parts[phase]; ++part) step->run(step->context, step->buffers, phase, part);

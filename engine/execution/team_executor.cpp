@@ -22,6 +22,8 @@ void relax() {
 #endif
 }
 
+constexpr size_t kLinePair = 128;  // processors fetch cache lines in pairs: what threads share keeps a pair to itself
+
 struct Job {
   void (*body)(const void*, uint32_t);
   const void* context;
@@ -30,7 +32,7 @@ struct Job {
 // The parts [begin, end) of a job that one thread has left. The owner takes from the front, where its caches still hold
 // the previous job's data; other threads steal from the back. Everything fits one cache line, the only one a waiting
 // thread fetches.
-class alignas(64) Share {
+class alignas(kLinePair) Share {
  public:
   void give(const Job& job, uint32_t begin, uint32_t end) {
     job_ = job;
@@ -139,8 +141,8 @@ class TeamExecutor final : public Executor {
   std::condition_variable wake_;
   std::atomic<bool> stop_{false};
   std::atomic<int> parked_{0};
-  alignas(64) std::mutex callers_;             // written for every job, on a cache line no worker reads
-  alignas(64) std::atomic<uint32_t> left_{0};  // parts not yet done
+  alignas(kLinePair) std::mutex callers_;             // written for every job, on a cache line no worker reads
+  alignas(kLinePair) std::atomic<uint32_t> left_{0};  // parts not yet done
 };
 
 }  // namespace

@@ -5,13 +5,13 @@
 #include <cstdlib>
 #include <dirent.h>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <boost/crc.hpp>
 #include <fmt/core.h>
 
 #include "engine/base/file.hpp"
@@ -38,11 +38,9 @@ std::string manifest_of(const std::string& library) { return library.substr(0, l
 // What a library can be used by: other releases look again.
 std::string heading() { return fmt::format("harmonics plugins 2, contract {}.{}", HX_ABI_MAJOR, HX_ABI_MINOR); }
 
-// The last line, with a checksum of those before it.
+// The last line, with a checksum of those before it. A library that hashes otherwise looks into the plugins anew.
 std::string ending(std::string_view before) {
-  boost::crc_32_type crc;
-  crc.process_bytes(before.data(), before.size());
-  return fmt::format("end\t{:08x}\n", crc.checksum());
+  return fmt::format("end\t{:016x}\n", std::hash<std::string_view>()(before));
 }
 
 // Without it; empty: something is missing or was changed.

@@ -83,6 +83,21 @@ TEST_CASE("json lines: fields by name, arrays with their shape, words as classes
   CHECK(TableText{"\xEF\xBB\xBF{\"a\": 1.5}\n"}.rows() == TextRows{{1.5}});
 }
 
+TEST_CASE("json lines: keys of every length that differ in one character stay apart") {
+  for (size_t length = 1; length <= 20; ++length)
+    for (size_t place = 0; place < length; ++place) {
+      const std::string key(length, 'k');
+      std::string other = key;
+      other[place] = 'x';
+      INFO(key << " and " << other);
+      const TableText t{"{\"" + key + "\": 1.5, \"" + other + "\": 2.5}\n{\"" + other + "\": 3.5, \"" + key +
+                        "\": 4.5}\n"};
+      CHECK(t.rows({{"#", key.c_str()}}) == TextRows{{1.5}, {4.5}});
+      CHECK(t.rows({{"#", other.c_str()}}) == TextRows{{2.5}, {3.5}});
+    }
+  CHECK(TableText{"{\"\": 1, \"a\": 2}\n{\"a\": 3, \"\": 4}\n"}.rows() == TextRows{{1, 2}, {4, 3}});
+}
+
 TEST_CASE("broken json lines are refused with line and field") {
   CHECK(TableText{"{\"a\": 1}\n{\"a\": }\n"}.refuse() ==
         "'FILE' line 2 is no JSON: The JSON document has an improper structure: missing or superfluous commas, "

@@ -30,6 +30,16 @@ TEST_CASE("a file is read whole, whatever bytes it holds") {
   CHECK(read_file(TemporaryFile("").path.string(), 10).empty());
 }
 
+TEST_CASE("a file longer than one read, and files of the kernel without a size, are read whole") {
+  std::string bytes;
+  for (size_t i = 0; bytes.size() < (size_t{3} << 20) + 17; ++i) bytes += std::to_string(i) + ' ';
+  const TemporaryFile file(bytes);
+  CHECK(read_file(file.path.string(), bytes.size()) == bytes);
+  CHECK_THROWS(read_file(file.path.string(), bytes.size() - 1));
+  const std::string self = read_file("/proc/self/status", 1 << 20);
+  CHECK(self.find("\nPid:\t" + std::to_string(getpid()) + "\n") != std::string::npos);
+}
+
 TEST_CASE("a file beyond the limit is refused") {
   const TemporaryFile file("12345");
   CHECK(read_file(file.path.string(), 5) == "12345");
