@@ -165,7 +165,7 @@ void Reader::recover(size_t start) {
 void Reader::count_node() {
   if (++nodes_ <= kMostNodes) return;
   complain(ErrorKind::Syntax, here(), "the file holds more than " + std::to_string(kMostNodes) + " names and values",
-           {"describe repeated structure in a model file and use it with model(\"file\")"});
+           {"write repeated structure as a layer of a plugin (docs/plugins.md)"});
   throw Stop{};
 }
 
