@@ -158,7 +158,6 @@ TEST_CASE("time ends a fit on finite streams, and a policy says what it does not
   HarmonicGraph g = line();
   const FitReport r = g.fit(std::chrono::milliseconds(150), make_auto_policy());
   CHECK(r.stopped_by == "for");
-  CHECK(r.epochs > 1);
   CHECK(r.seconds >= 0.15);
   REQUIRE(!r.notes.empty());
   CHECK(r.notes.back() == "precision is not negotiated yet: everything ran in f32");
