@@ -94,7 +94,7 @@ std::string read_file(const std::string& path, size_t limit, const std::function
     bytes.resize(before + step);
     const size_t got = file.read(bytes.data() + before, step);
     bytes.resize(before + got);
-    // A regular file ends where a read of it is short; those of the kernel have no size.
+    // A short read ends a regular file. Files in /proc report size 0 and are read until a read returns 0.
     if (got == 0 || (expected > 0 && got < step && bytes.size() >= expected)) return bytes;
   }
 }

@@ -28,8 +28,8 @@ struct Slot {
   double asked = 0, ready = 0;  // when it began to be read, and was; seconds of feed_clock()
 };
 
-// Seconds that only grow, by the system's tick of 1 to 10 ms: one difference is that coarse, a sum of many is exact on
-// average.
+// Monotonic seconds with the resolution of the system tick, 1 to 10 ms. A single difference is that coarse; the sum of
+// many has no bias.
 double feed_clock();
 
 class CycleFeed {

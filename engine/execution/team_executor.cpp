@@ -22,7 +22,7 @@ void relax() {
 #endif
 }
 
-constexpr size_t kLinePair = 128;  // processors fetch cache lines in pairs: what threads share keeps a pair to itself
+constexpr size_t kLinePair = 128;  // adjacent-line prefetch: two cache lines, so that threads do not share a pair
 
 struct Job {
   void (*body)(const void*, uint32_t);

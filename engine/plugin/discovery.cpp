@@ -38,7 +38,8 @@ std::string manifest_of(const std::string& library) { return library.substr(0, l
 // What a library can be used by: other releases look again.
 std::string heading() { return fmt::format("harmonics plugins 2, contract {}.{}", HX_ABI_MAJOR, HX_ABI_MINOR); }
 
-// The last line, with a checksum of those before it. A library that hashes otherwise looks into the plugins anew.
+// The last line, with a checksum of those before it. Not portable: a standard library with another hash discards the
+// cache.
 std::string ending(std::string_view before) {
   return fmt::format("end\t{:016x}\n", std::hash<std::string_view>()(before));
 }

@@ -22,7 +22,7 @@ namespace harmonics::bench {
 
 namespace {
 
-// A batch that begins a page: how fast a copy is depends on where source and target lie within their pages.
+// A page-aligned batch: the speed of a copy depends on the offsets of source and target within their pages.
 struct Page {
   alignas(4096) std::byte bytes[4096];
 };
