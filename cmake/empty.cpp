@@ -1,1 +1,1 @@
-// The library is the archive of the engine objects; CMake wants one source of its own.
+// The library is the archive of the engine objects; CMake requires a source file.

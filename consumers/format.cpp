@@ -69,15 +69,15 @@ int64_t integer_at(DType dtype, const char* at) {
   }
 }
 
-// The fewest digits that are read back as `v`, written as printf's %g writes them.
+// Writes the fewest digits that parse back to `v`, in the notation of printf's %g.
 template <typename T>
 void add_shortest(std::string& out, T v) {
   char text[64];
-  if (std::isnan(v)) v = std::numeric_limits<T>::quiet_NaN();  // its sign says nothing
+  if (std::isnan(v)) v = std::numeric_limits<T>::quiet_NaN();  // its sign has no meaning
   out.append(text, std::to_chars(text, text + sizeof text, v, std::chars_format::general).ptr);
 }
 
-// Likewise of the two types of 16 bits: nearer to this number than to its neighbours.
+// The same for the two 16-bit types: closer to this number than to its neighbours.
 void add_shortest_of_16(std::string& out, DType dtype, const char* at) {
   const auto value = [&](uint16_t bits) { return real_at(dtype, reinterpret_cast<const char*>(&bits)); };
   const uint16_t bits = load<uint16_t>(at), magnitude = bits & 0x7fff;
@@ -118,7 +118,7 @@ void add_number(std::string& out, DType dtype, const char* at) {
   out += text;
 }
 
-// JSON has no word for infinity and NaN.
+// JSON cannot represent infinity and NaN.
 void add_json_value(std::string& out, DType dtype, const char* at) {
   if (dtype == DType::Bool)
     out += *at ? "true" : "false";
@@ -128,7 +128,7 @@ void add_json_value(std::string& out, DType dtype, const char* at) {
     add_number(out, dtype, at);
 }
 
-// Index of the largest element, the first of equal ones; none where NaN or infinity leaves it open.
+// Index of the largest element, the first of equals; none if NaN or infinity makes it ambiguous.
 std::optional<int64_t> largest_of(DType dtype, const char* data, int64_t n) {
   const size_t step = element_bytes(dtype);
   double most = -INFINITY;

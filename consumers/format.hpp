@@ -11,10 +11,10 @@ namespace harmonics {
 
 enum class LineFormat {
   Text,     // 0.5 1 2: the elements, row-major
-  Json,     // [[0.5, 1], [2, 3]]: nested as the shape is
+  Json,     // [[0.5, 1], [2, 3]]: nested like the shape
   Csv,      // 0.5,1,2
-  Argmax,   // 3: the index of the largest element along the last axis, nothing where NaN or infinity leaves it open;
-            // integers as they are
+  Argmax,   // 3: the index of the largest element along the last axis, empty if NaN or infinity makes it ambiguous;
+            // integers unchanged
   Symbols,  // the symbols of those indices
 };
 
@@ -22,8 +22,8 @@ class LineWriter {
  public:
   // `symbols` for LineFormat::Symbols: words are separated by spaces, single characters are not.
   explicit LineWriter(LineFormat format, std::vector<std::string> symbols = {});
-  // The sample's line, without its end; valid until the next call. Numbers have as many digits as it takes to
-  // read them back to the bit, nine at most of f32.
+  // Returns the sample's line, without its end; valid until the next call. Numbers have as many digits as an exact
+  // round trip needs, at most nine for f32.
   const std::string& line(const HTensor& sample);
 
  private:

@@ -5,7 +5,7 @@
 namespace harmonics {
 namespace {
 
-// The header is written before the number of samples is known, so it keeps room for any.
+// The header is written before the number of samples is known, so it reserves room for any.
 constexpr size_t header_size = 256;
 
 const char* descr_of(DType dtype) {

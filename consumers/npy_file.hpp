@@ -1,4 +1,4 @@
-// NPY: one array, whose first axis counts the samples.
+// Writes NPY: one array, whose first axis counts the samples.
 #pragma once
 
 #include <string>

@@ -9,7 +9,7 @@
 
 namespace harmonics {
 
-// Written under a temporary name in the same folder; finish() gives it its own. Abandoned, it leaves nothing behind.
+// Writes under a temporary name in the same folder; finish() renames it. If abandoned, it is removed.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);
@@ -18,7 +18,7 @@ class OutputFile {
   ~OutputFile();
 
   void write(std::string_view bytes);
-  // Over what stands at the beginning.
+  // Overwrites the start of the file.
   void rewrite_start(std::string_view bytes);
   void finish();
 

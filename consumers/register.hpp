@@ -1,4 +1,4 @@
-// The consumers that live in the library; they register as a plugin's do.
+// The built-in consumers; they register like those of a plugin.
 #pragma once
 
 #include <harmonics/function.hpp>

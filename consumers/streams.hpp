@@ -9,11 +9,11 @@
 
 namespace harmonics {
 
-// One line a sample on standard output.
+// Writes one line per sample to standard output.
 std::shared_ptr<Consumer> open_stdout(const std::string& path, const Arguments& options);
-// .csv, .txt and .jsonl: one line a sample; .npy: one array whose first axis counts the samples.
+// .csv, .txt and .jsonl: one line per sample; .npy: one array whose first axis counts the samples.
 std::shared_ptr<Consumer> open_output_file(const std::string& path, const Arguments& options);
-// The schema of their options, for registration.
+// The option schemas, for registration.
 std::vector<Argument> line_options();
 std::vector<Argument> stdout_options();
 

@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostWaitingBytes = 32u << 20;
 constexpr size_t kMostWaitingPosts = 64;
-constexpr auto kMostPatience = std::chrono::seconds(5);  // for room, before the sender is told to come again
+constexpr auto kMostPatience = std::chrono::seconds(5);  // time to wait for room, before the sender must retry
 constexpr auto kBeginning = std::chrono::seconds(2);     // for the other streams of a run that has not begun
 constexpr auto kLookFor = std::chrono::milliseconds(50);
 
@@ -39,15 +39,14 @@ std::optional<Format> format_of_type(const std::string& content_type, const std:
                                      {"application/vnd.msgpack", Format::Msgpack},
                                      {"application/x-npy", Format::Npy}})
     if (type == name) return format;
-  // What curl says of everything, and what says nothing.
+  // curl's default content type, and none: the type is not declared.
   if (type.empty() || type == "application/x-www-form-urlencoded" || type == "application/octet-stream" ||
       type == "text/plain")
     return plain::format_of_first(std::as_bytes(std::span(body)), true);
   return std::nullopt;
 }
 
-// Bodies in the order in which they came, given to the feed by a thread of its own: who sends waits, the server does
-// not.
+// Passes request bodies to the feed in order of arrival, on a separate thread: senders wait, the server does not.
 class HttpDoor {
  public:
   explicit HttpDoor(plain::FeedOptions options) : feed_(std::move(options)) {
@@ -152,7 +151,7 @@ struct Doors {
   std::map<std::string, std::weak_ptr<HttpDoor>> all;
 };
 Doors& doors() {
-  static auto* const it = new Doors;  // never destroyed: a server may still ask
+  static auto* const it = new Doors;  // never destroyed: a server may still use it
   return *it;
 }
 

@@ -1,5 +1,5 @@
-// Samples that are sent by HTTP requests to the address of --serve: what stands between the server, which knows nothing
-// of streams, and the producer.
+// Samples sent by HTTP requests to the address of --serve: connects the server, which knows nothing of streams, with
+// the producer.
 #pragma once
 
 #include <functional>
@@ -17,13 +17,13 @@ struct SentSamples {
   std::string content_type, body;
 };
 struct SentAnswer {
-  int status = 200;  // as HTTP has them
+  int status = 200;  // HTTP status
   uint64_t accepted = 0, refused = 0;
-  std::string first_refusal;  // "": there is none
-  std::string error, note;    // of other than 200 and 202
+  std::string first_refusal;  // "": none
+  std::string error, note;    // for status codes other than 200 and 202
 };
-// Gives a body to the producer http:NAME. Answers once, from any thread: when its samples are in memory, or it cannot
-// be taken.
+// Passes a body to the producer http:NAME. Answers once, from any thread: when its samples are in memory, or when it
+// is rejected.
 void send_by_http(const std::string& name, SentSamples samples, std::function<void(SentAnswer)> answer);
 
 }  // namespace harmonics

@@ -20,7 +20,8 @@ using plain::Format;
 
 const std::string kLiveFormats = "auto|hxs|jsonl|json|ndjson|csv|msgpack|npy|raw";
 
-// Standard input, a pipe or a growing file of which the first bytes may have been read, once for all streams of it.
+// Standard input, a pipe or a growing file, some of whose bytes may have been read already; shared by all its
+// streams.
 struct LiveBytes {
   std::string where;
   int fd = -1;
@@ -53,7 +54,7 @@ std::optional<Format> format_of_path(const std::string& path) {
   return std::nullopt;
 }
 
-// The format that was asked for, or that the stream shows; none: frames of HXS/1.
+// Returns the requested or detected format; none: HXS/1 frames.
 std::optional<Format> format_of(LiveBytes& bytes, const std::string& path, const Arguments& options) {
   const std::string asked = options.text("format", "auto");
   if (asked == "hxs") return std::nullopt;
@@ -77,7 +78,7 @@ std::optional<Format> format_of(LiveBytes& bytes, const std::string& path, const
   return bytes.begin.format;
 }
 
-// As files say it: dtype=, shape= and as=.
+// Applies the options of files: dtype=, shape= and as=.
 plain::Asked asked_of_file(Format format, const Arguments& options) {
   plain::Asked asked = plain::asked_of(format, options);
   const std::string as = options.text("as", ""), dtype = options.text("dtype", ""), shape = options.text("shape", "");
@@ -89,7 +90,7 @@ plain::Asked asked_of_file(Format format, const Arguments& options) {
 
 std::shared_ptr<Producer> producer_of(const std::shared_ptr<LiveBytes>& bytes, const std::string& path,
                                       const Arguments& options) {
-  // Who asks first decides; further streams are of the same bytes.
+  // The first stream decides; further streams read the same bytes.
   if (!bytes->frames && !bytes->samples) {
     const auto format = format_of(*bytes, path, options);
     const bool endless = options.text("end", "auto") == "never";
@@ -147,7 +148,7 @@ std::shared_ptr<Producer> open_live_file(const std::string& path, bool follow, c
     made->where = "file:" + path;
     made->follows = follow;
     made->owns = true;
-    // With a writer of its own a pipe has no end; without one it is not waited for here.
+    // An endless pipe is also opened for writing, so that it never ends. Otherwise opening does not wait for a writer.
     const bool endless = !follow && options.text("end", "auto") == "never";
     made->fd = open(path.c_str(), (endless ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
     if (made->fd < 0) throw Error(ErrorKind::NoInput, "cannot read '" + path + "': " + std::strerror(errno));
@@ -161,7 +162,7 @@ std::vector<Argument> live_file_options() {
       "", "",
       {Argument::flag("follow", false,
                       "the file is read on as it grows, through truncation and replacement, and has no end")});
-  // What files have by themselves.
+  // Removes options that only regular files have.
   std::erase_if(options, [](const Argument& o) {
     return o.name == "format" || o.name == "symbols" || o.name == "header" || o.name == "delimiter" ||
            o.name == "forget";

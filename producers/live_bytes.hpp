@@ -1,4 +1,4 @@
-// Samples that come along a pipe, standard input, or a file that grows, in whatever format its first bytes show.
+// Samples from a pipe, standard input, or a growing file, in the format that its first bytes show.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,11 @@ namespace harmonics {
 std::shared_ptr<Producer> open_stdin(const std::string& path, const Arguments& options);
 std::vector<Argument> stdin_options();
 
-// A named pipe, or with `follow` a file that is read on as it grows.
+// Opens a named pipe or, with `follow`, a file that is read as it grows.
 std::shared_ptr<Producer> open_live_file(const std::string& path, bool follow, const Arguments& options);
-// What such a stream has beside the options of files.
+// The options of such a stream beside those of files.
 std::vector<Argument> live_file_options();
-// Of a file that is neither. Errors: Usage.
+// Rejects these options for a regular file. Errors: Usage.
 void refuse_live_options(const std::string& path, const Arguments& options);
 
 }  // namespace harmonics

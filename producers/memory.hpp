@@ -1,4 +1,4 @@
-// memory:NAME: what a consumer of that name was given, a producer of the same name gives again, in one process.
+// memory:NAME: a producer returns what a consumer of the same name in the same process received.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace harmonics {
 
-// Throws ErrorKind::NoInput when nothing was put there.
+// Throws ErrorKind::NoInput when the store is empty.
 std::shared_ptr<Producer> open_memory_producer(const std::string& name);
 // Empties the store of that name and fills it.
 std::shared_ptr<Consumer> open_memory_consumer(const std::string& name);

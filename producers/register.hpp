@@ -1,4 +1,4 @@
-// The producers that live in the library; they register as a plugin's do.
+// The built-in producers; they register like those of a plugin.
 #pragma once
 
 #include <harmonics/function.hpp>

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 SYSTEM = {"libc6", "libstdc++6", "libgcc-s1"}
-# Sources whose copyright file is prose.
+# Sources whose copyright file is plain prose.
 NAMED = {"krb5": "MIT (Kerberos)", "gcc-12": "GPL-3+ with GCC Runtime Library Exception"}
 
 
@@ -137,7 +137,7 @@ def main(prefix):
     for program in own:
         up = "/".join([".."] * len(program.parent.relative_to(prefix).parts))
         path = f"$ORIGIN/{up}/lib/harmonics/shared"
-        # RPATH, not RUNPATH: what the bundled libraries need in turn is found by it too.
+        # RPATH, not RUNPATH: it also applies to the dependencies of bundled libraries.
         subprocess.run(["patchelf", "--force-rpath", "--set-rpath", path, str(program)], check=True)
     for program in own:
         for name, path in needed(program).items():

@@ -84,7 +84,7 @@ train() {
 train 2 64 --save "$work/whole.safetensors" >/dev/null 2>&1
 
 done_kills=0 after=0 resumed=0 mid_epoch=0 writing=0 torn=0 finished=0 folder=0
-# Counts whether the last run was resumed, and in the middle of an epoch.
+# Counts whether the last run resumed, and whether it did so in the middle of an epoch.
 look() {
   local line
   line=$(grep -m1 'resuming from' "$work/err" || true)

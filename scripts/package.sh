@@ -36,13 +36,13 @@ if [ "$what" = deb ] || [ "$what" = all ]; then
 fi
 if [ "$what" = deb ]; then exit 0; fi
 
-# Relocatable, with the libraries of other packages.
+# Relocatable, including the libraries of other packages.
 version=$("$build/bin/harmonics" --version | cut -d' ' -f2)
 name=harmonics-$version-linux-$(uname -m)
 cmake --install "$build" --prefix "$stage/$name" --strip >"$stage/log"
 python3 scripts/bundle.py "$stage/$name"
 if [ "$what" = tar ] || [ "$what" = all ]; then
-  # Owned by root: plugins of other users are refused where it is unpacked by root.
+  # Owned by root: when root unpacks it, plugins of another owner would be refused.
   tar -C "$stage" --sort=name --owner=root:0 --group=root:0 --mtime="@$SOURCE_DATE_EPOCH" --format=gnu -cf - "$name" |
     gzip -9n >"$out/$name.tar.gz"
   echo "$out/$name.tar.gz"

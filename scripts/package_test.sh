@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# package_test.sh [DIR]: tries the packages of DIR (default dist/) where nothing else is. Each goes into an empty Debian
-# 12 of its own (debootstrap, minbase): the .deb by apt, which brings its dependencies; the tar without any further
-# package, and also into a Debian 13; the wheel into an empty virtual environment. Everywhere an ordinary user trains
-# the installed sample, infers with the weights, opens every plugin and reads the licenses.
-# Needs root, Debian's packages by the mirror of this machine's apt, and 2 GB below TMPDIR; takes some minutes.
+# package_test.sh [DIR]: tests the packages of DIR (default dist/) on clean systems. Each is installed in a separate
+# empty Debian 12 (debootstrap, minbase): the .deb by apt, which installs its dependencies; the tar without any
+# further package, and also in a Debian 13; the wheel in an empty virtual environment. On each, an ordinary user
+# trains the installed sample, infers with the weights, opens every plugin and reads the licenses. Needs root, the
+# Debian mirror of this machine's apt, and 2 GB below TMPDIR; takes some minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ "$(id -u)" -ne 0 ]; then
@@ -29,8 +29,8 @@ work=$(mktemp -d)
 trap 'rm -rf --one-file-system "$work"' EXIT
 step() { echo; echo "== $*"; }
 
-# inside ROOT SECONDS command...: in the system at ROOT, with a /proc and process numbers of its own; nothing stays
-# mounted or running.
+# inside ROOT SECONDS command...: runs it in the system at ROOT, with its own /proc and process numbers; leaves
+# nothing mounted or running.
 inside() {
   local root=$1 seconds=$2
   shift 2
@@ -39,7 +39,7 @@ inside() {
     exec chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
       DEBIAN_FRONTEND=noninteractive "$@"' inside "$root" "$@" </dev/null
 }
-as_user() {  # ROOT SECONDS 'shell command', as one that owns nothing but its home, whose group may write what it writes
+as_user() {  # ROOT SECONDS 'shell command', as a user that owns only its home and creates group-writable files
   inside "$1" "$2" su - tester -s /bin/bash -c "umask 002; $3"
 }
 install_in() {  # ROOT package...
@@ -51,7 +51,7 @@ install_in() {  # ROOT package...
 }
 copy_of_base() { cp -a "$work/base" "$work/$1"; }
 
-# What a user does first. PROGRAM [FOLDER OF BUNDLED LIBRARIES]
+# A user's first steps. PROGRAM [FOLDER OF BUNDLED LIBRARIES]
 cat >"$work/job.sh" <<'JOB'
 set -euo pipefail
 program=$1 bundled=${2:-}
@@ -74,7 +74,7 @@ test -s digits.html
 test "$(wc -l <classes)" -eq 4
 "$program" plugin doctor
 "$program" plugin doctor | grep -q ', 0 in trouble'
-"$program" keys pair.key >/dev/null  # by ZeroMQ's own functions
+"$program" keys pair.key >/dev/null  # uses ZeroMQ's own functions
 "$program" version --licenses >licenses
 sed -n 1,4p licenses | cut -c 1-160
 if [ -n "$bundled" ]; then

@@ -15,7 +15,7 @@ import zipfile
 
 from bundle import floor
 
-# The glibc of the oldest systems that have a libstdc++ with these symbols, as the manylinux profiles pair them.
+# The oldest glibc of systems that have a libstdc++ with these symbols, as in the manylinux profiles.
 GLIBC_BESIDE = [((3, 4, 25), (2, 28)), ((3, 4, 29), (2, 34)), ((3, 4, 30), (2, 35))]
 
 

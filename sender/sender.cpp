@@ -1,4 +1,4 @@
-// The C functions of harmonics/sender_abi.h over the ends of the transports.
+// Implements the C functions of harmonics/sender_abi.h with the sending ends of the transports.
 #pragma GCC visibility push(default)
 #include <harmonics/sender_abi.h>
 #pragma GCC visibility pop
@@ -18,7 +18,7 @@
 using namespace harmonics;
 
 struct harmonics_sender {
-  std::shared_ptr<void> end;  // keeps the outbox
+  std::shared_ptr<void> end;  // keeps the outbox alive
   wire::Outbox* outbox = nullptr;
   std::vector<size_t> bytes;  // of each tensor of a sample
 };
@@ -121,7 +121,7 @@ extern "C" {
 int harmonics_sender_open(const char* address, const harmonics_sender_options* given,
                           const harmonics_sent_tensor* tensors, uint32_t count, harmonics_sender** out) {
   return guarded([&] {
-    harmonics_sender_options options{};  // an older caller's structure is shorter
+    harmonics_sender_options options{};  // the structure of an older caller is shorter
     if (given) std::memcpy(&options, given, std::min<size_t>(given->struct_size, sizeof options));
     wire::OutboxOptions outbox = outbox_options(text(address), options, tensors, count);
     auto sender = std::make_unique<harmonics_sender>();

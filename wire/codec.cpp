@@ -1,4 +1,4 @@
-// Bytes of a frame to its fields and back.
+// Converts the bytes of a frame to its fields and back.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -56,7 +56,8 @@ void check_zeros(std::span<const std::byte> bytes, uint64_t begin, uint64_t end)
                 "fill up to a multiple of 8 with zeros");
 }
 
-// Gives every tensor its bytes; the payload ends where the last of them does. The sizes were compared with the limits.
+// Assigns each tensor its bytes. The payload must end with the last tensor. The sizes have been checked against the
+// limits.
 void place_tensors(Frame& frame, std::span<const std::byte> bytes, const Prefix& prefix) {
   uint64_t at = prefix.payload_at();
   const bool carries = frame.kind == Kind::Data || frame.kind == Kind::Barrier;
@@ -95,7 +96,7 @@ std::vector<std::byte> head_of(const Frame& frame, const Limits& limits) {
   return head;
 }
 
-// ASCII that can be printed: what begins so is CSV, JSON or HTTP.
+// Printable ASCII: such bytes come from CSV, JSON or HTTP.
 bool is_text(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(),
                      [](std::byte b) { return b >= std::byte{0x20} && b < std::byte{0x7F}; });
@@ -138,7 +139,7 @@ Prefix read_prefix(std::span<const std::byte> bytes, const Limits& limits) {
 
 namespace {
 
-// The lengths and the checksum of what is one whole frame.
+// Checks the lengths and the checksum of one whole frame.
 Prefix checked_prefix(std::span<const std::byte> bytes, const Limits& limits) {
   const Prefix prefix = read_prefix(bytes, limits);
   if (prefix.frame_bytes() != bytes.size())
@@ -205,7 +206,7 @@ std::vector<std::byte> Encoded::bytes() const {
 
 namespace {
 
-// The tags of seq and count in hxs.proto, and the most that they and their numbers take.
+// The tags of seq and count in hxs.proto, and the maximum size of the tags and their numbers.
 constexpr char kSeqTag = 5 << 3, kCountTag = 6 << 3;
 constexpr size_t kMostNumbers = 1 + 10 + 1 + 5;
 
@@ -215,7 +216,7 @@ std::string header_text(const Frame& frame) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// What DATA frames of this sender have in common.
+// Returns a frame with the fields that all DATA frames of this sender share.
 Frame usual(const Frame& like) {
   Frame frame;
   frame.stream = like.stream;
@@ -226,7 +227,7 @@ Frame usual(const Frame& like) {
   return frame;
 }
 
-// What stands before and behind seq and count in the header of such frames.
+// Returns the header bytes before and after seq and count in such frames.
 std::pair<std::string, std::string> around_numbers(const Frame& like) {
   Frame frame = usual(like);
   const std::string all = header_text(frame);
@@ -240,7 +241,7 @@ char* put_varint(char* to, uint64_t value) {
   *to++ = static_cast<char>(value);
   return to;
 }
-// As it is written: no byte more than needed.
+// Reads a minimally encoded varint; longer encodings are rejected.
 bool take_varint(const char*& at, const char* end, uint64_t& value) {
   value = 0;
   for (int shift = 0; at != end && shift < 63; shift += 7) {
@@ -304,7 +305,8 @@ Frame FrameDecoder::decode(std::span<const std::byte> bytes, const Limits& limit
   Frame frame = wire::decode(bytes, limits);
   if (frame.kind != Kind::Data) return frame;
   last_ = usual(frame);
-  // Only what is written as it is written here: other orders and fields that are not known are read in full every time.
+  // Only headers encoded as here take the fast path. Other field orders and unknown fields are parsed in full every
+  // time.
   std::tie(before_, behind_) = around_numbers(frame);
   return frame;
 }

@@ -19,7 +19,7 @@ constexpr uint32_t kPolynomial = 0x82F63B78;  // reflected: the lowest bit is th
 
 using Table = std::array<uint32_t, 256>;
 
-// tables[k][b]: the byte b followed by k zero bytes. Eight of them take eight bytes a turn.
+// tables[k][b]: the CRC of byte b followed by k zero bytes. Eight tables process eight bytes per iteration.
 constexpr std::array<Table, 8> make_tables() {
   std::array<Table, 8> tables{};
   for (uint32_t b = 0; b < 256; ++b) {
@@ -51,16 +51,16 @@ uint32_t by_tables(const std::byte* at, size_t size, uint32_t crc) {
 
 #if defined(__x86_64__)
 
-// Folding: what stands before is multiplied by x to the distance of what it is added to, modulo the polynomial, so that
-// many bytes are taken at once (Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
-// Instruction", Intel 2009). In the reflected order of bits a product of two words lies one power too low, and a
-// constant of 32 bits in the low half of a word stands 32 powers too high: hence 31 and 33.
+// Folding: the preceding bytes are multiplied by x to the power of their distance, modulo the polynomial, so that
+// many bytes are processed at once (Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
+// Instruction", Intel 2009). In the reflected bit order a product of two words is one power too low, and a 32-bit
+// constant in the low half of a word is 32 powers too high: hence 31 and 33.
 constexpr int64_t power_of_x(int n) {
   uint32_t power = uint32_t{1} << 31;
   for (; n > 0; --n) power = (power >> 1) ^ ((power & 1) ? kPolynomial : 0);
   return power;
 }
-// For the first and the second word of 16 bytes, over a distance in bits.
+// The constants for the first and second word of 16 bytes, over a distance in bits.
 template <int kBits>
 constexpr int64_t kFirst = power_of_x(kBits + 31);
 template <int kBits>
@@ -84,7 +84,7 @@ HARMONICS_FOLDING __m128i fold(__m128i far, __m128i near) {
   const __m128i by = _mm_set_epi64x(kSecond<kBits>, kFirst<kBits>);
   return _mm_xor_si128(near, _mm_xor_si128(_mm_clmulepi64_si128(far, by, 0x00), _mm_clmulepi64_si128(far, by, 0x11)));
 }
-// `last` stands for all that lies before `at`.
+// `last` represents all bytes before `at`.
 HARMONICS_FOLDING uint32_t finish(__m128i last, const std::byte* at, size_t size) {
   const uint64_t first = _mm_crc32_u64(0, static_cast<uint64_t>(_mm_cvtsi128_si64(last)));
   return by_instruction(at, size,

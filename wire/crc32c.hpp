@@ -1,4 +1,4 @@
-// CRC32C (Castagnoli), the checksum of a frame: by the processor's own instructions where it has them.
+// CRC32C (Castagnoli), the checksum of a frame. Uses the processor's CRC instructions where available.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace harmonics::wire {
 
-// The checksum of what `before` is the checksum of, followed by `bytes`; of nothing it is 0.
+// Returns the checksum of the bytes covered by `before` followed by `bytes`. The checksum of no bytes is 0.
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
 
-// The ways this processor can do it, the slowest first; crc32c() takes the last.
+// The implementations this processor supports, slowest first; crc32c() uses the last.
 struct Crc32cWay {
   const char* name;
   uint32_t (*sum)(std::span<const std::byte> bytes, uint32_t before);

@@ -1,4 +1,4 @@
-// DATA frames of one sender are alike but for their numbers: what they share is written and read once.
+// DATA frames of one sender differ only in their numbers; the shared part is encoded and decoded once.
 #pragma once
 
 #include <string>
@@ -9,20 +9,20 @@ namespace harmonics::wire {
 
 class DataEncoder {
  public:
-  // Of frames with this stream, producer, epoch and tensors.
+  // Encodes frames with this stream, producer, epoch and tensors.
   explicit DataEncoder(const Frame& like);
 
-  // The most bytes that stand before the payload.
+  // The maximum number of bytes before the payload.
   size_t most_head_bytes() const;
-  // Writes what stands before the payload so that it ends at `payload`, behind which `payload_bytes` lie. How many
-  // bytes it has.
+  // Writes the bytes before the payload so that they end at `payload`, which `payload_bytes` follow. Returns their
+  // number.
   size_t write_head(uint64_t seq, uint32_t count, std::byte* payload, uint64_t payload_bytes) const;
 
  private:
-  std::string before_, behind_;  // of seq and count in the header
+  std::string before_, behind_;  // header bytes around seq and count
 };
 
-// Reads as decode does, and faster what comes like the last DATA frame.
+// Reads frames as decode does, but faster when a frame resembles the last DATA frame.
 class FrameDecoder {
  public:
   Frame decode(std::span<const std::byte> bytes, const Limits& limits = {});

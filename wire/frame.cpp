@@ -10,7 +10,7 @@
 namespace harmonics::wire {
 namespace {
 
-// How many bytes the character at the front has; 0: it is none.
+// Returns the size in bytes of the first UTF-8 character; 0 if it is invalid.
 size_t character_bytes(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
@@ -19,7 +19,7 @@ size_t character_bytes(std::string_view text) {
   if (first < 0xC2 || first > 0xF4 || text.size() < size) return 0;
   for (size_t i = 1; i < size; ++i)
     if ((byte(i) & 0xC0) != 0x80) return 0;
-  // Written longer than need be, halves of pairs, and beyond the last character.
+  // Rejects overlong encodings, surrogate halves, and values beyond the last code point.
   const unsigned char second = byte(1);
   if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) || (first == 0xF0 && second < 0x90) ||
       (first == 0xF4 && second > 0x8F))
@@ -52,7 +52,7 @@ void check_number(const char* field, uint64_t seq) {
            fmt::format("samples have numbers below {}", kMostSeq));
 }
 
-// A sample has never more bytes than `most`, so no product overflows.
+// A sample has at most `most` bytes, so no product overflows.
 void check_shape(const TensorPart& part, size_t i, uint64_t most) {
   uint64_t bytes = element_bytes(part.dtype);
   for (int64_t dim : part.sample) {

@@ -1,4 +1,4 @@
-// The frame HXS/1: one message between senders of samples and their receiver, and one record of a spool. docs/wire.md
+// The HXS/1 frame: one message between senders of samples and their receiver, and one record of a spool. docs/wire.md
 // describes it byte by byte.
 #pragma once
 
@@ -40,17 +40,17 @@ enum class Code : uint32_t {
   Tensors = 6
 };
 
-// One tensor of every sample of a frame: count samples back to back, row-major, little-endian. The bytes are somebody
-// else's.
+// One tensor of every sample of a frame: count samples back to back, row-major, little-endian. Does not own the
+// bytes.
 struct TensorPart {
   std::string name;
   DType dtype = DType::F32;
   Shape sample;
-  std::span<const std::byte> bytes;  // HELLO only describes: none
-  uint32_t classes = 0;              // of whole numbers: each is below this; 0: not known
+  std::span<const std::byte> bytes;  // empty in HELLO, which only describes
+  uint32_t classes = 0;              // for integers: each value is below this; 0: unknown
 };
 
-// What hxs.proto says of each field; those that a kind does not use are left as they are here.
+// Fields as described in hxs.proto. Fields that a kind does not use keep these defaults.
 struct Frame {
   Kind kind = Kind::Data;
   std::string stream, producer;
@@ -65,24 +65,25 @@ struct Frame {
   bool fresh = false, blocked = false;
   uint64_t number = 0, sender = 0;
 
-  // What a sample of a DATA frame is joined by, counted from the frame's first.
+  // Returns the number that joins a sample of a DATA frame with others; `sample` counts from the frame's first.
   SampleNumber number_of(uint64_t sample) const;
 };
 
-// Tells senders apart, alike in every process. `epoch`: 0 where the incarnations of a sender go on with its numbers.
+// Identifies a sender, alike in every process. `epoch` is 0 where all incarnations of a sender continue its
+// numbering.
 uint64_t sender_identity(const std::string& stream, const std::string& producer, uint64_t epoch);
 
-// Whole numbers, which may be classes.
+// Integer types, whose values may be classes.
 inline bool is_integer(DType dtype) { return dtype > DType::Bool && dtype < DType::F16; }
 
 // "image u8 [28, 28], label i64 []"
 std::string described(const std::vector<TensorPart>& tensors);
-// The same names, types and shapes, in one order.
+// Returns whether both have the same names, types and shapes in the same order.
 bool alike(const std::vector<TensorPart>& a, const std::vector<TensorPart>& b);
-// The bytes of one sample over all its tensors, without what is between them: what credit counts.
+// Returns the bytes of one sample over all its tensors, without padding between them. Credit counts these bytes.
 uint64_t sample_bytes(const Frame& frame);
 
-// What a reader takes at most; everything is compared with them before memory is asked for.
+// Limits of what a reader accepts. Sizes are checked against them before memory is allocated.
 struct Limits {
   uint64_t frame_bytes = 16u << 20;
   uint32_t header_bytes = 32u << 10;
@@ -90,11 +91,11 @@ struct Limits {
 };
 constexpr size_t kMostName = 255, kMostText = 4096;
 constexpr uint32_t kMostClasses = 1u << 24;
-// What a frame says of the classes of a stream: those of whole numbers, where they are known.
+// Returns the number of classes that a frame announces: for integer types, if known.
 inline uint32_t classes_told(DType dtype, int64_t classes) {
   return wire::is_integer(dtype) && classes > 0 && classes <= kMostClasses ? static_cast<uint32_t>(classes) : 0;
 }
-// No sample has this number or a larger one.
+// All sample numbers are below this.
 constexpr uint64_t kMostSeq = uint64_t{1} << 62;
 
 // The 24 bytes every frame begins with.
@@ -109,22 +110,22 @@ struct Prefix {
   uint64_t frame_bytes() const { return payload_at() + payload_bytes; }
 };
 
-// Refusals of the three below: ErrorKind::Stream with the place in the frame, what was found, and a note with what to
-// do.
+// Errors of the three functions below: ErrorKind::Stream with the position in the frame, what was found, and a note
+// with a remedy.
 
-// Reads the first 24 bytes of `bytes`, of which there must be as many: a reader of a stream of frames learns how much
-// to wait for.
+// Reads the first 24 bytes of `bytes`, which must hold at least as many. Tells the reader of a byte stream how many
+// bytes to wait for.
 Prefix read_prefix(std::span<const std::byte> bytes, const Limits& limits = {});
 
-// Reads exactly one frame. Its tensors point into `bytes`, at multiples of 8 from their begin.
+// Reads exactly one frame. Its tensors point into `bytes`, at multiples of 8 from the start.
 Frame decode(std::span<const std::byte> bytes, const Limits& limits = {});
 
-// A frame as it is sent: its own bytes up to the payload, then pieces of the caller's memory and zeros between them.
+// An encoded frame: the bytes before the payload, then pieces of the caller's memory with zero padding between them.
 // Valid while the frame's tensors are.
 class Encoded {
  public:
   uint64_t size() const { return size_; }
-  // In order; together they are the frame.
+  // The pieces in order; together they are the frame.
   std::vector<std::span<const std::byte>> pieces() const;
   std::vector<std::byte> bytes() const;
 
@@ -135,7 +136,7 @@ class Encoded {
   uint64_t size_ = 0;
 };
 
-// Refuses what decode would refuse.
+// Throws on frames that decode would reject.
 Encoded encode(const Frame& frame, const Limits& limits = {});
 
 }  // namespace harmonics::wire

@@ -20,7 +20,7 @@ Frame frame_like(const FrameOrigin& origin) {
   frame.producer = origin.producer;
   frame.epoch = origin.epoch;
   frame.tensors = origin.tensors;
-  encode(frame);  // refuses names and shapes that no frame may have
+  encode(frame);  // rejects invalid names and shapes
   return frame;
 }
 
@@ -86,14 +86,14 @@ Batch FrameBuilder::take(uint64_t seq) {
     const size_t begin = rounded(end), bytes = count_ * sizes_[i];
     std::memset(memory_.get() + end, 0, begin - end);
     if (begin != at_[i])
-      std::memmove(memory_.get() + begin, memory_.get() + at_[i], bytes);  // fewer samples than there was room for
+      std::memmove(memory_.get() + begin, memory_.get() + at_[i], bytes);  // the frame is not full
     end = begin + bytes;
   }
   const size_t head = encoder_.write_head(seq, count_, memory_.get() + head_, end - head_);
   const std::span<const std::byte> frame(memory_.get() + head_ - head, head + end - head_);
   Batch batch{seq, count_, count_ * sample_bytes_, {}};
   count_ = 0;
-  if (2 * frame.size() < size_) {  // it may be kept for long: not in memory that is mostly empty
+  if (2 * frame.size() < size_) {  // the frame may be kept for long: do not hold mostly empty memory
     batch.frame = owned({frame.begin(), frame.end()});
     return batch;
   }

@@ -1,4 +1,4 @@
-// A DATA frame that grows sample by sample in the memory it is sent from.
+// Builds a DATA frame sample by sample in the memory it is sent from.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@ struct FrameOrigin {
   std::vector<TensorPart> tensors;  // of every sample, without bytes
 };
 
-// Memory of frames that were sent, for those that follow: it is warm, and nobody has to ask the system for it. Any
-// thread may drop what was taken.
+// Recycles the memory of sent frames: it is warm in the cache and needs no allocation. Any thread may release the
+// memory it took.
 class FrameMemory {
  public:
   FrameMemory(size_t size, size_t most_free_bytes);
@@ -34,16 +34,16 @@ class FrameMemory {
 
 class FrameBuilder {
  public:
-  // As many samples as have `bytes`, at least one.
+  // The capacity is as many samples as fit in `bytes`, at least one.
   FrameBuilder(FrameOrigin origin, uint64_t bytes);
 
   uint32_t count() const { return count_; }
   uint32_t capacity() const { return capacity_; }
   bool is_full() const { return count_ == capacity_; }
   uint64_t sample_bytes() const { return sample_bytes_; }
-  // The bytes of one sample, copied: a piece for each tensor, of its size.
+  // Copies one sample: one piece per tensor, each of the tensor's size.
   void append(std::span<const std::span<const std::byte>> tensors);
-  // The frame, its first sample numbered `seq`; the next one begins empty.
+  // Returns the frame, with its first sample numbered `seq`, and starts an empty one.
   Batch take(uint64_t seq);
 
  private:
@@ -51,8 +51,8 @@ class FrameBuilder {
   DataEncoder encoder_;
   uint32_t capacity_ = 1, count_ = 0;
   uint64_t sample_bytes_ = 0;
-  size_t head_ = 0, size_ = 0;      // room for the header; all
-  std::vector<size_t> sizes_, at_;  // of each tensor: the bytes of one, and where its samples begin when it is full
+  size_t head_ = 0, size_ = 0;      // room for the header; total
+  std::vector<size_t> sizes_, at_;  // per tensor: bytes of one sample, and the offset of its samples in a full frame
   std::optional<FrameMemory> sent_;
   std::shared_ptr<std::byte[]> memory_;
 };

@@ -1,5 +1,5 @@
-// Frames out of a stream of bytes, wherever it is cut into pieces. They stay where they were read to: nothing is copied
-// but the begin of a frame that did not fit.
+// Splits a byte stream into frames, wherever the stream is cut. Frames stay where they were read; only the start of a
+// frame that did not fit is copied.
 #pragma once
 
 #include <memory>
@@ -13,22 +13,23 @@ class FrameReader {
  public:
   explicit FrameReader(const Limits& limits = {}) : limits_(limits) {}
 
-  // Where the next bytes go; what a frame announces takes memory only as it arrives. Then say how many came.
+  // Returns the space for the next bytes; the caller then reports how many arrived. The announced size of a frame is
+  // allocated only as its bytes arrive.
   std::span<std::byte> room();
   void arrived(size_t bytes) { end_ += bytes; }
-  // The next whole frame, not yet decoded; none: more has to arrive. Throws on what no frame begins with; nothing can
-  // be read from the stream after that.
+  // Returns the next whole frame, not yet decoded; empty if more bytes are needed. Throws if the bytes do not begin a
+  // frame; the stream cannot be read after that.
   OwnedBytes next();
-  // Of frames from now on.
+  // Applies to later frames.
   void limit(const Limits& limits) { limits_ = limits; }
-  // Bytes of a frame that has not arrived as a whole.
+  // Bytes of an incomplete frame.
   size_t begun() const { return end_ - begin_; }
 
  private:
   Limits limits_;
-  std::shared_ptr<std::byte[]> chunk_;     // shared with the frames that were given
-  size_t size_ = 0, begin_ = 0, end_ = 0;  // of the chunk; of what has arrived and was not given
-  size_t ahead_ = 0;                       // to be asked for by the last frame's size
+  std::shared_ptr<std::byte[]> chunk_;     // shared with the frames that were returned
+  size_t size_ = 0, begin_ = 0, end_ = 0;  // size of the chunk; range of bytes that arrived and were not returned
+  size_t ahead_ = 0;                       // bytes to allocate next, by the last frame's size
 };
 
 }  // namespace harmonics::wire

@@ -73,7 +73,7 @@ void write_header(const Frame& frame, std::vector<std::byte>& to) {
 }
 
 Frame read_header(Kind kind, std::span<const std::byte> bytes, const Limits& limits) {
-  // What anybody may send is told by the refusal, not on standard error.
+  // The error reports malformed input; Protobuf must not log it to stderr.
   const google::protobuf::LogSilencer silence;
   v1::Header header;
   if (!header.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
@@ -99,7 +99,7 @@ Frame read_header(Kind kind, std::span<const std::byte> bytes, const Limits& lim
   frame.durable_seq = header.durable_seq();
   frame.acknowledgement = acknowledgement_of(header.acknowledgement());
   frame.max_frame_bytes = header.max_frame_bytes();
-  // A code of a later release is told by its text.
+  // Codes of later releases are kept as text only.
   frame.code = v1::Code_IsValid(header.code()) ? static_cast<Code>(header.code()) : Code::None;
   frame.text = std::move(*header.mutable_text());
   frame.fresh = header.fresh();

@@ -14,17 +14,17 @@
 namespace harmonics::wire {
 namespace {
 
-// Samples that wait for readers: those of one frame.
+// The samples of one frame, waiting for readers.
 struct Chunk {
   Taken taken;
   uint64_t begin = 0;   // the number of the first
-  bool counted = true;  // in the window: no reader has had all of it
+  bool counted = true;  // in the window: no reader has taken all of it
   uint64_t sample_bytes = 0;
 
   uint64_t end() const { return begin + taken.count; }
   uint64_t number(uint64_t at) const {
     return taken.frame->seq + taken.first + (at - begin);
-  }  // that its sender gave it
+  }  // given by its sender
   std::span<const std::byte> sample(size_t tensor, uint64_t number) const {
     const TensorPart& part = taken.frame->tensors[tensor];
     const size_t one = part.bytes.size() / taken.frame->count;
@@ -67,7 +67,7 @@ struct Inbox::Body {
   void check() const {
     if (!failure.empty()) throw Error(ErrorKind::Stream, options.where + ": " + failure);
   }
-  // Until `done`; the first sender comes before the reader's deadline.
+  // Waits until `done`; fails if the first sender does not arrive before the reader's deadline.
   template <typename Done>
   void wait(Lock& lock, Reader& reader, Done done) {
     while (!done() && !closed && !reader.cancelled && failure.empty()) {
@@ -99,7 +99,7 @@ struct Inbox::Body {
     reader.index = found == tensors.end() ? 0 : static_cast<size_t>(found - tensors.begin());
     return *reader.index;
   }
-  // Of the sender, and one way, where every incarnation numbers anew, of that.
+  // Identifies the sender and, one way, its incarnation: each of those restarts the numbering.
   uint64_t identity(const Chunk& chunk) const {
     const Frame& frame = *chunk.taken.frame;
     return sender_identity(frame.stream, frame.producer, options.one_way ? frame.epoch : 0);
@@ -109,7 +109,7 @@ struct Inbox::Body {
     return *std::upper_bound(chunks.begin(), chunks.end(), number,
                              [](uint64_t n, const Chunk& chunk) { return n < chunk.end(); });
   }
-  // Waits for a sample that this reader has not had; false: the end.
+  // Waits for the next sample of this reader; false: the end.
   bool await(Lock& lock, Reader& reader) {
     if (!senders.has_begun()) senders.begin(false), wake();
     reading = true;
@@ -117,8 +117,8 @@ struct Inbox::Body {
     if (closed && reader.at == end() && !reader.cancelled && !senders.are_over()) throw cut_off();
     return !reader.cancelled && reader.at < end();
   }
-  // A reader has had all of it: as much more may come. Others may be behind, and cannot go on before the first has what
-  // it waits for.
+  // Called when a reader has taken the whole chunk: frees its share of the window. Slower readers may still need it,
+  // and they must not stop the fastest one from receiving more.
   bool leave_window(Chunk& chunk) {
     if (!std::exchange(chunk.counted, false)) return false;
     const uint64_t bytes = chunk.taken.count * chunk.sample_bytes;
@@ -127,7 +127,7 @@ struct Inbox::Body {
     behind_bytes += bytes;
     return senders.consumed(*chunk.taken.sender, chunk.taken.count, bytes);
   }
-  // Forgets what every reader has had.
+  // Drops the chunks that every reader has taken.
   void forget() {
     uint64_t least = end(), most = first;
     for (const auto& [id, reader] : readers) least = std::min(least, reader.at), most = std::max(most, reader.at);
@@ -157,9 +157,9 @@ struct Inbox::Body {
   bool news = false;     // frames have arrived since readers were woken
   Senders senders;
   std::deque<Chunk> chunks;
-  uint64_t first = 0;  // the number of the first sample in them, or of the next to come
+  uint64_t first = 0;  // the number of the first sample in `chunks`, or of the next to come
   uint64_t queued_samples = 0, queued_bytes = 0, bytes = 0;
-  uint64_t behind_bytes = 0;  // of samples that one reader has had and another has not
+  uint64_t behind_bytes = 0;  // of samples that some readers have taken and others have not
   Time arrived_at = now();
   std::map<int, Reader> readers;
   int next_reader = 0;
@@ -233,7 +233,7 @@ std::optional<Inbox::Answer> Inbox::poll() {
   const bool news = std::exchange(body_->news, false);
   std::optional<Answer> answer = body_->senders.poll(now());
   const bool fewer = body_->senders.take_forgotten();
-  lock.unlock();  // or who is woken waits for it
+  lock.unlock();  // otherwise the woken thread would wait for it
   if (news || fewer) body_->changed.notify_all();
   return answer;
 }
@@ -397,8 +397,7 @@ InboxHealth Inbox::health() const {
   health.queued_samples = b.queued_samples;
   health.queued_bytes = b.queued_bytes;
   health.window_bytes = b.options.window_bytes;
-  // Where samples are small their number is what holds senders back: the window is as many bytes as so many of them
-  // have.
+  // Where samples are small, the sample count limits senders: the window is the number of bytes of that many samples.
   if (b.queued_samples > 0)
     health.window_bytes =
         std::clamp<uint64_t>(b.queued_bytes * b.options.window_samples / b.queued_samples, 1, b.options.window_bytes);

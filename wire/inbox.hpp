@@ -1,6 +1,6 @@
-// What a receiver keeps of all who send to one address, without sockets: their sessions, and their samples in the order
-// of arrival until every reader has had them. Transports bring frames and carry away answers; readers take one tensor
-// each of the same samples.
+// The state a receiver keeps of all senders to one address, without sockets: their sessions, and their samples in
+// order of arrival until every reader has taken them. Transports deliver frames and fetch answers; each reader takes
+// one tensor of the same samples.
 #pragma once
 
 #include <functional>
@@ -11,21 +11,22 @@
 
 namespace harmonics::wire {
 
-Time now();  // of a clock that never goes back
+Time now();  // monotonic clock
 
 struct InboxOptions {
   std::string where;                                         // the address, for messages
-  std::string remedy;                                        // what to write to send there, for messages
+  std::string remedy;                                        // how to send to this address, for messages
   uint64_t window_samples = 4096, window_bytes = 16u << 20;  // of all senders together
   Limits limits;
   size_t most_senders = 256;
-  // May this peer send in this name? Asked for each of its frames, by the thread that brings them; none: any may.
+  // Whether this peer may send under this name. Called for each of its frames, by the thread that delivers them;
+  // unset: every peer may.
   std::function<bool(uint64_t peer, const std::string& producer)> may_use = nullptr;
-  bool endless = false;  // it is not over when all who sent have ended
-  bool one_way = false;  // nobody is answered: DATA and END are taken as they come, what is missing is counted as lost
+  bool endless = false;  // the stream does not end when all senders have ended
+  bool one_way = false;  // no answers: DATA and END are accepted as they come, missing samples count as lost
 };
 
-// One tensor of one sample; the owner keeps its bytes.
+// One tensor of one sample; `owner` keeps its bytes alive.
 struct Received {
   DType dtype = DType::F32;
   Shape shape;
@@ -50,66 +51,66 @@ class Inbox {
   const std::string& where() const;
   bool is_one_way() const;
 
-  // ---- The transport's side, but for wake_by of one thread. A peer is one connection, by a number above 0 that is
-  // never used again.
+  // ---- The transport's side: one thread, except wake_by. A peer is one connection, identified by a number above 0
+  // that is never reused.
 
-  // Called whenever poll may have something to say (or, one way, whenever there is room again), from any thread.
+  // Called from any thread whenever poll may have an answer (or, one way, whenever there is room again).
   void wake_by(std::function<void()> wake);
-  // False: what arrived is no frame. On a stream of bytes the next one cannot be found: say what poll has for this
-  // peer, then end it.
+  // Returns false if the bytes are not a frame. In a byte stream the next frame cannot be found then: send the answer
+  // of poll to this peer and close the connection.
   bool arrived(uint64_t peer, OwnedBytes frame);
-  // Bytes of a frame have come that is not whole; to be said once a second.
+  // Reports bytes of an incomplete frame; to be called once a second.
   void arriving(uint64_t peer);
-  // As arrived, for what does not even begin like a frame.
+  // Like arrived, for bytes that do not begin a frame.
   void damaged(uint64_t peer, const std::string& reason);
   void left(uint64_t peer);
-  // Has a sender said HELLO there, and was taken or may wait?
+  // Whether a sender said HELLO on this connection and was accepted or may wait.
   bool is_greeted(uint64_t peer) const;
-  // Somebody did not even become a peer.
+  // Counts a connection that was rejected before it became a peer.
   void turned_away(const std::string& reason);
   struct Answer {
     uint64_t peer;
     std::vector<std::byte> frame;
   };
-  // What to say next; empty: nothing now. Wakes readers. To be asked when frames have arrived, when woken, and every
+  // Returns the next answer; empty: none now. Wakes readers. Call it after frames have arrived, when woken, and every
   // kTick.
   std::optional<Answer> poll();
   static constexpr std::chrono::milliseconds kTick{50};
-  // One way: as many samples are held as may be. Sessions never hold more.
+  // One way: whether the window is full. Sessions keep within it themselves.
   bool is_full() const;
-  // One way: nothing will come any more. Of an endless one that says nothing. Who has not said that no sample follows
-  // has been cut off: readers are told.
+  // One way: reports that no more input will come. An endless inbox ignores it. Senders without an END count as cut
+  // off, and readers get an error.
   void close_input();
-  // The transport cannot go on: readers are told.
+  // Reports that the transport has failed; readers get the reason.
   void fail(const std::string& reason);
-  // No reader is left: senders are told. True when there is nobody left to be told.
+  // Tells senders that no reader is left. Returns true when all of them have been told.
   bool say_goodbye();
 
   // ---- The readers' side.
 
-  // A reader has every sample from its opening on; all are opened before one reads. Its tensor: by name, or the only
-  // one there is. `wait` for the first sender, from now on.
+  // A reader receives every sample from its opening on; all readers open before the first one reads. Selects the
+  // tensor by name, or the only one. `wait` limits the time until the first sender, from now on.
   int open(const std::string& tensor, std::chrono::milliseconds wait);
   void close(int reader);
   struct Announced {
     DType dtype = DType::F32;
     Shape sample;
-    uint32_t classes = 0;  // 0: not known
+    uint32_t classes = 0;  // 0: unknown
   };
-  // Before restore: the incarnation of this sender is forgotten, so that one of an earlier clock is taken; its samples
-  // are not.
+  // Call before restore: forgets this sender's incarnation, so that one with an earlier clock is accepted; its
+  // samples are not.
   void forget_incarnation(const std::string& producer);
-  // What senders say they send. Waits for the first. Errors: Unavailable when none comes, Name.
+  // Returns what the senders announce. Waits for the first one. Errors: Unavailable when none comes, Name.
   Announced announced(int reader);
-  // Before: what they sent in an earlier process that this one continues. announced() says this at once, and who sends
-  // otherwise is refused.
+  // Call before announced: sets what senders announced in an earlier process that this one continues. announced()
+  // then returns it at once, and senders that announce something else are rejected.
   void expect(int reader, const Announced& what);
-  // Waits for the next sample; empty: every sender that came has said that none follows.
+  // Waits for the next sample; empty: all known senders have ended.
   std::optional<Received> next(int reader, SampleNumber* number = nullptr);
-  // Up to n samples, back to back; less only at the end. `numbers`: of as many samples as are given.
+  // Reads up to n samples, back to back; fewer only at the end. `numbers` receives one entry per sample.
   uint64_t read(int reader, uint64_t n, std::byte* to, SampleNumber* numbers = nullptr);
 
-  // As the live tail of a Producer (harmonics/stream.hpp) says.
+  // See the live tail of a Producer (harmonics/stream.hpp).
   bool restore(int reader, uint64_t index, const std::string& position);
   std::string position(int reader, uint64_t index) const;
   void durable(int reader, uint64_t index);

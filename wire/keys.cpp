@@ -22,7 +22,7 @@ Error unreadable(const std::string& path, const std::string& what) {
 constexpr std::string_view kDigits =
     "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#";
 
-// Every five characters stand for four bytes.
+// Every five characters encode four bytes.
 bool is_key(const std::string& text) {
   if (text.size() != kKeyBytes) return false;
   for (size_t i = 0; i < text.size(); i += 5) {
@@ -39,7 +39,7 @@ bool is_key(const std::string& text) {
 
 struct Line {
   std::string name, key;  // "public", "secret", or "" for a key alone
-  std::string bound;      // "": no sender's name
+  std::string bound;      // "": no bound sender name
 };
 
 std::vector<Line> read_lines(const std::string& path) {

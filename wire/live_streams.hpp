@@ -1,5 +1,5 @@
-// Streams of the library over an inbox or an outbox: what the plugins of all transports register. Header alone, since
-// the face of the contract belongs to the plugin that includes it.
+// Library streams over an inbox or an outbox, which the plugins of all transports register. Header only, since the
+// plugin that includes it owns the contract's interface.
 #pragma once
 
 #include <unistd.h>
@@ -16,7 +16,7 @@
 
 namespace harmonics::wire {
 
-// One of a kind in this process and of a name: several streams of a flow share it.
+// Returns the one object of a type and name in this process; several streams of a flow share it.
 template <typename End>
 class Shared {
  public:
@@ -34,11 +34,11 @@ class Shared {
   }
 };
 
-// One tensor of what arrives at `End`, which has an inbox().
+// Reads one tensor of the samples that arrive at `End`, which has an inbox().
 template <typename End>
 class LiveProducer : public Producer {
  public:
-  // `notes`: for people, when the stream is opened.
+  // `notes` are shown to the user when the stream is opened.
   LiveProducer(std::shared_ptr<End> end, const Arguments& options, std::string notes = "")
       : end_(std::move(end)),
         notes_(std::move(notes)),
@@ -52,7 +52,7 @@ class LiveProducer : public Producer {
     if (const std::string name = options.text("forget", ""); !name.empty()) inbox().forget_incarnation(name);
     if (info) inbox().expect(reader_, {info->dtype, info->sample, classes_told(info->dtype, info->classes)});
   }
-  // Of this tensor, whatever the address says.
+  // Reads this tensor, regardless of the address.
   LiveProducer(std::shared_ptr<End> end, const std::string& tensor, std::chrono::milliseconds wait)
       : end_(std::move(end)), reader_(inbox().open(tensor, wait)) {}
   ~LiveProducer() override { inbox().close(reader_); }
@@ -86,7 +86,7 @@ class LiveProducer : public Producer {
   void durable(uint64_t index) override { inbox().durable(reader_, index); }
   bool cancel() override { return inbox().cancel(reader_), true; }
   bool numbers(uint64_t n, SampleNumber* to) override {
-    numbered_ = true;  // n = 0: they will be asked for
+    numbered_ = true;  // n = 0: numbers will be requested
     std::copy(numbers_.end() - static_cast<std::ptrdiff_t>(n), numbers_.end(), to);
     return true;
   }
@@ -118,10 +118,10 @@ class LiveProducer : public Producer {
   std::string notes_;
   int reader_;
   bool numbered_ = false;
-  std::vector<SampleNumber> numbers_;  // of the samples given last
+  std::vector<SampleNumber> numbers_;  // of the samples returned last
 };
 
-// Puts the tensors that several consumers of one address are given together to samples; they become one sender at
+// Joins the tensors that several consumers of one address receive into samples; together they are one sender at
 // `End`, which has an outbox().
 template <typename End>
 class Joined {
@@ -129,7 +129,7 @@ class Joined {
   using Make = std::function<std::unique_ptr<End>(OutboxOptions)>;
   Joined(OutboxOptions options, Make make) : options_(std::move(options)), make_(std::move(make)) {}
 
-  // `classes`: its whole numbers are below this; 0: not known.
+  // `classes`: the tensor's integers are below this; 0: unknown.
   size_t open(const std::string& name, uint32_t classes) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (end_)
@@ -237,7 +237,7 @@ class LiveConsumer final : public Consumer {
   size_t index_;
 };
 
-// Options that every live producer and consumer has, and what they say.
+// Options of every live producer and consumer, with their help texts.
 inline std::vector<Argument> live_producer_options(std::vector<Argument> more = {}) {
   more.insert(more.begin(),
               {Argument::integer("wait", 60, "seconds for the first sender to come").in("1..86400"),
@@ -279,7 +279,7 @@ inline OutboxOptions outbox_options(const std::string& where, const Arguments& o
   return outbox;
 }
 
-// A consumer of one of the tensors sent to an address.
+// Sends one of the tensors of an address.
 template <typename End>
 std::shared_ptr<Consumer> open_live_consumer(const std::string& where, const Arguments& options,
                                              const OutboxOptions& outbox, typename Joined<End>::Make make) {

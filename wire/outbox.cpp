@@ -16,9 +16,9 @@ namespace {
 
 using Lock = std::unique_lock<std::mutex>;
 constexpr Time kTick = std::chrono::milliseconds(50);
-constexpr Time kGather = std::chrono::milliseconds(1);  // samples that follow one another faster travel together
+constexpr Time kGather = std::chrono::milliseconds(1);  // samples pushed within this time share a frame
 constexpr uint64_t kMostUnsent = 4u << 20;              // bytes, or a few frames when they are larger
-constexpr uint64_t kWake = 256u << 10;                  // bytes that wake a transport which has just been busy
+constexpr uint64_t kWake = 256u << 10;                  // bytes that wake a transport that was recently busy
 constexpr uint64_t kFewFrames = 4;
 
 SendOptions session_options(const OutboxOptions& options) {
@@ -53,7 +53,7 @@ struct Outbox::Body {
     return Error(ErrorKind::Unavailable, fmt::format("{}: nobody listens there, for {} s", options.where, seconds))
         .note("start the receiver: harmonics run FLOW --producer " + options.where);
   }
-  // Until `done`, a refusal, or nobody for too long.
+  // Waits until `done`; throws after a rejection, or when no receiver answers within `patience`.
   template <typename Done>
   void wait(Lock& lock, Done done) {
     while (!done()) {
@@ -71,19 +71,18 @@ struct Outbox::Body {
     const uint64_t unsent = options.one_way ? ready_samples : session.unsent();
     return unsent <= kFewFrames * builder.capacity() || unsent * builder.sample_bytes() <= kMostUnsent;
   }
-  // While it has frames to send a transport asks for the next by itself, and right after it was busy too: see
-  // until_deadline.
+  // A transport polls for the next frame by itself while it has frames to send and shortly after: see until_deadline.
   void wake() {
     const uint64_t unsent = options.one_way ? ready_samples : session.unsent();
     if (waker && asked_in_vain && (now() - sent_at >= kGather || unsent * builder.sample_bytes() >= kWake)) waker();
   }
-  // Who waits is woken for more than a sample or two.
+  // Waiting threads are woken only for room for more than a sample or two.
   bool has_much_room() const {
     const uint64_t unsent = options.one_way ? ready_samples : session.unsent();
     return !held &&
            (unsent <= kFewFrames / 2 * builder.capacity() || unsent * builder.sample_bytes() <= kMostUnsent / 2);
   }
-  // What was put together is given to the session, if it takes more.
+  // Passes the built frame to the session, if the session takes more.
   void seal() {
     if (options.one_way) {
       ready.push_back(builder.take(*seq));
@@ -97,7 +96,7 @@ struct Outbox::Body {
   void offer() {
     if (held && session.offer(*held)) held.reset();
   }
-  // Few samples travel by themselves only when nothing else is under way.
+  // A partly filled frame is sent only when nothing else is in flight.
   bool is_idle() const {
     const uint64_t unsent = options.one_way ? ready.size() : session.unsent();
     return unsent == 0 && (finishing || now() - sent_at >= kGather);
@@ -144,16 +143,16 @@ struct Outbox::Body {
   std::function<void()> waker;
   SendSession session;
   FrameBuilder builder;
-  std::optional<Batch> held;                // the session keeps no more
+  std::optional<Batch> held;                // the session has no room for it
   std::deque<Batch> ready;                  // one way
-  std::optional<uint64_t> seq;              // one way: of the next sample that is put together
+  std::optional<uint64_t> seq;              // one way: number of the next sample to be added
   int waiting = 0;                          // threads of the user
-  uint64_t ready_samples = 0, in_hand = 0;  // one way: in them; frames given to the transport, not yet sent
-  std::optional<uint64_t> source;           // of a whole source: what the receiver has of it
+  uint64_t ready_samples = 0, in_hand = 0;  // one way: samples in `ready`; frames given to the transport, not yet sent
+  std::optional<uint64_t> source;           // of a whole source: the samples that the receiver has
   Counts counts;
-  Time reached = now(), sent_at{};  // something was heard; samples were sent
-  bool is_accepted = false;         // a connection was made, and nothing heard on it yet
-  bool asked_in_vain = true;        // the transport, the last time
+  Time reached = now(), sent_at{};  // last time anything was received; last time samples were sent
+  bool is_accepted = false;         // connected, but nothing received yet
+  bool asked_in_vain = true;        // the last poll of the transport returned nothing
   bool finishing = false, end_given = false, said_bye = false;
   std::exception_ptr failure;
 };
@@ -223,7 +222,7 @@ void Outbox::connected() {
     body_->reached = now();
     return;
   }
-  body_->is_accepted = true;  // by whom is not known: a tunnel accepts though its far end is down
+  body_->is_accepted = true;  // not necessarily by the receiver: a tunnel accepts even if its far end is down
   body_->session.connected(now());
 }
 
@@ -240,7 +239,7 @@ bool Outbox::receive(std::span<const std::byte> bytes) {
   try {
     frame = decode(bytes);
   } catch (const Error&) {
-    return false;  // damaged on its way: what it said will be said again
+    return false;  // damaged in transit: the receiver will repeat it
   }
   try {
     if (!body_->options.one_way && !body_->failure) body_->session.receive(frame, now());
@@ -249,7 +248,7 @@ bool Outbox::receive(std::span<const std::byte> bytes) {
     body_->failure = std::current_exception();
   }
   const bool tell = body_->waiting > 0;
-  lock.unlock();  // or who is woken waits for it
+  lock.unlock();  // otherwise the woken thread would wait for it
   if (tell) body_->changed.notify_all();
   return true;
 }

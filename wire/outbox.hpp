@@ -1,5 +1,5 @@
-// What a sender keeps of the samples it was given, without sockets: put together into frames, kept until they are
-// acknowledged, sent again when they were lost. Transports carry frames away and bring answers.
+// The state a sender keeps of its samples, without sockets: collects them into frames, keeps them until they are
+// acknowledged, and sends lost ones again. Transports fetch frames and deliver answers.
 #pragma once
 
 #include <functional>
@@ -15,13 +15,13 @@ struct OutboxOptions {
   std::string stream = "samples", producer;
   std::vector<TensorPart> tensors;  // of every sample, without bytes
   Acknowledgement acknowledgement = Acknowledgement::Received;
-  // The samples pushed are those of a source from its first one on, as in every incarnation of this sender: what the
-  // receiver has is not sent again. Otherwise they are new ones.
+  // The pushed samples are those of a source from its first one on, in every incarnation of this sender: samples that
+  // the receiver has are not sent again. Otherwise the samples are new.
   bool whole_source = false;
-  uint64_t batch_bytes = 256u << 10;  // of samples in one frame; fewer when nothing else is on its way
+  uint64_t batch_bytes = 256u << 10;  // of samples in one frame; fewer when nothing else is in flight
   uint64_t keep_bytes = 64u << 20;
-  std::chrono::milliseconds patience = std::chrono::seconds(10);  // without any receiver
-  bool one_way = false;                                           // nobody answers: sent is done
+  std::chrono::milliseconds patience = std::chrono::seconds(10);  // how long to wait for a receiver
+  bool one_way = false;                                           // no answers: sent samples are done
 };
 
 // Every function may be called from any thread.
@@ -31,14 +31,14 @@ class Outbox {
   ~Outbox();
   const OutboxOptions& options() const;
 
-  // ---- The user's side. Errors: Unavailable when nobody listens for longer than patience, Stream with the receiver's
-  // refusal.
+  // ---- The user's side. Errors: Unavailable when no receiver answers for longer than patience, Stream when the
+  // receiver rejects the sender.
 
-  // One sample, copied: a piece for each tensor. Waits while the receiver takes no more.
+  // Copies one sample: one piece per tensor. Waits while the receiver takes no more.
   void push(std::span<const std::span<const std::byte>> tensors);
-  // The number that the next sample has; waits for the receiver.
+  // Returns the number of the next sample; waits for the receiver.
   uint64_t next_seq();
-  // No sample follows; waits until every one is acknowledged.
+  // Declares the end of the samples; waits until all are acknowledged.
   void finish();
   struct Counts {
     uint64_t pushed = 0, skipped = 0, acknowledged = 0, resent = 0, sessions = 0;
@@ -47,23 +47,23 @@ class Outbox {
 
   // ---- The transport's side.
 
-  // Called when poll may have something to send, from any thread.
+  // Called from any thread when poll may have something to send.
   void wake_by(std::function<void()> wake);
   void connected();
   void disconnected();
-  // Bytes of a receiver's frame. False: the connection is of no use any more.
+  // Handles the bytes of a receiver's frame. False: the connection is no longer usable.
   bool receive(std::span<const std::byte> frame);
-  // What to send next; empty: nothing now. To be asked when something was sent or has arrived, when woken, and at
-  // deadline().
+  // Returns the next frame to send; empty: none now. Call it after a frame was sent or has arrived, when woken, and
+  // at deadline().
   OwnedBytes poll();
   std::chrono::nanoseconds until_deadline() const;
-  // Connected, and silent for so long that another connection is needed.
+  // Connected, but silent for so long that a new connection is needed.
   bool is_out_of_touch() const;
-  // The transport cannot go on.
+  // Reports that the transport has failed.
   void fail(const std::string& reason);
-  // One way: what poll gave has been sent.
+  // One way: reports that the frame from poll has been sent.
   void sent();
-  // There is nothing left to send: the transport may end.
+  // Nothing is left to send: the transport may end.
   bool is_quiet() const;
 
  private:

@@ -1,5 +1,4 @@
-// Bytes that nobody changes, and who keeps them: a vector, a message of a library, a piece of what was read from a
-// socket.
+// Immutable bytes and their owner: a vector, a message of a library, or a piece of what was read from a socket.
 #pragma once
 
 #include <cstddef>

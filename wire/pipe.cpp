@@ -53,7 +53,7 @@ PipeReader::~PipeReader() {
   thread_.join();
 }
 
-// False: nothing more can be read.
+// Returns false when nothing more can be read.
 bool PipeReader::take(FrameReader& reader) {
   try {
     while (const OwnedBytes frame = reader.next())

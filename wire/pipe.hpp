@@ -1,4 +1,4 @@
-// Frames through a pipe or a file, one way: what goes in comes out, in order, as long as both ends live.
+// Frames through a pipe or a file, one way and in order, as long as both ends live.
 #pragma once
 
 #include <atomic>
@@ -11,14 +11,14 @@
 
 namespace harmonics::wire {
 
-// What a thread of its own sleeps on.
+// Wakes a sleeping thread.
 class Bell {
  public:
   Bell();
   ~Bell();
   Bell(const Bell&) = delete;
   void ring();
-  // Until it rang, `fd` (-1: none) has something to read, or so long.
+  // Waits until the bell rings, `fd` (-1: none) is readable, or the time has passed.
   void wait(int fd, std::chrono::milliseconds most);
 
  private:
@@ -27,7 +27,7 @@ class Bell {
 
 class PipeReader {
  public:
-  // The descriptor stays the caller's. `first`: what was read of it already.
+  // Does not own the descriptor. `first`: bytes already read from it.
   explicit PipeReader(int fd, InboxOptions options, std::vector<std::byte> first = {});
   ~PipeReader();
   Inbox& inbox() { return inbox_; }

@@ -1,4 +1,5 @@
-// Where the senders of a stream stand, as text: what a checkpoint keeps and a receiver in another process goes on from.
+// The positions of a stream's senders as text. A checkpoint keeps it, and a receiver in another process resumes from
+// it.
 #pragma once
 
 #include <map>
@@ -18,9 +19,9 @@ struct Positions {
   std::vector<TensorPart> tensors;  // of every sample, without bytes
 };
 
-// One line of printable characters, which the other reads; "" of no senders and no tensors.
+// Returns one line of printable characters, which read_positions parses; "" without senders and tensors.
 std::string positions_text(const Positions& positions);
-// Errors: Stream with the place and what was expected.
+// Errors: Stream with the offset and the expected text.
 Positions read_positions(const std::string& text);
 
 }  // namespace harmonics::wire

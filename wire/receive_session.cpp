@@ -7,7 +7,7 @@
 namespace harmonics::wire {
 namespace {
 
-// before + window - held, where more may be held than the window has.
+// Returns before + window - held; `held` may exceed the window.
 uint64_t limit(uint64_t before, uint64_t window, uint64_t held) {
   return before + window < held ? 0 : before + window - held;
 }
@@ -40,7 +40,7 @@ ReceiveSession::Taken ReceiveSession::receive(const Frame& frame, Time now) {
       if (frame.epoch == epoch_ && frame.session == session_) greeted_ = false;
       break;
     default:
-      break;  // a receiver's own kinds say nothing to a receiver
+      break;  // a receiver ignores kinds that only receivers send
   }
   return {};
 }
@@ -72,7 +72,7 @@ void ReceiveSession::hello(const Frame& frame, Time now) {
   level_ = frame.acknowledgement;
   base_ = next_;
   bytes_ = 0;
-  granted_seq_ = free_seq();  // what an earlier session was granted may still arrive
+  granted_seq_ = free_seq();  // samples granted by an earlier session may still arrive
   granted_bytes_ = free_bytes();
   asking_.reset();
   asked_seq_.reset();
@@ -89,7 +89,7 @@ void ReceiveSession::take_back_hello() {
   greeted_ = false;
 }
 
-// Whether the frame belongs to the session; if there is none, its sender is asked to begin one.
+// Whether the frame belongs to the session. Without a session, asks the sender to begin one.
 bool ReceiveSession::knows(const Frame& frame, Time now) {
   if (is_of_session(frame)) return true;
   ++counts_.stale;
@@ -110,7 +110,7 @@ ReceiveSession::Taken ReceiveSession::data(const Frame& frame, Time now) {
   const uint64_t end = frame.seq + frame.count;
   if (end <= next_) {
     counts_.duplicates += frame.count;
-    say_grant_ = true;  // who sends it again has not heard that it arrived
+    say_grant_ = true;  // a repeated sample means that the sender missed the acknowledgement
     return {};
   }
   if (frame.seq > next_) {
@@ -150,7 +150,8 @@ void ReceiveSession::end(const Frame& frame, Time now) {
   say_bye_ = say_grant_ = true;
 }
 
-// To be sent again from next_ on, with a reason or without; once in a while for the same sample.
+// Asks the sender to repeat samples from next_ on, with or without a reason. Repeats the request for one sample only
+// after a while.
 void ReceiveSession::ask(Code code, const std::string& text, Time now) {
   if (asked_seq_ == next_ && now - asked_at_ < options_.resume_after) return;
   asked_seq_ = next_;
@@ -223,8 +224,8 @@ Frame ReceiveSession::welcome() {
 uint64_t ReceiveSession::free_seq() const { return limit(next_, options_.window_samples, held_samples_); }
 uint64_t ReceiveSession::free_bytes() const { return limit(bytes_, options_.window_bytes, held_bytes_); }
 
-// At once when an eighth of a window may come or has come: who sends need not wait for it, and has its memory back
-// while it is still in a cache.
+// True as soon as an eighth of a window may be granted or has arrived: the sender then need not wait, and reuses its
+// memory while that is still in a cache.
 bool ReceiveSession::is_granting_due(Time now) const {
   const uint64_t samples = (options_.window_samples + 7) / 8, bytes = (options_.window_bytes + 7) / 8;
   if (free_seq() >= granted_seq_ + samples || free_bytes() >= granted_bytes_ + bytes ||
@@ -246,7 +247,7 @@ std::optional<Frame> ReceiveSession::poll(Time now) {
     return std::exchange(say_welcome_, false) ? welcome() : granting(pong ? Kind::Pong : Kind::Grant);
   }
   if (asking_) return std::exchange(asking_, std::nullopt);
-  // Who asked for it to be durable keeps everything until the end is.
+  // A sender that asked for durability keeps everything until its end is durable.
   if (!say_bye_ || (level_ == Acknowledgement::Durable && !durable_end_)) return std::nullopt;
   say_bye_ = false;
   Frame bye = control(Kind::Bye);

@@ -1,4 +1,4 @@
-// Which sender each sample of a stream is from, between the last that is durable and the last that was given.
+// Records the sender of each sample of a stream, between the last durable sample and the last one returned.
 #pragma once
 
 #include <deque>
@@ -9,20 +9,20 @@ namespace harmonics::wire {
 
 class SampleLog {
  public:
-  // Sample `index` is the next; the senders stand there.
+  // Starts before sample `index`, with the senders at these positions.
   void begin(uint64_t index, std::map<SenderName, Position> senders);
-  // The next `count` samples are these of a sender's.
+  // Adds the next `count` samples, from this sender.
   void add(const SenderName& sender, uint64_t epoch, uint64_t seq, uint32_t count);
-  // Where every sender stood before sample `index`, which lies from first() to end(). A sender that gave none before is
-  // not there.
+  // Returns the position of every sender before sample `index`, which lies from first() to end(). Omits senders
+  // without earlier samples.
   std::map<SenderName, Position> at(uint64_t index) const;
-  // Nothing before sample `index` will be asked for.
+  // Drops the samples before `index`.
   void forget(uint64_t index);
   void forget(const SenderName& sender) { senders_.erase(sender); }
 
   uint64_t first() const { return first_; }
   uint64_t end() const { return end_; }
-  // The number after the sender's last sample; first(): it has none here.
+  // Returns the number after the sender's last sample; first() if it has none here.
   uint64_t last_of(const SenderName& sender) const;
 
  private:

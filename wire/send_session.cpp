@@ -7,7 +7,7 @@
 namespace harmonics::wire {
 namespace {
 
-// So many frames refused in a row are not damaged on their way: they are wrong.
+// This many rejections in a row mean that the frames are wrong, not damaged in transit.
 constexpr uint32_t kMostStrikes = 16;
 
 }  // namespace
@@ -28,7 +28,7 @@ bool SendSession::offer(Batch batch) {
   offered_bytes_ += batch.bytes;
   kept_.push_back({std::move(batch), at});
   if (welcomed_ && !base_bytes_) locate_base();
-  release();  // a receiver may know the samples of an earlier incarnation already
+  release();  // the receiver may already know the samples of an earlier incarnation
   return true;
 }
 
@@ -88,7 +88,7 @@ void SendSession::receive(const Frame& frame, Time now) {
         left_ = true;
       return;
     default:
-      return;  // a sender's own kinds say nothing to a sender
+      return;  // a sender ignores kinds that only senders send
   }
 }
 
@@ -151,7 +151,7 @@ void SendSession::refused(const Frame& frame) {
                           frame.text.empty() ? "it does not say why" : frame.text));
 }
 
-// The first that ends behind this sample.
+// Returns the first batch that ends after this sample.
 std::deque<SendSession::Kept>::const_iterator SendSession::kept_with(uint64_t seq) const {
   return std::upper_bound(kept_.begin(), kept_.end(), seq,
                           [](uint64_t s, const Kept& kept) { return s < kept.batch.end(); });
@@ -167,7 +167,7 @@ std::optional<Batch> SendSession::next_batch() {
   if (kept == kept_.end()) return std::nullopt;
   const Batch& batch = kept->batch;
   if (batch.end() > high_) {
-    // Samples that arrived on an earlier connection may have been forgotten in between.
+    // Samples that arrived on an earlier connection may have been dropped since.
     const uint64_t from = std::max(high_, batch.seq);
     if (from >= limit_seq_ || kept->place(from) - *base_bytes_ >= limit_bytes_) return std::nullopt;
   }

@@ -1,5 +1,6 @@
-// The sender's half of the conversation of docs/wire.md, without sockets, threads or a clock: it is told what arrived
-// and what time it is, and asked what to send. It outlives connections; what it keeps is lost with it alone.
+// The sender's half of the protocol of docs/wire.md, without sockets, threads or a clock: the caller passes frames
+// and the time, and polls for what to send. The session outlives connections; its unacknowledged samples are lost
+// only with it.
 #pragma once
 
 #include <chrono>
@@ -13,22 +14,22 @@
 
 namespace harmonics::wire {
 
-using Time = std::chrono::nanoseconds;  // since any one moment
+using Time = std::chrono::nanoseconds;  // since an arbitrary fixed moment
 
 struct SendOptions {
   std::string stream, producer;
   uint64_t epoch = 1;                 // larger than that of every earlier incarnation of this producer
-  std::optional<uint64_t> first_seq;  // of the first sample that will be offered; none: the receiver says
-  // Where the receiver says it: behind its durable samples, of a source that can give all of them again. What it has
-  // received beyond those dies with it, and an earlier incarnation that kept it is gone.
+  std::optional<uint64_t> first_seq;  // of the first sample that will be offered; none: the receiver decides
+  // If the receiver decides: start after its durable samples, for a source that can repeat all of them. Samples it
+  // received beyond those die with it, and an earlier incarnation that kept them is gone.
   bool behind_durable = false;
   Acknowledgement acknowledgement = Acknowledgement::Durable;
-  std::vector<TensorPart> tensors;  // told in HELLO
-  uint64_t keep_bytes = 64u << 20;  // of frames that are not acknowledged
+  std::vector<TensorPart> tensors;  // announced in HELLO
+  uint64_t keep_bytes = 64u << 20;  // maximum bytes of unacknowledged frames
   Time ping_after = std::chrono::seconds(1), give_up_after = std::chrono::seconds(5);
 };
 
-// What one DATA frame carries. The session looks at the numbers, the transport at the bytes.
+// One DATA frame. The session uses the numbers, the transport the bytes.
 struct Batch {
   uint64_t seq = 0;
   uint32_t count = 0;
@@ -48,28 +49,28 @@ class SendSession {
 
   uint64_t epoch() const { return options_.epoch; }
   uint64_t session() const { return session_; }
-  // The number of the next sample; none before a receiver has said where a sender that keeps nothing begins.
+  // The number of the next sample; none until a receiver has told a sender without history where to begin.
   std::optional<uint64_t> next_seq() const { return numbered_ ? std::optional(next_) : std::nullopt; }
-  // Takes the samples from next_seq() on, to be kept until they are acknowledged. False: no more may be kept now.
+  // Takes the samples from next_seq() on and keeps them until they are acknowledged. False: no room now.
   bool offer(Batch batch);
-  // No sample will follow.
+  // Declares that no sample follows.
   void finish() { finished_ = true; }
 
   void connected(Time now);
   void disconnected() { connected_ = welcomed_ = false; }
-  // Throws when the receiver refuses this sender for good: ErrorKind::Stream with its reason.
+  // Throws ErrorKind::Stream with the reason when the receiver rejects this sender for good.
   void receive(const Frame& frame, Time now);
-  // What to send next; empty: nothing now. To be asked until it is empty, after every call above and at deadline().
+  // Returns what to send next; empty: nothing now. Poll until it is empty, after every call above and at deadline().
   std::optional<std::variant<Frame, Batch>> poll(Time now);
   Time deadline() const;
-  // Connected, and nothing was heard for so long that another connection is needed.
+  // Connected, but nothing has arrived for so long that a new connection is needed.
   bool is_out_of_touch(Time now) const { return connected_ && (left_ || now - heard_ >= options_.give_up_after); }
 
-  // Every sample before it is acknowledged as the options ask, and forgotten.
+  // All samples before this number are acknowledged at the requested level, and dropped.
   uint64_t acknowledged() const { return released_; }
-  // Samples that were offered and not sent since the connection was made.
+  // Samples that were offered and not yet sent on this connection.
   uint64_t unsent() const { return welcomed_ ? next_ - std::min(send_, next_) : next_ - released_; }
-  // Every sample is acknowledged and the receiver has seen the end.
+  // All samples are acknowledged and the receiver has seen the end.
   bool is_done() const { return finished_ && ended_ && kept_.empty(); }
   const SendCounts& counts() const { return counts_; }
 
@@ -88,7 +89,7 @@ class SendSession {
 
   struct Kept {
     Batch batch;
-    uint64_t at;  // bytes of samples offered before it
+    uint64_t at;  // bytes of samples offered before this batch
 
     uint64_t place(uint64_t seq) const { return at + batch.bytes / batch.count * (seq - batch.seq); }
   };
@@ -101,15 +102,15 @@ class SendSession {
   bool numbered_ = false, finished_ = false, ended_ = false, blocked_ = false;
   uint64_t released_ = 0, next_ = 0;
 
-  // Of the session.
+  // State of the session.
   uint64_t session_ = 0;
   bool connected_ = false, greeting_ = false, welcomed_ = false, end_sent_ = false, left_ = false;
-  uint64_t send_ = 0;                   // the sample to be sent next
+  uint64_t send_ = 0;                   // the next sample to send
   uint64_t high_ = 0;                   // the end of what was sent
-  uint64_t base_ = 0;                   // WELCOME's seq
-  std::optional<uint64_t> base_bytes_;  // offered before it; none: not yet offered
+  uint64_t base_ = 0;                   // seq of WELCOME
+  std::optional<uint64_t> base_bytes_;  // bytes offered before base_; none: not yet offered
   uint64_t limit_seq_ = 0, limit_bytes_ = 0, received_ = 0, durable_ = 0;
-  uint32_t strikes_ = 0;  // refusals since something was acknowledged
+  uint32_t strikes_ = 0;  // rejections since the last acknowledgement
   Time heard_{}, progress_{}, pinged_{};
 };
 

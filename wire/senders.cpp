@@ -10,10 +10,10 @@ namespace {
 constexpr size_t kMostAnswers = 1024;
 constexpr auto kWarnAgain = std::chrono::milliseconds(100);
 constexpr size_t kMostEmptyNames = 16, kRemembered = 4;
-constexpr Time kGoneForGood = std::chrono::seconds(5);  // senders connect again within two
-constexpr Time kEmptyPlace = std::chrono::seconds(10);  // of one that gives nothing while others wait
+constexpr Time kGoneForGood = std::chrono::seconds(5);  // senders reconnect within two
+constexpr Time kEmptyPlace = std::chrono::seconds(10);  // limit for a sender that gives nothing while others wait
 
-// Epochs are those of clocks in nanoseconds, or smaller numbers.
+// Epochs are clock values in nanoseconds, or smaller numbers.
 uint64_t latest_epoch() {
   const auto latest = std::chrono::system_clock::now() + std::chrono::hours(24);
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(latest.time_since_epoch()).count());
@@ -31,7 +31,7 @@ void add(ReceiveCounts& to, const ReceiveCounts& more) {
 }  // namespace
 
 std::optional<Taken> Senders::arrived(uint64_t peer, OwnedBytes bytes, std::shared_ptr<const Frame> frame) {
-  if (!is_of_sender(frame->kind)) return std::nullopt;  // a receiver's own kinds say nothing to a receiver
+  if (!is_of_sender(frame->kind)) return std::nullopt;  // a receiver ignores kinds that only receivers send
   if (refuses(peer, *frame)) return std::nullopt;
   Sender* const sender = known(*frame, peer);
   if (!sender) return std::nullopt;
@@ -44,7 +44,7 @@ void Senders::refuse(uint64_t peer, const Frame& frame, Code code, const std::st
   answer(peer, frame, Kind::Error, code, text);
 }
 
-// What no sender may say, whether it is known or not.
+// Rejects frames that no sender may send, known or not.
 bool Senders::refuses(uint64_t peer, const Frame& frame) {
   const bool hello = frame.kind == Kind::Hello;
   if (options_.may_use && !options_.may_use(peer, frame.producer)) {
@@ -59,7 +59,7 @@ bool Senders::refuses(uint64_t peer, const Frame& frame) {
                        frame.epoch));
     return true;
   }
-  if (hello && frame.tensors.empty()) {  // who reads has to know before the first sample comes
+  if (hello && frame.tensors.empty()) {  // readers need the layout before the first sample
     refuse(peer, frame, Code::Tensors,
            "HELLO does not say what will come: name the tensors, with their types and shapes");
     return true;
@@ -70,7 +70,7 @@ bool Senders::refuses(uint64_t peer, const Frame& frame) {
   return true;
 }
 
-// The sender this frame is to be taken from; none: it has been answered.
+// Returns the sender to take this frame from; none: the frame was answered here.
 Sender* Senders::known(const Frame& frame, uint64_t peer) {
   const bool hello = frame.kind == Kind::Hello;
   const SenderName name{frame.stream, frame.producer};
@@ -105,18 +105,18 @@ size_t Senders::empty_names_of(uint64_t peer) const {
   return static_cast<size_t>(waiting + empty);
 }
 
-// Its HELLO is taken when the host has begun and there is a place, in turn; until then it hears that somebody is there.
+// Accepts the HELLO once the host has begun and a slot is free, in order of arrival; until then sends keep-alives.
 void Senders::keep_waiting(uint64_t peer, const Frame& hello) {
   answer(peer, hello, Kind::Pong, Code::None, "");
   const SenderName name{hello.stream, hello.producer};
   const auto known = waiting_.find(name);
-  if (known == waiting_.end() && waiting_.size() >= options_.most_senders) return;  // it says hello again
+  if (known == waiting_.end() && waiting_.size() >= options_.most_senders) return;  // it repeats its HELLO
   const uint64_t turn = known == waiting_.end() ? ++turns_ : known->second.turn;
   if (!begun_) learn(hello.tensors);
   waiting_[name] = {peer, turn, hello};
 }
 
-// Those who wait for a place, as there are places.
+// Admits waiting senders to free slots.
 void Senders::admit_waiting() {
   while (begun_ && !waiting_.empty() && (has_place() || make_room())) {
     const auto first = std::min_element(waiting_.begin(), waiting_.end(),
@@ -145,7 +145,7 @@ Sender& Senders::make(const SenderName& name) {
   return *(all_[name] = std::move(made));
 }
 
-// Who is there takes a place; of those who are gone more are remembered, since they may come back and go on.
+// Connected senders take slots. More disconnected ones are remembered, since they may return and continue.
 bool Senders::has_place() const {
   const auto there = std::count_if(all_.begin(), all_.end(), [](const auto& entry) { return entry.second->peer != 0; });
   return static_cast<size_t>(there) < options_.most_senders && all_.size() < kRemembered * options_.most_senders;
@@ -154,7 +154,7 @@ bool Senders::has_place() const {
 void Senders::forget(std::map<SenderName, std::unique_ptr<Sender>>::iterator sender) {
   Sender& s = *sender->second;
   if (s.session) {
-    if (!s.gave) s.session->take_back_hello();  // what it said it had lost, too
+    if (!s.gave) s.session->take_back_hello();  // including the samples that it reported as lost
     add(gone_, s.session->counts());
   }
   std::erase(dirty_, &s);
@@ -162,8 +162,8 @@ void Senders::forget(std::map<SenderName, std::unique_ptr<Sender>>::iterator sen
   all_.erase(sender);
 }
 
-// Forgets one of which nothing is held: one that has ended; else one that gave nothing, and is gone or has had its
-// place for long.
+// Forgets a sender without queued samples: one that has ended, else one that gave nothing and is disconnected or has
+// held its slot for long.
 bool Senders::make_room() {
   const Time t = now();
   const auto find = [this](auto may_go) {
@@ -181,8 +181,7 @@ bool Senders::make_room() {
   return true;
 }
 
-// A HELLO alone is worth what its connection is: once that is gone for longer than a sender takes to make another, it
-// was never said.
+// Forgets senders that only said HELLO and have been disconnected for longer than a reconnect takes.
 void Senders::forget_silent(Time now) {
   for (auto at = all_.begin(); at != all_.end();) {
     const auto next = std::next(at);
@@ -204,26 +203,26 @@ std::optional<Taken> Senders::converse(Sender& sender, uint64_t peer, const Owne
   const uint64_t refused = session.counts().refused, former = sender.peer;
   const bool hello = frame->kind == Kind::Hello, foreign = former != 0 && former != peer && !hello;
   if (foreign &&
-      !session.is_of_session(*frame)) {  // an earlier connection of this sender, or somebody else in its name
+      !session.is_of_session(*frame)) {  // an earlier connection of this sender, or another peer with its name
     ++gone_.stale;
     if (frame->kind != Kind::Bye)
       answer(peer, *frame, Kind::Nack, Code::NoSession, "the receiver knows nothing of this session");
     return std::nullopt;
   }
-  // One that only said hello may turn out to be nobody: an earlier incarnation hears that somebody is there, until it
-  // is known who goes on.
+  // A sender that only said HELLO may never send. Until it is clear which incarnation continues, the earlier one gets
+  // keep-alives.
   if (hello && session.is_only_greeted() && frame->epoch < session.epoch() &&
       frame->epoch >= session.position().epoch) {
     answer(peer, *frame, Kind::Pong, Code::None, "");
     return std::nullopt;
   }
   if (!foreign) sender.peer = peer;
-  if (hello && !session.is_greeted()) session.set_window(1, 1);  // until it is known how many share the window
+  if (hello && !session.is_greeted()) session.set_window(1, 1);  // until it is known how many senders share the window
   const ReceiveSession::Taken taken = session.receive(*frame, now());
   if (session.counts().refused != refused)
     last_error_ = fmt::format("'{}' is refused: {}", sender.name.producer, session.refusal());
   if (hello && session.counts().refused != refused &&
-      former != 0) {  // who is refused hears it, and answers go on to who was there
+      former != 0) {  // the rejected peer gets the reason; later answers go to the former peer again
     if (const auto refusal = session.poll(now())) say(peer, *refusal);
     sender.peer = former;
     return std::nullopt;
@@ -248,7 +247,7 @@ std::optional<Taken> Senders::converse(Sender& sender, uint64_t peer, const Owne
   return Taken{&sender, bytes, frame, taken.first, taken.count};
 }
 
-// One way: what is missing is lost, what comes twice is dropped, and a later incarnation begins anew.
+// One way: counts missing samples as lost, drops duplicates, and starts anew with a later incarnation.
 std::optional<Taken> Senders::count(Sender& sender, uint64_t peer, const OwnedBytes& bytes,
                                     const std::shared_ptr<const Frame>& frame) {
   sender.peer = peer;
@@ -295,7 +294,7 @@ bool Senders::is_expected(const std::vector<TensorPart>& tensors) const {
   });
 }
 
-// What the first says is what all send.
+// The first announcement is binding for all senders.
 void Senders::learn(const std::vector<TensorPart>& tensors) {
   if (!tensors_.empty() || tensors.empty()) return;
   tensors_ = tensors;
@@ -315,7 +314,7 @@ void Senders::damaged(uint64_t peer, const std::string& reason) {
   }
   if (!told) ++gone_.refused;
   if (told || options_.one_way) return;
-  // Nobody that is known: it is told what a frame is, though not as often as it likes.
+  // Answers an unknown peer with the frame format, but at a limited rate.
   if (const auto warned = warned_.find(peer); warned != warned_.end() && now() - warned->second < kWarnAgain) return;
   if (warned_.size() >= kMostAnswers) warned_.clear();
   warned_[peer] = now();
@@ -406,8 +405,8 @@ bool Senders::consumed(Sender& sender, uint64_t samples, uint64_t bytes) {
   return true;
 }
 
-// Each who sends has an equal part of the window. What was granted stays granted, so n of them hold at most 1 + 1/2 +
-// ... + 1/n windows, and that only until the first ones have used up theirs.
+// Gives each active sender an equal part of the window. Earlier grants stay valid, so n senders hold at most 1 + 1/2
+// + ... + 1/n windows, and only until the first ones have used up theirs.
 void Senders::share_window() {
   const auto is_active = [](const Sender& s) {
     return s.session && s.peer != 0 && s.session->is_greeted() && !s.session->is_ended();
@@ -450,7 +449,7 @@ std::string Senders::position(uint64_t index) {
   for (auto& [name, sender] : all_) {
     if (!sender->gave || log_.last_of(name) > index) continue;
     const Position at =
-        sender->session->position();  // behind its samples there may be a gap, a new incarnation, its end
+        sender->session->position();  // after its samples there may be a gap, a new incarnation, or its end
     positions.senders[name] = at;
     if (at.ended && is_ended(*sender) && !sender->end_written) sender->end_written = index;
   }

@@ -1,5 +1,4 @@
-// Everybody who sends to one address: a session each, what is to be said to whom, and where they stand. For Inbox,
-// which locks.
+// All senders to one address: their sessions, pending answers and positions. For Inbox, which locks.
 #pragma once
 
 #include <deque>
@@ -13,17 +12,17 @@ namespace harmonics::wire {
 struct Sender {
   SenderName name;
   std::unique_ptr<ReceiveSession> session;  // none one way
-  uint64_t peer = 0;                        // where it spoke last; 0: nowhere
-  uint64_t queued = 0;                      // samples of it that a reader has not had
-  Position counted;                         // one way: what comes next
-  bool came = false, told = false;          // its HELLO was taken; it was told that its end is known
-  bool gave = false;                        // a sample or its end, in this process or before
-  Time moved{};                             // when its HELLO came, or its connection went
-  bool dirty = false;                       // something may have to be said to it
-  std::optional<uint64_t> end_written;      // a position before this sample says that it ended
+  uint64_t peer = 0;                        // the last connection it used; 0: none
+  uint64_t queued = 0;                      // its samples that some reader has not taken
+  Position counted;                         // one way: the next expected sample
+  bool came = false, told = false;          // its HELLO was accepted; its END was acknowledged
+  bool gave = false;                        // it has sent a sample or its end, in this process or before
+  Time moved{};                             // time of its HELLO, or of its disconnect
+  bool dirty = false;                       // it may have a pending answer
+  std::optional<uint64_t> end_written;      // a position before this sample records its end
 };
 
-// Samples of one frame that are in order and new.
+// The new samples of one frame, in order.
 struct Taken {
   Sender* sender = nullptr;
   OwnedBytes bytes;
@@ -35,7 +34,7 @@ class Senders {
  public:
   explicit Senders(const InboxOptions& options) : options_(options) {}
 
-  // Samples for the queue, if there are any.
+  // Returns samples for the queue, if the frame has any.
   std::optional<Taken> arrived(uint64_t peer, OwnedBytes bytes, std::shared_ptr<const Frame> frame);
   void damaged(uint64_t peer, const std::string& reason);
   void arriving(uint64_t peer);
@@ -43,31 +42,31 @@ class Senders {
   bool is_greeted(uint64_t peer) const;
   void turned_away(const std::string& reason);
   void forget_incarnation(const std::string& producer) { forgotten_.insert(producer); }
-  // A sender that gave nothing was forgotten: the stream may be over.
+  // Whether a sender without samples was forgotten: the stream may be over.
   bool take_forgotten() { return std::exchange(fewer_, false); }
   std::optional<Inbox::Answer> poll(Time now);
-  // True: somebody may wait for what poll has to say now.
+  // True: a sender may be waiting for an answer that poll now has.
   bool consumed(Sender& sender, uint64_t samples, uint64_t bytes);
 
-  // Senders are welcome from now on; before, they are asked to wait.
+  // Accepts senders from now on; until then they are asked to wait.
   void begin(bool durable);
   bool has_begun() const { return begun_; }
   bool is_durable() const { return durable_; }
   void restore(uint64_t index, const Positions& positions);
-  // As it stands before sample `index`, of which the caller is going to make a checkpoint.
+  // The positions before sample `index`, for a checkpoint that the caller is about to write.
   std::string position(uint64_t index);
   void durable(uint64_t index);
   const SampleLog& log() const { return log_; }
 
-  // Of a tensor ("": the only one) that was sent before: who sends another is refused.
+  // Sets a tensor ("": the only one) that was sent before: senders of another one are rejected.
   void expect(TensorPart tensor) { expected_.push_back(std::move(tensor)); }
-  // A sender has come, or is known from a position.
+  // Whether a sender has come or is known from a position.
   bool has_come() const { return !tensors_.empty(); }
-  // All of them have said that no sample follows.
+  // Whether all senders have ended.
   bool are_over() const;
-  // What the first of them said is what all send.
+  // The first announcement, which is binding for all senders.
   const std::vector<TensorPart>& tensors() const { return tensors_; }
-  // Tells all who are there that nobody reads any more. True: they have been told, and those who ended have gone.
+  // Tells all connected senders that no reader is left. True: they have been told, and those that ended have gone.
   bool say_goodbye();
   void report(InboxHealth& health);
 
@@ -103,18 +102,18 @@ class Senders {
     uint64_t peer = 0, turn = 0;
     Frame hello;
   };
-  std::map<SenderName, Waiting> waiting_;  // HELLOs until begin(), and until there is a place
+  std::map<SenderName, Waiting> waiting_;  // HELLOs that wait for begin() or a free slot
   uint64_t turns_ = 0;
-  std::set<std::string> forgotten_;  // names whose incarnation in a position does not count
+  std::set<std::string> forgotten_;  // names whose incarnation in a position is ignored
   bool fewer_ = false;
   std::deque<Inbox::Answer> answers_;
-  std::map<uint64_t, Time> warned_;  // peers that were told of a malformed frame, and when
+  std::map<uint64_t, Time> warned_;  // peers that were told about a malformed frame, and when
   std::deque<Sender*> dirty_;
   std::vector<TensorPart> tensors_, expected_;
   SampleLog log_;
   bool begun_ = false, durable_ = false, goodbye_ = false, durable_wanted_ = false;
   Time ticked_{};
-  ReceiveCounts gone_;  // of senders that were forgotten, and what no session counts
+  ReceiveCounts gone_;  // of forgotten senders, and counts outside sessions
   std::string last_error_;
 };
 

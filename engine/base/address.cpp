@@ -35,7 +35,8 @@ class AddressParser {
     throw Error(ErrorKind::Usage, "address '" + std::string(text_) + "' " + what + "; " + remedy);
   }
 
-  // Where the path starts. Only letters, digits, '+', '-' and '_' may stand before the colon, else all of it is a path.
+  // Reads the scheme and returns where the path starts. A scheme is a letter, then letters, digits, '+', '-' and '_',
+  // up to a colon. Other text is a path.
   size_t scheme() {
     size_t i = 0;
     while (i < text_.size() && (is_letter(text_[i]) ||

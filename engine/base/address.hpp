@@ -1,4 +1,5 @@
-// Addresses of streams: SCHEME:PATH?key=value&key=value#fragment, percent-encoded where a character would end its part.
+// Addresses of streams: SCHEME:PATH?key=value&key=value#fragment. Characters that would end a part are
+// percent-encoded.
 #pragma once
 
 #include <optional>
@@ -16,21 +17,21 @@ struct AddressOption {
 
 struct Address {
   std::string scheme, path;            // "file" for a bare path
-  std::vector<AddressOption> options;  // in the order written; no key twice
+  std::vector<AddressOption> options;  // in the order written; unique keys
   std::optional<std::string> fragment;
 
-  // The value of an option; null: not given.
+  // Returns the value of an option, or null.
   const std::string* find(std::string_view key) const;
-  // Removes an option and gives its value.
+  // Removes an option and returns its value.
   std::optional<std::string> take(std::string_view key);
-  // Written again; parsing that gives this address.
+  // Formats the address. Parsing the result gives the same address.
   std::string str() const;
 };
 
-// Throws ErrorKind::Usage with the address, the place and what to write.
+// Throws ErrorKind::Usage with the address, the position and a remedy.
 Address parse_address(std::string_view text);
 
-// NAME=ADDRESS or ADDRESS, as --producer and --consumer take them. An empty name: none was given.
+// NAME=ADDRESS or ADDRESS, as --producer and --consumer take them. Without NAME the name is empty.
 struct Binding {
   std::string name;
   Address address;

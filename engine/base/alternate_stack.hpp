@@ -1,5 +1,4 @@
-// A stack of its own for handlers of signals, of the thread that makes it: one that has used up its stack can still say
-// so.
+// A separate stack for signal handlers of the current thread, so that a stack overflow can be reported.
 #pragma once
 
 #include <csignal>
@@ -9,7 +8,7 @@
 
 namespace harmonics {
 
-// Where the system has no memory for it, or the thread has one already, nothing changes.
+// Does nothing if memory is short or the thread already has one.
 class AlternateStack {
  public:
   AlternateStack() {
@@ -33,7 +32,7 @@ class AlternateStack {
   AlternateStack& operator=(const AlternateStack&) = delete;
 
  private:
-  static constexpr size_t kBytes = size_t{128} << 10;  // a page of it is real until it is used
+  static constexpr size_t kBytes = size_t{128} << 10;  // pages are allocated on first use
   void* memory_ = nullptr;
 };
 

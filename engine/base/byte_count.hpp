@@ -1,4 +1,4 @@
-// Numbers of bytes as people write them.
+// Byte counts in readable form.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace harmonics {
 
-// "2000000", "512M", "4G" (powers of 1024); none: it is no such number, or zero, or beyond 2^60.
+// Parses "2000000", "512M", "4G" (powers of 1024). Returns none for other text, zero and values above 2^60.
 std::optional<uint64_t> parse_byte_count(const std::string& text);
 
 }  // namespace harmonics

@@ -24,12 +24,12 @@ void write_all(int fd, const std::string& text) {
   for (size_t at = 0; at < text.size();) {
     const ssize_t n = ::write(fd, text.data() + at, text.size() - at);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) ::_exit(1);  // nobody listens
+    if (n <= 0) ::_exit(1);  // the pipe is closed
     at += static_cast<size_t>(n);
   }
 }
 
-// False at the end of the pipe or when nothing came in time.
+// Returns false at the end of the pipe or after a timeout.
 bool read_some(int fd, double seconds, std::string& buffer, bool& timed_out) {
   pollfd p{fd, POLLIN, 0};
   int ready = 0;
@@ -54,7 +54,7 @@ ChildEnd in_child_process(const std::function<void(const std::function<void(cons
   std::fflush(nullptr);
   const pid_t parent = ::getpid(), pid = ::fork();
   if (pid < 0) refused("fork");
-  ::setpgid(pid, 0);  // by both: whoever comes first
+  ::setpgid(pid, 0);  // called in both processes, to avoid a race
   if (pid == 0) {
     if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != parent) ::_exit(1);
     ::close(ends[0]);
@@ -73,7 +73,7 @@ ChildEnd in_child_process(const std::function<void(const std::function<void(cons
   siginfo_t ended{};
   while (::waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
   }
-  ::kill(-pid, SIGKILL);  // what it has left behind; the number is still its own
+  ::kill(-pid, SIGKILL);  // its remaining descendants; the group id is still reserved
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }

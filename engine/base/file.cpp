@@ -23,8 +23,8 @@ namespace harmonics {
 
 namespace {
 
-// A signal may interrupt a call that waits, for a network's disk for instance: nothing was done, and it is called
-// again.
+// A signal may interrupt a waiting call, for example on a network file system. Nothing was done, and the call is
+// repeated.
 template <typename Call>
 auto uninterrupted(Call call) {
   auto result = call();
@@ -74,7 +74,7 @@ namespace {
 
 constexpr std::string_view kAside = ".harmonics-", kAsideEnd = ".tmp";
 
-// One replacement under way: what is not finished is removed.
+// A replacement in progress. The destructor removes an unfinished file.
 class Replacement {
  public:
   Replacement(const std::string& path, FileCalls& calls) : calls_(calls), given_(path), path_(path) {
@@ -93,7 +93,7 @@ class Replacement {
                         mode_ < 0 ? 0666u : static_cast<unsigned>(mode_));
     if (file_ < 0) fail_by_system();
     exists_ = true;
-    // Without the mask of this process. Where it cannot be done the file keeps the mask's permissions, which are fewer.
+    // Bypasses the umask. If this fails the file keeps the umask's permissions, which are fewer.
     if (mode_ >= 0) (void)::fchmod(file_, static_cast<mode_t>(mode_));
   }
 
@@ -145,9 +145,9 @@ class Replacement {
 
   FileCalls& calls_;
   std::string given_, path_, directory_, aside_;
-  int mode_ = -1;  // permissions of the former file
+  int mode_ = -1;  // permissions of the old file
   int file_ = -1;
-  bool exists_ = false;  // the file aside
+  bool exists_ = false;  // the temporary file exists
   size_t written_ = 0;
 };
 
@@ -182,7 +182,7 @@ int make_directories(const std::string& path, FileCalls& calls) {
   for (size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {
     const std::string part = path.substr(0, at);
     if (calls.make_directory(part.c_str()) == 0) {
-      // A new name is on the disk once the directory that holds it is.
+      // A new name survives a power cut once its directory is synced.
       const size_t slash = part.rfind('/');
       if (const int reason = sync_directory(slash == std::string::npos ? "." : part.substr(0, slash + 1), calls))
         return reason;
@@ -200,7 +200,7 @@ bool is_unfinished_file(std::string_view name) {
 
 namespace {
 
-// A plain file that is being read, into one buffer.
+// Reads a regular file into one buffer.
 class Reading {
  public:
   Reading(const std::string& path, FileCalls& calls) : path_(path), calls_(calls) {
@@ -220,7 +220,7 @@ class Reading {
   uint64_t size() const { return size_; }
   std::string_view bytes() const { return bytes_; }
   std::string take() { return std::move(bytes_); }
-  // Up to this many from the beginning; fewer when the file has become shorter.
+  // Reads up to this offset, or less if the file was truncated.
   void read_up_to(uint64_t end) {
     size_t at = bytes_.size();
     grow(std::min(end, size_));
@@ -268,7 +268,7 @@ std::string read_plain_file(const std::string& path, FileCalls& calls, const Jud
 }
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
-  // Without O_NONBLOCK opening a pipe would wait for somebody to write.
+  // Without O_NONBLOCK opening a pipe would wait for a writer.
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) refuse_by_system(path, errno);
   struct stat state {};

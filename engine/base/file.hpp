@@ -1,4 +1,4 @@
-// Files as the engine needs them: mapped to be read, replaced as a whole when written.
+// File access of the engine: mapped for reading, replaced as a whole when written.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@
 
 namespace harmonics {
 
-// The calls to the operating system that files take which must survive: results and errno as POSIX says. Tests put a
-// full disk or a power cut here.
+// The system calls for files that must survive, with results and errno as in POSIX. Tests inject a full disk or a
+// power cut here.
 class FileCalls {
  public:
   virtual ~FileCalls() = default;
   virtual int open(const char* path, int flags, unsigned mode);
   virtual long read(int file, void* to, size_t bytes);
-  virtual long long size(int file);  // of a plain file; -1 with EINVAL: it is none
+  virtual long long size(int file);  // of a regular file; -1 with EINVAL for others
   virtual long write(int file, const void* data, size_t bytes);
   virtual int sync(int file);
   virtual int truncate(int file, size_t bytes);
@@ -29,50 +29,48 @@ class FileCalls {
   virtual int rename(const char* from, const char* to);
   virtual int remove(const char* path);
   virtual int make_directory(const char* path);
-  virtual int lock(int file);  // for this process alone, until it is closed; EWOULDBLOCK: another has it
+  virtual int lock(int file);  // exclusive until closed; EWOULDBLOCK: held by another process
   virtual int list(const char* directory, std::vector<std::string>& names);
   static FileCalls& system();
 };
 
-// Writes the pieces one after the other to a new file beside `path`, syncs it, and puts it in path's place: whoever
-// opens `path`, even after a crash, finds the former content or all of the new. Keeps the former file's permissions and
-// follows a symbolic link. Throws ErrorKind::Output with the reason; then nothing is left behind and the former file
-// stands.
+// Writes the pieces in order to a new file beside `path`, syncs it, and renames it to `path`. Readers find either the
+// old content or all of the new, even after a crash. Keeps the old file's permissions and follows a symbolic link.
+// Throws ErrorKind::Output with the reason. Then no temporary file remains and the old file is unchanged.
 void write_file_atomically(const std::string& path, std::span<const std::string_view> pieces,
                            FileCalls& calls = FileCalls::system());
 void write_file_atomically(const std::string& path, std::string_view bytes, FileCalls& calls = FileCalls::system());
 
-// Names in a directory survive a power cut only once the directory itself is on the disk. 0, or what errno says; file
-// systems that know no such call are taken as they are.
+// Syncs a directory: only then do its names survive a power cut. Returns 0 or errno. File systems without this call
+// count as synced.
 int sync_directory(const std::string& directory, FileCalls& calls = FileCalls::system());
 
-// Makes a directory and those it lies in, where they are not there yet, so that their names survive a power cut. 0, or
-// what errno says.
+// Creates a directory and its missing parents so that their names survive a power cut. Returns 0 or errno.
 int make_directories(const std::string& path, FileCalls& calls = FileCalls::system());
 
-// How write_file_atomically names a file that is not finished: a process that was killed leaves it behind.
+// Returns whether write_file_atomically uses this name for unfinished files, which a killed process leaves behind.
 bool is_unfinished_file(std::string_view name);
 
-// Looks at a file's first bytes before memory is taken for all of them: how many it must see to judge (not more than it
-// has seen: it is content), or throws what is wrong with a file of this size that begins so.
+// Examines the first bytes of a file before memory for the whole file is allocated. Returns how many bytes it needs to
+// see (no more than it has seen: the content is accepted), or throws an error for a file of this size with this
+// beginning.
 using JudgeBeginning = std::function<uint64_t(std::string_view first, uint64_t size)>;
 
-// A plain file's bytes, read into memory. Throws ErrorKind::NoInput with the reason, also when memory has no room for
-// them.
+// Reads a regular file into memory. Throws ErrorKind::NoInput with the reason, also when memory is insufficient.
 std::string read_plain_file(const std::string& path, FileCalls& calls = FileCalls::system(),
                             const JudgeBeginning& judge = {});
 
-// A plain file's bytes, read-only, brought in by the system as they are touched. What is read may be zeros when the
-// file becomes shorter meanwhile: read_whole() of <harmonics/file_mapping.hpp> notices.
+// The bytes of a regular file, mapped read-only and paged in on access. If the file is truncated meanwhile, reads may
+// return zeros: read_whole() of <harmonics/file_mapping.hpp> detects this.
 class MappedFile {
  public:
-  // Throws ErrorKind::NoInput when there is no such file, it cannot be read or is no plain file.
+  // Throws ErrorKind::NoInput when the file is missing, cannot be read or is not a regular file.
   static std::shared_ptr<const MappedFile> open(const std::string& path);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
   const void* data() const { return mapping_.data(); }
   size_t bytes() const { return mapping_.bytes(); }
-  // Throws ErrorKind::InputOutput when something that was read went away.
+  // Throws ErrorKind::InputOutput if a part that was read is gone.
   void expect_whole() const;
 
  private:

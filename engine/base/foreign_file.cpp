@@ -8,7 +8,8 @@ namespace harmonics {
 
 namespace {
 
-// Does this group have nobody but the user? Debian and others give each user one, and let it write.
+// Returns whether the user is the only member of the group. Debian and others give each user such a group, with write
+// access.
 bool is_private_group(gid_t gid) {
   const passwd* user = getpwuid(geteuid());
   if (!user || user->pw_gid != gid) return false;

@@ -1,4 +1,4 @@
-// Whether others may change a file.
+// Checks whether other users can change a file.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace harmonics {
 
-// "belongs to another user (number 1001)", "can be written to by everybody" or "... by its group"; "": only this user
-// and root may.
+// Returns "belongs to another user (number 1001)", "can be written to by everybody" or "... by its group", or "" if
+// only this user and root have access.
 std::string foreign_access(const struct stat& file);
 
 }  // namespace harmonics

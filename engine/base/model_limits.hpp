@@ -1,4 +1,4 @@
-// ModelLimits: what a flow may take until it runs. Flows are texts that others may have written.
+// ModelLimits: resources a flow may use before it runs. Flows may come from untrusted authors.
 #pragma once
 
 #include <chrono>
@@ -10,22 +10,22 @@
 namespace harmonics {
 
 struct ModelLimits {
-  uint64_t steps = 1'000'000;  // operations of one program, as it is traced
-  uint64_t weights = 0;        // bytes of weights, statistics and moments; 0: as much memory as the machine has
-  uint64_t seconds = 600;      // until one program is compiled
+  uint64_t steps = 1'000'000;  // operations of one traced program
+  uint64_t weights = 0;        // bytes of weights, statistics and moments; 0: the memory of the machine
+  uint64_t seconds = 600;      // to compile one program
 
   Budget for_steps() const;
   Budget for_weights() const;
 };
 
-// "steps=2000000,weights=64G,seconds=60", each of them or some; throws ErrorKind::Usage.
+// Parses any of "steps=2000000,weights=64G,seconds=60". Throws ErrorKind::Usage.
 ModelLimits parse_model_limits(const std::string& text);
 
-// The time that ModelLimits::seconds gives, from the object's making on.
+// Measures the time against ModelLimits::seconds from construction on.
 class CompileTime {
  public:
   explicit CompileTime(const ModelLimits& limits);
-  // Throws ErrorKind::Shape when it is over: `doing` was what took the rest of it.
+  // Throws ErrorKind::Shape after the limit. `doing` is the work that exceeded it.
   void check(const std::string& doing);
 
  private:

@@ -1,12 +1,12 @@
-// What to say about a file that is not there.
+// Advice about a missing file.
 #pragma once
 
 #include <string>
 
 namespace harmonics {
 
-// "did you mean 'data/train-images.idx'?": the file of the folder whose name is nearest; else that the folder is not
-// there, or where relative paths start. "" when there is nothing to say.
+// Returns "did you mean 'data/train-images.idx'?" with the most similar name in the folder. Otherwise says that the
+// folder is missing, or where relative paths start. Returns "" without advice.
 std::string advice_for_missing(const std::string& path);
 
 }  // namespace harmonics

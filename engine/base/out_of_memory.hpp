@@ -1,4 +1,4 @@
-// std::bad_alloc that says how much was asked for. Allocates nothing itself.
+// A std::bad_alloc that states the requested size. Allocates no memory itself.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The engine's random numbers are the public ones.
+// The engine uses the public random number generator.
 #pragma once
 
 #include <harmonics/philox.hpp>

@@ -26,7 +26,7 @@ namespace {
 
 constexpr size_t kShortestRead = 64 * 1024, kLongestRead = 1024 * 1024;
 
-// One open file; reading it does not wait for a pipe's writer for ever.
+// An open file. Reading it does not wait forever for a pipe's writer.
 class InputFile {
  public:
   explicit InputFile(const std::string& path)
@@ -39,7 +39,7 @@ class InputFile {
 
   const struct stat& state() const { return state_; }
 
-  // At most `bytes`; 0 at the end.
+  // Reads at most `bytes`. Returns 0 at the end.
   size_t read(char* to, size_t bytes) {
     for (;;) {
       const ssize_t got = ::read(file_, to, bytes);
@@ -53,7 +53,7 @@ class InputFile {
   }
 
  private:
-  static constexpr int kPatience = 2000;  // milliseconds until a pipe is opened for writing
+  static constexpr int kPatience = 2000;  // milliseconds to wait for a pipe's writer
 
   [[noreturn]] void fail(int reason) {
     if (file_ >= 0) ::close(std::exchange(file_, -1));
@@ -65,12 +65,12 @@ class InputFile {
     }
     return ready.revents;
   }
-  // A pipe ends at once as long as nothing has opened it for writing. True: something has.
+  // A pipe without a writer reads as ended. Returns whether a writer has opened it.
   bool awaits_writer() {
     if (!S_ISFIFO(state_.st_mode)) return false;
     const short events = wait_for(kPatience);
     if (events == 0) refuse(path_, "it is a pipe, and nothing writes to it");
-    return (events & POLLIN) != 0;  // else it was opened and closed again
+    return (events & POLLIN) != 0;  // otherwise it was opened and closed again
   }
 
   const std::string& path_;

@@ -1,4 +1,4 @@
-// A whole file into memory, never more of it than allowed.
+// Reads a whole file into memory, up to a limit.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,8 @@
 
 namespace harmonics {
 
-// Throws ErrorKind::NoInput when the file cannot be opened or read or is no plain stream of bytes, when it holds more
-// than `limit` bytes, and when it is a pipe that nothing opens for writing. `expect` sees what was opened before it is
-// read, and may throw.
+// Throws ErrorKind::NoInput when the file cannot be opened or read, is not a stream of bytes, holds more than `limit`
+// bytes, or is a pipe without a writer. `expect` sees the opened file before it is read, and may throw.
 std::string read_file(const std::string& path, size_t limit,
                       const std::function<void(const struct stat&)>& expect = {});
 

@@ -9,9 +9,9 @@ namespace harmonics {
 
 namespace {
 
-constexpr size_t kWidestExcerpt = 200;  // bytes of a line that are shown
+constexpr size_t kWidestExcerpt = 200;  // bytes of a line in messages
 
-// The part of a line that is shown, made safe for a terminal, and the marks below it.
+// The shown part of a line, made safe for a terminal, and the marks below it.
 struct Excerpt {
   std::string text, marks;
 };

@@ -30,7 +30,7 @@ std::string in_lower_case(std::string_view word) {
   return lower;
 }
 
-constexpr size_t kLongestWord = 256;  // what is longer is no name
+constexpr size_t kLongestWord = 256;  // longer text is not a name
 
 }  // namespace
 
@@ -51,7 +51,7 @@ std::vector<std::string> meant_by(std::string_view word, const std::vector<std::
     const size_t longer = std::max(word.size(), with.size()), shorter = std::min(word.size(), with.size());
     if (longer - shorter >= best) return;
     const size_t distance = edit_distance(wanted, in_lower_case(with));
-    if (distance >= best || distance >= longer) return;  // nothing in common is no likeness
+    if (distance >= best || distance >= longer) return;  // no common letters
     best = distance;
     found = {name};
   };

@@ -1,4 +1,4 @@
-// "did you mean": the known words nearest to a misspelt one.
+// "did you mean": the known words nearest to a misspelled one.
 #pragma once
 
 #include <optional>
@@ -10,15 +10,15 @@ namespace harmonics {
 
 // Damerau-Levenshtein distance (adjacent swaps count one).
 size_t edit_distance(std::string_view a, std::string_view b);
-// Known words that `word` means: the same without regard to case, else its synonyms, else the one nearest to it within
-// a third of its length (at least 1), ties by order. Synonyms alone can be several.
+// Returns the known words that `word` may mean: the same without regard to case, else its synonyms, else the nearest
+// one within a third of its length (at least 1), ties by order. Only synonyms can be several.
 std::vector<std::string> meant_by(std::string_view word, const std::vector<std::string>& known);
-// The first of them.
+// Returns the first of them.
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known);
-// "did you mean 'cuda' or 'opencl'?", or "" when nothing is near.
+// Returns "did you mean 'cuda' or 'opencl'?", or "" if no word is near.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
 
-// Words of other programs and their names here. A row counts where the name is one of the known words.
+// Words of other programs and their names here. A row applies if the name is one of the known words.
 struct Synonym {
   std::string_view word, name;
 };

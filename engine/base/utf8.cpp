@@ -10,7 +10,7 @@ struct Range {
   char32_t first, last;
 };
 
-// Unicode blocks, coarse: enough to put a caret under the right character.
+// Coarse Unicode blocks, precise enough to put a caret under the right character.
 constexpr Range kZeroWidth[] = {{0x300, 0x36F},   {0x483, 0x489},   {0x591, 0x5BD},   {0x610, 0x61A},
                                 {0x64B, 0x65F},   {0x1AB0, 0x1AFF}, {0x1DC0, 0x1DFF}, {0x200B, 0x200F},
                                 {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}, {0xE0100, 0xE01EF}};
@@ -84,7 +84,7 @@ std::string visible(std::string_view text) {
   std::string shown;
   shown.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
-    if (stays(text[at])) {  // nearly all of it
+    if (stays(text[at])) {  // the common case
       shown += text[at++];
       continue;
     }
@@ -94,7 +94,7 @@ std::string visible(std::string_view text) {
     } else {
       const bool byte = point.value < 0x100;
       shown += byte ? "\\x" : "\\u";
-      append_hex(shown, point.value, byte ? 2 : 4);  // none is beyond U+FEFF
+      append_hex(shown, point.value, byte ? 2 : 4);  // all are at most U+FEFF
     }
     at += point.length;
   }

@@ -14,7 +14,7 @@ namespace harmonics {
 
 namespace {
 
-// The vocabulary's symbols in front of `text`, longest first.
+// Encodes `text` as symbols of the vocabulary, always taking the longest match.
 std::vector<int32_t> encode(const std::string& text, const std::vector<std::string>& symbols) {
   std::vector<int32_t> ids;
   for (size_t at = 0; at < text.size();) {
@@ -67,7 +67,7 @@ void store_ids(std::vector<std::byte>& buffer, DType dtype, const std::vector<in
     }
 }
 
-// What store_ids can write, with room for every symbol.
+// Checks that the dtype can hold every symbol (see store_ids).
 void check_symbols(const StreamType& stream, const std::string& name) {
   const size_t room = stream.dtype == DType::U8                                  ? 256
                       : stream.dtype == DType::U16                               ? 65536
@@ -106,14 +106,14 @@ void generate(HarmonicGraph& graph, int cycle, const GenerateSettings& settings,
   const std::string output = step.lowered().values.at(results.front());
   const TensorType result = type_of(step.executable().output(output));
   const int64_t scored = result.shape.rank() == 3 ? result.shape.back()
-                                                  : 0;  // as many as declared, which may be more than there are symbols
+                                                  : 0;  // as declared, possibly more than there are symbols
   if (result.shape != Shape{1, window, std::max(scored, classes)})
     throw Error(ErrorKind::Usage, fmt::format("the result of '{}' is {} for one window; writing text needs [1, {}, "
                                               "{}]: a score of every symbol at every position",
                                               graph.graph().name, result.str(), window, classes));
 
   std::vector<int32_t> context = encode(settings.prompt, stream.symbols);
-  if (context.empty()) {  // begin at a line's start when the text has lines
+  if (context.empty()) {  // begin at the start of a line if the text has lines
     const auto newline = std::find(stream.symbols.begin(), stream.symbols.end(), "\n");
     context.push_back(newline == stream.symbols.end() ? 0 : static_cast<int32_t>(newline - stream.symbols.begin()));
   }

@@ -1,4 +1,4 @@
-// Writing text with a graph that maps a window of symbols to scores of the next one at every position.
+// Writes text with a graph that maps a window of symbols to scores of the next one at every position.
 #pragma once
 
 #include <functional>
@@ -11,14 +11,14 @@ namespace harmonics {
 struct GenerateSettings : DeviceSettings {
   std::string prompt;
   int64_t symbols = 400;
-  double temperature = 0.8;  // 0: the likeliest symbol
+  double temperature = 0.8;  // 0: always the most likely symbol
   uint64_t seed = 0;
   int threads = 0;
 };
 
-// Can this graph write text: one producer of symbols, one result of [positions, symbols]? Throws ErrorKind::Usage
-// saying what is missing. `emit` receives each symbol as it is written (the prompt is not repeated). A symbol of the
-// prompt that the vocabulary lacks is an error.
+// Requires one producer of symbols and one result of [positions, symbols]; else throws ErrorKind::Usage saying what
+// is missing. `emit` receives each symbol as it is written (the prompt is not repeated). A symbol of the prompt
+// missing from the vocabulary is an error.
 void generate(HarmonicGraph& graph, int cycle, const GenerateSettings& settings,
               const std::function<void(const std::string&)>& emit);
 

@@ -90,7 +90,7 @@ void HarmonicGraph::bind_consumer(const std::string& name, Address address) {
       e.note("it declares none: leave the name out, and results of layers that nothing follows go there");
     throw e;
   }
-  // Node -1 is the unnamed consumer: what layers at the end without consumer feed.
+  // Node -1 is the unnamed consumer: the target of final layers without a consumer.
   if (sinks_.count(node))
     throw Error(ErrorKind::Usage, node < 0 ? std::string("the unnamed consumer is bound twice")
                                            : fmt::format("consumer '{}' is bound twice", name));
@@ -264,7 +264,7 @@ std::vector<int> HarmonicGraph::results(int cycle) const {
 void HarmonicGraph::load_weights(const std::string& path) { load_weights(read_weights(path), path); }
 
 void HarmonicGraph::load_weights(TensorFile file, const std::string& path) {
-  if (holds_state(file))  // a checkpoint: its weights alone
+  if (holds_state(file))  // a checkpoint: load only its weights
     std::erase_if(file.tensors, [](const auto& entry) { return entry.first.find('/') != std::string::npos; });
   weights_path_ = path;
   recorded_ = read_recorded_streams(graph_, file.metadata, path);
@@ -280,7 +280,7 @@ void HarmonicGraph::load_weights(TensorFile file, const std::string& path) {
   widths_.reset();
 }
 
-// Another graph's file would leave every weight as it was initialised.
+// Refuses a weights file of another graph, which would leave every weight at its initial value.
 void HarmonicGraph::check_belonging() const {
   bool owns = false;
   for (const GraphEdge& e : graph_.edges)
@@ -302,7 +302,7 @@ void HarmonicGraph::check_belonging() const {
 
 namespace {
 
-// Of parameters that another cycle or a branch may use.
+// Returns the prefixes of parameters that another cycle or a branch may use.
 std::vector<std::string> prefixes_elsewhere(const Graph& graph, int cycle) {
   std::vector<std::string> all;
   for (const GraphEdge& e : graph.edges)
@@ -361,9 +361,9 @@ TensorFile HarmonicGraph::weights() const {
 }
 
 void HarmonicGraph::expect_savable() {
-  constexpr uint64_t kMost = kLongestSafetensorsHeader / 2;  // the rest is for names of tensors and figures of a run
+  constexpr uint64_t kMost = kLongestSafetensorsHeader / 2;  // the rest is reserved for tensor names and run figures
   const TensorFile described{record_streams(graph_, types()), {}};
-  if (described.metadata.at("harmonics.streams").size() < kMost / 8) return;  // escaped it grows at most sixfold
+  if (described.metadata.at("harmonics.streams").size() < kMost / 8) return;  // escaping enlarges it at most sixfold
   const uint64_t header = safetensors_header(described).size();
   if (header <= kMost) return;
   const auto longest = [&](const auto& a, const auto& b) { return symbol_bytes(a.second) < symbol_bytes(b.second); };
@@ -380,7 +380,7 @@ void HarmonicGraph::snapshot(TensorFile& into) const {
   into.metadata = record_streams(graph_, types_);
   std::map<std::string, HTensor> former = std::exchange(into.tensors, {});
   for (const auto& [name, t] : store_.all()) {
-    if (is_accumulator(name)) continue;  // begins anew with every step
+    if (is_accumulator(name)) continue;  // reset by every step
     const std::string key = t.role == Role::moment ? kMoment + name : name;
     const auto same = former.find(key);
     HTensor copy = same != former.end() && type_of(same->second) == t.type

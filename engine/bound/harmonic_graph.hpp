@@ -1,5 +1,4 @@
-// HarmonicGraph: a flow with its streams, its weights and what is known about them. The object every front end works
-// on.
+// HarmonicGraph: a flow with its streams, its weights and their metadata. Every front end works on this object.
 #pragma once
 
 #include <map>
@@ -21,20 +20,20 @@
 
 namespace harmonics {
 
-// Settings of a run; what is absent comes from the cycle's parentheses, then from the defaults.
+// Settings of a run. Absent ones come from the cycle's parentheses, then from the defaults.
 struct RunSettings : DeviceSettings {
   std::optional<int64_t> epochs, steps, batch, seed;
   std::optional<int64_t> accumulate;  // micro-batches in a step
   std::optional<double> seconds, lr, clip, clip_value;
   std::optional<std::string> optimizer, schedule;
   std::vector<std::string> until;    // "loss<0.05"
-  std::vector<std::string> metrics;  // "topk(5)": measured besides what the task suggests
+  std::vector<std::string> metrics;  // "topk(5)": measured in addition to the task's defaults
   bool confusion = false;            // testing and validation count truth by prediction
-  int threads = 0;                   // 0: all the machine has
-  std::optional<int64_t> window;     // samples of test-then-train; 1000 where streams are live
+  int threads = 0;                   // 0: all threads of the machine
+  std::optional<int64_t> window;     // samples of test-then-train; default 1000 for live streams
   bool shuffle = true;
-  bool goes_on = false;        // another run goes on in the streams that are read once, where this one stops
-  bool deterministic = false;  // refuse what the clock or the arrival of samples would decide
+  bool goes_on = false;        // another run continues the streams that can be read only once
+  bool deterministic = false;  // refuse settings whose result depends on the clock or on arrival times
 };
 
 struct ResolvedSettings : UpdateSettings {
@@ -44,7 +43,7 @@ struct ResolvedSettings : UpdateSettings {
   int64_t batch = 64;
   int64_t accumulate = 1;
   uint64_t seed = 0;
-  std::optional<Unpaired> unpaired;  // where no address says
+  std::optional<Unpaired> unpaired;  // if no address gives one
   Schedule schedule;
   // "adamw(lr=0.001, ...), schedule cosine(...), clip 1, 4 batches a step"
   std::string training() const;
@@ -53,11 +52,11 @@ struct ResolvedSettings : UpdateSettings {
 // "loss<0.05", "output.accuracy >= 0.98"; throws ErrorKind::Usage.
 Comparison parse_comparison(const std::string& text);
 
-// Where a cycle of live streams stopped, for the next one that reads them.
+// State of a stopped cycle over live streams, for the next cycle that reads them.
 struct LiveReading {
   std::vector<int> producers;
   std::unique_ptr<JointReader> reader;
-  std::vector<char> restored;  // by live producer: it has positions, and hears what is durable
+  std::vector<char> restored;  // by live producer: it has positions, and receives durable()
   std::string not_resumable;
 };
 
@@ -68,7 +67,7 @@ class HarmonicGraph {
   HarmonicGraph& operator=(const HarmonicGraph&) = delete;
 
   const Graph& graph() const { return graph_; }
-  // `graph`: the same flow with its functions looked up anew. Programs compiled before keep the old ones.
+  // `graph`: the same flow with its functions looked up again. Programs compiled before keep the old ones.
   void replace_functions(Graph graph);
   Registry& registry() { return registry_; }
   ParameterStore& store() { return store_; }
@@ -81,48 +80,50 @@ class HarmonicGraph {
   std::map<int, std::unique_ptr<Sink>>& sinks() { return sinks_; }
   std::optional<LiveReading>& live_reading() { return live_reading_; }
 
-  // Stream types, then widths; once bound. Types of unbound producers come from the loaded weights or the other set.
+  // Resolves stream types, then widths, once streams are bound. Types of unbound producers come from the loaded
+  // weights or the other stream set.
   const Widths& widths();
   const std::map<int, StreamType>& types();
-  // Types declared in the file itself ({28, 28} and such), for explaining a graph without data.
+  // Assumes the types declared in the file itself ({28, 28} and such), to explain a graph without data.
   void assume_declared_streams();
 
-  // What a new build of a library registers in place of what it had registered, in the graph and in the registry;
-  // without `keep` both have the former ones again when the result is destroyed. Throws ErrorKind::Plugin where
-  // arguments are no longer the same.
+  // Replaces the items that an earlier build of a library registered, in the graph and in the registry. Without
+  // `keep`, the destructor of the result restores the former items. Throws ErrorKind::Plugin if arguments have
+  // changed.
   class Replaced;
   Replaced replace_functions(const std::vector<std::shared_ptr<Item>>& items);
 
   ResolvedSettings settings(int cycle, const RunSettings& run) const;
   Executor& executor(int threads);
   CompileOptions compile_options(const DeviceSettings& device, bool training = false);
-  // With loaded weights, a parameter they lack is ErrorKind::Weights listing all that are missing (training: a note).
+  // With loaded weights, throws ErrorKind::Weights listing all missing parameters (in training: adds a note).
   Lowered lower(const LoweringOptions& options);
-  // The nodes whose values a cycle hands out: consumers with an arrow, and layers at the end without one.
+  // Returns the nodes whose values a cycle returns: consumers with an arrow, and final layers without one.
   std::vector<int> results(int cycle) const;
 
-  // Weights and what is needed to use them (streams, symbols, graph text) as one safetensors file.
+  // Weights and the metadata needed to use them (streams, symbols, graph text) as one safetensors file.
   void load_weights(const std::string& path);
   void load_weights(TensorFile file,
-                    const std::string& name);  // `name` for messages; what it views must outlive the call
+                    const std::string& name);  // `name` for messages; the memory that `file` views must outlive the
+                                               // call
   TensorFile weights() const;
-  // Before there are any: will a file of them be one that can be read? Throws ErrorKind::Stream.
+  // Checks before training that a weights file could be read again; throws ErrorKind::Stream.
   void expect_savable();
-  // What a checkpoint holds of the model: the same, with moments as "moment/NAME", copied; memory of `into` that fits
-  // is used again.
+  // Copies the model's part of a checkpoint: weights, metadata, and moments as "moment/NAME". Reuses memory of `into`
+  // that fits.
   void snapshot(TensorFile& into) const;
-  // Takes what snapshot gave over into the parameters that are declared and those that will be.
+  // Restores a snapshot into the parameters declared now or later.
   void restore(const TensorFile& snapshot);
-  // Once parameters are declared: what of it found no place, which is forgotten, and what the graph has that was not in
-  // it; for people. `branches`: some moments are declared later, when a branch is first taken.
+  // Called once parameters are declared: forgets tensors without a parameter, and returns them and the parameters
+  // missing from the snapshot, for people. `branches`: some moments are declared later, when a branch is first taken.
   std::vector<std::string> end_restore(const TensorFile& snapshot, bool branches);
-  // How the bound streams differ from those the loaded weights learned from, for people; each is told once.
+  // Differences between the bound streams and those of the loaded weights, for people; each is reported once.
   std::vector<std::string> take_stream_notes() { return std::exchange(stream_notes_, {}); }
-  // The text of the flow that the loaded weights learned in; empty: they do not say.
+  // Text of the flow that the loaded weights were trained in; empty if unknown.
   const std::string& learned_flow() const { return learned_flow_; }
-  // What it may take until it runs, from now on.
+  // Sets the limits of the model for later calls.
   void set_limits(const ModelLimits& limits);
-  // Files that the flow names with weights= may lie there too.
+  // Adds a folder that may hold files named with weights= in the flow.
   void allow_weights_in(std::string folder) { graph_.weights_folders.push_back(std::move(folder)); }
   // "surplus: a.b.affine.weight" and such, for people; filled by lower().
   const std::vector<std::string>& weight_notes() const { return weight_notes_; }
@@ -131,16 +132,16 @@ class HarmonicGraph {
   void check_belonging() const;
 
   Graph graph_;
-  mutable Registry registry_;  // finding a name may open a library
+  mutable Registry registry_;  // looking up a name may open a library
   ParameterStore store_;
   StreamSet streams_, test_streams_, validation_streams_;
   std::map<int, std::unique_ptr<Sink>> sinks_;
-  std::optional<LiveReading> live_reading_;  // reads streams_, so it goes before them
+  std::optional<LiveReading> live_reading_;  // reads streams_, so it is destroyed first
   std::map<int, StreamType> recorded_;       // from the weights file
   std::map<int, StreamType> types_;
   std::optional<Widths> widths_;
   LoadedShapes loaded_;
-  std::set<std::string> fresh_;  // not in the loaded file, but part of a training step since
+  std::set<std::string> fresh_;  // missing from the loaded file, but trained since
   std::string weights_path_;
   std::vector<std::string> weight_notes_, stream_notes_;
   std::string learned_flow_;
@@ -155,7 +156,7 @@ class HarmonicGraph::Replaced {
   ~Replaced();
   Replaced(const Replaced&) = delete;
   Replaced& operator=(const Replaced&) = delete;
-  // May what the graph computes have changed?
+  // Whether programs of the graph may compute something else now.
   bool concerns_programs() const { return !former_.empty() || chosen_by_name_; }
   void keep() { kept_ = true; }
 
@@ -163,7 +164,7 @@ class HarmonicGraph::Replaced {
   HarmonicGraph& graph_;
   std::vector<std::pair<ItemPtr, ItemPtr>> registered_;
   std::vector<std::pair<BoundCall*, ItemPtr>> former_;
-  bool chosen_by_name_ = false;  // functionals, implementations, optimizers: looked for when programs are made
+  bool chosen_by_name_ = false;  // functionals, implementations, optimizers: looked up when programs are made
   bool kept_ = false;
 };
 

@@ -23,7 +23,7 @@ struct FirstPlace {
   std::string producer = {};
 };
 
-// Of a producer: with the number of the record, where that can be found.
+// Locates a sample in a producer's data, with the record number if it can be found.
 FirstPlace place_in_data(const NotFinite& step, int producer, const void* samples, int64_t sample, int64_t bytes) {
   const std::string& name = step.graph.graph().nodes[static_cast<size_t>(producer)].name;
   const auto record = step.graph.streams().record_of(producer, step.graph.registry(),
@@ -54,7 +54,7 @@ FirstPlace first_place(const NotFinite& step, const CompiledStep& look) {
   return {"the loss itself: every layer is finite"};
 }
 
-// What a plugin's own code computes in the program.
+// Makes the inputs and results of the plugins' own code outputs of the program.
 std::vector<PluginCall> watch_plugins(HarmonicGraph& graph, const CompileOptions& options, Program& program) {
   Selection selection(graph.registry(), options, options.training);
   if (!selection.idle())
@@ -73,7 +73,7 @@ std::vector<PluginCall> watch_plugins(HarmonicGraph& graph, const CompileOptions
   return steps;
 }
 
-// "" when none made what is not finite of what is.
+// Returns the first plugin that turned finite inputs into a non-finite result; "" if there is none.
 std::string first_plugin(const std::vector<PluginCall>& steps, const CompiledStep& look) {
   const auto bad = [&](const std::string& name) {
     const HTensor& v = look.executable().output(name);
@@ -84,7 +84,7 @@ std::string first_plugin(const std::vector<PluginCall>& steps, const CompiledSte
   return "";
 }
 
-// Everything of plugins in the step, for a sentence.
+// Lists all plugin functions in the step, for a message.
 std::string plugins_of(const Lowered& lowered, const LoweringOptions& options) {
   std::set<std::string> names;
   for (const PluginCall& c : lowered.plugins) names.insert(c.name);

@@ -1,4 +1,4 @@
-// What to say when a loss is not finite: where the first bad number is, and what became of the weights.
+// Explains a loss that is not finite: locates the first bad number and reports the state of the weights.
 #pragma once
 
 #include <string>
@@ -13,15 +13,16 @@ struct NotFinite {
   const std::vector<int>& producers;
   const std::vector<const void*>& streams;  // the step's samples, by producer
   int64_t count;                            // samples in the step
-  int64_t steps;                            // taken before it
+  int64_t steps;                            // steps before it
   uint64_t epoch;                           // from 1
   float loss;
-  std::string spoilt;  // a weight that has become infinite or NaN; empty: none has
+  std::string spoilt;  // name of an infinite or NaN weight; empty: none
   bool given;          // some were so before the first step
 };
 
-// The step has changed nothing: runs forward again as `observing` says, looks at the samples and every layer, and gives
-// the ErrorKind::Diverged that names the first that is not finite. What became of the weights is for the caller to say.
+// Requires that the step has changed nothing. Runs it forward again as `observing` says, checks the samples and every
+// layer, and returns an ErrorKind::Diverged that names the first non-finite value. The caller adds the state of the
+// weights.
 Error not_finite(const NotFinite& step, const LoweringOptions& observing, Executor& executor,
                  const DeviceSettings& device);
 

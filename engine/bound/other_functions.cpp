@@ -9,7 +9,7 @@ namespace harmonics {
 
 namespace {
 
-// The functions of all arrows between two nodes, by name and arguments.
+// Returns the functions of all arrows between two nodes, by name and arguments.
 std::map<std::pair<std::string, std::string>, std::string> functions_of(const Graph& graph) {
   std::map<std::pair<std::string, std::string>, std::string> all;
   for (const GraphEdge& e : graph.edges) {

@@ -1,4 +1,4 @@
-// What two flows compute on the same arrows.
+// Compares the functions of two flows on the same arrows.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace harmonics {
 
-// Arrows of both graphs on which the functions, or their arguments, differ; those that act only while training are left
-// out. "from 'x' to 'h' by relu, which is tanh now".
+// Returns the arrows of both graphs whose functions or arguments differ, without functions that act only in training.
+// "from 'x' to 'h' by relu, which is tanh now".
 std::vector<std::string> other_functions(const Graph& learned, const Graph& now);
 
 }  // namespace harmonics

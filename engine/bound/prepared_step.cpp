@@ -96,7 +96,7 @@ PreparedStep::PreparedStep(HarmonicGraph& graph, const Rows& rows, const Prepare
   for (const auto& pointers : pointers_) step_->check_indices(pointers.data());
 }
 
-// Batches back to back, each on a cache line of its own as in a running cycle.
+// Lays out batches back to back, each aligned to a cache line as in a running cycle.
 void PreparedStep::lay_out(const Rows& rows, uint64_t batch) {
   if (rows.count() < batch)
     throw Error(ErrorKind::Internal, fmt::format("{} rows do not fill a batch of {}", rows.count(), batch));

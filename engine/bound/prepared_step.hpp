@@ -1,4 +1,4 @@
-// One step of a cycle with its data in memory: what is timed when reading is not to count.
+// One step of a cycle with its data in memory, for timing without reading.
 #pragma once
 
 #include <memory>
@@ -8,18 +8,18 @@
 
 namespace harmonics {
 
-// Joint samples of a cycle, read once. A producer without a stream gives random numbers of its declared type.
+// Joint samples of a cycle, read once. A producer without a stream supplies random numbers of its declared type.
 class Rows {
  public:
-  // 2048 samples or eight batches, whichever is more, but no more than a batch beyond 128 MiB; a finite stream begins
-  // anew where it ends. Types a graph cannot know are ErrorKind::Usage.
+  // Reads 2048 samples or eight batches, whichever is more, limited to 128 MiB but at least one batch. A finite
+  // stream restarts at its end. Throws ErrorKind::Usage for a type that the graph cannot know.
   Rows(HarmonicGraph& graph, int cycle, bool trains, uint64_t batch, uint64_t seed);
 
   uint64_t count() const { return count_; }
   const std::vector<int>& producers() const { return producers_; }
   uint64_t bytes(size_t producer) const { return bytes_[producer]; }
   const std::byte* row(size_t producer, uint64_t i) const { return rows_[producer].data() + i * bytes_[producer]; }
-  bool streamed() const { return streamed_; }  // does every producer have a stream
+  bool streamed() const { return streamed_; }  // every producer has a stream
 
  private:
   void read(HarmonicGraph& graph, const std::vector<size_t>& bound, uint64_t seed);
@@ -40,17 +40,17 @@ struct PreparedSettings : DeviceSettings {
   UpdateSettings update;  // training
 };
 
-// The first branch of every condition, compiled; each run takes the next batch of the rows, from the front again after
-// the last.
+// A compiled step that takes the first branch of every condition. Each run takes the next batch of the rows, and
+// restarts at the first after the last.
 class PreparedStep {
  public:
   PreparedStep(HarmonicGraph& graph, const Rows& rows, const PreparedSettings& settings);
 
-  size_t next();  // points the next run at its batch, whose number it gives; run() does it by itself
+  size_t next();  // sets the inputs of the next run and returns the batch's number; run() calls it
   size_t run() {
     const size_t batch = next();
     if (step_->loss())
-      step_->run_if_finite();  // as a cycle runs it
+      step_->run_if_finite();  // as in a running cycle
     else
       step_->run();
     return batch;

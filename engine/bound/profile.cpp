@@ -14,7 +14,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 constexpr uint64_t kWarm = 3, kLeast = 10, kMost = 50000;
 
-// What one look at the clock adds to each step.
+// Measures the time that one clock reading adds to each step.
 double clock_cost() {
   double least = 1;
   for (int i = 0; i < 1000; ++i) {
@@ -31,7 +31,7 @@ double time_of(const Body& body) {
   return seconds_since(start);
 }
 
-// How many runs take about a second, the timed ones included.
+// Returns how many runs take about a second, including the timed ones.
 uint64_t runs_of_a_second(PreparedStep& step) {
   const double one = time_of([&] { step.run(); });
   return std::clamp(static_cast<uint64_t>(0.5 / std::max(one, 1e-9)), kLeast, kMost);
@@ -83,7 +83,7 @@ double Times::best() const {
   }
   if (batches == 0) return 0;
   return std::min(sum / batches,
-                  at(0.5));  // few runs of each batch: a fastest one may be slow by what the machine did beside it
+                  at(0.5));  // with few runs of each batch, the fastest may be slowed by other load
 }
 
 double Times::at(double quantile) const {
@@ -101,7 +101,7 @@ double floor_of(const Executable& executable, Yardsticks& yardsticks) {
 
 Profile profile(PreparedStep& step, Yardsticks& yardsticks, const ProfileSettings& settings) {
   Profile result;
-  describe(step.executable(), yardsticks);  // measures the yardsticks before and, below, after
+  describe(step.executable(), yardsticks);  // measures the rooflines before and, below, after the runs
   for (uint64_t i = 0; i < kWarm; ++i) step.run();
   result.runs = settings.runs ? settings.runs : runs_of_a_second(step);
 

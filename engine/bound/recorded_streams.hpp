@@ -1,4 +1,4 @@
-// What a weights file says about the streams its graph learned from, kept in the file's metadata.
+// Metadata of a weights file about the streams its graph was trained on.
 #pragma once
 
 #include <map>
@@ -12,14 +12,14 @@ namespace harmonics {
 // "harmonics.graph" (text), "harmonics.name", "harmonics.streams" (JSON: dtype, sample, positions, classes, symbols,
 // scale).
 std::map<std::string, std::string> record_streams(const Graph& graph, const std::map<int, StreamType>& types);
-// Streams of producers this graph also has; absent or foreign metadata gives none, broken metadata is
-// ErrorKind::Weights.
+// Returns streams of producers that this graph also has. Absent or foreign metadata gives none; broken metadata
+// throws ErrorKind::Weights.
 std::map<int, StreamType> read_recorded_streams(const Graph& graph, const std::map<std::string, std::string>& metadata,
                                                 const std::string& file);
-// Does a shape that differs make the weights begin anew, or can they not be used?
+// Whether a different shape restarts the weights or is refused.
 enum class OtherShape { begins_anew, refused };
-// A bound stream must deliver what the weights learned from: same sample shape, same symbols, numbers of the same
-// scale; ErrorKind::Weights says what does not. What differs otherwise is told, for people.
+// Checks that a bound stream matches the one the weights were trained on: same sample shape, same symbols, numbers of
+// the same scale. Throws ErrorKind::Weights for a mismatch. Returns other differences, for people.
 std::vector<std::string> check_recorded(const Graph& graph, const std::map<int, StreamType>& recorded,
                                         const std::map<int, StreamType>& bound, const std::string& file,
                                         OtherShape other = OtherShape::refused);

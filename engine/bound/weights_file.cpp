@@ -1,4 +1,4 @@
-// Which files a flow may name: those in its own folder, and in folders that the user allows.
+// Decides which files a flow may name: those in its own folder, and in folders that the user allows.
 #include <algorithm>
 #include <filesystem>
 
@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Without links and dots, as far as the path exists.
+// Resolves links and dots, as far as the path exists.
 fs::path resolved_path(const fs::path& path) {
   std::error_code failed;
   const fs::path absolute = fs::absolute(path, failed), real = fs::weakly_canonical(absolute, failed);

@@ -33,7 +33,7 @@ bool take_number(std::string_view& text, T& number) {
   return true;
 }
 
-// "checkpoint-000012-step-6000.safetensors"
+// Parses names like "checkpoint-000012-step-6000.safetensors".
 std::optional<CheckpointFolder::Entry> entry_of(const std::string& folder, const std::string& name) {
   CheckpointFolder::Entry e{folder + "/" + name, 0, 0};
   std::string_view text = name;
@@ -109,7 +109,7 @@ void CheckpointFolder::claim() {
   }
   std::vector<std::string> names;
   if (calls_.list(path_.c_str(), names) != 0) cannot_write(path_, errno);
-  // Larger numbers follow the largest that is there.
+  // New numbers continue after the largest existing one.
   for (const std::string& name : names)
     if (const auto entry = entry_of(path_, name); entry && entry->number > kMostNumber)
       throw Error(ErrorKind::Usage,

@@ -1,4 +1,4 @@
-// CheckpointFolder: a directory of checkpoints, numbered in the order they were written.
+// CheckpointFolder: a directory of checkpoints, numbered in the order of writing.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Checkpoint {
   RunState state;
 };
 
-// Every byte is checked. Throws ErrorKind::Weights or NoInput.
+// Reads a checkpoint and verifies every byte. Throws ErrorKind::Weights or NoInput.
 Checkpoint read_checkpoint(const std::string& path, FileCalls& calls = FileCalls::system());
 
 class CheckpointFolder {
@@ -34,18 +34,19 @@ class CheckpointFolder {
   ~CheckpointFolder();
 
   const std::string& path() const { return path_; }
-  // Newest first; none when there is no such directory. Throws ErrorKind::NoInput when it cannot be read.
+  // Returns the entries, newest first; none if the directory does not exist. Throws ErrorKind::NoInput if it cannot
+  // be read.
   std::vector<Entry> list() const;
-  // The newest that is undamaged; `notes` says what was passed over and why. Empty: there is none. Throws when there
-  // are some and all are damaged.
+  // Returns the newest undamaged checkpoint; `notes` receives what was skipped and why. Empty if there are none.
+  // Throws if all are damaged.
   std::optional<Checkpoint> newest(std::vector<std::string>& notes) const;
 
-  // Makes the directory where needed, takes it for this process alone until the object ends, and clears away what
-  // killed processes left unfinished. Throws ErrorKind::Output, or Usage when another process has it.
+  // Creates the directory if needed, locks it for this process until the object is destroyed, and removes unfinished
+  // files of killed processes. Throws ErrorKind::Output, or Usage if another process holds the lock.
   void claim();
-  // Writes the next one, atomically; its path. The folder must be claimed.
+  // Writes the next checkpoint atomically and returns its path. The folder must be claimed.
   std::string write(const TensorFile& sealed, int64_t step);
-  // Removes all but the newest n. What cannot be removed stays.
+  // Removes all but the newest n. Failures to remove are ignored.
   void keep(size_t n) const;
 
  private:

@@ -8,8 +8,8 @@ namespace harmonics {
 
 namespace {
 
-// Where streams stand belongs to it: that one has ended may be heard after the last step, and who sends keeps the end
-// until it is safe.
+// Includes the stream positions: a stream's end may arrive after the last step, and its sender keeps the end until it
+// is durable.
 std::string place_of(const RunState& s) {
   std::string place = fmt::format("{}/{}/{}/{}/{}", s.cycle, s.step, s.epoch, s.index, s.identity);
   for (const auto& [name, live] : s.live) place += fmt::format("/{}/{}/{}", name, live.index, live.position);

@@ -11,13 +11,13 @@
 
 namespace harmonics {
 
-// One of them is above zero.
+// Exactly one field is above zero.
 struct CheckpointInterval {
   double seconds = 0;
   int64_t steps = 0, epochs = 0;
 };
 
-// "90s", "5m", "1.5h", "500steps", "1epoch"; throws ErrorKind::Usage.
+// Parses "90s", "5m", "1.5h", "500steps", "1epoch". Throws ErrorKind::Usage.
 CheckpointInterval parse_interval(const std::string& text);
 
 class Checkpointer {
@@ -26,33 +26,33 @@ class Checkpointer {
   Checkpointer(std::string directory, CheckpointInterval every, size_t keep, FileCalls& calls = FileCalls::system());
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
-  ~Checkpointer();  // waits for what is being written
+  ~Checkpointer();  // waits for a write in progress
 
   const CheckpointFolder& folder() const { return folder_; }
-  // The newest there is, of this run or before it; empty: none.
+  // The newest checkpoint, of this run or before it; empty if there is none.
   const std::string& last() const { return last_; }
-  // Why a run could not go on from the newest; empty: it can.
+  // Why a run could not resume from the newest checkpoint; empty if it can.
   const std::string& not_resumable() const { return state_.not_resumable; }
-  // Called with what a checkpoint holds as soon as it is safe on the disk, on the thread that wrote it.
+  // Sets a callback that receives a checkpoint's state once it is on disk, on the thread that wrote it.
   void on_saved(std::function<void(const RunState&)> callback) { saved_ = std::move(callback); }
-  // Is one being written?
+  // Returns whether a checkpoint is being written.
   bool busy() const { return writing_.load(std::memory_order_acquire); }
-  // The run goes on from this one.
+  // Registers the checkpoint that the run resumes from.
   void continue_from(const Checkpoint& checkpoint);
 
-  // Is it time for one, and nothing being written? `epoch_ended`: an epoch ended with this step, of which `epoch`
-  // follows.
+  // Returns whether a checkpoint is due and none is being written. `epoch_ended`: an epoch ended with this step, and
+  // `epoch` is the next one.
   bool due(double now, int64_t step, bool epoch_ended, uint64_t epoch);
-  // What one holds; its memory is used again for the next.
+  // Fills in the content of a checkpoint; the file's memory is reused for the next.
   using Content = std::function<RunState(TensorFile&)>;
-  // Takes the content now and writes it while the caller goes on.
+  // Takes the content now and writes it in the background.
   void start(const Content& content);
-  // Takes the content and waits until it is safe on the disk, unless the last one is of the same step and position.
-  // Throws what prevents it.
+  // Takes the content and waits until it is on disk, unless the last checkpoint has the same step and position.
+  // Throws if it cannot be written.
   void write(const Content& content);
-  // Waits for what is being written.
+  // Waits for a write in progress.
   void wait();
-  // What went wrong since the last call, for people; the run goes on.
+  // Returns the errors since the last call as messages; the run continues.
   std::vector<std::string> take_notes();
 
  private:
@@ -66,7 +66,7 @@ class Checkpointer {
   TensorFile content_;
   RunState state_;  // of content_
   std::string last_, path_, failure_;
-  std::string last_position_, position_;  // cycle, step and place of last_ and of content_
+  std::string last_position_, position_;  // cycle, step and stream positions of last_ and of content_
   std::atomic<bool> writing_{false};
   std::thread thread_;
   double last_seconds_ = 0;

@@ -27,7 +27,7 @@ std::optional<LiveTypes> types_of_checkpoint(const std::string& path) {
         if (const auto* type = stream.as_object().if_contains("type")) types[name] = std::string(type->as_string());
     return types;
   } catch (const std::exception&) {
-    return std::nullopt;  // said when the checkpoint is read as a whole
+    return std::nullopt;  // reported when the whole checkpoint is read
   }
 }
 
@@ -38,7 +38,7 @@ std::map<std::string, std::string> live_types_in(const std::string& path) {
   try {
     entries = CheckpointFolder(path).list();
   } catch (const Error&) {
-    return types_of_checkpoint(path).value_or(LiveTypes());  // no folder
+    return types_of_checkpoint(path).value_or(LiveTypes());  // not a folder
   }
   for (const CheckpointFolder::Entry& entry : entries)
     if (auto types = types_of_checkpoint(entry.path)) return *std::move(types);

@@ -1,5 +1,5 @@
-// What the live streams of a run were, as its checkpoints hold it: a run that goes on opens them without hearing from a
-// sender first.
+// The types of a run's live streams as stored in its checkpoints: a resumed run opens the streams without waiting for
+// a sender to announce them.
 #pragma once
 
 #include <map>
@@ -7,9 +7,9 @@
 
 namespace harmonics {
 
-// By producer, texts of <harmonics/announced.hpp>, as the newest readable checkpoint of a folder, or a checkpoint file,
-// holds them. Reads headers alone and checks no checksum: that is done when the run goes on from it. None when there is
-// no checkpoint.
+// Returns texts of <harmonics/announced.hpp> by producer, from a checkpoint file or the newest readable checkpoint of
+// a folder. Reads only headers and verifies no checksum; that is done when the run resumes. Empty if there is no
+// checkpoint.
 std::map<std::string, std::string> live_types_in(const std::string& path);
 
 }  // namespace harmonics

@@ -33,7 +33,7 @@ HTensor taken(TensorFile& file, const std::string& name) {
   return tensor;
 }
 
-// Row by row; throws when there are not that many rows.
+// Returns the numbers row by row. Throws if the number of rows differs.
 std::vector<double> take_numbers(TensorFile& file, const std::string& name, int64_t rows) {
   const HTensor tensor = taken(file, name);
   const TensorType type = type_of(tensor);
@@ -119,7 +119,7 @@ EpochReport take_epoch(const json::value& value, int64_t version, TensorFile& fi
   return e;
 }
 
-// Files of earlier versions hold every epoch.
+// Files of earlier versions contain every epoch.
 void take_epoch_counts(const Fields& f, RecordState& r) {
   const auto kept = static_cast<int64_t>(r.by_epoch.size());
   r.closed_epochs = f.all().contains("closed_epochs") ? f.count("closed_epochs") : kept;
@@ -169,7 +169,7 @@ LayerState take_layer_state(const Fields& f, TensorFile& file) {
   return layer;
 }
 
-// ---- what layers said of the last samples ----
+// ---- window metrics of layers ----
 
 json::object json_of(const std::map<std::string, JudgedWindowState>& windows, TensorFile& file) {
   json::object o;

@@ -62,7 +62,7 @@ double Speed::at(double now) const {
     from = m;
   }
   const double since =
-      std::min(now - from.now, kWindow);  // an older mark stands before a silence, in which nothing was counted
+      std::min(now - from.now, kWindow);  // an older mark precedes a pause in which nothing was counted
   return since > 0 ? (count_ - from.count) / std::max(since, 1e-3) : 0;
 }
 

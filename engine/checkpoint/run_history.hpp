@@ -1,5 +1,5 @@
-// RunHistory: figures of a whole run in fixed memory. When it is full every second point goes, and twice as many steps
-// lie between two.
+// RunHistory: figures of a whole run in fixed memory. When it is full, every second point is dropped and the distance
+// between points doubles.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ class RunHistory {
     double seconds = 0, samples_per_second = 0, learning_rate = 0;
   };
 
-  // Forgets what there was. `names`: of the values of a point.
+  // Clears the history. `names` are the names of a point's values.
   void begin(std::vector<std::string> names);
   const std::vector<std::string>& names() const { return names_; }
   bool wants(int64_t step) const { return step >= next_; }
-  // After a step that it wants; allocates nothing. `values`: by name, NaN where there is none yet.
+  // Called after a step for which wants() is true; does not allocate. `values` are by name, NaN if there is none yet.
   void add(const Point& point, const std::vector<double>& values);
   size_t size() const { return size_; }
   const Point& point(size_t i) const { return points_[i]; }
@@ -34,17 +34,17 @@ class RunHistory {
   std::vector<Point> points_;
   std::vector<double> values_;
   size_t size_ = 0;
-  int64_t stride_ = 1, next_ = 0;  // the step from which the next point is taken
+  int64_t stride_ = 1, next_ = 0;  // next_: the earliest step of the next point
 };
 
-// Counts over the last seconds: how fast they grow.
+// Measures the growth rate of a count over the last seconds.
 class Speed {
  public:
   static constexpr double kWindow = 5;
 
   void begin(double now, double count);
   void add(double now, double count);
-  // As if `count` were counted now; 0 when nothing has been seen yet.
+  // The rate as if `count` were counted now; 0 before the first call of add().
   double at(double now) const;
 
  private:

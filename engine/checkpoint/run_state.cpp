@@ -13,7 +13,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr int64_t kVersion = 2, kOldest = 1;  // 1: without figures, validation and what metrics had gathered
+constexpr int64_t kVersion = 2, kOldest = 1;  // 1: without figures, validation and accumulated metrics
 
 RunState state_of(const Fields& f, int64_t version, TensorFile& file) {
   RunState s;
@@ -62,7 +62,7 @@ std::string identity_of(const std::string& text) { return fmt::format("{:016x}",
 std::string RunState::position() const { return fmt::format("epoch {}, sample {}", epoch + 1, index); }
 
 void write_state(const RunState& s, TensorFile& file) {
-  file.tensors.erase(file.tensors.lower_bound("run/"), file.tensors.lower_bound("run0"));  // of a former state
+  file.tensors.erase(file.tensors.lower_bound("run/"), file.tensors.lower_bound("run0"));  // of an earlier state
   json::object streams, implementations, live;
   for (const auto& [name, at] : s.live) {
     json::object o{{"index", at.index}, {"position", at.position}};

@@ -1,4 +1,4 @@
-// How the state of a run is written as JSON and read back, every field checked.
+// Writes the state of a run as JSON and reads it back with checks of every field.
 #pragma once
 
 #include <charconv>
@@ -14,7 +14,7 @@
 
 namespace harmonics {
 
-// As text: the library's numbers do not all come back to the bit, and JSON has no infinity.
+// Writes a number as text, because the library does not restore all numbers exactly, and JSON has no infinity.
 inline std::string exact(double v) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, v).ptr};
@@ -28,14 +28,14 @@ inline double exact_number(std::string_view text, std::string_view key) {
   return v;
 }
 
-// What Fields::numbers reads.
+// Writes the numbers that Fields::numbers reads.
 inline boost::json::object exact(const std::map<std::string, double>& numbers) {
   boost::json::object o;
   for (const auto& [name, v] : numbers) o[name] = exact(v);
   return o;
 }
 
-// A JSON object whose fields must be there, of their kind and in their range; std::exception says what is wrong.
+// A JSON object whose fields must exist and have the right type and range; std::exception describes the error.
 class Fields {
  public:
   explicit Fields(const boost::json::value& value) : object_(value.as_object()) {}
@@ -72,7 +72,7 @@ class Fields {
   Fields object(std::string_view key) const { return Fields(at(key)); }
   const boost::json::array& list(std::string_view key) const { return at(key).as_array(); }
   const boost::json::object& all() const { return object_; }
-  // Every field, a number each, by name.
+  // Returns all fields as numbers by name.
   std::map<std::string, double> numbers() const {
     std::map<std::string, double> result;
     for (const auto& [name, v] : object_) result[std::string(name)] = number(name);

@@ -26,8 +26,8 @@ std::size_t at_least_one(std::size_t size) { return size ? size : 1; }
 
 }  // namespace
 
-// The array and nothrow forms of the standard library call these. Not inlined: a compiler that sees free() meet new
-// complains.
+// The array and nothrow forms of the standard library call these. Not inlined: compilers warn when they see free()
+// applied to memory from new.
 __attribute__((noinline)) void* operator new(std::size_t size) {
   return counted(std::malloc(at_least_one(size)), size);
 }

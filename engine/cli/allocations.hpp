@@ -1,4 +1,4 @@
-// How much the program's C++ code, libraries included, asked its heap for.
+// Counts the heap allocations of the program's C++ code, libraries included.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,6 @@ inline constexpr bool kCountsAllocations = false;  // the sanitizers have their 
 inline constexpr bool kCountsAllocations = true;
 #endif
 
-uint64_t allocations_made();  // since the start; every operator new counts one
+uint64_t allocations_made();  // since the start; every call of operator new counts as one
 
 }  // namespace harmonics::cli

@@ -1,4 +1,4 @@
-// harmonics bench: samples a second of a flow, by batch size and threads.
+// harmonics bench: measures samples per second of a flow, by batch size and threads.
 #include <chrono>
 
 #include <boost/json.hpp>
@@ -22,7 +22,7 @@ struct Measured {
   int64_t batch;
   int threads;
   uint64_t steps;
-  double best, median, floor;  // seconds a step
+  double best, median, floor;  // seconds per step
 
   double samples(double seconds) const { return static_cast<double>(batch) / seconds; }
 };
@@ -32,7 +32,7 @@ Measured measure(HarmonicGraph& graph, const Rows& rows, const PreparedSettings&
   using Clock = std::chrono::steady_clock;
   PreparedStep step(graph, rows, settings);
   for (int i = 0; i < 3; ++i) step.run();
-  floor_of(step.executable(), yardsticks);  // the yardsticks before and after: the better count
+  floor_of(step.executable(), yardsticks);  // measured before and after the run: the better value counts
   Times times;
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   do {
@@ -83,7 +83,7 @@ class Bench {
     if (options.threads.empty() && all_threads() > 1) threads_.push_back(all_threads());
   }
 
-  // Training when the cycle has a tap, then inference.
+  // Trains first when the cycle has a tap, then infers.
   void run() {
     if (!options_.quiet) print_head(options_.run.device);
     if (!options_.inference) measure_all(false);

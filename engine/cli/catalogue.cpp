@@ -18,7 +18,7 @@ namespace harmonics::cli {
 
 namespace {
 
-// A value within the range, to show where an argument has no default.
+// Returns a value within the range, as an example for an argument without a default.
 std::string example_value(const CatalogueArgument& a) {
   if (a.type == argument_type_name(HX_ARG_LAYER)) return "other";
   if (a.type == argument_type_name(HX_ARG_BOOL)) return "true";
@@ -28,13 +28,13 @@ std::string example_value(const CatalogueArgument& a) {
   for (const double value : {16., 2., 1., 0., 0.5, 0.1, 0.01})
     if (a.range.empty() || ((fractions || value == std::floor(value)) && in_range(value, a.range)))
       return fmt::format("{:g}", value);
-  return a.range.substr(0, std::min(a.range.find('<'), a.range.find("..")));  // where it begins
+  return a.range.substr(0, std::min(a.range.find('<'), a.range.find("..")));  // the lower end
 }
 
-// With what it cannot do without: required arguments, and a functional's further inputs.
+// Returns the call with everything that is mandatory: required arguments, and a functional's further inputs.
 std::string call_of(const CatalogueEntry& e) {
   std::string list;
-  bool by_name = false;  // something before it is left out
+  bool by_name = false;  // an earlier argument was omitted
   for (const CatalogueArgument& a : e.arguments) {
     const bool input = e.kind == "functional" && a.type == argument_type_name(HX_ARG_LAYER);
     by_name = by_name || !(a.required || input);
@@ -43,7 +43,7 @@ std::string call_of(const CatalogueEntry& e) {
   return list.empty() ? e.name : e.name + "(" + list + ")";
 }
 
-// "adamw(lr=0.001)": with the first setting that has a default.
+// Returns "adamw(lr=0.001)": the name with its first setting that has a default.
 std::string setting_of(const CatalogueEntry& e) {
   for (const CatalogueArgument& a : e.arguments)
     if (!a.default_text.empty()) return fmt::format("{}({}={})", e.name, a.name, a.default_text);
@@ -139,7 +139,7 @@ std::vector<CatalogueEntry> own_augmentations() {
   return all;
 }
 
-// Those of the library itself; `name`: that one alone.
+// Returns the entries of the library itself. A non-empty `name` selects one of them.
 std::vector<CatalogueEntry> own(const std::string& kind, const std::string& name = "") {
   std::vector<CatalogueEntry> all;
   const auto asked = [&](std::string_view candidate) { return name.empty() || candidate == name; };
@@ -213,7 +213,8 @@ std::vector<CatalogueEntry> catalogue(const std::string& kind) {
 
 namespace {
 
-// A plugin's functional whose further inputs no argument names cannot be an arrow: it is shown as a call.
+// A plugin's functional with further inputs that no argument names cannot be written as an arrow. It is shown as a
+// call.
 CatalogueEntry with_call(CatalogueEntry e) {
   if (e.kind != "functional" || e.plugin.empty()) return e;
   const auto is_layer = [](const CatalogueArgument& a) { return a.type == argument_type_name(HX_ARG_LAYER); };
@@ -221,7 +222,7 @@ CatalogueEntry with_call(CatalogueEntry e) {
   try {
     const std::optional<CallExample> call = shortest_call(e.name);
     if (call && call->inputs.size() > inputs) e.example = call_text(*call);
-  } catch (const Error&) {  // takes inputs that are not known here
+  } catch (const Error&) {  // its inputs are not known here
   }
   return e;
 }

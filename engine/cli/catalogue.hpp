@@ -1,4 +1,4 @@
-// What exists, of every kind: the library's own and what plugins registered, described alike.
+// The catalogue: all items of every kind, from the library and from plugins, described alike.
 #pragma once
 
 #include <string>
@@ -18,17 +18,17 @@ struct CatalogueEntry {
   std::string example;
 };
 
-// The names of the kinds as `list` takes them: "activations".
+// Returns the names of the kinds as `list` takes them: "activations".
 std::vector<std::string> catalogue_kinds();
-// "loss" of "losses"; other words without their last s.
+// Returns "loss" for "losses", and other words without their final s.
 std::string singular(const std::string& kind);
 std::string plural(const std::string& kind);
 
-// The names of a kind (singular); opens no library.
+// Returns the names of a kind (singular). Opens no library.
 std::vector<std::string> catalogue_names(const std::string& kind);
-// Of one kind (singular), or everything. Opens the libraries that have them.
+// Returns the items of one kind (singular), or all items. Opens the libraries that provide them.
 std::vector<CatalogueEntry> catalogue(const std::string& kind = "");
-// Everything of this name, opening only the libraries that announce it.
+// Returns all items with this name. Opens only the libraries that announce it.
 std::vector<CatalogueEntry> catalogue_of(const std::string& name);
 
 }  // namespace harmonics::cli

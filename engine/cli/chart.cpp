@@ -37,7 +37,7 @@ void grid(std::string& s, const Frame& f) {
         kLeft, f.y(v), kLeft + kWidth, f.y(v), kLeft - 8, f.y(v) + 4, axis_text(v, f.panel.percent));
 }
 
-// The parts of a curve within the panel, cut where it leaves it at the top.
+// Returns the parts of a curve within the panel, cut where the curve leaves the panel at the top.
 std::vector<Points> within(const Points& points, double top) {
   std::vector<Points> parts(1);
   for (size_t i = 0; i < points.size(); ++i) {
@@ -73,7 +73,7 @@ void line(std::string& s, const Frame& f, const Series& series) {
   }
 }
 
-// What lies above the panel is marked with how far it goes.
+// Marks values above the panel with their size.
 void beyond(std::string& s, const Frame& f) {
   const std::pair<double, double>* highest = nullptr;
   for (const Series& series : f.panel.series)

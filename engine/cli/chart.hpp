@@ -10,7 +10,7 @@ namespace harmonics::cli {
 using Points = std::vector<std::pair<double, double>>;
 
 struct Series {
-  std::string name;  // in the legend; "": not there
+  std::string name;  // shown in the legend; "": no entry
   std::string colour;
   Points points;
   double opacity = 1;
@@ -19,18 +19,19 @@ struct Series {
 
 struct Panel {
   std::string title;
-  bool percent = false;  // 0.98 is written 98 %
+  bool percent = false;  // 0.98 is shown as 98 %
   double bottom = 0, top = 1;
   std::vector<Series> series;
 };
 
-// `right`: where the horizontal axis ends. No panel: a picture that says so.
+// `right`: the end of the horizontal axis. Without panels the picture contains only a note.
 std::string chart_svg(const std::vector<Panel>& panels, double right, const std::string& horizontal);
 
-// Each point the mean of its neighbourhood, a fortieth of the curve wide, and narrower towards its ends, which stay.
+// Replaces each point by the mean of its neighbourhood. The window is a fortieth of the curve wide and narrows towards
+// the ends, which are kept.
 Points smoothed(const Points& points);
 
-// A round step (1, 2, 5 times a power of ten) so that about `lines` fit into the span.
+// Returns a round step (1, 2 or 5 times a power of ten) that divides the span by about `lines` lines.
 double round_step(double span, double lines = 5);
 
 std::string escaped(const std::string& text);  // for XML and HTML

@@ -1,4 +1,4 @@
-// The checkpoints of one command: where they go, what it goes on from, how it is resumed.
+// The checkpoints of one command: their folder, the checkpoint to resume from, and how to resume later.
 #pragma once
 
 #include <memory>
@@ -13,18 +13,19 @@ namespace harmonics::cli {
 
 class Checkpointing {
  public:
-  // Takes the folder and reads what --resume names; prints what there is to know about it.
+  // Creates the folder, reads the checkpoint that --resume names, and prints notes about it.
   explicit Checkpointing(const Options& options);
 
   Checkpointer* writer() { return writer_ ? &*writer_ : nullptr; }
-  // Null: the run begins at the beginning.
+  // Null: the run starts from the beginning.
   const Checkpoint* from() const { return from_ ? &*from_ : nullptr; }
-  // What it goes on from, once.
+  // Returns the checkpoint to resume from. Called once.
   Checkpoint take() { return *std::exchange(from_, std::nullopt); }
 
-  // Something stopped the run that will not stop it for ever: is there a checkpoint to go on from? Says how.
+  // Called when a run was stopped by something temporary. Returns whether there is a checkpoint to resume from, and
+  // prints how.
   bool tell_how_to_go_on() const;
-  // A second signal: a checkpoint now, if a cycle runs, and out.
+  // Handles a second signal: writes a checkpoint if a cycle runs, and ends the process.
   [[noreturn]] void leave(CycleRuntime* runtime, int signal);
 
  private:

@@ -1,4 +1,4 @@
-// harmonics ckpt: what checkpoints hold, whether they are whole, how two of them differ.
+// harmonics ckpt: shows the contents of checkpoints, checks their integrity, and compares two of them.
 #include <cmath>
 #include <cstring>
 
@@ -18,7 +18,7 @@ namespace {
 
 namespace json = boost::json;
 
-// A file, or the files of a folder, newest first.
+// Returns a file, or the files of a folder, newest first.
 std::vector<std::string> files_of(const std::string& path) {
   std::vector<std::string> names;
   if (FileCalls::system().list(path.c_str(), names) != 0) return {path};
@@ -117,8 +117,8 @@ int verify(const std::string& path, const Options& options) {
 }
 
 struct Difference {
-  int64_t elements = 0;  // that differ in any bit
-  double largest = 0;    // of |a - b|, floating point alone
+  int64_t elements = 0;  // elements that differ in any bit
+  double largest = 0;    // of |a - b|, floating point only
 };
 
 template <typename T>

@@ -1,4 +1,4 @@
-// A checkpoint for people, for every verb that shows one.
+// Prints a checkpoint in readable form, for every verb that shows one.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace harmonics::cli {
 
-// `path`: a file, or a folder whose newest is meant.
+// `path`: a file, or a folder, of which the newest checkpoint is shown.
 int show_checkpoint(const std::string& path, const Options& options);
 
 }  // namespace harmonics::cli

@@ -1,4 +1,4 @@
-// What the verbs do: one function each; their rows are in verbs.cpp.
+// The functions of the verbs, one each. Their rows are in verbs.cpp.
 #pragma once
 
 #include "engine/cli/options.hpp"
@@ -27,7 +27,7 @@ int config_command(const Options& options);
 int completion_command(const Options& options);
 int man_command(const Options& options);
 
-// Exit codes (sysexits where there is one): docs/cli.md.
+// Exit codes (from sysexits where one fits): docs/cli.md.
 enum Exit {
   kDone = 0,
   kFailed = 1,

@@ -1,5 +1,5 @@
-// The verbs: one row each, from which dispatch, --help, completion, manual pages, configuration files and the list of
-// schemas are made.
+// The table of verbs, one row each. Dispatch, --help, completion, manual pages, configuration files and the list of
+// schemas are made from it.
 #pragma once
 
 #include <functional>
@@ -13,16 +13,16 @@ struct Options;
 
 struct FlagRow {
   std::string name, short_name;  // "batch", "b" (or "")
-  std::string value;             // what stands for its value in help; "": a switch
+  std::string value;             // placeholder of its value in help; "": a switch
   std::string help, group;
   bool repeats = false;
-  std::vector<std::string> choices;  // all that a value may be; none: anything that `take` accepts
-  std::string initial = {};          // the value of a flag that is not given; "": none, or help says what happens
-  std::string example = {};          // a value that is right, for messages; "": `initial`
+  std::vector<std::string> choices;  // all permitted values; empty: anything that `take` accepts
+  std::string initial = {};          // the default value; "": none, or help describes it
+  std::string example = {};          // a valid value, for messages; "": `initial`
   bool list = false;                 // "1,64": several values in one word
-  bool optional = false;             // a flag that may stand without its value
+  bool optional = false;             // the flag may be given without a value
   bool required = false;
-  std::vector<std::string> (*names)() = nullptr;  // what is registered: values for help and completion
+  std::vector<std::string> (*names)() = nullptr;  // registered names: values for help and completion
   std::function<void(const FlagRow&, Options&, const std::string&)> take = {};  // ErrorKind::Usage for a wrong value
 };
 
@@ -37,9 +37,9 @@ struct VerbRow {
   std::string name, help, examples;
   std::vector<PositionalRow> positionals;
   std::vector<FlagRow> flags;
-  std::string notes = "";  // what flags do not say
+  std::string notes = "";  // additional notes
   int (*run)(const Options&) = nullptr;
-  std::string schema = "";  // of what --json prints: a file in docs/schema
+  std::string schema = "";  // of the output of --json: a file in docs/schema
 
   const FlagRow* find(const std::string& flag) const;
 };
@@ -47,13 +47,14 @@ struct VerbRow {
 using CommandTable = std::vector<VerbRow>;
 const CommandTable& command_table();
 std::vector<std::string> verb_names();
-// ErrorKind::Usage with the nearest name for other words.
+// Throws ErrorKind::Usage with the nearest name for unknown words.
 const VerbRow& verb_named(const std::string& name);
 
-// What a flag's value or a positional word can be, from its choices or from what is registered; empty: anything.
+// Returns the possible values of a flag or a positional word, from its choices or from registered names. Empty: any
+// value.
 std::vector<std::string> words_of(const FlagRow& flag);
 std::vector<std::string> words_of(const PositionalRow& positional);
-// Its help with the names that are registered and the value it has when it is not given.
+// Returns the help text with the registered names and the default value.
 std::string full_help(const FlagRow& flag);
 
 // Scripts for bash, zsh and fish; ErrorKind::Usage for other shells.

@@ -13,7 +13,7 @@ bool is_secret(std::string name) {
   return name == "token" || name == "password" || name == "secret";
 }
 
-// "user:PASSWORD@host" for what stands between the colon and the last '@' of an address's authority.
+// Returns "user:PASSWORD@host": replaces the text between the colon and the last '@' of an address's authority.
 std::string without_password(std::string word) {
   const size_t begin = word.find("://");
   if (begin == std::string::npos) return word;
@@ -23,7 +23,7 @@ std::string without_password(std::string word) {
   return word.replace(colon + 1, at - colon - 1, "PASSWORD");
 }
 
-// "?token=TOKEN", "#token=TOKEN": of options of addresses, and of pages'.
+// Returns "?token=TOKEN", "#token=TOKEN": replaces secret options of stream addresses and page addresses.
 std::string without_secret_options(const std::string& word) {
   std::string text;
   for (size_t at = 0; at < word.size();) {

@@ -1,4 +1,4 @@
-// A command line as a shell reads it again, for people to paste.
+// Formats a command line with shell quoting, for copying into a shell.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 namespace harmonics::cli {
 
 std::string quoted(const std::string& word);
-// Quoted where needed, and without secrets: tokens, and passwords in
-// addresses.
+// Quotes words where needed, and omits secrets: tokens, and passwords in addresses.
 std::string command_text(const std::vector<std::string>& words);
-// The words of a command that resumes what `command` began: with --resume once, its value only where `folder` is given.
+// Returns the command that resumes `command`, with --resume once, and with the value of --resume only if `folder` is
+// given.
 std::string resuming_line(const std::vector<std::string>& command, const std::string& folder);
 
 }  // namespace harmonics::cli

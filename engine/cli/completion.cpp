@@ -44,7 +44,7 @@ std::string patterns(const FlagRow& f) { return "--" + f.name + (f.short_name.em
 std::string bash(const CommandTable& table) {
   std::vector<std::string> verbs;
   for (const VerbRow& v : table) verbs.push_back(v.name);
-  // bash makes words of "images=train.idx" and "--flag=value": what stands before the '=' is looked at.
+  // bash splits "images=train.idx" and "--flag=value" into words at '='. The script looks at the text before the '='.
   std::string s =
       "# bash completion of harmonics; made by 'harmonics completion bash'\n_harmonics() {\n"
       "  local cur=\"${COMP_WORDS[COMP_CWORD]}\" prev=\"${COMP_WORDS[COMP_CWORD-1]}\" verb=\"${COMP_WORDS[1]}\"\n"
@@ -82,7 +82,7 @@ std::string bash(const CommandTable& table) {
   return s + "  esac\n}\ncomplete -o filenames -F _harmonics harmonics\n";
 }
 
-// Text between single quotes of an _arguments specification.
+// Escapes text between single quotes of an _arguments specification.
 std::string zsh_text(const std::string& text) {
   std::string s;
   for (char c : text) {

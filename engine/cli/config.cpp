@@ -1,4 +1,4 @@
-// harmonics config show: every setting that counts, and where it comes from.
+// harmonics config show: prints every effective setting and its origin.
 #include <algorithm>
 
 #include <boost/json.hpp>

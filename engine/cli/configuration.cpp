@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostBytes = size_t{1} << 20;  // of a file
+constexpr size_t kMostBytes = size_t{1} << 20;  // limit for one file
 
 std::string environment_text(const char* name) {
   const char* value = std::getenv(name);
@@ -39,7 +39,7 @@ std::string variable_name(const std::string& flag) {
   return name;
 }
 
-// "a; b" for flags that repeat.
+// Splits "a; b", the form of flags that repeat.
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
   std::stringstream in(text);
@@ -51,7 +51,7 @@ std::vector<std::string> split(const std::string& text) {
 }
 
 constexpr char kHere[] = "harmonics.toml", kShownHere[] = "./harmonics.toml";
-// Nothing of these runs code, opens a port, reads or writes a file.
+// None of these settings runs code, opens a port, or reads or writes a file.
 constexpr std::string_view kAllowedHere[] = {"epochs", "steps",   "batch",     "lr",     "optimizer", "schedule",
                                              "seed",   "threads", "precision", "device", "quiet"};
 

@@ -24,19 +24,19 @@ namespace harmonics::cli {
 
 namespace {
 
-// Everything below runs in handlers of signals: no lock, no memory from the heap, no standard I/O.
+// Everything below runs in signal handlers: no locks, no heap allocation, no standard I/O.
 
 constexpr std::array kCrashes = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 constexpr int kMostFrames = 256;
 
 std::atomic<bool> crash_reports{false}, erases_line{false};
-std::atomic<pid_t> crash_teller{0};  // the thread that says it
+std::atomic<pid_t> crash_teller{0};  // the thread that reports the crash
 std::atomic<int> crash_depth{0};     // of that thread
 std::array<char, PATH_MAX> way_on_folder{};
 std::array<char, 4096> way_on_command{};
 std::atomic<bool> has_way_on{false};
 
-// A text that is written at once; what does not fit is left out.
+// Text in a fixed buffer, written by one call. Text beyond the buffer is dropped.
 class CrashText {
  public:
   CrashText& operator<<(std::string_view text) {
@@ -69,14 +69,14 @@ _Unwind_Reason_Code look_at_frame(_Unwind_Context* context, void* data) {
   return walk.found || ++walk.frames == kMostFrames ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
-// The innermost plugin among the calls that this thread is in.
+// Returns the innermost plugin on this thread's call stack.
 const PluginCode* plugin_on_stack() {
   FrameWalk walk;
   _Unwind_Backtrace(look_at_frame, &walk);
   return walk.found;
 }
 
-// Where the crash was; where it called what is no code, the caller.
+// Returns the plugin at the address of the crash, or at the caller's address if a null function was called.
 const PluginCode* plugin_at_crash(const void* context) {
   const auto& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
 #if defined(__x86_64__)
@@ -89,7 +89,7 @@ const PluginCode* plugin_at_crash(const void* context) {
   return plugin_at(reinterpret_cast<const void*>(at));
 }
 
-// Was it by the end of its stack?
+// Returns whether the stack overflowed.
 bool used_up_stack(int signal, const siginfo_t& info, const void* context) {
   if (signal != SIGSEGV || info.si_code <= 0) return false;
   const auto& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
@@ -103,7 +103,7 @@ bool used_up_stack(int signal, const siginfo_t& info, const void* context) {
   return at < top + 4096 && at + kNear > top;
 }
 
-// The number of "checkpoint-000012-step-6000.safetensors"; 0: it is none.
+// Returns the number in "checkpoint-000012-step-6000.safetensors", or 0 for other names.
 uint64_t number_of_checkpoint(std::string_view name) {
   constexpr std::string_view kBegin = "checkpoint-", kEnd = ".safetensors";
   if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return 0;
@@ -120,7 +120,7 @@ struct DirectoryEntry {
   unsigned char type;
 };
 
-// The newest checkpoint in the folder, as far as its name says; false: there is none.
+// Finds the newest checkpoint in the folder by the number in its name. Returns false if there is none.
 bool newest_checkpoint(std::array<char, NAME_MAX + 1>& into) {
   const int folder = ::open(way_on_folder.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return false;
@@ -181,10 +181,10 @@ void on_crash(int signal, siginfo_t* info, void* context) {
   pid_t none = 0;
   const bool first = crash_teller.compare_exchange_strong(none, self);
   if (!first && none != self)
-    for (;;) ::pause();  // another thread says it, and ends the program
+    for (;;) ::pause();  // another thread reports the crash and ends the program
   const int depth = crash_depth++;
   const PluginCode* plugin = nullptr;
-  if (depth == 0) {  // else looking for it crashed
+  if (depth == 0) {  // otherwise this lookup itself crashed
     plugin = plugin_at_crash(context);
     if (!plugin) plugin = plugin_on_stack();
   }
@@ -203,7 +203,7 @@ void on_exit_call() {
 }  // namespace
 
 CrashReport::CrashReport() {
-  plugin_on_stack();  // what the first walk over a stack needs is there from now on
+  plugin_on_stack();  // the first walk over a stack loads code; do it now
   static const int registered = std::atexit(on_exit_call);
   crash_reports = registered == 0;
   erases_line = ::isatty(STDERR_FILENO) != 0;

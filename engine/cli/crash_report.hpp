@@ -1,4 +1,4 @@
-// What is said when the code of a plugin ends the program: whose it was, and what the run can go on from.
+// Reports a crash in plugin code: which plugin it was, and how the run can be resumed.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace harmonics::cli {
 
-// While it lives, a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, on any thread) says on standard error which
-// plugin's code ran, and the program ends by that signal as before; a call of exit() says the same and ends with
-// kFailed. Signals that something else listens to are left to it. One at a time, made by the main thread before others
-// begin.
+// While it lives, a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, on any thread) prints on standard error which
+// plugin's code ran, and the program ends by that signal as before. A call of exit() prints the same and ends with
+// kFailed. Signals that already have another handler are not touched. One at a time, made by the main thread before
+// others begin.
 class CrashReport {
  public:
   CrashReport();
@@ -18,7 +18,7 @@ class CrashReport {
   CrashReport(const CrashReport&) = delete;
   CrashReport& operator=(const CrashReport&) = delete;
 
-  // Where the checkpoints of the run are, and the command that goes on from the newest.
+  // Sets the folder of the run's checkpoints, and the command that resumes from the newest.
   static void set_way_on(const std::string& folder, const std::string& command);
 
  private:

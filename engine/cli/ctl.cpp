@@ -1,4 +1,4 @@
-// harmonics ctl: looks at a run and says what it shall do, over its control socket or its address.
+// harmonics ctl: inspects and controls a run, over its control socket or its address.
 #include <cmath>
 
 #include <boost/json.hpp>
@@ -25,7 +25,7 @@ json::object message_of(const Options& options) {
       size_t used = 0;
       const auto v = parse(value, &used);
       if (used == value.size()) return v;
-    } catch (const std::exception&) {  // said below
+    } catch (const std::exception&) {  // reported below
     }
     throw Error(ErrorKind::Usage, fmt::format("'{}' is no number", value), {},
                 {fmt::format("harmonics ctl {} {} NUMBER", options.files[0], action)});
@@ -44,7 +44,7 @@ json::object message_of(const Options& options) {
   return o;
 }
 
-// What people want to know first.
+// Prints the most important values first.
 void show(const json::object& s) {
   std::string line = fmt::format("{}: {}, step {}, {} samples", text_in(s, "graph"), text_in(s, "state"),
                                  count_text(number_in(s, "step")), count_text(number_in(s, "samples")));
@@ -77,7 +77,7 @@ int follow_events(const Options& options) {
                 {"follow them over the control socket: run --control PATH"});
   ControlClient client(options.files[0]);
   client.say(R"({"do":"events"})");
-  constexpr double kSilence = 70;  // a status comes every second at least
+  constexpr double kSilence = 70;  // a status arrives at least once per second
   try {
     for (;;) {
       print_json_line(client.hear(kSilence));

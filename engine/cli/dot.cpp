@@ -31,7 +31,7 @@ std::string dot_of(HarmonicGraph& graph) {
   try {
     widths = graph.widths();
   } catch (const Error&) {
-    // Drawn without widths when the data is not known.
+    // Without widths if the data is not known.
   }
   std::string s = fmt::format(
       "digraph {} {{\n  rankdir=LR;\n  node [fontname=\"sans-serif\", fontsize=11];\n  edge [fontname=\"sans-serif\", "

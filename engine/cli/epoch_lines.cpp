@@ -32,7 +32,7 @@ void EpochLines::end() {
   left_out_.reset();
 }
 
-// What validation says stands on a line of its own where both do not fit.
+// Prints validation figures on a separate line if both do not fit on one.
 void EpochLines::print_line(const std::string& text) {
   began_ = true;
   since_ = 0;

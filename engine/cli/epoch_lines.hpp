@@ -1,5 +1,5 @@
-// A line for every epoch. On a terminal those that follow each other within a fifth of a second are left out, but the
-// first and the last.
+// Prints a line for every epoch. On a terminal, lines within a fifth of a second of the last one are skipped, except
+// the first and the last epoch.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,14 @@ class EpochLines {
  public:
   EpochLines();
   void show(const EpochReport& epoch, bool constant_rate);
-  // The last epoch, when it was left out.
+  // Prints the last epoch if it was skipped.
   void end();
 
  private:
   void print_line(const std::string& text);
-  int width_;  // 0: no terminal
+  int width_;  // 0: not a terminal
   bool began_ = false;
-  double since_ = 0;  // seconds of epochs since the last line
+  double since_ = 0;  // seconds of epochs since the last printed line
   std::optional<std::string> left_out_;
 };
 

@@ -1,4 +1,4 @@
-// harmonics explain: what a flow becomes, stage by stage.
+// harmonics explain: shows each stage of the compilation of a flow.
 #include <algorithm>
 #include <exception>
 
@@ -26,7 +26,7 @@ bool wants(const Options& o, const char* what) {
   return std::find(o.show.begin(), o.show.end(), what) != o.show.end();
 }
 
-// What is asked for, as text for people or as members of one object.
+// The requested sections, as readable text or as members of one JSON object.
 class Explanation {
  public:
   explicit Explanation(const Options& options) : json_(options.json) {}
@@ -118,7 +118,7 @@ void show_training(HarmonicGraph& graph, int cycle, const Options& options, Expl
                                                            {"accumulate", s.accumulate}});
 }
 
-// Who computes each call: the winner, then everybody else with the reason.
+// Shows the selected implementation of each call, then the rejected ones with the reason.
 void show_selected(const Executable& executable, const std::vector<Selected>& opened, const std::string& of,
                    Explanation& e) {
   json::array rows;
@@ -144,7 +144,7 @@ void show_selected(const Executable& executable, const std::vector<Selected>& op
   for (json::value& row : rows) e.object()["implementations"].as_array().push_back(std::move(row));
 }
 
-// What runs where; of what the host computes, each step.
+// Shows the device of each part, and every step that runs on the host.
 void show_placement(const Executable& executable, const std::string& device, const std::string& of, Explanation& e) {
   json::array hosted;
   std::string text;
@@ -162,7 +162,7 @@ void show_placement(const Executable& executable, const std::string& device, con
   e.object()["placement"].as_array().push_back(json::object{{"device", device}, {"steps", n}, {"hosted", hosted}});
 }
 
-// One program as it was traced, after its passes and as a plan, whatever of that was asked for.
+// Shows one program as traced, after its passes and as a plan, as far as requested.
 void show_program(HarmonicGraph& graph, const Program& traced, const std::vector<Selected>& opened, bool trains,
                   const Options& options, const std::string& of, Explanation& e) {
   std::vector<std::string> passes{"trace"};

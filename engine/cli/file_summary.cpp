@@ -24,7 +24,7 @@ namespace json = boost::json;
 
 constexpr size_t kMostValues = 1000, kMostOfAll = 100000, kShownValues = 8, kLongestValue = 200;
 
-// Of one column, row by row.
+// Collects statistics of one column, row by row.
 class Column {
  public:
   void add(const Cell& cell, size_t& values_left) {
@@ -79,7 +79,7 @@ std::string address_of(Address file, bool missing, const std::string& selection)
   return bare.substr(0, bare.find_first_of("?#")).find(':') == std::string::npos ? bare : text;
 }
 
-// A column, or a field of lines: all cells of its array.
+// A column, or a field of JSON lines: all cells of its array.
 struct Named {
   std::string name, selection;
   std::vector<int64_t> shape;
@@ -91,7 +91,7 @@ std::string quoted_in(const std::string& text) {
   return begin == std::string::npos ? "" : text.substr(begin + 1, end - begin - 1);
 }
 
-// By name where that is no other's and nothing else, else by number.
+// Uses the name where it is unique and cannot be read as anything else, otherwise the number.
 std::vector<Named> named_columns(const TableRows& rows) {
   std::vector<Named> all;
   std::multiset<std::string> names;
@@ -107,7 +107,7 @@ std::vector<Named> named_columns(const TableRows& rows) {
   return all;
 }
 
-// `of_cell`: which field each cell belongs to.
+// `of_cell`: the field that each cell belongs to.
 std::vector<Named> named_fields(const TableRows& rows, std::vector<size_t>& of_cell) {
   std::vector<Named> all;
   for (size_t i = 0; i < rows.cells(); ++i) {

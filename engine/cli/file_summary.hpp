@@ -1,4 +1,4 @@
-// What a file of tables or arrays holds: its columns, and how each is written as an address.
+// Summarizes a file of tables or arrays: its columns, and the address of each.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 namespace harmonics::cli {
 
 struct ColumnSummary {
-  std::string name, address;   // to write behind --producer NAME=
-  std::string type;            // integer, number, words, mixed, missing; of an array its element type
+  std::string name, address;   // to write after --producer NAME=
+  std::string type;            // integer, number, words, mixed, missing; for an array its element type
   std::vector<int64_t> shape;  // of one sample; empty: a single value
   uint64_t missing = 0;
   std::optional<double> least, greatest;  // of numbers
-  std::optional<uint64_t> classes;        // different values; none: too many were found, or they were not counted
-  std::vector<std::string> values;        // the first of them, of words
+  std::optional<uint64_t> classes;        // number of distinct values; none: too many, or not counted
+  std::vector<std::string> values;        // the first distinct values, for words
 };
 
 struct FileSummary {
@@ -28,7 +28,8 @@ struct FileSummary {
   std::vector<ColumnSummary> columns;
 };
 
-// Of CSV, TSV, JSON lines and NPZ, read as a whole; none: the address names a part, or is of another format.
+// Summarizes CSV, TSV, JSON lines and NPZ files as a whole. Returns none if the address names a part or has another
+// format.
 std::optional<FileSummary> summary_of_file(const Address& address);
 std::string summary_text(const FileSummary& summary);
 boost::json::array columns_json(const FileSummary& summary);

@@ -1,4 +1,4 @@
-// Builds the rows of a verb. Whatever reads a value names the flag, the value, what it takes and an example of it.
+// Builds the rows of a verb. Errors name the flag, the value, the permitted values and an example.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ enum class Least { above_zero, zero };
 class Flags {
  public:
   explicit Flags(VerbRow& verb) : verb_(verb) {}
-  // Flags from here on stand under this heading.
+  // Puts the flags that follow under this heading.
   void group(const char* heading) { group_ = heading; }
 
   PositionalRow& positional(const char* name, const char* help);
-  // `help` of a flag with choices or names continues their list: ", with its settings".
+  // For a flag with choices or names, `help` continues their list: ", with its settings".
   FlagRow& on(const char* name, const char* help, bool Options::*to);
   FlagRow& text(const char* name, const char* value, const char* help, std::string Options::*to);
   FlagRow& text(const char* name, const char* value, const char* help, void (*to)(Options&, const std::string&));
   FlagRow& texts(const char* name, const char* value, const char* help, std::vector<std::string> Options::*to);
-  // Whole numbers from `least` to `most`, real numbers with a least one, durations ("90s").
+  // Add flags for whole numbers from `least` to `most`, real numbers with a minimum, and durations ("90s").
   FlagRow& whole(const char* name, int64_t least, int64_t most, const char* help, void (*to)(Options&, int64_t));
   FlagRow& real(const char* name, Least least, double most, const char* help, void (*to)(Options&, double));
   FlagRow& duration(const char* name, const char* help, void (*to)(Options&, double));
@@ -35,19 +35,19 @@ class Flags {
   const char* group_ = "Options";
 };
 
-// What was written for a flag, or for a part of a list.
+// Applies the value given for a flag, or for a part of a list.
 void give(const FlagRow& flag, Options& options, const std::string& value);
-// true, on, yes, 1; false, off, no, 0; ErrorKind::Usage.
+// Reads true, on, yes, 1 or false, off, no, 0. Throws ErrorKind::Usage for other words.
 bool read_switch(const FlagRow& flag, const std::string& text);
-// "90s", "10m", "1.5h"; ErrorKind::Usage.
+// Reads "90s", "10m", "1.5h". Throws ErrorKind::Usage for other text.
 double duration_seconds(const std::string& flag, const std::string& text);
-// "cpu, cuda or opencl".
+// Returns "cpu, cuda or opencl".
 std::string either(const std::vector<std::string>& words);
 
-// Registered ones, "reference" and "auto".
+// Returns the registered devices, "reference" and "auto".
 std::vector<std::string> device_names();
 
-// What defines the flags of each verb.
+// Define the flags of each verb.
 void run_flags(VerbRow& verb);
 void infer_flags(VerbRow& verb);
 void serve_flags(VerbRow& verb);

@@ -88,7 +88,7 @@ void threads(Flags& f) {
    }).example = "2";
 }
 
-// Where and how it is computed, without the number of threads.
+// Flags of device and precision, without the number of threads.
 void device(Flags& f) {
   FlagRow& where = f.text("device", "NAME", ": an accelerator if there is one",
                           [](Options& o, const std::string& v) { o.run.device = v; });

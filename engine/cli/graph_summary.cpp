@@ -60,7 +60,7 @@ class Summing {
     summary_.steps.push_back(step);
   }
 
-  // What several cycles have in common is counted in the first.
+  // Counts parts that several cycles share only in the first cycle.
   void add_to_arrow(const std::string& scope, double flops, int cycle) {
     const std::string path = scope.substr(0, scope.find('/'));
     const auto first = cycle_of_.try_emplace(path, cycle).first->second;

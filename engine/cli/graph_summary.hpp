@@ -14,7 +14,7 @@ namespace harmonics::cli {
 struct SummaryRow {
   std::string layer, functions;  // "conv, relu", of the arrows into it
   std::vector<int64_t> shape;    // of one sample
-  int64_t parameters = 0;        // of those arrows; shared ones count once, where they come first
+  int64_t parameters = 0;        // of those arrows; shared parameters count once, at their first use
   double flops = 0;              // of one sample, forward
 };
 
@@ -22,7 +22,7 @@ struct SummaryStep {
   int64_t cycle = 0, batch = 0;  // the cycle from 1
   bool trains = false;
   double flops = 0;                 // of the whole step
-  uint64_t buffers = 0, state = 0;  // bytes: what a step needs besides, weights and moments and statistics
+  uint64_t buffers = 0, state = 0;  // bytes: buffers of a step; weights, moments and statistics
 };
 
 struct GraphSummary {

@@ -11,7 +11,7 @@ namespace harmonics::cli {
 
 namespace {
 
-constexpr size_t kColumn = 32;  // where help begins
+constexpr size_t kColumn = 32;  // column where help text starts
 
 // "  left        words of help,\n              wrapped"
 std::string entry(const std::string& left, const std::string& help, size_t columns, size_t column = kColumn) {
@@ -55,7 +55,7 @@ std::string usage(const VerbRow& verb) {
 }
 
 std::string help_of(const PositionalRow& p) {
-  constexpr size_t kMostWords = 24;  // more are a list of its own
+  constexpr size_t kMostWords = 24;  // longer lists are shown by a separate command
   const std::vector<std::string> words = words_of(p);
   if (words.size() > kMostWords) return p.help;
   std::string all;

@@ -70,7 +70,7 @@ class Socket {
         throw gone();
     }
   }
-  // Until the other side closes: at most `most` bytes, within the time for all of it.
+  // Reads until the peer closes the connection: at most `most` bytes, within the time limit of the request.
   std::string receive(size_t most) {
     std::string all;
     char piece[4096];

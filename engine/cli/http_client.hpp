@@ -1,4 +1,4 @@
-// One request to a program on this machine or another, over plain HTTP/1.1.
+// Sends one request over plain HTTP/1.1.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ struct HttpAnswer {
   std::string body;
 };
 
-// `url`: http://HOST:PORT[/...], of which the path is left out. ErrorKind::Usage when it is none, Unavailable when the
-// whole answer does not come within `seconds`, or is longer than kMostReplyBytes.
+// `url`: http://HOST:PORT[/...]; the path is ignored. Throws ErrorKind::Usage for other text, and Unavailable when the
+// whole answer does not arrive within `seconds` or is longer than kMostReplyBytes.
 HttpAnswer http_request(const std::string& url, const std::string& method, const std::string& path,
                         const std::string& token, const std::string& body, double seconds);
 

@@ -1,4 +1,4 @@
-// harmonics infer: the graph without its taps, on data, or writing text.
+// harmonics infer: runs the graph without its taps on data, or generates text.
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
@@ -22,7 +22,7 @@ int write_text(HarmonicGraph& graph, const Options& options) {
   static_cast<DeviceSettings&>(s) = options.run;
   std::string text;
   generate(graph, 0, s, [&](const std::string& symbol) {
-    if (text.empty() && !options.json) print_data(options.prompt);  // the model knows it
+    if (text.empty() && !options.json) print_data(options.prompt);  // the model knows the prompt
     text += symbol;
     if (options.json) return;
     print_data(symbol);
@@ -36,7 +36,7 @@ int write_text(HarmonicGraph& graph, const Options& options) {
   return kDone;
 }
 
-// Do weights come from files that the flow names?
+// Returns whether the flow names files to load weights from.
 bool names_weights(const Graph& graph) {
   for (const GraphEdge& e : graph.edges)
     for (const BoundCall& c : e.calls)

@@ -1,18 +1,20 @@
-// What is installed beside the program: found from the program's own file, so that an installation may be moved.
+// Locates the files installed beside the program, relative to the program's own file, so that an installation may be
+// moved.
 #pragma once
 
 #include <string>
 
 namespace harmonics::cli {
 
-// Absolute paths; "" where the program is not installed or that part is left out.
+// Return absolute paths, or "" if the program is not installed or the part is missing.
 std::string samples_folder();
 std::string documentation_folder();
 
-// The installed file of "samples/FILE"; "" for other paths and where there is none.
+// Returns the installed file for "samples/FILE", or "" for other paths and missing files.
 std::string installed_sample(const std::string& path);
 
-// A help text with "samples/FILE" made the path of the installed file; unchanged where no samples are installed.
+// Replaces "samples/FILE" in a help text by the path of the installed file. Returns the text unchanged if no samples
+// are installed.
 std::string with_samples_folder(std::string text);
 
 }  // namespace harmonics::cli

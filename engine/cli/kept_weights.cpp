@@ -34,7 +34,7 @@ std::string absolute(const char* variable) {
 
 [[noreturn]] void refuse_copy(const std::string& why) { throw Error(ErrorKind::Output, why); }
 
-// The folder and those it lies in, for this user alone where they are made here.
+// Creates the folder and its missing parents, with access for this user only.
 void make_private(const std::string& folder) {
   for (size_t at = folder.find('/', 1);; at = folder.find('/', at + 1)) {
     const std::string part = folder.substr(0, at);
@@ -70,13 +70,13 @@ struct Copy {
   uint64_t bytes;
 };
 
-// What processes that were killed left behind is removed once none can be writing it any more.
+// Removes unfinished files of killed processes once they are too old to be still in use.
 void remove_unfinished(const fs::path& path, fs::file_time_type time) {
   std::error_code failed;
   if (time + std::chrono::hours(24) < fs::file_time_type::clock::now()) fs::remove(path, failed);
 }
 
-// The newest first; `newest` is the one that was just written.
+// Returns the copies, newest first. `newest` is the copy that was just written.
 std::vector<Copy> copies_in(const fs::path& folder, const fs::path& newest) {
   std::vector<Copy> all;
   std::error_code failed;

@@ -1,4 +1,4 @@
-// Copies of weights that no flag asked to save, in the user's state folder.
+// Keeps copies of weights that no flag saves, in the user's state folder.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,12 @@ namespace harmonics::cli {
 inline constexpr size_t kMostKept = 3;
 inline constexpr uint64_t kMostKeptBytes = uint64_t{1} << 30;
 
-// $XDG_STATE_HOME/harmonics/kept, else ~/.local/state/harmonics/kept; empty: the environment names no absolute folder.
+// Returns $XDG_STATE_HOME/harmonics/kept, else ~/.local/state/harmonics/kept, or an empty path if the environment
+// names no absolute folder.
 std::string kept_folder();
 
-// Writes a copy for this user alone, removes the oldest copies beyond the limits, and returns its path. Throws
-// ErrorKind::Output with the reason where there is none.
+// Writes a copy that only this user can read, removes the oldest copies beyond the limits, and returns its path.
+// Throws ErrorKind::Output with the reason if the copy fails.
 std::string keep_weights(const TensorFile& weights, const std::string& graph);
 
 }  // namespace harmonics::cli

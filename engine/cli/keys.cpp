@@ -1,4 +1,4 @@
-// harmonics keys: a pair of keys for streams over ZeroMQ. libzmq is opened when it is needed: no other verb does.
+// harmonics keys: generates a key pair for streams over ZeroMQ. Loads libzmq on demand, since no other verb needs it.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>

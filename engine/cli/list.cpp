@@ -1,4 +1,4 @@
-// harmonics list and inspect: what exists, one line each; one thing in full.
+// harmonics list and inspect: list prints one line per item, inspect prints one item in full.
 #include <algorithm>
 #include <filesystem>
 
@@ -123,7 +123,7 @@ std::string shortened(const std::vector<std::string>& words) {
   return words.size() > 20 ? text + ", ..." : text;
 }
 
-// What an address gives: opens it and reads nothing.
+// Describes the stream of an address. Opens it and reads no samples.
 json::object stream_object(const std::string& text, const StreamInfo& info) {
   return {{"version", 1},
           {"address", text},
@@ -151,12 +151,12 @@ StreamInfo info_of_stream(Address address) {
   return stepped.source.info();
 }
 
-// A table as a whole, column by column, and as the one stream of all its columns where it is one.
+// Describes a table as a whole, column by column, and as a single stream of all columns if it is one.
 int inspect_file(const std::string& text, const FileSummary& summary, const Options& options) {
   std::optional<StreamInfo> info;
   try {
     info = info_of_stream(parse_address(text));
-  } catch (const Error&) {  // columns of words, or several arrays: each is a stream of its own
+  } catch (const Error&) {  // columns of words, or several arrays: each is a separate stream
   }
   if (options.json) {
     json::object o = info ? stream_object(text, *info) : json::object{{"version", 1}, {"address", text}};
@@ -203,13 +203,13 @@ int inspect_plugin(const std::string& path, const Options& options) {
   return kDone;
 }
 
-// What a device of the list says of itself.
+// The description that a device of the list gives.
 struct DeviceWords {
   std::string name, driver, capability, unavailable;
   uint64_t memory = 0;
 };
 DeviceWords words_of_device(const std::string& name) {
-  if (name == "reference") return {"this processor, one thread", "", "", ""};  // of the engine itself
+  if (name == "reference") return {"this processor, one thread", "", "", ""};  // part of the engine
   const ItemPtr item = Registry::global().need(HX_DEVICE, name);
   const hx_device_info info = info_of(*item);
   const char* line = item->table<hx_device_vt>().describe(item->self);
@@ -226,7 +226,7 @@ void show_device(const std::string& name) {
   if (w.memory) print("    memory {:.1f} GiB\n", static_cast<double>(w.memory) / (1024.0 * 1024 * 1024));
 }
 
-// "file:w.safetensors" and "file:p.so" are these files; other addresses stay what they are.
+// Returns the file for "file:w.safetensors" and "file:p.so". Other addresses stay unchanged.
 std::string without_scheme(const std::string& thing) {
   if (!thing.starts_with("file:")) return thing;
   const Address address = parse_address(thing);

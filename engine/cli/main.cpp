@@ -27,7 +27,7 @@ namespace harmonics::cli {
 
 namespace {
 
-// Before anything is read that takes time.
+// Called before any input is read that takes time.
 void expect_device(const std::string& name) {
   if (name == "cpu") return;
   const std::vector<std::string> known = device_names();
@@ -40,7 +40,7 @@ void expect_device(const std::string& name) {
 int dispatch(const VerbRow& verb, Options options) {
   expect_separate_files(options);
   std::optional<CrashReport> crashes;
-  if (options.verb != "plugin") crashes.emplace();  // its children crash as they may
+  if (options.verb != "plugin") crashes.emplace();  // its child processes may crash
   for (const std::string& plugin : options.plugins) load_plugin(plugin);
   if (!options.plugins.empty() && !options.quiet)
     for (const std::string& line : Registry::global().take_replacements()) print_note(line);
@@ -57,7 +57,7 @@ int dispatch(const VerbRow& verb, Options options) {
 
 namespace {
 
-// Of what is none of ours: a file system that refuses, or a bug.
+// Converts exceptions that are not ours: a file system error, or a bug.
 Error error_of(const std::exception& e) {
   if (const auto* refused = dynamic_cast<const std::filesystem::filesystem_error*>(&e)) {
     const int reason = refused->code().value();
@@ -116,7 +116,7 @@ int run_program(int argc, char** argv, Options& options) {
   try {
     const VerbRow* const verb = parse_options(argc, argv, options);
     const int code = verb ? dispatch(*verb, options) : static_cast<int>(kDone);
-    if (code == kDone) finish_output();  // another code says what was wrong before
+    if (code == kDone) finish_output();  // with another code the error was already printed
     return code;
   } catch (const Error& e) {
     print_error(e);
@@ -128,19 +128,19 @@ int run_program(int argc, char** argv, Options& options) {
   }
 }
 
-// Was it asked for, also where the rest of the command line was not understood?
+// Returns whether JSON was requested, even if the rest of the command line has errors.
 bool wants_json(int argc, char** argv, const Options& options) {
   return options.json ||
          std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--json"; });
 }
 
-// Programs find an object on the last line also when there was nothing to print.
+// With --json the last line is an object even when nothing else was printed.
 void print_failure() {
   if (printed_json() || first_error().is_null()) return;
   try {
     print_json(boost::json::object{{"version", 1}, {"error", first_error()}});
     finish_output();
-  } catch (const Error&) {  // nobody can be told
+  } catch (const Error&) {  // the output is gone
   }
 }
 
@@ -152,8 +152,8 @@ int main(int argc, char** argv) {
   using namespace harmonics;
   using namespace harmonics::cli;
   take_standard_streams();
-  std::signal(SIGUSR1, SIG_IGN);  // runs reload plugins by it
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of writing, with its reason
+  std::signal(SIGUSR1, SIG_IGN);  // runs reload plugins on this signal
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at its size limit becomes a write error with its reason
   Options options;
   const int code = run_program(argc, argv, options);
   if (reader_has_gone() && code == kUnavailable) end_by_reader();

@@ -96,7 +96,7 @@ std::string roff_text(const std::string& text) {
 
 namespace {
 
-// `code`, *emphasis*, [words](address), \| of a line.
+// Converts `code`, *emphasis*, [words](address), \| of a line.
 std::string inline_roff(const std::string& line) {
   std::string s, plain;
   const auto flush = [&] { s += roff_text(plain), plain.clear(); };
@@ -129,7 +129,7 @@ std::string inline_roff(const std::string& line) {
   return s.starts_with("\\fB.") || s.starts_with("\\fB'") ? "\\&" + s : s;
 }
 
-// Cells of "| a | b \| c |".
+// Returns the cells of "| a | b \| c |".
 std::vector<std::string> cells_of(const std::string& line) {
   std::vector<std::string> cells;
   std::string cell;

@@ -54,7 +54,7 @@ void print_notes(const Source& source) {
   for (std::string line; std::getline(notes, line);) say(source.name() + ": " + line);
 }
 
-// What is left infers; when training would end says nothing about that.
+// Removes the taps, so that the rest infers. Conditions that end training do not apply then.
 void drop_taps(Graph& graph) {
   for (size_t i = 0; i < graph.cycles.size(); ++i) {
     if (!graph.trains(static_cast<int>(i))) continue;
@@ -65,7 +65,7 @@ void drop_taps(Graph& graph) {
   graph.taps.clear();
 }
 
-// The programs of the graph take them over when they are compiled.
+// Registers an override. Programs of the graph use it when they are compiled.
 void set_override(Registry& registry, const std::string& text) {
   const size_t eq = text.find('=');
   if (eq == std::string::npos || eq == 0 || eq + 1 == text.size())
@@ -116,7 +116,8 @@ std::shared_ptr<DeadLetters> dead_letters_of(const Options& options) {
   return std::make_shared<DeadLetters>(std::move(o));
 }
 
-// Weights of the same shapes fit, whatever computed with them; the saved text may need plugins that are not here.
+// Weights of the same shapes are compatible whatever functions used them. The saved text may need plugins that are
+// missing here.
 void note_other_functions(const HarmonicGraph& graph, const Options& options) {
   const std::string &learned = graph.learned_flow(), &now = graph.graph().source->text();
   if (learned.empty() || learned == now) return;
@@ -145,7 +146,7 @@ std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& optio
   for (const std::string& text : options.overrides) set_override(result->registry(), text);
   if (known) known(*result);
   const auto bind = [&](const std::vector<std::string>& texts, StreamSet& set) {
-    std::vector<Binding> later;  // fields of producers that stand behind them
+    std::vector<Binding> later;  // fields of producers that are declared later
     for (const std::string& text : texts) {
       Binding b = parse_binding(text);
       if (options.insecure) set_option(result->registry(), HX_PRODUCER, b.address, "insecure", "true");

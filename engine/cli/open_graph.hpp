@@ -1,4 +1,4 @@
-// From a file and bindings on the command line to a graph, the same for every verb.
+// Opens a graph from a file and command-line bindings, the same for every verb.
 #pragma once
 
 #include <functional>
@@ -8,20 +8,20 @@
 
 namespace harmonics::cli {
 
-// Runs `body`; errors with a place in `source` are shown in it. Returns the exit code.
+// Runs `body`. Errors with a position in `source` are shown with the source line. Returns the exit code.
 int with_source(const std::shared_ptr<const SourceText>& source, const std::function<int()>& body);
 
-// Parses, resolves, binds producers, tests and consumers, loads weights. `inference` drops the training taps. `known`:
-// called before any stream is opened, which may wait for a sender.
+// Parses, resolves, binds producers, tests and consumers, loads weights. `inference` drops the training taps. `known`
+// is called before any stream is opened, since opening may wait for a sender.
 std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& options, bool inference,
                                           const std::function<void(HarmonicGraph&)>& known = nullptr);
 
-// infer: ErrorKind::Usage where the flow has weights and nothing gives them, unless --untrained says that it is meant.
+// infer: throws ErrorKind::Usage if the flow has weights, nothing loads them and --untrained is not given.
 void expect_trained(HarmonicGraph& graph, const Options& options);
 
-// The schemes a flow's file and the built-in addresses resolve against: graph file of options.files[0].
+// Reads the graph file options.files[0].
 Flow read_flow(const Options& options);
-// Mistakes of the language and unknown functions are thrown together.
+// Reads a file. Reports syntax errors and unknown functions together.
 Flow read_flow_file(const std::string& path);
 
 }  // namespace harmonics::cli

@@ -25,7 +25,7 @@ namespace harmonics::cli {
 
 namespace {
 
-// Columns of help: those of the terminal within what can be read, 100 elsewhere.
+// Returns the columns of help: the terminal's width within readable limits, 100 elsewhere.
 size_t help_columns() {
   winsize size{};
   if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 100;
@@ -40,7 +40,7 @@ bool is_flag(const std::string& word) {
   return word.size() > 1 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1]));
 }
 
-// Words that people type for a verb, where another command line does it.
+// Returns a hint for a word that is not a verb but suggests another command line.
 std::string remark_on(const std::string& word) {
   if (word == "test" || word == "eval" || word == "evaluate")
     return "saved weights are tested by: harmonics run GRAPH --weights FILE --epochs 0 --producer ADDRESS --test "
@@ -56,7 +56,7 @@ class ArgumentReader {
   ArgumentReader(const VerbRow& verb, Options& options, std::vector<std::string> words)
       : verb_(verb), options_(options), words_(std::move(words)) {}
 
-  // False: help is asked for.
+  // Returns false if help is requested.
   bool read() {
     if (asks_for_help()) return false;
     for (; at_ < words_.size(); ++at_) {
@@ -75,7 +75,7 @@ class ArgumentReader {
   bool was_given(const FlagRow& flag) const { return given_.count(flag.name) != 0; }
 
  private:
-  // Wherever it stands before "--".
+  // Finds --help anywhere before "--".
   bool asks_for_help() const {
     for (size_t i = 0; i < words_.size() && words_[i] != "--"; ++i)
       if (is_help(words_[i])) return true;
@@ -212,7 +212,7 @@ class ArgumentReader {
                      {first_example()}));
   }
 
-  // The first command of the examples that is the verb's.
+  // Returns the first example command of the verb.
   std::string first_example() const {
     const std::string begin = "harmonics " + verb_.name;
     const size_t at = verb_.examples.find(begin);
@@ -224,9 +224,9 @@ class ArgumentReader {
   Options& options_;
   const std::vector<std::string> words_;
   size_t at_ = 0;
-  bool plain_ = false;                        // behind "--"
+  bool plain_ = false;                        // after "--"
   std::map<std::string, std::string> given_;  // first values
-  const FlagRow* last_ = nullptr;             // whose value stood before this word
+  const FlagRow* last_ = nullptr;             // the flag whose value was the previous word
 };
 
 // "batch = 128"
@@ -236,8 +236,8 @@ std::string assignment(const std::string& flag, const Setting& setting) {
   return flag + " = " + values;
 }
 
-// Flags that were not given take their values from the configuration. Returns what to say of the current folder's file,
-// which counts without being named.
+// Flags that were not given take their values from the configuration. Returns notes about settings from the current
+// folder's file, which is used without being named.
 std::vector<std::string> configure(const VerbRow& verb, const ArgumentReader& arguments, Options& o) {
   const Configuration configuration =
       Configuration::read(command_table(), o.config.empty() ? std::nullopt : std::optional(o.config));
@@ -276,7 +276,7 @@ const VerbRow& verb_typed(const std::string& word) {
   throw e.note("'harmonics --help' shows the verbs");
 }
 
-// True: it was help or the version that was asked for.
+// Returns true if help or the version was requested, and printed.
 bool print_about(const std::string& word) {
   if (word == "--version")
     print("harmonics {}\n", HARMONICS_VERSION);

@@ -18,14 +18,14 @@ struct Options {
   RunSettings run;
   std::string graph;  // --graph NAME
   std::string weights, save, report;
-  bool no_keep = false;                      // no copy of weights that nothing else saves
+  bool no_keep = false;                      // keep no copy of weights that nothing else saves
   std::vector<std::string> weights_from;     // --weights-from DIR
   ModelLimits limits;                        // --limits
   std::string plot, confusion, tensorboard;  // pictures and event files of a run
   std::vector<std::string> logs;             // .csv, .jsonl
-  int64_t log_every = 0;                     // steps; 0: at the end of every epoch alone
+  int64_t log_every = 0;                     // steps; 0: at the end of every epoch only
   bool json = false, quiet = false;
-  std::vector<std::string> command_line;     // as it was typed
+  std::vector<std::string> command_line;     // as typed
   std::string checkpoint;                    // --checkpoint DIR
   std::optional<std::string> every, resume;  // resume "": from --checkpoint
   std::optional<int> keep;
@@ -46,9 +46,9 @@ struct Options {
   int64_t cycle = 1;  // from 1
   std::string trace;
   std::vector<int64_t> batches;
-  std::vector<int> threads;  // empty: one, and all the machine has
-  double seconds = 1;        // of one measurement
-  // the outside: run, serve, ctl
+  std::vector<int> threads;  // empty: one, and all threads of the machine
+  double seconds = 1;        // per measurement
+  // Outside access: run, serve, ctl
   std::vector<std::string> serve;  // ADDRESS
   std::string control, token;
   double latency = 0.002;  // seconds
@@ -56,19 +56,19 @@ struct Options {
   // infer
   std::string prompt;
   bool prompt_given = false;
-  bool untrained = false;  // no --weights is meant
+  bool untrained = false;  // runs without --weights on purpose
   int64_t generate = 400;
   double temperature = 0.8;
   // send and receive
   std::vector<std::string> from, to;  // [NAME=]ADDRESS
-  double rate = 0;                    // samples a second; 0: as fast as they are taken
+  double rate = 0;                    // samples per second; 0: as fast as the receiver takes them
   std::optional<uint64_t> count;
   std::string producer_name, ack;
 };
 
 struct VerbRow;
-// Parses argv: the verb to run, or null where help or the version was printed. Flags that were not given come from the
-// environment and configuration files. ErrorKind::Usage for wrong use.
+// Parses argv. Returns the verb to run, or null if help or the version was printed. Flags that were not given come
+// from the environment and configuration files. Throws ErrorKind::Usage for wrong use.
 const VerbRow* parse_options(int argc, char** argv, Options& options);
 
 }  // namespace harmonics::cli

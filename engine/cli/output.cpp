@@ -38,12 +38,12 @@ void write_output(std::string_view bytes) {
 }  // namespace
 
 void take_standard_streams() {
-  std::signal(SIGPIPE, SIG_IGN);  // what was learned is saved before the process ends by it
+  std::signal(SIGPIPE, SIG_IGN);  // results are saved before the process ends by this signal
   for (int file = 0; file <= 2; ++file) {
     if (::fcntl(file, F_GETFD) >= 0 || errno != EBADF) continue;
-    // Else a checkpoint could be opened as descriptor 2 and receive messages. Reading 0 and writing 1 still fail.
+    // Otherwise a checkpoint could be opened as descriptor 2 and receive messages. Reading 0 and writing 1 still fail.
     const int direction = file == STDOUT_FILENO ? O_RDONLY : O_WRONLY;
-    if (::open("/dev/null", direction) < 0) return;  // takes the lowest number that is free
+    if (::open("/dev/null", direction) < 0) return;  // takes the lowest free number
   }
 }
 
@@ -70,7 +70,7 @@ bool reader_has_gone() { return reader_gone; }
 void end_by_reader() {
   std::signal(SIGPIPE, SIG_DFL);
   ::raise(SIGPIPE);
-  ::_exit(128 + SIGPIPE);  // blocked by who started this process
+  ::_exit(128 + SIGPIPE);  // the parent process blocked the signal
 }
 
 void print_data(std::string_view bytes) {
@@ -87,7 +87,7 @@ void flush_output() {
 
 void finish_output() {
   if (std::ferror(stdout) && nobody_reads()) throw output_error(EPIPE);
-  if (std::ferror(stdout)) throw Error(ErrorKind::Output, "cannot write to standard output");  // --help reports none
+  if (std::ferror(stdout)) throw Error(ErrorKind::Output, "cannot write to standard output");  // unlike --help
   flush_output();
 }
 

@@ -1,5 +1,5 @@
-// Standard output: lines for people, one object for programs, data. A write that fails throws ErrorKind::Output, or
-// Unavailable where the reader went away.
+// Standard output: text, one JSON object, or data. A failed write throws ErrorKind::Output, or Unavailable if the
+// reader closed the pipe.
 #pragma once
 
 #include <string>
@@ -13,35 +13,35 @@
 
 namespace harmonics::cli {
 
-// At the beginning of main: SIGPIPE is ignored, and descriptors 0 to 2 are open.
+// Called at the start of main: ignores SIGPIPE and opens descriptors 0 to 2.
 void take_standard_streams();
 
-// For people, by visible(): names in data cannot send commands to the terminal.
+// Prints text through visible(): names in data cannot send commands to the terminal.
 void print_text(std::string_view text);
 template <typename... T>
 void print(fmt::format_string<T...> format, T&&... values) {
   print_text(fmt::format(format, std::forward<T>(values)...));
 }
 
-// One line that is valid JSON whatever bytes its strings have, by valid_json().
+// Prints one line of valid JSON for any bytes in its strings, through valid_json().
 void print_json(const boost::json::value& value);
 void print_json_line(std::string serialized);
 
-// As it is, on a terminal by visible().
+// Prints bytes unchanged, on a terminal through visible().
 void print_data(std::string_view bytes);
 
 void flush_output();
 
-// Was an object printed, so that standard output ends with one?
+// Returns whether an object was printed as the last line of standard output.
 bool printed_json();
 
-// Is this what came of a reader of standard output that has gone, as `head` does when it has enough?
+// Returns whether the error comes from a closed reader of standard output, such as `head` after its last line.
 bool is_reader_gone(const Error& error);
-bool reader_has_gone();  // was an error that?
-// Ends the process as the signal would that such writing gives a program by default.
+bool reader_has_gone();  // whether such an error occurred
+// Ends the process by SIGPIPE, as such a write does by default.
 [[noreturn]] void end_by_reader();
 
-// At the end of a verb that is done: everything printed has been written.
+// Called at the end of a successful verb: flushes standard output.
 void finish_output();
 
 }  // namespace harmonics::cli

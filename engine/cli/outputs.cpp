@@ -27,7 +27,7 @@ namespace {
               {remedy});
 }
 
-// By making a file beside it: permissions alone do not tell of read-only file systems.
+// Creates a test file beside it: permissions alone do not reveal read-only file systems.
 void expect_writable(const char* flag, const std::string& path) {
   std::error_code failed;
   const fs::path linked = fs::is_symlink(path, failed) ? fs::weakly_canonical(path, failed) : fs::path(path);
@@ -45,7 +45,7 @@ void expect_writable(const char* flag, const std::string& path) {
   ::unlink(tried.c_str());
 }
 
-// An unused name in `folder` for a file that was to be written at `path`.
+// Returns an unused name in `folder` for the file of `path`.
 std::string free_name(const fs::path& folder, const std::string& path) {
   const std::string stem = fs::path(path).stem().string();
   for (int number = 1;; ++number) {
@@ -56,7 +56,7 @@ std::string free_name(const fs::path& folder, const std::string& path) {
   }
 }
 
-// A file of the command line, and the flag that names it.
+// A file on the command line, and the flag that names it.
 struct NamedFile {
   std::string flag, path;
 };
@@ -66,7 +66,7 @@ void add_file(NamedFiles& to, const char* flag, const std::string& path) {
   if (!path.empty()) to.push_back({flag, path});
 }
 
-// Those of "file:" among addresses. What is wrong with an address is said where it is opened.
+// Adds the "file:" addresses. Errors in addresses are reported when they are opened.
 void add_addresses(NamedFiles& to, const char* flag, const std::vector<std::string>& texts) {
   for (const std::string& text : texts) {
     try {
@@ -77,14 +77,14 @@ void add_addresses(NamedFiles& to, const char* flag, const std::vector<std::stri
   }
 }
 
-// Of what a run reads or writes as a whole: pipes and devices may stand anywhere.
+// Compares regular files only: pipes and devices may be named more than once.
 bool is_the_same_file(const std::string& a, const std::string& b) {
   std::error_code failed;
   if (fs::exists(a, failed) && !fs::is_regular_file(a, failed)) return false;
   return fs::equivalent(a, b, failed) || fs::weakly_canonical(a, failed) == fs::weakly_canonical(b, failed);
 }
 
-// Would reading the folder or pattern `input` read this file?
+// Returns whether reading the folder or pattern `input` would read this file.
 bool reads(const std::string& input, const std::string& file) {
   std::error_code failed;
   if (!fs::is_regular_file(file, failed)) return false;

@@ -10,16 +10,15 @@
 
 namespace harmonics::cli {
 
-// Throws ErrorKind::Output for the first of --save, --report, --plot and --confusion that could not be written: asked
+// Throws ErrorKind::Output for the first of --save, --report, --plot and --confusion that cannot be written. Called
 // before the first step.
 void expect_writable_outputs(const Options& options);
 
-// Throws ErrorKind::Usage when a file that is written is read as well, or written twice; asked before anything is
-// opened.
-// --save may name the file of --weights: that is read before.
+// Throws ErrorKind::Usage when a file is both read and written, or written twice. Called before any file is opened.
+// --save may name the file of --weights, which is read first.
 void expect_separate_files(const Options& options);
 
-// Tries each, whatever became of the others.
+// Writes every output, even if others fail.
 class Outputs {
  public:
   template <typename Write>
@@ -43,8 +42,8 @@ class Outputs {
   std::optional<Error> failed_;
 };
 
-// Writes weights that are nowhere else. Where `path` cannot be written they go to NAME.unsaved.safetensors, in the
-// working directory or else in the folder for temporary files, and the error that is thrown says so.
+// Writes weights that exist nowhere else. If `path` cannot be written, writes NAME.unsaved.safetensors to the working
+// directory or else to the temporary folder, and throws an error that names the file.
 void save_or_rescue(const TensorFile& weights, const std::string& path);
 
 }  // namespace harmonics::cli

@@ -17,8 +17,8 @@ namespace {
 constexpr const char* kTraining = "#2563a8";
 constexpr const char* kValidation = "#d9681d";
 
-// All of it. Where the first steps would flatten the rest beyond reading, what 98 % of the points stay under: the chart
-// marks how far the others go.
+// Returns the largest value. If the first steps would flatten the rest beyond reading, returns the 98th percentile of
+// the points instead, and the chart marks the higher values.
 double top_of(const Points& training, const Points& validation) {
   std::vector<double> all;
   for (const auto& [x, y] : training) all.push_back(y);
@@ -74,7 +74,7 @@ Panel figure_panel(const std::string& name, const Points& validation) {
   return panel;
 }
 
-// What validation measured at the end of each epoch.
+// Returns the validation values at the end of each epoch.
 Points validated(const CycleReport& report, const std::string& name) {
   Points points;
   for (const EpochReport& e : report.by_epoch)
@@ -84,7 +84,7 @@ Points validated(const CycleReport& report, const std::string& name) {
   return points;
 }
 
-// The first figure of validation besides losses.
+// Returns the name of the first validation figure that is not a loss.
 std::string first_figure(const CycleReport& report) {
   for (const EpochReport& e : report.by_epoch)
     if (e.validation)
@@ -106,7 +106,7 @@ std::string name_of(const std::vector<std::string>& names, size_t i) {
   return i < names.size() ? names[i] : std::to_string(i);
 }
 
-// White to blue by the share, text dark on light and light on dark.
+// Returns a shade from white to blue for the share, with dark text on light and light text on dark.
 std::string shade(double share, bool right) {
   const auto mix = [&](int to) { return static_cast<int>(std::lround(255 + (to - 255) * std::sqrt(share))); };
   return right ? fmt::format("rgb({},{},{})", mix(37), mix(99), mix(168))

@@ -1,4 +1,4 @@
-// Pictures of a run as SVG: its learning curve, and what was taken for what.
+// Pictures of a run as SVG: the learning curve and the confusion matrix.
 #pragma once
 
 #include <string>
@@ -8,18 +8,18 @@
 
 namespace harmonics::cli {
 
-// Loss over steps; below it accuracy, or the first metric of validation. Faint: each point; strong: their trend; dots:
-// validation.
+// Draws loss over steps, and below it accuracy or the first metric of validation. Faint: each point; strong: the
+// trend; dots: validation.
 std::string curve_svg(const CycleReport& report);
 
-// Truth by prediction, shaded by the share of the truth; recall beside, precision below. `names`: of the classes, or
-// empty.
+// Draws truth by prediction, shaded by the share of the true class, with recall beside and precision below. `names`:
+// of the classes, or empty.
 std::string confusion_svg(const MetricTable& table, const std::vector<std::string>& names, const std::string& title);
 
-// The same in a line: the classes that were most often taken for another, at most three: "4 for 9 (12 of 980), …".
+// Returns the classes that were confused most often, at most three, in one line: "4 for 9 (12 of 980), …".
 std::string confusion_text(const MetricTable& table, const std::vector<std::string>& names);
 
-// One picture, 16 greys. Runs of equal grey are one rectangle each.
+// Draws one image in 16 greys. Runs of equal grey become one rectangle each.
 std::string image_svg(const float* pixels, int64_t rows, int64_t columns);
 
 }  // namespace harmonics::cli

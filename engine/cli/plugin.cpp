@@ -1,4 +1,4 @@
-// harmonics plugin: writing one, checking one, finding out why one does not load.
+// harmonics plugin: creates a plugin, checks one, diagnoses why one does not load.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -31,27 +31,27 @@ namespace fs = std::filesystem;
 namespace {
 
 using Outcome = Finding::Outcome;
-constexpr double kLoading = 30, kChecking = 60;  // seconds from one line of a child to the next, see plugin_patience
+constexpr double kLoading = 30, kChecking = 60;  // seconds between two lines from a child process, see plugin_patience
 constexpr std::chrono::seconds kPulse{1};        // between two lines of a long check
 
-// How loading a library in a child ended, and what was found out before.
+// How loading a library in a child process ended, and the findings until then.
 struct Examined {
   struct Check {
     std::string name;
-    std::optional<Finding> finding;  // none: it did not end
+    std::optional<Finding> finding;  // none: the check did not finish
   };
   struct Thing {
     std::string kind, name;
     std::vector<Check> checks;
   };
   std::vector<Thing> things;
-  std::string error;  // of loading
+  std::string error;  // the load error
   std::vector<std::string> notes;
-  double patience = kLoading;  // for what it does now
+  double patience = kLoading;  // seconds allowed for the current phase
   bool loaded = false, finished = false;
   ChildEnd end;
 
-  // "" when it came to its end.
+  // Returns "" if the child process finished.
   std::string broke_off() const {
     if (finished || !error.empty()) return "";
     if (end.timed_out) return fmt::format("did not end within {:g} seconds", patience);
@@ -72,7 +72,7 @@ struct Examined {
   }
 };
 
-// Writes what happens in the child as one JSON object a line.
+// Writes events in the child process as one JSON object per line.
 class Telling final : public CheckLog {
  public:
   explicit Telling(const std::function<void(const std::string&)>& say) : say_(say) {}
@@ -93,7 +93,7 @@ class Telling final : public CheckLog {
   const std::function<void(const std::string&)>& say_;
 };
 
-// True when something new is known of the last thing.
+// Returns true if the line adds something about the last item.
 bool hear(const std::string& line, Examined& e) {
   const json::object o = json::parse(line).as_object();
   const auto text = [&](const char* key) { return std::string(o.at(key).as_string()); };
@@ -112,14 +112,15 @@ bool hear(const std::string& line, Examined& e) {
   return false;
 }
 
-// Bodies call functionals by name, and implementations compute them: both look in the global registry.
+// Registers the items globally: bodies call functionals by name, and implementations compute them, and both look in
+// the global registry.
 void make_known(Registry& registry) {
   for (const uint32_t kind : {HX_FUNCTIONAL, HX_IMPLEMENTATION})
     for (const std::string& name : registry.names(kind))
       Registry::global().add(std::const_pointer_cast<Item>(registry.find(kind, name)));
 }
 
-// Loads the library in a child and, with settings, checks everything it registers.
+// Loads the library in a child process and, with settings, checks everything it registers.
 Examined examine(const std::string& path, const CheckSettings* settings,
                  const std::function<void(const Examined&)>& watch = {}) {
   Examined e;
@@ -216,7 +217,7 @@ int check(const Options& options, const std::vector<std::string>& paths) {
   return failed ? kFailed : kDone;
 }
 
-// What is wrong with a library, and what to do; empty: it loads.
+// Problems of a library, and their remedies. Empty: it loads.
 struct Diagnosis {
   std::string path, id, version, trouble;
   std::vector<std::string> remedies, provides;
@@ -251,7 +252,7 @@ Diagnosis diagnose(const std::string& path) {
   return d;
 }
 
-// The manifest beside a library says what it is opened for; it must say what it has.
+// Checks the manifest beside a library, which must list everything the library provides.
 void compare_manifest(Diagnosis& d) {
   const fs::path manifest = fs::path(d.path).replace_extension(".manifest");
   if (!d.trouble.empty()) return;
@@ -274,7 +275,7 @@ void compare_manifest(Diagnosis& d) {
   if (!d.remedies.empty()) d.trouble = "registers something else than its manifest says";
 }
 
-// Libraries of a directory, with those a manifest names and that are not there.
+// Returns the libraries of a directory, and the missing ones that a manifest names.
 std::vector<std::string> libraries_of(const std::string& directory) {
   std::vector<std::string> found;
   std::error_code none;
@@ -289,7 +290,7 @@ std::vector<std::string> libraries_of(const std::string& directory) {
 }
 
 int doctor(const Options& options, const std::vector<std::string>& paths) {
-  std::vector<std::pair<std::string, bool>> libraries;  // and whether it is found by its manifest
+  std::vector<std::pair<std::string, bool>> libraries;  // and whether its manifest finds it
   const std::vector<std::string> places = paths.empty() ? plugin_search_path() : paths;
   for (const std::string& place : places) {
     std::error_code unreachable;
@@ -309,7 +310,7 @@ int doctor(const Options& options, const std::vector<std::string>& paths) {
                     libraries.end());
   json::array rows;
   int troubled = 0;
-  std::map<std::string, std::string> first;  // who announces a name first
+  std::map<std::string, std::string> first;  // the first library that announces a name
   for (const auto& [path, by_manifest] : libraries) {
     Diagnosis d = diagnose(path);
     if (by_manifest) compare_manifest(d);
@@ -365,7 +366,7 @@ int list(const Options& options) {
   return kDone;
 }
 
-// Only to a process of this program: others would end by the signal.
+// Sends the signal only to processes of this program, since it would end others.
 int reload(const Options& options, const std::vector<std::string>& processes) {
   for (const std::string& text : processes) {
     const bool number = text.find_first_not_of("0123456789") == std::string::npos && text.size() < 10;

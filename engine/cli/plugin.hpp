@@ -7,15 +7,14 @@
 
 namespace harmonics::cli {
 
-// Writes a project of its own for a plugin of options.kind into options.directory (default: the name). Throws
-// ErrorKind::Usage for names and kinds that are none, ErrorKind::Output where a file cannot be written or is already
-// there.
+// Writes a plugin project of options.kind into options.directory (default: the name). Throws ErrorKind::Usage for
+// invalid names and kinds, ErrorKind::Output if a file exists or cannot be written.
 int new_plugin(const std::string& name, const Options& options);
 
 struct Template {
-  const char *name, *text;  // "activation.cpp", with @words@ to be filled in
+  const char *name, *text;  // "activation.cpp", with @words@ to replace
 };
-// Made from the files of engine/cli/templates while building.
+// Made from the files of engine/cli/templates at build time.
 extern const Template kTemplates[];
 extern const unsigned kTemplateCount;
 

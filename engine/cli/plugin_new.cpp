@@ -20,8 +20,8 @@ namespace {
 
 struct Kind {
   const char *name, *article;
-  const char *streams, *more = "";  // arguments of the sample flow: {} stands for the plugin's name
-  const char* provides = "{}";      // what it registers
+  const char *streams, *more = "";  // arguments of the sample flow: {} is the plugin's name
+  const char* provides = "{}";      // the registered name
 };
 constexpr const char *kImage = "--producer image=synth:digits?size=2000",
                      *kDigits = "--producer image=synth:digits?size=2000 --producer digit=synth:digits?size=2000#label";
@@ -96,7 +96,7 @@ std::string filled(const std::string& name, const std::map<std::string, std::str
   throw Error(ErrorKind::Internal, "there is no template '" + name + "'");
 }
 
-// Arguments of a command, each with one of the `special` characters in quotes.
+// Quotes each argument of a command that contains one of the `special` characters.
 std::string quoted(const std::string& arguments, const char* special, char quote) {
   std::string result;
   for (size_t at = 0; at < arguments.size();) {

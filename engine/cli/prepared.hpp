@@ -1,4 +1,4 @@
-// What profile and bench share: one cycle of a graph, its samples in memory.
+// Shared by profile and bench: one cycle of a graph, with its samples in memory.
 #pragma once
 
 #include <memory>
@@ -9,11 +9,11 @@
 
 namespace harmonics::cli {
 
-// The cycle --cycle names, from 0.
+// Returns the index, from 0, of the cycle that --cycle names.
 int cycle_of(const HarmonicGraph& graph, const Options& options);
 PreparedSettings prepared_settings(HarmonicGraph& graph, const Options& options, int64_t batch, int threads);
 int all_threads();
-// Of the device that the step runs on.
+// Measures the peaks of the device that runs the step.
 std::unique_ptr<Yardsticks> yardsticks_of(const PreparedSettings& settings);
 
 }  // namespace harmonics::cli

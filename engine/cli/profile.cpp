@@ -1,4 +1,4 @@
-// harmonics profile: where a step's time goes, against what this machine could do.
+// harmonics profile: breaks down the time of a step and compares it with the machine's peaks.
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -23,11 +23,11 @@ namespace {
 
 constexpr uint64_t kTraced = 20;
 
-struct Subject {  // what was profiled
+struct Subject {  // the profiled step
   std::string graph;
   PreparedSettings settings;
-  bool random = false;  // some of its samples are
-  double in_flow = -1;  // seconds a step takes within the flow graph; -1: not measured
+  bool random = false;  // some samples are random
+  double in_flow = -1;  // seconds per step within the flow graph; -1: not measured
   MemoryReport memory = {};
 };
 
@@ -186,8 +186,8 @@ json::object json_of(const Subject& subject, const Profile& p, Yardsticks& yards
           {"steps", std::move(steps)}};
 }
 
-// What a step takes where streams are read and joined around it: the best of some short runs, since a mean takes in
-// what the machine did beside them.
+// Measures a step together with reading and joining streams. Takes the best of some short runs, since a mean includes
+// interference by other load on the machine.
 double time_in_flow(HarmonicGraph& graph, const Options& options, const PreparedSettings& s, double step) {
   for (int n : graph.graph().producers_used(s.cycle, s.trains))
     if (graph.streams().source(n).info().live) return -1;

@@ -46,7 +46,7 @@ std::string card(const std::string& value, const std::string& what) {
   return fmt::format("<div class=\"card\"><b>{}</b><span>{}</span></div>\n", escaped(value), escaped(what));
 }
 
-// The numbers one looks for first.
+// The key figures of a run.
 std::string cards(const ReportedRun& run) {
   std::string s = "<div class=\"cards\">\n";
   const CycleReport& r = run.cycle;
@@ -163,7 +163,7 @@ std::string examples_html(HarmonicGraph& graph, const RunSettings& settings) {
   Examples examples;
   try {
     examples = examples_of(graph, streams, kShown, settings);
-  } catch (const Error& e) {  // of data that have ended the run, too
+  } catch (const Error& e) {  // including errors in data that ended the run
     return fmt::format("<h2>Sample predictions</h2>\n<p>None could be read: {}</p>\n", escaped(e.what()));
   }
   if (examples.samples.empty()) return "";
@@ -180,7 +180,7 @@ std::string examples_html(HarmonicGraph& graph, const RunSettings& settings) {
   return s + "<h3>The first ones</h3>\n" + shown(examples.samples);
 }
 
-// What happened besides steps, and what the run noted.
+// Lists events besides steps, and the notes of the run.
 std::string events_html(const CycleReport& r) {
   std::string s;
   if (!r.events.empty()) {

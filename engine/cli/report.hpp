@@ -12,14 +12,14 @@ struct ReportedRun {
   const CycleReport& cycle;
   const std::optional<Evaluation>& test;
   const RunSettings& settings;
-  std::string command;  // as it was typed
+  std::string command;  // as typed
 };
 
-// The evaluation that pictures and tables speak of: the test, else the last validation; null: neither.
+// Returns the evaluation for pictures and tables: the test, else the last validation, else null.
 const Evaluation* judged_by(const ReportedRun& run);
 
 void write_report(HarmonicGraph& graph, const ReportedRun& run, const std::string& path);
-// The layer's counts of truth by prediction; ErrorKind::Usage when nothing counted them.
+// Writes the layer's counts of truth by prediction. Throws ErrorKind::Usage if no metric counted them.
 void write_confusion(HarmonicGraph& graph, const ReportedRun& run, const std::string& path);
 
 }  // namespace harmonics::cli

@@ -1,4 +1,4 @@
-// A file that rows are added to while others read it.
+// A file that is appended row by row while others read it.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@ namespace harmonics::cli {
 
 class RowFile {
  public:
-  // Behind what it holds; it is made when it is not there. Throws as append() does.
+  // Appends to the existing content, and creates the file if it is missing. Throws as append() does.
   explicit RowFile(std::string path, FileCalls& calls = FileCalls::system());
   RowFile(const RowFile&) = delete;
   RowFile& operator=(const RowFile&) = delete;
   ~RowFile();
-  // All of a row or nothing: throws ErrorKind::Output (InputOutput for a device that fails), and then what was written
-  // of it is taken back, now or, where that fails too, before the next row.
+  // Appends a whole row or nothing. Throws ErrorKind::Output (InputOutput for a failing device). A partly written row
+  // is removed at once or, if that fails too, before the next row.
   void append(std::string_view row);
   const std::string& path() const { return path_; }
 
@@ -26,8 +26,8 @@ class RowFile {
   std::string path_;
   FileCalls& calls_;
   int file_ = -1;
-  size_t whole_ = 0;   // bytes of whole rows
-  bool torn_ = false;  // more than those are in it
+  size_t whole_ = 0;   // bytes of complete rows
+  bool torn_ = false;  // a partial row follows them
 };
 
 }  // namespace harmonics::cli

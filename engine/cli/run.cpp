@@ -1,4 +1,4 @@
-// harmonics run: train (or infer, when the graph has no tap), test, save.
+// harmonics run: trains (or infers, when the graph has no tap), tests, saves.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -62,7 +62,7 @@ void announce(HarmonicGraph& graph, const Options& options) {
   }
 }
 
-// What an inference makes and nobody asked to have elsewhere goes to standard output.
+// Binds results of an inference that no consumer takes to standard output.
 void bind_results(HarmonicGraph& graph, int cycle) {
   for (int n : graph.results(cycle)) {
     const GraphNode& node = graph.graph().nodes[static_cast<size_t>(n)];
@@ -74,7 +74,7 @@ void bind_results(HarmonicGraph& graph, int cycle) {
 
 bool passes(ErrorKind kind) { return is_of_streams(kind) || kind == ErrorKind::Output; }
 
-// Runs it, on from the checkpoint if there is one.
+// Runs the cycle, resuming from the checkpoint if there is one.
 CycleReport run_cycle(CycleRuntime& runtime, Checkpointing& checkpoints, StopSignals& signals, bool trains) {
   struct Watched {
     StopSignals& signals;
@@ -99,7 +99,7 @@ void expect_cycle(const HarmonicGraph& graph, Checkpointing& checkpoints) {
                 fmt::format("'{}' does not train: it has nothing to keep in a checkpoint", graph.graph().name));
 }
 
-// How loaded weights and the graph differ: each of it once, and before the first step that uses them.
+// Differences between loaded weights and the graph. Each is reported once, before the first step that uses them.
 class WeightNotes {
  public:
   WeightNotes(HarmonicGraph& graph, const Options& options) : graph_(graph) {
@@ -124,7 +124,7 @@ class WeightNotes {
   std::set<std::string> told_;
 };
 
-// The logs that --log and --tensorboard ask for.
+// The logs of --log and --tensorboard.
 class Logs {
  public:
   Logs(const Options& options, std::function<void(const std::string&)> note) : note_(std::move(note)) {
@@ -166,7 +166,7 @@ class Logs {
   std::function<void(const std::string&)> note_;
 };
 
-// What a consumer writes at last may fail too: what was learned is saved all the same.
+// The last write of a consumer may fail too. The learned weights are saved all the same.
 std::optional<Error> finish_results(HarmonicGraph& graph) {
   std::optional<Error> failure;
   for (auto& [n, sink] : graph.sinks()) {
@@ -191,7 +191,7 @@ RunOutcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointin
   };
   for (int cycle = 0; cycle < cycles; ++cycle) {
     const bool trains = graph.graph().trains(cycle);
-    if (checkpoints.from() && cycle < checkpoints.from()->state.cycle) {  // it was over
+    if (checkpoints.from() && cycle < checkpoints.from()->state.cycle) {  // already finished
       if (!trains) continue;
       CycleRuntime over(graph, cycle, options.run);
       over.declare_parameters();
@@ -227,11 +227,11 @@ RunOutcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointin
     try {
       report = run_cycle(runtime, checkpoints, signals, trains);
     } catch (const Error& e) {
-      // The weights are good. Other errors, of a plugin or a device, may have left anything.
+      // The weights are valid. Other errors, of a plugin or a device, may have left any values.
       const bool learned = trains && runtime.report().steps > 0;
       if (!(learned || outcome.trained) || !(e.kind() == ErrorKind::Diverged || passes(e.kind()))) throw;
       outcome.failure = e;
-      if (!learned) break;  // in this cycle: what the ones before it learned is kept
+      if (!learned) break;  // in this cycle: weights from earlier cycles are kept
       report = runtime.report();
     }
     line.clear();
@@ -247,7 +247,7 @@ RunOutcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointin
     if (outcome.interrupted || outcome.failure) break;
     if (const Evaluation* validation = validation_of(outcome.report); validation && trains)
       for (const LeftOver& left : validation->left_over) print_note("validation: " + left.text);
-    // Too late for the last step of this cycle, in time for the first of the next.
+    // Too late for the last step of this cycle, but in time for the first of the next.
     if (cycle + 1 < cycles && (runtime.asked_to_stop() || signals.stopped())) {
       outcome.interrupted = true;
       outcome.report.stopped_by = "interrupt";
@@ -259,13 +259,13 @@ RunOutcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointin
   return outcome;
 }
 
-// Of every cycle, before the first one has run for hours.
+// Checks the conditions of every cycle before the first cycle runs, which may take hours.
 void check_conditions(HarmonicGraph& graph, const Options& options) {
   for (size_t cycle = 0; cycle < graph.graph().cycles.size(); ++cycle)
     expect_validation(graph, static_cast<int>(cycle), graph.settings(static_cast<int>(cycle), options.run));
 }
 
-// Likewise: data that cannot be tested or validated on.
+// Likewise checks the data for tests and validation.
 void check_evaluation(HarmonicGraph& graph, const Options& options, StreamSet& streams, Purpose purpose) {
   if (streams.empty()) return;
   std::set<std::string> told;
@@ -283,7 +283,7 @@ bool trains_somewhere(const Graph& graph) {
   return false;
 }
 
-// Said before the first step, when there is still time for a flag.
+// Printed before the first step, while a flag can still be added.
 void announce_unsaved(const Graph& graph, const Options& options, Checkpointing& checkpoints) {
   if (options.quiet || !options.save.empty() || checkpoints.writer() || !trains_somewhere(graph)) return;
   const std::string folder = options.no_keep ? "" : kept_folder();
@@ -291,7 +291,7 @@ void announce_unsaved(const Graph& graph, const Options& options, Checkpointing&
              (folder.empty() ? "" : fmt::format("; a copy will be kept in {} (--no-keep: none)", folder)));
 }
 
-// A picture by another name than its format's opens nowhere.
+// Pictures whose ending does not match the format do not open in viewers.
 void expect_ending(const char* flag, const std::string& path, std::initializer_list<const char*> endings) {
   const std::string ending = std::filesystem::path(path).extension().string();
   if (ending.empty() || std::find(endings.begin(), endings.end(), ending) != endings.end()) return;
@@ -302,7 +302,7 @@ void expect_ending(const char* flag, const std::string& path, std::initializer_l
                            endings.size() > 1 ? "a page, or a picture" : "a picture as SVG")});
 }
 
-// What cannot be drawn or logged is said before the run, not after it.
+// Reports pictures and logs that cannot be made before the run, not after it.
 void check_pictures(const HarmonicGraph& graph, const Options& options) {
   expect_ending("--plot", options.plot, {".svg"});
   expect_ending("--confusion", options.confusion, {".svg"});
@@ -356,17 +356,17 @@ void tell_missing_checkpoint(const RunOutcome& outcome) {
   if (!why.empty()) print_error(Error(ErrorKind::Output, "the last checkpoint was not written: " + why));
 }
 
-// What the exit code is, once all is done; says how to go on where that makes sense.
+// Returns the exit code at the end, and prints how to resume where that makes sense.
 int end_of_run(const RunOutcome& outcome, const Checkpointing& checkpoints, const Outputs& outputs) {
   tell_missing_checkpoint(outcome);
   outputs.end();
   const bool resumable = outcome.interrupted && checkpoints.tell_how_to_go_on();
   if (!outcome.report.no_checkpoint.empty()) return resumable ? kResumable : kCannotWrite;
   return outcome.interrupted && StopSignals::first() != 0 ? 128 + StopSignals::first()
-                                                          : kDone;  // 0: told so over the control
+                                                          : kDone;  // 0: stopped by a control message
 }
 
-// A copy of weights that are nowhere else.
+// Keeps a copy of weights that are saved nowhere else.
 void keep(HarmonicGraph& graph, const Options& options, RunOutcome& outcome) {
   const bool elsewhere = !outcome.checkpoint.empty() && outcome.report.no_checkpoint.empty();
   if (elsewhere || options.no_keep || !outcome.trained || outcome.report.steps == 0) return;
@@ -389,7 +389,7 @@ void save(HarmonicGraph& graph, const Options& options, RunOutcome& outcome, Out
   });
 }
 
-// What comes after the weights are safe: failing here costs figures alone.
+// Runs after the weights are saved: a failure here loses only figures.
 void test(HarmonicGraph& graph, const Options& options, RunOutcome& outcome) {
   if (outcome.cycle < 0 || outcome.interrupted || outcome.failure || graph.test_streams().empty()) return;
   outcome.tested = true;

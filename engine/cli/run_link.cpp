@@ -17,7 +17,7 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr double kLook = 15, kLongest = 120;  // seconds: a checkpoint of a large model takes its time
+constexpr double kLook = 15, kLongest = 120;  // seconds: a checkpoint of a large model takes time
 
 constexpr const char* kTokenAdvice =
     "give it with --token TEXT, or in HARMONICS_TOKEN; it was printed when the run began";
@@ -34,7 +34,7 @@ RunLink::RunLink(std::string where, std::string token)
     : where_(std::move(where)), token_(std::move(token)), http_(where_.rfind("http:", 0) == 0) {
   constexpr std::string_view kToken = "#token=";
   const size_t at = http_ ? where_.find(kToken) : std::string::npos;
-  // "127.0.0.1:8080": an address is meant, and no such socket is there.
+  // "127.0.0.1:8080" is an address, and no socket has this name.
   const size_t colon = where_.rfind(':');
   const bool port = !http_ && colon != std::string::npos && colon + 1 < where_.size() &&
                     where_.find_first_not_of("0123456789", colon + 1) == std::string::npos;
@@ -50,7 +50,7 @@ json::object RunLink::parsed(const std::string& text) const {
   try {
     json::value answer = json::parse(text);
     if (answer.is_object()) return std::move(answer.get_object());
-  } catch (const boost::system::system_error&) {  // said below
+  } catch (const boost::system::system_error&) {  // reported below
   }
   throw Error(ErrorKind::Unavailable, fmt::format("what answers on {} is no run of harmonics", where_));
 }
@@ -61,7 +61,7 @@ json::object RunLink::ask(const std::string& message, double seconds) {
     socket_->say(message);
     return parsed(socket_->hear(seconds));
   } catch (const Error&) {
-    socket_.reset();  // what it says later would be taken for the answer to something else
+    socket_.reset();  // a late answer would be taken for the answer to another request
     throw;
   }
 }

@@ -12,15 +12,15 @@ namespace harmonics::cli {
 
 class RunLink {
  public:
-  // `where`: http://HOST:PORT, or the path of a control socket. The token may also stand in the address, as the page's
-  // does: /#token=TEXT.
+  // `where`: http://HOST:PORT, or the path of a control socket. The address may contain the token as the page's does:
+  // /#token=TEXT.
   RunLink(std::string where, std::string token);
 
   const std::string& where() const { return where_; }
-  // What GET gives for "/v1/...". What the run refuses is thrown: ErrorKind::Unavailable what may go later (and when
-  // nobody answers), Denied without the token, Usage anything else.
+  // Returns the answer of GET "/v1/...". Refusals are thrown: ErrorKind::Unavailable if the request may succeed later
+  // or there is no answer, Denied without the token, Usage for anything else.
   boost::json::object get(const std::string& path);
-  // As docs/live.md says; what it refuses is in the object as "error".
+  // Sends a message as docs/live.md describes. A refusal is in the object as "error".
   boost::json::object control(const boost::json::object& message);
 
  private:
@@ -32,16 +32,16 @@ class RunLink {
   std::optional<ControlClient> socket_;
 };
 
-// NaN, "" and null when it is not there or something else.
+// Return NaN, "" and null if the member is missing or has another type.
 double number_in(const boost::json::object& o, const char* key);
 std::string text_in(const boost::json::object& o, const char* key);
 const boost::json::object* object_in(const boost::json::object& o, const char* key);
 const boost::json::array* array_in(const boost::json::object& o, const char* key);
 
-// "12 dropped on the edge, 3 without a partner, 1 late, 4 filled in" of a stream's status; empty: none.
+// Returns "12 dropped on the edge, 3 without a partner, 1 late, 4 filled in" for a stream's status. Empty: none.
 std::string left_out_text(const boost::json::object& stream);
 
-// A number as "600,000"; "–" of what is none.
+// Returns a number as "600,000", or "–" for NaN.
 std::string count_text(double v);
 
 }  // namespace harmonics::cli

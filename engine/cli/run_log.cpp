@@ -22,8 +22,8 @@ struct Place {
   int64_t step = -1;   // -1: not a row
 };
 
-// The lines of a former file that stay, as `place_of` reads them. A last one without its end was being written when the
-// run was killed.
+// Returns the lines of an existing file that are kept, as `place_of` reads them. A last line without an end was cut
+// when the run was killed.
 template <typename PlaceOf>
 std::string lines_until(const std::string& path, const Beginning& from, PlaceOf place_of) {
   std::string kept;
@@ -36,7 +36,7 @@ std::string lines_until(const std::string& path, const Beginning& from, PlaceOf 
   return kept;
 }
 
-// The lines that stay, as the file's new content.
+// Starts the file with the lines that are kept.
 std::unique_ptr<RowFile> begun(const std::string& path, const std::string& kept) {
   write_file_atomically(path, kept);
   return std::make_unique<RowFile>(path);
@@ -56,7 +56,7 @@ class CsvLog final : public RunLog {
     const std::string kept = same ? lines_until(path(), from, place_of) : "";
     file_ = begun(path(), head + "\n" + kept);
   }
-  // Its columns are what was measured.
+  // The columns are the measured values.
   void put(const LogRow& r) override {
     if (!r.event.empty()) return;
     std::string line = fmt::format("{},{},{},{},{:.6g},{:.6g},{:.6g}", r.kind, r.epoch, r.step, r.samples, r.seconds,

@@ -1,4 +1,4 @@
-// What a run measured, row by row, for other programs: CSV, JSON lines, TensorBoard.
+// Measurements of a run, row by row, for other programs: CSV, JSON lines, TensorBoard.
 #pragma once
 
 #include <cstdint>
@@ -24,27 +24,28 @@ class RunLog {
  public:
   explicit RunLog(std::string path) : path_(std::move(path)) {}
   virtual ~RunLog() = default;
-  // Before the first row: the names that may come, and where the run goes on. What a former run wrote of later steps,
-  // and of epochs that were not over, is taken away. Throws ErrorKind::Output when it cannot be begun.
+  // Called before the first row, with the names that may occur and the step the run resumes from. Removes rows of a
+  // former run for later steps and unfinished epochs. Throws ErrorKind::Output on failure.
   virtual void begin(const std::vector<std::string>& names, const Beginning& from) = 0;
-  // Flushed at once, so that readers see whole rows. One that cannot be written is left out, since no run ends for its
-  // log; what to tell people then, the first time.
+  // Writes and flushes a row, so that readers see whole rows. A row that cannot be written is skipped, since no run
+  // ends for its log. Returns a message for the first such row.
   std::optional<std::string> write(const LogRow& row);
-  // How many rows are missing, and why the last one is.
+  // Returns how many rows are missing, and why the last one is.
   std::optional<std::string> gap() const;
 
  protected:
   const std::string& path() const { return path_; }
-  virtual void put(const LogRow& row) = 0;  // throws when it cannot be written
+  virtual void put(const LogRow& row) = 0;  // throws on failure
 
  private:
   std::string path_, failure_;
   int64_t lacking_ = 0;
 };
 
-// By the ending: .csv, .jsonl. Other endings are ErrorKind::Usage, files that cannot be written ErrorKind::Output.
+// Chooses the format by the ending: .csv, .jsonl. Throws ErrorKind::Usage for other endings, ErrorKind::Output for
+// files that cannot be written.
 std::unique_ptr<RunLog> make_run_log(const std::string& path);
-// A file of events in the folder, which is made.
+// Creates the folder and a file of events in it.
 std::unique_ptr<RunLog> make_tensorboard_log(const std::string& folder);
 
 }  // namespace harmonics::cli

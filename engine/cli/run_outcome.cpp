@@ -15,17 +15,17 @@ namespace harmonics::cli {
 
 namespace {
 
-// From which share of the time on, and how many seconds of it, people are told that steps waited for data.
+// The share of the time and the seconds from which on the run reports that steps waited for data.
 constexpr double kWaitShare = 0.25, kWaitTold = 0.1;
 
 struct WeightCounts {
   int64_t trained = 0;
-  int64_t frozen = 0;  // used, but no step changes them
-  int64_t unused = 0;  // loaded, and no arrow uses them
+  int64_t frozen = 0;  // used, but not trained
+  int64_t unused = 0;  // loaded, but not used
   int64_t all() const { return trained + frozen + unused; }
 };
 
-// By the names of parameters that were used and trained.
+// Counts by the names of parameters that were used and trained.
 WeightCounts count_weights(const ParameterStore& store, const std::set<std::string>& used,
                            const std::set<std::string>& trained) {
   WeightCounts counts;
@@ -50,7 +50,7 @@ std::string loss_text(const CycleReport& report) {
   return s;
 }
 
-// JSON has no word for infinity and NaN.
+// JSON cannot represent infinity and NaN.
 boost::json::value json_of(double value, bool measured = true) {
   return measured && std::isfinite(value) ? boost::json::value(value) : boost::json::value(nullptr);
 }
@@ -61,14 +61,14 @@ boost::json::object json_of(const std::map<std::string, double>& values) {
   return o;
 }
 
-// The last epoch that was validated, if there was any.
+// Returns the last validated epoch, if any.
 const EpochReport* validated(const CycleReport& report) {
   for (auto it = report.by_epoch.rbegin(); it != report.by_epoch.rend(); ++it)
     if (it->validation) return &*it;
   return nullptr;
 }
 
-// What the last passes left over, by purpose of the streams.
+// Returns the samples left over by the last passes, by purpose of the streams.
 boost::json::array left_over_of(const RunOutcome& outcome) {
   boost::json::array all;
   const auto add = [&](const char* of, const std::vector<LeftOver>& streams) {
@@ -121,7 +121,7 @@ std::string value_text(const std::string& name, double value) {
   return !std::isfinite(value) ? "undefined" : share ? percent(value) : fmt::format("{:.4g}", value);
 }
 
-// Where the weights are that no flag saved.
+// Prints where weights are that no flag saved.
 void tell_kept(const Options& options, const RunOutcome& outcome) {
   if (!outcome.not_kept.empty()) print_note("no copy of the weights was kept: " + outcome.not_kept);
   if (outcome.kept.empty()) return;
@@ -134,7 +134,8 @@ std::string samples_of(uint64_t count, const std::string& name) {
   return fmt::format("{} sample{} of '{}'", thousands(static_cast<int64_t>(count)), count == 1 ? "" : "s", name);
 }
 
-// Samples that arrived and were not learned. Streams of one source have the same counts: they are told once.
+// Reports samples that arrived but were not learned. Streams of one source have the same counts, which are reported
+// once.
 void tell_missing(const CycleReport& r) {
   for (const auto& [name, lost] : r.lost) say("lost: " + samples_of(lost, name));
   std::string before;

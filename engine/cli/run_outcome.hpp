@@ -1,4 +1,4 @@
-// What became of a run, for people and as an object.
+// The outcome of a run, as text and as an object.
 #pragma once
 
 #include <optional>
@@ -13,25 +13,25 @@
 namespace harmonics::cli {
 
 struct RunOutcome {
-  CycleReport report;  // of the last cycle that trained, else of the last
+  CycleReport report;  // of the last cycle that trained, else of the last cycle
   bool trained = false, interrupted = false, tested = false;
   std::optional<Evaluation> test;
-  int cycle = -1;                       // that trained last
-  std::string training;                 // by what it was trained
-  std::optional<Error> failure;         // what ended it: the steps before it are kept
+  int cycle = -1;                       // the last cycle that trained
+  std::string training;                 // the optimizer and its settings
+  std::optional<Error> failure;         // the error that ended it; earlier steps are kept
   std::string checkpoint;               // the newest
   std::set<std::string> used, changed;  // parameters of all cycles that ran; those that training changed
   std::string kept;                     // the copy of weights that nothing else saves
-  std::string not_kept;                 // why there is none
+  std::string not_kept;                 // why there is no copy
 };
 
-// The last epoch that was validated; null: none was.
+// Returns the last validated epoch, or null.
 const Evaluation* validation_of(const CycleReport& report);
-// The test, else the last validation; null: neither.
+// Returns the test, else the last validation, else null.
 const Evaluation* judged_last(const RunOutcome& outcome);
 bool asks_for_confusion(const Options& options);
 
-double speed_of(const EpochReport& e);  // samples a second
+double speed_of(const EpochReport& e);  // samples per second
 std::string epoch_text(const EpochReport& e, bool constant_rate);
 // "loss 0.1, accuracy 98.00 %, f1 0.97"
 std::string figures_text(const Evaluation& e);
@@ -39,7 +39,7 @@ std::string figures_text(const Evaluation& e);
 // docs/schema/run.json
 boost::json::object run_object(HarmonicGraph& graph, const Options& options, const RunOutcome& outcome);
 void summarise(HarmonicGraph& graph, const Options& options, const RunOutcome& outcome);
-// A figure that says nothing is a failure, whatever the training was like.
+// An undefined figure is a failure, regardless of the training.
 std::optional<Error> undefined_figure(const RunOutcome& outcome);
 
 }  // namespace harmonics::cli

@@ -1,4 +1,4 @@
-// harmonics send and harmonics receive: samples between streams, without a flow.
+// harmonics send and harmonics receive: transfer samples between streams, without a flow.
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
@@ -22,11 +22,11 @@ namespace harmonics::cli {
 
 namespace {
 
-constexpr size_t kMostProducerName = 255;  // bytes, as a frame has it
+constexpr size_t kMostProducerName = 255;  // bytes, the limit in a frame
 
 using Clock = std::chrono::steady_clock;
 
-// Streams by name that are read side by side, as the producers of a flow are.
+// Named streams that are read together, as the producers of a flow are.
 class Together {
  public:
   Together(const std::vector<Binding>& bindings, const Options& options) {
@@ -59,9 +59,9 @@ class Together {
     }
   }
 
-  // The next samples; 0 at the end.
+  // Reads the next samples. Returns 0 at the end.
   uint64_t read(uint64_t most) { return reader_->read(std::min(most, reader_->options().batch), to_.data()); }
-  // Reading ends, from any thread.
+  // Ends reading. [any thread]
   void cancel() const {
     streams_.each([](const Source& source) { source.cancel(); });
   }
@@ -81,8 +81,8 @@ class Together {
 volatile std::sig_atomic_t stopped_by = 0;
 void note_signal(int number) { stopped_by = number; }
 
-// While this lives, Ctrl-C, SIGTERM and SIGHUP end reading, so that what was read is kept; the second one ends the
-// program.
+// While this lives, Ctrl-C, SIGTERM and SIGHUP end reading, and samples that were read are kept. A second signal ends
+// the program.
 class StopOnSignal {
  public:
   explicit StopOnSignal(const Together& streams)
@@ -138,7 +138,7 @@ class Tally {
   Clock::time_point begin_ = Clock::now(), next_ = begin_ + std::chrono::seconds(10);
 };
 
-// Every stream has a name; of one alone it is "value".
+// Gives every stream a name. A single stream is named "value".
 std::vector<Binding> named(const std::vector<std::string>& texts, const char* flag) {
   std::vector<Binding> bindings;
   std::set<std::string> names;
@@ -155,7 +155,7 @@ std::vector<Binding> named(const std::vector<std::string>& texts, const char* fl
   return bindings;
 }
 
-// The same sender when the same command is given again.
+// Returns the same name when the same command is run again.
 std::string producer_name(const Options& options) {
   if (!options.producer_name.empty()) return options.producer_name;
   std::string name;

@@ -1,4 +1,4 @@
-// harmonics serve: answers requests with weights that do not change.
+// harmonics serve: answers requests with fixed weights.
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -21,18 +21,18 @@ namespace harmonics::cli {
 
 namespace {
 
-// Threads that are made from now on leave these to the one that waits for them.
+// Blocks these signals for threads made from now on. One thread waits for them.
 sigset_t hold_signals() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGHUP);  // ignored under nohup it stays ignored
+  sigaddset(&set, SIGHUP);  // under nohup it stays ignored
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   return set;
 }
 
-// The step a file of weights is of; 0 when it does not say.
+// Returns the training step of a file of weights, or 0 if it is not stated.
 WeightsVersion version_of(const std::string& path) {
   if (!holds_state(read_safetensors(path))) return {};
   const RunState state = read_checkpoint(path).state;

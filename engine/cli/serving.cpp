@@ -28,7 +28,7 @@ namespace harmonics::cli {
 
 namespace {
 
-// A look waits no longer for a step to end, or for samples.
+// The longest time a look waits for a step to end, or for samples.
 constexpr std::chrono::milliseconds kSampleDeadline{200};
 
 std::string random_token() {
@@ -50,7 +50,7 @@ void check_token(const std::string& token) {
     throw Error(ErrorKind::Usage, "a token holds letters, digits and signs alone", {}, {"without blanks"});
 }
 
-// The page needs an address, and takes any.
+// The page needs an address. Any port will do.
 std::vector<std::string> listens_on(const Options& options) {
   std::vector<std::string> addresses = options.serve;
   if (options.ui && std::all_of(addresses.begin(), addresses.end(), is_zmq_address)) addresses.push_back("127.0.0.1:0");
@@ -106,7 +106,7 @@ Serving::Serving(const Options& options, HarmonicGraph& graph) : options_(option
     http_.push_back(std::make_unique<HttpServer>(*service_, address));
     const std::string url = http_.back()->url();
     say(fmt::format("serving on {}{}", url, options.token.empty() ? " · token " + settings.token : ""));
-    // After '#' it stays in the browser. One that was given is no secret of ours to print.
+    // After '#' the token stays in the browser. A token that the user gave is not printed.
     if (options.ui) say(fmt::format("page: {}/{}", url, options.token.empty() ? "#token=" + settings.token : ""));
   }
   for (const std::string& text : listens) {
@@ -123,7 +123,7 @@ Serving::Serving(const Options& options, HarmonicGraph& graph) : options_(option
   }
 }
 
-// The doors first, then what is behind them.
+// Closes the listeners first, then the service behind them.
 Serving::~Serving() {
   socket_.reset();
   left_behind_.reset();

@@ -1,4 +1,4 @@
-// The doors of one command to the outside: HTTP, the control socket, and what stands behind them.
+// The external interfaces of one command: HTTP, the control socket, and the service behind them.
 #pragma once
 
 #include <memory>
@@ -25,27 +25,28 @@ class LeftBehind;
 
 class Serving {
  public:
-  // Opens what `options` ask for and says where; nothing is answered yet but that the run is starting.
+  // Opens the interfaces that `options` request and prints their addresses. Until attach(), requests only learn that
+  // the run is starting.
   Serving(const Options& options, HarmonicGraph& graph);
   ~Serving();
   Serving(const Serving&) = delete;
   Serving& operator=(const Serving&) = delete;
 
-  // Does anybody look at the run?
+  // Returns whether any interface is open.
   bool open() const { return service_ != nullptr; }
   RunControl& control() { return *control_; }
   Service& service() { return *service_; }
   Predictor& predictor() { return *predictor_; }
-  // Before the producers are opened: whoever looks sees the flow and what it waits for.
+  // Called before the producers are opened: clients then see the flow and the streams it waits for.
   void expect_streams();
-  // To be called before runtime.run().
+  // Called before runtime.run().
   void attach(CycleRuntime& runtime, int cycle);
-  // From now on requests are answered with these weights.
+  // Answers requests with these weights from now on.
   void serve(int cycle, const std::shared_ptr<Snapshots>& snapshots);
   void note(const std::string& text);
 
  private:
-  // What layers hold and what flows through them, for whoever asks.
+  // Provides the contents of layers and the values on arrows to clients.
   void show(int cycle, const std::shared_ptr<Snapshots>& snapshots);
 
   const Options& options_;

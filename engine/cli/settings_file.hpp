@@ -11,7 +11,7 @@
 namespace harmonics::cli {
 
 struct Setting {
-  std::vector<std::string> values;  // as they would be typed
+  std::vector<std::string> values;  // as typed on the command line
   std::string origin;               // "environment HARMONICS_BATCH", "./harmonics.toml:3"
 };
 
@@ -21,7 +21,7 @@ using SettingsLayer = std::map<std::pair<std::string, std::string>, Setting>;  /
 // of the wrong kind.
 SettingsLayer parse_settings(const CommandTable& table, const std::string& path, const std::string& text);
 
-// Flags that are about one call alone.
+// Returns whether a file may set the flag. Flags about a single call are excluded.
 bool is_configurable(const FlagRow& flag);
 
 }  // namespace harmonics::cli

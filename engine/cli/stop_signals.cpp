@@ -14,24 +14,24 @@ namespace harmonics::cli {
 
 namespace {
 
-// What the handler sees.
+// Read by the signal handler.
 std::atomic<CycleRuntime*> running{nullptr};
 std::atomic<bool> listens{false};
 std::atomic<int> count{0}, first_signal{0}, second_pipe{-1};
 std::array<char, PATH_MAX> left_behind{};
-std::atomic<bool> leaves{false};  // what left_behind says is there
+std::atomic<bool> leaves{false};  // the path in left_behind is valid
 
 void set_handlers(void (*handler)(int)) {
   std::signal(SIGINT, handler);
   std::signal(SIGTERM, handler);
-  if (std::signal(SIGHUP, handler) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // of nohup
+  if (std::signal(SIGHUP, handler) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // ignored by nohup
 }
 
-// As if nobody had listened to it.
+// Ends the process with the default action of the signal.
 void end_by(int signal) {
   LeftBehind::remove();
   set_handlers(SIG_DFL);
-  ::raise(signal);  // when the handler has returned
+  ::raise(signal);  // delivered when the handler returns
 }
 
 void on_signal(int signal) {
@@ -79,7 +79,8 @@ StopSignals::~StopSignals() {
   if (pipe_[0] >= 0) ::close(pipe_[0]);
 }
 
-// A signal that comes in between is told to one of them: to the cycle, or to who asks stopped() before the next.
+// A signal that arrives during the change is delivered once: to the cycle, or to the caller of stopped() before the
+// next cycle.
 void StopSignals::watch(CycleRuntime* runtime) {
   const std::lock_guard<std::mutex> lock(leaving_);
   running = runtime;
@@ -101,11 +102,11 @@ void StopSignals::wait_for_second() {
 }
 
 LeftBehind::LeftBehind(const std::string& path) {
-  if (path.size() >= left_behind.size()) return;  // no file has such a name
+  if (path.size() >= left_behind.size()) return;  // too long for a file name
   std::memcpy(left_behind.data(), path.c_str(), path.size() + 1);
   leaves = true;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP})
-    if (std::signal(signal, on_signal) == SIG_IGN) std::signal(signal, SIG_IGN);  // in the background of a shell
+    if (std::signal(signal, on_signal) == SIG_IGN) std::signal(signal, SIG_IGN);  // ignored in background jobs
 }
 
 LeftBehind::~LeftBehind() {

@@ -1,5 +1,5 @@
-// Ctrl-C, SIGTERM and SIGHUP (a terminal that goes away; under nohup it stays ignored) while a cycle runs, and what
-// they may not leave behind before and after.
+// Handling of Ctrl-C, SIGTERM and SIGHUP (a closed terminal; under nohup it stays ignored) while a cycle runs, and
+// removal of temporary files before and after.
 #pragma once
 
 #include <functional>
@@ -11,9 +11,9 @@
 
 namespace harmonics::cli {
 
-// While this lives, the first signal stops the cycle that runs after its step; between cycles it is kept for stopped().
-// With `leave`, the second calls it on a thread of its own, with the cycle that runs (null: none) and the signal; it
-// does not come back. The third, or without `leave` the second, ends the program at once. One at a time.
+// While this lives, the first signal stops the running cycle after its step. Between cycles it is kept for stopped().
+// With `leave`, the second signal calls it on a separate thread, with the running cycle (null: none) and the signal;
+// the call does not return. The third, or without `leave` the second, ends the program at once. One at a time.
 class StopSignals {
  public:
   using Leave = std::function<void(CycleRuntime*, int)>;
@@ -22,11 +22,11 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  // The cycle that runs from now on; null: none does.
+  // Sets the running cycle, or null for none.
   void watch(CycleRuntime* runtime);
-  // Has one come?
+  // Returns whether a signal has arrived.
   bool stopped() const;
-  // The first that came while any of these lived; 0: none.
+  // Returns the first signal while any of these lived, or 0.
   static int first();
 
  private:
@@ -38,8 +38,8 @@ class StopSignals {
   std::thread thread_;
 };
 
-// A file that would be left behind where a signal ends the program: while it waits for its streams, between cycles, by
-// the second signal or the third. One at a time.
+// A file to remove when a signal ends the program: while it waits for its streams, between cycles, by the second
+// signal or the third. One at a time.
 class LeftBehind {
  public:
   explicit LeftBehind(const std::string& path);
@@ -47,7 +47,7 @@ class LeftBehind {
   LeftBehind(const LeftBehind&) = delete;
   LeftBehind& operator=(const LeftBehind&) = delete;
 
-  // Removes it, if there is one. [any thread, and in a signal's handler]
+  // Removes the file, if there is one. [any thread, and in a signal handler]
   static void remove();
 };
 

@@ -1,4 +1,4 @@
-// harmonics tap: samples that pass a producer or layer of a run, as lines of JSON.
+// harmonics tap: prints samples that pass a producer or layer of a run, as lines of JSON.
 #include <chrono>
 #include <thread>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetween{100};
 
-// An edge may be named as it likes.
+// Escapes the name of an edge, which may contain any characters.
 std::string in_query(const std::string& text) {
   std::string to;
   for (const char c : text) {
@@ -53,7 +53,7 @@ int tap_command(const Options& options) {
       answered = true;
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::Unavailable) throw;
-      // A run that is starting goes on being asked; one that is over has said what there was.
+      // Keeps polling a run that is starting. A finished run has sent everything.
       std::string state;
       try {
         state = text_in(link.get("/v1/status"), "state");
@@ -64,7 +64,7 @@ int tap_command(const Options& options) {
       answered = true;
       if (state == "over" || state == "serving") throw;
     }
-    // The same again comes from a run that is paused, or waits.
+    // A paused or waiting run returns the same batch again.
     if (const double batch = number_in(look, "batch"); !look.empty() && batch != seen) {
       seen = batch;
       ++printed;

@@ -42,7 +42,7 @@ std::string paint(const char* code, const std::string& text) {
   return colours() ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text;
 }
 
-// Messages that cannot be written are dropped: no run ends because its terminal or its log has gone.
+// Messages that cannot be written are dropped: a lost terminal or log ends no run.
 void write_message(const std::string& text) { (void)std::fwrite(text.data(), 1, text.size(), stderr); }
 
 boost::json::value printed_error;
@@ -74,7 +74,7 @@ void use_colours(const std::string& when) {
 }
 
 void print_error(const Error& error, const SourceText* source) {
-  if (is_reader_gone(error)) return;  // it has what it wanted
+  if (is_reader_gone(error)) return;  // no message: the reader has finished
   if (printed_error.is_null()) printed_error = error_object(error, source);
   if (dynamic_cast<const SourceErrors*>(&error)) return write_message(visible(error.what()));
   if (source && error.span().line) return write_message(visible(source->render(error)));
@@ -103,7 +103,7 @@ std::string rate(double per_second) {
 
 std::string duration(double seconds) {
   constexpr double kLongest = 1e12;
-  if (!(seconds >= 0 && seconds < kLongest)) return "–";  // what a run says of itself may be anything
+  if (!(seconds >= 0 && seconds < kLongest)) return "–";  // the run's value is invalid
   if (seconds < 0.0995) return fmt::format("{:.0f} ms", seconds * 1e3);
   if (seconds < 99.95) return fmt::format("{:.1f} s", seconds);
   const auto s = static_cast<int64_t>(seconds + 0.5);
@@ -132,7 +132,7 @@ int columns_of(const std::string& text) {
 
 namespace {
 
-// A part of the progress line; of those that do not fit the one with the highest number goes first.
+// A field of the progress line. If the line is too long, the field with the highest number is removed first.
 struct Field {
   std::string text;
   int goes;
@@ -151,7 +151,7 @@ std::string joined_fields(const std::vector<Field>& fields) {
   return text;
 }
 
-// Within so many columns; the first field is the bar where there is a fraction.
+// Returns a line of at most `columns`. Its first field is a progress bar if the fraction is known.
 std::string fitted_line(std::vector<Field> fields, double fraction, int columns) {
   constexpr int kBar = 24, kShortBar = 10;
   if (fraction >= 0) {
@@ -193,13 +193,12 @@ void ProgressLine::show(const Progress& p) {
          7});
   fields.push_back({rate(p.samples_per_second), 6});
   if (first_fraction_ < 0) first_fraction_ = std::max(p.fraction, 0.0), first_seconds_ = p.seconds;
-  // By what this process took: a resumed run begins in the middle.
+  // Estimated from this process alone, since a resumed run starts in the middle.
   if (p.fraction > first_fraction_ + 0.005)
     fields.push_back(
         {duration((1 - p.fraction) * (p.seconds - first_seconds_) / (p.fraction - first_fraction_)) + " left", 4});
   if (!terminal_) return write_message(joined_fields(fields) + "\n");
-  // Asked each time: the window may have another size by now. A line as wide as the window would wrap on some
-  // terminals.
+  // Queries the width each time, since the window may be resized. A line as wide as the window wraps on some terminals.
   write_message("\r\x1b[K" + fitted_line(std::move(fields), p.fraction, std::max(terminal_width() - 1, 1)));
   shown_ = true;
 }

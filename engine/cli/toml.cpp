@@ -20,7 +20,7 @@ bool is_bare(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
 }
 
-// "1_000": an underscore stands between two digits.
+// Removes underscores between two digits: "1_000".
 std::string without_underscores(std::string_view word) {
   std::string digits;
   for (size_t i = 0; i < word.size(); ++i) {
@@ -45,7 +45,7 @@ std::string utf8_of(uint32_t code) {
   return {static_cast<char>(0xF0 | code >> 18), tail(12), tail(6), tail(0)};
 }
 
-// The number in decimal; "": it is none, or none that 64 bits hold.
+// Returns the number in decimal, or "" if the word is not a number of 64 bits.
 std::string number_of(std::string_view word) {
   const std::string written = without_underscores(word);
   std::string_view digits = written;
@@ -110,7 +110,7 @@ class Reader {
       refuse(fmt::format("'{}' behind what this line sets", rest()), "one setting a line: batch = 128");
   }
 
-  // What stands here, for messages: at most a few words of the line.
+  // Returns the text at this position for messages: at most a few words of the line.
   std::string rest() const { return printable(text_.substr(at_, text_.find_first_of("\r\n", at_) - at_)); }
 
   void header() {
@@ -167,7 +167,7 @@ class Reader {
     tables_[into].entries.push_back(std::move(e));
   }
 
-  // The table of a key with a dot, which comes into being with its first.
+  // Returns the table of a dotted key, and creates it on first use.
   size_t table_of(const std::string& name) {
     for (size_t i = 1; i < tables_.size(); ++i)
       if (tables_[i].name == name) return i;
@@ -237,7 +237,7 @@ class Reader {
     return text;
   }
 
-  // At the backslash; ends on the last character of the escape.
+  // Starts at the backslash and ends on the last character of the escape.
   void escape(std::string& text) {
     constexpr std::string_view kLetters = "btnfr\"\\", kMeant = "\b\t\n\f\r\"\\";
     ++at_;

@@ -1,4 +1,4 @@
-// The flags of the verbs around a flow: those that watch a run, move samples, and look at what exists.
+// The flags of the verbs without a flow: those that watch a run, move samples, and list items.
 #include <algorithm>
 #include <limits>
 
@@ -32,7 +32,7 @@ std::vector<std::string> pages() {
   return all;
 }
 
-// Everything that 'inspect' knows by name.
+// Returns all names that 'inspect' accepts.
 std::vector<std::string> named_things() {
   std::vector<std::string> all;
   for (const std::string& kind : catalogue_kinds())

@@ -1,4 +1,4 @@
-// harmonics top: a run in a terminal, as it goes.
+// harmonics top: shows a running run in a terminal.
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -26,11 +26,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kFrame{250};
-constexpr int kSlow = 8;  // frames between two looks at layers
+constexpr int kSlow = 8;  // frames between two requests for layers
 
 volatile std::sig_atomic_t ended = 0, resized = 0;
 
-// The terminal as it was, whatever ends the watching: its other screen, no echo, keys at once.
+// Switches the terminal to its alternate screen, without echo and line buffering, and restores it on every exit.
 class Screen {
  public:
   Screen() {
@@ -45,7 +45,7 @@ class Screen {
     termios raw = before_;
     raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
     raw.c_cc[VMIN] = raw.c_cc[VTIME] = 0;
-    raw.c_cc[VSUSP] = _POSIX_VDISABLE;  // stopped, it would leave the terminal so
+    raw.c_cc[VSUSP] = _POSIX_VDISABLE;  // a suspended program would leave the terminal in this mode
     ::tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     write("\x1b[?1049h\x1b[?25l");
   }
@@ -62,7 +62,7 @@ class Screen {
     write(all + "\x1b[J");
   }
 
-  // A key, or 0 when none came within the time.
+  // Returns a key, or 0 if none arrives within the time.
   char key(std::chrono::milliseconds within) {
     pollfd ready{STDIN_FILENO, POLLIN, 0};
     char c = 0;
@@ -101,7 +101,7 @@ class Watch {
 
   TopFacts& facts() { return facts_; }
 
-  // Throws what prevents it.
+  // Throws on failure.
   void look(bool layers) {
     const json::object status = link_.get("/v1/status");
     const double line = number_in(status, "notes");
@@ -160,7 +160,7 @@ int once(const Options& options) {
 
 int follow(const Options& options) {
   Watch watch(options);
-  watch.look(true);  // a wrong address is said before the screen changes
+  watch.look(true);  // reports a wrong address before the screen changes
   Screen screen;
   auto heard = Clock::now(), next = heard;
   for (int frame = 1; !ended; ++frame) {

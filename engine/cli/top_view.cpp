@@ -41,15 +41,15 @@ std::string in_one_line(const std::string& text) {
   return line;
 }
 
-// A line of pieces, each with its colour. A run's names and errors may be anything: here they lose what terminals take
-// for commands.
+// A line of coloured pieces. Names and errors of a run may contain any bytes: terminal control characters are removed
+// here.
 class ScreenLine {
  public:
   ScreenLine& add(const std::string& text, const char* colour = "") {
     pieces_.emplace_back(in_one_line(text), colour);
     return *this;
   }
-  // Filled with blanks to `width` columns, and one between.
+  // Pads to `width` columns, plus one blank.
   ScreenLine& column(const std::string& text, size_t width, const char* colour = "") {
     const std::string fitting = cut(in_one_line(text), width);
     add(fitting, colour);
@@ -90,7 +90,7 @@ std::string bar(double share, size_t width) {
 const char* colour_of_pressure(double v) { return v >= 0.9 ? kBad : v >= 0.5 ? kHigh : kGood; }
 const char* colour_of_health(const std::string& v) { return v == "failed" ? kBad : v == "degraded" ? kHigh : kGood; }
 
-// A graph with one loss has it twice, as "loss" and "output.loss".
+// A graph with one loss reports it twice, as "loss" and "output.loss".
 bool is_the_loss(const json::object& metrics, std::string_view name, const json::value& value) {
   const json::value* loss = metrics.if_contains("loss");
   return name.ends_with(".loss") && loss && *loss == value;
@@ -265,7 +265,7 @@ class View {
     for (size_t i = first; i < facts_.lines.size(); ++i) line().add(facts_.lines[i]);
   }
 
-  // What does not fit is left out at the end; the keys stand in the last line.
+  // Drops lines at the end that do not fit. The last line shows the keys.
   std::vector<std::string> text() {
     std::vector<std::string> all;
     for (const ScreenLine& l : lines_) all.push_back(l.text(look_.width, look_.colours));
@@ -282,7 +282,7 @@ class View {
   const TopFacts& facts_;
   const json::object& s_;
   const TopLook& look_;
-  std::deque<ScreenLine> lines_;  // whose references stay
+  std::deque<ScreenLine> lines_;  // references stay valid
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What 'harmonics top' shows, as lines of text: no terminal here.
+// The content of 'harmonics top' as lines of text, without a terminal.
 #pragma once
 
 #include <deque>
@@ -10,18 +10,17 @@
 
 namespace harmonics::cli {
 
-// What is known of a run. Bounded, however long it is watched.
+// Data of a run. Its size is bounded, however long the run is watched.
 struct TopFacts {
   static constexpr size_t kMostPoints = 1024, kMostLines = 64;
 
-  boost::json::object status, layers;             // of /v1/status and /v1/layers; empty: not known
+  boost::json::object status, layers;             // of /v1/status and /v1/layers; empty: unknown
   std::deque<std::pair<int64_t, double>> losses;  // step and loss
   std::deque<std::string> lines;                  // of the log
   std::string said;                               // the answer to the last key
   double silent = 0;                              // seconds since the run last answered
 
-  // Of /v1/history; then of one status after the other, those of another cycle or an earlier step in place of what was
-  // there.
+  // Take /v1/history, then successive statuses. A status of another cycle or an earlier step replaces the old points.
   void take_history(const boost::json::object& history);
   void take_status(boost::json::object now);
   void take_log(const boost::json::object& log);
@@ -31,14 +30,14 @@ struct TopFacts {
 };
 
 struct TopLook {
-  size_t width = 100, height = 0;  // 0: as many lines as it takes
+  size_t width = 100, height = 0;  // 0: as many lines as needed
   bool colours = false, keys = false;
 };
 
-// Each no wider than `width`.
+// Returns lines of at most `width` columns.
 std::vector<std::string> top_view(const TopFacts& facts, const TopLook& look);
 
-// Eight heights of a block for each of the `width` parts of the values; NaN is a blank.
+// Returns `width` block characters of eight heights, one for each part of the values. NaN is a blank.
 std::string spark_text(const std::vector<double>& values, size_t width);
 
 }  // namespace harmonics::cli

@@ -1,4 +1,4 @@
-// Timed runs as Chrome trace events: opens in Perfetto and in chrome://tracing.
+// Writes timed runs as Chrome trace events, for Perfetto and chrome://tracing.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace harmonics::cli {
 
-// One complete event a step of the plan, and one a part of it where it has several, each on the thread that ran it.
+// Returns one complete event per step of the plan, and one per part if a step has several, each on the thread that ran
+// it.
 std::string trace_json(const Profile& profile);
 
 }  // namespace harmonics::cli

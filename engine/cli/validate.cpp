@@ -1,4 +1,4 @@
-// harmonics validate: every mistake of every file, nothing run.
+// harmonics validate: reports every error in every file, without running anything.
 #include <boost/json.hpp>
 #include <fmt/core.h>
 

@@ -31,7 +31,7 @@ std::string licenses_folder() {
   return documentation.empty() ? "" : documentation + "/licenses";
 }
 
-// None where nothing is bundled.
+// Returns an empty list if no libraries are bundled.
 std::vector<BundledLibrary> bundled_libraries(const std::string& folder) {
   std::vector<BundledLibrary> libraries;
   const std::string path = folder + "/libraries.tsv";

@@ -119,7 +119,7 @@ bool works(const CallExample& call) {
   }
 }
 
-// Removes optional inputs and attributes.
+// Returns the call without optional inputs and attributes.
 CallExample shortened(CallExample call) {
   const AttributeMap all = call.attributes;
   for (const auto& [name, value] : all.entries()) {

@@ -85,7 +85,7 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-// Faults by call: the first in full, of further ones the operation.
+// Faults by call: the first in full, and only the operation of the others.
 class Faults {
  public:
   void add(const CallSiteInfo& site, const std::string& text) {
@@ -114,7 +114,7 @@ class Faults {
   std::vector<std::string> others_;
 };
 
-// Can the device be used at all?
+// Checks whether the device can be used.
 Finding DeviceChecks::available() const {
   has_own_memory(*item_);
   const hx_device_info info = info_of(*item_);
@@ -355,7 +355,7 @@ Finding DeviceChecks::rounded(Precision precision, double tolerance) {
 constexpr float kLooked[] = {0.5f,     -0.0f,     std::numeric_limits<float>::max(),
                              INFINITY, -INFINITY, std::numeric_limits<float>::quiet_NaN()};
 
-// The host waits for events only.
+// Copies data so that the host waits for events only.
 void DeviceChecks::look_by_copies() const {
   const auto queue = std::make_shared<DeviceQueue>(item_);
   for (const uint64_t bytes : {4, 7, 64, 4099}) {

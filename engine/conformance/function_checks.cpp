@@ -25,7 +25,7 @@ std::string list_of_shapes() {
   return s;
 }
 
-// Evaluates it in a program, as a step does.
+// Evaluates the function in a program, as a step does.
 HTensor through_a_program(const FunctionCall& f, const HTensor& x) {
   Tracer tracer("check");
   tracer.output("y", f(tracer.input("x", type_of(x))));

@@ -12,7 +12,7 @@ namespace harmonics {
 
 // Uniform in [low, high), reproducible by seed.
 HTensor random_tensor(const Shape& shape, uint64_t seed, double low = -1, double high = 1, DType dtype = DType::F64);
-// i64 in [0, below).
+// Returns i64 numbers in [0, below).
 HTensor random_indices(const Shape& shape, uint64_t seed, int64_t below);
 
 // Sum of all floating-point results with fixed weights; `only_first`: of the first result.

@@ -104,7 +104,7 @@ class Buffers {
     }
     return "";
   }
-  // Do inputs and results still have their old contents? The workspace, the last buffer, may change.
+  // Checks whether inputs and results still have their old contents. The workspace, the last buffer, may change.
   std::string changed() const {
     for (size_t i = 0; i + 1 < memory_.size(); ++i) {
       const unsigned char* data = memory_[i].data();
@@ -129,11 +129,11 @@ class Buffers {
   const std::vector<int64_t> replaced_;
   const unsigned char fill_;
   std::deque<GuardedBytes> memory_;
-  std::vector<std::string> names_;  // of it
+  std::vector<std::string> names_;  // names of the buffers
   std::vector<void*> pointers_;
 };
 
-// What a run did wrong, or how its results differ from `expected`.
+// Returns what a run did wrong, or how its results differ from `expected`.
 std::string against(const Buffers& run, const std::vector<HTensor>& expected, const char* when) {
   if (const std::string text = run.wrong(); !text.empty()) return fmt::format("{} {}", text, when);
   for (size_t i = 0; i < expected.size(); ++i)

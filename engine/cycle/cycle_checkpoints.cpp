@@ -1,4 +1,4 @@
-// What of a CycleRun has to do with checkpoints: taking them and going on from them.
+// The part of CycleRun that handles checkpoints: writing them and resuming from them.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -47,7 +47,7 @@ void CycleRun::event(const char* kind, std::string text) {
 void CycleRun::tell_resumable() {
   for (int n : plan_.producers) {
     Source& source = plan_.graph.streams().source(n);
-    if (plan_.from && !source.info().live) continue;  // it is being read, and what could be said of it was
+    if (plan_.from && !source.info().live) continue;  // already being read; its note was given earlier
     const bool by_number = plan_.reader->joins_by_number() && !source.info().live;
     const std::string why =
         by_number ? fmt::format("'{}' is no live stream, and joined by number", source.name()) : source.cannot_seek();
@@ -84,7 +84,7 @@ RunState CycleRun::state() {
   return s;
 }
 
-// Another graph's checkpoint would leave every weight as it was initialised.
+// A checkpoint of another graph would leave every weight at its initial value.
 void CycleRun::expect_belonging() const {
   const ParameterStore& store = plan_.graph.store();
   std::string first;
@@ -105,7 +105,7 @@ void CycleRun::expect_belonging() const {
                      first)});
 }
 
-// Whoever trains otherwise than before has said by what rate.
+// A different training configuration brings its own learning rate, so a rate set from outside is dropped.
 std::string CycleRun::keep_rate(bool same_training) {
   const double rate = *rate_set_;
   if (same_training)
@@ -117,7 +117,7 @@ std::string CycleRun::keep_rate(bool same_training) {
   return fmt::format("the learning rate of {:g} that was set from outside is dropped: the training is another", rate);
 }
 
-// What has changed since the checkpoint, and whether the run was over with it.
+// Reports what has changed since the checkpoint, and checks whether the run was already complete.
 void CycleRun::go_on() {
   const RunState was = *resumed(), is = state();
   expect_belonging();
@@ -134,12 +134,12 @@ void CycleRun::go_on() {
   for (const auto& [functional, winner] : is.implementations)
     if (const auto at = was.implementations.find(functional); at != was.implementations.end())
       expect_same(notes, "what computes '" + functional + "'", at->second, winner);
-  const bool branches = !plan_.graph.graph().conditionals.empty();  // their moments are declared when they are chosen
+  const bool branches = !plan_.graph.graph().conditionals.empty();  // moments are declared when a branch is chosen
   for (std::string& text : plan_.graph.end_restore(owner_.resume_->file, branches)) notes.push_back(std::move(text));
   for (std::string& text : watch_.notes(was)) notes.push_back(std::move(text));
   if (rate_set_) notes.push_back(keep_rate(was.training == is.training));
   for (const std::string& text : notes) note(text);
-  owner_.resume_.reset();  // its tensors are where they belong
+  owner_.resume_.reset();  // its tensors have been moved
   start_ = owner_.clock_();
   check_conditions();
 }
@@ -152,7 +152,7 @@ RunState CycleRun::fill(TensorFile& file) {
   return state();
 }
 
-// Every batch moves running statistics; a checkpoint is of a step's end.
+// Every batch changes running statistics, but a checkpoint shows the end of a step.
 void CycleRun::remember_states() {
   const ParameterStore& store = plan_.graph.store();
   for (const auto& [name, t] : store.all()) {

@@ -25,7 +25,7 @@ void CycleFeed::allocate(const std::vector<std::optional<TensorType>>& results) 
       if (arrivals_) {
         p = arrivals_->host(s, i);
       } else {
-        // 64-byte aligned inside the buffer: kernels read it directly.
+        // The data is 64-byte aligned inside the buffer, because kernels read it directly.
         auto& bytes = slot.streams.emplace_back(arriving_[i] + 64);
         p = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64);
       }
@@ -52,7 +52,7 @@ Slot& CycleFeed::take() {
   return slot;
 }
 
-// Three readings per step: the precise clock costs a tenth of the smallest step.
+// Called three times per step; the precise clock would cost a tenth of the smallest step.
 double feed_clock() {
   timespec t{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &t);

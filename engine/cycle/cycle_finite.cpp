@@ -1,4 +1,4 @@
-// What of a CycleRun keeps weights finite: a copy now and then, and going back to it.
+// The part of CycleRun that keeps weights finite: it copies them from time to time and restores the copy.
 #include <cstring>
 
 #include "engine/cycle/cycle_run.hpp"
@@ -12,7 +12,7 @@ void CycleRun::expect_finite() const {
   if (const std::string name = spoilt(); !name.empty()) throw SpoiltWeights(name);
 }
 
-// Of the step that has just ended.
+// Copies the state after the step that has just ended.
 void CycleRun::keep_good() {
   if (!owner_.good_) return;
   expect_finite();
@@ -20,7 +20,7 @@ void CycleRun::keep_good() {
   owner_.good_->keep(plan_.graph, state(), record_.now());
 }
 
-// Of producers that cannot be read again the first sample will say so.
+// Producers that cannot be read again are not checked here: reading their first sample fails.
 std::string CycleRun::why_not_repeated() const {
   if (plan_.live) return "live streams are read once";
   if (plan_.reader->joins_by_number()) return "samples were joined as they arrived";
@@ -31,7 +31,7 @@ std::string CycleRun::why_not_repeated() const {
   return "";
 }
 
-// While steps are repeated. Has it spoilt anything? Then it never was, and the run is over.
+// Used while steps are repeated. A step that made a number non-finite is undone and ends the run.
 bool CycleRun::undo_if_spoilt() { return owner_.repeats_until_ && !spoilt().empty() && !undo_step(); }
 
 bool CycleRun::undo_step() {
@@ -41,14 +41,14 @@ bool CycleRun::undo_step() {
   return false;
 }
 
-// Batches of a step that never ended moved them.
+// Restores running statistics that batches of an unfinished step have changed.
 void CycleRun::put_back_states() {
   if (record_.gathered() == 0) return;
   ParameterStore& store = plan_.graph.store();
   for (auto& [name, bytes] : states_) store.assign(name, view_of(store.find(name)->type, bytes.data()));
 }
 
-// What the streams, a batch or a consumer did wrong has changed nothing: the steps before it are kept.
+// An error of a stream, a batch or a consumer has changed no weights, so the steps before it are kept.
 void CycleRun::abandon(const Error& e) {
   put_back_states();
   record_.drop_step();

@@ -1,5 +1,5 @@
-// What of a CycleRun has to do with live streams: their positions, and that a run which waits for them can end and keep
-// what it has.
+// The part of CycleRun that handles live streams: their positions, and ending a run that waits for samples without
+// losing its results.
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -15,14 +15,15 @@ namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(20);
 constexpr double kTellLostAgain = 5;
-constexpr int kToldAtOnce = 5;  // notes of what was refused; then with what is lost
-// Where another run goes on in the streams, a sample that comes soon after the time is over is waited for: what waits
-// can be woken only by giving the stream up.
+constexpr int kToldAtOnce = 5;  // single notes about refused samples; later ones come with those about lost samples
+// If another run continues the streams, the run waits this long for a last sample: a waiting read can be ended only
+// by closing the stream.
 constexpr double kGrace = 1;
 
 }  // namespace
 
-// Streams with positions go on where the checkpoint says, and hear what later ones hold.
+// Streams with positions continue where the checkpoint says, and are informed which samples later checkpoints
+// contain.
 void CycleRun::begin_live() {
   if (!live_.any()) return;
   if (plan_.from) {
@@ -46,7 +47,7 @@ void CycleRun::begin_live() {
   owner_.checkpoints_->on_saved([this](const RunState& state) { live_.durable(state); });
 }
 
-// For the cycle that goes on there. The last step used all that was read.
+// Leaves the streams to the cycle that continues them. The last step has used everything that was read.
 void CycleRun::leave_live() {
   plan_.graph.live_reading() = LiveReading{plan_.producers, std::move(plan_.reader), live_.restored(), not_resumable_};
 }
@@ -57,12 +58,12 @@ void CycleRun::end_live() {
   owner_.checkpoints_->on_saved(nullptr);
 }
 
-// Beside the stages: they may wait for samples while the run is to stop or a checkpoint is due.
+// Runs on a thread beside the stages, which may wait for samples when the run should stop or a checkpoint is due.
 void CycleRun::watch_live(const std::stop_token& over) {
   std::mutex mutex;
   std::condition_variable_any wake;
   std::unique_lock<std::mutex> lock(mutex);
-  bool ended_here = false;  // not by a step, after which no sample is awaited
+  bool ended_here = false;  // false if a step ended the run: no sample is awaited then
   while (!wake.wait_for(lock, over, kLook, [&] { return over.stop_requested(); })) {
     if (now() - told_lost_at_ >= kTellLostAgain) {
       const std::lock_guard<std::mutex> noting(stepping_);
@@ -92,7 +93,7 @@ void CycleRun::watch_live(const std::stop_token& over) {
   }
 }
 
-// What is lost again while it is being told is told together, at the end at the latest.
+// Losses within kTellLostAgain seconds are reported in one note, at the latest when the run ends.
 void CycleRun::tell_lost() {
   const auto all = live_.gone();
   for (const auto& [name, gone] : all) {
@@ -107,7 +108,7 @@ void CycleRun::tell_lost() {
   told_lost_at_ = now();
 }
 
-// Streams of one source have the same: it is told once.
+// Streams of one source report the same counts, so only the first is reported.
 void CycleRun::tell_refused(const std::map<std::string, LiveStreams::Gone>& all) {
   const LiveStreams::Gone* before = nullptr;
   for (const auto& [name, gone] : all) {
@@ -130,7 +131,7 @@ void CycleRun::tell_refused(const std::map<std::string, LiveStreams::Gone>& all)
   }
 }
 
-// A checkpoint that came due after the last step, or that senders wait for.
+// Writes a checkpoint that became due after the last step, or that senders wait for.
 void CycleRun::look_after_checkpoints() {
   const bool wanted = live_.wants_durable();
   const std::lock_guard<std::mutex> lock(stepping_);
@@ -139,7 +140,7 @@ void CycleRun::look_after_checkpoints() {
   tell_checkpoints();
   if (record_.step() == 0 || record_.step() == looked_at_) return;
   if (!wanted && !c.due(now(), record_.step(), false, epoch_)) return;
-  if (!spoilt().empty()) return;  // the next look of the training thread, or the end, says so
+  if (!spoilt().empty()) return;  // reported by the next check of the training thread or at the end
   looked_at_ = record_.step();
   c.start([this](TensorFile& file) { return fill(file); });
 }

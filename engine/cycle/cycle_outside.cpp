@@ -1,4 +1,4 @@
-// What of a CycleRun has to do with those outside of it: readers of its weights, and whoever watches and controls it.
+// The part of CycleRun that talks to other threads: readers of its weights, and those that watch and control it.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -10,7 +10,7 @@ namespace harmonics {
 
 namespace {
 
-constexpr double kBetweenLooks = 0.25;  // seconds, at metrics over the last samples
+constexpr double kBetweenLooks = 0.25;  // seconds between readings of the window metrics
 
 void look_at(const Source& source, const JoinCounts& join, StreamStatus& status) {
   const std::optional<StreamHealth> health = source.health();
@@ -48,7 +48,7 @@ CycleRun::~CycleRun() {
 
 void CycleRun::keep_snapshots() {
   if (!owner_.snapshots_) return;
-  if (snapshots_) snapshots_->detach(true);  // between two steps: functions have changed
+  if (snapshots_) snapshots_->detach(true);  // between two steps, after functions were replaced
   snapshots_ = std::make_shared<Snapshots>(plan_.graph.store(), WeightsVersion{plan_.cycle, record_.step()});
   snapshots_->attach(stepping_);
   owner_.snapshots_(snapshots_);
@@ -66,7 +66,7 @@ void CycleRun::begin_control() {
   scene.from = figures();
   scene.learning_rate = rate_set_;
   const JointReader* const reader =
-      plan_.reader.get();  // whoever asks may do so after it was left to the cycle that goes on
+      plan_.reader.get();  // a probe may be called after the reader was passed to the next cycle
   for (size_t i = 0; i < plan_.producers.size(); ++i) {
     const Source& source = plan_.graph.streams().source(plan_.producers[i]);
     scene.streams.push_back(
@@ -81,7 +81,7 @@ void CycleRun::begin_control() {
   if (keeps()) tell_checkpoints();
 }
 
-// What somebody set in place of the schedule.
+// Returns the rate that was set in place of the schedule.
 std::optional<double> CycleRun::rate_set() const {
   if (!controlled_) return rate_set_;
   const double set = owner_.control_->learning_rate();
@@ -131,7 +131,7 @@ void CycleRun::tell_control() {
   owner_.control_->leave(figures(), values_);
 }
 
-// With the boundary held. What was written is known only once that is asked.
+// Requires the boundary lock. A finished write is noticed only here.
 void CycleRun::tell_checkpoints() {
   for (const std::string& text : owner_.checkpoints_->take_notes()) {
     note(text);

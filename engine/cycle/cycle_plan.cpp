@@ -13,14 +13,14 @@ namespace {
 
 constexpr int64_t kDefaultEpochs = 10;
 
-// A pass that ends without anybody having said how many there are: ten of them train, one infers. Inference measures
-// nothing that `until` could look at.
+// The default number of passes if the streams end and no condition is given: ten for training, one for inference.
+// Inference measures nothing that `until` could test.
 int64_t planned_epochs(const ResolvedSettings& settings, bool training) {
   const bool conditions = settings.steps || settings.seconds || (training && !settings.until.empty());
   return settings.epochs.value_or(conditions ? -1 : training ? kDefaultEpochs : 1);
 }
 
-// A deterministic run repeats to the bit: nothing that the clock or the arrival of samples decides is allowed.
+// A deterministic run is bitwise repeatable, so nothing may depend on the clock or on when samples arrive.
 void refuse_what_varies(const CyclePlan& plan) {
   if (plan.settings.seconds)
     throw Error(ErrorKind::Usage, "a deterministic run cannot end by the clock: how many steps fit into a time varies",
@@ -39,7 +39,7 @@ void refuse_what_varies(const CyclePlan& plan) {
                   {}, {"record it to a file and read that, or leave --deterministic out"});
 }
 
-// The first live stream of both cycles; -1: there is none.
+// Returns the first live stream that both cycles read, or -1.
 int live_in_both(HarmonicGraph& graph, const std::vector<int>& a, const std::vector<int>& b) {
   for (int n : a)
     if (graph.streams().bound(n) && graph.streams().source(n).info().live &&
@@ -93,7 +93,7 @@ CyclePlan::CyclePlan(HarmonicGraph& harmonic, int number, const RunSettings& set
   if (from) reader->set_batch(batch);
 }
 
-// There is one reader of streams that are read once: threads of edges read live ones between cycles too.
+// Streams that are read once have one reader: edge threads read live streams between cycles too.
 void CyclePlan::take_reader() {
   std::optional<LiveReading>& former = graph.live_reading();
   if (once && former && former->producers == producers) {
@@ -106,7 +106,7 @@ void CyclePlan::take_reader() {
   }
 }
 
-// A live stream is read once, so cycles that read it go on where the one before stopped.
+// A live stream is read once, so each cycle that reads it continues where the previous one stopped.
 void CyclePlan::check_going_on() {
   const Graph& g = graph.graph();
   for (size_t later = static_cast<size_t>(cycle) + 1; later < g.cycles.size(); ++later) {
@@ -133,7 +133,7 @@ Horizon CyclePlan::horizon() const {
   Horizon h{settings.steps, settings.seconds.has_value()};
   if (epochs < 0 || size == 0) return h;
   const auto up = [](uint64_t a, uint64_t b) { return a / b + (a % b != 0); };
-  // More steps than can be counted never end.
+  // A number of steps that overflows counts as endless.
   constexpr int64_t endless = std::numeric_limits<int64_t>::max();
   const uint64_t in_epoch = up(up(size, batch), static_cast<uint64_t>(settings.accumulate));
   const int64_t steps =

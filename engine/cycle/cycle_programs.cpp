@@ -44,7 +44,7 @@ void CyclePrograms::trace_branches(const std::vector<int>& conditionals) {
   }
 }
 
-// What a program measures and hands out.
+// Records what a program measures and returns.
 void CyclePrograms::learn(const Lowered& lowered) {
   if (judge_) judge_->open_layers(lowered);
   for (const Node* leaf : lowered.program.leaves(Op::parameter)) used_.insert(leaf->callee);

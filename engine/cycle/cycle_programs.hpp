@@ -1,4 +1,4 @@
-// CyclePrograms: the compiled steps of a cycle, one for each size of batch and set of branches.
+// CyclePrograms: the compiled steps of a cycle, one for each batch size and set of branches.
 #pragma once
 
 #include <map>
@@ -16,19 +16,19 @@
 
 namespace harmonics {
 
-// A compiled step with everything it reports resolved, so that a step looks nothing up by name.
+// A compiled step with all its metrics resolved, so that a step looks up nothing by name.
 struct StepProgram {
   std::unique_ptr<CompiledStep> step;
   std::vector<size_t> parts;                           // of the metric "loss", by Lowered::parts
   std::vector<size_t> loss_metrics, accuracy_metrics;  // by Lowered::losses
   std::vector<std::vector<size_t>> layer_parts;        // of the loss metrics
-  std::vector<const HTensor*> results;                 // by wanted node; null: this branch does not drive it
-  JudgedOutputs judged;                                // with a judge
+  std::vector<const HTensor*> results;                 // by wanted node; null: not computed in this branch
+  JudgedOutputs judged;                                // only with a judge
 };
 
 class CyclePrograms {
  public:
-  // `judge`: of what metrics ask for besides; null: nothing.
+  // `judge` evaluates the requested metrics; null: none.
   CyclePrograms(CyclePlan& plan, Metrics& metrics, Judge* judge)
       : plan_(plan),
         metrics_(metrics),
@@ -36,19 +36,19 @@ class CyclePrograms {
         predicates_(plan.graph.graph().conditionals),
         result_types_(plan.wanted.size()) {}
 
-  // Before the clock starts, for the branches that hold at `counts`. With conditions inside the cycle every branch is
-  // traced, so that its mistakes show now.
+  // Compiles, before the clock starts, the branches that hold at `counts`. If the cycle has conditions, every branch
+  // is traced, so that errors in any of them appear now.
   void compile_first(const RunCounts& counts);
-  // Compiles anew, from functions that have changed; to be called again with others when that throws.
+  // Recompiles with the current functions. If it throws, the caller restores the old functions and calls it again.
   void renew(const RunCounts& counts);
   // Declares the parameters of every branch.
   void trace();
-  // The branches whose conditions hold now.
+  // Selects the branches whose conditions hold now.
   void choose_branches(const RunCounts& counts);
   StepProgram& of_batch(int64_t count);
-  // Steps from what the batches of a group have gathered; null: each batch is a step.
+  // The step that applies the gradients accumulated over a group of batches; null: each batch is a step.
   CompiledStep* update() const { return chosen_->update.get(); }
-  // The parts of the loss whose gradients are gathered one by one, as StepProgram::parts has them.
+  // The parts of the loss whose gradients are accumulated separately, indexed as StepProgram::parts.
   const std::vector<size_t>& gathered_parts() const { return chosen_->gathered_parts; }
   LoweringOptions options(int64_t batch) const;
 
@@ -56,12 +56,12 @@ class CyclePrograms {
     return result_types_;
   }  // by wanted node, of one sample
   const std::set<std::string>& measured() const { return measured_; }
-  // Parameters of what was traced so far, and those of them that its steps change.
+  // Parameters used by everything traced so far, and those of them that its steps change.
   const std::set<std::string>& used() const { return used_; }
   const std::set<std::string>& trained() const { return trained_; }
-  // Who computes each functional in what was compiled so far: "cpu, portable".
+  // The implementation of each functional compiled so far, for example "cpu, portable".
   std::map<std::string, std::string> implementations() const;
-  // What the host computes beside a device with memory of its own, in one line; "": nothing.
+  // Returns one line that lists what the host computes for a device with its own memory; "": nothing.
   std::string hosted() const;
 
  private:

@@ -18,7 +18,7 @@ CycleRecord::CycleRecord(const CyclePlan& plan, CycleReport& report)
   if (plan_.window > 0) metrics_.keep_windows(plan_.window);
 }
 
-// Of the cycle's losses, or of a layer's.
+// Declares the loss parts of the whole cycle, or of one layer if `layer` is not negative.
 void CycleRecord::declare_parts(size_t metric, int layer) {
   const Graph& graph = plan_.graph.graph();
   for (const GraphTap& t : graph.taps)
@@ -88,7 +88,7 @@ void CycleRecord::add(size_t metric, const std::vector<size_t>& parts, const std
     metrics_.add(metric, parts[i], *means[i].value, means[i].weight(samples), samples);
 }
 
-// The share that is right of what counts; 0 where nothing does.
+// Adds and returns the share of counted outputs that are correct; 0 if none is counted.
 double CycleRecord::add_accuracy(size_t metric, const BatchMean& correct, double samples) {
   const double counted = correct.counted ? static_cast<double>(*correct.counted) : correct.places;
   const double share = counted > 0 ? *correct.value / counted : 0;

@@ -1,4 +1,4 @@
-// CycleRecord: what a running cycle counts and measures, by batch, step and epoch, and the report made of it.
+// CycleRecord: what a running cycle counts and measures by batch, step and epoch, and its report.
 #pragma once
 
 #include <optional>
@@ -24,29 +24,30 @@ class CycleRecord {
   RunCounts counts() const { return {step_, static_cast<int64_t>(epoch_), samples_}; }
   double now() const { return now_; }  // seconds at the last step
 
-  // Batches of the step that is running, and their samples.
+  // Batches of the current step, and their samples.
   int64_t gathered() const { return group_.batches; }
   double gathered_weight(size_t part) const {
     return group_.loss[part].weight;
-  }  // how many of them a part of the loss counts
+  }  // weight of the samples that a part of the loss counts
   int64_t next_batch() { return ++batches_; }
   void count_batch(const StepProgram& program, int64_t samples);
   void end_step(double now);
-  // The step that is running is undone.
+  // Undoes the current step.
   void drop_step();
-  // The epoch's report, kept in the run's, when it had a step; then `next` runs. Valid until the next epoch is closed.
+  // Adds the epoch to the report if it had a step, then starts epoch `next`. The pointer is valid until the next
+  // epoch is closed.
   EpochReport* close_epoch(uint64_t next, double now);
-  // Epochs that were reported, also those that the report no longer lists.
+  // Number of closed epochs, including those that the report no longer lists.
   int64_t closed_epochs() const { return history_.closed(); }
-  // Seconds in which the next batch was not read yet.
+  // Adds seconds in which a step waited for its batch.
   void wait(double seconds) { waited_ += seconds, epoch_waited_ += seconds; }
-  // Time that went into something else than training: rates leave it out.
+  // Excludes time not spent on training from the rates.
   void set_aside(double seconds) { aside_ += seconds, epoch_start_ += seconds; }
-  // Of former validations: they may be large, and only the last is shown.
+  // Drops the tables of earlier validations: they may be large, and only the last is shown.
   void forget_tables();
 
-  // As of the last step that ended, whatever batches of the next have run: into the parts of `state` that are this
-  // object's.
+  // Stores the state after the last complete step, ignoring later batches, into the fields of `state` that belong to
+  // this object.
   void store(RunState& state) const;
   void restore(const RunState& state);
 
@@ -55,16 +56,16 @@ class CycleRecord {
   void finish(double now);
 
  private:
-  // What the batches of one step add up to, and the steps of one epoch.
+  // Sums over the batches of one step, or over the steps of one epoch.
   struct Sums {
     int64_t batches = 0, steps = 0, samples = 0;
-    std::vector<StepSums> loss;  // by part, as Metrics::part has them; without samples, which are `measured`
+    std::vector<StepSums> loss;  // by part, as in Metrics::part; without samples, which are in `measured`
     double measured = 0, correct = 0, judged = 0;
     bool counts() const;
     double mean_loss() const;
     double accuracy() const { return judged > 0 ? correct / judged : -1; }
-    void add(const Sums& group);  // its losses and accuracy
-    void clear();                 // allocates nothing
+    void add(const Sums& group);  // adds its losses and accuracy
+    void clear();                 // does not allocate
   };
 
   void declare_parts(size_t metric, int layer);
@@ -84,10 +85,10 @@ class CycleRecord {
   EpochHistory history_;
   Sums group_, in_epoch_;
   int64_t step_ = 0, batches_ = 0, samples_ = 0;
-  int64_t whole_batches_ = 0;  // of the steps that have ended
+  int64_t whole_batches_ = 0;  // batches up to the last complete step
   uint64_t epoch_ = 0;
   double now_ = 0, epoch_start_ = 0, aside_ = 0;
-  double before_ = 0, waited_ = 0, epoch_waited_ = 0;  // seconds of former processes; of this one
+  double before_ = 0, waited_ = 0, epoch_waited_ = 0;  // seconds of earlier processes; of this process
 };
 
 }  // namespace harmonics

@@ -1,5 +1,5 @@
-// Plugins whose files change while a cycle runs: the new build is opened beside the old one and takes over between two
-// steps.
+// Reloads plugins whose files change while a cycle runs: the new build is loaded beside the old one and replaces it
+// between two steps.
 #include <fmt/core.h>
 
 #include "engine/cycle/cycle_run.hpp"
@@ -32,7 +32,7 @@ void CycleRun::reload(const std::string& path) {
     why = e.what();
     for (const std::string& text : e.notes()) why += "; " + text;
   }
-  // The graph has its former functions again.
+  // The graph has its previous functions again.
   if (renewed) {
     programs_.renew(record_.counts());
     watch_.renew();

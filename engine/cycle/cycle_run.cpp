@@ -18,16 +18,17 @@ namespace harmonics {
 
 namespace {
 
-thread_local const CycleRun* in_step = nullptr;  // whose step this thread runs
+thread_local const CycleRun* in_step = nullptr;  // the run whose step this thread executes
 
-// This thread holds the boundary between two steps, or runs one.
+// Marks that this thread holds the boundary between two steps, or runs a step.
 class InStep {
  public:
   explicit InStep(const CycleRun* run) { in_step = run; }
   ~InStep() { in_step = nullptr; }
 };
 
-// Counted before it waits for anything: a step that does not see it ends without it, and the next one does.
+// Counted before the thread waits for anything: a step that misses it ends without a notification, and the next one
+// sees it.
 class Asking {
  public:
   explicit Asking(std::atomic<int>& threads) : threads_(threads) { threads_.fetch_add(1); }
@@ -58,7 +59,7 @@ CycleRun::CycleRun(CycleRuntime& owner, CycleReport& report)
   begin_live();
   if (keeps() && !resumed()) plan_.graph.expect_savable();
   if (keeps() && !plan_.from) tell_resumable();
-  if (keeps()) told_checkpoint_ = owner_.checkpoints_->last();  // of another run, or of this one before
+  if (keeps()) told_checkpoint_ = owner_.checkpoints_->last();  // of another run, or of this one earlier
   if (const RunState* from = resumed()) {
     owner_.origin_ = owner_.resume_->path;
     epoch_ = from->epoch;
@@ -122,7 +123,7 @@ void CycleRun::run() {
       return g.wait_for_all();
     }
     flow::function_node<Slot*, Slot*> step(g, flow::serial, [&](Slot* slot) { return take_turn(*slot), slot; });
-    // A serial node may start its next message before it has handed on the last: order is restored by number.
+    // A serial node may start its next message before it has passed on the last, so the order is restored by number.
     flow::sequencer_node<Slot*> in_order(g, [](Slot* slot) { return slot->sequence; });
     flow::function_node<Slot*, flow::continue_msg> sink(
         g, flow::serial, [this](Slot* slot) { return deliver(*slot), flow::continue_msg(); });
@@ -158,7 +159,7 @@ void CycleRun::fill_between(Slot& slot) {
   filling_ = false;
 }
 
-// Step numbers begin anew with every cycle, so the moments they correct do too.
+// Step numbers restart with every cycle, so the moments whose bias correction uses them are cleared too.
 void CycleRun::forget_moments() {
   ParameterStore& store = plan_.graph.store();
   for (const auto& [name, t] : store.all())
@@ -166,7 +167,7 @@ void CycleRun::forget_moments() {
   store.forget_expected([](const std::string&) { return true; });
 }
 
-// "f1" for "val.output.f1"; empty: none gives it, or it would have been measured.
+// Returns "f1" for "val.output.f1", or an empty string if no metric on request reports the figure.
 std::string CycleRun::metric_to_ask_for(std::string figure) const {
   for (const std::string_view prefix : {"val.", "window."})
     if (figure.starts_with(prefix)) figure.erase(0, prefix.size());
@@ -176,7 +177,7 @@ std::string CycleRun::metric_to_ask_for(std::string figure) const {
   return figure == "accuracy" ? "" : metric_giving(plan_.graph.registry(), figure);
 }
 
-// A condition on what no step of this cycle measures would never hold.
+// A condition on a metric that no step of this cycle measures would never hold.
 void CycleRun::check_conditions_measured() const {
   if (!plan_.training) return;
   expect_validation(plan_.graph, plan_.cycle, plan_.settings);
@@ -202,7 +203,7 @@ bool CycleRun::stopping() const {
 }
 
 void CycleRun::step(Slot& slot) {
-  // A batch that waited for its turn to be read, since others were on their way, kept no step waiting.
+  // A batch that was read late because others were in flight did not delay any step.
   if (slot.count > 0) record_.wait(std::max(0.0, slot.ready - std::max(slot.asked, step_over_)));
   run_step(slot);
   step_over_ = feed_clock();
@@ -217,7 +218,7 @@ void CycleRun::run_step(Slot& slot) {
   if (record_.gathered() == 0 && owner_.stop_.load(std::memory_order_relaxed)) finish_because("interrupt");
   if (!stopping() && slot.epoch != record_.epoch()) {
     end_step();
-    // One that is interrupted here is closed, and validated, by the run that goes on.
+    // An epoch that is interrupted here is closed and validated by the resumed run.
     if (!interrupted_.load(std::memory_order_relaxed)) close_epoch(slot.epoch, now(), false);
   }
   if (owner_.control_ && !stopping() && record_.gathered() == 0) wait_while_paused(lock);
@@ -237,7 +238,7 @@ void CycleRun::run_step(Slot& slot) {
   if (record_.gathered() >= (plan_.training ? plan_.settings.accumulate : 1)) end_step();
 }
 
-// False: it was undone, and the run is over.
+// Returns false if the batch was undone and the run is over.
 bool CycleRun::run_batch(Slot& slot) {
   in_batch_ = true;
   if (snapshots_) snapshots_->begin();
@@ -285,7 +286,7 @@ float CycleRun::next_rate() {
   return static_cast<float>(report_.learning_rate);
 }
 
-// After the last batch of a step: of its group, or of the pass.
+// Called after the last batch of a step, that is, of its group or of the pass.
 void CycleRun::end_step() {
   if (record_.gathered() == 0) return;
   if (CompiledStep* update = programs_.update()) {
@@ -332,11 +333,11 @@ void CycleRun::tell_step() {
   }
 }
 
-// The weights for whoever reads them beside the run. `between` runs first, while no step does.
+// Returns the weights for readers beside the run. `between` runs first, while no step runs.
 std::shared_ptr<Snapshots> CycleRun::snapshots(const std::function<void()>& between) {
   std::optional<Asking> asking;
   std::unique_lock<std::mutex> turn(turn_, std::defer_lock), lock(stepping_, std::defer_lock);
-  if (in_step == this) {  // this thread holds it: a callback at the end of a step, or a function within one
+  if (in_step == this) {  // this thread holds the boundary: a callback after a step, or a function within one
     if (in_batch_ || record_.gathered() > 0)
       throw Error(ErrorKind::Usage,
                   "infer() is called by a function that the running step calls, where weights are between two states",
@@ -370,7 +371,7 @@ bool CycleRun::finish_because(std::string reason) {
   return true;
 }
 
-// `cut`: the run ends before its time, and does not validate.
+// `cut` means that the run ends early, so it does not validate.
 void CycleRun::close_epoch(uint64_t next, double now, bool cut) {
   EpochReport* closed = record_.close_epoch(next, now);
   if (closed) {
@@ -427,12 +428,13 @@ void CycleRun::finish() {
     end_step();
   }
   expect_finite();
-  // From here on the steps are what they are: who asks for an end now gets one, with everything that belongs to it.
+  // The steps are final from here on. A stop request now changes nothing: the run still ends with its checkpoint and
+  // validation.
   const bool interrupted = report_.stopped_by == "interrupt", cut = interrupted || owner_.repeats_until_;
   const double end = now();
   if (keeps() && (!owner_.repeats_until_ || record_.step() > 0)) last_checkpoint();
   end_steps();
-  const int64_t whole = record_.closed_epochs();  // passes that another one followed
+  const int64_t whole = record_.closed_epochs();  // passes that were followed by another
   close_epoch(record_.epoch(), end, cut);
   if (report_.stopped_by.empty()) report_.stopped_by = feed_->stream_ended() ? "end of streams" : "epochs";
   watch_.read_windows();

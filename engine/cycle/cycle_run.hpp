@@ -1,4 +1,4 @@
-// CycleRun: one run of a cycle. Three stages, input, step and output, as a oneTBB flow graph.
+// CycleRun: one run of a cycle as a oneTBB flow graph with three stages: input, step and output.
 #pragma once
 
 #include <atomic>
@@ -36,12 +36,12 @@ class CycleRun {
   bool checkpoint_now();
   std::shared_ptr<Snapshots> snapshots(const std::function<void()>& between);
   static bool in_step_of_this_thread();
-  // No step follows, whatever ended the run: who waits for the end of one goes away.
+  // Marks that no step follows, for whatever reason, and wakes all threads that wait for the end of a step.
   void end_steps();
 
-  // ---- of a run that failed ----
+  // ---- after a failure ----
   int64_t step() const { return record_.step(); }
-  // Why steps since the last copy cannot be repeated to the bit; empty: they can.
+  // Returns why the steps since the last copy cannot be repeated bit for bit, or an empty string if they can.
   std::string why_not_repeated() const;
 
  private:
@@ -56,7 +56,7 @@ class CycleRun {
   std::string metric_to_ask_for(std::string figure) const;
   void forget_moments();
 
-  // ---- those outside ----
+  // ---- readers and control ----
   void keep_snapshots();
   void begin_control();
   void wait_while_paused(std::unique_lock<std::mutex>& stepping);
@@ -78,10 +78,10 @@ class CycleRun {
   void check_conditions();
   void tell_step();
   void check_metrics();
-  bool finish_because(std::string reason);  // false: it has finished already
+  bool finish_because(std::string reason);  // false: already finished
   [[noreturn]] void diverged(const CompiledStep& program, const Slot& slot);
 
-  // ---- weights that stay finite ----
+  // ---- keeping weights finite ----
   std::string spoilt() const;
   void expect_finite() const;
   void keep_good();
@@ -93,7 +93,7 @@ class CycleRun {
   void deliver(const Slot& slot);
   void finish();
 
-  // ---- plugins that have changed ----
+  // ---- changed plugins ----
   void reload_plugins();
   void reload(const std::string& path);
 
@@ -114,7 +114,7 @@ class CycleRun {
   void checkpoint_if_due(bool epoch_ended);
   void last_checkpoint();
   void note(const std::string& text);
-  void event(const char* kind, std::string text);  // with the boundary held
+  void event(const char* kind, std::string text);  // requires the boundary lock
 
   CycleRuntime& owner_;
   CycleReport& report_;
@@ -126,34 +126,34 @@ class CycleRun {
   CyclePrograms programs_;
   FiniteResults finite_;
   std::optional<LearningRate> rate_;  // training
-  std::optional<double> rate_set_;    // from outside, before the checkpoint this goes on from
-  bool controlled_ = false;           // the control has it now
-  std::optional<double> told_rate_;   // as the last event says
-  std::string told_checkpoint_;       // likewise
+  std::optional<double> rate_set_;    // set from outside, before the checkpoint it resumes from
+  bool controlled_ = false;           // the control now holds it
+  std::optional<double> told_rate_;   // as in the last event
+  std::string told_checkpoint_;       // as in the last event
   std::atomic<bool> finished_{false}, interrupted_{false};
   double told_lost_at_ = 0;
-  double step_over_ = 0;           // when the last step ended, by feed_clock()
-  int told_refusals_ = 0;          // notes
-  double start_ = 0, before_ = 0;  // by the clock; what ran before the checkpoint it went on from
+  double step_over_ = 0;           // end of the last step, by feed_clock()
+  int told_refusals_ = 0;          // number of notes about refused samples
+  double start_ = 0, before_ = 0;  // clock value at the start; seconds before the checkpoint it resumes from
   double next_progress_ = 0, next_look_ = 0;
 
-  std::atomic<bool> filling_{false};  // a batch is being read between the steps
+  std::atomic<bool> filling_{false};  // a batch is being read between two steps
 
-  std::atomic<int> asking_{0};       // threads that want the boundary between two steps
-  std::mutex turn_;                  // whoever waits for stepping_ holds it, so that the next step does not come before
-  std::condition_variable stepped_;  // a step has ended, or all have
+  std::atomic<int> asking_{0};       // threads waiting for the boundary between two steps
+  std::mutex turn_;                  // held while waiting for stepping_, so that the next step does not start first
+  std::condition_variable stepped_;  // a step has ended, or the run has
   bool in_batch_ = false;
   std::mutex stepping_;             // held while a batch runs and while a checkpoint is taken
-  bool over_ = false;               // nothing is left to be taken
-  uint64_t epoch_ = 0, index_ = 0;  // joint samples of this epoch that steps have used
-  uint64_t end_ = 0;                // and batches
-  std::vector<uint64_t> reads_;     // by producer: of its samples, those that batches do not need again
-  int64_t looked_at_ = -1;          // the step of which a checkpoint was taken while no other ended
+  bool over_ = false;               // nothing is left to checkpoint
+  uint64_t epoch_ = 0, index_ = 0;  // joint samples of this epoch used by complete steps
+  uint64_t end_ = 0;                // joint samples used by batches
+  std::vector<uint64_t> reads_;     // by producer: samples that batches do not need again
+  int64_t looked_at_ = -1;          // the step already checkpointed while no other step ended
   std::string not_resumable_;
-  std::shared_ptr<Snapshots> snapshots_;                  // null: nobody reads them
+  std::shared_ptr<Snapshots> snapshots_;                  // null: no readers
   std::vector<double> values_;                            // of the metrics, for the control
-  std::map<std::string, std::vector<std::byte>> states_;  // as the step began, where a step is several batches
-  std::optional<double> kept_rate_;                       // that was set from outside when the last copy was made
+  std::map<std::string, std::vector<std::byte>> states_;  // as of the start of the step, if a step has several batches
+  std::optional<double> kept_rate_;                       // rate set from outside when the last copy was made
 };
 
 }  // namespace harmonics

@@ -70,13 +70,13 @@ CycleReport CycleRuntime::run() {
   return report_;
 }
 
-// What is said of the weights, which are finite afterwards.
+// Describes the weights, which are finite afterwards, in the error message.
 Error CycleRuntime::repaired(const Error& e, std::unique_ptr<CycleRun> run) {
   const std::string spoilt = good_->spoilt(graph_.store());
   std::string why_not = run->why_not_repeated();
   const bool diverged = e.kind() == ErrorKind::Diverged, by_numbers = dynamic_cast<const SpoiltWeights*>(&e) != nullptr;
   const int64_t last = run->step();
-  run.reset();  // its streams are read anew
+  run.reset();  // its streams are opened again
   std::string made, weights;
   int64_t kept = last;
   if (!spoilt.empty()) {
@@ -105,8 +105,8 @@ Error CycleRuntime::repaired(const Error& e, std::unique_ptr<CycleRun> run) {
   return Error(e.kind(), by_numbers ? made : e.what(), e.span(), notes);
 }
 
-// From the copy on, looking after each step: the last one that left everything finite, with the weights as it left
-// them.
+// Repeats the steps after the copy with a check after each. Returns the last step that left everything finite; the
+// weights are those after it.
 std::optional<int64_t> CycleRuntime::repeat(int64_t until, std::string& why_not) {
   good_->put_back(graph_);
   const int64_t resumed_at = report_.resumed_at;
@@ -128,7 +128,7 @@ std::optional<int64_t> CycleRuntime::repeat(int64_t until, std::string& why_not)
   }
 }
 
-// The copy is what there is.
+// Restores the copy as the final result.
 void CycleRuntime::keep_copy() {
   good_->put_back(graph_);
   const Checkpoint& copy = good_->kept();
@@ -143,7 +143,7 @@ void CycleRuntime::keep_copy() {
 }
 
 std::shared_ptr<Snapshots> CycleRuntime::snapshots(const std::function<void()>& between) {
-  if (in_step_of_this_thread()) return run_ ? run_->snapshots(between) : nullptr;  // run() cannot end meanwhile
+  if (in_step_of_this_thread()) return run_ ? run_->snapshots(between) : nullptr;  // run() cannot end during this call
   const std::lock_guard<std::mutex> lock(running_);
   return run_ ? run_->snapshots(between) : nullptr;
 }

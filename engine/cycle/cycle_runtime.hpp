@@ -1,5 +1,5 @@
-// CycleRuntime: runs one cycle of a graph. Samples are read and joined ahead of the step, which is one compiled plan; a
-// oneTBB flow graph (input -> limiter -> step -> sinks) carries batches between the stages, every edge bounded.
+// CycleRuntime: runs one cycle of a graph. Samples are read and joined ahead of the step, which is one compiled plan.
+// A oneTBB flow graph (input -> limiter -> step -> sinks) carries batches between the stages, every edge bounded.
 #pragma once
 
 #include <atomic>
@@ -29,55 +29,56 @@ class CycleRuntime {
   CycleRuntime(HarmonicGraph& graph, int cycle, RunSettings settings);
   ~CycleRuntime();
 
-  // Seconds that only grow; by default the machine's.
+  // Sets a monotonic clock in seconds; the default is the machine's.
   void set_clock(std::function<double()> clock) { clock_ = std::move(clock); }
-  // Writes checkpoints while it trains and when it ends; null: none. It must outlive run().
+  // Writes checkpoints during and at the end of training; null: none. `checkpoints` must outlive run().
   void set_checkpoints(Checkpointer* checkpoints) { checkpoints_ = checkpoints; }
-  // run() goes on from there, to the bit as if it had never stopped. Throws when the checkpoint says that it cannot.
+  // Makes run() continue from the checkpoint, bitwise as if it had never stopped. Throws if the checkpoint cannot be
+  // resumed.
   void resume(Checkpoint checkpoint);
-  // Declares this cycle's parameters without running it: those of a cycle that was over before a checkpoint.
+  // Declares this cycle's parameters without running it, for a cycle that ended before a checkpoint.
   void declare_parameters();
-  // Where the weights came from, for messages: a file.
+  // Sets the file that the weights came from, for messages.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
-  // From any thread: a checkpoint of the last step that ended, on the disk when this returns. False: nothing runs, or
-  // none are written. Throws what prevents it.
+  // Writes a checkpoint of the last complete step and returns when it is on disk. Callable from any thread. Returns
+  // false if nothing runs or no checkpoints are written. Throws if writing fails.
   bool checkpoint_now();
 
-  // Trains when the cycle has a tap, else infers and feeds the consumers. Errors of any stage come out here; the
-  // weights are then those after the last step that left all of them finite.
+  // Trains if the cycle has a tap, else infers and feeds the consumers. Throws the errors of all stages; the weights
+  // are then those after the last step that left all of them finite.
   CycleReport run();
-  // Of the last run(), and of one that threw as far as it came.
+  // The report of the last run(), also of one that threw.
   const CycleReport& report() const { return report_; }
-  // From any thread or a signal handler: stops after the step that is running, all of its batches.
+  // Stops after the current step, including all of its batches. Callable from any thread or a signal handler.
   void stop() { stop_.store(true, std::memory_order_relaxed); }
-  // Did anybody ask, even too late for the last step?
+  // Returns whether a stop was requested, even after the last step.
   bool asked_to_stop() const { return stop_.load(std::memory_order_relaxed); }
-  // From any thread or a signal handler: between two steps, libraries whose files have changed are opened again beside
-  // the old ones, and what the graph uses of them changes over. One that fails is left as it was; on_note says what
-  // happened.
+  // Reloads, between two steps, libraries whose files have changed: each is loaded beside the old one, and the
+  // functions that the graph uses are replaced. If this fails, the old library stays in use; on_note reports the
+  // outcome. Callable from any thread or a signal handler.
   void reload_plugins() { reload_.store(true, std::memory_order_relaxed); }
   void on_progress(std::function<void(const Progress&)> callback) { progress_ = std::move(callback); }
   void on_epoch(std::function<void(const EpochReport&, const Progress&)> callback) { epoch_ = std::move(callback); }
-  // Before the first step: what will be measured, and where the run goes on.
+  // Called before the first step with the names of the metrics and the point where the run continues.
   void on_start(std::function<void(const std::vector<std::string>& metrics, const Beginning&)> callback) {
     start_ = std::move(callback);
   }
   void on_step(int64_t every, std::function<void(const StepReport&)> callback) {
     every_ = every, step_ = std::move(callback);
   }
-  // Between two steps.
+  // Called between two steps.
   void on_event(std::function<void(const RunEvent&)> callback) { event_ = std::move(callback); }
-  // Keeps snapshots of the weights for those who read them meanwhile. `ready` is called by run() when everything is
-  // compiled, before the first step, and again when plugins have changed.
+  // Keeps snapshots of the weights for readers during the run. run() calls `ready` after compilation, before the
+  // first step, and again after plugins were reloaded.
   void keep_snapshots(std::function<void(const std::shared_ptr<Snapshots>&)> ready) { snapshots_ = std::move(ready); }
-  // From any thread: the weights of the running cycle, for whoever reads them beside it. `between` runs first, while no
-  // step does: what it compiles of the graph disturbs none. Null: it is not running, or over.
+  // Returns the weights of the running cycle for readers beside it, or null if it is not running. `between` runs
+  // first, while no step runs, so that it can compile parts of the graph. Callable from any thread.
   std::shared_ptr<Snapshots> snapshots(const std::function<void()>& between);
-  // Is this thread in a step of a cycle, which waits for it?
+  // Returns whether this thread is inside a step of a cycle, which waits for it.
   static bool in_step_of_this_thread();
-  // Says how it goes and does what is asked; null: nobody. It must outlive run().
+  // Reports status to `control` and executes its requests; null: none. `control` must outlive run().
   void set_control(RunControl* control) { control_ = control; }
-  // What people should know at once, for example that a checkpoint could not be written.
+  // Receives messages for the user, for example that a checkpoint could not be written.
   void on_note(std::function<void(const std::string&)> callback) { note_ = std::move(callback); }
 
  private:
@@ -102,12 +103,12 @@ class CycleRuntime {
   std::function<void(const std::shared_ptr<Snapshots>&)> snapshots_;
   Checkpointer* checkpoints_ = nullptr;
   RunControl* control_ = nullptr;
-  std::unique_ptr<Checkpoint> resume_;     // until run() has taken it over
-  std::vector<std::string> resume_notes_;  // how the streams differ from its
+  std::unique_ptr<Checkpoint> resume_;     // until run() has taken it
+  std::vector<std::string> resume_notes_;  // differences between its streams and the current ones
   CycleReport report_;
   std::string origin_ = "the graph";
-  std::unique_ptr<LastGood> good_;  // while it trains
-  // Repeats steps of a run that failed, up to this one: looks at every number after each.
+  std::unique_ptr<LastGood> good_;  // while training
+  // Repeats the steps of a failed run up to this one and checks every number after each.
   std::optional<int64_t> repeats_until_;
   std::mutex running_;  // guards run_
   CycleRun* run_ = nullptr;

@@ -10,8 +10,8 @@ namespace harmonics {
 
 namespace {
 
-// "f1" of the first layer that has it, and "output.f1" of each. `judged`: without layers that no row of the pass
-// reached.
+// Names each figure: "f1" for the first layer that has it, and "output.f1" for each. `judged` leaves out layers that
+// received no rows in the pass.
 std::map<std::string, double> named(const std::vector<LayerFigures>& layers, bool judged) {
   std::map<std::string, double> values;
   for (const LayerFigures& layer : layers)
@@ -26,7 +26,7 @@ std::map<std::string, double> named(const std::vector<LayerFigures>& layers, boo
 }  // namespace
 
 CycleWatch::CycleWatch(CyclePlan& plan, CycleRecord& record) : plan_(plan), record_(record) {
-  // Accuracy is counted by the step itself, and confusion is a table, of other data.
+  // The step counts accuracy itself, and confusion is a table that only evaluation makes.
   std::vector<std::string> asked;
   for (const std::string& text : plan.run.metrics)
     if (text != "accuracy" && text != "confusion") asked.push_back(text);
@@ -50,7 +50,7 @@ void CycleWatch::prepare() {
   read_windows(true);
 }
 
-// "window.f1" of the first layer that has it, and "window.output.f1" of each.
+// Declares "window.f1" for the first layer that has it, and "window.output.f1" for each.
 void CycleWatch::name_windows() {
   const auto name = [&](const std::string& text, std::vector<size_t>& of) {
     if (std::find(names_.begin(), names_.end(), text) != names_.end()) return;

@@ -1,4 +1,4 @@
-// CycleWatch: what a training cycle measures besides its losses: the metrics a run asks for, over every epoch, and
+// CycleWatch: what a training cycle measures besides its losses: the requested metrics over every epoch, and
 // validation at the end of each.
 #pragma once
 
@@ -19,21 +19,21 @@ class CycleWatch {
  public:
   CycleWatch(CyclePlan& plan, CycleRecord& record);
 
-  // Of training batches; null: nobody asked for metrics.
+  // Evaluates training batches; null: no metrics were requested.
   Judge* judge() { return judge_ ? &*judge_ : nullptr; }
-  // Once the first programs are compiled: compiles validation, checks what was asked for.
+  // Called after the first programs are compiled. Compiles validation and checks the requested metrics.
   void prepare();
-  // Validation compiled anew, from functions that have changed.
+  // Recompiles validation with the current functions.
   void renew() {
     if (validation_) validation_->renew();
   }
-  // `measured` by the programs, and what is measured here.
+  // Returns the metrics `measured` by the programs and those measured here.
   std::vector<std::string> names(const std::set<std::string>& measured) const;
 
   void count_batch(const StepProgram& program, int64_t samples) {
     if (!judge_) return;
     if (plan_.settings.accumulate > 1)
-      judge_->hold(program.judged, samples);  // a checkpoint is of a step's end
+      judge_->hold(program.judged, samples);  // a checkpoint shows the end of a step
     else
       judge_->add(program.judged, samples);
   }
@@ -42,19 +42,20 @@ class CycleWatch {
     judge_->commit();
     if (decides_) read_windows();
   }
-  // What the metrics say of the last samples, into the others, where somebody looks: working it out costs more than a
-  // step should.
+  // Computes the metrics over the last samples and puts them among the others. Called only when they are read,
+  // because computing them costs too much for every step.
   void read_windows(bool all = false);
-  // What the metrics of the epoch have gathered: into the state and, before the first programs are compiled, from it.
+  // Stores what the metrics of the epoch have accumulated in the state; restore() loads it before the first
+  // compilation.
   void store(RunState& state);
   void restore(const RunState& state);
-  // Metrics that count only the rest of the epoch, for people.
+  // Notes about metrics that count only the remainder of the epoch.
   std::vector<std::string> notes(const RunState& state) const;
-  // Metrics that are not read over the last samples, though they were asked for.
+  // Requested metrics that cannot be computed over the last samples.
   std::vector<std::string> without_window() const {
     return judge_ ? judge_->without_window() : std::vector<std::string>();
   }
-  // Reads the metrics of the epoch and validates, unless the run was told to stop.
+  // Reads the metrics of the epoch and validates, unless the run was stopped.
   void close_epoch(EpochReport& epoch, bool stopped);
 
  private:
@@ -66,8 +67,8 @@ class CycleWatch {
   std::optional<Evaluator> validation_;
   std::vector<std::string> names_;
   std::map<std::string, std::map<std::string, std::vector<size_t>, std::less<>>>
-      windows_;           // by layer and figure: what they are called
-  bool decides_ = false;  // a condition looks at them after every step
+      windows_;           // by layer and figure: indices of their metrics
+  bool decides_ = false;  // a condition reads them after every step
 };
 
 }  // namespace harmonics

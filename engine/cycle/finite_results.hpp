@@ -1,4 +1,4 @@
-// FiniteResults: counts results that are infinite or not a number, so that a run says so.
+// FiniteResults: counts results that are infinite or NaN, so that the run reports them.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace harmonics {
 class FiniteResults {
  public:
   explicit FiniteResults(const CyclePlan& plan) : plan_(plan), of_(plan.wanted.size()) {}
-  // After a step made the slot's results: the one of this number, whose samples are of this type.
+  // Checks one result of a step; `sample` is the type of one of its samples.
   void look(size_t result, const TensorType& sample, const Slot& slot);
-  // For people, one for each node that gave such results.
+  // Messages, one for each node that gave such results.
   std::vector<std::string> notes() const;
 
  private:
   struct Counts {
-    uint64_t seen = 0, bad = 0, first = 0;  // samples; the first that is bad counts from 1
+    uint64_t seen = 0, bad = 0, first = 0;  // in samples; `first` counts from 1
     std::string cause;
   };
   std::string cause_of(const Slot& slot, int64_t row) const;

@@ -12,10 +12,11 @@ namespace harmonics {
 
 namespace {
 
-// A copy costs at most this share of the time, and comes no oftener than that: it is what a failure repeats.
+// A copy is made at most once per kRunPerCopy times its cost and per kLeastSeconds; a failure repeats the steps since
+// it.
 constexpr double kRunPerCopy = 400, kLeastSeconds = 1;
 
-// Of this thread: others that run meanwhile do not make copying dearer.
+// CPU time of this thread, so that other running threads do not raise the measured cost.
 double processor_seconds() {
   timespec t{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -41,7 +42,7 @@ void LastGood::keep(const HarmonicGraph& graph, RunState state, double now) {
   const double begun = processor_seconds();
   graph.snapshot(kept_.file);
   kept_.state = std::move(state);
-  const double cost = 2 * (processor_seconds() - begun);  // looking at it costs as much again
+  const double cost = 2 * (processor_seconds() - begun);  // checking it costs as much again
   next_ = now + std::max(kLeastSeconds, kRunPerCopy * cost);
 }
 

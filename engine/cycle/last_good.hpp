@@ -1,5 +1,5 @@
-// LastGood: what a training cycle was a moment ago, when every number in it was finite. A step that spoils them is
-// undone from here.
+// LastGood: a recent copy of a training cycle from when every number was finite. A step that produces non-finite
+// numbers is undone from it.
 #pragma once
 
 #include <set>
@@ -10,7 +10,7 @@
 
 namespace harmonics {
 
-// Thrown where weights, moments or statistics turn out not to be finite after a step.
+// Thrown when weights, moments or statistics are not finite after a step.
 class SpoiltWeights : public Error {
  public:
   explicit SpoiltWeights(const std::string& tensor) : Error(ErrorKind::Diverged, "'" + tensor + "' is not finite") {}
@@ -20,21 +20,21 @@ bool is_finite(const StoredTensor& tensor);
 
 class LastGood {
  public:
-  // What is not finite in `store` now is not expected to become so.
+  // Tensors of `store` that are not finite now are not checked later.
   explicit LastGood(const ParameterStore& store);
 
-  // The first tensor that has become infinite or NaN; empty: none has.
+  // Returns the first tensor that has become infinite or NaN, or an empty string.
   std::string spoilt(const ParameterStore& store) const;
-  // Those that were so from the beginning.
+  // Tensors that were not finite from the beginning.
   const std::set<std::string>& never_finite() const { return never_finite_; }
 
-  // Is it time for a newer copy? One takes a small share of the time, however large the weights are.
+  // Returns whether a newer copy is due. Copying takes a small share of the time for weights of any size.
   bool due(double now) const { return now >= next_; }
-  // To be called when nothing is spoilt. Memory of the former copy is used again.
+  // Makes a copy and reuses the memory of the previous one. Must be called only when all numbers are finite.
   void keep(const HarmonicGraph& graph, RunState state, double now);
-  // The copy, as a checkpoint has it.
+  // The copy in the form of a checkpoint.
   const Checkpoint& kept() const { return kept_; }
-  // Into the graph, with every moment declared since at zero.
+  // Restores the copy into the graph and sets moments declared since to zero.
   void put_back(HarmonicGraph& graph) const;
 
  private:

@@ -1,5 +1,5 @@
-// LiveStreams: the live streams of a run: where they stand in checkpoints, what is durable, and waking who waits for
-// them.
+// LiveStreams: the live streams of a run: their positions in checkpoints, which samples are durable, and cancelling
+// reads that wait for them.
 #pragma once
 
 #include <map>
@@ -17,25 +17,25 @@ class LiveStreams {
   explicit LiveStreams(CyclePlan& plan);
 
   bool any() const { return !members_.empty(); }
-  // Before the first sample of a run that keeps checkpoints: from the beginning, or where `from` stood. A stream
-  // without positions is left alone. Throws ErrorKind::Weights when `from` does not say where a stream stood.
+  // Called before the first sample of a run that keeps checkpoints. Starts at the beginning, or at the position in
+  // `from`. A stream without positions is not changed. Throws ErrorKind::Weights if `from` lacks a stream's position.
   void begin(const RunState* from);
-  // Instead, in a cycle that goes on where another stopped: as restored() said there.
+  // Called instead by a cycle that continues another, with what restored() returned there.
   void go_on(const std::vector<char>& restored);
   std::vector<char> restored() const;
 
-  // Steps have used what lies before these places, by the plan's producers. Not while store() runs.
+  // Sets the positions up to which steps have used samples, by the plan's producers. Must not run during store().
   void use(const std::vector<uint64_t>& reads) { used_ = reads; }
 
-  // May be called from any thread.
+  // ---- callable from any thread ----
   void store(RunState& state) const;
-  void durable(const RunState& state) const;  // it is safe on the disk
+  void durable(const RunState& state) const;  // `state` is on disk
   bool wants_durable() const;
-  // Samples that no sender has any more since this was made, and what was refused since its source was opened, of each
-  // stream that has any.
+  // For each stream that has any: samples lost since this was made, which no sender still has, and samples refused
+  // since its source was opened.
   struct Gone {
     uint64_t lost = 0, refused = 0;
-    bool at_most_once = false;  // nobody would have sent them again
+    bool at_most_once = false;  // no sender would have sent them again
     std::string last_error;
   };
   std::map<std::string, Gone> gone() const;
@@ -43,10 +43,10 @@ class LiveStreams {
 
  private:
   struct Member {
-    size_t number;  // in the plan's reader
+    size_t number;  // index in the plan's reader
     std::string name;
     Source* source;
-    std::string type;  // what its source announced
+    std::string type;  // as announced by its source
     uint64_t lost_before;
     bool restored = false;
   };

@@ -15,14 +15,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Who asks waits no longer than this for a step to end; the steps it asked for may take longer.
+// A request waits no longer than this for a step to end; the steps it requested may take longer.
 constexpr auto kPatience = 5s;
-// A stop that comes from a signal cannot wake who waits.
+// A stop from a signal handler cannot notify a waiting thread, so the run checks at this interval.
 constexpr auto kPauseInterval = 50ms;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// "DIR/checkpoint-7-step-500.safetensors" is of step 500.
+// Returns 500 for "DIR/checkpoint-7-step-500.safetensors".
 int64_t step_of(const std::string& path) {
   const size_t at = path.rfind("-step-");
   return at == std::string::npos ? 0 : std::atoll(path.c_str() + at + 6);
@@ -70,7 +70,7 @@ std::optional<double> StreamStatus::lag_seconds() const {
 
 RunControl::RunControl(std::string graph, int cycles) : graph_(std::move(graph)), cycles_(cycles), rate_(kNone) {}
 
-// ---- everybody ----
+// ---- any thread ----
 
 RunPhase RunControl::phase() const {
   if (phase_ != RunPhase::running) return phase_;
@@ -228,7 +228,7 @@ void RunControl::stop() {
   wake_.notify_all();
 }
 
-// ---- the run ----
+// ---- the running cycle ----
 
 void RunControl::expect(const std::vector<std::string>& producers, bool checkpointing) {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -1,5 +1,5 @@
-// RunControl: what stands between a running cycle and everybody outside of it. Any thread may look and ask; what is
-// asked takes effect between two steps. Fixed memory, however long the run.
+// RunControl: the interface between a running cycle and other threads. Any thread may read the status and make
+// requests; requests take effect between two steps. Its memory does not grow with the run.
 #pragma once
 
 #include <atomic>
@@ -18,35 +18,35 @@
 
 namespace harmonics {
 
-// A producer of the cycle that runs.
+// A producer of the running cycle.
 struct StreamProbe {
   std::string name;
   bool live = false;
-  uint64_t per_joint = 1, joint_bytes = 0;  // samples, and bytes, in a joint sample
-  std::function<void(StreamStatus&)> look;  // fills what only the source knows; from any thread
+  uint64_t per_joint = 1, joint_bytes = 0;  // samples and bytes in a joint sample
+  std::function<void(StreamStatus&)> look;  // fills in what only the source knows; callable from any thread
 };
 
-// As of the end of a step.
+// Figures at the end of a step.
 struct RunFigures {
   int64_t epoch = 0, step = 0, samples = 0, windowed = 0;  // epoch from 0; samples in the window
   double seconds = 0, fraction = -1, learning_rate = 0;
 };
 
-// A cycle as it begins.
+// A cycle at its start.
 struct RunScene {
   int cycle = 0;
   bool trains = false, checkpointing = false;
-  int64_t epochs = 0;                   // 0: open
-  int64_t window = 0;                   // samples of test-then-train; 0: none
-  RunFigures from;                      // where it goes on
-  std::optional<double> learning_rate;  // that was set from outside before
-  std::vector<std::string> metrics;     // what RunFigures::values holds
+  int64_t epochs = 0;                   // 0: unlimited
+  int64_t window = 0;                   // samples of the test-then-train window; 0: none
+  RunFigures from;                      // where it starts or resumes
+  std::optional<double> learning_rate;  // set from outside earlier
+  std::vector<std::string> metrics;     // names of the values passed to leave()
   std::vector<StreamProbe> streams;
   std::function<void()> stop;
-  std::function<bool()> checkpoint;  // one that is on the disk when it returns; throws what prevents it
+  std::function<bool()> checkpoint;  // returns when it is on disk; throws if that fails
 };
 
-// What went into a step: the first samples of its last batch.
+// The first samples of the last batch of a step.
 struct BatchSample {
   static constexpr uint64_t kMost = 32;
   int cycle = 0;
@@ -62,50 +62,51 @@ class RunControl {
 
   explicit RunControl(std::string graph, int cycles = 1);
 
-  // ---- everybody ----
+  // ---- any thread ----
   RunStatus status() const;
   RunHistory history() const;
-  // Of the last lines and ends of epochs those numbered above `after`, which begin with 1.
+  // Returns those of the last lines and epoch rows whose number is above `after`; numbers begin with 1.
   std::vector<LogLine> log(uint64_t after) const;
   std::vector<RunRow> epochs(uint64_t after) const;
 
-  // Samples that a step learned from lately, and others for next time; null before the first. Waits for them until
-  // `deadline`.
+  // Returns samples that a recent step trained on, or null before the first step. Requests new ones and waits for
+  // them until `deadline`.
   std::shared_ptr<const BatchSample> sample(Clock::time_point deadline);
 
-  // These throw ErrorKind::Usage when it cannot be done now. They return when it is done, or when that takes very long.
+  // These throw ErrorKind::Usage if the request is not possible now. They return when it is done, or after a time
+  // limit.
   void pause();
   void resume();
   void step(int64_t count);
-  void set_learning_rate(std::optional<double> rate);  // none: what the schedule says
+  void set_learning_rate(std::optional<double> rate);  // none: use the schedule
   void checkpoint();
   void stop();
 
-  // ---- the run ----
-  // It will have these producers; nothing has come from them yet.
+  // ---- the running cycle ----
+  // Announces the producers of the coming cycle; no sample of them has been read yet.
   void expect(const std::vector<std::string>& producers, bool checkpointing = false);
   void begin(RunScene scene);
-  // Nothing of the scene is called any more. `over`: no other cycle follows.
+  // After this call nothing of the scene is called. `over`: no other cycle follows.
   void end(bool over);
-  // Before a step. False: it is paused, and there is to be none now.
+  // Called before a step. Returns false if the run is paused and no step may run now.
   bool enter();
-  // While it is paused, but no longer than a moment: a signal that stops the run wakes nobody.
+  // Waits while the run is paused, at most kPauseInterval, because a signal that stops the run cannot wake it.
   void wait_while_held();
-  // After a step. Allocates nothing.
+  // Called after a step. Does not allocate.
   void leave(const RunFigures& figures, const std::vector<double>& values);
-  // Is it paused when the step that runs is over?
+  // Returns whether the run will be paused when the current step ends.
   bool holds() const;
-  // Samples of a batch, when somebody asked.
+  // Samples of a batch, on request.
   bool wants_sample() const { return sample_wanted_.load(std::memory_order_relaxed); }
   void give_sample(std::shared_ptr<const BatchSample> sample);
-  // NaN: nobody has set one.
+  // NaN: none was set.
   double learning_rate() const { return rate_.load(std::memory_order_relaxed); }
   void end_epoch(RunRow row);
   void note(const char* level, std::string text);
-  // The newest checkpoint; why the last could not be written.
+  // Set the newest checkpoint, and the reason why the last one could not be written.
   void checkpointed(const std::string& path);
   void not_checkpointed(const std::string& why);
-  // Another word for the phase: "serving" without a run, "stopping".
+  // Sets the phase directly, for example "serving" without a run, or "stopping".
   void set_phase(RunPhase phase);
 
  private:
@@ -119,9 +120,9 @@ class RunControl {
   std::atomic<double> rate_;
   std::atomic<bool> sample_wanted_{true};
 
-  std::mutex acting_;  // held while stop or checkpoint of the scene are called; taken before mutex_
+  std::mutex acting_;  // held while stop or checkpoint of the scene run; locked before mutex_
   mutable std::mutex mutex_;
-  mutable std::condition_variable wake_, changed_;  // the run; those who wait for it
+  mutable std::condition_variable wake_, changed_;  // wakes the run; wakes threads that wait for it
   RunPhase phase_ = RunPhase::starting;
   bool paused_ = false, busy_ = false;
   int64_t steps_left_ = 0;

@@ -1,4 +1,4 @@
-// What a run says of itself to whoever asks from outside: plain data.
+// The status that a run reports to other threads: plain data.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +15,28 @@ enum class Health { ok, degraded, failed };
 const char* word(RunPhase phase);
 const char* word(Health health);
 
-// What only live sources know.
+// Figures that only live sources have.
 struct LiveStreamStatus {
-  uint64_t queued_samples = 0, queued_bytes = 0, window_bytes = 0, senders = 0, connected = 0;  // as StreamHealth
+  uint64_t queued_samples = 0, queued_bytes = 0, window_bytes = 0, senders = 0, connected = 0;  // as in StreamHealth
   uint64_t lost = 0, duplicates = 0, refused = 0, resent = 0;
-  uint64_t dropped = 0, unpaired = 0, late = 0, filled = 0;  // as JoinCounts
+  uint64_t dropped = 0, unpaired = 0, late = 0, filled = 0;  // as in JoinCounts
   double idle_seconds = 0;
   std::string last_error;
 };
 
-// Samples on their way from a producer into the steps.
+// The flow of samples from a producer into the steps.
 struct StreamStatus {
   std::string name;
   bool live = false;
   std::string state = "reading";  // "waiting", "receiving", "ended", "failed"
   Health health = Health::ok;
-  uint64_t samples = 0, bytes = 0;  // that steps have used
+  uint64_t samples = 0, bytes = 0;  // used by steps
   double rate = 0, bytes_per_second = 0;
   using Live = LiveStreamStatus;
   std::optional<Live> of_live;
 
-  std::optional<double> back_pressure() const;  // 0 to 1: how full the window is
-  std::optional<double> lag_seconds() const;    // what waits, at the present rate
+  std::optional<double> back_pressure() const;  // 0 to 1: fill level of the window
+  std::optional<double> lag_seconds() const;    // queued samples at the current rate
 };
 
 struct LogLine {
@@ -54,7 +54,7 @@ struct RunRow {
   std::map<std::string, double> metrics;
 };
 
-// Test-then-train: figures of the samples that were judged last.
+// Test-then-train: metrics over the last evaluated samples.
 struct RunWindow {
   int64_t samples = 0, of = 0;
   std::map<std::string, double> metrics;
@@ -65,10 +65,10 @@ struct RunStatus {
   RunPhase phase = RunPhase::starting;
   int cycle = 0, cycles = 1;  // from 0
   bool trains = false;
-  int64_t epoch = 0, epochs = 0, step = 0, samples = 0;  // epoch from 1; epochs 0: open
+  int64_t epoch = 0, epochs = 0, step = 0, samples = 0;  // epoch from 1; epochs 0: unlimited
   double seconds = 0, samples_per_second = 0, steps_per_second = 0;
-  double fraction = -1;                   // below 0: open
-  std::map<std::string, double> metrics;  // "loss" too
+  double fraction = -1;                   // negative: unknown
+  std::map<std::string, double> metrics;  // includes "loss"
   std::optional<double> learning_rate;
   bool learning_rate_set = false;
   using Window = RunWindow;
@@ -82,7 +82,7 @@ struct RunStatus {
   bool checkpointing = false;
   Health health = Health::ok;
   std::vector<StreamStatus> streams;
-  uint64_t notes = 0;  // lines the log has had
+  uint64_t notes = 0;  // lines logged so far
 };
 
 }  // namespace harmonics

@@ -13,21 +13,21 @@ namespace harmonics {
 
 namespace {
 
-// Copying takes at most this share of the time, however large the weights are.
+// Copying takes at most one part in this many of the time, however large the weights are.
 constexpr int kLeastShare = 20;
-// How long a reader waits for the trainer before it looks whether one trains at all.
+// How long a reader waits for the trainer before it checks whether the run is idle.
 constexpr std::chrono::milliseconds kRetryInterval{1};
-// The end of a run waits no longer than this for a place that nobody reads.
+// The end of a run waits no longer than this for a buffer without readers.
 constexpr std::chrono::seconds kLongestRead{5};
 
-// Of this thread: others that run meanwhile do not make copying dearer.
+// CPU time of this thread, so that other running threads do not raise the measured cost.
 std::chrono::nanoseconds processor_time() {
   timespec t{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
 }
 
-// Has a number become infinite or NaN since? Then the weights are none that anybody should have.
+// Returns whether a number has become infinite or NaN since `before`. Such weights are not given to readers.
 bool spoilt_since(const Snapshot& before, const ParameterStore& now) {
   for (const auto& [name, t] : before.weights().all()) {
     const auto at = now.all().find(name);
@@ -56,7 +56,7 @@ void Snapshot::fill(const ParameterStore& store, WeightsVersion version) {
     if (c.from->transposed == c.to->transposed)
       std::memcpy(c.to->change(), c.from->data(), c.from->type.bytes());
     else
-      store.copy(*c.name, c.to->change());  // turned since: a program compiled later wanted it so
+      store.copy(*c.name, c.to->change());  // transposed since, because a later program needs it
   }
   filled_ = true;
   version_ = version;
@@ -89,7 +89,7 @@ void Snapshots::detach(bool held) {
       settle();
       done = !whole_ || newest_->version().step == ended_ || spoilt_since(*newest_, store_);
     }
-    if (!done) std::this_thread::sleep_for(kRetryInterval);  // all places are read
+    if (!done) std::this_thread::sleep_for(kRetryInterval);  // all buffers have readers
   }
   boundary_ = nullptr;
 }
@@ -103,7 +103,7 @@ bool Snapshots::due() const {
   return (Clock::now() - newest_->taken()).count() >= youth_.load(std::memory_order_relaxed);
 }
 
-// With the boundary held, so by one thread at a time: only here do places and newest_ change.
+// Requires the boundary, so one thread at a time: only this function changes buffers and newest_.
 void Snapshots::take(bool whatever_the_age) {
   if (!whatever_the_age && !due()) return;
   Snapshot* to = nullptr;
@@ -112,10 +112,10 @@ void Snapshots::take(bool whatever_the_age) {
     for (Snapshot& s : places_)
       if (&s != newest_ && s.readers_ == 0) to = &s;
   }
-  if (!to) return;  // all are read: at the end of the next step
+  if (!to) return;  // all have readers: try again after the next step
   const auto begun = processor_time();
   if (newest_ && spoilt_since(*newest_, store_))
-    return wanted_.store(false, std::memory_order_relaxed);  // the trainer finds out by itself
+    return wanted_.store(false, std::memory_order_relaxed);  // the trainer detects it itself
   to->fill(store_, {cycle_, ended_.load(std::memory_order_relaxed)});
   cost_ = std::min(cost_, processor_time() - begun);
   youth_.store(std::max<Clock::duration>(kYoung, kLeastShare * cost_).count(), std::memory_order_relaxed);
@@ -128,7 +128,7 @@ void Snapshots::take(bool whatever_the_age) {
   published_.notify_all();
 }
 
-// Nothing runs: whoever waits copies by itself.
+// Lets a waiting reader copy while no step runs.
 void Snapshots::take_idle() {
   const std::lock_guard<std::mutex> lock(attached_);
   if (!boundary_) return;

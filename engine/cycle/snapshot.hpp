@@ -1,5 +1,5 @@
-// Snapshots: the weights of a running cycle for whoever reads them while it goes on. The trainer copies them between
-// two steps, when somebody asked, into one of three places that nobody reads.
+// Snapshots: the weights of a running cycle for concurrent readers. On request the trainer copies them between two
+// steps into one of three buffers that has no reader.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace harmonics {
 
-// What weights are of: a step of a cycle.
+// The step of a cycle that weights belong to.
 struct WeightsVersion {
   int cycle = 0;  // from 0
   int64_t step = 0;
@@ -30,8 +30,8 @@ class Snapshot {
 
   const WeightsVersion& version() const { return version_; }
   Clock::time_point taken() const { return taken_; }
-  // Which of the places it lies in. A place's addresses never change, so a program compiled for one reads every
-  // snapshot there.
+  // The index of its buffer. A buffer's addresses never change, so a program compiled for it can read every snapshot
+  // in it.
   size_t place() const { return place_; }
   const ParameterStore& weights() const { return store_; }
 
@@ -41,7 +41,7 @@ class Snapshot {
     const StoredTensor* from;
     StoredTensor* to;
     const std::string* name;
-    bool once;  // it never changes
+    bool once;  // the tensor never changes
   };
   void lay_out(const ParameterStore& store, size_t place);
   void fill(const ParameterStore& store, WeightsVersion version);
@@ -61,36 +61,35 @@ class Snapshots : public std::enable_shared_from_this<Snapshots> {
   static constexpr size_t kPlaces = 3;
   static constexpr std::chrono::milliseconds kYoung{5};
 
-  // Of what `store` holds now, moments and sums aside; `store` must keep its tensors until detach(). Has its first
-  // snapshot at once.
+  // Takes the first snapshot of `store` at once, without moments and accumulators. `store` must keep its tensors
+  // until detach().
   Snapshots(const ParameterStore& store, WeightsVersion version);
 
   // ---- the trainer ----
-  // `boundary`: held while weights change. While nothing trains (a stream that waits, a pause), readers copy for
-  // themselves under it.
+  // `boundary` is held while weights change. While no step runs (a stream waits, a pause), readers lock it and copy
+  // themselves.
   void attach(std::mutex& boundary);
-  // The last weights, whoever wants them; after that `store` is not looked at any more. `held`: by a thread that holds
-  // the boundary.
+  // Copies the last weights; `store` is not accessed after that. `held`: the calling thread holds the boundary.
   void detach(bool held = false);
-  // A step has begun; with `boundary` held.
+  // Called at the start of a step, with `boundary` held.
   void begin() { whole_ = false; }
-  // A step has ended; with `boundary` held. One load when nobody asks; nothing is allocated.
+  // Called at the end of a step, with `boundary` held. Costs one load if there is no request; does not allocate.
   void end(int64_t step) {
     whole_ = true;
     ended_.store(step, std::memory_order_relaxed);
     if (wanted_.load(std::memory_order_relaxed)) take(false);
   }
 
-  // Nothing trains: a pause, or a stream without samples; with `boundary` held.
+  // Takes the last step's weights while no step runs: a pause, or a stream without samples. Requires `boundary`.
   void settle();
 
   // ---- readers, from any thread ----
-  // The newest there is.
+  // Returns the newest snapshot.
   std::shared_ptr<const Snapshot> newest();
-  // One of the last step that ended, or young; waits for the step that runs, at most until `deadline`, then the newest
-  // there is. Asks for another one to be there next time.
+  // Returns a snapshot of the last step, or a recent one. Waits for the current step until `deadline`, then returns
+  // the newest there is. Requests another snapshot for the next call.
   std::shared_ptr<const Snapshot> fresh(Clock::time_point deadline);
-  // Where programs that read snapshots of this place find the weights.
+  // The weights that programs compiled for this buffer read.
   ParameterStore& place(size_t i) { return places_[i].store_; }
   uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
 
@@ -107,15 +106,15 @@ class Snapshots : public std::enable_shared_from_this<Snapshots> {
   std::array<Snapshot, kPlaces> places_;
   std::atomic<bool> wanted_{false};
   std::atomic<int64_t> ended_;
-  std::atomic<Clock::rep> youth_;  // below this age nothing is copied
+  std::atomic<Clock::rep> youth_;  // minimum age before the next copy
   std::atomic<uint64_t> taken_{0};
   std::chrono::nanoseconds cost_ = std::chrono::hours(1);  // of the cheapest copy so far
-  bool whole_ = true;                                      // no step is half done; guarded by the boundary
+  bool whole_ = true;                                      // no step is in progress; guarded by the boundary
 
   std::mutex attached_;
   std::mutex* boundary_ = nullptr;  // guarded by attached_
 
-  std::mutex mutex_;  // guards newest_ and who reads what
+  std::mutex mutex_;  // guards newest_ and the reader counts
   std::condition_variable published_;
   Snapshot* newest_ = nullptr;
 };

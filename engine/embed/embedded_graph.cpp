@@ -18,7 +18,7 @@ using namespace harmonics;
 
 namespace {
 
-// The shape one sample of a producer has, as it is fed to a program.
+// The type of one sample of a producer, as fed to a program.
 TensorType sample_type(const StreamType& type) { return {type.dtype, type.sample}; }
 
 template <typename T>
@@ -141,7 +141,7 @@ void hx_graph::bind_consumer(const char* name, const std::string& address) {
   graph().bind_consumer(name ? name : "", parse_address(address));
 }
 
-// The time in which a cycle of a fit runs: others may ask meanwhile.
+// Marks the time in which a cycle of a fit runs; other threads may then request inference.
 class hx_graph::Run {
  public:
   explicit Run(hx_graph& graph) : graph_(graph), owner_(graph.owner_) {}
@@ -173,7 +173,7 @@ std::shared_ptr<hx_graph::Running> hx_graph::running() {
   return running_;
 }
 
-// `notes`: of the weights, as training found them; questions meanwhile would look at them anew.
+// `notes`: notes on the weights at the start of training; inference during the run would overwrite them.
 CycleReport hx_graph::run_cycle(Run& run, int cycle, const hx_fit_settings& settings, FitCheckpoints& checkpoints,
                                 bool& stopped, std::vector<std::string>& notes) {
   inference_.step.reset();
@@ -319,7 +319,7 @@ CompiledStep& hx_graph::step_of(int64_t batch) {
   return *inference_.step;
 }
 
-// Looks at the graph alone, whose streams must be known.
+// Reads only the graph, whose streams must be known.
 hx_graph::Asked hx_graph::asked(const char* const* names, hx_value* const* inputs, uint32_t n_inputs) {
   HarmonicGraph& g = *graph_;
   const std::vector<int> producers = g.graph().producers_used(0, false);
@@ -368,15 +368,15 @@ std::vector<HTensor> hx_graph::infer(const char* const* names, hx_value* const* 
       if (beside->thread == std::this_thread::get_id())
         return infer_alone(names, inputs, n_inputs);  // its last callback
       std::unique_lock<std::mutex> lock(state_);
-      changed_.wait(lock, [&] { return running_ != beside; });  // the cycle is over, and soon known to be
+      changed_.wait(lock, [&] { return running_ != beside; });  // the cycle is over; wait until running_ says so
       continue;
     }
     const std::lock_guard<std::recursive_mutex> lock(owner_);
-    if (!running()) return infer_alone(names, inputs, n_inputs);  // else a cycle has begun meanwhile
+    if (!running()) return infer_alone(names, inputs, n_inputs);  // else a cycle has begun in between
   }
 }
 
-// On the weights themselves.
+// Runs on the weights themselves.
 std::vector<HTensor> hx_graph::infer_alone(const char* const* names, hx_value* const* inputs, uint32_t n_inputs) {
   graph().assume_declared_streams();
   const Asked a = asked(names, inputs, n_inputs);
@@ -390,7 +390,7 @@ std::vector<const char*>& hx_graph::handed(const std::vector<std::string>& texts
   return pointers_;
 }
 
-// From any thread, as infer().
+// Callable from any thread, like infer().
 const std::vector<const char*>& hx_graph::results() {
   thread_local std::vector<std::string> names;
   thread_local std::vector<const char*> pointers;

@@ -1,4 +1,4 @@
-// What stands behind hx_graph: a graph with its streams, and what the last call handed out.
+// Implementation of hx_graph: a graph with its streams, and the results of the last call.
 #pragma once
 
 #include <condition_variable>
@@ -21,13 +21,13 @@
 
 struct hx_graph {
  public:
-  // `name`: which harmonic of the flow; "": the first. `outer` keeps what this graph registers for itself.
+  // `name`: which harmonic of the flow; "": the first. `outer` holds this graph's own registrations.
   hx_graph(const harmonics::Flow& flow, const std::string& name);
-  // What save() gave.
+  // Restores a graph from the result of save().
   static std::unique_ptr<hx_graph> restored(const void* data, uint64_t bytes);
 
   hx_registry* registry() { return &pending_; }
-  // `options`: what an address has behind its '?'.
+  // `options`: the options of an address, after its '?'.
   void bind_producer(const char* name, uint32_t purpose, harmonics::Source source, const std::string& options);
   void bind_producer(const char* name, uint32_t purpose, const std::string& address);
   void bind_consumer(const char* name, harmonics::Sink sink);
@@ -38,7 +38,7 @@ struct hx_graph {
   void save(const std::string& path);
   void open_scope(std::shared_ptr<harmonics::NameScope> scope);
   void close_scope(const std::shared_ptr<harmonics::NameScope>& scope);
-  // From any thread, also while fit() runs.
+  // Callable from any thread, also while fit() runs.
   std::vector<harmonics::HTensor> infer(const char* const* names, hx_value* const* inputs, uint32_t n_inputs);
   const std::vector<const char*>& results();
   const std::string& save();
@@ -46,7 +46,7 @@ struct hx_graph {
   const std::vector<const char*>& weights();
   harmonics::HTensor weight(const std::string& name);
   std::string set_override(const std::string& functional, const std::string& implementation);
-  // The name of the producer a bind call means, for its errors.
+  // Returns the name of the producer that a bind call addresses, for its errors.
   std::string stream_name(const char* name) const;
 
  private:
@@ -61,7 +61,7 @@ struct hx_graph {
     int64_t batch = 1;
     bool stacked = false;  // along a first axis
   };
-  // A running cycle, and answers beside it.
+  // A running cycle, and inference beside it.
   struct Running {
     Running(harmonics::HarmonicGraph& graph, int cycle, const harmonics::RunSettings& settings)
         : runtime(graph, cycle, settings), inference(graph, runtime, settings) {}
@@ -86,18 +86,18 @@ struct hx_graph {
   static void hand_out(const std::vector<harmonics::LeftOver>& all, std::vector<hx_left_over>& out);
 
   std::string name_;
-  harmonics::Registry registered_;  // over the global one
+  harmonics::Registry registered_;  // layered over the global registry
   hx_registry pending_;
   harmonics::NameChain chain_{registered_};
   bool stale_ = false;  // names have changed since the graph looked them up
   harmonics::Flow flow_;
-  std::unique_ptr<harmonics::HarmonicGraph> graph_;  // made by the first call that needs it, after registrations
-  std::string weights_;          // what a restored graph starts from; kept, since tensors are views into it
-  harmonics::RunSettings last_;  // of the last fit: threads, device and precision for what follows
+  std::unique_ptr<harmonics::HarmonicGraph> graph_;  // created by the first call that needs it, after registrations
+  std::string weights_;          // initial weights of a restored graph; kept, since tensors are views into it
+  harmonics::RunSettings last_;  // of the last fit: threads, device and precision for later calls
   Inference inference_;
 
-  // Whoever uses the graph holds it: calls, and fit() but for the time in which a cycle runs; then what reads the graph
-  // goes by way of that cycle.
+  // Held by every call that uses the graph, and by fit() except while a cycle runs. Calls that read the graph then go
+  // through that cycle.
   std::recursive_mutex owner_;
   std::mutex state_;  // guards running_
   std::condition_variable changed_;

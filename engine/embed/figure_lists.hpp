@@ -1,4 +1,4 @@
-// Figures by name as C arrays, which live until they are cleared.
+// Figures by name as C arrays, valid until they are cleared.
 #pragma once
 
 #include <deque>
@@ -23,7 +23,7 @@ class FigureLists {
   }
 
  private:
-  std::deque<std::string> names_;  // neither moves what it holds
+  std::deque<std::string> names_;  // neither moves its elements
   std::deque<std::vector<hx_figure>> lists_;
 };
 

@@ -1,4 +1,4 @@
-// The checkpoints of one fit(): where they go, and what it goes on from.
+// The checkpoints of one fit(): where they are written, and which one it resumes.
 #pragma once
 
 #include <optional>
@@ -14,14 +14,14 @@ namespace harmonics {
 
 class FitCheckpoints {
  public:
-  // Takes the folder and reads what the fit goes on from.
+  // Locks the folder and reads the checkpoint to resume from.
   FitCheckpoints(const hx_fit_settings& settings, const HarmonicGraph& graph);
 
-  // Was this cycle over when the checkpoint was written?
+  // Whether this cycle was over when the checkpoint was written.
   bool over(int cycle) const { return from_ && cycle < from_->state.cycle; }
-  // Of a cycle that trains and is not over.
+  // Attaches to a cycle that trains and is not over.
   void attach(CycleRuntime& runtime);
-  // The newest file; "": none.
+  // The newest file; "" if there is none.
   std::string newest() const { return writer_ ? writer_->last() : ""; }
   const std::vector<std::string>& notes() const { return notes_; }
 

@@ -1,4 +1,4 @@
-// The table of C functions for programs that embed the engine. Every function catches everything and answers with a
+// The table of C functions for programs that embed the engine. Every function catches all exceptions and returns a
 // status.
 #include <algorithm>
 #include <cstring>
@@ -20,7 +20,7 @@ hx_graph& valid(hx_graph* graph) {
 }
 std::string given_text(const char* text) { return text ? text : ""; }
 
-// A settings struct of an older program ends earlier: what it lacks is as if not given.
+// A settings struct of an older program is shorter: missing members count as not given.
 hx_fit_settings whole(const hx_fit_settings* given) {
   hx_fit_settings s{};
   s.epochs = s.steps = s.batch = s.seed = s.accumulate = -1;
@@ -29,7 +29,7 @@ hx_fit_settings whole(const hx_fit_settings* given) {
   return s;
 }
 
-// A result for a program that knows as much of it as it says, and at least what contract 1.0 had.
+// Copies a result into a program's struct: up to its struct_size, and at least the size of contract 1.0.
 template <typename T>
 void give(const T& result, T* out, size_t least) {
   const uint32_t known = out->struct_size;
@@ -58,7 +58,7 @@ hx_registry* registry(hx_graph* graph) { return graph ? graph->registry() : null
 hx_status bind_producer_options(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt,
                                 void* object, const char* options) {
   return guard([&] {
-    Source source(name ? name : "producer", vt, object);  // owns the object whatever happens
+    Source source(name ? name : "producer", vt, object);  // owns the object even if the call fails
     valid(graph).bind_producer(name, purpose, std::move(source), given_text(options));
   });
 }

@@ -6,7 +6,7 @@ namespace harmonics {
 
 namespace {
 
-// A step that takes longer is not waited for: the answer comes from the newest weights there are.
+// Longest wait for a step; after it, inference uses the newest available weights.
 constexpr std::chrono::seconds kLongestWait{2};
 
 }  // namespace
@@ -45,7 +45,7 @@ bool InferenceBeside::prepare() {
   return lowered_for(1) != nullptr;
 }
 
-// With the programs of this batch lowered. Null: the run is over.
+// Returns the snapshots once the programs of this batch are lowered; null if the run is over.
 std::shared_ptr<Snapshots> InferenceBeside::lowered_for(int64_t batch) {
   {
     const std::lock_guard<std::mutex> lock(asking_);
@@ -69,7 +69,7 @@ std::optional<std::vector<HTensor>> InferenceBeside::run(const std::map<int, HTe
   if (!snapshots) return std::nullopt;
   std::shared_ptr<const Snapshot> weights;
   if (CycleRuntime::in_step_of_this_thread() || std::this_thread::get_id() == thread_) {  // a callback of the run
-    if (!runtime_.snapshots([] {})) return std::nullopt;  // takes what the step has left
+    if (!runtime_.snapshots([] {})) return std::nullopt;  // snapshots the weights after the step
     weights = snapshots->newest();
   } else {
     weights = snapshots->fresh(Snapshots::Clock::now() + kLongestWait);

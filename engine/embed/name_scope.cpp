@@ -7,12 +7,12 @@ namespace harmonics {
 
 namespace {
 
-// Functionals of scopes stand in the process's registry; each gives its name back to what had it before, whichever
+// Registers the functionals of scopes in the process's registry. Each returns its name to the former owner, whichever
 // scope ends first.
 class LentNames {
  public:
   static LentNames& global() {
-    static auto* const names = new LentNames;  // never destroyed: as the registry
+    static auto* const names = new LentNames;  // never destroyed, like the registry
     return *names;
   }
   void add(std::shared_ptr<Item> item) {
@@ -30,10 +30,10 @@ class LentNames {
 
  private:
   std::mutex mutex_;
-  std::map<ItemPtr, ItemPtr> before_;  // null: nothing had the name
+  std::map<ItemPtr, ItemPtr> before_;  // null: the name was free
 };
 
-// Null: none is open. No object of the thread's own, which would be gone before a scope that is static ends.
+// Null if no scope is open. A raw pointer: a thread-local object would be destroyed before a static scope ends.
 thread_local NameScopes* of_thread = nullptr;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Names that embedders register for a scope: of a thread or of one graph. Each scope is a registry over what lies below
-// it.
+// Names that embedders register for a scope: of a thread or of one graph. Each scope is a registry layered over the
+// outer ones.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ class NameScope {
 
   hx_registry* registry() { return &given_; }
   Registry& names() { return names_; }
-  uint64_t version() const { return version_; }  // grows with every name
-  // Its names are gone; functionals mean again what they meant before.
+  uint64_t version() const { return version_; }  // incremented by every name
+  // Removes its names; functionals mean again what they meant before.
   void close();
 
  private:
@@ -32,27 +32,27 @@ class NameScope {
   uint64_t version_ = 1;
 };
 
-using NameScopes = std::vector<std::shared_ptr<NameScope>>;  // the one opened last is the last
+using NameScopes = std::vector<std::shared_ptr<NameScope>>;  // the most recently opened is the last
 
-// Of this thread. One that another thread closes stays there without names.
+// Scopes of this thread. A scope closed by another thread stays in the list without names.
 const NameScopes& thread_scopes();
 void open_on_thread(std::shared_ptr<NameScope> scope);
 void close_on_thread(const std::shared_ptr<NameScope>& scope);
 
-// Where a graph looks names up, innermost first: its scopes, its own functions, the scopes of the thread that calls it,
-// the process.
+// The order in which a graph looks up names, innermost first: its scopes, its own functions, the scopes of the
+// calling thread, the process.
 class NameChain {
  public:
   explicit NameChain(Registry& own) : own_(own) {}
 
   NameScopes of_graph;
-  // Links them as they are now. Has anything changed since the last call?
+  // Links the current scopes. Returns whether anything has changed since the last call.
   bool relink();
   Registry& innermost() { return of_graph.empty() ? own_ : of_graph.back()->names(); }
 
  private:
   Registry& own_;
-  NameScopes linked_;  // kept: registries point at one another
+  NameScopes linked_;  // kept alive: registries point to one another
   std::vector<uint64_t> versions_;
 };
 
@@ -61,6 +61,6 @@ class NameChain {
 struct hx_graph;
 
 struct hx_name_scope {
-  hx_graph* graph;  // null: of a thread
+  hx_graph* graph;  // null: belongs to a thread
   std::shared_ptr<harmonics::NameScope> scope;
 };

@@ -265,7 +265,7 @@ class DeviceAssembler {
     p_.descriptions.push_back(std::move(text));
   }
 
-  // Is the value computed after the forward pass? Earlier ones are read between the halves of a run.
+  // Returns whether the value is computed after the forward pass. Earlier ones are read between the halves of a run.
   bool is_later(ValueId v) const {
     const Node* maker = &program().producer(v);
     while (is_view(program(), *maker)) maker = &program().producer(maker->inputs[0]);

@@ -36,7 +36,7 @@ Program run_cse(const Program& p, Context&) { return cse(p); }
 Program run_dce(const Program& p, Context&) { return dce(p); }
 Program run_advance_updates(const Program& p, Context&) { return advance_updates(p); }
 
-// Does the device have a kernel for this call?
+// Checks whether the device has a kernel for this call.
 AcceptsCall accepts_call(Context& c) {
   return [&c](const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs) {
     if (c.kernels.is_reference()) return true;

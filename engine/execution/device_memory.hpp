@@ -10,7 +10,8 @@
 
 namespace harmonics {
 
-// Does the device have its own memory? Throws ErrorKind::Plugin if its table has only some of the functions for it.
+// Returns whether the device has its own memory. Throws ErrorKind::Plugin if its table has only some of the functions
+// for it.
 bool has_own_memory(const Item& device);
 // The device's description; texts are empty and numbers 0 where it gives none.
 hx_device_info info_of(const Item& device);

@@ -184,7 +184,8 @@ void DevicePlan::run_rest(const void* const*) {
     p_.queue->synchronize();
 }
 
-// Is `number` a result of the first half, and can every step that changes a parameter check it on the device?
+// Returns whether `number` is a result of the first half, and every step that changes a parameter can check it on the
+// device.
 bool DevicePlan::can_look_at(const float* number) {
   if (asked_ == number) return looked_.has_value();
   asked_ = number;

@@ -39,8 +39,9 @@ class TensorBinding {
  public:
   virtual ~TensorBinding() = default;
   virtual void* parameter(const std::string& name, const TensorType& type) = 0;  // parameter or state by name
-  // Is a two-dimensional tensor stored transposed? All programs that share the tensor get the same answer: the
-  // preference of the first that asked. `type` is as declared; parameter() is then called with the stored type.
+  // Returns whether a two-dimensional tensor is stored transposed. All programs that share the tensor get the same
+  // answer: the preference of the first that asked. `type` is as declared; parameter() is then called with the stored
+  // type.
   virtual bool transposed(const std::string& name, const TensorType& type, bool preferred) {
     (void)name, (void)type, (void)preferred;
     return false;

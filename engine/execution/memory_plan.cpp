@@ -163,7 +163,7 @@ class Planner {
     commits_.push_back({update.value, from, target});
   }
 
-  // May the step that computes v write directly into the state's memory?
+  // Returns whether the step that computes v may write directly into the state's memory.
   bool may_replace(ValueId v, uint32_t state) {
     const Block& b = block(v);
     if (!covers(v) || b.maker == kNone) return false;
@@ -219,7 +219,7 @@ class Planner {
     });
   }
 
-  // Is the block also an input that must not be overwritten?
+  // Returns whether the block is also an input that must not be overwritten.
   bool read_otherwise(const PlannedStep& step, const Node& node, const Block& in) {
     for (size_t i = 0; i < node.inputs.size(); ++i)
       if (&block(node.inputs[i]) == &in && (i >= 32 || !(step.in_place >> i & 1) || !covers(node.inputs[i])))

@@ -55,7 +55,7 @@ struct MemoryPlan {
   uint64_t unshared_bytes = 0, workspace_bytes = 0;
 };
 
-// Is the node only a view of its input?
+// Returns whether the node is only a view of its input.
 bool is_view(const Program& program, const Node& node);
 // Steps before `rest` must not change a parameter or state. rest == steps.size(): no step is after the forward pass.
 MemoryPlan plan_memory(const Program& program, const std::vector<PlannedStep>& steps, uint32_t rest);

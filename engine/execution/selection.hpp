@@ -29,9 +29,9 @@ class Selection final : public Chooser {
   void opened(const Program& program, const Node& call) override;
   // Calls whose bodies were differentiated.
   const std::vector<Selected>& opened() const { return opened_; }
-  // Does an override ask for the body?
+  // Returns whether an override asks for the body.
   bool wants_body(const std::string& op) const;
-  // Does an override ask for the device's kernel?
+  // Returns whether an override asks for the device's kernel.
   bool wants_device(const std::string& op) const;
 
   // Records a call that stays a call: the device has a kernel for it (`by_device`), or its body replaces it. Throws

@@ -13,11 +13,11 @@ namespace harmonics {
 
 bool has_host_memory(const Item& device);
 bool has_events(const Item& device);
-// Does the device time events? Throws ErrorKind::Plugin if its table has one of the functions without the other, or
-// lacks events. The device may still have no times, see DeviceEvent::timed.
+// Returns whether the device times events. Throws ErrorKind::Plugin if its table has one of the functions without the
+// other, or lacks events. The device may still have no times, see DeviceEvent::timed.
 bool has_clock(const Item& device);
 
-// Does the device support copies conditional on a finite number, and events the host can wait for? Throws
+// Returns whether the device supports copies conditional on a finite number, and events the host can wait for. Throws
 // ErrorKind::Plugin if its table has one without the other, or lacks events or host memory.
 bool looks_at_numbers(const Item& device);
 

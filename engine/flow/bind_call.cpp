@@ -60,13 +60,13 @@ int layer_named(const Graph& graph, const std::string& name, Span span) {
   throw e;
 }
 
-// Layer functions of the language that this version does not have yet, by name.
+// Reserved names of layer functions that this version does not implement yet.
 const char* not_yet(const std::string& name) {
   if (name == "model") return "models from .ndsl and other files are not part of this version";
   return nullptr;
 }
 
-// The engine's own arguments, taken out of a call before the function's schema sees the rest. True: taken.
+// Takes the engine's own arguments out of a call before the function's schema checks the rest. Returns true if taken.
 bool engine_argument(const CallArgument& a, const Item& item, const Graph& graph, BoundCall& bound) {
   if (!a.name || in_schema(item, a.name->text)) return false;
   const std::string& name = a.name->text;
@@ -171,7 +171,7 @@ ItemPtr CallBinder::find_loss(const Name& name) const {
 
 namespace {
 
-// Is it loss or a figure, of the graph or of a layer?
+// Whether `name` is loss or a metric's figure, of the graph or of a layer.
 bool is_metric(const std::string& name, const Graph& graph, Registry& registry) {
   const auto known = [&](const std::string& what) { return what == "loss" || !metric_giving(registry, what).empty(); };
   if (known(name)) return true;

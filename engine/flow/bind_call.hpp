@@ -1,4 +1,4 @@
-// From a call as written in a tag to a registered function with checked arguments.
+// Binds a call written in a tag to a registered function with checked arguments.
 #pragma once
 
 #include "engine/flow/graph.hpp"
@@ -11,7 +11,7 @@ class CallBinder {
   BoundCall function(const Call& call, const Graph& graph);  // activation, layer or functional
   BoundCall predicate(const Call& call, const Graph& graph);
   BoundCall loss(const Call& call, const Graph& graph);
-  // By name alone; ErrorKind::Name with the nearest one.
+  // Looks up a function by name alone; throws ErrorKind::Name with the nearest name.
   ItemPtr find_function(const Name& name) const;
   ItemPtr find_loss(const Name& name) const;
 
@@ -20,8 +20,8 @@ class CallBinder {
   Registry& registry_;
 };
 
-// Is `comparison` about a metric this graph can have: loss, LAYER.loss, LAYER.accuracy, FIGURE, LAYER.FIGURE (of a
-// metric the registry has), or one of these after "val."? What a run really measures depends on its settings.
+// Checks that `comparison` names a metric this graph can have: loss, LAYER.loss, LAYER.accuracy, FIGURE, LAYER.FIGURE
+// (of a metric in the registry), or one of these after "val.". Which of them a run measures depends on its settings.
 void check_metric(const Comparison& comparison, const Graph& graph, Registry& registry);
 
 }  // namespace harmonics

@@ -8,7 +8,8 @@ namespace harmonics {
 
 namespace {
 
-// Index of the first number outside [0, limit), or n. Signed numbers below zero are large when taken without sign.
+// Returns the index of the first number outside [0, limit), or n. Negative numbers become large when cast to
+// unsigned.
 template <typename T>
 int64_t first_outside(const void* data, int64_t n, int64_t limit) {
   const T* p = static_cast<const T*>(data);

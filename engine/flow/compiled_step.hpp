@@ -1,4 +1,4 @@
-// One compiled program of a graph with its inputs laid out: what a cycle runs again and again.
+// CompiledStep: a compiled program of a graph with its inputs laid out, run repeatedly by a cycle.
 #pragma once
 
 #include <deque>
@@ -11,13 +11,13 @@
 
 namespace harmonics {
 
-// A mean over the places of a batch that count; null `counted`: over all of them.
+// A mean over the counted positions of a batch; null `counted`: over all positions.
 struct BatchMean {
   const float* value = nullptr;
   const float* counted = nullptr;
   double places = 1;
 
-  // How much it weighs beside those of other batches: the part of `samples` samples that counts.
+  // Returns the weight relative to other batches: the counted share of `samples` samples.
   double weight(double samples) const { return counted ? static_cast<double>(*counted) * samples / places : samples; }
 };
 
@@ -27,15 +27,15 @@ class CompiledStep {
   CompiledStep(const CompiledStep&) = delete;  // inputs point into the object
   CompiledStep& operator=(const CompiledStep&) = delete;
 
-  // Class and symbol numbers must name a class or symbol there is: ErrorKind::Stream with the number and its place.
+  // Checks that class and symbol numbers are in range. Throws ErrorKind::Stream with the number and its position.
   void check_indices(const void* const* streams) const;
 
-  // `streams`: one buffer per Lowered::inputs. Nothing is allocated.
+  // `streams`: one buffer per Lowered::inputs. Allocates nothing.
   void set(const void* const* streams, float lr, int64_t step, uint64_t seed);
-  void set_keep(bool keep) { keep_ = keep; }  // programs that gather gradients: add to what is there
+  void set_keep(bool keep) { keep_ = keep; }  // programs that accumulate gradients: add to the existing sum
   void set_scale(float scale, size_t part = 0) {
     scales_.at(part) = scale;
-  }  // programs that step from gathered gradients: times this
+  }  // programs that step from accumulated gradients: scale factor
   void run() { executable_->run(inputs_.data()); }
   void run_forward() { executable_->run_forward(inputs_.data()); }
   bool run_if_finite() { return executable_->run_if_finite(inputs_.data(), loss_); }  // of programs with a loss
@@ -45,15 +45,15 @@ class CompiledStep {
   float scalar(const std::string& output) const { return *executable_->output(output).data<float>(); }
   const Lowered& lowered() const { return lowered_; }
   const Executable& executable() const { return *executable_; }
-  // Scalar results, resolved once: the loss and its parts, then per LossInfo those of its loss, and how many classes
-  // were right (a null value: not counted).
+  // Scalar results, resolved once: the loss and its parts; then, per LossInfo, its loss and the number of correct
+  // classes (null value: not counted).
   const float* loss() const { return loss_; }
   const std::vector<BatchMean>& parts() const { return parts_; }
   const std::vector<BatchMean>& layer_parts(size_t i) const { return layer_parts_[i]; }
   const BatchMean& correct(size_t i) const { return correct_[i]; }
 
  private:
-  struct Indices {  // a stream whose numbers choose from `limit` classes
+  struct Indices {  // a stream whose numbers index one of `limit` classes
     size_t stream;
     std::string name;
     TensorType type;
@@ -70,7 +70,7 @@ class CompiledStep {
   std::vector<Indices> indices_;
   std::vector<int> stream_slot_;  // per program input: index into the streams, or -1
   float lr_ = 0;
-  std::deque<float> scales_{1};  // stay where they are
+  std::deque<float> scales_{1};  // a deque keeps addresses stable
   bool keep_ = false;
   int64_t step_ = 0;
   int64_t counter_[2] = {0, 0};

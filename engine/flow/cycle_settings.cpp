@@ -9,7 +9,7 @@ namespace harmonics {
 
 namespace {
 
-// "batch=64"
+// Returns an example such as "batch=64".
 std::string example_of(const std::string& setting) {
   return setting + (setting == "lr" ? "=0.001" : setting == "batch" ? "=64" : "=1");
 }
@@ -51,7 +51,7 @@ std::string unpaired_of(const CycleCondition& c) {
   return text;
 }
 
-// A text that `parse` understands.
+// Requires a text that `parse` accepts.
 template <typename T>
 std::string checked_text(const CycleCondition& c, T (*parse)(std::string_view, Registry&), Registry& registry) {
   const std::string text = text_of(c);

@@ -1,11 +1,11 @@
-// The parentheses of a cycle.
+// Conditions and settings in the parentheses of a cycle.
 #pragma once
 
 #include "engine/flow/graph.hpp"
 
 namespace harmonics {
 
-// Adds one condition or setting; unknown names, wrong types and repeated settings are errors with place.
+// Adds one condition or setting. Unknown names, wrong types and repeated settings are errors with their location.
 void apply_condition(const CycleCondition& condition, CycleSettings& settings, Registry& registry);
 
 }  // namespace harmonics

@@ -1,4 +1,4 @@
-// Flow: a parsed .hmx file as plain data. Every name keeps its place in the text.
+// Flow: a parsed .hmx file as plain data. Every name keeps its location in the text.
 #pragma once
 
 #include <cstdint>
@@ -69,11 +69,11 @@ struct Arrow {
   bool backward = false;
   std::vector<Call> tag;
   Name target;
-  bool piped = false;  // a '|' stood before this arrow: it starts at the line's own source again
+  bool piped = false;  // preceded by '|': it starts at the line's own source again
   Span span;           // of the arrow itself
 };
 struct FlowLine {
-  std::optional<Name> source;  // absent: the source of the flow before it in the same braces
+  std::optional<Name> source;  // absent: the source of the preceding flow in the same braces
   std::vector<Arrow> arrows;
   Span span;
 };
@@ -121,7 +121,7 @@ struct Flow {
   std::vector<Harmonic> harmonics;
 };
 
-// What is wrong with a text, and what was read of it all the same.
+// Errors of a text, with the part that could be read.
 class FlowErrors : public SourceErrors {
  public:
   FlowErrors(std::vector<Error> errors, Flow read)

@@ -254,7 +254,7 @@ class Resolver {
     });
   }
 
-  // By their names alone, where an end of these arrows is not known.
+  // Checks function names only, used when an end of these arrows is unknown.
   void check_functions(const FlowLine& line, size_t first) {
     for (size_t i = first; i < line.arrows.size(); ++i)
       for (const Call& call : line.arrows[i].tag)
@@ -358,7 +358,7 @@ class Resolver {
   }
 
   // ---- checks over the whole graph ----
-  // A layer without width of its own, fed by one producer alone, is the stream itself.
+  // A layer without its own width, fed by one producer alone, is the stream itself.
   void streams() {
     const auto into = graph_.arrows_into();
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -375,15 +375,15 @@ class Resolver {
     }
   }
 
-  // The learned map of an arrow whose functions are all activations is the registered layer function "affine", put
-  // first.
+  // Puts the registered layer function "affine" first on an arrow whose functions are all activations: its learned
+  // map.
   void implied_maps() {
     for (GraphEdge& e : graph_.edges) {
       if (!e.implied_affine) continue;
       BoundCall map = binder_.function(Call{{"affine", e.span}, {}, false}, graph_);
       for (BoundCall& c : e.calls) {
         if (c.bias) map.arguments.set("bias", *c.bias);
-        if (c.item->kind != HX_ACTIVATION) continue;  // the rest is about its own parameters
+        if (c.item->kind != HX_ACTIVATION) continue;  // the other arguments concern its own parameters
         if (!c.parameter_name.empty()) map.parameter_name = c.parameter_name;
         if (!c.weights.empty()) map.weights = c.weights;
         if (c.tied >= 0) map.tied = c.tied;
@@ -430,7 +430,7 @@ class Resolver {
     }
   }
 
-  // Which nodes does an arrow, a function or a tap read?
+  // Returns which nodes an arrow, a function or a tap reads.
   std::vector<bool> read_nodes() const {
     std::vector<bool> read(graph_.nodes.size(), false);
     const auto mark = [&](int n) { read[static_cast<size_t>(n)] = true; };
@@ -480,7 +480,7 @@ class Resolver {
            std::none_of(e.calls.begin(), e.calls.end(), named);
   }
 
-  // The same arrow in another branch or cycle shares its parameters; twice in one body needs name=.
+  // The same arrow in another branch or cycle shares its parameters; a repetition within one body requires name=.
   void shared_parameters() {
     std::map<std::tuple<int, int, int, std::vector<int>>, std::vector<const GraphEdge*>> bodies;
     for (const GraphEdge& b : graph_.edges) {
@@ -507,7 +507,7 @@ class Resolver {
   std::vector<Error> errors_;
 };
 
-// Of every arrow within, whatever its ends are.
+// Adds unknown functions of every arrow in the line, whatever its ends are.
 void add_unknown_functions(const FlowLine& line, const CallBinder& binder, std::vector<Error>& errors) {
   for (const Arrow& arrow : line.arrows)
     for (const Call& call : arrow.tag) {

@@ -13,7 +13,7 @@
 
 namespace harmonics {
 
-// One call of a tag: the function, its checked arguments, and what the engine itself understands of them.
+// One call of a tag: the function, its checked arguments, and the arguments that the engine itself handles.
 struct BoundCall {
   ItemPtr item;
   Span span;
@@ -22,8 +22,8 @@ struct BoundCall {
   // engine's arguments
   std::string parameter_name;  // name="x": shared under that name
   bool freeze = false;
-  int tied = -1;             // node whose incoming weight is used instead of an own one
-  std::string weights;       // file the parameters start from, as it is written
+  int tied = -1;             // node whose incoming weight is used instead of a separate one
+  std::string weights;       // file of the initial parameters, as written
   double loss_weight = 1;    // losses: weight=
   std::string only;          // losses: only="disc*"
   std::optional<bool> bias;  // activations of an implied affine map: bias=false
@@ -83,30 +83,30 @@ struct Graph {
   std::vector<GraphTap> taps;
   std::vector<GraphConditional> conditionals;
   std::vector<CycleSettings> cycles;         // at least one
-  std::vector<std::string> weights_folders;  // files that calls name lie there or beside the flow
+  std::vector<std::string> weights_folders;  // folders of files that calls name, besides the flow's own
 
-  // Where the file of weights="..." is. Throws ErrorKind::Denied when the flow may not name it.
+  // Returns the path of the file in weights="...". Throws ErrorKind::Denied when the flow may not name it.
   std::string weights_file(const BoundCall& call) const;
 
   int find(std::string_view name) const;  // -1: none
   bool trains(int cycle) const;
   std::vector<int> nodes_of(DeclarationKind kind) const;
-  // Of each node: the numbers of the arrows that lead into it, in their order.
+  // For each node, the numbers of its incoming arrows, in order.
   std::vector<std::vector<size_t>> arrows_into() const;
-  // Nodes in an order in which every arrow goes forward.
+  // Nodes in topological order.
   std::vector<int> order() const;
-  // Layers of this cycle that no arrow of it leaves.
+  // Layers of this cycle without an outgoing arrow in it.
   std::vector<int> terminal_layers(int cycle) const;
-  // Producers that some arrow (with_taps: or tap) of this cycle reads.
+  // Producers that an arrow (with_taps: or a tap) of this cycle reads.
   std::vector<int> producers_used(int cycle, bool with_taps) const;
-  // The branch literals of this cycle when all of its conditions hold, or none.
+  // The branch literals of this cycle when all or none of its conditions hold.
   std::set<int> branches(int cycle, bool hold = true) const;
 };
 
 // Resolves one harmonic (by name; empty: the only one, or the first). Reports up to twenty errors at once
 // (SourceErrors).
 Graph make_graph(const Flow& flow, Registry& registry, const std::string& name = "");
-// Functions and losses that are not registered, of a text that could not be read to its end.
+// Reports unregistered functions and losses of a text that could not be parsed completely.
 std::vector<Error> unknown_functions(const Flow& flow, Registry& registry);
 
 }  // namespace harmonics

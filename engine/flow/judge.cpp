@@ -19,7 +19,8 @@ std::string trimmed(const std::string& s) {
   return a == std::string::npos ? std::string() : s.substr(a, b - a + 1);
 }
 
-// "5, average=micro" as names and texts; positional ones stand before named ones and bind in the order of the schema.
+// Splits "5, average=micro" into names and texts. Positional arguments come before named ones and bind in schema
+// order.
 std::vector<std::pair<std::string, std::string>> named_texts(const Item& item, const std::string& text,
                                                              const std::string& inside) {
   std::vector<std::pair<std::string, std::string>> result;
@@ -47,9 +48,10 @@ bool fits(const MetricCall& call, const Judged& what) {
   return takes == 0 || (takes & (what.classes ? classes : numbers));
 }
 
-constexpr size_t kSaves = offsetof(hx_metric_vt, restore) + sizeof(hx_metric_vt::restore);  // a table that has them
+constexpr size_t kSaves = offsetof(hx_metric_vt, restore) + sizeof(hx_metric_vt::restore);  // size of a table with
+                                                                                            // these members
 
-// What a task is judged by when nobody says.
+// Default metrics of a task.
 std::vector<std::string> suggestions(const Judged& what) {
   if (what.shifts) return {"perplexity"};
   if (what.classes) return {"accuracy"};
@@ -202,13 +204,13 @@ void Judge::open(const LossInfo& info) {
   for (const MetricCall& call : calls) {
     if (!opened.emplace(call.item->name, call.arguments.str()).second) continue;
     layer.metrics.emplace_back(call);
-    layer.metrics.back().add(nothing);  // so that the figures have their names from the start
+    layer.metrics.back().add(nothing);  // gives the figures their names from the start
   }
   if (saved_) go_on(layer);
   if (last_.samples > 0) open_window(layer, calls);
 }
 
-// Metrics of their own over the same rows: what they gather is of the last samples alone.
+// Opens separate metrics over the window's rows, so that they measure the last samples only.
 void Judge::open_window(Layer& layer, const std::vector<MetricCall>& calls) {
   const auto outputs = static_cast<uint64_t>(layer.what.outputs),
              samples = static_cast<uint64_t>(std::max(last_.samples, last_.batch));
@@ -227,7 +229,7 @@ void Judge::open_window(Layer& layer, const std::vector<MetricCall>& calls) {
     const auto& labels = saved->second.labels;
     const bool known = std::all_of(labels.begin(), labels.end(),
                                    [&](int32_t label) { return label >= 0 && label < layer.what.n_classes; });
-    if (known) layer.last->restore(saved->second);  // else it is of another layer of that name
+    if (known) layer.last->restore(saved->second);  // otherwise it belongs to another layer of that name
   }
   std::set<std::pair<std::string, std::string>> opened;
   for (const MetricCall& call : calls)

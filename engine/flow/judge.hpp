@@ -1,4 +1,4 @@
-// What a run is asked to measure, and the metrics of one pass over the tapped layers.
+// Requested metrics, and the metrics of one pass over the tapped layers.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@
 
 namespace harmonics {
 
-// "topk(5)", "f1(average=micro)": a metric with its arguments bound. ErrorKind::Name for unknown ones, Usage for
-// arguments.
+// "topk(5)", "f1(average=micro)": a metric with its arguments bound. Throws ErrorKind::Name for unknown metrics,
+// Usage for arguments.
 struct MetricCall {
   std::string text;
   ItemPtr item;
@@ -28,25 +28,25 @@ struct MetricCall {
 };
 MetricCall parse_metric(Registry& registry, const std::string& text);
 
-// What is to be asked for so that a figure of this name is measured ("topk(5)" for "top5", "recall(average=micro)" for
-// "recall_micro"); empty: no metric of the registry gives one.
+// Returns the metric to request for a figure of this name ("topk(5)" for "top5", "recall(average=micro)" for
+// "recall_micro"); empty if no metric of the registry gives it.
 std::string metric_giving(Registry& registry, const std::string& figure);
 
-// What a pass gave for one layer.
+// Figures of one layer after a pass.
 struct LayerFigures {
   std::string layer;
   bool classes = false;
   std::vector<Figure> figures;
-  MetricTable table;  // truth by prediction, when it was counted
-  uint64_t rows = 0;  // that were judged
+  MetricTable table;  // truth by prediction, if counted
+  uint64_t rows = 0;  // rows judged
 
   const double* find(const std::string& name) const;
 };
 
-// What the metrics of a layer have gathered, as it goes into a checkpoint and comes back.
+// Accumulated state of a layer's metric, for a checkpoint.
 struct MetricState {
   std::string metric;  // with its arguments
-  bool kept = false;   // false: it cannot be kept
+  bool kept = false;   // false: it cannot be saved
   std::vector<std::byte> bytes;
 };
 struct LayerState {
@@ -66,11 +66,11 @@ class MeasuredMetric {
   void add(const hx_metric_batch& batch);
   void reset();
   std::vector<Figure> figures();
-  // The same, until anything else of it is called; nothing of ours is allocated.
+  // As figures(), valid until the next call of another function. The host allocates nothing.
   std::span<const hx_figure> read();
   MetricTable table();  // side 0: it has none
   MetricState state();
-  // ErrorKind::Plugin and others when the metric does not take it.
+  // Throws ErrorKind::Plugin and others when the metric rejects the state.
   void restore(const MetricState& state);
   const std::string& identity() const { return identity_; }  // its name and arguments
 
@@ -82,39 +82,39 @@ class MeasuredMetric {
   void* object_ = nullptr;
 };
 
-// Where the predictions and targets of a compiled step lie, resolved once.
+// Addresses of the predictions and targets of a compiled step, resolved once.
 struct JudgedOutputs {
   std::vector<const float*> predictions;  // by judged layer; null: the step does not drive it
   std::vector<const void*> targets;       // int32_t or float
   std::vector<int64_t> rows;
 };
 
-// The last samples, over which metrics are read too; 0: none. `batch`: of the first step that is opened.
+// Window of last samples over which metrics are also read; 0: none. `batch`: batch size of the first step opened.
 struct JudgedSpan {
   int64_t samples = 0, batch = 1;
 };
 
 class Judge {
  public:
-  // `suggested`: also what the task suggests. `table`: counts truth by prediction.
+  // `suggested`: also measures the default metrics of the task. `table`: counts truth by prediction.
   Judge(Registry& registry, const std::vector<std::string>& asked, bool suggested, bool table, JudgedSpan last = {});
 
-  // Opens the metrics of layers that are new, of a step that was lowered with `judge`.
+  // Opens the metrics of new layers of a step that was lowered with `judge`.
   void open_layers(const Lowered& lowered);
   JudgedOutputs outputs_of(const CompiledStep& step);
-  // ErrorKind::Usage when something that was asked for fits no layer so far.
+  // Throws ErrorKind::Usage when a requested metric fits no layer so far.
   void check_asked() const;
-  // What the step's last run said of so many samples. Rows whose class is ignored do not count.
+  // Adds `samples` samples of the step's last run. Rows with an ignored class do not count.
   void add(const JudgedOutputs& outputs, int64_t samples);
-  // The same, to count when commit() is called: its numbers are copied.
+  // As add(), but copies the numbers and counts them at commit().
   void hold(const JudgedOutputs& outputs, int64_t samples);
-  // A step ends.
+  // Ends a step.
   void commit();
   void reset();
   std::vector<LayerFigures> figures();
 
-  // Figures over the last samples, those of every layer in a row: `take(layer, figure)`. Of layers whose window has not
-  // changed since the last call nothing is said, unless `all`.
+  // Passes the figures over the last samples to `take(layer, figure)`, layer by layer. Skips layers whose window has
+  // not changed since the last call, unless `all`.
   template <typename Take>
   void read_windows(Take&& take, bool all = false) {
     for (Layer& layer : layers_) {
@@ -124,17 +124,17 @@ class Judge {
         for (const hx_figure& figure : metric.read()) take(layer.name, figure);
     }
   }
-  // Layers whose last samples are not kept, and why, for people.
+  // Layers without a window, and the reason, for people.
   const std::vector<std::string>& without_window() const { return without_window_; }
   std::map<std::string, JudgedWindowState> windows() const;
-  // Before any layer is opened.
+  // Call before any layer is opened.
   void restore_windows(std::map<std::string, JudgedWindowState> saved) { saved_windows_ = std::move(saved); }
 
-  // What was gathered in this pass, without what is held.
+  // State accumulated in this pass, without held rows.
   std::vector<LayerState> state();
-  // The pass goes on from there. Before any layer is opened.
+  // Continues the pass from a saved state. Call before any layer is opened.
   void restore(std::vector<LayerState> saved);
-  // Metrics that could not go on.
+  // Metrics that could not continue from their saved state.
   struct BegunAnew {
     std::string metric, layer, why;
   };
@@ -146,7 +146,7 @@ class Judge {
     Judged what;
     std::vector<MeasuredMetric> metrics;
     uint64_t rows = 0;
-    std::vector<float> predictions = {};  // of the rows that count, when some do not
+    std::vector<float> predictions = {};  // of the rows that count, if some do not
     std::vector<int32_t> labels = {};
     std::optional<JudgedWindow> last = std::nullopt;
     std::vector<MeasuredMetric> of_last = {};
@@ -162,7 +162,7 @@ class Judge {
   void go_on(Layer& layer);
   void open_window(Layer& layer, const std::vector<MetricCall>& calls);
   void judge_window(Layer& layer);
-  // What the step's last run said of a layer that it drives.
+  // Returns the results of the step's last run for a layer that it drives.
   hx_metric_batch batch_of(Layer& layer, const JudgedOutputs& outputs, size_t i);
   static void give(Layer& layer, const hx_metric_batch& batch, uint64_t samples);
   void take_counting_rows(Layer& layer, const float* predictions, const int32_t* labels, int64_t rows);
@@ -175,7 +175,7 @@ class Judge {
   std::vector<Layer> layers_;
   std::vector<HeldRows> held_;  // the first held_count_
   size_t held_count_ = 0;
-  std::optional<std::vector<LayerState>> saved_;  // of a pass that goes on
+  std::optional<std::vector<LayerState>> saved_;  // of a continued pass
   std::vector<BegunAnew> begun_anew_;
   std::map<std::string, JudgedWindowState> saved_windows_;
   std::vector<std::string> without_window_;

@@ -1,5 +1,4 @@
-// JudgedWindow: what a layer said of the last samples and what it should have said, so that any metric can be read over
-// them.
+// JudgedWindow: a layer's predictions and targets of the last samples, over which any metric can be read.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace harmonics {
 
-// As it goes into a checkpoint and comes back: the steps it is of, the oldest first, and their rows back to back.
+// Checkpointed form: the steps covered, oldest first, and their rows back to back.
 struct JudgedWindowState {
   std::vector<double> samples, rows;  // by step
   uint64_t outputs = 0;
@@ -18,29 +17,29 @@ struct JudgedWindowState {
   std::vector<int32_t> labels;  // of classes, instead of targets
 };
 
-// Of as many whole steps as have at most so many samples together, and of the last in any case. Once it is full nothing
-// is allocated.
+// Holds as many whole steps as have at most `samples` samples together, and always the last one. Allocates nothing
+// once it is full.
 class JudgedWindow {
  public:
   static constexpr uint64_t kMostBytes = uint64_t{64} << 20;
-  // What so many samples take.
+  // Memory that `samples` samples take.
   static uint64_t bytes(uint64_t samples, uint64_t rows_per_sample, uint64_t outputs, bool classes);
 
   JudgedWindow(uint64_t samples, uint64_t outputs, bool classes)
       : most_(samples), outputs_(outputs), classes_(classes) {}
 
-  // Of the step that runs: it counts when that ends.
+  // Adds rows of the running step; they count from end_step().
   void add(const hx_metric_batch& batch, uint64_t samples);
   void end_step();
 
   uint64_t rows() const { return end_ - first_; }
-  // The rows that count, into a batch that says the rest.
+  // Points the batch at the rows that count; the caller sets its other fields.
   void fill(hx_metric_batch& batch) const;
-  // Since the last call, has anything changed?
+  // Returns whether anything has changed since the last call.
   bool take_news() { return std::exchange(news_, false); }
 
   JudgedWindowState state() const;
-  // False: it is of another layer. Before the first step.
+  // Returns false if the state belongs to another layer. Call before the first step.
   bool restore(const JudgedWindowState& state);
 
  private:
@@ -57,7 +56,7 @@ class JudgedWindow {
   Step running_;
   std::vector<float> predictions_, targets_;
   std::vector<int32_t> labels_;
-  uint64_t first_ = 0, end_ = 0;  // rows that count; behind them are those of the running step
+  uint64_t first_ = 0, end_ = 0;  // rows that count; those of the running step follow
   bool news_ = false;
 };
 

@@ -202,7 +202,7 @@ class Lowerer : public ParameterSource {
     }
   }
 
-  // Does a gradient of `value` come to a parameter?
+  // Whether a gradient of `value` reaches a parameter.
   bool reaches_parameter(const HTensor& value) {
     const Program& p = tracer_.program();
     std::vector<bool> needed(p.values.size(), false);
@@ -218,7 +218,8 @@ class Lowerer : public ParameterSource {
     return false;
   }
 
-  // The arrow into the nearest layer before `n`, or `n` itself, that is a producer's stream; null: there is none.
+  // Returns the arrow into the nearest layer before `n`, or `n` itself, that is a producer's stream; null if there is
+  // none.
   const GraphEdge* stream_behind(int n) const {
     const GraphEdge* last = nullptr;
     for (const GraphEdge& e : graph_.edges) {
@@ -229,7 +230,7 @@ class Lowerer : public ParameterSource {
     return last;
   }
 
-  // Training that can change nothing is a mistake of the flow.
+  // Refuses a training tap that reaches no weights: a mistake in the flow.
   void expect_weights(const GraphTap& t, const HTensor& prediction) {
     if (reaches_parameter(prediction)) return;
     Error e(ErrorKind::Name,
@@ -259,7 +260,7 @@ class Lowerer : public ParameterSource {
     return parts;
   }
 
-  // Terms that are means over the same places are one part.
+  // Combines terms that are means over the same positions into one part.
   std::vector<LossPart> hand_out_loss(const std::string& name, const std::vector<LossTerm>& terms) {
     const auto by = by_count(terms);
     std::vector<LossPart> parts;
@@ -288,7 +289,7 @@ class Lowerer : public ParameterSource {
         if ((c.item->flags & HX_TAKES_CLASSES) && !(c.item->flags & HX_SHIFTS_TARGET))
           expect_meant_as_numbers(t, p.tensor, target.value.tensor);
         y = stop_gradient(as_numbers(target.value.tensor));
-        if (!is_float(y.dtype())) y = cast(y, p.tensor.dtype());  // whole numbers where no classes are meant
+        if (!is_float(y.dtype())) y = cast(y, p.tensor.dtype());  // whole numbers that are not classes
         if (y.shape() != p.tensor.shape()) {
           if (y.size() != p.tensor.size())
             throw Error(ErrorKind::Shape,
@@ -308,7 +309,8 @@ class Lowerer : public ParameterSource {
     }
   }
 
-  // Whole numbers beside a loss that takes classes, which are no classes by their rank: are they numbers beyond doubt?
+  // A loss that takes classes may get whole numbers whose rank rules out classes. Refuses them unless they are
+  // clearly meant as numbers.
   void expect_meant_as_numbers(const GraphTap& t, const HTensor& prediction, const HTensor& target) const {
     if (!is_integer(target.dtype())) return;
     const std::string &layer = node(t.layer).name, &stream = node(t.target).name;
@@ -334,7 +336,7 @@ class Lowerer : public ParameterSource {
              stream)});
   }
 
-  // The producer whose samples a layer is, as they are; else the node itself.
+  // Returns the producer whose unchanged samples a layer carries; else the node itself.
   int behind(int n) const {
     for (const GraphEdge& e : graph_.edges)
       if (e.target == n && e.is_stream && e.calls.empty()) return behind(e.source);
@@ -347,7 +349,7 @@ class Lowerer : public ParameterSource {
     return result_.losses.emplace_back(LossInfo{layer, node(layer).name});
   }
 
-  // Follows whole numbers from the stream inputs to the functionals that choose rows or classes by them.
+  // Follows whole numbers from the stream inputs to the functionals that index rows or classes with them.
   void index_limits() {
     const Program& p = result_.program;
     result_.index_limits.assign(result_.inputs.size(), 0);
@@ -377,7 +379,7 @@ class Lowerer : public ParameterSource {
     return cast(logical_not(equal(labels, static_cast<double>(c.arguments.integer("ignore_index")))), DType::F32);
   }
 
-  // How many places of the batch the loss is a mean over; -1: all of them.
+  // Returns the index of the batch positions that the loss is a mean over; -1: all of them.
   int counted_places(const GraphTap& t, const BoundCall& c, const HTensor& labels) {
     const std::string key = counted_by(graph_, t, c);
     if (key.empty()) return -1;
@@ -429,7 +431,7 @@ class Lowerer : public ParameterSource {
   // ---- training ----
   using Gradients = std::map<std::string, HTensor>;  // by parameter
 
-  // Of the sum of these terms. Empty `weight`: 1, else the sum times it.
+  // Returns the gradients of the sum of these terms, times `weight` unless it is empty.
   Gradients gradients_of(const std::vector<LossTerm>& terms, const HTensor& weight) {
     Gradients sums;
     std::map<std::string, HTensor> groups;  // only= pattern -> sum of its losses
@@ -454,7 +456,8 @@ class Lowerer : public ParameterSource {
     return sums;
   }
 
-  // Of each part of the loss when what counts is known only at the step's end, else of all together.
+  // Returns gradients of each part of the loss if the counts are known only at the step's end, else of the whole
+  // loss.
   std::vector<Gradients> gradients() {
     if (!(options_.accumulate > 0 && options_.by_count)) return {gradients_of(terms_, {})};
     std::vector<Gradients> parts;
@@ -484,7 +487,7 @@ class Lowerer : public ParameterSource {
       trace_updates(tracer_, store_, options_, result_.trained, std::move(by_part.front()));
   }
 
-  // Is the parameter looked up by row?
+  // Whether the parameter is looked up by row.
   bool is_table(const std::set<ValueId>& tables, const std::string& name) {
     return tables.count(tracer_.id_of(tracer_.parameter(name, store_.find(name)->type))) != 0;
   }
@@ -533,8 +536,8 @@ class Lowerer : public ParameterSource {
   std::vector<std::string> parameters_;
   std::set<std::string> known_parameters_;
   std::set<std::string> frozen_;
-  std::map<std::string, TensorFile> files_;  // that parameters start from
-  std::map<std::string, HTensor> updated_;   // states, as this program leaves them
+  std::map<std::string, TensorFile> files_;  // initial parameters
+  std::map<std::string, HTensor> updated_;   // states after this program
   std::set<std::string> outer_;              // parameters of arrows into tapped layers
   bool into_tapped_ = false;
   std::vector<LossTerm> terms_;

@@ -1,4 +1,4 @@
-// From a graph to programs: widths first, then one trace per mode, batch size and set of active branches.
+// Lowers a graph to programs: widths first, then one trace per mode, batch size and set of active branches.
 #pragma once
 
 #include <map>
@@ -16,14 +16,14 @@
 
 namespace harmonics {
 
-// What is known of a bound stream.
+// Type of a bound stream.
 struct StreamType {
   DType dtype = DType::F32;
-  Shape sample;            // as the source gives it, or as declared when counts are equal
+  Shape sample;            // as given by the source, or as declared if the element counts are equal
   uint32_t positions = 0;  // leading sequence axes of a sample
   int64_t classes = 0;     // integers: classes or symbols; 0: unknown
   std::vector<std::string> symbols;
-  uint64_t numbers = 0;  // that its classes were counted from; 0: unknown, or they were not counted
+  uint64_t numbers = 0;  // count of numbers scanned for classes; 0: unknown, or not scanned
 };
 
 // A layer's shape per sample (its position axes first) and why.
@@ -38,83 +38,84 @@ struct Widths {
   std::vector<std::string> notes;  // "layer 'output' is 10 wide ... not 196"
 };
 
-// Shapes of already loaded weights by parameter name; the strongest anchor.
+// Shapes of already loaded weights by parameter name; they have the highest priority.
 using LoadedShapes = std::map<std::string, Shape>;
 
-// Producers' sample types come from `streams` (node index); producers nothing in `cycles` uses may be absent.
-// Throws an Error with place when something disagrees, cannot be known or is beyond the limits.
+// Producers' sample types come from `streams` (node index); producers unused in `cycles` may be absent. Throws an
+// Error with its location if widths contradict each other, cannot be determined or exceed the limits.
 Widths resolve_widths(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded,
                       const ModelLimits& limits = {});
 
-// What a graph does with a producer's numbers as they are.
+// How a graph uses a producer's numbers.
 struct StreamUse {
   bool compared = false;   // a tap's loss takes them as classes
-  bool looked_up = false;  // a function takes them as rows of a table, as embed does
+  bool looked_up = false;  // a function takes them as row indices, as embed does
   bool computed = false;   // an arrow takes them as numbers
 };
 StreamUse use_of(const Graph& graph, int producer);
-// Does the graph compute with the numbers of such samples, or compare them as numbers? Bytes are scaled to [0, 1] then.
+// Whether the graph computes with the numbers of such samples, or compares them as numbers. Bytes are then scaled to
+// [0, 1].
 bool read_as_numbers(const Graph& graph, int producer, const StreamType& type);
-// The sample type of a producer after its declaration was applied to what the source says.
+// Returns a producer's sample type: the source's type with the declaration applied.
 StreamType declared_stream(const GraphNode& node, const StreamType& source, const StreamUse& use);
-// CountedPlaces::key of a loss that leaves out a class; empty: every place counts.
+// CountedPlaces::key of a loss that ignores a class; empty: every position counts.
 std::string counted_by(const Graph& graph, const GraphTap& tap, const BoundCall& loss);
 
 enum class Mode { train, evaluate, infer };
 
-struct LoweringOptions : UpdateSettings {  // those: train
+struct LoweringOptions : UpdateSettings {  // UpdateSettings: train only
   DeviceSettings
-      device;  // train: what the step will run on, so that who computes a call can be settled with its gradient
-  Chooser* chooser = nullptr;  // who settles it; set by HarmonicGraph::lower
+      device;  // train: the step's device, which decides which device or library computes a call and its gradient
+  Chooser* chooser = nullptr;  // decides it; set by HarmonicGraph::lower
   Mode mode = Mode::train;
   int cycle = 0;
   int64_t batch = 1;
   uint64_t seed = 0;
   ModelLimits limits;       // set by HarmonicGraph::lower
   std::set<int> branches;   // active branch literals; see GraphEdge::branches
-  double accumulate = 0;    // train: above 0 gradients times this are gathered and nothing is stepped
-  bool by_count = true;     // with `accumulate`: parts of the loss apart, each times the share that counts
-  std::vector<int> wanted;  // infer: layers whose values are handed out; empty: terminal layers and consumers' sources
-  bool observe = false;     // hand out every layer's value as "value:LAYER"
-  bool judge = false;       // hand out what metrics compare, as "LAYER.prediction" and "LAYER.target"
+  double accumulate = 0;    // train: if above 0, gradients are scaled by this and accumulated, without an update
+  bool by_count = true;     // with `accumulate`: parts of the loss separately, each times its counted share
+  std::vector<int> wanted;  // infer: layers whose values are returned; empty: terminal layers and consumers' sources
+  bool observe = false;     // return every layer's value as "value:LAYER"
+  bool judge = false;       // return the inputs of metrics, as "LAYER.prediction" and "LAYER.target"
 };
 
-// What a function of somebody's plugin gave in the program, with LoweringOptions::observe.
+// Inputs and results of a plugin's function in the program, with LoweringOptions::observe.
 struct PluginCall {
   std::string name;                   // "activation 'my_act' of plugin 'my_act'"
   std::vector<std::string> from, to;  // outputs of the program: its inputs and results
 };
 
-// What metrics compare at a tapped layer, by its first tap.
+// Values that metrics compare at a tapped layer, by its first tap.
 struct Judged {
-  bool classes = false;  // targets are class numbers (i32), else numbers as many as predictions (f32)
+  bool classes = false;  // targets are class numbers (i32), else as many numbers as predictions (f32)
   bool shifts = false;   // the target of a position is the class of the next; the last of a sequence has none
-  int64_t rows = 0;      // of predictions: samples, times positions
+  int64_t rows = 0;      // of predictions: samples times positions
   int64_t outputs = 0, n_classes = 0;
-  int64_t sequence = 1;            // rows that follow each other
+  int64_t sequence = 1;            // consecutive rows of one sequence
   std::optional<int64_t> ignored;  // rows with this class do not count
-  std::string activation;          // what the layer's arrow ends in
+  std::string activation;          // the last activation of the layer's arrow
 };
 
-// Places of a target that count, in a batch: those whose class is not ignored.
+// Target positions that count in a batch: those whose class is not ignored.
 struct CountedPlaces {
-  std::string key;     // the same for the same places in every program of a graph
-  std::string output;  // how many they are, f32
-  int64_t places = 0;  // of the batch, counting or not
+  std::string key;     // equal for equal positions in every program of a graph
+  std::string output;  // their number, f32
+  int64_t places = 0;  // positions in the batch, counted or not
 };
 
-// Terms of a loss that are means over the same places; the loss is the sum of its parts.
+// Terms of a loss that are means over the same positions; the loss is the sum of its parts.
 struct LossPart {
   std::string output;
-  int counted = -1;  // Lowered::counted; -1: every place counts
+  int counted = -1;  // Lowered::counted; -1: every position counts
 };
 
 struct LossInfo {
   int layer;
   std::string name;       // the layer's
-  bool accuracy = false;  // "LAYER.correct" is an output: how many of the batch's (positions') classes are right
-  int64_t counted = 0;    // samples times positions that accuracy counts, with those that are ignored
-  int accuracy_of = -1;   // Lowered::counted, of the places that accuracy counts; -1: every one
+  bool accuracy = false;  // "LAYER.correct" is an output: the number of correct classes in the batch
+  int64_t counted = 0;    // samples times positions, including ignored ones
+  int accuracy_of = -1;   // Lowered::counted, of the positions that accuracy counts; -1: all
   std::vector<LossPart> parts = {};
   std::optional<Judged> judged = std::nullopt;  // with LoweringOptions::judge
 };
@@ -123,20 +124,20 @@ struct Lowered {
   Program program;
   std::vector<int> inputs;  // producers, in the order of the program's stream inputs (named after them)
   std::vector<int64_t>
-      index_limits;  // by input: how many classes or symbols its numbers choose from; 0: they are not indices
-  std::vector<LossInfo> losses;  // one a tapped layer
+      index_limits;  // by input: number of classes or symbols its numbers index; 0: they are not indices
+  std::vector<LossInfo> losses;  // one per tapped layer
   std::vector<LossPart> parts;   // of "loss"
   std::vector<CountedPlaces> counted;
   std::map<int, std::string> values;      // infer: node (layer or consumer) -> output name
-  std::vector<Selected> opened;           // calls whose bodies were differentiated: they are calls no more
+  std::vector<Selected> opened;           // calls replaced by their differentiated bodies
   std::vector<TrainedParameter> trained;  // parameters this program has gradients for
   std::vector<PluginCall> plugins;        // with `observe`
 };
 
-// Program inputs: one per producer used ("NAME": [batch, sample...]); train also has "@lr" f32, "@step" i64; programs
-// with random nodes have "@counter" i64[2] = {seed, step}; gathering gradients "@keep" bool instead of the rate and
-// step. Outputs: "loss", "LAYER.loss" (and their parts, where there are several), "LAYER.correct", with `judge`
-// "LAYER.prediction" and "LAYER.target"; updates: parameters, states, moments.
+// Program inputs: one per producer used ("NAME": [batch, sample...]). Training adds "@lr" f32 and "@step" i64.
+// Programs with random nodes have "@counter" i64[2] = {seed, step}. Programs that accumulate gradients have "@keep"
+// bool instead of the rate and step. Outputs: "loss", "LAYER.loss" (and their parts, if there are several),
+// "LAYER.correct", with `judge` "LAYER.prediction" and "LAYER.target". Updates: parameters, states, moments.
 Lowered lower(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store,
               const LoweringOptions& options);
 

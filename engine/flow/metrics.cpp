@@ -12,7 +12,7 @@ void WindowMean::add(const StepSums& step) {
   sum_up();
 }
 
-// Anew: adding and taking away would drift over millions of steps.
+// Recomputes the sum: adding and subtracting would drift over millions of steps.
 void WindowMean::sum_up() {
   all_ = {};
   for (size_t i = 0; i < used_; ++i) all_.add(steps_[i]);
@@ -42,7 +42,7 @@ void SampleWindow::add(const StepSums& step) {
     const StepSums& s = steps_[oldest % steps_.size()];
     all_.add({-s.sum, -s.weight, -s.active, -s.samples});
   }
-  if (next_ == 0) sum_up();  // taking away drifts
+  if (next_ == 0) sum_up();  // subtraction drifts
 }
 
 void SampleWindow::sum_up() {
@@ -110,7 +110,7 @@ size_t Metrics::part(size_t metric, const std::string& key) {
   return s.parts.size() - 1;
 }
 
-// A step in which nothing counts leaves what was measured as it is, but its samples are among the last ones.
+// A step without counted samples keeps the measured value, but its samples belong to the last ones.
 void Metrics::end_step() {
   for (Series& s : windows_) {
     const bool counts = std::any_of(s.parts.begin(), s.parts.end(), [](const Part& p) { return p.pending.weight > 0; });
@@ -189,14 +189,14 @@ void Metrics::restore(const std::map<std::string, WindowState>& windows, const s
 
 void Metrics::restore(const std::string& kept, const WindowState& state) {
   const std::string name = kept.substr(0, kept.find(' '));
-  if (name.starts_with("window.") && !names_.count(name)) return;  // this run keeps none
+  if (name.starts_with("window.") && !names_.count(name)) return;  // this run keeps no windows
   if (name == kept) return windows_[declare(name)].parts.front().restore(state);
   if (!names_.count(name)) return;
   for (Part& p : windows_[names_.find(name)->second].parts)
     if (kept_name(name, p) == kept) p.restore(state);
 }
 
-// Parts of a series have the same steps: one that is new was in none of those before.
+// Aligns the parts of a series to the same steps: a new part has no values in earlier steps.
 void Metrics::align() {
   for (Series& s : windows_) {
     const auto longest = std::max_element(s.parts.begin(), s.parts.end(), [](const Part& a, const Part& b) {

@@ -1,4 +1,4 @@
-// Predicates of plugins: what an `if` asks before every step.
+// Predicates of plugins: conditions that an `if` evaluates before every step.
 #pragma once
 
 #include <memory>
@@ -9,16 +9,16 @@
 
 namespace harmonics {
 
-// What a run has finished so far.
+// Progress of a run.
 struct RunCounts {
   int64_t step = 0, epoch = 0, samples = 0;
 };
 
-// The predicates of a graph's conditionals with their arguments. Asking allocates nothing of ours.
+// The predicates of a graph's conditionals with their arguments. The host allocates nothing to evaluate one.
 class Predicates {
  public:
   explicit Predicates(const std::vector<GraphConditional>& conditionals);
-  // Throws what the predicate says, naming it.
+  // Rethrows an error of the predicate with its name.
   bool holds(size_t conditional, const RunCounts& counts, const Metrics& metrics) const;
 
  private:

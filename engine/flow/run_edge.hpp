@@ -1,4 +1,4 @@
-// Running the functions of one arrow on a value under trace: shared by width resolution and lowering.
+// Runs the functions of one arrow on a value under trace; shared by width resolution and lowering.
 #pragma once
 
 #include <functional>
@@ -13,10 +13,10 @@ namespace harmonics {
 struct FlowValue {
   HTensor tensor;
   uint32_t positions = 0;
-  int64_t classes = 0;  // integers: how many classes or symbols; 0: unknown
+  int64_t classes = 0;  // integers: number of classes or symbols; 0: unknown
 };
 
-// Where an arrow's functions get their parameters from, and who is told what they gave.
+// Supplies the parameters of an arrow's functions, and receives their results.
 class ParameterSource {
  public:
   virtual ~ParameterSource() = default;
@@ -31,22 +31,22 @@ class ParameterSource {
   }
 };
 
-// "source.target.conv", "source.target.conv.2", or the name the call was given.
+// "source.target.conv", "source.target.conv.2", or the name given in the call.
 std::string parameter_prefix(const GraphEdge& edge, size_t call);
-// The prefix of the parameters of the arrow into `node` that tied= names; throws when it owns none.
+// The prefix of the parameters of the arrow into `node` that tied= names; throws if that arrow has none.
 std::string tied_prefix(const Graph& graph, int node, Span span);
 
-// Numbers for arithmetic: u8 samples scaled to [0,1], other integers and f64 cast to f32.
+// Converts to numbers for arithmetic: u8 samples scaled to [0,1], other integers and f64 cast to f32.
 HTensor as_numbers(const HTensor& raw);
 
 struct EdgeResult {
   FlowValue value;
-  FlowValue before_activation;  // of the last call, when that is an activation; else the value itself
+  FlowValue before_activation;  // of the last call, if that is an activation; else the value itself
   std::string activation;       // its identity; "": none
 };
 
-// `width`: the target's features, when settled. Throws detail::NeedsWidth when a function asks for it and it is not.
-// Errors of functions are given the place of their call.
+// `width`: the target's features, if known. Throws detail::NeedsWidth when a function needs an unknown width. Errors
+// of functions get the location of their call.
 EdgeResult run_edge(const Graph& graph, const GraphEdge& edge, const FlowValue& source, std::optional<int64_t> width,
                     const std::function<FlowValue(int node)>& value_of, ParameterSource& parameters);
 

@@ -1,4 +1,4 @@
-// What a cycle does with samples that have no partner in another stream.
+// Unpaired: the handling of samples without a partner in another stream.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace harmonics {
 
-// What becomes of a group of samples that lacks some.
+// Handling of an incomplete group of samples.
 enum class Unpaired : uint8_t {
-  drop,    // it is left out
-  last,    // the last sample of the stream that lacks one stands in for it; without one it is left out
-  stop,    // the run ends
-  refuse,  // likewise, and streams of known and different length are refused beforehand
+  drop,    // leave it out
+  last,    // repeat the last sample of the stream that lacks one; without a last sample, leave the group out
+  stop,    // end the run
+  refuse,  // as stop, and refuse streams of known and different length beforehand
 };
-// "drop", "last", "stop" or "refuse"; empty: none of them.
+// Parses "drop", "last", "stop" or "refuse"; empty for any other text.
 std::optional<Unpaired> parse_unpaired(const std::string& text);
 
 }  // namespace harmonics

@@ -14,8 +14,8 @@ namespace harmonics {
 
 namespace {
 
-// Counted classes that are never too many; that are too many where there are not as many numbers; and always, as in
-// frames.
+// Limits of counted classes. Up to kFewClasses is always accepted. Above kManyClasses, there must be at least one
+// number per kClassesPerNumber classes. kMostCountedClasses always applies, for example to frames.
 constexpr int64_t kFewClasses = 1000;
 constexpr uint64_t kManyClasses = uint64_t{1} << 20, kClassesPerNumber = 64, kMostCountedClasses = uint64_t{1} << 24;
 
@@ -34,15 +34,15 @@ std::string shape_text(const std::vector<int64_t>& dims) {
 
 int64_t features(const Width& w) { return w.shape.from(w.positions).count(); }
 
-// Thrown when a function asks for a parameter of another shape than the loaded one.
+// Thrown when a function requests a parameter of another shape than the loaded one.
 struct Mismatch {};
 
-// Parameters while only types matter: leaves of the scratch tracer.
+// Parameters of which only types matter: leaves of the scratch tracer.
 class ScratchParameters : public ParameterSource {
  public:
   using Seen = std::function<void(const std::string& path, const TensorType& type, const BoundCall& call)>;
-  // `loaded`: null, or shapes that must be met. `seen`: null, or is told of every parameter.
-  // `weights`: what those of one arrow may take together; they are not made here, but soon.
+  // `loaded`: null, or shapes that parameters must have. `seen`: null, or called for every parameter. `weights`:
+  // budget for the parameters of one arrow; they are allocated later.
   ScratchParameters(Tracer& tracer, Budget& weights, const LoadedShapes* loaded, const Seen* seen)
       : tracer_(tracer), weights_(weights), loaded_(loaded), seen_(seen) {}
   HTensor parameter(const std::string& path, const TensorType& type, const hx_init&, const BoundCall& call) override {
@@ -101,7 +101,7 @@ class Solver {
 
   const GraphNode& node(int n) const { return graph_.nodes[static_cast<size_t>(n)]; }
 
-  // What an arrow's parameters start from; a file that is not there, or does not fit, is reported where it is read.
+  // Adds the shapes of an arrow's initial parameters. A missing or unsuitable file is reported when it is read.
   void add_shapes_of(const std::string& file, const std::string& prefix) {
     if (const auto known = loaded_.lower_bound(prefix); known != loaded_.end() && known->first.starts_with(prefix))
       return;
@@ -118,7 +118,7 @@ class Solver {
     return fmt::format("{}:{}:{}", graph_.source ? graph_.source->name() : graph_.name, span.line, span.column);
   }
 
-  // Functions that share a parameter must want it of one shape.
+  // Checks that functions sharing a parameter agree on its shape.
   void check_shared() {
     std::set<std::string> prefixes;
     bool shared = false;
@@ -193,7 +193,8 @@ class Solver {
     return v;
   }
 
-  // The stream whose untouched samples this node carries: a producer, or a stream layer without functions.
+  // Returns the stream whose unchanged samples this node carries: for a producer, or a stream layer without
+  // functions.
   std::map<int, StreamType>::const_iterator raw_stream(int n) const {
     if (node(n).kind == DeclarationKind::Producer) return streams_.find(n);
     const GraphEdge* only = nullptr;
@@ -205,7 +206,7 @@ class Solver {
     return only && only->is_stream && only->calls.empty() ? raw_stream(only->source) : streams_.end();
   }
 
-  // Shape of the value an arrow delivers, or nothing when a function waits for the target's width.
+  // Returns the shape of the value an arrow delivers, or nothing when a function waits for the target's width.
   std::optional<Width> try_edge(const GraphEdge& e, std::optional<int64_t> target,
                                 const LoadedShapes* must_meet = nullptr,
                                 const ScratchParameters::Seen* seen = nullptr) {
@@ -230,12 +231,12 @@ class Solver {
     }
   }
 
-  // For an arrow that waits for a width: the one with which its functions ask for exactly the loaded weights.
+  // For an arrow that waits for a width: finds the one for which its functions request exactly the loaded weights.
   std::optional<Width> by_loaded_weights(const GraphEdge& e) {
     std::set<int64_t> candidates;
     const auto add = [&](const std::string& prefix) {
       for (auto it = loaded_.lower_bound(prefix); it != loaded_.end() && it->first.starts_with(prefix); ++it)
-        for (const int64_t d : it->second) candidates.insert({d, 2 * d});  // twice: what reads a sequence both ways
+        for (const int64_t d : it->second) candidates.insert({d, 2 * d});  // twice: bidirectional layers
     };
     for (size_t i = 0; i < e.calls.size(); ++i) {
       add(parameter_prefix(e, i) + ".");
@@ -245,7 +246,7 @@ class Solver {
         if (auto w = try_edge(e, candidate, &loaded_)) return w;
       } catch (const Mismatch&) {
       } catch (const Error&) {
-        // This width does not suit the functions; another may.
+        // This width does not suit the functions; try the next.
       }
     return std::nullopt;
   }
@@ -342,7 +343,7 @@ class Solver {
     return w;
   }
 
-  // The declared dimensions behind the value's position axes.
+  // Returns the declared dimensions, behind the value's position axes.
   Shape declared_shape(const GraphNode& me, const Width& w) const {
     Shape s = w.shape.slice(0, w.positions);
     for (int64_t d : me.shape)
@@ -359,7 +360,7 @@ class Solver {
   std::optional<std::pair<int64_t, std::string>> tap_width(int n) {
     std::optional<std::pair<int64_t, std::string>> found;
     for (const GraphTap& t : graph_.taps) {
-      if (t.layer != n || t.target == n) continue;  // a layer beside itself has any width
+      if (t.layer != n || t.target == n) continue;  // a tap of a layer on itself does not determine its width
       if (node(t.target).kind == DeclarationKind::Producer && !streams_.count(t.target)) continue;
       for (const BoundCall& loss : t.losses) {
         auto w = target_width(t, loss);
@@ -374,7 +375,7 @@ class Solver {
     return found;
   }
 
-  // Classes that nobody declared are one more than the largest number: a single wrong one makes a model of any size.
+  // Undeclared classes number one more than the largest number: a single wrong number could make a model of any size.
   void expect_believable_classes(int producer, const StreamType& stream) {
     const GraphNode& p = node(producer);
     if (p.has_shape || !stream.symbols.empty() || stream.classes <= kFewClasses) return;
@@ -416,14 +417,14 @@ class Solver {
   CompileTime time_;
   Widths result_;
   std::vector<int> open_;
-  std::set<int> warned_;  // producers of which there is a note
+  std::set<int> warned_;  // producers already noted
 };
 
 }  // namespace
 
 StreamUse use_of(const Graph& graph, int producer) {
   StreamUse use;
-  std::vector<int> carriers{producer};  // and the layers that are its stream
+  std::vector<int> carriers{producer};  // the producer and the layers that are its stream
   for (size_t i = 0; i < carriers.size(); ++i) {
     for (const GraphEdge& e : graph.edges) {
       if (e.source != carriers[i]) continue;
@@ -449,7 +450,7 @@ bool read_as_numbers(const Graph& graph, int producer, const StreamType& type) {
 
 namespace {
 
-// {10} and {*, 10} on class numbers, which say how many classes there are. Empty: the declaration is a shape.
+// Interprets {10} and {*, 10} on class numbers as the number of classes. Empty: the declaration is a shape.
 std::optional<StreamType> declared_classes(const GraphNode& node, const StreamType& source, const StreamUse& use) {
   const bool sequence = node.shape.front() < 0;
   const int64_t classes = node.shape.back();

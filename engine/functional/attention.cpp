@@ -64,7 +64,8 @@ struct Heads {
     for (int64_t d : x.shape().from(3)) dims.push_back(d);
     return reshape(x, Shape(dims));
   }
-  // Are there queries that see no key? The mask is aligned at the lower right corner: the last query sees all keys.
+  // Returns whether some queries see no key. The mask is aligned at the lower right corner: the last query sees all
+  // keys.
   bool has_blind() const { return causal && queries > keys; }
   // Scaled and masked scores [B, Hkv, group, T, S].
   HTensor scores(const HTensor& q, const HTensor& k) const {

@@ -15,7 +15,7 @@ HTensor scaled(const char* name, const AttributeMap& a, const HTensor& x, const 
 Values linear(const AttributeMap& a, Inputs in) {
   expect_inputs("linear", in, 2, 3);
   const HTensor &weight = in[1], x = scaled("linear", a, in[0], weight);
-  const uint32_t from = a.flag("transposed") ? 0 : 1;  // the weight's input axis
+  const uint32_t from = a.flag("transposed") ? 0 : 1;  // input axis of the weight
   expect(x.rank() >= 1 && weight.rank() == 2 && x.shape().back() == weight.shape()[from], "linear",
          "x " + text_of(x) + " and weight " + text_of(weight) + " do not fit: x is [..., in], the weight " +
              (from ? "[out, in]" : "[in, out]"));

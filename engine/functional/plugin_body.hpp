@@ -15,7 +15,7 @@
 #include "engine/program/host_function.hpp"
 #include "engine/program/program.hpp"
 
-// Does the table have the function? It may be shorter than this version's, or leave the function out.
+// Returns whether the table has the function. It may be shorter than this version's, or omit the function.
 #define HM_TABLE_HAS(table, member) \
   ((table).struct_size >= offsetof(std::decay_t<decltype(table)>, member) + sizeof((table).member) && (table).member)
 
@@ -23,7 +23,7 @@ namespace harmonics {
 
 // Name for messages: "activation 'my_act' of plugin 'my_plugin'".
 std::string spoken_name(const Item& item);
-// Is it part of this program or of a plugin shipped with it?
+// Returns whether the item is part of this program or of a plugin shipped with it.
 bool is_shipped(const Item& item);
 // The plugin's error after it returned `status`; names the item and keeps the plugin's kind.
 Error plugin_error(const Item& item, hx_status status);

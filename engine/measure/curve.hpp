@@ -7,7 +7,7 @@
 
 namespace harmonics {
 
-// A curve under way.
+// State of an unfinished curve.
 struct CurveState {
   std::vector<CurvePoint> points;
   int64_t stride = 1, pending = 0, judged = 0;  // steps of the next point; those with an accuracy

@@ -8,8 +8,8 @@
 
 namespace harmonics {
 
-// Keeps every epoch until there are too many, then every second one, every fourth and so on; always the first and the
-// last two (of which one may be cut short before it was validated).
+// Keeps every epoch until there are too many, then every second one, every fourth and so on. Always keeps the first
+// and the last two (one of which may have ended before its validation).
 class EpochHistory {
  public:
   static constexpr size_t kEpochs = 1024;
@@ -19,10 +19,10 @@ class EpochHistory {
 
   // The reference is valid until the next call.
   EpochReport& add(EpochReport epoch);
-  // How many there were, those that are no longer kept included.
+  // Number of epochs closed, including those no longer kept.
   int64_t closed() const { return closed_; }
   int64_t stride() const { return stride_; }
-  // `closed`, `stride`: of the history these were kept by.
+  // `closed`, `stride`: of the history that `kept` comes from.
   void restore(std::vector<EpochReport> kept, int64_t closed, int64_t stride);
 
  private:

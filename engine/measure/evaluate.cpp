@@ -13,7 +13,7 @@ namespace harmonics {
 
 namespace {
 
-// The tapped branch: the first of every condition, else the second.
+// Lowers the branch with taps: the first of every condition, else the second.
 Lowered lower_tapped(HarmonicGraph& graph, LoweringOptions options) {
   const Graph& g = graph.graph();
   for (const bool hold : {true, false}) {
@@ -24,7 +24,7 @@ Lowered lower_tapped(HarmonicGraph& graph, LoweringOptions options) {
   throw Error(ErrorKind::Usage, "this cycle has no training tap, so nothing can be tested");
 }
 
-// Of every producer that the cycle trains on, in their order.
+// Returns a reader over every producer that the cycle trains on, in their order.
 std::unique_ptr<JointReader> reader_of(HarmonicGraph& graph, int cycle, StreamSet& streams,
                                        const ResolvedSettings& settings, Purpose purpose) {
   const Graph& g = graph.graph();
@@ -45,7 +45,7 @@ std::unique_ptr<JointReader> reader_of(HarmonicGraph& graph, int cycle, StreamSe
                 {"cut a stream that has no end: take=N in its address"});
   return reader;
 }
-// The sum of what the parts of a loss are on average over the places that count.
+// Sums the parts of a loss, each the mean over its counted positions.
 class Means {
  public:
   explicit Means(size_t parts) : sums_(parts) {}
@@ -58,12 +58,12 @@ class Means {
   bool counts() const {
     return std::any_of(sums_.begin(), sums_.end(), [](const StepSums& part) { return part.weight > 0; });
   }
-  // NaN: nothing counts.
+  // NaN if nothing counts.
   double mean() const {
     double sum = 0;
     for (const StepSums& part : sums_) sum += part.mean();
     return counts() && !std::isnan(sum) ? sum
-                                        : std::numeric_limits<double>::quiet_NaN();  // the sign of a NaN says nothing
+                                        : std::numeric_limits<double>::quiet_NaN();  // the sign of a NaN is meaningless
   }
 
  private:

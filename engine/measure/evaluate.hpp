@@ -1,4 +1,5 @@
-// Loss and metrics of a cycle's taps over one pass of other data: testing after a run, validation during it.
+// Evaluates loss and metrics of a cycle's taps over one pass of other data: testing after a run, validation during
+// it.
 #pragma once
 
 #include <map>
@@ -18,28 +19,28 @@ struct Evaluation {
   double seconds = 0;
   std::vector<LayerFigures> layers;  // by tapped layer
   std::vector<LeftOver> left_over;   // of its streams
-  bool counts = true;                // false: every place is ignored, so nothing was measured and the loss is NaN
+  bool counts = true;                // false: every position is ignored, so nothing was measured and the loss is NaN
 
-  // A figure of the first layer that has it ("f1"), or of a named one ("output.f1"); null: not measured.
+  // Returns a figure of the first layer that has it ("f1"), or of a named one ("output.f1"); null: not measured.
   const double* find(const std::string& name) const;
   // "loss", "accuracy", "output.accuracy", ...
   std::map<std::string, double> all() const;
 };
 
-enum class Purpose { test, validation };  // what errors speak of
+enum class Purpose { test, validation };  // for error messages
 
-// Throws where the cycle cannot be evaluated on these streams, as far as that shows before a program is compiled. What
-// people should know of them; empty: nothing.
+// Throws if the cycle cannot be evaluated on these streams, as far as that is known before compilation. Returns a
+// note on the streams, for people; empty if there is none.
 std::optional<std::string> expect_evaluable(HarmonicGraph& graph, int cycle, StreamSet& streams,
                                             const RunSettings& settings, Purpose purpose);
 
-// Compiled once, run after every epoch. In evaluation mode, on the weights as they are.
+// Compiled once and run after every epoch, in evaluation mode, on the current weights.
 class Evaluator {
  public:
   Evaluator(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings, Purpose purpose);
   Evaluation run();
-  void renew();  // compiles anew, from functions that have changed
-  // What run() will measure: "loss", "accuracy", "output.accuracy", ...
+  void renew();  // recompiles, with functions that have changed
+  // Names that run() will measure: "loss", "accuracy", "output.accuracy", ...
   std::vector<std::string> names();
 
  private:

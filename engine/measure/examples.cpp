@@ -8,7 +8,7 @@ namespace harmonics {
 
 namespace {
 
-// Rows and columns when a sample is one picture: [h, w], [1, h, w], or a flat square.
+// Returns rows and columns if a sample is one picture: [h, w], [1, h, w], or a flat square.
 std::pair<int64_t, int64_t> picture(const Shape& s) {
   if (s.rank() == 2) return {s[0], s[1]};
   if (s.rank() == 3 && s[0] == 1) return {s[1], s[2]};
@@ -17,7 +17,7 @@ std::pair<int64_t, int64_t> picture(const Shape& s) {
   return side > 3 && side * side == s[0] ? std::pair{side, side} : std::pair<int64_t, int64_t>{0, 0};
 }
 
-// Joined streams, some samples at a time.
+// Reads joined streams a few samples at a time.
 class Pieces {
  public:
   Pieces(HarmonicGraph& graph, StreamSet& streams, const std::vector<int>& producers, int64_t each)
@@ -51,7 +51,7 @@ bool can_be_read(const Graph& g, StreamSet& streams, const std::vector<int>& pro
   });
 }
 
-// The producer whose samples are pictures; -1: none.
+// Returns the producer whose samples are pictures; -1 if there is none.
 int image_of(HarmonicGraph& graph) {
   for (int n : graph.graph().producers_used(0, false))
     if (graph.types().at(n).positions == 0 && picture(graph.types().at(n).sample).first > 0) return n;
@@ -120,7 +120,7 @@ Examples examples_of(HarmonicGraph& graph, StreamSet& streams, int64_t count, co
   const auto found = std::find_if(lowered.losses.begin(), lowered.losses.end(), [&](const LossInfo& info) {
     return info.judged && info.judged->rows == pieces.count();
   });
-  if (found == lowered.losses.end()) return examples;  // sequences, or driven in another branch only
+  if (found == lowered.losses.end()) return examples;  // sequences, or a layer driven only in another branch
   const LossInfo info = *found;
   CompiledStep step(std::move(lowered), graph.store(), graph.executor(settings.threads), c);
   std::vector<const void*> inputs;
@@ -143,7 +143,7 @@ Examples examples_of(HarmonicGraph& graph, StreamSet& streams, int64_t count, co
       if (first) examples.samples.push_back(e);
       keep_worst(examples.worst, std::move(e), static_cast<size_t>(count));
     }
-  } while (examples.judged < kJudged && pieces.next() == o.batch);  // a shorter rest would be another program
+  } while (examples.judged < kJudged && pieces.next() == o.batch);  // a shorter last batch would need another program
   return examples;
 }
 

@@ -48,7 +48,8 @@ class Accumulations {
   }
 
  private:
-  // Is the sum computed before the product, with no reader after it but the add? Then the result may reuse its memory.
+  // Returns whether the sum is computed before the product, with no reader after it but the add. Then the result may
+  // reuse its memory.
   bool dies(ValueId sum, uint32_t product, uint32_t add) const {
     const ValueId root = behind_views(program_, sum);
     const Op made_by = program_.producer(root).op;

@@ -78,8 +78,8 @@ void ElementGroups::try_join(int32_t a, int32_t b) {
   groups_[static_cast<size_t>(b)] = std::move(both);
 }
 
-// Does a node outside both groups depend on one and feed the other? Then they cannot run together. A group counts as
-// one node.
+// Returns whether a node outside both groups depends on one and feeds the other. Then they cannot run together. A
+// group counts as one node.
 bool ElementGroups::would_cycle(int32_t a, int32_t b, const ElementGroup& both) {
   ++search_;
   std::vector<uint32_t> open;

@@ -44,7 +44,7 @@ class Updates {
   }
 
  private:
-  // Is it dot(a, b), contracted over all axes but the last?
+  // Returns whether the node is dot(a, b), contracted over all axes but the last.
   bool sums_outer_products(const Node& node) const {
     const Shape &a = program_.type(node.inputs[0]).shape, &b = program_.type(node.inputs[1]).shape;
     std::vector<int64_t> leading(a.rank() - 1);
@@ -77,7 +77,7 @@ class Updates {
            node.attributes.integers("rhs_contract") == std::vector<int64_t>{1};
   }
 
-  // Is it select(a <= 0, 0, gradient)?
+  // Returns whether the node is select(a <= 0, 0, gradient).
   bool is_select(const Node& node, ValueId a, ValueId gradient) const {
     if (node.op != Op::select || node.inputs[2] != gradient || !is_zero(program_, node.inputs[1])) return false;
     const Node& condition = program_.producer(node.inputs[0]);

@@ -44,7 +44,7 @@ class UpdateJoiner {
   }
 
  private:
-  // Is the update read by no node and not an output? Then it may run later.
+  // Returns whether the update is read by no node and is not an output. Then it may run later.
   bool may_wait(const Node& node) const {
     const FunctionalPtr f = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
     return f && f->is_update &&

@@ -12,9 +12,10 @@
 
 namespace harmonics {
 
-// Does the device have a kernel for the node?
+// Returns whether the device has a kernel for the node.
 using HasKernel = std::function<bool(const Program&, const Node&)>;
-// Does the device have a kernel for a call that is not in the program yet: functional, attributes, input types?
+// Returns whether the device has a kernel for a call that is not in the program yet, given by functional, attributes
+// and input types.
 using AcceptsCall = std::function<bool(const std::string&, const AttributeMap&, const std::vector<TensorType>&)>;
 
 // Passes keep outputs and updates bit for bit unless stated otherwise. Updates count as uses.
@@ -27,7 +28,8 @@ Program dce(const Program& program);  // removes unused nodes, unused leaves (in
 // removes no-ops, merges adjacent reshapes, transposes and broadcasts. Also removes stop_gradient, so run it after
 // differentiation.
 Program simplify(const Program& program);
-// Is a two-dimensional parameter or state stored transposed? `preferred`: the preference of this program.
+// Returns whether a two-dimensional parameter or state is stored transposed. `preferred`: the preference of this
+// program.
 using IsTransposed = std::function<bool(const std::string& name, const TensorType& type, bool preferred)>;
 // Stores the weights of affine maps as [in, out] where `is_transposed` says so, so that zeros in the input skip whole
 // rows. Readers, gradients and moments follow; leaves are marked {transposed = true}.
@@ -73,7 +75,8 @@ Program advance_updates(const Program& program);
 // Only calls that `accepts` takes.
 Program join_updates(const Program& program, const AcceptsCall& accepts);
 
-// Is the scope part of the forward pass? Everything under "gradient/", "optimizer/" and "recomputed/" comes after it.
+// Returns whether the scope is part of the forward pass. Everything under "gradient/", "optimizer/" and "recomputed/"
+// comes after it.
 bool is_forward_scope(std::string_view scope);
 inline bool is_forward(const Program& program, const Node& node) {
   return is_forward_scope(program.scopes[node.scope]);
@@ -83,7 +86,7 @@ bool is_recomputed(const Program& program, const Node& node);
 bool matches_pattern(std::string_view text, std::string_view pattern);
 // The value behind reshapes and slices, whose memory v most likely shares.
 ValueId behind_views(const Program& program, ValueId v);
-// Is the value all zeros, possibly broadcast?
+// Returns whether the value is all zeros, possibly broadcast.
 bool is_zero(const Program& program, ValueId v);
 // Index of the last host_call, a plugin's code: it may throw, so no update may run before it. -1: none.
 int64_t last_own_code(const Program& program);

@@ -101,7 +101,7 @@ class Transposer {
     }
   }
 
-  // Uniform value.
+  // Returns whether all elements are equal.
   bool is_one_number(const Node& node) const {
     return node.op == Op::full || (node.op == Op::broadcast && type(node.inputs[0]).shape.count() == 1);
   }

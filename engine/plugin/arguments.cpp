@@ -88,7 +88,7 @@ std::optional<AttributeValue> as_integers(const WrittenValue& v) {
   return values;
 }
 
-// A word or a number stands for its text where a text is wanted: approximate=tanh, padding=1.
+// A word or a number is accepted where text is expected: approximate=tanh, padding=1.
 std::optional<AttributeValue> as_text(const WrittenValue& v) {
   if (const auto* s = std::get_if<std::string>(&v.value)) return *s;
   if (const auto* w = std::get_if<WrittenWord>(&v.value)) return w->text;
@@ -148,7 +148,7 @@ void fill_defaults(const Item& item, const std::set<std::string>& given, Attribu
   }
 }
 
-// The row of the schema each written argument stands for.
+// Matches each written argument with its row of the schema.
 class Matcher {
  public:
   explicit Matcher(const Item& item) : item_(item) {}

@@ -1,5 +1,5 @@
-// From arguments as written to the attributes a function receives: names, types, required ones and defaults checked
-// against the schema it registered.
+// Binds written arguments to the attributes a function receives. Checks names, types, required arguments and defaults
+// against the registered schema.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ struct WrittenValue;
 using WrittenList = std::vector<WrittenValue>;
 struct WrittenNumber {
   double value = 0;
-  bool integral = false;  // without point and exponent
+  bool integral = false;  // without decimal point and exponent
 };
 struct WrittenWord {
   std::string text;
@@ -39,25 +39,27 @@ struct LayerArgument {
   Span span;
 };
 struct BoundArguments {
-  AttributeMap values;  // defaults filled in; optional ones that were not given are absent
+  AttributeMap values;  // with defaults; optional arguments that were not given are absent
   std::vector<LayerArgument> layers;
 };
 
-// Positional arguments bind in the order of the schema and stand before named ones. Errors carry the place of the
-// argument (ErrorKind::Name for names and missing ones, which carry `call`; ErrorKind::Type for values).
+// Positional arguments bind in the order of the schema and precede named ones. Errors have the position of the
+// argument: ErrorKind::Name for unknown and missing names (missing ones have the position of `call`), ErrorKind::Type
+// for values.
 BoundArguments bind_arguments(const Item& item, const std::vector<WrittenArgument>& arguments, Span call = {});
 
-// Options of an address, as text by name: "name=value&...". ErrorKind::Usage.
+// Binds options of an address, as text by name: "name=value&...". Throws ErrorKind::Usage.
 AttributeMap bind_texts(const Item& item, const std::vector<std::pair<std::string, std::string>>& options);
 
-// Attributes that a body gives to a functional of a plugin, with the defaults of what is absent. ErrorKind::Name,
+// Adds defaults to the attributes that a body passes to a plugin's functional. Throws ErrorKind::Name,
 // ErrorKind::Type.
 AttributeMap complete_arguments(const Item& item, const AttributeMap& given);
 
-// One value from its text, e.g. a default: "0.01", "true", "3" or "3, 5" or "[3, 5]" for lists. Null: not of this type.
+// Parses one value, e.g. a default: "0.01", "true", "3", and "3, 5" or "[3, 5]" for lists. Returns null for text of
+// another type.
 std::optional<AttributeValue> parse_argument(uint32_t type, const std::string& text);
 
-// "relu", "conv(channels, kernel = 3, bias = true)": for people.
+// Returns "relu", "conv(channels, kernel = 3, bias = true)", in readable form.
 std::string signature(const Item& item);
 std::string_view argument_type_name(uint32_t type);  // "a whole number"
 

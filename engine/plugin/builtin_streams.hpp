@@ -1,4 +1,4 @@
-// The streams that live in the library register as a plugin's do; their folders define these.
+// The built-in streams register as a plugin's do. Their folders define these functions.
 #pragma once
 
 #include <harmonics/function.hpp>

@@ -24,7 +24,7 @@ constexpr const char* kMachineName = "AArch64";
 #endif
 
 constexpr const char* kBuildHere = "build it for this machine, or get the release made for it";
-constexpr uint32_t kLeastDescriptor = sizeof(hx_plugin_abi);  // as contract 1.0 has it; later ones only add
+constexpr uint32_t kLeastDescriptor = sizeof(hx_plugin_abi);  // the size in contract 1.0; later ones only add fields
 
 class ElfFile {
  public:
@@ -44,7 +44,7 @@ class ElfFile {
     if (header_.e_phnum && header_.e_phentsize != sizeof(Elf64_Phdr)) refuse("its program headers have a wrong size");
   }
 
-  // The defined dynamic symbol of this name.
+  // Returns the defined dynamic symbol of this name.
   std::optional<Elf64_Sym> symbol(std::string_view wanted) const {
     for (uint32_t i = 0; i < header_.e_shnum; ++i) {
       const auto section = element<Elf64_Shdr>(header_.e_shoff, i, "section header");
@@ -57,7 +57,7 @@ class ElfFile {
     return std::nullopt;
   }
 
-  // Bytes as they lie in memory at `address` of the loaded library.
+  // Returns the bytes that the loaded library has at `address`.
   std::span<const std::byte> at_address(uint64_t address, uint64_t size, const char* what) const {
     for (uint32_t i = 0; i < header_.e_phnum; ++i) {
       const auto segment = element<Elf64_Phdr>(header_.e_phoff, i, "program header");

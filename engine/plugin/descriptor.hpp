@@ -1,4 +1,4 @@
-// Reading a plugin's descriptor out of an ELF file: plain bytes looked at, no code run, nothing trusted.
+// Reads a plugin's descriptor from an ELF file. Treats the file as untrusted bytes and runs none of its code.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace harmonics {
 
-// ErrorKind::Plugin with the reason when the bytes are not a shared library of this machine with a well-formed
-// descriptor. `name` stands in the messages.
+// Throws ErrorKind::Plugin with the reason when the bytes are not a shared library of this machine with a well-formed
+// descriptor. Messages contain `name`.
 hx_plugin_abi parse_descriptor(std::span<const std::byte> file, const std::string& name);
 
-// Throws ErrorKind::Plugin when this program does not speak the contract the plugin was built for.
+// Throws ErrorKind::Plugin when this program does not support the contract version the plugin was built for.
 void check_contract(const hx_plugin_abi& descriptor, const std::string& name);
 
-// Every symbol the library defines for others to see.
+// Returns whether the library exports the symbol.
 bool defines_symbol(std::span<const std::byte> file, const std::string& name, std::string_view symbol);
 
 }  // namespace harmonics

@@ -35,16 +35,16 @@ using Entries = std::map<std::string, Entry>;
 
 std::string manifest_of(const std::string& library) { return library.substr(0, library.size() - 3) + ".manifest"; }
 
-// What a library can be used by: other releases look again.
+// The format of the cache. Other releases and contract versions read all libraries again.
 std::string heading() { return fmt::format("harmonics plugins 2, contract {}.{}", HX_ABI_MAJOR, HX_ABI_MINOR); }
 
-// The last line, with a checksum of those before it. Not portable: a standard library with another hash discards the
-// cache.
+// Returns the last line, with a checksum of the lines before it. Not portable: a standard library with another hash
+// discards the cache.
 std::string ending(std::string_view before) {
   return fmt::format("end\t{:016x}\n", std::hash<std::string_view>()(before));
 }
 
-// Without it; empty: something is missing or was changed.
+// Returns the text without its last line, or an empty text if it is incomplete or was changed.
 std::string_view checked(std::string_view text) {
   const size_t last = text.size() - std::min(text.size(), ending({}).size());
   const std::string_view before = text.substr(0, last);
@@ -70,14 +70,14 @@ bool stamp(const std::vector<std::string_view>& f, size_t at, Stamp& s) {
   return number(f[at], s.bytes) && number(f[at + 1], s.seconds) && number(f[at + 2], s.nanoseconds);
 }
 
-// Written by this user, and by nobody else.
+// Returns whether only this user can write the file.
 bool is_own(const std::string& path) {
   struct stat s {};
   return ::stat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && s.st_uid == ::geteuid() && !(s.st_mode & S_IWOTH);
 }
 
-// Lines of fields between tabs: "plugin" path, stamp of the library, stamp of the manifest, id, version, trouble; "has"
-// kind, name; "end", checksum. Nothing when a line is not understood or a byte is not what was written.
+// Reads lines of tab-separated fields: "plugin" path, stamp of the library, stamp of the manifest, id, version,
+// trouble; "has" kind, name; "end", checksum. Returns nothing if a line is malformed or the checksum differs.
 Entries read_cache(const std::string& path) {
   if (path.empty() || !is_own(path)) return {};
   std::string file;
@@ -116,7 +116,8 @@ Entries read_cache(const std::string& path) {
 
 bool fits_a_line(const std::string& text) { return text.find_first_of("\t\n") == std::string::npos; }
 
-// Forty milliseconds of a disk for what can be found out again in ten: what a power cut leaves of it is not read.
+// Skips fsync: it takes forty milliseconds, and reading the libraries again takes ten. After a power cut a damaged
+// cache is discarded.
 class Unsynced final : public FileCalls {
  public:
   int sync(int) override { return 0; }
@@ -127,7 +128,7 @@ void write_cache(const std::string& path, const std::vector<Entry>& entries) {
   for (const Entry& e : entries) {
     const FoundPlugin& p = e.found;
     if (!fits_a_line(p.library) || !fits_a_line(p.id) || !fits_a_line(p.version) || !fits_a_line(p.trouble))
-      continue;  // looked at each time
+      continue;  // read again each time
     text += fmt::format("plugin\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n", p.library, e.library.bytes,
                         e.library.seconds, e.library.nanoseconds, e.manifest.bytes, e.manifest.seconds,
                         e.manifest.nanoseconds, p.id, p.version, p.trouble);
@@ -139,11 +140,11 @@ void write_cache(const std::string& path, const std::vector<Entry>& entries) {
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
     Unsynced calls;
     write_file_atomically(path, text, calls);
-  } catch (const Error&) {  // a home that cannot be written to: looked at again next time
+  } catch (const Error&) {  // the home directory is read-only: read again next time
   }
 }
 
-// Libraries, and manifests whose library is not there.
+// Returns the libraries, and manifests whose library is missing.
 std::vector<std::string> libraries_of(const std::string& directory) {
   std::set<std::string> found;
   DIR* open = ::opendir(directory.c_str());

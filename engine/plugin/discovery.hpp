@@ -1,5 +1,4 @@
-// Which plugins lie in the directories that are searched, and what they provide: read from files, without running any
-// code of them.
+// Finds the plugins in the search directories and what they provide. Reads files only, and runs no code of plugins.
 #pragma once
 
 #include <string>
@@ -12,27 +11,27 @@ namespace harmonics {
 
 struct FoundPlugin {
   std::string library;                                     // path of the .so
-  std::string id, version;                                 // as its descriptor says; id "": by file name
-  bool has_manifest = false;                               // without, only --plugin finds it
-  std::vector<std::pair<uint32_t, std::string>> provides;  // kinds and names, as its manifest says
-  std::string trouble;                                     // why it cannot be used; "": nothing is known against it
+  std::string id, version;                                 // from the descriptor; if id is "", from the file name
+  bool has_manifest = false;                               // without it, only --plugin finds the library
+  std::vector<std::pair<uint32_t, std::string>> provides;  // kinds and names from its manifest
+  std::string trouble;                                     // why it cannot be used; "": no known problem
 };
 
 struct Discovery {
   std::vector<FoundPlugin> plugins;  // by directory, then by name
-  size_t looked_into = 0;            // libraries whose files were read; the others were as the cache had them
+  size_t looked_into = 0;            // number of libraries that were read; the others came from the cache
 };
 
-// Looks at *.so and *.manifest of each directory; directories that are not there have none. `cache` is a file that
-// remembers what was found, by path, sizes and times ("": none); it is written again when something changed. One that
-// is damaged, of another release, or that others may write to is left alone and made anew. Never throws for what lies
-// in the directories.
+// Reads *.so and *.manifest of each directory; missing directories count as empty. `cache` is a file of the results by
+// path, sizes and times ("": none), which is rewritten after changes. A cache that is damaged, of another release, or
+// writable by other users is ignored and replaced. Never throws for contents of the directories.
 Discovery discover_plugins(const std::vector<std::string>& directories, const std::string& cache = "");
 
-// $XDG_CACHE_HOME/harmonics/plugins, or ~/.cache/harmonics/plugins; "" where there is no home.
+// Returns $XDG_CACHE_HOME/harmonics/plugins, or ~/.cache/harmonics/plugins, or "" without a home directory.
 std::string plugin_cache_path();
 
-// Announces what has a manifest and no trouble, of two libraries with a name the first; passes over what has.
+// Announces libraries with a manifest and no trouble. Of two libraries with the same name the first counts. Records
+// the unusable ones.
 void announce(const Discovery& discovery, Registry& registry);
 
 }  // namespace harmonics

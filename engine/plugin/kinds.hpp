@@ -1,4 +1,4 @@
-// The kinds of items: their names, what of a table each must have, and how it is given back.
+// The kinds of items: their names, the required functions of their tables, and how an object is destroyed.
 #pragma once
 
 #include <span>
@@ -10,14 +10,14 @@ namespace harmonics {
 
 struct KindRow {
   uint32_t kind;
-  std::string_view name, plural, listed;       // listed: what `harmonics list` calls them
-  const char* (*missing)(const void* vtable);  // the first required function that is not there; null: none
+  std::string_view name, plural, listed;       // listed: the name in `harmonics list`
+  const char* (*missing)(const void* vtable);  // the first missing required function; null: none
   void (*destroy)(const void* vtable, void* self);
 };
 
 std::span<const KindRow> kind_rows();
-// What an item or an argument may be called: a letter or '_', then letters, digits and "_.+-".
+// Returns whether the text is a valid name of an item or argument: a letter or '_', then letters, digits and "_.+-".
 bool is_item_name(std::string_view text);
-const KindRow& kind_row(uint32_t kind);  // ErrorKind::Internal for a number that is none
+const KindRow& kind_row(uint32_t kind);  // ErrorKind::Internal for an unknown number
 
 }  // namespace harmonics

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BOOST_DLL_USE_STD_FS  // then it is headers alone
+#define BOOST_DLL_USE_STD_FS  // header-only
 #include <boost/dll/shared_library.hpp>
 #include <fmt/core.h>
 
@@ -52,7 +52,7 @@ std::span<const std::byte> bytes_of(const MappedFile& file) {
   return {static_cast<const std::byte*>(file.data()), file.bytes()};
 }
 
-// What the loader of the system says, without the path it starts with.
+// Throws the system loader's message without its leading path.
 [[noreturn]] void refuse_by_system(const std::string& path, const std::string& file) {
   const char* said = dlerror();
   std::string text = said ? said : "unknown reason";
@@ -65,8 +65,8 @@ std::span<const std::byte> bytes_of(const MappedFile& file) {
   throw error;
 }
 
-// Everything it needs is looked for now, and nothing of it is seen by other libraries. It is not closed again: objects
-// of plugins with unique symbols would crash.
+// Resolves all symbols now, and hides them from other libraries. The library stays open: objects of plugins with
+// unique symbols would crash.
 const boost::dll::shared_library& open_for_good(const std::string& path, const std::string& file) {
   namespace dll = boost::dll;
   static std::mutex mutex;
@@ -79,7 +79,7 @@ const boost::dll::shared_library& open_for_good(const std::string& path, const s
   return libraries->emplace_back(std::move(library));
 }
 
-// Boost.DLL would hand out the program where the system refuses to open it as a library.
+// Boost.DLL would return the program itself where the system refuses to open it as a library.
 bool is_this_program(const std::string& file) {
   std::error_code unknown;
   return fs::equivalent(file, "/proc/self/exe", unknown);
@@ -90,8 +90,9 @@ std::string stem_of(const fs::path& path) {
   return stem.rfind("lib", 0) == 0 && stem.size() > 3 ? stem.substr(3) : stem;
 }
 
-// The system opens a name once: another build is opened under another name, which is gone again as soon as it is open.
-// Beside the original, where what it needs is found relative to it, or else among temporary files.
+// The system loads a file name only once. A new build is therefore opened under a temporary name, which is removed
+// once it is open. The link lies beside the original, so that relative dependencies are found, or else in the
+// temporary folder.
 class Beside {
  public:
   explicit Beside(const std::string& file) {
@@ -123,7 +124,7 @@ class Beside {
 enum class How { Tried, Untried, Beside };
 
 Opened open_library(const std::string& path, How how) {
-  std::error_code unreachable;  // a loop of links, for example
+  std::error_code unreachable;  // for example a loop of links
   const bool regular = fs::is_regular_file(path, unreachable);
   if (unreachable && unreachable != std::errc::no_such_file_or_directory)
     throw Error(ErrorKind::NoInput, fmt::format("plugin '{}' cannot be opened: {}", path, unreachable.message()));
@@ -154,8 +155,8 @@ Opened open_library(const std::string& path, How how) {
   return {std::move(library), std::move(id), reinterpret_cast<EntryPoint>(symbol)};
 }
 
-// The plugin's code runs here: whatever it throws ends here. An Error of the plugin may be laid out otherwise than
-// ours, so only what() is asked.
+// Runs the plugin's code and catches all its exceptions. An Error of the plugin may have another memory layout, so
+// only what() is used.
 void run_entry(const Opened& opened, const std::string& path, hx_registry& pending) {
   hx_registration registration{sizeof(hx_registration), harmonics_api(), &pending};
   const auto failed = [&](const std::string& what) {

@@ -12,7 +12,7 @@ namespace harmonics {
 
 namespace {
 
-// The part of a struct that its writer knew, the rest zero.
+// Copies the part of a struct that its writer knew and zeroes the rest.
 template <typename T>
 T read_sized(const T& from) {
   T to{};
@@ -53,7 +53,7 @@ ArgumentSpec copy_spec(const Item& item, const hx_argument_spec& from) {
   return result;
 }
 
-// An array of structs whose writer may know a longer one: the stride is the writer's size.
+// Reads an array of structs that may be longer in the writer's version: the stride is the writer's size.
 void copy_arguments(Item& item, const hx_item& from) {
   if (from.n_arguments && !from.arguments) refuse(item, "its table of arguments is missing");
   std::set<std::string> seen;
@@ -73,14 +73,14 @@ void check_kind(Item& item) {
   const uint32_t kind = item.kind;
   for (const KindRow& row : kind_rows())
     if (row.kind == kind) return;
-  item.vtable = nullptr;  // nobody knows how to give it back
+  item.vtable = nullptr;  // its destroy function is unknown
   if (kind == HX_IMPORTER || kind == HX_EXPORTER)
     throw Error(ErrorKind::Plugin, "cannot register '" + item.name + "': this program has no use for " +
                                        (kind == HX_IMPORTER ? "importers" : "exporters") + " yet");
   throw Error(ErrorKind::Plugin, "cannot register '" + item.name + "': unknown kind " + std::to_string(kind));
 }
 
-// What a kind asks for besides.
+// Checks the additional requirements of a kind.
 void check_shape(const Item& item) {
   if (item.kind == HX_IMPLEMENTATION) {
     const size_t dot = item.name.find('.');
@@ -114,7 +114,8 @@ void add_pending(hx_registry& registry, const hx_item& from) {
   item->name = given.name ? given.name : "";
   item->description = given.description ? given.description : "";
   check_kind(*item);
-  // Two of them are a mistake; what stands for an item of another library, or of a graph that registers anew, is not.
+  // A duplicate within one library is a mistake. Replacing an item of another library, or of a graph that registers
+  // again, is not.
   const auto same = [&](const auto& other) { return other->kind == item->kind && other->name == item->name; };
   if (registry.library && std::any_of(registry.pending.begin(), registry.pending.end(), same))
     refuse(*item, "this library has registered one of that name already; give one of them another name");

@@ -13,7 +13,8 @@ namespace harmonics {
 
 namespace {
 
-// What is loaded stays loaded: rows are only added, and read up to a count that is raised when they are whole.
+// Loaded libraries stay loaded. Rows are only added, and a count is raised when a row is complete, so readers need no
+// lock.
 struct CodeRow {
   uintptr_t begin, end;
   PluginCode code;
@@ -22,7 +23,7 @@ std::array<CodeRow, 1024> code_rows;
 std::atomic<size_t> code_count{0};
 std::mutex code_adding;
 
-// The addresses of the loaded object that holds one.
+// The address range of the loaded object that contains an address.
 struct Extent {
   uintptr_t inside, begin = 0, end = 0;
 };

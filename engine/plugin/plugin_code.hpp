@@ -1,4 +1,4 @@
-// Which plugin's code lies at an address: for handlers of signals, which may ask nobody else.
+// Finds the plugin whose code contains an address. Safe in signal handlers.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@ struct PluginCode {
   const char* path;  // of its file
 };
 
-// What was loaded together with `symbol` is of this plugin. Of the first thousand libraries; later ones are not known.
+// Records the object loaded with `symbol` as the plugin's code. Only the first thousand libraries are recorded.
 void remember_code(const std::string& id, const std::string& path, const void* symbol);
-// Null: of none that is known. Takes no lock and no memory.
+// Returns null for an unknown address. Takes no lock and allocates no memory.
 const PluginCode* plugin_at(const void* address);
 
 }  // namespace harmonics

@@ -14,7 +14,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Interval {
   double low = -kInfinity, high = kInfinity;
-  bool above = false, below = false;  // the end itself is left out
+  bool above = false, below = false;  // the bound itself is excluded
   std::string low_text, high_text;
 
   bool contains(double v) const { return (above ? v > low : v >= low) && (below ? v < high : v <= high); }

@@ -22,7 +22,7 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-// Does this path, perhaps by links, lead to the file?
+// Returns whether the path leads to the file, links resolved.
 bool is_file(const std::string& path, const std::string& file) {
   std::error_code none;
   return path == file || std::filesystem::weakly_canonical(path, none).string() == file;
@@ -47,7 +47,7 @@ Registry& Registry::global() {
 
 void Registry::add(std::shared_ptr<Item> item) {
   if (outer_ && item->kind == HX_FUNCTIONAL)
-    return outer_->add(std::move(item));  // its name means one thing everywhere
+    return outer_->add(std::move(item));  // a name has one meaning everywhere
   static std::atomic<uint64_t> count{0};
   std::lock_guard lock(mutex_);
   item->order = ++count;
@@ -165,7 +165,7 @@ std::vector<std::pair<ItemPtr, ItemPtr>> Registry::replace(const std::vector<std
       replaced.emplace_back(item, at->second);
       at->second = item;
     }
-    if (!outer_ || !replaced.empty()) {  // the library's own place; a name another library has since is left to it
+    if (!outer_ || !replaced.empty()) {  // the library's previous item; a name that another library took since is kept
       for (const std::shared_ptr<Item>& item : rest)
         if (items_.try_emplace(Key{item->kind, item->name}, item).second) replaced.emplace_back(item, nullptr);
       return replaced;
@@ -206,7 +206,7 @@ std::vector<std::string> Registry::passed_over() {
 }
 
 void Registry::clear() {
-  std::map<Key, ItemPtr> gone;  // destroyed without the lock
+  std::map<Key, ItemPtr> gone;  // destroyed after unlocking
   std::lock_guard lock(mutex_);
   gone.swap(items_);
 }

@@ -1,4 +1,4 @@
-// The registry: every named thing of every kind, where it came from, and how to find the library that has it.
+// The registry: every named item of every kind, its origin, and the library that provides it.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ struct ArgumentSpec {
   std::string range = {};  // hx_argument_spec.range; "": any value
 };
 
-// One registered thing. Shared by whoever uses it, so a replaced item lives on with its last user. Holds its library.
+// A registered item. Shared ownership: a replaced item lives until its last user releases it. Keeps its library.
 class Item {
  public:
   Item() = default;
@@ -33,10 +33,10 @@ class Item {
 
   uint32_t kind = 0, flags = 0;  // hx_kind, hx_item_flags
   std::string name, description;
-  std::string plugin;  // id of the plugin it came from; "" for the library's own
-  std::string path;    // of that plugin's file
+  std::string plugin;  // id of its plugin; "": built in
+  std::string path;    // path of that plugin's file
   std::vector<ArgumentSpec> arguments;
-  uint64_t order = 0;  // later registrations have larger ones; 0: of a library that was opened because of its manifest
+  uint64_t order = 0;  // later registrations have larger ones; 0: from a library that its manifest announced
   void* self = nullptr;
   const void* vtable = nullptr;
   std::shared_ptr<Library> library;
@@ -52,58 +52,60 @@ using ItemPtr = std::shared_ptr<const Item>;
 
 std::string_view kind_name(uint32_t kind);    // "activation"
 std::string_view kind_plural(uint32_t kind);  // "activations"
-uint32_t kind_named(std::string_view name);   // 0: none; plural accepted
-std::vector<uint32_t> item_kinds();           // every kind that can be registered, in the order of lists
-// What is wrong with a table of functions, when something it must have is missing; "": nothing.
+uint32_t kind_named(std::string_view name);   // 0: unknown; accepts plurals
+std::vector<uint32_t> item_kinds();           // all kinds that can be registered, in the order of lists
+// Names a missing required function of a table, or returns "".
 std::string missing_function(uint32_t kind, const void* vtable);
-// Is this the name of one of the library's own functionals, optimizers, schedules or augmentations, which no plugin may
-// take? Defined in engine/streams/own_names.cpp.
+// Returns whether the name is reserved for a built-in functional, optimizer, schedule or augmentation. Defined in
+// engine/streams/own_names.cpp.
 bool is_own_name(uint32_t kind, const std::string& name);
 
 class Registry {
  public:
-  // A registry that falls back to `outer` for names it lacks (a graph's own over the global one).
+  // A registry that falls back to `outer` for names it lacks (a graph's registry over the global one).
   explicit Registry(Registry* outer = nullptr) : outer_(outer) {}
-  static Registry& global();  // with the built-in streams; knows the search path's manifests
+  static Registry& global();  // with the built-in streams and the manifests of the search path
 
-  void add(std::shared_ptr<Item> item);  // a later one of the same kind and name wins
-  // Opens the library whose manifest names it when needed. Null: unknown.
+  void add(std::shared_ptr<Item> item);  // a later item of the same kind and name replaces it
+  // Finds an item, and opens the library that announced it if needed. Returns null for an unknown name.
   ItemPtr find(uint32_t kind, std::string_view name);
-  // As find; unknown: ErrorKind::Name with the nearest known name and how to get it (--plugin, `harmonics list`).
+  // As find, but throws ErrorKind::Name for an unknown name, with the nearest name and the remedy (--plugin,
+  // `harmonics list`).
   ItemPtr need(uint32_t kind, std::string_view name);
-  // Every name of a kind, loaded or only announced by a manifest, sorted.
+  // Returns all names of a kind, loaded or announced by a manifest, sorted.
   std::vector<std::string> names(uint32_t kind);
   void load_everything();  // opens all announced libraries (for `list`)
 
-  // Implementations of a functional or primitive: this registry's before the outer one's, of each the newest first.
+  // Returns the implementations of a functional or primitive: those of this registry before those of `outer`, each
+  // newest first.
   std::vector<ItemPtr> implementations(const std::string& functional);
-  // Which implementation is to be taken, by functional; those of this registry hide the outer one's. Programs take them
-  // over when they are compiled.
+  // Returns the selected implementation by functional. Entries of this registry hide those of `outer`. Programs use
+  // them when they are compiled.
   std::map<std::string, std::string> overrides();
-  // Gives what was set before: "" nothing; setting "" takes it back.
+  // Returns the previous value, "" for none. Setting "" removes the override.
   std::string set_override(const std::string& functional, const std::string& implementation);
 
-  // The libraries whose file is another now than when it was opened, by path; those that are gone are not among them.
+  // Returns the paths of libraries whose file changed since it was opened. Deleted files are not included.
   std::vector<std::string> changed_libraries();
-  // Items of a new build in place of those their library had registered under the same kind and name; new names are
-  // added. Gives what stood there before (null: nothing), for put_back.
+  // Replaces items of a library by those of a new build with the same kind and name, and adds new names. Returns the
+  // previous items (null: none) for put_back.
   std::vector<std::pair<ItemPtr, ItemPtr>> replace(const std::vector<std::shared_ptr<Item>>& items);
   void put_back(const std::vector<std::pair<ItemPtr, ItemPtr>>& replaced);
 
-  // Announces that `path` provides these, without opening it. Of two libraries that announce a name the first has it.
+  // Announces that `path` provides these items, without opening it. The first library that announces a name keeps it.
   void announce(const std::string& library_path, const std::vector<std::pair<uint32_t, std::string>>& names);
-  // A library that was found and cannot be used, for whoever misses a name.
+  // Records an unusable library, for messages about unknown names.
   void pass_over(std::string reason);
   std::vector<std::string> passed_over();
-  // Since the last call, a line for each library with something in place of what another has under the same name: what
-  // it registered itself, or what was found first on the search path.
+  // Returns, once, a line for each library that replaces an item of another library with the same name, by its own
+  // registration or by its position on the search path.
   std::vector<std::string> take_replacements();
-  // What it falls back to from now on.
+  // Sets the registry to fall back to.
   void set_outer(Registry* outer) { outer_ = outer; }
-  // Forgets what was added; who uses it keeps it.
+  // Removes all items. Current users keep them.
   void clear();
-  // An item of a library that was opened because of its manifest: it replaces nothing that was added since, nor what
-  // another library has announced.
+  // Adds an item of a library that was opened because of its manifest. It replaces neither items added since nor names
+  // that another library announced.
   void add_announced(std::shared_ptr<Item> item);
 
  private:
@@ -113,18 +115,18 @@ class Registry {
   void note_replaced(const Item& item, const std::string& former);
 
   Registry* outer_;
-  std::recursive_mutex mutex_;  // an item is looked for while a library registers others
+  std::recursive_mutex mutex_;  // recursive: lookups happen while a library registers items
   std::map<Key, ItemPtr> items_;
   std::map<Key, std::string> announced_;
   std::set<std::string> opened_;  // announced libraries that are open
   std::map<std::string, std::string> overrides_;
   std::vector<std::string> passed_over_;
-  std::map<Key, std::string> hidden_;                // what a library announced that another had announced before
-  std::map<std::string, std::string> replacements_;  // by path of the library that replaces
+  std::map<Key, std::string> hidden_;                // names announced by a library after another had announced them
+  std::map<std::string, std::string> replacements_;  // by path of the replacing library
 };
 
-// While it lives, programs compiled for a graph whose functions come from `registry` compute a functional as it says,
-// whichever thread compiles them; they keep to it afterwards.
+// While it lives, programs that any thread compiles for a graph with functions from `registry` use this implementation
+// of the functional. Compiled programs keep it afterwards.
 class ScopedOverride {
  public:
   ScopedOverride(Registry& registry, std::string functional, const std::string& implementation)
@@ -142,10 +144,10 @@ class ScopedOverride {
 
 }  // namespace harmonics
 
-// What hx_api.register_item receives: items wait here until harmonics_register has returned without error.
+// The object that hx_api.register_item receives: items wait here until harmonics_register has returned without error.
 struct hx_registry {
   std::vector<std::shared_ptr<harmonics::Item>> pending;
-  std::function<void(std::shared_ptr<harmonics::Item>)> take;  // instead: at once
+  std::function<void(std::shared_ptr<harmonics::Item>)> take;  // if set, receives items at once instead
   std::string plugin, path;
   std::shared_ptr<harmonics::Library> library;
 };

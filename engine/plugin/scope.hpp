@@ -1,4 +1,4 @@
-// What hides behind hx_scope: the engine object a layer body talks to. Implemented by the lowering of graphs.
+// The object behind hx_scope, which layer bodies call. Implemented by the lowering of graphs.
 #pragma once
 
 #include "engine/tensor/value.hpp"

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The file this code was loaded from: libharmonics.so of an embedder, or the program itself.
+// Returns the file this code was loaded from: libharmonics.so of an embedder, or the program itself.
 fs::path own_file() {
   Dl_info info{};
   void* map = nullptr;
@@ -28,7 +28,7 @@ fs::path own_file() {
   return fs::canonical("/proc/self/exe", ignored);
 }
 
-// <prefix>/lib/harmonics/plugins, where the file lies in <prefix>/bin, <prefix>/lib or <prefix>/lib/<machine>.
+// Adds <prefix>/lib/harmonics/plugins for a file in <prefix>/bin, <prefix>/lib or <prefix>/lib/<machine>.
 void add_beside_own_file(std::vector<std::string>& result) {
   fs::path at = own_file().parent_path();
   for (int up = 0; up < 3 && at.has_relative_path(); ++up, at = at.parent_path()) {
@@ -45,7 +45,7 @@ std::string variable(const char* name) {
 
 }  // namespace
 
-// "activation relu" per line; empty lines and lines after '#' say nothing.
+// Parses one "activation relu" per line. Empty lines and text after '#' are ignored.
 std::vector<std::pair<uint32_t, std::string>> parse_manifest(const std::string& text, const std::string& path) {
   std::vector<std::pair<uint32_t, std::string>> names;
   size_t number = 1;

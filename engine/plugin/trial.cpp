@@ -26,12 +26,12 @@ namespace harmonics {
 namespace {
 
 constexpr double kOpening = 30;             // seconds
-constexpr size_t kLargestMemory = 1 << 20;  // of the file that remembers
-constexpr int kOpens = 0, kRefused = 1;     // what the child says by its exit code
-constexpr int kFirstOfTrial = 64;           // others are the library's own
+constexpr size_t kLargestMemory = 1 << 20;  // limit for the file of past trials
+constexpr int kOpens = 0, kRefused = 1;     // exit codes of the child
+constexpr int kFirstOfTrial = 64;           // reserved for the trial; others come from the library
 
-// A line that tells this state of the file from any other: whatever changes its content changes the time of its last
-// change of state, which nobody can set.
+// Returns a line that identifies the state of the file. Any change of the content changes the ctime, which users
+// cannot set.
 std::string line_of_file(const std::string& file) {
   struct stat s {};
   if (::stat(file.c_str(), &s) != 0 || file.find('\n') != std::string::npos) return {};
@@ -44,11 +44,11 @@ std::string memory_path() {
   return beside.empty() ? beside : beside + "-opened";
 }
 
-// Lines of libraries that were opened, added to its end: processes that write at the same time lose nothing.
+// Lines of libraries that were opened, appended to a file: concurrent writers lose nothing.
 class Tried {
  public:
   static Tried& all() {
-    static Tried* tried = new Tried;  // libraries may be opened while the process ends
+    static Tried* tried = new Tried;  // libraries may be opened during process exit
     return *tried;
   }
 
@@ -69,10 +69,10 @@ class Tried {
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
     const int fd =
         ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | (full_ ? O_TRUNC : 0), 0600);
-    if (fd < 0) return;  // a home that cannot be written to: tried again next time
+    if (fd < 0) return;  // the home directory is read-only: tried again next time
     full_ = false;
     [[maybe_unused]] const ssize_t n =
-        ::write(fd, line.data(), line.size());  // part of a line is no line that is looked for
+        ::write(fd, line.data(), line.size());  // a partial line matches nothing
     ::close(fd);
   }
 
@@ -99,7 +99,7 @@ class Tried {
   bool read_ = false, full_ = false;
 };
 
-// In the child: nothing it prints is wanted, and its crash is no crash of the program's.
+// Runs in the child. Its output is dropped, and its crash does not affect the program.
 [[noreturn]] void open_in_child(const std::string& file) {
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
   const int nowhere = ::open("/dev/null", O_RDWR);

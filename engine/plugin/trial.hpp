@@ -1,17 +1,17 @@
-// Opening a library in a child process first: one that is damaged can crash the loader of the system, or never return
-// from it, and no check of its bytes finds every such damage.
+// Opens a library in a child process first. A damaged library can crash or hang the system's loader, and no check of
+// its bytes finds every such damage.
 #pragma once
 
 #include <string>
 
 namespace harmonics {
 
-// Throws ErrorKind::Plugin when opening `file` crashes, ends the process or does not end in time; `name` stands in the
-// messages. Says nothing of a file that the loader refuses: opening it here gives the reason. A file that was tried
-// before is not tried again, in this process and, as a file in the user's cache remembers, in later ones.
+// Throws ErrorKind::Plugin when opening `file` crashes, ends the process or does not end in time. Messages contain
+// `name`. A file that the loader refuses is not an error here: opening it in this process gives the reason. A file is
+// tried once, in this process and, by a file in the user's cache, in later ones.
 void try_to_open(const std::string& name, const std::string& file);
 
-// Seconds that a library may take for something: HARMONICS_PLUGIN_PATIENCE where it is set, else `otherwise`.
+// Returns the seconds that a library may take: HARMONICS_PLUGIN_PATIENCE if set, else `otherwise`.
 double plugin_patience(double otherwise);
 
 }  // namespace harmonics

@@ -36,7 +36,7 @@ Chain chain_of(const AttributeMap& attributes, size_t inputs);
 // Functional fused_reduce: a chain whose last result is reduced instead of stored, with further attributes: {reduction
 // = "reduce_sum", axes = [0], keep = false}. Its other results are stored.
 inline constexpr std::string_view kFusedReduce = "fused_reduce";
-// Do the attributes of this operation or functional contain a chain?
+// Returns whether the attributes of this operation or functional contain a chain.
 bool has_chain(std::string_view name);
 
 // fused_elementwise's entries of OpRow.

@@ -11,7 +11,7 @@ namespace harmonics {
 
 namespace {
 
-// Do gradients pass through the operation?
+// Returns whether gradients pass through the operation.
 bool has_rule(const Node& node) {
   return node.op == Op::call || node.op == Op::host_call || op_row(node.op).gradient != nullptr;
 }

@@ -21,7 +21,7 @@ class ParseCursor {
   void skip_lines();
   // Requires a comment, the end of the line or of the text.
   void end_line();
-  // Is this character next, after spaces? take() also consumes it, expect() requires it.
+  // Returns whether this character is next, after spaces. take() also consumes it, expect() requires it.
   bool next_is(char c);
   bool take(char c);
   void expect(char c);

@@ -1,4 +1,4 @@
-// AnswerTimes: how many requests were answered and how fast. Fixed memory, any thread.
+// AnswerTimes: counts answered requests and measures their latency. Fixed memory; thread-safe.
 #pragma once
 
 #include <array>
@@ -12,17 +12,17 @@ namespace harmonics {
 class AnswerTimes {
  public:
   using Clock = std::chrono::steady_clock;
-  // Upper ends of the buckets of a histogram, in seconds; one more bucket takes the rest.
+  // Upper bounds of the histogram buckets in seconds; one more bucket counts the longer times.
   static constexpr std::array<double, 12> kBuckets{0.0005, 0.001, 0.002, 0.004, 0.008, 0.016,
                                                    0.032,  0.064, 0.125, 0.25,  0.5,   1};
 
   struct Report {
     uint64_t requests = 0, samples = 0, not_finite = 0, refused = 0, failed = 0, batches = 0, queued = 0,
              queue_limit = 0;
-    double requests_per_second = 0;  // these three over the last requests
+    double requests_per_second = 0;  // this and the percentiles cover the last requests
     std::optional<double> p50_ms, p99_ms;
     std::array<uint64_t, kBuckets.size() + 1> histogram{};
-    double seconds = 0;  // of all requests together
+    double seconds = 0;  // sum over all requests
   };
 
   void answered(uint64_t samples, uint64_t not_finite, Clock::duration took);

@@ -22,8 +22,8 @@ namespace harmonics {
 
 namespace {
 
-constexpr int kWaiting = 128;  // clients that may wait to be let in
-constexpr int kLook = 100;     // milliseconds between two looks at whether it is over
+constexpr int kWaiting = 128;  // backlog of connections
+constexpr int kLook = 100;     // milliseconds between checks for the end
 
 sockaddr_un address_of(const std::string& path) {
   sockaddr_un address{};
@@ -39,7 +39,7 @@ bool connects(const sockaddr_un& address, int socket) {
   return ::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
-// Sends all of it within the time of `milliseconds`.
+// Sends all bytes within `milliseconds`.
 bool send_all(int socket, std::string_view bytes, int milliseconds) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
   while (!bytes.empty()) {
@@ -89,7 +89,7 @@ void ControlSocket::listen() {
   }
   socket_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (socket_ < 0) failed("make the socket");
-  // The mode of the descriptor is that of the path once it is bound; nobody can connect before listen().
+  // bind() gives the path the mode of the descriptor; no client can connect before listen().
   if (::fchmod(socket_, 0600) != 0) failed("close to others");
   if (::bind(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) failed("bind");
   if (::chmod(path_.c_str(), 0600) != 0 || ::listen(socket_, kWaiting) != 0) failed("listen on");
@@ -118,7 +118,7 @@ void ControlSocket::accept() {
     }
   };
   while (!over_) {
-    // While all places are taken, further clients wait.
+    // While all client slots are used, further clients wait.
     pollfd ready[] = {{wake_[0], POLLIN, 0}, {socket_, POLLIN, 0}};
     ::poll(ready, clients_.size() < kClients ? 2 : 1, -1);
     char gone[kClients];
@@ -154,7 +154,7 @@ void ControlSocket::serve(Client& client) {
       ControlRequest request;
       try {
         request = control_from_json(line);
-      } catch (const Error&) {  // said by control()
+      } catch (const Error&) {  // reported by control()
       }
       if (request.what == ControlRequest::Do::events)
         goes_on = follow(client.socket);
@@ -176,7 +176,7 @@ void ControlSocket::serve(Client& client) {
   [[maybe_unused]] const ssize_t told = ::write(wake_[1], "", 1);  // a full pipe wakes it as well
 }
 
-// What GET gives over HTTP, as one line. Whoever may open the socket owns the run.
+// Returns the reply to a GET request as one line. A client that may open the socket owns the run.
 std::string ControlSocket::look(const std::string& path) {
   constexpr int kLongestLook = 10000;
   ServiceRequest request;
@@ -194,10 +194,10 @@ std::string ControlSocket::look(const std::string& path) {
   return line_of({{"error", "too much is asked at once"}, {"note", "ask again"}, {"code", 503}});
 }
 
-// The events until the client goes away.
+// Sends events until the client disconnects.
 bool ControlSocket::follow(int socket) {
   EventFeed feed(service_, {});
-  std::string left;  // what the client has not taken yet
+  std::string left;  // not yet read by the client
   while (!over_) {
     for (std::string& message : feed.tick(EventFeed::Clock::now(), left.empty())) left += message + "\n";
     while (!left.empty()) {

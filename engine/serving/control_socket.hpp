@@ -1,4 +1,5 @@
-// ControlSocket: a Unix socket that only its owner may open. A line of JSON to the control, a line back.
+// ControlSocket: a Unix socket that only its owner may open. Each request to the control is a line of JSON, as is the
+// reply.
 #pragma once
 
 #include <atomic>
@@ -15,10 +16,9 @@ class ControlSocket {
  public:
   static constexpr size_t kClients = 8, kLongestLine = 4096;
 
-  // Listens when it returns. A socket that nobody listens on any more is replaced; anything else at `path` is
-  // ErrorKind::Output.
+  // Listens when it returns. Replaces a stale socket at `path`; throws ErrorKind::Output if anything else is there.
   ControlSocket(Service& service, std::string path);
-  ~ControlSocket();  // the path is gone then
+  ~ControlSocket();  // removes the path
   ControlSocket(const ControlSocket&) = delete;
   ControlSocket& operator=(const ControlSocket&) = delete;
 
@@ -40,15 +40,15 @@ class ControlSocket {
   const std::string path_;
   int socket_ = -1, wake_[2] = {-1, -1};
   std::atomic<bool> over_{false};
-  std::list<Client> clients_;  // of the thread
+  std::list<Client> clients_;  // used only by the thread
   std::thread thread_;
 };
 
-// The longest answer of a run that its clients read: a sample of 2 million values as JSON is shorter.
+// Clients read replies up to this length: a sample of 2 million values as JSON is shorter.
 constexpr size_t kMostReplyBytes = size_t{32} << 20;
 
-// Speaks to one: sends a message and gives the line that comes back. ErrorKind::Unavailable when nothing listens, or
-// the line does not come within `seconds` or is longer than kMostReplyBytes.
+// A client: sends a message and returns the reply line. Throws ErrorKind::Unavailable if nothing listens, or if the
+// reply does not arrive within `seconds` or is longer than kMostReplyBytes.
 class ControlClient {
  public:
   explicit ControlClient(const std::string& path);

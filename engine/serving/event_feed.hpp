@@ -1,4 +1,4 @@
-// EventFeed: what one client of /v1/events is told, message by message. No sockets here.
+// EventFeed: the messages for one client of /v1/events. Uses no sockets.
 #pragma once
 
 #include <chrono>
@@ -15,10 +15,10 @@ class EventFeed {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kTick{50};
 
-  // `query`: "every" and "layers"; throws ErrorKind::Usage what cannot be.
+  // `query` may hold "every" and "layers". Throws ErrorKind::Usage for invalid values.
   EventFeed(Service& service, const std::map<std::string, std::string>& query);
-  // Every kTick: what there is to tell. When the client still has not taken what it was told before (`can_take` false)
-  // it is told nothing, and what there was is dropped and counted.
+  // Called every kTick; returns the new messages. If the client has not yet read the previous ones (`can_take`
+  // false), it returns none; the messages are dropped and counted.
   std::vector<std::string> tick(Clock::time_point now, bool can_take);
 
  private:

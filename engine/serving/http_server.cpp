@@ -1,4 +1,4 @@
-// The one source that sees Boost.Beast.
+// The only source that includes Boost.Beast.
 #include "engine/serving/http_server.hpp"
 
 #include <algorithm>
@@ -51,22 +51,22 @@ Reply http_reply(ServiceReply r, unsigned version, bool keep_alive, bool head) {
 
 std::string text_of(beast::string_view v) { return {v.data(), v.size()}; }
 
-// What holds a socket.
+// The owner of a client socket.
 class Client {
  public:
   virtual ~Client() = default;
   virtual void close() = 0;
-  virtual void tick(EventFeed::Clock::time_point) {}  // tells what is new, if it listens
-  // May it be closed for a new one? A client that never asked for anything goes before one that waits between two
-  // requests.
+  virtual void tick(EventFeed::Clock::time_point) {}  // sends new messages to a listener
+  // Whether it may be closed for a new connection. A client that never sent a request is closed before one that is
+  // idle between two requests.
   enum class Room { none, between, silent };
   virtual Room room() const { return Room::none; }
 };
 
 }  // namespace
 
-// All of it runs on one thread, but for the answers of the service, which are posted to it. Everything that waits holds
-// this object, so stopping closes every socket and runs until nothing waits any more.
+// Everything runs on one thread, except the service's answers, which are posted to it. Every pending operation holds
+// this object, so stopping closes all sockets and runs until none is pending.
 class HttpServer::Running : public std::enable_shared_from_this<Running> {
  public:
   Running(Service& service, const HttpLimits& limits) : service_(service), limits_(limits), acceptor_(context_) {}
@@ -102,7 +102,7 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
   const std::string& url() const { return url_; }
   uint16_t port() const { return port_; }
 
-  // Runs it on the thread of the server; false: that has ended.
+  // Runs `work` on the server's thread. Returns false if the thread has ended.
   template <typename Work>
   bool post(Work&& work) {
     const std::lock_guard<std::mutex> lock(posting_);
@@ -114,12 +114,12 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
     clients_.push_back(std::move(client));
   }
   EventFeed::Clock::time_point now() const { return has_thread_ ? EventFeed::Clock::now() : now_; }
-  // Somebody listens: everybody who does is told what is new, every EventFeed::kTick from now on.
+  // Starts sending new messages to all listeners every EventFeed::kTick.
   void keep_telling();
 
   std::atomic<size_t> open{0}, listeners{0};
-  // So many bytes of a body were read and answered: what the heap keeps of large ones goes back to the system when no
-  // more of them come.
+  // Records that a body of this many bytes was read and answered. When no more large bodies arrive, the memory that
+  // the heap keeps for them is returned to the system.
   void gave_back(size_t bytes);
 
  private:
@@ -133,11 +133,11 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
   const HttpLimits limits_;
   asio::io_context context_;
   tcp::acceptor acceptor_;
-  asio::steady_timer pause_{context_};  // of accepting
+  asio::steady_timer pause_{context_};  // before accepting again
   asio::steady_timer telling_{context_};
   asio::steady_timer trimming_{context_};
   bool tells_ = false;
-  EventFeed::Clock::time_point now_{};  // of who calls work()
+  EventFeed::Clock::time_point now_{};  // as given to work()
   std::string url_;
   uint16_t port_ = 0;
   std::vector<std::weak_ptr<Client>> clients_;
@@ -188,11 +188,11 @@ class Listener : public Client, public std::enable_shared_from_this<Listener<Ser
   }
 
  private:
-  // Nothing that clients say means anything; that they are there does.
+  // The content of client messages is ignored; only the connection matters.
   void read() {
     socket_.async_read(said_, [self = this->shared_from_this()](error_code failed, size_t) {
       if (failed) return self->close();
-      // The library does not look at the end of a text whose last part is empty.
+      // The library does not validate the end of a text whose last fragment is empty.
       if (self->socket_.got_text() && find_invalid_utf8(beast::buffers_to_string(self->said_.cdata())))
         return self->hang_up(websocket::close_code::bad_payload);
       self->said_.clear();
@@ -220,8 +220,8 @@ class Listener : public Client, public std::enable_shared_from_this<Listener<Ser
   bool open_ = false;
 };
 
-// One that sends samples: each message is a body of POST to the path it was opened at, and its answer comes back before
-// the next is read.
+// A client that sends samples: each message is treated as the body of a POST to the path of the socket, and is
+// answered before the next is read.
 template <typename Server>
 class SampleSocket : public Client, public std::enable_shared_from_this<SampleSocket<Server>> {
  public:
@@ -273,7 +273,7 @@ class SampleSocket : public Client, public std::enable_shared_from_this<SampleSo
   std::string answer_;
 };
 
-// One connection: requests one after the other.
+// One connection, which processes one request at a time.
 template <typename Server>
 class Connection : public Client, public std::enable_shared_from_this<Connection<Server>> {
  public:
@@ -297,7 +297,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   }
 
  private:
-  // For the next request to begin.
+  // Waits for the next request to begin.
   void wait() {
     if (large_) server_->gave_back(std::exchange(large_, 0));
     reply_ = {};
@@ -376,7 +376,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     large_ = got.body().size();
     request.body = std::move(got.body());
     stream_.expires_never();  // the service has its own deadlines
-    // Whoever answers lets go of the connection: it ends, and its place is free, on the thread of the server.
+    // The answering thread releases the connection, so that it is closed and its slot freed on the server's thread.
     server_->service().handle(std::move(request), [self = this->shared_from_this()](ServiceReply reply) mutable {
       const std::shared_ptr<Server> server = self->server_;
       server->post([self = std::move(self), reply = std::move(reply)]() mutable { self->write(std::move(reply)); });
@@ -387,8 +387,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     if (auto refused = server_->service().refuse(request, false)) return write(std::move(*refused));
     if (!websocket::is_upgrade(got))
       return write(Service::refusal(426, "events come over a WebSocket", "open ws://…/v1/events"));
-    // Frames that did not wait for the answer would be lost with the buffer they lie in, and those behind them be read
-    // as something else.
+    // Frames sent before the answer would be lost with the buffer, and the bytes after them misread.
     if (buffer_.size() > 0)
       return refuse(400, "something follows the upgrade that was not answered yet", "send nothing before the answer");
     if (server_->listeners >= server_->limits().listeners)
@@ -438,7 +437,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     }
   }
 
-  // What still comes is read over for a moment: closed at once, the reply would be lost on its way.
+  // Reads and discards input for a short time: closing at once could lose the reply.
   void hang_up() {
     error_code ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
@@ -461,7 +460,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   unsigned version_ = 11;
   bool keep_alive_ = false, head_ = false, handed_on_ = false, asked_ = false;
   Room room_ = Room::none;
-  size_t large_ = 0;  // bytes of what is asked and answered
+  size_t large_ = 0;  // bytes of the request and the reply
 };
 
 }  // namespace
@@ -476,7 +475,7 @@ void HttpServer::Running::begin(tcp::socket socket) {
   connection->start(welcome);
 }
 
-// The oldest that asks for nothing makes room for a new one.
+// Closes the oldest idle client to make room for a new one.
 bool HttpServer::Running::make_room() {
   for (const Client::Room room : {Client::Room::silent, Client::Room::between})
     for (const std::weak_ptr<Client>& c : clients_)
@@ -487,7 +486,7 @@ bool HttpServer::Running::make_room() {
 void HttpServer::Running::gave_back(size_t bytes) {
   constexpr size_t kLarge = size_t{1} << 20;
   if (bytes < kLarge || !acceptor_.is_open()) return;
-  trimming_.expires_after(std::chrono::milliseconds(500));  // begins anew with every one
+  trimming_.expires_after(std::chrono::milliseconds(500));  // restarts with every large body
   trimming_.async_wait([self = shared_from_this()](error_code failed) {
     if (!failed) ::malloc_trim(0);
   });
@@ -513,7 +512,7 @@ void HttpServer::Running::accept() {
       self->begin(std::move(socket));
       return self->accept();
     }
-    // No descriptor is left, or a client was gone before it was there.
+    // No file descriptor is available, or the client disconnected before it was accepted.
     self->pause_.expires_after(std::chrono::milliseconds(100));
     self->pause_.async_wait([self](error_code) {
       if (self->acceptor_.is_open()) self->accept();

@@ -1,4 +1,4 @@
-// HttpServer: a Service behind HTTP/1.1 and WebSocket. The source behind it is the one that sees Boost.Beast.
+// HttpServer: serves a Service over HTTP/1.1 and WebSocket. Only its source file includes Boost.Beast.
 #pragma once
 
 #include <chrono>
@@ -15,32 +15,32 @@ struct ListenAddress {
   uint16_t port = 0;
   bool loopback = true;
 };
-// "127.0.0.1:8080", "[::1]:0", "0.0.0.0:80": numbers and localhost; throws ErrorKind::Usage.
+// Parses "127.0.0.1:8080", "[::1]:0", "0.0.0.0:80": numeric addresses and localhost. Throws ErrorKind::Usage.
 ListenAddress parse_listen(const std::string& text);
 
 struct HttpLimits {
   uint64_t body = uint64_t{8} << 20;
-  uint32_t header = 8 << 10, message = 1 << 10;  // of WebSocket: what clients send
-  size_t connections = 64, listeners = 16;       // of /v1/events
+  uint32_t header = 8 << 10, message = 1 << 10;  // message: of WebSocket clients
+  size_t connections = 64, listeners = 16;       // listeners: of /v1/events
   std::chrono::milliseconds request{10000}, idle{30000}, write{10000};
 };
 
 class HttpServer {
  public:
-  // Listens when it returns. ErrorKind::Unavailable when the address cannot be had.
+  // Listens when it returns. Throws ErrorKind::Unavailable if the address cannot be bound.
   HttpServer(Service& service, const ListenAddress& address, const HttpLimits& limits = {});
-  // Listens nowhere and has no thread: whom take() gave it is served by work() alone.
+  // Neither listens nor has a thread: work() alone serves the sockets given to take().
   HttpServer(Service& service, const HttpLimits& limits);
-  ~HttpServer();  // closes everything; nobody is answered any more
+  ~HttpServer();  // closes all connections; no further replies are sent
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
   std::string url() const;  // "http://127.0.0.1:43121"
   uint16_t port() const;
-  // A connected stream socket, whoever accepted it: the server's own from now on.
+  // Takes ownership of a connected stream socket.
   void take(int socket);
-  // Of a server without a thread: does all that can be done without waiting. `now`: the time that events go by, which
-  // never goes back.
+  // For a server without a thread: does all work that is possible without waiting. `now` is the clock for events; it
+  // must be monotonic.
   void work(std::chrono::steady_clock::time_point now);
 
  private:

@@ -1,4 +1,4 @@
-// What a run says, as JSON: docs/live.md describes it, docs/schema has the schemas.
+// The JSON texts of a run; docs/live.md describes them, docs/schema has the schemas.
 #pragma once
 
 #include <optional>
@@ -17,10 +17,10 @@ namespace harmonics {
 struct Prediction;
 struct ModelPorts;
 
-// One line without its end. What is no UTF-8 in it, of names and messages of others, becomes '?': a browser would hang
-// up.
+// Returns one line without its newline. Invalid UTF-8 in names and messages from outside becomes '?', because a
+// browser would close the connection.
 std::string json_line(const boost::json::object& o);
-// Null where a number is not finite.
+// Returns null if the number is not finite.
 boost::json::value json_number(double v);
 boost::json::object json_of(const WeightsVersion& version);
 boost::json::object json_of(const RunStatus& status, const Snapshot* newest, const AnswerTimes::Report* serving);
@@ -30,11 +30,11 @@ boost::json::object json_of(const std::vector<LogLine>& lines);
 boost::json::object json_of(const ModelPorts& ports);
 // The answer to POST /v1/predict.
 std::string prediction_text(const Prediction& prediction, const ModelPorts& ports);
-// The flow as pages draw it. `weights`: how many numbers the arrows into a layer learn.
+// Returns the flow as the pages draw it. `weights` gives the number of parameters of the arrows into a layer.
 boost::json::object graph_json(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths,
                                const ParameterStore& weights);
 boost::json::object error_json(const Error& error);
-// Prometheus' text.
+// Returns the metrics in the Prometheus text format.
 std::string metrics_text(const RunStatus& status, const Snapshot* newest, const AnswerTimes::Report* serving);
 
 }  // namespace harmonics

@@ -21,7 +21,7 @@ namespace {
 
 const std::string kGradient = "optimizer.gradient.";
 
-// Numbers of any element type, one after the other.
+// Calls `body` with each number, for any element type.
 template <typename Body>
 void each_number(const TensorType& type, const void* data, int64_t n, Body&& body) {
   if (type.dtype == DType::F32) {
@@ -102,7 +102,7 @@ LayerCards::LayerCards(HarmonicGraph& graph, int cycle, const RunSettings& run, 
     o.mode = Mode::train;
     o.observe = false;
     o.wanted.clear();
-    o.accumulate = 1;  // gathers and steps nothing
+    o.accumulate = 1;  // no accumulation and no update
     o.by_count = false;
     static_cast<UpdateSettings&>(o) = settings;
     Selection selection(graph.registry(), o.device, true);
@@ -150,7 +150,7 @@ void LayerCards::take(const Snapshot& snapshot) {
   }
 }
 
-// Where there are fewer samples than the programs take, they come again.
+// Repeats samples if there are fewer than the programs need.
 void LayerCards::stage(const BatchSample& sample) {
   for (const Stream& s : streams_) {
     const uint64_t bytes = s.sample.bytes();
@@ -210,7 +210,7 @@ json::object LayerCards::cards(const Snapshot& snapshot, const BatchSample* samp
   const uint64_t samples = sample ? std::min(sample->count, batch_) : 0;
   if (samples > 0) {
     stage(*sample);
-    run(*values_);  // before the gradients: a training program moves running statistics
+    run(*values_);  // before the gradients: a training program changes running statistics
     if (gradients_) run(*gradients_);
   }
   json::array layers;

@@ -1,5 +1,5 @@
-// LayerCards: what weights, gradients and activations of a run look like, computed aside from it: a copy of a snapshot,
-// the samples of a late batch, two programs that no step of the run is touched by.
+// LayerCards: statistics of a run's weights, gradients and activations, computed outside the run from a snapshot, the
+// samples of a recent batch and two separate programs.
 #pragma once
 
 #include <memory>
@@ -17,15 +17,16 @@ namespace harmonics {
 
 class LayerCards {
  public:
-  static constexpr int kParts = 32;  // of a histogram
+  static constexpr int kParts = 32;  // bins of a histogram
 
-  // Compiles, so on the thread the graph belongs to, while nothing else does. With `weights` as they lie.
+  // Compiles, so it must run on the graph's thread while nothing else uses the graph. `weights` gives the current
+  // storage layout.
   LayerCards(HarmonicGraph& graph, int cycle, const RunSettings& run, const ParameterStore& weights);
 
-  // One object of docs/live.md: `sample` may be null, then there are no activations and gradients. One thread at a
-  // time.
+  // Returns one object of docs/live.md. If `sample` is null, there are no activations and gradients. Not thread-safe.
   boost::json::object cards(const Snapshot& snapshot, const BatchSample* sample);
-  // What `samples` of a late batch are at a producer or a layer; ErrorKind::Usage for other names.
+  // Returns the values of `samples` of a recent batch at a producer or a layer. Throws ErrorKind::Usage for other
+  // names.
   boost::json::object tap(const Snapshot& snapshot, const BatchSample& sample, const std::string& edge,
                           uint64_t samples);
 
@@ -40,7 +41,7 @@ class LayerCards {
     int node;
     std::string name;
     TensorType sample;
-    size_t slot;  // in the samples of a batch
+    size_t slot;  // index in the samples of a batch
     std::shared_ptr<Storage> staged;
   };
 
@@ -56,7 +57,7 @@ class LayerCards {
   ParameterStore store_;
   std::vector<Stream> streams_;
   std::vector<Layer> layers_;
-  std::unique_ptr<CompiledStep> values_, gradients_;  // the latter null where nothing learns
+  std::unique_ptr<CompiledStep> values_, gradients_;  // gradients_ is null if nothing is trained
 };
 
 }  // namespace harmonics

@@ -1,4 +1,4 @@
-// Addresses to listen on: HOST:PORT.
+// Parses listen addresses: HOST:PORT.
 #include <algorithm>
 
 #include <boost/asio/ip/address.hpp>

@@ -11,7 +11,7 @@ namespace harmonics {
 
 namespace {
 
-// A label's value between quotes.
+// Returns a label's value for use between quotes.
 std::string escaped(const std::string& text) {
   std::string s;
   for (char c : text) {
@@ -26,7 +26,7 @@ std::string escaped(const std::string& text) {
 
 class Text {
  public:
-  // Before the first value of a name.
+  // Called before the first value of a name.
   void family(const char* name, const char* type, const char* help) {
     name_ = name;
     text_ += fmt::format("# HELP harmonics_{} {}\n# TYPE harmonics_{} {}\n", name, help, name, type);

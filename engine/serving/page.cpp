@@ -4,7 +4,7 @@ namespace harmonics {
 
 namespace {
 
-// The page takes code, looks and answers from where it came from alone, and text never becomes code.
+// The page loads code, styles and data only from its own origin, and text is never executed.
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; "

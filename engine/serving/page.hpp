@@ -1,4 +1,4 @@
-// The page of a running cycle: the files of page/, within the program.
+// The page of a running cycle: the files of page/, compiled into the program.
 #pragma once
 
 #include "engine/serving/service.hpp"
@@ -8,11 +8,11 @@ namespace harmonics {
 struct PageFile {
   const char *name, *text;
 };
-// Made from the files of page/ while building.
+// Generated from the files of page/ by the build.
 extern const PageFile kPageFiles[];
 extern const unsigned kPageFileCount;
 
-// From now on "/" is the page, and what it consists of is beside it.
+// Serves the page at "/" and its other files beside it.
 void put_page(Service& service);
 
 }  // namespace harmonics

@@ -40,9 +40,9 @@ json::value parse(std::string_view text) {
   return value;
 }
 
-// A key that stands twice in one object of this JSON, which is well formed.
+// Returns a key that occurs twice in one object of this well-formed JSON.
 std::optional<std::string> repeated_key(std::string_view text) {
-  std::vector<std::set<std::string>> open;  // of each object and list that is not closed yet
+  std::vector<std::set<std::string>> open;  // one set for each object and list not yet closed
   for (size_t at = 0; (at = text.find_first_of("{}[]\"", at)) != std::string_view::npos; ++at) {
     if (text[at] == '{' || text[at] == '[') open.emplace_back();
     if (text[at] == '}' || text[at] == ']') open.pop_back();
@@ -60,14 +60,15 @@ std::optional<std::string> repeated_key(std::string_view text) {
   return std::nullopt;
 }
 
-// Of two values the second would count. `keys`: those that were read; every one stands before a colon.
+// Rejects repeated keys, of which the second would win. `keys` is the number of keys read; each is followed by a
+// colon.
 void expect_keys_once(std::string_view text, size_t keys) {
   if (static_cast<size_t>(std::count(text.begin(), text.end(), ':')) <= keys) return;
   if (const auto key = repeated_key(text))
     throw wrong(fmt::format("the body has {} twice", shown_name(*key)), "give every key once");
 }
 
-// Numbers of a sample, back to back into `to`.
+// Writes the numbers of a sample to `to`, back to back.
 class Numbers {
  public:
   Numbers(const Port& port, std::byte* to) : port_(port), to_(to), left_(port.sample.shape.count()) {}
@@ -141,7 +142,7 @@ class Numbers {
     fail("holds something else than numbers");
   }
 
-  // `n` as the input's type holds it.
+  // Returns `n` as the input's type represents it.
   double finite(const json::value& v, double n) const {
     if (!std::isfinite(n))
       fail(fmt::format("holds {}, which is beyond {}",

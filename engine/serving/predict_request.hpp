@@ -1,4 +1,4 @@
-// Requests as bytes to inputs, and predictions to bytes. No sockets, no threads.
+// Conversion of request bytes to inputs, and of predictions to bytes. No sockets, no threads.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct RequestTarget {
   std::string path;
   std::map<std::string, std::string> query;
 };
-// "/v1/log?after=3" as path and query, with %XX decoded. False: it cannot be understood.
+// Splits "/v1/log?after=3" into path and query and decodes %XX. Returns false if it is malformed.
 bool parse_target(std::string_view target, RequestTarget& into);
 
 struct PredictInputs {
@@ -24,22 +24,22 @@ struct PredictInputs {
   std::vector<std::vector<std::byte>> bytes;  // by port
 };
 
-// {"inputs": {"x": [...]}}: the first axis counts samples, each nested as its shape is, or flat. ErrorKind::Usage says
-// what does not fit.
+// Parses {"inputs": {"x": [...]}}: the first axis counts samples, each nested like its shape, or flat. Throws
+// ErrorKind::Usage if something does not fit.
 PredictInputs inputs_from_json(std::string_view text, const ModelPorts& ports);
-// A safetensors file with a tensor for every input.
+// Reads a safetensors file with one tensor per input.
 PredictInputs inputs_from_tensors(std::string_view bytes, const ModelPorts& ports);
-// A safetensors file with a tensor for every output; "step" and "cycle" in its metadata.
+// Returns a safetensors file with one tensor per output and "step" and "cycle" in its metadata.
 std::string tensors_text(const Prediction& prediction, const ModelPorts& ports);
 
-// What POST /v1/control and a line of the control socket say.
+// A message of POST /v1/control, or a line of the control socket.
 struct ControlRequest {
   enum class Do { status, pause, resume, step, checkpoint, learning_rate, stop, events, get };
   Do what = Do::status;
   std::string word;
   int64_t count = 1;
   std::optional<double> value;
-  std::string path;  // of get
+  std::string path;  // for get
 };
 ControlRequest control_from_json(std::string_view text);
 

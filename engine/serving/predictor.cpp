@@ -14,10 +14,10 @@ namespace harmonics {
 
 namespace {
 
-// A request waits no longer for a step to end; then it is answered with what there is.
+// The longest time a request waits for a step to end; after it, the newest snapshot is used.
 constexpr std::chrono::seconds kLongestWait{2};
 
-// Of several outputs the one with most of them counts.
+// Returns the largest count of non-finite samples over the outputs.
 uint64_t not_finite_in(const Prediction& prediction, const ModelPorts& ports) {
   int64_t most = 0;
   for (size_t p = 0; p < ports.outputs.size(); ++p) {
@@ -35,7 +35,7 @@ Port port_of(const std::string& name, const TensorType& batched, int64_t classes
 
 }  // namespace
 
-// What is compiled for one run of a cycle: every size of batch for every place a snapshot may lie in.
+// The programs compiled for one run of a cycle: one for every batch size and every snapshot buffer.
 class Predictor::Programs {
  public:
   Programs(HarmonicGraph& graph, int cycle, const RunSettings& run, std::shared_ptr<Snapshots> snapshots)
@@ -60,7 +60,7 @@ class Predictor::Programs {
   const std::shared_ptr<const ModelPorts>& ports() const { return ports_; }
   Snapshots& snapshots() const { return *snapshots_; }
 
-  // Class numbers that no class has are refused here, so that they do not stop the requests they are batched with.
+  // Rejects invalid class numbers here, so that they do not fail the other requests of the batch.
   void check(uint64_t samples, const std::vector<std::vector<std::byte>>& inputs) const {
     std::vector<const void*> pointers(inputs.size());
     for (uint64_t i = 0; i < samples; ++i) {
@@ -69,7 +69,7 @@ class Predictor::Programs {
     }
   }
 
-  // Samples [first, first + n) of these jobs, in one go. n is at most the largest size.
+  // Computes samples [first, first + n) of these jobs at once. n is at most the largest batch size.
   void run(const Snapshot& weights, size_t size, uint64_t first, uint64_t n, std::vector<Job>& jobs) {
     const Compiled& c = compiled_[weights.place()][size];
     std::vector<const void*> pointers;
@@ -80,7 +80,7 @@ class Predictor::Programs {
         std::memcpy(to + i * bytes, job.inputs[p].data() + row * bytes, bytes);
       });
       for (auto i = n; i < static_cast<uint64_t>(kSizes[size]); ++i)
-        std::memcpy(to + i * bytes, to, bytes);  // rows that nobody asked for
+        std::memcpy(to + i * bytes, to, bytes);  // padding rows
       pointers.push_back(to);
     }
     c.step->set(pointers.data(), 0, 1, 0);
@@ -105,7 +105,7 @@ class Predictor::Programs {
     ports->graph = graph.graph().name;
     ports->cycle = o.cycle;
     const auto name_of = [&](int n) { return graph.graph().nodes[static_cast<size_t>(n)].name; };
-    const std::vector<const Node*> leaves = lowered.program.leaves(Op::input);  // those of streams first
+    const std::vector<const Node*> leaves = lowered.program.leaves(Op::input);  // inputs of streams come first
     for (size_t i = 0; i < lowered.inputs.size(); ++i)
       ports->inputs.push_back(
           port_of(name_of(lowered.inputs[i]), lowered.program.type(leaves[i]->outputs.at(0)), lowered.index_limits[i]));
@@ -127,7 +127,7 @@ class Predictor::Programs {
 
   template <typename Body>
   static void each_row(std::vector<Job>& jobs, uint64_t first, uint64_t n, Body&& body) {
-    uint64_t begin = 0;  // of the job, among all rows
+    uint64_t begin = 0;  // first row of the job among all rows
     for (Job& job : jobs) {
       const uint64_t from = std::max(begin, first), to = std::min(begin + job.samples, first + n);
       for (uint64_t row = from; row < to; ++row) body(job, row - begin, row - first);
@@ -209,7 +209,7 @@ void Predictor::ask(const std::shared_ptr<const ModelPorts>& ports, uint64_t sam
   arrived_.notify_one();
 }
 
-// All that waits, up to the largest batch; one request may be more than that.
+// Takes waiting requests up to the largest batch size; a single request may exceed it.
 std::vector<Predictor::Job> Predictor::take_round(std::unique_lock<std::mutex>& lock) {
   const auto most = static_cast<uint64_t>(kSizes[std::size(kSizes) - 1]);
   arrived_.wait(lock, [&] { return over_ || !queue_.empty(); });
@@ -255,7 +255,7 @@ void Predictor::answer(std::vector<Job>& round, Programs& programs) {
   }
   const auto weights = programs.snapshots().fresh(round.front().arrived + kLongestWait);
   for (uint64_t first = 0; first < rows;) {
-    size_t size = 0;  // the largest that is at least half used
+    size_t size = 0;  // the largest size that is at least half filled
     while (size + 1 < std::size(kSizes) && static_cast<uint64_t>(kSizes[size + 1]) <= 2 * (rows - first)) ++size;
     const uint64_t n = std::min(rows - first, static_cast<uint64_t>(kSizes[size]));
     programs.run(*weights, size, first, n, round);

@@ -1,5 +1,5 @@
-// Predictor: answers requests with the weights of a snapshot, on a thread of its own, those that wait together in one
-// batch.
+// Predictor: answers requests with the weights of a snapshot on its own thread. Waiting requests are combined into
+// one batch.
 #pragma once
 
 #include <chrono>
@@ -21,11 +21,11 @@
 
 namespace harmonics {
 
-// What goes in or comes out under a name, by sample.
+// A named input or output; its type is that of one sample.
 struct Port {
   std::string name;
   TensorType sample;
-  int64_t classes = 0;  // integers that choose one: below this; 0: any
+  int64_t classes = 0;  // for class numbers: the limit; 0: any integer
   uint64_t bytes() const { return sample.bytes(); }
 };
 
@@ -43,33 +43,33 @@ struct Prediction {
 };
 
 struct PredictorSettings {
-  std::chrono::microseconds latency{2000};  // the first of a batch waits no longer for others
-  uint64_t queue = 1024;                    // samples that may wait
+  std::chrono::microseconds latency{2000};  // how long the first request of a batch waits for others
+  uint64_t queue = 1024;                    // limit of waiting samples
 };
 
 class Predictor {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr int64_t kSizes[] = {1, 8, 32};  // of batches
-  static constexpr uint64_t kMostSamples = 256;    // of one request
+  static constexpr int64_t kSizes[] = {1, 8, 32};  // batch sizes
+  static constexpr uint64_t kMostSamples = 256;    // per request
 
   explicit Predictor(PredictorSettings settings = {});
-  ~Predictor();  // what waits is answered with an error
+  ~Predictor();  // answers waiting requests with an error
   Predictor(const Predictor&) = delete;
   Predictor& operator=(const Predictor&) = delete;
 
-  // From now on requests are answered by this cycle's graph without its taps and with these weights. Compiles: on the
-  // thread the graph belongs to, while nothing else does.
+  // From now on answers requests with this cycle's graph, without its taps, and these weights. Compiles, so it must
+  // run on the graph's thread while nothing else uses the graph.
   void serve(HarmonicGraph& graph, int cycle, const RunSettings& run, std::shared_ptr<Snapshots> snapshots);
   // Null before the first serve().
   std::shared_ptr<const ModelPorts> ports() const;
-  // The newest weights there are; none before the first serve().
+  // Returns the newest weights, or null before the first serve().
   std::shared_ptr<const Snapshot> newest() const;
 
-  // Calls once, from the predictor's thread; exactly one of them is given.
+  // Called once, from the predictor's thread; exactly one argument is not null.
   using Answer = std::function<void(const Prediction*, const Error*)>;
-  // `inputs`: by port, samples back to back. Throws: ErrorKind::Usage what does not fit `ports`, Stream class numbers
-  // out of range, Unavailable when too many wait.
+  // `inputs` are by port, samples back to back. Throws ErrorKind::Usage if they do not fit `ports`, Stream for class
+  // numbers out of range, and Unavailable if the queue is full.
   void ask(const std::shared_ptr<const ModelPorts>& ports, uint64_t samples, std::vector<std::vector<std::byte>> inputs,
            Answer answer);
 
@@ -95,7 +95,7 @@ class Predictor {
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<Job> queue_;
-  uint64_t queued_ = 0;  // samples
+  uint64_t queued_ = 0;  // in samples
   bool over_ = false;
   std::shared_ptr<Programs> programs_;
   AnswerTimes times_;

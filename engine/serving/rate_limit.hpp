@@ -1,4 +1,4 @@
-// RateLimit: so many a second and no more; what is not used is kept for a second.
+// RateLimit: a token bucket that holds the allowance of one second.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ class RateLimit {
   using Clock = std::chrono::steady_clock;
   explicit RateLimit(double a_second) : a_second_(a_second), left_(a_second) {}
 
-  // May there be one now? It counts then.
+  // Returns whether an event is allowed now, and counts it if so.
   bool take(Clock::time_point now) {
     left_ = std::min(a_second_, left_ + a_second_ * std::chrono::duration<double>(now - last_).count());
     last_ = now;

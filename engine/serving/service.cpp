@@ -15,13 +15,13 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr size_t kMostWaiting = 16;  // actions
+constexpr size_t kMostWaiting = 16;  // queued actions
 constexpr std::string_view kSamples = "/v1/samples";
 constexpr std::chrono::seconds kLayersEvery{1};
-constexpr double kTaps = 10;                         // a second are computed, whoever asks
-constexpr std::chrono::milliseconds kTapYoung{100};  // the same again within this time is not
+constexpr double kTaps = 10;                         // computations a second, for all clients
+constexpr std::chrono::milliseconds kTapYoung{100};  // a repeated request within this time gets the same reply
 
-// As fast for a wrong token as for one that is nearly right.
+// Compares in constant time, so that the time does not reveal a partly correct token.
 bool same(std::string_view a, std::string_view b) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
   for (size_t i = 0; i < a.size(); ++i)
@@ -29,7 +29,7 @@ bool same(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
-// "localhost:8080" names this machine.
+// Returns whether the host names this machine, for example "localhost:8080".
 bool is_loopback_host(std::string_view host) {
   for (const std::string_view name : {"localhost", "127.0.0.1", "[::1]"}) {
     if (!host.starts_with(name)) continue;
@@ -52,7 +52,7 @@ int status_of(const Error& e) {
   }
 }
 
-// What may go in a second.
+// A refusal of a request that may be repeated after one second.
 ServiceReply too_early(int status, std::string error, std::string note) {
   ServiceReply r = Service::refusal(status, std::move(error), std::move(note));
   r.headers.emplace_back("Retry-After", "1");
@@ -69,8 +69,8 @@ ServiceReply reply_of(const Error& e) {
 
 struct Service::Route {
   const char *method, *path;
-  bool changes;  // the run
-  bool open;     // to those without a token
+  bool changes;  // changes the run
+  bool open;     // needs no token
   void (*handle)(Service&, const ServiceRequest&, const Answer&);
 };
 
@@ -186,7 +186,7 @@ bool Service::takes_samples(const std::string& path) {
   return path == kSamples || path.starts_with(std::string(kSamples) + "/");
 }
 
-// They change what is learned: the token is asked for, as by the control.
+// Samples change what is learned, so the token is required, as for the control.
 void Service::samples(ServiceRequest r, const Answer& answer) {
   if (r.method != "POST") {
     ServiceReply reply = refusal(405, "this path takes POST", "ask with POST");
@@ -277,7 +277,7 @@ ServiceReply Service::log(const ServiceRequest& r) const {
   return reply(json_of(control_.log(after)));
 }
 
-// Every look costs the run some samples and the computer a forward pass.
+// Each request costs the run some samples, and the computer a forward pass.
 void Service::tap(const ServiceRequest& r, const Answer& answer) {
   const auto now = std::chrono::steady_clock::now();
   const auto text_of = [&](const char* key) {

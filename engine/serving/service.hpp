@@ -1,4 +1,4 @@
-// Service: what a run answers to those outside, whatever carries the questions. No sockets here.
+// Service: answers requests to a run, independent of the transport. Uses no sockets.
 #pragma once
 
 #include <chrono>
@@ -23,11 +23,11 @@
 
 namespace harmonics {
 
-// A request as HTTP brings it.
+// A request as received over HTTP.
 struct ServiceRequest : RequestTarget {
   std::string method, content_type, authorization, host, origin, body;
-  bool trusted = false;  // whoever asks has shown who it is: no token, no host
-  bool beyond = false;   // it came where other machines reach: the token is asked for
+  bool trusted = false;  // already authenticated: needs no token or host check
+  bool beyond = false;   // arrived at an address that other machines can reach: needs the token
 };
 
 struct ServiceReply {
@@ -38,47 +38,47 @@ struct ServiceReply {
 
 struct ServiceSettings {
   std::string token;
-  bool loopback = true;        // only this machine reaches the address
-  bool token_for_all = false;  // not for what changes the run alone
+  bool loopback = true;        // only this machine can reach the address
+  bool token_for_all = false;  // for all requests, not only those that change the run
 };
 
 class Service {
  public:
-  // What is asked goes to `control` and `predictor`, which must outlive it.
+  // Passes requests to `control` and `predictor`, which must outlive it.
   Service(ServiceSettings settings, RunControl& control, Predictor& predictor);
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
-  // The flow as pages draw it; once it is known, and again when another cycle begins.
+  // Sets the flow as the pages draw it: once it is known, and again when another cycle begins.
   void set_graph(boost::json::object graph);
-  // GET /v1/layers: what computes the cards. Called by the service's own thread, at most once a second.
-  // GET /v1/tap: what computes what flows through a producer or layer; throws. Called by the same thread.
+  // Computes the replies to GET /v1/layers and GET /v1/tap, on the service's thread: the cards at most once a second;
+  // the values at a producer or layer, which may throw.
   struct Looks {
     std::function<boost::json::object()> layers;
     std::function<boost::json::object(const std::string& edge, uint64_t samples)> tap;
   };
   void set_looks(Looks looks);
-  // A file that GET gives to anybody the address is open to, without a token: it holds nothing of the run.
+  // Serves a file to GET requests without a token; it must contain no data of the run.
   void put(const std::string& path, ServiceReply file);
 
-  // Answers once, from any thread, maybe before it returns.
+  // Called once, from any thread, possibly before handle() returns.
   using Answer = std::function<void(ServiceReply)>;
   void handle(ServiceRequest request, Answer answer);
-  // POST /v1/samples and /v1/samples/NAME: what takes them.
+  // Sets the receiver of POST /v1/samples and /v1/samples/NAME.
   using TakeSamples = std::function<void(const std::string& name, ServiceRequest request, Answer answer)>;
   void set_samples(TakeSamples take);
   static bool takes_samples(const std::string& path);
-  // May this request open /v1/events? Null: yes.
+  // Checks whether this request may open /v1/events. Null: yes.
   std::optional<ServiceReply> refuse(const ServiceRequest& request, bool changes) const;
 
-  // A message to the control, by somebody who may: waits until it is done. Never throws what it refuses: "error" is in
-  // the object.
+  // Executes a message to the control from an authorised client, and waits until it is done. Does not throw if the
+  // request is refused: the object then has "error".
   boost::json::object control(std::string_view message);
   boost::json::object status() const;
   boost::json::object graph() const;
   boost::json::object layers();
-  // Never waits: those that are newer than `seen`, and others are made if they are old.
+  // Returns the cards if they are newer than `seen`, without waiting; requests new ones if they are old.
   std::optional<boost::json::object> layers_since(std::chrono::steady_clock::time_point& seen);
   const RunControl& run() const { return control_; }
 
@@ -97,7 +97,7 @@ class Service {
   ServiceReply tap(const ServiceRequest& request);
   void samples(ServiceRequest request, const Answer& answer);
   bool authorised(const ServiceRequest& request) const;
-  // On the service's own thread; false: too much waits there.
+  // Runs `work` on the service's thread. Returns false if its queue is full.
   bool later(std::function<void()> work);
   void work();
 
@@ -117,9 +117,9 @@ class Service {
     std::chrono::steady_clock::time_point at;
   };
   std::map<std::pair<std::string, std::string>, Tapped>
-      tapped_;  // by edge and samples: the young ones, so no more than one a place of taps_
+      tapped_;  // recent replies, by edge and samples; taps_ limits their number
   RateLimit taps_;
-  std::mutex layering_;  // held while cards are made; taken before mutex_
+  std::mutex layering_;  // held while cards are computed; locked before mutex_
   std::mutex waiting_;
   std::condition_variable wake_;
   std::deque<std::function<void()>> later_;

@@ -28,9 +28,9 @@ namespace harmonics {
 namespace {
 
 constexpr const char* kScheme = "zmq+rep:";
-constexpr size_t kMostOpen = 1024;  // requests that are not answered yet
+constexpr size_t kMostOpen = 1024;  // requests not yet answered
 
-// The functions of the library that are used, found by name.
+// The library's functions that are used, looked up by name.
 struct Zmq {
 #define HM_ZMQ(name) decltype(&zmq_##name) name = find<decltype(&zmq_##name)>("zmq_" #name)
   HM_ZMQ(ctx_new);
@@ -69,15 +69,15 @@ struct Zmq {
   }
 };
 
-// Where it answers, and whom.
+// The address to answer on, and the clients that may connect.
 struct Place {
-  std::string endpoint;  // "tcp://127.0.0.1:5556", what libzmq calls it
-  bool beyond = false;   // other machines reach it
+  std::string endpoint;  // as libzmq names it
+  bool beyond = false;   // other machines can reach it
   std::optional<wire::KeyPair> own;
   std::vector<wire::Key> allowed;
 };
 
-// The options are those of the producers over ZeroMQ.
+// The options are those of ZeroMQ producers.
 void take_keys(const std::string& text, Address& address, Place& place) {
   const std::optional<std::string> curve = address.take("curve"), allow = address.take("allow");
   if (!curve && allow)
@@ -127,7 +127,7 @@ Place place_of(const std::string& text, bool insecure) {
   return place;
 }
 
-// A safetensors file begins with the eight bytes of a length, which are no text.
+// A safetensors file begins with an eight-byte length, which contains a zero byte.
 bool is_tensors(const std::string& body) { return body.size() > 8 && std::memchr(body.data(), 0, 8) != nullptr; }
 
 using Parts = std::vector<std::string>;
@@ -136,7 +136,7 @@ using Parts = std::vector<std::string>;
 
 bool is_zmq_address(const std::string& text) { return text.starts_with(kScheme); }
 
-// One thread has the socket; answers are brought to it.
+// One thread owns the socket; answers are passed to it.
 class ZmqServer::Running : public std::enable_shared_from_this<Running> {
  public:
   Running(Service& service, const std::string& address, bool insecure)
@@ -181,7 +181,7 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
   bool asks_for_token() const { return place_.beyond && !place_.own; }
 
  private:
-  // Only those whose key is listed come in: libzmq asks at a socket of this name (RFC 27).
+  // Admits only clients whose key is listed: libzmq asks a socket of this name (RFC 27).
   void guard() {
     const int server = 1;
     gate_ = zmq_.socket(context_, ZMQ_REP);
@@ -210,7 +210,7 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
 
   void wake() {
     const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t n = ::write(wake_, &one, sizeof one);  // full: it is awake
+    [[maybe_unused]] const ssize_t n = ::write(wake_, &one, sizeof one);  // full: the thread is awake
   }
 
   void run() {
@@ -228,7 +228,7 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
     }
   }
 
-  // The parts of the next message; false: there is none.
+  // Receives the parts of the next message. Returns false if there is none.
   bool take(void* socket, Parts& parts) {
     for (bool more = true; more;) {
       zmq_msg_t message;
@@ -253,7 +253,7 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
     }
   }
 
-  // A message: who it is from, what REQ puts between, maybe the token, the body.
+  // Handles a message: the sender's identity, the empty part that REQ adds, an optional token, the body.
   bool hear() {
     Parts parts;
     if (!take(socket_, parts)) return false;
@@ -299,7 +299,7 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
     for (const auto& [envelope, body] : ready) send(envelope, body);
   }
 
-  // To who is gone, or does not listen: dropped.
+  // A message to a peer that is gone or does not read is dropped.
   void send(const Parts& envelope, const std::string& body) {
     for (const std::string& part : envelope)
       if (zmq_.send(socket_, part.data(), part.size(), ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) return;

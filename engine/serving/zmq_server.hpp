@@ -1,5 +1,5 @@
-// ZmqServer: predictions over ZeroMQ, for sockets of kind REQ and DEALER. libzmq is opened when one is asked for;
-// nothing is linked to it.
+// ZmqServer: predictions over ZeroMQ, for REQ and DEALER sockets. libzmq is loaded on first use; nothing is linked to
+// it.
 #pragma once
 
 #include <memory>
@@ -9,22 +9,22 @@
 
 namespace harmonics {
 
-// "zmq+rep://127.0.0.1:5556", with "?curve=FILE&allow=FILE" for those who have keys, and "zmq+rep:ipc:/path": is it
-// such an address?
+// Returns whether the text is an address such as "zmq+rep://127.0.0.1:5556", optionally with "?curve=FILE&allow=FILE"
+// for keys, or "zmq+rep:ipc:/path".
 bool is_zmq_address(const std::string& text);
 
 class ZmqServer {
  public:
-  // Listens when it returns. ErrorKind::Usage for addresses that are none, Denied for those that other machines reach
-  // without keys, unless `insecure`; Stream for files without keys; Unavailable when the address or the library cannot
-  // be had.
+  // Listens when it returns. Throws ErrorKind::Usage for an invalid address, Denied for an address that other
+  // machines can reach without keys unless `insecure`, Stream for files without keys, and Unavailable if the address
+  // cannot be bound or the library is missing.
   ZmqServer(Service& service, const std::string& address, bool insecure);
   ~ZmqServer();
   ZmqServer(const ZmqServer&) = delete;
   ZmqServer& operator=(const ZmqServer&) = delete;
 
-  std::string address() const;  // as bound: the port of *:0 is in it
-  bool asks_for_token() const;  // even where others do not: other machines reach it and show no keys
+  std::string address() const;  // as bound: with the actual port for *:0
+  bool asks_for_token() const;  // even if other servers do not: other machines can reach it without keys
 
  private:
   class Running;

@@ -16,7 +16,7 @@ namespace harmonics {
 
 namespace {
 
-// Of a sample, over restarts: what it is called by who sent it, and what is in it.
+// Identifies a sample across restarts by its stream, its sender's number and its content.
 size_t fingerprint(const std::string& stream, uint64_t number, uint64_t sender, std::span<const std::byte> bytes) {
   const std::string_view content(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return std::hash<std::string>()(
@@ -57,14 +57,14 @@ int DeadLetters::file_of(const std::string& stream) {
   return files_[stream] = file;
 }
 
-// Who was killed, or a power cut, may have left half a frame at the end, and nothing behind it could be read.
+// A killed process or a power failure may have left an incomplete frame at the end; nothing after it could be read.
 void DeadLetters::read_kept(const std::string& path) {
   spool::SegmentReader reader(path, *options_.calls);
   const uint64_t size = reader.size();
   uint64_t whole = 0;
   try {
     while (const auto entry = reader.next(size)) {
-      if (reader.passed_over()) break;  // readers of the file end there
+      if (reader.passed_over()) break;  // readers of the file stop here
       const wire::Frame& frame = entry->frame;
       whole = reader.at();
       if (options_.resumed && !frame.tensors.empty())

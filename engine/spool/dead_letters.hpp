@@ -1,5 +1,4 @@
-// DeadLetters: samples that a run had to leave out, kept as frames for whoever wants to look at them or learn from them
-// later.
+// DeadLetters: samples that a run had to leave out, kept as frames for later inspection or training.
 #pragma once
 
 #include <functional>
@@ -17,24 +16,24 @@ namespace harmonics {
 struct DeadLetterOptions {
   std::string directory;
   uint64_t most_bytes =
-      uint64_t{256} << 20;  // of all files together, those of earlier runs included; then no more are kept
-  std::function<void(const std::string&)> on_note = nullptr;  // for people: that no more are kept, and why
-  bool resumed = false;  // the run goes on: samples that it left out and kept before it was killed are not kept again
+      uint64_t{256} << 20;  // of all files, including those of earlier runs; then no more are kept
+  std::function<void(const std::string&)> on_note = nullptr;  // receives the message that no more are kept, and why
+  bool resumed = false;  // the run is resumed: samples kept before it was killed are not kept again
   FileCalls* calls = &FileCalls::system();
 };
 
-// DIRECTORY/STREAM.hxs for each stream, written behind what is there; `file:` reads them. One frame a sample: its
-// producer is the reason, its number that of its sender (docs/wire.md). What the disk refuses is said once and ends
-// nothing. Any thread.
+// Appends to DIRECTORY/STREAM.hxs for each stream; `file:` reads these files. One frame per sample: its producer
+// field holds the reason, its number is the sender's (docs/wire.md). A write error is reported once and does not stop
+// the run. Thread-safe.
 class DeadLetters {
  public:
-  // Makes the directory where needed. Throws ErrorKind::Output with the reason.
+  // Creates the directory if needed. Throws ErrorKind::Output with the reason.
   explicit DeadLetters(DeadLetterOptions options);
   DeadLetters(const DeadLetters&) = delete;
   DeadLetters& operator=(const DeadLetters&) = delete;
   ~DeadLetters();
 
-  // A sample of info's type, the `index`th of its stream. `why`: a word.
+  // Keeps a sample of the type in `info`, the `index`th of its stream. `why` is one word.
   void keep(const std::string& stream, const StreamInfo& info, const char* why, uint64_t index, SampleNumber number,
             const std::byte* sample);
 
@@ -46,7 +45,7 @@ class DeadLetters {
   DeadLetterOptions options_;
   std::mutex mutex_;
   std::map<std::string, int> files_;
-  std::multiset<size_t> known_;  // of a run that goes on: which samples are there, by fingerprint
+  std::multiset<size_t> known_;  // in a resumed run: fingerprints of the samples already kept
   uint64_t bytes_ = 0;
   bool over_ = false;
 };

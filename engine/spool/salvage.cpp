@@ -42,7 +42,7 @@ class OpenFile {
   int file_;
 };
 
-// Up to `bytes` of them; less at the end of the file.
+// Reads up to `bytes` bytes; fewer at the end of the file.
 size_t read_some(int file, std::byte* to, size_t bytes, const std::string& path, FileCalls& calls) {
   size_t got = 0;
   while (got < bytes) {
@@ -69,12 +69,12 @@ std::vector<std::byte> part_of_file(const std::string& path, uint64_t from, uint
   return part;
 }
 
-// Looks for frames in a part of a file.
+// Searches a part of a file for frames.
 class FrameSearch {
  public:
   FrameSearch(std::span<const std::byte> bytes, const Break& damaged) : bytes_(bytes), damaged_(damaged) {}
 
-  // Where what begins here ends, if it may be a frame.
+  // Returns the end of the frame that may begin here.
   std::optional<uint64_t> end_of(uint64_t at) const {
     if (bytes_.size() - at < wire::kPrefixBytes) return std::nullopt;
     try {
@@ -84,7 +84,7 @@ class FrameSearch {
       return std::nullopt;
     }
   }
-  // A whole frame of the stream, with the end or another frame behind it.
+  // Returns whether a whole frame of the stream begins here and is followed by the end or another frame.
   bool is_whole(uint64_t at) {
     const auto end = end_of(at);
     if (!end || (checked_ += *end - at) > kMostChecked) return false;
@@ -142,7 +142,7 @@ std::optional<uint64_t> whole_frame_behind(const std::string& path, const Break&
   if (bytes.empty()) return std::nullopt;
   FrameSearch search(bytes, damaged);
   if (const auto end = search.end_of(0)) {
-    if (*end == damaged.until - damaged.at) return std::nullopt;  // the last one
+    if (*end == damaged.until - damaged.at) return std::nullopt;  // the last frame
     if (search.is_whole(*end)) return damaged.at + *end;
   }
   const auto found = search.from(1);

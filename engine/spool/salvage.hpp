@@ -1,4 +1,4 @@
-// What can be done about a damaged segment: finding what is whole behind the damage, and keeping the file for people.
+// Handling of a damaged segment: finding whole frames after the damage, and keeping the file for inspection.
 #pragma once
 
 #include <optional>
@@ -9,20 +9,20 @@
 
 namespace harmonics::spool {
 
-// Where a damaged frame stands in a file, and what is known of those before it.
+// The location of a damaged frame in a file, and what is known from the frames before it.
 struct Break {
-  uint64_t at = 0, until = 0;  // bytes: of the damaged frame; of the part of the file that counts
+  uint64_t at = 0, until = 0;  // byte offsets: of the damaged frame; of the end of the valid part of the file
   std::string stream, source;  // "": no frame was read before it
-  uint64_t next = 0;           // the least sample that may follow
+  uint64_t next = 0;           // the lowest number that the next sample may have
 };
 
-// Where the next whole frame of the stream begins behind a damaged one; none: nothing is whole there. A length that
-// fits is trusted, so that nothing within a sample is taken for a frame; else the file is searched, its next 128 MiB at
-// most.
+// Returns the offset of the next whole frame of the stream after a damaged one, if there is one. If the damaged
+// frame's length leads to a whole frame, it is trusted, so that bytes within a sample are not taken for a frame.
+// Otherwise the file is searched, at most its next 128 MiB.
 std::optional<uint64_t> whole_frame_behind(const std::string& path, const Break& damaged, FileCalls& calls);
 
-// Under this name in the folder `aside`, which is made where needed; a number is added where the name is taken. On the
-// disk, with its name, when these return the new path. Throw ErrorKind::InputOutput.
+// Move or copy a file under this name into the folder `aside`, which is created if needed; a number is added if the
+// name exists. The file and its name are on disk when these return the new path. They throw ErrorKind::InputOutput.
 std::string move_aside(const std::string& path, const std::string& aside, const std::string& name, FileCalls& calls);
 std::string copy_aside(const std::string& path, const std::string& aside, const std::string& name, FileCalls& calls);
 

@@ -67,7 +67,7 @@ std::optional<StreamInfo> type_in(const std::string& directory, FileCalls& calls
       return info;
     }
   } catch (const Error&) {
-    // There is no spool yet, or what is damaged is said when it is recovered.
+    // There is no spool yet, or recovery will report the damage.
   }
   return std::nullopt;
 }
@@ -110,7 +110,7 @@ void SegmentWriter::commit(const std::string& position) {
   sync();
 }
 
-// What a HELLO cannot say is left to the source.
+// Types that a HELLO cannot express are left to the source.
 void SegmentWriter::announce(const StreamInfo& info) {
   if (info.position_axes > 0 || !info.symbols.empty()) return;
   wire::Frame frame;
@@ -190,7 +190,7 @@ std::optional<SegmentReader::Entry> SegmentReader::next(uint64_t until) {
   std::string damage;
   try {
     entry = next_whole(until);
-    // What is read is whole up to `until`, or a length is damaged, or it is the tail that a crash has torn.
+    // Here everything up to `until` was whole, or a length is damaged, or the tail was torn by a crash.
     if (!entry && at_ < until && read_ >= until)
       damage = fmt::format("'{}', frame at byte {}: it ends behind byte {}", path_, at_, until);
   } catch (const Error& e) {
@@ -261,7 +261,7 @@ Barriers scan(const std::string& path, FileCalls& calls) {
   SegmentReader reader(path, calls);
   const uint64_t size = reader.size();
   std::optional<uint64_t> next;
-  std::optional<size_t> before_loss;  // barriers before the last frames that were passed over
+  std::optional<size_t> before_loss;  // number of barriers before the last skipped frames
   try {
     while (const auto entry = reader.next(size)) {
       const wire::Frame& frame = entry->frame;
@@ -274,8 +274,7 @@ Barriers scan(const std::string& path, FileCalls& calls) {
       if (frame.kind == wire::Kind::Barrier) barriers.all.push_back({mark_of(frame), reader.at()});
     }
     barriers.torn = reader.at() < size;
-    // The last group may be one that a power cut left in part, written out of order: it does not count, as a torn tail
-    // does not.
+    // A power failure may have left the last group partly written, out of order. It is ignored, like a torn tail.
     if (!barriers.torn && before_loss && *before_loss > 0 && *before_loss + 1 == barriers.all.size()) {
       barriers.damage = barriers.lost.back().damage;
       barriers.lost.pop_back();

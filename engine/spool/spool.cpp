@@ -18,11 +18,11 @@ namespace {
 
 constexpr uint64_t kLeastBytes = uint64_t{1} << 20, kLargestSegment = uint64_t{64} << 20,
                    kMostWaiting = uint64_t{8} << 20,
-                   kAroundSamples = uint64_t{16} << 10;  // heads of frames, barriers: more than they take
+                   kAroundSamples = uint64_t{16} << 10;  // frame headers and barriers: an upper bound
 
 }  // namespace
 
-// The reader's end of a spooled stream.
+// The producer that reads a spooled stream.
 class SpoolProducer final : public Producer {
  public:
   SpoolProducer(Spool& spool, std::shared_ptr<spool::SpooledStream> stream)
@@ -119,7 +119,7 @@ Spool::~Spool() {
     if (ends)
       thread.join();
     else
-      thread.detach();  // it holds what it uses, and waits for a source that cannot be woken
+      thread.detach();  // it holds what it uses, and its source's read cannot be interrupted
   }
   if (writer_.joinable()) writer_.join();
   options_.calls->close(lock_);
@@ -152,7 +152,7 @@ void Spool::begin() {
   writer_ = std::thread([this] { write(); });
 }
 
-// To the last sample up to which all streams of a source are safe.
+// Recovers to the last sample up to which all streams of a source are on disk.
 void Spool::recover(const std::vector<StreamPtr>& group) {
   std::vector<spool::SpooledStream::Found> found(group.size());
   uint64_t level = std::numeric_limits<uint64_t>::max(), highest = 0;
@@ -175,8 +175,8 @@ void Spool::recover(const std::vector<StreamPtr>& group) {
                 fmt::format("the spool '{}' holds {} samples of some streams of {}, and none of others",
                             options_.directory, highest, group[0]->source()))
         .note("it is of another flow: give this run a spool of its own");
-  // What a crash tears was promised to nobody; what is damaged otherwise may have been, with the same samples of the
-  // other streams.
+  // Data torn by a crash was never acknowledged. Data damaged otherwise may have been, together with the same samples
+  // of the other streams.
   const bool damaged = std::any_of(found.begin(), found.end(), [](const auto& f) { return f.damaged; });
   for (size_t i = 0; i < group.size(); ++i)
     for (const std::string& damage : group[i]->begin(found[i], damaged ? options_.directory + "/damaged" : ""))
@@ -193,7 +193,8 @@ void Spool::write() {
   }
 }
 
-// What has arrived of every source up to the sample that all of its streams have, and ends; false: nothing.
+// Commits, for every source, what has arrived up to the sample that all of its streams have, and ends. Returns false
+// if there was nothing.
 bool Spool::commit_groups() {
   const bool ends = commit_ends();
   std::vector<StreamPtr> committed;
@@ -219,8 +220,8 @@ uint64_t Spool::level_of(const std::vector<StreamPtr>& group) {
   return level;
 }
 
-// Who sends keeps the end like a sample, until it is safe. Where one stream of a source has all it will have, no sample
-// comes to be safe any more.
+// A sender keeps the end like a sample until it is durable. If one stream of a source has ended, no further sample
+// would carry the acknowledgement.
 bool Spool::commit_ends() {
   bool any = false;
   for (const auto& group : groups_) {
@@ -234,7 +235,8 @@ bool Spool::commit_ends() {
   return any;
 }
 
-// What waits of one stream, and its newest segment, which cannot be let go: all of them together leave room.
+// The share of one stream in its waiting samples and its newest segment, which cannot be released: all streams
+// together leave room.
 uint64_t Spool::share() const { return options_.most_bytes / (8 * streams_.size()); }
 
 uint64_t Spool::bytes_on_disk() const {
@@ -243,7 +245,7 @@ uint64_t Spool::bytes_on_disk() const {
   return bytes;
 }
 
-// False: the spool is being closed.
+// Returns false if the spool is being closed.
 bool Spool::wait_for_room(uint64_t bytes) {
   while (bytes_on_disk() + bytes > options_.most_bytes) {
     if (!keeps_)
@@ -254,7 +256,7 @@ bool Spool::wait_for_room(uint64_t bytes) {
                                      "allow more with --spool-limit");
     full_ = true;
     if (!bell_->wait()) return false;
-    commit_ends();  // or who reads another source waits for its end, and writes no checkpoint
+    commit_ends();  // otherwise a reader of another source waits for its end and writes no checkpoint
   }
   full_ = false;
   return true;

@@ -1,5 +1,6 @@
-// Spool: a write-ahead log that makes live streams replayable. What arrives is brought to the disk, said to be durable
-// to who sends, and read from there; it is kept until a checkpoint covers it. docs/live.md describes the files.
+// Spool: a write-ahead log that makes live streams replayable. Arriving samples are written to disk, acknowledged to
+// the sender as durable, and read from there. They are kept until a checkpoint covers them. docs/live.md describes
+// the files.
 #pragma once
 
 #include <atomic>
@@ -19,38 +20,39 @@ namespace harmonics {
 struct SpoolOptions {
   std::string directory;
   uint64_t most_bytes =
-      uint64_t{4} << 30;   // on the disk; then nothing more is taken until a checkpoint lets something go
-  bool keeps_all = false;  // nothing is let go
-  std::function<void(const std::string&)> on_note = nullptr;  // what was found damaged and left out, for people
+      uint64_t{4} << 30;   // on disk; beyond this, nothing is accepted until a checkpoint releases segments
+  bool keeps_all = false;  // nothing is released
+  std::function<void(const std::string&)> on_note = nullptr;  // receives notes about damage that was left out
   FileCalls* calls = &FileCalls::system();
 };
 
-// Groups are committed as they come: while one is brought to the disk, the next gathers.
+// Groups are committed continuously: while one is written to disk, the next accumulates.
 class Spool {
  public:
-  // Makes the directory where needed and takes it for this process alone. Throws ErrorKind::Output, or Usage when
-  // another has it.
+  // Creates the directory if needed and locks it for this process. Throws ErrorKind::Output, or Usage if another
+  // process holds the lock.
   explicit Spool(SpoolOptions options);
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;
   ~Spool();
 
-  // What the samples of a stream are, of which it holds some; none: that is not known.
+  // Returns the sample type of a stream that the spool already holds samples of; none if unknown.
   std::optional<StreamInfo> type_of(const std::string& name) const;
-  // A producer of the same samples by way of the disk, with positions of its own. Streams of one `source` stay level:
-  // after a crash they end at the same sample. All are added before one is read; the spool must outlive them.
+  // Returns a producer that delivers the same samples through the disk, with its own positions. Streams of one
+  // `source` stay level: after a crash they end at the same sample. All streams must be added before one is read; the
+  // spool must outlive them.
   std::shared_ptr<Producer> add(const std::string& name, const std::string& source, std::shared_ptr<Producer> upstream);
 
  private:
   friend class SpoolProducer;
   using StreamPtr = std::shared_ptr<spool::SpooledStream>;
 
-  // Wakes the writer; shared with sources' threads, which may outlive the spool.
+  // Wakes the writer. Shared with the threads of sources, which may outlive the spool.
   class Bell {
    public:
     void ring();
     void stop();
-    bool wait();  // for the next ring; false: stopped
+    bool wait();  // waits for the next ring; false: stopped
 
    private:
     std::mutex mutex_;
@@ -73,7 +75,7 @@ class Spool {
   std::vector<StreamPtr> streams_;
   std::vector<std::vector<StreamPtr>> groups_;  // by source
   bool begun_ = false;
-  std::atomic<bool> keeps_{false}, full_{false};  // somebody releases what it holds; it waits for that
+  std::atomic<bool> keeps_{false}, full_{false};  // a reader releases segments; the writer waits for a release
   std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
   std::vector<std::pair<StreamPtr, std::thread>> pumps_;
   std::thread writer_;

@@ -50,7 +50,7 @@ std::optional<SpooledStream::Found> SpooledStream::newest_mark(uint64_t most) co
   return std::nullopt;
 }
 
-// Segments behind the mark, and what of its own segment lies behind it.
+// Removes the segments after the mark, and cuts its own segment behind it.
 void SpooledStream::cut_back(const Found& from, const std::string& aside, std::vector<std::string>& damages) {
   const auto left_out = [&](const std::string& path, const std::string& damage, const std::string& kept) {
     if (damage.empty() && kept.empty()) return;
@@ -74,7 +74,7 @@ void SpooledStream::cut_back(const Found& from, const std::string& aside, std::v
   if (segments_.empty()) return;
   Segment& last = segments_.back();
   const Barriers barriers = scan(last.path, calls_);
-  // A mark that opened the segment after this one leaves it whole.
+  // If the mark opened the next segment, this one stays whole.
   const uint64_t size = SegmentReader(last.path, calls_).size();
   last.bytes = from.segment == last.first ? from.bytes : size;
   for (const Lost& lost : barriers.lost) {
@@ -161,7 +161,7 @@ uint64_t SpooledStream::bytes_waiting() {
   return waiting_.size();
 }
 
-// How many of the samples that are written, from `first` on, have numbers that follow one another.
+// Returns how many of the samples being written have consecutive numbers, from `first` on.
 uint64_t SpooledStream::run_from(uint64_t first, uint64_t most) const {
   if (!keeps_numbers_) return most;
   const SampleNumber from = writing_numbers_[first];
@@ -232,7 +232,7 @@ void SpooledStream::commit_end() {
     if (!has_positions_ || stopping_ || source_failure_) return;
   }
   const std::string position = upstream_->position(committed());
-  if (position == position_) return;  // the end had come with the last samples
+  if (position == position_) return;  // the end was committed with the last samples
   position_ = position;
   writer_->commit(position_);
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -272,7 +272,7 @@ void SpooledStream::refuse(const Lost& lost, uint64_t wanted) const {
           "senders still have what was not said to be durable");
 }
 
-// Reading goes on in the segment in which sample at_ lies.
+// Opens the segment that contains sample at_.
 void SpooledStream::open_segment() {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto after = std::upper_bound(segments_.begin(), segments_.end(), at_,
@@ -285,7 +285,7 @@ void SpooledStream::open_segment() {
   frame_.reset();
 }
 
-// The frame with sample at_, which is committed.
+// Reads the frame that contains sample at_, which is committed.
 void SpooledStream::find_frame() {
   open_segment();
   uint64_t until = 0, end = 0;
@@ -405,7 +405,7 @@ StreamHealth SpooledStream::health() {
   const std::lock_guard<std::mutex> lock(mutex_);
   health.queued_samples = arrived_ - std::min(at_, arrived_);
   health.queued_bytes = health.queued_samples * sample_bytes_;
-  health.wants_durable = false;  // it hears so from the disk
+  health.wants_durable = false;  // the spool acknowledges samples itself
   if (failure_ || source_failure_) health.state = StreamHealth::State::Failed;
   return health;
 }

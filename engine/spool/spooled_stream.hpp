@@ -1,5 +1,5 @@
-// SpooledStream: one live stream on its way through the disk: what has arrived and is not yet safe, its segments, and
-// who reads them.
+// SpooledStream: one live stream passing through the disk: samples that arrived but are not yet on disk, its
+// segments, and its reader.
 #pragma once
 
 #include <condition_variable>
@@ -17,8 +17,8 @@
 
 namespace harmonics::spool {
 
-// One mutex for what its source, its writer and its reader share. The source's thread holds this object, and outlives
-// the spool when the source cannot be woken.
+// One mutex guards what the threads of its source, writer and reader share. The source's thread holds this object,
+// and outlives the spool if the source's read cannot be interrupted.
 class SpooledStream {
  public:
   SpooledStream(std::string name, std::string directory, std::string source, std::shared_ptr<Producer> upstream,
@@ -29,57 +29,59 @@ class SpooledStream {
   const StreamInfo& info() const { return info_; }
 
   // ---- recovery, before anything else ----
-  // The marks on the disk at or below `most`, newest first, none when nothing of this stream is there.
+  // Returns the newest mark on disk at or below `most`; none if the stream has nothing on disk.
   struct Found {
     Mark mark;
-    uint64_t segment;  // the first sample of the one it stands in
-    uint64_t bytes;    // of that which are good
-    bool damaged;      // it, or one behind it, is damaged otherwise than a crash leaves it
+    uint64_t segment;  // first sample of the segment that contains it
+    uint64_t bytes;    // valid bytes of that segment
+    bool damaged;      // the mark or a later one has damage that a crash does not explain
   };
   std::optional<Found> newest_mark(uint64_t most) const;
   bool is_empty() const { return segments_.empty(); }
-  // The numbers of its samples go to the disk with them from now on; false: they have none. Before begin().
+  // From now on writes sample numbers to disk with the samples. Returns false if they have none. Called before
+  // begin().
   bool keep_numbers() { return keeps_numbers_ = upstream_->numbers(0, nullptr); }
-  // The first sample of its oldest segment; 0: there is none.
+  // The first sample of the oldest segment, or 0 if there is none.
   uint64_t oldest() const { return segments_.empty() ? 0 : segments_.front().first; }
-  // What lies behind the mark goes, and a new segment begins there. `aside`: a folder that keeps the files which are
-  // cut or go; "": nobody needs them. Returns what was found damaged, for people.
+  // Discards data after the mark and begins a new segment there. `aside` is a folder that keeps the files which are
+  // cut or removed; "": none. Returns descriptions of the damage found.
   std::vector<std::string> begin(const Found& from, const std::string& aside);
 
   // ---- the source's thread ----
-  // Takes samples until the source ends, fails or stop() is called; at most so many bytes wait to be committed, or one
-  // sample.
+  // Reads samples until the source ends or fails, or stop() is called. At most `most_waiting` bytes, or one sample,
+  // wait to be committed.
   void pump(uint64_t most_waiting);
 
   // ---- the writer's thread ----
-  uint64_t arrived();  // samples, over restarts
+  uint64_t arrived();  // samples, counted across restarts
   uint64_t committed();
-  // Writes the samples up to `level` and brings them to the disk, in a new segment when the last has `segment_bytes`.
+  // Writes the samples up to `level` to disk, in a new segment if the last one has `segment_bytes`.
   void commit(uint64_t level, uint64_t segment_bytes);
-  // Tells the source what is on the disk.
+  // Tells the source which samples are on disk.
   void tell_durable();
-  // Is the source's thread over, with all it brought on the disk, and that not told?
+  // Returns whether the source's thread has ended, everything it delivered is on disk, and the end was not yet
+  // announced.
   bool is_ending();
-  // Brings to the disk that the source says it has ended: it hears so by tell_durable(), as of a sample.
+  // Writes the source's end to disk; tell_durable() acknowledges it to the source like a sample.
   void commit_end();
-  // read() says so from now on.
+  // From now on read() reports the end.
   void tell_end();
   uint64_t bytes_waiting();
 
   // ---- the reader's thread ----
   void go_to(uint64_t index);
   uint64_t read(uint64_t n, void* to);
-  // Of those that the last read() gave.
+  // The numbers of the samples of the last read().
   const std::vector<SampleNumber>& numbers() const { return numbers_; }
 
   // ---- any thread ----
   uint64_t bytes_on_disk();
-  // Removes segments of which nothing at or behind `index` is left.
+  // Removes segments in which all samples lie before `index`.
   void release(uint64_t index);
   void cancel();
-  // From now on read() gives what is safe and then fails so.
+  // From now on read() delivers what is on disk and then throws this error.
   void fail(std::exception_ptr why);
-  // The source's thread ends; false: it cannot be woken.
+  // Ends the source's thread. Returns false if its read cannot be interrupted.
   bool stop();
   StreamHealth health();
 
@@ -89,7 +91,7 @@ class SpooledStream {
  private:
   struct Segment {
     uint64_t first = 0, end = 0;  // sample numbers
-    uint64_t bytes = 0;           // on the disk and good
+    uint64_t bytes = 0;           // on disk and valid
     std::string path;
   };
   void write(uint64_t n);
@@ -109,23 +111,23 @@ class SpooledStream {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::byte> waiting_;             // arrived, not committed
-  std::vector<SampleNumber> waiting_numbers_;  // of these, where they are kept
+  std::vector<std::byte> waiting_;             // arrived, not yet committed
+  std::vector<SampleNumber> waiting_numbers_;  // their numbers, if kept
   uint64_t arrived_ = 0, committed_ = 0;
   std::deque<Segment> segments_;  // oldest first; the last is being written
-  std::vector<Lost> lost_;        // of what was looked at when it was recovered
+  std::vector<Lost> lost_;        // losses found during recovery
   bool ended_ = false, cancelled_ = false, stopping_ = false;
-  bool pumped_ = false;    // the source's thread is over
-  bool end_told_ = false;  // who reads may hear that it has ended: the source has heard that this is safe
-  std::exception_ptr failure_, source_failure_;  // of the disk; of the source, after its last sample
+  bool pumped_ = false;    // the source's thread has ended
+  bool end_told_ = false;  // the end may be reported to the reader: the source has received its acknowledgement
+  std::exception_ptr failure_, source_failure_;  // error of the disk; error of the source, after its last sample
 
-  // Of the writer alone.
+  // Used only by the writer.
   std::unique_ptr<SegmentWriter> writer_;
   std::vector<std::byte> writing_;
   std::vector<SampleNumber> writing_numbers_;
-  std::string position_;  // of the last commit
+  std::string position_;  // as of the last commit
 
-  // Of the reader alone.
+  // Used only by the reader.
   uint64_t at_ = 0;
   std::unique_ptr<SegmentReader> reading_;
   uint64_t reading_first_ = 0;

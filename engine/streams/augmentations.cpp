@@ -21,7 +21,7 @@ struct WrittenStep {
   std::string text, name, arguments;
 };
 
-// Cut at the commas that stand in no parentheses.
+// Splits at the commas outside parentheses.
 std::vector<WrittenStep> steps_of(const std::string& text) {
   std::vector<WrittenStep> steps;
   for (size_t at = 0; at <= text.size();) {
@@ -45,7 +45,7 @@ std::string without_spaces(const std::string& s) {
   return a == std::string::npos ? "" : s.substr(a, b - a + 1);
 }
 
-// "0.5, width=3": by place, then by name.
+// Binds "0.5, width=3" by position, then by name.
 AttributeMap bind(const Item& item, const WrittenStep& step) {
   std::vector<std::pair<std::string, std::string>> options;
   const std::string& text = step.arguments;
@@ -91,7 +91,7 @@ class PluginAugmentProducer final : public SampleWiseProducer {
   }
 
   void set_seed(uint64_t seed) {
-    if (seed != seed_) seed_ = seed;  // no write where nothing changes: another thread may be reading ahead
+    if (seed != seed_) seed_ = seed;  // writes only on a change: another thread may be prefetching
   }
 
   HTensor next() override {
@@ -185,7 +185,7 @@ Augmented augment(std::shared_ptr<Producer> producer, const std::string& text, R
   for (const WrittenStep& step : steps_of(text)) {
     const ItemPtr item = is_own_augmentation(step.name) ? nullptr : registry.find(HX_AUGMENTATION, step.name);
     if (!item) {
-      own += (own.empty() ? "" : ",") + step.text;  // what is unknown is said there
+      own += (own.empty() ? "" : ",") + step.text;  // augment() reports unknown names
       continue;
     }
     put_own();

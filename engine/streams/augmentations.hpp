@@ -1,4 +1,4 @@
-// augment=...: the library's own steps and those of plugins, in the order they are written.
+// augment=...: built-in steps and plugin steps, in the order they are written.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace harmonics {
 
-// Is it one of the steps of <harmonics/augment.hpp>?
+// Whether `name` is one of the steps of <harmonics/augment.hpp>.
 bool is_own_augmentation(const std::string& name);
 
 struct Augmented {
   std::shared_ptr<Producer> producer;
-  std::vector<std::function<void(uint64_t seed)>> reseed;  // another seed draws other numbers
+  std::vector<std::function<void(uint64_t seed)>> reseed;  // sets the seed of the random draws
 };
 
-// `producer` behind the steps of "shift(2),mine(0.5),noise(0.05)". ErrorKind::Usage where they make no sense.
+// Wraps `producer` in the steps of "shift(2),mine(0.5),noise(0.05)". Throws ErrorKind::Usage for invalid steps.
 Augmented augment(std::shared_ptr<Producer> producer, const std::string& text, Registry& registry);
 
 }  // namespace harmonics

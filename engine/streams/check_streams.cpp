@@ -33,14 +33,14 @@ class Checker {
 
  private:
   const GraphNode& node(int n) const { return graph_.nodes[static_cast<size_t>(n)]; }
-  // What a producer without a declared shape gives; null for everything else.
+  // Returns the stream type of a producer without a declared shape, null for every other node.
   const StreamType* undeclared(int n) const {
     const auto it = streams_.find(n);
     return node(n).kind == DeclarationKind::Producer && !node(n).has_shape && it != streams_.end() ? &it->second
                                                                                                    : nullptr;
   }
 
-  // Class numbers go in as a number, and what should be classes are whole samples.
+  // Refuses exchanged streams: class numbers as input, and whole samples where classes are expected.
   void exchanged(const GraphTap& tap, const StreamType& target) const {
     if (target.sample.count() < 2 || target.positions > 0) return;
     for (const GraphEdge& e : graph_.edges) {

@@ -1,5 +1,4 @@
-// Edge: one live stream on its way into the steps, with what is to become of samples that come faster than they are
-// used.
+// Edge: a live stream's queue in front of the steps, with a policy for samples that arrive faster than they are used.
 #pragma once
 
 #include <chrono>
@@ -18,44 +17,45 @@
 namespace harmonics {
 
 enum class EdgePolicy : uint8_t {
-  block,        // nothing more is read: who sends has to wait
-  drop_oldest,  // the oldest that waits makes room
-  latest,       // no more waits than the next step takes
+  block,        // stops reading: the sender has to wait
+  drop_oldest,  // drops the oldest queued sample
+  latest,       // queues no more than the next step takes
 };
-// "block", "drop_oldest" or "latest"; empty: none of them.
+// Parses "block", "drop_oldest" or "latest"; empty for any other text.
 std::optional<EdgePolicy> parse_edge_policy(const std::string& text);
 
 struct EdgeOptions {
   EdgePolicy policy = EdgePolicy::block;
-  uint64_t most_bytes = uint64_t{16} << 20;  // that wait
+  uint64_t most_bytes = uint64_t{16} << 20;  // limit of the queued samples
 };
 
-// Where a sample stands in its stream, counted from the beginning, and the number its sender gave it (that place again,
-// where it gave none).
+// A sample's position in its stream, counted from the beginning, and the number its sender gave it (the position
+// again if it gave none).
 struct SampleMark {
   uint64_t index = 0;
   SampleNumber number{0, 0};
 };
 
-// Reads a source ahead on a thread of its own. Memory is taken when it is made. One reader.
+// Prefetches a source on a separate thread. Allocates at construction. Supports one reader.
 class Edge {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `step`: the most samples that one step takes. The source must outlive it, and is read by nobody else.
+  // `step`: the most samples that one step takes. The source must outlive the Edge, which is its only reader.
   Edge(Source& source, const EdgeOptions& options, uint64_t step);
   Edge(const Edge&) = delete;
   Edge& operator=(const Edge&) = delete;
-  // Wakes the source where that can be done; else waits for the sample that it is waiting for.
+  // Wakes the source if it can be woken; else waits for the sample that the source is waiting for.
   ~Edge();
 
-  // Up to n samples, back to back, and their marks; at least one, unless none comes until `until` (empty: waits for
-  // ever), or after the end. Rethrows what the source threw, after the samples before it.
+  // Reads up to n samples, back to back, and their marks. Returns at least one, except when none arrives before
+  // `until` (empty: no time limit) or after the end. Rethrows the source's exception after the samples before it.
   uint64_t read(uint64_t n, std::byte* to, SampleMark* marks, std::optional<Clock::time_point> until);
   bool ended() const;
-  // From now on one step takes so many: `latest` holds no more than that. Not while it is read.
+  // Sets the number of samples that one step takes; `latest` holds no more than that. Must not be called during a
+  // read.
   void set_step(uint64_t step);
-  // [any thread] Samples that made room for others, and that wait.
+  // [any thread] Samples dropped for newer ones, and samples queued.
   uint64_t dropped() const;
   uint64_t waiting() const;
 
@@ -65,7 +65,7 @@ class Edge {
 
   Source& source_;
   EdgePolicy policy_;
-  size_t bytes_, most_, capacity_;  // of a sample; samples that hold= allows, and that may wait
+  size_t bytes_, most_, capacity_;  // of a sample; samples that hold= allows; most samples that may be queued
   std::vector<std::byte> ring_;
   std::vector<SampleMark> marks_;
   mutable std::mutex mutex_;
@@ -74,7 +74,7 @@ class Edge {
   uint64_t dropped_ = 0;
   bool ended_ = false, stopping_ = false;
   std::exception_ptr failure_;
-  std::thread thread_;  // begins with the first read
+  std::thread thread_;  // started by the first read
 };
 
 }  // namespace harmonics

@@ -89,12 +89,12 @@ std::optional<std::string> JointReader::unequal_lengths() const {
   return "streams of different length: " + lengths + "; a pass ends with the shortest";
 }
 
-// Whether take= ends within so many groups, behind those that skip= leaves out.
+// Whether take= ends within `groups` groups, counted after those that skip= drops.
 bool JointReader::takes_within(uint64_t groups) const {
   return options_.skip <= groups && options_.take <= groups - options_.skip;
 }
 
-// Groups that all members of known length have.
+// Returns the number of groups that all members of known length have.
 uint64_t JointReader::common_groups() const {
   uint64_t groups = std::numeric_limits<uint64_t>::max();
   for (const JointMember& m : members_)
@@ -105,7 +105,8 @@ uint64_t JointReader::common_groups() const {
 void JointReader::count() {
   uint64_t groups = common_groups();
   const bool bounded = counted_ =
-      groups != std::numeric_limits<uint64_t>::max() && !options_.join;  // how many belong together is not known
+      groups != std::numeric_limits<uint64_t>::max() && !options_.join;  // a join by number has an unknown number of
+                                                                         // complete groups
   if (bounded) groups -= std::min(groups, options_.skip);
   if (options_.take) groups = std::min(groups, options_.take);
   if (!bounded && !options_.take) return;
@@ -165,7 +166,7 @@ void JointReader::seek(uint64_t epoch, uint64_t index) {
   block_at_ = in_block;
 }
 
-// Where the epoch stands after `index` joint samples that nobody shuffled.
+// Moves to `index` joint samples into an unshuffled epoch.
 void JointReader::seek_ordered(uint64_t index) {
   if (index == 0) return;
   const uint64_t in_pass = options_.repeat == 1 ? std::numeric_limits<uint64_t>::max()
@@ -176,7 +177,7 @@ void JointReader::seek_ordered(uint64_t index) {
   start_pass(index - pass_ * in_pass);
 }
 
-// Where a pass stands after giving so many.
+// Returns the position in the pass, in groups of the sources, after `given` joint samples.
 uint64_t JointReader::place_of(uint64_t given) const {
   return given ? options_.skip + options_.shard + (given - 1) * options_.shards + 1 : 0;
 }
@@ -188,7 +189,7 @@ uint64_t JointReader::reads(size_t member) const {
   return place_of(first) * members_[member].per_group;
 }
 
-// The members to where this pass stands after `given` joint samples.
+// Moves the members to where this pass is after `given` joint samples.
 void JointReader::start_pass(uint64_t given) {
   pass_given_ = given;
   pass_position_ = place_of(given);
@@ -257,7 +258,7 @@ uint64_t JointReader::read_by_number(uint64_t n, void* const* to) {
   return got;
 }
 
-// The numbers of a member's samples in the next n joint samples of the block.
+// Collects the numbers of a member's samples in the next n joint samples of the block.
 void JointReader::take_numbers(const JointMember& member, uint64_t n) {
   const uint64_t in_pass = size_ / options_.repeat;
   uint64_t* to = numbers_.data();
@@ -286,7 +287,7 @@ bool JointReader::fill_block() {
   return block_size_ > 0;
 }
 
-// Up to n joint samples through the passes of this epoch.
+// Reads up to n joint samples, across the passes of this epoch.
 uint64_t JointReader::read_ordered(uint64_t n) {
   uint64_t got = 0;
   while (got < n) {
@@ -303,7 +304,7 @@ bool JointReader::next_pass() {
   return true;
 }
 
-// Up to n joint samples of this pass, after skip, within take, of this shard.
+// Reads up to n joint samples of this pass, after skip, within take, of this shard.
 uint64_t JointReader::read_pass(uint64_t n) {
   if (pass_position_ < options_.skip) drop_groups(options_.skip - pass_position_);
   if (pass_ended_) return 0;
@@ -322,7 +323,7 @@ uint64_t JointReader::read_pass(uint64_t n) {
   return got;
 }
 
-// Up to n groups that belong together.
+// Reads up to n groups, joined by number.
 uint64_t JointReader::join_groups(uint64_t n, std::byte* const* to) {
   const uint64_t groups = join_->read(n, to);
   for (size_t i = 0; i < members_.size(); ++i) {
@@ -361,9 +362,9 @@ uint64_t JointReader::drop_groups(uint64_t n) {
   return groups;
 }
 
-// A member gave less than was wanted. The joint samples that all members still gave; throws when one ended before it
-// had given what it announced, and, where that is refused, when a finite member has joint samples more than the one
-// that ended.
+// Handles a member that gave fewer samples than requested. Returns the joint samples that all members still gave.
+// Throws when a member ended before its announced length, and, if unequal lengths are refused, when a finite member
+// has at least one joint sample more than the one that ended.
 uint64_t JointReader::end_of_pass() {
   pass_ended_ = true;
   shortest_ = 0;
@@ -383,7 +384,7 @@ uint64_t JointReader::end_of_pass() {
   return given;
 }
 
-// The pass had so many groups.
+// Counts the samples left over by a pass of `groups` groups.
 void JointReader::count_left_over(uint64_t groups) {
   for (size_t i = 0; i < members_.size(); ++i) {
     const JointMember& m = members_[i];

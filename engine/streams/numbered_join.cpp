@@ -88,9 +88,9 @@ uint64_t NumberedJoin::Lane::of_group(const Key& group) const {
   return n;
 }
 
-// ---- what comes ----
+// ---- input ----
 
-// Up to n samples behind those that wait, with their marks.
+// Fetches up to n samples, with their marks, behind the queued ones.
 uint64_t NumberedJoin::fetch(Lane& lane, uint64_t n, std::optional<Clock::time_point> until) {
   const size_t at = lane.first + lane.count;
   std::byte* to = lane.samples.data() + at * lane.bytes;
@@ -106,7 +106,7 @@ uint64_t NumberedJoin::fetch(Lane& lane, uint64_t n, std::optional<Clock::time_p
   return got;
 }
 
-// False: nothing came.
+// Returns false if nothing arrived.
 bool NumberedJoin::refill(Lane& lane, uint64_t wanted, std::optional<Clock::time_point> until) {
   if (lane.ended) return false;
   if (lane.first > 0) {
@@ -134,7 +134,7 @@ bool NumberedJoin::refill(Lane& lane, uint64_t wanted, std::optional<Clock::time
   return got > 0;
 }
 
-// False: another has taken its place.
+// Returns false if a newer sender has replaced this one.
 bool NumberedJoin::take_sender(Lane& lane, uint64_t sender) {
   if (lane.greeted && sender == lane.sender) return true;
   const size_t known = std::min(lane.n_past, lane.past.size());
@@ -166,7 +166,7 @@ bool NumberedJoin::admit(Lane& lane, const SampleMark& mark, Key& key) {
   return !key.before_group(horizon_);
 }
 
-// ---- what belongs together ----
+// ---- grouping ----
 
 const NumberedJoin::Key* NumberedJoin::oldest() const {
   const Key* least = nullptr;
@@ -175,17 +175,17 @@ const NumberedJoin::Key* NumberedJoin::oldest() const {
   return least;
 }
 
-// By its samples, is it known which of this group the stream has?
+// Whether the samples of a stream already show which samples of this group it has.
 bool NumberedJoin::known(const Lane& lane, const Key& group) {
   return lane.has_begun_after(group) || lane.of_group(group) == lane.per_group;
 }
 
-// Likewise, or because no more will come.
+// As known(), or because the stream has ended.
 bool NumberedJoin::decided(const Lane& lane, const Key& group) const {
   return known(lane, group) || (lane.ended && lane.count > 0 && !cut_.load(std::memory_order_relaxed));
 }
 
-// Until it is known of each stream what it has of the oldest group; false: one has ended.
+// Reads until every stream's share of the oldest group is known. Returns false if a stream has ended.
 bool NumberedJoin::gather(uint64_t left) {
   while (true) {
     const Key* group = oldest();
@@ -199,18 +199,18 @@ bool NumberedJoin::gather(uint64_t left) {
     for (const auto& lane : lanes_) {
       if (group && decided(*lane, *group)) continue;
       all = false;
-      // Where others stand in for what is missing, no more is waited for than has to be.
+      // If missing samples are filled in, reads no more than necessary.
       const uint64_t wanted = rules_.unpaired == Unpaired::last
                                   ? 1
                                   : left * lane->per_group - std::min(left * lane->per_group - 1, lane->count);
       refill(*lane, wanted, std::nullopt);
-      break;  // what is the oldest may have changed
+      break;  // the oldest group may have changed
     }
     if (all) return true;
   }
 }
 
-// Waits for any of the streams; true: all are decided, or the oldest group has waited for long enough.
+// Waits for any of the streams. Returns true when all are decided, or the oldest group's wait has expired.
 bool NumberedJoin::await_any(const Key* group, uint64_t left) {
   const auto now = Clock::now();
   if (group && (!waits_ || !waits_->first.same_group(*group))) waits_ = {*group, now};
@@ -228,7 +228,7 @@ bool NumberedJoin::await_any(const Key* group, uint64_t left) {
   return false;
 }
 
-// Of whole groups that all streams have at their heads, the number; at most so many.
+// Returns how many whole groups all streams have at their heads, at most `most`.
 uint64_t NumberedJoin::whole_groups(uint64_t most) const {
   const Key& begin = lanes_.front()->head();
   for (const auto& lane : lanes_) {
@@ -279,9 +279,9 @@ uint64_t NumberedJoin::read(uint64_t n, std::byte* const* to) {
   return got;
 }
 
-// ---- what is missing ----
+// ---- missing samples ----
 
-// The oldest group lacks something. True: others stood in for it.
+// Settles the oldest group, which is incomplete. Returns true if its missing samples were filled in.
 bool NumberedJoin::settle(std::byte* const* to, uint64_t at) {
   const Key group = *oldest();
   if (rules_.unpaired == Unpaired::stop || rules_.unpaired == Unpaired::refuse) refuse(group);

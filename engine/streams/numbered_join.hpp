@@ -1,4 +1,4 @@
-// NumberedJoin: streams put together by the numbers of their samples, where some have gaps, or are late.
+// NumberedJoin: joins streams by their sample numbers when some streams have gaps or are late.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace harmonics {
 
-// A sample that was left out, for whoever keeps such.
+// A sample left out of the join, for a dead-letter store.
 struct LeftOut {
   const Source& source;
   const char* why;  // "unpaired", "late"
@@ -20,28 +20,28 @@ struct LeftOut {
 };
 
 struct JoinRules {
-  bool by_number = false;  // as senders count; else as the streams' samples have come
+  bool by_number = false;  // by the senders' numbers; else by order of arrival
   Unpaired unpaired = Unpaired::drop;
   std::optional<std::chrono::milliseconds>
-      late;  // how long a sample waits for the others of its group; empty: for ever
+      late;  // how long a sample waits for the others of its group; empty: no limit
   std::function<void(const LeftOut&)> on_left_out = nullptr;
 };
 
-// Of one stream, since the run's beginning.
+// Counts of one stream since the beginning of the run.
 struct JoinCounts {
-  uint64_t dropped = 0;   // made room for newer ones on its edge
+  uint64_t dropped = 0;   // dropped at its edge for newer ones
   uint64_t unpaired = 0;  // without a partner
-  uint64_t late = 0;      // came after its group was settled, twice, or from a sender whose place another has taken
-  uint64_t filled = 0;    // stood in for one that was missing
-  uint64_t waiting = 0;   // on its edge
+  uint64_t late = 0;      // arrived after its group was settled, twice, or from a replaced sender
+  uint64_t filled = 0;    // repeated in place of a missing one
+  uint64_t waiting = 0;   // queued at its edge
 
-  std::string text() const;  // "12 dropped, 3 without a partner, 1 late, 4 filled in"; empty: none
+  std::string text() const;  // "12 dropped, 3 without a partner, 1 late, 4 filled in"; empty if there are none
 };
 
-// Samples of number n belong to group n / per_group; numbers of a stream grow. A stream that is at number n will give
-// none below it, so what is missing is known as soon as each stream has given one that is not smaller. Where a sender
-// begins to number anew, its stream waits for the others to do so too. Allocates while constructed. One thread at a
-// time, but for what says [any thread].
+// Samples of number n belong to group n / per_group; the numbers of a stream grow. A stream at number n will give
+// none below it, so a missing sample is known as soon as each stream has given one that is not smaller. When a sender
+// restarts its numbering, its stream waits for the others to restart theirs. Allocates during construction. One
+// thread at a time, except functions marked [any thread].
 class NumberedJoin {
  public:
   struct Member {
@@ -49,29 +49,28 @@ class NumberedJoin {
     uint64_t per_group;
     std::optional<EdgeOptions> edge;
   };
-  // `step`: groups that one step takes. Throws ErrorKind::Usage when `by_number`, and a source has no numbers.
+  // `step`: groups that one step takes. Throws ErrorKind::Usage when `by_number` is set and a source has no numbers.
   NumberedJoin(const std::vector<Member>& members, JoinRules rules, uint64_t step);
 
-  // The sources were taken back to a beginning.
+  // Resets the join after the sources were moved back to a beginning.
   void restart();
-  // From now on one step takes so many groups. Allocates.
+  // Sets the number of groups that one step takes. Allocates.
   void set_step(uint64_t step);
-  // Up to n groups, member by member behind to[i] (null: dropped); fewer only when a stream has ended.
+  // Reads up to n groups, member by member behind to[i] (null: dropped); fewer only when a stream has ended.
   uint64_t read(uint64_t n, std::byte* const* to);
-  // [any thread] The run is cut, and its sources end before their time: what they would still have given is not
-  // missing.
+  // [any thread] Marks the run as cut: its sources end early, and samples they did not give do not count as missing.
   void cut() { cut_.store(true, std::memory_order_relaxed); }
-  // Of a member: how many of its samples lie before the first that the next group may need.
+  // Returns how many samples of a member precede the first that the next group may need.
   uint64_t reads(size_t member) const;
   uint64_t waiting(size_t member) const { return lanes_[member]->count; }
   JoinCounts counts(size_t member) const;  // [any thread]
-  // [any thread] What somebody should know, once: a sender took another's place.
+  // [any thread] Returns a note for the user, once: a new sender has replaced another.
   std::optional<std::string> take_note();
 
  private:
   using Clock = Edge::Clock;
   struct Key {
-    uint64_t generation = 0, group = 0, place = 0;  // of the sender, of the sample's group, in it
+    uint64_t generation = 0, group = 0, place = 0;  // of the sender; of the sample's group; within the group
     bool same_group(const Key& o) const { return generation == o.generation && group == o.group; }
     bool before_group(const Key& o) const {
       return generation != o.generation ? generation < o.generation : group < o.group;
@@ -82,7 +81,7 @@ class NumberedJoin {
     uint64_t per_group = 1;
     size_t bytes = 0, capacity = 0;
     std::unique_ptr<Edge> edge;
-    std::vector<std::byte> samples, last;  // that wait; the last that was used, where it may stand in
+    std::vector<std::byte> samples, last;  // queued samples; the last one used, if it may fill in
     std::vector<SampleMark> marks;
     std::vector<Key> keys;
     size_t first = 0, count = 0;
@@ -94,7 +93,7 @@ class NumberedJoin {
 
     const Key& head() const { return keys[first]; }
     const std::byte* sample(size_t i) const { return samples.data() + (first + i) * bytes; }
-    uint64_t of_group(const Key& group) const;  // samples of it that wait
+    uint64_t of_group(const Key& group) const;  // queued samples of this group
     bool has_begun_after(const Key& group) const { return count > 0 && group.before_group(keys[first + count - 1]); }
   };
 
@@ -120,7 +119,7 @@ class NumberedJoin {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::atomic<bool> cut_{false};
   Key horizon_{};                                           // groups before it are settled
-  std::optional<std::pair<Key, Clock::time_point>> waits_;  // the oldest group, and since when
+  std::optional<std::pair<Key, Clock::time_point>> waits_;  // the oldest group, and when its wait began
   std::mutex noting_;
   std::optional<std::string> note_;
 };

@@ -1,4 +1,4 @@
-// The names that are the library's own: a plugin cannot mean something else by them.
+// Reserved names: built-in names that a plugin cannot redefine.
 #include <algorithm>
 
 #include "engine/program/functional.hpp"

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kMostPosition = 1 << 20;
 
-// A table made by an older contract ends earlier: what lies behind its struct_size is not there.
+// A table made by an older contract is shorter: members beyond its struct_size do not exist.
 template <typename Table, typename Member>
 bool has(const Table* table, Member Table::*member) {
   const auto end =
@@ -31,7 +31,7 @@ const char* dtype_text(DType dtype) {
 [[noreturn]] void fail_with_host_error(const std::string& who) {
   uint32_t kind = HX_ERROR_INTERNAL;
   const char* text = detail::api()->last_error(&kind);
-  // Notes of an error come as lines behind it.
+  // Notes of an error follow as further lines.
   std::istringstream lines(text && *text ? text : "failed without saying why");
   std::string line;
   std::getline(lines, line);
@@ -45,7 +45,7 @@ const char* dtype_text(DType dtype) {
   throw Error(ErrorKind::Plugin, who + " " + what);
 }
 
-// The bytes of one sample of this type; throws when the description makes no sense.
+// Returns the bytes of one sample of this type; throws if the description is invalid.
 size_t checked_bytes(const std::string& who, const StreamInfo& info) {
   size_t bytes = element_bytes(info.dtype);
   for (const int64_t dim : info.sample) {
@@ -75,7 +75,7 @@ StreamInfo from_c(const std::string& who, const hx_stream_info& c) {
   info.live = c.live != 0;
   for (uint32_t i = 0; i < c.n_symbols; ++i) {
     info.symbols.emplace_back(c.symbols[i]);
-    // Weights, checkpoints and reports hold the names.
+    // Names go into weights, checkpoints and reports.
     if (find_invalid_utf8(info.symbols.back()))
       refuse(who, "names class " + std::to_string(i) + " '" + printable(info.symbols.back()) + "', which is not UTF-8");
   }
@@ -180,13 +180,13 @@ hx_status Source::pull(hx_value** out) {
 }
 
 bool Source::keep_numbers() {
-  if (first_) return false;  // what was looked at has lost its number
+  if (first_) return false;  // a sample read for its type has lost its number
   const hx_status status = has(table_, &hx_producer_vt::numbers) ? table_->numbers(object_, 0, nullptr) : HX_DECLINED;
   if (status != HX_OK && status != HX_DECLINED) fail();
   return keeps_numbers_ = status == HX_OK;
 }
 
-// Those of the n samples that were given just now, behind what numbers_ has.
+// Appends the numbers of the last n samples to numbers_.
 void Source::fetch_numbers(uint64_t n) {
   const size_t before = numbers_.size();
   numbers_.resize(before + n);
@@ -336,7 +336,7 @@ std::string Source::position_before(uint64_t index) const {
   if (!has(table_, &hx_producer_vt::position)) refuse(who(), "can be restored, but has no position function");
   std::string text(256, '\0');
   uint64_t size = text.size();
-  while (size >= text.size()) {  // it may grow meanwhile
+  while (size >= text.size()) {  // the text may grow meanwhile
     text.resize(size + 1);
     if (size > kMostPosition)
       refuse(who(),
@@ -431,7 +431,7 @@ Sink::~Sink() {
   if (object_ && has(table_, &hx_consumer_vt::destroy)) table_->destroy(object_);
 }
 
-// Whatever it was, what the run has learned is good: it failed to hand a result on.
+// Reports any failure as an output error: the run's training is intact, only a result was not delivered.
 void Sink::fail() const {
   try {
     fail_with_host_error("consumer '" + name_ + "'");

@@ -1,4 +1,4 @@
-// Source and Sink: the engine's handles on producers and consumers, whoever made them.
+// Source and Sink: the engine's handles on producers and consumers.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,14 @@ namespace harmonics {
 // "u8[28, 28]"; a scalar is "i64".
 std::string sample_type_text(DType dtype, const Shape& shape);
 
-// A producer object behind its C table, with a name for errors and the type of its samples always known: without
-// describe() the first sample is looked at and kept. Every sample is checked against that type. One thread at a time.
+// A producer object behind its C table, with a name for errors. The type of its samples is always known: without
+// describe() the first sample is read and kept. Every sample is checked against that type. One thread at a time.
 class Source {
  public:
   // Owns `object`; `owner` keeps alive whatever `table` and `object` need (a plugin's library).
   Source(std::string name, const hx_producer_vt* table, void* object, std::shared_ptr<const void> owner = nullptr);
   Source(std::string name, std::shared_ptr<Producer> producer);
-  // What the producer of `factory` opens for an address's path.
+  // Opens a producer of `factory` for an address's path.
   static Source open(std::string name, const hx_producer_factory_vt& factory, void* self, const std::string& path,
                      const hx_attributes& options, std::shared_ptr<const void> owner = nullptr);
   Source(Source&&) noexcept;
@@ -30,43 +30,45 @@ class Source {
   const std::string& name() const { return name_; }
   const StreamInfo& info() const { return info_; }
   size_t sample_bytes() const { return sample_bytes_; }
-  // Did its producer say what the samples are? Else the first was looked at.
+  // Whether the producer described its samples; else the type is that of the first sample.
   bool described() const { return described_; }
 
-  // The next sample; empty at the end of a pass.
+  // Returns the next sample; empty at the end of a pass.
   HTensor next();
-  // Up to n samples, back to back; fewer only at the end of a pass.
+  // Reads up to n samples, back to back; fewer only at the end of a pass.
   uint64_t read(uint64_t n, void* to);
-  // Can samples be read by number?
+  // Whether samples can be read by number.
   bool can_read_at() const { return can_read_at_; }
-  // The samples of these numbers, each below info().size, back to back; does not move position().
+  // Reads the samples of these numbers, each below info().size, back to back; does not move position().
   void read_at(const uint64_t* numbers, uint64_t n, void* to);
-  // Reads and drops; how many there were.
+  // Reads and drops up to n samples; returns their number.
   uint64_t skip(uint64_t n);
-  // Back to the first sample for this epoch; throws when the producer cannot. Nothing to do before the first sample.
+  // Moves back to the first sample for this epoch; throws if the producer cannot. Does nothing before the first
+  // sample.
   void rewind(uint64_t epoch);
-  // To sample `index` of the pass of this epoch, at most its length: by the producer's own seek, else by rewind and
-  // skip.
+  // Moves to sample `index` of the pass of this epoch, at most its length: by the producer's own seek, else by rewind
+  // and skip.
   void seek(uint64_t epoch, uint64_t index);
-  // It is live, or said that it cannot go back: its samples are read once.
+  // Whether samples can be read only once: the source is live, or reported that it cannot rewind.
   bool once() const { return info_.live || once_; }
-  // Why this source cannot go back to a position, for people; empty: it can. To be asked before the first sample.
+  // Says why this source cannot return to a position, for people; empty if it can. Call before the first sample.
   std::string cannot_seek();
-  // The number in its pass of the sample that comes next.
+  // Number, within its pass, of the next sample.
   uint64_t position() const { return position_; }
-  // Do its samples have numbers of their senders? From then on numbers() has those of the samples that the last next()
-  // or read() gave. To be asked before the first sample.
+  // Whether samples carry their senders' numbers. If so, numbers() then returns those of the last next() or read().
+  // Call before the first sample.
   bool keep_numbers();
   const std::vector<SampleNumber>& numbers() const { return numbers_; }
 
-  // ---- live sources: their samples are numbered over restarts (hx_producer_vt, contract 1.1) ----
-  // Before the first sample: goes on before sample `index`, where position_before said; durable() will be called.
-  // False: it has no positions.
+  // ---- live sources: their samples are numbered across restarts (hx_producer_vt, contract 1.1) ----
+  // Call restore before the first sample: the source continues before sample `index`, at the position that
+  // position_before returned; durable() will be called. Returns false if the source has no positions.
   bool restore(uint64_t index, const std::string& position);
-  // Those below may be called from any thread while another function runs.
+  // The functions below may be called from any thread while another function runs.
   std::string position_before(uint64_t index) const;
   void durable(uint64_t index) const;
-  // What waits for samples gets those that are there and then the end. False: it cannot be woken.
+  // Wakes a waiting reader, which gets the samples already present and then the end. Returns false if the source
+  // cannot be woken.
   bool cancel() const;
   std::optional<StreamHealth> health() const;
 
@@ -89,14 +91,14 @@ class Source {
   std::shared_ptr<const void> owner_;
   StreamInfo info_;
   size_t sample_bytes_ = 0;
-  HTensor first_;  // looked at, not yet given
+  HTensor first_;  // read for its type, not yet returned
   bool described_ = false, reads_ = false, can_read_at_ = false, touched_ = false, ended_ = false;
   bool once_ = false;
-  bool restored_ = false;  // live, and goes on where it stood
+  bool restored_ = false;  // live, and continued at its old position
   bool keeps_numbers_ = false;
   std::vector<SampleNumber> numbers_;
   uint64_t position_ = 0;
-  std::vector<std::byte> dropped_;  // skip's scratch
+  std::vector<std::byte> dropped_;  // scratch of skip
 };
 
 // A consumer object behind its C table.
@@ -111,10 +113,10 @@ class Sink {
   ~Sink();
 
   const std::string& name() const { return name_; }
-  uint64_t position() const { return position_; }  // samples taken
+  uint64_t position() const { return position_; }  // samples consumed
 
   void push(const HTensor& sample);
-  // n samples of this type, back to back.
+  // Pushes n samples of this type, back to back.
   void push(DType dtype, const Shape& sample, uint64_t n, const void* data);
   void finish();
 

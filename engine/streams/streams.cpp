@@ -22,7 +22,7 @@ namespace harmonics {
 
 namespace {
 
-constexpr uint64_t kShuffleBytes = uint64_t{256} << 20;  // what a shuffle block may hold when nobody says
+constexpr uint64_t kShuffleBytes = uint64_t{256} << 20;  // default size of a shuffle block
 
 uint64_t number(const std::string& name, const std::string& key, const std::string& text) {
   uint64_t v = 0;
@@ -32,7 +32,7 @@ uint64_t number(const std::string& name, const std::string& key, const std::stri
   return v;
 }
 
-// "500ms", "5s", "2m"; none: no such time.
+// Parses "500ms", "5s", "2m"; empty if the text is not such a time.
 std::optional<std::chrono::milliseconds> parse_milliseconds(const std::string& text) {
   uint64_t v = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
@@ -42,7 +42,7 @@ std::optional<std::chrono::milliseconds> parse_milliseconds(const std::string& t
   return std::chrono::milliseconds(v * factor);
 }
 
-// Of "0.25-0.75", which the source has found to be right.
+// Parses "0.25-0.75", which the source has already validated.
 std::optional<std::pair<double, double>> part_of(const Address& address) {
   const std::string* text = address.find("part");
   if (!text || text->empty()) return std::nullopt;
@@ -61,7 +61,7 @@ bool used(const Graph& graph, int producer) {
   return false;
 }
 
-// Data beyond this machine, by its scheme.
+// Whether this scheme reads data beyond this machine.
 bool is_remote(const std::string& scheme) {
   for (const char* remote : {"http", "https", "ftp", "s3", "gs", "gcs", "az", "hf", "hdfs"})
     if (scheme == remote) return true;
@@ -81,7 +81,7 @@ ItemPtr producer_of(Registry& registry, const Address& address) {
   return registry.need(HX_PRODUCER, address.scheme);
 }
 
-// Of a producer: those of every producer are known beside its own.
+// Refuses options that neither this producer nor every producer knows.
 void expect_known_options(const Item& item, const Address& address) {
   std::vector<std::string> known;
   for (const ArgumentSpec& a : item.arguments) known.push_back(a.name);
@@ -185,7 +185,7 @@ void StreamSet::agree(const std::string& name, const char* key, std::optional<st
   slot = text;
 }
 
-// edge= and hold= of this stream; join=, unpaired= and late= of all it is read with.
+// Takes edge= and hold= of this stream, and join=, unpaired= and late= of all streams read with it.
 void StreamSet::take_edge_options(const std::string& name, int producer, Address& address) {
   const auto refuse = [&](const char* key, const std::string& text, const char* wanted) {
     throw Error(ErrorKind::Usage, fmt::format("option '{}={}' of '{}' wants {}", key, text, name, wanted));
@@ -224,7 +224,7 @@ void StreamSet::take_edge_options(const std::string& name, int producer, Address
   }
 }
 
-// Files are cut one by one, so samples that belong together are side by side only when the cuts are the same.
+// Files are cut one by one, so samples that belong together stay side by side only if the cuts are equal.
 void StreamSet::expect_same_part(const std::vector<int>& producers) const {
   const auto has = [&](int n) { return parts_.count(n) != 0; };
   const auto first = std::find_if(producers.begin(), producers.end(), has);
@@ -237,7 +237,7 @@ void StreamSet::expect_same_part(const std::vector<int>& producers) const {
                   {}, {"streams that are read together are cut alike: give each the same part="});
 }
 
-// How these streams belong together; empty: by order, and none of their samples is ever missing.
+// Returns how these streams are joined; empty: by order, with no sample ever missing.
 std::optional<JoinRules> StreamSet::join_rules(const std::vector<int>& producers, std::optional<Unpaired> unpaired) {
   std::string first_live, first_other;
   bool edged = false, one_address = true, numbered = producers.size() > 1;
@@ -278,10 +278,10 @@ int StreamSet::field_of(const Graph& graph, const std::string& name, const Addre
   return n >= 0 && graph.nodes[static_cast<size_t>(n)].kind == DeclarationKind::Producer ? n : -1;
 }
 
-// The address of `producer`, with this one's field and options over its own.
+// Returns the address of `producer`, overridden by this address's field and options.
 Address StreamSet::of_field(const Graph& graph, int producer, const std::string& name, Address address) const {
   constexpr const char* kOfFields[] = {"as",      "dtype",   "type",      "shape",
-                                       "symbols", "missing", "vocabulary"};  // say what the other field is
+                                       "symbols", "missing", "vocabulary"};  // describe the other field
   const std::string& of = graph.nodes[static_cast<size_t>(producer)].name;
   const auto known = addresses_.find(producer);
   if (known == addresses_.end() && bound(producer))
@@ -301,8 +301,8 @@ Address StreamSet::of_field(const Graph& graph, int producer, const std::string&
   return whole;
 }
 
-// With how the flow takes it, and the type that the stream had, where its scheme has the options: spool or checkpoint
-// hold it, and samples that need no sender.
+// Returns the address with the flow's use of the stream and the stream's known type, if its scheme has these options.
+// The type comes from the spool or the checkpoint, so that its samples need no sender.
 Address StreamSet::expecting(const StreamUse& use, const std::string& name, const Item& item, Address address) const {
   const auto takes = [&](std::string_view option) {
     return std::any_of(item.arguments.begin(), item.arguments.end(),
@@ -317,7 +317,7 @@ Address StreamSet::expecting(const StreamUse& use, const std::string& name, cons
   const std::optional<StreamInfo> spooled = spool_ ? spool_->type_of(name) : std::nullopt;
   std::string type = spooled ? announced_text(*spooled) : "";
   if (const auto known = expected_.find(name); type.empty() && known != expected_.end()) type = known->second;
-  // "f32:" is one number, where "f32" leaves the shape to the first sample.
+  // "f32:" is a scalar; "f32" leaves the shape to the first sample.
   if (plain && !type.empty() && type.find_first_of(":<") == std::string::npos) type += ':';
   if (!type.empty()) address.options.push_back({"type", type});
   return address;
@@ -326,7 +326,7 @@ Address StreamSet::expecting(const StreamUse& use, const std::string& name, cons
 void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& name, Address address) {
   int producer = -1;
   if (name.empty()) {
-    // In order of declaration: the first that is still unbound.
+    // Takes the first unbound producer, in order of declaration.
     for (int n : graph.nodes_of(DeclarationKind::Producer))
       if (producer < 0 && !bound(n)) producer = n;
     if (producer < 0)
@@ -364,7 +364,7 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
   const std::string& bound_name = graph.nodes[static_cast<size_t>(producer)].name;
   if (const int of = field_of(graph, bound_name, address); of >= 0)
     address = of_field(graph, of, bound_name, std::move(address));
-  // A source with a seed of its own (synth:) keeps it; otherwise it is the shuffle's.
+  // A source with its own seed option (synth:) keeps the seed; otherwise it is the shuffle's.
   const ItemPtr item = producer_of(registry, address);
   const bool owns_seed = std::any_of(item->arguments.begin(), item->arguments.end(),
                                      [](const ArgumentSpec& a) { return a.name == "seed"; });
@@ -394,7 +394,7 @@ std::optional<StreamSet::Record> StreamSet::record_of(int producer, Registry& re
     const auto end = std::chrono::steady_clock::now() + kPatience;
     for (uint64_t n = 0; again.read(1, one.data()) == 1 && std::chrono::steady_clock::now() < end; ++n)
       if (std::memcmp(one.data(), sample, bytes) == 0) return Record{n, address->second.str()};
-  } catch (const Error&) {  // it was readable a moment ago: the place in the batch has to do
+  } catch (const Error&) {  // no longer readable: the caller reports the position in the batch
   }
   return std::nullopt;
 }
@@ -426,9 +426,9 @@ void StreamSet::bind(const Graph&, int producer, Source source) {
 
 namespace {
 
-constexpr uint64_t kMostPerGroup = uint64_t{1} << 40;  // samples that belong together
+constexpr uint64_t kMostPerGroup = uint64_t{1} << 40;  // samples of one group
 
-// a * b, as far as samples of a producer are counted.
+// Returns a * b, limited to kMostPerGroup samples.
 uint64_t counted(const Graph& graph, int producer, uint64_t a, uint64_t b) {
   const auto product = checked_product(a, b);
   if (product && *product <= kMostPerGroup) return *product;
@@ -439,10 +439,10 @@ uint64_t counted(const Graph& graph, int producer, uint64_t a, uint64_t b) {
 
 }  // namespace
 
-// How many consecutive samples of this producer make one joint sample.
+// Returns how many consecutive samples of this producer make one joint sample.
 uint64_t StreamSet::per_group(const Graph& graph, int producer) const {
-  // A ratio p/q of X: p of this for q of X. Followed to the stream without ratio, fractions multiply; the group is the
-  // least common multiple of the denominators.
+  // A ratio p/q of X means p of this for q of X. Along the chain to the stream without a ratio, the fractions
+  // multiply. The group is the least common multiple of the denominators.
   const auto fraction = [&](int n) {
     uint64_t p = 1, q = 1;
     for (int hops = 0; graph.nodes[static_cast<size_t>(n)].ratio && hops < 64; ++hops) {
@@ -457,7 +457,7 @@ uint64_t StreamSet::per_group(const Graph& graph, int producer) const {
     return std::pair{p, q};
   };
   uint64_t group = 1;
-  // Over the graph's producers, bound or not: what a joint sample is must not change when only inference is bound.
+  // Covers the graph's producers, bound or not: a joint sample must stay the same when only inference is bound.
   for (int n : graph.nodes_of(DeclarationKind::Producer)) {
     const uint64_t q = fraction(n).second;
     group = counted(graph, n, group / std::gcd(group, q), q);
@@ -471,7 +471,7 @@ std::map<int, StreamType> StreamSet::types(const Graph& graph) const {
   for (const auto& [n, source] : sources_) {
     const StreamInfo& info = source->info();
     StreamType t{info.dtype, info.sample, info.position_axes, info.classes, info.symbols};
-    if (!used(graph, n)) {  // bound, but without meaning here: the labels of an inference
+    if (!used(graph, n)) {  // bound but unused here: the labels of an inference
       result[n] = std::move(t);
       continue;
     }
@@ -501,8 +501,8 @@ void check_same_samples(const Graph& graph, const std::map<int, StreamType>& lea
   }
 }
 
-// The same streams without the joint samples for which a condition does not hold. Reads the streams with conditions
-// once.
+// Returns the same streams without the joint samples for which a condition does not hold. Reads the streams with
+// conditions once.
 const std::vector<std::shared_ptr<Source>>& StreamSet::chosen(const std::vector<int>& producers,
                                                               const std::vector<JointMember>& members,
                                                               bool refuse_unequal) {
@@ -511,7 +511,7 @@ const std::vector<std::shared_ptr<Source>>& StreamSet::chosen(const std::vector<
   JointOptions together;
   together.batch = 1;
   together.refuse_unequal = refuse_unequal;
-  const JointReader belong(members, together);  // throws where they do not
+  const JointReader belong(members, together);  // throws if they do not belong together
   std::vector<ConditionedMember> conditioned;
   for (size_t i = 0; i < producers.size(); ++i)
     if (const auto condition = conditions_.find(producers[i]); condition != conditions_.end())

@@ -18,12 +18,13 @@
 
 namespace harmonics {
 
-// Opens what an address names. Options of the joint group (shuffle, batch, take, skip, repeat, shard, seed) and steps
-// on the way (stream_steps.hpp) must have been taken out; the others are checked against the scheme's schema.
+// Opens the source that an address names. Options of the joint group (shuffle, batch, take, skip, repeat, shard,
+// seed) and steps of the stream (stream_steps.hpp) must already be removed; the others are checked against the
+// scheme's schema.
 Source open_source(Registry& registry, const std::string& name, const Address& address);
 Sink open_sink(Registry& registry, const std::string& name, const Address& address);
 
-// Is it about what comes in? What was learned before is good then.
+// Whether the error concerns incoming data; the training before it is then valid.
 inline bool is_of_streams(ErrorKind kind) {
   return kind == ErrorKind::Stream || kind == ErrorKind::NoInput || kind == ErrorKind::InputOutput ||
          kind == ErrorKind::Denied || kind == ErrorKind::Unavailable;
@@ -31,26 +32,26 @@ inline bool is_of_streams(ErrorKind kind) {
 
 class StreamSet {
  public:
-  // `name` empty: the graph's only producer that is still unbound. Throws ErrorKind::Usage/Name with what to write.
+  // `name` empty: the graph's only producer that is still unbound. Throws ErrorKind::Usage/Name with a suggested
+  // command.
   void bind(const Graph& graph, Registry& registry, const std::string& name, Address address);
-  // Of the address "x#label": the producer x, whose address it means, with another field. -1: it is an address of its
-  // own.
+  // Returns the producer x of an address "x#label", which means x's address with another field; -1 for any other
+  // address.
   static int field_of(const Graph& graph, const std::string& name, const Address& address);
   void bind(const Graph& graph, int producer, Source source);
-  // `options`: what an address has behind its '?'.
+  // `options`: the options of an address, after its '?'.
   void bind(const Graph& graph, Registry& registry, int producer, Source source, const std::string& options);
-  // Live streams that are bound from now on go by way of it.
+  // Live streams bound after this call go through the spool.
   void set_spool(std::shared_ptr<Spool> spool) { spool_ = std::move(spool); }
-  // What live streams were in the run that is continued, by producer (<harmonics/announced.hpp>): those bound from now
-  // on, by addresses with the option `type`, need no sender to be opened.
+  // Types of the live streams in the continued run, by producer (<harmonics/announced.hpp>). Streams bound after this
+  // call, by addresses with the option `type`, can be opened without a sender.
   void expect(std::map<std::string, std::string> types) { expected_ = std::move(types); }
-  // What the source of a live stream announced, before any step on its way; "": it is not live, or was bound as an
-  // object.
+  // What the source of a live stream announced, before any step; "" if it is not live or was bound as an object.
   std::string announced(int producer) const {
     const auto at = announced_.find(producer);
     return at == announced_.end() ? "" : at->second;
   }
-  // Who keeps the samples that are left out where streams are joined.
+  // Sets the store for samples that a join leaves out.
   void set_dead_letters(std::shared_ptr<DeadLetters> letters) { letters_ = std::move(letters); }
   bool bound(int producer) const { return sources_.count(producer) != 0; }
   bool empty() const { return sources_.empty(); }
@@ -61,8 +62,8 @@ class StreamSet {
     for (const auto& [producer, source] : sources_) body(*source);
   }
 
-  // The number of this sample in what the address of a producer gives, from 0, and the address; empty when it cannot be
-  // found: a live stream, an object, a sample that was changed on its way, more data than a few seconds read.
+  // Finds the number of this sample, from 0, in the data of a producer's address, and the address. Empty if it cannot
+  // be found: for a live stream, an object, a sample changed by a step, or more data than a few seconds read.
   struct Record {
     uint64_t number;
     std::string address;
@@ -73,8 +74,8 @@ class StreamSet {
   std::map<int, StreamType> types(const Graph& graph) const;
 
   std::optional<uint64_t> batch() const { return batch_; }
-  // A reader over these producers (all bound), in this order. `shuffle`: whether to shuffle when no address says;
-  // `unpaired`: what becomes of samples without a partner when none says.
+  // Returns a reader over these producers (all bound), in this order. `shuffle`: whether to shuffle if no address
+  // says; `unpaired`: the rule for samples without a partner if no address gives one.
   std::unique_ptr<JointReader> reader(const Graph& graph, const std::vector<int>& producers, uint64_t batch,
                                       bool shuffle, uint64_t seed, std::optional<Unpaired> unpaired = std::nullopt);
 
@@ -100,20 +101,21 @@ class StreamSet {
   Address expecting(const StreamUse& use, const std::string& name, const Item& item, Address address) const;
   std::map<std::string, std::string> expected_;
   std::map<int, std::string> announced_;
-  std::map<int, std::string> from_;                    // the address of each, without what is behind it
+  std::map<int, std::string> from_;                    // the address of each, without options
   std::map<int, Address> addresses_;                   // with the options of its source
   std::map<int, std::pair<double, double>> parts_;     // of part=
   std::map<int, EdgeOptions> edges_;                   // of edge= and hold=
-  std::optional<std::string> join_, unpaired_, rest_;  // as they were written
+  std::optional<std::string> join_, unpaired_, rest_;  // as written
   std::optional<std::chrono::milliseconds> late_;
   std::map<int, std::vector<std::function<void(uint64_t)>>>
-      reseed_;                           // of what augments a stream, empty where it has its own seed
+      reseed_;                           // reseeds augmentations; empty for a stream with its own seed
   std::map<int, Condition> conditions_;  // of where=
-  std::vector<Chosen> chosen_;           // what they leave of streams that are read together
+  std::vector<Chosen> chosen_;           // samples that the conditions keep, per set of joined streams
   std::optional<uint64_t> batch_, shuffle_, take_, skip_, repeat_, seed_, shard_, shards_;
 };
 
-// Programs are compiled for the types the graph learned from; other samples are ErrorKind::Stream.
+// Throws ErrorKind::Stream if samples differ in type from those the graph learned from: programs are compiled for
+// those types.
 void check_same_samples(const Graph& graph, const std::map<int, StreamType>& learned,
                         const std::map<int, StreamType>& given, const std::string& purpose = "test");
 

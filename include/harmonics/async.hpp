@@ -129,7 +129,7 @@ class AsyncProducer final : public SampleWiseProducer {
     return stopping_ ? 0 : std::min(capacity_ - waiting_, capacity_ - end);
   }
   bool fill_ring() {
-    // Small pieces, so that the first samples are there soon.
+    // Small pieces, so that the first samples are available early.
     const std::size_t n = std::min<std::size_t>(await_room(), std::max<std::size_t>(capacity_ / 4, 1));
     if (n == 0) return false;
     const int64_t got = inner_->read(n, ring_.data() + last_ * bytes_);

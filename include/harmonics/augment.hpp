@@ -22,7 +22,7 @@ class Augmentation {
   struct Step {
     Kind kind;
     double a, b;
-    uint32_t ordinal;  // among those of its kind: two shifts draw different numbers
+    uint32_t ordinal;  // among the steps of its kind: two shifts draw different numbers
   };
 
   // By up to `pixels` in each direction.
@@ -46,7 +46,7 @@ class Augmentation {
 
   const std::vector<Step>& steps() const { return steps_; }
 
-  // As it is parsed.
+  // Returns the steps in the notation that the constructor parses.
   std::string text() const {
     static const char* const names[] = {"shift", "rotate", "scale",  "flip", "flip",
                                         "crop",  "center", "cutout", "noise"};

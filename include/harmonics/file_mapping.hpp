@@ -172,7 +172,7 @@ class FileMapping {
 
   const void* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
-  // To be called after reading: may any read since mapping have seen zeros instead of lost pages?
+  // To be called after reading: whether any read since mapping may have seen zeros instead of lost pages.
   bool lost() const { return range_ && range_->lost; }
   // The same as a cheap flag; it outlives the mapping.
   const std::atomic<bool>& lost_flag() const { return range_ ? range_->lost : mapped::never_lost; }

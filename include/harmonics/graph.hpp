@@ -357,7 +357,7 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
  private:
   friend class ScopedOverride;
   friend class ScopedRegistry;
-  // Does the library have contract 1.5?
+  // Whether the library has contract 1.5.
   HARMONICS_FACE static bool newer() {
     return api().struct_size >= offsetof(hx_graph_api, close_scope) + sizeof(void*);
   }

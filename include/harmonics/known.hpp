@@ -89,7 +89,7 @@ class KnownProducer final : public Producer {
  private:
   bool keeping() const { return finite_ && fits_; }
 
-  // Before anything else.
+  // To be called before anything else.
   void start() {
     if (started_) return;
     started_ = true;

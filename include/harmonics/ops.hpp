@@ -154,7 +154,7 @@ HARMONICS_FACE inline HTensor select(const HTensor& condition, const HTensor& a,
   return call1("select", {broadcast(condition, s), broadcast(a, s), broadcast(b, s)});
 }
 
-// As select; numbers are broadcast.
+// Like select; numbers are broadcast.
 HARMONICS_FACE inline HTensor where(const HTensor& condition, const HTensor& a, const HTensor& b) {
   return select(condition, a, b);
 }

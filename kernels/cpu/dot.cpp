@@ -54,7 +54,7 @@ struct Operand {
   hx_type type;
   std::vector<int64_t> batch, free, contract;
 
-  // Is one of the matrix axes contiguous?
+  // Whether one of the matrix axes is contiguous.
   bool is_matrix() const {
     const auto f = join(type, free), k = join(type, contract);
     return f && k && (f->stride == 1 || k->stride == 1 || f->size == 1 || k->size == 1);

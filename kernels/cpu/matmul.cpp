@@ -27,7 +27,7 @@ void cut(MatmulContext& c, uint32_t all) {
 }
 
 constexpr int64_t kLeastPackedDepth = 64;  // for shorter sums rows of B are read in place
-// Is our packed kernel at least as fast as oneDNN's, which also allocates memory in every run?
+// Whether our packed kernel is at least as fast as oneDNN's, which also allocates memory in every run.
 bool is_packed_here(const Product& p) {
   return isa().vector >= 8 && p.batch == 1 && p.m >= 48 && p.n >= 64 && p.k >= kLeastPackedDepth;
 }
@@ -42,8 +42,8 @@ int64_t block_floats(int64_t n, int64_t panel, int64_t most, int64_t depth) {
   return std::min(most, panels(n, panel) * panel) * std::min(kPackedDepth, depth);
 }
 
-// Are both operands contiguous per depth, and is the product best read that way: short sums, or long ones of few
-// results?
+// Whether both operands are contiguous per depth and the product is read best that way: short sums, or long ones of
+// few results.
 bool is_by_depth(const Product& p) {
   const bool is_long = p.k >= 1024 && p.k >= 4 * std::max(p.m, p.n);
   return p.a_column != 1 && p.b_column == 1 && (p.k <= kShortDepth || is_long) && !p.has_bias && !p.activation;

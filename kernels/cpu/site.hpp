@@ -81,7 +81,7 @@ class Site {
   double number(const char* name, double otherwise = 0) const {
     return float_attribute(raw_.attributes, name, otherwise);
   }
-  // May products be computed in fp16 chunks?
+  // Whether products may be computed in fp16 chunks.
   bool allows_half() const { return raw_.flags & HX_SITE_FP16_CHUNKS; }
   bool flag(const char* name) const { return integer(name) != 0; }
   std::vector<int64_t> integers(const char* name) const { return ints_attribute(raw_.attributes, name); }

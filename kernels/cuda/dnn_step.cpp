@@ -47,7 +47,7 @@ class DnnStep final : public Step {
     for (const Constant& c : constants_) at[n++] = const_cast<uint32_t*>(&c.bits);
     at[n] = plan_.workspace ? workspace_.at(places) : nullptr;
     machine.check(machine.driver().become_current(), "become the device of a thread");
-    const auto lock = machine.lock_dnn();  // the handle has one stream at a time
+    const auto lock = machine.lock_dnn();  // the handle has only one stream
     if (!pack_ || at != packed_) {
       pack_.emplace(f_, dnn::kPack);
       check(pack_->set(dnn::kPackAddresses, dnn::kAddresses, static_cast<int64_t>(n), at.data())

@@ -13,7 +13,7 @@ bool answer_view(const Site& site, std::vector<int64_t> from, int64_t offset, co
   return true;
 }
 
-// Is it a batch of plain transposes? Then tiles are contiguous on both sides.
+// Whether this is a batch of plain transposes: tiles are then contiguous on both sides.
 bool is_transpose(const Walk& w) {
   const size_t rank = w.sizes.size();
   if (rank < 2 || rank > 3 || w.offsets[0] != 0 || w.offsets[1] != 0) return false;

@@ -52,7 +52,8 @@ class Site {
     return std::all_of(raw_.inputs, raw_.inputs + raw_.n_inputs, is_f32) &&
            std::all_of(raw_.outputs, raw_.outputs + raw_.n_outputs, is_f32);
   }
-  // May products round their operands? fp16 chunks stand for TF32 here: fp16's mantissa with the range of f32.
+  // Whether products may round their operands. fp16 chunks are treated as TF32 here: fp16's mantissa with the range
+  // of f32.
   bool may_round() const { return raw_.flags & (HX_SITE_FP16_CHUNKS | HX_SITE_BF16 | HX_SITE_FP8); }
   bool may_round_to_bf16() const { return raw_.flags & (HX_SITE_BF16 | HX_SITE_FP8); }
   bool may_round_to_fp8() const { return raw_.flags & HX_SITE_FP8; }

@@ -36,7 +36,7 @@ class Chain {
   const std::string& parameters() const { return parameters_; }
   void give(Launch& launch) const;  // values of the parameters
   std::string buffers() const;      // "BUFFER(0), BUFFER(1), " for inputs and outputs
-  bool has_room() const;            // enough buffer arguments? False: declined
+  bool has_room() const;            // whether there are enough buffer arguments; false: declined
   uint32_t in_place() const;        // mask of inputs with the layout and element width of the first output
 
  private:

@@ -135,7 +135,7 @@ struct Walk {
   std::vector<std::vector<int64_t>> strides;  // by array and axis
   std::vector<int64_t> offsets;               // by array
   void join();
-  void widen(size_t axes);  // pads to at least so many axes: source texts depend on their number
+  void widen(size_t axes);  // pads to this minimum of axes: source texts depend on their number
   // "uint a0 = ..., a1 = ...;": the offset in each array of element `number`, from parameters that begin with `prefix`.
   std::string text(const std::string& number, const std::string& prefix, const std::vector<std::string>& places) const;
   std::string parameters(const std::string& prefix) const;  // ", uint w_d0, int w_s0_0 ..."

@@ -1,4 +1,4 @@
-// The activations of the catalogue: names, arguments and help; the operations and functionals they call hold the
+// The activations of the catalogue: names, arguments and help. The operations and functionals they call define their
 // meaning.
 #include <harmonics/plugin.hpp>
 

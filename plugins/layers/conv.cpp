@@ -27,7 +27,7 @@ std::vector<int64_t> pair_of(const Arguments& a, const char* name, std::vector<i
   if (v[0] < least || v[1] < least)
     throw Error(ErrorKind::Type, std::string(name) + " is [" + std::to_string(v[0]) + ", " + std::to_string(v[1]) +
                                      "]; the least is " + std::to_string(least));
-  constexpr int64_t most = int64_t{1} << 30;  // products of two of them fit
+  constexpr int64_t most = int64_t{1} << 30;  // the product of two of them fits
   if (v[0] > most || v[1] > most)
     throw Error(ErrorKind::Type, std::string(name) + " is [" + std::to_string(v[0]) + ", " + std::to_string(v[1]) +
                                      "]; the most is " + std::to_string(most));
@@ -53,7 +53,7 @@ Attributes attributes_of(const char* layer, const HTensor& x, const Window& w) {
 
 namespace {
 
-// "same": ceil(size / stride) results, an odd rest of the padding at the end.
+// "same": ceil(size / stride) outputs; odd padding goes to the end.
 void pad_same(const Shape& shape, Window& w) {
   for (uint32_t i = 0; i < 2; ++i) {
     const int64_t size = shape[i + 2], outputs = (size + w.strides[i] - 1) / w.strides[i];

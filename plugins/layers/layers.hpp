@@ -1,4 +1,5 @@
-// The layers of the catalogue: shape rules, parameters, arguments and help; the functionals they call hold the meaning.
+// The layers of the catalogue: shape rules, parameters, arguments and help. The functionals they call define their
+// meaning.
 #pragma once
 
 #include <harmonics/function.hpp>
@@ -40,7 +41,7 @@ HTensor skip(Scope&, const HTensor&, const Arguments&);
 // Weight "NAME.weight" [width, features] and bias "NAME.bias" applied to the last axis; without a name "weight",
 // "bias".
 HTensor project(Scope& scope, const HTensor& x, const std::string& name, int64_t width, bool bias);
-// All axes after the leading ones as one.
+// Flattens all axes after the leading ones.
 HTensor flat(const Scope& scope, const HTensor& x);
 // One position of a sequence [batch, positions, ...], without its axis.
 HTensor position_of(const HTensor& x, int64_t at);
@@ -49,7 +50,7 @@ void expect_image(const char* layer, const HTensor& x);
 // One number for both axes, or one for each.
 std::vector<int64_t> pair_of(const Arguments& arguments, const char* name, std::vector<int64_t> otherwise,
                              int64_t least);
-// The window as a functional's attributes; throws when no window fits.
+// The window as attributes of a functional; throws when no window fits.
 struct Window {
   std::vector<int64_t> kernel, strides, dilation, low, high;
 };

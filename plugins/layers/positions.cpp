@@ -1,4 +1,4 @@
-// One value of a sequence.
+// Layers that select one position of a sequence.
 #include <harmonics/ops.hpp>
 
 #include "layers.hpp"

@@ -1,5 +1,5 @@
-// lstm and gru as PyTorch's modules have them: parameters weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, those of
-// the way back with _reverse behind, further layers l1, l2 ...
+// lstm and gru, compatible with PyTorch's modules: parameters weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0,
+// those of the backward direction with the suffix _reverse, further layers l1, l2 ...
 #include <harmonics/checked.hpp>
 #include <harmonics/ops.hpp>
 
@@ -27,7 +27,7 @@ struct Recurrence {
   }
   int64_t ways() const { return both_ways ? 2 : 1; }
 
-  // One way over the positions: [batch, positions, width].
+  // Runs one direction over the positions: [batch, positions, width].
   HTensor way(Scope& scope, const HTensor& x, const std::string& suffix, bool reverse) const {
     const auto parameter = [&](const char* what, const Shape& shape) {
       return scope.parameter((what + suffix).c_str(), shape, harmonics::kaiming_init(width));
@@ -40,7 +40,7 @@ struct Recurrence {
     }
     return harmonics::call(name, inputs, Attributes().set("reverse", reverse)).at(0);
   }
-  // All positions, or the state after the last of each way.
+  // Returns all positions, or the state after the last one of each direction.
   HTensor layer(Scope& scope, const HTensor& x, const std::string& suffix, bool only_last) const {
     const auto result = [&](const HTensor& y, bool reverse) {
       return only_last ? position_of(y, reverse ? 0 : y.shape()[1] - 1) : y;

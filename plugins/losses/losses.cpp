@@ -10,8 +10,8 @@ using namespace harmonics;
 
 bool is_integer(const HTensor& x) { return x.dtype() >= DType::U8 && x.dtype() <= DType::U64; }
 
-// What stood between logits and prediction. A replacement registered by another plugin has another identity, so that it
-// is never taken for the real one.
+// The activation between logits and prediction. A replacement registered by another plugin has a different identity,
+// so it is never mistaken for the built-in one.
 enum class Before { Nothing, Softmax, LogSoftmax, Sigmoid, Other };
 Before before(const std::string& activation) {
   if (activation.empty() || activation == "harmonics.activations/identity") return Before::Nothing;
@@ -28,9 +28,10 @@ Before before(const std::string& activation) {
 
 int64_t last_of(const HTensor& x) { return static_cast<int64_t>(x.rank()) - 1; }
 
-// Class numbers of which one may stand for "no class": such places have no loss, and the mean is that of the others.
+// Class numbers, one of which may mean "no class": positions with it have no loss, and the mean is taken over the
+// others.
 struct Labels {
-  HTensor numbers, absent;  // absent: empty when every place counts
+  HTensor numbers, absent;  // absent: empty when every position counts
 
   Labels(const HTensor& target, const Arguments& a) : numbers(target) {
     if (!a.has("ignore_index")) return;
@@ -50,7 +51,7 @@ void expect_no_absence(const Arguments& a) {
 
 double smoothing_of(const Arguments& a) { return a.number("label_smoothing", 0); }
 
-// Of one class the probability is 1 and every loss 0, whatever was learned.
+// With only one class the probability is always 1 and every loss 0.
 void expect_several(const char* loss, const HTensor& outputs) {
   if (outputs.shape().back() != 1) return;
   throw Error(ErrorKind::Shape, std::string(loss) + " over one class learns nothing: its probability is always 1")
@@ -58,8 +59,8 @@ void expect_several(const char* loss, const HTensor& outputs) {
       .note("of a number: mse; of yes or no: end the arrow in sigmoid and compare by binary_cross_entropy");
 }
 
-// -log of the probability that softmax of the logits gives to the target: class numbers, or probabilities. Smoothed,
-// each class gets an equal share of `smoothing`.
+// Cross entropy: -log of the probability that softmax of the logits gives to the target (class numbers or
+// probabilities). With smoothing, each class gets an equal share of `smoothing`.
 HTensor softmax_entropy(const char* loss, const HTensor& logits, const HTensor& target, const Arguments& a) {
   expect_several(loss, logits);
   const double smoothing = smoothing_of(a);
@@ -199,7 +200,7 @@ class BinaryCrossEntropy : public LossFunction {
   }
 
  private:
-  // Class numbers as a number for each output: one output is the second of two classes.
+  // Converts class numbers to one number per output; a single output is the second of two classes.
   static HTensor by_output(const HTensor& p, const HTensor& target) {
     if (!is_integer(target)) return target;
     const int64_t outputs = p.shape().back();
@@ -227,7 +228,7 @@ class Huber : public LossFunction {
   }
 };
 
-// Squared below beta and divided by it, so that the slope beyond beta is 1.
+// Quadratic below beta, scaled so that the gradient beyond beta is 1.
 class SmoothL1 : public LossFunction {
  public:
   HTensor operator()(const HTensor& p, const HTensor& target) const override { return (*this)(p, target, {}); }

@@ -23,7 +23,7 @@ bool ends_in(const MetricBatch& b, const char* name) {
   return std::string("harmonics.activations/") + name == b.activation;
 }
 
-// Counts a yes or no of every row.
+// The share of rows for which a condition holds.
 class Share : public Metric {
  public:
   void reset() override { right_ = rows_ = 0; }
@@ -54,7 +54,7 @@ class Accuracy : public Share {
   std::vector<Figure> figures() const override { return {{"accuracy", value()}}; }
 };
 
-// Is the class among the k largest outputs? Of equal ones those of lower number are taken first.
+// Whether the target class is among the k largest outputs. Ties favour lower class numbers.
 class TopK : public Share {
  public:
   explicit TopK(int64_t k) : k_(static_cast<uint64_t>(k)) {}
@@ -81,7 +81,7 @@ class TopK : public Share {
   uint64_t k_;
 };
 
-// Counts by truth and prediction.
+// A table of counts by true and predicted class.
 class Counts : public Metric {
  public:
   void add(const MetricBatch& b) override {
@@ -139,13 +139,13 @@ Average average_of(const Arguments& a) {
   return Average::None;
 }
 
-// How often a class was right, was said, and was meant.
+// The number of rows in which a class was correctly predicted, was predicted, and was the target.
 struct OfClass {
   double right = 0, said = 0, meant = 0;
 };
 
-// Precision, recall or F1 of each class, averaged over the classes that were said or meant; 0 where it would divide by
-// none.
+// Precision, recall or F1 of each class, averaged over the classes that were predicted or were targets; 0 instead of
+// a division by zero.
 class ByClass : public Counts {
  public:
   using Score = double (*)(const OfClass&);
@@ -197,7 +197,7 @@ double precision(const OfClass& c) { return share(c.right, c.said); }
 double recall(const OfClass& c) { return share(c.right, c.meant); }
 double f1(const OfClass& c) { return share(2 * c.right, c.said + c.meant); }
 
-// e to the mean of -log of the probability that the class was given.
+// The exponential of the mean of -log of the target class's probability.
 class Perplexity : public Metric {
  public:
   void add(const MetricBatch& b) override {
@@ -219,7 +219,7 @@ class Perplexity : public Metric {
  private:
   double surprise(const MetricBatch& b, uint64_t row) {
     const auto label = static_cast<size_t>(b.labels[row]);
-    if (b.outputs > 1 && (b.activation[0] == 0 || ends_in(b, "identity"))) {  // logits: nothing is lost where exp is 0
+    if (b.outputs > 1 && (b.activation[0] == 0 || ends_in(b, "identity"))) {  // logits: avoids the underflow of exp
       const float* x = b.predictions + row * b.outputs;
       const double high = *std::max_element(x, x + b.outputs);
       double sum = 0;

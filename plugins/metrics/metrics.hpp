@@ -1,4 +1,4 @@
-// The metrics of the catalogue, and what they share.
+// The metrics of the catalogue, and their shared helpers.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ using Bytes = std::vector<std::byte>;
 
 inline constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 
-// Numbers as they are saved: of fixed kinds, one after another, lists after their length.
+// Serializes numbers: fixed types, one after another, lists preceded by their length.
 class Saved {
  public:
   template <typename T>
@@ -46,7 +46,7 @@ class Saved {
   Bytes bytes_;
 };
 
-// Reads them back, all of them.
+// Reads them back; all must be read.
 class Taken {
  public:
   explicit Taken(const Bytes& bytes) : bytes_(bytes) {}
@@ -80,7 +80,7 @@ class Taken {
   size_t at_ = 0;
 };
 
-// Of classes.
+// Metrics of classes.
 Made make_accuracy(const Arguments&);
 Made make_topk(const Arguments&);
 Made make_precision(const Arguments&);
@@ -89,17 +89,17 @@ Made make_f1(const Arguments&);
 Made make_confusion(const Arguments&);
 Made make_perplexity(const Arguments&);
 Made make_auc(const Arguments&);
-// Of numbers.
+// Metrics of numbers.
 Made make_mae(const Arguments&);
 Made make_rmse(const Arguments&);
 Made make_r2(const Arguments&);
 
-// The class a row's prediction stands for: the largest output (the first of equals), or by a half where one output is
-// the second class's probability.
+// The class a row's prediction means: the largest output (the first of equals), or a threshold of one half if the
+// single output is the second class's probability.
 uint32_t predicted_class(const MetricBatch& batch, uint64_t row);
 
-// A row's prediction as probabilities that add up to 1, by what its layer ends in: softmax and log_softmax give them,
-// no activation gives logits, outputs of any other stand for their share of the sum.
+// Converts a row's prediction to probabilities that add up to 1, depending on its activation: softmax and log_softmax
+// give them, no activation gives logits, and other outputs are divided by their sum.
 void probabilities(const MetricBatch& batch, uint64_t row, std::vector<double>& out);
 
 }  // namespace metrics

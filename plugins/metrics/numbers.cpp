@@ -11,7 +11,7 @@ using harmonics::Figure;
 
 namespace {
 
-// The mean over rows and outputs of what each pair gives.
+// The mean over rows and outputs of a function of prediction and target.
 class MeanOver : public Metric {
  public:
   using Pair = double (*)(double difference);
@@ -44,7 +44,7 @@ class MeanOver : public Metric {
   uint64_t count_ = 0;
 };
 
-// 1 minus what is left of the variance, for each output; their mean.
+// 1 minus the share of unexplained variance, per output, averaged.
 class R2 : public Metric {
  public:
   void add(const MetricBatch& b) override {

@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kMostScores = size_t{1} << 28;  // 1 GiB
 
-// Of two classes that of the second; of more the mean over each class against the others, as far as both are there.
-// Exact: every score is kept until the end of the pass.
+// With two classes the area of the second; with more the mean over each class against the others, where both are
+// present. Exact: every score is kept until the end of the pass.
 class Auc : public Metric {
  public:
   void add(const MetricBatch& b) override {
@@ -58,7 +58,7 @@ class Auc : public Metric {
   }
 
  private:
-  // The share of pairs of a positive and a negative that stand in the right order, equal ones counting half; -1: none.
+  // The share of positive-negative pairs in the right order, ties counting half; -1 without pairs.
   double of_class(uint64_t column, int32_t positive) const {
     std::vector<std::pair<float, bool>> order;
     order.reserve(labels_.size());

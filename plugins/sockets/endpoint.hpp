@@ -1,4 +1,4 @@
-// Where to listen or to connect to.
+// The address to listen on or connect to.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace harmonics::sockets {
 
-// A port of this or another machine, or a path of this one.
+// A TCP port of any machine, or a path of a Unix socket.
 struct Endpoint {
   std::string host;
   uint16_t port = 0;
@@ -16,13 +16,13 @@ struct Endpoint {
   std::string str() const;
 };
 
-// HOST:PORT, with // before it or without. Beyond this machine only when `insecure`: nothing on the way is encrypted,
-// and nobody is known. Errors: Usage, Denied.
+// Parses HOST:PORT, with or without //. Other machines need `insecure`: the connection is neither encrypted nor
+// authenticated. Errors: Usage, Denied.
 Endpoint tcp_endpoint(const std::string& text, bool insecure = false);
-// A path that a socket may have.
+// Checks that a socket can have this path.
 Endpoint unix_endpoint(const std::string& text);
 
-// Of a TCP socket: frames do not wait for one another.
+// Disables Nagle's algorithm on a TCP socket.
 void send_at_once(int socket);
 
 }  // namespace harmonics::sockets

@@ -25,14 +25,14 @@ using wire::Time;
 namespace {
 
 constexpr size_t kMostLinks = 256, kMostUnwritten = 1u << 20;
-constexpr Time kSilence = std::chrono::seconds(15);  // senders speak every second
+constexpr Time kSilence = std::chrono::seconds(15);  // senders send at least every second
 constexpr Time kFirst = std::chrono::seconds(5);     // for the first frame
 constexpr Time kWhole = std::chrono::seconds(30);    // for a frame that has begun
-constexpr Time kAlive = std::chrono::seconds(1);     // of such a frame its sender is told that it comes
+constexpr Time kAlive = std::chrono::seconds(1);     // interval of keep-alives while a frame arrives
 constexpr Time kGoodbye = std::chrono::seconds(1);
 constexpr Time kPause =
-    std::chrono::milliseconds(100);  // in which nobody is let in, where the system has no descriptor left
-// What is kept of frames that are not whole: of one connection that has not said HELLO, and of all together.
+    std::chrono::milliseconds(100);  // pause without accepting when the system has no descriptor left
+// Limits of incomplete frames: of one connection that has not said HELLO, and of all together.
 constexpr size_t kPiece = 64u << 10;
 constexpr size_t kMostUngreeted = 64u << 10, kMostBegun = 128u << 20;
 
@@ -41,7 +41,7 @@ stream_protocol::endpoint place_of(const Endpoint& e) {
   return asio::ip::tcp::endpoint(asio::ip::make_address(e.host), e.port);
 }
 
-// A socket that a process has left behind, which nobody listens at any more.
+// Removes a socket file left behind by a process, which nothing listens on any more.
 void remove_stale(const std::string& path) {
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return;
@@ -62,18 +62,18 @@ struct Link {
   uint64_t peer;
   stream_protocol::socket socket;
   wire::FrameReader reader;
-  std::vector<std::byte> out, writing;  // to be written; being written
-  bool known = false, closing = false;  // a frame has come; to be ended when all is written
-  bool greeted = false;                 // a sender has said HELLO here
+  std::vector<std::byte> out, writing;  // queued; in transfer
+  bool known = false, closing = false;  // a frame has come; close when all is written
+  bool greeted = false;                 // HELLO was received on this connection
   Time heard = wire::now(), whole = heard, told = heard;
   std::vector<std::byte> piece = {};  // of plain formats
-  size_t held = 0;                    // likewise: bytes of no sample yet
+  size_t held = 0;                    // likewise: bytes of incomplete samples
 };
 using LinkPtr = std::shared_ptr<Link>;
 
 }  // namespace
 
-// Everything runs on the thread of `io` but what the inbox is asked by others.
+// Everything runs on the thread of `io`, except calls that other threads make to the inbox.
 struct Listener::Body {
   Body(const Endpoint& e, wire::InboxOptions options)
       : endpoint(e),
@@ -126,7 +126,7 @@ struct Listener::Body {
       const stream_protocol::endpoint place = place_of(endpoint);
       acceptor.open(place.protocol());
       if (endpoint.is_unix())
-        fchmod(acceptor.native_handle(), 0600);  // the file that bind makes has the socket's mode
+        fchmod(acceptor.native_handle(), 0600);  // bind creates the file with the socket's mode
       else
         acceptor.set_option(asio::socket_base::reuse_address(true));
       acceptor.bind(place);
@@ -161,7 +161,7 @@ struct Listener::Body {
     });
   }
 
-  // The next one would fail at once, and so on.
+  // Pauses accepting: the next attempt would fail at once.
   void pause() {
     resting.expires_after(kPause);
     resting.async_wait([this](const Code& code) {
@@ -169,7 +169,7 @@ struct Listener::Body {
     });
   }
 
-  // Who has longest said nothing since it came gives way.
+  // Drops the connection that has sent nothing for the longest time since it was accepted.
   void make_room() {
     for (const auto& [peer, link] : links)
       if (!link->known) return drop(LinkPtr(link));
@@ -203,7 +203,7 @@ struct Listener::Body {
       inbox.left(link->peer);
   }
 
-  // Plain formats: who sends may be silent for long, and is read when there is room for what it says.
+  // Plain formats: a sender may be silent for long, and is read when there is room.
   void read_plain(const LinkPtr& link) {
     if (feed->is_full()) return waiting.push_back(link);
     link->piece.resize(kPiece);
@@ -223,7 +223,7 @@ struct Listener::Body {
     for (const LinkPtr& link : std::exchange(waiting, {}))
       if (links.count(link->peer)) read_plain(link);
   }
-  // Who holds most of a sample that is not whole gives way.
+  // Drops the connection that holds the most bytes of an incomplete sample. Returns false if that is this one.
   bool make_memory_for(const LinkPtr& reading) {
     LinkPtr most = reading;
     for (const auto& [peer, link] : links)
@@ -246,10 +246,10 @@ struct Listener::Body {
       if (begun > kMostBegun && !make_memory(link)) return;
       flush();
       if (!link->closing) return read(link);
-      if (link->writing.empty()) drop(link);  // the sender connects again and goes on
+      if (link->writing.empty()) drop(link);  // the sender reconnects and resumes
     });
   }
-  // The connection whose frame arrives most slowly gives way; its sender connects again and goes on. False: that is
+  // Drops the connection whose frame arrives most slowly; its sender reconnects and resumes. Returns false if that is
   // this one.
   bool make_memory(const LinkPtr& reading) {
     const auto pace = [](const Link& link) {
@@ -264,7 +264,7 @@ struct Listener::Body {
     drop(slowest);
     return slowest != reading;
   }
-  // False: where the next frame begins is not known any more.
+  // Returns false when the start of the next frame is no longer known.
   bool take(Link& link) {
     try {
       while (const wire::OwnedBytes frame = link.reader.next()) {
@@ -303,7 +303,7 @@ struct Listener::Body {
     });
   }
 
-  // Until all know what they need to.
+  // Runs until all senders have been told, at the latest until this time.
   void leave(Time latest) {
     Code ignored;
     resting.cancel();
@@ -321,7 +321,7 @@ struct Listener::Body {
   Endpoint endpoint;
   wire::Limits limits;
   wire::Inbox inbox;
-  std::unique_ptr<plain::SampleFeed> feed;  // of plain formats, instead
+  std::unique_ptr<plain::SampleFeed> feed;  // of plain formats, instead of the inbox
   std::vector<LinkPtr> waiting;             // for room
   std::atomic<bool> woken{false};
   asio::io_context io;
@@ -329,7 +329,7 @@ struct Listener::Body {
   asio::steady_timer timer, resting;
   std::map<uint64_t, LinkPtr> links;
   uint64_t last_peer = 0;
-  size_t begun = 0;  // bytes of frames that are not whole, of all links
+  size_t begun = 0;  // bytes of incomplete frames, of all links
   std::thread thread;
 };
 

@@ -1,4 +1,4 @@
-// The receiver's end of a socket: listens, and fills an inbox. Asio is in the source.
+// The receiving end of a socket: listens and fills an inbox. Only the source includes Asio.
 #pragma once
 
 #include <memory>
@@ -11,17 +11,17 @@ namespace harmonics::sockets {
 
 class Listener {
  public:
-  // Errors: Stream when the place cannot be listened on.
+  // Errors: Stream when the endpoint cannot be bound.
   explicit Listener(const Endpoint& endpoint, wire::InboxOptions options = {});
-  // Of samples in a plain format, which its feed takes: nobody is answered.
+  // For samples in a plain format, which its feed takes: senders get no answer.
   Listener(const Endpoint& endpoint, plain::FeedOptions options);
-  // Senders that have ended are told before, those that have not are told that nobody reads any more.
+  // First confirms to senders that have ended, and tells the others that nothing reads any more.
   ~Listener();
 
   wire::Inbox& inbox();
   bool is_plain() const;
   plain::SampleFeed& feed();
-  // The one it was given, or for port 0 the one it was lent.
+  // The given port, or for port 0 the one that the system chose.
   uint16_t port() const;
 
  private:

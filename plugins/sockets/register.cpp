@@ -1,4 +1,4 @@
-// tcp:HOST:PORT and unix:PATH: as a producer listens there, as a consumer sends there.
+// tcp:HOST:PORT and unix:PATH: a producer listens there, a consumer connects to it.
 #include "listener.hpp"
 #include "sender.hpp"
 #include "wire/plain/plain_streams.hpp"

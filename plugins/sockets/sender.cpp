@@ -20,7 +20,7 @@ using wire::Time;
 namespace {
 constexpr size_t kMostWrite = 1u << 20;
 constexpr Time kRetry = std::chrono::milliseconds(100), kFarewell = std::chrono::milliseconds(200);
-constexpr Time kConnect = std::chrono::seconds(2);  // the system asks again ever more seldom, for minutes
+constexpr Time kConnect = std::chrono::seconds(2);  // the system itself retries ever more rarely, for minutes
 }  // namespace
 
 // Everything runs on the thread of `io`.
@@ -68,7 +68,7 @@ struct Sender::Body {
       flush();
     });
   }
-  // A tick after a while connects again.
+  // A later tick reconnects.
   void lost() {
     Code ignored;
     socket.close(ignored);
@@ -120,7 +120,7 @@ struct Sender::Body {
       out.push_back(std::move(frame));
     }
     if (out.empty()) {
-      // What has just been put aside goes in a moment, sooner than the tick that was set before.
+      // Data queued just now is sent before the scheduled tick.
       if (outbox.until_deadline() < wire::Inbox::kTick) timer.cancel(), tick();
       return;
     }

@@ -1,4 +1,4 @@
-// The sender's end of a socket: connects, connects again, and empties an outbox. Asio is in the source.
+// The sending end of a socket: connects, reconnects, and empties an outbox. Only the source includes Asio.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// synth:digits draws handwritten-looking digits from a seed: data to learn from without a download.
+// synth:digits draws handwritten-looking digits from a seed: training data without a download.
 #include <harmonics/plugin.hpp>
 
 #include <algorithm>

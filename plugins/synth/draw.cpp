@@ -16,7 +16,8 @@ PhiloxStream random_of(uint64_t seed, uint64_t index, uint32_t part) {
   return PhiloxStream(harmonics::philox_key(seed, harmonics::stream_of("synth:digits", 12)), index, part);
 }
 
-// Near enough to normal, deviation 1, never beyond 3; made of exact operations, so the same on every machine.
+// Approximately normal, deviation 1, never beyond 3. Uses exact operations only, so the result is the same on every
+// machine.
 float normal(PhiloxStream& r) { return (r.uniform() + r.uniform() + r.uniform() + r.uniform() - 2.0f) * 1.7320508f; }
 
 // A smooth wave of period 1 between -1 and 1 (parabolas instead of a sine, for the same reason).
@@ -25,7 +26,7 @@ float wave(float t) {
   return t < 0.5f ? 16.0f * t * (0.5f - t) : 16.0f * (t - 0.5f) * (t - 1.0f);
 }
 
-// How this writer holds pen and paper.
+// The handwriting of one writer.
 struct Hand {
   float xx, xy, yx, yy, dx, dy;                            // unit square to pixels
   float bend_x, bend_y, phase_x, phase_y, turn_x, turn_y;  // wobble of the whole figure
@@ -65,7 +66,7 @@ struct Hand {
 
 class Canvas {
  public:
-  // A straight piece of pen line with round ends; thickness changes evenly along it.
+  // Draws a straight line with round ends; its thickness changes evenly along it.
   void segment(Point a, Point b, float radius_a, float radius_b, float ink) {
     const float reach = std::max(radius_a, radius_b) + 0.5f;
     const int x0 = std::max(static_cast<int>(std::floor(std::min(a.x, b.x) - reach)), 0),
@@ -84,7 +85,7 @@ class Canvas {
       }
   }
 
-  // A little of every pixel runs into its neighbours.
+  // Blurs every pixel into its neighbours.
   void blur(float amount) {
     float from[side + 2][side + 2] = {};
     for (int y = 0; y < side; ++y) std::copy_n(pixels_[y], side, from[y + 1] + 1);
@@ -96,7 +97,7 @@ class Canvas {
                         far * (from[y][x] + from[y][x + 2] + from[y + 2][x] + from[y + 2][x + 2]);
   }
 
-  // Ink does not cover evenly: a coarse pattern takes up to `depth` of it away.
+  // Uneven ink: a coarse pattern removes up to `depth` of it.
   void texture(PhiloxStream& r, float depth) {
     constexpr int cells = 7, size = side / cells;
     float grid[cells + 1][cells + 1];
@@ -122,7 +123,7 @@ class Canvas {
   float pixels_[side][side] = {};
 };
 
-// The point of a Catmull-Rom curve between b and c.
+// Returns the point of a Catmull-Rom curve between b and c.
 Point curve(Point a, Point b, Point c, Point d, float t) {
   const auto blend = [t](float p, float q, float r, float s) {
     return q + 0.5f * t * (r - p + t * (2 * p - 5 * q + 4 * r - s + t * (3 * (q - r) + s - p)));
@@ -159,7 +160,7 @@ const Glyph& choose_glyph(const std::vector<Glyph>& glyphs, PhiloxStream& r) {
 
 void draw_glyph(Canvas& canvas, const Glyph& glyph, const Hand& hand, PhiloxStream& r) {
   constexpr int most = 16;
-  Point corner{-1, -1}, moved{0, 0};  // strokes that meet keep meeting
+  Point corner{-1, -1}, moved{0, 0};  // strokes that meet stay connected
   for (const Stroke& stroke : glyph.strokes) {
     Point points[most];
     const int n = std::min(static_cast<int>(stroke.size()), most);
@@ -174,7 +175,7 @@ void draw_glyph(Canvas& canvas, const Glyph& glyph, const Hand& hand, PhiloxStre
   }
 }
 
-// A stray mark: a short arc somewhere near the edge of the digit.
+// Draws a stray mark: a short arc near the edge of the digit.
 void draw_mark(Canvas& canvas, const Hand& hand, PhiloxStream& r) {
   const Point start{r.uniform(-0.1f, 1.1f), r.uniform(-0.1f, 1.1f)};
   const Point step{r.uniform(-0.16f, 0.16f), r.uniform(-0.16f, 0.16f)};

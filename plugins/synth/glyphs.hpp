@@ -1,4 +1,4 @@
-// How people write the ten digits: skeletons of strokes in a unit square, x to the right, y down.
+// Variants of the ten handwritten digits: skeletons of strokes in a unit square, x to the right, y down.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ struct Point {
 using Stroke = std::vector<Point>;
 struct Glyph {
   std::vector<Stroke> strokes;
-  uint32_t weight;  // how common this way of writing it is
+  uint32_t weight;  // frequency of this variant
 };
 
-// The ways of writing a digit, 0 to 9.
+// The variants of a digit, 0 to 9.
 const std::vector<Glyph>& glyphs_of(uint32_t digit);
 
 }  // namespace synth

@@ -1,4 +1,4 @@
-// Where a ZeroMQ socket binds or connects to, by which pattern, and who may know what is sent.
+// The address of a ZeroMQ socket, its pattern, and its encryption.
 #pragma once
 
 #include <optional>
@@ -18,12 +18,12 @@ using wire::read_public_key;
 enum class Pattern { Router, Dealer, Pull, Push, Sub, Pub };
 const char* scheme_of(Pattern pattern);  // "zmq+router"
 
-// Between those who have keys; none: anybody who reaches the socket.
+// Keys that encrypt and authenticate connections; none: any peer that reaches the socket is accepted.
 struct Security {
   std::optional<KeyPair> own;
-  std::vector<Key> allowed;     // who may send here
-  std::optional<Key> server;    // who listens there
-  wire::BoundNames names = {};  // senders' names that belong to keys
+  std::vector<Key> allowed;     // peers that may connect
+  std::optional<Key> server;    // the key of the receiver
+  wire::BoundNames names = {};  // sender names bound to keys
 };
 
 struct Address {
@@ -38,9 +38,9 @@ struct Address {
   bool is_one_way() const { return pattern != Pattern::Router && pattern != Pattern::Dealer; }
 };
 
-// HOST:PORT, with // before it or without. Errors: Usage.
+// Parses HOST:PORT, with or without //. Errors: Usage.
 Address parse_address(Pattern pattern, const std::string& text);
-// Beyond this machine only with keys, or when `insecure`. Errors: Denied.
+// Other machines need keys, or `insecure`. Errors: Denied.
 void check_security(const Address& address, bool insecure);
 
 }  // namespace harmonics::zmq

@@ -1,4 +1,5 @@
-// Connections of a bound ZeroMQ socket by their descriptors: how many there may be, and which have to go.
+// Tracks the connections of a bound ZeroMQ socket by their descriptors, limits their number, and chooses which to
+// close.
 #pragma once
 
 #include <map>
@@ -10,27 +11,27 @@
 
 namespace harmonics::zmq {
 
-// Half of the descriptors that the process has left, 512 at most: a socket that runs out of them could neither accept
-// nor refuse.
+// Half of the descriptors that the process has left, at most 512: a socket without descriptors can neither accept nor
+// reject connections.
 size_t most_connections();
 
 class Connections {
  public:
   explicit Connections(size_t most = most_connections()) : most_(most) {}
 
-  // The one to end, since there are too many, or 64 that have said nothing yet, and each may hold a message that is not
-  // whole: one of these that came first, else this one; none: there is room.
+  // Returns the connection to close if there are too many, or 64 that have sent nothing yet, each of which may hold
+  // an incomplete message: one of the earliest of these, else this one. None: there is room.
   std::optional<int> accepted(int descriptor, wire::Time now);
   void heard(int descriptor, wire::Time now);
   void gone(int descriptor) { all_.erase(descriptor); }
-  // Those that have said nothing since they came for longer than `first`, or since they spoke for longer than
-  // `silence`. Each is named once.
+  // Returns connections that have sent nothing for longer than `first` since they were accepted, or for longer than
+  // `silence` since their last message. Each is returned once.
   std::vector<int> silent(wire::Time now, wire::Time first, wire::Time silence);
   bool has_room() const { return all_.size() < most_; }
 
  private:
   struct Connection {
-    wire::Time heard;  // or accepted
+    wire::Time heard;  // last message, or accepted
     bool spoke = false, ended = false;
   };
   size_t most_;

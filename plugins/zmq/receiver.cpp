@@ -22,25 +22,25 @@ using wire::Time;
 namespace {
 
 constexpr size_t kMostPeers = 1024;
-constexpr int kMostAtOnce = 64;  // messages between two looks at what is to be said
+constexpr int kMostAtOnce = 64;  // messages between two polls of the inbox
 constexpr auto kGather = std::chrono::microseconds(
-    50);  // messages that follow one another faster are taken together: a wake-up costs more than one
-constexpr Time kSilence = std::chrono::seconds(15);      // senders speak every second
+    50);  // messages at shorter intervals are taken together: a wake-up costs more than one
+constexpr Time kSilence = std::chrono::seconds(15);      // senders send at least every second
 constexpr Time kFirst = std::chrono::seconds(5);         // for the first frame
-constexpr Time kPause = std::chrono::milliseconds(200);  // in which nobody is let in, where descriptors have run out
-constexpr Time kAlone = std::chrono::seconds(3);         // as the sender's
+constexpr Time kPause = std::chrono::milliseconds(200);  // pause without accepting when descriptors have run out
+constexpr Time kAlone = std::chrono::seconds(3);         // like the sender's
 constexpr Time kGoodbye = std::chrono::seconds(1);
 constexpr auto kLast = std::chrono::milliseconds(100);
 
-// libzmq takes memory for every message and gives it back on another thread. glibc returns what is free at the end of a
-// heap to the system, from 128 KiB on, and its pages are zeroed anew for the next message: a tenth of the time that
-// large frames take. This much is kept, for the whole process; who has said what to keep (MALLOC_TRIM_THRESHOLD_,
-// GLIBC_TUNABLES) is heeded.
+// libzmq allocates every message and frees it on another thread. From 128 KiB on, glibc returns free memory at the
+// end of a heap to the system, which zeroes its pages for the next message: a tenth of the time that large frames
+// take. This function keeps more freed memory, for the whole process. It respects settings of the user
+// (MALLOC_TRIM_THRESHOLD_, GLIBC_TUNABLES).
 void keep_freed_memory() {
 #ifdef __GLIBC__
   if (std::getenv("MALLOC_TRIM_THRESHOLD_") || std::getenv("GLIBC_TUNABLES")) return;
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest frame, and as far as glibc's own limit moves by itself
-  mallopt(M_TRIM_THRESHOLD, 8 << 20);   // as much as bursts of messages take
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest frame, and the maximum of glibc's own dynamic limit
+  mallopt(M_TRIM_THRESHOLD, 8 << 20);   // the size of message bursts
 #endif
 }
 
@@ -110,13 +110,13 @@ struct Receiver::Body {
     turn();
     socket->linger(kLast);
   }
-  // True: messages came, and none is left.
+  // Returns true when messages came and none is left.
   bool turn() {
     for (Event event = socket->event(); event.kind != Event::None; event = socket->event()) take(event);
     int received = 0;
     while (received < kMostAtOnce && receive()) ++received;
     const bool alone = !address.binds && !connected && wire::now() - looked_for >= kAlone;
-    if (alone && received == 0 && !is_full()) open();  // nothing waits in the socket
+    if (alone && received == 0 && !is_full()) open();  // no message waits in the socket
     flush();
     if (wire::now() - looked > wire::Inbox::kTick) look_for_the_silent();
     return received > 0 && received < kMostAtOnce;
@@ -225,21 +225,21 @@ struct Receiver::Body {
         socket->send(wire::owned(std::move(answer->frame)));
       else if (sent == Socket::Sent::Nobody)
         forget(answer->peer);
-      // Full: it does not read what it is told; it will ask how things stand.
+      // Full: the sender does not read its answers; it will ask for the state again.
     }
   }
 
   Address address;
   wire::Limits limits;
   wire::Inbox inbox;
-  std::unique_ptr<plain::SampleFeed> feed;  // of plain formats, instead
-  std::mutex mutex;                         // of the pointer: it is woken while it is replaced
+  std::unique_ptr<plain::SampleFeed> feed;  // of plain formats, instead of the inbox
+  std::mutex mutex;                         // of the pointer: wake may run while it is replaced
   std::unique_ptr<Socket> socket;
   Connections connections;
   bool is_listening = true;
   Time paused{};
   bool connected = false;
-  Time looked_for{};  // since when it is not connected
+  Time looked_for{};  // time since it is disconnected
   std::atomic<bool> leaving{false};
   std::map<std::string, uint64_t> numbers;
   std::map<uint64_t, Peer> peers;

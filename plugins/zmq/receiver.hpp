@@ -1,4 +1,4 @@
-// The receiver's end over ZeroMQ: ROUTER converses with its senders, PULL and SUB take what comes.
+// The receiving end over ZeroMQ: ROUTER exchanges messages with its senders, PULL and SUB only receive.
 #pragma once
 
 #include <memory>
@@ -11,18 +11,18 @@ namespace harmonics::zmq {
 
 class Receiver {
  public:
-  // Errors: Stream when the address cannot be bound. The heap of the process keeps more of what is freed from then on
+  // Errors: Stream when the address cannot be bound. From then on the heap of the process keeps more freed memory
   // (docs/decisions/022).
   explicit Receiver(const Address& address, wire::InboxOptions options = {});
-  // Of samples in a plain format, a message at a time, which its feed takes: PULL and SUB. An empty message ends the
-  // stream.
+  // For samples in a plain format, one message at a time, which its feed takes: PULL and SUB. An empty message ends
+  // the stream.
   Receiver(const Address& address, plain::FeedOptions options);
   ~Receiver();
 
   wire::Inbox& inbox();
   bool is_plain() const;
   plain::SampleFeed& feed();
-  // The port it was given, or for port 0 the one it was lent.
+  // The given port, or for port 0 the one that the system chose.
   uint16_t port() const;
 
  private:

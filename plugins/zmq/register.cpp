@@ -1,5 +1,5 @@
-// zmq+router://HOST:PORT as a producer, zmq+dealer:// as a consumer: nothing is lost. pull and push, sub and pub: at
-// most once.
+// zmq+router://HOST:PORT as a producer, zmq+dealer:// as a consumer: no loss. pull and push, sub and pub: at most
+// once.
 #include "receiver.hpp"
 #include "sender.hpp"
 #include "wire/plain/plain_streams.hpp"
@@ -77,7 +77,7 @@ std::shared_ptr<Consumer> open_consumer(const std::string& path, const Arguments
   return wire::open_live_consumer<Sender>(address.str(), options, wire::outbox_options(address.str(), options), make);
 }
 
-// With who binds by itself.
+// `binds`: which end binds by default.
 std::vector<Argument> options(bool binds, bool choice) {
   std::vector<Argument> all = {
       Argument::flag("insecure", false, "also beyond this machine without keys"),
@@ -90,7 +90,7 @@ std::vector<Argument> options(bool binds, bool choice) {
   return all;
 }
 
-// What loses nothing travels in frames alone.
+// Lossless transports carry frames only.
 std::vector<Argument> with_end(std::vector<Argument> more) {
   more.push_back(Argument::text("end", "auto", "never: the stream outlives those who send").in("auto|never"));
   return wire::live_producer_options(std::move(more));

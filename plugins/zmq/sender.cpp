@@ -15,9 +15,9 @@ using wire::Time;
 namespace {
 
 constexpr Time kGoodbye = std::chrono::milliseconds(200);
-constexpr auto kLast = std::chrono::seconds(5);  // for what nobody acknowledges to leave
+constexpr auto kLast = std::chrono::seconds(5);  // time for unacknowledged data to leave
 constexpr Time kAlone =
-    std::chrono::seconds(3);                 // libzmq connects again by itself, but not after damage that is no ZeroMQ
+    std::chrono::seconds(3);                 // libzmq reconnects by itself, except after bytes that are not ZeroMQ
 constexpr uint64_t kMostQueued = 64u << 20;  // bytes, in messages of their usual size
 
 wire::OutboxOptions with_address(const Address& address, wire::OutboxOptions options) {
@@ -116,11 +116,11 @@ struct Sender::Body {
 
   Address address;
   wire::Outbox outbox;
-  std::mutex mutex;  // of the pointer: it is woken while it is replaced
+  std::mutex mutex;  // of the pointer: wake may run while it is replaced
   std::unique_ptr<Socket> socket;
   wire::OwnedBytes pending;  // there was no room for it
   bool subscribed = false, connected = false;
-  Time looked_for{};  // since when it is not connected
+  Time looked_for{};  // time since it is disconnected
   std::atomic<bool> leaving{false};
   std::thread thread;
 };

@@ -1,4 +1,4 @@
-// The sender's end over ZeroMQ: DEALER keeps what is not acknowledged, PUSH and PUB send and forget.
+// The sending end over ZeroMQ: DEALER keeps unacknowledged frames, PUSH and PUB send and forget.
 #pragma once
 
 #include <memory>

@@ -37,7 +37,7 @@ int type_of(Pattern pattern) {
     case Pattern::Sub:
       return ZMQ_SUB;
     case Pattern::Pub:
-      return ZMQ_XPUB;  // which tells who subscribes
+      return ZMQ_XPUB;  // XPUB reports subscribers
   }
   return -1;
 }
@@ -79,8 +79,8 @@ Socket::Socket(const Address& address, const std::string& identity, const wire::
   set(ZMQ_RECONNECT_IVL, 100);
   set(ZMQ_RECONNECT_IVL_MAX, 1000);
   set(ZMQ_CONNECT_TIMEOUT, 5000);
-  // No heartbeats of libzmq: one that is due when a peer is gone whose messages wait for room here ends the process
-  // (libzmq 4.3, an assertion). Sessions notice silence by themselves; for the others the system does.
+  // libzmq's heartbeats are off: when one is due for a dead peer whose messages wait for room here, an assertion ends
+  // the process (libzmq 4.3). Sessions detect silence themselves; for other patterns TCP keep-alive does.
   set(ZMQ_TCP_KEEPALIVE, 1);
   set(ZMQ_TCP_KEEPALIVE_IDLE, 5);
   set(ZMQ_TCP_KEEPALIVE_INTVL, 1);
@@ -143,7 +143,7 @@ void Socket::secure(const Address& address) {
   guard_ = std::thread([this] { guard(); });
 }
 
-// Answers libzmq's question whether a key may come in, until the context ends.
+// Answers libzmq's access requests until the context ends.
 void Socket::guard() {
   for (bool open = true; open;) {
     std::vector<std::string> parts;
@@ -175,7 +175,7 @@ void Socket::wait(std::chrono::nanoseconds most, bool for_messages, bool for_roo
   if (!(items[0].revents & ZMQ_POLLIN)) return;
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t n = read(wake_, &count, sizeof count);
-  woken_ = false;  // after the read, which else could take a wake-up that is still to be told
+  woken_ = false;  // after the read, which could otherwise consume a pending wake-up
 }
 
 void Socket::wake() {
@@ -233,8 +233,8 @@ Event Socket::event() {
   }
 }
 
-// libzmq gives no other way to end one connection of many. The descriptor may be another's by now: of this socket's
-// port or not at all.
+// libzmq has no other way to close a single connection. The descriptor may have been reused by now: only if it
+// belongs to this socket's port is it closed.
 void Socket::hang_up(int descriptor) const {
   sockaddr_storage place{};
   socklen_t size = sizeof place;

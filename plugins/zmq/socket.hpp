@@ -1,5 +1,4 @@
-// A socket of libzmq with the settings that every one of ours has, its context and its guard; and messages that are not
-// copied.
+// A libzmq socket with the project's settings, its context and its access control; and messages without copies.
 #pragma once
 
 #include <atomic>
@@ -14,8 +13,8 @@
 
 namespace harmonics::zmq {
 
-// What happened to connections, as far as it is of interest. Foreign: who is there does not speak ZeroMQ, or with other
-// keys; Full: the system has no descriptor for one that came.
+// A connection event. Foreign: the peer does not speak ZeroMQ, or has other keys. Full: the system has no descriptor
+// for a new connection.
 struct Event {
   enum Kind { None, Accepted, Connected, Disconnected, Refused, Foreign, Full } kind = None;
   int descriptor = -1;  // of the connection, while it is accepted, connected or disconnected
@@ -23,33 +22,33 @@ struct Event {
 
 class Socket {
  public:
-  // Bound or about to connect. Errors: Stream when it cannot be bound.
+  // Binds, or prepares to connect. Errors: Stream when it cannot be bound.
   Socket(const Address& address, const std::string& identity, const wire::Limits& limits, int most_queued);
   ~Socket();
   Socket(const Socket&) = delete;
 
   std::string last_endpoint() const;
-  // Waits for a message, for room when something is to be sent, an event, or wake(); at most so long.
+  // Waits for a message, for room if there is something to send, for an event, or wake(), up to the given time.
   void wait(std::chrono::nanoseconds most, bool for_messages, bool for_room);
   void wake();  // from any thread
 
-  // One part of a message; false: none is there, or there is no room.
+  // One part of a message; false: no message, or no room.
   struct Part {
     wire::OwnedBytes bytes;
     bool more = false;
-    int descriptor = -1;  // of the connection that it came by; -1: not known
+    int descriptor = -1;  // of its connection; -1: unknown
   };
   bool receive(Part& part);
   enum class Sent { Yes, Full, Nobody };
   Sent send(const wire::OwnedBytes& bytes, bool more = false);
   Event event();
-  // The key of who sent the last message that was received; "": it has none.
+  // The key of the sender of the last received message; "": none.
   const wire::Key& sender_key() const { return key_; }
-  // Ends a connection by its descriptor, if it is still one of this socket's.
+  // Closes a connection by its descriptor, if that still belongs to this socket.
   void hang_up(int descriptor) const;
-  // Not listening, nobody comes in; those who are there go on. False: it is not done.
+  // Stops or resumes accepting; existing connections stay. False: it failed.
   bool listen(bool yes);
-  // What was sent may still leave within this time when the socket is closed.
+  // Time for sent messages to leave when the socket is closed.
   void linger(std::chrono::milliseconds most);
 
  private:
@@ -67,7 +66,7 @@ class Socket {
   void* monitor_ = nullptr;
   int wake_ = -1;
   std::atomic<bool> woken_{false};
-  void* gate_ = nullptr;  // where libzmq asks who may come in
+  void* gate_ = nullptr;  // receives libzmq's access requests
   std::thread guard_;
 };
 

@@ -18,7 +18,7 @@ void swap_bytes(uint8_t* p, size_t n, size_t width) {
   if (width == 8) swap_elements<8>(p, n);
 }
 
-// One more than the largest of n integers; 0 when one of them is negative or too large for a class.
+// Returns one more than the largest of n integers; 0 when one is negative or too large for a class.
 template <typename T>
 int64_t classes_of(const uint8_t* p, size_t n) {
   int64_t most = -1;
@@ -127,7 +127,8 @@ void ArrayProducer::copy(uint64_t sample, uint64_t n, uint8_t* to) const {
     for (size_t i = 0; i < n * bytes_; ++i) to[i] = to[i] != 0;
 }
 
-// One sample of a column-major array: its axes vary slower than the sample number, the first of them fastest.
+// Copies one sample of a column-major array: its axes vary more slowly than the sample number, the first of them
+// fastest.
 void ArrayProducer::gather(uint64_t sample, uint8_t* to) const {
   const Shape& shape = layout_.sample;
   size_t stride[HX_MAX_RANK] = {}, step = layout_.count;
@@ -158,7 +159,7 @@ HTensor ArrayProducer::next() {
   return sample;
 }
 
-// Looks whether the file is still as long as it was, now and then: that is a system call.
+// Checks from time to time that the file has not become shorter; each check is a system call.
 void ArrayProducer::check(uint64_t n) {
   constexpr size_t kBytes = 1 << 20;
   constexpr int kReads = 64;

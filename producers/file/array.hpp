@@ -1,4 +1,4 @@
-// Samples laid out as one array in a file's bytes: what IDX, NPY and read CSV are.
+// Samples stored as one array in a file: IDX, NPY and parsed CSV.
 #pragma once
 
 #include <harmonics/stream.hpp>
@@ -13,20 +13,20 @@ struct ArrayLayout {
   DType dtype = DType::F32;
   Shape sample;
   uint64_t count = 0;         // samples; at least 1
-  bool swapped = false;       // other byte order than this machine's
+  bool swapped = false;       // byte order differs from this machine's
   bool column_major = false;  // Fortran order over all axes, samples first
   std::vector<std::string> symbols;
   std::string notes;
 };
 
-// bytes of `count` samples, or refuses the file when no address space holds them.
+// Returns the bytes of `count` samples, or rejects the file when they exceed the address space.
 size_t array_bytes(const std::string& name, DType dtype, const std::vector<uint64_t>& dims);
 
-// Takes the axes of a whole array: the first counts samples, the others are a sample's. Refuses what has no axis, an
-// empty one or too many; `what` stands in the refusal.
+// Sets the axes of a whole array: the first counts samples, the others are a sample's. Rejects arrays without axes,
+// with an empty axis or with too many; `what` appears in the error.
 void set_axes(ArrayLayout& layout, const std::vector<uint64_t>& dims, const std::string& what);
 
-// The part [first, last) of all samples; classes are counted over all of them.
+// The range [first, last) of all samples; classes are counted over all samples.
 class ArrayProducer final : public Producer {
  public:
   explicit ArrayProducer(ArrayLayout layout) : ArrayProducer(std::move(layout), 0, 0) {}
@@ -49,8 +49,8 @@ class ArrayProducer final : public Producer {
   StreamInfo info_;
   size_t element_, bytes_;
   uint64_t first_, last_, at_;
-  size_t unchecked_bytes_ = 0;  // that may be read before the file is looked at again,
-  int unchecked_reads_ = 0;     // in so many calls
+  size_t unchecked_bytes_ = 0;  // that may be read before the next check of the file,
+  int unchecked_reads_ = 0;     // in at most this many calls
 };
 
 }  // namespace harmonics

@@ -55,7 +55,7 @@ class ChainProducer final : public Producer {
   }
 
  private:
-  // The numbers of the samples that this part gave last, behind those of `before` others.
+  // Collects the numbers of the samples this part returned last, after those of `before` earlier parts.
   void gather(uint64_t before, uint64_t n) {
     if (!numbered_) return;
     numbers_.resize(before + n);

@@ -1,4 +1,4 @@
-// Several sources one after the other, as one.
+// Concatenates several sources.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace harmonics {
 
-// All must describe samples of one type; `names` stand in errors. Classes are those of all together.
+// All must have samples of one type; `names` appear in errors. The classes are those of all sources together.
 std::shared_ptr<Producer> chained(std::vector<std::shared_ptr<Producer>> parts, const std::vector<std::string>& names);
 
 }  // namespace harmonics

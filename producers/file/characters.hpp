@@ -1,4 +1,4 @@
-// UTF-8 in files and in the names of their classes.
+// UTF-8 in files and class names.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,7 @@ namespace harmonics {
 
 constexpr char convert_to_utf8[] = "convert it, for example with iconv -t UTF-8";
 
-// The character at `at`, which moves behind it; empty for what Unicode does not allow: overlong forms, surrogates, cut
-// ends.
+// Reads the character at `at` and advances; empty for invalid UTF-8: overlong forms, surrogates, truncated sequences.
 std::optional<char32_t> character_at(std::string_view text, size_t& at);
 std::optional<size_t> first_not_utf8(std::string_view text);
 // For messages: "caf\xE9".

@@ -14,7 +14,7 @@ namespace {
 
 using Cells = std::vector<std::string_view>;
 
-constexpr uint64_t bytes_of_a_column = 128;  // its name, its number, its place among the selected ones, its cell
+constexpr uint64_t bytes_of_a_column = 128;  // its name, its number, its index among the selected ones, its cell
 
 class CsvRows final : public TableRows {
  public:
@@ -114,7 +114,7 @@ class CsvRows final : public TableRows {
     }
   }
 
-  // A header is a first row of words alone over at least one number. Where both readings make sense the user must say.
+  // A header is a first row of words only, above at least one number. Ambiguous files need an explicit option.
   bool is_header(const std::vector<std::string>& first) {
     const auto word = [](const std::string& c) { return !number_in(c) && !is_missing(c); };
     const bool any_word = std::any_of(first.begin(), first.end(), word);
@@ -191,7 +191,7 @@ class CsvRows final : public TableRows {
     return p;
   }
 
-  // True where a row may end at p; then `place` moves behind it.
+  // If a row may end at p, advances `place` past it and returns true.
   bool end_row(const char* p, const char* end, RowPlace& place) {
     if (p < end && *p == '\r') {
       ++p;
@@ -206,7 +206,8 @@ class CsvRows final : public TableRows {
     return true;
   }
 
-  // The chosen cells of a row without quotes and of the right width; false: it is none, or there is none.
+  // Reads the selected cells of a row without quotes and of the right width; false: it is not such a row, or there is
+  // none.
   bool read_plain(RowPlace& place) {
     const char *p = text_.data() + place.at, *const end = text_.data() + text_.size();
     if (twice_ || p == end || *p == '\n' || *p == '\r') return false;
@@ -246,7 +247,7 @@ class CsvRows final : public TableRows {
   CsvScanner scanner_;
   std::vector<std::string> names_;  // empty: no header
   std::vector<size_t> columns_;
-  std::vector<int32_t> slot_;  // of each column of the file: its place among the selected ones, -1: not selected
+  std::vector<int32_t> slot_;  // for each column of the file: its index among the selected ones, -1: not selected
   bool twice_ = false;         // a column is selected more than once
   size_t width_ = 0, first_line_ = 1, line_ = 0;
   RowPlace first_;

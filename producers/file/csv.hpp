@@ -1,4 +1,4 @@
-// CSV and TSV: header, delimiter and quotes; what cells mean is table.hpp's.
+// CSV and TSV: header, delimiter and quotes; table.hpp interprets the cells.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ struct CsvOptions : TableOptions {
   std::string delimiter = "auto";  // one character, "tab", auto
 };
 
-// Tells delimiter, header and columns by the first rows; every row must have as many cells as the first.
+// Detects delimiter, header and columns by the first rows; every row must have as many cells as the first.
 std::unique_ptr<TableRows> csv_rows(const FileBytesPtr& file, const CsvOptions& options);
 
 }  // namespace harmonics

@@ -1,4 +1,4 @@
-// The chosen fields of a JSON object, found in one walk over it however many they are.
+// Finds the selected fields of a JSON object in one pass, regardless of their number.
 #pragma once
 
 #include <simdjson.h>
@@ -18,14 +18,14 @@ class FieldTree {
  public:
   using Values = std::vector<std::optional<simdjson::dom::element>>;
 
-  // The field at this path of keys; without keys it is the value itself.
+  // Adds the field at this path of keys; without keys it is the value itself.
   void add(const std::vector<std::string>& path, size_t field) {
     Node* node = &root_;
     for (const std::string& key : path) node = &node->child(key);
     node->fields.push_back(field);
   }
 
-  // The value of every field; empty where there is none, or null. Of a key that comes twice the first counts.
+  // Finds the value of every field; empty where it is missing or null. The first of duplicate keys counts.
   void find(const simdjson::dom::element& value, Values& values) {
     for (auto& one : values) one.reset();
     find(root_, value, values);
@@ -34,10 +34,10 @@ class FieldTree {
  private:
   struct Node {
     std::vector<size_t> fields;                                           // whose value is this one
-    std::vector<std::unique_ptr<std::pair<std::string, Node>>> children;  // keys stay where they are
+    std::vector<std::unique_ptr<std::pair<std::string, Node>>> children;  // keys keep their address
     std::unordered_map<std::string_view, size_t> places;                  // of the children
-    uint64_t seen = 0;                                                    // the walk that came by last
-    // The keys of the object before, in their order, with their child or null: lines mostly have their keys in one
+    uint64_t seen = 0;                                                    // the last pass that visited it
+    // The keys of the previous object, in order, with their child or null: lines mostly have their keys in the same
     // order.
     std::vector<std::pair<std::string, Node*>> order;
 
@@ -84,7 +84,7 @@ class FieldTree {
     return child;
   }
 
-  // Equality of keys, which are short, without a call: the last word of a key may overlap the one before.
+  // Compares short keys without a function call: the last word of a key may overlap the one before.
   template <typename Word>
   static bool same_words(const char* a, const char* b, size_t size) {
     const auto differ = [&](size_t at) {

@@ -26,12 +26,12 @@ bool looks_like_picture(const uint8_t* data, size_t size) {
   return looks_like_png(data, size) || looks_like_jpeg(data, size);
 }
 
-// A header's length in 8 bytes, then an object: 0x7B is '{'.
+// The header's length in 8 bytes, then an object: 0x7B is '{'.
 bool looks_like_safetensors(const uint8_t* data, size_t size) {
   return size >= 10 && data[8] == '{' && data[9] == '"' && data[5] == 0 && data[6] == 0 && data[7] == 0;
 }
 
-// Text of any kind may begin so; asked where the ending says nothing.
+// Any text may begin like this; used only when the extension says nothing.
 bool looks_like_json(const uint8_t* data, size_t size) {
   size_t at = 0;
   while (at < size && std::strchr(" \t\r\n", data[at]) && data[at]) ++at;
@@ -50,7 +50,7 @@ const FileFormat* named(const std::string& name) {
   return nullptr;
 }
 
-// .bin says nothing by itself; the options do.
+// .bin is ambiguous; the options decide.
 const FileFormat* format_of_numbers(const std::string& name, const FileOptions& options) {
   if (!ends_with(name, ".bin")) return nullptr;
   if (options.has("window") || options.has("vocab")) return named("tokens");

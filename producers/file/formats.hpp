@@ -1,4 +1,4 @@
-// What a file holds, told by its content, then by its name's ending; one row a format.
+// Detects a file's format by its content, then by its extension; one row per format.
 #pragma once
 
 #include <memory>
@@ -15,21 +15,21 @@ namespace harmonics {
 struct FileFormat {
   const char* name;
   std::vector<const char*> endings;
-  std::vector<const char*> options;                  // that mean something for it, beside format
-  bool (*begins)(const uint8_t* data, size_t size);  // null: content does not show it
+  std::vector<const char*> options;                  // supported options, beside format
+  bool (*begins)(const uint8_t* data, size_t size);  // null: the content does not show it
   std::shared_ptr<Producer> (*open)(const FileBytesPtr& file, const FileOptions& options);
-  // Where symbols come from the file: has the options name one more of them.
+  // Adds one symbol to the options, for formats whose symbols come from the file.
   void (*add_symbol)(FileOptions& options, const std::string& symbol);
 };
 
 const std::vector<FileFormat>& file_formats();
 // "npy, npz, ... or raw"
 std::string all_formats();
-// Of an unpacked file. Refuses one that shows neither, saying what to add.
+// Detects the format of an unpacked file. Rejects one whose content and extension show none, with a remedy.
 const FileFormat& format_of(const FileBytes& file, const FileOptions& options);
-// By the ending alone, without .gz and .zst; null: none.
+// Detects the format by the extension alone, ignoring .gz and .zst; null: none.
 const FileFormat* format_of_name(const std::string& name);
-// An option that means nothing for this format is a mistake, not decoration.
+// Rejects options that the format does not support.
 void check_options(const std::string& name, const FileFormat& format, const FileOptions& options);
 
 }  // namespace harmonics

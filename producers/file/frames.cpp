@@ -17,7 +17,7 @@ wire::Limits limits() {
   return limits;
 }
 
-// Samples that lie back to back.
+// Contiguous samples.
 struct Run {
   uint64_t first;  // its number in the file
   uint64_t count;

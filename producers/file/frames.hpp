@@ -1,4 +1,4 @@
-// Files of frames HXS/1 back to back: what a spool keeps and `harmonics receive` writes (docs/wire.md).
+// Files of concatenated HXS/1 frames: spools and the output of `harmonics receive` (docs/wire.md).
 #pragma once
 
 #include <optional>
@@ -12,9 +12,9 @@ namespace harmonics {
 
 bool looks_like_frames(const uint8_t* data, size_t size);
 
-// One tensor of the samples of all DATA frames, in the order of the file; `tensor` by name, or the only one there is.
-// Where a file has barriers, what lies behind the last was never promised to anybody and does not count. Every frame is
-// checked once, when the file is opened. Null: it is whole and has no sample, as the newest file of a spool may.
+// Opens one tensor of the samples of all DATA frames, in file order; `tensor` by name, or the only one. If a file has
+// barriers, frames after the last one were never acknowledged and do not count. Every frame is checked once, on
+// opening. Null: the file is valid and has no samples, as the newest file of a spool may be.
 std::shared_ptr<Producer> open_frames(const FileBytesPtr& file, const std::optional<std::string>& tensor,
                                       const std::string& part);
 

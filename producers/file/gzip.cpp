@@ -10,7 +10,7 @@
 namespace harmonics {
 namespace {
 
-// Deflate cannot pack tighter than this (zlib's technical details): a promise beyond it is a lie.
+// Deflate cannot compress further than this (zlib's technical details): a larger declared size is false.
 constexpr size_t most_per_byte = 1032;
 
 constexpr const char* kBreaksOff = "breaks off";
@@ -24,7 +24,8 @@ class Inflater {
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
 
-  // Up to n bytes; fewer only at the end of the last member. False in `sound` when the stream is cut or damaged.
+  // Reads up to n bytes; fewer only at the end of the last member, or if sound() is false afterwards: the stream is
+  // truncated or damaged.
   size_t read(uint8_t* to, size_t n) {
     size_t got = 0;
     while (got < n && !ended_ && !broken_) {
@@ -46,7 +47,7 @@ class Inflater {
   }
 
   bool sound() const { return !broken_; }
-  // What a stream that is not sound is: "truncated", or "damaged".
+  // Names the defect of the stream: "truncated", or "damaged".
   std::string verdict() const { return broken_ == kBreaksOff ? "truncated" : "damaged"; }
   size_t produced() const { return produced_; }
   // "the gzip stream breaks off at byte 2119680 after 5497112 unpacked bytes"
@@ -64,7 +65,7 @@ class Inflater {
     z_.avail_in = static_cast<uInt>(n);
     fed_ += n;
   }
-  // Another member may follow, or zeros that fill a block.
+  // Another member may follow, or zero padding.
   void end_member() {
     size_t at = consumed();
     const uint8_t* p = packed_.data();
@@ -95,7 +96,7 @@ class Inflater {
               "get the file again");
 }
 
-// The rest of an IDX file whose beginning is known: exactly what its header promises.
+// Unpacks the rest of an IDX file whose beginning is known: exactly the size in its header.
 FileBytesPtr unpack_idx(const FileBytes& packed, Inflater& in, const uint8_t* begin, size_t got) {
   const IdxHeader header = read_idx_header(packed.name(), begin, got);
   if (header.promised / most_per_byte > packed.size())

@@ -16,11 +16,11 @@ struct IdxHeader {
   std::string text() const;  // "60000 records of u8[28, 28]"
 };
 
-// True when the bytes begin as IDX does: what decides without asking the file's name.
+// Detects IDX by its first bytes, regardless of the file name.
 bool looks_like_idx(const uint8_t* data, size_t size);
-// Reads the header; the elements need not be there yet.
+// Reads the header; the elements may be missing yet.
 IdxHeader read_idx_header(const std::string& name, const uint8_t* data, size_t size);
-// The whole file, whose length must be what the header promises.
+// Reads the whole file; its length must match the header.
 ArrayLayout read_idx(const FileBytesPtr& file);
 
 }  // namespace harmonics

@@ -10,9 +10,9 @@
 namespace harmonics {
 namespace {
 
-// Neither format packs tighter: deflate makes 1032 bytes of one, JPEG spends at least two bits on 64 pixels.
+// Limits of compression: deflate expands one byte to at most 1032, JPEG uses at least two bits for 64 pixels.
 constexpr uint64_t most_pixels_per_byte = 1032 * 8, most_pixels = uint64_t{1} << 28;
-constexpr uint64_t bytes_of_a_tap = 2 * sizeof(float) + 48;  // of one row or column, when a size is changed
+constexpr uint64_t bytes_of_a_tap = 2 * sizeof(float) + 48;  // of one row or column, when resizing
 
 void expect_believable(const FileBytes& file, uint64_t width, uint64_t height, uint64_t bytes_of_a_pixel) {
   const uint64_t pixels = width * height;  // each below 2^32
@@ -21,7 +21,7 @@ void expect_believable(const FileBytes& file, uint64_t width, uint64_t height, u
                 "is a picture of " + std::to_string(width) + " x " + std::to_string(height) + " pixels in " +
                     std::to_string(file.size()) + " bytes, which cannot be",
                 "the file is damaged");
-  // No product overflows: there are at most 2^28 pixels. Given back at once: what the decoder holds it uses again.
+  // No product overflows: there are at most 2^28 pixels. Released at once: the decoder reuses the memory it holds.
   const uint64_t bytes = pixels * bytes_of_a_pixel + (width + height) * bytes_of_a_tap;
   file.budget()->take(bytes, "'" + file.name() + "'",
                       std::to_string(width) + " x " + std::to_string(height) + " pixels");
@@ -33,7 +33,7 @@ struct PngImage {
   ~PngImage() { png_image_free(&image); }
 };
 
-// One output place: which inputs it is a weighted mean of.
+// One output element: a weighted mean of these inputs.
 struct Tap {
   int64_t first;
   std::vector<float> weights;
@@ -97,7 +97,7 @@ void ImageDecoder::decode_png(const FileBytes& file, int64_t channels, Image& to
   to.pixels.resize(PNG_IMAGE_SIZE(png.image));
   const png_color black{0, 0, 0};
   if (!png_image_finish_read(&png.image, &black, to.pixels.data(), 0, nullptr)) refuse();
-  // A warning is what libpng makes of a picture that breaks off or whose checksum is wrong.
+  // libpng reports truncated images and wrong checksums as warnings.
   if (PNG_IMAGE_FAILED(png.image) || png.image.warning_or_error) refuse();
 }
 
@@ -108,7 +108,7 @@ void ImageDecoder::decode_jpeg(const FileBytes& file, int64_t channels, Image& t
   int width = 0, height = 0, sampling = 0, space = 0;
   if (tjDecompressHeader3(jpeg_, file.data(), file.size(), &width, &height, &sampling, &space)) refuse();
   to.channels = channels ? channels : space == TJCS_GRAY ? 1 : 3;
-  // A progressive picture is held as coefficients of two bytes beside its pixels.
+  // A progressive image also needs coefficients of two bytes beside its pixels.
   expect_believable(file, static_cast<uint64_t>(width), static_cast<uint64_t>(height),
                     3 * static_cast<uint64_t>(to.channels));
   to.height = height;
@@ -127,7 +127,7 @@ void write_planes(const Image& image, uint8_t* to) {
 
 namespace {
 
-// One row of one channel, as wide as the result.
+// Resizes one row of one channel to the width of the result.
 void resize_row(const uint8_t* from, int64_t channels, const std::vector<Tap>& across, float* to) {
   for (const Tap& tap : across) {
     float sum = 0;
@@ -142,8 +142,8 @@ void resize_row(const uint8_t* from, int64_t channels, const std::vector<Tap>& a
 
 }  // namespace
 
-// Rows of the picture are read once, from above; each is added to those of the result that it is a part of. So the
-// memory depends on the result, not on how high a picture says that it is.
+// Reads the rows of the image once, from the top, and adds each to the result rows it contributes to. Memory thus
+// depends on the result, not on the declared height of the image.
 void resize(const Image& from, int64_t height, int64_t width, Image& to) {
   const std::vector<Tap> down = taps(from.height, height), across = taps(from.width, width);
   const auto columns = static_cast<size_t>(width), rows = static_cast<size_t>(height);
@@ -155,7 +155,7 @@ void resize(const Image& from, int64_t height, int64_t width, Image& to) {
   const auto byte = [](float x) { return static_cast<uint8_t>(std::min(255.0f, std::max(0.0f, x + 0.5f))); };
   for (int64_t c = 0; c < from.channels; ++c) {
     std::fill(sums.begin(), sums.end(), 0.0f);
-    size_t begin = 0;  // the first row of the result that is not complete
+    size_t begin = 0;  // the first result row that is not complete
     for (int64_t y = 0; y < from.height; ++y) {
       const auto end_of = [&](size_t r) { return down[r].first + static_cast<int64_t>(down[r].weights.size()); };
       while (begin < rows && end_of(begin) <= y) ++begin;

@@ -1,4 +1,4 @@
-// Pictures: PNG by libpng, JPEG by libjpeg-turbo, as bytes.
+// Decodes images to bytes: PNG by libpng, JPEG by libjpeg-turbo.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ struct Image {
   std::vector<uint8_t> pixels;                  // [height, width, channels]
 };
 
-// The pixels as a sample has them, [channels, height, width].
+// Writes the pixels in the layout of a sample, [channels, height, width].
 void write_planes(const Image& image, uint8_t* to);
 
 bool looks_like_png(const uint8_t* data, size_t size);
 bool looks_like_jpeg(const uint8_t* data, size_t size);
 
-// Decodes one picture after the other, reusing memory. `channels` 1 or 3; 0: as the file has it. An alpha channel is
-// laid over black.
+// Decodes images one after the other, reusing memory. `channels` 1 or 3; 0: as in the file. Alpha is blended over
+// black.
 class ImageDecoder {
  public:
   ImageDecoder();
@@ -37,8 +37,8 @@ class ImageDecoder {
   void* jpeg_;  // a tjhandle
 };
 
-// Height and width changed by a triangle filter that is as wide as the shrinking asks for. Beside the result it takes
-// memory for that many numbers, and for one row and one column.
+// Resizes with a triangle filter as wide as the reduction requires. Beside the result it needs memory for as many
+// numbers, and for one row and one column.
 void resize(const Image& from, int64_t height, int64_t width, Image& to);
 
 }  // namespace harmonics

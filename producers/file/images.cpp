@@ -29,7 +29,7 @@ std::vector<fs::path> entries(const std::string& folder) {
   return all;
 }
 
-// Of what a link leads to; a link that leads nowhere is neither file nor folder, a loop of links an error.
+// Returns the type of a link's target; a dangling link is neither file nor folder, a loop of links is an error.
 fs::file_type type_of(const fs::path& entry) {
   std::error_code error;
   const fs::file_type type = fs::status(entry, error).type();
@@ -117,15 +117,15 @@ class ImageProducer final : public Producer {
   std::vector<std::string> paths_;
   int64_t channels_;
   uint64_t memory_;
-  Size size_;               // asked for; 0: as they are
-  std::string first_size_;  // what all pictures must have then
+  Size size_;               // requested; 0: unchanged
+  std::string first_size_;  // that all images must have then
   ImageDecoder decoder_;
   Image decoded_, resized_;
   StreamInfo info_;
   uint64_t at_ = 0;
 };
 
-// Classes of the given order; refuses a folder that is not among them.
+// Maps folders to classes of the given order; rejects a folder that is not among them.
 std::vector<uint32_t> places(const ImageFolder& images, const std::vector<std::string>& symbols,
                              const std::string& name) {
   std::vector<uint32_t> place;
@@ -139,7 +139,7 @@ std::vector<uint32_t> places(const ImageFolder& images, const std::vector<std::s
   return place;
 }
 
-// Keeps the part of every class, in order.
+// Keeps the requested part of every class, in order.
 void take_part(ImageFolder& images, const std::string& part, const std::string& name) {
   if (part.empty()) return;
   ImageFolder kept{{}, images.classes, {}};

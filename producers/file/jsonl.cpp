@@ -22,7 +22,7 @@ constexpr uint64_t bytes_of_a_field = 512;
 struct Field {
   std::string name;             // as selected; empty: the line itself
   Shape shape;                  // scalar or array, as in the first line
-  size_t first = 0, cells = 1;  // of the row's cells
+  size_t first = 0, cells = 1;  // in the row's cells
 };
 
 const char* type_text(element_type type) {
@@ -73,7 +73,7 @@ class JsonRows final : public TableRows {
                     "its fields are: " + listed(keys()) + meant_name(field.name, keys()));
       measure(*values_[i], field);
       field.first = cells_;
-      cells_ += field.cells;  // no more than the line has bytes
+      cells_ += field.cells;  // at most the bytes of the line
     }
   }
 
@@ -118,7 +118,7 @@ class JsonRows final : public TableRows {
   }
 
  private:
-  // Parses the line at `place`, past blank ones; false at the end.
+  // Parses the line at `place`, skipping blank ones; false at the end.
   bool parse(RowPlace& place) {
     for (;; ++place.line) {
       if (place.at >= text_.size()) return false;
@@ -136,7 +136,7 @@ class JsonRows final : public TableRows {
     if (line.size() > longest_line)
       refuse("is " + std::to_string(line.size()) + " bytes long, the most is " + std::to_string(longest_line),
              "write every sample on a line of its own");
-    // The parser looks at a few bytes behind what it reads; at the end of the text they are not there.
+    // The parser reads a few bytes beyond its input; at the end of the text they do not exist.
     const bool padded = line.data() + line.size() + simdjson::SIMDJSON_PADDING <= text_.data() + text_.size();
     if (!padded) {
       tail_.assign(line);
@@ -180,11 +180,11 @@ class JsonRows final : public TableRows {
     fields_.push_back({name, {}});
   }
 
-  // Whether the line parsed last has a value for this field.
+  // Whether the last parsed line has a value for this field.
   bool there(size_t field) const { return values_[field].has_value(); }
 
-  // The shape that the first element of every nesting shows, and that every other element must have: the cells are
-  // counted as they are there, so that no length is believed.
+  // Takes the shape from the first element of every nesting level; all other elements must match it. Cells are
+  // counted as they are read; no declared length is trusted.
   void measure(const element& whole, Field& field) const {
     element value = whole;
     for (simdjson::dom::array list; !value.get(list);) {
@@ -193,7 +193,7 @@ class JsonRows final : public TableRows {
                     "line " + std::to_string(line_) + ", " + described(field) + ": found an array of " +
                         (list.size() ? "more than 8 axes" : "nothing"),
                     "a sample is a number, a text, or an array of numbers");
-      // simdjson counts up to 2^24 - 1 and stays there.
+      // simdjson counts up to 2^24 - 1 and saturates.
       size_t n = 0;
       for (const element unused : list) (void)unused, ++n;
       field.shape.push_back(static_cast<int64_t>(n));
@@ -216,7 +216,7 @@ class JsonRows final : public TableRows {
     return field.name.empty() ? "the value" : "field '" + field.name + "'";
   }
 
-  // Numbers of an array of this shape, in order; false: something else stands there.
+  // Reads the numbers of an array of this shape, in order; false: it has other content.
   static bool read_plain(const element& value, const Shape& shape, uint32_t axis, float*& to) {
     simdjson::dom::array list;
     if (value.get(list)) return false;
@@ -242,7 +242,7 @@ class JsonRows final : public TableRows {
     each_of(value, field, axis, [&](const element& inner) { read_cells(inner, field, axis + 1, to); });
   }
 
-  // Every element of an array that has as many as this axis.
+  // Visits every element of an array whose length matches this axis.
   template <typename Take>
   void each_of(const element& value, const Field& field, uint32_t axis, Take take) const {
     simdjson::dom::array list;
@@ -300,7 +300,7 @@ class JsonRows final : public TableRows {
   std::string_view text_;
   std::vector<Field> fields_;
   FieldTree tree_;
-  std::vector<std::optional<element>> values_;  // of the fields, in the line parsed last
+  std::vector<std::optional<element>> values_;  // of the fields, in the last parsed line
   size_t cells_ = 0, line_ = 0;
   RowPlace first_;
   bool as_known_ = false;

@@ -1,4 +1,4 @@
-// JSON lines: one object, array or number a line; what values mean is table.hpp's.
+// JSON lines: one object, array or number per line; table.hpp interprets the values.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace harmonics {
 
-// Fields are selected by name, inner ones by a path: 'label', 'a,b', 'meta.size'. The first line says which fields
-// there are and what shape each has. A field that is null or not there is missing.
+// Fields are selected by name, nested ones by a path: 'label', 'a,b', 'meta.size'. The first line defines the fields
+// and their shapes. A null or absent field is missing.
 std::unique_ptr<TableRows> json_rows(const FileBytesPtr& file, const TableOptions& options);
 
 }  // namespace harmonics

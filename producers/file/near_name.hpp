@@ -6,7 +6,7 @@
 
 namespace harmonics {
 
-// The same without regard to case, else the nearest within a third of the word's length; "": none.
+// Returns the same name ignoring case, else the nearest within a third of the word's length; "": none.
 std::string near_name(const std::string& word, const std::vector<std::string>& names);
 // "; did you mean 'age'?", or "".
 std::string meant_name(const std::string& word, const std::vector<std::string>& names);

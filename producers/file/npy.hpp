@@ -6,9 +6,10 @@
 namespace harmonics {
 
 bool looks_like_npy(const uint8_t* data, size_t size);
-// The array that begins at `offset`; `end` receives the place after its last element. The first axis counts samples.
+// Reads the array that begins at `offset`; `end` receives the offset after its last element. The first axis counts
+// samples.
 ArrayLayout read_npy_at(const FileBytesPtr& file, size_t offset, size_t& end);
-// A file that holds one array and nothing else.
+// Reads a file that holds exactly one array.
 ArrayLayout read_npy(const FileBytesPtr& file);
 
 }  // namespace harmonics

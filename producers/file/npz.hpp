@@ -7,7 +7,7 @@
 
 namespace harmonics {
 
-// The array of that name; without one the archive must hold a single array.
+// Reads the array of that name; without a name the archive must hold a single array.
 ArrayLayout read_npz(const FileBytesPtr& archive, const std::optional<std::string>& name);
 
 }  // namespace harmonics

@@ -29,7 +29,7 @@ uint64_t whole(const Arguments& given, const char* name, int64_t least, const ch
   return static_cast<uint64_t>(value);
 }
 
-// "512M": bytes, by powers of 1024.
+// Parses "512M": bytes, by powers of 1024.
 uint64_t memory_named(const std::string& text) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

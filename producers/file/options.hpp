@@ -1,4 +1,4 @@
-// The options of file: addresses, typed, and which of them each format knows.
+// The typed options of file: addresses, and which of them each format supports.
 #pragma once
 
 #include <optional>
@@ -19,21 +19,21 @@ struct FileOptions {
   FileOptions() = default;
   explicit FileOptions(const Arguments& given);
 
-  std::string format;                    // "": told by content and ending
-  std::optional<std::string> selection;  // behind '#'
+  std::string format;                    // "": detected by content and extension
+  std::optional<std::string> selection;  // after '#'
   std::string part;
-  uint64_t memory = 0;  // the most that may be taken; 0: as the files allow
+  uint64_t memory = 0;  // the memory limit; 0: as the files allow
   CsvOptions table;
   TextOptions text;
   TokenOptions tokens;
   RawOptions raw;
   ImageOptions images;
-  std::vector<std::string> given;  // names of all options that were written, '#' among them
+  std::vector<std::string> given;  // names of all given options, including '#'
 
   bool has(const std::string& name) const;
 };
 
-// The schema, for registration: those of files, and those of pipes and files that are followed.
+// The option schemas, for registration: of files, and of pipes and followed files.
 std::vector<Argument> file_options();
 std::vector<Argument> options_of_files();
 

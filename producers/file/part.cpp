@@ -25,7 +25,7 @@ std::pair<uint64_t, uint64_t> part_of(const std::string& text, uint64_t count, c
   if (!read || from >= to)
     throw Error(ErrorKind::Usage, "part=" + text + " is no part of '" + file +
                                       "'; write two rising fractions of 1, for example part=0-0.9");
-  // Decimal fractions are not exact in binary: 0.07 * 100 is a hair above 7, 0.29 * 100 a hair below 29.
+  // Decimal fractions are inexact in binary: 0.07 * 100 is slightly above 7, 0.29 * 100 slightly below 29.
   const auto place = [&](double fraction) {
     const double x = fraction * static_cast<double>(count), near = std::round(x);
     return static_cast<uint64_t>(std::abs(x - near) < 1e-6 ? near : std::floor(x));

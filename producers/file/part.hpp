@@ -1,4 +1,4 @@
-// part=0-0.9: a fraction of a source, so that one file serves training and test.
+// part=0-0.9: a fraction of a source, so that one file provides training and test data.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace harmonics {
 
-// The range [first, last) of `count` things; "" is all of them. Bounds are rounded down, so parts that meet share
-// nothing.
+// Returns the range [first, last) of `count` things; "" means all. Bounds are rounded down, so adjacent parts do not
+// overlap.
 std::pair<uint64_t, uint64_t> part_of(const std::string& text, uint64_t count, const std::string& file);
 
 }  // namespace harmonics

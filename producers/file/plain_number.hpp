@@ -1,14 +1,14 @@
-// Decimal numbers of at most 15 digits, the ones tables are full of, read faster than any number can be.
+// A fast parser for decimal numbers of at most 15 digits, the usual case in tables.
 #pragma once
 
 #include <cstdint>
 
 namespace harmonics {
 
-// Reads digits with an optional sign and point from p on and returns the place behind them; null where that is not all
-// a number there could be (no digit, too many, an exponent), which a general reader then decides. The value is rounded
-// once to double and once to float, as by std::from_chars: a whole number below 10^15 and a power of ten up to 10^15
-// are exact, so their quotient is the right double.
+// Reads digits with an optional sign and point from p on and returns the end; null for other notations (no digit, too
+// many, an exponent), which need a general parser. The value is rounded once to double and once to float, as by
+// std::from_chars: an integer below 10^15 and a power of ten up to 10^15 are exact, so their quotient is the
+// correctly rounded double.
 inline const char* plain_number(const char* p, const char* end, float& value) {
   static constexpr double powers[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                       1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};

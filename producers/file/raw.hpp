@@ -1,4 +1,4 @@
-// Raw little-endian numbers: type and shape of a sample come from the address.
+// Raw little-endian numbers: the address gives type and shape of a sample.
 #pragma once
 
 #include <optional>
@@ -13,9 +13,9 @@ struct RawOptions {
   uint64_t offset = 0;  // bytes before the first sample
 };
 
-// "f32" and the like; empty: no such type.
+// Returns the type of a name such as "f32"; empty: unknown.
 std::optional<DType> dtype_named(const std::string& name);
-// The sizes in "28x28"; `file` stands in the refusal.
+// Parses "28x28"; `file` appears in the error.
 Shape shape_named(const std::string& text, const std::string& file);
 // The file must hold a whole number of samples.
 ArrayLayout read_raw(const FileBytesPtr& file, const RawOptions& options);

@@ -7,8 +7,8 @@
 
 namespace harmonics {
 
-// The tensor of that name; without one the file must hold a single tensor. The header must describe the file from its
-// first to its last byte.
+// Opens the tensor of that name; without a name the file must hold a single tensor. The header must cover the file
+// from its first to its last byte.
 ArrayLayout read_safetensors_array(const FileBytesPtr& file, const std::optional<std::string>& name);
 
 }  // namespace harmonics

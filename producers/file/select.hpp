@@ -1,4 +1,4 @@
-// '#name': one of the things a file holds.
+// '#name': selects one of the objects in a file.
 #pragma once
 
 #include <optional>
@@ -7,12 +7,12 @@
 
 namespace harmonics {
 
-// The place of `name` among `names`; without a name the only one there is. Else refuses the file and says which there
-// are. `what` names one of them: "array".
+// Returns the index of `name` in `names`; without a name the only one. Otherwise rejects the file and lists the
+// names. `what` is the kind of object: "array".
 size_t selected(const std::string& file, const std::string& what, const std::vector<std::string>& names,
                 const std::optional<std::string>& name);
 
-// "a, b, c", twenty of them at most.
+// Returns "a, b, c", at most twenty of them.
 std::string listed(const std::vector<std::string>& names);
 
 }  // namespace harmonics

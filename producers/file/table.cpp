@@ -17,11 +17,11 @@ namespace harmonics {
 namespace {
 
 constexpr uint64_t bytes_to_index = 1024;  // of samples, from one indexed row to the next
-constexpr uint64_t bytes_of_a_word = 256;  // that a class takes beside its letters, in lists and maps
+constexpr uint64_t bytes_of_a_word = 256;  // memory of a class beside its letters, in lists and maps
 
 enum class Kind { Numbers, Integers, Classes };
 
-// Makes samples of rows, and knows what there is in all of them.
+// Converts rows to samples, and holds statistics of all rows.
 class Table {
  public:
   Table(std::unique_ptr<TableRows> rows, const TableOptions& options) : rows_(std::move(rows)), options_(options) {
@@ -41,7 +41,7 @@ class Table {
     stride_ = std::max<uint64_t>(1, bytes_to_index / bytes_);
   }
 
-  // Reads all rows; the samples' bytes while they are few enough, else null.
+  // Reads all rows; returns the samples' bytes if they are small enough, else null.
   std::shared_ptr<FileBytes> read_all() {
     const FileBytesPtr& file = rows_->file();
     const uint64_t most = std::min<uint64_t>(options_.kept, file->budget()->left());
@@ -69,7 +69,7 @@ class Table {
     return kept;
   }
 
-  // The row at `place` as a sample; false at the end.
+  // Encodes the row at `place` as a sample; false at the end.
   bool encode(RowPlace& place, void* to) {
     if (kind_ == Kind::Numbers) {
       auto* numbers = dtype_ == DType::F32 ? static_cast<float*>(to) : wide_.data();
@@ -87,7 +87,7 @@ class Table {
   uint64_t count() const { return count_; }
   size_t bytes() const { return bytes_; }
   const FileBytes& file() const { return *rows_->file(); }
-  // The indexed row at or before `row`, which becomes its number.
+  // Returns the indexed row at or before `row`, and sets `row` to its number.
   RowPlace indexed(uint64_t& row) const {
     const RowPlace place = index_[row / stride_];
     row -= row % stride_;
@@ -103,7 +103,7 @@ class Table {
     return "line " + std::to_string(rows_->line()) + ", " + rows_->name_of(cell);
   }
 
-  // What a row takes beside its text, before it is allocated.
+  // Checks the memory that a row needs beside its text, before it is allocated.
   void expect_room() const {
     constexpr uint64_t each = sizeof(Cell) + sizeof(std::string_view) + 3 * sizeof(uint64_t) + 3 * sizeof(float);
     Budget& budget = *rows_->file()->budget();
@@ -184,7 +184,7 @@ class Table {
     narrow_to<int16_t>(numbers, to);
   }
 
-  // What the only column holds; several columns are numbers.
+  // The kind of the only column; several columns are numbers.
   Kind kind_of_column() {
     if (rows_->sample().rank() > 0 || options_.as == "number" || !options_.dtype.empty()) return Kind::Numbers;
     symbols_ = options_.symbols;
@@ -227,7 +227,7 @@ class Table {
 
   bool fill_in_numbers(const Cell& cell) const { return &cell == &stand_in_ && (means_ || not_a_number_); }
 
-  // The cell, or what stands in for it.
+  // Returns the cell, or its substitute.
   const Cell& present(size_t i) const {
     const Cell& cell = cells_[i];
     if (cell.kind != Cell::Kind::Missing) return cell;
@@ -322,7 +322,7 @@ class Table {
   std::vector<Cell> cells_;
   Kind kind_ = Kind::Numbers;
   DType dtype_ = DType::F32;  // of numbers
-  std::vector<float> wide_;   // a row of them, before it is one of integers
+  std::vector<float> wide_;   // a row of numbers before conversion to an integer type
   Cell stand_in_;             // for missing cells
   bool means_ = false, not_a_number_ = false, reading_again_ = false;
   std::vector<uint64_t> missing_;  // cells of each column
@@ -339,7 +339,7 @@ class Table {
   size_t bytes_ = 0;
 };
 
-// Rows read from the text whenever they are wanted.
+// Rows read from the text on demand.
 class TableProducer final : public Producer {
  public:
   TableProducer(std::unique_ptr<Table> table, uint64_t first, uint64_t last)
@@ -381,7 +381,7 @@ class TableProducer final : public Producer {
   void read_row(RowPlace& place, void* to) {
     if (!table_->encode(place, to)) refuse_file(table_->file().name(), "changed while it was read");
   }
-  // Walks from the nearest indexed row, with room for one sample in `scratch`.
+  // Walks from the nearest indexed row; `scratch` has room for one sample.
   RowPlace place_of(uint64_t sample, void* scratch) {
     uint64_t at = first_ + sample;
     RowPlace place = table_->indexed(at);

@@ -1,4 +1,4 @@
-// UTF-8 text as symbols: windows of characters, each the index of its place in the vocabulary.
+// UTF-8 text as symbols: windows of characters, each an index into the vocabulary.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@ namespace harmonics {
 
 struct TextOptions {
   std::string vocabulary;  // its characters in order; empty: the text's own, sorted by code point
-  WindowOptions windows;   // the vocabulary is always the whole text's
+  WindowOptions windows;   // the vocabulary is always that of the whole text
 };
 
 std::shared_ptr<Producer> read_text(const FileBytesPtr& file, const TextOptions& options);

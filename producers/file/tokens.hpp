@@ -10,7 +10,7 @@ namespace harmonics {
 struct TokenOptions {
   WindowOptions windows;
   std::string dtype;   // u16, u32; "": u16
-  uint64_t vocab = 0;  // tokens lie below; 0: counted
+  uint64_t vocab = 0;  // all tokens are below; 0: counted
 };
 
 std::shared_ptr<Producer> read_tokens(const FileBytesPtr& file, const TokenOptions& options);

@@ -34,7 +34,7 @@ uint32_t look_up(const SymbolRow::Table& table, const uint8_t* from, uint64_t n,
   return most;
 }
 
-// The largest of n symbols.
+// Returns the largest of n symbols.
 uint32_t read_symbols(const SymbolRow& row, uint64_t first, uint64_t n, int32_t* to) {
   const uint8_t* from = row.bytes->data() + row.offset + first * row.width;
   if (row.table) return look_up(*row.table, from, n, to);

@@ -1,4 +1,4 @@
-// Windows over a row of symbols: what text and token files are once each symbol is a number.
+// Windows over a sequence of symbols: the common part of text and token files.
 #pragma once
 
 #include <array>
@@ -11,25 +11,25 @@ namespace harmonics {
 
 struct WindowOptions {
   uint64_t window = 0;  // symbols in a sample; 0: one symbol, without sequence axis
-  uint64_t shift = 0;   // from one sample's beginning to the next one's; 0: window
+  uint64_t shift = 0;   // distance between the starts of samples; 0: window
   std::string part;     // see part.hpp
 };
 
-// Symbols as unsigned little-endian numbers of `width` bytes from `offset` to the end of the bytes.
+// Symbols as unsigned little-endian numbers of `width` bytes, from `offset` to the end.
 struct SymbolRow {
   FileBytesPtr bytes;
   size_t offset = 0;
   size_t width = 1;  // 1, 2, 4
   using Table = std::array<uint8_t, 256>;
   static constexpr uint8_t no_symbol = 255;
-  std::shared_ptr<Table> table;  // of width 1: the symbol of each byte; null: the byte itself
+  std::shared_ptr<Table> table;  // for width 1: the symbol of each byte; null: the byte itself
   uint64_t count() const { return (bytes->size() - offset) / width; }
   uint32_t at(uint64_t i) const;
 };
 
 class WindowProducer final : public Producer {
  public:
-  // `what` names symbols in errors: "characters". Symbols from `classes` on are refused when they are read (0: none).
+  // `what` names symbols in errors: "characters". Symbols from `classes` on are rejected on reading (0: no limit).
   WindowProducer(SymbolRow symbols, const WindowOptions& options, const std::string& what, int64_t classes,
                  std::vector<std::string> names);
   HTensor next() override;

@@ -19,10 +19,10 @@ struct ZipMember {
 };
 
 bool looks_like_zip(const uint8_t* data, size_t size);
-// The archive's directory, in its order. What it says of sizes is checked when a member is read.
+// Reads the archive's directory, in order. Its sizes are checked when a member is read.
 std::vector<ZipMember> read_zip_directory(const FileBytesPtr& archive);
-// A member's bytes under the name "archive#member": a piece of the mapped archive when stored, else unpacked. Size and
-// checksum must be those of the directory.
+// Returns a member's bytes under the name "archive#member": a part of the mapped archive if stored, else unpacked.
+// Size and checksum must match the directory.
 FileBytesPtr read_zip_member(const FileBytesPtr& archive, const ZipMember& member);
 
 }  // namespace harmonics

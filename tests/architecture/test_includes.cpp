@@ -134,7 +134,7 @@ TEST_CASE("public headers include only themselves and the standard library") {
     }
 }
 
-TEST_CASE("engine folders include only those above them") {
+TEST_CASE("engine folders include only the folders above them in the map") {
   for (const fs::path& file : sources("engine")) {
     const std::string folder = fs::relative(file, kRoot / "engine").begin()->string();
     for (const std::string& i : includes(file)) {
@@ -150,7 +150,7 @@ TEST_CASE("engine folders include only those above them") {
   }
 }
 
-TEST_CASE("the languages see only base and the plain data they make") {
+TEST_CASE("languages include only base and plain data types") {
   const std::set<std::string> allowed = {"engine/flow/flow.hpp"};
   for (const fs::path& file : sources("dsl"))
     for (const std::string& i : includes(file)) {
@@ -211,7 +211,7 @@ TEST_CASE("heavy headers stay in few sources") {
   CHECK(users["boost/dll/shared_library.hpp"] == 1);  // only the loader opens plugins
 }
 
-TEST_CASE("names and sizes") {
+TEST_CASE("files have valid names and sizes") {
   for (const std::string folder : {"include", "engine", "dsl", "producers", "consumers", "kernels", "plugins",
                                    "samples", "sender", "tests", "wire"})
     for (const fs::path& file : sources(folder)) {

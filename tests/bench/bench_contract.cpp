@@ -1,5 +1,5 @@
-// What the contract costs: a call through the C table beside the same call of the object, a sample through a producer's
-// table beside the object's own.
+// The cost of the contract: a call through the C table against the same call of the object, and a sample through a
+// producer's table against the object's own.
 #include <benchmark/benchmark.h>
 
 #include <harmonics/memory.hpp>
@@ -26,7 +26,7 @@ class Endless : public Producer {
   HTensor sample_;
 };
 
-// What a library would have registered.
+// A registration as a library would make it.
 struct Registered {
   std::shared_ptr<ActivationFunction> activation = std::make_shared<Same>();
   Registry registry;

@@ -1,4 +1,4 @@
-// Finding out which plugins are there: two hundred libraries with manifests, looked into, and remembered.
+// Discovery of plugins: two hundred libraries with manifests, read, and cached.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>

@@ -1,5 +1,5 @@
-// Training on one thread while requests come in over HTTP: how long they take, and what they cost the training. Every
-// iteration trains as many steps alone and with requests, so that what neighbours on the machine do falls on both.
+// Training on one thread while HTTP requests arrive: their latency, and their cost to the training. Every iteration
+// trains as many steps without requests as with them, so that other load on the machine affects both.
 #include <algorithm>
 #include <atomic>
 #include <deque>
@@ -94,7 +94,7 @@ double processor_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Requests at fixed times, whether those before were answered or not; each is timed from when it was due.
+// Requests at fixed times, whether earlier ones were answered or not; each latency counts from the time it was due.
 class Load {
  public:
   Load(uint16_t port, double per_second) : thread_([this, port, per_second] { run(port, per_second); }) {}
@@ -189,11 +189,11 @@ RunSettings settings(int64_t steps) {
 }
 
 struct Trained {
-  double processor = 0, wall = 0;  // seconds, of the training thread
+  double processor = 0, wall = 0;  // seconds of the training thread
   std::vector<double> answers;
 };
 
-// The warm steps are not measured: threads, caches and requests come to their pace.
+// Does not measure the warm-up steps, in which threads, caches and requests reach a steady state.
 Trained train(double per_second, int64_t steps) {
   auto g = digits();
   const RunSettings s = settings(steps + steps / 5);

@@ -1,4 +1,4 @@
-// Sources beside a plain read of the same bytes: files of about 64 MB, read in batches of 256 as a cycle does.
+// Sources against a plain read of the same bytes: files of about 64 MB, read in batches of 256 as in training.
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -22,7 +22,7 @@ namespace harmonics::bench {
 
 namespace {
 
-// A page-aligned batch: the speed of a copy depends on the offsets of source and target within their pages.
+// A page-aligned batch: the speed of a copy depends on the page offsets of source and target.
 struct Page {
   alignas(4096) std::byte bytes[4096];
 };
@@ -41,7 +41,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kBatch = 256, kPixels = 784, kImages = 80000, kColumns = 32, kRows = 200000;
 
-// Files of every format in a folder that goes away with them, made when they are first wanted.
+// Files of every format in a temporary folder, created on demand.
 class Files {
  public:
   Files() {
@@ -97,7 +97,7 @@ std::string npy() {
          random_bytes(kImages * kPixels);
 }
 
-// Numbers as tables have them: measurements of four decimals.
+// Numbers as in tables: measurements with four decimals.
 template <typename Put>
 std::string numbers(Put put) {
   PhiloxStream random(philox_key(2, 2), 0);
@@ -126,7 +126,7 @@ std::string json_fields() {
     text += "}\n";
   });
 }
-// As digits are written: whole numbers up to 255, four of five of them 0.
+// Like images of digits: integers up to 255, four of five of them 0.
 std::string csv_of_digits() {
   PhiloxStream random(philox_key(3, 3), 0);
   std::string text;
@@ -155,7 +155,7 @@ void count(benchmark::State& state, double bytes) {
   state.counters["MB/s"] = benchmark::Counter(bytes / 1e6, benchmark::Counter::kIsRate);
 }
 
-// All of a source again and again; rate of the file's bytes.
+// Reads a source repeatedly; rate of the file's bytes.
 void read_on(benchmark::State& state, const std::string& path, const std::string& rest) {
   Source source = open(path, rest);
   const double per_pass =
@@ -184,7 +184,7 @@ void open_and_read(benchmark::State& state, const std::string& path, const std::
   count(state, static_cast<double>(state.iterations()) * static_cast<double>(fs::file_size(path)));
 }
 
-// The yardstick: the same bytes mapped and copied, batch after batch.
+// The baseline: the same bytes mapped and copied, batch after batch.
 void plain(benchmark::State& state, const std::string& path, size_t head, size_t sample) {
   const size_t size = fs::file_size(path);
   std::FILE* file = std::fopen(path.c_str(), "rb");
@@ -203,7 +203,7 @@ void plain(benchmark::State& state, const std::string& path, size_t head, size_t
   count(state, static_cast<double>(total));
 }
 
-// The yardstick of tables: each of a text's bytes looked at once.
+// The baseline for tables: visits each byte of the text once.
 void count_lines(benchmark::State& state, const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(in)), {});
@@ -217,7 +217,7 @@ void count_lines(benchmark::State& state, const std::string& path) {
   count(state, static_cast<double>(state.iterations()) * static_cast<double>(text.size()));
 }
 
-// By the time of the processor: one thread works, and a core's rate is what is asked for.
+// Measures processor time: one thread works, and a core's rate is wanted.
 template <typename Run>
 void add(const char* name, Run run) {
   benchmark::RegisterBenchmark(fmt::format("{}/threads:1", name).c_str(), run);

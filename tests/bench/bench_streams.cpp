@@ -1,4 +1,4 @@
-// Streams: reading IDX files, shuffling and batching, and what the flow graph costs beside the step it carries.
+// Streams: reading IDX files, shuffling and batching, and the cost of the flow graph around a step.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -32,7 +32,7 @@ const char kDigits[] = R"(harmonic digits {
   }
 })";
 
-// As small as a flow gets, so that what remains is the machinery around it.
+// The smallest possible flow, so that the overhead remains.
 const char kTiny[] = R"(harmonic tiny {
   producer numbers {16};
   layer input;
@@ -40,7 +40,7 @@ const char kTiny[] = R"(harmonic tiny {
   cycle { numbers -> input -> output; }
 })";
 
-// Two IDX files of random bytes in a folder that goes away with it.
+// Two IDX files of random bytes in a temporary folder.
 class DigitFiles {
  public:
   DigitFiles() {
@@ -106,7 +106,7 @@ void read_batches(benchmark::State& state, bool shuffle, uint64_t batch) {
   state.counters["GB/s"] = benchmark::Counter(static_cast<double>(samples) * bytes / 1e9, benchmark::Counter::kIsRate);
 }
 
-// Samples without end or cost.
+// Unlimited samples at no cost.
 class Constant : public Producer {
  public:
   HTensor next() override { return HTensor(DType::F32, Shape{16}); }
@@ -152,7 +152,7 @@ void step_in_flow_graph(benchmark::State& state, int threads) {
   double seconds = 0;
   bool ran = false;
   for (auto _ : state) {
-    if (!ran) seconds = runtime.run().seconds;  // one run makes all the steps of this benchmark
+    if (!ran) seconds = runtime.run().seconds;  // one run executes all steps of this benchmark
     ran = true;
     state.SetIterationTime(seconds / static_cast<double>(run.steps.value()));
   }

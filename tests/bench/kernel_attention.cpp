@@ -1,4 +1,4 @@
-// Attention and its slopes, with and without the causal half.
+// Attention and its gradients, with and without the causal mask.
 #include <fmt/core.h>
 
 #include "tests/bench/program.hpp"

@@ -1,4 +1,4 @@
-// The convolutions of a small image net, forward and both slopes.
+// The convolutions of a small image net, forward and both gradients.
 #include <fmt/core.h>
 
 #include "tests/bench/program.hpp"

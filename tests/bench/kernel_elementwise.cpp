@@ -1,4 +1,4 @@
-// Elementwise chains and sums over axes: memory is the limit.
+// Elementwise chains and sums over axes: limited by memory bandwidth.
 #include <fmt/core.h>
 #include <harmonics/ops.hpp>
 

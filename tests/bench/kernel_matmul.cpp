@@ -1,4 +1,4 @@
-// Products of matrices as dense layers need them: forward, slope of the input, slope of the weight.
+// Matrix products of dense layers: forward, gradient of the input, gradient of the weight.
 #include <fmt/core.h>
 #include <harmonics/ops.hpp>
 

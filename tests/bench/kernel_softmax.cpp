@@ -1,4 +1,4 @@
-// Softmax and norms: memory is the limit.
+// Softmax and norms: limited by memory bandwidth.
 #include <fmt/core.h>
 
 #include "tests/bench/program.hpp"

@@ -1,6 +1,6 @@
-// live_throughput [GIGABYTES [ROUNDS [TEXT]]]: HXS/1 over ZeroMQ beside libzmq alone, from one process to another over
-// loopback, at equal sizes of messages and in turns (of those with the text in their names), so that what neighbours on
-// the machine do meets all alike. Medians of the rounds; processor seconds are those of both processes.
+// live_throughput [GIGABYTES [ROUNDS [TEXT]]]: HXS/1 over ZeroMQ against libzmq alone, between two processes over
+// loopback, at equal message sizes. The cases (those with TEXT in their names) take turns, so that other load on the
+// machine affects all alike. Prints medians of the rounds; processor seconds are those of both processes.
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -24,8 +24,8 @@ namespace {
 struct Case {
   const char* name;
   size_t bytes;          // of a sample
-  bool raw;              // PUSH and PULL, a sample a message
-  uint64_t batch_bytes;  // HXS: of a frame; 1: a sample a frame
+  bool raw;              // PUSH and PULL, one sample per message
+  uint64_t batch_bytes;  // HXS: of a frame; 1: one sample per frame
 };
 constexpr Case kCases[] = {
     {"raw 64 KiB", 65536, true, 0},
@@ -50,9 +50,9 @@ struct Measured {
   double seconds = 0, processor = 0;
 };
 
-using Begin = std::function<void(uint16_t port)>;  // says where to send
+using Begin = std::function<void(uint16_t port)>;  // reports where to send
 
-// In a process of its own, which does not outlive this one.
+// Runs it in a child process, which ends with this one.
 pid_t child_of(const std::function<void()>& body) {
   const pid_t child = fork();
   if (child != 0) return child;
@@ -61,8 +61,8 @@ pid_t child_of(const std::function<void()>& body) {
   std::_Exit(0);
 }
 
-// One process sends to the port that the other, who takes it all, says; both are new, so that neither has a heap that
-// others left behind.
+// One process sends to the port that the other one, which receives everything, reports. Both are new, so that their
+// heaps are clean.
 Measured measure(const std::function<void(uint16_t)>& send, const std::function<double(const Begin&)>& take) {
   int port_ends[2], time_ends[2];
   if (pipe(port_ends) != 0 || pipe(time_ends) != 0) std::abort();
@@ -81,7 +81,7 @@ Measured measure(const std::function<void(uint16_t)>& send, const std::function<
   close(port_ends[1]), close(time_ends[1]);
   Measured measured;
   if (read(time_ends[0], &measured.seconds, sizeof measured.seconds) != sizeof measured.seconds)
-    std::exit(1);  // it has said why
+    std::exit(1);  // the error has been printed
   for (const pid_t child : {sender, receiver}) waitpid(child, nullptr, 0);
   close(port_ends[0]), close(time_ends[0]);
   measured.processor = processor_seconds() - before;

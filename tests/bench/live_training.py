@@ -65,7 +65,7 @@ def learn(a, folder, live):
     """Samples a second, processor seconds of the learner and of the sender for a million samples, and the weights."""
     learner_on, sender_on = processors()
     log, weights = folder / "steps.csv", folder / "weights.safetensors"
-    whole = 60000 // a.batch * a.batch  # no batch is cut short at the end of a pass: both learn the very same
+    whole = 60000 // a.batch * a.batch  # no short batch ends a pass: both learn the same samples
     steps = whole // a.batch * a.epochs
     files = [f"file:{folder / name}?take={whole}" for name in NAMES]
     streams = [f"{f}&shuffle=0" for f in files]
@@ -82,7 +82,7 @@ def learn(a, folder, live):
             sender = begin(["timeout", SECONDS, a.harmonics, "send", f"zmq+dealer:{address}", "--from", f"image={repeated[0]}", "--from", f"label={repeated[1]}", "-q"], sender_on, sent)
         learned = end(learner, errors)
         if sender:
-            os.kill(sender.pid, signal.SIGTERM)  # it may have ended: nobody has waited for it
+            os.kill(sender.pid, signal.SIGTERM)  # it may have exited without being waited for
             _, _, usage = os.wait4(sender.pid, 0)
             sender.returncode = 0
     scale = 1e6 / (steps * a.batch)

@@ -16,7 +16,7 @@ namespace {
 
 double resident(const Work& work) { return work.resident > 0 ? work.resident : work.bytes; }
 
-// The best of what was seen for this number of threads and this size; never forgotten within a run.
+// The best peak measured for this number of threads and this size; kept for the whole run.
 double best_peak(int threads) {
   static std::map<int, double> seen;
   return seen[threads] = std::max(seen[threads], peak_flops(threads));

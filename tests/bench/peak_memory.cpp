@@ -1,12 +1,11 @@
-// The memory of one case of a workload, as the plan says it and as it is: peak_memory WORKLOAD BATCH THREADS [APART].
-// One JSON object; exit status 1 where planned and measured are further apart than that share:
+// The planned and the measured memory of one case of a workload: peak_memory WORKLOAD BATCH THREADS [APART]. Prints
+// one JSON object; exit status 1 if planned and measured differ by more than the share APART:
 //
 //   planned    bytes of the plan's arena, of parameters and states, and of the prepared samples
-//   measured   bytes of aligned memory, which is what numbers are kept in, by us and by oneDNN, at the highest moment
-//   of some
-//              steady steps, less those before the graph was made
-//   heap       the same of all memory, with what describes the graph and the plan
-//   resident   most MiB of the whole process in memory during the steps, libraries and code included
+//   measured   peak bytes of aligned memory, which holds all numbers, ours and oneDNN's, during some steady steps,
+//              less those before the graph was made
+//   heap       the same of all memory, including the descriptions of graph and plan
+//   resident   peak resident MiB of the whole process during the steps, including libraries and code
 #include <malloc.h>
 
 #include <algorithm>
@@ -38,8 +37,8 @@ Heap heap, aligned;
 
 int64_t size_of(void* p) { return static_cast<int64_t>(p ? malloc_usable_size(p) : 0); }
 
-// The aligned blocks there are, with what was asked for: behind a block that begins at a huge page lies address space
-// that nobody touches.
+// The allocated aligned blocks with their requested sizes: a block that begins at a huge page is followed by unused
+// address space.
 class Blocks {
  public:
   void add(void* p, int64_t bytes) {
@@ -49,7 +48,7 @@ class Blocks {
     if (!block) std::abort();  // more than any workload has
     *block = {p, bytes};
   }
-  // What was asked for; 0: it is none of them.
+  // Returns the requested size; 0: unknown block.
   int64_t take(void* p) {
     if (reinterpret_cast<uintptr_t>(p) % 32 != 0) return 0;
     const std::lock_guard lock(mutex_);
@@ -91,7 +90,7 @@ void forget(void* p) {
 
 }  // namespace
 
-// glibc's own functions under their second names.
+// glibc's own functions under their alternative names.
 #pragma GCC visibility push(default)
 extern "C" {
 void* __libc_malloc(size_t);
@@ -123,7 +122,7 @@ namespace harmonics::bench {
 
 namespace {
 
-// The system's record of the most memory in use begins anew.
+// Resets the system's record of peak memory.
 void forget_peak() { std::ofstream("/proc/self/clear_refs") << 5; }
 
 double peak_resident() {
@@ -137,13 +136,13 @@ void run(WorkloadStep& step, int times) {
   for (int i = 0; i < times; ++i) step.run();
 }
 
-// Measured over planned.
+// Returns measured over planned.
 double report(const Workload& workload, int64_t batch, int threads) {
   run(*std::make_unique<WorkloadStep>(workload, batch, threads), 3);
   const int64_t heap_before = heap.live, aligned_before = aligned.live;
   WorkloadStep step(workload, batch, threads);
   run(step, 10);
-  malloc_trim(0);  // what reading the samples took
+  malloc_trim(0);  // memory used to read the samples
   forget_peak();
   heap.peak = heap.live.load();
   aligned.peak = aligned.live.load();

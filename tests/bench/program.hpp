@@ -28,7 +28,7 @@ class PreparedProgram {
   std::unique_ptr<Executable> plan_;
 };
 
-// Registers "NAME/threads:N" for 1 and 2 threads. flops, or bytes when it is memory that limits; see Work.
+// Registers "NAME/threads:N" for 1 and 2 threads. Give flops, or bytes if memory is the limit; see Work.
 void add_program(const std::string& name, std::vector<Shape> inputs, Trace trace, double flops, double bytes);
 
 }  // namespace harmonics::bench

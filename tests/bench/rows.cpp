@@ -28,7 +28,7 @@ StreamInfo info_of(const DataSpec& data) {
 class Data : public Producer {
  public:
   explicit Data(const DataSpec& data) : info_(info_of(data)) {}
-  HTensor next() override { return {}; }  // read() does it all
+  HTensor next() override { return {}; }  // all samples come by read()
   size_t size() const override { return 0; }
   std::optional<StreamInfo> describe() override { return info_; }
   int64_t read(uint64_t n, void* to) override {
@@ -61,7 +61,7 @@ class Uniform final : public Data {
   PhiloxStream random_;
 };
 
-// Bytes of a source, from the front again after its end.
+// The bytes of a source, repeated from the start after its end.
 class Bytes final : public Data {
  public:
   Bytes(const DataSpec& data, Source source)

@@ -12,7 +12,7 @@ namespace harmonics::bench {
 
 std::shared_ptr<Producer> open_data(const DataSpec& data, uint64_t seed);
 
-// Where "mnist" comes from: the folder of MNIST's files, or "" when drawn digits take its place.
+// The folder of MNIST's files for "mnist", or "" when synthetic digits replace them.
 std::string mnist_folder();
 
 }  // namespace harmonics::bench

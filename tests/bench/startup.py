@@ -79,7 +79,7 @@ def main():
     parser.add_argument("--json", help="write the rows here as well")
     a = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        # In a process of its own: a child's peak memory begins with what its parent holds.
+        # In a separate process: a child's peak memory starts with its parent's.
         maker = os.fork()
         if not maker:
             prepare(Path(folder))

@@ -33,7 +33,7 @@ std::string read_text(const std::string& path) {
   return text.str();
 }
 
-// Lines of a flow, or the path of a .hmx beside the workload.
+// The lines of a flow, or the path of a .hmx file beside the workload.
 std::string flow_text(const json::value& flow) {
   if (flow.is_string()) return read_text(folder() + "/" + std::string(flow.as_string()));
   std::string text;

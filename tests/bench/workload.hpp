@@ -1,4 +1,4 @@
-// workloads/*.json: what is trained or run, in a form that a peer's script reads as well.
+// workloads/*.json: what to train or run, in a form that a peer's script reads as well.
 #pragma once
 
 #include <memory>
@@ -9,11 +9,11 @@
 
 namespace harmonics::bench {
 
-// What a stream of a workload holds.
+// The content of a workload's stream.
 struct DataSpec {
   std::string name;        // the producer's
   Shape shape;             // of one sample
-  int64_t classes = 0;     // whole numbers below it; 0: numbers in [0, 1)
+  int64_t classes = 0;     // integers below it; 0: numbers in [0, 1)
   bool positions = false;  // the first axis is a sequence
   std::string values;      // "uniform": random; "mnist": rows of its training set, or their labels
 };
@@ -22,24 +22,25 @@ struct Workload {
   std::string name;
   bool trains = false;
   std::string flow;       // the text
-  std::string optimizer;  // as a flow names it; training
+  std::string optimizer;  // in the notation of a flow; training
   std::vector<DataSpec> data;
   uint64_t seed = 0;
-  int64_t parameters = 0;  // numbers learned; checked against the graph, so that peers train the same net
+  int64_t parameters = 0;  // number of trainable values; checked against the graph, so that peers train the same net
   std::vector<int64_t> batches;
   std::vector<int> threads;
 };
 
-// From the folder `workloads`, or the one HARMONICS_WORKLOADS names. Throws an Error that names the file.
+// Reads from the folder `workloads`, or the one in HARMONICS_WORKLOADS. Throws an Error that names the file.
 Workload read_workload(const std::string& name);
 
-// A compiled step of a workload over batches made beforehand: no stream is read.
+// A compiled step of a workload over prepared batches: reads no stream.
 class WorkloadStep {
  public:
   WorkloadStep(const Workload& workload, int64_t batch, int threads, const std::string& device = "cpu");
 
-  size_t run() { return step_->run(); }                // the next batch; its number
-  double flops() const { return flops_; }              // of contractions, forward and backward: what any method must do
+  size_t run() { return step_->run(); }                // runs the next batch; returns its number
+  double flops() const { return flops_; }              // of contractions, forward and backward: the minimum of any
+                                                       // method
   double least_bytes() const { return least_bytes_; }  // weights read once forward, read and written once backward
   const Executable& executable() const { return step_->executable(); }
   uint64_t prepared_bytes() const { return step_->prepared_bytes(); }

@@ -1,4 +1,4 @@
-// A workload as benchmarks: "mlp_train/batch:64/threads:1", one for every batch and number of threads it lists.
+// A workload as benchmarks: "mlp_train/batch:64/threads:1", for every batch size and number of threads it lists.
 #pragma once
 
 #include <fmt/core.h>
@@ -11,7 +11,7 @@ namespace harmonics::bench {
 inline void measure_workload(benchmark::State& state, const Workload& workload, int64_t batch, int threads) {
   WorkloadStep step(workload, batch, threads);
   Work work{.samples = static_cast<double>(batch), .flops = step.flops(), .threads = threads};
-  if (batch == 1) {  // every weight is used once: the floor is what memory gives
+  if (batch == 1) {  // every weight is used once: memory bandwidth is the limit
     work.bytes = step.least_bytes();
     work.resident = static_cast<double>(workload.parameters) * sizeof(float);
   }

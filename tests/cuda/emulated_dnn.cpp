@@ -217,7 +217,7 @@ bool fits(const Description& d) {
   return true;
 }
 
-// Is it a graph of one mask, from scores to scores, with a right bound?
+// Whether the graph is a single mask, from scores to scores, with a right bound.
 bool masks(const Description& d) {
   if (!d.has({3000, 3004, 3005, 3006, 3007}) || d.one<int32_t>(3007) != dnn::kGreaterOrEqual) return false;
   const Tensor x(d.linked(3000)), bound(d.linked(3004)), fill(d.linked(3005)), y(d.linked(3006));

@@ -50,7 +50,7 @@ class Kept {
   std::vector<std::vector<uint64_t>> bytes_;
 };
 
-// Several threads fill streams; the first that waits runs them.
+// Several threads fill streams; the first thread that waits runs them.
 std::recursive_mutex& order() {
   static std::recursive_mutex m;
   return m;

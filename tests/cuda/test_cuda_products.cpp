@@ -231,7 +231,7 @@ TEST_CASE("cublaslt: f32 is not rounded unless allowed") {
   }
 }
 
-TEST_CASE("cublaslt dot: operands are copied only if they are no matrix") {
+TEST_CASE("cublaslt dot: operands are copied only if they are not a matrix") {
   const FreshSettings fresh;
   Machine own = product_machine();
   const Buffer a = numbers({2, 3, 4, 5}, 1), b = numbers({3, 5, 2, 6}, 2);

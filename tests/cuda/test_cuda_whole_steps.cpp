@@ -46,7 +46,7 @@ void bind_digits(HarmonicGraph& g, const char* images, const char* labels, Shape
   bind_rows(g, labels, {}, classes, 10);
 }
 
-// The loss after so many steps; all but the first are single graphs.
+// The loss after this number of steps; all but the first are single graphs.
 double trained_in_graphs(HarmonicGraph& g, const char* optimizer) {
   [[maybe_unused]] static const bool once =
       (harmonics::cuda::testing::EmulatedDevice::add_to(Registry::global()), true);

@@ -31,7 +31,7 @@ inline void check(const std::filesystem::path& path, const std::string& actual) 
   CHECK(actual == read(path));
 }
 
-// Files of a folder with this ending, sorted.
+// Returns a folder's files with this extension, sorted.
 inline std::vector<std::filesystem::path> files(const std::filesystem::path& folder, const std::string& extension) {
   std::vector<std::filesystem::path> found;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -41,7 +41,7 @@ inline std::vector<std::filesystem::path> files(const std::filesystem::path& fol
   return found;
 }
 
-// Checks that files of both endings come in pairs.
+// Checks that files of both extensions come in pairs.
 inline void check_no_orphans(const std::filesystem::path& folder, const std::string& golden, const std::string& of) {
   for (const auto& path : files(folder, golden)) {
     INFO(path.string());

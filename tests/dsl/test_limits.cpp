@@ -69,7 +69,7 @@ TEST_CASE("nesting is bounded") {
   CHECK(errors_of(nested_lists(65)).size() == 1);
   CHECK(errors_of(nested_blocks(63)).empty());
   CHECK(errors_of(nested_blocks(64)).size() == 1);
-  // Beyond any stack without a limit.
+  // Would overflow any stack without a limit.
   CHECK(errors_of(nested_lists(1'000'000)).size() == 1);
   CHECK(errors_of(nested_blocks(1'000'000)).size() == 1);
   CHECK(errors_of("harmonic a {" + repeated("cycle {", 1'000'000)).size() <= 20);

@@ -1,15 +1,15 @@
-// A sender that is started again until it has sent everything, and what comes of its samples.
+// A sender that is restarted until it has sent everything, and the result of training on its samples.
 #pragma once
 
 #include "tests/faults/faulted.hpp"
 
 namespace faults {
 
-// Ends when all is sent and safe: a learner that is started again after that goes on without it. Ends with all that
-// belongs to it.
+// Ends when all samples are sent and durable: a learner restarted after that continues without it. Its processes end
+// with it.
 class Sending {
  public:
-  // `first`: variables of the first process alone.
+  // `first`: variables of the first process only.
   explicit Sending(const std::string& arguments, const std::string& first = "") {
     const std::string send = "'" + kProgram + "' " + arguments + " >/dev/null 2>&1 </dev/null";
     const std::string loop = first + " " + send + " || until " + send + "; do sleep 0.05; done";
@@ -20,7 +20,7 @@ class Sending {
       ::execl("/bin/sh", "sh", "-c", loop.c_str(), nullptr);
       ::_exit(127);
     }
-    ::setpgid(group_, group_);  // whoever comes first
+    ::setpgid(group_, group_);  // called in both processes, to avoid a race
   }
   ~Sending() {
     ::kill(-group_, SIGKILL);
@@ -33,7 +33,7 @@ class Sending {
   pid_t group_;
 };
 
-// The numbers of a file of weights, without its header.
+// Returns the numbers of a weights file, without its header.
 inline std::string numbers_in(const std::string& path) {
   const std::string file = read(path);
   uint64_t header = 0;

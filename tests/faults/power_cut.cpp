@@ -40,7 +40,7 @@ PowerCuts::PowerCuts(const std::string& trace, std::string root)
 std::vector<PowerCuts::Change> PowerCuts::changes_before(size_t n) const {
   std::vector<Change> changes;
   std::map<std::string, long> names;  // to files
-  std::map<long, long> files;         // of inodes; a removed file's number may be used again
+  std::map<long, long> files;         // by inode; the number of a removed file may be reused
   std::map<long, size_t> sizes;
   long made = 0;
   const auto file_of = [&](const TracedCall& c) {
@@ -78,7 +78,7 @@ std::vector<PowerCuts::Change> PowerCuts::changes_before(size_t n) const {
       const bool of_data = file != files.end();
       for (Change& change : changes) {
         if (of_data && !change.of_names() && change.file == file->second) change.certain = true;
-        // A directory keeps the order of what was done to it, so that a change of one is in no file at all before.
+        // Syncing a directory makes all earlier changes of its names certain.
         if (change.of_names() && (directory_of(change.path) == c.path || directory_of(change.other) == c.path))
           change.certain = true;
       }
@@ -118,7 +118,7 @@ Image PowerCuts::image_of(const std::vector<Change>& changes, const std::vector<
   }
   Image image;
   for (const auto& [path, file] : names) {
-    bool reachable = true;  // the directories it lies in are there
+    bool reachable = true;  // its parent directories exist
     for (std::string at = directory_of(path); at.size() > root_.size(); at = directory_of(at)) {
       const auto directory = names.find(at);
       reachable &= directory != names.end() && directory->second == -1;
@@ -130,7 +130,7 @@ Image PowerCuts::image_of(const std::vector<Change>& changes, const std::vector<
 
 void PowerCuts::each_image(size_t n, const std::function<void(const Image&)>& f) const {
   const std::vector<Change> changes = changes_before(n);
-  std::vector<size_t> open;  // may be there or not
+  std::vector<size_t> open;  // may be present or not
   std::vector<char> certain(changes.size());
   for (size_t i = 0; i < changes.size(); ++i) {
     certain[i] = changes[i].certain;
@@ -165,7 +165,7 @@ void PowerCuts::each_image(size_t n, const std::function<void(const Image&)>& f)
 void lay_out(const Image& image, const std::string& root) {
   fs::remove_all(root);
   fs::create_directories(root);
-  for (const auto& [path, content] : image) {  // a directory comes before what lies in it
+  for (const auto& [path, content] : image) {  // a directory comes before its contents
     const std::string at = root + "/" + path;
     if (content == kDirectory) {
       fs::create_directories(at);

@@ -1,7 +1,7 @@
-// What a power cut can leave of a run's files. The trace of the run (layer/injection.hpp) says what it wrote, synced,
-// renamed and removed. Data of a file is on the disk for certain once the file was synced, and a change of names once
-// its directory was. Everything else may be there or not, in any combination: POSIX promises no order. An image is one
-// such state.
+// The states that a power cut can leave of a run's files. The run's trace (layer/injection.hpp) lists its writes,
+// syncs, renames and removals. Data of a file are certainly on the disk once the file was synced, and a change of
+// names once its directory was. Everything else may be present or not, in any combination: POSIX guarantees no order.
+// An image is one such state.
 #pragma once
 
 #include "tests/faults/faulted.hpp"
@@ -11,58 +11,58 @@
 
 namespace faults {
 
-// Contents by path below the root; directories have the value of no file.
+// Contents by path below the root. Directories have no content.
 using Image = std::map<std::string, std::string>;
 
 struct TracedCall {
   std::string call, path;
   long result = 0, inode = 0;
-  std::vector<std::string> fields;  // the call's own
+  std::vector<std::string> fields;  // fields of the call
 };
 
 std::vector<TracedCall> traced_calls(const std::string& trace);
 
 class PowerCuts {
  public:
-  // `root` held nothing when the traced run began.
+  // `root` was empty when the traced run began.
   PowerCuts(const std::string& trace, std::string root);
 
   size_t calls() const { return calls_.size(); }
   const TracedCall& call(size_t n) const { return calls_[n]; }
-  // Calls f with every image, once each, that a cut of the power behind the first `n` calls can leave: nothing that was
-  // not certain, everything, names without data and data without names, every prefix in the order of the calls, all but
-  // one change, one change alone, and each write torn in half.
+  // Calls f once for every image that a power cut after the first `n` calls can leave: no uncertain change, all
+  // changes, names without data and data without names, every prefix in the order of the calls, all but one change,
+  // one change alone, and each write torn in half.
   void each_image(size_t n, const std::function<void(const Image&)>& f) const;
 
  private:
   struct Change {
     enum Kind { Write, Resize, Make, Rename, Remove } kind;
-    long file = 0;                 // number of the file, in the order they were made
-    std::string path, other = {};  // of names; `other`: the new one
+    long file = 0;                 // number of the file, in order of creation
+    std::string path, other = {};  // for changes of names; `other`: the new name
     size_t offset = 0, from = 0, size = 0;
     bool certain = false;
     bool of_names() const { return kind >= Make; }
   };
   std::vector<Change> changes_before(size_t n) const;
-  // `torn`: the change of which only the first half took place.
+  // `torn`: the change of which only the first half is applied.
   Image image_of(const std::vector<Change>& changes, const std::vector<char>& kept, size_t torn) const;
 
   std::vector<TracedCall> calls_;
   std::string root_, bytes_;
 };
 
-// Makes `root` such a state.
+// Makes `root` equal to the image.
 void lay_out(const Image& image, const std::string& root);
 
-// Variables of a process whose calls to such files are recorded.
+// Returns variables for a process whose calls to these files are recorded.
 inline std::string traced(const Folder& f, const std::string& paths) {
   for (const char* name : {"trace", "trace.bytes"}) fs::remove(f / name);
   return variables(f, {"", 0, paths}) + " FAULTS_TRACE='" + (f / "trace") + "'";
 }
 
-// Every state behind every call, once. `promised(n)` is what the calls before n have made certain: a state is tried
-// again where that differs. Of more than a hundred states every k-th is tried, unless HARMONICS_EVERY_STATE asks for
-// all of them.
+// Tries every state after every call, once. `promised(n)` is the durable state after the first n calls: an image is
+// tried again if that differs. Of more than a hundred states every k-th is tried, unless HARMONICS_EVERY_STATE
+// requests all.
 template <typename Promised, typename Try>
 size_t at_every_cut(const PowerCuts& cuts, Promised promised, Try attempt) {
   std::set<std::pair<Image, decltype(promised(0))>> seen;

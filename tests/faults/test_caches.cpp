@@ -1,4 +1,4 @@
-// What is kept between runs under the user's cache directory: it may be damaged or missing, and nothing else comes out.
+// Files in the user's cache directory: damage or loss does not change results.
 #include "tests/faults/faulted.hpp"
 
 using namespace faults;
@@ -10,7 +10,7 @@ struct Answers {
   bool operator==(const Answers&) const = default;
 };
 
-// What is known of the plugins, and what a flow makes of it.
+// Returns the list of plugins, and the result of a flow.
 Answers answers(const Folder& f, const Small& small, const std::string& variables) {
   const std::string in = variables + " XDG_CACHE_HOME='" + (f / "cache") + "'", weights = f / "w.safetensors";
   fs::remove(weights);
@@ -21,14 +21,14 @@ Answers answers(const Folder& f, const Small& small, const std::string& variable
 
 }  // namespace
 
-TEST_CASE("caches: whatever happens while what is known of plugins is kept, it is the same") {
+TEST_CASE("caches: any fault while the plugin cache is written gives the same result") {
   Folder f;
   const Small small(f);
   fs::create_directory(f / "cache");
   const Answers expected = answers(f, small, "");
   REQUIRE(has(expected.listed, "\"relu\""));
   REQUIRE(!expected.weights.empty());
-  REQUIRE(answers(f, small, "") == expected);  // as remembered
+  REQUIRE(answers(f, small, "") == expected);  // from the cache
   const std::string what = GENERATE("kill", "tear", "EIO", "ENOSPC", "short");
   const size_t calls = at_every_call({what, 0, f / "cache/*"}, [&](const Fault& fault) {
     fs::remove_all(f / "cache/harmonics");
@@ -42,7 +42,7 @@ TEST_CASE("caches: whatever happens while what is known of plugins is kept, it i
   CHECK(calls >= 4);
 }
 
-TEST_CASE("caches: what is known of plugins is not believed when a byte of it was changed") {
+TEST_CASE("caches: a plugin cache with a changed byte is ignored") {
   Folder f;
   const Small small(f);
   fs::create_directory(f / "cache");

@@ -1,4 +1,4 @@
-// The campaigns of scripts/, in a short form.
+// The campaigns of scripts/, shortened.
 #include "tests/faults/faulted.hpp"
 
 using namespace faults;
@@ -22,7 +22,7 @@ Campaign campaign(const std::string& arguments) {
 
 }  // namespace
 
-TEST_CASE("ten times killed, a run ends with the weights of one that nobody disturbed") {
+TEST_CASE("campaigns: a run killed ten times ends with the weights of an undisturbed run") {
   const Campaign c = campaign("--kills 10 --seed 4");
   CHECK(c.code == 0);
   CHECK(has(c.said, "kills: 10; "));
@@ -30,7 +30,7 @@ TEST_CASE("ten times killed, a run ends with the weights of one that nobody dist
   CHECK(has(c.said, "each with the weights of the undisturbed run, to the bit"));
 }
 
-TEST_CASE("learners and senders of live streams are killed ten times and lose nothing") {
+TEST_CASE("campaigns: learners and senders of live streams are killed ten times and lose nothing") {
   const Campaign c = campaign("--live --kills 10 --seed 4");
   CHECK(c.code == 0);
   for (const char* part :

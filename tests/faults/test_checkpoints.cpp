@@ -1,5 +1,4 @@
-// Checkpoints: at whatever call a run is killed, or the disk fails, it goes on to the weights of one that nobody
-// disturbed.
+// Checkpoints: a run killed at any call, or with a failing disk, resumes to the weights of an undisturbed run.
 #include "tests/faults/faulted.hpp"
 
 using namespace faults;
@@ -20,20 +19,20 @@ struct World {
     fs::remove_all(kept);
     fs::remove(weights);
   }
-  // Whatever happened before, and without anything being done about it.
+  // Resumes after any fault, without repairs.
   void goes_on() {
     const Result rest = harmonics(run);
     CHECK(rest.code == 0);
-    CHECK(!has(rest.err, "passed over"));  // what has the name of a checkpoint is one
+    CHECK(!has(rest.err, "passed over"));  // every file with a checkpoint's name is valid
     CHECK(read(weights) == undisturbed);
     CHECK(unfinished_in(kept) == 0);
-    CHECK(names_in(kept).size() <= 3);  // two, and the lock
+    CHECK(names_in(kept).size() <= 3);  // two checkpoints and the lock
   }
 };
 
 }  // namespace
 
-TEST_CASE("checkpoints: killed at any call, a run goes on to the same weights") {
+TEST_CASE("checkpoints: a run killed at any call resumes to the same weights") {
   World w;
   const std::string what = GENERATE("kill", "tear");
   size_t writing = 0;
@@ -51,7 +50,7 @@ TEST_CASE("checkpoints: killed at any call, a run goes on to the same weights") 
   CHECK(writing > 20);
 }
 
-TEST_CASE("checkpoints: calls that are interrupted or do half are nothing to notice") {
+TEST_CASE("checkpoints: interrupted and partial calls have no effect") {
   World w;
   const std::string what = GENERATE("EINTR", "short");
   const size_t calls =
@@ -66,7 +65,7 @@ TEST_CASE("checkpoints: calls that are interrupted or do half are nothing to not
   CHECK(calls > 30);
 }
 
-TEST_CASE("checkpoints: a call that fails ends no run that trains, and is told") {
+TEST_CASE("checkpoints: a failed call ends no training run, and is reported") {
   World w;
   const std::string what = GENERATE("EIO", "ENOSPC");
   const size_t calls = at_every_call({what, 0, w.kept + "*"}, [&](const Fault& fault) {
@@ -94,7 +93,7 @@ TEST_CASE("checkpoints: a call that fails ends no run that trains, and is told")
   CHECK(calls > 30);
 }
 
-TEST_CASE("checkpoints: a disk that is full from any call on costs no weights") {
+TEST_CASE("checkpoints: a disk that is full from any call on loses no weights") {
   World w;
   const size_t calls = at_every_call({"ENOSPC", 0, w.kept + "*", true, "open,write,mkdir"}, [&](const Fault& fault) {
     w.begin_anew();

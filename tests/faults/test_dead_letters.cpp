@@ -1,12 +1,12 @@
-// Samples that are left out where streams are joined: at whatever call the run is killed or its disk fails, each is
-// kept once, or a gap is said.
+// Samples dropped while streams are joined: if the run is killed at any call or its disk fails, each is saved once, or
+// a gap is reported.
 #include "tests/faults/power_cut.hpp"
 
 using namespace faults;
 
 namespace {
 
-// The numbers in a file of frames that one process sent, by the program itself.
+// Returns the numbers in a file of frames from one process, read by the program itself.
 std::vector<std::string> numbers_kept(const Folder& f, const std::string& file) {
   fs::remove(f / "kept.csv");
   if (!fs::exists(file)) return {};
@@ -21,14 +21,14 @@ std::vector<std::string> numbers_kept(const Folder& f, const std::string& file) 
 struct Pairs {
   Folder f;
   std::string dead = f / "dead", run;
-  std::vector<std::string> whole;  // what an undisturbed run leaves out
+  std::vector<std::string> whole;  // dropped by an undisturbed run
 
   Pairs() {
     f.write("pairs.hmx",
             "harmonic pairs { producer x; producer y; consumer cx; consumer cy; cycle { x -> cx; y -> cy; } }");
     std::string rows;
     for (int i = 0; i < 12; ++i) rows += std::to_string(i) + "\n";
-    // x has all numbers; y begins with the same, and ends before x does.
+    // x has all numbers. y begins with the same, and ends before x does.
     const std::string all = f.write("n.csv", rows), sent = f / "all.hxs", some = f / "some.hxs";
     REQUIRE(std::system(("'" + kProgram + "' send 'stdout:?format=hxs' --quiet --rate 50 --from 'v=file:" + all +
                          "?as=number' >'" + sent + "'")
@@ -54,9 +54,9 @@ struct Pairs {
     whole = numbers_kept(f, dead + "/x.hxs");
     REQUIRE(!whole.empty());
   }
-  // An undisturbed run, after one that was cut off: what that one kept, and all of its own.
+  // Checks an undisturbed run after an interrupted one: it keeps the earlier samples and saves all of its own.
   void runs_again() const {
-    const Result again = harmonics(run);  // from the beginning: it is no run that goes on
+    const Result again = harmonics(run);  // from the beginning: it does not resume
     CHECK(again.code == 0);
     std::vector<std::string> kept = numbers_kept(f, dead + "/x.hxs");
     REQUIRE(kept.size() >= whole.size());
@@ -68,7 +68,7 @@ struct Pairs {
 
 }  // namespace
 
-TEST_CASE("dead letters: at any call a run is killed, or its disk fails, each is kept once or a gap is said") {
+TEST_CASE("dead letters: a run killed at any call, or a failing disk, saves each once or reports a gap") {
   const Pairs pairs;
   const Folder& f = pairs.f;
   const std::string& run = pairs.run;
@@ -99,7 +99,7 @@ TEST_CASE("dead letters: at any call a run is killed, or its disk fails, each is
   CHECK(calls >= 5);
 }
 
-TEST_CASE("dead letters: whatever a power cut leaves of them is read, and a run writes behind it") {
+TEST_CASE("dead letters: any state after a power cut is readable, and the next run appends") {
   const Pairs pairs;
   const std::string disk = pairs.f / "disk";
   fs::remove_all(pairs.dead);

@@ -1,4 +1,4 @@
-// The layer itself: what it counts, what it does, and that what it records can be played again.
+// Fault injection itself: the calls it counts, its faults, and replaying its traces.
 #include "tests/faults/faulted.hpp"
 
 #include <map>
@@ -20,7 +20,7 @@ std::vector<std::vector<std::string>> lines_of(const std::string& path) {
   return lines;
 }
 
-// Files as they are when the calls of a trace have been made.
+// Returns the files after the calls of a trace.
 std::map<std::string, std::string> replayed(const std::string& trace) {
   std::map<std::string, std::string> files;
   const std::string bytes = read(trace + ".bytes");
@@ -44,7 +44,7 @@ std::map<std::string, std::string> replayed(const std::string& trace) {
 
 }  // namespace
 
-TEST_CASE("layer: what a run did to its files can be played again from the trace") {
+TEST_CASE("fault injection: replaying the trace of a run gives its files") {
   Folder f;
   const Small small(f);
   fs::create_directory(f / "out");
@@ -69,7 +69,7 @@ TEST_CASE("layer: what a run did to its files can be played again from the trace
   CHECK(counted > 30);
 }
 
-TEST_CASE("layer: calls count in their order, and what happens at one is told") {
+TEST_CASE("fault injection: calls are counted in order, and a fault is reported") {
   Folder f;
   const Small small(f);
   fs::create_directory(f / "out");

@@ -1,4 +1,4 @@
-// Live streams whose learner or sender is killed at its sockets and its checkpoints.
+// Live streams whose learner or sender is killed at its sockets or checkpoints.
 #include "tests/faults/live.hpp"
 
 using namespace faults;
@@ -22,7 +22,7 @@ TEST_CASE(
   CHECK(calls >= 4);
 }
 
-TEST_CASE("live streams: killed at any call to its socket, a sender goes on where its receiver is") {
+TEST_CASE("live streams: a sender killed at any call to its socket continues where its receiver is") {
   Live live;
   const std::string what = GENERATE("kill", "tear", "short", "ECONNRESET");
   const size_t calls = at_every_call({what, 0, "unix@*", false, "send,receive"}, [&](const Fault& fault) {
@@ -38,12 +38,12 @@ TEST_CASE("live streams: killed at any call to its socket, a sender goes on wher
 
 namespace {
 
-// Kills the learner with each of its first checkpoints; how often it was resumed.
+// Kills the learner at each of its first checkpoints. Returns how often it resumed.
 int lives_of(const Folder& f, const std::string& run, int kills) {
   int resumed = 0;
   for (int life = 0; life <= kills; ++life) {
     INFO("life " << life);
-    const Fault fault{"tear", 1, f / "kept/*", false, "rename"};  // it has its name, and that is all
+    const Fault fault{"tear", 1, f / "kept/*", false, "rename"};  // the checkpoint was renamed, nothing more
     const Result end = life < kills ? harmonics_in(variables(f, fault), run) : harmonics(run);
     CHECK(end.code == (life < kills ? kKilled : 0));
     resumed += has(end.err, "resuming from");
@@ -53,7 +53,7 @@ int lives_of(const Folder& f, const std::string& run, int kills) {
 
 }  // namespace
 
-TEST_CASE("live streams: pictures and labels over two addresses, killed, gone on, the same weights") {
+TEST_CASE("live streams: images and labels over two addresses, killed and resumed, give the same weights") {
   Folder f;
   const std::string a = "unix:" + (f / "a"), b = "unix:" + (f / "b"), live = kSamples + "live_zmq/live.hmx --seed 3 ";
   const std::string sending = "?patience=60' --ack durable --quiet --producer-name one --from ";
@@ -69,7 +69,7 @@ TEST_CASE("live streams: pictures and labels over two addresses, killed, gone on
   CHECK(numbers_in(f / "w.safetensors") == numbers_in(f / "v.safetensors"));
 }
 
-TEST_CASE("live streams: two cycles over two addresses with edges, killed in either, gone on, the same weights") {
+TEST_CASE("live streams: two cycles over two addresses with edges, killed in either, give the same weights") {
   Folder f;
   std::string flow = read(kSamples + "live_zmq/live.hmx");
   const size_t at = flow.find("  cycle {"), end = flow.rfind('}');

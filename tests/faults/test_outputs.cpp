@@ -1,4 +1,4 @@
-// What a run writes besides checkpoints, and what becomes of the run when it cannot be written.
+// Files a run writes besides checkpoints, and the result of the run if they cannot be written.
 #include "tests/faults/faulted.hpp"
 
 using namespace faults;
@@ -9,7 +9,7 @@ std::string reason_of(const std::string& what) {
   return what == "EIO" ? "Input/output error" : "No space left on device";
 }
 
-// "step" and "epoch" rows without times and rates.
+// Returns "step" and "epoch" rows without times and rates.
 std::vector<std::string> rows_of(const std::string& csv) {
   std::vector<std::string> rows;
   std::istringstream lines(read(csv));
@@ -27,14 +27,14 @@ std::vector<std::string> rows_of(const std::string& csv) {
 
 }  // namespace
 
-TEST_CASE("saved weights: killed at any call, there are the former weights or the new ones") {
+TEST_CASE("saved weights: a run killed at any call leaves the old weights or the new ones") {
   Folder f;
   const Small small(f);
   const std::string weights = f / "out/w.safetensors", run = small.from_files() + "--quiet --save " + weights;
   fs::create_directory(f / "out");
   REQUIRE(harmonics(run).code == 0);
   const std::string saved = read(weights);
-  REQUIRE(harmonics(small.from_files() + "--quiet --seed 4 --save " + weights).code == 2);  // said twice
+  REQUIRE(harmonics(small.from_files() + "--quiet --seed 4 --save " + weights).code == 2);  // the flag is repeated
   const std::string former = "what was there before";
   const std::string what = GENERATE("kill", "tear");
   const size_t calls = at_every_call({what, 0, f / "out/*"}, [&](const Fault& fault) {
@@ -53,7 +53,7 @@ TEST_CASE("saved weights: killed at any call, there are the former weights or th
   CHECK(calls > 6);
 }
 
-TEST_CASE("saved weights: weights that cannot be saved there are saved elsewhere") {
+TEST_CASE("saved weights: weights that cannot be saved to their path are saved elsewhere") {
   Folder f;
   const Small small(f);
   const std::string weights = f / "out/w.safetensors", run = small.from_files() + "--quiet --save " + weights;
@@ -66,7 +66,7 @@ TEST_CASE("saved weights: weights that cannot be saved there are saved elsewhere
     const Result end = harmonics_in("cd '" + (f / "") + "' && " + variables(f, fault), run);
     const Struck struck = struck_in(f);
     if (struck.number == 0) return false;
-    if (struck.call == "remove") {  // of the file by which the folder was tried
+    if (struck.call == "remove") {  // of the file that tested the folder
       CHECK(end.code == 0);
       for (const std::string& name : names_in(f / "out"))
         if (name != "w.safetensors") fs::remove(f / ("out/" + name));
@@ -74,10 +74,10 @@ TEST_CASE("saved weights: weights that cannot be saved there are saved elsewhere
     }
     CHECK(end.code == (what == "EIO" ? 74 : 73));
     CHECK(has(end.err, reason_of(what)));
-    if (struck.number == 1) {  // the folder was tried before the first step
+    if (struck.number == 1) {  // the test of the folder before the first step
       CHECK(has(end.err, "error: --save: cannot write"));
       CHECK(read(weights) == former);
-    } else if (read(weights) != saved) {  // only the directory was not synced
+    } else if (read(weights) != saved) {  // only the directory sync failed
       CHECK(read(weights) == former);
       CHECK(has(end.err, "the weights are in w.unsaved.safetensors: "));
       CHECK(read(f / "w.unsaved.safetensors") == saved);
@@ -89,7 +89,7 @@ TEST_CASE("saved weights: weights that cannot be saved there are saved elsewhere
   CHECK(calls > 6);
 }
 
-TEST_CASE("saved weights: without room where the run began either, the folder for temporary files takes the weights") {
+TEST_CASE("saved weights: without space in the working directory either, the temporary folder gets the weights") {
   Folder f;
   const Small small(f);
   const std::string weights = f / "w.safetensors", run = small.from_files() + "--quiet --save " + weights;
@@ -108,7 +108,7 @@ TEST_CASE("saved weights: without room where the run began either, the folder fo
   CHECK(has(nowhere.err, "No space left on device"));
 }
 
-TEST_CASE("pictures and reports: one that cannot be written takes no other with it, nor the weights") {
+TEST_CASE("pictures and reports: a failed one affects neither the others nor the weights") {
   Folder f;
   const Small small(f);
   fs::create_directory(f / "out");
@@ -122,7 +122,7 @@ TEST_CASE("pictures and reports: one that cannot be written takes no other with 
     fs::remove(f / "w.safetensors");
     const Result end = harmonics_in(variables(f, fault), run);
     const Struck struck = struck_in(f);
-    // Both folders are tried before the first step: by a file that is made and removed.
+    // Both folders are tested before the first step by creating and removing a file.
     const bool tried = struck.number > 0 && struck.number <= 4 && (struck.call == "open" || struck.call == "remove");
     if (tried && what != "short" && (what == "kill" || struck.call == "open")) {
       CHECK_FALSE(fs::exists(f / "w.safetensors"));
@@ -146,7 +146,7 @@ TEST_CASE("pictures and reports: one that cannot be written takes no other with 
   CHECK(missing.size() == (what == "EIO" || what == "ENOSPC" ? 2 : 0));
 }
 
-TEST_CASE("logs: killed at any call and resumed, it has every row once, and whole") {
+TEST_CASE("logs: a run killed at any call and resumed has every row once, and complete") {
   Folder f;
   const Small small(f);
   const std::string run = small.from_files() + "--quiet --log-every 1 --log ";
@@ -163,7 +163,7 @@ TEST_CASE("logs: killed at any call and resumed, it has every row once, and whol
   const size_t calls = at_every_call({what, 0, f / "out/*"}, [&](const Fault& fault) {
     fs::remove_all(kept);
     fs::copy(f / "begun", kept);
-    // A row whose step is torn looks like one of an earlier step.
+    // A row with a torn step number looks like one of an earlier step.
     f.write("out/l.csv", begun + "step,1,1");
     const Result killed = harmonics_in(variables(f, fault), resumable);
     if (struck_in(f).number == 0) return false;
@@ -175,7 +175,7 @@ TEST_CASE("logs: killed at any call and resumed, it has every row once, and whol
   CHECK(calls > 10);
 }
 
-TEST_CASE("logs: a log that cannot be written ends no run, and what it lacks is said") {
+TEST_CASE("logs: a failing log ends no run, and its missing rows are reported") {
   Folder f;
   const Small small(f);
   fs::create_directory(f / "out");
@@ -206,7 +206,7 @@ TEST_CASE("logs: a log that cannot be written ends no run, and what it lacks is 
   CHECK(calls >= 14);
 }
 
-TEST_CASE("logs: a disk that stays full, and a log that is torn, end no run") {
+TEST_CASE("logs: neither a full disk nor a torn log ends a run") {
   Folder f;
   const Small small(f);
   fs::create_directory(f / "out");
@@ -215,13 +215,13 @@ TEST_CASE("logs: a disk that stays full, and a log that is torn, end no run") {
   CHECK(full.code == 0);
   CHECK(has(full.err, "No space left on device; the log lacks 11 rows\n"));
   CHECK(rows_of(log).size() == 4);
-  // Half of a row was written when the rest found no room: it is taken away again.
+  // The disk is full after half of a row, which is removed again.
   const Result torn = harmonics_in(variables(f, {"short", 5, f / "out/*", true, "write"}), run);
   CHECK(torn.code == 0);
   CHECK(rows_of(log).size() == 15);
 }
 
-TEST_CASE("a consumer that cannot be written stops a run behind a checkpoint") {
+TEST_CASE("consumers: one that cannot be written stops a run after a checkpoint") {
   Folder f;
   const Small small(f);
   fs::create_directory(f / "out");
@@ -251,7 +251,7 @@ TEST_CASE("a consumer that cannot be written stops a run behind a checkpoint") {
   CHECK(calls >= 1);
 }
 
-TEST_CASE("a consumer that fails when all is over costs no weights") {
+TEST_CASE("consumers: one that fails at the end of a run loses no weights") {
   Folder f;
   const Small small(f);
   fs::create_directory(f / "out");

@@ -1,5 +1,5 @@
-// The power is cut behind every call of a run. Of all states that a disk may be in then, each one goes on to what an
-// undisturbed run ends with, and what was said to be safe is there.
+// Cuts the power after every call of a run. From every possible state of the disk the run resumes to the result of an
+// undisturbed run, and everything reported as durable exists.
 #include "tests/faults/live.hpp"
 #include "tests/faults/power_cut.hpp"
 
@@ -14,7 +14,7 @@ size_t step_of(const std::string& text) {
   return at == std::string::npos ? 0 : std::stoul(text.substr(at + 6));
 }
 
-// By call of a trace: up to which sample the receiver had said by then, over its one connection, that all are durable.
+// By call of a trace: the sample up to which the receiver had confirmed durability by then, over its one connection.
 std::vector<uint64_t> said_durable(const std::string& trace) {
   std::vector<uint64_t> said{0};
   const std::string bytes = read(trace + ".bytes");
@@ -37,7 +37,7 @@ std::vector<uint64_t> said_durable(const std::string& trace) {
   return said;
 }
 
-// How many samples a spooled stream holds up to its last whole barrier.
+// Returns how many samples a spooled stream holds up to its last complete barrier.
 uint64_t samples_in(const std::string& directory) {
   uint64_t most = 0;
   for (const std::string& name : names_in(directory))
@@ -49,7 +49,7 @@ uint64_t samples_in(const std::string& directory) {
 
 }  // namespace
 
-TEST_CASE("power cuts: data and names are certain by syncs of their own") {
+TEST_CASE("power cuts: data and names become certain by separate syncs") {
   Folder f;
   const std::string root = f / "disk";
   size_t number = 0;
@@ -77,7 +77,7 @@ TEST_CASE("power cuts: data and names are certain by syncs of their own") {
   CHECK(certain == std::set<Image>{whole});
 }
 
-TEST_CASE("power cuts: a run with checkpoints goes on behind the last one that was written") {
+TEST_CASE("power cuts: a run with checkpoints resumes from the last one written") {
   Folder f;
   const Small small(f);
   const std::string disk = f / "disk", weights = disk + "/w.safetensors";
@@ -88,7 +88,7 @@ TEST_CASE("power cuts: a run with checkpoints goes on behind the last one that w
   const std::string undisturbed = read(weights);
   REQUIRE(undisturbed.size() > 100);
   const PowerCuts cuts(f / "trace", disk);
-  std::vector<size_t> steps{0};  // by call: of the last checkpoint whose name is certain
+  std::vector<size_t> steps{0};  // by call: of the last checkpoint with a certain name
   size_t named = 0;
   for (size_t n = 0; n < cuts.calls(); ++n) {
     const TracedCall& c = cuts.call(n);
@@ -130,7 +130,7 @@ TEST_CASE(
   CHECK(images > 5);
 }
 
-TEST_CASE("power cuts: what a spool said to be durable is on the disk, and the rest is asked for again") {
+TEST_CASE("power cuts: samples that a spool confirmed are on the disk, and the rest is requested again") {
   Live live;
   const std::string disk = live.f / "disk", spool = disk + "/spool";
   const std::string learning = live.learning + " --spool " + spool + " --spool-keep";
@@ -156,7 +156,7 @@ TEST_CASE("power cuts: what a spool said to be durable is on the disk, and the r
   CHECK(images > 20);
 }
 
-TEST_CASE("power cuts: what is known of plugins may be lost, and nothing else comes out") {
+TEST_CASE("power cuts: loss of the plugin cache does not change results") {
   Folder f;
   const std::string disk = f / "disk", in = " XDG_CACHE_HOME='" + disk + "' ";
   const std::string asked = "list functions --json";

@@ -1,4 +1,4 @@
-// Runs that are told to stop at a certain call.
+// Runs that are signalled to stop at a certain call.
 #include "tests/faults/faulted.hpp"
 
 using namespace faults;
@@ -17,7 +17,7 @@ size_t checkpoints_in(const std::string& folder) {
   return n;
 }
 
-// The line a stopped run prints, to be typed again.
+// Returns the command to resume, as printed by a stopped run.
 std::string line_to_go_on(const std::string& err) {
   const size_t at = err.find("to go on:  ");
   REQUIRE(at != std::string::npos);
@@ -60,11 +60,11 @@ TEST_CASE(
     CHECK(number(resumed.out, "epochs") == kEpochs);
     CHECK(has(resumed.err, "resuming from " + (f / "my runs") + "/checkpoint-"));
     CHECK(read(weights) == undisturbed);
-    // The run is over: resuming it again changes nothing, and more epochs are more epochs.
+    // After the end another resume changes nothing, and more epochs train on.
     CHECK(typed(line).code == 0);
     CHECK(read(weights) == undisturbed);
     const Result more = typed(line + " --epochs 99");
-    CHECK(more.code == 2);  // said twice
+    CHECK(more.code == 2);  // the flag is repeated
     CHECK(number(harmonics(kRun + "--epochs " + std::to_string(kEpochs + 1) + " --quiet --json --resume '" +
                            (f / "my runs") + "'")
                      .out,

@@ -1,10 +1,10 @@
-// Live streams by way of the disk: at whatever call the learner is killed, or its disk fails, no sample is lost and
-// none is learned twice.
+// Live streams spooled to disk: if the learner is killed at any call, or its disk fails, no sample is lost or learned
+// twice.
 #include "tests/faults/live.hpp"
 
 using namespace faults;
 
-TEST_CASE("spools: what was spooled is trained to its end without a sender, with and without a checkpoint") {
+TEST_CASE("spools: spooled samples are trained to the end without a sender, with and without a checkpoint") {
   Live live;
   const bool checkpointed = GENERATE(true, false);
   const std::string learning = (checkpointed ? live.learning : live.without_checkpoints) + " --spool " + live.spool;
@@ -19,7 +19,7 @@ TEST_CASE("spools: what was spooled is trained to its end without a sender, with
   CHECK(numbers_in(live.weights) == live.undisturbed);
 }
 
-TEST_CASE("spools: at any call the learner is killed, or its disk fails, samples are neither lost nor learned twice") {
+TEST_CASE("spools: a learner killed at any call, or a failing disk, neither loses samples nor learns them twice") {
   Live live;
   const std::string what = GENERATE("kill", "tear", "EIO", "ENOSPC", "EINTR", "short");
   const std::string learning = live.learning + " --spool " + live.spool;

@@ -1,5 +1,5 @@
-// Any bytes are a checkpoint or a refusal, and a state that is read is written and read again alike. An input is tried
-// as it is, and as the text of a state, sealed, so that mutations get past the checksums.
+// Any input is a checkpoint or an error, and a state that is read survives writing and reading. Each input is tried
+// unchanged, and as the text of a state with correct checksums, so that mutations get past them.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -50,7 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     try_file(write_sealed(file));
   } catch (const Error&) {
-    // no UTF-8: such metadata cannot be written
+    // invalid UTF-8: such metadata cannot be written
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-// Any bytes are a plugin's file or a readable refusal; what is read of one is terminated.
+// Any input is a plugin's file or a readable error; strings read from it are terminated.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Any bytes are a flow or a readable refusal; what parses prints to a text that parses to the same.
+// Any input is a flow or a readable error; a parsed flow prints as text that parses to the same flow.
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
-// Any bytes are a frame or a refusal that says what to do; what is a frame is written as one that reads the same. Bytes
-// are tried as they are, and with the checksum that belongs to them, which no amount of trying would find.
+// Any input is a frame or an error with a remedy; a decoded frame encodes to one that decodes the same. Each input is
+// tried unchanged, and with a correct checksum, which fuzzing would not find.
 #include <memory>
 
 #include "tests/fuzz/guarded_bytes.hpp"
@@ -39,7 +39,7 @@ int try_frame(std::span<const std::byte> bytes) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  // Of exactly this size, so that reading one byte further is seen.
+  // Exactly this size, so that a sanitizer detects reads beyond it.
   const std::unique_ptr<std::byte[]> exact(new std::byte[size]);
   if (size > 0) std::memcpy(exact.get(), data, size);
   const std::span<std::byte> bytes(exact.get(), size);

@@ -1,5 +1,5 @@
-// Any bytes are a file of frames or a refusal, and a segment of a spool whose good part is read. Bytes are tried as
-// they are, and with the checksums that belong to them, which no amount of trying would find.
+// Any input is a file of frames or an error, and a spool segment whose valid part is read. Each input is tried
+// unchanged, and with correct checksums, which fuzzing would not find.
 #include <cstring>
 
 #include "engine/spool/segment.hpp"
@@ -39,7 +39,7 @@ void try_all(const uint8_t* data, size_t size) {
   as_segment(data, size);
 }
 
-// Frame by frame as far as their lengths lead.
+// Corrects frame by frame, as far as their lengths lead.
 std::vector<uint8_t> with_checksums(const uint8_t* data, size_t size) {
   std::vector<uint8_t> bytes(data, data + size);
   const std::span<std::byte> all = std::as_writable_bytes(std::span(bytes));

@@ -1,4 +1,4 @@
-// Any bytes are an IDX file, plain or packed, or a refusal.
+// Any input is an IDX file, plain or compressed, or an error.
 #include "producers/file/idx.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
 #include "tests/fuzz/structured_files.hpp"
@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   return refusing([&] {
     FileBytesPtr file = bytes.file();
     if (is_gzip(*file)) file = gunzip(file, size_t{1} << 20);
-    if (file->size() > (size_t{1} << 22)) return;  // well packed zeros: right, and slow to walk through
+    if (file->size() > (size_t{1} << 22)) return;  // highly compressed zeros: valid, but slow to read
     read_everything(read_idx(file));
   });
 }

@@ -1,4 +1,4 @@
-// Any bytes are a picture or a refusal.
+// Any input is an image or an error.
 #include <zlib.h>
 
 #include "producers/file/image.hpp"
@@ -17,7 +17,7 @@ void put_big_endian(uint8_t* p, uint64_t v) {
   for (int i = 0; i < 4; ++i) p[i] = static_cast<uint8_t>(v >> (24 - 8 * i));
 }
 
-// Makes the checksum of every chunk right, so that what stands in it is looked at.
+// Corrects the checksum of every chunk, so that its content is parsed.
 void seal_chunks(uint8_t* png, size_t size) {
   for (size_t at = 8; at + 12 <= size;) {
     const uint64_t length = big_endian_at(png + at);

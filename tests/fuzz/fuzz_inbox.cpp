@@ -1,5 +1,5 @@
-// Whatever senders say, in whatever order, over whatever connections: an inbox answers with frames, holds no more than
-// it may, gives each sender's samples in order and once, over restarts too, and its positions are read again.
+// Whatever senders send, in any order and over any connections: an inbox answers with frames, stays within its
+// limits, returns each sender's samples in order and once, also across restarts, and its positions can be read again.
 #include <map>
 
 #include "tests/fuzz/guarded_bytes.hpp"
@@ -36,7 +36,7 @@ class Input {
   std::span<const uint8_t> bytes_;
 };
 
-// What was taken of each sender, as a checkpoint would keep it.
+// The samples taken of each sender, as a checkpoint would keep them.
 struct Model {
   std::map<std::string, uint64_t> next;
   uint64_t given = 0;
@@ -133,7 +133,7 @@ class World {
   void check(const OwnedBytes& bytes) {
     uint64_t number = 0;
     std::memcpy(&number, bytes.bytes.data(), sizeof number);
-    if (number >> 32 < 'a' || number >> 32 > 'e') return;  // of a frame that was not made here
+    if (number >> 32 < 'a' || number >> 32 > 'e') return;  // of a frame that this test did not build
     uint64_t& next = model_.next[std::string(1, static_cast<char>(number >> 32))];
     require(static_cast<uint32_t>(number) >= next, "a sample that was given before");
     next = static_cast<uint32_t>(number) + 1;

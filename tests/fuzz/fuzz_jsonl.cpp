@@ -1,4 +1,4 @@
-// Any bytes are JSON lines or a refusal. The first byte chooses options.
+// Any input is JSON lines or an error. The first byte chooses options.
 #include "producers/file/jsonl.hpp"
 #include "tests/fuzz/read_table.hpp"
 #include "tests/fuzz/structured.hpp"
@@ -13,8 +13,8 @@ std::string scalar(Choices& c) {
   return c.one_in(8) ? c.of(words) : c.number();
 }
 
-// Arrays in arrays, at most `room` bytes. In a ragged one only the first element of every nesting is an array, so that
-// few bytes show a shape of any number of cells.
+// Nested arrays of at most `room` bytes. In a ragged one only the first element of each level is an array, so that a
+// few bytes declare a shape of any number of cells.
 std::string nest(Choices& c, size_t depth, bool ragged, uint64_t size, size_t room) {
   if (depth == 0) return scalar(c);
   std::string text = "[" + nest(c, depth - 1, ragged, size, room);

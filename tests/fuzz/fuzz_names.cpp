@@ -1,5 +1,5 @@
-// Any text is an address, a condition, a call of an optimizer or a schedule, a manifest, a memory of what plugins
-// provide, or a refusal; what is accepted is written as a text that means the same.
+// Any text is an address, a condition, a call of an optimizer or a schedule, a manifest, a cache of what plugins
+// provide, or an error; an accepted text prints as one with the same meaning.
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -40,8 +40,8 @@ void try_manifest(const std::string& text) {
   }
 }
 
-// As the file of what was found before, with the checksum that belongs to it: what it says of libraries that nobody
-// asks for is dropped.
+// Tries it as the cache of discovered plugins, with a correct checksum: entries of libraries that are not requested
+// are dropped.
 void try_memory(const std::string& text) {
   static const int file = [] {
     const int made = ::memfd_create("memory", 0);

@@ -1,4 +1,4 @@
-// Any bytes are an NPY file or a refusal; several arrays in one file are walked through.
+// Any input is an NPY file or an error; several arrays in one file are read one after the other.
 #include "producers/file/npy.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
 #include "tests/fuzz/structured_files.hpp"

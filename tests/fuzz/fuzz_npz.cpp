@@ -1,4 +1,4 @@
-// Any bytes are a zip archive or a refusal; every member is read, the arrays among them as such.
+// Any input is a zip archive or an error; every member is read, and arrays are parsed.
 #include "producers/file/npz.hpp"
 #include "producers/file/zip.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const GuardedBytes bytes("input.npz", data, size);
   refusing([&] {
     for (const ZipMember& member : read_zip_directory(bytes.file())) {
-      if (member.size > (size_t{1} << 22)) continue;  // well packed zeros: right, and slow to walk through
+      if (member.size > (size_t{1} << 22)) continue;  // highly compressed zeros: valid, but slow to read
       refusing([&] { read_zip_member(bytes.file(), member); });
       if (member.name.size() > 4)
         refusing([&] { read_everything(read_npz(bytes.file(), member.name.substr(0, member.name.size() - 4))); });

@@ -1,4 +1,4 @@
-// Any bytes unpack or are refused, within the limit.
+// Any input unpacks within the limit, or is an error.
 #include "tests/fuzz/guarded_bytes.hpp"
 
 using namespace harmonics;

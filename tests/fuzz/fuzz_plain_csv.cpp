@@ -1,4 +1,4 @@
-// Any bytes of a stream are samples as CSV holds them, or refusals, wherever they are cut.
+// Any stream is CSV samples or errors, wherever it is cut.
 #include "tests/fuzz/plain_decoding.hpp"
 
 using namespace harmonics;

@@ -1,4 +1,4 @@
-// Any bytes of a stream are samples as NumPy arrays hold them, or refusals, wherever they are cut.
+// Any stream is NumPy array samples or errors, wherever it is cut.
 #include "tests/fuzz/plain_decoding.hpp"
 
 using namespace harmonics;

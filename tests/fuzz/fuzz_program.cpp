@@ -1,4 +1,5 @@
-// Any bytes are a program or a refusal with its place; what reads prints to a text that reads to the same.
+// Any input is a program or an error with its position; a parsed program prints as text that parses to the same
+// program.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -16,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } catch (const SourceErrors&) {
     return 0;
   }
-  // From here on an exception is a finding.
+  // From here on an exception is a bug.
   if (print(parse_program(printed, "printed.program")) != printed) {
     std::fprintf(stderr, "does not read back:\n%s\n", printed.c_str());
     std::abort();

@@ -1,5 +1,5 @@
-// Any bytes are a request or a refusal that says what is wrong: bodies of predictions (JSON and tensors, for models of
-// several shapes), messages to the control, targets. The first byte chooses.
+// Any input is a request or an error that explains it: bodies of predictions (JSON and tensors, for models of several
+// shapes), control messages, targets. The first byte chooses.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -1,5 +1,6 @@
-// Any bytes are a safetensors file or a refusal, and what is read is written and read again alike. An input is tried as
-// it is, and as "header newline data" with the length that fits, so that most mutations get past the first check.
+// Any input is a safetensors file or an error, and a file that is read survives writing and reading. Each input is
+// tried unchanged, and as "header newline data" with a matching length, so that most mutations get past the first
+// check.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -1,7 +1,6 @@
-// Whatever a client says, the server ends the connection when the client has ended, what it says itself is well-formed,
-// and the next client is answered. The first byte chooses: HTTP, frames of a WebSocket behind its upgrade, lines to the
-// control socket; the second, into how large pieces the rest is cut. No network: pairs of sockets, and a socket of a
-// folder of our own.
+// Whatever a client sends, the server closes the connection after the client has, its output is well-formed, and the
+// next client is answered. The first byte chooses HTTP, WebSocket frames after an upgrade, or lines to the control
+// socket; the second chooses the size of the pieces. No network: socket pairs, and a socket in a private folder.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -37,7 +36,7 @@ struct Folder {
   ~Folder() { ::rmdir(path.c_str()); }
 };
 
-// A run that has not begun: everything is answered but predictions.
+// A run that has not begun: everything except predictions is answered.
 struct Doors {
   RunControl control{"g"};
   Predictor predictor{PredictorSettings{}};
@@ -62,7 +61,7 @@ struct Doors {
   }
 };
 
-// Says it and waits for the head of the answer, and for what came with it.
+// Sends it and waits for the head of the answer, and for the bytes that came with it.
 std::string ask(int socket, std::string_view bytes) {
   require(::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()),
           "a request that is not taken");
@@ -80,8 +79,8 @@ std::string ask(int socket, std::string_view bytes) {
   return heard;
 }
 
-// Says it in pieces and then that it has ended; what was said back, behind what was `heard` before, until the other
-// side ended too.
+// Sends it in pieces and closes this end; returns the answer, after the bytes in `heard`, until the other end closes
+// too.
 std::string converse(int socket, std::string_view bytes, size_t piece, std::string heard = {}) {
   bool ended = false;
   size_t pieces = 0;
@@ -93,7 +92,7 @@ std::string converse(int socket, std::string_view bytes, size_t piece, std::stri
     if (ready.revents & POLLOUT) {
       const size_t n = piece == 0 || pieces++ >= kMostPieces ? bytes.size() : std::min(piece, bytes.size());
       const ssize_t said = ::send(socket, bytes.data(), n, MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (said < 0 && errno != EAGAIN && errno != EINTR) bytes = {};  // the server has heard enough
+      if (said < 0 && errno != EAGAIN && errno != EINTR) bytes = {};  // the server stops reading
       if (said > 0) bytes.remove_prefix(static_cast<size_t>(said));
     }
     if (!(ready.revents & (POLLIN | POLLHUP | POLLERR))) continue;
@@ -106,7 +105,7 @@ std::string converse(int socket, std::string_view bytes, size_t piece, std::stri
   return heard;
 }
 
-// Frames of a server: final, without a mask or anything that was not agreed on; the last may be cut.
+// Checks the server's frames: final, unmasked, without extensions; the last one may be truncated.
 void check_frames(std::string_view bytes) {
   while (bytes.size() >= 2) {
     const auto at = [&](size_t i) { return static_cast<unsigned char>(bytes[i]); };

@@ -1,5 +1,5 @@
-// Any text is a file of settings or a refusal that names its line; what is accepted is of the table, and means the same
-// again.
+// Any text is a settings file or an error that names its line; accepted settings are known ones, and print as text
+// with the same meaning.
 #include "engine/cli/settings_file.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
 

@@ -1,4 +1,4 @@
-// Any text is a list of augmentations and a condition, or a refusal; what is accepted works on a picture.
+// Any text is a list of augmentations and a condition, or an error; an accepted text works on an image.
 #include <harmonics/augment.hpp>
 #include <harmonics/memory.hpp>
 #include <harmonics/select.hpp>
@@ -32,7 +32,7 @@ class Picture final : public Producer {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   const auto picture = std::make_shared<Picture>();
-  if (text.size() < 200)  // thousands of steps are right, and slow
+  if (text.size() < 200)  // thousands of steps are valid, but slow
     refusing([&] {
       AugmentProducer augmented(picture, Augmentation::parse(text), 1);
       std::vector<char> sample(augmented.describe()->sample_bytes());

@@ -1,4 +1,4 @@
-// Any bytes are text, tokens and raw numbers, or refusals. The first four bytes choose options.
+// Any input is text, tokens and raw numbers, or errors. The first four bytes choose options.
 #include "producers/file/raw.hpp"
 #include "producers/file/text.hpp"
 #include "producers/file/tokens.hpp"

@@ -1,4 +1,4 @@
-// Any bytes are a safetensors file whose tensors are samples, or a refusal.
+// Any input is a safetensors file whose tensors are samples, or an error.
 #include "producers/file/safetensors.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
 #include "tests/fuzz/structured_files.hpp"

@@ -1,10 +1,9 @@
-// Whatever a client of /v1/events says, before its upgrade, behind it and while others listen: each ping is answered,
-// what breaks the rules ends the connection with the code that the standard has for it, what the server says is
-// well-formed, and who listens beside it misses nothing. A server without a thread, over pairs of sockets: no clock,
-// nothing depends on who comes first.
+// Whatever a client of /v1/events sends, before and after its upgrade and while others listen: each ping is answered,
+// a protocol violation closes the connection with the code of the standard, the server's output is well-formed, and
+// other listeners miss nothing. A server without a thread, over socket pairs: no clock, and no dependence on timing.
 //
-// The first byte: how the client upgrades, whether a token is needed, whether little fits between the two. Then what
-// happens, one after the other.
+// The first byte chooses how the client upgrades, whether a token is needed, and whether the buffers are small. Then
+// follow the events, one after the other.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -33,7 +32,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostSaid = 1 << 17;
 constexpr int kMostHappens = 100;
-constexpr size_t kMostBeats = 20;  // each takes as long as all the rest
+constexpr size_t kMostBeats = 20;  // each takes as long as all the others
 constexpr auto kLongest = 10s;
 constexpr const char* kKeys =
     "Host: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "
@@ -61,14 +60,14 @@ class Input {
   std::string_view bytes_;
 };
 
-// The other end of one of the server's connections. Never waits.
+// The client end of a connection. Never waits.
 class Client {
  public:
   Client(HttpServer& server, bool narrow) {
     int pair[2];
     require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0, "no pair of sockets");
     socket_ = pair[0];
-    const int least = 1;  // the system makes a few KiB of it
+    const int least = 1;  // the system rounds it up to a few KiB
     if (narrow) ::setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &least, sizeof least);
     server.take(pair[1]);
   }
@@ -80,7 +79,7 @@ class Client {
     waits_ += bytes;
     flush();
   }
-  // False: nothing went on its way.
+  // Returns false when nothing could be sent.
   bool flush() {
     if (waits_.empty()) return false;
     const ssize_t n = ::send(socket_, waits_.data(), waits_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -89,7 +88,7 @@ class Client {
     if (n > 0)
       waits_.erase(0, static_cast<size_t>(n));
     else
-      waits_.clear();  // nobody is there any more
+      waits_.clear();  // the connection is closed
     return n > 0;
   }
   bool hear(size_t most) {
@@ -108,7 +107,7 @@ class Client {
   const std::string& said() const { return said_; }
   const std::string& heard() const { return heard_; }
   bool ended() const { return ended_; }
-  // Of what was heard: the answer to the upgrade, and what came behind it.
+  // The received answer to the upgrade, and the bytes after it.
   std::string_view head() const { return std::string_view(heard_).substr(0, heard_.find("\r\n\r\n") + 4); }
   std::string_view frames() const { return std::string_view(heard_).substr(head().size()); }
   bool listens() const { return heard_.rfind("HTTP/1.1 101 ", 0) == 0 && heard_.find("\r\n\r\n") != std::string::npos; }
@@ -119,7 +118,7 @@ class Client {
   bool ended_ = false;
 };
 
-// What a listener was told.
+// The events a listener received.
 struct Told {
   std::map<std::string, size_t> kinds;
   std::vector<std::string> pongs;
@@ -162,12 +161,12 @@ Told told_by(std::string_view frames) {
 }
 
 Predictor& predictor() {
-  static Predictor one{PredictorSettings{}};  // of no run: it predicts nothing
+  static Predictor one{PredictorSettings{}};  // without a run: it predicts nothing
   return one;
 }
 
-// A run that is over, so that nothing asked of it takes time. Its service has a thread, which takes longer to make than
-// all the rest, so it stays; what the run says is new for each.
+// A finished run, so that requests to it take no time. Its service has a thread, which is slower to create than
+// everything else, so it is reused; its events are new for each input.
 struct Run {
   explicit Run(bool loopback) : service({"secret-token", loopback, false}, *control, predictor()) {}
   std::optional<RunControl> control{std::in_place, "g"};
@@ -266,7 +265,7 @@ class World {
     server_.work(now_);
   }
 
-  // As most frames of clients are: masked, as long as it says. What is longer than the input has is filled.
+  // A typical client frame: masked, with a correct length. Missing payload is filled up.
   std::string frame() {
     std::string bytes{static_cast<char>(input_.byte() ^ 0x80), static_cast<char>(input_.byte() ^ 0x80)};
     const unsigned coded = bytes[1] & 0x7f;
@@ -291,11 +290,11 @@ class World {
     ++beats_;
   }
 
-  // All has come over, and nothing waits in either direction.
+  // Checks that everything was transferred, and nothing waits in either direction.
   void check_client() {
     if (!client_.listens()) return;
     const Told told = told_by(client_.frames());
-    if (!listens_) return;  // who upgraded with bytes that were made for something else
+    if (!listens_) return;  // an accidental upgrade by other bytes
     const websocket::Owed owed = websocket::judge(std::string_view(client_.said()).substr(upgraded_), limits().message);
     require(told.pongs == owed.pongs, "pings that were not answered, or otherwise");
     require(told.close.has_value() == !owed.close.empty(),

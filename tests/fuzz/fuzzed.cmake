@@ -1,4 +1,4 @@
-# Readers that are not in the library: sources or libraries that a fuzz target needs.
+# Readers outside the library: sources or libraries that a fuzz target needs.
 set(HARMONICS_FUZZED_settings ${PROJECT_SOURCE_DIR}/engine/cli/settings_file.cpp
                               ${PROJECT_SOURCE_DIR}/engine/cli/toml.cpp)
 set(HARMONICS_FUZZED_LINKS_session harmonics_serving)

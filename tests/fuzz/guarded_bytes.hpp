@@ -1,4 +1,4 @@
-// A file's bytes for fuzzing: with AddressSanitizer, reading one byte past them is seen.
+// A file's bytes for fuzzing: AddressSanitizer detects reads beyond them.
 #pragma once
 
 #include <unistd.h>
@@ -52,7 +52,7 @@ inline void require(bool holds, const char* what) {
   std::abort();
 }
 
-// The layout lies inside its bytes, and all of it can be read, in order.
+// Checks that the layout lies inside its bytes, and reads all of it in order.
 inline void read_everything(const ArrayLayout& layout) {
   require(layout.count > 0, "an array without samples");
   const size_t bytes = tensor_bytes(layout.dtype, layout.sample);
@@ -66,7 +66,7 @@ inline void read_everything(const ArrayLayout& layout) {
   require(total == layout.count, "not every sample came");
 }
 
-// All samples, read in order by threes, and again by number from the last to the first; both must agree.
+// Reads all samples in order, three at a time, and again by number from last to first; both must agree.
 inline std::vector<uint8_t> read_everything(Producer& producer) {
   const std::optional<StreamInfo> info = producer.describe();
   require(info && info->size > 0, "a source without samples");
@@ -86,7 +86,7 @@ inline std::vector<uint8_t> read_everything(Producer& producer) {
   return all;
 }
 
-// Any refusal is an Error with a text; nothing else may leave a reader.
+// Every rejection must be an Error with a text; readers may throw nothing else.
 inline int refusing(const std::function<void()>& body) {
   try {
     body();

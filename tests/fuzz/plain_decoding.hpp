@@ -1,5 +1,5 @@
-// A decoder of a plain format is given the same bytes at once and in pieces, and says the same both times, within the
-// bounds of a record.
+// Passes the same bytes to a decoder of a plain format at once and in pieces; both must give the same result, within
+// the limits of a record.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace harmonics::testing {
 
-// False: nothing more can be read.
+// Returns false when nothing more can be read.
 inline bool drain(plain::RecordDecoder& decoder, std::string& said) {
   plain::Record record;
   std::string reason;

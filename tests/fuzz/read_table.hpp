@@ -1,4 +1,4 @@
-// Tables for fuzzing: what is held in memory and what is read from the text again must be the same samples.
+// Tables for fuzzing: samples kept in memory and samples read again from the text must be equal.
 #pragma once
 
 #include "producers/file/table.hpp"
@@ -6,7 +6,7 @@
 
 namespace harmonics::testing {
 
-// The first byte of an input chooses among the options that every table knows; what is left of it.
+// Applies the choices of an input's first byte to the options of every table; returns the remaining bits.
 inline uint8_t choose(uint8_t choice, TableOptions& options) {
   const char* const kinds[] = {"auto", "number", "class"};
   const char* const selections[] = {"", "0", "1-2", "a,b", "a", "b.c"};
@@ -19,7 +19,7 @@ inline uint8_t choose(uint8_t choice, TableOptions& options) {
   return choice / 4;
 }
 
-// `rows` makes the rows of the input anew.
+// `rows` creates the rows of the input again.
 template <typename Rows>
 void read_both_ways(Rows rows, TableOptions options) {
   const auto kept = open_table(rows(), options);

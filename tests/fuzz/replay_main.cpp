@@ -13,8 +13,8 @@ namespace {
 void run(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), {});
-  std::fprintf(stderr, "%s: %zu bytes\n", path.c_str(), bytes.size());  // the last line names what crashed
-  // An exact copy, so that reading past its end is seen by a sanitizer.
+  std::fprintf(stderr, "%s: %zu bytes\n", path.c_str(), bytes.size());  // the last line names the crashing file
+  // A copy of exact size, so that a sanitizer detects reads beyond its end.
   const std::vector<uint8_t> exact(bytes.begin(), bytes.end());
   LLVMFuzzerTestOneInput(exact.data(), exact.size());
 }

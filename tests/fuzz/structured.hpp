@@ -1,6 +1,5 @@
-// Mutations that know a format, beside libFuzzer's own. A target that includes this and defines LLVMFuzzerCustomMutator
-// with mutate() makes whole documents now and then, with lengths that multiply beyond 2^64 or promise more than is
-// there.
+// Format-aware mutations, in addition to libFuzzer's. A target that includes this and defines LLVMFuzzerCustomMutator
+// with mutate() sometimes builds whole documents, with lengths whose product exceeds 2^64 or that exceed the data.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +9,7 @@
 #include <string>
 #include <vector>
 
-// Of libFuzzer; not there where the corpus is replayed.
+// Provided by libFuzzer; absent when the corpus is replayed.
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size) __attribute__((weak));
 
 namespace harmonics::testing {
@@ -25,7 +24,7 @@ class Choices {
     return all[below(all.size())];
   }
 
-  // A length whose products with its like are 0 or small modulo 2^64, or just around a limit.
+  // A length whose products with similar ones are 0 or small modulo 2^64, or just around a limit.
   uint64_t length() {
     const uint64_t power = uint64_t{1} << below(64);
     switch (below(4)) {
@@ -63,7 +62,7 @@ class Choices {
   std::mt19937_64 random_;
 };
 
-// Every fourth input is made anew by `make`, behind `kept` bytes that choose options.
+// One input in four is newly built by `make`, after `kept` bytes that choose options.
 template <typename Make>
 size_t mutate(uint8_t* data, size_t size, size_t max_size, unsigned seed, size_t kept, Make make) {
   Choices choices(seed);

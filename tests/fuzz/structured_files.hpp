@@ -1,4 +1,5 @@
-// Whole files of binary formats for structure-aware mutators: well-formed but for lengths, offsets and shapes that lie.
+// Whole files of binary formats for structure-aware mutators: well-formed except for false lengths, offsets and
+// shapes.
 #pragma once
 
 #include <zlib.h>
@@ -18,7 +19,7 @@ inline std::string json_numbers(Choices& c, uint64_t most) {
   return text + "]";
 }
 
-// The header's JSON. Offsets fit the shape, overlap, or lie.
+// The header's JSON. Offsets fit the shape, overlap, or are false.
 inline std::string safetensors_header(Choices& c) {
   static const std::vector<std::string> types = {"F32", "F16", "BF16", "F64",     "U8",
                                                  "I8",  "I64", "BOOL", "F8_E4M3", "X"};
@@ -74,8 +75,8 @@ inline std::string npy_file(Choices& c, size_t room) {
   return file;
 }
 
-// A zip archive of stored members, each given by `content`. Sizes, offsets and counts lie now and then; checksums are
-// right.
+// A zip archive of stored members; `content` writes each. Some sizes, offsets and counts are false; checksums are
+// correct.
 template <typename Content>
 std::string zip_file(Choices& c, size_t room, Content content) {
   static const std::vector<std::string> names = {"a.npy", "b.npy", "../a.npy", "", "a.txt"};

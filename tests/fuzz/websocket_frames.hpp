@@ -1,5 +1,5 @@
-// What RFC 6455 asks of a server that hears these frames, and the frames that it says itself: written from the text of
-// the standard, for comparing with what answers.
+// The reaction that RFC 6455 requires of a server to these frames, and a parser of its own frames: written from the
+// standard, for comparison with the server.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +20,12 @@ struct Frame {
   bool final = false, masked = false;
   unsigned reserved = 0, code = 0, coded = 0;  // coded: the seven bits of the length
   uint64_t length = 0;
-  std::string payload;  // what is there of it, without its mask
+  std::string payload;  // the available part, unmasked
   bool is_control() const { return code >= kClose; }
   bool is_whole() const { return payload.size() == length; }
 };
 
-// The frame that `bytes` begin with, and what follows it; nothing: its head is not whole.
+// Returns the frame that `bytes` begin with, and removes it; none: its head is incomplete.
 inline std::optional<Frame> take_frame(std::string_view& bytes) {
   const auto at = [&](size_t i) { return static_cast<unsigned char>(bytes[i]); };
   if (bytes.size() < 2) return std::nullopt;
@@ -44,7 +44,7 @@ inline std::optional<Frame> take_frame(std::string_view& bytes) {
   return f;
 }
 
-// Can more bytes make UTF-8 of a text whose end is `tail`, which is none by itself?
+// Whether more bytes can complete the invalid end `tail` of a text to valid UTF-8.
 inline bool may_become_utf8(std::string_view tail) {
   const auto at = [&](size_t i) { return static_cast<unsigned char>(tail[i]); };
   const unsigned lead = at(0);
@@ -60,10 +60,10 @@ inline bool may_become_utf8(std::string_view tail) {
   return tail.size() < 3 || (at(2) & 0xc0) == 0x80;
 }
 
-// What the server owes who said something.
+// The reaction that the server owes to the client.
 struct Owed {
   std::vector<std::string> pongs;
-  std::vector<unsigned> close;  // the codes that its close frame may have, 0 for none in it; nothing: it goes on
+  std::vector<unsigned> close;  // allowed codes of its close frame, 0 for none; empty: the connection stays open
 };
 
 inline std::vector<unsigned> answers_to_close(std::string_view payload) {
@@ -85,7 +85,8 @@ inline bool breaks_rules(const Frame& f, bool amid_message) {
   return f.code > kBinary || (f.code == kContinuation) != amid_message;
 }
 
-// Of a server that takes messages of up to `most` bytes, when it has heard all of this and nothing more comes yet.
+// The reaction of a server that accepts messages of up to `most` bytes, when it has read all of this and no more has
+// come yet.
 inline Owed judge(std::string_view said, uint64_t most) {
   Owed owed;
   bool amid_message = false, is_text = false;

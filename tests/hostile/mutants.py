@@ -157,7 +157,7 @@ def mutate(seed: bytes, text: bool, draw: random.Random) -> bytes:
 
 
 def lying(kind: Format, places: int) -> list[tuple[int, int, bytes]]:
-    """What replaces each number near the file's beginning by lengths that nothing has: begin, end and the bytes."""
+    """Replaces each number near the beginning of the file by impossible lengths: begin, end and the bytes."""
     changes = []
     if kind.text:
         at = 0
@@ -178,7 +178,7 @@ def lying(kind: Format, places: int) -> list[tuple[int, int, bytes]]:
 
 
 def attempt(words: list[str], memory: int, environment: dict[str, str]) -> tuple[int, float, float, bytes, float]:
-    """Exit code (-N: signal N; 124: too slow), seconds, MiB, what it said and processor seconds."""
+    """Exit code (-N: signal N; 124: too slow), seconds, MiB, output and processor seconds."""
     began = time.monotonic()
     with tempfile.TemporaryFile() as said:
         child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, env=environment,
@@ -225,7 +225,7 @@ def tell_lies(kinds: list[Format], program: str, folder: Path, keep: Path, envir
                 if code != 0 and not bad:
                     refused += 1
                     seconds = result[4] - time_of_valid
-                    if seconds >= 0.01:  # the fastest of five: what else the machine does is not the reader's
+                    if seconds >= 0.01:  # the fastest of five, to exclude other load on the machine
                         seconds = min(attempt(words, 6 << 30, environment)[4] for _ in range(5)) - time_of_valid
                     memory = result[2] - memory_of_valid
                     slowest, largest = max(slowest, seconds), max(largest, memory)

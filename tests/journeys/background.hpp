@@ -1,4 +1,4 @@
-// The program in the background, to be signalled.
+// Runs the program in the background, so that tests can send it signals.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace journeys {
 
-// Digits for as long as a test watches.
+// A run that trains on digits for longer than any test.
 inline const std::string kLongRun =
     kSamples +
     "mnist.hmx --producer 'synth:digits?size=640' --producer 'synth:digits?size=640#label' "
@@ -20,13 +20,13 @@ inline const std::string kLongRun =
 
 class Background {
  public:
-  // `hang_up`: what becomes of SIGHUP, SIG_IGN as under nohup.
+  // `hang_up`: the action of SIGHUP, SIG_IGN as under nohup.
   Background(const Folder& folder, const std::string& arguments, void (*hang_up)(int) = SIG_DFL)
       : out_(folder / "bg.out"), err_(folder / "bg.err") {
     pid_ = ::fork();
     REQUIRE(pid_ >= 0);
     if (pid_ == 0) {
-      ::alarm(120);  // whatever happens to the test
+      ::alarm(120);  // ends it even if the test crashes
       ::signal(SIGHUP, hang_up);
       ::execl("/bin/sh", "sh", "-c",
               ("exec '" + kProgram + "' " + arguments + " >'" + out_ + "' 2>'" + err_ + "' </dev/null").c_str(),
@@ -43,12 +43,12 @@ class Background {
   void signal(int number) { ::kill(pid_, number); }
   pid_t process() const { return pid_; }
   std::string errors() const { return read(err_); }  // so far
-  // From now on no file of it grows beyond this.
+  // Limits the size of all files it writes from now on.
   void limit_files(rlim_t bytes) {
     const rlimit limit{bytes, bytes};
     REQUIRE(::prlimit(pid_, RLIMIT_FSIZE, &limit, nullptr) == 0);
   }
-  // False when `seconds` were not enough.
+  // Returns false after `seconds`.
   template <typename Holds>
   bool await(Holds holds, double seconds = 60) {
     for (int i = 0; i < seconds * 100; ++i) {

@@ -1,4 +1,4 @@
-// Chromium without a window, driven over its debugging pipe (descriptors 3 and 4): one page.
+// Headless Chromium with one page, driven over its debugging pipe (descriptors 3 and 4).
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace journeys {
 
 class Browser {
  public:
-  // False, said loudly, where there is none.
+  // Returns whether it is installed, and prints a warning if not.
   static bool there() {
     const bool found = std::system("command -v chromium >/dev/null 2>&1") == 0;
     if (!found) WARN("skipped: there is no chromium");
@@ -33,7 +33,7 @@ class Browser {
     REQUIRE(pid_ >= 0);
     if (pid_ == 0) {
       ::setpgid(0, 0);
-      ::alarm(180);  // whatever happens to the test
+      ::alarm(180);  // ends it even if the test crashes
       const int in = ::fcntl(to[0], F_DUPFD, 10), out = ::fcntl(from[1], F_DUPFD, 10),
                 nothing = ::open("/dev/null", O_RDWR);
       for (int i = 0; i < 3; ++i) ::dup2(nothing, i);
@@ -66,7 +66,7 @@ class Browser {
          {{"width", width}, {"height", height}, {"deviceScaleFactor", 1}, {"mobile", width < 700}});
   }
 
-  // What an expression is worth, its promise kept; null where it throws, while a page loads.
+  // Returns the value of an expression, after its promise is fulfilled. Null if it throws while a page loads.
   boost::json::value evaluate(const std::string& expression) {
     const boost::json::value r =
         call("Runtime.evaluate", {{"expression", expression}, {"awaitPromise", true}, {"returnByValue", true}});
@@ -77,7 +77,7 @@ class Browser {
     const boost::json::value v = evaluate(expression);
     return v.is_string() ? std::string(v.get_string()) : boost::json::serialize(v);
   }
-  // False when it has not become true in `seconds`.
+  // Returns false if the expression is not true within `seconds`.
   bool await(const std::string& expression, double seconds = 30) {
     const auto deadline = Clock::now() + std::chrono::duration<double>(seconds);
     while (Clock::now() < deadline) {
@@ -89,7 +89,7 @@ class Browser {
   }
   void click(const std::string& id) { evaluate("document.getElementById('" + id + "').click()"); }
 
-  std::vector<std::string> requests, complaints;  // addresses asked for; what the console holds
+  std::vector<std::string> requests, complaints;  // requested addresses; console messages
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -125,7 +125,7 @@ class Browser {
       if (::poll(&ready, 1, static_cast<int>(left)) <= 0) continue;
       char piece[65536];
       const ssize_t n = ::read(from_, piece, sizeof piece);
-      REQUIRE(n > 0);  // or the browser has gone
+      REQUIRE(n > 0);  // otherwise the browser has exited
       heard_.append(piece, static_cast<size_t>(n));
     }
     const boost::json::value message = boost::json::parse(heard_.substr(0, end));

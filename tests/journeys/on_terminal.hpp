@@ -1,4 +1,4 @@
-// The program on a terminal of its own.
+// Runs the program on a separate terminal.
 #pragma once
 
 #include <chrono>
@@ -33,7 +33,7 @@ class OnTerminal {
   OnTerminal& operator=(const OnTerminal&) = delete;
 
   void type(char key) { REQUIRE(::write(terminal_, &key, 1) == 1); }
-  // Everything it wrote until it wrote `words`, within 30 s.
+  // Reads its output until `words` appear, for at most 30 s.
   bool await(const std::string& words) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(100);
     while (!has(screen.substr(seen_), words) && std::chrono::steady_clock::now() < deadline && take(100)) continue;

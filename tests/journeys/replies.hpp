@@ -1,4 +1,4 @@
-// What the program prints as JSON, and the schemas it follows.
+// JSON printed by the program, and its schemas.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ inline json::value schema(const std::string& name) {
   return json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/" + name + ".json"));
 }
 
-// The object on the last line.
+// Returns the object on the last line.
 inline json::object last_line(const std::string& out) {
   const size_t last = out.rfind('\n', out.size() - 2);
   return json::parse(out.substr(last == std::string::npos ? 0 : last + 1)).as_object();

@@ -1,4 +1,4 @@
-// Checks a value against a JSON schema of the repository: the keywords those use, and no others.
+// Checks a value against a JSON schema of the repository. Supports only the keywords used there.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace journeys {
 
 namespace json = boost::json;
 
-// Everything that is wrong, each with its place; empty: it fits.
+// Collects all violations with their paths. Empty: the value is valid.
 class SchemaCheck {
  public:
   static std::vector<std::string> run(const json::value& schema, const json::value& value) {

@@ -1,4 +1,4 @@
-// How programs send samples that have nothing of ours: sockets and bytes.
+// How programs without our libraries send samples: sockets and bytes.
 #pragma once
 
 #include <arpa/inet.h>
@@ -16,7 +16,7 @@
 
 namespace journeys {
 
-// A port that nobody has at this moment.
+// Returns a port that is unused at this moment.
 inline std::string unused_port() {
   const int s = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in place{};
@@ -31,7 +31,7 @@ inline std::string unused_port() {
 
 class Connected {
  public:
-  // To a port of this machine, or a Unix socket; asked for again until somebody listens, at most half a minute.
+  // Connects to a port of this machine or a Unix socket. Retries for at most half a minute.
   explicit Connected(const std::string& where) {
     const bool is_unix = where.find('/') != std::string::npos;
     for (int i = 0; i < 3000; ++i) {
@@ -51,7 +51,7 @@ class Connected {
       at += static_cast<size_t>(n);
     }
   }
-  // Up to this text, or the end.
+  // Reads up to this text, or the end.
   std::string receive_until(const std::string& text) const {
     std::string all;
     for (char c = 0; !all.ends_with(text) && ::recv(socket_, &c, 1, 0) == 1;) all += c;
@@ -81,7 +81,7 @@ class Connected {
   int socket_ = -1;
 };
 
-// The whole answer to a request with this body.
+// Returns the whole answer to a request with this body.
 inline std::string posted(const std::string& port, const std::string& path, const std::string& type,
                           const std::string& token, const std::string& body) {
   const Connected to(port);
@@ -91,7 +91,7 @@ inline std::string posted(const std::string& port, const std::string& path, cons
   return to.receive();
 }
 
-// One text message of a WebSocket's client.
+// Builds a text message of a WebSocket client.
 inline std::string websocket_text(const std::string& text) {
   const std::string size = {static_cast<char>(text.size() >> 8), static_cast<char>(text.size())};
   return "\x81\xfe" + size + std::string(4, '\0') + text;

@@ -29,14 +29,14 @@ inline std::string read(const fs::path& path) {
 inline const std::string kProgram = std::string(HARMONICS_BINARY_DIR) + "/bin/harmonics";
 inline const std::string kSamples = std::string(HARMONICS_SOURCE_DIR) + "/samples/";
 
-// Where the runs of tests keep state, in place of the user's own folder.
+// The state folder of test runs, in place of the user's folder.
 inline const std::string kState = [] {
   const std::string folder = std::string(HARMONICS_BINARY_DIR) + "/tests/state";
   ::setenv("XDG_STATE_HOME", folder.c_str(), 1);
   return folder;
 }();
 
-// A fresh folder for one test, removed with it.
+// A fresh folder for one test, removed by the destructor.
 class Folder {
  public:
   Folder() {
@@ -55,7 +55,7 @@ class Folder {
   fs::path path_;
 };
 
-// `arguments` as typed in a shell, after variables ("NAME=value"); at most `seconds`.
+// Runs a command line as typed in a shell, after variables ("NAME=value"), for at most `seconds`.
 inline Result harmonics_in(const std::string& variables, const std::string& arguments, int seconds = 120) {
   Folder f;
   const std::string command = variables + " timeout " + std::to_string(seconds) + " '" + kProgram + "' " + arguments +
@@ -71,7 +71,7 @@ inline Result harmonics(const std::string& arguments, int seconds = 120) {
   return harmonics_in("", arguments, seconds);
 }
 
-// A number of the JSON object on the last line; NaN when it is absent or null.
+// Returns a number of the JSON object on the last line, or NaN if it is absent or null.
 inline double number(const std::string& out, const std::string& key) {
   const size_t last = out.rfind('\n', out.size() - 2);
   const std::string line = out.substr(last == std::string::npos ? 0 : last + 1);
@@ -85,7 +85,7 @@ inline double number(const std::string& out, const std::string& key) {
 
 inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// The folder of real data, or "" with a visible warning.
+// Returns the folder of real data, or "" with a visible warning.
 inline std::string data_folder() {
   const char* set = std::getenv("HARMONICS_TEST_DATA");
   const fs::path path = set ? fs::path(set) : fs::path(HARMONICS_SOURCE_DIR) / "../shared/data";

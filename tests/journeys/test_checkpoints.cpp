@@ -17,7 +17,7 @@ size_t checkpoints_in(const std::string& folder) {
   return n;
 }
 
-// The line a stopped run prints, to be typed again.
+// Returns the command to resume, as printed by a stopped run.
 std::string line_to_go_on(const std::string& err) {
   const size_t at = err.find("to go on:  ");
   REQUIRE(at != std::string::npos);
@@ -31,7 +31,7 @@ Result run_line(const std::string& line) {
 
 }  // namespace
 
-TEST_CASE("the second Ctrl-C is a checkpoint at once, also in the midst of a step") {
+TEST_CASE("checkpoints: a second Ctrl-C writes a checkpoint at once, even within a step") {
   Folder f;
   std::string flow = read(kSamples + "mnist.hmx");
   flow.replace(flow.find("-(relu)-> input"), 9, "-(slow_down(seconds=10, after=20))->");
@@ -40,16 +40,16 @@ TEST_CASE("the second Ctrl-C is a checkpoint at once, also in the midst of a ste
   Background run(f, slow + "--checkpoint " + (f / "runs") + " --every 1h");
   REQUIRE(run.await([&] { return has(run.errors(), "slow_down: it takes its time\n"); }));
   run.signal(SIGINT);
-  run.signal(SIGTERM);  // two of one kind may become one
+  run.signal(SIGTERM);  // two pending signals of one kind may merge
   const Result stopped = run.end();
   CHECK((stopped.code == 130 || stopped.code == 143));
   CHECK(has(stopped.err, " --resume"));
-  CHECK(!has(stopped.err, "trained "));  // the step was not waited for
+  CHECK(!has(stopped.err, "trained "));  // the step was not finished
   CHECK(checkpoints_in(f / "runs") == 1);
   CHECK(harmonics("ckpt verify " + (f / "runs")).code == 0);
 }
 
-TEST_CASE("without --checkpoint Ctrl-C is what it was") {
+TEST_CASE("checkpoints: without --checkpoint Ctrl-C works as before") {
   Folder f;
   const std::string log = f / "l.csv";
   Background run(f, kRun + "--epochs 1000000 --save " + (f / "w.safetensors") + " --json --log-every 1 --log " + log);
@@ -61,7 +61,7 @@ TEST_CASE("without --checkpoint Ctrl-C is what it was") {
   CHECK(fs::exists(f / "w.safetensors"));
 }
 
-TEST_CASE("what --checkpoint and --resume cannot do is said with the remedy") {
+TEST_CASE("checkpoints: wrong uses of --checkpoint and --resume give an error with a remedy") {
   Folder f;
   const std::string runs = f / "runs";
   CHECK(harmonics(kRun + "--every 5m").err.find("error: --every says nothing without --checkpoint DIR\n") !=
@@ -97,10 +97,10 @@ TEST_CASE("what --checkpoint and --resume cannot do is said with the remedy") {
   CHECK(unwritable.err == "error: cannot write checkpoints to '/proc/nothing/here': No such file or directory\n");
   const Result weights = harmonics("infer " + kSamples + "mnist.hmx --weights " + runs +
                                    "/checkpoint-000001-step-3.safetensors --producer 'synth:digits?size=5' --quiet");
-  CHECK(weights.code == 0);  // a checkpoint is a file of weights, too
+  CHECK(weights.code == 0);  // a checkpoint is also a weights file
 }
 
-TEST_CASE("a damaged newest checkpoint is passed over") {
+TEST_CASE("checkpoints: a damaged newest checkpoint is skipped") {
   Folder f;
   const std::string runs = f / "runs";
   for (const char* steps : {"5", "10", "12"})
@@ -120,7 +120,7 @@ TEST_CASE("a damaged newest checkpoint is passed over") {
   CHECK(has(resumed.err, "note: passed over a checkpoint: '" + newest + "' is damaged: tensor '"));
 }
 
-TEST_CASE("a disk that takes no more stops no run, and the last good checkpoint is what goes on") {
+TEST_CASE("checkpoints: a full disk stops no run, which resumes from the last good checkpoint") {
   Folder f;
   const std::string runs = f / "runs";
   Background run(f, kRun + "--epochs 1000000 --checkpoint " + runs + " --every 4steps");
@@ -140,7 +140,7 @@ TEST_CASE("a disk that takes no more stops no run, and the last good checkpoint 
   for (const auto& entry : fs::directory_iterator(runs)) CHECK(entry.path().extension() != ".tmp");
 }
 
-TEST_CASE("ckpt and inspect show what a checkpoint holds and how two differ") {
+TEST_CASE("checkpoints: ckpt and inspect show the contents and the differences of two") {
   Folder f;
   const std::string a = f / "a", b = f / "b";
   REQUIRE(harmonics(kRun + "--steps 4 --quiet --checkpoint " + a).code == 0);

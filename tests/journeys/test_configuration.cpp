@@ -1,4 +1,4 @@
-// Where settings come from: flags, environment, files, defaults; and what is wrong with them.
+// Sources of settings: flags, environment, files, defaults; and errors in them.
 #include "tests/journeys/shell.hpp"
 
 #include <sys/stat.h>
@@ -8,14 +8,14 @@ using namespace journeys;
 
 namespace {
 
-// Folders and files for every place settings may stand in.
+// Folders and files for every location of settings.
 struct Places {
   Folder f;
   Places() {
     fs::create_directories(f / "here");
     fs::create_directories(f / "config/harmonics");
   }
-  // In the folder "here", with these variables set.
+  // Runs in the folder "here", with these variables set.
   Result run(const std::string& arguments, const std::string& variables = "") const {
     const std::string command = "cd '" + (f / "here") + "' && XDG_CONFIG_HOME='" + (f / "config") + "' " + variables +
                                 " timeout 60 '" + kProgram + "' " + arguments + " >'" + (f / "out") + "' 2>'" +
@@ -33,7 +33,7 @@ const std::string kShortRun =
 
 }  // namespace
 
-TEST_CASE("a flag beats the environment, which beats files, the nearer before the farther") {
+TEST_CASE("configuration: flags precede the environment, which precedes files, nearer before farther") {
   Places p;
   const auto steps = [&](const std::string& flag = "", const std::string& variables = "") {
     return number(p.run(kShortRun + " " + flag, variables).out, "steps");
@@ -49,7 +49,7 @@ TEST_CASE("a flag beats the environment, which beats files, the nearer before th
   CHECK(steps("--batch 256 --config " + other, "HARMONICS_BATCH=8") == 1);
 }
 
-TEST_CASE("config show says what counts and where it is from") {
+TEST_CASE("configuration: config show prints each setting and its origin") {
   Places p;
   const Result nothing = p.run("config show");
   CHECK(nothing.code == 0);
@@ -75,7 +75,7 @@ TEST_CASE("config show says what counts and where it is from") {
   CHECK_FALSE(has(set.out, "[bench]"));
 }
 
-TEST_CASE("what is wrong with a file is said with its line, and exits with 78") {
+TEST_CASE("configuration: an error in a file has its line and exit code 78") {
   Places p;
   const auto message = [&](const std::string& text) {
     p.f.write("here/harmonics.toml", text);
@@ -124,7 +124,7 @@ TEST_CASE("what is wrong with a file is said with its line, and exits with 78") 
         "config show' lists the files that count\n");
 }
 
-TEST_CASE("the file of the current folder sets how much is learned and how, and nothing else") {
+TEST_CASE("configuration: the current folder's file sets only how much and how a run learns") {
   Places p;
   const std::string weights = p.f / "w.safetensors", log = p.f / "l.csv";
   const std::string text =
@@ -147,7 +147,7 @@ TEST_CASE("the file of the current folder sets how much is learned and how, and 
   const Result shown = p.run("config show run --origin");
   CHECK(has(shown.out, "steps = 2                                # ./harmonics.toml:3\n"));
   CHECK_FALSE(has(shown.out, "save = "));
-  // Named, it is a file like others.
+  // A file named by --config has no such restriction.
   p.f.write("here/harmonics.toml", "[run]\nsteps = 2\nsave = \"" + weights + "\"\n");
   const Result named = p.run(run + " --config harmonics.toml");
   CHECK(named.code == 0);
@@ -155,7 +155,7 @@ TEST_CASE("the file of the current folder sets how much is learned and how, and 
   CHECK_FALSE(has(named.err, "left out"));
 }
 
-TEST_CASE("a file of the current folder that others may change does not count") {
+TEST_CASE("configuration: a current folder's file that others can change is ignored") {
   Places p;
   const std::string file = p.f.write("here/harmonics.toml", "batch = 32\n");
   const auto steps = [&] { return p.run(kShortRun.substr(0, kShortRun.find(" --quiet")) + " --json"); };
@@ -164,7 +164,7 @@ TEST_CASE("a file of the current folder that others may change does not count") 
   const Result open = steps();
   CHECK(number(open.out, "steps") == 4);
   CHECK(open.err.rfind("note: ./harmonics.toml is left out: it can be written to by everybody\n", 0) == 0);
-  if (::geteuid() != 0) return;  // only root can give a file away
+  if (::geteuid() != 0) return;  // only root can change a file's owner
   REQUIRE((::chmod(file.c_str(), 0644) == 0 && ::chown(file.c_str(), 1001, 1001) == 0));
   CHECK(p.run("version").err == "note: ./harmonics.toml is left out: it belongs to another user (number 1001)\n");
   const std::string own = p.f.write("own.toml", "batch = 32\n");
@@ -173,7 +173,7 @@ TEST_CASE("a file of the current folder that others may change does not count") 
   CHECK(p.run("version").err == "note: ./harmonics.toml is left out: it is a link of another user\n");
 }
 
-TEST_CASE("a file of settings may end in a carriage return, and a pipe that nothing writes to is refused") {
+TEST_CASE("configuration: a file may end in a carriage return, and a pipe without a writer is refused") {
   Places p;
   const Result torn = p.run("version --config " + p.f.write("c.toml", "metric = [\"f1\"\r"));
   CHECK(torn.code == 78);

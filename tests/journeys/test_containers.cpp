@@ -59,7 +59,7 @@ std::string drained(const std::string& path, const Options& options) {
 
 }  // namespace
 
-TEST_CASE("the same digits in IDX, CSV, NPZ, NPY and JSON lines train to the same bits") {
+TEST_CASE("containers: equal digits in IDX, CSV, NPZ, NPY and JSON lines train to equal bits") {
   const std::string data = data_folder();
   if (data.empty()) return;
   const std::string pixels = first(data + "/mnist/train-images-idx3-ubyte.gz", kPixels);

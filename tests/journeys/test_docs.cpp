@@ -1,5 +1,5 @@
-// What the README and the tutorial tell a newcomer to type, typed: from a clone, in an empty home, every block in its
-// order.
+// Types the commands of the README and the tutorial as a newcomer would: from a clone, in an empty home, every block
+// in order.
 #include "tests/journeys/sending.hpp"
 #include "tests/journeys/shell.hpp"
 
@@ -46,8 +46,8 @@ std::vector<Block> blocks_of(const fs::path& document) {
 
 const char* const kMark = "@@ block of line ";
 
-// One script of all blocks: titled ones are files, those in sh are commands, untitled ones of other languages
-// illustrate.
+// Makes one script of all blocks: titled blocks are files, sh blocks are commands, untitled blocks of other languages
+// are illustrations.
 std::string script_of(const std::vector<Block>& blocks) {
   std::string script = "set -eu\n";
   for (const Block& b : blocks) {
@@ -55,14 +55,14 @@ std::string script_of(const std::vector<Block>& blocks) {
     if (b.language != "sh") continue;
     script += "echo '" + std::string(kMark) + std::to_string(b.line) + "'\n";
     std::istringstream lines(b.text);
-    // Both are what runs this.
+    // Skips the commands that run these tests.
     for (std::string line; std::getline(lines, line);)
       if (line.rfind("scripts/", 0) != 0) script += line + "\n";
   }
   return script + "echo '" + std::string(kMark) + "0'\n";
 }
 
-// A clone with the program in build/release, and a home with nothing in it.
+// A clone with the program in build/release, and an empty home.
 struct Newcomer {
   Folder folder;
 
@@ -91,7 +91,7 @@ struct Newcomer {
   }
 };
 
-// What the commands from that line of the document wrote.
+// Returns the output of the commands at that line of the document.
 std::string output_of(const std::string& log, int line) {
   const std::string mark = kMark + std::to_string(line) + "\n";
   const size_t at = log.find(mark);
@@ -106,7 +106,7 @@ size_t after(const std::string& text, size_t at, bool (*is)(char)) {
 bool blank(char c) { return c == ' '; }
 bool of_number(char c) { return (c >= '0' && c <= '9') || c == '.' || c == ','; }
 
-// Does the line begin with what is shown? Numbers stand for any number, "…" for anything, blanks for some.
+// Returns whether the line begins with the shown text. A number matches any number, "…" any text, blanks any blanks.
 bool begins_with(const std::string& line, size_t at, const std::string& shown, size_t from = 0) {
   const std::string anything = "…";
   while (from < shown.size()) {
@@ -131,7 +131,7 @@ bool shows(const std::string& shown, const std::string& line) {
   return begins_with(line, after(line, 0, blank), shown, after(shown, 0, blank));
 }
 
-// Every line that is shown is a line of the output, in this order.
+// Checks that every shown line is a line of the output, in this order.
 void check_shown(const std::string& shown, const std::string& output) {
   std::istringstream wanted(shown), got(output);
   for (std::string line; std::getline(wanted, line);) {
@@ -154,18 +154,18 @@ void check_document(const fs::path& document, const Newcomer& newcomer, int seco
 
 }  // namespace
 
-TEST_CASE("every block of the tutorial does what it says, from a clone, in an empty home") {
+TEST_CASE("docs: every block of the tutorial works from a clone in an empty home") {
   Newcomer newcomer;
   check_document(fs::path(HARMONICS_SOURCE_DIR) / "docs/tutorial.md", newcomer, 240);
   CHECK(fs::exists(newcomer.folder / "home/tutorial/digits.html"));
 }
 
-TEST_CASE("every block of the page on migrating does what it says, from a clone, in an empty home") {
+TEST_CASE("docs: every block of the page on migrating works from a clone in an empty home") {
   Newcomer newcomer;
   check_document(fs::path(HARMONICS_SOURCE_DIR) / "docs/migrating.md", newcomer, 240);
 }
 
-TEST_CASE("every block of the page on plugins does what it says, from an installation, in an empty home") {
+TEST_CASE("docs: every block of the page on plugins works from an installation in an empty home") {
   Newcomer newcomer;
   const std::string prefix = newcomer.folder / "home/.local";
   REQUIRE(std::system(("cmake --install '" HARMONICS_BINARY_DIR "' --prefix '" + prefix + "' >/dev/null").c_str()) ==
@@ -173,7 +173,7 @@ TEST_CASE("every block of the page on plugins does what it says, from an install
   check_document(fs::path(HARMONICS_SOURCE_DIR) / "docs/plugins.md", newcomer, 240);
 }
 
-TEST_CASE("every block of the page on embedding does what it says, from an installation, in an empty home") {
+TEST_CASE("docs: every block of the page on embedding works from an installation in an empty home") {
   Newcomer newcomer;
   const std::string prefix = newcomer.folder / "home/.local";
   REQUIRE(std::system(("cmake --install '" HARMONICS_BINARY_DIR "' --prefix '" + prefix + "' >/dev/null").c_str()) ==
@@ -181,7 +181,7 @@ TEST_CASE("every block of the page on embedding does what it says, from an insta
   check_document(fs::path(HARMONICS_SOURCE_DIR) / "docs/embedding.md", newcomer, 240);
 }
 
-TEST_CASE("every piece of C++ in a document is a plugin that passes its checks, or what every plugin defines") {
+TEST_CASE("docs: every piece of C++ is a plugin that passes its checks, or a definition that every plugin has") {
   int built = 0;
   for (const char* document : {"docs/plugins.md", "docs/adding.md", "docs/embedding.md"})
     for (const Block& b : blocks_of(fs::path(HARMONICS_SOURCE_DIR) / document)) {
@@ -202,7 +202,7 @@ TEST_CASE("every piece of C++ in a document is a plugin that passes its checks, 
   CHECK(built >= 2);
 }
 
-TEST_CASE("the program of three lines in the page on sending teaches the run of the command beside it") {
+TEST_CASE("docs: the three-line program in the page on sending trains the run of the command beside it") {
   if (std::system("python3 -c '' 2>/dev/null") != 0) {
     WARN("skipped: no python3");
     return;
@@ -235,7 +235,7 @@ TEST_CASE("the program of three lines in the page on sending teaches the run of 
   CHECK(number(read(f / "out"), "samples") == 64);
 }
 
-TEST_CASE("every command of the README works on MNIST's own files, from a clone, in an empty home") {
+TEST_CASE("docs: every command of the README works on the MNIST files from a clone in an empty home") {
   const std::string data = data_folder();
   if (data.empty()) return;
   Newcomer newcomer;
@@ -246,7 +246,7 @@ TEST_CASE("every command of the README works on MNIST's own files, from a clone,
   CHECK(fs::exists(newcomer.folder / "clone/mnist.html"));
 }
 
-TEST_CASE("the two commands of the README are there and can be started") {
+TEST_CASE("docs: the two commands of the README exist and start") {
   const std::string text = read(fs::path(HARMONICS_SOURCE_DIR) / "README.md");
   for (const char* script : {"scripts/quickstart.sh", "scripts/test.sh"}) {
     CHECK(has(text, script));
@@ -255,7 +255,7 @@ TEST_CASE("the two commands of the README are there and can be started") {
   }
 }
 
-TEST_CASE("every link of a document to a file leads somewhere") {
+TEST_CASE("docs: every link to a file resolves") {
   const fs::path root = HARMONICS_SOURCE_DIR;
   std::vector<fs::path> documents = {root / "README.md", root / "CHANGELOG.md", root / "SECURITY.md"};
   for (const auto& entry : fs::recursive_directory_iterator(root / "docs"))
@@ -271,7 +271,7 @@ TEST_CASE("every link of a document to a file leads somewhere") {
   }
 }
 
-TEST_CASE("what a document shows is held against what was printed") {
+TEST_CASE("docs: output shown in a document is compared with the printed output") {
   const std::string printed = "note: x\nepoch 1   loss 0.31   accuracy 85.04 %  14k samples/s\nyes\n";
   CHECK(shows("epoch 9 loss 0.5 accuracy …", "epoch 1   loss 0.31   accuracy 85.04 %  14k samples/s"));
   CHECK(shows("…loss 0.5", "epoch 1   loss 0.31"));

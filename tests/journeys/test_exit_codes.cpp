@@ -1,4 +1,4 @@
-// Every exit code of the program, each by something that really happens.
+// Provokes every exit code of the program by a real cause.
 #include "tests/journeys/background.hpp"
 
 #include <sys/stat.h>
@@ -14,7 +14,7 @@ const std::string kFailing = std::string(HARMONICS_BINARY_DIR) + "/test_plugins/
 const char* const kAffineFlow =
     "harmonic g { producer x; producer y; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n";
 
-// A shell's command with the program as $HARMONICS; its exit code.
+// Runs a shell command with the program as $HARMONICS. Returns its exit code.
 int exit_of(const Folder& f, const std::string& command, std::string* err = nullptr) {
   const int status = std::system(
       ("export HARMONICS='" + kProgram + "'; exec 2>'" + (f / "err") + "'; timeout 60 bash -c '" + command + "'")
@@ -23,7 +23,7 @@ int exit_of(const Folder& f, const std::string& command, std::string* err = null
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-// Training on a stream of the plugin that fails at sample `good`.
+// Trains on a stream of the plugin that fails at sample `good`.
 Result on_failing(const Folder& f, const std::string& how, int good, const std::string& more = "") {
   const std::string flow = f.write("g.hmx", kAffineFlow),
                     address = "'failing:" + how + "?good=" + std::to_string(good) + "&shuffle=1'";
@@ -59,7 +59,7 @@ TEST_CASE("exit code 69: a peer that does not answer, or went away") {
   REQUIRE(harmonics(kTrain + "--steps 2 --quiet --save " + weights).code == 0);
   const std::string infer = "\"$HARMONICS\" infer " + kSamples + "mnist.hmx --weights " + weights +
                             " --producer \"synth:digits?size=20000\" --quiet";
-  CHECK(exit_of(f, "set -o pipefail; " + infer + " | head -1 >/dev/null", &err) == 141);  // as of other programs
+  CHECK(exit_of(f, "set -o pipefail; " + infer + " | head -1 >/dev/null", &err) == 141);  // as in other programs
   CHECK(err.empty());
 }
 
@@ -72,7 +72,7 @@ TEST_CASE("exit code 70: a bug") {
   CHECK(has(bug.err, "this cannot happen"));
 }
 
-TEST_CASE("exit code 73: what cannot be written, standard output too") {
+TEST_CASE("exit code 73: output that cannot be written, including standard output") {
   Folder f;
   CHECK(harmonics(kTrain + "--steps 1 --quiet --save /nowhere/w.safetensors").code == 73);
   std::string err;
@@ -80,15 +80,15 @@ TEST_CASE("exit code 73: what cannot be written, standard output too") {
   CHECK(err == "error: cannot write to standard output: No space left on device\n");
 }
 
-TEST_CASE("exit code 74: a device that fails") {
+TEST_CASE("exit code 74: a failing device") {
   Folder f;
-  const Result reading = harmonics("run /proc/self/mem");  // nothing is mapped at its beginning
+  const Result reading = harmonics("run /proc/self/mem");  // address 0 is not mapped
   CHECK(reading.code == 74);
   CHECK(has(reading.err, "error: cannot read '/proc/self/mem': Input/output error\n"));
   CHECK(on_failing(f, "broken", 0).code == 74);
 }
 
-TEST_CASE("exit code 75: stopped by what the data did, and a checkpoint goes on") {
+TEST_CASE("exit code 75: a run stopped by its data can resume from a checkpoint") {
   Folder f;
   for (const char* how : {"away", "broken", "forbidden"}) {
     const std::string runs = f / how;
@@ -100,7 +100,7 @@ TEST_CASE("exit code 75: stopped by what the data did, and a checkpoint goes on"
   }
 }
 
-TEST_CASE("exit code 77: what is not allowed") {
+TEST_CASE("exit code 77: permission denied") {
   Folder f;
   const std::string plugin = f / "libopen.so";
   fs::copy_file(kFailing, plugin);
@@ -113,13 +113,13 @@ TEST_CASE("exit code 77: what is not allowed") {
   CHECK(on_failing(f, "forbidden", 0).code == 77);
 }
 
-TEST_CASE("exit code 78: a graph or a configuration that is not valid") {
+TEST_CASE("exit code 78: an invalid graph or configuration") {
   Folder f;
   CHECK(harmonics("validate " + f.write("g.hmx", "harmonic g { layer }\n")).code == 78);
   CHECK(harmonics(kTrain + "--config " + f.write("c.toml", "batches = 3\n")).code == 78);
 }
 
-TEST_CASE("exit codes 129, 130 and 143: stopped by a signal, behind a checkpoint") {
+TEST_CASE("exit codes 129, 130 and 143: stopped by a signal, after a checkpoint") {
   for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
     Folder f;
     Background run(
@@ -131,7 +131,7 @@ TEST_CASE("exit codes 129, 130 and 143: stopped by a signal, behind a checkpoint
   }
 }
 
-TEST_CASE("a run that ignores SIGHUP, as under nohup, goes on") {
+TEST_CASE("exit codes: a run that ignores SIGHUP, as under nohup, continues") {
   Folder f;
   const std::string log = f / "l.csv";
   Background run(f, kTrain + "--epochs 100000 --log " + log + " --log-every 1", SIG_IGN);

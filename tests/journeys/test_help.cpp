@@ -1,4 +1,5 @@
-// Help, completion, manual pages, one object a verb, colours: what is made from the table of verbs and flags.
+// Help, completion, manual pages, one JSON object per verb, colours: everything made from the table of verbs and
+// flags.
 #include "tests/journeys/background.hpp"
 #include "tests/journeys/schema.hpp"
 #include "tests/journeys/shell.hpp"
@@ -11,7 +12,7 @@ using namespace journeys;
 
 namespace {
 
-// What a shell says to a script; 127 when there is no such shell.
+// Runs a script in a shell. Returns 127 if the shell is not installed.
 Result shell(const std::string& command) {
   Folder f;
   const int status =
@@ -37,7 +38,8 @@ std::vector<std::string> verbs() {
   return all;
 }
 
-// The first word of a command that has '?', '&', '#' or '*' outside of quotes beside ':' or '='; "": none.
+// Returns the first word of a command that has '?', '&', '#' or '*' outside of quotes together with ':' or '='; "":
+// none.
 std::string unquoted_address(const std::string& line) {
   std::string word;
   bool bare = false;
@@ -63,7 +65,7 @@ const std::string kFewDigits = "--producer 'synth:digits?size=128' --producer 's
 
 }  // namespace
 
-TEST_CASE("help begins with examples, and has headings, defaults and ranges in words") {
+TEST_CASE("help: begins with examples, and has headings, defaults and ranges in words") {
   const Result all = harmonics("--help"), run = harmonics("run --help");
   CHECK(all.code == 0);
   for (const std::string& verb : verbs()) CHECK(has(all.out, "\n  " + verb + " "));
@@ -86,14 +88,14 @@ TEST_CASE("help begins with examples, and has headings, defaults and ranges in w
   CHECK(harmonics("--version").out.starts_with("harmonics "));
 }
 
-TEST_CASE("help wherever it stands is help") {
+TEST_CASE("help: --help at any position prints help") {
   for (const char* line :
        {"tap gpt.sock --help", "tap -h", "ctl run.sock lr --help", "run --epochs --help", "send --help --rate no"})
     CHECK(has(harmonics(line).out, "Examples:\n"));
   CHECK(harmonics("validate -- --help").code == 66);
 }
 
-TEST_CASE("verbs: each has examples, a manual page and a schema, and every list of verbs is the same") {
+TEST_CASE("verbs: each has examples, a manual page and a schema, and all lists of verbs agree") {
   std::vector<std::string> listed, kinds;
   std::stringstream man(harmonics("man --list").out), list(harmonics("list verbs").out);
   for (std::string line; std::getline(man, line);) listed.push_back(line);
@@ -114,12 +116,12 @@ TEST_CASE("verbs: each has examples, a manual page and a schema, and every list 
       CHECK(has(page, part));
     CHECK(has(page, ".SH ADDRESSES\n") == has(harmonics(verb + " --help").out, "[NAME=]ADDRESS"));
   }
-  for (const std::string& schema : schemas)  // of no verb: what live runs say
+  for (const std::string& schema : schemas)  // schemas of live runs, not of verbs
     CHECK((std::find(listed.begin(), listed.end(), schema) != listed.end() || schema == "control" ||
            schema == "error" || schema == "event" || schema == "log" || schema == "status"));
 }
 
-TEST_CASE("pages and docs have the same exit codes and variables") {
+TEST_CASE("help: manual pages and docs list the same exit codes and variables") {
   const std::string docs = read(std::string(HARMONICS_SOURCE_DIR) + "/docs/cli.md"), page = harmonics("man").out;
   const std::string codes =
       page.substr(page.find(".SH EXIT STATUS"), page.find(".SH ENVIRONMENT") - page.find(".SH EXIT STATUS"));
@@ -139,7 +141,7 @@ TEST_CASE("pages and docs have the same exit codes and variables") {
     if (line.starts_with("| `HARMONICS_")) CHECK(has(variables, line.substr(3, line.find('`', 3) - 3)));
 }
 
-TEST_CASE("commands of docs and help quote the addresses that shells would read") {
+TEST_CASE("help: docs and help quote addresses with special shell characters") {
   std::vector<fs::path> pages{fs::path(HARMONICS_SOURCE_DIR) / "README.md"};
   for (const char* folder : {"docs", "samples"})
     for (const auto& entry : fs::recursive_directory_iterator(fs::path(HARMONICS_SOURCE_DIR) / folder))
@@ -163,7 +165,7 @@ TEST_CASE("commands of docs and help quote the addresses that shells would read"
   CHECK(commands > 100);
 }
 
-TEST_CASE("serve: the request that help shows is answered") {
+TEST_CASE("help: the request shown for serve is answered") {
   if (!there_is("curl")) return;
   Folder f;
   const std::string flow = f.write(
@@ -194,7 +196,7 @@ TEST_CASE("serve: the request that help shows is answered") {
   CHECK(server.end().code == 143);
 }
 
-TEST_CASE("the examples of help are commands that are understood") {
+TEST_CASE("help: all examples are valid commands") {
   const std::string help = harmonics("run --help").out;
   const size_t at = help.find("harmonics run samples/mnist.hmx");
   REQUIRE(at != std::string::npos);
@@ -202,7 +204,7 @@ TEST_CASE("the examples of help are commands that are understood") {
   CHECK(shell("sh -c \"cd " HARMONICS_SOURCE_DIR " && '" + kProgram + "' " + line + " --steps 2 --quiet\"").code == 0);
 }
 
-TEST_CASE("an unknown flag or verb is named with the nearest one") {
+TEST_CASE("help: an unknown flag or verb gives the nearest one") {
   const Result flag = harmonics("run " + kSamples + "mnist.hmx --epoch 3");
   CHECK(flag.code == 2);
   CHECK(flag.err ==
@@ -216,7 +218,7 @@ TEST_CASE("an unknown flag or verb is named with the nearest one") {
   CHECK(has(value.err, "--batch"));
 }
 
-TEST_CASE("bash completes verbs, flags and values") {
+TEST_CASE("completion: bash completes verbs, flags and values") {
   Folder f;
   const std::string script = f.write("c.bash", harmonics("completion bash").out);
   REQUIRE(shell("bash -n " + script).code == 0);
@@ -247,7 +249,7 @@ TEST_CASE("bash completes verbs, flags and values") {
   CHECK(complete("harmonics run " + kSamples + "mnist_", 2) == kSamples + "mnist_cnn.hmx\n");
 }
 
-TEST_CASE("zsh and fish take their scripts and complete with them") {
+TEST_CASE("completion: zsh and fish load their scripts and complete with them") {
   Folder f;
   if (there_is("zsh")) {
     const std::string script = f.write("_harmonics", harmonics("completion zsh").out);
@@ -270,7 +272,7 @@ TEST_CASE("zsh and fish take their scripts and complete with them") {
   CHECK(harmonics("completion tcsh").code == 2);
 }
 
-TEST_CASE("manual pages are well formed and say what help says") {
+TEST_CASE("manual pages: are well formed and agree with help") {
   Folder f;
   const bool lint = there_is("mandoc");
   std::vector<std::string> pages = verbs();
@@ -300,7 +302,7 @@ TEST_CASE("manual pages are well formed and say what help says") {
   CHECK(unknown.err == "error: there is no verb 'rum'\nhelp: did you mean 'run'?\n");
 }
 
-TEST_CASE("every verb prints one object, and it fits its schema") {
+TEST_CASE("verbs: each prints one JSON object that matches its schema") {
   Folder f;
   const std::string weights = f / "w.safetensors";
   REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kFewDigits + "--epochs 1 --quiet --save " + weights).code == 0);
@@ -369,14 +371,14 @@ TEST_CASE("every verb prints one object, and it fits its schema") {
   }
 }
 
-TEST_CASE("a schema that is not kept is noticed") {
+TEST_CASE("schemas: a violation is detected") {
   const json::value schema = json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/version.json"));
   CHECK(SchemaCheck::run(schema, json::parse(R"({"version":1,"harmonics":"0.1","contract":2,"more":1})")) ==
         std::vector<std::string>{"$: lacks compiler", "$.contract: 2 is not of type string",
                                  "$.more: is not in the schema"});
 }
 
-TEST_CASE("colours are for terminals, unless somebody says otherwise") {
+TEST_CASE("colours: only on terminals, unless set otherwise") {
   const std::string wrong = "run nowhere.hmx --producer x=y ";
   const std::string red = "\x1b[1;31merror:\x1b[0m ";
   CHECK(harmonics(wrong).err.starts_with("error: "));

@@ -1,4 +1,5 @@
-// What `inspect` says of files and addresses; the object that every verb prints on an error; readers that go away.
+// The output of `inspect` for files and addresses, the object that every verb prints on an error, and readers that
+// close the pipe.
 #include "tests/journeys/replies.hpp"
 #include "tests/journeys/schema.hpp"
 #include "tests/journeys/shell.hpp"
@@ -28,7 +29,7 @@ void expect_fits(const std::string& name, const json::value& value) {
 
 }  // namespace
 
-TEST_CASE("inspect: a table is shown column by column, with what to write for each") {
+TEST_CASE("inspect: a table is shown column by column, with an address for each") {
   Folder f;
   const std::string csv = f.write("passengers.csv", kPassengers);
   const Result r = harmonics("inspect " + csv);
@@ -47,7 +48,7 @@ TEST_CASE("inspect: a table is shown column by column, with what to write for ea
   const char* const types[] = {"integer", "words", "number", "words", "number"};
   for (size_t i = 0; i < 5; ++i) {
     CHECK(columns[i].at("type") == json::value(types[i]));
-    // What it says to write can be read.
+    // The suggested address can be read.
     CHECK(harmonics("inspect '" + std::string(columns[i].at("address").as_string()) + "' --json").code == 0);
   }
   CHECK(columns[0].at("classes") == json::value(2));
@@ -56,7 +57,7 @@ TEST_CASE("inspect: a table is shown column by column, with what to write for ea
   CHECK(columns[1].at("values") == json::parse(R"(["female","male"])"));
 }
 
-TEST_CASE("inspect: lines of JSON, archives and tables without a header are shown likewise") {
+TEST_CASE("inspect: JSON lines, archives and tables without a header are shown column by column") {
   Folder f;
   const std::string lines = f.write(
       "log.jsonl", "{\"pixels\": [1, 2, 3], \"label\": \"cat\"}\n{\"pixels\": [4, 5, null], \"label\": \"dog\"}\n");
@@ -72,14 +73,14 @@ TEST_CASE("inspect: lines of JSON, archives and tables without a header are show
   const std::string plain = f.write("plain.csv", "1,2.5\n3,4.5\n");
   const json::value numbers = last_object(harmonics("inspect " + plain + " --json"));
   expect_fits("inspect", numbers);
-  CHECK(numbers.at("dtype") == json::value("f32"));  // all columns are one stream as well
+  CHECK(numbers.at("dtype") == json::value("f32"));  // together all columns are one stream as well
   CHECK(has(std::string(numbers.at("columns").at(1).at("address").as_string()), "plain.csv#1"));
   CHECK(has(harmonics("inspect " + plain).out, "stream " + plain + "\n  samples     2\n"));
   expect_fits("inspect", last_object(harmonics("inspect '" + plain + "#0' --json")));
   expect_fits("inspect", last_object(harmonics("inspect synth:digits --json")));
 }
 
-TEST_CASE("inspect: columns with more values than are counted are not called classes, and memory is bounded") {
+TEST_CASE("inspect: columns with too many values to count are not called classes, and memory is bounded") {
   Folder f;
   std::string rows = "id,word\n";
   for (int i = 0; i < 5000; ++i) rows += std::to_string(i) + ",w" + std::to_string(i) + "\n";
@@ -89,7 +90,7 @@ TEST_CASE("inspect: columns with more values than are counted are not called cla
   CHECK(many.at("columns").at(0).at("greatest") == json::value(4999.0));
 }
 
-TEST_CASE("errors: every verb prints one object with --json, by its schema") {
+TEST_CASE("errors: every verb prints one object with --json that matches the schema") {
   Folder f;
   const std::string none = f / "none", wrong = f.write("wrong.hmx", "harmonic g {\n  layer a -> b;\n}\n");
   const std::pair<std::string, int> uses[] = {{"run " + none + ".hmx", 66},
@@ -123,14 +124,14 @@ TEST_CASE("errors: every verb prints one object with --json, by its schema") {
   const json::value placed = last_object(harmonics("explain " + wrong + " --json"));
   CHECK(placed.at("error").at("line") == json::value(2));
   CHECK(placed.at("error").at("kind") == json::value("syntax"));
-  // One that has its own object for that prints that one.
+  // A verb that has a separate object for errors prints that one.
   const Result validated = harmonics("validate " + wrong + " --json");
   CHECK(validated.code == 78);
   expect_fits("validate", last_object(validated));
   CHECK(harmonics("run " + none + ".hmx").out.empty());
 }
 
-TEST_CASE("pipes: a reader that has enough ends a verb without a word, as it does others") {
+TEST_CASE("pipes: a reader that closes early ends a verb silently, as with other programs") {
   Folder f;
   std::string rows;
   for (int i = 0; i < 200000; ++i) rows += "1,2,3,4,5,6,7,8\n";

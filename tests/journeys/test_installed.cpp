@@ -1,4 +1,4 @@
-// What cmake --install puts into a prefix, and the program that runs there.
+// Files that cmake --install puts into a prefix, and the program running there.
 #include "tests/journeys/schema.hpp"
 #include "tests/journeys/shell.hpp"
 
@@ -18,7 +18,7 @@ struct Installed {
                             .c_str()) == 0);
   }
 
-  // With nothing of this machine's settings but the folders of programs, in the root folder.
+  // Runs in the root folder, with no environment except PATH.
   Result types(const std::string& command, int seconds = 60) const {
     const std::string script = folder.write("typed.sh", command + "\n");
     const int status = std::system(("cd / && env -i HOME='" + (folder / "home") + "' PATH='" + prefix +
@@ -44,7 +44,7 @@ std::set<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-// Every file below the one folder is below the other, and the same; `but`: is left out.
+// Checks that every file below one folder has an identical copy below the other. Skips `but`.
 int same_files(const fs::path& source, const fs::path& installed, const std::string& but = "") {
   int files = 0;
   for (auto at = fs::recursive_directory_iterator(source); at != fs::recursive_directory_iterator(); ++at) {
@@ -69,7 +69,7 @@ std::string line_with(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("an installation has a manual page of every verb and completions for every shell") {
+TEST_CASE("installation: has a manual page for every verb and completions for every shell") {
   const Installed installed;
   const std::vector<std::string> verbs = lines_of(harmonics("man --list").out);
   REQUIRE(verbs.size() >= 21);
@@ -90,7 +90,7 @@ TEST_CASE("an installation has a manual page of every verb and completions for e
     CHECK(read(installed.prefix + "/share/" + file) == harmonics(std::string("completion ") + shell).out);
 }
 
-TEST_CASE("an installation has samples, documentation whose links lead somewhere, schemas and the header of frames") {
+TEST_CASE("installation: has samples, documentation with working links, schemas and the frame header") {
   const Installed installed;
   const fs::path source = HARMONICS_SOURCE_DIR, share = installed.prefix + "/share/harmonics",
                  documentation = installed.prefix + "/share/doc/harmonics";
@@ -113,7 +113,7 @@ TEST_CASE("an installation has samples, documentation whose links lead somewhere
   }
 }
 
-TEST_CASE("an installation that was moved finds its plugins and samples, and help names them") {
+TEST_CASE("installation: after a move it finds its plugins and samples, and help names them") {
   Installed installed;
   fs::create_directories(installed.folder / "another place");
   const std::string moved = installed.folder / "another place/h";
@@ -151,13 +151,13 @@ TEST_CASE("an installation that was moved finds its plugins and samples, and hel
   CHECK(fs::exists(installed.folder / "home/w.safetensors"));
 }
 
-TEST_CASE("a build that is not installed names no folders, and its help the samples of the clone") {
+TEST_CASE("installation: a build that is not installed names no folders, and its help names the clone's samples") {
   CHECK_FALSE(has(harmonics("version").out, " in /"));
   CHECK(has(harmonics("version --json").out, "\"samples\":null,\"documentation\":null"));
   CHECK(has(harmonics("--help").out, "harmonics run samples/mnist.hmx"));
 }
 
-TEST_CASE("version --licenses prints names and texts of what is bundled") {
+TEST_CASE("installation: version --licenses prints names and texts of bundled libraries") {
   const Installed installed;
   const Result none = installed.types("harmonics version --licenses");
   CHECK(none.code == 0);

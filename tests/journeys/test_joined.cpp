@@ -1,4 +1,4 @@
-// Live streams of several addresses: joined by number, with edges that drop, killed and gone on with.
+// Live streams of several addresses: joined by number, with edges that drop samples, killed and resumed.
 #include "tests/journeys/background.hpp"
 
 #include <cstring>
@@ -28,7 +28,7 @@ std::string consumers(const Folder& f) {
   return " --consumer cx=file:" + (f / "cx.csv") + " --consumer cy=file:" + (f / "cy.csv");
 }
 
-// Without every third and fourth frame, as the prefixes say where they are (docs/wire.md); and how many there were.
+// Removes every third and fourth frame, found by the length prefixes (docs/wire.md), and counts them.
 std::string some_frames(const std::string& all, size_t& number) {
   std::string some;
   number = 0;
@@ -56,7 +56,7 @@ uint64_t number_after(const std::string& text, const std::string& key) {
 
 }  // namespace
 
-TEST_CASE("an edge that drops: pairs stay pairs, and what lost its partner is kept") {
+TEST_CASE("joining: an edge that drops keeps pairs together, and samples that lost their partner are saved") {
   Folder f, own;
   const std::string flow = f.write("pairs.hmx", kPairs), data = counting(f, "n.csv", 0, 3000);
   const std::string from = " --from 'v=file:" + data + "?as=number' --quiet";
@@ -68,7 +68,7 @@ TEST_CASE("an edge that drops: pairs stay pairs, and what lost its partner is ke
   Background fast(other, "send 'unix:" + (f / "a") + "?patience=60'" + from);
   const std::string sending = "send 'unix:" + (f / "b") + "?patience=60' --producer-name one" + from;
   {
-    Background slow(own, sending + " --rate 1");  // until the edge holds what it may, and the rest is dropped
+    Background slow(own, sending + " --rate 1");  // until the edge is full and drops the rest
     const auto status = [&] { return harmonics("ctl " + (f / "control") + " status --json").out; };
     REQUIRE(receiver.await([&] { return first_number_after(status(), "dropped") > 2700; }));
     slow.signal(SIGKILL);
@@ -85,7 +85,7 @@ TEST_CASE("an edge that drops: pairs stay pairs, and what lost its partner is ke
   CHECK(x.size() < 2900);
   CHECK(x.back() == 2999);
   CHECK(std::is_sorted(x.begin(), x.end()));
-  // Those of the slow stream whose partners made room, each once.
+  // The samples of the slow stream whose partners were dropped, each once.
   REQUIRE(harmonics("send file:" + (f / "left.csv") + " --from 'file:" + (f / "dead/y.hxs") + "'").code == 0);
   std::vector<int> all = column_in(f / "left.csv");
   CHECK(!all.empty());
@@ -98,10 +98,10 @@ TEST_CASE("an edge that drops: pairs stay pairs, and what lost its partner is ke
   CHECK(has(end.err, "samples of 'y': " + std::to_string(3000 - y.size()) + " without a partner"));
 }
 
-TEST_CASE("streams of files that were received are joined by number, by last, or stop") {
+TEST_CASE("joining: received files are joined by number, by last, or stop") {
   Folder f;
   const std::string flow = f.write("pairs.hmx", kPairs), data = counting(f, "n.csv", 0, 600);
-  // What comes together goes into one frame: the slower, the more there are.
+  // Samples that arrive together share a frame, so a lower rate gives more frames.
   size_t count = 0;
   for (int rate = 1600; count < 16; rate /= 2) {
     REQUIRE(rate > 10);
@@ -131,7 +131,7 @@ TEST_CASE("streams of files that were received are joined by number, by last, or
   CHECK(has(stopped.err, "unpaired=drop leaves such samples out"));
 }
 
-TEST_CASE("a partner that stays away: late=, the last one stands in, and the status counts") {
+TEST_CASE("joining: with late= the last sample replaces a missing partner, and the status counts it") {
   Folder f, own, other;
   const std::string flow = f.write("pairs.hmx", kPairs), data = counting(f, "n.csv", 0, 6000);
   Background receiver(f, "run " + flow + " --producer 'x=unix:" + (f / "a") +
@@ -152,13 +152,13 @@ TEST_CASE("a partner that stays away: late=, the last one stands in, and the sta
   REQUIRE(x.size() == y.size());
   REQUIRE(x.size() >= 3);
   for (size_t i = 0; i < x.size(); ++i) {
-    CHECK(x[i] == x[0] + static_cast<int>(i));  // those before the first partner have none
+    CHECK(x[i] == x[0] + static_cast<int>(i));  // samples before the first partner have none
     CHECK(y[i] <= x[i]);
   }
   CHECK(y.back() < x.back());
 }
 
-TEST_CASE("what joining and edges do not understand is refused with what to write") {
+TEST_CASE("joining: invalid options of joining and edges are refused with a remedy") {
   Folder f;
   const std::string flow = f.write("pairs.hmx", kPairs), data = counting(f, "n.csv", 0, 5);
   const auto error = [&](const std::string& x) {

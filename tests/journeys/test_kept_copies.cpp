@@ -1,4 +1,4 @@
-// Weights that no flag saves: a run says so when it begins, and keeps a copy when it ends.
+// Weights that no flag saves: a run prints a warning at the start, and keeps a copy at the end.
 #include "tests/journeys/background.hpp"
 #include "tests/journeys/replies.hpp"
 #include "tests/journeys/schema.hpp"
@@ -9,7 +9,7 @@ using namespace journeys;
 
 namespace {
 
-// y = a - b, in steps of four samples, with a state folder of its own.
+// Trains y = a - b in steps of four samples, with a separate state folder.
 struct Unsaved {
   Folder f;
   std::string flow, streams, kept;
@@ -44,7 +44,7 @@ mode_t mode_of(const std::string& path) {
   return state.st_mode & 0777;
 }
 
-// The path behind `words` on their line.
+// Returns the path after `words` on their line.
 std::string named_by(const std::string& text, const std::string& words) {
   const size_t at = text.find(words);
   REQUIRE(at != std::string::npos);
@@ -53,7 +53,7 @@ std::string named_by(const std::string& text, const std::string& words) {
 
 }  // namespace
 
-TEST_CASE("kept weights: a run without --save says so when it begins, and keeps a copy for its user") {
+TEST_CASE("kept weights: a run without --save warns at its start, and keeps a copy for its user") {
   const Unsaved u;
   const Result r = u.run("");
   REQUIRE(r.code == 0);
@@ -75,7 +75,7 @@ TEST_CASE("kept weights: a run without --save says so when it begins, and keeps 
         0);
 }
 
-TEST_CASE("kept weights: no copy where a flag saves them, where none is wanted, or where nothing was learned") {
+TEST_CASE("kept weights: no copy if a flag saves them, none is wanted, or nothing was learned") {
   const Unsaved u;
   for (const std::string& flags : {"--save " + (u.f / "w.safetensors"), "--checkpoint " + (u.f / "runs"),
                                    std::string("--no-keep"), std::string("--epochs 0")}) {
@@ -94,7 +94,7 @@ TEST_CASE("kept weights: no copy where a flag saves them, where none is wanted, 
   CHECK(printed.at("kept") == json::value(u.copies().front()));
 }
 
-TEST_CASE("kept weights: the last three stay, and nothing else of the folder is touched") {
+TEST_CASE("kept weights: the last three copies remain, and other files of the folder stay untouched") {
   const Unsaved u;
   fs::create_directories(u.kept);
   const std::string own = u.kept + "/mine.safetensors";
@@ -112,13 +112,13 @@ TEST_CASE("kept weights: the last three stay, and nothing else of the folder is 
   CHECK(read(own) == "mine");
 }
 
-TEST_CASE("kept weights: copies have a gibibyte in all, the oldest give way") {
+TEST_CASE("kept weights: copies total at most one gibibyte, and the oldest are removed") {
   const Unsaved u;
   fs::create_directories(u.kept);
   const std::string large = u.kept + "/g-20200101T000000-1.safetensors",
                     small = u.kept + "/g-20200102T000000-1.safetensors";
   std::ofstream(large) << "x";
-  fs::resize_file(large, uint64_t{1} << 30);  // without blocks on the disk
+  fs::resize_file(large, uint64_t{1} << 30);  // a sparse file
   std::ofstream(small) << "x";
   fs::last_write_time(large, fs::file_time_type::clock::now() - std::chrono::hours(2));
   fs::last_write_time(small, fs::file_time_type::clock::now() - std::chrono::hours(1));
@@ -128,7 +128,7 @@ TEST_CASE("kept weights: copies have a gibibyte in all, the oldest give way") {
   CHECK(u.copies().size() == 2);
 }
 
-TEST_CASE("kept weights: a folder that cannot be written is a note") {
+TEST_CASE("kept weights: a read-only folder gives a note") {
   const Unsaved u;
   u.f.write("state", "a file");
   const Result r = u.run("");
@@ -143,7 +143,7 @@ TEST_CASE("kept weights: a folder that cannot be written is a note") {
   CHECK(has(home.err, "kept weights: " + (u.f / "home/.local/state/harmonics/kept/g-")));
 }
 
-TEST_CASE("kept weights: a run that fails by its data or its numbers keeps the last good ones") {
+TEST_CASE("kept weights: a run that fails by its data or numbers keeps the last good ones") {
   const Unsaved u;
   const std::string rows = read(u.f / "x.csv");
   const std::string flow = u.f.write(
@@ -172,7 +172,7 @@ TEST_CASE("kept weights: a run that fails by its data or its numbers keeps the l
   CHECK(fs::exists(named_by(data.err, "kept weights: ")));
 }
 
-TEST_CASE("kept weights: a run that is told to stop keeps a copy") {
+TEST_CASE("kept weights: a run stopped by control keeps a copy") {
   const Unsaved u;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     ::setenv("XDG_STATE_HOME", (u.f / "state").c_str(), 1);

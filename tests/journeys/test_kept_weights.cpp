@@ -1,5 +1,5 @@
-// What was learned is kept: outputs are tried before the first step, weights are safe before what comes after them, and
-// a run that fails leaves the last good ones.
+// Learned weights are never lost: outputs are checked before the first step, weights are saved before later stages,
+// and a failed run leaves the last good weights.
 #include "tests/journeys/shell.hpp"
 
 #include "tests/journeys/replies.hpp"
@@ -11,7 +11,7 @@ namespace {
 
 const std::string kPlugin = std::string(HARMONICS_BINARY_DIR) + "/test_plugins/libexits.so";
 
-// y = a - b, in steps of four samples.
+// Trains y = a - b in steps of four samples.
 struct Line {
   Folder f;
   std::string flow, x, y, s;
@@ -40,7 +40,7 @@ void expect_schema(const std::string& verb, const std::string& line) {
   for (const std::string& wrong : SchemaCheck::run(schema(verb), json::parse(line))) FAIL_CHECK(wrong);
 }
 
-// One number of the data is too large for what becomes of it.
+// Makes one number of the data overflow.
 std::string with_large(const std::string& rows, int row) {
   std::string text;
   size_t at = 0;
@@ -54,7 +54,7 @@ std::string with_large(const std::string& rows, int row) {
 
 }  // namespace
 
-TEST_CASE("outputs that cannot be written are refused before the first step") {
+TEST_CASE("saved weights: outputs that cannot be written are refused before the first step") {
   const Line line;
   const std::string tests = " --test x=" + line.x + " --test y=" + line.y;
   for (const char* flag : {"--save", "--report", "--plot", "--confusion"}) {
@@ -78,10 +78,10 @@ TEST_CASE("outputs that cannot be written are refused before the first step") {
     CHECK_FALSE(trained(r));
   }
   for (const auto& entry : fs::directory_iterator(line.f / ""))
-    CHECK(entry.path().filename().string()[0] != '.');  // what was tried is gone
+    CHECK(entry.path().filename().string()[0] != '.');  // the test file was removed
 }
 
-TEST_CASE("data that cannot be tested on are refused before the first step") {
+TEST_CASE("saved weights: unusable test data are refused before the first step") {
   const Line line;
   const std::string wide = line.f.write("wide.csv", "1,2,3\n1,2,3\n"), few = line.f.write("few.csv", "1.5\n2.5\n");
   const Result shape = line.run("--save " + line.s + " --test x=" + wide + " --test y=" + line.y);
@@ -107,7 +107,7 @@ TEST_CASE("data that cannot be tested on are refused before the first step") {
   CHECK_FALSE(trained(half));
 }
 
-TEST_CASE("data that cannot be validated on are refused before the first step of the first cycle") {
+TEST_CASE("saved weights: unusable validation data are refused before the first step of the first cycle") {
   const Line line;
   const std::string wide = line.f.write("wide.csv", "1,2,3\n1,2,3\n");
   const std::string flow = line.f.write("two.hmx",
@@ -123,7 +123,7 @@ TEST_CASE("data that cannot be validated on are refused before the first step of
   }
 }
 
-TEST_CASE("weights are saved before the test, and when it or the data fail late") {
+TEST_CASE("saved weights: are written before the test, and when the test or the data fail late") {
   const Line line;
   const std::string bad = "failing:broken?good=", plugin = " --plugin " + kPlugin;
   const std::string flow = line.f.write(
@@ -150,7 +150,7 @@ TEST_CASE("weights are saved before the test, and when it or the data fail late"
   CHECK(has(data.out, "\"steps\":5,"));
   CHECK(has(data.out, "\"stopped_by\":\"error\""));
 
-  // What earlier cycles learned is kept where a later one does not come to its first step.
+  // Weights of earlier cycles are kept if a later one fails before its first step.
   fs::remove(line.s);
   const std::string second =
       line.f.write("second.hmx",
@@ -163,7 +163,7 @@ TEST_CASE("weights are saved before the test, and when it or the data fail late"
   CHECK(line.saved());
   CHECK(has(later.out, "\"steps\":8"));
 
-  // The page's examples are of the data that fail.
+  // The examples on the page come from the failing data.
   const Result page = harmonics("run " + flow + plugin + " --producer 'x=" + broken + "' --producer 'y=" + broken +
                                 "' --quiet --report " + (line.f / "page.html"));
   CHECK(page.code == 74);
@@ -171,7 +171,7 @@ TEST_CASE("weights are saved before the test, and when it or the data fail late"
   CHECK(has(read(line.f / "page.html"), "stopped by error"));
 }
 
-TEST_CASE("weights that stop being finite are not saved: those of the step before are, and all of them say so") {
+TEST_CASE("saved weights: after non-finite weights those of the step before are saved, and all outputs agree") {
   const Line line;
   const std::string flow = line.f.write(
       "mae.hmx",
@@ -200,19 +200,19 @@ TEST_CASE("weights that stop being finite are not saved: those of the step befor
     fs::remove(line.s);
     fs::remove(report);
   }
-  // Nothing was learned: a file of an earlier run stays.
+  // Nothing was learned: the file of an earlier run remains.
   line.f.write("w.safetensors", "of an earlier run");
   CHECK(run(0, "--save " + line.s).code == 1);
   CHECK(read(line.s) == "of an earlier run");
 }
 
-TEST_CASE("loaded weights that are not finite are laid to their file") {
+TEST_CASE("saved weights: the error for non-finite loaded weights names their file") {
   const Line line;
   REQUIRE(line.run("--quiet --save " + line.s).code == 0);
   std::string bytes = read(line.s);
   bytes.replace(bytes.size() - 4, 4, std::string("\0\0\x80\x7f", 4));
   for (size_t at; (at = bytes.find("harmonics.checksum")) != std::string::npos;)
-    bytes[at + 10] = 'C';  // as another program's file
+    bytes[at + 10] = 'C';  // as if another program had written it
   const std::string bad = line.f.write("bad.safetensors", bytes);
   const Result r = line.run("--weights " + bad);
   CHECK(r.code == 1);
@@ -220,7 +220,7 @@ TEST_CASE("loaded weights that are not finite are laid to their file") {
   CHECK_FALSE(has(r.err, "learning rate"));
 }
 
-TEST_CASE("a test or a validation without a finite loss is null in JSON, and a failure") {
+TEST_CASE("figures: a test or validation without a finite loss is null in JSON, and a failure") {
   const Line line;
   const std::string large = line.f.write("large.csv", with_large(read(line.x), 3));
   for (const std::string& flag : {std::string("--test"), std::string("--validate")}) {
@@ -240,7 +240,7 @@ TEST_CASE("a test or a validation without a finite loss is null in JSON, and a f
   expect_schema("run", none.out);
 }
 
-TEST_CASE("a test or a validation whose places are all ignored measures nothing, which is no failure") {
+TEST_CASE("figures: a test or validation with all positions ignored measures nothing, and is no failure") {
   Folder f;
   const std::string flow = f.write("g.hmx",
                                    "harmonic g { producer x; producer y {3}; layer o {3}; cycle (epochs 2, batch=2) { "
@@ -257,7 +257,7 @@ TEST_CASE("a test or a validation whose places are all ignored measures nothing,
   }
 }
 
-TEST_CASE("a stop that comes after the last step of a cycle: it is whole, and the next does not begin") {
+TEST_CASE("stop: after the last step of a cycle the cycle is complete, and the next does not begin") {
   const Folder f;
   const std::string data = "failing:stop?good=1000&shuffle=0", stops = "failing:stop?good=50";
   const std::string bound = " --plugin " + kPlugin + " --producer 'x=" + data + "' --producer 'y=" + data +
@@ -278,7 +278,7 @@ TEST_CASE("a stop that comes after the last step of a cycle: it is whole, and th
   CHECK(fs::exists(f / "two.safetensors"));
 }
 
-TEST_CASE("lines that people paste hold no secrets") {
+TEST_CASE("commands: printed commands contain no secrets") {
   const Folder f;
   const std::string flow =
       f.write("g.hmx", "harmonic g { producer x; producer y; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n");
@@ -296,7 +296,7 @@ TEST_CASE("lines that people paste hold no secrets") {
   }
 }
 
-TEST_CASE("lines that people paste hold no passwords and tokens of addresses") {
+TEST_CASE("commands: printed commands contain no passwords and tokens of addresses") {
   const Folder f;
   const std::string flow =
       f.write("g.hmx", "harmonic g { producer x; producer y; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n");

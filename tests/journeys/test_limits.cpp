@@ -1,4 +1,4 @@
-// Flows that others wrote: what they take until they run has limits, and files they name lie where the user allows.
+// Untrusted flows: their resources before the run are limited, and the files they name must be in permitted folders.
 #include "tests/journeys/shell.hpp"
 
 using namespace journeys;
@@ -13,7 +13,7 @@ std::string data(const Folder& f) {
 
 }  // namespace
 
-TEST_CASE("a flow of a few words does not occupy machine and time") {
+TEST_CASE("limits: a short flow cannot occupy much memory or time") {
   const Folder f;
   const std::string x = data(f), flow = f.write("g.hmx",
                                                 "harmonic g { producer x {*, 1}; layer h {1}; cycle (epochs 1) {\n"
@@ -35,7 +35,7 @@ TEST_CASE("a flow of a few words does not occupy machine and time") {
   CHECK(harmonics("explain " + flow + " --limits steps=no").code == 2);
 }
 
-TEST_CASE("limits that are given count") {
+TEST_CASE("limits: --limits takes effect") {
   const Folder f;
   const std::string x = data(f), flow = f.write("g.hmx",
                                                 "harmonic g { producer x {1}; layer h {100}; layer o {1}; cycle "
@@ -50,7 +50,7 @@ TEST_CASE("limits that are given count") {
   CHECK(has(steps.err, "allow more: --limits steps=N"));
 }
 
-TEST_CASE("files that a flow names lie in its folder, or where the user allows") {
+TEST_CASE("limits: files named by a flow must be in its folder, or where the user allows") {
   const Folder f;
   fs::create_directory(f / "flow");
   const std::string
@@ -83,7 +83,7 @@ TEST_CASE("files that a flow names lie in its folder, or where the user allows")
   CHECK(run("link.safetensors", "--weights-from " + (f / "")).code == 0);
 }
 
-TEST_CASE("damaged weights are not used, whoever reads them") {
+TEST_CASE("weights: damaged files are refused by every verb") {
   const Folder f;
   const std::string
       x = data(f),
@@ -107,7 +107,7 @@ TEST_CASE("damaged weights are not used, whoever reads them") {
   CHECK(harmonics("serve " + flow + " --weights " + weights + " --listen 127.0.0.1:0", 20).code == 65);
 }
 
-TEST_CASE("weights that learned with other functions are told") {
+TEST_CASE("weights: a file trained with other functions gives a note") {
   const Folder f;
   const std::string x = data(f), weights = f / "w.safetensors";
   const auto flow = [&](const char* name, const std::string& function) {
@@ -122,7 +122,7 @@ TEST_CASE("weights that learned with other functions are told") {
   CHECK(has(r.err, "learned otherwise: from 'x' to 'h' by relu, which is tanh now"));
 }
 
-TEST_CASE("results that are not finite have no class, and are told") {
+TEST_CASE("infer: non-finite results have no class and give a note") {
   const Folder f;
   const std::string x = f.write("x.csv", "1,2\nnan,1\n2,1\n"),
                     flow = f.write(

@@ -1,4 +1,4 @@
-// Samples from one process of the program to another.
+// Samples sent from one process of the program to another.
 #include "tests/journeys/background.hpp"
 
 #include <arpa/inet.h>
@@ -9,7 +9,7 @@ using namespace journeys;
 
 namespace {
 
-// A port that nobody has at this moment.
+// Returns a port that is unused at this moment.
 std::string free_port() {
   const int s = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in place{};
@@ -26,7 +26,7 @@ const char* const kTakeFlow = "harmonic take {\n  producer x;\n  layer out 1/2 x
 
 }  // namespace
 
-TEST_CASE("samples of another process give what a file of them gives") {
+TEST_CASE("live: samples from another process train like a file of them") {
   Folder f;
   const std::string flow = f.write("take.hmx", kTakeFlow), port = free_port();
   const bool zmq = has(harmonics("list producers").out, "zmq+router");
@@ -53,7 +53,7 @@ TEST_CASE("samples of another process give what a file of them gives") {
   CHECK(read(f / "live.npy") == read(f / "still.npy"));
 }
 
-TEST_CASE("a receiver that nobody sends to, and one beyond this machine") {
+TEST_CASE("live: a receiver without a sender, and a receiver beyond this machine") {
   Folder f;
   const std::string flow = f.write("take.hmx", kTakeFlow);
   const Result alone =
@@ -66,7 +66,7 @@ TEST_CASE("a receiver that nobody sends to, and one beyond this machine") {
   CHECK(has(far.err, "lies beyond this machine"));
 }
 
-TEST_CASE("send and receive: pictures with their labels, as lines and as files") {
+TEST_CASE("live: send and receive transfer images with their labels, as lines and as files") {
   Folder f;
   const std::string address = "unix:" + (f / "socket");
   const std::string from =
@@ -97,13 +97,13 @@ TEST_CASE("send and receive: pictures with their labels, as lines and as files")
   CHECK(has(harmonics("receive tcp:0.0.0.0:1").err, "lies beyond this machine"));
 }
 
-TEST_CASE("a receiver that is interrupted keeps what it has") {
+TEST_CASE("live: an interrupted receiver keeps its samples") {
   Folder f;
   const std::string address = "unix:" + (f / "socket"), got = f / "got.csv";
   Background receiver(f, "receive '" + address + "#image' --to file:" + got);
   const Folder own;
   Background sender(own, "send " + address + " --from 'image=synth:digits?size=1000000' --rate 200");
-  const auto is_written = [&] {  // aside, until it is finished
+  const auto is_written = [&] {  // to a temporary file until it is complete
     for (const auto& entry : fs::directory_iterator(f / ""))
       if (entry.path().string().starts_with(got + ".") && fs::file_size(entry.path()) > 20000) return true;
     return false;
@@ -116,15 +116,15 @@ TEST_CASE("a receiver that is interrupted keeps what it has") {
   CHECK(read(got).size() > 20000);
 }
 
-TEST_CASE("a sender that is started again goes on where its receiver is") {
+TEST_CASE("live: a restarted sender continues where its receiver is") {
   Folder f;
   const std::string address = "tcp:127.0.0.1:" + free_port();
   const std::string from = " --from 'x=synth:digits?size=900#label'";
   Background receiver(f, "receive " + address + "#x --count 900 --to file:" + (f / "got.npy"));
   {
     const Folder own;
-    Background first(own, "send " + address + from + " --rate 20");  // longer than anybody waits for it
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));     // whatever it has sent by then
+    Background first(own, "send " + address + from + " --rate 20");  // longer than any test waits
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));     // it has sent some by then
     first.signal(SIGKILL);
     first.end();
   }
@@ -134,7 +134,7 @@ TEST_CASE("a sender that is started again goes on where its receiver is") {
   CHECK(read(f / "got.npy") == read(f / "all.npy"));
 }
 
-TEST_CASE("keys let senders in from anywhere, and nobody else") {
+TEST_CASE("live: keys admit senders from anywhere, and refuse all others") {
   if (!has(harmonics("list producers").out, "zmq+router")) return;
   Folder f;
   for (const char* who : {"server", "camera", "stranger"}) REQUIRE(harmonics("keys " + (f / who)).code == 0);
@@ -156,7 +156,7 @@ TEST_CASE("keys let senders in from anywhere, and nobody else") {
   CHECK(read(f / "got.csv").size() == 18);
 }
 
-TEST_CASE("frames through a pipe, and one that is cut") {
+TEST_CASE("live: frames through a pipe, and a truncated one") {
   Folder f;
   const std::string
       harmonics_program = "'" + kProgram + "' ",

@@ -1,4 +1,4 @@
-// Live runs that are killed, and stopped, on the command line.
+// Live runs that are killed and stopped on the command line.
 #include "tests/journeys/background.hpp"
 
 #include <cstring>
@@ -22,7 +22,7 @@ std::string sending(const std::string& to, const std::string& more) {
 
 }  // namespace
 
-TEST_CASE("runs that learn through bad weather end with the weights of one in good weather") {
+TEST_CASE("live kills: runs with failures end with the weights of an undisturbed run") {
   Folder f;
   const std::string log = f / "log";
   const int status = std::system(("timeout 280 '" + std::string(HARMONICS_SOURCE_DIR) +
@@ -37,7 +37,7 @@ TEST_CASE("runs that learn through bad weather end with the weights of one in go
   CHECK(has(read(log), "the weights are the same to the bit"));
 }
 
-TEST_CASE("a live run is stopped while it waits, and goes on") {
+TEST_CASE("live kills: a live run stopped while it waits can resume") {
   Folder f;
   const std::string control = f / "control", address = "unix:" + (f / "socket");
   const std::string run = "run " + kLive + " --seed 3 --batch 8 --checkpoint " + (f / "runs") +
@@ -48,7 +48,7 @@ TEST_CASE("a live run is stopped while it waits, and goes on") {
     REQUIRE(first.await([&] { return number(harmonics("ctl " + control + " status --json").out, "step") >= 2; }));
     first.signal(SIGINT);
     const Result stopped = first.end();
-    CHECK(stopped.code == 130);  // with a checkpoint
+    CHECK(stopped.code == 130);  // and a checkpoint exists
     CHECK(has(stopped.err, "to go on:"));
     slow.signal(SIGKILL);
     slow.end();
@@ -70,7 +70,7 @@ TEST_CASE("a live run is stopped while it waits, and goes on") {
   CHECK(numbers(read(f / "w.safetensors")) == numbers(read(f / "v.safetensors")));
 }
 
-TEST_CASE("a run that a signal ends leaves no control socket behind") {
+TEST_CASE("live kills: a run ended by a signal leaves no control socket behind") {
   Folder f;
   const std::string control = f / "control";
   const auto status = [&] { return harmonics("ctl " + control + " status --json").out; };
@@ -94,15 +94,15 @@ TEST_CASE("a run that a signal ends leaves no control socket behind") {
     Background steps(own, run + keeps);
     REQUIRE(steps.await([&] { return has(steps.errors(), "slow_down: it takes its time"); }));
     steps.signal(SIGINT);
-    steps.signal(SIGTERM);  // two of one kind may become one
+    steps.signal(SIGTERM);  // two pending signals of one kind may merge
     const Result end = steps.end();
     CHECK(end.code != 0);
-    CHECK(!has(end.err, "trained "));  // the step was not waited for
+    CHECK(!has(end.err, "trained "));  // the step was not finished
     CHECK(!fs::exists(control));
   }
 }
 
-TEST_CASE("what of a spool is damaged is told, and asked for again") {
+TEST_CASE("live kills: damaged parts of a spool are reported and requested again") {
   Folder f;
   const std::string address = "unix:" + (f / "socket");
   const std::string run = "run " + kLive + " --seed 3 --spool " + (f / "spool") + from(address);

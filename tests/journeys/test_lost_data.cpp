@@ -1,11 +1,11 @@
-// Data files that go away under a run.
+// Data files that disappear during a run.
 #include "tests/journeys/background.hpp"
 
 using namespace journeys;
 
 namespace {
 
-// An IDX file of `count` samples of 784 bytes.
+// Builds an IDX file of `count` samples of 784 bytes.
 std::string pictures(unsigned count) {
   std::string bytes("\0\0\x08\x03", 4);
   for (const unsigned n : {count, 28u, 28u})
@@ -23,7 +23,7 @@ std::string labels(unsigned count) {
 
 }  // namespace
 
-TEST_CASE("a data file that is cut under a run ends it behind a checkpoint, with what was learned") {
+TEST_CASE("lost data: truncating a data file ends its run with a checkpoint and the learned weights") {
   constexpr unsigned kCount = 20000;
   const std::string which = GENERATE("x.idx", "y.idx");
   const uintmax_t left = GENERATE(0, 8192);

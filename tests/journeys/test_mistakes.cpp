@@ -1,4 +1,4 @@
-// What goes wrong, as people see it: message, remedy, exit code.
+// Errors as users see them: message, remedy, exit code.
 #include "tests/journeys/shell.hpp"
 
 #include <cmath>
@@ -13,7 +13,7 @@ const std::string kRegression =
 
 }  // namespace
 
-TEST_CASE("wrong use says what to do and exits with 2") {
+TEST_CASE("mistakes: wrong use gives a remedy and exit code 2") {
   CHECK(harmonics("").code == 2);
   CHECK(harmonics("fly").code == 2);
   CHECK(harmonics("run").code == 2);
@@ -53,7 +53,7 @@ TEST_CASE("wrong use says what to do and exits with 2") {
             "error: optimizer setting 'lr' has the value '1e20'\nhelp: give a number from 0 to 1e6, e.g. lr=0.001\n"));
 }
 
-TEST_CASE("files that are no flows are said to be what they are called") {
+TEST_CASE("mistakes: the error for a file that is not a flow names its format") {
   Folder f;
   for (const auto& [name, what] :
        {std::pair("m.ndsl", "a model in ndsl"), {"m.json", "JSON"}, {"m.gguf", "weights in GGUF"}}) {
@@ -67,11 +67,11 @@ TEST_CASE("files that are no flows are said to be what they are called") {
     }
   }
   CHECK(harmonics("validate " + f.write("flow.json", kRegression)).code ==
-        0);  // by another name it is a flow all the same
+        0);  // any name is accepted for a flow
   CHECK(harmonics("validate " + (f / "none.json")).code == 66);
 }
 
-TEST_CASE("missing and broken files have their own codes") {
+TEST_CASE("mistakes: missing and broken files have separate exit codes") {
   CHECK(harmonics("run nowhere.hmx --producer synth:digits").code == 66);
   const Result missing =
       harmonics("run " + kSamples + "mnist.hmx --producer nowhere.idx --producer 'synth:digits#label'");
@@ -93,7 +93,7 @@ TEST_CASE("missing and broken files have their own codes") {
   CHECK(save.code == 73);
 }
 
-TEST_CASE("streams of different lengths are refused before training where that is asked for") {
+TEST_CASE("mistakes: streams of different lengths are refused before training if requested") {
   const Result r =
       harmonics("run " + kSamples +
                 "mnist.hmx --producer 'synth:digits?size=100' --producer 'synth:digits?size=99&unpaired=refuse#label'");
@@ -103,7 +103,7 @@ TEST_CASE("streams of different lengths are refused before training where that i
   CHECK(has(r.err, "mnist_label_data"));
 }
 
-TEST_CASE("labels outside of the declared classes are refused") {
+TEST_CASE("mistakes: labels outside of the declared classes are refused") {
   Folder f;
   const std::string flow = f.write(
       "g.hmx",
@@ -114,7 +114,7 @@ TEST_CASE("labels outside of the declared classes are refused") {
   CHECK(has(r.err, "producer 'y' is declared with 7 classes, its source has 10"));
 }
 
-TEST_CASE("a loss that is not finite stops with the weights intact and names the first bad layer") {
+TEST_CASE("mistakes: a non-finite loss stops with the weights intact and names the first bad layer") {
   Folder f;
   const std::string flow = f.write("g.hmx", kRegression);
   const std::string x = f.write("x.csv", "1,2\n3,4\n5,6\n7,8\n"), y = f.write("y.csv", "1.5\n2.5\n3.5\n4.5\n");
@@ -130,7 +130,7 @@ TEST_CASE("a loss that is not finite stops with the weights intact and names the
   CHECK(fed.code != 0);
 }
 
-TEST_CASE("weights of another graph are refused by name") {
+TEST_CASE("mistakes: weights of another graph are refused by name") {
   Folder f;
   const std::string small = f.write("small.hmx", kRegression);
   const std::string x = f.write("x.csv", "1,2\n3,4\n"), y = f.write("y.csv", "1.5\n2.5\n");
@@ -152,7 +152,7 @@ TEST_CASE("weights of another graph are refused by name") {
   CHECK(has(missing.err, "lacks weights the graph needs:\n  h.p.affine.weight f32[3, 4]\n  h.p.affine.bias f32[3]"));
 }
 
-TEST_CASE("unknown options of an address name the near one") {
+TEST_CASE("mistakes: unknown options of an address give the nearest one") {
   const Result r =
       harmonics("run " + kSamples + "mnist.hmx --producer 'synth:digits?sized=100' --producer 'synth:digits#label'");
   CHECK(r.code == 2);

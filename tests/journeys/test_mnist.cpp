@@ -1,4 +1,5 @@
-// Real digits, defaults only. The full measurements (three seeds, the convolutions, the text) are scripts/proof.sh.
+// Trains on real digits with defaults. scripts/proof.sh has the full measurements (three seeds, the convolutions, the
+// text).
 #include "tests/journeys/shell.hpp"
 
 #include <cmath>
@@ -14,7 +15,7 @@ std::string mnist(const std::string& folder) {
 }
 }  // namespace
 
-TEST_CASE("the MNIST flow reaches its accuracy with defaults") {
+TEST_CASE("mnist: the flow reaches its accuracy with defaults") {
   const std::string folder = data_folder();
   if (folder.empty()) return;
   const Result r = harmonics("run " + kSamples + "mnist.hmx " + mnist(folder) + "--json --quiet", 280);
@@ -23,7 +24,7 @@ TEST_CASE("the MNIST flow reaches its accuracy with defaults") {
   CHECK(number(r.out, "test_accuracy") >= 0.979);
 }
 
-TEST_CASE("two epochs of convolutions on real digits") {
+TEST_CASE("mnist: two epochs of convolutions on real digits") {
   const std::string folder = data_folder();
   if (folder.empty()) return;
   const std::string m = folder + "/mnist/";
@@ -36,7 +37,7 @@ TEST_CASE("two epochs of convolutions on real digits") {
   CHECK(number(r.out, "test_accuracy") >= 0.98);
 }
 
-TEST_CASE("a truncated download is refused") {
+TEST_CASE("mnist: a truncated download is refused") {
   const std::string folder = data_folder();
   if (folder.empty()) return;
   const Result r = harmonics("run " + kSamples + "mnist.hmx --producer " + folder +

@@ -1,4 +1,4 @@
-// Files that a command names: read and written at once, links without end, addresses of weights.
+// Files named by a command: both read and written, loops of links, addresses of weights.
 #include "tests/journeys/shell.hpp"
 
 #include <unistd.h>
@@ -11,7 +11,7 @@ const char* const kPlane = "harmonic g { producer x; producer y; layer o; cycle 
 
 }  // namespace
 
-TEST_CASE("what is written may not be what is read, and both flags are named") {
+TEST_CASE("named files: writing a file that is also read is refused, and both flags are named") {
   Folder f;
   const std::string flow = f.write("g.hmx", kPlane), data = f.write("x.csv", "1\n2\n3\n4\n"),
                     target = f.write("y.csv", "1\n2\n3\n4\n"), weights = f / "w.safetensors";
@@ -47,13 +47,13 @@ TEST_CASE("what is written may not be what is read, and both flags are named") {
   const Result twice = harmonics(run + "--save " + weights + " --report " + weights);
   CHECK(twice.code == 2);
   CHECK(has(twice.err, "error: --save and --report both write '" + weights + "'"));
-  // Fine-tuning in place, devices, and other files of the folder are no mistake.
+  // Fine-tuning in place, devices, and other files of the folder are allowed.
   CHECK(harmonics(run + "--save " + weights).code == 0);
   CHECK(harmonics(run + "--weights " + weights + " --save " + weights + " --plot " + (f / "p.svg")).code == 0);
   CHECK(harmonics("receive '" + (f / "logs/") + "' --to file:" + (f / "out.csv")).code == 0);
 }
 
-TEST_CASE("loops of links are said as such") {
+TEST_CASE("named files: loops of links are reported as such") {
   Folder f;
   fs::create_directory(f / "data");
   fs::create_directory(f / "pictures");
@@ -78,7 +78,7 @@ TEST_CASE("loops of links are said as such") {
   CHECK(harmonics_in("HARMONICS_PLUGIN_PATH='" + (f / "loop") + "'", "list metrics").code == 0);
 }
 
-TEST_CASE("inspect takes weights and plugins as addresses too") {
+TEST_CASE("named files: inspect accepts weights and plugins as addresses too") {
   Folder f;
   const std::string flow = f.write("g.hmx", kPlane), data = f.write("x.csv", "1\n2\n"), weights = f / "w.safetensors";
   REQUIRE(harmonics("run " + flow + " --epochs 1 --batch 2 --producer x=" + data + " --producer y=" + data +

@@ -1,4 +1,4 @@
-// Flags that decide how numbers are made: --precision, --deterministic.
+// Flags that affect numerics: --precision, --deterministic.
 #include <cmath>
 
 #include "tests/journeys/shell.hpp"
@@ -7,14 +7,14 @@ using namespace journeys;
 
 namespace {
 
-// With noise: products of digits alone leave out their zeros, in fp32.
+// With noise, since products of plain digits skip zeros in fp32.
 const std::string kNoisyDigits =
     "-p 'synth:digits?size=1500&seed=1&augment=noise(0.05)' -p 'synth:digits?size=1500&seed=1#label' -t "
     "'synth:digits?size=500&seed=2' -t 'synth:digits?size=500&seed=2#label' ";
 
 }  // namespace
 
-TEST_CASE("training in fp16 chunks ends where fp32 ends") {
+TEST_CASE("precision: training in fp16 chunks converges like fp32") {
   const std::string common = "run " + kSamples + "mnist.hmx " + kNoisyDigits + "--epochs 4 --json --quiet ";
   const Result exact = harmonics(common), half = harmonics_in("HARMONICS_FP16=emulated", common + "--precision fp16");
   REQUIRE(exact.code == 0);
@@ -25,7 +25,7 @@ TEST_CASE("training in fp16 chunks ends where fp32 ends") {
   CHECK(std::fabs(number(half.out, "test_accuracy") - number(exact.out, "test_accuracy")) <= 0.01);
 }
 
-TEST_CASE("fp16 chunks repeat to the bit on any number of threads") {
+TEST_CASE("precision: fp16 chunks repeat bit for bit on any number of threads") {
   Folder f;
   const std::string common = "run " + kSamples + "mnist.hmx " + kNoisyDigits + "--epochs 1 --quiet --precision fp16 ";
   REQUIRE(harmonics_in("HARMONICS_FP16=emulated", common + "--threads 1 --save " + (f / "a.safetensors")).code == 0);
@@ -33,7 +33,7 @@ TEST_CASE("fp16 chunks repeat to the bit on any number of threads") {
   CHECK(read(f / "a.safetensors") == read(f / "b.safetensors"));
 }
 
-TEST_CASE("fp16 is refused where the processor has none, and auto does without") {
+TEST_CASE("precision: fp16 is refused without processor support, and auto falls back") {
   Folder f;
   const std::string common = "run " + kSamples + "mnist.hmx " + kNoisyDigits + "--epochs 1 --quiet ";
   const Result refused = harmonics_in("HARMONICS_FP16=off", common + "--precision fp16");
@@ -45,7 +45,7 @@ TEST_CASE("fp16 is refused where the processor has none, and auto does without")
   CHECK(read(f / "a.safetensors") == read(f / "b.safetensors"));
 }
 
-TEST_CASE("a deterministic run is the same run, whatever is read ahead, and refuses the clock") {
+TEST_CASE("precision: a deterministic run repeats with any prefetch, and refuses time limits") {
   Folder f;
   const std::string common = "run " + kSamples + "mnist.hmx --quiet --deterministic ";
   REQUIRE(harmonics(common +

@@ -1,4 +1,4 @@
-// Test, then train, on a table that arrives row by row.
+// Tests, then trains, on a table that arrives row by row.
 #include "tests/journeys/background.hpp"
 
 #include <boost/json.hpp>
@@ -25,7 +25,7 @@ Result learn_from(const Folder& f, const std::string& table, const std::string& 
   return learned;
 }
 
-// The column of a table.
+// Returns a column of a table.
 std::vector<double> column(const std::string& text, const std::string& name) {
   std::istringstream lines(text);
   std::string line, cell;
@@ -39,14 +39,14 @@ std::vector<double> column(const std::string& text, const std::string& name) {
     std::istringstream row(line);
     for (size_t i = 0; i <= wanted; ++i)
       if (!std::getline(row, cell, ',')) cell.clear();
-    if (!cell.empty()) values.push_back(std::stod(cell));  // rows of epochs have none
+    if (!cell.empty()) values.push_back(std::stod(cell));  // rows of epochs are empty here
   }
   return values;
 }
 
 }  // namespace
 
-TEST_CASE("a rule that turns round is learned, missed and learned again") {
+TEST_CASE("online: after a rule reverses, accuracy drops and recovers") {
   Folder f;
   std::ostringstream rows;
   uint32_t seed = 1;
@@ -73,7 +73,7 @@ TEST_CASE("a rule that turns round is learned, missed and learned again") {
   CHECK(after > 0.9);
 }
 
-TEST_CASE("rain is told as well as River tells it") {
+TEST_CASE("online: predictions of rain are as good as River's") {
   if (data_folder().empty()) return;
   const std::string table = data_folder() + "/streaming/weather.csv";
   Folder f;

@@ -1,4 +1,4 @@
-// Standard output and standard error that cannot be written, and what may not reach a terminal.
+// Standard output and standard error that cannot be written, and text that must not reach a terminal.
 #include "tests/journeys/schema.hpp"
 #include "tests/journeys/shell.hpp"
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kClosed = -1;
 
-// A descriptor for one run of the program.
+// A file descriptor for one run of the program.
 class Descriptor {
  public:
   explicit Descriptor(int number) : number_(number) {}
@@ -47,7 +47,7 @@ class Descriptor {
   int number_;
 };
 
-// What the program exits with when its descriptor `which` is that; 128 + the signal where one ends it.
+// Returns the exit code with descriptor `which` replaced; 128 + the signal if one ends it.
 int code_with(int which, const std::string& what, const std::string& arguments) {
   const Descriptor given(Descriptor::of(what));
   const pid_t pid = ::fork();
@@ -84,14 +84,14 @@ bool is_clean(const std::string& text) {
          !has(text, "\xc2\x9b");
 }
 
-// Sets the title of a terminal, clears it, and the same by one character of the second set.
+// Sequences that set the title of a terminal and clear it, also with C1 control characters.
 const std::string kCommands =
     "\x1b]0;title\x07\x1b[2J\xc2\x9b"
     "2J\r";
 
 }  // namespace
 
-TEST_CASE("standard error that cannot be written ends no run, and what was learned is kept") {
+TEST_CASE("output: unwritable standard error ends no run, and learned weights are kept") {
   Folder f;
   const std::string weights = f / "w.safetensors";
   REQUIRE(harmonics(kTrainOnce + "--save " + weights).code == 0);
@@ -102,13 +102,13 @@ TEST_CASE("standard error that cannot be written ends no run, and what was learn
     CHECK(code_with(2, what,
                     kTrainOnce + "--checkpoint '" + kept + "' --log " + (f / "l.csv") + " --log-every 1 --save " +
                         weights) == 0);
-    CHECK(read(weights) == undisturbed);  // and no message stands in it
+    CHECK(read(weights) == undisturbed);  // and it contains no message
     CHECK(harmonics("ckpt verify '" + kept + "'").code == 0);
     CHECK(read(f / "l.csv").rfind("kind,", 0) == 0);
   }
 }
 
-TEST_CASE("standard error that cannot be written changes no exit code of any verb") {
+TEST_CASE("output: unwritable standard error changes no exit code of any verb") {
   Folder f;
   const std::string wrong = f.write("wrong.hmx", "harmonic g { layer }\n"), none = f / "none",
                     flow = f.write("g.hmx", kFlow), torn = f.write("torn.csv", "1,2\n1\n");
@@ -132,7 +132,7 @@ TEST_CASE("standard error that cannot be written changes no exit code of any ver
     for (const char* what : {"closed", "full", "pipe without reader"}) CHECK(code_with(2, what, use) == code);
 }
 
-TEST_CASE("standard output that cannot be written is an error of every verb that prints") {
+TEST_CASE("output: unwritable standard output is an error of every verb that prints") {
   Folder f;
   const std::string flow = f.write("g.hmx", kFlow), data = f.write("x.csv", "1\n2\n");
   const std::vector<std::string> uses = {
@@ -157,7 +157,7 @@ TEST_CASE("standard output that cannot be written is an error of every verb that
   CHECK(fs::exists(weights));
 }
 
-TEST_CASE("control characters of names in data do not reach the terminal") {
+TEST_CASE("output: control characters of names in data do not reach the terminal") {
   Folder f;
   const std::string csv = f.write("x.csv", "a" + kCommands + ",b\n1,2\n3,4\n"),
                     words = f.write("y.csv", "c\nred" + kCommands + "\nblue\n"),
@@ -172,7 +172,7 @@ TEST_CASE("control characters of names in data do not reach the terminal") {
   CHECK(has(harmonics("inspect '" + words + "?header=true'").out, "red\\x1b]0;title\\x07\\x1b[2J\\x9b2J"));
 }
 
-TEST_CASE("JSON stays JSON for names that are not UTF-8") {
+TEST_CASE("output: names that are not UTF-8 still give valid JSON") {
   Folder f;
   const std::string name = f / "caf\xe9\x1b\xc2\x9b.csv", flow = f / "caf\xe9.hmx";
   std::ofstream(name) << "1\n2\n";

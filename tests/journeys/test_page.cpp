@@ -6,7 +6,7 @@ using namespace journeys;
 
 namespace {
 
-// What a run printed after `word`, to the end of the line or the next blank.
+// Returns the text a run printed after `word`, to the end of the line or the next blank.
 std::string word_after(const std::string& errors, const std::string& word) {
   const size_t at = errors.find(word);
   if (at == std::string::npos) return "";
@@ -30,7 +30,7 @@ std::string curve() { return "document.querySelector('#charts canvas')"; }
 
 }  // namespace
 
-TEST_CASE("the page shows a run, and pauses, steps, keeps and resumes it") {
+TEST_CASE("page: shows a run, and pauses, steps, saves and resumes it") {
   if (!Browser::there()) return;
   Folder f;
   Background run(f, "run " + kLongRun + "--ui --checkpoint " + (f / "kept"));
@@ -91,7 +91,7 @@ TEST_CASE("the page shows a run, and pauses, steps, keeps and resumes it") {
     CHECK((url.rfind(address, 0) == 0 || url.rfind("ws" + address.substr(4) + "/v1/events?", 0) == 0 ||
            url == "about:blank"));
   }
-  // Neither the page nor what it shows may ask elsewhere, or become code.
+  // Neither the page nor its content may make requests elsewhere or run as code.
   CHECK(browser.text("fetch('http://127.0.0.1:1/').then(() => 'went', () => 'refused')") == "refused");
   CHECK(
       browser.text(
@@ -99,7 +99,7 @@ TEST_CASE("the page shows a run, and pauses, steps, keeps and resumes it") {
       "refused");
 }
 
-TEST_CASE("curves of any length stay small, flows of any kind are laid out") {
+TEST_CASE("page: curves of any length stay small, and flows of any kind are laid out") {
   if (!Browser::there()) return;
   Folder f;
   Background run(f, "run " + kLongRun + "--ui");
@@ -113,8 +113,8 @@ TEST_CASE("curves of any length stay small, flows of any kind are laid out") {
     return [steps.length > 400 && steps.length <= 1024, steps[0], steps[steps.length - 1], curves.names.length,
       steps.every((s, i) => i === 0 || s > steps[i - 1])].join();
   }))") == "true,1,50000,64,true");
-  // Skips, branches, a way back, an arrow to itself: no two nodes of a rank over one another, every path from its start
-  // to its end.
+  // Skips, branches, a cycle, an arrow to itself: no nodes of a rank overlap, and every path leads from its start to
+  // its end.
   CHECK(browser.text(R"(import('/layout.js').then(({layout}) => {
     const ids = [...Array(120).keys()], nodes = ids.map((id) => ({id, along: 100, across: 40}));
     const edges = ids.slice(1).map((to) => ({from: to - 1 - to % 3, to})).filter((e) => e.from >= 0);
@@ -132,7 +132,7 @@ TEST_CASE("curves of any length stay small, flows of any kind are laid out") {
   }))") == "true,true,true,true");
 }
 
-TEST_CASE("the page is there while a run waits for its first sample, and goes on with it") {
+TEST_CASE("page: is available while a run waits for its first sample, and continues with it") {
   if (!Browser::there()) return;
   Folder f;
   const std::string flow = f.write("g.hmx",
@@ -157,7 +157,7 @@ TEST_CASE("the page is there while a run waits for its first sample, and goes on
   CHECK(browser.complaints == std::vector<std::string>{});
 }
 
-TEST_CASE("the page goes on into another cycle") {
+TEST_CASE("page: continues into the next cycle") {
   if (!Browser::there()) return;
   Folder f;
   Browser browser(f);
@@ -175,7 +175,7 @@ TEST_CASE("the page goes on into another cycle") {
   };
   browser.open(page_of(run));
   REQUIRE(browser.await(names("#flow .name") + " === 'x y h o mse'"));
-  REQUIRE(harmonics("ctl " + (f / "control") + " lr 0.05").code == 0);  // it learns at last
+  REQUIRE(harmonics("ctl " + (f / "control") + " lr 0.05").code == 0);  // from now on it learns
   REQUIRE(browser.await(names("#flow .name") + " === 'x y h p mae'"));
   CHECK(browser.await(names("#layers h3") + " === 'h p'"));
   const std::string label = browser.text(curve() + ".getAttribute('aria-label')");
@@ -183,7 +183,7 @@ TEST_CASE("the page goes on into another cycle") {
   CHECK(browser.complaints == std::vector<std::string>{});
 }
 
-TEST_CASE("the page asks for a token, and finds a run that comes back") {
+TEST_CASE("page: asks for a token, and finds a run that was restarted") {
   if (!Browser::there()) return;
   Folder f;
   Browser browser(f);
@@ -215,7 +215,7 @@ TEST_CASE("the page asks for a token, and finds a run that comes back") {
   CHECK(browser.await(kConnected + " && !document.getElementById('main').classList.contains('stale')"));
 }
 
-TEST_CASE("a token that was made up is asked for by what changes the run") {
+TEST_CASE("page: commands that change the run require a generated token") {
   if (!Browser::there()) return;
   Folder f;
   Background run(f, "run " + kLongRun + "--ui");

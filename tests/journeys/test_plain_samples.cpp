@@ -1,4 +1,4 @@
-// Samples of programs that have nothing of ours: JSON lines, CSV, MessagePack and NumPy arrays over pipes, sockets,
+// Samples from programs without our libraries: JSON lines, CSV, MessagePack and NumPy arrays over pipes, sockets,
 // ZeroMQ and HTTP.
 #include "tests/journeys/background.hpp"
 #include "tests/journeys/replies.hpp"
@@ -66,7 +66,7 @@ std::string npy_rows() {
   return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(head.size()) + '\0' + head + raw_rows();
 }
 
-// What a PUSH socket says over TCP (ZMTP 3.0, without security).
+// Returns the greeting of a PUSH socket over TCP (ZMTP 3.0, without security).
 std::string zmtp_greeting() {
   std::string s = "\xff" + std::string(8, '\0') + "\x7f\x03" + std::string(1, '\0') + "NULL";
   return s + std::string(64 - s.size(), '\0');
@@ -76,7 +76,7 @@ std::string zmtp_message(const std::string& body) {
   return std::string(1, '\0') + static_cast<char>(body.size()) + body;
 }
 
-// The bytes of the tensors of a weights file, without what is said about them.
+// Returns the bytes of the tensors of a weights file, without the header.
 std::string tensors_in(const std::string& path) {
   const std::string all = read(path);
   REQUIRE(all.size() > 8);
@@ -93,7 +93,7 @@ struct Learner {
     return "run " + flow + " " + producers + " --seed 3 --batch " + std::to_string(kBatch) + " --threads 1 --save " +
            weights + " " + more;
   }
-  // With these bytes on standard input.
+  // Runs with these bytes on standard input.
   Result piped(const std::string& bytes, const std::string& producers, const std::string& more = "--epochs 1") const {
     f.write("in", bytes);
     const std::string command = "cat '" + (f / "in") + "' | timeout 60 '" + kProgram + "' " +
@@ -105,7 +105,7 @@ struct Learner {
   }
 };
 
-// What the same samples from files give.
+// Returns the weights trained on the same samples from files.
 std::string weights_of_files() {
   static std::string known;
   if (!known.empty()) return known;
@@ -117,7 +117,7 @@ std::string weights_of_files() {
 
 }  // namespace
 
-TEST_CASE("plain samples: through every pipe and in every format the weights are those of files, to the bit") {
+TEST_CASE("plain samples: every pipe and format gives the weights of files, bit for bit") {
   const std::string wanted = weights_of_files();
   const Learner l;
   const std::string fields = "--producer 'x=stdin:#x' --producer 'y=x#y'",
@@ -144,7 +144,7 @@ TEST_CASE("plain samples: through every pipe and in every format the weights are
   }
 }
 
-TEST_CASE("plain samples: over sockets, a named pipe, ZeroMQ and HTTP the weights are those of files, to the bit") {
+TEST_CASE("plain samples: sockets, a named pipe, ZeroMQ and HTTP give the weights of files, bit for bit") {
   const std::string wanted = weights_of_files(), port = unused_port();
   const std::string way = GENERATE("tcp", "unix", "pipe", "zmq", "http");
   if (way == "zmq" && !has(harmonics("list producers").out, "zmq+pull")) return;
@@ -158,7 +158,7 @@ TEST_CASE("plain samples: over sockets, a named pipe, ZeroMQ and HTTP the weight
   if (way == "pipe") REQUIRE(::mkfifo(address.c_str(), 0600) == 0);
   Background run(l.f, l.arguments("--producer 'x=" + address + "#x' --producer 'y=x#y'", more));
   if (way == "http") {
-    // It takes none before its producers are bound.
+    // Samples are refused until the producers are bound.
     CHECK(run.await([&] { return !has(posted(port, "/v1/samples", "image/png", "secret-of-test", "x"), " 404 "); }));
     CHECK(has(posted(port, "/v1/samples", "application/x-ndjson", "secret-of-test", json_rows(0, 10)), "200 OK"));
     const std::string answer =
@@ -182,7 +182,7 @@ TEST_CASE("plain samples: over sockets, a named pipe, ZeroMQ and HTTP the weight
   CHECK(tensors_in(l.weights) == wanted);
 }
 
-TEST_CASE("plain samples: what is refused is told with its line, counted in the summary, and ends nothing") {
+TEST_CASE("plain samples: a refused line is reported with its number, counted in the summary, and ends nothing") {
   const Learner l;
   const std::string producers = "--producer 'x=stdin:#x' --producer 'y=x#y'";
   const std::string rows = json_rows(0, 16) + "{\"x\": [1, 2], \"y\": 1}\nnot json\n" + json_rows(16, 32);
@@ -200,7 +200,7 @@ TEST_CASE("plain samples: what is refused is told with its line, counted in the 
   CHECK(has(strict.err, "line 17: 'x' of shape [2]"));
 }
 
-TEST_CASE("plain samples: mistakes say what to write") {
+TEST_CASE("plain samples: mistakes give a remedy") {
   const Learner l;
   const auto says = [&](const std::string& bytes, const std::string& producers, int code, const std::string& text) {
     const Result r = l.piped(bytes, producers);
@@ -220,7 +220,7 @@ TEST_CASE("plain samples: mistakes say what to write") {
   CHECK(has(followed.err, "does not exist, and cannot be followed"));
 }
 
-TEST_CASE("plain samples: a file is followed as it grows, through truncation and replacement") {
+TEST_CASE("plain samples: a growing file is followed, through truncation and replacement") {
   const Learner l;
   const std::string log = l.f.write("events.jsonl", json_rows(0, 8));
   Background run(l.f, l.arguments("--producer 'x=" + log + "?follow=true#x' --producer 'y=x#y'",
@@ -234,7 +234,7 @@ TEST_CASE("plain samples: a file is followed as it grows, through truncation and
   REQUIRE(learned(1));
   std::ofstream(log, std::ios::app) << json_rows(8, 24);
   REQUIRE(learned(3));
-  l.f.write("events.jsonl", json_rows(24, 32));  // truncated, and shorter than before
+  l.f.write("events.jsonl", json_rows(24, 32));  // truncated to a shorter length
   REQUIRE(learned(4));
   std::ofstream(log, std::ios::app) << json_rows(32, 40);
   REQUIRE(learned(5));
@@ -248,7 +248,7 @@ TEST_CASE("plain samples: a file is followed as it grows, through truncation and
   CHECK(tensors_in(l.weights) == weights_of_files());
 }
 
-TEST_CASE("plain samples: a stream with end=never outlives those who send, in every format") {
+TEST_CASE("plain samples: a stream with end=never outlives its senders in every format") {
   const std::string format = GENERATE("jsonl", "hxs"), port = unused_port();
   const Learner l;
   const std::string address = "tcp:127.0.0.1:" + port;
@@ -261,7 +261,7 @@ TEST_CASE("plain samples: a stream with end=never outlives those who send, in ev
       continue;
     }
     const std::string file =
-        l.f.write("part" + std::to_string(part) + ".jsonl", rows);  // another sender than of the part before
+        l.f.write("part" + std::to_string(part) + ".jsonl", rows);  // a different sender for each part
     REQUIRE(harmonics("send " + address + "?patience=30 --from 'x=" + file + "#x' --from 'y=" + file + "#y'").code ==
             0);
   }
@@ -269,7 +269,7 @@ TEST_CASE("plain samples: a stream with end=never outlives those who send, in ev
   CHECK(tensors_in(l.weights) == weights_of_files());
 }
 
-TEST_CASE("plain samples: a killed run goes on from its spool, and the weights are those of one that was not") {
+TEST_CASE("plain samples: a killed run resumes from its spool with the weights of an undisturbed run") {
   const Learner l;
   const std::string port = unused_port(), log = l.f / "log.jsonl";
   const std::string arguments = l.arguments(
@@ -294,7 +294,7 @@ TEST_CASE("plain samples: a killed run goes on from its spool, and the weights a
   CHECK(tensors_in(l.weights) == weights_of_files());
 }
 
-TEST_CASE("plain samples: HTTP asks for the token and says what became of a body") {
+TEST_CASE("plain samples: HTTP requires the token and reports the result of a body") {
   const Learner l;
   const std::string port = unused_port(), token = "secret-of-test";
   Background run(l.f, l.arguments("--producer 'x=http:events#x' --producer 'y=x#y'",
@@ -302,7 +302,7 @@ TEST_CASE("plain samples: HTTP asks for the token and says what became of a body
   CHECK(has(posted(port, "/v1/samples/events", "application/json", "", json_row(0)), " 401 "));
   CHECK(has(posted(port, "/v1/samples/events", "application/json", "wrong", json_row(0)), " 401 "));
   CHECK(run.await(
-      [&] { return !has(posted(port, "/v1/samples/events", "image/png", token, "x"), " 404 "); }));  // it is bound
+      [&] { return !has(posted(port, "/v1/samples/events", "image/png", token, "x"), " 404 "); }));  // bound
   CHECK(has(posted(port, "/v1/samples", "application/json", token, json_row(0)), " 404 "));
   CHECK(has(posted(port, "/v1/samples/events", "image/png", token, "x"), " 415 "));
   const std::string batch = "[" + json_row(0) + "," + json_row(1) + "]", curl = json_rows(2, 8);
@@ -330,7 +330,7 @@ TEST_CASE("plain samples: HTTP asks for the token and says what became of a body
   CHECK(has(end.err, " on 24 samples"));
 }
 
-TEST_CASE("plain samples: bodies that a run cannot take yet are held, and too many are sent back") {
+TEST_CASE("plain samples: bodies that a run cannot take yet are held, and excess ones are refused") {
   const Learner l;
   const std::string port = unused_port(), token = "secret-of-test";
   Background run(l.f, l.arguments("--producer x=http:a#x --producer y=http:b#y",

@@ -1,4 +1,4 @@
-// Writing a plugin with the tools that are there for it: new, check, doctor.
+// Writing a plugin with its tools: new, check, doctor.
 #include "tests/journeys/background.hpp"
 #include "tests/journeys/replies.hpp"
 
@@ -8,7 +8,7 @@ namespace {
 
 const std::string kFixtures = std::string(HARMONICS_BINARY_DIR) + "/test_plugins/lib";
 
-// "outcome: text" of a check; "" when it was not made.
+// Returns "outcome: text" of a check, or "" if it did not run.
 std::string found(const json::object& report, const std::string& item, const std::string& check) {
   for (const json::value& thing : report.at("files").at(0).at("items").as_array())
     if (thing.at("name").as_string() == item)
@@ -20,7 +20,7 @@ std::string found(const json::object& report, const std::string& item, const std
 
 }  // namespace
 
-TEST_CASE("plugin check says which law is broken, and survives a crash") {
+TEST_CASE("plugin check: names the violated rule, and survives a crash") {
   const Result r = harmonics("plugin check --json --calls 50000 " + kFixtures + "misbehaving.so");
   CHECK(r.code == 1);
   const json::object report = last_line(r.out);
@@ -43,7 +43,7 @@ TEST_CASE("plugin check says which law is broken, and survives a crash") {
             "crashed with SIGSEGV in 'keeps shape and type' of activation zz_crashes"));
 }
 
-TEST_CASE("plugin check says which law of functionals and implementations is broken") {
+TEST_CASE("plugin check: names the violated rule of functionals and implementations") {
   const Result r = harmonics("plugin check --json --calls 50000 " + kFixtures + "misbehaving_kinds.so", 120);
   CHECK(r.code == 1);
   const json::object report = last_line(r.out);
@@ -86,7 +86,7 @@ TEST_CASE("plugin check says which law of functionals and implementations is bro
   CHECK(has(found(report, "squares.leaks", "many calls"), "memory in use grew by"));
 }
 
-TEST_CASE("plugin check says which law of training and of streams is broken") {
+TEST_CASE("plugin check: names the violated rule of training and streams") {
   const Result r = harmonics("plugin check --json --calls 50000 " + kFixtures + "misbehaving_training.so", 120);
   CHECK(r.code == 1);
   const json::object report = last_line(r.out);
@@ -135,7 +135,7 @@ TEST_CASE("plugin check says which law of training and of streams is broken") {
   says("refuses", "takes samples", "failed: augmentation 'refuses' of plugin 'org.example.misbehaving': not this one");
 }
 
-TEST_CASE("plugin check says which law of devices is broken") {
+TEST_CASE("plugin check: names the violated rule of devices") {
   const Result r = harmonics("plugin check --json --calls 50000 " + kFixtures + "misbehaving_devices.so", 240);
   CHECK(r.code == 1);
   const json::object report = last_line(r.out);
@@ -185,7 +185,7 @@ TEST_CASE("plugin check says which law of devices is broken") {
   CHECK(found(report, "wordless", memory).empty());
 }
 
-TEST_CASE("plugin check says which law of devices' clocks is broken") {
+TEST_CASE("plugin check: names the violated rule of device clocks") {
   const Result r = harmonics("plugin check --json --calls 50000 " + kFixtures + "misbehaving_clocks.so", 120);
   CHECK(r.code == 1);
   const json::object report = last_line(r.out);
@@ -205,7 +205,7 @@ TEST_CASE("plugin check says which law of devices' clocks is broken") {
   says("without_times", "passed: ", "none: steps are timed by the host's clock");
 }
 
-TEST_CASE("a device says why it declines a call") {
+TEST_CASE("plugin check: shows why a device declines a call") {
   Folder f;
   const std::string flow = f.write("g.hmx",
                                    "harmonic g { producer a; producer b 1/1 a; layer i; layer h {8}; layer o; cycle { "
@@ -217,7 +217,7 @@ TEST_CASE("a device says why it declines a call") {
   CHECK(has(r.out, "portable (body)\n      not right: has no kernel for it: negates only\n"));
 }
 
-TEST_CASE("plugin check passes the CPU device") {
+TEST_CASE("plugin check: the CPU device passes") {
   const Result r = harmonics("plugin check --json --calls 50000 " + std::string(HARMONICS_BINARY_DIR) +
                                  "/lib/harmonics/plugins/libharmonics_cpu.so",
                              300);
@@ -229,7 +229,7 @@ TEST_CASE("plugin check passes the CPU device") {
     CHECK(found(report, "cpu", check).rfind("passed: ", 0) == 0);
 }
 
-TEST_CASE("plugin check passes what is shipped") {
+TEST_CASE("plugin check: all shipped plugins pass") {
   for (const char* name : {"activations", "losses", "layers", "metrics", "synth"}) {
     const Result r = harmonics("plugin check --json --calls 50000 " + std::string(HARMONICS_BINARY_DIR) +
                                    "/lib/harmonics/plugins/libharmonics_" + name + ".so --address synth:digits?size=40",
@@ -240,7 +240,7 @@ TEST_CASE("plugin check passes what is shipped") {
   }
 }
 
-TEST_CASE("doctor names what keeps a library from loading, and what to do") {
+TEST_CASE("plugin doctor: names the reason why a library does not load, and the remedy") {
   const auto said = [](const std::string& name) { return harmonics("plugin doctor " + kFixtures + name + ".so"); };
   const auto trouble = [&](const std::string& name, const std::string& text, const std::string& remedy) {
     const Result r = said(name);
@@ -261,7 +261,7 @@ TEST_CASE("doctor names what keeps a library from loading, and what to do") {
   CHECK(said("functions").code == 0);
 }
 
-TEST_CASE("doctor compares libraries with their manifests") {
+TEST_CASE("plugin doctor: compares libraries with their manifests") {
   Folder f;
   fs::copy_file(kFixtures + "plain_a.so", f / "libplain_a.so");
   const std::string place = f / "";
@@ -279,7 +279,7 @@ TEST_CASE("doctor compares libraries with their manifests") {
   CHECK(has(r.out, "there is no such file"));
 }
 
-TEST_CASE("plugin new refuses what it cannot write, and says what it can") {
+TEST_CASE("plugin new: refuses invalid names and kinds, and lists the valid ones") {
   Folder f;
   CHECK(has(harmonics("plugin new my_act --kind activatoin").err,
             "there is no kind of plugin 'activatoin'\nhelp: did you mean 'activation'?"));
@@ -292,7 +292,7 @@ TEST_CASE("plugin new refuses what it cannot write, and says what it can") {
   CHECK(has(again.err, "is already there"));
 }
 
-TEST_CASE("plugin new names what is registered, quoted where shells and CMake need it") {
+TEST_CASE("plugin new: names the registered items, quoted where shells and CMake need it") {
   Folder f;
   const auto written = [&](const std::string& kind, const char* file) {
     const std::string folder = f / kind;
@@ -311,10 +311,10 @@ TEST_CASE("plugin new names what is registered, quoted where shells and CMake ne
   for (const char* kind : {"functional", "optimizer", "layer", "device"}) CHECK(!has(written(kind, "mine.cpp"), "@"));
 }
 
-TEST_CASE("a run goes on with the build of a plugin that is there now, one that is broken changes nothing") {
+TEST_CASE("plugin reload: a run continues with the new build, and a broken build changes nothing") {
   Folder f;
   const std::string library = f / "libnumbered.so", gone = f / "gone.txt", log = f / "log.csv";
-  const auto put = [&](const char* build) {  // as a linker does: another file under the name
+  const auto put = [&](const char* build) {  // as a linker does: a new file under the name
     fs::copy_file(kFixtures + build + ".so", f / "new.so", fs::copy_options::overwrite_existing);
     fs::rename(f / "new.so", library);
   };
@@ -336,7 +336,7 @@ TEST_CASE("a run goes on with the build of a plugin that is there now, one that 
   put("build_two");
   run.signal(SIGUSR1);
   CHECK(run.await([&] { return has(run.errors(), "plugin '" + library + "' was reloaded after step "); }));
-  CHECK(run.await([&] { return has(read(gone), "build 1 is gone\n"); }));  // its last user was the step it was in
+  CHECK(run.await([&] { return has(read(gone), "build 1 is gone\n"); }));  // its last user was the step in progress
   put("build_three");
   run.signal(SIGUSR1);
   CHECK(run.await([&] {
@@ -344,7 +344,7 @@ TEST_CASE("a run goes on with the build of a plugin that is there now, one that 
                                  "' failed while registering: build 3 is broken");
   }));
   const auto rows = fs::file_size(log);
-  CHECK(run.await([&] { return fs::file_size(log) > rows + 300; }));  // it goes on
+  CHECK(run.await([&] { return fs::file_size(log) > rows + 300; }));  // the run continues
   run.signal(SIGINT);
   const Result r = run.end();
   CHECK(r.code == 130);
@@ -352,7 +352,7 @@ TEST_CASE("a run goes on with the build of a plugin that is there now, one that 
   for (const auto& entry : fs::directory_iterator(f / "")) CHECK(!has(entry.path().string(), ".harmonics-"));
 }
 
-TEST_CASE("what the new build computes is what is trained from then on") {
+TEST_CASE("plugin reload: training uses the new build from then on") {
   Folder f;
   const std::string library = f / "libnumbered.so",
                     flow = f.write("g.hmx", "harmonic g { producer a; layer o {1}; cycle { a -(numbered)-> o; } }");
@@ -365,7 +365,7 @@ TEST_CASE("what the new build computes is what is trained from then on") {
   CHECK(std::abs(std::stod(one.out) - 2 * std::stod(two.out)) < 1e-6);
 }
 
-TEST_CASE("plugin reload tells only processes of this program") {
+TEST_CASE("plugin reload: signals only processes of this program") {
   CHECK(has(harmonics("plugin reload 999999999").err, "there is no process '999999999'"));
   CHECK(has(harmonics("plugin reload me").err, "there is no process 'me'"));
   CHECK(has(harmonics("plugin reload " + std::to_string(::getpid())).err, "is 'test_journeys', not harmonics"));

@@ -1,4 +1,4 @@
-// harmonics profile and bench: what they print, and that a trace is one.
+// harmonics profile and bench: their output, and the format of a trace.
 #include <set>
 
 #include "tests/journeys/replies.hpp"
@@ -13,7 +13,7 @@ double real(const json::object& o, const char* key) { return o.at(key).to_number
 
 }  // namespace
 
-TEST_CASE("profile says what each step of the plan costs against the floor") {
+TEST_CASE("profile: shows the cost of each step of the plan against the roofline") {
   const Result r =
       harmonics("profile " + kSamples + "mnist.hmx " + kProfiledDigits + "--batch 16 --threads 1 --steps 20 --json");
   REQUIRE(r.code == 0);
@@ -50,7 +50,7 @@ TEST_CASE("profile says what each step of the plan costs against the floor") {
   CHECK(floor == Approx(real(o, "floor")));
 }
 
-TEST_CASE("a dense layer's arithmetic is counted as two for each weight and sample") {
+TEST_CASE("profile: a dense layer counts two operations per weight and sample") {
   const Folder f;
   const std::string flow =
       f.write("one.hmx", "harmonic one { producer x {32}; layer a; layer b {16}; cycle { x -> a -> b; } }");
@@ -70,7 +70,7 @@ TEST_CASE("a dense layer's arithmetic is counted as two for each weight and samp
   CHECK(bytes == 4 * (8 * 32 + 32 * 16 + 16 + 8 * 16));
 }
 
-TEST_CASE("a trace holds every step of the plan for each traced run") {
+TEST_CASE("profile: a trace holds every step of the plan for each traced run") {
   const Folder f;
   const std::string trace = f / "trace.json";
   const Result r = harmonics("profile " + kSamples + "mnist.hmx " + kProfiledDigits +
@@ -101,7 +101,7 @@ TEST_CASE("a trace holds every step of the plan for each traced run") {
   CHECK(names >= 2);
 }
 
-TEST_CASE("profile says what it needs") {
+TEST_CASE("profile: missing data give an error with a remedy") {
   CHECK(harmonics("profile " + kSamples + "mnist.hmx").code == 2);
   CHECK(
       has(harmonics("profile " + kSamples + "mnist.hmx " + kProfiledDigits + "--cycle 2").err, "there is no cycle 2"));
@@ -110,7 +110,7 @@ TEST_CASE("profile says what it needs") {
             .code == 73);
 }
 
-TEST_CASE("bench measures training and inference for every batch size and number of threads") {
+TEST_CASE("bench: measures training and inference for every batch size and number of threads") {
   const Result r = harmonics("bench " + kSamples + "mnist.hmx " + kProfiledDigits +
                              "--batch 1,8 --threads 1,2 --seconds 0.01 --json");
   REQUIRE(r.code == 0);
@@ -131,13 +131,13 @@ TEST_CASE("bench measures training and inference for every batch size and number
   CHECK(cases.size() == 8);
 }
 
-TEST_CASE("bench takes random samples where a flow declares their shape") {
+TEST_CASE("bench: uses random samples if a flow declares their shape") {
   const Folder f;
   const std::string flow =
       f.write("one.hmx", "harmonic one { producer x {32}; layer a; layer b {16}; cycle { x -> a -> b; } }");
   const Result r = harmonics("bench " + flow + " --batch 4 --threads 1 --seconds 0.01 --json");
   REQUIRE(r.code == 0);
   CHECK(has(r.err, "random numbers"));
-  CHECK(last_line(r.out).at("rows").as_array().size() == 1);  // it has no tap: inference alone
+  CHECK(last_line(r.out).at("rows").as_array().size() == 1);  // without a tap: inference only
   CHECK(harmonics("bench " + kSamples + "mnist.hmx --seconds 0.01").code == 2);
 }

@@ -1,4 +1,4 @@
-// Clients of a run before servers that answer without end, or with anything.
+// Clients of a run that face servers with endless or arbitrary answers.
 #include "tests/journeys/shell.hpp"
 
 #include <atomic>
@@ -14,7 +14,7 @@ using namespace journeys;
 
 namespace {
 
-// Answers every connection, one after the other: what `begins` says, then `goes_on` until the client is gone.
+// Answers every connection in turn: sends `begins`, then `goes_on` until the client closes.
 class Answering {
  public:
   Answering(std::string path, std::string begins, std::string goes_on)
@@ -90,7 +90,7 @@ const std::string kGood = "HTTP/1.1 200 OK\r\n\r\n";
 
 }  // namespace
 
-TEST_CASE("an answer without end is refused at a bound") {
+TEST_CASE("replies: an endless answer is refused at a limit") {
   Folder f;
   const std::string piece(65536, ' ');
   for (const bool socket : {false, true})
@@ -107,7 +107,7 @@ TEST_CASE("an answer without end is refused at a bound") {
   CHECK(harmonics("ctl " + (f / "events") + " events").code == 69);
 }
 
-TEST_CASE("top and ctl show nulls as such, and no control characters") {
+TEST_CASE("replies: top and ctl show nulls as such, and no control characters") {
   const std::string status =
       R"("graph":"g\u001b[2J","state":"r\u001b[5m","health":"h\r",")"
       R"(step":null,"samples":null,"seconds":null,"loss":1,"notes":1,"lines":[{"seconds":null,"level":"note",")"

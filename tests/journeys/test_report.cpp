@@ -1,4 +1,4 @@
-// What a run leaves to look at: its curve, its page, its log, and what happened to it.
+// Output of a run: its curve, page and log, and its events.
 #include "tests/journeys/background.hpp"
 #include "tests/journeys/replies.hpp"
 #include "tests/journeys/schema.hpp"
@@ -9,7 +9,7 @@ using namespace journeys;
 
 namespace {
 
-// y = 2 x in steps of all four samples.
+// Trains y = 2 x in steps of all four samples.
 struct Steep {
   Folder f;
   std::string flow = f.write("g.hmx",
@@ -25,14 +25,14 @@ struct Steep {
 std::vector<json::value> rows_of(const std::string& path) {
   std::vector<json::value> rows;
   const std::string whole = read(path);
-  std::stringstream text(whole.substr(0, whole.rfind('\n') + 1));  // a run may be writing the next
+  std::stringstream text(whole.substr(0, whole.rfind('\n') + 1));  // a run may be writing the next line
   for (std::string line; std::getline(text, line);) rows.push_back(json::parse(line));
   return rows;
 }
 
 }  // namespace
 
-TEST_CASE("curve: it begins where the run began, and what lies beyond its axis is marked") {
+TEST_CASE("curve: begins where the run began, and marks values beyond its axis") {
   const Steep steep;
   const std::string svg = steep.f / "c.svg";
   REQUIRE(steep.run("--optimizer 'adam(lr=0.01)' --plot " + svg).code == 0);
@@ -50,7 +50,7 @@ TEST_CASE("curve: it begins where the run began, and what lies beyond its axis i
   CHECK(has(fast, " at step 1</text>"));
 }
 
-TEST_CASE("pictures are refused by names that say another format") {
+TEST_CASE("pictures: a name with the ending of another format is refused") {
   const Steep steep;
   for (const char* flag : {"--plot", "--confusion", "--report"}) {
     const Result r =
@@ -61,7 +61,7 @@ TEST_CASE("pictures are refused by names that say another format") {
   }
 }
 
-TEST_CASE("report: the command can be pasted, the worst predictions come first, and it counts the weights") {
+TEST_CASE("report: the command can be copied, the worst predictions come first, and weights are counted") {
   Folder f;
   const std::string page = f / "r.html";
   REQUIRE(
@@ -83,7 +83,7 @@ TEST_CASE("report: the command can be pasted, the worst predictions come first, 
   CHECK(has(html.substr(first), "class=\"right\""));
 }
 
-TEST_CASE("events: what is changed from outside stands in the log and on the page") {
+TEST_CASE("events: changes by control are in the log and on the page") {
   Folder f;
   const std::string socket = f / "run.sock", log = f / "l.jsonl", page = f / "r.html", runs = f / "runs";
   Background run(f, "run " + kLongRun + "--control " + socket + " --log " + log + " --log " + (f / "l.csv") +
@@ -93,7 +93,7 @@ TEST_CASE("events: what is changed from outside stands in the log and on the pag
   for (const char* what : {"lr 0.0005", "pause", "resume", "checkpoint", "lr schedule"}) {
     INFO(what);
     REQUIRE(harmonics("ctl " + socket + " " + what).code == 0);
-    // A command takes effect between two steps: the next one is given when this one can be seen.
+    // A command takes effect between two steps, so the next is sent after the effect of this one is visible.
     const bool pauses = std::string(what) == "pause";
     REQUIRE(run.await([&] { return has(state(), pauses ? "paused" : "running"); }));
   }
@@ -118,7 +118,7 @@ TEST_CASE("events: what is changed from outside stands in the log and on the pag
   CHECK(has(html, "checkpoint " + runs));
 }
 
-TEST_CASE("prompts: one with a character that the model does not know prints the whole character, and nothing before") {
+TEST_CASE("prompts: a character unknown to the model is printed whole in the error, after no other output") {
   Folder f;
   std::string verse;
   for (int i = 0; i < 20; ++i) verse += "the rain falls on the sea and the sea falls on the shore.\n";

@@ -1,4 +1,4 @@
-// What a newcomer does with the command line, from training to inference.
+// Typical first use of the command line, from training to inference.
 #include "tests/journeys/shell.hpp"
 
 #include <cmath>
@@ -20,7 +20,7 @@ std::string without_tap(const std::string& flow) {
 
 }  // namespace
 
-TEST_CASE("a flow learns drawn digits, says what it decided, and prints one object") {
+TEST_CASE("run: a flow learns drawn digits, reports its decisions, and prints one object") {
   const Result r = harmonics("run " + kSamples + "mnist.hmx " + kTrainedDigits + kDigitsTest + "--epochs 3 --json");
   REQUIRE(r.code == 0);
   for (const char* key : {"epochs", "steps", "samples", "seconds", "samples_per_second", "loss", "accuracy",
@@ -38,7 +38,7 @@ TEST_CASE("a flow learns drawn digits, says what it decided, and prints one obje
   CHECK(has(r.err, "the bytes of 'mnist_training_data' are scaled to [0, 1]"));
 }
 
-TEST_CASE("the same seed gives the same bits, on one thread and on two, another seed does not") {
+TEST_CASE("run: equal seeds give equal bits on one thread and on two, another seed does not") {
   Folder f;
   const std::string common = "run " + kSamples + "mnist.hmx " + kTrainedDigits + "--epochs 1 --quiet ";
   REQUIRE(harmonics(common + "--threads 1 --save " + (f / "a.safetensors")).code == 0);
@@ -50,7 +50,7 @@ TEST_CASE("the same seed gives the same bits, on one thread and on two, another 
   CHECK(read(f / "a.safetensors") != read(f / "d.safetensors"));
 }
 
-TEST_CASE("reading ahead on threads changes nothing") {
+TEST_CASE("run: prefetch threads do not change results") {
   Folder f;
   const std::string common = "run " + kSamples + "mnist.hmx --epochs 2 --quiet ";
   REQUIRE(harmonics(common + "--producer 'synth:digits?size=500' --producer 'synth:digits?size=500#label' --save " +
@@ -64,7 +64,7 @@ TEST_CASE("reading ahead on threads changes nothing") {
   CHECK(read(f / "a.safetensors") == read(f / "b.safetensors"));
 }
 
-TEST_CASE("convolutions and dropout repeat to the bit as well") {
+TEST_CASE("run: convolutions and dropout repeat bit for bit as well") {
   Folder f;
   const std::string digits =
       "--producer 'synth:digits?size=300&seed=1' --producer 'synth:digits?size=300&seed=1#label' ";
@@ -74,7 +74,7 @@ TEST_CASE("convolutions and dropout repeat to the bit as well") {
   CHECK(read(f / "a.safetensors") == read(f / "b.safetensors"));
 }
 
-TEST_CASE("taking the tap out leaves a working inference graph with the trained weights") {
+TEST_CASE("infer: removing the tap leaves an inference graph with the trained weights") {
   Folder f;
   const std::string weights = f / "w.safetensors";
   REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kTrainedDigits + "--epochs 3 --quiet --save " + weights).code ==
@@ -87,12 +87,12 @@ TEST_CASE("taking the tap out leaves a working inference graph with the trained 
   const Result labels =
       harmonics("infer " + kSamples + "mnist.hmx --weights " + weights +
                 " --producer 'synth:digits?size=200&seed=2' --consumer 'stdout:?format=argmax' --quiet");
-  CHECK(labels.out == r.out);  // infer leaves the tap out by itself
+  CHECK(labels.out == r.out);  // infer drops the tap itself
   const Result widths = harmonics("explain " + flow + " --weights " + weights + " --show widths");
   CHECK(has(widths.out, "output               [10]             loaded weights"));
 }
 
-TEST_CASE("inference is one pass, however long the flow would train") {
+TEST_CASE("infer: makes one pass, however long the flow would train") {
   Folder f;
   const std::string flow = f.write("ten.hmx",
                                    "harmonic ten { producer a; producer b; layer o; cycle (epochs 10, steps 3) { a "
@@ -107,7 +107,7 @@ TEST_CASE("inference is one pass, however long the flow would train") {
   CHECK(std::count(r.out.begin(), r.out.end(), '\n') == 5);
 }
 
-TEST_CASE("results of a run without tap go to a file by its ending") {
+TEST_CASE("infer: results of a run without tap go to a file in the format of its ending") {
   Folder f;
   const std::string flow =
       f.write("g.hmx", "harmonic g { producer x; layer s; consumer y; cycle { x -(relu)-> s -(identity)-> y; } }");
@@ -117,7 +117,7 @@ TEST_CASE("results of a run without tap go to a file by its ending") {
   CHECK(read(f / "out.csv") == "0,2\n3,0\n");
 }
 
-TEST_CASE("a recurrent net learns a text, and writes it") {
+TEST_CASE("run: a recurrent net learns a text and generates it") {
   Folder f;
   std::string verse;
   for (int i = 0; i < 60; ++i) verse += "the rain falls on the sea and the sea falls on the shore.\n";
@@ -134,7 +134,7 @@ TEST_CASE("a recurrent net learns a text, and writes it") {
   CHECK(written.out.size() > 8);
 }
 
-TEST_CASE("a field of a producer that is bound already needs no second address") {
+TEST_CASE("run: a field of a bound producer needs no second address") {
   Folder f;
   const std::string common = "run " + kSamples + "mnist.hmx --epochs 1 --quiet ";
   REQUIRE(harmonics(common +
@@ -150,7 +150,7 @@ TEST_CASE("a field of a producer that is bound already needs no second address")
   CHECK(read(f / "a.safetensors") == read(f / "b.safetensors"));
 }
 
-TEST_CASE("streams of different lengths end the pass, and the report says what was left") {
+TEST_CASE("run: streams of different lengths end the pass, and the report counts the remaining samples") {
   const std::string common = "run " + kSamples + "mnist.hmx --epochs 2 --producer 'synth:digits?size=103' ";
   const Result r = harmonics(common +
                              "--producer 'synth:digits?size=100#label' --test 'synth:digits?size=20' --test "
@@ -168,7 +168,7 @@ TEST_CASE("streams of different lengths end the pass, and the report says what w
             "\"producer\":\"mnist_label_data\",\"samples\":2}]"));
 }
 
-TEST_CASE("steps, time and a metric stop a run, and the object says which") {
+TEST_CASE("run: steps, time and a metric stop a run, and the object says which") {
   const std::string common = "run " + kSamples + "mnist.hmx " + kTrainedDigits + "--json --quiet ";
   const Result steps = harmonics(common + "--steps 7");
   CHECK(number(steps.out, "steps") == 7);
@@ -181,7 +181,7 @@ TEST_CASE("steps, time and a metric stop a run, and the object says which") {
   CHECK(number(metric.out, "loss") < 2.5);
 }
 
-TEST_CASE("zero epochs save the initial weights, nothing is trained") {
+TEST_CASE("run: zero epochs save the initial weights without training") {
   Folder f;
   const Result r = harmonics("run " + kSamples + "mnist.hmx " + kTrainedDigits + "--epochs 0 --json --quiet --save " +
                              (f / "w.safetensors"));
@@ -190,7 +190,7 @@ TEST_CASE("zero epochs save the initial weights, nothing is trained") {
   CHECK(fs::file_size(f / "w.safetensors") > 4 * (784 * 392 + 392 * 10));
 }
 
-TEST_CASE("several optimizers learn the same flow") {
+TEST_CASE("run: several optimizers learn the same flow") {
   for (const char* optimizer :
        {"adamw", "adam(lr=1e-3)", "sgd(lr=0.05, momentum=0.9)", "sgd(lr=0.1, momentum=0.9, nesterov=true)",
         "rmsprop(lr=1e-3, momentum=0.5, centered=true)", "lamb(lr=1e-2)", "lion(lr=1e-3)", "normuon"}) {
@@ -203,7 +203,7 @@ TEST_CASE("several optimizers learn the same flow") {
   }
 }
 
-TEST_CASE("schedule, clipping and accumulation show where one looks") {
+TEST_CASE("run: schedule, clipping and accumulation are visible in the output") {
   Folder f;
   const std::string flow = f.write("g.hmx", R"hmx(harmonic g {
     producer x; producer y 1/1 x;
@@ -237,7 +237,7 @@ TEST_CASE("schedule, clipping and accumulation show where one looks") {
   CHECK(traced.out.find("kernels of the step\n") < traced.out.find("global norm"));
 }
 
-TEST_CASE("a report draws the curve and the digits, an svg only the curve") {
+TEST_CASE("run: a report draws the curve and the digits, an svg only the curve") {
   Folder f;
   REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kTrainedDigits + kDigitsTest + "--epochs 1 --quiet --report " +
                     (f / "r.html"))
@@ -253,7 +253,7 @@ TEST_CASE("a report draws the curve and the digits, an svg only the curve") {
   CHECK(read(f / "r.svg").rfind("<svg", 0) == 0);
 }
 
-TEST_CASE("if chooses per step by a metric") {
+TEST_CASE("run: if chooses per step by a metric") {
   Folder f;
   const std::string flow = f.write("g.hmx", R"(harmonic g {
     producer x; producer y 1/1 x;
@@ -268,7 +268,7 @@ TEST_CASE("if chooses per step by a metric") {
   CHECK(number(r.out, "accuracy") > 0.6);
 }
 
-TEST_CASE("two cycles run in the order of the text and keep the weights") {
+TEST_CASE("run: two cycles run in the order of the text and keep the weights") {
   Folder f;
   const std::string flow = f.write("g.hmx", R"(harmonic g {
     producer x; producer y 1/1 x;
@@ -282,7 +282,7 @@ TEST_CASE("two cycles run in the order of the text and keep the weights") {
   CHECK(number(r.out, "test_accuracy") > 0.6);
 }
 
-TEST_CASE("text is learned in windows, and infer writes some") {
+TEST_CASE("run: text is learned in windows, and infer generates some") {
   Folder f;
   std::string text;
   for (int i = 0; i < 600; ++i) text += "abcd efgh\n";
@@ -306,7 +306,7 @@ TEST_CASE("text is learned in windows, and infer writes some") {
   CHECK(has(foreign.err, "the prompt has 'x' at byte 0, which the model's 10 symbols do not include"));
 }
 
-TEST_CASE("looking around: version, list, inspect, explain, validate") {
+TEST_CASE("verbs: version, list, inspect, explain and validate print their results") {
   CHECK(has(harmonics("version").out, "plugin contract 1.5"));
   const Result all = harmonics("list functions");
   for (const char* name : {"relu",      "leaky_relu", "sigmoid",  "tanh",     "softmax",       "gelu",

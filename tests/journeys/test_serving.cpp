@@ -1,4 +1,4 @@
-// A run that learns and answers, from the command line: serve, ctl, HTTP.
+// A run that trains and answers requests, from the command line: serve, ctl, HTTP.
 #include "tests/journeys/background.hpp"
 #include "tests/journeys/replies.hpp"
 #include "tests/journeys/schema.hpp"
@@ -15,7 +15,7 @@ namespace {
 const std::string kServedDigits =
     kSamples + "mnist.hmx --producer 'synth:digits?size=640' --producer 'synth:digits?size=640#label' ";
 
-// "http://127.0.0.1:40001" of what a run printed at its start.
+// Returns "http://127.0.0.1:40001" from the first output of a run.
 std::string address_in(const std::string& errors) {
   const size_t at = errors.find("http://127.0.0.1:");
   if (at == std::string::npos) return "";
@@ -59,7 +59,7 @@ std::string picture() {
 
 }  // namespace
 
-TEST_CASE("a run answers while it learns, and is paused, stepped, kept and stopped") {
+TEST_CASE("serving: a run answers while it learns, and is paused, stepped, saved and stopped") {
   Folder f;
   const std::string socket = f / "run.sock";
   Background run(f, "run " + kServedDigits + "--epochs 1000000 --for 100s --threads 1 --serve 127.0.0.1:0 --control " +
@@ -118,7 +118,7 @@ TEST_CASE("a run answers while it learns, and is paused, stepped, kept and stopp
   CHECK(harmonics("ctl " + socket + " status").code == 69);
 }
 
-TEST_CASE("weights are served without training, and answer as infer does") {
+TEST_CASE("serving: weights are served without training, and answer as infer does") {
   Folder f;
   const std::string flow = f.write(
       "g.hmx",
@@ -156,7 +156,7 @@ TEST_CASE("weights are served without training, and answer as infer does") {
   CHECK(number(end.out, "requests") == 1);
 }
 
-TEST_CASE("a run that waits for its streams says that it will keep checkpoints") {
+TEST_CASE("serving: a run that waits for its streams reports that it will write checkpoints") {
   Folder f;
   const std::string flow =
       f.write("g.hmx", "harmonic g { producer x; producer y; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n");
@@ -166,12 +166,12 @@ TEST_CASE("a run that waits for its streams says that it will keep checkpoints")
   REQUIRE(run.await([&] { return fs::exists(socket); }));
   const auto status = [&] { return last_line(harmonics("ctl " + socket + " status --json").out); };
   REQUIRE(run.await(
-      [&] { return !status().at("streams").as_array().empty(); }));  // they are told after the socket is there
+      [&] { return !status().at("streams").as_array().empty(); }));  // they appear after the socket exists
   CHECK(status().at("state") == "starting");
   CHECK(status().at("checkpointing") == true);
 }
 
-TEST_CASE("a run whose streams are still silent opens its doors at once") {
+TEST_CASE("serving: a run with silent streams opens its listeners at once") {
   Folder f;
   const std::string flow = f.write("g.hmx",
                                    "harmonic g {\n  producer image; producer label;\n  layer hidden {16}; layer o;\n  "
@@ -213,7 +213,7 @@ TEST_CASE("a run whose streams are still silent opens its doors at once") {
   CHECK(run.end().code == 0);
 }
 
-TEST_CASE("what cannot be served is said before the run") {
+TEST_CASE("serving: an impossible service is reported before the run") {
   const Result far = harmonics("run " + kServedDigits + "--steps 1 --serve 0.0.0.0:0");
   CHECK(far.code == 77);
   CHECK(has(far.err, "other machines reach 0.0.0.0:0"));

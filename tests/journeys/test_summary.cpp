@@ -1,4 +1,4 @@
-// The table that `explain` begins with.
+// The table at the start of `explain`.
 #include "tests/journeys/replies.hpp"
 #include "tests/journeys/schema.hpp"
 #include "tests/journeys/shell.hpp"
@@ -38,7 +38,7 @@ TEST_CASE("summary: layers, shapes, parameters, arithmetic and totals come first
   CHECK(summary.at("parameters") == json::value(total));
   CHECK(summary.at("trained") == json::value(total));
   CHECK(has(r.out, "311,650"));
-  // Two for each product of a matrix, and a few for each element besides.
+  // Two for each product of a matrix, plus a few for each element.
   const double products = 2.0 * (784 * 392 + 392 * 10), flops = summary.at("flops").to_number<double>();
   CHECK(flops > products);
   CHECK(flops < 1.05 * products);

@@ -1,4 +1,4 @@
-// What training taps reach, and how many weights a run trains, leaves as they are, or does not use.
+// Weights that training taps reach, and counts of trained, frozen and unused weights.
 #include "tests/journeys/replies.hpp"
 #include "tests/journeys/schema.hpp"
 #include "tests/journeys/shell.hpp"
@@ -16,12 +16,12 @@ struct Houses {
   }
 };
 
-// The numbers of weights that `run --json` counts.
+// Returns the counts of weights in `run --json`.
 std::string weights_of(const Result& r) { return json::serialize(json::parse(r.out).at("weights")); }
 
 }  // namespace
 
-TEST_CASE("taps: one that reaches no weights is an error with what to write") {
+TEST_CASE("taps: a tap that reaches no weights is an error with a remedy") {
   const Houses houses;
   const Result line = houses.run(R"hmx(harmonic g {
   producer features; producer price 1/1 features;
@@ -56,7 +56,7 @@ TEST_CASE("taps: one that reaches no weights is an error with what to write") {
   CHECK(fixed.code == 0);  // an arrow between layers learns
 }
 
-TEST_CASE("taps: with the remedy that the error names a line is learned") {
+TEST_CASE("taps: following the remedy of the error trains the weights") {
   const Houses houses;
   const Result r = houses.run(
       "harmonic g { producer features; producer price 1/1 features; layer guess; cycle (epochs 300) { features "
@@ -67,7 +67,7 @@ TEST_CASE("taps: with the remedy that the error names a line is learned") {
   CHECK(weights_of(r) == R"({"trained":2,"frozen":0,"unused":0})");
 }
 
-TEST_CASE("weights: what does not fit is said before the first step, what is frozen or unused is counted apart") {
+TEST_CASE("weights: mismatches are reported before the first step, frozen and unused ones are counted separately") {
   const Houses houses;
   const std::string first =
       "harmonic g { producer x; producer y; layer h {3}; layer o; cycle (epochs 2) { x -(relu)-> h -> o; o <-(mse)- y; "
@@ -92,7 +92,7 @@ TEST_CASE("weights: what does not fit is said before the first step, what is fro
   for (const std::string& wrong : SchemaCheck::run(schema("run"), json::parse(r.out))) FAIL_CHECK(wrong);
 }
 
-TEST_CASE("weights: what the second cycle lacks is said before the first begins, and nothing of it is called unused") {
+TEST_CASE("weights: missing ones of a second cycle are reported before the first, and none of them is called unused") {
   const Houses houses;
   const std::string head = "harmonic g { producer x; producer y; layer h {3}; layer o; layer p; ";
   const std::string one = "cycle (epochs 1) { x -(relu)-> h -> o; o <-(mse)- y; } ",

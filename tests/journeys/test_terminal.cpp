@@ -1,4 +1,4 @@
-// What a run shows on a terminal: progress within its width, rewritten in place; lines of epochs; what it waited for.
+// Output of a run on a terminal: progress within its width, rewritten in place; epoch lines; waiting times.
 #include "tests/journeys/on_terminal.hpp"
 #include "tests/journeys/replies.hpp"
 #include "tests/journeys/schema.hpp"
@@ -7,7 +7,7 @@ using namespace journeys;
 
 namespace {
 
-// Columns of UTF-8 text without wide characters.
+// Returns the columns of UTF-8 text without wide characters.
 size_t columns(const std::string& text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
@@ -15,13 +15,13 @@ size_t columns(const std::string& text) {
 
 const std::string kRewritten = "\r\x1b[K";
 
-// The texts that were written over each other, from a place of the screen on.
+// Returns the texts written over each other, from an offset of the screen on.
 std::vector<std::string> rewritten(const std::string& screen, size_t from) {
   std::vector<std::string> all;
   for (size_t at = screen.find(kRewritten, from); at != std::string::npos; at = screen.find(kRewritten, at + 1)) {
     const size_t begin = at + kRewritten.size(), end = screen.find_first_of("\r\n", begin);
-    if (end == std::string::npos || end + 1 == screen.size()) break;  // not all of it was written yet
-    const bool whole_line = screen.compare(end, 2, "\r\n") == 0;      // of an epoch, which stays
+    if (end == std::string::npos || end + 1 == screen.size()) break;  // not complete yet
+    const bool whole_line = screen.compare(end, 2, "\r\n") == 0;      // an epoch line, which stays
     if (!whole_line && end > begin) all.push_back(screen.substr(begin, end - begin));
   }
   return all;
@@ -55,14 +55,14 @@ TEST_CASE("progress: a line fits its terminal, and is rewritten in place") {
       CHECK(has(line, " %"));
       CHECK(has(line, "loss "));
     }
-    // Between two lines of epochs nothing but the rewritten line came.
+    // Only the rewritten line came between two epoch lines.
     CHECK(terminal.screen.substr(0, seen).find("\n\r\x1b[K\n") == std::string::npos);
     terminal.type('\x03');
     CHECK(terminal.end() == 130);
   }
 }
 
-TEST_CASE("progress: a terminal that becomes narrower gets narrower lines") {
+TEST_CASE("progress: a narrower terminal gets narrower lines") {
   OnTerminal terminal(kWatched, 200, 24);
   REQUIRE(terminal.await("samples/s"));
   terminal.resize(50, 24);
@@ -77,7 +77,7 @@ TEST_CASE("progress: a terminal that becomes narrower gets narrower lines") {
   CHECK(terminal.end() == 130);
 }
 
-TEST_CASE("epochs: short ones are left out on a terminal, and nowhere else") {
+TEST_CASE("epochs: short ones are skipped on a terminal only") {
   Folder f;
   const std::string flow = f.write(
       "g.hmx", "harmonic g { producer x; producer y; layer o; cycle (batch=2) { x -(affine)-> o; o <-(mse)- y; } }\n");
@@ -100,7 +100,7 @@ TEST_CASE("epochs: short ones are left out on a terminal, and nowhere else") {
   CHECK(count(harmonics(run).err) == 300);
 }
 
-TEST_CASE("waiting: a run whose steps wait for their data says how long") {
+TEST_CASE("waiting: a run whose steps wait for data reports how long") {
   Folder f;
   const std::string flow = f.write(
       "g.hmx",

@@ -1,4 +1,4 @@
-// A run watched from another terminal: top and tap.
+// A run observed from another terminal: top and tap.
 #include "tests/journeys/background.hpp"
 #include "tests/journeys/on_terminal.hpp"
 #include "tests/journeys/replies.hpp"
@@ -17,7 +17,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("top tells once what a run does, tap prints what flows") {
+TEST_CASE("top, tap: top --once shows the state of a run, tap prints samples") {
   Folder f;
   const std::string socket = f / "run.sock";
   Background run(f, "run " + kLongRun + "--control " + socket);
@@ -53,7 +53,7 @@ TEST_CASE("top tells once what a run does, tap prints what flows") {
   CHECK(wrong.code == 2);
   CHECK(has(wrong.err, "did you mean 'hidden'?"));
 
-  // A tap ends with the run, well.
+  // A tap exits successfully with the run.
   CHECK(harmonics("ctl " + socket + " pause").code == 0);
   CHECK(harmonics_in("", "tap " + socket + " hidden --count 9", 2).code == 124);
   CHECK(harmonics("ctl " + socket + " resume").code == 0);
@@ -63,7 +63,7 @@ TEST_CASE("top tells once what a run does, tap prints what flows") {
   CHECK(harmonics("top " + socket).code == 69);
 }
 
-TEST_CASE("top and tap over an address, with the token the page has") {
+TEST_CASE("top, tap: work over an address, with the token of the page") {
   Folder f;
   Background run(f, "run " + kLongRun + "--ui");
   REQUIRE(run.await([&] { return has(run.errors(), "page: http://127.0.0.1:"); }));
@@ -87,7 +87,7 @@ TEST_CASE("top and tap over an address, with the token the page has") {
   CHECK(harmonics_in("HARMONICS_TOKEN=not-to-be-guessed", "top " + guarded).code == 0);
 }
 
-TEST_CASE("top on a terminal: it is drawn, takes keys, and leaves no trace") {
+TEST_CASE("top: on a terminal it draws, takes keys, and restores the screen") {
   Folder f;
   const std::string socket = f / "run.sock";
   Background run(f, "run " + kLongRun + "--control " + socket + " --checkpoint " + (f / "kept"));

@@ -1,16 +1,16 @@
-// Mistakes that people make: what they type, everything they are told on standard error, and the exit code, in the
-// files of mistakes/. A file is read from top to bottom, in a folder of its own:
+// Typical mistakes: the command, all of standard error and the exit code, in the files of mistakes/. Each file is
+// executed from top to bottom in a fresh folder:
 //
 //   # a comment
 //   -- g.hmx                          a file of the folder; a line "--" ends it
-//   % harmonics run g.hmx ...         prepares; exits with 0
-//   ? lib/libx.so                     the next mistake is for builds that have this file
+//   % harmonics run g.hmx ...         preparation; exits with 0
+//   ? lib/libx.so                     the next mistake applies only to builds with this file
 //   $ harmonics run g.hmx --lr -1     the mistake, as typed in a shell
 //   error: --lr: '-1' is ...          all of standard error
 //   exit 2
 //
-// HARMONICS_MISTAKES_TO=DIR test_journeys '[.mistakes]' writes the same files with what is really said into DIR, for
-// reading beside these.
+// HARMONICS_MISTAKES_TO=DIR test_journeys '[.mistakes]' writes the same files with the actual output into DIR, for
+// comparison.
 #include "tests/journeys/shell.hpp"
 
 #include <algorithm>
@@ -40,11 +40,11 @@ class MistakeFile {
   static fs::path folder() { return fs::path(HARMONICS_SOURCE_DIR) / "tests/journeys/mistakes"; }
 
   const std::vector<Mistake>& mistakes() const { return mistakes_; }
-  // The file with what is really said.
+  // Returns the file with the actual output.
   const std::string& actual() const { return actual_; }
 
  private:
-  // Typed in a shell that stands in the folder.
+  // Runs a shell command in the folder.
   Result typed(const std::string& command) const {
     const fs::path bin = fs::path(kProgram).parent_path();
     const std::string script = folder_.write(
@@ -136,7 +136,7 @@ void check_mistakes(const std::string& name) {
     CHECK(m.said == m.expected);
     CHECK(m.exited == m.code);
     CHECK(m.said.find('\x1b') == std::string::npos);
-    // Each names what to do: a line of help or how a thing is used, or the correction within the message.
+    // Each output has a remedy: a line of help, a usage, or the correction within the message.
     const auto corrects = [&](const char* words) { return has(m.said, words); };
     const std::vector<const char*> corrections{"help: ",  "note: ",  "; ",        "expected ",
                                                " wants ", " takes ", " without ", " is true or false"};
@@ -160,7 +160,7 @@ TEST_CASE("mistakes: streams") { check_mistakes("streams"); }
 TEST_CASE("mistakes: tools") { check_mistakes("tools"); }
 TEST_CASE("mistakes: typical ones") { check_mistakes("typical"); }
 
-TEST_CASE("mistakes: every file has a test, and together they are many") {
+TEST_CASE("mistakes: every file has a test, and there are many mistakes in total") {
   CHECK(names_of_files() == kMistakeFiles);
   size_t all = 0;
   for (const std::string& name : kMistakeFiles) {
@@ -170,7 +170,7 @@ TEST_CASE("mistakes: every file has a test, and together they are many") {
   CHECK(all >= 150);
 }
 
-TEST_CASE("mistakes: what is really said, for reading", "[.mistakes]") {
+TEST_CASE("mistakes: actual output, for reading", "[.mistakes]") {
   const char* const to = std::getenv("HARMONICS_MISTAKES_TO");
   if (!to) {
     WARN("HARMONICS_MISTAKES_TO says where they go");

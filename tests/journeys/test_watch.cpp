@@ -1,4 +1,4 @@
-// A run that is watched: validation, metrics, pictures, logs.
+// A monitored run: validation, metrics, pictures, logs.
 #include "tests/journeys/schema.hpp"
 #include "tests/journeys/shell.hpp"
 
@@ -40,7 +40,7 @@ size_t count(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("validation after every epoch is that of a test on the same data") {
+TEST_CASE("validation: after every epoch it equals a test on the same data") {
   const Result r = harmonics(kMnist + kWatchedDigits + "--metric 'topk(3)' --metric f1 --metric auc --epochs 2 --json");
   REQUIRE(r.code == 0);
   const json::object o = object_of(r.out);
@@ -59,7 +59,7 @@ TEST_CASE("validation after every epoch is that of a test on the same data") {
   CHECK(has(r.err, ", f1 0."));
 }
 
-TEST_CASE("watching changes nothing of what is learned") {
+TEST_CASE("watch: validation and logs do not change the weights") {
   Folder f;
   const std::string common = kMnist + digits("--producer", 600, 1) + "--epochs 2 --quiet --save ";
   REQUIRE(harmonics(common + (f / "a")).code == 0);
@@ -69,7 +69,7 @@ TEST_CASE("watching changes nothing of what is learned") {
   CHECK(read(f / "a") == read(f / "b"));
 }
 
-TEST_CASE("a run stops when validation is good enough") {
+TEST_CASE("watch: a run stops when validation reaches its bound") {
   const Result r = harmonics(kMnist + kWatchedDigits + "--until 'val.accuracy>=0.5' --epochs 50 --json --quiet");
   REQUIRE(r.code == 0);
   CHECK(has(r.out, "\"stopped_by\":\"until val.accuracy >= 0.5\""));
@@ -90,7 +90,7 @@ TEST_CASE("a run stops when validation is good enough") {
   CHECK(has(without.err, "give it: --validate NAME=ADDRESS for every producer\n"));
 }
 
-TEST_CASE("numbers are judged by numbers") {
+TEST_CASE("metrics: regression is measured by regression metrics") {
   Folder f;
   const std::string flow = f.write("g.hmx", kLine), x = f.write("x.csv", "1.5\n2.5\n3.5\n4.5\n"),
                     y = f.write("y.csv", "2\n4\n6\n8\n");
@@ -106,7 +106,7 @@ TEST_CASE("numbers are judged by numbers") {
   CHECK(has(wrong.err, "error: metric 'f1' compares classes, but the target of 'o' holds numbers\n"));
 }
 
-TEST_CASE("a text model is judged by its perplexity") {
+TEST_CASE("metrics: a text model is measured by its perplexity") {
   Folder f;
   std::string verse;
   for (int i = 0; i < 40; ++i) verse += "the rain falls on the sea.\n";
@@ -116,11 +116,11 @@ TEST_CASE("a text model is judged by its perplexity") {
                              "?window=16&shift=9' --batch 16 --steps 6 --json --quiet");
   REQUIRE(r.code == 0);
   const json::object v = object_of(r.out).at("validation").as_object();
-  // The loss is the mean over all positions but the last, as perplexity is e to it.
+  // The loss is the mean over all positions except the last, and perplexity is its exponential.
   CHECK(v.at("perplexity").to_number<double>() == Approx(std::exp(v.at("loss").to_number<double>())).epsilon(1e-4));
 }
 
-TEST_CASE("curve, confusion and page are drawn") {
+TEST_CASE("watch: curve, confusion and page are drawn") {
   Folder f;
   const Result r = harmonics(kMnist + kWatchedDigits + "--epochs 3 --quiet --plot " + (f / "curve.svg") +
                              " --confusion " + (f / "confusion.svg") + " --report " + (f / "run.html"));
@@ -143,13 +143,13 @@ TEST_CASE("curve, confusion and page are drawn") {
     INFO(part);
     CHECK(has(page, part));
   }
-  CHECK(count(page, "<figure") > 30);  // the first ones, and the worst
+  CHECK(count(page, "<figure") > 30);  // the first samples and the worst
   CHECK(count(page, "<figure") <= 60);
   CHECK_FALSE(has(page, "http://www.w3.org/1999"));
-  for (const char* outside : {"src=", "href=", "@import", "url("}) CHECK_FALSE(has(page, outside));  // one file
+  for (const char* outside : {"src=", "href=", "@import", "url("}) CHECK_FALSE(has(page, outside));  // self-contained
 }
 
-TEST_CASE("confusion as a metric is a line and a table, of other data") {
+TEST_CASE("metrics: confusion is printed as a line and a table") {
   const Result r = harmonics(kMnist + kWatchedDigits + "--epochs 1 --metric confusion --json");
   REQUIRE(r.code == 0);
   const json::object o = object_of(r.out);
@@ -178,7 +178,7 @@ TEST_CASE("confusion as a metric is a line and a table, of other data") {
         "NAME=ADDRESS or --validate NAME=ADDRESS\n");
 }
 
-TEST_CASE("a page of numbers shows predictions beside what they should be") {
+TEST_CASE("watch: a page of a regression shows predictions beside their targets") {
   Folder f;
   const std::string flow = f.write("g.hmx", kLine), x = f.write("x.csv", "1.5\n2.5\n3.5\n4.5\n"),
                     y = f.write("y.csv", "2\n4\n6\n8\n");
@@ -191,7 +191,7 @@ TEST_CASE("a page of numbers shows predictions beside what they should be") {
   CHECK(has(page, ">mae<"));  // the second panel
 }
 
-TEST_CASE("what cannot be drawn is said before the run") {
+TEST_CASE("watch: pictures that cannot be drawn are reported before the run") {
   Folder f;
   const Result r = harmonics(kMnist + digits("--producer", 100, 1) + "--confusion " + (f / "c.svg"));
   CHECK(r.code == 2);
@@ -207,7 +207,7 @@ TEST_CASE("what cannot be drawn is said before the run") {
   CHECK(nowhere.code == 73);
 }
 
-TEST_CASE("metrics are logged by epoch and by step, as CSV and JSON lines") {
+TEST_CASE("logs: metrics are written by epoch and by step, as CSV and JSON lines") {
   Folder f;
   REQUIRE(harmonics(kMnist + digits("--producer", 640, 1) + digits("--validate", 100, 2) +
                     "--epochs 2 --batch 64 --quiet --log-every 5 --log " + (f / "m.csv") + " --log " + (f / "m.jsonl"))
@@ -230,7 +230,7 @@ TEST_CASE("metrics are logged by epoch and by step, as CSV and JSON lines") {
 
 namespace {
 
-// The rows of a log without the columns of times.
+// Returns the rows of a log without the time columns.
 std::string untimed(const std::string& csv) {
   std::string all;
   for (const std::string& line : lines(csv)) {
@@ -245,7 +245,7 @@ std::string untimed(const std::string& csv) {
 
 }  // namespace
 
-TEST_CASE("a run that was stopped within an epoch reports what the undisturbed one does") {
+TEST_CASE("logs: a run stopped within an epoch reports the same as an undisturbed run") {
   Folder f;
   const auto command = [&](const std::string& name) {
     return kMnist + digits("--producer", 600, 1) + digits("--validate", 150, 2) +
@@ -258,8 +258,8 @@ TEST_CASE("a run that was stopped within an epoch reports what the undisturbed o
   REQUIRE(whole.code == 0);
   const std::string parts = command("parts") + "--checkpoint " + (f / "runs") + " --resume --epochs 3 ";
   for (const char* steps : {"--steps 7", "--steps 12", "--steps 20", ""})
-    REQUIRE(harmonics(parts + steps).code == 0);  // 12 an epoch
-  const Result resumed = harmonics(parts);        // once more: it was over
+    REQUIRE(harmonics(parts + steps).code == 0);  // 12 steps per epoch
+  const Result resumed = harmonics(parts);        // again, after the end
   json::object a = object_of(whole.out), b = object_of(resumed.out);
   for (const char* key : {"seconds", "samples_per_second", "resumed_at", "checkpoint", "kept", "waited_for_data"})
     a.erase(key), b.erase(key);
@@ -268,7 +268,7 @@ TEST_CASE("a run that was stopped within an epoch reports what the undisturbed o
   CHECK(untimed(read(f / "whole.csv")) == untimed(read(f / "parts.csv")));
   size_t measured = 0;
   for (const std::string& line : lines(read(f / "parts.jsonl")))
-    measured += json::parse(line).at("kind") != "event";  // checkpoints of the parts are events
+    measured += json::parse(line).at("kind") != "event";  // checkpoints are events
   CHECK(measured == 9 + 3);
   CHECK(read(f / "whole.svg") == read(f / "parts.svg"));
   CHECK(read(f / "whole-matrix.svg") == read(f / "parts-matrix.svg"));
@@ -310,7 +310,7 @@ std::vector<std::string> records(const std::string& file) {
 
 }  // namespace
 
-TEST_CASE("TensorBoard's events are framed and sealed as it wants them") {
+TEST_CASE("logs: TensorBoard events have its framing and checksums") {
   CHECK(crc32c("123456789") == 0xE3069283u);
   Folder f;
   REQUIRE(harmonics(kMnist + digits("--producer", 320, 1) + digits("--validate", 100, 2) +
@@ -329,7 +329,7 @@ TEST_CASE("TensorBoard's events are framed and sealed as it wants them") {
       CHECK(has(all[i], tag));
 }
 
-TEST_CASE("metrics are listed and explained") {
+TEST_CASE("metrics: all are listed and explained") {
   const Result r = harmonics("list metrics");
   REQUIRE(r.code == 0);
   for (const char* name :

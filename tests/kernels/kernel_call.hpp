@@ -129,7 +129,7 @@ class KernelCall {
   // the same bits.
   std::vector<Tensor> run();
   Tensor run_one() { return run().at(0); }
-  // Of the last run.
+  // Number of parts of the last run.
   uint32_t parts() const { return parts_; }
   uint32_t in_place() const { return in_place_; }
   const std::string& kernel() const { return name_; }

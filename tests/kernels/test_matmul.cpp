@@ -98,7 +98,7 @@ TEST_CASE("dot: batch axes at any position") {
 
 TEST_CASE("dot: operands without a contiguous axis are copied") {
   Random random(35);
-  for (int64_t depth : {5, 64}) {  // by our own kernels and by oneDNN
+  for (int64_t depth : {5, 64}) {  // by built-in kernels and by oneDNN
     const int64_t t = 40, batch = 2, heads = 3, s = 37;
     const Tensor a = random.floats({t, depth, batch, heads}), b = random.floats({batch, s, depth, heads});
     KernelCall call("dot");

@@ -1,4 +1,4 @@
-// Is there an OpenCL driver to test with?
+// Whether there is an OpenCL driver to test with.
 #pragma once
 
 #include <catch2/catch.hpp>

@@ -94,7 +94,7 @@ TEST_CASE("opencl: profile and bench use the device's clock") {
   CHECK(number(bench.out, "samples_per_second") > 0);
 }
 
-TEST_CASE("checkpoints move between the CPU and OpenCL") {
+TEST_CASE("opencl: checkpoints move between the CPU and OpenCL") {
   if (!has_driver()) return;
   Folder f;
   const std::string flow = small_flow(f) + kJourneyDigits + "--json --quiet ";

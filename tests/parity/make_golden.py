@@ -290,7 +290,7 @@ def add_attention(f):
     f.add("attention/longer_keys", [q, k, v], lambda *a: attention(*a, causal=True), {"causal": True})
 
 
-OPTIMIZERS = {  # name -> functional, attributes, PyTorch's optimizer for a parameter of so many axes
+OPTIMIZERS = {  # name -> functional, attributes, PyTorch's optimizer for a parameter with this number of axes
     "sgd": ("sgd", {}, lambda p, lr, decay: torch.optim.SGD(p, lr, weight_decay=decay)),
     "momentum": ("sgd", {"momentum": 0.9},
                  lambda p, lr, decay: torch.optim.SGD(p, lr, momentum=0.9, weight_decay=decay)),
@@ -316,7 +316,7 @@ def add_optimizers(f):
                 keys = ["momentum_buffer"] if functional == "sgd" and "momentum" in attributes else (
                     [] if functional == "sgd" else ["exp_avg", "exp_avg_sq"])
                 for held in [w.data] + [state[key] for key in keys if key in state]:
-                    held.copy_(held.float())  # what float32 holds exactly goes in
+                    held.copy_(held.float())  # the input is exactly what float32 can hold
                 before = [w.detach().clone(), w.grad.clone()]
                 before += [state[key].clone() if key in state else torch.zeros(3, 5).double() for key in keys]
                 optimizer.step()

@@ -1,4 +1,4 @@
-// Catalogue functions by name, with arguments as a flow gives them.
+// Calls catalogue functions by name, with arguments as in a flow.
 #pragma once
 
 #include "engine/plugin/arguments.hpp"
@@ -23,7 +23,7 @@ inline HTensor loss(const char* name, const std::string& before, const HTensor& 
   const ItemPtr item = catalogue(HX_LOSS, name);
   return call_loss(item, arguments(item, texts), before, logits, prediction, target);
 }
-// Arguments that name layers come with their values.
+// Arguments that name layers are passed as values.
 inline HTensor layer(const char* name, TestScope& scope, const HTensor& x, const Texts& texts = {},
                      const std::vector<std::pair<std::string, HTensor>>& layers = {}) {
   const ItemPtr item = catalogue(HX_LAYER, name);
@@ -36,7 +36,7 @@ inline HTensor layer(const char* name, TestScope& scope, const HTensor& x, const
   return call_layer(item, map, layers, scope, x);
 }
 
-// 0.05, -0.1, 0.15 ...: values that differ, of both signs.
+// Returns 0.05, -0.1, 0.15 ...: distinct values of both signs.
 inline HTensor ramp(const Shape& shape, float step = 0.05f) {
   Floats v(static_cast<size_t>(shape.count()));
   for (size_t i = 0; i < v.size(); ++i) v[i] = step * static_cast<float>(i % 11 + 1) * (i % 2 ? -1.0f : 1.0f);

@@ -1,5 +1,5 @@
-// The builds that build_matrix.sh made, all in one process: loaded, run, trained with, side by side, reloaded while a
-// run trains.
+// The builds made by build_matrix.sh, all in one process: loaded, run, trained, side by side, and reloaded during
+// training.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::vector<Build> builds(const std::string& begin) {
   return found;
 }
 
-// As a linker does: another file under the name.
+// Replaces the file as a linker does: a new file under the name.
 void put(const Folder& f, const std::string& build, const std::string& library) {
   fs::copy_file(build, f / "new.so", fs::copy_options::overwrite_existing);
   fs::rename(f / "new.so", library);
@@ -39,7 +39,7 @@ size_t count(const std::string& text, const std::string& part) {
   return n;
 }
 
-// Puts one build after the other in the place of what the run uses.
+// Installs one build after the other while the run uses the library.
 void reload_all(journeys::Background& run, const Folder& f, const std::string& library,
                 const std::vector<std::string>& others) {
   size_t reloaded = 0;
@@ -55,14 +55,14 @@ void reload_all(journeys::Background& run, const Folder& f, const std::string& l
 
 }  // namespace
 
-TEST_CASE("every build does what it should, by code") {
+TEST_CASE("builds: every build computes the expected values") {
   for (const Build& b : builds("c")) {
     check_functions(b);
     check_metric(b);
   }
 }
 
-TEST_CASE("every build trains, beside one of another compiler, standard and string ABI") {
+TEST_CASE("builds: every build trains beside one of another compiler, standard and string ABI") {
   const std::vector<Build> all = builds("c");
   for (size_t i = 0; i < all.size(); ++i) {
     const Pair pair{all[i], all[all.size() - 1 - i]};
@@ -72,7 +72,7 @@ TEST_CASE("every build trains, beside one of another compiler, standard and stri
   check_training({all[0], all[0]});
 }
 
-TEST_CASE("all builds train together in one process") {
+TEST_CASE("builds: all builds train together in one process") {
   const std::vector<Build> all = builds("c"), samples = builds("my_plugin");
   std::string flow = "harmonic g { producer x {2}; producer y {2}; layer o; cycle (steps 5, batch=8) { x -(", plugins;
   for (const Build& b : all) {
@@ -89,7 +89,7 @@ TEST_CASE("all builds train together in one process") {
   CHECK(std::isfinite(journeys::number(r.out, "loss")));
 }
 
-TEST_CASE("every build of the sample is traced and has its gradient") {
+TEST_CASE("builds: every build of the sample is traced and has its gradient") {
   const Floats xs{-3, -0.25f, 0, 4};
   for (const Build& b : builds("my_plugin")) {
     INFO(b.path);
@@ -107,7 +107,7 @@ TEST_CASE("every build of the sample is traced and has its gradient") {
   }
 }
 
-TEST_CASE("a run that trains takes up every build of the sample, one after the other") {
+TEST_CASE("builds: a training run takes every build of the sample in turn") {
   const std::vector<Build> all = builds("my_plugin");
   const Folder f;
   const std::string library = f / "libmy_plugin.so", weights = f / "w.safetensors";
@@ -129,7 +129,7 @@ TEST_CASE("a run that trains takes up every build of the sample, one after the o
   CHECK(journeys::number(r.out, "loss") < 1);
 }
 
-TEST_CASE("a run that uses every kind of a plugin goes on with another build, and its state with it") {
+TEST_CASE("builds: a run that uses every kind of a plugin continues with another build and keeps its state") {
   const Folder f;
   const std::string library = f / "libagain.so", weights = f / "w.safetensors", log = f / "log.csv";
   put(f, kMatrix + "again_a.so", library);
@@ -142,7 +142,7 @@ TEST_CASE("a run that uses every kind of a plugin goes on with another build, an
   REQUIRE(run.await([&] { return fs::exists(log) && fs::file_size(log) > 300; }));
   reload_all(run, f, library, {kMatrix + "again_b.so", kMatrix + "again_a.so"});
   const auto rows = fs::file_size(log);
-  CHECK(run.await([&] { return fs::file_size(log) > rows + 300; }));  // it goes on
+  CHECK(run.await([&] { return fs::file_size(log) > rows + 300; }));  // the run continues
   run.signal(SIGINT);
   const journeys::Result r = run.end();
   CHECK(r.code == 130);

@@ -1,4 +1,4 @@
-// The sample's activation, loaded, traced and differentiated: of the library that HARMONICS_CUSTOM_PLUGIN names.
+// Loads, traces and differentiates the sample's activation from the library that HARMONICS_CUSTOM_PLUGIN names.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -23,7 +23,7 @@ float slope(float x) {
 }
 }  // namespace
 
-TEST_CASE("the activation of the sample plugin is traced and has its gradient") {
+TEST_CASE("sample plugin: its activation is traced and has its gradient") {
   Registry registry;
   load_plugin(library, registry);
   const ItemPtr item = registry.need(HX_ACTIVATION, "my_act");
@@ -38,7 +38,7 @@ TEST_CASE("the activation of the sample plugin is traced and has its gradient") 
   }
 }
 
-TEST_CASE("its manifest is found and its library opened when the name is needed") {
+TEST_CASE("sample plugin: its manifest is found, and its library opened when a name is needed") {
   Registry registry;
   announce(discover_plugins({library.substr(0, library.rfind('/'))}), registry);
   CHECK(registry.need(HX_ACTIVATION, "my_act")->plugin == "my_plugin");

@@ -1,5 +1,5 @@
-// What plugins built from golden/kinds_v1.cpp, whoever built them, have to compute: by code, and as a user trains and
-// infers.
+// Expected results of plugins built from golden/kinds_v1.cpp with any compiler: through the API, and in training and
+// inference.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ struct Build {
 
 inline double steep(double z) { return 1 / (1 + std::exp(-z)); }
 
-// ---- by code ----
+// ---- through the API ----
 
 inline void check_functions(const Build& b) {
   INFO(b.path);
@@ -48,7 +48,7 @@ inline void check_functions(const Build& b) {
       x, [&](const HTensor& v) { return call_activation(item(HX_ACTIVATION, "half"), {}, v); }, true);
   CHECK(half.count(Op::host_call) > 0);  // reads numbers
   CHECK(numbers(half.y) == Floats{-1, -0.25f, 0, 0.125f, 0.5f, 1.5f});
-  CHECK(numbers(half.dx) == Floats{1, 1, 1, 1, 1, 1});  // the gradient it brings
+  CHECK(numbers(half.dx) == Floats{1, 1, 1, 1, 1, 1});  // the gradient it defines
 
   const HTensor target = floats({2, 3}, {0, 0, 0, 0, 0, 1});
   const Ran square = run(
@@ -110,9 +110,9 @@ inline void check_metric(const Build& b) {
   for (const auto& m : {first, second}) m.first->destroy(m.second);
 }
 
-// ---- as a user does ----
+// ---- from the command line ----
 
-// Which build gives which part of the graph: every other one.
+// Alternates the two builds over the parts of the graph.
 struct Pair {
   Build a, b;
   std::string plugins() const {
@@ -136,8 +136,8 @@ inline const char* kTraining =
     "'A_momentum(lr=0.2,momentum=0.5)'"
     " --schedule 'B_halving(every=2)' --metric A_worst --test x=B_ramp: --test y=A_ramp: ";
 
-// The same in plain loops: the mean loss of `steps` steps, the gains they lead to, and what a test over unshifted
-// numbers gives.
+// Computes the same in plain loops: the mean loss of `steps` steps, the resulting gains, and the result of a test on
+// unshifted numbers.
 struct Simulated {
   double loss = 0, test_loss = 0, worst = 0;
   std::array<double, 2> gain{0.5, 0.5};
@@ -154,7 +154,7 @@ struct Simulated {
     }
     for (int i = 0; i < 16; ++i) {
       const double distance = std::sqrt(pass(i, 0, 8, nullptr));
-      test_loss += 2 * distance * distance / 8;  // the first branch's
+      test_loss += 2 * distance * distance / 8;  // of the first branch
       worst = std::max(worst, distance);
     }
   }
@@ -164,7 +164,7 @@ struct Simulated {
     const size_t k = static_cast<size_t>(i % 2);
     const double y = i / 8.0 - 1, x = y + shift, p = gain[k] * x, s = steep(2 * p), a = p * s,
                  o = 0.5 * (0.75 * a * a * a + 0.25 * x);
-    const double by_blend = 2 * weight * (o - y) / 8;  // `half` says that its gradient is 1
+    const double by_blend = 2 * weight * (o - y) / 8;  // `half` defines its gradient as 1
     if (slope) (*slope)[k] += by_blend * 0.75 * 3 * a * a * (s + 2 * p * s * (1 - s)) * x;
     return weight * (o - y) * (o - y) / 8;
   }
@@ -191,7 +191,7 @@ inline void check_training(const Pair& pair, const std::string& more = "") {
   CHECK(numbers(saved.tensors.at(of + "steps")) == Floats{6});
 }
 
-// Samples that are not shuffled: one after the other.
+// Samples in order, without shuffling.
 inline void check_inference(const Pair& pair) {
   INFO(pair.a.path << " " << pair.b.path);
   const journeys::Folder folder;

@@ -1,9 +1,9 @@
-// A small flow with its data, for runs of the program with a plugin.
+// A small flow with its data, to run the program with a plugin.
 #pragma once
 
 #include "tests/journeys/shell.hpp"
 
-// Two numbers in, two out, forty samples.
+// Two inputs, two outputs, forty samples.
 struct SmallRun {
   journeys::Folder folder;
   std::string flags;

@@ -43,7 +43,7 @@ const Row kRows[] = {
 
 }  // namespace
 
-TEST_CASE("activations mean what their names say, with their slopes") {
+TEST_CASE("activations: values and gradients match their definitions") {
   const Floats xs{-4, -1.5f, -0.3f, 0.2f, 1.2f, 3.5f};
   for (const Row& row : kRows) {
     INFO(row.name);
@@ -57,7 +57,7 @@ TEST_CASE("activations mean what their names say, with their slopes") {
   }
 }
 
-TEST_CASE("logarithms of probabilities do not overflow") {
+TEST_CASE("activations: logarithms of probabilities do not overflow") {
   check_close(run(floats({1, 3}, {0, 1000, 0}), [](const HTensor& x) { return activation("log_softmax", x); }).y,
               {-1000, 0, -1000});
   check_close(run(floats({1, 2}, {-1000, 1000}), [](const HTensor& x) { return activation("logsigmoid", x); }).y,
@@ -65,13 +65,13 @@ TEST_CASE("logarithms of probabilities do not overflow") {
   check_close(run(floats({1, 2}, {-1000, 1000}), [](const HTensor& x) { return activation("relu6", x); }).y, {0, 6});
 }
 
-TEST_CASE("softmax gives probabilities along the last axis") {
+TEST_CASE("activations: softmax gives probabilities along the last axis") {
   const Ran ran =
       run(floats({2, 3}, {0, 0, 0, 1000, 0, -1000}), [](const HTensor& x) { return activation("softmax", x); });
   check_close(ran.y, {1.f / 3, 1.f / 3, 1.f / 3, 1, 0, 0});
 }
 
-TEST_CASE("an argument outside of its range is refused") {
+TEST_CASE("activations: an argument outside of its range is refused") {
   CHECK(error_of([] {
           run(ramp({2, 2}), [](const HTensor& x) { return activation("gelu", x, {{"approximate", "erf"}}); });
         }) == "'approximate' of activation 'gelu' is 'erf'\ngive one of none, tanh");

@@ -1,4 +1,4 @@
-// The host's table, by its C functions where the face would hide them.
+// The host's function table, called through its C functions where the C++ API would hide them.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -17,14 +17,14 @@ std::string said() {
 
 }  // namespace
 
-TEST_CASE("the table says its size and contract") {
+TEST_CASE("table: states its size and contract") {
   CHECK(harmonics_api()->struct_size == sizeof(hx_api));
   CHECK(harmonics_api()->abi_major == HX_ABI_MAJOR);
   CHECK(harmonics_api()->abi_minor == HX_ABI_MINOR);
   CHECK(harmonics_api()->extension("hx.nothing/9") == nullptr);
 }
 
-TEST_CASE("tensors are zeros or copies, and are written without others seeing it") {
+TEST_CASE("table: tensors are zeros or copies, and writes do not affect other handles") {
   const HTensor zeros(DType::I16, {2, 2});
   CHECK(zeros.data<int16_t>()[3] == 0);
   const float given[] = {1, 2};
@@ -35,7 +35,7 @@ TEST_CASE("tensors are zeros or copies, and are written without others seeing it
   CHECK(b.data<float>()[0] == 1);
   CHECK(a.data<float>()[0] == 9);
   const float* own = a.data<float>();
-  CHECK(a.mutable_data<float>() == own);  // alone now: no copy
+  CHECK(a.mutable_data<float>() == own);  // the only handle now: no copy
   const float read_only[] = {5};
   HTensor c =
       make_value({DType::F32, {1}}, std::make_shared<Storage>(const_cast<float*>(read_only), 4, nullptr, false));
@@ -43,7 +43,7 @@ TEST_CASE("tensors are zeros or copies, and are written without others seeing it
   CHECK(read_only[0] == 5);
 }
 
-TEST_CASE("types that cannot be are refused") {
+TEST_CASE("table: invalid types are refused") {
   hx_value* out = nullptr;
   hx_type type{HX_F32, 1, {-1}};
   CHECK(harmonics_api()->create(&type, nullptr, &out) == HX_ERROR);
@@ -59,7 +59,7 @@ TEST_CASE("types that cannot be are refused") {
   CHECK(out == nullptr);
 }
 
-TEST_CASE("a traced value has a type but no numbers") {
+TEST_CASE("table: a traced value has a type but no numbers") {
   Tracer tracer("test");
   HTensor x = tracer.input("x", {DType::F32, {2, 3}});
   CHECK(x.shape() == Shape{2, 3});
@@ -69,7 +69,7 @@ TEST_CASE("a traced value has a type but no numbers") {
   CHECK_THROWS_AS(x.mutable_data<float>(), detail::NeedsValues);
 }
 
-TEST_CASE("errors cross with kind, text and notes") {
+TEST_CASE("table: errors keep kind, text and notes") {
   const HTensor x = floats({2, 2}, {1, 2, 3, 4});
   try {
     call1("rleu", {x});
@@ -87,7 +87,7 @@ TEST_CASE("errors cross with kind, text and notes") {
   CHECK(kind == HX_ERROR_STREAM);
 }
 
-TEST_CASE("results that do not fit the caller's room are refused") {
+TEST_CASE("table: results that do not fit the caller's buffer are refused") {
   const HTensor x = floats({1, 2}, {1, 2});
   hx_value* in[] = {x.raw()};
   const hx_attribute k{"k", HX_ATTR_INT, 0, {1}};
@@ -98,7 +98,7 @@ TEST_CASE("results that do not fit the caller's room are refused") {
   CHECK(said() == "'top_k' has 2 results, there is room for 1");
 }
 
-TEST_CASE("a layer's scope answers through the table") {
+TEST_CASE("table: a layer's scope is reachable") {
   TestScope scope;
   scope.leading_axes = 2;
   scope.symbols = 7;

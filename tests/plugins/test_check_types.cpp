@@ -1,4 +1,4 @@
-// What `plugin check` hands to functions is what flows hand to them.
+// `plugin check` passes the same types to functions as flows do.
 #include <catch2/catch.hpp>
 
 #include <harmonics/functional.hpp>
@@ -17,11 +17,11 @@ std::vector<ItemPtr> items(Register&& body) {
   hx_registration registration{sizeof(hx_registration), harmonics_api(), &pending};
   body(reinterpret_cast<FunctionRegistry&>(registration));
   std::vector<ItemPtr> all(pending.pending.begin(), pending.pending.end());
-  commit_pending(pending, Registry::global());  // functionals are looked up there
+  commit_pending(pending, Registry::global());  // functionals are looked up in the global registry
   return all;
 }
 
-// "takes a target: i64[4]", those that failed with '!' before and the remedy behind.
+// Collects lines "takes a target: i64[4]". Failed ones begin with '!' and end with the remedy.
 class Lines final : public CheckLog {
  public:
   void begin(const std::string& check) override { check_ = check; }
@@ -44,7 +44,7 @@ std::string first_line(const ItemPtr& item) {
   return log.lines.empty() ? "" : log.lines.front();
 }
 
-// Compares the classes, as numbers of one type, with the class of each column.
+// Compares the classes, as numbers of one type, with each column's class.
 struct Hits : LossFunction {
   explicit Hits(DType dtype) : dtype_(dtype) {}
   HTensor operator()(const HTensor& p, const HTensor& target) const override {
@@ -77,7 +77,7 @@ struct Affine : FunctionalBody {
 
 }  // namespace
 
-TEST_CASE("check types: classes are handed to a loss as i32, as flows do") {
+TEST_CASE("check types: a loss receives classes as i32, as in flows") {
   const auto all = items([](FunctionRegistry& r) {
     r.register_loss("hits_i32", std::make_shared<Hits>(DType::I32), "", {}, HX_TAKES_CLASSES);
     r.register_loss("hits_i64", std::make_shared<Hits>(DType::I64), "", {}, HX_TAKES_CLASSES);
@@ -92,7 +92,7 @@ TEST_CASE("check types: classes are handed to a loss as i32, as flows do") {
                                  0) == 0);
 }
 
-TEST_CASE("check types: symbols are handed to a layer in every type that streams have") {
+TEST_CASE("check types: a layer receives symbols in every type of streams") {
   const auto all = items([](FunctionRegistry& r) {
     r.register_layer("symbols", std::make_shared<Symbols>(true), "", {}, HX_TAKES_CLASSES);
     r.register_layer("wide_symbols", std::make_shared<Symbols>(false), "", {}, HX_TAKES_CLASSES);
@@ -104,7 +104,7 @@ TEST_CASE("check types: symbols are handed to a layer in every type that streams
   CHECK(first_line(all[2]).rfind("!takes samples and keeps the batch axis: ", 0) == 0);
 }
 
-TEST_CASE("check types: a functional of several inputs is given shapes that belong together") {
+TEST_CASE("check types: a functional of several inputs receives shapes that fit together") {
   const auto all =
       items([](FunctionRegistry& r) { r.register_functional("affine_of_three", std::make_shared<Affine>()); });
   CHECK(first_line(all[0]).find("3 inputs of ") != std::string::npos);

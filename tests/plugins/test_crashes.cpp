@@ -1,4 +1,4 @@
-// Libraries that end the program: who is named, and what is left to go on from.
+// Libraries that end the program: the message names the plugin and the checkpoint to resume from.
 #include <catch2/catch.hpp>
 
 #include <csignal>
@@ -14,7 +14,7 @@ namespace {
 
 struct Crash {
   const char* how;
-  int code;  // as a shell gives it
+  int code;  // as a shell reports it
   const char* said;
 };
 constexpr Crash kCrashes[] = {{"segv", 128 + SIGSEGV, "crashed with SIGSEGV\n"},
@@ -27,7 +27,7 @@ constexpr Crash kCrashes[] = {{"segv", 128 + SIGSEGV, "crashed with SIGSEGV\n"},
 
 }  // namespace
 
-TEST_CASE("a plugin that ends a run is named, with the checkpoint to go on from") {
+TEST_CASE("crashes: a plugin that ends a run is named, with the checkpoint to resume from") {
   const SmallRun data;
   for (const Crash& c : kCrashes) {
     const std::string runs = data.folder / c.how;
@@ -45,7 +45,7 @@ TEST_CASE("a plugin that ends a run is named, with the checkpoint to go on from"
   }
 }
 
-TEST_CASE("a plugin that ends an inference is named, and nothing is said of checkpoints") {
+TEST_CASE("crashes: a plugin that ends an inference is named, without a checkpoint") {
   const SmallRun data;
   for (const Crash& c : kCrashes) {
     const Result r = journeys::harmonics_in("CRASHING_AFTER=0", "infer --untrained " + data.flow(std::string(c.how)) +

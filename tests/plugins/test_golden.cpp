@@ -1,4 +1,4 @@
-// Binaries built for contract 1.0, which stay as they are: what people have goes on working.
+// Frozen binaries built for contract 1.0: existing plugins keep working.
 #include <catch2/catch.hpp>
 
 #include <filesystem>
@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Copies that nobody else may write to, whatever a checkout looks like.
+// Copies without write access for others, whatever the checkout's permissions.
 class Golden {
  public:
   Golden() {
@@ -64,7 +64,7 @@ TEST_CASE("binaries of contract 1.0: everything in them trains as calculated") {
   for (const Build& b : golden.builds()) check_training({b, b});
 }
 
-TEST_CASE("binaries of contract 1.0: two side by side in one process") {
+TEST_CASE("binaries of contract 1.0: two work side by side in one process") {
   if (!runs_here()) return;
   const Golden golden;
   for (const auto& [a, b] : {std::pair(0, 1), {1, 2}, {2, 0}}) {
@@ -80,7 +80,7 @@ TEST_CASE("binaries of contract 1.0: implementations and devices") {
   for (const Build& b : golden.builds()) check_implementations(b);
 }
 
-TEST_CASE("binaries of contract 1.0: the sample of old") {
+TEST_CASE("binaries of contract 1.0: the original sample works") {
   if (!runs_here()) return;
   const Golden golden;
   Registry registry;

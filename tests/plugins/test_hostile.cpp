@@ -1,4 +1,5 @@
-// Libraries that are broken, lie or spoil what they compute: what is said about it, and that everything else goes on.
+// Libraries that are broken, declare false facts or compute invalid values: each gives an error, and everything else
+// keeps working.
 #include <catch2/catch.hpp>
 
 #include <harmonics/graph.hpp>
@@ -21,7 +22,7 @@ namespace {
 
 std::string library(const std::string& name) { return HARMONICS_TEST_PLUGINS "/lib" + name + ".so"; }
 
-// Four numbers in, two out, forty samples.
+// Four inputs, two outputs, forty samples.
 struct HostileData {
   Folder folder;
   std::string producers;
@@ -49,7 +50,7 @@ struct HostileData {
   }
 };
 
-// A graph whose hidden layer ends in this function, on its numbers, within this process.
+// Builds, in this process, a graph whose hidden layer ends in this function.
 embedding::HarmonicGraph embedded(const HostileData& data, const std::string& function) {
   embedding::HarmonicGraph g = embedding::parse_hmx_text(
       "harmonic g { producer x {2}; producer y {2}; layer h {8}; layer o {2}; cycle (batch=8) { x -(" + function +
@@ -76,7 +77,7 @@ struct Identity : ActivationFunction {
 
 }  // namespace
 
-TEST_CASE("hostile libraries are refused one after the other, and the next good one works") {
+TEST_CASE("hostile libraries: each is refused, and the next good one works") {
   const Folder f;
   const std::string whole = journeys::read(library("functions")),
                     cut = f.write("libcut.so", whole.substr(0, whole.size() / 2));
@@ -107,7 +108,7 @@ TEST_CASE("hostile libraries are refused one after the other, and the next good 
             "install the library it needs, or build the plugin with its folder in the run path");
   for (const char* name : {"throws_registering", "throws_int", "bad_name", "missing_symbol", "other_contract",
                            "no_descriptor", "no_entry"})
-    CHECK(has(refused(library(name)), "\n"));  // each says what to do
+    CHECK(has(refused(library(name)), "\n"));  // each message has a remedy
   for (uint32_t kind : {HX_ACTIVATION, HX_LOSS, HX_LAYER}) CHECK(registry.names(kind).empty());
   load_plugin(library("functions"), registry);
   const auto ran = harmonics::testing::run(
@@ -117,7 +118,7 @@ TEST_CASE("hostile libraries are refused one after the other, and the next good 
   CHECK(numbers(ran.dx) == Floats{6, -8});
 }
 
-TEST_CASE("a folder of hostile libraries: flows train with the one that works") {
+TEST_CASE("hostile libraries: in a folder of them flows train with the one that works") {
   const HostileData data;
   const Folder place;
   const auto put = [&](const std::string& name) {
@@ -160,7 +161,7 @@ TEST_CASE("a folder of hostile libraries: flows train with the one that works") 
   }
 }
 
-TEST_CASE("plugin check survives crashes and goes on with the next library") {
+TEST_CASE("hostile libraries: plugin check survives crashes and continues with the next library") {
   const Result r = journeys::harmonics("plugin check " + library("crashes_at_load") + " " + library("leaves_at_load") +
                                            " " + library("missing_dependency") + " " + library("own_sigmoid"),
                                        300);
@@ -174,7 +175,7 @@ TEST_CASE("plugin check survives crashes and goes on with the next library") {
   CHECK(has(r.out, " passed, 3 failed"));
 }
 
-TEST_CASE("numbers that are not finite are laid to the plugin's function that made them") {
+TEST_CASE("hostile libraries: the error for non-finite numbers names the plugin's function") {
   const HostileData data;
   const std::string of = "' of plugin 'spoils' made it of finite numbers: leave it out, or correct it";
   const auto named = [&](const Result& r, const std::string& who, bool late = false) {
@@ -194,7 +195,7 @@ TEST_CASE("numbers that are not finite are laid to the plugin's function that ma
   CHECK_FALSE(has(data.spoilt("affine, fine", "mse", "--optimizer 'sgd(lr=1e30)'").err, "made it of finite numbers"));
 }
 
-TEST_CASE("gradients and updates that are not finite: the plugins of the step are named") {
+TEST_CASE("hostile libraries: the error for non-finite gradients and updates names the plugins of the step") {
   const HostileData data;
   const Result slope = data.spoilt("affine, nan_gradient");
   CHECK(slope.code == 1);
@@ -208,7 +209,7 @@ TEST_CASE("gradients and updates that are not finite: the plugins of the step ar
   CHECK(has(update.err, "in this step are optimizer 'nan_optimizer' of plugin 'spoils': leave them out one by one"));
 }
 
-TEST_CASE("a function that throws in the middle of training ends the run, its checkpoints stay whole") {
+TEST_CASE("hostile libraries: a function that throws during training ends the run, and its checkpoints stay complete") {
   const HostileData data;
   for (const char* name : {"throws_late", "throws_in_gradient"}) {
     const std::string runs = data.folder / name;
@@ -223,7 +224,7 @@ TEST_CASE("a function that throws in the middle of training ends the run, its ch
   CHECK(data.spoilt("affine, fine").code == 0);
 }
 
-TEST_CASE("what a function throws in a step leaves the weights of the step before, and the graph trains on") {
+TEST_CASE("hostile libraries: an exception in a step leaves the weights of the step before, and the graph trains on") {
   embedding::load_plugin(library("spoils"));
   const HostileData data;
   for (const char* name : {"throws_late", "throws_in_gradient"}) {
@@ -233,7 +234,7 @@ TEST_CASE("what a function throws in a step leaves the weights of the step befor
         has(error_of([&] { broken.fit(steps(10)); }),
             "activation '" + std::string(name) + "' of plugin 'spoils': no more today\ncome back tomorrow\nnote: in "));
     whole.fit(
-        steps(std::string(name) == "throws_late" ? 3 : 2));  // its gradient was also asked for once while compiling
+        steps(std::string(name) == "throws_late" ? 3 : 2));  // its gradient was also called once at compile time
     CHECK(weights_of(broken) == weights_of(whole));
     broken.registerActivation(name, std::make_shared<Identity>());
     const embedding::FitReport report = broken.fit(steps(10));
@@ -243,7 +244,7 @@ TEST_CASE("what a function throws in a step leaves the weights of the step befor
   }
 }
 
-TEST_CASE("streams and metrics of plugins that break their word are named") {
+TEST_CASE("hostile libraries: streams and metrics that violate their declarations are named") {
   const HostileData data;
   const auto fed = [&](const std::string& how) {
     std::string producers = data.producers;

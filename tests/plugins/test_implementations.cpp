@@ -71,7 +71,7 @@ std::string kernel_of(const Executable& executable) {
 
 }  // namespace
 
-TEST_CASE("a plugin's functional is an operation: eagerly, traced, with the derived gradient or its own") {
+TEST_CASE("implementations: a plugin's functional works eagerly and traced, with the derived gradient or its own") {
   load_once();
   const HTensor x = floats({3}, {0, 1, -2});
   const Floats y = numbers(call1("swish2", {x}));
@@ -82,11 +82,11 @@ TEST_CASE("a plugin's functional is an operation: eagerly, traced, with the deri
   CHECK(numbers(ran.dx)[0] == Approx(0.5f));
   const auto doubled = harmonics::testing::run(
       x, [](const HTensor& v) { return call1("swish_doubled", {v}, Attributes().set("slope", 1.0)); }, true);
-  CHECK(numbers(doubled.dx)[0] == Approx(1.0f));  // its own gradient is twice the right one
+  CHECK(numbers(doubled.dx)[0] == Approx(1.0f));  // its own gradient is twice the correct one
   CHECK(numbers(call("blend", {x, x}, Attributes().set("part", 1.0)).at(1)) == Floats{0, 0, 0});
 }
 
-TEST_CASE("arguments of a plugin's functional are checked and completed") {
+TEST_CASE("implementations: arguments of a plugin's functional are checked and completed") {
   load_once();
   const HTensor x = floats({1}, {1});
   CHECK(error_of([&] { call1("swish2", {x}, Attributes().set("slop", 1.0)); }) ==
@@ -104,7 +104,7 @@ TEST_CASE("arguments of a plugin's functional are checked and completed") {
         "it");
 }
 
-TEST_CASE("the newest implementation that serves is taken, before the device and the body") {
+TEST_CASE("implementations: the newest that accepts is selected before the device and the body") {
   load_once();
   Registry registry(&Registry::global());
   CHECK(kernel_of(*compiled(registry, {2, 4})) == "fast swish");
@@ -121,7 +121,7 @@ TEST_CASE("the newest implementation that serves is taken, before the device and
   CHECK(plan->output("y").data<float>()[0] == Approx(0.731059f));
 }
 
-TEST_CASE("an override belongs to its scope and to the programs compiled in it") {
+TEST_CASE("implementations: an override applies within its scope and to programs compiled in it") {
   load_once();
   Registry registry(&Registry::global()), other(&Registry::global());
   std::unique_ptr<Executable> kept;
@@ -138,10 +138,10 @@ TEST_CASE("an override belongs to its scope and to the programs compiled in it")
     kept = compiled(registry, {2, 4});
   }
   CHECK(kernel_of(*compiled(registry, {2, 4})) == "fast swish");
-  CHECK(of_swish(*kept).winner == "plain of org.example.kinds");  // what was compiled keeps to it
+  CHECK(of_swish(*kept).winner == "plain of org.example.kinds");  // compiled programs keep it
 }
 
-TEST_CASE("an override that is unknown or cannot serve is an error with what everybody says") {
+TEST_CASE("implementations: an unknown or unusable override is an error with all candidates' answers") {
   load_once();
   Registry registry(&Registry::global());
   const auto refused = [&](const char* functional, const char* name, const Shape& shape = {2, 4},
@@ -164,7 +164,7 @@ TEST_CASE("an override that is unknown or cannot serve is an error with what eve
         "it\nportable would serve");
 }
 
-TEST_CASE("the reference device means what is meant") {
+TEST_CASE("implementations: the reference device uses only those that an override names") {
   load_once();
   Registry registry(&Registry::global());
   static const std::unique_ptr<Executor> executor = make_sequential_executor();
@@ -177,7 +177,7 @@ TEST_CASE("the reference device means what is meant") {
   for (const PlanStep& s : plan->steps()) CHECK(s.kernel == "reference");
 }
 
-TEST_CASE("an implementation of a primitive stands in its place, and declines with its reason") {
+TEST_CASE("implementations: one of a primitive replaces it, or declines with its reason") {
   load_once();
   Registry registry(&Registry::global());
   static const std::unique_ptr<Executor> executor = make_sequential_executor();
@@ -192,7 +192,7 @@ TEST_CASE("an implementation of a primitive stands in its place, and declines wi
   }
 }
 
-TEST_CASE("forward and backward are taken as a pair") {
+TEST_CASE("implementations: forward and backward are selected as a pair") {
   const Data data("affine(6), swish2");
   const Result fast = data.explain("--show kernels --select");
   REQUIRE(fast.code == 0);
@@ -202,7 +202,7 @@ TEST_CASE("forward and backward are taken as a pair") {
   const Result plain = data.explain("--show kernels --override swish2=plain");
   REQUIRE(plain.code == 0);
   CHECK_FALSE(has(plain.out, "fast swish"));
-  // All three learn the same.
+  // All three train to the same loss.
   const double by_fast = number(data.run("--json").out, "loss"),
                by_plain = number(data.run("--json --override swish2=plain").out, "loss"),
                by_body = number(data.run("--json --override swish2=portable").out, "loss");
@@ -210,7 +210,7 @@ TEST_CASE("forward and backward are taken as a pair") {
   CHECK(by_fast == Approx(by_body).epsilon(1e-5));
 }
 
-TEST_CASE("implementations that do what they should not are named, and nothing is learned from them") {
+TEST_CASE("implementations: a faulty one is named, and nothing is learned from it") {
   const Data data("affine(6), swish_doubled");
   const auto says = [&](const std::string& name) {
     const Result r = data.run("--override swish_doubled=" + name + " --save " + (data.folder / "w.safetensors"));
@@ -232,7 +232,7 @@ TEST_CASE("implementations that do what they should not are named, and nothing i
   CHECK(has(Data("affine(6), fragile").run("").err, "no answer today"));
 }
 
-TEST_CASE("a functional is a layer function of flows, with further sources by name") {
+TEST_CASE("implementations: a functional works as a layer function of flows, with further sources by name") {
   const Data data("affine(6), blend(x, part=0.25)");
   const Result r = data.run("--json");
   CHECK(r.code == 0);
@@ -243,7 +243,7 @@ TEST_CASE("a functional is a layer function of flows, with further sources by na
   CHECK(has(bad.err, "give a value from 0 to 1"));
 }
 
-TEST_CASE("overrides come from flags, the environment and files") {
+TEST_CASE("implementations: overrides come from flags, the environment and files") {
   const Data data("affine(6), swish2");
   const std::string file = data.folder.write("c.toml", "[override]\nswish2 = \"plain\"\n");
   CHECK(has(data.explain("--select --config " + file).out, "plain of org.example.kinds (override)"));
@@ -266,7 +266,7 @@ TEST_CASE("overrides come from flags, the environment and files") {
   CHECK(has(wrong_type.err, "'swish2' of [override] is the name of an implementation, in quotes"));
 }
 
-TEST_CASE("checkpoints know who computed what, and a change is said when the run goes on") {
+TEST_CASE("implementations: checkpoints record the selection, and a resumed run reports a change") {
   const Data data("affine(6), swish2", "batch=8");
   const std::string runs = data.folder / "runs";
   REQUIRE(data.run("--steps 5 --checkpoint " + runs).code == 0);
@@ -279,7 +279,7 @@ TEST_CASE("checkpoints know who computed what, and a change is said when the run
   CHECK_FALSE(has(same.err, "what computes"));
 }
 
-TEST_CASE("a traced activation of a plugin compiles to the very program of the built-in one") {
+TEST_CASE("implementations: a plugin's traced activation compiles to the same program as the built-in one") {
   const auto program = [](const std::string& function) {
     const Data data(function);
     std::string text = data.explain("--after all --show program,kernels").out;

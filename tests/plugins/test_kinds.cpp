@@ -1,4 +1,4 @@
-// Optimizers, schedules, predicates, augmentations and devices of plugins, as a user meets them.
+// Optimizers, schedules, predicates, augmentations and devices of plugins, as users see them.
 #include "tests/journeys/shell.hpp"
 
 #include <cmath>
@@ -32,7 +32,7 @@ struct Setup {
 
 }  // namespace
 
-TEST_CASE("an optimizer of a plugin trains as the same rule of the library does") {
+TEST_CASE("kinds: a plugin's optimizer trains like the same rule of the library") {
   const Setup s;
   const Result own = s.run("--json --optimizer 'heavy_ball(lr=0.05, momentum=0.8)'"),
                known = s.run("--json --optimizer 'sgd(lr=0.05, momentum=0.8)'");
@@ -46,7 +46,7 @@ TEST_CASE("an optimizer of a plugin trains as the same rule of the library does"
   CHECK(s.run("--optimizer heavy_ball --lr 0.02 --accumulate 2").code == 0);
 }
 
-TEST_CASE("an optimizer's memory is part of a checkpoint") {
+TEST_CASE("kinds: an optimizer's state is part of a checkpoint") {
   const Setup s;
   const std::string runs = s.folder / "runs", common = "--optimizer heavy_ball --quiet ";
   const auto steps = [](int n) { return "steps " + std::to_string(n) + ", batch=8"; };
@@ -63,7 +63,7 @@ TEST_CASE("an optimizer's memory is part of a checkpoint") {
   CHECK(read(s.folder / "whole.safetensors") == read(s.folder / "resumed.safetensors"));
 }
 
-TEST_CASE("settings of a plugin's optimizer and schedule are checked") {
+TEST_CASE("kinds: settings of a plugin's optimizer and schedule are checked") {
   const Setup s;
   const Result range = s.run("--optimizer 'heavy_ball(momentum=1)'");
   CHECK(range.code == 78);
@@ -74,7 +74,7 @@ TEST_CASE("settings of a plugin's optimizer and schedule are checked") {
   CHECK(has(s.run("--schedule 'halving(every=0.5)'").err, "schedule setting 'every' has the value '0.5'"));
 }
 
-TEST_CASE("an optimizer that does what it should not is named before anything is learned") {
+TEST_CASE("kinds: a faulty optimizer is named before anything is learned") {
   const Setup s;
   const Result shape = s.run("--optimizer wrong_step");
   CHECK(shape.code == 1);
@@ -86,7 +86,7 @@ TEST_CASE("an optimizer that does what it should not is named before anything is
       has(reads.err, "optimizer 'wrong_step' of plugin 'org.example.kinds' reads numbers, which an optimizer cannot"));
 }
 
-TEST_CASE("a schedule of a plugin sets the rate of every step") {
+TEST_CASE("kinds: a plugin's schedule sets the rate of every step") {
   const Setup s;
   CHECK(number(s.run("--json --optimizer 'sgd(lr=0.1)' --schedule 'halving(every=5)'").out, "learning_rate") ==
         Approx(0.1 / 8));
@@ -101,7 +101,7 @@ TEST_CASE("a schedule of a plugin sets the rate of every step") {
   CHECK(has(negative.err, "schedule 'negative' of plugin 'org.example.kinds' gives the factor -1 at step 2"));
 }
 
-TEST_CASE("a predicate of a plugin decides before every step") {
+TEST_CASE("kinds: a plugin's predicate is evaluated before every step") {
   const Setup s;
   const std::string branch = "x -(affine(6), tanh)-> h -> o; if PREDICATE { o <-(mse)- y; } else { o <-(mae)- y; }";
   const auto with = [&](std::string predicate, const std::string& flags = "--json") {
@@ -124,7 +124,7 @@ TEST_CASE("a predicate of a plugin decides before every step") {
   CHECK(has(clock.err, "a deterministic run cannot ask 'by_clock': its answer depends on more than the run"));
 }
 
-TEST_CASE("an augmentation of a plugin changes samples, the same way on every run and any thread") {
+TEST_CASE("kinds: a plugin's augmentation changes samples equally on every run and thread") {
   const Setup s;
   const auto loss = [&](const std::string& augment, const std::string& flags = "") {
     std::string producers = s.producers;
@@ -150,13 +150,13 @@ TEST_CASE("an augmentation of a plugin changes samples, the same way on every ru
   CHECK(has(journeys::harmonics("inspect 'file:" + file + "?augment=jiter(1)'" + kKinds).err, "'jiter' is unknown"));
 }
 
-TEST_CASE("a device of a plugin runs nothing by itself, and the reference serves") {
+TEST_CASE("kinds: a plugin's device without kernels uses the reference") {
   const Setup s;
   CHECK(number(s.run("--json --device no_kernels").out, "loss") ==
         Approx(number(s.run("--json").out, "loss")).epsilon(1e-4));
 }
 
-TEST_CASE("every kind is listed and inspected") {
+TEST_CASE("kinds: every kind is listed and inspected") {
   const std::pair<const char*, const char*> kinds[] = {
       {"functionals", "swish2"}, {"implementations", "swish2.fast"}, {"optimizers", "heavy_ball"},
       {"schedules", "halving"},  {"predicates", "every_other"},      {"augmentations", "jitter"},

@@ -37,7 +37,7 @@ float mean_of(const Floats& v) {
 
 }  // namespace
 
-TEST_CASE("affine flattens a sample, and maps each position of a sequence") {
+TEST_CASE("layers: affine flattens a sample, and maps each position of a sequence") {
   TestScope scope;
   const HTensor x = ramp({2, 3, 4});
   const HTensor y = ran_layer("affine", scope, x, {{"width", "5"}});
@@ -56,13 +56,13 @@ TEST_CASE("affine flattens a sample, and maps each position of a sequence") {
   CHECK(ran_layer("affine", scalars, ramp({3}), {{"width", "2"}}).shape() == Shape{3, 2});
 }
 
-TEST_CASE("a layer that needs the target's width says so") {
+TEST_CASE("layers: one that needs the target's width says so") {
   TestScope scope;
   CHECK_THROWS_AS(ran_layer("affine", scope, ramp({2, 3})), detail::NeedsWidth);
   CHECK(layer_error("affine", ramp({2, 3}), {{"width", "0"}}) == "a width of 0 holds nothing; the least is 1");
 }
 
-TEST_CASE("conv keeps the size by default and knows strides, padding, dilation and groups") {
+TEST_CASE("layers: conv keeps the size by default and supports strides, padding, dilation and groups") {
   const HTensor x = ramp({2, 4, 7, 6});
   const auto shape = [&](const Texts& texts) {
     TestScope scope;
@@ -80,7 +80,7 @@ TEST_CASE("conv keeps the size by default and knows strides, padding, dilation a
   CHECK(scope.inits.at("weight").a == 30);
 }
 
-TEST_CASE("conv sums the window times the weight") {
+TEST_CASE("layers: conv sums the window times the weight") {
   TestScope scope;
   scope.values["weight"] = floats({1, 1, 2, 2}, {1, 2, 3, 4});
   const HTensor x = floats({1, 1, 2, 3}, {1, 2, 3, 4, 5, 6});
@@ -88,10 +88,10 @@ TEST_CASE("conv sums the window times the weight") {
   Texts valid = texts;
   valid.push_back({"padding", "valid"});
   check_close(ran_layer("conv", scope, x, valid), {1 + 4 + 12 + 20, 2 + 6 + 15 + 24});
-  check_close(ran_layer("conv", scope, x, texts), {37, 47, 21, 14, 17, 6});  // the odd zero stands at the end
+  check_close(ran_layer("conv", scope, x, texts), {37, 47, 21, 14, 17, 6});  // odd padding goes to the end
 }
 
-TEST_CASE("images are asked for where they are missing") {
+TEST_CASE("layers: an input without image axes is refused") {
   CHECK(layer_error("conv", ramp({2, 784}), {{"channels", "8"}}) ==
         "conv works on images [channels, height, width]; a sample here is [784]\n"
         "declare the shape where the stream begins, e.g. producer NAME {1, 28, 28};");
@@ -111,7 +111,7 @@ TEST_CASE("images are asked for where they are missing") {
   CHECK(layer_error("conv", image, {{"channels", "4"}, {"stride", "0"}}) == "stride is [0, 0]; the least is 1");
 }
 
-TEST_CASE("pooling takes the largest or the mean of each window") {
+TEST_CASE("layers: pooling takes the maximum or the mean of each window") {
   TestScope scope;
   const HTensor x = floats({1, 1, 2, 4}, {1, 2, 3, 4, 8, 7, 6, 5});
   check_close(ran_layer("maxpool", scope, x), {8, 6});
@@ -122,7 +122,7 @@ TEST_CASE("pooling takes the largest or the mean of each window") {
   CHECK(layer_error("maxpool", x, {{"padding", "2"}}) == "padding is 2; at most half of the window's 2");
 }
 
-TEST_CASE("norm over a sample: mean 0, variance 1, then gain and bias") {
+TEST_CASE("layers: norm over a sample gives mean 0 and variance 1, then gain and bias") {
   TestScope scope;
   const HTensor y = ran_layer("norm", scope, ramp({2, 3, 4}));
   CHECK(names(scope) == Names{"bias [3, 4]", "gain [3, 4]"});
@@ -141,14 +141,14 @@ TEST_CASE("norm over a sample: mean 0, variance 1, then gain and bias") {
   CHECK(names(sequence) == Names{"bias [4]", "gain [4]"});
 }
 
-TEST_CASE("norm rms: unit root mean square, then gain") {
+TEST_CASE("layers: norm rms gives unit root mean square, then gain") {
   TestScope scope;
   check_close(ran_layer("norm", scope, floats({1, 2, 2}, {1, -1, 7, 7}), {{"kind", "rms"}}), {0.2f, -0.2f, 1.4f, 1.4f},
               1e-4);
   CHECK(names(scope) == Names{"gain [4]"});
 }
 
-TEST_CASE("norm batch: the batch's statistics while training, running ones afterwards") {
+TEST_CASE("layers: norm batch uses the batch's statistics in training, running ones afterwards") {
   TestScope scope;
   scope.is_training = true;
   const HTensor x = floats({4, 2}, {1, 10, 2, 10, 3, 30, 4, 30});
@@ -173,7 +173,7 @@ TEST_CASE("norm batch: the batch's statistics while training, running ones after
   CHECK(images.values.at("gain").shape() == Shape{3});
 }
 
-TEST_CASE("norm refuses what it does not know") {
+TEST_CASE("layers: norm refuses unknown arguments") {
   CHECK(layer_error("norm", ramp({2, 3}), {{"kind", "group"}}) == "norm(\"group\") wants groups, e.g. groups=8");
   CHECK(layer_error("norm", ramp({2, 3}), {{"kind", "group"}, {"groups", "2"}}) ==
         "groups is 2; it must divide the 3 channels");
@@ -187,7 +187,7 @@ TEST_CASE("norm refuses what it does not know") {
         "use a larger batch, or norm(\"layer\")");
 }
 
-TEST_CASE("norm by groups takes each sample's channels apart, by instance each channel") {
+TEST_CASE("layers: norm by groups normalizes each sample's channel groups, by instance each channel") {
   TestScope scope;
   const HTensor x = floats({1, 4, 2}, {1, 3, 5, 7, 0, 0, 10, 10});
   const float unit = std::sqrt(5.0f);
@@ -200,7 +200,7 @@ TEST_CASE("norm by groups takes each sample's channels apart, by instance each c
   check_close(ran_layer("norm", sequence, x, {{"kind", "group"}, {"groups", "1"}}), {-1, 1, -1, 1, 0, 0, 0, 0}, 1e-4);
 }
 
-TEST_CASE("prelu owns its slopes, glu halves the features") {
+TEST_CASE("layers: prelu has a slope parameter, glu halves the features") {
   TestScope scope;
   const HTensor x = floats({2, 2}, {-4, 2, 1, -8});
   check_close(ran_layer("prelu", scope, x), {-1, 2, 1, -2});
@@ -219,7 +219,7 @@ TEST_CASE("prelu owns its slopes, glu halves the features") {
         "put a map of an even width before it: -(affine(256), glu)-> gives 128");
 }
 
-TEST_CASE("last and mean leave one value of a sequence") {
+TEST_CASE("layers: last and mean return one value of a sequence") {
   TestScope scope;
   scope.leading_axes = 2;
   const HTensor x = floats({1, 3, 2}, {1, 2, 3, 4, 8, 0});
@@ -231,7 +231,7 @@ TEST_CASE("last and mean leave one value of a sequence") {
         "use a producer of sequences (file:PATH?window=256), or declare one: {*, 64}");
 }
 
-TEST_CASE("lstm and gru have PyTorch's parameters, layers and directions") {
+TEST_CASE("layers: lstm and gru have PyTorch's parameters, layers and directions") {
   const HTensor x = ramp({2, 5, 3});
   TestScope plain;
   plain.leading_axes = 2;
@@ -265,7 +265,7 @@ TEST_CASE("lstm and gru have PyTorch's parameters, layers and directions") {
   CHECK(ran_layer("lstm", noisy, x, {{"width", "4"}, {"layers", "2"}, {"dropout", "0.5"}}).shape() == Shape{2, 5, 4});
 }
 
-TEST_CASE("recurrent layers say what they need") {
+TEST_CASE("layers: recurrent ones report their requirements") {
   CHECK(layer_error("lstm", ramp({2, 3}), {{"width", "4"}}) ==
         "lstm works on sequences [positions, features]; a sample here is [3]\n"
         "use a producer of sequences (file:PATH?window=256), or declare one: {*, 64}");
@@ -282,7 +282,7 @@ TEST_CASE("recurrent layers say what they need") {
   CHECK_THROWS_AS(ran_layer("gru", open, x), detail::NeedsWidth);
 }
 
-TEST_CASE("dropout acts while training only") {
+TEST_CASE("layers: dropout acts only in training") {
   TestScope scope;
   const HTensor x = floats({1, 4}, {1, 2, 3, 4});
   check_close(ran_layer("dropout", scope, x), {1, 2, 3, 4});
@@ -291,17 +291,17 @@ TEST_CASE("dropout acts while training only") {
   check_close(ran_layer("dropout", scope, x, {{"rate", "0.25"}}), {0, 2 / 0.75f, 0, 4 / 0.75f});
 }
 
-TEST_CASE("noise acts while training only") {
+TEST_CASE("layers: noise acts only in training") {
   TestScope scope;
   const HTensor x = floats({1, 4}, {1, 2, 3, 4});
   check_close(ran_layer("noise", scope, x), {1, 2, 3, 4});
   scope.is_training = true;
   check_close(ran_layer("noise", scope, x, {{"deviation", "0"}}), {1, 2, 3, 4});
-  scope.random_numbers = floats({1, 4}, {0.1f, 0.3f, 0.2f, 0.9f});  // of both the radius and the angle
+  scope.random_numbers = floats({1, 4}, {0.1f, 0.3f, 0.2f, 0.9f});  // for both radius and angle
   check_close(ran_layer("noise", scope, x, {{"deviation", "0.25"}}), {1.0928435f, 1.9347510f, 3.0516095f, 4.4340307f});
 }
 
-TEST_CASE("embed looks up a row for each symbol") {
+TEST_CASE("layers: embed looks up a row for each symbol") {
   TestScope scope;
   scope.symbols = 5;
   scope.leading_axes = 2;
@@ -317,7 +317,7 @@ TEST_CASE("embed looks up a row for each symbol") {
         std::string::npos);
 }
 
-TEST_CASE("attention mixes positions by likeness") {
+TEST_CASE("layers: attention mixes positions by similarity") {
   // By plain loops: one head, weights from the scope.
   TestScope scope;
   scope.leading_axes = 2;
@@ -344,7 +344,7 @@ TEST_CASE("attention mixes positions by likeness") {
   }
 }
 
-TEST_CASE("attention has heads, shared keys, rotary positions and a memory") {
+TEST_CASE("layers: attention has heads, shared keys, rotary positions and a memory") {
   const HTensor x = ramp({2, 3, 8});
   TestScope scope;
   scope.leading_axes = 2;
@@ -367,7 +367,7 @@ TEST_CASE("attention has heads, shared keys, rotary positions and a memory") {
             .find("attention works on sequences [positions, features]; a sample of the source is [8]") == 0);
 }
 
-TEST_CASE("skip, flatten, concat and mul") {
+TEST_CASE("layers: skip, flatten, concat and mul") {
   TestScope scope;
   const HTensor x = floats({1, 2, 2}, {1, 2, 3, 4});
   check_same(ran_layer("skip", scope, x), x);
@@ -384,7 +384,7 @@ TEST_CASE("skip, flatten, concat and mul") {
   CHECK(names(scope).empty());
 }
 
-TEST_CASE("every layer with parameters has its gradient") {
+TEST_CASE("layers: every one with parameters has its gradient") {
   const auto derivative = [](const char* name, const HTensor& x, const Texts& texts, uint32_t leading = 1) {
     TestScope scope;
     scope.leading_axes = leading;

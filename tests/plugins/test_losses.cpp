@@ -32,7 +32,7 @@ float binary(float z, float t) { return std::max(z, 0.0f) - z * t + std::log1p(s
 
 }  // namespace
 
-TEST_CASE("cross_entropy after softmax or nothing is that of softmax, on logits") {
+TEST_CASE("losses: cross_entropy after softmax or no activation is softmax cross entropy on logits") {
   const Floats expected{negative_log_softmax({1, 2, -1}, 1), negative_log_softmax({0.5f, -3, 4}, 0)};
   for (const std::string& before : {kNone, kSoftmax, std::string("harmonics.activations/identity")})
     check_close(ran_loss("cross_entropy", before, kLogits, kLabels), expected);
@@ -43,7 +43,7 @@ TEST_CASE("cross_entropy after softmax or nothing is that of softmax, on logits"
               {0.5f * (expected[0] + negative_log_softmax({1, 2, -1}, 0)), expected[1]});
 }
 
-TEST_CASE("cross_entropy after sigmoid is one of two for each output") {
+TEST_CASE("losses: cross_entropy after sigmoid is binary for each output") {
   Floats expected;
   const Floats z = numbers(kLogits), hot{0, 1, 0, 1, 0, 0};
   for (size_t i = 0; i < z.size(); ++i) expected.push_back(binary(z[i], hot[i]));
@@ -52,7 +52,7 @@ TEST_CASE("cross_entropy after sigmoid is one of two for each output") {
   check_close(ran_loss("cross_entropy", kSigmoid, floats({1, 1}, {-200}), floats({1, 1}, {1})), {200});  // no overflow
 }
 
-TEST_CASE("cross_entropy after anything else says what to write") {
+TEST_CASE("losses: cross_entropy after other activations gives an error with a remedy") {
   CHECK(loss_error("cross_entropy", kRelu, kLogits, kLabels) ==
         "loss 'cross_entropy' of plugin 'harmonics.losses': cross_entropy does not go with what the arrow ends in, "
         "'harmonics.activations/relu'\nend the arrow in softmax (one of many classes), sigmoid (each output by itself) "
@@ -63,7 +63,7 @@ TEST_CASE("cross_entropy after anything else says what to write") {
         std::string::npos);
 }
 
-TEST_CASE("next_token judges each position by the symbol that follows") {
+TEST_CASE("losses: next_token compares each position with the symbol that follows") {
   const HTensor logits = floats({1, 3, 2}, {1, 2, 3, -1, 9, 9});
   const HTensor text = HTensor::from<int32_t>({1, 3}, {0, 1, 0});
   const HTensor y = ran_loss("next_token", kNone, logits, text);
@@ -76,7 +76,7 @@ TEST_CASE("next_token judges each position by the symbol that follows") {
             .find("at least two positions") != std::string::npos);
 }
 
-TEST_CASE("binary_cross_entropy judges probabilities, or logits after sigmoid") {
+TEST_CASE("losses: binary_cross_entropy takes probabilities, or logits after sigmoid") {
   const HTensor p = floats({1, 4}, {0.25f, 0.75f, 0, 1}), t = floats({1, 4}, {0, 1, 1, 0});
   const float quarter = -std::log(0.75f);
   check_close(ran_loss("binary_cross_entropy", kNone, p, t), {quarter, quarter, 100, 100});
@@ -84,7 +84,7 @@ TEST_CASE("binary_cross_entropy judges probabilities, or logits after sigmoid") 
   check_close(ran_loss("binary_cross_entropy", kSigmoid, z, floats({1, 2}, {1, 0})), {300, binary(2, 0)});
 }
 
-TEST_CASE("distances are taken element by element") {
+TEST_CASE("losses: distances are computed element by element") {
   const HTensor p = floats({1, 3}, {0, 2, -3}), t = floats({1, 3}, {0.5f, 0, 0});
   check_close(ran_loss("mse", kRelu, p, t), {0.25f, 4, 9});
   check_close(ran_loss("mae", kNone, p, t), {0.5f, 2, 3});
@@ -96,7 +96,7 @@ TEST_CASE("distances are taken element by element") {
   CHECK(loss_error("huber", kNone, p, t, {{"delta", "0"}}) == "'delta' of loss 'huber' is '0'\ngive a value above 0");
 }
 
-TEST_CASE("smoothing and places that do not count") {
+TEST_CASE("losses: smoothing and ignored positions") {
   const float first = negative_log_softmax({1, 2, -1}, 1);
   const float all = (negative_log_softmax({1, 2, -1}, 0) + first + negative_log_softmax({1, 2, -1}, 2)) / 3;
   const HTensor one = floats({1, 3}, {1, 2, -1}), label = HTensor::from<int32_t>({1}, {1});
@@ -106,7 +106,7 @@ TEST_CASE("smoothing and places that do not count") {
               {0.75f * first + 0.25f * all});
   const HTensor absent = HTensor::from<int32_t>({2}, {1, -100}), none = HTensor::from<int32_t>({2}, {-100, -100});
   const Texts ignore{{"ignore_index", "-100"}};
-  // The engine takes the mean over both: that of the one that counts.
+  // The engine takes the mean over both, which is that of the counted one.
   for (const char* name : {"cross_entropy", "nll"})
     check_close(ran_loss(name, kLogSoftmax, kLogits, absent, ignore), {2 * first, 0});
   check_close(ran_loss("cross_entropy", kSoftmax, kLogits, none, ignore), {0, 0});
@@ -120,7 +120,7 @@ TEST_CASE("smoothing and places that do not count") {
         "'label_smoothing' of loss 'cross_entropy' is '1.5'\ngive a value from 0 to 1");
 }
 
-TEST_CASE("nll takes log-probabilities") {
+TEST_CASE("losses: nll takes log-probabilities") {
   check_close(ran_loss("nll", kNone, kLogits, kLabels), {-2, -0.5f});
   check_close(ran_loss("nll", kLogSoftmax, kLogits, kLabels),
               {negative_log_softmax({1, 2, -1}, 1), negative_log_softmax({0.5f, -3, 4}, 0)});
@@ -131,7 +131,7 @@ TEST_CASE("nll takes log-probabilities") {
   CHECK(std::isinf(numbers(ran_loss("nll", kNone, kLogits, outside))[1]));
 }
 
-TEST_CASE("hinge asks for a margin, of signs or of classes") {
+TEST_CASE("losses: hinge requires a margin, for signs or for classes") {
   const HTensor p = floats({1, 3}, {0.5f, 2, -3}), t = floats({1, 3}, {1, -1, -1});
   check_close(ran_loss("hinge", kNone, p, t), {0.5f, 3, 0});
   check_close(ran_loss("hinge", kNone, p, t, {{"power", "2"}, {"margin", "2"}}), {2.25f, 16, 0});
@@ -141,7 +141,7 @@ TEST_CASE("hinge asks for a margin, of signs or of classes") {
         "'power' of loss 'hinge' is '3'\ngive a value from 1 to 2");
 }
 
-TEST_CASE("kl_div compares distributions") {
+TEST_CASE("losses: kl_div compares distributions") {
   const HTensor target = floats({1, 2}, {0.25f, 0.75f}), logits = floats({1, 2}, {0, 0});
   const double log_half = std::log(0.5);
   const Floats expected{static_cast<float>(0.25 * (std::log(0.25) - log_half)),
@@ -153,14 +153,14 @@ TEST_CASE("kl_div compares distributions") {
         std::string::npos);
 }
 
-TEST_CASE("binary_cross_entropy takes the numbers of two classes for one output") {
+TEST_CASE("losses: binary_cross_entropy takes the labels of two classes for one output") {
   const HTensor z = floats({2, 1}, {-1, 2}), labels = HTensor::from<int32_t>({2}, {1, 0});
   check_close(ran_loss("binary_cross_entropy", kSigmoid, z, labels), {binary(-1, 1), binary(2, 0)});
   check_close(ran_loss("binary_cross_entropy", kNone, floats({2, 1}, {0.25f, 0.5f}), labels),
               {-std::log(0.25f), -std::log(0.5f)});
 }
 
-TEST_CASE("the gradient of a fused loss is that of what it means") {
+TEST_CASE("losses: the gradient of a fused loss equals that of its definition") {
   const Ran ran = run(
       kLogits, [](const HTensor& x) { return loss("cross_entropy", kSoftmax, x, x, kLabels); }, true);
   Floats expected;
@@ -174,7 +174,7 @@ TEST_CASE("the gradient of a fused loss is that of what it means") {
   check_close(ran.dx, expected);
 }
 
-TEST_CASE("binary_cross_entropy: probabilities of 0 and 1 have the bounded gradient of PyTorch") {
+TEST_CASE("losses: binary_cross_entropy with probabilities of 0 and 1 has PyTorch's bounded gradient") {
   const Floats p{0, 1, 0, 1, 1e-30f, 1 - 0x1p-24f, 0.25f}, t{0, 1, 1, 0, 1, 0.5f, 1};
   const Ran ran = run(
       floats({1, 7}, p),
@@ -189,10 +189,10 @@ TEST_CASE("binary_cross_entropy: probabilities of 0 and 1 have the bounded gradi
   }
 }
 
-// Loss and gradient of saturated outputs; NaN where a formula multiplies 0 with infinity.
+// Loss and gradient of saturated outputs. A formula that multiplies 0 by infinity gives NaN.
 TEST_CASE("losses: saturated outputs have finite losses and gradients") {
   struct Case {
-    const char *name, *activation;  // the plain name of what the arrow ends in
+    const char *name, *activation;  // name of the activation that ends the arrow
     bool classes;
     Texts texts;
   };
@@ -230,7 +230,7 @@ TEST_CASE("losses: saturated outputs have finite losses and gradients") {
   }
 }
 
-TEST_CASE("one class teaches nothing, and losses over classes say so") {
+TEST_CASE("losses: a single class gives an error, since it teaches nothing") {
   const HTensor one = floats({2, 1}, {1, -1}), labels = HTensor::from<int32_t>({2}, {0, 0}),
                 real = floats({2, 1}, {0.3f, 7});
   const std::string refused = " over one class learns nothing: its probability is always 1";
@@ -240,6 +240,6 @@ TEST_CASE("one class teaches nothing, and losses over classes say so") {
   CHECK(loss_error("nll", kLogSoftmax, one, labels).find("nll" + refused) != std::string::npos);
   CHECK(loss_error("kl_div", kSoftmax, one, real).find("kl_div" + refused) != std::string::npos);
   CHECK(loss_error("hinge", kNone, one, labels).find("hinge" + refused) != std::string::npos);
-  // Each output by itself is another matter.
+  // Independent outputs are accepted.
   check_close(ran_loss("cross_entropy", kSigmoid, one, floats({2, 1}, {1, 0})), {binary(1, 1), binary(-1, 0)});
 }

@@ -1,4 +1,4 @@
-// Plugins that fail, and what is said about it.
+// Plugins that fail, and the resulting errors.
 #include <catch2/catch.hpp>
 
 #include <dlfcn.h>
@@ -48,7 +48,7 @@ HTensor layer_of(const char* name, TestScope& scope, const HTensor& x) {
 
 }  // namespace
 
-TEST_CASE("a library that cannot be loaded leaves nothing behind and is refused with the reason") {
+TEST_CASE("failing plugins: a library that cannot be loaded registers nothing and is refused with the reason") {
   CHECK(loading("/nowhere/libx.so") == "plugin '/nowhere/libx.so' does not exist\nthere is no folder '/nowhere'");
   CHECK(loading("/") == "plugin '/' is not a file");
   CHECK(loading(misbehaving("throws_registering")) == "plugin '" + misbehaving("throws_registering") +
@@ -83,7 +83,7 @@ TEST_CASE("a library that cannot be loaded leaves nothing behind and is refused 
         "such as libmine.so");
 }
 
-TEST_CASE("an activation that throws is an error with its name, not a crash") {
+TEST_CASE("failing plugins: an activation that throws gives an error with its name, not a crash") {
   const std::string of = "' of plugin 'functions'";
   CHECK(activation_error("throws") == "activation 'throws" + of + ": the moon is full");
   CHECK(activation_error("throws_int") ==
@@ -100,7 +100,7 @@ TEST_CASE("an activation that throws is an error with its name, not a crash") {
   }
 }
 
-TEST_CASE("an activation keeps shape and element type") {
+TEST_CASE("failing plugins: an activation must keep shape and element type") {
   CHECK(activation_error("wrong_shape") ==
         "activation 'wrong_shape' of plugin 'functions' returned f32[2] for f32[2, 3]; an activation keeps shape and "
         "element "
@@ -109,14 +109,14 @@ TEST_CASE("an activation keeps shape and element type") {
             .rfind("activation 'wrong_type' of plugin 'functions' returned f64[2, 3] for f32[2, 3];", 0) == 0);
 }
 
-TEST_CASE("a body of operations is traced and differentiated") {
+TEST_CASE("plugin bodies: a body of operations is traced and differentiated") {
   const Ran ran = run_activation("square", true);
   CHECK(ran.count(Op::host_call) == 0);
   CHECK(numbers(ran.y) == Floats{1, 4, 9, 16, 25, 36});
   CHECK(numbers(ran.dx) == Floats{2, -4, 6, -8, 10, -12});
 }
 
-TEST_CASE("a body that reads numbers infers, training refuses it with the remedy") {
+TEST_CASE("plugin bodies: one that reads numbers infers, and training refuses it with a remedy") {
   const Ran ran = run_activation("reads");
   CHECK(ran.count(Op::host_call) == 1);
   CHECK(numbers(ran.y) == Floats{1, 4, 9, 16, 25, 36});
@@ -126,7 +126,7 @@ TEST_CASE("a body that reads numbers infers, training refuses it with the remedy
         "with harmonics operations or override gradient()");
 }
 
-TEST_CASE("a body that reads numbers trains with a gradient of its own, traced or not") {
+TEST_CASE("plugin bodies: one that reads numbers trains with its own gradient, traced or not") {
   for (const char* name : {"reads_with_gradient", "reads_with_traced_gradient"}) {
     const Ran ran = run_activation(name, true);
     INFO(name);
@@ -136,19 +136,19 @@ TEST_CASE("a body that reads numbers trains with a gradient of its own, traced o
   CHECK(activation_error("wrong_gradient", true).find("is f32[3], its input is f32[2, 3]") != std::string::npos);
 }
 
-TEST_CASE("an own gradient counts even where one could be derived") {
+TEST_CASE("plugin bodies: its own gradient precedes a derivable one") {
   const Ran ran = run_activation("straight_through", true);
-  CHECK(numbers(ran.dx) == Floats{1, 1, 1, 1, 1, 1});  // round itself has none
+  CHECK(numbers(ran.dx) == Floats{1, 1, 1, 1, 1, 1});  // round itself has no gradient
 }
 
-TEST_CASE("an opaque body that answers otherwise than before is refused") {
+TEST_CASE("plugin bodies: an opaque body with a changed answer is refused") {
   const ItemPtr item = functions().need(HX_ACTIVATION, "changes_its_mind");
   CHECK(error_of([&] {
           run(floats({2, 3}, {9, 0, 0, 0, 0, 0}), [&](const HTensor& x) { return call_activation(item, {}, x); });
         }).rfind("activation 'changes_its_mind' of plugin 'functions' returned f32[1] for f32[2, 3];", 0) == 0);
 }
 
-TEST_CASE("a traced value kept for later is refused when it is used") {
+TEST_CASE("plugin bodies: a traced value kept after the trace is refused") {
   CHECK(activation_error("keeps_a_value") == "no error");
   const ItemPtr item = functions().need(HX_ACTIVATION, "keeps_a_value");
   const std::string said = error_of([&] {
@@ -157,7 +157,7 @@ TEST_CASE("a traced value kept for later is refused when it is used") {
   CHECK(said.rfind("activation 'keeps_a_value' of plugin 'functions': ", 0) == 0);
 }
 
-TEST_CASE("losses give one number a sample at least, of a float type") {
+TEST_CASE("failing plugins: a loss must give at least one number per sample, of a float type") {
   const HTensor t = floats({2, 3}, {0, 0, 0, 0, 0, 0});
   const auto loss_error = [&](const char* name) {
     return error_of([&] { run(kX, [&](const HTensor& x) { return loss_of(name, x, t); }); });
@@ -170,7 +170,7 @@ TEST_CASE("losses give one number a sample at least, of a float type") {
   CHECK(loss_error("whole_numbers").rfind("loss 'whole_numbers' of plugin 'functions' returned i32[2, 3]", 0) == 0);
 }
 
-TEST_CASE("a loss that reads numbers trains with its own gradient") {
+TEST_CASE("plugin bodies: a loss that reads numbers trains with its own gradient") {
   const HTensor t = floats({2, 3}, {1, 1, 1, 1, 1, 1});
   const Ran ran = run(
       kX, [&](const HTensor& x) { return loss_of("by_numbers", x, t); }, true);
@@ -178,7 +178,7 @@ TEST_CASE("a loss that reads numbers trains with its own gradient") {
   CHECK(numbers(ran.dx) == Floats{0, -6, 4, -10, 8, -14});
 }
 
-TEST_CASE("layers that fail are named, and cannot read numbers") {
+TEST_CASE("failing plugins: failing layers are named, and layers cannot read numbers") {
   TestScope scope;
   const auto layer_error = [&](const char* name) {
     return error_of([&] { run(kX, [&](const HTensor& x) { return layer_of(name, scope, x); }); });
@@ -194,7 +194,7 @@ TEST_CASE("layers that fail are named, and cannot read numbers") {
   CHECK(run(kX, [&](const HTensor& x) { return layer_of("doubles_width", scope, x); }).y.shape() == Shape{2, 6});
 }
 
-TEST_CASE("a plugin in plain C with tables of an older size works, its bad answers are refused") {
+TEST_CASE("failing plugins: one in plain C with tables of an older size works, and its invalid answers are refused") {
   Registry registry;
   load_plugin(misbehaving("in_c"), registry);
   const auto call = [&](const char* name) {
@@ -207,7 +207,7 @@ TEST_CASE("a plugin in plain C with tables of an older size works, its bad answe
   CHECK(error_of([&] { call("strange"); }) == "activation 'strange' of plugin 'org.example.c' answered with status 99");
 }
 
-TEST_CASE("two plainly built plugins have their own copy of the face") {
+TEST_CASE("plugins: two built with default visibility have separate copies of the API's variables") {
   Registry registry;
   load_plugin(misbehaving("plain_a"), registry);
   load_plugin(misbehaving("plain_b"), registry);
@@ -226,7 +226,7 @@ TEST_CASE("two plainly built plugins have their own copy of the face") {
   CHECK(times("times_3") == Floats{3, -6, 9, -12, 15, -18});
 }
 
-TEST_CASE("a plugin without a name of its own is called after its file") {
+TEST_CASE("plugins: one without a name is named after its file") {
   CHECK(functions().need(HX_ACTIVATION, "square")->identity() == "functions/square");
   CHECK(functions().need(HX_ACTIVATION, "square")->path == misbehaving("functions"));
 }

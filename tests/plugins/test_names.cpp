@@ -1,4 +1,4 @@
-// The names that authors type first: functions of ops.hpp and methods of HTensor.
+// The names that authors try first: functions of ops.hpp and methods of HTensor.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -47,7 +47,7 @@ TEST_CASE("names: where takes tensors and numbers") {
   CHECK(numbers(where(less(x, 0.5), x, neg(x))) == Floats{-1, 0, -2});
 }
 
-TEST_CASE("names: clamp with both bounds, either and none") {
+TEST_CASE("names: clamp with both bounds, one and none") {
   const HTensor x = floats({5}, {-3, -1, 0.5f, 1, 3});
   CHECK(numbers(clamp(x, -1, 1)) == Floats{-1, -1, 0.5f, 1, 1});
   CHECK(numbers(clamp(x, std::nullopt, 1.0)) == Floats{-3, -1, 0.5f, 1, 1});
@@ -61,7 +61,7 @@ TEST_CASE("names: clamp with both bounds, either and none") {
   CHECK(clamp(whole, -1, 1).data<int32_t>()[0] == -1);
 }
 
-// As PyTorch's clamp: the bounds belong to what lets the gradient through.
+// As PyTorch's clamp: the gradient passes at the bounds too.
 TEST_CASE("names: the gradient of clamp is 1 from bound to bound") {
   const Ran ran = run(
       floats({5}, {-3, -1, 0.5f, 1, 3}), [](const HTensor& x) { return clamp(x, -1, 1); }, true);
@@ -75,7 +75,7 @@ TEST_CASE("names: the gradient of clamp is 1 from bound to bound") {
   CHECK(numbers(bound.dx) == Floats{1, 1, 0, 1, 1});
 }
 
-TEST_CASE("names: methods are the functions") {
+TEST_CASE("names: methods equal the functions") {
   const HTensor x = floats({2, 2}, {1, 2, 3, 4}), y = floats({2}, {10, 20});
   CHECK(numbers(x.add(y)) == Floats{11, 22, 13, 24});
   CHECK(numbers(x.sub(1).mul(2).div(y)) == Floats{0, 0.1f, 0.4f, 0.3f});

@@ -13,7 +13,7 @@ using harmonics::testing::error_of;
 using journeys::has;
 using journeys::Result;
 
-TEST_CASE("a null object is refused when it is registered, with its name") {
+TEST_CASE("registration: a null object is refused, with its name") {
   const Result r = journeys::harmonics("list activations --plugin " + fixture("null_object"));
   CHECK(r.code == 1);
   CHECK(has(r.err, "failed while registering: cannot register activation 'null_one': its object is null\n"));

@@ -20,7 +20,7 @@ struct Overridden {
 
 }  // namespace
 
-TEST_CASE("a user's activation stays when the catalogue's library is opened for another name") {
+TEST_CASE("overrides: a user's activation remains when the catalogue's library is opened for another name") {
   Overridden o;
   CHECK(o.registry.need(HX_ACTIVATION, "sigmoid")->identity() == "org.example.own/sigmoid");
   CHECK(o.registry.need(HX_ACTIVATION, "relu")->identity() == "harmonics.activations/relu");
@@ -29,7 +29,7 @@ TEST_CASE("a user's activation stays when the catalogue's library is opened for 
   CHECK(o.registry.need(HX_ACTIVATION, "sigmoid")->identity() == "org.example.own/sigmoid");
 }
 
-TEST_CASE("a user's sigmoid is not taken for the real one by losses") {
+TEST_CASE("overrides: losses do not treat a user's sigmoid as the built-in one") {
   Overridden o;
   const ItemPtr own = o.registry.need(HX_ACTIVATION, "sigmoid"),
                 entropy = o.registry.need(HX_LOSS, "binary_cross_entropy");
@@ -37,10 +37,10 @@ TEST_CASE("a user's sigmoid is not taken for the real one by losses") {
   const Ran ran = run(z, [&](const HTensor& x) {
     return call_loss(entropy, {}, own->identity(), x, call_activation(own, {}, x), floats({1, 1}, {1}));
   });
-  check_close(ran.y, {-std::log(0.75f)});  // of 0.25 * 1 + 0.5
+  check_close(ran.y, {-std::log(0.75f)});  // the probability 0.25 * 1 + 0.5
 }
 
-TEST_CASE("a function replaced under its name forgets nothing of the former's traces") {
+TEST_CASE("overrides: a function replaced under its name does not reuse the old one's traces") {
   Registry registry;
   load_plugin(HARMONICS_TEST_PLUGINS "/libplain_a.so", registry);
   const ItemPtr first = registry.need(HX_ACTIVATION, "times_2");
@@ -56,7 +56,7 @@ TEST_CASE("a function replaced under its name forgets nothing of the former's tr
   check_close(ask(first), {2, 4});
 }
 
-TEST_CASE("first uses on several threads agree") {
+TEST_CASE("overrides: concurrent first uses on several threads agree") {
   Registry registry;
   load_plugin(HARMONICS_TEST_PLUGINS "/libfunctions.so", registry);
   const ItemPtr item = registry.need(HX_ACTIVATION, "square");

@@ -1,4 +1,4 @@
-// What a plugin replaces is noted.
+// Notes about items that a plugin replaces.
 #include <catch2/catch.hpp>
 
 #include "tests/plugins/fixture.hpp"
@@ -9,7 +9,7 @@ using journeys::has;
 using journeys::Result;
 namespace fs = std::filesystem;
 
-TEST_CASE("a plugin that replaces what another has is noted in one line") {
+TEST_CASE("replacing: a plugin that replaces another's item gives a one-line note") {
   const SmallRun data;
   const std::string flow = data.flow("affine, sigmoid"),
                     note =

@@ -1,4 +1,4 @@
-// Overrides as programs that embed the engine set them.
+// Overrides set by programs that embed the engine.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -13,7 +13,7 @@ using namespace harmonics;
 
 namespace {
 
-// As many different numbers as a producer of one sample has to give.
+// Gives one sample with as many distinct numbers as requested.
 class One : public Producer {
  public:
   HTensor next() override {
@@ -36,7 +36,7 @@ HarmonicGraph graph() {
   return g;
 }
 
-// "": it works.
+// Returns "" on success.
 std::string asked(HarmonicGraph& g) {
   const float x[] = {-1, 0, 0.5f, 2};
   try {
@@ -52,7 +52,7 @@ const std::string kRefused = "the override swish2=cpu cannot serve";
 
 }  // namespace
 
-TEST_CASE("a graph's override is its own, and ends with its scope") {
+TEST_CASE("scoped overrides: a graph's override applies only to it, and ends with its scope") {
   HarmonicGraph a = graph(), b = graph();
   CHECK(asked(a) == "");
   {
@@ -65,7 +65,7 @@ TEST_CASE("a graph's override is its own, and ends with its scope") {
   CHECK(asked(a) == "");
 }
 
-TEST_CASE("an override of the process counts on every thread, under that of a graph") {
+TEST_CASE("scoped overrides: one of the process applies on every thread, and a graph's precedes it") {
   std::string here, there, own;
   {
     const ScopedOverride cpu("swish2", "cpu");
@@ -86,7 +86,7 @@ TEST_CASE("an override of the process counts on every thread, under that of a gr
   CHECK(asked(d) == "");
 }
 
-TEST_CASE("an override of nothing is refused") {
+TEST_CASE("scoped overrides: an override of an unknown name is refused") {
   CHECK_THROWS_WITH(ScopedOverride("", "portable"), "an override names no functional");
   const ScopedOverride unknown("swish2", "fest");
   HarmonicGraph g = graph();

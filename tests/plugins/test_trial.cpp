@@ -1,4 +1,4 @@
-// Libraries that crash the loader of the system or never come back: nothing waits for ever, and nothing is left behind.
+// Libraries that crash or hang the system's loader: nothing waits forever, and no process or file remains.
 #include <catch2/catch.hpp>
 
 #include <csignal>
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The library with one address that the loader writes to far away from it.
+// Returns the library with one relocation that writes to a distant address.
 std::string with_wild_relocation(std::string file) {
   Elf64_Ehdr header;
   std::memcpy(&header, file.data(), sizeof header);
@@ -38,7 +38,7 @@ std::string with_wild_relocation(std::string file) {
 
 }  // namespace
 
-TEST_CASE("plugin check and doctor do not wait for ever") {
+TEST_CASE("trial: plugin check and doctor do not wait forever") {
   const std::string library = fixture("never_ends");
   const auto in = [](const std::string& place, const std::string& arguments) {
     return journeys::harmonics_in("NEVER_ENDS=" + place + " HARMONICS_PLUGIN_PATIENCE=0.5", arguments);
@@ -58,7 +58,7 @@ TEST_CASE("plugin check and doctor do not wait for ever") {
             "HARMONICS_PLUGIN_PATIENCE is 'soon', which is no number of seconds above 0"));
 }
 
-TEST_CASE("what a check began ends with it") {
+TEST_CASE("trial: processes started by a check end with it") {
   for (const char* place : {"constructor", "register", "body"}) {
     INFO(place);
     const Folder f;
@@ -80,7 +80,7 @@ TEST_CASE("what a check began ends with it") {
   }
 }
 
-TEST_CASE("a library that crashes the loader of the system is refused, and what was tried is not tried again") {
+TEST_CASE("trial: a library that crashes the system's loader is refused, and each file is tried once") {
   const Folder f;
   const std::string damaged = f.write("libdamaged.so", with_wild_relocation(journeys::read(fixture("functions"))));
   Registry registry;

@@ -1,4 +1,4 @@
-// Runs registered functions as the engine does: traced once, then the program on numbers.
+// Runs registered functions as the engine does: traces once, then runs the program.
 #pragma once
 
 #include <functional>
@@ -47,7 +47,7 @@ struct Ran {
   }
 };
 
-// body(x) under trace, then on numbers.
+// Runs body(x) under trace, then on numbers.
 inline Ran run(const HTensor& x, const std::function<HTensor(const HTensor&)>& body, bool differentiate = false) {
   Ran ran;
   Tracer tracer("test");
@@ -66,7 +66,7 @@ inline Ran run(const HTensor& x, const std::function<HTensor(const HTensor&)>& b
   return ran;
 }
 
-// Parameters and states of a layer, created at first use with their deterministic starting value for tests.
+// Parameters and states of a layer, created on first use with deterministic initial values.
 class TestScope : public hx_scope {
  public:
   std::map<std::string, HTensor> values;  // parameters and states, made by constant or ramp
@@ -74,7 +74,7 @@ class TestScope : public hx_scope {
   std::map<std::string, HTensor> updates;
   bool is_training = false;
   uint32_t leading_axes = 1;
-  std::optional<uint32_t> result_leading;  // where the layer said so
+  std::optional<uint32_t> result_leading;  // set if the layer reported it
   std::optional<int64_t> target_width;
   int64_t symbols = 0;
   HTensor random_numbers;

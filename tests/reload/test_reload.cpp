@@ -1,4 +1,4 @@
-// Plugins whose files change under a run, in one process, so that the thread sanitizer sees both.
+// Plugins whose files change during a run, in one process, so that the thread sanitizer sees both.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -20,26 +20,26 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A library under one name, of which there are several builds.
+// Several builds of a library under one name.
 struct Builds {
   Folder folder;
   std::string library = folder / "libnumbered.so";
   explicit Builds(const char* first) { put(first); }
-  void put(const std::string& build) const {  // as a linker does: another file under the name
+  void put(const std::string& build) const {  // like a linker: a new file under the same name
     fs::copy_file(HARMONICS_TEST_PLUGINS "/lib" + build + ".so", folder / "new.so",
                   fs::copy_options::overwrite_existing);
     fs::rename(folder / "new.so", library);
   }
 };
 
-// A graph whose functions are its own: other tests have the names too.
+// A graph with its own functions, since other tests use the same names.
 std::unique_ptr<HarmonicGraph> graph_with(const Builds& builds, Registry& registry, const char* text) {
   load_plugin(builds.library, registry);
   return std::make_unique<HarmonicGraph>(
       make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", text)), registry), &registry);
 }
 
-// What `samples` ones become while the library is replaced, and what was said of it.
+// The results for `samples` ones while the library is replaced, and the messages.
 struct Replaced {
   std::vector<float> values;
   std::string said;
@@ -67,7 +67,7 @@ Replaced replaced_while_running(const Builds& builds, Registry& registry, const 
 
 }  // namespace
 
-TEST_CASE("a new build counts from one step on") {
+TEST_CASE("reload: a new build takes effect between two steps") {
   const Builds builds("build_one");
   Registry registry(&Registry::global());
   const Replaced r = replaced_while_running(builds, registry, "build_two", 20000);
@@ -80,7 +80,7 @@ TEST_CASE("a new build counts from one step on") {
   CHECK(r.said.find("was reloaded after step " + std::to_string(change / 10) + "\n") != std::string::npos);
 }
 
-TEST_CASE("predictions are of the build that runs") {
+TEST_CASE("reload: predictions use the running build") {
   const Builds builds("build_one");
   Registry registry(&Registry::global());
   auto g =
@@ -117,7 +117,7 @@ TEST_CASE("predictions are of the build that runs") {
   CHECK(predicted() == 0.5f);
 }
 
-TEST_CASE("builds take turns while threads train with them") {
+TEST_CASE("reload: builds alternate while threads train with them") {
   const Builds builds("build_one");
   Registry registry(&Registry::global());
   auto g = graph_with(builds, registry,
@@ -159,7 +159,7 @@ TEST_CASE("builds take turns while threads train with them") {
   CHECK(report.loss < 1e-3);
 }
 
-TEST_CASE("a build that fails leaves everything as it was") {
+TEST_CASE("reload: a failing build changes nothing") {
   const Builds builds("build_two");
   Registry registry(&Registry::global());
   const Replaced r = replaced_while_running(builds, registry, "build_three", 5000);

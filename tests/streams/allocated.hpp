@@ -1,4 +1,4 @@
-// What operator new was asked for in this test program, counted in test_allocation.cpp.
+// Bytes requested from operator new in this test program, counted in test_allocation.cpp.
 #pragma once
 
 #include <cstdint>

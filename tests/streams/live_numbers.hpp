@@ -1,4 +1,4 @@
-// A live producer in memory: its samples are their numbers; what it was told is kept.
+// A live producer in memory: its samples are their numbers; it records the calls it gets.
 #pragma once
 
 #include <condition_variable>
@@ -12,7 +12,7 @@ namespace harmonics {
 
 class LiveNumbers final : public Producer {
  public:
-  // Gives the samples below `arrived`, waits for more.
+  // Returns the samples below `arrived`, then waits for more.
   explicit LiveNumbers(uint64_t arrived) : arrived_(arrived) {}
 
   HTensor next() override {
@@ -66,7 +66,7 @@ class LiveNumbers final : public Producer {
   }
 
   std::vector<std::string> restored;
-  std::string padding;  // behind a position
+  std::string padding;  // appended to a position
   StreamHealth told;
 
  private:

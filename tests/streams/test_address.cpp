@@ -29,7 +29,7 @@ TEST_CASE("a bare path is a file") {
   }
 }
 
-TEST_CASE("what stands after the scheme is the path, slashes and all") {
+TEST_CASE("the text after the scheme is the path, slashes included") {
   CHECK(parse_address("zmq+router://127.0.0.1:5555").scheme == "zmq+router");
   CHECK(parse_address("zmq+router://127.0.0.1:5555").path == "//127.0.0.1:5555");
   CHECK(parse_address("stdout:").path == "");
@@ -45,7 +45,7 @@ TEST_CASE("an option can be taken out") {
   CHECK(a.str() == "file:x?b=2");
 }
 
-TEST_CASE("broken addresses are refused with what to write") {
+TEST_CASE("broken addresses are refused with a suggested correction") {
   CHECK(refusal([] { parse_address(""); }) == "address '' is empty; write SCHEME:PATH, for example file:data.csv");
   CHECK(refusal([] { parse_address(":x"); }) ==
         "address ':x' has no scheme before its colon; write for example file:x");
@@ -66,7 +66,7 @@ TEST_CASE("broken addresses are refused with what to write") {
         "address 'file:a?b=1&b=2' gives the option 'b' twice; leave one of them out");
 }
 
-TEST_CASE("any address comes back from its text") {
+TEST_CASE("any address survives a round trip through its text") {
   std::mt19937 random(1);
   const std::string characters = "ab:/?#%&= +\xC3\xA9,";
   const auto word = [&](size_t least) {

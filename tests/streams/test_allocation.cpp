@@ -78,7 +78,7 @@ TEST_CASE("reading through a cache, augmented and chosen, allocates nothing afte
   CHECK(allocations == before);
 }
 
-TEST_CASE("memory that is not there is an error of its own, with the bytes that were asked for") {
+TEST_CASE("memory: a failed allocation is an error of its own kind, with the requested bytes") {
   try {
     HTensor(DType::F32, Shape{int64_t{1} << 50});
     FAIL("it was allocated");

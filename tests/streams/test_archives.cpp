@@ -1,4 +1,4 @@
-// NPZ, safetensors, raw numbers, tokens, and what gzip and zstd packed.
+// NPZ, safetensors, raw numbers, tokens, and files compressed with gzip and zstd.
 #include <cstring>
 
 #include "producers/file/open.hpp"
@@ -14,7 +14,7 @@ template <typename T>
 std::vector<std::vector<T>> samples(const std::string& path, const Options& options = {}) {
   return drain<T>(*open_file(path, options));
 }
-// The refusal's text with the file's name taken out.
+// Returns the refusal's text without the file's name.
 std::string refused_archive(const std::string& path, const Options& options = {}) {
   std::string what = refusal([&] { open_file(path, options); });
   for (size_t at; (at = what.find(path)) != std::string::npos;) what.replace(at, path.size(), "FILE");
@@ -120,7 +120,7 @@ TEST_CASE("tensors of a safetensors file, by name") {
         sorry + "5 bytes follow its last tensor; get the file again");
 }
 
-TEST_CASE("raw numbers are what the address says") {
+TEST_CASE("raw numbers have the type and shape of the address") {
   const TemporaryFolder folder;
   const std::string numbers = bytes_of<float>({1, 2, 3, 4, 5, 6}), path = folder.write("x.bin", numbers);
   CHECK(samples<float>(path, {{"dtype", "f32"}, {"shape", "3"}}) == two_by_three);
@@ -172,7 +172,7 @@ TEST_CASE("token files are windows of numbers below the vocabulary") {
         "dtype=f32 of 'FILE' is no type of tokens; write dtype=u16 or dtype=u32");
 }
 
-TEST_CASE("everything may be packed with gzip or zstd") {
+TEST_CASE("every format may be compressed with gzip or zstd") {
   const TemporaryFolder folder;
   const std::string csv = "a,b,c\n1,2,3\n4,5,6\n";
   CHECK(samples<float>(folder.write("x.csv.gz", gzip_file(csv))) == two_by_three);
@@ -191,7 +191,7 @@ TEST_CASE("everything may be packed with gzip or zstd") {
         "'FILE' unpacks to more than 67108864 bytes; unpack it first");
 }
 
-TEST_CASE("archives of others") {
+TEST_CASE("archives written by other programs are read") {
   if (!have_data("numpy/candle-test.npz")) return;
   // numpy/expected.json
   const auto numbers = samples<int64_t>(data_path("numpy/candle-test.npz"), {{"#", "x_plus_one"}});

@@ -1,4 +1,4 @@
-// What happens to samples on their way: augmenting, caching, filtering, picking, mapping.
+// Steps on samples: augmenting, caching, filtering, picking, mapping.
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -18,7 +18,7 @@ using Gives = CountingProducer::Gives;
 
 namespace {
 
-// `count` pictures of one shape; f32 or u8, every one from `make`.
+// Returns `count` pictures of one shape; f32 or u8, each from `make`.
 template <typename T>
 class Pictures final : public Producer {
  public:
@@ -56,7 +56,7 @@ class Pictures final : public Producer {
   uint64_t at_ = 0;
 };
 
-// One bright place in the middle of 9 x 9.
+// One bright pixel in the middle of 9 x 9.
 std::shared_ptr<Producer> points(uint64_t count = 200) {
   return std::make_shared<Pictures<float>>(Shape{9, 9}, count,
                                            [](uint64_t, int64_t k) { return k == 40 ? 1.0f : 0.0f; });
@@ -80,7 +80,7 @@ std::vector<std::string> bytes_of_pass(Producer& p) {
 
 }  // namespace
 
-TEST_CASE("steps move what they say, by no more than they say") {
+TEST_CASE("augmentations: a step moves a picture within its limit") {
   std::set<std::pair<int, int>> places;
   for (const auto& picture : augmented("shift(2)")) {
     CHECK(std::count(picture.begin(), picture.end(), 1.0f) == 1);
@@ -89,11 +89,11 @@ TEST_CASE("steps move what they say, by no more than they say") {
   }
   CHECK(places.size() == 25);
   CHECK((places.begin()->first == -2 && places.rbegin()->first == 2));
-  for (const auto& picture : augmented("rotate(180)")) CHECK(picture[40] == 1.0f);  // the centre stays
+  for (const auto& picture : augmented("rotate(180)")) CHECK(picture[40] == 1.0f);  // the centre keeps its position
   for (const auto& picture : augmented("scale(0.5)")) CHECK(picture[40] == 1.0f);
   for (const auto& picture : augmented("shift(0),rotate(0),scale(0),noise(0)")) CHECK(picture[40] == 1.0f);
 
-  // A quarter turn and back is what was; a shift within one run of steps is exact.
+  // A quarter turn and back restores the picture; a shift within one run of steps is exact.
   AugmentProducer flipped(ramps(), Augmentation().flip().flip(true), 1);
   std::set<int> corners;
   uint64_t n = 0;
@@ -113,10 +113,10 @@ TEST_CASE("steps move what they say, by no more than they say") {
   AugmentProducer cut(std::make_shared<Pictures<float>>(Shape{9, 9}, 300, [](uint64_t, int64_t) { return 1.0f; }),
                       Augmentation().cutout(3), 1);
   for (const auto& picture : drain<float>(cut)) holes.insert(std::count(picture.begin(), picture.end(), 0.0f));
-  CHECK(holes == std::set<long>{4, 6, 9});  // at corners and edges only a part of it lies inside
+  CHECK(holes == std::set<long>{4, 6, 9});  // at corners and edges only a part of the square lies inside
 }
 
-TEST_CASE("pieces are as large as asked, everywhere or in the middle") {
+TEST_CASE("crops have the requested size, at random or in the middle") {
   AugmentProducer crop(ramps(), Augmentation::parse("crop(3, 4)"), 1),
       center(ramps(), Augmentation::parse("center(3,4)"), 1);
   CHECK(crop.describe()->sample == Shape{2, 3, 4});
@@ -133,7 +133,7 @@ TEST_CASE("pieces are as large as asked, everywhere or in the middle") {
   CHECK(center.next().data<uint8_t>()[0] == 3 * (1 * 6 + 1));
 }
 
-TEST_CASE("what happens to a sample is a function of seed, epoch and record alone") {
+TEST_CASE("an augmentation depends on seed, epoch and record only") {
   const std::string all = "shift(1),rotate(20),scale(0.2),flip,cutout(2),noise(0.1)";
   const auto make = [&](uint64_t seed) {
     return std::make_shared<AugmentProducer>(ramps(), Augmentation::parse(all), seed);
@@ -175,7 +175,7 @@ TEST_CASE("what happens to a sample is a function of seed, epoch and record alon
   }
 }
 
-TEST_CASE("steps that cannot be are refused") {
+TEST_CASE("augmentations: invalid steps are refused") {
   const auto refuse = [](const std::string& text) {
     return refusal([&] { AugmentProducer(points(), Augmentation::parse(text), 1); });
   };
@@ -214,7 +214,7 @@ TEST_CASE("a cache reads its source once, in order and by number") {
       REQUIRE(cache.rewind());
       CHECK(numbers(drain_blocks<int32_t>(cache, 6)).size() == 20);
     }
-    CHECK(source->rewinds <= 4);  // once to see that it can, then to what was left out, never for what is kept
+    CHECK(source->rewinds <= 4);  // once to check that it can, then for uncached samples, never for cached ones
     CHECK(source->by_number <= 20);
   }
   CHECK(refusal([] { CacheProducer(std::make_shared<CountingProducer>(20), 159); }) ==

@@ -21,7 +21,7 @@ std::string line(LineFormat format, const HTensor& sample, std::vector<std::stri
   return LineWriter(format, std::move(symbols)).line(sample);
 }
 
-// What `body` writes to standard output.
+// Returns the text that `body` writes to standard output.
 std::string printed(const std::function<void()>& body) {
   const TemporaryFolder folder;
   std::fflush(stdout);
@@ -50,7 +50,7 @@ TEST_CASE("a sample is one line") {
   CHECK(line(LineFormat::Argmax, HTensor::scalar(2.5f)) == "0");
 }
 
-TEST_CASE("real numbers are written by the fewest digits that are read back to the bit") {
+TEST_CASE("real numbers are written with the fewest digits that restore every bit") {
   const auto text = [](DType dtype, const auto& value) { return line(LineFormat::Text, HTensor(dtype, {}, &value)); };
   CHECK(text(DType::F32, 1.0f / 3) == "0.33333334");
   CHECK(text(DType::F32, 16777217.0f) == "1.6777216e+07");
@@ -58,7 +58,7 @@ TEST_CASE("real numbers are written by the fewest digits that are read back to t
   CHECK(text(DType::F32, -0.0f) == "-0");
   CHECK(text(DType::F32, 1e-45f) == "1e-45");
   CHECK(text(DType::F64, 1.0 / 3) == "0.3333333333333333");
-  CHECK(text(DType::F32, -std::numeric_limits<float>::quiet_NaN()) == "nan");  // its sign says nothing
+  CHECK(text(DType::F32, -std::numeric_limits<float>::quiet_NaN()) == "nan");  // the sign is meaningless
   std::mt19937_64 random(3);
   for (int i = 0; i < 20000; ++i) {
     const uint64_t bits = random();
@@ -110,7 +110,7 @@ TEST_CASE("numbers of every type are written") {
         }) == "the index 3 has no symbol; 3 symbols are known");
 }
 
-TEST_CASE("stdout: prints a line a sample") {
+TEST_CASE("stdout: prints one line per sample") {
   const auto print = [](Options options) {
     return printed([&] {
       const auto out = open_stdout("", options);
@@ -134,7 +134,7 @@ TEST_CASE("stdout: prints a line a sample") {
         "stdout:x.csv names a place; write stdout: alone, or file:x.csv");
 }
 
-TEST_CASE("file: writes what its ending says, and producers read it back") {
+TEST_CASE("file: the extension gives the format, and producers read the file back") {
   const TemporaryFolder folder;
   const auto write = [&](const char* name, Options options = {}) {
     const auto out = open_output_file(folder.path(name), options);
@@ -158,14 +158,14 @@ TEST_CASE("file: writes what its ending says, and producers read it back") {
         }) == "the option format= means nothing for '" + folder.path("a.npy") + "'; leave it out");
 }
 
-TEST_CASE("npy files of every type come back") {
+TEST_CASE("npy files of every type survive a round trip") {
   const TemporaryFolder folder;
   int n = 0;
   for (const DType dtype : {DType::Bool, DType::U8, DType::I8, DType::I16, DType::U16, DType::I32, DType::U32,
                             DType::I64, DType::U64, DType::F16, DType::BF16, DType::F32, DType::F64}) {
     const std::string path = folder.path(std::to_string(n++) + ".npy");
     const auto out = open_output_file(path, Options{});
-    std::vector<uint16_t> bits(24, 0x0101);  // the same byte everywhere: any type's elements are alike
+    std::vector<uint16_t> bits(24, 0x0101);  // the same byte everywhere, so that the elements of every type are equal
     const HTensor sample(dtype, {2, 3}, bits.data());
     for (int i = 0; i < 5; ++i) out->push(sample);
     out->finish();
@@ -190,7 +190,7 @@ TEST_CASE("a file appears only when it is complete") {
     out->push(HTensor::scalar(1));
     CHECK(folder.read("a.csv") == "old");
   }
-  CHECK(folder.names() == std::vector<std::string>{"a.csv"});  // given up: nothing is left
+  CHECK(folder.names() == std::vector<std::string>{"a.csv"});  // discarded: nothing is left
   CHECK(folder.read("a.csv") == "old");
   const auto out = open_output_file(folder.path("a.csv"), Options{});
   out->push(HTensor::scalar(1));
@@ -202,7 +202,7 @@ TEST_CASE("a file appears only when it is complete") {
   CHECK(folder.names() == std::vector<std::string>{"a.csv"});
 }
 
-TEST_CASE("what cannot be written says why") {
+TEST_CASE("write errors state their cause") {
   const TemporaryFolder folder;
   const std::string lost = folder.path("none/a.csv");
   CHECK(refusal([&] { open_output_file(lost, Options{}); }) ==

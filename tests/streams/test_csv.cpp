@@ -29,7 +29,7 @@ Classes classes(const std::string& text, Options options) {
   for (const auto& s : drain<int64_t>(*producer)) out.values.push_back(s[0]);
   return out;
 }
-// The refusal's text after the file's name.
+// Returns the refusal's text after the file's name.
 std::string refused_csv(const std::string& text, Options options = {}) {
   const TemporaryFolder folder;
   const std::string path = folder.write("x.csv", text), what = refusal([&] { open_file(path, options); });
@@ -57,7 +57,7 @@ TEST_CASE("columns are selected by name, number and range") {
   CHECK(with_header("b,a") == CsvRows{{2, 1}, {6, 5}});
   CHECK(with_header("1-3") == CsvRows{{2, 3, 4}, {6, 7, 8}});
   CHECK(with_header("c-d,b") == CsvRows{{3, 2}, {7, 6}});
-  CHECK(with_header("0,1") == CsvRows{{4, 2}, {8, 6}});  // a name goes before a number
+  CHECK(with_header("0,1") == CsvRows{{4, 2}, {8, 6}});  // a name has priority over a number
   CHECK(table("1,2.5\n3,4\n", Options{{"#", "1"}}) == CsvRows{{2.5}, {4}});
   CHECK(table("1,2.5\n3,4\n", Options{{"#", "0"}, {"as", "number"}}) == CsvRows{{1}, {3}});
   CHECK(refused_csv(text, Options{{"header", "true"}, {"#", "bb"}}) ==
@@ -92,7 +92,7 @@ TEST_CASE("one column of integers or words is a stream of classes") {
         "FILE line 4, column #1 'v': found 'x6' among numbers; correct it, or read the column as words with as=class");
 }
 
-TEST_CASE("missing cells are refused or stood in for") {
+TEST_CASE("missing cells are refused or replaced") {
   const std::string text = "a,b\n1,2\n,4\n5,NA\n";
   CHECK(refused_csv(text) ==
         "FILE line 3, column #0 'a': the value is missing; give missing=VALUE to stand in for it (or mean, "
@@ -142,11 +142,11 @@ TEST_CASE("broken csv is refused with line and column") {
         "delimiter=ab cannot be used for FILE; write one character, delimiter=tab, or delimiter=auto");
 }
 
-TEST_CASE("a line number counts lines, also inside quotes and over blank ones") {
+TEST_CASE("line numbers count every line, including quoted and blank ones") {
   CHECK(refused_csv("\"a\n\n\",b\n\n1,2\n3\n").find("FILE line 6 has 1 cell") == 0);
 }
 
-TEST_CASE("random tables come back") {
+TEST_CASE("random tables survive a round trip") {
   std::mt19937 random(11);
   for (int round = 0; round < 50; ++round) {
     const size_t rows = 1 + random() % 20, columns = 2 + random() % 6;
@@ -169,7 +169,7 @@ TEST_CASE("random tables come back") {
   }
 }
 
-TEST_CASE("tables of others") {
+TEST_CASE("tables written by other programs are read") {
   if (!have_data("streaming/iris.csv")) return;
   const auto at = [](const char* name) { return data_path(std::string("streaming/") + name); };
   const auto iris = open_file(at("iris.csv"), Options{{"#", "0-3"}});

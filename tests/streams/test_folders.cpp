@@ -41,7 +41,7 @@ TEST_CASE("the files of a folder or a pattern are read in the order of their nam
   CHECK(open_file(folder.path("[ac].csv*"), Options{{"part", "0-0.5"}})->size() == 1 + 1);
 }
 
-TEST_CASE("classes and characters are those of all files") {
+TEST_CASE("classes and characters are collected from all files") {
   const TemporaryFolder folder;
   folder.write("a.csv", "1,dog\n2,cow\n");
   folder.write("b.csv", "3,cat\n");
@@ -59,7 +59,7 @@ TEST_CASE("classes and characters are those of all files") {
   CHECK(open_file(folder.path("*.jsonl"), Options{{"#", "n"}})->describe()->classes == 7);
 }
 
-TEST_CASE("files that do not belong together are refused") {
+TEST_CASE("files of different type are refused") {
   const TemporaryFolder folder;
   CHECK(refused_folder(folder, "*.csv") == "no file matches 'FOLDER/*.csv'");
   CHECK(refused_folder(folder, "") == "'FOLDER/' is a folder without files whose endings say what they hold");
@@ -78,7 +78,7 @@ TEST_CASE("files that do not belong together are refused") {
   CHECK(refused_folder(folder, "*.csv") == "'FOLDER/b.csv' is empty");
 }
 
-TEST_CASE("a stream may have more files than a process may hold open") {
+TEST_CASE("a stream may have more files than a process may open at once") {
   const TemporaryFolder folder;
   for (int i = 0; i < 1500; ++i)
     folder.write(std::to_string(10000 + i) + ".npy", npy_file("|u1", "(1,)", std::string(1, static_cast<char>(i))));

@@ -1,4 +1,4 @@
-// Files of frames: what a spool keeps and `harmonics receive` writes, read by file:.
+// Files of frames, written by a spool and by `harmonics receive`, read by file:.
 #include <catch2/catch.hpp>
 
 #include <random>
@@ -56,7 +56,7 @@ std::vector<int64_t> labels_of(Producer& producer) {
 
 }  // namespace
 
-TEST_CASE("frames of a file are samples, each tensor by its name", "[frames]") {
+TEST_CASE("frames of a file are samples, each tensor selected by its name", "[frames]") {
   const TemporaryFolder folder;
   folder.write("a.hxs", data(0, 3) + data(3, 1) + data(4, 6));
   const auto label = open_file(folder.path("a.hxs"), Options{{"#", "label"}});
@@ -80,7 +80,7 @@ TEST_CASE("frames of a file are samples, each tensor by its name", "[frames]") {
         }).find("no 'mask'") != std::string::npos);
 }
 
-TEST_CASE("a folder of a spool is read as one, up to its last barriers", "[frames]") {
+TEST_CASE("a spool's folder is read as one file, up to its last barriers", "[frames]") {
   const TemporaryFolder folder;
   folder.write("00000000000000000000.hxs", barrier(0) + data(0, 4) + barrier(4) + data(4, 2));
   folder.write("00000000000000000004.hxs", barrier(4) + data(4, 3) + barrier(7) + data(7, 9).substr(0, 50));
@@ -92,7 +92,7 @@ TEST_CASE("a folder of a spool is read as one, up to its last barriers", "[frame
         }).find("holds no sample") != std::string::npos);
 }
 
-TEST_CASE("damaged files of frames are refused, or end where they are whole", "[frames]") {
+TEST_CASE("damaged files of frames are refused, or end after the last whole frame", "[frames]") {
   const TemporaryFolder folder;
   const std::string plain = data(0, 3) + data(3, 3),
                     kept = barrier(0) + data(0, 3) + barrier(3) + data(3, 3) + barrier(6);

@@ -1,4 +1,4 @@
-// Files whose lengths lie, or whose content takes more than the file justifies: refused before it is allocated.
+// Hostile files: wrong lengths, or content far larger than the file justifies. They are refused before allocation.
 #include <fstream>
 
 #include "engine/streams/streams.hpp"
@@ -16,7 +16,7 @@ using namespace harmonics::testing;
 
 namespace {
 
-// An array of which only the first element of every nesting is one.
+// An array in which only the first element of every nesting is an array.
 std::string nested(const std::vector<size_t>& sizes, size_t axis = 0) {
   std::string text = "[" + (axis + 1 < sizes.size() ? nested(sizes, axis + 1) : std::string("0"));
   for (size_t i = 1; i < sizes[axis]; ++i) text += ",0";
@@ -42,7 +42,7 @@ uint64_t mappings() {
 
 }  // namespace
 
-TEST_CASE("json lines: nested arrays are as large as they are, not as their first elements promise") {
+TEST_CASE("json lines: nested arrays get their real size, not the one their first elements imply") {
   for (const std::vector<size_t>& sizes : {std::vector<size_t>{256, 256, 256, 256, 256, 256, 256, 256},
                                            {2, 4, 79, 167, 6709, 10223, 12301, 14087},
                                            {81, 81, 81, 81}}) {
@@ -58,7 +58,7 @@ TEST_CASE("json lines: nested arrays are as large as they are, not as their firs
   CHECK(bytes_allocated() - before < 16 << 20);
 }
 
-TEST_CASE("json lines: many fields are found in one walk") {
+TEST_CASE("json lines: many fields are found in one pass") {
   std::string line = "{";
   constexpr int fields = 100'000;
   for (int i = 0; i < fields; ++i) line += (i ? ",\"f" : "\"f") + std::to_string(i) + "\":" + std::to_string(i % 7);
@@ -75,7 +75,7 @@ TEST_CASE("json lines: many fields are found in one walk") {
   CHECK(rows[1][fields - 1] == (fields - 1) % 5);
 }
 
-TEST_CASE("json lines: of a key that comes twice the first counts, at every depth") {
+TEST_CASE("json lines: the first of duplicate keys counts, at every depth") {
   const TemporaryFolder folder;
   const std::string path = folder.write(
       "x.jsonl", "{\"a\":{\"b\":1,\"b\":2,\"c\":3},\"a\":{\"b\":4},\"d\":5}\n{\"d\":9,\"a\":{\"c\":8,\"b\":7}}\n");
@@ -96,7 +96,7 @@ TEST_CASE("arrays: shapes that overflow are refused in bounded memory") {
                  "is larger than any memory; write smaller sizes"));
 }
 
-TEST_CASE("budget: refusals name who asks for how much, and what allows more") {
+TEST_CASE("budget: a refusal names the requester, the amount and the option that allows more") {
   Budget budget({100, "steps", "100 steps for a test", "give --steps-budget", ErrorKind::Usage});
   budget.take(60, "layer 'a'", "its gates");
   CHECK(budget.left() == 40);
@@ -113,7 +113,7 @@ TEST_CASE("budget: refusals name who asks for how much, and what allows more") {
   CHECK_THROWS_AS(budget.reach(101, "it", "time"), Error);
 }
 
-TEST_CASE("packed files unpack to no more than memory= allows") {
+TEST_CASE("compressed files unpack to no more than memory= allows") {
   const std::string zeros(4 << 20, '1');
   const std::string expected =
       "'FILE' asks for 1048577 bytes for its unpacked content; the limit is 1048576 bytes; give a larger memory=";
@@ -132,7 +132,7 @@ TEST_CASE("packed files unpack to no more than memory= allows") {
         first_allowance + 1000 * allowance_per_byte);
 }
 
-TEST_CASE("text is not held a second time") {
+TEST_CASE("text: files are not held in memory twice") {
   const TemporaryFolder folder;
   TextOptions options;
   const auto used = [&](const std::string& text) {
@@ -147,7 +147,7 @@ TEST_CASE("text is not held a second time") {
   CHECK(used(greek + "abc") == 1003);
 }
 
-TEST_CASE("pictures: what decoding takes is counted first, and resizing takes what its result takes") {
+TEST_CASE("pictures: the memory of decoding is counted first, resizing takes only the memory of its result") {
   std::vector<uint8_t> noise(1000 * 1000 * 3);
   for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<uint8_t>(i * i >> 5);
   CHECK(contains(refusal_of("x.png", png_file(1000, 1000, noise), {{"memory", "1M"}}),
@@ -180,13 +180,13 @@ TEST_CASE("class names that are not UTF-8 are refused when they are read") {
                  "has the class 'caf\\xE9', which is not UTF-8"));
 }
 
-TEST_CASE("csv: a column that holds the largest integer counts no classes") {
+TEST_CASE("csv: a column with the largest integer has no class count") {
   const TemporaryFolder folder;
   const std::string path = folder.write("x.csv", "y\n180\n9223372036854775807\n");
   CHECK(open_file(path, Options{})->describe()->classes == 0);
 }
 
-TEST_CASE("a producer's class names are UTF-8") {
+TEST_CASE("a producer's class names must be UTF-8") {
   class Named : public CountingProducer {
    public:
     Named() : CountingProducer(3) {}
@@ -200,7 +200,7 @@ TEST_CASE("a producer's class names are UTF-8") {
                  "stream 'y' names class 1 'caf?', which is not UTF-8"));
 }
 
-TEST_CASE("a stream of many small files takes few mappings") {
+TEST_CASE("a stream of many small files needs few mappings") {
   const TemporaryFolder folder;
   for (int i = 0; i < 300; ++i) {
     folder.write(std::to_string(i) + ".csv", "1,2\n3,4\n");

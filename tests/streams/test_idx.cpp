@@ -79,7 +79,7 @@ void check_round_trip(uint8_t code, DType dtype, std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("idx files of every type come back, plain and packed") {
+TEST_CASE("idx files of every type survive a round trip, plain and compressed") {
   std::mt19937 random(7);
   for (int i = 0; i < 5; ++i) {
     check_round_trip<uint8_t>(0x08, DType::U8, random);
@@ -91,7 +91,7 @@ TEST_CASE("idx files of every type come back, plain and packed") {
   }
 }
 
-TEST_CASE("integers without axes are labels: one more than the largest is the number of classes") {
+TEST_CASE("integers without axes are labels, and the class count is the largest plus one") {
   const TemporaryFolder folder;
   const auto classes = [&](uint8_t code, const std::string& elements, uint32_t n, Options options = {}) {
     return open_file(folder.write("l.idx", idx(code, {n}, elements)), options)->describe()->classes;
@@ -126,7 +126,7 @@ TEST_CASE("a part of an idx file is a range of its records") {
                     "'; write two rising fractions of 1, for example part=0-0.9");
 }
 
-TEST_CASE("lying and broken idx files are refused") {
+TEST_CASE("idx files: wrong lengths and broken files are refused") {
   const TemporaryFolder folder;
   const auto refuse = [&](const std::string& bytes) {
     const std::string path = folder.write("x.idx", bytes), text = refused(path);
@@ -157,7 +157,7 @@ TEST_CASE("lying and broken idx files are refused") {
         "1 records; get the file again");
 }
 
-TEST_CASE("lying and broken packed files are refused") {
+TEST_CASE("compressed files: wrong lengths and broken files are refused") {
   const TemporaryFolder folder;
   const auto refuse = [&](const std::string& bytes) {
     const std::string path = folder.write("x.idx.gz", bytes), text = refused(path);
@@ -198,14 +198,14 @@ TEST_CASE("lying and broken packed files are refused") {
   CHECK(refuse(flipped).find("is damaged: the gzip stream is damaged (incorrect data check) at byte ") == 0);
 }
 
-TEST_CASE("members of a packed file follow one another") {
+TEST_CASE("members of a compressed file are concatenated") {
   const TemporaryFolder folder;
   const std::string bytes = idx(8, {4}, "\1\2\3\4");
   const auto producer = open_file(folder.write("x.gz", gzip(bytes.substr(0, 9)) + gzip(bytes.substr(9))), Options{});
   CHECK(drain<uint8_t>(*producer) == std::vector<std::vector<uint8_t>>{{1}, {2}, {3}, {4}});
 }
 
-TEST_CASE("packed files that are not idx unpack too") {
+TEST_CASE("compressed files of other formats than idx are unpacked") {
   const TemporaryFolder folder;
   const auto csv = open_file(folder.write("x.csv.gz", gzip("a,b\n1,2\n3,4\n")), Options{});
   CHECK(drain<float>(*csv) == std::vector<std::vector<float>>{{1, 2}, {3, 4}});
@@ -216,7 +216,7 @@ TEST_CASE("packed files that are not idx unpack too") {
   CHECK(refused(empty) == "'" + empty + "' is empty once unpacked");
 }
 
-TEST_CASE("files that cannot be opened say why") {
+TEST_CASE("files that cannot be opened give the cause") {
   const TemporaryFolder folder;
   CHECK(refused(folder.path("none.idx")) == "cannot read '" + folder.path("none.idx") + "': No such file or directory");
   CHECK(refused(folder.path("")) ==
@@ -244,7 +244,7 @@ TEST_CASE("files that cannot be opened say why") {
         }) == "format=xml is unknown; write format=" + all_formats());
 }
 
-TEST_CASE("samples of files are read by number without moving what is read in order") {
+TEST_CASE("samples of files are read by number without moving the sequential position") {
   const TemporaryFolder folder;
   const std::string path = folder.write("x.idx", idx(8, {100, 2}, [] {
                                           std::string bytes;
@@ -269,7 +269,7 @@ TEST_CASE("samples of files are read by number without moving what is read in or
         }).find("became shorter while it was read") != std::string::npos);
 }
 
-TEST_CASE("a file that becomes shorter while it is read is noticed") {
+TEST_CASE("a file truncated during reading is noticed") {
   const TemporaryFolder folder;
   const std::string path = folder.write("x.idx", idx(8, {20000}, std::string(20000, 'a')));
   const auto producer = open_file(path, Options{});
@@ -280,7 +280,7 @@ TEST_CASE("a file that becomes shorter while it is read is noticed") {
                                                   "write new data beside the old file and rename it");
 }
 
-TEST_CASE("idx files of others") {
+TEST_CASE("idx files written by other programs are read") {
   if (!have_data("malformed/idx")) return;
   const auto at = [](const char* name) { return data_path(std::string("malformed/idx/") + name); };
   const auto bytes = drain<int8_t>(*open_file(at("byte.idx"), Options{}));
@@ -302,7 +302,7 @@ TEST_CASE("idx files of others") {
                                "(60000 records of u8[28, 28]), enough for 7011 records; get the file again");
 }
 
-TEST_CASE("mnist as it was published") {
+TEST_CASE("the published mnist files are read") {
   if (!have_data("mnist")) return;
   const auto labels = open_file(data_path("mnist/train-labels-idx1-ubyte.gz"), Options{});
   CHECK(labels->size() == 60000);

@@ -11,7 +11,7 @@ namespace {
 namespace fs = std::filesystem;
 using Pixels = std::vector<uint8_t>;
 
-// cat/0.png, cat/1.png, dog/0.png: grey pictures of 2 x 3 pixels, all of one value.
+// cat/0.png, cat/1.png, dog/0.png: grey pictures of 2 x 3 pixels, each of a single value.
 class Animals {
  public:
   Animals() {
@@ -62,7 +62,7 @@ TEST_CASE("a folder with a sub-folder for each class") {
   CHECK((two[0] == 10 && two[11] == 0));
   REQUIRE(pictures->rewind());
   CHECK(pictures->read(5, Pixels(18).data()) == 3);
-  // A part is one of each class.
+  // A part takes its share of each class.
   CHECK(drain<int64_t>(*animals.open({{"#", "label"}, {"part", "0.5-1"}})) ==
         std::vector<std::vector<int64_t>>{{0}, {1}});
   CHECK(drain<uint8_t>(*animals.open({{"part", "0.5-1"}})) == std::vector<Pixels>{Pixels(6, 1), Pixels(6, 10)});
@@ -80,14 +80,14 @@ TEST_CASE("a folder with a sub-folder for each class") {
         "the option header= means nothing for 'FOLDER/', which is image; leave it out");
 }
 
-TEST_CASE("pictures of another size or kind are refused, or resized") {
+TEST_CASE("pictures of another size or colour type are refused, or resized") {
   const Animals animals;
   animals.folder_.write("dog/1.png", png_file(3, 3, Pixels(9, 7)));
   CHECK(animals.refuse() ==
         "'FOLDER/dog/1.png' is a picture of 3x3 pixels, 'FOLDER/cat/0.png' of 2x3; give resize=2x3, or another "
         "size for all");
   CHECK(drain<uint8_t>(*animals.open({{"resize", "2x3"}}))[3] == Pixels(6, 7));
-  animals.folder_.write("dog/1.png", png_file(2, 3, Pixels(18, 7)));  // coloured among grey ones
+  animals.folder_.write("dog/1.png", png_file(2, 3, Pixels(18, 7)));  // a colour picture among grey ones
   CHECK(drain<uint8_t>(*animals.open())[3] == Pixels(6, 7));
   animals.folder_.write("dog/1.png", "GIF89a");
   CHECK(animals.refuse() ==
@@ -98,7 +98,7 @@ TEST_CASE("pictures of another size or kind are refused, or resized") {
         "picture into the sub-folder of its class");
 }
 
-TEST_CASE("single pictures and patterns of them") {
+TEST_CASE("single pictures and patterns of pictures are read") {
   const TemporaryFolder folder;
   const Pixels colours{1, 2, 3, 4, 5, 6};  // two pixels, channels last
   const std::string path = folder.write("b.png", png_file(1, 2, colours));
@@ -118,7 +118,7 @@ TEST_CASE("single pictures and patterns of them") {
   int worst = 0;
   for (size_t i = 0; i < read.size(); ++i) worst = std::max(worst, std::abs(int{read[i]} - int{smooth[i]}));
   CHECK(worst <= 3);
-  // A ramp stays one when it is halved.
+  // A ramp remains a ramp when it is halved.
   const auto half = open_file(folder.write("d.png", png_file(64, 64, smooth)), Options{{"resize", "32x32"}});
   const Pixels small = drain<uint8_t>(*half)[0];
   for (size_t y = 1; y < 31; ++y)

@@ -13,7 +13,7 @@ using Gives = CountingProducer::Gives;
 
 namespace {
 
-// Without end although it counts to `size`: what a live stream is.
+// Unbounded although it counts to `size`, like a live stream.
 class UnboundedProducer final : public CountingProducer {
  public:
   using CountingProducer::CountingProducer;
@@ -38,7 +38,7 @@ struct Group {
   }
 };
 
-// The sample numbers that each member gave in one epoch, and the sizes of the batches.
+// The sample numbers that each member gave in one epoch, and the batch sizes.
 struct Epoch {
   std::vector<std::vector<int>> given;
   std::vector<uint64_t> batches;
@@ -115,7 +115,7 @@ TEST_CASE("an incomplete last group is left over and counted") {
   CHECK(reader.left_over(1) == 0);
 }
 
-TEST_CASE("a shuffled group shares one permutation, which seed and epoch decide") {
+TEST_CASE("a shuffled group shares one permutation, given by seed and epoch") {
   for (const uint64_t block : {2u, 7u, 64u, 1000u}) {
     Group g, h, other;
     g.add("a", 100).add("b", 200, 2, Gives::Singles);
@@ -127,7 +127,7 @@ TEST_CASE("a shuffled group shares one permutation, which seed and epoch decide"
     for (uint64_t epoch = 0; epoch < 3; ++epoch) {
       for (JointReader* r : {&reader, &same, &different}) r->begin(epoch);
       const Epoch e = run(reader, 9);
-      CHECK(e.given[0] == run(same, 30).given[0]);  // whatever the batch
+      CHECK(e.given[0] == run(same, 30).given[0]);  // for any batch size
       CHECK(e.given[0] != run(different, 9).given[0]);
       CHECK(e.given[0] != last);
       last = e.given[0];
@@ -146,7 +146,7 @@ TEST_CASE("a shuffled group shares one permutation, which seed and epoch decide"
   }
 }
 
-TEST_CASE("what can be read by number is shuffled as what cannot, whatever is skipped, taken, sharded and repeated") {
+TEST_CASE("shuffling by number equals shuffling in blocks, with skip, take, shard and repeat") {
   for (const uint64_t block : {2u, 7u, 1000u})
     for (const uint64_t skip : {0u, 5u})
       for (const uint64_t take : {0u, 31u})
@@ -182,7 +182,7 @@ TEST_CASE("one source that cannot be read by number makes the group keep blocks"
   CHECK(a->by_number == 0);
 }
 
-TEST_CASE("an epoch can be begun at any number") {
+TEST_CASE("an epoch can begin at any position") {
   Group g, h;
   g.add("a", 50);
   h.add("a", 50);
@@ -233,14 +233,14 @@ TEST_CASE("skip, take, shard and repeat act on joint samples") {
   }
 }
 
-// Does not say how many samples there are.
+// Does not announce its number of samples.
 class UnsureProducer final : public CountingProducer {
  public:
   using CountingProducer::CountingProducer;
   std::size_t size() const override { return 0; }
 };
 
-TEST_CASE("streams of different lengths: a pass ends with the shortest, and says what it left") {
+TEST_CASE("streams of different lengths: a pass ends with the shortest, and reports the samples left over") {
   for (const Gives gives : {Gives::Blocks, Gives::Singles, Gives::ByNumber})
     for (const uint64_t block : {0u, 7u, 59u, 60u, 1000u})
       for (const uint64_t batch : {1u, 7u, 59u, 60u, 64u})
@@ -268,7 +268,7 @@ TEST_CASE("streams of different lengths: a pass ends with the shortest, and says
             CHECK(reader.left_over()[0].text ==
                   "producer 'images' had 11 samples left over at the end of a pass: 'labels' ended after 59");
           }
-          // From the middle of an epoch on, as a run that is resumed.
+          // Starts in the middle of an epoch, like a resumed run.
           reader.seek(1, 30);
           const Epoch rest = run(reader, batch);
           reader.begin(1);
@@ -276,8 +276,7 @@ TEST_CASE("streams of different lengths: a pass ends with the shortest, and says
           CHECK(rest.given[0] == std::vector<int>(whole.given[0].begin() + 30, whole.given[0].end()));
           CHECK(reader.left_over(0) == 11);
         }
-  // Groups of a ratio; what is skipped, and the samples of other shards, are not left over; what was not asked for is
-  // not, either.
+  // Groups of a ratio. Skipped samples, those of other shards, and samples that were not requested are not left over.
   Group r;
   r.add("frames", 32, 3).add("labels", 8);
   JointReader frames(r.members, {});
@@ -298,7 +297,7 @@ TEST_CASE("streams of different lengths: a pass ends with the shortest, and says
   CHECK(taken.left_over().empty());
 }
 
-TEST_CASE("streams of different lengths: one that turns out to be shorter ends the pass") {
+TEST_CASE("streams of different lengths: a stream shorter than announced ends the pass") {
   for (const uint64_t batch : {1u, 7u, 10u, 59u, 60u, 64u}) {
     Group g;
     g.add("images", 60).add("labels", std::make_shared<UnsureProducer>(59, Gives::SinglesWithoutType));
@@ -311,7 +310,7 @@ TEST_CASE("streams of different lengths: one that turns out to be shorter ends t
   }
 }
 
-TEST_CASE("streams of different lengths are refused where that is asked for") {
+TEST_CASE("streams of different lengths are refused on request") {
   JointOptions o;
   o.refuse_unequal = true;
   Group g;
@@ -338,7 +337,7 @@ TEST_CASE("streams of different lengths are refused where that is asked for") {
   }
 }
 
-TEST_CASE("a last batch that is short can be left out") {
+TEST_CASE("a short last batch can be dropped") {
   for (const uint64_t block : {0u, 7u, 1000u}) {
     Group g, h;
     g.add("a", 20);
@@ -358,7 +357,7 @@ TEST_CASE("a last batch that is short can be left out") {
   }
 }
 
-TEST_CASE("a stream that breaks its word is an error") {
+TEST_CASE("a stream that violates its announcement is an error") {
   class Boastful final : public CountingProducer {
    public:
     using CountingProducer::CountingProducer;
@@ -374,13 +373,13 @@ TEST_CASE("a stream that breaks its word is an error") {
   CHECK(refusal([&] { run(reader, 64); }) == "stream 'a' ended after 90 samples, it had announced 100");
 }
 
-TEST_CASE("an unbounded stream goes along with a finite one") {
+TEST_CASE("an unbounded stream joins a finite one") {
   Group g;
   g.add("live", std::make_shared<UnboundedProducer>(1000)).add("labels", 10);
   JointReader reader(g.members, {});
   CHECK(reader.size() == 10);
   CHECK(run(reader, 4).given[0] == range(0, 10));
-  CHECK(reader.left_over(0) == 2);  // the third batch had read so many more
+  CHECK(reader.left_over(0) == 2);  // the third batch had already read them
   Group alone;
   alone.add("live", std::make_shared<UnboundedProducer>(1000));
   CHECK(JointReader(alone.members, {}).size() == 0);
@@ -391,7 +390,7 @@ TEST_CASE("an unbounded stream goes along with a finite one") {
   CHECK(run(taken, 3).given[0] == range(0, 5));
 }
 
-TEST_CASE("options that make no sense are refused") {
+TEST_CASE("invalid options are refused") {
   Group g;
   g.add("a", 10);
   const auto refuse = [&](auto change) {

@@ -1,4 +1,4 @@
-// Lengths that multiply beyond what a number holds: in shapes, addresses and flows.
+// Products of lengths that overflow: in shapes, addresses and flows.
 #include <limits>
 
 #include <harmonics/async.hpp>
@@ -21,7 +21,7 @@ Graph flow_graph(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("checked arithmetic: what does not fit is none") {
+TEST_CASE("checked arithmetic: overflow gives no value") {
   constexpr int64_t most = std::numeric_limits<int64_t>::max();
   CHECK(checked_product<int64_t>(most, 1) == most);
   CHECK(!checked_product<int64_t>(most / 2 + 1, 2));
@@ -32,7 +32,7 @@ TEST_CASE("checked arithmetic: what does not fit is none") {
   CHECK(!checked_count<int64_t>(Shape{0, most, 2}));
 }
 
-TEST_CASE("shapes: a count that does not fit is refused") {
+TEST_CASE("shapes: an overflowing element count is refused") {
   CHECK(Shape{1 << 20, 1 << 20, 1 << 20}.count() == int64_t{1} << 60);
   CHECK(refusal([] {
           (void)Shape{1 << 20, 1 << 20, 1 << 20, 8}.count();
@@ -73,12 +73,12 @@ TEST_CASE("options of addresses that overflow: repeat, skip, shuffle, batch") {
   CHECK_THROWS_AS(skip.seek(0, 5), Error);
   CHECK_THROWS_AS(BatchProducer(counting(), std::numeric_limits<uint64_t>::max()), Error);
   RepeatProducer repeat(counting(), std::numeric_limits<uint64_t>::max());
-  CHECK(repeat.size() == 0);  // as one without end
+  CHECK(repeat.size() == 0);  // as unbounded
   CHECK(repeat.seek(0, 61));
   CHECK(repeat.next().data<int32_t>()[0] == 10);
 }
 
-TEST_CASE("flows: shapes and ratios that overflow are refused with their place") {
+TEST_CASE("flows: overflowing shapes and ratios are refused with their location") {
   const auto refused = [](const std::string& text) {
     try {
       flow_graph(text);

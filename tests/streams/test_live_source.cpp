@@ -15,7 +15,7 @@ int64_t number_of(const HTensor& sample) { return *static_cast<const int64_t*>(s
 
 }  // namespace
 
-TEST_CASE("a live source goes on where a position said", "[live]") {
+TEST_CASE("a live source continues at a restored position", "[live]") {
   auto producer = std::make_shared<LiveNumbers>(20);
   Source source("x", producer);
   CHECK(source.cannot_seek() == "stream 'x' is live");
@@ -23,7 +23,7 @@ TEST_CASE("a live source goes on where a position said", "[live]") {
   CHECK(producer->restored == std::vector<std::string>{"before 7"});
   CHECK(source.position() == 7);
   CHECK(source.cannot_seek().empty());
-  source.rewind(0);  // as the begin of an epoch asks
+  source.rewind(0);  // as at the beginning of an epoch
   source.seek(0, 9);
   CHECK(number_of(source.next()) == 9);
   CHECK(source.position() == 10);
@@ -32,7 +32,7 @@ TEST_CASE("a live source goes on where a position said", "[live]") {
   CHECK(producer->durable_until() == std::vector<uint64_t>{8});
 }
 
-TEST_CASE("positions longer than usual arrive whole, absurd ones are refused", "[live]") {
+TEST_CASE("long positions arrive whole, absurdly long ones are refused", "[live]") {
   auto producer = std::make_shared<LiveNumbers>(1);
   const Source source("x", producer);
   producer->padding = std::string(5000, '.');
@@ -41,7 +41,7 @@ TEST_CASE("positions longer than usual arrive whole, absurd ones are refused", "
   CHECK(message_of([&] { source.position_before(3); }).find("the most is 1048576") != std::string::npos);
 }
 
-TEST_CASE("a live source is woken from another thread, and what came before is kept", "[live]") {
+TEST_CASE("a live source is woken from another thread and keeps the earlier samples", "[live]") {
   auto producer = std::make_shared<LiveNumbers>(3);
   Source source("x", producer);
   int64_t got[8] = {};
@@ -54,7 +54,7 @@ TEST_CASE("a live source is woken from another thread, and what came before is k
   CHECK(!source.next());
 }
 
-TEST_CASE("the health of a live source crosses the contract whole", "[live]") {
+TEST_CASE("the health of a live source passes through the C contract unchanged", "[live]") {
   auto producer = std::make_shared<LiveNumbers>(0);
   const Source source("x", producer);
   StreamHealth told;
@@ -75,7 +75,7 @@ TEST_CASE("the health of a live source crosses the contract whole", "[live]") {
   CHECK(health->last_error == std::string(254, 'x'));
 }
 
-TEST_CASE("a producer of files has no positions of live streams", "[live]") {
+TEST_CASE("a producer of files has no live positions", "[live]") {
   class Three final : public Producer {
    public:
     HTensor next() override { return {}; }

@@ -1,4 +1,4 @@
-// Files that become shorter while they are mapped.
+// Files truncated while they are mapped.
 #include "tests/streams/under_test.hpp"
 
 #include <csignal>
@@ -56,7 +56,7 @@ uint64_t sum_of(const FileMapping& mapping) {
 
 }  // namespace
 
-TEST_CASE("a mapping whose file is cut reads zeros and says so, others are not disturbed") {
+TEST_CASE("a mapping of a truncated file reads zeros and reports it, other mappings are unaffected") {
   const TemporaryFolder folder;
   const std::string cut = folder.write("cut", std::string(kBytes, '\1')),
                     whole = folder.write("whole", std::string(kBytes, '\1'));
@@ -76,7 +76,7 @@ TEST_CASE("a mapping whose file is cut reads zeros and says so, others are not d
   CHECK(to.lost());
 }
 
-TEST_CASE("mappings are lost on several threads while others come and go") {
+TEST_CASE("mappings are lost on several threads while others are made and removed") {
   const TemporaryFolder folder;
   const std::string whole = folder.write("whole", std::string(kBytes, '\1'));
   std::vector<std::thread> threads;
@@ -98,7 +98,7 @@ TEST_CASE("mappings are lost on several threads while others come and go") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("a SIGBUS that is about no mapped file goes to the handler before, or ends the process") {
+TEST_CASE("a SIGBUS outside mapped files goes to the earlier handler, or ends the process") {
   const TemporaryFolder folder;
   const std::string cut = folder.write("cut", std::string(kBytes, '\1'));
   const auto child = [&](bool handler) {
@@ -132,7 +132,7 @@ TEST_CASE("a SIGBUS that is about no mapped file goes to the handler before, or 
 #endif
 }
 
-TEST_CASE("every reader of mapped files refuses what it read of a file that was cut") {
+TEST_CASE("every reader of mapped files refuses data of a truncated file") {
   const TemporaryFolder folder;
   std::string rows;
   for (int i = 0; i < 40000; ++i) rows += "1,2\n";
@@ -149,7 +149,7 @@ TEST_CASE("every reader of mapped files refuses what it read of a file that was 
     INFO(path);
     const StreamInfo info = *producer->describe();
     std::vector<std::byte> to(64 * info.sample_bytes());
-    REQUIRE(producer->read(64, to.data()) == 64);  // what is looked at now and then has just been looked at
+    REQUIRE(producer->read(64, to.data()) == 64);  // periodic checks count as just done
     std::filesystem::resize_file(path, 0);
     const uint64_t last = info.size - 1;
     CHECK(refusal_of([&] { producer->read_at(&last, 1, to.data()); }).rfind(lost(path), 0) == 0);
@@ -157,7 +157,7 @@ TEST_CASE("every reader of mapped files refuses what it read of a file that was 
   }
 }
 
-TEST_CASE("weights whose file is cut while they are read are refused") {
+TEST_CASE("weights truncated during reading are refused") {
   const TemporaryFolder folder;
   const std::string path = folder.write("w", std::string(kBytes, '\1'));
   const auto file = MappedFile::open(path);

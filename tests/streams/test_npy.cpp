@@ -99,7 +99,8 @@ void check_array(const ArrayLayout& layout, const boost::json::object& expected)
   for (const auto& d : expected.at("shape").as_array()) dims.push_back(d.as_int64());
   CHECK(shape.vector() == dims);
   CHECK(layout.column_major == expected.at("fortran").as_bool());
-  if (layout.dtype == DType::F16) return;  // no C++ type to compare with; its bytes are copied like every other's
+  if (layout.dtype == DType::F16) return;  // no C++ type to compare with; its bytes are copied like those of every
+                                           // other type
   ArrayProducer producer(layout);
   size_t k = 0;
   const auto& first = expected.at("first").as_array();
@@ -116,7 +117,7 @@ std::string refused_npy(const TemporaryFolder& folder, const std::string& bytes)
 
 }  // namespace
 
-TEST_CASE("npy files as numpy reads them") {
+TEST_CASE("npy files are read as numpy reads them") {
   if (!have_data("numpy/expected.json")) return;
   std::ostringstream text;
   text << std::ifstream(data_path("numpy/expected.json")).rdbuf();
@@ -142,7 +143,7 @@ TEST_CASE("npy files as numpy reads them") {
         "'" + several + "' has 1800 bytes after its array, which ends at byte 130; save one array per file");
 }
 
-TEST_CASE("npy of every version, byte order and memory order") {
+TEST_CASE("npy files of every version, byte order and memory order are read") {
   const TemporaryFolder folder;
   const std::vector<int32_t> rows{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};  // [2, 3, 2]
   const std::vector<int32_t> columns{1, 7, 3, 9, 5, 11, 2, 8, 4, 10, 6, 12};

@@ -25,7 +25,7 @@ TEST_CASE("a bounded draw is below its bound and even") {
     for (int i = 0; i < 100; ++i) CHECK(random.below(n) < n);
 }
 
-TEST_CASE("a shuffled order is a permutation that its arguments alone decide") {
+TEST_CASE("a shuffled order is a permutation that depends on its arguments only") {
   for (const uint32_t n : {0u, 1u, 2u, 3u, 64u, 1000u, 8192u}) {
     std::vector<uint32_t> a(n), b(n), sorted;
     shuffled_order(a.data(), n, 5, 1, 2);
@@ -44,7 +44,7 @@ TEST_CASE("a shuffled order is a permutation that its arguments alone decide") {
   }
 }
 
-TEST_CASE("every order of a few samples comes equally often") {
+TEST_CASE("every order of a few samples is equally frequent") {
   std::vector<int> counts(24);
   for (uint64_t block = 0; block < 24000; ++block) {
     uint32_t o[4];

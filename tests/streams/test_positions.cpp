@@ -1,5 +1,5 @@
-// The law of positions: whatever wrappers stand around a source, whoever goes back to (epoch, index) is given what an
-// undisturbed reader is given from there on, however far ahead anybody reads.
+// The law of positions: with any wrappers around a source, a reader that returns to (epoch, index) gets the samples
+// that an undisturbed reader gets from there on, whatever the prefetch depth.
 #include <random>
 
 #include <harmonics/async.hpp>
@@ -37,7 +37,7 @@ struct Recipe {
   }
 };
 
-// A source that does not say how long a pass is.
+// A source that does not announce the length of a pass.
 class Unsized final : public CountingProducer {
  public:
   using CountingProducer::CountingProducer;
@@ -62,7 +62,7 @@ Recipe random_recipe(Random& random) {
   return r;
 }
 
-// `ahead` changes how far async wrappers read ahead and nothing else.
+// `ahead` changes only the prefetch depth of async wrappers.
 std::shared_ptr<Producer> build(const Recipe& r, uint64_t ahead) {
   std::shared_ptr<Producer> p;
   if (r.sized)
@@ -104,7 +104,7 @@ std::vector<T> from(const std::vector<T>& all, uint64_t index) {
 
 }  // namespace
 
-TEST_CASE("any stack of wrappers goes back to any position") {
+TEST_CASE("any stack of wrappers returns to any position") {
   Random random(20260);
   for (int round = 0; round < 400; ++round) {
     const Recipe recipe = random_recipe(random);
@@ -116,7 +116,7 @@ TEST_CASE("any stack of wrappers goes back to any position") {
       passes.push_back(one_pass(*whole));
     }
     const auto other = build(recipe, 7);
-    for (int stop = 0; stop < 3; ++stop) {  // the same object, from wherever it stands
+    for (int stop = 0; stop < 3; ++stop) {  // the same object, from any position
       const uint64_t epoch = below(random, 3), index = below(random, passes[epoch].size() + 1);
       CAPTURE(epoch, index);
       REQUIRE(other->seek(epoch, index));
@@ -125,7 +125,7 @@ TEST_CASE("any stack of wrappers goes back to any position") {
       } else if (below(random, 2)) {
         REQUIRE(one_pass(*other) == from(passes[epoch], index));
       } else {
-        REQUIRE(other->next());  // left in the middle
+        REQUIRE(other->next());  // stops in the middle
       }
       if (epoch + 1 < 3 && below(random, 2)) {
         REQUIRE(other->rewind());
@@ -135,7 +135,7 @@ TEST_CASE("any stack of wrappers goes back to any position") {
   }
 }
 
-TEST_CASE("how far an async wrapper has read ahead when a pass is left does not show in the next") {
+TEST_CASE("the prefetch depth of an async wrapper at the end of a pass does not affect the next pass") {
   const auto after = [](uint64_t ahead) {
     auto repeat = std::make_shared<RepeatProducer>(
         std::make_shared<ShuffleProducer>(std::make_shared<CountingProducer>(7), 7, 3), 4);
@@ -148,7 +148,7 @@ TEST_CASE("how far an async wrapper has read ahead when a pass is left does not 
   CHECK(after(1) == after(100));
 }
 
-TEST_CASE("a source that cannot go back says so") {
+TEST_CASE("a source that cannot rewind reports it") {
   class Once final : public CountingProducer {
    public:
     using CountingProducer::CountingProducer;
@@ -157,16 +157,16 @@ TEST_CASE("a source that cannot go back says so") {
   for (const Gives gives : {Gives::Blocks, Gives::SinglesWithoutType}) {
     Source once("numbers", std::make_shared<Once>(5, gives));
     CHECK(once.cannot_seek() == "stream 'numbers' cannot be read a second time, its producer does not rewind");
-    CHECK(once.next().data<int32_t>()[0] == 0);  // asking has not cost a sample
+    CHECK(once.next().data<int32_t>()[0] == 0);  // the question has not consumed a sample
     Source twice("numbers", std::make_shared<CountingProducer>(5, gives));
     CHECK(twice.cannot_seek().empty());
     CHECK(twice.next().data<int32_t>()[0] == 0);
   }
   ShuffleProducer around(std::make_shared<Once>(5), 2);
-  CHECK(around.seek(0, 3));  // what cannot go back is kept below the wrapper
+  CHECK(around.seek(0, 3));  // cached below the wrapper, because the source cannot rewind
 }
 
-TEST_CASE("a pass that has become shorter is refused with both numbers") {
+TEST_CASE("a pass that became shorter is refused with both lengths") {
   Source source("numbers", std::make_shared<CountingProducer>(5, Gives::SinglesWithoutType));
   CHECK(refusal([&] { source.seek(0, 6); }) ==
         "stream 'numbers': there is no sample 6 to go back to: the pass has 5 samples");
@@ -174,7 +174,7 @@ TEST_CASE("a pass that has become shorter is refused with both numbers") {
   CHECK(refusal([&] { reader.seek(2, 9); }) == "there is no sample 9 to go back to: an epoch has 5");
 }
 
-TEST_CASE("joined streams go back to any position, with every option of the group") {
+TEST_CASE("joined streams return to any position, with every option of the group") {
   Random random(7);
   for (int round = 0; round < 600; ++round) {
     JointOptions o;

@@ -20,7 +20,7 @@ Sink open_sink(const RegisteredItem& item, const std::string& path, const Option
   return Sink::open("s", *static_cast<const hx_consumer_factory_vt*>(item.vtable), item.self, path, options.view());
 }
 
-// The digits plugin, loaded as a host loads it and kept, as a host keeps it.
+// Loads the digits plugin as a host does, and keeps it loaded.
 class DigitsPlugin {
  public:
   DigitsPlugin() {
@@ -50,7 +50,7 @@ std::vector<uint8_t> read_all(Source source) {
 
 }  // namespace
 
-TEST_CASE("the built-in streams register as a plugin's do") {
+TEST_CASE("the built-in streams register like those of a plugin") {
   RecordingRegistry registry;
   register_builtin_producers(registry.face());
   register_builtin_consumers(registry.face());
@@ -72,7 +72,7 @@ TEST_CASE("the built-in streams register as a plugin's do") {
         "stream 's': cannot read '" + none + "': No such file or directory");
 }
 
-TEST_CASE("a text's symbols come through the C table") {
+TEST_CASE("a text's symbols pass through the C table") {
   RecordingRegistry registry;
   register_builtin_producers(registry.face());
   const TemporaryFolder folder;
@@ -82,7 +82,7 @@ TEST_CASE("a text's symbols come through the C table") {
   CHECK(source.info().position_axes == 1);
 }
 
-TEST_CASE("memory: gives again what it was given") {
+TEST_CASE("memory: returns the samples it was given") {
   RecordingRegistry registry;
   register_builtin_producers(registry.face());
   Sink sink = open_sink(registry.consumer("memory"), "box", {});
@@ -95,7 +95,7 @@ TEST_CASE("memory: gives again what it was given") {
   CHECK(values[2] == 2);
 }
 
-TEST_CASE("digits are a function of seed and number") {
+TEST_CASE("digits depend on seed and number only") {
   const auto pictures = read_all(open(plugin().item(), "digits", Options{{"size", "300"}, {"seed", "7"}}));
   CHECK(read_all(open(plugin().item(), "digits", Options{{"size", "300"}, {"seed", "7"}})) == pictures);
   const auto more = read_all(open(plugin().item(), "digits", Options{{"size", "400"}, {"seed", "7"}}));
@@ -144,7 +144,7 @@ TEST_CASE("the nearest mean tells most digits apart, not all") {
   CHECK(accuracy < 0.90);
 }
 
-TEST_CASE("digits without end, and what the plugin does not draw") {
+TEST_CASE("unbounded digits, and requests the plugin refuses") {
   Source endless = open(plugin().item(), "digits", Options{{"size", "0"}, {"#", "label"}});
   CHECK(endless.info().size == 0);
   CHECK(endless.skip(30000) == 30000);

@@ -13,7 +13,7 @@ Source counted_source(uint64_t n, Gives gives) {
   return Source("counted", std::make_shared<CountingProducer>(n, gives));
 }
 
-// A C producer of an older contract: nothing behind next.
+// A C producer of an older contract: its table ends at next.
 struct Old {
   int given = 0;
   bool destroyed = false;
@@ -35,7 +35,7 @@ const hx_producer_vt* old_table() {
   return &table;
 }
 
-// Fails on the n-th call, in a way to choose.
+// Fails on the n-th call, in a selectable way.
 hx_producer_vt broken_table(hx_status (*describe)(void*, hx_stream_info*), hx_status (*next)(void*, hx_value**),
                             hx_status (*read)(void*, uint64_t, void*, uint64_t*) = nullptr) {
   hx_producer_vt t{};
@@ -60,9 +60,9 @@ TEST_CASE("a source knows its samples' type, with or without description") {
     CHECK(source.info().sample == Shape{2});
     CHECK(source.info().size == 5);
     CHECK(source.sample_bytes() == 8);
-    source.rewind(0);  // nothing was given yet: nothing to do
+    source.rewind(0);  // before the first sample: does nothing
     std::vector<int32_t> to(12, -1);
-    CHECK(source.next().data<int32_t>()[0] == 0);  // looking at the first sample did not lose it
+    CHECK(source.next().data<int32_t>()[0] == 0);  // reading the type did not lose the first sample
     CHECK(source.read(2, to.data()) == 2);
     CHECK((to[0] == 10 && to[3] == 21 && to[4] == -1));
     CHECK(source.skip(1) == 1);
@@ -94,7 +94,7 @@ TEST_CASE("every sample is checked against the announced type") {
   CHECK(refusal([&] { gives({}); }) == "stream 'mixed' ended before its first sample, so its type is not known");
 }
 
-TEST_CASE("tables of an older contract are read as far as they go") {
+TEST_CASE("tables of an older contract are read up to their size") {
   Old old;
   Source source("old", old_table(), &old);
   float to[5];
@@ -159,7 +159,7 @@ TEST_CASE("an error of a producer keeps its kind and gets the stream's name") {
   }
 }
 
-TEST_CASE("a sink passes samples on and names itself in errors") {
+TEST_CASE("a sink forwards samples and names itself in errors") {
   const auto collected = std::make_shared<CollectConsumer>();
   Sink sink("out", collected);
   const float data[] = {1, 2, 3, 4};

@@ -1,4 +1,4 @@
-// One meaning in code and in addresses: each row is written both ways and must give the same samples.
+// Steps mean the same in code and in addresses: each row is written both ways and must give the same samples.
 #include <harmonics/async.hpp>
 #include <harmonics/augment.hpp>
 #include <harmonics/cache.hpp>
@@ -62,7 +62,7 @@ const std::vector<Row>& rows() {
          return std::make_shared<ShuffleProducer>(p, 9, kSeed);
        }},
       {"augment=flip,shift(1)&repeat=2&shuffle=1000",
-       [](ProducerPtr p) {  // read by number but for the passes that differ
+       [](ProducerPtr p) {  // read by number, except passes that differ
          p = std::make_shared<RepeatProducer>(
              std::make_shared<AugmentProducer>(p, Augmentation().flip().shift(1), kSeed), 2);
          return std::make_shared<ShuffleProducer>(p, 1000, kSeed);
@@ -122,11 +122,11 @@ TEST_CASE("wrappers mean the same in code and in addresses") {
       const SampleRows expected = drain<float>(*code);
       CHECK(expected.size() > 3);
       CHECK(x == expected);
-      // What belongs together stays together.
+      // Samples that belong together stay together.
       if (std::string(row.address).find("augment") == std::string::npos)
         for (size_t i = 0; i < x.size(); ++i) REQUIRE(static_cast<int64_t>(x[i][0]) == y[i]);
       CHECK(reader->size() == x.size());
-      if (epoch == 1) {  // and from the middle of an epoch on
+      if (epoch == 1) {  // and from the middle of an epoch
         reader->seek(1, 3);
         CHECK(read_epoch(*reader, 7, 4).first == SampleRows(expected.begin() + 3, expected.end()));
       }
@@ -134,7 +134,7 @@ TEST_CASE("wrappers mean the same in code and in addresses") {
   }
 }
 
-TEST_CASE("a condition on one stream keeps those read with it together") {
+TEST_CASE("a condition on one stream filters all streams read with it") {
   const TemporaryFolder folder;
   const std::string path = numbered(folder);
   const Graph graph = graph_of_two();
@@ -148,11 +148,11 @@ TEST_CASE("a condition on one stream keeps those read with it together") {
   for (size_t i = 0; i < x.size(); ++i) CHECK(static_cast<int64_t>(x[i][0]) == y[i]);
   std::sort(y.begin(), y.end());
   CHECK((y.size() == 30 && y.front() == 10 && y.back() == 39));
-  // Read without the other, a stream is whole, or chosen by its own condition.
+  // A stream read alone is whole, or filtered by its own condition only.
   CHECK(streams.reader(graph, {graph.find("x")}, 8, false, 1)->size() == 30);
 }
 
-TEST_CASE("steps that cannot be are refused by stream") {
+TEST_CASE("invalid steps are refused with the stream's name") {
   const TemporaryFolder folder;
   const std::string path = numbered(folder);
   const auto refuse = [&](const std::string& options) {
@@ -175,7 +175,7 @@ TEST_CASE("steps that cannot be are refused by stream") {
   CHECK(refuse("augment=shift(1)").find("stream 'x': augment: samples of shape [5] are no pictures") == 0);
 }
 
-TEST_CASE("an address may be a field of what another producer is bound to") {
+TEST_CASE("an address may name a field of another producer's address") {
   const TemporaryFolder folder;
   const std::string path = folder.write("t.csv", "a,b,label\n1,2,red\n3,4,blue\n5,6,red\n");
   const Graph graph = graph_of_two();
@@ -190,7 +190,7 @@ TEST_CASE("an address may be a field of what another producer is bound to") {
   CHECK(once.symbols == std::vector<std::string>{"blue", "red"});
   CHECK(once.symbols == twice.symbols);
   CHECK(once.dtype == twice.dtype);
-  CHECK(once.size == 3);  // take= is of both
+  CHECK(once.size == 3);  // take= applies to both
   CHECK(bound(path + "?header=true#a,b", "x?as=number#b").dtype == DType::F32);
   CHECK(refusal([&] { bound(path + "#a,b", "y#label"); }).find("cannot read 'y'") !=
         std::string::npos);  // itself: a file
@@ -225,5 +225,5 @@ TEST_CASE("streams of different lengths are read to the end of the shortest, als
   CHECK(read("shard=1/2") == 22);
   CHECK(refusal([&] { read("unpaired=refuse"); }).find("they do not belong together") != std::string::npos);
   CHECK(refusal([&] { read("shape=4", Unpaired::refuse); }).find("they do not belong together") != std::string::npos);
-  CHECK(read("unpaired=drop", Unpaired::refuse) == 45);  // an address wins
+  CHECK(read("unpaired=drop", Unpaired::refuse) == 45);  // an address has priority
 }

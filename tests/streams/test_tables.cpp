@@ -1,4 +1,4 @@
-// JSON lines, missing values, and tables that are read from their text again instead of being held.
+// JSON lines, missing values, and tables that are reread from their text instead of being held in memory.
 #include <fstream>
 #include <random>
 
@@ -46,7 +46,7 @@ std::string numbers_csv(int rows, int columns) {
   return text;
 }
 
-// The same table held in memory and not.
+// Opens the same table without holding it in memory.
 std::shared_ptr<Producer> not_held(const std::string& path, CsvOptions options) {
   options.kept = 64;
   return open_table(csv_rows(FileBytes::open(path), options), options);
@@ -83,7 +83,7 @@ TEST_CASE("json lines: fields by name, arrays with their shape, words as classes
   CHECK(TableText{"\xEF\xBB\xBF{\"a\": 1.5}\n"}.rows() == TextRows{{1.5}});
 }
 
-TEST_CASE("json lines: keys of every length that differ in one character stay apart") {
+TEST_CASE("json lines: keys of every length that differ in one character are distinct") {
   for (size_t length = 1; length <= 20; ++length)
     for (size_t place = 0; place < length; ++place) {
       const std::string key(length, 'k');
@@ -140,7 +140,7 @@ TEST_CASE("broken json lines are refused with line and field") {
         "as=word cannot be used for 'FILE'; write as=number or as=class or as=auto");
 }
 
-TEST_CASE("missing values: refused, a value, the mean, not a number") {
+TEST_CASE("missing values are refused, or replaced by a value, the mean or NaN") {
   const TableText csv{"a,b\n1,2\n,4\n5,NA\n", "x.csv"},
       json{"{\"a\": 1, \"b\": 2}\n{\"b\": 4}\n{\"a\": 5, \"b\": null}\n"};
   for (const TableText& t : {csv, json}) {
@@ -161,7 +161,7 @@ TEST_CASE("missing values: refused, a value, the mean, not a number") {
   CHECK(TableText{"a,b\n1,TRUE\n2,false\n", "x.csv"}.rows() == TextRows{{1, 1}, {2, 0}});
 }
 
-TEST_CASE("numbers keep the type and shape that is asked for") {
+TEST_CASE("numbers get the requested type and shape") {
   const TableText csv{"l,a,b\n0,1,255\n3,7,8\n", "x.csv"},
       json{"{\"l\": 0, \"p\": [1, 255]}\n{\"l\": 3, \"p\": [7, 8]}\n"};
   for (const auto& [t, columns] : {std::pair{csv, "1-2"}, std::pair{json, "p"}}) {
@@ -182,7 +182,7 @@ TEST_CASE("numbers keep the type and shape that is asked for") {
         "'FILE' line 2, column #0: found '2.5', which is no u8; leave dtype= out, or give one that holds it");
 }
 
-TEST_CASE("what is not held in memory gives the same samples, in order and by number") {
+TEST_CASE("tables not held in memory give the same samples, in order and by number") {
   const TemporaryFolder folder;
   std::string text = numbers_csv(1000, 5);
   text += "1,,3,\"4\",5\n" + numbers_csv(500, 5);
@@ -217,8 +217,8 @@ TEST_CASE("what is not held in memory gives the same samples, in order and by nu
       }
 }
 
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // they keep memory of their own
-TEST_CASE("reading a table that is not held takes no memory for it") {
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // sanitizers keep memory of their own
+TEST_CASE("reading a table that is not held needs no memory for it") {
   const TemporaryFolder folder;
   {
     std::ofstream out(folder.path("x.csv"));
@@ -236,7 +236,7 @@ TEST_CASE("reading a table that is not held takes no memory for it") {
 }
 #endif
 
-TEST_CASE("numbers are rounded once, however they are written") {
+TEST_CASE("numbers are rounded once, in every notation") {
   std::mt19937_64 random(3);
   std::string text;
   std::vector<float> expected;
@@ -253,8 +253,8 @@ TEST_CASE("numbers are rounded once, however they are written") {
   for (size_t i = 0; i < rows.size(); ++i) REQUIRE(rows[i][0] == expected[i]);
 }
 
-// Sums that numpy finds in the same files, of numbers rounded to f32.
-TEST_CASE("tables of others have the values numpy reads") {
+// Sums that numpy computes from the same files, of numbers rounded to f32.
+TEST_CASE("tables written by other programs have the values numpy reads") {
   if (!have_data("streaming/titanic.csv")) return;
   const auto open = [](const char* name, const Options& options) {
     return open_file(data_path(std::string("streaming/") + name), options);
@@ -284,7 +284,7 @@ TEST_CASE("tables of others have the values numpy reads") {
         std::vector<std::string>{"First", "Second", "Third"});
   const auto ages = drain<float>(*open("titanic.csv", {{"#", "age,fare"}, {"missing", "mean"}}));
   CHECK(ages.size() == 891);
-  CHECK(ages[5][0] == Approx(29.69911764704046));  // the first of 177 that are missing
+  CHECK(ages[5][0] == Approx(29.69911764704046));  // the first of 177 missing values
   int missing = 0;
   for (const auto& row : drain<float>(*open("titanic.csv", {{"#", "age"}, {"missing", "nan"}})))
     missing += std::isnan(row[0]);

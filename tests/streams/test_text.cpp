@@ -9,7 +9,7 @@ namespace {
 struct TextFile {
   explicit TextFile(const std::string& text) : path(folder.write("x.txt", text)) {}
   std::shared_ptr<Producer> open(Options options) const { return open_file(path, options); }
-  // The windows of a pass as text again.
+  // Returns the windows of a pass as text.
   std::vector<std::string> windows(Options options) const {
     const auto producer = open(options);
     const StreamInfo info = *producer->describe();
@@ -54,7 +54,7 @@ TEST_CASE("text gives windows of symbols") {
   CHECK(single->size() == 16);
 }
 
-TEST_CASE("parts of a text share its vocabulary and nothing else") {
+TEST_CASE("parts of a text share only its vocabulary") {
   const TextFile text("aaaaabbbbbcccccddddd");
   CHECK(text.windows(Options{{"window", "5"}, {"part", "0-0.75"}}) ==
         std::vector<std::string>{"aaaaa", "bbbbb", "ccccc"});
@@ -72,7 +72,7 @@ TEST_CASE("a given vocabulary sets the order") {
         "out");
 }
 
-TEST_CASE("more than 256 symbols are held too") {
+TEST_CASE("more than 256 symbols are supported") {
   std::string all;
   for (uint32_t c = 0x4E00; c < 0x4E00 + 400; ++c)
     all += {static_cast<char>(0xE0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 63)),
@@ -82,7 +82,7 @@ TEST_CASE("more than 256 symbols are held too") {
   for (int i = 0; i < 400; ++i) CHECK(samples[0][static_cast<size_t>(i)] == i);
 }
 
-TEST_CASE("what is no text is refused") {
+TEST_CASE("files that are not text are refused") {
   CHECK(TextFile("ab\xFF").refuse({}) ==
         "is not UTF-8: byte 2 begins no character; convert it, for example with iconv -t UTF-8");
   for (const char* bad : {"\xC0\x80", "\xC3", "\xE2\x82", "\xED\xA0\x80", "\xF5\x80\x80\x80", "\xF4\x90\x80\x80",

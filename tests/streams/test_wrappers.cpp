@@ -25,7 +25,8 @@ std::shared_ptr<CountingProducer> counting(uint64_t n, Gives gives = Gives::Bloc
   return std::make_shared<CountingProducer>(n, gives);
 }
 
-// The sample numbers of a pass, one by one and, after a rewind, in blocks; both must agree when `twice_the_same`.
+// Returns the sample numbers of a pass, read one by one and, after a rewind, in blocks. Both must agree when
+// `twice_the_same`.
 std::vector<int> pass(Producer& p) { return numbers(drain<int32_t>(p)); }
 std::vector<int> pass_in_blocks(Producer& p, uint64_t chunk) { return numbers(drain_blocks<int32_t>(p, chunk)); }
 
@@ -49,7 +50,7 @@ void check_everywhere(Make make, const std::vector<int>& expected) {
   }
 }
 
-// Throws when it has given `good` samples; sleeps a little before each.
+// Throws after `good` samples; sleeps a little before each.
 class FailingProducer final : public CountingProducer {
  public:
   FailingProducer(uint64_t good, Gives gives) : CountingProducer(1000, gives), good_(good) {}
@@ -89,7 +90,7 @@ TEST_CASE("take, skip, shard and repeat") {
   CHECK(refusal([] { ShardProducer(counting(1), 2, 2); }) == "shard 2/2 is not there; shards are counted from 0");
   CHECK(refusal([] { TakeProducer(nullptr, 2); }) == "a wrapper needs a producer to wrap");
   RepeatProducer once(std::make_shared<OnceProducer>(2), 2);
-  CHECK(pass(once) == std::vector<int>{0, 1, 0, 1});  // kept below the wrapper
+  CHECK(pass(once) == std::vector<int>{0, 1, 0, 1});  // cached below the wrapper
   RepeatProducer nothing(counting(0), 0);
   CHECK(!nothing.next());
 }
@@ -120,7 +121,7 @@ TEST_CASE("batches stack samples along a new axis") {
         "batch: samples of shapes [2] and [3] cannot stand in one batch; all must have one type");
 }
 
-TEST_CASE("shuffling permutes blocks, another way each epoch, the same way for a seed") {
+TEST_CASE("shuffling permutes blocks, differently in each epoch, equally for equal seeds") {
   for (const Gives gives : every_way)
     for (const uint32_t block : {1u, 2u, 7u, 100u, 1000u}) {
       ShuffleProducer a(counting(100, gives), block, 3), b(counting(100, gives), block, 3),
@@ -148,7 +149,7 @@ TEST_CASE("shuffling permutes blocks, another way each epoch, the same way for a
   CHECK(refusal([] { ShuffleProducer(counting(1), 0); }) == "shuffle: a block holds at least 1 sample");
 }
 
-TEST_CASE("async gives everything in order, however fast either side is") {
+TEST_CASE("async delivers everything in order, for any speed of reader and source") {
   std::mt19937 random(5);
   for (const Gives gives : every_way)
     for (const size_t capacity : {1u, 2u, 3u, 8u, 100u}) {
@@ -163,7 +164,7 @@ TEST_CASE("async gives everything in order, however fast either side is") {
         REQUIRE(async.rewind());
         CHECK(pass_in_blocks(async, chunk) == range(0, 500));
       }
-      for (int i = 0; i < 20; ++i) {  // given up half way
+      for (int i = 0; i < 20; ++i) {  // stopped half way
         REQUIRE(async.rewind());
         for (uint32_t k = random() % 50; k > 0; --k) REQUIRE(async.next());
       }
@@ -175,16 +176,16 @@ TEST_CASE("async reads no further than its queue") {
   for (const Gives gives : every_way) {
     const auto source = counting(1000, gives);
     AsyncProducer async(source, 4);
-    CHECK(source->at() == 0);  // nothing is read before somebody wants it
+    CHECK(source->at() == 0);  // nothing is read before the first request
     REQUIRE(async.next());
     for (int i = 0; i < 20000 && source->at() < 5; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     CHECK(source->at() >= 5);
-    CHECK(source->at() <= 6);  // one may be on its way into the queue
+    CHECK(source->at() <= 6);  // one may be in transit to the queue
   }
 }
 
-TEST_CASE("async hands on what its source throws, after the samples before it") {
+TEST_CASE("async passes on the source's exception, after the samples before it") {
   for (const Gives gives : every_way) {
     AsyncProducer async(std::make_shared<FailingProducer>(36, gives),
                         3);  // read one by one: a block that fails is lost whole
@@ -200,14 +201,14 @@ TEST_CASE("async hands on what its source throws, after the samples before it") 
   CHECK(refusal([&] { blocks.read(1, to.data()); }) == "the disk is on fire");
 }
 
-TEST_CASE("an async producer that nobody reads ends cleanly") {
+TEST_CASE("an unread async producer ends cleanly") {
   for (int i = 0; i < 200; ++i) {
     AsyncProducer async(counting(100000, every_way[i % 3]), 2);
     if (i % 2) REQUIRE(async.next());
   }
 }
 
-TEST_CASE("wrappers stand on one another") {
+TEST_CASE("wrappers can be stacked") {
   const auto make = [](Gives g) {
     auto shuffled = std::make_shared<ShuffleProducer>(std::make_shared<TakeProducer>(counting(200, g), 120), 32, 9);
     return std::make_shared<AsyncProducer>(std::make_shared<RepeatProducer>(shuffled, 2), 5);
@@ -219,7 +220,7 @@ TEST_CASE("wrappers stand on one another") {
   CHECK(pass_in_blocks(*make(Gives::Blocks), 11) == expected);
 }
 
-TEST_CASE("a wrapper goes back also where its producer cannot, and orders every pass anew") {
+TEST_CASE("a wrapper rewinds without its producer's help, and shuffles every pass differently") {
   for (const Gives gives : every_way) {
     ShuffleProducer once(std::make_shared<OnceProducer>(40, gives), 16, 3), rewinds(counting(40, gives), 16, 3);
     for (uint64_t epoch = 0; epoch < 3; ++epoch) {
@@ -231,7 +232,7 @@ TEST_CASE("a wrapper goes back also where its producer cannot, and orders every 
     REQUIRE(rewinds.seek(1, 17));
     CHECK(pass(once) == pass(rewinds));
   }
-  // No more is kept than allowed: then there is one pass.
+  // A cache limit below the pass allows one pass only.
   KnownProducer small(std::make_shared<OnceProducer>(40), KnownProducer::Look::Finite, 100);
   REQUIRE(small.seek(0, 0));
   CHECK(pass(small) == range(0, 40));
@@ -239,7 +240,7 @@ TEST_CASE("a wrapper goes back also where its producer cannot, and orders every 
         std::string::npos);
 }
 
-TEST_CASE("wrappers that must know the samples look at the first one") {
+TEST_CASE("wrappers that need the type of the samples read the first one") {
   const float values[] = {1, 2, 3, 4};
   const std::vector<HTensor> pictures(3, HTensor(DType::F32, Shape{2, 2}, values));
   AugmentProducer augmented(std::make_shared<MemoryProducer>(pictures), Augmentation().flip());
@@ -251,8 +252,8 @@ TEST_CASE("wrappers that must know the samples look at the first one") {
         }) == "augment: the producer has no sample");
 }
 
-TEST_CASE("samples keep the numbers of their senders through what takes them one by one") {
-  class Numbered final : public CountingProducer {  // its sender counts by threes
+TEST_CASE("samples keep their senders' numbers through wrappers that take them one by one") {
+  class Numbered final : public CountingProducer {  // its sender counts in threes
    public:
     using CountingProducer::CountingProducer;
     std::size_t size() const override { return 0; }

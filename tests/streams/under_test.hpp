@@ -1,4 +1,4 @@
-// What the stream tests share: data, temporary files, refusals, and items registered as a plugin registers them.
+// Shared by the stream tests: data, temporary files, refusals, and items registered as a plugin registers them.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -23,7 +23,7 @@ inline std::string data_path(const std::string& name) {
   const char* folder = std::getenv("HARMONICS_TEST_DATA");
   return (folder ? std::string(folder) : std::string(HARMONICS_SOURCE_DIR) + "/../shared/data") + "/" + name;
 }
-// False, with a warning that is printed, where the test data is not there.
+// Returns false, with a printed warning, if the test data is missing.
 inline bool have_data(const std::string& name) {
   if (std::filesystem::exists(data_path(name))) return true;
   WARN("SKIPPED: no test data " << data_path(name) << "; set HARMONICS_TEST_DATA");
@@ -62,7 +62,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-// The text of the Error that `body` throws; "" when it throws none.
+// Returns the text of the Error that `body` throws; "" if it throws none.
 inline std::string refusal(const std::function<void()>& body) {
   try {
     body();
@@ -72,7 +72,7 @@ inline std::string refusal(const std::function<void()>& body) {
   return "";
 }
 
-// Options as an opened address hands them over; numbers written as text become integers.
+// Options as an opened address passes them; numbers written as text become integers.
 class Options {
  public:
   Options(std::initializer_list<std::pair<const char*, const char*>> options) {
@@ -101,7 +101,7 @@ struct RegisteredItem {
   std::vector<std::string> arguments;
 };
 
-// A registry that only writes down what comes through the C table.
+// A registry that only records the items registered through the C table.
 class RecordingRegistry {
  public:
   RecordingRegistry() {
@@ -133,7 +133,7 @@ class RecordingRegistry {
   hx_registration registration_{};
 };
 
-// All samples of a pass, one by one, as numbers.
+// Reads all samples of a pass, one by one, as numbers.
 template <typename T>
 std::vector<std::vector<T>> drain(Producer& producer) {
   std::vector<std::vector<T>> samples;
@@ -143,7 +143,7 @@ std::vector<std::vector<T>> drain(Producer& producer) {
   }
   return samples;
 }
-// The same through read(), `chunk` samples at a time.
+// As drain(), but through read(), `chunk` samples at a time.
 template <typename T>
 std::vector<std::vector<T>> drain_blocks(Producer& producer, uint64_t chunk) {
   const size_t n = static_cast<size_t>(producer.describe()->sample.count());
@@ -164,7 +164,7 @@ inline std::vector<int> range(int first, int last, int step = 1) {
   return v;
 }
 
-// Counts 0, 1, 2 ... as i32[width]; made by hand, so every path of a wrapper can be forced.
+// Counts 0, 1, 2 ... as i32[width]; handwritten, so that every path of a wrapper can be forced.
 class CountingProducer : public Producer {
  public:
   enum class Gives { Blocks, Singles, SinglesWithoutType, ByNumber };
@@ -219,7 +219,7 @@ class CountingProducer : public Producer {
   int64_t width_;
 };
 
-// The sample numbers of what a CountingProducer gave.
+// Returns the sample numbers of a CountingProducer's samples.
 inline std::vector<int> numbers(const std::vector<std::vector<int32_t>>& samples) {
   std::vector<int> out;
   for (const auto& s : samples) {

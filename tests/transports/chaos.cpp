@@ -1,8 +1,9 @@
-// Bad weather on the command line.
-//   transport_chaos worlds KIND COUNT SEED [AT_ONCE]   KIND: tcp or zmq+router; a line for each world, and what they
-//   had in common transport_chaos proxy TARGET SEED SECONDS [zmtp] [cuts]   between who connects to the port it prints
-//   and 127.0.0.1:TARGET; after that it
-//                                                      passes all on. cuts: only those, every few seconds
+// Network fault injection on the command line.
+//   transport_chaos worlds KIND COUNT SEED [AT_ONCE]   KIND: tcp or zmq+router; prints a line per scenario, and
+//                                                      totals
+//   transport_chaos proxy TARGET SEED SECONDS [zmtp] [cuts]   between the clients of the port it prints and
+//                                                      127.0.0.1:TARGET; passes everything on after SECONDS.
+//                                                      cuts: only those, every few seconds
 #include <malloc.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@ using namespace transports;
 
 namespace {
 
-constexpr double kMostGrown = 0.5;  // MiB, from the first worlds on: less than one of them needs
+constexpr double kMostGrown = 0.5;  // MiB, since the first scenarios: less than one of them needs
 
 double resident_mib() {
   std::ifstream statm("/proc/self/statm");
@@ -29,8 +30,8 @@ double resident_mib() {
   return static_cast<double>(pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE))) / (1 << 20);
 }
 
-// What is allocated by whomever, and what was given back and is kept by the allocator, resident: at the end of an arena
-// for each thread at work, of which glibc makes up to eight a processor.
+// Allocated memory, and freed memory that the allocator keeps resident: at the end of an arena per active thread, of
+// which glibc makes up to eight per processor.
 struct Heap {
   double allocated, free;  // MiB
   Heap() {

@@ -36,10 +36,10 @@ struct Way {
   tcp::socket *from = nullptr, *to = nullptr;
   std::mt19937_64 random;
   std::array<std::byte, 16384> piece;
-  Bytes in, out, writing;            // of a frame that is not whole; to be written in this order; being written
-  std::multimap<When, Bytes> queue;  // by when they go on
+  Bytes in, out, writing;            // an incomplete frame; to be written, in order; being written
+  std::multimap<When, Bytes> queue;  // by the time of delivery
   size_t queued = 0;
-  size_t greeted = 0;  // ZMTP: bytes of the greeting that have passed, which each end sends piece by piece
+  size_t greeted = 0;  // ZMTP: bytes of the greeting that have passed; each end sends it in pieces
   bool reading = false, ended = false, shut = false, dead = false;
   When last_due{}, next_byte{}, paid{};
 };
@@ -55,8 +55,8 @@ struct Link {
 using LinkPtr = std::shared_ptr<Link>;
 
 struct Size {
-  size_t bytes = 0;      // of the first frame; 0: it has not come as a whole
-  bool movable = false;  // it may be put behind others
+  size_t bytes = 0;      // of the first frame; 0: incomplete
+  bool movable = false;  // it may be reordered
 };
 Size first_of(const Way& way, Framing framing) {
   const Bytes& in = way.in;
@@ -71,7 +71,7 @@ Size first_of(const Way& way, Framing framing) {
   } else {
     const bool is_long = in.size() > 0 && (byte(0) & 2) != 0;
     if (in.size() < (is_long ? 9u : 2u)) return {};
-    movable = (byte(0) & 5) == 0;  // one part of samples, not a command
+    movable = (byte(0) & 5) == 0;  // a single part with samples, not a command
     size = is_long ? 0 : byte(1) + 2;
     for (size_t i = 1; is_long && i < 9; ++i) size = size << 8 | byte(i);
     if (is_long) size += 9;
@@ -143,7 +143,7 @@ struct ChaosProxy::Body {
     pump(link);
   }
 
-  // ---- The weather.
+  // ---- Faults over time.
 
   void tick() {
     timer.expires_after(kTick);
@@ -171,8 +171,7 @@ struct ChaosProxy::Body {
       if (options.on_heal) options.on_heal(options.storms[storm]);
     }
   }
-  // What happens to connections that are there when a storm begins. Cuts come after some bytes more, in the middle of
-  // something.
+  // Applies a new storm to the existing connections. Cuts come after some more bytes, in the middle of a frame.
   void strike() {
     for (const LinkPtr& link : links) {
       for (Way& way : link->ways)
@@ -204,7 +203,7 @@ struct ChaosProxy::Body {
     }
   }
 
-  // ---- What passes.
+  // ---- Forwarding.
 
   void pump(const LinkPtr& link) {
     if (link->cut_after && Clock::now() > link->cut_by) cut(link);
@@ -261,7 +260,7 @@ struct ChaosProxy::Body {
     way.queued += frame.size();
     way.queue.emplace(due, std::move(frame));
   }
-  // One time in four near the begin, where lengths are.
+  // One time in four near the beginning, where the lengths are.
   void damage(Way& way, Bytes& frame) {
     const size_t within = way.random() % 4 == 0 ? std::min<size_t>(frame.size(), 32) : frame.size();
     for (uint64_t bits = 1 + way.random() % 3; bits > 0; --bits)

@@ -1,5 +1,5 @@
-// A proxy between real sockets that does to what passes what networks do: it cuts, falls silent, delays, reorders,
-// damages, slows down. What happens when, and to which bytes, follows from a seed.
+// A proxy between real sockets that injects network faults: it cuts, stalls, delays, reorders, damages and throttles.
+// A seed determines when, and which bytes.
 #pragma once
 
 #include <chrono>
@@ -14,21 +14,21 @@ namespace transports {
 enum class Fault {
   Cut,       // connections end in the middle of a frame, with FIN; new ones end at once
   Reset,     // the same with RST
-  Still,     // nothing passes; connections stay, and go on afterwards
-  HalfOpen,  // connections that are there, or made now, never carry anything again, and are not closed either
-  Delay,     // frames come late, in order
+  Still,     // nothing passes; connections stay, and resume afterwards
+  HalfOpen,  // existing and new connections never carry anything again, but are not closed
+  Delay,     // frames arrive late, in order
   Reorder,   // frames overtake others
   Corrupt,   // bits of one frame in four are flipped
-  Trickle,   // a byte a second
-  Slow,      // some tens of kilobytes a second
+  Trickle,   // a byte per second
+  Slow,      // some tens of kilobytes per second
 };
 const char* name_of(Fault fault);
 const std::vector<Fault>& all_faults();
 
-// What frames are told apart by: HXS/1 back to back, or messages of ZeroMQ (ZMTP 3).
+// How to find frames: HXS/1 back to back, or ZeroMQ messages (ZMTP 3).
 enum class Framing { Hxs, Zmtp };
 
-// Which faults, each in one direction or both, after how much calm, and how long.
+// Faults, each in one direction or both, after a calm period, and their duration.
 struct Storm {
   static constexpr int kToReceiver = 1, kToSender = 2, kBoth = 3;
   struct Part {
@@ -40,12 +40,12 @@ struct Storm {
 
   std::string str() const;  // "cut", "corrupt to the receiver and delay"
 };
-// One of each fault in an order of their own, or `count` pairs of any two of them.
+// One storm per fault in random order, or `count` pairs of faults.
 std::vector<Storm> single_storms(uint64_t seed, std::vector<Fault> faults);
 std::vector<Storm> mixed_storms(uint64_t seed, const std::vector<Fault>& faults, int count);
-// Some of all, until so much time has passed.
+// A mixture of all, for this time.
 std::vector<Storm> storms_for(uint64_t seed, std::chrono::seconds time);
-// Cuts and resets every few seconds, until so much time has passed.
+// Cuts and resets every few seconds, for this time.
 std::vector<Storm> cuts_for(uint64_t seed, std::chrono::seconds time);
 
 struct ChaosCounts {
@@ -56,20 +56,21 @@ struct ChaosCounts {
 class ChaosProxy {
  public:
   struct Options {
-    uint16_t port = 0;    // to listen at; 0: a free one
+    uint16_t port = 0;    // to listen on; 0: any free port
     uint16_t target = 0;  // where the receiver listens
     Framing framing = Framing::Hxs;
     uint64_t seed = 0;
     std::vector<Storm> storms;
-    uint64_t slow = 30000;  // bytes a second of Fault::Slow
-    // When one is over. The next one comes after resumed() was called; without this, at its time.
+    uint64_t slow = 30000;  // bytes per second of Fault::Slow
+    // Called at the end of a storm. The next one starts after resumed() was called; without this function, at its
+    // time.
     std::function<void(const Storm&)> on_heal = {};
   };
   explicit ChaosProxy(Options options);
   ~ChaosProxy();
   uint16_t port() const;
-  void resumed();        // from any thread
-  bool is_over() const;  // the last storm is, and was resumed from
+  void resumed();        // may be called from any thread
+  bool is_over() const;  // the last storm has ended, and resumed() was called
   ChaosCounts counts() const;
 
  private:

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kPixels = kSide * kSide;
 constexpr uint64_t kWindow = 1u << 20, kFrame = 64u << 10;
-constexpr auto kLatest = std::chrono::seconds(100);  // without any progress
+constexpr auto kLatest = std::chrono::seconds(100);  // maximum time without progress
 
 // Every byte depends on the number.
 void fill_picture(std::byte* image, int64_t number) {
@@ -28,10 +28,10 @@ void fill_picture(std::byte* image, int64_t number) {
   }
 }
 
-// What sender, reader and proxy tell one another.
+// State shared by sender, reader and proxy.
 struct Journal {
   std::atomic<int64_t> pushed{0};
-  std::atomic<int64_t> wanted{-1};  // the first sample sent after the last storm; -1: it has come
+  std::atomic<int64_t> wanted{-1};  // the first sample sent after the last storm; -1: it has arrived
   std::atomic<bool> over{false}, failed{false};
   std::mutex mutex;
   Clock::time_point healed, moved = Clock::now();
@@ -55,7 +55,7 @@ void send_pictures(const std::string& kind, const std::string& address, Journal&
   sender->outbox().finish();
 }
 
-// Until the end; throws on anything but the next sample.
+// Reads until the end; throws on anything but the next sample.
 void read_pictures(wire::Inbox& inbox, int images, int labels, Journal& journal, ChaosProxy& proxy,
                    ChaosVerdict& verdict) {
   std::byte wanted[kPixels];
@@ -81,7 +81,7 @@ void read_pictures(wire::Inbox& inbox, int images, int labels, Journal& journal,
   }
 }
 
-// Ends the sender's work when the weather is over, and everybody's when nothing goes on any more.
+// Ends the sender after the last storm, and everything if there is no progress.
 void watch(wire::Inbox& inbox, int images, int labels, Journal& journal, const ChaosProxy& proxy,
            const std::atomic<bool>& done) {
   for (; !done; std::this_thread::sleep_for(milliseconds(20))) {
@@ -132,7 +132,7 @@ ChaosVerdict live_through(const ChaosWorld& world) {
   verdict.counts = proxy.counts();
   verdict.health = inbox.health();
   if (!verdict.error.empty()) {
-    receiving.reset();  // lets the sender go
+    receiving.reset();  // allows the sender to end
     return verdict;
   }
   if (verdict.samples != journal.pushed)
@@ -143,7 +143,7 @@ ChaosVerdict live_through(const ChaosWorld& world) {
   if (verdict.worst_seconds > world.resumes_within)
     verdict.error =
         fmt::format("{:.1f} s until samples came again after '{}'", verdict.worst_seconds, verdict.worst_storm);
-  // libzmq sees to some damage by itself.
+  // libzmq handles some damage itself.
   if (world.kind == "tcp" && verdict.counts.damaged_to_receiver >= 4 && verdict.health.refused == 0)
     verdict.error = "damaged frames were not counted";
   return verdict;

@@ -1,4 +1,4 @@
-// What the tests of transports share.
+// Shared by the tests of transports.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -10,7 +10,7 @@
 
 namespace transports {
 
-// Ends the program when the test takes longer: none of them may hang.
+// Ends the program when a test takes longer: no test may hang.
 class Deadline {
  public:
   explicit Deadline(std::chrono::seconds most = std::chrono::seconds(250))
@@ -31,13 +31,13 @@ inline int64_t number(std::span<const std::byte> bytes) {
   std::memcpy(&value, bytes.data(), sizeof value);
   return value;
 }
-// The next sample's number; -1 at the end.
+// Returns the next sample's number; -1 at the end.
 inline int64_t next_number(wire::Inbox& inbox, int reader) {
   const auto sample = inbox.next(reader);
   return sample ? number(sample->bytes.bytes) : -1;
 }
 
-// The same where the stream may have ended, and another sender will come.
+// The same where the stream may have ended and another sender will come.
 inline int64_t next_number_of_any(wire::Inbox& inbox, int reader) {
   int64_t next = next_number(inbox, reader);
   for (; next < 0; next = next_number(inbox, reader)) std::this_thread::sleep_for(std::chrono::milliseconds(2));

@@ -1,4 +1,4 @@
-// The ends of every transport behind one face.
+// The ends of every transport behind one interface.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ class Receiving {
  public:
   virtual ~Receiving() = default;
   virtual wire::Inbox& inbox() = 0;
-  std::string address;  // where to send, without the scheme
+  std::string address;  // to send to, without the scheme
 };
 class Sending {
  public:
@@ -24,11 +24,11 @@ class Sending {
   virtual wire::Outbox& outbox() = 0;
 };
 
-// Those that promise to lose nothing: "tcp", "unix", ...
+// Lossless transports: "tcp", "unix", ...
 std::vector<std::string> lossless();
-// Those that count what they lose: "zmq+pull", "zmq+sub".
+// Transports that count losses: "zmq+pull", "zmq+sub".
 std::vector<std::string> at_most_once();
-// At an address of its own, or there.
+// At a new address, or at this one.
 std::unique_ptr<Receiving> receive(const std::string& kind, const std::string& address = "",
                                    wire::InboxOptions options = {});
 std::unique_ptr<Sending> send(const std::string& kind, const std::string& address, wire::OutboxOptions options);
@@ -36,12 +36,12 @@ std::unique_ptr<Sending> send(const std::string& kind, const std::string& addres
 constexpr auto kPatience = std::chrono::seconds(60);
 constexpr int64_t kSide = 28;
 
-// Options of a sender of pictures whose first bytes are the sample's number, and of labels that are it.
+// Options of a sender of images whose first bytes are the sample's number, and of labels equal to it.
 wire::OutboxOptions pictures(const std::string& name);
 void push_picture(wire::Outbox& outbox, int64_t number);
 void push_pictures(wire::Outbox& outbox, int64_t first, int64_t count);
 
-// Work on a thread, which must not fail.
+// Runs work on a thread; the work must not fail.
 class Worker {
  public:
   template <typename Work>
@@ -58,7 +58,7 @@ class Worker {
     if (thread_.joinable()) thread_.join();
   }
   bool is_done() const { return done_; }
-  // "" or what went wrong.
+  // Returns "" or the error.
   std::string end() {
     thread_.join();
     return error_;
@@ -70,7 +70,7 @@ class Worker {
   std::thread thread_;
 };
 
-// Sends `count` pictures and ends.
+// Sends `count` images and ends.
 std::unique_ptr<Worker> sending(const std::string& kind, const std::string& address, const std::string& name,
                                 int64_t first, int64_t count);
 

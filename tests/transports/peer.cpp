@@ -1,6 +1,7 @@
-// A process that sends or receives and may be killed: "send KIND ADDRESS NAME FIRST COUNT ACK" or "receive KIND ADDRESS
-// STATE" until STATE.over is there. The receiver writes what it has taken and where it stands into STATE now and then,
-// in one step, and goes on from there. PEER_DIES_AT=N in the environment: by SIGKILL at the N-th thing it does.
+// A sending or receiving process that may be killed: "send KIND ADDRESS NAME FIRST COUNT ACK" or "receive KIND
+// ADDRESS STATE", the latter until STATE.over exists. The receiver writes its samples and positions to STATE from
+// time to time, atomically, and resumes from there. With PEER_DIES_AT=N in the environment, its N-th action is
+// SIGKILL.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@ using namespace transports;
 
 namespace {
 
-// Before and after a sample or a state.
+// Called before and after a sample or a state.
 void act() {
   static std::atomic<uint64_t> acts{0};
   static const char* const set = std::getenv("PEER_DIES_AT");
@@ -49,7 +50,7 @@ void send_numbers(const std::string& kind, const std::string& address, const std
   sender->outbox().finish();
 }
 
-// Taken of each sender, and where the stream stands: one thing on disk.
+// The number of samples of each sender, and the position of the stream: one atomic unit on disk.
 struct State {
   uint64_t index = 0;
   std::string position;
@@ -98,7 +99,7 @@ void receive_numbers(const std::string& kind, const std::string& address, const 
     write_state(path, state);
     inbox.durable(reader, state.index);
   };
-  // By the clock: while no sample comes, a sender may wait for what came to be durable.
+  // A timer: while no sample comes, a sender may wait for durability.
   std::thread clock([&] {
     for (; !over; std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
       checkpoint();

@@ -1,4 +1,4 @@
-// Peers without any of our code behind them: bytes or messages go out as they are, and what comes back is read.
+// Peers that use none of our code: they send given bytes or messages and read the answers.
 #pragma once
 
 #include <arpa/inet.h>
@@ -22,9 +22,9 @@ using wire::testing::Bytes;
 class Stranger {
  public:
   virtual ~Stranger() = default;
-  // False: nobody takes it any more.
+  // Returns false when the other end no longer reads.
   virtual bool say(std::span<const std::byte> bytes) = 0;
-  // The next frame that comes back within a minute; none: nothing, or the connection has ended.
+  // Returns the next answer within a minute; none: no answer, or the connection has ended.
   virtual std::optional<wire::Frame> answer() = 0;
   bool say(const std::string& text) { return say(std::as_bytes(std::span(text))); }
   bool say(const wire::Frame& frame) { return say(wire::encode(frame).bytes()); }
@@ -66,7 +66,7 @@ class SocketStranger final : public Stranger {
       reader_.arrived(static_cast<size_t>(n));
     }
   }
-  // The other end has closed, within so long; 0: by now.
+  // Whether the other end closes within this time; 0: has closed by now.
   bool is_closed_within(int seconds) {
     const timeval wait{seconds, seconds == 0 ? 1 : 0};
     setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
@@ -122,8 +122,8 @@ inline std::unique_ptr<Stranger> stranger(const std::string& kind, const std::st
 
 inline bool answers(const std::string& kind) { return kind != "zmq+pull" && kind != "zmq+sub"; }
 
-// Somebody who sends all the while, and somebody who reads it: every sample of numbers below a million, in order.
-// Others' are passed over.
+// A sender that sends continuously, and its reader: every sample with a number below a million, in order. Skips
+// samples of other senders.
 class GoodCompany {
  public:
   GoodCompany(const std::string& kind, Receiving& receiving)
@@ -153,14 +153,14 @@ class GoodCompany {
             read_ = ++wanted;
           }
         }) {}
-  // Samples have come since, within so long.
+  // Whether samples have arrived since, within this time.
   bool goes_on(std::chrono::seconds within = kPatience) {
     const int64_t before = read_;
     const wire::Time latest = wire::now() + within;
     while (read_ < before + 20 && wire::now() < latest) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     return read_ >= before + 20;
   }
-  // "" when every sample has come, and the sender had to begin only once.
+  // Returns "" when every sample has arrived and the sender had to begin only once.
   std::string end() {
     over_ = true;
     std::string error = sender_.end();

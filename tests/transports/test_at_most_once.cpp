@@ -1,11 +1,11 @@
-// What transports without answers promise: order, nothing twice, and a count of what was lost.
+// Transports without answers: order, no duplicates, and a count of losses.
 #include "tests/transports/checks.hpp"
 
 #ifdef HARMONICS_WITH_ZMQ
 
 using namespace transports;
 
-TEST_CASE("one way: samples in order, and the end") {
+TEST_CASE("one way: samples and the end arrive in order") {
   const Deadline deadline;
   const std::string kind = GENERATE(from_range(at_most_once()));
   INFO(kind);
@@ -20,7 +20,7 @@ TEST_CASE("one way: samples in order, and the end") {
   CHECK(!inbox.restore(labels, 0, ""));
 }
 
-TEST_CASE("one way: what a slow reader misses is counted, and memory is bounded") {
+TEST_CASE("one way: a slow reader's losses are counted in bounded memory") {
   const Deadline deadline;
   wire::InboxOptions options;
   options.window_bytes = 1u << 20;

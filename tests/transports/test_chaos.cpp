@@ -1,4 +1,5 @@
-// Bad weather between a sender and its receiver: every sample once, in order and undamaged, soon after it is over.
+// Network faults between a sender and its receiver: every sample arrives once, in order and undamaged, soon after the
+// fault.
 #include "tests/transports/chaos_world.hpp"
 #include "tests/transports/checks.hpp"
 
@@ -8,7 +9,7 @@ namespace {
 
 constexpr uint64_t kSeed = 20260;
 
-// Worlds side by side: nearly all of their time they wait.
+// Runs scenarios in parallel: they mostly wait.
 void live_through_all(const std::vector<ChaosWorld>& worlds) {
   std::vector<ChaosVerdict> verdicts(worlds.size());
   {
@@ -32,7 +33,7 @@ std::vector<ChaosWorld> one_of_each(const std::string& kind) {
 
 }  // namespace
 
-TEST_CASE("weather follows from its seed") {
+TEST_CASE("chaos: the seed determines the faults") {
   const auto told = [](const std::vector<Storm>& storms) {
     std::string text;
     for (const Storm& s : storms)
@@ -44,7 +45,7 @@ TEST_CASE("weather follows from its seed") {
   CHECK(told(single_storms(7, all_faults())) == told(single_storms(7, all_faults())));
 }
 
-TEST_CASE("each fault of a network by itself costs no sample") {
+TEST_CASE("chaos: no single network fault loses a sample") {
   const Deadline deadline;
 #ifdef HARMONICS_WITH_ZMQ
   const std::string kind = GENERATE(as<std::string>{}, "tcp", "zmq+router");
@@ -54,7 +55,7 @@ TEST_CASE("each fault of a network by itself costs no sample") {
   live_through_all(one_of_each(kind));
 }
 
-TEST_CASE("mixed faults of a network cost no sample") {
+TEST_CASE("chaos: no mixture of network faults loses a sample") {
   const Deadline deadline;
   std::vector<ChaosWorld> worlds;
   for (uint64_t i = 0; i < 4; ++i)

@@ -1,4 +1,4 @@
-// Senders that are wrong or mean harm: refused, told why, counted, and good ones go on.
+// Faulty and malicious senders: rejected, told why, counted, while other senders continue.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -34,9 +34,9 @@ Bytes with(Bytes frame, size_t at, T value) {
 struct Lie {
   const char* name;
   Bytes frame;
-  const char* answer;  // a part of it
+  const char* answer;  // part of the answer
 };
-// None of them is a frame.
+// None of these is a frame.
 std::vector<Lie> lies() {
   const Bytes good = hello(named("liar").message(7, tensor("label", 8, {})));
   Bytes flipped = good;
@@ -77,7 +77,7 @@ uint64_t resident() {
 
 }  // namespace
 
-TEST_CASE("frames that lie are refused, counted and answered, and others go on") {
+TEST_CASE("hostile: malformed frames are rejected, counted and answered while other senders continue") {
   const Deadline deadline;
   const std::string kind = GENERATE(from_range(all_kinds()));
   INFO(kind);
@@ -112,7 +112,7 @@ TEST_CASE("frames that lie are refused, counted and answered, and others go on")
 #endif
 }
 
-TEST_CASE("frames that are no part of a conversation are answered, and others go on") {
+TEST_CASE("hostile: frames that violate the protocol are answered while other senders continue") {
   const Deadline deadline;
   const std::string kind = GENERATE(from_range(lossless()));
   INFO(kind);
@@ -138,7 +138,7 @@ TEST_CASE("frames that are no part of a conversation are answered, and others go
   wire::Frame answer = answer_to(*odd, data(one, sample));
   CHECK(answer.kind == wire::Kind::Nack);
   CHECK(answer.code == wire::Code::NoSession);
-  // A HELLO that does not say what will come, and one of something else.
+  // A HELLO without tensors, and one with other tensors.
   answer = answer_to(*odd, hello(named("odd").number(15, 1)));
   CHECK(answer.code == wire::Code::Tensors);
   answer = answer_to(*odd, hello(named("odd")
@@ -148,7 +148,7 @@ TEST_CASE("frames that are no part of a conversation are answered, and others go
   CHECK(answer.kind == wire::Kind::Error);
   CHECK(answer.text.find("wanted is image u8 [28, 28], label i64 [], not image f32 [28, 28], label i64 []") !=
         std::string::npos);
-  // More than was granted.
+  // More samples than granted.
   answer = answer_to(*odd, hello(wanted));
   REQUIRE(answer.kind == wire::Kind::Welcome);
   for (uint64_t i = 0; i < 400; ++i) odd->say(data(Message(one).number(5, i), sample));
@@ -159,11 +159,11 @@ TEST_CASE("frames that are no part of a conversation are answered, and others go
   }
   CHECK(answer.code == wire::Code::Credit);
   CHECK(answer.text.find("is beyond what was granted") != std::string::npos);
-  // Samples of other types than its HELLO said.
+  // Samples of other types than announced in HELLO.
   answer = answer_to(*odd, hello(Message(wanted).number(4, 2)));
   while (answer.kind != wire::Kind::Welcome) answer = odd->answer().value();
   const uint64_t next = answer.seq;
-  do {  // until the samples from before are read, and there is room for one more
+  do {  // until earlier samples are read, and there is room for one more
     answer =
         answer_to(*odd, data(named("odd").number(5, next).number(6, 1).message(7, tensor("label", 12, {})), "abcd"));
     while (answer.kind == wire::Kind::Grant) answer = odd->answer().value();
@@ -175,7 +175,7 @@ TEST_CASE("frames that are no part of a conversation are answered, and others go
   CHECK(company.end() == "");
 }
 
-TEST_CASE("who speaks in the name of another does not get its answers") {
+TEST_CASE("hostile: a peer that uses another's name does not get its answers") {
   const Deadline deadline;
   const std::string kind = GENERATE(from_range(lossless()));
   INFO(kind);
@@ -203,7 +203,7 @@ TEST_CASE("who speaks in the name of another does not get its answers") {
   CHECK(company.end() == "");
 }
 
-TEST_CASE("floods of what is no frame do not disturb a good sender") {
+TEST_CASE("hostile: floods of garbage do not disturb another sender") {
   const Deadline deadline;
   const std::string kind = GENERATE(from_range(all_kinds()));
   INFO(kind);
@@ -227,13 +227,13 @@ TEST_CASE("floods of what is no frame do not disturb a good sender") {
   over = true;
   CHECK(flood.end() == "");
 #ifndef __SANITIZE_ADDRESS__
-  CHECK(resident() < memory + (128u << 20));  // with what those who flood take
+  CHECK(resident() < memory + (128u << 20));  // including the memory for the flooding peers
 #endif
   CHECK(company.end() == "");
   CHECK(inbox.health().lost == 0);
 }
 
-TEST_CASE("who fills all places without a word gives way to who speaks") {
+TEST_CASE("hostile: silent connections in all slots give way to a sender") {
   const Deadline deadline;
   const std::string kind = GENERATE("tcp", "unix");
   INFO(kind);
@@ -242,13 +242,13 @@ TEST_CASE("who fills all places without a word gives way to who speaks") {
   for (int i = 0; i < 400; ++i) silent.push_back(std::make_unique<SocketStranger>(kind, receiving->address));
   GoodCompany company(kind, *receiving);
   CHECK(company.goes_on());
-  // One or a few of them made room: it did not have to wait until the silent have to go.
+  // A few connections were closed for it: it did not wait for the timeout of silent ones.
   const auto closed = std::count_if(silent.begin(), silent.end(), [](const auto& s) { return s->is_closed_within(0); });
   CHECK(closed < 300);
   CHECK(company.end() == "");
 }
 
-TEST_CASE("senders of something else are refused with both, and others go on") {
+TEST_CASE("hostile: senders of other tensors are rejected with both layouts while others continue") {
   const Deadline deadline;
   const std::string kind = GENERATE(from_range(lossless()));
   INFO(kind);
@@ -278,7 +278,7 @@ TEST_CASE("senders of something else are refused with both, and others go on") {
   CHECK(inbox.health().lost == 0);
 }
 
-TEST_CASE("more senders than may be wait for a place, in turn") {
+TEST_CASE("hostile: surplus senders wait for a slot in order of arrival") {
   const Deadline deadline;
   const std::string kind = GENERATE(from_range(lossless()));
   INFO(kind);
@@ -308,8 +308,7 @@ TEST_CASE("more senders than may be wait for a place, in turn") {
   CHECK(third.end() == "");
 }
 
-TEST_CASE(
-    "connections that say hello in many names and go take nothing from a good sender, nor the end of the stream") {
+TEST_CASE("hostile: connections that only say HELLO under many names take no slot and do not delay the end") {
   const Deadline deadline;
   const std::string kind = GENERATE(from_range(lossless()));
   INFO(kind);
@@ -333,7 +332,7 @@ TEST_CASE(
   CHECK(good->end() == "");
 }
 
-TEST_CASE("frames that are not whole take no more memory than all connections together may") {
+TEST_CASE("hostile: incomplete frames of all connections share one memory limit") {
   const Deadline deadline;
   const std::string kind = GENERATE("tcp", "unix");
   INFO(kind);
@@ -375,7 +374,7 @@ double processor_seconds() {
          1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
-// As many descriptors as the process has now, and no more.
+// Limits the process to its current number of descriptors.
 class NoDescriptors {
  public:
   NoDescriptors() {
@@ -394,7 +393,7 @@ class NoDescriptors {
 
 }  // namespace
 
-TEST_CASE("a receiver without descriptors is idle, and lets senders in when there are some again") {
+TEST_CASE("hostile: a receiver without descriptors is idle, and accepts senders when descriptors are free") {
   const Deadline deadline;
   const std::string kind = GENERATE(from_range(lossless()));
   INFO(kind);
@@ -407,7 +406,7 @@ TEST_CASE("a receiver without descriptors is idle, and lets senders in when ther
     for (const int s : sockets) SocketStranger::connect_to(s, kind, receiving->address);
     const double before = processor_seconds();
     std::this_thread::sleep_for(std::chrono::seconds(2));
-    CHECK(processor_seconds() - before < 1);  // one that asks again and again takes two
+    CHECK(processor_seconds() - before < 1);  // polling would take two
   }
   for (const int s : sockets) ::close(s);
   GoodCompany company(kind, *receiving);
@@ -415,7 +414,7 @@ TEST_CASE("a receiver without descriptors is idle, and lets senders in when ther
   CHECK(company.end() == "");
 }
 
-TEST_CASE("who begins a frame and does not go on is left behind") {
+TEST_CASE("hostile: connections with a stalled frame are closed") {
   const Deadline deadline;
   const std::string begun("HXS1\1\0\3\0", 8);
   struct Place {
@@ -432,7 +431,7 @@ TEST_CASE("who begins a frame and does not go on is left behind") {
     for (int i = 0; i < 51; ++i) {
       place.slow.push_back(std::make_unique<SocketStranger>(kind, place.receiving->address));
       SocketStranger& s = *place.slow.back();
-      if (i == 50) {  // one that is polite at first
+      if (i == 50) {  // this one says HELLO first
         REQUIRE(s.say(hello(named("polite")
                                 .number(15, 1)
                                 .message(7, tensor("image", 2, {kSide, kSide}))
@@ -444,7 +443,7 @@ TEST_CASE("who begins a frame and does not go on is left behind") {
   }
   for (auto& [kind, place] : places) {
     INFO(kind);
-    for (const auto& s : place.slow) CHECK(s->is_closed_within(100));  // though nothing was wrong yet
+    for (const auto& s : place.slow) CHECK(s->is_closed_within(100));  // although nothing is wrong yet
     CHECK(place.company->goes_on());
     CHECK(place.company->end() == "");
   }

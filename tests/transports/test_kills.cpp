@@ -1,5 +1,5 @@
-// Senders and receivers that are killed, at calls and at samples that a seed chooses, and started again: what a
-// checkpoint has is each sample once, in each sender's order.
+// Kills senders and receivers, at calls and samples chosen by a seed, and restarts them: a checkpoint contains each
+// sample once, in each sender's order.
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -36,7 +36,7 @@ class Process {
     ::kill(pid_, SIGKILL);
     waitpid(std::exchange(pid_, 0), nullptr, 0);
   }
-  // How it ended; none: not yet.
+  // The exit status; none: still running.
   std::optional<int> ended() {
     int status = 0;
     if (pid_ > 0 && waitpid(pid_, &status, WNOHANG) == pid_)
@@ -59,7 +59,7 @@ std::vector<std::string> sender_of(const World& w, int64_t s) {
           "durable"};
 }
 
-// How many samples of each sender are in the state.
+// The number of samples of each sender in the state.
 std::map<int64_t, int64_t> taken(const std::string& path) {
   std::ifstream in(path);
   uint64_t index = 0;
@@ -74,7 +74,7 @@ std::map<int64_t, int64_t> taken(const std::string& path) {
   return next;
 }
 
-// Where a process is killed: at a call to its sockets and its state, half of it done or none, or at a sample.
+// Chooses where a process is killed: at a call on its sockets or state, half done or not begun, or at a sample.
 std::vector<std::string> death(const World& w, std::mt19937_64& random) {
   const uint64_t kind = random() % 3, at = 1 + random() % 40;
 #ifdef HARMONICS_FAULT_LAYER
@@ -85,14 +85,14 @@ std::vector<std::string> death(const World& w, std::mt19937_64& random) {
   return {"PEER_DIES_AT=" + std::to_string(at * 500 + kind)};
 }
 
-// A process that is killed so often, and started again each time.
+// A process that is killed this many times, and restarted each time.
 class Lives {
  public:
   Lives(const World& w, std::vector<std::string> arguments, int kills, uint64_t seed)
       : world_(w), arguments_(std::move(arguments)), left_(kills), random_(seed) {
     begin();
   }
-  // How it ended; none: it goes on.
+  // The exit status; none: still running.
   std::optional<int> ended() {
     const auto code = process_->ended();
     if (!code || *code != -SIGKILL) return code;
@@ -133,7 +133,7 @@ void campaign(const World& w, int senders, int kills, bool also_senders, uint64_
   std::optional<int> end;
   while (!(end = receiver.ended())) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   CHECK(end == 0);
-  // All of them, unless much came in few calls.
+  // Not all kills are used if much arrives in few calls.
   CHECK(receiver.left() < kills);
   for (const auto& p : processes) CHECK((!also_senders || p->left() < kills / 2));
   std::map<int64_t, int64_t> next = taken(w.state);
@@ -143,19 +143,19 @@ void campaign(const World& w, int senders, int kills, bool also_senders, uint64_
 
 World world(const std::string& kind, int64_t samples) {
   static int number = 0;
-  const std::string address = receive(kind)->address;  // free again, and nobody else's for the while
+  const std::string address = receive(kind)->address;  // free again, and not reused for a while
   return {kind, address, "/tmp/harmonics_kills_" + std::to_string(getpid()) + "_" + std::to_string(number++), samples};
 }
 
 }  // namespace
 
-TEST_CASE("a receiver that is killed goes on behind its last checkpoint") {
+TEST_CASE("kills: a killed receiver resumes behind its last checkpoint") {
   const Deadline deadline;
   const std::string kind = GENERATE(from_range(lossless()));
   campaign(world(kind, 300000), 1, 10, false, 20260 + kind.size());
 }
 
-TEST_CASE("senders and their receiver are killed, and nothing is lost or doubled") {
+TEST_CASE("kills: killed senders and receivers lose and duplicate nothing") {
   const Deadline deadline;
   const std::string kind = GENERATE(from_range(lossless()));
   campaign(world(kind, 100000), 3, 10, true, 4260 + kind.size());

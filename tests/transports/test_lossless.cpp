@@ -1,4 +1,4 @@
-// What every transport with sessions promises: each sample once and in order, bounded memory, and that waiting ends.
+// Every transport with sessions: each sample once and in order, bounded memory, and no endless wait.
 #include "tests/transports/checks.hpp"
 
 #include <future>
@@ -8,7 +8,7 @@
 
 using namespace transports;
 
-TEST_CASE("pictures and labels of another end, side by side") {
+TEST_CASE("lossless: images and labels of one sender arrive together") {
   const Deadline deadline;
   const std::string kind = GENERATE(from_range(lossless()));
   INFO(kind);
@@ -35,7 +35,7 @@ TEST_CASE("pictures and labels of another end, side by side") {
   CHECK(health.lost + health.duplicates + health.refused == 0);
 }
 
-TEST_CASE("several senders at once, each in order, read in batches") {
+TEST_CASE("lossless: several senders arrive in their order, read in batches") {
   const Deadline deadline;
   const std::string kind = GENERATE(from_range(lossless()));
   INFO(kind);
@@ -59,7 +59,7 @@ TEST_CASE("several senders at once, each in order, read in batches") {
   CHECK(next_number(inbox, labels) == -1);
 }
 
-TEST_CASE("a sender that begins before its receiver, and one that begins anew") {
+TEST_CASE("lossless: a sender may start before its receiver, and restart") {
   const Deadline deadline;
   const std::string kind = GENERATE(from_range(lossless()));
   INFO(kind);
@@ -83,7 +83,7 @@ TEST_CASE("a sender that begins before its receiver, and one that begins anew") 
   CHECK(third->end() == "");
 }
 
-TEST_CASE("a reader that does not read holds its senders back, in bounded memory") {
+TEST_CASE("lossless: an idle reader holds its senders back in bounded memory") {
   const Deadline deadline;
   const std::string kind = GENERATE(from_range(lossless()));
   INFO(kind);
@@ -110,7 +110,7 @@ TEST_CASE("a reader that does not read holds its senders back, in bounded memory
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
   }
   const wire::InboxHealth health = inbox.health();
-  // The window, half and a third of it for those who came later, and the frame that each may send beyond.
+  // The window, a half and a third of it for later senders, and the one frame that each may send beyond it.
   CHECK(health.queued_bytes > 0);
   CHECK(health.queued_bytes <= (11u << 20) / 6 + 3 * (256u << 10));
   CHECK(pushed < 60000);
@@ -122,7 +122,7 @@ TEST_CASE("a reader that does not read holds its senders back, in bounded memory
   }
 }
 
-TEST_CASE("waiting ends when it is cancelled, when nobody comes, and when nobody listens") {
+TEST_CASE("lossless: waits end on cancellation, without senders and without a receiver") {
   const Deadline deadline;
   const std::string kind = GENERATE(from_range(lossless()));
   INFO(kind);
@@ -153,7 +153,7 @@ TEST_CASE("waiting ends when it is cancelled, when nobody comes, and when nobody
   CHECK(message_of([&] { sender->outbox().finish(); }).find("nobody listens there") != std::string::npos);
 }
 
-TEST_CASE("samples arrive within milliseconds when nothing else is on its way") {
+TEST_CASE("lossless: a sample arrives within milliseconds when nothing else is in flight") {
   const Deadline deadline;
   const std::string kind = GENERATE(from_range(lossless()));
   INFO(kind);
@@ -163,7 +163,7 @@ TEST_CASE("samples arrive within milliseconds when nothing else is on its way") 
   const int labels = inbox.open("label", kPatience);
   push_picture(sender->outbox(), 0);
   REQUIRE(next_number(inbox, labels) == 0);
-  // What it takes this machine now to wake another thread and be woken by it: a sample comes by a few of them.
+  // The time this machine needs now to wake a thread and be woken by it: a sample takes a few of those.
   std::promise<void> asked[50], answered[50];
   std::thread other([&] {
     for (int i = 0; i < 50; ++i) asked[i].get_future().wait(), answered[i].set_value();
@@ -183,5 +183,5 @@ TEST_CASE("samples arrive within milliseconds when nothing else is on its way") 
   other.join();
   std::sort(took.begin(), took.end());
   std::sort(woken.begin(), woken.end());
-  CHECK(took[took.size() / 2] < std::chrono::milliseconds(10) + 8 * woken[woken.size() / 2]);  // no tick lies between
+  CHECK(took[took.size() / 2] < std::chrono::milliseconds(10) + 8 * woken[woken.size() / 2]);  // shorter than a tick
 }

@@ -1,5 +1,4 @@
-// Samples in plain formats over sockets: who sends them may be many, silent, and slow, and takes nothing from one that
-// is good.
+// Samples in plain formats over sockets: many, silent and slow senders do not disturb another one.
 #include <catch2/catch.hpp>
 
 #include <sys/socket.h>
@@ -28,7 +27,7 @@ class PlainStranger {
   ~PlainStranger() { ::close(socket_); }
   PlainStranger(const PlainStranger&) = delete;
   bool is_connected() const { return connected_; }
-  // False: the other end has closed.
+  // Returns false when the other end has closed.
   bool send(const std::string& bytes) const {
     for (size_t at = 0; at < bytes.size();) {
       const ssize_t n = ::send(socket_, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
@@ -77,7 +76,7 @@ struct PlainListener {
 
 }  // namespace
 
-TEST_CASE("plain samples of a good sender arrive beside three hundred silent connections") {
+TEST_CASE("plain sockets: samples arrive beside three hundred silent connections") {
   PlainListener l;
   std::vector<std::unique_ptr<PlainStranger>> silent;
   for (int i = 0; i < 300; ++i) silent.push_back(std::make_unique<PlainStranger>(l.path()));
@@ -90,7 +89,7 @@ TEST_CASE("plain samples of a good sender arrive beside three hundred silent con
   CHECK(l.next() == 2.5f);
 }
 
-TEST_CASE("plain samples that are not whole take bounded memory: the largest is dropped, the others go on") {
+TEST_CASE("plain sockets: incomplete samples take bounded memory, the connection with most is dropped") {
   PlainListener l;
   const std::string piece(1u << 20, ' ');
   std::vector<std::unique_ptr<PlainStranger>> slow;
@@ -108,11 +107,11 @@ TEST_CASE("plain samples that are not whole take bounded memory: the largest is 
   CHECK(l.listener->feed().last_error().find("bytes of samples are not whole") != std::string::npos);
 }
 
-TEST_CASE("plain samples: lines that cannot be read are refused one by one, on every connection") {
+TEST_CASE("plain sockets: unreadable lines are rejected one by one on every connection") {
   PlainListener l;
   const PlainStranger bad(l.path()), good(l.path());
   CHECK(bad.send("not json\n[[[[\n"));
-  CHECK(bad.send("[3.5]\n"));  // lines are refused one by one
+  CHECK(bad.send("[3.5]\n"));  // lines are rejected one by one
   CHECK(l.next() == 3.5f);
   CHECK(good.send("[1.5]\n"));
   CHECK(l.next() == 1.5f);

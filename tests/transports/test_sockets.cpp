@@ -1,4 +1,4 @@
-// What belongs to sockets alone: cuts, strangers, addresses, files.
+// Tests of sockets only: cuts, unknown peers, addresses, files.
 #include "tests/transports/chaos_world.hpp"
 #include "tests/transports/checks.hpp"
 
@@ -32,7 +32,7 @@ int connected_to(uint16_t port) {
   return -1;
 }
 
-// A port of this machine at which connections wait to be let in.
+// Returns a port of this machine whose connections wait to be accepted.
 int listening(int most_waiting, uint16_t& port) {
   const int s = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
   sockaddr_in place{};
@@ -48,7 +48,7 @@ int listening(int most_waiting, uint16_t& port) {
 
 }  // namespace
 
-TEST_CASE("a connection that is cut again and again loses nothing") {
+TEST_CASE("sockets: repeatedly cut connections lose nothing") {
   const Deadline deadline;
   ChaosWorld world{"tcp", 4711, {}};
   for (int i = 0; i < 8; ++i)
@@ -61,7 +61,7 @@ TEST_CASE("a connection that is cut again and again loses nothing") {
   CHECK(verdict.counts.cut >= 8);
 }
 
-TEST_CASE("a frame that takes longer than senders wait for an answer arrives all the same") {
+TEST_CASE("sockets: a frame may take longer than a sender waits for an answer") {
   const Deadline deadline;
   const auto receiving = receive("tcp");
   ChaosProxy::Options options;
@@ -78,9 +78,9 @@ TEST_CASE("a frame that takes longer than senders wait for an answer arrives all
   CHECK(proxy.counts().connections == 1);
 }
 
-TEST_CASE("who is not let in for a while comes in soon after it") {
+TEST_CASE("sockets: a sender connects soon after the receiver accepts again") {
   const Deadline deadline;
-  // A full queue of those who wait to be let in: the system drops what asks, which then asks ever more seldom.
+  // With a full accept queue the system drops connection attempts, and retries ever more rarely.
   uint16_t port = 0;
   const int listener = listening(0, port);
   std::vector<int> waiting;
@@ -94,7 +94,7 @@ TEST_CASE("who is not let in for a while comes in soon after it") {
   }
   const auto sender = send("tcp", "127.0.0.1:" + std::to_string(port), pictures("camera"));
   std::this_thread::sleep_for(std::chrono::milliseconds(
-      20000));  // Linux asks again after 19 s, then after 35; before 6.5 after 15, then after 31
+      20000));  // Linux retries after 19 s, then after 35; before 6.5 after 15, then after 31
   const wire::Time begin = wire::now();
   std::atomic<bool> over{false}, spoke{false};
   Worker door([&] {
@@ -114,12 +114,12 @@ TEST_CASE("who is not let in for a while comes in soon after it") {
   over = true;
   CHECK(door.end() == "");
   CHECK(spoke);
-  CHECK(wire::now() - begin < std::chrono::seconds(9));  // before the system asks again
+  CHECK(wire::now() - begin < std::chrono::seconds(9));  // before the system retries
   for (const int s : waiting) ::close(s);
   ::close(listener);
 }
 
-TEST_CASE("who is let in and never answered says so when its patience ends") {
+TEST_CASE("sockets: a sender that is accepted but never answered fails after its patience") {
   const Deadline deadline;
   uint16_t port = 0;
   const int listener = listening(16, port);
@@ -131,7 +131,7 @@ TEST_CASE("who is let in and never answered says so when its patience ends") {
   ::close(listener);
 }
 
-TEST_CASE("strangers do not disturb a good sender") {
+TEST_CASE("sockets: garbage from unknown peers does not disturb another sender") {
   const Deadline deadline;
   const auto receiving = receive("tcp");
   wire::Inbox& inbox = receiving->inbox();
@@ -153,7 +153,7 @@ TEST_CASE("strangers do not disturb a good sender") {
   for (int s : strangers) ::close(s);
 }
 
-TEST_CASE("addresses of sockets, and those beyond this machine") {
+TEST_CASE("sockets: addresses are checked, also those of other machines") {
   CHECK(tcp_endpoint("[::1]:80").str() == "tcp:[::1]:80");
   CHECK(tcp_endpoint("//localhost:65535").str() == "tcp:127.0.0.1:65535");
   CHECK(tcp_endpoint("0.0.0.0:5555", true).str() == "tcp:0.0.0.0:5555");
@@ -170,7 +170,7 @@ TEST_CASE("addresses of sockets, and those beyond this machine") {
   CHECK(message_of([] { unix_endpoint(""); }).find("a socket's path has 1 to 107 bytes") != std::string::npos);
 }
 
-TEST_CASE("a Unix socket is its owner's, and one that was left behind is taken over") {
+TEST_CASE("sockets: a Unix socket belongs to its owner, and a stale one is replaced") {
   const Deadline deadline;
   std::string path;
   {

@@ -1,4 +1,4 @@
-// What belongs to ZeroMQ alone: addresses, keys, messages of other shapes, strangers on the wire.
+// Tests of ZeroMQ only: addresses, keys, other messages, peers that do not speak ZeroMQ.
 #include "tests/transports/checks.hpp"
 
 #ifdef HARMONICS_WITH_ZMQ
@@ -33,7 +33,7 @@ Address loopback(Pattern pattern, uint16_t port, const Security& security = {}) 
   address.security = security;
   return address;
 }
-// A file that goes when the program ends.
+// Writes a file that is deleted at the program's end.
 std::string written(const std::string& text, mode_t mode = 0600) {
   static struct Files {
     std::vector<std::string> paths;
@@ -72,7 +72,7 @@ struct Raw {
 
 }  // namespace
 
-TEST_CASE("addresses of ZeroMQ") {
+TEST_CASE("zmq: addresses are parsed and checked") {
   CHECK(parse_address(Pattern::Router, "//127.0.0.1:5555").str() == "zmq+router://127.0.0.1:5555");
   CHECK(parse_address(Pattern::Dealer, "localhost:5555").endpoint() == "tcp://127.0.0.1:5555");
   CHECK(parse_address(Pattern::Pub, "[::1]:0").endpoint() == "tcp://[::1]:*");
@@ -91,7 +91,7 @@ TEST_CASE("addresses of ZeroMQ") {
   check_security(keyed, false);
 }
 
-TEST_CASE("files of keys") {
+TEST_CASE("zmq: key files are read and checked") {
   const KeyPair keys = new_keys(), other = new_keys();
   const std::string pair = written("# ours\npublic = " + keys.public_key + "\nsecret = " + keys.secret_key + "\n");
   CHECK(read_key_pair(pair).secret_key == keys.secret_key);
@@ -111,7 +111,7 @@ TEST_CASE("files of keys") {
   CHECK(message_of([&] { read_public_key("/nowhere/at/all"); }).find("cannot be read") != std::string::npos);
 }
 
-TEST_CASE("with keys, those who are allowed send and others are told") {
+TEST_CASE("zmq: with keys only allowed senders are accepted, others get the reason") {
   const Deadline deadline;
   const KeyPair server = new_keys(), good = new_keys(), bad = new_keys();
   Receiver receiver(loopback(Pattern::Router, 0, {server, {good.public_key}, {}}));
@@ -137,13 +137,13 @@ TEST_CASE("with keys, those who are allowed send and others are told") {
         std::string::npos);
   CHECK(inbox.health().samples == 500);
   CHECK(inbox.health().senders == 1);
-  CHECK(inbox.health().refused >= 3);  // who came in vain is counted, and good samples go on
+  CHECK(inbox.health().refused >= 3);  // rejected peers are counted, and good samples continue
   Worker again([&] { send_with({good, {}, server.public_key}, "good", kPatience); });
   for (int64_t i = 0; i < 500; ++i) REQUIRE(next_number_of_any(inbox, labels) == i);
   CHECK(again.end() == "");
 }
 
-TEST_CASE("keys: a name that is bound to a key is refused to every other") {
+TEST_CASE("zmq: a name bound to a key is refused to others") {
   const Deadline deadline;
   const KeyPair server = new_keys(), mine = new_keys(), theirs = new_keys();
   const std::string allowed = written(mine.public_key + " as camera 1\npublic = " + theirs.public_key + "\n");
@@ -173,7 +173,7 @@ TEST_CASE("keys: a name that is bound to a key is refused to every other") {
   CHECK(other.end() == "");
 }
 
-TEST_CASE("connections: those that say nothing are ended first, and no more are kept than may be") {
+TEST_CASE("zmq: silent connections are closed first, and their number is limited") {
   const auto at = [](int seconds) { return wire::Time(std::chrono::seconds(seconds)); };
   Connections few(3);
   CHECK(!few.accepted(10, at(1)));
@@ -181,14 +181,14 @@ TEST_CASE("connections: those that say nothing are ended first, and no more are 
   few.heard(10, at(3));
   CHECK(!few.accepted(12, at(4)));
   CHECK(!few.has_room());
-  CHECK(few.accepted(13, at(5)) == 11);  // the first that has said nothing
+  CHECK(few.accepted(13, at(5)) == 11);  // the first silent one
   few.gone(11);
   few.heard(12, at(6)), few.heard(13, at(6));
-  CHECK(few.accepted(14, at(7)) == 14);  // all others have spoken
+  CHECK(few.accepted(14, at(7)) == 14);  // all others have sent something
   few.gone(14);
   CHECK(few.silent(at(8), at(5), at(15)).empty());
   CHECK(few.silent(at(20), at(5), at(15)) == std::vector<int>{10});
-  CHECK(few.silent(at(20), at(5), at(15)).empty());  // named once
+  CHECK(few.silent(at(20), at(5), at(15)).empty());  // each is returned once
   Connections many(500);
   std::optional<int> victim;
   int n = 0;
@@ -198,7 +198,7 @@ TEST_CASE("connections: those that say nothing are ended first, and no more are 
   CHECK(many.silent(at(100), at(50), at(15)).size() == 49);
 }
 
-TEST_CASE("connections over ZeroMQ that say nothing are ended, and good senders go on") {
+TEST_CASE("zmq: silent connections are closed while good senders continue") {
   const Deadline deadline;
   Receiver receiver(loopback(Pattern::Router, 0));
   wire::Inbox& inbox = receiver.inbox();
@@ -220,7 +220,7 @@ TEST_CASE("connections over ZeroMQ that say nothing are ended, and good senders 
   CHECK(sender->outbox().counts().sessions == 1);
 }
 
-TEST_CASE("messages that are no frames are answered, and good senders go on") {
+TEST_CASE("zmq: messages that are not frames are answered while good senders continue") {
   const Deadline deadline;
   Receiver receiver(loopback(Pattern::Router, 0));
   wire::Inbox& inbox = receiver.inbox();
@@ -246,7 +246,7 @@ TEST_CASE("messages that are no frames are answered, and good senders go on") {
   CHECK(inbox.health().lost == 0);
 }
 
-TEST_CASE("a sender that goes while its samples wait for room does no harm") {
+TEST_CASE("zmq: a sender that leaves while its samples wait for room does no harm") {
   const Deadline deadline;
   wire::InboxOptions options;
   options.window_samples = 64;
@@ -267,10 +267,10 @@ TEST_CASE("a sender that goes while its samples wait for room does no harm") {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(3500));
-  for (int64_t i = 0; i < 1000; ++i) REQUIRE(next_number(inbox, reader) == i);  // what had arrived
+  for (int64_t i = 0; i < 1000; ++i) REQUIRE(next_number(inbox, reader) == i);  // the samples that had arrived
 }
 
-TEST_CASE("a sender that met what is no ZeroMQ finds its receiver afterwards") {
+TEST_CASE("zmq: a sender that met a non-ZeroMQ peer finds its receiver afterwards") {
   const Deadline deadline;
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   const int yes = 1;
@@ -284,7 +284,7 @@ TEST_CASE("a sender that met what is no ZeroMQ finds its receiver afterwards") {
   REQUIRE(getsockname(listener, reinterpret_cast<sockaddr*>(&place), &size) == 0);
   const uint16_t port = ntohs(place.sin_port);
   const auto sender = sending("zmq+router", "127.0.0.1:" + std::to_string(port), "camera", 0, 100);
-  // A greeting as it should be, of a mechanism that nobody has.
+  // A valid greeting with an unknown mechanism.
   std::string greeting("\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NOTHING", 19);
   greeting.resize(64);
   const int met = accept(listener, nullptr, nullptr);
@@ -300,7 +300,7 @@ TEST_CASE("a sender that met what is no ZeroMQ finds its receiver afterwards") {
   CHECK(sender->end() == "");
 }
 
-TEST_CASE("strangers to ZeroMQ do not disturb a good sender") {
+TEST_CASE("zmq: peers that do not speak ZeroMQ do not disturb a good sender") {
   const Deadline deadline;
   Receiver receiver(loopback(Pattern::Router, 0));
   wire::Inbox& inbox = receiver.inbox();
@@ -331,14 +331,14 @@ TEST_CASE("strangers to ZeroMQ do not disturb a good sender") {
   for (const int s : strangers) ::close(s);
 }
 
-TEST_CASE("no wake-up of a ZeroMQ socket is lost, whenever it comes") {
+TEST_CASE("zmq: no wake-up is lost, at any time") {
   Socket socket(loopback(Pattern::Router, 0), "", harmonics::wire::Limits{}, 4);
   constexpr int kCalls = 10000;
   std::atomic<int> called{0}, heard{0};
   std::thread caller([&] {
     for (int i = 1; i <= kCalls; ++i) {
       for (int pause = i * 37 % 1500; pause > 0; --pause)
-        std::atomic_signal_fence(std::memory_order_seq_cst);  // at any instant of the other's turn
+        std::atomic_signal_fence(std::memory_order_seq_cst);  // at any instant of the other thread's loop
       called = i;
       socket.wake();
       while (i % 3 == 0 && heard < i) std::this_thread::yield();
@@ -352,7 +352,7 @@ TEST_CASE("no wake-up of a ZeroMQ socket is lost, whenever it comes") {
     heard = called.load();
   }
   caller.join();
-  CHECK(longest < 90);  // nobody waited to the end for a call that had come
+  CHECK(longest < 90);  // no thread waited for its timeout despite a wake-up
 }
 
 #endif

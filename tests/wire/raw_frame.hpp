@@ -1,4 +1,4 @@
-// Frames put together byte by byte, without the encoder: what a stranger may send.
+// Frames built byte by byte, without the encoder: arbitrary input from a peer.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ void put(Bytes& to, size_t at, T value) {
   std::memcpy(to.data() + at, &value, sizeof value);
 }
 
-// Sets the checksum that belongs to the bytes as they are.
+// Sets the checksum that matches the bytes.
 inline void seal(Bytes& frame) {
   const std::span<const std::byte> all(frame);
   put(frame, 20, crc32c(all.subspan(kPrefixBytes), crc32c(all.first(20))));
@@ -63,7 +63,7 @@ inline Bytes raw_frame(uint16_t kind, const std::string& header, const std::stri
   return frame;
 }
 
-// The frame of docs/wire.md: two samples, each a picture of 2 by 2 bytes and its label.
+// The frame of docs/wire.md: two samples, each an image of 2 by 2 bytes and its label.
 struct Example {
   Frame frame;
   std::vector<uint8_t> image = {0, 64, 128, 255, 10, 20, 30, 40};
@@ -79,7 +79,7 @@ struct Example {
   }
 };
 
-// Nothing but the payload's place differs.
+// Whether the frames are equal, ignoring the payload's address.
 inline bool same(const Frame& a, const Frame& b) {
   if (a.tensors.size() != b.tensors.size()) return false;
   for (size_t i = 0; i < a.tensors.size(); ++i) {

@@ -14,18 +14,18 @@ namespace harmonics::wire::testing {
 
 constexpr Time kTick = std::chrono::milliseconds(1);
 
-// What the world does, each as a chance in a thousand (a frame, or a tick).
+// Fault rates in the simulated network, each a chance in a thousand (per frame, or per tick).
 struct Weather {
-  uint64_t lose = 0, duplicate = 0, damage = 0, delay = 0;  // a frame
-  uint64_t cut = 0, kill_receiver = 0, kill_sender = 0;     // a tick
-  uint64_t until = 2000;                                    // from this tick on the sun shines
+  uint64_t lose = 0, duplicate = 0, damage = 0, delay = 0;  // per frame
+  uint64_t cut = 0, kill_receiver = 0, kill_sender = 0;     // per tick
+  uint64_t until = 2000;                                    // no faults from this tick on
   bool leftovers = false;                                   // frames of a cut connection may arrive on the next one
 };
 
 struct Journey {
   uint64_t samples = 300;
   Acknowledgement acknowledgement = Acknowledgement::Durable;
-  bool fresh = false;  // the sender begins where the receiver says
+  bool fresh = false;  // the receiver decides where the sender begins
   uint64_t window_samples = 32, window_bytes = 600, keep_bytes = 1u << 20;
   uint64_t consumed_a_tick = 4, checkpoint_every = 60;  // ticks
   Weather weather;
@@ -35,7 +35,7 @@ class World {
  public:
   World(uint64_t seed, const Journey& journey) : random_(seed), journey_(journey) { start_sender(), start_receiver(); }
 
-  // Until the sender knows that everything is safe; false: it never comes to that.
+  // Runs until the sender knows that everything is safe; false: that never happens.
   bool run() {
     for (tick_ = 1; tick_ < journey_.weather.until + 4000; ++tick_) {
       now_ += kTick;
@@ -51,7 +51,7 @@ class World {
   }
 
   std::vector<uint64_t> applied,
-      lives;  // numbers of the samples in the model; how many a new life of the receiver began with
+      lives;  // sample numbers in the model; the count at each start of the receiver
   uint64_t ticks() const { return tick_; }
   const SendSession& sender() const { return *sender_; }
   const ReceiveSession& receiver() const { return *receiver_; }
@@ -78,7 +78,8 @@ class World {
     options.keep_bytes = journey_.keep_bytes;
     options.ping_after = 40 * kTick;
     options.give_up_after = 150 * kTick;
-    // It has its source again, from anywhere up to what it last heard was safe, or from what the receiver says is.
+    // A restarted sender has its source again: from any sample up to the last one it knew to be safe, or from where
+    // the receiver says.
     options.behind_durable =
         !journey_.fresh && journey_.acknowledgement == Acknowledgement::Durable && random_() % 2 == 0;
     if (!journey_.fresh && !options.behind_durable)
@@ -160,7 +161,7 @@ class World {
     });
   }
 
-  // A sample is its number, and as many bytes more as the number says.
+  // A sample consists of its number and as many further bytes as the number determines.
   static int64_t size_of(uint64_t seq) { return static_cast<int64_t>(8 + seq / 7 % 5 * 8); }
   void produce() {
     for (int i = 0; i < 3 && !finished_ && sender_->next_seq(); ++i) {
@@ -231,7 +232,7 @@ class World {
     uint64_t bytes = 0;
     for (const Held& h : held_) bytes += h.bytes;
     most_held = std::max<uint64_t>(most_held, held_.size());
-    // A window and the frame that went beyond it.
+    // A full window plus one frame beyond it.
     if (held_.size() >= journey_.window_samples + 5 || bytes >= journey_.window_bytes + 5 * 40)
       FAIL(held_.size() << " samples of " << bytes << " bytes are held");
     if (sender_->is_done()) account();

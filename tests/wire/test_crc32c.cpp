@@ -1,4 +1,4 @@
-// Checksums against those that RFC 3720 prints, and every way to compute them against the definition.
+// Checksums against the values in RFC 3720, and every implementation against the definition.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -26,7 +26,7 @@ std::vector<std::byte> random_bytes(size_t size, uint32_t seed) {
   return all;
 }
 
-// Bit by bit, as the definition has it.
+// Computes bit by bit, as in the definition.
 uint32_t slow(std::span<const std::byte> bytes) {
   uint32_t crc = ~0u;
   for (std::byte b : bytes) {
@@ -38,7 +38,7 @@ uint32_t slow(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-TEST_CASE("checksums of RFC 3720") {
+TEST_CASE("crc32c: checksums equal those of RFC 3720") {
   std::vector<std::byte> up, down;
   for (int i = 0; i < 32; ++i) up.push_back(static_cast<std::byte>(i)), down.push_back(static_cast<std::byte>(31 - i));
   const std::vector<std::byte> read_command =
@@ -56,7 +56,7 @@ TEST_CASE("checksums of RFC 3720") {
   }
 }
 
-TEST_CASE("all ways to a checksum agree, at every length and place") {
+TEST_CASE("crc32c: all implementations agree at every length and offset") {
   const auto bytes = random_bytes(3 * 1024 * 3 + 600, 7);
   const std::span<const std::byte> all(bytes);
   for (size_t size = 0; size < all.size(); size += size < 1300 ? 1 : 61)
@@ -70,7 +70,7 @@ TEST_CASE("all ways to a checksum agree, at every length and place") {
     }
 }
 
-TEST_CASE("a checksum goes on where another ended") {
+TEST_CASE("crc32c: a checksum can be continued") {
   const auto bytes = random_bytes(5000, 9);
   const std::span<const std::byte> all(bytes);
   const uint32_t whole = slow(all);
@@ -82,7 +82,7 @@ TEST_CASE("a checksum goes on where another ended") {
 }
 
 #if defined(__x86_64__)
-TEST_CASE("checksums use what the processor has") {
+TEST_CASE("crc32c: the processor's instructions are used") {
   const size_t wanted = !__builtin_cpu_supports("sse4.2")                                           ? 1
                         : !__builtin_cpu_supports("pclmul")                                         ? 2
                         : __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f") ? 4

@@ -1,4 +1,4 @@
-// Frames there and back, and what happens to damaged ones.
+// Frames encoded and decoded, and damaged ones.
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
@@ -55,7 +55,7 @@ Bytes bytes_of_document() {
 
 }  // namespace
 
-TEST_CASE("a frame in a file has the numbers that were received") {
+TEST_CASE("frame: a stored frame keeps the received numbers") {
   Example example;
   CHECK(example.frame.number_of(1).number == example.frame.seq + 1);
   CHECK(example.frame.number_of(1).sender == sender_identity(example.frame.stream, example.frame.producer, 0));
@@ -65,7 +65,7 @@ TEST_CASE("a frame in a file has the numbers that were received") {
   const Frame back = decode(bytes);
   CHECK(back.number_of(1).number == 78);
   CHECK(back.number_of(1).sender == 5);
-  FrameDecoder decoder;  // what is not usual is read in full, every time
+  FrameDecoder decoder;  // unusual headers are parsed in full every time
   for (int i = 0; i < 2; ++i) CHECK(decoder.decode(bytes).number_of(0).number == 77);
   CHECK(sender_identity("s", "ab", 0) != sender_identity("sa", "b", 0));
   CHECK(sender_identity("s", "a", 1) != sender_identity("s", "a", 2));
@@ -73,7 +73,7 @@ TEST_CASE("a frame in a file has the numbers that were received") {
   CHECK_THROWS_AS(encode(example.frame), Error);
 }
 
-TEST_CASE("the frame of the documentation, byte by byte") {
+TEST_CASE("frame: the documented frame matches byte by byte") {
   const Example example;
   const Bytes bytes = encode(example.frame).bytes();
   std::string text;
@@ -88,7 +88,7 @@ TEST_CASE("the frame of the documentation, byte by byte") {
   CHECK(sample_bytes(back) == 12);
 }
 
-TEST_CASE("the same frame from a writer that knows only Protobuf") {
+TEST_CASE("frame: a plain Protobuf writer gives the same frame") {
   const Message header = Message()
                              .text(1, "digits")
                              .text(2, "camera-1")
@@ -101,7 +101,7 @@ TEST_CASE("the same frame from a writer that knows only Protobuf") {
   std::string payload(reinterpret_cast<const char*>(example.image.data()), 8);
   payload.append(reinterpret_cast<const char*>(example.label.data()), 16);
   CHECK(same(decode(raw_frame(3, header.bytes(), payload)), example.frame));
-  // What a later release may say besides is passed over.
+  // Fields of later releases are ignored.
   const Message more = Message()
                            .text(1, "digits")
                            .text(2, "camera-1")
@@ -115,7 +115,7 @@ TEST_CASE("the same frame from a writer that knows only Protobuf") {
   CHECK(same(decode(raw_frame(3, more.bytes(), payload)), example.frame));
 }
 
-TEST_CASE("frames of every kind come back as they were") {
+TEST_CASE("frame: every kind survives encoding and decoding") {
   for (Kind kind : {Kind::Hello, Kind::Welcome, Kind::Grant, Kind::Resume, Kind::Nack, Kind::Ping, Kind::Pong,
                     Kind::End, Kind::Bye, Kind::Error}) {
     Frame frame;
@@ -139,7 +139,7 @@ TEST_CASE("frames of every kind come back as they were") {
   }
 }
 
-TEST_CASE("random tensors of every type come back as they were, in place") {
+TEST_CASE("frame: random tensors of every type survive, without copies") {
   const uint64_t seed = 20240611;
   std::mt19937_64 random(seed);
   for (int round = 0; round < 2000; ++round) {
@@ -164,7 +164,7 @@ TEST_CASE("random tensors of every type come back as they were, in place") {
   }
 }
 
-TEST_CASE("every damaged byte is seen") {
+TEST_CASE("frame: every damaged byte is detected") {
   const Bytes good = encode(Example().frame).bytes();
   for (size_t at = 0; at < good.size(); ++at)
     for (int flip = 1; flip < 256; ++flip) {
@@ -175,14 +175,14 @@ TEST_CASE("every damaged byte is seen") {
     }
 }
 
-TEST_CASE("frames that are cut, or longer than they say, are refused") {
+TEST_CASE("frame: truncated and overlong frames are rejected") {
   Bytes bytes = encode(Example().frame).bytes();
   for (size_t size = 0; size < bytes.size(); ++size) REQUIRE_THROWS_AS(decode(std::span(bytes).first(size)), Error);
   bytes.push_back(std::byte{0});
   REQUIRE_THROWS_AS(decode(bytes), Error);
 }
 
-TEST_CASE("frames that differ in numbers alone are written and read as all others") {
+TEST_CASE("frame: the fast path for repeated frames equals the general one") {
   const Example example;
   const DataEncoder encoder(example.frame);
   FrameDecoder decoder;
@@ -203,7 +203,7 @@ TEST_CASE("frames that differ in numbers alone are written and read as all other
   other.producer = "another";
   CHECK(same(decoder.decode(encode(other).bytes()), other));
   CHECK(same(decoder.decode(encode(example.frame).bytes()), example.frame));
-  // What is refused by one is refused by the other, with the same words.
+  // Both paths reject the same frames, with the same message.
   std::mt19937_64 random(9);
   const Bytes good = encode(example.frame).bytes();
   for (int i = 0; i < 3000; ++i) {

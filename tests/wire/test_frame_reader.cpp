@@ -1,4 +1,4 @@
-// Frames out of a stream that is cut anywhere, and announcements that nothing follows.
+// Frames from a stream that is cut anywhere, and announced sizes without data.
 #include <catch2/catch.hpp>
 
 #include <random>
@@ -11,7 +11,7 @@ using namespace harmonics;
 using namespace harmonics::wire;
 using namespace harmonics::wire::testing;
 
-TEST_CASE("frames come out of a stream however it is cut") {
+TEST_CASE("frame reader: frames are found however the stream is cut") {
   std::mt19937_64 random(5);
   for (int round = 0; round < 50; ++round) {
     std::vector<Bytes> sent;
@@ -39,13 +39,13 @@ TEST_CASE("frames come out of a stream however it is cut") {
         REQUIRE(given < sent.size());
         REQUIRE(Bytes(frame.bytes.begin(), frame.bytes.end()) == sent[given++]);
       }
-      if (round % 2 && at > 300000) at = stream.size(), given = sent.size();  // byte by byte is slow enough
+      if (round % 2 && at > 300000) at = stream.size(), given = sent.size();  // byte by byte would be too slow
     }
     REQUIRE(given == sent.size());
   }
 }
 
-TEST_CASE("what is announced takes memory only as it arrives") {
+TEST_CASE("frame reader: an announced size takes memory only as bytes arrive") {
   Bytes frame = encode(Example().frame).bytes();
   put(frame, 12, uint64_t{15} << 20);
   FrameReader reader;

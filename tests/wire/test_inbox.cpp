@@ -1,4 +1,4 @@
-// An inbox and outboxes that hand each other frames: positions, what is durable when, fair windows, refusals.
+// An inbox and outboxes that exchange frames: positions, durability, fair windows, rejections.
 #include <catch2/catch.hpp>
 
 #include <thread>
@@ -22,7 +22,7 @@ OutboxOptions outbox_options(const std::string& name, Acknowledgement ack = Ackn
   options.tensors = {{"x", DType::I64, {}, {}}};
   options.acknowledgement = ack;
   options.patience = kWait;
-  options.batch_bytes = 1;  // a sample a frame
+  options.batch_bytes = 1;  // one sample per frame
   return options;
 }
 InboxOptions inbox_options() {
@@ -31,12 +31,12 @@ InboxOptions inbox_options() {
   return options;
 }
 
-// Brings answers to whom they are for, as a network does.
+// Routes answers to their outboxes, like a network.
 std::map<std::pair<const Inbox*, uint64_t>, Outbox*>& network() {
   static std::map<std::pair<const Inbox*, uint64_t>, Outbox*> routes;
   return routes;
 }
-// Carries frames between an inbox and an outbox until neither has any more to say.
+// Carries frames between an inbox and an outbox until both are idle.
 void carry(Inbox& inbox, Outbox& outbox, uint64_t peer) {
   network()[{&inbox, peer}] = &outbox;
   for (bool more = true; more;) {
@@ -49,14 +49,14 @@ void carry(Inbox& inbox, Outbox& outbox, uint64_t peer) {
     }
   }
 }
-// Carries between them until it holds.
+// Carries frames between them until the condition holds.
 bool soon(Inbox& inbox, const std::vector<std::pair<Outbox*, uint64_t>>& outboxes, const std::function<bool()>& holds) {
   for (const Time latest = now() + kWait; !holds() && now() < latest;
        std::this_thread::sleep_for(std::chrono::milliseconds(2)))
     for (const auto& [outbox, peer] : outboxes) carry(inbox, *outbox, peer);
   return holds();
 }
-struct Cleared {  // senders that are gone are not written to
+struct Cleared {  // disconnected senders get nothing
   ~Cleared() { network().clear(); }
 };
 void push(Outbox& outbox, int64_t value) {
@@ -70,7 +70,7 @@ int64_t value(const std::optional<Received>& sample) {
   return v;
 }
 
-// One sender of numbers that can begin anew at any of them.
+// A sender of numbers that can restart at any number.
 struct Camera {
   explicit Camera(Inbox& to, uint64_t p, const std::string& name = "camera",
                   Acknowledgement ack = Acknowledgement::Durable, bool fresh = false)
@@ -92,7 +92,7 @@ struct Camera {
 
 }  // namespace
 
-TEST_CASE("a receiver knows of how many classes a tensor is when its sender does") {
+TEST_CASE("inbox: the number of classes is that which the sender announces") {
   for (const uint32_t classes : {0u, 10u}) {
     const Cleared cleared;
     Inbox inbox(inbox_options());
@@ -103,12 +103,12 @@ TEST_CASE("a receiver knows of how many classes a tensor is when its sender does
     outbox.connected();
     carry(inbox, outbox, 1);
     CHECK(inbox.announced(reader).classes == classes);
-    Camera other(inbox, 2, "another");  // says nothing of classes: it may send all the same
+    Camera other(inbox, 2, "another");  // announces no classes: it is accepted all the same
     CHECK(inbox.health().refused == 0);
   }
 }
 
-TEST_CASE("senders wait until the host has begun, and hear that somebody is there") {
+TEST_CASE("inbox: senders that come before the host has begun wait and get keep-alives") {
   const Cleared cleared;
   Inbox inbox(inbox_options());
   const int reader = inbox.open("", kWait);
@@ -118,7 +118,7 @@ TEST_CASE("senders wait until the host has begun, and hear that somebody is ther
   CHECK(outbox.counts().sessions == 1);
   CHECK(inbox.announced(reader).dtype == DType::I64);
   push(outbox, 7);
-  CHECK(!outbox.poll());  // not welcome yet
+  CHECK(!outbox.poll());  // not yet accepted
   std::thread host([&] { CHECK(value(inbox.next(reader)) == 7); });
   for (int i = 0; i < 100000 && inbox.health().samples == 0; ++i)
     carry(inbox, outbox, 1), std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -154,7 +154,7 @@ TEST_CASE("inbox: a stream that is known from before is described without a send
         }).find("here: its position is of x i64 [], and the stream was x f32 [3]") == 0);
 }
 
-TEST_CASE("without a promise to keep samples, who wants it is refused") {
+TEST_CASE("inbox: a host without durability rejects senders that ask for it") {
   const Cleared cleared;
   Inbox inbox(inbox_options());
   const int reader = inbox.open("", kWait);
@@ -162,7 +162,7 @@ TEST_CASE("without a promise to keep samples, who wants it is refused") {
   patient.connected();
   carry(inbox, patient, 1);
   push(patient, 1);
-  std::thread host([&] { CHECK(value(inbox.next(reader)) == 1); });  // begins, and nothing was said of positions
+  std::thread host([&] { CHECK(value(inbox.next(reader)) == 1); });  // begins without having mentioned positions
   for (int i = 0; i < 100000 && inbox.health().samples == 0; ++i)
     carry(inbox, patient, 1), std::this_thread::sleep_for(std::chrono::milliseconds(1));
   host.join();
@@ -177,7 +177,7 @@ TEST_CASE("without a promise to keep samples, who wants it is refused") {
   CHECK(inbox.position(reader, 0) == "");
 }
 
-TEST_CASE("a receiver that begins anew goes on where its position says, and acknowledges what is durable") {
+TEST_CASE("inbox: a restarted receiver resumes at its position and acknowledges durable samples") {
   const Cleared cleared;
   std::string position;
   uint64_t given = 0;
@@ -206,7 +206,7 @@ TEST_CASE("a receiver that begins anew goes on where its position says, and ackn
   Inbox inbox(inbox_options());
   const int reader = inbox.open("", kWait);
   REQUIRE(inbox.restore(reader, 6, position));
-  CHECK(inbox.announced(reader).dtype == DType::I64);  // before anybody has come
+  CHECK(inbox.announced(reader).dtype == DType::I64);  // before any sender has come
   Camera a(inbox, 1, "a"), b(inbox, 2, "b");
   a.send(7);
   CHECK(a.outbox.counts().skipped == 5);
@@ -218,7 +218,7 @@ TEST_CASE("a receiver that begins anew goes on where its position says, and ackn
   CHECK(inbox.health().lost == 0);
 }
 
-TEST_CASE("the end is acknowledged when a checkpoint has it") {
+TEST_CASE("inbox: the end is acknowledged when a checkpoint contains it") {
   const Cleared cleared;
   std::string position;
   {
@@ -233,7 +233,7 @@ TEST_CASE("the end is acknowledged when a checkpoint has it") {
     while (inbox.health().state != InboxHealth::Ended)
       carry(inbox, camera.outbox, 1), std::this_thread::sleep_for(std::chrono::milliseconds(1));
     CHECK(!inbox.next(reader));
-    inbox.durable(reader, 2);  // the checkpoint of before, which does not know of the end
+    inbox.durable(reader, 2);  // the previous checkpoint, which lacks the end
     carry(inbox, camera.outbox, 1);
     CHECK(camera.outbox.counts().acknowledged == 2);
     CHECK(!camera.outbox.poll());
@@ -250,7 +250,7 @@ TEST_CASE("the end is acknowledged when a checkpoint has it") {
   CHECK(!inbox.next(reader));
 }
 
-TEST_CASE("of two readers the slower one decides what is durable, and they go on together") {
+TEST_CASE("inbox: the slower of two readers decides what is durable, and both resume together") {
   const Cleared cleared;
   Inbox inbox(inbox_options());
   const int one = inbox.open("x", kWait), two = inbox.open("x", kWait);
@@ -269,7 +269,7 @@ TEST_CASE("of two readers the slower one decides what is durable, and they go on
   CHECK(camera.outbox.counts().acknowledged == 1);
 }
 
-TEST_CASE("who sends shares one window") {
+TEST_CASE("inbox: senders share one window") {
   const Cleared cleared;
   InboxOptions options = inbox_options();
   options.window_samples = 64;
@@ -279,10 +279,9 @@ TEST_CASE("who sends shares one window") {
   std::vector<std::unique_ptr<Camera>> cameras;
   for (uint64_t i = 1; i <= 4; ++i)
     cameras.push_back(std::make_unique<Camera>(inbox, i, "s" + std::to_string(i), Acknowledgement::Received));
-  // Each offers more than there is room for; those who come later have a part at once, all of them an equal one after a
-  // while.
+  // Each sender offers more than fits. Later ones get a share at once, and all get equal shares after a while.
   std::vector<int64_t> next(5, 0);
-  double fullest = 0;  // of the window, which is one of samples here
+  double fullest = 0;  // share of the window, which is counted in samples here
   for (int round = 0; round < 400; ++round) {
     for (auto& camera : cameras) {
       for (int i = 0; i < 8 && camera->outbox.counts().pushed < 100000; ++i) {
@@ -302,7 +301,7 @@ TEST_CASE("who sends shares one window") {
   for (auto& camera : cameras) CHECK(camera->outbox.counts().acknowledged > inbox.health().samples / 8);
 }
 
-TEST_CASE("what is no frame is answered, and more senders than may be wait for a place") {
+TEST_CASE("inbox: invalid frames are answered and surplus senders wait for a slot") {
   const Cleared cleared;
   InboxOptions options = inbox_options();
   options.most_senders = 2;
@@ -316,7 +315,7 @@ TEST_CASE("what is no frame is answered, and more senders than may be wait for a
   CHECK(decode(answer->frame).kind == Kind::Error);
   CHECK(decode(answer->frame).text.find("0x00000000, and a frame begins with 0x31535848") != std::string::npos);
   CHECK(!inbox.arrived(9, owned(std::vector<std::byte>(100))));
-  CHECK(!inbox.poll());  // once in a while
+  CHECK(!inbox.poll());  // at a limited rate
   Frame hello;
   hello.kind = Kind::Hello, hello.stream = "s", hello.producer = "p", hello.session = 1;
   inbox.arrived(8, owned(encode(hello).bytes()));
@@ -358,7 +357,7 @@ uint64_t hours_ahead(int hours) {
 
 }  // namespace
 
-TEST_CASE("inbox: a connection that only says hello takes no place for good") {
+TEST_CASE("inbox: a connection that only says HELLO does not keep its slot") {
   const Cleared cleared;
   Inbox inbox(inbox_options());
   const int reader = inbox.open("", kWait);
@@ -380,7 +379,7 @@ TEST_CASE("inbox: a connection that only says hello takes no place for good") {
   for (int64_t i = 0; i < 3; ++i) CHECK(value(inbox.next(reader)) == i);
   inbox.durable(reader, 3);
   std::thread end([&] { camera.outbox.finish(); });
-  // The stream ends though they never said so.
+  // The stream ends although they never sent an END.
   CHECK(soon(inbox, {{&camera.outbox, 1}}, [&] { return inbox.health().state == InboxHealth::Ended; }));
   CHECK(!inbox.next(reader));
   CHECK(inbox.position(reader, 3).find("ghost") == std::string::npos);
@@ -389,7 +388,7 @@ TEST_CASE("inbox: a connection that only says hello takes no place for good") {
   end.join();
 }
 
-TEST_CASE("inbox: who gives nothing while others wait gives way") {
+TEST_CASE("inbox: a sender that gives nothing loses its slot to waiting ones") {
   const Cleared cleared;
   InboxOptions options = inbox_options();
   options.most_senders = 2;
@@ -404,7 +403,7 @@ TEST_CASE("inbox: who gives nothing while others wait gives way") {
   CHECK(soon(inbox, {{&camera.outbox, 1}}, [&] { return inbox.health().samples == 1; }));
 }
 
-TEST_CASE("inbox: an epoch that no clock has is refused, and one without samples does not stay") {
+TEST_CASE("inbox: an epoch ahead of any clock is rejected, and one without samples is forgotten") {
   const Cleared cleared;
   Inbox inbox(inbox_options());
   const int reader = inbox.open("", kWait);
@@ -422,7 +421,7 @@ TEST_CASE("inbox: an epoch that no clock has is refused, and one without samples
     Camera camera(inbox, has_given ? 3 : 2, "camera", Acknowledgement::Durable, true);
     push(camera.outbox, 0);
     carry(inbox, camera.outbox, camera.peer);
-    CHECK(inbox.health().samples == (has_given ? 1 : 0));  // it waits until it is known who the other is
+    CHECK(inbox.health().samples == (has_given ? 1 : 0));  // it waits until it is clear which incarnation continues
     inbox.left(9);
     CHECK(inbox.position(reader, inbox.health().samples).find("1073741824") == std::string::npos);
     const uint64_t wanted = has_given ? 2 : 1;
@@ -433,7 +432,7 @@ TEST_CASE("inbox: an epoch that no clock has is refused, and one without samples
   }
 }
 
-TEST_CASE("inbox: a name whose epoch was ahead is given back when it is asked for") {
+TEST_CASE("inbox: a name whose epoch was ahead can be released on request") {
   const std::string position =
       "hxs1 ; tensor x 7 0 ; sender samples camera " + std::to_string(hours_ahead(20)) + " 5 0";
   const auto inbox_at = [](Inbox& inbox, const std::string& at) {
@@ -446,7 +445,7 @@ TEST_CASE("inbox: a name whose epoch was ahead is given back when it is asked fo
     Camera camera(inbox, 1);
     CHECK(message_of([&] { camera.send(1); }).find("a later incarnation of 'camera' is at work") != std::string::npos);
   }
-  for (const bool years : {false, true}) {  // those of years ahead count for nothing
+  for (const bool years : {false, true}) {  // epochs years ahead are ignored
     const Cleared cleared;
     Inbox inbox(inbox_options());
     if (!years) inbox.forget_incarnation("camera");
@@ -458,7 +457,7 @@ TEST_CASE("inbox: a name whose epoch was ahead is given back when it is asked fo
   }
 }
 
-TEST_CASE("inbox: a name that belongs to a key is used by no other") {
+TEST_CASE("inbox: a name bound to a key cannot be used with others") {
   const Cleared cleared;
   InboxOptions options = inbox_options();
   options.may_use = [](uint64_t peer, const std::string& name) { return peer == 1 || name != "camera"; };
@@ -471,7 +470,7 @@ TEST_CASE("inbox: a name that belongs to a key is used by no other") {
   CHECK(inbox.health().samples == 3);
 }
 
-TEST_CASE("answers stay with who said hello, whatever others say in its name") {
+TEST_CASE("inbox: answers stay with the greeted peer when others use its name") {
   const Cleared cleared;
   Inbox inbox(inbox_options());
   const int reader = inbox.open("", kWait);
@@ -500,7 +499,7 @@ TEST_CASE("answers stay with who said hello, whatever others say in its name") {
   CHECK(inbox.health().refused == 1);
 }
 
-TEST_CASE("one way: what is missing is counted, what comes twice is dropped") {
+TEST_CASE("inbox: one way counts missing samples and drops duplicates") {
   const Cleared cleared;
   InboxOptions options = inbox_options();
   options.one_way = true;
@@ -524,12 +523,12 @@ TEST_CASE("one way: what is missing is counted, what comes twice is dropped") {
   std::vector<int64_t> values;
   while (const auto sample = inbox.next(reader)) values.push_back(value(sample));
   CHECK(values == std::vector<int64_t>{2, 3, 6, 8});
-  CHECK(inbox.health().lost == 4);  // 4 and 5, 7, and 9 as the end says
+  CHECK(inbox.health().lost == 4);  // 4 and 5, 7, and 9 according to END
   CHECK(inbox.health().duplicates == 2);
   CHECK(inbox.health().state == InboxHealth::Ended);
 }
 
-TEST_CASE("positions as text") {
+TEST_CASE("positions: text survives writing and parsing") {
   Positions positions;
   positions.tensors = {{"image", DType::U8, {28, 28}, {}}, {"the label;", DType::I64, {}, {}}};
   positions.senders[{"samples", "camera 1"}] = {5, 300, false};

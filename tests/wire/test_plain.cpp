@@ -1,4 +1,4 @@
-// Samples in plain formats: what a stream of bytes gives, wherever it is cut, and what is refused.
+// Samples in plain formats: the decoded result of a byte stream, wherever it is cut, and rejections.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -32,7 +32,7 @@ Asked asked(const std::string& selection, const std::string& type = "", const st
 
 constexpr std::chrono::milliseconds kSoon{2000};
 
-// One tensor of a feed as a run opens it.
+// One tensor of a feed, opened as by a run.
 struct Opened {
   Opened(SampleFeed& f, const Asked& what) : feed(f), name(f.choose(what)), reader(f.inbox().open(name, kSoon)) {}
   wire::TensorPart part() { return feed.describe(name, kSoon); }
@@ -52,7 +52,7 @@ struct Opened {
   int reader;
 };
 
-// All of a text by one peer, in pieces of this size.
+// Passes a whole text from one peer, in pieces of this size.
 void give(SampleFeed& feed, const std::string& text, size_t piece = 7, uint64_t peer = 1) {
   feed.came(peer);
   for (size_t at = 0; at < text.size(); at += piece) feed.arrived(peer, bytes_of(text.substr(at, piece)));
@@ -87,7 +87,7 @@ TEST_CASE("plain: the fields of JSON lines are streams of one source") {
   CHECK(both.all<float>() == std::vector<float>{1, 2.5, 7, 3, -100, 8});
 }
 
-TEST_CASE("plain: what cannot be read is refused with its line, counted, and does not end the stream") {
+TEST_CASE("plain: unreadable lines are rejected with their number, counted, and do not end the stream") {
   SampleFeed feed(feed_of(Format::Jsonl));
   Opened x(feed, asked("x"));
   give(feed,
@@ -101,7 +101,7 @@ TEST_CASE("plain: what cannot be read is refused with its line, counted, and doe
   CHECK(feed.last_error() == "line 7: 'x' is a text where a number is expected");
 }
 
-TEST_CASE("plain: the reasons of the first refusals stand together") {
+TEST_CASE("plain: the reasons of the first rejections are listed together") {
   SampleFeed feed(feed_of(Format::Jsonl));
   Opened x(feed, asked("x", "f32:1"));
   feed.begin();
@@ -109,7 +109,7 @@ TEST_CASE("plain: the reasons of the first refusals stand together") {
   CHECK(feed.last_error() == "line 2: 'x' of shape [2], a sample has the shape [1]; line 3 has no field 'x'");
 }
 
-TEST_CASE("plain: a strict stream ends with the first that is refused") {
+TEST_CASE("plain: a strict stream ends with the first rejected record") {
   FeedOptions options = feed_of(Format::Jsonl);
   options.strict = true;
   SampleFeed feed(options);
@@ -119,7 +119,7 @@ TEST_CASE("plain: a strict stream ends with the first that is refused") {
   CHECK_THROWS_WITH(x.all<float>(), Catch::Contains("test:: line 2 "));
 }
 
-TEST_CASE("plain: a field that is not there says which are") {
+TEST_CASE("plain: an unknown field lists the existing ones") {
   SampleFeed feed(feed_of(Format::Jsonl));
   Opened x(feed, asked("image"));
   give(feed, "{\"picture\": [1, 2], \"label\": 3}\n");
@@ -142,7 +142,7 @@ TEST_CASE("plain: columns of CSV by name and by number, over quotes and line end
   CHECK(feed.last_error() == "line 5 has 2 cells, line 1 has 4; line 6: 'age' has no value");
 }
 
-TEST_CASE("plain: a table of words alone asks for header=") {
+TEST_CASE("plain: a table of words only asks for header=") {
   SampleFeed feed(feed_of(Format::Csv));
   Opened x(feed, asked("a"));
   give(feed, "a,b\nc,d\n");
@@ -200,7 +200,7 @@ TEST_CASE("plain: NumPy arrays, each a sample or rows of samples") {
   CHECK(feed.inbox().health().samples == (rows ? 4 : 2));
 }
 
-TEST_CASE("plain: bare numbers, and one that is cut") {
+TEST_CASE("plain: raw numbers, and a truncated one") {
   FeedOptions options = feed_of(Format::Raw);
   options.decoder.dtype = DType::U16;
   options.decoder.sample = Shape{2};
@@ -213,10 +213,10 @@ TEST_CASE("plain: bare numbers, and one that is cut") {
   CHECK(feed.last_error() == "sample 2 is cut: it has 3 of 4 bytes");
 }
 
-TEST_CASE("plain: a type that is asked for is had, or refused") {
+TEST_CASE("plain: a requested type is used or rejected") {
   SampleFeed feed(feed_of(Format::Jsonl));
   Opened bytes(feed, asked("x", "u8:2x2")), known(feed, asked("y", "i64<3")), floats(feed, asked("y", "", "numbers"));
-  CHECK(bytes.part().sample == Shape{2, 2});  // before anything has come
+  CHECK(bytes.part().sample == Shape{2, 2});  // before any data
   give(feed,
        "{\"x\": [1, 2, 3, 255], \"y\": 2}\n{\"x\": [1, 2, 3, 256], \"y\": 2}\n{\"x\": [1, 2, 3, 4], \"y\": 3}\n{\"x\": "
        "[1, 2, 3, 0.5], \"y\": 1}\n{\"x\": [9, 9, 9, 9], \"y\": 0}\n");
@@ -231,7 +231,7 @@ TEST_CASE("plain: a type that is asked for is had, or refused") {
         "is no u8");
 }
 
-TEST_CASE("plain: whole numbers that no double holds are refused, not rounded") {
+TEST_CASE("plain: integers beyond a double's precision are rejected, not rounded") {
   SampleFeed feed(feed_of(Format::Jsonl));
   Opened x(feed, asked("x", "i64:"));
   give(feed, "{\"x\": 9007199254740993}\n{\"x\": 9007199254740991}\n");
@@ -239,7 +239,7 @@ TEST_CASE("plain: whole numbers that no double holds are refused, not rounded") 
   CHECK(x.all<int64_t>() == std::vector<int64_t>{9007199254740991});
 }
 
-TEST_CASE("plain: several who send are over when all have gone, and never where it has no end") {
+TEST_CASE("plain: the stream ends when all senders have gone, unless it is endless") {
   FeedOptions options = feed_of(Format::Jsonl);
   options.endless = GENERATE(false, true);
   SampleFeed feed(options);
@@ -272,7 +272,7 @@ TEST_CASE("plain: several who send are over when all have gone, and never where 
   CHECK_FALSE(feed.inbox().next(x.reader));
 }
 
-TEST_CASE("plain: no more is held than may be, before and while samples are taken") {
+TEST_CASE("plain: held bytes stay bounded before and during reading") {
   SampleFeed feed(feed_of(Format::Jsonl));
   Opened x(feed, asked("x"));
   const std::string line = "{\"x\": [0.5, 1.5, 2.5, 3.5]}\n";
@@ -286,12 +286,12 @@ TEST_CASE("plain: no more is held than may be, before and while samples are take
   CHECK(feed.inbox().health().queued_samples < 16384);
 }
 
-TEST_CASE("plain: a message is one value over several lines, a batch, or a value a line") {
+TEST_CASE("plain: a message is one value over several lines, a batch, or a value per line") {
   FeedOptions options = feed_of(Format::Jsonl);
   options.messages = true;
   SampleFeed feed(options);
   Opened x(feed, asked("x"));
-  CHECK(feed.message(1, bytes_of("{\n \"x\":\n 1.5}")).accepted == 0);  // nothing is taken yet
+  CHECK(feed.message(1, bytes_of("{\n \"x\":\n 1.5}")).accepted == 0);  // no sample has been taken yet
   CHECK(feed.is_full());
   x.part();
   feed.begin();
@@ -304,7 +304,7 @@ TEST_CASE("plain: a message is one value over several lines, a batch, or a value
   CHECK(x.all<float>() == std::vector<float>{1.5, 2.5, 3.5, 4.5, 5.5, 6.5});
 }
 
-TEST_CASE("plain: the first bytes show the format where they can") {
+TEST_CASE("plain: the first bytes show the format where possible") {
   const auto told = [](const std::string& text, bool ended = true) { return format_of_first(bytes_of(text), ended); };
   CHECK(told(" {\"x\"") == Format::Jsonl);
   CHECK(told("[1,2]") == Format::Jsonl);
@@ -316,7 +316,7 @@ TEST_CASE("plain: the first bytes show the format where they can") {
   CHECK_FALSE(told(std::string("\0,\1", 3)));
 }
 
-TEST_CASE("plain: a schema says the types of fields") {
+TEST_CASE("plain: a schema declares the types of fields") {
   char name[] = "/tmp/harmonics-schema-XXXXXX";
   const int file = mkstemp(name);
   REQUIRE(file >= 0);
@@ -331,7 +331,7 @@ TEST_CASE("plain: a schema says the types of fields") {
   CHECK_THROWS_WITH(read_schema(name), Catch::Contains("cannot read"));
 }
 
-TEST_CASE("plain: lengths that lie take no memory and are refused") {
+TEST_CASE("plain: false lengths allocate no memory and are rejected") {
   SampleFeed msgpack(feed_of(Format::Msgpack));
   Opened x(msgpack, asked(""));
   const Outcome said = msgpack.arrived(1, bytes_of(std::string("\xdd\xff\xff\xff\xff", 5)));

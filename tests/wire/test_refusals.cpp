@@ -1,5 +1,5 @@
-// What a hostile or mistaken sender may put into a frame: refused with the place, what was found and what to do, within
-// bounds.
+// Frames from a hostile or faulty sender: rejected with the offset, what was found and a remedy, in bounded time and
+// memory.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -14,7 +14,7 @@ using namespace harmonics;
 using namespace harmonics::wire;
 using namespace harmonics::wire::testing;
 
-// Sanitizers bring their own.
+// Sanitizers replace the allocator.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define HM_COUNTS_MEMORY
 
@@ -46,7 +46,7 @@ std::string control(uint16_t kind, const Message& header, const std::string& pay
   return refusal(raw_frame(kind, header.bytes(), payload));
 }
 
-// One number of the prefix replaced.
+// Replaces one number of the prefix.
 template <typename T>
 std::string with(size_t at, T value) {
   Bytes frame = encode(Example().frame).bytes();
@@ -57,7 +57,7 @@ std::string with(size_t at, T value) {
 
 }  // namespace
 
-TEST_CASE("prefixes that lie are refused before anything is read") {
+TEST_CASE("refusals: false prefixes are rejected before anything is read") {
   CHECK(
       with(0, uint32_t{0x47455400}) ==
       "byte 0 of the frame: 0x47455400, and a frame begins with 0x31535848 (\"HXS1\")\nspeak HXS/1: see docs/wire.md");
@@ -75,14 +75,14 @@ TEST_CASE("prefixes that lie are refused before anything is read") {
         "byte 12 of the frame: a payload of 8589934592 bytes is announced, frames have at most 16777216\n"
         "put fewer samples in a frame, or let the receiver take larger ones");
   CHECK(with(12, ~uint64_t{0}).find("18446744073709551615 bytes is announced") != std::string::npos);
-  CHECK(with(12, uint64_t{16} << 20).find("at most 16777216") != std::string::npos);  // with its header it is larger
+  CHECK(with(12, uint64_t{16} << 20).find("at most 16777216") != std::string::npos);  // the header adds to it
   CHECK(with(12, uint64_t{23}) ==
         "byte 8 of the frame: lengths of a frame of 103 bytes, and there are 104\nsend whole frames");
   CHECK(message_of([] { read_prefix({}); }) ==
         "byte 0 of the frame: the end, and a frame begins with 24 bytes\nsend whole frames");
 }
 
-TEST_CASE("a damaged frame says so") {
+TEST_CASE("refusals: a damaged frame is reported as such") {
   Bytes frame = encode(Example().frame).bytes();
   frame.back() ^= std::byte{1};
   const std::string text = refusal(frame);
@@ -90,7 +90,7 @@ TEST_CASE("a damaged frame says so") {
   CHECK(text.find("send it again") != std::string::npos);
 }
 
-TEST_CASE("headers that are none, or miss what every frame has, are refused") {
+TEST_CASE("refusals: invalid and incomplete headers are rejected") {
   CHECK(refusal(raw_frame(3, "\xff\xff\xff")) ==
         "header, 3 bytes from byte 24: not a Protobuf message of hxs.proto\nwrite it with code generated from "
         "hxs.proto; texts are UTF-8");
@@ -108,11 +108,11 @@ TEST_CASE("headers that are none, or miss what every frame has, are refused") {
   CHECK(control(1, names().number(15, 3)) ==
         "header, acknowledgement: there is no level 3\nlevels are 1 (received) and 2 (durable)");
   CHECK(control(1, names().number(15, ~uint64_t{0})).find("there is no level -1") != std::string::npos);
-  // A code that is not known yet is told by its text.
+  // An unknown code is represented by its text.
   CHECK(decode(raw_frame(12, names().number(17, 99).text(18, "no").bytes())).code == Code::None);
 }
 
-TEST_CASE("samples that cannot be are refused") {
+TEST_CASE("refusals: impossible samples are rejected") {
   const Message byte = tensor("x", 2, {});
   CHECK(refusal(data(0).message(7, byte)) ==
         "header, count: a DATA frame of no samples\nsend at least one sample in a frame");
@@ -132,7 +132,7 @@ TEST_CASE("samples that cannot be are refused") {
   CHECK(refusal(data(1).message(7, tensor("", 2, {})), "a") == "header, tensors[0].name: no name\ngive it a name");
 }
 
-TEST_CASE("classes that cannot be are refused") {
+TEST_CASE("refusals: impossible classes are rejected") {
   const auto of = [](uint32_t type, uint64_t classes) {
     return data(1).message(7, tensor("x", type, {}).number(4, classes));
   };
@@ -144,7 +144,7 @@ TEST_CASE("classes that cannot be are refused") {
   CHECK(refusal(of(1, 2), "a").find("2 classes of other numbers") != std::string::npos);
 }
 
-TEST_CASE("element types and shapes that cannot be are refused") {
+TEST_CASE("refusals: impossible element types and shapes are rejected") {
   CHECK(refusal(data(1).message(7, tensor("x", 0, {})), "a") ==
         "header, tensors[0]: no element type\nset 'type' to a number from 1 to 13, as hxs.proto names them");
   CHECK(refusal(data(1).message(7, tensor("x", 14, {})), "a").find("there is no element type 14") != std::string::npos);
@@ -162,7 +162,7 @@ TEST_CASE("element types and shapes that cannot be are refused") {
         std::string::npos);
 }
 
-TEST_CASE("payloads that are not what the header says are refused") {
+TEST_CASE("refusals: a payload that differs from the header is rejected") {
   CHECK(refusal(data(2).message(7, tensor("x", 12, {3})), std::string(23, 'a')) ==
         "payload, tensors[0] 'x': 2 samples of 12 bytes go beyond the frame, which ends at byte 71\n"
         "announce as many samples, and the shape, that are sent");
@@ -170,7 +170,7 @@ TEST_CASE("payloads that are not what the header says are refused") {
             .find("4294967295 samples of 16777216 bytes go beyond") != std::string::npos);
   CHECK(refusal(data(2).message(7, tensor("x", 12, {3})), std::string(25, 'a')).find("1 bytes more than the tensors") !=
         std::string::npos);
-  // Between two tensors, and between header and payload, lie zeros.
+  // Padding between tensors, and between header and payload, is zero.
   const Message two = data(1).message(7, tensor("x", 2, {})).message(7, tensor("y", 2, {}));
   CHECK(refusal(two, std::string("a\0\0\0\0\0\0\0b", 9)) == "no error");
   CHECK(refusal(two, std::string("a\0\0\0c\0\0\0b", 9))
@@ -183,7 +183,7 @@ TEST_CASE("payloads that are not what the header says are refused") {
   CHECK(refusal(frame).find("byte 31 of the frame: 0x09 between two parts") == 0);
 }
 
-TEST_CASE("more tensors than are taken are refused") {
+TEST_CASE("refusals: too many tensors are rejected") {
   Message many = data(1);
   for (int i = 0; i < 65; ++i) many.message(7, tensor(std::to_string(i), 2, {}));
   CHECK(refusal(many, "a") == "header, tensors: 65 tensors\na frame has at most 64");
@@ -193,7 +193,7 @@ TEST_CASE("more tensors than are taken are refused") {
 }
 
 #ifdef HM_COUNTS_MEMORY
-TEST_CASE("what is refused costs little memory") {
+TEST_CASE("refusals: a rejected frame uses little memory") {
   const auto cost = [](const Bytes& frame) {
     const size_t before = asked_for;
     REQUIRE_THROWS_AS(decode(frame), Error);
@@ -203,7 +203,7 @@ TEST_CASE("what is refused costs little memory") {
   put(announced, 12, uint64_t{8} << 30);
   seal(announced);
   CHECK(cost(announced) < 4096);
-  // The largest header, full of the smallest tensors, of a long shape, and of one long name.
+  // The largest header: full of the smallest tensors, of a long shape, and of one long name.
   std::string tensors, shape("\x3a\xfe\xff\x01\x1a\xfa\xff\x01", 8);
   while (tensors.size() + 2 <= 32768) tensors += std::string("\x3a\x00", 2);
   shape.resize(32768, '\1');
@@ -214,7 +214,7 @@ TEST_CASE("what is refused costs little memory") {
 }
 #endif
 
-TEST_CASE("the encoder refuses what no decoder takes") {
+TEST_CASE("refusals: the encoder rejects frames that no decoder accepts") {
   Example e;
   const auto text = [&] { return message_of([&] { encode(e.frame); }); };
   e.frame.tensors[0].bytes = e.frame.tensors[0].bytes.first(7);
@@ -234,7 +234,7 @@ TEST_CASE("the encoder refuses what no decoder takes") {
   CHECK(text().find("a payload of 16777216 bytes is announced") != std::string::npos);
 }
 
-TEST_CASE("random bytes are frames or refusals") {
+TEST_CASE("refusals: random bytes are either frames or rejected") {
   std::mt19937_64 random(99);
   const Bytes good = encode(Example().frame).bytes();
   for (int round = 0; round < 20000; ++round) {

@@ -1,4 +1,4 @@
-// One step of the conversation at a time: credit, refusals, deadlines.
+// The protocol step by step: credit, rejections, deadlines.
 #include <catch2/catch.hpp>
 
 #include "tests/message_of.hpp"
@@ -55,7 +55,7 @@ ReceiveOptions receiving() {
   return options;
 }
 
-// "HELLO", "DATA 0-5", "" of what a session says next.
+// Describes the session's next message: "HELLO", "DATA 0-5", or "".
 std::string next(SendSession& sender, Time now) {
   const auto out = sender.poll(now);
   if (!out) return "";
@@ -86,32 +86,32 @@ ReceiveSession greeted(ReceiveOptions options = receiving()) {
 
 }  // namespace
 
-TEST_CASE("a sender says hello, and sends what was granted and no more") {
+TEST_CASE("session: a sender says HELLO and sends only what was granted") {
   SendSession sender(sending());
   for (uint64_t seq = 0; seq < 50; seq += 5) REQUIRE(sender.offer(batch(seq, 5)));
   CHECK(next(sender, {}).empty());  // not connected
   sender.connected({});
   CHECK(next(sender, {}) == "HELLO 0");
   CHECK(next(sender, {}).empty());
-  CHECK(next(sender, kSecond) == "HELLO 0");  // nobody answered
+  CHECK(next(sender, kSecond) == "HELLO 0");  // no answer arrived
   sender.receive(granted(Kind::Welcome, 0, 7, 11), kSecond);
   CHECK(next(sender, kSecond) == "DATA 0-5");
   CHECK(next(sender, kSecond) == "DATA 5-10");  // begun before the limit
   CHECK(next(sender, kSecond).empty());
-  sender.receive(granted(Kind::Grant, 0, 100, 12, 5), kSecond);  // bytes count too
+  sender.receive(granted(Kind::Grant, 0, 100, 12, 5), kSecond);  // bytes are limited too
   CHECK(next(sender, kSecond) == "DATA 10-15");
   CHECK(next(sender, kSecond).empty());
-  sender.receive(granted(Kind::Grant, 0, 3, 3), kSecond);  // a late one takes nothing back
+  sender.receive(granted(Kind::Grant, 0, 3, 3), kSecond);  // a late grant revokes nothing
   sender.receive(granted(Kind::Grant, 0, 100, 16), kSecond);
   CHECK(next(sender, kSecond) == "DATA 15-20");
   CHECK(sender.acknowledged() == 0);  // received is not durable
   sender.receive(granted(Kind::Grant, 0, 100, 16, 20, 12), kSecond);
   CHECK(sender.acknowledged() == 12);
-  sender.receive(said(Kind::Resume, 11), kSecond);  // it has arrived since
+  sender.receive(said(Kind::Resume, 11), kSecond);  // the sample has arrived since
   CHECK(next(sender, kSecond).empty());
 }
 
-TEST_CASE("a sender goes back where samples are missing") {
+TEST_CASE("session: a sender repeats missing samples") {
   SendSession sender(sending());
   sender.connected({});
   next(sender, {});
@@ -125,13 +125,13 @@ TEST_CASE("a sender goes back where samples are missing") {
   sender.finish();
   CHECK(next(sender, {}) == "END 15");
   sender.receive(said(Kind::Bye, 15), {});
-  CHECK(!sender.is_done());  // seen, not safe
+  CHECK(!sender.is_done());  // seen, but not safe
   sender.receive(granted(Kind::Grant, 0, 100, 1000, 15, 15), {});
   CHECK(sender.is_done());
 }
 
-TEST_CASE("a source that begins anew keeps what the receiver has and might lose") {
-  // 100 samples were received of an earlier incarnation, 40 of them are durable.
+TEST_CASE("session: a restarted source keeps the samples that the receiver might lose") {
+  // 100 samples of an earlier incarnation were received, 40 of them are durable.
   SendOptions options = sending(std::nullopt);
   options.behind_durable = true;
   SendSession sender(options);
@@ -140,9 +140,9 @@ TEST_CASE("a source that begins anew keeps what the receiver has and might lose"
   sender.receive(granted(Kind::Welcome, 100, 1000, 1000, 100, 40), {});
   CHECK(sender.next_seq() == 40);
   for (uint64_t seq = 40; seq < 130; seq += 30) REQUIRE(sender.offer(batch(seq, 30)));
-  CHECK(next(sender, {}) == "DATA 100-130");  // the others are there
+  CHECK(next(sender, {}) == "DATA 100-130");  // the receiver has the others
   CHECK(next(sender, {}).empty());
-  // The receiver is killed, and begins anew behind what was durable.
+  // The receiver is killed, and restarts behind its durable samples.
   sender.disconnected();
   sender.connected({});
   CHECK(next(sender, {}) == "HELLO 40");
@@ -157,7 +157,7 @@ TEST_CASE("a source that begins anew keeps what the receiver has and might lose"
   CHECK(sender.acknowledged() == 130);
 }
 
-TEST_CASE("what is of another session or incarnation says nothing") {
+TEST_CASE("session: frames of another session or incarnation are ignored") {
   SendSession sender(sending());
   sender.connected({});
   sender.connected({});
@@ -174,7 +174,7 @@ TEST_CASE("what is of another session or incarnation says nothing") {
   CHECK(next(sender, {}) == "DATA 0-1");
 }
 
-TEST_CASE("a sender keeps as much as it may, and says that it is blocked") {
+TEST_CASE("session: a sender keeps a limited amount and reports that it is blocked") {
   SendOptions options = sending();
   options.keep_bytes = 250;
   SendSession sender(options);
@@ -196,7 +196,7 @@ TEST_CASE("a sender keeps as much as it may, and says that it is blocked") {
   CHECK(message_of([&] { sender.offer(batch(7, 1)); }) == "samples 7 to 8 are offered, sample 3 is next");
 }
 
-TEST_CASE("a sender notices silence, and refusals for good") {
+TEST_CASE("session: a sender detects silence and final rejection") {
   SendSession sender(sending());
   sender.connected({});
   CHECK(!sender.is_out_of_touch(4 * kSecond));
@@ -224,7 +224,7 @@ TEST_CASE("a sender notices silence, and refusals for good") {
   CHECK(message_of([&] { wrong.receive(nack, {}); }) == "the receiver of 's' refuses 'p': byte 20");
 }
 
-TEST_CASE("a receiver takes each sample once, in order") {
+TEST_CASE("session: a receiver takes each sample once, in order") {
   ReceiveSession receiver = greeted();
   CHECK(taken(receiver, samples(0, 3)) == 3);
   CHECK(taken(receiver, samples(0, 3)) == 0);
@@ -236,7 +236,7 @@ TEST_CASE("a receiver takes each sample once, in order") {
   CHECK(next(receiver, {}) == "GRANT 10 100 5 0");  // more than an eighth of a window has come
   CHECK(next(receiver, {}) == "RESUME 5");
   CHECK(taken(receiver, samples(7, 1)) == 0);
-  CHECK(next(receiver, {}).empty());  // asked already
+  CHECK(next(receiver, {}).empty());  // already asked
   CHECK(taken(receiver, samples(7, 1), kSecond) == 0);
   CHECK(next(receiver, kSecond) == "RESUME 5");
   CHECK(receiver.counts().duplicates == 5);
@@ -246,7 +246,7 @@ TEST_CASE("a receiver takes each sample once, in order") {
   CHECK(next(receiver, 2 * kSecond) == "RESUME 5");
 }
 
-TEST_CASE("a receiver that is flooded takes what it granted and one frame more") {
+TEST_CASE("session: a flooded receiver takes its grant and one more frame") {
   ReceiveSession receiver = greeted();
   uint64_t held = 0;
   for (uint64_t seq = 0; seq < 1000; seq += 4) held += taken(receiver, samples(seq, 4));
@@ -264,23 +264,23 @@ TEST_CASE("a receiver that is flooded takes what it granted and one frame more")
   CHECK(message_of([&] { bytes.consumed(3, 1); }) == "3 samples of 1 bytes are consumed, 2 of 198 bytes are held");
 }
 
-TEST_CASE("what an earlier session was granted may arrive in the next") {
+TEST_CASE("session: samples granted by an earlier session may arrive in the next") {
   ReceiveSession receiver = greeted();
   receiver.receive(said(Kind::Hello, 0, 2), {});
   CHECK(taken(receiver, samples(0, 3)) == 3);
   const auto welcome = receiver.poll({});
   REQUIRE(welcome);
-  CHECK(welcome->seq == 0);  // bytes are counted from where the session began
+  CHECK(welcome->seq == 0);  // bytes are counted from the session's start
   CHECK(welcome->received_seq == 3);
   CHECK(welcome->limit_bytes == 100);
 }
 
-TEST_CASE("a receiver tells strangers and the past from its session") {
+TEST_CASE("session: a receiver distinguishes unknown and earlier incarnations from its session") {
   ReceiveSession receiver(receiving());
   CHECK(taken(receiver, samples(0, 1)) == 0);
   CHECK(next(receiver, {}) == "NACK 3 the receiver knows nothing of this session");
   CHECK(taken(receiver, samples(1, 1)) == 0);
-  CHECK(next(receiver, {}).empty());  // said already
+  CHECK(next(receiver, {}).empty());  // already said
   receiver.receive(said(Kind::Hello, 0, 4, 7), {});
   CHECK(next(receiver, {}) == "WELCOME 10 100 0 0");
   CHECK(taken(receiver, samples(0, 1)) == 0);  // of incarnation 1
@@ -288,14 +288,14 @@ TEST_CASE("a receiver tells strangers and the past from its session") {
   CHECK(next(receiver, {}) == "ERROR 4 a later incarnation of 'p' is at work");
   receiver.receive(said(Kind::Hello, 0, 3, 7), {});
   CHECK(next(receiver, {}).empty());
-  receiver.receive(said(Kind::Hello, 40, 1, 8), {});  // nobody has samples 0 to 39
+  receiver.receive(said(Kind::Hello, 40, 1, 8), {});  // samples 0 to 39 are lost
   CHECK(next(receiver, {}) == "WELCOME 50 100 40 0");
   CHECK(receiver.counts().lost == 40);
 }
 
-TEST_CASE("a receiver tells a sender whose frame takes long that it arrives") {
+TEST_CASE("session: a receiver sends keep-alives while a long frame arrives") {
   ReceiveSession receiver(receiving());
-  receiver.arriving(kSecond);  // of nobody yet
+  receiver.arriving(kSecond);  // no sender is known yet
   CHECK(!receiver.poll(kSecond));
   receiver.receive(said(Kind::Hello), kSecond);
   CHECK(receiver.poll(kSecond)->kind == Kind::Welcome);
@@ -306,7 +306,7 @@ TEST_CASE("a receiver tells a sender whose frame takes long that it arrives") {
   CHECK(!receiver.poll(2 * kSecond));
 }
 
-TEST_CASE("a receiver refuses what it cannot keep, and tensors that are not wanted") {
+TEST_CASE("session: a receiver rejects durability it lacks and unexpected tensors") {
   ReceiveOptions options = receiving();
   options.durable = false;
   options.tensors = {{"x", DType::U8, {1}, {}}};
@@ -327,7 +327,7 @@ TEST_CASE("a receiver refuses what it cannot keep, and tensors that are not want
   CHECK(receiver.counts().refused == 3);
 }
 
-TEST_CASE("durable is what was said to be, and the end is kept too") {
+TEST_CASE("session: only declared samples and the end are durable") {
   ReceiveSession receiver = greeted();
   CHECK(taken(receiver, samples(0, 3)) == 3);
   CHECK(message_of([&] {
@@ -349,7 +349,7 @@ TEST_CASE("durable is what was said to be, and the end is kept too") {
   CHECK(next(again, {}) == "BYE 3");
 }
 
-TEST_CASE("a frame that cannot be read is asked for again") {
+TEST_CASE("session: an unreadable frame is requested again") {
   ReceiveSession receiver = greeted();
   receiver.damaged("byte 20 of the frame: damaged", {});
   CHECK(next(receiver, {}) == "NACK 1 byte 20 of the frame: damaged");

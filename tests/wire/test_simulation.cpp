@@ -1,5 +1,5 @@
-// Thousands of worlds: nothing acknowledged is lost, nothing counts twice, everything comes in order, and in the end it
-// all arrives.
+// Thousands of simulated networks: acknowledged samples are not lost, no sample counts twice, all are in order, and
+// in the end all arrive.
 #include <cstdlib>
 #include <string>
 
@@ -10,7 +10,7 @@ using namespace harmonics::wire::testing;
 
 namespace {
 
-// HARMONICS_SEED=N repeats one world; HARMONICS_WORLDS=N looks at more of them.
+// HARMONICS_SEED=N repeats one simulation; HARMONICS_WORLDS=N sets their number.
 uint64_t setting(const char* name, uint64_t otherwise) {
   const char* text = std::getenv(name);
   return text ? std::strtoull(text, nullptr, 10) : otherwise;
@@ -64,7 +64,7 @@ Journey some_journey(std::mt19937_64& random) {
 
 }  // namespace
 
-TEST_CASE("a quiet world sends everything once") {
+TEST_CASE("simulation: without faults everything is sent once") {
   const Totals t = all_worlds(1, 200, [](std::mt19937_64& random) {
     Journey j = some_journey(random);
     j.weather = {};
@@ -77,14 +77,14 @@ TEST_CASE("a quiet world sends everything once") {
   CHECK(t.sessions == t.worlds);
 }
 
-TEST_CASE("a bad network: everything arrives, once, in order") {
+TEST_CASE("simulation: on a bad network everything arrives once and in order") {
   const Totals t = all_worlds(10000, 2000, some_journey);
   CHECK(t.lost == 0);
   CHECK(t.over_credit == 0);
   if (t.worlds > 1) CHECK((t.resent > 0 && t.duplicates > 0 && t.gaps > 0 && t.sessions > t.worlds));
 }
 
-TEST_CASE("receivers that are killed go on from their checkpoint") {
+TEST_CASE("simulation: killed receivers resume from their checkpoint") {
   const Totals t = all_worlds(20000, 2000, [](std::mt19937_64& random) {
     Journey j = some_journey(random);
     j.weather.kill_receiver = 1 + random() % 10;
@@ -94,7 +94,7 @@ TEST_CASE("receivers that are killed go on from their checkpoint") {
   if (t.worlds > 1) CHECK(t.lives > t.worlds);
 }
 
-TEST_CASE("senders that are killed too, with a source that can go back") {
+TEST_CASE("simulation: killed senders resume with a source that can go back") {
   const Totals t = all_worlds(30000, 2000, [](std::mt19937_64& random) {
     Journey j = some_journey(random);
     j.weather.kill_receiver = random() % 8;
@@ -104,7 +104,7 @@ TEST_CASE("senders that are killed too, with a source that can go back") {
   CHECK(t.lost == 0);
 }
 
-TEST_CASE("a sender without numbers of its own takes the receiver's") {
+TEST_CASE("simulation: a sender without numbers continues the receiver's") {
   const Totals t = all_worlds(40000, 500, [](std::mt19937_64& random) {
     Journey j = some_journey(random);
     j.fresh = true;
@@ -114,7 +114,7 @@ TEST_CASE("a sender without numbers of its own takes the receiver's") {
   CHECK(t.lost == 0);
 }
 
-TEST_CASE("acknowledged when received: no more than that is promised") {
+TEST_CASE("simulation: acknowledgement on receipt promises no more than that") {
   const auto received = [](std::mt19937_64& random) {
     Journey j = some_journey(random);
     j.acknowledgement = Acknowledgement::Received;
@@ -126,10 +126,10 @@ TEST_CASE("acknowledged when received: no more than that is promised") {
     j.weather.kill_receiver = 1 + random() % 10;
     return j;
   });
-  if (t.worlds > 1) CHECK(t.lost > 0);  // and it is counted
+  if (t.worlds > 1) CHECK(t.lost > 0);  // and the loss is counted
 }
 
-TEST_CASE("a sender that may keep little asks for checkpoints") {
+TEST_CASE("simulation: a sender with little memory asks for checkpoints") {
   const Totals t = all_worlds(70000, 300, [](std::mt19937_64& random) {
     Journey j = some_journey(random);
     j.keep_bytes = 300 + random() % 2000;

@@ -1,4 +1,4 @@
-# The frame and its session, without engine or sockets.
+# The frame and its session, without engine and sockets.
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/test_*.cpp)
 add_executable(test_wire ${sources})
 hm_unity(test_wire 8)

@@ -1,4 +1,4 @@
-// Arrays as NumPy saves them, one after the other, and bare numbers.
+// Decodes NumPy arrays saved back to back, and raw numbers.
 #include <cstring>
 
 #include "wire/plain/held_bytes.hpp"
@@ -8,7 +8,7 @@
 namespace harmonics::plain {
 namespace {
 
-// The record that is one array of this type.
+// Returns the record for one array of this type.
 void take_typed(DType dtype, const Shape& shape, std::string_view bytes, Record& record) {
   record.clear();
   record.numbered = false;
@@ -35,7 +35,7 @@ class NpyDecoder final : public RecordDecoder {
     try {
       while (true) {
         if (left_ == 0 && !read_head()) break;
-        if (left_ == 0) continue;  // an array of nothing
+        if (left_ == 0) continue;  // an empty array
         if (held_.size() < bytes_) break;
         record.place =
             "array " + std::to_string(number_ - 1) + (rows_ ? ", row " + std::to_string(count_ - left_) : "");
@@ -101,7 +101,7 @@ class NpyDecoder final : public RecordDecoder {
   DType dtype_ = DType::F32;
   Shape sample_;
   size_t bytes_ = 0;               // of a sample
-  uint64_t count_ = 0, left_ = 0;  // samples of the array; those that have not come
+  uint64_t count_ = 0, left_ = 0;  // samples of the array; those still missing
   size_t number_ = 0;
 };
 

@@ -68,10 +68,10 @@ BytePipe::~BytePipe() {
   if (owns_) close(fd_);
 }
 
-// False: nothing more is read.
+// Returns false when nothing more is read.
 bool BytePipe::give(std::span<const std::byte> bytes) { return !feed_.arrived(peer_, bytes).broken; }
 
-// False: this end is left.
+// Returns false when this end is closed.
 bool BytePipe::wait_for_room() {
   while (!leaving_ && feed_.is_full()) bell_.wait(-1, kLookAgain);
   return !leaving_;
@@ -129,7 +129,7 @@ void BytePipe::follow() {
     if (stat(path_.c_str(), &named) == 0 && (named.st_ino != mine.st_ino || named.st_dev != mine.st_dev)) {
       const int other = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
       if (other >= 0) {
-        // What was written to the old one before it was replaced.
+        // Reads what was written to the old file before it was replaced.
         for (ssize_t more; (more = read(fd_, piece.data(), piece.size())) > 0;)
           if (!give({piece.data(), static_cast<size_t>(more)})) return close(other), void();
         close(fd_);

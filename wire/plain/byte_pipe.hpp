@@ -1,4 +1,4 @@
-// Bytes of a descriptor or of a file that grows, given to a feed by a thread of its own.
+// Feeds the bytes of a descriptor or of a growing file to a SampleFeed, on a separate thread.
 #pragma once
 
 #include <atomic>
@@ -9,22 +9,22 @@
 
 namespace harmonics::plain {
 
-// What stands first in a stream of bytes, read while it is not known what it holds.
+// The first bytes of a stream, read to detect its format.
 struct Beginning {
   std::vector<std::byte> bytes;
-  bool is_hxs = false;           // frames of HXS/1
-  std::optional<Format> format;  // else; none: it cannot be told
-  bool ended = false;            // there are no more bytes
+  bool is_hxs = false;           // HXS/1 frames
+  std::optional<Format> format;  // otherwise; none: not detected
+  bool ended = false;            // the stream has ended
 };
-// Waits for as many bytes as tell it, at most so long. `grows`: the end of the file is not the end. Errors:
-// InputOutput, Unavailable.
+// Waits for enough bytes to detect the format, up to the given time. `grows`: the end of the file is not the end of
+// the stream. Errors: InputOutput, Unavailable.
 Beginning read_beginning(const std::string& where, int fd, bool grows, std::chrono::milliseconds wait);
 
 class BytePipe {
  public:
-  // The descriptor is closed with it where `owns`. `first`: what was read of it already.
+  // Closes the descriptor on destruction if `owns`. `first`: bytes already read from it.
   BytePipe(int fd, bool owns, std::vector<std::byte> first, FeedOptions options);
-  // Follows the file of this path, which `fd` has open, through what is appended, through truncation and replacement.
+  // Follows the file at this path, already open as `fd`, through appends, truncation and replacement.
   BytePipe(std::string path, int fd, std::vector<std::byte> first, FeedOptions options);
   ~BytePipe();
   SampleFeed& feed() { return feed_; }

@@ -1,4 +1,4 @@
-// What stands in a cell of a table.
+// The text of a table cell.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace harmonics {
 
-// One of the spellings of a missing cell.
+// Whether this is one of the spellings of a missing cell.
 bool is_missing(std::string_view cell);
 std::optional<double> number_in(std::string_view cell);
 std::optional<int64_t> integer_in(std::string_view cell);

@@ -1,4 +1,4 @@
-// Rows of a table as they come; the header is told by the first two.
+// Decodes table rows as they arrive; the first two rows decide whether there is a header.
 #include <algorithm>
 
 #include "wire/plain/cell_text.hpp"
@@ -36,7 +36,7 @@ class CsvDecoder final : public RecordDecoder {
     if (!failure_.empty()) return reason = failure_, Next::Broken;
     if (!topped_ && !read_top(record, reason))
       return reason.empty() ? Next::None : failure_.empty() ? Next::Refused : Next::Broken;
-    if (waiting_) {  // the first row, which is no header
+    if (waiting_) {  // the first row, which is not a header
       waiting_ = false;
       first_bytes_ = 0;
       return take(first_, first_line_, record, reason);
@@ -47,7 +47,7 @@ class CsvDecoder final : public RecordDecoder {
   }
 
  private:
-  // The header or first row, and what decides between them. False: not yet, or `reason`.
+  // Reads the header or first row and the row that decides between them. False: not yet, or an error in `reason`.
   bool read_top(Record& record, std::string& reason) {
     reason.clear();
     if (first_.empty()) {
@@ -61,8 +61,8 @@ class CsvDecoder final : public RecordDecoder {
         std::any_of(first_.begin(), first_.end(), [](const std::string& c) { return number_in(c).has_value(); });
     if (header_ == "false" || (header_ == "auto" && !any_word)) return begin(false);
     if (header_ == "true") return begin(true);
-    if (any_number) return begin(false);  // words beside numbers are a row
-    // Words alone: over a number they are a header.
+    if (any_number) return begin(false);  // a row with both words and numbers is data
+    // A row of words only is a header if the next row has numbers.
     const std::string_view next = peek();
     if (next.empty()) {
       if (!flushed_) return false;
@@ -72,7 +72,7 @@ class CsvDecoder final : public RecordDecoder {
     CsvScanner scanner(where_, next, delimiter_);
     std::vector<std::string_view> cells;
     try {
-      if (!scanner.next(cells)) cells.clear();  // a byte order mark alone
+      if (!scanner.next(cells)) cells.clear();  // only a byte order mark
     } catch (const Error& e) {
       reason = e.what();
       return pass_row(), false;
@@ -94,7 +94,7 @@ class CsvDecoder final : public RecordDecoder {
     return true;
   }
 
-  // The bytes of the next row that is not blank, which stays; empty: not there yet.
+  // Returns the bytes of the next row that is not blank without consuming it; empty: not there yet.
   std::string_view peek() {
     while (true) {
       const std::string_view rest = held_.rest();
@@ -105,7 +105,7 @@ class CsvDecoder final : public RecordDecoder {
       pass_row();
     }
   }
-  // Behind the line end of the row that begins the text: one that no quotes hold. npos: it is not there.
+  // Returns the offset after the first line end outside quotes. npos: not there yet.
   size_t row_end(std::string_view text) {
     if (row_end_ > 0) return row_end_;
     if (looked_ == 0) quoted_ = false, fresh_ = true;
@@ -115,7 +115,7 @@ class CsvDecoder final : public RecordDecoder {
         if (c == '"') quoted_ = false, fresh_ = false, closed_ = true;
         continue;
       }
-      if (c == '"' && (fresh_ || closed_)) quoted_ = true;  // a cell's first, or a doubled one
+      if (c == '"' && (fresh_ || closed_)) quoted_ = true;  // a cell's first quote, or a doubled one
       closed_ = false;
       if (c == '\n') return row_end_ = looked_ + 1;
       if (c == delimiter_ || (delimiter_ == 0 && (c == ',' || c == ';' || c == '\t' || c == '|')))
@@ -134,7 +134,7 @@ class CsvDecoder final : public RecordDecoder {
     looked_ = row_end_ = 0;
   }
 
-  // The cells of the next row.
+  // Reads the cells of the next row.
   Next row(Texts& cells, Record& record, std::string& reason) {
     const std::string_view text = peek();
     if (text.empty()) {
@@ -202,7 +202,7 @@ class CsvDecoder final : public RecordDecoder {
   }
 
   std::string where_, header_, failure_;
-  char delimiter_ = 0;  // 0: of the first row
+  char delimiter_ = 0;  // 0: take that of the first row
   HeldBytes held_;
   bool flushed_ = false, topped_ = false, waiting_ = false;
   size_t looked_ = 0, row_end_ = 0;

@@ -1,4 +1,5 @@
-// Rows and cells of a CSV text (RFC 4180: quotes, doubled quotes, line ends inside quotes), without meaning.
+// Splits CSV text into rows and cells (RFC 4180: quotes, doubled quotes, line ends inside quotes), without
+// interpreting them.
 #pragma once
 
 #include <deque>
@@ -10,16 +11,16 @@ namespace harmonics {
 
 class CsvScanner {
  public:
-  // `name` stands in errors. A byte order mark at the beginning is passed over.
+  // `name` appears in errors. Skips a byte order mark at the beginning.
   CsvScanner(const std::string& name, std::string_view text, char delimiter);
 
-  // The cells of the next row that is not blank; false at the end. They stay valid until the next call.
+  // Reads the cells of the next row that is not blank; false at the end. The cells stay valid until the next call.
   bool next(std::vector<std::string_view>& cells);
-  // Goes on at another place: where a row begins.
+  // Moves to another offset, which must be the start of a row.
   void go_to(size_t at, size_t line) { at_ = at, line_ = line; }
   size_t at() const { return at_; }
   size_t next_line() const { return line_; }
-  // Where the row read last began, counted from 1.
+  // Line where the last row began, counted from 1.
   size_t line() const { return row_line_; }
 
  private:

@@ -20,7 +20,7 @@ std::string_view text_of_bytes(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// A map whose first key is a short text: no text begins so.
+// Detects a map whose first key is a short text. No text file begins like this.
 bool begins_msgpack_map(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const size_t key = byte(0) == 0xde ? 3 : byte(0) == 0xdf ? 5 : (byte(0) & 0xf0) == 0x80 ? 1 : 0;
@@ -50,7 +50,7 @@ std::optional<Format> format_of_first(std::span<const std::byte> bytes, bool end
   if (text[blank] == '{' || text[blank] == '[') return Format::Jsonl;
   if (text.substr(0, 6) == std::string_view("\x93NUMPY", 6)) return Format::Npy;
   if (begins_msgpack_map(text)) return Format::Msgpack;
-  // A line of text with something between its cells.
+  // Detects a line of text that contains a delimiter.
   const size_t end = text.find('\n', blank);
   if (end == std::string_view::npos && !ended && text.size() < kMostFirstLine) return std::nullopt;
   const std::string_view line = text.substr(blank, end == std::string_view::npos ? end : end - blank);

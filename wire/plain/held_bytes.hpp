@@ -1,4 +1,4 @@
-// What has arrived of a stream and was not yet read, at one place.
+// Bytes that arrived and were not yet read, stored contiguously.
 #pragma once
 
 #include <span>
@@ -17,7 +17,7 @@ class HeldBytes {
   std::string_view rest() const { return std::string_view(text_).substr(at_); }
   size_t size() const { return text_.size() - at_; }
   void pass(size_t bytes) { at_ += bytes; }
-  // Bytes behind the first `size` of the rest, which readers may look at.
+  // Readable bytes after the first `size` unread ones.
   size_t behind(size_t size) const { return text_.size() - at_ - size; }
 
  private:
@@ -25,12 +25,12 @@ class HeldBytes {
   size_t at_ = 0;
 };
 
-// The next line of it, without its end; false: more has to arrive. Longer ones than a record are passed over: `longer`
-// then.
+// Returns the next line, without its end; false: more bytes are needed. Lines longer than a record are skipped and
+// set `longer`.
 class LineCutter {
  public:
   bool next(HeldBytes& held, bool ended, std::string_view& line, bool& longer);
-  size_t number() const { return number_; }  // of that line, from 1
+  size_t number() const { return number_; }  // number of that line, from 1
   void count(size_t more) { number_ += more; }
 
  private:

@@ -1,4 +1,4 @@
-// JSON: a value a line, or, where a message is one, the values of it.
+// Decodes JSON: one value per line or, where a message is the unit, the values of the message.
 #include <simdjson.h>
 
 #include <cmath>
@@ -71,13 +71,13 @@ class JsonDecoder final : public RecordDecoder {
     return Next::Refused;
   }
 
-  // All that is left is one value, over however many lines.
+  // Handles the remaining bytes as one value, over any number of lines.
   bool whole_message(Record& record) {
     const std::string_view rest = held_.rest();
     if (rest.size() > kMostRecord || rest.find_first_not_of(" \t\r\n") == std::string_view::npos) return false;
     const size_t line = rest.find('\n');
     if (line == std::string_view::npos || rest.find_first_not_of(" \t\r\n", line) == std::string_view::npos)
-      return false;  // one line, as any
+      return false;  // one line, handled as usual
     if (parse(rest)) return false;
     const auto lines = static_cast<size_t>(std::count(rest.begin(), rest.end(), '\n')) + (rest.back() != '\n');
     record.place = "line " + std::to_string(cutter_.number() + 1);
@@ -86,7 +86,7 @@ class JsonDecoder final : public RecordDecoder {
     return !begin_batch();
   }
 
-  // What a long line took is not kept: there may be many decoders.
+  // Frees the memory of a long line: there may be many decoders.
   void rest() {
     flushed_ = false;
     if (tail_.capacity() <= kMostKept) return;
@@ -95,13 +95,13 @@ class JsonDecoder final : public RecordDecoder {
   }
 
   simdjson::error_code parse(std::string_view text) {
-    // The parser looks at a few bytes behind what it reads.
+    // The parser reads a few bytes beyond its input.
     tail_.assign(text);
     tail_.append(simdjson::SIMDJSON_PADDING, ' ');
     return parser_.parse(tail_.data(), text.size(), false).get(root_);
   }
 
-  // An array of objects, or any where a message holds several samples.
+  // Begins an array of objects, or any array where a message may hold several samples.
   bool begin_batch() {
     simdjson::dom::array list;
     if (root_.get(list)) return false;
@@ -178,7 +178,7 @@ class JsonDecoder final : public RecordDecoder {
     }
     field.count = record.numbers.size() - field.at;
   }
-  // The shape that the first element of every nesting shows.
+  // Takes the shape from the first element of every nesting level.
   static bool measure(element value, Field& field) {
     for (simdjson::dom::array list; !value.get(list);) {
       size_t n = 0;

@@ -1,4 +1,5 @@
-// MessagePack (msgpack.org, 2013): values back to back; maps, arrays and numbers, and the arrays of msgpack-numpy.
+// Decodes MessagePack (msgpack.org, 2013): values back to back; maps, arrays and numbers, and the arrays of
+// msgpack-numpy.
 #include <bit>
 #include <cstring>
 
@@ -11,11 +12,11 @@ namespace {
 
 constexpr size_t kMostNesting = 32;
 
-// What the first bytes of a value say.
+// The decoded first bytes of a value.
 struct Head {
   enum Kind : uint8_t { Nil, Truth, Whole, Real, Text, Bytes, Array, Map, Extension, Unknown } kind = Unknown;
-  size_t bytes = 0;     // of the head; more than there are: they have to arrive
-  uint64_t length = 0;  // of texts, bytes and extensions; elements of arrays, pairs of maps
+  size_t bytes = 0;     // of the head; may exceed the available bytes
+  uint64_t length = 0;  // bytes of texts, binaries and extensions; elements of arrays, pairs of maps
   double number = 0;
 };
 
@@ -112,7 +113,7 @@ Head head_of(std::string_view text) {
   }
 }
 
-// Finds the end of one value over as many pieces as it comes in; nothing is allocated by what a length says.
+// Finds the end of one value that arrives in any number of pieces. Never allocates by a declared length.
 class ValueScanner {
  public:
   enum class Found { More, Whole, Broken };
@@ -142,7 +143,7 @@ class ValueScanner {
  private:
   size_t at_ = 0;
   bool begun_ = false;
-  std::vector<uint64_t> left_;  // elements, of the values that are not whole
+  std::vector<uint64_t> left_;  // elements still missing from each open value
 };
 
 class MsgpackDecoder final : public RecordDecoder {
@@ -411,8 +412,8 @@ class MsgpackDecoder final : public RecordDecoder {
   HeldBytes held_;
   ValueScanner scanner_;
   std::string failure_, name_;
-  size_t number_ = 0;            // of the value, from 0
-  size_t cursor_ = 0, end_ = 0;  // in what is held: of the value that is read
+  size_t number_ = 0;            // number of the value, from 0
+  size_t cursor_ = 0, end_ = 0;  // in the held bytes: of the value being read
   uint64_t batch_left_ = 0, batch_at_ = 0;
 };
 

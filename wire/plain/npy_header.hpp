@@ -1,4 +1,4 @@
-// What the head of a NumPy array says: of a file, or of one that comes along a stream.
+// The header of a NumPy array, in a file or in a stream.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace harmonics {
 
-// "'name' <what>; <remedy>" as ErrorKind::Stream.
+// Throws "'name' <what>; <remedy>" as ErrorKind::Stream.
 [[noreturn]] void npy_refuse(const std::string& name, const std::string& what, const std::string& remedy = "");
 
 // The header's text is a Python dictionary literal: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }.
@@ -134,7 +134,7 @@ class NpyHeader {
   std::optional<std::vector<uint64_t>> shape_;
 };
 
-// Errors: Stream for types that are no numbers of 1 to 8 bytes.
+// Errors: Stream for types other than numbers of 1 to 8 bytes.
 DType dtype_of_descr(const std::string& name, const std::string& descr);
 
 }  // namespace harmonics

@@ -1,5 +1,5 @@
-// Producers of samples in plain formats: their options, and one of them over any transport that has a feed(). Header
-// alone, since the face of the contract belongs to the plugin that includes it.
+// Producers of samples in plain formats: their options, and a producer over any transport that has a feed(). Header
+// only, since the plugin that includes it owns the contract's interface.
 #pragma once
 
 #include "wire/live_streams.hpp"
@@ -7,7 +7,7 @@
 
 namespace harmonics::plain {
 
-// Options of producers whose samples may come in plain formats; `formats`: the first is what they are without format=.
+// Options of producers whose samples may come in plain formats; the first of `formats` is the default of format=.
 inline std::vector<Argument> plain_options(const std::string& otherwise, const std::string& formats,
                                            std::vector<Argument> more = {}) {
   more.insert(
@@ -31,14 +31,15 @@ inline std::vector<Argument> plain_options(const std::string& otherwise, const s
 
 constexpr const char* kSentFormats = "hxs|jsonl|json|ndjson|csv|msgpack|npy|raw";
 
-// A note for who reads there.
+// A note for readers of this address.
 inline std::string at_most_once(const std::string& where) {
   return where +
          ": at most once: nobody is answered, and what a killed run had not learned is lost; --spool DIR keeps it, "
          "HXS/1 sends it again";
 }
 
-// Streams of one address are read in one format. `feed`: of the end that is open; null: it takes frames of HXS/1.
+// Checks that all streams of one address use the same format. `feed`: of the end that is already open; null: it takes
+// HXS/1 frames.
 inline void expect_one_format(const std::string& where, const std::optional<Format>& format, const SampleFeed* feed) {
   const bool same = format && feed ? feed->options().format == *format : !format && !feed;
   if (!same)
@@ -46,7 +47,7 @@ inline void expect_one_format(const std::string& where, const std::optional<Form
         .note("say the same format= for each");
 }
 
-// What plain formats have no use for, and HXS/1 has, and the other way round.
+// Rejects options that only HXS/1 has in plain formats, and vice versa.
 inline void expect_options(const std::string& where, bool plain, const Arguments& options) {
   for (const char* name : {"schema", "symbols"})
     if (!plain && !options.text(name, "").empty())
@@ -103,7 +104,7 @@ inline Asked asked_of(Format format, const Arguments& options) {
   return asked;
 }
 
-// One tensor of what arrives at `End`, which has a feed().
+// Reads one tensor of the samples that arrive at `End`, which has a feed().
 template <typename End>
 class PlainProducer final : public wire::LiveProducer<End> {
  public:
@@ -133,7 +134,7 @@ class PlainProducer final : public wire::LiveProducer<End> {
     info.notes = notes_;
     return info;
   }
-  // Their order joins them: a sample has no number of its own.
+  // Samples are joined by their order: they have no numbers.
   bool numbers(uint64_t, SampleNumber*) override { return false; }
   std::optional<StreamHealth> health() override {
     std::optional<StreamHealth> health = wire::LiveProducer<End>::health();
@@ -153,7 +154,7 @@ class PlainProducer final : public wire::LiveProducer<End> {
         wait_(wait),
         notes_(std::move(notes)) {}
 
-  SampleFeed& feed_;  // of the end, which the base keeps
+  SampleFeed& feed_;  // of the end, which the base keeps alive
   std::vector<std::string> symbols_;
   std::string tensor_;
   std::chrono::milliseconds wait_;

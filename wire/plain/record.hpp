@@ -1,4 +1,4 @@
-// One sample as plain formats write it: named fields, before it is known what they are to be.
+// One sample as plain formats represent it: named fields, before their types are known.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +10,20 @@
 
 namespace harmonics::plain {
 
-constexpr size_t kMostRecord = 16u << 20;  // bytes of one, as of a frame
+constexpr size_t kMostRecord = 16u << 20;  // maximum bytes of a record, as of a frame
 constexpr size_t kMostFields = 65536;
-constexpr size_t kMostDepth = 16;  // of objects in objects
+constexpr size_t kMostDepth = 16;  // maximum depth of nested objects
 
 struct Field {
-  // Odd: something that is no sample; `text` says what.
+  // Odd: not part of a sample; `text` describes it.
   enum class Kind : uint8_t { Missing, Numbers, Word, Typed, Odd };
-  std::string name;  // of inner fields a path: "meta.size"; "": the record is this one value
+  std::string name;  // nested fields have a path: "meta.size"; "": the record is this one value
   Kind kind = Kind::Missing;
-  Shape shape;        // of numbers, and of what has a type
-  bool whole = true;  // every number was written as a whole one
+  Shape shape;        // of numbers and typed arrays
+  bool whole = true;  // every number was written as an integer
   DType dtype = DType::F32;
-  size_t at = 0, count = 0;  // in the record's numbers; of what has a type, in its bytes
-  std::string text;          // of a word, and of a number where tables write it
+  size_t at = 0, count = 0;  // position and number in the record's numbers; for typed arrays, in its bytes
+  std::string text;          // of a word, and of a number in a table cell
 };
 
 class Record {
@@ -33,7 +33,7 @@ class Record {
     numbers.clear();
     bytes.clear();
   }
-  // Fields are kept for the next record: their names mostly are the same.
+  // Fields are reused for the next record, which mostly has the same names.
   Field& add(std::string_view name) {
     if (size_ == fields_.size()) fields_.emplace_back();
     Field& field = fields_[size_++];
@@ -48,7 +48,7 @@ class Record {
   }
   size_t size() const { return size_; }
   const Field& operator[](size_t at) const { return fields_[at]; }
-  // Where the field of this name is, `likely` looked at first; size(): nowhere.
+  // Returns the index of the field of this name, trying `likely` first; size(): not found.
   size_t find(std::string_view name, size_t likely = 0) const {
     if (likely < size_ && fields_[likely].name == name) return likely;
     for (size_t i = 0; i < size_; ++i)
@@ -56,7 +56,7 @@ class Record {
     return size_;
   }
 
-  bool numbered = false;  // fields may be named by their place too, as the columns of a table
+  bool numbered = false;  // fields may also be named by their index, like table columns
   std::string place;      // "line 17"
   std::vector<double> numbers;
   std::vector<std::byte> bytes;

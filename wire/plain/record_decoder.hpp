@@ -1,4 +1,4 @@
-// Bytes in, records out: one decoder for each plain format, without input and output, bounded in memory.
+// Converts bytes to records: one decoder per plain format, without input and output, bounded in memory.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,10 @@ enum class Format { Jsonl, Csv, Msgpack, Npy, Raw };
 constexpr const char* kFormats = "jsonl, csv, msgpack, npy or raw";
 const char* format_name(Format format);
 std::optional<Format> format_named(const std::string& name);
-// What begins so; none: it cannot be told, or more bytes are needed. `ended`: there are no more.
+// Returns the format that begins with these bytes; none: unknown, or more bytes are needed. `ended`: no more bytes
+// will come.
 std::optional<Format> format_of_first(std::span<const std::byte> bytes, bool ended);
-// "a text line without a delimiter", for errors.
+// Describes the first bytes for errors: "a text line without a delimiter".
 std::string shown_first(std::span<const std::byte> bytes);
 
 struct DecoderOptions {
@@ -31,14 +32,15 @@ struct DecoderOptions {
 class RecordDecoder {
  public:
   virtual ~RecordDecoder() = default;
-  // Bytes of the stream in their order, wherever it is cut.
+  // Takes the next bytes of the stream, cut anywhere.
   virtual void arrived(std::span<const std::byte> bytes) = 0;
-  // Nothing follows what has arrived, or the next message: what is not finished is a record, or refused.
+  // Reports the end of the stream or of a message: an unfinished record is completed or rejected.
   virtual void flush() = 0;
-  // Refused: one record, for `reason`; the next one can be read. Broken: where the next one begins is not known.
+  // Refused: one record was rejected, for `reason`; the next one can be read. Broken: the start of the next record is
+  // unknown.
   enum class Next { None, Record, Refused, Broken };
   virtual Next next(Record& record, std::string& reason) = 0;
-  // Bytes that have arrived and are of no record yet.
+  // Bytes that arrived and do not belong to a returned record.
   virtual size_t held() const = 0;
 };
 

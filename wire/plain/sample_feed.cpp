@@ -9,9 +9,9 @@ namespace {
 
 using Locked = std::lock_guard<std::mutex>;
 
-constexpr size_t kMostBefore = 256u << 10;  // bytes that are held before samples are taken, once the first is there
+constexpr size_t kMostBefore = 256u << 10;  // maximum bytes held before reading begins, once the first sample is there
 constexpr uint64_t kFrameBytes = 256u << 10;
-constexpr uint64_t kShownRefusals = 3;  // the reasons of so many are kept together, then that of the last
+constexpr uint64_t kShownRefusals = 3;  // keeps the first reasons up to this number, then the latest
 constexpr uint64_t kFeedPeer = 1;
 
 wire::InboxOptions inbox_of(const FeedOptions& options) {
@@ -135,7 +135,7 @@ void SampleFeed::fail(const std::string& reason) {
   stop(reason);
 }
 
-// Records of this peer as samples, as many as there are; before samples are taken, the first of all.
+// Decodes the available records of this peer to samples; before reading begins, only the first one.
 void SampleFeed::decode(Peer& from) {
   std::string reason;
   while (begun_ || !(first_ || all_known())) {
@@ -206,7 +206,7 @@ void SampleFeed::say(wire::Kind kind) {
   inbox_.poll();
 }
 
-// Readers know then that samples come.
+// Tells readers that samples will come.
 void SampleFeed::announce() {
   if (!std::exchange(announced_, true)) say(wire::Kind::Hello);
 }
@@ -220,7 +220,7 @@ void SampleFeed::send() {
   inbox_.poll();
 }
 
-// Those who have gone and of whom nothing is left.
+// Removes peers that have gone and have no bytes left.
 void SampleFeed::end_if_over() {
   if (!begun_) return changed_.notify_all();
   std::erase_if(peers_, [](const auto& entry) { return entry.second.gone; });
@@ -293,7 +293,7 @@ void SampleFeed::begin() {
     sample_.resize(chosen_.size());
     begun_ = true;
     if (options_.endless) announce();
-    if (first_) {  // goes before what else its sender has sent
+    if (first_) {  // precedes the other records of its sender
       Outcome unused;
       const auto from = peers_.find(first_of_);
       take(*first_, from != peers_.end() ? from->second.outcome : unused);

@@ -1,5 +1,5 @@
-// Samples in plain formats, from any transport that brings bytes: decoded, chosen from, and put into an inbox, whose
-// readers take them as they take frames. At most once: nobody is answered.
+// Samples in plain formats from any transport that delivers bytes: decodes them, selects their fields, and puts them
+// into an inbox, whose readers take them like frames. Delivers at most once: senders get no answer.
 #pragma once
 
 #include <condition_variable>
@@ -16,18 +16,18 @@ struct FeedOptions {
   std::string where, remedy;  // as of an inbox
   Format format = Format::Jsonl;
   DecoderOptions decoder;
-  bool strict = false;    // what cannot be read ends the stream
-  bool endless = false;   // it outlives those who send
-  bool single = false;    // there is one stream of bytes: where that cannot be read any further, this cannot
-  bool messages = false;  // bytes come by message(), each of which is by itself
+  bool strict = false;    // unreadable input ends the stream
+  bool endless = false;   // the stream outlives its senders
+  bool single = false;    // there is only one byte stream: if it becomes unreadable, the feed fails
+  bool messages = false;  // bytes arrive by message(), each on its own
   std::map<std::string, std::string> schema;  // the types of fields
 };
 
-// What became of bytes.
+// The result of processing bytes.
 struct Outcome {
   uint64_t accepted = 0, refused = 0;
   std::string first_refusal;
-  bool broken = false;  // nothing more can be read of this peer
+  bool broken = false;  // nothing more can be read from this peer
 };
 
 // Every function may be called from any thread.
@@ -44,30 +44,31 @@ class SampleFeed {
   void wake_by(std::function<void()> wake);
   void came(uint64_t peer);
   Outcome arrived(uint64_t peer, std::span<const std::byte> bytes);
-  // A message by itself: what it holds ends with it, and what cannot be read is of no consequence for the next. In
-  // another format than the feed's where it is said.
+  // Handles an independent message: its records end with it, and errors do not affect the next one. A given format
+  // replaces the feed's.
   Outcome message(uint64_t peer, std::span<const std::byte> bytes, std::optional<Format> format = std::nullopt);
-  // What has not ended ends here. What became of all that this peer sent.
+  // Ends unfinished records of this peer. Returns the result over all its bytes.
   Outcome left(uint64_t peer);
-  // Somebody did not become a peer, or something was not read.
+  // Counts a rejected connection or unreadable input.
   void refused(const std::string& reason);
-  // For people.
+  // Adds a note for the user.
   void note(const std::string& text);
-  // No bytes are taken now.
+  // Whether no bytes are accepted now.
   bool is_full() const;
-  // Bytes of a peer's that are of no sample yet.
+  // Bytes of a peer that do not belong to a sample yet.
   size_t held(uint64_t peer) const;
-  // Nobody can come any more.
+  // Reports that no more peers will come.
   void close_input();
   void fail(const std::string& reason);
-  // Samples are taken: before, only the first is looked at.
+  // Whether reading has begun: before, only the first sample is decoded.
   bool has_begun() const;
 
   // ---- The readers' side.
 
-  // Which tensor; all are chosen before one is read. Errors: Usage.
+  // Selects a tensor; all are chosen before the first read. Errors: Usage.
   std::string choose(Asked asked);
-  // What samples are; waits for the first at most so long where nothing says it. Errors: Unavailable, Name, Stream.
+  // Returns the layout of samples; waits up to the given time for the first one where the address does not declare
+  // it. Errors: Unavailable, Name, Stream.
   wire::TensorPart describe(const std::string& tensor, std::chrono::milliseconds wait);
   void begin();
   uint32_t senders() const;
@@ -105,7 +106,7 @@ class SampleFeed {
   uint64_t came_ = 0, seq_ = 0, refused_ = 0;
   std::vector<Chosen> chosen_;
   bool begun_ = false, announced_ = false, gave_ = false, closed_ = false;
-  uint64_t first_of_ = 0;        // the peer of the first record, while that waits
+  uint64_t first_of_ = 0;        // peer of the first record, while that waits
   std::optional<Record> first_;  // until reading begins
   Record record_;
   std::string failure_, last_error_;

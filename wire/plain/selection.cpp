@@ -11,7 +11,7 @@
 namespace harmonics::plain {
 namespace {
 
-constexpr double kMostWhole = 9007199254740992.0;  // 2^53: larger ones are not read exactly
+constexpr double kMostWhole = 9007199254740992.0;  // 2^53: larger integers are not exact in a double
 
 std::vector<std::string> words_of(const std::string& text) {
   std::vector<std::string> words(1);
@@ -40,14 +40,14 @@ std::string number_text(double value) {
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
-// Numbers in a field, whatever they are written as; 0: it has none.
+// Returns the number of values in a field, whatever their notation; 0: none.
 size_t cells_of(const Field& field) {
   if (field.kind == Field::Kind::Numbers) return field.count;
   if (field.kind == Field::Kind::Typed) return field.count / element_bytes(field.dtype);
   return field.kind == Field::Kind::Word ? 1 : 0;
 }
 
-// What is wrong with a field that holds nothing to learn from; "": nothing.
+// Describes why a field is unusable; "": it is usable.
 std::string wrong_with(const Field& field) {
   if (field.kind == Field::Kind::Missing) return shown(field) + " has no value";
   if (field.kind == Field::Kind::Odd) return shown(field) + " is " + field.text;
@@ -73,7 +73,7 @@ Selection::Selection(Asked asked, std::string where) : asked_(std::move(asked)),
   part_.dtype = info->dtype;
   part_.classes = wire::classes_told(info->dtype, info->classes);
   dtype_given_ = true;
-  if (!scalar && info->sample.rank() == 0 && info->classes == 0) return;  // the shape is the first record's
+  if (!scalar && info->sample.rank() == 0 && info->classes == 0) return;  // the first record decides the shape
   part_.sample = info->sample;
   cells_ = static_cast<size_t>(info->sample.count());
   known_ = arranges_ = true;
@@ -204,7 +204,7 @@ bool Selection::append(const Record& record, const Field& field, std::vector<std
     if (field.kind == Field::Kind::Word) return append_word(field, to, reason);
     if (field.text.empty() || field.kind != Field::Kind::Numbers)
       return reason = shown(field) + " is no word that symbols= lists", false;
-    return append_word(field, to, reason);  // a word that is a number, as tables have them
+    return append_word(field, to, reason);  // a word that is a number, as in tables
   }
   if (field.kind == Field::Kind::Word) return append_word(field, to, reason);
   if (field.kind == Field::Kind::Numbers)

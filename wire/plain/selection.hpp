@@ -1,4 +1,4 @@
-// One tensor of the samples that records give: which of their fields, and of what type.
+// Selects one tensor from records: which fields, and which type.
 #pragma once
 
 #include <map>
@@ -8,11 +8,11 @@
 
 namespace harmonics::plain {
 
-// What is asked of a stream, by its address and by the flow.
+// The selection requested by the address and the flow.
 struct Asked {
-  std::string selection;             // as behind '#': "label", "a,b", "0-3"; "": every field
-  std::string type;                  // "u8", "u8:28x28", "i64<10"; "": as the flow and the first record say
-  std::string use;                   // by the flow: classes, lookup or numbers; "": not known
+  std::string selection;             // the part after '#': "label", "a,b", "0-3"; "": every field
+  std::string type;                  // "u8", "u8:28x28", "i64<10"; "": decided by the flow and the first record
+  std::string use;                   // declared by the flow: classes, lookup or numbers; "": unknown
   std::vector<std::string> symbols;  // the words that are classes, in order
 
   bool operator==(const Asked&) const = default;
@@ -24,19 +24,19 @@ class Selection {
   Selection(Asked asked, std::string where);
 
   const Asked& asked() const { return asked_; }
-  // Type and shape are known.
+  // Whether type and shape are known.
   bool is_known() const { return known_; }
-  // From the first record. Errors: Name, Stream.
+  // Learns type and shape from the first record. Errors: Name, Stream.
   void learn(const Record& first);
-  // Without bytes; its name is not set.
+  // Has no bytes and no name.
   const wire::TensorPart& part() const { return part_; }
-  // Appends the sample's bytes, or says why the record cannot be one.
+  // Appends the sample's bytes, or sets the reason why the record is invalid.
   bool encode(const Record& record, std::vector<std::byte>& to, std::string& reason);
 
  private:
   struct Part {
     std::string name;
-    size_t likely = 0;  // where it was in the record before
+    size_t likely = 0;  // index in the previous record
   };
   bool choose(const Record& record, std::string& reason);
   bool choose_one(const Record& record, const std::string& word, std::string& reason);
@@ -56,14 +56,14 @@ class Selection {
   std::string where_;
   std::vector<Part> parts_;
   bool chosen_ = false, known_ = false, dtype_given_ = false;
-  bool arranges_ = false;  // the shape was said, and values are arranged in it
+  bool arranges_ = false;  // the shape was declared, and values are arranged in it
   wire::TensorPart part_;
   size_t cells_ = 0;
   std::map<std::string, int64_t, std::less<>> classes_;
 };
 
-// FIELD -> type, as a file says it: {"image": "u8:28x28", "label": {"type": "i64", "classes": 10}, "x": {"type": "f32",
-// "shape": [3]}}. Errors: NoInput, Stream.
+// Reads the types of fields from a file: {"image": "u8:28x28", "label": {"type": "i64", "classes": 10}, "x": {"type":
+// "f32", "shape": [3]}}. Errors: NoInput, Stream.
 std::map<std::string, std::string> read_schema(const std::string& path);
 
 }  // namespace harmonics::plain

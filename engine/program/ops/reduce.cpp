@@ -50,7 +50,7 @@ bool is_nan(S x) {
   if constexpr (std::is_floating_point_v<S>) return std::isnan(x);
   return false;
 }
-// Does b replace the earlier a? Not on ties; NaN wins and stays.
+// Returns whether b replaces the earlier a. False on ties; NaN wins and stays.
 template <bool kLargest, typename S>
 bool beats(S b, S a) {
   if (is_nan(a) || is_nan(b)) return !is_nan(a);

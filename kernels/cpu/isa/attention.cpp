@@ -331,7 +331,7 @@ struct GradientBlock {
   float *dk, *dv;         // of the block
   NextHead& next;
 
-  // The probability of a query's only key is 1 for any score.
+  // A query with a single key gives it probability 1 for any score.
   vi is_alone(int64_t query) const {
     if (c.keys == 1) return splat_int(-1);
     const int64_t lane = c.causal ? c.queries - c.keys - query : -1;

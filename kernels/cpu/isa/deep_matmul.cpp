@@ -21,7 +21,7 @@ struct NextBlock {
   }
 };
 
-// A block read in place; only the last columns, which fill no panel, are packed.
+// A block read in place; only the last columns, which do not fill a panel, are packed.
 struct Block {
   const float *a, *b, *last_b;
   int64_t a_step, b_step, rows, columns, depth;

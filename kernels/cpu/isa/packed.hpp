@@ -182,8 +182,9 @@ HM_INLINE void multiply(const float* a, int64_t a_row, int64_t panel_step, int64
   const int64_t step = kLie == Lie::by_rows && a_row % 1024 == 0 && kRows > 6 ? 6 : kRows;
   for (int64_t jj = 0; jj < columns; jj += kColumns)
     for (int64_t ii = 0; ii < rows; ii += step) {
-      // Prefetches the next rows, or the first ones for the next columns: one line per depth step, so no further along
-      // 16 rows than the depth. Columns beyond it may belong to other threads, whose writes to shared lines are slow.
+      // Prefetches the next rows, or the first ones for the next columns: one line per depth step, so along 16 rows
+      // no further than the depth. Columns beyond it may belong to other threads, whose writes to shared lines are
+      // slow.
       const float* next = a + (ii + step < rows ? ii + step : 0) * panel_step;
       const Ahead ahead = kLie == Lie::by_rows ? Ahead{next, a_row, 16} : Ahead{next, 16, depth};
       tile_for<kLie>(rows - ii < step ? rows - ii : step, columns - jj)(

@@ -77,7 +77,7 @@ void reduce_type(Reduction reduction, const ReduceStage& s, const void* x, void*
   }
 }
 
-// Does b replace the earlier a? Not on ties; NaN wins and stays.
+// Whether b replaces the earlier a: not on ties; NaN wins and stays.
 template <typename T>
 HM_INLINE bool beats(T b, T a, bool largest) {
   if (a != a || b != b) return a == a;

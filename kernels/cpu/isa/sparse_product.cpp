@@ -74,8 +74,8 @@ HM_INLINE uint64_t nonzeros(const uint8_t* p, int64_t n) {
 }
 HM_INLINE int64_t left(int64_t i, int64_t n) { return n - i < kSparsePiece ? n - i : kSparsePiece; }
 
-// What a part marks: contiguous runs, which are whole rows of A or pieces of its columns. `row`: number of the first
-// row.
+// The range a part marks: contiguous runs, which are whole rows of A or pieces of its columns. `row`: number of the
+// first row.
 template <typename T>
 struct Region {
   const T* at;
@@ -217,7 +217,7 @@ HM_INLINE int32_t list_run(const Numbers& a, const Product& p, const List& list)
 }
 #endif
 
-// What one pass over A adds to rows of C, for a panel of columns.
+// The work of one pass over A on rows of C, for a panel of columns.
 template <typename Elements>
 struct Panel {
   Elements a;  // at the pass's first element of the first row

@@ -81,7 +81,7 @@ struct Convolution {
   int activation = kNone;
   std::vector<Part> parts;
   Operand weight;         // reordered once
-  bool prepares = false;  // is there a first phase for the weight?
+  bool prepares = false;  // whether a first phase reorders the weight
   uint64_t partials = 0;  // grad_weight: offset of the parts' results
   ReduceContext sum{};
   uint64_t workspace = 0;

@@ -12,8 +12,8 @@ __global__ void gather(const T* x, const void* indices, T* y, GatherParameters p
   y[i] = x[(static_cast<int64_t>(row / p.indices) * p.size + at) * p.inner + i % p.inner];
 }
 
-// links[k]: the next k with the same index, `indices` if there is none; links[indices + k]: is k the first with its
-// index? With these lists each row sums its updates in index order, for any number of blocks.
+// links[k]: the next k with the same index, `indices` if there is none; links[indices + k]: whether k is the first
+// with its index. With these lists each row sums its updates in index order, for any number of blocks.
 __global__ void link(const void* indices, uint32_t* links, LinkParameters p) {
   const uint32_t k = thread_number();
   if (k >= p.indices) return;

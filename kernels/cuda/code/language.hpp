@@ -30,7 +30,7 @@ constexpr uint32_t kAllLanes = 0xffffffffu;
 // Index of this thread in a one-dimensional grid.
 __device__ inline uint32_t thread_number() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
-// Should the kernel leave its outputs unchanged: is the number it checks, if any, infinite or NaN?
+// Whether the kernel leaves its outputs unchanged, because the number it checks is infinite or NaN.
 __device__ inline bool stays(const float* number) { return number && *number - *number != 0; }
 
 template <int kArrays>

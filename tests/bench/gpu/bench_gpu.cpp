@@ -1,7 +1,7 @@
-// What an accelerator's kernels and steps take: bench_gpu [--device NAME] [--plugin FILE] [--seconds S] [--small]
-// prints one JSON object a line, {"id", "seconds", "work"}: seconds of one call among many that are queued together,
-// and the FLOPs or bytes of it. Sizes are those of peer.py beside it; --small makes them tiny, to see that everything
-// runs.
+// Times of an accelerator's kernels and steps: bench_gpu [--device NAME] [--plugin FILE] [--seconds S] [--small]
+// prints one JSON object per line, {"id", "seconds", "work"}: the seconds of one call among many that are queued
+// together, and its FLOPs or bytes. Sizes are those of peer.py in this folder; --small makes them tiny, to check that
+// everything runs.
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -26,7 +26,7 @@ struct Options {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// The median of runs of `times` calls each, one call's share.
+// The median over runs of `times` calls each, per call.
 template <typename Call, typename Wait>
 double time_of(const Options& o, Call call, Wait wait) {
   const auto run = [&](int times) {
@@ -96,7 +96,7 @@ class Bench {
   }
 
  private:
-  // Numbers in (0, 1], labels 0: with zeros alone products would run cooler and faster than they do.
+  // Numbers in (0, 1], labels 0: with zeros only, products would run cooler and faster.
   void fill(const TensorType& t, const hx_place& to) {
     std::vector<char> bytes(t.bytes(), 0);
     if (t.dtype == DType::F32) {

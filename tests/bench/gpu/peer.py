@@ -37,7 +37,7 @@ def fastest(ways, seconds):
     for name, way in ways.items():
         try:
             found[name] = seconds_of(way(), seconds)
-        except Exception as e:  # a way that does not work here is left out, and said
+        except Exception as e:  # a method that fails here is skipped with a message
             print(f"{name}: {e}", file=sys.stderr)
     how = min(found, key=found.get)
     return found[how], how

@@ -68,7 +68,7 @@ def prepare(workload, batch, threads):
     return {"run": plain, "bound": bound}
 
 
-prepare.threads = lambda threads: None  # a session keeps its own
+prepare.threads = lambda threads: None  # a session has its own threads
 
 if __name__ == "__main__":
     serve(prepare)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy
 
-ROWS, BATCHES = 2048, 8  # as our benchmarks have it: at least so many rows, and so many batches
+ROWS, BATCHES = 2048, 8  # as in our benchmarks: the minimum number of rows and of batches
 
 
 def mnist_folder():
@@ -68,7 +68,7 @@ def fastest(ways):
             step = make()
             time_steps(step, 0.2, 8)
             best[how] = (time_steps(step, 0.5)[0], step)
-        except Exception as e:  # a compiler that is absent must not hide what the others can do
+        except Exception as e:  # a missing compiler must not hide the results of the others
             print(f"{how}: {type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}", file=sys.stderr)
     how = min(best, key=lambda h: best[h][0])
     return how, best[how][1]

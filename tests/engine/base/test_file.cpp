@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A folder of its own, gone at the end.
+// A temporary folder, removed at the end.
 class Folder {
  public:
   Folder() {
@@ -50,7 +50,7 @@ std::string refusal(ErrorKind kind, const std::function<void()>& body) {
   return "nothing";
 }
 
-// Fails at the call named, with this reason; writes only a few bytes at a time; is interrupted once.
+// Fails at the named call with this reason; writes only a few bytes at a time; is interrupted once.
 class Trouble : public FileCalls {
  public:
   explicit Trouble(std::string call = "", int reason = 0, size_t after = 0)
@@ -94,20 +94,20 @@ class Trouble : public FileCalls {
 
 }  // namespace
 
-TEST_CASE("a file is replaced as a whole") {
+TEST_CASE("file: is replaced as a whole") {
   const Folder folder;
   const std::string path = folder / "weights";
   write_file_atomically(path, "first");
   CHECK(content(path) == "first");
   const std::string_view pieces[] = {"sec", "", "ond, longer"};
-  Trouble slow;  // short writes and an interruption lose nothing
+  Trouble slow;  // short writes and an interruption lose no data
   write_file_atomically(path, pieces, slow);
   CHECK(content(path) == "second, longer");
   CHECK(slow.syncs == 2);  // the file, then its directory
   CHECK(folder.entries() == 1);
 }
 
-TEST_CASE("the former file stands whatever fails, and nothing is left beside it") {
+TEST_CASE("file: the old one remains whatever fails, and no temporary file is left") {
   const Folder folder;
   const std::string path = folder / "weights";
   write_file_atomically(path, "former");
@@ -127,7 +127,7 @@ TEST_CASE("the former file stands whatever fails, and nothing is left beside it"
   CHECK(failing(Trouble("open", EROFS)) == begin + "Read-only file system");
 }
 
-TEST_CASE("a directory that cannot be synced is told, where none can be it is not") {
+TEST_CASE("file: a failed directory sync is reported, an unsupported one is not") {
   const Folder folder;
   const std::string path = folder / "weights";
   Trouble broken("sync directory", EIO);
@@ -141,7 +141,7 @@ TEST_CASE("a directory that cannot be synced is told, where none can be it is no
   CHECK(content(path) == "newer");
 }
 
-TEST_CASE("permissions are kept and symbolic links followed") {
+TEST_CASE("file: permissions are kept and symbolic links followed") {
   const Folder folder;
   const std::string path = folder / "weights", link = folder / "latest";
   write_file_atomically(path, "one");
@@ -155,7 +155,7 @@ TEST_CASE("permissions are kept and symbolic links followed") {
   CHECK((state.st_mode & 07777) == 0640);
 }
 
-TEST_CASE("only plain files are written and mapped") {
+TEST_CASE("file: only regular files are written and mapped") {
   const Folder folder;
   const std::string here = folder / ".", missing = folder / "none/weights";
   CHECK(refusal(ErrorKind::Output, [&] { write_file_atomically("/dev/null", "x"); }) ==
@@ -174,19 +174,19 @@ TEST_CASE("only plain files are written and mapped") {
         "cannot read '" + pipe + "': it is no plain file");
 }
 
-TEST_CASE("a mapped file shows its bytes, even none") {
+TEST_CASE("file: a mapped file shows its bytes, even if empty") {
   const Folder folder;
   write_file_atomically(folder / "a", "bytes");
   const auto file = MappedFile::open(folder / "a");
   REQUIRE(file->bytes() == 5);
   CHECK(std::memcmp(file->data(), "bytes", 5) == 0);
-  write_file_atomically(folder / "a", "replaced");  // what is mapped stays
+  write_file_atomically(folder / "a", "replaced");  // the mapping keeps the old content
   CHECK(std::memcmp(file->data(), "bytes", 5) == 0);
   write_file_atomically(folder / "empty", "");
   CHECK(MappedFile::open(folder / "empty")->bytes() == 0);
 }
 
-TEST_CASE("a plain file is read whole, whatever pieces the system gives, what is none is refused") {
+TEST_CASE("file: a regular file is read whole in reads of any size, others are refused") {
   class Pieces : public FileCalls {
    public:
     long read(int file, void* to, size_t bytes) override {
@@ -213,7 +213,7 @@ TEST_CASE("a plain file is read whole, whatever pieces the system gives, what is
         "cannot read '" + (folder / "") + "': it is no plain file");
 }
 
-TEST_CASE("what a killed process leaves unfinished is known by its name") {
+TEST_CASE("file: the unfinished file of a killed process is recognized by its name") {
   CHECK(is_unfinished_file(".harmonics-12-0.tmp"));
   for (const char* name :
        {"", ".harmonics-.tmp.bak", ".tmp", "harmonics-12-0.tmp", "checkpoint-000001-step-5.safetensors"})

@@ -20,7 +20,7 @@ struct TemporaryFile {
 
 }  // namespace
 
-TEST_CASE("a file is read whole, whatever bytes it holds") {
+TEST_CASE("read file: any bytes are read whole") {
   std::string bytes(200'000, 'x');
   bytes[77] = '\0';
   bytes[78] = '\n';
@@ -30,7 +30,7 @@ TEST_CASE("a file is read whole, whatever bytes it holds") {
   CHECK(read_file(TemporaryFile("").path.string(), 10).empty());
 }
 
-TEST_CASE("a file longer than one read, and files of the kernel without a size, are read whole") {
+TEST_CASE("read file: a file longer than one read, and kernel files without a size, are read whole") {
   std::string bytes;
   for (size_t i = 0; bytes.size() < (size_t{3} << 20) + 17; ++i) bytes += std::to_string(i) + ' ';
   const TemporaryFile file(bytes);
@@ -40,16 +40,16 @@ TEST_CASE("a file longer than one read, and files of the kernel without a size, 
   CHECK(self.find("\nPid:\t" + std::to_string(getpid()) + "\n") != std::string::npos);
 }
 
-TEST_CASE("a file beyond the limit is refused") {
+TEST_CASE("read file: one above the limit is refused") {
   const TemporaryFile file("12345");
   CHECK(read_file(file.path.string(), 5) == "12345");
   CHECK_THROWS_WITH(read_file(file.path.string(), 4),
                     "cannot read '" + file.path.string() + "': it holds more than the 4 bytes allowed");
-  // Endless: no more is read than the limit says.
+  // An endless file: reading stops at the limit.
   CHECK_THROWS_WITH(read_file("/dev/zero", 1000), "cannot read '/dev/zero': it holds more than the 1000 bytes allowed");
 }
 
-TEST_CASE("what cannot be read is named with its reason") {
+TEST_CASE("read file: an error names the file with the reason") {
   CHECK_THROWS_WITH(read_file("/no/such/file", 10), "cannot read '/no/such/file': No such file or directory");
   CHECK_THROWS_WITH(read_file("/", 10), "cannot read '/': Is a directory");
   try {

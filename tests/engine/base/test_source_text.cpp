@@ -13,7 +13,7 @@ std::string shown(const std::string& text, size_t offset, size_t length) {
 
 }  // namespace
 
-TEST_CASE("offsets become lines and columns") {
+TEST_CASE("source text: offsets become lines and columns") {
   const SourceText source("f", "ab\n\ncde\r\nlast");
   const auto at = [&](size_t offset) {
     const Span span = source.span(offset, 1);
@@ -35,7 +35,7 @@ TEST_CASE("offsets become lines and columns") {
   CHECK(source.line(5) == "");
 }
 
-TEST_CASE("an error shows its line, a caret and its notes") {
+TEST_CASE("source text: an error shows its line, a caret and its notes") {
   const SourceText source("mnist.hmx", "harmonic a {\n    layer output 1/2 hiden;\n}\n");
   const Error error(ErrorKind::Name, "layer 'output' refers to unknown layer 'hiden'", source.span(34, 5),
                     {"did you mean 'hidden'?", "note: layers are declared with 'layer'"});
@@ -49,13 +49,13 @@ TEST_CASE("an error shows its line, a caret and its notes") {
   CHECK(source.place(error.span()) == "mnist.hmx:2:22");
 }
 
-TEST_CASE("an error without a place shows no line") {
+TEST_CASE("source text: an error without a position shows no line") {
   const SourceText source("f.hmx", "text\n");
   CHECK(source.render(Error(ErrorKind::Name, "message")) == "f.hmx: error: message\n");
   CHECK(source.render(Error(ErrorKind::Name, "message", Span{9, 1, 1})) == "f.hmx:9:1: error: message\n");
 }
 
-TEST_CASE("the caret stands under its token") {
+TEST_CASE("source text: the caret is under its token") {
   SECTION("tabs are kept") { CHECK(shown("\ta\tbc", 3, 2) == "f.hmx:1:4: error: message\n\ta\tbc\n\t \t^~\n"); }
   SECTION("a character of several bytes takes one column") {
     CHECK(shown("größe x", 8, 1) == "f.hmx:1:9: error: message\ngröße x\n      ^\n");
@@ -72,12 +72,12 @@ TEST_CASE("the caret stands under its token") {
   SECTION("a tab itself") { CHECK(shown("a\tb", 1, 1) == "f.hmx:1:2: error: message\na\tb\n ^\n"); }
 }
 
-TEST_CASE("what would disturb a terminal is shown as a question mark") {
+TEST_CASE("source text: characters that disturb a terminal are shown as a question mark") {
   CHECK(shown("a\x1b[31m\x7f\xff b", 8, 1) == "f.hmx:1:9: error: message\na?[31m?? b\n        ^\n");
   CHECK(shown("\u202Eab", 3, 1) == "f.hmx:1:4: error: message\n?ab\n ^\n");
 }
 
-TEST_CASE("of a long line the part around the error is shown") {
+TEST_CASE("source text: a long line is shown only around the error") {
   std::string text(5000, 'a');
   text.append(1, 'X').append(5000, 'b');
   const std::string report = shown(text, 5000, 1);
@@ -87,7 +87,7 @@ TEST_CASE("of a long line the part around the error is shown") {
   CHECK(report[line + (report.find('^') - marks)] == 'X');
 }
 
-TEST_CASE("errors of one text are told together") {
+TEST_CASE("source text: errors of one text are reported together") {
   const SourceText source("f", "ab\n");
   const SourceErrors errors(source, {Error(ErrorKind::Shape, "one", source.span(0, 1)), Error(ErrorKind::Name, "two")});
   CHECK(std::string(errors.what()) == "f:1:1: error: one\nab\n^\nf: error: two\n");

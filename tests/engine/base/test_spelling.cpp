@@ -7,7 +7,7 @@
 
 using namespace harmonics;
 
-TEST_CASE("distances between words") {
+TEST_CASE("spelling: distances between words") {
   CHECK(edit_distance("", "") == 0);
   CHECK(edit_distance("abc", "") == 3);
   CHECK(edit_distance("", "abc") == 3);
@@ -18,7 +18,7 @@ TEST_CASE("distances between words") {
   CHECK(edit_distance("ca", "abc") == 3);  // no edit between the swapped letters
 }
 
-TEST_CASE("distances are symmetric and obey the triangle") {
+TEST_CASE("spelling: distances are symmetric and satisfy the triangle inequality") {
   const std::vector<std::string> words = {"", "a", "ab", "ba", "abc", "acb", "layer", "lyaer", "relu", "rule"};
   for (const auto& a : words) {
     for (const auto& b : words) {
@@ -28,7 +28,7 @@ TEST_CASE("distances are symmetric and obey the triangle") {
   }
 }
 
-TEST_CASE("the nearest word is found within a third of the length") {
+TEST_CASE("spelling: the nearest word is found within a third of the length") {
   const std::vector<std::string> known = {"hidden", "output", "input", "relu", "gelu"};
   CHECK(nearest("hiden", known) == "hidden");
   CHECK(nearest("ouptut", known) == "output");
@@ -55,14 +55,14 @@ TEST_CASE("meant_by: case comes first, then synonyms, then distance") {
   CHECK(meant_by(std::string(5000, 'a'), {"a"}).empty());
 }
 
-TEST_CASE("did_you_mean: a sentence, or nothing") {
+TEST_CASE("did_you_mean: gives a sentence, or nothing") {
   CHECK(did_you_mean("gpu", {"cuda", "opencl", "auto"}) == "did you mean 'cuda', 'opencl' or 'auto'?");
   CHECK(did_you_mean("gpu", {"cuda", "opencl"}) == "did you mean 'cuda' or 'opencl'?");
   CHECK(did_you_mean("rleu", {"relu"}) == "did you mean 'relu'?");
   CHECK(did_you_mean("something", {"relu"}).empty());
 }
 
-TEST_CASE("synonyms: rows are in lower case and none is its own name") {
+TEST_CASE("synonyms: rows are in lower case, and none maps to itself") {
   for (const Synonym& s : synonyms()) {
     INFO(s.word);
     CHECK(s.word != s.name);

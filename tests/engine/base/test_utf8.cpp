@@ -4,7 +4,7 @@
 
 using namespace harmonics;
 
-TEST_CASE("every code point is read as it was written") {
+TEST_CASE("utf8: every code point decodes as encoded") {
   for (char32_t c = 1; c <= 0x10FFFF; c += c < 0x3000 ? 1 : 97) {
     if (c >= 0xD800 && c <= 0xDFFF) continue;
     std::string text;
@@ -24,14 +24,14 @@ TEST_CASE("every code point is read as it was written") {
   }
 }
 
-TEST_CASE("what is no UTF-8 is found") {
+TEST_CASE("utf8: invalid bytes are found") {
   CHECK(find_invalid_utf8("größe 漢字 \xF0\x9F\x8E\xB5") == std::nullopt);
   CHECK(find_invalid_utf8("") == std::nullopt);
-  CHECK(find_invalid_utf8("ab\x80") == 2);  // a continuation alone
+  CHECK(find_invalid_utf8("ab\x80") == 2);  // a continuation byte alone
   CHECK(find_invalid_utf8("gr\xF6\xDF"
                           "e") == 2);                 // Latin-1
-  CHECK(find_invalid_utf8("a\xC3") == 1);             // cut
-  CHECK(find_invalid_utf8("a\xE6\xBC") == 1);         // cut
+  CHECK(find_invalid_utf8("a\xC3") == 1);             // truncated
+  CHECK(find_invalid_utf8("a\xE6\xBC") == 1);         // truncated
   CHECK(find_invalid_utf8("\xC0\x80") == 0);          // overlong
   CHECK(find_invalid_utf8("\xE0\x80\x80") == 0);      // overlong
   CHECK(find_invalid_utf8("\xF0\x80\x80\x80") == 0);  // overlong
@@ -40,7 +40,7 @@ TEST_CASE("what is no UTF-8 is found") {
   CHECK(find_invalid_utf8("ok\xFF") == 2);
 }
 
-TEST_CASE("widths on a terminal") {
+TEST_CASE("utf8: widths on a terminal") {
   CHECK(display_width('a') == 1);
   CHECK(display_width(U'é') == 1);
   CHECK(display_width(U'漢') == 2);

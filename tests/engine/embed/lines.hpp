@@ -1,4 +1,4 @@
-// A straight line, y = 2 a - b + 1, which graphs of these tests learn.
+// A straight line, y = 2 a - b + 1, learned by the graphs of these tests.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace harmonics::testing {
 
-// Rows that count up, or their targets; goes back to any of them.
+// Sequential rows of the line, or their targets; can seek to any of them.
 class LinePoints : public Producer {
  public:
   LinePoints(bool targets, std::size_t rows) : targets_(targets), rows_(rows) {}
@@ -49,7 +49,7 @@ inline HTensor line_row(float a, float b) {
   return HTensor(DType::F32, Shape{2}, xs);
 }
 inline float asked(HarmonicGraph& g, float a, float b) { return g.infer(line_row(a, b)).data<float>()[0]; }
-// What went wrong; "": nothing.
+// Returns the error text of `body`; "" if it throws none.
 template <typename Body>
 std::string refused(Body&& body) {
   try {

@@ -1,4 +1,4 @@
-// A graph that is asked while it learns, and learns on in streams that are read once.
+// Inference during training, and continued training on streams that can be read only once.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -14,12 +14,12 @@ using namespace harmonics;
 
 namespace {
 
-// Counts steps and questions, and lets a question wait, in its middle, for steps to end.
+// Counts steps and inference calls, and lets an inference call wait, halfway, for steps to end.
 struct Meeting {
   std::mutex mutex;
   std::condition_variable changed;
-  int trained = 0;     // how often steps came to an activation
-  bool asked = false;  // a question has
+  int trained = 0;     // activation calls by training
+  bool asked = false;  // inference has reached an activation
 
   void wait_for(const std::function<bool()>& holds) {
     std::unique_lock<std::mutex> lock(mutex);
@@ -34,8 +34,8 @@ struct Meeting {
   }
 };
 
-// The rows of "y = 2 a - b + 1", without end. With a meeting, those behind the third batch of four come once a question
-// is half answered.
+// The rows of "y = 2 a - b + 1", unbounded. With a meeting, rows after the third batch of four arrive only once an
+// inference call is halfway.
 class Rows : public Producer {
  public:
   Rows(bool target, bool live, Meeting* meeting = nullptr) : target_(target), live_(live), meeting_(meeting) {}
@@ -64,8 +64,8 @@ class Rows : public Producer {
   uint64_t at_ = 0;
 };
 
-// Hands its input on. In a batch of one it waits until the training beside it has ended a step. Zeros are what
-// compilers try it with.
+// Returns its input. For a batch of one, it waits until concurrent training has ended a step. Inputs of zeros come
+// from the compiler's trial call.
 class Passing : public ActivationFunction {
  public:
   explicit Passing(Meeting& meeting) : meeting_(meeting) {}
@@ -75,7 +75,7 @@ class Passing : public ActivationFunction {
     if (x.shape()[0] == 1) {
       int before = 0;
       meeting_.tell([&] { before = meeting_.trained, meeting_.asked = true; });
-      if (waits) meeting_.wait_for([&] { return meeting_.trained >= before + 3; });  // of two a step
+      if (waits) meeting_.wait_for([&] { return meeting_.trained >= before + 3; });  // two activations per step
     } else {
       meeting_.tell([&] { ++meeting_.trained; });
     }
@@ -107,7 +107,7 @@ HTensor question() {
 }
 float answer(HarmonicGraph& g) { return g.infer(question()).data<float>()[0]; }
 
-// Asked after so many steps, with nobody beside.
+// Returns the result of inference after `steps` steps, without concurrent training.
 float answer_after(int64_t steps) {
   Meeting meeting;
   HarmonicGraph g = parse_hmx_text(kBesideFlow);
@@ -134,7 +134,7 @@ struct KeptBeside : Consumer {
 
 }  // namespace
 
-TEST_CASE("beside: a question asked from another thread is answered with the weights of one step") {
+TEST_CASE("beside: inference from another thread uses the weights of a single step") {
   Meeting meeting;
   const auto passing = std::make_shared<Passing>(meeting);
   passing->waits = true;
@@ -149,14 +149,15 @@ TEST_CASE("beside: a question asked from another thread is answered with the wei
     return !answered;
   };
   std::thread training([&] { g.fit(o); });
-  meeting.wait_for([&] { return meeting.trained == 6; });  // in the third step: the stream then waits for samples
-  const float got = answer(g);                             // its two layers lie steps apart
+  meeting.wait_for([&] { return meeting.trained == 6; });  // in the third step: the stream then waits before more
+                                                           // samples
+  const float got = answer(g);                             // its two layers run steps apart
   meeting.tell([&] { answered = true; });
   training.join();
   CHECK(got == answer_after(3));
 }
 
-TEST_CASE("beside: questions come from several threads and from the run itself") {
+TEST_CASE("beside: inference is called by several threads and by the run itself") {
   Meeting meeting;
   HarmonicGraph g = parse_hmx_text(kBesideFlow);
   g.registerActivation("tanh", std::make_shared<Passing>(meeting));
@@ -184,7 +185,7 @@ TEST_CASE("beside: questions come from several threads and from the run itself")
     for (const float a : mine) CHECK(std::find(known.begin(), known.end(), a) != known.end());
 }
 
-TEST_CASE("learning on: another fit goes on where the last one stopped in a stream that is read once") {
+TEST_CASE("continued training: another fit continues a read-once stream where the last one stopped") {
   for (const bool live : {true, false}) {
     INFO(live);
     const auto bound = [&](uint64_t end) {
@@ -215,7 +216,7 @@ TEST_CASE("learning on: another fit goes on where the last one stopped in a stre
   }
 }
 
-TEST_CASE("learning on: a fit that ends by the clock loses no sample that comes") {
+TEST_CASE("continued training: a fit with a time limit loses no arriving sample") {
   HarmonicGraph g = parse_hmx_text(
       "harmonic g { producer x; producer y; consumer c; layer o {1}; cycle { x -> o; o <- y; y -> c; } }");
   const auto kept = std::make_shared<KeptBeside>();

@@ -1,4 +1,4 @@
-// The choice of hardware by sort, as embedders make it.
+// Choice of hardware by kind, as embedding programs make it.
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -11,7 +11,7 @@
 using namespace harmonics;
 using namespace harmonics::testing;
 
-TEST_CASE("an accelerator is taken where one can be used, else the CPU with a reason") {
+TEST_CASE("an accelerator is used if available, else the CPU with a reason") {
   Registry registry;
   CHECK(choose_device(registry).device == "cpu");
   CHECK(choose_device(registry).note == "device auto: the CPU, as there is no accelerator to use");
@@ -24,7 +24,7 @@ TEST_CASE("an accelerator is taken where one can be used, else the CPU with a re
   CHECK(choose_device(registry).note == "device auto: the CPU, as there is no accelerator to use (fast: no driver)");
 }
 
-TEST_CASE("a deployment names a device, and falls back to the CPU only where it may") {
+TEST_CASE("a deployment names a device, and falls back to the CPU only if allowed") {
   CHECK(device_for({Backend::CPU, false}) == "cpu");
   const auto device = add_fake_accelerator(Registry::global(), "deployed");
   CHECK(select_accelerator_backend() == Backend::GPU);
@@ -38,7 +38,7 @@ TEST_CASE("a deployment names a device, and falls back to the CPU only where it 
   CHECK_NOTHROW(device_for({Backend::Auto, false}));
 }
 
-TEST_CASE("partitions of a deployment run where their own options say") {
+TEST_CASE("partitions of a deployment run on the device of their options") {
   const auto device = add_fake_accelerator(Registry::global(), "partitioned");
   DeploymentDescriptor deploy;
   deploy.backend = Backend::CPU;
@@ -60,7 +60,7 @@ TEST_CASE("partitions of a deployment run where their own options say") {
     CHECK(std::isfinite(g.fit(options).loss));
     CHECK((device->kernels > before) == (std::string(name) == "encoder"));
   }
-  deploy.partitions.push_back({"encoder", Backend::CPU, false});  // the last of a name counts
+  deploy.partitions.push_back({"encoder", Backend::CPU, false});  // the last entry of a name counts
   CHECK(device_for(deploy, "encoder") == "cpu");
   device->unavailable = "switched off";
   deploy.partitions.back().backend = Backend::GPU;

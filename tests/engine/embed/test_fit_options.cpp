@@ -1,4 +1,4 @@
-// Checkpoints, validation, metrics and files of weights, as programs that embed the engine ask for them.
+// Checkpoints, validation, metrics and files of weights in the embedding API.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -39,7 +39,7 @@ std::size_t files_in(const std::string& folder) {
   return n;
 }
 
-// Ends for good, and cannot go back.
+// Ends permanently, and cannot rewind.
 struct Live : Producer {
   HTensor next() override { return at_++ < 200 ? line_row(1, 2) : HTensor(); }
   std::size_t size() const override { return 0; }
@@ -48,7 +48,7 @@ struct Live : Producer {
 
 }  // namespace
 
-TEST_CASE("fit options: a run that is resumed learns to the bit what an undisturbed one learns") {
+TEST_CASE("fit options: a resumed run gives the same bits as an uninterrupted one") {
   const Folder f;
   HarmonicGraph whole = taught();
   whole.fit(line_options(8));
@@ -75,11 +75,11 @@ TEST_CASE("fit options: a run that is resumed learns to the bit what an undistur
   CHECK(same_weights(whole, resumed));
   CHECK(files_in(f / "kept") == 2);
   HarmonicGraph loaded = taught();
-  loaded.load(r.checkpoint);  // its weights alone
+  loaded.load(r.checkpoint);  // only its weights
   CHECK(asked(loaded, 0.5f, 0.25f) == asked(whole, 0.5f, 0.25f));
 }
 
-TEST_CASE("fit options: resuming from one file, and from a folder that is empty") {
+TEST_CASE("fit options: a run resumes from one file, and from an empty folder") {
   const Folder f;
   FitOptions o = line_options(2);
   o.checkpoint = o.resume = f / "kept";
@@ -97,7 +97,7 @@ TEST_CASE("fit options: resuming from one file, and from a folder that is empty"
   CHECK(same_weights(whole, further));
 }
 
-TEST_CASE("fit options: mistakes with checkpoints say what to do") {
+TEST_CASE("fit options: checkpoint errors suggest a correction") {
   const Folder f;
   HarmonicGraph g = taught();
   FitOptions o = line_options(1);
@@ -121,7 +121,7 @@ TEST_CASE("fit options: mistakes with checkpoints say what to do") {
   CHECK(refused([&] { other.fit(inference); }) == "'twice' does not train: it has nothing to keep in a checkpoint");
 }
 
-TEST_CASE("fit options: a producer that cannot go back makes checkpoints of weights alone, and says so") {
+TEST_CASE("fit options: a producer that cannot rewind gives checkpoints of weights only, with a note") {
   const Folder f;
   HarmonicGraph g =
       parse_hmx_text("harmonic l { producer x {2}; layer o {2}; cycle { x -(affine(2))-> o; o <-(mse)- x; } }");
@@ -135,7 +135,7 @@ TEST_CASE("fit options: a producer that cannot go back makes checkpoints of weig
   CHECK(notes.find("cannot be resumed") != std::string::npos);
 }
 
-TEST_CASE("fit options: validation after every epoch, in the report and in conditions") {
+TEST_CASE("fit options: validation runs after every epoch, in the report and in conditions") {
   HarmonicGraph g = taught();
   g.bindValidation("x", std::make_shared<LinePoints>(false, 35));
   g.bindValidation("y", std::make_shared<LinePoints>(true, 35));
@@ -156,14 +156,14 @@ TEST_CASE("fit options: validation after every epoch, in the report and in condi
   CHECK(refused([&] { without.fit(o); }).find("val.loss") != std::string::npos);
 }
 
-TEST_CASE("fit options: a metric that nobody has is refused before the first step") {
+TEST_CASE("fit options: an unknown metric is refused before the first step") {
   HarmonicGraph g = taught();
   FitOptions o = line_options(1);
   o.metrics = {"mea"};
   CHECK(refused([&] { g.fit(o); }).find("unknown metric 'mea'") == 0);
 }
 
-TEST_CASE("files of weights: what save() writes load() reads, before and after streams are bound") {
+TEST_CASE("files of weights: load() reads files of save(), before and after streams are bound") {
   const Folder f;
   HarmonicGraph g = taught();
   g.fit(line_options(60));
@@ -171,7 +171,7 @@ TEST_CASE("files of weights: what save() writes load() reads, before and after s
   const float answer = asked(g, 0.3f, 0.9f);
   HarmonicGraph early = line_graph();
   early.load(f / "line.safetensors");
-  CHECK(asked(early, 0.3f, 0.9f) == answer);  // the file knows what its streams were
+  CHECK(asked(early, 0.3f, 0.9f) == answer);  // the file describes its streams
   HarmonicGraph late = taught();
   FitOptions none = line_options(0);
   late.fit(none);
@@ -182,7 +182,7 @@ TEST_CASE("files of weights: what save() writes load() reads, before and after s
   CHECK(std::memcmp(late.data(), g.data(), g.size()) == 0);
 }
 
-TEST_CASE("files of weights: what does not fit is refused with the reason") {
+TEST_CASE("files of weights: an unsuitable file is refused with the reason") {
   const Folder f;
   HarmonicGraph g = taught();
   CHECK(refused([&] { g.load(f / "nowhere.safetensors"); }).find("nowhere.safetensors") != std::string::npos);
@@ -198,7 +198,7 @@ TEST_CASE("files of weights: what does not fit is refused with the reason") {
   CHECK(refused([&] { g.load(f / "other.safetensors"); }).find("belongs to 'line'") != std::string::npos);
 }
 
-TEST_CASE("results: an older program's structs are written no further than they reach") {
+TEST_CASE("results: writes into structs of an older program end at their size") {
   HarmonicGraph g = taught();
   hx_graph* graph = nullptr;
   REQUIRE(harmonics_graphs()->parse("harmonic o { producer x {2}; layer o {2}; cycle { x -(relu)-> o; } }", "text",

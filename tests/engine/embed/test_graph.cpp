@@ -1,4 +1,4 @@
-// The C++ face for programs that embed the engine, as such a program sees it.
+// The C++ API for programs that embed the engine, as such a program sees it.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -13,7 +13,7 @@ using namespace harmonics;
 
 namespace {
 
-// y = 2 a - b + 1 of rows that count up.
+// y = 2 a - b + 1 for sequential rows.
 class Points : public Producer {
  public:
   Points(bool targets, std::size_t rows) : targets_(targets), rows_(rows) {}
@@ -32,7 +32,7 @@ class Points : public Producer {
   std::size_t rows_, at_ = 0;
 };
 
-// Says nothing but samples and their number, and ends for good; every third of three classes.
+// Gives only samples and their count, and ends permanently; three classes in turn.
 class Once : public Producer {
  public:
   explicit Once(bool labels) : labels_(labels) {}
@@ -86,7 +86,7 @@ HTensor row(float a, float b) {
 
 }  // namespace
 
-TEST_CASE("a producer that says no more than next and size goes back to any of its samples") {
+TEST_CASE("a producer with only next and size can seek to any of its samples") {
   const auto first = [](const HTensor& x) { return x.data<float>()[0]; };
   const auto check = [&](std::shared_ptr<Producer> given, float fourth) {
     const std::shared_ptr<Producer> p = std::make_shared<KnownProducer>(std::move(given));
@@ -105,11 +105,11 @@ TEST_CASE("a producer that says no more than next and size goes back to any of i
     CHECK(block[8] == fourth);
     CHECK(p->read(1, block.data()) == 0);
   };
-  check(std::make_shared<Once>(false), 1);               // kept
-  check(std::make_shared<Points>(false, 30), 4.0f / 7);  // goes back by itself
+  check(std::make_shared<Once>(false), 1);               // cached
+  check(std::make_shared<Points>(false, 30), 4.0f / 7);  // rewinds itself
 }
 
-TEST_CASE("a line is fitted and asked") {
+TEST_CASE("a line is learned, and inference reproduces it") {
   HarmonicGraph g = line();
   const FitReport r = g.fit(settings());
   CHECK(r.epochs == 60);
@@ -126,7 +126,7 @@ TEST_CASE("a line is fitted and asked") {
   CHECK(both.data<float>()[1] == Approx(2).margin(0.1));
 }
 
-TEST_CASE("data() and size() are the graph: what it learned comes back") {
+TEST_CASE("data() and size() hold the graph, and a restored graph keeps its weights") {
   std::vector<char> blob;
   float answer = 0;
   {
@@ -154,7 +154,7 @@ TEST_CASE("a graph of a broken file is refused") {
   CHECK_THROWS_AS(parse_blob(text.data(), text.size()), Error);
 }
 
-TEST_CASE("time ends a fit on finite streams, and a policy says what it does not do yet") {
+TEST_CASE("time ends a fit on finite streams, and a policy names unsupported settings") {
   HarmonicGraph g = line();
   const FitReport r = g.fit(std::chrono::milliseconds(150), make_auto_policy());
   CHECK(r.stopped_by == "for");  // not by the end of a pass of 70 samples
@@ -164,8 +164,8 @@ TEST_CASE("time ends a fit on finite streams, and a policy says what it does not
   CHECK(r.notes.back() == "precision is not negotiated yet: everything ran in f32");
 }
 
-TEST_CASE("fit: a step that spoils the weights throws, and they are those before it") {
-  // One feature is 0 but in one row, whose loss is finite and whose gradient is too large for an update.
+TEST_CASE("fit: a step that makes weights infinite throws, and the weights before it remain") {
+  // One feature is nonzero in a single row, whose loss is finite but whose gradient is too large for an update.
   class Last : public Producer {
    public:
     explicit Last(bool targets) : targets_(targets) {}
@@ -224,7 +224,7 @@ TEST_CASE("progress can stop a fit") {
   CHECK(calls == 2);
 }
 
-TEST_CASE("a graph's own function comes before the library's, also after streams are bound") {
+TEST_CASE("a graph's own function has priority over the library's, also after streams are bound") {
   HarmonicGraph g = line(kWithIdentity);
   g.registerActivation("identity", std::make_shared<Negated>());
   FitOptions o = settings();
@@ -237,7 +237,7 @@ TEST_CASE("a graph's own function comes before the library's, also after streams
   CHECK(g.infer(row(1, 2)).data<float>()[0] == -value);
 }
 
-TEST_CASE("producers that only count and give their samples once are learned from for many epochs") {
+TEST_CASE("producers that give their samples once are read for many epochs") {
   HarmonicGraph g = parse_hmx_text(
       "harmonic c { producer x; producer y; layer h {16}; layer o; cycle { x -(relu)-> h -> o; o <-(cross_entropy)- y; "
       "} }");
@@ -251,7 +251,7 @@ TEST_CASE("producers that only count and give their samples once are learned fro
   CHECK(r.accuracy == 1);
 }
 
-TEST_CASE("layers and tests can be asked for") {
+TEST_CASE("layers and tests can be queried") {
   HarmonicGraph g = line();
   g.bindTest("x", std::make_shared<Points>(false, 35));
   g.bindTest("y", std::make_shared<Points>(true, 35));
@@ -266,7 +266,7 @@ TEST_CASE("layers and tests can be asked for") {
   CHECK(!layers[0].reason.empty());
 }
 
-TEST_CASE("consumers receive what an inference graph makes") {
+TEST_CASE("consumers receive the results of an inference graph") {
   HarmonicGraph g =
       parse_hmx_text("harmonic twice { producer x; consumer c; layer o {1}; cycle { x -(affine(1))-> o -> c; } }");
   g.bindProducer("x", std::make_shared<Points>(false, 12));
@@ -276,7 +276,7 @@ TEST_CASE("consumers receive what an inference graph makes") {
   CHECK(kept->values.size() == 12);
 }
 
-TEST_CASE("mistakes say what to do") {
+TEST_CASE("errors suggest a correction") {
   CHECK_THROWS_WITH(parse_hmx("nowhere.hmx"), Catch::Contains("nowhere.hmx"));
   CHECK_THROWS_WITH(parse_hmx_text("harmonic a {"), Catch::Contains("text:1:"));
   HarmonicGraph g = line();

@@ -1,4 +1,4 @@
-// Every kind that a program which embeds the engine registers for its graphs.
+// Every kind of item that an embedding program registers for its graphs.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -19,7 +19,7 @@ struct HalvedBody : FunctionalBody {
     return {in.at(0) * 0.5};
   }
 };
-// A hundred times what the functional means, so that it is seen who computes.
+// Returns a hundred times the functional's result, so that the test sees which code ran.
 struct HundredTimes : Implementation {
   std::string supports(const CallSite&) const override { return ""; }
   std::vector<HTensor> run(const CallSite& site, const std::vector<HTensor>& in) const override {
@@ -62,7 +62,7 @@ struct KeptRows : Consumer {
   void push(const HTensor& sample) override { to_.push_back(sample.data<float>()[0]); }
   std::vector<float>& to_;
 };
-// No kernel: the reference computes everything.
+// Has no kernels: the reference device computes everything.
 struct Nothing : Device {
   std::string describe() const override { return "nothing"; }
   bool find(const hx_call_site&, hx_kernel&) override { return false; }
@@ -76,14 +76,14 @@ HarmonicGraph taught_by(const std::string& arrow) {
 
 }  // namespace
 
-TEST_CASE("registering: a functional of an embedder is an arrow and a call") {
+TEST_CASE("registering: an embedder's functional is an arrow and a call") {
   HarmonicGraph g = parse_hmx_text("harmonic h { producer x {2}; layer o {2}; cycle { x -(embed_half)-> o; } }");
   g.registerFunctional("embed_half", std::make_shared<HalvedBody>(), "half of it");
   CHECK(g.infer(line_row(3, 5)).data<float>()[1] == 2.5f);
   CHECK(call1("embed_half", {line_row(3, 5)}).data<float>()[0] == 1.5f);
 }
 
-TEST_CASE("registering: an implementation of an embedder computes its graph alone") {
+TEST_CASE("registering: an embedder's implementation computes only its own graph") {
   const auto graph = [] { return parse_hmx_text("harmonic h { producer x {2}; layer o; cycle { x -(silu)-> o; } }"); };
   HarmonicGraph g = graph(), plain = graph();
   g.registerImplementation("silu", "hundred", std::make_shared<HundredTimes>());
@@ -91,7 +91,7 @@ TEST_CASE("registering: an implementation of an embedder computes its graph alon
   CHECK(plain.infer(line_row(3, 5)).data<float>()[0] == Approx(3 / (1 + std::exp(-3.0))));
 }
 
-TEST_CASE("registering: loss, metric and layer of an embedder") {
+TEST_CASE("registering: an embedder's loss, metric and layer are used") {
   HarmonicGraph g = line_graph("affine(1)", "squares");
   g.registerLoss("squares", std::make_shared<Squares>());
   g.registerMetric("worst", [](const Arguments&) { return std::make_unique<Worst>(); });
@@ -110,7 +110,7 @@ TEST_CASE("registering: loss, metric and layer of an embedder") {
   CHECK(t.figures.at("loss") == t.loss);
 }
 
-TEST_CASE("registering: an optimizer that stays where it is, a schedule of nothing") {
+TEST_CASE("registering: an optimizer without updates and a schedule of zero leave the weights unchanged") {
   for (const bool by_schedule : {false, true}) {
     HarmonicGraph g = taught_by("affine(1)");
     g.registerOptimizer("still", std::make_shared<Still>(), "", {Argument::number("lr", "0.1", "of no use")});
@@ -140,7 +140,7 @@ TEST_CASE("registering: a predicate decides a branch") {
   CHECK(got == std::vector<float>{-1});
 }
 
-TEST_CASE("registering: schemes of producers and consumers, and an augmentation, in addresses") {
+TEST_CASE("registering: addresses use schemes of producers and consumers, and an augmentation") {
   std::vector<float> got;
   HarmonicGraph g = parse_hmx_text("harmonic s { producer x; consumer c; layer o; cycle { x -(identity)-> o -> c; } }");
   g.registerProducer("rows",
@@ -158,7 +158,7 @@ TEST_CASE("registering: schemes of producers and consumers, and an augmentation,
   CHECK(got == std::vector<float>{14, 14, 14});
 }
 
-TEST_CASE("registering: a device") {
+TEST_CASE("registering: a device is used") {
   HarmonicGraph g = taught_by("affine(1)");
   g.registerDevice("nothing", std::make_shared<Nothing>());
   FitOptions o = line_options(60);
@@ -166,7 +166,7 @@ TEST_CASE("registering: a device") {
   CHECK(g.fit(o).loss < 1e-3);
 }
 
-TEST_CASE("registering: what one graph registers another does not know") {
+TEST_CASE("registering: items of one graph are unknown to another") {
   HarmonicGraph mine = line_graph("halved_here"), other = line_graph("halved_here");
   mine.registerActivation("halved_here", std::make_shared<Halved>());
   bind_line(mine);
@@ -174,7 +174,7 @@ TEST_CASE("registering: what one graph registers another does not know") {
         std::string::npos);
 }
 
-TEST_CASE("registering: mistakes are refused as a plugin's are") {
+TEST_CASE("registering: mistakes are refused like those of a plugin") {
   HarmonicGraph g = line_graph();
   CHECK(refused([&] {
           g.registerActivation("not fine", std::make_shared<Halved>());

@@ -1,4 +1,4 @@
-// Names that are known within a scope: of a thread, of a graph.
+// Names known within a scope: of a thread, or of a graph.
 #include <catch2/catch.hpp>
 
 #include <memory>
@@ -41,7 +41,7 @@ float first(HarmonicGraph& g) { return g.infer(line_row(3, 5)).data<float>()[0];
 
 }  // namespace
 
-TEST_CASE("scoped registry: names of a thread are seen by graphs of before and of within, and go away") {
+TEST_CASE("scoped registry: earlier and later graphs see a thread's names until the scope ends") {
   HarmonicGraph before = through("relu"), unused = through("relu");
   CHECK(first(before) == 3);
   {
@@ -56,14 +56,14 @@ TEST_CASE("scoped registry: names of a thread are seen by graphs of before and o
       CHECK(first(within) == 60);
     }
     CHECK(first(within) == 30);
-    scope.registerActivation("relu", times(11));  // the last of a name counts
+    scope.registerActivation("relu", times(11));  // the last item of a name counts
     CHECK(first(within) == 33);
   }
   CHECK(first(before) == 3);
   CHECK(first(unused) == 3);
 }
 
-TEST_CASE("scoped registry: a name that nobody else has is unknown before and after") {
+TEST_CASE("scoped registry: a new name is unknown before and after the scope") {
   HarmonicGraph g = through("times_here");
   CHECK(refused([&] { first(g); }).find("times_here") != std::string::npos);
   {
@@ -77,14 +77,14 @@ TEST_CASE("scoped registry: a name that nobody else has is unknown before and af
   CHECK(first(g) == 15);
 }
 
-TEST_CASE("scoped registry: of one graph, before its own functions, and unseen by another") {
+TEST_CASE("scoped registry: a graph's scope has priority over its own functions, and another graph does not see it") {
   HarmonicGraph a = through("relu"), b = through("relu");
   a.registerActivation("relu", times(2));
   CHECK(first(a) == 6);
   {
     ScopedRegistry of_thread;
     of_thread.registerActivation("relu", times(7));
-    CHECK(first(a) == 6);  // its own come before those of the thread
+    CHECK(first(a) == 6);  // its own items have priority over those of the thread
     CHECK(first(b) == 21);
     ScopedRegistry of_graph(a);
     of_graph.registerActivation("relu", times(9));
@@ -109,7 +109,7 @@ TEST_CASE("scoped registry: scopes may end in any order") {
   CHECK(first(g) == 3);
 }
 
-TEST_CASE("scoped registry: functionals give their names back in any order") {
+TEST_CASE("scoped registry: functionals release their names in any order") {
   const auto factor = [] { return call1("times_in_turn", {line_row(1, 1)}).data<float>()[0]; };
   std::optional<ScopedRegistry> one(std::in_place), two(std::in_place), three(std::in_place);
   one->registerFunctional("times_in_turn", std::make_shared<TimesBody>(1));
@@ -135,7 +135,7 @@ TEST_CASE("scoped registry: another thread does not see it") {
   CHECK(there == 3);
 }
 
-TEST_CASE("scoped registry: implementations compute within it, functionals are known within it") {
+TEST_CASE("scoped registry: implementations and functionals work within the scope") {
   HarmonicGraph g = through("silu");
   const float plain = first(g);
   {
@@ -156,7 +156,7 @@ TEST_CASE("scoped registry: implementations compute within it, functionals are k
         0);
 }
 
-TEST_CASE("scoped registry: a graph trains with it, and keeps what it learned") {
+TEST_CASE("scoped registry: a graph trains with it, and keeps its weights") {
   HarmonicGraph g = line_graph("affine(1), own_identity");
   ScopedRegistry scope(g);
   scope.registerActivation("own_identity", times(1));
@@ -169,7 +169,7 @@ TEST_CASE("scoped registry: a graph trains with it, and keeps what it learned") 
   CHECK(asked(g, 0.5f, 0.25f) == Approx(2 * answer));
 }
 
-TEST_CASE("scoped registry: what fit() and addresses name is looked up in it") {
+TEST_CASE("scoped registry: names in fit() and addresses are looked up in it") {
   struct Still : OptimizerFunction {
     std::vector<HTensor> step(const ParameterInfo&, const UpdateStep& u, const Arguments&) const override {
       return {u.value};
@@ -196,19 +196,19 @@ TEST_CASE("scoped registry: what fit() and addresses name is looked up in it") {
     CHECK(asked(g, 1, 0) == before);
   }
   FitOptions o = line_options(60);
-  CHECK(g.fit(o).loss < 1e-3);  // its producers go on
+  CHECK(g.fit(o).loss < 1e-3);  // its producers still work
   o.optimizer = "still";
   CHECK(refused([&] { g.fit(o); }).find("still") != std::string::npos);
 }
 
 namespace {
 
-// Ends after everything of the main thread.
+// Destroyed after everything of the main thread.
 std::unique_ptr<ScopedRegistry> lasting;
 
 }  // namespace
 
-TEST_CASE("scoped registry: one that is static ends with the process") {
+TEST_CASE("scoped registry: a static scope ends with the process") {
   lasting = std::make_unique<ScopedRegistry>();
   lasting->registerActivation("lasting_identity", times(1));
   HarmonicGraph g = through("lasting_identity");

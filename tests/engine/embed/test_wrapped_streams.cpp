@@ -1,5 +1,5 @@
-// Wrappers in code and options of addresses are one mechanism: every row is bound both ways, to every kind of producer,
-// and must give the same samples in the same order and the same weights, to the bit.
+// Wrappers in code and options of addresses are one mechanism. Every row is bound both ways, to every kind of
+// producer, and must give the same samples in the same order and the same weights, to the bit.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -27,7 +27,7 @@ const std::pair<const char*, Kind> kKinds[] = {
     {"described", Kind::Described}, {"seekable", Kind::Seekable}, {"blocks", Kind::Blocks},
     {"by number", Kind::ByNumber},  {"memory", Kind::Memory},     {"live", Kind::Live}};
 
-// Sample n is the picture "n, n + 8, 2n, 3n" in parts of 60, its target the number n / 60.
+// Sample n is the picture "n, n + 8, 2n, 3n" in units of 1/60; its target is n / 60.
 void fill(uint64_t n, bool target, float* to) {
   const auto v = static_cast<float>(n) / 60;
   const float picture[] = {v, v + 0.125f, 2 * v, 3 * v};
@@ -124,7 +124,7 @@ const std::vector<Row>& rows() {
          return std::make_shared<BatchProducer>(std::make_shared<ShuffleProducer>(p, 4, kSeed), 7);
        }},
       {"async=4&shuffle=9&seed=5&batch=16", true,
-       [](ProducerPtr p) {  // read ahead outside of all others
+       [](ProducerPtr p) {  // async as the outermost wrapper
          return std::make_shared<AsyncProducer>(
              std::make_shared<BatchProducer>(std::make_shared<ShuffleProducer>(p, 9, kSeed), 16), 4);
        }},
@@ -147,7 +147,7 @@ constexpr const char* kWrappedFlow =
     "harmonic g { producer x; producer y; consumer cx; consumer cy; layer o {1}; cycle { x -> cx; y -> cy; x "
     "-(affine)-> o; o <-(mse)- y; } }";
 
-// A graph whose addresses "made:KIND" give the producers of this file.
+// Returns a graph whose addresses "made:KIND" open the producers of this file.
 HarmonicGraph graph_with_kinds() {
   hx_graph* raw = nullptr;
   detail::check(harmonics_graphs()->parse(kWrappedFlow, "text", nullptr, &raw));
@@ -208,7 +208,7 @@ bool augments(const Row& row) { return std::string(row.address).find("augment") 
 
 }  // namespace
 
-TEST_CASE("wrapped streams: every wrapper around every kind of producer is what its address says, to the bit") {
+TEST_CASE("wrapped streams: a wrapper around any kind of producer equals its address option, to the bit") {
   for (size_t kind = 0; kind < std::size(kKinds); ++kind)
     for (const Row& row : rows()) {
       INFO(kKinds[kind].first << " " << row.address);
@@ -218,13 +218,13 @@ TEST_CASE("wrapped streams: every wrapper around every kind of producer is what 
       INFO(address.error);
       if (kKinds[kind].second != Kind::Live) REQUIRE(address.x.size() >= 3 * 7 * 2);
       if (row.joint) CHECK(by_code(kind, kind, row, true) == address);
-      // What belongs together stays together.
+      // Samples that belong together stay together.
       if (!augments(row))
         for (size_t i = 0; i < address.y.size(); ++i) REQUIRE(address.x.at(4 * i) == address.y[i]);
     }
 }
 
-TEST_CASE("wrapped streams: kinds of producers can be mixed, and give what one kind gives") {
+TEST_CASE("wrapped streams: mixed kinds of producers give the same results as one kind") {
   const size_t rewinds = 0, once = 1, by_number = 6;
   for (const Row& row : rows()) {
     INFO(row.address);
@@ -239,7 +239,7 @@ TEST_CASE("wrapped streams: kinds of producers can be mixed, and give what one k
 
 namespace {
 
-// A file of two tensors, "x" and "y": the samples of all kinds.
+// Returns a file of two tensors, "x" and "y", with the samples of all kinds.
 std::string file_of_both() {
   std::string numbers;
   for (const bool target : {false, true})
@@ -255,7 +255,7 @@ std::string file_of_both() {
 
 }  // namespace
 
-TEST_CASE("wrapped streams: two tensors of one file give what one kind gives") {
+TEST_CASE("wrapped streams: two tensors of one file give the same results as one kind") {
   char path[] = "/tmp/harmonics-both-XXXXXX.safetensors";
   const int descriptor = ::mkstemps(path, 12);
   REQUIRE(descriptor >= 0);
@@ -280,7 +280,7 @@ TEST_CASE("wrapped streams: two tensors of one file give what one kind gives") {
   ::unlink(path);
 }
 
-TEST_CASE("wrapped streams: batches in code are the steps' batches, not the samples' shape") {
+TEST_CASE("wrapped streams: batches in code set the step's batch, not the sample's shape") {
   HarmonicGraph g = graph_with_kinds();
   g.bindProducer("x", std::make_shared<BatchProducer>(made(Kind::Rewinds, false), 10));
   g.bindProducer("y", std::make_shared<BatchProducer>(made(Kind::Rewinds, true), 10));
@@ -292,7 +292,7 @@ TEST_CASE("wrapped streams: batches in code are the steps' batches, not the samp
   CHECK(g.infer({{"x", sample(3, false)}, {"y", sample(3, true)}}).at("o").shape() == Shape{1});
 }
 
-TEST_CASE("wrapped streams: what graphs cannot read together is refused") {
+TEST_CASE("wrapped streams: streams that graphs cannot read together are refused") {
   const auto error = [](const std::function<ProducerPtr(ProducerPtr)>& x,
                         const std::function<ProducerPtr(ProducerPtr)>& y) {
     HarmonicGraph g = graph_with_kinds();

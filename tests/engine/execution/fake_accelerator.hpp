@@ -28,7 +28,7 @@ class FakeAccelerator : public StagingDevice {
   uint64_t most_bytes = 1ull << 32;
   size_t uploads = 0, downloads = 0, kernels = 0, synchronized = 0;
   uint64_t uploaded = 0, downloaded = 0;
-  bool hurries = false;         // queues other than the first run work at once
+  bool hurries = false;         // queues other than the first run work immediately
   bool looks = false;           // supports enqueue_if_finite and copy_if_finite,
   std::set<std::string> blind;  // except for these kernels
   size_t waits = 0;             // waits of a queue for another

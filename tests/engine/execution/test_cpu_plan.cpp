@@ -45,8 +45,8 @@ TEST_CASE("the CPU device agrees with the interpreter on random programs") {
   const auto executor = make_sequential_executor();
   int apart = 0;
   for (uint32_t seed = 0; seed < 150; ++seed) {
-    // In programs with floor, sign or comparisons a rounding error may become a whole step: the test above compares
-    // those few without kernels that round differently.
+    // In programs with floor, sign or comparisons a rounding error may become a whole step. The test above therefore
+    // compares those few without kernels that round differently.
     const RandomProgram random(seed, 25);
     const Values expected = interpret(random.program(), random.numbers());
     const double d = distance(run_compiled(random.program(), random.numbers(), *executor, on("cpu")), expected);

@@ -28,7 +28,7 @@ struct Accelerated {
   }
 };
 
-// A device whose function table is a part of another's.
+// A device whose function table is part of another one's.
 struct HalfDevice {
   Accelerated accelerated{true};
   Item item;
@@ -177,11 +177,11 @@ TEST_CASE("device plan: a device failure names device and operation") {
     with.device->breaks = "neg";
     CHECK(message_of(run) == "device 'fake' could not finish what is queued: a kernel broke");
   }
-  SECTION("when memory is short") {
+  SECTION("when memory is exhausted") {
     with.device->most_bytes = 8;
     CHECK(message_of(run) == "device 'fake' could not give 64 bytes of memory: out of memory");
   }
-  SECTION("when it is not there") {
+  SECTION("when the device is missing") {
     with.device->unavailable = "no driver is installed; install one";
     CHECK(message_of(run) ==
           "device 'fake' cannot be used: no driver is installed; install one\n"
@@ -443,6 +443,6 @@ TEST_CASE("input prefetch: an untaken batch is not overwritten in transit") {
   steps->download(came.data(), room.at(0), 128);
   steps->synchronize();
   CHECK(came == std::vector<std::byte>(128, std::byte{2}));
-  prefetch->renew(0);  // no wait for what has arrived
+  prefetch->renew(0);  // does not wait for data that has arrived
   CHECK(with.device->synchronized == before + 2);
 }

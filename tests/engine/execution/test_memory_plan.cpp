@@ -134,14 +134,14 @@ TEST_CASE("memory plan: an optimizer writes in place only after the last reader"
     REQUIRE(plan.commits.size() == 1);
     CHECK(plan.states[plan.commits[0].to.index].name == "w");
   }
-  SECTION("moments that trade places are copied") {
+  SECTION("moments that exchange values are copied") {
     b.program.updates[1].value = next[2];
     b.program.updates[2].value = next[1];
     const auto steps = planned_steps(b.program, 7);
     const MemoryPlan plan = plan_memory(b.program, steps, 1);
     CHECK(plan.commits.size() == 2);
   }
-  SECTION("the forward pass changes nothing") {
+  SECTION("the forward pass changes no state") {
     const auto steps = planned_steps(b.program, 7);
     CHECK(plan_memory(b.program, steps, 2).commits.empty());  // all steps are forward
     b.output("after", b.apply(Op::abs, {g}));

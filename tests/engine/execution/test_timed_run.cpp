@@ -76,7 +76,7 @@ TEST_CASE("work: a call counts as its body") {
   CHECK(work.products == 2 * 8 * 32 * 16);
   CHECK(work.other == 8 * 16);
   CHECK(work.bytes == 4 * (8 * 32 + 16 * 32 + 16 + 8 * 16));
-  CHECK(work_of(program, program.nodes.front()).bytes == 0);  // an input is no work
+  CHECK(work_of(program, program.nodes.front()).bytes == 0);  // an input counts no work
 }
 
 TEST_CASE("work: causal attention excludes masked products") {

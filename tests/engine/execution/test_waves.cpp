@@ -70,7 +70,7 @@ TEST_CASE("waves: steps without conflicts share a wave") {
   CHECK(w.phases[0].count == 6);
   CHECK(w.phases[1].count == 3);
   CHECK(w.rest == 2);
-  // Either half of the jobs has half of both steps.
+  // Each half of the jobs has half of both steps.
   int of_first = 0;
   for (int i = 0; i < 3; ++i) of_first += w.jobs[static_cast<size_t>(i)].step == 0;
   CHECK(of_first == 2);

@@ -70,14 +70,14 @@ TEST_CASE("initialisation: depends on seed and name only") {
   CHECK(std::equal(alone.begin(), alone.end(), larger.begin()));
 }
 
-TEST_CASE("element i takes word i mod 4 of block i / 4") {
+TEST_CASE("initialisation: element i takes word i mod 4 of block i / 4") {
   const std::string name = "w";
   const auto values = drawn(name, {6}, {HX_INIT_UNIFORM, 0, 1}, 9);
   const auto key = philox_key(9, stream_of(name.data(), name.size()));
   for (uint32_t i = 0; i < 6; ++i) CHECK(values[i] == unit_float(philox({i / 4, 0, 0, 0}, key)[i % 4]));
 }
 
-TEST_CASE("uniform numbers fill their range evenly") {
+TEST_CASE("initialisation: uniform numbers fill their range evenly") {
   const auto values = drawn("u", {100000}, {HX_INIT_UNIFORM, -2, 6});
   const Moments m(values);
   CHECK(m.mean == Approx(2).margin(0.03));
@@ -89,7 +89,7 @@ TEST_CASE("uniform numbers fill their range evenly") {
   for (const int n : bins) CHECK(n == Approx(5000).margin(300));
 }
 
-TEST_CASE("normal numbers have the moments and tails of a normal distribution") {
+TEST_CASE("initialisation: normal numbers have the right moments and tails") {
   const auto values = drawn("n", {200000}, {HX_INIT_NORMAL, 1, 0.5});
   const Moments m(values);
   CHECK(m.mean == Approx(1).margin(0.005));
@@ -103,7 +103,7 @@ TEST_CASE("normal numbers have the moments and tails of a normal distribution") 
   CHECK(product / 100000 == Approx(0).margin(0.02));
 }
 
-TEST_CASE("Kaiming uniform has PyTorch's bounds") {
+TEST_CASE("initialisation: Kaiming uniform has PyTorch's bounds") {
   // torch.nn.Linear(784, 392): U(-1/sqrt(784), 1/sqrt(784)), whose deviation is 1/sqrt(3 * 784).
   const auto values = drawn("hidden.weight", {392, 784}, {HX_INIT_KAIMING_UNIFORM, 784, 0});
   const Moments m(values);
@@ -115,7 +115,7 @@ TEST_CASE("Kaiming uniform has PyTorch's bounds") {
   CHECK(m.deviation == Approx(1 / std::sqrt(3.0 * 784)).epsilon(0.003));
 }
 
-TEST_CASE("every float type is initialised with the same numbers, rounded") {
+TEST_CASE("initialisation: every float type gets the same numbers, rounded") {
   const hx_init init{HX_INIT_UNIFORM, -1, 1};
   const auto wide = drawn("w", {9}, init);
   const std::string name = "w";
@@ -151,7 +151,7 @@ TEST_CASE("initialisation: invalid settings are rejected") {
         }) == "the initialisation of 'w' has the unknown kind 77");
 }
 
-TEST_CASE("a parameter is declared once and keeps its type") {
+TEST_CASE("parameter store: a parameter is declared once and keeps its type") {
   ParameterStore store;
   const TensorType type{DType::F32, {196, 784}};
   StoredTensor& first = store.declare("hidden.weight", type, Role::weight, {HX_INIT_CONSTANT, 2, 0}, 1);

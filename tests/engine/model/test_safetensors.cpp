@@ -70,7 +70,7 @@ TEST_CASE("safetensors: round trip") {
   CHECK(write_safetensors(back) == bytes);
 }
 
-TEST_CASE("every element type is written and read") {
+TEST_CASE("safetensors: every element type is written and read") {
   TensorFile file;
   for (uint32_t d = 0; d <= HX_F64; ++d) file.tensors["t" + std::to_string(d)] = HTensor(static_cast<DType>(d), {3});
   const TensorFile back = read_bytes(write_safetensors(file));
@@ -78,7 +78,7 @@ TEST_CASE("every element type is written and read") {
     CHECK(back.tensors.at("t" + std::to_string(d)).dtype() == static_cast<DType>(d));
 }
 
-TEST_CASE("the bytes are those of the reference writer") {
+TEST_CASE("safetensors: bytes equal those of the reference writer") {
   TensorFile file;
   file.tensors["b"] = HTensor::from<uint8_t>({2}, {7, 8});
   file.tensors["c"] = HTensor::from<float>({1}, {1});
@@ -101,7 +101,7 @@ TEST_CASE("safetensors: an unaligned tensor is copied") {
   CHECK(reinterpret_cast<uintptr_t>(file.tensors.at("y").bytes()) % 4 == 0);
 }
 
-TEST_CASE("tensors of a mapped file outlive it and are copied when written to") {
+TEST_CASE("safetensors: tensors of a mapped file outlive it and are copied on write") {
   const std::string path = (fs::temp_directory_path() / ("harmonics-mapped-" + std::to_string(::getpid()))).string();
   TensorFile file;
   file.tensors["w"] = HTensor::from<float>({2}, {1, 2});
@@ -279,7 +279,7 @@ TEST_CASE("safetensors: other writers' files round-trip byte for byte") {
   CHECK(type_of(net.tensors.at("l1.weight")).str() == "f32[128, 784]");
 }
 
-TEST_CASE("a file with bytes after its last tensor is refused") {
+TEST_CASE("safetensors: bytes after the last tensor are refused") {
   const fs::path path = fs::path(data_folder()) / "malformed/safetensors/trailing-bytes.safetensors";
   if (!fs::exists(path)) {
     WARN("no file " << path << "; set HARMONICS_TEST_DATA");

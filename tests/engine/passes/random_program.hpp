@@ -1,4 +1,4 @@
-// Random programs and inputs for property tests: all families of primitives, calls, shared and dead nodes.
+// Random programs and inputs for property tests: all groups of primitives, calls, shared and dead nodes.
 #pragma once
 
 #include <cstring>
@@ -285,7 +285,7 @@ class RandomProgram {
     if (b_.shape(floats_.back()).count() > 400) floats_.pop_back();
   }
 
-  // Repeats an earlier node, for cse.
+  // Repeats an earlier node as a case for cse.
   void again() {
     const Node earlier = b_.program.producer(any());
     if (earlier.op == Op::input || earlier.op == Op::parameter || earlier.op == Op::state) return;

@@ -1,4 +1,4 @@
-// accumulate_products: which sums of products are fused.
+// accumulate_products: which sums of products it fuses.
 #include <catch2/catch.hpp>
 
 #include "engine/passes/pass.hpp"

@@ -27,7 +27,7 @@ const Node& only(const Program& program, Op op) {
 
 }  // namespace
 
-TEST_CASE("cse joins equal nodes and constants by content, not what differs in one bit") {
+TEST_CASE("cse: joins equal nodes and constants, but not if one bit differs") {
   Builder b;
   const ValueId x = b.input("x", {2});
   const ValueId one = b.literal(HTensor::from<float>({2}, {1, 2})), same = b.literal(HTensor::from<float>({2}, {1, 2}));
@@ -41,7 +41,7 @@ TEST_CASE("cse joins equal nodes and constants by content, not what differs in o
   CHECK(joined.nodes.size() == b.program.nodes.size() - 2);
 }
 
-TEST_CASE("cse keeps random streams apart and joins equal ones") {
+TEST_CASE("cse: keeps random streams apart and joins equal ones") {
   Builder b;
   const ValueId counter = b.input("counter", {2}, DType::I64);
   const auto random = [&](int64_t stream) {
@@ -55,7 +55,7 @@ TEST_CASE("cse keeps random streams apart and joins equal ones") {
   CHECK(joined.outputs[0].value == joined.outputs[1].value);
 }
 
-TEST_CASE("dce keeps what outputs and updates need, and nothing else") {
+TEST_CASE("dce: keeps only what outputs and updates need") {
   Builder b;
   const ValueId x = b.input("x", {2}), w = b.parameter("w", {2});
   b.input("unused", {2});
@@ -67,7 +67,7 @@ TEST_CASE("dce keeps what outputs and updates need, and nothing else") {
   CHECK(kept.leaf(Op::input, "unused") == nullptr);
 }
 
-TEST_CASE("simplify folds constants and removes what changes nothing") {
+TEST_CASE("simplify: folds constants and removes operations without effect") {
   Builder b;
   const ValueId x = b.input("x", {2, 1, 3});
   const ValueId turned = b.apply(Op::transpose, {x}, AttributeMap().set("permutation", std::vector<int64_t>{1, 0, 2}));
@@ -80,7 +80,7 @@ TEST_CASE("simplify folds constants and removes what changes nothing") {
   CHECK(only(simple, Op::reshape).inputs[0] == simple.leaf(Op::input, "x")->outputs[0]);
 }
 
-TEST_CASE("simplify keeps the sign of zero") {
+TEST_CASE("simplify: keeps the sign of zero") {
   Builder b;
   const ValueId x = b.input("x", {1});
   b.output("y", b.apply(Op::add, {x, b.full({1}, 0.0)}));
@@ -90,7 +90,7 @@ TEST_CASE("simplify keeps the sign of zero") {
   CHECK_FALSE(std::signbit(interpret(simple, numbers)[0].item<float>()));
 }
 
-TEST_CASE("fuse_calls joins an activation only when nothing else reads what it acts on") {
+TEST_CASE("fuse_calls: joins an activation only if its input has no other reader") {
   Builder b;
   const ValueId x = b.input("x", {2, 3}), w = b.parameter("w", {4, 3}), c = b.parameter("b", {4});
   const auto always = [](const auto&...) { return true; };
@@ -109,7 +109,7 @@ TEST_CASE("fuse_calls joins an activation only when nothing else reads what it a
   }
 }
 
-TEST_CASE("fuse_elementwise makes one node of a chain, stretching its inputs and reading constants as numbers") {
+TEST_CASE("fuse_elementwise: a chain becomes one node with broadcast inputs and constants as numbers") {
   Builder b;
   const ValueId x = b.input("x", {8, 4}), bias = b.parameter("b", {4});
   const ValueId y = b.apply(Op::add, {x, b.apply(Op::broadcast, {bias}, shape_of({8, 4}))});
@@ -126,7 +126,7 @@ TEST_CASE("fuse_elementwise makes one node of a chain, stretching its inputs and
   CHECK(count_of(fused, Op::broadcast) == 0);
 }
 
-TEST_CASE("fuse_elementwise does not join what a reduction lies between") {
+TEST_CASE("fuse_elementwise: does not join across a reduction") {
   Builder b;
   const ValueId x = b.input("x", {8, 4}), e = b.apply(Op::exp, {x});
   const ValueId sum =
@@ -137,7 +137,7 @@ TEST_CASE("fuse_elementwise does not join what a reduction lies between") {
   CHECK(count_of(fused, Op::fused_elementwise) == 1);  // the division only, reading the sums
 }
 
-TEST_CASE("fuse_elementwise keeps the forward pass apart") {
+TEST_CASE("fuse_elementwise: keeps the forward pass separate") {
   Builder b;
   const ValueId x = b.input("x", {4});
   b.scope("hidden");
@@ -149,7 +149,7 @@ TEST_CASE("fuse_elementwise keeps the forward pass apart") {
   CHECK(count_of(fused, Op::fused_elementwise) == 2);
 }
 
-TEST_CASE("fuse_elementwise stays within a device's registers") {
+TEST_CASE("fuse_elementwise: stays within a device's registers") {
   Builder b;
   ValueId x = b.input("x", {4});
   for (int i = 0; i < 100; ++i) x = b.apply(i % 2 ? Op::tanh : Op::neg, {x});
@@ -168,7 +168,7 @@ TEST_CASE("fuse passes: nodes without a kernel are unchanged") {
   CHECK(count_of(fuse_elementwise(b.program, [](const auto&...) { return false; }), Op::tanh) == 1);
 }
 
-TEST_CASE("scope patterns") {
+TEST_CASE("matches_pattern: scope patterns") {
   CHECK(matches_pattern("blocks.3/attention", "*/attention"));
   CHECK(matches_pattern("attention", "attention"));
   CHECK(matches_pattern("a/b/c", "a*c"));
@@ -177,7 +177,7 @@ TEST_CASE("scope patterns") {
   CHECK_FALSE(matches_pattern("", "?"));
 }
 
-TEST_CASE("recompute clones what matches before its first later use, once") {
+TEST_CASE("recompute: clones matching nodes before their first later use, once") {
   Builder b;
   const ValueId x = b.input("x", {4});
   b.scope("block/mlp");

@@ -10,8 +10,8 @@ using namespace harmonics::testing;
 
 namespace {
 
-// Loss and gradients of two blocks of convolution, relu and pooling over an image of 13 x 12. `watched`: the first
-// convolution's result is an output too.
+// Returns loss and gradients of two blocks of convolution, relu and pooling on a 13 x 12 image. `watched`: the result
+// of the first convolution is also an output.
 TrainingStep blocks(bool watched = false, int64_t pool_stride = 2) {
   TrainingStep step;
   Tracer tracer("blocks");
@@ -66,7 +66,7 @@ TEST_CASE("fuse_pooling: stores neither the convolution's result nor its dense g
   const Values expected = interpret(step.program, step.numbers), values = interpret(fused, step.numbers);
   REQUIRE(values.size() == expected.size());
   for (size_t i = 0; i < values.size(); ++i) {
-    const bool bias = i == 2 || i == 4;  // summed in another order
+    const bool bias = i == 2 || i == 4;  // summed in a different order
     for (int64_t k = 0; k < values[i].size(); ++k)
       if (bias)
         CHECK(values[i].data<float>()[k] == Approx(expected[i].data<float>()[k]).epsilon(1e-5));
@@ -75,7 +75,7 @@ TEST_CASE("fuse_pooling: stores neither the convolution's result nor its dense g
   }
 }
 
-TEST_CASE("fuse_pooling keeps a convolution whose result is read elsewhere, and what the device declines") {
+TEST_CASE("fuse_pooling: not if the convolution has other readers or the device declines") {
   const auto refuse = [](const std::string& callee, const auto&...) { return callee == "conv_max_pool_grad_weight"; };
   const std::multiset<std::string> watched =
       calls_of(fuse_pooling(prepared(blocks(true).program), [](const auto&...) { return true; }));
@@ -88,7 +88,7 @@ TEST_CASE("fuse_pooling keeps a convolution whose result is read elsewhere, and 
   CHECK(refused.count("conv_max_pool_grad_weight") == 2);
 }
 
-TEST_CASE("the CPU device agrees with the interpreter on pooled convolutions, for any threads") {
+TEST_CASE("fuse_pooling: the CPU agrees with the interpreter for any number of threads") {
   for (const int64_t pool_stride : {1, 2}) {
     const TrainingStep step = blocks(false, pool_stride);
     const Values expected = interpret(step.program, step.numbers);

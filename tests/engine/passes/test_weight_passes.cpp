@@ -1,4 +1,4 @@
-// transpose_weights and fuse_updates: equal results from another layout.
+// transpose_weights and fuse_updates: equal results from different layouts.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -95,7 +95,7 @@ bool is_transposed(const Program& p, const std::string& name) {
   return false;
 }
 
-// Outputs and updates, the latter in declared layout.
+// Returns outputs and updates, the latter in the declared layout.
 std::vector<std::vector<float>> weight_results(const Program& program, std::map<std::string, HTensor> leaves) {
   for (auto& [name, value] : leaves)
     if (is_transposed(program, name)) value = exchanged(value);

@@ -1,4 +1,4 @@
-// A small shared library as bytes: just enough of ELF for the descriptor reader, every field open to be bent.
+// A small shared library as bytes: the minimum of ELF for the descriptor reader, with every field open to change.
 #pragma once
 
 #include <cstddef>

@@ -57,7 +57,7 @@ const std::string kUse =
 
 }  // namespace
 
-TEST_CASE("arguments bind by place and by name, defaults filled in") {
+TEST_CASE("arguments: bind by position and by name, with defaults") {
   const BoundArguments bound =
       bind_arguments(*item(), {with("", number(32)), with("", WrittenValue{WrittenList{number(3), number(5)}, {}}),
                                with("bias", {false, {}}), with("memory", word("hidden"))});
@@ -72,7 +72,7 @@ TEST_CASE("arguments bind by place and by name, defaults filled in") {
   CHECK(bound.layers[0].layer == "hidden");
 }
 
-TEST_CASE("one number is a list of one, words and numbers stand for texts") {
+TEST_CASE("arguments: one number is a list of one, words and numbers are accepted as texts") {
   const auto bind = [](std::vector<WrittenArgument> a) {
     a.insert(a.begin(), with("", number(1)));
     return bind_arguments(*item(), a).values;
@@ -84,7 +84,7 @@ TEST_CASE("one number is a list of one, words and numbers stand for texts") {
   CHECK(bind({with("width", number(1e3, false))}).integer("width") == 1000);
 }
 
-TEST_CASE("arguments that do not fit the schema are refused with place and remedy") {
+TEST_CASE("arguments: those that do not fit the schema are refused with position and remedy") {
   const WrittenArgument channels = with("", number(8));
   const Refused missing = refused_arguments({});
   CHECK(missing.text == "layer 'conv' needs its argument 'channels': channels that go out\n" + kUse);
@@ -117,7 +117,7 @@ TEST_CASE("arguments that do not fit the schema are refused with place and remed
   CHECK_THROWS_WITH(bind_arguments(relu, {channels, channels}), "activation 'relu' takes at most 1");
 }
 
-TEST_CASE("options of an address bind as texts") {
+TEST_CASE("arguments: options of an address bind as texts") {
   const AttributeMap values =
       bind_texts(*item(), {{"channels", "8"}, {"kernel", "3,5"}, {"bias", "false"}, {"gain", "1e-3"}});
   CHECK(values.integer("channels") == 8);
@@ -131,7 +131,7 @@ TEST_CASE("options of an address bind as texts") {
   CHECK(option_refusal({}) == "layer 'conv' needs its option 'channels': channels that go out\n" + kUse);
 }
 
-TEST_CASE("values parse from their texts") {
+TEST_CASE("arguments: values parse from their texts") {
   CHECK(std::get<int64_t>(*parse_argument(HX_ARG_INT, "-3")) == -3);
   CHECK(std::get<int64_t>(*parse_argument(HX_ARG_INT, "+3")) == 3);
   CHECK_FALSE(parse_argument(HX_ARG_INT, "+-3"));

@@ -22,7 +22,7 @@ constexpr uint32_t kKinds[] = {HX_ACTIVATION, HX_LOSS, HX_LAYER, HX_PRODUCER, HX
 
 }  // namespace
 
-TEST_CASE("what a manifest says is what the library registers") {
+TEST_CASE("catalogue: a manifest lists the items that the library registers") {
   size_t libraries = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(kPlugins)) {
     if (entry.path().extension() != ".manifest") continue;
@@ -40,7 +40,7 @@ TEST_CASE("what a manifest says is what the library registers") {
   CHECK(libraries >= 3);
 }
 
-TEST_CASE("everything registered can be explained") {
+TEST_CASE("catalogue: every registered item has a description") {
   Registry registry;
   announce(discover_plugins({kPlugins}), registry);
   registry.load_everything();
@@ -53,7 +53,7 @@ TEST_CASE("everything registered can be explained") {
     }
 }
 
-TEST_CASE("arguments of layers and metrics have their ranges") {
+TEST_CASE("catalogue: arguments of layers and metrics have their ranges") {
   struct Row {
     uint32_t kind;
     const char *name, *argument, *value, *remedy;
@@ -83,7 +83,7 @@ TEST_CASE("arguments of layers and metrics have their ranges") {
   }
 }
 
-TEST_CASE("the catalogue has what the language promises") {
+TEST_CASE("catalogue: contains all names of the language") {
   Registry& registry = Registry::global();
   for (const char* name : {"relu",        "leaky_relu", "sigmoid",  "tanh",       "softmax",     "gelu",    "silu",
                            "elu",         "softplus",   "selu",     "celu",       "mish",        "relu6",   "hardtanh",

@@ -1,5 +1,5 @@
-// Contract 1 is frozen: sizes, places and numbers of what crosses the boundary. A later minor adds lines, it changes
-// none.
+// Contract 1 is frozen: sizes, offsets and numbers at the binary interface. A later minor version adds lines and
+// changes none.
 #include <cstddef>
 
 #include <catch2/catch.hpp>
@@ -304,7 +304,7 @@ static_assert(HX_SITE_FP16_CHUNKS == 1 && HX_SITE_TRAINING == 2 && HX_SITE_BF16 
                   HX_PARAMETER_HIDDEN == 1,
               "");
 
-TEST_CASE("every kind that is advertised has a row, and no other") {
+TEST_CASE("contract: the advertised kinds are those with a row") {
   std::vector<uint32_t> kinds;
   for (uint32_t kind = HX_ACTIVATION; kind <= static_cast<uint32_t>(HX_AUGMENTATION); ++kind) kinds.push_back(kind);
   CHECK(harmonics::item_kinds() == kinds);

@@ -52,20 +52,20 @@ std::vector<std::byte> built_plugin() {
 
 }  // namespace
 
-TEST_CASE("a descriptor is read out of a library's bytes") {
+TEST_CASE("descriptor: is read from a library's bytes") {
   const hx_plugin_abi d = parse_descriptor(ElfImage().bytes(), "x.so");
   CHECK(std::string(d.id) == "org.example.image");
   CHECK(std::string(d.version) == "1.2.3");
 }
 
-TEST_CASE("the descriptor of a built plugin is read without loading it") {
+TEST_CASE("descriptor: a built plugin's is read without loading it") {
   const hx_plugin_abi d = read_descriptor(HARMONICS_BINARY_DIR "/lib/harmonics/plugins/libharmonics_activations.so");
   CHECK(std::string(d.id) == "harmonics.activations");
   CHECK(std::string(d.license) == "Apache-2.0");
   CHECK(std::string(d.built_with).find_first_of("0123456789") != std::string::npos);
 }
 
-TEST_CASE("files that are no plugin are refused with the reason") {
+TEST_CASE("descriptor: files that are not plugins are refused with the reason") {
   const std::string no = "'x.so' is not a Harmonics plugin: ";
   const auto text = [](const std::string& s) {
     const auto* first = reinterpret_cast<const std::byte*>(s.data());
@@ -87,7 +87,7 @@ TEST_CASE("files that are no plugin are refused with the reason") {
   CHECK(bent([](ElfImage& i) { i.symbol.st_shndx = SHN_UNDEF; }) == no + "it has no descriptor");
 }
 
-TEST_CASE("offsets and sizes that lie are refused, never followed") {
+TEST_CASE("descriptor: false offsets and sizes are refused, never followed") {
   const std::string no = "'x.so' is not a Harmonics plugin: ";
   CHECK(bent([](ElfImage& i) { i.header.e_shoff = ~0ull - 8; }) == no + "it ends before its section header");
   CHECK(bent([](ElfImage& i) { i.header.e_shoff = 1u << 20; }) == no + "it ends before its section header");
@@ -114,7 +114,7 @@ TEST_CASE("offsets and sizes that lie are refused, never followed") {
   CHECK(bent([](ElfImage& i) { i.segment.p_offset = ~0ull - 16; }) == no + "it ends before its descriptor");
 }
 
-TEST_CASE("a descriptor that is not well formed is refused") {
+TEST_CASE("descriptor: a malformed one is refused") {
   const std::string no = "'x.so' is not a Harmonics plugin: ";
   CHECK(bent([](ElfImage& i) { i.descriptor.magic[0] = 'Y'; }) == no + "its descriptor does not start with HXPLUG1");
   CHECK(bent([](ElfImage& i) { i.descriptor.struct_size = 4; }).rfind(no + "its descriptor says it has 4 bytes", 0) ==
@@ -123,22 +123,22 @@ TEST_CASE("a descriptor that is not well formed is refused") {
         no + "a text of its descriptor has no end");
 }
 
-TEST_CASE("other contracts are refused with both versions") {
+TEST_CASE("descriptor: other contracts are refused with both versions") {
   CHECK(contract(HX_ABI_MAJOR, HX_ABI_MINOR, HX_ABI_MIN_MINOR) == "accepted");
   CHECK(contract(2, 3, 0) == "plugin 'x.so' is built for contract 2.3, this program speaks 1.5");
   CHECK(contract(1, 4, 99) == "plugin 'x.so' needs contract 1.99 or a later 1.x, this program speaks 1.5");
-  CHECK(contract(1, 9, 0) == "accepted");  // built later, content with this one
+  CHECK(contract(1, 9, 0) == "accepted");  // built later, requires only this version
   CHECK(contract(0, 3, 1) == "plugin 'x.so' is built for contract 0.3, this program speaks 1.5");
 }
 
-TEST_CASE("a plugin cut short anywhere is refused or read, never overrun") {
+TEST_CASE("descriptor: a truncated plugin is refused or read, never overrun") {
   const std::vector<std::byte> whole = built_plugin();
   size_t refused = 0;
   for (size_t size = 0; size < whole.size(); size += size < 4096 ? 7 : 509) {
     const std::vector<std::byte> cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
     if (refused_descriptor(cut) != "accepted") {
       ++refused;
-    } else {  // only headers of sections that nobody looks at are missing
+    } else {  // only unused section headers are missing
       CHECK(std::string(parse_descriptor(cut, "x.so").id) == "harmonics.activations");
       CHECK(size + 8192 > whole.size());
     }

@@ -59,7 +59,7 @@ std::string pending_refusal(const hx_item& item) {
 
 }  // namespace
 
-TEST_CASE("a later item of a name replaces the earlier, which lives on with its user") {
+TEST_CASE("registry: a later item of a name replaces the earlier, which lives until its last user") {
   Registry registry;
   registry.add(made(HX_ACTIVATION, "relu"));
   const ItemPtr first = registry.need(HX_ACTIVATION, "relu");
@@ -69,7 +69,7 @@ TEST_CASE("a later item of a name replaces the earlier, which lives on with its 
   CHECK(registry.find(HX_LOSS, "relu") == nullptr);
 }
 
-TEST_CASE("a registry falls back to its outer one") {
+TEST_CASE("registry: falls back to its outer one") {
   Registry outer;
   Registry inner(&outer);
   outer.add(made(HX_LOSS, "mse"));
@@ -80,7 +80,7 @@ TEST_CASE("a registry falls back to its outer one") {
   CHECK(inner.names(HX_LOSS) == std::vector<std::string>{"mae", "mse"});
 }
 
-TEST_CASE("an unknown name is refused with the nearest known one and a remedy") {
+TEST_CASE("registry: an unknown name is refused with the nearest known one and a remedy") {
   Registry registry;
   registry.add(made(HX_ACTIVATION, "sigmoid"));
   registry.add(made(HX_LOSS, "cross_entropy"));
@@ -95,7 +95,7 @@ TEST_CASE("an unknown name is refused with the nearest known one and a remedy") 
         "a plugin that has it is loaded with --plugin PATH; 'harmonics list producers' shows what is there");
 }
 
-TEST_CASE("items of an announced library yield to what came since and to other announcements") {
+TEST_CASE("registry: items of an announced library do not replace later ones or other announcements") {
   Registry registry;
   registry.announce("/a.so", {{HX_ACTIVATION, "relu"}, {HX_ACTIVATION, "tanh"}});
   registry.announce("/b.so", {{HX_ACTIVATION, "relu"}, {HX_ACTIVATION, "gelu"}});
@@ -109,7 +109,7 @@ TEST_CASE("items of an announced library yield to what came since and to other a
   CHECK_THROWS_WITH(registry.need(HX_ACTIVATION, "relu"), "plugin '/a.so' does not exist");
 }
 
-TEST_CASE("kinds have names, singular and plural") {
+TEST_CASE("registry: kinds have names, singular and plural") {
   CHECK(kind_named("activation") == HX_ACTIVATION);
   CHECK(kind_named("losses") == HX_LOSS);
   CHECK(kind_named("devices") == HX_DEVICE);
@@ -117,7 +117,7 @@ TEST_CASE("kinds have names, singular and plural") {
   CHECK(kind_name(HX_CONSUMER) == "consumer");
 }
 
-TEST_CASE("a registered struct is copied, by its own size, and destroyed once") {
+TEST_CASE("registry: a registered struct is copied by its size, and destroyed once") {
   destroyed = 0;
   {
     hx_registry pending;
@@ -143,7 +143,7 @@ TEST_CASE("a registered struct is copied, by its own size, and destroyed once") 
   CHECK(destroyed == 1);
 }
 
-TEST_CASE("argument rows of a later contract are longer and still read") {
+TEST_CASE("registry: longer argument rows of a later contract are read") {
   struct Longer {
     hx_argument_spec spec;
     const char* more[3];
@@ -160,13 +160,13 @@ TEST_CASE("argument rows of a later contract are longer and still read") {
   CHECK(pending.pending[0]->arguments[1].name == "b");
 }
 
-TEST_CASE("malformed registrations are refused") {
+TEST_CASE("registry: malformed registrations are refused") {
   destroyed = 0;
   hx_item item = c_item("has space");
   CHECK(pending_refusal(item) ==
         "cannot register activation 'has space': a name starts with a letter or '_' and goes on with "
         "letters, digits and '_ . + -'");
-  CHECK(destroyed == 1);  // owned even then
+  CHECK(destroyed == 1);  // ownership was taken
   item = c_item("x");
   item.kind = 77;
   CHECK(pending_refusal(item) == "cannot register 'x': unknown kind 77");
@@ -188,7 +188,7 @@ TEST_CASE("malformed registrations are refused") {
   CHECK(pending_refusal(item) == "cannot register activation 'x': its table of arguments holds a size of 4 bytes");
 }
 
-TEST_CASE("kinds that nothing uses yet, names of the library's own and tables with holes are refused") {
+TEST_CASE("registry: unused kinds, reserved names and tables with missing functions are refused") {
   hx_item item = c_item("onnx");
   item.kind = HX_IMPORTER;
   CHECK(pending_refusal(item) == "cannot register 'onnx': this program has no use for importers yet");
@@ -210,7 +210,7 @@ TEST_CASE("kinds that nothing uses yet, names of the library's own and tables wi
   }
 }
 
-TEST_CASE("implementations and optimizers have the form that their kind asks for") {
+TEST_CASE("registry: implementations and optimizers must have the form of their kind") {
   hx_item item = c_item("mine");
   item.kind = HX_IMPLEMENTATION;
   CHECK(pending_refusal(item) ==
@@ -233,7 +233,7 @@ TEST_CASE("implementations and optimizers have the form that their kind asks for
         "cannot register optimizer 'mine': argument 'mode' is not a number or flag with a default");
 }
 
-TEST_CASE("ranges of arguments are understood, and defaults lie in them") {
+TEST_CASE("registry: ranges of arguments are valid, and defaults lie in them") {
   hx_item item = c_item("x");
   item.n_arguments = 1;
   const auto with = [&](uint32_t type, const char* otherwise, const char* range) {
@@ -255,7 +255,7 @@ TEST_CASE("ranges of arguments are understood, and defaults lie in them") {
         "cannot register activation 'x': the default 'relu' of argument 'a' is outside its range 'none|tanh'");
 }
 
-TEST_CASE("implementations come newest first, a graph's own before the others, overrides are scoped") {
+TEST_CASE("registry: implementations come newest first, a graph's before others, overrides are scoped") {
   Registry outer;
   Registry inner(&outer);
   outer.add(made(HX_IMPLEMENTATION, "attention.old"));
@@ -279,7 +279,7 @@ TEST_CASE("implementations come newest first, a graph's own before the others, o
   CHECK(inner.overrides() == Overrides{{"attention", "old"}});
 }
 
-TEST_CASE("names are looked up and replaced from several threads") {
+TEST_CASE("registry: names are looked up and replaced from several threads") {
   Registry registry;
   registry.add(made(HX_ACTIVATION, "relu"));
   std::vector<std::thread> threads;

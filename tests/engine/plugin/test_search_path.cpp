@@ -59,7 +59,7 @@ std::string distrust(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("plugins are looked for where the user says, in the user's folder, beside the program") {
+TEST_CASE("search path: the user's setting, then the user's folder, then beside the program") {
   const Variable path("HARMONICS_PLUGIN_PATH", "/one::/two"), data("XDG_DATA_HOME", "/data"), home("HOME", "/home/me");
   const std::vector<std::string> found = plugin_search_path();
   REQUIRE(found.size() == 4);
@@ -71,7 +71,7 @@ TEST_CASE("plugins are looked for where the user says, in the user's folder, bes
   CHECK(plugin_search_path()[2] == "/home/me/.local/share/harmonics/plugins");
 }
 
-TEST_CASE("manifests announce names without opening anything") {
+TEST_CASE("search path: manifests announce names without opening a library") {
   const Folder folder;
   fs::copy_file(kActivations, folder / "libx.so");
   write(folder / "libx.manifest", "# mine\nactivation swish\n\nloss focal\n");
@@ -83,7 +83,7 @@ TEST_CASE("manifests announce names without opening anything") {
   CHECK_THROWS_WITH(registry.find(HX_ACTIVATION, "swish"), "plugin '" + (folder / "libx.so") + "' does not exist");
 }
 
-TEST_CASE("a library that cannot be used is passed over, with the reason for whoever misses a name of it") {
+TEST_CASE("search path: an unusable library is skipped, and errors about its names give the reason") {
   const Folder folder;
   const std::string library = folder / "libx.so";
   const auto trouble = [&] {
@@ -113,7 +113,7 @@ TEST_CASE("a library that cannot be used is passed over, with the reason for who
   }
 }
 
-TEST_CASE("what was found is remembered until a file changes") {
+TEST_CASE("search path: results are cached until a file changes") {
   const Folder folder;
   const std::string cache = folder / "cache/plugins", place = folder / "p";
   fs::create_directories(place);
@@ -174,20 +174,20 @@ TEST_CASE("what was found is remembered until a file changes") {
   CHECK(find().looked_into == 3);
 }
 
-TEST_CASE("a library whose manifest promises more than it has is refused") {
+TEST_CASE("search path: a library with fewer items than its manifest is refused") {
   const Folder folder;
   fs::copy_file(kActivations, folder / "liby.so");
   write(folder / "liby.manifest", "activation relu\nactivation rleu\n");
   Registry registry;
   announce(discover_plugins({folder.str()}), registry);
   CHECK(registry.need(HX_ACTIVATION, "relu")->plugin == "harmonics.activations");
-  CHECK(registry.find(HX_ACTIVATION, "gelu") != nullptr);  // came with it
+  CHECK(registry.find(HX_ACTIVATION, "gelu") != nullptr);  // registered together
   CHECK_THROWS_WITH(
       registry.need(HX_ACTIVATION, "rleu"),
       "the manifest of plugin '" + (folder / "liby.so") + "' promises activation 'rleu', the library does not have it");
 }
 
-TEST_CASE("files that others can write are not loaded") {
+TEST_CASE("search path: files that others can write are not loaded") {
   const Folder folder;
   const std::string file = folder / "libx.so";
   write(file, "x");
@@ -201,7 +201,7 @@ TEST_CASE("files that others can write are not loaded") {
   CHECK(distrust(file) ==
         "plugin '" + file + "' is not loaded: its folder '" + folder.str() + "' can be written to by everybody");
   chmod(folder.str().c_str(), 0755);
-  if (geteuid() != 0) return;  // only root can give files away
+  if (geteuid() != 0) return;  // only root can change a file's owner
   REQUIRE(chown(file.c_str(), 12345, 0) == 0);
   CHECK(distrust(file) ==
         "plugin '" + file + "' is not loaded: its file '" + file + "' belongs to another user (number 12345)");
@@ -211,7 +211,7 @@ TEST_CASE("files that others can write are not loaded") {
         "plugin '" + file + "' is not loaded: its file '" + file + "' can be written to by its group");
 }
 
-TEST_CASE("the folder of a link counts as much as the folder of the file") {
+TEST_CASE("search path: the folder of a link is checked like the folder of the file") {
   const Folder open, closed;
   write(closed / "libx.so", "x");
   fs::create_symlink(closed / "libx.so", open / "libx.so");

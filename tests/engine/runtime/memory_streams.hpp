@@ -1,4 +1,4 @@
-// Streams in memory for tests: a producer over rows, a consumer that keeps what it is given, a graph with both bound.
+// Streams in memory for tests: a producer of rows, a consumer that stores what it receives, a graph with both bound.
 #pragma once
 
 #include <functional>
@@ -95,14 +95,14 @@ inline void set_weights(HarmonicGraph& g, const std::string& name, const std::ve
     throw Error(ErrorKind::Internal, "no such weight " + name);
   g.store().assign(name, HTensor::from(t->type.shape, values));
 }
-// Every weight and running statistic, byte for byte.
+// Returns every weight and running statistic, byte for byte.
 inline std::string learned_bytes(HarmonicGraph& g) {
   std::string s;
   for (const auto& [name, t] : g.store().all())
     if (t.role != Role::moment) s.append(static_cast<const char*>(t.data()), t.type.bytes());
   return s;
 }
-// Declares the weights of a cycle without a step.
+// Declares the weights of a cycle without running a step.
 inline void declare(HarmonicGraph& g, const std::string& optimizer = "sgd", std::set<int> branches = {}) {
   LoweringOptions o;
   o.optimizer = parse_optimizer(optimizer);
@@ -110,7 +110,7 @@ inline void declare(HarmonicGraph& g, const std::string& optimizer = "sgd", std:
   g.lower(o);
 }
 
-// Numbers in [-1, 1), the same every time.
+// Returns numbers in [-1, 1), the same in every call.
 inline std::vector<float> numbers(size_t n, uint32_t seed = 1) {
   std::vector<float> v(n);
   for (float& x : v) {

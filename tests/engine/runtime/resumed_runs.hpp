@@ -1,4 +1,5 @@
-// Runs that stop and go on, of flows with random numbers, running statistics, branches, several taps and wide layers.
+// Runs that are stopped and resumed, of flows with random numbers, running statistics, branches, several taps and
+// wide layers.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -57,7 +58,7 @@ inline void bind_validation(HarmonicGraph& g) {
   bind("y", std::make_shared<Rows<uint8_t>>(Shape{}, labels(x), 3));
 }
 
-// `ahead`: how far producers read ahead; 0: not.
+// `ahead` is how far producers read ahead; 0: not at all.
 inline std::unique_ptr<HarmonicGraph> resumed_graph(const Setup& setup, size_t ahead) {
   auto g = graph_of(setup.flow);
   const std::vector<float> x = numbers(6 * setup.samples, 3);
@@ -92,7 +93,7 @@ inline End end_of(HarmonicGraph& g, CycleReport report) {
   return end;
 }
 
-// Everything but times; to the bit.
+// Everything except times, exactly.
 inline std::string text_of(const EpochReport& e) {
   std::string s = fmt::format("epoch {} steps {} samples {} step {} loss {} {} {} rate {}", e.epoch, e.steps, e.samples,
                               e.step, e.loss, e.accuracy_name, e.accuracy, e.learning_rate);
@@ -137,7 +138,7 @@ inline Setup random_setup(std::mt19937& random) {
   s.wrapped = below(3) == 0;
   s.sized = below(4) != 0;
   s.run = settings(static_cast<int64_t>(1 + below(9)));
-  if (s.flow == kFlows[1]) {  // statistics of one sample there are not
+  if (s.flow == kFlows[1]) {  // batch statistics need more than one sample
     s.samples += s.samples % 2;
     s.run.batch = below(2) ? 2 : 4;
   }
@@ -171,7 +172,7 @@ inline std::string text_of(const Setup& s) {
       s.run.shuffle, s.validated, s.run.metrics.size(), s.run.window.value_or(0));
 }
 
-// Goes on from `from` with other threads and reading ahead.
+// Resumes from `from` with other threads and another read-ahead.
 inline End resumed(const Setup& setup, const Checkpoint& from, int threads, size_t ahead,
                    FilesInMemory* files = nullptr) {
   Setup other = setup;
@@ -186,7 +187,7 @@ inline End resumed(const Setup& setup, const Checkpoint& from, int threads, size
   CHECK(report.resumed_at == from.state.step);
   std::erase_if(report.notes, [](const std::string& note) {
     return note.find("ends within the schedule's warmup") != std::string::npos;
-  });  // of the setup, resumed or not
+  });  // of the setup, whether resumed or not
   CHECK(report.notes == std::vector<std::string>());
   return end_of(*g, std::move(report));
 }

@@ -1,4 +1,4 @@
-// Checkpoints as files: what a full disk, a broken one, a power cut and a flipped bit can do to them.
+// Checkpoint files on a full disk, a failing disk, after a power failure and with a flipped bit.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -33,7 +33,7 @@ RunState state_at(int64_t step) {
   s.seed = UINT64_MAX;
   s.metrics = {{"loss", 0.1}};
   s.record.windows["loss"] = {{{0.1, 1, 1, 1}, {0.2, 1, 1, 1}}, 2};
-  s.record.windows["o.loss of y without 0"] = {{{0.1, 0.5, 2, 3}}, 1};  // of what counts
+  s.record.windows["o.loss of y without 0"] = {{{0.1, 0.5, 2, 3}}, 1};  // of counted samples
   s.record.curve.points = {{1, 0.5, 0.25, -1}};
   EpochReport epoch{
       1,
@@ -73,7 +73,7 @@ TensorFile content_at(int64_t step) {
 
 float last_weight(const Checkpoint& c) { return c.file.tensors.at("a.b.affine.weight").data<float>()[5]; }
 
-// The newest, which must be whole and of one of these steps.
+// Returns the step of the newest checkpoint, which must be whole and of one of these steps.
 int64_t newest_step(FilesInMemory& files, std::vector<std::string>* notes = nullptr) {
   std::vector<std::string> unused;
   const auto c = CheckpointFolder("runs", files).newest(notes ? *notes : unused);
@@ -82,14 +82,14 @@ int64_t newest_step(FilesInMemory& files, std::vector<std::string>* notes = null
   return c->state.step;
 }
 
-// Step 1 is safe on the disk.
+// Writes step 1 to disk.
 void prepare(FilesInMemory& files) {
   CheckpointFolder folder("runs", files);
   folder.claim();
   folder.write(content_at(1), 1);
 }
 
-// What a run does when the next is due.
+// Writes the next checkpoint as a run does when it is due.
 void write_second(FilesInMemory& files) {
   CheckpointFolder folder("runs", files);
   folder.claim();
@@ -107,7 +107,7 @@ size_t calls_of_second() {
 
 }  // namespace
 
-TEST_CASE("a state comes back as it was written") {
+TEST_CASE("checkpoint: a state is read back as written") {
   TensorFile file = content_at(7);
   const std::string bytes = write_sealed(file);
   TensorFile back = read_sealed(std::make_shared<const std::string>(bytes), "f");
@@ -124,13 +124,13 @@ TEST_CASE("a state comes back as it was written") {
   CHECK(s.record.windows.at("loss").next == 2);
   CHECK(s.record.curve.points.at(0).loss == 0.25);
   CHECK(s.record.by_epoch.at(0).learning_rate == 1e-3);
-  CHECK(back.tensors.size() == 2);  // the state's own are taken out
+  CHECK(back.tensors.size() == 2);  // the state's own tensors are removed
   TensorFile again = back;
   write_state(s, again);
   CHECK(write_sealed(again) == bytes);
 }
 
-TEST_CASE("every flipped byte of a checkpoint is detected, and so is every cut") {
+TEST_CASE("checkpoint: every flipped byte and every truncation is detected") {
   const std::string whole = write_sealed(content_at(3));
   size_t accepted = 0;
   const auto refused = [&](std::string bytes) {
@@ -158,7 +158,7 @@ TEST_CASE("every flipped byte of a checkpoint is detected, and so is every cut")
         }).find("'f' is damaged: tensor '") == 0);
 }
 
-TEST_CASE("a call that fails leaves the former checkpoint or the new one, an error that says why, and nothing else") {
+TEST_CASE("checkpoint: a failing call gives an error and leaves the old checkpoint or the new one") {
   const size_t calls = calls_of_second();
   REQUIRE(calls > 10);
   for (const int reason : {ENOSPC, EIO})
@@ -177,7 +177,7 @@ TEST_CASE("a call that fails leaves the former checkpoint or the new one, an err
           CHECK(step == 2);
         else
           CHECK(said.find(std::strerror(reason)) != std::string::npos);
-        // The run goes on, and the next one is written.
+        // The run continues and writes the next checkpoint.
         CheckpointFolder folder("runs", files);
         folder.claim();
         folder.write(content_at(3), 3);
@@ -186,7 +186,7 @@ TEST_CASE("a call that fails leaves the former checkpoint or the new one, an err
       }
 }
 
-TEST_CASE("whenever the power goes, what is found is the former checkpoint or the new one, whole") {
+TEST_CASE("checkpoint: a power failure at any call leaves the old checkpoint or the new one, whole") {
   const size_t calls = calls_of_second();
   std::mt19937 luck(5);
   size_t former = 0, later = 0, passed_over = 0;
@@ -206,7 +206,7 @@ TEST_CASE("whenever the power goes, what is found is the former checkpoint or th
       REQUIRE((step == 1 || step == 2));
       ++(step == 1 ? former : later);
       passed_over += notes.size();
-      if (call == calls) CHECK(step == 2);  // it had returned: it is safe
+      if (call == calls) CHECK(step == 2);  // write() had returned, so it must be on disk
       CheckpointFolder folder("runs", *disk);
       folder.claim();
       folder.write(content_at(3), 3);
@@ -215,10 +215,10 @@ TEST_CASE("whenever the power goes, what is found is the former checkpoint or th
     }
   CHECK(former > 50);
   CHECK(later > 50);
-  CHECK(passed_over == 0);  // a name appears only when its content is safe
+  CHECK(passed_over == 0);  // a name appears only after its content is on disk
 }
 
-TEST_CASE("a damaged checkpoint is passed over with a note, when all are, that is an error") {
+TEST_CASE("checkpoint: damaged ones are skipped with a note, and only damaged ones are an error") {
   FilesInMemory files;
   prepare(files);
   write_second(files);
@@ -234,15 +234,15 @@ TEST_CASE("a damaged checkpoint is passed over with a note, when all are, that i
   CHECK(notes[0].find("passed over a checkpoint: 'runs/checkpoint-000003-step-3.safetensors' is damaged: ") == 0);
   files.put("runs/checkpoint-000002-step-2.safetensors", "");
   CHECK(message_of([&] { newest_step(files); }).find("no checkpoint in 'runs' can be used; the last one: ") == 0);
-  CHECK(folder.write(content_at(4), 4) == "runs/checkpoint-000004-step-4.safetensors");  // numbers are not used twice
+  CHECK(folder.write(content_at(4), 4) == "runs/checkpoint-000004-step-4.safetensors");  // numbers are not reused
   CHECK(newest_step(files) == 4);
 }
 
-TEST_CASE("the newest few are kept, in the order they were written") {
+TEST_CASE("checkpoint folder: keeps the newest few in the order of writing") {
   FilesInMemory files;
   CheckpointFolder folder("runs//", files);
   folder.claim();
-  for (const int64_t step : {10, 20, 5, 6}) {  // somebody went back to an older one
+  for (const int64_t step : {10, 20, 5, 6}) {  // as if the run had been resumed from an older checkpoint
     folder.write(content_at(step), step);
     folder.keep(3);
   }
@@ -255,14 +255,14 @@ TEST_CASE("the newest few are kept, in the order they were written") {
   CHECK(CheckpointFolder("elsewhere", files).list().empty());
 }
 
-TEST_CASE("a checkpoint as large as no memory is passed over, whatever its header says") {
+TEST_CASE("checkpoint: one larger than the memory is skipped, whatever its header says") {
   char name[] = "/tmp/harmonics-huge-XXXXXX";
   REQUIRE(mkdtemp(name));
   const std::string path = std::string(name) + "/runs", second = path + "/checkpoint-000002-step-2.safetensors";
   CheckpointFolder folder(path);
   folder.claim();
   folder.write(content_at(1), 1);
-  constexpr uint64_t kHuge = uint64_t{1} << 43;  // of holes: the disk holds nothing
+  constexpr uint64_t kHuge = uint64_t{1} << 43;  // a sparse file
   const auto huge = [&](const std::string& beginning) {
     std::ofstream(second, std::ios::binary) << beginning;
     std::filesystem::resize_file(second, kHuge);
@@ -283,7 +283,7 @@ TEST_CASE("a checkpoint as large as no memory is passed over, whatever its heade
   std::filesystem::remove_all(name);
 }
 
-TEST_CASE("a checkpoint with the largest number is told before the run, which would write before it") {
+TEST_CASE("checkpoint folder: the largest possible number is reported before the run") {
   FilesInMemory files;
   prepare(files);
   const std::string last = "runs/checkpoint-18446744073709551615-step-1.safetensors";
@@ -294,7 +294,7 @@ TEST_CASE("a checkpoint with the largest number is told before the run, which wo
             "give the run one of its own");
 }
 
-TEST_CASE("one directory has one writer") {
+TEST_CASE("checkpoint folder: only one process can claim it") {
   char name[] = "/tmp/harmonics-claim-XXXXXX";
   REQUIRE(mkdtemp(name));
   const std::string path = std::string(name) + "/a/b";
@@ -304,11 +304,11 @@ TEST_CASE("one directory has one writer") {
     CHECK(message_of([&] { second.claim(); }) ==
           "another run writes its checkpoints to '" + path + "'\ngive this one a directory of its own");
   }
-  CheckpointFolder(path).claim();  // free again
+  CheckpointFolder(path).claim();  // unlocked again
   REQUIRE(std::system(("rm -r " + std::string(name)).c_str()) == 0);
 }
 
-TEST_CASE("how often is a time, steps or epochs") {
+TEST_CASE("parse_interval: accepts a time, steps or epochs") {
   CHECK(parse_interval("90s").seconds == 90);
   CHECK(parse_interval("1.5h").seconds == 5400);
   CHECK(parse_interval("5m").seconds == 300);
@@ -320,7 +320,7 @@ TEST_CASE("how often is a time, steps or epochs") {
               "' does not say how often\nwrite a time, steps or epochs: 5m, 90s, 500steps, 1epoch");
 }
 
-TEST_CASE("a checkpoint that cannot be written is told, and the run and the next one go on") {
+TEST_CASE("checkpointer: a failed write is reported, the run and later checkpoints continue") {
   FilesInMemory files;
   Checkpointer c("runs", parse_interval("1steps"), 2, files);
   const auto at = [](int64_t step) {
@@ -345,11 +345,11 @@ TEST_CASE("a checkpoint that cannot be written is told, and the run and the next
   c.start(at(3));
   c.wait();
   CHECK(c.last() == "runs/checkpoint-000002-step-3.safetensors");
-  c.write(at(3));  // nothing new
+  c.write(at(3));  // nothing new to write
   CHECK(c.folder().list().size() == 2);
 }
 
-TEST_CASE("counts of epochs that do not belong together are refused") {
+TEST_CASE("record state: inconsistent epoch counts are refused") {
   const auto read = [](int64_t closed, int64_t stride) {
     TensorFile file = content_at(1);
     RunState s = state_at(1);
@@ -365,7 +365,7 @@ TEST_CASE("counts of epochs that do not belong together are refused") {
     CHECK(read(closed, stride).find("'f': the metadata 'harmonics.run' cannot be understood: 1 epochs of ") == 0);
 }
 
-TEST_CASE("what was measured comes back: epochs, validation, figures, what metrics had gathered") {
+TEST_CASE("record state: epochs, validation, figures and metrics are read back") {
   TensorFile file = content_at(1);
   const RunState s = take_state(file, "f");
   CHECK(file.tensors.size() == 2);  // the weight and its moment
@@ -389,7 +389,7 @@ TEST_CASE("what was measured comes back: epochs, validation, figures, what metri
          judged.metrics[0].bytes == std::vector<std::byte>{std::byte{1}, std::byte{0}, std::byte{255}}));
   CHECK((judged.metrics[1].metric == "mine" && !judged.metrics[1].kept));
   CHECK((judged.metrics[2].kept && judged.metrics[2].bytes.empty()));
-  // The memory of one is used for the next: what it no longer holds is gone.
+  // The memory of one checkpoint is reused for the next, without the removed entries.
   TensorFile again = content_at(1);
   RunState less = state_at(2);
   less.record.judged.clear();
@@ -398,7 +398,7 @@ TEST_CASE("what was measured comes back: epochs, validation, figures, what metri
   CHECK(again.tensors.count("run/metric/o/0") + again.tensors.count("run/window/loss") == 0);
 }
 
-TEST_CASE("a checkpoint of version 1 is read: it lacks figures and validation") {
+TEST_CASE("checkpoint: version 1 is read without figures and validation") {
   const Checkpoint c =
       read_checkpoint(HARMONICS_SOURCE_DIR "/tests/engine/runtime/old/checkpoint-version-1.safetensors");
   CHECK((c.state.step == 7 && c.state.epoch == 1 && c.state.index == 8));
@@ -410,7 +410,7 @@ TEST_CASE("a checkpoint of version 1 is read: it lacks figures and validation") 
   CHECK(c.file.tensors.count("x.o.affine.weight") == 1);
 }
 
-TEST_CASE("weights are no checkpoint, and a checkpoint of the future is refused by its version") {
+TEST_CASE("checkpoint: plain weights and later versions are refused") {
   FilesInMemory files;
   prepare(files);
   TensorFile weights;

@@ -1,4 +1,4 @@
-// Places of an ignored class count in no mean: not of a batch, of a step, of an epoch, of a window or of a test.
+// Positions of an ignored class count in no mean: of a batch, a step, an epoch, a window or a test.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -20,7 +20,7 @@ constexpr const char* kOne = R"(harmonic g {
   producer x {2}; producer y {3}; layer o {3};
   cycle { x -> o; o <-(cross_entropy(ignore_index=-100))- y; }
 })";
-// Two losses, each with places of its own, and one that all samples count for.
+// Two losses, each with its own ignored positions, and one that counts all samples.
 constexpr const char* kThree = R"(harmonic g {
   producer x {2}; producer y {3}; producer z {3}; layer h {4}; layer o {3}; layer p {3}; layer q {2};
   cycle { x -(tanh)-> h; h -> o; h -> q; h -(log_softmax)-> p;
@@ -80,7 +80,7 @@ std::map<std::string, std::vector<float>> trained(const char* flow, const char* 
 
 }  // namespace
 
-TEST_CASE("a test's figures are means over what counts, whatever the batch") {
+TEST_CASE("ignored class: a test's figures are means over counted positions for any batch size") {
   for (const char* flow : {kOne, kThree}) {
     auto g = graph_with(flow, kSome);
     declare(*g);
@@ -95,7 +95,7 @@ TEST_CASE("a test's figures are means over what counts, whatever the batch") {
   }
 }
 
-TEST_CASE("a run's figures are means over what counts, whatever the batch") {
+TEST_CASE("ignored class: a run's figures are means over counted positions for any batch size") {
   for (const char* flow : {kOne, kThree}) {
     const CycleReport whole = still(flow, kSome, 8);
     for (const auto& [batch, accumulate] :
@@ -114,12 +114,12 @@ TEST_CASE("a run's figures are means over what counts, whatever the batch") {
   }
 }
 
-TEST_CASE("the loss of several taps is the sum of their means") {
+TEST_CASE("loss: several taps give the sum of their means") {
   const CycleReport r = still(kThree, kSome, 1);
   CHECK(r.loss == Approx(r.metrics.at("o.loss") + r.metrics.at("p.loss") + r.metrics.at("q.loss")));
 }
 
-TEST_CASE("a window over the last samples counts samples, and its mean what counts of them") {
+TEST_CASE("window: its size is in samples, its mean over the counted ones") {
   const CycleReport r = still(kOne, {0, 1, 2, 0, 2, -100, -100, 1}, 1, 1, 4);
   const CycleReport last = still(kOne, {-100, -100, -100, -100, 2, -100, -100, 1}, 8);
   CHECK(r.metrics.at("window.loss") ==
@@ -128,7 +128,7 @@ TEST_CASE("a window over the last samples counts samples, and its mean what coun
   CHECK(r.metrics.at("window.loss") == Approx(last.loss).epsilon(1e-5));
 }
 
-TEST_CASE("what is ignored is never right") {
+TEST_CASE("accuracy: ignored positions are never correct") {
   auto g = graph_of(R"(harmonic g { producer x {2}; producer y {2}; layer o {2}; cycle { x -> o; )"
                     R"(o <-(cross_entropy(ignore_index=0))- y; } })");
   bind_test<float>(*g, "x", {2}, {1, 0, 1, 0, 1, 0, 0, 1});
@@ -145,7 +145,7 @@ TEST_CASE("what is ignored is never right") {
   CHECK(evaluate(*g, 0, g->test_streams(), s).accuracy == Approx(0.5));
 }
 
-TEST_CASE("where nothing counts, nothing is measured, and no condition holds") {
+TEST_CASE("ignored class: without counted positions nothing is measured and no condition holds") {
   const std::vector<int32_t> none(8, -100);
   auto g = graph_with(kOne, none);
   declare(*g);
@@ -165,7 +165,7 @@ TEST_CASE("where nothing counts, nothing is measured, and no condition holds") {
   CHECK(weights(*g, "x.o.affine.weight") == before);
 }
 
-TEST_CASE("gathered gradients weigh every batch by what counts in it, each loss by its own") {
+TEST_CASE("accumulate: each batch is weighted by its counted positions, separately for each loss") {
   for (const char* flow : {kOne, kThree})
     for (const char* optimizer : {"sgd(lr=0.25, momentum=0.5)", "adam(lr=0.015625)"})
       for (const auto& [batch, accumulate] :
@@ -182,7 +182,7 @@ TEST_CASE("gathered gradients weigh every batch by what counts in it, each loss 
       }
 }
 
-TEST_CASE("gathered gradients reach what several losses move, and only= still holds") {
+TEST_CASE("accumulate: gradients of several losses add up, and only= is respected") {
   const char* flow = R"(harmonic g {
     producer x {2}; producer y {3}; layer h {4}; layer o {3}; layer q {2};
     cycle { x -(tanh)-> h; h -> o; h -> q; o <-(cross_entropy(ignore_index=-100,
@@ -193,7 +193,7 @@ TEST_CASE("gathered gradients reach what several losses move, and only= still ho
     for (size_t i = 0; i < values.size(); ++i) CHECK(small.at(name)[i] == Approx(values[i]).margin(2e-6));
 }
 
-TEST_CASE("positions of a text that are ignored count in no batch") {
+TEST_CASE("ignored class: ignored positions of a text count in no batch") {
   const auto run = [](int64_t batch) {
     auto g = graph_of(R"(harmonic g { producer w {*, 5}; layer e {*, 4}; layer o; cycle { w -(embed)-> e -> o; )"
                       R"(o <-(next_token(ignore_index=0))- w; } })");
@@ -212,7 +212,7 @@ TEST_CASE("positions of a text that are ignored count in no batch") {
   for (const int64_t batch : {1, 2, 4}) CHECK(run(batch) == Approx(whole).epsilon(1e-6));
 }
 
-TEST_CASE("a value that only some batches have is a mean over all of them") {
+TEST_CASE("metrics: a value that only some batches have is a mean over all of them") {
   Metrics m;
   const size_t loss = m.declare("loss"), other = m.part(loss, "y without 0");
   CHECK(m.part(loss, "") == 0);
@@ -225,13 +225,13 @@ TEST_CASE("a value that only some batches have is a mean over all of them") {
   CHECK(m.value(loss) == Approx(1));
   for (int i = 0; i < 50; ++i) step(other, 3, 1);
   CHECK(m.value(loss) == Approx(2));
-  step(other, 7, 0);  // nothing counts
+  step(other, 7, 0);  // no counted positions
   CHECK(m.value(loss) == Approx(2));
   for (int i = 0; i < 50; ++i) step(other, 3, 2);
   CHECK(m.value(loss) == Approx(3));
 }
 
-TEST_CASE("parts of a loss go through a checkpoint, and one without a part is of all samples") {
+TEST_CASE("loss parts: restored from a checkpoint, and a state without parts counts all samples") {
   Metrics m;
   const size_t loss = m.declare("loss"), other = m.part(loss, "y without 0");
   m.keep_windows(6);

@@ -1,4 +1,4 @@
-// Cycles over streams in memory: what is learned, measured, handed out, and how a cycle ends.
+// Cycles over streams in memory: what they learn, measure and deliver, and how they end.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -31,7 +31,7 @@ void bind_line(HarmonicGraph& g, size_t n) {
 
 }  // namespace
 
-TEST_CASE("a line is learned exactly") {
+TEST_CASE("cycle: a line is learned exactly") {
   auto g = graph_of(kLine);
   bind_line(*g, 100);
   RunSettings s = settings(10);
@@ -49,7 +49,7 @@ TEST_CASE("a line is learned exactly") {
   CHECK(weights(*g, "x.o.affine.bias")[0] == Approx(0.5).margin(1e-4));
 }
 
-TEST_CASE("the gradients of several taps add up, weighted") {
+TEST_CASE("taps: gradients of several taps add up with their weights") {
   auto g = graph_of(R"(harmonic g {
     producer x {1}; producer y {1}; producer z {1}; layer o {1};
     cycle { x -> o; o <-(mse(weight=0.5))- y; o <-(mse)- z; }
@@ -64,15 +64,15 @@ TEST_CASE("the gradients of several taps add up, weighted") {
   s.steps = 1;
   s.optimizer = "sgd(lr=0.25)";
   const CycleReport r = CycleRuntime(*g, 0, s).run();
-  // o = 3, 5; against y: 2, 0; against z: 6, 5. Loss 0.5 * 4/2 + 61/2; gradient by w: (0.5*2*2*1 + 2*6*1 + 2*5*2) / 2 =
-  // 17, by b: (2 + 12 + 10) / 2 = 12.
+  // o = 3, 5; against y: 2, 0; against z: 6, 5. Loss 0.5 * 4/2 + 61/2; gradient for w: (0.5*2*2*1 + 2*6*1 + 2*5*2) /
+  // 2 = 17, for b: (2 + 12 + 10) / 2 = 12.
   CHECK(r.loss == Approx(1 + 30.5));
   CHECK(r.metrics.at("o.loss") == Approx(31.5));
   CHECK(weights(*g, "x.o.affine.weight")[0] == Approx(2 - 0.25 * 17));
   CHECK(weights(*g, "x.o.affine.bias")[0] == Approx(1 - 0.25 * 12));
 }
 
-TEST_CASE("two taps of classes on one layer count its accuracy once") {
+TEST_CASE("taps: two taps of classes on one layer count its accuracy once") {
   auto g = graph_of(R"(harmonic g {
     producer x {2}; producer a {2}; producer b {2}; layer o {2};
     cycle { x -> o; o <-(cross_entropy)- a; o <-(cross_entropy)- b; }
@@ -97,7 +97,7 @@ TEST_CASE("two taps of classes on one layer count its accuracy once") {
   CHECK(CycleRuntime(*g, 0, s).run().accuracy == Approx(2.0 / 3));
 }
 
-TEST_CASE("two classes are one output, and its accuracy is counted at one half") {
+TEST_CASE("two classes: one output, and accuracy is counted at one half") {
   auto g = graph_of(R"(harmonic g {
     producer x {1}; producer y {1}; layer o {1};
     cycle { x -(sigmoid)-> o; o <-(binary_cross_entropy)- y; }
@@ -116,7 +116,7 @@ TEST_CASE("two classes are one output, and its accuracy is counted at one half")
                          4));
 }
 
-TEST_CASE("places of an ignored class count in neither loss nor accuracy") {
+TEST_CASE("ignored class: its positions count in neither loss nor accuracy") {
   auto g = graph_of(R"(harmonic g {
     producer x {2}; producer y {2}; layer o {2};
     cycle { x -> o; o <-(cross_entropy(ignore_index=-100))- y; }
@@ -137,7 +137,7 @@ TEST_CASE("places of an ignored class count in neither loss nor accuracy") {
   CHECK(e.loss == Approx((right + wrong) / 2));
 }
 
-TEST_CASE("evaluation equals the hand computation whatever the batch") {
+TEST_CASE("evaluation: equals the hand computation for any batch size") {
   auto g = graph_of(kLine);
   bind_line(*g, 10);
   bind_test<float>(*g, "x", {2}, {1, 0, 0, 1, 1, 1, 2, 2, 0, 0});
@@ -154,7 +154,7 @@ TEST_CASE("evaluation equals the hand computation whatever the batch") {
   }
 }
 
-TEST_CASE("test samples of another shape are refused") {
+TEST_CASE("evaluation: test samples of another shape are refused") {
   auto g = graph_of(R"(harmonic g { producer x; producer y {1}; layer o; cycle { x -> o; o <- y; } })");
   bind_rows(*g, "x", {4}, numbers(16));
   bind_rows(*g, "y", {1}, numbers(4));
@@ -165,7 +165,7 @@ TEST_CASE("test samples of another shape are refused") {
         }).find("the test samples of 'x' are f32[2], the graph learned from f32[4]") == 0);
 }
 
-TEST_CASE("labels that are no class are an error that says which") {
+TEST_CASE("labels: a value that is not a class is an error that names it") {
   const auto run = [](auto labels, int64_t classes) {
     auto g = graph_of(
         R"(harmonic g { producer x {1}; producer y {3}; layer o {3}; cycle { x -> o; o <-(cross_entropy)- y; } })");
@@ -183,7 +183,7 @@ TEST_CASE("labels that are no class are an error that says which") {
         0);
 }
 
-TEST_CASE("symbols that an embedding does not have are an error") {
+TEST_CASE("embedding: unknown symbols are an error") {
   auto g = graph_of(
       R"(harmonic g { producer x; producer y {1}; layer e; layer o; cycle { x -(embed(2, vocabulary=5))-> e -> o; )"
       R"(o <- y; } })");
@@ -194,7 +194,7 @@ TEST_CASE("symbols that an embedding does not have are an error") {
         }).find("stream 'x' holds 5, but the graph knows 5 classes") == 0);
 }
 
-TEST_CASE("label columns of shape [1] are classes") {
+TEST_CASE("labels: columns of one number are classes") {
   auto g = graph_of(
       R"(harmonic g { producer x {1}; producer y {2}; layer o {2}; cycle { x -> o; o <-(cross_entropy)- y; } })");
   bind_rows<float>(*g, "x", {1}, {-1, 1, -1, 1});
@@ -205,7 +205,7 @@ TEST_CASE("label columns of shape [1] are classes") {
   CHECK(CycleRuntime(*g, 0, s).run().accuracy == 1);
 }
 
-TEST_CASE("a loss that is not finite leaves every byte and names the first bad layer") {
+TEST_CASE("cycle: a non-finite loss changes no weight, and the first bad layer is named") {
   auto g = graph_of(R"hmx(harmonic g {
     producer x {4}; producer y {2}; layer h {8}; layer n {8}; layer o {2};
     cycle { x -(relu)-> h -(norm(kind="batch"), relu)-> n -> o; o <-(mse)- y; }
@@ -238,7 +238,7 @@ TEST_CASE("a loss that is not finite leaves every byte and names the first bad l
   }
 }
 
-TEST_CASE("consumers get every sample in order, inferring and training") {
+TEST_CASE("consumers: receive every sample in order, in inference and training") {
   for (const int threads : {1, 2})
     for (const bool trains : {false, true}) {
       auto g = graph_of(std::string("harmonic g { producer x {1}; layer o {1}; consumer c; producer y {1}; cycle "
@@ -265,7 +265,7 @@ TEST_CASE("consumers get every sample in order, inferring and training") {
     }
 }
 
-TEST_CASE("a stream handed straight to a consumer arrives unchanged") {
+TEST_CASE("consumers: a stream connected directly arrives unchanged") {
   auto g = graph_of("harmonic g { producer x {2}; consumer c; cycle { x -> c; } }");
   const std::vector<float> x = numbers(14);
   bind_rows(*g, "x", {2}, x);
@@ -274,7 +274,7 @@ TEST_CASE("a stream handed straight to a consumer arrives unchanged") {
   CHECK((kept->values == x));
 }
 
-TEST_CASE("a cycle can be stopped from another thread") {
+TEST_CASE("cycle: stop() from another thread ends the run") {
   auto g = graph_of(kLine);
   bind_line(*g, 100);
   RunSettings s = settings(10);
@@ -293,7 +293,7 @@ TEST_CASE("a cycle can be stopped from another thread") {
   CHECK(r.seconds < 30);
 }
 
-TEST_CASE("what a producer throws comes out with its name, and the threads end") {
+TEST_CASE("cycle: an exception of a producer names it and ends the threads") {
   for (const int threads : {1, 2}) {
     auto g = graph_of(kLine);
     bind_line(*g, 100);
@@ -311,7 +311,7 @@ TEST_CASE("what a producer throws comes out with its name, and the threads end")
   }
 }
 
-TEST_CASE("results do not depend on threads") {
+TEST_CASE("cycle: results do not depend on the number of threads") {
   std::string first;
   for (const int threads : {1, 2, 2}) {
     auto g = graph_of(R"(harmonic g {
@@ -330,7 +330,7 @@ TEST_CASE("results do not depend on threads") {
   }
 }
 
-TEST_CASE("dropout is off and running statistics are used in evaluation") {
+TEST_CASE("evaluation: dropout is off and running statistics are used") {
   auto g = graph_of(R"hmx(harmonic g {
     producer x {1}; producer y {1}; layer n; layer o {1};
     cycle { x -(norm(kind="batch"), dropout(0.5))-> n -(affine(1))-> o; o <-(mse)- y; }
@@ -348,8 +348,8 @@ TEST_CASE("dropout is off and running statistics are used in evaluation") {
     if (t.role != Role::state) continue;
     (name.find("mean") != std::string::npos ? mean : variance) = *static_cast<const float*>(t.storage->data());
   }
-  CHECK(mean == Approx(0.1 * 5));                     // momentum 0.1, from 0
-  CHECK(variance == Approx(0.9 * 1 + 0.1 * 20 / 3));  // from 1; unbiased
+  CHECK(mean == Approx(0.1 * 5));                     // momentum 0.1, initially 0
+  CHECK(variance == Approx(0.9 * 1 + 0.1 * 20 / 3));  // initially 1; unbiased
   set_weights(*g, "n.o.affine.weight", {1});
   set_weights(*g, "n.o.affine.bias", {0});
   double expected = 0;
@@ -358,7 +358,7 @@ TEST_CASE("dropout is off and running statistics are used in evaluation") {
   CHECK(evaluate(*g, 0, g->test_streams(), settings(1)).loss == Approx(expected));
 }
 
-TEST_CASE("a cycle without a tap obeys its conditions") {
+TEST_CASE("cycle: conditions apply without a tap") {
   const auto report = [](
                           const std::string& conditions,
                           const std::function<void(RunSettings&)>& change = [](RunSettings&) {}) {
@@ -383,7 +383,7 @@ TEST_CASE("a cycle without a tap obeys its conditions") {
   CHECK(until.notes[0].find("'until' looks at what training measures") == 0);
 }
 
-TEST_CASE("streams of different lengths end the pass, unless the cycle refuses them") {
+TEST_CASE("streams: the shortest ends the pass unless the cycle refuses different lengths") {
   const auto report = [](const std::string& conditions) {
     auto g = graph_of("harmonic g { producer x {1}; producer y {1}; layer o {1}; cycle " + conditions +
                       " { x -> o; o <- y; } }");
@@ -405,7 +405,7 @@ TEST_CASE("streams of different lengths end the pass, unless the cycle refuses t
   CHECK(message_of([&] { report("(unpaired=\"never\")"); }).find("'unpaired' wants") != std::string::npos);
 }
 
-TEST_CASE("noise repeats by its seed, is off in evaluation, and lets gradients pass") {
+TEST_CASE("noise: repeats for its seed, is off in evaluation, and passes gradients") {
   const auto trained = [](const std::string& functions, uint64_t seed, const std::string& loss) {
     auto g = graph_of("harmonic g { producer x {2}; producer y {1}; layer h {3}; layer o {1}; cycle { x -(affine" +
                       functions + ")-> h -> o; o <-(" + loss + ")- y; } }");
@@ -422,7 +422,7 @@ TEST_CASE("noise repeats by its seed, is off in evaluation, and lets gradients p
   };
   CHECK(learned_bytes(*trained(", noise(0.5)", 1, "mse")) == learned_bytes(*trained(", noise(0.5)", 1, "mse")));
   CHECK(learned_bytes(*trained(", noise(0.5)", 1, "mse")) != learned_bytes(*trained("", 1, "mse")));
-  // The target is far away, so the gradient of mae is the same wherever noise moves the result.
+  // The target is far away, so the gradient of mae is the same wherever the noise moves the result.
   const auto weight = [](HarmonicGraph& g, const char* name) {
     return *static_cast<const float*>(g.store().find(name)->storage->data());
   };
@@ -433,7 +433,7 @@ TEST_CASE("noise repeats by its seed, is off in evaluation, and lets gradients p
   CHECK(evaluate(*g, 0, g->test_streams(), settings(3)).loss == loss);
 }
 
-TEST_CASE("metrics are means over the last hundred steps, weighted by samples") {
+TEST_CASE("metrics: means over the last hundred steps, weighted by samples") {
   WindowMean w;
   CHECK(w.empty());
   w.add(3, 3);  // sum, weight
@@ -446,13 +446,13 @@ TEST_CASE("metrics are means over the last hundred steps, weighted by samples") 
   CHECK_FALSE(m.holds(parse_comparison("loss<1e9")));
   m.add(loss, 0, 1);
   m.add(loss, 0.75, 2);
-  CHECK_FALSE(m.holds(parse_comparison("loss<1e9")));  // the step is not over
+  CHECK_FALSE(m.holds(parse_comparison("loss<1e9")));  // the step has not ended
   m.end_step();
   CHECK(m.holds(parse_comparison("loss <= 0.5")));
   CHECK_FALSE(m.holds(parse_comparison("loss<0.5")));
 }
 
-TEST_CASE("conditions that can never hold are errors") {
+TEST_CASE("conditions: those that can never hold are errors") {
   const auto run = [](const std::string& until) {
     auto g = graph_of(kLine);
     bind_line(*g, 10);
@@ -490,7 +490,7 @@ TEST_CASE("conditions that can never hold are errors") {
         }).find("unknown metric 'foo'") != std::string::npos);
 }
 
-TEST_CASE("steps, epochs and batches at their limits") {
+TEST_CASE("settings: limits of steps, epochs and batches") {
   auto g = graph_of(kLine);
   bind_line(*g, 7);
   RunSettings s = settings(5);
@@ -506,13 +506,13 @@ TEST_CASE("steps, epochs and batches at their limits") {
   s.epochs = 0;
   CHECK(CycleRuntime(*g, 0, s).run().steps == 0);
   s.epochs = 2;
-  s.batch = int64_t{1} << 40;  // no more memory than there are samples
+  s.batch = int64_t{1} << 40;  // no more memory than the samples need
   CHECK(CycleRuntime(*g, 0, s).run().steps == 2);
   s.batch = 0;
   CHECK(message_of([&] { CycleRuntime(*g, 0, s).run(); }).find("a batch of 0 samples is not possible") == 0);
 }
 
-TEST_CASE("a live stream trains until it ends") {
+TEST_CASE("live stream: trains until the stream ends") {
   auto g = graph_of(kLine);
   bind_producer(*g, "x", Rows<float>({2}, numbers(46)).live());
   bind_producer(*g, "y", Rows<float>({1}, numbers(23)).live());
@@ -522,7 +522,7 @@ TEST_CASE("a live stream trains until it ends") {
   CHECK(r.stopped_by == "end of streams");
 }
 
-TEST_CASE("a deterministic run refuses live streams and a time") {
+TEST_CASE("deterministic: live streams and a time limit are refused") {
   auto g = graph_of(kLine);
   bind_producer(*g, "x", Rows<float>({2}, numbers(46)).live());
   bind_producer(*g, "y", Rows<float>({1}, numbers(23)).live());
@@ -535,7 +535,7 @@ TEST_CASE("a deterministic run refuses live streams and a time") {
                     "a deterministic run cannot end by the clock: how many steps fit into a time varies");
 }
 
-TEST_CASE("an inference over a stream that does not say its length is one pass") {
+TEST_CASE("inference: a stream of unknown length is read once") {
   auto g = graph_of("harmonic g { producer x {1}; layer o {1}; cycle { x -(affine(1))-> o; } }");
   auto rows = std::make_shared<Rows<float>>(Shape{1}, numbers(10));
   rows->hides_size = true;
@@ -545,7 +545,7 @@ TEST_CASE("an inference over a stream that does not say its length is one pass")
   CHECK(kept->samples == 10);
 }
 
-TEST_CASE("both branches of a condition may drive a layer, and each trains in its turn") {
+TEST_CASE("conditions: both branches may drive a layer, and each trains when it is active") {
   auto g = graph_of(R"(harmonic g {
     producer x {1}; producer y {1}; layer h {1}; layer o {1}; consumer c;
     cycle (steps 6) {
@@ -559,10 +559,10 @@ TEST_CASE("both branches of a condition may drive a layer, and each trains in it
   RunSettings s = settings(2);
   const CycleReport r = CycleRuntime(*g, 0, s).run();
   CHECK(r.steps == 6);
-  CHECK(kept->samples == 10);  // all but the first step's
+  CHECK(kept->samples == 10);  // all except the first step's
 }
 
-TEST_CASE("a second cycle keeps the weights and begins its optimizer anew") {
+TEST_CASE("cycles: the second keeps the weights and restarts its optimizer") {
   auto g = graph_of(R"hmx(harmonic g {
     producer x {1}; producer y {1}; layer o {1};
     cycle (steps 3, optimizer="adam(lr=0.1)") { x -> o; o <- y; }
@@ -574,5 +574,5 @@ TEST_CASE("a second cycle keeps the weights and begins its optimizer anew") {
   const float before = weights(*g, "x.o.affine.weight")[0];
   CycleRuntime(*g, 1, settings(1)).run();
   CHECK(before - weights(*g, "x.o.affine.weight")[0] ==
-        Approx(0.1).epsilon(1e-3));  // Adam's first step is as long as lr
+        Approx(0.1).epsilon(1e-3));  // the length of Adam's first step is lr
 }

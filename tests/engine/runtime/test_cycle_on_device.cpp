@@ -1,5 +1,5 @@
-// Whole cycles on a device with memory of its own, whose kernels have the bits of the CPU's: what is learned, measured,
-// kept and handed out is the same to the bit.
+// Whole cycles on a device with its own memory, whose kernels are bitwise equal to the CPU's: everything learned,
+// measured, kept and delivered is bitwise the same.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -33,8 +33,8 @@ std::shared_ptr<FakeAccelerator> accelerator() {
   return device;
 }
 
-// Batches go to these while the last step runs. One copies them at once, and works as late as it may; one looks at the
-// loss itself.
+// Devices that receive batches while the previous step runs. One copies them at once and computes as late as
+// possible; one checks the loss itself.
 const std::map<std::string, std::shared_ptr<FakeAccelerator>>& staging() {
   static const auto devices = [] {
     std::map<std::string, std::shared_ptr<FakeAccelerator>> made;
@@ -86,7 +86,7 @@ std::map<std::string, std::string> all_of(HarmonicGraph& g) {
 
 }  // namespace
 
-TEST_CASE("a cycle on a device with its own memory ends to the bit as on the CPU") {
+TEST_CASE("device: a cycle with device memory is bitwise equal to the CPU") {
   accelerator();
   const auto [flow, accumulate, validated] = GENERATE(table<const char*, int64_t, bool>(
       {{kPlainFlow, 1, false}, {kPlainFlow, 3, true}, {kNormed, 1, true}, {kNormed, 2, false}}));
@@ -100,7 +100,7 @@ TEST_CASE("a cycle on a device with its own memory ends to the bit as on the CPU
   CHECK((end("fake_of_cycles") == end("cpu")));
 }
 
-TEST_CASE("batches that travel beside the steps are those that the steps get, to the bit") {
+TEST_CASE("device: prefetched batches reach the steps unchanged") {
   struct Way {
     const char* flow;
     int64_t accumulate;
@@ -125,7 +125,7 @@ TEST_CASE("batches that travel beside the steps are those that the steps get, to
   }
 }
 
-TEST_CASE("a device that cannot copy a batch ends the run with its reason") {
+TEST_CASE("device: a failed copy ends the run with its reason") {
   const auto& device = staging().at("fake_staging");
   auto g = graph_for(kPlainFlow);
   device->upload_fails = 9;
@@ -134,7 +134,7 @@ TEST_CASE("a device that cannot copy a batch ends the run with its reason") {
   device->upload_fails = 0;
 }
 
-TEST_CASE("a consumer gets what a device computes") {
+TEST_CASE("device: a consumer receives its results") {
   accelerator();
   const auto handed = [](const std::string& device) {
     auto g = graph_for(kHanded);
@@ -147,7 +147,7 @@ TEST_CASE("a consumer gets what a device computes") {
   CHECK((handed("fake_of_cycles") == cpu));
 }
 
-TEST_CASE("a run moves from one device to another by its checkpoint") {
+TEST_CASE("device: a checkpoint moves a run to another device") {
   accelerator();
   auto undisturbed = graph_for(kNormed);
   CycleRuntime(*undisturbed, 0, six_epochs()).run();
@@ -173,7 +173,7 @@ TEST_CASE("a run moves from one device to another by its checkpoint") {
   }
 }
 
-TEST_CASE("snapshots of a cycle on a device are the weights of one step") {
+TEST_CASE("device: a snapshot holds the weights of one step") {
   accelerator();
   std::map<int64_t, std::string> expected;
   auto cpu = graph_for(kPlainFlow);
@@ -205,7 +205,7 @@ TEST_CASE("snapshots of a cycle on a device are the weights of one step") {
   CHECK(read > 3);
 }
 
-TEST_CASE("a cycle says once what the host computes beside the device") {
+TEST_CASE("device: steps computed on the host are reported once") {
   const auto device = accelerator();
   device->declined = {"dot", "linear"};
   auto g = graph_for(kPlainFlow);
@@ -218,7 +218,7 @@ TEST_CASE("a cycle says once what the host computes beside the device") {
   CHECK(r.loss == Approx(CycleRuntime(*cpu, 0, six_epochs()).run().loss).epsilon(1e-4));
 }
 
-TEST_CASE("a loss that is not finite stops a cycle on a device before any weight changes") {
+TEST_CASE("device: a non-finite loss stops the cycle before any weight changes") {
   accelerator();
   const auto message = [](const std::string& device) {
     auto g = graph_of("harmonic g { producer x {1}; producer y {1}; layer o {1}; cycle { x -> o; o <-(mse)- y; } }");

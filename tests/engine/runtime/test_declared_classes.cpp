@@ -1,4 +1,4 @@
-// What a declared shape means on class numbers, and what is refused because it could mean two things.
+// The meaning of a declared shape for class numbers, and the refusal of ambiguous declarations.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -17,7 +17,7 @@ std::string flow_of(const std::string& label, const std::string& output, const s
          "; cycle { x -(sigmoid)-> o; o <-(" + loss + ")- y; } }";
 }
 
-// The stream `name` of a graph as it is used.
+// Returns the type of stream `name` as the graph uses it.
 StreamType type_of(HarmonicGraph& g, const char* name) { return g.types().at(g.graph().find(name)); }
 
 LoweringOptions options() {
@@ -30,7 +30,7 @@ double sigmoid_loss(double x, int c) { return std::log1p(std::exp(c ? -x : x)); 
 
 }  // namespace
 
-TEST_CASE("a declared sequence of one position holds one class a position") {
+TEST_CASE("declared shape: a sequence of one position has one class per position") {
   for (const Shape& sample : {Shape{}, Shape{1}, Shape{1, 1}})
     for (const char* loss : {"cross_entropy", "hinge", "binary_cross_entropy"}) {
       INFO(loss << " of samples " << sample.str());
@@ -45,7 +45,7 @@ TEST_CASE("a declared sequence of one position holds one class a position") {
     }
 }
 
-TEST_CASE("labels of a sequence may lie in a column") {
+TEST_CASE("labels: those of a sequence may be a column") {
   auto g = graph_of(flow_of(" {*, 2}", " {*, 2}", "cross_entropy"));
   bind_rows(*g, "x", {4, 2}, numbers(24));
   bind_rows<uint8_t>(*g, "y", {4, 1}, {0, 1, 1, 0, 1, 1, 0, 0, 1, 0, 1, 0});
@@ -53,7 +53,7 @@ TEST_CASE("labels of a sequence may lie in a column") {
   CHECK(type_of(*g, "y").classes == 2);
 }
 
-TEST_CASE("bytes of a sequence of one position are classes, not parts of 255") {
+TEST_CASE("bytes: in a sequence of one position they are classes, not scaled by 255") {
   for (const char* declared : {" {*, 1}", " {*, 2}"}) {
     auto g = graph_of("harmonic g { producer x {*, 1}; producer y" + std::string(declared) +
                       "; layer o {*, 1}; cycle { x -(sigmoid)-> o; o <-(binary_cross_entropy)- y; } }");
@@ -73,7 +73,7 @@ TEST_CASE("bytes of a sequence of one position are classes, not parts of 255") {
   }
 }
 
-TEST_CASE("whole numbers that could be classes or numbers are refused") {
+TEST_CASE("integers: refused if they could be classes or numbers") {
   const auto message = [](const std::string& flow, Shape x, const Shape& y, auto labels) {
     auto g = graph_of(flow);
     bind_rows(*g, "x", x, numbers(static_cast<size_t>(x.count()) * 6));
@@ -104,7 +104,7 @@ TEST_CASE("whole numbers that could be classes or numbers are refused") {
                 {2}, {3}, hot) == "no error");
 }
 
-TEST_CASE("bytes that go in as numbers are compared as the same numbers") {
+TEST_CASE("bytes: inputs and targets are scaled to the same numbers") {
   auto g = graph_of(
       "harmonic g { producer x {3}; layer h {2}; layer o {3}; cycle { x -(tanh)-> h -(sigmoid)-> o; o "
       "<-(binary_cross_entropy)- x; } }");
@@ -115,7 +115,7 @@ TEST_CASE("bytes that go in as numbers are compared as the same numbers") {
   CHECK(CycleRuntime(*g, 0, s).run().by_epoch.back().loss < 0.1);
 }
 
-TEST_CASE("a declared number of classes is understood by embed alone") {
+TEST_CASE("declared classes: only embed uses their number") {
   for (const Shape& sample : {Shape{8}, Shape{8, 1}}) {
     auto trains = graph_of(
         "harmonic g { producer w {*, 4}; layer e {*, 3}; layer o; cycle (steps 2) { w -(embed)-> e -> o; o "
@@ -133,7 +133,7 @@ TEST_CASE("a declared number of classes is understood by embed alone") {
   }
 }
 
-TEST_CASE("a stream layer's declaration is understood as the producer's") {
+TEST_CASE("declared shape: a stream layer's applies to its producer") {
   auto g = graph_of(
       "harmonic g { producer x {*, 2}; producer y {*, 3}; layer s; layer o {*, 3}; cycle { x -> o; y -> s; o "
       "<-(cross_entropy)- s; } }");
@@ -145,7 +145,7 @@ TEST_CASE("a stream layer's declaration is understood as the producer's") {
   CHECK(std::isfinite(CycleRuntime(*g, 0, s).run().loss));
 }
 
-TEST_CASE("a shape of numbers to look up stays a shape where the counts say so") {
+TEST_CASE("declared shape: a shape of numbers stays a shape if the counts match") {
   auto g = graph_of(
       "harmonic g { producer x {4}; producer y {1}; layer e; layer o; cycle { x -(embed(2, vocabulary=9))-> e -> o; o "
       "<- y; } }");
@@ -156,7 +156,7 @@ TEST_CASE("a shape of numbers to look up stays a shape where the counts say so")
   g->lower(options());
 }
 
-TEST_CASE("classes that were counted are as many as the numbers can show, and declared ones are believed") {
+TEST_CASE("classes: a counted number is what the data can show, a declared number is used as is") {
   const auto widths = [](const std::string& declared, int64_t largest) {
     auto g = graph_of("harmonic g { producer x {2}; producer y" + declared +
                       "; layer h {2}; layer o; cycle { x -> h; h -> o; o <-(cross_entropy)- y; } }");

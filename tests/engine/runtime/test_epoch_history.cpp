@@ -1,4 +1,5 @@
-// Reports of epochs: however many there are, memory and checkpoints stay small, and a resumed run keeps the same ones.
+// Epoch reports: memory and checkpoints stay small for any number of epochs, and a resumed run keeps the same
+// reports.
 #include <catch2/catch.hpp>
 
 #include <random>
@@ -25,7 +26,7 @@ std::vector<int64_t> numbers_of(const std::vector<EpochReport>& kept) {
 
 }  // namespace
 
-TEST_CASE("epochs are all kept while they are few, then evenly, the first and the last two always") {
+TEST_CASE("epoch history: a few are all kept, many are thinned evenly with the first and the last two") {
   std::vector<EpochReport> kept;
   EpochHistory history(kept);
   for (int64_t epoch = 1; epoch <= 1'000'000; ++epoch) {
@@ -41,7 +42,7 @@ TEST_CASE("epochs are all kept while they are few, then evenly, the first and th
   for (size_t i = 0; i + 2 < kept.size(); ++i) REQUIRE(kept[i].epoch == 1 + static_cast<int64_t>(i) * history.stride());
 }
 
-TEST_CASE("epochs of many figures are thinned sooner") {
+TEST_CASE("epoch history: many figures per epoch are thinned sooner") {
   std::vector<EpochReport> kept;
   EpochHistory history(kept);
   for (int64_t epoch = 1; epoch <= 400; ++epoch) {
@@ -52,7 +53,7 @@ TEST_CASE("epochs of many figures are thinned sooner") {
   CHECK(kept.back().epoch == 400);
 }
 
-TEST_CASE("a history that goes on keeps what an undisturbed one does, and its checkpoints stay small") {
+TEST_CASE("epoch history: a resumed one equals an uninterrupted one, and checkpoints stay small") {
   std::vector<EpochReport> whole;
   EpochHistory undisturbed(whole);
   std::mt19937 random(7);
@@ -77,7 +78,7 @@ TEST_CASE("a history that goes on keeps what an undisturbed one does, and its ch
   CHECK(history->closed() == 6000);
 }
 
-TEST_CASE("a history that an earlier version kept whole is thinned") {
+TEST_CASE("epoch history: a full one of an earlier version is thinned") {
   std::vector<EpochReport> all, kept;
   for (int64_t epoch = 1; epoch <= 100'000; ++epoch) all.push_back(report_of(epoch));
   EpochHistory history(kept);

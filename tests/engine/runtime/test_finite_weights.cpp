@@ -1,4 +1,5 @@
-// Weights, moments and statistics stay finite: a step that spoils them never was, wherever in a run it stands.
+// Weights, moments and statistics stay finite: a step that makes them non-finite is undone, wherever it occurs in a
+// run.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -23,8 +24,8 @@ constexpr const char* kFiniteFlow =
     "harmonic g { producer x {2}; producer y {1}; layer o {1}; cycle { x -> o; o <-(mae)- y; } }";
 constexpr size_t kRows = 12;
 
-// The first feature of every row is 0 but of row `bad`: its loss is finite, and what its gradient makes of a weight is
-// not.
+// The first feature is 0 in every row except `bad`. That row has a finite loss, but its gradient makes a weight
+// non-finite.
 std::vector<float> rows(size_t bad) {
   std::vector<float> x = numbers(2 * kRows, 5);
   for (size_t i = 0; i < kRows; ++i) x[2 * i] = i == bad ? 1e38f : 0;
@@ -48,7 +49,7 @@ RunSettings one_by_one(const std::string& optimizer = "sgd(lr=10)") {
   return s;
 }
 
-// Weights, statistics and moments, byte for byte.
+// Returns weights, statistics and moments, byte for byte.
 std::map<std::string, std::string> bytes_of(const TensorFile& file) {
   std::map<std::string, std::string> all;
   for (const auto& [name, t] : file.tensors)
@@ -61,7 +62,7 @@ std::map<std::string, std::string> bytes_of(const HarmonicGraph& g) {
   return bytes_of(file);
 }
 
-// A copy of the weights after every step, or at the beginning alone: how far back a run has to go.
+// Whether the weights are copied after every step or only at the beginning: this decides how many steps are repeated.
 enum class Copies { every_step, first };
 
 struct Failed {
@@ -79,7 +80,7 @@ Failed failed(HarmonicGraph& g, const RunSettings& s, Copies copies, Checkpointe
   return {said, runtime.report(), bytes_of(g)};
 }
 
-// What a run holds that takes so many steps and stops.
+// Returns the content of a run that stops after this many steps.
 std::map<std::string, std::string> after(int64_t steps, size_t bad, RunSettings s, const char* flow = kFiniteFlow) {
   auto g = spoiled_graph(bad, flow);
   s.steps = steps;
@@ -91,7 +92,7 @@ bool says(const Failed& f, const std::string& text) { return f.said.find(text) !
 
 }  // namespace
 
-TEST_CASE("finite: the first bad number of every type of floats is found") {
+TEST_CASE("finite: the first bad number of every float type is found") {
   std::vector<float> v(1000, std::numeric_limits<float>::max());
   CHECK(first_not_finite(DType::F32, v.data(), 1000) == -1);
   for (const int64_t at : {0, 255, 256, 700, 999}) {
@@ -109,7 +110,7 @@ TEST_CASE("finite: the first bad number of every type of floats is found") {
   CHECK(first_not_finite(DType::I32, v.data(), 1000) == -1);
 }
 
-TEST_CASE("a last step that spoils the weights is an error, and the weights are those before it") {
+TEST_CASE("finite: a last step that makes weights infinite is an error and is undone") {
   for (const Copies copies : {Copies::first, Copies::every_step})
     for (const char* device : {"cpu", "reference"})
       for (const int threads : {1, 2}) {
@@ -129,7 +130,7 @@ TEST_CASE("a last step that spoils the weights is an error, and the weights are 
       }
 }
 
-TEST_CASE("a step in the midst that spoils the weights is undone when the loss tells") {
+TEST_CASE("finite: an earlier step that makes weights infinite is undone when the loss reveals it") {
   auto g = spoiled_graph(6);
   const Failed f = failed(*g, one_by_one(), Copies::first);
   INFO(f.said);
@@ -141,7 +142,7 @@ TEST_CASE("a step in the midst that spoils the weights is undone when the loss t
   CHECK((f.left == after(6, 6, one_by_one())));
 }
 
-TEST_CASE("moments, statistics, groups of batches, dropout and branches: the weights before the bad step, to the bit") {
+TEST_CASE("finite: moments, statistics, groups, dropout and branches are bitwise those before the bad step") {
   const char* const kNorm = R"(harmonic g { producer x {2}; producer y {1}; layer h {4}; layer o {1};
     cycle { x -(affine, norm(kind="batch"), tanh)-> h -> o; o <-(mae)- y; } })";
   const char* const kDropout =
@@ -156,7 +157,7 @@ TEST_CASE("moments, statistics, groups of batches, dropout and branches: the wei
     int64_t good;
   };
   std::vector<Case> cases;
-  cases.push_back({kFiniteFlow, one_by_one("adamw(lr=0.1)"), 11});  // a moment: the square of the gradient
+  cases.push_back({kFiniteFlow, one_by_one("adamw(lr=0.1)"), 11});  // the second moment overflows
   cases.push_back({kFiniteFlow, one_by_one("rmsprop(lr=0.1, momentum=0.9)"), 11});
   cases.push_back({kDropout, one_by_one("sgd(lr=10, momentum=0.5)"), 11});
   cases.push_back({kBranch, one_by_one("sgd(lr=10)"), 11});
@@ -176,7 +177,7 @@ TEST_CASE("moments, statistics, groups of batches, dropout and branches: the wei
     }
 }
 
-TEST_CASE("checkpoints of a run that fails hold its last good step, and it goes on from there") {
+TEST_CASE("finite: a failed run's checkpoint holds its last good step and can be resumed") {
   for (const Copies copies : {Copies::first, Copies::every_step})
     for (const size_t bad : {size_t{6}, kRows - 1}) {
       CAPTURE(bad, copies == Copies::first);
@@ -194,14 +195,14 @@ TEST_CASE("checkpoints of a run that fails hold its last good step, and it goes 
       const Checkpoint last = read_checkpoint(writer.last(), files);
       CHECK(last.state.step == static_cast<int64_t>(bad));
       CHECK((bytes_of(last.file) == f.left));
-      auto again = spoiled_graph(kRows);  // the row is taken out
+      auto again = spoiled_graph(kRows);  // the bad row is removed
       CycleRuntime runtime(*again, 0, one_by_one());
       runtime.resume(last);
       CHECK(runtime.run().steps == kRows);
     }
 }
 
-TEST_CASE("a loss that is not finite leaves a checkpoint of the step before") {
+TEST_CASE("finite: a non-finite loss leaves a checkpoint of the step before") {
   FilesInMemory files;
   Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 3, files);
   auto g = graph_of(kFiniteFlow);
@@ -223,7 +224,7 @@ TEST_CASE("a loss that is not finite leaves a checkpoint of the step before") {
   CHECK((bytes_of(last.file) == f.left));
 }
 
-TEST_CASE("steps on a live stream cannot be repeated: the copy is kept, and which it is said") {
+TEST_CASE("finite: on a live stream the copy is kept and its step is reported") {
   auto g = spoiled_graph(6, kFiniteFlow, true);
   FilesInMemory files;
   Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 3, files);
@@ -238,7 +239,7 @@ TEST_CASE("steps on a live stream cannot be repeated: the copy is kept, and whic
   CHECK(read_checkpoint(writer.last(), files).state.step == 6);
 }
 
-TEST_CASE("weights that are not finite to begin with are said to be so") {
+TEST_CASE("finite: weights that are not finite at the start are reported as such") {
   auto g = spoiled_graph(kRows);
   declare(*g);
   set_weights(*g, "x.o.affine.bias", {INFINITY});
@@ -256,7 +257,7 @@ TEST_CASE("weights that are not finite to begin with are said to be so") {
         std::string::npos);
 }
 
-TEST_CASE("snapshots are never of weights that are not finite") {
+TEST_CASE("finite: snapshots never contain non-finite weights") {
   auto g = spoiled_graph(6);
   CycleRuntime runtime(*g, 0, one_by_one());
   std::shared_ptr<Snapshots> snapshots;

@@ -1,4 +1,4 @@
-// Graphs: every mistake that needs names, functions or widths, by its full text; what good flows become.
+// Graphs: all errors in names, functions and widths by their full text, and the graphs of valid flows.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ Graph made_graph(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("mistakes in names and functions are reported with their place and remedy") {
+TEST_CASE("graph: errors in names and functions give location and remedy") {
   for (const fs::path& path : flows("bad")) {
     std::string got = "accepted\n";
     try {
@@ -70,7 +70,7 @@ TEST_CASE("mistakes in names and functions are reported with their place and rem
   }
 }
 
-TEST_CASE("mistakes in widths are reported with their place and remedy") {
+TEST_CASE("graph: errors in widths give location and remedy") {
   for (const fs::path& path : flows("widths_bad")) {
     const auto text = source(path);
     std::string got = "accepted\n";
@@ -89,7 +89,7 @@ TEST_CASE("mistakes in widths are reported with their place and remedy") {
   }
 }
 
-TEST_CASE("arrows, pipes, taps and streams mean what the language says") {
+TEST_CASE("graph: arrows, pipes, taps and streams have the meaning of the language") {
   const Graph g = made_graph(R"(harmonic g {
     producer x {6}; producer y {2};
     layer s; layer a 1/2 x; layer b {4}; layer c {2};
@@ -102,15 +102,15 @@ TEST_CASE("arrows, pipes, taps and streams mean what the language says") {
   REQUIRE(edge("x", "s") != g.edges.end());
   CHECK(edge("x", "s")->is_stream);
   CHECK(edge("x", "s")->calls.size() == 1);
-  CHECK(edge("x", "a")->calls.size() == 2);  // the implied map first
+  CHECK(edge("x", "a")->calls.size() == 2);  // the implied map comes first
   CHECK(edge("x", "a")->calls[0].item->name == "affine");
-  CHECK(edge("x", "c") != g.edges.end());  // after '|' the line's own source
-  CHECK(edge("b", "c") != g.edges.end());  // a tap does not move the chain
+  CHECK(edge("x", "c") != g.edges.end());  // after '|' the line's own source is used
+  CHECK(edge("b", "c") != g.edges.end());  // a tap does not move the end of the chain
   REQUIRE(g.taps.size() == 1);
   CHECK(g.taps[0].losses[1].loss_weight == 0.5);
 }
 
-TEST_CASE("a tap's target beats a ratio, and the program says so") {
+TEST_CASE("graph: a tap's target takes precedence over a ratio, and the program reports it") {
   HarmonicGraph graph(made_graph(R"(harmonic g {
     producer x {784}; producer labels {10};
     layer input; layer hidden 1/2 input; layer output 1/2 hidden;
@@ -125,7 +125,7 @@ TEST_CASE("a tap's target beats a ratio, and the program says so") {
         "layer 'output' is 10 wide because of the 10 classes of 'labels'; 1/2 of 'hidden' would suggest 196");
 }
 
-TEST_CASE("the same arrow in two cycles shares its parameters, tied and frozen ones do what they say") {
+TEST_CASE("graph: an arrow in two cycles shares parameters, tied and frozen are respected") {
   HarmonicGraph graph(made_graph(R"(harmonic g {
     producer words {*, 11}; producer y {4};
     layer e {*, 4}; layer o {*, 11};
@@ -150,7 +150,7 @@ TEST_CASE("the same arrow in two cycles shares its parameters, tied and frozen o
   CHECK(weights == 4);
 }
 
-TEST_CASE("only= limits what a loss updates") {
+TEST_CASE("graph: only= limits what a loss updates") {
   HarmonicGraph graph(made_graph(R"(harmonic g {
     producer x {3}; producer y {2};
     layer a {4}; layer b {2};

@@ -1,4 +1,4 @@
-// Runs of live streams: positions in checkpoints, what is said to be durable, and that waiting ends.
+// Runs of live streams: positions in checkpoints, acknowledged samples, and the end of waiting.
 #include <catch2/catch.hpp>
 
 #include <condition_variable>
@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Who sends: numbered samples, kept until they are durable.
+// A sender of numbered samples, which it keeps until they are durable.
 class Sender {
  public:
   void arrive(uint64_t until) {
@@ -33,14 +33,14 @@ class Sender {
   std::mutex mutex;
   std::condition_variable changed;
   uint64_t arrived = 0, durable = 0;
-  bool over = false;                           // no sample follows those that arrived
-  bool end_told = false, end_durable = false;  // a position said so; and was durable
+  bool over = false;                           // no further samples follow
+  bool end_told = false, end_durable = false;  // a position contained the end; the end was acknowledged
   uint64_t may_keep = 1 << 30;                 // samples
-  bool drops = false;                          // what was durable is gone, and counted when it is asked for again
+  bool drops = false;                          // durable samples are dropped, and counted as lost when requested again
   uint64_t lost = 0;
 };
 
-// A connection to it: what was durable when it began can not be asked for again.
+// A connection to the sender: samples that were durable when it began cannot be requested again.
 class Live final : public Producer {
  public:
   explicit Live(Sender& sender) : sender_(sender) {}
@@ -119,7 +119,7 @@ bool soon(const std::function<bool()>& holds) {
 
 }  // namespace
 
-TEST_CASE("a live run that stopped anywhere goes on to the same weights", "[live]") {
+TEST_CASE("live: a run stopped anywhere is resumed to the same weights", "[live]") {
   Sender all;
   all.arrive(203);
   all.over = true;
@@ -156,9 +156,9 @@ TEST_CASE("a live run that stopped anywhere goes on to the same weights", "[live
   }
 }
 
-TEST_CASE("a run that waits for a silent stream can be stopped and keeps what it has", "[live]") {
+TEST_CASE("live: a run that waits for a silent stream can be stopped and keeps its results", "[live]") {
   Sender sender;
-  sender.arrive(20);  // two steps, and half of one
+  sender.arrive(20);  // two and a half steps
   FilesInMemory files;
   auto g = live_graph(sender);
   Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 3, files);
@@ -168,7 +168,7 @@ TEST_CASE("a run that waits for a silent stream can be stopped and keeps what it
   CHECK(running.wait_for(200ms) == std::future_status::timeout);
   runtime.stop();
   const bool ended = running.wait_for(100s) == std::future_status::ready;
-  if (!ended) sender.over = true, sender.arrive(1000);  // so that the test ends
+  if (!ended) sender.over = true, sender.arrive(1000);  // ends the test
   REQUIRE(ended);
   const CycleReport report = running.get();
   CHECK(report.stopped_by == "interrupt");
@@ -176,21 +176,21 @@ TEST_CASE("a run that waits for a silent stream can be stopped and keeps what it
   CHECK(sender.durable_until() == 16);
 }
 
-TEST_CASE("live: a run that is stopped before its first sample ends without an error", "[live]") {
+TEST_CASE("live: a run stopped before its first sample ends without an error", "[live]") {
   Sender sender;
   auto g = live_graph(sender);
   CycleRuntime runtime(*g, 0, settings(8));
   auto running = std::async(std::launch::async, [&] { return runtime.run(); });
   runtime.stop();
   const bool ended = running.wait_for(100s) == std::future_status::ready;
-  if (!ended) sender.over = true, sender.arrive(1000);  // so that the test ends
+  if (!ended) sender.over = true, sender.arrive(1000);  // ends the test
   REQUIRE(ended);
   const CycleReport report = running.get();
   CHECK(report.stopped_by == "interrupt");
   CHECK(report.samples == 0);
 }
 
-TEST_CASE("a time limit ends a run that waits for a silent stream", "[live]") {
+TEST_CASE("live: a time limit ends a run that waits for a silent stream", "[live]") {
   Sender sender;
   sender.arrive(8);
   auto g = live_graph(sender);
@@ -204,7 +204,7 @@ TEST_CASE("a time limit ends a run that waits for a silent stream", "[live]") {
   CHECK(running.get().stopped_by == "for");
 }
 
-TEST_CASE("a checkpoint is written when who sends can keep no more, and when it came due in silence", "[live]") {
+TEST_CASE("live: a checkpoint is written when a sender is full and when one is due without samples", "[live]") {
   Sender sender;
   FilesInMemory files;
   auto g = live_graph(sender);
@@ -213,7 +213,7 @@ TEST_CASE("a checkpoint is written when who sends can keep no more, and when it 
   runtime.set_checkpoints(&writer);
   auto running = std::async(std::launch::async, [&] { return runtime.run(); });
   sender.arrive(16);
-  CHECK(soon([&] { return sender.durable_until() == 16; }));  // no step follows in which it would be noticed
+  CHECK(soon([&] { return sender.durable_until() == 16; }));  // although no step follows
   {
     const std::lock_guard<std::mutex> lock(sender.mutex);
     sender.may_keep = 8;
@@ -223,13 +223,13 @@ TEST_CASE("a checkpoint is written when who sends can keep no more, and when it 
     sender.arrive(n);
     REQUIRE(soon([&] { return sender.durable_until() == n; }));
   }
-  CHECK(std::chrono::steady_clock::now() - begin < 4s);  // ten times 0.5 s otherwise
+  CHECK(std::chrono::steady_clock::now() - begin < 4s);  // would be ten times 0.5 s otherwise
   runtime.stop();
   REQUIRE(running.wait_for(100s) == std::future_status::ready);
   running.get();
 }
 
-TEST_CASE("an end that is heard after the last checkpoint is safe before the run is over", "[live]") {
+TEST_CASE("live: an end that arrives after the last checkpoint is durable before the run ends", "[live]") {
   Sender sender;
   FilesInMemory files;
   auto g = live_graph(sender);
@@ -251,7 +251,7 @@ TEST_CASE("an end that is heard after the last checkpoint is safe before the run
   CHECK(CheckpointFolder("runs", files).newest(notes)->state.live.at("x").position == "sample 16 over");
 }
 
-TEST_CASE("a live run that falls back to an older checkpoint says how many samples no sender has any more", "[live]") {
+TEST_CASE("live: a run resumed from an older checkpoint reports samples that no sender still has", "[live]") {
   Sender sender;
   sender.arrive(48);
   FilesInMemory files;
@@ -284,7 +284,7 @@ TEST_CASE("a live run that falls back to an older checkpoint says how many sampl
   CHECK(report.lost == std::map<std::string, uint64_t>{{"x", 24 - position}});
 }
 
-TEST_CASE("live runs that cannot go on say why", "[live]") {
+TEST_CASE("live: a run that cannot be resumed says why", "[live]") {
   Sender sender;
   sender.arrive(16);
   sender.over = true;

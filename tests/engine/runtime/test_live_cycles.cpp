@@ -1,5 +1,5 @@
-// Flows of several cycles over live streams: the next cycle goes on where the one before stopped, also from a
-// checkpoint.
+// Flows of several cycles over live streams: each cycle continues where the previous one stopped, also after resuming
+// from a checkpoint.
 #include <catch2/catch.hpp>
 
 #include <chrono>
@@ -26,7 +26,7 @@ constexpr size_t kSamples = 203;
 
 std::vector<float> row(size_t i) { return numbers(4, static_cast<uint32_t>(i) * 7919 + 3); }
 
-// Samples that come once, numbered; a restored one begins where it is told.
+// A live stream of numbered samples; a restored one begins at the given position.
 class LiveSamples final : public Producer {
  public:
   explicit LiveSamples(bool has_positions = true) : has_positions_(has_positions) {}
@@ -70,7 +70,7 @@ RunSettings of_cycle(int cycle, int64_t batch, int64_t accumulate, int threads) 
   return s;
 }
 
-// What the same cycles learn of files with the samples that belong to each.
+// Returns what the same cycles learn from files with their respective samples.
 std::string undisturbed(int64_t batch, int64_t accumulate) {
   auto g = graph_of(kTwoCyclesFlow);
   const auto between = [&](size_t first, size_t last) {
@@ -92,7 +92,7 @@ std::string undisturbed(int64_t batch, int64_t accumulate) {
   return learned_bytes(*g);
 }
 
-// As if it came from an address with these options, which say what its edge does.
+// Binds a producer as if it came from an address with these options, which configure its edge.
 void bind_address(HarmonicGraph& g, const std::string& name, const std::shared_ptr<Producer>& producer,
                   const std::string& options) {
   hx_registry pending;
@@ -118,10 +118,10 @@ struct Live2 {
   }
 };
 
-// Edges that hold all that comes, and nobody to be late for.
+// Edges that hold all samples, so that none is late.
 const std::string kHolding[] = {"", "edge=block&hold=64", "late=1m", "edge=drop_oldest&hold=1M&late=1m"};
 
-// One number a sample, which its sender counts; some of them are left out. Most come when `hurry` says so.
+// One number per sample, counted by its sender with gaps. Most samples arrive once `hurry` is set.
 class Counted final : public Producer {
  public:
   Counted(uint64_t most, uint64_t lacks_every, const std::atomic<bool>& hurry)
@@ -153,7 +153,7 @@ class Counted final : public Producer {
 
 }  // namespace
 
-TEST_CASE("a second cycle goes on with the sample after the last that the first learned") {
+TEST_CASE("live cycles: the second continues with the sample after the first's last one") {
   const int64_t batch = GENERATE(1, 4, 9), accumulate = GENERATE(1, 3);
   for (const int threads : {1, 2}) {
     CAPTURE(batch, accumulate, threads);
@@ -169,7 +169,7 @@ TEST_CASE("a second cycle goes on with the sample after the last that the first 
   }
 }
 
-TEST_CASE("a second cycle goes on with what waits on an edge") {
+TEST_CASE("live cycles: the second continues with the samples queued on an edge") {
   const std::string options = GENERATE(from_range(std::begin(kHolding), std::end(kHolding)));
   const int64_t batch = GENERATE(1, 9);
   CAPTURE(options, batch);
@@ -181,7 +181,7 @@ TEST_CASE("a second cycle goes on with what waits on an edge") {
   CHECK((learned_bytes(*run.graph) == undisturbed(batch, 1)));
 }
 
-TEST_CASE("edges that drop, and late=, in a flow of two cycles: pairs stay pairs") {
+TEST_CASE("live cycles: edges that drop samples and late= keep pairs together") {
   const std::string options = GENERATE(as<std::string>{}, "edge=drop_oldest&hold=40", "edge=latest",
                                        "edge=block&hold=40", "late=20ms", "late=20ms&edge=latest&unpaired=drop");
   CAPTURE(options);
@@ -196,7 +196,7 @@ TEST_CASE("edges that drop, and late=, in a flow of two cycles: pairs stay pairs
   const CycleReport first = CycleRuntime(*g, 0, s).run();
   CHECK(first.samples == 15);
   hurry = true;
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // meanwhile samples come
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // samples arrive meanwhile
   s.batch = 13;
   const CycleReport second = CycleRuntime(*g, 1, s).run();
   CHECK(second.stopped_by == "end of streams");
@@ -208,7 +208,7 @@ TEST_CASE("edges that drop, and late=, in a flow of two cycles: pairs stay pairs
   size_t pairs = 0;
   for (uint64_t i = 0; i < kMost; ++i) pairs += whole(i);
   if (options.starts_with("edge=block")) CHECK(xs->values.size() == pairs);
-  // What is told counts from the run's beginning, over both.
+  // Notes count from the beginning of the run, over both cycles.
   std::string told;
   for (const std::string& note : second.notes) told += note + "\n";
   CAPTURE(told);
@@ -217,7 +217,7 @@ TEST_CASE("edges that drop, and late=, in a flow of two cycles: pairs stay pairs
     CHECK(told.find("samples of 'x': ") != std::string::npos);
 }
 
-TEST_CASE("a stream that ends in the first of two cycles leaves the second nothing") {
+TEST_CASE("live cycles: a stream that ends in the first leaves no samples to the second") {
   const std::string options = GENERATE(as<std::string>{}, "", "edge=block&hold=64");
   CAPTURE(options);
   Live2 run(options);
@@ -229,7 +229,7 @@ TEST_CASE("a stream that ends in the first of two cycles leaves the second nothi
   CHECK(second.stopped_by == "end of streams");
 }
 
-TEST_CASE("runs of two cycles over a live stream go on from a checkpoint in either") {
+TEST_CASE("live cycles: a checkpoint in either cycle is resumed") {
   const std::string options = GENERATE(from_range(std::begin(kHolding), std::end(kHolding)));
   CAPTURE(options);
   const std::string whole = undisturbed(4, 1);
@@ -243,7 +243,7 @@ TEST_CASE("runs of two cycles over a live stream go on from a checkpoint in eith
       runtime.on_step(1, [&](const StepReport&) {
         while (writer.busy())
           std::this_thread::sleep_for(
-              std::chrono::milliseconds(1));  // one is written at a time, and every step's is wanted
+              std::chrono::milliseconds(1));  // one is written at a time, and this test needs one for every step
       });
       runtime.run();
       CHECK(run.live->safe == (cycle == 0 ? 28 : kSamples));
@@ -275,7 +275,7 @@ TEST_CASE("runs of two cycles over a live stream go on from a checkpoint in eith
   CHECK(of_second >= 3);
 }
 
-TEST_CASE("a cycle that ends by a metric leaves the rest of a live stream to the next") {
+TEST_CASE("live cycles: a cycle that ends by a metric leaves the remaining samples to the next") {
   Live2 run;
   RunSettings s = of_cycle(0, 4, 1, 2);
   s.steps.reset();
@@ -284,7 +284,7 @@ TEST_CASE("a cycle that ends by a metric leaves the rest of a live stream to the
   CHECK(CycleRuntime(*run.graph, 1, of_cycle(1, 4, 1, 2)).run().samples == kSamples - 4);
 }
 
-TEST_CASE("a stream without positions goes on into the next cycle, and checkpoints say that they do not") {
+TEST_CASE("live cycles: a stream without positions continues, and checkpoints say it cannot be resumed") {
   Live2 run(false);
   FilesInMemory files;
   Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 1000, files);
@@ -298,7 +298,7 @@ TEST_CASE("a stream without positions goes on into the next cycle, and checkpoin
   CHECK(CheckpointFolder("runs", files).newest(notes)->state.not_resumable == "stream 'x' is live");
 }
 
-TEST_CASE("cycles that cannot go on with one another's live streams say so before they begin") {
+TEST_CASE("live cycles: cycles that cannot share live streams are refused before they begin") {
   Live2 run;
   RunSettings s = of_cycle(0, 4, 1, 1);
   s.seconds = 1;
@@ -311,7 +311,7 @@ TEST_CASE("cycles that cannot go on with one another's live streams say so befor
   bind_producer(*other, "y", std::make_shared<LiveSamples>());
   CHECK_THAT(message_of([&] { CycleRuntime(*other, 0, of_cycle(0, 4, 1, 1)).run(); }),
              Catch::StartsWith("cycle 2 reads the live stream 'x' beside others than cycle 1 does"));
-  // Each its own: nothing to go on with.
+  // Each cycle has its own streams, so nothing is shared.
   auto apart = graph_of(R"(harmonic two { producer x {4}; producer y {4}; layer o {4}; layer p {4};
     cycle { x -> o; o <-(mse)- x; } cycle { y -> p; p <-(mse)- y; } })");
   bind_producer(*apart, "x", std::make_shared<LiveSamples>());

@@ -1,4 +1,4 @@
-// Loaded weights say how wide a layer is, whatever the function that owns them.
+// Loaded weights determine the width of a layer for every kind of function.
 #include <catch2/catch.hpp>
 
 #include <filesystem>
@@ -21,7 +21,7 @@ TensorFile learned(const std::string& flow, const Shape& x, const Shape& y) {
   return g->weights();
 }
 
-// The widths of a flow without its taps, from what it learned.
+// Returns the widths of a flow without its taps, from trained weights.
 std::unique_ptr<HarmonicGraph> without_taps(const std::string& flow, const TensorFile& weights, const Shape& x) {
   Graph graph = make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", flow)), Registry::global());
   graph.taps.clear();
@@ -35,7 +35,7 @@ Shape width(HarmonicGraph& g, const char* layer) { return g.widths().of.at(g.gra
 
 }  // namespace
 
-TEST_CASE("loaded weights give the width whatever the function, with and without a bias") {
+TEST_CASE("loaded widths: weights of any function give the width, with and without a bias") {
   const std::string
       before =
           "harmonic g { producer x {*, 5}; producer y {*, 6}; layer a {*, 4}; layer b; cycle (steps 1) { x -> a -(",
@@ -55,7 +55,7 @@ TEST_CASE("loaded weights give the width whatever the function, with and without
   }
 }
 
-TEST_CASE("a tied weight gives the width of what it maps to") {
+TEST_CASE("loaded widths: a tied weight gives the width of its target") {
   const std::string flow =
       "harmonic g { producer x {*, 7}; producer y {*, 7}; layer a {*, 4}; layer o; cycle (steps 1) { x -(embed)-> a "
       "-(affine(tied=a, bias=false))-> o; o <- y; } }";
@@ -72,7 +72,7 @@ TEST_CASE("a tied weight gives the width of what it maps to") {
   CHECK(g.widths().of.at(g.graph().find("o")).reason == "loaded weights");
 }
 
-TEST_CASE("weights a function starts from give its width") {
+TEST_CASE("loaded widths: initial weights of a function give its width") {
   const fs::path file = fs::temp_directory_path() / "harmonics_loaded_widths.safetensors";
   const std::string first =
       "harmonic g { producer x {5}; producer y {6}; layer b; cycle (steps 1) { x -(affine(bias=false))-> b; b <- y; } "
@@ -89,7 +89,7 @@ TEST_CASE("weights a function starts from give its width") {
   fs::remove(file);
 }
 
-TEST_CASE("what is shared has one shape, in branches, cycles and by name") {
+TEST_CASE("loaded widths: shared weights have one shape across branches, cycles and names") {
   const auto message = [](const std::string& flow) {
     auto g = graph_of("harmonic g { producer x {4}; producer y {2}; layer h {8}; layer o {2}; " + flow + " }");
     g->assume_declared_streams();

@@ -1,4 +1,4 @@
-// From a graph to programs: what is shared, frozen, counted and refused.
+// Lowering of graphs to programs: what is shared, frozen, counted and refused.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -43,7 +43,7 @@ void bind_relu_net(HarmonicGraph& g) {
 
 }  // namespace
 
-TEST_CASE("a program knows which of its inputs choose classes") {
+TEST_CASE("lowering: a program knows which inputs are class numbers") {
   auto g = graph_of(R"(harmonic g {
     producer x; producer n {1}; producer y {3}; layer e; layer o {3};
     cycle { x -(embed(2, vocabulary=5))-> e -> o; n -> o; o <-(cross_entropy)- y; }
@@ -55,7 +55,7 @@ TEST_CASE("a program knows which of its inputs choose classes") {
   CHECK(g->lower(lowering_options(Mode::infer)).index_limits == std::vector<int64_t>{5, 0});
 }
 
-TEST_CASE("a layer with several taps is reported once") {
+TEST_CASE("lowering: a layer with several taps is reported once") {
   auto g = graph_of(R"(harmonic g {
     producer x {3}; producer y {2}; producer z {2}; layer b {2};
     cycle { x -> b; b <-(cross_entropy, cross_entropy(weight=0.5))- y; b <-(cross_entropy)- z; }
@@ -67,7 +67,7 @@ TEST_CASE("a layer with several taps is reported once") {
   CHECK(l.losses[0].counted == 2);
 }
 
-TEST_CASE("frozen weights do not move, and only= moves what it names") {
+TEST_CASE("lowering: frozen weights do not change, and only= changes what it names") {
   const auto run = [](const std::string& flow) {
     auto g = graph_of("harmonic g { producer x {3}; producer y {1}; layer a {4}; layer b {1}; cycle (steps 2) { " +
                       flow + " } }");
@@ -91,7 +91,7 @@ TEST_CASE("frozen weights do not move, and only= moves what it names") {
         }).find("only=\"q*\" matches no parameter") == 0);
 }
 
-TEST_CASE("a tied map uses one weight for two arrows, and its gradient adds up") {
+TEST_CASE("lowering: a tied map shares one weight between two arrows, and its gradients add up") {
   auto g = graph_of(R"(harmonic g {
     producer x {2}; producer y {2}; layer a {2}; layer b {2};
     cycle (steps 1) { x -(affine(bias=false))-> a; a -(affine(tied=a, bias=false))-> b; b <- y; }
@@ -111,7 +111,7 @@ TEST_CASE("a tied map uses one weight for two arrows, and its gradient adds up")
   CHECK(w[3] == 3);
 }
 
-TEST_CASE("the weights of another graph are refused, missing ones start fresh and are then known") {
+TEST_CASE("lowering: weights of another graph are refused, missing ones are initialised") {
   auto trained = graph_of(kReluNet);
   bind_relu_net(*trained);
   RunSettings s = settings(4);
@@ -139,7 +139,7 @@ TEST_CASE("the weights of another graph are refused, missing ones start fresh an
   fs::remove(file);
 }
 
-TEST_CASE("without its tap a graph infers what it learned, labels bound or not") {
+TEST_CASE("lowering: without its tap a graph infers, with or without bound labels") {
   auto trained = graph_of(kReluNet);
   bind_relu_net(*trained);
   RunSettings s = settings(4);
@@ -165,7 +165,7 @@ TEST_CASE("without its tap a graph infers what it learned, labels bound or not")
   fs::remove(file);
 }
 
-TEST_CASE("a joint sample is the same with and without its labels") {
+TEST_CASE("lowering: a joint sample is the same with and without its labels") {
   constexpr const char* kPairs =
       "harmonic g { producer x; producer y {1} 1/2 x; layer o {1}; cycle { x -(affine(1))-> o; o <- y; } }";
   auto both = graph_of(kPairs);
@@ -189,7 +189,7 @@ void bind_two(HarmonicGraph& g) {
   bind_rows<float>(g, "z", {2}, {0, -1, 4, -3, 8, -5, 12, -7});
   bind_rows<float>(g, "y", {2}, std::vector<float>(8));
 }
-// Of the first of two numbers, over samples [from, to).
+// Returns the mean of the first of two numbers over samples [from, to).
 float mean_of(const std::vector<float>& first, size_t from, size_t to) {
   return std::accumulate(first.begin() + static_cast<std::ptrdiff_t>(from),
                          first.begin() + static_cast<std::ptrdiff_t>(to), 0.0f) /
@@ -199,7 +199,7 @@ const std::vector<float> kX{1, 3, 5, 7}, kZ{0, 4, 8, 12};
 
 }  // namespace
 
-TEST_CASE("norm: a shared one moves its running statistics at each use, in order") {
+TEST_CASE("norm: a shared one updates its running statistics at each use, in order") {
   auto g = graph_of(kNormTwice);
   bind_two(*g);
   RunSettings s = settings(4);
@@ -210,7 +210,7 @@ TEST_CASE("norm: a shared one moves its running statistics at each use, in order
   CHECK(weights(*g, "bn.running_variance")[0] == Approx(0.9f * (0.9f + 0.1f * of_x) + 0.1f * of_z));
 }
 
-TEST_CASE("norm: a shared one moves its running statistics for each batch of a gathered step") {
+TEST_CASE("norm: a shared one updates its running statistics for each batch of an accumulated step") {
   auto g = graph_of(kNormTwice);
   bind_two(*g);
   RunSettings s = settings(2);
@@ -224,7 +224,7 @@ TEST_CASE("norm: a shared one moves its running statistics for each batch of a g
   CHECK(weights(*g, "bn.running_mean")[0] == Approx(mean));
 }
 
-TEST_CASE("norm: cycles that share one move its running statistics one after the other") {
+TEST_CASE("norm: cycles that share one update its running statistics in turn") {
   auto g = graph_of(R"(harmonic g {
     producer x {2}; producer z {2}; producer y {2}; layer a {2}; layer b {2};
     cycle { x -(norm("batch", name="bn"))-> a; a <- y; }

@@ -1,4 +1,4 @@
-// Streams with gaps, put together by number: against a plain model, and on edges with threads.
+// Streams with gaps, joined by number: compared with a simple model, and on edges with threads.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct Numbered {
   uint64_t number, sender;
 };
 
-// Samples of one i64: 1000 * sender + number; live, with numbers.
+// A live stream of numbered samples of one i64: 1000 * sender + number.
 class NumberedProducer : public Producer {
  public:
   explicit NumberedProducer(std::vector<Numbered> samples, size_t from = 0) : samples_(std::move(samples)), at_(from) {}
@@ -89,12 +89,12 @@ Joined join(std::vector<Source>& sources, const std::vector<uint64_t>& per_group
   return result;
 }
 
-// What should come of streams of one sender each: groups in their order, as long as every stream has a sample of this
-// group or a later one.
+// The model for streams with one sender each: groups in order, as long as every stream has a sample of this group or
+// a later one.
 std::vector<std::vector<std::vector<int64_t>>> expected(const std::vector<std::vector<uint64_t>>& streams,
                                                         const std::vector<uint64_t>& per_group, Unpaired unpaired) {
   uint64_t end = UINT64_MAX;
-  std::map<uint64_t, std::vector<std::map<uint64_t, int64_t>>> groups;  // by group, by stream, by place
+  std::map<uint64_t, std::vector<std::map<uint64_t, int64_t>>> groups;  // by group, stream and position
   for (size_t i = 0; i < streams.size(); ++i) {
     end = std::min(end, streams[i].empty() ? 0 : streams[i].back() / per_group[i] + 1);
     for (const uint64_t n : streams[i]) {
@@ -131,11 +131,11 @@ std::vector<Numbered> of_sender(const std::vector<uint64_t>& numbers, uint64_t s
 
 }  // namespace
 
-TEST_CASE("join: what a cut run had not read yet is not missing") {
+TEST_CASE("join: samples that a cut run had not read are not counted as missing") {
   for (const Unpaired unpaired : {Unpaired::drop, Unpaired::last, Unpaired::stop})
     for (const bool cut : {true, false}) {
       std::vector<Source> sources;
-      sources.push_back(source_of("a", {{0, 1}, {1, 1}, {2, 1}}));  // it was cancelled in the midst of its second group
+      sources.push_back(source_of("a", {{0, 1}, {1, 1}, {2, 1}}));  // cancelled during its second group
       sources.push_back(source_of("b", {{0, 2}, {1, 2}, {2, 2}, {3, 2}}));
       std::vector<std::string> left_out;
       JoinRules rules;
@@ -157,7 +157,7 @@ TEST_CASE("join: what a cut run had not read yet is not missing") {
     }
 }
 
-TEST_CASE("joined by number: as the model says, for gaps, ratios and batches of any kind") {
+TEST_CASE("joined by number: equals the model for gaps, ratios and batches") {
   for (uint64_t seed = 1; seed <= 600; ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
@@ -195,7 +195,7 @@ TEST_CASE("joined by number: as the model says, for gaps, ratios and batches of 
       CHECK(left_out["s" + std::to_string(i)] == got.counts[i].unpaired);
     }
     if (unpaired != Unpaired::drop) continue;
-    // Gone on with from any place, the same follows.
+    // Resuming at any position gives the same groups.
     const uint64_t part = wanted.empty() ? 0 : draw(wanted.size());
     rules.on_left_out = nullptr;
     std::vector<Source> again, rest;
@@ -210,7 +210,7 @@ TEST_CASE("joined by number: as the model says, for gaps, ratios and batches of 
   }
 }
 
-TEST_CASE("joined by number: unpaired=stop names what is missing") {
+TEST_CASE("joined by number: unpaired=stop names the missing sample") {
   JoinRules rules;
   rules.by_number = true;
   rules.unpaired = Unpaired::stop;
@@ -226,7 +226,7 @@ TEST_CASE("joined by number: unpaired=stop names what is missing") {
   }
 }
 
-TEST_CASE("joined by number: a sender that numbers anew waits for the others to") {
+TEST_CASE("joined by number: a sender that restarts its numbers waits for the others") {
   JoinRules rules;
   rules.by_number = true;
   const auto two = [](std::vector<uint64_t> first, std::vector<uint64_t> second) {
@@ -243,11 +243,11 @@ TEST_CASE("joined by number: a sender that numbers anew waits for the others to"
   for (const auto& group : got.groups) xs.push_back(group[0][0]), ys.push_back(group[1][0]);
   CHECK(xs == std::vector<int64_t>{1000000, 1000001, 1000002, 1000003, 1000004, 2000001, 2000002});
   CHECK(ys == xs);
-  CHECK(got.counts[1].unpaired == 2);  // 5 and 6 of the first
-  CHECK(got.counts[0].unpaired == 1);  // 0 of the second
+  CHECK(got.counts[1].unpaired == 2);  // 5 and 6 of the first sender
+  CHECK(got.counts[0].unpaired == 1);  // 0 of the second sender
 }
 
-TEST_CASE("joined by number: who comes back after another took its place is late") {
+TEST_CASE("joined by number: samples of a replaced sender are late") {
   JoinRules rules;
   rules.by_number = true;
   std::vector<Source> sources;
@@ -255,10 +255,10 @@ TEST_CASE("joined by number: who comes back after another took its place is late
   sources.push_back(source_of("y", {{0, 1}, {1, 1}, {0, 2}, {1, 2}, {2, 2}}));
   const Joined got = join(sources, {1, 1}, rules, 1);
   CHECK(got.groups.size() == 4);
-  CHECK(got.counts[0].late == 2);  // 2 of the first, and what came twice
+  CHECK(got.counts[0].late == 2);  // 2 of the first sender, and a repeated one
 }
 
-TEST_CASE("joined by number: samples without numbers are refused with what to write") {
+TEST_CASE("joined by number: samples without numbers are refused with a remedy") {
   class Plain final : public NumberedProducer {
    public:
     using NumberedProducer::NumberedProducer;
@@ -273,7 +273,7 @@ TEST_CASE("joined by number: samples without numbers are refused with what to wr
 
 namespace {
 
-// Gives its samples at once, or when it is told to, and can be woken.
+// Delivers its samples at once or when allowed, and can be cancelled.
 class PacedProducer final : public Producer {
  public:
   explicit PacedProducer(uint64_t most) : most_(most) {}
@@ -318,7 +318,7 @@ bool wait_for(Until until) {
 
 }  // namespace
 
-TEST_CASE("an edge: block keeps all, drop_oldest and latest the newest, and count") {
+TEST_CASE("edge: block keeps all samples, drop_oldest and latest keep and count the newest") {
   const auto policy = GENERATE(EdgePolicy::block, EdgePolicy::drop_oldest, EdgePolicy::latest);
   const auto producer = std::make_shared<PacedProducer>(1000);
   Source source("x", producer);
@@ -349,7 +349,7 @@ TEST_CASE("an edge: block keeps all, drop_oldest and latest the newest, and coun
     CHECK(got.size() == 1 + room);
 }
 
-TEST_CASE("an edge: latest holds what one step takes when steps become others") {
+TEST_CASE("edge: latest holds the samples of one step when the step size changes") {
   const auto producer = std::make_shared<PacedProducer>(1000);
   Source source("x", producer);
   Edge edge(source, {EdgePolicy::latest, 50 * sizeof(int64_t)}, 10);
@@ -366,7 +366,7 @@ TEST_CASE("an edge: latest holds what one step takes when steps become others") 
   edge.set_step(20);
   producer->allow(45);
   REQUIRE(wait_for([&] { return edge.waiting() == 9; }));
-  edge.set_step(200);  // hold= allows 50
+  edge.set_step(200);  // hold= limits it to 50
   producer->allow(1000);
   REQUIRE(wait_for([&] { return edge.waiting() + edge.dropped() == 999; }));
   REQUIRE(edge.read(100, to, marks.data(), std::nullopt) == 50);
@@ -376,7 +376,7 @@ TEST_CASE("an edge: latest holds what one step takes when steps become others") 
   }
 }
 
-TEST_CASE("an edge: what waits for a sample ends when the edge does") {
+TEST_CASE("edge: a waiting read ends when the edge is closed") {
   const auto producer = std::make_shared<PacedProducer>(1000);
   Source source("x", producer);
   int64_t value = 0;
@@ -390,7 +390,7 @@ TEST_CASE("an edge: what waits for a sample ends when the edge does") {
   CHECK(Edge::Clock::now() - begin < 5s);
 }
 
-TEST_CASE("late=: what waits too long goes without, and what comes then is late") {
+TEST_CASE("late=: an overdue sample is left out and counted as late when it arrives") {
   const auto unpaired = GENERATE(Unpaired::drop, Unpaired::last);
   const auto fast = std::make_shared<PacedProducer>(100), slow = std::make_shared<PacedProducer>(100);
   Source x("x", fast), y("y", slow);
@@ -406,7 +406,7 @@ TEST_CASE("late=: what waits too long goes without, and what comes then is late"
   fast->allow(2), slow->allow(1);
   REQUIRE(join.read(1, to) == 1);
   CHECK((xs[0] == 0 && ys[0] == 0));
-  // Sample 1 of x finds none; then both have 2.
+  // Sample 1 of x has no partner; then both streams have 2.
   std::thread later([&] {
     REQUIRE(wait_for(
         [&] { return unpaired == Unpaired::drop ? join.counts(0).unpaired == 1 : join.counts(1).filled == 1; }));

@@ -1,4 +1,4 @@
-// Data that differ from those weights learned from: told, or refused where numbers would change their size.
+// Data that differ from the training data of the weights: reported, or refused if the scale would change.
 #include <catch2/catch.hpp>
 
 #include "engine/bound/other_functions.hpp"
@@ -33,7 +33,7 @@ TensorFile learned(Shape sample = {4}) {
   return g->weights();
 }
 
-// What a run with these weights says of the data, or why it refuses them.
+// Returns what a run with these weights reports about the data, or why it refuses them.
 template <typename T>
 std::string told(const TensorFile& weights, Shape sample = {4}) {
   auto g = graph_with<T>(sample);
@@ -47,7 +47,7 @@ std::string told(const TensorFile& weights, Shape sample = {4}) {
   return error == "no error" ? notes : error;
 }
 
-// Likewise when it goes on from a checkpoint.
+// The same for a run resumed from a checkpoint.
 template <typename T>
 std::string told_on_resuming(FilesInMemory& files, Shape sample = {4}) {
   auto g = graph_with<T>(sample);
@@ -64,7 +64,7 @@ std::string told_on_resuming(FilesInMemory& files, Shape sample = {4}) {
 
 }  // namespace
 
-TEST_CASE("weights: whole numbers of another scale are refused, real ones are told") {
+TEST_CASE("weights: integers of another scale are refused, real numbers are reported") {
   const TensorFile bytes = learned<uint8_t>();
   CHECK(told<uint8_t>(bytes) == "");
   CHECK(told<int16_t>(bytes) ==
@@ -79,14 +79,14 @@ TEST_CASE("weights: whole numbers of another scale are refused, real ones are to
   CHECK(told<float>(shorts) == "producer 'x' gives f32; w learned from i16\n");
 }
 
-TEST_CASE("weights: samples of another shape are told, or refused where the numbers differ") {
+TEST_CASE("weights: samples of another shape are reported, or refused if the count differs") {
   const TensorFile flat = learned<float>({4});
   CHECK(told<float>(flat, {2, 2}) ==
         "producer 'x' delivers samples of shape [2, 2], the weights of w learned from [4]\n");
   CHECK(told<float>(flat, {5}) == "producer 'x' delivers samples of shape [5], the weights of w learned from [4]");
 }
 
-TEST_CASE("resume: data of another scale are refused, of another type or shape told") {
+TEST_CASE("resume: data of another scale are refused, of another type or shape reported") {
   FilesInMemory files;
   {
     auto g = graph_with<uint8_t>({4});
@@ -105,7 +105,7 @@ TEST_CASE("resume: data of another scale are refused, of another type or shape t
         "producer 'x' delivers samples of shape [2, 2], the weights of " + file + " learned from [4]\n");
 }
 
-TEST_CASE("labels are numbers of classes in any type") {
+TEST_CASE("labels: class numbers of any type are accepted") {
   auto g = graph_with<float>({4});
   CycleRuntime(*g, 0, settings(3)).run();
   auto other = graph_of(kFlow);
@@ -115,7 +115,7 @@ TEST_CASE("labels are numbers of classes in any type") {
   CHECK(CycleRuntime(*other, 0, settings(3)).run().notes.empty());
 }
 
-TEST_CASE("functions that are others than the weights learned with are told by arrow") {
+TEST_CASE("weights: functions other than those trained are reported by arrow") {
   const auto graph = [](const std::string& arrows) {
     return make_graph(
         parse_flow(std::make_shared<SourceText>(
@@ -136,7 +136,7 @@ TEST_CASE("functions that are others than the weights learned with are told by a
         "from 'h' to 'o' by nothing, which is softmax now\n");
 }
 
-TEST_CASE("words of classes that no file of weights has room for are refused before the run") {
+TEST_CASE("class names: those that no weights file can hold are refused before the run") {
   const auto bound = [](size_t words, size_t letters) {
     auto g = graph_of(kFlow);
     bind_rows<float>(*g, "x", {4}, numbers(24));

@@ -1,4 +1,4 @@
-// Steps over samples held in memory: which samples, in which order, and what is said when there are none.
+// Steps over samples in memory: which samples, in which order, and the error if there are none.
 #include <catch2/catch.hpp>
 
 #include "engine/bound/profile.hpp"
@@ -19,7 +19,7 @@ float first_of(const Samples& rows, uint64_t i) { return *reinterpret_cast<const
 
 }  // namespace
 
-TEST_CASE("samples are read once, in order, and from the front again after the end") {
+TEST_CASE("prepared step: samples are read once, in order, and again from the beginning") {
   auto g = graph_of(kGroupedNet);
   bind_rows(*g, "x", {4}, numbers(4 * 5));
   bind_rows<int64_t>(*g, "y", {}, std::vector<int64_t>{0, 1, 2, 1, 0});
@@ -31,7 +31,7 @@ TEST_CASE("samples are read once, in order, and from the front again after the e
   for (uint64_t i = 0; i < 20; ++i) CHECK(first_of(rows, i) == numbers(4 * 5)[4 * (i % 5)]);
 }
 
-TEST_CASE("a producer without stream gives random numbers of its declared type") {
+TEST_CASE("prepared step: an unbound producer gives random numbers of its declared type") {
   auto g = graph_of(kGroupedNet);
   const Samples rows(*g, 0, true, 3000, 7);
   CHECK_FALSE(rows.streamed());
@@ -46,7 +46,7 @@ TEST_CASE("a producer without stream gives random numbers of its declared type")
   CHECK(differ);
 }
 
-TEST_CASE("a producer that says nothing must be bound") {
+TEST_CASE("prepared step: a producer without a declared type must be bound") {
   auto g = graph_of("harmonic g { producer x; layer o {2}; cycle { x -> o; } }");
   try {
     const Samples rows(*g, 0, false, 1, 0);
@@ -57,7 +57,7 @@ TEST_CASE("a producer that says nothing must be bound") {
   }
 }
 
-TEST_CASE("a profile describes every step of the plan") {
+TEST_CASE("profile: describes every step of the plan") {
   auto g = graph_of(kGroupedNet);
   const Samples rows(*g, 0, true, 8, 0);
   PreparedSettings settings;
@@ -84,10 +84,10 @@ TEST_CASE("a profile describes every step of the plan") {
   }
   CHECK(p.floor == Approx(floor));
   CHECK(p.floor == Approx(floor_of(step.executable(), yardsticks)));
-  CHECK(weight() != before);  // the runs that were looked at trained
+  CHECK(weight() != before);  // the profiled runs trained
 }
 
-TEST_CASE("the best time is that of all batches, not of the easiest") {
+TEST_CASE("profile: the best time covers all batches, not the cheapest one") {
   Times t;
   for (double v : {3.0, 1.0, 2.0, 5.0, 4.0}) t.add(v, static_cast<size_t>(v) % 2 ? 0 : 2);
   CHECK(t.best() == (1 + 2) / 2.0);

@@ -1,5 +1,5 @@
-// Profiles of a step on a device with memory of its own: whose clock its single steps are timed by, and what is taken
-// off.
+// Profiles of a step on a device with its own memory: the clock that times single steps, and the overhead that is
+// subtracted.
 #include <catch2/catch.hpp>
 
 #include "engine/bound/profile.hpp"
@@ -18,7 +18,7 @@ constexpr const char* kProfiledFlow =
 
 struct Profiled {
   Profile profile;
-  double waiting = 0;  // of the yardsticks
+  double waiting = 0;  // of the roofline measurements
 };
 
 Profiled profiled(const std::string& device) {
@@ -36,7 +36,7 @@ Profiled profiled(const std::string& device) {
 
 }  // namespace
 
-TEST_CASE("a profile takes the clock of a device that keeps one, and takes off what nothing takes") {
+TEST_CASE("profile: a device's own clock is used, and the time of an empty step is subtracted") {
   const auto device = add_fake_accelerator(Registry::global(), "fake_profiled", true);
   const Profiled by_device = profiled("fake_profiled");
   CHECK(by_device.profile.by_device);
@@ -45,7 +45,7 @@ TEST_CASE("a profile takes the clock of a device that keeps one, and takes off w
   CHECK(by_device.profile.waiting == Approx(static_cast<double>(by_device.profile.trace.back().nothing) * 1e-9));
   CHECK(by_device.profile.kernels > 0);
 
-  device->tells = 2e-3;  // between any two points: nothing takes as long as each step
+  device->tells = 2e-3;  // between any two readings: an empty step takes as long as each step
   const Profiled slow = profiled("fake_profiled");
   CHECK(slow.profile.waiting == Approx(2e-3));
   CHECK(slow.profile.kernels == Approx(0).margin(1e-12));

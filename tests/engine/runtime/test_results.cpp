@@ -1,4 +1,4 @@
-// Results of a run: those that are not finite are told, and a consumer that fails costs nothing that was learned.
+// Results of a run: non-finite ones are reported, and a failing consumer loses no training.
 #include <catch2/catch.hpp>
 
 #include <limits>
@@ -30,7 +30,7 @@ std::string notes_of(std::vector<float> samples, const std::vector<float>& weigh
   return notes;
 }
 
-// Fails with the third sample, not as the interface asks.
+// Throws at the third sample, and not an Error as the interface requires.
 class Fails : public Consumer {
  public:
   void push(const HTensor&) override {
@@ -43,7 +43,7 @@ class Fails : public Consumer {
 
 }  // namespace
 
-TEST_CASE("results that are infinite or NaN are counted, with the first and where it comes from") {
+TEST_CASE("results: infinite or NaN values are counted, with the first and its cause") {
   const std::vector<float> finite{1, 2, 3, 4};
   CHECK(notes_of({0, 1, 2, 3, 4, 5}, finite) == "");
   CHECK(notes_of({0, 1, 2, 3, kNan, 5, 6, 7, 8, -kInfinity}, finite) ==
@@ -53,7 +53,7 @@ TEST_CASE("results that are infinite or NaN are counted, with the first and wher
         "weights\n");
 }
 
-TEST_CASE("a consumer that fails in its own way leaves a checkpoint of the steps before") {
+TEST_CASE("results: a consumer that throws another type leaves a checkpoint of the steps before") {
   auto g = graph_of(
       "harmonic g { producer x; producer y; consumer c; layer o {1}; cycle (epochs 3) { x -(affine)-> o; o -> c; o "
       "<-(mse)- y; } }");

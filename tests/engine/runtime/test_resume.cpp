@@ -1,5 +1,5 @@
-// The resume law: a run that was stopped anywhere and went on, with other threads and other reading ahead, ends to the
-// bit as the run that nobody disturbed.
+// The resume law: a run that is stopped anywhere and resumed with other threads and another read-ahead ends bitwise
+// equal to the uninterrupted run.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -19,7 +19,7 @@ using namespace harmonics;
 using namespace harmonics::testing;
 using namespace harmonics::testing::resuming;
 
-TEST_CASE("stopped anywhere, a run goes on to the same bits") {
+TEST_CASE("resume: a run stopped anywhere ends bitwise equal") {
   std::mt19937 random(41);
   size_t mid_epoch = 0, pieces = 0;
   for (int round = 0; round < 40; ++round) {
@@ -45,7 +45,7 @@ TEST_CASE("stopped anywhere, a run goes on to the same bits") {
       ++pieces;
       FilesInMemory more;
       expect_same(resumed(setup, from, 1 + static_cast<int>(random() % 2), random() % 20, &more), undisturbed);
-      const auto second = CheckpointFolder("again", more).list();  // a run that was resumed is stopped again
+      const auto second = CheckpointFolder("again", more).list();  // stops the resumed run again
       if (second.empty()) continue;
       expect_same(resumed(setup, read_checkpoint(second[random() % second.size()].path, more), 2, random() % 5),
                   undisturbed);
@@ -54,7 +54,7 @@ TEST_CASE("stopped anywhere, a run goes on to the same bits") {
   CHECK(mid_epoch * 3 > pieces);
 }
 
-TEST_CASE("the last checkpoint of a run is its end, and more steps may follow") {
+TEST_CASE("resume: the last checkpoint is the end of the run, and more steps may follow") {
   Setup setup;
   setup.run = settings(4);
   setup.run.epochs = 2;
@@ -81,7 +81,7 @@ TEST_CASE("the last checkpoint of a run is its end, and more steps may follow") 
   expect_same(longer, run(5, nullptr, fresh));
 }
 
-TEST_CASE("stopping finishes the step with all of its batches, and what follows is as if nobody had stopped") {
+TEST_CASE("stop: finishes the step with all of its batches, and the resumed run is equal") {
   Setup setup;
   setup.flow = kFlows[1];
   setup.run = settings(3);
@@ -112,7 +112,7 @@ TEST_CASE("stopping finishes the step with all of its batches, and what follows 
   }
 }
 
-TEST_CASE("stop: asked for at any moment, a run is cut and says so, or whole with its validation") {
+TEST_CASE("stop: at any moment the run is cut and reported so, or complete with its validation") {
   Setup setup;
   setup.validated = true;
   setup.run = settings(6);
@@ -152,7 +152,7 @@ TEST_CASE("stop: asked for at any moment, a run is cut and says so, or whole wit
   CHECK(too_late > 0);
 }
 
-TEST_CASE("a checkpoint taken in the midst of a step is of the step before") {
+TEST_CASE("checkpoint: one requested within a step is of the step before") {
   Setup setup;
   setup.flow = kFlows[1];
   setup.run = settings(3);
@@ -172,7 +172,7 @@ TEST_CASE("a checkpoint taken in the midst of a step is of the step before") {
   size_t given = 0;
   rows->on_sample = [&](size_t) {
     if (++given == 26)
-      taken = runtime.checkpoint_now();  // read ahead by now: some batches of the second step have run, or none
+      taken = runtime.checkpoint_now();  // some batches of the second step may have run by now
   };
   bind_producer(*g, "x", rows);
   bind_rows(*g, "y", Shape{}, labels(x), 3);
@@ -186,7 +186,7 @@ TEST_CASE("a checkpoint taken in the midst of a step is of the step before") {
 
 namespace {
 
-// Counts rows; can be asked to, or cannot, keep its count.
+// A metric that counts rows; its count can be saved or not.
 class Rowcount : public Metric {
  public:
   void add(const MetricBatch& batch) override { rows_ += static_cast<double>(batch.rows); }
@@ -209,7 +209,7 @@ void register_rowcount() {
 
 }  // namespace
 
-TEST_CASE("a metric that cannot be kept, or was not asked for before, counts the rest of its epoch and says so") {
+TEST_CASE("resume: a metric without saved state counts the rest of its epoch and reports it") {
   register_rowcount();
   Setup setup;
   setup.run = settings(5);
@@ -246,7 +246,7 @@ TEST_CASE("a metric that cannot be kept, or was not asked for before, counts the
   CHECK(from_8.by_epoch[2].figures.at("rowcount") == 30);
 }
 
-TEST_CASE("streams that cannot go back make a checkpoint that says so") {
+TEST_CASE("resume: streams that cannot return give a checkpoint that says so") {
   Setup setup;
   setup.run = settings(4);
   setup.run.steps = 3;
@@ -272,7 +272,7 @@ TEST_CASE("streams that cannot go back make a checkpoint that says so") {
         "'" + c.path + "' cannot be resumed: stream 'x' is live\nits weights are good: --weights " + c.path);
 }
 
-TEST_CASE("of an edited graph what fits is restored, and what does not is named") {
+TEST_CASE("resume: an edited graph gets what fits, and the rest is named") {
   Setup setup;
   setup.run = settings(5);
   setup.run.epochs = 2;
@@ -293,7 +293,7 @@ TEST_CASE("of an edited graph what fits is restored, and what does not is named"
   CycleRuntime again(*other, 0, edited.run);
   again.resume(c);
   const CycleReport report = again.run();
-  CHECK(weights(*other, "x.h.affine.bias") == kept);  // the run was over
+  CHECK(weights(*other, "x.h.affine.bias") == kept);  // the run was complete
   std::string notes;
   for (const std::string& note : report.notes) notes += note + "\n";
   CHECK(notes.find("the flow's text has changed since the checkpoint was written\n") == 0);
@@ -331,7 +331,7 @@ TEST_CASE("of an edited graph what fits is restored, and what does not is named"
   CHECK(message_of([&] { strange.run(); }).find("none of the 4 tensors of runs/checkpoint-") == 0);
 }
 
-TEST_CASE("a checkpoint of a later cycle knows what the earlier ones learned") {
+TEST_CASE("resume: a checkpoint of a later cycle holds what earlier cycles learned") {
   const char* flow = R"hmx(harmonic two { producer x {6}; producer y {3}; layer h {5}; layer o; layer side {6};
     cycle (epochs 1) { x -(tanh)-> h -> o; h -> side; o <-(cross_entropy)- y; side <-(mse)- x; }
     cycle (epochs 2, optimizer="adam(lr=0.01)") { x -(tanh)-> h -> o; o <-(cross_entropy)- y; } })hmx";
@@ -358,9 +358,7 @@ TEST_CASE("a checkpoint of a later cycle knows what the earlier ones learned") {
   CHECK(learned_bytes(*other) == undisturbed);
 }
 
-TEST_CASE(
-    "time, epochs, steps and metrics end a run alike, from the file and from settings, an hour on finite streams is an "
-    "hour") {
+TEST_CASE("resume: time, epochs, steps and metrics end a run, given in the file or in settings") {
   const auto run = [](const std::string& conditions, const RunSettings& s, const Checkpoint* from = nullptr,
                       Checkpointer* writer = nullptr) {
     Setup setup;
@@ -370,7 +368,7 @@ TEST_CASE(
     auto g = resumed_graph(setup, 0);
     CycleRuntime runtime(*g, 0, s);
     double seconds = 0;
-    runtime.set_clock([&] { return seconds += 60; });  // a step takes a minute
+    runtime.set_clock([&] { return seconds += 60; });  // a step takes one minute
     runtime.set_checkpoints(writer);
     if (from) runtime.resume(*from);
     return runtime.run();
@@ -408,7 +406,7 @@ TEST_CASE(
   const CycleReport undisturbed = run("", hour);
   CHECK(undisturbed.seconds >= 3600);
   CHECK(undisturbed.epochs > 10);
-  // The hour goes on where it was.
+  // The elapsed hour is restored.
   FilesInMemory files;
   Checkpointer writer("runs", CheckpointInterval{600, 0, 0}, 100, files);
   run("", hour, nullptr, &writer);
@@ -425,7 +423,7 @@ TEST_CASE(
   CHECK(std::abs(rest.steps - undisturbed.steps) <= 10);
 }
 
-TEST_CASE("what the streams do wrong later does not lose the steps before") {
+TEST_CASE("resume: a later error of the streams keeps the steps before") {
   Setup setup;
   setup.run = settings(5);
   setup.run.epochs = 3;

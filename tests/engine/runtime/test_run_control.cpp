@@ -1,4 +1,4 @@
-// A running cycle, watched and controlled from other threads.
+// A running cycle that other threads watch and control.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -31,7 +31,7 @@ bool await(const std::function<bool()>& holds) {
   return true;
 }
 
-// A run that goes on until it is told to stop, at most a minute.
+// A run that continues until stopped, at most one minute.
 struct Running {
   explicit Running(int64_t accumulate = 1) : graph(graph_of(kControlledNet)), control(graph->graph().name) {
     bind_rows(*graph, "x", {32}, numbers(32 * 64));
@@ -70,7 +70,7 @@ struct Running {
 
 }  // namespace
 
-TEST_CASE("a run is paused, stepped and resumed to the step") {
+TEST_CASE("run control: a run is paused, stepped and resumed exactly") {
   Running run(GENERATE(1, 3));
   run.control.pause();
   const RunStatus paused = run.control.status();
@@ -80,18 +80,18 @@ TEST_CASE("a run is paused, stepped and resumed to the step") {
   run.control.step(5);
   CHECK(run.control.status().step == paused.step + 5);
   CHECK(run.control.status().phase == RunPhase::paused);
-  // Whoever reads the weights meanwhile has those of the last step.
+  // Readers of the weights meanwhile get those of the last step.
   CHECK(run.snapshots->fresh(Snapshots::Clock::now() + 10s)->version().step == paused.step + 5);
   run.control.resume();
   CHECK(await([&] { return run.control.status().step > paused.step + 20; }));
   CHECK(run.control.status().phase == RunPhase::running);
   CHECK_THAT(message_of([&] { run.control.step(1); }), Catch::StartsWith("the run is not paused"));
   run.control.pause();
-  run.end();  // a signal finds it paused
+  run.end();  // the stop request arrives while the run is paused
   CHECK(run.report.stopped_by == "interrupt");
 }
 
-TEST_CASE("the status of a run says what its report says") {
+TEST_CASE("run control: the status of a run equals its report") {
   Running run;
   const RunStatus s = run.control.status();
   CHECK(s.graph == "g");
@@ -121,7 +121,7 @@ TEST_CASE("the status of a run says what its report says") {
   CHECK(run.control.epochs(run.control.epochs(0).back().number).empty());
 }
 
-TEST_CASE("the status of a live stream is what the stream says of itself") {
+TEST_CASE("run control: the status of a live stream is its health") {
   class Healthy : public Rows<float> {
    public:
     using Rows<float>::Rows;
@@ -166,7 +166,7 @@ TEST_CASE("the status of a live stream is what the stream says of itself") {
   CHECK(seen[2].streams[0].state == "failed");
 }
 
-TEST_CASE("a learning rate from outside holds until the schedule has it back") {
+TEST_CASE("run control: a learning rate set from outside holds until the schedule is restored") {
   Running run;
   const auto at = [&](double rate) { return await([&] { return run.control.status().learning_rate == rate; }); };
   run.control.set_learning_rate(0.125);
@@ -181,7 +181,7 @@ TEST_CASE("a learning rate from outside holds until the schedule has it back") {
              Catch::StartsWith("a learning rate of nan is not possible"));
 }
 
-TEST_CASE("a run is stopped from outside, and after that nothing is done") {
+TEST_CASE("run control: a stopped run accepts no requests") {
   Running run;
   CHECK_THAT(message_of([&] { run.control.checkpoint(); }), Catch::StartsWith("this run keeps no checkpoints"));
   run.control.stop();
@@ -193,7 +193,7 @@ TEST_CASE("a run is stopped from outside, and after that nothing is done") {
     CHECK_THAT(message_of(act), Catch::StartsWith("nothing runs that could be"));
 }
 
-TEST_CASE("many threads watch and control one run") {
+TEST_CASE("run control: many threads watch and control one run") {
   Running run;
   std::atomic<bool> over{false};
   std::vector<std::thread> threads;
@@ -215,7 +215,7 @@ TEST_CASE("many threads watch and control one run") {
   CHECK(await([&] { return run.control.status().step > before + 10; }));
 }
 
-TEST_CASE("the history of a long run stays small and evenly spread") {
+TEST_CASE("run history: a long run stays small and evenly spaced") {
   RunHistory history;
   history.begin({"loss"});
   for (int64_t step = 1; step <= 100000; ++step)
@@ -230,7 +230,7 @@ TEST_CASE("the history of a long run stays small and evenly spread") {
   CHECK(history.point(history.size() - 1).step > 100000 - 2 * apart);
 }
 
-TEST_CASE("the log keeps the last lines and their numbers") {
+TEST_CASE("run control: the log keeps the last lines and their numbers") {
   RunControl control("g");
   for (int i = 1; i <= 1000; ++i) control.note("note", std::to_string(i));
   const std::vector<LogLine> lines = control.log(0);
@@ -243,7 +243,7 @@ TEST_CASE("the log keeps the last lines and their numbers") {
   CHECK(control.log(1000).front().text.size() == 4096);
 }
 
-TEST_CASE("a speed is that of the last five seconds") {
+TEST_CASE("speed: covers the last five seconds") {
   Speed speed;
   speed.begin(0, 0);
   for (int i = 1; i <= 1000; ++i) speed.add(i * 0.01, i);

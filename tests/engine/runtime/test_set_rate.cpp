@@ -1,4 +1,4 @@
-// A learning rate that was set from outside is part of a run: what goes on from a checkpoint goes on with it.
+// A learning rate set from outside is part of a run: a resumed run keeps it.
 #include <catch2/catch.hpp>
 
 #include <chrono>
@@ -24,7 +24,7 @@ std::unique_ptr<HarmonicGraph> rate_graph() {
   return g;
 }
 
-// What is set after which step; none: the schedule again.
+// The rate to set after each step; none: the schedule again.
 using Acts = std::map<int64_t, std::optional<double>>;
 
 struct RateEnd {
@@ -49,7 +49,7 @@ RateEnd run(FilesInMemory& files, const Acts& acts, const Checkpoint* from, bool
   runtime.on_step(1, [&](const StepReport& r) {
     while (writer.busy())
       std::this_thread::sleep_for(
-          std::chrono::milliseconds(1));  // one checkpoint is written at a time, and every step's is wanted
+          std::chrono::milliseconds(1));  // one is written at a time, and this test needs one for every step
     if (const auto act = acts.find(r.step); act != acts.end()) control.set_learning_rate(act->second);
   });
   if (from) runtime.resume(*from);
@@ -66,7 +66,7 @@ Checkpoint of_step(int64_t step, FilesInMemory& files) {
 
 }  // namespace
 
-TEST_CASE("a learning rate that was set holds in a run that goes on, until it is given back") {
+TEST_CASE("set rate: holds in a resumed run until the schedule is restored") {
   const int64_t accumulate = GENERATE(1, 2);
   const int64_t change = accumulate == 1 ? 6 : 3, back = accumulate == 1 ? 15 : 8, between = accumulate == 1 ? 9 : 5;
   const auto same = [&](FilesInMemory& files, const Acts& acts, const Checkpoint* from, bool controlled) {
@@ -109,7 +109,7 @@ TEST_CASE("a learning rate that was set holds in a run that goes on, until it is
   CHECK(rest.notes.empty());
 }
 
-TEST_CASE("the status says that the rate a run goes on with was set") {
+TEST_CASE("set rate: the status of a resumed run says that the rate was set") {
   FilesInMemory files, more;
   run(files, {{4, 0.05}}, nullptr);
   const Checkpoint from = of_step(5, files);
@@ -133,7 +133,7 @@ TEST_CASE("the status says that the rate a run goes on with was set") {
   CHECK_FALSE((set[3] || set.back()));
 }
 
-TEST_CASE("a rate that was set is dropped when the run goes on with another training") {
+TEST_CASE("set rate: dropped if the resumed run has another training") {
   FilesInMemory files, more, fresh;
   run(files, {{4, 0.05}}, nullptr);
   const Checkpoint from = of_step(5, files);

@@ -1,4 +1,4 @@
-// Snapshots of a running cycle: each is the weights of one step, whole, and taking them changes nothing.
+// Snapshots of a running cycle: each holds the complete weights of one step, and taking them changes nothing.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -44,7 +44,7 @@ RunSettings some(int64_t accumulate, int64_t epochs) {
   return s;
 }
 
-// The weights after every step of a run that nobody looks at.
+// Returns the weights after every step of a run without readers.
 std::map<int64_t, std::string> by_step(int64_t accumulate, int64_t epochs) {
   auto g = bound();
   std::map<int64_t, std::string> all;
@@ -54,7 +54,7 @@ std::map<int64_t, std::string> by_step(int64_t accumulate, int64_t epochs) {
   return all;
 }
 
-// A stream that stands still after some samples until it is told to end.
+// A stream that pauses after some samples until it is ended.
 class Waiting : public Rows<float> {
  public:
   Waiting(Shape sample, std::vector<float> values, std::atomic<bool>& end)
@@ -72,7 +72,7 @@ class Waiting : public Rows<float> {
 
 }  // namespace
 
-TEST_CASE("a snapshot is the weights of one step, and reading changes nothing") {
+TEST_CASE("snapshot: holds the weights of one step, and reading changes nothing") {
   const auto [accumulate, epochs] = GENERATE(std::pair<int64_t, int64_t>{1, 12}, std::pair<int64_t, int64_t>{3, 12});
   const std::map<int64_t, std::string> expected = by_step(accumulate, epochs);
   auto g = bound();
@@ -93,7 +93,7 @@ TEST_CASE("a snapshot is the weights of one step, and reading changes nothing") 
         }
       });
   });
-  // Slow until enough was read, however busy the machine is.
+  // Slow until enough was read, so that the load of the machine does not matter.
   runtime.on_step(
       1, [&](const StepReport&) { std::this_thread::sleep_for(read <= 5 || snapshots->taken() <= 3 ? 50ms : 200us); });
   runtime.run();
@@ -108,7 +108,7 @@ TEST_CASE("a snapshot is the weights of one step, and reading changes nothing") 
   CHECK(bytes_of_store(last->weights()) == expected.rbegin()->second);
 }
 
-TEST_CASE("what nobody asks for is not copied, and what is young is not copied again") {
+TEST_CASE("snapshot: nothing is copied without a request, or again while the copy is recent") {
   auto g = bound();
   CycleRuntime runtime(*g, 0, some(1, 4));
   std::shared_ptr<Snapshots> snapshots;
@@ -136,7 +136,7 @@ TEST_CASE("what nobody asks for is not copied, and what is young is not copied a
   kept->detach();
 }
 
-TEST_CASE("while a stream waits its readers copy for themselves") {
+TEST_CASE("snapshot: readers copy for themselves while a stream waits") {
   auto g = graph_of("harmonic g { producer x {2}; layer o {2}; cycle { x -> o; o <-(mse)- x; } }");
   std::atomic<bool> end{false};
   bind_producer(*g, "x", std::make_shared<Waiting>(Shape{2}, numbers(2 * 40), end)->live());
@@ -161,7 +161,7 @@ TEST_CASE("while a stream waits its readers copy for themselves") {
   run.join();
 }
 
-TEST_CASE("readers that hold every place stop no step") {
+TEST_CASE("snapshot: readers that hold every buffer stop no step") {
   auto g = graph_of("harmonic g { producer x {2}; layer o {2}; cycle { x -> o; o <-(mse)- x; } }");
   bind_rows(*g, "x", {2}, numbers(8));
   declare(*g);
@@ -171,7 +171,7 @@ TEST_CASE("readers that hold every place stop no step") {
   std::vector<std::shared_ptr<const Snapshot>> held{kept->newest()};
   const auto step = [&](int64_t n) {
     std::this_thread::sleep_for(6ms);
-    kept->fresh(Snapshots::Clock::now());  // asks
+    kept->fresh(Snapshots::Clock::now());  // requests a copy
     const std::lock_guard<std::mutex> lock(boundary);
     kept->begin();
     kept->end(n);

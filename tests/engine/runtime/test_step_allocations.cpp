@@ -1,4 +1,4 @@
-// A steady step and a steady cycle allocate nothing of ours.
+// After warm-up, a step and a cycle make no allocations outside libraries.
 #include <catch2/catch.hpp>
 
 #include <stdexcept>
@@ -17,7 +17,7 @@ constexpr const char* kDropoutNet = R"(harmonic g {
   cycle { x -(relu, dropout(0.1))-> h -> o; o <-(cross_entropy)- y; }
 })";
 
-// Rows that are given as blocks, as files are: no tensor a sample.
+// Rows delivered in blocks, like files: no tensor per sample.
 template <typename T>
 class Blocks : public Rows<T> {
  public:
@@ -42,11 +42,11 @@ uint64_t onednn_parts(const Executable& e) {
   return n;
 }
 
-constexpr uint64_t kPerExecute = 8;  // what oneDNN allocates by itself
+constexpr uint64_t kPerExecute = 8;  // made by oneDNN itself
 
 }  // namespace
 
-TEST_CASE("a compiled training step allocates nothing outside oneDNN") {
+TEST_CASE("allocations: a compiled training step makes none outside oneDNN") {
   if (!kCountsAllocations) return;
   auto g = graph_of(kDropoutNet);
   bind_rows(*g, "x", {32}, numbers(32 * 16));
@@ -79,7 +79,7 @@ TEST_CASE("a compiled training step allocates nothing outside oneDNN") {
   }
 }
 
-TEST_CASE("a step of a perceptron on 64 samples allocates nothing, whether its images have zeros or not") {
+TEST_CASE("allocations: a perceptron step on 64 samples makes none, with or without zeros") {
   if (!kCountsAllocations) return;
   auto g = graph_of(R"(harmonic g {
   producer x {784}; producer y {10} 1/1 x; layer input; layer wide {392}; layer narrow {196}; layer output {10};
@@ -113,7 +113,7 @@ TEST_CASE("a step of a perceptron on 64 samples allocates nothing, whether its i
   }
 }
 
-TEST_CASE("gathering, clipping and stepping allocate nothing outside oneDNN") {
+TEST_CASE("allocations: accumulation, clipping and updates make none outside oneDNN") {
   if (!kCountsAllocations) return;
   for (const NamedRow& row : optimizer_rows()) {
     auto g = graph_of(kDropoutNet);
@@ -153,7 +153,7 @@ TEST_CASE("gathering, clipping and stepping allocate nothing outside oneDNN") {
   }
 }
 
-TEST_CASE("a steady cycle without oneDNN allocates nothing outside the flow graph") {
+TEST_CASE("allocations: a cycle without oneDNN makes none outside the flow graph") {
   if (!kCountsAllocations) return;
   const auto allocations_of = [](int64_t steps, int threads, bool watched, bool counted = false) {
     const std::string classes = counted ? " a_layer_with_a_long_name <-(cross_entropy(ignore_index=0))- z;" : "";
@@ -179,10 +179,10 @@ TEST_CASE("a steady cycle without oneDNN allocates nothing outside the flow grap
   };
   for (const int threads : {1, 2})
     for (const bool watched : {false, true}) {
-      allocations_of(100, threads, watched);  // what is made once in the process
+      allocations_of(100, threads, watched);  // one-time allocations of the process
       const uint64_t few = allocations_of(1024, threads, watched), many = allocations_of(5120, threads, watched);
       INFO(few << " allocations in 1024 steps, " << many << " in 5120");
-      CHECK(many <= few + 4096 * 3 / 4);  // every other step a node of the flow graph registers its successor anew
+      CHECK(many <= few + 4096 * 3 / 4);  // the flow graph registers a successor again at every other step
     }
   allocations_of(100, 1, false, true);
   const uint64_t few = allocations_of(256, 1, false, true), many = allocations_of(2304, 1, false, true);

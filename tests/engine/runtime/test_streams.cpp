@@ -1,4 +1,4 @@
-// Streams bound to graphs: joint options, ratios, reading ahead.
+// Streams bound to graphs: joint options, ratios, read-ahead.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 using namespace harmonics;
 using namespace harmonics::testing;
 
-TEST_CASE("a stream of p for every q arrives in groups, and the report says what was left") {
+TEST_CASE("streams: p samples for every q arrive in groups, and the remainder is reported") {
   auto g =
       graph_of("harmonic g { producer a; producer b 3/2 a; consumer ca; consumer cb; cycle { a -> ca; b -> cb; } }");
   bind_rows<float>(*g, "a", {1}, {0, 1, 2, 3, 4});
@@ -30,7 +30,7 @@ TEST_CASE("a stream of p for every q arrives in groups, and the report says what
   CHECK(r.notes[1].find("producer 'b' had 2 samples left over") == 0);
 }
 
-TEST_CASE("streams of different length are an error that names both, where that is asked for") {
+TEST_CASE("streams: different lengths are an error that names both, on request") {
   auto g = graph_of(
       "harmonic g { producer x {1}; producer y {1}; layer o {1}; cycle (unpaired=\"refuse\") { x -> o; o <- y; } }");
   bind_rows(*g, "x", {1}, numbers(10));
@@ -40,7 +40,7 @@ TEST_CASE("streams of different length are an error that names both, where that 
         }).find("stream 'y' ends after 9 samples, 'x' has 10 samples") == 0);
 }
 
-TEST_CASE("labels stay with their samples through shuffling") {
+TEST_CASE("streams: labels stay with their samples when shuffled") {
   auto g = graph_of(
       "harmonic g { producer x; producer y; consumer cx; consumer cy; producer t {1}; layer o {1}; cycle (epochs 2) { "
       "x -(affine(1))-> o; x -> cx; y -> cy; o <- t; } }");
@@ -64,7 +64,7 @@ TEST_CASE("labels stay with their samples through shuffling") {
   CHECK((two == x));
 }
 
-TEST_CASE("options of joined streams: take, skip, repeat, what disagrees is an error") {
+TEST_CASE("streams: joint options take, skip and repeat must agree") {
   const auto joined = [](const std::string& options, const std::string& other) {
     auto g = graph_of(
         "harmonic g { producer x; producer y {10}; layer h {4}; layer o; cycle (epochs 2) { x -(relu)-> h -> o; o "
@@ -86,7 +86,7 @@ TEST_CASE("options of joined streams: take, skip, repeat, what disagrees is an e
         0);
 }
 
-TEST_CASE("files that are joined are cut alike, others as they are") {
+TEST_CASE("streams: joined files are cut alike, others are not changed") {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("harmonics-parts-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
@@ -113,7 +113,7 @@ TEST_CASE("files that are joined are cut alike, others as they are") {
   std::filesystem::remove_all(folder);
 }
 
-TEST_CASE("reading ahead changes nothing") {
+TEST_CASE("streams: reading ahead changes nothing") {
   std::string first;
   for (const bool ahead : {false, true}) {
     auto g =

@@ -1,4 +1,4 @@
-// What a cycle does with gradients: gathered over batches, clipped, stepped at the rate of a schedule.
+// What a cycle does with gradients: it accumulates them over batches, clips them, and applies the schedule's rate.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -50,7 +50,7 @@ void check_close(const Outcome& a, const Outcome& b, double tolerance) {
   }
 }
 
-// o = w, and |o - y| with y far away: every step moves w by the rate.
+// o = w, with loss |o - y| and y far away: every step changes w by the rate.
 constexpr const char* kSlope = R"hmx(harmonic g {
   producer x {1}; producer y {1}; layer o {1};
   cycle (optimizer="sgd(lr=0.5)") { x -(affine(bias=false))-> o; o <-(mae)- y; }
@@ -72,7 +72,7 @@ Slope slide(RunSettings s, size_t samples = 1) {
 
 }  // namespace
 
-TEST_CASE("gradients gathered over batches equal those of one large batch") {
+TEST_CASE("accumulate: gradients over batches equal those of one large batch") {
   for (const char* optimizer : {"sgd(lr=0.25, momentum=0.5)", "adam(lr=0.015625)", "lamb(lr=0.0625)"})
     for (const double clip : {0.0, 0.125})
       for (const size_t samples : {24, 29}) {  // 29: the last batch is short, and so is the last group
@@ -97,7 +97,7 @@ TEST_CASE("gradients gathered over batches equal those of one large batch") {
       }
 }
 
-TEST_CASE("gradients of weights that lie by inputs are gathered too, whatever the sizes of batches") {
+TEST_CASE("accumulate: gradients of transposed weights for any batch sizes") {
   const char* flow = R"(harmonic g {
     producer x {6}; producer y {3}; layer h {40}; layer i {33}; layer o;
     cycle { x -(affine, tanh)-> h -(affine, tanh)-> i -> o; o <-(cross_entropy)- y; }
@@ -113,7 +113,7 @@ TEST_CASE("gradients of weights that lie by inputs are gathered too, whatever th
     }
 }
 
-TEST_CASE("results with gathered gradients do not depend on threads") {
+TEST_CASE("accumulate: results do not depend on threads") {
   RunSettings s = settings(4);
   s.accumulate = 3;
   s.clip = 0.1;
@@ -123,7 +123,7 @@ TEST_CASE("results with gathered gradients do not depend on threads") {
   CHECK(train(kTanhNet, 29, s).weights == one.weights);
 }
 
-TEST_CASE("running statistics move with every batch, not with every step") {
+TEST_CASE("running statistics: updated with every batch, not with every step") {
   const char* flow = R"(harmonic g {
     producer x {6}; producer y {3}; layer h {5}; layer o;
     cycle { x -(affine, norm(kind="batch"), tanh)-> h -> o; o <-(cross_entropy)- y; }
@@ -140,7 +140,7 @@ TEST_CASE("running statistics move with every batch, not with every step") {
   CHECK(statistics(3) == each);
 }
 
-TEST_CASE("steps count optimizer steps, and a group that nothing completes is not taken") {
+TEST_CASE("accumulate: steps are optimizer steps, and an incomplete group is not applied") {
   RunSettings s = settings(1);
   s.accumulate = 4;
   s.steps = 3;
@@ -168,7 +168,7 @@ TEST_CASE("steps count optimizer steps, and a group that nothing completes is no
   CHECK(r.samples < 600);
 }
 
-TEST_CASE("a branch is chosen for a whole group") {
+TEST_CASE("conditions: a branch is chosen for a whole group") {
   auto g = graph_of(R"hmx(harmonic g {
     producer x {1}; producer y {1}; layer o {1};
     cycle (steps 2, optimizer="sgd(lr=0.5)", accumulate=2) {
@@ -182,10 +182,10 @@ TEST_CASE("a branch is chosen for a whole group") {
   set_weights(*g, "x.o.affine.weight", {0});
   CycleRuntime(*g, 0, settings(1)).run();
   CHECK(-weights(*g, "x.o.affine.weight")[0] ==
-        Approx(0.5 + 1.5));  // before the first step is over no comparison holds
+        Approx(0.5 + 1.5));  // no comparison holds before the first step has ended
 }
 
-TEST_CASE("the rate of every step is the schedule's over the run") {
+TEST_CASE("schedule: gives the rate of every step of the run") {
   const auto expected = [](const char* schedule, int64_t steps) {
     LearningRate rate(parse_schedule(schedule), 0.5, {steps, false});
     double sum = 0;
@@ -214,7 +214,7 @@ TEST_CASE("the rate of every step is the schedule's over the run") {
   }
 }
 
-TEST_CASE("a run that ends by time or never") {
+TEST_CASE("cycle: runs that end by time or never") {
   RunSettings s = settings(1);
   s.schedule = "linear";
   s.seconds = 0.2;
@@ -234,7 +234,7 @@ TEST_CASE("a run that ends by time or never") {
         std::vector<std::string>{"the run of 3 steps ends within the schedule's warmup of 50"});
 }
 
-TEST_CASE("clipping shortens steps, flags win over the file, and 0 switches off") {
+TEST_CASE("clipping: limits the update, flags override the file, 0 disables it") {
   RunSettings s = settings(1);
   s.steps = 4;
   const auto moved = [&](std::optional<double> clip, std::optional<double> clip_value) {
@@ -265,7 +265,7 @@ TEST_CASE("clipping shortens steps, flags win over the file, and 0 switches off"
         "they are");
 }
 
-TEST_CASE("a second cycle may have another optimizer") {
+TEST_CASE("cycles: the second may have another optimizer") {
   auto g = graph_of(R"hmx(harmonic g {
     producer x {3}; producer y {2}; layer h {4}; layer o {2};
     x -(tanh)-> h -> o;
@@ -278,7 +278,7 @@ TEST_CASE("a second cycle may have another optimizer") {
   for (int cycle = 0; cycle < 3; ++cycle) CHECK(CycleRuntime(*g, cycle, settings(2)).run().steps == 2);
 }
 
-TEST_CASE("normuon orthogonalises hidden matrices, tables, outputs and vectors are adamw's") {
+TEST_CASE("normuon: orthogonalises hidden matrices, uses adamw for tables, outputs and vectors") {
   auto g = graph_of(R"hmx(harmonic g {
     producer words {*, 11};
     layer e {*, 4}; layer h {*, 6}; layer o {*, 11};
@@ -300,7 +300,7 @@ TEST_CASE("normuon orthogonalises hidden matrices, tables, outputs and vectors a
   CHECK(adamw + normuon == lowered.trained.size());
 }
 
-TEST_CASE("every optimizer learns, gathered and clipped or not") {
+TEST_CASE("optimizers: each one learns, with and without accumulation and clipping") {
   for (const NamedRow& row : optimizer_rows())
     for (const bool gathered : {false, true}) {
       RunSettings s = settings(8);
@@ -313,7 +313,7 @@ TEST_CASE("every optimizer learns, gathered and clipped or not") {
     }
 }
 
-TEST_CASE("every batch is predicted before it is learned, over the last samples") {
+TEST_CASE("test-then-train: every batch is predicted before it is learned") {
   constexpr const char* kTanhNet =
       "harmonic g { producer x {4}; producer y; layer o {3}; cycle { x -> o; o <-(cross_entropy)- y; } }";
   std::vector<int64_t> labels;
@@ -328,7 +328,7 @@ TEST_CASE("every batch is predicted before it is learned, over the last samples"
   s.epochs = 1;
   s.shuffle = false;
   s.lr = 0.05;
-  // Each batch by itself: the weights of the steps before it, evaluated on it.
+  // Each batch separately: evaluated with the weights of the steps before it.
   std::vector<double> loss, right;
   for (int64_t step = 0; step < 12; ++step) {
     auto g = bound();
@@ -346,7 +346,7 @@ TEST_CASE("every batch is predicted before it is learned, over the last samples"
     right.push_back(e.accuracy);
   }
   auto g = bound();
-  s.window = 35;  // three batches of ten
+  s.window = 35;  // holds three batches of ten
   s.steps = 12;
   CycleRuntime runtime(*g, 0, s);
   int64_t seen = 0;
@@ -364,7 +364,7 @@ TEST_CASE("every batch is predicted before it is learned, over the last samples"
   CHECK(seen == 12);
 }
 
-TEST_CASE("a window over samples is the same after being kept and restored") {
+TEST_CASE("window: restored from a checkpoint unchanged") {
   const auto step = [](double sum, double samples) { return StepSums{sum, samples, samples, samples}; };
   SampleWindow a(100), b(100);
   for (int i = 1; i < 1000; ++i) {

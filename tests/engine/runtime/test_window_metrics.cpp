@@ -1,4 +1,4 @@
-// Metrics over the last samples, before they are learned: what is kept for them, what they say, and that they go on.
+// Metrics over the last samples before they are learned: their storage, their values, and resuming them.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -84,7 +84,7 @@ RunSettings windowed(int64_t window) {
 
 }  // namespace
 
-TEST_CASE("the last samples of a layer are kept by whole steps, and come back") {
+TEST_CASE("window metrics: the last samples of a layer are kept by whole steps and restored") {
   std::mt19937 random(5);
   for (const bool classes : {true, false})
     for (const uint64_t most : {1, 7, 50}) {
@@ -95,7 +95,7 @@ TEST_CASE("the last samples of a layer are kept by whole steps, and come back") 
         for (size_t batches = 1 + random() % 3; batches > 0; --batches) {
           Said part;
           part.samples = 1 + random() % 6;
-          for (uint64_t rows = part.samples - random() % 2; rows > 0; --rows) {  // some do not count
+          for (uint64_t rows = part.samples - random() % 2; rows > 0; --rows) {  // some are not counted
             part.labels.push_back(static_cast<int32_t>(random() % 3));
             for (int i = 0; i < 3; ++i)
               part.said.push_back(static_cast<float>(random())), part.meant.push_back(static_cast<float>(random()));
@@ -110,7 +110,7 @@ TEST_CASE("the last samples of a layer are kept by whole steps, and come back") 
           whole.meant.insert(whole.meant.end(), part.meant.begin(), part.meant.end());
           whole.labels.insert(whole.labels.end(), part.labels.begin(), part.labels.end());
         }
-        expect_rows(*window, kept, classes);  // what runs does not count yet
+        expect_rows(*window, kept, classes);  // an unfinished step is not counted
         const JudgedWindowState before = window->state();
         CHECK(before.samples.size() == kept.size());
         window->end_step();
@@ -136,7 +136,7 @@ TEST_CASE("the last samples of a layer are kept by whole steps, and come back") 
     }
 }
 
-TEST_CASE("a window that is full allocates nothing") {
+TEST_CASE("window metrics: a full window does not allocate") {
   if (!kCountsAllocations) return;
   JudgedWindow window(100, 3, true);
   Said step;
@@ -151,10 +151,10 @@ TEST_CASE("a window that is full allocates nothing") {
   CHECK(window.rows() == 98);
 }
 
-TEST_CASE("metrics over the last samples are those of a test on these samples") {
+TEST_CASE("window metrics: equal a test on the same samples") {
   auto g = window_graph();
   RunSettings s = windowed(40);
-  s.lr = 1e-30;  // what was said of them is what would be said now
+  s.lr = 1e-30;  // weights hardly change, so earlier predictions equal later ones
   CycleRuntime runtime(*g, 0, s);
   RunControl control("g");
   runtime.set_control(&control);
@@ -193,7 +193,7 @@ TEST_CASE("metrics over the last samples are those of a test on these samples") 
   CHECK(status.metrics.count("window.o.f1") == 0);
 }
 
-TEST_CASE("conditions may look at metrics over the last samples, after every step") {
+TEST_CASE("window metrics: conditions may use them after every step") {
   constexpr const char* kDeciding = R"(harmonic g { producer x {6}; producer y {3}; layer h {7}; layer o;
     cycle { if window.o.f1 > 0.5 { x -(tanh)-> h; } else { x -(relu)-> h; } h -> o; o <-(cross_entropy)- y; } })";
   RunSettings s = windowed(30);
@@ -212,7 +212,7 @@ TEST_CASE("conditions may look at metrics over the last samples, after every ste
   const CycleReport report = runtime.run();
   CHECK(report.stopped_by == "until window.o.f1 >= 0.9");
   CHECK(last >= 0.9);
-  CHECK(early == 0);  // it ended with the first step after which it held
+  CHECK(early == 0);  // it ended with the first step after which the condition held
   s.metrics.clear();
   auto unasked = window_graph(120);
   CHECK_THAT(
@@ -220,7 +220,7 @@ TEST_CASE("conditions may look at metrics over the last samples, after every ste
       Catch::Contains("can never hold") && Catch::Contains("it is measured when it is asked for: --metric 'f1'"));
 }
 
-TEST_CASE("a window that would take too much is left out, and that is said") {
+TEST_CASE("window metrics: a window that needs too much memory is left out and reported") {
   auto g = window_graph();
   RunSettings s = windowed(8 << 20);
   s.metrics = {"f1"};

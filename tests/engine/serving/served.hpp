@@ -1,4 +1,4 @@
-// A run that learns, with everything that stands before it, in this process.
+// A training run and everything that serves it, in this process.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -65,7 +65,7 @@ inline std::vector<float> floats_of(const std::vector<std::byte>& v) {
   return f;
 }
 
-// Goes on until it is told to stop, at most a minute.
+// A run that continues until stopped, at most one minute.
 struct Served {
   explicit Served(ServiceSettings settings = {"secret-token", true, false}, PredictorSettings predicting = {})
       : graph(affine_graph()), control("line"), predictor(predicting), service(settings, control, predictor) {
@@ -95,11 +95,11 @@ struct Served {
   Predictor predictor;
   Service service;
   std::optional<CycleRuntime> runtime;
-  std::shared_ptr<Snapshots> snapshots;  // once it is started
+  std::shared_ptr<Snapshots> snapshots;  // after the start
   std::thread thread;
 };
 
-// What the predictor answers; waits for it.
+// Sends a request to the predictor and waits for the answer.
 struct Asked {
   std::optional<Prediction> prediction;
   std::string error;

@@ -1,4 +1,4 @@
-// HTTP and WebSocket over sockets: what is answered, what is refused, and that nothing stops the others.
+// HTTP and WebSocket over sockets: replies, refusals, and that no client blocks the others.
 #include "tests/engine/serving/served.hpp"
 
 #include <filesystem>
@@ -22,7 +22,7 @@ using namespace harmonics::testing;
 
 namespace {
 
-// A client that says and hears bytes.
+// A client that sends and receives bytes.
 class Wire {
  public:
   explicit Wire(uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -39,7 +39,7 @@ class Wire {
   bool say(const std::string& bytes) {
     return ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
   }
-  // Until `holds`, the other side closes, or the time is over.
+  // Receives until `holds` is true, the peer closes, or the time is over.
   std::string hear(const std::function<bool(const std::string&)>& holds, std::chrono::milliseconds time = 20s) {
     const auto deadline = std::chrono::steady_clock::now() + time;
     while (!closed_ && !holds(heard_)) {
@@ -59,7 +59,7 @@ class Wire {
   std::string to_the_end() {
     return hear([](const std::string&) { return false; });
   }
-  // One reply with its body; what follows it is left.
+  // Returns one reply with its body; later bytes stay in the buffer.
   std::string reply() {
     size_t whole = 0;
     hear([&](const std::string& s) {
@@ -101,7 +101,7 @@ struct Listening : Served {
 
 }  // namespace
 
-TEST_CASE("addresses to listen on") {
+TEST_CASE("parse_listen: valid and invalid addresses") {
   CHECK(parse_listen("127.0.0.1:8080").port == 8080);
   CHECK(parse_listen("localhost:0").host == "127.0.0.1");
   CHECK(parse_listen("[::1]:1").loopback);
@@ -117,7 +117,7 @@ TEST_CASE("addresses to listen on") {
              Catch::StartsWith("cannot listen on 127.0.0.1:"));
 }
 
-TEST_CASE("one connection asks again and again, also ahead") {
+TEST_CASE("http: one connection sends many requests, also pipelined") {
   Listening run;
   run.start();
   Wire wire(run.server.port());
@@ -147,7 +147,7 @@ TEST_CASE("one connection asks again and again, also ahead") {
              Catch::Contains("HTTP/1.1 200 OK"));
 }
 
-TEST_CASE("what is too large or too slow is refused, and others are answered") {
+TEST_CASE("http: too large or too slow requests are refused while others are answered") {
   HttpLimits limits;
   limits.body = 1000;
   limits.request = 300ms;
@@ -186,7 +186,7 @@ TEST_CASE("what is too large or too slow is refused, and others are answered") {
   CHECK(run.answers());
 }
 
-TEST_CASE("what is no HTTP is refused, whatever it is") {
+TEST_CASE("http: input that is not HTTP is refused") {
   Listening run;
   run.start();
   for (const std::string& bytes : std::vector<std::string>{
@@ -209,11 +209,11 @@ TEST_CASE("what is no HTTP is refused, whatever it is") {
   {
     Wire gone(run.server.port());
     gone.say(request("POST /v1/predict", "", R"({"inputs": {"x": [[1, 2, 3, 4]]}})"));
-  }  // does not wait for its answer
+  }  // without waiting for the answer
   CHECK(run.answers());
 }
 
-TEST_CASE("more connections than there may be are told so") {
+TEST_CASE("http: connections beyond the limit are refused with a message") {
   HttpLimits limits;
   limits.connections = 4;
   Listening run(limits);
@@ -232,7 +232,7 @@ TEST_CASE("more connections than there may be are told so") {
   CHECK(await([&] { return run.answers(); }));
 }
 
-TEST_CASE("the oldest connection that asks for nothing makes room for a new one") {
+TEST_CASE("http: the oldest idle connection is closed for a new one") {
   HttpLimits limits;
   limits.connections = 4;
   Listening run(limits);
@@ -253,7 +253,7 @@ TEST_CASE("the oldest connection that asks for nothing makes room for a new one"
   }
 }
 
-TEST_CASE("memory of large bodies goes back to the system") {
+TEST_CASE("http: memory of large bodies is returned to the system") {
   Listening run;
   run.start();
   const auto resident = [] {
@@ -264,7 +264,7 @@ TEST_CASE("memory of large bodies goes back to the system") {
   };
   std::string body = R"({"inputs": {"x": [)";
   while (body.size() < (size_t{7} << 20)) body += "[1,2,3,4],";
-  body += "[1,2,3,4]]}}";  // more samples than may be asked for at once
+  body += "[1,2,3,4]]}}";  // more samples than one request may have
   CHECK(run.answers());
   const size_t before = resident();
   {
@@ -276,7 +276,7 @@ TEST_CASE("memory of large bodies goes back to the system") {
   CHECK(await([&] { return resident() < before + (size_t{32} << 20); }));
 }
 
-TEST_CASE("events over a WebSocket") {
+TEST_CASE("http: events over a WebSocket") {
   HttpLimits limits;
   limits.listeners = 1;
   Listening run(limits);
@@ -302,14 +302,14 @@ TEST_CASE("events over a WebSocket") {
   Wire second(run.server.port());
   second.say(request("GET /v1/events", upgrade));
   CHECK(is(second.reply(), 503));
-  // A message of more than there may be, masked as clients do: the connection ends, the run does not.
+  // A message above the limit, masked as from a client: the connection ends, the run does not.
   wire.say(std::string("\x81\xfe\x08\x00", 4) + std::string(4 + 2048, '\0'));
   wire.to_the_end();
   CHECK(wire.closed());
   CHECK(run.answers());
 }
 
-TEST_CASE("a listener that breaks the rules is hung up on with the code for it, others listen on") {
+TEST_CASE("http: a WebSocket client that violates the protocol is closed with its code, others continue") {
   Listening run;
   run.start();
   const std::string upgrade = request("GET /v1/events?every=0.05",
@@ -318,7 +318,7 @@ TEST_CASE("a listener that breaks the rules is hung up on with the code for it, 
   const auto has = [](const std::string& part) {
     return [part](const std::string& s) { return s.find(part) != std::string::npos; };
   };
-  // Masked with zeros, which changes nothing.
+  // Masked with zeros, so the payload is unchanged.
   const auto frame = [](unsigned char first, const std::string& payload) {
     std::string bytes{static_cast<char>(first)};
     if (payload.size() < 126)
@@ -368,7 +368,7 @@ TEST_CASE("a listener that breaks the rules is hung up on with the code for it, 
   CHECK_FALSE(beside.closed());
 }
 
-TEST_CASE("a server without a thread does what there is to do when it is asked to") {
+TEST_CASE("http: a server without a thread does its work when work() is called") {
   Served run;
   run.start();
   int pair[2];
@@ -392,7 +392,7 @@ TEST_CASE("a server without a thread does what there is to do when it is asked t
   ::close(pair[0]);
 }
 
-TEST_CASE("a server that ends with clients of all kinds") {
+TEST_CASE("http: a server ends with clients of all kinds") {
   Listening run;
   run.start();
   auto server = std::make_unique<HttpServer>(run.service, parse_listen("127.0.0.1:0"));
@@ -405,12 +405,12 @@ TEST_CASE("a server that ends with clients of all kinds") {
   asking.say(request("POST /v1/predict", "", R"({"inputs": {"x": [[1, 2, 3, 4]]}})"));
   const auto begun = std::chrono::steady_clock::now();
   server.reset();
-  CHECK(std::chrono::steady_clock::now() - begun < 9s);  // who is silent has longer
+  CHECK(std::chrono::steady_clock::now() - begun < 9s);  // silent clients have a longer limit
   idle.to_the_end();
   CHECK(idle.closed());
 }
 
-TEST_CASE("the control socket is of its owner and speaks lines") {
+TEST_CASE("control socket: belongs to its owner and exchanges lines") {
   Served run;
   run.start();
   char folder[] = "/tmp/harmonics-control-XXXXXX";
@@ -441,9 +441,9 @@ TEST_CASE("the control socket is of its owner and speaks lines") {
       const auto descriptors = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); };
       const auto open = descriptors();
       for (int i = 0; i < 3; ++i) ControlClient(path).say(R"({"do": "status"})");
-      CHECK(await([&] { return descriptors() <= open; }));  // nobody connects after them
+      CHECK(await([&] { return descriptors() <= open; }));  // no client connects after them
     }
-    // More than there are places for wait until others go.
+    // Clients beyond the limit wait until others disconnect.
     std::vector<std::unique_ptr<ControlClient>> many;
     for (size_t i = 0; i < 100; ++i) {
       many.push_back(std::make_unique<ControlClient>(path));
@@ -456,7 +456,7 @@ TEST_CASE("the control socket is of its owner and speaks lines") {
   }
   CHECK(::access(path.c_str(), F_OK) != 0);
   CHECK_THAT(message_of([&] { ControlClient{path}; }), Catch::StartsWith("no run answers on"));
-  // What a killed run left is replaced; what is no socket is not.
+  // A socket left by a killed run is replaced; a file that is not a socket is kept.
   {
     const int left = ::socket(AF_UNIX, SOCK_STREAM, 0);
     sockaddr_un at{};

@@ -1,4 +1,4 @@
-// What weights, gradients and activations look like from outside, against what is computed by hand.
+// Layer cards: weights, gradients and activations compared with hand computations.
 #include "tests/engine/serving/served.hpp"
 
 #include <atomic>
@@ -23,7 +23,7 @@ double norm(const std::vector<float>& v) {
 
 }  // namespace
 
-TEST_CASE("cards of layers say what is in the weights, the gradient and the activation") {
+TEST_CASE("layer cards: describe weights, gradient and activation") {
   auto g = affine_graph();
   declare(*g);
   RunSettings s = settings(4);
@@ -73,7 +73,7 @@ TEST_CASE("cards of layers say what is in the weights, the gradient and the acti
   CHECK(none.at("layers").at(0).at("gradient_norm").is_null());
 }
 
-TEST_CASE("looking at layers changes nothing of what is learned") {
+TEST_CASE("layer cards: computing them does not change the training") {
   const auto learned = [](bool looked) {
     auto g =
         graph_of(R"(harmonic g { producer x {8}; producer y {3}; layer h {6}; layer o; )"
@@ -99,7 +99,7 @@ TEST_CASE("looking at layers changes nothing of what is learned") {
       looks = std::thread([&] {
         for (int i = 0; i < 30 && !over;) {
           const auto sample = control.sample(RunControl::Clock::now() + 500ms);
-          if (!sample) {  // at once before the first step
+          if (!sample) {  // before the first step it returns at once
             std::this_thread::sleep_for(1ms);
             continue;
           }
@@ -110,7 +110,7 @@ TEST_CASE("looking at layers changes nothing of what is learned") {
         }
       });
     });
-    // Slow until enough was seen, however busy the machine is.
+    // Slow until enough was seen, so that the load of the machine does not matter.
     runtime.on_step(1, [&](const StepReport&) { std::this_thread::sleep_for(looked && seen <= 3 ? 20ms : 500us); });
     runtime.run();
     over = true;

@@ -1,4 +1,4 @@
-// The files of the page, as the program gives them.
+// The files of the page, as the program serves them.
 #include "tests/engine/serving/served.hpp"
 
 #include <set>
@@ -11,7 +11,7 @@ using namespace harmonics::testing;
 
 namespace {
 
-// Names in quotes that end in one of these, as "./chart.js" does.
+// Returns the quoted names that end in one of these suffixes, such as "./chart.js".
 std::set<std::string> named_in(const std::string& text) {
   std::set<std::string> names;
   for (size_t at = 0; (at = text.find('"', at)) != std::string::npos; ++at) {
@@ -31,7 +31,7 @@ std::string header(const ServiceReply& reply, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("the page is whole, asks nobody else, and holds no code in its text") {
+TEST_CASE("page: is complete, loads nothing from other origins, and has no inline code") {
   std::set<std::string> there, named{"index.html"};
   for (unsigned i = 0; i < kPageFileCount; ++i) {
     const std::string name = kPageFiles[i].name, text = kPageFiles[i].text;
@@ -49,7 +49,7 @@ TEST_CASE("the page is whole, asks nobody else, and holds no code in its text") 
   CHECK(there == named);
 }
 
-TEST_CASE("the page needs no token, what it shows and does may") {
+TEST_CASE("page: needs no token, unlike the data it shows") {
   Served run;
   CHECK(call(run.service, get("/")).status == 404);
   put_page(run.service);
@@ -64,7 +64,7 @@ TEST_CASE("the page needs no token, what it shows and does may") {
   CHECK(call(run.service, post("/", "")).status == 405);
 }
 
-TEST_CASE("the control socket gives what GET gives, as a line") {
+TEST_CASE("control socket: returns the reply to a GET request as a line") {
   Served run;
   run.start();
   const std::string path = "get-" + std::to_string(::getpid()) + ".sock";

@@ -1,4 +1,4 @@
-// Predictions while a run learns: whose weights, which batches, what is refused.
+// Predictions during training: the version of the weights, batches, refusals.
 #include "tests/engine/serving/served.hpp"
 
 #include <atomic>
@@ -9,7 +9,7 @@
 using namespace harmonics;
 using namespace harmonics::testing;
 
-TEST_CASE("every prediction is of the weights of the step it names") {
+TEST_CASE("predictor: every prediction has the weights of the step it names") {
   Served run;
   std::mutex mutex;
   std::map<int64_t, Affine> by_step;
@@ -28,7 +28,7 @@ TEST_CASE("every prediction is of the weights of the step it names") {
   for (int c = 0; c < 3; ++c)
     clients.emplace_back([&, c] {
       for (int i = 0; i < 40; ++i) {
-        const uint64_t samples = 1 + static_cast<uint64_t>(7 * i + c) % 40;  // more than a batch too
+        const uint64_t samples = 1 + static_cast<uint64_t>(7 * i + c) % 40;  // some exceed the largest batch
         const std::vector<float> mine(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(4 * samples));
         const Asked asked = ask(run.predictor, samples, mine);
         const std::lock_guard<std::mutex> lock(mutex);
@@ -42,7 +42,7 @@ TEST_CASE("every prediction is of the weights of the step it names") {
   std::set<int64_t> steps;
   for (const Got& got : all) {
     steps.insert(got.version.step);
-    if (!by_step.count(got.version.step)) continue;  // before the first step, or after the memory of this test
+    if (!by_step.count(got.version.step)) continue;  // before the first step, or no longer recorded by this test
     const Affine& affine = by_step.at(got.version.step);
     REQUIRE(got.y.size() == got.x.size() / 2);
     for (size_t i = 0; i < got.x.size() / 4; ++i) {
@@ -58,7 +58,7 @@ TEST_CASE("every prediction is of the weights of the step it names") {
   CHECK(*report.p50_ms <= *report.p99_ms);
 }
 
-TEST_CASE("requests that wait together are computed together") {
+TEST_CASE("predictor: waiting requests are computed together") {
   Served run({"secret-token", true, false}, {200ms, 1024});
   run.start();
   run.control.pause();
@@ -73,14 +73,14 @@ TEST_CASE("requests that wait together are computed together") {
     });
   for (std::thread& t : clients) t.join();
   CHECK(right == 8);
-  CHECK(run.predictor.report().batches == 1);  // of 32, before the time is over
+  CHECK(run.predictor.report().batches == 1);  // of 32, before the time limit
   const auto begun = std::chrono::steady_clock::now();
   ask(run.predictor, 1, numbers(4));
   CHECK(std::chrono::steady_clock::now() - begun >= 200ms);
   CHECK(run.predictor.report().batches == 2);
 }
 
-TEST_CASE("what is asked beyond the queue is refused at once") {
+TEST_CASE("predictor: a request beyond the queue limit is refused at once") {
   Served run({"secret-token", true, false}, {10s, 20});
   run.start();
   const auto ports = run.predictor.ports();
@@ -93,7 +93,7 @@ TEST_CASE("what is asked beyond the queue is refused at once") {
   CHECK(run.predictor.report().queued == 15);
 }
 
-TEST_CASE("what waits when a predictor goes is answered") {
+TEST_CASE("predictor: waiting requests are answered when it is destroyed") {
   std::atomic<int> failed{0};
   {
     Served run({"secret-token", true, false}, {10s, 20});
@@ -104,7 +104,7 @@ TEST_CASE("what waits when a predictor goes is answered") {
   CHECK(failed == 1);
 }
 
-TEST_CASE("requests that do not fit the model are refused") {
+TEST_CASE("predictor: requests that do not fit the model are refused") {
   Served run;
   CHECK(run.predictor.ports() == nullptr);
   run.start();
@@ -124,7 +124,7 @@ TEST_CASE("requests that do not fit the model are refused") {
              Catch::StartsWith("another part of the flow"));
 }
 
-TEST_CASE("predicting changes nothing of what is learned") {
+TEST_CASE("predictor: predictions do not change the training") {
   const auto learned = [](bool asked) {
     auto g = affine_graph();
     RunSettings s = settings(16);

@@ -1,4 +1,4 @@
-// What a run answers, without sockets: paths, tokens, bodies, mistakes.
+// The service without sockets: paths, tokens, bodies, errors.
 #include "tests/engine/serving/served.hpp"
 
 #include <atomic>
@@ -42,7 +42,7 @@ std::string refusal_of(const std::string& text, const ModelPorts& ports) {
 
 }  // namespace
 
-TEST_CASE("a prediction over JSON and over tensors is the same") {
+TEST_CASE("service: predictions over JSON and tensors are equal") {
   Served run;
   run.start();
   run.control.pause();
@@ -71,7 +71,7 @@ TEST_CASE("a prediction over JSON and over tensors is the same") {
   CHECK(o.data<float>()[2] == static_cast<float>(body.at("outputs").at("o").at(1).at(0).as_double()));
 }
 
-TEST_CASE("what the model, the status, the history and the log say fits their schemas") {
+TEST_CASE("service: model, status, history and log match their schemas") {
   Served run;
   CHECK(call(run.service, get("/v1/model")).status == 503);
   CHECK(call(run.service, post("/v1/predict", "{}")).status == 503);
@@ -102,7 +102,7 @@ TEST_CASE("what the model, the status, the history and the log say fits their sc
   CHECK(parsed(health).at("streams").at("y").at("health") == "ok");
 }
 
-TEST_CASE("keys that come twice and numbers beyond their type are refused") {
+TEST_CASE("service: repeated keys and numbers out of range are refused") {
   Served run;
   run.start();
   const auto refused = [&](const std::string& body) {
@@ -125,7 +125,7 @@ TEST_CASE("keys that come twice and numbers beyond their type are refused") {
   CHECK(control(R"({"do": "status"})") == 200);
 }
 
-TEST_CASE("who may ask what") {
+TEST_CASE("service: each request needs the right token, host and origin") {
   Served run;
   run.start();
   const std::string pause = R"({"do": "pause"})";
@@ -169,7 +169,7 @@ TEST_CASE("who may ask what") {
   }
 }
 
-TEST_CASE("paths and methods that there are not") {
+TEST_CASE("service: unknown paths and methods are refused") {
   Served run;
   CHECK(call(run.service, get("/v1/nothing")).status == 404);
   const ServiceReply method = call(run.service, get("/v1/predict"));
@@ -190,7 +190,7 @@ TEST_CASE("paths and methods that there are not") {
   CHECK(r.query == std::map<std::string, std::string>{{"x", "A"}, {"flag", ""}, {"y", ""}});
 }
 
-TEST_CASE("bodies that are not what the model takes say what is wrong") {
+TEST_CASE("service: an invalid JSON body gets an error that describes it") {
   const ModelPorts f = ports_of(DType::F32, {2}), u = ports_of(DType::U8, {}), m = ports_of(DType::F32, {2, 2});
   CHECK_THAT(refusal_of("{", f), Catch::StartsWith("the body is not JSON"));
   CHECK_THAT(refusal_of("[]", f), Catch::StartsWith("the body has no object 'inputs'"));
@@ -225,7 +225,7 @@ TEST_CASE("bodies that are not what the model takes say what is wrong") {
         std::vector<std::byte>{std::byte{255}, std::byte{1}});
 }
 
-TEST_CASE("tensors that are not what the model takes say what is wrong") {
+TEST_CASE("service: an invalid tensors body gets an error that describes it") {
   const ModelPorts ports = ports_of(DType::F32, {2});
   const auto refused = [&](const TensorFile& file) {
     return message_of([&] { inputs_from_tensors(write_safetensors(file), ports); });
@@ -242,7 +242,7 @@ TEST_CASE("tensors that are not what the model takes say what is wrong") {
   CHECK_THAT(refused(file), Catch::StartsWith("'g' has no input 'other'"));
 }
 
-TEST_CASE("samples are looked at ten times a second, whoever asks") {
+TEST_CASE("service: samples are computed at most ten times a second for all clients") {
   Served run;
   std::atomic<int> looks{0};
   run.service.set_looks({nullptr, [&](const std::string& edge, uint64_t samples) {
@@ -263,7 +263,7 @@ TEST_CASE("samples are looked at ten times a second, whoever asks") {
   CHECK(answered + refused == 200);
   CHECK(looks >= 10);
   CHECK(looks <= 10 + 10 * seconds + 1);
-  // The same again within a tenth of a second is the same look.
+  // A repeated request within a tenth of a second gets the same reply.
   const auto looked = [&] { return call(run.service, get("/v1/tap?edge=y")).status == 200; };
   CHECK(await([&] {
     looks = 0;
@@ -271,7 +271,7 @@ TEST_CASE("samples are looked at ten times a second, whoever asks") {
   }));
 }
 
-TEST_CASE("the control over messages") {
+TEST_CASE("service: control by messages") {
   Served run;
   run.start();
   const auto told = [&](const std::string& message) { return run.service.control(message); };
@@ -299,7 +299,7 @@ TEST_CASE("the control over messages") {
   CHECK(await([&] { return !told(R"({"do": "pause"})").contains("done"); }));
 }
 
-TEST_CASE("what is no UTF-8 is not told on") {
+TEST_CASE("service: invalid UTF-8 is not passed on") {
   Served run;
   run.start();
   run.control.note("note", "caf\xc3\xa9 \xff, and cut \xe2\x82");
@@ -311,7 +311,7 @@ TEST_CASE("what is no UTF-8 is not told on") {
   CHECK(parsed(call(run.service, get("/v1/log"))).at("lines").at(0).at("text").as_string() == told);
 }
 
-TEST_CASE("events tell what happens, once, and drop what is not taken") {
+TEST_CASE("service: events are sent once, and dropped if the client does not read") {
   Served run;
   run.start();
   run.control.note("note", "before");

@@ -18,7 +18,7 @@ namespace json = boost::json;
 
 namespace {
 
-// Of a client: its own pair, and the public key it expects of the server.
+// The keys of a client: its own pair, and the public key it expects of the server.
 struct Keys {
   wire::KeyPair own;
   wire::Key server;
@@ -59,7 +59,7 @@ wire::KeyPair new_keys() {
   return {public_key, secret_key};
 }
 
-// A file that goes with this.
+// A temporary file, removed at the end.
 class Written {
  public:
   explicit Written(const std::string& text) {
@@ -80,7 +80,7 @@ const char* const kBody = R"({"inputs": {"x": [[1, 0, 0, 0]]}})";
 
 }  // namespace
 
-TEST_CASE("predictions over ZeroMQ are those of HTTP") {
+TEST_CASE("zmq: predictions equal those over HTTP") {
   Served run;
   run.start();
   run.control.pause();
@@ -110,7 +110,7 @@ TEST_CASE("predictions over ZeroMQ are those of HTTP") {
   CHECK_THAT(client.hear(), Catch::StartsWith("{\"outputs\":"));
 }
 
-TEST_CASE("a token that all must show goes before the body over ZeroMQ") {
+TEST_CASE("zmq: a token for all requests comes before the body") {
   Served run({"secret-token", true, true});
   run.start();
   ZmqServer server(run.service, "zmq+rep://127.0.0.1:0", false);
@@ -128,13 +128,13 @@ TEST_CASE("a token that all must show goes before the body over ZeroMQ") {
              Catch::StartsWith("cannot listen on"));
 }
 
-TEST_CASE("with keys, those who are allowed ask over ZeroMQ and others are not heard") {
+TEST_CASE("zmq: with keys, listed clients are answered and others are ignored") {
   Served run;
   run.start();
   const wire::KeyPair mine = new_keys(), good = new_keys(), bad = new_keys();
   const Written own("public = " + mine.public_key + "\nsecret = " + mine.secret_key + "\n"),
       allowed("# clients\n" + good.public_key + "\n");
-  // Other machines reach it: keys are enough, and no token is asked for.
+  // Other machines can reach it: keys are enough, and no token is needed.
   ZmqServer server(run.service, "zmq+rep://0.0.0.0:0?curve=" + own.path() + "&allow=" + allowed.path(), false);
   CHECK_FALSE(server.asks_for_token());
   const std::string address = "tcp://127.0.0.1" + server.address().substr(server.address().rfind(':'));
@@ -152,7 +152,7 @@ TEST_CASE("with keys, those who are allowed ask over ZeroMQ and others are not h
   CHECK_THAT(client.hear(), Catch::StartsWith("{\"outputs\":"));
 }
 
-TEST_CASE("without keys the token is asked for where other machines reach ZeroMQ") {
+TEST_CASE("zmq: an address that other machines can reach needs the token without keys") {
   Served run;
   run.start();
   ZmqServer server(run.service, "zmq+rep://0.0.0.0:0?insecure=true", false);
@@ -165,7 +165,7 @@ TEST_CASE("without keys the token is asked for where other machines reach ZeroMQ
   CHECK_THAT(client.hear(), Catch::StartsWith("{\"outputs\":"));
 }
 
-TEST_CASE("addresses with keys that cannot be say what is missing") {
+TEST_CASE("zmq: invalid addresses with keys say what is missing") {
   Served run;
   const wire::KeyPair mine = new_keys();
   const Written own("public = " + mine.public_key + "\nsecret = " + mine.secret_key + "\n");
@@ -183,7 +183,7 @@ TEST_CASE("addresses with keys that cannot be say what is missing") {
   CHECK_THAT(refused("#x"), Catch::Contains("leave it out"));
 }
 
-TEST_CASE("a key as text, and who comes in") {
+TEST_CASE("zmq: keys as text, and the clients they admit") {
   for (int i = 0; i < 20; ++i) {
     const wire::KeyPair pair = new_keys();
     unsigned char bytes[32];
@@ -198,7 +198,7 @@ TEST_CASE("a key as text, and who comes in") {
   }
   CHECK(wire::admission({}, {"x"}).at(2) == "400");
   CHECK(wire::admission({"1.0", "7", "", "", "", "NULL"}, {""}).at(2) == "400");
-  // Five of the last digit are more than four bytes hold.
+  // Five of the last digit exceed four bytes.
   CHECK_THAT(message_of([] { wire::read_public_key(std::string(40, '#')); }), Catch::Contains("cannot be read"));
 }
 

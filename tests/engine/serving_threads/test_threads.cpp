@@ -1,5 +1,4 @@
-// Everything around a run at once, with a trainer made by hand in place of a cycle: what the thread sanitizer can
-// follow.
+// All servers of a run at once, with a hand-written trainer in place of a cycle, for the thread sanitizer.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -26,7 +25,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Steps that set every weight to the number of the step.
+// A trainer whose steps set every weight to the step's number.
 class ByHand {
  public:
   ByHand() : graph_(graph_of("harmonic line { producer x {4}; layer o {2}; cycle { x -> o; } }")), control_("line") {
@@ -105,7 +104,7 @@ void while_it_runs(std::vector<std::function<void()>> acts, std::chrono::millise
 
 }  // namespace
 
-TEST_CASE("weights of one step, whoever reads them") {
+TEST_CASE("threads: every reader gets the weights of one step") {
   ByHand run;
   std::atomic<int> wrong{0}, read{0};
   const auto look = [&] {
@@ -125,7 +124,7 @@ TEST_CASE("weights of one step, whoever reads them") {
   CHECK(read > 3);
 }
 
-TEST_CASE("predictions while it learns are of one step") {
+TEST_CASE("threads: predictions during training are of one step") {
   ByHand run;
   std::atomic<int> wrong{0}, answered{0}, refused{0};
   const auto ask = [&] {
@@ -160,7 +159,7 @@ TEST_CASE("predictions while it learns are of one step") {
   CHECK(refused == 0);
 }
 
-TEST_CASE("HTTP, events and the control socket at once") {
+TEST_CASE("threads: HTTP, events and the control socket at once") {
   ByHand run;
   Service service({"secret-token", true, false}, run.control(), run.predictor());
   char folder[] = "/tmp/harmonics-threads-XXXXXX";

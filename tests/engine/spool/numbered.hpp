@@ -1,4 +1,4 @@
-// Who sends, for tests of the spool: numbered samples, forgotten when they are durable; several streams of one source
+// A sender for tests of the spool: numbered samples, dropped when they are durable; several streams of one source
 // share a sender.
 #pragma once
 
@@ -26,8 +26,8 @@ class NumberedSender {
   std::condition_variable changed;
   uint64_t arrived;
   uint64_t durable = 0;
-  bool over = false;                           // nothing follows what arrived
-  bool end_told = false, end_durable = false;  // a position said so; and was durable
+  bool over = false;                           // no further samples follow
+  bool end_told = false, end_durable = false;  // a position contained the end; the end was acknowledged
 };
 
 // Sample i is {i * scale, i * scale + 1}.
@@ -83,7 +83,7 @@ class Numbered final : public Producer {
     return true;
   }
 
-  // With gaps, and from sample 40 on of another sender.
+  // Numbers have gaps, and belong to another sender from sample 40 on.
   static SampleNumber number_of(uint64_t sample) {
     return sample < 40 ? SampleNumber{sample + sample / 7, 1} : SampleNumber{sample - 40, 2};
   }

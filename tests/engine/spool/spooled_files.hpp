@@ -1,4 +1,4 @@
-// The files of a folder in memory.
+// Returns the files of a folder in memory.
 #pragma once
 
 #include <string>

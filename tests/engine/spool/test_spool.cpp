@@ -1,4 +1,4 @@
-// Spooled streams: what was acknowledged as durable is there after a power cut at any call, once and in order.
+// Spooled streams: samples acknowledged as durable are present after a power failure at any call, once and in order.
 #include <catch2/catch.hpp>
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ SpoolOptions options(FilesInMemory& files, uint64_t most = uint64_t{64} << 20,
   return o;
 }
 
-// Reads n samples and compares them with the sender's.
+// Reads n samples and compares them with those of the sender.
 void expect_samples(Producer& producer, uint64_t from, uint64_t n, int64_t scale) {
   std::vector<int64_t> got(2 * n);
   const int64_t count = producer.read(n, got.data());
@@ -53,7 +53,7 @@ void expect_samples(Producer& producer, uint64_t from, uint64_t n, int64_t scale
 
 }  // namespace
 
-TEST_CASE("samples come through the spool in order, and who sends hears that they are safe", "[spool]") {
+TEST_CASE("spool: delivers samples in order and acknowledges them to the sender", "[spool]") {
   FilesInMemory files;
   NumberedSender sender(500);
   Spool spool(options(files));
@@ -73,7 +73,7 @@ TEST_CASE("samples come through the spool in order, and who sends hears that the
   CHECK_FALSE(cancelled.get());
 }
 
-TEST_CASE("a spool goes on where it ended, and gives again what is asked for", "[spool]") {
+TEST_CASE("spool: reopened, it continues at its end and repeats requested samples", "[spool]") {
   FilesInMemory files;
   NumberedSender sender(100);
   {
@@ -94,7 +94,7 @@ TEST_CASE("a spool goes on where it ended, and gives again what is asked for", "
   CHECK(notes.empty());
 }
 
-TEST_CASE("spool: says what its samples are without the source", "[spool]") {
+TEST_CASE("spool: knows the type of its samples without the source", "[spool]") {
   FilesInMemory files;
   NumberedSender sender(5);
   CHECK(!Spool(options(files)).type_of("x"));
@@ -110,10 +110,10 @@ TEST_CASE("spool: says what its samples are without the source", "[spool]") {
   }
 }
 
-TEST_CASE("who sends hears that its end is safe before who reads hears of it", "[spool]") {
+TEST_CASE("spool: acknowledges the end to the sender before it reports the end to the reader", "[spool]") {
   FilesInMemory files;
   NumberedSender sender(20);
-  for (int twice = 0; twice < 2; ++twice) {  // the second time the spool knows
+  for (int twice = 0; twice < 2; ++twice) {  // the second time the spool has the end on disk
     Spool spool(options(files));
     const auto upstream = std::make_shared<Numbered>(sender, 1);
     const auto x = spool.add("x", "a:", upstream), y = spool.add("y", "a:", std::make_shared<Numbered>(sender, 3));
@@ -135,7 +135,7 @@ TEST_CASE("who sends hears that its end is safe before who reads hears of it", "
   }
 }
 
-TEST_CASE("a spool that is opened again and again keeps what it had", "[spool]") {
+TEST_CASE("spool: reopened many times, it keeps its samples", "[spool]") {
   FilesInMemory files;
   NumberedSender sender(0);
   for (uint64_t n = 10; n <= 50; n += 10)
@@ -153,7 +153,7 @@ TEST_CASE("a spool that is opened again and again keeps what it had", "[spool]")
   expect_samples(*x, 0, 50, 1);
 }
 
-TEST_CASE("a power cut at any call of the disk loses nothing that was durable", "[spool]") {
+TEST_CASE("spool: a power failure at any disk call loses no durable sample", "[spool]") {
   std::mt19937 random(7);
   for (size_t call = 0;; ++call) {
     FilesInMemory files;
@@ -196,7 +196,7 @@ TEST_CASE("a power cut at any call of the disk loses nothing that was durable", 
   }
 }
 
-TEST_CASE("a disk that fails at any call ends the stream with the reason, and nothing is said to be safe that is not",
+TEST_CASE("spool: a disk error at any call ends the stream with its reason, without a false acknowledgement",
           "[spool]") {
   for (size_t call = 0;; ++call) {
     FilesInMemory files;
@@ -218,7 +218,7 @@ TEST_CASE("a disk that fails at any call ends the stream with the reason, and no
       break;
     }
     if (message.empty())
-      CHECK(got == 30);  // while it was closed
+      CHECK(got == 30);  // closed during the failure
     else
       CHECK(message.find("spool") != std::string::npos);
     files.work();
@@ -231,7 +231,7 @@ TEST_CASE("a disk that fails at any call ends the stream with the reason, and no
   }
 }
 
-TEST_CASE("a tail that is not whole is cut off and told, and asked for again", "[spool]") {
+TEST_CASE("spool: a torn tail is cut, reported and requested again", "[spool]") {
   FilesInMemory files;
   NumberedSender sender(10);
   {
@@ -249,7 +249,7 @@ TEST_CASE("a tail that is not whole is cut off and told, and asked for again", "
     else
       damaged[random() % damaged.size()] ^= static_cast<char>(1 << random() % 8);
     disk->put(name, damaged);
-    NumberedSender again(10);  // durable nowhere: it has everything still
+    NumberedSender again(10);  // none is durable: it still has all of them
     std::vector<std::string> notes;
     Spool spool(options(*disk, uint64_t{64} << 20, &notes));
     const auto upstream = std::make_shared<Numbered>(again, 1);
@@ -262,7 +262,7 @@ TEST_CASE("a tail that is not whole is cut off and told, and asked for again", "
     }
     if (i % 2) {
       CHECK(refusal.empty());
-      CHECK(upstream->restored < 10);  // the last barrier is not whole any more
+      CHECK(upstream->restored < 10);  // the last barrier is damaged
       continue;
     }
     INFO(refusal);
@@ -305,7 +305,7 @@ struct SpooledFrames {
 
 }  // namespace
 
-TEST_CASE("spool: a flipped bit before the sample that is asked for costs nothing behind it", "[spool]") {
+TEST_CASE("spool: a flipped bit before the requested sample loses nothing after it", "[spool]") {
   FilesInMemory files;
   const SpooledFrames spooled(files);
   REQUIRE(spooled.frames.size() >= 10);
@@ -318,7 +318,7 @@ TEST_CASE("spool: a flipped bit before the sample that is asked for costs nothin
       damaged[byte] ^= static_cast<char>(1 << bit);
       disk->put(spooled.name, damaged);
       NumberedSender sender(130);
-      sender.durable = 100;  // it has none of those before
+      sender.durable = 100;  // it no longer has the earlier ones
       std::vector<std::string> notes;
       Spool spool(options(*disk, uint64_t{64} << 20, &notes));
       const auto upstream = std::make_shared<Numbered>(sender, 1);
@@ -335,7 +335,7 @@ TEST_CASE("spool: a flipped bit before the sample that is asked for costs nothin
   }
 }
 
-TEST_CASE("spool: a flipped bit within what is needed is refused with its place, and changes no file", "[spool]") {
+TEST_CASE("spool: a flipped bit in needed samples is refused with its location and changes no file", "[spool]") {
   FilesInMemory files;
   const SpooledFrames spooled(files);
   const auto& frame = spooled.frames[7];
@@ -343,7 +343,7 @@ TEST_CASE("spool: a flipped bit within what is needed is refused with its place,
   damaged[frame.at + frame.size - 3] ^= 4;
   files.put(spooled.name, damaged);
   for (int twice = 0; twice < 2; ++twice) {
-    NumberedSender sender(100);  // nothing new, which would begin another file
+    NumberedSender sender(100);  // no new samples, which would begin another file
     sender.durable = 100;
     Spool spool(options(files));
     const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
@@ -365,7 +365,7 @@ TEST_CASE("spool: a flipped bit within what is needed is refused with its place,
   expect_samples(*x, frame.end, 130 - frame.end, 1);
 }
 
-TEST_CASE("spool: a damage in an older file is refused when it is reached", "[spool]") {
+TEST_CASE("spool: damage in an older file is refused when it is reached", "[spool]") {
   FilesInMemory files;
   NumberedSender sender(60'000);
   {
@@ -375,7 +375,7 @@ TEST_CASE("spool: a damage in an older file is refused when it is reached", "[sp
   }
   const auto names = files_of(files, "spool/x/");
   REQUIRE(names.size() > 1);
-  const bool in_the_end = GENERATE(false, true);  // nothing whole follows it in the file
+  const bool in_the_end = GENERATE(false, true);  // no whole frame follows it in the file
   std::string damaged = files.get(names[0]);
   damaged[in_the_end ? damaged.size() - 300 : damaged.size() / 2] ^= 1;
   files.put(names[0], damaged);
@@ -389,7 +389,7 @@ TEST_CASE("spool: a damage in an older file is refused when it is reached", "[sp
   CHECK(files.get(names[0]) == damaged);
 }
 
-TEST_CASE("spool: files that no sample can be read from are kept aside", "[spool]") {
+TEST_CASE("spool: unreadable files are moved aside", "[spool]") {
   FilesInMemory files;
   const SpooledFrames spooled(files);
   files.put(spooled.name, std::string(5000, 'x'));
@@ -406,7 +406,7 @@ TEST_CASE("spool: files that no sample can be read from are kept aside", "[spool
   CHECK(files.get("spool/damaged/x-" + spool::segment_name(0)) == std::string(5000, 'x'));
 }
 
-TEST_CASE("what a checkpoint covers is let go, and a full spool waits for that", "[spool]") {
+TEST_CASE("spool: a checkpoint releases covered samples, and a full spool waits for it", "[spool]") {
   FilesInMemory files;
   NumberedSender sender(400'000);  // 6.4 MB
   Spool spool(options(files, uint64_t{2} << 20));
@@ -434,7 +434,7 @@ TEST_CASE("what a checkpoint covers is let go, and a full spool waits for that",
   CHECK(files_of(files, "spool/x/").size() < 10);
 }
 
-TEST_CASE("spools that cannot serve say why", "[spool]") {
+TEST_CASE("spool: one that cannot be opened says why", "[spool]") {
   FilesInMemory files;
   NumberedSender sender(400'000);
   {
@@ -472,7 +472,7 @@ TEST_CASE("spools that cannot serve say why", "[spool]") {
   CHECK(message_of([&] { x->next(); }) == "the sender is gone");
 }
 
-TEST_CASE("numbers of senders go to the disk with their samples where they are asked for", "[spool]") {
+TEST_CASE("spool: keeps the sender's numbers with the samples on request", "[spool]") {
   FilesInMemory files;
   NumberedSender sender(100);
   const auto expect_numbers = [](Producer& producer, uint64_t from, uint64_t n) {
@@ -501,7 +501,7 @@ TEST_CASE("numbers of senders go to the disk with their samples where they are a
     while (const auto entry = reader.next(reader.size())) {
       if (entry->frame.kind != wire::Kind::Data) continue;
       ++frames;
-      CHECK(entry->frame.tensors.at(0).classes == Numbered::kClasses);  // who reads it again need not be told
+      CHECK(entry->frame.tensors.at(0).classes == Numbered::kClasses);  // the file has the type
     }
   }
   CHECK(frames > 0);
@@ -522,7 +522,7 @@ StreamInfo scalar() {
   return info;
 }
 
-// The samples of a file of frames, by number.
+// Returns the samples of a file of frames by number.
 std::map<uint64_t, int64_t> letters_in(FilesInMemory& files, const std::string& path) {
   std::map<uint64_t, int64_t> found;
   spool::SegmentReader reader(path, files);
@@ -537,7 +537,7 @@ std::map<uint64_t, int64_t> letters_in(FilesInMemory& files, const std::string& 
 
 }  // namespace
 
-TEST_CASE("dead letters: kept behind those of earlier runs, up to their limit", "[spool]") {
+TEST_CASE("dead letters: appended to those of earlier runs up to the limit", "[spool]") {
   FilesInMemory files;
   std::vector<std::string> notes;
   DeadLetterOptions o{"dead", 1u << 20, [&](const std::string& note) { notes.push_back(note); }, false, &files};
@@ -549,7 +549,7 @@ TEST_CASE("dead letters: kept behind those of earlier runs, up to their limit", 
     DeadLetters letters(o);
     for (int64_t i = 0; i < 5; ++i) keep(letters, i);
   }
-  // What a power cut left of the last one goes.
+  // An incomplete last frame, as after a power failure, is removed.
   const int file = files.open("dead/x.hxs", O_WRONLY, 0);
   const long long size = files.size(file);
   REQUIRE(size > 0);
@@ -571,7 +571,7 @@ TEST_CASE("dead letters: kept behind those of earlier runs, up to their limit", 
   CHECK(notes[1].find("--dead-letters-limit") != std::string::npos);
 }
 
-TEST_CASE("dead letters: a run that goes on keeps each sample once", "[spool]") {
+TEST_CASE("dead letters: a resumed run keeps each sample once", "[spool]") {
   FilesInMemory files;
   DeadLetterOptions o{"dead", 1u << 20, nullptr, false, &files};
   const auto keep = [](DeadLetters& letters, uint64_t index, int64_t value, const char* why) {
@@ -586,7 +586,7 @@ TEST_CASE("dead letters: a run that goes on keeps each sample once", "[spool]") 
   o.resumed = true;
   {
     DeadLetters letters(
-        o);  // from a checkpoint before the third; they may stand elsewhere and be left out for another reason
+        o);  // resumed before the third; index and reason may differ now
     for (int64_t i = 3; i < 10; ++i) keep(letters, static_cast<uint64_t>(i - 1), i, "late");
   }
   CHECK(letters_in(files, "dead/x.hxs").size() == 10);

@@ -112,7 +112,7 @@ TEST_CASE("schedule: follows elapsed time in timed runs") {
   CHECK(cosine.at(1, 0.5) == Approx(1.5));
   CHECK(cosine.at(7, 1) == Approx(1));
   CHECK(cosine.at(8, 1.5) == Approx(1));
-  LearningRate counted(parse_schedule("linear(warmup=3)"), 1, by_time);  // warm after three steps, whatever their time
+  LearningRate counted(parse_schedule("linear(warmup=3)"), 1, by_time);  // warm-up takes three steps in any time
   CHECK(counted.at(0, 0.0) == Approx(0.25));
   CHECK(counted.at(2, 0.2) == Approx(0.75));
   CHECK(counted.at(3, 0.4) == Approx(1));
@@ -126,7 +126,7 @@ TEST_CASE("schedule: follows elapsed time in timed runs") {
   LearningRate wsd(parse_schedule("wsd(decay=0.5)"), 1, by_time);
   CHECK(wsd.at(0, 0.4) == 1);
   CHECK(wsd.at(1, 0.75) == Approx(0.5));
-  LearningRate either(parse_schedule("linear"), 1, {10, true});  // whichever is further
+  LearningRate either(parse_schedule("linear"), 1, {10, true});  // the larger fraction counts
   CHECK(either.at(5, 0.1) == Approx(0.5));
   CHECK(either.at(6, 0.8) == Approx(0.2));
 }

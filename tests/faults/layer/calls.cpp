@@ -1,4 +1,4 @@
-// The functions of the C library that stand before the system's calls, in place of its own.
+// Replacements of the C library's system call functions.
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
@@ -31,7 +31,7 @@ using Do = Verdict::Do;
 
 int system_call(long result) { return static_cast<int>(result); }
 
-// The function that this one stands before.
+// The function that this one replaces.
 template <typename Function>
 Function* next(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
@@ -102,7 +102,7 @@ long long offset_of(const Known& of, int file) {
   return ::syscall(SYS_lseek, file, 0, of.appends ? SEEK_END : SEEK_CUR);
 }
 
-// Bytes go out, by `system(bytes)`: all or the first half of them.
+// Sends bytes by `system(bytes)`: all or the first half of them.
 template <typename System>
 ssize_t put_out(const Known& of, int file, const void* data, size_t bytes, System system) {
   const Call call = of.socket ? Call::Send : Call::Write;
@@ -119,7 +119,7 @@ ssize_t put_out(const Known& of, int file, const void* data, size_t bytes, Syste
   return result;
 }
 
-// Bytes come in.
+// Receives bytes.
 template <typename System>
 ssize_t take_in(const Known& of, size_t bytes, System system) {
   const Verdict verdict = judge(Call::Receive, of.path);
@@ -145,7 +145,7 @@ std::vector<char> joined(const iovec* pieces, size_t count) {
 std::string name_of(const sockaddr* address, socklen_t size) {
   if (address->sa_family == AF_UNIX && size > offsetof(sockaddr_un, sun_path))
     return "unix@" + std::string(reinterpret_cast<const sockaddr_un*>(address)->sun_path);
-  if (address->sa_family == AF_INET || address->sa_family == AF_INET6)  // their ports lie at one place
+  if (address->sa_family == AF_INET || address->sa_family == AF_INET6)  // both have the port at the same offset
     return "tcp@" + std::to_string(ntohs(reinterpret_cast<const sockaddr_in*>(address)->sin_port));
   return "";
 }
@@ -154,8 +154,8 @@ void remember_socket(int file, const std::string& name) {
   if (!name.empty() && matches(name)) remember(file, {name, true, false, 0});
 }
 
-// Standard I/O: the C library writes its buffers by calls of its own, so streams of chosen files get ones that go
-// through here.
+// Standard I/O: the C library's buffers bypass these functions, so streams of chosen files get custom ones that do
+// not.
 std::mutex& streams_lock = *new std::mutex;
 std::map<FILE*, int>& streams = *new std::map<FILE*, int>;
 

@@ -64,7 +64,7 @@ struct Settings {
   }
 };
 
-// Never destroyed: other threads may still call while the process ends.
+// Never destroyed: other threads may still call during process exit.
 const Settings& settings() {
   static const Settings* made = new Settings;
   return *made;
@@ -72,7 +72,7 @@ const Settings& settings() {
 
 std::atomic<uint64_t> count{0};
 
-// By the system's own calls: those of this library are not for it.
+// Uses raw system calls, which are not counted.
 void put(const std::string& path, const std::string& text, int flags) {
   const long file = ::syscall(SYS_openat, AT_FDCWD, path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
   if (file < 0) return;
@@ -164,7 +164,7 @@ void trace(const Traced& traced) {
   errno = reason;
 }
 
-// What was known of a descriptor that is used again is not freed: another thread may still read it.
+// The old entry of a reused descriptor is not freed: another thread may still read it.
 void remember(int file, Known known) {
   if (file >= 0 && static_cast<size_t>(file) < kMostFiles) files[file].store(new Known(std::move(known)));
 }

@@ -1,31 +1,31 @@
-// Fault injection below a whole program: a library that is preloaded into it (LD_PRELOAD), counts the calls to the
-// system that change chosen files or go over chosen sockets, and lets the n-th of them fail, tears it, or kills the
-// process there. It can also record them all. The program needs no seam; libraries and standard I/O are covered alike.
-// Controlled by environment variables:
+// Fault injection below a whole program. A preloaded library (LD_PRELOAD) counts the system calls that change chosen
+// files or use chosen sockets, and makes the n-th of them fail, tears it, or kills the process there. It can also
+// record them all. The program needs no changes, and its libraries and standard I/O are covered too. Controlled by
+// environment variables:
 //
-//   FAULTS_PATHS    patterns of fnmatch(3) between colons, for absolute paths of files and directories, and for
-//                   sockets by the names "unix@PATH" and "tcp@PORT" of who listens; other files are not touched
-//   FAULTS_CALLS    names between commas, of the calls that count: open (for writing), write, sync, rename, truncate,
-//                   remove, mkdir, send, receive, close. Without it: all of them but close
-//   FAULTS_AT       the call it happens at, from 1; "5+": at that one and every later one
-//   FAULTS_DO       kill     the process ends by SIGKILL before the call
-//                   tear     half of what is written or sent, then SIGKILL; any other call is done, then SIGKILL
-//                   short    half of what is written, sent or received, and says so; other calls are done
-//                   EIO, ENOSPC, EINTR, EDQUOT, EMFILE, ECONNRESET    the call fails with that
-//                   SIGINT, SIGTERM    the process gets that signal, and the call is done
-//   FAULTS_STRUCK   a file that is written when it has happened: number, call, path, separated by tabs
-//   FAULTS_COUNTED  a file to which the number of calls that counted is written at the end of a process that exits
-//   FAULTS_TRACE    a file to which a line is appended for every call of these to a chosen file or socket:
+//   FAULTS_PATHS    patterns of fnmatch(3) separated by colons, for absolute paths of files and directories, and for
+//                   sockets by the listener's name, "unix@PATH" or "tcp@PORT"; other files are not affected
+//   FAULTS_CALLS    names of the counted calls, separated by commas: open (for writing), write, sync, rename, truncate,
+//                   remove, mkdir, send, receive, close. Default: all except close
+//   FAULTS_AT       the number of the faulty call, from 1; "5+": the fifth and every later one
+//   FAULTS_DO       kill     SIGKILL before the call
+//                   tear     writes or sends half of the bytes, then SIGKILL; other calls run, then SIGKILL
+//                   short    writes, sends or receives half of the bytes and returns their number; other calls run
+//                   EIO, ENOSPC, EINTR, EDQUOT, EMFILE, ECONNRESET    the call fails with this error
+//                   SIGINT, SIGTERM    the process receives this signal, and the call runs
+//   FAULTS_STRUCK   a file that is written after the fault: number, call, path, separated by tabs
+//   FAULTS_COUNTED  a file that receives the number of counted calls when a process exits
+//   FAULTS_TRACE    a file that receives a line for every such call to a chosen file or socket:
 //
-//     process thread number call result errno inode path [the call's own fields]       separated by tabs
-//       open      flags (octal)           write, send   offset, bytes, where they are in FAULTS_TRACE.bytes
+//     process thread number call result errno inode path [fields of the call]       separated by tabs
+//       open      flags (octal)           write, send   offset, bytes, their offset in FAULTS_TRACE.bytes
 //       rename    the new path            truncate      the new size
 //
-//   `result` and `errno` are the call's; `inode` tells files apart that change their names (0: not known); `number` is
-//   0 for what did not count. A tab, line break or backslash in a path is written \t, \n, \\. What was written stands
-//   in FAULTS_TRACE.bytes, as it was given to the call; with a smaller `result` only that many bytes took effect. A
-//   line is appended when its call has ended; calls of two threads that overlap may stand in either order. Replaying a
-//   prefix of the lines, without what no later `sync` covers, gives a crash image.
+//   `result` and `errno` are those of the call. `inode` identifies a file across renames (0: unknown). `number` is 0
+//   for calls that are not counted. A tab, line break or backslash in a path is written \t, \n, \\. FAULTS_TRACE.bytes
+//   has the bytes as passed to the call; with a smaller `result` only that many took effect. A line is appended when
+//   its call has ended, so overlapping calls of two threads may be in either order. Replaying a prefix of the lines,
+//   without changes that no later `sync` covers, gives a crash image.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ namespace faults {
 
 enum class Call { Open, Write, Sync, Rename, Truncate, Remove, Mkdir, Send, Receive, Close };
 
-// What is to happen at a call.
+// The action at a call.
 struct Verdict {
   enum class Do { Nothing, Fail, Short, Tear } what = Do::Nothing;
   int reason = 0;       // errno, of Fail
@@ -48,7 +48,7 @@ struct Verdict {
 bool matches(const std::string& name);   // by FAULTS_PATHS
 std::string absolute(const char* path);  // in the working directory
 Verdict judge(Call call,
-              const std::string& path);  // counts; does not return where the process is to be killed before the call
+              const std::string& path);  // counts; does not return if the process is to be killed before the call
 [[noreturn]] void die();                 // by SIGKILL
 
 struct Traced {
@@ -65,7 +65,7 @@ struct Traced {
 bool traces();
 void trace(const Traced& traced);
 
-// What a file descriptor is, where it is one of the chosen.
+// Data of a descriptor of a chosen file or socket.
 struct Known {
   std::string path;
   bool socket = false, appends = false;

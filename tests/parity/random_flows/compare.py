@@ -12,7 +12,7 @@ from training import Outcome, run_twin
 FACTOR = 20.0
 FLOOR = 1.5e-7  # times FACTOR: an error below 3e-6 is never a mismatch
 DISTURBED = 6
-ROUGH = 1e-5  # where something is as far off, samples may change sides
+ROUGH = 1e-5  # beyond this error, samples may change their class
 
 
 def parts(out: Outcome) -> Iterator[tuple[str, np.ndarray]]:

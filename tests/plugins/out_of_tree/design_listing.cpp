@@ -1,6 +1,5 @@
-// The listing of the architecture's first description, as it stands there, around functions that it leaves to its
-// reader; run for a third of a second in place of its hour. Arguments: the flow. Writes two small files of digits
-// before it.
+// The listing from the first description of the architecture, unchanged, with definitions of the functions it omits.
+// Runs a third of a second instead of an hour. Argument: the flow. First writes two small files of digits.
 #include <harmonics/harmonics.hpp>
 
 #include <cstdio>
@@ -15,7 +14,7 @@ namespace {
 
 constexpr int kSamples = 40;
 
-// One sample for a line: 784 bytes, or a label.
+// One sample per record: 784 bytes, or a label.
 HTensor loadNextRecord(std::ifstream& file) {
   uint32_t bytes = 0;
   if (!file.read(reinterpret_cast<char*>(&bytes), sizeof bytes)) return {};
