@@ -59,8 +59,9 @@ function(hm_archive name)
   list(REMOVE_DUPLICATES links)
   target_include_directories(${name} INTERFACE ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC harmonics_headers fmt::fmt Threads::Threads ${links})
-  # The embedding headers refer to harmonics_api weakly, and a weak reference does not extract an archive member.
-  target_link_options(${name} INTERFACE -Wl,-u,harmonics_api)
+  # The embedding headers refer to harmonics_api weakly, and a weak reference does not extract an archive member;
+  # nothing refers to engine/library.
+  target_link_options(${name} INTERFACE -Wl,-u,harmonics_api -Wl,-u,harmonics_library)
 endfunction()
 
 # hm_plugin(name ...): an in-tree plugin, built like any other into the folder that the built program searches.

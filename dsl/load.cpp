@@ -6,7 +6,7 @@
 #include "dsl/hmx/parser.hpp"
 #include "engine/base/read_file.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -57,4 +57,4 @@ Flow parse_flow_file(const std::string& path) {
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

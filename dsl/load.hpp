@@ -6,11 +6,11 @@
 
 #include "engine/flow/flow.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Syntax only: names are resolved when the graph is built.
 Flow parse_flow(std::shared_ptr<const SourceText> source);
 // Reads (at most 16 MiB) and parses the file; ErrorKind::NoInput if it cannot be read.
 Flow parse_flow_file(const std::string& path);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

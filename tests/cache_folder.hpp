@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 class CacheFolder {
  public:
@@ -39,4 +39,4 @@ class CacheFolder {
   std::string before_;
 };
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

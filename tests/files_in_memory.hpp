@@ -17,7 +17,7 @@
 
 #include "engine/base/file.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 class FilesInMemory final : public FileCalls {
  public:
@@ -207,4 +207,4 @@ class FilesInMemory final : public FileCalls {
   mutable std::mutex mutex_;
 };
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

@@ -23,4 +23,4 @@
 #include <fmt/core.h>
 #include <harmonics/plugin.hpp>
 
-#include "engine/bound/harmonic_graph.hpp"
+#include "engine/bound/bound_graph.hpp"

@@ -4,7 +4,7 @@
 
 #include "dsl/hmx/rules.hpp"
 
-namespace harmonics::hmx {
+namespace harmonics::engine::hmx {
 
 namespace {
 
@@ -198,4 +198,4 @@ std::vector<Call> read_tag(Reader& reader) {
   return calls;
 }
 
-}  // namespace harmonics::hmx
+}  // namespace harmonics::engine::hmx

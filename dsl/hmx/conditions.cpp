@@ -4,7 +4,7 @@
 #include "dsl/hmx/rules.hpp"
 #include "engine/base/spelling.hpp"
 
-namespace harmonics::hmx {
+namespace harmonics::engine::hmx {
 
 namespace {
 
@@ -220,4 +220,4 @@ std::variant<Comparison, Call> read_predicate(Reader& reader) {
   return read_call(reader);
 }
 
-}  // namespace harmonics::hmx
+}  // namespace harmonics::engine::hmx

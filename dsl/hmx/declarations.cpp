@@ -1,7 +1,7 @@
 // Rules: producer, consumer, layer, shape, dim, ratio.
 #include "dsl/hmx/rules.hpp"
 
-namespace harmonics::hmx {
+namespace harmonics::engine::hmx {
 
 namespace {
 
@@ -159,4 +159,4 @@ Declaration read_declaration(Reader& reader, DeclarationKind kind) {
   return declaration;
 }
 
-}  // namespace harmonics::hmx
+}  // namespace harmonics::engine::hmx

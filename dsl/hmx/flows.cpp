@@ -2,7 +2,7 @@
 #include "dsl/hmx/rules.hpp"
 #include "dsl/hmx/typos.hpp"
 
-namespace harmonics::hmx {
+namespace harmonics::engine::hmx {
 
 namespace {
 
@@ -203,4 +203,4 @@ FlowLine read_flow(Reader& reader, bool is_first) {
   return flow;
 }
 
-}  // namespace harmonics::hmx
+}  // namespace harmonics::engine::hmx

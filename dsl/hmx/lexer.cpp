@@ -4,7 +4,7 @@
 
 #include "engine/base/utf8.hpp"
 
-namespace harmonics::hmx {
+namespace harmonics::engine::hmx {
 
 namespace {
 
@@ -156,4 +156,4 @@ bool Lexer::on_new_line() const {
   return text_.substr(previous_end_, position_ - previous_end_).find('\n') != std::string_view::npos;
 }
 
-}  // namespace harmonics::hmx
+}  // namespace harmonics::engine::hmx

@@ -6,7 +6,7 @@
 
 #include "engine/base/source_text.hpp"
 
-namespace harmonics::hmx {
+namespace harmonics::engine::hmx {
 
 // A token; `text` points into the source.
 struct Token {
@@ -64,4 +64,4 @@ class Lexer {
   size_t position_ = 0, previous_end_ = 0;
 };
 
-}  // namespace harmonics::hmx
+}  // namespace harmonics::engine::hmx

@@ -8,7 +8,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/base/utf8.hpp"
 
-namespace harmonics::hmx {
+namespace harmonics::engine::hmx {
 
 namespace {
 
@@ -38,7 +38,7 @@ class Parser {
   void statement(Block& block, Harmonic& harmonic);
   Cycle cycle(const Token& keyword);
   void conditions(Cycle& cycle);
-  void step(Block& block, std::vector<Step>& steps);
+  void step(Block& block, std::vector<FlowStep>& steps);
   std::shared_ptr<Conditional> conditional();
   void misplaced(Block& block, const std::string& word);
 
@@ -287,7 +287,7 @@ void Parser::misplaced(Block& block, const std::string& word) {
   }
 }
 
-void Parser::step(Block& block, std::vector<Step>& steps) {
+void Parser::step(Block& block, std::vector<FlowStep>& steps) {
   reader_.count_node();
   if (lexer_.at_reserved()) return misplaced(block, std::string(lexer_.peek_word()));
   Lexer ahead = lexer_;
@@ -364,4 +364,4 @@ Flow parse(std::shared_ptr<const SourceText> source) {
   throw FlowErrors(in_order_of_text(std::move(errors)), std::move(flow));
 }
 
-}  // namespace harmonics::hmx
+}  // namespace harmonics::engine::hmx

@@ -5,10 +5,10 @@
 
 #include "engine/flow/flow.hpp"
 
-namespace harmonics::hmx {
+namespace harmonics::engine::hmx {
 
 // Throws SourceErrors with up to twenty errors in text order. ErrorKind::Syntax: rejected by the grammar, or nested too
 // deeply; Shape, Type and Name: rules beyond the grammar (zeros, numbers out of range, a missing source).
 Flow parse(std::shared_ptr<const SourceText> source);
 
-}  // namespace harmonics::hmx
+}  // namespace harmonics::engine::hmx

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <cmath>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -119,7 +119,7 @@ std::string text_of(const Arrow& arrow) {
   return out + " " + arrow.target.text;
 }
 
-void print(std::string& out, const std::vector<Step>& steps, const std::string& indent);
+void print(std::string& out, const std::vector<FlowStep>& steps, const std::string& indent);
 
 void print(std::string& out, const Conditional& conditional, const std::string& indent) {
   const auto* comparison = std::get_if<Comparison>(&conditional.predicate);
@@ -132,8 +132,8 @@ void print(std::string& out, const Conditional& conditional, const std::string& 
   out += indent + "}\n";
 }
 
-void print(std::string& out, const std::vector<Step>& steps, const std::string& indent) {
-  for (const Step& step : steps) {
+void print(std::string& out, const std::vector<FlowStep>& steps, const std::string& indent) {
+  for (const FlowStep& step : steps) {
     if (const auto* flow = std::get_if<FlowLine>(&step)) {
       out += indent + to_text(*flow) + "\n";
     } else {
@@ -183,4 +183,4 @@ std::string to_text(const Flow& flow) {
   return out;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

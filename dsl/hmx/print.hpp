@@ -5,7 +5,7 @@
 
 #include "engine/flow/flow.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Canonical form: declarations, flows, cycles, indented by two spaces. Parsing it gives an equal flow.
 std::string to_text(const Flow& flow);
@@ -14,4 +14,4 @@ std::string to_text(const FlowLine& flow);  // one line, including ';'
 std::string to_text(const Call& call);
 std::string to_text(const ArgumentValue& value);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 #include "dsl/hmx/typos.hpp"
 #include "engine/base/utf8.hpp"
 
-namespace harmonics::hmx {
+namespace harmonics::engine::hmx {
 
 namespace {
 
@@ -169,4 +169,4 @@ void Reader::count_node() {
   throw Stop{};
 }
 
-}  // namespace harmonics::hmx
+}  // namespace harmonics::engine::hmx

@@ -8,7 +8,7 @@
 #include "dsl/hmx/lexer.hpp"
 #include "engine/flow/flow.hpp"
 
-namespace harmonics::hmx {
+namespace harmonics::engine::hmx {
 
 // Thrown after an error was recorded: the statement is abandoned.
 struct Recover {};
@@ -71,4 +71,4 @@ class Reader {
 // Text in single quotes, shortened and printable.
 std::string quoted(std::string_view text);
 
-}  // namespace harmonics::hmx
+}  // namespace harmonics::engine::hmx

@@ -4,7 +4,7 @@
 
 #include "dsl/hmx/reader.hpp"
 
-namespace harmonics::hmx {
+namespace harmonics::engine::hmx {
 
 // Call after the keyword.
 Declaration read_declaration(Reader& reader, DeclarationKind kind);
@@ -17,4 +17,4 @@ Call read_call(Reader& reader);
 ArgumentValue read_value(Reader& reader, const std::string& what, size_t depth = 0);
 Number read_number(Reader& reader, const std::string& what);
 
-}  // namespace harmonics::hmx
+}  // namespace harmonics::engine::hmx

@@ -4,7 +4,7 @@
 
 #include "engine/base/utf8.hpp"
 
-namespace harmonics::hmx {
+namespace harmonics::engine::hmx {
 
 namespace {
 
@@ -81,4 +81,4 @@ std::optional<Typo> find_bare_tag(const Lexer& lexer) {
   return std::nullopt;
 }
 
-}  // namespace harmonics::hmx
+}  // namespace harmonics::engine::hmx

@@ -7,7 +7,7 @@
 
 #include "dsl/hmx/lexer.hpp"
 
-namespace harmonics::hmx {
+namespace harmonics::engine::hmx {
 
 struct Typo {
   std::string message, remedy;
@@ -21,4 +21,4 @@ Typo describe_bad_arrow(const Lexer& lexer);
 // "-(relu)->" for "-relu->"; nothing if the text has another form.
 std::optional<Typo> find_bare_tag(const Lexer& lexer);
 
-}  // namespace harmonics::hmx
+}  // namespace harmonics::engine::hmx

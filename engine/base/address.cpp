@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace harmonics {
+namespace harmonics::engine {
 namespace {
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -146,4 +146,4 @@ Binding parse_binding(std::string_view text) {
   return {name, parse_address(text.substr(i + 1))};
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -9,7 +9,7 @@
 
 #include <harmonics/error.hpp>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct AddressOption {
   std::string key, value;
@@ -38,4 +38,4 @@ struct Binding {
 };
 Binding parse_binding(std::string_view text);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,7 +6,7 @@
 
 #include <sys/mman.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Does nothing if memory is short or the thread already has one.
 class AlternateStack {
@@ -36,4 +36,4 @@ class AlternateStack {
   void* memory_ = nullptr;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 std::optional<uint64_t> parse_byte_count(const std::string& text) {
   uint64_t value = 0;
@@ -13,4 +13,4 @@ std::optional<uint64_t> parse_byte_count(const std::string& text) {
   return value << shift;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

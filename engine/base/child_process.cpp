@@ -12,7 +12,7 @@
 
 #include <harmonics/error.hpp>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -90,4 +90,4 @@ std::string signal_name(int signal) {
   return name ? std::string("SIG") + name : "signal " + std::to_string(signal);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

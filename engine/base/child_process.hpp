@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct ChildEnd {
   int signal = 0;          // the signal that ended it; 0: none
@@ -23,4 +23,4 @@ ChildEnd in_child_process(const std::function<void(const std::function<void(cons
 // Returns "SIGSEGV".
 std::string signal_name(int signal);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

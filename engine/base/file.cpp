@@ -19,7 +19,7 @@
 
 #include "engine/base/nearest_file.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -288,4 +288,4 @@ void MappedFile::expect_whole() const {
               {"write a new file beside the old one and rename it"});
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

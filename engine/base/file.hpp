@@ -12,7 +12,7 @@
 
 #include <harmonics/file_mapping.hpp>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // The system calls for files that must survive, with results and errno as in POSIX. Tests inject a full disk or a
 // power cut here.
@@ -79,4 +79,4 @@ class MappedFile {
   FileMapping mapping_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -4,7 +4,7 @@
 #include <pwd.h>
 #include <unistd.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -29,4 +29,4 @@ std::string foreign_access(const struct stat& file) {
   return "";
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

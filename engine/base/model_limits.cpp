@@ -7,7 +7,7 @@
 
 #include "engine/base/byte_count.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -67,4 +67,4 @@ void CompileTime::check(const std::string& doing) {
   seconds_.reach(static_cast<uint64_t>(passed.count()), "the flow", doing);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

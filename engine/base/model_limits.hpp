@@ -7,7 +7,7 @@
 
 #include <harmonics/budget.hpp>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct ModelLimits {
   uint64_t steps = 1'000'000;  // operations of one traced program
@@ -33,4 +33,4 @@ class CompileTime {
   Budget seconds_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

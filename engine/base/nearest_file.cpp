@@ -6,7 +6,7 @@
 
 #include "engine/base/spelling.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 std::string advice_for_missing(const std::string& path) {
   namespace fs = std::filesystem;
@@ -27,4 +27,4 @@ std::string advice_for_missing(const std::string& path) {
   return given.is_absolute() || failed ? "" : "relative paths start in " + here.string();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -3,10 +3,10 @@
 
 #include <string>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Returns "did you mean 'data/train-images.idx'?" with the most similar name in the folder. Otherwise says that the
 // folder is missing, or where relative paths start. Returns "" without advice.
 std::string advice_for_missing(const std::string& path);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

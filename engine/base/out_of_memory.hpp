@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <new>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class OutOfMemory final : public std::bad_alloc {
  public:
@@ -20,4 +20,4 @@ class OutOfMemory final : public std::bad_alloc {
   char text_[80];
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -13,7 +13,7 @@
 
 #include "engine/base/nearest_file.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -99,4 +99,4 @@ std::string read_file(const std::string& path, size_t limit, const std::function
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,11 +7,11 @@
 
 #include <sys/stat.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Throws ErrorKind::NoInput when the file cannot be opened or read, is not a stream of bytes, holds more than `limit`
 // bytes, or is a pipe without a writer. `expect` sees the opened file before it is read, and may throw.
 std::string read_file(const std::string& path, size_t limit,
                       const std::function<void(const struct stat&)>& expect = {});
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

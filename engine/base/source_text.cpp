@@ -5,7 +5,7 @@
 
 #include "engine/base/utf8.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -122,4 +122,4 @@ std::vector<Error> in_order_of_text(std::vector<Error> errors) {
   return errors;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 
 #include <harmonics/error.hpp>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class SourceText {
  public:
@@ -42,4 +42,4 @@ class SourceErrors : public Error {
 // Sorts errors from top to bottom. Errors at one position keep their order.
 std::vector<Error> in_order_of_text(std::vector<Error> errors);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

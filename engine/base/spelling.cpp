@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
@@ -76,4 +76,4 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return text.empty() ? text : "did you mean " + text + "?";
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

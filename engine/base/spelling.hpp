@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Damerau-Levenshtein distance (adjacent swaps count one).
 size_t edit_distance(std::string_view a, std::string_view b);
@@ -24,4 +24,4 @@ struct Synonym {
 };
 const std::vector<Synonym>& synonyms();
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

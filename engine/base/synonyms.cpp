@@ -1,6 +1,6 @@
 #include "engine/base/spelling.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 const std::vector<Synonym>& synonyms() {
   static const std::vector<Synonym> all = {
@@ -172,4 +172,4 @@ const std::vector<Synonym>& synonyms() {
   return all;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -124,4 +124,4 @@ std::string valid_json(std::string serialized) {
   return text;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct CodePoint {
   char32_t value = 0;
@@ -33,4 +33,4 @@ std::string visible(std::string_view text);
 // UTF-8 as '?'.
 std::string valid_json(std::string serialized);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

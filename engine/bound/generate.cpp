@@ -10,7 +10,7 @@
 #include "engine/base/utf8.hpp"
 #include "engine/tensor/finite.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -80,7 +80,7 @@ void check_symbols(const StreamType& stream, const std::string& name) {
 
 }  // namespace
 
-void generate(HarmonicGraph& graph, int cycle, const GenerateSettings& settings,
+void generate(BoundGraph& graph, int cycle, const GenerateSettings& settings,
               const std::function<void(const std::string&)>& emit) {
   const std::vector<int> producers = graph.graph().producers_used(cycle, false), results = graph.results(cycle);
   const auto& types = graph.types();
@@ -135,4 +135,4 @@ void generate(HarmonicGraph& graph, int cycle, const GenerateSettings& settings,
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

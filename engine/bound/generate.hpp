@@ -4,9 +4,9 @@
 #include <functional>
 #include <string>
 
-#include "engine/bound/harmonic_graph.hpp"
+#include "engine/bound/bound_graph.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct GenerateSettings : DeviceSettings {
   std::string prompt;
@@ -19,7 +19,7 @@ struct GenerateSettings : DeviceSettings {
 // Requires one producer of symbols and one result of [positions, symbols]; else throws ErrorKind::Usage saying what
 // is missing. `emit` receives each symbol as it is written (the prompt is not repeated). A symbol of the prompt
 // missing from the vocabulary is an error.
-void generate(HarmonicGraph& graph, int cycle, const GenerateSettings& settings,
+void generate(BoundGraph& graph, int cycle, const GenerateSettings& settings,
               const std::function<void(const std::string&)>& emit);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,13 +7,13 @@
 #include <fmt/core.h>
 
 #include "engine/execution/selection.hpp"
-#include "engine/functional/plugin_body.hpp"
+#include "engine/contract/plugin_body.hpp"
 #include "engine/passes/pass.hpp"
 #include "engine/program/expand_calls.hpp"
 #include "engine/program/host_function.hpp"
 #include "engine/tensor/finite.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -55,7 +55,7 @@ FirstPlace first_place(const NotFinite& step, const CompiledStep& look) {
 }
 
 // Makes the inputs and results of the plugins' own code outputs of the program.
-std::vector<PluginCall> watch_plugins(HarmonicGraph& graph, const CompileOptions& options, Program& program) {
+std::vector<PluginCall> watch_plugins(BoundGraph& graph, const CompileOptions& options, Program& program) {
   Selection selection(graph.registry(), options, options.training);
   if (!selection.idle())
     expand_calls(program, [&](Node& node) { return choose_in_place(program, node, selection), false; });
@@ -125,4 +125,4 @@ Error not_finite(const NotFinite& step, const LoweringOptions& observing, Execut
                {}, notes);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "engine/bound/harmonic_graph.hpp"
+#include "engine/bound/bound_graph.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct NotFinite {
-  HarmonicGraph& graph;
+  BoundGraph& graph;
   const std::vector<int>& producers;
   const std::vector<const void*>& streams;  // the step's samples, by producer
   int64_t count;                            // samples in the step
@@ -26,4 +26,4 @@ struct NotFinite {
 Error not_finite(const NotFinite& step, const LoweringOptions& observing, Executor& executor,
                  const DeviceSettings& device);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -5,7 +5,7 @@
 
 #include <fmt/core.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -36,4 +36,4 @@ std::vector<std::string> other_functions(const Graph& learned, const Graph& now)
   return differ;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

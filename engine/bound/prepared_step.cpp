@@ -7,7 +7,7 @@
 #include <fmt/core.h>
 #include <harmonics/philox.hpp>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -32,7 +32,7 @@ void fill_random(const std::string& name, const StreamType& type, PhiloxStream& 
 
 }  // namespace
 
-Rows::Rows(HarmonicGraph& graph, int cycle, bool trains, uint64_t batch, uint64_t seed)
+Rows::Rows(BoundGraph& graph, int cycle, bool trains, uint64_t batch, uint64_t seed)
     : producers_(graph.graph().producers_used(cycle, trains)) {
   const auto name_of = [&](int n) { return graph.graph().nodes[static_cast<size_t>(n)].name; };
   graph.assume_declared_streams();
@@ -60,7 +60,7 @@ Rows::Rows(HarmonicGraph& graph, int cycle, bool trains, uint64_t batch, uint64_
   if (!bound.empty()) read(graph, bound, seed);
 }
 
-void Rows::read(HarmonicGraph& graph, const std::vector<size_t>& bound, uint64_t seed) {
+void Rows::read(BoundGraph& graph, const std::vector<size_t>& bound, uint64_t seed) {
   std::vector<int> nodes;
   for (size_t i : bound) nodes.push_back(producers_[i]);
   const auto reader = graph.streams().reader(graph.graph(), nodes, 1, false, seed);
@@ -78,7 +78,7 @@ void Rows::read(HarmonicGraph& graph, const std::vector<size_t>& bound, uint64_t
   }
 }
 
-PreparedStep::PreparedStep(HarmonicGraph& graph, const Rows& rows, const PreparedSettings& settings)
+PreparedStep::PreparedStep(BoundGraph& graph, const Rows& rows, const PreparedSettings& settings)
     : lr_(static_cast<float>(settings.update.optimizer.lr)), seed_(settings.seed) {
   LoweringOptions o;
   o.mode = settings.trains ? Mode::train : Mode::infer;
@@ -126,4 +126,4 @@ uint64_t PreparedStep::prepared_bytes() const {
   return sum;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

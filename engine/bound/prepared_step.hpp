@@ -4,16 +4,16 @@
 #include <memory>
 #include <vector>
 
-#include "engine/bound/harmonic_graph.hpp"
+#include "engine/bound/bound_graph.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Joint samples of a cycle, read once. A producer without a stream supplies random numbers of its declared type.
 class Rows {
  public:
   // Reads 2048 samples or eight batches, whichever is more, limited to 128 MiB but at least one batch. A finite
   // stream restarts at its end. Throws ErrorKind::Usage for a type that the graph cannot know.
-  Rows(HarmonicGraph& graph, int cycle, bool trains, uint64_t batch, uint64_t seed);
+  Rows(BoundGraph& graph, int cycle, bool trains, uint64_t batch, uint64_t seed);
 
   uint64_t count() const { return count_; }
   const std::vector<int>& producers() const { return producers_; }
@@ -22,7 +22,7 @@ class Rows {
   bool streamed() const { return streamed_; }  // every producer has a stream
 
  private:
-  void read(HarmonicGraph& graph, const std::vector<size_t>& bound, uint64_t seed);
+  void read(BoundGraph& graph, const std::vector<size_t>& bound, uint64_t seed);
 
   std::vector<int> producers_;
   std::vector<uint64_t> bytes_;
@@ -44,7 +44,7 @@ struct PreparedSettings : DeviceSettings {
 // restarts at the first after the last.
 class PreparedStep {
  public:
-  PreparedStep(HarmonicGraph& graph, const Rows& rows, const PreparedSettings& settings);
+  PreparedStep(BoundGraph& graph, const Rows& rows, const PreparedSettings& settings);
 
   size_t next();  // sets the inputs of the next run and returns the batch's number; run() calls it
   size_t run() {
@@ -70,4 +70,4 @@ class PreparedStep {
   int64_t count_ = 0;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

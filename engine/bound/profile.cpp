@@ -5,7 +5,7 @@
 
 #include "engine/execution/work.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -143,4 +143,4 @@ Profile profile(PreparedStep& step, Yardsticks& yardsticks, const ProfileSetting
   return result;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

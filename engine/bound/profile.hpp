@@ -8,7 +8,7 @@
 #include "engine/bound/prepared_step.hpp"
 #include "engine/execution/machine.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct ProfiledStep {  // of the plan
   size_t index = 0;
@@ -59,4 +59,4 @@ class Times {
   std::vector<double> fastest_;  // by batch; 0: not yet run
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

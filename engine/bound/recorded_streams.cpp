@@ -5,7 +5,7 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace json = boost::json;
 
@@ -135,4 +135,4 @@ std::vector<std::string> check_recorded(const Graph& graph, const std::map<int, 
   return notes;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

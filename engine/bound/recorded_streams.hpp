@@ -7,7 +7,7 @@
 
 #include "engine/flow/lowering.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // "harmonics.graph" (text), "harmonics.name", "harmonics.streams" (JSON: dtype, sample, positions, classes, symbols,
 // scale).
@@ -24,4 +24,4 @@ std::vector<std::string> check_recorded(const Graph& graph, const std::map<int, 
                                         const std::map<int, StreamType>& bound, const std::string& file,
                                         OtherShape other = OtherShape::refused);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

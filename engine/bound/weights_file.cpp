@@ -6,7 +6,7 @@
 
 #include "engine/flow/graph.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -42,4 +42,4 @@ std::string Graph::weights_file(const BoundCall& call) const {
                            real.empty() ? "DIR" : real.parent_path().string())});
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

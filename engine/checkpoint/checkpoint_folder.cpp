@@ -11,7 +11,7 @@
 
 #include "engine/model/sealed_file.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -132,4 +132,4 @@ void CheckpointFolder::keep(size_t n) const {
   for (size_t i = n; i < entries.size(); ++i) calls_.remove(entries[i].path.c_str());
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -9,7 +9,7 @@
 #include "engine/base/file.hpp"
 #include "engine/checkpoint/run_state.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct Checkpoint {
   std::string path;
@@ -55,4 +55,4 @@ class CheckpointFolder {
   int lock_ = -1;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

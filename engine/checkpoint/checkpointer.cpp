@@ -4,7 +4,7 @@
 
 #include <fmt/core.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -114,4 +114,4 @@ std::vector<std::string> Checkpointer::take_notes() {
   return std::exchange(notes_, {});
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

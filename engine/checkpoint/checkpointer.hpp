@@ -9,7 +9,7 @@
 
 #include "engine/checkpoint/checkpoint_folder.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Exactly one field is above zero.
 struct CheckpointInterval {
@@ -74,4 +74,4 @@ class Checkpointer {
   std::vector<std::string> notes_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

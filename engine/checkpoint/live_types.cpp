@@ -8,7 +8,7 @@
 #include "engine/checkpoint/checkpoint_folder.hpp"
 #include "engine/model/safetensors_header.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -45,4 +45,4 @@ std::map<std::string, std::string> live_types_in(const std::string& path) {
   return {};
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

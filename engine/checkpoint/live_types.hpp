@@ -5,11 +5,11 @@
 #include <map>
 #include <string>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Returns texts of <harmonics/announced.hpp> by producer, from a checkpoint file or the newest readable checkpoint of
 // a folder. Reads only headers and verifies no checksum; that is done when the run resumes. Empty if there is no
 // checkpoint.
 std::map<std::string, std::string> live_types_in(const std::string& path);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,7 +6,7 @@
 
 #include "engine/checkpoint/state_fields.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -368,4 +368,4 @@ RecordState take_record(const Fields& f, int64_t version, TensorFile& file) {
   return r;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -14,7 +14,7 @@
 #include "engine/measure/cycle_report.hpp"
 #include "engine/model/safetensors.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class Fields;
 
@@ -39,4 +39,4 @@ boost::json::object json_of(const RecordState& record, TensorFile& file);
 // Takes these tensors out of the file. Throws std::exception if something is missing or invalid.
 RecordState take_record(const Fields& fields, int64_t version, TensorFile& file);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 void RunHistory::begin(std::vector<std::string> names) {
   names_ = std::move(names);
@@ -66,4 +66,4 @@ double Speed::at(double now) const {
   return since > 0 ? (count_ - from.count) / std::max(since, 1e-3) : 0;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class RunHistory {
  public:
@@ -57,4 +57,4 @@ class Speed {
   double count_ = 0, last_ = 0;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 
 #include "engine/checkpoint/state_fields.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -122,4 +122,4 @@ RunState take_state(TensorFile& file, const std::string& name) {
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

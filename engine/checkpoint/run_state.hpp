@@ -9,7 +9,7 @@
 #include "engine/checkpoint/record_state.hpp"
 #include "engine/model/sealed_file.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct RunState {
   int64_t cycle = 0;  // from 0
@@ -51,4 +51,4 @@ void write_state(const RunState& state, TensorFile& file);
 // of a later version or malformed.
 RunState take_state(TensorFile& file, const std::string& name);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -12,7 +12,7 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Writes a number as text, because the library does not restore all numbers exactly, and JSON has no infinity.
 inline std::string exact(double v) {
@@ -83,4 +83,4 @@ class Fields {
   const boost::json::object& object_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

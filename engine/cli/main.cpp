@@ -13,17 +13,17 @@
 
 #include "engine/base/source_text.hpp"
 #include "engine/base/spelling.hpp"
-#include "engine/cli/command.hpp"
-#include "engine/cli/command_table.hpp"
-#include "engine/cli/crash_report.hpp"
-#include "engine/cli/flags.hpp"
-#include "engine/cli/output.hpp"
-#include "engine/cli/outputs.hpp"
-#include "engine/cli/terminal.hpp"
+#include "engine/cli/commands/command.hpp"
+#include "engine/cli/options/command_table.hpp"
+#include "engine/cli/run/crash_report.hpp"
+#include "engine/cli/commands/verb_flags.hpp"
+#include "engine/cli/terminal/output.hpp"
+#include "engine/cli/run/outputs.hpp"
+#include "engine/cli/terminal/terminal.hpp"
 #include "engine/execution/device_choice.hpp"
 #include "engine/plugin/loader.hpp"
 
-namespace harmonics::cli {
+namespace harmonics::engine::cli {
 
 namespace {
 
@@ -73,48 +73,15 @@ Error error_of(const std::exception& e) {
 
 }  // namespace
 
-int exit_code(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::Syntax:
-    case ErrorKind::Name:
-    case ErrorKind::Shape:
-    case ErrorKind::Type:
-      return kInvalidGraph;
-    case ErrorKind::Weights:
-    case ErrorKind::Stream:
-      return kBadData;
-    case ErrorKind::NoInput:
-      return kNoInput;
-    case ErrorKind::Usage:
-      return kWrongUse;
-    case ErrorKind::Output:
-      return kCannotWrite;
-    case ErrorKind::Internal:
-      return kInternal;
-    case ErrorKind::InputOutput:
-      return kInputOutput;
-    case ErrorKind::Denied:
-      return kNotAllowed;
-    case ErrorKind::Unavailable:
-      return kUnavailable;
-    case ErrorKind::Memory:
-    case ErrorKind::Plugin:
-    case ErrorKind::Device:
-    case ErrorKind::Diverged:
-      return kFailed;
-  }
-  return kInternal;
-}
+}  // namespace harmonics::engine::cli
 
-}  // namespace harmonics::cli
-
-namespace harmonics::cli {
+namespace harmonics::engine::cli {
 
 namespace {
 
 int run_program(int argc, char** argv, Options& options) {
   try {
-    const VerbRow* const verb = parse_options(argc, argv, options);
+    const VerbRow* const verb = parse_options(command_table(), argc, argv, options);
     const int code = verb ? dispatch(*verb, options) : static_cast<int>(kDone);
     if (code == kDone) finish_output();  // with another code the error was already printed
     return code;
@@ -146,11 +113,11 @@ void print_failure() {
 
 }  // namespace
 
-}  // namespace harmonics::cli
+}  // namespace harmonics::engine::cli
 
 int main(int argc, char** argv) {
   using namespace harmonics;
-  using namespace harmonics::cli;
+  using namespace harmonics::engine::cli;
   take_standard_streams();
   std::signal(SIGUSR1, SIG_IGN);  // runs reload plugins on this signal
   std::signal(SIGXFSZ, SIG_IGN);  // a file at its size limit becomes a write error with its reason

@@ -7,7 +7,7 @@
 #include "engine/plugin/arguments.hpp"
 #include "engine/plugin/range.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -73,4 +73,4 @@ Finding at_the_ends(const Item& item, const std::function<std::string(const Attr
   return {Finding::Outcome::Passed, fmt::format("{} ends", all.size()), ""};
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

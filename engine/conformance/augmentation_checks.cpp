@@ -10,9 +10,9 @@
 #include "engine/conformance/gradient_check.hpp"
 #include "engine/conformance/item_checks.hpp"
 #include "engine/conformance/kernel_memory.hpp"
-#include "engine/functional/plugin_body.hpp"
+#include "engine/contract/plugin_body.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -195,4 +195,4 @@ void check_augmentation(const ItemPtr& item, const CheckSettings& settings, Chec
   });
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -12,7 +12,7 @@
 #include "engine/program/op.hpp"
 #include "engine/program/tracer.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -181,4 +181,4 @@ CallSiteInfo site_of(const CallExample& call, bool training) {
   return site;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "engine/conformance/item_checks.hpp"
-#include "engine/functional/plugin_implementation.hpp"
+#include "engine/contract/plugin_implementation.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // A call with its inputs.
 struct CallExample {
@@ -37,4 +37,4 @@ inline std::string difference(const HTensor& got, const HTensor& expected, const
 // The call's site. Throws errors of its types.
 CallSiteInfo site_of(const CallExample& call, bool training);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

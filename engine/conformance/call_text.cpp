@@ -10,7 +10,7 @@
 #include "engine/program/op.hpp"
 #include "engine/program/tracer.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -210,4 +210,4 @@ std::string call_text(const CallExample& call) {
                      attributes.empty() ? "" : ", Attributes()" + attributes, types.empty() ? "" : "  // " + types);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

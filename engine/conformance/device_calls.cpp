@@ -12,7 +12,7 @@
 #include "engine/program/op.hpp"
 #include "engine/program/tracer.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -255,4 +255,4 @@ int64_t DeviceCall::replaced_by(size_t output) const {
 
 std::vector<DeviceCall> device_calls(uint64_t seed) { return Collection(seed).take(); }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 #include "engine/conformance/call_examples.hpp"
 #include "engine/program/functional.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // A call with its site; may be a chain of elementwise operations.
 struct DeviceCall {
@@ -23,4 +23,4 @@ struct DeviceCall {
 // f16 and bf16, elementwise ones also in integers; small odd sizes, some large or empty.
 std::vector<DeviceCall> device_calls(uint64_t seed);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

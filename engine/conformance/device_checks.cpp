@@ -13,9 +13,9 @@
 #include "engine/conformance/kernel_memory.hpp"
 #include "engine/execution/kernel_source.hpp"
 #include "engine/execution/staging.hpp"
-#include "engine/functional/plugin_body.hpp"
+#include "engine/contract/plugin_body.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -315,7 +315,7 @@ Finding DeviceChecks::on_threads() const {
       "parts of one kernel run at the same time, and so do different kernels: share nothing that changes";
   if (!faults.none()) return faults.finding("", remedy);
   std::atomic<size_t> next{0};
-  const std::string beside = harmonics::on_four_threads(1, [&] {
+  const std::string beside = harmonics::engine::on_four_threads(1, [&] {
     for (size_t i; (i = next.fetch_add(1)) < served_.size();) {
       const Asked& a = *served_[i];
       const std::string text = run_on_threads(a.kernel->raw(), a.call.call.inputs, a.given, 1, item_);
@@ -383,7 +383,7 @@ void DeviceChecks::look_by_copies() const {
 }
 
 Finding DeviceChecks::looks() const {
-  harmonics::looks_at_numbers(*item_);
+  harmonics::engine::looks_at_numbers(*item_);
   look_by_copies();
   Faults faults;
   size_t kernels = 0;
@@ -461,4 +461,4 @@ void check_device(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
   attempt(log, "many calls", [&] { return checks.many_times(); });
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,11 +6,11 @@
 
 #include "engine/conformance/gradient_finding.hpp"
 #include "engine/conformance/item_checks.hpp"
-#include "engine/functional/plugin_functions.hpp"
+#include "engine/contract/plugin_functions.hpp"
 #include "engine/program/interpret.hpp"
 #include "engine/program/tracer.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -185,4 +185,4 @@ void check_loss(const ItemPtr& item, const CheckSettings& settings, CheckLog& lo
   attempt(log, "many calls", [&] { return many_calls(settings, [&] { f(p); }); });
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

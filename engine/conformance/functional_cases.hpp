@@ -12,7 +12,7 @@
 #include "engine/program/functional.hpp"
 #include "engine/program/tracer.hpp"
 
-namespace harmonics::conformance {
+namespace harmonics::engine::conformance {
 
 // An input: shape and distribution.
 struct Operand {
@@ -468,4 +468,4 @@ inline Cases functional_cases(uint64_t seed) {
   return cases;
 }
 
-}  // namespace harmonics::conformance
+}  // namespace harmonics::engine::conformance

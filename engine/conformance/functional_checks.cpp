@@ -10,7 +10,7 @@
 #include "engine/program/print.hpp"
 #include "engine/program/tracer.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -22,7 +22,7 @@ Values eager(const CallExample& call) { return apply(call.op, call.attributes, c
 
 bool same_bits(const Values& a, const Values& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const HTensor& x, const HTensor& y) { return harmonics::same_bits(x, y); });
+                    [](const HTensor& x, const HTensor& y) { return harmonics::engine::same_bits(x, y); });
 }
 
 std::string types_text(const Values& values) {
@@ -164,4 +164,4 @@ void check_functional(const ItemPtr& item, const CheckSettings& settings, CheckL
   attempt(log, "many calls", [&] { return many_calls(settings, [&] { eager(calls.front()); }); });
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

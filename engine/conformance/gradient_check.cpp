@@ -10,7 +10,7 @@
 #include "engine/program/interpret.hpp"
 #include "engine/program/tracer.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -92,4 +92,4 @@ GradientComparison compare_gradient(const Composition& f, const std::vector<HTen
   return c;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -8,7 +8,7 @@
 
 #include "engine/tensor/value.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Uniform in [low, high), reproducible by seed.
 HTensor random_tensor(const Shape& shape, uint64_t seed, double low = -1, double high = 1, DType dtype = DType::F64);
@@ -41,4 +41,4 @@ struct GradientComparison {
 GradientComparison compare_gradient(const Composition& f, const std::vector<HTensor>& inputs,
                                     GradientTolerance tolerance = {}, DType wrt = DType::F64);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

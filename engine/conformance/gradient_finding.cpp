@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -36,4 +36,4 @@ Finding gradient_finding(const std::function<GradientComparison(DType, GradientT
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -14,7 +14,7 @@
 #include "engine/program/op.hpp"
 #include "engine/program/tracer.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -282,4 +282,4 @@ void check_implementation(const ItemPtr& item, const CheckSettings& settings, Ch
   });
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -12,7 +12,7 @@
 #include "engine/plugin/arguments.hpp"
 #include "engine/tensor/value.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -146,4 +146,4 @@ void check_item(const ItemPtr& item, const CheckSettings& settings, CheckLog& lo
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

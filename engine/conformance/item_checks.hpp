@@ -9,7 +9,7 @@
 #include "engine/plugin/registry.hpp"
 #include "engine/tensor/attributes.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct Finding {
   enum class Outcome { Passed, Failed, Noted };
@@ -72,4 +72,4 @@ std::vector<AttributeMap> arguments_at_their_ends(const Item& item);
 // Runs `body` with each of them; a returned text or an exception is a failure that shows the arguments.
 Finding at_the_ends(const Item& item, const std::function<std::string(const AttributeMap& arguments)>& body);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

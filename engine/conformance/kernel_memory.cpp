@@ -12,7 +12,7 @@
 
 #include "engine/execution/device_memory.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -219,4 +219,4 @@ std::string run_on_threads(const hx_kernel& kernel, const std::vector<HTensor>& 
              : first;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

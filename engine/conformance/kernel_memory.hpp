@@ -9,7 +9,7 @@
 #include "engine/plugin/registry.hpp"
 #include "engine/tensor/value.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Detects absurd requirements for small calls: more than a million parts, or a gigabyte of workspace. "": none.
 std::string out_of_proportion(const hx_kernel& kernel);
@@ -59,4 +59,4 @@ class GuardedBytes {
   unsigned char* start_;  // 64-byte aligned
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,14 +6,14 @@
 
 #include "engine/conformance/gradient_check.hpp"
 #include "engine/conformance/item_checks.hpp"
-#include "engine/functional/plugin_functions.hpp"
+#include "engine/contract/plugin_functions.hpp"
 #include "engine/plugin/scope.hpp"
 #include "engine/program/gradient.hpp"
 #include "engine/program/interpret.hpp"
 #include "engine/program/print.hpp"
 #include "engine/program/tracer.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -173,4 +173,4 @@ void check_layer(const ItemPtr& item, const CheckSettings& settings, CheckLog& l
   attempt(log, "many calls", [&] { return many_calls(fewer, [&] { trace(item, sample, true, false); }); });
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,9 +7,9 @@
 
 #include "engine/conformance/gradient_check.hpp"
 #include "engine/conformance/item_checks.hpp"
-#include "engine/functional/plugin_body.hpp"
+#include "engine/contract/plugin_body.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -174,4 +174,4 @@ void check_metric(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
   });
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

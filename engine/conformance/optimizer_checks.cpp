@@ -10,7 +10,7 @@
 #include "engine/program/print.hpp"
 #include "engine/training/plugin_optimizer.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -213,4 +213,4 @@ void check_optimizer(const ItemPtr& item, const CheckSettings& settings, CheckLo
   });
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "engine/conformance/item_checks.hpp"
-#include "engine/functional/plugin_body.hpp"
+#include "engine/contract/plugin_body.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -133,4 +133,4 @@ void check_predicate(const ItemPtr& item, const CheckSettings& settings, CheckLo
   attempt(log, "many calls", [&] { return many_calls(settings, [&] { holds(all[100]); }); });
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

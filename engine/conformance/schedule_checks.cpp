@@ -6,9 +6,9 @@
 #include <harmonics/training_abi.h>
 
 #include "engine/conformance/item_checks.hpp"
-#include "engine/functional/plugin_body.hpp"
+#include "engine/contract/plugin_body.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -130,4 +130,4 @@ void check_schedule(const ItemPtr& item, const CheckSettings& settings, CheckLog
   attempt(log, "many calls", [&] { return many_calls(settings, [&] { factor(runs[1].points[500]); }); });
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

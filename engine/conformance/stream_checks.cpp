@@ -8,7 +8,7 @@
 #include "engine/conformance/item_checks.hpp"
 #include "engine/streams/streams.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -152,4 +152,4 @@ void check_consumer(const ItemPtr& item, const CheckSettings& settings, CheckLog
   });
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

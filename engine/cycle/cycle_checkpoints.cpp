@@ -8,7 +8,7 @@
 #include "engine/checkpoint/checkpointer.hpp"
 #include "engine/cycle/cycle_run.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -191,4 +191,4 @@ void CycleRun::last_checkpoint() {
   tell_checkpoints();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -4,7 +4,7 @@
 
 #include <fmt/core.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 CycleFeed::CycleFeed(CyclePlan& plan, uint64_t epoch, uint64_t index) : plan_(plan), epoch_(epoch) {
   if (!plan_.from) plan_.reader->seek(epoch, index);
@@ -103,4 +103,4 @@ bool CycleFeed::next_pass() {
   return true;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

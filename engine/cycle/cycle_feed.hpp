@@ -12,7 +12,7 @@
 #include "engine/cycle/cycle_plan.hpp"
 #include "engine/execution/input_prefetch.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // One batch that passes through the stages.
 struct Slot {
@@ -64,4 +64,4 @@ class CycleFeed {
   std::atomic<bool> passes_ended_{false}, stream_ended_{false};
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -4,7 +4,7 @@
 #include "engine/cycle/cycle_run.hpp"
 #include "engine/cycle/last_good.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 std::string CycleRun::spoilt() const { return owner_.good_ ? owner_.good_->spoilt(plan_.graph.store()) : ""; }
 
@@ -60,4 +60,4 @@ void CycleRun::abandon(const Error& e) {
   report_.epochs = record_.closed_epochs();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -9,7 +9,7 @@
 #include "engine/checkpoint/checkpointer.hpp"
 #include "engine/cycle/cycle_run.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -145,4 +145,4 @@ void CycleRun::look_after_checkpoints() {
   c.start([this](TensorFile& file) { return fill(file); });
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,7 +6,7 @@
 #include "engine/checkpoint/checkpointer.hpp"
 #include "engine/cycle/cycle_run.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -161,4 +161,4 @@ RunRow CycleRun::row_of(const EpochReport& epoch, const Progress& progress) {
   return row;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 
 #include <harmonics/checked.hpp>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -40,7 +40,7 @@ void refuse_what_varies(const CyclePlan& plan) {
 }
 
 // Returns the first live stream that both cycles read, or -1.
-int live_in_both(HarmonicGraph& graph, const std::vector<int>& a, const std::vector<int>& b) {
+int live_in_both(BoundGraph& graph, const std::vector<int>& a, const std::vector<int>& b) {
   for (int n : a)
     if (graph.streams().bound(n) && graph.streams().source(n).info().live &&
         std::find(b.begin(), b.end(), n) != b.end())
@@ -50,7 +50,7 @@ int live_in_both(HarmonicGraph& graph, const std::vector<int>& a, const std::vec
 
 }  // namespace
 
-void expect_validation(HarmonicGraph& graph, int cycle, const ResolvedSettings& settings) {
+void expect_validation(BoundGraph& graph, int cycle, const ResolvedSettings& settings) {
   if (!graph.graph().trains(cycle) || !graph.validation_streams().empty()) return;
   const auto check = [](const char* word, const Comparison& c) {
     if (c.metric.rfind("val.", 0) == 0)
@@ -62,7 +62,7 @@ void expect_validation(HarmonicGraph& graph, int cycle, const ResolvedSettings& 
     if (!c.predicate && c.cycle == cycle) check("if", c.metric);
 }
 
-CyclePlan::CyclePlan(HarmonicGraph& harmonic, int number, const RunSettings& settings_of_run)
+CyclePlan::CyclePlan(BoundGraph& harmonic, int number, const RunSettings& settings_of_run)
     : graph(harmonic),
       cycle(number),
       run(settings_of_run),
@@ -142,4 +142,4 @@ Horizon CyclePlan::horizon() const {
   return h;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,18 +6,18 @@
 #include <string>
 #include <vector>
 
-#include "engine/bound/harmonic_graph.hpp"
+#include "engine/bound/bound_graph.hpp"
 #include "engine/training/schedule.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Throws ErrorKind::Usage if a stop condition or an `if` of the cycle reads a validation metric and there is no
 // validation data.
-void expect_validation(HarmonicGraph& graph, int cycle, const ResolvedSettings& settings);
+void expect_validation(BoundGraph& graph, int cycle, const ResolvedSettings& settings);
 
 struct CyclePlan {
   // Throws if a producer that the cycle needs is not bound.
-  CyclePlan(HarmonicGraph& graph, int cycle, const RunSettings& run);
+  CyclePlan(BoundGraph& graph, int cycle, const RunSettings& run);
 
   void check_going_on();
   // Takes over the reader that the previous cycle left for these streams, or creates a new one.
@@ -30,7 +30,7 @@ struct CyclePlan {
   // The length of the learning rate schedule.
   Horizon horizon() const;
 
-  HarmonicGraph& graph;
+  BoundGraph& graph;
   int cycle;
   const RunSettings& run;
   ResolvedSettings settings;
@@ -49,4 +49,4 @@ struct CyclePlan {
   int64_t window = 0;  // test-then-train: samples in the window of the means; 0: none
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

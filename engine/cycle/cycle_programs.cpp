@@ -4,7 +4,7 @@
 
 #include <fmt/core.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 std::vector<int> CyclePrograms::conditionals() const {
   std::vector<int> here;
@@ -162,4 +162,4 @@ StepProgram CyclePrograms::compile(int64_t batch) {
   return p;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

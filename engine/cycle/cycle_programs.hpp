@@ -14,7 +14,7 @@
 #include "engine/flow/metrics.hpp"
 #include "engine/flow/predicate.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // A compiled step with all its metrics resolved, so that a step looks up nothing by name.
 struct StepProgram {
@@ -90,4 +90,4 @@ class CyclePrograms {
   std::map<std::string, std::set<std::string>> chosen_by_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 CycleRecord::CycleRecord(const CyclePlan& plan, CycleReport& report)
     : plan_(plan), report_(report), loss_metric_(metrics_.declare("loss")), history_(report.by_epoch) {
@@ -233,4 +233,4 @@ void CycleRecord::finish(double now) {
   report_.curve = curve_.take();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -11,7 +11,7 @@
 #include "engine/measure/curve.hpp"
 #include "engine/measure/epoch_history.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class CycleRecord {
  public:
@@ -91,4 +91,4 @@ class CycleRecord {
   double before_ = 0, waited_ = 0, epoch_waited_ = 0;  // seconds of earlier processes; of this process
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -5,7 +5,7 @@
 #include "engine/cycle/cycle_run.hpp"
 #include "engine/plugin/loader.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 void CycleRun::reload_plugins() {
   const std::vector<std::string> changed = plan_.graph.registry().changed_libraries();
@@ -18,7 +18,7 @@ void CycleRun::reload(const std::string& path) {
   std::string why;
   try {
     const std::vector<std::shared_ptr<Item>> items = load_beside(path);
-    HarmonicGraph::Replaced replaced = plan_.graph.replace_functions(items);
+    BoundGraph::Replaced replaced = plan_.graph.replace_functions(items);
     if (replaced.concerns_programs()) {
       renewed = true;
       programs_.renew(record_.counts());
@@ -40,4 +40,4 @@ void CycleRun::reload(const std::string& path) {
   note(fmt::format("plugin '{}' stays as it was: {}", path, why));
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

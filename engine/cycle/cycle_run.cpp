@@ -14,7 +14,7 @@
 #include "engine/checkpoint/checkpointer.hpp"
 #include "engine/cycle/last_good.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -458,4 +458,4 @@ void CycleRun::finish() {
   if (plan_.goes_on && (!interrupted || plan_.run.goes_on)) leave_live();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -25,7 +25,7 @@
 #include "engine/cycle/run_control.hpp"
 #include "engine/cycle/snapshot.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class CycleRun {
  public:
@@ -156,4 +156,4 @@ class CycleRun {
   std::optional<double> kept_rate_;                       // rate set from outside when the last copy was made
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

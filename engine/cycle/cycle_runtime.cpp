@@ -9,7 +9,7 @@
 #include "engine/cycle/cycle_run.hpp"
 #include "engine/cycle/last_good.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -19,7 +19,7 @@ double machine_seconds() {
 
 }  // namespace
 
-CycleRuntime::CycleRuntime(HarmonicGraph& graph, int cycle, RunSettings settings)
+CycleRuntime::CycleRuntime(BoundGraph& graph, int cycle, RunSettings settings)
     : graph_(graph), cycle_(cycle), settings_(std::move(settings)), clock_(machine_seconds) {}
 CycleRuntime::~CycleRuntime() = default;
 
@@ -155,4 +155,4 @@ bool CycleRuntime::checkpoint_now() {
   return run_ && run_->checkpoint_now();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/bound/harmonic_graph.hpp"
+#include "engine/bound/bound_graph.hpp"
 #include "engine/measure/cycle_report.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class Checkpointer;
 struct Checkpoint;
@@ -26,7 +26,7 @@ class Snapshots;
 
 class CycleRuntime {
  public:
-  CycleRuntime(HarmonicGraph& graph, int cycle, RunSettings settings);
+  CycleRuntime(BoundGraph& graph, int cycle, RunSettings settings);
   ~CycleRuntime();
 
   // Sets a monotonic clock in seconds; the default is the machine's.
@@ -88,7 +88,7 @@ class CycleRuntime {
   std::optional<int64_t> repeat(int64_t until, std::string& why_not);
   void keep_copy();
 
-  HarmonicGraph& graph_;
+  BoundGraph& graph_;
   int cycle_;
   RunSettings settings_;
   std::atomic<bool> stop_{false}, reload_{false};
@@ -114,4 +114,4 @@ class CycleRuntime {
   CycleRun* run_ = nullptr;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,7 +6,7 @@
 
 #include <fmt/core.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -130,4 +130,4 @@ void CycleWatch::close_epoch(EpochReport& epoch, bool stopped) {
   for (const auto& [name, value] : epoch.validation->all()) set("val." + name, value);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

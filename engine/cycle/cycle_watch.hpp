@@ -13,7 +13,7 @@
 #include "engine/cycle/cycle_record.hpp"
 #include "engine/measure/evaluate.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class CycleWatch {
  public:
@@ -71,4 +71,4 @@ class CycleWatch {
   bool decides_ = false;  // a condition reads them after every step
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

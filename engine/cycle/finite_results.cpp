@@ -4,7 +4,7 @@
 
 #include "engine/tensor/finite.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 void FiniteResults::look(size_t result, const TensorType& sample, const Slot& slot) {
   Counts& c = of_[result];
@@ -38,4 +38,4 @@ std::vector<std::string> FiniteResults::notes() const {
   return notes;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 
 #include "engine/cycle/cycle_feed.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class FiniteResults {
  public:
@@ -28,4 +28,4 @@ class FiniteResults {
   std::vector<Counts> of_;  // by wanted node
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

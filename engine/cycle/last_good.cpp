@@ -8,7 +8,7 @@
 #include "engine/tensor/finite.hpp"
 #include "engine/training/update.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -38,7 +38,7 @@ std::string LastGood::spoilt(const ParameterStore& store) const {
   return "";
 }
 
-void LastGood::keep(const HarmonicGraph& graph, RunState state, double now) {
+void LastGood::keep(const BoundGraph& graph, RunState state, double now) {
   const double begun = processor_seconds();
   graph.snapshot(kept_.file);
   kept_.state = std::move(state);
@@ -46,11 +46,11 @@ void LastGood::keep(const HarmonicGraph& graph, RunState state, double now) {
   next_ = now + std::max(kLeastSeconds, kRunPerCopy * cost);
 }
 
-void LastGood::put_back(HarmonicGraph& graph) const {
+void LastGood::put_back(BoundGraph& graph) const {
   ParameterStore& store = graph.store();
   for (const auto& [name, t] : store.all())
     if (t.role == Role::moment) std::memset(store.find(name)->change(), 0, t.type.bytes());
   graph.restore(kept_.file);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -5,10 +5,10 @@
 #include <set>
 #include <string>
 
-#include "engine/bound/harmonic_graph.hpp"
+#include "engine/bound/bound_graph.hpp"
 #include "engine/checkpoint/checkpoint_folder.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Thrown when weights, moments or statistics are not finite after a step.
 class SpoiltWeights : public Error {
@@ -31,11 +31,11 @@ class LastGood {
   // Returns whether a newer copy is due. Copying takes a small share of the time for weights of any size.
   bool due(double now) const { return now >= next_; }
   // Makes a copy and reuses the memory of the previous one. Must be called only when all numbers are finite.
-  void keep(const HarmonicGraph& graph, RunState state, double now);
+  void keep(const BoundGraph& graph, RunState state, double now);
   // The copy in the form of a checkpoint.
   const Checkpoint& kept() const { return kept_; }
   // Restores the copy into the graph and sets moments declared since to zero.
-  void put_back(HarmonicGraph& graph) const;
+  void put_back(BoundGraph& graph) const;
 
  private:
   std::set<std::string> never_finite_;
@@ -43,4 +43,4 @@ class LastGood {
   double next_ = 0;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -4,7 +4,7 @@
 
 #include <fmt/core.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -82,4 +82,4 @@ void LiveStreams::cancel() const {
   for (const Member& m : members_) m.source->cancel();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

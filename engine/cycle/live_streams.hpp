@@ -9,7 +9,7 @@
 #include "engine/checkpoint/run_state.hpp"
 #include "engine/cycle/cycle_plan.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class LiveStreams {
  public:
@@ -54,4 +54,4 @@ class LiveStreams {
   std::vector<uint64_t> used_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

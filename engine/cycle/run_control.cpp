@@ -9,7 +9,7 @@
 
 #include <harmonics/error.hpp>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -336,4 +336,4 @@ void RunControl::set_phase(RunPhase phase) {
   phase_ = phase;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -16,7 +16,7 @@
 #include "engine/checkpoint/run_history.hpp"
 #include "engine/cycle/run_status.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // A producer of the running cycle.
 struct StreamProbe {
@@ -140,4 +140,4 @@ class RunControl {
   Clock::time_point checkpointed_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

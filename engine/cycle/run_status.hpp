@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 enum class RunPhase { starting, running, pausing, paused, stopping, over, serving };
 enum class Health { ok, degraded, failed };
@@ -85,4 +85,4 @@ struct RunStatus {
   uint64_t notes = 0;  // lines logged so far
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -9,7 +9,7 @@
 #include "engine/cycle/last_good.hpp"
 #include "engine/training/update.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -167,4 +167,4 @@ std::shared_ptr<const Snapshot> Snapshots::fresh(Clock::time_point deadline) {
   return hold(*newest_);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -14,7 +14,7 @@
 
 #include "engine/model/parameter_store.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // The step of a cycle that weights belong to.
 struct WeightsVersion {
@@ -119,4 +119,4 @@ class Snapshots : public std::enable_shared_from_this<Snapshots> {
   Snapshot* newest_ = nullptr;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

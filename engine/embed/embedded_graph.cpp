@@ -72,7 +72,7 @@ std::unique_ptr<hx_graph> hx_graph::restored(const void* data, uint64_t bytes) {
   return graph;
 }
 
-HarmonicGraph& hx_graph::graph() {
+BoundGraph& hx_graph::graph() {
   stale_ = stale_ || !pending_.pending.empty();
   commit_pending(pending_, registered_);
   stale_ = chain_.relink() || stale_;
@@ -84,7 +84,7 @@ HarmonicGraph& hx_graph::graph() {
     stale_ = false;
   }
   if (graph_) return *graph_;
-  graph_ = std::make_unique<HarmonicGraph>(make_graph(flow_, names, name_), &names);
+  graph_ = std::make_unique<BoundGraph>(make_graph(flow_, names, name_), &names);
   stale_ = false;
   if (!weights_.empty())
     graph_->load_weights(read_weights(weights_.data(), weights_.size(), "the saved graph"), "the saved graph");
@@ -93,7 +93,7 @@ HarmonicGraph& hx_graph::graph() {
 
 StreamSet& hx_graph::streams(uint32_t purpose) {
   if (purpose > HX_FOR_VALIDATION) throw Error(ErrorKind::Usage, fmt::format("streams have no purpose {}", purpose));
-  HarmonicGraph& g = graph();
+  BoundGraph& g = graph();
   return purpose == HX_FOR_TEST         ? g.test_streams()
          : purpose == HX_FOR_VALIDATION ? g.validation_streams()
                                         : g.streams();
@@ -200,7 +200,7 @@ CycleReport hx_graph::run_cycle(Run& run, int cycle, const hx_fit_settings& sett
 
 void hx_graph::fit(const hx_fit_settings& settings, hx_fit_report& report) {
   Run run(*this);
-  HarmonicGraph& g = graph();
+  BoundGraph& g = graph();
   last_ = run_settings(settings);
   last_.goes_on = true;
   CycleReport result;
@@ -267,8 +267,8 @@ void hx_graph::hand_out(const std::vector<LeftOver>& all, std::vector<hx_left_ov
 
 void hx_graph::evaluate(hx_evaluation& out) {
   const std::lock_guard<std::recursive_mutex> lock(owner_);
-  HarmonicGraph& g = graph();
-  const Evaluation e = harmonics::evaluate(g, 0, g.test_streams(), last_);
+  BoundGraph& g = graph();
+  const Evaluation e = harmonics::engine::evaluate(g, 0, g.test_streams(), last_);
   out.samples = e.samples;
   out.loss = e.loss;
   out.accuracy = e.accuracy;
@@ -284,7 +284,7 @@ void hx_graph::evaluate(hx_evaluation& out) {
 
 void hx_graph::load(const std::string& path) {
   const std::lock_guard<std::recursive_mutex> lock(owner_);
-  HarmonicGraph& g = graph();
+  BoundGraph& g = graph();
   inference_.step.reset();
   g.load_weights(path);
 }
@@ -312,7 +312,7 @@ std::string hx_graph::set_override(const std::string& functional, const std::str
 
 CompiledStep& hx_graph::step_of(int64_t batch) {
   if (inference_.step && inference_.batch == batch) return *inference_.step;
-  HarmonicGraph& g = graph();
+  BoundGraph& g = graph();
   inference_.step = std::make_unique<CompiledStep>(g.lower(inference_options(g, batch)), g.store(),
                                                    g.executor(last_.threads), g.compile_options(last_));
   inference_.batch = batch;
@@ -321,7 +321,7 @@ CompiledStep& hx_graph::step_of(int64_t batch) {
 
 // Reads only the graph, whose streams must be known.
 hx_graph::Asked hx_graph::asked(const char* const* names, hx_value* const* inputs, uint32_t n_inputs) {
-  HarmonicGraph& g = *graph_;
+  BoundGraph& g = *graph_;
   const std::vector<int> producers = g.graph().producers_used(0, false);
   const auto name_of = [&](int n) { return g.graph().nodes[static_cast<size_t>(n)].name; };
   Asked asked;
@@ -399,7 +399,7 @@ const std::vector<const char*>& hx_graph::results() {
   const std::shared_ptr<Running> beside = running();
   std::unique_lock<std::recursive_mutex> lock(owner_, std::defer_lock);
   if (!beside) lock.lock();
-  const HarmonicGraph& g = beside ? *graph_ : graph();
+  const BoundGraph& g = beside ? *graph_ : graph();
   for (int n : g.results(0)) names.push_back(g.graph().nodes[static_cast<size_t>(n)].name);
   for (const std::string& name : names) pointers.push_back(name.c_str());
   return pointers;
@@ -412,7 +412,7 @@ const std::string& hx_graph::save() {
 
 const std::vector<hx_layer_info>& hx_graph::layers() {
   const std::lock_guard<std::recursive_mutex> lock(owner_);
-  HarmonicGraph& g = graph();
+  BoundGraph& g = graph();
   g.assume_declared_streams();
   std::vector<std::string> texts;
   layers_.clear();

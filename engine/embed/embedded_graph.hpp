@@ -22,22 +22,22 @@
 struct hx_graph {
  public:
   // `name`: which harmonic of the flow; "": the first. `outer` holds this graph's own registrations.
-  hx_graph(const harmonics::Flow& flow, const std::string& name);
+  hx_graph(const harmonics::engine::Flow& flow, const std::string& name);
   // Restores a graph from the result of save().
   static std::unique_ptr<hx_graph> restored(const void* data, uint64_t bytes);
 
   hx_registry* registry() { return &pending_; }
   // `options`: the options of an address, after its '?'.
-  void bind_producer(const char* name, uint32_t purpose, harmonics::Source source, const std::string& options);
+  void bind_producer(const char* name, uint32_t purpose, harmonics::engine::Source source, const std::string& options);
   void bind_producer(const char* name, uint32_t purpose, const std::string& address);
-  void bind_consumer(const char* name, harmonics::Sink sink);
+  void bind_consumer(const char* name, harmonics::engine::Sink sink);
   void bind_consumer(const char* name, const std::string& address);
   void fit(const hx_fit_settings& settings, hx_fit_report& report);
   void evaluate(hx_evaluation& out);
   void load(const std::string& path);
   void save(const std::string& path);
-  void open_scope(std::shared_ptr<harmonics::NameScope> scope);
-  void close_scope(const std::shared_ptr<harmonics::NameScope>& scope);
+  void open_scope(std::shared_ptr<harmonics::engine::NameScope> scope);
+  void close_scope(const std::shared_ptr<harmonics::engine::NameScope>& scope);
   // Callable from any thread, also while fit() runs.
   std::vector<harmonics::HTensor> infer(const char* const* names, hx_value* const* inputs, uint32_t n_inputs);
   const std::vector<const char*>& results();
@@ -52,7 +52,7 @@ struct hx_graph {
  private:
   struct Inference {
     int64_t batch = 0;
-    std::unique_ptr<harmonics::CompiledStep> step;
+    std::unique_ptr<harmonics::engine::CompiledStep> step;
   };
 
   // One request for inference.
@@ -63,37 +63,37 @@ struct hx_graph {
   };
   // A running cycle, and inference beside it.
   struct Running {
-    Running(harmonics::HarmonicGraph& graph, int cycle, const harmonics::RunSettings& settings)
+    Running(harmonics::engine::BoundGraph& graph, int cycle, const harmonics::engine::RunSettings& settings)
         : runtime(graph, cycle, settings), inference(graph, runtime, settings) {}
-    harmonics::CycleRuntime runtime;
-    harmonics::InferenceBeside inference;
+    harmonics::engine::CycleRuntime runtime;
+    harmonics::engine::InferenceBeside inference;
     const std::thread::id thread = std::this_thread::get_id();  // of fit()
   };
   class Run;
 
-  harmonics::HarmonicGraph& graph();
-  void report_figures(const harmonics::CycleReport& result, hx_fit_report& report);
-  harmonics::CycleReport run_cycle(Run& run, int cycle, const hx_fit_settings& settings,
-                                   harmonics::FitCheckpoints& checkpoints, bool& stopped,
+  harmonics::engine::BoundGraph& graph();
+  void report_figures(const harmonics::engine::CycleReport& result, hx_fit_report& report);
+  harmonics::engine::CycleReport run_cycle(Run& run, int cycle, const hx_fit_settings& settings,
+                                   harmonics::engine::FitCheckpoints& checkpoints, bool& stopped,
                                    std::vector<std::string>& notes);
   Asked asked(const char* const* names, hx_value* const* inputs, uint32_t n_inputs);
   std::vector<harmonics::HTensor> infer_alone(const char* const* names, hx_value* const* inputs, uint32_t n_inputs);
   std::shared_ptr<Running> running();
-  harmonics::StreamSet& streams(uint32_t purpose);
+  harmonics::engine::StreamSet& streams(uint32_t purpose);
   int node_named(const char* name, uint32_t purpose);
-  harmonics::CompiledStep& step_of(int64_t batch);
+  harmonics::engine::CompiledStep& step_of(int64_t batch);
   std::vector<const char*>& handed(const std::vector<std::string>& texts);
-  static void hand_out(const std::vector<harmonics::LeftOver>& all, std::vector<hx_left_over>& out);
+  static void hand_out(const std::vector<harmonics::engine::LeftOver>& all, std::vector<hx_left_over>& out);
 
   std::string name_;
-  harmonics::Registry registered_;  // layered over the global registry
+  harmonics::engine::Registry registered_;  // layered over the global registry
   hx_registry pending_;
-  harmonics::NameChain chain_{registered_};
+  harmonics::engine::NameChain chain_{registered_};
   bool stale_ = false;  // names have changed since the graph looked them up
-  harmonics::Flow flow_;
-  std::unique_ptr<harmonics::HarmonicGraph> graph_;  // created by the first call that needs it, after registrations
+  harmonics::engine::Flow flow_;
+  std::unique_ptr<harmonics::engine::BoundGraph> graph_;  // created by the first call that needs it, after registrations
   std::string weights_;          // initial weights of a restored graph; kept, since tensors are views into it
-  harmonics::RunSettings last_;  // of the last fit: threads, device and precision for later calls
+  harmonics::engine::RunSettings last_;  // of the last fit: threads, device and precision for later calls
   Inference inference_;
 
   // Held by every call that uses the graph, and by fit() except while a cycle runs. Calls that read the graph then go
@@ -107,8 +107,8 @@ struct hx_graph {
   std::vector<const char*> pointers_;
   std::vector<hx_layer_info> layers_;
   std::vector<hx_epoch> epochs_;
-  harmonics::FigureLists figures_;
+  harmonics::engine::FigureLists figures_;
   std::string saved_, stopped_by_, checkpoint_;
-  std::vector<harmonics::LeftOver> left_over_, left_over_tested_;
+  std::vector<harmonics::engine::LeftOver> left_over_, left_over_tested_;
   std::vector<hx_left_over> left_over_of_fit_, left_over_of_test_;
 };

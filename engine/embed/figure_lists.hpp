@@ -8,7 +8,7 @@
 
 #include <harmonics/metric_abi.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class FigureLists {
  public:
@@ -27,4 +27,4 @@ class FigureLists {
   std::deque<std::vector<hx_figure>> lists_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

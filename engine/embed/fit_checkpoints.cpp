@@ -5,7 +5,7 @@
 
 #include <fmt/core.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -13,7 +13,7 @@ std::string text_of(const char* text) { return text ? text : ""; }
 
 }  // namespace
 
-FitCheckpoints::FitCheckpoints(const hx_fit_settings& settings, const HarmonicGraph& graph) {
+FitCheckpoints::FitCheckpoints(const hx_fit_settings& settings, const BoundGraph& graph) {
   const std::string folder = text_of(settings.checkpoint), resume = text_of(settings.resume);
   if (folder.empty() && (settings.every || settings.keep > 0))
     throw Error(ErrorKind::Usage,
@@ -40,7 +40,7 @@ void FitCheckpoints::read(const std::string& path, const std::string& folder) {
   if (from_ && writer_) writer_->continue_from(*from_);
 }
 
-void FitCheckpoints::expect_training(const HarmonicGraph& graph) const {
+void FitCheckpoints::expect_training(const BoundGraph& graph) const {
   const int cycles = static_cast<int>(graph.graph().cycles.size());
   if (from_ && from_->state.cycle >= cycles)
     throw Error(ErrorKind::Weights, fmt::format("'{}' was written in cycle {}; '{}' has {}", from_->path,
@@ -57,4 +57,4 @@ void FitCheckpoints::attach(CycleRuntime& runtime) {
   if (from_) runtime.resume(*std::exchange(from_, std::nullopt));
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -10,12 +10,12 @@
 #include "engine/checkpoint/checkpointer.hpp"
 #include "engine/cycle/cycle_runtime.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class FitCheckpoints {
  public:
   // Locks the folder and reads the checkpoint to resume from.
-  FitCheckpoints(const hx_fit_settings& settings, const HarmonicGraph& graph);
+  FitCheckpoints(const hx_fit_settings& settings, const BoundGraph& graph);
 
   // Whether this cycle was over when the checkpoint was written.
   bool over(int cycle) const { return from_ && cycle < from_->state.cycle; }
@@ -27,11 +27,11 @@ class FitCheckpoints {
 
  private:
   void read(const std::string& path, const std::string& folder);
-  void expect_training(const HarmonicGraph& graph) const;
+  void expect_training(const BoundGraph& graph) const;
 
   std::optional<Checkpoint> from_;
   std::optional<Checkpointer> writer_;
   std::vector<std::string> notes_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -8,10 +8,10 @@
 #include "engine/embed/embedded_graph.hpp"
 #include "engine/embed/name_scope.hpp"
 #include "engine/execution/device_choice.hpp"
-#include "engine/functional/guard.hpp"
+#include "engine/contract/guard.hpp"
 #include "engine/plugin/loader.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 namespace {
 
 hx_graph& valid(hx_graph* graph) {
@@ -213,8 +213,8 @@ constexpr hx_graph_api kGraphs = {
 };
 
 }  // namespace
-}  // namespace harmonics
+}  // namespace harmonics::engine
 
 extern "C" __attribute__((visibility("default"))) const hx_graph_api* harmonics_graphs(void) {
-  return &harmonics::kGraphs;
+  return &harmonics::engine::kGraphs;
 }

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -11,7 +11,7 @@ constexpr std::chrono::seconds kLongestWait{2};
 
 }  // namespace
 
-LoweringOptions inference_options(const HarmonicGraph& graph, int64_t batch) {
+LoweringOptions inference_options(const BoundGraph& graph, int64_t batch) {
   LoweringOptions o;
   o.mode = Mode::infer;
   o.batch = batch;
@@ -20,7 +20,7 @@ LoweringOptions inference_options(const HarmonicGraph& graph, int64_t batch) {
   return o;
 }
 
-std::vector<HTensor> run_inference(const HarmonicGraph& graph, CompiledStep& step, const std::map<int, HTensor>& inputs,
+std::vector<HTensor> run_inference(const BoundGraph& graph, CompiledStep& step, const std::map<int, HTensor>& inputs,
                                    bool stacked) {
   std::vector<const void*> pointers;
   for (int n : step.lowered().inputs) pointers.push_back(inputs.at(n).bytes());
@@ -83,4 +83,4 @@ std::optional<std::vector<HTensor>> InferenceBeside::run(const std::map<int, HTe
   return run_inference(graph_, *step, inputs, stacked);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -13,12 +13,12 @@
 #include "engine/cycle/snapshot.hpp"
 #include "engine/flow/compiled_step.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Belongs to one run of a cycle. Callable from any thread.
 class InferenceBeside {
  public:
-  InferenceBeside(HarmonicGraph& graph, CycleRuntime& runtime, const RunSettings& settings)
+  InferenceBeside(BoundGraph& graph, CycleRuntime& runtime, const RunSettings& settings)
       : graph_(graph), runtime_(runtime), settings_(settings), executor_(make_sequential_executor()) {}
 
   // `stacked`: whether the inputs have a batch axis; the results then have one too. Empty if the run is over.
@@ -33,7 +33,7 @@ class InferenceBeside {
   };
   std::shared_ptr<Snapshots> lowered_for(int64_t batch);
 
-  HarmonicGraph& graph_;
+  BoundGraph& graph_;
   CycleRuntime& runtime_;
   const RunSettings settings_;
   const std::thread::id thread_ = std::this_thread::get_id();  // the thread that began the run
@@ -44,9 +44,9 @@ class InferenceBeside {
 };
 
 // Options for the values of the first cycle's results, for a batch.
-LoweringOptions inference_options(const HarmonicGraph& graph, int64_t batch);
+LoweringOptions inference_options(const BoundGraph& graph, int64_t batch);
 // Sets a step's inputs, runs it, and returns copies of its results.
-std::vector<HTensor> run_inference(const HarmonicGraph& graph, CompiledStep& step, const std::map<int, HTensor>& inputs,
+std::vector<HTensor> run_inference(const BoundGraph& graph, CompiledStep& step, const std::map<int, HTensor>& inputs,
                                    bool stacked);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

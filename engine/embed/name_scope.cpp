@@ -3,7 +3,7 @@
 #include <map>
 #include <mutex>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -98,4 +98,4 @@ bool NameChain::relink() {
   return true;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -9,7 +9,7 @@
 
 #include "engine/plugin/registry.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class NameScope {
  public:
@@ -56,11 +56,11 @@ class NameChain {
   std::vector<uint64_t> versions_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine
 
 struct hx_graph;
 
 struct hx_name_scope {
   hx_graph* graph;  // null: belongs to a thread
-  std::shared_ptr<harmonics::NameScope> scope;
+  std::shared_ptr<harmonics::engine::NameScope> scope;
 };

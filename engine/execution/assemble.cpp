@@ -7,7 +7,7 @@
 #include "engine/execution/work.hpp"
 #include "engine/passes/fold.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 uint32_t update_results(const Node& node) {
   if (node.op != Op::call) return 0;
@@ -116,12 +116,12 @@ class Assembler {
   }
   void add_pointer(ValueId v, bool written) { add_pointer(plan_.values[v], program().type(v).bytes(), written); }
 
-  void begin_step(Step step, double nanoseconds, bool alone) {
+  void begin_step(KernelStep step, double nanoseconds, bool alone) {
     firsts_.push_back(p_.pointers.size());
     p_.steps.push_back(step);
     p_.access.push_back({{}, nanoseconds, alone});
   }
-  static Step host_step(const HostKernel& kernel) {
+  static KernelStep host_step(const HostKernel& kernel) {
     return {kernel.run, kernel.context.get(), nullptr, 1, {1, 0, 0, 0}};
   }
 
@@ -162,7 +162,7 @@ class Assembler {
   }
 
   void place(PlanStep& text, const Location& l, bool in_place) {
-    const Step& step = p_.steps.back();
+    const KernelStep& step = p_.steps.back();
     text.phases = step.phases;
     text.parts = *std::max_element(step.parts, step.parts + step.phases);
     text.in_place = in_place;
@@ -215,4 +215,4 @@ PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernel
   return Assembler(std::move(program), binding, kernels).run();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

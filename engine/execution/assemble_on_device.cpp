@@ -10,7 +10,7 @@
 #include "engine/passes/fold.hpp"
 #include "engine/passes/pass.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -313,4 +313,4 @@ DevicePlanParts assemble_on_device(Program program, TensorBinding* binding, Kern
   return DeviceAssembler(std::move(program), binding, kernels, host).run();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -12,7 +12,7 @@
 #include "engine/program/expand_calls.hpp"
 #include "engine/program/host_function.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -222,4 +222,4 @@ std::unique_ptr<Executable> compile(const Program& program, TensorBinding* bindi
   return std::make_unique<CompiledPlan>(finished(assemble(std::move(current), binding, kernels)), executor);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,14 +6,14 @@
 
 #include "engine/base/spelling.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
 void run_job(const void* context, uint32_t number) {
   const auto& at = *static_cast<const PhaseJobs*>(context);
   const WaveJob& job = at.jobs[number];
-  const Step& step = at.steps[job.step];
+  const KernelStep& step = at.steps[job.step];
   step.run(step.context, step.buffers, job.phase, job.part);
 }
 
@@ -22,7 +22,7 @@ void run_job(const void* context, uint32_t number) {
 CompiledPlan::CompiledPlan(PlanParts parts, Executor& executor) : p_(std::move(parts)), executor_(executor) {
   if (executor_.threads() <= 1) return;
   std::vector<StepShape> shapes;
-  for (const Step& s : p_.steps) shapes.push_back({s.context, s.phases, s.parts});
+  for (const KernelStep& s : p_.steps) shapes.push_back({s.context, s.phases, s.parts});
   waves_ = make_waves(shapes, p_.access, p_.rest);
   for (const WavePhase& p : waves_.phases) jobs_.push_back({p_.steps.data(), waves_.jobs.data() + p.first});
 }
@@ -33,13 +33,13 @@ void CompiledPlan::point_at(const void* const* inputs) {
 }
 
 // Single-threaded path. Aligned: a loop across a cache line makes plans of tiny steps a tenth slower.
-[[gnu::aligned(64)]] void CompiledPlan::run_steps(const Step* step, const Step* end) {
+[[gnu::aligned(64)]] void CompiledPlan::run_steps(const KernelStep* step, const KernelStep* end) {
   for (; step != end; ++step)
     for (uint32_t phase = 0; phase < step->phases; ++phase)
       for (uint32_t part = 0; part < step->parts[phase]; ++part) step->run(step->context, step->buffers, phase, part);
 }
 
-void CompiledPlan::run_waves(const Step* steps, size_t phase, size_t end) {
+void CompiledPlan::run_waves(const KernelStep* steps, size_t phase, size_t end) {
   for (; phase != end; ++phase) {
     const WavePhase& p = waves_.phases[phase];
     PhaseJobs& at = jobs_[phase];
@@ -51,12 +51,12 @@ void CompiledPlan::run_waves(const Step* steps, size_t phase, size_t end) {
   }
 }
 
-void CompiledPlan::run_first(const Step* steps) {
+void CompiledPlan::run_first(const KernelStep* steps) {
   if (executor_.threads() > 1) return run_waves(steps, 0, waves_.rest);
   run_steps(steps, steps + p_.rest);
 }
 
-void CompiledPlan::run_second(const Step* steps) {
+void CompiledPlan::run_second(const KernelStep* steps) {
   if (executor_.threads() > 1) return run_waves(steps, waves_.rest, waves_.phases.size());
   run_steps(steps + p_.rest, steps + p_.steps.size());
 }
@@ -92,4 +92,4 @@ const HTensor& named_output(const Program& program, const std::map<std::string, 
   throw error;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -9,9 +9,9 @@
 #include "engine/execution/memory_plan.hpp"
 #include "engine/execution/waves.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
-struct Step {
+struct KernelStep {
   void (*run)(const void* context, void* const* buffers, uint32_t phase, uint32_t part);
   const void* context;
   void* const* buffers;
@@ -28,7 +28,7 @@ struct InputSlot {
 // All parts of a plan, filled by assemble().
 struct PlanParts {
   Program program;
-  std::vector<Step> steps;
+  std::vector<KernelStep> steps;
   size_t rest = 0;                 // first step after the forward pass
   std::vector<StepAccess> access;  // by step
   std::vector<void*> pointers;     // buffers of all steps, back to back; not resized once steps point into it
@@ -61,7 +61,7 @@ PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernel
 
 // Context of a parallel phase.
 struct PhaseJobs {
-  const Step* steps;
+  const KernelStep* steps;
   const WaveJob* jobs;
 };
 
@@ -84,17 +84,17 @@ class CompiledPlan final : public Executable {
 
  private:
   void point_at(const void* const* inputs);
-  void run_steps(const Step* step, const Step* end);
+  void run_steps(const KernelStep* step, const KernelStep* end);
   // Run the forward pass, then the rest: the steps in order, or on several threads the waves.
-  void run_first(const Step* steps);
-  void run_second(const Step* steps);
-  void run_waves(const Step* steps, size_t phase, size_t end);
+  void run_first(const KernelStep* steps);
+  void run_second(const KernelStep* steps);
+  void run_waves(const KernelStep* steps, size_t phase, size_t end);
 
   PlanParts p_;
   Executor& executor_;
   Waves waves_;                  // empty on one thread
   std::vector<PhaseJobs> jobs_;  // by phase of the waves
-  std::vector<Step> empty_;      // made by the first run_empty()
+  std::vector<KernelStep> empty_;      // made by the first run_empty()
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

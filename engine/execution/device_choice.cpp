@@ -4,7 +4,7 @@
 
 #include "engine/execution/device_memory.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -43,4 +43,4 @@ DeviceChoice choose_device(Registry& registry, uint32_t kind) {
   return {"cpu", kind == HX_DEVICE_OTHER ? "device auto: the CPU, as " + none : none};
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

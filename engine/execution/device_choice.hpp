@@ -5,7 +5,7 @@
 
 #include "engine/plugin/registry.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct DeviceChoice {
   std::string device;
@@ -15,4 +15,4 @@ struct DeviceChoice {
 // restricts the search to that kind, HX_DEVICE_...
 DeviceChoice choose_device(Registry& registry, uint32_t kind = HX_DEVICE_OTHER);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -3,9 +3,9 @@
 #include <fmt/core.h>
 
 #include "engine/execution/executable.hpp"
-#include "engine/functional/plugin_body.hpp"
+#include "engine/contract/plugin_body.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 bool has_own_memory(const Item& device) {
   const auto& t = device.table<hx_device_vt>();
@@ -136,4 +136,4 @@ std::shared_ptr<DeviceTensor> TensorBinding::parameter_on(const DeviceQueuePtr& 
   return tensor;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -8,7 +8,7 @@
 
 #include "engine/plugin/registry.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Returns whether the device has its own memory. Throws ErrorKind::Plugin if its table has only some of the functions
 // for it.
@@ -99,4 +99,4 @@ class DeviceTensor {
   bool shared_ = false;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -8,7 +8,7 @@
 #include "engine/execution/device_memory.hpp"
 #include "engine/execution/kernel_source.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -101,4 +101,4 @@ std::unique_ptr<Yardsticks> make_yardsticks(const DeviceSettings& device, Regist
   return std::make_unique<DeviceYardsticks>(item, KernelSource(device.device, registry, device.precision), threads);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -10,7 +10,7 @@
 #include "engine/execution/input_prefetch.hpp"
 #include "engine/execution/compiled_plan.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -304,4 +304,4 @@ void DevicePlan::run_empty(const void* const* inputs) {
 
 const HTensor& DevicePlan::output(const std::string& name) const { return named_output(p_.program, p_.outputs, name); }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

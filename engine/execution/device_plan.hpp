@@ -10,7 +10,7 @@
 #include "engine/execution/kernel_source.hpp"
 #include "engine/execution/staging.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct Transfer {
   hx_place place;
@@ -129,4 +129,4 @@ class DevicePlan final : public Executable {
   uint64_t nothing_ = 0;             // as of PlanTimes
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

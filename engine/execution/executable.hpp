@@ -14,7 +14,7 @@
 #include "engine/program/functional.hpp"
 #include "engine/program/program.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class DeviceQueue;  // device_memory.hpp
 class DeviceTensor;
@@ -161,4 +161,4 @@ std::vector<std::string> pass_names();
 std::unique_ptr<Executable> compile(const Program& program, TensorBinding* binding, Executor& executor,
                                     const CompileOptions& options = {});
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -1,6 +1,6 @@
 #include "engine/execution/executable.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -16,4 +16,4 @@ class SequentialExecutor final : public Executor {
 
 std::unique_ptr<Executor> make_sequential_executor() { return std::make_unique<SequentialExecutor>(); }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -9,7 +9,7 @@
 #include "engine/program/host_function.hpp"
 #include "engine/program/op.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -133,4 +133,4 @@ HostKernel host_call_kernel(const Program& program, const Node& node) {
 
 HostKernel copy_kernel(uint64_t bytes) { return {run_copy, std::make_shared<uint64_t>(bytes), 0, "copy"}; }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

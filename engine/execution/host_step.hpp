@@ -5,7 +5,7 @@
 
 #include "engine/program/program.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Like hx_kernel without the C contract: it may throw, and the Executable owns the context.
 struct HostKernel {
@@ -23,4 +23,4 @@ HostKernel host_call_kernel(const Program& program, const Node& node);
 // Buffers: source, destination.
 HostKernel copy_kernel(uint64_t bytes);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -8,7 +8,7 @@
 
 #include <harmonics/error.hpp>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -95,4 +95,4 @@ bool InputPrefetch::take(const void* host, const hx_place& to, uint64_t bytes) {
   return true;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -8,7 +8,7 @@
 
 #include "engine/execution/staging.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 constexpr uint64_t kSmallInput = 64;  // bytes; smaller inputs are packed and uploaded in one copy
 
@@ -52,4 +52,4 @@ class InputPrefetch {
   DeviceBuffer device_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -11,7 +11,7 @@
 #include "engine/program/host_function.hpp"
 #include "engine/program/op.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -168,4 +168,4 @@ KernelSource::Answer KernelSource::ask(const hx_call_site& site, const std::stri
   return {kernel, ""};
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -9,7 +9,7 @@
 #include "engine/plugin/registry.hpp"
 #include "engine/program/program.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // A kernel made by a device. Destroyed with its last user; keeps the device and its library loaded.
 class Kernel {
@@ -60,4 +60,4 @@ class KernelSource {
   std::map<std::string, Answer> known_;  // by call site
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

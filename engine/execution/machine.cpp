@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -164,4 +164,4 @@ double Yardsticks::floor(double flops, double bytes) {
   return std::max(arithmetic, bytes > 0 ? bytes / bandwidth(bytes) : 0);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

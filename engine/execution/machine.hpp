@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // "avx512", "avx2" or "none": the loops used for peaks. They are assembly, since a compiler may drop or merge C++
 // loops, and a peak measured that way can exceed the hardware's.
@@ -45,4 +45,4 @@ class Yardsticks {
   std::map<size_t, double> bandwidths_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -8,7 +8,7 @@
 
 #include "engine/passes/pass.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -300,4 +300,4 @@ MemoryPlan plan_memory(const Program& program, const std::vector<PlannedStep>& s
   return Planner(program, steps, rest).run();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

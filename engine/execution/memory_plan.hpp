@@ -12,7 +12,7 @@
 #include "engine/execution/placement.hpp"
 #include "engine/program/program.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // A step in execution order, with what its kernel allows.
 struct PlannedStep {
@@ -60,4 +60,4 @@ bool is_view(const Program& program, const Node& node);
 // Steps before `rest` must not change a parameter or state. rest == steps.size(): no step is after the forward pass.
 MemoryPlan plan_memory(const Program& program, const std::vector<PlannedStep>& steps, uint32_t rest);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

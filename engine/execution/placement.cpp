@@ -6,7 +6,7 @@
 #include <queue>
 #include <set>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -138,4 +138,4 @@ Placement place_buffers(const std::vector<BufferSpan>& buffers) {
   return placement;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

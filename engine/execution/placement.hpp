@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 inline constexpr uint64_t kArenaAlignment = 64;
 
@@ -22,4 +22,4 @@ struct Placement {
 // order, in O(n log n). Empty buffers take no space.
 Placement place_buffers(const std::vector<BufferSpan>& buffers);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -5,12 +5,12 @@
 #include <fmt/core.h>
 
 #include "engine/base/spelling.hpp"
-#include "engine/functional/plugin_implementation.hpp"
+#include "engine/contract/plugin_implementation.hpp"
 #include "engine/passes/pass.hpp"
 #include "engine/program/functional.hpp"
 #include "engine/program/op.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -184,4 +184,4 @@ Selected Selection::settled(const Program& program, const Node& node, bool by_de
   return s;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

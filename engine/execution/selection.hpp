@@ -12,7 +12,7 @@
 #include "engine/plugin/registry.hpp"
 #include "engine/program/chooser.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct CallSiteInfo;
 
@@ -70,4 +70,4 @@ class Selection final : public Chooser {
 // Implementation name for the functional's body, for overrides.
 inline constexpr const char* kPortable = "portable";
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

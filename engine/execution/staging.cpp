@@ -4,9 +4,9 @@
 
 #include <fmt/core.h>
 
-#include "engine/functional/plugin_body.hpp"
+#include "engine/contract/plugin_body.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -101,4 +101,4 @@ void DeviceEvent::reset() {
   if (event_) table_of(*queue_).release_event(queue_->device().self, std::exchange(event_, nullptr));
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

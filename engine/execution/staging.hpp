@@ -9,7 +9,7 @@
 #include "engine/execution/device_memory.hpp"
 #include "engine/tensor/value.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 bool has_host_memory(const Item& device);
 bool has_events(const Item& device);
@@ -63,4 +63,4 @@ class DeviceEvent {
   hx_event* event_ = nullptr;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -9,7 +9,7 @@
 #include "engine/program/host_function.hpp"
 #include "engine/program/op.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -84,4 +84,4 @@ std::string print_plan(const Executable& executable) {
                             bytes_text(m.workspace_bytes), bytes_text(m.state_bytes));
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

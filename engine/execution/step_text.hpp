@@ -3,9 +3,9 @@
 
 #include "engine/execution/executable.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Describes the node: name, scope, types, bytes written, arithmetic.
 PlanStep describe_step(const Program& program, const Node& node);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -8,7 +8,7 @@
 #include "engine/base/alternate_stack.hpp"
 #include "engine/execution/executable.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -152,4 +152,4 @@ std::unique_ptr<Executor> make_team_executor(int threads) {
   return std::make_unique<TeamExecutor>(threads);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,7 +6,7 @@
 
 #include "engine/execution/compiled_plan.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -34,7 +34,7 @@ class ThreadNumbers {
 };
 
 struct TimedPhase {
-  const Step* step;
+  const KernelStep* step;
   PlanTimes* times;
   ThreadNumbers* threads;
   std::mutex* mutex;
@@ -66,7 +66,7 @@ void CompiledPlan::run_timed(const void* const* inputs, PlanTimes& times) {
   const auto body = times.wants_parts ? run_timed_part : run_part;
   point_at(inputs);
   for (size_t i = 0; i < p_.steps.size(); ++i) {
-    const Step& step = p_.steps[i];
+    const KernelStep& step = p_.steps[i];
     times.stamps[i] = now();
     for (uint32_t phase = 0; phase < step.phases; ++phase) {
       const TimedPhase at{&step, &times, &threads, &mutex, static_cast<uint32_t>(i), phase};
@@ -82,11 +82,11 @@ void CompiledPlan::run_timed(const void* const* inputs, PlanTimes& times) {
 void CompiledPlan::run_empty(const void* const* inputs) {
   if (empty_.empty()) {
     empty_ = p_.steps;
-    for (Step& step : empty_) step.run = do_nothing;
+    for (KernelStep& step : empty_) step.run = do_nothing;
   }
   point_at(inputs);
   run_first(empty_.data());
   run_second(empty_.data());
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

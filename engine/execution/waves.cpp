@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -89,4 +89,4 @@ Waves make_waves(const std::vector<StepShape>& steps, const std::vector<StepAcce
   return Maker(steps, access).run(rest);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct MemorySpan {
   const std::byte *begin = nullptr, *end = nullptr;
@@ -46,4 +46,4 @@ struct StepShape {
 // `rest`: first step after the forward pass; waves do not cross it.
 Waves make_waves(const std::vector<StepShape>& steps, const std::vector<StepAccess>& access, size_t rest);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

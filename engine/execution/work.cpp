@@ -7,7 +7,7 @@
 #include "engine/program/functional.hpp"
 #include "engine/program/op.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -77,4 +77,4 @@ Work work_of(const Program& program, const Node& node) {
   return work;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -3,7 +3,7 @@
 
 #include "engine/program/program.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct Work {
   double products = 0;  // additions and multiplications of contractions; causal attention counts half
@@ -15,4 +15,4 @@ struct Work {
 // A call counts as its functional's body.
 Work work_of(const Program& program, const Node& node);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -8,7 +8,7 @@
 #include "engine/flow/judge.hpp"
 #include "engine/plugin/arguments.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -202,4 +202,4 @@ void check_metric(const Comparison& c, const Graph& graph, Registry& registry) {
   throw e;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

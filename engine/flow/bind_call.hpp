@@ -3,7 +3,7 @@
 
 #include "engine/flow/graph.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class CallBinder {
  public:
@@ -24,4 +24,4 @@ class CallBinder {
 // (of a metric in the registry), or one of these after "val.". Which of them a run measures depends on its settings.
 void check_metric(const Comparison& comparison, const Graph& graph, Registry& registry);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -4,7 +4,7 @@
 
 #include <fmt/core.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -124,4 +124,4 @@ void CompiledStep::set(const void* const* streams, float lr, int64_t step, uint6
   counter_[1] = step;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -9,7 +9,7 @@
 #include "engine/execution/executable.hpp"
 #include "engine/flow/lowering.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // A mean over the counted positions of a batch; null `counted`: over all positions.
 struct BatchMean {
@@ -79,4 +79,4 @@ class CompiledStep {
   std::vector<std::vector<BatchMean>> layer_parts_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

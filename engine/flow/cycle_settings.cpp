@@ -5,7 +5,7 @@
 #include "engine/training/optimizer.hpp"
 #include "engine/training/schedule.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -114,4 +114,4 @@ void apply_condition(const CycleCondition& c, CycleSettings& s, Registry& regist
   throw e;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -12,7 +12,7 @@
 
 #include "engine/base/source_text.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct Name {
   std::string text;
@@ -84,10 +84,10 @@ struct Comparison {
   Span span;
 };
 struct Conditional;
-using Step = std::variant<FlowLine, std::shared_ptr<Conditional>>;
+using FlowStep = std::variant<FlowLine, std::shared_ptr<Conditional>>;
 struct Conditional {
   std::variant<Comparison, Call> predicate;
-  std::vector<Step> then_steps, else_steps;
+  std::vector<FlowStep> then_steps, else_steps;
   bool has_else = false;
   Span span;
 };
@@ -104,7 +104,7 @@ struct CycleCondition {
 };
 struct Cycle {
   std::vector<CycleCondition> conditions;
-  std::vector<Step> steps;
+  std::vector<FlowStep> steps;
   Span span;
 };
 
@@ -132,4 +132,4 @@ class FlowErrors : public SourceErrors {
   Flow read_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -15,7 +15,7 @@
 #include "engine/flow/bind_call.hpp"
 #include "engine/flow/cycle_settings.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 int Graph::find(std::string_view name) const {
   for (size_t i = 0; i < nodes.size(); ++i)
@@ -331,9 +331,9 @@ class Resolver {
     steps(c.steps, index, {});
   }
 
-  void steps(const std::vector<Step>& steps_in, int cycle, const std::vector<int>& branches) {
+  void steps(const std::vector<FlowStep>& steps_in, int cycle, const std::vector<int>& branches) {
     int before = -1;
-    for (const Step& step : steps_in) {
+    for (const FlowStep& step : steps_in) {
       if (const auto* line = std::get_if<FlowLine>(&step)) {
         flow_line(*line, before, cycle, branches);
         continue;
@@ -519,8 +519,8 @@ void add_unknown_functions(const FlowLine& line, const CallBinder& binder, std::
     }
 }
 
-void add_unknown_functions(const std::vector<Step>& steps, const CallBinder& binder, std::vector<Error>& errors) {
-  for (const Step& step : steps) {
+void add_unknown_functions(const std::vector<FlowStep>& steps, const CallBinder& binder, std::vector<Error>& errors) {
+  for (const FlowStep& step : steps) {
     if (const auto* line = std::get_if<FlowLine>(&step)) {
       add_unknown_functions(*line, binder, errors);
       continue;
@@ -559,4 +559,4 @@ Graph make_graph(const Flow& flow, Registry& registry, const std::string& name) 
   return Resolver(flow, *chosen, registry).run();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

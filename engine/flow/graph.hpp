@@ -11,7 +11,7 @@
 #include "engine/plugin/registry.hpp"
 #include "engine/tensor/attributes.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // One call of a tag: the function, its checked arguments, and the arguments that the engine itself handles.
 struct BoundCall {
@@ -109,4 +109,4 @@ Graph make_graph(const Flow& flow, Registry& registry, const std::string& name =
 // Reports unregistered functions and losses of a text that could not be parsed completely.
 std::vector<Error> unknown_functions(const Flow& flow, Registry& registry);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

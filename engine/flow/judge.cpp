@@ -7,10 +7,10 @@
 
 #include <fmt/core.h>
 
-#include "engine/functional/plugin_body.hpp"
+#include "engine/contract/plugin_body.hpp"
 #include "engine/plugin/arguments.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -432,4 +432,4 @@ std::vector<LayerFigures> Judge::figures() {
   return result;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -17,7 +17,7 @@
 #include "engine/plugin/registry.hpp"
 #include "engine/tensor/attributes.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // "topk(5)", "f1(average=micro)": a metric with its arguments bound. Throws ErrorKind::Name for unknown metrics,
 // Usage for arguments.
@@ -181,4 +181,4 @@ class Judge {
   std::vector<std::string> without_window_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

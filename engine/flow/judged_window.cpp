@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -110,4 +110,4 @@ bool JudgedWindow::restore(const JudgedWindowState& state) {
   return true;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

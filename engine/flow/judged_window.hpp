@@ -7,7 +7,7 @@
 
 #include <harmonics/metric.hpp>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Checkpointed form: the steps covered, oldest first, and their rows back to back.
 struct JudgedWindowState {
@@ -60,4 +60,4 @@ class JudgedWindow {
   bool news_ = false;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -8,13 +8,13 @@
 
 #include "engine/base/philox.hpp"
 #include "engine/flow/run_edge.hpp"
-#include "engine/functional/plugin_body.hpp"
-#include "engine/functional/plugin_functions.hpp"
+#include "engine/contract/plugin_body.hpp"
+#include "engine/contract/plugin_functions.hpp"
 #include "engine/model/sealed_file.hpp"
 #include "engine/program/gradient.hpp"
 #include "engine/program/tracer.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -560,4 +560,4 @@ Lowered lower(const Graph& graph, const std::map<int, StreamType>& streams, cons
   return Lowerer(graph, streams, widths, store, options).run();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

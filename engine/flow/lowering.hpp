@@ -14,7 +14,7 @@
 #include "engine/program/program.hpp"
 #include "engine/training/update.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Type of a bound stream.
 struct StreamType {
@@ -66,12 +66,12 @@ enum class Mode { train, evaluate, infer };
 struct LoweringOptions : UpdateSettings {  // UpdateSettings: train only
   DeviceSettings
       device;  // train: the step's device, which decides which device or library computes a call and its gradient
-  Chooser* chooser = nullptr;  // decides it; set by HarmonicGraph::lower
+  Chooser* chooser = nullptr;  // decides it; set by BoundGraph::lower
   Mode mode = Mode::train;
   int cycle = 0;
   int64_t batch = 1;
   uint64_t seed = 0;
-  ModelLimits limits;       // set by HarmonicGraph::lower
+  ModelLimits limits;       // set by BoundGraph::lower
   std::set<int> branches;   // active branch literals; see GraphEdge::branches
   double accumulate = 0;    // train: if above 0, gradients are scaled by this and accumulated, without an update
   bool by_count = true;     // with `accumulate`: parts of the loss separately, each times its counted share
@@ -141,4 +141,4 @@ struct Lowered {
 Lowered lower(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store,
               const LoweringOptions& options);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 void WindowMean::add(const StepSums& step) {
   steps_[next_] = step;
@@ -229,4 +229,4 @@ std::map<std::string, double> Metrics::moving() const {
   return result;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -10,7 +10,7 @@
 
 #include "engine/flow/flow.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // A value over some steps: its sum, with each value weighted by the counted samples of its batch; the samples of the
 // batches that had a value; the samples of all batches.
@@ -146,4 +146,4 @@ class Metrics {
   std::vector<Series> windows_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

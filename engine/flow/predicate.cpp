@@ -2,9 +2,9 @@
 
 #include <harmonics/training_abi.h>
 
-#include "engine/functional/plugin_body.hpp"
+#include "engine/contract/plugin_body.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -37,4 +37,4 @@ bool Predicates::holds(size_t conditional, const RunCounts& counts, const Metric
   throw Error(e.kind(), e.what(), b.span, e.notes());
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 #include "engine/flow/graph.hpp"
 #include "engine/flow/metrics.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Progress of a run.
 struct RunCounts {
@@ -31,4 +31,4 @@ class Predicates {
   std::vector<std::unique_ptr<Bound>> bound_;  // by conditional; null: a comparison
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "engine/functional/plugin_functions.hpp"
+#include "engine/contract/plugin_functions.hpp"
 #include "engine/plugin/scope.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -129,4 +129,4 @@ EdgeResult run_edge(const Graph& graph, const GraphEdge& edge, const FlowValue& 
   return r;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

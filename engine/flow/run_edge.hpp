@@ -7,7 +7,7 @@
 #include "engine/flow/graph.hpp"
 #include "engine/program/tracer.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // A value of the flow: batch axis, then position axes, then features.
 struct FlowValue {
@@ -50,4 +50,4 @@ struct EdgeResult {
 EdgeResult run_edge(const Graph& graph, const GraphEdge& edge, const FlowValue& source, std::optional<int64_t> width,
                     const std::function<FlowValue(int node)>& value_of, ParameterSource& parameters);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -1,6 +1,6 @@
 #include "engine/flow/unpaired.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 std::optional<Unpaired> parse_unpaired(const std::string& text) {
   if (text == "drop") return Unpaired::drop;
@@ -10,4 +10,4 @@ std::optional<Unpaired> parse_unpaired(const std::string& text) {
   return std::nullopt;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Handling of an incomplete group of samples.
 enum class Unpaired : uint8_t {
@@ -17,4 +17,4 @@ enum class Unpaired : uint8_t {
 // Parses "drop", "last", "stop" or "refuse"; empty for any other text.
 std::optional<Unpaired> parse_unpaired(const std::string& text);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

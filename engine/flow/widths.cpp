@@ -10,7 +10,7 @@
 #include "engine/flow/run_edge.hpp"
 #include "engine/model/sealed_file.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -512,4 +512,4 @@ Widths resolve_widths(const Graph& graph, const std::map<int, StreamType>& strea
   return Solver(graph, streams, loaded, limits).run();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

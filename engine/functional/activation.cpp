@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace harmonics::reference {
+namespace harmonics::engine::reference {
 namespace {
 
 constexpr double kGeluScale = 0.7978845608028654;  // sqrt(2 / pi)
@@ -157,4 +157,4 @@ std::vector<Functional> activations() {
   };
 }
 
-}  // namespace harmonics::reference
+}  // namespace harmonics::engine::reference

@@ -3,7 +3,7 @@
 
 #include "engine/functional/reference.hpp"
 
-namespace harmonics::reference {
+namespace harmonics::engine::reference {
 namespace {
 
 // Rotates pairs (i, i + D/2) by (offset + t) base^(-2i/D). Angles are f64 for accuracy at late positions.
@@ -174,4 +174,4 @@ std::vector<Functional> attentions() {
   };
 }
 
-}  // namespace harmonics::reference
+}  // namespace harmonics::engine::reference

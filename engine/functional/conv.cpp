@@ -1,7 +1,7 @@
 // Convolution as a matrix product: patches of windows are columns, the weight is one matrix per group.
 #include "engine/functional/reference.hpp"
 
-namespace harmonics::reference {
+namespace harmonics::engine::reference {
 
 namespace {
 constexpr int64_t kMostOfWindow = int64_t{1} << 30;  // products of two such numbers fit
@@ -202,4 +202,4 @@ std::vector<Functional> convolutions() {
   };
 }
 
-}  // namespace harmonics::reference
+}  // namespace harmonics::engine::reference

@@ -2,7 +2,7 @@
 
 #include "engine/functional/reference.hpp"
 
-namespace harmonics::reference {
+namespace harmonics::engine::reference {
 namespace {
 
 // Kept elements are scaled to preserve the expectation; `random` is uniform in [0, 1).
@@ -35,4 +35,4 @@ std::vector<Functional> dropouts() {
   };
 }
 
-}  // namespace harmonics::reference
+}  // namespace harmonics::engine::reference

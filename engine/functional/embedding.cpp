@@ -1,6 +1,6 @@
 #include "engine/functional/reference.hpp"
 
-namespace harmonics::reference {
+namespace harmonics::engine::reference {
 namespace {
 
 Values embedding(const AttributeMap&, Inputs in) {
@@ -32,4 +32,4 @@ std::vector<Functional> embeddings() {
   };
 }
 
-}  // namespace harmonics::reference
+}  // namespace harmonics::engine::reference

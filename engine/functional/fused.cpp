@@ -4,7 +4,7 @@
 #include "engine/program/chain.hpp"
 #include "engine/program/op.hpp"
 
-namespace harmonics::reference {
+namespace harmonics::engine::reference {
 namespace {
 
 constexpr std::string_view kReductions[] = {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"};
@@ -41,4 +41,4 @@ std::vector<Functional> fusions() {
            fused_reduce, nullptr}};
 }
 
-}  // namespace harmonics::reference
+}  // namespace harmonics::engine::reference

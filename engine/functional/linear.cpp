@@ -2,7 +2,7 @@
 
 #include "engine/functional/reference.hpp"
 
-namespace harmonics::reference {
+namespace harmonics::engine::reference {
 namespace {
 
 // The product's operand: x, or x * scale for integer x.
@@ -112,4 +112,4 @@ std::vector<Functional> linears() {
            sgd_outer, nullptr}};
 }
 
-}  // namespace harmonics::reference
+}  // namespace harmonics::engine::reference

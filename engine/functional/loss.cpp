@@ -4,7 +4,7 @@
 
 #include "engine/functional/reference.hpp"
 
-namespace harmonics::reference {
+namespace harmonics::engine::reference {
 namespace {
 
 void expect_equal_shapes(const char* name, const HTensor& a, const HTensor& b) {
@@ -206,4 +206,4 @@ std::vector<Functional> losses() {
   };
 }
 
-}  // namespace harmonics::reference
+}  // namespace harmonics::engine::reference

@@ -2,7 +2,7 @@
 
 #include "engine/functional/reference.hpp"
 
-namespace harmonics::reference {
+namespace harmonics::engine::reference {
 namespace {
 
 // A normalisation: statistics over the axes `over`; gain and bias along `own`.
@@ -245,4 +245,4 @@ std::vector<Functional> norms() {
   };
 }
 
-}  // namespace harmonics::reference
+}  // namespace harmonics::engine::reference

@@ -6,7 +6,7 @@
 
 #include "engine/functional/reference.hpp"
 
-namespace harmonics::reference {
+namespace harmonics::engine::reference {
 namespace {
 
 void expect_alike(const char* name, Inputs in, size_t count) {
@@ -225,4 +225,4 @@ std::vector<Functional> optimizers() {
   };
 }
 
-}  // namespace harmonics::reference
+}  // namespace harmonics::engine::reference

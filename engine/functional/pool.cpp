@@ -2,7 +2,7 @@
 
 #include "engine/functional/reference.hpp"
 
-namespace harmonics::reference {
+namespace harmonics::engine::reference {
 namespace {
 
 constexpr double kLowest = -std::numeric_limits<double>::infinity();
@@ -161,4 +161,4 @@ std::vector<Functional> pools() {
   };
 }
 
-}  // namespace harmonics::reference
+}  // namespace harmonics::engine::reference

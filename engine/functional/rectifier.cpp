@@ -3,7 +3,7 @@
 
 #include "engine/functional/reference.hpp"
 
-namespace harmonics::reference {
+namespace harmonics::engine::reference {
 namespace {
 
 // Klambauer et al. 2017: preserves zero mean and unit variance.
@@ -119,4 +119,4 @@ std::vector<Functional> rectifiers() {
   };
 }
 
-}  // namespace harmonics::reference
+}  // namespace harmonics::engine::reference

@@ -5,7 +5,7 @@
 // n) for its gradient. The bodies are unrolled over positions; device kernels run a loop.
 #include "engine/functional/reference.hpp"
 
-namespace harmonics::reference {
+namespace harmonics::engine::reference {
 namespace {
 
 // Sizes of a scan, and its direction.
@@ -242,4 +242,4 @@ std::vector<Functional> recurrences() {
   };
 }
 
-}  // namespace harmonics::reference
+}  // namespace harmonics::engine::reference

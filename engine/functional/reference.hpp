@@ -15,7 +15,7 @@
 #include "engine/program/functional.hpp"
 #include "engine/program/tracer.hpp"
 
-namespace harmonics::reference {
+namespace harmonics::engine::reference {
 
 using Inputs = std::span<const HTensor>;
 
@@ -33,6 +33,7 @@ std::vector<Functional> dropouts();
 std::vector<Functional> attentions();
 std::vector<Functional> recurrences();
 std::vector<Functional> optimizers();
+void add_reference_functionals(FunctionalTable& table);  // all of them
 
 // Throws ErrorKind::Shape or Type "NAME: text" unless `holds`.
 inline void expect(bool holds, const char* name, const std::string& text, ErrorKind kind = ErrorKind::Shape) {
@@ -87,4 +88,4 @@ HTensor before_activation(const AttributeMap& attributes, const HTensor& y, cons
 // Window attributes of conv and pooling for `patches`: strides and dilation default to 1, padding to 0.
 AttributeMap window(const char* name, const AttributeMap& attributes, const std::vector<int64_t>& kernel, double fill);
 
-}  // namespace harmonics::reference
+}  // namespace harmonics::engine::reference

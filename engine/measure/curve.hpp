@@ -5,7 +5,7 @@
 
 #include "engine/measure/cycle_report.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // State of an unfinished curve.
 struct CurveState {
@@ -49,4 +49,4 @@ class Curve {
   CurveState now_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -9,7 +9,7 @@
 
 #include "engine/measure/evaluate.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct Progress {
   int64_t epoch = 0;   // current epoch, from 0
@@ -80,4 +80,4 @@ struct CycleReport {
   std::vector<std::string> notes;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

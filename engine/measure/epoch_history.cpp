@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -51,4 +51,4 @@ void EpochHistory::halve() {
   stride_ *= 2;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

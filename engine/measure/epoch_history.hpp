@@ -6,7 +6,7 @@
 
 #include "engine/measure/cycle_report.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Keeps every epoch until there are too many, then every second one, every fourth and so on. Always keeps the first
 // and the last two (one of which may have ended before its validation).
@@ -33,4 +33,4 @@ class EpochHistory {
   int64_t closed_ = 0, stride_ = 1;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -9,12 +9,12 @@
 
 #include "engine/flow/metrics.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
 // Lowers the branch with taps: the first of every condition, else the second.
-Lowered lower_tapped(HarmonicGraph& graph, LoweringOptions options) {
+Lowered lower_tapped(BoundGraph& graph, LoweringOptions options) {
   const Graph& g = graph.graph();
   for (const bool hold : {true, false}) {
     options.branches = g.branches(options.cycle, hold);
@@ -25,7 +25,7 @@ Lowered lower_tapped(HarmonicGraph& graph, LoweringOptions options) {
 }
 
 // Returns a reader over every producer that the cycle trains on, in their order.
-std::unique_ptr<JointReader> reader_of(HarmonicGraph& graph, int cycle, StreamSet& streams,
+std::unique_ptr<JointReader> reader_of(BoundGraph& graph, int cycle, StreamSet& streams,
                                        const ResolvedSettings& settings, Purpose purpose) {
   const Graph& g = graph.graph();
   const char* flag = purpose == Purpose::test ? "test" : "validate";
@@ -72,7 +72,7 @@ class Means {
 
 }  // namespace
 
-std::optional<std::string> expect_evaluable(HarmonicGraph& graph, int cycle, StreamSet& streams,
+std::optional<std::string> expect_evaluable(BoundGraph& graph, int cycle, StreamSet& streams,
                                             const RunSettings& settings, Purpose purpose) {
   return reader_of(graph, cycle, streams, graph.settings(cycle, settings), purpose)->unequal_lengths();
 }
@@ -87,7 +87,7 @@ const double* Evaluation::find(const std::string& name) const {
   return nullptr;
 }
 
-Evaluator::Evaluator(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& run, Purpose purpose)
+Evaluator::Evaluator(BoundGraph& graph, int cycle, StreamSet& streams, const RunSettings& run, Purpose purpose)
     : graph_(graph),
       run_(run),
       settings_(graph.settings(cycle, run)),
@@ -182,8 +182,8 @@ std::map<std::string, double> Evaluation::all() const {
   return values;
 }
 
-Evaluation evaluate(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings, Purpose purpose) {
+Evaluation evaluate(BoundGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings, Purpose purpose) {
   return Evaluator(graph, cycle, streams, settings, purpose).run();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/bound/harmonic_graph.hpp"
+#include "engine/bound/bound_graph.hpp"
 #include "engine/flow/judge.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct Evaluation {
   int64_t samples = 0;
@@ -31,13 +31,13 @@ enum class Purpose { test, validation };  // for error messages
 
 // Throws if the cycle cannot be evaluated on these streams, as far as that is known before compilation. Returns a
 // note on the streams, for people; empty if there is none.
-std::optional<std::string> expect_evaluable(HarmonicGraph& graph, int cycle, StreamSet& streams,
+std::optional<std::string> expect_evaluable(BoundGraph& graph, int cycle, StreamSet& streams,
                                             const RunSettings& settings, Purpose purpose);
 
 // Compiled once and run after every epoch, in evaluation mode, on the current weights.
 class Evaluator {
  public:
-  Evaluator(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings, Purpose purpose);
+  Evaluator(BoundGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings, Purpose purpose);
   Evaluation run();
   void renew();  // recompiles, with functions that have changed
   // Names that run() will measure: "loss", "accuracy", "output.accuracy", ...
@@ -51,7 +51,7 @@ class Evaluator {
   void first();
   Step& compiled(uint64_t batch);
 
-  HarmonicGraph& graph_;
+  BoundGraph& graph_;
   RunSettings run_;
   ResolvedSettings settings_;
   int cycle_;
@@ -63,7 +63,7 @@ class Evaluator {
   std::optional<Judge> judge_;
 };
 
-Evaluation evaluate(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings,
+Evaluation evaluate(BoundGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings,
                     Purpose purpose = Purpose::test);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <tuple>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -20,7 +20,7 @@ std::pair<int64_t, int64_t> picture(const Shape& s) {
 // Reads joined streams a few samples at a time.
 class Pieces {
  public:
-  Pieces(HarmonicGraph& graph, StreamSet& streams, const std::vector<int>& producers, int64_t each)
+  Pieces(BoundGraph& graph, StreamSet& streams, const std::vector<int>& producers, int64_t each)
       : producers_(producers),
         reader_(streams.reader(graph.graph(), producers, static_cast<uint64_t>(each), false, 0)) {
     reader_->begin(0);
@@ -52,13 +52,13 @@ bool can_be_read(const Graph& g, StreamSet& streams, const std::vector<int>& pro
 }
 
 // Returns the producer whose samples are pictures; -1 if there is none.
-int image_of(HarmonicGraph& graph) {
+int image_of(BoundGraph& graph) {
   for (int n : graph.graph().producers_used(0, false))
     if (graph.types().at(n).positions == 0 && picture(graph.types().at(n).sample).first > 0) return n;
   return -1;
 }
 
-void add_pixels(Example& e, HarmonicGraph& graph, int image, const Pieces& pieces, int64_t at) {
+void add_pixels(Example& e, BoundGraph& graph, int image, const Pieces& pieces, int64_t at) {
   if (image < 0) return;
   const StreamType& type = graph.types().at(image);
   const size_t bytes = type.sample.count() * dtype_bytes(type.dtype);
@@ -100,7 +100,7 @@ void keep_worst(std::vector<Example>& worst, Example e, size_t count) {
 
 }  // namespace
 
-Examples examples_of(HarmonicGraph& graph, StreamSet& streams, int64_t count, const RunSettings& settings) {
+Examples examples_of(BoundGraph& graph, StreamSet& streams, int64_t count, const RunSettings& settings) {
   const Graph& g = graph.graph();
   Examples examples;
   const std::vector<int> producers = g.producers_used(0, true);
@@ -147,7 +147,7 @@ Examples examples_of(HarmonicGraph& graph, StreamSet& streams, int64_t count, co
   return examples;
 }
 
-std::vector<std::string> class_names(HarmonicGraph& graph, const std::string& layer) {
+std::vector<std::string> class_names(BoundGraph& graph, const std::string& layer) {
   for (const GraphTap& t : graph.graph().taps)
     if (graph.graph().nodes[static_cast<size_t>(t.layer)].name == layer)
       if (const auto it = graph.types().find(t.target); it != graph.types().end() && !it->second.symbols.empty())
@@ -155,4 +155,4 @@ std::vector<std::string> class_names(HarmonicGraph& graph, const std::string& la
   return {};
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

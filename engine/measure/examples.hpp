@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/bound/harmonic_graph.hpp"
+#include "engine/bound/bound_graph.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct Example {
   std::vector<float> pixels;  // [rows, columns], if the sample is a picture
@@ -29,9 +29,9 @@ struct Examples {
 // Returns the first `count` samples of `streams`, and as many of the worst of the first few thousand. They are judged
 // at the first tapped layer of the first cycle with one value a sample. Returns no samples if there is no such layer,
 // or if a stream has been consumed and cannot be read again.
-Examples examples_of(HarmonicGraph& graph, StreamSet& streams, int64_t count, const RunSettings& settings);
+Examples examples_of(BoundGraph& graph, StreamSet& streams, int64_t count, const RunSettings& settings);
 
 // Names of a layer's classes, if its target stream has them.
-std::vector<std::string> class_names(HarmonicGraph& graph, const std::string& layer);
+std::vector<std::string> class_names(BoundGraph& graph, const std::string& layer);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 #include "engine/program/ops/dispatch.hpp"
 #include "engine/program/ops/fill.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -86,4 +86,4 @@ void initialise(void* data, const TensorType& type, const hx_init& init, uint64_
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -5,7 +5,7 @@
 
 #include "engine/base/spelling.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -169,4 +169,4 @@ void ParameterStore::assign(const std::string& name, const HTensor& numbers) {
     std::memcpy(stored->change(), numbers.bytes(), stored->type.bytes());
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -10,7 +10,7 @@
 #include "engine/execution/executable.hpp"
 #include "engine/tensor/value.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 enum class Role { weight, frozen, state, moment };
 
@@ -81,4 +81,4 @@ class ParameterStore : public TensorBinding {
 // Philox-based initial values by (seed, name), as documented in docs/numerics.md.
 void initialise(void* data, const TensorType& type, const hx_init& init, uint64_t seed, const std::string& name);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 #include "engine/base/utf8.hpp"
 #include "engine/model/safetensors_header.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -119,4 +119,4 @@ void save_safetensors(const TensorFile& file, const std::string& path, FileCalls
   write_file_atomically(path, pieces_of(file, header), calls);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

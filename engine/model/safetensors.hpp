@@ -10,7 +10,7 @@
 #include "engine/base/file.hpp"
 #include "engine/tensor/value.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct TensorFile {
   std::map<std::string, std::string> metadata;
@@ -31,4 +31,4 @@ void save_safetensors(const TensorFile& file, const std::string& path, FileCalls
 // The part before the tensors: length, JSON, padding.
 std::string safetensors_header(const TensorFile& file);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

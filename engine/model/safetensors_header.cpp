@@ -9,7 +9,7 @@
 #include "engine/base/utf8.hpp"
 #include "engine/model/safetensors_json.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -232,4 +232,4 @@ std::string write_safetensors_header(const SafetensorsHeader& header) {
   return out + json;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -9,7 +9,7 @@
 
 #include "engine/tensor/type.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Longer headers are neither read nor written.
 constexpr uint64_t kLongestSafetensorsHeader = 100'000'000;
@@ -44,4 +44,4 @@ std::string write_safetensors_header(const SafetensorsHeader& header);
 // A name for messages: quoted, shortened, control characters replaced.
 std::string shown_name(std::string_view name);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,7 +6,7 @@
 
 #include "engine/model/safetensors_header.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -174,4 +174,4 @@ RawHeader parse_safetensors_json(std::string_view text, const std::string& file,
   return std::move(handler.header);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct RawTensor {
   std::string name;
@@ -25,4 +25,4 @@ struct RawHeader {
 // Ignores unknown keys of a tensor, like the reference reader.
 RawHeader parse_safetensors_json(std::string_view text, const std::string& file, uint64_t offset);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

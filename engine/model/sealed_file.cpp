@@ -9,7 +9,7 @@
 
 #include "engine/model/safetensors_header.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -162,4 +162,4 @@ TensorFile read_sealed(const std::string& path, FileCalls& calls) {
   return read_sealed(std::make_shared<const std::string>(read_plain_file(path, calls, check)), path);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 #include "engine/base/file.hpp"
 #include "engine/model/safetensors.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Writes `file` with two more metadata entries: "harmonics.checksums", a JSON object with the CRC-32 of each tensor's
 // bytes as eight hexadecimal digits; and "harmonics.checksum", the CRC-32 of the header, including the length, with its
@@ -30,4 +30,4 @@ inline constexpr char kRunStateKey[] = "harmonics.run";
 // Is it a checkpoint? Its weights and states have names without '/'.
 inline bool holds_state(const TensorFile& file) { return file.metadata.count(kRunStateKey) != 0; }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

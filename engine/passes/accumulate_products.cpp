@@ -6,7 +6,7 @@
 
 #include "engine/passes/pass.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -148,4 +148,4 @@ Program accumulate_products(const Program& program, const AcceptsCall& accepts) 
   return Fuser(program, accepts).run();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,7 +6,7 @@
 
 #include "engine/passes/pass.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -72,4 +72,4 @@ class Scheduler {
 
 Program advance_updates(const Program& program) { return Scheduler(program).run(); }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -4,7 +4,7 @@
 
 #include "engine/passes/pass.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -96,4 +96,4 @@ class Joiner {
 
 Program cse(const Program& program) { return Joiner(program).run(); }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

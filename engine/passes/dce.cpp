@@ -1,6 +1,6 @@
 #include "engine/passes/pass.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 Program dce(const Program& program) {
   std::vector<bool> used(program.values.size(), false), keep(program.nodes.size(), false);
@@ -18,4 +18,4 @@ Program dce(const Program& program) {
   return rewriter.finish();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

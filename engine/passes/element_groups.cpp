@@ -4,7 +4,7 @@
 
 #include "engine/program/op.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -105,4 +105,4 @@ bool ElementGroups::would_cycle(int32_t a, int32_t b, const ElementGroup& both) 
   return false;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -3,7 +3,7 @@
 
 #include "engine/passes/pass.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct ElementGroup {
   std::vector<uint32_t> members;  // nodes, in order
@@ -36,4 +36,4 @@ class ElementGroups {
   uint32_t search_ = 0;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -5,7 +5,7 @@
 
 #include "engine/program/op.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -127,4 +127,4 @@ std::vector<Node> fold(const Program& program, const Node& node, const std::vect
   return nodes;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -5,7 +5,7 @@
 
 #include "engine/passes/pass.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 inline constexpr int64_t kMaxFolded = 4096;  // elements
 
@@ -16,4 +16,4 @@ std::optional<Node> as_full(const HTensor& value);
 // Results of a node over constants, as one constant node per output; empty if it should not be folded.
 std::vector<Node> fold(const Program& program, const Node& node, const std::vector<TensorType>& outputs);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -1,7 +1,7 @@
 #include "engine/passes/fold.hpp"
 #include "engine/program/op.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -62,4 +62,4 @@ Program fuse_calls(const Program& program, const AcceptsCall& accepts) {
   return dce(rewriter.finish());
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -5,7 +5,7 @@
 #include "engine/passes/element_groups.hpp"
 #include "engine/program/chain.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -140,4 +140,4 @@ Program fuse_elementwise(const Program& program, const HasKernel& accepts) {
   return ElementwiseFuser(program, accepts).run();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -1,7 +1,7 @@
 #include "engine/passes/pass.hpp"
 #include "engine/program/op.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -112,4 +112,4 @@ Program fuse_pooling(const Program& program, const AcceptsCall& accepts) {
   return join_forward(Backward(program, accepts).run(), accepts);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 #include "engine/program/chain.hpp"
 #include "engine/program/op.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -115,4 +115,4 @@ Program fuse_reductions(const Program& program, const HasKernel& accepts) {
   return ReductionFuser(program, accepts).run();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

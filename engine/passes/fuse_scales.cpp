@@ -4,7 +4,7 @@
 
 #include "engine/passes/pass.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -97,4 +97,4 @@ class ScaleFuser {
 
 Program fuse_scales(const Program& program, const AcceptsCall& accepts) { return ScaleFuser(program, accepts).run(); }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,7 +6,7 @@
 
 #include "engine/passes/pass.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -161,4 +161,4 @@ class UpdateFuser {
 
 Program fuse_updates(const Program& program, const AcceptsCall& accepts) { return UpdateFuser(program, accepts).run(); }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -3,7 +3,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/passes/pass.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -40,4 +40,4 @@ Program inline_calls(const Program& program, const HasKernel& has_kernel, const 
   return result;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -5,7 +5,7 @@
 
 #include "engine/passes/pass.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -132,4 +132,4 @@ Program join_updates(const Program& program, const AcceptsCall& accepts) {
   return UpdateJoiner(program, accepts).run();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -10,7 +10,7 @@
 #include "engine/program/functional.hpp"
 #include "engine/program/program.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Returns whether the device has a kernel for the node.
 using HasKernel = std::function<bool(const Program&, const Node&)>;
@@ -124,4 +124,4 @@ class Rewriter {
   std::vector<ValueId> map_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

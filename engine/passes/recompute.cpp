@@ -3,7 +3,7 @@
 
 #include "engine/passes/pass.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -89,4 +89,4 @@ Program recompute(const Program& program, const std::vector<std::string>& scope_
   return Recomputer(program, scope_patterns).run();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -4,7 +4,7 @@
 
 #include "engine/passes/pass.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 Rewriter::Rewriter(const Program& from) : from_(from), map_(from.values.size(), kNone) {
   to_.name = from.name;
@@ -138,4 +138,4 @@ std::vector<TensorType> output_types(const Program& program, const Node& node) {
   return types_of(program, node.outputs);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

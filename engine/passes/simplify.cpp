@@ -3,7 +3,7 @@
 #include "engine/passes/fold.hpp"
 #include "engine/program/op.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -137,4 +137,4 @@ class Simplifier {
 
 Program simplify(const Program& program) { return Simplifier(program).run(); }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -5,7 +5,7 @@
 
 #include "engine/passes/pass.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -109,4 +109,4 @@ Program sum_with_products(const Program& program, const AcceptsCall& accepts) {
   return SumJoiner(program, accepts).run();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

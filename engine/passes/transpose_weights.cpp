@@ -5,7 +5,7 @@
 #include "engine/passes/pass.hpp"
 #include "engine/program/op.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -244,4 +244,4 @@ Program transpose_weights(const Program& program, const IsTransposed& is_transpo
   return Transposer(program, is_transposed).run();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

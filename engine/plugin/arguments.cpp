@@ -9,7 +9,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/plugin/range.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -304,4 +304,4 @@ AttributeMap complete_arguments(const Item& item, const AttributeMap& given) {
   return values;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -11,7 +11,7 @@
 #include "engine/plugin/registry.hpp"
 #include "engine/tensor/attributes.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // A value as written in a flow.
 struct WrittenValue;
@@ -63,4 +63,4 @@ std::optional<AttributeValue> parse_argument(uint32_t type, const std::string& t
 std::string signature(const Item& item);
 std::string_view argument_type_name(uint32_t type);  // "a whole number"
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

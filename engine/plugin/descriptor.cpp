@@ -9,7 +9,7 @@
 
 #include <harmonics/error.hpp>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -152,4 +152,4 @@ bool defines_symbol(std::span<const std::byte> file, const std::string& name, st
   return ElfFile(file, name).symbol(symbol).has_value();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 
 #include <harmonics/abi.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Throws ErrorKind::Plugin with the reason when the bytes are not a shared library of this machine with a well-formed
 // descriptor. Messages contain `name`.
@@ -19,4 +19,4 @@ void check_contract(const hx_plugin_abi& descriptor, const std::string& name);
 // Returns whether the library exports the symbol.
 bool defines_symbol(std::span<const std::byte> file, const std::string& name, std::string_view symbol);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -19,7 +19,7 @@
 #include "engine/plugin/descriptor.hpp"
 #include "engine/plugin/loader.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -214,4 +214,4 @@ void announce(const Discovery& discovery, Registry& registry) {
       registry.announce(p.library, p.provides);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 
 #include "engine/plugin/registry.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct FoundPlugin {
   std::string library;                                     // path of the .so
@@ -34,4 +34,4 @@ std::string plugin_cache_path();
 // the unusable ones.
 void announce(const Discovery& discovery, Registry& registry);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

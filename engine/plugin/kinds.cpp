@@ -8,7 +8,7 @@
 #include <harmonics/metric_abi.h>
 #include <harmonics/training_abi.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -80,4 +80,4 @@ std::string missing_function(uint32_t kind, const void* vtable) {
   return missing ? missing : "";
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

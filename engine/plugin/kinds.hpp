@@ -6,7 +6,7 @@
 
 #include "engine/plugin/registry.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct KindRow {
   uint32_t kind;
@@ -20,4 +20,4 @@ std::span<const KindRow> kind_rows();
 bool is_item_name(std::string_view text);
 const KindRow& kind_row(uint32_t kind);  // ErrorKind::Internal for an unknown number
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -19,7 +19,7 @@
 #include "engine/plugin/plugin_code.hpp"
 #include "engine/plugin/trial.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace fs = std::filesystem;
 
@@ -212,4 +212,4 @@ void load_announced(const std::string& path, Registry& registry) {
   load(path, [&](std::shared_ptr<Item> item) { registry.add_announced(std::move(item)); });
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -11,7 +11,7 @@ namespace boost::dll {
 class shared_library;
 }
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Size and modification time of a file, to recognize a new build. All zero: the file is missing.
 struct FileStamp {
@@ -61,7 +61,5 @@ std::vector<std::string> plugin_search_path();
 // manifest.
 std::vector<std::pair<uint32_t, std::string>> read_manifest(const std::string& path);
 std::vector<std::pair<uint32_t, std::string>> parse_manifest(const std::string& text, const std::string& path);
-// Called once by Registry::global() to register the built-in streams. Defined in engine/functional/builtin_items.cpp.
-void register_builtin_items(Registry& registry);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -3,7 +3,7 @@
 
 #include "engine/plugin/registry.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Copies names, descriptions and schema. Takes ownership of `self`, also when it throws (ErrorKind::Plugin).
 void add_pending(hx_registry& registry, const hx_item& item);
@@ -11,4 +11,4 @@ void add_pending(hx_registry& registry, const hx_item& item);
 // Moves the waiting items into the registry.
 void commit_pending(hx_registry& pending, Registry& registry);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -9,7 +9,7 @@
 #include <link.h>
 #include <mutex>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -68,4 +68,4 @@ const PluginCode* plugin_at(const void* address) {
   return nullptr;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct PluginCode {
   const char* id;    // of the plugin
@@ -15,4 +15,4 @@ void remember_code(const std::string& id, const std::string& path, const void* s
 // Returns null for an unknown address. Takes no lock and allocates no memory.
 const PluginCode* plugin_at(const void* address);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,7 +6,7 @@
 
 #include <harmonics/abi.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -98,4 +98,4 @@ std::string spoken_range(const std::string& range) {
   return "a value " + low + (low.empty() || high.empty() ? "" : " and ") + high;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

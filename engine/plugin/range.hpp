@@ -5,7 +5,7 @@
 
 #include "engine/tensor/attributes.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Returns whether the range is valid for this type of argument (hx_argument_type).
 bool is_range(uint32_t type, const std::string& range);
@@ -14,4 +14,4 @@ bool in_range(const AttributeValue& value, const std::string& range);
 // Returns "a value from 0 to 1", "a value above 0", "one of none, tanh".
 std::string spoken_range(const std::string& range);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

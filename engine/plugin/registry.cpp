@@ -4,6 +4,7 @@
 #include <atomic>
 #include <filesystem>
 #include <set>
+#include <stdexcept>
 
 #include <fmt/core.h>
 
@@ -12,7 +13,7 @@
 #include "engine/plugin/kinds.hpp"
 #include "engine/plugin/loader.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -30,6 +31,19 @@ bool is_file(const std::string& path, const std::string& file) {
 
 }  // namespace
 
+namespace {
+
+constinit LibraryItems the_library_items{};
+
+}  // namespace
+
+void set_library_items(const LibraryItems& items) { the_library_items = items; }
+
+const LibraryItems& library_items() {
+  if (!the_library_items.add) throw std::logic_error("engine/library is not linked into this program");
+  return the_library_items;
+}
+
 Item::~Item() {
   if (vtable) kind_row(kind).destroy(vtable, self);
 }
@@ -38,8 +52,8 @@ Registry& Registry::global() {
   // Never destroyed: threads may still use its items while the process ends.
   static Registry* registry = [] {
     auto made = std::make_unique<Registry>();
-    register_builtin_items(*made);
-    harmonics::announce(discover_plugins(plugin_search_path(), plugin_cache_path()), *made);
+    library_items().add(*made);
+    harmonics::engine::announce(discover_plugins(plugin_search_path(), plugin_cache_path()), *made);
     return made.release();
   }();
   return *registry;
@@ -279,4 +293,4 @@ void Registry::announce(const std::string& library_path, const std::vector<std::
       hidden_.try_emplace(key, library_path);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

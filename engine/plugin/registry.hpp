@@ -12,7 +12,7 @@
 
 #include <harmonics/function.hpp>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class Library;  // an opened plugin; see loader.hpp
 
@@ -56,10 +56,6 @@ uint32_t kind_named(std::string_view name);   // 0: unknown; accepts plurals
 std::vector<uint32_t> item_kinds();           // all kinds that can be registered, in the order of lists
 // Names a missing required function of a table, or returns "".
 std::string missing_function(uint32_t kind, const void* vtable);
-// Returns whether the name is reserved for a built-in functional, optimizer, schedule or augmentation. Defined in
-// engine/streams/own_names.cpp.
-bool is_own_name(uint32_t kind, const std::string& name);
-
 class Registry {
  public:
   // A registry that falls back to `outer` for names it lacks (a graph's registry over the global one).
@@ -125,29 +121,22 @@ class Registry {
   std::map<std::string, std::string> replacements_;  // by path of the replacing library
 };
 
-// While it lives, programs that any thread compiles for a graph with functions from `registry` use this implementation
-// of the functional. Compiled programs keep it afterwards.
-class ScopedOverride {
- public:
-  ScopedOverride(Registry& registry, std::string functional, const std::string& implementation)
-      : registry_(registry),
-        functional_(std::move(functional)),
-        before_(registry.set_override(functional_, implementation)) {}
-  ~ScopedOverride() { registry_.set_override(functional_, before_); }
-  ScopedOverride(const ScopedOverride&) = delete;
-  ScopedOverride& operator=(const ScopedOverride&) = delete;
-
- private:
-  Registry& registry_;
-  std::string functional_, before_;
+// What the library itself brings to the registry. The rooms that own it lie above this one; engine/library gives it
+// before main() begins.
+struct LibraryItems {
+  void (*add)(Registry& registry);  // the built-in streams, called once by Registry::global()
+  // True for names of the library's own functionals, optimizers, schedules and augmentations: plugins cannot use them.
+  bool (*reserves)(uint32_t kind, const std::string& name);
 };
+void set_library_items(const LibraryItems& items);
+const LibraryItems& library_items();  // std::logic_error: not given
 
-}  // namespace harmonics
+}  // namespace harmonics::engine
 
 // The object that hx_api.register_item receives: items wait here until harmonics_register has returned without error.
 struct hx_registry {
-  std::vector<std::shared_ptr<harmonics::Item>> pending;
-  std::function<void(std::shared_ptr<harmonics::Item>)> take;  // if set, receives items at once instead
+  std::vector<std::shared_ptr<harmonics::engine::Item>> pending;
+  std::function<void(std::shared_ptr<harmonics::engine::Item>)> take;  // if set, receives items at once instead
   std::string plugin, path;
-  std::shared_ptr<harmonics::Library> library;
+  std::shared_ptr<harmonics::engine::Library> library;
 };

@@ -11,7 +11,7 @@
 #include "engine/plugin/kinds.hpp"
 #include "engine/plugin/loader.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace fs = std::filesystem;
 
@@ -93,4 +93,4 @@ std::vector<std::string> plugin_search_path() {
   return result;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -21,7 +21,7 @@
 #include "engine/base/read_file.hpp"
 #include "engine/plugin/discovery.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -143,4 +143,4 @@ void try_to_open(const std::string& name, const std::string& file) {
                              : "the file is damaged, or its constructors are wrong: build it or copy it again"});
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

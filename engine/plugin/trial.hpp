@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Throws ErrorKind::Plugin when opening `file` crashes, ends the process or does not end in time. Messages contain
 // `name`. A file that the loader refuses is not an error here: opening it in this process gives the reason. A file is
@@ -14,4 +14,4 @@ void try_to_open(const std::string& name, const std::string& file);
 // Returns the seconds that a library may take: HARMONICS_PLUGIN_PATIENCE if set, else `otherwise`.
 double plugin_patience(double otherwise);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

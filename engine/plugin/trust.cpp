@@ -8,7 +8,7 @@
 #include "engine/base/foreign_file.hpp"
 #include "engine/plugin/loader.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -33,4 +33,4 @@ void check_trust(const std::string& path) {
   if (reached != real.parent_path()) check_place(path, reached.string(), "the folder of the link");
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 #include "engine/program/op.hpp"
 #include "engine/program/tracer.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -92,4 +92,4 @@ std::vector<HTensor> apply(std::string_view op, const AttributeMap& attributes, 
   return evaluate_op(row->op, attributes, types, inputs);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <memory>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -150,4 +150,4 @@ void evaluate_chain(const AttributeMap& attributes, std::span<const ConstView> i
       std::memcpy(outputs[i].data, registers[chain.outputs[i]].data, bytes);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -13,7 +13,7 @@
 
 #include "engine/program/op.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct ChainOp {
   Op op;
@@ -43,4 +43,4 @@ bool has_chain(std::string_view name);
 std::vector<TensorType> infer_chain(const AttributeMap& attributes, std::span<const TensorType> inputs);
 void evaluate_chain(const AttributeMap& attributes, std::span<const ConstView> inputs, std::span<const View> outputs);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -8,7 +8,7 @@
 
 #include "engine/program/program.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // The selection for one call site, for output and checkpoints.
 struct Selected {
@@ -33,4 +33,4 @@ class Chooser {
 // Replaces the call or primitive by the chosen implementation, if any.
 void choose_in_place(Program& program, Node& node, Chooser& chooser);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

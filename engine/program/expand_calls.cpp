@@ -2,7 +2,7 @@
 
 #include "engine/program/functional.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -89,4 +89,4 @@ class Expander {
 
 void expand_calls(Program& program, const std::function<bool(Node&)>& chosen) { Expander(program, chosen).run(); }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -1,17 +1,31 @@
 #include "engine/program/functional.hpp"
 
 #include <atomic>
+#include <stdexcept>
 #include <unordered_map>
 
 #include "engine/program/tracer.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
+
+namespace {
+
+constinit FunctionalSources the_sources{};
+
+const FunctionalSources& sources() {
+  if (!the_sources.add_library) throw std::logic_error("engine/library is not linked into this program");
+  return the_sources;
+}
+
+}  // namespace
+
+void set_functional_sources(const FunctionalSources& sources) { the_sources = sources; }
 
 FunctionalTable& FunctionalTable::global() {
   // Never destroyed: plugin objects may look up functionals during process exit.
   static FunctionalTable* const table = [] {
     auto* t = new FunctionalTable;
-    register_reference_functionals(*t);
+    sources().add_library(*t);
     return t;
   }();
   return *table;
@@ -52,7 +66,7 @@ FunctionalPtr FunctionalTable::of_plugin(std::string_view name) {
   const std::lock_guard lock(mutex_);
   auto& [made_for, functional] = plugins_[std::string(name)];
   if (functional && made_for.lock() == item) return functional;
-  Functional made = functional_of(item);
+  Functional made = sources().of_plugin(item);
   made.name = name;
   made.description = item->description;
   made.id = next_id();
@@ -120,4 +134,4 @@ std::shared_ptr<const Program> body_program(const Functional& functional, const 
   return BodyCache::global().add(key, tracer.take());
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -15,7 +15,7 @@
 #include "engine/tensor/attributes.hpp"
 #include "engine/program/program.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 using Values = std::vector<HTensor>;
 
@@ -58,14 +58,16 @@ class FunctionalTable {
   std::map<std::string, std::pair<std::weak_ptr<const Item>, FunctionalPtr>, std::less<>> plugins_;
 };
 
-// The functional of a plugin, without name and description. Defined in engine/functional/plugin_functional.cpp.
-Functional functional_of(const ItemPtr& item);
-
-// Registers the library's functionals. Defined in engine/functional/builtin.cpp.
-void register_reference_functionals(FunctionalTable& table);
+// Where functionals come from. The rooms that make them lie above this one; engine/library gives this before main()
+// begins.
+struct FunctionalSources {
+  void (*add_library)(FunctionalTable& table);   // the library's own, called once by FunctionalTable::global()
+  Functional (*of_plugin)(const ItemPtr& item);  // a plugin's, without name and description
+};
+void set_functional_sources(const FunctionalSources& sources);
 
 // The body as a separate Program; inputs and outputs are named "0", "1" ... Cached by name, attributes and types.
 std::shared_ptr<const Program> body_program(const Functional& functional, const AttributeMap& attributes,
                                             const std::vector<TensorType>& inputs);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 #include "engine/program/host_function.hpp"
 #include "engine/program/op.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -174,4 +174,4 @@ std::vector<HTensor> gradient(Tracer& tracer, const HTensor& value, const std::v
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,7 +6,7 @@
 #include "engine/program/chooser.hpp"
 #include "engine/program/tracer.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Appends the gradients of a scalar value with respect to `wrt` to the tracer's program; zeros where the value does not
 // depend on an entry. Visits only nodes on a path from wrt. Uses a primitive's rule, a functional's gradient, or the
@@ -16,4 +16,4 @@ namespace harmonics {
 std::vector<HTensor> gradient(Tracer& tracer, const HTensor& value, const std::vector<HTensor>& wrt,
                               Chooser* chooser = nullptr);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

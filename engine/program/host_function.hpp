@@ -7,7 +7,7 @@
 #include "engine/plugin/registry.hpp"
 #include "engine/tensor/value.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct Selected;  // see chooser.hpp
 
@@ -30,4 +30,4 @@ class HostFunction {
   virtual const Selected* selected() const { return nullptr; }
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

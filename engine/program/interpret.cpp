@@ -4,7 +4,7 @@
 #include "engine/program/op.hpp"
 #include "engine/program/tracer.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -86,4 +86,4 @@ Values interpret(const Program& program, const std::map<std::string, HTensor>& l
   return results;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

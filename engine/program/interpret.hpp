@@ -8,7 +8,7 @@
 #include "engine/program/functional.hpp"
 #include "engine/program/program.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Results of a node that is not a leaf, from its operands. Calls evaluate their body.
 Values evaluate_node(const Node& node, const std::vector<TensorType>& types, const Values& inputs);
@@ -20,4 +20,4 @@ Values interpret(const Program& program, const std::map<std::string, HTensor>& l
 // Evaluates an operation into new tensors.
 Values evaluate_op(Op op, const AttributeMap& attributes, const std::vector<TensorType>& types, const Values& inputs);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -5,7 +5,7 @@
 
 #include "engine/program/chain.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -94,4 +94,4 @@ const OpRow* find_op(std::string_view name) {
 
 std::span<const OpRow> op_rows() { return table().rows; }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

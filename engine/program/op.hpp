@@ -7,7 +7,7 @@
 
 #include "engine/program/program.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // A tensor in the reference evaluator: type and row-major memory.
 struct ConstView {
@@ -54,4 +54,4 @@ inline bool is_elementwise(Op op) {
 OpRow source_row(Op op), unary_row(Op op), binary_row(Op op), ternary_row(Op op), layout_row(Op op), index_row(Op op),
     reduce_row(Op op), linear_row(Op op), storage_row(Op op), mark_row(Op op);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

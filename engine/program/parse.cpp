@@ -13,7 +13,7 @@
 #include "engine/program/parse_cursor.hpp"
 #include "engine/program/print.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -357,4 +357,4 @@ Program parse_program(const std::string& text, const std::string& name) {
   return Parser(source).run();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

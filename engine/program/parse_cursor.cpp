@@ -2,7 +2,7 @@
 
 #include "engine/tensor/literal_text.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -115,4 +115,4 @@ void ParseCursor::fail(size_t from, const std::string& what, ErrorKind kind, std
   throw SourceErrors(source_, {Error(kind, what, source_.span(from, length), std::move(notes))});
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

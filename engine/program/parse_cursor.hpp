@@ -7,7 +7,7 @@
 
 #include "engine/base/source_text.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class ParseCursor {
  public:
@@ -50,4 +50,4 @@ class ParseCursor {
   size_t at_ = 0;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -8,7 +8,7 @@
 #include "engine/program/op.hpp"
 #include "engine/program/ops/dispatch.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -134,4 +134,4 @@ class Printer {
 
 std::string print(const Program& program) { return Printer(program).run(); }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

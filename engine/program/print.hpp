@@ -17,7 +17,7 @@
 
 #include "engine/program/program.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Values are numbered in order of creation.
 std::string print(const Program& program);
@@ -26,4 +26,4 @@ std::string print(const Program& program);
 // are restored by name only: running one is an error.
 Program parse_program(const std::string& text, const std::string& name);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

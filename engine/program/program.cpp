@@ -7,7 +7,7 @@
 #include "engine/program/functional.hpp"
 #include "engine/program/op.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -187,4 +187,4 @@ void renumber(Program& program) {
   for (NamedValue& v : program.updates) v.value = now[v.value];
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

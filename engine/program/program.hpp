@@ -10,7 +10,7 @@
 #include "engine/tensor/attributes.hpp"
 #include "engine/tensor/value.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class Functional;
 class HostFunction;  // a plugin's function as an opaque node; see host_function.hpp
@@ -71,4 +71,4 @@ void verify(const Program& program);
 // Renumbers values in node order and scopes in order of first use; ids change.
 void renumber(Program& program);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

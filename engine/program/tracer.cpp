@@ -6,7 +6,7 @@
 
 #include "engine/program/op.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -156,4 +156,4 @@ TracePause::TracePause() : paused_(std::exchange(innermost, nullptr)) {}
 
 TracePause::~TracePause() { innermost = paused_; }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -11,7 +11,7 @@
 
 #include "engine/program/program.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class Tracer {
  public:
@@ -92,4 +92,4 @@ class TracePause {
 // it by the reference. Functionals become a call node when traced; else their body is evaluated.
 std::vector<HTensor> apply(std::string_view op, const AttributeMap& attributes, const std::vector<HTensor>& inputs);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 void AnswerTimes::answered(uint64_t samples, uint64_t not_finite, Clock::duration took) {
   const double seconds = std::chrono::duration<double>(took).count();
@@ -56,4 +56,4 @@ AnswerTimes::Report AnswerTimes::report() const {
   return report;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <optional>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class AnswerTimes {
  public:
@@ -41,4 +41,4 @@ class AnswerTimes {
   std::array<Answered, 1024> last_{};
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -18,7 +18,7 @@
 #include "engine/serving/event_feed.hpp"
 #include "engine/serving/json_text.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -257,4 +257,4 @@ std::string ControlClient::hear(double seconds) {
   return line;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

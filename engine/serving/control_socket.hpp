@@ -10,7 +10,7 @@
 
 #include "engine/serving/service.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class ControlSocket {
  public:
@@ -64,4 +64,4 @@ class ControlClient {
   int socket_ = -1;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

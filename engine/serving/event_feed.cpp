@@ -7,7 +7,7 @@
 
 #include "engine/serving/json_text.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace json = boost::json;
 
@@ -104,4 +104,4 @@ std::vector<std::string> EventFeed::tick(Clock::time_point now, bool can_take) {
   return std::move(messages_);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

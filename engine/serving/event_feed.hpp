@@ -8,7 +8,7 @@
 
 #include "engine/serving/service.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class EventFeed {
  public:
@@ -35,4 +35,4 @@ class EventFeed {
   std::vector<std::string> messages_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -23,7 +23,7 @@
 #include "engine/base/utf8.hpp"
 #include "engine/serving/event_feed.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -589,4 +589,4 @@ void HttpServer::work(std::chrono::steady_clock::time_point now) { running_->wor
 std::string HttpServer::url() const { return running_->url(); }
 uint16_t HttpServer::port() const { return running_->port(); }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

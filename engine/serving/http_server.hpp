@@ -8,7 +8,7 @@
 
 #include "engine/serving/service.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct ListenAddress {
   std::string host;
@@ -48,4 +48,4 @@ class HttpServer {
   std::shared_ptr<Running> running_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -11,7 +11,7 @@
 #include "engine/base/utf8.hpp"
 #include "engine/serving/predictor.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace json = boost::json;
 
@@ -285,4 +285,4 @@ json::object error_json(const Error& error) {
   return {{"error", error.what()}, {"note", note}};
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

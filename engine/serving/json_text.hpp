@@ -12,7 +12,7 @@
 #include "engine/flow/lowering.hpp"
 #include "engine/serving/answer_times.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct Prediction;
 struct ModelPorts;
@@ -37,4 +37,4 @@ boost::json::object error_json(const Error& error);
 // Returns the metrics in the Prometheus text format.
 std::string metrics_text(const RunStatus& status, const Snapshot* newest, const AnswerTimes::Report* serving);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -13,7 +13,7 @@
 #include "engine/flow/run_edge.hpp"
 #include "engine/serving/json_text.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace json = boost::json;
 
@@ -77,7 +77,7 @@ json::value activation(const HTensor& value, int64_t n) {
 
 }  // namespace
 
-LayerCards::LayerCards(HarmonicGraph& graph, int cycle, const RunSettings& run, const ParameterStore& weights)
+LayerCards::LayerCards(BoundGraph& graph, int cycle, const RunSettings& run, const ParameterStore& weights)
     : graph_(graph.graph().name), executor_(make_sequential_executor()) {
   for (const auto& [name, t] : weights.all()) {
     StoredTensor& mine = store_.declare(name, t.type, t.role, hx_init{}, 0);
@@ -122,7 +122,7 @@ LayerCards::LayerCards(HarmonicGraph& graph, int cycle, const RunSettings& run, 
   add_layers(graph, cycle);
 }
 
-void LayerCards::add_layers(const HarmonicGraph& harmonic, int cycle) {
+void LayerCards::add_layers(const BoundGraph& harmonic, int cycle) {
   const Graph& graph = harmonic.graph();
   for (int n : graph.order()) {
     const GraphNode& node = graph.nodes[static_cast<size_t>(n)];
@@ -261,4 +261,4 @@ json::object LayerCards::tap(const Snapshot& snapshot, const BatchSample& sample
               {near ? "did you mean '" + *near + "'?" : "there are " + all});
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

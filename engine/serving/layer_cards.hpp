@@ -8,12 +8,12 @@
 
 #include <boost/json/object.hpp>
 
-#include "engine/bound/harmonic_graph.hpp"
+#include "engine/bound/bound_graph.hpp"
 #include "engine/cycle/run_control.hpp"
 #include "engine/cycle/snapshot.hpp"
 #include "engine/flow/compiled_step.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class LayerCards {
  public:
@@ -21,7 +21,7 @@ class LayerCards {
 
   // Compiles, so it must run on the graph's thread while nothing else uses the graph. `weights` gives the current
   // storage layout.
-  LayerCards(HarmonicGraph& graph, int cycle, const RunSettings& run, const ParameterStore& weights);
+  LayerCards(BoundGraph& graph, int cycle, const RunSettings& run, const ParameterStore& weights);
 
   // Returns one object of docs/live.md. If `sample` is null, there are no activations and gradients. Not thread-safe.
   boost::json::object cards(const Snapshot& snapshot, const BatchSample* sample);
@@ -45,7 +45,7 @@ class LayerCards {
     std::shared_ptr<Storage> staged;
   };
 
-  void add_layers(const HarmonicGraph& graph, int cycle);
+  void add_layers(const BoundGraph& graph, int cycle);
   void take(const Snapshot& snapshot);
   void stage(const BatchSample& sample);
   void run(CompiledStep& step);
@@ -60,4 +60,4 @@ class LayerCards {
   std::unique_ptr<CompiledStep> values_, gradients_;  // gradients_ is null if nothing is trained
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,7 +6,7 @@
 
 #include "engine/serving/http_server.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 ListenAddress parse_listen(const std::string& text) {
   const auto wrong = [&](const std::string& what) {
@@ -31,4 +31,4 @@ ListenAddress parse_listen(const std::string& text) {
   return address;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 
 #include "engine/serving/json_text.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -134,4 +134,4 @@ std::string metrics_text(const RunStatus& s, const Snapshot* newest, const Answe
   return text.take();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

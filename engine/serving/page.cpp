@@ -1,6 +1,6 @@
 #include "engine/serving/page.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -33,4 +33,4 @@ void put_page(Service& service) {
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -3,7 +3,7 @@
 
 #include "engine/serving/service.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct PageFile {
   const char *name, *text;
@@ -15,4 +15,4 @@ extern const unsigned kPageFileCount;
 // Serves the page at "/" and its other files beside it.
 void put_page(Service& service);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

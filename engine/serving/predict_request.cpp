@@ -15,7 +15,7 @@
 #include "engine/model/safetensors.hpp"
 #include "engine/model/safetensors_header.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace json = boost::json;
 
@@ -365,4 +365,4 @@ ControlRequest control_from_json(std::string_view text) {
   return request;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -10,7 +10,7 @@
 
 #include "engine/serving/predictor.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct RequestTarget {
   std::string path;
@@ -43,4 +43,4 @@ struct ControlRequest {
 };
 ControlRequest control_from_json(std::string_view text);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -10,7 +10,7 @@
 #include "engine/base/alternate_stack.hpp"
 #include "engine/tensor/finite.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -38,7 +38,7 @@ Port port_of(const std::string& name, const TensorType& batched, int64_t classes
 // The programs compiled for one run of a cycle: one for every batch size and every snapshot buffer.
 class Predictor::Programs {
  public:
-  Programs(HarmonicGraph& graph, int cycle, const RunSettings& run, std::shared_ptr<Snapshots> snapshots)
+  Programs(BoundGraph& graph, int cycle, const RunSettings& run, std::shared_ptr<Snapshots> snapshots)
       : snapshots_(std::move(snapshots)), executor_(make_sequential_executor()) {
     LoweringOptions o;
     o.mode = Mode::infer;
@@ -100,7 +100,7 @@ class Predictor::Programs {
     std::vector<const HTensor*> results;
   };
 
-  void describe(const HarmonicGraph& graph, const Lowered& lowered, const LoweringOptions& o) {
+  void describe(const BoundGraph& graph, const Lowered& lowered, const LoweringOptions& o) {
     auto ports = std::make_shared<ModelPorts>();
     ports->graph = graph.graph().name;
     ports->cycle = o.cycle;
@@ -119,7 +119,7 @@ class Predictor::Programs {
     ports_ = std::move(ports);
   }
 
-  void compile(HarmonicGraph& graph, const Lowered& lowered, const RunSettings& run, size_t place, size_t size) {
+  void compile(BoundGraph& graph, const Lowered& lowered, const RunSettings& run, size_t place, size_t size) {
     Compiled& c = compiled_[place][size];
     c.step = std::make_unique<CompiledStep>(lowered, snapshots_->place(place), *executor_, graph.compile_options(run));
     for (const std::string& name : outputs_) c.results.push_back(&c.step->executable().output(name));
@@ -156,7 +156,7 @@ Predictor::~Predictor() {
   for (Job& job : queue_) finish(job, &stopped);
 }
 
-void Predictor::serve(HarmonicGraph& graph, int cycle, const RunSettings& run, std::shared_ptr<Snapshots> snapshots) {
+void Predictor::serve(BoundGraph& graph, int cycle, const RunSettings& run, std::shared_ptr<Snapshots> snapshots) {
   auto programs = std::make_shared<Programs>(graph, cycle, run, std::move(snapshots));
   const std::lock_guard<std::mutex> lock(mutex_);
   programs_.swap(programs);
@@ -278,4 +278,4 @@ void Predictor::finish(Job& job, const Error* error) {
   std::exchange(job.answer, nullptr)(error ? nullptr : &job.result, error);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

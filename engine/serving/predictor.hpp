@@ -14,12 +14,12 @@
 #include <thread>
 #include <vector>
 
-#include "engine/bound/harmonic_graph.hpp"
+#include "engine/bound/bound_graph.hpp"
 #include "engine/cycle/snapshot.hpp"
 #include "engine/flow/compiled_step.hpp"
 #include "engine/serving/answer_times.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // A named input or output; its type is that of one sample.
 struct Port {
@@ -60,7 +60,7 @@ class Predictor {
 
   // From now on answers requests with this cycle's graph, without its taps, and these weights. Compiles, so it must
   // run on the graph's thread while nothing else uses the graph.
-  void serve(HarmonicGraph& graph, int cycle, const RunSettings& run, std::shared_ptr<Snapshots> snapshots);
+  void serve(BoundGraph& graph, int cycle, const RunSettings& run, std::shared_ptr<Snapshots> snapshots);
   // Null before the first serve().
   std::shared_ptr<const ModelPorts> ports() const;
   // Returns the newest weights, or null before the first serve().
@@ -102,4 +102,4 @@ class Predictor {
   std::thread thread_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

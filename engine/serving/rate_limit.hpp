@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class RateLimit {
  public:
@@ -26,4 +26,4 @@ class RateLimit {
   Clock::time_point last_{};
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -9,7 +9,7 @@
 #include "engine/base/alternate_stack.hpp"
 #include "engine/serving/json_text.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace json = boost::json;
 
@@ -448,4 +448,4 @@ void Service::work() {
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

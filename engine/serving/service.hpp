@@ -21,7 +21,7 @@
 #include "engine/serving/predictor.hpp"
 #include "engine/serving/rate_limit.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // A request as received over HTTP.
 struct ServiceRequest : RequestTarget {
@@ -127,4 +127,4 @@ class Service {
   std::thread thread_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -23,7 +23,7 @@
 #include "engine/serving/http_server.hpp"
 #include "wire/keys.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -329,11 +329,11 @@ ZmqServer::~ZmqServer() { running_->stop(); }
 std::string ZmqServer::address() const { return running_->address(); }
 bool ZmqServer::asks_for_token() const { return running_->asks_for_token(); }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine
 
 #else
 
-namespace harmonics {
+namespace harmonics::engine {
 
 bool is_zmq_address(const std::string& text) { return text.starts_with("zmq+rep:"); }
 
@@ -347,6 +347,6 @@ ZmqServer::~ZmqServer() = default;
 std::string ZmqServer::address() const { return ""; }
 bool ZmqServer::asks_for_token() const { return false; }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "engine/serving/service.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Returns whether the text is an address such as "zmq+rep://127.0.0.1:5556", optionally with "?curve=FILE&allow=FILE"
 // for keys, or "zmq+rep:ipc:/path".
@@ -31,4 +31,4 @@ class ZmqServer {
   std::shared_ptr<Running> running_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -12,7 +12,7 @@
 
 #include "engine/spool/segment.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -122,4 +122,4 @@ void DeadLetters::keep(const std::string& stream, const StreamInfo& info, const 
   bytes_ += bytes.size();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -11,7 +11,7 @@
 
 #include "engine/base/file.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct DeadLetterOptions {
   std::string directory;
@@ -50,4 +50,4 @@ class DeadLetters {
   bool over_ = false;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -14,7 +14,7 @@
 
 #include "engine/spool/segment.hpp"
 
-namespace harmonics::spool {
+namespace harmonics::engine::spool {
 
 namespace {
 
@@ -172,4 +172,4 @@ std::string copy_aside(const std::string& path, const std::string& aside, const 
   return place;
 }
 
-}  // namespace harmonics::spool
+}  // namespace harmonics::engine::spool

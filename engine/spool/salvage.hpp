@@ -7,7 +7,7 @@
 #include "engine/base/file.hpp"
 #include "wire/frame.hpp"
 
-namespace harmonics::spool {
+namespace harmonics::engine::spool {
 
 // The location of a damaged frame in a file, and what is known from the frames before it.
 struct Break {
@@ -26,4 +26,4 @@ std::optional<uint64_t> whole_frame_behind(const std::string& path, const Break&
 std::string move_aside(const std::string& path, const std::string& aside, const std::string& name, FileCalls& calls);
 std::string copy_aside(const std::string& path, const std::string& aside, const std::string& name, FileCalls& calls);
 
-}  // namespace harmonics::spool
+}  // namespace harmonics::engine::spool

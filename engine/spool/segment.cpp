@@ -11,7 +11,7 @@
 
 #include <harmonics/error.hpp>
 
-namespace harmonics::spool {
+namespace harmonics::engine::spool {
 
 namespace {
 
@@ -289,4 +289,4 @@ Barriers scan(const std::string& path, FileCalls& calls) {
   return barriers;
 }
 
-}  // namespace harmonics::spool
+}  // namespace harmonics::engine::spool

@@ -15,7 +15,7 @@
 #include "wire/frame.hpp"
 #include "wire/frame_reader.hpp"
 
-namespace harmonics::spool {
+namespace harmonics::engine::spool {
 
 // A sample number, and a position of the source from which that sample and the following ones can be read again.
 struct Mark {
@@ -130,4 +130,4 @@ struct Barriers {
 };
 Barriers scan(const std::string& path, FileCalls& calls);
 
-}  // namespace harmonics::spool
+}  // namespace harmonics::engine::spool

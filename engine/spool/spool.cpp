@@ -12,7 +12,7 @@
 
 #include <harmonics/error.hpp>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -262,4 +262,4 @@ bool Spool::wait_for_room(uint64_t bytes) {
   return true;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -15,7 +15,7 @@
 
 #include "engine/spool/spooled_stream.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct SpoolOptions {
   std::string directory;
@@ -81,4 +81,4 @@ class Spool {
   std::thread writer_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -8,7 +8,7 @@
 
 #include <harmonics/error.hpp>
 
-namespace harmonics::spool {
+namespace harmonics::engine::spool {
 
 namespace {
 
@@ -410,4 +410,4 @@ StreamHealth SpooledStream::health() {
   return health;
 }
 
-}  // namespace harmonics::spool
+}  // namespace harmonics::engine::spool

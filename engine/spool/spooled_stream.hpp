@@ -15,7 +15,7 @@
 
 #include "engine/spool/segment.hpp"
 
-namespace harmonics::spool {
+namespace harmonics::engine::spool {
 
 // One mutex guards what the threads of its source, writer and reader share. The source's thread holds this object,
 // and outlives the spool if the source's read cannot be interrupted.
@@ -135,4 +135,4 @@ class SpooledStream {
   std::vector<SampleNumber> numbers_;
 };
 
-}  // namespace harmonics::spool
+}  // namespace harmonics::engine::spool

@@ -8,10 +8,10 @@
 #include <harmonics/augment.hpp>
 #include <harmonics/augmentation_abi.h>
 
-#include "engine/functional/plugin_body.hpp"
+#include "engine/contract/plugin_body.hpp"
 #include "engine/plugin/arguments.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -195,4 +195,4 @@ Augmented augment(std::shared_ptr<Producer> producer, const std::string& text, R
   return all;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -11,7 +11,7 @@
 
 #include "engine/plugin/registry.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Whether `name` is one of the steps of <harmonics/augment.hpp>.
 bool is_own_augmentation(const std::string& name);
@@ -24,4 +24,4 @@ struct Augmented {
 // Wraps `producer` in the steps of "shift(2),mine(0.5),noise(0.05)". Throws ErrorKind::Usage for invalid steps.
 Augmented augment(std::shared_ptr<Producer> producer, const std::string& text, Registry& registry);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -4,7 +4,7 @@
 
 #include <fmt/core.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -82,4 +82,4 @@ class Checker {
 
 void check_meaning(const Graph& graph, const std::map<int, StreamType>& streams) { Checker(graph, streams).run(); }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -3,10 +3,10 @@
 
 #include "engine/flow/lowering.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Throws ErrorKind::Stream when labels and samples look exchanged, or a classification loss gets real numbers. A
 // producer with a declared shape is not checked.
 void check_meaning(const Graph& graph, const std::map<int, StreamType>& streams);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

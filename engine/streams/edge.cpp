@@ -5,7 +5,7 @@
 
 #include "engine/base/alternate_stack.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 std::optional<EdgePolicy> parse_edge_policy(const std::string& text) {
   if (text == "block") return EdgePolicy::block;
@@ -136,4 +136,4 @@ uint64_t Edge::waiting() const {
   return waiting_;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -14,7 +14,7 @@
 
 #include "engine/streams/stream_source.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 enum class EdgePolicy : uint8_t {
   block,        // stops reading: the sender has to wait
@@ -77,4 +77,4 @@ class Edge {
   std::thread thread_;  // started by the first read
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

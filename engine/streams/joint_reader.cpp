@@ -8,7 +8,7 @@
 #include <harmonics/checked.hpp>
 #include <harmonics/philox.hpp>
 
-namespace harmonics {
+namespace harmonics::engine {
 namespace {
 
 constexpr uint64_t kMostJointSamples = uint64_t{1} << 62;  // of an epoch: steps and samples are counted in int64_t
@@ -412,4 +412,4 @@ std::vector<LeftOver> JointReader::left_over() const {
   return all;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -9,7 +9,7 @@
 
 #include "engine/streams/numbered_join.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // A joint sample holds `per_group` consecutive samples of this source (p of p/q; 1 in lock step).
 struct JointMember {
@@ -146,4 +146,4 @@ class JointReader {
   uint64_t block_ = 0, block_size_ = 0, block_at_ = 0;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -5,7 +5,7 @@
 
 #include <fmt/core.h>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -335,4 +335,4 @@ void NumberedJoin::refuse(const Key& group) const {
       {}, {"unpaired=drop leaves such samples out, unpaired=last lets the sample before stand in"});
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

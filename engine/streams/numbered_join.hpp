@@ -9,7 +9,7 @@
 #include "engine/flow/unpaired.hpp"
 #include "engine/streams/edge.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // A sample left out of the join, for a dead-letter store.
 struct LeftOut {
@@ -124,4 +124,4 @@ class NumberedJoin {
   std::optional<std::string> note_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

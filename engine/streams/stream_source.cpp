@@ -8,7 +8,7 @@
 
 #include "engine/base/utf8.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 namespace {
 
 constexpr uint64_t kMostPosition = 1 << 20;
@@ -456,4 +456,4 @@ void Sink::finish() {
   if (has(table_, &hx_consumer_vt::finish) && table_->finish(object_) != HX_OK) fail();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -8,7 +8,7 @@
 
 #include <harmonics/function.hpp>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // "u8[28, 28]"; a scalar is "i64".
 std::string sample_type_text(DType dtype, const Shape& shape);
@@ -130,4 +130,4 @@ class Sink {
   uint64_t position_ = 0;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

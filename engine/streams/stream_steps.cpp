@@ -13,7 +13,7 @@
 #include "engine/spool/spool.hpp"
 #include "engine/streams/augmentations.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -214,4 +214,4 @@ std::shared_ptr<Source> pick(const std::shared_ptr<Source>& source,
       std::make_shared<PickProducer>(std::make_shared<SourceProducer>(source), std::move(numbers), per_group));
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -14,7 +14,7 @@
 #include "engine/streams/joint_reader.hpp"
 #include "engine/streams/stream_source.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class Spool;
 
@@ -56,4 +56,4 @@ std::vector<uint64_t> numbers_that_hold(const std::vector<ConditionedMember>& me
 std::shared_ptr<Source> pick(const std::shared_ptr<Source>& source,
                              std::shared_ptr<const std::vector<uint64_t>> numbers, uint64_t per_group);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

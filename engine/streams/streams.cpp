@@ -18,7 +18,7 @@
 #include "engine/plugin/arguments.hpp"
 #include "engine/spool/spool.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -565,4 +565,4 @@ std::unique_ptr<JointReader> StreamSet::reader(const Graph& graph, const std::ve
   return std::make_unique<JointReader>(std::move(members), o);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -16,7 +16,7 @@
 #include "engine/streams/stream_source.hpp"
 #include "engine/streams/stream_steps.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Opens the source that an address names. Options of the joint group (shuffle, batch, take, skip, repeat, shard,
 // seed) and steps of the stream (stream_steps.hpp) must already be removed; the others are checked against the
@@ -119,4 +119,4 @@ class StreamSet {
 void check_same_samples(const Graph& graph, const std::map<int, StreamType>& learned,
                         const std::map<int, StreamType>& given, const std::string& purpose = "test");
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -5,7 +5,7 @@
 
 #include "engine/tensor/literal_text.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -176,4 +176,4 @@ void AttributeView::add_value(const char* name, hx_value* value) {
   view_ = {items_.data(), static_cast<uint32_t>(items_.size())};
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

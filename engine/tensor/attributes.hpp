@@ -9,7 +9,7 @@
 
 #include "engine/tensor/type.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 using AttributeValue = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<double>>;
 
@@ -57,4 +57,4 @@ class AttributeView {
   hx_attributes view_{};
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

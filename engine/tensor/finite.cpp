@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -63,4 +63,4 @@ BadRows rows_not_finite(DType dtype, const void* data, int64_t rows, int64_t ele
   return bad;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -5,7 +5,7 @@
 
 #include "engine/tensor/type.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Index of the first infinite or NaN element; -1 if there is none.
 int64_t first_not_finite(DType dtype, const void* data, int64_t count);
@@ -16,4 +16,4 @@ struct BadRows {
 };
 BadRows rows_not_finite(DType dtype, const void* data, int64_t rows, int64_t elements);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // IEEE 754 binary16; rounds to nearest, ties to even.
 inline float half_to_float(uint16_t h) {
@@ -49,4 +49,4 @@ struct BFloat16 {
   operator float() const { return bfloat_to_float(bits); }
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

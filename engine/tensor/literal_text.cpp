@@ -3,7 +3,7 @@
 #include <charconv>
 #include <cmath>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 template <typename T>
@@ -52,4 +52,4 @@ bool is_word(std::string_view text) {
   return true;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Shortest text that reads back as this number; contains a point, an exponent, "inf" or "nan".
 std::string float_text(double value);
@@ -16,4 +16,4 @@ inline bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c 
 // A letter or '_', then letters, digits and '_'.
 bool is_word(std::string_view text);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

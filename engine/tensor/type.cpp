@@ -4,7 +4,7 @@
 
 #include "engine/base/spelling.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 constexpr DTypeRow kRows[] = {
@@ -51,4 +51,4 @@ TensorType from_c(const hx_type& type) {
 
 hx_type to_c(const TensorType& type) { return make_type(type.dtype, type.shape); }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 
 #include <harmonics/stream.hpp>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct DTypeRow {
   DType dtype;
@@ -36,4 +36,4 @@ struct TensorType {
 TensorType from_c(const hx_type& type);  // checks dtype, rank, signs and size overflow
 hx_type to_c(const TensorType& type);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -8,7 +8,7 @@
 
 #include "engine/base/out_of_memory.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -55,4 +55,4 @@ HTensor view_of(const TensorType& type, void* data, std::shared_ptr<const void> 
   return make_value(type, std::make_shared<Storage>(data, type.bytes(), std::move(keep), true));
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

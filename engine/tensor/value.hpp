@@ -7,7 +7,7 @@
 
 #include "engine/tensor/type.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Bytes with an owner: own memory (64-byte aligned), or external memory kept alive by `keep`.
 class Storage {
@@ -32,20 +32,20 @@ class Storage {
 
 using ValueId = uint32_t;
 
-}  // namespace harmonics
+}  // namespace harmonics::engine
 
 struct hx_value {
   std::atomic<uint32_t> references{1};
-  harmonics::TensorType type;
-  std::shared_ptr<harmonics::Storage> storage;  // null: traced
+  harmonics::engine::TensorType type;
+  std::shared_ptr<harmonics::engine::Storage> storage;  // null: traced
   // A traced value is valid while the tracer of this generation is open on the thread that created it.
   uint64_t generation = 0;
-  harmonics::ValueId id = 0;
+  harmonics::engine::ValueId id = 0;
 
   bool traced() const { return storage == nullptr; }
 };
 
-namespace harmonics {
+namespace harmonics::engine {
 
 HTensor make_value(const TensorType& type, std::shared_ptr<Storage> storage);
 HTensor make_traced(const TensorType& type, uint64_t generation, ValueId id);
@@ -58,4 +58,4 @@ inline std::vector<TensorType> types_of(const std::vector<HTensor>& values) {
   return types;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

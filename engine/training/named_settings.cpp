@@ -11,7 +11,7 @@
 #include "engine/plugin/arguments.hpp"
 #include "engine/plugin/range.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -229,4 +229,4 @@ std::string signature(const NamedRow& row) {
   return fmt::format("{}({})", row.name, s);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -10,7 +10,7 @@
 #include "engine/plugin/registry.hpp"
 #include "engine/tensor/attributes.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct SettingSpec {
   enum class Kind {
@@ -59,4 +59,4 @@ NamedSettings parse_named_settings(std::string_view what, std::string_view text,
 // A row with its defaults, for listings: "adamw(lr = 0.001, ...)".
 std::string signature(const NamedRow& row);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

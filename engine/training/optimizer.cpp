@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 #include <harmonics/error.hpp>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -142,4 +142,4 @@ UpdateRule update_rule(const Optimizer& optimizer, const TensorType& parameter, 
   return rule;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -10,7 +10,7 @@
 #include "engine/tensor/type.hpp"
 #include "engine/training/named_settings.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // The library's optimizers; "lr" is the first setting of each.
 const std::vector<NamedRow>& optimizer_rows();
@@ -41,4 +41,4 @@ struct UpdateRule {
 // orthogonalises hidden matrices and uses AdamW for all others.
 UpdateRule update_rule(const Optimizer& optimizer, const TensorType& parameter, bool hidden);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,9 +7,9 @@
 
 #include <harmonics/training_abi.h>
 
-#include "engine/functional/plugin_body.hpp"
+#include "engine/contract/plugin_body.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -89,4 +89,4 @@ std::vector<HTensor> plugin_step(const Optimizer& optimizer, const SteppedParame
   return next;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,7 +7,7 @@
 #include "engine/program/tracer.hpp"
 #include "engine/training/optimizer.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct SteppedParameter {
   std::string name;
@@ -23,4 +23,4 @@ std::vector<HTensor> plugin_step(const Optimizer& optimizer, const SteppedParame
                                  const HTensor& gradient, const std::vector<HTensor>& moments, const HTensor& rate,
                                  const HTensor& step);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,9 +7,9 @@
 #include <harmonics/error.hpp>
 #include <harmonics/training_abi.h>
 
-#include "engine/functional/plugin_body.hpp"
+#include "engine/contract/plugin_body.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -158,4 +158,4 @@ double LearningRate::decaying(int64_t step, double progress) const {
   return falling(std::clamp((1 - progress) / std::min(length, 1.0), 0.0, 1.0));
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -8,7 +8,7 @@
 
 #include "engine/training/named_settings.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 const std::vector<NamedRow>& schedule_rows();
 
@@ -56,4 +56,4 @@ class LearningRate {
   double begin_ = 0;                  // progress of the run at that step
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

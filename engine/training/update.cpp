@@ -6,7 +6,7 @@
 
 #include "engine/training/plugin_optimizer.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -134,4 +134,4 @@ Program accumulated_update(const std::string& name, ParameterStore& store, const
   return tracer.take();
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

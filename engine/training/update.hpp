@@ -9,7 +9,7 @@
 #include "engine/program/tracer.hpp"
 #include "engine/training/optimizer.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 struct UpdateSettings {
   Optimizer optimizer;
@@ -41,4 +41,4 @@ Program accumulated_update(const std::string& name, ParameterStore& store, const
 // Is it the state that accumulates a parameter's gradients?
 bool is_accumulator(const std::string& name);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -27,9 +27,6 @@
 
 namespace harmonics {
 
-// The API has its own namespace, distinct from the library's classes of these names.
-inline namespace embedding {
-
 // The number formats a graph may use.
 class PrecisionPolicy {
  public:
@@ -442,5 +439,4 @@ HARMONICS_FACE inline void load_plugin(const std::string& path) {
   harmonics::detail::check(calls::graphs().load_plugin(path.c_str()));
 }
 
-}  // namespace embedding
 }  // namespace harmonics

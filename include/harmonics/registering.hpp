@@ -15,7 +15,6 @@
 
 namespace harmonics {
 
-inline namespace embedding {
 
 // `Owner` has FunctionRegistry& registry(). Objects live until the owner and all programs compiled with them are
 // destroyed; threads of the run call them. Errors: ErrorKind::Plugin, with the reason.
@@ -99,5 +98,4 @@ class Registering {
   HARMONICS_FACE FunctionRegistry& registry_of_owner() { return static_cast<Owner&>(*this).registry(); }
 };
 
-}  // namespace embedding
 }  // namespace harmonics

@@ -12,7 +12,6 @@
 
 namespace harmonics {
 
-inline namespace embedding {
 
 // During its lifetime its items precede those of plugins and of the library with the same name: for every graph used
 // by the thread that created it, or for one graph. The latest scope comes first; scopes of a graph precede the
@@ -48,5 +47,4 @@ class ScopedRegistry : public Registering<ScopedRegistry> {
   hx_registration registration_{};
 };
 
-}  // namespace embedding
 }  // namespace harmonics

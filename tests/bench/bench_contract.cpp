@@ -4,12 +4,13 @@
 
 #include <harmonics/memory.hpp>
 
-#include "engine/functional/plugin_functions.hpp"
+#include "engine/contract/plugin_functions.hpp"
 #include "engine/plugin/pending_items.hpp"
 
 namespace {
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 class Same : public ActivationFunction {
  public:

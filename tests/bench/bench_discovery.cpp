@@ -9,7 +9,7 @@
 #include "engine/plugin/discovery.hpp"
 #include "tests/bench/measure.hpp"
 
-namespace harmonics::bench {
+namespace harmonics::engine::bench {
 
 namespace {
 
@@ -60,6 +60,6 @@ void add_all() {
 
 }  // namespace
 
-}  // namespace harmonics::bench
+}  // namespace harmonics::engine::bench
 
-int main(int argc, char** argv) { return harmonics::bench::run_benchmarks(argc, argv, harmonics::bench::add_all); }
+int main(int argc, char** argv) { return harmonics::engine::bench::run_benchmarks(argc, argv, harmonics::engine::bench::add_all); }

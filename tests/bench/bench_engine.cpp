@@ -7,7 +7,7 @@
 #include "engine/program/tracer.hpp"
 #include "tests/bench/measure.hpp"
 
-namespace harmonics::bench {
+namespace harmonics::engine::bench {
 
 namespace {
 
@@ -74,7 +74,7 @@ class Numbers : public Producer {
 void empty_flow(benchmark::State& state, int threads) {
   const auto text = std::make_shared<SourceText>(
       "empty", "harmonic empty { producer numbers {1}; layer same; cycle { numbers -> same; } }");
-  HarmonicGraph graph(make_graph(parse_flow(text), Registry::global()));
+  BoundGraph graph(make_graph(parse_flow(text), Registry::global()));
   graph.streams().bind(graph.graph(), graph.graph().find("numbers"), Source("numbers", std::make_shared<Numbers>()));
   RunSettings run;
   run.batch = 1;
@@ -107,6 +107,6 @@ void add_all() {
 
 }  // namespace
 
-}  // namespace harmonics::bench
+}  // namespace harmonics::engine::bench
 
-int main(int argc, char** argv) { return harmonics::bench::run_benchmarks(argc, argv, harmonics::bench::add_all); }
+int main(int argc, char** argv) { return harmonics::engine::bench::run_benchmarks(argc, argv, harmonics::engine::bench::add_all); }

@@ -2,5 +2,5 @@
 #include "tests/bench/workload_bench.hpp"
 
 int main(int argc, char** argv) {
-  return harmonics::bench::run_benchmarks(argc, argv, [] { harmonics::bench::add_workload("mlp_infer"); });
+  return harmonics::engine::bench::run_benchmarks(argc, argv, [] { harmonics::engine::bench::add_workload("mlp_infer"); });
 }

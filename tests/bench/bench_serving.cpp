@@ -24,7 +24,7 @@
 #include "engine/serving/predictor.hpp"
 #include "engine/serving/service.hpp"
 
-namespace harmonics::bench {
+namespace harmonics::engine::bench {
 
 namespace {
 
@@ -74,8 +74,8 @@ class Memory : public Producer {
   uint64_t at_ = 0;
 };
 
-std::unique_ptr<HarmonicGraph> digits() {
-  auto g = std::make_unique<HarmonicGraph>(
+std::unique_ptr<BoundGraph> digits() {
+  auto g = std::make_unique<BoundGraph>(
       make_graph(parse_flow(std::make_shared<SourceText>("digits.hmx", kFlow)), Registry::global()));
   const auto bind = [&](const char* name, std::shared_ptr<Producer> p) {
     g->streams().bind(g->graph(), g->graph().find(name), Source(name, std::move(p)));
@@ -254,13 +254,13 @@ void serving(benchmark::State& state, double per_second) {
 
 }  // namespace
 
-}  // namespace harmonics::bench
+}  // namespace harmonics::engine::bench
 
 int main(int argc, char** argv) {
   for (const double per_second : {100.0, 1000.0})
     benchmark::RegisterBenchmark(
         fmt::format("serving/mlp_train/requests:{:.0f}/threads:1", per_second).c_str(),
-        [per_second](benchmark::State& state) { harmonics::bench::serving(state, per_second); })
+        [per_second](benchmark::State& state) { harmonics::engine::bench::serving(state, per_second); })
         ->Unit(benchmark::kMillisecond)
         ->UseRealTime();
   benchmark::Initialize(&argc, argv);

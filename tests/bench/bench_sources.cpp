@@ -18,7 +18,7 @@
 #include "engine/streams/streams.hpp"
 #include "tests/bench/measure.hpp"
 
-namespace harmonics::bench {
+namespace harmonics::engine::bench {
 
 namespace {
 
@@ -245,6 +245,6 @@ void add_all() {
 
 }  // namespace
 
-}  // namespace harmonics::bench
+}  // namespace harmonics::engine::bench
 
-int main(int argc, char** argv) { return harmonics::bench::run_benchmarks(argc, argv, harmonics::bench::add_all); }
+int main(int argc, char** argv) { return harmonics::engine::bench::run_benchmarks(argc, argv, harmonics::engine::bench::add_all); }

@@ -13,7 +13,7 @@
 #include "engine/cycle/cycle_runtime.hpp"
 #include "tests/bench/measure.hpp"
 
-namespace harmonics::bench {
+namespace harmonics::engine::bench {
 
 namespace {
 
@@ -131,7 +131,7 @@ RunSettings tiny_run(int threads) {
 }
 
 void step_alone(benchmark::State& state, int threads) {
-  HarmonicGraph graph(graph_of("tiny", kTiny));
+  BoundGraph graph(graph_of("tiny", kTiny));
   graph.assume_declared_streams();
   LoweringOptions options;
   options.mode = Mode::infer;
@@ -144,7 +144,7 @@ void step_alone(benchmark::State& state, int threads) {
 }
 
 void step_in_flow_graph(benchmark::State& state, int threads) {
-  HarmonicGraph graph(graph_of("tiny", kTiny));
+  BoundGraph graph(graph_of("tiny", kTiny));
   graph.streams().bind(graph.graph(), graph.graph().find("numbers"), Source("numbers", std::make_shared<Constant>()));
   RunSettings run = tiny_run(threads);
   run.steps = static_cast<int64_t>(state.max_iterations);
@@ -177,6 +177,6 @@ void add_all() {
 
 }  // namespace
 
-}  // namespace harmonics::bench
+}  // namespace harmonics::engine::bench
 
-int main(int argc, char** argv) { return harmonics::bench::run_benchmarks(argc, argv, harmonics::bench::add_all); }
+int main(int argc, char** argv) { return harmonics::engine::bench::run_benchmarks(argc, argv, harmonics::engine::bench::add_all); }

@@ -3,7 +3,7 @@
 
 #include "tests/bench/program.hpp"
 
-namespace harmonics::bench {
+namespace harmonics::engine::bench {
 
 namespace {
 
@@ -50,6 +50,6 @@ void add_all() {
 
 }  // namespace
 
-}  // namespace harmonics::bench
+}  // namespace harmonics::engine::bench
 
-int main(int argc, char** argv) { return harmonics::bench::run_benchmarks(argc, argv, harmonics::bench::add_all); }
+int main(int argc, char** argv) { return harmonics::engine::bench::run_benchmarks(argc, argv, harmonics::engine::bench::add_all); }

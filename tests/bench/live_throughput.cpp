@@ -18,6 +18,7 @@
 #include "plugins/zmq/sender.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "engine/execution/machine.hpp"
 #include "tests/bench/rows.hpp"
 
-namespace harmonics::bench {
+namespace harmonics::engine::bench {
 
 namespace {
 
@@ -83,4 +83,4 @@ int run_benchmarks(int argc, char** argv, void (*add)()) {
   return 0;
 }
 
-}  // namespace harmonics::bench
+}  // namespace harmonics::engine::bench

@@ -8,7 +8,7 @@
 
 #include "engine/bound/profile.hpp"
 
-namespace harmonics::bench {
+namespace harmonics::engine::bench {
 
 // The work of one iteration; zero: unknown.
 struct Work {
@@ -49,4 +49,4 @@ void measure(benchmark::State& state, const Work& work, const Body& body) {
 // Parses the command line, prints peak and bandwidth, runs. `add` registers the benchmarks.
 int run_benchmarks(int argc, char** argv, void (*add)());
 
-}  // namespace harmonics::bench
+}  // namespace harmonics::engine::bench

@@ -118,7 +118,7 @@ void free(void* p) {
 }
 #pragma GCC visibility pop
 
-namespace harmonics::bench {
+namespace harmonics::engine::bench {
 
 namespace {
 
@@ -164,7 +164,7 @@ double report(const Workload& workload, int64_t batch, int threads) {
 
 }  // namespace
 
-}  // namespace harmonics::bench
+}  // namespace harmonics::engine::bench
 
 int main(int argc, char** argv) {
   if (argc != 4 && argc != 5) {
@@ -173,7 +173,7 @@ int main(int argc, char** argv) {
   }
   try {
     const double ratio =
-        harmonics::bench::report(harmonics::bench::read_workload(argv[1]), std::atoll(argv[2]), std::atoi(argv[3]));
+        harmonics::engine::bench::report(harmonics::engine::bench::read_workload(argv[1]), std::atoll(argv[2]), std::atoi(argv[3]));
     if (argc == 5 && std::abs(ratio - 1) > std::atof(argv[4])) {
       fmt::print(stderr, "measured is {:.4f} of planned\n", ratio);
       return 1;

@@ -5,7 +5,7 @@
 
 #include "engine/tensor/value.hpp"
 
-namespace harmonics::bench {
+namespace harmonics::engine::bench {
 
 PreparedProgram::PreparedProgram(const std::vector<Shape>& inputs, const Trace& trace, int threads)
     : executor_(make_team_executor(threads)) {
@@ -44,4 +44,4 @@ void add_program(const std::string& name, std::vector<Shape> inputs, Trace trace
         ->Unit(benchmark::kMicrosecond);
 }
 
-}  // namespace harmonics::bench
+}  // namespace harmonics::engine::bench

@@ -10,7 +10,7 @@
 #include "engine/program/tracer.hpp"
 #include "tests/bench/measure.hpp"
 
-namespace harmonics::bench {
+namespace harmonics::engine::bench {
 
 // `trace` gets one f32 input per shape and returns the results. Inputs are random numbers in [-1, 1).
 using Trace = std::function<std::vector<HTensor>(const std::vector<HTensor>& inputs)>;
@@ -31,4 +31,4 @@ class PreparedProgram {
 // Registers "NAME/threads:N" for 1 and 2 threads. Give flops, or bytes if memory is the limit; see Work.
 void add_program(const std::string& name, std::vector<Shape> inputs, Trace trace, double flops, double bytes);
 
-}  // namespace harmonics::bench
+}  // namespace harmonics::engine::bench

@@ -8,7 +8,7 @@
 
 #include "engine/base/address.hpp"
 
-namespace harmonics::bench {
+namespace harmonics::engine::bench {
 
 namespace {
 
@@ -111,4 +111,4 @@ std::shared_ptr<Producer> open_data(const DataSpec& data, uint64_t seed) {
   return std::make_shared<Bytes>(data, open_source(Registry::global(), data.name, parse_address(address)));
 }
 
-}  // namespace harmonics::bench
+}  // namespace harmonics::engine::bench

@@ -8,11 +8,11 @@
 
 #include "tests/bench/workload.hpp"
 
-namespace harmonics::bench {
+namespace harmonics::engine::bench {
 
 std::shared_ptr<Producer> open_data(const DataSpec& data, uint64_t seed);
 
 // The folder of MNIST's files for "mnist", or "" when synthetic digits replace them.
 std::string mnist_folder();
 
-}  // namespace harmonics::bench
+}  // namespace harmonics::engine::bench

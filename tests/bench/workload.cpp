@@ -12,7 +12,7 @@
 #include "engine/passes/pass.hpp"
 #include "tests/bench/rows.hpp"
 
-namespace harmonics::bench {
+namespace harmonics::engine::bench {
 
 namespace json = boost::json;
 
@@ -96,7 +96,7 @@ double contraction_flops(const Program& program) {
 
 WorkloadStep::WorkloadStep(const Workload& workload, int64_t batch, int threads, const std::string& device) {
   const auto source = std::make_shared<SourceText>(workload.name, workload.flow);
-  graph_ = std::make_unique<HarmonicGraph>(make_graph(parse_flow(source), Registry::global()));
+  graph_ = std::make_unique<BoundGraph>(make_graph(parse_flow(source), Registry::global()));
   for (const DataSpec& data : workload.data) {
     const int producer = graph_->graph().find(data.name);
     if (producer < 0)
@@ -125,4 +125,4 @@ WorkloadStep::WorkloadStep(const Workload& workload, int64_t batch, int threads,
   least_bytes_ = weights * sizeof(float) * (workload.trains ? 3 : 1);
 }
 
-}  // namespace harmonics::bench
+}  // namespace harmonics::engine::bench

@@ -7,7 +7,7 @@
 
 #include "engine/bound/prepared_step.hpp"
 
-namespace harmonics::bench {
+namespace harmonics::engine::bench {
 
 // The content of a workload's stream.
 struct DataSpec {
@@ -46,7 +46,7 @@ class WorkloadStep {
   uint64_t prepared_bytes() const { return step_->prepared_bytes(); }
 
  private:
-  std::unique_ptr<HarmonicGraph> graph_;
+  std::unique_ptr<BoundGraph> graph_;
   std::unique_ptr<PreparedStep> step_;
   double flops_ = 0, least_bytes_ = 0;
 };
@@ -54,4 +54,4 @@ class WorkloadStep {
 // Multiplications and additions of the program's contractions (products of matrices, convolutions), as traced.
 double contraction_flops(const Program& program);
 
-}  // namespace harmonics::bench
+}  // namespace harmonics::engine::bench

@@ -6,7 +6,7 @@
 #include "tests/bench/measure.hpp"
 #include "tests/bench/workload.hpp"
 
-namespace harmonics::bench {
+namespace harmonics::engine::bench {
 
 inline void measure_workload(benchmark::State& state, const Workload& workload, int64_t batch, int threads) {
   WorkloadStep step(workload, batch, threads);
@@ -28,4 +28,4 @@ inline void add_workload(const std::string& name) {
           ->Unit(benchmark::kMicrosecond);
 }
 
-}  // namespace harmonics::bench
+}  // namespace harmonics::engine::bench

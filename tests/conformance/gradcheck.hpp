@@ -11,12 +11,12 @@
 #include "engine/program/interpret.hpp"
 #include "engine/program/tracer.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 using harmonics::Composition;
-using harmonics::GradientTolerance;
-using harmonics::random_indices;
-using harmonics::random_tensor;
+using harmonics::engine::GradientTolerance;
+using harmonics::engine::random_indices;
+using harmonics::engine::random_tensor;
 
 // Checks every element of every f64 input, and that the traced value equals the immediate one.
 inline void check_gradient(const Composition& f, const Values& inputs, GradientTolerance tolerance = {}) {
@@ -36,4 +36,4 @@ inline void check_gradient_of(const std::function<HTensor(const Values&)>& f, co
   check_gradient([&](const Values& in) { return Values{f(in)}; }, inputs, tolerance);
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

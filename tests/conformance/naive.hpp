@@ -12,7 +12,7 @@
 
 #include "engine/tensor/attributes.hpp"
 
-namespace harmonics::conformance {
+namespace harmonics::engine::conformance {
 
 using Index = std::vector<int64_t>;
 
@@ -311,4 +311,4 @@ inline const std::map<std::string, Formula>& formulas() {
   return all;
 }
 
-}  // namespace harmonics::conformance
+}  // namespace harmonics::engine::conformance

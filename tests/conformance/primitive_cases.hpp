@@ -10,7 +10,7 @@
 #include "engine/tensor/attributes.hpp"
 #include "gradcheck.hpp"
 
-namespace harmonics::conformance {
+namespace harmonics::engine::conformance {
 
 struct PrimitiveCase {
   std::string op;
@@ -182,4 +182,4 @@ class PrimitiveCases {
   PhiloxStream random_;
 };
 
-}  // namespace harmonics::conformance
+}  // namespace harmonics::engine::conformance

@@ -7,6 +7,7 @@
 #include "engine/program/tracer.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

@@ -10,7 +10,8 @@
 #include "engine/conformance/functional_cases.hpp"
 
 using namespace harmonics;
-using namespace harmonics::conformance;
+using namespace harmonics::engine;
+using namespace harmonics::engine::conformance;
 
 namespace {
 

@@ -10,8 +10,9 @@
 #include "primitive_cases.hpp"
 
 using namespace harmonics;
-using namespace harmonics::conformance;
-using harmonics::testing::check_gradient;
+using namespace harmonics::engine;
+using namespace harmonics::engine::conformance;
+using harmonics::engine::testing::check_gradient;
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <random>
 
-#include "engine/functional/plugin_body.hpp"
+#include "engine/contract/plugin_body.hpp"
 #include "kernels/cuda/families.hpp"
 #include "tests/cuda/emulated_driver.hpp"
 

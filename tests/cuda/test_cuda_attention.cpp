@@ -5,6 +5,7 @@
 #include "tests/engine/execution/training_program.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 using namespace harmonics::cuda;
 using namespace harmonics::cuda::testing;
 
@@ -56,7 +57,7 @@ Result attend(const Case& c, DType dtype, Precision precision) {
   options.precision = precision;
   const Program program = tracer.take();
   const auto plan = compile(program, nullptr, *with.executor, options);
-  plan->run(harmonics::testing::input_pointers(*plan, c.given()).data());
+  plan->run(harmonics::engine::testing::input_pointers(*plan, c.given()).data());
   Result r{harmonics::testing::copy_of(plan->output("out")), harmonics::testing::copy_of(plan->output("lse")), ""};
   for (const PlanStep& s : plan->steps())
     if (s.kernel == "cuDNN attention") r.kernel = s.kernel;

@@ -11,9 +11,10 @@
 #include "tests/cache_folder.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 using namespace harmonics::cuda;
 using namespace harmonics::cuda::testing;
-using harmonics::testing::CacheFolder;
+using harmonics::engine::testing::CacheFolder;
 namespace fs = std::filesystem;
 
 namespace {

@@ -5,6 +5,7 @@
 #include "tests/engine/execution/training_program.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 using namespace harmonics::cuda;
 using namespace harmonics::cuda::testing;
 
@@ -198,8 +199,8 @@ TEST_CASE("cudnn convolution: f64, f16 and bf16 with bias and activation") {
         emulated::settings().has_dnn = has;
         EmulatedDevice with;
         const auto plan = compile(program, nullptr, *with.executor, with.options());
-        plan->run(harmonics::testing::input_pointers(*plan, given).data());
-        results.push_back(harmonics::testing::copy_of(plan->output("y")));
+        plan->run(harmonics::engine::testing::input_pointers(*plan, given).data());
+        results.push_back(harmonics::engine::testing::copy_of(plan->output("y")));
         CHECK(emulated::settings().convolutions == (has ? 1 : 0));
       }
       for (int64_t i = 0; i < results[0].size(); ++i)
@@ -255,8 +256,8 @@ TEST_CASE("cuda: without cuDNN convolutions become patches and products") {
     const auto plan = compile(program, nullptr, *with.executor, with.options());
     CHECK(std::any_of(plan->steps().begin(), plan->steps().end(),
                       [](const PlanStep& s) { return s.kernel == "cuDNN convolution"; }) == has);
-    plan->run(harmonics::testing::input_pointers(*plan, given).data());
-    results.push_back(harmonics::testing::copy_of(plan->output("y")));
+    plan->run(harmonics::engine::testing::input_pointers(*plan, given).data());
+    results.push_back(harmonics::engine::testing::copy_of(plan->output("y")));
     CHECK(emulated::settings().convolutions == (has ? 1 : 0));
     const int handles = emulated::settings().dnn_handles;
     CHECK(handles == (has ? 1 : 0));

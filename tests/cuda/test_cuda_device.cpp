@@ -6,6 +6,7 @@
 #include "tests/engine/execution/arriving.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 using namespace harmonics::cuda;
 using namespace harmonics::cuda::testing;
 
@@ -51,7 +52,7 @@ TEST_CASE("cuda: recompiling a graph reuses released memory") {
   }
   CHECK(emulated::settings().allocations == before);
   const HTensor x = HTensor::from(Shape{90, 300}, std::vector<float>(27000, 1.0f));
-  other->run(harmonics::testing::input_pointers(*other, {{"x", x}}).data());
+  other->run(harmonics::engine::testing::input_pointers(*other, {{"x", x}}).data());
   CHECK(other->output("y").data<float>()[0] == 90.0f * 90.0f * 300.0f);
 }
 
@@ -101,14 +102,14 @@ TEST_CASE("cuda: captured work is replayed with its addresses, not run during ca
 
 namespace {
 
-std::map<std::string, HTensor> trained(const harmonics::testing::TrainingStep& step, int steps, Executor& executor,
+std::map<std::string, HTensor> trained(const harmonics::engine::testing::TrainingStep& step, int steps, Executor& executor,
                                        const CompileOptions& options) {
   ParameterStore store;
-  harmonics::testing::declare(store, step);
+  harmonics::engine::testing::declare(store, step);
   const auto plan = compile(step.program, &store, executor, options);
-  const auto inputs = harmonics::testing::input_pointers(*plan, step.numbers);
+  const auto inputs = harmonics::engine::testing::input_pointers(*plan, step.numbers);
   for (int i = 0; i < steps; ++i) plan->run(inputs.data());
-  return harmonics::testing::all_of(store);
+  return harmonics::engine::testing::all_of(store);
 }
 
 }  // namespace
@@ -116,7 +117,7 @@ std::map<std::string, HTensor> trained(const harmonics::testing::TrainingStep& s
 TEST_CASE("cuda: a training step is captured on its second run") {
   const FreshSettings fresh;
   EmulatedDevice with;
-  const auto step = harmonics::testing::training_step(16, {24, 32, 10});
+  const auto step = harmonics::engine::testing::training_step(16, {24, 32, 10});
   CompileOptions cpu;
   const auto meant = trained(step, 5, *with.executor, cpu);
   for (const bool records : {true, false}) {
@@ -137,19 +138,19 @@ TEST_CASE("cuda: a training step is captured on its second run") {
 
 TEST_CASE("cuda: a step with a checked loss is one graph and changes nothing if it is not finite") {
   const FreshSettings fresh;
-  const auto step = harmonics::testing::training_step(16, {24, 32, 10});
+  const auto step = harmonics::engine::testing::training_step(16, {24, 32, 10});
   const auto train = [&](EmulatedDevice& with, bool halves) {
     ParameterStore store;
-    harmonics::testing::declare(store, step);
+    harmonics::engine::testing::declare(store, step);
     const auto plan = compile(step.program, &store, *with.executor, with.options());
     const float* loss = plan->output("loss").data<float>();
-    HTensor bad = harmonics::testing::copy_of(step.numbers.at("x"));
+    HTensor bad = harmonics::engine::testing::copy_of(step.numbers.at("x"));
     bad.mutable_data<float>()[7] = INFINITY;
     auto numbers = step.numbers;
     for (int i = 0; i < 7; ++i) {
       numbers["x"] = i == 0 || i == 4 ? bad : step.numbers.at("x");  // immediate, and in a graph
-      const auto inputs = harmonics::testing::input_pointers(*plan, numbers);
-      const auto before = harmonics::testing::all_of(store);
+      const auto inputs = harmonics::engine::testing::input_pointers(*plan, numbers);
+      const auto before = harmonics::engine::testing::all_of(store);
       if (halves) {
         plan->run_forward(inputs.data());
         if (std::isfinite(*loss)) plan->run_rest(inputs.data());
@@ -158,9 +159,9 @@ TEST_CASE("cuda: a step with a checked loss is one graph and changes nothing if 
         CHECK(went == (i != 0 && i != 4));
       }
       CHECK(std::isfinite(*loss) == (i != 0 && i != 4));
-      CHECK(harmonics::testing::same(harmonics::testing::all_of(store), before) == (i == 0 || i == 4));
+      CHECK(harmonics::engine::testing::same(harmonics::engine::testing::all_of(store), before) == (i == 0 || i == 4));
     }
-    return harmonics::testing::all_of(store);
+    return harmonics::engine::testing::all_of(store);
   };
   EmulatedDevice halved;
   const auto meant = train(halved, true);
@@ -170,7 +171,7 @@ TEST_CASE("cuda: a step with a checked loss is one graph and changes nothing if 
     EmulatedDevice with;
     emulated::settings() = {};
     if (!records) emulated::settings().fails["end_capture"] = 901;
-    CHECK(harmonics::testing::same(train(with, false), meant));
+    CHECK(harmonics::engine::testing::same(train(with, false), meant));
     CHECK(emulated::settings().graphs == (records ? 6 : 0));
     CHECK(emulated::settings().awaited == 7);
   }
@@ -185,11 +186,11 @@ TEST_CASE("cuda: a step with a checked loss is one graph and changes nothing if 
 TEST_CASE("cuda: steps are timed by events in execution order") {
   const FreshSettings fresh;
   EmulatedDevice with;
-  const auto step = harmonics::testing::training_step(16, {24, 32, 10});
+  const auto step = harmonics::engine::testing::training_step(16, {24, 32, 10});
   ParameterStore store;
-  harmonics::testing::declare(store, step);
+  harmonics::engine::testing::declare(store, step);
   const auto plan = compile(step.program, &store, *with.executor, with.options());
-  const auto inputs = harmonics::testing::input_pointers(*plan, step.numbers);
+  const auto inputs = harmonics::engine::testing::input_pointers(*plan, step.numbers);
   PlanTimes times;
   plan->run_timed(inputs.data(), times);
   CHECK(times.by_device);
@@ -208,16 +209,16 @@ TEST_CASE("cuda: steps are timed by events in execution order") {
 TEST_CASE("cuda: prefetched batches are complete before the step that takes them") {
   const FreshSettings fresh;
   EmulatedDevice with;
-  const auto step = harmonics::testing::training_step(16, {24, 32, 10});
-  const auto expected = harmonics::testing::trained_on_batches(step, 6, *with.executor, with.options(), false);
+  const auto step = harmonics::engine::testing::training_step(16, {24, 32, 10});
+  const auto expected = harmonics::engine::testing::trained_on_batches(step, 6, *with.executor, with.options(), false);
   CHECK(emulated::settings().waits == 0);
   for (const bool hurries : {false, true}) {
     INFO(hurries);
     emulated::settings() = {};
     emulated::settings().hurries = hurries;
-    const auto given = harmonics::testing::trained_on_batches(step, 6, *with.executor, with.options(), true);
+    const auto given = harmonics::engine::testing::trained_on_batches(step, 6, *with.executor, with.options(), true);
     CHECK(emulated::settings().waits == 6);
     CHECK(emulated::settings().graphs == 5);  // six runs; the first is not captured
-    CHECK(harmonics::testing::same(given, expected));
+    CHECK(harmonics::engine::testing::same(given, expected));
   }
 }

@@ -4,6 +4,7 @@
 #include "kernels/cuda/lt.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 using namespace harmonics::cuda;
 using namespace harmonics::cuda::testing;
 

@@ -4,6 +4,7 @@
 #include "tests/parity/case_program.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 using namespace harmonics::cuda::testing;
 
 TEST_CASE("cuda: functionals and gradients of saturated numbers equal PyTorch's") {
@@ -15,7 +16,7 @@ TEST_CASE("cuda: functionals and gradients of saturated numbers equal PyTorch's"
     for (const parity::GoldenCase& c : parity::saturated_cases(file)) {
       const auto stored = parity::below(file, c.name);
       const Program program = parity::case_program(c, stored, DType::F32);
-      const Values found = harmonics::testing::run_compiled(program, parity::case_inputs(stored, DType::F32),
+      const Values found = harmonics::engine::testing::run_compiled(program, parity::case_inputs(stored, DType::F32),
                                                             *with.executor, with.options());
       for (size_t i = 0; i < found.size(); ++i) {
         INFO(c.name << "/" << program.outputs[i].name);

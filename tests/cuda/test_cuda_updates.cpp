@@ -7,15 +7,16 @@
 #include "tests/engine/execution/arriving.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 using namespace harmonics::cuda;
 using namespace harmonics::cuda::testing;
 
 namespace {
 
-std::map<std::string, HTensor> trained_by_updates(const harmonics::testing::TrainingStep& step, Executor& executor,
+std::map<std::string, HTensor> trained_by_updates(const harmonics::engine::testing::TrainingStep& step, Executor& executor,
                                                   const CompileOptions& options, size_t* updates = nullptr) {
   ParameterStore store;
-  harmonics::testing::declare(store, step);
+  harmonics::engine::testing::declare(store, step);
   const auto plan = compile(step.program, &store, executor, options);
   for (const PlanStep& s : plan->steps()) {
     INFO(s.what);
@@ -25,9 +26,9 @@ std::map<std::string, HTensor> trained_by_updates(const harmonics::testing::Trai
       CHECK(s.in_place);
     }
   }
-  const auto inputs = harmonics::testing::input_pointers(*plan, step.numbers);
+  const auto inputs = harmonics::engine::testing::input_pointers(*plan, step.numbers);
   for (int i = 0; i < 3; ++i) plan->run(inputs.data());
-  return harmonics::testing::all_of(store);
+  return harmonics::engine::testing::all_of(store);
 }
 
 }  // namespace
@@ -37,13 +38,13 @@ TEST_CASE("cuda update_all: one kernel, in place, same bits as single steps") {
   EmulatedDevice with;
   for (const char* optimizer : {"adamw", "sgd"}) {
     INFO(optimizer);
-    const auto step = harmonics::testing::training_step(8, {24, 40, 33, 10}, optimizer);
+    const auto step = harmonics::engine::testing::training_step(8, {24, 40, 33, 10}, optimizer);
     size_t joined = 0, single = 0;
     const auto together = trained_by_updates(step, *with.executor, with.options(), &joined);
     const auto apart = trained_by_updates(step, *with.executor, with.options({"join_updates"}), &single);
     CHECK(joined == 1);
     CHECK(single == 6);
-    CHECK(harmonics::testing::same(together, apart));
+    CHECK(harmonics::engine::testing::same(together, apart));
   }
 }
 
@@ -85,10 +86,10 @@ TEST_CASE("cuda update_all: declines with a reason") {
 TEST_CASE("cuda dot_sum: gradients of weight and bias in one product") {
   const FreshSettings fresh;
   EmulatedDevice with;
-  const auto step = harmonics::testing::training_step(8, {24, 40, 33, 10});
+  const auto step = harmonics::engine::testing::training_step(8, {24, 40, 33, 10});
   const auto kernels = [&](const CompileOptions& options) {
     ParameterStore store;
-    harmonics::testing::declare(store, step);
+    harmonics::engine::testing::declare(store, step);
     std::map<std::string, size_t> n;
     const auto plan = compile(step.program, &store, *with.executor, options);
     for (const PlanStep& s : plan->steps()) ++n[s.kernel], ++n[s.what];

@@ -6,7 +6,8 @@
 #include "tests/engine/runtime/memory_streams.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 using harmonics::cuda::testing::FreshSettings;
 namespace emulated = harmonics::cuda::emulated;
 
@@ -33,21 +34,21 @@ class Letters final : public Rows<uint8_t> {
 
 constexpr int kSteps = 3;
 
-std::unique_ptr<HarmonicGraph> sample(const std::string& name) {
+std::unique_ptr<BoundGraph> sample(const std::string& name) {
   std::ifstream file(std::string(HARMONICS_SOURCE_DIR) + "/samples/" + name);
   return graph_of({std::istreambuf_iterator<char>(file), {}});
 }
 
-void bind_digits(HarmonicGraph& g, const char* images, const char* labels, Shape image) {
+void bind_digits(BoundGraph& g, const char* images, const char* labels, Shape image) {
   constexpr int64_t kSamples = 6;
-  bind_rows(g, images, image, harmonics::testing::numbers(static_cast<size_t>(kSamples * image.count()), 3));
+  bind_rows(g, images, image, harmonics::engine::testing::numbers(static_cast<size_t>(kSamples * image.count()), 3));
   std::vector<uint8_t> classes;
   for (int64_t i = 0; i < kSamples; ++i) classes.push_back(static_cast<uint8_t>(i % 10));
   bind_rows(g, labels, {}, classes, 10);
 }
 
 // The loss after this number of steps; all but the first are single graphs.
-double trained_in_graphs(HarmonicGraph& g, const char* optimizer) {
+double trained_in_graphs(BoundGraph& g, const char* optimizer) {
   [[maybe_unused]] static const bool once =
       (harmonics::cuda::testing::EmulatedDevice::add_to(Registry::global()), true);
   emulated::settings() = {};
@@ -62,7 +63,7 @@ double trained_in_graphs(HarmonicGraph& g, const char* optimizer) {
   return report.loss;
 }
 
-double trained_on_cpu(HarmonicGraph& g, const char* optimizer) {
+double trained_on_cpu(BoundGraph& g, const char* optimizer) {
   RunSettings s = settings(2);
   s.steps = kSteps;
   s.optimizer = optimizer;
@@ -73,7 +74,7 @@ double trained_on_cpu(HarmonicGraph& g, const char* optimizer) {
 
 TEST_CASE("cuda emulated: each sample's training step is one graph") {
   const FreshSettings fresh;
-  const std::function<std::unique_ptr<HarmonicGraph>()> samples[] = {
+  const std::function<std::unique_ptr<BoundGraph>()> samples[] = {
       [] {
         auto g = sample("mnist.hmx");
         bind_digits(*g, "mnist_training_data", "mnist_label_data", {784});

@@ -4,6 +4,7 @@
 #include "kernels/shared/memory_pool.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 using kernels::MemoryPool;
 
 namespace {

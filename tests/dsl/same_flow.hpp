@@ -5,7 +5,7 @@
 
 #include "engine/flow/flow.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 inline bool same(const std::string& a, const std::string& b) { return a == b; }
 inline bool same(bool a, bool b) { return a == b; }
@@ -75,4 +75,4 @@ inline bool same(const Harmonic& a, const Harmonic& b) {
 }
 inline bool same_flow(const Flow& a, const Flow& b) { return same(a.harmonics, b.harmonics); }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -7,6 +7,7 @@
 #include "tests/dsl/same_flow.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

@@ -7,6 +7,7 @@
 #include "tests/dsl/peg.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

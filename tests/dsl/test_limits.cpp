@@ -8,6 +8,7 @@
 #include "dsl/load.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

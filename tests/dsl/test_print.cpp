@@ -12,6 +12,7 @@
 #include "tests/dsl/same_flow.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

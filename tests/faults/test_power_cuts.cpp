@@ -41,7 +41,7 @@ std::vector<uint64_t> said_durable(const std::string& trace) {
 uint64_t samples_in(const std::string& directory) {
   uint64_t most = 0;
   for (const std::string& name : names_in(directory))
-    if (harmonics::spool::segment_first(name))
+    if (harmonics::engine::spool::segment_first(name))
       for (const auto& barrier : harmonics::spool::scan(directory + "/" + name, harmonics::FileCalls::system()).all)
         most = std::max(most, barrier.mark.index);
   return most;

@@ -9,6 +9,7 @@
 #include "engine/model/sealed_file.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

@@ -10,10 +10,10 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
   try {
-    const hx_plugin_abi d = harmonics::parse_descriptor(bytes, "input.so");
+    const hx_plugin_abi d = harmonics::engine::parse_descriptor(bytes, "input.so");
     if (!std::memchr(d.id, 0, sizeof d.id)) std::abort();
-    harmonics::defines_symbol(bytes, "input.so", "harmonics_register");
-    harmonics::check_contract(d, "input.so");
+    harmonics::engine::defines_symbol(bytes, "input.so", "harmonics_register");
+    harmonics::engine::check_contract(d, "input.so");
   } catch (const harmonics::Error& error) {
     if (error.kind() != harmonics::ErrorKind::Plugin || std::strlen(error.what()) < 20) {
       std::fprintf(stderr, "%s\n", error.what());

@@ -6,8 +6,9 @@
 #include "tests/wire/raw_frame.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 using namespace harmonics::wire;
-using namespace harmonics::testing;
+using namespace harmonics::engine::testing;
 
 namespace {
 

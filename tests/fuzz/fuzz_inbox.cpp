@@ -7,8 +7,9 @@
 #include "wire/inbox.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 using namespace harmonics::wire;
-using namespace harmonics::testing;
+using namespace harmonics::engine::testing;
 
 namespace {
 

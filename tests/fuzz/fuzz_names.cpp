@@ -7,7 +7,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/address.hpp"
-#include "engine/bound/harmonic_graph.hpp"
+#include "engine/bound/bound_graph.hpp"
 #include "engine/plugin/discovery.hpp"
 #include "engine/plugin/kinds.hpp"
 #include "engine/plugin/loader.hpp"
@@ -16,7 +16,8 @@
 #include "tests/fuzz/guarded_bytes.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 

@@ -4,7 +4,8 @@
 #include "tests/fuzz/structured_files.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
   return mutate(data, size, max_size, seed, 0, npy_file);

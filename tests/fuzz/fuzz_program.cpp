@@ -8,6 +8,7 @@
 #include "engine/program/print.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);

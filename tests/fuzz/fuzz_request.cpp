@@ -7,6 +7,7 @@
 #include "engine/serving/predict_request.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

@@ -11,6 +11,7 @@
 #include "tests/fuzz/structured_files.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

@@ -18,6 +18,7 @@
 #include "engine/serving/http_server.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

@@ -1,11 +1,12 @@
 // Any text is a settings file or an error that names its line; accepted settings are known ones, and print as text
 // with the same meaning.
-#include "engine/cli/settings_file.hpp"
+#include "engine/cli/options/settings_file.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
 
 using namespace harmonics;
-using namespace harmonics::cli;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::cli;
+using namespace harmonics::engine::testing;
 
 namespace {
 

@@ -23,7 +23,8 @@
 #include "tests/fuzz/websocket_frames.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 

@@ -1,6 +1,6 @@
 # Readers outside the library: sources or libraries that a fuzz target needs.
-set(HARMONICS_FUZZED_settings ${PROJECT_SOURCE_DIR}/engine/cli/settings_file.cpp
-                              ${PROJECT_SOURCE_DIR}/engine/cli/toml.cpp)
+set(HARMONICS_FUZZED_settings ${PROJECT_SOURCE_DIR}/engine/cli/options/settings_file.cpp
+                              ${PROJECT_SOURCE_DIR}/engine/cli/options/toml.cpp)
 set(HARMONICS_FUZZED_LINKS_session harmonics_serving)
 set(HARMONICS_FUZZED_LINKS_websocket harmonics_serving)
 set(HARMONICS_FUZZED_LINKS_request harmonics_serving)

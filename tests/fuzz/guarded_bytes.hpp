@@ -29,7 +29,7 @@
 #define HM_UNPOISON(place, size) (void)(place), (void)(size)
 #endif
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 class GuardedBytes {
  public:
@@ -96,4 +96,4 @@ inline int refusing(const std::function<void()>& body) {
   return 0;
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

@@ -7,7 +7,7 @@
 #include "tests/fuzz/guarded_bytes.hpp"
 #include "wire/plain/record_decoder.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 // Returns false when nothing more can be read.
 inline bool drain(plain::RecordDecoder& decoder, std::string& said) {
@@ -73,4 +73,4 @@ inline int decode_both_ways(plain::Format format, plain::DecoderOptions options,
   });
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

@@ -4,7 +4,7 @@
 #include "producers/file/table.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 // Applies the choices of an input's first byte to the options of every table; returns the remaining bits.
 inline uint8_t choose(uint8_t choice, TableOptions& options) {
@@ -30,4 +30,4 @@ void read_both_ways(Rows rows, TableOptions options) {
   require(read_everything(*again) == samples, "samples differ when the text is read again");
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

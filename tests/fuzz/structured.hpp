@@ -12,7 +12,7 @@
 // Provided by libFuzzer; absent when the corpus is replayed.
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size) __attribute__((weak));
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 class Choices {
  public:
@@ -74,4 +74,4 @@ size_t mutate(uint8_t* data, size_t size, size_t max_size, unsigned seed, size_t
   return kept + length;
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

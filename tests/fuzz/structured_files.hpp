@@ -6,7 +6,7 @@
 
 #include "tests/fuzz/structured.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 inline void append_bytes(std::string& to, uint64_t value, int bytes, bool big_endian = false) {
   for (int i = 0; i < bytes; ++i) to += static_cast<char>(value >> (8 * (big_endian ? bytes - 1 - i : i)));
@@ -120,4 +120,4 @@ std::string zip_file(Choices& c, size_t room, Content content) {
   return file;
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

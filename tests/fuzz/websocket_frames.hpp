@@ -12,7 +12,7 @@
 
 #include "engine/base/utf8.hpp"
 
-namespace harmonics::testing::websocket {
+namespace harmonics::engine::testing::websocket {
 
 enum Code : unsigned { kContinuation = 0, kText = 1, kBinary = 2, kClose = 8, kPing = 9, kPong = 10 };
 
@@ -112,4 +112,4 @@ inline Owed judge(std::string_view said, uint64_t most) {
   return owed;
 }
 
-}  // namespace harmonics::testing::websocket
+}  // namespace harmonics::engine::testing::websocket

@@ -8,13 +8,13 @@ using namespace journeys;
 
 namespace {
 
-using harmonics::open_file;
-using harmonics::testing::gzip_file;
-using harmonics::testing::little;
-using harmonics::testing::npy_file;
-using harmonics::testing::Options;
-using harmonics::testing::zip_file;
-using harmonics::testing::zstd_file;
+using harmonics::engine::open_file;
+using harmonics::engine::testing::gzip_file;
+using harmonics::engine::testing::little;
+using harmonics::engine::testing::npy_file;
+using harmonics::engine::testing::Options;
+using harmonics::engine::testing::zip_file;
+using harmonics::engine::testing::zstd_file;
 
 constexpr uint64_t kDigitCount = 1500;
 constexpr size_t kPixels = 28 * 28;

@@ -1,7 +1,7 @@
 // The slowest part of these tests: row by row, compiled with optimisation.
 #include "kernel_call.hpp"
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 
 std::vector<double> exact_product(const Side& a, const Side& b, int64_t m, int64_t n, int64_t k) {
   std::vector<double> c(static_cast<size_t>(m * n), 0), rows(static_cast<size_t>(k * n));
@@ -20,4 +20,4 @@ std::vector<double> exact_product(const Side& a, const Side& b, int64_t m, int64
   return c;
 }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

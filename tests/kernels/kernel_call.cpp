@@ -12,7 +12,7 @@
 
 #include <harmonics/function.hpp>
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 namespace {
 
 // A minimal host for a device: registration and error reporting.
@@ -250,4 +250,4 @@ void require_close(const Tensor& actual, const std::vector<double>& expected, do
 std::string device_name() { return device().name; }
 std::string device_text() { return device().vt->describe(device().self); }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

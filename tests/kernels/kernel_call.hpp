@@ -14,7 +14,7 @@
 
 #include <harmonics/device.hpp>
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 
 using Dims = std::vector<int64_t>;
 
@@ -167,4 +167,4 @@ void require_close(const Tensor& actual, const std::vector<double>& expected, do
 std::string device_text();
 std::string device_name();
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

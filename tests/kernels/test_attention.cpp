@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 namespace {
 
 struct Heads {
@@ -230,4 +230,4 @@ TEST_CASE("rope: rotation and its inverse") {
   CHECK(swapped(rows).bytes == y.bytes);
 }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

@@ -1,6 +1,6 @@
 #include "kernel_call.hpp"
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 namespace {
 
 struct Conv {
@@ -188,4 +188,4 @@ TEST_CASE("pooling and its gradients") {
   }
 }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

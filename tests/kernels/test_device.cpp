@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 
 TEST_CASE("cpu device: registers and describes itself") {
   CHECK(device_name() == "cpu");
@@ -21,4 +21,4 @@ TEST_CASE("cpu device: unsupported call sites are declined") {
   CHECK_FALSE(KernelCall("exp").in(Tensor::zeros({0}, HX_F32)).out({0}).served());
 }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

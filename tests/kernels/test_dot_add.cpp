@@ -1,7 +1,7 @@
 // dot_add against dot plus a sum, in place and out of place.
 #include "kernel_call.hpp"
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 namespace {
 
 struct Axes {
@@ -92,4 +92,4 @@ TEST_CASE("dot_add: a dropped sum leaves no NaN") {
       }
 }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

@@ -3,7 +3,7 @@
 #include <functional>
 #include <limits>
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -274,4 +274,4 @@ TEST_CASE("sigmoid cross entropy and its gradient") {
   require_close(dx, g, 1e-5, 1e-7);
 }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

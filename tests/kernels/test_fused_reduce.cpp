@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 namespace {
 
 struct FusedReduceCase {
@@ -135,4 +135,4 @@ TEST_CASE("fused_reduce: other element types with an f32 result") {
                   .served());
 }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

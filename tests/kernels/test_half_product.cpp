@@ -4,7 +4,7 @@
 
 #include "kernel_call.hpp"
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 namespace {
 
 struct HalfSizes {
@@ -184,4 +184,4 @@ TEST_CASE("small and batched products stay in fp32") {
   }
 }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 
 TEST_CASE("gather: any axis, out-of-range indices are clamped") {
   Random random(91);
@@ -52,4 +52,4 @@ TEST_CASE("scatter_add adds in index order, in place when asked") {
   REQUIRE(y.values<float>() == e);
 }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

@@ -5,7 +5,7 @@
 
 #include <harmonics/philox.hpp>
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 namespace {
 
 Dims strides_of(const Dims& dims) {
@@ -149,4 +149,4 @@ TEST_CASE("full, iota and random numbers") {
   }
 }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

@@ -1,6 +1,6 @@
 #include "kernel_call.hpp"
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 namespace {
 
 double activated(const std::string& name, double x) {
@@ -181,4 +181,4 @@ TEST_CASE("linear with bias and activation") {
     }
 }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

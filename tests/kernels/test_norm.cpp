@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 namespace {
 
 // A row of `n` elements at any offsets, common to all norms.
@@ -277,4 +277,4 @@ TEST_CASE("group norm and its gradient") {
   check_group({16, 32, 14, 14}, 8);
 }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

@@ -1,6 +1,6 @@
 #include "kernel_call.hpp"
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 namespace {
 
 struct State {
@@ -72,4 +72,4 @@ TEST_CASE("ten steps of adam and adamw") {
     }
 }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

@@ -1,7 +1,7 @@
 // Convolution and max pooling in one kernel, and gradients that visit only the maxima.
 #include "kernel_call.hpp"
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 namespace {
 
 struct PooledCase {
@@ -167,4 +167,4 @@ TEST_CASE("conv_max_pool gradients: dense cases are declined") {
   CHECK_FALSE(wide.served());
 }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

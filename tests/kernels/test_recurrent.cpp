@@ -1,6 +1,6 @@
 #include "kernel_call.hpp"
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 namespace {
 
 struct RecurrentSizes {
@@ -226,4 +226,4 @@ TEST_CASE("lstm, gru: saturated gates stay finite") {
   require_close(y[0], e.y, 1e-5, 1e-6);
 }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 namespace {
 
 // Reference by definition: each element's result, and the combining function.
@@ -149,4 +149,4 @@ TEST_CASE("argmax, argmin: first of equals, first NaN") {
   }
 }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

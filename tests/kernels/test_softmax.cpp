@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 namespace {
 
 double log_sum(const Tensor& x, int64_t row, int64_t n) {
@@ -149,4 +149,4 @@ TEST_CASE("softmax: NaN affects its own row only") {
   }
 }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

@@ -1,6 +1,6 @@
 #include "kernel_call.hpp"
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 namespace {
 
 // Random tensor with about `density` non-zeros; some rows and columns are all zero.
@@ -184,4 +184,4 @@ TEST_CASE("bytes are declined where the sparse kernel is not used") {
       both.set("transposed", 1).set("scale", 0.5).in(numbers).in(random.floats({64, 64})).out({50, 64}).served());
 }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

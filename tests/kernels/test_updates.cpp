@@ -1,7 +1,7 @@
 // RMSProp, Lion and LAMB in place, and the global norm, against plain loops in double.
 #include "kernel_call.hpp"
 
-namespace harmonics::kernel_tests {
+namespace harmonics::engine::kernel_tests {
 namespace {
 
 using Numbers = std::vector<double>;
@@ -140,4 +140,4 @@ TEST_CASE("global_norm: norm of many tensors") {
   }
 }
 
-}  // namespace harmonics::kernel_tests
+}  // namespace harmonics::engine::kernel_tests

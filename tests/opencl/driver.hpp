@@ -6,7 +6,7 @@
 #include "engine/execution/device_memory.hpp"
 #include "engine/plugin/registry.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 inline bool opens_driver() {
   const hx_device_info info = info_of(*Registry::global().need(HX_DEVICE, "opencl"));
@@ -15,4 +15,4 @@ inline bool opens_driver() {
   return false;
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

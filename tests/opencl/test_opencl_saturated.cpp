@@ -4,7 +4,8 @@
 #include "tests/parity/case_program.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 TEST_CASE("opencl: functionals and gradients of saturated numbers equal PyTorch's") {
   if (!opens_driver()) return;

@@ -9,7 +9,7 @@
 #include "tests/cache_folder.hpp"
 
 using harmonics::kernels::ProgramFile;
-using harmonics::testing::CacheFolder;
+using harmonics::engine::testing::CacheFolder;
 namespace fs = std::filesystem;
 
 namespace {

@@ -10,7 +10,7 @@
 #include "engine/execution/executable.hpp"
 #include "engine/program/interpret.hpp"
 
-namespace harmonics::parity {
+namespace harmonics::engine::parity {
 
 using Leaves = std::map<std::string, HTensor>;
 
@@ -93,4 +93,4 @@ inline std::unique_ptr<Runner> make_runner(const std::string& backend, Program p
   return std::make_unique<CompiledRunner>(program, parameters, backend);
 }
 
-}  // namespace harmonics::parity
+}  // namespace harmonics::engine::parity

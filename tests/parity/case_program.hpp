@@ -5,7 +5,7 @@
 #include "engine/program/tracer.hpp"
 #include "golden.hpp"
 
-namespace harmonics::parity {
+namespace harmonics::engine::parity {
 
 inline std::vector<HTensor> numbered(const std::map<std::string, HTensor>& tensors, const std::string& prefix) {
   std::vector<HTensor> found;
@@ -63,4 +63,4 @@ inline std::vector<GoldenCase> saturated_cases(const TensorFile& file) {
   return cases;
 }
 
-}  // namespace harmonics::parity
+}  // namespace harmonics::engine::parity

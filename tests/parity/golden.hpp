@@ -13,7 +13,7 @@
 #include "engine/model/safetensors.hpp"
 #include "engine/program/functional.hpp"
 
-namespace harmonics::parity {
+namespace harmonics::engine::parity {
 
 inline TensorFile golden(const std::string& name) {
   return read_safetensors(std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/" + name);
@@ -80,4 +80,4 @@ inline std::string difference(const HTensor& found, const HTensor& expected, con
   return text;
 }
 
-}  // namespace harmonics::parity
+}  // namespace harmonics::engine::parity

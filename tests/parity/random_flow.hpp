@@ -11,7 +11,7 @@
 #include "golden.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 
-namespace harmonics::parity {
+namespace harmonics::engine::parity {
 
 struct RandomFlow {
   std::string name, text;
@@ -79,7 +79,7 @@ inline Source source_of(const std::string& name, const HTensor& t, int64_t class
 }
 
 // Binds the streams of a part ("train", "test", "infer") that the graph uses.
-inline void bind_part(HarmonicGraph& graph, StreamSet& streams, const TensorFile& file, const RandomFlow& flow,
+inline void bind_part(BoundGraph& graph, StreamSet& streams, const TensorFile& file, const RandomFlow& flow,
                       const std::string& part, bool taps) {
   const std::vector<int> used = graph.graph().producers_used(0, taps);
   for (const auto& [name, t] : below(file, flow.name + "/" + part)) {
@@ -91,11 +91,11 @@ inline void bind_part(HarmonicGraph& graph, StreamSet& streams, const TensorFile
 }
 
 // The flow without taps, as in `harmonics infer`.
-inline std::unique_ptr<HarmonicGraph> inference_of(const RandomFlow& flow) {
+inline std::unique_ptr<BoundGraph> inference_of(const RandomFlow& flow) {
   Graph graph = make_graph(parse_flow(std::make_shared<SourceText>("random.hmx", flow.text)), Registry::global());
   graph.taps.clear();
   for (CycleSettings& c : graph.cycles) c.epochs.reset(), c.steps.reset();
-  return std::make_unique<HarmonicGraph>(std::move(graph));
+  return std::make_unique<BoundGraph>(std::move(graph));
 }
 
 // Largest difference relative to the largest expected value; infinite if only one is NaN.
@@ -113,4 +113,4 @@ inline double relative_error(const HTensor& found, const HTensor& expected) {
   return difference / largest;
 }
 
-}  // namespace harmonics::parity
+}  // namespace harmonics::engine::parity

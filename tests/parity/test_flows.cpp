@@ -5,18 +5,19 @@
 #include "tests/engine/runtime/memory_streams.hpp"
 
 using namespace harmonics;
-using namespace harmonics::parity;
-using harmonics::testing::graph_of;
+using namespace harmonics::engine;
+using namespace harmonics::engine::parity;
+using harmonics::engine::testing::graph_of;
 
 namespace {
 
 constexpr Tolerance kFloatFlow{2e-5, 2e-5};
 
 template <typename T>
-void bind(HarmonicGraph& graph, const std::string& name, const HTensor& t) {
+void bind(BoundGraph& graph, const std::string& name, const HTensor& t) {
   testing::bind_rows<T>(graph, name, t.shape().from(1), {t.data<T>(), t.data<T>() + t.size()});
 }
-void bind_any(HarmonicGraph& graph, const std::string& name, const HTensor& t) {
+void bind_any(BoundGraph& graph, const std::string& name, const HTensor& t) {
   switch (t.dtype()) {
     case DType::F32:
       return bind<float>(graph, name, t);

@@ -12,6 +12,7 @@
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 namespace json = boost::json;
 
 namespace {

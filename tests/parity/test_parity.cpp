@@ -8,7 +8,8 @@
 #include "case_program.hpp"
 
 using namespace harmonics;
-using namespace harmonics::parity;
+using namespace harmonics::engine;
+using namespace harmonics::engine::parity;
 
 namespace {
 

@@ -5,8 +5,9 @@
 #include "random_flow.hpp"
 
 using namespace harmonics;
-using namespace harmonics::parity;
-using harmonics::testing::graph_of;
+using namespace harmonics::engine;
+using namespace harmonics::engine::parity;
+using harmonics::engine::testing::graph_of;
 
 namespace {
 
@@ -15,7 +16,7 @@ void check_part(const RandomFlow& flow, const std::string& part, const HTensor& 
   CHECK(relative_error(found, expected) <= flow.allowed.at(part));
 }
 
-void check_training(HarmonicGraph& graph, const RandomFlow& flow, const TensorFile& file) {
+void check_training(BoundGraph& graph, const RandomFlow& flow, const TensorFile& file) {
   std::vector<double> losses;
   CycleRuntime runtime(graph, 0, flow.settings());
   runtime.on_step(1, [&](const StepReport& r) { losses.push_back(r.metrics.at("loss")); });
@@ -30,7 +31,7 @@ void check_training(HarmonicGraph& graph, const RandomFlow& flow, const TensorFi
   }
 }
 
-void check_test(HarmonicGraph& graph, const RandomFlow& flow, const TensorFile& file) {
+void check_test(BoundGraph& graph, const RandomFlow& flow, const TensorFile& file) {
   bind_part(graph, graph.test_streams(), file, flow, "test", true);
   const Evaluation e = evaluate(graph, 0, graph.test_streams(), flow.settings());
   check_part(flow, "test loss", HTensor::from<double>({}, {e.loss}), file.tensors.at(flow.name + "/test_loss"));
@@ -41,7 +42,7 @@ void check_test(HarmonicGraph& graph, const RandomFlow& flow, const TensorFile& 
     check_part(flow, "test accuracy", HTensor::from<double>({}, {e.accuracy}), accuracy);
 }
 
-void check_inference(const HarmonicGraph& trained, const RandomFlow& flow, const TensorFile& file) {
+void check_inference(const BoundGraph& trained, const RandomFlow& flow, const TensorFile& file) {
   const auto graph = inference_of(flow);
   bind_part(*graph, graph->streams(), file, flow, "infer", false);
   graph->load_weights(trained.weights(), "the trained weights");

@@ -10,8 +10,9 @@
 #include "random_flow.hpp"
 
 using namespace harmonics;
-using namespace harmonics::parity;
-using harmonics::testing::graph_of;
+using namespace harmonics::engine;
+using namespace harmonics::engine::parity;
+using harmonics::engine::testing::graph_of;
 using Leaves = std::map<std::string, HTensor>;
 
 namespace {
@@ -46,7 +47,7 @@ class Weights : public TensorBinding {
 };
 
 struct Traced {
-  std::unique_ptr<HarmonicGraph> graph;
+  std::unique_ptr<BoundGraph> graph;
   Program program;
   Leaves inputs;
   int64_t batch = 0;

@@ -6,7 +6,8 @@
 #include "golden.hpp"
 
 using namespace harmonics;
-using namespace harmonics::parity;
+using namespace harmonics::engine;
+using namespace harmonics::engine::parity;
 
 namespace {
 

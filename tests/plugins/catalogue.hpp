@@ -4,7 +4,7 @@
 #include "engine/plugin/arguments.hpp"
 #include "tests/plugins/traced.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 inline AttributeMap arguments(const ItemPtr& item, const std::vector<std::pair<std::string, std::string>>& texts) {
   return bind_texts(*item, texts);
@@ -56,4 +56,4 @@ inline void check_same(const HTensor& a, const HTensor& b, double margin = 1e-5)
   check_close(a, numbers(b), margin);
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

@@ -8,7 +8,8 @@
 #include "tests/plugins/every_kind.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 using journeys::Folder;
 using journeys::has;
 namespace fs = std::filesystem;

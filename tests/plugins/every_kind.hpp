@@ -14,7 +14,7 @@
 #include "tests/journeys/shell.hpp"
 #include "tests/plugins/traced.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 struct Build {
   std::string path, prefix;  // its names begin with "prefix_"
@@ -237,4 +237,4 @@ inline void check_implementations(const Build& b) {
   check_training(pair, " --device A_none");
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

@@ -7,6 +7,7 @@
 #include "engine/plugin/pending_items.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

@@ -9,10 +9,11 @@
 #include "tests/plugins/traced.hpp"
 
 using namespace harmonics;
-using harmonics::testing::error_of;
-using harmonics::testing::floats;
-using harmonics::testing::Floats;
-using harmonics::testing::numbers;
+using namespace harmonics::engine;
+using harmonics::engine::testing::error_of;
+using harmonics::engine::testing::floats;
+using harmonics::engine::testing::Floats;
+using harmonics::engine::testing::numbers;
 using journeys::Folder;
 using journeys::has;
 using journeys::Result;
@@ -51,22 +52,22 @@ struct HostileData {
 };
 
 // Builds, in this process, a graph whose hidden layer ends in this function.
-embedding::HarmonicGraph embedded(const HostileData& data, const std::string& function) {
-  embedding::HarmonicGraph g = embedding::parse_hmx_text(
+HarmonicGraph embedded(const HostileData& data, const std::string& function) {
+  HarmonicGraph g = parse_hmx_text(
       "harmonic g { producer x {2}; producer y {2}; layer h {8}; layer o {2}; cycle (batch=8) { x -(" + function +
       ")-> h -(affine)-> o; o <-(mse)- y; } }");
   g.bindProducer("x", "file:" + (data.folder / "x.csv"));
   g.bindProducer("y", "file:" + (data.folder / "y.csv"));
   return g;
 }
-embedding::FitOptions steps(int64_t n) {
-  embedding::FitOptions o;
+FitOptions steps(int64_t n) {
+  FitOptions o;
   o.steps = n;
   o.threads = 1;
   o.optimizer = "sgd(lr=0.05)";
   return o;
 }
-std::vector<Floats> weights_of(const embedding::HarmonicGraph& g) {
+std::vector<Floats> weights_of(const HarmonicGraph& g) {
   std::vector<Floats> all;
   for (const std::string& name : g.weights()) all.push_back(numbers(g.weight(name)));
   return all;
@@ -111,7 +112,7 @@ TEST_CASE("hostile libraries: each is refused, and the next good one works") {
     CHECK(has(refused(library(name)), "\n"));  // each message has a remedy
   for (uint32_t kind : {HX_ACTIVATION, HX_LOSS, HX_LAYER}) CHECK(registry.names(kind).empty());
   load_plugin(library("functions"), registry);
-  const auto ran = harmonics::testing::run(
+  const auto ran = harmonics::engine::testing::run(
       floats({1, 2}, {3, -4}),
       [&](const HTensor& x) { return call_activation(registry.need(HX_ACTIVATION, "square"), {}, x); }, true);
   CHECK(numbers(ran.y) == Floats{9, 16});
@@ -225,11 +226,11 @@ TEST_CASE("hostile libraries: a function that throws during training ends the ru
 }
 
 TEST_CASE("hostile libraries: an exception in a step leaves the weights of the step before, and the graph trains on") {
-  embedding::load_plugin(library("spoils"));
+  load_plugin(library("spoils"));
   const HostileData data;
   for (const char* name : {"throws_late", "throws_in_gradient"}) {
     INFO(name);
-    embedding::HarmonicGraph whole = embedded(data, "fine"), broken = embedded(data, name);
+    HarmonicGraph whole = embedded(data, "fine"), broken = embedded(data, name);
     CHECK(
         has(error_of([&] { broken.fit(steps(10)); }),
             "activation '" + std::string(name) + "' of plugin 'spoils': no more today\ncome back tomorrow\nnote: in "));
@@ -237,7 +238,7 @@ TEST_CASE("hostile libraries: an exception in a step leaves the weights of the s
         steps(std::string(name) == "throws_late" ? 3 : 2));  // its gradient was also called once at compile time
     CHECK(weights_of(broken) == weights_of(whole));
     broken.registerActivation(name, std::make_shared<Identity>());
-    const embedding::FitReport report = broken.fit(steps(10));
+    const FitReport report = broken.fit(steps(10));
     CHECK(report.steps == 10);
     CHECK(std::isfinite(report.loss));
     CHECK(weights_of(broken) != weights_of(whole));

@@ -4,12 +4,15 @@
 #include "engine/execution/executable.hpp"
 #include "engine/execution/selection.hpp"
 #include "tests/plugins/traced.hpp"
+#include "tests/override_scope.hpp"
 
 using namespace harmonics;
-using harmonics::testing::error_of;
-using harmonics::testing::floats;
-using harmonics::testing::Floats;
-using harmonics::testing::numbers;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
+using harmonics::engine::testing::error_of;
+using harmonics::engine::testing::floats;
+using harmonics::engine::testing::Floats;
+using harmonics::engine::testing::numbers;
 using journeys::Folder;
 using journeys::has;
 using journeys::number;
@@ -76,11 +79,11 @@ TEST_CASE("implementations: a plugin's functional works eagerly and traced, with
   const HTensor x = floats({3}, {0, 1, -2});
   const Floats y = numbers(call1("swish2", {x}));
   CHECK(y[1] == Approx(0.731059f));
-  const auto ran = harmonics::testing::run(
+  const auto ran = harmonics::engine::testing::run(
       x, [](const HTensor& v) { return call1("swish2", {v}); }, true);
   CHECK(numbers(ran.y) == y);
   CHECK(numbers(ran.dx)[0] == Approx(0.5f));
-  const auto doubled = harmonics::testing::run(
+  const auto doubled = harmonics::engine::testing::run(
       x, [](const HTensor& v) { return call1("swish_doubled", {v}, Attributes().set("slope", 1.0)); }, true);
   CHECK(numbers(doubled.dx)[0] == Approx(1.0f));  // its own gradient is twice the correct one
   CHECK(numbers(call("blend", {x, x}, Attributes().set("part", 1.0)).at(1)) == Floats{0, 0, 0});
@@ -126,11 +129,11 @@ TEST_CASE("implementations: an override applies within its scope and to programs
   Registry registry(&Registry::global()), other(&Registry::global());
   std::unique_ptr<Executable> kept;
   {
-    const ScopedOverride outer(registry, "swish2", "plain");
+    const OverrideScope outer(registry, "swish2", "plain");
     CHECK(kernel_of(*compiled(registry, {2, 4})) == "plugin");
     CHECK(kernel_of(*compiled(other, {2, 4})) == "fast swish");
     {
-      const ScopedOverride inner(registry, "swish2", "portable");
+      const OverrideScope inner(registry, "swish2", "portable");
       const auto plan = compiled(registry, {2, 4});
       CHECK(of_swish(*plan).winner == "portable");
       CHECK(of_swish(*plan).because == "override");
@@ -146,7 +149,7 @@ TEST_CASE("implementations: an unknown or unusable override is an error with all
   Registry registry(&Registry::global());
   const auto refused = [&](const char* functional, const char* name, const Shape& shape = {2, 4},
                            bool training = false) {
-    const ScopedOverride o(registry, functional, name);
+    const OverrideScope o(registry, functional, name);
     return error_of([&] { compiled(registry, shape, training); });
   };
   CHECK(refused("swish4", "plain") == "there is no functional 'swish4' to override\ndid you mean 'swish2'?");

@@ -9,7 +9,8 @@
 #include "tests/plugins/traced.hpp"
 
 using namespace harmonics;
-using harmonics::testing::error_of;
+using namespace harmonics::engine;
+using harmonics::engine::testing::error_of;
 using journeys::has;
 using journeys::Result;
 
@@ -18,8 +19,8 @@ TEST_CASE("registration: a null object is refused, with its name") {
   CHECK(r.code == 1);
   CHECK(has(r.err, "failed while registering: cannot register activation 'null_one': its object is null\n"));
 
-  embedding::HarmonicGraph g =
-      embedding::parse_hmx_text("harmonic g { producer x {2}; layer o {2}; cycle { x -> o; } }");
+  HarmonicGraph g =
+      parse_hmx_text("harmonic g { producer x {2}; layer o {2}; cycle { x -> o; } }");
   const auto refused = [&](auto&& call) { return error_of(call); };
   CHECK(
       has(refused([&] { g.registerActivation("n", nullptr); }), "cannot register activation 'n': its object is null"));

@@ -6,7 +6,8 @@
 #include "tests/plugins/catalogue.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 

@@ -10,6 +10,7 @@
 #include <harmonics/graph.hpp>
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

@@ -11,7 +11,8 @@
 #include "tests/plugins/traced.hpp"
 
 using namespace harmonics;
-using harmonics::testing::error_of;
+using namespace harmonics::engine;
+using harmonics::engine::testing::error_of;
 using journeys::Folder;
 using journeys::has;
 using journeys::Result;

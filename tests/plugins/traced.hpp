@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "engine/functional/plugin_functions.hpp"
+#include "engine/contract/plugin_functions.hpp"
 #include "engine/plugin/loader.hpp"
 #include "engine/program/gradient.hpp"
 #include "engine/program/interpret.hpp"
 #include "engine/program/tracer.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 using Floats = std::vector<float>;
 
@@ -109,4 +109,4 @@ class TestScope : public hx_scope {
   int64_t classes() override { return symbols; }
 };
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

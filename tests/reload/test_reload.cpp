@@ -14,7 +14,8 @@
 #include "tests/journeys/shell.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 using journeys::Folder;
 namespace fs = std::filesystem;
 
@@ -33,9 +34,9 @@ struct Builds {
 };
 
 // A graph with its own functions, since other tests use the same names.
-std::unique_ptr<HarmonicGraph> graph_with(const Builds& builds, Registry& registry, const char* text) {
+std::unique_ptr<BoundGraph> graph_with(const Builds& builds, Registry& registry, const char* text) {
   load_plugin(builds.library, registry);
-  return std::make_unique<HarmonicGraph>(
+  return std::make_unique<BoundGraph>(
       make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", text)), registry), &registry);
 }
 

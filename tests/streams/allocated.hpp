@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 uint64_t allocations_made();
 uint64_t bytes_allocated();
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

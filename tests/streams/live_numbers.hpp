@@ -8,7 +8,7 @@
 
 #include <harmonics/stream.hpp>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 class LiveNumbers final : public Producer {
  public:
@@ -77,4 +77,4 @@ class LiveNumbers final : public Producer {
   std::vector<uint64_t> durable_;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,7 +6,8 @@
 #include "tests/streams/under_test.hpp"
 
 using namespace harmonics;
-using harmonics::testing::refusal;
+using namespace harmonics::engine;
+using harmonics::engine::testing::refusal;
 
 TEST_CASE("an address has scheme, path, options and fragment") {
   const Address a = parse_address("file:dir/a%3Fb.csv?shuffle=8192&missing=a%26b%20c&empty=#x,y#z");

@@ -10,8 +10,8 @@
 namespace {
 std::atomic<uint64_t> allocations{0}, allocated{0};
 }
-uint64_t harmonics::testing::allocations_made() { return allocations; }
-uint64_t harmonics::testing::bytes_allocated() { return allocated; }
+uint64_t harmonics::engine::testing::allocations_made() { return allocations; }
+uint64_t harmonics::engine::testing::bytes_allocated() { return allocated; }
 __attribute__((noinline)) void* operator new(std::size_t size) {
   ++allocations;
   allocated += size;
@@ -27,7 +27,8 @@ __attribute__((noinline)) void operator delete(void* p) noexcept { std::free(p);
 __attribute__((noinline)) void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 TEST_CASE("reading allocates nothing after the first batch") {
   for (const uint64_t shuffle : {0u, 32u}) {

@@ -8,7 +8,8 @@
 #include "wire/frame.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 

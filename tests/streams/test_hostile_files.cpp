@@ -12,7 +12,8 @@
 #include "tests/streams/written_files.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 

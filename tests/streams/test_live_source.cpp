@@ -7,6 +7,7 @@
 #include "tests/streams/live_numbers.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 using namespace std::chrono_literals;
 
 namespace {

@@ -2,7 +2,8 @@
 #include "tests/streams/under_test.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 

@@ -17,7 +17,7 @@
 
 #include <harmonics/function.hpp>
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 inline std::string data_path(const std::string& name) {
   const char* folder = std::getenv("HARMONICS_TEST_DATA");
@@ -229,4 +229,4 @@ inline std::vector<int> numbers(const std::vector<std::vector<int32_t>>& samples
   return out;
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

@@ -12,7 +12,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 inline std::string little(uint64_t value, int bytes) {
   std::string s;
@@ -105,4 +105,4 @@ inline std::string jpeg_file(int height, int width, const std::vector<uint8_t>& 
   return file;
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

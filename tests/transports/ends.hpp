@@ -11,6 +11,7 @@
 namespace transports {
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 class Receiving {
  public:

@@ -13,6 +13,7 @@
 #include "plugins/sockets/listener.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

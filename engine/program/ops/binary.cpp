@@ -8,7 +8,7 @@
 #include "engine/program/ops/check.hpp"
 #include "engine/program/ops/dispatch.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -245,4 +245,4 @@ OpRow binary_row(Op op) {
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -1,6 +1,6 @@
 #include "engine/program/ops/check.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 std::string types_text(std::span<const TensorType> types) {
   std::string text;
@@ -68,4 +68,4 @@ TensorType checked_type(Op op, DType dtype, const Shape& shape) {
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

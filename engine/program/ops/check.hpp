@@ -6,7 +6,7 @@
 
 #include "engine/program/op.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // "f32[64, 10] and f32[64, 12]"
 std::string types_text(std::span<const TensorType> types);
@@ -27,4 +27,4 @@ int64_t expect_axis(Op op, std::span<const TensorType> inputs, int64_t axis, siz
 // A result type; its size is checked for negative dimensions and overflow.
 TensorType checked_type(Op op, DType dtype, const Shape& shape);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

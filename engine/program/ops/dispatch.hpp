@@ -10,7 +10,7 @@
 #include "engine/program/op.hpp"
 #include "engine/tensor/half.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Arithmetic type of a stored T: float for 16-bit floats, else T.
 template <typename T>
@@ -72,4 +72,4 @@ To convert_element(From stored) {
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -4,7 +4,7 @@
 
 #include "engine/program/ops/dispatch.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 void fill_elements(DType dtype, void* to, int64_t count, double value) {
   visit_dtype(dtype, [&](auto type) {
@@ -13,4 +13,4 @@ void fill_elements(DType dtype, void* to, int64_t count, double value) {
   });
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

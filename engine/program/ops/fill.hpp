@@ -3,9 +3,9 @@
 
 #include "engine/tensor/type.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Converts `value` like `cast`: truncates and saturates for integers.
 void fill_elements(DType dtype, void* to, int64_t count, double value);
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

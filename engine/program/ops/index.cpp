@@ -9,7 +9,7 @@
 #include "engine/program/ops/list_check.hpp"
 #include "engine/program/ops/walk.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -272,4 +272,4 @@ OpRow index_row(Op op) {
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

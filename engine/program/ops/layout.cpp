@@ -7,7 +7,7 @@
 #include "engine/program/ops/list_check.hpp"
 #include "engine/program/ops/strided_copy.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -299,4 +299,4 @@ OpRow layout_row(Op op) {
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

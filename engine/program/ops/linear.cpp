@@ -10,7 +10,7 @@
 #include "engine/program/ops/list_check.hpp"
 #include "engine/program/ops/strided_copy.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -319,4 +319,4 @@ OpRow linear_row(Op op) {
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

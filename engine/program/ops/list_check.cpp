@@ -1,6 +1,6 @@
 #include "engine/program/ops/list_check.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 std::string list_text(const std::vector<int64_t>& values) {
   std::string s = "[";
@@ -42,4 +42,4 @@ TensorType checked_type(Op op, std::span<const TensorType> inputs, DType dtype, 
   return checked_type(op, dtype, Shape(dims));
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

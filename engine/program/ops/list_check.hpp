@@ -5,7 +5,7 @@
 
 #include "engine/program/ops/check.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // Axes of the first operand as a mask; rejects out-of-range and duplicate axes.
 std::vector<bool> expect_axes(Op op, std::span<const TensorType> inputs, const std::vector<int64_t>& axes,
@@ -18,4 +18,4 @@ TensorType checked_type(Op op, std::span<const TensorType> inputs, DType dtype, 
 
 std::string list_text(const std::vector<int64_t>& values);  // "[1, 2]"
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -3,7 +3,7 @@
 
 #include "engine/program/ops/check.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 OpRow mark_row(Op op) {
   OpRow row{};
@@ -18,4 +18,4 @@ OpRow mark_row(Op op) {
   return row;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

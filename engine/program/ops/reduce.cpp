@@ -8,7 +8,7 @@
 #include "engine/program/ops/list_check.hpp"
 #include "engine/program/ops/walk.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -260,4 +260,4 @@ OpRow reduce_row(Op op) {
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -6,7 +6,7 @@
 #include "engine/program/ops/fill.hpp"
 #include "engine/program/ops/dispatch.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -87,4 +87,4 @@ OpRow source_row(Op op) {
   return row;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

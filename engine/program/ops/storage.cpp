@@ -5,7 +5,7 @@
 #include "engine/program/ops/list_check.hpp"
 #include "engine/program/ops/walk.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -142,4 +142,4 @@ OpRow storage_row(Op op) {
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

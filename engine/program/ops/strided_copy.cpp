@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -94,4 +94,4 @@ void StridedCopy::run() const {
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

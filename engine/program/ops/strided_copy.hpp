@@ -7,7 +7,7 @@
 
 #include <harmonics/tensor.hpp>
 
-namespace harmonics {
+namespace harmonics::engine {
 
 using Strides = std::array<int64_t, HX_MAX_RANK>;  // in elements, per axis; may be zero or negative
 
@@ -26,4 +26,4 @@ struct StridedCopy {
   void run() const;
 };
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

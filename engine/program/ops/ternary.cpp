@@ -4,7 +4,7 @@
 #include "engine/program/ops/check.hpp"
 #include "engine/program/ops/dispatch.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -45,4 +45,4 @@ OpRow ternary_row(Op op) {
   return row;
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

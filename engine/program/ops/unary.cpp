@@ -7,7 +7,7 @@
 #include "engine/program/ops/check.hpp"
 #include "engine/program/ops/dispatch.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 namespace {
 
@@ -207,4 +207,4 @@ OpRow unary_row(Op op) {
 }
 #undef HM_FLOAT_ROW
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -3,7 +3,7 @@
 
 #include "engine/program/ops/strided_copy.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 // A tensor seen as [outer, size, inner] around one axis.
 struct AxisView {
@@ -33,4 +33,4 @@ void for_each_row(const Shape& shape, const Strides& strides, Row&& row) {
   }
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

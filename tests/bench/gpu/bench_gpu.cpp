@@ -15,7 +15,7 @@
 #include "engine/plugin/loader.hpp"
 #include "tests/bench/workload.hpp"
 
-namespace harmonics::bench {
+namespace harmonics::engine::bench {
 namespace {
 
 struct Options {
@@ -196,10 +196,11 @@ Options read(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace harmonics::bench
+}  // namespace harmonics::engine::bench
 
 int main(int argc, char** argv) {
   using namespace harmonics;
+  using namespace harmonics::engine;
   try {
     const bench::Options o = bench::read(argc, argv);
     if (!o.plugin.empty()) load_plugin(o.plugin);

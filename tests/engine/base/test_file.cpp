@@ -14,6 +14,7 @@
 #include "engine/base/file.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 namespace fs = std::filesystem;
 
 namespace {

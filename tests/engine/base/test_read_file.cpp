@@ -8,6 +8,7 @@
 #include "engine/base/read_file.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

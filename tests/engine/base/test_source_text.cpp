@@ -3,6 +3,7 @@
 #include "engine/base/source_text.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

@@ -6,6 +6,7 @@
 #include "engine/base/spelling.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 TEST_CASE("spelling: distances between words") {
   CHECK(edit_distance("", "") == 0);

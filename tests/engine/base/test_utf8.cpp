@@ -3,6 +3,7 @@
 #include "engine/base/utf8.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 TEST_CASE("utf8: every code point decodes as encoded") {
   for (char32_t c = 1; c <= 0x10FFFF; c += c < 0x3000 ? 1 : 97) {

@@ -6,7 +6,7 @@
 
 #include <harmonics/harmonics.hpp>
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 // Sequential rows of the line, or their targets; can seek to any of them.
 class LinePoints : public Producer {
@@ -60,4 +60,4 @@ std::string refused(Body&& body) {
   }
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

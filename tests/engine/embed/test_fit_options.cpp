@@ -10,7 +10,8 @@
 #include "tests/journeys/shell.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 using journeys::Folder;
 namespace fs = std::filesystem;
 

@@ -10,6 +10,7 @@
 #include <harmonics/ops.hpp>
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

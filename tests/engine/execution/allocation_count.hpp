@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kCountsAllocations = false;  // sanitizers replace malloc themselves
@@ -14,4 +14,4 @@ inline constexpr bool kCountsAllocations = true;
 void start_counting();
 uint64_t stop_counting();  // allocations on all threads since start_counting()
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

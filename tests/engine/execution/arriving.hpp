@@ -10,7 +10,7 @@
 #include "engine/model/parameter_store.hpp"
 #include "tests/engine/execution/training_program.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 // Declares weights and moments in a store, as graphs do.
 inline void declare(ParameterStore& store, const TrainingStep& step) {
@@ -64,4 +64,4 @@ inline std::map<std::string, HTensor> trained_on_batches(const TrainingStep& ste
   return all_of(store);
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

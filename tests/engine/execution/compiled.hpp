@@ -6,7 +6,7 @@
 #include "engine/execution/executable.hpp"
 #include "tests/engine/passes/random_program.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 class MapBinding : public TensorBinding {
  public:
@@ -63,4 +63,4 @@ inline CompileOptions on(const std::string& device) {
   return options;
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

@@ -38,7 +38,7 @@ int posix_memalign(void** p, size_t alignment, size_t n) {
 #pragma GCC visibility pop
 #endif
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 void start_counting() {
   allocations = 0;
@@ -49,4 +49,4 @@ uint64_t stop_counting() {
   return allocations;
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

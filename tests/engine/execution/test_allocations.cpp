@@ -3,7 +3,7 @@
 #include "tests/engine/execution/interposed_malloc.hpp"
 #include "tests/engine/execution/training_program.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 namespace {
 
@@ -85,4 +85,4 @@ TEST_CASE("allocations: CPU inference without oneDNN has none") {
   }
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

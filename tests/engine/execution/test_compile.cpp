@@ -3,7 +3,8 @@
 #include "tests/engine/execution/compiled.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 TEST_CASE("reference device: interpreter's bits on random programs with a poisoned arena") {
   const auto executor = make_sequential_executor();

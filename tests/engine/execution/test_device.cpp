@@ -10,7 +10,8 @@
 #include "tests/engine/execution/compiled.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 

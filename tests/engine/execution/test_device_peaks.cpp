@@ -5,7 +5,8 @@
 #include "tests/engine/execution/fake_accelerator.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 TEST_CASE("device peaks: measured by its own products and copies") {
   Registry registry{&Registry::global()};

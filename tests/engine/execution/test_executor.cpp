@@ -7,7 +7,8 @@
 #include "tests/engine/execution/compiled.hpp"
 
 using namespace harmonics;
-using harmonics::testing::parallel_executors;
+using namespace harmonics::engine;
+using harmonics::engine::testing::parallel_executors;
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include "engine/execution/machine.hpp"
 
-namespace harmonics {
+namespace harmonics::engine {
 
 TEST_CASE("machine: peaks are measured") {
   CHECK(read_bandwidth(size_t{1} << 16, 1) > 1e8);
@@ -33,4 +33,4 @@ TEST_CASE("machine: repeated measurements keep the better, sizes share powers of
   CHECK(y.peak() >= peak);
 }
 
-}  // namespace harmonics
+}  // namespace harmonics::engine

@@ -5,7 +5,8 @@
 #include "tests/engine/passes/random_program.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 

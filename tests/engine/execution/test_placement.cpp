@@ -8,6 +8,7 @@
 #include "engine/execution/placement.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

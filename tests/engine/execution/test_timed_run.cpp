@@ -7,7 +7,7 @@
 #include "engine/execution/work.hpp"
 #include "tests/engine/execution/training_program.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 TEST_CASE("timed run: same results, with timestamps") {
   const TrainingStep step = training_step(64, {64, 32, 10});
@@ -90,4 +90,4 @@ TEST_CASE("work: causal attention excludes masked products") {
   CHECK(products(true) == products(false) / 2);
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

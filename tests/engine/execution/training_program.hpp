@@ -6,7 +6,7 @@
 #include "engine/program/gradient.hpp"
 #include "tests/engine/execution/compiled.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 struct TrainingStep {
   Program program;
@@ -73,4 +73,4 @@ inline TrainingStep training_step(int64_t batch, const std::vector<int64_t>& wid
   return step;
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 // Length, header, data; `length` overrides the true length.
 inline std::string safetensors_bytes(const std::string& header, const std::string& data = "",
@@ -15,4 +15,4 @@ inline std::string safetensors_bytes(const std::string& header, const std::strin
   return out + header + data;
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

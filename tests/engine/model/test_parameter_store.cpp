@@ -7,6 +7,7 @@
 #include "engine/model/parameter_store.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

@@ -12,7 +12,8 @@
 #include "safetensors_bytes.hpp"
 
 using namespace harmonics;
-using harmonics::testing::safetensors_bytes;
+using namespace harmonics::engine;
+using harmonics::engine::testing::safetensors_bytes;
 namespace fs = std::filesystem;
 
 namespace {

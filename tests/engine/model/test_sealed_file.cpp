@@ -10,6 +10,7 @@
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 namespace fs = std::filesystem;
 
 namespace {

@@ -10,7 +10,7 @@
 #include "engine/program/interpret.hpp"
 #include "engine/program/op.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 // Builds a program node by node.
 class Builder {
@@ -328,4 +328,4 @@ inline size_t count_of(const Program& program, Op op) {
   return n;
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

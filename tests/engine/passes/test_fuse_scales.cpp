@@ -11,6 +11,7 @@
 #include "engine/program/tracer.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

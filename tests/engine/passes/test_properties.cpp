@@ -6,8 +6,9 @@
 #include "tests/engine/passes/random_program.hpp"
 
 using namespace harmonics;
-using harmonics::testing::RandomProgram;
-using harmonics::testing::same_bits;
+using namespace harmonics::engine;
+using harmonics::engine::testing::RandomProgram;
+using harmonics::engine::testing::same_bits;
 
 namespace {
 

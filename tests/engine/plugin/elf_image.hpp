@@ -9,7 +9,7 @@
 
 #include <harmonics/abi.h>
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 inline hx_plugin_abi good_descriptor() {
   hx_plugin_abi d{};
@@ -82,4 +82,4 @@ struct ElfImage {
   }
 };
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

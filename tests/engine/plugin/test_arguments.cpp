@@ -3,6 +3,7 @@
 #include "engine/plugin/arguments.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

@@ -13,6 +13,7 @@
 #include "engine/plugin/loader.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 namespace fs = std::filesystem;
 
 namespace {

@@ -307,6 +307,6 @@ static_assert(HX_SITE_FP16_CHUNKS == 1 && HX_SITE_TRAINING == 2 && HX_SITE_BF16 
 TEST_CASE("contract: the advertised kinds are those with a row") {
   std::vector<uint32_t> kinds;
   for (uint32_t kind = HX_ACTIVATION; kind <= static_cast<uint32_t>(HX_AUGMENTATION); ++kind) kinds.push_back(kind);
-  CHECK(harmonics::item_kinds() == kinds);
-  CHECK(harmonics::kind_named("importer") == 0);
+  CHECK(harmonics::engine::item_kinds() == kinds);
+  CHECK(harmonics::engine::kind_named("importer") == 0);
 }

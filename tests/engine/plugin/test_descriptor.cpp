@@ -9,7 +9,8 @@
 #include "tests/engine/plugin/elf_image.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 

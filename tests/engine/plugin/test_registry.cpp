@@ -7,8 +7,11 @@
 
 #include "engine/plugin/pending_items.hpp"
 #include "engine/plugin/registry.hpp"
+#include "tests/override_scope.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 
@@ -270,9 +273,9 @@ TEST_CASE("registry: implementations come newest first, a graph's before others,
   CHECK(names(outer) == std::vector<std::string>{"attention.new", "attention.old"});
   CHECK(names(inner) == std::vector<std::string>{"attention.own", "attention.new", "attention.old"});
   using Overrides = std::map<std::string, std::string>;
-  const ScopedOverride everywhere(outer, "attention", "old");
+  const OverrideScope everywhere(outer, "attention", "old");
   {
-    const ScopedOverride here(inner, "attention", "own");
+    const OverrideScope here(inner, "attention", "own");
     CHECK(inner.overrides() == Overrides{{"attention", "own"}});
     CHECK(outer.overrides() == Overrides{{"attention", "old"}});
   }

@@ -10,7 +10,7 @@
 
 #include "engine/program/op.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 inline HTensor f32(const Shape& shape, const std::vector<float>& values) { return HTensor::from(shape, values); }
 inline HTensor f64(const Shape& shape, const std::vector<double>& values) { return HTensor::from(shape, values); }
@@ -52,4 +52,4 @@ std::string refusal(Body&& body) {
   return "nothing";
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

@@ -6,6 +6,7 @@
 #include "engine/tensor/attributes.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 AttributeMap sample() {

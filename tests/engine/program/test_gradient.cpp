@@ -9,6 +9,7 @@
 #include "tests/conformance/gradcheck.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 using testing::check_gradient_of;
 using testing::random_tensor;
 

@@ -3,7 +3,8 @@
 #include "numbers.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 using Ints = std::vector<int64_t>;
 

@@ -16,6 +16,7 @@
 #include "tests/conformance/gradcheck.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 using testing::random_tensor;
 
 namespace {

@@ -6,6 +6,7 @@
 #include "engine/program/tracer.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 using Catch::Matchers::Contains;
 
 namespace {

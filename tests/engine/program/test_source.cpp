@@ -6,6 +6,7 @@
 #include "engine/program/tracer.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 HTensor random(int64_t seed, int64_t step, int64_t stream, const Shape& shape) {

@@ -10,7 +10,7 @@
 #include "dsl/load.hpp"
 #include "engine/cycle/cycle_runtime.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 template <typename T>
 class Rows : public Producer {
@@ -62,48 +62,48 @@ class Kept : public Consumer {
   size_t samples = 0;
 };
 
-inline std::unique_ptr<HarmonicGraph> graph_of(const std::string& text) {
-  return std::make_unique<HarmonicGraph>(
+inline std::unique_ptr<BoundGraph> graph_of(const std::string& text) {
+  return std::make_unique<BoundGraph>(
       make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", text)), Registry::global()));
 }
 
-inline void bind_producer(HarmonicGraph& g, const std::string& name, std::shared_ptr<Producer> producer) {
+inline void bind_producer(BoundGraph& g, const std::string& name, std::shared_ptr<Producer> producer) {
   g.streams().bind(g.graph(), g.graph().find(name), Source(name, std::move(producer)));
 }
 template <typename T>
-void bind_rows(HarmonicGraph& g, const std::string& name, Shape sample, std::vector<T> values, int64_t classes = 0) {
+void bind_rows(BoundGraph& g, const std::string& name, Shape sample, std::vector<T> values, int64_t classes = 0) {
   bind_producer(g, name, std::make_shared<Rows<T>>(sample, std::move(values), classes));
 }
 template <typename T>
-void bind_test(HarmonicGraph& g, const std::string& name, Shape sample, std::vector<T> values, int64_t classes = 0) {
+void bind_test(BoundGraph& g, const std::string& name, Shape sample, std::vector<T> values, int64_t classes = 0) {
   g.test_streams().bind(g.graph(), g.graph().find(name),
                         Source(name, std::make_shared<Rows<T>>(sample, std::move(values), classes)));
 }
-inline std::shared_ptr<Kept> keep(HarmonicGraph& g, const std::string& consumer) {
+inline std::shared_ptr<Kept> keep(BoundGraph& g, const std::string& consumer) {
   auto kept = std::make_shared<Kept>();
   g.bind_consumer(consumer.empty() ? -1 : g.graph().find(consumer), Sink("kept", kept));
   return kept;
 }
 
-inline std::vector<float> weights(HarmonicGraph& g, const std::string& name) {
+inline std::vector<float> weights(BoundGraph& g, const std::string& name) {
   const HTensor t = g.store().tensor(name);
   return {t.data<float>(), t.data<float>() + t.size()};
 }
-inline void set_weights(HarmonicGraph& g, const std::string& name, const std::vector<float>& values) {
+inline void set_weights(BoundGraph& g, const std::string& name, const std::vector<float>& values) {
   StoredTensor* t = g.store().find(name);
   if (!t || t->type.shape.count() != static_cast<int64_t>(values.size()))
     throw Error(ErrorKind::Internal, "no such weight " + name);
   g.store().assign(name, HTensor::from(t->type.shape, values));
 }
 // Returns every weight and running statistic, byte for byte.
-inline std::string learned_bytes(HarmonicGraph& g) {
+inline std::string learned_bytes(BoundGraph& g) {
   std::string s;
   for (const auto& [name, t] : g.store().all())
     if (t.role != Role::moment) s.append(static_cast<const char*>(t.data()), t.type.bytes());
   return s;
 }
 // Declares the weights of a cycle without running a step.
-inline void declare(HarmonicGraph& g, const std::string& optimizer = "sgd", std::set<int> branches = {}) {
+inline void declare(BoundGraph& g, const std::string& optimizer = "sgd", std::set<int> branches = {}) {
   LoweringOptions o;
   o.optimizer = parse_optimizer(optimizer);
   o.branches = std::move(branches);
@@ -127,4 +127,4 @@ inline RunSettings settings(int64_t batch = 64) {
   return s;
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

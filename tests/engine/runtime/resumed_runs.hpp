@@ -12,7 +12,7 @@
 #include "tests/files_in_memory.hpp"
 #include "tests/message_of.hpp"
 
-namespace harmonics::testing::resuming {
+namespace harmonics::engine::testing::resuming {
 
 inline constexpr const char* kFlows[] = {
     R"(harmonic drops { producer x {6}; producer y {3}; layer h {8}; layer o;
@@ -49,7 +49,7 @@ inline std::vector<uint8_t> labels(const std::vector<float>& x) {
   return y;
 }
 
-inline void bind_validation(HarmonicGraph& g) {
+inline void bind_validation(BoundGraph& g) {
   const std::vector<float> x = numbers(6 * 14, 9);
   const auto bind = [&](const char* name, std::shared_ptr<Producer> p) {
     g.validation_streams().bind(g.graph(), g.graph().find(name), Source(name, std::move(p)));
@@ -59,7 +59,7 @@ inline void bind_validation(HarmonicGraph& g) {
 }
 
 // `ahead` is how far producers read ahead; 0: not at all.
-inline std::unique_ptr<HarmonicGraph> resumed_graph(const Setup& setup, size_t ahead) {
+inline std::unique_ptr<BoundGraph> resumed_graph(const Setup& setup, size_t ahead) {
   auto g = graph_of(setup.flow);
   const std::vector<float> x = numbers(6 * setup.samples, 3);
   const auto producer = [&](std::shared_ptr<Producer> p, const char* name) {
@@ -84,7 +84,7 @@ struct End {
   CycleReport report;
 };
 
-inline End end_of(HarmonicGraph& g, CycleReport report) {
+inline End end_of(BoundGraph& g, CycleReport report) {
   End end{{}, std::move(report)};
   TensorFile all;
   g.snapshot(all);
@@ -192,4 +192,4 @@ inline End resumed(const Setup& setup, const Checkpoint& from, int threads, size
   return end_of(*g, std::move(report));
 }
 
-}  // namespace harmonics::testing::resuming
+}  // namespace harmonics::engine::testing::resuming

@@ -12,7 +12,8 @@
 #include "tests/engine/runtime/memory_streams.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 
@@ -37,7 +38,7 @@ std::vector<float> inputs() {
   return x;
 }
 
-std::unique_ptr<HarmonicGraph> graph_with(const std::string& text, const std::vector<int32_t>& labels) {
+std::unique_ptr<BoundGraph> graph_with(const std::string& text, const std::vector<int32_t>& labels) {
   auto g = graph_of(text);
   for (const bool test : {false, true}) {
     const auto put = [&](const char* name, auto sample, auto values) {

@@ -11,7 +11,8 @@
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 
@@ -21,7 +22,7 @@ constexpr const char* kLine = R"(harmonic line {
 })";
 
 // y = 3 a - 2 b + 0.5
-void bind_line(HarmonicGraph& g, size_t n) {
+void bind_line(BoundGraph& g, size_t n) {
   const std::vector<float> x = numbers(2 * n);
   std::vector<float> y;
   for (size_t i = 0; i < n; ++i) y.push_back(3 * x[2 * i] - 2 * x[2 * i + 1] + 0.5f);
@@ -423,7 +424,7 @@ TEST_CASE("noise: repeats for its seed, is off in evaluation, and passes gradien
   CHECK(learned_bytes(*trained(", noise(0.5)", 1, "mse")) == learned_bytes(*trained(", noise(0.5)", 1, "mse")));
   CHECK(learned_bytes(*trained(", noise(0.5)", 1, "mse")) != learned_bytes(*trained("", 1, "mse")));
   // The target is far away, so the gradient of mae is the same wherever the noise moves the result.
-  const auto weight = [](HarmonicGraph& g, const char* name) {
+  const auto weight = [](BoundGraph& g, const char* name) {
     return *static_cast<const float*>(g.store().find(name)->storage->data());
   };
   for (const char* name : {"x.h.affine.bias", "x.h.affine.weight"})

@@ -14,7 +14,8 @@
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 
@@ -45,7 +46,7 @@ const std::map<std::string, std::shared_ptr<FakeAccelerator>>& staging() {
   return devices;
 }
 
-std::unique_ptr<HarmonicGraph> graph_for(const char* flow, bool validated = false) {
+std::unique_ptr<BoundGraph> graph_for(const char* flow, bool validated = false) {
   auto g = graph_of(flow);
   const std::vector<float> x = numbers(6 * 40, 3);
   std::vector<uint8_t> y;
@@ -75,7 +76,7 @@ RunSettings six_epochs(int64_t accumulate = 1) {
   return s;
 }
 
-std::map<std::string, std::string> all_of(HarmonicGraph& g) {
+std::map<std::string, std::string> all_of(BoundGraph& g) {
   std::map<std::string, std::string> bytes;
   TensorFile all;
   g.snapshot(all);

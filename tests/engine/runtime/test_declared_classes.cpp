@@ -8,7 +8,8 @@
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 
@@ -18,7 +19,7 @@ std::string flow_of(const std::string& label, const std::string& output, const s
 }
 
 // Returns the type of stream `name` as the graph uses it.
-StreamType type_of(HarmonicGraph& g, const char* name) { return g.types().at(g.graph().find(name)); }
+StreamType type_of(BoundGraph& g, const char* name) { return g.types().at(g.graph().find(name)); }
 
 LoweringOptions options() {
   LoweringOptions o;
@@ -122,7 +123,7 @@ TEST_CASE("declared classes: only embed uses their number") {
         "<-(next_token)- w; } }");
     auto infers =
         graph_of("harmonic g { producer w {*, 4}; layer e {*, 3}; layer o {*, 4}; cycle { w -(embed)-> e -> o; } }");
-    for (HarmonicGraph* g : {trains.get(), infers.get()}) {
+    for (BoundGraph* g : {trains.get(), infers.get()}) {
       bind_rows<int32_t>(*g, "w", sample, std::vector<int32_t>(32, 3));  // 4 divides 8: not positions of 4 values
       CHECK(type_of(*g, "w").sample == Shape{8});
       CHECK(type_of(*g, "w").positions == 1);

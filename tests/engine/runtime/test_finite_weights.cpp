@@ -16,7 +16,8 @@
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 
@@ -32,7 +33,7 @@ std::vector<float> rows(size_t bad) {
   return x;
 }
 
-std::unique_ptr<HarmonicGraph> spoiled_graph(size_t bad, const char* flow = kFiniteFlow, bool live = false) {
+std::unique_ptr<BoundGraph> spoiled_graph(size_t bad, const char* flow = kFiniteFlow, bool live = false) {
   auto g = graph_of(flow);
   auto x = std::make_shared<Rows<float>>(Shape{2}, rows(bad));
   auto y = std::make_shared<Rows<float>>(Shape{1}, numbers(kRows, 6));
@@ -56,7 +57,7 @@ std::map<std::string, std::string> bytes_of(const TensorFile& file) {
     if (name.rfind("run/", 0) != 0) all[name] = std::string(static_cast<const char*>(t.bytes()), type_of(t).bytes());
   return all;
 }
-std::map<std::string, std::string> bytes_of(const HarmonicGraph& g) {
+std::map<std::string, std::string> bytes_of(const BoundGraph& g) {
   TensorFile file;
   g.snapshot(file);
   return bytes_of(file);
@@ -71,7 +72,7 @@ struct Failed {
   std::map<std::string, std::string> left;
 };
 
-Failed failed(HarmonicGraph& g, const RunSettings& s, Copies copies, Checkpointer* checkpoints = nullptr) {
+Failed failed(BoundGraph& g, const RunSettings& s, Copies copies, Checkpointer* checkpoints = nullptr) {
   CycleRuntime runtime(g, 0, s);
   double seconds = 0;
   runtime.set_clock([&] { return copies == Copies::every_step ? seconds += 1e4 : seconds; });

@@ -8,11 +8,12 @@
 #include <sstream>
 
 #include "dsl/load.hpp"
-#include "engine/bound/harmonic_graph.hpp"
+#include "engine/bound/bound_graph.hpp"
 #include "engine/flow/graph.hpp"
 
 namespace fs = std::filesystem;
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 
@@ -26,7 +27,7 @@ std::string read(const fs::path& path) {
   return s.str();
 }
 
-std::vector<std::string> trained_names(HarmonicGraph& graph, const LoweringOptions& options) {
+std::vector<std::string> trained_names(BoundGraph& graph, const LoweringOptions& options) {
   std::vector<std::string> names;
   for (const TrainedParameter& p : graph.lower(options).trained) names.push_back(p.name);
   return names;
@@ -75,7 +76,7 @@ TEST_CASE("graph: errors in widths give location and remedy") {
     const auto text = source(path);
     std::string got = "accepted\n";
     try {
-      HarmonicGraph graph(make_graph(parse_flow(text), Registry::global()));
+      BoundGraph graph(make_graph(parse_flow(text), Registry::global()));
       graph.assume_declared_streams();
       LoweringOptions o;
       o.batch = 2;
@@ -111,7 +112,7 @@ TEST_CASE("graph: arrows, pipes, taps and streams have the meaning of the langua
 }
 
 TEST_CASE("graph: a tap's target takes precedence over a ratio, and the program reports it") {
-  HarmonicGraph graph(made_graph(R"(harmonic g {
+  BoundGraph graph(made_graph(R"(harmonic g {
     producer x {784}; producer labels {10};
     layer input; layer hidden 1/2 input; layer output 1/2 hidden;
     cycle { x -(relu)-> input -(relu)-> hidden -(sigmoid)-> output; output <-(cross_entropy)- labels; }
@@ -126,13 +127,13 @@ TEST_CASE("graph: a tap's target takes precedence over a ratio, and the program 
 }
 
 TEST_CASE("graph: an arrow in two cycles shares parameters, tied and frozen are respected") {
-  HarmonicGraph graph(made_graph(R"(harmonic g {
+  BoundGraph graph(made_graph(R"(harmonic g {
     producer words {*, 11}; producer y {4};
     layer e {*, 4}; layer o {*, 11};
     cycle (steps 1) { words -(affine(4, bias=false))-> e -(affine(tied=e, bias=false))-> o; e <-(mse)- o; }
   })"));
   (void)graph;
-  HarmonicGraph frozen(made_graph(R"(harmonic g {
+  BoundGraph frozen(made_graph(R"(harmonic g {
     producer x {3}; producer y {2};
     layer a {4}; layer b {2};
     cycle { x -(relu(freeze=true))-> a -> b; b <-(mse)- y; }
@@ -151,7 +152,7 @@ TEST_CASE("graph: an arrow in two cycles shares parameters, tied and frozen are 
 }
 
 TEST_CASE("graph: only= limits what a loss updates") {
-  HarmonicGraph graph(made_graph(R"(harmonic g {
+  BoundGraph graph(made_graph(R"(harmonic g {
     producer x {3}; producer y {2};
     layer a {4}; layer b {2};
     cycle { x -(relu)-> a -> b; b <-(mse(only="a.b.*"))- y; }

@@ -12,7 +12,8 @@
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 using namespace std::chrono_literals;
 
 namespace {
@@ -104,7 +105,7 @@ constexpr const char* kLiveFlow =
     "harmonic live { producer x {4}; layer h {3}; layer o {4}; cycle { x -(tanh, dropout(0.2))-> h -> o; o <-(mse)- x; "
     "} }";
 
-std::unique_ptr<HarmonicGraph> live_graph(Sender& sender, size_t ahead = 0) {
+std::unique_ptr<BoundGraph> live_graph(Sender& sender, size_t ahead = 0) {
   auto g = graph_of(kLiveFlow);
   std::shared_ptr<Producer> p = std::make_shared<Live>(sender);
   if (ahead) p = std::make_shared<AsyncProducer>(p, ahead);

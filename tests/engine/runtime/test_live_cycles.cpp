@@ -15,7 +15,8 @@
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 
@@ -93,7 +94,7 @@ std::string undisturbed(int64_t batch, int64_t accumulate) {
 }
 
 // Binds a producer as if it came from an address with these options, which configure its edge.
-void bind_address(HarmonicGraph& g, const std::string& name, const std::shared_ptr<Producer>& producer,
+void bind_address(BoundGraph& g, const std::string& name, const std::shared_ptr<Producer>& producer,
                   const std::string& options) {
   hx_registry pending;
   hx_registration registration{sizeof(hx_registration), harmonics_api(), &pending};
@@ -105,7 +106,7 @@ void bind_address(HarmonicGraph& g, const std::string& name, const std::shared_p
 }
 
 struct Live2 {
-  std::unique_ptr<HarmonicGraph> graph = graph_of(kTwoCyclesFlow);
+  std::unique_ptr<BoundGraph> graph = graph_of(kTwoCyclesFlow);
   std::shared_ptr<LiveSamples> live;
   explicit Live2(bool has_positions = true) : live(std::make_shared<LiveSamples>(has_positions)) {
     bind_producer(*graph, "x", live);

@@ -9,7 +9,8 @@
 
 namespace fs = std::filesystem;
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 
@@ -22,16 +23,16 @@ TensorFile learned(const std::string& flow, const Shape& x, const Shape& y) {
 }
 
 // Returns the widths of a flow without its taps, from trained weights.
-std::unique_ptr<HarmonicGraph> without_taps(const std::string& flow, const TensorFile& weights, const Shape& x) {
+std::unique_ptr<BoundGraph> without_taps(const std::string& flow, const TensorFile& weights, const Shape& x) {
   Graph graph = make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", flow)), Registry::global());
   graph.taps.clear();
-  auto g = std::make_unique<HarmonicGraph>(std::move(graph));
+  auto g = std::make_unique<BoundGraph>(std::move(graph));
   g->load_weights(weights, "w");
   bind_rows(*g, "x", x, numbers(static_cast<size_t>(x.count()) * 4));
   return g;
 }
 
-Shape width(HarmonicGraph& g, const char* layer) { return g.widths().of.at(g.graph().find(layer)).shape; }
+Shape width(BoundGraph& g, const char* layer) { return g.widths().of.at(g.graph().find(layer)).shape; }
 
 }  // namespace
 
@@ -65,7 +66,7 @@ TEST_CASE("loaded widths: a tied weight gives the width of its target") {
   CycleRuntime(*trained, 0, settings(4)).run();
   Graph graph = make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", flow)), Registry::global());
   graph.taps.clear();
-  HarmonicGraph g(std::move(graph));
+  BoundGraph g(std::move(graph));
   g.load_weights(trained->weights(), "w");
   bind_rows<int32_t>(g, "x", {3}, std::vector<int32_t>(12, 6));
   CHECK(width(g, "o") == Shape{3, 7});

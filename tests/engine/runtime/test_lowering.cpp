@@ -11,7 +11,8 @@
 
 namespace fs = std::filesystem;
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 
@@ -23,7 +24,7 @@ LoweringOptions lowering_options(Mode mode, int64_t batch = 2) {
   return o;
 }
 
-std::string saved(HarmonicGraph& g, const char* name) {
+std::string saved(BoundGraph& g, const char* name) {
   const fs::path path = fs::temp_directory_path() / (std::string("harmonics_lowering_") + name + ".safetensors");
   save_safetensors(g.weights(), path.string());
   return path.string();
@@ -34,7 +35,7 @@ constexpr const char* kReluNet = R"(harmonic g {
   cycle { x -(relu)-> a -> b; b <-(cross_entropy)- y; }
 })";
 
-void bind_relu_net(HarmonicGraph& g) {
+void bind_relu_net(BoundGraph& g) {
   bind_rows(g, "x", {3}, numbers(60));
   std::vector<uint8_t> labels;
   for (int i = 0; i < 20; ++i) labels.push_back(static_cast<uint8_t>(i % 2));
@@ -150,7 +151,7 @@ TEST_CASE("lowering: without its tap a graph infers, with or without bound label
   for (const bool labels : {false, true}) {
     Graph graph = make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", kReluNet)), Registry::global());
     graph.taps.clear();
-    HarmonicGraph g(std::move(graph));
+    BoundGraph g(std::move(graph));
     g.load_weights(file);
     if (labels)
       bind_relu_net(g);
@@ -184,7 +185,7 @@ constexpr const char* kNormTwice = R"(harmonic g {
   cycle { x -(norm("batch", name="bn"))-> a; z -(norm("batch", name="bn"))-> b; a <- y; b <- y; }
 })";
 
-void bind_two(HarmonicGraph& g) {
+void bind_two(BoundGraph& g) {
   bind_rows<float>(g, "x", {2}, {1, 2, 3, 6, 5, 10, 7, 14});
   bind_rows<float>(g, "z", {2}, {0, -1, 4, -3, 8, -5, 12, -7});
   bind_rows<float>(g, "y", {2}, std::vector<float>(8));

@@ -12,6 +12,7 @@
 #include "engine/streams/joint_reader.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 using namespace std::chrono_literals;
 
 namespace {

@@ -9,7 +9,8 @@
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 
@@ -17,7 +18,7 @@ const std::string kFlow =
     "harmonic g { producer x; producer y; layer o {3}; cycle (steps 2) { x -(affine)-> o; o <-(cross_entropy)- y; } }";
 
 template <typename T>
-std::unique_ptr<HarmonicGraph> graph_with(Shape sample, const std::string& flow = kFlow) {
+std::unique_ptr<BoundGraph> graph_with(Shape sample, const std::string& flow = kFlow) {
   auto g = graph_of(flow);
   std::vector<T> values(static_cast<size_t>(sample.count()) * 6);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<T>(i % 7);

@@ -4,7 +4,7 @@
 #include "engine/bound/profile.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 namespace {
 
@@ -97,4 +97,4 @@ TEST_CASE("profile: the best time covers all batches, not the cheapest one") {
   CHECK(t.count() == 5);
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

@@ -16,8 +16,9 @@
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
-using namespace harmonics::testing::resuming;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
+using namespace harmonics::engine::testing::resuming;
 
 TEST_CASE("resume: a run stopped anywhere ends bitwise equal") {
   std::mt19937 random(41);

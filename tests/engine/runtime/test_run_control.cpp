@@ -11,7 +11,8 @@
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 
@@ -59,7 +60,7 @@ struct Running {
     thread.join();
   }
 
-  std::unique_ptr<HarmonicGraph> graph;
+  std::unique_ptr<BoundGraph> graph;
   RunControl control;
   std::optional<CycleRuntime> runtime;
   std::mutex mutex;

@@ -10,14 +10,15 @@
 #include "tests/files_in_memory.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 
 constexpr const char* kRateFlow = R"(harmonic g { producer x {6}; producer y {3}; layer h {8}; layer o;
   cycle { x -(relu, dropout(0.3))-> h -> o; o <-(cross_entropy)- y; } })";
 
-std::unique_ptr<HarmonicGraph> rate_graph() {
+std::unique_ptr<BoundGraph> rate_graph() {
   auto g = graph_of(kRateFlow);
   bind_rows(*g, "x", {6}, numbers(6 * 40, 3));
   bind_rows<uint8_t>(*g, "y", {}, std::vector<uint8_t>(40, 2), 3);

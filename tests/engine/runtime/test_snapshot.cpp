@@ -9,7 +9,8 @@
 #include "tests/engine/runtime/memory_streams.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 
@@ -20,7 +21,7 @@ constexpr const char* kNormNet = R"(harmonic g {
   cycle { x -(affine, norm("batch"), relu)-> h -> o; o <-(cross_entropy)- y; }
 })";
 
-std::unique_ptr<HarmonicGraph> bound() {
+std::unique_ptr<BoundGraph> bound() {
   auto g = graph_of(kNormNet);
   bind_rows(*g, "x", {32}, numbers(32 * 640));
   std::vector<int64_t> y;

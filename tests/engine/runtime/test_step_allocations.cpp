@@ -8,7 +8,7 @@
 #include "tests/engine/execution/interposed_malloc.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 namespace {
 
@@ -190,4 +190,4 @@ TEST_CASE("allocations: a cycle without oneDNN makes none outside the flow graph
   CHECK(many <= few + 4096 * 3 / 4);
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

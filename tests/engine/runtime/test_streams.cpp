@@ -13,7 +13,8 @@
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 TEST_CASE("streams: p samples for every q arrive in groups, and the remainder is reported") {
   auto g =

@@ -8,7 +8,8 @@
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 
@@ -22,7 +23,7 @@ struct Outcome {
   std::map<std::string, std::vector<float>> weights;
 };
 
-void bind_tanh_net(HarmonicGraph& g, size_t samples) {
+void bind_tanh_net(BoundGraph& g, size_t samples) {
   bind_rows(g, "x", {6}, numbers(6 * samples));
   std::vector<uint8_t> labels;
   for (size_t i = 0; i < samples; ++i) labels.push_back(static_cast<uint8_t>(i * 7 % 3));

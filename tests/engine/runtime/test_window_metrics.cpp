@@ -13,7 +13,8 @@
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 namespace {
 
@@ -65,7 +66,7 @@ std::vector<uint8_t> window_labels(const std::vector<float>& x) {
   return y;
 }
 
-std::unique_ptr<HarmonicGraph> window_graph(size_t samples = 120, const char* flow = kWindowFlow) {
+std::unique_ptr<BoundGraph> window_graph(size_t samples = 120, const char* flow = kWindowFlow) {
   auto g = graph_of(flow);
   const std::vector<float> x = numbers(6 * samples, 3);
   bind_rows(*g, "x", {6}, x);

@@ -14,7 +14,7 @@
 #include "engine/serving/service.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 using namespace std::chrono_literals;
 
@@ -46,9 +46,9 @@ struct Affine {
   }
 };
 
-inline Affine affine_of(HarmonicGraph& g) { return {weights(g, "x.o.affine.weight"), weights(g, "x.o.affine.bias")}; }
+inline Affine affine_of(BoundGraph& g) { return {weights(g, "x.o.affine.weight"), weights(g, "x.o.affine.bias")}; }
 
-inline std::unique_ptr<HarmonicGraph> affine_graph() {
+inline std::unique_ptr<BoundGraph> affine_graph() {
   auto g = graph_of(kAffine);
   bind_rows(*g, "x", {4}, numbers(4 * 256));
   bind_rows(*g, "y", {2}, numbers(2 * 256, 7));
@@ -69,7 +69,7 @@ inline std::vector<float> floats_of(const std::vector<std::byte>& v) {
 struct Served {
   explicit Served(ServiceSettings settings = {"secret-token", true, false}, PredictorSettings predicting = {})
       : graph(affine_graph()), control("line"), predictor(predicting), service(settings, control, predictor) {
-    RunSettings s = harmonics::testing::settings(16);
+    RunSettings s = harmonics::engine::testing::settings(16);
     s.epochs = 1 << 30;
     s.seconds = 60;
     s.lr = 0.001;
@@ -90,7 +90,7 @@ struct Served {
     if (thread.joinable()) thread.join();
   }
 
-  std::unique_ptr<HarmonicGraph> graph;
+  std::unique_ptr<BoundGraph> graph;
   RunControl control;
   Predictor predictor;
   Service service;
@@ -155,4 +155,4 @@ inline ServiceRequest with_token(ServiceRequest r) {
   return r;
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

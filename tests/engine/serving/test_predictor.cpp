@@ -7,7 +7,8 @@
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 
 TEST_CASE("predictor: every prediction has the weights of the step it names") {
   Served run;

@@ -13,7 +13,8 @@
 #include "wire/keys.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 namespace json = boost::json;
 
 namespace {

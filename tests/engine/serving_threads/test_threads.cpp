@@ -20,7 +20,8 @@
 #include "tests/engine/runtime/memory_streams.hpp"
 
 using namespace harmonics;
-using namespace harmonics::testing;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
 using namespace std::chrono_literals;
 
 namespace {
@@ -81,7 +82,7 @@ class ByHand {
     }
   }
 
-  std::unique_ptr<HarmonicGraph> graph_;
+  std::unique_ptr<BoundGraph> graph_;
   RunControl control_;
   Predictor predictor_{{500us, 64}};
   std::mutex boundary_;

@@ -7,7 +7,7 @@
 
 #include <harmonics/stream.hpp>
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 class NumberedSender {
  public:
@@ -103,4 +103,4 @@ class Numbered final : public Producer {
   bool cancelled_ = false;
 };
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

@@ -6,7 +6,7 @@
 
 #include "tests/files_in_memory.hpp"
 
-namespace harmonics::testing {
+namespace harmonics::engine::testing {
 
 inline std::vector<std::string> files_of(const FilesInMemory& files, const std::string& folder) {
   std::vector<std::string> found;
@@ -15,4 +15,4 @@ inline std::vector<std::string> files_of(const FilesInMemory& files, const std::
   return found;
 }
 
-}  // namespace harmonics::testing
+}  // namespace harmonics::engine::testing

@@ -7,6 +7,7 @@
 #include "engine/tensor/half.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 TEST_CASE("every 16-bit float survives the way through float") {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {

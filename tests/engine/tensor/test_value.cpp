@@ -7,6 +7,7 @@
 #include "engine/tensor/value.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 TEST_CASE("a type prints as it is written in programs") {
   CHECK(TensorType{DType::F32, {64, 784}}.str() == "f32[64, 784]");

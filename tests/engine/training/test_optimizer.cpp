@@ -9,6 +9,7 @@
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

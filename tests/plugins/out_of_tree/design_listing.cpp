@@ -9,6 +9,7 @@
 #include <span>
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

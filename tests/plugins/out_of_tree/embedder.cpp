@@ -6,6 +6,7 @@
 #include <cstring>
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

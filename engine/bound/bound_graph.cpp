@@ -1,0 +1,426 @@
+#include "engine/bound/bound_graph.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <string_view>
+#include <thread>
+
+#include <fmt/core.h>
+
+#include "engine/base/file.hpp"
+#include "engine/base/spelling.hpp"
+#include "engine/bound/recorded_streams.hpp"
+#include "engine/execution/selection.hpp"
+#include "engine/flow/bind_call.hpp"
+#include "engine/flow/run_edge.hpp"
+#include "engine/model/safetensors_header.hpp"
+#include "engine/model/sealed_file.hpp"
+#include "engine/streams/check_streams.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+const std::string kMoment = "moment/";
+
+size_t symbol_bytes(const StreamType& type) {
+  size_t bytes = 0;
+  for (const std::string& word : type.symbols) bytes += word.size();
+  return bytes;
+}
+
+}  // namespace
+
+Comparison parse_comparison(const std::string& text) {
+  const size_t at = text.find_first_of("<>");
+  const auto trim = [](std::string s) {
+    const size_t a = s.find_first_not_of(' '), b = s.find_last_not_of(' ');
+    return a == std::string::npos ? std::string() : s.substr(a, b - a + 1);
+  };
+  Comparison c;
+  if (at != std::string::npos) {
+    c.metric = trim(text.substr(0, at));
+    c.op = text.substr(at, at + 1 < text.size() && text[at + 1] == '=' ? 2 : 1);
+    const std::string number = trim(text.substr(at + c.op.size()));
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), c.value);
+    if (!c.metric.empty() && error == std::errc() && end == number.data() + number.size() && std::isfinite(c.value))
+      return c;
+  }
+  throw Error(ErrorKind::Usage, fmt::format("'{}' is not a condition", text), {},
+              {"write METRIC<NUMBER, e.g. 'loss<0.05' or 'output.accuracy>=0.98'"});
+}
+
+BoundGraph::BoundGraph(Graph graph, Registry* outer)
+    : graph_(std::move(graph)), registry_(outer ? outer : &Registry::global()) {}
+
+void BoundGraph::set_limits(const ModelLimits& limits) {
+  limits_ = limits;
+  store_.set_limits(limits);
+}
+
+void BoundGraph::replace_functions(Graph graph) {
+  graph.weights_folders = std::move(graph_.weights_folders);
+  graph_ = std::move(graph);
+  types_.clear();
+  widths_.reset();
+}
+
+void BoundGraph::bind_consumer(const std::string& name, Address address) {
+  int node = -1;
+  std::vector<std::string> known;
+  for (int n : graph_.nodes_of(DeclarationKind::Consumer)) {
+    known.push_back(graph_.nodes[static_cast<size_t>(n)].name);
+    if (name.empty() ? node < 0 && !sinks_.count(n) : graph_.nodes[static_cast<size_t>(n)].name == name) node = n;
+  }
+  if (node < 0 && !name.empty()) {
+    Error e(ErrorKind::Usage, fmt::format("'{}' has no consumer named '{}'", graph_.name, name));
+    const int other = graph_.find(name);
+    if (auto near = nearest(name, known))
+      e.note("did you mean '" + *near + "'?");
+    else if (other >= 0 && graph_.nodes[static_cast<size_t>(other)].kind == DeclarationKind::Layer)
+      e.note(
+          fmt::format("'{}' is a layer: declare a consumer behind it, 'consumer results;' and '{} -> results;', or "
+                      "leave the name out "
+                      "where no other arrow leaves the layer",
+                      name, name));
+    else if (known.empty())
+      e.note("it declares none: leave the name out, and results of layers that nothing follows go there");
+    throw e;
+  }
+  // Node -1 is the unnamed consumer: the target of final layers without a consumer.
+  if (sinks_.count(node))
+    throw Error(ErrorKind::Usage, node < 0 ? std::string("the unnamed consumer is bound twice")
+                                           : fmt::format("consumer '{}' is bound twice", name));
+  bind_consumer(node,
+                open_sink(registry_, node < 0 ? address.str() : graph_.nodes[static_cast<size_t>(node)].name, address));
+}
+
+void BoundGraph::bind_consumer(int node, Sink sink) { sinks_[node] = std::make_unique<Sink>(std::move(sink)); }
+
+const std::map<int, StreamType>& BoundGraph::types() {
+  if (types_.empty()) {
+    types_ = recorded_;
+    for (auto& [n, t] : test_streams_.types(graph_)) types_[n] = t;
+    for (auto& [n, t] : validation_streams_.types(graph_)) types_[n] = t;
+    for (auto& [n, t] : streams_.types(graph_)) types_[n] = t;
+    stream_notes_ = check_recorded(graph_, recorded_, types_, weights_path_);
+  }
+  return types_;
+}
+
+void BoundGraph::assume_declared_streams() {
+  types();
+  for (int n : graph_.nodes_of(DeclarationKind::Producer)) {
+    const GraphNode& node = graph_.nodes[static_cast<size_t>(n)];
+    if (types_.count(n) || !node.has_shape || node.shape.front() < 0) continue;
+    StreamType t;
+    if (use_of(graph_, n).compared && node.shape.size() == 1) {
+      t.dtype = DType::I32;
+      t.classes = node.shape.front();
+    } else {
+      t.sample = Shape(node.shape);
+    }
+    types_[n] = t;
+  }
+}
+
+const Widths& BoundGraph::widths() {
+  if (!widths_) check_meaning(graph_, types());
+  if (!widths_) widths_ = resolve_widths(graph_, types(), loaded_, limits_);
+  return *widths_;
+}
+
+namespace {
+
+bool same_arguments(const Item& a, const Item& b) {
+  const auto same = [](const ArgumentSpec& x, const ArgumentSpec& y) { return x.name == y.name && x.type == y.type; };
+  return std::equal(a.arguments.begin(), a.arguments.end(), b.arguments.begin(), b.arguments.end(), same);
+}
+
+}  // namespace
+
+BoundGraph::Replaced BoundGraph::replace_functions(const std::vector<std::shared_ptr<Item>>& items) {
+  return Replaced(*this, items);
+}
+
+BoundGraph::Replaced::Replaced(BoundGraph& graph, const std::vector<std::shared_ptr<Item>>& items)
+    : graph_(graph) {
+  std::vector<BoundCall*> calls;
+  for (GraphEdge& edge : graph.graph_.edges)
+    for (BoundCall& call : edge.calls) calls.push_back(&call);
+  for (GraphTap& tap : graph.graph_.taps)
+    for (BoundCall& call : tap.losses) calls.push_back(&call);
+  for (const std::shared_ptr<Item>& item : items)
+    for (BoundCall* call : calls) {
+      const Item& old = *call->item;
+      if (old.kind == item->kind && old.name == item->name && old.path == item->path && !same_arguments(old, *item))
+        throw Error(ErrorKind::Plugin,
+                    fmt::format("the arguments of {} '{}' are no longer the same", kind_name(item->kind), item->name),
+                    {}, {"start the run again, with --resume"});
+    }
+  registered_ = graph.registry_.replace(items);
+  for (const std::shared_ptr<Item>& item : items) {
+    chosen_by_name_ =
+        chosen_by_name_ || item->kind == HX_FUNCTIONAL || item->kind == HX_IMPLEMENTATION || item->kind == HX_OPTIMIZER;
+    for (BoundCall* call : calls) {
+      if (call->item->kind != item->kind || call->item->name != item->name || call->item->path != item->path) continue;
+      former_.emplace_back(call, call->item);
+      call->item = item;
+    }
+  }
+}
+
+BoundGraph::Replaced::~Replaced() {
+  if (kept_) return;
+  for (auto& [call, item] : former_) call->item = item;
+  graph_.registry_.put_back(registered_);
+}
+
+ResolvedSettings BoundGraph::settings(int cycle, const RunSettings& run) const {
+  const CycleSettings& c = graph_.cycles.at(static_cast<size_t>(cycle));
+  ResolvedSettings r;
+  r.epochs = run.epochs ? run.epochs : c.epochs;
+  r.steps = run.steps ? run.steps : c.steps;
+  r.seconds = run.seconds ? run.seconds : c.seconds;
+  r.until = c.until;
+  if (!run.until.empty()) {
+    r.until.clear();
+    for (const std::string& text : run.until) {
+      r.until.push_back(parse_comparison(text));
+      check_metric(r.until.back(), graph_, registry_);
+    }
+  }
+  r.batch = run.batch          ? *run.batch
+            : c.batch          ? *c.batch
+            : streams_.batch() ? static_cast<int64_t>(*streams_.batch())
+                               : 64;
+  if (r.batch < 1)
+    throw Error(ErrorKind::Usage, fmt::format("a batch of {} samples is not possible", r.batch), {},
+                {"the least is 1"});
+  if (r.epochs.value_or(0) < 0 || r.steps.value_or(0) < 0)
+    throw Error(ErrorKind::Usage, "epochs and steps cannot be negative");
+  r.seed = static_cast<uint64_t>(run.seed ? *run.seed : c.seed.value_or(0));
+  r.optimizer = parse_optimizer(run.optimizer ? *run.optimizer : c.optimizer.value_or("adamw"), registry_);
+  if (run.lr)
+    r.optimizer.lr = *run.lr;
+  else if (c.lr && !r.optimizer.settings.given("lr"))
+    r.optimizer.lr = *c.lr;
+  r.schedule = parse_schedule(run.schedule ? *run.schedule : c.schedule.value_or("constant"), registry_);
+  r.clip = run.clip ? *run.clip : c.clip.value_or(0);
+  r.clip_value = run.clip_value ? *run.clip_value : c.clip_value.value_or(0);
+  if (!(r.clip >= 0) || !(r.clip_value >= 0))
+    throw Error(ErrorKind::Usage, "gradients cannot be clipped to less than nothing", {},
+                {"clip and clip_value are above 0, or 0 to leave gradients as they are"});
+  if (c.unpaired) r.unpaired = parse_unpaired(*c.unpaired);
+  r.accumulate = run.accumulate ? *run.accumulate : c.accumulate.value_or(1);
+  if (r.accumulate < 1)
+    throw Error(ErrorKind::Usage, fmt::format("a step of {} batches is not possible", r.accumulate), {},
+                {"the least is 1"});
+  return r;
+}
+
+std::string ResolvedSettings::training() const {
+  std::string s = optimizer.str();
+  if (!schedule.is_constant()) s += ", schedule " + schedule.str();
+  if (clip > 0) s += fmt::format(", clip {:g}", clip);
+  if (clip_value > 0) s += fmt::format(", clip_value {:g}", clip_value);
+  if (accumulate > 1) s += fmt::format(", {} batches a step", accumulate);
+  return s;
+}
+
+CompileOptions BoundGraph::compile_options(const DeviceSettings& device, bool training) {
+  CompileOptions options;
+  static_cast<DeviceSettings&>(options) = device;
+  options.limits = limits_;
+  options.registry = &registry_;
+  options.training = training;
+  return options;
+}
+
+Executor& BoundGraph::executor(int threads) {
+  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (!executor_ || executor_threads_ != threads) {
+    executor_ = make_team_executor(threads);
+    executor_threads_ = threads;
+  }
+  return *executor_;
+}
+
+std::vector<int> BoundGraph::results(int cycle) const {
+  std::vector<int> result;
+  for (const GraphEdge& e : graph_.edges)
+    if ((e.cycle < 0 || e.cycle == cycle) &&
+        graph_.nodes[static_cast<size_t>(e.target)].kind == DeclarationKind::Consumer)
+      result.push_back(e.target);
+  std::sort(result.begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  for (int n : graph_.terminal_layers(cycle)) result.push_back(n);
+  return result;
+}
+
+void BoundGraph::load_weights(const std::string& path) { load_weights(read_weights(path), path); }
+
+void BoundGraph::load_weights(TensorFile file, const std::string& path) {
+  if (holds_state(file))  // a checkpoint: load only its weights
+    std::erase_if(file.tensors, [](const auto& entry) { return entry.first.find('/') != std::string::npos; });
+  weights_path_ = path;
+  recorded_ = read_recorded_streams(graph_, file.metadata, path);
+  const auto text = file.metadata.find("harmonics.graph");
+  learned_flow_ = text == file.metadata.end() ? "" : text->second;
+  for (auto& [name, tensor] : file.tensors) {
+    StoredTensor& stored = store_.declare(name, type_of(tensor), Role::weight, hx_init{}, 0);
+    store_.assign(name, tensor);
+    loaded_[name] = stored.type.shape;
+  }
+  check_belonging();
+  types_.clear();
+  widths_.reset();
+}
+
+// Refuses a weights file of another graph, which would leave every weight at its initial value.
+void BoundGraph::check_belonging() const {
+  bool owns = false;
+  for (const GraphEdge& e : graph_.edges)
+    for (size_t i = 0; i < e.calls.size(); ++i) {
+      const std::string prefix = parameter_prefix(e, i) + ".";
+      const auto it = loaded_.lower_bound(prefix);
+      if (it != loaded_.end() && it->first.compare(0, prefix.size(), prefix) == 0) return;
+      owns =
+          owns || (e.calls[i].item->kind == HX_LAYER && !(e.calls[i].item->flags & (HX_MODE_ONLY | HX_IDENTITY_SKIP)));
+    }
+  if (loaded_.empty() || !owns) return;
+  throw Error(
+      ErrorKind::Weights,
+      fmt::format("none of the {} tensors of {} belongs to '{}'", loaded_.size(), weights_path_, graph_.name), {},
+      {fmt::format(
+          "its first is '{}'; parameters are named SOURCE.TARGET.FUNCTION..., so renamed layers need new weights",
+          loaded_.begin()->first)});
+}
+
+namespace {
+
+// Returns the prefixes of parameters that another cycle or a branch may use.
+std::vector<std::string> prefixes_elsewhere(const Graph& graph, int cycle) {
+  std::vector<std::string> all;
+  for (const GraphEdge& e : graph.edges)
+    if ((e.cycle >= 0 && e.cycle != cycle) || !e.branches.empty())
+      for (size_t i = 0; i < e.calls.size(); ++i) all.push_back(parameter_prefix(e, i) + ".");
+  return all;
+}
+
+}  // namespace
+
+Lowered BoundGraph::lower(const LoweringOptions& options) {
+  LoweringOptions o = options;
+  o.limits = limits_;
+  std::optional<Selection> selection;
+  if (o.mode == Mode::train) selection.emplace(registry_, o.device, true);
+  if (selection) o.chooser = &*selection;
+  Lowered lowered = harmonics::engine::lower(graph_, types(), widths(), store_, o);
+  if (selection) lowered.opened = selection->opened();
+  if (weights_path_.empty()) return lowered;
+  std::string missing, surplus;
+  for (Op op : {Op::parameter, Op::state})
+    for (const Node* leaf : lowered.program.leaves(op)) {
+      const StoredTensor* stored = store_.find(leaf->callee);
+      if (stored->role != Role::moment && !loaded_.count(leaf->callee) &&
+          !(options.mode != Mode::train && fresh_.count(leaf->callee))) {
+        missing += "\n  " + leaf->callee + " " + stored->type.str();
+        if (options.mode == Mode::train) fresh_.insert(leaf->callee);
+      }
+    }
+  if (!missing.empty() && options.mode != Mode::train)
+    throw Error(ErrorKind::Weights, fmt::format("{} lacks weights the graph needs:{}", weights_path_, missing), {},
+                {"these arrows were not part of the graph that was trained; train on, or take them out"});
+  if (options.mode == Mode::evaluate) return lowered;
+  weight_notes_.clear();
+  if (!missing.empty()) weight_notes_.push_back("not in the file, starting fresh:" + missing);
+  std::set<std::string_view> used;
+  for (Op op : {Op::parameter, Op::state})
+    for (const Node* leaf : lowered.program.leaves(op)) used.insert(leaf->callee);
+  const std::vector<std::string> elsewhere = prefixes_elsewhere(graph_, options.cycle);
+  const auto belongs_elsewhere = [&](const std::string& name) {
+    return std::any_of(elsewhere.begin(), elsewhere.end(),
+                       [&](const std::string& prefix) { return name.starts_with(prefix); });
+  };
+  for (const auto& [name, shape] : loaded_)
+    if (!used.count(name) && !belongs_elsewhere(name)) surplus += "\n  " + name + " " + shape.str();
+  if (!surplus.empty()) weight_notes_.push_back("in the file but not used by this graph:" + surplus);
+  return lowered;
+}
+
+TensorFile BoundGraph::weights() const {
+  TensorFile file;
+  file.metadata = record_streams(graph_, types_);
+  for (const auto& [name, t] : store_.all())
+    if (t.role != Role::moment) file.tensors[name] = store_.tensor(name);
+  return file;
+}
+
+void BoundGraph::expect_savable() {
+  constexpr uint64_t kMost = kLongestSafetensorsHeader / 2;  // the rest is reserved for tensor names and run figures
+  const TensorFile described{record_streams(graph_, types()), {}};
+  if (described.metadata.at("harmonics.streams").size() < kMost / 8) return;  // escaping enlarges it at most sixfold
+  const uint64_t header = safetensors_header(described).size();
+  if (header <= kMost) return;
+  const auto longest = [&](const auto& a, const auto& b) { return symbol_bytes(a.second) < symbol_bytes(b.second); };
+  const auto& [n, type] = *std::max_element(types_.begin(), types_.end(), longest);
+  throw Error(
+      ErrorKind::Stream,
+      fmt::format(
+          "the words of '{}', {} of {} bytes together, cannot be saved with the weights: there is room for {} bytes",
+          graph_.nodes[static_cast<size_t>(n)].name, type.symbols.size(), symbol_bytes(type), kMost),
+      {}, {"give class numbers in place of words, or leave out what keeps weights: --save, --checkpoint"});
+}
+
+void BoundGraph::snapshot(TensorFile& into) const {
+  into.metadata = record_streams(graph_, types_);
+  std::map<std::string, HTensor> former = std::exchange(into.tensors, {});
+  for (const auto& [name, t] : store_.all()) {
+    if (is_accumulator(name)) continue;  // reset by every step
+    const std::string key = t.role == Role::moment ? kMoment + name : name;
+    const auto same = former.find(key);
+    HTensor copy = same != former.end() && type_of(same->second) == t.type
+                       ? std::move(same->second)
+                       : make_value(t.type, std::make_shared<Storage>(t.type.bytes()));
+    store_.copy(name, copy.raw()->storage->data());
+    into.tensors.emplace(key, std::move(copy));
+  }
+  for (const auto& [name, moment] : store_.expected()) into.tensors.emplace(kMoment + name, moment);
+}
+
+void BoundGraph::restore(const TensorFile& snapshot) {
+  std::map<std::string, HTensor> numbers;
+  for (const auto& [key, tensor] : snapshot.tensors)
+    numbers.emplace(key.rfind(kMoment, 0) == 0 ? key.substr(kMoment.size()) : key, tensor);
+  store_.expect(std::move(numbers));
+}
+
+std::vector<std::string> BoundGraph::end_restore(const TensorFile& snapshot, bool branches) {
+  std::string other, surplus, fresh, lost;
+  for (const auto& [name, numbers] : store_.expected()) {
+    const auto declared = store_.all().find(name);
+    if (snapshot.tensors.count(kMoment + name))
+      lost += "\n  " + name;
+    else if (declared != store_.all().end())
+      other += fmt::format("\n  {}: {} in the checkpoint, {} in the graph", name, type_of(numbers).str(),
+                           declared->second.type.str());
+    else
+      surplus += "\n  " + name + " " + type_of(numbers).str();
+  }
+  for (const auto& [name, t] : store_.all())
+    if (t.role != Role::moment && !snapshot.tensors.count(name)) fresh += "\n  " + name + " " + t.type.str();
+  std::vector<std::string> notes;
+  if (!other.empty()) notes.push_back("of another shape, starting fresh:" + other);
+  if (!fresh.empty()) notes.push_back("not in the checkpoint, starting fresh:" + fresh);
+  if (!surplus.empty()) notes.push_back("in the checkpoint but not used by this graph:" + surplus);
+  if (!branches && !lost.empty())
+    notes.push_back("the optimizer's memory of these does not fit and starts fresh:" + lost);
+  store_.forget_expected([&](const std::string& name) { return !branches || !snapshot.tensors.count(kMoment + name); });
+  return notes;
+}
+
+}  // namespace harmonics::engine

@@ -1,0 +1,38 @@
+// The functions of the verbs, one each. Their rows are in verbs.cpp.
+#pragma once
+
+#include "engine/cli/options/command_table.hpp"
+#include "engine/cli/options/options.hpp"
+#include "engine/cli/terminal/exit_codes.hpp"
+
+namespace harmonics::engine::cli {
+
+int run_command(const Options& options);
+int infer_command(const Options& options);
+int serve_command(const Options& options);
+int ctl_command(const Options& options);
+int top_command(const Options& options);
+int tap_command(const Options& options);
+int validate_command(const Options& options);
+int explain_command(const Options& options);
+int profile_command(const Options& options);
+int bench_command(const Options& options);
+int ckpt_command(const Options& options);
+int send_command(const Options& options);
+int receive_command(const Options& options);
+int keys_command(const Options& options);
+int list_command(const Options& options);
+int inspect_command(const Options& options);
+int plugin_command(const Options& options);
+int version_command(const Options& options);
+int config_command(const Options& options);
+int completion_command(const Options& options);
+int man_command(const Options& options);
+
+// The table of verbs, built once from the rows in verbs.cpp.
+const CommandTable& command_table();
+std::vector<std::string> verb_names();
+// Throws ErrorKind::Usage with the nearest name for unknown words.
+const VerbRow& verb_named(const std::string& name);
+
+}  // namespace harmonics::engine::cli

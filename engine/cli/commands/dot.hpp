@@ -1,0 +1,12 @@
+// A graph in Graphviz' language.
+#pragma once
+
+#include <string>
+
+#include "engine/bound/bound_graph.hpp"
+
+namespace harmonics::engine::cli {
+
+std::string dot_of(BoundGraph& graph);
+
+}  // namespace harmonics::engine::cli

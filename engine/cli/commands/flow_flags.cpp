@@ -1,0 +1,346 @@
+// The flags of the verbs that open a flow: run, infer, serve, validate, explain, profile, bench.
+#include <limits>
+
+#include <harmonics/abi.h>
+
+#include "engine/base/model_limits.hpp"
+#include "engine/cli/commands/verb_flags.hpp"
+#include "engine/plugin/registry.hpp"
+#include "engine/training/optimizer.hpp"
+#include "engine/training/schedule.hpp"
+
+namespace harmonics::engine::cli {
+
+std::vector<std::string> device_names() {
+  std::vector<std::string> all = Registry::global().names(HX_DEVICE);
+  all.insert(all.end(), {"reference", "auto"});
+  return all;
+}
+
+namespace {
+
+constexpr int64_t kMostBatch = int64_t{1} << 30, kMostEpochs = int64_t{1} << 40, kMostCycles = int64_t{1} << 20;
+constexpr int64_t kAnyCount = std::numeric_limits<int64_t>::max();
+constexpr double kAnyNumber = std::numeric_limits<double>::infinity();
+
+std::vector<std::string> names_with(const std::vector<NamedRow>& rows, uint32_t kind) {
+  std::vector<std::string> all;
+  for (const NamedRow& row : rows) all.emplace_back(row.name);
+  for (std::string& name : Registry::global().names(kind)) all.push_back(std::move(name));
+  return all;
+}
+std::vector<std::string> optimizer_names() { return names_with(optimizer_rows(), HX_OPTIMIZER); }
+std::vector<std::string> schedule_names() { return names_with(schedule_rows(), HX_SCHEDULE); }
+std::vector<std::string> metric_names() { return Registry::global().names(HX_METRIC); }
+
+void graph(Flags& f, const char* help = "the flow (.hmx)") { f.positional("GRAPH", help); }
+
+void plugin(Flags& f) { f.texts("plugin", "PATH", "load a plugin library", &Options::plugins); }
+
+void graph_name(Flags& f) {
+  f.text("graph", "NAME", "which harmonic of the file, when it holds several", &Options::graph);
+}
+
+void insecure(Flags& f) {
+  f.on("insecure", "allow unencrypted live streams and --serve on addresses beyond this machine", &Options::insecure);
+}
+
+void streams(Flags& f) {
+  f.group("Data");
+  f.texts("producer", "[NAME=]ADDRESS", "bind a producer, e.g. images=file:train-images.idx", &Options::producers)
+      .short_name = "p";
+  graph_name(f);
+  plugin(f);
+  insecure(f);
+  f.text("weights", "FILE", "start from these weights (safetensors)", &Options::weights);
+  f.texts("weights-from", "DIR",
+          "files that the flow names with weights= may lie in this folder too (default: its own)",
+          &Options::weights_from);
+  f.text("limits", "steps=N,weights=SIZE,seconds=N",
+         "what the flow may take until it runs: operations of one program, bytes of weights and moments, seconds to "
+         "compile (default: steps=1000000,seconds=600 and the machine's memory)",
+         [](Options& o, const std::string& v) { o.limits = parse_model_limits(v); });
+}
+
+void consumers(Flags& f, const char* help) {
+  f.texts("consumer", "[NAME=]ADDRESS", help, &Options::consumers).short_name = "c";
+}
+
+void dead_letters(Flags& f) {
+  f.text("dead-letters", "DIR", "keep unmatched and late samples in this directory; file:DIR/NAME.hxs reads them",
+         &Options::dead_letters);
+  f.text("dead-letters-limit", "SIZE", "the most bytes kept there (default: 256M)", &Options::dead_letters_limit);
+}
+
+void seed(Flags& f, const char* help = "seed of weights, shuffling and dropout") {
+  f.whole("seed", 0, kAnyCount, help, [](Options& o, int64_t v) { o.run.seed = v; }).initial = "0";
+}
+
+void counts(Flags& f) {
+  f.group("Training");
+  f.whole("batch", 1, kMostBatch, "samples in a step", [](Options& o, int64_t v) { o.run.batch = v; }).initial = "64";
+  seed(f);
+}
+
+void threads(Flags& f) {
+  f.whole("threads", 1, 1024, "threads to use; results do not depend on it (default: all)", [](Options& o, int64_t v) {
+     o.run.threads = static_cast<int>(v);
+   }).example = "2";
+}
+
+// Flags of device and precision, without the number of threads.
+void device(Flags& f) {
+  FlagRow& where = f.text("device", "NAME", ": an accelerator if there is one",
+                          [](Options& o, const std::string& v) { o.run.device = v; });
+  where.names = device_names;
+  where.initial = "cpu";
+  FlagRow& precision =
+      f.text("precision", "NAME",
+             ": fp16 where the device has it; narrow ones round the operands of products, totals and weights stay fp32",
+             [](Options& o, const std::string& v) { o.run.precision = parse_precision(v); });
+  precision.choices = {"fp32", "fp16", "bf16", "fp8", "auto"};
+  precision.initial = "fp32";
+  f.texts("override", "FUNCTIONAL=NAME",
+          "which implementation computes a functional: attention=mine ('harmonics list implementations'), "
+          "attention=cpu, attention=portable",
+          &Options::overrides);
+}
+
+void machine(Flags& f) {
+  f.group("Machine");
+  threads(f);
+  device(f);
+}
+
+void optimizer(Flags& f) {
+  FlagRow& row = f.text("optimizer", "NAME", ", with its settings: 'sgd(lr=0.1, momentum=0.9)'",
+                        [](Options& o, const std::string& v) { o.run.optimizer = v; });
+  row.names = optimizer_names;
+  row.initial = "adamw";
+}
+
+void training(Flags& f) {
+  f.group("Training");
+  optimizer(f);
+  f.real("lr", Least::above_zero, kAnyNumber, "learning rate", [](Options& o, double v) { o.run.lr = v; }).initial =
+      "0.001";
+  FlagRow& schedule = f.text("schedule", "NAME", ", with its settings: 'cosine(warmup=500, final=0.1)'",
+                             [](Options& o, const std::string& v) { o.run.schedule = v; });
+  schedule.names = schedule_names;
+  schedule.initial = "constant";
+  f.real("clip", Least::zero, kAnyNumber, "clip gradients by global norm (0: no clipping)", [](Options& o, double v) {
+     o.run.clip = v;
+   }).example = "1";
+  f.real("clip-value", Least::zero, kAnyNumber, "clip gradients by value (0: no clipping)", [](Options& o, double v) {
+     o.run.clip_value = v;
+   }).example = "0.5";
+  f.whole("accumulate", 1, kMostBatch, "batches in a step; their gradients are averaged", [](Options& o, int64_t v) {
+     o.run.accumulate = v;
+   }).initial = "1";
+}
+
+void stopping(Flags& f) {
+  f.group("Stopping");
+  f.whole("epochs", 0, kMostEpochs, "passes over the data", [](Options& o, int64_t v) { o.run.epochs = v; }).initial =
+      "10";
+  f.whole("steps", 1, kAnyCount, "stop after this many steps (batches, or groups of --accumulate)",
+          [](Options& o, int64_t v) { o.run.steps = v; })
+      .example = "1000";
+  f.duration("for", "stop after a time: 90s, 10m, 1.5h", [](Options& o, double v) { o.run.seconds = v; });
+  f.texts("until", "CONDITION", "stop when a metric holds: 'loss<0.05', 'val.accuracy>=0.98'", nullptr).take =
+      [](const FlagRow&, Options& o, const std::string& v) { o.run.until.push_back(v); };
+  f.on("deterministic", "refuse what would make two runs differ: an end by the clock, live streams", nullptr).take =
+      [](const FlagRow& row, Options& o, const std::string& v) { o.run.deterministic = read_switch(row, v); };
+}
+
+void watching(Flags& f) {
+  f.group("Watching");
+  f.texts("validate", "[NAME=]ADDRESS", "data to validate on after every epoch", &Options::validations);
+  f.texts("test", "[NAME=]ADDRESS", "data to test on after training", &Options::tests).short_name = "t";
+  FlagRow& metric = f.texts("metric", "METRIC", ", with its settings: 'topk(5)'; measured in addition", nullptr);
+  metric.take = [](const FlagRow&, Options& o, const std::string& v) { o.run.metrics.push_back(v); };
+  metric.names = metric_names;
+  f.whole(
+       "window", 0, 10'000'000,
+       "samples over which predictions made before learning are measured: 'window.loss' (default: 1000 where streams "
+       "are live, else none)",
+       [](Options& o, int64_t v) { o.run.window = v; })
+      .example = "1000";
+  f.text("plot", "FILE.svg", "draw the learning curve", &Options::plot);
+  f.text("confusion", "FILE.svg", "draw the confusion matrix of --test or --validate data", &Options::confusion);
+  f.text("report", "FILE.html", "the run as a page: curve, confusion matrix, examples, settings", &Options::report);
+  f.texts("log", "FILE.csv|FILE.jsonl", "write metrics as CSV or JSON lines", &Options::logs);
+  f.text("tensorboard", "DIR", "write event files for TensorBoard into this folder", &Options::tensorboard);
+  f.whole("log-every", 0, kAnyCount, "steps between rows of --log and --tensorboard (0: a row at each epoch's end)",
+          [](Options& o, int64_t v) { o.log_every = v; })
+      .initial = "0";
+}
+
+void serving(Flags& f, const char* address, const char* help) {
+  f.group("Serving");
+  f.texts(address, "ADDRESS", help, &Options::serve);
+  f.on("ui", "a page to watch and control it by; its address is printed", &Options::ui);
+  f.text("control", "PATH", "a socket to watch and control the run by: harmonics ctl PATH", &Options::control);
+  f.text("token", "TEXT",
+         "bearer token; prefer HARMONICS_TOKEN (default: random, required only for requests that change the run)",
+         &Options::token);
+  FlagRow& latency = f.duration("latency", "how long a request may wait to be computed with others (0: not at all)",
+                                [](Options& o, double v) { o.latency = v; });
+  latency.take = [](const FlagRow& row, Options& o, const std::string& v) {
+    o.latency = v == "0" ? 0 : duration_seconds(row.name, v);
+  };
+  latency.initial = "2ms";
+}
+
+void checkpoints(Flags& f) {
+  f.group("Checkpoints");
+  f.text("checkpoint", "DIR", "keep checkpoints of the run in this directory", &Options::checkpoint);
+  f.text("every", "INTERVAL", "how often to write one: 5m, 500steps or 1epoch; always when the run ends",
+         [](Options& o, const std::string& v) { o.every = v; })
+      .initial = "5m";
+  f.whole("keep", 1, kMostCycles, "how many to keep", [](Options& o, int64_t v) {
+     o.keep = static_cast<int>(v);
+   }).initial = "3";
+  f.text("resume", "[DIR|FILE]",
+         "continue from the newest checkpoint of --checkpoint, of another directory, or from one file",
+         [](Options& o, const std::string& v) { o.resume = v; })
+      .optional = true;
+}
+
+void spooling(Flags& f) {
+  f.group("Live streams");
+  f.text("spool", "DIR", "spool incoming samples to DIR, so that they can be replayed and senders may drop them",
+         &Options::spool);
+  f.text("spool-limit", "SIZE", "the most bytes spooled (default: 4G)", &Options::spool_limit);
+  f.on("spool-keep", "keep there what checkpoints cover too: file:DIR/NAME reads the stream again",
+       &Options::spool_keep);
+  dead_letters(f);
+}
+
+void cycle(Flags& f) {
+  f.whole("cycle", 1, kMostCycles, "which cycle of the flow", [](Options& o, int64_t v) { o.cycle = v; }).initial = "1";
+}
+
+}  // namespace
+
+void run_flags(VerbRow& verb) {
+  Flags f(verb);
+  graph(f);
+  streams(f);
+  consumers(f, "bind a consumer, e.g. results=file:out.csv");
+  f.text("save", "FILE", "write the weights here (safetensors)", &Options::save);
+  f.on("no-keep", "without --save and --checkpoint: keep no copy of the weights in the user's state folder",
+       &Options::no_keep);
+  f.on("infer", "leave the training taps out", &Options::inference);
+  stopping(f);
+  training(f);
+  counts(f);
+  watching(f);
+  machine(f);
+  serving(f, "serve",
+          "answer requests while it runs: 127.0.0.1:8080 over HTTP, port 0 takes a free one; zmq+rep://127.0.0.1:5556 "
+          "over ZeroMQ");
+  checkpoints(f);
+  spooling(f);
+}
+
+void infer_flags(VerbRow& verb) {
+  Flags f(verb);
+  graph(f, "the flow (.hmx); its training taps are left out");
+  streams(f);
+  consumers(f, "where results go (default: stdout:)");
+  f.on("untrained", "compute with the initial weights where --weights gives none", &Options::untrained);
+  counts(f);
+  machine(f);
+  f.group("Live streams");
+  dead_letters(f);
+  f.group("Text");
+  f.text("prompt", "TEXT", "text models: continue this text",
+         [](Options& o, const std::string& v) { o.prompt = v, o.prompt_given = true; });
+  f.whole("generate", 1, 1 << 24, "text models: how many symbols to write", [](Options& o, int64_t v) {
+     o.generate = v;
+   }).initial = "400";
+  f.real("temperature", Least::zero, 100, "text models: 0 takes the likeliest symbol", [](Options& o, double v) {
+     o.temperature = v;
+   }).initial = "0.8";
+}
+
+void serve_flags(VerbRow& verb) {
+  Flags f(verb);
+  graph(f, "the flow (.hmx); its training taps are left out");
+  streams(f);
+  cycle(f);
+  serving(f, "listen",
+          "where requests come in (default: 127.0.0.1:8080); port 0 takes a free one; zmq+rep://127.0.0.1:5556 over "
+          "ZeroMQ");
+  machine(f);
+}
+
+void validate_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("FILE", "flows to check (.hmx)").repeats = true;
+  f.group("Data");
+  plugin(f);
+  f.texts("producer", "[NAME=]ADDRESS", "also check widths against this data", &Options::producers).short_name = "p";
+  graph_name(f);
+}
+
+void explain_flags(VerbRow& verb) {
+  Flags f(verb);
+  graph(f);
+  streams(f);
+  f.group("What to show");
+  FlagRow& show = f.texts("show", "WHAT", " (default: summary, flow and widths)", &Options::show);
+  show.choices = {"summary", "flow", "widths", "program", "kernels", "memory"};
+  show.list = true;
+  f.text("after", "PASS", "the program after a pass (trace, cse, fuse_elementwise, ...; 'all')", &Options::after);
+  f.on("select", "which implementation computes each call, and why the others do not", &Options::select);
+  f.on("placement", "what runs on the device, and what on the host with copies", &Options::placement);
+  f.on("dot", "the graph in Graphviz' language: ... --dot | dot -Tsvg > graph.svg", &Options::dot);
+  f.on("infer", "the inference program instead of the training step", &Options::inference);
+  training(f);
+  counts(f);
+  f.group("Machine");
+  device(f);
+}
+
+void profile_flags(VerbRow& verb) {
+  Flags f(verb);
+  graph(f);
+  streams(f);
+  f.group("Measuring");
+  f.whole("steps", 1, 1 << 20, "how many steps to time (default: about a second's)", [](Options& o, int64_t v) {
+     o.run.steps = v;
+   }).example = "100";
+  cycle(f);
+  optimizer(f);
+  f.text("trace", "FILE.json", "write the last steps as Chrome trace events, for Perfetto", &Options::trace);
+  f.on("infer", "a step of inference instead of training", &Options::inference);
+  counts(f);
+  machine(f);
+}
+
+void bench_flags(VerbRow& verb) {
+  Flags f(verb);
+  graph(f);
+  streams(f);
+  f.group("Measuring");
+  FlagRow& batches =
+      f.whole("batch", 1, kMostBatch, "batch sizes", [](Options& o, int64_t v) { o.batches.push_back(v); });
+  batches.initial = "1,64,256";
+  batches.list = batches.repeats = true;
+  FlagRow& numbers = f.whole("threads", 1, 1024, "numbers of threads (default: 1 and all)",
+                             [](Options& o, int64_t v) { o.threads.push_back(static_cast<int>(v)); });
+  numbers.example = "1,2";
+  numbers.list = numbers.repeats = true;
+  f.real("seconds", Least::above_zero, 3600, "of each measurement", [](Options& o, double v) {
+     o.seconds = v;
+   }).initial = "1";
+  cycle(f);
+  optimizer(f);
+  f.on("infer", "inference only", &Options::inference);
+  seed(f, "seed of weights and random samples");
+  device(f);
+}
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,91 @@
+// harmonics infer: runs the graph without its taps on data, or generates text.
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include "engine/bound/generate.hpp"
+#include "engine/cli/commands/command.hpp"
+#include "engine/cli/run/open_graph.hpp"
+#include "engine/cli/terminal/output.hpp"
+#include "engine/cli/terminal/terminal.hpp"
+
+namespace harmonics::engine::cli {
+
+namespace {
+
+int write_text(BoundGraph& graph, const Options& options) {
+  GenerateSettings s;
+  s.prompt = options.prompt;
+  s.symbols = options.generate;
+  s.temperature = options.temperature;
+  s.seed = static_cast<uint64_t>(options.run.seed.value_or(0));
+  s.threads = options.run.threads;
+  static_cast<DeviceSettings&>(s) = options.run;
+  std::string text;
+  generate(graph, 0, s, [&](const std::string& symbol) {
+    if (text.empty() && !options.json) print_data(options.prompt);  // the model knows the prompt
+    text += symbol;
+    if (options.json) return;
+    print_data(symbol);
+    flush_output();
+  });
+  if (options.json)
+    print_json(
+        boost::json::object{{"version", 1}, {"graph", graph.graph().name}, {"prompt", options.prompt}, {"text", text}});
+  else
+    print("\n");
+  return kDone;
+}
+
+// Returns whether the flow names files to load weights from.
+bool names_weights(const Graph& graph) {
+  for (const GraphEdge& e : graph.edges)
+    for (const BoundCall& c : e.calls)
+      if (!c.weights.empty()) return true;
+  return false;
+}
+
+}  // namespace
+
+void expect_trained(BoundGraph& graph, const Options& options) {
+  if (!options.weights.empty() || options.untrained || names_weights(graph.graph())) return;
+  for (int cycle = 0; cycle < static_cast<int>(graph.graph().cycles.size()); ++cycle) {
+    LoweringOptions o;
+    o.mode = Mode::infer;
+    o.cycle = cycle;
+    o.device = options.run;
+    o.branches = graph.graph().branches(cycle);
+    o.wanted = graph.results(cycle);
+    graph.lower(o);
+  }
+  int64_t count = 0;
+  for (const auto& [name, t] : graph.store().all())
+    if (t.role == Role::weight) count += t.type.shape.count();
+  if (count > 0)
+    throw Error(
+        ErrorKind::Usage,
+        fmt::format("no weights are given, and '{}' has {} of them to learn", graph.graph().name, thousands(count)), {},
+        {"give those that run --save or --checkpoint wrote: --weights FILE",
+         "--untrained computes with the initial ones"});
+}
+
+int infer_command(const Options& options) {
+  const Flow flow = read_flow(options);
+  if (!options.producers.empty() && !options.prompt_given) {
+    Options inference = options;
+    inference.inference = true;
+    return run_command(inference);
+  }
+  return with_source(flow.source, [&] {
+    if (options.weights.empty() && options.producers.empty())
+      throw Error(ErrorKind::Usage, "nothing to infer from", {},
+                  {"bind data with --producer [NAME=]ADDRESS, or give --weights of a text model to write with"});
+    std::unique_ptr<BoundGraph> graph = open_graph(flow, options, true);
+    if (options.weights.empty() && !options.untrained && !names_weights(graph->graph()))
+      throw Error(ErrorKind::Usage, "no weights are given to write with", {},
+                  {"give those that run --save or --checkpoint wrote: --weights FILE",
+                   "--untrained writes with the initial ones"});
+    return write_text(*graph, options);
+  });
+}
+
+}  // namespace harmonics::engine::cli

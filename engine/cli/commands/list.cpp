@@ -1,0 +1,308 @@
+// harmonics list and inspect: list prints one line per item, inspect prints one item in full.
+#include <algorithm>
+#include <filesystem>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include "engine/base/spelling.hpp"
+#include "engine/checkpoint/run_state.hpp"
+#include "engine/cli/commands/catalogue.hpp"
+#include "engine/cli/commands/ckpt.hpp"
+#include "engine/cli/commands/command.hpp"
+#include "engine/cli/options/command_table.hpp"
+#include "engine/cli/commands/file_summary.hpp"
+#include "engine/cli/terminal/output.hpp"
+#include "engine/cli/terminal/terminal.hpp"
+#include "engine/execution/device_memory.hpp"
+#include "engine/plugin/loader.hpp"
+#include "engine/streams/streams.hpp"
+
+namespace harmonics::engine::cli {
+
+namespace json = boost::json;
+
+namespace {
+
+void check_kind(const std::string& kind) {
+  if (kind.empty() || kind == "functions" || kind == "verbs") return;
+  std::vector<std::string> known = catalogue_kinds();
+  known.insert(known.end(), {"functions", "verbs"});
+  std::string all;
+  for (const std::string& k : known) {
+    if (singular(k) == singular(kind)) return;
+    all += (all.empty() ? "" : ", ") + k;
+  }
+  Error e(ErrorKind::Usage, "there is no kind '" + kind + "'");
+  const std::string meant = did_you_mean(kind, known);
+  e.note(meant.empty() ? "kinds are " + all : meant);
+  throw e;
+}
+
+std::vector<CatalogueEntry> wanted(const std::string& kind) {
+  if (kind == "verbs") {
+    std::vector<CatalogueEntry> all;
+    for (const VerbRow& v : command_table())
+      all.push_back({"verb", v.name, v.name, v.help, "", "", {}, "harmonics " + v.name});
+    return all;
+  }
+  if (!kind.empty() && kind != "functions") return catalogue(singular(kind));
+  std::vector<CatalogueEntry> all;
+  for (const std::string& k : catalogue_kinds()) {
+    const bool function = k == "activations" || k == "losses" || k == "layers";
+    if (kind == "functions" ? !function : k == "functionals" || k == "primitives") continue;
+    for (CatalogueEntry& e : catalogue(singular(k))) all.push_back(std::move(e));
+  }
+  return all;
+}
+
+json::object json_of(const CatalogueEntry& e) {
+  json::object o{{"kind", e.kind},     {"name", e.name}, {"signature", e.signature}, {"description", e.description},
+                 {"plugin", e.plugin}, {"path", e.path}, {"example", e.example}};
+  json::array arguments;
+  for (const CatalogueArgument& a : e.arguments)
+    arguments.push_back(json::object{{"name", a.name},
+                                     {"type", a.type},
+                                     {"required", a.required},
+                                     {"default", a.default_text},
+                                     {"range", a.range},
+                                     {"description", a.description}});
+  o["arguments"] = arguments;
+  if (e.kind == "producer") {
+    json::array steps;
+    for (const StreamOption& s : stream_options())
+      steps.push_back(json::object{{"name", s.name}, {"description", s.description}});
+    o["of_every_producer"] = steps;
+  }
+  return o;
+}
+
+void show(const CatalogueEntry& e) {
+  print("{} {}\n  {}\n", e.kind, e.signature, e.description);
+  print("  from {}\n", e.plugin.empty() ? "the library itself" : e.plugin + " (" + e.path + ")");
+  if (!e.arguments.empty()) print("arguments\n");
+  for (const CatalogueArgument& a : e.arguments) {
+    const std::string otherwise = a.required ? "required" : a.default_text.empty() ? "optional" : "= " + a.default_text;
+    print("  {:<14} {:<14} {:<12} {}{}\n", a.name, a.type, otherwise,
+          a.range.empty() ? "" : a.range + (a.description.empty() ? "" : "  "), a.description);
+  }
+  if (e.kind == "producer") {
+    print("of every producer\n");
+    for (const StreamOption& o : stream_options()) print("  {:<14} {}\n", o.name, o.description);
+  }
+  if (!e.example.empty()) print("example\n  {}\n", e.example);
+}
+
+int inspect_weights(const std::string& path, const Options& options) {
+  const TensorFile file = read_safetensors(path);
+  if (holds_state(file)) return show_checkpoint(path, options);
+  int64_t total = 0;
+  json::array tensors;
+  for (const auto& [name, tensor] : file.tensors) {
+    total += tensor.size();
+    tensors.push_back(json::object{{"name", name},
+                                   {"dtype", std::string(dtype_name(tensor.dtype()))},
+                                   {"shape", json::value_from(tensor.shape().vector())}});
+  }
+  if (options.json) {
+    print_json(json::object{
+        {"version", 1}, {"file", path}, {"metadata", json::value_from(file.metadata)}, {"tensors", tensors}});
+    return kDone;
+  }
+  print("{}: {} tensors, {} numbers\n", path, file.tensors.size(), thousands(total));
+  for (const auto& [name, tensor] : file.tensors) print("  {:<40} {}\n", name, type_of(tensor).str());
+  for (const auto& [key, value] : file.metadata)
+    if (value.find('\n') == std::string::npos)
+      print("  {} = {}\n", key, value.size() > 100 ? value.substr(0, 97) + "..." : value);
+  return kDone;
+}
+
+std::string shortened(const std::vector<std::string>& words) {
+  std::string text;
+  for (size_t i = 0; i < words.size() && i < 20; ++i) text += (i ? ", " : "") + words[i];
+  return words.size() > 20 ? text + ", ..." : text;
+}
+
+// Describes the stream of an address. Opens it and reads no samples.
+json::object stream_object(const std::string& text, const StreamInfo& info) {
+  return {{"version", 1},
+          {"address", text},
+          {"dtype", std::string(dtype_name(info.dtype))},
+          {"sample", json::value_from(info.sample.vector())},
+          {"size", info.size},
+          {"classes", info.classes},
+          {"symbols", json::value_from(info.symbols)},
+          {"notes", info.notes}};
+}
+
+void show_stream(const std::string& text, const StreamInfo& info) {
+  print("stream {}\n  samples     {}\n  each        {}\n", text,
+        info.size ? thousands(static_cast<int64_t>(info.size)) : "without end",
+        sample_type_text(info.dtype, info.sample));
+  if (info.classes) print("  classes     {}\n", info.classes);
+  if (!info.symbols.empty()) print("  symbols     {}\n", shortened(info.symbols));
+  if (!info.notes.empty()) print("{}\n", info.notes);
+}
+
+StreamInfo info_of_stream(Address address) {
+  const StreamSteps steps = take_stream_steps(address);
+  const SteppedSource stepped =
+      with_steps("stream", open_source(Registry::global(), "stream", address), steps, Registry::global());
+  return stepped.source.info();
+}
+
+// Describes a table as a whole, column by column, and as a single stream of all columns if it is one.
+int inspect_file(const std::string& text, const FileSummary& summary, const Options& options) {
+  std::optional<StreamInfo> info;
+  try {
+    info = info_of_stream(parse_address(text));
+  } catch (const Error&) {  // columns of words, or several arrays: each is a separate stream
+  }
+  if (options.json) {
+    json::object o = info ? stream_object(text, *info) : json::object{{"version", 1}, {"address", text}};
+    o["rows"] = summary.rows;
+    o["columns"] = columns_json(summary);
+    print_json(o);
+    return kDone;
+  }
+  print_text(summary_text(summary));
+  if (info) print("\n");
+  if (info) show_stream(text, *info);
+  return kDone;
+}
+
+int inspect_stream(const std::string& text, const Options& options) {
+  const Address address = parse_address(text);
+  if (const auto summary = summary_of_file(address)) return inspect_file(text, *summary, options);
+  const StreamInfo info = info_of_stream(address);
+  if (options.json)
+    print_json(stream_object(text, info));
+  else
+    show_stream(text, info);
+  return kDone;
+}
+
+int inspect_plugin(const std::string& path, const Options& options) {
+  const hx_plugin_abi d = read_descriptor(path);
+  if (options.json) {
+    print_json(json::object{{"version", 1},
+                            {"file", path},
+                            {"id", d.id},
+                            {"plugin_version", d.version},
+                            {"license", d.license},
+                            {"vendor", d.vendor},
+                            {"built_with", d.built_with},
+                            {"contract", fmt::format("{}.{}", d.abi_major, d.abi_minor)}});
+    return kDone;
+  }
+  print(
+      "plugin {}\n  id          {}\n  version     {}\n  license     {}\n  vendor      {}\n  built with  {}\n  contract "
+      "   {}.{} (at least minor {})\n",
+      path, d.id[0] ? d.id : "(by file name)", d.version, d.license[0] ? d.license : "-", d.vendor[0] ? d.vendor : "-",
+      d.built_with, d.abi_major, d.abi_minor, d.abi_min_minor);
+  return kDone;
+}
+
+// The description that a device of the list gives.
+struct DeviceWords {
+  std::string name, driver, capability, unavailable;
+  uint64_t memory = 0;
+};
+DeviceWords words_of_device(const std::string& name) {
+  if (name == "reference") return {"this processor, one thread", "", "", ""};  // part of the engine
+  const ItemPtr item = Registry::global().need(HX_DEVICE, name);
+  const hx_device_info info = info_of(*item);
+  const char* line = item->table<hx_device_vt>().describe(item->self);
+  DeviceWords w{info.name, info.driver, info.capability, info.unavailable, info.memory};
+  if (w.name.empty() && w.unavailable.empty() && line) w.name = line;
+  return w;
+}
+void show_device(const std::string& name) {
+  const DeviceWords w = words_of_device(name);
+  if (!w.unavailable.empty()) return print("    not available: {}\n", w.unavailable);
+  print("    {}\n", w.name);
+  if (!w.driver.empty()) print("    driver {}\n", w.driver);
+  if (!w.capability.empty()) print("    {}\n", w.capability);
+  if (w.memory) print("    memory {:.1f} GiB\n", static_cast<double>(w.memory) / (1024.0 * 1024 * 1024));
+}
+
+// Returns the file for "file:w.safetensors" and "file:p.so". Other addresses stay unchanged.
+std::string without_scheme(const std::string& thing) {
+  if (!thing.starts_with("file:")) return thing;
+  const Address address = parse_address(thing);
+  const bool whole = address.options.empty() && !address.fragment;
+  return whole && (address.path.ends_with(".safetensors") || address.path.ends_with(".so")) ? address.path : thing;
+}
+
+}  // namespace
+
+int list_command(const Options& options) {
+  const std::string kind = options.files.empty() ? "" : options.files.front();
+  check_kind(kind);
+  const std::vector<CatalogueEntry> all = wanted(kind);
+  if (options.json) {
+    json::array rows;
+    for (const CatalogueEntry& e : all)
+      rows.push_back(json::object{{"kind", e.kind},
+                                  {"name", e.name},
+                                  {"signature", e.signature},
+                                  {"description", e.description},
+                                  {"plugin", e.plugin.empty() ? "built in" : e.plugin}});
+    if (singular(kind) == "device")
+      for (json::value& row : rows) {
+        const DeviceWords w = words_of_device(std::string(row.at("name").as_string()));
+        row.as_object()["device"] = json::object{{"name", w.name},
+                                                 {"driver", w.driver},
+                                                 {"capability", w.capability},
+                                                 {"memory_bytes", w.memory},
+                                                 {"unavailable", w.unavailable}};
+      }
+    print_json(json::object{{"version", 1}, {"items", rows}});
+    return kDone;
+  }
+  std::string heading;
+  for (const CatalogueEntry& e : all) {
+    if (heading != e.kind) print("{}{}\n", heading.empty() ? "" : "\n", plural(e.kind));
+    heading = e.kind;
+    print("  {:<22} {}\n", e.name, e.kind == "functional" && e.plugin.empty() ? e.signature : e.description);
+    if (singular(kind) == "device") show_device(e.name);
+    if (kind == "producers")
+      for (const CatalogueArgument& a : e.arguments) print("    {:<12} {}\n", a.name, a.description);
+  }
+  if (all.empty()) print("no {} are registered\n", plural(singular(kind)));
+  if (kind == "producers") {
+    print("\noptions of every producer\n");
+    for (const StreamOption& o : stream_options()) print("    {:<12} {}\n", o.name, o.description);
+  }
+  return kDone;
+}
+
+int inspect_command(const Options& options) {
+  const std::string thing = without_scheme(options.files.front());
+  if (thing.ends_with(".safetensors")) return inspect_weights(thing, options);
+  if (thing.ends_with(".so")) return inspect_plugin(thing, options);
+  const std::vector<CatalogueEntry> found = catalogue_of(thing);
+  std::error_code failed;
+  const bool address = thing.find_first_of(":/.") != std::string::npos || std::filesystem::exists(thing, failed);
+  if (found.empty() && address) return inspect_stream(thing, options);
+  if (found.empty()) {
+    Error e(ErrorKind::Usage, "nothing is named '" + thing + "'");
+    std::vector<std::string> known;
+    for (const CatalogueEntry& other : catalogue()) known.push_back(other.name);
+    if (auto near = nearest(thing, known))
+      e.note("did you mean '" + *near + "'?");
+    else
+      e.note("'harmonics list' shows what there is");
+    throw e;
+  }
+  if (!options.json) {
+    for (const CatalogueEntry& e : found) show(e);
+    return kDone;
+  }
+  json::array items;
+  for (const CatalogueEntry& e : found) items.push_back(json_of(e));
+  print_json(json::object{{"version", 1}, {"items", items}});
+  return kDone;
+}
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,475 @@
+// harmonics run: trains (or infers, when the graph has no tap), tests, saves.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include "engine/base/file.hpp"
+#include "engine/cli/run/checkpointing.hpp"
+#include "engine/cli/commands/command.hpp"
+#include "engine/cli/terminal/command_text.hpp"
+#include "engine/cli/run/epoch_lines.hpp"
+#include "engine/cli/run/kept_weights.hpp"
+#include "engine/cli/run/open_graph.hpp"
+#include "engine/cli/terminal/output.hpp"
+#include "engine/cli/run/outputs.hpp"
+#include "engine/cli/run/pictures.hpp"
+#include "engine/cli/run/report.hpp"
+#include "engine/cli/run/run_log.hpp"
+#include "engine/cli/run/run_outcome.hpp"
+#include "engine/cli/run/serving.hpp"
+#include "engine/cli/run/stop_signals.hpp"
+#include "engine/cli/terminal/terminal.hpp"
+#include "engine/cycle/cycle_plan.hpp"
+#include "engine/cycle/cycle_runtime.hpp"
+#include "engine/measure/examples.hpp"
+#include "engine/model/sealed_file.hpp"
+
+namespace harmonics::engine::cli {
+
+namespace {
+
+void require_bound(BoundGraph& graph) {
+  for (size_t cycle = 0; cycle < graph.graph().cycles.size(); ++cycle)
+    for (int n : graph.graph().producers_used(static_cast<int>(cycle), true))
+      if (!graph.streams().bound(n)) {
+        const std::string& name = graph.graph().nodes[static_cast<size_t>(n)].name;
+        throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", name), {},
+                    {fmt::format("bind it: --producer {}=file:PATH", name)});
+      }
+}
+
+void announce(BoundGraph& graph, const Options& options) {
+  if (options.quiet) return;
+  std::string layers;
+  for (int n : graph.graph().order()) {
+    const auto it = graph.widths().of.find(n);
+    if (it == graph.widths().of.end() || graph.graph().nodes[static_cast<size_t>(n)].kind != DeclarationKind::Layer)
+      continue;
+    layers += fmt::format("{}{} {}", layers.empty() ? "" : " · ", graph.graph().nodes[static_cast<size_t>(n)].name,
+                          it->second.shape.str());
+  }
+  say(fmt::format("{}: {}", graph.graph().name, layers));
+  for (const std::string& note : graph.widths().notes) print_note(note);
+  for (const auto& [n, type] : graph.types()) {
+    if (type.dtype == DType::U8 && type.sample.rank() > 0 && read_as_numbers(graph.graph(), n, type) &&
+        graph.streams().bound(n))
+      print_note(
+          fmt::format("the bytes of '{}' are scaled to [0, 1]", graph.graph().nodes[static_cast<size_t>(n)].name));
+  }
+}
+
+// Binds results of an inference that no consumer takes to standard output.
+void bind_results(BoundGraph& graph, int cycle) {
+  for (int n : graph.results(cycle)) {
+    const GraphNode& node = graph.graph().nodes[static_cast<size_t>(n)];
+    const bool consumer = node.kind == DeclarationKind::Consumer;
+    if (!graph.sinks().count(consumer ? n : -1))
+      graph.bind_consumer(consumer ? n : -1, open_sink(graph.registry(), node.name, parse_address("stdout:")));
+  }
+}
+
+bool passes(ErrorKind kind) { return is_of_streams(kind) || kind == ErrorKind::Output; }
+
+// Runs the cycle, resuming from the checkpoint if there is one.
+CycleReport run_cycle(CycleRuntime& runtime, Checkpointing& checkpoints, StopSignals& signals, bool trains) {
+  struct Watched {
+    StopSignals& signals;
+    ~Watched() { signals.watch(nullptr); }
+  } const watched{signals};
+  signals.watch(&runtime);
+  if (!trains) return runtime.run();
+  runtime.set_checkpoints(checkpoints.writer());
+  if (checkpoints.from()) runtime.resume(checkpoints.take());
+  return runtime.run();
+}
+
+void expect_cycle(const BoundGraph& graph, Checkpointing& checkpoints) {
+  const size_t cycles = graph.graph().cycles.size();
+  if (checkpoints.from() && static_cast<size_t>(checkpoints.from()->state.cycle) >= cycles)
+    throw Error(ErrorKind::Weights, fmt::format("'{}' was written in cycle {}; '{}' has {}", checkpoints.from()->path,
+                                                checkpoints.from()->state.cycle + 1, graph.graph().name, cycles));
+  for (size_t cycle = 0; cycle < cycles; ++cycle)
+    if (graph.graph().trains(static_cast<int>(cycle))) return;
+  if (checkpoints.writer() || checkpoints.from())
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' does not train: it has nothing to keep in a checkpoint", graph.graph().name));
+}
+
+// Differences between loaded weights and the graph. Each is reported once, before the first step that uses them.
+class WeightNotes {
+ public:
+  WeightNotes(BoundGraph& graph, const Options& options) : graph_(graph) {
+    const int cycles = static_cast<int>(graph.graph().cycles.size());
+    for (int cycle = 1; !options.weights.empty() && cycle < cycles; ++cycle)
+      if (!reads_live(cycle)) {
+        CycleRuntime(graph, cycle, options.run).declare_parameters();
+        tell();
+      }
+  }
+  void tell() {
+    for (const std::string& text : graph_.weight_notes())
+      if (told_.insert(text).second) print_note(text);
+  }
+
+ private:
+  bool reads_live(int cycle) const {
+    const std::vector<int> producers = graph_.graph().producers_used(cycle, true);
+    return std::any_of(producers.begin(), producers.end(), [&](int n) { return graph_.streams().source(n).once(); });
+  }
+  BoundGraph& graph_;
+  std::set<std::string> told_;
+};
+
+// The logs of --log and --tensorboard.
+class Logs {
+ public:
+  Logs(const Options& options, std::function<void(const std::string&)> note) : note_(std::move(note)) {
+    for (const std::string& path : options.logs) logs_.push_back(make_run_log(path));
+    if (!options.tensorboard.empty()) logs_.push_back(make_tensorboard_log(options.tensorboard));
+  }
+  void attach(CycleRuntime& runtime, const Options& options) {
+    if (logs_.empty()) return;
+    runtime.on_event([this](const RunEvent& e) {
+      write({"event", e.epoch, e.step, 0, e.seconds, 0, 0, {}, e.kind, e.text});
+    });
+    if (options.log_every > 0)
+      runtime.on_step(options.log_every, [this](const StepReport& r) {
+        write({"step", r.epoch, r.step, r.samples, r.seconds, r.samples_per_second, r.learning_rate, r.metrics});
+      });
+  }
+  void begin(const std::vector<std::string>& names, const Beginning& from) {
+    for (auto& log : logs_) log->begin(names, from);
+  }
+  void epoch(const EpochReport& e, const Progress& p) {
+    LogRow row{"epoch", e.epoch, e.step, p.samples, p.seconds, speed_of(e), e.learning_rate, e.figures};
+    row.values["loss"] = e.loss;
+    if (e.accuracy >= 0) row.values[e.accuracy_name] = e.accuracy;
+    if (e.validation)
+      for (const auto& [name, value] : e.validation->all()) row.values["val." + name] = value;
+    write(row);
+  }
+  void end() const {
+    for (const auto& log : logs_)
+      if (const auto text = log->gap()) note_(*text);
+  }
+
+ private:
+  void write(const LogRow& row) {
+    for (auto& log : logs_)
+      if (const auto text = log->write(row)) note_(*text);
+  }
+  std::vector<std::unique_ptr<RunLog>> logs_;
+  std::function<void(const std::string&)> note_;
+};
+
+// The last write of a consumer may fail too. The learned weights are saved all the same.
+std::optional<Error> finish_results(BoundGraph& graph) {
+  std::optional<Error> failure;
+  for (auto& [n, sink] : graph.sinks()) {
+    try {
+      sink->finish();
+    } catch (const Error& e) {
+      if (!failure) failure = e;
+    }
+  }
+  return failure;
+}
+
+RunOutcome run_cycles(BoundGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving,
+                      StopSignals& signals) {
+  RunOutcome outcome;
+  expect_cycle(graph, checkpoints);
+  const int cycles = static_cast<int>(graph.graph().cycles.size());
+  WeightNotes weight_notes(graph, options);
+  const auto count = [&](const CycleReport& report) {
+    outcome.used.insert(report.used.begin(), report.used.end());
+    outcome.changed.insert(report.trained.begin(), report.trained.end());
+  };
+  for (int cycle = 0; cycle < cycles; ++cycle) {
+    const bool trains = graph.graph().trains(cycle);
+    if (checkpoints.from() && cycle < checkpoints.from()->state.cycle) {  // already finished
+      if (!trains) continue;
+      CycleRuntime over(graph, cycle, options.run);
+      over.declare_parameters();
+      count(over.report());
+      continue;
+    }
+    if (!trains) bind_results(graph, cycle);
+    CycleRuntime runtime(graph, cycle, options.run);
+    if (!options.weights.empty()) runtime.set_origin(options.weights);
+    ProgressLine line(options.quiet || !trains);
+    EpochLines epochs;
+    const auto note = [&](const std::string& text) {
+      line.clear();
+      print_note(text);
+    };
+    Logs logs(options, note);
+    if (trains) logs.attach(runtime, options);
+    runtime.on_start([&](const std::vector<std::string>& names, const Beginning& from) {
+      weight_notes.tell();
+      if (trains) logs.begin(names, from);
+    });
+    runtime.on_progress([&](const Progress& p) { line.show(p); });
+    runtime.on_epoch([&](const EpochReport& e, const Progress& p) {
+      if (!trains) return;
+      logs.epoch(e, p);
+      if (options.quiet) return;
+      line.clear();
+      epochs.show(e, graph.settings(cycle, options.run).schedule.is_constant());
+    });
+    serving.attach(runtime, cycle);
+    runtime.on_note(note);
+    CycleReport report;
+    try {
+      report = run_cycle(runtime, checkpoints, signals, trains);
+    } catch (const Error& e) {
+      // The weights are valid. Other errors, of a plugin or a device, may have left any values.
+      const bool learned = trains && runtime.report().steps > 0;
+      if (!(learned || outcome.trained) || !(e.kind() == ErrorKind::Diverged || passes(e.kind()))) throw;
+      outcome.failure = e;
+      if (!learned) break;  // in this cycle: weights from earlier cycles are kept
+      report = runtime.report();
+    }
+    line.clear();
+    epochs.end();
+    logs.end();
+    for (const std::string& text : report.notes) print_note(text);
+    weight_notes.tell();
+    count(report);
+    outcome.interrupted = report.stopped_by == "interrupt";
+    if (trains || !outcome.trained) outcome.report = std::move(report);
+    outcome.trained = outcome.trained || trains;
+    if (trains) outcome.training = graph.settings(cycle, options.run).training(), outcome.cycle = cycle;
+    if (outcome.interrupted || outcome.failure) break;
+    if (const Evaluation* validation = validation_of(outcome.report); validation && trains)
+      for (const LeftOver& left : validation->left_over) print_note("validation: " + left.text);
+    // Too late for the last step of this cycle, but in time for the first of the next.
+    if (cycle + 1 < cycles && (runtime.asked_to_stop() || signals.stopped())) {
+      outcome.interrupted = true;
+      outcome.report.stopped_by = "interrupt";
+      break;
+    }
+  }
+  if (!outcome.failure) outcome.failure = finish_results(graph);
+  if (checkpoints.writer()) outcome.checkpoint = checkpoints.writer()->last();
+  return outcome;
+}
+
+// Checks the conditions of every cycle before the first cycle runs, which may take hours.
+void check_conditions(BoundGraph& graph, const Options& options) {
+  for (size_t cycle = 0; cycle < graph.graph().cycles.size(); ++cycle)
+    expect_validation(graph, static_cast<int>(cycle), graph.settings(static_cast<int>(cycle), options.run));
+}
+
+// Likewise checks the data for tests and validation.
+void check_evaluation(BoundGraph& graph, const Options& options, StreamSet& streams, Purpose purpose) {
+  if (streams.empty()) return;
+  std::set<std::string> told;
+  for (size_t cycle = 0; cycle < graph.graph().cycles.size(); ++cycle) {
+    if (!graph.graph().trains(static_cast<int>(cycle))) continue;
+    const auto text = expect_evaluable(graph, static_cast<int>(cycle), streams, options.run, purpose);
+    if (text && !options.quiet && told.insert(*text).second)
+      print_note((purpose == Purpose::test ? "test: " : "validation: ") + *text);
+  }
+}
+
+bool trains_somewhere(const Graph& graph) {
+  for (size_t cycle = 0; cycle < graph.cycles.size(); ++cycle)
+    if (graph.trains(static_cast<int>(cycle))) return true;
+  return false;
+}
+
+// Printed before the first step, while a flag can still be added.
+void announce_unsaved(const Graph& graph, const Options& options, Checkpointing& checkpoints) {
+  if (options.quiet || !options.save.empty() || checkpoints.writer() || !trains_somewhere(graph)) return;
+  const std::string folder = options.no_keep ? "" : kept_folder();
+  print_note("the weights are not saved: --save FILE saves them" +
+             (folder.empty() ? "" : fmt::format("; a copy will be kept in {} (--no-keep: none)", folder)));
+}
+
+// Pictures whose ending does not match the format do not open in viewers.
+void expect_ending(const char* flag, const std::string& path, std::initializer_list<const char*> endings) {
+  const std::string ending = std::filesystem::path(path).extension().string();
+  if (ending.empty() || std::find(endings.begin(), endings.end(), ending) != endings.end()) return;
+  std::string known;
+  for (const char* one : endings) known += (known.empty() ? "" : " or ") + std::string(one);
+  throw Error(ErrorKind::Usage, fmt::format("{} '{}' does not end in {}", flag, path, known), {},
+              {fmt::format("{} writes {}: name the file so", flag,
+                           endings.size() > 1 ? "a page, or a picture" : "a picture as SVG")});
+}
+
+// Reports pictures and logs that cannot be made before the run, not after it.
+void check_pictures(const BoundGraph& graph, const Options& options) {
+  expect_ending("--plot", options.plot, {".svg"});
+  expect_ending("--confusion", options.confusion, {".svg"});
+  expect_ending("--report", options.report, {".html", ".htm", ".svg"});
+  for (const std::string& path : options.logs) make_run_log(path);
+  if (options.tests.empty() && options.validations.empty() &&
+      (!options.confusion.empty() || asks_for_confusion(options)))
+    throw Error(ErrorKind::Usage,
+                fmt::format("{} what the graph says of other data, and there is none",
+                            options.confusion.empty() ? "--metric confusion counts" : "--confusion draws"),
+                {}, {"give it: --test NAME=ADDRESS or --validate NAME=ADDRESS"});
+  for (size_t cycle = 0; cycle < graph.graph().cycles.size(); ++cycle)
+    if (graph.graph().trains(static_cast<int>(cycle))) return;
+  const std::pair<const char*, bool> needs[] = {{"--validate", !options.validations.empty()},
+                                                {"--plot", !options.plot.empty()},
+                                                {"--confusion", !options.confusion.empty()},
+                                                {"--metric", !options.run.metrics.empty()}};
+  for (const auto& [flag, given] : needs)
+    if (given)
+      throw Error(
+          ErrorKind::Usage,
+          fmt::format("{} is about training, and no cycle of '{}' has a training tap", flag, graph.graph().name), {},
+          {"write one: LAYER <-(cross_entropy)- LABELS;"});
+}
+
+void draw(BoundGraph& graph, const Options& options, const RunOutcome& outcome, Outputs& outputs) {
+  const auto drawn = [&](const char* what, const std::string& path) {
+    if (!options.quiet) say(fmt::format("{}: {}", what, path));
+  };
+  std::vector<std::string> command = options.command_line;
+  if (!command.empty()) command.front() = "harmonics";
+  const ReportedRun run{outcome.report, outcome.test, options.run, command_text(command)};
+  if (!options.plot.empty())
+    outputs.attempt(
+        [&] { write_file_atomically(options.plot, curve_svg(outcome.report)), drawn("curve", options.plot); });
+  if (!options.confusion.empty())
+    outputs.attempt([&] { write_confusion(graph, run, options.confusion), drawn("confusion", options.confusion); });
+  if (options.report.empty()) return;
+  const bool picture = options.report.size() > 4 && options.report.compare(options.report.size() - 4, 4, ".svg") == 0;
+  outputs.attempt([&] {
+    if (picture)
+      write_file_atomically(options.report, curve_svg(outcome.report));
+    else
+      write_report(graph, run, options.report);
+    drawn("report", options.report);
+  });
+}
+
+void tell_missing_checkpoint(const RunOutcome& outcome) {
+  const std::string& why = outcome.report.no_checkpoint;
+  if (!why.empty()) print_error(Error(ErrorKind::Output, "the last checkpoint was not written: " + why));
+}
+
+// Returns the exit code at the end, and prints how to resume where that makes sense.
+int end_of_run(const RunOutcome& outcome, const Checkpointing& checkpoints, const Outputs& outputs) {
+  tell_missing_checkpoint(outcome);
+  outputs.end();
+  const bool resumable = outcome.interrupted && checkpoints.tell_how_to_go_on();
+  if (!outcome.report.no_checkpoint.empty()) return resumable ? kResumable : kCannotWrite;
+  return outcome.interrupted && StopSignals::first() != 0 ? 128 + StopSignals::first()
+                                                          : kDone;  // 0: stopped by a control message
+}
+
+// Keeps a copy of weights that are saved nowhere else.
+void keep(BoundGraph& graph, const Options& options, RunOutcome& outcome) {
+  const bool elsewhere = !outcome.checkpoint.empty() && outcome.report.no_checkpoint.empty();
+  if (elsewhere || options.no_keep || !outcome.trained || outcome.report.steps == 0) return;
+  try {
+    outcome.kept = keep_weights(graph.weights(), graph.graph().name);
+  } catch (const Error& e) {
+    outcome.not_kept = e.what();
+  }
+}
+
+void save(BoundGraph& graph, const Options& options, RunOutcome& outcome, Outputs& outputs) {
+  if (options.save.empty()) return keep(graph, options, outcome);
+  outputs.attempt([&] {
+    const bool elsewhere = !outcome.checkpoint.empty() && outcome.report.no_checkpoint.empty();
+    if (elsewhere)
+      save_sealed(graph.weights(), options.save);
+    else
+      save_or_rescue(graph.weights(), options.save);
+    if (!options.quiet) say("saved weights: " + options.save);
+  });
+}
+
+// Runs after the weights are saved: a failure here loses only figures.
+void test(BoundGraph& graph, const Options& options, RunOutcome& outcome) {
+  if (outcome.cycle < 0 || outcome.interrupted || outcome.failure || graph.test_streams().empty()) return;
+  outcome.tested = true;
+  try {
+    outcome.test = evaluate(graph, outcome.cycle, graph.test_streams(), options.run);
+    for (const LeftOver& left : outcome.test->left_over) print_note("test: " + left.text);
+  } catch (const Error& e) {
+    outcome.failure = e;
+  }
+}
+
+void report(BoundGraph& graph, const Options& options, const RunOutcome& outcome, Outputs& outputs) {
+  draw(graph, options, outcome, outputs);
+  if (!options.json) return;
+  print_json(run_object(graph, options, outcome));
+}
+
+int train_and_save(BoundGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving) {
+  RunOutcome outcome;
+  Outputs outputs;
+  {
+    StopSignals signals(checkpoints.writer()
+                            ? [&](CycleRuntime* runtime, int signal) { checkpoints.leave(runtime, signal); }
+                            : StopSignals::Leave());
+    outcome = run_cycles(graph, options, checkpoints, serving, signals);
+    save(graph, options, outcome, outputs);
+  }
+  test(graph, options, outcome);
+  summarise(graph, options, outcome);
+  if (!outcome.failure) outcome.failure = undefined_figure(outcome);
+  try {
+    report(graph, options, outcome, outputs);
+    if (outcome.failure) outputs.end();
+  } catch (const Error& e) {
+    if (!outcome.failure) throw;
+    print_error(e);
+  }
+  if (outcome.failure) {
+    tell_missing_checkpoint(outcome);
+    throw *outcome.failure;
+  }
+  return end_of_run(outcome, checkpoints, outputs);
+}
+
+}  // namespace
+
+int run_command(const Options& given) {
+  Options options = given;
+  options.run.confusion = !options.confusion.empty() || !options.report.empty();
+  const Flow flow = read_flow(options);
+  return with_source(flow.source, [&] {
+    std::unique_ptr<BoundGraph> graph;
+    std::optional<Serving> serving;  // open while streams wait for their first sample
+    graph = open_graph(flow, options, options.inference,
+                       [&](BoundGraph& known) { serving.emplace(options, known).expect_streams(); });
+    require_bound(*graph);
+    check_pictures(*graph, options);
+    expect_writable_outputs(options);
+    check_conditions(*graph, options);
+    check_evaluation(*graph, options, graph->validation_streams(), Purpose::validation);
+    check_evaluation(*graph, options, graph->test_streams(), Purpose::test);
+    if (options.verb == "infer") expect_trained(*graph, options);
+    if (!options.save.empty() || !options.checkpoint.empty() || options.resume) graph->expect_savable();
+    Checkpointing checkpoints(options);
+    announce(*graph, options);
+    announce_unsaved(graph->graph(), options, checkpoints);
+    const std::string before = checkpoints.writer() ? checkpoints.writer()->last() : "";
+    try {
+      return train_and_save(*graph, options, checkpoints, *serving);
+    } catch (const Error& e) {
+      const bool diverged = e.kind() == ErrorKind::Diverged;
+      if (!(diverged || passes(e.kind())) || !checkpoints.writer() || checkpoints.writer()->last() == before) throw;
+      print_error(e, flow.source.get());
+      if (diverged) {
+        say("the last checkpoint: " + checkpoints.writer()->last());
+        return exit_code(e.kind());
+      }
+      return checkpoints.tell_how_to_go_on() ? kResumable : exit_code(e.kind());
+    }
+  });
+}
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,278 @@
+// harmonics send and harmonics receive: transfer samples between streams, without a flow.
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include <chrono>
+#include <set>
+#include <sstream>
+#include <stop_token>
+#include <thread>
+
+#include <csignal>
+#include <unistd.h>
+
+#include "consumers/format.hpp"
+#include "engine/cli/commands/command.hpp"
+#include "engine/cli/run/live_addresses.hpp"
+#include "engine/cli/terminal/output.hpp"
+#include "engine/cli/terminal/terminal.hpp"
+#include "engine/streams/streams.hpp"
+
+namespace harmonics::engine::cli {
+
+namespace {
+
+constexpr size_t kMostProducerName = 255;  // bytes, the limit in a frame
+
+using Clock = std::chrono::steady_clock;
+
+// Named streams that are read together, as the producers of a flow are.
+class Together {
+ public:
+  Together(const std::vector<Binding>& bindings, const Options& options) {
+    for (const Binding& b : bindings) {
+      GraphNode node;
+      node.kind = DeclarationKind::Producer;
+      node.name = b.name;
+      graph_.nodes.push_back(std::move(node));
+    }
+    graph_.name = options.verb;
+    graph_.cycles.resize(1);
+    for (const Binding& b : bindings) {
+      Address address = b.address;
+      if (options.insecure) set_option(Registry::global(), HX_PRODUCER, address, "insecure", "true");
+      streams_.bind(graph_, Registry::global(), b.name, std::move(address));
+    }
+    std::vector<int> all;
+    bool live = options.rate > 0;
+    streams_.each([&](const Source& source) {
+      live |= source.info().live;
+      std::istringstream notes(source.info().notes);
+      for (std::string line; !options.quiet && std::getline(notes, line);) print_note(source.name() + ": " + line);
+    });
+    for (size_t i = 0; i < bindings.size(); ++i) all.push_back(static_cast<int>(i));
+    reader_ = streams_.reader(graph_, all, live ? 1 : 64, false, 0);
+    memory_.resize(all.size());
+    for (size_t i = 0; i < all.size(); ++i) {
+      memory_[i].resize(reader_->bytes(i) * reader_->options().batch);
+      to_.push_back(memory_[i].data());
+    }
+  }
+
+  // Reads the next samples. Returns 0 at the end.
+  uint64_t read(uint64_t most) { return reader_->read(std::min(most, reader_->options().batch), to_.data()); }
+  // Ends reading. [any thread]
+  void cancel() const {
+    streams_.each([](const Source& source) { source.cancel(); });
+  }
+  size_t size() const { return memory_.size(); }
+  const std::string& name(size_t i) const { return graph_.nodes[i].name; }
+  const StreamInfo& info(size_t i) const { return reader_->source(i).info(); }
+  const std::byte* sample(size_t i, uint64_t n) const { return memory_[i].data() + n * reader_->bytes(i); }
+
+ private:
+  Graph graph_;
+  StreamSet streams_;
+  std::unique_ptr<JointReader> reader_;
+  std::vector<std::vector<std::byte>> memory_;
+  std::vector<void*> to_;
+};
+
+volatile std::sig_atomic_t stopped_by = 0;
+void note_signal(int number) { stopped_by = number; }
+
+// While this lives, Ctrl-C, SIGTERM and SIGHUP end reading, and samples that were read are kept. A second signal ends
+// the program.
+class StopOnSignal {
+ public:
+  explicit StopOnSignal(const Together& streams)
+      : thread_([&streams](const std::stop_token& over) {
+          while (!over.stop_requested() && stopped_by == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          if (stopped_by != 0) streams.cancel();
+        }) {
+    struct sigaction action {};
+    action.sa_handler = note_signal;
+    action.sa_flags = SA_RESETHAND | SA_RESTART;
+    sigaction(SIGINT, &action, nullptr);
+    sigaction(SIGTERM, &action, nullptr);
+    struct sigaction before {};
+    if (sigaction(SIGHUP, &action, &before) == 0 && before.sa_handler == SIG_IGN) sigaction(SIGHUP, &before, nullptr);
+  }
+
+ private:
+  std::jthread thread_;
+};
+
+class Tally {
+ public:
+  Tally(const Options& options, const char* done) : options_(options), done_(done) {}
+  void add(uint64_t samples) {
+    samples_ += samples;
+    if (options_.quiet || isatty(STDERR_FILENO) || Clock::now() < next_) return;
+    next_ += std::chrono::seconds(10);
+    say(text());
+  }
+  uint64_t samples() const { return samples_; }
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  int finish(const std::string& address) const {
+    const double s = seconds();
+    if (!options_.quiet) say(text());
+    if (options_.json)
+      print_json(boost::json::object{{"version", 1},
+                                     {"address", address},
+                                     {"samples", samples_},
+                                     {"seconds", s},
+                                     {"samples_per_second", s > 0 ? static_cast<double>(samples_) / s : 0}});
+    return kDone;
+  }
+
+ private:
+  std::string text() const {
+    const double s = seconds();
+    return fmt::format("{} {} samples in {} ({})", done_, thousands(static_cast<int64_t>(samples_)), duration(s),
+                       rate(s > 0 ? static_cast<double>(samples_) / s : 0));
+  }
+  const Options& options_;
+  const char* done_;
+  uint64_t samples_ = 0;
+  Clock::time_point begin_ = Clock::now(), next_ = begin_ + std::chrono::seconds(10);
+};
+
+// Gives every stream a name. A single stream is named "value".
+std::vector<Binding> named(const std::vector<std::string>& texts, const char* flag) {
+  std::vector<Binding> bindings;
+  std::set<std::string> names;
+  for (const std::string& text : texts) {
+    Binding b = parse_binding(text);
+    if (b.name.empty() && texts.size() == 1) b.name = "value";
+    if (b.name.empty())
+      throw Error(ErrorKind::Usage, fmt::format("'{}' has no name", text), {},
+                  {fmt::format("write {} NAME={}", flag, text)});
+    if (!names.insert(b.name).second)
+      throw Error(ErrorKind::Usage, fmt::format("'{}' is named twice", b.name), {}, {"give every stream its own name"});
+    bindings.push_back(std::move(b));
+  }
+  return bindings;
+}
+
+// Returns the same name when the same command is run again.
+std::string producer_name(const Options& options) {
+  if (!options.producer_name.empty()) return options.producer_name;
+  std::string name;
+  for (const std::string& from : options.from) name += (name.empty() ? "" : " ") + from;
+  return name.substr(0, kMostProducerName);
+}
+
+std::vector<Sink> open_targets(const Options& options, const std::vector<Binding>& sources, const Together& streams) {
+  Registry& registry = Registry::global();
+  std::vector<Sink> sinks;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const Binding& source = sources[i];
+    Address address = parse_address(options.files.front());
+    if (address.fragment)
+      throw Error(ErrorKind::Usage,
+                  fmt::format("'{}' names a tensor; names are those of --from", options.files.front()), {},
+                  {"write --from " + *address.fragment + "=ADDRESS"});
+    set_option(registry, HX_CONSUMER, address, "name", producer_name(options));
+    set_option(registry, HX_CONSUMER, address, "resume", "true");
+    if (!options.ack.empty()) {
+      if (!takes_option(registry, HX_CONSUMER, address, "ack"))
+        throw Error(ErrorKind::Usage, fmt::format("nobody acknowledges what is sent to {}:", address.scheme), {},
+                    {"send to tcp:, unix: or zmq+dealer:"});
+      set_option(registry, HX_CONSUMER, address, "ack", options.ack);
+    }
+    if (options.insecure) set_option(registry, HX_CONSUMER, address, "insecure", "true");
+    if (const int64_t classes = streams.info(i).classes; classes > 0 && is_integer(streams.info(i).dtype))
+      set_option(registry, HX_CONSUMER, address, "classes", std::to_string(classes));
+    if (sources.size() > 1 || source.name != "value") address.fragment = source.name;
+    sinks.push_back(open_sink(registry, source.name, address));
+  }
+  return sinks;
+}
+
+std::vector<Binding> tensors_of(const std::string& text) {
+  const Address address = parse_address(text);
+  std::vector<Binding> bindings;
+  if (!address.fragment) return {{"value", address}};
+  std::istringstream names(*address.fragment);
+  for (std::string name; std::getline(names, name, ',');) {
+    bindings.push_back({name, address});
+    bindings.back().address.fragment = name;
+  }
+  if (bindings.empty())
+    throw Error(ErrorKind::Usage, fmt::format("'{}' names no tensor", text), {},
+                {"write #image,label, or nothing behind the address"});
+  return bindings;
+}
+
+class Lines {
+ public:
+  void print(const Together& streams, uint64_t n) {
+    std::string line = "{";
+    for (size_t i = 0; i < streams.size(); ++i) {
+      const StreamInfo& info = streams.info(i);
+      line += fmt::format("{}{}:{}", i ? "," : "", boost::json::serialize(boost::json::string(streams.name(i))),
+                          json_.line(HTensor(info.dtype, info.sample, streams.sample(i, n))));
+    }
+    print_json_line(line + "}");
+  }
+
+ private:
+  LineWriter json_{LineFormat::Json};
+};
+
+}  // namespace
+
+int send_command(const Options& options) {
+  const std::vector<Binding> bindings = named(options.from, "--from");
+  Together streams(bindings, options);
+  std::vector<Sink> sinks = open_targets(options, bindings, streams);
+  Tally tally(options, "sent");
+  const uint64_t most = options.count ? *options.count : UINT64_MAX;
+  const auto begin = Clock::now();
+  while (const uint64_t n = tally.samples() < most ? streams.read(most - tally.samples()) : 0) {
+    for (uint64_t k = 0; k < n; ++k)
+      for (size_t i = 0; i < sinks.size(); ++i)
+        sinks[i].push(streams.info(i).dtype, streams.info(i).sample, 1, streams.sample(i, k));
+    tally.add(n);
+    if (options.rate > 0)
+      std::this_thread::sleep_until(begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
+                                                static_cast<double>(tally.samples()) / options.rate)));
+  }
+  for (Sink& sink : sinks) sink.finish();
+  return tally.finish(options.files.front());
+}
+
+int receive_command(const Options& options) {
+  const std::vector<Binding> bindings = tensors_of(options.files.front());
+  Together streams(bindings, options);
+  std::vector<std::pair<size_t, Sink>> sinks;
+  for (const std::string& text : options.to) {
+    Binding b = parse_binding(text);
+    size_t i = 0;
+    while (!b.name.empty() && i < bindings.size() && bindings[i].name != b.name) ++i;
+    if (i == bindings.size())
+      throw Error(ErrorKind::Usage, fmt::format("'{}' is not received", b.name), {},
+                  {fmt::format("write {}#{}", options.files.front(), b.name)});
+    if (b.name.empty() && bindings.size() > 1)
+      throw Error(ErrorKind::Usage, fmt::format("'{}' says nothing of which tensor it takes", text), {},
+                  {fmt::format("write --to {}={}", bindings[0].name, text)});
+    if (options.insecure) set_option(Registry::global(), HX_CONSUMER, b.address, "insecure", "true");
+    sinks.emplace_back(i, open_sink(Registry::global(), bindings[i].name, b.address));
+  }
+  Lines lines;
+  Tally tally(options, "received");
+  const StopOnSignal stop(streams);
+  const uint64_t most = options.count ? *options.count : UINT64_MAX;
+  while (const uint64_t n = tally.samples() < most && stopped_by == 0 ? streams.read(most - tally.samples()) : 0) {
+    for (uint64_t k = 0; k < n && sinks.empty(); ++k) lines.print(streams, k);
+    if (sinks.empty()) flush_output();
+    for (auto& [i, sink] : sinks) sink.push(streams.info(i).dtype, streams.info(i).sample, n, streams.sample(i, 0));
+    tally.add(n);
+  }
+  for (auto& [i, sink] : sinks) sink.finish();
+  const int code = tally.finish(options.files.front());
+  return stopped_by != 0 ? 128 + stopped_by : code;
+}
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,200 @@
+// The flags of the verbs without a flow: those that watch a run, move samples, and list items.
+#include <algorithm>
+#include <limits>
+
+#include "engine/cli/commands/catalogue.hpp"
+#include "engine/cli/commands/verb_flags.hpp"
+#include "engine/plugin/kinds.hpp"
+
+namespace harmonics::engine::cli {
+
+namespace {
+
+constexpr double kAnyRate = std::numeric_limits<double>::infinity();
+constexpr int64_t kMostSamples = int64_t{1} << 62;
+
+std::vector<std::string> listed_kinds() {
+  std::vector<std::string> all{"functions"};
+  for (std::string& kind : catalogue_kinds()) all.push_back(std::move(kind));
+  all.emplace_back("verbs");
+  return all;
+}
+
+std::vector<std::string> kinds_of_plugins() {
+  std::vector<std::string> all;
+  for (const KindRow& row : kind_rows()) all.emplace_back(row.name);
+  return all;
+}
+
+std::vector<std::string> pages() {
+  std::vector<std::string> all = verb_names();
+  all.emplace_back("hmx");
+  return all;
+}
+
+// Returns all names that 'inspect' accepts.
+std::vector<std::string> named_things() {
+  std::vector<std::string> all;
+  for (const std::string& kind : catalogue_kinds())
+    for (std::string& name : catalogue_names(singular(kind))) all.push_back(std::move(name));
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+void run_address(Flags& f) {
+  f.positional("WHERE", "the control socket of a run, or its address (http://127.0.0.1:8080)");
+}
+
+void run_token(Flags& f) {
+  f.group("Serving");
+  f.text("token", "TEXT", "the token of the run, for addresses; prefer HARMONICS_TOKEN", &Options::token);
+}
+
+void library(Flags& f) { f.texts("plugin", "PATH", "load a plugin library", &Options::plugins); }
+
+void sample_count(Flags& f, const char* help) {
+  f.whole("count", 1, kMostSamples, help, [](Options& o, int64_t v) { o.count = static_cast<uint64_t>(v); }).example =
+      "10";
+}
+
+void unencrypted(Flags& f) {
+  f.on("insecure", "allow unencrypted live streams on addresses beyond this machine", &Options::insecure);
+}
+
+}  // namespace
+
+void ctl_flags(VerbRow& verb) {
+  Flags f(verb);
+  run_address(f);
+  f.positional("ACTION", "what the run shall do: step [N], lr RATE, lr schedule (back to the schedule's rate), ...")
+      .choices = {"status", "pause", "resume", "step", "checkpoint", "lr", "stop", "events"};
+  f.positional("VALUE", "of step and lr").required = false;
+  run_token(f);
+}
+
+void top_flags(VerbRow& verb) {
+  Flags f(verb);
+  run_address(f);
+  run_token(f);
+  f.on("once", "print one view and end; the default where standard output is no terminal", &Options::once);
+}
+
+void tap_flags(VerbRow& verb) {
+  Flags f(verb);
+  run_address(f);
+  f.positional("NAME", "a producer or layer of the run's flow");
+  run_token(f);
+  sample_count(f, "how many samples (default: until the run ends)");
+}
+
+void send_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("ADDRESS", "the listener: tcp:127.0.0.1:5555, unix:PATH, zmq+dealer://...; or any consumer");
+  f.group("Data");
+  f.texts("from", "[NAME=]ADDRESS", "a producer whose samples are sent; those of several are sent together",
+          &Options::from)
+      .required = true;
+  sample_count(f, "at most so many samples");
+  f.real("rate", Least::above_zero, kAnyRate, "samples a second (default: as fast as they are taken)",
+         [](Options& o, double v) { o.rate = v; })
+      .example = "100";
+  library(f);
+  f.group("Sending");
+  f.text("producer-name", "NAME",
+         "name of this sender (default: the addresses of --from); a restarted sender of that name continues where the "
+         "receiver is",
+         &Options::producer_name);
+  FlagRow& ack = f.text("ack", "WHEN", " (on the receiver's disk): until then samples are kept", &Options::ack);
+  ack.choices = {"received", "durable"};
+  ack.initial = "received";
+  unencrypted(f);
+}
+
+void receive_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("ADDRESS", "where to listen, and which tensors: 'tcp:127.0.0.1:5555#image,label'; or any producer");
+  f.group("Data");
+  f.texts("to", "[NAME=]ADDRESS", "a consumer that takes the samples (default: JSON lines on standard output)",
+          &Options::to);
+  sample_count(f, "at most so many samples");
+  library(f);
+  unencrypted(f);
+}
+
+void keys_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("FILE", "where to write the pair; the public key alone goes to FILE.pub");
+}
+
+void ckpt_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("ACTION", "what to do with them").choices = {"list", "show", "verify", "diff"};
+  f.positional("FILE", "a checkpoint, or a directory of them: all (list, verify), its newest (show, diff)").repeats =
+      true;
+}
+
+void list_flags(VerbRow& verb) {
+  Flags f(verb);
+  PositionalRow& kind =
+      f.positional("KIND", "one kind; 'functions': activations, losses and layers (default: everything)");
+  kind.required = false;
+  kind.names = listed_kinds;
+  f.group("Data");
+  library(f);
+}
+
+void inspect_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("THING", "a name of 'harmonics list', an address, a .safetensors file or a plugin .so").names =
+      named_things;
+  f.group("Data");
+  library(f);
+}
+
+void plugin_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("ACTION", "what to do: new NAME, check FILE.so..., doctor [FILE.so|DIR...], list, reload PROCESS...")
+      .choices = {"new", "check", "doctor", "list", "reload"};
+  PositionalRow& things = f.positional("THING", "a new name, plugin libraries, folders, processes");
+  things.required = false;
+  things.repeats = true;
+  f.group("New");
+  f.text("kind", "KIND", "", &Options::kind).names = kinds_of_plugins;
+  f.text("directory", "DIR", "where to write it (default: a folder of its name)", &Options::directory);
+  f.group("Check");
+  f.text("address", "ADDRESS", "what a producer or consumer is to open: 'my:path?option=1'", &Options::address);
+  f.whole("seed", 0, std::numeric_limits<int64_t>::max(), "seed of the numbers it is tried on",
+          [](Options& o, int64_t v) { o.run.seed = v; })
+      .initial = "0";
+  f.whole("calls", 1000, int64_t{1} << 40, "calls of each function to find leaks, for 2 s at most",
+          [](Options& o, int64_t v) { o.calls = v; })
+      .initial = "1000000";
+}
+
+void config_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("ACTION", "what to do").choices = {"show"};
+  PositionalRow& whose = f.positional("VERB", "whose settings (default: those of all verbs that are set)");
+  whose.required = false;
+  whose.names = verb_names;
+  f.on("origin", "also where each value comes from", &Options::origin);
+}
+
+void completion_flags(VerbRow& verb) {
+  Flags(verb).positional("SHELL", "of which shell").choices = {"bash", "zsh", "fish"};
+}
+
+void man_flags(VerbRow& verb) {
+  Flags f(verb);
+  PositionalRow& page = f.positional("PAGE", "a verb, or hmx: the flow language (default: the program)");
+  page.required = false;
+  page.names = pages;
+  f.on("list", "the verbs, one on each line", &Options::list);
+}
+
+void version_flags(VerbRow& verb) {
+  Flags(verb).on("licenses", "the licenses of the libraries that are bundled with the program", &Options::licenses);
+}
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,43 @@
+// The content of 'harmonics top' as lines of text, without a terminal.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/json/object.hpp>
+
+namespace harmonics::engine::cli {
+
+// Data of a run. Its size is bounded, however long the run is watched.
+struct TopFacts {
+  static constexpr size_t kMostPoints = 1024, kMostLines = 64;
+
+  boost::json::object status, layers;             // of /v1/status and /v1/layers; empty: unknown
+  std::deque<std::pair<int64_t, double>> losses;  // step and loss
+  std::deque<std::string> lines;                  // of the log
+  std::string said;                               // the answer to the last key
+  double silent = 0;                              // seconds since the run last answered
+
+  // Take /v1/history, then successive statuses. A status of another cycle or an earlier step replaces the old points.
+  void take_history(const boost::json::object& history);
+  void take_status(boost::json::object now);
+  void take_log(const boost::json::object& log);
+
+ private:
+  void add(int64_t step, double loss);
+};
+
+struct TopLook {
+  size_t width = 100, height = 0;  // 0: as many lines as needed
+  bool colours = false, keys = false;
+};
+
+// Returns lines of at most `width` columns.
+std::vector<std::string> top_view(const TopFacts& facts, const TopLook& look);
+
+// Returns `width` block characters of eight heights, one for each part of the values. NaN is a blank.
+std::string spark_text(const std::vector<double>& values, size_t width);
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,33 @@
+// The flags of each verb.
+#pragma once
+
+#include "engine/cli/options/flags.hpp"
+
+namespace harmonics::engine::cli {
+
+void run_flags(VerbRow& verb);
+void infer_flags(VerbRow& verb);
+void serve_flags(VerbRow& verb);
+void validate_flags(VerbRow& verb);
+void explain_flags(VerbRow& verb);
+void profile_flags(VerbRow& verb);
+void bench_flags(VerbRow& verb);
+void ctl_flags(VerbRow& verb);
+void top_flags(VerbRow& verb);
+void tap_flags(VerbRow& verb);
+void send_flags(VerbRow& verb);
+void receive_flags(VerbRow& verb);
+void keys_flags(VerbRow& verb);
+void ckpt_flags(VerbRow& verb);
+void list_flags(VerbRow& verb);
+void inspect_flags(VerbRow& verb);
+void plugin_flags(VerbRow& verb);
+void config_flags(VerbRow& verb);
+void completion_flags(VerbRow& verb);
+void man_flags(VerbRow& verb);
+void version_flags(VerbRow& verb);
+
+// Returns the registered devices, "reference" and "auto".
+std::vector<std::string> device_names();
+
+}  // namespace harmonics::engine::cli

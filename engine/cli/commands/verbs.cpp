@@ -1,0 +1,169 @@
+// The table of verbs.
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include <harmonics/error.hpp>
+
+#include "engine/base/spelling.hpp"
+#include "engine/cli/commands/command.hpp"
+#include "engine/cli/options/command_table.hpp"
+#include "engine/cli/commands/verb_flags.hpp"
+
+namespace harmonics::engine::cli {
+
+namespace {
+
+struct Verb {
+  const char *name, *help;
+  void (*flags)(VerbRow&);
+  int (*run)(const Options&);
+  const char* schema;  // of the output of --json: a file in docs/schema
+  const char* examples;
+  const char* notes = "";
+};
+
+constexpr const char* kRunExamples =
+    "learn digits that are drawn, with no file at all\n"
+    "  harmonics run samples/mnist.hmx --producer synth:digits --producer 'synth:digits#label'\n"
+    "learn from files, test, keep the weights\n"
+    "  harmonics run mnist.hmx --producer train-images.idx --producer train-labels.idx \\\n"
+    "    --test t10k-images.idx --test t10k-labels.idx --save mnist.safetensors\n"
+    "validate after every epoch, stop when it is good enough, look at the run\n"
+    "  harmonics run g.hmx --producer x=x.csv --producer y=y.csv --validate x=vx.csv --validate y=vy.csv \\\n"
+    "    --metric f1 --until 'val.accuracy>=0.98' --epochs 100 --report run.html --log metrics.csv\n"
+    "test weights that were saved before, without training\n"
+    "  harmonics run g.hmx --weights w.safetensors --epochs 0 --producer x=x.csv --producer y=y.csv \\\n"
+    "    --test x=tx.csv --test y=ty.csv\n"
+    "learn and answer at the same time\n"
+    "  harmonics run g.hmx --producer x=tcp:127.0.0.1:5555 --serve 127.0.0.1:8080 --control run.sock\n"
+    "an hour with another optimizer and a rate that falls\n"
+    "  harmonics run g.hmx --producer data.csv --for 1h --optimizer 'sgd(lr=0.1, momentum=0.9)' --schedule cosine";
+
+constexpr Verb kVerbs[] = {
+    {"run", "train a flow, or run it when it has no training tap", run_flags, run_command, "run.json", kRunExamples},
+    {"infer", "run a flow without training", infer_flags, infer_command, "infer.json",
+     "harmonics infer mnist.hmx --weights mnist.safetensors --producer t10k-images.idx\n"
+     "harmonics infer char_gpt.hmx --weights gpt.safetensors --prompt 'ROMEO:'"},
+    {"serve", "answer requests with saved weights", serve_flags, serve_command, "serve.json",
+     "harmonics serve g.hmx --weights w.safetensors --listen 127.0.0.1:8080\n"
+     "curl -H 'Content-Type: application/json' -d '{\"inputs\": {\"x\": [[0.1, 0.2]]}}' "
+     "http://127.0.0.1:8080/v1/predict"},
+    {"ctl", "control a run: status, pause, step, checkpoint, learning rate, stop", ctl_flags, ctl_command, "ctl.json",
+     "harmonics ctl run.sock status\n"
+     "harmonics ctl run.sock lr 1e-4\n"
+     "harmonics ctl http://127.0.0.1:8080 pause --token 5f0c..."},
+    {"top", "watch a run in the terminal", top_flags, top_command, "top.json",
+     "harmonics top run.sock\n"
+     "harmonics top http://127.0.0.1:8080 --token 5f0c...\n"
+     "harmonics top run.sock --once",
+     "Keys: q quits, p pauses and resumes, s makes a step, c writes a checkpoint."},
+    {"tap", "print samples that pass a producer or layer of a run", tap_flags, tap_command, "tap.json",
+     "harmonics tap run.sock hidden --count 5\n"
+     "harmonics tap http://127.0.0.1:8080 image | head -n 1"},
+    {"validate", "check flows and report every mistake", validate_flags, validate_command, "validate.json",
+     "harmonics validate *.hmx\n"
+     "harmonics validate g.hmx --producer 'x=data.csv#0-3' --json"},
+    {"explain", "show what a flow becomes: widths, program, kernels, memory", explain_flags, explain_command,
+     "explain.json",
+     "harmonics explain mnist.hmx --producer train-images.idx --producer train-labels.idx\n"
+     "harmonics explain mnist.hmx --weights mnist.safetensors --infer --show kernels,memory\n"
+     "harmonics explain mnist.hmx --dot | dot -Tsvg > mnist.svg"},
+    {"profile", "where a step's time goes, against what the machine could do", profile_flags, profile_command,
+     "profile.json",
+     "harmonics profile mnist.hmx --producer train-images.idx --producer train-labels.idx --batch 1 --threads 1"},
+    {"bench", "samples a second of a flow, by batch size and threads", bench_flags, bench_command, "bench.json",
+     "harmonics bench mnist.hmx --producer train-images.idx --producer train-labels.idx --batch 1,64 --threads 1,2"},
+    {"send", "send a producer's samples to a process that listens at ADDRESS", send_flags, send_command, "send.json",
+     "harmonics send tcp:127.0.0.1:5555 --from image=train-images.idx --from label=train-labels.idx --ack durable\n"
+     "harmonics send unix:/tmp/digits --from synth:digits --rate 100"},
+    {"receive", "print or write the samples that are sent here, without a flow", receive_flags, receive_command,
+     "receive.json",
+     "harmonics receive 'tcp:127.0.0.1:5555#image,label' --count 10\n"
+     "harmonics receive zmq+router://127.0.0.1:5556 --to file:samples.npy"},
+    {"keys", "create the key pair that ZeroMQ streams between machines need", keys_flags, keys_command, "keys.json",
+     "harmonics keys camera.key"},
+    {"ckpt", "checkpoints: list, show, verify, diff", ckpt_flags, ckpt_command, "ckpt.json",
+     "harmonics ckpt list runs/digits\n"
+     "harmonics ckpt diff runs/a runs/b"},
+    {"list", "what exists: functions, streams, devices, metrics, optimizers, verbs, ...", list_flags, list_command,
+     "list.json",
+     "harmonics list functions\n"
+     "harmonics list metrics --json"},
+    {"inspect", "one thing in full: a function, a scheme of streams, what an address gives, a weights file",
+     inspect_flags, inspect_command, "inspect.json",
+     "harmonics inspect conv\n"
+     "harmonics inspect 'data.csv#age'\n"
+     "harmonics inspect mnist.safetensors"},
+    {"plugin", "plugins: write a new one, check one, find out why one does not load", plugin_flags, plugin_command,
+     "plugin.json",
+     "write a project, build it, check it\n"
+     "  harmonics plugin new my_act --kind activation\n"
+     "  cmake -S my_act -B my_act/build && cmake --build my_act/build\n"
+     "  harmonics plugin check my_act/build/libmy_act.so\n"
+     "why is it not found, or does not load?\n"
+     "  harmonics plugin doctor\n"
+     "  harmonics plugin doctor ./libmy_act.so\n"
+     "a run continues with the build that is there now\n"
+     "  harmonics plugin reload $(pgrep -x harmonics)"},
+    {"config", "settings from files and the environment, and where each comes from", config_flags, config_command,
+     "config.json",
+     "printf '[run]\\nbatch = 128\\nepochs = 3\\n' > harmonics.toml\n"
+     "harmonics config show run --origin",
+     "Settings have the names of flags. What counts, the strongest first: the flag, HARMONICS_FLAG in the\n"
+     "environment, --config FILE, ./harmonics.toml (epochs, steps, batch, lr, optimizer, schedule, seed,\n"
+     "threads, precision, device, quiet), ~/.config/harmonics/config.toml, /etc/harmonics/config.toml,\n"
+     "the default."},
+    {"completion", "a script that completes commands in bash, zsh or fish", completion_flags, completion_command,
+     "completion.json",
+     "source <(harmonics completion bash)\n"
+     "harmonics completion zsh > ~/.zfunc/_harmonics\n"
+     "harmonics completion fish > ~/.config/fish/completions/harmonics.fish"},
+    {"man", "the manual page of the program, of a verb or of the flow language", man_flags, man_command, "man.json",
+     "harmonics man run | man -l -\n"
+     "harmonics man hmx | man -l -"},
+    {"version", "the version, where samples and documentation are, licenses", version_flags, version_command,
+     "version.json", "harmonics version --json\nharmonics version --licenses | less"},
+};
+
+VerbRow row_of(const Verb& verb) {
+  VerbRow row{verb.name, verb.help, verb.examples, {}, {}, verb.notes, verb.run, verb.schema};
+  verb.flags(row);
+  Flags f(row);
+  f.group("Output");
+  f.on("json", "print one JSON object on the last line of standard output", &Options::json);
+  f.on("quiet", "no progress and no summary", &Options::quiet).short_name = "q";
+  FlagRow& color = f.text("color", "WHEN", "", &Options::color);
+  color.choices = {"auto", "always", "never"};
+  color.initial = "auto";
+  f.on("help", "examples and flags", nullptr).short_name = "h";
+  f.text("config", "FILE", "settings from this file (TOML), over those of ./harmonics.toml", &Options::config);
+  return row;
+}
+
+}  // namespace
+
+const CommandTable& command_table() {
+  static const CommandTable table = [] {
+    CommandTable rows;
+    for (const Verb& verb : kVerbs) rows.push_back(row_of(verb));
+    return rows;
+  }();
+  return table;
+}
+
+std::vector<std::string> verb_names() {
+  std::vector<std::string> all;
+  for (const Verb& verb : kVerbs) all.emplace_back(verb.name);
+  return all;
+}
+
+const VerbRow& verb_named(const std::string& name) {
+  for (const VerbRow& row : command_table())
+    if (row.name == name) return row;
+  Error e(ErrorKind::Usage, "there is no verb '" + name + "'");
+  if (const std::string meant = did_you_mean(name, verb_names()); !meant.empty()) e.note(meant);
+  throw e;
+}
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,316 @@
+// Parses the command line by the table of verbs.
+#include "engine/cli/options/options.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <map>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <fmt/core.h>
+
+#include <harmonics/error.hpp>
+
+#include "engine/base/spelling.hpp"
+#include "engine/cli/options/command_table.hpp"
+#include "engine/cli/terminal/command_text.hpp"
+#include "engine/cli/options/configuration.hpp"
+#include "engine/cli/options/flags.hpp"
+#include "engine/cli/terminal/output.hpp"
+#include "engine/cli/terminal/terminal.hpp"
+
+namespace harmonics::engine::cli {
+
+namespace {
+
+// Returns the columns of help: the terminal's width within readable limits, 100 elsewhere.
+size_t help_columns() {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 100;
+  return std::clamp<size_t>(size.ws_col, 60, 120);
+}
+
+bool is_help(const std::string& word) { return word == "--help" || word == "-h"; }
+
+bool is_flag(const std::string& word) {
+  if (word.size() > 2 && word[0] == '-' && word[1] == '-')
+    return std::isalpha(static_cast<unsigned char>(word[2])) != 0;
+  return word.size() > 1 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1]));
+}
+
+// Returns a hint for a word that is not a verb but suggests another command line.
+std::string remark_on(const std::string& word) {
+  if (word == "test" || word == "eval" || word == "evaluate")
+    return "saved weights are tested by: harmonics run GRAPH --weights FILE --epochs 0 --producer ADDRESS --test "
+           "ADDRESS";
+  if (word == "help") return "help is a flag: harmonics VERB --help";
+  if (word.ends_with(".hmx")) return "the verb comes first: harmonics run " + quoted(word);
+  if (is_flag(word)) return "flags follow the verb: harmonics VERB " + word;
+  return "";
+}
+
+class ArgumentReader {
+ public:
+  ArgumentReader(const CommandTable& table, const VerbRow& verb, Options& options, std::vector<std::string> words)
+      : table_(table), verb_(verb), options_(options), words_(std::move(words)) {}
+
+  // Returns false if help is requested.
+  bool read() {
+    if (asks_for_help()) return false;
+    for (; at_ < words_.size(); ++at_) {
+      const std::string& word = words_[at_];
+      if (!plain_ && word == "--")
+        plain_ = true;
+      else if (!plain_ && is_flag(word))
+        flag(word);
+      else
+        positional(word);
+    }
+    expect_all();
+    return true;
+  }
+
+  bool was_given(const FlagRow& flag) const { return given_.count(flag.name) != 0; }
+
+ private:
+  // Finds --help anywhere before "--".
+  bool asks_for_help() const {
+    for (size_t i = 0; i < words_.size() && words_[i] != "--"; ++i)
+      if (is_help(words_[i])) return true;
+    return false;
+  }
+
+  [[noreturn]] void refuse(Error e) const { throw e.note("'harmonics " + verb_.name + " --help' shows what it takes"); }
+
+  const FlagRow* find_short(char name) const {
+    for (const FlagRow& f : verb_.flags)
+      if (f.short_name == std::string(1, name)) return &f;
+    return nullptr;
+  }
+
+  [[noreturn]] void unknown(const std::string& word) const {
+    std::vector<std::string> known;
+    for (const FlagRow& f : verb_.flags) known.push_back("--" + f.name);
+    Error e(ErrorKind::Usage, fmt::format("'{}' has no flag {}", verb_.name, word));
+    const std::string name = word.substr(std::min<size_t>(2, word.size()));
+    std::vector<std::string> others;
+    for (const VerbRow& other : table_)
+      if (other.find(name)) others.push_back("'" + other.name + "'");
+    std::string dashed = word;  // "--batch_size"
+    std::replace(dashed.begin(), dashed.end(), '_', '-');
+    if (const std::string meant = did_you_mean(dashed, known); !meant.empty())
+      e.note(meant);
+    else if (!others.empty() && others.size() <= 4)
+      e.note("note: it is a flag of " + joined(others));
+    refuse(std::move(e));
+  }
+
+  static std::string joined(const std::vector<std::string>& words) {
+    std::string s;
+    for (size_t i = 0; i < words.size(); ++i) s += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
+    return s;
+  }
+
+  void flag(const std::string& word) {
+    const bool is_long = word[1] == '-';
+    const size_t equals = word.find('=');
+    const FlagRow* row = is_long ? verb_.find(word.substr(2, equals - 2)) : find_short(word[1]);
+    if (!row) unknown(is_long ? word.substr(0, equals) : word.substr(0, 2));
+    if (is_long)
+      return value_of(*row, equals == std::string::npos ? std::nullopt : std::optional(word.substr(equals + 1)));
+    if (row->value.empty() && word.size() > 2) unknown(word);
+    value_of(*row, word.size() > 2 ? std::optional(word.substr(2)) : std::nullopt);
+  }
+
+  void value_of(const FlagRow& row, std::optional<std::string> value) {
+    if (row.value.empty()) return give_to(row, value.value_or("true"));
+    if (!value && takes_next(row)) value = words_[++at_];
+    if (!value && !row.optional) {
+      Error e(ErrorKind::Usage, fmt::format("--{} lacks its {}", row.name, row.value));
+      const std::string& example = row.example.empty() ? row.initial : row.example;
+      if (at_ + 1 < words_.size())
+        e.note(fmt::format("'{}' is read as a flag; a value that begins so is written --{}={}", words_[at_ + 1],
+                           row.name, quoted(words_[at_ + 1])));
+      else if (!example.empty())
+        e.note(fmt::format("for instance --{} {}", row.name, example));
+      refuse(std::move(e));
+    }
+    give_to(row, value.value_or(""));
+  }
+
+  bool takes_next(const FlagRow& row) const {
+    if (at_ + 1 >= words_.size() || is_flag(words_[at_ + 1])) return false;
+    return !row.optional || words_.size() - at_ - 1 > missing();
+  }
+
+  void give_to(const FlagRow& row, const std::string& value) {
+    const auto [seen, first] = given_.emplace(row.name, value);
+    if (!first && !row.repeats && !row.value.empty())
+      refuse(
+          Error(ErrorKind::Usage, fmt::format("--{} is given twice: '{}' and '{}'", row.name, seen->second, value), {},
+                {row.list ? fmt::format("write --{} {},{}", row.name, seen->second, value) : "leave one of them out"}));
+    try {
+      give(row, options_, value);
+    } catch (const Error& e) {
+      refuse(e);
+    }
+    last_ = &row;
+  }
+
+  size_t missing() const {
+    size_t n = 0;
+    for (size_t i = options_.files.size(); i < verb_.positionals.size(); ++i) n += verb_.positionals[i].required;
+    return n;
+  }
+
+  void positional(const std::string& word) {
+    const size_t n = options_.files.size();
+    const std::vector<PositionalRow>& rows = verb_.positionals;
+    const PositionalRow* row = n < rows.size()                        ? &rows[n]
+                               : rows.empty() || !rows.back().repeats ? nullptr
+                                                                      : &rows.back();
+    if (!row) one_too_many(word);
+    if (!row->choices.empty() && std::find(row->choices.begin(), row->choices.end(), word) == row->choices.end()) {
+      Error e(ErrorKind::Usage, fmt::format("'harmonics {}' does not know '{}'", verb_.name, word));
+      const std::string meant = did_you_mean(word, row->choices);
+      e.note(!meant.empty() ? meant : row->name + " is " + either(row->choices));
+      refuse(std::move(e));
+    }
+    options_.files.push_back(word);
+    last_ = nullptr;
+  }
+
+  [[noreturn]] void one_too_many(const std::string& word) const {
+    std::string takes;
+    for (const PositionalRow& p : verb_.positionals) takes += (takes.empty() ? "" : " ") + p.name;
+    Error e(ErrorKind::Usage,
+            verb_.positionals.empty()
+                ? fmt::format("'{}' takes flags only, and '{}' is none", verb_.name, word)
+                : fmt::format("'{}' takes {}, and '{}' is one word too many", verb_.name, takes, word));
+    if (last_ && last_->list)
+      e.note(fmt::format("values of --{} are separated by commas: --{} {},{}", last_->name, last_->name,
+                         given_.at(last_->name), word));
+    else if (last_ && last_->repeats)
+      e.note(fmt::format("each value has its flag: --{} {}", last_->name, quoted(word)));
+    else if (word.find('=') != std::string::npos && verb_.find("producer"))
+      e.note("data is bound by a flag: --producer " + quoted(word));
+    refuse(std::move(e));
+  }
+
+  void expect_all() const {
+    const size_t n = options_.files.size();
+    if (n < verb_.positionals.size() && verb_.positionals[n].required) {
+      const PositionalRow& row = verb_.positionals[n];
+      refuse(Error(ErrorKind::Usage, fmt::format("'{}' lacks {}: {}", verb_.name, row.name, row.help), {},
+                   {row.choices.empty() ? first_example() : row.name + " is " + either(row.choices)}));
+    }
+    for (const FlagRow& f : verb_.flags)
+      if (f.required && !was_given(f))
+        refuse(Error(ErrorKind::Usage, fmt::format("'{}' lacks --{} {}: {}", verb_.name, f.name, f.value, f.help), {},
+                     {first_example()}));
+  }
+
+  // Returns the first example command of the verb.
+  std::string first_example() const {
+    const std::string begin = "harmonics " + verb_.name;
+    const size_t at = verb_.examples.find(begin);
+    if (at == std::string::npos) return begin;
+    return "for instance " + verb_.examples.substr(at, verb_.examples.find_first_of("\\\n", at) - at);
+  }
+
+  const CommandTable& table_;
+  const VerbRow& verb_;
+  Options& options_;
+  const std::vector<std::string> words_;
+  size_t at_ = 0;
+  bool plain_ = false;                        // after "--"
+  std::map<std::string, std::string> given_;  // first values
+  const FlagRow* last_ = nullptr;             // the flag whose value was the previous word
+};
+
+// "batch = 128"
+std::string assignment(const std::string& flag, const FlagSetting& setting) {
+  std::string values;
+  for (const std::string& value : setting.values) values += (values.empty() ? "" : ", ") + value;
+  return flag + " = " + values;
+}
+
+// Flags that were not given take their values from the configuration. Returns notes about settings from the current
+// folder's file, which is used without being named.
+std::vector<std::string> configure(const CommandTable& table, const VerbRow& verb, const ArgumentReader& arguments,
+                                   Options& o) {
+  const Configuration configuration =
+      Configuration::read(table, o.config.empty() ? std::nullopt : std::optional(o.config));
+  std::vector<std::string> notes = configuration.notes();
+  std::string taken;
+  bool quiet_here = false;
+  for (const FlagRow& flag : verb.flags) {
+    if (arguments.was_given(flag) || !is_configurable(flag)) continue;
+    const FlagSetting* setting = configuration.find(verb.name, flag.name);
+    if (!setting) {
+      if (flag.list && !flag.initial.empty()) give(flag, o, flag.initial);
+      continue;
+    }
+    try {
+      for (const std::string& value : setting->values) give(flag, o, value);
+    } catch (const Error& e) {
+      Error of_setting(ErrorKind::Type, fmt::format("{}: {}", setting->origin, e.what()), {}, e.notes());
+      throw of_setting.note("'harmonics " + verb.name + " --help' says what --" + flag.name + " takes");
+    }
+    if (!Configuration::is_from_here(*setting)) continue;
+    quiet_here |= flag.name == "quiet";
+    taken += (taken.empty() ? "" : ", ") + assignment(flag.name, *setting);
+  }
+  if (!taken.empty()) notes.push_back("./harmonics.toml sets " + taken);
+  if (o.quiet && !quiet_here) notes.clear();
+  return notes;
+}
+
+const VerbRow& verb_typed(const CommandTable& table, const std::string& word) {
+  for (const VerbRow& row : table)
+    if (row.name == word) return row;
+  Error e(ErrorKind::Usage, is_flag(word) ? fmt::format("'{}' stands before the verb", word)
+                                          : fmt::format("there is no verb '{}'", word));
+  if (const std::string meant = did_you_mean(word, names_of(table)); !meant.empty()) e.note(meant);
+  if (const std::string remark = remark_on(word); !remark.empty()) e.note(remark);
+  throw e.note("'harmonics --help' shows the verbs");
+}
+
+// Returns true if help or the version was requested, and printed.
+bool print_about(const CommandTable& table, const std::string& word) {
+  if (word == "--version")
+    print("harmonics {}\n", HARMONICS_VERSION);
+  else if (is_help(word))
+    print("{}", program_help(table, help_columns()));
+  else if (word == "--help-all")
+    for (const VerbRow& row : table) print("{}\n", verb_help(row, help_columns()));
+  else
+    return false;
+  return true;
+}
+
+}  // namespace
+
+const VerbRow* parse_options(const CommandTable& table, int argc, char** argv, Options& o) {
+  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (words.empty())
+    throw Error(ErrorKind::Usage, "no verb is given", {},
+                {"train a flow: harmonics run GRAPH --producer ADDRESS", "'harmonics --help' shows the verbs"});
+  if (print_about(table, words.front())) return nullptr;
+  const VerbRow& verb = verb_typed(table, words.front());
+  ArgumentReader arguments(table, verb, o, {words.begin() + 1, words.end()});
+  if (!arguments.read()) {
+    print("{}", verb_help(verb, help_columns()));
+    return nullptr;
+  }
+  o.verb = verb.name;
+  o.command_line.assign(argv, argv + argc);
+  const std::vector<std::string> notes = configure(table, verb, arguments, o);
+  use_colours(o.color);
+  for (const std::string& note : notes) print_note(note);
+  return &verb;
+}
+
+}  // namespace harmonics::engine::cli

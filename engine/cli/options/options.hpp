@@ -1,0 +1,74 @@
+// The command line as plain data.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/bound/bound_graph.hpp"
+#include "engine/cli/options/command_table.hpp"
+
+namespace harmonics::engine::cli {
+
+struct Options {
+  std::string verb;
+  std::vector<std::string> files;                                     // positional
+  std::vector<std::string> producers, consumers, tests, validations;  // [NAME=]ADDRESS
+  std::vector<std::string> plugins;
+  std::vector<std::string> overrides;  // FUNCTIONAL=NAME
+  RunSettings run;
+  std::string graph;  // --graph NAME
+  std::string weights, save, report;
+  bool no_keep = false;                      // keep no copy of weights that nothing else saves
+  std::vector<std::string> weights_from;     // --weights-from DIR
+  ModelLimits limits;                        // --limits
+  std::string plot, confusion, tensorboard;  // pictures and event files of a run
+  std::vector<std::string> logs;             // .csv, .jsonl
+  int64_t log_every = 0;                     // steps; 0: at the end of every epoch only
+  bool json = false, quiet = false;
+  std::vector<std::string> command_line;     // as typed
+  std::string checkpoint;                    // --checkpoint DIR
+  std::optional<std::string> every, resume;  // resume "": from --checkpoint
+  std::optional<int> keep;
+  std::string spool, spool_limit;  // --spool DIR
+  bool spool_keep = false;
+  std::string dead_letters, dead_letters_limit;  // --dead-letters DIR
+  std::string color = "auto";                    // auto, always, never
+  std::string config;                            // --config FILE
+  bool origin = false;                           // config show
+  bool list = false, licenses = false;           // man, version
+  std::string kind, directory, address;          // plugin
+  std::optional<int64_t> calls;                  // plugin check
+  // explain
+  std::vector<std::string> show;  // summary flow widths program kernels memory; empty: the first three
+  std::string after;              // pass name, or "all"
+  bool dot = false, inference = false, select = false, placement = false;
+  // profile and bench
+  int64_t cycle = 1;  // from 1
+  std::string trace;
+  std::vector<int64_t> batches;
+  std::vector<int> threads;  // empty: one, and all threads of the machine
+  double seconds = 1;        // per measurement
+  // Outside access: run, serve, ctl
+  std::vector<std::string> serve;  // ADDRESS
+  std::string control, token;
+  double latency = 0.002;  // seconds
+  bool insecure = false, ui = false, once = false;
+  // infer
+  std::string prompt;
+  bool prompt_given = false;
+  bool untrained = false;  // runs without --weights on purpose
+  int64_t generate = 400;
+  double temperature = 0.8;
+  // send and receive
+  std::vector<std::string> from, to;  // [NAME=]ADDRESS
+  double rate = 0;                    // samples per second; 0: as fast as the receiver takes them
+  std::optional<uint64_t> count;
+  std::string producer_name, ack;
+};
+
+// Parses argv by the table of verbs. Returns the verb to run, or null if help or the version was printed. Flags that
+// were not given come from the environment and configuration files. Throws ErrorKind::Usage for wrong use.
+const VerbRow* parse_options(const CommandTable& table, int argc, char** argv, Options& options);
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,27 @@
+// Prints a line for every epoch. On a terminal, lines within a fifth of a second of the last one are skipped, except
+// the first and the last epoch.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "engine/cycle/cycle_runtime.hpp"
+
+namespace harmonics::engine::cli {
+
+class EpochLines {
+ public:
+  EpochLines();
+  void show(const EpochReport& epoch, bool constant_rate);
+  // Prints the last epoch if it was skipped.
+  void end();
+
+ private:
+  void print_line(const std::string& text);
+  int width_;  // 0: not a terminal
+  bool began_ = false;
+  double since_ = 0;  // seconds of epochs since the last printed line
+  std::optional<std::string> left_out_;
+};
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,186 @@
+#include "engine/cli/run/open_graph.hpp"
+
+#include <sstream>
+
+#include <fmt/core.h>
+
+#include "dsl/load.hpp"
+#include "engine/base/address.hpp"
+#include "engine/base/byte_count.hpp"
+#include "engine/bound/other_functions.hpp"
+#include "engine/checkpoint/live_types.hpp"
+#include "engine/cli/terminal/exit_codes.hpp"
+#include "engine/cli/terminal/command_text.hpp"
+#include "engine/cli/options/installed.hpp"
+#include "engine/cli/run/live_addresses.hpp"
+#include "engine/cli/terminal/terminal.hpp"
+#include "engine/spool/spool.hpp"
+
+namespace harmonics::engine::cli {
+
+Flow read_flow(const Options& options) {
+  if (options.files.empty())
+    throw Error(ErrorKind::Usage, "no graph file was given", {}, {"harmonics " + options.verb + " GRAPH.hmx"});
+  return read_flow_file(options.files.front());
+}
+
+Flow read_flow_file(const std::string& path) {
+  try {
+    return parse_flow_file(path);
+  } catch (const FlowErrors& e) {
+    std::vector<Error> errors = e.errors();
+    for (Error& unknown : unknown_functions(e.read(), Registry::global())) errors.push_back(std::move(unknown));
+    throw SourceErrors(*e.read().source, in_order_of_text(std::move(errors)));
+  } catch (Error& e) {
+    const std::string sample = e.kind() == ErrorKind::NoInput ? installed_sample(path) : "";
+    if (!sample.empty()) e.note("the installed sample is " + quoted(sample));
+    throw;
+  }
+}
+
+int with_source(const std::shared_ptr<const SourceText>& source, const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const Error& e) {
+    print_error(e, source.get());
+    return exit_code(e.kind());
+  }
+}
+
+namespace {
+
+void print_notes(const Source& source) {
+  std::istringstream notes(source.info().notes);
+  for (std::string line; std::getline(notes, line);) say(source.name() + ": " + line);
+}
+
+// Removes the taps, so that the rest infers. Conditions that end training do not apply then.
+void drop_taps(Graph& graph) {
+  for (size_t i = 0; i < graph.cycles.size(); ++i) {
+    if (!graph.trains(static_cast<int>(i))) continue;
+    CycleSettings& c = graph.cycles[i];
+    c.epochs.reset(), c.steps.reset(), c.seconds.reset();
+    c.until.clear();
+  }
+  graph.taps.clear();
+}
+
+// Registers an override. Programs of the graph use it when they are compiled.
+void set_override(Registry& registry, const std::string& text) {
+  const size_t eq = text.find('=');
+  if (eq == std::string::npos || eq == 0 || eq + 1 == text.size())
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is not an override", text), {},
+                {"write FUNCTIONAL=NAME, e.g. --override attention=mine"});
+  const std::string functional = text.substr(0, eq), name = text.substr(eq + 1);
+  const std::string before = registry.set_override(functional, name);
+  if (!before.empty() && before != name)
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' is overridden twice, by '{}' and by '{}'", functional, before, name), {},
+                {"keep one of them"});
+}
+
+uint64_t bytes_of(const char* flag, const std::string& text) {
+  const std::optional<uint64_t> bytes = parse_byte_count(text);
+  if (!bytes)
+    throw Error(ErrorKind::Usage, fmt::format("{} '{}' is no number of bytes", flag, text), {},
+                {"write it as 512M or 4G"});
+  return *bytes;
+}
+
+std::shared_ptr<Spool> spool_of(const Options& options) {
+  if (options.spool.empty()) {
+    if (!options.spool_limit.empty() || options.spool_keep)
+      throw Error(ErrorKind::Usage, fmt::format("{} says nothing without --spool DIR",
+                                                options.spool_keep ? "--spool-keep" : "--spool-limit"));
+    return nullptr;
+  }
+  SpoolOptions o;
+  o.directory = options.spool;
+  o.keeps_all = options.spool_keep;
+  o.on_note = print_note;
+  if (!options.spool_limit.empty()) o.most_bytes = bytes_of("--spool-limit", options.spool_limit);
+  return std::make_shared<Spool>(std::move(o));
+}
+
+std::shared_ptr<DeadLetters> dead_letters_of(const Options& options) {
+  if (options.dead_letters.empty()) {
+    if (!options.dead_letters_limit.empty())
+      throw Error(ErrorKind::Usage, "--dead-letters-limit says nothing without --dead-letters DIR");
+    return nullptr;
+  }
+  DeadLetterOptions o;
+  o.directory = options.dead_letters;
+  o.on_note = print_note;
+  o.resumed = options.resume.has_value();
+  if (!options.dead_letters_limit.empty()) o.most_bytes = bytes_of("--dead-letters-limit", options.dead_letters_limit);
+  return std::make_shared<DeadLetters>(std::move(o));
+}
+
+// Weights of the same shapes are compatible whatever functions used them. The saved text may need plugins that are
+// missing here.
+void note_other_functions(const BoundGraph& graph, const Options& options) {
+  const std::string &learned = graph.learned_flow(), &now = graph.graph().source->text();
+  if (learned.empty() || learned == now) return;
+  std::vector<std::string> differ;
+  try {
+    const Flow flow = parse_flow(std::make_shared<SourceText>(options.weights, learned));
+    differ = other_functions(make_graph(flow, Registry::global(), graph.graph().name), graph.graph());
+  } catch (const Error&) {
+    return;
+  }
+  if (differ.empty()) return;
+  std::string text = differ.front();
+  if (differ.size() > 1) text += fmt::format(", and {} more differ", differ.size() - 1);
+  print_note(fmt::format("{} learned otherwise: {}", options.weights, text));
+}
+
+}  // namespace
+
+std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options, bool inference,
+                                          const std::function<void(BoundGraph&)>& known) {
+  Graph graph = make_graph(flow, Registry::global(), options.graph);
+  if (inference) drop_taps(graph);
+  auto result = std::make_unique<BoundGraph>(std::move(graph));
+  result->set_limits(options.limits);
+  for (const std::string& folder : options.weights_from) result->allow_weights_in(folder);
+  for (const std::string& text : options.overrides) set_override(result->registry(), text);
+  if (known) known(*result);
+  const auto bind = [&](const std::vector<std::string>& texts, StreamSet& set) {
+    std::vector<Binding> later;  // fields of producers that are declared later
+    for (const std::string& text : texts) {
+      Binding b = parse_binding(text);
+      if (options.insecure) set_option(result->registry(), HX_PRODUCER, b.address, "insecure", "true");
+      const int of = StreamSet::field_of(result->graph(), b.name, b.address);
+      if (of >= 0 && !set.bound(of))
+        later.push_back(std::move(b));
+      else
+        set.bind(result->graph(), result->registry(), b.name, std::move(b.address));
+    }
+    for (Binding& b : later) set.bind(result->graph(), result->registry(), b.name, std::move(b.address));
+  };
+  const std::shared_ptr<Spool> spool = spool_of(options);
+  result->streams().set_spool(spool);
+  if (options.resume)
+    result->streams().expect(live_types_in(options.resume->empty() ? options.checkpoint : *options.resume));
+  result->streams().set_dead_letters(dead_letters_of(options));
+  bind(options.producers, result->streams());
+  bind(options.tests, result->test_streams());
+  bind(options.validations, result->validation_streams());
+  if (!options.quiet) {
+    result->streams().each([](const Source& source) { print_notes(source); });
+    result->test_streams().each([](const Source& source) { print_notes(source); });
+  }
+  for (const std::string& text : options.consumers) {
+    Binding b = parse_binding(text);
+    if (options.insecure) set_option(result->registry(), HX_CONSUMER, b.address, "insecure", "true");
+    result->bind_consumer(b.name, std::move(b.address));
+  }
+  if (!options.quiet)
+    for (const std::string& line : result->registry().take_replacements()) print_note(line);
+  if (options.weights.empty()) return result;
+  result->load_weights(options.weights);
+  note_other_functions(*result, options);
+  return result;
+}
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,49 @@
+// Files that verbs write.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "engine/cli/options/options.hpp"
+#include "engine/cli/terminal/terminal.hpp"
+#include "engine/model/safetensors.hpp"
+
+namespace harmonics::engine::cli {
+
+// Throws ErrorKind::Output for the first of --save, --report, --plot and --confusion that cannot be written. Called
+// before the first step.
+void expect_writable_outputs(const Options& options);
+
+// Throws ErrorKind::Usage when a file is both read and written, or written twice. Called before any file is opened.
+// --save may name the file of --weights, which is read first.
+void expect_separate_files(const Options& options);
+
+// Writes every output, even if others fail.
+class Outputs {
+ public:
+  template <typename Write>
+  void attempt(Write write) {
+    try {
+      write();
+    } catch (const Error& e) {
+      if (failed_)
+        print_error(e);
+      else
+        failed_ = e;
+    }
+  }
+  bool failed() const { return failed_.has_value(); }
+  // Throws the first failure.
+  void end() const {
+    if (failed_) throw *failed_;
+  }
+
+ private:
+  std::optional<Error> failed_;
+};
+
+// Writes weights that exist nowhere else. If `path` cannot be written, writes NAME.unsaved.safetensors to the working
+// directory or else to the temporary folder, and throws an error that names the file.
+void save_or_rescue(const TensorFile& weights, const std::string& path);
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,45 @@
+// The outcome of a run, as text and as an object.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+
+#include <boost/json/fwd.hpp>
+
+#include "engine/cli/options/options.hpp"
+#include "engine/cycle/cycle_runtime.hpp"
+
+namespace harmonics::engine::cli {
+
+struct RunOutcome {
+  CycleReport report;  // of the last cycle that trained, else of the last cycle
+  bool trained = false, interrupted = false, tested = false;
+  std::optional<Evaluation> test;
+  int cycle = -1;                       // the last cycle that trained
+  std::string training;                 // the optimizer and its settings
+  std::optional<Error> failure;         // the error that ended it; earlier steps are kept
+  std::string checkpoint;               // the newest
+  std::set<std::string> used, changed;  // parameters of all cycles that ran; those that training changed
+  std::string kept;                     // the copy of weights that nothing else saves
+  std::string not_kept;                 // why there is no copy
+};
+
+// Returns the last validated epoch, or null.
+const Evaluation* validation_of(const CycleReport& report);
+// Returns the test, else the last validation, else null.
+const Evaluation* judged_last(const RunOutcome& outcome);
+bool asks_for_confusion(const Options& options);
+
+double speed_of(const EpochReport& e);  // samples per second
+std::string epoch_text(const EpochReport& e, bool constant_rate);
+// "loss 0.1, accuracy 98.00 %, f1 0.97"
+std::string figures_text(const Evaluation& e);
+
+// docs/schema/run.json
+boost::json::object run_object(BoundGraph& graph, const Options& options, const RunOutcome& outcome);
+void summarise(BoundGraph& graph, const Options& options, const RunOutcome& outcome);
+// An undefined figure is a failure, regardless of the training.
+std::optional<Error> undefined_figure(const RunOutcome& outcome);
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,63 @@
+// The external interfaces of one command: HTTP, the control socket, and the service behind them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/cli/options/options.hpp"
+#include "engine/cycle/cycle_runtime.hpp"
+#include "engine/cycle/run_control.hpp"
+
+namespace harmonics::engine {
+class ControlSocket;
+class HttpServer;
+class Predictor;
+class Service;
+class Snapshots;
+class ZmqServer;
+}  // namespace harmonics::engine
+
+namespace harmonics::engine::cli {
+
+class LeftBehind;
+
+class Serving {
+ public:
+  // Opens the interfaces that `options` request and prints their addresses. Until attach(), requests only learn that
+  // the run is starting.
+  Serving(const Options& options, BoundGraph& graph);
+  ~Serving();
+  Serving(const Serving&) = delete;
+  Serving& operator=(const Serving&) = delete;
+
+  // Returns whether any interface is open.
+  bool open() const { return service_ != nullptr; }
+  RunControl& control() { return *control_; }
+  Service& service() { return *service_; }
+  Predictor& predictor() { return *predictor_; }
+  // Called before the producers are opened: clients then see the flow and the streams it waits for.
+  void expect_streams();
+  // Called before runtime.run().
+  void attach(CycleRuntime& runtime, int cycle);
+  // Answers requests with these weights from now on.
+  void serve(int cycle, const std::shared_ptr<Snapshots>& snapshots);
+  void note(const std::string& text);
+
+ private:
+  // Provides the contents of layers and the values on arrows to clients.
+  void show(int cycle, const std::shared_ptr<Snapshots>& snapshots);
+
+  const Options& options_;
+  BoundGraph& graph_;
+  std::unique_ptr<RunControl> control_;
+  std::unique_ptr<Predictor> predictor_;
+  std::unique_ptr<Service> service_;
+  std::vector<std::unique_ptr<HttpServer>> http_;
+  std::vector<std::unique_ptr<ZmqServer>> zmq_;
+  std::unique_ptr<ControlSocket> socket_;
+  std::unique_ptr<LeftBehind> left_behind_;  // its file
+};
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <harmonics/error.hpp>
+
+namespace harmonics::engine::cli {
+
+// Exit codes (from sysexits where one fits): docs/cli.md.
+enum Exit {
+  kDone = 0,
+  kFailed = 1,
+  kWrongUse = 2,
+  kBadData = 65,
+  kNoInput = 66,
+  kUnavailable = 69,
+  kInternal = 70,
+  kCannotWrite = 73,
+  kInputOutput = 74,
+  kResumable = 75,
+  kNotAllowed = 77,
+  kInvalidGraph = 78,
+  kInterrupted = 130
+};
+int exit_code(ErrorKind kind);
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,163 @@
+// The C function table of the public API. Every function catches all exceptions and returns a status.
+#include <cstring>
+
+#include "engine/contract/guard.hpp"
+#include "engine/plugin/pending_items.hpp"
+#include "engine/plugin/scope.hpp"
+#include "engine/program/tracer.hpp"
+#include "engine/tensor/value.hpp"
+
+namespace harmonics::engine {
+namespace {
+
+struct LastError {
+  uint32_t kind = 0;
+  std::string text;
+};
+thread_local LastError last;
+
+}  // namespace
+
+hx_status fail(ErrorKind kind, std::string text) {
+  last = {static_cast<uint32_t>(kind), std::move(text)};
+  return HX_ERROR;
+}
+
+namespace {
+
+const char* last_error(uint32_t* kind) {
+  if (kind) *kind = last.kind;
+  return last.text.c_str();
+}
+void set_error(uint32_t kind, const char* text) {
+  guard([&] { last = {kind, text ? text : ""}; });
+}
+
+// ---- values ----
+void retain(hx_value* v) {
+  if (v) v->references.fetch_add(1, std::memory_order_relaxed);
+}
+void release(hx_value* v) {
+  if (v && v->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete v;
+}
+
+const hx_value& valid(const hx_value* v) {
+  if (!v) throw Error(ErrorKind::Internal, "a null value was passed where a tensor is needed");
+  return *v;
+}
+const hx_value& with_numbers(const hx_value* v) {
+  if (valid(v).traced()) throw detail::NeedsValues{};
+  return *v;
+}
+
+hx_status create(const hx_type* type, const void* data, hx_value** out) {
+  return guard([&] {
+    const TensorType t = from_c(*type);
+    auto storage = std::make_shared<Storage>(t.bytes());
+    if (data && t.bytes()) std::memcpy(storage->data(), data, t.bytes());
+    *out = make_value(t, std::move(storage)).release();
+  });
+}
+hx_status type_of_value(const hx_value* v, hx_type* out) {
+  return guard([&] { *out = to_c(valid(v).type); });
+}
+hx_status data(const hx_value* v, const void** out) {
+  return guard([&] { *out = with_numbers(v).storage->data(); });
+}
+// Copy on write: neither another handle nor another value over the same storage may see the change.
+hx_status mutable_data(hx_value** v, void** out) {
+  return guard([&] {
+    const hx_value& held = with_numbers(*v);
+    const bool alone = held.references.load(std::memory_order_acquire) == 1 && held.storage.use_count() == 1;
+    if (!alone || !held.storage->writable()) {
+      auto storage = std::make_shared<Storage>(held.type.bytes());
+      if (held.type.bytes()) std::memcpy(storage->data(), held.storage->data(), held.type.bytes());
+      hx_value* copy = make_value(held.type, std::move(storage)).release();
+      release(*v);
+      *v = copy;
+    }
+    *out = (*v)->storage->data();
+  });
+}
+
+// ---- operations ----
+hx_status apply_op(const char* op, const hx_attributes* attributes, hx_value* const* inputs, uint32_t n_inputs,
+                   hx_value** outs, uint32_t max_outs, uint32_t* n_outs) {
+  return guard([&] {
+    std::vector<HTensor> in;
+    in.reserve(n_inputs);
+    for (uint32_t i = 0; i < n_inputs; ++i) {
+      if (!inputs[i])
+        throw Error(ErrorKind::Type, "operand " + std::to_string(i + 1) + " of '" + op + "' is an empty tensor");
+      in.push_back(HTensor::borrow(inputs[i]));
+    }
+    std::vector<HTensor> results = apply(op, AttributeMap(attributes), in);
+    if (results.size() > max_outs)
+      throw Error(ErrorKind::Internal, std::string("'") + op + "' has " + std::to_string(results.size()) +
+                                           " results, there is room for " + std::to_string(max_outs));
+    for (size_t i = 0; i < results.size(); ++i) outs[i] = results[i].release();
+    *n_outs = static_cast<uint32_t>(results.size());
+  });
+}
+
+// ---- layers ----
+hx_scope& valid(hx_scope* scope) {
+  if (!scope) throw Error(ErrorKind::Internal, "a layer asked for a parameter without its scope");
+  return *scope;
+}
+hx_status scope_parameter(hx_scope* s, const char* name, const hx_type* type, const hx_init* init, hx_value** out) {
+  return guard([&] { *out = valid(s).parameter(name, from_c(*type), *init).release(); });
+}
+hx_status scope_state(hx_scope* s, const char* name, const hx_type* type, const hx_init* init, hx_value** out) {
+  return guard([&] { *out = valid(s).state(name, from_c(*type), *init).release(); });
+}
+hx_status scope_update(hx_scope* s, const char* name, hx_value* value) {
+  return guard([&] {
+    if (!value) throw Error(ErrorKind::Type, std::string("the update of '") + name + "' is an empty tensor");
+    valid(s).update(name, HTensor::borrow(value));
+  });
+}
+hx_status scope_random(hx_scope* s, const hx_type* type, hx_value** out) {
+  return guard([&] {
+    const TensorType t = from_c(*type);
+    if (t.dtype != DType::F32) throw Error(ErrorKind::Type, "random numbers are f32, not " + t.str());
+    *out = valid(s).random(t.shape).release();
+  });
+}
+int32_t scope_training(hx_scope* s) {
+  int32_t result = 0;
+  guard([&] { result = valid(s).training(); });
+  return result;
+}
+uint32_t scope_leading(hx_scope* s) {
+  uint32_t result = 1;
+  guard([&] { result = valid(s).leading(); });
+  return result;
+}
+hx_status scope_set_leading(hx_scope* s, uint32_t leading) {
+  return guard([&] { valid(s).set_leading(leading); });
+}
+hx_status scope_width(hx_scope* s, int64_t* width) {
+  return guard([&] { *width = valid(s).width(); });
+}
+hx_status scope_classes(hx_scope* s, int64_t* classes) {
+  return guard([&] { *classes = valid(s).classes(); });
+}
+
+hx_status register_item(hx_registry* registry, const hx_item* item) {
+  return guard([&] { add_pending(*registry, *item); });
+}
+
+const void* extension(const char*) { return nullptr; }
+
+constexpr hx_api kApi = {
+    sizeof(hx_api),  HX_ABI_MAJOR,  HX_ABI_MINOR,  last_error,   set_error,         retain,
+    release,         create,        type_of_value, data,         mutable_data,      apply_op,
+    scope_parameter, scope_state,   scope_update,  scope_random, scope_training,    scope_leading,
+    scope_width,     scope_classes, register_item, extension,    scope_set_leading,
+};
+
+}  // namespace
+}  // namespace harmonics::engine
+
+extern "C" __attribute__((visibility("default"))) const hx_api* harmonics_api(void) { return &harmonics::engine::kApi; }
