@@ -85,8 +85,7 @@ Batch FrameBuilder::take(uint64_t seq) {
   for (size_t i = 0; i < at_.size(); ++i) {
     const size_t begin = rounded(end), bytes = count_ * sizes_[i];
     std::memset(memory_.get() + end, 0, begin - end);
-    if (begin != at_[i])
-      std::memmove(memory_.get() + begin, memory_.get() + at_[i], bytes);  // the frame is not full
+    if (begin != at_[i]) std::memmove(memory_.get() + begin, memory_.get() + at_[i], bytes);  // the frame is not full
     end = begin + bytes;
   }
   const size_t head = encoder_.write_head(seq, count_, memory_.get() + head_, end - head_);

@@ -22,9 +22,7 @@ struct Chunk {
   uint64_t sample_bytes = 0;
 
   uint64_t end() const { return begin + taken.count; }
-  uint64_t number(uint64_t at) const {
-    return taken.frame->seq + taken.first + (at - begin);
-  }  // given by its sender
+  uint64_t number(uint64_t at) const { return taken.frame->seq + taken.first + (at - begin); }  // given by its sender
   std::span<const std::byte> sample(size_t tensor, uint64_t number) const {
     const TensorPart& part = taken.frame->tensors[tensor];
     const size_t one = part.bytes.size() / taken.frame->count;

@@ -146,8 +146,7 @@ BoundGraph::Replaced BoundGraph::replace_functions(const std::vector<std::shared
   return Replaced(*this, items);
 }
 
-BoundGraph::Replaced::Replaced(BoundGraph& graph, const std::vector<std::shared_ptr<Item>>& items)
-    : graph_(graph) {
+BoundGraph::Replaced::Replaced(BoundGraph& graph, const std::vector<std::shared_ptr<Item>>& items) : graph_(graph) {
   std::vector<BoundCall*> calls;
   for (GraphEdge& edge : graph.graph_.edges)
     for (BoundCall& call : edge.calls) calls.push_back(&call);

@@ -105,8 +105,8 @@ void generate(BoundGraph& graph, int cycle, const GenerateSettings& settings,
   CompiledStep step(graph.lower(o), graph.store(), graph.executor(settings.threads), c);
   const std::string output = step.lowered().values.at(results.front());
   const TensorType result = type_of(step.executable().output(output));
-  const int64_t scored = result.shape.rank() == 3 ? result.shape.back()
-                                                  : 0;  // as declared, possibly more than there are symbols
+  const int64_t scored =
+      result.shape.rank() == 3 ? result.shape.back() : 0;  // as declared, possibly more than there are symbols
   if (result.shape != Shape{1, window, std::max(scored, classes)})
     throw Error(ErrorKind::Usage, fmt::format("the result of '{}' is {} for one window; writing text needs [1, {}, "
                                               "{}]: a score of every symbol at every position",

@@ -34,9 +34,8 @@ struct RunState {
   uint64_t seed = 0;
   std::string training, device;  // training settings and device
   int64_t batch = 0, accumulate = 1;
-  std::map<std::string, std::string>
-      implementations;                    // of each functional; empty: written by an earlier version
-  std::map<std::string, double> metrics;  // for display
+  std::map<std::string, std::string> implementations;  // of each functional; empty: written by an earlier version
+  std::map<std::string, double> metrics;               // for display
 
   // Returns "epoch 3, sample 1,200"; epochs count from 1 here.
   std::string position() const;

@@ -20,9 +20,9 @@ constexpr const char* kPure = "a body depends on its inputs and arguments alone:
 
 Values eager(const CallExample& call) { return apply(call.op, call.attributes, call.inputs); }
 
-bool same_bits(const Values& a, const Values& b) {
+bool same_values(const Values& a, const Values& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const HTensor& x, const HTensor& y) { return harmonics::engine::same_bits(x, y); });
+                    [](const HTensor& x, const HTensor& y) { return same_bits(x, y); });
 }
 
 std::string types_text(const Values& values) {
@@ -70,7 +70,7 @@ CallExample other_numbers(const CallExample& call, uint64_t seed) {
 Finding pure(const std::vector<CallExample>& calls) {
   for (const CallExample& call : calls) {
     const Values once = eager(call), twice = eager(call);
-    if (!same_bits(once, twice))
+    if (!same_values(once, twice))
       return {Outcome::Failed, fmt::format("two calls {} gave different results", call.str()), kPure};
   }
   return {};
@@ -86,7 +86,7 @@ Finding as_in_a_program(const std::vector<CallExample>& calls) {
               fmt::format("{} gives {} when it is called and {} in a program", call.str(), types_text(called),
                           types_text(recorded)),
               "let the shapes of results follow from the shapes of inputs"};
-    if (!same_bits(called, recorded))
+    if (!same_values(called, recorded))
       return {Outcome::Failed,
               fmt::format("{} computes other values in a program than when it is called directly", call.str()), kPure};
   }
@@ -130,7 +130,7 @@ Finding on_threads(const CallExample& call) {
   const Values expected = eager(call);
   const std::string program = print(record(call));
   const std::string error = on_four_threads(50, [&] {
-    if (!same_bits(eager(call), expected)) throw Error(ErrorKind::Plugin, "other numbers than on one thread");
+    if (!same_values(eager(call), expected)) throw Error(ErrorKind::Plugin, "other numbers than on one thread");
     if (print(record(call)) != program) throw Error(ErrorKind::Plugin, "another program than on one thread");
   });
   if (error.empty()) return {};

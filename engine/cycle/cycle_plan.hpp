@@ -46,7 +46,7 @@ struct CyclePlan {
   bool once = false;                // a stream is live or can be read only once
   bool goes_on = false;             // a later cycle or run continues these streams: read only what steps use
   std::optional<LiveReading> from;  // where the previous cycle stopped; its reader is now this plan's
-  int64_t window = 0;  // test-then-train: samples in the window of the means; 0: none
+  int64_t window = 0;               // test-then-train: samples in the window of the means; 0: none
 };
 
 }  // namespace harmonics::engine

@@ -15,6 +15,7 @@
 #include "engine/plugin/pending_items.hpp"
 
 using namespace harmonics;
+using namespace harmonics::engine;
 
 namespace {
 

@@ -74,8 +74,8 @@ struct hx_graph {
   harmonics::engine::BoundGraph& graph();
   void report_figures(const harmonics::engine::CycleReport& result, hx_fit_report& report);
   harmonics::engine::CycleReport run_cycle(Run& run, int cycle, const hx_fit_settings& settings,
-                                   harmonics::engine::FitCheckpoints& checkpoints, bool& stopped,
-                                   std::vector<std::string>& notes);
+                                           harmonics::engine::FitCheckpoints& checkpoints, bool& stopped,
+                                           std::vector<std::string>& notes);
   Asked asked(const char* const* names, hx_value* const* inputs, uint32_t n_inputs);
   std::vector<harmonics::HTensor> infer_alone(const char* const* names, hx_value* const* inputs, uint32_t n_inputs);
   std::shared_ptr<Running> running();
@@ -91,8 +91,9 @@ struct hx_graph {
   harmonics::engine::NameChain chain_{registered_};
   bool stale_ = false;  // names have changed since the graph looked them up
   harmonics::engine::Flow flow_;
-  std::unique_ptr<harmonics::engine::BoundGraph> graph_;  // created by the first call that needs it, after registrations
-  std::string weights_;          // initial weights of a restored graph; kept, since tensors are views into it
+  std::unique_ptr<harmonics::engine::BoundGraph>
+      graph_;                            // created by the first call that needs it, after registrations
+  std::string weights_;                  // initial weights of a restored graph; kept, since tensors are views into it
   harmonics::engine::RunSettings last_;  // of the last fit: threads, device and precision for later calls
   Inference inference_;
 

@@ -92,9 +92,9 @@ class CompiledPlan final : public Executable {
 
   PlanParts p_;
   Executor& executor_;
-  Waves waves_;                  // empty on one thread
-  std::vector<PhaseJobs> jobs_;  // by phase of the waves
-  std::vector<KernelStep> empty_;      // made by the first run_empty()
+  Waves waves_;                    // empty on one thread
+  std::vector<PhaseJobs> jobs_;    // by phase of the waves
+  std::vector<KernelStep> empty_;  // made by the first run_empty()
 };
 
 }  // namespace harmonics::engine

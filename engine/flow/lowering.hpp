@@ -124,7 +124,7 @@ struct Lowered {
   Program program;
   std::vector<int> inputs;  // producers, in the order of the program's stream inputs (named after them)
   std::vector<int64_t>
-      index_limits;  // by input: number of classes or symbols its numbers index; 0: they are not indices
+      index_limits;              // by input: number of classes or symbols its numbers index; 0: they are not indices
   std::vector<LossInfo> losses;  // one per tapped layer
   std::vector<LossPart> parts;   // of "loss"
   std::vector<CountedPlaces> counted;

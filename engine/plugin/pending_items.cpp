@@ -121,7 +121,8 @@ void add_pending(hx_registry& registry, const hx_item& from) {
     refuse(*item, "this library has registered one of that name already; give one of them another name");
   if (!is_item_name(item->name))
     refuse(*item, "a name starts with a letter or '_' and goes on with letters, digits and '_ . + -'");
-  if (library_items().reserves(item->kind, item->name)) refuse(*item, "the library itself has one of this name; choose another");
+  if (library_items().reserves(item->kind, item->name))
+    refuse(*item, "the library itself has one of this name; choose another");
   if (!item->vtable) refuse(*item, "it has no table of functions");
   if (const std::string missing = missing_function(item->kind, item->vtable); !missing.empty())
     refuse(*item, "its table lacks the function '" + missing + "'");

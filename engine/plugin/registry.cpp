@@ -60,8 +60,7 @@ Registry& Registry::global() {
 }
 
 void Registry::add(std::shared_ptr<Item> item) {
-  if (outer_ && item->kind == HX_FUNCTIONAL)
-    return outer_->add(std::move(item));  // a name has one meaning everywhere
+  if (outer_ && item->kind == HX_FUNCTIONAL) return outer_->add(std::move(item));  // a name has one meaning everywhere
   static std::atomic<uint64_t> count{0};
   std::lock_guard lock(mutex_);
   item->order = ++count;

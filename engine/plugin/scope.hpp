@@ -7,7 +7,8 @@ struct hx_scope {
   virtual ~hx_scope() = default;
   virtual harmonics::HTensor parameter(const std::string& name, const harmonics::engine::TensorType& type,
                                        const hx_init& init) = 0;
-  virtual harmonics::HTensor state(const std::string& name, const harmonics::engine::TensorType& type, const hx_init& init) = 0;
+  virtual harmonics::HTensor state(const std::string& name, const harmonics::engine::TensorType& type,
+                                   const hx_init& init) = 0;
   virtual void update(const std::string& name, const harmonics::HTensor& value) = 0;
   virtual harmonics::HTensor random(const harmonics::Shape& shape) = 0;
   virtual bool training() const = 0;

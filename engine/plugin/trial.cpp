@@ -71,8 +71,7 @@ class Tried {
         ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | (full_ ? O_TRUNC : 0), 0600);
     if (fd < 0) return;  // the home directory is read-only: tried again next time
     full_ = false;
-    [[maybe_unused]] const ssize_t n =
-        ::write(fd, line.data(), line.size());  // a partial line matches nothing
+    [[maybe_unused]] const ssize_t n = ::write(fd, line.data(), line.size());  // a partial line matches nothing
     ::close(fd);
   }
 

@@ -15,8 +15,7 @@ namespace harmonics::engine {
 
 struct DeadLetterOptions {
   std::string directory;
-  uint64_t most_bytes =
-      uint64_t{256} << 20;  // of all files, including those of earlier runs; then no more are kept
+  uint64_t most_bytes = uint64_t{256} << 20;  // of all files, including those of earlier runs; then no more are kept
   std::function<void(const std::string&)> on_note = nullptr;  // receives the message that no more are kept, and why
   bool resumed = false;  // the run is resumed: samples kept before it was killed are not kept again
   FileCalls* calls = &FileCalls::system();

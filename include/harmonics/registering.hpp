@@ -15,7 +15,6 @@
 
 namespace harmonics {
 
-
 // `Owner` has FunctionRegistry& registry(). Objects live until the owner and all programs compiled with them are
 // destroyed; threads of the run call them. Errors: ErrorKind::Plugin, with the reason.
 template <typename Owner>

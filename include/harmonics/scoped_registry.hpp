@@ -12,7 +12,6 @@
 
 namespace harmonics {
 
-
 // During its lifetime its items precede those of plugins and of the library with the same name: for every graph used
 // by the thread that created it, or for one graph. The latest scope comes first; scopes of a graph precede the
 // graph's own functions, scopes of a thread follow them. After its end, a graph that needs a name without another

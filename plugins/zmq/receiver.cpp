@@ -23,8 +23,8 @@ namespace {
 
 constexpr size_t kMostPeers = 1024;
 constexpr int kMostAtOnce = 64;  // messages between two polls of the inbox
-constexpr auto kGather = std::chrono::microseconds(
-    50);  // messages at shorter intervals are taken together: a wake-up costs more than one
+constexpr auto kGather =
+    std::chrono::microseconds(50);  // messages at shorter intervals are taken together: a wake-up costs more than one
 constexpr Time kSilence = std::chrono::seconds(15);      // senders send at least every second
 constexpr Time kFirst = std::chrono::seconds(5);         // for the first frame
 constexpr Time kPause = std::chrono::milliseconds(200);  // pause without accepting when descriptors have run out

@@ -15,10 +15,9 @@ using wire::Time;
 namespace {
 
 constexpr Time kGoodbye = std::chrono::milliseconds(200);
-constexpr auto kLast = std::chrono::seconds(5);  // time for unacknowledged data to leave
-constexpr Time kAlone =
-    std::chrono::seconds(3);                 // libzmq reconnects by itself, except after bytes that are not ZeroMQ
-constexpr uint64_t kMostQueued = 64u << 20;  // bytes, in messages of their usual size
+constexpr auto kLast = std::chrono::seconds(5);   // time for unacknowledged data to leave
+constexpr Time kAlone = std::chrono::seconds(3);  // libzmq reconnects by itself, except after bytes that are not ZeroMQ
+constexpr uint64_t kMostQueued = 64u << 20;       // bytes, in messages of their usual size
 
 wire::OutboxOptions with_address(const Address& address, wire::OutboxOptions options) {
   if (options.where.empty()) options.where = address.str();

@@ -72,8 +72,15 @@ class FieldTree {
     }
   }
 
+  // The child for the key that comes at this position; null: no field is in it.
   static Node* child_of(Node& node, size_t at, std::string_view key) {
-    if (at < node.order.size() && same(node.order[at].first, key)) return node.order[at].second;
+    if (at < node.order.size() && same(node.order[at].first, key)) [[likely]]
+      return node.order[at].second;
+    return look_up(node, at, key);
+  }
+
+  // Kept out of line, so that the comparison above is inlined.
+  [[gnu::noinline]] static Node* look_up(Node& node, size_t at, std::string_view key) {
     const auto place = node.places.find(key);
     Node* child = place == node.places.end() ? nullptr : &node.children[place->second]->second;
     if (key.size() > kRemembered) return child;

@@ -160,22 +160,40 @@ class Table {
     return true;
   }
 
+  // Returns false if one of the N numbers is no T. A constant N lets the compiler use vector instructions.
+  template <size_t N, typename T>
+  bool narrow_block(const float* numbers, T* out) {
+    constexpr auto low = static_cast<float>(std::numeric_limits<T>::min()),
+                   high = static_cast<float>(std::numeric_limits<T>::max());
+    int32_t whole[N], wrong = 0;
+    for (size_t i = 0; i < N; ++i) {
+      const float bounded = numbers[i] > low ? (numbers[i] < high ? numbers[i] : high) : low;
+      whole[i] = static_cast<int32_t>(bounded);
+      wrong |= -static_cast<int32_t>(static_cast<float>(whole[i]) != numbers[i]);
+    }
+    if (wrong) return false;
+    for (size_t i = 0; i < N; ++i) out[i] = static_cast<T>(whole[i]);
+    if (reading_again_) return true;
+    int32_t least = whole[0], most = whole[0];
+    for (size_t i = 1; i < N; ++i) least = std::min(least, whole[i]), most = std::max(most, whole[i]);
+    count_class(least), count_class(most);
+    return true;
+  }
   template <typename T>
   void narrow_to(const float* numbers, void* to) {
+    constexpr size_t block = 16;
     auto* out = static_cast<T*>(to);
-    for (size_t i = 0; i < cells_.size(); ++i) {
-      const auto least = static_cast<float>(std::numeric_limits<T>::min()),
-                 most = static_cast<float>(std::numeric_limits<T>::max());
-      if (!(numbers[i] >= least && numbers[i] <= most) || numbers[i] != std::trunc(numbers[i])) {
-        Cell cell;
-        cell.kind = Cell::Kind::Number;
-        cell.number = static_cast<double>(numbers[i]);
-        refuse(i, "found '" + text_of(cell) + "', which is no " + options_.dtype,
-               "leave dtype= out, or give one that holds it");
-      }
-      out[i] = static_cast<T>(numbers[i]);
-      count_class(out[i]);
-    }
+    size_t i = 0;
+    while (i + block <= cells_.size() && narrow_block<block>(numbers + i, out + i)) i += block;
+    for (; i < cells_.size(); ++i)
+      if (!narrow_block<1>(numbers + i, out + i)) refuse_narrow(i, numbers[i]);
+  }
+  [[noreturn]] void refuse_narrow(size_t i, float number) const {
+    Cell cell;
+    cell.kind = Cell::Kind::Number;
+    cell.number = static_cast<double>(number);
+    refuse(i, "found '" + text_of(cell) + "', which is no " + options_.dtype,
+           "leave dtype= out, or give one that holds it");
   }
   void narrow(const float* numbers, void* to) {
     if (dtype_ == DType::U8) return narrow_to<uint8_t>(numbers, to);

@@ -12,41 +12,55 @@ static_assert(std::endian::native == std::endian::little, "symbols are read as t
 
 namespace {
 
+// Widens N symbols. Returns a number that is not 0 if one of them is outside [0, limit). A constant N lets the compiler
+// use vector instructions.
+template <typename T, uint64_t N>
+int32_t widen_block(const uint8_t* from, int32_t* to, int32_t limit) {
+  T symbols[N];
+  std::memcpy(symbols, from, sizeof symbols);
+  int32_t outside = 0;
+  for (uint64_t i = 0; i < N; ++i) {
+    const auto symbol = static_cast<int32_t>(symbols[i]);
+    outside |= -static_cast<int32_t>(symbol >= limit) | symbol >> 31;
+    to[i] = symbol;
+  }
+  return outside;
+}
+
+// Returns whether all n symbols are in [0, limit).
 template <typename T>
-uint32_t widen(const uint8_t* from, uint64_t n, int32_t* to) {
-  uint32_t most = 0;
-  for (uint64_t i = 0; i < n; ++i) {
-    T symbol;
-    std::memcpy(&symbol, from + i * sizeof symbol, sizeof symbol);
-    most = std::max<uint32_t>(most, symbol);
-    to[i] = static_cast<int32_t>(symbol);
-  }
-  return most;
+bool widen(const uint8_t* from, uint64_t n, int32_t* to, int32_t limit) {
+  constexpr uint64_t block = 16;
+  int32_t outside = 0;
+  uint64_t i = 0;
+  for (; i + block <= n; i += block) outside |= widen_block<T, block>(from + i * sizeof(T), to + i, limit);
+  for (; i < n; ++i) outside |= widen_block<T, 1>(from + i * sizeof(T), to + i, limit);
+  return outside == 0;
 }
 
-uint32_t look_up(const SymbolRow::Table& table, const uint8_t* from, uint64_t n, int32_t* to) {
-  uint32_t most = 0;
+bool look_up(const SymbolRow::Table& table, const uint8_t* from, uint64_t n, int32_t* to, int32_t limit) {
+  int32_t most = 0;
   for (uint64_t i = 0; i < n; ++i) {
-    const uint32_t symbol = table[from[i]];
-    most = std::max(most, symbol);
-    to[i] = static_cast<int32_t>(symbol);
+    to[i] = table[from[i]];
+    most = std::max(most, to[i]);
   }
-  return most;
+  return most < limit;
 }
 
-// Returns the largest of n symbols.
-uint32_t read_symbols(const SymbolRow& row, uint64_t first, uint64_t n, int32_t* to) {
+// Returns whether all n symbols are in [0, limit).
+bool read_symbols(const SymbolRow& row, uint64_t first, uint64_t n, int32_t* to, int32_t limit) {
   const uint8_t* from = row.bytes->data() + row.offset + first * row.width;
-  if (row.table) return look_up(*row.table, from, n, to);
-  if (row.width == 1) return widen<uint8_t>(from, n, to);
-  return row.width == 2 ? widen<uint16_t>(from, n, to) : widen<uint32_t>(from, n, to);
+  if (row.table) return look_up(*row.table, from, n, to, limit);
+  if (row.width == 1) return widen<uint8_t>(from, n, to, limit);
+  return row.width == 2 ? widen<uint16_t>(from, n, to, limit) : widen<uint32_t>(from, n, to, limit);
 }
 
 }  // namespace
 
 uint32_t SymbolRow::at(uint64_t i) const {
   int32_t symbol = 0;
-  return read_symbols(*this, i, 1, &symbol);
+  read_symbols(*this, i, 1, &symbol, 0);
+  return static_cast<uint32_t>(symbol);
 }
 
 WindowProducer::WindowProducer(SymbolRow symbols, const WindowOptions& options, const std::string& what,
@@ -75,8 +89,8 @@ WindowProducer::WindowProducer(SymbolRow symbols, const WindowOptions& options, 
 
 void WindowProducer::copy(uint64_t sample, int32_t* to) const {
   const uint64_t begin = first_ + sample * shift_;
-  const uint32_t most = read_symbols(symbols_, begin, window_, to);
-  if (info_.classes == 0 || most < static_cast<uint64_t>(info_.classes)) return;
+  const auto limit = static_cast<int32_t>(info_.classes);  // at most 2^31 - 1
+  if (read_symbols(symbols_, begin, window_, to, limit) || limit == 0) return;
   uint64_t bad = 0;
   while (symbols_.at(begin + bad) < static_cast<uint64_t>(info_.classes)) ++bad;
   refuse_file(symbols_.bytes->name(),

@@ -10,7 +10,6 @@
 
 #include "tests/architecture/sources.hpp"
 
-
 using namespace harmonics::engine::testing;
 
 namespace {
@@ -165,7 +164,7 @@ TEST_CASE("wire: includes only itself") {
 TEST_CASE("heavy headers stay in few sources") {
   const std::map<std::string, size_t> limits = {{"oneapi/tbb/flow_graph.h", 1},
                                                 {"boost/asio.hpp", 4},
-                                                {"boost/beast/http.hpp", 1},
+                                                {"boost/beast/http.hpp", 2},
                                                 {"hxs.pb.h", 1},
                                                 {"dnnl.hpp", 6},
                                                 {"boost/dll/shared_library.hpp", 1}};

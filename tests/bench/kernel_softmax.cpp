@@ -30,4 +30,6 @@ void add_all() {
 
 }  // namespace harmonics::engine::bench
 
-int main(int argc, char** argv) { return harmonics::engine::bench::run_benchmarks(argc, argv, harmonics::engine::bench::add_all); }
+int main(int argc, char** argv) {
+  return harmonics::engine::bench::run_benchmarks(argc, argv, harmonics::engine::bench::add_all);
+}

@@ -172,8 +172,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    const double ratio =
-        harmonics::engine::bench::report(harmonics::engine::bench::read_workload(argv[1]), std::atoll(argv[2]), std::atoi(argv[3]));
+    const double ratio = harmonics::engine::bench::report(harmonics::engine::bench::read_workload(argv[1]),
+                                                          std::atoll(argv[2]), std::atoi(argv[3]));
     if (argc == 5 && std::abs(ratio - 1) > std::atof(argv[4])) {
       fmt::print(stderr, "measured is {:.4f} of planned\n", ratio);
       return 1;

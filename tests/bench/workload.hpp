@@ -38,8 +38,10 @@ class WorkloadStep {
  public:
   WorkloadStep(const Workload& workload, int64_t batch, int threads, const std::string& device = "cpu");
 
-  size_t run() { return step_->run(); }                // runs the next batch; returns its number
-  double flops() const { return flops_; }              // of contractions, forward and backward: the minimum of any
+  size_t run() { return step_->run(); }  // runs the next batch; returns its number
+  double flops() const {
+    return flops_;
+  }                                                    // of contractions, forward and backward: the minimum of any
                                                        // method
   double least_bytes() const { return least_bytes_; }  // weights read once forward, read and written once backward
   const Executable& executable() const { return step_->executable(); }

@@ -102,8 +102,8 @@ TEST_CASE("cuda: captured work is replayed with its addresses, not run during ca
 
 namespace {
 
-std::map<std::string, HTensor> trained(const harmonics::engine::testing::TrainingStep& step, int steps, Executor& executor,
-                                       const CompileOptions& options) {
+std::map<std::string, HTensor> trained(const harmonics::engine::testing::TrainingStep& step, int steps,
+                                       Executor& executor, const CompileOptions& options) {
   ParameterStore store;
   harmonics::engine::testing::declare(store, step);
   const auto plan = compile(step.program, &store, executor, options);

@@ -17,7 +17,7 @@ TEST_CASE("cuda: functionals and gradients of saturated numbers equal PyTorch's"
       const auto stored = parity::below(file, c.name);
       const Program program = parity::case_program(c, stored, DType::F32);
       const Values found = harmonics::engine::testing::run_compiled(program, parity::case_inputs(stored, DType::F32),
-                                                            *with.executor, with.options());
+                                                                    *with.executor, with.options());
       for (size_t i = 0; i < found.size(); ++i) {
         INFO(c.name << "/" << program.outputs[i].name);
         CHECK(parity::difference(found[i], stored.at(program.outputs[i].name), kNear) == "");

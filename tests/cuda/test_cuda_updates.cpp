@@ -13,8 +13,9 @@ using namespace harmonics::cuda::testing;
 
 namespace {
 
-std::map<std::string, HTensor> trained_by_updates(const harmonics::engine::testing::TrainingStep& step, Executor& executor,
-                                                  const CompileOptions& options, size_t* updates = nullptr) {
+std::map<std::string, HTensor> trained_by_updates(const harmonics::engine::testing::TrainingStep& step,
+                                                  Executor& executor, const CompileOptions& options,
+                                                  size_t* updates = nullptr) {
   ParameterStore store;
   harmonics::engine::testing::declare(store, step);
   const auto plan = compile(step.program, &store, executor, options);

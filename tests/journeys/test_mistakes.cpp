@@ -66,8 +66,7 @@ TEST_CASE("mistakes: the error for a file that is not a flow names its format") 
                          "samples/mnist.hmx; docs/hmx.md describes its language\n");
     }
   }
-  CHECK(harmonics("validate " + f.write("flow.json", kRegression)).code ==
-        0);  // any name is accepted for a flow
+  CHECK(harmonics("validate " + f.write("flow.json", kRegression)).code == 0);  // any name is accepted for a flow
   CHECK(harmonics("validate " + (f / "none.json")).code == 66);
 }
 

@@ -301,8 +301,8 @@ TEST_CASE("plain samples: HTTP requires the token and reports the result of a bo
                                   "--steps 3 --serve 127.0.0.1:" + port + " --token " + token));
   CHECK(has(posted(port, "/v1/samples/events", "application/json", "", json_row(0)), " 401 "));
   CHECK(has(posted(port, "/v1/samples/events", "application/json", "wrong", json_row(0)), " 401 "));
-  CHECK(run.await(
-      [&] { return !has(posted(port, "/v1/samples/events", "image/png", token, "x"), " 404 "); }));  // bound
+  CHECK(
+      run.await([&] { return !has(posted(port, "/v1/samples/events", "image/png", token, "x"), " 404 "); }));  // bound
   CHECK(has(posted(port, "/v1/samples", "application/json", token, json_row(0)), " 404 "));
   CHECK(has(posted(port, "/v1/samples/events", "image/png", token, "x"), " 415 "));
   const std::string batch = "[" + json_row(0) + "," + json_row(1) + "]", curl = json_rows(2, 8);

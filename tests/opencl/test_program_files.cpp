@@ -8,8 +8,8 @@
 #include "kernels/shared/program_files.hpp"
 #include "tests/cache_folder.hpp"
 
-using harmonics::kernels::ProgramFile;
 using harmonics::engine::testing::CacheFolder;
+using harmonics::kernels::ProgramFile;
 namespace fs = std::filesystem;
 
 namespace {

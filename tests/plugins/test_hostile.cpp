@@ -53,9 +53,9 @@ struct HostileData {
 
 // Builds, in this process, a graph whose hidden layer ends in this function.
 HarmonicGraph embedded(const HostileData& data, const std::string& function) {
-  HarmonicGraph g = parse_hmx_text(
-      "harmonic g { producer x {2}; producer y {2}; layer h {8}; layer o {2}; cycle (batch=8) { x -(" + function +
-      ")-> h -(affine)-> o; o <-(mse)- y; } }");
+  HarmonicGraph g =
+      parse_hmx_text("harmonic g { producer x {2}; producer y {2}; layer h {8}; layer o {2}; cycle (batch=8) { x -(" +
+                     function + ")-> h -(affine)-> o; o <-(mse)- y; } }");
   g.bindProducer("x", "file:" + (data.folder / "x.csv"));
   g.bindProducer("y", "file:" + (data.folder / "y.csv"));
   return g;
@@ -234,8 +234,7 @@ TEST_CASE("hostile libraries: an exception in a step leaves the weights of the s
     CHECK(
         has(error_of([&] { broken.fit(steps(10)); }),
             "activation '" + std::string(name) + "' of plugin 'spoils': no more today\ncome back tomorrow\nnote: in "));
-    whole.fit(
-        steps(std::string(name) == "throws_late" ? 3 : 2));  // its gradient was also called once at compile time
+    whole.fit(steps(std::string(name) == "throws_late" ? 3 : 2));  // its gradient was also called once at compile time
     CHECK(weights_of(broken) == weights_of(whole));
     broken.registerActivation(name, std::make_shared<Identity>());
     const FitReport report = broken.fit(steps(10));

@@ -19,8 +19,7 @@ TEST_CASE("registration: a null object is refused, with its name") {
   CHECK(r.code == 1);
   CHECK(has(r.err, "failed while registering: cannot register activation 'null_one': its object is null\n"));
 
-  HarmonicGraph g =
-      parse_hmx_text("harmonic g { producer x {2}; layer o {2}; cycle { x -> o; } }");
+  HarmonicGraph g = parse_hmx_text("harmonic g { producer x {2}; layer o {2}; cycle { x -> o; } }");
   const auto refused = [&](auto&& call) { return error_of(call); };
   CHECK(
       has(refused([&] { g.registerActivation("n", nullptr); }), "cannot register activation 'n': its object is null"));

@@ -36,8 +36,8 @@ struct Builds {
 // A graph with its own functions, since other tests use the same names.
 std::unique_ptr<BoundGraph> graph_with(const Builds& builds, Registry& registry, const char* text) {
   load_plugin(builds.library, registry);
-  return std::make_unique<BoundGraph>(
-      make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", text)), registry), &registry);
+  return std::make_unique<BoundGraph>(make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", text)), registry),
+                                      &registry);
 }
 
 // The results for `samples` ones while the library is replaced, and the messages.

@@ -100,8 +100,9 @@ void check_array(const ArrayLayout& layout, const boost::json::object& expected)
   for (const auto& d : expected.at("shape").as_array()) dims.push_back(d.as_int64());
   CHECK(shape.vector() == dims);
   CHECK(layout.column_major == expected.at("fortran").as_bool());
-  if (layout.dtype == DType::F16) return;  // no C++ type to compare with; its bytes are copied like those of every
-                                           // other type
+  if (layout.dtype == DType::F16)
+    return;  // no C++ type to compare with; its bytes are copied like those of every
+             // other type
   ArrayProducer producer(layout);
   size_t k = 0;
   const auto& first = expected.at("first").as_array();

@@ -93,8 +93,8 @@ TEST_CASE("sockets: a sender connects soon after the receiver accepts again") {
     connect(waiting.back(), reinterpret_cast<sockaddr*>(&place), sizeof place);
   }
   const auto sender = send("tcp", "127.0.0.1:" + std::to_string(port), pictures("camera"));
-  std::this_thread::sleep_for(std::chrono::milliseconds(
-      20000));  // Linux retries after 19 s, then after 35; before 6.5 after 15, then after 31
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(20000));  // Linux retries after 19 s, then after 35; before 6.5 after 15, then after 31
   const wire::Time begin = wire::now();
   std::atomic<bool> over{false}, spoke{false};
   Worker door([&] {

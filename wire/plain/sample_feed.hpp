@@ -16,10 +16,10 @@ struct FeedOptions {
   std::string where, remedy;  // as of an inbox
   Format format = Format::Jsonl;
   DecoderOptions decoder;
-  bool strict = false;    // unreadable input ends the stream
-  bool endless = false;   // the stream outlives its senders
-  bool single = false;    // there is only one byte stream: if it becomes unreadable, the feed fails
-  bool messages = false;  // bytes arrive by message(), each on its own
+  bool strict = false;                        // unreadable input ends the stream
+  bool endless = false;                       // the stream outlives its senders
+  bool single = false;                        // there is only one byte stream: if it becomes unreadable, the feed fails
+  bool messages = false;                      // bytes arrive by message(), each on its own
   std::map<std::string, std::string> schema;  // the types of fields
 };
 

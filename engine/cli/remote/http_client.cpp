@@ -1,15 +1,12 @@
 #include "engine/cli/remote/http_client.hpp"
 
-#include <cerrno>
+#include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <string_view>
 
-#include <fcntl.h>
-#include <netdb.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
 #include <fmt/core.h>
 
 #include <harmonics/error.hpp>
@@ -20,11 +17,19 @@ namespace harmonics::engine::cli {
 
 namespace {
 
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using tcp = asio::ip::tcp;
+using boost::system::error_code;
+
 struct HttpAddress {
   std::string host, port;
+
+  std::string authority() const { return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + port; }
 };
 
-HttpAddress place_of(const std::string& url) {
+HttpAddress address_of(const std::string& url) {
   constexpr std::string_view kScheme = "http://";
   const size_t end = std::min(url.find('/', kScheme.size()), url.size());
   const std::string authority = url.substr(std::min(kScheme.size(), url.size()), end - std::min(kScheme.size(), end));
@@ -37,101 +42,82 @@ HttpAddress place_of(const std::string& url) {
   return {host, authority.substr(colon + 1)};
 }
 
-class Socket {
+// One request and its answer, within one deadline.
+class Exchange {
  public:
-  Socket(const std::string& url, const HttpAddress& place, double seconds)
-      : url_(url),
-        deadline_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {
-    addrinfo hints{}, *found = nullptr;
-    hints.ai_socktype = SOCK_STREAM;
-    if (const int failed = ::getaddrinfo(place.host.c_str(), place.port.c_str(), &hints, &found); failed != 0)
-      throw Error(ErrorKind::Unavailable, fmt::format("'{}' is not known: {}", place.host, ::gai_strerror(failed)));
-    int reason = ECONNREFUSED;
-    for (const addrinfo* a = found; a && socket_ < 0; a = a->ai_next) {
-      socket_ = ::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-      if (socket_ >= 0 && !connects(*a)) reason = errno, ::close(socket_), socket_ = -1;
-    }
-    ::freeaddrinfo(found);
-    if (socket_ < 0)
-      throw Error(ErrorKind::Unavailable, fmt::format("no run answers on {}: {}", url, std::strerror(reason)), {},
-                  {"a run answers there when it is started with --serve"});
+  Exchange(const std::string& url, HttpAddress address, double seconds)
+      : url_(url), address_(std::move(address)), resolver_(io_), stream_(io_) {
+    stream_.expires_after(
+        std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds)));
+    parser_.body_limit(kMostReplyBytes);
+    parser_.header_limit(kMostHeaderBytes);
   }
-  ~Socket() { ::close(socket_); }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
 
-  void send(std::string_view bytes) {
-    while (!bytes.empty()) {
-      wait(POLLOUT);
-      const ssize_t n = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (n > 0)
-        bytes.remove_prefix(static_cast<size_t>(n));
-      else if (errno != EAGAIN && errno != EINTR)
-        throw gone();
-    }
-  }
-  // Reads until the peer closes the connection: at most `most` bytes, within the time limit of the request.
-  std::string receive(size_t most) {
-    std::string all;
-    char piece[4096];
-    for (;;) {
-      wait(POLLIN);
-      const ssize_t n = ::recv(socket_, piece, sizeof piece, 0);
-      if (n == 0) return all;
-      if (n > 0)
-        all.append(piece, static_cast<size_t>(n));
-      else if (errno != EAGAIN && errno != EINTR)
-        throw gone();
-      if (all.size() > most)
-        throw Error(ErrorKind::Unavailable, fmt::format("{} answers with more than {} MiB", url_, most >> 20), {},
-                    {"it is no run of harmonics, or a smaller part has to be asked for"});
-    }
+  HttpAnswer run(http::request<http::string_body> request) {
+    request_ = std::move(request);
+    request_.set(http::field::host, address_.authority());
+    request_.prepare_payload();
+    error_code failed;
+    const auto found = resolver_.resolve(address_.host, address_.port, failed);
+    if (failed)
+      throw Error(ErrorKind::Unavailable, fmt::format("'{}' is not known: {}", address_.host, failed.message()));
+    stream_.async_connect(found, [this](error_code e, const tcp::endpoint&) { connected(e); });
+    io_.run();
+    return {parser_.get().result_int(), std::move(parser_.get().body())};
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
+  static constexpr uint32_t kMostHeaderBytes = 64 << 10;
 
-  bool connects(const addrinfo& a) {
-    if (::connect(socket_, a.ai_addr, a.ai_addrlen) == 0) return true;
-    if (errno != EINPROGRESS) return false;
-    wait(POLLOUT);
-    socklen_t size = sizeof errno;
-    return ::getsockopt(socket_, SOL_SOCKET, SO_ERROR, &errno, &size) == 0 && errno == 0;
+  void connected(error_code e) {
+    if (e && e != beast::error::timeout)
+      throw Error(ErrorKind::Unavailable, fmt::format("no run answers on {}: {}", url_, e.message()), {},
+                  {"a run answers there when it is started with --serve"});
+    expect(e);
+    http::async_write(stream_, request_, [this](error_code failed, size_t) { sent(failed); });
   }
-  void wait(short what) {
-    pollfd ready{socket_, what, 0};
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
-    if (left <= 0 || ::poll(&ready, 1, static_cast<int>(left) + 1) == 0)
+  void sent(error_code e) {
+    expect(e);
+    http::async_read(stream_, buffer_, parser_, [this](error_code failed, size_t) { expect(failed); });
+  }
+
+  void expect(error_code e) const {
+    if (!e) return;
+    if (e == beast::error::timeout)
       throw Error(ErrorKind::Unavailable, fmt::format("{} does not answer", url_), {},
                   {"it may be writing a checkpoint; ask again"});
+    if (e == http::error::body_limit)
+      throw Error(ErrorKind::Unavailable, fmt::format("{} answers with more than {} MiB", url_, kMostReplyBytes >> 20),
+                  {}, {"it is no run of harmonics, or a smaller part has to be asked for"});
+    const bool closed = e == http::error::partial_message || e == asio::error::eof ||
+                        e == asio::error::connection_reset || e == asio::error::broken_pipe;
+    throw Error(ErrorKind::Unavailable, closed ? fmt::format("{} went away", url_)
+                                               : fmt::format("what answers on {} is no run of harmonics", url_));
   }
-  Error gone() const { return Error(ErrorKind::Unavailable, fmt::format("{} went away", url_)); }
 
   const std::string& url_;
-  const Clock::time_point deadline_;
-  int socket_ = -1;
+  const HttpAddress address_;
+  asio::io_context io_{1};
+  tcp::resolver resolver_;
+  beast::tcp_stream stream_;
+  beast::flat_buffer buffer_;
+  http::request<http::string_body> request_;
+  http::response_parser<http::string_body> parser_;
 };
 
 }  // namespace
 
 HttpAnswer http_request(const std::string& url, const std::string& method, const std::string& path,
                         const std::string& token, const std::string& body, double seconds) {
-  const HttpAddress place = place_of(url);
-  Socket socket(url, place, seconds);
-  const bool v6 = place.host.find(':') != std::string::npos;
-  socket.send(
-      fmt::format("{} {} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\nContent-Type: "
-                  "application/json\r\nContent-Length: {}\r\n{}\r\n{}",
-                  method, path, v6 ? "[" + place.host + "]" : place.host, place.port, body.size(),
-                  token.empty() ? "" : "Authorization: Bearer " + token + "\r\n", body));
-  const std::string all = socket.receive(kMostReplyBytes);
-  const size_t end = all.find("\r\n\r\n");
-  HttpAnswer answer;
-  if (all.rfind("HTTP/1.1 ", 0) == 0) answer.status = std::atoi(all.c_str() + 9);
-  if (end == std::string::npos || answer.status == 0)
-    throw Error(ErrorKind::Unavailable, fmt::format("what answers on {} is no run of harmonics", url));
-  answer.body = all.substr(end + 4);
-  return answer;
+  http::request<http::string_body> request;
+  request.version(11);
+  request.method_string(method);
+  request.target(path);
+  request.keep_alive(false);
+  request.set(http::field::content_type, "application/json");
+  if (!token.empty()) request.set(http::field::authorization, "Bearer " + token);
+  request.body() = body;
+  return Exchange(url, address_of(url), seconds).run(std::move(request));
 }
 
 }  // namespace harmonics::engine::cli

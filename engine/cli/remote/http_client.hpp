@@ -6,7 +6,7 @@
 namespace harmonics::engine::cli {
 
 struct HttpAnswer {
-  int status = 0;
+  unsigned status = 0;
   std::string body;
 };
 

@@ -137,7 +137,7 @@ void note_other_functions(const BoundGraph& graph, const Options& options) {
 }  // namespace
 
 std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options, bool inference,
-                                          const std::function<void(BoundGraph&)>& known) {
+                                       const std::function<void(BoundGraph&)>& known) {
   Graph graph = make_graph(flow, Registry::global(), options.graph);
   if (inference) drop_taps(graph);
   auto result = std::make_unique<BoundGraph>(std::move(graph));

@@ -14,7 +14,7 @@ int with_source(const std::shared_ptr<const SourceText>& source, const std::func
 // Parses, resolves, binds producers, tests and consumers, loads weights. `inference` drops the training taps. `known`
 // is called before any stream is opened, since opening may wait for a sender.
 std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options, bool inference,
-                                          const std::function<void(BoundGraph&)>& known = nullptr);
+                                       const std::function<void(BoundGraph&)>& known = nullptr);
 
 // infer: throws ErrorKind::Usage if the flow has weights, nothing loads them and --untrained is not given.
 void expect_trained(BoundGraph& graph, const Options& options);

@@ -15,7 +15,7 @@ namespace harmonics::engine::cli {
 namespace {
 
 constexpr const char* kTraining = "#2563a8";
-constexpr const char* kValidation = "#d9681d";
+constexpr const char* kValidationColour = "#d9681d";
 
 // Returns the largest value. If the first steps would flatten the rest beyond reading, returns the 98th percentile of
 // the points instead, and the chart marks the higher values.
@@ -38,7 +38,7 @@ void add_series(Panel& panel, const Points& training, const Points& validation) 
     panel.series.push_back({"", kTraining, training, 0.22});
     panel.series.push_back({"training", kTraining, smoothed(training)});
   }
-  if (!validation.empty()) panel.series.push_back({"validation", kValidation, validation, 1, true});
+  if (!validation.empty()) panel.series.push_back({"validation", kValidationColour, validation, 1, true});
 }
 
 Panel loss_panel(const Points& training, const Points& validation) {

@@ -172,8 +172,7 @@ TEST_CASE("checkpoint: one requested within a step is of the step before") {
   bool taken = false;
   size_t given = 0;
   rows->on_sample = [&](size_t) {
-    if (++given == 26)
-      taken = runtime.checkpoint_now();  // some batches of the second step may have run by now
+    if (++given == 26) taken = runtime.checkpoint_now();  // some batches of the second step may have run by now
   };
   bind_producer(*g, "x", rows);
   bind_rows(*g, "y", Shape{}, labels(x), 3);

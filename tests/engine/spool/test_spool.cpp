@@ -586,8 +586,7 @@ TEST_CASE("dead letters: a resumed run keeps each sample once", "[spool]") {
   const size_t five = files.size_of("dead/x.hxs");
   o.resumed = true;
   {
-    DeadLetters letters(
-        o);  // resumed before the third; index and reason may differ now
+    DeadLetters letters(o);  // resumed before the third; index and reason may differ now
     for (int64_t i = 3; i < 10; ++i) keep(letters, static_cast<uint64_t>(i - 1), i, "late");
   }
   CHECK(letters_in(files, "dead/x.hxs").size() == 10);
