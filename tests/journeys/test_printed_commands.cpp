@@ -20,7 +20,7 @@ constexpr const char* kDigits =
     "  cycle { image -(relu)-> hidden -> output; output <-(cross_entropy)- label; }\n}\n";
 constexpr const char* kShort =
     "harmonic short {\n  producer x {2};\n  producer y {2} 1/1 x;\n  layer out;\n"
-    "  cycle { x -> out; out <-(cross_entropy)- y; }\n}\n";
+    "  cycle { x -(affine)-> out; out <-(cross_entropy)- y; }\n}\n";
 
 std::string trimmed(const std::string& line) {
   const size_t from = line.find_first_not_of(' ');
@@ -36,10 +36,14 @@ std::vector<std::string> lines_with(const fs::path& document, const std::string&
   return lines;
 }
 
+// Puts the port and the token of the test into a command.
 std::string with_port(std::string command, const std::string& port) {
   const size_t at = command.find(":8080");
   REQUIRE(at != std::string::npos);
-  return command.replace(at + 1, 4, port);
+  command.replace(at + 1, 4, port);
+  if (const size_t token = command.find("TOKEN"); token != std::string::npos)
+    command.replace(token, 5, "token-of-this-test");
+  return command;
 }
 
 struct Shell {
@@ -52,7 +56,7 @@ struct Shell {
   }
   // Returns the exit code of a bash script in the folder; its output is in `out` and `err`.
   int run(const std::string& script) const {
-    folder.write("script.sh", "set -u\ncd '" + (folder / "") + "'\nexport HARMONICS_TOKEN=TOKEN\n" + script);
+    folder.write("script.sh", "set -u\ncd '" + (folder / "") + "'\n" + script);
     const int status =
         std::system(("PATH='" HARMONICS_BINARY_DIR "/bin':$PATH timeout 100 bash '" + (folder / "script.sh") + "' >'" +
                      (folder / "out") + "' 2>'" + (folder / "err") + "' </dev/null")
@@ -61,7 +65,8 @@ struct Shell {
   }
   // Starts `server`, repeats `client` until the server answers, ends the server. Returns the answer.
   std::string answer(const std::string& server, const std::string& client) const {
-    const int code = run(server + " >server.out 2>server.err &\nserver=$!\n" + "for i in $(seq 300); do " + client +
+    const int code = run((has(client, "Bearer") ? "export HARMONICS_TOKEN=token-of-this-test\n" : "") + server +
+                         " >server.out 2>server.err &\nserver=$!\n" + "for i in $(seq 300); do " + client +
                          " >answer 2>client.err && grep -qE 'accepted|outputs' answer && break; sleep 0.1; done\n"
                          "kill -TERM $server\nwait $server\ncat answer\n");
     INFO(server << "\n" << client << "\n" << read(folder / "server.err") << read(folder / "client.err"));
@@ -124,12 +129,15 @@ TEST_CASE("printed commands: every run behind tail -f trains from a file that gr
                                ", 1], \"label\": " + std::to_string(i % 3) + "}\n"
                          : "{\"x\": [1, " + std::to_string(i % 2) + "], \"y\": " + std::to_string(i % 2) + "}\n";
       shell.folder.write("events.jsonl", events);
-      // `tail` ends at the first line that it cannot pass on.
-      const int code =
-          shell.run("(" + command + " --steps 1 --json >report) &\npipe=$!\n" +
-                    "for i in $(seq 600); do grep -q samples report 2>/dev/null && break; sleep 0.1; done\n"
-                    "for i in $(seq 100); do kill -0 $pipe 2>/dev/null || break; head -1 events.jsonl >> "
-                    "events.jsonl; sleep 0.1; done\nwait $pipe\n");
+      shell.folder.write("report", "");
+      // `tail` begins with the last ten lines, and ends at the first line that it cannot pass on.
+      shell.folder.write("more.jsonl", events);
+      const int code = shell.run(
+          "(" + command + " --steps 1 --json >report) &\npipe=$!\n" +
+          "for i in $(seq 600); do cat more.jsonl >>events.jsonl; grep -q samples report && break; sleep 0.1; "
+          "done\n"
+          "for i in $(seq 600); do kill -0 $pipe 2>/dev/null || break; cat more.jsonl >>events.jsonl; sleep "
+          "0.1; done\nwait $pipe\n");
       INFO(read(shell.folder / "err"));
       CHECK(code == 0);
       CHECK(number(read(shell.folder / "report"), "samples") == 64);
