@@ -6,7 +6,7 @@
 
 #include <harmonics/error.hpp>
 
-namespace harmonics::engine {
+namespace harmonics {
 
 inline std::string message_of(const std::function<void()>& body) {
   try {
@@ -19,4 +19,4 @@ inline std::string message_of(const std::function<void()>& body) {
   return "no error";
 }
 
-}  // namespace harmonics::engine
+}  // namespace harmonics

@@ -4,6 +4,7 @@
 int main(int argc, char** argv) {
   return harmonics::engine::bench::run_benchmarks(argc, argv, [] {
     harmonics::engine::bench::add_workload("mlp_train");
-    for (const char* name : {"lenet_train", "cnn_train", "char_gpt_train"}) harmonics::bench::add_workload(name);
+    for (const char* name : {"lenet_train", "cnn_train", "char_gpt_train"})
+      harmonics::engine::bench::add_workload(name);
   });
 }

@@ -18,7 +18,6 @@
 #include "plugins/zmq/sender.hpp"
 
 using namespace harmonics;
-using namespace harmonics::engine;
 
 namespace {
 

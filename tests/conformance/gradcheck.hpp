@@ -13,7 +13,7 @@
 
 namespace harmonics::engine::testing {
 
-using harmonics::Composition;
+using harmonics::engine::Composition;
 using harmonics::engine::GradientTolerance;
 using harmonics::engine::random_indices;
 using harmonics::engine::random_tensor;

@@ -13,6 +13,8 @@
 
 namespace harmonics::cuda::testing {
 
+using namespace engine;
+
 inline hx_type type_for(std::vector<int64_t> dims, uint32_t dtype = HX_F32) {
   hx_type t{};
   t.dtype = dtype;

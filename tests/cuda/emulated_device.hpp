@@ -7,6 +7,8 @@
 
 namespace harmonics::cuda::testing {
 
+using namespace engine;
+
 struct EmulatedDevice {
   Registry registry{&Registry::global()};
   std::unique_ptr<Executor> executor = make_sequential_executor();

@@ -14,6 +14,8 @@
 #include "tests/cuda/emulated_driver.hpp"
 
 namespace harmonics::cuda {
+
+using namespace engine;
 namespace {
 
 constexpr int kNotInitialized = 1001, kBadParameter = 2000, kNotFinalized = 2004, kNotSupported = 3000;

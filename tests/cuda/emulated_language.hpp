@@ -10,7 +10,11 @@
 #include "engine/tensor/half.hpp"
 #include "tests/cuda/e4m3.hpp"
 
-namespace harmonics::cuda::emulated {
+namespace harmonics::cuda {
+
+using namespace engine;  // Half, BFloat16
+
+namespace emulated {
 
 struct Three {
   uint32_t x = 0, y = 0, z = 0;
@@ -47,7 +51,8 @@ struct Called<kernel> {
   static constexpr Entry entry{run, sizeof...(Arguments), sizes};
 };
 
-}  // namespace harmonics::cuda::emulated
+}  // namespace emulated
+}  // namespace harmonics::cuda
 
 #define HM_FUNCTION(...) \
   static_cast<::harmonics::cuda::Function>(&::harmonics::cuda::emulated::Called<&__VA_ARGS__>::entry)

@@ -11,6 +11,8 @@
 #include "tests/cuda/emulated_driver.hpp"
 
 namespace harmonics::cuda {
+
+using namespace engine;
 namespace {
 
 struct Description {

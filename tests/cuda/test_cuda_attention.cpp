@@ -26,9 +26,9 @@ struct Case {
     return a;
   }
   std::map<std::string, HTensor> given() const {
-    return {{"q", harmonics::testing::noise(shape(heads, queries, width), 1, 1.0f)},
-            {"k", harmonics::testing::noise(shape(shared, keys, width), 2, 1.0f)},
-            {"v", harmonics::testing::noise(shape(shared, keys, value_width), 3, 1.0f)}};
+    return {{"q", harmonics::engine::testing::noise(shape(heads, queries, width), 1, 1.0f)},
+            {"k", harmonics::engine::testing::noise(shape(shared, keys, width), 2, 1.0f)},
+            {"v", harmonics::engine::testing::noise(shape(shared, keys, value_width), 3, 1.0f)}};
   }
 };
 
@@ -58,7 +58,8 @@ Result attend(const Case& c, DType dtype, Precision precision) {
   const Program program = tracer.take();
   const auto plan = compile(program, nullptr, *with.executor, options);
   plan->run(harmonics::engine::testing::input_pointers(*plan, c.given()).data());
-  Result r{harmonics::testing::copy_of(plan->output("out")), harmonics::testing::copy_of(plan->output("lse")), ""};
+  Result r{harmonics::engine::testing::copy_of(plan->output("out")),
+           harmonics::engine::testing::copy_of(plan->output("lse")), ""};
   for (const PlanStep& s : plan->steps())
     if (s.kernel == "cuDNN attention") r.kernel = s.kernel;
   return r;

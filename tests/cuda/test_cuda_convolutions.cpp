@@ -177,9 +177,9 @@ TEST_CASE("cudnn convolution: f64, f16 and bf16 with bias and activation") {
     for (const char* activation : {"", "relu", "tanh", "logistic", "gelu"}) {
       INFO("type " << static_cast<int>(kind.dtype) << ' ' << activation);
       const Conv& c = kConvCases[2];
-      std::map<std::string, HTensor> given = {{"x", harmonics::testing::noise(Shape(c.x()), 1, 1.0f)},
-                                              {"w", harmonics::testing::noise(Shape(c.weight()), 2, 1.0f)}};
-      given["b"] = harmonics::testing::noise(Shape{c.outputs}, 3, 1.0f);
+      std::map<std::string, HTensor> given = {{"x", harmonics::engine::testing::noise(Shape(c.x()), 1, 1.0f)},
+                                              {"w", harmonics::engine::testing::noise(Shape(c.weight()), 2, 1.0f)}};
+      given["b"] = harmonics::engine::testing::noise(Shape{c.outputs}, 3, 1.0f);
       Tracer tracer("convolution");
       std::map<std::string, HTensor> in;
       for (const auto& [name, value] : given)
@@ -245,8 +245,8 @@ TEST_CASE("cuda: without cuDNN convolutions become patches and products") {
                                 .set("groups", c.groups);
   tracer.output("y", call1("conv", {x, w}, window));
   const Program program = tracer.take();
-  const std::map<std::string, HTensor> given = {{"x", harmonics::testing::noise(Shape(c.x()), 1, 1.0f)},
-                                                {"w", harmonics::testing::noise(Shape(c.weight()), 2, 1.0f)}};
+  const std::map<std::string, HTensor> given = {{"x", harmonics::engine::testing::noise(Shape(c.x()), 1, 1.0f)},
+                                                {"w", harmonics::engine::testing::noise(Shape(c.weight()), 2, 1.0f)}};
   std::vector<HTensor> results;
   for (const bool has : {true, false}) {
     INFO((has ? "with cuDNN" : "without"));

@@ -104,7 +104,7 @@ TEST_CASE("cuda emulated: all optimizers and running statistics are captured") {
     auto g = graph_of(
         "harmonic normed { producer x {6}; producer y; layer h {8}; layer o; cycle { x -(affine, norm(kind=\"batch\"), "
         "relu)-> h -> o; o <-(cross_entropy)- y; } }");
-    bind_rows(*g, "x", {6}, harmonics::testing::numbers(6 * 16, 3));
+    bind_rows(*g, "x", {6}, harmonics::engine::testing::numbers(6 * 16, 3));
     bind_rows(*g, "y", {}, std::vector<uint8_t>{0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0}, 3);
     return g;
   };

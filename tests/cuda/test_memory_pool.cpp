@@ -4,7 +4,6 @@
 #include "kernels/shared/memory_pool.hpp"
 
 using namespace harmonics;
-using namespace harmonics::engine;
 using kernels::MemoryPool;
 
 namespace {

@@ -42,7 +42,8 @@ uint64_t samples_in(const std::string& directory) {
   uint64_t most = 0;
   for (const std::string& name : names_in(directory))
     if (harmonics::engine::spool::segment_first(name))
-      for (const auto& barrier : harmonics::spool::scan(directory + "/" + name, harmonics::FileCalls::system()).all)
+      for (const auto& barrier :
+           harmonics::engine::spool::scan(directory + "/" + name, harmonics::engine::FileCalls::system()).all)
         most = std::max(most, barrier.mark.index);
   return most;
 }

@@ -22,7 +22,7 @@ const CommandTable& table() {
   return rows;
 }
 
-void check(const std::pair<std::string, std::string>& key, const Setting& setting) {
+void check(const std::pair<std::string, std::string>& key, const FlagSetting& setting) {
   const auto& [verb, name] = key;
   bool known = false, repeats = false;
   for (const VerbRow& row : table())

@@ -8,7 +8,7 @@ using namespace journeys;
 
 namespace {
 
-using harmonics::engine::open_file;
+using harmonics::open_file;
 using harmonics::engine::testing::gzip_file;
 using harmonics::engine::testing::little;
 using harmonics::engine::testing::npy_file;

@@ -9,7 +9,8 @@
 #include "tests/plugins/traced.hpp"
 
 using namespace harmonics;
-using namespace harmonics::engine;
+using harmonics::engine::call_activation;
+using harmonics::engine::Registry;
 using harmonics::engine::testing::error_of;
 using harmonics::engine::testing::floats;
 using harmonics::engine::testing::Floats;
@@ -226,7 +227,7 @@ TEST_CASE("hostile libraries: a function that throws during training ends the ru
 }
 
 TEST_CASE("hostile libraries: an exception in a step leaves the weights of the step before, and the graph trains on") {
-  load_plugin(library("spoils"));
+  harmonics::load_plugin(library("spoils"));
   const HostileData data;
   for (const char* name : {"throws_late", "throws_in_gradient"}) {
     INFO(name);

@@ -9,7 +9,6 @@
 #include "tests/plugins/traced.hpp"
 
 using namespace harmonics;
-using namespace harmonics::engine;
 using harmonics::engine::testing::error_of;
 using journeys::has;
 using journeys::Result;

@@ -11,7 +11,6 @@
 namespace transports {
 
 using namespace harmonics;
-using namespace harmonics::engine;
 
 class Receiving {
  public:

@@ -13,7 +13,6 @@
 #include "plugins/sockets/listener.hpp"
 
 using namespace harmonics;
-using namespace harmonics::engine;
 
 namespace {
 

@@ -11,7 +11,6 @@
 #include <harmonics/graph.hpp>
 
 using namespace harmonics;
-using namespace harmonics::engine;
 
 namespace {
 

@@ -148,7 +148,7 @@ class FakeAccelerator : public StagingDevice {
   }
 
   bool find(const hx_call_site& site, hx_kernel& out) override {
-    if (declined.count(site.op)) return harmonics::engine::declined("not this one");
+    if (declined.count(site.op)) return harmonics::declined("not this one");
     const ItemPtr cpu = Registry::global().need(HX_DEVICE, "cpu");
     auto k = std::make_unique<Queued>();
     k->inner.struct_size = sizeof k->inner;

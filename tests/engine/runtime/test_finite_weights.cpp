@@ -54,7 +54,8 @@ RunSettings one_by_one(const std::string& optimizer = "sgd(lr=10)") {
 std::map<std::string, std::string> bytes_of(const TensorFile& file) {
   std::map<std::string, std::string> all;
   for (const auto& [name, t] : file.tensors)
-    if (name.rfind("run/", 0) != 0) all[name] = std::string(static_cast<const char*>(t.bytes()), type_of(t).bytes());
+    if (name.rfind("run/", 0) != 0)
+      all[name] = std::string(static_cast<const char*>(t.bytes()), engine::type_of(t).bytes());
   return all;
 }
 std::map<std::string, std::string> bytes_of(const BoundGraph& g) {

@@ -8,7 +8,7 @@ namespace harmonics::engine::testing {
 
 namespace {
 
-using Samples = harmonics::Rows;
+using Samples = harmonics::engine::Rows;
 
 constexpr const char* kGroupedNet = R"(harmonic g {
   producer x {4}; producer y {3} 1/1 x; layer h; layer o;

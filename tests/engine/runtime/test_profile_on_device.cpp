@@ -27,7 +27,7 @@ Profiled profiled(const std::string& device) {
   RunSettings run;
   run.device = device;
   const PreparedSettings settings{{run}, 0, true, 8, 1, 1, graph->settings(0, run)};
-  const harmonics::Rows rows(*graph, 0, true, 8, 1);
+  const harmonics::engine::Rows rows(*graph, 0, true, 8, 1);
   PreparedStep step(*graph, rows, settings);
   const auto yardsticks = make_yardsticks(settings, Registry::global(), 1);
   Profiled result{profile(step, *yardsticks, {.runs = 5, .traced = 2, .allocations = nullptr})};
