@@ -86,8 +86,11 @@ class Exchange {
     if (e == beast::error::timeout)
       throw Error(ErrorKind::Unavailable, fmt::format("{} does not answer", url_), {},
                   {"it may be writing a checkpoint; ask again"});
-    if (e == http::error::body_limit)
-      throw Error(ErrorKind::Unavailable, fmt::format("{} answers with more than {} MiB", url_, kMostReplyBytes >> 20),
+    if (e == http::error::body_limit || e == http::error::header_limit)
+      throw Error(ErrorKind::Unavailable,
+                  e == http::error::body_limit
+                      ? fmt::format("{} answers with more than {} MiB", url_, kMostReplyBytes >> 20)
+                      : fmt::format("{} answers with a header of more than {} KiB", url_, kMostHeaderBytes >> 10),
                   {}, {"it is no run of harmonics, or a smaller part has to be asked for"});
     const bool closed = e == http::error::partial_message || e == asio::error::eof ||
                         e == asio::error::connection_reset || e == asio::error::broken_pipe;

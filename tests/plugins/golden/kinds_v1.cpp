@@ -13,7 +13,6 @@
 HARMONICS_PLUGIN("org.example." VARIANT, "1.0.0", "MIT", "Example");
 
 using namespace harmonics;
-using namespace harmonics::engine;
 
 namespace {
 

@@ -1,5 +1,6 @@
-// The listing from the first description of the architecture, unchanged, with definitions of the functions it omits.
-// Runs a third of a second instead of an hour. Argument: the flow. First writes two small files of digits.
+// The listing of the architecture's first description, as it stands there, around functions that it leaves to its
+// reader; run for a third of a second in place of its hour. Arguments: the flow. Writes two small files of digits
+// before it.
 #include <harmonics/harmonics.hpp>
 
 #include <cstdio>
@@ -9,13 +10,12 @@
 #include <span>
 
 using namespace harmonics;
-using namespace harmonics::engine;
 
 namespace {
 
 constexpr int kSamples = 40;
 
-// One sample per record: 784 bytes, or a label.
+// One sample for a line: 784 bytes, or a label.
 HTensor loadNextRecord(std::ifstream& file) {
   uint32_t bytes = 0;
   if (!file.read(reinterpret_cast<char*>(&bytes), sizeof bytes)) return {};

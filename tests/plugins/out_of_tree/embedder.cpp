@@ -1,4 +1,4 @@
-// The API for embedding: one header, tensors and immediate operations, graphs, streams, registries.
+// The face of an embedder: one header, tensors and operations at once, graphs, streams, registries.
 #include <harmonics/harmonics.hpp>
 
 #include <cmath>
@@ -6,7 +6,6 @@
 #include <cstring>
 
 using namespace harmonics;
-using namespace harmonics::engine;
 
 namespace {
 
@@ -33,7 +32,7 @@ bool mistakes() {
   return false;
 }
 
-// A graph with wrapped streams, deployed to a device if there is one, with scoped names.
+// A graph on streams that are wrapped, deployed where there is a device, with names of a scope.
 bool graphs() {
   std::vector<HTensor> rows, targets;
   for (int i = 0; i < 64; ++i) {
@@ -63,7 +62,7 @@ bool graphs() {
   return report.loss < 1e-2 && std::fabs(g.infer(rows[8]).item<float>() * 3 - learned) < 1e-4;
 }
 
-// An executable with a plugin's entry point is not loaded as a plugin.
+// A program that could be a plugin is not loaded as one.
 bool itself() {
   try {
     load_plugin("/proc/self/exe");
