@@ -92,7 +92,7 @@ void CycleCheckpoints::end_restore() {
 }
 
 void CycleCheckpoints::write_if_due(bool epoch_ended) {
-  if (!cycle_.keeps() || cycle_.hooks.repeats_until) return;
+  if (cycle_.hooks.repeats_until) return;
   Checkpointer& c = *cycle_.hooks.checkpoints;
   tell();
   if (cycle_.stopping() || !c.due(cycle_.record.now(), cycle_.record.step(), epoch_ended, cycle_.at.epoch)) return;
@@ -150,13 +150,13 @@ void CycleCheckpoints::tell() {
 }
 
 void CycleCheckpoints::steps_ended() {
-  if (cycle_.keeps() && (!cycle_.hooks.repeats_until || cycle_.record.step() > 0)) write_last();
+  if (!cycle_.hooks.repeats_until || cycle_.record.step() > 0) write_last();
 }
 
 // An error of a stream, a batch or a consumer has changed no weights, so the steps before it are kept.
 void CycleCheckpoints::run_failed(const Error& e) {
   const bool kept = e.kind() == ErrorKind::Diverged || is_of_streams(e.kind()) || e.kind() == ErrorKind::Output;
-  if (cycle_.keeps() && cycle_.record.step() > 0 && kept && weights_.spoilt().empty()) write_last();
+  if (cycle_.record.step() > 0 && kept && weights_.spoilt().empty()) write_last();
 }
 
 }  // namespace harmonics::engine

@@ -71,9 +71,12 @@ void CycleRun::compile() {
   feed_->allocate(programs_.result_types());
 }
 
+// An observer without work in this run is left out: in the smallest steps each empty call shows.
 void CycleRun::attach_observers() {
   observers_.push_back(&reload_);
-  if (plan_.training) observers_.insert(observers_.end(), {&weights_, &state_, &checkpoints_});
+  if (plan_.training) observers_.push_back(&weights_);
+  if (state_.has_unfinished_steps()) observers_.push_back(&state_);
+  if (cycle_.keeps()) observers_.push_back(&checkpoints_);
   if (hooks_.control) observers_.push_back(&control_);
   if (streams_.any()) observers_.push_back(&live_);
 }

@@ -68,9 +68,7 @@ RunState CycleState::fill(TensorFile& file) {
   return of_last_step();
 }
 
-// With one batch in a step, a step that ends is whole and one that fails has changed nothing.
 void CycleState::step_began() {
-  if (!cycle_.plan.training || cycle_.plan.settings.accumulate <= 1) return;
   const ParameterStore& store = cycle_.plan.graph.store();
   for (const auto& [name, t] : store.all()) {
     if (t.role != Role::state) continue;

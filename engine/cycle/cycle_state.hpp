@@ -23,6 +23,10 @@ class CycleState final : public CycleObserver {
   // The same with its tensors, for a checkpoint.
   RunState fill(TensorFile& file);
 
+  // Returns whether a run can end within a step: a step has several batches. Otherwise a step that fails has changed
+  // nothing.
+  bool has_unfinished_steps() const { return cycle_.plan.training && cycle_.plan.settings.accumulate > 1; }
+
   // Why a checkpoint of this run cannot be resumed; empty: it can.
   const std::string& not_resumable() const { return not_resumable_; }
   // Takes over the reason of the cycle that this one continues.
