@@ -1,21 +1,15 @@
-// The part of CycleRun that handles checkpoints: writing them and resuming from them.
-#include <algorithm>
-#include <cstring>
+#include "engine/cycle/cycle_checkpoints.hpp"
+
 #include <utility>
 
 #include <fmt/core.h>
 
 #include "engine/checkpoint/checkpointer.hpp"
-#include "engine/cycle/cycle_run.hpp"
+#include "engine/cycle/run_control.hpp"
 
 namespace harmonics::engine {
 
 namespace {
-
-std::string reading(const JointOptions& o) {
-  return fmt::format("shuffle={} skip={} take={} shard={}/{} repeat={} seed={}", o.shuffle, o.skip, o.take, o.shard,
-                     o.shards, o.repeat, o.seed);
-}
 
 void expect_same(std::vector<std::string>& notes, const std::string& what, const std::string& was,
                  const std::string& is) {
@@ -26,70 +20,32 @@ std::string size_text(uint64_t n) { return n ? std::to_string(n) : "unknown"; }
 
 }  // namespace
 
-const RunState* CycleRun::resumed() const { return owner_.resume_ ? &owner_.resume_->state : nullptr; }
-
-void CycleRun::note(const std::string& text) {
-  if (owner_.control_) owner_.control_->note("note", text);
-  if (owner_.note_)
-    owner_.note_(text);
-  else
-    report_.notes.push_back(text);
+void CycleCheckpoints::open() {
+  if (!cycle_.keeps()) return;
+  if (!cycle_.resumed()) cycle_.plan.graph.expect_savable();
+  if (!cycle_.plan.from) state_.note_if_not_resumable();
+  told_ = cycle_.hooks.checkpoints->last();  // of another run, or of this one earlier
 }
 
-void CycleRun::event(const char* kind, std::string text) {
-  constexpr size_t kMost = 256;
-  if (report_.events.size() == kMost) report_.events.erase(report_.events.begin());
-  report_.events.push_back(
-      {kind, std::move(text), static_cast<int64_t>(record_.epoch()) + 1, record_.step(), record_.now()});
-  if (owner_.event_) owner_.event_(report_.events.back());
-}
-
-void CycleRun::tell_resumable() {
-  for (int n : plan_.producers) {
-    Source& source = plan_.graph.streams().source(n);
-    if (plan_.from && !source.info().live) continue;  // already being read; its note was given earlier
-    const bool by_number = plan_.reader->joins_by_number() && !source.info().live;
-    const std::string why =
-        by_number ? fmt::format("'{}' is no live stream, and joined by number", source.name()) : source.cannot_seek();
-    if (why.empty() || !not_resumable_.empty()) continue;
-    not_resumable_ = why;
-    note(fmt::format("checkpoints of this run keep its weights, but it cannot be resumed from them: {}", why));
-  }
-}
-
-RunState CycleRun::state() {
-  RunState s;
-  record_.store(s);
-  watch_.store(s);
-  s.cycle = plan_.cycle;
-  s.epoch = epoch_;
-  s.index = index_;
-  s.not_resumable = not_resumable_;
-  for (int n : plan_.producers) s.streams[plan_.name_of(n)] = plan_.graph.streams().source(n).info().size;
-  live_.store(s);
-  s.learning_rate_set = rate_set();
-  s.reading = reading(plan_.reader->options());
-  const Graph& g = plan_.graph.graph();
-  s.graph = g.name;
-  s.identity = identity_of(g.source ? g.source->text() : "");
-  s.seed = plan_.settings.seed;
-  s.training = plan_.settings.training();
-  s.device = plan_.run.device + (plan_.run.precision == Precision::fp32 ? ""
-                                 : plan_.run.precision == Precision::automatic
-                                     ? ", fp16"
-                                     : std::string(", ") + precision_name(plan_.run.precision));
-  s.batch = plan_.settings.batch;
-  s.accumulate = plan_.settings.accumulate;
-  s.implementations = programs_.implementations();
-  return s;
+void CycleCheckpoints::restore() {
+  const RunState& from = *cycle_.resumed();
+  cycle_.hooks.origin = cycle_.hooks.resume->path;
+  cycle_.at.epoch = from.epoch;
+  cycle_.at.index = from.index;
+  cycle_.set_before(from.seconds);
+  cycle_.report.resumed_at = from.step;
+  rate_.restore(from);
+  cycle_.record.restore(from);
+  cycle_.watch.restore(from);
 }
 
 // A checkpoint of another graph would leave every weight at its initial value.
-void CycleRun::expect_belonging() const {
-  const ParameterStore& store = plan_.graph.store();
+void CycleCheckpoints::expect_belonging() const {
+  const Checkpoint& checkpoint = *cycle_.hooks.resume;
+  const ParameterStore& store = cycle_.plan.graph.store();
   std::string first;
   size_t weights = 0;
-  for (const auto& [name, tensor] : owner_.resume_->file.tensors) {
+  for (const auto& [name, tensor] : checkpoint.file.tensors) {
     if (name.find('/') != std::string::npos) continue;  // moments
     const auto at = store.all().find(name);
     if (at != store.all().end() && at->second.type == type_of(tensor)) return;
@@ -98,30 +54,15 @@ void CycleRun::expect_belonging() const {
   if (weights > 0)
     throw Error(
         ErrorKind::Weights,
-        fmt::format("none of the {} tensors of {} belongs to '{}'", weights, owner_.resume_->path,
-                    plan_.graph.graph().name),
+        fmt::format("none of the {} tensors of {} belongs to '{}'", weights, checkpoint.path,
+                    cycle_.plan.graph.graph().name),
         {},
         {fmt::format("its first is '{}'; parameters are named SOURCE.TARGET.FUNCTION..., so renamed layers begin anew",
                      first)});
 }
 
-// A different training configuration brings its own learning rate, so a rate set from outside is dropped.
-std::string CycleRun::keep_rate(bool same_training) {
-  const double rate = *rate_set_;
-  if (same_training)
-    return fmt::format(
-        "the learning rate is {:g}, as it was set from outside; 'harmonics ctl PATH lr schedule' gives the schedule "
-        "back",
-        rate);
-  rate_set_.reset();
-  return fmt::format("the learning rate of {:g} that was set from outside is dropped: the training is another", rate);
-}
-
-// Reports what has changed since the checkpoint, and checks whether the run was already complete.
-void CycleRun::go_on() {
-  const RunState was = *resumed(), is = state();
-  expect_belonging();
-  std::vector<std::string> notes = std::exchange(owner_.resume_notes_, {});
+std::vector<std::string> CycleCheckpoints::differences(const RunState& was, const RunState& is) const {
+  std::vector<std::string> notes = std::exchange(cycle_.hooks.resume_notes, {});
   if (was.identity != is.identity) notes.push_back("the flow's text has changed since the checkpoint was written");
   for (const auto& [name, size] : is.streams)
     if (const auto at = was.streams.find(name); at != was.streams.end())
@@ -134,61 +75,88 @@ void CycleRun::go_on() {
   for (const auto& [functional, winner] : is.implementations)
     if (const auto at = was.implementations.find(functional); at != was.implementations.end())
       expect_same(notes, "what computes '" + functional + "'", at->second, winner);
-  const bool branches = !plan_.graph.graph().conditionals.empty();  // moments are declared when a branch is chosen
-  for (std::string& text : plan_.graph.end_restore(owner_.resume_->file, branches)) notes.push_back(std::move(text));
-  for (std::string& text : watch_.notes(was)) notes.push_back(std::move(text));
-  if (rate_set_) notes.push_back(keep_rate(was.training == is.training));
-  for (const std::string& text : notes) note(text);
-  owner_.resume_.reset();  // its tensors have been moved
-  start_ = owner_.clock_();
-  check_conditions();
+  return notes;
 }
 
-RunState CycleRun::fill(TensorFile& file) {
-  plan_.graph.snapshot(file);
-  if (record_.gathered() > 0)
-    for (const auto& [name, bytes] : states_)
-      std::memcpy(file.tensors.at(name).raw()->storage->data(), bytes.data(), bytes.size());
-  return state();
+void CycleCheckpoints::end_restore() {
+  BoundGraph& graph = cycle_.plan.graph;
+  const RunState was = *cycle_.resumed(), is = state_.of_last_step();
+  expect_belonging();
+  std::vector<std::string> notes = differences(was, is);
+  const bool branches = !graph.graph().conditionals.empty();  // moments are declared when a branch is chosen
+  for (std::string& text : graph.end_restore(cycle_.hooks.resume->file, branches)) notes.push_back(std::move(text));
+  for (std::string& text : cycle_.watch.notes(was)) notes.push_back(std::move(text));
+  if (std::string text = rate_.keep(was.training == is.training); !text.empty()) notes.push_back(std::move(text));
+  for (const std::string& text : notes) cycle_.note(text);
+  cycle_.hooks.resume.reset();  // its tensors have been moved
 }
 
-// Every batch changes running statistics, but a checkpoint shows the end of a step.
-void CycleRun::remember_states() {
-  const ParameterStore& store = plan_.graph.store();
-  for (const auto& [name, t] : store.all()) {
-    if (t.role != Role::state) continue;
-    std::vector<std::byte>& bytes = states_[name];
-    bytes.resize(t.type.bytes());
-    store.copy(name, bytes.data());
+void CycleCheckpoints::write_if_due(bool epoch_ended) {
+  if (cycle_.hooks.repeats_until) return;
+  Checkpointer& c = *cycle_.hooks.checkpoints;
+  tell();
+  if (cycle_.stopping() || !c.due(cycle_.record.now(), cycle_.record.step(), epoch_ended, cycle_.at.epoch)) return;
+  weights_.expect_finite();
+  c.start([this](TensorFile& file) { return state_.fill(file); });
+}
+
+bool CycleCheckpoints::write_now() {
+  if (!cycle_.keeps()) return false;
+  const auto boundary = cycle_.boundary.hold();
+  if (!cycle_.boundary.over()) {
+    weights_.expect_finite();
+    cycle_.hooks.checkpoints->write([this](TensorFile& file) { return state_.fill(file); });
   }
-}
-
-void CycleRun::checkpoint_if_due(bool epoch_ended) {
-  if (!keeps() || owner_.repeats_until_) return;
-  Checkpointer& c = *owner_.checkpoints_;
-  tell_checkpoints();
-  if (stopping() || !c.due(record_.now(), record_.step(), epoch_ended, epoch_)) return;
-  expect_finite();
-  c.start([this](TensorFile& file) { return fill(file); });
-}
-
-bool CycleRun::checkpoint_now() {
-  if (!keeps()) return false;
-  const std::lock_guard<std::mutex> lock(stepping_);
-  if (!over_) expect_finite();
-  if (!over_) owner_.checkpoints_->write([this](TensorFile& file) { return fill(file); });
-  tell_checkpoints();
+  tell();
   return true;
 }
 
-void CycleRun::last_checkpoint() {
+void CycleCheckpoints::write_between_steps(bool wanted) {
+  const auto boundary = cycle_.boundary.hold();
+  Checkpointer& c = *cycle_.hooks.checkpoints;
+  if (cycle_.boundary.over() || cycle_.stopping() || c.busy()) return;
+  tell();
+  const int64_t step = cycle_.record.step();
+  if (step == 0 || step == written_between_) return;
+  if (!wanted && !c.due(cycle_.now(), step, false, cycle_.at.epoch)) return;
+  if (!weights_.spoilt().empty()) return;  // the next check in the thread of the steps, or at the end, reports it
+  written_between_ = step;
+  c.start([this](TensorFile& file) { return state_.fill(file); });
+}
+
+void CycleCheckpoints::write_last() {
   try {
-    checkpoint_now();
+    write_now();
   } catch (const Error& e) {
-    report_.no_checkpoint = e.what();
+    cycle_.report.no_checkpoint = e.what();
   }
-  const std::lock_guard<std::mutex> lock(stepping_);
-  tell_checkpoints();
+  const auto boundary = cycle_.boundary.hold();
+  tell();
+}
+
+// A finished write is noticed only here.
+void CycleCheckpoints::tell() {
+  Checkpointer& c = *cycle_.hooks.checkpoints;
+  RunControl* const control = cycle_.hooks.control;
+  for (const std::string& text : c.take_notes()) {
+    cycle_.note(text);
+    if (control) control->not_checkpointed(text);
+  }
+  if (c.last() != told_) {
+    told_ = c.last();
+    cycle_.event("checkpoint", "checkpoint " + told_);
+  }
+  if (control && !c.last().empty()) control->checkpointed(c.last());
+}
+
+void CycleCheckpoints::steps_ended() {
+  if (!cycle_.hooks.repeats_until || cycle_.record.step() > 0) write_last();
+}
+
+// An error of a stream, a batch or a consumer has changed no weights, so the steps before it are kept.
+void CycleCheckpoints::run_failed(const Error& e) {
+  const bool kept = e.kind() == ErrorKind::Diverged || is_of_streams(e.kind()) || e.kind() == ErrorKind::Output;
+  if (cycle_.record.step() > 0 && kept && weights_.spoilt().empty()) write_last();
 }
 
 }  // namespace harmonics::engine

@@ -1,159 +1,103 @@
-// CycleRun: one run of a cycle as a oneTBB flow graph with three stages: input, step and output.
+// CycleRun: the loop of one run of a cycle: three stages (CycleStages), and between them steps and epochs. Everything
+// else that happens at the boundaries of steps and epochs is in observers (CycleObserver).
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
-#include <cstddef>
+#include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <vector>
 
-#include "engine/checkpoint/run_state.hpp"
+#include "engine/cycle/cycle_conditions.hpp"
+#include "engine/cycle/cycle_context.hpp"
+#include "engine/cycle/cycle_control.hpp"
 #include "engine/cycle/cycle_feed.hpp"
-#include "engine/cycle/cycle_plan.hpp"
-#include "engine/cycle/cycle_programs.hpp"
-#include "engine/cycle/cycle_record.hpp"
-#include "engine/cycle/cycle_runtime.hpp"
-#include "engine/cycle/cycle_watch.hpp"
-#include "engine/cycle/finite_results.hpp"
-#include "engine/cycle/live_streams.hpp"
-#include "engine/cycle/run_control.hpp"
-#include "engine/cycle/snapshot.hpp"
+#include "engine/cycle/cycle_live.hpp"
+#include "engine/cycle/cycle_reload.hpp"
+#include "engine/cycle/cycle_results.hpp"
 
 namespace harmonics::engine {
 
 class CycleRun {
  public:
-  CycleRun(CycleRuntime& owner, CycleReport& report);
-  ~CycleRun();
+  // Everything passed by reference must outlive this.
+  CycleRun(BoundGraph& graph, int cycle, const RunSettings& settings, CycleHooks& hooks, CycleReport& report);
   void run();
-  // From any thread; see CycleRuntime.
-  bool checkpoint_now();
-  std::shared_ptr<Snapshots> snapshots(const std::function<void()>& between);
-  static bool in_step_of_this_thread();
+
+  // ---- from any thread; see CycleRuntime ----
+  bool checkpoint_now() { return checkpoints_.write_now(); }
+  std::shared_ptr<Snapshots> snapshots(const std::function<void()>& between) { return readers_.snapshots(between); }
   // Marks that no step follows, for whatever reason, and wakes all threads that wait for the end of a step.
-  void end_steps();
+  void end_steps() { boundary_.end(); }
 
   // ---- after a failure ----
   int64_t step() const { return record_.step(); }
   // Returns why the steps since the last copy cannot be repeated bit for bit, or an empty string if they can.
-  std::string why_not_repeated() const;
+  std::string why_not_repeated() const { return weights_.why_not_repeated(); }
 
  private:
-  double now() const { return before_ + owner_.clock_() - start_; }
-  const RunState* resumed() const;
-  void expect_belonging() const;
-  void go_on();
-  std::string keep_rate(bool same_training);
-  bool keeps() const { return owner_.checkpoints_ && plan_.training; }
-  bool stopping() const;
-  void check_conditions_measured() const;
-  std::string metric_to_ask_for(std::string figure) const;
-  void forget_moments();
-
-  // ---- readers and control ----
-  void keep_snapshots();
-  void begin_control();
-  void wait_while_paused(std::unique_lock<std::mutex>& stepping);
-  RunFigures figures() const;
-  static RunRow row_of(const EpochReport& epoch, const Progress& progress);
-  void tell_control();
-  void give_sample(const Slot& slot);
-  void tell_checkpoints();
-
+  // ---- before the first step ----
+  void open_streams();
+  void begin_anew();
+  void compile();
+  void attach_observers();
   void name_weights();
-  void run_step(Slot& slot);
+
+  // ---- stages ----
+  void run_stages();
+  Slot* next_slot();
+  void take_turn(Slot& slot);
   void fill_between(Slot& slot);
+
+  // ---- the step stage ----
   void step(Slot& slot);
   bool run_batch(Slot& slot);
+  bool run_program(CompiledStep& program, const Slot& slot);
   void end_step();
+  void update(CompiledStep& update);
+  void report_step();
   void close_epoch(uint64_t next, double now, bool cut);
-  float next_rate();
-  std::optional<double> rate_set() const;
-  void check_conditions();
-  void tell_step();
-  void check_metrics();
-  bool finish_because(std::string reason);  // false: already finished
-  [[noreturn]] void diverged(const CompiledStep& program, const Slot& slot);
 
-  // ---- keeping weights finite ----
-  std::string spoilt() const;
-  void expect_finite() const;
-  void keep_good();
-  bool undo_if_spoilt();
-  bool undo_step();
-  void put_back_states();
-  void abandon(const Error& e);
-
-  void deliver(const Slot& slot);
+  // ---- the end ----
   void finish();
+  void report_end(double end, bool interrupted);
+  void report_streams();
+  void abandon(const Error& error);
 
-  // ---- changed plugins ----
-  void reload_plugins();
-  void reload(const std::string& path);
+  // Calls an event of all observers.
+  template <class... Parameters, class... Arguments>
+  void tell(void (CycleObserver::*event)(Parameters...), Arguments&&... arguments) {
+    for (CycleObserver* observer : observers_) (observer->*event)(arguments...);
+  }
 
-  // ---- live streams ----
-  void begin_live();
-  void end_live();
-  void leave_live();
-  void watch_live(const std::stop_token& over);
-  void look_after_checkpoints();
-  void tell_lost();
-  void tell_refused(const std::map<std::string, LiveStreams::Gone>& gone);
-
-  // ---- checkpoints ----
-  void tell_resumable();
-  RunState state();
-  RunState fill(TensorFile& file);
-  void remember_states();
-  void checkpoint_if_due(bool epoch_ended);
-  void last_checkpoint();
-  void note(const std::string& text);
-  void event(const char* kind, std::string text);  // requires the boundary lock
-
-  CycleRuntime& owner_;
-  CycleReport& report_;
   CyclePlan plan_;
-  LiveStreams live_;
-  std::optional<CycleFeed> feed_;
+  CycleReport& report_;
+  CycleHooks& hooks_;
   CycleRecord record_;
   CycleWatch watch_;
   CyclePrograms programs_;
-  FiniteResults finite_;
-  std::optional<LearningRate> rate_;  // training
-  std::optional<double> rate_set_;    // set from outside, before the checkpoint it resumes from
-  bool controlled_ = false;           // the control now holds it
-  std::optional<double> told_rate_;   // as in the last event
-  std::string told_checkpoint_;       // as in the last event
-  std::atomic<bool> finished_{false}, interrupted_{false};
-  double told_lost_at_ = 0;
-  double step_over_ = 0;           // end of the last step, by feed_clock()
-  int told_refusals_ = 0;          // number of notes about refused samples
-  double start_ = 0, before_ = 0;  // clock value at the start; seconds before the checkpoint it resumes from
-  double next_progress_ = 0, next_look_ = 0;
+  StepBoundary boundary_;
+  CycleContext cycle_;
+  CycleRate rate_;
+  CycleConditions conditions_;
+  CycleReaders readers_;
+  LiveStreams streams_;
 
-  std::atomic<bool> filling_{false};  // a batch is being read between two steps
+  CycleState state_;
+  FiniteWeights weights_;
+  CycleReload reload_;
+  CycleCheckpoints checkpoints_;
+  CycleControl control_;
+  CycleLive live_;
+  std::vector<CycleObserver*> observers_;  // those with work in this run, in the order of CycleObserver
 
-  std::atomic<int> asking_{0};       // threads waiting for the boundary between two steps
-  std::mutex turn_;                  // held while waiting for stepping_, so that the next step does not start first
-  std::condition_variable stepped_;  // a step has ended, or the run has
-  bool in_batch_ = false;
-  std::mutex stepping_;             // held while a batch runs and while a checkpoint is taken
-  bool over_ = false;               // nothing is left to checkpoint
-  uint64_t epoch_ = 0, index_ = 0;  // joint samples of this epoch used by complete steps
-  uint64_t end_ = 0;                // joint samples used by batches
-  std::vector<uint64_t> reads_;     // by producer: samples that batches do not need again
-  int64_t looked_at_ = -1;          // the step already checkpointed while no other step ended
-  std::string not_resumable_;
-  std::shared_ptr<Snapshots> snapshots_;                  // null: no readers
-  std::vector<double> values_;                            // of the metrics, for the control
-  std::map<std::string, std::vector<std::byte>> states_;  // as of the start of the step, if a step has several batches
-  std::optional<double> kept_rate_;                       // rate set from outside when the last copy was made
+  std::optional<CycleFeed> feed_;
+  CycleResults results_;
+  uint64_t end_ = 0;             // joint samples of this epoch used by batches
+  std::vector<uint64_t> reads_;  // by producer: samples that batches do not need again
+  double step_over_ = 0;         // end of the last step, by feed_clock()
+  double next_progress_ = 0;
 };
 
 }  // namespace harmonics::engine

@@ -20,7 +20,9 @@ double machine_seconds() {
 }  // namespace
 
 CycleRuntime::CycleRuntime(BoundGraph& graph, int cycle, RunSettings settings)
-    : graph_(graph), cycle_(cycle), settings_(std::move(settings)), clock_(machine_seconds) {}
+    : graph_(graph), cycle_(cycle), settings_(std::move(settings)) {
+  hooks_.clock = machine_seconds;
+}
 CycleRuntime::~CycleRuntime() = default;
 
 void CycleRuntime::resume(Checkpoint c) {
@@ -28,9 +30,9 @@ void CycleRuntime::resume(Checkpoint c) {
     throw Error(ErrorKind::Usage, fmt::format("'{}' cannot be resumed: {}", c.path, c.state.not_resumable), {},
                 {fmt::format("its weights are good: --weights {}", c.path)});
   const auto recorded = read_recorded_streams(graph_.graph(), c.file.metadata, c.path);
-  resume_notes_ = check_recorded(graph_.graph(), recorded, graph_.types(), c.path, OtherShape::begins_anew);
+  hooks_.resume_notes = check_recorded(graph_.graph(), recorded, graph_.types(), c.path, OtherShape::begins_anew);
   graph_.restore(c.file);
-  resume_ = std::make_unique<Checkpoint>(std::move(c));
+  hooks_.resume = std::move(c);
 }
 
 void CycleRuntime::declare_parameters() {
@@ -44,14 +46,14 @@ void CycleRuntime::declare_parameters() {
 
 CycleReport CycleRuntime::run() {
   report_ = {};
-  auto run = std::make_unique<CycleRun>(*this, report_);
+  auto run = std::make_unique<CycleRun>(graph_, cycle_, settings_, hooks_, report_);
   const auto known = [this](CycleRun* now) {
     const std::lock_guard<std::mutex> lock(running_);
     run_ = now;
   };
   known(run.get());
   const auto over = [&] {
-    if (control_) control_->end(false);
+    if (hooks_.control) hooks_.control->end(false);
     run->end_steps();
     known(nullptr);
   };
@@ -59,20 +61,20 @@ CycleReport CycleRuntime::run() {
     run->run();
   } catch (const Error& e) {
     over();
-    if (!good_ || repeats_until_) throw;
+    if (!hooks_.good || hooks_.repeats_until) throw;
     throw repaired(e, std::move(run));
   } catch (...) {
     over();
     throw;
   }
   over();
-  good_.reset();
+  hooks_.good.reset();
   return report_;
 }
 
 // Describes the weights, which are finite afterwards, in the error message.
 Error CycleRuntime::repaired(const Error& e, std::unique_ptr<CycleRun> run) {
-  const std::string spoilt = good_->spoilt(graph_.store());
+  const std::string spoilt = hooks_.good->spoilt(graph_.store());
   std::string why_not = run->why_not_repeated();
   const bool diverged = e.kind() == ErrorKind::Diverged, by_numbers = dynamic_cast<const SpoiltWeights*>(&e) != nullptr;
   const int64_t last = run->step();
@@ -80,7 +82,7 @@ Error CycleRuntime::repaired(const Error& e, std::unique_ptr<CycleRun> run) {
   std::string made, weights;
   int64_t kept = last;
   if (!spoilt.empty()) {
-    const int64_t copied = good_->kept().state.step;
+    const int64_t copied = hooks_.good->kept().state.step;
     const std::optional<int64_t> good = why_not.empty() ? repeat(last, why_not) : std::nullopt;
     kept = good.value_or(copied);
     if (!good) keep_copy();
@@ -90,10 +92,10 @@ Error CycleRuntime::repaired(const Error& e, std::unique_ptr<CycleRun> run) {
     if (!good) weights = "; the later ones cannot be repeated: " + why_not;
   }
   weights = fmt::format("the weights are those after step {}, all finite", kept) + weights;
-  if (!good_->never_finite().empty())
+  if (!hooks_.good->never_finite().empty())
     weights = fmt::format("the weights are those after step {}; '{}' was not finite in {} already", kept,
-                          *good_->never_finite().begin(), origin_);
-  good_.reset();
+                          *hooks_.good->never_finite().begin(), hooks_.origin);
+  hooks_.good.reset();
   if (!diverged && spoilt.empty()) return e;
   std::vector<std::string> notes = e.notes();
   if (!diverged || !by_numbers)
@@ -108,15 +110,15 @@ Error CycleRuntime::repaired(const Error& e, std::unique_ptr<CycleRun> run) {
 // Repeats the steps after the copy with a check after each. Returns the last step that left everything finite; the
 // weights are those after it.
 std::optional<int64_t> CycleRuntime::repeat(int64_t until, std::string& why_not) {
-  good_->put_back(graph_);
+  hooks_.good->put_back(graph_);
   const int64_t resumed_at = report_.resumed_at;
   try {
     CycleRuntime again(graph_, cycle_, settings_);
-    again.repeats_until_ = until;
-    again.set_clock(clock_);
+    again.hooks_.repeats_until = until;
+    again.set_clock(hooks_.clock);
     again.on_note([](const std::string&) {});
-    again.set_checkpoints(checkpoints_);
-    again.resume(good_->kept());
+    again.set_checkpoints(hooks_.checkpoints);
+    again.resume(hooks_.good->kept());
     std::vector<RunEvent> events = std::move(report_.events);
     report_ = again.run();
     report_.resumed_at = resumed_at;
@@ -130,13 +132,13 @@ std::optional<int64_t> CycleRuntime::repeat(int64_t until, std::string& why_not)
 
 // Restores the copy as the final result.
 void CycleRuntime::keep_copy() {
-  good_->put_back(graph_);
-  const Checkpoint& copy = good_->kept();
+  hooks_.good->put_back(graph_);
+  const Checkpoint& copy = hooks_.good->kept();
   report_.steps = copy.state.step;
   report_.samples = copy.state.samples;
-  if (!checkpoints_ || copy.state.step == 0) return;
+  if (!hooks_.checkpoints || copy.state.step == 0) return;
   try {
-    checkpoints_->write([&](TensorFile& file) { return file = copy.file, copy.state; });
+    hooks_.checkpoints->write([&](TensorFile& file) { return file = copy.file, copy.state; });
   } catch (const Error& e) {
     report_.no_checkpoint = e.what();
   }
@@ -148,7 +150,7 @@ std::shared_ptr<Snapshots> CycleRuntime::snapshots(const std::function<void()>& 
   return run_ ? run_->snapshots(between) : nullptr;
 }
 
-bool CycleRuntime::in_step_of_this_thread() { return CycleRun::in_step_of_this_thread(); }
+bool CycleRuntime::in_step_of_this_thread() { return StepBoundary::in_turn_of_this_thread(); }
 
 bool CycleRuntime::checkpoint_now() {
   const std::lock_guard<std::mutex> lock(running_);

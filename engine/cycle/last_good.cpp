@@ -27,6 +27,11 @@ double processor_seconds() {
 
 bool is_finite(const StoredTensor& t) { return first_not_finite(t.type.dtype, t.data(), t.type.shape.count()) < 0; }
 
+void clear_moments(ParameterStore& store) {
+  for (const auto& [name, t] : store.all())
+    if (t.role == Role::moment) std::memset(store.find(name)->change(), 0, t.type.bytes());
+}
+
 LastGood::LastGood(const ParameterStore& store) {
   for (const auto& [name, t] : store.all())
     if (!is_finite(t)) never_finite_.insert(name);
@@ -47,9 +52,7 @@ void LastGood::keep(const BoundGraph& graph, RunState state, double now) {
 }
 
 void LastGood::put_back(BoundGraph& graph) const {
-  ParameterStore& store = graph.store();
-  for (const auto& [name, t] : store.all())
-    if (t.role == Role::moment) std::memset(store.find(name)->change(), 0, t.type.bytes());
+  clear_moments(graph.store());
   graph.restore(kept_.file);
 }
 

@@ -17,6 +17,8 @@ class SpoiltWeights : public Error {
 };
 
 bool is_finite(const StoredTensor& tensor);
+// Sets all moments to zero.
+void clear_moments(ParameterStore& store);
 
 class LastGood {
  public:

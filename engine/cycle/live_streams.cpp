@@ -16,7 +16,7 @@ LiveStreams::Gone gone_of(const Source& source) {
 
 }  // namespace
 
-LiveStreams::LiveStreams(CyclePlan& plan) : used_(plan.producers.size()) {
+LiveStreams::LiveStreams(CyclePlan& plan) {
   for (size_t i = 0; i < plan.producers.size(); ++i) {
     const int n = plan.producers[i];
     Source& source = plan.graph.streams().source(n);
@@ -25,7 +25,7 @@ LiveStreams::LiveStreams(CyclePlan& plan) : used_(plan.producers.size()) {
   }
 }
 
-void LiveStreams::begin(const RunState* from) {
+void LiveStreams::begin(const RunState* from, std::vector<uint64_t>& reads) {
   for (Member& m : members_) {
     if (!from) {
       m.restored = m.source->restore(0, "");
@@ -36,7 +36,7 @@ void LiveStreams::begin(const RunState* from) {
       throw Error(ErrorKind::Weights, fmt::format("the checkpoint does not say where '{}' stood", m.name), {},
                   {"it was not live then: bind what it was bound to, or begin anew"});
     m.restored = m.source->restore(at->second.index, at->second.position);
-    used_[m.number] = at->second.index;
+    reads[m.number] = at->second.index;
   }
 }
 
@@ -50,10 +50,10 @@ std::vector<char> LiveStreams::restored() const {
   return all;
 }
 
-void LiveStreams::store(RunState& state) const {
+void LiveStreams::store(RunState& state, const std::vector<uint64_t>& reads) const {
   for (const Member& m : members_) {
     if (!m.restored) continue;
-    state.live[m.name] = {used_[m.number], m.source->position_before(used_[m.number]), m.type};
+    state.live[m.name] = {reads[m.number], m.source->position_before(reads[m.number]), m.type};
   }
 }
 

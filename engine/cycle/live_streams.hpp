@@ -18,17 +18,16 @@ class LiveStreams {
 
   bool any() const { return !members_.empty(); }
   // Called before the first sample of a run that keeps checkpoints. Starts at the beginning, or at the position in
-  // `from`. A stream without positions is not changed. Throws ErrorKind::Weights if `from` lacks a stream's position.
-  void begin(const RunState* from);
+  // `from`, which goes into `reads`, by the plan's producers. A stream without positions is not changed. Throws
+  // ErrorKind::Weights if `from` lacks a stream's position.
+  void begin(const RunState* from, std::vector<uint64_t>& reads);
   // Called instead by a cycle that continues another, with what restored() returned there.
   void go_on(const std::vector<char>& restored);
   std::vector<char> restored() const;
 
-  // Sets the positions up to which steps have used samples, by the plan's producers. Must not run during store().
-  void use(const std::vector<uint64_t>& reads) { used_ = reads; }
-
   // ---- callable from any thread ----
-  void store(RunState& state) const;
+  // `reads` are the positions up to which steps have used samples, by the plan's producers.
+  void store(RunState& state, const std::vector<uint64_t>& reads) const;
   void durable(const RunState& state) const;  // `state` is on disk
   bool wants_durable() const;
   // For each stream that has any: samples lost since this was made, which no sender still has, and samples refused
@@ -51,7 +50,6 @@ class LiveStreams {
     bool restored = false;
   };
   std::vector<Member> members_;
-  std::vector<uint64_t> used_;
 };
 
 }  // namespace harmonics::engine

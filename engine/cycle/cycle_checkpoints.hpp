@@ -1,0 +1,53 @@
+// CycleCheckpoints: writes the checkpoints of a running cycle, and resumes it from one.
+#pragma once
+
+#include <string>
+
+#include "engine/cycle/cycle_observer.hpp"
+#include "engine/cycle/finite_weights.hpp"
+
+namespace harmonics::engine {
+
+class CycleCheckpoints final : public CycleObserver {
+ public:
+  CycleCheckpoints(CycleContext& cycle, CycleRate& rate, CycleState& state, const FiniteWeights& weights)
+      : cycle_(cycle), rate_(rate), state_(state), weights_(weights) {}
+
+  // ---- before the first step ----
+  // Checks whether checkpoints of this run can be written and resumed.
+  void open();
+  // Puts position and counts back to where the checkpoint was taken. Called before programs are compiled.
+  void restore();
+  // Restores what programs declared since, and notes what has changed since the checkpoint. Throws ErrorKind::Weights
+  // if the checkpoint is of another graph.
+  void end_restore();
+
+  // Writes a checkpoint of the last step and returns when it is on disk. Returns false if none are written. Throws if
+  // writing fails. Callable from any thread that does not hold the boundary.
+  bool write_now();
+  // Writes one in the background that became due after the last step, or that is `wanted`. Callable from any thread
+  // that does not hold the boundary.
+  void write_between_steps(bool wanted);
+  // Tells of checkpoints written since the last call, and of those that could not be. Boundary held.
+  void tell();
+
+  void step_ended() override { write_if_due(false); }
+  void epoch_began() override { write_if_due(true); }
+  void steps_ended() override;
+  void run_failed(const Error& error) override;
+
+ private:
+  void expect_belonging() const;
+  std::vector<std::string> differences(const RunState& was, const RunState& is) const;
+  void write_if_due(bool epoch_ended);
+  void write_last();
+
+  CycleContext& cycle_;
+  CycleRate& rate_;
+  CycleState& state_;
+  const FiniteWeights& weights_;
+  std::string told_;              // the checkpoint of the last event
+  int64_t written_between_ = -1;  // the last step of a checkpoint that write_between_steps() has written
+};
+
+}  // namespace harmonics::engine

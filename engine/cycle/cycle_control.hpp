@@ -1,0 +1,40 @@
+// CycleControl: lets other threads watch and control a running cycle through a RunControl.
+#pragma once
+
+#include <vector>
+
+#include "engine/cycle/cycle_checkpoints.hpp"
+#include "engine/cycle/cycle_observer.hpp"
+#include "engine/cycle/cycle_readers.hpp"
+#include "engine/cycle/run_control.hpp"
+
+namespace harmonics::engine {
+
+class CycleControl final : public CycleObserver {
+ public:
+  CycleControl(CycleContext& cycle, CycleRate& rate, CycleReaders& readers, CycleCheckpoints& checkpoints)
+      : cycle_(cycle), rate_(rate), readers_(readers), checkpoints_(checkpoints) {}
+
+  // Announces the run.
+  void begin() override;
+  // Waits while the run is paused.
+  void before_step(StepBoundary::Turn& turn) override;
+  // Copies samples of the batch on request.
+  void batch_began(const Slot& slot) override;
+  void step_ended() override;
+  void epoch_closed(const EpochReport& epoch, const Progress& progress) override;
+
+ private:
+  RunScene scene();
+  std::vector<StreamProbe> probes() const;
+  RunFigures figures() const;
+
+  CycleContext& cycle_;
+  CycleRate& rate_;
+  CycleReaders& readers_;
+  CycleCheckpoints& checkpoints_;
+  double next_look_ = 0;        // when window metrics are read again
+  std::vector<double> values_;  // of the metrics
+};
+
+}  // namespace harmonics::engine

@@ -1,0 +1,53 @@
+// CycleLive: what a running cycle does for its live streams: positions in checkpoints, notes about lost and refused
+// samples, and an end that does not wait for samples.
+#pragma once
+
+#include <map>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "engine/cycle/cycle_checkpoints.hpp"
+#include "engine/cycle/cycle_observer.hpp"
+#include "engine/cycle/live_streams.hpp"
+
+namespace harmonics::engine {
+
+class CycleLive final : public CycleObserver {
+ public:
+  CycleLive(CycleContext& cycle, LiveStreams& streams, CycleState& state, CycleCheckpoints& checkpoints)
+      : cycle_(cycle), streams_(streams), state_(state), checkpoints_(checkpoints) {}
+  // Waits for a checkpoint that is being written: the streams are told when it is on disk.
+  ~CycleLive() override;
+  CycleLive(const CycleLive&) = delete;
+  CycleLive& operator=(const CycleLive&) = delete;
+
+  // Streams with positions continue where the checkpoint says, and are told which samples later checkpoints contain.
+  void open();
+  // Returns a thread beside the stages, which may wait for samples when the run should stop or a checkpoint is due. No
+  // thread if no stream is live.
+  std::jthread watch();
+  // Leaves the streams to the cycle that continues them. The last step has used everything that was read.
+  void hand_over();
+
+  void run_ended() override { tell_lost(); }
+
+ private:
+  void go_on(const LiveReading& former);
+  void tell_durable();
+  void look_until(const std::stop_token& over);
+  void tell_gone();
+  void tell_late_notes();
+  bool end_if_due(bool asked);
+  void tell_lost();
+  void tell_refused(const std::map<std::string, LiveStreams::Gone>& gone);
+
+  CycleContext& cycle_;
+  LiveStreams& streams_;
+  CycleState& state_;
+  CycleCheckpoints& checkpoints_;
+  double told_lost_at_ = 0;
+  int told_refusals_ = 0;  // number of notes about refused samples
+};
+
+}  // namespace harmonics::engine

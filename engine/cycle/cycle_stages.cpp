@@ -1,0 +1,50 @@
+#include "engine/cycle/cycle_stages.hpp"
+
+#include <algorithm>
+
+#include <oneapi/tbb/flow_graph.h>
+#include <oneapi/tbb/task_arena.h>
+
+namespace harmonics::engine {
+
+namespace {
+
+void run_graph(const CycleStages& stages) {
+  namespace flow = oneapi::tbb::flow;
+  flow::graph g;
+  flow::input_node<Slot*> input(g, [&](oneapi::tbb::flow_control& control) {
+    Slot* slot = stages.input();
+    if (!slot) control.stop();
+    return slot;
+  });
+  flow::limiter_node<Slot*> limiter(g, CycleFeed::kInFlight);
+  flow::make_edge(input, limiter);
+  if (!stages.output) {  // the step is the last stage
+    flow::function_node<Slot*, flow::continue_msg> step(
+        g, flow::serial, [&](Slot* slot) { return stages.step(*slot), flow::continue_msg(); });
+    flow::make_edge(limiter, step);
+    flow::make_edge(step, limiter.decrementer());
+    input.activate();
+    return g.wait_for_all();
+  }
+  flow::function_node<Slot*, Slot*> step(g, flow::serial, [&](Slot* slot) { return stages.step(*slot), slot; });
+  // A serial node may start its next message before it has passed on the last, so the order is restored by number.
+  flow::sequencer_node<Slot*> in_order(g, [](Slot* slot) { return slot->sequence; });
+  flow::function_node<Slot*, flow::continue_msg> output(
+      g, flow::serial, [&](Slot* slot) { return stages.output(*slot), flow::continue_msg(); });
+  flow::make_edge(limiter, step);
+  flow::make_edge(step, in_order);
+  flow::make_edge(in_order, output);
+  flow::make_edge(output, limiter.decrementer());
+  input.activate();
+  g.wait_for_all();
+}
+
+}  // namespace
+
+void CycleStages::run(int threads) const {
+  oneapi::tbb::task_arena arena(std::max(1, threads));
+  arena.execute([this] { run_graph(*this); });
+}
+
+}  // namespace harmonics::engine

@@ -1,0 +1,49 @@
+// CycleState: the state of a running cycle as a checkpoint holds it: that after the last whole step.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/cycle/cycle_context.hpp"
+#include "engine/cycle/cycle_observer.hpp"
+#include "engine/cycle/cycle_rate.hpp"
+#include "engine/cycle/live_streams.hpp"
+
+namespace harmonics::engine {
+
+class CycleState final : public CycleObserver {
+ public:
+  CycleState(CycleContext& cycle, const CycleRate& rate, const LiveStreams& streams)
+      : cycle_(cycle), rate_(rate), streams_(streams) {}
+
+  // ---- boundary held ----
+  RunState of_last_step();
+  // The same with its tensors, for a checkpoint.
+  RunState fill(TensorFile& file);
+
+  // Returns whether a run can end within a step: a step has several batches. Otherwise a step that fails has changed
+  // nothing.
+  bool has_unfinished_steps() const { return cycle_.plan.training && cycle_.plan.settings.accumulate > 1; }
+
+  // Why a checkpoint of this run cannot be resumed; empty: it can.
+  const std::string& not_resumable() const { return not_resumable_; }
+  // Takes over the reason of the cycle that this one continues.
+  void continue_from(const LiveReading& former) { not_resumable_ = former.not_resumable; }
+  // Looks at the streams for such a reason, and notes it.
+  void note_if_not_resumable();
+
+  void step_began() override;
+  void step_dropped() override;
+
+ private:
+  CycleContext& cycle_;
+  const CycleRate& rate_;
+  const LiveStreams& streams_;
+  std::string not_resumable_;
+  // Running statistics at the start of the step: each of its batches changes them.
+  std::map<std::string, std::vector<std::byte>> statistics_;
+};
+
+}  // namespace harmonics::engine
