@@ -47,13 +47,13 @@ std::optional<Format> format_of_type(const std::string& content_type, const std:
 }
 
 // Passes request bodies to the feed in order of arrival, on a separate thread: senders wait, the server does not.
-class HttpDoor {
+class HttpEndpoint {
  public:
-  explicit HttpDoor(plain::FeedOptions options) : feed_(std::move(options)) {
+  explicit HttpEndpoint(plain::FeedOptions options) : feed_(std::move(options)) {
     feed_.wake_by([this] { changed_.notify_all(); });
     thread_ = std::thread([this] { run(); });
   }
-  ~HttpDoor() {
+  ~HttpEndpoint() {
     feed_.wake_by({});
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -146,12 +146,12 @@ class HttpDoor {
   std::thread thread_;
 };
 
-struct Doors {
+struct Endpoints {
   std::mutex mutex;
-  std::map<std::string, std::weak_ptr<HttpDoor>> all;
+  std::map<std::string, std::weak_ptr<HttpEndpoint>> all;
 };
-Doors& doors() {
-  static auto* const it = new Doors;  // never destroyed: a server may still use it
+Endpoints& endpoints() {
+  static auto* const it = new Endpoints;  // never destroyed: a server may still use it
   return *it;
 }
 
@@ -166,10 +166,10 @@ std::shared_ptr<Producer> open_http(const std::string& path, const Arguments& op
               "write http: or http:NAME; programs send to POST /v1/samples or /v1/samples/NAME of the address of "
               "--serve");
   const std::string where = "http:" + path;
-  std::shared_ptr<HttpDoor> door;
+  std::shared_ptr<HttpEndpoint> door;
   {
-    const std::lock_guard<std::mutex> lock(doors().mutex);
-    std::weak_ptr<HttpDoor>& known = doors().all[path];
+    const std::lock_guard<std::mutex> lock(endpoints().mutex);
+    std::weak_ptr<HttpEndpoint>& known = endpoints().all[path];
     door = known.lock();
     if (!door) {
       plain::FeedOptions feed = plain::feed_options(where, Format::Jsonl, options);
@@ -178,10 +178,10 @@ std::shared_ptr<Producer> open_http(const std::string& path, const Arguments& op
       feed.endless = true;  // requests have no end
       feed.messages = true;
       feed.decoder.batches = feed.decoder.rows = true;
-      known = door = std::make_shared<HttpDoor>(std::move(feed));
+      known = door = std::make_shared<HttpEndpoint>(std::move(feed));
     }
   }
-  return std::make_shared<plain::PlainProducer<HttpDoor>>(door, options, plain::at_most_once(where));
+  return std::make_shared<plain::PlainProducer<HttpEndpoint>>(door, options, plain::at_most_once(where));
 }
 
 std::vector<Argument> http_options() {
@@ -194,10 +194,10 @@ std::vector<Argument> http_options() {
 }
 
 void send_by_http(const std::string& name, SentSamples samples, Answer answer) {
-  std::shared_ptr<HttpDoor> door;
+  std::shared_ptr<HttpEndpoint> door;
   {
-    const std::lock_guard<std::mutex> lock(doors().mutex);
-    if (const auto at = doors().all.find(name); at != doors().all.end()) door = at->second.lock();
+    const std::lock_guard<std::mutex> lock(endpoints().mutex);
+    if (const auto at = endpoints().all.find(name); at != endpoints().all.end()) door = at->second.lock();
   }
   if (!door) return answer(refusal(404, "no producer takes samples here", "bind one: --producer x=http:" + name));
   door->send(std::move(samples), std::move(answer));

@@ -256,10 +256,10 @@ class Reading {
 
 }  // namespace
 
-std::string read_plain_file(const std::string& path, FileCalls& calls, const JudgeBeginning& judge) {
+std::string read_plain_file(const std::string& path, FileCalls& calls, const LengthRule& length_rule) {
   Reading file(path, calls);
-  while (judge) {
-    const uint64_t wanted = std::min(judge(file.bytes(), file.size()), file.size());
+  while (length_rule) {
+    const uint64_t wanted = std::min(length_rule(file.bytes(), file.size()), file.size());
     if (wanted <= file.bytes().size()) break;
     file.read_up_to(wanted);
   }

@@ -54,11 +54,11 @@ bool is_unfinished_file(std::string_view name);
 // Examines the first bytes of a file before memory for the whole file is allocated. Returns how many bytes it needs to
 // see (no more than it has seen: the content is accepted), or throws an error for a file of this size with this
 // beginning.
-using JudgeBeginning = std::function<uint64_t(std::string_view first, uint64_t size)>;
+using LengthRule = std::function<uint64_t(std::string_view first, uint64_t size)>;
 
 // Reads a regular file into memory. Throws ErrorKind::NoInput with the reason, also when memory is insufficient.
 std::string read_plain_file(const std::string& path, FileCalls& calls = FileCalls::system(),
-                            const JudgeBeginning& judge = {});
+                            const LengthRule& length_rule = {});
 
 // The bytes of a regular file, mapped read-only and paged in on access. If the file is truncated meanwhile, reads may
 // return zeros: read_whole() of <harmonics/file_mapping.hpp> detects this.

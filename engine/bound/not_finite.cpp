@@ -107,10 +107,11 @@ Error not_finite(const NotFinite& step, const LoweringOptions& observing, Execut
   look.run_forward();
   std::vector<std::string> notes;
   const std::string by_code = first_plugin(own_code, look),
-                    traced = step.spoilt.empty() ? first_plugin(look.lowered().plugins, look) : "";
+                    traced = step.first_non_finite.empty() ? first_plugin(look.lowered().plugins, look) : "";
   if (!by_code.empty() || !traced.empty())
     notes.push_back((by_code.empty() ? traced : by_code) + " made it of finite numbers: leave it out, or correct it");
-  else if (const std::string all = plugins_of(look.lowered(), observing); !step.spoilt.empty() && !all.empty())
+  else if (const std::string all = plugins_of(look.lowered(), observing);
+           !step.first_non_finite.empty() && !all.empty())
     notes.push_back("a gradient or an update of a plugin may have done so; in this step are " + all +
                     ": leave them out one by one");
   const FirstPlace first = first_place(step, look);

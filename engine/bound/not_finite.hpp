@@ -16,8 +16,8 @@ struct NotFinite {
   int64_t steps;                            // steps before it
   uint64_t epoch;                           // from 1
   float loss;
-  std::string spoilt;  // name of an infinite or NaN weight; empty: none
-  bool given;          // some were so before the first step
+  std::string first_non_finite;  // name of an infinite or NaN weight; empty: none
+  bool given;                    // some were so before the first step
 };
 
 // Requires that the step has changed nothing. Runs it forward again as `observing` says, checks the samples and every

@@ -37,7 +37,7 @@ uint64_t runs_of_a_second(PreparedStep& step) {
   return std::clamp(static_cast<uint64_t>(0.5 / std::max(one, 1e-9)), kLeast, kMost);
 }
 
-std::vector<ProfiledStep> describe(const Executable& executable, Yardsticks& yardsticks) {
+std::vector<ProfiledStep> describe(const Executable& executable, MachinePeaks& peaks) {
   std::vector<ProfiledStep> steps;
   for (const PlanStep& s : executable.steps()) {
     ProfiledStep p{.index = steps.size(),
@@ -51,7 +51,7 @@ std::vector<ProfiledStep> describe(const Executable& executable, Yardsticks& yar
       p.flops = work.flops();
       p.bytes = work.bytes;
     }
-    p.floor = yardsticks.floor(p.flops, p.bytes);
+    p.floor = peaks.floor(p.flops, p.bytes);
     steps.push_back(std::move(p));
   }
   return steps;
@@ -93,15 +93,15 @@ double Times::at(double quantile) const {
   return *at;
 }
 
-double floor_of(const Executable& executable, Yardsticks& yardsticks) {
+double floor_of(const Executable& executable, MachinePeaks& peaks) {
   double sum = 0;
-  for (const ProfiledStep& s : describe(executable, yardsticks)) sum += s.floor;
+  for (const ProfiledStep& s : describe(executable, peaks)) sum += s.floor;
   return sum;
 }
 
-Profile profile(PreparedStep& step, Yardsticks& yardsticks, const ProfileSettings& settings) {
+Profile profile(PreparedStep& step, MachinePeaks& peaks, const ProfileSettings& settings) {
   Profile result;
-  describe(step.executable(), yardsticks);  // measures the rooflines before and, below, after the runs
+  describe(step.executable(), peaks);  // measures the rooflines before and, below, after the runs
   for (uint64_t i = 0; i < kWarm; ++i) step.run();
   result.runs = settings.runs ? settings.runs : runs_of_a_second(step);
 
@@ -124,12 +124,12 @@ Profile profile(PreparedStep& step, Yardsticks& yardsticks, const ProfileSetting
       each[i].add(static_cast<double>(times.stamps[i + 1] - times.stamps[i]) * 1e-9, batch);
     if (times.wants_parts) result.trace.push_back(times);
   }
-  yardsticks.again();
-  result.steps = describe(step.executable(), yardsticks);
+  peaks.again();
+  result.steps = describe(step.executable(), peaks);
   result.seconds = whole.best();
   result.median = whole.at(0.5);
   result.by_device = times.by_device;
-  result.waiting = times.by_device ? static_cast<double>(times.nothing) * 1e-9 : yardsticks.waiting();
+  result.waiting = times.by_device ? static_cast<double>(times.nothing) * 1e-9 : peaks.waiting();
   const double beside = times.by_device ? result.waiting : clock_cost() + result.waiting;
   for (size_t i = 0; i < n; ++i) {
     ProfiledStep& s = result.steps[i];

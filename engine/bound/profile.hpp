@@ -27,7 +27,7 @@ struct Profile {
   double engine = 0;               // the same plan with empty kernels
   bool by_device = false;          // single steps were timed by the device's clock
   double waiting = 0;      // subtracted from each step's time: by the device's clock the time of an idle step, else
-                           // see Yardsticks
+                           // see MachinePeaks
   double allocations = 0;  // per step; -1: not counted
   std::vector<ProfiledStep> steps;
   std::vector<PlanTimes> trace;  // of the last runs
@@ -40,10 +40,10 @@ struct ProfileSettings {
 };
 
 // Alternates runs without and with inner clock readings.
-Profile profile(PreparedStep& step, Yardsticks& yardsticks, const ProfileSettings& settings);
+Profile profile(PreparedStep& step, MachinePeaks& peaks, const ProfileSettings& settings);
 
 // Returns the least time for all steps of a plan together.
-double floor_of(const Executable& executable, Yardsticks& yardsticks);
+double floor_of(const Executable& executable, MachinePeaks& peaks);
 
 // Times of one step on several batches. The time may depend on the numbers (zeros can be skipped), so the overall
 // fastest run would be that of the easiest batch.

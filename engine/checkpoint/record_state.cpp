@@ -171,7 +171,7 @@ LayerState take_layer_state(const Fields& f, TensorFile& file) {
 
 // ---- window metrics of layers ----
 
-json::object json_of(const std::map<std::string, JudgedWindowState>& windows, TensorFile& file) {
+json::object json_of(const std::map<std::string, MetricWindowState>& windows, TensorFile& file) {
   json::object o;
   for (const auto& [layer, w] : windows) {
     const std::string name = kJudged + layer;
@@ -199,9 +199,9 @@ std::vector<T> take_array(TensorFile& file, const std::string& name, DType dtype
   return {from, from + shape.count()};
 }
 
-JudgedWindowState take_judged(const Fields& f, const std::string& name, TensorFile& file) {
+MetricWindowState take_judged(const Fields& f, const std::string& name, TensorFile& file) {
   constexpr double kRows = 0x1p40;
-  JudgedWindowState w;
+  MetricWindowState w;
   w.outputs = static_cast<uint64_t>(f.count("outputs"));
   const bool classes = f.yes("classes");
   if (w.outputs == 0) throw std::runtime_error(fmt::format("'{}' has no outputs", name));
@@ -313,7 +313,7 @@ json::object json_of(const RecordState& r, TensorFile& file) {
     loss += StepSums{part.sum, part.weight, part.active, r.epoch_measured}.mean() * r.epoch_measured;
   }
   for (const EpochReport& e : r.by_epoch) epochs.push_back(json_of(e, file));
-  for (const LayerState& layer : r.judged) judged.push_back(json_of(layer, file));
+  for (const LayerState& layer : r.measured_layers) judged.push_back(json_of(layer, file));
   return {{"epoch_steps", r.epoch_steps},
           {"epoch_samples", r.epoch_samples},
           {"epoch_loss", exact(loss)},
@@ -360,7 +360,7 @@ RecordState take_record(const Fields& f, int64_t version, TensorFile& file) {
   if (version < 2) return r;
   r.aside = f.number("aside");
   r.held = f.object("held").numbers();
-  for (const json::value& layer : f.list("judged")) r.judged.push_back(take_layer_state(Fields(layer), file));
+  for (const json::value& layer : f.list("judged")) r.measured_layers.push_back(take_layer_state(Fields(layer), file));
   if (!f.all().contains("judged_windows")) return r;
   const Fields judged = f.object("judged_windows");
   for (const auto& [layer, window] : judged.all())

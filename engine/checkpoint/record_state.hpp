@@ -8,7 +8,7 @@
 
 #include <boost/json/fwd.hpp>
 
-#include "engine/flow/judge.hpp"
+#include "engine/flow/layer_metrics.hpp"
 #include "engine/flow/metrics.hpp"
 #include "engine/measure/curve.hpp"
 #include "engine/measure/cycle_report.hpp"
@@ -30,8 +30,8 @@ struct RecordState {
   CurveState curve;
   std::vector<EpochReport> by_epoch;  // as in EpochHistory, with its counts
   int64_t closed_epochs = 0, epoch_stride = 1;
-  std::vector<LayerState> judged;
-  std::map<std::string, JudgedWindowState> judged_windows;  // by layer: the samples of its window metrics
+  std::vector<LayerState> measured_layers;
+  std::map<std::string, MetricWindowState> judged_windows;  // by layer: the samples of its window metrics
 };
 
 // Arrays of variable length are stored in tensors of the file, named "run/...".

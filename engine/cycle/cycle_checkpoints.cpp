@@ -119,7 +119,8 @@ void CycleCheckpoints::write_between_steps(bool wanted) {
   const int64_t step = cycle_.record.step();
   if (step == 0 || step == written_between_) return;
   if (!wanted && !c.due(cycle_.now(), step, false, cycle_.at.epoch)) return;
-  if (!weights_.spoilt().empty()) return;  // the next check in the thread of the steps, or at the end, reports it
+  if (!weights_.first_non_finite().empty())
+    return;  // the next check in the thread of the steps, or at the end, reports it
   written_between_ = step;
   c.start([this](TensorFile& file) { return state_.fill(file); });
 }
@@ -156,7 +157,7 @@ void CycleCheckpoints::steps_ended() {
 // An error of a stream, a batch or a consumer has changed no weights, so the steps before it are kept.
 void CycleCheckpoints::run_failed(const Error& e) {
   const bool kept = e.kind() == ErrorKind::Diverged || is_of_streams(e.kind()) || e.kind() == ErrorKind::Output;
-  if (cycle_.record.step() > 0 && kept && weights_.spoilt().empty()) write_last();
+  if (cycle_.record.step() > 0 && kept && weights_.first_non_finite().empty()) write_last();
 }
 
 }  // namespace harmonics::engine

@@ -13,20 +13,20 @@ CycleFeed::CycleFeed(CyclePlan& plan, uint64_t epoch, uint64_t index) : plan_(pl
 }
 
 void CycleFeed::allocate(const std::vector<std::optional<TensorType>>& results) {
-  arriving_.resize(plan_.producers.size());
-  for (size_t i = 0; i < arriving_.size(); ++i) arriving_[i] = plan_.reader->bytes(i) * plan_.batch;
+  prefetch_bytes_.resize(plan_.producers.size());
+  for (size_t i = 0; i < prefetch_bytes_.size(); ++i) prefetch_bytes_[i] = plan_.reader->bytes(i) * plan_.batch;
   const ItemPtr device = plan_.graph.registry().find(HX_DEVICE, plan_.run.device);
   if (device && has_own_memory(*device))
-    arrivals_ = InputPrefetch::open(device, plan_.graph.store().queue_on(device), arriving_, slots_.size());
+    prefetch_ = InputPrefetch::open(device, plan_.graph.store().queue_on(device), prefetch_bytes_, slots_.size());
   for (size_t s = 0; s < slots_.size(); ++s) {
     Slot& slot = slots_[s];
-    for (size_t i = 0; i < arriving_.size(); ++i) {
+    for (size_t i = 0; i < prefetch_bytes_.size(); ++i) {
       void* p = nullptr;
-      if (arrivals_) {
-        p = arrivals_->host(s, i);
+      if (prefetch_) {
+        p = prefetch_->host(s, i);
       } else {
         // The data is 64-byte aligned inside the buffer, because kernels read it directly.
-        auto& bytes = slot.streams.emplace_back(arriving_[i] + 64);
+        auto& bytes = slot.streams.emplace_back(prefetch_bytes_[i] + 64);
         p = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64);
       }
       slot.targets.push_back(p);
@@ -62,12 +62,12 @@ double feed_clock() {
 void CycleFeed::fill(Slot& slot) {
   slot.asked = feed_clock();
   const auto at = static_cast<size_t>(&slot - slots_.data());
-  if (arrivals_) arrivals_->renew(at);
+  if (prefetch_) prefetch_->renew(at);
   read(slot);
   slot.ready = feed_clock();
-  if (!arrivals_ || slot.count == 0) return;
-  for (size_t i = 0; i < arriving_.size(); ++i) arriving_[i] = plan_.reader->bytes(i) * slot.count;
-  arrivals_->start(at, arriving_);
+  if (!prefetch_ || slot.count == 0) return;
+  for (size_t i = 0; i < prefetch_bytes_.size(); ++i) prefetch_bytes_[i] = plan_.reader->bytes(i) * slot.count;
+  prefetch_->start(at, prefetch_bytes_);
 }
 
 void CycleFeed::read(Slot& slot) {

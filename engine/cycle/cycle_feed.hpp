@@ -56,8 +56,8 @@ class CycleFeed {
   bool next_pass();
 
   CyclePlan& plan_;
-  std::unique_ptr<InputPrefetch> arrivals_;
-  std::vector<uint64_t> arriving_;         // bytes, by stream
+  std::unique_ptr<InputPrefetch> prefetch_;
+  std::vector<uint64_t> prefetch_bytes_;   // bytes, by stream
   std::array<Slot, kInFlight + 2> slots_;  // one more may be read before the limiter blocks; one is refilled
   size_t next_slot_ = 0, read_ = 0;
   uint64_t epoch_ = 0;

@@ -19,7 +19,7 @@ constexpr int kToldAtOnce = 5;  // single notes about refused samples; later one
 // by closing the stream.
 constexpr double kGrace = 1;
 
-std::string refusal(const std::string& name, const LiveStreams::Gone& gone, uint64_t told) {
+std::string refusal(const std::string& name, const LiveStreams::LossCounts& gone, uint64_t told) {
   if (gone.refused == told) return fmt::format("'{}': {}", name, gone.last_error);
   if (gone.refused == 1) return fmt::format("a sample of '{}' is refused: {}", name, gone.last_error);
   return fmt::format("{} samples of '{}' are refused: {}", gone.refused, name, gone.last_error);
@@ -96,12 +96,12 @@ void CycleLive::look_until(const std::stop_token& over) {
 void CycleLive::tell_gone() {
   if (cycle_.now() - told_lost_at_ >= kTellLostAgain) {
     const auto boundary = cycle_.boundary.hold();
-    tell_lost();
+    report_lost();
   } else if (told_refusals_ < kToldAtOnce) {
     const auto gone = streams_.gone();
     if (gone.empty()) return;
     const auto boundary = cycle_.boundary.hold();
-    tell_refused(gone);
+    report_refused(gone);
   }
 }
 
@@ -121,7 +121,7 @@ void CycleLive::tell_late_notes() {
 }
 
 // Losses within kTellLostAgain seconds are reported in one note, at the latest when the run ends.
-void CycleLive::tell_lost() {
+void CycleLive::report_lost() {
   const auto all = streams_.gone();
   for (const auto& [name, gone] : all) {
     if (gone.lost == 0) continue;
@@ -131,13 +131,13 @@ void CycleLive::tell_lost() {
                             gone.at_most_once ? "they were sent at most once" : "no sender has them any more"));
     told = gone.lost;
   }
-  tell_refused(all);
+  report_refused(all);
   told_lost_at_ = cycle_.now();
 }
 
 // Streams of one source report the same counts, so only the first is noted.
-void CycleLive::tell_refused(const std::map<std::string, LiveStreams::Gone>& all) {
-  const LiveStreams::Gone* before = nullptr;
+void CycleLive::report_refused(const std::map<std::string, LiveStreams::LossCounts>& all) {
+  const LiveStreams::LossCounts* before = nullptr;
   for (const auto& [name, gone] : all) {
     uint64_t told = 0;
     if (const auto at = cycle_.report.refused.find(name); at != cycle_.report.refused.end()) told = at->second;

@@ -30,7 +30,7 @@ class CycleLive final : public CycleObserver {
   // Leaves the streams to the cycle that continues them. The last step has used everything that was read.
   void hand_over();
 
-  void run_ended() override { tell_lost(); }
+  void run_ended() override { report_lost(); }
 
  private:
   void go_on(const LiveReading& former);
@@ -39,8 +39,8 @@ class CycleLive final : public CycleObserver {
   void tell_gone();
   void tell_late_notes();
   bool end_if_due(bool asked);
-  void tell_lost();
-  void tell_refused(const std::map<std::string, LiveStreams::Gone>& gone);
+  void report_lost();
+  void report_refused(const std::map<std::string, LiveStreams::LossCounts>& gone);
 
   CycleContext& cycle_;
   LiveStreams& streams_;

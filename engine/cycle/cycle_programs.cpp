@@ -46,7 +46,7 @@ void CyclePrograms::trace_branches(const std::vector<int>& conditionals) {
 
 // Records what a program measures and returns.
 void CyclePrograms::learn(const Lowered& lowered) {
-  if (judge_) judge_->open_layers(lowered);
+  if (layer_metrics_) layer_metrics_->open_layers(lowered);
   for (const Node* leaf : lowered.program.leaves(Op::parameter)) used_.insert(leaf->callee);
   for (const TrainedParameter& parameter : lowered.trained) trained_.insert(parameter.name);
   if (lowered.program.output("loss")) measured_.insert("loss");
@@ -77,7 +77,7 @@ LoweringOptions CyclePrograms::options(int64_t batch) const {
   static_cast<UpdateSettings&>(o) = plan_.settings;
   if (gathers()) o.accumulate = static_cast<double>(batch) / static_cast<double>(plan_.batch);
   o.wanted = plan_.wanted;
-  o.judge = judge_ != nullptr;
+  o.metric_inputs = layer_metrics_ != nullptr;
   return o;
 }
 
@@ -154,7 +154,7 @@ StepProgram CyclePrograms::compile(int64_t batch) {
     p.layer_parts.push_back(parts_of(p.loss_metrics.back(), info.parts));
     p.accuracy_metrics.push_back(metrics_.declare(info.name + ".accuracy"));
   }
-  if (judge_) p.judged = judge_->outputs_of(*p.step);
+  if (layer_metrics_) p.metric_addresses = layer_metrics_->outputs_of(*p.step);
   for (int n : plan_.wanted) {
     const auto value = lowered.values.find(n);
     p.results.push_back(value == lowered.values.end() ? nullptr : &p.step->executable().output(value->second));

@@ -10,7 +10,7 @@
 
 #include "engine/cycle/cycle_plan.hpp"
 #include "engine/flow/compiled_step.hpp"
-#include "engine/flow/judge.hpp"
+#include "engine/flow/layer_metrics.hpp"
 #include "engine/flow/metrics.hpp"
 #include "engine/flow/predicate.hpp"
 
@@ -23,16 +23,16 @@ struct StepProgram {
   std::vector<size_t> loss_metrics, accuracy_metrics;  // by Lowered::losses
   std::vector<std::vector<size_t>> layer_parts;        // of the loss metrics
   std::vector<const HTensor*> results;                 // by wanted node; null: not computed in this branch
-  JudgedOutputs judged;                                // only with a judge
+  MetricAddresses metric_addresses;                    // only with metrics
 };
 
 class CyclePrograms {
  public:
-  // `judge` evaluates the requested metrics; null: none.
-  CyclePrograms(CyclePlan& plan, Metrics& metrics, Judge* judge)
+  // `layer_metrics` evaluates the requested metrics; null: none.
+  CyclePrograms(CyclePlan& plan, Metrics& metrics, LayerMetrics* layer_metrics)
       : plan_(plan),
         metrics_(metrics),
-        judge_(judge),
+        layer_metrics_(layer_metrics),
         predicates_(plan.graph.graph().conditionals),
         result_types_(plan.wanted.size()) {}
 
@@ -79,7 +79,7 @@ class CyclePrograms {
 
   CyclePlan& plan_;
   Metrics& metrics_;
-  Judge* judge_;
+  LayerMetrics* layer_metrics_;
   Predicates predicates_;
   std::map<std::set<int>, Branch> by_branches_;
   Branch* chosen_ = nullptr;

@@ -15,7 +15,7 @@ CycleRun::CycleRun(BoundGraph& graph, int cycle, const RunSettings& settings, Cy
       hooks_(hooks),
       record_(plan_, report),
       watch_(plan_, record_),
-      programs_(plan_, record_.metrics(), watch_.judge()),
+      programs_(plan_, record_.metrics(), watch_.layer_metrics()),
       cycle_(plan_, report, hooks, record_, watch_, programs_, boundary_),
       rate_(cycle_),
       conditions_(cycle_),

@@ -74,21 +74,22 @@ CycleReport CycleRuntime::run() {
 
 // Describes the weights, which are finite afterwards, in the error message.
 Error CycleRuntime::repaired(const Error& e, std::unique_ptr<CycleRun> run) {
-  const std::string spoilt = hooks_.good->spoilt(graph_.store());
+  const std::string first_non_finite = hooks_.good->first_non_finite(graph_.store());
   std::string why_not = run->why_not_repeated();
-  const bool diverged = e.kind() == ErrorKind::Diverged, by_numbers = dynamic_cast<const SpoiltWeights*>(&e) != nullptr;
+  const bool diverged = e.kind() == ErrorKind::Diverged,
+             by_numbers = dynamic_cast<const NonFiniteWeights*>(&e) != nullptr;
   const int64_t last = run->step();
   run.reset();  // its streams are opened again
   std::string made, weights;
   int64_t kept = last;
-  if (!spoilt.empty()) {
+  if (!first_non_finite.empty()) {
     const int64_t copied = hooks_.good->kept().state.step;
     const std::optional<int64_t> good = why_not.empty() ? repeat(last, why_not) : std::nullopt;
     kept = good.value_or(copied);
     if (!good) keep_copy();
-    made = good ? fmt::format("step {} had a finite loss but made '{}' infinite", kept + 1, spoilt)
+    made = good ? fmt::format("step {} had a finite loss but made '{}' infinite", kept + 1, first_non_finite)
                 : fmt::format("a step after {} and up to {} had a finite loss but made '{}' infinite", copied, last,
-                              spoilt);
+                              first_non_finite);
     if (!good) weights = "; the later ones cannot be repeated: " + why_not;
   }
   weights = fmt::format("the weights are those after step {}, all finite", kept) + weights;
@@ -96,7 +97,7 @@ Error CycleRuntime::repaired(const Error& e, std::unique_ptr<CycleRun> run) {
     weights = fmt::format("the weights are those after step {}; '{}' was not finite in {} already", kept,
                           *hooks_.good->never_finite().begin(), hooks_.origin);
   hooks_.good.reset();
-  if (!diverged && spoilt.empty()) return e;
+  if (!diverged && first_non_finite.empty()) return e;
   std::vector<std::string> notes = e.notes();
   if (!diverged || !by_numbers)
     notes.insert(notes.begin(), "note: " + (made.empty() ? "" : made + "; ") + weights);

@@ -31,14 +31,14 @@ CycleWatch::CycleWatch(CyclePlan& plan, CycleRecord& record) : plan_(plan), reco
   for (const std::string& text : plan.run.metrics)
     if (text != "accuracy" && text != "confusion") asked.push_back(text);
   if (plan.training && !asked.empty())
-    judge_.emplace(plan.graph.registry(), asked, false, false,
-                   JudgedSpan{plan.window, static_cast<int64_t>(plan.batch)});
+    layer_metrics_.emplace(plan.graph.registry(), asked, false, false,
+                           MetricSpan{plan.window, static_cast<int64_t>(plan.batch)});
 }
 
 void CycleWatch::prepare() {
-  if (judge_) {
-    judge_->check_asked();
-    for (const auto& [name, value] : named(judge_->figures(), false)) names_.push_back(name);
+  if (layer_metrics_) {
+    layer_metrics_->check_asked();
+    for (const auto& [name, value] : named(layer_metrics_->figures(), false)) names_.push_back(name);
     name_windows();
   }
   if (plan_.training && !plan_.graph.validation_streams().empty()) {
@@ -57,7 +57,7 @@ void CycleWatch::name_windows() {
     names_.push_back(text);
     of.push_back(record_.metrics().declare(text));
   };
-  judge_->read_windows(
+  layer_metrics_->read_windows(
       [&](const std::string& layer, const hx_figure& figure) {
         std::vector<size_t>& of = windows_[layer][figure.name];
         name(std::string("window.") + figure.name, of);
@@ -73,8 +73,8 @@ void CycleWatch::name_windows() {
 }
 
 void CycleWatch::read_windows(bool all) {
-  if (!judge_ || windows_.empty()) return;
-  judge_->read_windows(
+  if (!layer_metrics_ || windows_.empty()) return;
+  layer_metrics_->read_windows(
       [&](const std::string& layer, const hx_figure& figure) {
         const auto& of_layer = windows_.at(layer);
         const auto of = of_layer.find(std::string_view(figure.name));
@@ -85,21 +85,21 @@ void CycleWatch::read_windows(bool all) {
 }
 
 void CycleWatch::store(RunState& state) {
-  if (!judge_) return;
-  state.record.judged = judge_->state();
-  state.record.judged_windows = judge_->windows();
+  if (!layer_metrics_) return;
+  state.record.measured_layers = layer_metrics_->state();
+  state.record.judged_windows = layer_metrics_->windows();
 }
 
 void CycleWatch::restore(const RunState& state) {
-  if (!judge_) return;
-  judge_->restore_windows(state.record.judged_windows);
-  if (state.record.epoch_steps > 0) judge_->restore(state.record.judged);
+  if (!layer_metrics_) return;
+  layer_metrics_->restore_windows(state.record.judged_windows);
+  if (state.record.epoch_steps > 0) layer_metrics_->restore(state.record.measured_layers);
 }
 
 std::vector<std::string> CycleWatch::notes(const RunState& state) const {
   std::vector<std::string> notes;
-  if (judge_)
-    for (const auto& [metric, layer, why] : judge_->begun_anew())
+  if (layer_metrics_)
+    for (const auto& [metric, layer, why] : layer_metrics_->begun_anew())
       notes.push_back(fmt::format("metric '{}' of '{}' counts epoch {} from step {} on only: {}", metric, layer,
                                   state.epoch + 1, state.step + 1, why));
   return notes;
@@ -118,10 +118,10 @@ void CycleWatch::close_epoch(EpochReport& epoch, bool stopped) {
   const auto set = [&](const std::string& name, double value) {
     if (std::isfinite(value)) metrics.set(metrics.declare(name), value);
   };
-  if (judge_) {
-    epoch.figures = named(judge_->figures(), true);
+  if (layer_metrics_) {
+    epoch.figures = named(layer_metrics_->figures(), true);
     for (const auto& [name, value] : epoch.figures) set(name, value);
-    judge_->reset();
+    layer_metrics_->reset();
   }
   if (!validation_ || stopped) return;
   record_.forget_tables();

@@ -20,7 +20,7 @@ class CycleWatch {
   CycleWatch(CyclePlan& plan, CycleRecord& record);
 
   // Evaluates training batches; null: no metrics were requested.
-  Judge* judge() { return judge_ ? &*judge_ : nullptr; }
+  LayerMetrics* layer_metrics() { return layer_metrics_ ? &*layer_metrics_ : nullptr; }
   // Called after the first programs are compiled. Compiles validation and checks the requested metrics.
   void prepare();
   // Recompiles validation with the current functions.
@@ -31,15 +31,15 @@ class CycleWatch {
   std::vector<std::string> names(const std::set<std::string>& measured) const;
 
   void count_batch(const StepProgram& program, int64_t samples) {
-    if (!judge_) return;
+    if (!layer_metrics_) return;
     if (plan_.settings.accumulate > 1)
-      judge_->hold(program.judged, samples);  // a checkpoint shows the end of a step
+      layer_metrics_->hold(program.metric_addresses, samples);  // a checkpoint shows the end of a step
     else
-      judge_->add(program.judged, samples);
+      layer_metrics_->add(program.metric_addresses, samples);
   }
   void end_step() {
-    if (!judge_) return;
-    judge_->commit();
+    if (!layer_metrics_) return;
+    layer_metrics_->commit();
     if (decides_) read_windows();
   }
   // Computes the metrics over the last samples and puts them among the others. Called only when they are read,
@@ -53,7 +53,7 @@ class CycleWatch {
   std::vector<std::string> notes(const RunState& state) const;
   // Requested metrics that cannot be computed over the last samples.
   std::vector<std::string> without_window() const {
-    return judge_ ? judge_->without_window() : std::vector<std::string>();
+    return layer_metrics_ ? layer_metrics_->without_window() : std::vector<std::string>();
   }
   // Reads the metrics of the epoch and validates, unless the run was stopped.
   void close_epoch(EpochReport& epoch, bool stopped);
@@ -63,7 +63,7 @@ class CycleWatch {
 
   CyclePlan& plan_;
   CycleRecord& record_;
-  std::optional<Judge> judge_;
+  std::optional<LayerMetrics> layer_metrics_;
   std::optional<Evaluator> validation_;
   std::vector<std::string> names_;
   std::map<std::string, std::map<std::string, std::vector<size_t>, std::less<>>>

@@ -9,12 +9,12 @@ void FiniteWeights::open() {
   if (cycle_.plan.training) cycle_.hooks.good = std::make_unique<LastGood>(cycle_.plan.graph.store());
 }
 
-std::string FiniteWeights::spoilt() const {
-  return cycle_.hooks.good ? cycle_.hooks.good->spoilt(cycle_.plan.graph.store()) : "";
+std::string FiniteWeights::first_non_finite() const {
+  return cycle_.hooks.good ? cycle_.hooks.good->first_non_finite(cycle_.plan.graph.store()) : "";
 }
 
 void FiniteWeights::expect_finite() const {
-  if (const std::string name = spoilt(); !name.empty()) throw SpoiltWeights(name);
+  if (const std::string name = first_non_finite(); !name.empty()) throw NonFiniteWeights(name);
 }
 
 void FiniteWeights::keep() {
@@ -36,7 +36,7 @@ void FiniteWeights::step_ended() {
 }
 
 bool FiniteWeights::undo_if_spoilt() {
-  if (!cycle_.hooks.repeats_until || spoilt().empty()) return false;
+  if (!cycle_.hooks.repeats_until || first_non_finite().empty()) return false;
   undo_step();
   return true;
 }
@@ -54,15 +54,10 @@ void FiniteWeights::refuse(const CompiledStep& program, const Slot& slot) {
   const auto count = static_cast<int64_t>(slot.count);
   LoweringOptions o = cycle_.programs.options(count);
   o.observe = true;
-  const NotFinite step{plan.graph,
-                       plan.producers,
-                       slot.pointers,
-                       count,
-                       cycle_.record.step(),
-                       slot.epoch + 1,
-                       *program.loss(),
-                       spoilt(),
-                       cycle_.hooks.good && !cycle_.hooks.good->never_finite().empty()};
+  const NotFinite step{
+      plan.graph,      plan.producers,       slot.pointers,
+      count,           cycle_.record.step(), slot.epoch + 1,
+      *program.loss(), first_non_finite(),   cycle_.hooks.good && !cycle_.hooks.good->never_finite().empty()};
   throw not_finite(step, o, plan.executor, plan.run);
 }
 

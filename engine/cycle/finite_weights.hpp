@@ -17,8 +17,8 @@ class FiniteWeights final : public CycleObserver {
   // Called once the weights are those before the first step.
   void open();
   // Returns a tensor that has become infinite or NaN, or an empty string.
-  std::string spoilt() const;
-  // Throws SpoiltWeights if there is one.
+  std::string first_non_finite() const;
+  // Throws NonFiniteWeights if there is one.
   void expect_finite() const;
   // Copies the state after the last step. Boundary held, or no step runs.
   void keep();

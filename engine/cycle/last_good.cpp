@@ -37,7 +37,7 @@ LastGood::LastGood(const ParameterStore& store) {
     if (!is_finite(t)) never_finite_.insert(name);
 }
 
-std::string LastGood::spoilt(const ParameterStore& store) const {
+std::string LastGood::first_non_finite(const ParameterStore& store) const {
   for (const auto& [name, t] : store.all())
     if (!is_accumulator(name) && !never_finite_.count(name) && !is_finite(t)) return name;
   return "";

@@ -11,9 +11,9 @@
 namespace harmonics::engine {
 
 // Thrown when weights, moments or statistics are not finite after a step.
-class SpoiltWeights : public Error {
+class NonFiniteWeights : public Error {
  public:
-  explicit SpoiltWeights(const std::string& tensor) : Error(ErrorKind::Diverged, "'" + tensor + "' is not finite") {}
+  explicit NonFiniteWeights(const std::string& tensor) : Error(ErrorKind::Diverged, "'" + tensor + "' is not finite") {}
 };
 
 bool is_finite(const StoredTensor& tensor);
@@ -26,7 +26,7 @@ class LastGood {
   explicit LastGood(const ParameterStore& store);
 
   // Returns the first tensor that has become infinite or NaN, or an empty string.
-  std::string spoilt(const ParameterStore& store) const;
+  std::string first_non_finite(const ParameterStore& store) const;
   // Tensors that were not finite from the beginning.
   const std::set<std::string>& never_finite() const { return never_finite_; }
 

@@ -8,7 +8,7 @@ namespace harmonics::engine {
 
 namespace {
 
-LiveStreams::Gone gone_of(const Source& source) {
+LiveStreams::LossCounts gone_of(const Source& source) {
   const auto health = source.health();
   if (!health) return {};
   return {health->lost, health->refused, health->at_most_once, health->last_error};
@@ -68,10 +68,10 @@ bool LiveStreams::wants_durable() const {
   return false;
 }
 
-std::map<std::string, LiveStreams::Gone> LiveStreams::gone() const {
-  std::map<std::string, Gone> all;
+std::map<std::string, LiveStreams::LossCounts> LiveStreams::gone() const {
+  std::map<std::string, LossCounts> all;
   for (const Member& m : members_) {
-    Gone gone = gone_of(*m.source);
+    LossCounts gone = gone_of(*m.source);
     gone.lost -= std::min(gone.lost, m.lost_before);
     if (gone.lost > 0 || gone.refused > 0 || !gone.last_error.empty()) all[m.name] = std::move(gone);
   }

@@ -32,12 +32,12 @@ class LiveStreams {
   bool wants_durable() const;
   // For each stream that has any: samples lost since this was made, which no sender still has, and samples refused
   // since its source was opened.
-  struct Gone {
+  struct LossCounts {
     uint64_t lost = 0, refused = 0;
     bool at_most_once = false;  // no sender would have sent them again
     std::string last_error;
   };
-  std::map<std::string, Gone> gone() const;
+  std::map<std::string, LossCounts> gone() const;
   void cancel() const;
 
  private:

@@ -14,7 +14,7 @@
 #include "engine/cycle/cycle_runtime.hpp"
 #include "engine/embed/figure_lists.hpp"
 #include "engine/embed/fit_checkpoints.hpp"
-#include "engine/embed/inference_beside.hpp"
+#include "engine/embed/concurrent_inference.hpp"
 #include "engine/embed/name_scope.hpp"
 #include "engine/flow/compiled_step.hpp"
 #include "engine/plugin/registry.hpp"
@@ -66,7 +66,7 @@ struct hx_graph {
     Running(harmonics::engine::BoundGraph& graph, int cycle, const harmonics::engine::RunSettings& settings)
         : runtime(graph, cycle, settings), inference(graph, runtime, settings) {}
     harmonics::engine::CycleRuntime runtime;
-    harmonics::engine::InferenceBeside inference;
+    harmonics::engine::ConcurrentInference inference;
     const std::thread::id thread = std::this_thread::get_id();  // of fit()
   };
   class Run;

@@ -16,16 +16,16 @@ constexpr int64_t kSide = 1024;
 constexpr int kTimes = 3, kProducts = 4, kWaits = 50;
 constexpr uint64_t kCopied = uint64_t{64} << 20;  // minimum between two clock reads
 
-class DeviceYardsticks final : public Yardsticks {
+class DeviceYardsticks final : public MachinePeaks {
  public:
   DeviceYardsticks(const ItemPtr& device, KernelSource kernels, int threads)
-      : Yardsticks(threads),
+      : MachinePeaks(threads),
         on_processor_(info_of(*device).sort == HX_DEVICE_CPU),
         queue_(std::make_shared<DeviceQueue>(device)),
         kernels_(std::move(kernels)) {}
 
   std::string instructions() const override {
-    return on_processor_ ? Yardsticks::instructions()
+    return on_processor_ ? MachinePeaks::instructions()
                          : fmt::format("products of {} squared by its own kernel, copies within its memory", kSide);
   }
   double waiting() override {
@@ -38,7 +38,7 @@ class DeviceYardsticks final : public Yardsticks {
 
  protected:
   double measured_peak() override {
-    if (on_processor_) return Yardsticks::measured_peak();
+    if (on_processor_) return MachinePeaks::measured_peak();
     const TensorType square{DType::F32, {kSide, kSide}};
     const KernelPtr kernel = kernels_.find("dot",
                                            AttributeMap()
@@ -62,7 +62,7 @@ class DeviceYardsticks final : public Yardsticks {
 
   // A copy counts twice: it reads and writes.
   double measured_bandwidth(size_t bytes) override {
-    if (on_processor_) return Yardsticks::measured_bandwidth(bytes);
+    if (on_processor_) return MachinePeaks::measured_bandwidth(bytes);
     const uint64_t half = std::max<uint64_t>(bytes / 2, 64), times = std::max<uint64_t>(1, kCopied / half);
     const DeviceBuffer from(queue_, half), to(queue_, half);
     return static_cast<double>(2 * half * times) / fastest(kTimes, [&] {
@@ -95,9 +95,9 @@ class DeviceYardsticks final : public Yardsticks {
 
 }  // namespace
 
-std::unique_ptr<Yardsticks> make_yardsticks(const DeviceSettings& device, Registry& registry, int threads) {
+std::unique_ptr<MachinePeaks> make_peaks(const DeviceSettings& device, Registry& registry, int threads) {
   const ItemPtr item = registry.find(HX_DEVICE, device.device);
-  if (!item || !has_own_memory(*item)) return std::make_unique<Yardsticks>(threads);
+  if (!item || !has_own_memory(*item)) return std::make_unique<MachinePeaks>(threads);
   return std::make_unique<DeviceYardsticks>(item, KernelSource(device.device, registry, device.precision), threads);
 }
 

@@ -141,12 +141,12 @@ double read_bandwidth(size_t bytes, int threads) {
   });
 }
 
-double Yardsticks::peak() {
+double MachinePeaks::peak() {
   if (peak_ < 0) peak_ = measured_peak();
   return peak_;
 }
 
-double Yardsticks::bandwidth(double bytes) {
+double MachinePeaks::bandwidth(double bytes) {
   size_t size = size_t{16} << 10;
   while (static_cast<double>(size) < bytes && size < size_t{64} << 20) size *= 2;
   double& seen = bandwidths_[size];
@@ -154,12 +154,12 @@ double Yardsticks::bandwidth(double bytes) {
   return seen;
 }
 
-void Yardsticks::again() {
+void MachinePeaks::again() {
   if (peak_ >= 0) peak_ = std::max(peak_, measured_peak());
   for (auto& [size, seen] : bandwidths_) seen = std::max(seen, measured_bandwidth(size));
 }
 
-double Yardsticks::floor(double flops, double bytes) {
+double MachinePeaks::floor(double flops, double bytes) {
   const double arithmetic = flops > 0 && peak() > 0 ? flops / peak() : 0;
   return std::max(arithmetic, bytes > 0 ? bytes / bandwidth(bytes) : 0);
 }

@@ -19,10 +19,10 @@ double peak_flops(int threads);
 double read_bandwidth(size_t bytes, int threads);
 
 // Peaks for a number of threads, measured on first use. For devices see device_peaks.hpp.
-class Yardsticks {
+class MachinePeaks {
  public:
-  explicit Yardsticks(int threads) : threads_(threads) {}
-  virtual ~Yardsticks() = default;
+  explicit MachinePeaks(int threads) : threads_(threads) {}
+  virtual ~MachinePeaks() = default;
   // Describes how the peaks were measured.
   virtual std::string instructions() const { return peak_instructions(); }
   // Seconds of an empty synchronization, for devices timed by waiting for each step; 0 otherwise.

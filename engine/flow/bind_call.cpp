@@ -5,7 +5,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/spelling.hpp"
-#include "engine/flow/judge.hpp"
+#include "engine/flow/layer_metrics.hpp"
 #include "engine/plugin/arguments.hpp"
 
 namespace harmonics::engine {

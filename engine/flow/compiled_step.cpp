@@ -73,7 +73,7 @@ CompiledStep::CompiledStep(Lowered lowered, ParameterStore& store, Executor& exe
 BatchMean CompiledStep::mean_of(const std::string& output, int counted) const {
   BatchMean mean{executable_->output(output).data<float>()};
   if (counted < 0) return mean;
-  const CountedPlaces& places = lowered_.counted.at(static_cast<size_t>(counted));
+  const CountedPositions& places = lowered_.counted.at(static_cast<size_t>(counted));
   mean.counted = executable_->output(places.output).data<float>();
   mean.places = static_cast<double>(places.places);
   return mean;

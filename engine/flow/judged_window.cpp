@@ -1,4 +1,4 @@
-#include "engine/flow/judged_window.hpp"
+#include "engine/flow/metric_window.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -14,12 +14,12 @@ void drop(std::vector<T>& v, uint64_t first, uint64_t width) {
 
 }  // namespace
 
-uint64_t JudgedWindow::bytes(uint64_t samples, uint64_t rows_per_sample, uint64_t outputs, bool classes) {
+uint64_t MetricWindow::bytes(uint64_t samples, uint64_t rows_per_sample, uint64_t outputs, bool classes) {
   return samples * rows_per_sample * (outputs * sizeof(float) + (classes ? sizeof(int32_t) : outputs * sizeof(float)));
 }
 
 // Removes expired rows once they are as many as the others, so that every row is moved at most once.
-void JudgedWindow::make_room(uint64_t rows) {
+void MetricWindow::make_room(uint64_t rows) {
   const uint64_t used = end_ + running_.rows;
   if ((used + rows) * outputs_ <= predictions_.capacity() || first_ == 0 || first_ < used - first_) return;
   drop(predictions_, first_, outputs_);
@@ -31,7 +31,7 @@ void JudgedWindow::make_room(uint64_t rows) {
   first_ = 0;
 }
 
-void JudgedWindow::add(const hx_metric_batch& batch, uint64_t samples) {
+void MetricWindow::add(const hx_metric_batch& batch, uint64_t samples) {
   make_room(batch.rows);
   const uint64_t numbers = batch.rows * outputs_;
   predictions_.insert(predictions_.end(), batch.predictions, batch.predictions + numbers);
@@ -43,7 +43,7 @@ void JudgedWindow::add(const hx_metric_batch& batch, uint64_t samples) {
   running_.rows += batch.rows;
 }
 
-void JudgedWindow::end_step() {
+void MetricWindow::end_step() {
   if (running_.samples == 0) return;
   if (steps_.size() == steps_.capacity() && begin_ > 0 && begin_ >= steps_.size() - begin_) {
     steps_.erase(steps_.begin(), steps_.begin() + static_cast<std::ptrdiff_t>(begin_));
@@ -60,7 +60,7 @@ void JudgedWindow::end_step() {
   news_ = true;
 }
 
-void JudgedWindow::fill(hx_metric_batch& batch) const {
+void MetricWindow::fill(hx_metric_batch& batch) const {
   batch.rows = rows();
   batch.predictions = predictions_.data() + first_ * outputs_;
   if (classes_)
@@ -69,8 +69,8 @@ void JudgedWindow::fill(hx_metric_batch& batch) const {
     batch.targets = targets_.data() + first_ * outputs_;
 }
 
-JudgedWindowState JudgedWindow::state() const {
-  JudgedWindowState s;
+MetricWindowState MetricWindow::state() const {
+  MetricWindowState s;
   s.outputs = outputs_;
   for (size_t i = begin_; i < steps_.size(); ++i) {
     s.samples.push_back(static_cast<double>(steps_[i].samples));
@@ -88,7 +88,7 @@ JudgedWindowState JudgedWindow::state() const {
   return s;
 }
 
-bool JudgedWindow::restore(const JudgedWindowState& state) {
+bool MetricWindow::restore(const MetricWindowState& state) {
   const auto rows = static_cast<uint64_t>(std::accumulate(state.rows.begin(), state.rows.end(), 0.0));
   const size_t truths = classes_ ? state.labels.size() : state.targets.size() / outputs_;
   if (state.outputs != outputs_ || state.predictions.size() != rows * outputs_ || truths != rows ||

@@ -298,7 +298,7 @@ class Lowerer : public ParameterSource {
           y = reshape(y, p.tensor.shape());
         }
       }
-      if (options_.judge && !info.judged) judge(c, prediction, y, classes, info);
+      if (options_.metric_inputs && !info.metric_inputs) add_metric_inputs(c, prediction, y, classes, info);
       const HTensor value =
           call_loss(c.item, c.arguments, prediction.activation, prediction.before_activation.tensor, p.tensor, y);
       gave(c, {p.tensor, prediction.before_activation.tensor, y}, value);
@@ -388,8 +388,8 @@ class Lowerer : public ParameterSource {
     const int64_t last = static_cast<int64_t>(labels.rank()) - 1;
     const bool shifts = (c.item->flags & HX_SHIFTS_TARGET) && last > 0;
     const HTensor counts = present(c, shifts ? slice_axis(labels, last, 1, labels.shape().back()) : labels);
-    const CountedPlaces& all = result_.counted.emplace_back(
-        CountedPlaces{key, fmt::format("counted:{}", result_.counted.size()), counts.size()});
+    const CountedPositions& all = result_.counted.emplace_back(
+        CountedPositions{key, fmt::format("counted:{}", result_.counted.size()), counts.size()});
     counted_.push_back(reduce_sum(counts, axes_from(counts, 0)));
     tracer_.output(all.output, counted_.back());
     return static_cast<int>(counted_.size()) - 1;
@@ -410,9 +410,10 @@ class Lowerer : public ParameterSource {
     tracer_.output(info.name + ".correct", reduce_sum(hit, axes_from(hit, 0)));
   }
 
-  void judge(const BoundCall& c, const LayerValue& prediction, const HTensor& target, bool classes, LossInfo& info) {
+  void add_metric_inputs(const BoundCall& c, const LayerValue& prediction, const HTensor& target, bool classes,
+                         LossInfo& info) {
     const HTensor& p = prediction.value.tensor;
-    Judged j;
+    MetricInputs j;
     j.classes = classes;
     j.shifts = classes && (c.item->flags & HX_SHIFTS_TARGET);
     j.rows = 1;
@@ -425,7 +426,7 @@ class Lowerer : public ParameterSource {
     j.activation = prediction.activation;
     tracer_.output(info.name + ".prediction", cast(p, DType::F32));
     tracer_.output(info.name + ".target", classes ? target : cast(target, DType::F32));
-    info.judged = std::move(j);
+    info.metric_inputs = std::move(j);
   }
 
   // ---- training ----

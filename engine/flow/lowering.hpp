@@ -58,7 +58,7 @@ StreamUse use_of(const Graph& graph, int producer);
 bool read_as_numbers(const Graph& graph, int producer, const StreamType& type);
 // Returns a producer's sample type: the source's type with the declaration applied.
 StreamType declared_stream(const GraphNode& node, const StreamType& source, const StreamUse& use);
-// CountedPlaces::key of a loss that ignores a class; empty: every position counts.
+// CountedPositions::key of a loss that ignores a class; empty: every position counts.
 std::string counted_by(const Graph& graph, const GraphTap& tap, const BoundCall& loss);
 
 enum class Mode { train, evaluate, infer };
@@ -71,13 +71,13 @@ struct LoweringOptions : UpdateSettings {  // UpdateSettings: train only
   int cycle = 0;
   int64_t batch = 1;
   uint64_t seed = 0;
-  ModelLimits limits;       // set by BoundGraph::lower
-  std::set<int> branches;   // active branch literals; see GraphEdge::branches
-  double accumulate = 0;    // train: if above 0, gradients are scaled by this and accumulated, without an update
-  bool by_count = true;     // with `accumulate`: parts of the loss separately, each times its counted share
-  std::vector<int> wanted;  // infer: layers whose values are returned; empty: terminal layers and consumers' sources
-  bool observe = false;     // return every layer's value as "value:LAYER"
-  bool judge = false;       // return the inputs of metrics, as "LAYER.prediction" and "LAYER.target"
+  ModelLimits limits;          // set by BoundGraph::lower
+  std::set<int> branches;      // active branch literals; see GraphEdge::branches
+  double accumulate = 0;       // train: if above 0, gradients are scaled by this and accumulated, without an update
+  bool by_count = true;        // with `accumulate`: parts of the loss separately, each times its counted share
+  std::vector<int> wanted;     // infer: layers whose values are returned; empty: terminal layers and consumers' sources
+  bool observe = false;        // return every layer's value as "value:LAYER"
+  bool metric_inputs = false;  // return the inputs of metrics, as "LAYER.prediction" and "LAYER.target"
 };
 
 // Inputs and results of a plugin's function in the program, with LoweringOptions::observe.
@@ -87,7 +87,7 @@ struct PluginCall {
 };
 
 // Values that metrics compare at a tapped layer, by its first tap.
-struct Judged {
+struct MetricInputs {
   bool classes = false;  // targets are class numbers (i32), else as many numbers as predictions (f32)
   bool shifts = false;   // the target of a position is the class of the next; the last of a sequence has none
   int64_t rows = 0;      // of predictions: samples times positions
@@ -98,7 +98,7 @@ struct Judged {
 };
 
 // Target positions that count in a batch: those whose class is not ignored.
-struct CountedPlaces {
+struct CountedPositions {
   std::string key;     // equal for equal positions in every program of a graph
   std::string output;  // their number, f32
   int64_t places = 0;  // positions in the batch, counted or not
@@ -117,7 +117,7 @@ struct LossInfo {
   int64_t counted = 0;    // samples times positions, including ignored ones
   int accuracy_of = -1;   // Lowered::counted, of the positions that accuracy counts; -1: all
   std::vector<LossPart> parts = {};
-  std::optional<Judged> judged = std::nullopt;  // with LoweringOptions::judge
+  std::optional<MetricInputs> metric_inputs = std::nullopt;  // with LoweringOptions::metric_inputs
 };
 
 struct Lowered {
@@ -127,7 +127,7 @@ struct Lowered {
       index_limits;              // by input: number of classes or symbols its numbers index; 0: they are not indices
   std::vector<LossInfo> losses;  // one per tapped layer
   std::vector<LossPart> parts;   // of "loss"
-  std::vector<CountedPlaces> counted;
+  std::vector<CountedPositions> counted;
   std::map<int, std::string> values;      // infer: node (layer or consumer) -> output name
   std::vector<Selected> opened;           // calls replaced by their differentiated bodies
   std::vector<TrainedParameter> trained;  // parameters this program has gradients for
@@ -137,7 +137,7 @@ struct Lowered {
 // Program inputs: one per producer used ("NAME": [batch, sample...]). Training adds "@lr" f32 and "@step" i64.
 // Programs with random nodes have "@counter" i64[2] = {seed, step}. Programs that accumulate gradients have "@keep"
 // bool instead of the rate and step. Outputs: "loss", "LAYER.loss" (and their parts, if there are several),
-// "LAYER.correct", with `judge` "LAYER.prediction" and "LAYER.target". Updates: parameters, states, moments.
+// "LAYER.correct", with `metric_inputs` "LAYER.prediction" and "LAYER.target". Updates: parameters, states, moments.
 Lowered lower(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store,
               const LoweringOptions& options);
 

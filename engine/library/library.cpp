@@ -37,7 +37,7 @@ bool is_reserved(uint32_t kind, const std::string& name) {
   if (kind == HX_FUNCTIONAL) return find_any_op(name) || FunctionalTable::global().has_own(name);
   if (kind == HX_OPTIMIZER) return is_row(optimizer_rows(), name);
   if (kind == HX_SCHEDULE) return is_row(schedule_rows(), name);
-  if (kind == HX_AUGMENTATION) return is_own_augmentation(name);
+  if (kind == HX_AUGMENTATION) return is_builtin_augmentation(name);
   return false;
 }
 

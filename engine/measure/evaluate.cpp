@@ -103,9 +103,9 @@ Evaluator::Evaluator(BoundGraph& graph, int cycle, StreamSet& streams, const Run
 }
 
 void Evaluator::first() {
-  judge_.emplace(graph_.registry(), run_.metrics, true, run_.confusion);
+  layer_metrics_.emplace(graph_.registry(), run_.metrics, true, run_.confusion);
   compiled(most_);
-  judge_->check_asked();
+  layer_metrics_->check_asked();
 }
 
 void Evaluator::renew() {
@@ -121,10 +121,10 @@ Evaluator::Step& Evaluator::compiled(uint64_t batch) {
   o.cycle = cycle_;
   o.seed = settings_.seed;
   o.batch = static_cast<int64_t>(batch);
-  o.judge = true;
+  o.metric_inputs = true;
   const CompileOptions c = graph_.compile_options(run_);
   step.step = std::make_unique<CompiledStep>(lower_tapped(graph_, o), graph_.store(), graph_.executor(run_.threads), c);
-  step.outputs = judge_->outputs_of(*step.step);
+  step.outputs = layer_metrics_->outputs_of(*step.step);
   return step;
 }
 
@@ -137,7 +137,7 @@ Evaluation Evaluator::run() {
   std::vector<Means> layer_loss;
   for (const LossInfo& info : lowered.losses) layer_loss.emplace_back(info.parts.size());
   reader_->begin(0);
-  judge_->reset();
+  layer_metrics_->reset();
   while (const uint64_t n = reader_->read(most_, targets_.data())) {
     Step& at = compiled(n);
     at.step->check_indices(targets_.data());
@@ -145,13 +145,13 @@ Evaluation Evaluator::run() {
     at.step->run();
     loss.add(at.step->parts(), static_cast<double>(n));
     for (size_t i = 0; i < layer_loss.size(); ++i) layer_loss[i].add(at.step->layer_parts(i), static_cast<double>(n));
-    judge_->add(at.outputs, static_cast<int64_t>(n));
+    layer_metrics_->add(at.outputs, static_cast<int64_t>(n));
     result.samples += static_cast<int64_t>(n);
   }
   result.left_over = reader_->left_over();
   result.counts = loss.counts();
   result.loss = loss.mean();
-  result.layers = judge_->figures();
+  result.layers = layer_metrics_->figures();
   for (size_t i = 0; i < layer_loss.size(); ++i)
     for (LayerFigures& f : result.layers)
       if (f.layer == lowered.losses[i].name) f.figures.insert(f.figures.begin(), {"loss", layer_loss[i].mean()});
@@ -162,7 +162,7 @@ Evaluation Evaluator::run() {
 
 std::vector<std::string> Evaluator::names() {
   std::vector<std::string> names{"loss"};
-  for (const LayerFigures& layer : judge_->figures()) {
+  for (const LayerFigures& layer : layer_metrics_->figures()) {
     names.push_back(layer.layer + ".loss");
     for (const Figure& f : layer.figures) {
       if (std::find(names.begin(), names.end(), f.name) == names.end()) names.push_back(f.name);

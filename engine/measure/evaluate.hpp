@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/bound/bound_graph.hpp"
-#include "engine/flow/judge.hpp"
+#include "engine/flow/layer_metrics.hpp"
 
 namespace harmonics::engine {
 
@@ -46,7 +46,7 @@ class Evaluator {
  private:
   struct Step {
     std::unique_ptr<CompiledStep> step;
-    JudgedOutputs outputs;
+    MetricAddresses outputs;
   };
   void first();
   Step& compiled(uint64_t batch);
@@ -60,7 +60,7 @@ class Evaluator {
   std::vector<std::shared_ptr<Storage>> buffers_;
   std::vector<void*> targets_;
   std::map<uint64_t, Step> steps_;  // by batch size
-  std::optional<Judge> judge_;
+  std::optional<LayerMetrics> layer_metrics_;
 };
 
 Evaluation evaluate(BoundGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings,

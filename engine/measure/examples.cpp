@@ -70,7 +70,7 @@ void add_pixels(Example& e, BoundGraph& graph, int image, const Pieces& pieces, 
 }
 
 Example example_at(const CompiledStep& step, const LossInfo& info, int64_t i) {
-  const Judged& j = *info.judged;
+  const MetricInputs& j = *info.metric_inputs;
   const float* row = step.executable().output(info.name + ".prediction").data<float>() + i * j.outputs;
   const HTensor& target = step.executable().output(info.name + ".target");
   Example e;
@@ -113,12 +113,12 @@ Examples examples_of(BoundGraph& graph, StreamSet& streams, int64_t count, const
   LoweringOptions o;
   o.mode = Mode::evaluate;
   o.batch = pieces.count();
-  o.judge = true;
+  o.metric_inputs = true;
   o.branches = g.branches(0);
   const CompileOptions c = graph.compile_options(settings);
   Lowered lowered = graph.lower(o);
   const auto found = std::find_if(lowered.losses.begin(), lowered.losses.end(), [&](const LossInfo& info) {
-    return info.judged && info.judged->rows == pieces.count();
+    return info.metric_inputs && info.metric_inputs->rows == pieces.count();
   });
   if (found == lowered.losses.end()) return examples;  // sequences, or a layer driven only in another branch
   const LossInfo info = *found;
@@ -126,7 +126,7 @@ Examples examples_of(BoundGraph& graph, StreamSet& streams, int64_t count, const
   std::vector<const void*> inputs;
   for (int n : step.lowered().inputs) inputs.push_back(pieces.of(n));
   examples.layer = info.name;
-  examples.classes = info.judged->classes;
+  examples.classes = info.metric_inputs->classes;
   if (examples.classes) examples.names = class_names(graph, info.name);
   const int image = image_of(graph);
   do {

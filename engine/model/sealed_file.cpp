@@ -156,7 +156,7 @@ TensorFile read_sealed(std::shared_ptr<const std::string> bytes, const std::stri
 }
 
 TensorFile read_sealed(const std::string& path, FileCalls& calls) {
-  const JudgeBeginning check = [&](std::string_view first, uint64_t size) {
+  const LengthRule check = [&](std::string_view first, uint64_t size) {
     return checked_header_bytes(first, size, path);
   };
   return read_sealed(std::make_shared<const std::string>(read_plain_file(path, calls, check)), path);

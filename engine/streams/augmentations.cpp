@@ -170,7 +170,7 @@ void put(Augmented& all, std::shared_ptr<T> producer) {
 
 }  // namespace
 
-bool is_own_augmentation(const std::string& name) {
+bool is_builtin_augmentation(const std::string& name) {
   return std::find(std::begin(kOwn), std::end(kOwn), name) != std::end(kOwn);
 }
 
@@ -183,7 +183,7 @@ Augmented augment(std::shared_ptr<Producer> producer, const std::string& text, R
     own.clear();
   };
   for (const WrittenStep& step : steps_of(text)) {
-    const ItemPtr item = is_own_augmentation(step.name) ? nullptr : registry.find(HX_AUGMENTATION, step.name);
+    const ItemPtr item = is_builtin_augmentation(step.name) ? nullptr : registry.find(HX_AUGMENTATION, step.name);
     if (!item) {
       own += (own.empty() ? "" : ",") + step.text;  // augment() reports unknown names
       continue;

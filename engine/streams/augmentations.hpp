@@ -14,7 +14,7 @@
 namespace harmonics::engine {
 
 // Whether `name` is one of the steps of <harmonics/augment.hpp>.
-bool is_own_augmentation(const std::string& name);
+bool is_builtin_augmentation(const std::string& name);
 
 struct Augmented {
   std::shared_ptr<Producer> producer;

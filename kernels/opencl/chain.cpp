@@ -27,33 +27,33 @@ std::string text_of(const Operation& o) {
   return kernels::scalar_text(o.op, kind, {o.a, o.b, o.c, type_name(o.operands), word_name(o.operands)});
 }
 
-Chain::Lie Chain::lie_of(const hx_type& x, const hx_type& y) {
-  Lie lie;
-  if (count(x) == count(y)) return lie;
+Chain::Operand Chain::operand_of(const hx_type& x, const hx_type& y) {
+  Operand operand;
+  if (count(x) == count(y)) return operand;
   if (count(x) == 1) {
-    lie.how = Lie::one;
-    return lie;
+    operand.how = Operand::one;
+    return operand;
   }
-  lie.how = Lie::stretched;
-  lie.walk = {dims(y), {std::vector<int64_t>(y.rank, 0)}, {0}};
+  operand.how = Operand::stretched;
+  operand.walk = {dims(y), {std::vector<int64_t>(y.rank, 0)}, {0}};
   const auto own = strides(x);
-  for (uint32_t i = 0; i < x.rank; ++i) lie.walk.strides[0][y.rank - x.rank + i] = x.dims[i] == 1 ? 0 : own[i];
-  lie.walk.join();
-  return lie;
+  for (uint32_t i = 0; i < x.rank; ++i) operand.walk.strides[0][y.rank - x.rank + i] = x.dims[i] == 1 ? 0 : own[i];
+  operand.walk.join();
+  return operand;
 }
 
 void Chain::read_inputs() {
   for (uint32_t i = 0; i < site_.inputs(); ++i) {
     const uint32_t dtype = site_.in(i).dtype;
     types_.push_back(words_ ? words_[width(dtype)] : dtype);
-    lies_.push_back(lie_of(site_.in(i), whole_));
+    operands_.push_back(operand_of(site_.in(i), whole_));
     const std::string k = std::to_string(i);
-    std::string place = lies_[i].how == Lie::one ? "0" : "i";
-    if (lies_[i].how == Lie::stretched) {
+    std::string place = operands_[i].how == Operand::one ? "0" : "i";
+    if (operands_[i].how == Operand::stretched) {
       const std::string prefix = "w" + k + "_";
       place = "x" + k;
-      parameters_ += lies_[i].walk.parameters(prefix);
-      body_ += lies_[i].walk.text("i", prefix, {place});
+      parameters_ += operands_[i].walk.parameters(prefix);
+      body_ += operands_[i].walk.text("i", prefix, {place});
     }
     define(i, types_.back(), read(types_.back(), i, place));
   }
@@ -91,8 +91,8 @@ void Chain::store(const std::vector<uint32_t>& registers) {
 }
 
 void Chain::give(Launch& launch) const {
-  for (const Lie& lie : lies_)
-    if (lie.how == Lie::stretched) launch.with_all(lie.walk.values());
+  for (const Operand& operand : operands_)
+    if (operand.how == Operand::stretched) launch.with_all(operand.walk.values());
 }
 
 std::string Chain::buffers() const {
@@ -108,7 +108,7 @@ bool Chain::has_room() const {
 uint32_t Chain::in_place() const {
   uint32_t mask = 0;
   for (uint32_t i = 0; i < site_.inputs() && i < 32; ++i)
-    if (lies_[i].how == Lie::same && width(site_.in(i).dtype) == width(site_.out().dtype)) mask |= 1u << i;
+    if (operands_[i].how == Operand::same && width(site_.in(i).dtype) == width(site_.out().dtype)) mask |= 1u << i;
   return mask;
 }
 

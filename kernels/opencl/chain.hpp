@@ -41,19 +41,19 @@ class Chain {
 
  private:
   // Layout of an input relative to the whole: same, scalar, or broadcast.
-  struct Lie {
+  struct Operand {
     enum How { same, one, stretched };
     How how = same;
     Walk walk;
   };
-  static Lie lie_of(const hx_type& x, const hx_type& y);
+  static Operand operand_of(const hx_type& x, const hx_type& y);
   void define(uint32_t r, uint32_t dtype, const std::string& text);
 
   const Site& site_;
   const hx_type& whole_;
   const uint32_t* words_;
   std::vector<uint32_t> types_;  // by register
-  std::vector<Lie> lies_;
+  std::vector<Operand> operands_;
   std::string parameters_, body_;
 };
 

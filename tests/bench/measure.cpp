@@ -27,7 +27,7 @@ double best_bandwidth(size_t bytes, int threads) {
   return bandwidth = std::max(bandwidth, read_bandwidth(bytes, threads));
 }
 
-std::string yardsticks() {
+std::string peaks() {
   constexpr size_t kL2 = size_t{256} << 10, kDram = size_t{128} << 20;
   std::string text = peak_instructions();
   for (int threads : {1, 2})
@@ -69,7 +69,7 @@ int run_benchmarks(int argc, char** argv, void (*add)()) {
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   try {
     add();
-    benchmark::AddCustomContext("yardsticks", yardsticks());
+    benchmark::AddCustomContext("yardsticks", peaks());
     benchmark::AddCustomContext(
         "mnist", mnist_folder().empty()
                      ? "absent: drawn digits take its place; HARMONICS_TEST_DATA names the folder above mnist/"

@@ -38,7 +38,7 @@ struct Folder {
 };
 
 // A run that has not begun: everything except predictions is answered.
-struct Doors {
+struct Endpoints {
   RunControl control{"g"};
   Predictor predictor{PredictorSettings{}};
   Service service{{"secret-token", true, false}, control, predictor};
@@ -126,27 +126,28 @@ void check_frames(std::string_view bytes) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static Doors doors;
+  static Endpoints endpoints;
   if (size < 2) return 0;
   const std::string_view said(reinterpret_cast<const char*>(data + 2), std::min(size - 2, kMostBytes));
   const size_t piece = data[1];
   if (data[0] % 3 == 0) {
-    const std::string heard = converse(doors.http(), said, piece);
+    const std::string heard = converse(endpoints.http(), said, piece);
     require(heard.empty() || heard.rfind("HTTP/1.", 0) == 0, "an answer that is no HTTP");
   } else if (data[0] % 3 == 1) {
     const std::string upgrade =
         "GET /v1/events?every=0.05 HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: "
         "websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-    const int client = doors.http();
+    const int client = endpoints.http();
     const std::string heard = converse(client, said, piece, ask(client, upgrade));
     require(heard.rfind("HTTP/1.1 101 ", 0) == 0, "an upgrade that is refused");
     check_frames(std::string_view(heard).substr(heard.find("\r\n\r\n") + 4));
   } else {
-    const std::string heard = converse(doors.lines(), said, piece);
+    const std::string heard = converse(endpoints.lines(), said, piece);
     if (said.find("events") == std::string_view::npos)
       require(heard.empty() || heard.back() == '\n', "an answer that is no line");
   }
-  require(converse(doors.http(), "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 0).rfind("HTTP/1.1 200 ", 0) == 0,
-          "others are not answered any more");
+  require(
+      converse(endpoints.http(), "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 0).rfind("HTTP/1.1 200 ", 0) == 0,
+      "others are not answered any more");
   return 0;
 }

@@ -7,7 +7,7 @@
 
 #include <boost/json.hpp>
 
-#include "engine/flow/judge.hpp"
+#include "engine/flow/layer_metrics.hpp"
 #include "engine/plugin/registry.hpp"
 #include "tests/message_of.hpp"
 

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "tests/message_of.hpp"
-#include "tests/transports/strangers.hpp"
+#include "tests/transports/raw_peers.hpp"
 
 using namespace transports;
 using namespace wire::testing;
@@ -31,13 +31,13 @@ Bytes with(Bytes frame, size_t at, T value) {
   return frame;
 }
 
-struct Lie {
+struct MalformedFrame {
   const char* name;
   Bytes frame;
   const char* answer;  // part of the answer
 };
 // None of these is a frame.
-std::vector<Lie> lies() {
+std::vector<MalformedFrame> malformed_frames() {
   const Bytes good = hello(named("liar").message(7, tensor("label", 8, {})));
   Bytes flipped = good;
   flipped[30] ^= std::byte{4};
@@ -83,29 +83,29 @@ TEST_CASE("hostile: malformed frames are rejected, counted and answered while ot
   INFO(kind);
   const auto receiving = receive(kind);
   wire::Inbox& inbox = receiving->inbox();
-  GoodCompany company(kind, *receiving);
-  REQUIRE(company.goes_on(kPatience));
+  HealthySender healthy(kind, *receiving);
+  REQUIRE(healthy.goes_on(kPatience));
   [[maybe_unused]] const uint64_t memory = resident();
-  for (const Lie& lie : lies()) {
-    INFO(lie.name);
+  for (const MalformedFrame& malformed : malformed_frames()) {
+    INFO(malformed.name);
     const uint64_t before = inbox.health().refused;
-    const auto liar = stranger(kind, receiving->address);
-    REQUIRE(liar->say(lie.frame));
+    const auto liar = raw_peer(kind, receiving->address);
+    REQUIRE(liar->say(malformed.frame));
     if (answers(kind)) {
       const auto answer = liar->answer();
       REQUIRE(answer);
       CHECK(answer->kind == wire::Kind::Error);
       CHECK(answer->code == wire::Code::Malformed);
-      CHECK(answer->text.find(lie.answer) != std::string::npos);
+      CHECK(answer->text.find(malformed.answer) != std::string::npos);
     }
-    if (auto* const socket = dynamic_cast<SocketStranger*>(liar.get())) CHECK(socket->is_closed_within(60));
+    if (auto* const socket = dynamic_cast<RawPeer*>(liar.get())) CHECK(socket->is_closed_within(60));
     for (int i = 0; i < 6000 && inbox.health().refused == before; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     CHECK(inbox.health().refused == before + 1);
-    CHECK(inbox.health().last_error.find(lie.answer) != std::string::npos);
+    CHECK(inbox.health().last_error.find(malformed.answer) != std::string::npos);
   }
-  CHECK(company.goes_on());
-  CHECK(company.end() == "");
+  CHECK(healthy.goes_on());
+  CHECK(healthy.end() == "");
   CHECK(inbox.health().lost == 0);
 #ifndef __SANITIZE_ADDRESS__
   CHECK(resident() < memory + (64u << 20));
@@ -120,9 +120,9 @@ TEST_CASE("hostile: frames that violate the protocol are answered while other se
   options.window_samples = 64;
   const auto receiving = receive(kind, "", options);
   wire::Inbox& inbox = receiving->inbox();
-  GoodCompany company(kind, *receiving);
-  REQUIRE(company.goes_on(kPatience));
-  const auto answer_to = [&](Stranger& from, const Bytes& frame) {
+  HealthySender healthy(kind, *receiving);
+  REQUIRE(healthy.goes_on(kPatience));
+  const auto answer_to = [&](Peer& from, const Bytes& frame) {
     REQUIRE(from.say(frame));
     const auto answer = from.answer();
     REQUIRE(answer);
@@ -130,7 +130,7 @@ TEST_CASE("hostile: frames that violate the protocol are answered while other se
   };
   const Message wanted =
       named("odd").number(15, 1).message(7, tensor("image", 2, {kSide, kSide})).message(7, tensor("label", 8, {}));
-  const auto odd = stranger(kind, receiving->address);
+  const auto odd = raw_peer(kind, receiving->address);
   // Samples before a HELLO.
   const std::string sample(kSide * kSide + 8, '\x7f');
   const Message one =
@@ -171,8 +171,8 @@ TEST_CASE("hostile: frames that violate the protocol are answered while other se
   CHECK(answer.kind == wire::Kind::Error);
   CHECK(answer.text.find("not label f32 []") != std::string::npos);
   CHECK(inbox.health().refused >= 4);
-  CHECK(company.goes_on());
-  CHECK(company.end() == "");
+  CHECK(healthy.goes_on());
+  CHECK(healthy.end() == "");
 }
 
 TEST_CASE("hostile: a peer that uses another's name does not get its answers") {
@@ -180,10 +180,10 @@ TEST_CASE("hostile: a peer that uses another's name does not get its answers") {
   const std::string kind = GENERATE(from_range(lossless()));
   INFO(kind);
   const auto receiving = receive(kind);
-  GoodCompany company(kind, *receiving);
-  REQUIRE(company.goes_on(kPatience));
+  HealthySender healthy(kind, *receiving);
+  REQUIRE(healthy.goes_on(kPatience));
   std::atomic<bool> over{false};
-  const auto thief = stranger(kind, receiving->address);
+  const auto thief = raw_peer(kind, receiving->address);
   Worker thefts([&] {
     const Message earlier = Message(named("good"))
                                 .number(15, 1)
@@ -197,10 +197,10 @@ TEST_CASE("hostile: a peer that uses another's name does not get its answers") {
           throw std::runtime_error("it got the other's answer");
     }
   });
-  for (int i = 0; i < 10; ++i) CHECK(company.goes_on());
+  for (int i = 0; i < 10; ++i) CHECK(healthy.goes_on());
   over = true;
   CHECK(thefts.end() == "");
-  CHECK(company.end() == "");
+  CHECK(healthy.end() == "");
 }
 
 TEST_CASE("hostile: floods of garbage do not disturb another sender") {
@@ -209,27 +209,27 @@ TEST_CASE("hostile: floods of garbage do not disturb another sender") {
   INFO(kind);
   const auto receiving = receive(kind);
   wire::Inbox& inbox = receiving->inbox();
-  GoodCompany company(kind, *receiving);
-  REQUIRE(company.goes_on(kPatience));
+  HealthySender healthy(kind, *receiving);
+  REQUIRE(healthy.goes_on(kPatience));
   [[maybe_unused]] const uint64_t memory = resident();
   std::atomic<bool> over{false};
   std::atomic<uint64_t> said{0};
   Worker flood([&] {
     const Bytes frame = with(hello(named("flood")), 6, uint16_t{77});
     while (!over) {
-      const auto source = stranger(kind, receiving->address);
+      const auto source = raw_peer(kind, receiving->address);
       for (int i = 0; i < 2000 && !over && source->say(frame); ++i) ++said;
     }
   });
   const auto flooded = [&] { return said > 100 && inbox.health().refused > 10; };
-  for (int i = 0; i < 10 || (!flooded() && i < 1000); ++i) REQUIRE(company.goes_on());
+  for (int i = 0; i < 10 || (!flooded() && i < 1000); ++i) REQUIRE(healthy.goes_on());
   CHECK(flooded());
   over = true;
   CHECK(flood.end() == "");
 #ifndef __SANITIZE_ADDRESS__
   CHECK(resident() < memory + (128u << 20));  // including the memory for the flooding peers
 #endif
-  CHECK(company.end() == "");
+  CHECK(healthy.end() == "");
   CHECK(inbox.health().lost == 0);
 }
 
@@ -238,14 +238,14 @@ TEST_CASE("hostile: silent connections in all slots give way to a sender") {
   const std::string kind = GENERATE("tcp", "unix");
   INFO(kind);
   const auto receiving = receive(kind);
-  std::vector<std::unique_ptr<SocketStranger>> silent;
-  for (int i = 0; i < 400; ++i) silent.push_back(std::make_unique<SocketStranger>(kind, receiving->address));
-  GoodCompany company(kind, *receiving);
-  CHECK(company.goes_on());
+  std::vector<std::unique_ptr<RawPeer>> silent;
+  for (int i = 0; i < 400; ++i) silent.push_back(std::make_unique<RawPeer>(kind, receiving->address));
+  HealthySender healthy(kind, *receiving);
+  CHECK(healthy.goes_on());
   // A few connections were closed for it: it did not wait for the timeout of silent ones.
   const auto closed = std::count_if(silent.begin(), silent.end(), [](const auto& s) { return s->is_closed_within(0); });
   CHECK(closed < 300);
-  CHECK(company.end() == "");
+  CHECK(healthy.end() == "");
 }
 
 TEST_CASE("hostile: senders of other tensors are rejected with both layouts while others continue") {
@@ -315,7 +315,7 @@ TEST_CASE("hostile: connections that only say HELLO under many names take no slo
   const auto receiving = receive(kind);
   wire::Inbox& inbox = receiving->inbox();
   for (int connection = 0; connection < 3; ++connection) {
-    const auto ghost = stranger(kind, receiving->address);
+    const auto ghost = raw_peer(kind, receiving->address);
     for (int i = 0; i < 300; ++i)
       ghost->say(hello(named("ghost " + std::to_string(connection) + " " + std::to_string(i))
                            .number(15, 1)
@@ -337,20 +337,20 @@ TEST_CASE("hostile: incomplete frames of all connections share one memory limit"
   const std::string kind = GENERATE("tcp", "unix");
   INFO(kind);
   const auto receiving = receive(kind);
-  GoodCompany company(kind, *receiving);
-  REQUIRE(company.goes_on(kPatience));
+  HealthySender healthy(kind, *receiving);
+  REQUIRE(healthy.goes_on(kPatience));
   Bytes begun = data(Message(), std::string(15u << 20, '\0'));
   begun.resize(12u << 20);
   [[maybe_unused]] const uint64_t memory = resident();
-  const auto stranger_of = [&] { return std::make_unique<SocketStranger>(kind, receiving->address); };
-  std::vector<std::unique_ptr<SocketStranger>> ungreeted, greeted;
+  const auto peer_of = [&] { return std::make_unique<RawPeer>(kind, receiving->address); };
+  std::vector<std::unique_ptr<RawPeer>> ungreeted, greeted;
   for (int i = 0; i < 20; ++i) {
-    ungreeted.push_back(stranger_of());
+    ungreeted.push_back(peer_of());
     ungreeted.back()->say(begun);
   }
   for (const auto& s : ungreeted) CHECK(s->is_closed_within(60));
   for (int i = 0; i < 40; ++i) {
-    greeted.push_back(stranger_of());
+    greeted.push_back(peer_of());
     REQUIRE(greeted.back()->say(hello(named("slow " + std::to_string(i))
                                           .number(15, 1)
                                           .message(7, tensor("image", 2, {kSide, kSide}))
@@ -358,11 +358,11 @@ TEST_CASE("hostile: incomplete frames of all connections share one memory limit"
     REQUIRE(greeted.back()->answer());
     greeted.back()->say(begun);
   }
-  CHECK(company.goes_on());
+  CHECK(healthy.goes_on());
 #ifndef __SANITIZE_ADDRESS__
   CHECK(resident() < memory + (256u << 20));
 #endif
-  CHECK(company.end() == "");
+  CHECK(healthy.end() == "");
 }
 
 namespace {
@@ -403,15 +403,15 @@ TEST_CASE("hostile: a receiver without descriptors is idle, and accepts senders 
     sockets.push_back(::socket(kind == "unix" ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
   {
     const NoDescriptors none;
-    for (const int s : sockets) SocketStranger::connect_to(s, kind, receiving->address);
+    for (const int s : sockets) RawPeer::connect_to(s, kind, receiving->address);
     const double before = processor_seconds();
     std::this_thread::sleep_for(std::chrono::seconds(2));
     CHECK(processor_seconds() - before < 1);  // polling would take two
   }
   for (const int s : sockets) ::close(s);
-  GoodCompany company(kind, *receiving);
-  CHECK(company.goes_on());
-  CHECK(company.end() == "");
+  HealthySender healthy(kind, *receiving);
+  CHECK(healthy.goes_on());
+  CHECK(healthy.end() == "");
 }
 
 TEST_CASE("hostile: connections with a stalled frame are closed") {
@@ -419,18 +419,18 @@ TEST_CASE("hostile: connections with a stalled frame are closed") {
   const std::string begun("HXS1\1\0\3\0", 8);
   struct Place {
     std::unique_ptr<Receiving> receiving;
-    std::unique_ptr<GoodCompany> company;
-    std::vector<std::unique_ptr<SocketStranger>> slow;
+    std::unique_ptr<HealthySender> healthy;
+    std::vector<std::unique_ptr<RawPeer>> slow;
   };
   std::map<std::string, Place> places;
   for (const std::string kind : {"tcp", "unix"}) {
     Place& place = places[kind];
     place.receiving = receive(kind);
-    place.company = std::make_unique<GoodCompany>(kind, *place.receiving);
-    REQUIRE(place.company->goes_on(kPatience));
+    place.healthy = std::make_unique<HealthySender>(kind, *place.receiving);
+    REQUIRE(place.healthy->goes_on(kPatience));
     for (int i = 0; i < 51; ++i) {
-      place.slow.push_back(std::make_unique<SocketStranger>(kind, place.receiving->address));
-      SocketStranger& s = *place.slow.back();
+      place.slow.push_back(std::make_unique<RawPeer>(kind, place.receiving->address));
+      RawPeer& s = *place.slow.back();
       if (i == 50) {  // this one says HELLO first
         REQUIRE(s.say(hello(named("polite")
                                 .number(15, 1)
@@ -444,7 +444,7 @@ TEST_CASE("hostile: connections with a stalled frame are closed") {
   for (auto& [kind, place] : places) {
     INFO(kind);
     for (const auto& s : place.slow) CHECK(s->is_closed_within(100));  // although nothing is wrong yet
-    CHECK(place.company->goes_on());
-    CHECK(place.company->end() == "");
+    CHECK(place.healthy->goes_on());
+    CHECK(place.healthy->end() == "");
   }
 }

@@ -136,12 +136,12 @@ TEST_CASE("sockets: garbage from unknown peers does not disturb another sender")
   const auto receiving = receive("tcp");
   wire::Inbox& inbox = receiving->inbox();
   std::mt19937_64 random(3);
-  std::vector<int> strangers;
+  std::vector<int> peers;
   for (int i = 0; i < 20; ++i) {
-    strangers.push_back(connected_to(port_of(*receiving)));
+    peers.push_back(connected_to(port_of(*receiving)));
     std::string bytes = i % 2 ? std::string("HXS1\1\0\3\0\0\0\0\0\0\0\0\0\2\0\0\0", 20) : "";
     while (bytes.size() < 200) bytes += static_cast<char>(random());
-    REQUIRE(::send(strangers.back(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == 200);
+    REQUIRE(::send(peers.back(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == 200);
   }
   const auto sender = sending("tcp", receiving->address, "camera", 0, 3000);
   const int labels = inbox.open("label", kPatience);
@@ -150,7 +150,7 @@ TEST_CASE("sockets: garbage from unknown peers does not disturb another sender")
   CHECK(sender->end() == "");
   CHECK(inbox.health().refused == 20);
   CHECK(inbox.health().last_error.find("byte") == 0);
-  for (int s : strangers) ::close(s);
+  for (int s : peers) ::close(s);
 }
 
 TEST_CASE("sockets: addresses are checked, also those of other machines") {

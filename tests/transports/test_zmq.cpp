@@ -304,7 +304,7 @@ TEST_CASE("zmq: peers that do not speak ZeroMQ do not disturb a good sender") {
   const Deadline deadline;
   Receiver receiver(loopback(Pattern::Router, 0));
   wire::Inbox& inbox = receiver.inbox();
-  std::vector<int> strangers;
+  std::vector<int> peers;
   // A greeting of ZMTP 3 and then a frame of 8 GiB; noise; nothing at all.
   std::string greeting("\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL", 16);
   greeting.resize(64);
@@ -321,14 +321,14 @@ TEST_CASE("zmq: peers that do not speak ZeroMQ do not disturb a good sender") {
                               : i % 3 == 1 ? std::string(300, static_cast<char>(17 * i))
                                            : "";
     if (!bytes.empty()) REQUIRE(::send(s, bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0);
-    strangers.push_back(s);
+    peers.push_back(s);
   }
   const auto sender = sending("zmq+router", "127.0.0.1:" + std::to_string(receiver.port()), "camera", 0, 3000);
   const int labels = inbox.open("label", kPatience);
   for (int64_t i = 0; i < 3000; ++i) REQUIRE(next_number(inbox, labels) == i);
   CHECK(next_number(inbox, labels) == -1);
   CHECK(sender->end() == "");
-  for (const int s : strangers) ::close(s);
+  for (const int s : peers) ::close(s);
 }
 
 TEST_CASE("zmq: no wake-up is lost, at any time") {

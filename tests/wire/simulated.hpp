@@ -15,7 +15,7 @@ namespace harmonics::wire::testing {
 constexpr Time kTick = std::chrono::milliseconds(1);
 
 // Fault rates in the simulated network, each a chance in a thousand (per frame, or per tick).
-struct Weather {
+struct FaultRates {
   uint64_t lose = 0, duplicate = 0, damage = 0, delay = 0;  // per frame
   uint64_t cut = 0, kill_receiver = 0, kill_sender = 0;     // per tick
   uint64_t until = 2000;                                    // no faults from this tick on
@@ -28,7 +28,7 @@ struct Journey {
   bool fresh = false;  // the receiver decides where the sender begins
   uint64_t window_samples = 32, window_bytes = 600, keep_bytes = 1u << 20;
   uint64_t consumed_a_tick = 4, checkpoint_every = 60;  // ticks
-  Weather weather;
+  FaultRates weather;
 };
 
 class World {
@@ -104,7 +104,7 @@ class World {
   }
 
   void misfortune() {
-    const Weather& w = journey_.weather;
+    const FaultRates& w = journey_.weather;
     if (chance(w.kill_receiver)) {
       account();
       start_receiver();
@@ -128,7 +128,7 @@ class World {
   }
 
   void send(Pipe& pipe, std::vector<std::byte> bytes) {
-    const Weather& w = journey_.weather;
+    const FaultRates& w = journey_.weather;
     if (chance(w.lose)) return;
     if (chance(w.damage)) bytes[random_() % bytes.size()] ^= static_cast<std::byte>(1 + random_() % 255);
     for (int copies = chance(w.duplicate) ? 2 : 1; copies > 0; --copies)

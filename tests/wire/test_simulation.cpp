@@ -43,9 +43,9 @@ Totals all_worlds(uint64_t first, uint64_t count, const std::function<Journey(st
   return totals;
 }
 
-Weather some_weather(std::mt19937_64& random) {
+FaultRates some_weather(std::mt19937_64& random) {
   const auto upto = [&](uint64_t n) { return random() % 3 == 0 ? 0 : random() % (n + 1); };
-  Weather w;
+  FaultRates w;
   w.lose = upto(150), w.duplicate = upto(150), w.damage = upto(60), w.delay = upto(300), w.cut = upto(20);
   w.leftovers = random() % 2 == 0;
   return w;

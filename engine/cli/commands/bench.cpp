@@ -27,12 +27,12 @@ struct Measured {
   double samples(double seconds) const { return static_cast<double>(batch) / seconds; }
 };
 
-Measured measure(BoundGraph& graph, const Rows& rows, const PreparedSettings& settings, Yardsticks& yardsticks,
+Measured measure(BoundGraph& graph, const Rows& rows, const PreparedSettings& settings, MachinePeaks& peaks,
                  double seconds) {
   using Clock = std::chrono::steady_clock;
   PreparedStep step(graph, rows, settings);
   for (int i = 0; i < 3; ++i) step.run();
-  floor_of(step.executable(), yardsticks);  // measured before and after the run: the better value counts
+  floor_of(step.executable(), peaks);  // measured before and after the run: the better value counts
   Times times;
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   do {
@@ -40,14 +40,14 @@ Measured measure(BoundGraph& graph, const Rows& rows, const PreparedSettings& se
     const size_t batch_number = step.run();
     times.add(std::chrono::duration<double>(Clock::now() - start).count(), batch_number);
   } while (Clock::now() < end || times.count() < 5);
-  yardsticks.again();
+  peaks.again();
   return {settings.trains,
           settings.batch,
           settings.threads,
           times.count(),
           times.best(),
           times.at(0.5),
-          floor_of(step.executable(), yardsticks)};
+          floor_of(step.executable(), peaks)};
 }
 
 void print_head(const std::string& device) {
@@ -111,10 +111,10 @@ class Bench {
     for (int64_t batch : options_.batches)
       for (int threads : threads_) {
         const PreparedSettings settings = prepared_settings(*graph, options_, batch, threads);
-        std::unique_ptr<Yardsticks>& yardsticks = yardsticks_[threads];
-        if (!yardsticks) yardsticks = yardsticks_of(settings);
-        instructions_ = yardsticks->instructions();
-        const Measured m = measure(*graph, rows, settings, *yardsticks, options_.seconds);
+        std::unique_ptr<MachinePeaks>& peaks = yardsticks_[threads];
+        if (!peaks) peaks = peaks_of(settings);
+        instructions_ = peaks->instructions();
+        const Measured m = measure(*graph, rows, settings, *peaks, options_.seconds);
         if (!options_.quiet) print_row(m);
         rows_.push_back(json_of(m));
       }
@@ -123,7 +123,7 @@ class Bench {
   const Flow& flow_;
   const Options& options_;
   std::vector<int> threads_;
-  std::map<int, std::unique_ptr<Yardsticks>> yardsticks_;  // by threads
+  std::map<int, std::unique_ptr<MachinePeaks>> yardsticks_;  // by threads
   std::string name_, instructions_;
   bool random_ = false;
   json::array rows_;

@@ -95,14 +95,14 @@ std::string over_the_floor(const std::vector<Line>& lines) {
   return text.empty() ? "nothing" : text;
 }
 
-void print_profile(const Subject& subject, const Profile& p, Yardsticks& yardsticks) {
+void print_profile(const Subject& subject, const Profile& p, MachinePeaks& peaks) {
   const PreparedSettings& s = subject.settings;
   print("'{}', a step of {} on {} sample{} with {} thread{}{}\n", subject.graph, s.trains ? "training" : "inference",
         s.batch, s.batch == 1 ? "" : "s", s.threads, s.threads == 1 ? "" : "s",
         s.device == "cpu" ? "" : ", on device " + s.device);
   print("this machine ({}): {:.1f} GFLOP/s; reads {:.1f} GB/s over 128 KiB, {:.1f} over 4 MiB, {:.1f} over 64 MiB\n",
-        yardsticks.instructions(), yardsticks.peak() / 1e9, yardsticks.bandwidth(131072) / 1e9,
-        yardsticks.bandwidth(4194304) / 1e9, yardsticks.bandwidth(67108864) / 1e9);
+        peaks.instructions(), peaks.peak() / 1e9, peaks.bandwidth(131072) / 1e9, peaks.bandwidth(4194304) / 1e9,
+        peaks.bandwidth(67108864) / 1e9);
   if (p.by_device)
     print(
         "times of single steps are by the device's clock, less {:.2f} us that pass between two points of its queue "
@@ -138,7 +138,7 @@ json::object json_of(const Line& l, const char* name) {
           {"bytes", l.bytes}, {"floor", l.floor},     {"of_floor", l.of_floor()}};
 }
 
-json::object json_of(const Subject& subject, const Profile& p, Yardsticks& yardsticks) {
+json::object json_of(const Subject& subject, const Profile& p, MachinePeaks& peaks) {
   json::array steps, functionals;
   for (const ProfiledStep& s : p.steps) {
     Line line{.name = s.what};
@@ -176,11 +176,11 @@ json::object json_of(const Subject& subject, const Profile& p, Yardsticks& yards
           {"allocations", p.allocations},
           {"arena_bytes", subject.memory.arena_bytes},
           {"state_bytes", subject.memory.state_bytes},
-          {"instructions", yardsticks.instructions()},
-          {"peak_flops", yardsticks.peak()},
-          {"read_bandwidth", json::object{{"128 KiB", yardsticks.bandwidth(131072)},
-                                          {"4 MiB", yardsticks.bandwidth(4194304)},
-                                          {"64 MiB", yardsticks.bandwidth(67108864)}}},
+          {"instructions", peaks.instructions()},
+          {"peak_flops", peaks.peak()},
+          {"read_bandwidth", json::object{{"128 KiB", peaks.bandwidth(131072)},
+                                          {"4 MiB", peaks.bandwidth(4194304)},
+                                          {"64 MiB", peaks.bandwidth(67108864)}}},
           {"random_samples", subject.random},
           {"functionals", std::move(functionals)},
           {"steps", std::move(steps)}};
@@ -225,21 +225,21 @@ int profile_command(const Options& options) {
     const Rows rows(*graph, cycle, settings.trains, static_cast<uint64_t>(settings.batch), settings.seed);
     Subject subject{.graph = graph->graph().name, .settings = settings, .random = !rows.streamed()};
     if (subject.random) print_note("some producers are not bound: their samples are random numbers");
-    const std::unique_ptr<Yardsticks> yardsticks = yardsticks_of(settings);
+    const std::unique_ptr<MachinePeaks> peaks = peaks_of(settings);
     Profile profiled;
     {
       PreparedStep step(*graph, rows, settings);
       subject.memory = step.executable().memory();
-      profiled = profile(step, *yardsticks,
+      profiled = profile(step, *peaks,
                          {.runs = static_cast<uint64_t>(options.run.steps.value_or(0)),
                           .traced = options.trace.empty() ? 0 : kTraced,
                           .allocations = kCountsAllocations ? allocations_made : nullptr});
     }
     if (rows.streamed()) subject.in_flow = time_in_flow(*graph, options, settings, profiled.seconds);
     if (!options.trace.empty()) write_trace(profiled, options.trace);
-    if (!options.quiet) print_profile(subject, profiled, *yardsticks);
+    if (!options.quiet) print_profile(subject, profiled, *peaks);
     if (!options.quiet && !options.trace.empty()) say("trace: " + options.trace);
-    if (options.json) print_json(json_of(subject, profiled, *yardsticks));
+    if (options.json) print_json(json_of(subject, profiled, *peaks));
     return kDone;
   });
 }

@@ -360,7 +360,7 @@ void tell_missing_checkpoint(const RunOutcome& outcome) {
 int end_of_run(const RunOutcome& outcome, const Checkpointing& checkpoints, const Outputs& outputs) {
   tell_missing_checkpoint(outcome);
   outputs.end();
-  const bool resumable = outcome.interrupted && checkpoints.tell_how_to_go_on();
+  const bool resumable = outcome.interrupted && checkpoints.print_resume_command();
   if (!outcome.report.no_checkpoint.empty()) return resumable ? kResumable : kCannotWrite;
   return outcome.interrupted && StopSignals::first() != 0 ? 128 + StopSignals::first()
                                                           : kDone;  // 0: stopped by a control message
@@ -467,7 +467,7 @@ int run_command(const Options& given) {
         say("the last checkpoint: " + checkpoints.writer()->last());
         return exit_code(e.kind());
       }
-      return checkpoints.tell_how_to_go_on() ? kResumable : exit_code(e.kind());
+      return checkpoints.print_resume_command() ? kResumable : exit_code(e.kind());
     }
   });
 }

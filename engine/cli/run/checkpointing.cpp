@@ -41,8 +41,8 @@ Checkpointing::Checkpointing(const Options& options)
   }
   if (options.resume) read(options, folder);
   if (writer_)
-    CrashReport::set_way_on(writer_->folder().path(),
-                            resuming_line(command_, folder_in_command_ ? "" : writer_->folder().path()));
+    CrashReport::set_resume_command(writer_->folder().path(),
+                                    resuming_line(command_, folder_in_command_ ? "" : writer_->folder().path()));
 }
 
 void Checkpointing::read(const Options& options, const std::string& folder) {
@@ -64,7 +64,7 @@ void Checkpointing::read(const Options& options, const std::string& folder) {
                     from_->state.position()));
 }
 
-bool Checkpointing::tell_how_to_go_on() const {
+bool Checkpointing::print_resume_command() const {
   if (!writer_ || writer_->last().empty() || ::access(writer_->last().c_str(), R_OK) != 0) return false;
   if (!writer_->not_resumable().empty()) {
     say(fmt::format("its weights are in {}: --weights {}", writer_->last(), quoted(writer_->last())));
@@ -82,7 +82,7 @@ void Checkpointing::leave(CycleRuntime* runtime, int signal) {
     print_error(e);
     code = kCannotWrite;
   }
-  const bool resumable = tell_how_to_go_on();
+  const bool resumable = print_resume_command();
   LeftBehind::remove();
   ::_exit(code == kCannotWrite && resumable ? kResumable : code);
 }

@@ -24,7 +24,7 @@ class Checkpointing {
 
   // Called when a run was stopped by something temporary. Returns whether there is a checkpoint to resume from, and
   // prints how.
-  bool tell_how_to_go_on() const;
+  bool print_resume_command() const;
   // Handles a second signal: writes a checkpoint if a cycle runs, and ends the process.
   [[noreturn]] void leave(CycleRuntime* runtime, int signal);
 

@@ -226,7 +226,7 @@ CrashReport::~CrashReport() {
   }
 }
 
-void CrashReport::set_way_on(const std::string& folder, const std::string& text) {
+void CrashReport::set_resume_command(const std::string& folder, const std::string& text) {
   has_way_on = false;
   if (folder.size() >= way_on_folder.size() || text.size() >= way_on_command.size()) return;
   std::memcpy(way_on_folder.data(), folder.c_str(), folder.size() + 1);

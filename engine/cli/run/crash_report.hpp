@@ -19,7 +19,7 @@ class CrashReport {
   CrashReport& operator=(const CrashReport&) = delete;
 
   // Sets the folder of the run's checkpoints, and the command that resumes from the newest.
-  static void set_way_on(const std::string& folder, const std::string& command);
+  static void set_resume_command(const std::string& folder, const std::string& command);
 
  private:
   AlternateStack stack_;

@@ -26,8 +26,8 @@ PreparedSettings prepared_settings(BoundGraph& graph, const Options& options, in
 
 int all_threads() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
 
-std::unique_ptr<Yardsticks> yardsticks_of(const PreparedSettings& settings) {
-  return make_yardsticks(settings, Registry::global(), settings.threads);
+std::unique_ptr<MachinePeaks> peaks_of(const PreparedSettings& settings) {
+  return make_peaks(settings, Registry::global(), settings.threads);
 }
 
 }  // namespace harmonics::engine::cli

@@ -14,6 +14,6 @@ int cycle_of(const BoundGraph& graph, const Options& options);
 PreparedSettings prepared_settings(BoundGraph& graph, const Options& options, int64_t batch, int threads);
 int all_threads();
 // Measures the peaks of the device that runs the step.
-std::unique_ptr<Yardsticks> yardsticks_of(const PreparedSettings& settings);
+std::unique_ptr<MachinePeaks> peaks_of(const PreparedSettings& settings);
 
 }  // namespace harmonics::engine::cli

@@ -50,7 +50,7 @@ std::string card(const std::string& value, const std::string& what) {
 std::string cards(const ReportedRun& run) {
   std::string s = "<div class=\"cards\">\n";
   const CycleReport& r = run.cycle;
-  if (const Evaluation* e = judged_by(run)) {
+  if (const Evaluation* e = final_evaluation(run)) {
     const std::string word = run.test ? "test " : "validation ";
     if (e->accuracy >= 0) s += card(percent(e->accuracy), word + "accuracy");
     s += card(fmt::format("{:.4g}", e->loss), word + "loss");
@@ -198,14 +198,14 @@ std::string events_html(const CycleReport& r) {
 }
 
 const LayerFigures* counted(const ReportedRun& run) {
-  if (const Evaluation* e = judged_by(run))
+  if (const Evaluation* e = final_evaluation(run))
     for (const LayerFigures& layer : e->layers)
       if (layer.table.side > 0) return &layer;
   return nullptr;
 }
 
 std::string confusion_title(const ReportedRun& run) {
-  return fmt::format("{} of {} samples", run.test ? "Test" : "Validation", thousands(judged_by(run)->samples));
+  return fmt::format("{} of {} samples", run.test ? "Test" : "Validation", thousands(final_evaluation(run)->samples));
 }
 
 constexpr const char* kStyle =
@@ -228,7 +228,7 @@ constexpr const char* kStyle =
 
 }  // namespace
 
-const Evaluation* judged_by(const ReportedRun& run) {
+const Evaluation* final_evaluation(const ReportedRun& run) {
   if (run.test) return &*run.test;
   for (auto it = run.cycle.by_epoch.rbegin(); it != run.cycle.by_epoch.rend(); ++it)
     if (it->validation) return &*it->validation;

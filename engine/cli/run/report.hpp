@@ -16,7 +16,7 @@ struct ReportedRun {
 };
 
 // Returns the evaluation for pictures and tables: the test, else the last validation, else null.
-const Evaluation* judged_by(const ReportedRun& run);
+const Evaluation* final_evaluation(const ReportedRun& run);
 
 void write_report(BoundGraph& graph, const ReportedRun& run, const std::string& path);
 // Writes the layer's counts of truth by prediction. Throws ErrorKind::Usage if no metric counted them.

@@ -154,7 +154,7 @@ const Evaluation* validation_of(const CycleReport& report) {
   return epoch ? &*epoch->validation : nullptr;
 }
 
-const Evaluation* judged_last(const RunOutcome& outcome) {
+const Evaluation* final_evaluation(const RunOutcome& outcome) {
   return outcome.test ? &*outcome.test : validation_of(outcome.report);
 }
 
@@ -201,7 +201,7 @@ std::string figures_text(const Evaluation& e) {
 
 boost::json::object run_object(BoundGraph& graph, const Options& options, const RunOutcome& outcome) {
   boost::json::object o = figures_json(graph, outcome);
-  const Evaluation* judged = asks_for_confusion(options) ? judged_last(outcome) : nullptr;
+  const Evaluation* judged = asks_for_confusion(options) ? final_evaluation(outcome) : nullptr;
   o["confusion"] = judged ? confusion_json(*judged) : boost::json::value(nullptr);
   return o;
 }
@@ -231,7 +231,7 @@ void summarise(BoundGraph& graph, const Options& options, const RunOutcome& outc
   if (!outcome.tested && !options.tests.empty()) print_note("the test was left out: the run ended before its time");
   if (outcome.test)
     say(fmt::format("test on {} samples: {}", thousands(outcome.test->samples), figures_text(*outcome.test)));
-  if (const Evaluation* e = judged_last(outcome); e && asks_for_confusion(options))
+  if (const Evaluation* e = final_evaluation(outcome); e && asks_for_confusion(options))
     for (const LayerFigures& layer : e->layers)
       if (layer.table.side > 0)
         say(fmt::format("confusion of '{}': {}", layer.layer,

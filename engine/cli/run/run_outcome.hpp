@@ -28,7 +28,7 @@ struct RunOutcome {
 // Returns the last validated epoch, or null.
 const Evaluation* validation_of(const CycleReport& report);
 // Returns the test, else the last validation, else null.
-const Evaluation* judged_last(const RunOutcome& outcome);
+const Evaluation* final_evaluation(const RunOutcome& outcome);
 bool asks_for_confusion(const Options& options);
 
 double speed_of(const EpochReport& e);  // samples per second

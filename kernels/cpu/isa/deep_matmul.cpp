@@ -32,8 +32,9 @@ HM_INLINE void multiply_ahead(const Block& x, float* to, int64_t c_row, const En
       const Ahead ahead = next.lines(x.b, x.depth);
       const int64_t rows = x.rows - i, columns = x.columns - j;
       const bool whole = columns >= kColumns;
-      tile_for<Lie::by_depth>(rows, columns)(x.a + i, x.a_step, whole ? x.b + j : x.last_b, whole ? x.b_step : kColumns,
-                                             x.depth, to + i * c_row + j, c_row, columns, end.at(i * c_row + j), ahead);
+      tile_for<PanelOrder::by_depth>(rows, columns)(x.a + i, x.a_step, whole ? x.b + j : x.last_b,
+                                                    whole ? x.b_step : kColumns, x.depth, to + i * c_row + j, c_row,
+                                                    columns, end.at(i * c_row + j), ahead);
     }
 }
 

@@ -18,28 +18,28 @@ constexpr int kVectors = kColumns / kWidth;
 
 // Layout of a tile's operands. by_rows: a(i, k) = a[i * a_step + k], b packed: depth x kColumns. packed: a(i, k) = a[i
 // + k * kRows], b packed. by_depth: a(i, k) = a[i + k * a_step], b(k, j) = b[j + k * b_step], full columns only.
-enum class Lie { by_rows, packed, by_depth };
+enum class PanelOrder { by_rows, packed, by_depth };
 
 // Prefetch during a tile, one cache line per step of the depth: down `rows` rows, then again one line further. Spread
 // out like this, the fetches stall nothing; a cold first access would cost a quarter of a short sum.
 struct Ahead {
   const float* at;
   int64_t step, rows, fetched = 0;
-  template <Lie kLie>
+  template <PanelOrder kOrder>
   HM_INLINE void fetch() {
-    __builtin_prefetch(at, 0, kLie == Lie::by_rows ? 3 : 2);
+    __builtin_prefetch(at, 0, kOrder == PanelOrder::by_rows ? 3 : 2);
     at += step;
     if (++fetched == rows) fetched = 0, at += 16 - rows * step;
   }
 };
 // Strides along the depth.
-template <Lie kLie>
+template <PanelOrder kOrder>
 HM_INLINE int64_t a_stride(int64_t a_step) {
-  return kLie == Lie::by_rows ? 1 : kLie == Lie::packed ? kRows : a_step;
+  return kOrder == PanelOrder::by_rows ? 1 : kOrder == PanelOrder::packed ? kRows : a_step;
 }
-template <Lie kLie>
+template <PanelOrder kOrder>
 HM_INLINE int64_t b_stride(int64_t b_step) {
-  return kLie == Lie::by_depth ? b_step : kColumns;
+  return kOrder == PanelOrder::by_depth ? b_step : kColumns;
 }
 
 // Stores a sum, or C = old + factor * sum. `old` has the layout of C and may be C.
@@ -50,7 +50,7 @@ struct Ending {
 };
 
 // Computes a panel's first kUsedVectors vectors of columns: all or half of them.
-template <int kUsed, Lie kLie, int kUsedVectors>
+template <int kUsed, PanelOrder kOrder, int kUsedVectors>
 HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c,
                     int64_t c_row, int64_t columns, const Ending& end, Ahead ahead) {
   vf sum[kUsed][kUsedVectors];
@@ -61,14 +61,14 @@ HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_st
   // Prefetches C while the sums are computed, so that the stores do not wait for memory one by one.
   for (int i = 0; i < kUsed; ++i)
     for (int64_t j = 0; j < kUsedVectors * kWidth && j < columns; j += 16) __builtin_prefetch(c + i * c_row + j, 1);
-  for (int64_t k = 0; k < depth; ++k, a += a_stride<kLie>(a_step), b += b_stride<kLie>(b_step)) {
-    ahead.fetch<kLie>();
+  for (int64_t k = 0; k < depth; ++k, a += a_stride<kOrder>(a_step), b += b_stride<kOrder>(b_step)) {
+    ahead.fetch<kOrder>();
     vf row[kUsedVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kUsedVectors; ++v) row[v] = load(b + v * kWidth);
 #pragma GCC unroll 12
     for (int i = 0; i < kUsed; ++i) {
-      const vf x = splat(a[kLie == Lie::by_rows ? i * a_step : i]);
+      const vf x = splat(a[kOrder == PanelOrder::by_rows ? i * a_step : i]);
 #pragma GCC unroll 4
       for (int v = 0; v < kUsedVectors; ++v) sum[i][v] = fma(x, row[v], sum[i][v]);
     }
@@ -88,17 +88,17 @@ HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_st
 }
 
 // A tile whose columns fill at most half a vector.
-template <int kUsed, Lie kLie>
+template <int kUsed, PanelOrder kOrder>
 HM_INLINE void narrow_tile(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c,
                            int64_t c_row, int64_t columns, const Ending& end, Ahead ahead) {
   vh sum[kUsed];
 #pragma GCC unroll 12
   for (int i = 0; i < kUsed; ++i) sum[i] = vh{}, __builtin_prefetch(c + i * c_row, 1);
-  for (int64_t k = 0; k < depth; ++k, a += a_stride<kLie>(a_step), b += b_stride<kLie>(b_step)) {
-    ahead.fetch<kLie>();
+  for (int64_t k = 0; k < depth; ++k, a += a_stride<kOrder>(a_step), b += b_stride<kOrder>(b_step)) {
+    ahead.fetch<kOrder>();
     const vh row = load_half(b, kWidth / 2);
 #pragma GCC unroll 12
-    for (int i = 0; i < kUsed; ++i) sum[i] = fma_half(a[kLie == Lie::by_rows ? i * a_step : i], row, sum[i]);
+    for (int i = 0; i < kUsed; ++i) sum[i] = fma_half(a[kOrder == PanelOrder::by_rows ? i * a_step : i], row, sum[i]);
   }
 #pragma GCC unroll 12
   for (int i = 0; i < kUsed; ++i) {
@@ -107,31 +107,31 @@ HM_INLINE void narrow_tile(const float* a, int64_t a_step, const float* b, int64
   }
 }
 
-template <int kUsed, Lie kLie, int kUsedVectors>
+template <int kUsed, PanelOrder kOrder, int kUsedVectors>
 [[gnu::noinline, maybe_unused]] void tile_out(const float* a, int64_t a_step, const float* b, int64_t b_step,
                                               int64_t depth, float* c, int64_t c_row, int64_t columns,
                                               const Ending& end, const Ahead& ahead) {
   if constexpr (kUsedVectors == 0)
-    narrow_tile<kUsed, kLie>(a, a_step, b, b_step, depth, c, c_row, columns, end, ahead);
+    narrow_tile<kUsed, kOrder>(a, a_step, b, b_step, depth, c, c_row, columns, end, ahead);
   else
-    tile<kUsed, kLie, kUsedVectors>(a, a_step, b, b_step, depth, c, c_row, columns, end, ahead);
+    tile<kUsed, kOrder, kUsedVectors>(a, a_step, b, b_step, depth, c, c_row, columns, end, ahead);
 }
 using Tile = void (*)(const float*, int64_t, const float*, int64_t, int64_t, float*, int64_t, int64_t, const Ending&,
                       const Ahead&);
-template <Lie kLie, int kUsedVectors, int... kLess>
+template <PanelOrder kOrder, int kUsedVectors, int... kLess>
 constexpr std::array<Tile, sizeof...(kLess)> tiles_of(std::integer_sequence<int, kLess...>) {
-  return {tile_out<kLess + 1, kLie, kUsedVectors>...};
+  return {tile_out<kLess + 1, kOrder, kUsedVectors>...};
 }
 // Indexed by rows - 1. kUsedVectors 0: half a vector.
-template <Lie kLie, int kUsedVectors>
-constexpr auto kTiles = tiles_of<kLie, kUsedVectors>(std::make_integer_sequence<int, kRows>());
+template <PanelOrder kOrder, int kUsedVectors>
+constexpr auto kTiles = tiles_of<kOrder, kUsedVectors>(std::make_integer_sequence<int, kRows>());
 // The tile for the first kRows x kColumns, or for fewer.
-template <Lie kLie>
+template <PanelOrder kOrder>
 HM_INLINE Tile tile_for(int64_t rows, int64_t columns) {
   const auto at = static_cast<size_t>((rows < kRows ? rows : kRows) - 1);
   if constexpr (kHalves)
-    if (columns <= kWidth / 2) return kTiles<kLie, 0>[at];
-  return columns <= kColumns / 2 ? kTiles<kLie, kVectors / 2>[at] : kTiles<kLie, kVectors>[at];
+    if (columns <= kWidth / 2) return kTiles<kOrder, 0>[at];
+  return columns <= kColumns / 2 ? kTiles<kOrder, kVectors / 2>[at] : kTiles<kOrder, kVectors>[at];
 }
 
 // Ending of a product's sums from depth `k` on.
@@ -175,19 +175,19 @@ HM_INLINE void pack_b(const Product& p, const float* b, int64_t columns, int64_t
 }
 
 // Multiplies rows of A over a block of the depth with packed columns.
-template <Lie kLie>
+template <PanelOrder kOrder>
 HM_INLINE void multiply(const float* a, int64_t a_row, int64_t panel_step, int64_t rows, const float* b,
                         int64_t b_panel, int64_t columns, int64_t depth, float* to, int64_t c_row, const Ending& end) {
   // Rows a page apart share one set of the first-level cache, which has eight lines.
-  const int64_t step = kLie == Lie::by_rows && a_row % 1024 == 0 && kRows > 6 ? 6 : kRows;
+  const int64_t step = kOrder == PanelOrder::by_rows && a_row % 1024 == 0 && kRows > 6 ? 6 : kRows;
   for (int64_t jj = 0; jj < columns; jj += kColumns)
     for (int64_t ii = 0; ii < rows; ii += step) {
       // Prefetches the next rows, or the first ones for the next columns: one line per depth step, so along 16 rows
       // no further than the depth. Columns beyond it may belong to other threads, whose writes to shared lines are
       // slow.
       const float* next = a + (ii + step < rows ? ii + step : 0) * panel_step;
-      const Ahead ahead = kLie == Lie::by_rows ? Ahead{next, a_row, 16} : Ahead{next, 16, depth};
-      tile_for<kLie>(rows - ii < step ? rows - ii : step, columns - jj)(
+      const Ahead ahead = kOrder == PanelOrder::by_rows ? Ahead{next, a_row, 16} : Ahead{next, 16, depth};
+      tile_for<kOrder>(rows - ii < step ? rows - ii : step, columns - jj)(
           a + ii * panel_step, a_row, b + jj / kColumns * b_panel, 0, depth, to + ii * c_row + jj, c_row, columns - jj,
           end.at(ii * c_row + jj), ahead);
     }

@@ -65,11 +65,11 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
         const int64_t rows = i1 - i < kPackedRows ? i1 - i : kPackedRows;
         const Ending ending = end.at(i * p.n + j);
         if (c.packs_a)
-          multiply<Lie::packed>(packed_a + i * p.k + k * kRows, 1, p.k, rows, columns_at, b_panel, columns, depth,
-                                to + i * p.n + j, p.n, ending);
+          multiply<PanelOrder::packed>(packed_a + i * p.k + k * kRows, 1, p.k, rows, columns_at, b_panel, columns,
+                                       depth, to + i * p.n + j, p.n, ending);
         else
-          multiply<Lie::by_rows>(a + i * p.a_row + k, p.a_row, p.a_row, rows, columns_at, b_panel, columns, depth,
-                                 to + i * p.n + j, p.n, ending);
+          multiply<PanelOrder::by_rows>(a + i * p.a_row + k, p.a_row, p.a_row, rows, columns_at, b_panel, columns,
+                                        depth, to + i * p.n + j, p.n, ending);
         if (k + depth == p.k && c.depth_parts == 1) end_product(p, buffers, i, i + rows, j, j + columns);
       }
     }

@@ -11,7 +11,7 @@ using namespace harmonics::engine::testing;
 TEST_CASE("device peaks: measured by its own products and copies") {
   Registry registry{&Registry::global()};
   const auto device = add_fake_accelerator(registry);
-  const auto peaks = make_yardsticks({"fake"}, registry, 1);
+  const auto peaks = make_peaks({"fake"}, registry, 1);
   CHECK(peaks->instructions() == "products of 1024 squared by its own kernel, copies within its memory");
   CHECK(peaks->peak() > 1e8);
   CHECK(device->kernels > 0);
@@ -24,9 +24,9 @@ TEST_CASE("device peaks: measured by its own products and copies") {
 
 TEST_CASE("device peaks: the processor uses its own peaks without waiting") {
   Registry registry{&Registry::global()};
-  const auto cpu = make_yardsticks({"cpu"}, registry, 1);
+  const auto cpu = make_peaks({"cpu"}, registry, 1);
   CHECK(cpu->waiting() == 0);
   CHECK(cpu->instructions() == peak_instructions());
-  const auto reference = make_yardsticks({"reference"}, registry, 1);
+  const auto reference = make_peaks({"reference"}, registry, 1);
   CHECK(reference->waiting() == 0);
 }

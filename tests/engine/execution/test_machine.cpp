@@ -13,7 +13,7 @@ TEST_CASE("machine: peaks are measured") {
 }
 
 TEST_CASE("roofline: maximum of arithmetic and traffic") {
-  Yardsticks y(1);
+  MachinePeaks y(1);
   const double traffic = 1e6 / y.bandwidth(1e6);
   CHECK(y.floor(0, 1e6) == traffic);
   CHECK(y.floor(0, 0) == 0);
@@ -25,7 +25,7 @@ TEST_CASE("roofline: maximum of arithmetic and traffic") {
 }
 
 TEST_CASE("machine: repeated measurements keep the better, sizes share powers of two") {
-  Yardsticks y(1);
+  MachinePeaks y(1);
   const double before = y.bandwidth(100000), peak = y.peak();
   CHECK(y.bandwidth(131072) == before);
   y.again();

@@ -52,11 +52,11 @@ RunState state_at(int64_t step) {
   s.record.closed_epochs = 1;
   s.record.held = {{"val.loss", 0.1}};
   s.record.aside = 0.7;
-  s.record.judged = {{"o",
-                      9,
-                      {{"f1{average = micro}", true, {std::byte{1}, std::byte{0}, std::byte{255}}},
-                       {"mine", false, {}},
-                       {"none", true, {}}}}};
+  s.record.measured_layers = {{"o",
+                               9,
+                               {{"f1{average = micro}", true, {std::byte{1}, std::byte{0}, std::byte{255}}},
+                                {"mine", false, {}},
+                                {"none", true, {}}}}};
   s.record.epoch_loss = {{"", {0.1 + 0.2, 3, 4, 0}}, {"y without 0", {0.5, 1, 4, 0}}};
   s.record.epoch_measured = 4;
   return s;
@@ -383,8 +383,8 @@ TEST_CASE("record state: epochs, validation, figures and metrics are read back")
   CHECK((layer.figures[0].value == 0.1 && std::isnan(layer.figures[1].value)));
   CHECK(s.record.held == std::map<std::string, double>{{"val.loss", 0.1}});
   CHECK(s.record.aside == 0.7);
-  REQUIRE((s.record.judged.size() == 1 && s.record.judged[0].metrics.size() == 3));
-  const LayerState& judged = s.record.judged[0];
+  REQUIRE((s.record.measured_layers.size() == 1 && s.record.measured_layers[0].metrics.size() == 3));
+  const LayerState& judged = s.record.measured_layers[0];
   CHECK((judged.layer == "o" && judged.rows == 9));
   CHECK((judged.metrics[0].metric == "f1{average = micro}" && judged.metrics[0].kept &&
          judged.metrics[0].bytes == std::vector<std::byte>{std::byte{1}, std::byte{0}, std::byte{255}}));
@@ -393,7 +393,7 @@ TEST_CASE("record state: epochs, validation, figures and metrics are read back")
   // The memory of one checkpoint is reused for the next, without the removed entries.
   TensorFile again = content_at(1);
   RunState less = state_at(2);
-  less.record.judged.clear();
+  less.record.measured_layers.clear();
   less.record.windows.clear();
   write_state(less, again);
   CHECK(again.tensors.count("run/metric/o/0") + again.tensors.count("run/window/loss") == 0);
@@ -406,7 +406,7 @@ TEST_CASE("checkpoint: version 1 is read without figures and validation") {
   REQUIRE(c.state.record.by_epoch.size() == 1);
   CHECK(c.state.record.by_epoch[0].loss > 0);
   CHECK(!c.state.record.by_epoch[0].validation);
-  CHECK(c.state.record.judged.empty());
+  CHECK(c.state.record.measured_layers.empty());
   CHECK(c.state.record.windows.count("loss") == 1);
   CHECK(c.file.tensors.count("x.o.affine.weight") == 1);
 }

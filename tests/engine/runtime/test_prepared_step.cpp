@@ -69,9 +69,9 @@ TEST_CASE("profile: describes every step of the plan") {
   CHECK(step.prepared_bytes() == 256 * (8 * 16 + 64));
   const auto weight = [&] { return *static_cast<const float*>(g->store().all().begin()->second.storage->data()); };
   const float before = weight();
-  Yardsticks yardsticks(1);
+  MachinePeaks peaks(1);
   uint64_t asked = 0;
-  const Profile p = profile(step, yardsticks, {.runs = 300, .traced = 2, .allocations = [&] { return asked += 3; }});
+  const Profile p = profile(step, peaks, {.runs = 300, .traced = 2, .allocations = [&] { return asked += 3; }});
   CHECK(p.runs == 300);
   CHECK(p.allocations == 3);
   CHECK(p.trace.size() == 2);
@@ -83,7 +83,7 @@ TEST_CASE("profile: describes every step of the plan") {
     floor += s.floor;
   }
   CHECK(p.floor == Approx(floor));
-  CHECK(p.floor == Approx(floor_of(step.executable(), yardsticks)));
+  CHECK(p.floor == Approx(floor_of(step.executable(), peaks)));
   CHECK(weight() != before);  // the profiled runs trained
 }
 

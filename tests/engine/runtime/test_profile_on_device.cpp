@@ -29,9 +29,9 @@ Profiled profiled(const std::string& device) {
   const PreparedSettings settings{{run}, 0, true, 8, 1, 1, graph->settings(0, run)};
   const harmonics::engine::Rows rows(*graph, 0, true, 8, 1);
   PreparedStep step(*graph, rows, settings);
-  const auto yardsticks = make_yardsticks(settings, Registry::global(), 1);
-  Profiled result{profile(step, *yardsticks, {.runs = 5, .traced = 2, .allocations = nullptr})};
-  result.waiting = yardsticks->waiting();
+  const auto peaks = make_peaks(settings, Registry::global(), 1);
+  Profiled result{profile(step, *peaks, {.runs = 5, .traced = 2, .allocations = nullptr})};
+  result.waiting = peaks->waiting();
   return result;
 }
 

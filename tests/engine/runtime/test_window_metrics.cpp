@@ -6,7 +6,7 @@
 #include <random>
 
 #include "engine/cycle/run_control.hpp"
-#include "engine/flow/judged_window.hpp"
+#include "engine/flow/metric_window.hpp"
 #include "engine/measure/evaluate.hpp"
 #include "tests/engine/execution/allocation_count.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
@@ -35,7 +35,7 @@ hx_metric_batch batch_of(const Said& s, uint64_t outputs, bool classes) {
   return b;
 }
 
-void expect_rows(const JudgedWindow& window, const std::deque<Said>& steps, bool classes) {
+void expect_rows(const MetricWindow& window, const std::deque<Said>& steps, bool classes) {
   std::vector<float> said, meant;
   std::vector<int32_t> labels;
   for (const Said& s : steps) {
@@ -89,7 +89,7 @@ TEST_CASE("window metrics: the last samples of a layer are kept by whole steps a
   std::mt19937 random(5);
   for (const bool classes : {true, false})
     for (const uint64_t most : {1, 7, 50}) {
-      std::optional<JudgedWindow> window(std::in_place, most, 3, classes);
+      std::optional<MetricWindow> window(std::in_place, most, 3, classes);
       std::deque<Said> kept;
       for (int step = 0; step < 300; ++step) {
         Said whole;
@@ -112,7 +112,7 @@ TEST_CASE("window metrics: the last samples of a layer are kept by whole steps a
           whole.labels.insert(whole.labels.end(), part.labels.begin(), part.labels.end());
         }
         expect_rows(*window, kept, classes);  // an unfinished step is not counted
-        const JudgedWindowState before = window->state();
+        const MetricWindowState before = window->state();
         CHECK(before.samples.size() == kept.size());
         window->end_step();
         kept.push_back(whole);
@@ -124,22 +124,22 @@ TEST_CASE("window metrics: the last samples of a layer are kept by whole steps a
         while (kept.size() > 1 && held() > most) kept.pop_front();
         expect_rows(*window, kept, classes);
         if (random() % 20 == 0) {
-          const JudgedWindowState state = window->state();
+          const MetricWindowState state = window->state();
           window.emplace(most, 3, classes);
           REQUIRE(window->restore(state));
           expect_rows(*window, kept, classes);
         }
       }
-      JudgedWindow other(most, 2, classes);
+      MetricWindow other(most, 2, classes);
       CHECK_FALSE(other.restore(window->state()));
-      JudgedWindow turned(most, 3, !classes);
+      MetricWindow turned(most, 3, !classes);
       CHECK_FALSE(turned.restore(window->state()));
     }
 }
 
 TEST_CASE("window metrics: a full window does not allocate") {
   if (!kCountsAllocations) return;
-  JudgedWindow window(100, 3, true);
+  MetricWindow window(100, 3, true);
   Said step;
   step.samples = 7;
   step.said.assign(21, 1);

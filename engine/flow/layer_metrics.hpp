@@ -13,7 +13,7 @@
 #include <harmonics/metric.hpp>
 
 #include "engine/flow/compiled_step.hpp"
-#include "engine/flow/judged_window.hpp"
+#include "engine/flow/metric_window.hpp"
 #include "engine/plugin/registry.hpp"
 #include "engine/tensor/attributes.hpp"
 
@@ -83,31 +83,32 @@ class MeasuredMetric {
 };
 
 // Addresses of the predictions and targets of a compiled step, resolved once.
-struct JudgedOutputs {
+struct MetricAddresses {
   std::vector<const float*> predictions;  // by judged layer; null: the step does not drive it
   std::vector<const void*> targets;       // int32_t or float
   std::vector<int64_t> rows;
 };
 
 // Window of last samples over which metrics are also read; 0: none. `batch`: batch size of the first step opened.
-struct JudgedSpan {
+struct MetricSpan {
   int64_t samples = 0, batch = 1;
 };
 
-class Judge {
+class LayerMetrics {
  public:
   // `suggested`: also measures the default metrics of the task. `table`: counts truth by prediction.
-  Judge(Registry& registry, const std::vector<std::string>& asked, bool suggested, bool table, JudgedSpan last = {});
+  LayerMetrics(Registry& registry, const std::vector<std::string>& asked, bool suggested, bool table,
+               MetricSpan last = {});
 
-  // Opens the metrics of new layers of a step that was lowered with `judge`.
+  // Opens the metrics of new layers of a step that was lowered with `metric_inputs`.
   void open_layers(const Lowered& lowered);
-  JudgedOutputs outputs_of(const CompiledStep& step);
+  MetricAddresses outputs_of(const CompiledStep& step);
   // Throws ErrorKind::Usage when a requested metric fits no layer so far.
   void check_asked() const;
   // Adds `samples` samples of the step's last run. Rows with an ignored class do not count.
-  void add(const JudgedOutputs& outputs, int64_t samples);
+  void add(const MetricAddresses& outputs, int64_t samples);
   // As add(), but copies the numbers and counts them at commit().
-  void hold(const JudgedOutputs& outputs, int64_t samples);
+  void hold(const MetricAddresses& outputs, int64_t samples);
   // Ends a step.
   void commit();
   void reset();
@@ -126,9 +127,9 @@ class Judge {
   }
   // Layers without a window, and the reason, for people.
   const std::vector<std::string>& without_window() const { return without_window_; }
-  std::map<std::string, JudgedWindowState> windows() const;
+  std::map<std::string, MetricWindowState> windows() const;
   // Call before any layer is opened.
-  void restore_windows(std::map<std::string, JudgedWindowState> saved) { saved_windows_ = std::move(saved); }
+  void restore_windows(std::map<std::string, MetricWindowState> saved) { saved_windows_ = std::move(saved); }
 
   // State accumulated in this pass, without held rows.
   std::vector<LayerState> state();
@@ -143,12 +144,12 @@ class Judge {
  private:
   struct Layer {
     std::string name;
-    Judged what;
+    MetricInputs what;
     std::vector<MeasuredMetric> metrics;
     uint64_t rows = 0;
     std::vector<float> predictions = {};  // of the rows that count, if some do not
     std::vector<int32_t> labels = {};
-    std::optional<JudgedWindow> last = std::nullopt;
+    std::optional<MetricWindow> last = std::nullopt;
     std::vector<MeasuredMetric> of_last = {};
   };
   struct HeldRows {
@@ -163,7 +164,7 @@ class Judge {
   void open_window(Layer& layer, const std::vector<MetricCall>& calls);
   void judge_window(Layer& layer);
   // Returns the results of the step's last run for a layer that it drives.
-  hx_metric_batch batch_of(Layer& layer, const JudgedOutputs& outputs, size_t i);
+  hx_metric_batch batch_of(Layer& layer, const MetricAddresses& outputs, size_t i);
   static void give(Layer& layer, const hx_metric_batch& batch, uint64_t samples);
   void take_counting_rows(Layer& layer, const float* predictions, const int32_t* labels, int64_t rows);
   static hx_metric_batch empty_batch(const Layer& layer);
@@ -171,13 +172,13 @@ class Judge {
   Registry& registry_;
   std::vector<MetricCall> asked_;
   bool suggested_, table_;
-  JudgedSpan last_;
+  MetricSpan last_;
   std::vector<Layer> layers_;
   std::vector<HeldRows> held_;  // the first held_count_
   size_t held_count_ = 0;
   std::optional<std::vector<LayerState>> saved_;  // of a continued pass
   std::vector<BegunAnew> begun_anew_;
-  std::map<std::string, JudgedWindowState> saved_windows_;
+  std::map<std::string, MetricWindowState> saved_windows_;
   std::vector<std::string> without_window_;
 };
 

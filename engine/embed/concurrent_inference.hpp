@@ -1,4 +1,5 @@
-// InferenceBeside: inference during a cycle of the same graph, from snapshots of its weights, on the calling thread.
+// ConcurrentInference: inference during a cycle of the same graph, from snapshots of its weights, on the calling
+// thread.
 #pragma once
 
 #include <array>
@@ -16,9 +17,9 @@
 namespace harmonics::engine {
 
 // Belongs to one run of a cycle. Callable from any thread.
-class InferenceBeside {
+class ConcurrentInference {
  public:
-  InferenceBeside(BoundGraph& graph, CycleRuntime& runtime, const RunSettings& settings)
+  ConcurrentInference(BoundGraph& graph, CycleRuntime& runtime, const RunSettings& settings)
       : graph_(graph), runtime_(runtime), settings_(settings), executor_(make_sequential_executor()) {}
 
   // `stacked`: whether the inputs have a batch axis; the results then have one too. Empty if the run is over.

@@ -19,9 +19,9 @@ namespace transports {
 
 using wire::testing::Bytes;
 
-class Stranger {
+class Peer {
  public:
-  virtual ~Stranger() = default;
+  virtual ~Peer() = default;
   // Returns false when the other end no longer reads.
   virtual bool say(std::span<const std::byte> bytes) = 0;
   // Returns the next answer within a minute; none: no answer, or the connection has ended.
@@ -30,9 +30,9 @@ class Stranger {
   bool say(const wire::Frame& frame) { return say(wire::encode(frame).bytes()); }
 };
 
-class SocketStranger final : public Stranger {
+class RawPeer final : public Peer {
  public:
-  explicit SocketStranger(const std::string& kind, const std::string& address) {
+  explicit RawPeer(const std::string& kind, const std::string& address) {
     socket_ = socket(kind == "unix" ? AF_UNIX : AF_INET, SOCK_STREAM, 0);
     const timeval wait{60, 0};
     setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
@@ -51,8 +51,8 @@ class SocketStranger final : public Stranger {
     place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     return connect(socket, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0;
   }
-  ~SocketStranger() override { ::close(socket_); }
-  using Stranger::say;
+  ~RawPeer() override { ::close(socket_); }
+  using Peer::say;
   bool is_connected() const { return connected_; }
   bool say(std::span<const std::byte> bytes) override {
     return ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
@@ -84,9 +84,9 @@ class SocketStranger final : public Stranger {
 };
 
 #ifdef HARMONICS_WITH_ZMQ
-class ZmqStranger final : public Stranger {
+class ZmqRawPeer final : public Peer {
  public:
-  ZmqStranger(const std::string& kind, const std::string& address) : context_(zmq_ctx_new()) {
+  ZmqRawPeer(const std::string& kind, const std::string& address) : context_(zmq_ctx_new()) {
     socket_ = zmq_socket(context_, kind == "zmq+router" ? ZMQ_DEALER : kind == "zmq+pull" ? ZMQ_PUSH : ZMQ_XPUB);
     const int none = 0, wait = 60000;
     zmq_setsockopt(socket_, ZMQ_LINGER, &none, sizeof none);
@@ -98,8 +98,8 @@ class ZmqStranger final : public Stranger {
     if (kind == "zmq+sub" && zmq_recv(socket_, subscription, sizeof subscription, 0) != 1)
       throw std::runtime_error("nobody subscribes");
   }
-  ~ZmqStranger() override { zmq_close(socket_), zmq_ctx_term(context_); }
-  using Stranger::say;
+  ~ZmqRawPeer() override { zmq_close(socket_), zmq_ctx_term(context_); }
+  using Peer::say;
   bool say(std::span<const std::byte> bytes) override { return zmq_send(socket_, bytes.data(), bytes.size(), 0) >= 0; }
   std::optional<wire::Frame> answer() override {
     std::vector<std::byte> bytes(1u << 16);
@@ -113,20 +113,20 @@ class ZmqStranger final : public Stranger {
 };
 #endif
 
-inline std::unique_ptr<Stranger> stranger(const std::string& kind, const std::string& address) {
+inline std::unique_ptr<Peer> raw_peer(const std::string& kind, const std::string& address) {
 #ifdef HARMONICS_WITH_ZMQ
-  if (kind.compare(0, 3, "zmq") == 0) return std::make_unique<ZmqStranger>(kind, address);
+  if (kind.compare(0, 3, "zmq") == 0) return std::make_unique<ZmqRawPeer>(kind, address);
 #endif
-  return std::make_unique<SocketStranger>(kind, address);
+  return std::make_unique<RawPeer>(kind, address);
 }
 
 inline bool answers(const std::string& kind) { return kind != "zmq+pull" && kind != "zmq+sub"; }
 
 // A sender that sends continuously, and its reader: every sample with a number below a million, in order. Skips
 // samples of other senders.
-class GoodCompany {
+class HealthySender {
  public:
-  GoodCompany(const std::string& kind, Receiving& receiving)
+  HealthySender(const std::string& kind, Receiving& receiving)
       : inbox_(receiving.inbox()),
         labels_(inbox_.open("label", kPatience)),
         sender_([this, kind, address = receiving.address] {

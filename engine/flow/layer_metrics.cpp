@@ -1,4 +1,4 @@
-#include "engine/flow/judge.hpp"
+#include "engine/flow/layer_metrics.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -42,7 +42,7 @@ std::vector<std::pair<std::string, std::string>> named_texts(const Item& item, c
   return result;
 }
 
-bool fits(const MetricCall& call, const Judged& what) {
+bool fits(const MetricCall& call, const MetricInputs& what) {
   constexpr uint32_t classes = HX_TAKES_CLASSES, numbers = HX_TAKES_NUMBERS;
   const uint32_t takes = call.item->flags & (classes | numbers);
   return takes == 0 || (takes & (what.classes ? classes : numbers));
@@ -52,7 +52,7 @@ constexpr size_t kSaves = offsetof(hx_metric_vt, restore) + sizeof(hx_metric_vt:
                                                                                             // these members
 
 // Default metrics of a task.
-std::vector<std::string> suggestions(const Judged& what) {
+std::vector<std::string> suggestions(const MetricInputs& what) {
   if (what.shifts) return {"perplexity"};
   if (what.classes) return {"accuracy"};
   return {"mae", "rmse"};
@@ -172,12 +172,13 @@ void MeasuredMetric::restore(const MetricState& state) {
   if (table_->restore(object_, state.bytes.data(), state.bytes.size()) != HX_OK) fail();
 }
 
-Judge::Judge(Registry& registry, const std::vector<std::string>& asked, bool suggested, bool table, JudgedSpan last)
+LayerMetrics::LayerMetrics(Registry& registry, const std::vector<std::string>& asked, bool suggested, bool table,
+                           MetricSpan last)
     : registry_(registry), suggested_(suggested), table_(table), last_(last) {
   for (const std::string& text : asked) asked_.push_back(parse_metric(registry, text));
 }
 
-void Judge::check_asked() const {
+void LayerMetrics::check_asked() const {
   for (const MetricCall& call : asked_)
     if (std::none_of(layers_.begin(), layers_.end(), [&](const Layer& l) { return fits(call, l.what); }))
       throw Error(ErrorKind::Usage,
@@ -191,8 +192,8 @@ void Judge::check_asked() const {
                    "and the loss takes classes"});
 }
 
-void Judge::open(const LossInfo& info) {
-  Layer& layer = layers_.emplace_back(Layer{info.name, *info.judged, {}, 0});
+void LayerMetrics::open(const LossInfo& info) {
+  Layer& layer = layers_.emplace_back(Layer{info.name, *info.metric_inputs, {}, 0});
   std::vector<MetricCall> calls;
   if (suggested_)
     for (const std::string& text : suggestions(layer.what)) calls.push_back(parse_metric(registry_, text));
@@ -211,17 +212,17 @@ void Judge::open(const LossInfo& info) {
 }
 
 // Opens separate metrics over the window's rows, so that they measure the last samples only.
-void Judge::open_window(Layer& layer, const std::vector<MetricCall>& calls) {
+void LayerMetrics::open_window(Layer& layer, const std::vector<MetricCall>& calls) {
   const auto outputs = static_cast<uint64_t>(layer.what.outputs),
              samples = static_cast<uint64_t>(std::max(last_.samples, last_.batch));
-  const uint64_t bytes = JudgedWindow::bytes(
+  const uint64_t bytes = MetricWindow::bytes(
       samples, static_cast<uint64_t>(std::max<int64_t>(layer.what.rows / std::max<int64_t>(last_.batch, 1), 1)),
       outputs, layer.what.classes);
-  if (bytes > JudgedWindow::kMostBytes) {
+  if (bytes > MetricWindow::kMostBytes) {
     without_window_.push_back(
         fmt::format("metrics of '{}' are not read over the last {} samples: what it says of them takes {} MiB, and {} "
                     "are kept; --window takes fewer",
-                    layer.name, last_.samples, bytes >> 20, JudgedWindow::kMostBytes >> 20));
+                    layer.name, last_.samples, bytes >> 20, MetricWindow::kMostBytes >> 20));
     return;
   }
   layer.last.emplace(static_cast<uint64_t>(last_.samples), outputs, layer.what.classes);
@@ -236,7 +237,7 @@ void Judge::open_window(Layer& layer, const std::vector<MetricCall>& calls) {
     if (opened.emplace(call.item->name, call.arguments.str()).second) layer.of_last.emplace_back(call);
 }
 
-void Judge::judge_window(Layer& layer) {
+void LayerMetrics::judge_window(Layer& layer) {
   hx_metric_batch batch = empty_batch(layer);
   if (layer.last->rows() > 0) layer.last->fill(batch);
   for (MeasuredMetric& metric : layer.of_last) {
@@ -245,16 +246,16 @@ void Judge::judge_window(Layer& layer) {
   }
 }
 
-std::map<std::string, JudgedWindowState> Judge::windows() const {
-  std::map<std::string, JudgedWindowState> all;
+std::map<std::string, MetricWindowState> LayerMetrics::windows() const {
+  std::map<std::string, MetricWindowState> all;
   for (const Layer& layer : layers_)
     if (layer.last) all[layer.name] = layer.last->state();
   return all;
 }
 
-void Judge::restore(std::vector<LayerState> saved) { saved_ = std::move(saved); }
+void LayerMetrics::restore(std::vector<LayerState> saved) { saved_ = std::move(saved); }
 
-void Judge::go_on(Layer& layer) {
+void LayerMetrics::go_on(Layer& layer) {
   const auto from =
       std::find_if(saved_->begin(), saved_->end(), [&](const LayerState& s) { return s.layer == layer.name; });
   if (from != saved_->end()) layer.rows = from->rows;
@@ -280,7 +281,7 @@ void Judge::go_on(Layer& layer) {
   }
 }
 
-std::vector<LayerState> Judge::state() {
+std::vector<LayerState> LayerMetrics::state() {
   std::vector<LayerState> all;
   for (Layer& layer : layers_) {
     LayerState& state = all.emplace_back(LayerState{layer.name, layer.rows, {}});
@@ -289,7 +290,7 @@ std::vector<LayerState> Judge::state() {
   return all;
 }
 
-hx_metric_batch Judge::empty_batch(const Layer& layer) {
+hx_metric_batch LayerMetrics::empty_batch(const Layer& layer) {
   static constexpr int32_t kNoLabel = 0;
   static constexpr float kNoNumber = 0;
   hx_metric_batch b{};
@@ -305,35 +306,35 @@ hx_metric_batch Judge::empty_batch(const Layer& layer) {
   return b;
 }
 
-const LossInfo* Judge::find(const CompiledStep& step, const std::string& layer) const {
+const LossInfo* LayerMetrics::find(const CompiledStep& step, const std::string& layer) const {
   for (const LossInfo& info : step.lowered().losses)
-    if (info.name == layer && info.judged) return &info;
+    if (info.name == layer && info.metric_inputs) return &info;
   return nullptr;
 }
 
-void Judge::open_layers(const Lowered& lowered) {
+void LayerMetrics::open_layers(const Lowered& lowered) {
   for (const LossInfo& info : lowered.losses)
-    if (info.judged &&
+    if (info.metric_inputs &&
         std::none_of(layers_.begin(), layers_.end(), [&](const Layer& l) { return l.name == info.name; }))
       open(info);
 }
 
-JudgedOutputs Judge::outputs_of(const CompiledStep& step) {
+MetricAddresses LayerMetrics::outputs_of(const CompiledStep& step) {
   open_layers(step.lowered());
-  JudgedOutputs result;
+  MetricAddresses result;
   for (const Layer& layer : layers_) {
     const LossInfo* info = find(step, layer.name);
     const HTensor* target = info ? &step.executable().output(layer.name + ".target") : nullptr;
     result.predictions.push_back(info ? step.executable().output(layer.name + ".prediction").data<float>() : nullptr);
-    result.targets.push_back(!info                   ? nullptr
-                             : info->judged->classes ? static_cast<const void*>(target->data<int32_t>())
-                                                     : target->data<float>());
-    result.rows.push_back(info ? info->judged->rows : 0);
+    result.targets.push_back(!info                          ? nullptr
+                             : info->metric_inputs->classes ? static_cast<const void*>(target->data<int32_t>())
+                                                            : target->data<float>());
+    result.rows.push_back(info ? info->metric_inputs->rows : 0);
   }
   return result;
 }
 
-hx_metric_batch Judge::batch_of(Layer& layer, const JudgedOutputs& outputs, size_t i) {
+hx_metric_batch LayerMetrics::batch_of(Layer& layer, const MetricAddresses& outputs, size_t i) {
   hx_metric_batch batch = empty_batch(layer);
   batch.rows = static_cast<uint64_t>(outputs.rows[i]);
   batch.predictions = outputs.predictions[i];
@@ -350,18 +351,18 @@ hx_metric_batch Judge::batch_of(Layer& layer, const JudgedOutputs& outputs, size
   return batch;
 }
 
-void Judge::give(Layer& layer, const hx_metric_batch& batch, uint64_t samples) {
+void LayerMetrics::give(Layer& layer, const hx_metric_batch& batch, uint64_t samples) {
   layer.rows += batch.rows;
   if (layer.last) layer.last->add(batch, samples);
   for (MeasuredMetric& metric : layer.metrics) metric.add(batch);
 }
 
-void Judge::add(const JudgedOutputs& outputs, int64_t samples) {
+void LayerMetrics::add(const MetricAddresses& outputs, int64_t samples) {
   for (size_t i = 0; i < outputs.predictions.size(); ++i)
     if (outputs.predictions[i]) give(layers_[i], batch_of(layers_[i], outputs, i), static_cast<uint64_t>(samples));
 }
 
-void Judge::hold(const JudgedOutputs& outputs, int64_t samples) {
+void LayerMetrics::hold(const MetricAddresses& outputs, int64_t samples) {
   for (size_t i = 0; i < outputs.predictions.size(); ++i) {
     if (!outputs.predictions[i]) continue;
     const hx_metric_batch batch = batch_of(layers_[i], outputs, i);
@@ -379,7 +380,7 @@ void Judge::hold(const JudgedOutputs& outputs, int64_t samples) {
   }
 }
 
-void Judge::commit() {
+void LayerMetrics::commit() {
   for (size_t i = 0; i < held_count_; ++i) {
     const HeldRows& rows = held_[i];
     Layer& layer = layers_[rows.layer];
@@ -397,8 +398,8 @@ void Judge::commit() {
     if (layer.last) layer.last->end_step();
 }
 
-void Judge::take_counting_rows(Layer& layer, const float* predictions, const int32_t* labels, int64_t rows) {
-  const Judged& what = layer.what;
+void LayerMetrics::take_counting_rows(Layer& layer, const float* predictions, const int32_t* labels, int64_t rows) {
+  const MetricInputs& what = layer.what;
   layer.predictions.clear();
   layer.labels.clear();
   for (int64_t row = 0; row < rows; ++row) {
@@ -411,7 +412,7 @@ void Judge::take_counting_rows(Layer& layer, const float* predictions, const int
   }
 }
 
-void Judge::reset() {
+void LayerMetrics::reset() {
   saved_.reset();
   for (Layer& layer : layers_) {
     layer.rows = 0;
@@ -419,7 +420,7 @@ void Judge::reset() {
   }
 }
 
-std::vector<LayerFigures> Judge::figures() {
+std::vector<LayerFigures> LayerMetrics::figures() {
   std::vector<LayerFigures> result;
   for (Layer& layer : layers_) {
     LayerFigures& f = result.emplace_back(LayerFigures{layer.name, layer.what.classes, {}, {}, layer.rows});

@@ -1,4 +1,4 @@
-#include "engine/embed/inference_beside.hpp"
+#include "engine/embed/concurrent_inference.hpp"
 
 #include <chrono>
 
@@ -37,7 +37,7 @@ std::vector<HTensor> run_inference(const BoundGraph& graph, CompiledStep& step, 
   return results;
 }
 
-bool InferenceBeside::prepare() {
+bool ConcurrentInference::prepare() {
   {
     const std::lock_guard<std::mutex> lock(asking_);
     if (snapshots_) return true;
@@ -46,7 +46,7 @@ bool InferenceBeside::prepare() {
 }
 
 // Returns the snapshots once the programs of this batch are lowered; null if the run is over.
-std::shared_ptr<Snapshots> InferenceBeside::lowered_for(int64_t batch) {
+std::shared_ptr<Snapshots> ConcurrentInference::lowered_for(int64_t batch) {
   {
     const std::lock_guard<std::mutex> lock(asking_);
     if (programs_.count(batch)) return snapshots_;
@@ -63,8 +63,8 @@ std::shared_ptr<Snapshots> InferenceBeside::lowered_for(int64_t batch) {
   return snapshots;
 }
 
-std::optional<std::vector<HTensor>> InferenceBeside::run(const std::map<int, HTensor>& inputs, int64_t batch,
-                                                         bool stacked) {
+std::optional<std::vector<HTensor>> ConcurrentInference::run(const std::map<int, HTensor>& inputs, int64_t batch,
+                                                             bool stacked) {
   const std::shared_ptr<Snapshots> snapshots = lowered_for(batch);
   if (!snapshots) return std::nullopt;
   std::shared_ptr<const Snapshot> weights;

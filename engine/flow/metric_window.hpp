@@ -1,4 +1,4 @@
-// JudgedWindow: a layer's predictions and targets of the last samples, over which any metric can be read.
+// MetricWindow: a layer's predictions and targets of the last samples, over which any metric can be read.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace harmonics::engine {
 
 // Checkpointed form: the steps covered, oldest first, and their rows back to back.
-struct JudgedWindowState {
+struct MetricWindowState {
   std::vector<double> samples, rows;  // by step
   uint64_t outputs = 0;
   std::vector<float> predictions, targets;
@@ -19,13 +19,13 @@ struct JudgedWindowState {
 
 // Holds as many whole steps as have at most `samples` samples together, and always the last one. Allocates nothing
 // once it is full.
-class JudgedWindow {
+class MetricWindow {
  public:
   static constexpr uint64_t kMostBytes = uint64_t{64} << 20;
   // Memory that `samples` samples take.
   static uint64_t bytes(uint64_t samples, uint64_t rows_per_sample, uint64_t outputs, bool classes);
 
-  JudgedWindow(uint64_t samples, uint64_t outputs, bool classes)
+  MetricWindow(uint64_t samples, uint64_t outputs, bool classes)
       : most_(samples), outputs_(outputs), classes_(classes) {}
 
   // Adds rows of the running step; they count from end_step().
@@ -38,9 +38,9 @@ class JudgedWindow {
   // Returns whether anything has changed since the last call.
   bool take_news() { return std::exchange(news_, false); }
 
-  JudgedWindowState state() const;
+  MetricWindowState state() const;
   // Returns false if the state belongs to another layer. Call before the first step.
-  bool restore(const JudgedWindowState& state);
+  bool restore(const MetricWindowState& state);
 
  private:
   struct Step {
