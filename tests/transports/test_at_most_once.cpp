@@ -48,7 +48,7 @@ TEST_CASE("one way: a slow reader's losses are counted in bounded memory") {
     over = n >= 300000;
   }
   CHECK(sender.end() == "");
-  CHECK(came < 300000);
+  CHECK(came < pushed);  // pictures after the burst arrive too
   CHECK(inbox.health().lost == static_cast<uint64_t>(pushed - came));
 }
 
