@@ -138,8 +138,8 @@ TEST_CASE("watch: curve, confusion and page are drawn") {
     if (at < cells) counted += std::strtod(confusion.c_str() + open + 1, nullptr);
   }
   CHECK(counted == 500);
-  for (const char* part : {"Learning curve", "Figures", "What was taken for what", "Sample predictions", "Settings",
-                           "Machine", "The flow", "harmonics run ", "test accuracy"}) {
+  for (const char* part : {"Learning curve", "Figures", "Confusion matrix", "Sample predictions", "Settings", "Machine",
+                           "The flow", "harmonics run ", "test accuracy"}) {
     INFO(part);
     CHECK(has(page, part));
   }
@@ -167,14 +167,15 @@ TEST_CASE("metrics: confusion is printed as a line and a table") {
     }
   CHECK(all == 500);
   CHECK(right / all == Approx(number(r.out, "test_accuracy")));
-  const size_t at = r.err.find("confusion of 'output': taken for another most often: ");
+  const size_t at = r.err.find("confusion of 'output': most frequent errors: ");
   REQUIRE(at != std::string::npos);
   CHECK(has(r.err.substr(at, r.err.find('\n', at) - at), " (" + std::to_string(static_cast<int>(most)) + " of "));
   CHECK(has(harmonics(kMnist + kWatchedDigits + "--steps 1 --json --quiet").out, "\"confusion\":null"));
   const Result alone = harmonics(kMnist + digits("--producer", 100, 1) + "--metric confusion");
   CHECK(alone.code == 2);
   CHECK(alone.err ==
-        "error: --metric confusion counts what the graph says of other data, and there is none\nhelp: give it: --test "
+        "error: --metric confusion counts predictions on validation or test data, and there is none\nhelp: give it: "
+        "--test "
         "NAME=ADDRESS or --validate NAME=ADDRESS\n");
 }
 
@@ -186,7 +187,7 @@ TEST_CASE("watch: a page of a regression shows predictions beside their targets"
                     " --epochs 2 --quiet --report " + (f / "r.html"))
               .code == 0);
   const std::string page = read(f / "r.html");
-  CHECK(has(page, "<th>predicted</th><th>is</th>"));
+  CHECK(has(page, "<th>predicted</th><th>actual</th>"));
   CHECK(has(page, "<td>8</td></tr>"));
   CHECK(has(page, ">mae<"));  // the second panel
 }
@@ -196,7 +197,8 @@ TEST_CASE("watch: pictures that cannot be drawn are reported before the run") {
   const Result r = harmonics(kMnist + digits("--producer", 100, 1) + "--confusion " + (f / "c.svg"));
   CHECK(r.code == 2);
   CHECK(r.err ==
-        "error: --confusion draws what the graph says of other data, and there is none\nhelp: give it: --test "
+        "error: --confusion draws predictions on validation or test data, and there is none\n"
+        "help: give it: --test "
         "NAME=ADDRESS or --validate NAME=ADDRESS\n");
   const Result log = harmonics(kMnist + digits("--producer", 100, 1) + "--log metrics.txt");
   CHECK(log.code == 2);

@@ -151,12 +151,13 @@ void margins(std::string& s, const Grid& g, const MetricTable& table, const std:
       s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" fill=\"#8a939c\">{}</text>\n", x,
                        g.y0 + side + 16, column > 0 ? fmt::format("{:.1f} %", 100 * right / column) : "–");
   }
-  s += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">taken for</text>\n", g.x0 + side / 2, g.y0 - 26);
-  s += fmt::format("<text x=\"16\" y=\"{:.1f}\" text-anchor=\"middle\" transform=\"rotate(-90 16 {:.1f})\">is</text>\n",
-                   g.y0 + side / 2, g.y0 + side / 2);
-  s += fmt::format("<text x=\"{:.1f}\" y=\"{}\" fill=\"#8a939c\">found</text>\n", g.x0 + side + 8, g.y0 - 8);
+  s += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">predicted</text>\n", g.x0 + side / 2, g.y0 - 26);
+  s += fmt::format(
+      "<text x=\"16\" y=\"{:.1f}\" text-anchor=\"middle\" transform=\"rotate(-90 16 {:.1f})\">actual</text>\n",
+      g.y0 + side / 2, g.y0 + side / 2);
+  s += fmt::format("<text x=\"{:.1f}\" y=\"{}\" fill=\"#8a939c\">recall</text>\n", g.x0 + side + 8, g.y0 - 8);
   if (g.cell >= 34)
-    s += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\" fill=\"#8a939c\">right</text>\n", g.x0 - 8,
+    s += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\" fill=\"#8a939c\">precision</text>\n", g.x0 - 8,
                      g.y0 + side + 16);
 }
 
@@ -189,17 +190,17 @@ std::string confusion_text(const MetricTable& table, const std::vector<std::stri
   for (size_t i = 0; i < table.cells.size(); ++i)
     if (const Cell c{table.cells[i], i / table.side, i % table.side}; c.count > 0 && c.truth != c.taken)
       wrong.push_back(c);
-  if (wrong.empty()) return "no class was taken for another";
+  if (wrong.empty()) return "no errors";
   const size_t shown = std::min<size_t>(wrong.size(), 3);
   const auto more = [](const Cell& a, const Cell& b) {
     return std::tie(b.count, a.truth, a.taken) < std::tie(a.count, b.truth, b.taken);
   };
   std::partial_sort(wrong.begin(), wrong.begin() + static_cast<std::ptrdiff_t>(shown), wrong.end(), more);
-  std::string s = "taken for another most often: ";
+  std::string s = "most frequent errors: ";
   for (size_t i = 0; i < shown; ++i) {
     const Cell& c = wrong[i];
     const auto row = table.cells.begin() + static_cast<std::ptrdiff_t>(c.truth * table.side);
-    s += fmt::format("{}{} for {} ({} of {})", i ? ", " : "", name_of(names, c.truth), name_of(names, c.taken),
+    s += fmt::format("{}{} as {} ({} of {})", i ? ", " : "", name_of(names, c.truth), name_of(names, c.taken),
                      thousands(static_cast<int64_t>(c.count)),
                      thousands(static_cast<int64_t>(std::accumulate(row, row + table.side, 0.0))));
   }
@@ -208,7 +209,7 @@ std::string confusion_text(const MetricTable& table, const std::vector<std::stri
 
 std::string confusion_svg(const MetricTable& table, const std::vector<std::string>& names, const std::string& title) {
   const size_t n = table.side;
-  size_t longest = 3;
+  size_t longest = 9;  // "precision" stands there too
   for (size_t i = 0; i < n; ++i) longest = std::max(longest, name_of(names, i).size());
   const Grid g{std::clamp(560.0 / static_cast<double>(n), 4.0, 48.0), 40 + 6.5 * static_cast<double>(longest), 78, n};
   const double width = g.x0 + g.at(n) + 72, height = g.y0 + g.at(n) + 34;

@@ -143,7 +143,7 @@ std::string numbers_text(const std::vector<float>& v) {
 }
 
 std::string rows_html(const Examples& examples, const std::vector<Example>& samples) {
-  std::string s = "<table class=\"rows\"><tr><th>sample</th><th>predicted</th><th>is</th></tr>\n";
+  std::string s = "<table class=\"rows\"><tr><th>sample</th><th>predicted</th><th>actual</th></tr>\n";
   size_t shown = 0;
   for (const Example& e : samples) {
     if (shown++ == 20) break;
@@ -213,6 +213,7 @@ constexpr const char* kStyle =
     "system-ui,sans-serif;max-width:780px;margin:2rem auto;padding:0 1rem;color:var(--ink)}"
     "h1{font-size:1.6rem;margin-bottom:.5rem}h3{font-size:1rem;margin:1.2rem 0 .5rem}h2{font-size:1.1rem;margin:2.2rem "
     "0 .6rem;padding-top:.8rem;border-top:1px solid var(--line)}svg{max-width:100%;height:auto}"
+    ".wide{overflow-x:auto}.wide svg{min-width:560px}"
     ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:1rem "
     "0}.card{border:1px solid var(--line);border-radius:8px;padding:.8rem 1rem}"
     ".card b{display:block;font-size:1.25rem}.card span{color:var(--soft);font-size:.85rem}"
@@ -241,10 +242,11 @@ void write_report(BoundGraph& graph, const ReportedRun& run, const std::string& 
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
       "content=\"width=device-width\"><title>{}</title><style>{}</style></head><body>\n<h1>{}</h1>\n",
       title, kStyle, title);
-  html += cards(run) + "<h2>Learning curve</h2>\n" + curve_svg(run.cycle) + figures_html(run);
+  html += cards(run) + "<h2>Learning curve</h2>\n<div class=\"wide\">" + curve_svg(run.cycle) + "</div>\n" +
+          figures_html(run);
   if (const LayerFigures* layer = counted(run))
-    html += "<h2>What was taken for what</h2>\n" +
-            confusion_svg(layer->table, class_names(graph, layer->layer), confusion_title(run));
+    html += "<h2>Confusion matrix</h2>\n<div class=\"wide\">" +
+            confusion_svg(layer->table, class_names(graph, layer->layer), confusion_title(run)) + "</div>\n";
   html += examples_html(graph, run.settings) + events_html(run.cycle) + settings_html(graph, run);
   if (graph.graph().source) html += "<h2>The flow</h2>\n<pre>" + escaped(graph.graph().source->text()) + "</pre>\n";
   write_file_atomically(path, html + "</body></html>\n");
@@ -254,7 +256,7 @@ void write_confusion(BoundGraph& graph, const ReportedRun& run, const std::strin
   const LayerFigures* layer = counted(run);
   if (!layer)
     throw Error(ErrorKind::Usage,
-                "there is nothing to draw a confusion of: no layer was judged by classes on other data");
+                "there is no confusion matrix to draw: no layer was evaluated by classes on validation or test data");
   write_file_atomically(path, confusion_svg(layer->table, class_names(graph, layer->layer),
                                             fmt::format("{} · {}", layer->layer, confusion_title(run))));
 }

@@ -24,7 +24,7 @@ struct Frame {
 };
 
 std::string axis_text(double v, bool percent) {
-  if (percent) return fmt::format("{:g} %", std::round(v * 1e4) / 100);
+  if (percent) return fmt::format("{:g} %", std::round(v * 1e4) / 100 + 0.0);  // never -0
   return fmt::format("{:g}", std::abs(v) < 1e-12 ? 0 : v);
 }
 
