@@ -30,7 +30,7 @@ function rank(nodes, edges) {
   const forward = (from) => out.get(from).filter((to) => !back.has(`${from}\n${to}`));
   for (const id of order.reverse()) for (const to of forward(id)) ranks.set(to, Math.max(ranks.get(to), ranks.get(id) + 1));
   const reached = new Set(edges.map((e) => e.to));
-  for (const n of nodes) {  // what nothing flows into stands right before what it flows into
+  for (const n of nodes) {  // a node without inputs comes right before its target
     const next = forward(n.id).map((to) => ranks.get(to));
     if (!reached.has(n.id) && next.length > 0) ranks.set(n.id, Math.min(...next) - 1);
   }

@@ -29,7 +29,7 @@ export class Figures {
       Samples: whole(s.samples),
       "Learning rate": number(s.learning_rate) + (s.learning_rate_set ? " (set)" : ""),
       Time: duration(s.seconds),
-      Checkpoint: s.checkpoint ? `step ${whole(s.checkpoint.step)}, ${duration(s.checkpoint.seconds_ago)} ago` : s.checkpointing ? "none yet" : "not kept",
+      Checkpoint: s.checkpoint ? `step ${whole(s.checkpoint.step)}, ${duration(s.checkpoint.seconds_ago)} ago` : s.checkpointing ? "none yet" : "off",
     };
     if (s.cycles > 1) rows.Cycle = `${s.cycle} of ${s.cycles}`;
     for (const name of distinct(Object.keys(s.window?.metrics ?? {}))) rows[`${name}, new data`] = number(s.window.metrics[name]);
@@ -59,9 +59,9 @@ const kColumns = [
   ["Lag", (s) => duration(s.lag_seconds)],
   ["Senders", (s) => (s.senders === null ? "–" : `${s.connected} of ${s.senders}`)],
   ["Lost", (s) => whole(s.lost)],
-  ["Twice", (s) => whole(s.duplicates)],
+  ["Duplicates", (s) => whole(s.duplicates)],
   ["Dropped", (s) => whole(s.dropped)],
-  ["No partner", (s) => (s.unpaired === null ? whole(null) : whole(s.unpaired + s.late))],
+  ["Unpaired", (s) => (s.unpaired === null ? whole(null) : whole(s.unpaired + s.late))],
   ["Refused", (s) => whole(s.refused)],
   ["Last error", (s) => s.last_error ?? ""],
 ];

@@ -7,7 +7,6 @@
 #include <harmonics/philox.hpp>
 
 using namespace harmonics;
-using namespace harmonics::engine;
 
 TEST_CASE("philox gives the published numbers") {  // Random123's known answers
   using Block = std::array<uint32_t, 4>;

@@ -10,7 +10,6 @@
 #include <harmonics/ops.hpp>
 
 using namespace harmonics;
-using namespace harmonics::engine;
 
 namespace {
 

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 using namespace harmonics;
-using namespace harmonics::engine;
 
 namespace {
 
