@@ -48,7 +48,7 @@ class Senders {
   // True: a sender may be waiting for an answer that poll now has.
   bool consumed(Sender& sender, uint64_t samples, uint64_t bytes);
 
-  // Accepts senders from now on; until then they are asked to wait.
+  // Accepts senders from now on; until then it asks them to wait.
   void begin(bool durable);
   bool has_begun() const { return begun_; }
   bool is_durable() const { return durable_; }

@@ -17,12 +17,12 @@ class CycleLive final : public CycleObserver {
  public:
   CycleLive(CycleContext& cycle, LiveStreams& streams, CycleState& state, CycleCheckpoints& checkpoints)
       : cycle_(cycle), streams_(streams), state_(state), checkpoints_(checkpoints) {}
-  // Waits for a checkpoint that is being written: the streams are told when it is on disk.
+  // Waits for a checkpoint that is being written: tells the streams when it is on disk.
   ~CycleLive() override;
   CycleLive(const CycleLive&) = delete;
   CycleLive& operator=(const CycleLive&) = delete;
 
-  // Streams with positions continue where the checkpoint says, and are told which samples later checkpoints contain.
+  // Streams with positions continue where the checkpoint says, and learn which samples later checkpoints contain.
   void open();
   // Returns a thread beside the stages, which may wait for samples when the run should stop or a checkpoint is due. No
   // thread if no stream is live.
