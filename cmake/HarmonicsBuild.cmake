@@ -32,6 +32,9 @@ foreach(sanitizer IN LISTS HARMONICS_SANITIZE)
   add_link_options(-fsanitize=${sanitizer})
 endforeach()
 
+# Warnings for all targets but tests and kernels. clang's -Wconversion also warns about signs.
+set(HARMONICS_WARNINGS $<$<CXX_COMPILER_ID:GNU>:-Wconversion>)
+
 # hm_objects(name folder [ALONE] [LINKS targets...]): every .cpp below the folder; ALONE disables grouping.
 function(hm_objects name folder)
   cmake_parse_arguments(ARG "ALONE" "" "LINKS" ${ARGN})
@@ -43,6 +46,7 @@ function(hm_objects name folder)
   if(NOT ARG_ALONE)
     hm_unity(${name} 12)
   endif()
+  target_compile_options(${name} PRIVATE ${HARMONICS_WARNINGS})
   target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC harmonics_headers PRIVATE fmt::fmt Threads::Threads ${ARG_LINKS})
   set_property(GLOBAL APPEND PROPERTY HARMONICS_LINKS ${ARG_LINKS})

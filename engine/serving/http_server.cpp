@@ -1,4 +1,4 @@
-// The only source that includes Boost.Beast.
+// The server side of Boost.Beast.
 #include "engine/serving/http_server.hpp"
 
 #include <algorithm>

@@ -67,7 +67,7 @@ struct Shell {
   std::string answer(const std::string& server, const std::string& client) const {
     const int code = run((has(client, "Bearer") ? "export HARMONICS_TOKEN=token-of-this-test\n" : "") + server +
                          " >server.out 2>server.err &\nserver=$!\n" + "for i in $(seq 300); do " + client +
-                         " >answer 2>client.err && grep -qE 'accepted|outputs' answer && break; sleep 0.1; done\n"
+                         " >answer 2>client.err && grep -qE '.accepted.:1|.outputs.' answer && break; sleep 0.1; done\n"
                          "kill -TERM $server\nwait $server\ncat answer\n");
     INFO(server << "\n" << client << "\n" << read(folder / "server.err") << read(folder / "client.err"));
     CHECK(code == 0);

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "engine/cli/commands/catalogue.hpp"
+#include "engine/cli/commands/command.hpp"
 #include "engine/cli/commands/verb_flags.hpp"
 #include "engine/plugin/kinds.hpp"
 

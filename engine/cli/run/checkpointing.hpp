@@ -9,6 +9,10 @@
 #include "engine/checkpoint/checkpointer.hpp"
 #include "engine/cli/options/options.hpp"
 
+namespace harmonics::engine {
+class CycleRuntime;
+}
+
 namespace harmonics::engine::cli {
 
 class Checkpointing {
