@@ -29,7 +29,7 @@ void CycleConditions::expect_one_of(const std::vector<std::string>& names, const
           fmt::format("'{} {}' can never hold: this cycle does not measure '{}'", word, c.metric, c.metric), c.span,
           {"it measures " + known});
   if (const std::string metric = metric_to_ask_for(cycle_.plan.graph, c.metric); !metric.empty())
-    e.note(fmt::format("it is measured when it is asked for: --metric '{}'", metric));
+    e.note(fmt::format("request it with --metric '{}'", metric));
   throw e;
 }
 

@@ -40,7 +40,7 @@ std::string peaks() {
 
 }  // namespace
 
-void measure_yardsticks(const Work& work) {
+void measure_peaks(const Work& work) {
   if (work.flops > 0) best_peak(work.threads);
   if (work.bytes > 0) best_bandwidth(static_cast<size_t>(resident(work)), work.threads);
 }
@@ -69,7 +69,7 @@ int run_benchmarks(int argc, char** argv, void (*add)()) {
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   try {
     add();
-    benchmark::AddCustomContext("yardsticks", peaks());
+    benchmark::AddCustomContext("peaks", peaks());
     benchmark::AddCustomContext(
         "mnist", mnist_folder().empty()
                      ? "absent: drawn digits take its place; HARMONICS_TEST_DATA names the folder above mnist/"

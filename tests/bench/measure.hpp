@@ -31,7 +31,7 @@ void time_into(Times& times, const Body& body) {
   times.add(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), batch);
 }
 
-void measure_yardsticks(const Work& work);
+void measure_peaks(const Work& work);
 void report(benchmark::State& state, const Work& work, const Times& times);
 
 // Runs `body` as the loop of `state` and reports its best time (see Times): "samples/s" ("median": at the median
@@ -40,7 +40,7 @@ void report(benchmark::State& state, const Work& work, const Times& times);
 template <typename Body>
 void measure(benchmark::State& state, const Work& work, const Body& body) {
   body();  // excludes initialisation on first use
-  measure_yardsticks(work);
+  measure_peaks(work);
   Times times;
   for (auto _ : state) time_into(times, body);
   report(state, work, times);

@@ -46,8 +46,7 @@ struct HostileData {
   Result run(const std::string& flags, const std::string& functions, const std::string& loss = "mse") const {
     return journeys::harmonics("run " + graph(functions, loss) + producers + flags);
   }
-  Result first_non_finite(const std::string& functions, const std::string& loss = "mse",
-                          const std::string& flags = "") const {
+  Result trained(const std::string& functions, const std::string& loss = "mse", const std::string& flags = "") const {
     return run("--plugin " + library("spoils") + " --save " + (folder / "w.safetensors") + " " + flags, functions,
                loss);
   }
@@ -188,27 +187,26 @@ TEST_CASE("hostile libraries: the error for non-finite numbers names the plugin'
     CHECK(fs::exists(data.folder / "w.safetensors") == late);  // of the steps before
     fs::remove(data.folder / "w.safetensors");
   };
-  named(data.first_non_finite("affine, nan_traced"), "activation 'nan_traced");
-  named(data.first_non_finite("affine, nan_late"), "activation 'nan_late", true);
-  named(data.first_non_finite("affine, nan_functional"), "functional 'nan_functional");
-  named(data.first_non_finite("affine, nan_layer"), "layer 'nan_layer");
-  named(data.first_non_finite("affine", "nan_loss"), "loss 'nan_loss");
-  CHECK(has(data.first_non_finite("affine, nan_late").err,
+  named(data.trained("affine, nan_traced"), "activation 'nan_traced");
+  named(data.trained("affine, nan_late"), "activation 'nan_late", true);
+  named(data.trained("affine, nan_functional"), "functional 'nan_functional");
+  named(data.trained("affine, nan_layer"), "layer 'nan_layer");
+  named(data.trained("affine", "nan_loss"), "loss 'nan_loss");
+  CHECK(has(data.trained("affine, nan_late").err,
             "at step 4 (epoch 1); first not finite: layer 'o', sample 0 of the batch"));
-  CHECK_FALSE(
-      has(data.first_non_finite("affine, fine", "mse", "--optimizer 'sgd(lr=1e30)'").err, "made it of finite numbers"));
+  CHECK_FALSE(has(data.trained("affine, fine", "mse", "--optimizer 'sgd(lr=1e30)'").err, "made it of finite numbers"));
 }
 
 TEST_CASE("hostile libraries: the error for non-finite gradients and updates names the plugins of the step") {
   const HostileData data;
-  const Result slope = data.first_non_finite("affine, nan_gradient");
-  CHECK(slope.code == 1);
-  CHECK(has(slope.err,
+  const Result gradient = data.trained("affine, nan_gradient");
+  CHECK(gradient.code == 1);
+  CHECK(has(gradient.err,
             "had a finite loss but made 'optimizer.m.x.o.affine.bias' infinite; the weights are those after step "));
-  CHECK(has(slope.err,
+  CHECK(has(gradient.err,
             "a gradient or an update of a plugin may have done so; in this step are activation 'nan_gradient' of "
             "plugin 'spoils'"));
-  const Result update = data.first_non_finite("affine", "mse", "--optimizer nan_optimizer");
+  const Result update = data.trained("affine", "mse", "--optimizer nan_optimizer");
   CHECK(update.code == 1);
   CHECK(has(update.err, "in this step are optimizer 'nan_optimizer' of plugin 'spoils': leave them out one by one"));
 }
@@ -217,8 +215,7 @@ TEST_CASE("hostile libraries: a function that throws during training ends the ru
   const HostileData data;
   for (const char* name : {"throws_late", "throws_in_gradient"}) {
     const std::string runs = data.folder / name;
-    const Result r =
-        data.first_non_finite("affine, " + std::string(name), "mse", "--checkpoint " + runs + " --every 1steps");
+    const Result r = data.trained("affine, " + std::string(name), "mse", "--checkpoint " + runs + " --every 1steps");
     CHECK(r.code == 1);
     CHECK(has(r.err, "activation '" + std::string(name) + "' of plugin 'spoils': no more today"));
     CHECK(has(r.err, "help: come back tomorrow"));
@@ -226,7 +223,7 @@ TEST_CASE("hostile libraries: a function that throws during training ends the ru
     CHECK_FALSE(fs::exists(data.folder / "w.safetensors"));
     CHECK(journeys::harmonics("ckpt verify " + runs).code == 0);
   }
-  CHECK(data.first_non_finite("affine, fine").code == 0);
+  CHECK(data.trained("affine, fine").code == 0);
 }
 
 TEST_CASE("hostile libraries: an exception in a step leaves the weights of the step before, and the graph trains on") {
@@ -263,7 +260,7 @@ TEST_CASE("hostile libraries: streams and metrics that violate their declaration
                          ", the stream was announced as f32[2]; all samples of a stream have one type"));
   }
   CHECK(has(fed("nan").err, "first not finite: producer 'x', "));
-  const Result counted = data.first_non_finite("affine", "mse", "--metric cannot_count");
+  const Result counted = data.trained("affine", "mse", "--metric cannot_count");
   CHECK(counted.code == 1);
   CHECK(has(counted.err, "metric 'cannot_count' of plugin 'spoils': cannot count"));
   CHECK(data.run("--plugin " + library("spoils") + " --metric worthless --quiet", "affine").code == 0);

@@ -111,7 +111,7 @@ class Bench {
     for (int64_t batch : options_.batches)
       for (int threads : threads_) {
         const PreparedSettings settings = prepared_settings(*graph, options_, batch, threads);
-        std::unique_ptr<MachinePeaks>& peaks = yardsticks_[threads];
+        std::unique_ptr<MachinePeaks>& peaks = peaks_[threads];
         if (!peaks) peaks = peaks_of(settings);
         instructions_ = peaks->instructions();
         const Measured m = measure(*graph, rows, settings, *peaks, options_.seconds);
@@ -123,7 +123,7 @@ class Bench {
   const Flow& flow_;
   const Options& options_;
   std::vector<int> threads_;
-  std::map<int, std::unique_ptr<MachinePeaks>> yardsticks_;  // by threads
+  std::map<int, std::unique_ptr<MachinePeaks>> peaks_;  // by threads
   std::string name_, instructions_;
   bool random_ = false;
   json::array rows_;

@@ -13,7 +13,7 @@ struct Options;
 
 struct FlagRow {
   std::string name, short_name;  // "batch", "b" (or "")
-  std::string value;             // placeholder of its value in help; "": a switch
+  std::string value;             // name of its value in help; "": a switch
   std::string help, group;
   bool repeats = false;
   std::vector<std::string> choices;  // all permitted values; empty: anything that `take` accepts

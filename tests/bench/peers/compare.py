@@ -23,7 +23,7 @@ def ours(folder, mode, case, seconds):
     out = subprocess.run([Path(folder) / BENCHES[mode], f"--benchmark_filter=^{case}/real_time$", f"--benchmark_min_time={seconds}",
                           "--benchmark_format=json"], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
     found = json.loads(out)
-    return {**found["benchmarks"][0], "yardsticks": found["context"]["yardsticks"]}
+    return {**found["benchmarks"][0], "peaks": found["context"]["peaks"]}
 
 
 class Peer:
@@ -61,7 +61,7 @@ def compare(a, workload, batch, threads, peers):
                      "ratio": median(ratios), "least": min(ratios), "most": max(ratios),
                      "ratio_of_medians": median(m["median"] / t["median"] for m, t in zip(mine, theirs[kind])),
                      "of_peak": median(m.get("of_peak", 0) for m in mine), "of_bandwidth": median(m.get("of_bandwidth", 0) for m in mine),
-                     "yardsticks": mine[-1]["yardsticks"]})
+                     "peaks": mine[-1]["peaks"]})
     return rows
 
 
@@ -100,7 +100,7 @@ def main():
         for peer in peers.values():
             peer.close()
     if rows:
-        print(rows[-1]["yardsticks"])
+        print(rows[-1]["peaks"])
     if a.json:
         Path(a.json).write_text(json.dumps(rows, indent=1))
 

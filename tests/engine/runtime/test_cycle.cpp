@@ -466,7 +466,7 @@ TEST_CASE("conditions: those that can never hold are errors") {
   CHECK(run("loss<nan").find("'loss<nan' is not a condition") == 0);
   CHECK(run("loss<1e9") == "no error");
   CHECK(run("rmse<1").find("'until rmse' can never hold: this cycle does not measure 'rmse'\nit measures loss, "
-                           "o.loss\nit is measured when it is asked for: --metric 'rmse'") == 0);
+                           "o.loss\nrequest it with --metric 'rmse'") == 0);
   CHECK(run("val.loss<1") ==
         "'until val.loss' can never hold: there is no validation data\ngive it: --validate NAME=ADDRESS for every "
         "producer");
@@ -482,7 +482,7 @@ TEST_CASE("conditions: those that can never hold are errors") {
             .find("'if val.loss' can never hold: there is no validation data\ngive it: --validate NAME=ADDRESS for "
                   "every producer") != std::string::npos);
   CHECK(decides("mae < 0.5").find("'if mae' can never hold: this cycle does not measure 'mae'") != std::string::npos);
-  CHECK(decides("o.mae < 0.5").find("it is measured when it is asked for: --metric 'mae'") != std::string::npos);
+  CHECK(decides("o.mae < 0.5").find("request it with --metric 'mae'") != std::string::npos);
   CHECK(decides("o.accuracy < 0.5").find("'if o.accuracy' can never hold: this cycle does not measure 'o.accuracy'") !=
         std::string::npos);
   CHECK(message_of([] {
