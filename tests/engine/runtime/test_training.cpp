@@ -218,7 +218,7 @@ TEST_CASE("schedule: gives the rate of every step of the run") {
 TEST_CASE("cycle: runs that end by time or never") {
   RunSettings s = settings(1);
   s.schedule = "linear";
-  s.seconds = 0.2;
+  s.seconds = 1;
   const Slope timed = slide(s);
   CHECK(timed.report.steps > 1);
   CHECK(timed.report.learning_rate < 0.5);
