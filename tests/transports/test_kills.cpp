@@ -75,7 +75,7 @@ std::map<int64_t, int64_t> taken(const std::string& path) {
 }
 
 // Chooses where a process is killed: at a call on its sockets or state, half done or not begun, or at a sample.
-std::vector<std::string> death(const World& w, std::mt19937_64& random) {
+std::vector<std::string> death([[maybe_unused]] const World& w, std::mt19937_64& random) {
   const uint64_t kind = random() % 3, at = 1 + random() % 40;
 #ifdef HARMONICS_FAULT_LAYER
   if (kind < 2)
