@@ -16,8 +16,9 @@ const std::string kWindow = "run/window/", kCurve = "run/curve", kTable = "run/t
                   kJudged = "run/judged/";
 
 HTensor tensor_of(const void* bytes, DType type, const Shape& shape) {
-  auto storage = std::make_shared<Storage>(TensorType{type, shape}.bytes());
-  std::memcpy(storage->data(), bytes, TensorType{type, shape}.bytes());
+  const size_t size = TensorType{type, shape}.bytes();
+  auto storage = std::make_shared<Storage>(size);
+  if (size > 0) std::memcpy(storage->data(), bytes, size);  // an empty vector's data may be null
   return make_value({type, shape}, std::move(storage));
 }
 
@@ -40,7 +41,7 @@ std::vector<double> take_numbers(TensorFile& file, const std::string& name, int6
   if (type.dtype != DType::F64 || type.shape.rank() != 2 || type.shape[0] != rows)
     throw std::runtime_error(fmt::format("'{}' is {}", name, type.str()));
   std::vector<double> numbers(static_cast<size_t>(type.shape.count()));
-  std::memcpy(numbers.data(), tensor.bytes(), numbers.size() * sizeof(double));
+  if (!numbers.empty()) std::memcpy(numbers.data(), tensor.bytes(), numbers.size() * sizeof(double));
   return numbers;
 }
 
