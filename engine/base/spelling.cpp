@@ -76,4 +76,10 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return text.empty() ? text : "did you mean " + text + "?";
 }
 
+std::string comma_separated(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
 }  // namespace harmonics::engine

@@ -1,4 +1,4 @@
-// "did you mean": the known words nearest to a misspelled one.
+// Lists of words, and "did you mean": the known words nearest to a misspelled one.
 #pragma once
 
 #include <optional>
@@ -17,6 +17,9 @@ std::vector<std::string> meant_by(std::string_view word, const std::vector<std::
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known);
 // Returns "did you mean 'cuda' or 'opencl'?", or "" if no word is near.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
+
+// "a, b, c"
+std::string comma_separated(const std::vector<std::string>& words);
 
 // Words of other programs and their names here. A row applies if the name is one of the known words.
 struct Synonym {

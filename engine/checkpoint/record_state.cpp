@@ -34,6 +34,15 @@ HTensor taken(TensorFile& file, const std::string& name) {
   return tensor;
 }
 
+template <typename T>
+std::vector<T> take_array(TensorFile& file, const std::string& name, DType dtype, const Shape& shape) {
+  const HTensor tensor = taken(file, name);
+  const TensorType type = type_of(tensor);
+  if (type != TensorType{dtype, shape}) throw std::runtime_error(fmt::format("'{}' is {}", name, type.str()));
+  const auto* from = static_cast<const T*>(static_cast<const void*>(tensor.bytes()));
+  return {from, from + shape.count()};
+}
+
 // Returns the numbers row by row. Throws if the number of rows differs.
 std::vector<double> take_numbers(TensorFile& file, const std::string& name, int64_t rows) {
   const HTensor tensor = taken(file, name);
@@ -156,15 +165,8 @@ LayerState take_layer_state(const Fields& f, TensorFile& file) {
   for (const json::value& value : f.list("metrics")) {
     const Fields m(value);
     MetricState state{m.text("metric"), m.yes("kept"), {}};
-    if (const int64_t bytes = m.count("bytes"); bytes > 0) {
-      const std::string name = metric_name(layer, layer.metrics.size());
-      const HTensor tensor = taken(file, name);
-      const TensorType type = type_of(tensor);
-      if (type != TensorType{DType::U8, Shape{bytes}})
-        throw std::runtime_error(fmt::format("'{}' is {}", name, type.str()));
-      const auto* from = static_cast<const std::byte*>(tensor.bytes());
-      state.bytes.assign(from, from + bytes);
-    }
+    if (const int64_t bytes = m.count("bytes"); bytes > 0)
+      state.bytes = take_array<std::byte>(file, metric_name(layer, layer.metrics.size()), DType::U8, Shape{bytes});
     layer.metrics.push_back(std::move(state));
   }
   return layer;
@@ -189,15 +191,6 @@ json::object json_of(const std::map<std::string, MetricWindowState>& windows, Te
                                                       : tensor_of(w.targets.data(), DType::F32, shape);
   }
   return o;
-}
-
-template <typename T>
-std::vector<T> take_array(TensorFile& file, const std::string& name, DType dtype, const Shape& shape) {
-  const HTensor tensor = taken(file, name);
-  const TensorType type = type_of(tensor);
-  if (type != TensorType{dtype, shape}) throw std::runtime_error(fmt::format("'{}' is {}", name, type.str()));
-  const auto* from = static_cast<const T*>(static_cast<const void*>(tensor.bytes()));
-  return {from, from + shape.count()};
 }
 
 MetricWindowState take_judged(const Fields& f, const std::string& name, TensorFile& file) {

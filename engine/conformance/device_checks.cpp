@@ -9,6 +9,7 @@
 
 #include <fmt/core.h>
 
+#include "engine/base/spelling.hpp"
 #include "engine/conformance/device_calls.hpp"
 #include "engine/conformance/kernel_memory.hpp"
 #include "engine/execution/kernel_source.hpp"
@@ -79,12 +80,6 @@ KernelPtr find(KernelSource& source, const CallSiteInfo& site) {
   return source.find(site.op, site.attributes, site.inputs, site.outputs);
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
 // Faults by call: the first in full, and only the operation of the others.
 class Faults {
  public:
@@ -104,7 +99,7 @@ class Faults {
     if (count_ == 0) return {Outcome::Passed, passed, ""};
     std::string text = first_;
     if (count_ > 1) text += fmt::format("; {} calls in all", count_);
-    if (!others_.empty()) text += ", also of " + joined(others_);
+    if (!others_.empty()) text += ", also of " + comma_separated(others_);
     return {Outcome::Failed, text, remedy};
   }
 
@@ -197,10 +192,10 @@ std::string coverage(const std::vector<Asked>& asked, size_t served) {
   for (const auto& [op, n] : operations)
     if (n.first > 0) words.push_back(n.first == n.second ? op : fmt::format("{} {} of {}", op, n.first, n.second));
   std::string text =
-      fmt::format("serves {} of {} calls{}{}", served, asked.size(), words.empty() ? "" : ": ", joined(words));
+      fmt::format("serves {} of {} calls{}{}", served, asked.size(), words.empty() ? "" : ": ", comma_separated(words));
   for (const auto& [why, ops] : declined)
     text += fmt::format("; declines, {}: {}", why.empty() ? "without a reason" : "'" + why + "'",
-                        joined({ops.begin(), ops.end()}));
+                        comma_separated({ops.begin(), ops.end()}));
   return text;
 }
 
@@ -403,7 +398,7 @@ Finding DeviceChecks::looks() const {
   }
   return faults.finding(kernels == 0 ? "copies, and no kernels: steps that change something wait for the host"
                                      : fmt::format("copies, and {} kernels of {}", kernels,
-                                                   joined({operations.begin(), operations.end()})),
+                                                   comma_separated({operations.begin(), operations.end()})),
                         "with enqueue_if_finite the outputs keep what they hold when the f32 at `number` is not finite "
                         "by the time the queue comes there");
 }

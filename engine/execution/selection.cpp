@@ -14,12 +14,6 @@ namespace harmonics::engine {
 
 namespace {
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
 std::string no_kernel(const std::string& why) { return "has no kernel for it" + (why.empty() ? "" : ": " + why); }
 
 void expect_operation(const std::string& name) {
@@ -59,7 +53,7 @@ void Selection::check_override(const std::string& functional, const std::string&
   if (std::find(known.begin(), known.end(), wanted) != known.end()) return;
   Error e(ErrorKind::Usage, fmt::format("there is no implementation '{}' of '{}'", wanted, functional));
   if (auto near = nearest(wanted, known)) e.note("did you mean '" + *near + "'?");
-  throw e.note(fmt::format("it has {}; a plugin that has more is loaded with --plugin PATH", joined(known)));
+  throw e.note(fmt::format("it has {}; a plugin that has more is loaded with --plugin PATH", comma_separated(known)));
 }
 
 const std::string* Selection::wanted(const std::string& op) const {

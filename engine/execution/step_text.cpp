@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include "engine/base/spelling.hpp"
 #include "engine/passes/pass.hpp"
 #include "engine/program/chain.hpp"
 #include "engine/program/host_function.hpp"
@@ -38,12 +39,6 @@ std::string bytes_text(uint64_t bytes) {
   return fmt::format("{} MiB", (bytes + 1024 * 1024 - 1) / (1024 * 1024));
 }
 
-std::string joined(const std::vector<std::string>& list) {
-  std::string text;
-  for (const std::string& s : list) text += (text.empty() ? "" : ", ") + s;
-  return text;
-}
-
 }  // namespace
 
 PlanStep describe_step(const Program& program, const Node& node) {
@@ -66,7 +61,7 @@ std::string print_plan(const Executable& executable) {
         !s.target.empty() ? s.target : fmt::format("{:#x}{}", s.offset, s.in_place ? " in place" : "");
     rows.push_back({std::to_string(number++), s.what, s.kernel,
                     s.phases > 1 ? fmt::format("{}x{}", s.phases, s.parts) : std::to_string(s.parts),
-                    s.outputs.empty() ? bytes_text(s.bytes) : joined(s.outputs), at, s.scope});
+                    s.outputs.empty() ? bytes_text(s.bytes) : comma_separated(s.outputs), at, s.scope});
   }
   std::vector<size_t> widths(rows[0].size(), 0);
   for (const auto& row : rows)

@@ -90,10 +90,6 @@ ValueId behind_views(const Program& program, ValueId v);
 bool is_zero(const Program& program, ValueId v);
 // Index of the last host_call, a plugin's code: it may throw, so no update may run before it. -1: none.
 int64_t last_own_code(const Program& program);
-// Number of reads of each value, by nodes, outputs and updates.
-std::vector<uint32_t> count_uses(const Program& program);
-std::vector<TensorType> input_types(const Program& program, const Node& node);
-std::vector<TensorType> output_types(const Program& program, const Node& node);
 inline bool is_constant(Op op) { return op == Op::literal || op == Op::full || op == Op::iota; }
 inline bool is_leaf(Op op) { return op == Op::input || op == Op::parameter || op == Op::state; }
 

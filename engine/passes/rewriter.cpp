@@ -115,27 +115,4 @@ int64_t last_own_code(const Program& program) {
   return -1;
 }
 
-std::vector<uint32_t> count_uses(const Program& program) {
-  std::vector<uint32_t> uses(program.values.size(), 0);
-  for (const Node& n : program.nodes)
-    for (ValueId v : n.inputs) ++uses[v];
-  for (const NamedValue& v : program.outputs) ++uses[v.value];
-  for (const NamedValue& v : program.updates) ++uses[v.value];
-  return uses;
-}
-
-namespace {
-std::vector<TensorType> types_of(const Program& program, const std::vector<ValueId>& values) {
-  std::vector<TensorType> types;
-  types.reserve(values.size());
-  for (ValueId v : values) types.push_back(program.type(v));
-  return types;
-}
-}  // namespace
-
-std::vector<TensorType> input_types(const Program& program, const Node& node) { return types_of(program, node.inputs); }
-std::vector<TensorType> output_types(const Program& program, const Node& node) {
-  return types_of(program, node.outputs);
-}
-
 }  // namespace harmonics::engine

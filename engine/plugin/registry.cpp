@@ -17,12 +17,6 @@ namespace harmonics::engine {
 
 namespace {
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
 // Returns whether the path leads to the file, links resolved.
 bool is_file(const std::string& path, const std::string& file) {
   std::error_code none;
@@ -143,7 +137,7 @@ ItemPtr Registry::need(uint32_t kind, std::string_view name) {
     for (const KindRow& row : kind_rows())
       if (row.kind != kind && knows(row.kind, name_text))
         error.note("note: '" + name_text + "' is known as " + std::string(row.name));
-    if (!known.empty()) error.note("note: known are " + joined(known));
+    if (!known.empty()) error.note("note: known are " + comma_separated(known));
   }
   for (const std::string& reason : passed_over()) error.note("note: a plugin was passed over: " + reason);
   throw error.note("a plugin that has it is loaded with --plugin PATH; 'harmonics list " +

@@ -26,15 +26,6 @@ HTensor leaf_value(const Program& program, const Node& node, const std::map<std:
   return it->second;
 }
 
-std::vector<uint32_t> use_counts(const Program& program) {
-  std::vector<uint32_t> uses(program.values.size(), 0);
-  for (const Node& n : program.nodes)
-    for (ValueId v : n.inputs) ++uses[v];
-  for (const NamedValue& v : program.outputs) ++uses[v.value];
-  for (const NamedValue& v : program.updates) ++uses[v.value];
-  return uses;
-}
-
 }  // namespace
 
 Values evaluate_op(Op op, const AttributeMap& attributes, const std::vector<TensorType>& types, const Values& inputs) {
@@ -64,7 +55,7 @@ Values evaluate_node(const Node& node, const std::vector<TensorType>& types, con
 }
 
 Values interpret(const Program& program, const std::map<std::string, HTensor>& leaves) {
-  std::vector<uint32_t> uses = use_counts(program);
+  std::vector<uint32_t> uses = count_uses(program);
   Values values(program.values.size());
   for (const Node& node : program.nodes) {
     if (is_named_leaf(node.op)) {

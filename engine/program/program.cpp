@@ -84,7 +84,7 @@ class Verifier {
     } catch (const Error& e) {
       fail(n, e.what());
     }
-    const std::vector<TensorType> have = types_at(program_, n.outputs);
+    const std::vector<TensorType> have = output_types(program_, n);
     if (have.size() != want.size())
       fail(n, "it has " + std::to_string(have.size()) + " results, inference gives " + std::to_string(want.size()));
     for (size_t i = 0; i < want.size(); ++i)
@@ -138,14 +138,19 @@ uint32_t Program::append(Node node, const std::vector<TensorType>& types) {
   return index;
 }
 
+std::vector<TensorType> input_types(const Program& program, const Node& node) { return types_at(program, node.inputs); }
+std::vector<TensorType> output_types(const Program& program, const Node& node) {
+  return types_at(program, node.outputs);
+}
+
 std::vector<TensorType> inferred_types(const Program& program, const Node& node) {
-  const std::vector<TensorType> inputs = types_at(program, node.inputs);
+  const std::vector<TensorType> inputs = input_types(program, node);
   switch (node.op) {
     case Op::input:
     case Op::parameter:
     case Op::state:
     case Op::host_call:
-      return types_at(program, node.outputs);
+      return output_types(program, node);
     case Op::literal:
       return {type_of(node.literal)};
     case Op::call: {
@@ -159,6 +164,15 @@ std::vector<TensorType> inferred_types(const Program& program, const Node& node)
     default:
       return op_row(node.op).infer(node.attributes, inputs);
   }
+}
+
+std::vector<uint32_t> count_uses(const Program& program) {
+  std::vector<uint32_t> uses(program.values.size(), 0);
+  for (const Node& n : program.nodes)
+    for (ValueId v : n.inputs) ++uses[v];
+  for (const NamedValue& v : program.outputs) ++uses[v.value];
+  for (const NamedValue& v : program.updates) ++uses[v.value];
+  return uses;
 }
 
 void verify(const Program& program) { Verifier(program).run(); }

@@ -63,9 +63,13 @@ struct Program {
   uint32_t append(Node node, const std::vector<TensorType>& types);
 };
 
+std::vector<TensorType> input_types(const Program& program, const Node& node);
+std::vector<TensorType> output_types(const Program& program, const Node& node);
 // Inferred types of a node's results (leaves and host calls: as declared). Throws inference errors; an unknown
 // functional is ErrorKind::Name.
 std::vector<TensorType> inferred_types(const Program& program, const Node& node);
+// Number of reads of each value, by nodes, outputs and updates.
+std::vector<uint32_t> count_uses(const Program& program);
 // Checks the structure: order, arity, ids, inferred types. Throws ErrorKind::Internal.
 void verify(const Program& program);
 // Renumbers values in node order and scopes in order of first use; ids change.

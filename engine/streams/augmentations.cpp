@@ -64,17 +64,14 @@ AttributeMap bind(const Item& item, const WrittenStep& step) {
   return bind_texts(item, options);
 }
 
-class PluginAugmentProducer final : public SampleWiseProducer {
+class PluginAugmentProducer final : public AugmentingProducer {
  public:
   PluginAugmentProducer(std::shared_ptr<Producer> inner, ItemPtr item, AttributeMap arguments, uint32_t ordinal)
-      : SampleWiseProducer(std::move(inner)),
+      : AugmentingProducer(std::move(inner)),
         item_(std::move(item)),
         arguments_(std::move(arguments)),
         view_(arguments_),
         ordinal_(ordinal) {
-    const std::optional<StreamInfo> info = known_samples();
-    if (!info) throw Error(ErrorKind::Usage, "augment: the producer has no sample");
-    from_ = to_ = *info;
     sample_ = make_type(from_.dtype, from_.sample);
     result_ = sample_;
     const auto& table = item_->table<hx_augmentation_vt>();
@@ -87,65 +84,11 @@ class PluginAugmentProducer final : public SampleWiseProducer {
     to_.dtype = type.dtype;
     to_.sample = type.shape;
     if (to_.dtype != from_.dtype) to_.classes = 0;
-    given_.resize(std::max<std::size_t>(1, (1 << 16) / from_.sample_bytes()) * from_.sample_bytes());
-  }
-
-  void set_seed(uint64_t seed) {
-    if (seed != seed_) seed_ = seed;  // writes only on a change: another thread may be prefetching
-  }
-
-  HTensor next() override {
-    const HTensor sample = inner_->next();
-    if (!sample) return {};
-    if (sample.dtype() != from_.dtype || sample.shape() != from_.sample)
-      throw Error(ErrorKind::Stream,
-                  "augment: a sample of shape " + sample.shape().str() + " came, announced was " + from_.sample.str());
-    begin_numbers();
-    add_numbers(1);
-    HTensor out(to_.dtype, to_.sample);
-    apply(at_++, sample.bytes(), out.mutable_bytes());
-    return out;
-  }
-  std::optional<StreamInfo> describe() override { return to_; }
-  bool restore(uint64_t index, const std::string& position) override {
-    at_ = index;
-    return SampleWiseProducer::restore(index, position);
-  }
-  int64_t read(uint64_t n, void* to) override {
-    if (n == 0) return inner_->read(0, to);
-    begin_numbers();
-    auto* out = static_cast<std::byte*>(to);
-    uint64_t got = 0;
-    while (got < n) {
-      const uint64_t wanted = std::min<uint64_t>(n - got, given_.size() / from_.sample_bytes());
-      const int64_t more = inner_->read(wanted, given_.data());
-      if (more < 0) return -1;
-      add_numbers(static_cast<uint64_t>(more));
-      for (uint64_t i = 0; i < static_cast<uint64_t>(more); ++i, out += to_.sample_bytes())
-        apply(at_++, given_.data() + i * from_.sample_bytes(), out);
-      got += static_cast<uint64_t>(more);
-      if (static_cast<uint64_t>(more) < wanted) break;
-    }
-    return static_cast<int64_t>(got);
-  }
-  bool read_at(const uint64_t* numbers, uint64_t n, void* to) override {
-    if (n == 0) return inner_->read_at(numbers, 0, to);
-    auto* out = static_cast<std::byte*>(to);
-    for (uint64_t i = 0; i < n; ++i, out += to_.sample_bytes()) {
-      if (!inner_->read_at(numbers + i, 1, given_.data())) return false;
-      apply(numbers[i], given_.data(), out);
-    }
-    return true;
   }
 
  private:
-  bool go_to(uint64_t index) override {
-    at_ = index;
-    return inner_->seek(epoch(), index);
-  }
-
-  void apply(uint64_t record, const void* from, void* to) {
-    const auto key = philox_key(seed_, stream_of(item_->name.data(), item_->name.size()) ^ splitmix64(epoch()));
+  void apply(uint64_t record, const void* from, void* to) override {
+    const auto key = philox_key(seed(), stream_of(item_->name.data(), item_->name.size()) ^ splitmix64(epoch()));
     const hx_draw draw{sizeof draw, ordinal_, uint64_t{key[1]} << 32 | key[0], record};
     const hx_status status =
         item_->table<hx_augmentation_vt>().apply(item_->self, view_.get(), &sample_, from, &draw, &result_, to);
@@ -156,10 +99,7 @@ class PluginAugmentProducer final : public SampleWiseProducer {
   AttributeMap arguments_;
   AttributeView view_;
   uint32_t ordinal_;
-  uint64_t seed_ = 0, at_ = 0;
-  StreamInfo from_, to_;
   hx_type sample_{}, result_{};
-  std::vector<std::byte> given_;
 };
 
 template <typename T>

@@ -163,31 +163,9 @@ class Augmentation {
   std::vector<Step> steps_;
 };
 
-// Every number is drawn from (seed, epoch, record): the result does not depend on earlier reads, shuffling,
-// prefetch or threads. Streams with equal steps are augmented alike, for example an image and its mask. Works on
-// u8 and f32; the last two axes are height and width. Pixels outside of the image are zero.
-class AugmentProducer final : public SampleWiseProducer {
+// Changes each sample by apply(), a function of the seed, the epoch and the record. Type and shape may change.
+class AugmentingProducer : public SampleWiseProducer {
  public:
-  AugmentProducer(std::shared_ptr<Producer> inner, Augmentation steps, uint64_t seed = 0)
-      : SampleWiseProducer(std::move(inner)), text_(steps.text()), steps_(steps.steps()), seed_(seed) {
-    const std::optional<StreamInfo> info = known_samples();
-    if (!info) throw Error(ErrorKind::Usage, "augment: the producer has no sample");
-    from_ = to_ = *info;
-    if (from_.dtype != DType::U8 && from_.dtype != DType::F32)
-      throw Error(ErrorKind::Usage, "augment works on u8 and f32; these samples are of another type");
-    const uint32_t rank = from_.sample.rank();
-    height_ = rank >= 2 ? from_.sample[rank - 2] : 1;
-    width_ = rank >= 1 ? from_.sample[rank - 1] : 1;
-    planes_ = from_.sample.count() / (height_ * width_);
-    for (const Augmentation::Step& step : steps_) check(step, rank);
-    given_.resize(std::max<std::size_t>(1, (1 << 16) / from_.sample_bytes()) * from_.sample_bytes());
-    for (auto* buffer : {&now_, &then_}) buffer->resize(static_cast<std::size_t>(from_.sample.count()));
-  }
-
-  WrapperOption option() const override {
-    return {WrapperOption::Acts::Augment, "augment=" + text_ + "&augment-seed=" + std::to_string(seed_)};
-  }
-
   // Takes effect from the next sample on.
   void set_seed(uint64_t seed) {
     if (seed != seed_) seed_ = seed;  // no write without a change: another thread may be prefetching
@@ -237,6 +215,52 @@ class AugmentProducer final : public SampleWiseProducer {
     return true;
   }
 
+ protected:
+  explicit AugmentingProducer(std::shared_ptr<Producer> inner, uint64_t seed = 0)
+      : SampleWiseProducer(std::move(inner)), seed_(seed) {
+    const std::optional<StreamInfo> info = known_samples();
+    if (!info) throw Error(ErrorKind::Usage, "augment: the producer has no sample");
+    from_ = to_ = *info;
+    const std::size_t bytes = std::max<std::size_t>(1, from_.sample_bytes());
+    given_.resize(std::max<std::size_t>(1, (1 << 16) / bytes) * bytes);
+  }
+  // Writes the changed sample of index `record` in pass epoch().
+  virtual void apply(uint64_t record, const void* from, void* to) = 0;
+  uint64_t seed() const { return seed_; }
+
+  StreamInfo from_, to_;  // samples before and after; derived constructors set the latter
+
+ private:
+  bool go_to(uint64_t index) override {
+    at_ = index;
+    return inner_->seek(epoch(), index);
+  }
+
+  uint64_t seed_, at_ = 0;
+  std::vector<char> given_;
+};
+
+// Every number is drawn from (seed, epoch, record): the result does not depend on earlier reads, shuffling,
+// prefetch or threads. Streams with equal steps are augmented alike, for example an image and its mask. Works on
+// u8 and f32; the last two axes are height and width. Pixels outside of the image are zero.
+class AugmentProducer final : public AugmentingProducer {
+ public:
+  AugmentProducer(std::shared_ptr<Producer> inner, Augmentation steps, uint64_t seed = 0)
+      : AugmentingProducer(std::move(inner), seed), text_(steps.text()), steps_(steps.steps()) {
+    if (from_.dtype != DType::U8 && from_.dtype != DType::F32)
+      throw Error(ErrorKind::Usage, "augment works on u8 and f32; these samples are of another type");
+    const uint32_t rank = from_.sample.rank();
+    height_ = rank >= 2 ? from_.sample[rank - 2] : 1;
+    width_ = rank >= 1 ? from_.sample[rank - 1] : 1;
+    planes_ = from_.sample.count() / (height_ * width_);
+    for (const Augmentation::Step& step : steps_) check(step, rank);
+    for (auto* buffer : {&now_, &then_}) buffer->resize(static_cast<std::size_t>(from_.sample.count()));
+  }
+
+  WrapperOption option() const override {
+    return {WrapperOption::Acts::Augment, "augment=" + text_ + "&augment-seed=" + std::to_string(seed())};
+  }
+
  private:
   using Kind = Augmentation::Kind;
 
@@ -257,11 +281,6 @@ class AugmentProducer final : public SampleWiseProducer {
     }
   };
 
-  bool go_to(uint64_t index) override {
-    at_ = index;
-    return inner_->seek(epoch(), index);
-  }
-
   void check(const Augmentation::Step& step, uint32_t rank) {
     if (step.kind == Kind::Noise) return;
     if (rank < 2)
@@ -278,13 +297,13 @@ class AugmentProducer final : public SampleWiseProducer {
     width = static_cast<int64_t>(step.b);
   }
 
-  void apply(uint64_t record, const void* from, void* to) {
+  void apply(uint64_t record, const void* from, void* to) override {
     load(from);
     h_ = height_;
     w_ = width_;
     Map map;
     for (const Augmentation::Step& step : steps_) {
-      PhiloxStream random(philox_key(seed_, stream_of("augment", 7) ^ splitmix64(epoch())), record,
+      PhiloxStream random(philox_key(seed(), stream_of("augment", 7) ^ splitmix64(epoch())), record,
                           static_cast<uint32_t>(step.kind) << 16 | step.ordinal);
       if (step.kind <= Kind::FlipDown) {
         move(step, random, map);
@@ -414,11 +433,8 @@ class AugmentProducer final : public SampleWiseProducer {
 
   std::string text_;
   std::vector<Augmentation::Step> steps_;
-  uint64_t seed_, at_ = 0;
-  StreamInfo from_, to_;
   int64_t height_ = 1, width_ = 1, planes_ = 1;  // of input samples
   int64_t h_ = 1, w_ = 1;                        // of the current sample
-  std::vector<char> given_;
   std::vector<float> now_, then_;
 };
 

@@ -90,10 +90,8 @@ const std::unordered_map<std::string_view, Plan>& plans() {
 
 // Empty tensors are computed by the reference.
 bool has_elements(const Site& site) {
-  for (uint32_t i = 0; i < site.inputs(); ++i)
-    if (count(site.in(i)) == 0) return false;
-  for (uint32_t i = 0; i < site.outputs(); ++i)
-    if (count(site.out(i)) == 0) return false;
+  for (uint32_t i = 0; i < site.workspace(); ++i)
+    if (count(site.buffer(i)) == 0) return false;
   return true;
 }
 

@@ -1,33 +1,15 @@
 // dot and dot_add with any batch and contraction axes, rewritten as a batched matrix product.
 #include <cstring>
-#include <numeric>
-#include <optional>
 
 #include "families.hpp"
+#include "kernels/shared/dot_operand.hpp"
 #include "matmul.hpp"
 
 namespace harmonics::cpu {
 namespace {
 
-// Several axes merged into one: size and stride.
-struct Joined {
-  int64_t size = 1, stride = 1;
-};
-std::optional<Joined> join(const hx_type& t, const std::vector<int64_t>& axes) {
-  const std::vector<int64_t> own = strides(t);
-  std::optional<Joined> j;
-  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
-    const auto a = static_cast<size_t>(*axis);
-    if (t.dims[a] == 1) continue;
-    if (!j)
-      j = Joined{t.dims[a], own[a]};
-    else if (own[a] == j->stride * j->size)
-      j->size *= t.dims[a];
-    else
-      return std::nullopt;
-  }
-  return j ? j : Joined{};
-}
+using kernels::DotOperand;
+using kernels::run_of;
 
 // Offset of each batch entry.
 std::vector<int64_t> offsets_of(const hx_type& t, const std::vector<int64_t>& axes) {
@@ -42,53 +24,14 @@ std::vector<int64_t> offsets_of(const hx_type& t, const std::vector<int64_t>& ax
   return offsets;
 }
 
-std::vector<int64_t> remaining(const hx_type& t, const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
-  std::vector<int64_t> axes;
-  for (int64_t i = 0; i < t.rank; ++i)
-    if (std::find(a.begin(), a.end(), i) == a.end() && std::find(b.begin(), b.end(), i) == b.end()) axes.push_back(i);
-  return axes;
-}
-
-// An operand's axes: batch, free, contracted.
-struct Operand {
-  hx_type type;
-  std::vector<int64_t> batch, free, contract;
-
-  // Whether one of the matrix axes is contiguous.
-  bool is_matrix() const {
-    const auto f = join(type, free), k = join(type, contract);
-    return f && k && (f->stride == 1 || k->stride == 1 || f->size == 1 || k->size == 1);
-  }
-  // Copies the operand as dense [batch..., free..., contract...].
-  CopyContext rearrange(uint32_t from, uint32_t to, int64_t offset) {
-    std::vector<int64_t> order = batch;
-    order.insert(order.end(), free.begin(), free.end());
-    order.insert(order.end(), contract.begin(), contract.end());
-    const std::vector<int64_t> own = strides(type);
-    const hx_type before = type;
-    for (uint32_t i = 0; i < type.rank; ++i) type.dims[i] = before.dims[order[i]];
-    const std::vector<int64_t> dense = strides(type);
-    StridedView view{type.rank, {}, {}, {}, 0, offset};
-    for (uint32_t i = 0; i < type.rank; ++i) {
-      view.dims[i] = type.dims[i];
-      view.from_strides[i] = own[static_cast<size_t>(order[i])];
-      view.to_strides[i] = dense[i];
-    }
-    int64_t next = 0;
-    for (auto* axes : {&batch, &free, &contract})
-      for (int64_t& axis : *axes) axis = next++;
-    return copy_context(view, sizeof(float), from, to);
-  }
-};
-
 // Options of a product, independent of its operands.
 struct Manner {
   bool half, accumulate;
 };
 
-bool answer_operands(const Operand& a, const Operand& b, const Manner& manner, hx_kernel& out) {
-  const auto m = join(a.type, a.free), ka = join(a.type, a.contract);
-  const auto n = join(b.type, b.free), kb = join(b.type, b.contract);
+bool answer_operands(const DotOperand& a, const DotOperand& b, const Manner& manner, hx_kernel& out) {
+  const auto m = run_of(a.type, a.free), ka = run_of(a.type, a.contract);
+  const auto n = run_of(b.type, b.free), kb = run_of(b.type, b.contract);
   if (!m || !ka || !n || !kb) return false;
   Product p{};
   p.m = m->size;
@@ -132,12 +75,14 @@ void run_rearranged(const void* context, void* const* buffers, uint32_t phase, u
   c.product.run(c.product.context, own, phase - 1, part);
 }
 
-bool answer_rearranged(Operand operands[2], const Manner& manner, hx_kernel& out) {
+bool answer_rearranged(std::array<DotOperand, 2>& operands, const Manner& manner, hx_kernel& out) {
   auto c = std::make_unique<Rearranged>();
   for (uint32_t i = 0; i < 2; ++i) {
     if (operands[i].is_matrix()) continue;
     c->offsets[i] = c->floats;
-    c->copies[i] = operands[i].rearrange(i, 3, c->floats);
+    Walk walk = operands[i].rearrange();
+    walk.offsets[0] = c->floats;
+    c->copies[i] = copy_context(std::move(walk), sizeof(float), i, 3);
     c->copy_parts[i] = c->copies[i].parts;
     c->floats += (count(operands[i].type) + 15) & ~int64_t{15};
   }
@@ -152,19 +97,7 @@ bool answer_rearranged(Operand operands[2], const Manner& manner, hx_kernel& out
 
 // Plans the product of inputs `first` and `first` + 1; the kernel's buffers are 0, 1 and 2.
 bool answer_dot(const Site& site, uint32_t first, bool accumulate, hx_kernel& out) {
-  const hx_type &a = site.in(first), &b = site.in(first + 1);
-  const auto a_contract = site.integers("lhs_contract"), b_contract = site.integers("rhs_contract");
-  const auto a_batch = site.integers("lhs_batch"), b_batch = site.integers("rhs_batch");
-  // Contracted axes may be paired in any order; sorting by the left operand's makes contiguous runs likelier.
-  std::vector<size_t> order(a_contract.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](size_t i, size_t j) { return a_contract[i] < a_contract[j]; });
-  Operand operands[2] = {{a, a_batch, remaining(a, a_contract, a_batch), {}},
-                         {b, b_batch, remaining(b, b_contract, b_batch), {}}};
-  for (size_t i : order) {
-    operands[0].contract.push_back(a_contract[i]);
-    operands[1].contract.push_back(b_contract[i]);
-  }
+  auto operands = kernels::dot_operands(site, first);
   const Manner manner{site.allows_half(), accumulate};
   if (operands[0].is_matrix() && operands[1].is_matrix() && answer_operands(operands[0], operands[1], manner, out))
     return true;

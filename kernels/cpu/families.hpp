@@ -57,8 +57,8 @@ bool plan_gather(const Site&, hx_kernel&);
 bool plan_scatter_add(const Site&, hx_kernel&);
 bool plan_embedding_grad(const Site&, hx_kernel&);
 
-// Shared by several families.
-CopyContext copy_context(const StridedView& view, uint32_t element_bytes, uint32_t from_buffer, uint32_t to_buffer);
+// Shared by several families. Walks of copies: array 0 is written, array 1 is read.
+CopyContext copy_context(Walk walk, uint32_t element_bytes, uint32_t from_buffer, uint32_t to_buffer);
 bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
                     hx_kernel& out);
 // Never skips zeros of A.

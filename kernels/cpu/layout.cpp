@@ -11,28 +11,20 @@ namespace {
 
 double copy_nanoseconds(int64_t bytes) { return 0.15 * static_cast<double>(bytes); }
 
-// Drops axes of size 1 and merges axes that are contiguous on both sides.
-StridedView joined(const StridedView& v) {
-  StridedView out = v;
-  out.rank = 0;
+// Joined; at least one axis.
+StridedView view_of(Walk walk) {
+  walk.join();
+  if (walk.sizes.empty()) walk = {{1}, {{1}, {1}}, std::move(walk.offsets)};
+  StridedView v{};
+  v.rank = static_cast<uint32_t>(walk.sizes.size());
   for (uint32_t i = 0; i < v.rank; ++i) {
-    if (v.dims[i] == 1) continue;
-    if (out.rank && out.from_strides[out.rank - 1] == v.from_strides[i] * v.dims[i] &&
-        out.to_strides[out.rank - 1] == v.to_strides[i] * v.dims[i]) {
-      out.dims[out.rank - 1] *= v.dims[i];
-      out.from_strides[out.rank - 1] = v.from_strides[i];
-      out.to_strides[out.rank - 1] = v.to_strides[i];
-      continue;
-    }
-    out.dims[out.rank] = v.dims[i];
-    out.from_strides[out.rank] = v.from_strides[i];
-    out.to_strides[out.rank++] = v.to_strides[i];
+    v.dims[i] = walk.sizes[i];
+    v.to_strides[i] = walk.strides[0][i];
+    v.from_strides[i] = walk.strides[1][i];
   }
-  if (out.rank == 0) {
-    out.rank = 1;
-    out.dims[0] = out.from_strides[0] = out.to_strides[0] = 1;
-  }
-  return out;
+  v.to_offset = walk.offsets[0];
+  v.from_offset = walk.offsets[1];
+  return v;
 }
 
 // Bits of the element of `dtype` nearest to a number.
@@ -62,23 +54,10 @@ bool element_bits(uint32_t dtype, double value, uint64_t& bits) {
   }
 }
 
-// View of the result's elements on both sides; strides by axis of the result.
-StridedView view_of(const std::vector<int64_t>& shape, const std::vector<int64_t>& from,
-                    const std::vector<int64_t>& to) {
-  StridedView v{};
-  v.rank = static_cast<uint32_t>(shape.size());
-  for (uint32_t i = 0; i < v.rank; ++i) {
-    v.dims[i] = shape[i];
-    v.from_strides[i] = from[i];
-    v.to_strides[i] = to[i];
-  }
-  return v;
-}
-
-bool answer_copy(const Site& site, StridedView view, const char* name, hx_kernel& out, int64_t fill_count = 0,
+bool answer_copy(const Site& site, Walk walk, const char* name, hx_kernel& out, int64_t fill_count = 0,
                  uint64_t fill = 0) {
-  auto c = std::make_unique<CopyContext>(
-      copy_context(view, static_cast<uint32_t>(width(site.out().dtype)), 0, site.inputs()));
+  auto c =
+      std::make_unique<CopyContext>(copy_context(std::move(walk), kernels::width(site.out().dtype), 0, site.inputs()));
   c->fill_count = fill_count;
   c->fill = fill;
   std::vector<uint32_t> parts(fill_count ? 2 : 1, c->parts);
@@ -88,9 +67,9 @@ bool answer_copy(const Site& site, StridedView view, const char* name, hx_kernel
 
 }  // namespace
 
-CopyContext copy_context(const StridedView& view, uint32_t element_bytes, uint32_t from_buffer, uint32_t to_buffer) {
+CopyContext copy_context(Walk walk, uint32_t element_bytes, uint32_t from_buffer, uint32_t to_buffer) {
   CopyContext c{};
-  c.view = joined(view);
+  c.view = view_of(std::move(walk));
   c.element_bytes = element_bytes;
   c.from_buffer = from_buffer;
   c.to_buffer = to_buffer;
@@ -107,67 +86,23 @@ CopyContext copy_context(const StridedView& view, uint32_t element_bytes, uint32
 }
 
 bool plan_transpose(const Site& site, hx_kernel& out) {
-  const auto permutation = site.integers("permutation");
-  const auto from = strides(site.in(0));
-  std::vector<int64_t> permuted;
-  for (int64_t axis : permutation) permuted.push_back(from[static_cast<size_t>(axis)]);
-  return answer_copy(site, view_of(dims(site.out()), permuted, strides(site.out())), "transpose", out);
+  return answer_copy(site, kernels::transpose_walk(site), "transpose", out);
 }
-
 bool plan_broadcast(const Site& site, hx_kernel& out) {
-  const hx_type &x = site.in(0), &y = site.out();
-  const auto own = strides(x);
-  std::vector<int64_t> from(y.rank, 0);
-  const uint32_t skip = y.rank - x.rank;
-  for (uint32_t i = 0; i < x.rank; ++i) from[skip + i] = x.dims[i] == 1 ? 0 : own[i];
-  return answer_copy(site, view_of(dims(y), from, strides(y)), "broadcast", out);
+  return answer_copy(site, kernels::broadcast_walk(site), "broadcast", out);
 }
-
-bool plan_slice(const Site& site, hx_kernel& out) {
-  const auto starts = site.integers("starts");
-  auto steps = site.integers("strides");
-  auto from = strides(site.in(0));
-  if (steps.empty()) steps.assign(from.size(), 1);
-  int64_t offset = 0;
-  for (size_t i = 0; i < from.size(); ++i) {
-    offset += starts[i] * from[i];
-    from[i] *= steps[i];
-  }
-  StridedView v = view_of(dims(site.out()), from, strides(site.out()));
-  v.from_offset = offset;
-  return answer_copy(site, v, "slice", out);
-}
-
+bool plan_slice(const Site& site, hx_kernel& out) { return answer_copy(site, kernels::slice_walk(site), "slice", out); }
 bool plan_reverse(const Site& site, hx_kernel& out) {
-  auto from = strides(site.in(0));
-  int64_t offset = 0;
-  for (int64_t axis : site.integers("axes")) {
-    const auto a = static_cast<size_t>(axis);
-    offset += (site.in(0).dims[a] - 1) * from[a];
-    from[a] = -from[a];
-  }
-  StridedView v = view_of(dims(site.out()), from, strides(site.out()));
-  v.from_offset = offset;
-  return answer_copy(site, v, "reverse", out);
+  return answer_copy(site, kernels::reverse_walk(site), "reverse", out);
 }
 
 bool plan_pad(const Site& site, hx_kernel& out) {
   const auto low = site.integers("low");
-  auto interior = site.integers("interior");
-  const hx_type &x = site.in(0), &y = site.out();
-  if (interior.empty()) interior.assign(x.rank, 0);
+  const hx_type& y = site.out();
   uint64_t fill = 0;
   if (!element_bits(y.dtype, site.number("value"), fill)) return false;
-  auto to = strides(y);
-  int64_t offset = 0;
-  for (uint32_t i = 0; i < x.rank; ++i) {
-    if (low[i] < 0) return false;
-    offset += low[i] * to[i];
-    to[i] *= interior[i] + 1;
-  }
-  StridedView v = view_of(dims(x), strides(x), to);
-  v.to_offset = offset;
-  return answer_copy(site, v, "pad", out, count(y), fill);
+  if (std::any_of(low.begin(), low.end(), [](int64_t n) { return n < 0; })) return false;
+  return answer_copy(site, kernels::pad_walk(site), "pad", out, count(y), fill);
 }
 
 bool plan_concat(const Site& site, hx_kernel& out) {

@@ -5,90 +5,38 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <harmonics/device.hpp>
-
 #include "isa.hpp"
+#include "kernels/shared/walk.hpp"
 
 namespace harmonics::cpu {
 
-inline int64_t count(const hx_type& t) {
-  int64_t n = 1;
-  for (uint32_t i = 0; i < t.rank; ++i) n *= t.dims[i];
-  return n;
-}
-inline int64_t last(const hx_type& t) { return t.rank ? t.dims[t.rank - 1] : 1; }
-inline bool is_f32(const hx_type& t) { return t.dtype == HX_F32; }
+using kernels::count;
+using kernels::dims;
+using kernels::is_f32;
+using kernels::last;
+using kernels::same_shape;
+using kernels::strides;
+using kernels::Walk;
+inline int64_t width(uint32_t dtype) { return kernels::width(dtype); }
 inline bool is_index(const hx_type& t) { return t.dtype == HX_I32 || t.dtype == HX_I64 || t.dtype == HX_U8; }
-inline bool same_shape(const hx_type& a, const hx_type& b) {
-  return a.rank == b.rank && std::equal(a.dims, a.dims + a.rank, b.dims);
-}
-inline int64_t width(uint32_t dtype) {
-  switch (dtype) {
-    case HX_BOOL:
-    case HX_U8:
-    case HX_I8:
-      return 1;
-    case HX_I16:
-    case HX_U16:
-    case HX_F16:
-    case HX_BF16:
-      return 2;
-    case HX_I32:
-    case HX_U32:
-    case HX_F32:
-      return 4;
-    default:
-      return 8;
-  }
-}
-inline std::vector<int64_t> dims(const hx_type& t) { return {t.dims, t.dims + t.rank}; }
-// Stride of each axis, in elements.
-inline std::vector<int64_t> strides(const hx_type& t) {
-  std::vector<int64_t> s(t.rank, 1);
-  for (uint32_t i = t.rank; i-- > 1;) s[i - 1] = s[i] * t.dims[i];
-  return s;
-}
 
-class Site {
+class Site : public kernels::Site {
  public:
-  explicit Site(const hx_call_site& raw) : raw_(raw) {}
-  std::string_view op() const { return raw_.op; }
-  const hx_call_site& raw() const { return raw_; }
-  uint32_t inputs() const { return raw_.n_inputs; }
-  uint32_t outputs() const { return raw_.n_outputs; }
-  const hx_type& in(uint32_t i) const { return raw_.inputs[i]; }
-  const hx_type& out(uint32_t i = 0) const { return raw_.outputs[i]; }
-  bool all_f32() const {
-    return std::all_of(raw_.inputs, raw_.inputs + raw_.n_inputs, is_f32) &&
-           std::all_of(raw_.outputs, raw_.outputs + raw_.n_outputs, is_f32);
-  }
+  using kernels::Site::Site;
   // Returns 0 if all inputs are f32; the attribute `scale` if input `i` holds bytes and the others f32; else nothing.
   std::optional<float> scale_of(uint32_t i) const {
     const auto scale = static_cast<float>(number("scale"));
     if (scale == 0) return all_f32() ? std::optional(scale) : std::nullopt;
     for (uint32_t k = 0; k < inputs(); ++k)
       if (k == i ? in(k).dtype != HX_U8 : !is_f32(in(k))) return std::nullopt;
-    return std::all_of(raw_.outputs, raw_.outputs + raw_.n_outputs, is_f32) ? std::optional(scale) : std::nullopt;
-  }
-  int64_t integer(const char* name, int64_t otherwise = 0) const {
-    return int_attribute(raw_.attributes, name, otherwise);
-  }
-  double number(const char* name, double otherwise = 0) const {
-    return float_attribute(raw_.attributes, name, otherwise);
+    return std::all_of(raw().outputs, raw().outputs + outputs(), is_f32) ? std::optional(scale) : std::nullopt;
   }
   // Whether products may be computed in fp16 chunks.
-  bool allows_half() const { return raw_.flags & HX_SITE_FP16_CHUNKS; }
-  bool flag(const char* name) const { return integer(name) != 0; }
-  std::vector<int64_t> integers(const char* name) const { return ints_attribute(raw_.attributes, name); }
-  std::string text(const char* name) const { return string_attribute(raw_.attributes, name, ""); }
-
- private:
-  const hx_call_site& raw_;
+  bool allows_half() const { return raw().flags & HX_SITE_FP16_CHUNKS; }
 };
 
 // Minimum nanoseconds of a part; many times the cost of handing it to another thread.

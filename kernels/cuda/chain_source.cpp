@@ -33,49 +33,9 @@ template <typename T> __device__ inline void store(T* to, const Pack<T>& from, u
 }
 )";
 
-bool is_half(uint32_t dtype) { return dtype == HX_F16 || dtype == HX_BF16; }
-
 // Storage type and arithmetic type of an element.
-const char* stored_name(uint32_t dtype) {
-  switch (dtype) {
-    case HX_BOOL:
-    case HX_U8:
-      return "uchar";
-    case HX_I8:
-      return "schar";
-    case HX_I16:
-      return "short";
-    case HX_U16:
-    case HX_F16:
-    case HX_BF16:
-      return "ushort";
-    case HX_I32:
-      return "int";
-    case HX_U32:
-      return "uint";
-    case HX_I64:
-      return "long";
-    case HX_U64:
-      return "ulong";
-    case HX_F32:
-      return "float";
-    default:
-      return "double";
-  }
-}
-std::string computed_name(uint32_t dtype) { return is_half(dtype) ? "float" : stored_name(dtype); }
-const char* unsigned_name(uint32_t dtype) {
-  switch (width(dtype)) {
-    case 1:
-      return "uchar";
-    case 2:
-      return "ushort";
-    case 4:
-      return "uint";
-    default:
-      return "ulong";
-  }
-}
+const char* computed_name(uint32_t dtype) { return dtype == HX_I8 ? "schar" : kernels::type_name(dtype); }
+const char* stored_name(uint32_t dtype) { return is_half(dtype) ? "ushort" : computed_name(dtype); }
 
 // To bool: not zero. From floats to integers: truncates, saturates, NaN gives 0.
 std::string cast_text(const std::string& a, uint32_t from, uint32_t result) {
@@ -84,7 +44,7 @@ std::string cast_text(const std::string& a, uint32_t from, uint32_t result) {
   if (!is_float(from) || is_float(result)) return "(" + to + ")" + a;
   const uint32_t bits = 8 * width(result) - (is_signed(result) ? 1 : 0);
   const std::string all_ones =
-      "(" + to + ")(((" + unsigned_name(result) + ")-1)" + (is_signed(result) ? " >> 1)" : ")");
+      "(" + to + ")(((" + kernels::word_name(result) + ")-1)" + (is_signed(result) ? " >> 1)" : ")");
   const std::string beyond = bits == 63   ? "9223372036854775808.0"
                              : bits == 64 ? "18446744073709551616.0"
                                           : std::to_string(uint64_t{1} << bits) + ".0";
@@ -128,21 +88,19 @@ class Writer {
       walk(x, y, k);
       element = "b" + k + "[at" + k + "]";
     }
-    body_ += "    const " + computed_name(x.dtype) + " r" + k + " = " + loaded(element, x.dtype) + ";\n";
+    body_ += "    const " + std::string(computed_name(x.dtype)) + " r" + k + " = " + loaded(element, x.dtype) + ";\n";
   }
 
   bool compute(const std::string& op, uint32_t a, uint32_t b, uint32_t c, uint32_t result) {
     const auto name = [&](uint32_t r) { return r < types_.size() ? "r" + std::to_string(r) : std::string("0"); };
     const uint32_t operands = types_.at(a);
-    const kernels::Kind kind = operands == HX_BOOL  ? kernels::Kind::flag
-                               : is_float(operands) ? kernels::Kind::real
-                                                    : kernels::Kind::whole;
     const std::string text =
-        op == "cast" ? cast_text(name(a), operands, result)
-                     : kernels::scalar_text(
-                           op, kind, {name(a), name(b), name(c), computed_name(operands), unsigned_name(operands)});
+        op == "cast"
+            ? cast_text(name(a), operands, result)
+            : kernels::scalar_text(op, kernels::kind_of(operands),
+                                   {name(a), name(b), name(c), computed_name(operands), kernels::word_name(operands)});
     if (text.empty()) return declined("has no " + op + " of these types");
-    body_ += "    const " + computed_name(result) + " r" + std::to_string(types_.size()) + " = " +
+    body_ += "    const " + std::string(computed_name(result)) + " r" + std::to_string(types_.size()) + " = " +
              rounded(text, result) + ";\n";
     types_.push_back(result);
     return true;
@@ -170,9 +128,7 @@ class Writer {
  private:
   // Emits "at2": the offset of a broadcast input for element first + j.
   void walk(const hx_type& x, const hx_type& y, const std::string& k) {
-    Walk w{dims(y), {std::vector<int64_t>(y.rank, 0)}, {0}};
-    const auto own = strides(x);
-    for (uint32_t i = 0; i < x.rank; ++i) w.strides[0][y.rank - x.rank + i] = x.dims[i] == 1 ? 0 : own[i];
+    Walk w{dims(y), {kernels::broadcast_strides(x, y)}, {0}};
     w.join();
     body_ += "    uint at" + k + " = 0;\n    { uint rest = first + j;\n";
     for (size_t i = w.sizes.size(); i-- > 1;) {

@@ -94,7 +94,7 @@ class CudaDevice final : public CapturingDevice {
  public:
   std::string describe() const override {
     const std::string why = unavailable();
-    return why.empty() ? machine_->facts().name + ", " + capability() + ", " + machine_->facts().driver
+    return why.empty() ? machine().facts().name + ", " + capability() + ", " + machine().facts().driver
                        : "not available: " + why;
   }
 
@@ -105,23 +105,23 @@ class CudaDevice final : public CapturingDevice {
     const std::string why = unavailable();
     put_text(i.unavailable, why);
     if (!why.empty()) return i;
-    const Facts& facts = machine_->facts();
+    const Facts& facts = machine().facts();
     i.memory = i.most_bytes = facts.memory;
-    i.free_memory = machine_->driver().free_memory() + memory_.kept_bytes();
+    i.free_memory = machine().driver().free_memory() + memory_.kept_bytes();
     i.alignment = 64;
     put_text(i.name, facts.name);
     put_text(i.driver, facts.driver);
     std::string missing;
-    machine_->lt(missing);
-    const std::string no_dnn = machine_->no_dnn();
-    const std::string no_compiler = machine_->no_compiler();
+    machine().lt(missing);
+    const std::string no_dnn = machine().no_dnn();
+    const std::string no_compiler = machine().no_compiler();
     put_text(i.capability, capability() + (missing.empty() ? "" : "; " + missing) +
                                (no_dnn.empty() ? "" : "; " + no_dnn) + (no_compiler.empty() ? "" : "; " + no_compiler));
     return i;
   }
   uint32_t roundings() const override {
     if (!unavailable().empty()) return 0;
-    const Facts& facts = machine_->facts();
+    const Facts& facts = machine().facts();
     const bool has_fp8 = facts.major * 10 + facts.minor >= 89;
     return HX_SITE_FP16_CHUNKS | HX_SITE_BF16 | (has_fp8 ? uint32_t{HX_SITE_FP8} : 0);
   }
@@ -185,17 +185,14 @@ class CudaDevice final : public CapturingDevice {
     const Site site(raw, machine());
     const auto plan = plans().find(site.op());
     if (plan == plans().end()) return false;
-    for (const hx_type* types : {raw.inputs, raw.outputs})
-      for (uint32_t i = 0; i < (types == raw.inputs ? raw.n_inputs : raw.n_outputs); ++i) {
-        if (count(types[i]) == 0) return declined("leaves tensors without elements to the host");
-        if (count(types[i]) >= kMostElements) return declined("counts elements in 31 bits");
-      }
+    for (uint32_t i = 0; i < site.workspace(); ++i)
+      if (!kernels::can_index(site.buffer(i))) return false;
     return plan->second(site, out);
   }
 
  private:
   std::string capability() const {
-    const Facts& f = machine_->facts();
+    const Facts& f = machine().facts();
     return "compute capability " + std::to_string(f.major) + "." + std::to_string(f.minor) + ", " +
            std::to_string(f.units) + " multiprocessors";
   }
@@ -207,25 +204,10 @@ class CudaDevice final : public CapturingDevice {
   }
   Driver& driver() const { return machine().driver(); }
 
-  // Opened on demand; a missing driver is not searched again.
-  std::string unavailable() const {
-    const std::lock_guard lock(mutex_);
-    if (machine_ || !unavailable_.empty()) return unavailable_;
-    try {
-      machine_ = std::make_unique<Machine>(open_driver(), open_compiler());
-    } catch (const std::exception& e) {
-      unavailable_ = e.what();
-    }
-    return unavailable_;
-  }
-  Machine& machine() const {
-    if (const std::string why = unavailable(); !why.empty()) throw Error(ErrorKind::Device, why);
-    return *machine_;
-  }
+  std::string unavailable() const { return connection_.unavailable(); }
+  Machine& machine() const { return connection_.machine(); }
 
-  mutable std::mutex mutex_;
-  mutable std::unique_ptr<Machine> machine_;
-  mutable std::string unavailable_;
+  kernels::Connection<Machine> connection_{[] { return std::make_unique<Machine>(open_driver(), open_compiler()); }};
   kernels::MemoryPool memory_{[this](uint64_t bytes) { return reinterpret_cast<uint64_t>(machine().allocate(bytes)); },
                               [this](uint64_t buffer) { driver().release(reinterpret_cast<void*>(buffer)); }};
   kernels::MemoryPool pinned_{[this](uint64_t bytes) {

@@ -4,11 +4,9 @@
 namespace harmonics::cuda {
 namespace {
 
-// Copies an input, read with these strides and offset, to the whole result.
-bool answer_view(const Site& site, std::vector<int64_t> from, int64_t offset, const char* name, hx_kernel& out) {
-  const hx_type& y = site.out();
+bool answer_copy(const Site& site, Walk walk, const char* name, hx_kernel& out) {
   Work work(site.machine());
-  copy_along(work, width(y.dtype), {0}, {site.inputs()}, {dims(y), {strides(y), std::move(from)}, {0, offset}});
+  copy_along(work, width(site.out().dtype), {0}, {site.inputs()}, std::move(walk));
   answer(out, std::move(work), name);
   return true;
 }
@@ -43,7 +41,7 @@ void copy_along(Work& work, uint32_t bytes, Operand from, Operand to, Walk walk)
                 {(columns + 31) / 32, (rows + 31) / 32, rank == 3 ? static_cast<uint32_t>(walk.sizes[0]) : 1, kThreads},
                 {from, to}, TransposeParameters{rows, columns});
   } else {
-    work.over(n, copy_function(bytes), {from, to}, CopyParameters{static_cast<uint32_t>(n), walk.steps<2>()});
+    work.over(n, copy_function(bytes), {from, to}, CopyParameters{static_cast<uint32_t>(n), steps<2>(walk)});
   }
 }
 
@@ -59,56 +57,23 @@ bool plan_reshape(const Site& site, hx_kernel& out) {
 }
 
 bool plan_transpose(const Site& site, hx_kernel& out) {
-  const auto own = strides(site.in(0));
-  std::vector<int64_t> from;
-  for (const int64_t axis : site.integers("permutation")) from.push_back(own[static_cast<size_t>(axis)]);
-  return answer_view(site, std::move(from), 0, "transpose", out);
+  return answer_copy(site, kernels::transpose_walk(site), "transpose", out);
 }
-
 bool plan_broadcast(const Site& site, hx_kernel& out) {
-  const hx_type &x = site.in(0), &y = site.out();
-  const auto own = strides(x);
-  std::vector<int64_t> from(y.rank, 0);
-  for (uint32_t i = 0; i < x.rank; ++i) from[y.rank - x.rank + i] = x.dims[i] == 1 ? 0 : own[i];
-  return answer_view(site, std::move(from), 0, "broadcast", out);
+  return answer_copy(site, kernels::broadcast_walk(site), "broadcast", out);
 }
-
-bool plan_slice(const Site& site, hx_kernel& out) {
-  const auto starts = site.integers("starts"), steps = site.integers("strides");
-  auto from = strides(site.in(0));
-  int64_t offset = 0;
-  for (size_t i = 0; i < from.size(); ++i) {
-    offset += starts[i] * from[i];
-    if (!steps.empty()) from[i] *= steps[i];
-  }
-  return answer_view(site, std::move(from), offset, "slice", out);
-}
-
+bool plan_slice(const Site& site, hx_kernel& out) { return answer_copy(site, kernels::slice_walk(site), "slice", out); }
 bool plan_reverse(const Site& site, hx_kernel& out) {
-  auto from = strides(site.in(0));
-  int64_t offset = 0;
-  for (const int64_t axis : site.integers("axes")) {
-    const auto a = static_cast<size_t>(axis);
-    offset += (site.in(0).dims[a] - 1) * from[a];
-    from[a] = -from[a];
-  }
-  return answer_view(site, std::move(from), offset, "reverse", out);
+  return answer_copy(site, kernels::reverse_walk(site), "reverse", out);
 }
 
 bool plan_pad(const Site& site, hx_kernel& out) {
-  const auto low = site.integers("low"), interior = site.integers("interior");
-  const hx_type &x = site.in(0), &y = site.out();
+  const hx_type& y = site.out();
   uint64_t bits = 0;
   if (!element_bits(y.dtype, site.number("value"), bits)) return declined("cannot round this number to the type");
-  auto to = strides(y);
-  int64_t offset = 0;
-  for (uint32_t i = 0; i < x.rank; ++i) {
-    offset += low[i] * to[i];
-    if (!interior.empty()) to[i] *= interior[i] + 1;
-  }
   Work work(site.machine());
   fill(work, y.dtype, {1}, count(y), bits);
-  copy_along(work, width(y.dtype), {0}, {1}, {dims(x), {std::move(to), strides(x)}, {offset, 0}});
+  copy_along(work, width(y.dtype), {0}, {1}, kernels::pad_walk(site));
   answer(out, std::move(work), "pad");
   return true;
 }

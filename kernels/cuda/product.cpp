@@ -1,72 +1,16 @@
 // Plans dot and linear: any batch and contraction axes, rewritten as a batched matrix product.
 #include "product.hpp"
 
-#include <numeric>
 #include <optional>
 
 #include "families.hpp"
+#include "kernels/shared/dot_operand.hpp"
 
 namespace harmonics::cuda {
 namespace {
 
-// Several axes merged into one: size and stride.
-struct Run {
-  int64_t size = 1, stride = 1;
-};
-std::optional<Run> join(const hx_type& t, const std::vector<int64_t>& axes) {
-  const auto own = strides(t);
-  std::optional<Run> run;
-  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
-    const auto a = static_cast<size_t>(*axis);
-    if (t.dims[a] == 1) continue;
-    if (!run)
-      run = Run{t.dims[a], own[a]};
-    else if (own[a] == run->stride * run->size)
-      run->size *= t.dims[a];
-    else
-      return std::nullopt;
-  }
-  return run ? run : Run{};
-}
-
-// An operand's axes: batch, free, contracted.
-struct Side {
-  hx_type type;
-  Operand place;
-  std::vector<int64_t> batch, free, contract;
-
-  void find_free() {
-    for (int64_t i = 0; i < type.rank; ++i)
-      if (std::find(batch.begin(), batch.end(), i) == batch.end() &&
-          std::find(contract.begin(), contract.end(), i) == contract.end())
-        free.push_back(i);
-  }
-  bool is_matrix() const {
-    const auto f = join(type, free), k = join(type, contract);
-    return join(type, batch) && f && k && (f->stride == 1 || k->stride == 1 || f->size == 1 || k->size == 1);
-  }
-  // Copies the operand to [batch..., free..., contract...] in the workspace.
-  void rearrange(const Site& site, Work& work) {
-    std::vector<int64_t> order = batch;
-    order.insert(order.end(), free.begin(), free.end());
-    order.insert(order.end(), contract.begin(), contract.end());
-    const auto own = strides(type);
-    const hx_type before = type;
-    Walk walk{{}, {{}, {}}, {0, 0}};
-    for (uint32_t i = 0; i < type.rank; ++i) {
-      type.dims[i] = before.dims[order[i]];
-      walk.strides[1].push_back(own[static_cast<size_t>(order[i])]);
-    }
-    walk.sizes = dims(type);
-    walk.strides[0] = strides(type);
-    const Operand to = work.take_workspace(site, bytes_of(type));
-    copy_along(work, width(type.dtype), place, to, std::move(walk));
-    place = to;
-    int64_t next = 0;
-    for (auto* axes : {&batch, &free, &contract})
-      for (int64_t& axis : *axes) axis = next++;
-  }
-};
+using kernels::Run;
+using kernels::run_of;
 
 // Uses our tiled kernel where cuBLASLt is missing or does not support the type.
 bool add_own_product(Work& work, const Product& p) {
@@ -76,7 +20,7 @@ bool add_own_product(Work& work, const Product& p) {
   const auto tiles = [](int64_t n) { return static_cast<uint32_t>((n + kProductTile - 1) / kProductTile); };
   work.launch(function, {tiles(p.n), tiles(p.m), static_cast<uint32_t>(p.batch), kThreads}, {p.a, p.b, p.c},
               ProductParameters{static_cast<uint32_t>(p.m), static_cast<uint32_t>(p.n), static_cast<uint32_t>(p.k),
-                                p.a_row, p.a_column, p.b_row, p.b_column, batch.steps<2>()});
+                                p.a_row, p.a_column, p.b_row, p.b_column, steps<2>(batch)});
   return true;
 }
 
@@ -174,33 +118,29 @@ namespace {
 
 // Rewrites a dot as a matrix product.
 std::optional<Product> product_of(const Site& site, Work& work) {
-  const auto a_contract = site.integers("lhs_contract"), b_contract = site.integers("rhs_contract");
   if (site.in(0).dtype != site.in(1).dtype || site.in(0).dtype != site.out().dtype) {
     declined("multiplies operands of one type");
     return std::nullopt;
   }
-  Side a{site.in(0), {0}, site.integers("lhs_batch"), {}, {}}, b{site.in(1), {1}, site.integers("rhs_batch"), {}, {}};
-  // Contracted axes may be paired in any order; sorting by the left operand's makes contiguous runs likelier.
-  std::vector<size_t> order(a_contract.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](size_t i, size_t j) { return a_contract[i] < a_contract[j]; });
-  for (const size_t i : order) {
-    a.contract.push_back(a_contract[i]);
-    b.contract.push_back(b_contract[i]);
+  auto operands = kernels::dot_operands(site, 0);
+  Operand places[] = {{0}, {1}};
+  for (uint32_t i = 0; i < 2; ++i) {
+    kernels::DotOperand& o = operands[i];
+    if (run_of(o.type, o.batch) && o.is_matrix()) continue;
+    Walk walk = o.rearrange();
+    places[i] = work.take_workspace(site, bytes_of(o.type));
+    copy_along(work, width(o.type.dtype), {i}, places[i], std::move(walk));
   }
-  for (Side* side : {&a, &b}) {
-    side->find_free();
-    if (!side->is_matrix()) side->rearrange(site, work);
-  }
-  const Run m = *join(a.type, a.free), ka = *join(a.type, a.contract), ba = *join(a.type, a.batch);
-  const Run n = *join(b.type, b.free), kb = *join(b.type, b.contract), bb = *join(b.type, b.batch);
+  const auto& [a, b] = operands;
+  const Run m = *run_of(a.type, a.free), ka = *run_of(a.type, a.contract), ba = *run_of(a.type, a.batch);
+  const Run n = *run_of(b.type, b.free), kb = *run_of(b.type, b.contract), bb = *run_of(b.type, b.batch);
   Product p;
   p.batch = ba.size;
   p.m = m.size, p.n = n.size, p.k = ka.size;
   p.a_row = m.stride, p.a_column = ka.stride, p.a_batch = ba.stride;
   p.b_row = kb.stride, p.b_column = n.stride, p.b_batch = bb.stride;
   p.dtype = site.in(0).dtype;
-  p.a = a.place, p.b = b.place, p.c = {2};
+  p.a = places[0], p.b = places[1], p.c = {2};
   return p;
 }
 

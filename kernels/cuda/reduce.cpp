@@ -34,24 +34,15 @@ bool plan_reduce(const Site& site, hx_kernel& out) {
   const Reduction rule = reduction_of(site.op());
   const Function rows = reduce_rows_function(x.dtype, rule), columns = reduce_columns_function(x.dtype, rule);
   if (!rows) return declined(kNoType);
-  const auto axes = site.integers("axes");
-  const auto own = strides(x);
-  Walk kept{{}, {{}}, {0}}, reduced{{}, {{}}, {0}};
-  for (uint32_t i = 0; i < x.rank; ++i) {
-    Walk& w = std::find(axes.begin(), axes.end(), i) == axes.end() ? kept : reduced;
-    w.sizes.push_back(x.dims[i]);
-    w.strides[0].push_back(own[i]);
-  }
-  kept.join();
-  reduced.join();
+  const auto [kept, reduced] = kernels::reduction_walks(x, site.integers("axes"));
   const int64_t results = kept.count(), terms = reduced.count();
   // Adjacent threads read adjacent elements: terms of one sum, or the same term of adjacent sums.
   const bool by_rows = terms > 1 && (kept.sizes.empty() || kept.strides[0].back() != 1);
   const Split s = split(by_rows ? results : (results + kThreads - 1) / kThreads, terms);
   if (!by_rows && s.chunks > kMostBlocks) return declined("too many terms for one sum");
   const auto number = [](int64_t v) { return static_cast<uint32_t>(v); };
-  const ReduceParameters first{number(results), number(terms),   number(s.chunks),
-                               number(s.chunk), kept.steps<1>(), reduced.steps<1>()};
+  const ReduceParameters first{number(results), number(terms),  number(s.chunks),
+                               number(s.chunk), steps<1>(kept), steps<1>(reduced)};
   Work work(site.machine());
   const Operand result{1},
       pieces =
@@ -65,7 +56,7 @@ bool plan_reduce(const Site& site, hx_kernel& out) {
     const Walk each{{results}, {{s.chunks}}, {0}}, joined{{s.chunks}, {{1}}, {0}};
     work.launch(
         columns, {number((results + kThreads - 1) / kThreads), 1, 1, kThreads}, {pieces, result},
-        ReduceParameters{number(results), number(s.chunks), 1, number(s.chunks), each.steps<1>(), joined.steps<1>()});
+        ReduceParameters{number(results), number(s.chunks), 1, number(s.chunks), steps<1>(each), steps<1>(joined)});
   }
   answer(out, std::move(work), by_rows ? "reduce rows" : "reduce columns");
   return true;

@@ -69,56 +69,15 @@ Operand Work::take_workspace(const Site& site, uint64_t bytes) {
   return {site.workspace(), at};
 }
 
-hx_status Work::enqueue(hx_queue* queue, const hx_place* places, const hx_place* number) const {
-  try {
-    for (const auto& step : steps_) step->enqueue_looking(machine_, queue, places, number ? address(*number) : nullptr);
-    return HX_OK;
-  } catch (const std::exception& e) {
-    detail::api()->set_error(HX_ERROR_DEVICE, e.what());
-    return HX_ERROR;
-  }
+void Work::enqueue(hx_queue* queue, const hx_place* places, const hx_place* number) const {
+  for (const auto& step : steps_) step->enqueue_looking(machine_, queue, places, number ? address(*number) : nullptr);
 }
 
 hx_kernel& answer(hx_kernel& out, Work work, const char* name) {
-  out.struct_size = std::min<uint32_t>(out.struct_size, sizeof(hx_kernel));
-  const bool has_room = out.struct_size >= offsetof(hx_kernel, enqueue_if_finite) + sizeof out.enqueue_if_finite;
-  if (work.looks() && has_room)
-    out.enqueue_if_finite = [](const void* context, hx_queue* queue, const hx_place* places, const hx_place* number) {
-      return static_cast<const Work*>(context)->enqueue(queue, places, number);
-    };
-  out.run = nullptr;
-  out.phases = 0;
-  out.workspace = work.workspace();
-  out.in_place = 0;
-  out.name = name;
-  out.context = new Work(std::move(work));
-  out.destroy = [](void* p) { delete static_cast<Work*>(p); };
-  out.enqueue = [](const void* context, hx_queue* queue, const hx_place* places) {
-    return static_cast<const Work*>(context)->enqueue(queue, places);
-  };
+  const uint64_t workspace = work.workspace();
+  const bool looks = work.looks();
+  kernels::answer(out, std::move(work), looks, name).workspace = workspace;
   return out;
-}
-
-int64_t Walk::count() const {
-  int64_t n = 1;
-  for (const int64_t d : sizes) n *= d;
-  return n;
-}
-
-void Walk::join() {
-  const auto erase = [&](size_t axis) {
-    sizes.erase(sizes.begin() + static_cast<ptrdiff_t>(axis));
-    for (auto& s : strides) s.erase(s.begin() + static_cast<ptrdiff_t>(axis));
-  };
-  for (size_t i = sizes.size(); i-- > 0;)
-    if (sizes[i] == 1) erase(i);
-  for (size_t i = sizes.size(); i-- > 1;) {
-    if (!std::all_of(strides.begin(), strides.end(), [&](const auto& s) { return s[i - 1] == s[i] * sizes[i]; }))
-      continue;
-    for (auto& s : strides) s[i - 1] = s[i];
-    sizes[i - 1] *= sizes[i];
-    erase(i);
-  }
 }
 
 }  // namespace harmonics::cuda

@@ -12,69 +12,46 @@
 
 #include <harmonics/function.hpp>
 
-#include "kernels/shared/types.hpp"
+#include "kernels/shared/queued_device.hpp"
+#include "kernels/shared/walk.hpp"
 #include "machine.hpp"
 
 namespace harmonics::cuda {
 
 using kernels::count;
 using kernels::dims;
+using kernels::is_f32;
+using kernels::is_float;
+using kernels::is_half;
 using kernels::is_signed;
+using kernels::kLooked;
+using kernels::kMostElements;
+using kernels::last;
+using kernels::same_shape;
 using kernels::strides;
+using kernels::Walk;
 using kernels::width;
-inline int64_t last(const hx_type& t) { return t.rank ? t.dims[t.rank - 1] : 1; }
 inline uint64_t bytes_of(const hx_type& t) { return static_cast<uint64_t>(count(t)) * width(t.dtype); }
-inline bool is_f32(const hx_type& t) { return t.dtype == HX_F32; }
-inline bool is_float(uint32_t dtype) {
-  return dtype == HX_F16 || dtype == HX_BF16 || dtype == HX_F32 || dtype == HX_F64;
-}
-inline bool same_shape(const hx_type& a, const hx_type& b) {
-  return a.rank == b.rank && std::equal(a.dims, a.dims + a.rank, b.dims);
-}
 // Bits of the element nearest to a number; false: unsupported type.
 bool element_bits(uint32_t dtype, double value, uint64_t& bits);
 
-constexpr int64_t kMostElements = int64_t{1} << 31;  // kernels use 32-bit indices
-constexpr uint32_t kMostBlocks = 65535;              // of the second and third axis of a grid
+constexpr uint32_t kMostBlocks = 65535;  // of the second and third axis of a grid
 
-class Site {
+class Site : public kernels::Site {
  public:
-  Site(const hx_call_site& raw, Machine& machine) : raw_(raw), machine_(machine) {}
-  std::string_view op() const { return raw_.op; }
-  const hx_call_site& raw() const { return raw_; }
+  Site(const hx_call_site& raw, Machine& machine) : kernels::Site(raw), machine_(machine) {}
   Machine& machine() const { return machine_; }
-  uint32_t inputs() const { return raw_.n_inputs; }
-  uint32_t outputs() const { return raw_.n_outputs; }
-  const hx_type& in(uint32_t i) const { return raw_.inputs[i]; }
-  const hx_type& out(uint32_t i = 0) const { return raw_.outputs[i]; }
-  uint32_t workspace() const { return inputs() + outputs(); }  // its buffer index
-  bool all_f32() const {
-    return std::all_of(raw_.inputs, raw_.inputs + raw_.n_inputs, is_f32) &&
-           std::all_of(raw_.outputs, raw_.outputs + raw_.n_outputs, is_f32);
-  }
   // Whether products may round their operands. fp16 chunks are treated as TF32 here: fp16's mantissa with the range
   // of f32.
-  bool may_round() const { return raw_.flags & (HX_SITE_FP16_CHUNKS | HX_SITE_BF16 | HX_SITE_FP8); }
-  bool may_round_to_bf16() const { return raw_.flags & (HX_SITE_BF16 | HX_SITE_FP8); }
-  bool may_round_to_fp8() const { return raw_.flags & HX_SITE_FP8; }
-  int64_t integer(const char* name, int64_t otherwise = 0) const {
-    return int_attribute(raw_.attributes, name, otherwise);
-  }
-  double number(const char* name, double otherwise = 0) const {
-    return float_attribute(raw_.attributes, name, otherwise);
-  }
-  bool flag(const char* name) const { return integer(name) != 0; }
-  std::vector<int64_t> integers(const char* name) const { return ints_attribute(raw_.attributes, name); }
-  std::string text(const char* name) const { return string_attribute(raw_.attributes, name, ""); }
+  bool may_round() const { return raw().flags & (HX_SITE_FP16_CHUNKS | HX_SITE_BF16 | HX_SITE_FP8); }
+  bool may_round_to_bf16() const { return raw().flags & (HX_SITE_BF16 | HX_SITE_FP8); }
+  bool may_round_to_fp8() const { return raw().flags & HX_SITE_FP8; }
 
  private:
-  const hx_call_site& raw_;
   Machine& machine_;
 };
 
 inline char* address(const hx_place& place) { return reinterpret_cast<char*>(place.buffer + place.offset); }
-
-constexpr uint32_t kLooked = ~0u;  // buffer index of the value that a step checks; null if none
 
 // A buffer of the call and an offset in bytes.
 struct Operand {
@@ -147,7 +124,8 @@ class Work {
   void set_looks() { looks_ = true; }
   bool looks() const { return looks_; }
 
-  hx_status enqueue(hx_queue* queue, const hx_place* places, const hx_place* number = nullptr) const;
+  // `number`: null, or the value that steps check.
+  void enqueue(hx_queue* queue, const hx_place* places, const hx_place* number = nullptr) const;
 
  private:
   Machine& machine_;
@@ -163,25 +141,17 @@ hx_kernel& answer(hx_kernel& out, Work work, const char* name);
 // reason.
 using Plan = bool (*)(const Site& site, hx_kernel& out);
 
-// Walk through arrays: sizes and, per array, strides in elements. Adjacent axes are merged where all arrays allow it.
-struct Walk {
-  std::vector<int64_t> sizes;
-  std::vector<std::vector<int64_t>> strides;  // by array and axis
-  std::vector<int64_t> offsets;               // by array
-  void join();
-  int64_t count() const;
-  // As kernel parameters.
-  template <int kArrays>
-  Steps<kArrays> steps() const {
-    Steps<kArrays> s{};
-    s.rank = static_cast<uint32_t>(sizes.size());
-    for (uint32_t i = 0; i < s.rank; ++i) {
-      s.sizes[i] = static_cast<uint32_t>(sizes[i]);
-      for (size_t a = 0; a < kArrays; ++a) s.strides[a][i] = strides[a][i];
-    }
-    for (size_t a = 0; a < kArrays; ++a) s.offsets[a] = offsets[a];
-    return s;
+// A walk as kernel parameters.
+template <int kArrays>
+Steps<kArrays> steps(const Walk& walk) {
+  Steps<kArrays> s{};
+  s.rank = static_cast<uint32_t>(walk.sizes.size());
+  for (uint32_t i = 0; i < s.rank; ++i) {
+    s.sizes[i] = static_cast<uint32_t>(walk.sizes[i]);
+    for (size_t a = 0; a < kArrays; ++a) s.strides[a][i] = walk.strides[a][i];
   }
-};
+  for (size_t a = 0; a < kArrays; ++a) s.offsets[a] = walk.offsets[a];
+  return s;
+}
 
 }  // namespace harmonics::cuda

@@ -1,6 +1,5 @@
 #include "chain.hpp"
 
-#include "kernels/shared/scalar_texts.hpp"
 #include "rows.hpp"
 
 namespace harmonics::opencl {
@@ -21,10 +20,8 @@ std::string cast_text(const Operation& o) {
 
 std::string text_of(const Operation& o) {
   if (o.op == "cast") return cast_text(o);
-  const kernels::Kind kind = o.operands == HX_BOOL  ? kernels::Kind::flag
-                             : is_float(o.operands) ? kernels::Kind::real
-                                                    : kernels::Kind::whole;
-  return kernels::scalar_text(o.op, kind, {o.a, o.b, o.c, type_name(o.operands), word_name(o.operands)});
+  return kernels::scalar_text(o.op, kernels::kind_of(o.operands),
+                              {o.a, o.b, o.c, type_name(o.operands), word_name(o.operands)});
 }
 
 Chain::Operand Chain::operand_of(const hx_type& x, const hx_type& y) {
@@ -35,9 +32,7 @@ Chain::Operand Chain::operand_of(const hx_type& x, const hx_type& y) {
     return operand;
   }
   operand.how = Operand::stretched;
-  operand.walk = {dims(y), {std::vector<int64_t>(y.rank, 0)}, {0}};
-  const auto own = strides(x);
-  for (uint32_t i = 0; i < x.rank; ++i) operand.walk.strides[0][y.rank - x.rank + i] = x.dims[i] == 1 ? 0 : own[i];
+  operand.walk = {dims(y), {kernels::broadcast_strides(x, y)}, {0}};
   operand.walk.join();
   return operand;
 }
@@ -52,8 +47,8 @@ void Chain::read_inputs() {
     if (operands_[i].how == Operand::stretched) {
       const std::string prefix = "w" + k + "_";
       place = "x" + k;
-      parameters_ += operands_[i].walk.parameters(prefix);
-      body_ += operands_[i].walk.text("i", prefix, {place});
+      parameters_ += walk_parameters(operands_[i].walk, prefix);
+      body_ += walk_text(operands_[i].walk, "i", prefix, {place});
     }
     define(i, types_.back(), read(types_.back(), i, place));
   }
@@ -92,7 +87,7 @@ void Chain::store(const std::vector<uint32_t>& registers) {
 
 void Chain::give(Launch& launch) const {
   for (const Operand& operand : operands_)
-    if (operand.how == Operand::stretched) launch.with_all(operand.walk.values());
+    if (operand.how == Operand::stretched) launch.with_all(walk_values(operand.walk));
 }
 
 std::string Chain::buffers() const {

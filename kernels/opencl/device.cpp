@@ -117,7 +117,7 @@ class OpenClDevice final : public StagingDevice {
  public:
   std::string describe() const override {
     const std::string why = unavailable();
-    return why.empty() ? machine_->name() + ", " + machine_->driver() : "not available: " + why;
+    return why.empty() ? machine().name() + ", " + machine().driver() : "not available: " + why;
   }
 
   hx_device_info info() override {
@@ -126,14 +126,14 @@ class OpenClDevice final : public StagingDevice {
     const std::string why = unavailable();
     put_text(i.unavailable, why);
     if (!why.empty()) return i;
-    const cl_device_type type = machine_->type();
+    const cl_device_type type = machine().type();
     i.sort = type & CL_DEVICE_TYPE_GPU ? HX_DEVICE_GPU : type & CL_DEVICE_TYPE_CPU ? HX_DEVICE_CPU : HX_DEVICE_FPGA;
-    i.memory = machine_->memory();
-    i.most_bytes = machine_->most_bytes();
+    i.memory = machine().memory();
+    i.most_bytes = machine().most_bytes();
     i.alignment = 64;
-    put_text(i.name, machine_->name());
-    put_text(i.driver, machine_->driver());
-    put_text(i.capability, machine_->capability());
+    put_text(i.name, machine().name());
+    put_text(i.driver, machine().driver());
+    put_text(i.capability, machine().capability());
     return i;
   }
 
@@ -195,7 +195,7 @@ class OpenClDevice final : public StagingDevice {
     const std::lock_guard lock(mutex_of_copies_);
     auto at = copies_.find(bytes);
     if (at == copies_.end()) {
-      Launch copy(*machine_, kCopyIfFinite, "copy_if_finite", {0, 1, kLooked});
+      Launch copy(machine(), kCopyIfFinite, "copy_if_finite", {0, 1, kLooked});
       copy.with(static_cast<cl_ulong>(bytes)).over(static_cast<int64_t>((bytes + 3) / 4));
       at = copies_.emplace(bytes, std::move(copy)).first;
     }
@@ -232,13 +232,12 @@ class OpenClDevice final : public StagingDevice {
     const Site site(raw, machine());
     const auto plan = plans().find(site.op());
     if (plan == plans().end()) return declined("has no kernel of its own for it");
-    for (const hx_type* types : {raw.inputs, raw.outputs})
-      for (uint32_t i = 0; i < (types == raw.inputs ? raw.n_inputs : raw.n_outputs); ++i) {
-        if (count(types[i]) == 0) return declined("leaves tensors without elements to the host");
-        if (count(types[i]) >= kMostElements) return declined("counts elements in 31 bits");
-        if (!type_name(types[i].dtype)) return declined("does not support this element type");
-        if (types[i].dtype == HX_F64 && !machine().has_f64()) return declined("this device does not compute in f64");
-      }
+    for (uint32_t i = 0; i < site.workspace(); ++i) {
+      const hx_type& t = site.buffer(i);
+      if (!kernels::can_index(t)) return false;
+      if (!type_name(t.dtype)) return declined("does not support this element type");
+      if (t.dtype == HX_F64 && !machine().has_f64()) return declined("this device does not compute in f64");
+    }
     return plan->second(site, out);
   }
 
@@ -259,22 +258,8 @@ class OpenClDevice final : public StagingDevice {
     return event;
   }
 
-  // Opened on demand; a missing driver is not searched again.
-  std::string unavailable() const {
-    const std::lock_guard lock(mutex_);
-    if (machine_ || !unavailable_.empty()) return unavailable_;
-    try {
-      machine_ = std::make_unique<Machine>();
-    } catch (const std::exception& e) {
-      unavailable_ = e.what();
-    }
-    return unavailable_;
-  }
-  Machine& machine() const {
-    const std::string why = unavailable();
-    if (!why.empty()) throw Error(ErrorKind::Device, why);
-    return *machine_;
-  }
+  std::string unavailable() const { return connection_.unavailable(); }
+  Machine& machine() const { return connection_.machine(); }
 
   uint64_t create_buffer(uint64_t bytes) const {
     const Machine& m = machine();
@@ -287,9 +272,7 @@ class OpenClDevice final : public StagingDevice {
     return reinterpret_cast<uint64_t>(buffer);
   }
 
-  mutable std::mutex mutex_;
-  mutable std::unique_ptr<Machine> machine_;
-  mutable std::string unavailable_;
+  kernels::Connection<Machine> connection_{[] { return std::make_unique<Machine>(); }};
   std::mutex mutex_of_copies_;
   std::map<uint64_t, Launch> copies_;  // by size; each has its own kernel arguments
   kernels::MemoryPool memory_{[this](uint64_t bytes) { return create_buffer(bytes); },

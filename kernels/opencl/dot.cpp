@@ -1,10 +1,9 @@
 // Products: batched matrices with any strides, in tiles shared by a work-group; affine maps with activation, sums of
 // products, SGD updates.
 #include <cmath>
-#include <numeric>
 #include <optional>
 
-#include "kernels/shared/scalar_texts.hpp"
+#include "kernels/shared/dot_operand.hpp"
 #include "product.hpp"
 
 namespace harmonics::opencl {
@@ -96,58 +95,10 @@ void product(BUFFER(0), BUFFER(1), BUFFER(2) FURTHER, uint m, uint n, uint k, ui
 )";
 constexpr size_t kTile = 32, kDotGroup = 8;
 
-struct Run {
-  int64_t size = 1, stride = 0;
-};
+using kernels::DotOperand;
+using kernels::Run;
 
-// Merges axes if they are contiguous with one stride.
-std::optional<Run> join(const hx_type& t, const std::vector<int64_t>& axes) {
-  const auto own = strides(t);
-  Run run;
-  for (size_t i = axes.size(); i-- > 0;) {
-    const auto axis = static_cast<size_t>(axes[i]);
-    if (t.dims[axis] == 1) continue;
-    if (run.size == 1)
-      run.stride = own[axis];
-    else if (own[axis] != run.stride * run.size)
-      return std::nullopt;
-    run.size *= t.dims[axis];
-  }
-  return run;
-}
-
-// An operand's axes: batch, free, contracted.
-struct Operand {
-  hx_type type;
-  uint32_t buffer;
-  std::vector<int64_t> batch, contract, free = {};
-
-  void find_free() {
-    for (int64_t i = 0; i < type.rank; ++i)
-      if (std::find(batch.begin(), batch.end(), i) == batch.end() &&
-          std::find(contract.begin(), contract.end(), i) == contract.end())
-        free.push_back(i);
-  }
-  // Copies the operand as dense [batch..., free..., contract...].
-  Walk rearrange() {
-    std::vector<int64_t> order = batch;
-    order.insert(order.end(), free.begin(), free.end());
-    order.insert(order.end(), contract.begin(), contract.end());
-    const auto own = strides(type);
-    const hx_type before = type;
-    Walk walk{{}, {{}, {}}, {0, 0}};
-    for (uint32_t i = 0; i < type.rank; ++i) {
-      type.dims[i] = before.dims[order[i]];
-      walk.strides[1].push_back(own[static_cast<size_t>(order[i])]);
-    }
-    walk.sizes = dims(type);
-    walk.strides[0] = strides(type);
-    int64_t next = 0;
-    for (auto* axes : {&batch, &free, &contract})
-      for (int64_t& axis : *axes) axis = next++;
-    return walk;
-  }
-};
+std::optional<Run> run_of(const hx_type& t, const std::vector<int64_t>& axes) { return kernels::run_of(t, axes, 0); }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
@@ -156,22 +107,21 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 }
 
 // Adds the product [batch..., free of a..., free of b...] of two inputs of the site.
-void add_product(const Site& site, Work& work, Room& room, Operand a, Operand b, const hx_type& y, uint32_t to,
+void add_product(const Site& site, Work& work, Room& room, DotOperand a, DotOperand b, const hx_type& y, uint32_t to,
                  const Ending& ending = {}) {
-  Operand* const operands[2] = {&a, &b};
+  DotOperand* const operands[2] = {&a, &b};
   int64_t offsets[2] = {0, 0};
   for (uint32_t i = 0; i < 2; ++i) {
-    Operand& o = *operands[i];
-    o.find_free();
-    if (join(o.type, o.free) && join(o.type, o.contract)) continue;
+    DotOperand& o = *operands[i];
+    if (run_of(o.type, o.free) && run_of(o.type, o.contract)) continue;
     Walk walk = o.rearrange();
     walk.offsets[0] = offsets[i] = room.take(count(o.type), o.type.dtype);
     work.launches.push_back(
         copy_along(site.machine(), width(o.type.dtype), o.buffer, site.workspace(), std::move(walk)));
     o.buffer = site.workspace();
   }
-  const Run m = *join(a.type, a.free), ka = *join(a.type, a.contract), n = *join(b.type, b.free),
-            kb = *join(b.type, b.contract);
+  const Run m = *run_of(a.type, a.free), ka = *run_of(a.type, a.contract), n = *run_of(b.type, b.free),
+            kb = *run_of(b.type, b.contract);
   Walk batches{{}, {{}, {}}, {offsets[0], offsets[1]}};
   for (size_t i = 0; i < a.batch.size(); ++i) {
     batches.sizes.push_back(a.type.dims[a.batch[i]]);
@@ -195,9 +145,8 @@ void add_product(const Site& site, Work& work, Room& room, Operand a, Operand b,
 
 Launch product(Machine& machine, Product p, const Ending& ending) {
   p.batches.join();
-  int64_t matrices = 1;
-  for (const int64_t size : p.batches.sizes) matrices *= size;
-  p.batches.widen(2);  // one program for small numbers of axes
+  const int64_t matrices = p.batches.count();
+  widen(p.batches, 2);  // one program for small numbers of axes
   const bool endings = is_float(p.dtype);
   std::string body = element_macros("A", p.a.dtype) + element_macros("B", p.b.dtype) + element_macros("Y", p.dtype) +
                      "#define SUM " + sum_name(p.dtype) + "\n";
@@ -207,14 +156,14 @@ Launch product(Machine& machine, Product p, const Ending& ending) {
             "#define ENDINGS\n#define SQRT1_2 " + literal(p.dtype, M_SQRT1_2) + "\n";
     buffers.insert(buffers.end(), {ending.extra, ending.number, kLooked});
   }
-  body += replaced(replaced(kProduct, "WALK_PARAMETERS", p.batches.parameters("w_")), "WALK\n",
-                   p.batches.text("batch", "w_", {"a_at", "b_at"}));
+  body += replaced(replaced(kProduct, "WALK_PARAMETERS", walk_parameters(p.batches, "w_")), "WALK\n",
+                   walk_text(p.batches, "batch", "w_", {"a_at", "b_at"}));
   Launch launch(machine, body, "product", buffers);
   if (endings)
     launch.with(static_cast<cl_uint>(ending.kind)).with(ending.activation).with(static_cast<cl_uint>(ending.cycle));
   for (const int64_t v : {p.m, p.n, p.k, p.runs, p.a.row, p.a.column, p.a.run, p.b.row, p.b.column, p.b.run, p.at})
     launch.with(static_cast<cl_uint>(v));
-  launch.with_all(p.batches.values());
+  launch.with_all(walk_values(p.batches));
   launch.groups((static_cast<size_t>(p.n) + kTile - 1) / kTile, (static_cast<size_t>(p.m) + kTile - 1) / kTile,
                 static_cast<size_t>(matrices), kDotGroup, kDotGroup);
   return launch;

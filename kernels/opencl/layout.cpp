@@ -8,12 +8,9 @@ namespace {
 
 const char* kWords[] = {nullptr, "uchar", "ushort", nullptr, "uint", nullptr, nullptr, nullptr, "ulong"};
 
-// Copies an input, read with these strides and offset, to the whole result.
-bool answer_view(const Site& site, std::vector<int64_t> from, int64_t offset, hx_kernel& out) {
-  const hx_type& y = site.out();
+bool answer_copy(const Site& site, Walk walk, hx_kernel& out) {
   Work work;
-  work.launches.push_back(copy_along(site.machine(), width(y.dtype), 0, site.inputs(),
-                                     {dims(y), {strides(y), std::move(from)}, {0, offset}}));
+  work.launches.push_back(copy_along(site.machine(), width(site.out().dtype), 0, site.inputs(), std::move(walk)));
   answer(out, std::move(work), "copy");
   return true;
 }
@@ -37,14 +34,14 @@ Launch fill(Machine& machine, uint32_t dtype, uint32_t to, int64_t n, double val
 
 Launch copy_along(Machine& machine, uint32_t bytes, uint32_t from, uint32_t to, Walk walk) {
   walk.join();
-  int64_t n = 1;
-  for (const int64_t d : walk.sizes) n *= d;
+  const int64_t n = walk.count();
   const std::string type = kWords[bytes];
-  const std::string body = "kernel void copy(BUFFER(0), BUFFER(1), uint n" + walk.parameters("w_") +
+  const std::string body = "kernel void copy(BUFFER(0), BUFFER(1), uint n" + walk_parameters(walk, "w_") +
                            ") {\n  const uint i = get_global_id(0);\n  if (i >= n) return;\n" +
-                           walk.text("i", "w_", {"y", "x"}) + "  AT(" + type + ", 1)[y] = AT(" + type + ", 0)[x];\n}\n";
+                           walk_text(walk, "i", "w_", {"y", "x"}) + "  AT(" + type + ", 1)[y] = AT(" + type +
+                           ", 0)[x];\n}\n";
   Launch launch(machine, body, "copy", {from, to});
-  launch.with(static_cast<cl_uint>(n)).with_all(walk.values()).over(n);
+  launch.with(static_cast<cl_uint>(n)).with_all(walk_values(walk)).over(n);
   return launch;
 }
 
@@ -56,57 +53,18 @@ bool plan_reshape(const Site& site, hx_kernel& out) {
   return true;
 }
 
-bool plan_transpose(const Site& site, hx_kernel& out) {
-  const auto own = strides(site.in(0));
-  std::vector<int64_t> from;
-  for (const int64_t axis : site.integers("permutation")) from.push_back(own[static_cast<size_t>(axis)]);
-  return answer_view(site, from, 0, out);
-}
-
-bool plan_broadcast(const Site& site, hx_kernel& out) {
-  const hx_type &x = site.in(0), &y = site.out();
-  const auto own = strides(x);
-  std::vector<int64_t> from(y.rank, 0);
-  for (uint32_t i = 0; i < x.rank; ++i) from[y.rank - x.rank + i] = x.dims[i] == 1 ? 0 : own[i];
-  return answer_view(site, from, 0, out);
-}
-
-bool plan_slice(const Site& site, hx_kernel& out) {
-  auto from = strides(site.in(0));
-  const auto starts = site.integers("starts"), steps = site.integers("strides");
-  int64_t offset = 0;
-  for (size_t i = 0; i < from.size(); ++i) {
-    offset += starts[i] * from[i];
-    from[i] *= steps[i];
-  }
-  return answer_view(site, from, offset, out);
-}
-
-bool plan_reverse(const Site& site, hx_kernel& out) {
-  auto from = strides(site.in(0));
-  int64_t offset = 0;
-  for (const int64_t axis : site.integers("axes")) {
-    const auto a = static_cast<size_t>(axis);
-    offset += (site.in(0).dims[a] - 1) * from[a];
-    from[a] = -from[a];
-  }
-  return answer_view(site, from, offset, out);
-}
+bool plan_transpose(const Site& site, hx_kernel& out) { return answer_copy(site, kernels::transpose_walk(site), out); }
+bool plan_broadcast(const Site& site, hx_kernel& out) { return answer_copy(site, kernels::broadcast_walk(site), out); }
+bool plan_slice(const Site& site, hx_kernel& out) { return answer_copy(site, kernels::slice_walk(site), out); }
+bool plan_reverse(const Site& site, hx_kernel& out) { return answer_copy(site, kernels::reverse_walk(site), out); }
 
 bool plan_pad(const Site& site, hx_kernel& out) {
-  const hx_type &x = site.in(0), &y = site.out();
+  const hx_type& y = site.out();
   const double value = site.number("value");
   if (!can_hold(y.dtype, value)) return declined("pads integers with values in their range only");
-  const auto low = site.integers("low"), interior = site.integers("interior");
-  auto to = strides(y);
-  int64_t offset = 0;
-  for (size_t i = 0; i < to.size(); ++i) {
-    offset += low[i] * to[i];
-    to[i] *= interior[i] + 1;
-  }
   Work work;
   work.launches.push_back(fill(site.machine(), y.dtype, 1, count(y), value));
-  work.launches.push_back(copy_along(site.machine(), width(y.dtype), 0, 1, {dims(x), {to, strides(x)}, {offset, 0}}));
+  work.launches.push_back(copy_along(site.machine(), width(y.dtype), 0, 1, kernels::pad_walk(site)));
   answer(out, std::move(work), "pad");
   return true;
 }

@@ -70,27 +70,20 @@ struct Terms {
 
 Launch reduction(const Site& site, const hx_type& whole, std::string_view op, int64_t results, const Terms& of,
                  const Chain* chain) {
-  const auto axes = site.integers("axes");
-  const auto own = strides(whole);
-  Walk kept{{}, {{}}, {0}}, reduced{{}, {{}}, {0}};
-  for (uint32_t i = 0; i < whole.rank; ++i) {
-    Walk& w = std::find(axes.begin(), axes.end(), i) == axes.end() ? kept : reduced;
-    w.sizes.push_back(whole.dims[i]);
-    w.strides[0].push_back(own[i]);
-  }
-  kept.join(), reduced.join();
-  kept.widen(2);  // one program for small numbers of axes
+  auto [kept, reduced] = kernels::reduction_walks(whole, site.integers("axes"));
+  widen(kept, 2);  // one program for small numbers of axes
   const int64_t terms = count(whole) / std::max<int64_t>(results, 1);
   const bool by_group = is_by_group(results, terms);
   std::string body = kernels::kScalarMacros + join_macros(of.dtype) + "kernel void reduce(" + of.declared +
-                     "uint op, uint results, uint terms" + kept.parameters("k_") + reduced.parameters("r_") +
-                     of.parameters + ") {\n";
-  const std::string term = reduced.text("j", "r_", {"at"}) + "    const uint i = first + at;\n" + of.statements;
+                     "uint op, uint results, uint terms" + walk_parameters(kept, "k_") +
+                     walk_parameters(reduced, "r_") + of.parameters + ") {\n";
+  const std::string term = walk_text(reduced, "j", "r_", {"at"}) + "    const uint i = first + at;\n" + of.statements;
   if (by_group) {
     body += "  local SUM parts[" + std::to_string(kReduceGroup) +
             "];\n  const uint result = get_group_id(0), me = get_local_id(0);\n" +
-            kept.text("result", "k_", {"first"}) + "  const uint each = (terms + " + std::to_string(kReduceGroup - 1) +
-            ") / " + std::to_string(kReduceGroup) + ", end = min(terms, (me + 1) * each);\n  SUM sum = START;\n" +
+            walk_text(kept, "result", "k_", {"first"}) + "  const uint each = (terms + " +
+            std::to_string(kReduceGroup - 1) + ") / " + std::to_string(kReduceGroup) +
+            ", end = min(terms, (me + 1) * each);\n  SUM sum = START;\n" +
             "  for (uint j = me * each; j < end; ++j) {\n" + term +
             "    sum = joined(op, sum, (SUM)term);\n  }\n  parts[me] = sum;\n  for (uint stride = 1; stride < " +
             std::to_string(kReduceGroup) +
@@ -99,16 +92,16 @@ Launch reduction(const Site& site, const hx_type& whole, std::string_view op, in
             "  if (me == 0) " + write(of.dtype, of.to, "result", "parts[0]") + "\n}\n";
   } else {
     body += "  const uint result = get_global_id(0);\n  if (result >= results) return;\n" +
-            kept.text("result", "k_", {"first"}) + "  SUM sum = START;\n  for (uint j = 0; j < terms; ++j) {\n" + term +
-            "    sum = terms == 1 ? (SUM)term : joined(op, sum, (SUM)term);\n  }\n  " +
+            walk_text(kept, "result", "k_", {"first"}) + "  SUM sum = START;\n  for (uint j = 0; j < terms; ++j) {\n" +
+            term + "    sum = terms == 1 ? (SUM)term : joined(op, sum, (SUM)term);\n  }\n  " +
             write(of.dtype, of.to, "result", "sum") + "\n}\n";
   }
   Launch launch(site.machine(), body, "reduce", of.buffers);
   launch.with(number_of(op))
       .with(static_cast<cl_uint>(results))
       .with(static_cast<cl_uint>(terms))
-      .with_all(kept.values())
-      .with_all(reduced.values());
+      .with_all(walk_values(kept))
+      .with_all(walk_values(reduced));
   if (chain) chain->give(launch);
   if (by_group)
     launch.groups(static_cast<size_t>(results), 1, 1, kReduceGroup);

@@ -46,47 +46,6 @@ const char* half_name(uint32_t dtype) { return dtype == HX_F16 ? "f16" : "bf16";
 
 }  // namespace
 
-const char* type_name(uint32_t dtype) {
-  switch (dtype) {
-    case HX_BOOL:
-    case HX_U8:
-      return "uchar";
-    case HX_I8:
-      return "char";
-    case HX_I16:
-      return "short";
-    case HX_U16:
-      return "ushort";
-    case HX_I32:
-      return "int";
-    case HX_U32:
-      return "uint";
-    case HX_I64:
-      return "long";
-    case HX_U64:
-      return "ulong";
-    case HX_F16:
-    case HX_BF16:
-    case HX_F32:
-      return "float";
-    case HX_F64:
-      return "double";
-    default:
-      return nullptr;
-  }
-}
-const char* word_name(uint32_t dtype) {
-  switch (width(dtype)) {
-    case 1:
-      return "uchar";
-    case 2:
-      return "ushort";
-    case 4:
-      return "uint";
-    default:
-      return "ulong";
-  }
-}
 const char* sum_name(uint32_t dtype) {
   return is_float(dtype) ? type_name(dtype) : is_signed(dtype) ? "long" : "ulong";
 }
@@ -206,78 +165,26 @@ Constant::~Constant() {
   if (memory_) clReleaseMemObject(memory_);
 }
 
-namespace {
-
-hx_status enqueue_all(const void* context, hx_queue* queue, const hx_place* places, const hx_place* number) {
-  try {
-    for (const Launch& launch : static_cast<const Work*>(context)->launches)
-      launch.enqueue(queue_of(queue).now, places, number);
-    return HX_OK;
-  } catch (const std::exception& e) {
-    detail::api()->set_error(HX_ERROR_DEVICE, e.what());
-    return HX_ERROR;
-  }
-}
-
-}  // namespace
-
 hx_kernel& answer(hx_kernel& out, Work work, const char* name) {
-  out.struct_size = std::min<uint32_t>(out.struct_size, sizeof(hx_kernel));
-  const bool has_room = out.struct_size >= offsetof(hx_kernel, enqueue_if_finite) + sizeof out.enqueue_if_finite;
-  if (work.looks && has_room) out.enqueue_if_finite = enqueue_all;
-  out.context = new Work(std::move(work));
-  out.destroy = [](void* p) { delete static_cast<Work*>(p); };
-  out.run = nullptr;
-  out.phases = 0;
-  out.workspace = 0;
-  out.in_place = 0;
-  out.name = name;
-  out.enqueue = [](const void* context, hx_queue* queue, const hx_place* places) {
-    return enqueue_all(context, queue, places, nullptr);
-  };
-  return out;
+  const bool looks = work.looks;
+  return kernels::answer(out, std::move(work), looks, name);
 }
 
-void Walk::join() {
-  for (size_t i = 0; i < sizes.size();) {
-    if (sizes[i] == 1) {
-      sizes.erase(sizes.begin() + static_cast<ptrdiff_t>(i));
-      for (auto& s : strides) s.erase(s.begin() + static_cast<ptrdiff_t>(i));
-    } else {
-      ++i;
-    }
-  }
-  for (size_t i = 1; i < sizes.size();) {
-    const bool one =
-        std::all_of(strides.begin(), strides.end(), [&](const auto& s) { return s[i - 1] == s[i] * sizes[i]; });
-    if (!one) {
-      ++i;
-      continue;
-    }
-    sizes[i - 1] *= sizes[i];
-    sizes.erase(sizes.begin() + static_cast<ptrdiff_t>(i));
-    for (auto& s : strides) {
-      s[i - 1] = s[i];
-      s.erase(s.begin() + static_cast<ptrdiff_t>(i));
-    }
-  }
-}
-
-void Walk::widen(size_t axes) {
-  if (sizes.size() >= axes) return;
-  const size_t more = axes - sizes.size();
-  sizes.insert(sizes.begin(), more, 1);
-  for (auto& s : strides) s.insert(s.begin(), more, 0);
+void widen(Walk& walk, size_t axes) {
+  if (walk.sizes.size() >= axes) return;
+  const size_t more = axes - walk.sizes.size();
+  walk.sizes.insert(walk.sizes.begin(), more, 1);
+  for (auto& s : walk.strides) s.insert(s.begin(), more, 0);
 }
 
 // The first axis needs no size: its index is the final quotient.
-std::string Walk::text(const std::string& number, const std::string& prefix,
-                       const std::vector<std::string>& places) const {
+std::string walk_text(const Walk& walk, const std::string& number, const std::string& prefix,
+                      const std::vector<std::string>& places) {
   std::string s;
   for (size_t a = 0; a < places.size(); ++a)
     s += "  uint " + places[a] + " = " + prefix + "o" + std::to_string(a) + ";\n";
   s += "  { uint rest = " + number + "; uint step;\n";
-  for (size_t i = sizes.size(); i-- > 0;) {
+  for (size_t i = walk.sizes.size(); i-- > 0;) {
     const std::string k = std::to_string(i);
     s += i > 0 ? "    step = rest % " + prefix + "d" + k + "; rest /= " + prefix + "d" + k + ";\n"
                : "    step = rest;\n";
@@ -287,23 +194,23 @@ std::string Walk::text(const std::string& number, const std::string& prefix,
   return s + "    (void)step; (void)rest; }\n";
 }
 
-std::string Walk::parameters(const std::string& prefix) const {
+std::string walk_parameters(const Walk& walk, const std::string& prefix) {
   std::string s;
-  for (size_t a = 0; a < strides.size(); ++a) s += ", uint " + prefix + "o" + std::to_string(a);
-  for (size_t i = 0; i < sizes.size(); ++i) {
+  for (size_t a = 0; a < walk.strides.size(); ++a) s += ", uint " + prefix + "o" + std::to_string(a);
+  for (size_t i = 0; i < walk.sizes.size(); ++i) {
     s += ", uint " + prefix + "d" + std::to_string(i);
-    for (size_t a = 0; a < strides.size(); ++a)
+    for (size_t a = 0; a < walk.strides.size(); ++a)
       s += ", uint " + prefix + "s" + std::to_string(a) + "_" + std::to_string(i);
   }
   return s;
 }
 
-std::vector<uint32_t> Walk::values() const {
+std::vector<uint32_t> walk_values(const Walk& walk) {
   std::vector<uint32_t> v;
-  for (const int64_t o : offsets) v.push_back(static_cast<uint32_t>(o));
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    v.push_back(static_cast<uint32_t>(sizes[i]));
-    for (const auto& s : strides) v.push_back(static_cast<uint32_t>(s[i]));  // negative strides wrap
+  for (const int64_t o : walk.offsets) v.push_back(static_cast<uint32_t>(o));
+  for (size_t i = 0; i < walk.sizes.size(); ++i) {
+    v.push_back(static_cast<uint32_t>(walk.sizes[i]));
+    for (const auto& s : walk.strides) v.push_back(static_cast<uint32_t>(s[i]));  // negative strides wrap
   }
   return v;
 }

@@ -9,22 +9,26 @@
 
 #include <harmonics/device.hpp>
 
-#include "kernels/shared/types.hpp"
+#include "kernels/shared/queued_device.hpp"
+#include "kernels/shared/scalar_texts.hpp"
+#include "kernels/shared/walk.hpp"
 #include "machine.hpp"
 
 namespace harmonics::opencl {
 
 using kernels::count;
 using kernels::dims;
+using kernels::is_float;
+using kernels::is_half;
 using kernels::is_signed;
+using kernels::kLooked;
+using kernels::kMostElements;
 using kernels::strides;
+using kernels::type_name;
+using kernels::Walk;
 using kernels::width;
-// arithmetic type: "float", also for f16 and bf16; bool is uchar; null: unsupported
-const char* type_name(uint32_t dtype);
-const char* word_name(uint32_t dtype);  // unsigned type of the same width
-const char* sum_name(uint32_t dtype);   // accumulator type
-inline bool is_half(uint32_t dtype) { return dtype == HX_F16 || dtype == HX_BF16; }
-inline bool is_float(uint32_t dtype) { return dtype == HX_F32 || dtype == HX_F64 || is_half(dtype); }
+using kernels::word_name;
+const char* sum_name(uint32_t dtype);  // accumulator type
 // A literal of that type: "0.1f", "-INFINITY", "(uchar)1".
 std::string literal(uint32_t dtype, double value);
 
@@ -36,33 +40,14 @@ std::string rounded(uint32_t dtype, const std::string& value);
 // independent of types.
 std::string element_macros(const std::string& name, uint32_t dtype);
 
-class Site {
+class Site : public kernels::Site {
  public:
-  Site(const hx_call_site& raw, Machine& machine) : raw_(raw), machine_(machine) {}
-  std::string_view op() const { return raw_.op; }
-  const hx_call_site& raw() const { return raw_; }
+  Site(const hx_call_site& raw, Machine& machine) : kernels::Site(raw), machine_(machine) {}
   Machine& machine() const { return machine_; }
-  uint32_t inputs() const { return raw_.n_inputs; }
-  uint32_t outputs() const { return raw_.n_outputs; }
-  const hx_type& in(uint32_t i) const { return raw_.inputs[i]; }
-  const hx_type& out(uint32_t i = 0) const { return raw_.outputs[i]; }
-  uint32_t workspace() const { return inputs() + outputs(); }  // its buffer index
-  int64_t integer(const char* name, int64_t otherwise = 0) const {
-    return int_attribute(raw_.attributes, name, otherwise);
-  }
-  double number(const char* name, double otherwise = 0) const {
-    return float_attribute(raw_.attributes, name, otherwise);
-  }
-  bool flag(const char* name) const { return integer(name) != 0; }
-  std::string text(const char* name) const { return string_attribute(raw_.attributes, name, ""); }
-  std::vector<int64_t> integers(const char* name) const { return ints_attribute(raw_.attributes, name); }
 
  private:
-  const hx_call_site& raw_;
   Machine& machine_;
 };
-
-constexpr uint32_t kLooked = ~0u;  // buffer index of the value that a kernel checks; null if none
 
 // A kernel launch. Its first arguments are the buffers, each with its offset: BUFFER(0), BUFFER(1) ... in the order of
 // `buffers`.
@@ -120,6 +105,10 @@ struct Work {
   std::vector<Launch> launches;
   std::vector<Constant> constants = {};
   bool looks = false;  // every kernel that writes results can check a number first
+
+  void enqueue(hx_queue* queue, const hx_place* places, const hx_place* number) const {
+    for (const Launch& launch : launches) launch.enqueue(queue_of(queue).now, places, number);
+  }
 };
 
 // Fills `out` with a kernel that owns the work.
@@ -129,19 +118,12 @@ hx_kernel& answer(hx_kernel& out, Work work, const char* name);
 // reason.
 using Plan = bool (*)(const Site& site, hx_kernel& out);
 
-// Walk through arrays: sizes and, per array, strides in elements. Adjacent axes are merged where all arrays allow it.
-struct Walk {
-  std::vector<int64_t> sizes;
-  std::vector<std::vector<int64_t>> strides;  // by array and axis
-  std::vector<int64_t> offsets;               // by array
-  void join();
-  void widen(size_t axes);  // pads to this minimum of axes: source texts depend on their number
-  // "uint a0 = ..., a1 = ...;": the offset in each array of element `number`, from parameters that begin with `prefix`.
-  std::string text(const std::string& number, const std::string& prefix, const std::vector<std::string>& places) const;
-  std::string parameters(const std::string& prefix) const;  // ", uint w_d0, int w_s0_0 ..."
-  std::vector<uint32_t> values() const;                     // of the parameters, in order
-};
-
-constexpr int64_t kMostElements = int64_t{1} << 31;  // kernels use 32-bit indices
+// Pads to this minimum of axes: source texts depend on their number.
+void widen(Walk& walk, size_t axes);
+// "uint a0 = ..., a1 = ...;": the offset in each array of element `number`, from parameters that begin with `prefix`.
+std::string walk_text(const Walk& walk, const std::string& number, const std::string& prefix,
+                      const std::vector<std::string>& places);
+std::string walk_parameters(const Walk& walk, const std::string& prefix);  // ", uint w_d0, int w_s0_0 ..."
+std::vector<uint32_t> walk_values(const Walk& walk);                       // of the parameters, in order
 
 }  // namespace harmonics::opencl

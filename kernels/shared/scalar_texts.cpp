@@ -2,6 +2,8 @@
 
 #include <unordered_map>
 
+#include "kernels/shared/types.hpp"
+
 namespace harmonics::kernels {
 
 const char* const kScalarMacros = R"(
@@ -98,6 +100,50 @@ std::string filled(const char* text, const ScalarWords& w) {
 }
 
 }  // namespace
+
+Kind kind_of(uint32_t dtype) { return dtype == HX_BOOL ? Kind::flag : is_float(dtype) ? Kind::real : Kind::whole; }
+
+const char* type_name(uint32_t dtype) {
+  switch (dtype) {
+    case HX_BOOL:
+    case HX_U8:
+      return "uchar";
+    case HX_I8:
+      return "char";
+    case HX_I16:
+      return "short";
+    case HX_U16:
+      return "ushort";
+    case HX_I32:
+      return "int";
+    case HX_U32:
+      return "uint";
+    case HX_I64:
+      return "long";
+    case HX_U64:
+      return "ulong";
+    case HX_F16:
+    case HX_BF16:
+    case HX_F32:
+      return "float";
+    case HX_F64:
+      return "double";
+    default:
+      return nullptr;
+  }
+}
+const char* word_name(uint32_t dtype) {
+  switch (width(dtype)) {
+    case 1:
+      return "uchar";
+    case 2:
+      return "ushort";
+    case 4:
+      return "uint";
+    default:
+      return "ulong";
+  }
+}
 
 std::string scalar_text(std::string_view op, Kind operands, const ScalarWords& words) {
   const Texts& other = other_texts();

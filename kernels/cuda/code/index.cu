@@ -105,40 +105,11 @@ __global__ void top(const T* x, T* values, int64_t* places, TopParameters p) {
 
 }  // namespace
 
-#define HM_BY_WIDTH(kernel)                 \
-  switch (element_bytes) {                  \
-    case 1:                                 \
-      return HM_FUNCTION(kernel<uint8_t>);  \
-    case 2:                                 \
-      return HM_FUNCTION(kernel<uint16_t>); \
-    case 4:                                 \
-      return HM_FUNCTION(kernel<uint32_t>); \
-    default:                                \
-      return HM_FUNCTION(kernel<uint64_t>); \
-  }
-
-Function gather_function(uint32_t element_bytes){HM_BY_WIDTH(gather)} Function link_function() {
-  return HM_FUNCTION(link);
-}
-Function dynamic_slice_function(uint32_t element_bytes){HM_BY_WIDTH(dynamic_slice)} Function
-    update_slice_function(uint32_t element_bytes){HM_BY_WIDTH(update_slice)}
-#define HM_BY_NUMBER(kernel)               \
-  switch (dtype) {                         \
-    case HX_F32:                           \
-      return HM_FUNCTION(kernel<float>);   \
-    case HX_F64:                           \
-      return HM_FUNCTION(kernel<double>);  \
-    case HX_I32:                           \
-      return HM_FUNCTION(kernel<int32_t>); \
-    case HX_I64:                           \
-      return HM_FUNCTION(kernel<int64_t>); \
-    case HX_U8:                            \
-      return HM_FUNCTION(kernel<uint8_t>); \
-    default:                               \
-      return nullptr;                      \
-  }
-Function add_function(uint32_t dtype){HM_BY_NUMBER(add)} Function top_function(uint32_t dtype) {
-  HM_BY_NUMBER(top)
-}
+Function gather_function(uint32_t element_bytes) { return HM_BY_WIDTH(gather); }
+Function link_function() { return HM_FUNCTION(link); }
+Function dynamic_slice_function(uint32_t element_bytes) { return HM_BY_WIDTH(dynamic_slice); }
+Function update_slice_function(uint32_t element_bytes) { return HM_BY_WIDTH(update_slice); }
+Function add_function(uint32_t dtype) { return HM_BY_NUMBER(HM_FUNCTION, add); }
+Function top_function(uint32_t dtype) { return HM_BY_NUMBER(HM_FUNCTION, top); }
 
 }  // namespace harmonics::cuda

@@ -73,6 +73,20 @@ __device__ inline uint32_t index_at(const void* numbers, uint32_t dtype, uint32_
   return v < 0 ? 0 : v >= size ? size - 1 : static_cast<uint32_t>(v);
 }
 
+// Sums of narrow integers are 64-bit and wrap when stored.
+template <typename T>
+struct SumOf {
+  using type = int64_t;
+};
+template <>
+struct SumOf<float> {
+  using type = float;
+};
+template <>
+struct SumOf<double> {
+  using type = double;
+};
+
 // Reductions over the kLanes threads of a row: 32 or a whole block.
 struct Sum {
   template <typename T>
@@ -111,6 +125,21 @@ __device__ inline T join_lanes(T v) {
   else
     return join_block<Join>(v);
 }
+
+// The instance of a kernel for elements of `element_bytes` bytes.
+#define HM_BY_WIDTH(kernel)                             \
+  (element_bytes == 1   ? HM_FUNCTION(kernel<uint8_t>)  \
+   : element_bytes == 2 ? HM_FUNCTION(kernel<uint16_t>) \
+   : element_bytes == 4 ? HM_FUNCTION(kernel<uint32_t>) \
+                        : HM_FUNCTION(kernel<uint64_t>))
+// by(kernel<T>) for elements of type `dtype`; null: no such type.
+#define HM_BY_NUMBER(by, kernel)           \
+  (dtype == HX_F32   ? by(kernel<float>)   \
+   : dtype == HX_F64 ? by(kernel<double>)  \
+   : dtype == HX_I32 ? by(kernel<int32_t>) \
+   : dtype == HX_I64 ? by(kernel<int64_t>) \
+   : dtype == HX_U8  ? by(kernel<uint8_t>) \
+                     : nullptr)
 
 __device__ inline float infinity() { return __int_as_float(0x7f800000); }
 

@@ -97,25 +97,11 @@ __global__ void random(const int64_t* counter, float* to, RandomParameters p) {
 
 }  // namespace
 
-#define HM_BY_WIDTH(kernel)                 \
-  switch (element_bytes) {                  \
-    case 1:                                 \
-      return HM_FUNCTION(kernel<uint8_t>);  \
-    case 2:                                 \
-      return HM_FUNCTION(kernel<uint16_t>); \
-    case 4:                                 \
-      return HM_FUNCTION(kernel<uint32_t>); \
-    default:                                \
-      return HM_FUNCTION(kernel<uint64_t>); \
-  }
-
-Function copy_function(uint32_t element_bytes){HM_BY_WIDTH(copy)} Function copy_if_finite_function() {
-  return HM_FUNCTION(copy_if_finite);
-}
-Function transpose_function(uint32_t element_bytes){HM_BY_WIDTH(transpose)} Function
-    fill_function(uint32_t element_bytes){HM_BY_WIDTH(fill)} Function iota_function() {
-  return HM_FUNCTION(iota);
-}
+Function copy_function(uint32_t element_bytes) { return HM_BY_WIDTH(copy); }
+Function copy_if_finite_function() { return HM_FUNCTION(copy_if_finite); }
+Function transpose_function(uint32_t element_bytes) { return HM_BY_WIDTH(transpose); }
+Function fill_function(uint32_t element_bytes) { return HM_BY_WIDTH(fill); }
+Function iota_function() { return HM_FUNCTION(iota); }
 Function random_function() { return HM_FUNCTION(random); }
 
 }  // namespace harmonics::cuda

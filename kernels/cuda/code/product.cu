@@ -6,19 +6,6 @@ namespace {
 
 constexpr uint32_t kDeep = 16, kSide = 16, kEach = kProductTile / kSide;
 
-template <typename T>
-struct SumOf {
-  using type = int64_t;
-};
-template <>
-struct SumOf<float> {
-  using type = float;
-};
-template <>
-struct SumOf<double> {
-  using type = double;
-};
-
 // A block of 16 x 16 threads computes a tile of 64 x 64, each thread 4 x 4 of it, 16 terms at a time.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) product(const T* a, const T* b, T* c, ProductParameters p) {
@@ -156,22 +143,7 @@ __global__ void widen_half(const Half* from, float* to, RoundParameters p) {
 
 }  // namespace
 
-Function product_function(uint32_t dtype) {
-  switch (dtype) {
-    case HX_F32:
-      return HM_FUNCTION(product<float>);
-    case HX_F64:
-      return HM_FUNCTION(product<double>);
-    case HX_I32:
-      return HM_FUNCTION(product<int32_t>);
-    case HX_I64:
-      return HM_FUNCTION(product<int64_t>);
-    case HX_U8:
-      return HM_FUNCTION(product<uint8_t>);
-    default:
-      return nullptr;
-  }
-}
+Function product_function(uint32_t dtype) { return HM_BY_NUMBER(HM_FUNCTION, product); }
 Function finish_function(uint32_t dtype) {
   switch (dtype) {
     case HX_F64:

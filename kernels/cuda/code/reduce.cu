@@ -5,20 +5,6 @@
 namespace harmonics::cuda {
 namespace {
 
-// Sums of narrow integers are 64-bit and wrap when stored.
-template <typename T>
-struct Wide {
-  using type = int64_t;
-};
-template <>
-struct Wide<float> {
-  using type = float;
-};
-template <>
-struct Wide<double> {
-  using type = double;
-};
-
 template <typename T>
 struct Ends;
 template <>
@@ -37,14 +23,10 @@ struct Ends<int64_t> {
   __device__ static int64_t most() { return 0x7fffffffffffffffll; }
 };
 
-struct Add {
+struct Add : Sum {
   template <typename T>
   __device__ static T start() {
     return 0;
-  }
-  template <typename T>
-  __device__ static T join(T a, T b) {
-    return a + b;
   }
 };
 struct Multiply {
@@ -95,7 +77,7 @@ __device__ inline int64_t place_of(const Steps<1>& walk, uint32_t number) {
 
 template <typename T, typename Rule>
 __global__ void reduce_rows(const T* x, T* y, ReduceParameters p) {
-  using S = typename Wide<T>::type;
+  using S = typename SumOf<T>::type;
   const uint32_t result = blockIdx.x / p.chunks, chunk = blockIdx.x % p.chunks;
   const int64_t from = place_of(p.kept, result);
   const uint32_t end = (chunk + 1) * p.chunk < p.terms ? (chunk + 1) * p.chunk : p.terms;
@@ -108,7 +90,7 @@ __global__ void reduce_rows(const T* x, T* y, ReduceParameters p) {
 
 template <typename T, typename Rule>
 __global__ void reduce_columns(const T* x, T* y, ReduceParameters p) {
-  using S = typename Wide<T>::type;
+  using S = typename SumOf<T>::type;
   const uint32_t result = thread_number(), chunk = blockIdx.y;
   if (result >= p.results) return;
   const int64_t from = place_of(p.kept, result);
@@ -154,7 +136,7 @@ __global__ void cumsum(const T* x, T* y, LaneParameters p) {
   const uint32_t lane = thread_number();
   if (lane >= p.lanes) return;
   int64_t at = static_cast<int64_t>(lane / p.inner) * p.size * p.inner + lane % p.inner;
-  typename Wide<T>::type sum = 0;
+  typename SumOf<T>::type sum = 0;
   for (uint32_t j = 0; j < p.size; ++j, at += p.inner) {
     sum += x[at];
     y[at] = static_cast<T>(sum);
@@ -190,37 +172,10 @@ Function columns_by(Reduction r) {
 
 }  // namespace
 
-#define HM_BY_NUMBER(call) \
-  switch (dtype) {         \
-    case HX_F32: {         \
-      using T = float;     \
-      return call;         \
-    }                      \
-    case HX_F64: {         \
-      using T = double;    \
-      return call;         \
-    }                      \
-    case HX_I32: {         \
-      using T = int32_t;   \
-      return call;         \
-    }                      \
-    case HX_I64: {         \
-      using T = int64_t;   \
-      return call;         \
-    }                      \
-    case HX_U8: {          \
-      using T = uint8_t;   \
-      return call;         \
-    }                      \
-    default:               \
-      return nullptr;      \
-  }
-
-Function reduce_rows_function(uint32_t dtype, Reduction r){HM_BY_NUMBER(rows_by<T>(r))} Function
-    reduce_columns_function(uint32_t dtype, Reduction r){HM_BY_NUMBER(columns_by<T>(r))} Function
-    arg_extreme_function(uint32_t dtype){HM_BY_NUMBER(HM_FUNCTION(arg_extreme<T>))} Function
-    cumsum_function(uint32_t dtype) {
-  HM_BY_NUMBER(HM_FUNCTION(cumsum<T>))
-}
+#define HM_BY_RULE(...) __VA_ARGS__(r)
+Function reduce_rows_function(uint32_t dtype, Reduction r) { return HM_BY_NUMBER(HM_BY_RULE, rows_by); }
+Function reduce_columns_function(uint32_t dtype, Reduction r) { return HM_BY_NUMBER(HM_BY_RULE, columns_by); }
+Function arg_extreme_function(uint32_t dtype) { return HM_BY_NUMBER(HM_FUNCTION, arg_extreme); }
+Function cumsum_function(uint32_t dtype) { return HM_BY_NUMBER(HM_FUNCTION, cumsum); }
 
 }  // namespace harmonics::cuda

@@ -43,18 +43,6 @@ __global__ void patches(const T* x, T* columns, WindowParameters p) {
 }
 
 template <typename T>
-struct SumOf {
-  using type = int64_t;
-};
-template <>
-struct SumOf<float> {
-  using type = float;
-};
-template <>
-struct SumOf<double> {
-  using type = double;
-};
-template <typename T>
 __global__ void unpatches(const T* columns, T* x, WindowParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
@@ -133,34 +121,8 @@ __global__ void avg_pool_grad(const float* dy, float* dx, WindowParameters p) {
 
 }  // namespace
 
-Function patches_function(uint32_t element_bytes) {
-  switch (element_bytes) {
-    case 1:
-      return HM_FUNCTION(patches<uint8_t>);
-    case 2:
-      return HM_FUNCTION(patches<uint16_t>);
-    case 4:
-      return HM_FUNCTION(patches<uint32_t>);
-    default:
-      return HM_FUNCTION(patches<uint64_t>);
-  }
-}
-Function unpatches_function(uint32_t dtype) {
-  switch (dtype) {
-    case HX_F32:
-      return HM_FUNCTION(unpatches<float>);
-    case HX_F64:
-      return HM_FUNCTION(unpatches<double>);
-    case HX_I32:
-      return HM_FUNCTION(unpatches<int32_t>);
-    case HX_I64:
-      return HM_FUNCTION(unpatches<int64_t>);
-    case HX_U8:
-      return HM_FUNCTION(unpatches<uint8_t>);
-    default:
-      return nullptr;
-  }
-}
+Function patches_function(uint32_t element_bytes) { return HM_BY_WIDTH(patches); }
+Function unpatches_function(uint32_t dtype) { return HM_BY_NUMBER(HM_FUNCTION, unpatches); }
 Function max_pool_function() { return HM_FUNCTION(max_pool); }
 Function max_pool_grad_function() { return HM_FUNCTION(max_pool_grad); }
 Function avg_pool_function() { return HM_FUNCTION(avg_pool); }

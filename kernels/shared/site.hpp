@@ -1,0 +1,47 @@
+// Call sites as planning code sees them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <harmonics/device.hpp>
+
+#include "kernels/shared/types.hpp"
+
+namespace harmonics::kernels {
+
+// Refers to a call site, which must outlive it.
+class Site {
+ public:
+  explicit Site(const hx_call_site& raw) : raw_(raw) {}
+  std::string_view op() const { return raw_.op; }
+  const hx_call_site& raw() const { return raw_; }
+  uint32_t inputs() const { return raw_.n_inputs; }
+  uint32_t outputs() const { return raw_.n_outputs; }
+  const hx_type& in(uint32_t i) const { return raw_.inputs[i]; }
+  const hx_type& out(uint32_t i = 0) const { return raw_.outputs[i]; }
+  // Buffers of a call are its inputs, its outputs, then the workspace.
+  uint32_t workspace() const { return inputs() + outputs(); }
+  const hx_type& buffer(uint32_t i) const { return i < inputs() ? in(i) : out(i - inputs()); }
+  bool all_f32() const {
+    return std::all_of(raw_.inputs, raw_.inputs + raw_.n_inputs, is_f32) &&
+           std::all_of(raw_.outputs, raw_.outputs + raw_.n_outputs, is_f32);
+  }
+  int64_t integer(const char* name, int64_t otherwise = 0) const {
+    return int_attribute(raw_.attributes, name, otherwise);
+  }
+  double number(const char* name, double otherwise = 0) const {
+    return float_attribute(raw_.attributes, name, otherwise);
+  }
+  bool flag(const char* name) const { return integer(name) != 0; }
+  std::vector<int64_t> integers(const char* name) const { return ints_attribute(raw_.attributes, name); }
+  std::string text(const char* name) const { return string_attribute(raw_.attributes, name, ""); }
+
+ private:
+  const hx_call_site& raw_;
+};
+
+}  // namespace harmonics::kernels
