@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/base/utf8.hpp"
+#include "formats/utf8.hpp"
 
 namespace harmonics::engine::hmx {
 

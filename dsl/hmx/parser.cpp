@@ -6,7 +6,7 @@
 
 #include "dsl/hmx/rules.hpp"
 #include "engine/base/spelling.hpp"
-#include "engine/base/utf8.hpp"
+#include "formats/utf8.hpp"
 
 namespace harmonics::engine::hmx {
 

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "dsl/hmx/typos.hpp"
-#include "engine/base/utf8.hpp"
+#include "formats/utf8.hpp"
 
 namespace harmonics::engine::hmx {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/base/utf8.hpp"
+#include "formats/utf8.hpp"
 
 namespace harmonics::engine {
 

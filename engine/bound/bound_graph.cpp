@@ -16,7 +16,7 @@
 #include "engine/execution/selection.hpp"
 #include "engine/flow/bind_call.hpp"
 #include "engine/flow/run_edge.hpp"
-#include "engine/model/safetensors_header.hpp"
+#include "formats/safetensors.hpp"
 #include "engine/model/sealed_file.hpp"
 #include "engine/streams/check_streams.hpp"
 

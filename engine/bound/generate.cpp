@@ -7,7 +7,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/philox.hpp"
-#include "engine/base/utf8.hpp"
+#include "formats/utf8.hpp"
 #include "engine/tensor/finite.hpp"
 
 namespace harmonics::engine {

@@ -6,7 +6,7 @@
 
 #include "engine/base/file.hpp"
 #include "engine/checkpoint/checkpoint_folder.hpp"
-#include "engine/model/safetensors_header.hpp"
+#include "formats/safetensors.hpp"
 
 namespace harmonics::engine {
 
@@ -17,7 +17,7 @@ using LiveTypes = std::map<std::string, std::string>;
 std::optional<LiveTypes> types_of_checkpoint(const std::string& path) {
   try {
     const auto file = MappedFile::open(path);
-    const SafetensorsHeader header = read_safetensors_header(file->data(), file->bytes(), path);
+    const SafetensorsHeader header = read_safetensors_header(file->data(), file->bytes(), {path, ErrorKind::Weights});
     const auto state = header.metadata.find("harmonics.run");
     if (state == header.metadata.end()) return std::nullopt;
     const boost::json::value value = boost::json::parse(state->second);

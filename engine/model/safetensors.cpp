@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "engine/base/file.hpp"
-#include "engine/base/utf8.hpp"
-#include "engine/model/safetensors_header.hpp"
+#include "formats/safetensors.hpp"
+#include "formats/utf8.hpp"
 
 namespace harmonics::engine {
 
@@ -14,8 +14,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "tensors are mapped as they lie in the file: little-endian");
 
 // Booleans are read as C++ bools: other bytes than 0 and 1 are invalid.
-void expect_truth_values(const std::string& file, const TensorEntry& entry, const unsigned char* bytes,
-                         uint64_t offset) {
+void expect_truth_values(const Origin& file, const TensorEntry& entry, const unsigned char* bytes, uint64_t offset) {
   const auto* end = bytes + (entry.end - entry.begin);
   const auto* bad = std::find_if(bytes, end, [](unsigned char b) { return b > 1; });
   if (bad != end)
@@ -24,22 +23,28 @@ void expect_truth_values(const std::string& file, const TensorEntry& entry, cons
 }
 
 HTensor tensor_at(const TensorEntry& entry, const void* bytes, std::shared_ptr<const void> keep) {
-  const size_t size = entry.type.bytes();
-  if (reinterpret_cast<uintptr_t>(bytes) % dtype_bytes(entry.type.dtype) == 0)
-    return make_value(entry.type, std::make_shared<Storage>(const_cast<void*>(bytes), size, std::move(keep), false));
+  TensorType type{entry.dtype, {}};
+  for (const uint64_t dim : entry.shape) type.shape.push_back(static_cast<int64_t>(dim));
+  const size_t size = type.bytes();
+  if (reinterpret_cast<uintptr_t>(bytes) % dtype_bytes(entry.dtype) == 0)
+    return make_value(type, std::make_shared<Storage>(const_cast<void*>(bytes), size, std::move(keep), false));
   auto storage = std::make_shared<Storage>(size);
   std::memcpy(storage->data(), bytes, size);
-  return make_value(entry.type, std::move(storage));
+  return make_value(type, std::move(storage));
 }
 
 TensorFile read(const void* data, size_t bytes, const std::string& name, const std::shared_ptr<const void>& keep) {
-  SafetensorsHeader header = read_safetensors_header(data, bytes, name);
+  const Origin origin{name, ErrorKind::Weights};
+  SafetensorsHeader header = read_safetensors_header(data, bytes, origin);
   TensorFile file;
   file.metadata = std::move(header.metadata);
   for (const TensorEntry& entry : header.tensors) {
     const uint64_t offset = header.data_offset + entry.begin;
     const auto* at = static_cast<const unsigned char*>(data) + offset;
-    if (entry.type.dtype == DType::Bool) expect_truth_values(name, entry, at, offset);
+    if (entry.shape.size() > HX_MAX_RANK)
+      refuse_safetensors(origin, 8, &entry.name,
+                         "has " + std::to_string(entry.shape.size()) + " dimensions; a tensor has at most 8");
+    if (entry.dtype == DType::Bool) expect_truth_values(origin, entry, at, offset);
     file.tensors.emplace(entry.name, tensor_at(entry, at, keep));
   }
   return file;
@@ -74,16 +79,18 @@ std::vector<std::string_view> pieces_of(const TensorFile& file, std::string& hea
   for (const auto& [name, tensor] : file.tensors) {
     expect_name(name);
     numbers_of(name, tensor);
-    table.tensors.push_back({name, type_of(tensor)});
+    const TensorType type = type_of(tensor);
+    table.tensors.push_back({name, type.dtype, {type.shape.begin(), type.shape.end()}});
   }
   order_as_written(table.tensors);
   std::vector<std::string_view> pieces(1);
   uint64_t at = 0;
   for (TensorEntry& entry : table.tensors) {
+    const HTensor& tensor = file.tensors.at(entry.name);
+    const size_t bytes = type_of(tensor).bytes();
     entry.begin = at;
-    entry.end = at += entry.type.bytes();
-    pieces.emplace_back(static_cast<const char*>(numbers_of(entry.name, file.tensors.at(entry.name)).data()),
-                        entry.type.bytes());
+    entry.end = at += bytes;
+    pieces.emplace_back(static_cast<const char*>(numbers_of(entry.name, tensor).data()), bytes);
   }
   header = write_safetensors_header(table);
   pieces[0] = header;

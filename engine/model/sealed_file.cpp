@@ -7,7 +7,7 @@
 #include <boost/json.hpp>
 #include <zlib.h>
 
-#include "engine/model/safetensors_header.hpp"
+#include "formats/safetensors.hpp"
 
 namespace harmonics::engine {
 
@@ -141,7 +141,8 @@ uint64_t checked_header_bytes(std::string_view first, uint64_t size, const std::
   uint64_t length = 0;
   std::memcpy(&length, first.data(), kSealBytes);
   const bool possible = length <= kLongestSafetensorsHeader && length <= size - kSealBytes;
-  if (!possible || first.size() >= kSealBytes + length) read_safetensors_header(first.data(), size, name);
+  if (!possible || first.size() >= kSealBytes + length)
+    read_safetensors_header(first.data(), size, {name, ErrorKind::Weights});
   return kSealBytes + length;
 }
 

@@ -7,7 +7,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/read_file.hpp"
-#include "engine/base/utf8.hpp"
+#include "formats/utf8.hpp"
 #include "engine/plugin/kinds.hpp"
 #include "engine/plugin/loader.hpp"
 

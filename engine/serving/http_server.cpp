@@ -20,7 +20,7 @@
 #include <boost/beast/websocket.hpp>
 #include <fmt/core.h>
 
-#include "engine/base/utf8.hpp"
+#include "formats/utf8.hpp"
 #include "engine/serving/event_feed.hpp"
 
 namespace harmonics::engine {

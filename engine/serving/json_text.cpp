@@ -8,7 +8,7 @@
 #include <fmt/core.h>
 #include <harmonics/functional.hpp>
 
-#include "engine/base/utf8.hpp"
+#include "formats/utf8.hpp"
 #include "engine/serving/predictor.hpp"
 
 namespace harmonics::engine {

@@ -13,7 +13,7 @@
 
 #include "engine/base/spelling.hpp"
 #include "engine/model/safetensors.hpp"
-#include "engine/model/safetensors_header.hpp"
+#include "formats/utf8.hpp"
 
 namespace harmonics::engine {
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <sstream>
 
-#include "engine/base/utf8.hpp"
+#include "formats/utf8.hpp"
 
 namespace harmonics::engine {
 namespace {

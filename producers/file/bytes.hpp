@@ -4,12 +4,15 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include <harmonics/budget.hpp>
 #include <harmonics/error.hpp>
 #include <harmonics/file_mapping.hpp>
+
+#include "formats/origin.hpp"
 
 namespace harmonics {
 
@@ -42,6 +45,8 @@ class FileBytes {
   const uint8_t* data() const { return data_; }
   uint8_t* writable() { return data_; }
   size_t size() const { return size_; }
+  std::span<const uint8_t> bytes() const { return {data_, size_}; }
+  Origin origin() const { return {name_, ErrorKind::Stream}; }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
   // Throws when the mapped file has become shorter since it was opened. Makes a system call.
   void check() const;

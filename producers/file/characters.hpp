@@ -12,7 +12,6 @@ constexpr char convert_to_utf8[] = "convert it, for example with iconv -t UTF-8"
 
 // Reads the character at `at` and advances; empty for invalid UTF-8: overlong forms, surrogates, truncated sequences.
 std::optional<char32_t> character_at(std::string_view text, size_t& at);
-std::optional<size_t> first_not_utf8(std::string_view text);
 // For messages: "caf\xE9".
 std::string shown_bytes(std::string_view text);
 

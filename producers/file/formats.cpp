@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "formats/zip.hpp"
 #include "producers/file/frames.hpp"
 #include "producers/file/idx.hpp"
 #include "producers/file/image.hpp"
@@ -12,7 +13,6 @@
 #include "producers/file/npz.hpp"
 #include "producers/file/part.hpp"
 #include "producers/file/safetensors.hpp"
-#include "producers/file/zip.hpp"
 
 namespace harmonics {
 namespace {

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "producers/file/array.hpp"
+#include "formats/utf8.hpp"
 #include "producers/file/characters.hpp"
 #include "producers/file/image.hpp"
 #include "producers/file/part.hpp"
@@ -163,7 +164,7 @@ std::shared_ptr<Producer> label_producer(const ImageFolder& images, const ImageO
                                          const std::string& name) {
   const std::vector<std::string> symbols = options.symbols.empty() ? images.classes : options.symbols;
   for (const std::string& symbol : symbols)
-    if (const auto bad = first_not_utf8(symbol))
+    if (const auto bad = find_invalid_utf8(symbol))
       refuse_file(name,
                   "has the class '" + shown_bytes(symbol) + "', which is not UTF-8: its byte " + std::to_string(*bad) +
                       " begins no character",

@@ -1,8 +1,8 @@
 #include "producers/file/npz.hpp"
 
+#include "formats/zip.hpp"
 #include "producers/file/npy.hpp"
 #include "producers/file/select.hpp"
-#include "producers/file/zip.hpp"
 
 namespace harmonics {
 namespace {
@@ -17,10 +17,25 @@ std::string array_name(const std::string& member) {
 
 }  // namespace
 
+FileBytesPtr read_zip_member(const FileBytesPtr& archive, const ZipMember& member) {
+  const Origin origin = archive->origin();
+  const std::span<const uint8_t> packed = zip_member_bytes(archive->bytes(), member, origin);
+  const std::string name = archive->name() + "#" + member.name;
+  if (member.stored()) {
+    check_zip_member(packed, member, origin);
+    return FileBytes::piece(archive, name, static_cast<size_t>(packed.data() - archive->data()), member.size);
+  }
+  const auto bytes = FileBytes::reserve(name, member.size, archive->budget());
+  bytes->charge(member.size, "its unpacked content");
+  inflate_zip_member(packed, member, {bytes->writable(), bytes->size()}, origin);
+  check_zip_member(bytes->bytes(), member, origin);
+  return bytes;
+}
+
 ArrayLayout read_npz(const FileBytesPtr& archive, const std::optional<std::string>& name) {
   std::vector<ZipMember> arrays;
   std::vector<std::string> names;
-  for (ZipMember& member : read_zip_directory(archive)) {
+  for (ZipMember& member : read_zip_directory(archive->bytes(), archive->origin())) {
     const std::string array = array_name(member.name);
     if (array.empty()) continue;
     names.push_back(array);

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "producers/file/array.hpp"
+#include "formats/utf8.hpp"
 #include "producers/file/characters.hpp"
 #include "producers/file/part.hpp"
 #include "producers/file/raw.hpp"
@@ -231,7 +232,7 @@ class Table {
     for (RowPlace place = rows_->first(); rows_->read(place, cells_.data());) {
       const std::string word = text_of(present(0));
       if (found.find(word) != found.end()) continue;
-      if (const auto bad = first_not_utf8(word))
+      if (const auto bad = find_invalid_utf8(word))
         refuse(0,
                "the class '" + shown_bytes(word) + "' is not UTF-8: its byte " + std::to_string(*bad) +
                    " begins no character",

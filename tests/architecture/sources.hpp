@@ -60,8 +60,8 @@ inline std::vector<std::string> includes(const fs::path& path) {
 
 inline bool starts(const std::string& s, const std::string& prefix) { return s.rfind(prefix, 0) == 0; }
 inline bool ours(const std::string& include) {
-  for (const char* folder : {"engine/", "dsl/", "producers/", "consumers/", "kernels/", "plugins/", "samples/",
-                             "sender/", "tests/", "wire/"})
+  for (const char* folder : {"engine/", "formats/", "dsl/", "producers/", "consumers/", "kernels/", "plugins/",
+                             "samples/", "sender/", "tests/", "wire/"})
     if (starts(include, folder)) return true;
   return false;
 }

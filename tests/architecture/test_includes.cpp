@@ -55,8 +55,8 @@ bool has_line_limit(const fs::path& p) {
 
 std::vector<fs::path> files_with_line_limit() {
   std::vector<fs::path> found;
-  for (const char* folder : {"include", "engine", "dsl", "producers", "consumers", "kernels", "plugins", "samples",
-                             "sender", "tests", "wire", "cmake", "scripts", ".ci"}) {
+  for (const char* folder : {"include", "formats", "engine", "dsl", "producers", "consumers", "kernels", "plugins",
+                             "samples", "sender", "tests", "wire", "cmake", "scripts", ".ci"}) {
     if (!fs::exists(kRoot / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder))
       if (entry.is_regular_file() && has_line_limit(entry.path())) found.push_back(entry.path());
@@ -95,6 +95,7 @@ TEST_CASE("engine folders include only the folders above them in the map") {
       if (folder == "cli" || (folder == "embed" && starts(i, "dsl/"))) continue;
       if (folder == "library" && (i == "producers/register.hpp" || i == "consumers/register.hpp")) continue;
       if ((folder == "spool" && starts(i, "wire/")) || (folder == "serving" && i == "wire/keys.hpp")) continue;
+      if (starts(i, "formats/")) continue;
       REQUIRE(starts(i, "engine/"));
       const std::string other = i.substr(7, i.find('/', 7) - 7);
       REQUIRE(rank_of(other) < kEngine.size());
@@ -125,7 +126,7 @@ TEST_CASE("languages include only base and plain data types") {
     for (const std::string& i : includes(file)) {
       if (!ours(i)) continue;
       INFO(file.string() << " includes " << i);
-      CHECK((starts(i, "dsl/") || starts(i, "engine/base/") || allowed.count(i)));
+      CHECK((starts(i, "dsl/") || starts(i, "engine/base/") || starts(i, "formats/") || allowed.count(i)));
     }
 }
 
@@ -135,7 +136,8 @@ TEST_CASE("streams, kernels, plugins and samples see only public headers") {
       for (const std::string& i : includes(file)) {
         if (!ours(i)) continue;
         INFO(file.string() << " includes " << i);
-        CHECK((starts(i, folder + "/") || starts(i, "wire/")));
+        const bool archive = folder == "producers" && starts(i, "formats/");
+        CHECK((starts(i, folder + "/") || starts(i, "wire/") || archive));
       }
 }
 
@@ -152,13 +154,14 @@ TEST_CASE("sender: includes only itself, transport endpoints and wire") {
     }
 }
 
-TEST_CASE("wire: includes only itself") {
-  for (const fs::path& file : sources("wire"))
-    for (const std::string& i : includes(file)) {
-      if (!ours(i)) continue;
-      INFO(file.string() << " includes " << i);
-      CHECK(starts(i, "wire/"));
-    }
+TEST_CASE("wire, formats: include only themselves") {
+  for (const std::string folder : {"wire", "formats"})
+    for (const fs::path& file : sources(folder))
+      for (const std::string& i : includes(file)) {
+        if (!ours(i)) continue;
+        INFO(file.string() << " includes " << i);
+        CHECK(starts(i, folder + "/"));
+      }
 }
 
 TEST_CASE("heavy headers stay in few sources") {
@@ -169,7 +172,8 @@ TEST_CASE("heavy headers stay in few sources") {
                                                 {"dnnl.hpp", 6},
                                                 {"boost/dll/shared_library.hpp", 1}};
   std::map<std::string, size_t> users;
-  for (const std::string folder : {"engine", "dsl", "producers", "consumers", "kernels", "plugins", "sender", "wire"})
+  for (const std::string folder :
+       {"formats", "engine", "dsl", "producers", "consumers", "kernels", "plugins", "sender", "wire"})
     for (const fs::path& file : sources(folder))
       for (const std::string& i : includes(file))
         if (limits.count(i)) ++users[i];
@@ -181,8 +185,8 @@ TEST_CASE("heavy headers stay in few sources") {
 }
 
 TEST_CASE("files have valid names and sizes") {
-  for (const std::string folder : {"include", "engine", "dsl", "producers", "consumers", "kernels", "plugins",
-                                   "samples", "sender", "tests", "wire"})
+  for (const std::string folder : {"include", "formats", "engine", "dsl", "producers", "consumers", "kernels",
+                                   "plugins", "samples", "sender", "tests", "wire"})
     for (const fs::path& file : sources(folder)) {
       const std::string name = file.filename().string(), text = read(file);
       INFO(file.string());
@@ -217,8 +221,8 @@ TEST_CASE("the map names every folder") {
     INFO(folder);
     CHECK(map.find("engine/" + folder) != std::string::npos);
   }
-  for (const char* folder : {"dsl", "producers", "consumers", "kernels/cpu", "plugins", "samples", "sender", "tests",
-                             "wire", "cmake", "scripts", "workloads"}) {
+  for (const char* folder : {"formats", "dsl", "producers", "consumers", "kernels/cpu", "plugins", "samples", "sender",
+                             "tests", "wire", "cmake", "scripts", "workloads"}) {
     INFO(folder);
     CHECK(map.find(folder) != std::string::npos);
   }

@@ -27,7 +27,7 @@ std::string room_of(const std::string& path) {
 Graph included_rooms() {
   Graph graph;
   for (const char* folder :
-       {"include", "engine", "dsl", "producers", "consumers", "kernels", "plugins", "sender", "wire"})
+       {"include", "formats", "engine", "dsl", "producers", "consumers", "kernels", "plugins", "sender", "wire"})
     for (const fs::path& file : sources(folder)) {
       const std::string room = room_of(file.lexically_relative(kRoot).string());
       graph[room];

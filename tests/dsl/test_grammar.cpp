@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "dsl/load.hpp"
-#include "engine/base/utf8.hpp"
+#include "formats/utf8.hpp"
 #include "tests/dsl/golden.hpp"
 #include "tests/dsl/peg.hpp"
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/utf8.hpp"
+#include "formats/utf8.hpp"
 
 namespace harmonics::engine::testing::websocket {
 

@@ -14,7 +14,6 @@
 #include "producers/file/formats.hpp"
 #include "producers/file/jsonl.hpp"
 #include "producers/file/npz.hpp"
-#include "producers/file/zip.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -144,7 +143,7 @@ FileSummary of_table(const Address& address, TableRows& rows, bool csv) {
 
 FileSummary of_archive(const Address& address, const FileBytesPtr& file) {
   FileSummary summary{address.path, 0, {}};
-  for (const ZipMember& member : read_zip_directory(file)) {
+  for (const ZipMember& member : read_zip_directory(file->bytes(), file->origin())) {
     if (!member.name.ends_with(".npy")) continue;
     const std::string name = member.name.substr(0, member.name.size() - 4);
     const ArrayLayout layout = read_npz(file, name);

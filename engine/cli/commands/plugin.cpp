@@ -13,7 +13,7 @@
 
 #include "engine/base/child_process.hpp"
 #include "engine/base/spelling.hpp"
-#include "engine/base/utf8.hpp"
+#include "formats/utf8.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/commands/plugin.hpp"

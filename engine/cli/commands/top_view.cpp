@@ -7,7 +7,7 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
-#include "engine/base/utf8.hpp"
+#include "formats/utf8.hpp"
 #include "engine/cli/remote/run_link.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 

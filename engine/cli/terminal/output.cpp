@@ -13,7 +13,7 @@
 
 #include <harmonics/error.hpp>
 
-#include "engine/base/utf8.hpp"
+#include "formats/utf8.hpp"
 
 namespace harmonics::engine::cli {
 

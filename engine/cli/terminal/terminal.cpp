@@ -12,7 +12,7 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
-#include "engine/base/utf8.hpp"
+#include "formats/utf8.hpp"
 #include "engine/cli/terminal/exit_codes.hpp"
 #include "engine/cli/terminal/output.hpp"
 

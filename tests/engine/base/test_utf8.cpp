@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "engine/base/utf8.hpp"
+#include "formats/utf8.hpp"
 
 using namespace harmonics;
 using namespace harmonics::engine;

@@ -134,19 +134,27 @@ TEST_CASE("safetensors: invalid lengths are rejected") {
 }
 
 TEST_CASE("safetensors: invalid JSON is rejected") {
-  CHECK(fault(R"({"x":)").rfind("at byte 13, the header is no JSON: ", 0) == 0);
-  CHECK(fault("{}{").find("after the header's JSON only spaces may stand") != std::string::npos);
-  CHECK(fault(std::string("{}\0", 3)).find("at byte 10, after the header's JSON only spaces may stand") == 0);
+  CHECK(fault(R"({"x":)").rfind("at byte 8, the header is no JSON: ", 0) == 0);
+  CHECK(fault(R"({"x" 5})").rfind("at byte 13, the header is no JSON: ", 0) == 0);
+  CHECK(fault(R"({"x":{"shape":[1 2]}})").rfind("at byte 25, tensor 'x': the header is no JSON: ", 0) == 0);
+  CHECK(fault(R"({"x":{"n":tru}})").rfind("at byte 18, tensor 'x': the header is no JSON: ", 0) == 0);
+  CHECK(fault("{}  {}") == "at byte 12, after the header's JSON only spaces may stand");
+  CHECK(fault(std::string("{}\0", 3)).find("the header is no JSON: ") != std::string::npos);
   CHECK(fault("{\"\xff\":1}").find("the header is no JSON: ") != std::string::npos);
-  CHECK(fault("{\"a\":" + std::string(100, '[')).find("a list stands where the object of 'a' was expected") !=
+  CHECK(fault("{\"a\":" + std::string(100, '[') + "}").find("a list stands where the object of 'a' was expected") !=
         std::string::npos);
-  std::string deep = R"({"x":{"n":)" + std::string(100, '[');
-  CHECK(fault(deep).find("the header is no JSON: ") != std::string::npos);
+  const auto nested = [](size_t levels) {
+    return R"({"x":{"n":)" + std::string(levels, '[') + std::string(levels, ']') + "}}";
+  };
+  CHECK(fault(nested(65)).find("tensor 'x': the value of an unknown key is nested deeper than 64") !=
+        std::string::npos);
+  CHECK(fault(nested(64)) == "at byte 8, tensor 'x': has no 'dtype'");
+  CHECK(fault(R"({"x":{"n":)" + std::string(100, '[')).find("the header is no JSON: ") != std::string::npos);
 }
 
 TEST_CASE("safetensors: values of another kind are rejected") {
   const std::string one = tensor("U8", "[1]", "[0,1]");
-  CHECK(fault(R"({"x":5})", "a") == "at byte 14, a number stands where the object of 'x' was expected");
+  CHECK(fault(R"({"x":5})", "a") == "at byte 13, a number stands where the object of 'x' was expected");
   CHECK(fault(R"({"x":"y"})", "a").find("a text stands where the object of 'x' was expected") != std::string::npos);
   CHECK(fault(R"({"x":null})", "a").find("null stands where the object of 'x' was expected") != std::string::npos);
   CHECK(fault(R"({"x":{"dtype":7}})", "a").find("tensor 'x': a number stands where the text 'dtype' was expected") !=
@@ -159,10 +167,10 @@ TEST_CASE("safetensors: values of another kind are rejected") {
         std::string::npos);
   CHECK(fault(R"({"x":{"shape":[[1]]}})", "a").find("a list stands where a whole number of 'shape' was expected") !=
         std::string::npos);
-  CHECK(fault(R"({"x":{"shape":[1.0]}})", "a").find("tensor 'x': a number is not whole or larger than 64 bits hold") !=
-        std::string::npos);
+  CHECK(fault(R"({"x":{"shape":[1.0]}})", "a")
+            .find("tensor 'x': a number of 'shape' is not whole or larger than 64 bits hold") != std::string::npos);
   CHECK(fault(R"({"x":{"shape":[99999999999999999999]}})", "a").find("not whole or larger") != std::string::npos);
-  CHECK(fault(R"({"x":{"shape":[-1]}})", "a").find("tensor 'x': the number -1 is negative") != std::string::npos);
+  CHECK(fault(R"({"x":{"shape":[-1]}})", "a").find("tensor 'x': a number of 'shape' is negative") != std::string::npos);
   CHECK(fault(R"({"__metadata__":{"a":1}})").find("a number stands where the text of metadata key 'a' was expected") !=
         std::string::npos);
   CHECK(fault(R"({"__metadata__":"a"})").find("a text stands where the object of '__metadata__' was expected") !=

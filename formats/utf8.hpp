@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace harmonics::engine {
+namespace harmonics {
 
 struct CodePoint {
   char32_t value = 0;
@@ -26,6 +26,8 @@ int display_width(char32_t value);
 bool is_unprintable(char32_t value);
 // Returns at most `length` characters of a text for a message, with '?' for each unprintable or invalid one.
 std::string printable(std::string_view text, size_t length = 32);
+// A name for messages: quoted, shortened, control characters replaced.
+std::string shown_name(std::string_view name);
 // Makes a text of several lines safe for a terminal: line breaks and tabs stay, other unprintable characters and
 // invalid UTF-8 are written as \x1b or \u202e.
 std::string visible(std::string_view text);
@@ -33,4 +35,4 @@ std::string visible(std::string_view text);
 // UTF-8 as '?'.
 std::string valid_json(std::string serialized);
 
-}  // namespace harmonics::engine
+}  // namespace harmonics

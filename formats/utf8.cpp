@@ -1,8 +1,8 @@
-#include "engine/base/utf8.hpp"
+#include "formats/utf8.hpp"
 
 #include <algorithm>
 
-namespace harmonics::engine {
+namespace harmonics {
 
 namespace {
 
@@ -17,6 +17,7 @@ constexpr Range kZeroWidth[] = {{0x300, 0x36F},   {0x483, 0x489},   {0x591, 0x5B
 constexpr Range kWide[] = {{0x1100, 0x115F},   {0x2E80, 0x303E},   {0x3041, 0xA4CF},  {0xAC00, 0xD7A3},
                            {0xF900, 0xFAFF},   {0xFE30, 0xFE6F},   {0xFF00, 0xFF60},  {0xFFE0, 0xFFE6},
                            {0x1F300, 0x1F64F}, {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD}};
+constexpr size_t kLongestName = 80;  // bytes of a name in a message
 constexpr Range kUnprintable[] = {{0x0, 0x1F}, {0x7F, 0x9F}, {0x2028, 0x202E}, {0x2066, 0x2069}, {0xFEFF, 0xFEFF}};
 
 template <size_t N>
@@ -67,6 +68,20 @@ std::string printable(std::string_view text, size_t length) {
     at += point.length;
   }
   return shown;
+}
+
+std::string shown_name(std::string_view name) {
+  std::string out = "'";
+  for (size_t at = 0; at < name.size();) {
+    if (out.size() > kLongestName) return out + "...'";
+    const CodePoint point = decode_utf8(name, at);
+    if (point.valid && !is_unprintable(point.value))
+      out += name.substr(at, point.length);
+    else
+      out += '?';
+    at += point.length;
+  }
+  return out + "'";
 }
 
 namespace {
@@ -124,4 +139,4 @@ std::string valid_json(std::string serialized) {
   return text;
 }
 
-}  // namespace harmonics::engine
+}  // namespace harmonics

@@ -1,4 +1,5 @@
-// Header of a safetensors file: parses text into a checked table of tensors.
+// The header of a safetensors file (huggingface.co/docs/safetensors): u64 length, JSON, contiguous little-endian
+// tensors. Reads it into a checked table of tensors and writes it.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +8,19 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/tensor/type.hpp"
+#include <harmonics/tensor.hpp>
 
-namespace harmonics::engine {
+#include "formats/origin.hpp"
+
+namespace harmonics {
 
 // Longer headers are neither read nor written.
 constexpr uint64_t kLongestSafetensorsHeader = 100'000'000;
 
 struct TensorEntry {
   std::string name;
-  TensorType type;
+  DType dtype = DType::F32;
+  std::vector<uint64_t> shape;  // of any rank; end - begin is its bytes
   uint64_t begin = 0, end = 0;  // offsets in the data
 };
 
@@ -27,8 +31,9 @@ struct SafetensorsHeader {
 };
 
 // Checks all rules of the format: header length, JSON (unique names), types, shapes, sizes, and that the tensors cover
-// the data without gaps or overlaps. Throws ErrorKind::Weights with `name`, the offset and the tensor.
-SafetensorsHeader read_safetensors_header(const void* data, size_t bytes, const std::string& name);
+// the data without gaps or overlaps. Throws an error of the file's kind with its name, the offset
+// and the tensor. Reads only the header.
+SafetensorsHeader read_safetensors_header(const void* data, size_t bytes, const Origin& file);
 
 // Sorts like the reference writer: by descending element size, so that all are aligned, then by name.
 void order_as_written(std::vector<TensorEntry>& tensors);
@@ -36,12 +41,9 @@ void order_as_written(std::vector<TensorEntry>& tensors);
 // exceeds the limit for reading.
 std::string write_safetensors_header(const SafetensorsHeader& header);
 
-// Throws ErrorKind::Weights: "'PATH' is no safetensors file: at byte 24, tensor 'w': WHAT". `tensor`: null if the error
+// Throws "'PATH' is no safetensors file: at byte 24, tensor 'w': WHAT". `tensor`: null if the error
 // concerns none.
-[[noreturn]] void refuse_safetensors(const std::string& file, uint64_t offset, const std::string* tensor,
+[[noreturn]] void refuse_safetensors(const Origin& file, uint64_t offset, const std::string* tensor,
                                      const std::string& what);
 
-// A name for messages: quoted, shortened, control characters replaced.
-std::string shown_name(std::string_view name);
-
-}  // namespace harmonics::engine
+}  // namespace harmonics

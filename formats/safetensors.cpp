@@ -1,4 +1,4 @@
-#include "engine/model/safetensors_header.hpp"
+#include "formats/safetensors.hpp"
 
 #include <algorithm>
 #include <tuple>
@@ -6,15 +6,16 @@
 #include <boost/json/serialize.hpp>
 #include <boost/json/string_view.hpp>
 
-#include "engine/base/utf8.hpp"
-#include "engine/model/safetensors_json.hpp"
+#include <harmonics/stream.hpp>
 
-namespace harmonics::engine {
+#include "formats/utf8.hpp"
+#include "formats/safetensors_json.hpp"
+
+namespace harmonics {
 
 namespace {
 
 constexpr uint64_t kLengthBytes = 8;
-constexpr size_t kLongestShown = 80;
 
 struct DTypeSpelling {
   DType dtype;
@@ -37,15 +38,16 @@ const DTypeSpelling* spelling(DType dtype) {
 }
 
 std::string list_text(const std::vector<uint64_t>& values) {
+  constexpr size_t kMostShown = 16;
   std::string s = "[";
-  for (size_t i = 0; i < values.size(); ++i) s += (i ? ", " : "") + std::to_string(values[i]);
-  return s + "]";
+  for (size_t i = 0; i < values.size() && i < kMostShown; ++i) s += (i ? ", " : "") + std::to_string(values[i]);
+  return s + (values.size() > kMostShown ? ", ...]" : "]");
 }
 
 // Checks one tensor's JSON and converts it to an entry.
 class EntryCheck {
  public:
-  EntryCheck(const std::string& file, const RawTensor& raw, uint64_t data_bytes)
+  EntryCheck(const Origin& file, const RawTensor& raw, uint64_t data_bytes)
       : file_(file), raw_(raw), data_bytes_(data_bytes) {}
 
   TensorEntry entry() const {
@@ -55,11 +57,11 @@ class EntryCheck {
     if (raw_.name.find('\0') != std::string::npos) refuse("has a name with a zero character in it");
     if (raw_.data_offsets->size() != 2)
       refuse("data_offsets = " + list_text(*raw_.data_offsets) + " must have two entries, begin and end");
-    TensorEntry out{raw_.name, {dtype(), shape()}, (*raw_.data_offsets)[0], (*raw_.data_offsets)[1]};
+    TensorEntry out{raw_.name, dtype(), *raw_.shape, (*raw_.data_offsets)[0], (*raw_.data_offsets)[1]};
     if (out.begin > out.end || out.end > data_bytes_)
       refuse("data_offsets = " + list_text(*raw_.data_offsets) + " do not lie inside the " +
              std::to_string(data_bytes_) + " bytes of data");
-    const uint64_t expected = size(out.type.dtype);
+    const uint64_t expected = size(out.dtype);
     if (out.end - out.begin != expected)
       refuse(*raw_.dtype + " " + list_text(*raw_.shape) + " takes " + std::to_string(expected) +
              " bytes, data_offsets = " + list_text(*raw_.data_offsets) + " hold " +
@@ -78,32 +80,22 @@ class EntryCheck {
   }
 
   uint64_t size(DType dtype) const {
-    uint64_t bytes = dtype_bytes(dtype);
+    uint64_t bytes = element_bytes(dtype);
     for (const uint64_t d : *raw_.shape) {
+      if (d > INT64_MAX) refuse("the dimension " + std::to_string(d) + " is too large");
       if (__builtin_mul_overflow(bytes, d, &bytes) || bytes > INT64_MAX)
         refuse("the size of shape " + list_text(*raw_.shape) + " overflows");
     }
     return bytes;
   }
 
-  Shape shape() const {
-    if (raw_.shape->size() > HX_MAX_RANK)
-      refuse("has " + std::to_string(raw_.shape->size()) + " dimensions; a tensor has at most 8");
-    Shape out;
-    for (const uint64_t d : *raw_.shape) {
-      if (d > INT64_MAX) refuse("the dimension " + std::to_string(d) + " is too large");
-      out.push_back(static_cast<int64_t>(d));
-    }
-    return out;
-  }
-
-  const std::string& file_;
+  const Origin& file_;
   const RawTensor& raw_;
   uint64_t data_bytes_;
 };
 
 // The sorted tensors must cover the data without gaps.
-void expect_gapless(const std::string& file, const SafetensorsHeader& header, uint64_t data_bytes) {
+void expect_gapless(const Origin& file, const SafetensorsHeader& header, uint64_t data_bytes) {
   uint64_t at = 0;
   const std::string* former = nullptr;
   for (const TensorEntry& t : header.tensors) {
@@ -120,7 +112,7 @@ void expect_gapless(const std::string& file, const SafetensorsHeader& header, ui
                        std::to_string(data_bytes - at) + " bytes follow the last tensor; the file must end there");
 }
 
-uint64_t header_length(const void* data, size_t bytes, const std::string& file) {
+uint64_t header_length(const void* data, size_t bytes, const Origin& file) {
   if (bytes < kLengthBytes)
     refuse_safetensors(file, 0, nullptr,
                        "it holds " + std::to_string(bytes) + " bytes, the header's length alone takes 8");
@@ -156,46 +148,32 @@ std::string json_text(std::string_view s) {
 
 }  // namespace
 
-void refuse_safetensors(const std::string& file, uint64_t offset, const std::string* tensor, const std::string& what) {
-  throw Error(ErrorKind::Weights, "'" + file + "' is no safetensors file: at byte " + std::to_string(offset) + ", " +
-                                      (tensor ? "tensor " + shown_name(*tensor) + ": " : "") + what)
+void refuse_safetensors(const Origin& file, uint64_t offset, const std::string* tensor, const std::string& what) {
+  throw Error(file.kind, "'" + file.name + "' is no safetensors file: at byte " + std::to_string(offset) + ", " +
+                             (tensor ? "tensor " + shown_name(*tensor) + ": " : "") + what)
       .note("the file is damaged, cut short or of another kind; fetch or save it again");
 }
 
-std::string shown_name(std::string_view name) {
-  std::string out = "'";
-  for (size_t at = 0; at < name.size();) {
-    if (out.size() > kLongestShown) return out + "...'";
-    const CodePoint point = decode_utf8(name, at);
-    if (point.valid && !is_unprintable(point.value))
-      out += name.substr(at, point.length);
-    else
-      out += '?';
-    at += point.length;
-  }
-  return out + "'";
-}
-
-SafetensorsHeader read_safetensors_header(const void* data, size_t bytes, const std::string& name) {
-  const uint64_t length = header_length(data, bytes, name);
+SafetensorsHeader read_safetensors_header(const void* data, size_t bytes, const Origin& file) {
+  const uint64_t length = header_length(data, bytes, file);
   const std::string_view text(static_cast<const char*>(data) + kLengthBytes, length);
-  if (text.empty() || text[0] != '{') refuse_safetensors(name, kLengthBytes, nullptr, "the header must begin with '{'");
-  RawHeader raw = parse_safetensors_json(text, name, kLengthBytes);
+  if (text.empty() || text[0] != '{') refuse_safetensors(file, kLengthBytes, nullptr, "the header must begin with '{'");
+  RawHeader raw = parse_safetensors_json(text, file, kLengthBytes);
   SafetensorsHeader header;
   header.metadata = std::move(raw.metadata);
   header.data_offset = kLengthBytes + length;
   const uint64_t data_bytes = bytes - header.data_offset;
-  for (const RawTensor& tensor : raw.tensors) header.tensors.push_back(EntryCheck(name, tensor, data_bytes).entry());
+  for (const RawTensor& tensor : raw.tensors) header.tensors.push_back(EntryCheck(file, tensor, data_bytes).entry());
   std::sort(header.tensors.begin(), header.tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   });
-  expect_gapless(name, header, data_bytes);
+  expect_gapless(file, header, data_bytes);
   return header;
 }
 
 void order_as_written(std::vector<TensorEntry>& tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
-    const auto *x = spelling(a.type.dtype), *y = spelling(b.type.dtype);
+    const auto *x = spelling(a.dtype), *y = spelling(b.dtype);
     return x != y ? x > y : a.name < b.name;
   });
 }
@@ -216,8 +194,8 @@ std::string write_safetensors_header(const SafetensorsHeader& header) {
   }
   for (const TensorEntry& t : header.tensors) {
     key(t.name);
-    json.append("{\"dtype\":\"").append(spelling(t.type.dtype)->name).append("\",\"shape\":[");
-    for (const int64_t d : t.type.shape) json.append(json.back() == '[' ? "" : ",").append(std::to_string(d));
+    json.append("{\"dtype\":\"").append(spelling(t.dtype)->name).append("\",\"shape\":[");
+    for (const uint64_t d : t.shape) json.append(json.back() == '[' ? "" : ",").append(std::to_string(d));
     json.append("],\"data_offsets\":[")
         .append(std::to_string(t.begin))
         .append(",")
@@ -232,4 +210,4 @@ std::string write_safetensors_header(const SafetensorsHeader& header) {
   return out + json;
 }
 
-}  // namespace harmonics::engine
+}  // namespace harmonics
