@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs packages, checks the formatting, builds and runs all tests. --full adds sanitizer builds, a fresh clone and a
-# short round of fuzzing.
+# Installs packages, checks the formatting, builds and runs all tests. --full adds clang-tidy, sanitizer builds, a fresh
+# clone and a short round of fuzzing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 full=no
@@ -22,6 +22,9 @@ run() {
 }
 run ci all
 if [ "$full" = yes ]; then
+  scripts/packages.sh full
+  echo "== clang-tidy"
+  scripts/tidy.sh
   # The leak sanitizer guesses the thread-local storage of dlopened libraries, and may read out of bounds there:
   # intercept_tls_get_addr=0 disables that.
   ASAN_OPTIONS=detect_leaks=1:intercept_tls_get_addr=0:allocator_may_return_null=1 \
