@@ -115,6 +115,11 @@ SourceErrors::SourceErrors(const SourceText& source, std::vector<Error> errors)
             errors.empty() ? Span{} : errors.front().span()),
       errors_(std::move(errors)) {}
 
+void throw_errors(const SourceText* source, std::vector<Error> errors) {
+  if (errors.size() == 1 || !source) throw errors.front();
+  throw SourceErrors(*source, in_order_of_text(std::move(errors)));
+}
+
 std::vector<Error> in_order_of_text(std::vector<Error> errors) {
   std::stable_sort(errors.begin(), errors.end(), [](const Error& a, const Error& b) {
     return std::pair(a.span().line, a.span().column) < std::pair(b.span().line, b.span().column);

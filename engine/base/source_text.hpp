@@ -39,6 +39,10 @@ class SourceErrors : public Error {
   std::vector<Error> errors_;
 };
 
+// Throws the only error as it is, or all as SourceErrors in order of the text. Without a text (null) it throws the
+// first.
+[[noreturn]] void throw_errors(const SourceText* source, std::vector<Error> errors);
+
 // Sorts errors from top to bottom. Errors at one position keep their order.
 std::vector<Error> in_order_of_text(std::vector<Error> errors);
 

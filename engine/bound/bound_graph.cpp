@@ -68,6 +68,21 @@ void BoundGraph::replace_functions(Graph graph) {
   widths_.reset();
 }
 
+void BoundGraph::expect_words(const std::map<std::string, std::string>& metadata, const std::string& file) {
+  for (const auto& [n, type] : read_recorded_streams(graph_, metadata, file))
+    if (!type.symbols.empty())
+      for (StreamSet* streams : {&streams_, &test_streams_, &validation_streams_})
+        streams->expect_words(graph_.nodes[static_cast<size_t>(n)].name, type.symbols);
+}
+
+void BoundGraph::share_words() {
+  for (int n : graph_.nodes_of(DeclarationKind::Producer)) {
+    if (!streams_.bound(n) || streams_.source(n).info().symbols.empty()) continue;
+    for (StreamSet* streams : {&test_streams_, &validation_streams_})
+      streams->expect_words(graph_.nodes[static_cast<size_t>(n)].name, streams_.source(n).info().symbols);
+  }
+}
+
 void BoundGraph::bind_consumer(const std::string& name, Address address) {
   int node = -1;
   std::vector<std::string> known;
@@ -102,13 +117,50 @@ void BoundGraph::bind_consumer(int node, Sink sink) { sinks_[node] = std::make_u
 
 const std::map<int, StreamType>& BoundGraph::types() {
   if (types_.empty()) {
-    types_ = recorded_;
-    for (auto& [n, t] : test_streams_.types(graph_)) types_[n] = t;
-    for (auto& [n, t] : validation_streams_.types(graph_)) types_[n] = t;
-    for (auto& [n, t] : streams_.types(graph_)) types_[n] = t;
+    std::map<int, StreamType> types = recorded_;
+    std::vector<Error> errors;
+    std::set<int> refused;
+    for (const StreamSet* streams : {&test_streams_, &validation_streams_, &streams_})
+      for (auto& [n, t] : streams->types(graph_, [&](int producer, const Error&e) {
+             if (refused.insert(producer).second) errors.push_back(e);
+           }))
+        types[n] = std::move(t);
+    if (!errors.empty()) {
+      for (Error& e : width_errors(graph_, types, loaded_, std::move(refused), limits_)) errors.push_back(std::move(e));
+      throw_errors(graph_.source.get(), std::move(errors));
+    }
+    types_ = std::move(types);
     stream_notes_ = check_recorded(graph_, recorded_, types_, weights_path_);
   }
   return types_;
+}
+
+namespace {
+
+// Whether the uses of a producer decide if its numbers are classes, and so its shape.
+bool may_be_classes(const StreamInfo& info) {
+  return is_integer(info.dtype) && (info.sample.rank() <= 1 || info.sample.back() == 1);
+}
+
+}  // namespace
+
+std::vector<Error> BoundGraph::shape_errors(const GraphErrors::Rest& rest) {
+  std::vector<Error> errors;
+  std::set<int> refused = rest.refused;
+  const auto doubted = [&](int n) {
+    return rest.refused.count(n) || (rest.doubted.count(n) && may_be_classes(streams_.source(n).info()));
+  };
+  types_ = streams_.types(graph_, [&](int n, const Error& e) {
+    if (!doubted(n)) errors.push_back(e);
+  });
+  std::erase_if(types_, [&](const auto& type) { return doubted(type.first); });
+  try {
+    check_meaning(graph_, types_);
+    for (Error& e : width_errors(graph_, types_, loaded_, std::move(refused), limits_)) errors.push_back(std::move(e));
+  } catch (const Error& e) {
+    errors.push_back(e);
+  }
+  return errors;
 }
 
 void BoundGraph::assume_declared_streams() {
@@ -267,6 +319,7 @@ void BoundGraph::load_weights(TensorFile file, const std::string& path) {
     std::erase_if(file.tensors, [](const auto& entry) { return entry.first.find('/') != std::string::npos; });
   weights_path_ = path;
   recorded_ = read_recorded_streams(graph_, file.metadata, path);
+  expect_words(file.metadata, path);
   const auto text = file.metadata.find("harmonics.graph");
   learned_flow_ = text == file.metadata.end() ? "" : text->second;
   for (auto& [name, tensor] : file.tensors) {

@@ -74,6 +74,10 @@ class BoundGraph {
   StreamSet& streams() { return streams_; }                        // --producer
   StreamSet& test_streams() { return test_streams_; }              // --test
   StreamSet& validation_streams() { return validation_streams_; }  // --validate
+  // Streams bound after these calls number words as the weights' metadata say, and test and validation streams as the
+  // training streams do.
+  void expect_words(const std::map<std::string, std::string>& metadata, const std::string& file);
+  void share_words();
   void bind_consumer(const std::string& name,
                      Address address);  // "": the graph's only unbound consumer, else the unnamed one
   void bind_consumer(int node, Sink sink);
@@ -84,6 +88,8 @@ class BoundGraph {
   // weights or the other stream set.
   const Widths& widths();
   const std::map<int, StreamType>& types();
+  // Returns the errors of streams and widths in a graph with refused parts that do not depend on these, up to twenty.
+  std::vector<Error> shape_errors(const GraphErrors::Rest& rest);
   // Assumes the types declared in the file itself ({28, 28} and such), to explain a graph without data.
   void assume_declared_streams();
 

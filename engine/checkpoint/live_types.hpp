@@ -11,5 +11,7 @@ namespace harmonics::engine {
 // a folder. Reads only headers and verifies no checksum; that is done when the run resumes. Empty if there is no
 // checkpoint.
 std::map<std::string, std::string> live_types_in(const std::string& path);
+// Returns the metadata of the same header: "harmonics.streams" and others. Empty if there is no checkpoint.
+std::map<std::string, std::string> metadata_in(const std::string& path);
 
 }  // namespace harmonics::engine

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,6 +44,7 @@ struct CycleHooks {
   std::vector<std::string> resume_notes;  // differences between its streams and the current ones
   std::string origin = "the graph";       // where the weights came from, for messages; set by a run that resumes
   std::unique_ptr<LastGood> good;         // set by a run that trains; outlives it, to mend the weights
+  std::mutex good_access;                 // held to set, reset or renew `good`, and by other threads that read it
   // Repeats the steps of a failed run up to this one and checks every number after each.
   std::optional<int64_t> repeats_until;
 };

@@ -135,7 +135,7 @@ void CycleRun::fill_between(Slot& slot) {
 
 void CycleRun::step(Slot& slot) {
   StepBoundary::Turn turn(boundary_);
-  if (record_.gathered() == 0) cycle_.heed_stop();
+  if (record_.gathered() == 0 && cycle_.heed_stop()) weights_.keep_last();
   if (!cycle_.stopping() && slot.epoch != record_.epoch()) {
     end_step();
     // An epoch that is interrupted here is closed and validated by the resumed run.
@@ -223,6 +223,7 @@ void CycleRun::report_step() {
 
 // `cut` means that the run ends early, so it does not validate.
 void CycleRun::close_epoch(uint64_t next, double now, bool cut) {
+  if (watch_.validates() && !cut) weights_.keep_last();  // readers of the copy do not wait for the validation
   if (EpochReport* closed = record_.close_epoch(next, now)) {
     watch_.close_epoch(*closed, cut);
     const Progress progress = record_.progress(now);

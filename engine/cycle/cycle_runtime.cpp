@@ -68,8 +68,13 @@ CycleReport CycleRuntime::run() {
     throw;
   }
   over();
-  hooks_.good.reset();
+  forget_copy();
   return report_;
+}
+
+void CycleRuntime::forget_copy() {
+  const std::lock_guard<std::mutex> lock(hooks_.good_access);
+  hooks_.good.reset();
 }
 
 // Describes the weights, which are finite afterwards, in the error message.
@@ -96,7 +101,7 @@ Error CycleRuntime::repaired(const Error& e, std::unique_ptr<CycleRun> run) {
   if (!hooks_.good->never_finite().empty())
     weights = fmt::format("the weights are those after step {}; '{}' was not finite in {} already", kept,
                           *hooks_.good->never_finite().begin(), hooks_.origin);
-  hooks_.good.reset();
+  forget_copy();
   if (!diverged && first_non_finite.empty()) return e;
   std::vector<std::string> notes = e.notes();
   if (!diverged || !by_numbers)
@@ -152,6 +157,15 @@ std::shared_ptr<Snapshots> CycleRuntime::snapshots(const std::function<void()>& 
 }
 
 bool CycleRuntime::in_step_of_this_thread() { return StepBoundary::in_turn_of_this_thread(); }
+
+bool CycleRuntime::with_copy(const std::function<void(const TensorFile&)>& take) {
+  const std::lock_guard<std::mutex> lock(hooks_.good_access);
+  if (!hooks_.good || hooks_.good->kept().state.step == 0) return false;
+  TensorFile weights = hooks_.good->kept().file;
+  std::erase_if(weights.tensors, [](const auto& entry) { return entry.first.find('/') != std::string::npos; });
+  take(weights);
+  return true;
+}
 
 bool CycleRuntime::checkpoint_now() {
   const std::lock_guard<std::mutex> lock(running_);

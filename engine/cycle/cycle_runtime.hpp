@@ -36,6 +36,10 @@ class CycleRuntime {
   // Writes a checkpoint of the last complete step and returns when it is on disk. Callable from any thread. Returns
   // false if nothing runs or no checkpoints are written. Throws if writing fails.
   bool checkpoint_now();
+  // Calls `take` with the newest copy of the weights of a whole step: of the last step once a stop request ended the
+  // run and while it validates, else up to seconds old. The memory is valid during the call. Waits for nothing but a
+  // copy in progress. Callable from any thread. Returns false if no step of this cycle is in a copy.
+  bool with_copy(const std::function<void(const TensorFile&)>& take);
 
   // Trains if the cycle has a tap, else infers and feeds the consumers. Throws the errors of all stages; the weights
   // are then those after the last step that left all of them finite.
@@ -82,6 +86,7 @@ class CycleRuntime {
   Error repaired(const Error& e, std::unique_ptr<CycleRun> run);
   std::optional<int64_t> repeat(int64_t until, std::string& why_not);
   void keep_copy();
+  void forget_copy();
 
   BoundGraph& graph_;
   int cycle_;

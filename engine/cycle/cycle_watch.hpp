@@ -23,6 +23,8 @@ class CycleWatch {
   LayerMetrics* layer_metrics() { return layer_metrics_ ? &*layer_metrics_ : nullptr; }
   // Called after the first programs are compiled. Compiles validation and checks the requested metrics.
   void prepare();
+  // Returns whether epochs are validated.
+  bool validates() const { return validation_.has_value(); }
   // Recompiles validation with the current functions.
   void renew() {
     if (validation_) validation_->renew();

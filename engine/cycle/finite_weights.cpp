@@ -6,7 +6,9 @@
 namespace harmonics::engine {
 
 void FiniteWeights::open() {
-  if (cycle_.plan.training) cycle_.hooks.good = std::make_unique<LastGood>(cycle_.plan.graph.store());
+  if (!cycle_.plan.training) return;
+  const std::lock_guard<std::mutex> lock(cycle_.hooks.good_access);
+  cycle_.hooks.good = std::make_unique<LastGood>(cycle_.plan.graph.store());
 }
 
 std::string FiniteWeights::first_non_finite() const {
@@ -21,8 +23,14 @@ void FiniteWeights::keep() {
   LastGood* const good = cycle_.hooks.good.get();
   if (!good) return;
   expect_finite();
+  const std::lock_guard<std::mutex> lock(cycle_.hooks.good_access);
   kept_rate_ = rate_.set();
   good->keep(cycle_.plan.graph, state_.of_last_step(), cycle_.record.now());
+}
+
+void FiniteWeights::keep_last() {
+  const LastGood* const good = cycle_.hooks.good.get();
+  if (good && good->kept().state.step != cycle_.record.step() && first_non_finite().empty()) keep();
 }
 
 // A repetition from the copy would use the rate of the copy.
@@ -32,7 +40,10 @@ void FiniteWeights::step_began() {
 
 void FiniteWeights::step_ended() {
   const CycleHooks& hooks = cycle_.hooks;
-  if (hooks.repeats_until || hooks.good->due(cycle_.record.now())) keep();
+  if (hooks.repeats_until || hooks.good->due(cycle_.record.now()))
+    keep();
+  else if (cycle_.interrupted())
+    keep_last();
 }
 
 bool FiniteWeights::undo_if_spoilt() {

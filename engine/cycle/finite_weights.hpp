@@ -22,6 +22,8 @@ class FiniteWeights final : public CycleObserver {
   void expect_finite() const;
   // Copies the state after the last step. Boundary held, or no step runs.
   void keep();
+  // Copies it unless it is in the copy already, or not finite. Boundary held, or no step runs.
+  void keep_last();
 
   // ---- within a step ----
   // While steps are repeated, undoes a step that made a number non-finite, which ends the run. Returns whether it did.

@@ -125,6 +125,7 @@ void hx_graph::bind_producer(const char* name, uint32_t purpose, Source source, 
 
 void hx_graph::bind_producer(const char* name, uint32_t purpose, const std::string& address) {
   const std::lock_guard<std::recursive_mutex> lock(owner_);
+  graph().share_words();
   streams(purpose).bind(graph().graph(), graph().registry(), name ? name : "", parse_address(address));
 }
 

@@ -17,100 +17,10 @@
 
 namespace harmonics::engine {
 
-int Graph::find(std::string_view name) const {
-  for (size_t i = 0; i < nodes.size(); ++i)
-    if (nodes[i].name == name) return static_cast<int>(i);
-  return -1;
-}
-
-namespace {
-bool in_cycle(int where, int cycle) { return where < 0 || where == cycle; }
-}  // namespace
-
-bool Graph::trains(int cycle) const {
-  return std::any_of(taps.begin(), taps.end(), [&](const GraphTap& t) { return in_cycle(t.cycle, cycle); });
-}
-
-std::vector<int> Graph::nodes_of(DeclarationKind kind) const {
-  std::vector<int> result;
-  for (size_t i = 0; i < nodes.size(); ++i)
-    if (nodes[i].kind == kind) result.push_back(static_cast<int>(i));
-  return result;
-}
-
-std::vector<std::vector<size_t>> Graph::arrows_into() const {
-  std::vector<std::vector<size_t>> into(nodes.size());
-  for (size_t i = 0; i < edges.size(); ++i) into[static_cast<size_t>(edges[i].target)].push_back(i);
-  return into;
-}
-
-std::vector<int> Graph::order() const {
-  std::vector<int> pending(nodes.size(), 0), result;
-  std::set<int> ready;
-  std::vector<std::vector<int>> out(nodes.size());
-  const auto link = [&](int from, int to) {
-    out[static_cast<size_t>(from)].push_back(to);
-    ++pending[static_cast<size_t>(to)];
-  };
-  for (const GraphEdge& e : edges) {
-    link(e.source, e.target);
-    for (const BoundCall& c : e.calls)
-      for (const auto& [argument, layer] : c.layers) link(layer, e.target);
-  }
-  for (size_t i = 0; i < nodes.size(); ++i)
-    if (pending[i] == 0) ready.insert(static_cast<int>(i));
-  while (!ready.empty()) {
-    const int n = *ready.begin();
-    ready.erase(ready.begin());
-    result.push_back(n);
-    for (int to : out[static_cast<size_t>(n)])
-      if (--pending[static_cast<size_t>(to)] == 0) ready.insert(to);
-  }
-  return result;
-}
-
-std::vector<int> Graph::terminal_layers(int cycle) const {
-  std::set<int> driven, left;
-  for (const GraphEdge& e : edges) {
-    if (!in_cycle(e.cycle, cycle)) continue;
-    driven.insert(e.target);
-    left.insert(e.source);
-    for (const BoundCall& c : e.calls)
-      for (const auto& [argument, layer] : c.layers) left.insert(layer);
-  }
-  std::vector<int> result;
-  for (int n : driven)
-    if (nodes[static_cast<size_t>(n)].kind == DeclarationKind::Layer && !left.count(n)) result.push_back(n);
-  return result;
-}
-
-std::set<int> Graph::branches(int cycle, bool hold) const {
-  std::set<int> result;
-  for (size_t i = 0; i < conditionals.size(); ++i)
-    if (conditionals[i].cycle == cycle) result.insert(static_cast<int>(2 * i) + (hold ? 0 : 1));
-  return result;
-}
-
-std::vector<int> Graph::producers_used(int cycle, bool with_taps) const {
-  std::set<int> used;
-  const auto add = [&](int n) {
-    if (nodes[static_cast<size_t>(n)].kind == DeclarationKind::Producer) used.insert(n);
-  };
-  for (const GraphEdge& e : edges) {
-    if (!in_cycle(e.cycle, cycle)) continue;
-    add(e.source);
-    for (const BoundCall& c : e.calls)
-      for (const auto& [argument, layer] : c.layers) add(layer);
-  }
-  if (with_taps)
-    for (const GraphTap& t : taps)
-      if (in_cycle(t.cycle, cycle)) add(t.target);
-  return {used.begin(), used.end()};
-}
-
 namespace {
 
 constexpr size_t kMaxErrors = 20;
+constexpr int kNone = -1, kRefused = -2;           // in place of a node
 constexpr int64_t kMostValues = int64_t{1} << 40;  // of a declared shape
 
 const char* kind_word(DeclarationKind kind) {
@@ -126,40 +36,79 @@ class Resolver {
   }
 
   Graph run() {
-    for (const Declaration& d : harmonic_.declarations) guard([&] { declare(d); });
-    for (size_t i = 0; i < harmonic_.declarations.size(); ++i) guard([&] { ratio(harmonic_.declarations[i]); });
+    for (const Declaration& d : harmonic_.declarations)
+      if (!guard([&] { declare(d); })) refused_.insert(find(d.name.text));
+    for (const Declaration& d : harmonic_.declarations)
+      if (!guard([&] { ratio(d); })) forget_ratio(find(d.name.text));
     lines(harmonic_.flows);
     for (size_t i = 0; i < harmonic_.cycles.size(); ++i) cycle(harmonic_.cycles[i], static_cast<int>(i));
     if (harmonic_.cycles.empty()) graph_.cycles.emplace_back();
-    if (errors_.empty()) {
-      streams();
-      guard([&] { implied_maps(); });
-      guard([&] { loops(); });
-      ratio_loops();
+    const bool complete = errors_.empty();
+    streams();
+    guard([&] { implied_maps(); });
+    guard([&] { loops(); });
+    ratio_loops();
+    if (complete) {
       drivers();
       shared_parameters();
     }
-    if (!errors_.empty()) throw SourceErrors(*graph_.source, in_order_of_text(std::move(errors_)));
-    return std::move(graph_);
+    if (errors_.empty()) return std::move(graph_);
+    refuse_undriven();
+    throw GraphErrors(in_order_of_text(std::move(errors_)),
+                      {std::move(graph_), std::move(refused_), std::move(doubted_)});
   }
 
  private:
+  // Returns whether the body ran without an error.
   template <typename Body>
-  void guard(Body&& body) {
-    if (errors_.size() >= kMaxErrors) return;
+  bool guard(Body&& body) {
+    if (errors_.size() >= kMaxErrors) return false;
     try {
       body();
+      return true;
     } catch (const Error& e) {
       errors_.push_back(e);
+      return false;
     }
   }
+
+  // ---- what refused parts may have meant ----
+  void refuse(int n) {
+    if (n >= 0) (node(n).kind == DeclarationKind::Producer ? doubted_ : refused_).insert(n);
+  }
+  void refuse_arrow(const Arrow& arrow, int from, int to) {
+    refuse(arrow.backward ? from : to);
+    const int read = arrow.backward ? to : from;
+    if (read >= 0 && node(read).kind == DeclarationKind::Producer) doubted_.insert(read);
+  }
+  // A ratio of a producer groups the samples of all.
+  void forget_ratio(int n) {
+    if (n < 0) return;
+    node(n).ratio.reset();
+    node(n).ratio_of = -1;
+    refused_.insert(n);
+    all_refused_ = all_refused_ || node(n).kind == DeclarationKind::Producer;
+  }
+  // Layers without an arrow, and those of a loop and behind it.
+  void refuse_undriven() {
+    const auto into = graph_.arrows_into();
+    const std::vector<int> order = graph_.order();
+    const std::set<int> placed(order.begin(), order.end());
+    for (int n = 0; n < static_cast<int>(graph_.nodes.size()); ++n)
+      if (all_refused_ || !placed.count(n) ||
+          (node(n).kind == DeclarationKind::Layer && into[static_cast<size_t>(n)].empty()))
+        refused_.insert(n);
+  }
+
   std::string place(Span span) const {
     return graph_.source->name() + ":" + std::to_string(span.line) + ":" + std::to_string(span.column);
   }
   GraphNode& node(int i) { return graph_.nodes[static_cast<size_t>(i)]; }
 
   void declare(const Declaration& d) {
-    if (const int other = find(d.name.text); other >= 0)
+    const int other = find(d.name.text);
+    all_refused_ = all_refused_ || other >= 0;  // which of the two is meant decides everything behind it
+    if (other >= 0)
       throw Error(ErrorKind::Name,
                   std::string(kind_word(d.kind)) + " '" + d.name.text + "' has the name of another " +
                       kind_word(node(other).kind),
@@ -200,9 +149,10 @@ class Resolver {
     const int i = find(name.text);
     if (i >= 0) return i;
     Error e(ErrorKind::Name, what + " '" + name.text + "'", name.span);
-    if (auto near = nearest(name.text, known_names()))
+    if (auto near = nearest(name.text, known_names())) {
       e.note("did you mean '" + *near + "' (declared at " + place(node(find(*near)).span) + ")?");
-    else
+      refuse(find(*near));
+    } else
       e.note("declare it first: layer " + name.text + ";");
     throw e;
   }
@@ -225,40 +175,48 @@ class Resolver {
 
   // ---- flows ----
   void lines(const std::vector<FlowLine>& flows) {
-    int before = -1;
+    int before = kNone;
     for (const FlowLine& line : flows) flow_line(line, before, -1, {});
   }
 
   void flow_line(const FlowLine& line, int& before, int cycle, const std::vector<int>& branches) {
-    guard([&] {
-      int origin = before;
-      if (line.source && find(line.source->text) < 0) check_functions(line, 0);
-      if (line.source) origin = lookup(*line.source, "unknown name");
-      if (origin < 0)
+    int origin = before;
+    if (line.source) {
+      origin = known(*line.source);
+    } else if (origin == kNone) {
+      origin = kRefused;
+      guard([&] {
         throw Error(ErrorKind::Syntax, "the first flow in these braces has no source", line.span,
                     {"name the layer or producer it starts from: images -> hidden;"});
-      before = origin;
-      int from = origin;
-      for (size_t i = 0; i < line.arrows.size(); ++i) {
-        const Arrow& arrow = line.arrows[i];
-        if (arrow.piped) from = origin;
-        if (find(arrow.target.text) < 0) check_functions(line, i);
-        const int to = lookup(arrow.target, "unknown name");
-        if (arrow.backward) {
-          guard([&] { tap(arrow, from, to, cycle, branches); });
-        } else {
-          guard([&] { edge(arrow, from, to, cycle, branches); });
-          from = to;
-        }
-      }
-    });
+      });
+    }
+    before = origin;
+    int from = origin;
+    for (const Arrow& arrow : line.arrows) {
+      if (arrow.piped) from = origin;
+      const int to = known(arrow.target);
+      if (from < 0 || to < 0) check_functions(arrow);
+      const bool good = from >= 0 && to >= 0 && guard([&] {
+                          if (arrow.backward)
+                            tap(arrow, from, to, cycle, branches);
+                          else
+                            edge(arrow, from, to, cycle, branches);
+                        });
+      if (!good) refuse_arrow(arrow, from, to);
+      if (!arrow.backward) from = to;
+    }
   }
 
-  // Checks function names only, used when an end of these arrows is unknown.
-  void check_functions(const FlowLine& line, size_t first) {
-    for (size_t i = first; i < line.arrows.size(); ++i)
-      for (const Call& call : line.arrows[i].tag)
-        guard([&] { line.arrows[i].backward ? binder_.find_loss(call.name) : binder_.find_function(call.name); });
+  int known(const Name& name) {
+    int n = kRefused;
+    guard([&] { n = lookup(name, "unknown name"); });
+    return n;
+  }
+
+  // Checks function names only, used when an end of the arrow is unknown.
+  void check_functions(const Arrow& arrow) {
+    for (const Call& call : arrow.tag)
+      guard([&] { arrow.backward ? binder_.find_loss(call.name) : binder_.find_function(call.name); });
   }
 
   void edge(const Arrow& arrow, int from, int to, int cycle, const std::vector<int>& branches) {
@@ -332,7 +290,7 @@ class Resolver {
   }
 
   void steps(const std::vector<FlowStep>& steps_in, int cycle, const std::vector<int>& branches) {
-    int before = -1;
+    int before = kNone;
     for (const FlowStep& step : steps_in) {
       if (const auto* line = std::get_if<FlowLine>(&step)) {
         flow_line(*line, before, cycle, branches);
@@ -426,6 +384,11 @@ class Resolver {
         throw Error(ErrorKind::Shape, "the ratios go in a circle: " + path, node(first).ratio->span,
                     {"give one of them a shape: layer " + node(first).name + " {128};"});
       });
+      for (int n = first; node(n).ratio;) {
+        const int next = node(n).ratio_of;
+        forget_ratio(n);
+        n = next;
+      }
       return;
     }
   }
@@ -461,6 +424,7 @@ class Resolver {
       if (n.kind != DeclarationKind::Consumer) continue;
       for (size_t a = 1; a < into[i].size(); ++a) {
         const GraphEdge &first = graph_.edges[into[i][0]], &another = graph_.edges[into[i][a]];
+        if (another.cycle == first.cycle) refused_.insert(static_cast<int>(i));
         if (another.cycle == first.cycle)
           guard([&] {
             throw Error(
@@ -486,6 +450,7 @@ class Resolver {
     for (const GraphEdge& b : graph_.edges) {
       if (!owns_unnamed_parameters(b)) continue;
       std::vector<const GraphEdge*>& before = bodies[{b.source, b.target, b.cycle, b.branches}];
+      if (!before.empty()) refused_.insert(b.target);
       for (const GraphEdge* a : before)
         guard([&] {
           throw Error(
@@ -505,6 +470,8 @@ class Resolver {
   Graph graph_;
   std::unordered_map<std::string, int> numbers_;  // of nodes, by name
   std::vector<Error> errors_;
+  std::set<int> refused_, doubted_;  // GraphErrors::Rest
+  bool all_refused_ = false;
 };
 
 // Adds unknown functions of every arrow in the line, whatever its ends are.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/source_text.hpp"
 #include "engine/flow/flow.hpp"
 #include "engine/plugin/registry.hpp"
 #include "engine/tensor/attributes.hpp"
@@ -103,8 +104,24 @@ struct Graph {
   std::set<int> branches(int cycle, bool hold = true) const;
 };
 
+// Errors of the names of a harmonic, and the graph of what could be resolved.
+class GraphErrors : public SourceErrors {
+ public:
+  struct Rest {
+    Graph graph;            // without the refused arrows and taps
+    std::set<int> refused;  // nodes whose shape a refused part may decide
+    std::set<int> doubted;  // producers that a refused arrow or tap reads
+  };
+  GraphErrors(std::vector<Error> errors, Rest rest)
+      : SourceErrors(*rest.graph.source, std::move(errors)), rest_(std::make_shared<const Rest>(std::move(rest))) {}
+  const Rest& rest() const { return *rest_; }
+
+ private:
+  std::shared_ptr<const Rest> rest_;
+};
+
 // Resolves one harmonic (by name; empty: the only one, or the first). Reports up to twenty errors at once
-// (SourceErrors).
+// (GraphErrors).
 Graph make_graph(const Flow& flow, Registry& registry, const std::string& name = "");
 // Reports unregistered functions and losses of a text that could not be parsed completely.
 std::vector<Error> unknown_functions(const Flow& flow, Registry& registry);

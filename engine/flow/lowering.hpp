@@ -42,9 +42,15 @@ struct Widths {
 using LoadedShapes = std::map<std::string, Shape>;
 
 // Producers' sample types come from `streams` (node index); producers unused in `cycles` may be absent. Throws an
-// Error with its location if widths contradict each other, cannot be determined or exceed the limits.
+// Error with its location if a width contradicts another, cannot be determined or exceeds the limits; SourceErrors if
+// there are several. A width that depends on a refused one is not an error.
 Widths resolve_widths(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded,
                       const ModelLimits& limits = {});
+
+// Returns the errors of widths that depend on no refused node and on no producer without a type, up to twenty in order
+// of the text.
+std::vector<Error> width_errors(const Graph& graph, const std::map<int, StreamType>& streams,
+                                const LoadedShapes& loaded, std::set<int> refused, const ModelLimits& limits = {});
 
 // How a graph uses a producer's numbers.
 struct StreamUse {

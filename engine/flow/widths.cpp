@@ -14,6 +14,8 @@ namespace harmonics::engine {
 
 namespace {
 
+constexpr size_t kMostErrors = 20;
+
 // Limits of counted classes. Up to kFewClasses is always accepted. Above kManyClasses, there must be at least one
 // number per kClassesPerNumber classes. kMostCountedClasses always applies, for example to frames.
 constexpr int64_t kFewClasses = 1000;
@@ -33,6 +35,9 @@ std::string shape_text(const std::vector<int64_t>& dims) {
 }
 
 int64_t features(const Width& w) { return w.shape.from(w.positions).count(); }
+
+// Thrown when a width depends on something that was refused; the error was reported there.
+struct Refused {};
 
 // Thrown when a function requests a parameter of another shape than the loaded one.
 struct Mismatch {};
@@ -71,10 +76,11 @@ class ScratchParameters : public ParameterSource {
 class Solver {
  public:
   Solver(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded,
-         const ModelLimits& limits)
+         const ModelLimits& limits, std::set<int> refused = {})
       : graph_(graph),
         streams_(streams),
         loaded_(loaded),
+        refused_(std::move(refused)),
         limits_(limits),
         all_steps_(several_programs(limits).for_steps()),
         time_(limits) {
@@ -83,16 +89,33 @@ class Solver {
         if (!e.calls[i].weights.empty()) add_shapes_of(graph_.weights_file(e.calls[i]), parameter_prefix(e, i) + ".");
   }
 
+  // The result is complete if there are no errors().
   Widths run() {
     for (int n : graph_.order()) {
       const GraphNode& node = graph_.nodes[static_cast<size_t>(n)];
-      if (node.kind == DeclarationKind::Producer ? streams_.count(n) != 0 : driven(n)) width(n);
+      if (full()) break;
+      if (node.kind == DeclarationKind::Producer ? streams_.count(n) == 0 : !driven(n)) continue;
+      try {
+        width(n);
+      } catch (const Refused&) {
+      }
     }
-    check_shared();
+    if (!full()) check_shared();
     return std::move(result_);
   }
+  std::vector<Error> errors() { return in_order_of_text(std::move(errors_)); }
 
  private:
+  bool full() const { return exhausted_ || errors_.size() >= kMostErrors; }
+
+  void report(const Error& e) {
+    const auto same = [&](const Error& other) {
+      return other.span().line == e.span().line && other.span().column == e.span().column &&
+             std::string_view(other.what()) == e.what();
+    };
+    if (!full() && std::none_of(errors_.begin(), errors_.end(), same)) errors_.push_back(e);
+  }
+
   // Arrows are traced more than once until all widths are known.
   static ModelLimits several_programs(ModelLimits limits) {
     limits.steps = limits.steps > UINT64_MAX / 8 ? UINT64_MAX : limits.steps * 8;
@@ -150,8 +173,13 @@ class Solver {
     for (const GraphEdge& e : graph_.edges)
       if (result_.of.count(e.target) && result_.of.count(e.source)) {
         edge = &e;
-        try_edge(e, features(width(e.target)), nullptr, &see);
-        if (conflict) throw *conflict;
+        try {
+          try_edge(e, features(width(e.target)), nullptr, &see);
+        } catch (const Refused&) {
+        } catch (const Error& error) {
+          return report(error);
+        }
+        if (conflict) return report(*conflict);
       }
   }
 
@@ -159,13 +187,28 @@ class Solver {
 
   const Width& width(int n) {
     if (auto it = result_.of.find(n); it != result_.of.end()) return it->second;
+    if (refused_.count(n) || full()) throw Refused{};
     if (std::find(open_.begin(), open_.end(), n) != open_.end())
       throw Error(ErrorKind::Shape, fmt::format("the width of '{}' depends on itself", node(n).name), node(n).span,
                   {fmt::format("give it a shape: layer {} {{128}};", node(n).name)});
     open_.push_back(n);
-    Width w = node(n).kind == DeclarationKind::Producer ? producer(n) : layer(n);
+    try {
+      Width w = node(n).kind == DeclarationKind::Producer ? producer(n) : layer(n);
+      open_.pop_back();
+      return result_.of.emplace(n, std::move(w)).first->second;
+    } catch (const Error& e) {
+      if (!is_of_flow(e.kind())) throw;
+      report(e);
+    } catch (const Refused&) {
+    }
     open_.pop_back();
-    return result_.of.emplace(n, std::move(w)).first->second;
+    refused_.insert(n);
+    throw Refused{};
+  }
+
+  static bool is_of_flow(ErrorKind kind) {
+    return kind == ErrorKind::Shape || kind == ErrorKind::Name || kind == ErrorKind::Type || kind == ErrorKind::Usage ||
+           kind == ErrorKind::Stream || kind == ErrorKind::Weights;
   }
 
   Width producer(int n) {
@@ -210,24 +253,38 @@ class Solver {
   std::optional<Width> try_edge(const GraphEdge& e, std::optional<int64_t> target,
                                 const LoadedShapes* must_meet = nullptr,
                                 const ScratchParameters::Seen* seen = nullptr) {
-    for (const BoundCall& c : e.calls)
+    for (const BoundCall& c : e.calls) {
       for (const auto& [argument, layer] : c.layers) width(layer);
+      if (c.tied >= 0 && refused_.count(c.tied)) throw Refused{};
+    }
     width(e.source);
     Tracer scratch("widths");
     Budget steps = limits_.for_steps();
     scratch.set_budget(&steps);
-    time_.check("the width of '" + node(e.target).name + "'");
+    within([&] { time_.check("the width of '" + node(e.target).name + "'"); });
     Budget weights = limits_.for_weights();
     ScratchParameters parameters(scratch, weights, must_meet, seen);
     try {
       const EdgeResult r = run_edge(
           graph_, e, input_of(scratch, e.source), target, [&](int layer) { return input_of(scratch, layer); },
           parameters);
-      all_steps_.take(steps.used(), "the flow", "the widths of all layers");
+      within([&] { all_steps_.take(steps.used(), "the flow", "the widths of all layers"); });
       return Width{r.value.tensor.shape().from(1), r.value.positions, ""};
     } catch (const detail::NeedsWidth&) {
-      all_steps_.take(steps.used(), "the flow", "the widths of all layers");
+      within([&] { all_steps_.take(steps.used(), "the flow", "the widths of all layers"); });
       return std::nullopt;
+    }
+  }
+
+  // Runs a check of a limit of the whole flow. Once it fails, nothing more is computed.
+  template <typename Check>
+  void within(Check&& check) {
+    try {
+      check();
+    } catch (const Error& e) {
+      report(e);
+      exhausted_ = true;
+      throw Refused{};
     }
   }
 
@@ -394,6 +451,7 @@ class Solver {
 
   std::pair<int64_t, std::string> target_width(const GraphTap& t, const BoundCall& loss) {
     const GraphNode& target = node(t.target);
+    if (refused_.count(t.target)) throw Refused{};
     const auto raw = raw_stream(t.target);
     if ((loss.item->flags & HX_TAKES_CLASSES) && raw != streams_.end() && is_integer(raw->second.dtype) &&
         raw->second.sample.rank() == raw->second.positions) {
@@ -411,6 +469,9 @@ class Solver {
   const Graph& graph_;
   const std::map<int, StreamType>& streams_;
   LoadedShapes loaded_;
+  std::set<int> refused_;  // nodes without a width, reported or silent
+  std::vector<Error> errors_;
+  bool exhausted_ = false;  // a limit of the whole flow was reached
   const std::vector<std::vector<size_t>> into_ = graph_.arrows_into();
   const ModelLimits limits_;
   Budget all_steps_;
@@ -509,7 +570,20 @@ StreamType declared_stream(const GraphNode& node, const StreamType& source, cons
 
 Widths resolve_widths(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded,
                       const ModelLimits& limits) {
-  return Solver(graph, streams, loaded, limits).run();
+  Solver solver(graph, streams, loaded, limits);
+  Widths widths = solver.run();
+  std::vector<Error> errors = solver.errors();
+  if (!errors.empty()) throw_errors(graph.source.get(), std::move(errors));
+  return widths;
+}
+
+std::vector<Error> width_errors(const Graph& graph, const std::map<int, StreamType>& streams,
+                                const LoadedShapes& loaded, std::set<int> refused, const ModelLimits& limits) {
+  for (int n : graph.nodes_of(DeclarationKind::Producer))
+    if (!streams.count(n)) refused.insert(n);
+  Solver solver(graph, streams, loaded, limits, std::move(refused));
+  solver.run();
+  return solver.errors();
 }
 
 }  // namespace harmonics::engine

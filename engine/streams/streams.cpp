@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include <boost/json.hpp>
 #include <fmt/core.h>
 
 #include <harmonics/announced.hpp>
@@ -280,8 +281,8 @@ int StreamSet::field_of(const Graph& graph, const std::string& name, const Addre
 
 // Returns the address of `producer`, overridden by this address's field and options.
 Address StreamSet::of_field(const Graph& graph, int producer, const std::string& name, Address address) const {
-  constexpr const char* kOfFields[] = {"as",      "dtype",   "type",      "shape",
-                                       "symbols", "missing", "vocabulary"};  // describe the other field
+  constexpr const char* kOfFields[] = {"as",      "dtype",   "type",       "shape",
+                                       "symbols", "missing", "vocabulary", "learned"};  // describe the other field
   const std::string& of = graph.nodes[static_cast<size_t>(producer)].name;
   const auto known = addresses_.find(producer);
   if (known == addresses_.end() && bound(producer))
@@ -320,6 +321,17 @@ Address StreamSet::expecting(const StreamUse& use, const std::string& name, cons
   // "f32:" is a scalar; "f32" leaves the shape to the first sample.
   if (plain && !type.empty() && type.find_first_of(":<") == std::string::npos) type += ':';
   if (!type.empty()) address.options.push_back({"type", type});
+  return address;
+}
+
+Address StreamSet::with_words(const std::string& name, const Item& item, Address address) const {
+  const auto words = words_.find(name);
+  const bool takes = std::any_of(item.arguments.begin(), item.arguments.end(),
+                                 [](const ArgumentSpec& a) { return a.name == "learned"; });
+  if (words == words_.end() || !takes) return address;
+  for (const char* own : {"symbols", "vocabulary", "learned"})
+    if (address.find(own)) return address;
+  address.options.push_back({"learned", boost::json::serialize(boost::json::value_from(words->second))});
   return address;
 }
 
@@ -373,7 +385,9 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
   take_edge_options(bound_name, producer, address);
   const StreamSteps steps = take_stream_steps(address);
   if (own_seed) address.options.push_back({"seed", *own_seed});
-  Source source = open_source(registry, bound_name, expecting(use_of(graph, producer), bound_name, *item, address));
+  Source source =
+      open_source(registry, bound_name,
+                  with_words(bound_name, *item, expecting(use_of(graph, producer), bound_name, *item, address)));
   if (source.info().live) announced_[producer] = announced_text(source.info());
   from_[producer] = address.scheme + ":" + address.path;
   addresses_[producer] = address;
@@ -388,7 +402,9 @@ std::optional<StreamSet::Record> StreamSet::record_of(int producer, Registry& re
   const auto address = addresses_.find(producer);
   if (address == addresses_.end() || announced_.count(producer)) return std::nullopt;
   try {
-    Source again = open_source(registry, address->second.str(), address->second);
+    const ItemPtr item = producer_of(registry, address->second);
+    Source again =
+        open_source(registry, address->second.str(), with_words(sources_.at(producer)->name(), *item, address->second));
     if (again.info().live || again.sample_bytes() != bytes) return std::nullopt;
     std::vector<std::byte> one(bytes);
     const auto end = std::chrono::steady_clock::now() + kPatience;
@@ -466,24 +482,32 @@ uint64_t StreamSet::per_group(const Graph& graph, int producer) const {
   return counted(graph, producer, group / q, p);
 }
 
-std::map<int, StreamType> StreamSet::types(const Graph& graph) const {
+StreamType StreamSet::type_of(const Graph& graph, int n) const {
+  const StreamInfo& info = sources_.at(n)->info();
+  StreamType t{info.dtype, info.sample, info.position_axes, info.classes, info.symbols};
+  if (!used(graph, n)) return t;  // bound but unused here: the labels of an inference
+  if (!info.live && info.symbols.empty())
+    t.numbers = checked_product(info.size, static_cast<uint64_t>(info.sample.count())).value_or(0);
+  t = declared_stream(graph.nodes[static_cast<size_t>(n)], t, use_of(graph, n));
+  if (const uint64_t k = per_group(graph, n); k > 1) {
+    Shape stacked{static_cast<int64_t>(k)};
+    for (int64_t d : t.sample) stacked.push_back(d);
+    t.sample = stacked;
+  }
+  return t;
+}
+
+std::map<int, StreamType> StreamSet::types(const Graph& graph,
+                                           const std::function<void(int, const Error&)>& refused) const {
   std::map<int, StreamType> result;
   for (const auto& [n, source] : sources_) {
-    const StreamInfo& info = source->info();
-    StreamType t{info.dtype, info.sample, info.position_axes, info.classes, info.symbols};
-    if (!used(graph, n)) {  // bound but unused here: the labels of an inference
-      result[n] = std::move(t);
-      continue;
+    try {
+      result[n] = type_of(graph, n);
+    } catch (const Error& e) {
+      if (!refused) throw;
+      result.erase(n);
+      refused(n, e);
     }
-    if (!info.live && info.symbols.empty())
-      t.numbers = checked_product(info.size, static_cast<uint64_t>(info.sample.count())).value_or(0);
-    t = declared_stream(graph.nodes[static_cast<size_t>(n)], t, use_of(graph, n));
-    if (const uint64_t k = per_group(graph, n); k > 1) {
-      Shape stacked{static_cast<int64_t>(k)};
-      for (int64_t d : t.sample) stacked.push_back(d);
-      t.sample = stacked;
-    }
-    result[n] = std::move(t);
   }
   return result;
 }

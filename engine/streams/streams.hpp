@@ -1,6 +1,7 @@
 // The streams bound to a graph for one purpose (training, testing, inference): opened, typed, joined.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -46,6 +47,11 @@ class StreamSet {
   // Types of the live streams in the continued run, by producer (<harmonics/announced.hpp>). Streams bound after this
   // call, by addresses with the option `type`, can be opened without a sender.
   void expect(std::map<std::string, std::string> types) { expected_ = std::move(types); }
+  // Words or characters that weights or training streams have numbered, in their order, by producer. Addresses bound
+  // after this call, with the option `learned` and neither symbols= nor vocabulary=, number theirs likewise.
+  void expect_words(const std::string& producer, std::vector<std::string> words) {
+    words_[producer] = std::move(words);
+  }
   // What the source of a live stream announced, before any step; "" if it is not live or was bound as an object.
   std::string announced(int producer) const {
     const auto at = announced_.find(producer);
@@ -71,7 +77,9 @@ class StreamSet {
   std::optional<Record> record_of(int producer, Registry& registry, const void* sample, size_t bytes) const;
 
   // Types as the graph sees them: declarations applied, groups of a ratio stacked on a new first axis.
-  std::map<int, StreamType> types(const Graph& graph) const;
+  // A stream that does not suit its declaration is an error; with `refused`, which receives it, the others go on.
+  std::map<int, StreamType> types(const Graph& graph,
+                                  const std::function<void(int producer, const Error&)>& refused = {}) const;
 
   std::optional<uint64_t> batch() const { return batch_; }
   // Returns a reader over these producers (all bound), in this order. `shuffle`: whether to shuffle if no address
@@ -81,6 +89,7 @@ class StreamSet {
 
  private:
   uint64_t per_group(const Graph& graph, int producer) const;
+  StreamType type_of(const Graph& graph, int producer) const;
   const std::vector<std::shared_ptr<Source>>& chosen(const std::vector<int>& producers,
                                                      const std::vector<JointMember>& members, bool refuse_unequal);
   Address of_field(const Graph& graph, int producer, const std::string& name, Address address) const;
@@ -99,7 +108,9 @@ class StreamSet {
   std::shared_ptr<DeadLetters> letters_;
   std::map<int, std::shared_ptr<Source>> sources_;
   Address expecting(const StreamUse& use, const std::string& name, const Item& item, Address address) const;
+  Address with_words(const std::string& name, const Item& item, Address address) const;
   std::map<std::string, std::string> expected_;
+  std::map<std::string, std::vector<std::string>> words_;
   std::map<int, std::string> announced_;
   std::map<int, std::string> from_;                    // the address of each, without options
   std::map<int, Address> addresses_;                   // with the options of its source

@@ -190,7 +190,7 @@ const FileFormat& format_of(const FileBytes& file, const FileOptions& options) {
 
 void check_options(const std::string& name, const FileFormat& format, const FileOptions& options) {
   for (const std::string& given : options.given) {
-    if (given == "format" || given == "memory" ||
+    if (given == "format" || given == "memory" || given == "learned" ||
         std::any_of(format.options.begin(), format.options.end(), [&](const char* o) { return given == o; }))
       continue;
     if (given == "#")

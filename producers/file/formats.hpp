@@ -15,7 +15,7 @@ namespace harmonics {
 struct FileFormat {
   const char* name;
   std::vector<const char*> endings;
-  std::vector<const char*> options;                  // supported options, beside format
+  std::vector<const char*> options;                  // supported options, beside format, memory, learned
   bool (*begins)(const uint8_t* data, size_t size);  // null: the content does not show it
   std::shared_ptr<Producer> (*open)(const FileBytesPtr& file, const FileOptions& options);
   // Adds one symbol to the options, for formats whose symbols come from the file.

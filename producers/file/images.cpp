@@ -127,11 +127,14 @@ class ImageProducer final : public Producer {
 };
 
 // Maps folders to classes of the given order; rejects a folder that is not among them.
-std::vector<uint32_t> places(const ImageFolder& images, const std::vector<std::string>& symbols,
+std::vector<uint32_t> places(const ImageFolder& images, const std::vector<std::string>& symbols, bool learned,
                              const std::string& name) {
   std::vector<uint32_t> place;
   for (const std::string& c : images.classes) {
     const auto at = std::find(symbols.begin(), symbols.end(), c);
+    if (at == symbols.end() && learned)
+      refuse_file(name, "has the sub-folder '" + c + "', a class that the weights have not learned",
+                  learned_words(symbols));
     if (at == symbols.end())
       refuse_file(name, "has the sub-folder '" + c + "', which symbols= does not list",
                   "the symbols are: " + listed(symbols));
@@ -169,7 +172,7 @@ std::shared_ptr<Producer> label_producer(const ImageFolder& images, const ImageO
                   "has the class '" + shown_bytes(symbol) + "', which is not UTF-8: its byte " + std::to_string(*bad) +
                       " begins no character",
                   "rename the sub-folder, for example with convmv -f LATIN1 -t UTF-8 --notest");
-  const std::vector<uint32_t> place = places(images, symbols, name);
+  const std::vector<uint32_t> place = places(images, symbols, options.learned, name);
   const auto bytes = FileBytes::reserve(name, images.labels.size() * sizeof(int64_t), file_budget());
   for (size_t i = 0; i < images.labels.size(); ++i) {
     const int64_t label = place[images.labels[i]];
@@ -219,7 +222,7 @@ std::shared_ptr<Producer> open_images(const std::string& name, ImageFolder image
   if (options.selection && *options.selection != "label")
     refuse_file(name, "has no '#" + *options.selection + "'",
                 "leave it out for the pictures, or write '#label' for their classes");
-  if (!options.symbols.empty()) places(images, options.symbols, name);
+  if (!options.symbols.empty()) places(images, options.symbols, options.learned, name);
   if (options.selection && images.labels.empty())
     refuse_file(name, "has no sub-folders whose names were classes",
                 "put the pictures of each class into a sub-folder");

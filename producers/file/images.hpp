@@ -15,6 +15,7 @@ struct ImageOptions {
   uint64_t memory = 0;                   // maximum memory of an image; 0: limited by its file
   uint64_t channels = 0;                 // 1 grey, 3 colours; 0: as in the first image
   std::vector<std::string> symbols;      // the classes in order; empty: the sub-folders' names, sorted
+  bool learned = false;                  // `symbols` are those that weights learned
   std::string part;                      // of the images of each class
   std::optional<std::string> selection;  // "label": the classes
 };

@@ -104,7 +104,10 @@ std::shared_ptr<Producer> open_several(const std::vector<std::string>& paths, Fi
     symbols.insert(own.begin(), own.end());
   }
   if (differ) {
-    for (const std::string& symbol : symbols) format.add_symbol(options, symbol);
+    if (options.table.learned)  // class numbers in one file, words in another
+      options.table.learned = false;
+    else
+      for (const std::string& symbol : symbols) format.add_symbol(options, symbol);
     open_each(paths, options, parts);
   }
   return chained(std::move(parts), paths);

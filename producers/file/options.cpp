@@ -4,6 +4,8 @@
 #include <charconv>
 #include <string_view>
 
+#include <simdjson.h>
+
 #include "producers/file/formats.hpp"
 #include "producers/live_bytes.hpp"
 
@@ -18,6 +20,26 @@ std::vector<std::string> words(const std::string& text) {
     at = comma + 1;
   }
   return out;
+}
+
+std::vector<std::string> words_of_json(const std::string& text) {
+  std::vector<std::string> out;
+  simdjson::dom::parser parser;
+  simdjson::dom::array list;
+  bool good = parser.parse(simdjson::padded_string(text)).get(list) == simdjson::SUCCESS;
+  if (good)
+    for (const simdjson::dom::element& element : list) {
+      std::string_view word;
+      good = good && element.get(word) == simdjson::SUCCESS;
+      out.emplace_back(word);
+    }
+  if (!good)
+    throw Error(ErrorKind::Usage, "learned=" + text + " is no JSON array of texts; write symbols=a,b,c to list words");
+  return out;
+}
+
+bool is_character(const std::string& symbol) {
+  return std::count_if(symbol.begin(), symbol.end(), [](char c) { return (c & 0xC0) != 0x80; }) == 1;
 }
 
 uint64_t whole(const Arguments& given, const char* name, int64_t least, const char* of_what) {
@@ -63,6 +85,13 @@ FileOptions::FileOptions(const Arguments& a) : format(a.text("format")), part(a.
   table.selection = images.selection = selection;
   table.part = text.windows.part = tokens.windows.part = images.part = part;
   text.vocabulary = a.text("vocabulary");
+  const std::string learned = a.text("learned");
+  if (!learned.empty() && !has("symbols") && !has("vocabulary")) {
+    table.symbols = images.symbols = words_of_json(learned);
+    table.learned = images.learned = true;
+    text.learned = std::all_of(table.symbols.begin(), table.symbols.end(), is_character);
+    for (const std::string& symbol : table.symbols) text.vocabulary += text.learned ? symbol : "";
+  }
   text.windows.window = tokens.windows.window = whole(a, "window", 1, "symbols");
   text.windows.shift = tokens.windows.shift = whole(a, "shift", 1, "symbols");
   tokens.vocab = whole(a, "vocab", 1, "tokens");
@@ -101,6 +130,9 @@ std::vector<Argument> options_of_files() {
       Argument::text("as", "", "csv, jsonl, one column: number or class; else integers and words are classes"),
       Argument::text("symbols", "", "csv, jsonl, image: the words that are classes, in order, a,b,c; else sorted"),
       Argument::text("vocabulary", "", "text: its characters in order; else those of the file, sorted"),
+      Argument::text("learned", "",
+                     "the words or characters that the weights learned, a JSON array; set by --weights and --resume "
+                     "where symbols= and vocabulary= are not given"),
       Argument::integer("window", "text, tokens: symbols in a sample"),
       Argument::integer("shift", "text, tokens: from one window's beginning to the next one's; else the window"),
       Argument::integer("vocab", "tokens: how many there are; else one more than the largest"),

@@ -14,6 +14,10 @@ std::string listed(const std::vector<std::string>& names) {
   return names.size() > 20 ? text + ", ..." : text;
 }
 
+std::string learned_words(const std::vector<std::string>& words) {
+  return "they know " + listed(words) + ": correct it, leave its record out, or train on data that have it";
+}
+
 size_t selected(const std::string& file, const std::string& what, const std::vector<std::string>& names,
                 const std::optional<std::string>& name) {
   const auto refuse = [&](const std::string& text) { throw Error(ErrorKind::Stream, "'" + file + "' " + text); };

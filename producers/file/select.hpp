@@ -14,5 +14,7 @@ size_t selected(const std::string& file, const std::string& what, const std::vec
 
 // Returns "a, b, c", at most twenty of them.
 std::string listed(const std::vector<std::string>& names);
+// The remedy for a word that is not among the learned ones.
+std::string learned_words(const std::vector<std::string>& words);
 
 }  // namespace harmonics

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "producers/file/array.hpp"
 #include "formats/utf8.hpp"
@@ -207,8 +208,10 @@ class Table {
   Kind kind_of_column() {
     if (rows_->sample().rank() > 0 || options_.as == "number" || !options_.dtype.empty()) return Kind::Numbers;
     symbols_ = options_.symbols;
-    if (options_.as == "class" && !symbols_.empty()) return Kind::Classes;
-    bool all_numbers = true, all_integers = true, some_numbers = false;
+    if (options_.as == "class" && !symbols_.empty() && !options_.learned) return Kind::Classes;
+    bool all_numbers = true, all_integers = true, some_numbers = false, all_learned = true;
+    std::set<std::string> learned;
+    if (options_.learned) learned.insert(symbols_.begin(), symbols_.end());
     std::string odd_place, odd;
     for (RowPlace place = rows_->first(); rows_->read(place, cells_.data());) {
       const Cell& cell = present(0);
@@ -217,7 +220,9 @@ class Table {
       if (!number && all_numbers) odd_place = place_of(0), odd = cell.text;
       all_numbers = all_numbers && number;
       all_integers = all_integers && cell.kind == Cell::Kind::Integer;
+      all_learned = all_learned && all_integers && learned.count(text_of(cell)) > 0;
     }
+    if (options_.learned && all_integers && !all_learned) symbols_.clear();  // class numbers in place of the words
     if (options_.as == "auto" && all_numbers && !all_integers) return Kind::Numbers;
     if (all_integers && symbols_.empty()) return Kind::Integers;
     if (options_.as == "auto" && symbols_.empty() && some_numbers)
@@ -287,6 +292,8 @@ class Table {
     const Cell& cell = present(0);
     if (!reading_again_) count_missing(cell);
     const auto at = cell.kind == Cell::Kind::Word ? classes_.find(cell.text) : classes_.find(text_of(cell));
+    if (at == classes_.end() && options_.learned)
+      refuse(0, "found '" + text_of(cell) + "', which the weights have not learned", learned_words(symbols_));
     if (at == classes_.end())
       refuse(0, "found '" + text_of(cell) + "', which symbols= does not list", "the symbols are: " + listed(symbols_));
     return at->second;

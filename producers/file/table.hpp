@@ -19,6 +19,7 @@ struct TableOptions {
   std::string as = "auto";               // number, class, auto
   std::optional<std::string> missing;    // the substitute for missing cells: a value, nan, mean; absent: reject them
   std::vector<std::string> symbols;      // the words of a class column in order; empty: sorted as found
+  bool learned = false;                  // `symbols` are those that weights learned
   std::optional<std::string> selection;  // label · 3 · 0-3 · a,b; absent: all columns
   std::string dtype;                     // of numbers: f32, or u8, i8, u16, i16 for integers; empty: f32
   std::string shape;                     // of a sample of numbers, such as 28x28; empty: as in the rows

@@ -50,17 +50,20 @@ using CharacterIndex = std::unordered_map<char32_t, uint32_t>;
 
 // Calls take(index of the character) for all characters; rejects one that is not in the vocabulary.
 template <typename Take>
-void each_index(const FileBytes& file, const CharacterIndex& index, Take take) {
+void each_index(const FileBytes& file, const CharacterIndex& index, bool learned, Take take) {
   size_t line = 1;
   for (size_t at = 0; at < file.size();) {
     const size_t start = at;
     const char32_t c = next_character(file.name(), file.text(), at);
     const auto found = index.find(c);
     if (found == index.end())
-      refuse_file(file.name(),
-                  "has the character '" + utf8(c) + "' at byte " + std::to_string(start) + ", line " +
-                      std::to_string(line) + ", which vocabulary= does not hold",
-                  "add it there, or leave vocabulary= out");
+      refuse_file(
+          file.name(),
+          "has the character '" + utf8(c) + "' at byte " + std::to_string(start) + ", line " + std::to_string(line) +
+              (learned ? ", which the weights have not learned" : ", which vocabulary= does not hold"),
+          learned
+              ? "they know " + std::to_string(index.size()) + " characters: replace it, or train on text that has it"
+              : "add it there, or leave vocabulary= out");
     if (c == '\n') ++line;
     take(found->second);
   }
@@ -68,14 +71,14 @@ void each_index(const FileBytes& file, const CharacterIndex& index, Take take) {
 
 // Encodes each character as its index. ASCII stays as stored in the file and is mapped on reading; other text is
 // copied, in the fewest bytes that the vocabulary needs.
-SymbolRow encoded(const FileBytesPtr& file, const std::vector<char32_t>& vocabulary) {
+SymbolRow encoded(const FileBytesPtr& file, const std::vector<char32_t>& vocabulary, bool learned) {
   CharacterIndex index;
   for (uint32_t i = 0; i < vocabulary.size(); ++i) index[vocabulary[i]] = i;
   if (std::all_of(vocabulary.begin(), vocabulary.end(), [](char32_t c) { return c < 0x80; })) {
     SymbolRow row{file, 0, 1, std::make_shared<SymbolRow::Table>()};
     row.table->fill(SymbolRow::no_symbol);
     for (const auto& [character, i] : index) (*row.table)[character] = static_cast<uint8_t>(i);
-    each_index(*file, index, [](uint32_t) {});
+    each_index(*file, index, learned, [](uint32_t) {});
     return row;
   }
   const size_t width = vocabulary.size() <= 0x100 ? 1 : vocabulary.size() <= 0x10000 ? 2 : 4;
@@ -85,7 +88,7 @@ SymbolRow encoded(const FileBytesPtr& file, const std::vector<char32_t>& vocabul
   const auto bytes = FileBytes::reserve(file->name(), size, file->budget());
   bytes->charge(size, "the numbers of its characters");
   uint8_t* to = bytes->writable();
-  each_index(*file, index, [&](uint32_t i) {
+  each_index(*file, index, learned, [&](uint32_t i) {
     std::memcpy(to, &i, width);
     to += width;
   });
@@ -98,7 +101,7 @@ std::shared_ptr<Producer> read_text(const FileBytesPtr& file, const TextOptions&
   const std::vector<char32_t> vocabulary = vocabulary_of(*file, options.vocabulary);
   std::vector<std::string> symbols;
   for (const char32_t c : vocabulary) symbols.push_back(utf8(c));
-  return std::make_shared<WindowProducer>(encoded(file, vocabulary), options.windows, "characters",
+  return std::make_shared<WindowProducer>(encoded(file, vocabulary, options.learned), options.windows, "characters",
                                           static_cast<int64_t>(vocabulary.size()), std::move(symbols));
 }
 

@@ -10,6 +10,7 @@ namespace harmonics {
 
 struct TextOptions {
   std::string vocabulary;  // its characters in order; empty: the text's own, sorted by code point
+  bool learned = false;    // `vocabulary` is that which weights learned
   WindowOptions windows;   // the vocabulary is always that of the whole text
 };
 

@@ -4,6 +4,7 @@
 #include "tests/journeys/schema.hpp"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 using namespace journeys;
 
@@ -185,4 +186,81 @@ TEST_CASE("kept weights: a run stopped by control keeps a copy") {
     CHECK(fs::exists(named_by(r.err, "kept weights: ")));
     fs::remove(u.f / "l.jsonl");
   }
+}
+
+TEST_CASE("kept weights: the second signal keeps those of the last step, whatever the run does meanwhile") {
+  const Unsaved u;
+  const std::string flow = u.f.write(
+      "free.hmx",
+      "harmonic g { producer x; producer y; consumer z; layer o; cycle (epochs 2, batch=8) { x -(affine)-> o -> z; o "
+      "<-(mse)- y; } }\n");
+  const std::string good = "failing:stop?good=1000&shuffle=0",
+                    common = "run " + flow + " --plugin " + HARMONICS_BINARY_DIR +
+                             "/test_plugins/libexits.so --producer 'x=" + good + "' --producer 'y=" + good + "' ";
+  const std::string first = u.f / "first.safetensors", both = u.f / "both.safetensors", s = u.f / "s.safetensors";
+  REQUIRE(harmonics(common + "--quiet --epochs 1 --consumer file:" + (u.f / "z.csv") + " --save " + first).code == 0);
+  REQUIRE(harmonics(common + "--quiet --consumer file:" + (u.f / "z.csv") + " --save " + both).code == 0);
+  const std::string validating = "--consumer file:" + (u.f / "z.csv") +
+                                 " --validate x=failing:twice?good=50 --validate 'y=failing:stop?good=1000' ";
+
+  const Result validated = harmonics_in(u.variables(), common + validating);
+  CHECK(validated.code == 143);
+  CHECK(read(named_by(validated.err, "kept weights: ")) == read(first));
+
+  const Result saved = harmonics_in(u.variables(), common + validating + "--save " + s);
+  CHECK(saved.code == 143);
+  CHECK(read(s) == read(first));
+
+  const Result ended = harmonics_in(u.variables(), common + "--consumer waiting:");
+  CHECK(ended.code == 143);
+  CHECK(read(named_by(ended.err, "kept weights: ")) == read(both));
+
+  const size_t copies = u.copies().size();
+  const Result none = harmonics_in(u.variables(), common + validating + "--no-keep");
+  CHECK(none.code == 143);
+  CHECK(u.copies().size() == copies);
+}
+
+TEST_CASE("kept weights: a folder of another user, one that others may write to, and a link are not used") {
+  const Unsaved u;
+  const std::string state = u.f / "state", program = state + "/harmonics";
+  const auto refused = [&](const std::string& why) {
+    const Result r = u.run("");
+    CHECK(r.code == 0);
+    CHECK(has(r.err, "note: the weights are not saved: --save FILE saves them; no copy will be kept: " + why + "\n"));
+    CHECK(has(r.err, "note: no copy of the weights was kept: " + why + "\n"));
+    CHECK_FALSE(has(r.err, "kept weights: "));
+  };
+  fs::create_directories(u.kept);
+  for (const std::string& folder : {state, program, u.kept}) {
+    REQUIRE(::chmod(folder.c_str(), 0777) == 0);
+    refused("'" + folder + "' can be written to by everybody");
+    REQUIRE(::chmod(folder.c_str(), 0700) == 0);
+  }
+  CHECK(u.copies().empty());
+
+  const std::string elsewhere = u.f / "elsewhere";
+  fs::create_directories(elsewhere + "/kept");
+  fs::remove_all(u.kept);
+  fs::create_directory_symlink(elsewhere, u.kept);
+  refused("'" + u.kept + "' is a symbolic link, which is not followed");
+  fs::remove_all(program);
+  fs::create_directory_symlink(elsewhere, program);
+  refused("'" + program + "' is a symbolic link, which is not followed");
+  CHECK(fs::is_empty(elsewhere + "/kept"));
+  fs::remove(program);
+
+  if (::geteuid() != 0) {
+    WARN("skipped: only root can make folders of another user");
+    return;
+  }
+  fs::create_directories(u.kept);
+  for (const std::string& folder : {u.kept, program, state}) {
+    REQUIRE(::chown(folder.c_str(), 12345, 12345) == 0);
+    refused("'" + folder + "' belongs to another user (number 12345)");
+    REQUIRE(::chown(folder.c_str(), 0, 0) == 0);
+  }
+  CHECK(u.copies().empty());
+  CHECK(u.run("").code == 0);
+  CHECK(u.copies().size() == 1);
 }

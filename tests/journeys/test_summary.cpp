@@ -7,7 +7,7 @@ using namespace journeys;
 
 namespace {
 
-const std::string kDigits = " --producer 'synth:digits?size=100' --producer 'synth:digits?size=100#label' ";
+const std::string kFewDigits = " --producer 'synth:digits?size=100' --producer 'synth:digits?size=100#label' ";
 
 json::value summary_of(const std::string& arguments) {
   const Result r = harmonics("explain " + arguments + " --json");
@@ -20,11 +20,11 @@ json::value summary_of(const std::string& arguments) {
 }  // namespace
 
 TEST_CASE("summary: layers, shapes, parameters, arithmetic and totals come first") {
-  const Result r = harmonics("explain " + kSamples + "mnist.hmx" + kDigits);
+  const Result r = harmonics("explain " + kSamples + "mnist.hmx" + kFewDigits);
   REQUIRE(r.code == 0);
   CHECK(r.out.starts_with("summary\n  layer "));
   CHECK(r.out.find("summary") < r.out.find("harmonic mnist_train_cycle"));
-  const json::value summary = summary_of(kSamples + "mnist.hmx" + kDigits);
+  const json::value summary = summary_of(kSamples + "mnist.hmx" + kFewDigits);
   const json::array& layers = summary.at("layers").as_array();
   REQUIRE(layers.size() == 3);
   const int64_t parameters[] = {0, 784 * 392 + 392, 392 * 10 + 10};

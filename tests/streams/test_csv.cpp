@@ -93,6 +93,32 @@ TEST_CASE("one column of integers or words is a stream of classes") {
         "FILE line 4, column #1 'v': found 'x6' among numbers; correct it, or read the column as words with as=class");
 }
 
+TEST_CASE("learned words number a column as weights do") {
+  const auto learned = [](const char* words) { return Options{{"#", "1"}, {"learned", words}}; };
+  const Classes some = classes("1,dog\n2,dog\n", learned(R"(["cat","dog","Smith, J."])"));
+  CHECK(some.values == std::vector<int64_t>{1, 1});
+  CHECK(some.classes == 3);
+  CHECK(some.symbols == std::vector<std::string>{"cat", "dog", "Smith, J."});
+  CHECK(classes("1,\"Smith, J.\"\n2,cat\n", learned(R"(["cat","dog","Smith, J."])")).values ==
+        std::vector<int64_t>{2, 0});
+  CHECK(
+      refused_csv("1,dog\n2,cow\n", learned(R"(["cat","dog"])")) ==
+      "FILE line 2, column #1: found 'cow', which the weights have not learned; they know cat, dog: correct it, leave "
+      "its record out, or train on data that have it");
+  // Integers are words where the weights know all of them, else class numbers.
+  CHECK(classes("1,20\n2,10\n", learned(R"(["10","20","x"])")).values == std::vector<int64_t>{1, 0});
+  const Classes numbers = classes("1,1\n2,0\n", learned(R"(["cat","dog"])"));
+  CHECK(numbers.values == std::vector<int64_t>{1, 0});
+  CHECK(numbers.symbols.empty());
+  CHECK(
+      classes("1,dog\n2,cat\n", Options{{"#", "1"}, {"learned", R"(["cat","dog"])"}, {"symbols", "dog,cat"}}).values ==
+      std::vector<int64_t>{0, 1});
+  CHECK(table("1,2\n3,4\n", Options{{"learned", R"(["cat"])"}}) == CsvRows{{1, 2}, {3, 4}});
+  for (const char* wrong : {"cat", "[1]", "{\"a\": 1}"})
+    CHECK(refused_csv("1,dog\n", learned(wrong)) ==
+          "learned=" + std::string(wrong) + " is no JSON array of texts; write symbols=a,b,c to list words");
+}
+
 TEST_CASE("missing cells are refused or replaced") {
   const std::string text = "a,b\n1,2\n,4\n5,NA\n";
   CHECK(refused_csv(text) ==

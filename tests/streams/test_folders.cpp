@@ -42,6 +42,23 @@ TEST_CASE("the files of a folder or a pattern are read in the order of their nam
   CHECK(open_file(folder.path("[ac].csv*"), Options{{"part", "0-0.5"}})->size() == 1 + 1);
 }
 
+TEST_CASE("learned words and characters are those of all files") {
+  const TemporaryFolder folder;
+  folder.write("a.csv", "1,dog\n2,cow\n");
+  folder.write("b.csv", "3,dog\n");
+  const Options learned{{"#", "1"}, {"learned", R"(["cat","cow","dog"])"}};
+  CHECK(drain<int64_t>(*open_file(folder.path("*.csv"), learned)) == std::vector<std::vector<int64_t>>{{2}, {1}, {2}});
+  folder.write("b.csv", "3,7\n");  // a number among words
+  CHECK_THROWS_WITH(open_file(folder.path("*.csv"), learned),
+                    Catch::Contains("found '7', which symbols= does not list"));
+  folder.write("a.txt", "bab");
+  const auto text = open_file(folder.path("a.txt"), Options{{"learned", R"(["a","ä","b"])"}});
+  CHECK(text->describe()->symbols == std::vector<std::string>{"a", "ä", "b"});
+  CHECK(drain<int32_t>(*text) == std::vector<std::vector<int32_t>>{{2}, {0}, {2}});
+  CHECK(open_file(folder.path("a.txt"), Options{{"learned", R"(["cat","dog"])"}})->describe()->symbols ==
+        std::vector<std::string>{"a", "b"});  // of a column, not of a text
+}
+
 TEST_CASE("classes and characters are collected from all files") {
   const TemporaryFolder folder;
   folder.write("a.csv", "1,dog\n2,cow\n");

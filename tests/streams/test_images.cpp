@@ -71,6 +71,11 @@ TEST_CASE("a folder with a sub-folder for each class") {
   CHECK(animals.open({{"resize", "4x5"}})->describe()->sample == Shape{4, 5});
   CHECK(animals.refuse({{"#", "name"}}) ==
         "'FOLDER/' has no '#name'; leave it out for the pictures, or write '#label' for their classes");
+  CHECK(animals.open({{"#", "label"}, {"learned", R"(["ape","cat","dog"])"}})->describe()->classes == 3);
+  CHECK(
+      animals.refuse({{"learned", R"(["cat","cow"])"}}) ==
+      "'FOLDER/' has the sub-folder 'dog', a class that the weights have not learned; they know cat, cow: correct it, "
+      "leave its record out, or train on data that have it");
   CHECK(animals.refuse({{"symbols", "cat,cow"}}) ==
         "'FOLDER/' has the sub-folder 'dog', which symbols= does not list; the symbols are: cat, cow");
   CHECK(animals.refuse({{"resize", "4"}}) ==

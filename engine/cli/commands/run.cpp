@@ -13,6 +13,7 @@
 #include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/run/epoch_lines.hpp"
 #include "engine/cli/run/kept_weights.hpp"
+#include "engine/cli/run/last_weights.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/run/outputs.hpp"
@@ -166,7 +167,7 @@ class Logs {
   std::function<void(const std::string&)> note_;
 };
 
-// The last write of a consumer may fail too. The learned weights are saved all the same.
+// The last write of a consumer may fail too, or wait. The learned weights are saved before.
 std::optional<Error> finish_results(BoundGraph& graph) {
   std::optional<Error> failure;
   for (auto& [n, sink] : graph.sinks()) {
@@ -180,7 +181,7 @@ std::optional<Error> finish_results(BoundGraph& graph) {
 }
 
 RunOutcome run_cycles(BoundGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving,
-                      StopSignals& signals) {
+                      StopSignals& signals, LastWeights& last) {
   RunOutcome outcome;
   expect_cycle(graph, checkpoints);
   const int cycles = static_cast<int>(graph.graph().cycles.size());
@@ -226,6 +227,7 @@ RunOutcome run_cycles(BoundGraph& graph, const Options& options, Checkpointing& 
     CycleReport report;
     try {
       report = run_cycle(runtime, checkpoints, signals, trains);
+      if (trains && report.steps > 0) last.set(graph.weights());
     } catch (const Error& e) {
       // The weights are valid. Other errors, of a plugin or a device, may have left any values.
       const bool learned = trains && runtime.report().steps > 0;
@@ -254,7 +256,6 @@ RunOutcome run_cycles(BoundGraph& graph, const Options& options, Checkpointing& 
       break;
     }
   }
-  if (!outcome.failure) outcome.failure = finish_results(graph);
   if (checkpoints.writer()) outcome.checkpoint = checkpoints.writer()->last();
   return outcome;
 }
@@ -286,9 +287,11 @@ bool trains_somewhere(const Graph& graph) {
 // Printed before the first step, while a flag can still be added.
 void announce_unsaved(const Graph& graph, const Options& options, Checkpointing& checkpoints) {
   if (options.quiet || !options.save.empty() || checkpoints.writer() || !trains_somewhere(graph)) return;
-  const std::string folder = options.no_keep ? "" : kept_folder();
+  const std::string why_not = options.no_keep ? "" : why_not_kept();
   print_note("the weights are not saved: --save FILE saves them" +
-             (folder.empty() ? "" : fmt::format("; a copy will be kept in {} (--no-keep: none)", folder)));
+             (options.no_keep   ? ""
+              : why_not.empty() ? fmt::format("; a copy will be kept in {} (--no-keep: none)", kept_folder())
+                                : "; no copy will be kept: " + why_not));
 }
 
 // Pictures whose ending does not match the format do not open in viewers.
@@ -407,15 +410,25 @@ void report(BoundGraph& graph, const Options& options, const RunOutcome& outcome
   print_json(run_object(graph, options, outcome));
 }
 
+// What the second signal does; empty: nothing that could be kept.
+StopSignals::Leave leave_of(const Graph& graph, const Options& options, Checkpointing& checkpoints, LastWeights& last) {
+  if (checkpoints.writer()) return [&](CycleRuntime* runtime, int signal) { checkpoints.leave(runtime, signal); };
+  if (!trains_somewhere(graph) || (options.no_keep && options.save.empty())) return {};
+  return [&](CycleRuntime* runtime, int signal) { last.leave(runtime, signal); };
+}
+
 int train_and_save(BoundGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving) {
   RunOutcome outcome;
   Outputs outputs;
   {
-    StopSignals signals(checkpoints.writer()
-                            ? [&](CycleRuntime* runtime, int signal) { checkpoints.leave(runtime, signal); }
-                            : StopSignals::Leave());
-    outcome = run_cycles(graph, options, checkpoints, serving, signals);
-    save(graph, options, outcome, outputs);
+    LastWeights last(options, graph.graph().name);
+    StopSignals signals(leave_of(graph.graph(), options, checkpoints, last));
+    outcome = run_cycles(graph, options, checkpoints, serving, signals, last);
+    last.save([&] {
+      save(graph, options, outcome, outputs);
+      return outcome.kept.empty() ? "" : "kept weights: " + outcome.kept;
+    });
+    if (!outcome.failure) outcome.failure = finish_results(graph);
   }
   test(graph, options, outcome);
   summarise(graph, options, outcome);

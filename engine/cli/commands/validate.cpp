@@ -29,6 +29,19 @@ boost::json::array json_of(const Error& e, const std::string& file) {
   return all;
 }
 
+// Errors of all harmonics are reported together.
+void check_all(const Flow& flow) {
+  std::vector<Error> errors;
+  for (const Harmonic& h : flow.harmonics) {
+    try {
+      make_graph(flow, Registry::global(), h.name.text);
+    } catch (const SourceErrors& e) {
+      errors.insert(errors.end(), e.errors().begin(), e.errors().end());
+    }
+  }
+  if (!errors.empty()) throw SourceErrors(*flow.source, in_order_of_text(std::move(errors)));
+}
+
 void check(const std::string& file, const Options& options) {
   const Flow flow = read_flow_file(file);
   try {
@@ -39,7 +52,7 @@ void check(const std::string& file, const Options& options) {
     } else if (!options.graph.empty()) {
       make_graph(flow, Registry::global(), options.graph);
     } else {
-      for (const Harmonic& h : flow.harmonics) make_graph(flow, Registry::global(), h.name.text);
+      check_all(flow);
     }
   } catch (const SourceErrors&) {
     throw;

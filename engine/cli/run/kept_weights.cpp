@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <vector>
 
+#include <fcntl.h>
 #include <fnmatch.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/file.hpp"
+#include "engine/base/foreign_file.hpp"
 #include "engine/model/sealed_file.hpp"
 
 namespace fs = std::filesystem;
@@ -34,20 +36,67 @@ std::string absolute(const char* variable) {
 
 [[noreturn]] void refuse_copy(const std::string& why) { throw Error(ErrorKind::Output, why); }
 
+std::string parent_of(const std::string& folder) { return fs::path(folder).parent_path().string(); }
+
+// Other users can neither replace nor add entries of the folder. A sticky folder such as /tmp keeps them from
+// replacing those of this user.
+void expect_unshared(const std::string& folder) {
+  struct stat state {};
+  const auto check = [&](bool writing) {
+    const bool sticky = writing && (state.st_mode & S_ISVTX) && (state.st_uid == ::geteuid() || state.st_uid == 0);
+    const std::string why = sticky ? "" : foreign_access(state);
+    if (!why.empty()) refuse_copy(fmt::format("'{}' {}", folder, why));
+  };
+  if (::lstat(folder.c_str(), &state) != 0) return;  // it is made below
+  if (S_ISLNK(state.st_mode)) {
+    state.st_mode = S_IFLNK;  // the bits of a link say nothing
+    check(false);
+    if (::stat(folder.c_str(), &state) != 0) return;
+  }
+  check(true);
+}
+
+// Opens a folder that must belong to this user alone; -1 if it does not exist. No link is followed.
+int open_own(const std::string& folder) {
+  const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (opened < 0 && errno == ENOENT) return -1;
+  if (opened < 0) {
+    const std::string why = std::strerror(errno);
+    if (fs::is_symlink(folder)) refuse_copy(fmt::format("'{}' is a symbolic link, which is not followed", folder));
+    refuse_copy(fmt::format("cannot open the folder '{}': {}", folder, why));
+  }
+  struct stat state {};
+  std::string why = ::fstat(opened, &state) == 0 ? foreign_access(state) : std::strerror(errno);
+  if (why.empty() && state.st_uid != ::geteuid()) why = "belongs to another user (number 0)";
+  if (why.empty()) return opened;
+  ::close(opened);
+  refuse_copy(fmt::format("'{}' {}", folder, why));
+}
+
+// Checks the folders that hold the copies, as far as they exist.
+void expect_own(const std::string& kept) {
+  const std::string program = parent_of(kept), state = parent_of(program);
+  expect_unshared(parent_of(state));
+  expect_unshared(state);
+  for (const std::string& folder : {program, kept})
+    if (const int opened = open_own(folder); opened >= 0) ::close(opened);
+}
+
 // Creates the folder and its missing parents, with access for this user only.
 void make_private(const std::string& folder) {
+  expect_own(folder);
   for (size_t at = folder.find('/', 1);; at = folder.find('/', at + 1)) {
     const std::string part = folder.substr(0, at);
     if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST)
       refuse_copy(fmt::format("cannot make '{}': {}", part, std::strerror(errno)));
     if (at == std::string::npos) break;
   }
-  struct stat state {};
-  if (::stat(folder.c_str(), &state) != 0 || !S_ISDIR(state.st_mode))
-    refuse_copy(fmt::format("'{}' is no folder", folder));
-  if (state.st_uid != ::geteuid()) refuse_copy(fmt::format("'{}' belongs to another user", folder));
-  if ((state.st_mode & 077) != 0 && ::chmod(folder.c_str(), 0700) != 0)
-    refuse_copy(fmt::format("others may use '{}': {}", folder, std::strerror(errno)));
+  expect_own(folder);
+  const int opened = open_own(folder);
+  const bool hidden = opened >= 0 && ::fchmod(opened, 0700) == 0;
+  const std::string why = hidden ? "" : std::strerror(errno);
+  if (opened >= 0) ::close(opened);
+  if (!hidden) refuse_copy(fmt::format("others may use '{}': {}", folder, why));
 }
 
 std::string unused_name(const fs::path& folder, const std::string& graph) {
@@ -104,6 +153,17 @@ std::string kept_folder() {
   if (const std::string state = absolute("XDG_STATE_HOME"); !state.empty()) return state + "/harmonics/kept";
   const std::string home = absolute("HOME");
   return home.empty() ? "" : home + "/.local/state/harmonics/kept";
+}
+
+std::string why_not_kept() {
+  const std::string folder = kept_folder();
+  try {
+    if (folder.empty()) refuse_copy("neither XDG_STATE_HOME nor HOME names a folder");
+    expect_own(folder);
+    return "";
+  } catch (const Error& e) {
+    return e.what();
+  }
 }
 
 std::string keep_weights(const TensorFile& weights, const std::string& graph) {

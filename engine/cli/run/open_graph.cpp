@@ -1,5 +1,7 @@
 #include "engine/cli/run/open_graph.hpp"
 
+#include <filesystem>
+#include <set>
 #include <sstream>
 
 #include <fmt/core.h>
@@ -134,11 +136,75 @@ void note_other_functions(const BoundGraph& graph, const Options& options) {
   print_note(fmt::format("{} learned otherwise: {}", options.weights, text));
 }
 
+// Whether opening the address waits for nobody and takes nothing that others wait for.
+bool is_at_rest(const Graph& graph, const Binding& b) {
+  if (b.address.scheme == "synth") return true;
+  if (b.address.scheme != "file" || b.address.find("follow")) return false;
+  if (StreamSet::field_of(graph, b.name, b.address) >= 0) return true;
+  std::error_code failed;
+  const auto type = std::filesystem::status(b.address.path, failed).type();
+  return type != std::filesystem::file_type::fifo && type != std::filesystem::file_type::character &&
+         type != std::filesystem::file_type::socket;
+}
+
+// Binds the streams of files to the producers that a complete graph would bind them to. A stream that cannot be opened
+// is left out: it is reported once the names are right.
+void bind_files(BoundGraph& bound, const std::vector<std::string>& texts) {
+  const Graph& graph = bound.graph();
+  std::set<int> taken;
+  std::vector<Binding> later;
+  const auto bind = [&](Binding& b) {
+    int n = b.name.empty() ? -1 : graph.find(b.name);
+    for (int free : graph.nodes_of(DeclarationKind::Producer))
+      if (b.name.empty() && n < 0 && !taken.count(free)) n = free;
+    if (n < 0 || !taken.insert(n).second || !is_at_rest(graph, b)) return;
+    try {
+      bound.streams().bind(graph, bound.registry(), graph.nodes[static_cast<size_t>(n)].name, std::move(b.address));
+    } catch (const Error&) {
+    }
+  };
+  for (const std::string& text : texts) {
+    Binding b = parse_binding(text);
+    const int of = StreamSet::field_of(graph, b.name, b.address);
+    if (of >= 0 && !taken.count(of))
+      later.push_back(std::move(b));
+    else
+      bind(b);
+  }
+  for (Binding& b : later) bind(b);
+}
+
+// Errors of shapes in a graph whose names are not all right.
+std::vector<Error> shape_errors(const GraphErrors::Rest& rest, const Options& options, bool inference) {
+  Graph graph = rest.graph;
+  if (inference) drop_taps(graph);
+  BoundGraph bound(std::move(graph));
+  bound.set_limits(options.limits);
+  for (const std::string& folder : options.weights_from) bound.allow_weights_in(folder);
+  try {
+    if (!options.weights.empty()) bound.load_weights(options.weights);
+    bind_files(bound, options.producers);
+  } catch (const Error&) {
+    return {};  // reported once the names are right
+  }
+  return bound.shape_errors(rest);
+}
+
+Graph graph_of(const Flow& flow, const Options& options, bool inference) {
+  try {
+    return make_graph(flow, Registry::global(), options.graph);
+  } catch (const GraphErrors& e) {
+    std::vector<Error> errors = e.errors();
+    for (Error& error : shape_errors(e.rest(), options, inference)) errors.push_back(std::move(error));
+    throw SourceErrors(*flow.source, in_order_of_text(std::move(errors)));
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options, bool inference,
                                        const std::function<void(BoundGraph&)>& known) {
-  Graph graph = make_graph(flow, Registry::global(), options.graph);
+  Graph graph = graph_of(flow, options, inference);
   if (inference) drop_taps(graph);
   auto result = std::make_unique<BoundGraph>(std::move(graph));
   result->set_limits(options.limits);
@@ -160,10 +226,18 @@ std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options,
   };
   const std::shared_ptr<Spool> spool = spool_of(options);
   result->streams().set_spool(spool);
-  if (options.resume)
-    result->streams().expect(live_types_in(options.resume->empty() ? options.checkpoint : *options.resume));
+  if (!options.weights.empty()) result->load_weights(options.weights);
+  if (options.resume) {
+    const std::string& from = options.resume->empty() ? options.checkpoint : *options.resume;
+    result->streams().expect(live_types_in(from));
+    try {
+      result->expect_words(metadata_in(from), from);
+    } catch (const Error&) {  // reported when the whole checkpoint is read
+    }
+  }
   result->streams().set_dead_letters(dead_letters_of(options));
   bind(options.producers, result->streams());
+  result->share_words();
   bind(options.tests, result->test_streams());
   bind(options.validations, result->validation_streams());
   if (!options.quiet) {
@@ -177,9 +251,7 @@ std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options,
   }
   if (!options.quiet)
     for (const std::string& line : result->registry().take_replacements()) print_note(line);
-  if (options.weights.empty()) return result;
-  result->load_weights(options.weights);
-  note_other_functions(*result, options);
+  if (!options.weights.empty()) note_other_functions(*result, options);
   return result;
 }
 
