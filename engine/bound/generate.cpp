@@ -1,6 +1,7 @@
 #include "engine/bound/generate.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -119,7 +120,11 @@ void generate(BoundGraph& graph, int cycle, const GenerateSettings& settings,
   }
   std::vector<std::byte> buffer(static_cast<size_t>(window) * dtype_bytes(stream.dtype));
   std::vector<int32_t> padded(static_cast<size_t>(window));
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
   for (int64_t i = 0; i < settings.symbols; ++i) {
+    if (i > 0 && settings.seconds > 0 && std::chrono::duration<double>(Clock::now() - start).count() > settings.seconds)
+      return;
     const size_t used = std::min<size_t>(context.size(), static_cast<size_t>(window));
     std::fill(std::copy(context.end() - static_cast<int64_t>(used), context.end(), padded.begin()), padded.end(), 0);
     store_ids(buffer, stream.dtype, padded);

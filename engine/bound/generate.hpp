@@ -14,6 +14,7 @@ struct GenerateSettings : DeviceSettings {
   double temperature = 0.8;  // 0: always the most likely symbol
   uint64_t seed = 0;
   int threads = 0;
+  double seconds = 0;  // ends after this time, with at least one symbol; 0: no limit
 };
 
 // Requires one producer of symbols and one result of [positions, symbols]; else throws ErrorKind::Usage saying what

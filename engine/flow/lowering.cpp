@@ -25,6 +25,7 @@ struct LayerValue {
 
 struct LossTerm {
   HTensor total;
+  HTensor each;  // with LoweringOptions::sample_losses: [batch]; null if the loss has no value for each sample
   std::string only;
   int counted = -1;  // Lowered::counted
 };
@@ -178,6 +179,16 @@ class Lowerer : public ParameterSource {
     return mul(reduce_sum(loss, all), 1.0 / samples);
   }
 
+  // Returns the mean over each sample's positions of a loss whose first axis is the batch; null for other losses.
+  HTensor loss_of_each(const HTensor& loss, uint32_t leading) const {
+    const Shape s = loss.shape();
+    if (s.rank() == 0 || s[0] != options_.batch) return {};
+    double positions = 1;
+    for (uint32_t i = 1; i < std::min<uint32_t>(leading, s.rank()); ++i) positions *= static_cast<double>(s[i]);
+    const HTensor sums = s.rank() == 1 ? loss : reduce_sum(loss, axes_from(loss, 1));
+    return mul(reshape(sums, Shape{options_.batch}), 1.0 / positions);
+  }
+
   void losses() {
     for (const GraphTap& t : graph_.taps) {
       if (!active(t.cycle, t.branches)) continue;
@@ -188,7 +199,10 @@ class Lowerer : public ParameterSource {
       for (const BoundCall& c : t.losses) {
         LossTerm term = loss(t, c, prediction, target, info);
         term.only = c.only;
-        if (c.loss_weight != 1) term.total = mul(term.total, c.loss_weight);
+        if (c.loss_weight != 1) {
+          term.total = mul(term.total, c.loss_weight);
+          if (term.each) term.each = mul(term.each, c.loss_weight);
+        }
         layer_terms_[info.name].push_back(term);
         terms_.push_back(std::move(term));
       }
@@ -199,6 +213,7 @@ class Lowerer : public ParameterSource {
       const auto info = std::find_if(result_.losses.begin(), result_.losses.end(),
                                      [&layer = name](const LossInfo& l) { return l.name == layer; });
       info->parts = hand_out_loss(name + ".loss", terms);
+      if (options_.sample_losses) hand_out_sample_losses(*info, terms);
     }
   }
 
@@ -272,6 +287,17 @@ class Lowerer : public ParameterSource {
     return parts;
   }
 
+  // Losses that leave positions out are means over the batch's counted positions, not means of samples.
+  void hand_out_sample_losses(LossInfo& info, const std::vector<LossTerm>& terms) {
+    HTensor total;
+    for (const LossTerm& term : terms) {
+      if (!term.each || term.counted >= 0) return;
+      total = total ? add(total, term.each) : term.each;
+    }
+    info.sample_losses = true;
+    tracer_.output(info.name + ".sample_loss", cast(total, DType::F32));
+  }
+
   LossTerm loss(const GraphTap& t, const BoundCall& c, const LayerValue& prediction, const LayerValue& target,
                 LossInfo& info) {
     TraceScope scope("loss/" + node(t.layer).name);
@@ -302,7 +328,8 @@ class Lowerer : public ParameterSource {
       const HTensor value =
           call_loss(c.item, c.arguments, prediction.activation, prediction.before_activation.tensor, p.tensor, y);
       gave(c, {p.tensor, prediction.before_activation.tensor, y}, value);
-      return {mean_loss(value, 1 + p.positions), "", counted};
+      return {mean_loss(value, 1 + p.positions),
+              options_.sample_losses ? loss_of_each(value, 1 + p.positions) : HTensor(), "", counted};
     } catch (const Error& e) {
       if (e.span().line) throw;
       throw Error(e.kind(), e.what(), c.span.line ? c.span : t.span, e.notes());

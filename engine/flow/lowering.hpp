@@ -84,6 +84,7 @@ struct LoweringOptions : UpdateSettings {  // UpdateSettings: train only
   std::vector<int> wanted;     // infer: layers whose values are returned; empty: terminal layers and consumers' sources
   bool observe = false;        // return every layer's value as "value:LAYER"
   bool metric_inputs = false;  // return the inputs of metrics, as "LAYER.prediction" and "LAYER.target"
+  bool sample_losses = false;  // return the loss of each sample, as "LAYER.sample_loss", where LossInfo says so
 };
 
 // Inputs and results of a plugin's function in the program, with LoweringOptions::observe.
@@ -123,6 +124,7 @@ struct LossInfo {
   int64_t counted = 0;    // samples times positions, including ignored ones
   int accuracy_of = -1;   // Lowered::counted, of the positions that accuracy counts; -1: all
   std::vector<LossPart> parts = {};
+  bool sample_losses = false;  // "LAYER.sample_loss" [batch] is an output: its mean is the layer's loss
   std::optional<MetricInputs> metric_inputs = std::nullopt;  // with LoweringOptions::metric_inputs
 };
 

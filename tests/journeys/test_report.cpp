@@ -3,6 +3,11 @@
 #include "tests/journeys/replies.hpp"
 #include "tests/journeys/schema.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <set>
 
 using namespace journeys;
@@ -29,6 +34,43 @@ std::vector<json::value> rows_of(const std::string& path) {
   for (std::string line; std::getline(text, line);) rows.push_back(json::parse(line));
   return rows;
 }
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++n;
+  return n;
+}
+
+std::string section(const std::string& html, const std::string& title) {
+  const size_t from = html.find("<h2>" + title + "</h2>");
+  return from == std::string::npos ? "" : html.substr(from, html.find("<h2>", from + 4) - from);
+}
+
+// The beginning of a PNG as data: its signature, size, depth and colours.
+const std::string kGrey28 = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAABwAAAAcCAAAAA";
+const std::string kColour8x12 = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAwAAAAICAIAAA";
+
+// Writes samples of this shape ("40, 3, 8, 12") as a NumPy array.
+std::string array_file(const Folder& f, const std::string& name, const std::string& shape,
+                       const std::vector<float>& values) {
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + shape + "), }";
+  header.resize(117, ' ');
+  header += '\n';
+  std::string file("\x93NUMPY\x01\x00v\x00", 10);
+  return f.write(
+      name, file + header + std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)));
+}
+
+// Colours of 40 samples of 3 x 8 x 12 values in [0, 1].
+std::vector<float> colours(float scale) {
+  std::vector<float> values(40 * 3 * 8 * 12);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = scale * static_cast<float>(i * 37 % 101) / 100;
+  return values;
+}
+
+const std::string kLetters =
+    "harmonic letters { producer text; layer x {*, 16}; layer next; cycle (epochs 1, batch=4) { text -(embed(16))-> "
+    "x; x -(affine)-> next; next <-(next_token)- text; } }\n";
 
 }  // namespace
 
@@ -81,6 +123,161 @@ TEST_CASE("report: the command can be copied, the worst predictions come first, 
   CHECK(html.compare(html.find("<figure", worst), 22, "<figure class=\"wrong\">") == 0);
   CHECK(html.substr(worst, first - worst).find("class=\"right\"") == std::string::npos);
   CHECK(has(html.substr(first), "class=\"right\""));
+}
+
+TEST_CASE("report: an autoencoder's samples are pictures of input and output with their loss") {
+  Folder f;
+  const std::string page = f / "r.html";
+  const bool flat = GENERATE(false, true);
+  const char* loss = flat ? "mse" : "binary_cross_entropy";
+  REQUIRE(harmonics("run " +
+                    f.write("a.hmx", std::string("harmonic a { producer images; layer code {16}; layer out ") +
+                                         (flat ? "{784}" : "{28, 28}") +
+                                         "; cycle (epochs 1) { images -(affine, relu)-> code; code -(affine, "
+                                         "sigmoid)-> out; out <-(" +
+                                         loss + ")- images; } }\n") +
+                    " --producer 'synth:digits?size=200&seed=1' --quiet --report " + page)
+              .code == 0);
+  const std::string samples = section(read(page), "Sample predictions");
+  CHECK(count(samples, "<figure>") == 60);  // 30 of the worst, 30 of the first
+  CHECK(count(samples, kGrey28) == 2 * 60);
+  CHECK(count(samples, "<small>input</small>") == 60);
+  CHECK(count(samples, "<small>output</small>") == 60);
+  CHECK(count(samples, "<small>target</small>") == 0);
+  CHECK_FALSE(has(samples, "<table"));
+  std::vector<double> losses;
+  for (size_t at = samples.find("<figcaption>loss "); at < samples.find("The first ones");
+       at = samples.find("<figcaption>loss ", at + 1))
+    losses.push_back(std::stod(samples.substr(at + 17)));
+  REQUIRE(losses.size() == 30);
+  CHECK(std::is_sorted(losses.rbegin(), losses.rend()));
+  CHECK(losses.front() > losses.back());
+}
+
+TEST_CASE("report: the loss of each shown sample is that of the flow, weights of its terms included") {
+  Folder f;
+  const std::string page = f / "r.html";
+  const std::string flow = f.write("g.hmx",
+                                   "harmonic g { producer x; producer y; layer o; cycle (steps 1, batch=4) { x "
+                                   "-(affine)-> o; o <-(mse(weight=2), mae)- y; } }\n");
+  REQUIRE(harmonics("run " + flow + " --producer " + f.write("x.csv", "1\n2\n3\n4\n") + " --producer " +
+                    f.write("y.csv", "20\n40\n60\n80\n") + " --optimizer 'sgd(lr=0)' --quiet --report " + page)
+              .code == 0);
+  const std::string samples = section(read(page), "Sample predictions"),
+                    first = samples.substr(samples.find("The first ones"));
+  for (int i = 0; i < 4; ++i) {
+    INFO("sample " << i);
+    const std::string row = "<td>" + std::to_string(i) + "</td><td>";
+    REQUIRE(has(first, row));
+    double prediction = 0, target = 0, loss = 0;
+    REQUIRE(std::sscanf(first.c_str() + first.find(row) + row.size(), "%lf</td><td>%lf</td><td>%lf</td>", &prediction,
+                        &target, &loss) == 3);
+    CHECK(target == 20 * (i + 1));
+    const double d = std::abs(prediction - target);
+    CHECK(loss == Approx(2 * d * d + d).epsilon(1e-3));  // as printed: four digits
+  }
+}
+
+TEST_CASE("report: pictures in colours, with input, target and output where input and target differ") {
+  Folder f;
+  const std::string page = f / "r.html", clean = array_file(f, "clean.npy", "40, 3, 8, 12", colours(1)),
+                    dark = array_file(f, "dark.npy", "40, 3, 8, 12", colours(0.5f)),
+                    last = array_file(f, "last.npy", "40, 8, 12, 3", colours(1));
+  const auto report = [&](const std::string& x, const std::string& y) {
+    REQUIRE(harmonics("run " +
+                      f.write("c.hmx",
+                              "harmonic c { producer x; producer y; layer code {16}; layer out; cycle (epochs 1, "
+                              "batch=8) { x -(affine, relu)-> code; code -(affine)-> out; out <-(mse)- y; } }\n") +
+                      " --producer x=" + x + " --producer y=" + y + " --quiet --report " + page)
+                .code == 0);
+    return section(read(page), "Sample predictions");
+  };
+  const std::string differs = report(dark, clean);
+  CHECK(count(differs, kColour8x12) == 3 * 60);
+  for (const char* what : {"input", "target", "output"})
+    CHECK(count(differs, std::string("<small>") + what + "</small>") == 60);
+  const std::string same = report(last, last);
+  CHECK(count(same, kColour8x12) == 2 * 60);
+  CHECK_FALSE(has(same, "<small>target</small>"));
+}
+
+TEST_CASE("report: few numbers that are no picture stay numbers") {
+  Folder f;
+  const std::string page = f / "r.html", rows = array_file(f, "x.npy", "40, 16", std::vector<float>(40 * 16, 0.5f));
+  REQUIRE(harmonics("run " +
+                    f.write("a.hmx",
+                            "harmonic a { producer x; layer code {4}; layer out; cycle (epochs 1) { x -(affine)-> "
+                            "code; code -(affine)-> out; out <-(mse)- x; } }\n") +
+                    " --producer " + rows + " --quiet --report " + page)
+              .code == 0);
+  const std::string samples = section(read(page), "Sample predictions");
+  CHECK(has(samples, "<table class=\"rows\">"));
+  CHECK_FALSE(has(samples, "<img"));
+}
+
+TEST_CASE("report: a language model shows text, its predictions by position, and what it writes") {
+  Folder f;
+  const std::string page = f / "r.html";
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "<i>&amp;\x01 \"the rain\"\n\tfalls</i> on it, and the sea.\n";
+  REQUIRE(harmonics("run " + f.write("letters.hmx", kLetters) + " --producer 'file:" + f.write("t.txt", text) +
+                    "?window=64' --quiet --report " + page)
+              .code == 0);
+  const std::string samples = section(read(page), "Sample predictions");
+  CHECK(has(samples, "The worst of the first "));
+  CHECK(count(samples, "<div class=\"text\">") == 12);  // six of the worst, six of the first
+  CHECK(count(samples, "<span class=\"ok\">") + count(samples, "<span class=\"no\">") == 12 * 48);
+  CHECK(count(samples, "<span class=\"no\">") > 0);
+  // The first window: what came before the last 48 of its 63 predicted positions, then the first two of these.
+  const std::string first = samples.substr(samples.find("The first ones"));
+  CHECK(has(first, "<p>sample 0: "));
+  CHECK(has(first, " of 63 right</p>"));
+  CHECK(has(first, "<pre>&lt;i&gt;&amp;amp;\\x01 &quot;the r</pre>"));
+  CHECK(has(first, "<p class=\"tokens\"><span class=\""));
+  CHECK(has(first, "<i>a</i><b>"));
+  CHECK(has(first, "<i>↵</i><b>"));
+  CHECK(has(first, "<i>⇥</i><b>"));
+  CHECK(has(first, "<i>␣</i><b>"));
+  const size_t written = samples.find("<h3>A text written by the model</h3>");
+  REQUIRE(written != std::string::npos);
+  const std::string tail = samples.substr(written);
+  CHECK(has(tail, "at temperature 0.8 with seed 0"));
+  CHECK(has(tail, "<pre class=\"written\"><b>&lt;i&gt;&amp;amp;\\x01 &quot;the rain&quot;↵\n⇥falls&lt;/"));
+  CHECK_FALSE(has(samples, "\x01"));
+  CHECK_FALSE(has(samples, "<i>&amp;amp;\\x01"));
+}
+
+TEST_CASE("report: classes at the positions of a text are shown below the text") {
+  Folder f;
+  const std::string page = f / "r.html";
+  const std::string text = f.write("t.txt", std::string(400, 'a') + std::string(240, 'b'));
+  const std::string tags = f.write("tags.txt", std::string(400, 'X') + std::string(240, 'Y'));
+  REQUIRE(harmonics("run " +
+                    f.write("tags.hmx",
+                            "harmonic tags { producer text; producer tags; layer x {*, 8}; layer tag; cycle (epochs "
+                            "30, batch=4) { text -(embed(8))-> x; x -(affine, softmax)-> tag; tag "
+                            "<-(cross_entropy)- tags; } }\n") +
+                    " --producer 'text=file:" + text + "?window=64' --producer 'tags=file:" + tags +
+                    "?window=64' --optimizer 'adam(lr=0.1)' --quiet --report " + page)
+              .code == 0);
+  const std::string samples = section(read(page), "Sample predictions");
+  CHECK(has(samples, "<span class=\"ok\"><u>a</u><i>X</i><b>X</b></span>"));
+  CHECK_FALSE(has(samples, "written by the model"));
+}
+
+TEST_CASE("report: files of data are told apart by size, date and checksum, and the host is named") {
+  const Steep steep;
+  const std::string page = steep.f / "r.html";
+  REQUIRE(steep.run("--test " + steep.x + " --test " + steep.y + " --report " + page).code == 0);
+  const std::string html = read(page), data = section(html, "Data");
+  CHECK(count(data, "<th>training</th>") == 2);
+  CHECK(count(data, "<th>test</th>") == 2);
+  CHECK(has(data, steep.x + " · 8 bytes, changed 2"));
+  CHECK(count(data, "CRC-32 3fc1a5b3") == 2);  // of "1\n2\n3\n4\n", by another program
+  char host[256]{};
+  REQUIRE(::gethostname(host, sizeof host - 1) == 0);
+  CHECK(has(section(html, "Machine"), std::string("<tr><th>host</th><td>") + host + "</td></tr>"));
+  CHECK(has(html, "all epochs done"));
 }
 
 TEST_CASE("events: changes by control are in the log and on the page") {

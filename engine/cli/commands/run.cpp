@@ -337,7 +337,11 @@ void draw(BoundGraph& graph, const Options& options, const RunOutcome& outcome, 
   };
   std::vector<std::string> command = options.command_line;
   if (!command.empty()) command.front() = "harmonics";
-  const ReportedRun run{outcome.report, outcome.test, options.run, command_text(command)};
+  ReportedRun run{outcome.report, outcome.test, options.run, command_text(command), {}};
+  for (const std::string& address : options.producers)
+    run.data.push_back({outcome.trained ? "training" : "input", address});
+  for (const std::string& address : options.validations) run.data.push_back({"validation", address});
+  for (const std::string& address : options.tests) run.data.push_back({"test", address});
   if (!options.plot.empty())
     outputs.attempt(
         [&] { write_file_atomically(options.plot, curve_svg(outcome.report)), drawn("curve", options.plot); });

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include <fmt/core.h>
+#include <png.h>
 
 #include "engine/cli/terminal/chart.hpp"
 #include "engine/cli/terminal/terminal.hpp"
@@ -161,6 +162,34 @@ void margins(std::string& s, const Grid& g, const MetricTable& table, const std:
                      g.y0 + side + 16);
 }
 
+// ---- samples ----
+
+std::vector<uint8_t> png(const std::vector<uint8_t>& pixels, int64_t rows, int64_t columns, int64_t channels) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(columns);
+  image.height = static_cast<png_uint_32>(rows);
+  image.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  std::vector<uint8_t> file(PNG_IMAGE_PNG_SIZE_MAX(image));
+  png_alloc_size_t size = file.size();
+  if (!png_image_write_to_memory(&image, file.data(), &size, 0, pixels.data(), 0, nullptr))
+    throw Error(ErrorKind::Output,
+                fmt::format("a picture of {} x {} pixels cannot be drawn as PNG: {}", columns, rows, image.message));
+  file.resize(size);
+  return file;
+}
+
+std::string base64(const std::vector<uint8_t>& bytes) {
+  constexpr const char* kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t three = 0;
+    for (size_t k = 0; k < 3; ++k) three = three << 8 | (i + k < bytes.size() ? bytes[i + k] : 0u);
+    for (size_t k = 0; k < 4; ++k) text += i + k <= bytes.size() ? kDigits[three >> (18 - 6 * k) & 63] : '=';
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string curve_svg(const CycleReport& report) {
@@ -225,23 +254,35 @@ std::string confusion_svg(const MetricTable& table, const std::vector<std::strin
   return s + "</svg>\n";
 }
 
-std::string image_svg(const float* pixels, int64_t rows, int64_t columns) {
-  std::string s = fmt::format("<svg viewBox=\"0 0 {} {}\" shape-rendering=\"crispEdges\" role=\"img\">", columns, rows);
-  float high = 0;
-  for (int64_t i = 0; i < rows * columns; ++i) high = std::max(high, pixels[i]);
+void PixelRange::include(const std::vector<float>& values) {
+  for (const float v : values)
+    if (std::isfinite(v)) low = std::min(low, v), high = std::max(high, v);
+}
+
+std::string image_html(const std::vector<float>& pixels, const PictureShape& shape, const PixelRange& range,
+                       const std::string& what) {
+  constexpr int64_t kSide = 96;
+  const int64_t each = (std::max(shape.rows, shape.columns) + kSide - 1) / kSide;  // pixels a side that become one
+  const int64_t rows = (shape.rows + each - 1) / each, columns = (shape.columns + each - 1) / each;
+  const auto mean = [&](int64_t row, int64_t column, int64_t channel) {
+    float sum = 0;
+    int64_t n = 0;
+    for (int64_t r = row * each; r < std::min((row + 1) * each, shape.rows); ++r)
+      for (int64_t c = column * each; c < std::min((column + 1) * each, shape.columns); ++c, ++n)
+        sum += pixels[shape.at(r, c, channel)];
+    return sum / static_cast<float>(n);
+  };
+  std::vector<uint8_t> bytes;
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < columns;) {
-      const auto level = [&](int64_t at) {
-        return high > 0 ? static_cast<int>(std::lround(pixels[r * columns + at] / high * 15)) : 0;
-      };
-      const int grey = level(c);
-      int64_t end = c + 1;
-      while (end < columns && level(end) == grey) ++end;
-      if (grey > 0)
-        s += fmt::format("<path d=\"M{} {}h{}v1h-{}z\" opacity=\"{:.2f}\"/>", c, r, end - c, end - c, grey / 15.0);
-      c = end;
-    }
-  return s + "</svg>";
+    for (int64_t c = 0; c < columns; ++c)
+      for (int64_t k = 0; k < shape.channels; ++k) {
+        const float share = (mean(r, c, k) - range.low) / std::max(range.high - range.low, 1e-30f);
+        const auto level = static_cast<uint8_t>(share > 0 ? std::lround(255 * std::min(share, 1.0f)) : 0);  // NaN: 0
+        bytes.push_back(shape.channels == 1 ? static_cast<uint8_t>(255 - level) : level);
+      }
+  const std::string shown = fmt::format("width=\"{}\" height=\"{}\" alt=\"{}\"", columns, rows, escaped(what));
+  return fmt::format("<img src=\"data:image/png;base64,{}\" {}>", base64(png(bytes, rows, columns, shape.channels)),
+                     shown);
 }
 
 }  // namespace harmonics::engine::cli

@@ -1,10 +1,11 @@
-// Pictures of a run as SVG: the learning curve and the confusion matrix.
+// Pictures of a run: the learning curve and the confusion matrix as SVG, samples as PNG.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "engine/cycle/cycle_runtime.hpp"
+#include "engine/measure/examples.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -19,7 +20,15 @@ std::string confusion_svg(const MetricTable& table, const std::vector<std::strin
 // Returns the classes that were confused most often, at most three, in one line: "4 for 9 (12 of 980), …".
 std::string confusion_text(const MetricTable& table, const std::vector<std::string>& names);
 
-// Draws one image in 16 greys. Runs of equal grey become one rectangle each.
-std::string image_svg(const float* pixels, int64_t rows, int64_t columns);
+// The values that are drawn as the ends of the scale.
+struct PixelRange {
+  float low = 0, high = 0;
+  void include(const std::vector<float>& values);  // infinite and NaN ones are left out
+};
+
+// Returns an <img> with the picture inside it as PNG, at most 96 pixels a side; larger ones are averaged. Greys are
+// drawn dark on light. `pixels`: as many as `shape` counts. `what`: for those who cannot see it.
+std::string image_html(const std::vector<float>& pixels, const PictureShape& shape, const PixelRange& range,
+                       const std::string& what);
 
 }  // namespace harmonics::engine::cli

@@ -4,13 +4,20 @@
 #include <cmath>
 #include <ctime>
 #include <fstream>
+#include <map>
 #include <thread>
+
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
 
 #include <fmt/core.h>
 
+#include "engine/base/address.hpp"
 #include "engine/base/file.hpp"
 #include "engine/cli/terminal/chart.hpp"
 #include "engine/cli/run/pictures.hpp"
+#include "engine/cli/run/report_samples.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/measure/examples.hpp"
 
@@ -46,8 +53,25 @@ std::string card(const std::string& value, const std::string& what) {
   return fmt::format("<div class=\"card\"><b>{}</b><span>{}</span></div>\n", escaped(value), escaped(what));
 }
 
+// Says why a run ended (CycleReport::stopped_by).
+std::string end_text(const std::string& stopped_by) {
+  static const std::map<std::string, std::string> kTexts{
+      {"epochs", "all epochs done"}, {"steps", "all steps done"},          {"for", "its time was up"},
+      {"interrupt", "interrupted"},  {"end of streams", "the data ended"}, {"not finite", "a number was not finite"},
+      {"error", "ended by an error"}};
+  const auto text = kTexts.find(stopped_by);
+  return text != kTexts.end() ? text->second : "stopped " + stopped_by;
+}
+
+int64_t trained_weights(BoundGraph& graph, const CycleReport& r) {
+  int64_t n = 0;
+  for (const std::string& name : r.trained)
+    if (const StoredTensor* t = graph.store().find(name)) n += t->type.shape.count();
+  return n;
+}
+
 // The key figures of a run.
-std::string cards(const ReportedRun& run) {
+std::string cards(BoundGraph& graph, const ReportedRun& run) {
   std::string s = "<div class=\"cards\">\n";
   const CycleReport& r = run.cycle;
   if (const Evaluation* e = final_evaluation(run)) {
@@ -58,8 +82,9 @@ std::string cards(const ReportedRun& run) {
     if (r.accuracy >= 0) s += card(percent(r.accuracy), "training accuracy");
     s += card(fmt::format("{:.4g}", r.loss), "training loss");
   }
-  s += card(duration(r.seconds), thousands(r.samples) + " samples, stopped by " + r.stopped_by);
+  s += card(duration(r.seconds), thousands(r.samples) + " samples; " + end_text(r.stopped_by));
   s += card(thousands(std::lround(r.samples_per_second)), "samples a second");
+  s += card(thousands(trained_weights(graph, r)), "weights trained");
   return s + "</div>\n";
 }
 
@@ -80,19 +105,47 @@ std::string figures_html(const ReportedRun& run) {
   return "<h2>Figures</h2>\n" + t.html();
 }
 
-int64_t trained_weights(BoundGraph& graph, const CycleReport& r) {
-  int64_t n = 0;
-  for (const std::string& name : r.trained)
-    if (const StoredTensor* t = graph.store().find(name)) n += t->type.shape.count();
-  return n;
-}
-
-std::string date_text() {
-  const std::time_t now = std::time(nullptr);
+// Returns an empty text for a time that the calendar cannot hold.
+std::string date_text(std::time_t when) {
   std::tm local{};
-  ::localtime_r(&now, &local);
+  if (!::localtime_r(&when, &local)) return "";
   char text[40];
   return std::strftime(text, sizeof text, "%Y-%m-%d %H:%M %z", &local) ? text : "";
+}
+
+std::string host_name() {
+  char name[256]{};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+// Returns size, date and checksum of a file of data, to tell its versions apart; "" for anything but a file.
+std::string version_text(const std::string& path) {
+  constexpr uintmax_t kMost = uintmax_t{1} << 30;  // read in about a second
+  struct stat found {};
+  if (::stat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode)) return "";
+  std::string text = fmt::format("{} bytes, changed {}", thousands(found.st_size), date_text(found.st_mtime));
+  if (static_cast<uintmax_t>(found.st_size) > kMost) return text + ", too large for a checksum here";
+  std::ifstream in(path, std::ios::binary);
+  std::vector<char> piece(1 << 20);
+  uLong sum = ::crc32_z(0, nullptr, 0);
+  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())), in.gcount() > 0)
+    sum = ::crc32_z(sum, reinterpret_cast<const Bytef*>(piece.data()), static_cast<size_t>(in.gcount()));
+  return in.bad() || !in.eof() ? text + ", unreadable now" : text + fmt::format(", CRC-32 {:08x}", sum);
+}
+
+std::string data_html(const ReportedRun& run) {
+  Table t;
+  std::map<std::string, std::string> versions;  // by path: fields of one file are read once
+  for (const ReportedData& data : run.data) {
+    const Binding binding = parse_binding(data.address);
+    std::string version;
+    if (const std::string& path = binding.address.path; binding.address.scheme == "file") {
+      const auto known = versions.find(path);
+      version = known != versions.end() ? known->second : versions[path] = version_text(path);
+    }
+    t.row(data.use, data.address + (version.empty() ? "" : " · " + version));
+  }
+  return run.data.empty() ? "" : "<h2>Data</h2>\n" + t.html();
 }
 
 std::string settings_html(BoundGraph& graph, const ReportedRun& run) {
@@ -101,8 +154,8 @@ std::string settings_html(BoundGraph& graph, const ReportedRun& run) {
   Table t;
   if (!run.command.empty()) t.row("command", run.command);
   t.row("optimizer", settings.training());
-  t.row("steps", fmt::format("{} of {} samples, stopped by {}", thousands(r.steps),
-                             settings.batch * settings.accumulate, r.stopped_by));
+  t.row("steps", fmt::format("{}, each of {} samples; {}", thousands(r.steps),
+                             thousands(settings.batch * settings.accumulate), end_text(r.stopped_by)));
   t.row("learning rate of the last step", fmt::format("{:g}", r.learning_rate));
   t.row("weights trained", thousands(trained_weights(graph, r)));
   t.row("seed", std::to_string(settings.seed));
@@ -111,73 +164,15 @@ std::string settings_html(BoundGraph& graph, const ReportedRun& run) {
       t.row(graph.graph().nodes[static_cast<size_t>(n)].name, it->second.shape.str() + " · " + it->second.reason);
   std::string s = "<h2>Settings</h2>\n" + t.html();
   Table machine;
-  machine.row("date", date_text());
+  machine.row("date", date_text(std::time(nullptr)));
+  machine.row("host", host_name());
   machine.row("processor", cpu_name());
   machine.row("threads", std::to_string(run.settings.threads > 0
                                             ? run.settings.threads
                                             : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))));
   machine.row("device", run.settings.device);
   machine.row("harmonics", HARMONICS_VERSION);
-  return s + "<h2>Machine</h2>\n" + machine.html();
-}
-
-std::string name_of(const Examples& e, int64_t c) {
-  return c >= 0 && static_cast<size_t>(c) < e.names.size() ? e.names[static_cast<size_t>(c)] : std::to_string(c);
-}
-
-std::string pictures_html(const Examples& examples, const std::vector<Example>& samples) {
-  std::string s = "<div class=\"grid\">\n";
-  for (const Example& e : samples) {
-    const bool wrong = e.label != e.predicted;
-    s += fmt::format("<figure class=\"{}\">{}<figcaption>{}{}</figcaption></figure>\n", wrong ? "wrong" : "right",
-                     image_svg(e.pixels.data(), e.rows, e.columns), escaped(name_of(examples, e.predicted)),
-                     wrong ? " (" + escaped(name_of(examples, e.label)) + ")" : "");
-  }
-  return s + "</div>\n";
-}
-
-std::string numbers_text(const std::vector<float>& v) {
-  std::string s;
-  for (size_t i = 0; i < std::min<size_t>(v.size(), 6); ++i) s += fmt::format("{}{:.4g}", i ? ", " : "", v[i]);
-  return v.size() > 6 ? s + ", …" : s;
-}
-
-std::string rows_html(const Examples& examples, const std::vector<Example>& samples) {
-  std::string s = "<table class=\"rows\"><tr><th>sample</th><th>predicted</th><th>actual</th></tr>\n";
-  size_t shown = 0;
-  for (const Example& e : samples) {
-    if (shown++ == 20) break;
-    const bool wrong = examples.classes && e.label != e.predicted;
-    s += fmt::format("<tr class=\"{}\"><td>{}</td><td>{}</td><td>{}</td></tr>\n", wrong ? "wrong" : "", e.number,
-                     examples.classes ? escaped(name_of(examples, e.predicted)) : numbers_text(e.prediction),
-                     examples.classes ? escaped(name_of(examples, e.label)) : numbers_text(e.target));
-  }
-  return s + "</table>\n";
-}
-
-std::string examples_html(BoundGraph& graph, const RunSettings& settings) {
-  StreamSet& streams = !graph.test_streams().empty()         ? graph.test_streams()
-                       : !graph.validation_streams().empty() ? graph.validation_streams()
-                                                             : graph.streams();
-  constexpr int64_t kShown = 30;
-  Examples examples;
-  try {
-    examples = examples_of(graph, streams, kShown, settings);
-  } catch (const Error& e) {  // including errors in data that ended the run
-    return fmt::format("<h2>Sample predictions</h2>\n<p>None could be read: {}</p>\n", escaped(e.what()));
-  }
-  if (examples.samples.empty()) return "";
-  const bool pictures = examples.classes && !examples.samples.front().pixels.empty();
-  const auto shown = [&](const std::vector<Example>& samples) {
-    return pictures ? pictures_html(examples, samples) : rows_html(examples, samples);
-  };
-  std::string s = "<h2>Sample predictions</h2>\n";
-  if (pictures) s += "<p>Blue where the prediction is right, red with the true class where it is wrong.</p>\n";
-  if (!examples.worst.empty())
-    s += fmt::format("<h3>The worst of the first {}</h3>\n", thousands(examples.judged)) + shown(examples.worst);
-  else
-    s += fmt::format("<p>The first {} are all right.</p>\n", thousands(examples.judged));
-  return s + "<h3>The first ones</h3>\n" + shown(examples.samples);
+  return s + data_html(run) + "<h2>Machine</h2>\n" + machine.html();
 }
 
 // Lists events besides steps, and the notes of the run.
@@ -222,10 +217,21 @@ constexpr const char* kStyle =
     ".rows td,.rows th{padding:.2rem 2rem .2rem 0;border-bottom:1px solid "
     "var(--line);font-variant-numeric:tabular-nums}.rows .wrong td{color:var(--red)}"
     ".grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(56px,1fr));gap:8px}figure{margin:0;text-align:"
-    "center}figure svg{width:100%;background:#f4f4f4;border-radius:4px}"
+    "center}figure img{width:100%;height:auto;display:block;image-rendering:pixelated;border-radius:4px}"
     "figcaption{font-size:.8rem}.right figcaption{color:var(--blue)}.wrong "
-    "figcaption{color:var(--red);font-weight:700}.wrong svg{outline:2px solid var(--red)}"
-    "pre{background:#f6f7f8;padding:1rem;overflow:auto;border-radius:6px;font-size:13px}";
+    "figcaption{color:var(--red);font-weight:700}.wrong img{outline:2px solid var(--red)}"
+    ".sets{display:grid;gap:16px;grid-template-columns:repeat(auto-fill,minmax(128px,1fr))}"
+    ".of3{grid-template-columns:repeat(auto-fill,minmax(150px,1fr))}.sets figure div{display:flex;gap:4px}"
+    ".sets span{flex:1}.sets img{box-shadow:0 0 0 1px var(--line)}.sets small{color:var(--soft);font-size:.75rem}"
+    ".text{border-left:3px solid var(--line);padding-left:12px;margin:0 0 1.4rem}.text p{margin:.2rem 0}"
+    ".text pre,.written{white-space:pre-wrap;overflow-wrap:anywhere}.text pre{padding:.4rem .6rem;margin:.3rem 0}"
+    ".tokens{font:13px/1.35 ui-monospace,monospace}.tokens span{display:inline-block;min-width:1ch;padding:0 1px;"
+    "margin:0 1px 6px 0;text-align:center;vertical-align:top}.tokens i,.tokens b,.tokens u{display:block;"
+    "font-style:normal;font-weight:400;text-decoration:none;white-space:pre}.tokens u,.tokens .ok b,.tokens .left{"
+    "color:var(--soft)}.tokens .no b{color:var(--red);font-weight:700;text-decoration:underline 2px}"
+    "pre{background:#f6f7f8;padding:1rem;overflow:auto;border-radius:6px;font-size:13px}"
+    "@media(max-width:520px){table:not(.rows) th,table:not(.rows) td{display:block;padding-right:0}"
+    "table:not(.rows) td{padding-bottom:.5rem}}";
 
 }  // namespace
 
@@ -242,12 +248,12 @@ void write_report(BoundGraph& graph, const ReportedRun& run, const std::string& 
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
       "content=\"width=device-width\"><title>{}</title><style>{}</style></head><body>\n<h1>{}</h1>\n",
       title, kStyle, title);
-  html += cards(run) + "<h2>Learning curve</h2>\n<div class=\"wide\">" + curve_svg(run.cycle) + "</div>\n" +
+  html += cards(graph, run) + "<h2>Learning curve</h2>\n<div class=\"wide\">" + curve_svg(run.cycle) + "</div>\n" +
           figures_html(run);
   if (const LayerFigures* layer = counted(run))
     html += "<h2>Confusion matrix</h2>\n<div class=\"wide\">" +
             confusion_svg(layer->table, class_names(graph, layer->layer), confusion_title(run)) + "</div>\n";
-  html += examples_html(graph, run.settings) + events_html(run.cycle) + settings_html(graph, run);
+  html += samples_html(graph, run.settings) + events_html(run.cycle) + settings_html(graph, run);
   if (graph.graph().source) html += "<h2>The flow</h2>\n<pre>" + escaped(graph.graph().source->text()) + "</pre>\n";
   write_file_atomically(path, html + "</body></html>\n");
 }

@@ -1,18 +1,25 @@
-// A run as one self-contained HTML page: figures, curve, confusion, examples, settings, machine, flow.
+// A run as one self-contained HTML page: figures, curve, confusion, examples, settings, data, machine,
+// flow.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/cycle/cycle_runtime.hpp"
 
 namespace harmonics::engine::cli {
+
+struct ReportedData {
+  std::string use, address;  // "training", "validation", "test", "input"; [NAME=]ADDRESS, as typed
+};
 
 struct ReportedRun {
   const CycleReport& cycle;
   const std::optional<Evaluation>& test;
   const RunSettings& settings;
   std::string command;  // as typed
+  std::vector<ReportedData> data;
 };
 
 // Returns the evaluation for pictures and tables: the test, else the last validation, else null.
