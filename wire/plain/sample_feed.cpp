@@ -177,7 +177,7 @@ void SampleFeed::decode(Peer& from) {
 
 void SampleFeed::refuse(const std::string& reason, Outcome& outcome) {
   if (outcome.refused++ == 0) outcome.first_refusal = reason;
-  last_error_ = !last_error_.empty() && refused_ < kShownRefusals ? last_error_ + "; " + reason : reason;
+  last_error_ = refused_ > 0 && refused_ < kShownRefusals ? last_error_ + "; " + reason : reason;
   ++refused_;
   inbox_.turned_away(reason);
   if (options_.strict) stop(reason);
@@ -200,7 +200,7 @@ bool SampleFeed::take(const Record& record, Outcome& outcome, std::string& reaso
     sample_[i].clear();
     if (!chosen_[i].selection.encode(record, sample_[i], reason)) return false;
     pieces.emplace_back(sample_[i]);
-    if (chosen_[i].selection.has_note()) last_error_ = chosen_[i].selection.take_note();
+    if (chosen_[i].selection.has_note()) filled_ = chosen_[i].selection.take_note();
   }
   announce();
   builder_->append(pieces);
@@ -340,8 +340,10 @@ uint32_t SampleFeed::connected() const {
 
 std::string SampleFeed::last_error() const {
   const Locked lock(mutex_);
-  if (!kept_ || kept_->given_up().empty()) return last_error_;
-  return last_error_ + "; " + kept_->given_up();
+  std::string all = last_error_;
+  for (const std::string& more : {filled_, kept_ ? kept_->given_up() : ""})
+    if (!more.empty()) all += (all.empty() ? "" : "; ") + more;
+  return all;
 }
 
 }  // namespace harmonics::plain

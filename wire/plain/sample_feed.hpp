@@ -117,6 +117,7 @@ class SampleFeed {
   std::string first_bytes_;      // of that record, if refused ones are kept
   Record record_;
   std::string failure_, last_error_;
+  std::string filled_;  // the note on a field that no sample had and that was filled in
   std::unique_ptr<wire::FrameBuilder> builder_;
   std::vector<std::vector<std::byte>> sample_;  // of each tensor
   std::unique_ptr<RefusedSamples> kept_;        // null: refused samples are not kept
