@@ -78,16 +78,6 @@ std::optional<Format> format_of(LiveBytes& bytes, const std::string& path, const
   return bytes.begin.format;
 }
 
-// Applies the options of files: dtype=, shape= and as=.
-plain::Asked asked_of_file(Format format, const Arguments& options) {
-  plain::Asked asked = plain::asked_of(format, options);
-  const std::string as = options.text("as", ""), dtype = options.text("dtype", ""), shape = options.text("shape", "");
-  if (as == "number" || as == "class") asked.use = as == "class" ? "classes" : "numbers";
-  if (asked.type.empty() && (!dtype.empty() || !shape.empty()))
-    asked.type = (dtype.empty() ? "f32" : dtype) + (shape.empty() ? "" : ":" + shape);
-  return asked;
-}
-
 std::shared_ptr<Producer> producer_of(const std::shared_ptr<LiveBytes>& bytes, const std::string& path,
                                       const Arguments& options) {
   // The first stream decides; further streams read the same bytes.
@@ -116,7 +106,7 @@ std::shared_ptr<Producer> producer_of(const std::shared_ptr<LiveBytes>& bytes, c
   if (bytes->frames)
     return std::make_shared<wire::LiveProducer<wire::PipeReader>>(
         std::shared_ptr<wire::PipeReader>(bytes, bytes->frames.get()), options);
-  const plain::Asked asked = asked_of_file(bytes->samples->feed().options().format, options);
+  const plain::Asked asked = plain::asked_of(bytes->where, bytes->samples->feed().options().format, options);
   return std::make_shared<plain::PlainProducer<BytePipe>>(std::shared_ptr<BytePipe>(bytes, bytes->samples.get()), asked,
                                                           std::chrono::seconds(options.integer("wait", 60)),
                                                           read_once(bytes->where));
@@ -139,7 +129,7 @@ std::shared_ptr<Producer> open_stdin(const std::string& path, const Arguments& o
 std::vector<Argument> stdin_options() { return plain::plain_options("auto", kLiveFormats); }
 
 std::shared_ptr<Producer> open_live_file(const std::string& path, bool follow, const Arguments& options) {
-  for (const char* name : {"part", "missing", "vocabulary", "resize", "memory"})
+  for (const char* name : {"part", "vocabulary", "resize", "memory"})
     if (!options.text(name, "").empty())
       throw Error(ErrorKind::Usage, std::string(name) + "= of '" + path + "' is for files that have an end")
           .note("leave it out");
@@ -165,7 +155,7 @@ std::vector<Argument> live_file_options() {
   // Removes options that only regular files have.
   std::erase_if(options, [](const Argument& o) {
     return o.name == "format" || o.name == "symbols" || o.name == "header" || o.name == "delimiter" ||
-           o.name == "forget";
+           o.name == "forget" || o.name == "missing";
   });
   return options;
 }

@@ -4,6 +4,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <span>
 #include <string_view>
@@ -15,6 +17,23 @@
 namespace harmonics::engine {
 
 namespace {
+
+constexpr const char* kReasons = ".reasons.jsonl";
+
+uint64_t size_of(const std::string& path) {
+  std::error_code none;
+  const auto size = std::filesystem::file_size(path, none);
+  return none ? 0 : size;
+}
+
+// Counts the lines of a file that begin after so many bytes.
+uint64_t lines_after(const std::string& path, uint64_t offset) {
+  std::ifstream file(path, std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(offset));
+  uint64_t lines = 0;
+  for (std::string line; std::getline(file, line);) lines += !line.empty();  // the first may end one of before
+  return lines;
+}
 
 // Identifies a sample across restarts by its stream, its sender's number and its content.
 size_t fingerprint(const std::string& stream, uint64_t number, uint64_t sender, std::span<const std::byte> bytes) {
@@ -32,15 +51,51 @@ DeadLetters::DeadLetters(DeadLetterOptions options) : options_(std::move(options
   };
   FileCalls& calls = *options_.calls;
   if (const int reason = make_directories(options_.directory, calls)) refuse("cannot be made", reason);
+  const std::optional<uint64_t> held = bytes_kept();
+  if (!held) refuse("cannot be read", errno);
+  budget_ = std::make_unique<wire::FolderBudget>(options_.most_bytes, *held,
+                                                 [this, held] { return bytes_kept().value_or(*held); });
+}
+
+// Returns the bytes of all dead letters in the folder; none: it cannot be read, for the reason in errno.
+std::optional<uint64_t> DeadLetters::bytes_kept() const {
+  FileCalls& calls = *options_.calls;
   std::vector<std::string> names;
-  if (calls.list(options_.directory.c_str(), names) != 0) refuse("cannot be read", errno);
+  uint64_t bytes = 0;
+  if (calls.list(options_.directory.c_str(), names) != 0) return std::nullopt;
   for (const std::string& name : names) {
-    if (!name.ends_with(".hxs")) continue;
+    if (!wire::is_dead_letter(name)) continue;
     const int file = calls.open((options_.directory + "/" + name).c_str(), O_RDONLY | O_CLOEXEC, 0);
     if (file < 0) continue;
-    if (const long long size = calls.size(file); size > 0) bytes_ += static_cast<uint64_t>(size);
+    if (const long long size = calls.size(file); size > 0) bytes += static_cast<uint64_t>(size);
     calls.close(file);
   }
+  return bytes;
+}
+
+std::string DeadLetters::refused_of(const std::string& stream) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::string prefix = options_.directory + "/" + stream;
+  for (const char* ending : {kReasons, ".refused.jsonl", ".refused.csv"})
+    refused_[stream][prefix + ending] = size_of(prefix + ending);
+  return prefix;
+}
+
+std::vector<DeadLetters::Kept> DeadLetters::kept() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<Kept> all;
+  for (const auto& [stream, samples] : left_out_)
+    all.push_back({stream, false, samples, {options_.directory + "/" + stream + ".hxs"}});
+  for (const auto& [stream, before] : refused_) {
+    Kept kept{stream, true, 0, {}};
+    for (const auto& [path, size] : before) {
+      if (size_of(path) <= size) continue;
+      kept.files.push_back(path);
+      if (path.ends_with(kReasons)) kept.samples = lines_after(path, size);
+    }
+    if (kept.samples > 0) all.push_back(std::move(kept));
+  }
+  return all;
 }
 
 DeadLetters::~DeadLetters() {
@@ -75,7 +130,7 @@ void DeadLetters::read_kept(const std::string& path) {
   }
   if (whole == size) return;
   spool::cut(path, whole, *options_.calls);
-  bytes_ -= std::min(bytes_, size - whole);
+  budget_->measure();
   if (options_.on_note)
     options_.on_note(fmt::format("'{}' ended within a frame: its last {} bytes are left out", path, size - whole));
 }
@@ -100,8 +155,8 @@ void DeadLetters::keep(const std::string& stream, const StreamInfo& info, const 
   frame.tensors = {
       {stream, info.dtype, info.sample, {sample, info.sample_bytes()}, wire::classes_told(info.dtype, info.classes)}};
   const std::vector<std::byte> bytes = wire::encode(frame, spool::limits()).bytes();
-  if (bytes_ + bytes.size() > options_.most_bytes)
-    return give_up(fmt::format("it holds {} bytes; allow more with --dead-letters-limit", bytes_));
+  if (!budget_->allows(bytes.size()))
+    return give_up(fmt::format("it holds {} bytes; allow more with --dead-letters-limit", budget_->held()));
   int file = -1;
   try {
     file = file_of(stream);
@@ -119,7 +174,8 @@ void DeadLetters::keep(const std::string& stream, const StreamInfo& info, const 
     if (n <= 0) return give_up(std::strerror(errno));
     done += static_cast<size_t>(n);
   }
-  bytes_ += bytes.size();
+  budget_->wrote(bytes.size());
+  ++left_out_[stream];
 }
 
 }  // namespace harmonics::engine

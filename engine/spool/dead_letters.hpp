@@ -1,15 +1,20 @@
-// DeadLetters: samples that a run had to leave out, kept as frames for later inspection or training.
+// DeadLetters: samples that a run had to leave out, kept as frames for later inspection or training. Samples in plain
+// formats that cannot be read are kept beside them by their source (wire/plain/refused_samples.hpp).
 #pragma once
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <harmonics/stream.hpp>
 
 #include "engine/base/file.hpp"
+#include "wire/folder_budget.hpp"
 
 namespace harmonics::engine {
 
@@ -35,17 +40,31 @@ class DeadLetters {
   // Keeps a sample of the type in `info`, the `index`th of its stream. `why` is one word.
   void keep(const std::string& stream, const StreamInfo& info, const char* why, uint64_t index, SampleNumber number,
             const std::byte* sample);
+  // Returns the path, without an ending, of the files in which the source of this stream keeps what it refuses.
+  std::string refused_of(const std::string& stream);
+  uint64_t most_bytes() const { return options_.most_bytes; }
+  // What was kept since this was made, by stream.
+  struct Kept {
+    std::string stream;
+    bool refused;  // by the source; otherwise left out by a join
+    uint64_t samples;
+    std::vector<std::string> files;
+  };
+  std::vector<Kept> kept() const;
 
  private:
   int file_of(const std::string& stream);
   void read_kept(const std::string& path);
   void give_up(const std::string& why);
+  std::optional<uint64_t> bytes_kept() const;
 
   DeadLetterOptions options_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<std::string, int> files_;
+  std::map<std::string, uint64_t> left_out_;                        // samples kept, by stream
+  std::map<std::string, std::map<std::string, uint64_t>> refused_;  // sizes of files before the run, by stream
   std::multiset<size_t> known_;  // in a resumed run: fingerprints of the samples already kept
-  uint64_t bytes_ = 0;
+  std::unique_ptr<wire::FolderBudget> budget_;
   bool over_ = false;
 };
 

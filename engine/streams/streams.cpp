@@ -302,9 +302,31 @@ Address StreamSet::of_field(const Graph& graph, int producer, const std::string&
   return whole;
 }
 
-// Returns the address with the flow's use of the stream and the stream's known type, if its scheme has these options.
-// The type comes from the spool or the checkpoint, so that its samples need no sender.
-Address StreamSet::expecting(const StreamUse& use, const std::string& name, const Item& item, Address address) const {
+namespace {
+
+// Returns what the flow says of a sample, as a type: f32 numbers of the declared shape, or class numbers. "": the flow
+// says no shape, or a shape of lookups that may as well be a number of classes.
+std::string declared_type(const GraphNode& node, const StreamUse& use) {
+  const bool lookup = use.looked_up && !use.computed, classes = use.compared && !use.computed && !lookup;
+  if (!node.has_shape) return classes ? "i64:" : "";
+  if (node.shape.front() < 0 || node.shape.size() > HX_MAX_RANK) return "";
+  if (node.shape.size() == 1 && classes) return node.shape[0] == 1 ? "i64:" : fmt::format("i64<{}", node.shape[0]);
+  if (node.shape.size() == 1 && lookup) return "";
+  StreamInfo info;
+  info.dtype = classes || lookup ? DType::I64 : DType::F32;
+  info.sample = Shape(node.shape);
+  return announced_text(info);
+}
+
+}  // namespace
+
+// Returns the address with what its scheme has options for: how the flow takes the stream and what it declares, where
+// refused samples are kept, and the stream's known type. That comes from the spool or the checkpoint, so that its
+// samples need no sender.
+Address StreamSet::expecting(const Graph& graph, int producer, const Item& item, Address address) const {
+  const GraphNode& node = graph.nodes[static_cast<size_t>(producer)];
+  const StreamUse use = use_of(graph, producer);
+  const std::string& name = node.name;
   const auto takes = [&](std::string_view option) {
     return std::any_of(item.arguments.begin(), item.arguments.end(),
                        [&](const ArgumentSpec& a) { return a.name == option; });
@@ -313,6 +335,14 @@ Address StreamSet::expecting(const StreamUse& use, const std::string& name, cons
   if (plain && !address.find("use")) {
     const bool classes = use.compared && !use.computed, lookup = use.looked_up && !use.computed;
     address.options.push_back({"use", lookup ? "lookup" : classes ? "classes" : "numbers"});
+  }
+  if (const std::string declared = declared_type(node, use);
+      takes("declared") && !declared.empty() && !address.find("declared"))
+    address.options.push_back({"declared", declared});
+  if (letters_ && takes("dead-letters") && !address.find("dead-letters")) {
+    address.options.push_back({"dead-letters", letters_->refused_of(name)});
+    address.options.push_back(
+        {"dead-letters-limit", std::to_string(std::min<uint64_t>(letters_->most_bytes(), INT64_MAX))});
   }
   if (!takes("type") || address.find("type")) return address;
   const std::optional<StreamInfo> spooled = spool_ ? spool_->type_of(name) : std::nullopt;
@@ -385,9 +415,8 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
   take_edge_options(bound_name, producer, address);
   const StreamSteps steps = take_stream_steps(address);
   if (own_seed) address.options.push_back({"seed", *own_seed});
-  Source source =
-      open_source(registry, bound_name,
-                  with_words(bound_name, *item, expecting(use_of(graph, producer), bound_name, *item, address)));
+  Source source = open_source(registry, bound_name,
+                              with_words(bound_name, *item, expecting(graph, producer, *item, address)));
   if (source.info().live) announced_[producer] = announced_text(source.info());
   from_[producer] = address.scheme + ":" + address.path;
   addresses_[producer] = address;

@@ -57,8 +57,9 @@ class StreamSet {
     const auto at = announced_.find(producer);
     return at == announced_.end() ? "" : at->second;
   }
-  // Sets the store for samples that a join leaves out.
+  // Sets the store for samples that a join leaves out, or a source refuses.
   void set_dead_letters(std::shared_ptr<DeadLetters> letters) { letters_ = std::move(letters); }
+  const DeadLetters* dead_letters() const { return letters_.get(); }  // null: none are kept
   bool bound(int producer) const { return sources_.count(producer) != 0; }
   bool empty() const { return sources_.empty(); }
   const Source& source(int producer) const { return *sources_.at(producer); }
@@ -107,7 +108,7 @@ class StreamSet {
   std::shared_ptr<Spool> spool_;  // outlives the sources
   std::shared_ptr<DeadLetters> letters_;
   std::map<int, std::shared_ptr<Source>> sources_;
-  Address expecting(const StreamUse& use, const std::string& name, const Item& item, Address address) const;
+  Address expecting(const Graph& graph, int producer, const Item& item, Address address) const;
   Address with_words(const std::string& name, const Item& item, Address address) const;
   std::map<std::string, std::string> expected_;
   std::map<std::string, std::vector<std::string>> words_;

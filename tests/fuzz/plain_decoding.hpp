@@ -20,15 +20,18 @@ inline bool drain(plain::RecordDecoder& decoder, std::string& said) {
     if (got == plain::RecordDecoder::Next::Refused) {
       require(!reason.empty(), "refused without a reason");
       said += "refused " + reason + "\n";
+      said += decoder.raw();
       continue;
     }
     said += record.place;
+    said += decoder.raw();
     for (size_t i = 0; i < record.size(); ++i) {
       const plain::Field& field = record[i];
       said += " " + field.name + "=" + std::to_string(static_cast<int>(field.kind)) + field.shape.str();
       if (field.kind == plain::Field::Kind::Numbers) {
         require(field.at + field.count <= record.numbers.size(), "numbers beyond the record's");
         require(static_cast<size_t>(field.shape.count()) == field.count, "as many numbers as the shape says");
+        for (const size_t gap : field.gaps) require(gap < field.count, "a gap beyond the numbers");
         said.append(reinterpret_cast<const char*>(record.numbers.data() + field.at), field.count * sizeof(double));
       }
       if (field.kind == plain::Field::Kind::Typed) {

@@ -96,6 +96,7 @@ TEST_CASE("joining: an edge that drops keeps pairs together, and samples that lo
   CHECK(!fs::exists(f / "dead/x.hxs"));
   CHECK(has(end.err, "samples of 'x': " + std::to_string(3000 - y.size()) + " dropped on the edge"));
   CHECK(has(end.err, "samples of 'y': " + std::to_string(3000 - y.size()) + " without a partner"));
+  CHECK(has(end.err, " unpaired samples of 'y' in " + (f / "dead/y.hxs")));
 }
 
 TEST_CASE("joining: received files are joined by number, by last, or stop") {

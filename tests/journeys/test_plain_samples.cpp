@@ -4,7 +4,9 @@
 #include "tests/journeys/replies.hpp"
 #include "tests/journeys/sending.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <thread>
 #include <vector>
@@ -134,6 +136,9 @@ TEST_CASE("plain samples: every pipe and format gives the weights of files, bit 
   SECTION("MessagePack") { gives(msgpack_rows(), fields); }
   SECTION("NumPy arrays") { gives(npy_rows(), "--producer 'x=stdin:?rows=true' " + labels); }
   SECTION("bare numbers") { gives(raw_rows(), "--producer 'x=stdin:?format=raw&type=f32:4' " + labels); }
+  SECTION("bare numbers of the shape that the flow declares") {
+    gives(raw_rows(), "--producer 'x=stdin:?format=raw' " + labels);
+  }
   SECTION("the device of standard input") { gives(json_rows(), "--producer 'x=/dev/stdin#x' --producer 'y=x#y'"); }
   SECTION("frames of HXS/1") {
     const std::string file = l.f.write("rows.jsonl", json_rows());
@@ -210,7 +215,10 @@ TEST_CASE("plain samples: mistakes give a remedy") {
   says("word\n", "--producer 'x=stdin:#x' --producer 'y=x#y'", 65, "add ?format=jsonl, csv, msgpack, npy or raw");
   says(json_row(0), "--producer 'x=stdin:#z' --producer 'y=x#y'", 78, "line 1 has no field 'z'; its fields are: x, y");
   says("", "--producer 'x=stdin:#x' --producer 'y=x#y'", 65, "stdin:: it ends without a sample");
-  says(raw_rows(), "--producer 'x=stdin:?format=raw' --producer 'y=x#y'", 2, "say ?type=f32:28x28");
+  says(raw_rows(), "--producer 'x=stdin:?format=raw' --producer 'y=x#y'", 2, "bare numbers have no field 'y'");
+  says(csv_rows(), "--producer 'x=stdin:?missing=mean#0-3' --producer 'y=x#4'", 2,
+       "give the value itself; harmonics inspect 'file:OLD.csv?missing=mean'");
+  says(raw_rows(), "--producer 'x=stdin:?format=raw&missing=0'", 2, "arrays and bare numbers lack no value");
   says(json_row(0), "--producer 'x=stdin:?format=hxs&symbols=a#x' --producer 'y=x#y'", 2,
        "symbols= is for samples in plain formats");
   CHECK(harmonics(l.arguments("--producer 'x=tcp:0.0.0.0:5555?format=jsonl#x' --producer 'y=x#y'")).code == 77);
@@ -218,6 +226,94 @@ TEST_CASE("plain samples: mistakes give a remedy") {
       harmonics(l.arguments("--producer 'x=" + (l.f / "none.jsonl") + "?follow=true#x' --producer 'y=x#y'"));
   CHECK(followed.code == 66);
   CHECK(has(followed.err, "does not exist, and cannot be followed"));
+}
+
+TEST_CASE("plain samples: refused samples are kept with the reason where --dead-letters says, and can be sent again") {
+  const Learner l;
+  const std::string dead = l.f / "dead", producers = "--producer 'x=stdin:#x' --producer 'y=x#y'";
+  const std::string wrong = "{\"x\": [1, 2], \"y\": 1}\nnot json\n", rows = json_rows(0, 16) + wrong;
+  const Result without = l.piped(rows, producers);
+  CHECK(without.code == 0);
+  CHECK(!has(without.err + without.out, "kept: 2"));
+  CHECK(!fs::exists(dead));
+  const Result run = l.piped(rows, producers, "--epochs 1 --dead-letters " + dead);
+  CHECK(run.code == 0);
+  CHECK(has(run.err, "kept: 2 refused samples of 'x' in " + dead + "/x.reasons.jsonl, " + dead + "/x.refused.jsonl"));
+  CHECK(read(dead + "/x.refused.jsonl") == wrong);
+  const std::string reasons = read(dead + "/x.reasons.jsonl");
+  const json::object first = json::parse(reasons.substr(0, reasons.find('\n'))).as_object();
+  CHECK(first.at("address").as_string() == "stdin:");
+  CHECK(first.at("number").as_int64() == 17);
+  CHECK(has(std::string(first.at("reason").as_string()), "line 17: 'x' of shape [2]"));
+  CHECK(first.at("line").as_int64() == 1);
+  // Mended, they are samples like others; the summary counts those of one run.
+  const std::string mended = json_row(16) + json_row(17);
+  const Result again = l.piped(mended + "{}\n", producers, "--epochs 1 --json --dead-letters " + dead);
+  CHECK(again.code == 0);
+  CHECK(number(again.out, "samples") == 2);
+  const json::object report = last_line(again.out);
+  REQUIRE(report.at("dead_letters").as_array().size() == 1);
+  const json::object kept = report.at("dead_letters").as_array()[0].as_object();
+  CHECK(kept.at("producer").as_string() == "x");
+  CHECK(kept.at("why").as_string() == "refused");
+  CHECK(kept.at("samples").as_int64() == 1);
+}
+
+TEST_CASE("plain samples: refused samples of a socket are kept, bytes as base64") {
+  const Learner l;
+  const std::string port = unused_port(), dead = l.f / "dead";
+  Background run(l.f, l.arguments("--producer 'x=tcp:127.0.0.1:" + port + "?format=msgpack#x' --producer 'y=x#y'",
+                                  "--epochs 1 --dead-letters " + dead));
+  Connected(port).send(msgpack_rows() + "\x81\xa1y\x01");
+  const Result end = run.end();
+  CHECK(end.code == 0);
+  CHECK(has(end.err, "kept: 1 refused sample of 'x' in " + dead + "/x.reasons.jsonl"));
+  const json::object one = json::parse(read(dead + "/x.reasons.jsonl")).as_object();
+  CHECK(one.at("base64").as_string() == "gaF5AQ==");
+  CHECK(one.at("address").as_string() == "tcp:127.0.0.1:" + port);
+  CHECK(tensors_in(l.weights) == weights_of_files());
+}
+
+TEST_CASE("plain samples: missing= fills what is missing as for files, bit for bit") {
+  const Learner l;
+  const bool csv = GENERATE(false, true);
+  std::string rows = csv ? csv_rows() : json_rows(0, 8);
+  rows += csv ? ",1,NA,2,0\n3,,,,1\n" : "{\"x\": [1, null, 2, null], \"y\": 1}\n{\"y\": 2}\n{\"x\": null, \"y\": 0}\n";
+  const std::string file = l.f.write(csv ? "rows.csv" : "rows.jsonl", rows), columns = csv ? "#a,b,c,d" : "#x";
+  REQUIRE(harmonics(l.arguments("--producer 'x=" + file + "?shuffle=0&missing=-2.5" + columns + "' --producer 'y=x#y'"))
+              .code == 0);
+  const std::string wanted = tensors_in(l.weights);
+  fs::remove(l.weights);
+  const Result run = l.piped(rows, "--producer 'x=stdin:?missing=-2.5" + columns + "' --producer 'y=x#y'");
+  CHECK(run.code == 0);
+  CHECK(!has(run.err, "refused"));
+  CHECK(tensors_in(l.weights) == wanted);
+  const Result without = l.piped(rows, "--producer 'x=stdin:" + columns + "' --producer 'y=x#y'");
+  CHECK(has(without.err, csv ? "refused: 2 samples of 'x'" : "refused: 3 samples of 'x'"));
+}
+
+TEST_CASE("plain samples: bare numbers need no type where the flow says shape and classes") {
+  const Learner l;
+  std::string labels;
+  const bool bytes = GENERATE(false, true);
+  for (int row = 0; row < kRows; ++row)
+    labels += std::string(1, static_cast<char>(class_of(row))) + std::string(bytes ? 0 : 7, '\0');
+  const std::string pipe = l.f / "labels";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  std::thread writer([&] { std::ofstream(pipe, std::ios::binary) << labels; });
+  const Result run = l.piped(raw_rows(), "--producer 'x=stdin:?format=raw' --producer 'y=" + pipe + "?format=raw" +
+                                             (bytes ? "&type=u8" : "") + "'");
+  const int late = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);  // for the writer, should the run not have come so far
+  writer.join();
+  ::close(late);
+  CHECK(run.code == 0);
+  CHECK(tensors_in(l.weights) == weights_of_files());
+  const std::string open =
+      l.f.write("open.hmx", "harmonic open { producer x; layer o {2}; consumer c; cycle { x -> o -> c; } }");
+  const Result none = harmonics("infer --untrained " + open + " --producer 'x=stdin:?format=raw' </dev/null");
+  CHECK(none.code == 2);
+  CHECK(has(none.err, "format=raw needs the shape of a sample, and the flow declares none"));
+  CHECK(has(none.err, "producer x {28, 28};"));
 }
 
 TEST_CASE("plain samples: a growing file is followed, through truncation and replacement") {

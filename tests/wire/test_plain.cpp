@@ -1,6 +1,7 @@
 // Samples in plain formats: the decoded result of a byte stream, wherever it is cut, and rejections.
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <cstring>
 #include <cstdlib>
 #include <fstream>
@@ -348,4 +349,131 @@ TEST_CASE("plain: false lengths allocate no memory and are rejected") {
   lines.arrived(1, bytes_of("\n[1.5]\n"));
   z.part();
   CHECK(lines.last_error().find("line 1 is longer than 16777216 bytes") != std::string::npos);
+}
+
+namespace {
+
+Asked filled(const std::string& selection, const std::string& missing, const std::string& type = "",
+             const std::string& use = "") {
+  Asked what = asked(selection, type, use);
+  what.missing = missing;
+  return what;
+}
+
+}  // namespace
+
+TEST_CASE("plain: missing= stands in for empty cells") {
+  SampleFeed feed(feed_of(Format::Csv));
+  Opened both(feed, filled("age,fare", "-1.5")), ages(feed, filled("age", "0", "", "classes"));
+  give(feed, "age,fare\n,7\n3,NA\n4,5\n");
+  feed.close_input();
+  CHECK(both.part().sample == Shape{2});
+  CHECK(ages.part().dtype == DType::I64);
+  CHECK(both.all<float>() == std::vector<float>{-1.5, 7, 3, -1.5, 4, 5});
+  CHECK(ages.all<int64_t>() == std::vector<int64_t>{0, 3, 4});
+  CHECK(feed.inbox().health().refused == 0);
+}
+
+TEST_CASE("plain: missing= stands in for null, also within arrays, and for absent fields") {
+  const size_t piece = GENERATE(3, 1000);
+  SampleFeed feed(feed_of(Format::Jsonl));
+  Opened x(feed, filled("x", "9")), both(feed, filled("x,y", "-1"));
+  give(feed,
+       "{\"x\": [1, null], \"y\": 5}\n{\"x\": null, \"y\": 6}\n{\"y\": 7}\n{\"x\": [1, 2, 3]}\n{\"x\": [null, 4]}\n"
+       "{\"x\": \"w\", \"y\": 8}\n7\n",
+       piece);
+  feed.close_input();
+  x.part(), both.part();
+  CHECK(x.all<float>() == std::vector<float>{1, 9, 9, 9, 9, 9, 9, 4});
+  CHECK(both.all<float>() == std::vector<float>{1, -1, 5, -1, -1, 6, -1, -1, 7, -1, 4, -1});
+  CHECK(feed.inbox().health().refused == 3);
+  CHECK(feed.last_error() ==
+        "line 4: 'x' of shape [3], a sample has the shape [2]; line 6: 'x' of one number, a sample has the shape [2]; "
+        "line 7 is one value without a name");
+}
+
+TEST_CASE("plain: without missing= a null within an array is refused as ever") {
+  SampleFeed feed(feed_of(Format::Jsonl));
+  Opened x(feed, asked("x", "f32:2"));
+  give(feed, "{\"x\": [1, null]}\n{\"x\": [3, 4]}\n");
+  feed.close_input();
+  CHECK(x.all<float>() == std::vector<float>{3, 4});
+  CHECK(feed.last_error() == "line 1: 'x' is null where a number is expected");
+}
+
+TEST_CASE("plain: missing= stands in for nil of MessagePack") {
+  SampleFeed feed(feed_of(Format::Msgpack));
+  Opened x(feed, filled("x", "nan"));
+  give(feed, std::string("\x81\xa1x\x92\x01\xc0\x81\xa1x\xc0\x81\xa1y\x01", 14));
+  feed.close_input();
+  x.part();
+  const std::vector<float> values = x.all<float>();
+  REQUIRE(values.size() == 6);
+  CHECK(values[0] == 1);
+  for (size_t i = 1; i < 6; ++i) CHECK(std::isnan(values[i]));
+}
+
+TEST_CASE("plain: missing= may be one of the symbols") {
+  SampleFeed feed(feed_of(Format::Csv));
+  Asked what = filled("kind", "other");
+  what.symbols = {"rose", "other"};
+  Opened kind(feed, what), size(feed, asked("size"));
+  give(feed, "size,kind\n1.5,\n2.5,rose\n");
+  feed.close_input();
+  kind.part(), size.part();
+  CHECK(kind.all<int64_t>() == std::vector<int64_t>{1, 0});
+  what.missing = "tulip";
+  CHECK_THROWS_WITH(Selection(what, "test:"), Catch::Contains("missing=tulip is no word that symbols= lists"));
+}
+
+TEST_CASE("plain: missing= that cannot be had from a stream, or is not of its type, is an error with a remedy") {
+  CHECK_THROWS_WITH(Selection(filled("x", "mean"), "test:"), Catch::Contains("missing=mean needs every sample"));
+  CHECK_THROWS_WITH(Selection(filled("x", "word"), "test:"), Catch::Contains("missing=word is no number"));
+  CHECK_THROWS_WITH(Selection(filled("x", "nan", "u8"), "test:").learn([] {
+    Record record;
+    record.add("x").kind = Field::Kind::Numbers;
+    record.numbers = {1};
+    return record;
+  }()),
+                    Catch::Contains("missing=nan is no u8"));
+  CHECK_THROWS_WITH(Selection(filled("x", "300", "u8:"), "test:"), Catch::Contains("missing=300 is no u8"));
+  CHECK_THROWS_WITH(Selection(filled("x", "10", "i64<10"), "test:"), Catch::Contains("no class below 10"));
+}
+
+TEST_CASE("plain: a first sample that lacks a value says nothing of its shape, unless the flow declares it") {
+  SampleFeed feed(feed_of(Format::Jsonl));
+  Asked declared = filled("x", "0");
+  declared.declared = "f32:2";
+  Opened known(feed, declared), unknown(feed, filled("x", "0")), absent(feed, filled("y", "0"));
+  give(feed, "{\"x\": null}\n{\"x\": [1, 2]}\n");
+  feed.close_input();
+  CHECK_THROWS_WITH(unknown.part(), Catch::Contains("how many numbers it has is not known"));
+  CHECK_THROWS_WITH(absent.part(), Catch::Contains("line 1 has no field 'y'; its fields are: x"));
+  CHECK(known.part().sample == Shape{2});
+}
+
+TEST_CASE("plain: a field that no sample had is filled in and noted, where the type is known") {
+  SampleFeed feed(feed_of(Format::Jsonl));
+  Opened x(feed, filled("a,b", "0", "f32:2"));
+  feed.begin();
+  give(feed, "{\"a\": 1}\n{\"a\": 2, \"b\": 3}\n{\"b\": 4}\n", 1000);
+  feed.close_input();
+  CHECK(x.all<float>() == std::vector<float>{1, 0, 2, 3, 0, 4});
+  CHECK(feed.last_error() == "line 1: no sample had 'b' until now; missing=0 stands in");
+}
+
+TEST_CASE("plain: bare numbers have the shape that the flow declares, and a type of their own if asked for") {
+  const auto type = [](const std::string& told, const std::string& declared,
+                       const std::map<std::string, std::string>& schema = {}) {
+    return raw_type("test:", told, schema, declared);
+  };
+  CHECK(type("", "f32:28x28") == "f32:28x28");
+  CHECK(type("u8", "f32:28x28") == "u8:28x28");
+  CHECK(type("u8", "i64<10") == "u8<10");
+  CHECK(type("u8:4", "f32:28x28") == "u8:4");
+  CHECK(type("u8", "") == "u8:");
+  CHECK(type("", "i64:") == "i64:");
+  CHECK(type("", "f32:4", {{"x", "f64"}}) == "f64:4");
+  CHECK_THROWS_WITH(type("", ""), Catch::Contains("needs the shape of a sample, and the flow declares none"));
+  CHECK_THROWS_WITH(type("", "", {{"x", "u8"}, {"y", "u8"}}), Catch::Contains("its schema names 2 fields"));
 }

@@ -29,6 +29,10 @@ class NpyDecoder final : public RecordDecoder {
   void arrived(std::span<const std::byte> bytes) override { held_.add(bytes); }
   void flush() override { flushed_ = true; }
   size_t held() const override { return held_.size(); }
+  // A row of an array is an array of one row.
+  std::string_view raw() override {
+    return raw_ = (with_head_ ? rows_ ? head_of_row() : head_ : "") + std::string(data_);
+  }
 
   Next next(Record& record, std::string& reason) override {
     if (!failure_.empty()) return reason = failure_, Next::Broken;
@@ -39,17 +43,23 @@ class NpyDecoder final : public RecordDecoder {
         if (held_.size() < bytes_) break;
         record.place =
             "array " + std::to_string(number_ - 1) + (rows_ ? ", row " + std::to_string(count_ - left_) : "");
-        take_typed(dtype_, sample_, held_.rest().substr(0, bytes_), record);
+        data_ = held_.rest().substr(0, bytes_);
+        with_head_ = true;
+        take_typed(dtype_, sample_, data_, record);
         held_.pass(bytes_);
         --left_;
         return Next::Record;
       }
     } catch (const Error& e) {
+      data_ = held_.rest().substr(0, kMostRecord);
+      with_head_ = false;
       return failure_ = reason = e.what(), Next::Broken;
     }
     if (!std::exchange(flushed_, false) || (held_.size() == 0 && left_ == 0)) return Next::None;
     reason = "array " + std::to_string(left_ > 0 ? number_ - 1 : number_) + " is cut: it ends after " +
              std::to_string(held_.size()) + " of its bytes";
+    data_ = held_.rest();
+    with_head_ = left_ > 0 && !rows_;
     held_.pass(held_.size());
     left_ = 0;
     return Next::Refused;
@@ -89,15 +99,28 @@ class NpyDecoder final : public RecordDecoder {
       bytes_ *= dims[i];
     }
     count_ = left_ = rows_ ? dims[0] : 1;
+    descr_ = header.descr();
+    head_ = in.substr(0, start + size);
     held_.pass(start + size);
     ++number_;
     return true;
+  }
+  std::string head_of_row() const {
+    std::string shape = "1,";
+    for (const int64_t dim : sample_) shape += " " + std::to_string(dim) + ",";
+    std::string text = "{'descr': '" + descr_ + "', 'fortran_order': False, 'shape': (" + shape + "), }";
+    text.append(63 - (text.size() + 10) % 64, ' ');
+    text += '\n';
+    return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(text.size() & 0xff) +
+           static_cast<char>(text.size() >> 8) + text;
   }
 
   static constexpr size_t kMostHead = 64u << 10;
   bool rows_, flushed_ = false;
   HeldBytes held_;
-  std::string failure_;
+  std::string failure_, descr_, head_, raw_;
+  std::string_view data_;   // of the last sample
+  bool with_head_ = false;  // whether the array's head, which was passed before it, belongs to it
   DType dtype_ = DType::F32;
   Shape sample_;
   size_t bytes_ = 0;               // of a sample
@@ -117,17 +140,20 @@ class RawDecoder final : public RecordDecoder {
   void arrived(std::span<const std::byte> bytes) override { held_.add(bytes); }
   void flush() override { flushed_ = true; }
   size_t held() const override { return held_.size(); }
+  std::string_view raw() override { return raw_; }
 
   Next next(Record& record, std::string& reason) override {
     if (held_.size() >= bytes_) {
       record.place = "sample " + std::to_string(number_++);
-      take_typed(dtype_, sample_, held_.rest().substr(0, bytes_), record);
+      raw_ = held_.rest().substr(0, bytes_);
+      take_typed(dtype_, sample_, raw_, record);
       held_.pass(bytes_);
       return Next::Record;
     }
     if (!std::exchange(flushed_, false) || held_.size() == 0) return Next::None;
     reason = "sample " + std::to_string(number_++) + " is cut: it has " + std::to_string(held_.size()) + " of " +
              std::to_string(bytes_) + " bytes";
+    raw_ = held_.rest();
     held_.pass(held_.size());
     return Next::Refused;
   }
@@ -138,6 +164,7 @@ class RawDecoder final : public RecordDecoder {
   size_t bytes_;
   bool flushed_ = false;
   HeldBytes held_;
+  std::string_view raw_;
   size_t number_ = 0;
 };
 

@@ -31,6 +31,8 @@ class CsvDecoder final : public RecordDecoder {
   void arrived(std::span<const std::byte> bytes) override { held_.add(bytes); }
   void flush() override { flushed_ = true; }
   size_t held() const override { return held_.size() + first_bytes_; }
+  std::string_view raw() override { return raw_; }
+  std::string_view header() const override { return has_header_ ? std::string_view(top_) : ""; }
 
   Next next(Record& record, std::string& reason) override {
     if (!failure_.empty()) return reason = failure_, Next::Broken;
@@ -39,6 +41,7 @@ class CsvDecoder final : public RecordDecoder {
     if (waiting_) {  // the first row, which is not a header
       waiting_ = false;
       first_bytes_ = 0;
+      raw_ = top_;
       return take(first_, first_line_, record, reason);
     }
     Texts cells;
@@ -53,6 +56,7 @@ class CsvDecoder final : public RecordDecoder {
     if (first_.empty()) {
       if (row(first_, record, reason) != Next::Record) return false;
       first_line_ = row_line_;
+      top_ = raw_;
       for (const std::string& cell : first_) first_bytes_ += cell.size();
       width_ = first_.size();
     }
@@ -75,6 +79,7 @@ class CsvDecoder final : public RecordDecoder {
       if (!scanner.next(cells)) cells.clear();  // only a byte order mark
     } catch (const Error& e) {
       reason = e.what();
+      raw_ = next;
       return pass_row(), false;
     }
     if (std::any_of(cells.begin(), cells.end(), [](std::string_view c) { return number_in(c).has_value(); }))
@@ -84,10 +89,12 @@ class CsvDecoder final : public RecordDecoder {
   bool ambiguous(std::string& reason) {
     failure_ = reason = "line " + std::to_string(first_line_) +
                         " may be a header or a row: no number stands in it or below; write header=true or header=false";
+    raw_ = top_.append(held_.rest().substr(0, kMostRecord));
     return false;
   }
   bool begin(bool header) {
     topped_ = true;
+    has_header_ = header;
     waiting_ = !header;
     for (size_t i = 0; i < width_; ++i) names_.push_back(header ? first_[i] : std::to_string(i));
     if (header) first_bytes_ = 0;
@@ -143,6 +150,7 @@ class CsvDecoder final : public RecordDecoder {
     }
     row_line_ = line_;
     record.place = "line " + std::to_string(row_line_);
+    raw_ = text.size() > kMostRecord ? std::string_view() : text;
     if (text.size() > kMostRecord) {
       reason = record.place + ": a row is longer than " + std::to_string(kMostRecord) +
                " bytes, or a quoted cell has no end";
@@ -204,7 +212,9 @@ class CsvDecoder final : public RecordDecoder {
   std::string where_, header_, failure_;
   char delimiter_ = 0;  // 0: take that of the first row
   HeldBytes held_;
-  bool flushed_ = false, topped_ = false, waiting_ = false;
+  bool flushed_ = false, topped_ = false, waiting_ = false, has_header_ = false;
+  std::string top_;  // the bytes of the first row
+  std::string_view raw_;
   size_t looked_ = 0, row_end_ = 0;
   bool quoted_ = false, fresh_ = true, closed_ = false;
   size_t line_ = 1, row_line_ = 1, first_line_ = 1, width_ = 0, first_bytes_ = 0;

@@ -38,6 +38,7 @@ class JsonDecoder final : public RecordDecoder {
   void arrived(std::span<const std::byte> bytes) override { held_.add(bytes); }
   void flush() override { flushed_ = true; }
   size_t held() const override { return held_.size(); }
+  std::string_view raw() override { return batch_ ? raw_of_batch() : raw_; }
 
   Next next(Record& record, std::string& reason) override {
     while (true) {
@@ -50,6 +51,7 @@ class JsonDecoder final : public RecordDecoder {
       if (!cutter_.next(held_, flushed_, line, longer)) return rest(), Next::None;
       if (cutter_.number() == 1 && line.substr(0, 3) == "\xEF\xBB\xBF") line.remove_prefix(3);
       record.place = "line " + std::to_string(cutter_.number());
+      raw_ = longer ? std::string_view() : line;
       if (longer)
         return refuse(
             record, reason,
@@ -82,6 +84,7 @@ class JsonDecoder final : public RecordDecoder {
     const auto lines = static_cast<size_t>(std::count(rest.begin(), rest.end(), '\n')) + (rest.back() != '\n');
     record.place = "line " + std::to_string(cutter_.number() + 1);
     cutter_.count(lines);
+    raw_ = rest;
     held_.pass(rest.size());
     return !begin_batch();
   }
@@ -110,6 +113,8 @@ class JsonDecoder final : public RecordDecoder {
     batch_size_ = 0;
     for (const element unused : list) (void)unused, ++batch_size_;
     batch_at_ = 0;
+    raw_at_ = 0;
+    raw_end_ = tail_.find('[') + 1;
     batch_next_.emplace(list.begin());
     return true;
   }
@@ -118,6 +123,34 @@ class JsonDecoder final : public RecordDecoder {
     const element value = **batch_next_;
     ++*batch_next_;
     return take(value, record, reason);
+  }
+
+  // Finds the text of the last element of the batch, which the parser has accepted as JSON.
+  std::string_view raw_of_batch() {
+    size_t begin = raw_end_;
+    for (; raw_at_ < batch_at_; ++raw_at_) {
+      begin = tail_.find_first_not_of(" \t\r\n,", raw_end_);
+      raw_end_ = element_end(begin);
+      raw_ = std::string_view(tail_).substr(begin, raw_end_ - begin);
+    }
+    return raw_;
+  }
+  size_t element_end(size_t at) const {
+    size_t depth = 0;
+    bool quoted = false;
+    for (; at < tail_.size(); ++at) {
+      const char c = tail_[at];
+      if (quoted) {
+        if (c == '\\') ++at;
+        if (c == '"') quoted = false;
+        continue;
+      }
+      if (c == '"') quoted = true;
+      if (depth == 0 && (c == ',' || c == ']' || c == ' ' || c == '\t' || c == '\r' || c == '\n')) return at;
+      if (c == '{' || c == '[') ++depth;
+      if (c == '}' || c == ']') --depth;
+    }
+    return at;
   }
 
   Next take(const element& value, Record& record, std::string& reason) {
@@ -210,6 +243,10 @@ class JsonDecoder final : public RecordDecoder {
         return record.numbers.push_back(value.get_double()), field.whole = false, true;
       case element_type::BOOL:
         return record.numbers.push_back(bool{value.get_bool()} ? 1.0 : 0.0), true;
+      case element_type::NULL_VALUE:
+        if (field.gaps.empty()) field.text = "null where a number is expected";
+        field.gaps.push_back(record.numbers.size() - field.at);
+        return record.numbers.push_back(0), true;
       default:
         return odd(field, json_type(value.type()) + " where a number is expected");
     }
@@ -226,9 +263,11 @@ class JsonDecoder final : public RecordDecoder {
   simdjson::dom::parser parser_;
   element root_;
   std::string tail_, name_;
+  std::string_view raw_;
   std::optional<simdjson::dom::array> batch_;  // of root_
   std::optional<simdjson::dom::array::iterator> batch_next_;
   size_t batch_at_ = 0, batch_size_ = 0;
+  size_t raw_at_ = 0, raw_end_ = 0;  // elements of the batch that raw() has passed, and where in its text
 };
 
 }  // namespace

@@ -153,6 +153,7 @@ class MsgpackDecoder final : public RecordDecoder {
   void arrived(std::span<const std::byte> bytes) override { held_.add(bytes); }
   void flush() override { flushed_ = true; }
   size_t held() const override { return held_.size(); }
+  std::string_view raw() override { return raw_; }
 
   Next next(Record& record, std::string& reason) override {
     if (!failure_.empty()) return reason = failure_, Next::Broken;
@@ -160,8 +161,10 @@ class MsgpackDecoder final : public RecordDecoder {
     while (held_.size() > 0) {
       std::string what;
       const auto found = scanner_.scan(held_.rest(), what);
-      if (found == ValueScanner::Found::Broken)
+      if (found == ValueScanner::Found::Broken) {
+        raw_ = held_.rest().substr(0, kMostRecord);
         return failure_ = reason = "value " + std::to_string(number_) + " " + what, Next::Broken;
+      }
       if (found == ValueScanner::Found::More) break;
       record.place = "value " + std::to_string(number_++);
       cursor_ = 0;
@@ -175,12 +178,14 @@ class MsgpackDecoder final : public RecordDecoder {
         batch_at_ = 0;
         return next_of_batch(record, reason);
       }
+      raw_ = held_.rest().substr(0, end_);
       const Next got = take(record, reason);
       held_.pass(end_);
       return got;
     }
     if (std::exchange(flushed_, false) && held_.size() > 0) {
       reason = "value " + std::to_string(number_++) + " is cut: it ends within itself";
+      raw_ = held_.rest();
       held_.pass(held_.size());
       scanner_.restart();
       return Next::Refused;
@@ -194,6 +199,7 @@ class MsgpackDecoder final : public RecordDecoder {
     const size_t begin = cursor_;
     const Next got = take(record, reason);
     if (got != Next::Record) cursor_ = begin, pass_value();
+    raw_ = held_.rest().substr(begin, cursor_ - begin);
     if (--batch_left_ == 0) held_.pass(end_);
     return got;
   }
@@ -374,6 +380,12 @@ class MsgpackDecoder final : public RecordDecoder {
         odd(field, described(of.kind)), pass_value();
     }
   }
+  void take_gap(const Head& of, Field& field, Record& record) {
+    if (field.gaps.empty()) field.text = "nil where a number is expected";
+    field.gaps.push_back(record.numbers.size() - field.at);
+    record.numbers.push_back(0);
+    cursor_ += of.bytes;
+  }
   void take_number(const Head& of, Field& field, Record& record) {
     field.whole = field.whole && of.kind != Head::Real;
     record.numbers.push_back(of.number);
@@ -392,6 +404,7 @@ class MsgpackDecoder final : public RecordDecoder {
   bool take_array(Field& field, uint32_t axis, Record& record) {
     const Head of = head();
     if (axis == field.shape.rank()) {
+      if (of.kind == Head::Nil) return take_gap(of, field, record), true;
       if (of.kind != Head::Whole && of.kind != Head::Real && of.kind != Head::Truth)
         return odd(field, described(of.kind) + " where a number is expected"), false;
       return take_number(of, field, record), true;
@@ -412,6 +425,7 @@ class MsgpackDecoder final : public RecordDecoder {
   HeldBytes held_;
   ValueScanner scanner_;
   std::string failure_, name_;
+  std::string_view raw_;
   size_t number_ = 0;            // number of the value, from 0
   size_t cursor_ = 0, end_ = 0;  // in the held bytes: of the value being read
   uint64_t batch_left_ = 0, batch_at_ = 0;

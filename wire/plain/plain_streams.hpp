@@ -19,13 +19,22 @@ inline std::vector<Argument> plain_options(const std::string& otherwise, const s
        Argument::text("schema", "",
                       "JSON file with the types of fields: {\"image\": \"u8:28x28\", \"label\": \"i64<10\"}"),
        Argument::text("symbols", "", "the words that are classes, in order, a,b,c"),
+       Argument::text("missing", "",
+                      "jsonl, csv, msgpack: what stands in for missing values (empty cells, null, absent fields): a "
+                      "value or nan; else their samples are refused"),
        Argument::text("header", "auto", "csv: is the first row a header; else told by the first two")
            .in("auto|true|false"),
        Argument::text("delimiter", "auto", "csv: the character between cells, or tab; else told by the first row"),
        Argument::flag("rows", false, "npy: the first axis of each array counts samples; else each array is one"),
        Argument::flag("strict", false, "a sample that cannot be read ends the stream; else it is refused and counted"),
        Argument::text("end", "auto", "never: the stream outlives those who send").in("auto|never"),
-       Argument::text("use", "", "how the flow takes it: classes, lookup or numbers; the flow says it")});
+       Argument::text("use", "", "how the flow takes it: classes, lookup or numbers; the flow says it"),
+       Argument::text("declared", "", "what the flow declares, as for type; the flow says it"),
+       Argument::text("dead-letters", "",
+                      "path, without an ending, of the files that keep refused samples; --dead-letters says it"),
+       Argument::integer("dead-letters-limit", int64_t{256} << 20,
+                         "the most bytes of dead letters in that folder; --dead-letters-limit says it")
+           .in("0..9223372036854775807")});
   return wire::live_producer_options(std::move(more));
 }
 
@@ -49,7 +58,7 @@ inline void expect_one_format(const std::string& where, const std::optional<Form
 
 // Rejects options that only HXS/1 has in plain formats, and vice versa.
 inline void expect_options(const std::string& where, bool plain, const Arguments& options) {
-  for (const char* name : {"schema", "symbols"})
+  for (const char* name : {"schema", "symbols", "missing"})
     if (!plain && !options.text(name, "").empty())
       throw Error(ErrorKind::Usage, where + ": " + name + "= is for samples in plain formats")
           .note(std::string("say format=") + kFormats);
@@ -58,6 +67,21 @@ inline void expect_options(const std::string& where, bool plain, const Arguments
         .note(std::string("say format=") + kFormats);
   if (plain && !options.text("forget", "").empty())
     throw Error(ErrorKind::Usage, where + ": forget= is for senders of HXS/1, and plain formats name none");
+}
+
+// Returns the type that the address gives its samples; "": none. Files name it dtype= and shape=.
+inline std::string told_type(const Arguments& options) {
+  const std::string type = options.text("type", ""), dtype = options.text("dtype", ""),
+                    shape = options.text("shape", "");
+  if (!type.empty() || (dtype.empty() && shape.empty())) return type;
+  return (dtype.empty() ? "f32" : dtype) + (shape.empty() ? "" : ":" + shape);
+}
+
+inline std::string raw_type_of(const std::string& where, const Arguments& options) {
+  const std::string schema = options.text("schema", "");
+  return raw_type(where, told_type(options),
+                  schema.empty() ? std::map<std::string, std::string>() : read_schema(schema),
+                  options.text("declared", ""));
 }
 
 inline FeedOptions feed_options(const std::string& where, Format format, const Arguments& options) {
@@ -76,22 +100,39 @@ inline FeedOptions feed_options(const std::string& where, Format format, const A
   feed.decoder.header = text_or_auto("header");
   feed.decoder.delimiter = text_or_auto("delimiter");
   feed.decoder.rows = options.flag("rows");
+  feed.dead_letters = options.text("dead-letters", "");
+  feed.dead_letters_limit = static_cast<uint64_t>(options.integer("dead-letters-limit", int64_t{256} << 20));
   if (format != Format::Raw) return feed;
-  const std::optional<StreamInfo> info = read_announced(options.text("type", ""));
+  bool scalar = false;
+  const std::string type = raw_type_of(where, options);
+  const std::optional<StreamInfo> info = read_type(type, scalar);
   if (!info)
-    throw Error(ErrorKind::Usage, where + ": format=raw needs the type of a sample").note("say ?type=f32:28x28");
+    throw Error(ErrorKind::Usage, where + ": '" + type + "' is no type of samples")
+        .note("write type=f32:28x28, type=f32: for one number, or with classes type=i64<10");
   feed.decoder.dtype = info->dtype;
   feed.decoder.sample = info->sample;
   return feed;
 }
 
-inline Asked asked_of(Format format, const Arguments& options) {
+// `where`: of the end, for messages. Errors: Usage.
+inline Asked asked_of(const std::string& where, Format format, const Arguments& options) {
   Asked asked;
   asked.selection = options.has("#") ? options.text("#") : "";
-  asked.type = options.text("type", "");
+  if (format == Format::Raw && !asked.selection.empty())
+    throw Error(ErrorKind::Usage, where + ": bare numbers have no field '" + asked.selection + "'")
+        .note("leave '#" + asked.selection + "' out, and read other streams from their own address");
+  asked.type = format == Format::Raw ? raw_type_of(where, options) : told_type(options);
   asked.use = options.text("use", "");
-  if (format == Format::Raw && !asked.type.empty() && asked.type.find_first_of(":<") == std::string::npos)
-    asked.type += ':';
+  const std::string as = options.text("as", "");  // of files
+  if (as == "number" || as == "class") asked.use = as == "class" ? "classes" : "numbers";
+  if (const std::string missing = options.text("missing", ""); !missing.empty()) {
+    if (format == Format::Raw || format == Format::Npy)
+      throw Error(ErrorKind::Usage,
+                  where + ": missing= is for jsonl, csv and msgpack; arrays and bare numbers lack no value")
+          .note("leave it out");
+    asked.missing = missing;
+    asked.declared = options.text("declared", "");
+  }
   std::string word;
   const std::string symbols = options.text("symbols", "");
   for (const char c : symbols) {
@@ -112,7 +153,7 @@ class PlainProducer final : public wire::LiveProducer<End> {
                 std::string notes = "")
       : PlainProducer(end, asked, end->feed().choose(asked), wait, std::move(notes)) {}
   PlainProducer(const std::shared_ptr<End>& end, const Arguments& options, std::string notes = "")
-      : PlainProducer(end, asked_of(end->feed().options().format, options),
+      : PlainProducer(end, asked_of(end->feed().options().where, end->feed().options().format, options),
                       std::chrono::seconds(options.integer("wait", 60)), std::move(notes)) {}
 
   HTensor next() override {

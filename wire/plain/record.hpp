@@ -23,7 +23,8 @@ struct Field {
   bool whole = true;  // every number was written as an integer
   DType dtype = DType::F32;
   size_t at = 0, count = 0;  // position and number in the record's numbers; for typed arrays, in its bytes
-  std::string text;          // of a word, and of a number in a table cell
+  std::string text;          // of a word, and of a number in a table cell; with gaps, what stands in the first
+  std::vector<size_t> gaps;  // which numbers of an array are null; 0 is in their place
 };
 
 class Record {
@@ -44,6 +45,7 @@ class Record {
     field.at = numbers.size();
     field.count = 0;
     field.text.clear();
+    field.gaps.clear();
     return field;
   }
   size_t size() const { return size_; }

@@ -32,6 +32,8 @@ bool is_name(const std::string& text) {
 
 SampleFeed::SampleFeed(FeedOptions options) : options_(std::move(options)), inbox_(inbox_of(options_)) {
   make_decoder(options_.format, options_.decoder);
+  if (!options_.dead_letters.empty())
+    kept_ = std::make_unique<RefusedSamples>(options_.where, options_.dead_letters, options_.dead_letters_limit);
 }
 SampleFeed::~SampleFeed() = default;
 
@@ -43,8 +45,13 @@ void SampleFeed::wake_by(std::function<void()> wake) {
 
 SampleFeed::Peer& SampleFeed::peer(uint64_t number, std::optional<Format> format) {
   const auto [at, fresh] = peers_.try_emplace(number);
-  if (fresh) at->second.decoder = make_decoder(format.value_or(options_.format), options_.decoder), ++came_;
-  return at->second;
+  Peer& peer = at->second;
+  if (!fresh) return peer;
+  peer.number = number;
+  peer.format = format.value_or(options_.format);
+  peer.decoder = make_decoder(peer.format, options_.decoder);
+  ++came_;
+  return peer;
 }
 
 void SampleFeed::came(uint64_t number) {
@@ -143,18 +150,24 @@ void SampleFeed::decode(Peer& from) {
       case RecordDecoder::Next::None:
         return;
       case RecordDecoder::Next::Refused:
-        refuse(reason, from.outcome);
+        ++from.samples;
+        refuse(reason, from, from.decoder->raw());
         break;
       case RecordDecoder::Next::Broken:
-        if (!std::exchange(from.outcome.broken, true)) refuse(reason, from.outcome);
+        if (!std::exchange(from.outcome.broken, true)) {
+          ++from.samples;
+          refuse(reason, from, from.decoder->raw());
+        }
         if (options_.single) stop(reason);
         return;
       case RecordDecoder::Next::Record:
+        ++from.samples;
         if (begun_) {
-          take(record_, from.outcome);
+          if (!take(record_, from.outcome, reason)) refuse(reason, from, from.decoder->raw());
           break;
         }
         first_ = record_;
+        if (kept_) first_bytes_ = from.decoder->raw();
         for (const auto& [number, peer] : peers_)
           if (&peer == &from) first_of_ = number;
         changed_.notify_all();
@@ -170,24 +183,30 @@ void SampleFeed::refuse(const std::string& reason, Outcome& outcome) {
   if (options_.strict) stop(reason);
 }
 
+void SampleFeed::refuse(const std::string& reason, Peer& from, std::string_view bytes) {
+  if (kept_) kept_->keep({from.format, from.number, from.samples, bytes, from.decoder->header()}, reason);
+  refuse(reason, from.outcome);
+}
+
 void SampleFeed::stop(const std::string& reason) {
   if (failure_.empty()) failure_ = reason;
   inbox_.fail(reason);
   changed_.notify_all();
 }
 
-void SampleFeed::take(const Record& record, Outcome& outcome) {
-  std::string reason;
+bool SampleFeed::take(const Record& record, Outcome& outcome, std::string& reason) {
   std::vector<std::span<const std::byte>> pieces;
   for (size_t i = 0; i < chosen_.size(); ++i) {
     sample_[i].clear();
-    if (!chosen_[i].selection.encode(record, sample_[i], reason)) return refuse(reason, outcome);
+    if (!chosen_[i].selection.encode(record, sample_[i], reason)) return false;
     pieces.emplace_back(sample_[i]);
+    if (chosen_[i].selection.has_note()) filled_ = chosen_[i].selection.take_note();
   }
   announce();
   builder_->append(pieces);
   ++outcome.accepted;
   if (builder_->is_full()) send();
+  return true;
 }
 
 void SampleFeed::say(wire::Kind kind) {
@@ -293,12 +312,12 @@ void SampleFeed::begin() {
     sample_.resize(chosen_.size());
     begun_ = true;
     if (options_.endless) announce();
-    if (first_) {  // precedes the other records of its sender
-      Outcome unused;
-      const auto from = peers_.find(first_of_);
-      take(*first_, from != peers_.end() ? from->second.outcome : unused);
+    if (first_) {                         // precedes the other records of its sender
+      Peer& from = peers_.at(first_of_);  // peers are kept until reading begins
+      std::string reason;
+      if (!take(*first_, from.outcome, reason)) refuse(reason, from, first_bytes_);
       first_.reset();
-      if (from != peers_.end()) decode(from->second);
+      decode(from);
     }
     look_for_the_first();
     send();
@@ -321,7 +340,10 @@ uint32_t SampleFeed::connected() const {
 
 std::string SampleFeed::last_error() const {
   const Locked lock(mutex_);
-  return last_error_;
+  std::string all = last_error_;
+  for (const std::string& more : {filled_, kept_ ? kept_->given_up() : ""})
+    if (!more.empty()) all += (all.empty() ? "" : "; ") + more;
+  return all;
 }
 
 }  // namespace harmonics::plain

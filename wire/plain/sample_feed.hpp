@@ -8,6 +8,7 @@
 #include "wire/frame_builder.hpp"
 #include "wire/inbox.hpp"
 #include "wire/plain/record_decoder.hpp"
+#include "wire/plain/refused_samples.hpp"
 #include "wire/plain/selection.hpp"
 
 namespace harmonics::plain {
@@ -21,6 +22,8 @@ struct FeedOptions {
   bool single = false;                        // there is only one byte stream: if it becomes unreadable, the feed fails
   bool messages = false;                      // bytes arrive by message(), each on its own
   std::map<std::string, std::string> schema;  // the types of fields
+  std::string dead_letters;                   // where refused samples are kept, a path without ending; "": nowhere
+  uint64_t dead_letters_limit = uint64_t{256} << 20;  // of all dead letters in that folder
 };
 
 // The result of processing bytes.
@@ -80,6 +83,8 @@ class SampleFeed {
     std::unique_ptr<RecordDecoder> decoder;
     Outcome outcome;
     bool gone = false;
+    uint64_t number = 0, samples = 0;  // of this peer, and how many it sent, refused ones included
+    Format format = Format::Jsonl;
   };
   struct Chosen {
     std::string name;
@@ -87,8 +92,9 @@ class SampleFeed {
   };
   Peer& peer(uint64_t number, std::optional<Format> format = std::nullopt);
   void decode(Peer& peer);
-  void take(const Record& record, Outcome& outcome);
+  bool take(const Record& record, Outcome& outcome, std::string& reason);
   void refuse(const std::string& reason, Outcome& outcome);
+  void refuse(const std::string& reason, Peer& from, std::string_view bytes);
   void stop(const std::string& reason);
   void look_for_the_first();
   void announce();
@@ -108,10 +114,13 @@ class SampleFeed {
   bool begun_ = false, announced_ = false, gave_ = false, closed_ = false;
   uint64_t first_of_ = 0;        // peer of the first record, while that waits
   std::optional<Record> first_;  // until reading begins
+  std::string first_bytes_;      // of that record, if refused ones are kept
   Record record_;
   std::string failure_, last_error_;
+  std::string filled_;  // the note on a field that no sample had and that was filled in
   std::unique_ptr<wire::FrameBuilder> builder_;
   std::vector<std::vector<std::byte>> sample_;  // of each tensor
+  std::unique_ptr<RefusedSamples> kept_;        // null: refused samples are not kept
 };
 
 }  // namespace harmonics::plain

@@ -8,6 +8,8 @@
 
 #include <harmonics/announced.hpp>
 
+#include "wire/plain/cell_text.hpp"
+
 namespace harmonics::plain {
 namespace {
 
@@ -40,6 +42,10 @@ std::string number_text(double value) {
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
+bool has_value(const Record& record, size_t at) {
+  return at < record.size() && record[at].kind != Field::Kind::Missing;
+}
+
 // Returns the number of values in a field, whatever their notation; 0: none.
 size_t cells_of(const Field& field) {
   if (field.kind == Field::Kind::Numbers) return field.count;
@@ -47,23 +53,36 @@ size_t cells_of(const Field& field) {
   return field.kind == Field::Kind::Word ? 1 : 0;
 }
 
-// Describes why a field is unusable; "": it is usable.
-std::string wrong_with(const Field& field) {
-  if (field.kind == Field::Kind::Missing) return shown(field) + " has no value";
-  if (field.kind == Field::Kind::Odd) return shown(field) + " is " + field.text;
-  return "";
+}  // namespace
+
+std::optional<StreamInfo> read_type(std::string text, bool& scalar) {
+  scalar = !text.empty() && text.back() == ':';
+  if (scalar) text.pop_back();
+  return read_announced(text);
 }
 
-}  // namespace
+std::string raw_type(const std::string& where, const std::string& told,
+                     const std::map<std::string, std::string>& schema, const std::string& declared) {
+  if (told.empty() && schema.size() > 1)
+    throw Error(ErrorKind::Usage, where + ": its schema names " + std::to_string(schema.size()) +
+                                      " fields, and a sample of bare numbers is one")
+        .note("leave one field in it, or say ?type=f32:28x28");
+  const std::string type = told.empty() && !schema.empty() ? schema.begin()->second : told;
+  if (type.empty() && declared.empty())
+    throw Error(ErrorKind::Usage, where + ": format=raw needs the shape of a sample, and the flow declares none")
+        .note("declare it in the flow, 'producer x {28, 28};', or say ?type=f32:28x28, and ?type=f32: for one number");
+  if (type.empty()) return declared;
+  if (type.find_first_of(":<") != std::string::npos) return type;
+  return type + (declared.empty() ? ":" : declared.substr(declared.find_first_of(":<")));
+}
 
 Selection::Selection(Asked asked, std::string where) : asked_(std::move(asked)), where_(std::move(where)) {
   for (size_t i = 0; i < asked_.symbols.size(); ++i) classes_[asked_.symbols[i]] = static_cast<int64_t>(i);
   if (!asked_.symbols.empty()) part_.dtype = DType::I64, part_.classes = static_cast<uint32_t>(asked_.symbols.size());
+  read_filler();
   if (asked_.type.empty()) return;
-  std::string text = asked_.type;
-  const bool scalar = text.back() == ':';  // "f32:" is one number
-  if (scalar) text.pop_back();
-  const std::optional<StreamInfo> info = read_announced(text);
+  bool scalar = false;
+  const std::optional<StreamInfo> info = read_type(asked_.type, scalar);
   if (!info)
     throw Error(ErrorKind::Usage, where_ + ": '" + asked_.type + "' is no type of samples")
         .note("write type=u8, type=u8:28x28, or with classes type=i64<10");
@@ -77,12 +96,78 @@ Selection::Selection(Asked asked, std::string where) : asked_(std::move(asked)),
   part_.sample = info->sample;
   cells_ = static_cast<size_t>(info->sample.count());
   known_ = arranges_ = true;
+  convert_filler();
+}
+
+void Selection::read_filler() {
+  if (!asked_.missing) return;
+  const std::string& text = *asked_.missing;
+  const std::string what = where_ + ": missing=" + text;
+  if (text == "mean")
+    throw Error(ErrorKind::Usage, what + " needs every sample beforehand, and a stream has no end to wait for")
+        .note("give the value itself; harmonics inspect 'file:OLD.csv?missing=mean' prints the means of a file");
+  filler_.emplace();
+  Field& field = filler_->field;
+  field.text = text;
+  field.count = 1;
+  if (!classes_.empty()) {
+    if (classes_.find(text) == classes_.end())
+      throw Error(ErrorKind::Usage, what + " is no word that symbols= lists").note("give one of them, or add it");
+    field.kind = Field::Kind::Word;
+    return;
+  }
+  field.kind = Field::Kind::Numbers;
+  const bool truth = text == "true" || text == "false";
+  field.whole = truth || integer_in(text);
+  if (truth)
+    filler_->number = text == "true";
+  else if (const auto number = number_in(text))
+    filler_->number = *number;
+  else
+    throw Error(ErrorKind::Usage, what + " is no number").note("give a number or nan; words are for symbols=");
+}
+
+// Converts the filler to the type of the samples, once that is known.
+void Selection::convert_filler() {
+  if (!filler_) return;
+  std::vector<std::byte>& bytes = filler_->bytes;
+  std::string reason;
+  bool good = true;
+  if (filler_->field.kind == Field::Kind::Word) {
+    good = append_word(filler_->field, bytes, reason);
+  } else if (!std::isnan(filler_->number)) {
+    good = convert(&filler_->number, 1, filler_->field, bytes, reason);
+  } else if (part_.dtype == DType::F64) {
+    bytes.resize(sizeof(double));
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    std::memcpy(bytes.data(), &nan, sizeof nan);
+  } else {
+    bytes.resize(sizeof(float));
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    std::memcpy(bytes.data(), &nan, sizeof nan);
+    good = part_.dtype == DType::F32;
+  }
+  if (!good)
+    throw Error(ErrorKind::Usage,
+                where_ + ": missing=" + filler_->field.text + " is no " +
+                    (part_.classes > 0 ? "class below " + std::to_string(part_.classes) : type_text()))
+        .note(part_.dtype == DType::F32 || part_.dtype == DType::F64
+                  ? "give a number of this type"
+                  : "give a whole number of this type, or read numbers with ?type=f32");
+}
+
+// Describes why a field is unusable; "": it is usable, or can be filled in.
+std::string Selection::wrong_with(const Field& field) const {
+  if (field.kind == Field::Kind::Odd) return shown(field) + " is " + field.text;
+  if (filler_) return "";
+  if (field.kind == Field::Kind::Missing) return shown(field) + " has no value";
+  return field.gaps.empty() ? "" : shown(field) + " is " + field.text;
 }
 
 bool Selection::choose(const Record& record, std::string& reason) {
   parts_.clear();
   if (asked_.selection.empty()) {
-    for (size_t i = 0; i < record.size(); ++i) parts_.push_back({record[i].name, i});
+    for (size_t i = 0; i < record.size(); ++i) parts_.push_back({record[i].name, i, 0, false});
     return chosen_ = true;
   }
   for (const std::string& word : words_of(asked_.selection))
@@ -91,7 +176,7 @@ bool Selection::choose(const Record& record, std::string& reason) {
 }
 
 bool Selection::choose_one(const Record& record, const std::string& word, std::string& reason) {
-  if (const size_t at = record.find(word); at < record.size()) return parts_.push_back({word, at}), true;
+  if (const size_t at = record.find(word); at < record.size()) return parts_.push_back({word, at, 0, false}), true;
   size_t first = 0, last = 0;
   const char* const end = word.data() + word.size();
   const auto from = std::from_chars(word.data(), end, first);
@@ -101,36 +186,45 @@ bool Selection::choose_one(const Record& record, const std::string& word, std::s
     const auto to = std::from_chars(from.ptr + 1, end, last);
     range = *from.ptr == '-' && to.ec == std::errc() && to.ptr == end && last >= first;
   }
+  const bool unnamed = record.size() == 1 && record[0].name.empty();
+  // Where the type is known, a later record may have the field.
+  if (filler_ && known_ && !record.numbered && !unnamed) return parts_.push_back({word, record.size(), 0, false}), true;
   if (!range || last >= record.size()) {
-    if (record.size() == 1 && record[0].name.empty())
+    if (unnamed)
       reason = record.place + " is one value without a name, and has no field '" + word + "'";
     else
       reason = record.place + " has no field '" + word + "'; its fields are: " + fields_of(record);
     return false;
   }
-  for (size_t at = first; at <= last; ++at) parts_.push_back({record[at].name, at});
+  for (size_t at = first; at <= last; ++at) parts_.push_back({record[at].name, at, 0, false});
   return true;
 }
 
 DType Selection::dtype_of_numbers(const Record& first, const Field& field) const {
   if (field.kind == Field::Kind::Typed) return field.dtype;
   if (asked_.use == "numbers") return DType::F32;
-  if (field.shape.rank() > 0) return asked_.use == "lookup" && field.whole ? DType::I64 : DType::F32;
-  const double value = first.numbers[field.at];
-  return field.whole || (!asked_.use.empty() && value == std::trunc(value)) ? DType::I64 : DType::F32;
+  const bool missing = field.kind == Field::Kind::Missing, whole = missing ? filler_->field.whole : field.whole;
+  if ((missing ? part_.sample : field.shape).rank() > 0)
+    return asked_.use == "lookup" && whole ? DType::I64 : DType::F32;
+  const double value = missing ? filler_->number : first.numbers[field.at];
+  return whole || (!asked_.use.empty() && value == std::trunc(value)) ? DType::I64 : DType::F32;
 }
 
 void Selection::learn(const Record& first) {
   if (known_) return;
   std::string reason;
-  if (!choose(first, reason)) throw Error(ErrorKind::Name, where_ + ": " + reason);
+  if (!choose(first, reason)) {
+    Error unknown(ErrorKind::Name, where_ + ": " + reason);
+    if (filler_) unknown.note("the first sample must have every field, if only as null, unless ?type= says what it is");
+    throw unknown;
+  }
   for (const Part& part : parts_)
     if (const std::string wrong = wrong_with(first[part.likely]); !wrong.empty())
       throw Error(ErrorKind::Stream, where_ + ": " + first.place + ": " + wrong)
           .note(
               "the first sample says what the stream is; ?type= says it beforehand, and samples that lack a value are "
-              "refused and counted then");
-  size_t cells = 0;
+              "refused and counted then, or filled in with ?missing=VALUE");
+  size_t cells = 0, missing = 0;
   for (const Part& part : parts_) {
     const Field& field = first[part.likely];
     if (field.kind == Field::Kind::Word && classes_.empty())
@@ -138,12 +232,14 @@ void Selection::learn(const Record& first) {
                   where_ + ": " + first.place + ": " + shown(field) + " is the word '" + field.text + "'")
           .note(parts_.size() > 1 ? "choose fields of numbers with '#NAME,NAME'"
                                   : "say the words that are classes in their order: ?symbols=a,b,c");
+    missing += field.kind == Field::Kind::Missing;
     cells += cells_of(field);
   }
+  if (missing > 0) cells = cells_without(first, cells, missing);
   const Field& only = first[parts_.front().likely];
   if (parts_.size() == 1) {
     if (!dtype_given_ && classes_.empty()) part_.dtype = dtype_of_numbers(first, only);
-    part_.sample = only.shape;
+    if (missing == 0) part_.sample = only.shape;
   } else {
     if (!dtype_given_) part_.dtype = DType::F32;
     part_.sample = Shape{static_cast<int64_t>(cells)};
@@ -153,37 +249,105 @@ void Selection::learn(const Record& first) {
                                        " bytes; the most is " + std::to_string(kMostRecord));
   cells_ = cells;
   known_ = true;
+  convert_filler();
 }
 
-bool Selection::mismatch(const Record& record, const Field& field, size_t cells, std::string& reason) const {
+// Returns the numbers of a sample whose first record lacks `missing` fields and has `cells` numbers.
+size_t Selection::cells_without(const Record& first, size_t cells, size_t missing) {
+  if (first.numbered || asked_.use == "classes" || !classes_.empty()) return cells + missing;
+  bool scalar = false;
+  if (const std::optional<StreamInfo> declared = read_type(asked_.declared, scalar)) {
+    const auto all = static_cast<size_t>(declared->sample.count());
+    if (parts_.size() == 1) part_.sample = declared->sample, arranges_ = true;
+    if (all == cells + missing || (missing == 1 && all > cells)) return all;
+  }
+  std::string name;
+  for (const Part& part : parts_)
+    if (first[part.likely].kind == Field::Kind::Missing && name.empty()) name = shown(first[part.likely]);
+  throw Error(ErrorKind::Stream,
+              where_ + ": " + first.place + ": " + name + " has no value, and how many numbers it has is not known yet")
+      .note("say what a sample is: ?type=f32:4 for four numbers, ?type=f32: for one");
+}
+
+bool Selection::mismatch(const Record& record, const Shape& is, std::string& reason) const {
   const bool one = parts_.size() == 1;
-  const Shape is = one ? field.shape : Shape{static_cast<int64_t>(cells)};
-  reason = record.place + ": " + (one ? shown(field) : "the fields together") + " of " +
-           (is.rank() ? "shape " + is.str() : "one number") + ", a sample has " +
+  reason = record.place + ": " +
+           (!one                          ? "the fields together"
+            : parts_.front().name.empty() ? "the value"
+                                          : "'" + parts_.front().name + "'") +
+           " of " + (is.rank() ? "shape " + is.str() : "one number") + ", a sample has " +
            (part_.sample.rank() ? "the shape " + part_.sample.str() : "one number");
   return false;
 }
 
 bool Selection::encode(const Record& record, std::vector<std::byte>& to, std::string& reason) {
   if (!chosen_ && !choose(record, reason)) return false;
-  if (asked_.selection.empty() && record.size() != parts_.size()) {
+  if (asked_.selection.empty() && record.size() != parts_.size() && !(filler_ && record.size() < parts_.size())) {
     reason = record.place + " has " + std::to_string(record.size()) + " fields, the first had " +
              std::to_string(parts_.size());
     return false;
   }
+  const size_t begin = to.size();
   size_t cells = 0;
   for (Part& part : parts_) {
     const size_t at = record.find(part.name, part.likely);
-    if (at == record.size()) return reason = record.place + " has no field '" + part.name + "'", false;
+    if (at == record.size() && !filler_) return reason = record.place + " has no field '" + part.name + "'", false;
+    if (at == record.size() || (filler_ && record[at].kind == Field::Kind::Missing))
+      return to.resize(begin), encode_filled(record, to, reason);
     part.likely = at;
+    part.came = true;
     const Field& field = record[at];
     if (const std::string wrong = wrong_with(field); !wrong.empty()) return reason = record.place + ": " + wrong, false;
     cells += cells_of(field);
-    if (cells > cells_ || (parts_.size() == 1 && !arranges_ && field.shape != part_.sample))
-      return mismatch(record, field, cells, reason);
+    const bool one = parts_.size() == 1;
+    if (cells > cells_ || (one && !arranges_ && field.shape != part_.sample))
+      return mismatch(record, one ? field.shape : Shape{static_cast<int64_t>(cells)}, reason);
     if (!append(record, field, to, reason)) return reason = record.place + ": " + reason, false;
   }
-  return cells == cells_ || mismatch(record, record[parts_.front().likely], cells, reason);
+  if (cells != cells_)
+    return mismatch(
+        record, parts_.size() == 1 ? record[parts_.front().likely].shape : Shape{static_cast<int64_t>(cells)}, reason);
+  for (size_t i = 0; filler_ && i < parts_.size(); ++i) parts_[i].cells = cells_of(record[parts_[i].likely]);
+  return true;
+}
+
+// Encodes a record that lacks values. A field that never had one has the numbers that remain of a sample, or one of
+// them for each such field.
+bool Selection::encode_filled(const Record& record, std::vector<std::byte>& to, std::string& reason) {
+  if (record.size() == 1 && record[0].name.empty() && !parts_.front().name.empty())
+    return reason = record.place + " is one value without a name", false;
+  size_t cells = 0, unknown = 0, present = 0;
+  std::string never;
+  for (Part& part : parts_) {
+    part.likely = record.find(part.name, part.likely);
+    const bool there = part.likely < record.size();
+    if (there)
+      if (const std::string wrong = wrong_with(record[part.likely]); !wrong.empty())
+        return reason = record.place + ": " + wrong, false;
+    if (!there && !std::exchange(part.came, true)) never += (never.empty() ? "'" : ", '") + part.name + "'";
+    present += there;
+    const size_t own = has_value(record, part.likely) ? cells_of(record[part.likely]) : part.cells;
+    cells += own;
+    unknown += own == 0;
+  }
+  if (!never.empty())
+    note_ = record.place + ": no sample had " + never + " until now; missing=" + filler_->field.text + " stands in";
+  if (asked_.selection.empty() && present < record.size()) {
+    reason = record.place + " has fields that the first sample had not";
+    return false;
+  }
+  const size_t rest = cells_ - std::min(cells, cells_), each = unknown == 1 ? rest : 1;
+  if (cells + unknown * each != cells_ || (unknown > 0 && each == 0))
+    return mismatch(record, Shape{static_cast<int64_t>(cells)}, reason);
+  for (const Part& part : parts_) {
+    if (has_value(record, part.likely)) {
+      if (!append(record, record[part.likely], to, reason)) return reason = record.place + ": " + reason, false;
+      continue;
+    }
+    for (size_t i = 0; i < (part.cells > 0 ? part.cells : each); ++i)
+      to.insert(to.end(), filler_->bytes.begin(), filler_->bytes.end());
+  }
+  return true;
 }
 
 bool Selection::append_word(const Field& field, std::vector<std::byte>& to, std::string& reason) const {
@@ -202,16 +366,21 @@ bool Selection::append(const Record& record, const Field& field, std::vector<std
                        std::string& reason) const {
   if (!classes_.empty()) {
     if (field.kind == Field::Kind::Word) return append_word(field, to, reason);
-    if (field.text.empty() || field.kind != Field::Kind::Numbers)
+    if (field.text.empty() || field.kind != Field::Kind::Numbers || !field.gaps.empty())
       return reason = shown(field) + " is no word that symbols= lists", false;
     return append_word(field, to, reason);  // a word that is a number, as in tables
   }
   if (field.kind == Field::Kind::Word) return append_word(field, to, reason);
-  if (field.kind == Field::Kind::Numbers)
-    return convert(record.numbers.data() + field.at, field.count, field, to, reason);
+  if (field.kind == Field::Kind::Numbers) {
+    const size_t begin = to.size();
+    if (!convert(record.numbers.data() + field.at, field.count, field, to, reason)) return false;
+    for (const size_t gap : field.gaps)
+      std::memcpy(to.data() + begin + gap * filler_->bytes.size(), filler_->bytes.data(), filler_->bytes.size());
+    return true;
+  }
   const std::byte* const bytes = record.bytes.data() + field.at;
   const size_t count = cells_of(field);
-  if (field.dtype == part_.dtype) return to.insert(to.end(), bytes, bytes + field.count), true;
+  if (field.dtype == part_.dtype && part_.classes == 0) return to.insert(to.end(), bytes, bytes + field.count), true;
   const auto as = [&](auto zero) {
     std::vector<decltype(zero)> numbers(count);
     std::memcpy(numbers.data(), bytes, field.count);

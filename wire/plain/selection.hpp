@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 
 #include "wire/frame.hpp"
 #include "wire/plain/record.hpp"
@@ -10,13 +11,23 @@ namespace harmonics::plain {
 
 // The selection requested by the address and the flow.
 struct Asked {
-  std::string selection;             // the part after '#': "label", "a,b", "0-3"; "": every field
-  std::string type;                  // "u8", "u8:28x28", "i64<10"; "": decided by the flow and the first record
-  std::string use;                   // declared by the flow: classes, lookup or numbers; "": unknown
-  std::vector<std::string> symbols;  // the words that are classes, in order
+  std::string selection;               // the part after '#': "label", "a,b", "0-3"; "": every field
+  std::string type;                    // "u8", "u8:28x28", "i64<10"; "": decided by the flow and the first record
+  std::string use;                     // declared by the flow: classes, lookup or numbers; "": unknown
+  std::vector<std::string> symbols;    // the words that are classes, in order
+  std::optional<std::string> missing;  // what stands in for missing values: a number, nan or a word of symbols
+  std::string declared;                // what the flow declares, as a type; "": nothing
 
   bool operator==(const Asked&) const = default;
 };
+
+// Parses "u8", "u8:28x28", "i64<10", or "f32:" for one number, which sets `scalar`. Empty: not in this form.
+std::optional<StreamInfo> read_type(std::string text, bool& scalar);
+
+// Returns the type of bare numbers: `told` by the address, or that of the only field in its schema, with the shape and
+// classes that the flow declares unless a shape is told. Errors: Usage.
+std::string raw_type(const std::string& where, const std::string& told,
+                     const std::map<std::string, std::string>& schema, const std::string& declared);
 
 class Selection {
  public:
@@ -26,22 +37,40 @@ class Selection {
   const Asked& asked() const { return asked_; }
   // Whether type and shape are known.
   bool is_known() const { return known_; }
-  // Learns type and shape from the first record. Errors: Name, Stream.
+  // Learns type and shape from the first record. Errors: Name, Stream; Usage, if what stands in for missing values is
+  // not of that type.
   void learn(const Record& first);
   // Has no bytes and no name.
   const wire::TensorPart& part() const { return part_; }
-  // Appends the sample's bytes, or sets the reason why the record is invalid.
+  // Appends the sample's bytes, or sets the reason why the record is invalid. Missing values are filled in where
+  // Asked says with what.
   bool encode(const Record& record, std::vector<std::byte>& to, std::string& reason);
+  // A note for the user, until it is taken.
+  bool has_note() const { return !note_.empty(); }
+  std::string take_note() { return std::exchange(note_, ""); }
 
  private:
   struct Part {
     std::string name;
     size_t likely = 0;  // index in the previous record
+    size_t cells = 0;   // numbers in the last sample that had a value; 0: none had one
+    bool came = false;  // a record had the field, with a value or without
   };
+  // What stands in for missing values.
+  struct Filler {
+    Field field;        // of one value, with its text as written
+    double number = 0;  // unless it is a word
+    std::vector<std::byte> bytes;
+  };
+  void read_filler();
+  void convert_filler();
   bool choose(const Record& record, std::string& reason);
   bool choose_one(const Record& record, const std::string& word, std::string& reason);
   DType dtype_of_numbers(const Record& first, const Field& field) const;
-  bool mismatch(const Record& record, const Field& field, size_t cells, std::string& reason) const;
+  size_t cells_without(const Record& first, size_t cells, size_t missing);
+  std::string wrong_with(const Field& field) const;
+  bool encode_filled(const Record& record, std::vector<std::byte>& to, std::string& reason);
+  bool mismatch(const Record& record, const Shape& is, std::string& reason) const;
   bool append(const Record& record, const Field& field, std::vector<std::byte>& to, std::string& reason) const;
   bool append_word(const Field& field, std::vector<std::byte>& to, std::string& reason) const;
   std::string type_text() const;
@@ -60,6 +89,8 @@ class Selection {
   wire::TensorPart part_;
   size_t cells_ = 0;
   std::map<std::string, int64_t, std::less<>> classes_;
+  std::optional<Filler> filler_;
+  std::string note_;
 };
 
 // Reads the types of fields from a file: {"image": "u8:28x28", "label": {"type": "i64", "classes": 10}, "x": {"type":

@@ -67,7 +67,7 @@ void consumers(Flags& f, const char* help) {
 }
 
 void dead_letters(Flags& f) {
-  f.text("dead-letters", "DIR", "keep unmatched and late samples in this directory; file:DIR/NAME.hxs reads them",
+  f.text("dead-letters", "DIR", "keep samples in this directory that found no partner, came late or were refused",
          &Options::dead_letters);
   f.text("dead-letters-limit", "SIZE", "the most bytes kept there (default: 256M)", &Options::dead_letters_limit);
 }

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include <boost/json.hpp>
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/run/pictures.hpp"
@@ -81,6 +81,17 @@ boost::json::array left_over_of(const RunOutcome& outcome) {
   return all;
 }
 
+boost::json::array dead_letters_json(BoundGraph& graph) {
+  boost::json::array all;
+  if (const DeadLetters* const letters = graph.streams().dead_letters())
+    for (const DeadLetters::Kept& kept : letters->kept())
+      all.push_back(boost::json::object{{"producer", kept.stream},
+                                        {"why", kept.refused ? "refused" : "unpaired"},
+                                        {"samples", kept.samples},
+                                        {"files", boost::json::value_from(kept.files)}});
+  return all;
+}
+
 boost::json::object figures_json(BoundGraph& graph, const RunOutcome& outcome) {
   const ParameterStore& store = graph.store();
   const CycleReport& r = outcome.report;
@@ -100,6 +111,7 @@ boost::json::object figures_json(BoundGraph& graph, const RunOutcome& outcome) {
   o["left_over"] = left_over_of(outcome);
   o["lost"] = boost::json::value_from(r.lost);
   o["refused"] = boost::json::value_from(r.refused);
+  o["dead_letters"] = dead_letters_json(graph);
   o["training"] = outcome.trained ? boost::json::value(outcome.training) : boost::json::value(nullptr);
   o["learning_rate"] = json_of(r.learning_rate, outcome.trained);
   o["resumed_at"] = r.resumed_at;
@@ -145,6 +157,16 @@ void tell_missing(const CycleReport& r) {
     if (both != before) say("refused: " + samples_of(refused, name) + (why.empty() ? "" : "; " + why));
     before = both;
   }
+}
+
+// Prints where samples are that the run did not learn.
+void tell_dead_letters(BoundGraph& graph) {
+  const DeadLetters* const letters = graph.streams().dead_letters();
+  if (!letters) return;
+  for (const DeadLetters::Kept& kept : letters->kept())
+    say(fmt::format("kept: {} {} sample{} of '{}' in {}", thousands(static_cast<int64_t>(kept.samples)),
+                    kept.refused ? "refused" : "unpaired", kept.samples == 1 ? "" : "s", kept.stream,
+                    fmt::join(kept.files, ", ")));
 }
 
 }  // namespace
@@ -215,6 +237,7 @@ void summarise(BoundGraph& graph, const Options& options, const RunOutcome& outc
     say(fmt::format("inferred {} samples in {} ({})", thousands(r.samples), duration(r.seconds),
                     rate(r.samples_per_second)));
     tell_missing(r);
+    tell_dead_letters(graph);
     return;
   }
   say(fmt::format("trained {} on {} samples in {} ({}, stopped by {}): {}",
@@ -237,6 +260,7 @@ void summarise(BoundGraph& graph, const Options& options, const RunOutcome& outc
         say(fmt::format("confusion of '{}': {}", layer.layer,
                         confusion_text(layer.table, class_names(graph, layer.layer))));
   tell_missing(r);
+  tell_dead_letters(graph);
   tell_kept(options, outcome);
 }
 

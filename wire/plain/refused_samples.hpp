@@ -1,0 +1,49 @@
+// RefusedSamples: samples that could not be read, kept on disk as they came, to be mended and sent again.
+#pragma once
+
+#include <map>
+
+#include "wire/folder_budget.hpp"
+#include "wire/plain/record_decoder.hpp"
+
+namespace harmonics::plain {
+
+// Appends to PREFIX.reasons.jsonl one object per sample: when, from where, why. Lines of text are appended to
+// PREFIX.refused.jsonl or .csv, each table with its header first; other bytes stand in the object as base64. A write
+// error, or the limit, is reported by given_up() and does not stop the stream. Not thread-safe.
+class RefusedSamples {
+ public:
+  struct Sample {
+    Format format;
+    uint64_t sender, number;  // the sender's number and that of its sample, from 1
+    std::string_view bytes, header;
+  };
+  // `prefix`: path and beginning of the files' names; its folder exists. `most_bytes`: of all dead letters in it.
+  RefusedSamples(std::string where, std::string prefix, uint64_t most_bytes);
+  RefusedSamples(const RefusedSamples&) = delete;
+  RefusedSamples& operator=(const RefusedSamples&) = delete;
+  ~RefusedSamples();
+
+  void keep(const Sample& sample, const std::string& reason);
+  // Why no more are kept; "": they are.
+  const std::string& given_up() const { return given_up_; }
+
+ private:
+  struct Lines {
+    std::string name;  // without the folder
+    int file = -1;
+    uint64_t count = 0;
+    bool is_new = false;
+  };
+  Lines open_lines(const std::string& name);
+  Lines* lines_of(Format format, std::string_view header);
+  bool write(Lines& lines, std::string_view bytes);
+  void give_up(const std::string& why);
+
+  std::string where_, folder_, name_, given_up_;
+  wire::FolderBudget budget_;
+  std::optional<Lines> reasons_;
+  std::map<std::pair<Format, std::string>, Lines> texts_;  // by header
+};
+
+}  // namespace harmonics::plain
