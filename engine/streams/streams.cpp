@@ -415,8 +415,8 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
   take_edge_options(bound_name, producer, address);
   const StreamSteps steps = take_stream_steps(address);
   if (own_seed) address.options.push_back({"seed", *own_seed});
-  Source source = open_source(registry, bound_name,
-                              with_words(bound_name, *item, expecting(graph, producer, *item, address)));
+  Source source =
+      open_source(registry, bound_name, with_words(bound_name, *item, expecting(graph, producer, *item, address)));
   if (source.info().live) announced_[producer] = announced_text(source.info());
   from_[producer] = address.scheme + ":" + address.path;
   addresses_[producer] = address;

@@ -19,8 +19,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const char* const shapes[] = {"", "2", "2x3"};
   const std::string type = types[data[3] % 4];
   const GuardedBytes bytes("input.bin", data + 4, size - 4);
-  refusing([&] { read_everything(*read_text(bytes.file(), {"", windows})); });
-  refusing([&] { read_everything(*read_text(bytes.file(), {"ab\n", windows})); });
+  refusing([&] { read_everything(*read_text(bytes.file(), {"", false, windows})); });
+  refusing([&] { read_everything(*read_text(bytes.file(), {"ab\n", data[2] % 2 == 0, windows})); });
   refusing([&] { read_everything(*read_tokens(bytes.file(), {windows, type, data[3] / 4 % 2 ? 300u : 0u})); });
   return refusing([&] { read_everything(read_raw(bytes.file(), {type, shapes[data[2] % 3], data[1] / 8u})); });
 }

@@ -5,7 +5,7 @@
 
 #include <fmt/core.h>
 
-#include "engine/base/utf8.hpp"
+#include "formats/utf8.hpp"
 #include "engine/bound/generate.hpp"
 #include "engine/cli/run/pictures.hpp"
 #include "engine/cli/terminal/chart.hpp"
