@@ -6,7 +6,6 @@
 #include <cstring>
 #include <numeric>
 
-#include <boost/json.hpp>
 #include <fmt/core.h>
 
 #include <harmonics/announced.hpp>
@@ -300,69 +299,6 @@ Address StreamSet::of_field(const Graph& graph, int producer, const std::string&
   whole.options.insert(whole.options.end(), address.options.begin(), address.options.end());
   whole.fragment = address.fragment;
   return whole;
-}
-
-namespace {
-
-// Returns what the flow says of a sample, as a type: f32 numbers of the declared shape, or class numbers. "": the flow
-// says no shape, or a shape of lookups that may as well be a number of classes.
-std::string declared_type(const GraphNode& node, const StreamUse& use) {
-  const bool lookup = use.looked_up && !use.computed, classes = use.compared && !use.computed && !lookup;
-  if (!node.has_shape) return classes ? "i64:" : "";
-  if (node.shape.front() < 0 || node.shape.size() > HX_MAX_RANK) return "";
-  if (node.shape.size() == 1 && classes) return node.shape[0] == 1 ? "i64:" : fmt::format("i64<{}", node.shape[0]);
-  if (node.shape.size() == 1 && lookup) return "";
-  StreamInfo info;
-  info.dtype = classes || lookup ? DType::I64 : DType::F32;
-  info.sample = Shape(node.shape);
-  return announced_text(info);
-}
-
-}  // namespace
-
-// Returns the address with what its scheme has options for: how the flow takes the stream and what it declares, where
-// refused samples are kept, and the stream's known type. That comes from the spool or the checkpoint, so that its
-// samples need no sender.
-Address StreamSet::expecting(const Graph& graph, int producer, const Item& item, Address address) const {
-  const GraphNode& node = graph.nodes[static_cast<size_t>(producer)];
-  const StreamUse use = use_of(graph, producer);
-  const std::string& name = node.name;
-  const auto takes = [&](std::string_view option) {
-    return std::any_of(item.arguments.begin(), item.arguments.end(),
-                       [&](const ArgumentSpec& a) { return a.name == option; });
-  };
-  const bool plain = takes("use");
-  if (plain && !address.find("use")) {
-    const bool classes = use.compared && !use.computed, lookup = use.looked_up && !use.computed;
-    address.options.push_back({"use", lookup ? "lookup" : classes ? "classes" : "numbers"});
-  }
-  if (const std::string declared = declared_type(node, use);
-      takes("declared") && !declared.empty() && !address.find("declared"))
-    address.options.push_back({"declared", declared});
-  if (letters_ && takes("dead-letters") && !address.find("dead-letters")) {
-    address.options.push_back({"dead-letters", letters_->refused_of(name)});
-    address.options.push_back(
-        {"dead-letters-limit", std::to_string(std::min<uint64_t>(letters_->most_bytes(), INT64_MAX))});
-  }
-  if (!takes("type") || address.find("type")) return address;
-  const std::optional<StreamInfo> spooled = spool_ ? spool_->type_of(name) : std::nullopt;
-  std::string type = spooled ? announced_text(*spooled) : "";
-  if (const auto known = expected_.find(name); type.empty() && known != expected_.end()) type = known->second;
-  // "f32:" is a scalar; "f32" leaves the shape to the first sample.
-  if (plain && !type.empty() && type.find_first_of(":<") == std::string::npos) type += ':';
-  if (!type.empty()) address.options.push_back({"type", type});
-  return address;
-}
-
-Address StreamSet::with_words(const std::string& name, const Item& item, Address address) const {
-  const auto words = words_.find(name);
-  const bool takes = std::any_of(item.arguments.begin(), item.arguments.end(),
-                                 [](const ArgumentSpec& a) { return a.name == "learned"; });
-  if (words == words_.end() || !takes) return address;
-  for (const char* own : {"symbols", "vocabulary", "learned"})
-    if (address.find(own)) return address;
-  address.options.push_back({"learned", boost::json::serialize(boost::json::value_from(words->second))});
-  return address;
 }
 
 void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& name, Address address) {

@@ -14,6 +14,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/address.hpp"
+#include "engine/cli/terminal/command_text.hpp"
 #include "engine/base/file.hpp"
 #include "engine/cli/terminal/chart.hpp"
 #include "engine/cli/run/pictures.hpp"
@@ -143,7 +144,7 @@ std::string data_html(const ReportedRun& run) {
       const auto known = versions.find(path);
       version = known != versions.end() ? known->second : versions[path] = version_text(path);
     }
-    t.row(data.use, data.address + (version.empty() ? "" : " · " + version));
+    t.row(data.use, without_secrets(data.address) + (version.empty() ? "" : " · " + version));
   }
   return run.data.empty() ? "" : "<h2>Data</h2>\n" + t.html();
 }

@@ -47,7 +47,7 @@ std::vector<std::string> without_secrets(std::vector<std::string> words) {
     else if (words[i].rfind(std::string(kFlag) + "=", 0) == 0)
       words[i] = "--token=TOKEN";
     else
-      words[i] = without_secret_options(without_password(words[i]));
+      words[i] = engine::cli::without_secrets(words[i]);
   }
   return words;
 }
@@ -59,6 +59,8 @@ std::string line_of(const std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+std::string without_secrets(const std::string& address) { return without_secret_options(without_password(address)); }
 
 std::string quoted(const std::string& word) {
   if (!word.empty() &&
