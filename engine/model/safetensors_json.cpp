@@ -31,7 +31,7 @@ class HeaderHandler {
   bool on_object_begin(error_code& ec) {
     if (skipping()) return enter();
     if (depth_ == 0) return enter();
-    if (depth_ > 1) return fault(ec, "an object stands where " + expected() + " was expected");
+    if (depth_ > 1) return fault(ec, "an object where " + expected() + " was expected");
     if (key_ == "__metadata__") {
       in_ = In::metadata;
     } else {
@@ -48,7 +48,7 @@ class HeaderHandler {
   }
   bool on_array_begin(error_code& ec) {
     if (skipping()) return enter();
-    if (!numbers_ || depth_ != 2) return fault(ec, "a list stands where " + expected() + " was expected");
+    if (!numbers_ || depth_ != 2) return fault(ec, "a list where " + expected() + " was expected");
     numbers_->emplace();
     return enter();
   }
@@ -84,8 +84,7 @@ class HeaderHandler {
       header.metadata[key_] = std::move(value);
       return true;
     }
-    if (in_ != In::tensor || numbers_ || depth_ != 2)
-      return fault(ec, "a text stands where " + expected() + " was expected");
+    if (in_ != In::tensor || numbers_ || depth_ != 2) return fault(ec, "a text where " + expected() + " was expected");
     header.tensors.back().dtype = std::move(value);
     return true;
   }
@@ -134,10 +133,10 @@ class HeaderHandler {
     return true;
   }
   bool other(error_code& ec, const std::string& kind) {
-    return skipping() ? passed() : fault(ec, kind + " stands where " + expected() + " was expected");
+    return skipping() ? passed() : fault(ec, kind + " where " + expected() + " was expected");
   }
   bool number(uint64_t value, error_code& ec) {
-    if (!numbers_ || depth_ != 3) return fault(ec, "a number stands where " + expected() + " was expected");
+    if (!numbers_ || depth_ != 3) return fault(ec, "a number where " + expected() + " was expected");
     (*numbers_)->push_back(value);
     return true;
   }
@@ -169,8 +168,7 @@ RawHeader parse_safetensors_json(std::string_view text, const std::string& file,
     refuse_safetensors(file, offset + read, handler.subject(),
                        grammar ? "the header is no JSON: " + ec.message() : handler.what);
   }
-  if (read != text.size())
-    refuse_safetensors(file, offset + read, nullptr, "after the header's JSON only spaces may stand");
+  if (read != text.size()) refuse_safetensors(file, offset + read, nullptr, "only spaces may follow the header's JSON");
   return std::move(handler.header);
 }
 

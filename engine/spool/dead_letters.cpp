@@ -31,7 +31,7 @@ DeadLetters::DeadLetters(DeadLetterOptions options) : options_(std::move(options
         .note("--dead-letters names a directory");
   };
   FileCalls& calls = *options_.calls;
-  if (const int reason = make_directories(options_.directory, calls)) refuse("cannot be made", reason);
+  if (const int reason = make_directories(options_.directory, calls)) refuse("cannot be created", reason);
   std::vector<std::string> names;
   if (calls.list(options_.directory.c_str(), names) != 0) refuse("cannot be read", errno);
   for (const std::string& name : names) {
@@ -77,13 +77,13 @@ void DeadLetters::read_kept(const std::string& path) {
   spool::cut(path, whole, *options_.calls);
   bytes_ -= std::min(bytes_, size - whole);
   if (options_.on_note)
-    options_.on_note(fmt::format("'{}' ended within a frame: its last {} bytes are left out", path, size - whole));
+    options_.on_note(fmt::format("'{}' ended within a frame: its last {} bytes are dropped", path, size - whole));
 }
 
 void DeadLetters::give_up(const std::string& why) {
   over_ = true;
   if (options_.on_note)
-    options_.on_note(fmt::format("samples that are left out are no longer kept in '{}': {}", options_.directory, why));
+    options_.on_note(fmt::format("unmatched and late samples are no longer kept in '{}': {}", options_.directory, why));
 }
 
 void DeadLetters::keep(const std::string& stream, const StreamInfo& info, const char* why, uint64_t index,

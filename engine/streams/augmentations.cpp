@@ -83,7 +83,7 @@ class PluginAugmentProducer final : public SampleWiseProducer {
         throw plugin_error(*item_, status);
     const TensorType type = from_c(result_);
     if (type.shape.count() <= 0)
-      throw Error(ErrorKind::Plugin, fmt::format("{} says that its result is {}", spoken_name(*item_), type.str()));
+      throw Error(ErrorKind::Plugin, fmt::format("{} announces the result {}", spoken_name(*item_), type.str()));
     to_.dtype = type.dtype;
     to_.sample = type.shape;
     if (to_.dtype != from_.dtype) to_.classes = 0;
@@ -98,8 +98,8 @@ class PluginAugmentProducer final : public SampleWiseProducer {
     const HTensor sample = inner_->next();
     if (!sample) return {};
     if (sample.dtype() != from_.dtype || sample.shape() != from_.sample)
-      throw Error(ErrorKind::Stream,
-                  "augment: a sample of shape " + sample.shape().str() + " came, announced was " + from_.sample.str());
+      throw Error(ErrorKind::Stream, "augment: a sample of shape " + sample.shape().str() +
+                                         " instead of the announced " + from_.sample.str());
     begin_numbers();
     add_numbers(1);
     HTensor out(to_.dtype, to_.sample);

@@ -82,8 +82,8 @@ class Header {
     t.begin = offsets[0];
     t.end = offsets[1];
     if (t.begin > t.end || t.end > file_.size() - data_)
-      refuse("tensor '" + name + "' lies at bytes " + std::to_string(t.begin) + " to " + std::to_string(t.end) +
-             " of " + std::to_string(file_.size() - data_) + " bytes of data");
+      refuse("tensor '" + name + "' is at bytes " + std::to_string(t.begin) + " to " + std::to_string(t.end) + " of " +
+             std::to_string(file_.size() - data_) + " bytes of data");
     if (array_bytes(file_.name(), t.dtype, t.dims) != t.end - t.begin)
       refuse("the shape of tensor '" + name + "' takes " + std::to_string(array_bytes(file_.name(), t.dtype, t.dims)) +
              " bytes, it has " + std::to_string(t.end - t.begin));

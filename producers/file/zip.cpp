@@ -25,7 +25,7 @@ class Directory {
     if (entries_ == 0xFFFF || offset_ == 0xFFFFFFFF || bytes_ == 0xFFFFFFFF) read_end64();
     if (offset_ > end_ || bytes_ > end_ - offset_)
       damaged("its directory of " + std::to_string(bytes_) + " bytes at byte " + std::to_string(offset_) +
-              " does not lie before its end record at byte " + std::to_string(end_));
+              " is not before its end record at byte " + std::to_string(end_));
   }
 
   std::vector<ZipMember> members() const {
@@ -175,8 +175,9 @@ FileBytesPtr read_zip_member(const FileBytesPtr& archive, const ZipMember& m) {
                        " on, the archive has " + std::to_string(size));
   const size_t offset = m.header + skipped;
   if (m.method == 0 && m.packed != m.size)
-    damaged_member(*archive, m,
-                   "it is stored, yet " + std::to_string(m.packed) + " bytes are said to be " + std::to_string(m.size));
+    damaged_member(
+        *archive, m,
+        "it is stored, yet " + std::to_string(m.packed) + " bytes are declared as " + std::to_string(m.size));
   const FileBytesPtr bytes = m.method == 0 ? FileBytes::piece(archive, archive->name() + "#" + m.name, offset, m.size)
                                            : inflate_member(archive, m, offset);
   if (checksum(bytes->data(), bytes->size()) != m.crc) damaged_member(*archive, m, "its checksum does not fit");

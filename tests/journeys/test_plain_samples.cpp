@@ -210,7 +210,7 @@ TEST_CASE("plain samples: mistakes give a remedy") {
   says("word\n", "--producer 'x=stdin:#x' --producer 'y=x#y'", 65, "add ?format=jsonl, csv, msgpack, npy or raw");
   says(json_row(0), "--producer 'x=stdin:#z' --producer 'y=x#y'", 78, "line 1 has no field 'z'; its fields are: x, y");
   says("", "--producer 'x=stdin:#x' --producer 'y=x#y'", 65, "stdin:: it ends without a sample");
-  says(raw_rows(), "--producer 'x=stdin:?format=raw' --producer 'y=x#y'", 2, "say ?type=f32:28x28");
+  says(raw_rows(), "--producer 'x=stdin:?format=raw' --producer 'y=x#y'", 2, "add ?type=f32:28x28");
   says(json_row(0), "--producer 'x=stdin:?format=hxs&symbols=a#x' --producer 'y=x#y'", 2,
        "symbols= is for samples in plain formats");
   CHECK(harmonics(l.arguments("--producer 'x=tcp:0.0.0.0:5555?format=jsonl#x' --producer 'y=x#y'")).code == 77);

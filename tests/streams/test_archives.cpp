@@ -60,7 +60,7 @@ TEST_CASE("damaged archives are refused") {
             "; get the file again");
   CHECK(broken(good, end + 16, little(good.size(), 4)) ==
         "'FILE' is a damaged zip archive: its directory of 51 bytes at byte " + std::to_string(good.size()) +
-            " does not lie before its end record at byte " + std::to_string(end) + "; get the file again");
+            " is not before its end record at byte " + std::to_string(end) + "; get the file again");
   CHECK(broken(good, entry - 1, "X") == "'FILE#x.npy' is damaged: its checksum does not fit; get the file again");
   CHECK(broken(good, entry + 8, little(1, 2)) == "'FILE#x.npy' is encrypted; save it without a password");
   CHECK(
@@ -97,7 +97,7 @@ TEST_CASE("tensors of a safetensors file, by name") {
   const std::string sorry = "'FILE' is no sound safetensors file: ";
   CHECK(with(header, data + "more") == sorry + "4 bytes follow its last tensor; get the file again");
   CHECK(with(header, data.substr(0, 30)) ==
-        sorry + "tensor 'y' lies at bytes 24 to 40 of 30 bytes of data; get the file again");
+        sorry + "tensor 'y' is at bytes 24 to 40 of 30 bytes of data; get the file again");
   CHECK(with(R"({"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,23]}})", data.substr(0, 23)) ==
         sorry + "the shape of tensor 'x' takes 24 bytes, it has 23; get the file again");
   CHECK(with(R"({"x":{"dtype":"F12","shape":[2,3],"data_offsets":[0,24]}})", data) ==
@@ -133,7 +133,7 @@ TEST_CASE("raw numbers have the type and shape of the address") {
   CHECK(refused_archive(path, {{"dtype", "f32"}, {"shape", "5"}}) ==
         "'FILE' has 24 bytes, which are not samples of 20 bytes each; correct dtype=, shape= or offset=");
   CHECK(refused_archive(path, {{"dtype", "f32"}, {"offset", "24"}}) ==
-        "'FILE' has 0 bytes behind the first 24, which are not samples of 4 bytes each; correct dtype=, shape= or "
+        "'FILE' has 0 bytes after the first 24, which are not samples of 4 bytes each; correct dtype=, shape= or "
         "offset=");
   CHECK(refused_archive(path, {{"dtype", "f32"}, {"shape", "2x"}}) ==
         "shape=2x of 'FILE' is no shape; write sizes with x between, such as shape=28x28");

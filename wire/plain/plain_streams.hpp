@@ -18,14 +18,17 @@ inline std::vector<Argument> plain_options(const std::string& otherwise, const s
            .in(formats),
        Argument::text("schema", "",
                       "JSON file with the types of fields: {\"image\": \"u8:28x28\", \"label\": \"i64<10\"}"),
-       Argument::text("symbols", "", "the words that are classes, in order, a,b,c"),
-       Argument::text("header", "auto", "csv: is the first row a header; else told by the first two")
+       Argument::text("symbols", "", "the class words in order: a,b,c"),
+       Argument::text("header", "auto",
+                      "csv: whether the first row is a header; auto: detected from the first two rows")
            .in("auto|true|false"),
-       Argument::text("delimiter", "auto", "csv: the character between cells, or tab; else told by the first row"),
-       Argument::flag("rows", false, "npy: the first axis of each array counts samples; else each array is one"),
-       Argument::flag("strict", false, "a sample that cannot be read ends the stream; else it is refused and counted"),
-       Argument::text("end", "auto", "never: the stream outlives those who send").in("auto|never"),
-       Argument::text("use", "", "how the flow takes it: classes, lookup or numbers; the flow says it")});
+       Argument::text("delimiter", "auto", "csv: the separator character, or tab; auto: detected from the first row"),
+       Argument::flag("rows", false,
+                      "npy: the first axis of each array counts samples; otherwise each array is one sample"),
+       Argument::flag("strict", false,
+                      "a sample that cannot be read ends the stream; otherwise it is refused and counted"),
+       Argument::text("end", "auto", "never: the stream stays open after all senders have ended").in("auto|never"),
+       Argument::text("use", "", "set by the flow: classes, lookup or numbers")});
   return wire::live_producer_options(std::move(more));
 }
 
@@ -34,8 +37,8 @@ constexpr const char* kSentFormats = "hxs|jsonl|json|ndjson|csv|msgpack|npy|raw"
 // A note for readers of this address.
 inline std::string at_most_once(const std::string& where) {
   return where +
-         ": at most once: nobody is answered, and what a killed run had not learned is lost; --spool DIR keeps it, "
-         "HXS/1 sends it again";
+         ": at-most-once delivery: senders get no reply, and samples not yet learned are lost if the run is killed; "
+         "--spool DIR stores them, HXS/1 resends them";
 }
 
 // Checks that all streams of one address use the same format. `feed`: of the end that is already open; null: it takes
@@ -43,8 +46,7 @@ inline std::string at_most_once(const std::string& where) {
 inline void expect_one_format(const std::string& where, const std::optional<Format>& format, const SampleFeed* feed) {
   const bool same = format && feed ? feed->options().format == *format : !format && !feed;
   if (!same)
-    throw Error(ErrorKind::Usage, where + ": its streams are asked for in two formats")
-        .note("say the same format= for each");
+    throw Error(ErrorKind::Usage, where + ": its streams have different formats").note("give each the same format=");
 }
 
 // Rejects options that only HXS/1 has in plain formats, and vice versa.
@@ -52,12 +54,12 @@ inline void expect_options(const std::string& where, bool plain, const Arguments
   for (const char* name : {"schema", "symbols"})
     if (!plain && !options.text(name, "").empty())
       throw Error(ErrorKind::Usage, where + ": " + name + "= is for samples in plain formats")
-          .note(std::string("say format=") + kFormats);
+          .note(std::string("add format=") + kFormats);
   if (!plain && (options.flag("strict") || options.flag("rows")))
     throw Error(ErrorKind::Usage, where + ": strict= and rows= are for samples in plain formats")
-        .note(std::string("say format=") + kFormats);
+        .note(std::string("add format=") + kFormats);
   if (plain && !options.text("forget", "").empty())
-    throw Error(ErrorKind::Usage, where + ": forget= is for senders of HXS/1, and plain formats name none");
+    throw Error(ErrorKind::Usage, where + ": forget= is for HXS/1 senders, and plain formats have no sender names");
 }
 
 inline FeedOptions feed_options(const std::string& where, Format format, const Arguments& options) {
@@ -79,7 +81,7 @@ inline FeedOptions feed_options(const std::string& where, Format format, const A
   if (format != Format::Raw) return feed;
   const std::optional<StreamInfo> info = read_announced(options.text("type", ""));
   if (!info)
-    throw Error(ErrorKind::Usage, where + ": format=raw needs the type of a sample").note("say ?type=f32:28x28");
+    throw Error(ErrorKind::Usage, where + ": format=raw needs the type of a sample").note("add ?type=f32:28x28");
   feed.decoder.dtype = info->dtype;
   feed.decoder.sample = info->sample;
   return feed;
