@@ -92,7 +92,7 @@ bool ends_with(const std::string& text, const char* ending) {
 
 std::shared_ptr<Consumer> open_stdout(const std::string& path, const Arguments& options) {
   if (!path.empty())
-    throw Error(ErrorKind::Usage, "stdout:" + path + " names a place; write stdout: alone, or file:" + path);
+    throw Error(ErrorKind::Usage, "stdout:" + path + " takes no path; write stdout: alone, or file:" + path);
   if (options.text("format") == "hxs") {
     wire::OutboxOptions outbox;
     outbox.where = "stdout:";
@@ -114,8 +114,7 @@ std::shared_ptr<Consumer> open_output_file(const std::string& path, const Argume
   for (const auto& [ending, format] :
        {std::pair{".csv", LineFormat::Csv}, std::pair{".jsonl", LineFormat::Json}, std::pair{".txt", LineFormat::Text}})
     if (ends_with(path, ending)) return std::make_shared<LineFileConsumer>(path, line_writer(options, format));
-  throw Error(ErrorKind::Usage,
-              "'" + path + "' does not say how to write samples; end its name in .csv, .jsonl, .txt or .npy");
+  throw Error(ErrorKind::Usage, "'" + path + "' has no known extension; end its name in .csv, .jsonl, .txt or .npy");
 }
 
 std::vector<Argument> line_options() {

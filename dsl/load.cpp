@@ -52,7 +52,7 @@ Flow parse_flow_file(const std::string& path) {
   } catch (const Error& e) {
     const char* what = what_it_is(path);
     if (!what || e.kind() == ErrorKind::NoInput) throw;
-    throw Error(ErrorKind::Syntax, "'" + path + "' is " + what + " by its name, and this version reads flows only", {},
+    throw Error(ErrorKind::Syntax, "'" + path + "' is " + what + " by its name, but this version reads flows only", {},
                 {"a flow is a text such as samples/mnist.hmx; docs/hmx.md describes its language"});
   }
 }

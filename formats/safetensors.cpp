@@ -59,8 +59,8 @@ class EntryCheck {
       refuse("data_offsets = " + list_text(*raw_.data_offsets) + " must have two entries, begin and end");
     TensorEntry out{raw_.name, dtype(), *raw_.shape, (*raw_.data_offsets)[0], (*raw_.data_offsets)[1]};
     if (out.begin > out.end || out.end > data_bytes_)
-      refuse("data_offsets = " + list_text(*raw_.data_offsets) + " do not lie inside the " +
-             std::to_string(data_bytes_) + " bytes of data");
+      refuse("data_offsets = " + list_text(*raw_.data_offsets) + " are not inside the " + std::to_string(data_bytes_) +
+             " bytes of data");
     const uint64_t expected = size(out.dtype);
     if (out.end - out.begin != expected)
       refuse(*raw_.dtype + " " + list_text(*raw_.shape) + " takes " + std::to_string(expected) +

@@ -33,7 +33,7 @@ class HeaderReader {
       if (!names.insert(name).second) fault("the name comes a second time", &name);
       name == "__metadata__" ? metadata(value) : tensor(name, value);
     });
-    if (!document_.current_location().error()) fault("after the header's JSON only spaces may stand");
+    if (!document_.current_location().error()) fault("only spaces may follow the header's JSON");
     return std::move(header_);
   }
 
@@ -78,12 +78,12 @@ class HeaderReader {
   void expect(json::json_type wanted, json::value& value, const std::string& expected) {
     const json::json_type kind = kind_of(value);
     if (kind == wanted) return;
-    const char* found = kind == json::json_type::array     ? "a list stands"
-                        : kind == json::json_type::object  ? "an object stands"
-                        : kind == json::json_type::string  ? "a text stands"
-                        : kind == json::json_type::number  ? "a number stands"
-                        : kind == json::json_type::boolean ? "a truth value stands"
-                                                           : "null stands";
+    const char* found = kind == json::json_type::array     ? "a list"
+                        : kind == json::json_type::object  ? "an object"
+                        : kind == json::json_type::string  ? "a text"
+                        : kind == json::json_type::number  ? "a number"
+                        : kind == json::json_type::boolean ? "a truth value"
+                                                           : "null";
     fault(std::string(found) + " where " + expected + " was expected");
   }
   json::object object_of(json::value& value, const std::string& expected) {

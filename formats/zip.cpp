@@ -25,7 +25,7 @@ class Directory {
     if (entries_ == 0xFFFF || offset_ == 0xFFFFFFFF || bytes_ == 0xFFFFFFFF) read_end64();
     if (offset_ > end_ || bytes_ > end_ - offset_)
       damaged("its directory of " + std::to_string(bytes_) + " bytes at byte " + std::to_string(offset_) +
-              " does not lie before its end record at byte " + std::to_string(end_));
+              " is not before its end record at byte " + std::to_string(end_));
   }
 
   std::vector<ZipMember> members() const {
@@ -148,8 +148,8 @@ std::span<const uint8_t> zip_member_bytes(std::span<const uint8_t> archive, cons
                    std::to_string(m.packed) + " bytes are promised from byte " + std::to_string(m.header + skipped) +
                        " on, the archive has " + std::to_string(size));
   if (m.stored() && m.packed != m.size)
-    damaged_member(file, m,
-                   "it is stored, yet " + std::to_string(m.packed) + " bytes are said to be " + std::to_string(m.size));
+    damaged_member(
+        file, m, "it is stored, yet " + std::to_string(m.packed) + " bytes are declared as " + std::to_string(m.size));
   if (!m.stored() && m.size / most_deflated > m.packed)
     damaged_member(file, m,
                    "its directory promises " + std::to_string(m.size) + " bytes, more than " +

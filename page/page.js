@@ -145,7 +145,7 @@ async function act(message) {
   try {
     const answer = await connection.control(message);
     status = answer.status ?? status;
-    const done = { pause: "paused", resume: "goes on", step: "stepped", checkpoint: `checkpoint written: ${status.checkpoint?.path}`, learning_rate: message.value === null ? "the schedule counts again" : `learning rate ${number(message.value)} from the next step on` };
+    const done = { pause: "paused", resume: "resumed", step: "stepped", checkpoint: `checkpoint written: ${status.checkpoint?.path}`, learning_rate: message.value === null ? "the learning rate follows the schedule again" : `learning rate ${number(message.value)} from the next step on` };
     say(`${done[message.do] ?? answer.done}, step ${whole(status.step)}`);
   } catch (e) {
     say(e.message, true);

@@ -91,7 +91,7 @@ class HttpEndpoint {
     Answer answer;
     Clock::time_point came = Clock::now();
   };
-  static SentAnswer busy() { return refusal(503, "samples come faster than they are learned", "send again later"); }
+  static SentAnswer busy() { return refusal(503, "samples arrive faster than they are learned", "send again later"); }
   static SentAnswer over() { return refusal(503, "the run has ended", "start it again"); }
 
   void run() {
@@ -189,7 +189,7 @@ std::vector<Argument> http_options() {
   std::erase_if(options, [](const Argument& o) {
     return o.name == "format" || o.name == "rows" || o.name == "end" || o.name == "forget" || o.name == "wait";
   });
-  options.push_back(Argument::integer("wait", 86400, "seconds for the first sample to come").in("1..86400"));
+  options.push_back(Argument::integer("wait", 86400, "seconds to wait for the first sample").in("1..86400"));
   return options;
 }
 

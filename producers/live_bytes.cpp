@@ -41,7 +41,8 @@ struct LiveBytes {
 
 std::string read_once(const std::string& where) {
   return where +
-         " is read at most once: what was read and not learned when the run is killed is lost; --spool DIR keeps it";
+         " is read at most once: samples read but not yet learned are lost if the run is killed; --spool DIR stores "
+         "them";
 }
 
 std::optional<Format> format_of_path(const std::string& path) {
@@ -61,7 +62,7 @@ std::optional<Format> format_of(LiveBytes& bytes, const std::string& path, const
   if (!asked.empty() && asked != "auto") {
     const auto format = plain::format_named(asked);
     if (!format)
-      throw Error(ErrorKind::Usage, bytes.where + ": format=" + asked + " is no format of a stream")
+      throw Error(ErrorKind::Usage, bytes.where + ": format=" + asked + " is not a format of streams")
           .note(std::string("write format=hxs, ") + plain::kFormats);
     return format;
   }
@@ -70,9 +71,9 @@ std::optional<Format> format_of(LiveBytes& bytes, const std::string& path, const
       plain::read_beginning(bytes.where, bytes.fd, bytes.follows, std::chrono::seconds(options.integer("wait", 60)));
   if (bytes.begin.is_hxs) return std::nullopt;
   if (!bytes.begin.format && bytes.begin.bytes.empty())
-    throw Error(ErrorKind::Stream, bytes.where + ": it ends without a sample").note("see what became of the sender");
+    throw Error(ErrorKind::Stream, bytes.where + ": it ends without a sample").note("check the sender");
   if (!bytes.begin.format)
-    throw Error(ErrorKind::Stream, bytes.where + ": what it holds cannot be told: it begins with '" +
+    throw Error(ErrorKind::Stream, bytes.where + ": cannot detect the format: the input begins with '" +
                                        plain::shown_first(bytes.begin.bytes) + "'")
         .note(std::string("add ?format=") + plain::kFormats);
   return bytes.begin.format;
@@ -94,8 +95,8 @@ std::shared_ptr<Producer> producer_of(const std::shared_ptr<LiveBytes>& bytes, c
                          : std::make_shared<BytePipe>(bytes->fd, false, std::move(bytes->begin.bytes), std::move(feed));
     } else {
       if (bytes->follows)
-        throw Error(ErrorKind::Usage, bytes->where + ": frames of HXS/1 are not followed")
-            .note("read the file as it is, or send over a socket");
+        throw Error(ErrorKind::Usage, bytes->where + ": follow=true does not take HXS/1 frames")
+            .note("read the file without follow=true, or send over a socket");
       plain::expect_options(bytes->where, false, options);
       wire::InboxOptions inbox;
       inbox.where = bytes->where;
@@ -116,7 +117,7 @@ std::shared_ptr<Producer> producer_of(const std::shared_ptr<LiveBytes>& bytes, c
 
 std::shared_ptr<Producer> open_stdin(const std::string& path, const Arguments& options) {
   if (!path.empty())
-    throw Error(ErrorKind::Usage, "stdin:" + path + " names a place; write stdin: alone, or file:" + path);
+    throw Error(ErrorKind::Usage, "stdin:" + path + " takes no path; write stdin: alone, or file:" + path);
   const auto bytes = wire::Shared<LiveBytes>::at("stdin:", [] {
     auto made = std::make_shared<LiveBytes>();
     made->where = "stdin:";
@@ -150,8 +151,7 @@ std::shared_ptr<Producer> open_live_file(const std::string& path, bool follow, c
 std::vector<Argument> live_file_options() {
   std::vector<Argument> options = plain::plain_options(
       "", "",
-      {Argument::flag("follow", false,
-                      "the file is read on as it grows, through truncation and replacement, and has no end")});
+      {Argument::flag("follow", false, "follow a growing file without end, across truncation and replacement")});
   // Removes options that only regular files have.
   std::erase_if(options, [](const Argument& o) {
     return o.name == "format" || o.name == "symbols" || o.name == "header" || o.name == "delimiter" ||
@@ -164,10 +164,10 @@ void refuse_live_options(const std::string& path, const Arguments& options) {
   for (const char* name : {"type", "schema"})
     if (!options.text(name, "").empty())
       throw Error(ErrorKind::Usage, std::string(name) + "= of '" + path + "' is for pipes and files that are followed")
-          .note("say dtype= and shape=, or follow=true");
+          .note("use dtype= and shape=, or follow=true");
   if (options.flag("strict") || options.flag("rows") || options.text("end", "auto") == "never")
     throw Error(ErrorKind::Usage, "strict=, rows= and end= of '" + path + "' are for pipes and files that are followed")
-        .note("leave them out, or say follow=true");
+        .note("remove them, or add follow=true");
 }
 
 }  // namespace harmonics

@@ -23,7 +23,7 @@ void register_builtin_producers(FunctionRegistry& registry) {
                              http_options());
   registry.register_producer(
       "memory", [](const std::string& name, const Arguments&) { return open_memory_producer(name); },
-      "what the consumer memory: of the same name was given");
+      "the samples that the consumer memory: of the same name received");
   registry.register_consumer(
       "memory", [](const std::string& name, const Arguments&) { return open_memory_consumer(name); },
       "keeps samples for a producer memory: of the same name");

@@ -73,7 +73,7 @@ test -s digits.html
   --consumer 'stdout:?format=argmax' --quiet >classes
 test "$(wc -l <classes)" -eq 4
 "$program" plugin doctor
-"$program" plugin doctor | grep -q ', 0 in trouble'
+"$program" plugin doctor | grep -q ', 0 with problems'
 "$program" keys pair.key >/dev/null  # uses ZeroMQ's own functions
 "$program" version --licenses >licenses
 sed -n 1,4p licenses | cut -c 1-160

@@ -56,7 +56,7 @@ zmq::Address zmq_address(zmq::Pattern pattern, const std::string& path, const ha
   if (!text(o.key_file).empty()) {
     address.security.own = zmq::read_key_pair(o.key_file);
     if (text(o.server_key).empty())
-      throw Error(ErrorKind::Usage, address.str() + ": whose key the other end has is not said")
+      throw Error(ErrorKind::Usage, address.str() + ": the server's public key is missing")
           .note("give its public key, or the file with it");
     address.security.server = zmq::read_public_key(o.server_key);
   }
@@ -109,7 +109,7 @@ wire::OutboxOptions outbox_options(const std::string& address, const harmonics_s
                               o.classes ? o.classes[i] : 0});
     if (outbox.tensors.back().classes > 0 && !wire::is_integer(outbox.tensors.back().dtype))
       throw Error(ErrorKind::Usage,
-                  address + ": classes are whole numbers, and '" + text(tensors[i].name) + "' has others");
+                  address + ": classes are whole numbers, but '" + text(tensors[i].name) + "' has other numbers");
   }
   return outbox;
 }

@@ -38,10 +38,9 @@ size_t padding(uint64_t at) { return static_cast<size_t>((8 - at % 8) % 8); }
 
 void check_lengths(const Prefix& prefix, const Limits& limits) {
   if (prefix.header_bytes > limits.header_bytes)
-    refuse_at(8,
-              fmt::format("a header of {} bytes is announced, at most {} are taken", prefix.header_bytes,
-                          limits.header_bytes),
-              "use fewer tensors or shorter names");
+    refuse_at(
+        8, fmt::format("a header of {} bytes is announced, the limit is {}", prefix.header_bytes, limits.header_bytes),
+        "use fewer tensors or shorter names");
   if (prefix.payload_bytes > limits.frame_bytes || prefix.frame_bytes() > limits.frame_bytes)
     refuse_at(12,
               fmt::format("a payload of {} bytes is announced, frames have at most {}", prefix.payload_bytes,
@@ -52,8 +51,8 @@ void check_lengths(const Prefix& prefix, const Limits& limits) {
 void check_zeros(std::span<const std::byte> bytes, uint64_t begin, uint64_t end) {
   for (uint64_t at = begin; at < end; ++at)
     if (bytes[at] != std::byte{0})
-      refuse_at(at, fmt::format("0x{:02x} between two parts", static_cast<unsigned>(bytes[at])),
-                "fill up to a multiple of 8 with zeros");
+      refuse_at(at, fmt::format("padding byte 0x{:02x}", static_cast<unsigned>(bytes[at])),
+                "pad to a multiple of 8 with zeros");
 }
 
 // Assigns each tensor its bytes. The payload must end with the last tensor. The sizes have been checked against the
@@ -69,7 +68,7 @@ void place_tensors(Frame& frame, std::span<const std::byte> bytes, const Prefix&
       refuse(fmt::format("payload, tensors[{}] '{}'", i, part.name),
              fmt::format("{} samples of {} bytes go beyond the frame, which ends at byte {}", frame.count, one,
                          bytes.size()),
-             "announce as many samples, and the shape, that are sent");
+             "announce the number and shape of the samples that are sent");
     check_zeros(bytes, at, begin);
     at = begin + one * frame.count;
     part.bytes = bytes.subspan(begin, one * frame.count);
@@ -86,7 +85,7 @@ std::vector<std::byte> head_of(const Frame& frame, const Limits& limits) {
   write_header(frame, head);
   const uint64_t header_bytes = head.size() - kPrefixBytes;
   if (header_bytes > limits.header_bytes)
-    refuse("header", fmt::format("{} bytes, at most {} are taken", header_bytes, limits.header_bytes),
+    refuse("header", fmt::format("{} bytes, the limit is {}", header_bytes, limits.header_bytes),
            "use fewer tensors or shorter names");
   put(head, 0, kMagic);
   put(head, 4, kVersion);
@@ -111,20 +110,20 @@ std::string text_of(std::span<const std::byte> bytes) {
 
 Prefix read_prefix(std::span<const std::byte> bytes, const Limits& limits) {
   if (bytes.size() < kPrefixBytes)
-    refuse_at(bytes.size(), fmt::format("the end, and a frame begins with {} bytes", kPrefixBytes),
+    refuse_at(bytes.size(), fmt::format("the end, but a frame begins with {} bytes", kPrefixBytes),
               "send whole frames");
   if (const auto magic = number_at<uint32_t>(bytes, 0); magic != kMagic && is_text(bytes.first(4)))
     refuse_at(0,
               fmt::format(
-                  "the text '{}', and a frame begins with 0x{:08x} (\"HXS1\"); CSV and JSON lines are read from files",
+                  "the text '{}', but a frame begins with 0x{:08x} (\"HXS1\"); CSV and JSON lines are read from files",
                   text_of(bytes.first(4)), kMagic),
-              "speak HXS/1: see docs/wire.md");
+              "use HXS/1: see docs/wire.md");
   else if (magic != kMagic)
-    refuse_at(0, fmt::format("0x{:08x}, and a frame begins with 0x{:08x} (\"HXS1\")", magic, kMagic),
-              "speak HXS/1: see docs/wire.md");
+    refuse_at(0, fmt::format("0x{:08x}, but a frame begins with 0x{:08x} (\"HXS1\")", magic, kMagic),
+              "use HXS/1: see docs/wire.md");
   if (const auto version = number_at<uint16_t>(bytes, 4); version != kVersion)
-    refuse_at(4, fmt::format("version {}, and this is a reader of version {}", version, kVersion),
-              "use releases of one version");
+    refuse_at(4, fmt::format("version {}, but this program reads version {}", version, kVersion),
+              "use releases with the same version");
   Prefix prefix;
   prefix.kind = static_cast<Kind>(number_at<uint16_t>(bytes, 6));
   if (!kind_name(prefix.kind))
@@ -143,12 +142,12 @@ namespace {
 Prefix checked_prefix(std::span<const std::byte> bytes, const Limits& limits) {
   const Prefix prefix = read_prefix(bytes, limits);
   if (prefix.frame_bytes() != bytes.size())
-    refuse_at(8, fmt::format("lengths of a frame of {} bytes, and there are {}", prefix.frame_bytes(), bytes.size()),
+    refuse_at(8, fmt::format("lengths of a frame of {} bytes, but there are {}", prefix.frame_bytes(), bytes.size()),
               "send whole frames");
   const uint32_t crc = crc32c(bytes.subspan(kPrefixBytes), crc32c(bytes.first(kCrcAt)));
   if (crc != prefix.crc)
-    refuse_at(kCrcAt, fmt::format("the checksum 0x{:08x}, and the bytes have 0x{:08x}", prefix.crc, crc),
-              "the frame was damaged on its way: send it again");
+    refuse_at(kCrcAt, fmt::format("the checksum 0x{:08x}, but the bytes have 0x{:08x}", prefix.crc, crc),
+              "the frame was damaged in transit: send it again");
   return prefix;
 }
 

@@ -60,7 +60,7 @@ FrameBuilder::FrameBuilder(FrameOrigin origin, uint64_t bytes)
   }
   if (size_ > Limits{}.frame_bytes)
     throw Error(ErrorKind::Stream,
-                fmt::format("samples of {} bytes, and a frame has at most {}", sample_bytes_, Limits{}.frame_bytes))
+                fmt::format("samples of {} bytes, but a frame has at most {}", sample_bytes_, Limits{}.frame_bytes))
         .note("send smaller samples");
   sent_.emplace(size_, kMostFree);
 }
@@ -68,10 +68,10 @@ FrameBuilder::FrameBuilder(FrameOrigin origin, uint64_t bytes)
 void FrameBuilder::append(std::span<const std::span<const std::byte>> tensors) {
   if (tensors.size() != at_.size())
     throw Error(ErrorKind::Shape,
-                fmt::format("a sample of {} tensors, and '{}' sends {}", tensors.size(), origin_.producer, at_.size()));
+                fmt::format("a sample of {} tensors, but '{}' sends {}", tensors.size(), origin_.producer, at_.size()));
   for (size_t i = 0; i < at_.size(); ++i)
     if (tensors[i].size() != sizes_[i])
-      throw Error(ErrorKind::Shape, fmt::format("'{}' of {} bytes, and it has {}", origin_.tensors[i].name,
+      throw Error(ErrorKind::Shape, fmt::format("'{}' of {} bytes, but it has {}", origin_.tensors[i].name,
                                                 tensors[i].size(), sizes_[i]));
   if (!memory_) memory_ = sent_->take();
   for (size_t i = 0; i < at_.size(); ++i)

@@ -53,14 +53,14 @@ struct Inbox::Body {
 
   Error nobody(const Reader& reader) const {
     return Error(ErrorKind::Unavailable,
-                 fmt::format("{}: nobody has begun to send in {} s", options.where, reader.wait.count() / 1000))
+                 fmt::format("{}: no sender started within {} s", options.where, reader.wait.count() / 1000))
         .note(options.remedy.empty() ? "start the sender, or wait longer with ?wait=SECONDS" : options.remedy);
   }
   Error cut_off() const {
     return Error(ErrorKind::Stream,
-                 options.where + (senders.has_come() ? ": it ends, and its sender did not say that no sample follows"
+                 options.where + (senders.has_come() ? ": it ends without the END frame of its sender"
                                                      : ": it ends without a sample"))
-        .note("see what became of the sender");
+        .note("check the sender");
   }
   void check() const {
     if (!failure.empty()) throw Error(ErrorKind::Stream, options.where + ": " + failure);
@@ -87,13 +87,13 @@ struct Inbox::Body {
     if (found == tensors.end() && !(reader.tensor.empty() && tensors.size() == 1))
       throw Error(ErrorKind::Name, options.where + ": senders send " + described(tensors) +
                                        (reader.tensor.empty() ? "" : ", no '" + reader.tensor + "'"))
-          .note("name the tensor behind the address: " + options.where + "#NAME");
+          .note("name the tensor after the address: " + options.where + "#NAME");
     const TensorPart& part = found == tensors.end() ? tensors[0] : *found;
     if (reader.expected && (part.dtype != reader.expected->dtype || part.sample != reader.expected->sample))
       throw Error(ErrorKind::Stream,
-                  fmt::format("{}: its position is of {}, and the stream was {}", options.where, described({part}),
+                  fmt::format("{}: its position is of {}, but the stream was {}", options.where, described({part}),
                               described({{part.name, reader.expected->dtype, reader.expected->sample, {}}})))
-          .note("checkpoint and spool are of two runs: go on with those of one");
+          .note("checkpoint and spool belong to different runs: use a matching pair");
     reader.index = found == tensors.end() ? 0 : static_cast<size_t>(found - tensors.begin());
     return *reader.index;
   }
@@ -138,7 +138,7 @@ struct Inbox::Body {
       behind_bytes -= chunks.front().taken.count * chunks.front().sample_bytes;
     }
     if (behind_bytes > kMostBehind && failure.empty())
-      failure = fmt::format("one of its streams is read {} samples ahead of another, and {} bytes wait for that",
+      failure = fmt::format("one of its streams is read {} samples ahead of another, so {} bytes are held back",
                             most - least, behind_bytes);
     if (room) wake();
   }
@@ -286,7 +286,7 @@ Inbox::Announced Inbox::announced(int id) {
   body_->wait(lock, reader, [this] { return body_->senders.has_come(); });
   if (body_->closed && !body_->senders.has_come()) throw body_->cut_off();
   if (!body_->senders.has_come())
-    throw Error(ErrorKind::Unavailable, body_->options.where + ": nobody had begun to send when reading was cancelled");
+    throw Error(ErrorKind::Unavailable, body_->options.where + ": reading was cancelled before a sender started");
   const TensorPart& part = body_->senders.tensors()[body_->tensor_of(reader)];
   return {part.dtype, part.sample, part.classes};
 }
@@ -342,13 +342,13 @@ bool Inbox::restore(int id, uint64_t index, const std::string& position) {
   if (b.options.one_way) return false;
   Reader& reader = b.readers.at(id);
   if (b.restored && b.restored->first != index)
-    throw Error(ErrorKind::Stream, fmt::format("{}: one stream goes on at sample {}, another at {}", b.options.where,
+    throw Error(ErrorKind::Stream, fmt::format("{}: one stream resumes at sample {}, another at {}", b.options.where,
                                                index, b.restored->first))
-        .note("streams of one address go on together");
+        .note("streams of one address must resume at the same sample");
   if (!b.restored) {
     if (b.senders.has_begun())
       throw Error(ErrorKind::Internal,
-                  b.options.where + ": samples were read before the stream was told where to go on");
+                  b.options.where + ": samples were read before the stream was given its position");
     b.senders.restore(index, read_positions(position));
     b.restored = {index, position};
     b.first = index;

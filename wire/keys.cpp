@@ -59,7 +59,7 @@ std::vector<Line> read_lines(const std::string& path) {
     const bool binds = parts.size() > at + 1 && parts[at + 1] == "as";
     for (size_t i = at + 2; binds && i < parts.size(); ++i) line.bound += (i > at + 2 ? " " : "") + parts[i];
     if (binds && line.bound.empty())
-      throw unreadable(path, fmt::format("line {} binds no name: write KEY as NAME", number));
+      throw unreadable(path, fmt::format("line {} has no name: write KEY as NAME", number));
     if (!is_key(line.key)) throw unreadable(path, fmt::format("line {} has no key of 40 characters", number));
     lines.push_back(std::move(line));
   }
@@ -77,7 +77,7 @@ Key one(const std::string& path, const std::vector<Line>& lines, const std::stri
 KeyPair read_key_pair(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) == 0 && (info.st_mode & 077) != 0)
-    throw Error(ErrorKind::Denied, path + ": others may read this secret key").note("chmod 600 " + path);
+    throw Error(ErrorKind::Denied, path + ": other users can read this secret key").note("chmod 600 " + path);
   const std::vector<Line> lines = read_lines(path);
   return {one(path, lines, "public"), one(path, lines, "secret")};
 }
@@ -90,7 +90,7 @@ std::vector<Key> read_allowed(const std::string& path) {
     if (line.name == "secret") throw unreadable(path, "has a secret key where public ones are listed");
     keys.push_back(line.key);
   }
-  if (keys.empty()) throw unreadable(path, "has no public key: nobody could send");
+  if (keys.empty()) throw unreadable(path, "has no public key, so no sender would be accepted");
   return keys;
 }
 

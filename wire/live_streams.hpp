@@ -138,7 +138,7 @@ class Joined {
     for (const Part& part : parts_)
       if (part.name == name)
         throw Error(ErrorKind::Stream, options_.where + ": '" + name + "' is sent already")
-            .note("name the tensors apart: " + options_.where + "#NAME");
+            .note("give the tensors different names: " + options_.where + "#NAME");
     parts_.push_back({name, std::nullopt, {}, 0, false, classes});
     return parts_.size() - 1;
   }
@@ -151,7 +151,7 @@ class Joined {
     if (!part.tensor) {
       if (part.classes > 0 && !is_integer(dtype))
         throw Error(ErrorKind::Usage,
-                    options_.where + ": classes are whole numbers, and '" + part.name + "' has others")
+                    options_.where + ": classes are whole numbers, but '" + part.name + "' has other numbers")
             .note("leave classes= out");
       part.tensor = TensorPart{part.name, dtype, shape, {}, part.classes};
     }
@@ -240,19 +240,19 @@ class LiveConsumer final : public Consumer {
 // Options of every live producer and consumer, with their help texts.
 inline std::vector<Argument> live_producer_options(std::vector<Argument> more = {}) {
   more.insert(more.begin(),
-              {Argument::integer("wait", 60, "seconds for the first sender to come").in("1..86400"),
+              {Argument::integer("wait", 60, "seconds to wait for the first sender").in("1..86400"),
                Argument::text("type", "",
-                              "what its samples are, such as u8:28x28 or i64<10 (10 classes): the first sender need "
-                              "not be waited for, and others are refused; a run that goes on knows it"),
+                              "sample type, e.g. u8:28x28 or i64<10 (10 classes): the run does not wait for the first "
+                              "sender, and other types are refused; a resumed run knows the type"),
                Argument::text("forget", "",
-                              "name of a sender whose epoch is forgotten when the run goes on, so that it is taken "
-                              "though its clock, or another sender of the name, was ahead")});
+                              "name of a sender whose stored epoch is discarded on resume; use it if the clock was set "
+                              "back or another sender used the name")});
   return more;
 }
 inline std::vector<Argument> one_way_consumer_options(std::vector<Argument> more = {}) {
   more.insert(more.begin(),
-              {Argument::text("name", "", "of this sender; without it the number of the process"),
-               Argument::integer("patience", 10, "seconds without any receiver").in("1..86400"),
+              {Argument::text("name", "", "name of this sender; default: the process ID"),
+               Argument::integer("patience", 10, "seconds to wait for a receiver").in("1..86400"),
                Argument::integer("classes", 0, "announces integers as class labels below this number; 0 announces none")
                    .in("0..16777216")});
   return more;
@@ -261,10 +261,10 @@ inline std::vector<Argument> live_consumer_options(std::vector<Argument> more = 
   more.insert(
       more.begin(),
       {Argument::text("ack", "received",
-                      "until when a sample is kept: until it was received, or is durable on the receiver's disk")
+                      "when a sample may be dropped: once it is received, or durable on the receiver's disk")
            .in("received|durable"),
        Argument::flag("resume", false,
-                      "the samples are those of a whole source: what the receiver has is not sent again")});
+                      "the samples are those of a complete source: samples that the receiver has are not sent again")});
   return one_way_consumer_options(std::move(more));
 }
 inline OutboxOptions outbox_options(const std::string& where, const Arguments& options) {

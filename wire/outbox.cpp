@@ -47,10 +47,11 @@ struct Outbox::Body {
   Error nobody() const {
     const auto seconds = options.patience.count() / 1000;
     if (is_accepted)
-      return Error(ErrorKind::Unavailable,
-                   fmt::format("{}: who listens there has not answered, for {} s", options.where, seconds))
-          .note("see that it is a receiver of samples, and that a tunnel on the way reaches one");
-    return Error(ErrorKind::Unavailable, fmt::format("{}: nobody listens there, for {} s", options.where, seconds))
+      return Error(
+                 ErrorKind::Unavailable,
+                 fmt::format("{}: the peer accepted the connection but sent no reply for {} s", options.where, seconds))
+          .note("check that it is a harmonics receiver and that any tunnel reaches it");
+    return Error(ErrorKind::Unavailable, fmt::format("{}: no receiver answered within {} s", options.where, seconds))
         .note("start the receiver: harmonics run FLOW --producer " + options.where);
   }
   // Waits until `done`; throws after a rejection, or when no receiver answers within `patience`.

@@ -48,16 +48,15 @@ ReceiveSession::Taken ReceiveSession::receive(const Frame& frame, Time now) {
 void ReceiveSession::hello(const Frame& frame, Time now) {
   if (frame.epoch < epoch_) {
     ++counts_.stale;
-    return refuse(frame, Code::Stale, fmt::format("a later incarnation of '{}' is at work", options_.producer));
+    return refuse(frame, Code::Stale, fmt::format("a newer session of '{}' is connected", options_.producer));
   }
   if (frame.epoch == epoch_ && frame.session < session_) return;
   if (frame.acknowledgement == Acknowledgement::Durable && !options_.durable)
     return refuse(frame, Code::NotDurable,
-                  "nothing is kept on disk here: ask for acknowledgement 'received', or let the receiver write "
-                  "checkpoints or a spool");
+                  "the receiver writes nothing to disk: use ack=received, or run it with --checkpoint or --spool");
   if (!options_.tensors.empty() && !frame.tensors.empty() && !alike(frame.tensors, options_.tensors))
     return refuse(frame, Code::Tensors,
-                  fmt::format("wanted is {}, not {}", described(options_.tensors), described(frame.tensors)));
+                  fmt::format("expected {}, got {}", described(options_.tensors), described(frame.tensors)));
   say_welcome_ = true;
   if (greeted_ && frame.epoch == epoch_ && frame.session == session_) return;
   if (!before_hello_) before_hello_ = BeforeHello{{epoch_, next_, ended_}, durable_end_, counts_.lost};
@@ -101,7 +100,7 @@ bool ReceiveSession::knows(const Frame& frame, Time now) {
   asking_->epoch = frame.epoch;
   asking_->session = frame.session;
   asking_->code = Code::NoSession;
-  asking_->text = "the receiver knows nothing of this session";
+  asking_->text = "unknown session";
   return false;
 }
 
@@ -120,12 +119,12 @@ ReceiveSession::Taken ReceiveSession::data(const Frame& frame, Time now) {
   }
   if (next_ >= granted_seq_ || bytes_ >= granted_bytes_) {
     ++counts_.over_credit;
-    ask(Code::Credit, fmt::format("sample {} is beyond what was granted", next_), now);
+    ask(Code::Credit, fmt::format("sample {} exceeds the granted credit", next_), now);
     return {};
   }
   if (!options_.tensors.empty() && !alike(frame.tensors, options_.tensors)) {
     refuse(frame, Code::Tensors,
-           fmt::format("wanted is {}, not {}", described(options_.tensors), described(frame.tensors)));
+           fmt::format("expected {}, got {}", described(options_.tensors), described(frame.tensors)));
     greeted_ = false;
     return {};
   }

@@ -23,9 +23,9 @@ void SampleLog::add(const SenderName& sender, uint64_t epoch, uint64_t seq, uint
 
 std::map<SenderName, Position> SampleLog::at(uint64_t index) const {
   if (index < first_ || index > end_)
-    throw Error(
-        ErrorKind::Internal,
-        fmt::format("the position before sample {} is asked for, those from {} to {} are known", index, first_, end_));
+    throw Error(ErrorKind::Internal,
+                fmt::format("the position before sample {} is requested, but only those from {} to {} are known", index,
+                            first_, end_));
   std::map<SenderName, Position> senders = senders_;
   for (const Run& run : runs_) {
     if (run.begin >= index) break;

@@ -94,16 +94,18 @@ void SendSession::receive(const Frame& frame, Time now) {
 
 void SendSession::welcome(const Frame& frame) {
   if (frame.acknowledgement != options_.acknowledgement)
-    throw Error(ErrorKind::Stream, fmt::format("the receiver of '{}' does not acknowledge samples as '{}' asks",
-                                               options_.stream, options_.producer))
-        .note("run the receiver with a checkpoint or a spool, or ask for acknowledgement 'received'");
+    throw Error(ErrorKind::Stream,
+                fmt::format("the receiver of '{}' does not offer the acknowledgement that '{}' requests",
+                            options_.stream, options_.producer))
+        .note("run the receiver with --checkpoint or --spool, or use ack=received");
   if (!numbered_)
     numbered_ = true, next_ = released_ = options_.behind_durable ? std::min(frame.seq, frame.durable_seq) : frame.seq;
   const uint64_t oldest = kept_.empty() ? next_ : kept_.front().batch.seq;
   if (frame.seq < oldest)
-    throw Error(ErrorKind::Stream, fmt::format("the receiver of '{}' wants sample {}, '{}' keeps none before {}",
-                                               options_.stream, frame.seq, options_.producer, oldest))
-        .note("let the receiver take up the checkpoint or the spool that it had");
+    throw Error(ErrorKind::Stream,
+                fmt::format("the receiver of '{}' requests sample {}, but '{}' has samples only from {}",
+                            options_.stream, frame.seq, options_.producer, oldest))
+        .note("restart the receiver with its previous checkpoint or spool");
   welcomed_ = true;
   greeting_ = false;
   send_ = high_ = base_ = frame.seq;
@@ -146,9 +148,8 @@ void SendSession::refused(const Frame& frame) {
     return;
   }
   if (frame.kind == Kind::Nack && ++strikes_ <= kMostStrikes) return go_back(frame.seq);
-  throw Error(ErrorKind::Stream,
-              fmt::format("the receiver of '{}' refuses '{}': {}", options_.stream, options_.producer,
-                          frame.text.empty() ? "it does not say why" : frame.text));
+  throw Error(ErrorKind::Stream, fmt::format("the receiver of '{}' refuses '{}': {}", options_.stream,
+                                             options_.producer, frame.text.empty() ? "no reason given" : frame.text));
 }
 
 // Returns the first batch that ends after this sample.

@@ -54,14 +54,13 @@ bool Senders::refuses(uint64_t peer, const Frame& frame) {
   if (!hello && !options_.one_way) return false;
   if (frame.epoch > latest_epoch()) {
     refuse(peer, frame, Code::None,
-           fmt::format("its epoch {} is of a clock more than a day ahead of the receiver's: set its clock, or count "
-                       "epochs otherwise",
+           fmt::format("its epoch {} is more than a day ahead of the receiver's clock: correct the sender's clock, or "
+                       "use other epochs",
                        frame.epoch));
     return true;
   }
   if (hello && frame.tensors.empty()) {  // readers need the layout before the first sample
-    refuse(peer, frame, Code::Tensors,
-           "HELLO does not say what will come: name the tensors, with their types and shapes");
+    refuse(peer, frame, Code::Tensors, "HELLO announces no tensors: give their names, types and shapes");
     return true;
   }
   if (!hello || is_expected(frame.tensors)) return false;
@@ -78,21 +77,19 @@ Sender* Senders::known(const Frame& frame, uint64_t peer) {
   if (const auto found = all_.find(name); found != all_.end() && !waits) return found->second.get();
   if (!hello && !options_.one_way) {
     ++gone_.stale;
-    if (frame.kind != Kind::Bye)
-      answer(peer, frame, Kind::Nack, Code::NoSession, "the receiver knows nothing of this session");
+    if (frame.kind != Kind::Bye) answer(peer, frame, Kind::Nack, Code::NoSession, "unknown session");
     return nullptr;
   }
   if (hello && !waiting_.count(name) && empty_names_of(peer) >= kMostEmptyNames) {
     refuse(peer, frame, Code::None,
-           fmt::format("{} senders of this connection have given no sample yet", kMostEmptyNames));
+           fmt::format("{} senders of this connection have not sent a sample yet", kMostEmptyNames));
     return nullptr;
   }
   if (waits) return keep_waiting(peer, frame), nullptr;
   if (has_place() || make_room()) return &make(name);
   if (!options_.one_way) return keep_waiting(peer, frame), nullptr;
   ++gone_.refused;
-  last_error_ =
-      fmt::format("'{}' is refused: {} senders are there, and no more are taken", frame.producer, all_.size());
+  last_error_ = fmt::format("'{}' is refused: the limit of {} senders is reached", frame.producer, all_.size());
   return nullptr;
 }
 
@@ -205,8 +202,7 @@ std::optional<Taken> Senders::converse(Sender& sender, uint64_t peer, const Owne
   if (foreign &&
       !session.is_of_session(*frame)) {  // an earlier connection of this sender, or another peer with its name
     ++gone_.stale;
-    if (frame->kind != Kind::Bye)
-      answer(peer, *frame, Kind::Nack, Code::NoSession, "the receiver knows nothing of this session");
+    if (frame->kind != Kind::Bye) answer(peer, *frame, Kind::Nack, Code::NoSession, "unknown session");
     return std::nullopt;
   }
   // A sender that only said HELLO may never send. Until it is clear which incarnation continues, the earlier one gets
@@ -267,7 +263,7 @@ std::optional<Taken> Senders::count(Sender& sender, uint64_t peer, const OwnedBy
   if (frame->kind != Kind::Data) return std::nullopt;
   if (!expected || !alike(frame->tensors, tensors_)) {
     ++gone_.refused;
-    last_error_ = fmt::format("'{}' sends {}, wanted is {}", sender.name.producer, described(frame->tensors),
+    last_error_ = fmt::format("'{}' sends {}, expected {}", sender.name.producer, described(frame->tensors),
                               described(expected ? tensors_ : expected_));
     return std::nullopt;
   }

@@ -78,7 +78,7 @@ void refuse_missing_digit(Reader& reader) {
 [[noreturn]] void refuse_value(Reader& reader, const std::string& what) {
   const Lexer& lexer = reader.lexer;
   refuse_missing_digit(reader);
-  if (lexer.at("{") || lexer.at("(")) reader.unexpected(what, {"a list stands in brackets: [3, 3]"});
+  if (lexer.at("{") || lexer.at("(")) reader.unexpected(what, {"write a list in brackets: [3, 3]"});
   if (lexer.at("=")) reader.unexpected(what, {"an argument is written 'name=value'"});
   reader.unexpected(what, {"values are numbers, \"strings\", true, false, lists [1, 2] and names"});
 }
@@ -145,7 +145,7 @@ Number read_number(Reader& reader, const std::string& what) {
   const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), number.value);
   if (result.ec != std::errc()) {
     reader.complain(ErrorKind::Type, reader.span(*token), "number out of range: " + quoted(token->text),
-                    {"numbers lie between 1e-307 and 1e308 in size"});
+                    {"the magnitude of a number is between 1e-307 and 1e308"});
     number = {0, true};
   } else if (number.integral && std::abs(number.value) > kLargestExactInteger) {
     reader.complain(ErrorKind::Type, reader.span(*token), "number out of range: " + quoted(token->text),

@@ -99,13 +99,13 @@ Comparison read_comparison(Reader& reader, std::string metric, const std::string
                 {"leave '()' or the last ',' out, or write for example '(epochs 10)'"});
   }
   if (ahead.duration()) {
-    reader.fail(reader.here(), "a duration stands after 'for'",
+    reader.fail(reader.here(), "a duration without 'for'",
                 {"write 'for " + std::string(reader.text(lexer.position(), ahead.previous_end())) + "'"});
   }
   if (const auto number = ahead.number()) {
     const std::string_view word = ahead.peek_word();
     if (word == "epochs" || word == "steps") {
-      reader.fail(reader.span(lexer.position(), ahead.position() + word.size()), "the number stands after the word",
+      reader.fail(reader.span(lexer.position(), ahead.position() + word.size()), "the number belongs after the word",
                   {"write '" + std::string(word) + " " + std::string(number->text) + "'"});
     }
   }
@@ -119,7 +119,7 @@ Comparison read_comparison(Reader& reader, std::string metric, const std::string
   if (at_comparison(lexer) || lexer.at(".")) {
     std::string metric = name.text;
     while (lexer.accept(".")) metric += "." + reader.expect_name("a name after '.'").text;
-    reader.fail(reader.since(begin), "a comparison stands after 'until'", {"write 'until " + metric + " < 0.05'"});
+    reader.fail(reader.since(begin), "a comparison without 'until'", {"write 'until " + metric + " < 0.05'"});
   }
   const auto near = nearest(name.text, kConditionWords);
   if (near && !lexer.at("=")) {
@@ -200,7 +200,7 @@ std::variant<Comparison, Call> read_predicate(Reader& reader) {
   Lexer& lexer = reader.lexer;
   const size_t begin = lexer.position();
   if (lexer.at("(")) {
-    reader.fail(reader.here(), "the condition of 'if' stands without parentheses", {"write 'if loss < 0.5 { ... }'"});
+    reader.fail(reader.here(), "the condition of 'if' takes no parentheses", {"write 'if loss < 0.5 { ... }'"});
   }
   if (lexer.at("!") || lexer.at_word("not")) {
     Lexer ahead = lexer;

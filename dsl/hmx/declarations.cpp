@@ -30,12 +30,12 @@ Dim read_dim(Reader& reader, bool is_first) {
       reader.fail(reader.here(), "empty shape", {"write its sizes, for example '{28, 28}', or leave the braces out"});
     }
     if (lexer.at("}")) reader.fail(reader.here(), "expected a size after ','", {"remove the last ','"});
-    reader.unexpected("a size or '*'", {"'*' stands for a length that varies: {*, 9}"});
+    reader.unexpected("a size or '*'", {"'*' is a variable length: {*, 9}"});
   }
   const int64_t size = reader.whole_number(*digits);
   if (size == 0) {
     reader.complain(ErrorKind::Shape, reader.span(*digits), "a size of zero in a shape",
-                    {"sizes are at least 1; '*' stands for a length that varies"});
+                    {"sizes are at least 1; '*' is a variable length"});
   }
   return {size, reader.span(*digits)};
 }
@@ -78,7 +78,7 @@ std::vector<Dim> read_shape(Reader& reader) {
   }
   const bool is_width = lexer.at(";") || lexer.at("}") || lexer.at_end() || lexer.on_new_line();
   if (is_width || lexer.at(",")) {
-    reader.fail(reader.span(number), "a width stands in braces",
+    reader.fail(reader.span(number), "a width without braces",
                 {"write '{" + digits + "}' for a width, or a ratio such as '1/2 input'"});
   }
   reader.unexpected("'/' of a ratio after '" + digits + "'", {"a ratio is written '1/2 input'"});
@@ -98,7 +98,7 @@ Ratio read_ratio(Reader& reader) {
                     {"both numbers of a ratio are at least 1"});
   }
   const std::string what = "a name after the ratio '" + shown + "'";
-  if (lexer.at(";")) reader.unexpected(what, {"say what it is a ratio of: '" + shown + " input'"});
+  if (lexer.at(";")) reader.unexpected(what, {"name what it is a ratio of: '" + shown + " input'"});
   ratio.of = reader.expect_name(what);
   ratio.span = reader.since(begin);
   return ratio;
@@ -118,9 +118,9 @@ void refuse_rest_of_declaration(Reader& reader, const Declaration& declaration) 
   if (reader.at_hyphenated_name()) reader.refuse_hyphenated_name();
   if (lexer.at("{")) {
     reader.unexpected(after, {declaration.has_shape ? "a declaration has one shape"
-                                                    : "the shape stands before the ratio: '{10} 1/2 input'"});
+                                                    : "write the shape before the ratio: '{10} 1/2 input'"});
   }
-  if (lexer.at("[") || lexer.at("(")) reader.unexpected(after, {"a shape stands in braces: {28, 28}"});
+  if (lexer.at("[") || lexer.at("(")) reader.unexpected(after, {"write a shape in braces: {28, 28}"});
   if (lexer.at(",")) {
     reader.unexpected(after, {"declare one name at a time: '" + std::string(word_of(declaration.kind)) + " " + name +
                               "; " + word_of(declaration.kind) + " ...;'"});
@@ -150,7 +150,7 @@ Declaration read_declaration(Reader& reader, DeclarationKind kind) {
   const char next = lexer.at_end() ? '\0' : lexer.rest().front();
   if (next >= '0' && next <= '9') {
     if (kind == DeclarationKind::Consumer) {
-      reader.fail(reader.here(), "a consumer takes no ratio", {"its arrow says how wide it is"});
+      reader.fail(reader.here(), "a consumer takes no ratio", {"its arrow determines its width"});
     }
     declaration.ratio = read_ratio(reader);
   }

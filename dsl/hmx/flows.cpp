@@ -96,7 +96,7 @@ Arrow read_arrow(Reader& reader) {
   const std::string shown = arrow.backward ? (arrow.tag.empty() ? "<-" : ")-") : (arrow.tag.empty() ? "->" : ")->");
   if (lexer.at("(") && arrow.tag.empty()) {
     const bool spaced = !lexer.touches_previous() && arrow.backward;
-    reader.fail(reader.here(), spaced ? "'<-(' is written without a space" : "functions stand inside the arrow",
+    reader.fail(reader.here(), spaced ? "'<-(' is written without a space" : "functions belong inside the arrow",
                 {arrow.backward ? "write '<-(loss)-'" : "write '-(relu)->'"});
   }
   const bool nothing = lexer.at(";") || lexer.at("|") || lexer.at("}") || lexer.at_end() ||
@@ -115,8 +115,8 @@ void refuse_rest_of_flow(Reader& reader, const FlowLine& flow) {
   if (lexer.on_new_line()) return;
   const std::string& name = flow.arrows.back().target.text;
   if (lexer.at("(")) {
-    reader.fail(flow.arrows.back().target.span, "'" + name + "' stands where a layer's name is expected",
-                {"functions stand inside the arrow: -(" + name + ")->"});
+    reader.fail(flow.arrows.back().target.span, "'" + name + "' is not a layer's name",
+                {"functions belong inside the arrow: -(" + name + ")->"});
   }
   if (lexer.at(",")) {
     reader.unexpected("';' after '" + name + "'", {"lead one source to several layers with 'a -> b | -> c;'"});

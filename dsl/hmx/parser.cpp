@@ -186,7 +186,7 @@ void Parser::stray_text(const std::vector<Harmonic>& before) {
                     reader_.place(source_.span(lexer_.previous_end() - 1, 1)));
   if (lexer_.at("}")) reader_.fail(reader_.here(), "a '}' that closes nothing", std::move(notes));
   if (lexer_.at_reserved()) {
-    notes.insert(notes.begin(), "statements stand inside 'harmonic NAME { ... }'");
+    notes.insert(notes.begin(), "statements belong inside 'harmonic NAME { ... }'");
     reader_.fail(reader_.here(), shown + " outside of a harmonic", std::move(notes));
   }
   if (!before.empty()) reader_.unexpected("'harmonic' or the end of the file", std::move(notes));

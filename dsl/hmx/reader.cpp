@@ -82,7 +82,7 @@ Name Reader::expect_name(const std::string& what, Notes notes) {
   }
   if (lexer.at("\"") && lexer.peek().text.size() > 2 && lexer.peek().text.back() == '"') {
     const std::string_view text = lexer.peek().text;
-    fail(here(), "a name stands without quotes",
+    fail(here(), "a name takes no quotes",
          {"write " + std::string(text.substr(1, text.size() - 2)) + " instead of " + std::string(text)});
   }
   unexpected(what, std::move(notes));

@@ -80,7 +80,7 @@ class Replacement {
   Replacement(const std::string& path, FileCalls& calls) : calls_(calls), given_(path), path_(path) {
     struct stat former {};
     if (::stat(path.c_str(), &former) == 0) {
-      if (!S_ISREG(former.st_mode)) fail("it is there and no plain file");
+      if (!S_ISREG(former.st_mode)) fail("it exists and is not a plain file");
       mode_ = static_cast<int>(former.st_mode & 07777);
       follow_link();
     }
@@ -108,7 +108,7 @@ class Replacement {
       if (wrote < 0 && errno == EINTR) continue;
       const int reason = errno;
       if (wrote <= 0)
-        fail(std::string(wrote < 0 ? std::strerror(reason) : "the system takes no more") + " after " +
+        fail(std::string(wrote < 0 ? std::strerror(reason) : "the system accepts no more") + " after " +
                  std::to_string(written_) + " bytes",
              wrote < 0 ? reason : 0);
       bytes.remove_prefix(static_cast<size_t>(wrote));
@@ -126,7 +126,7 @@ class Replacement {
     if (const int reason = sync_directory(directory_, calls_))
       throw Error(kind_of_failure(reason, ErrorKind::Output),
                   "'" + given_ + "' was written, but its directory cannot be synced: " + std::strerror(reason) +
-                      "; a power cut may still bring back the former file");
+                      "; a power cut may still restore the previous file");
   }
 
  private:
@@ -209,7 +209,7 @@ class Reading {
     const long long size = calls_.size(file_);
     const int reason = errno;
     if (size < 0) calls_.close(file_);
-    if (size < 0 && reason == EINVAL) refuse(path, "it is no plain file");
+    if (size < 0 && reason == EINVAL) refuse(path, "it is not a plain file");
     if (size < 0) refuse_by_system(path, reason);
     size_ = static_cast<uint64_t>(size);
   }
@@ -243,7 +243,7 @@ class Reading {
       if (size > memory) throw std::bad_alloc();
       bytes_.resize(static_cast<size_t>(size));
     } catch (const std::exception&) {
-      refuse(path_, "memory has no room for its " + std::to_string(size) + " bytes");
+      refuse(path_, "there is not enough memory for its " + std::to_string(size) + " bytes");
     }
   }
 
@@ -277,7 +277,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   FileMapping mapping = bytes ? FileMapping(file, bytes) : FileMapping();
   const int reason = errno;
   ::close(file);
-  if (!plain) refuse(path, "it is no plain file");
+  if (!plain) refuse(path, "it is not a plain file");
   if (bytes && !mapping.data()) refuse_by_system(path, reason);
   return std::shared_ptr<const MappedFile>(new MappedFile(path, std::move(mapping)));
 }

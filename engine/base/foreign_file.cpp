@@ -23,9 +23,8 @@ bool is_private_group(gid_t gid) {
 std::string foreign_access(const struct stat& file) {
   if (file.st_uid != geteuid() && file.st_uid != 0)
     return "belongs to another user (number " + std::to_string(file.st_uid) + ")";
-  if (file.st_mode & S_IWOTH) return "can be written to by everybody";
-  if ((file.st_mode & S_IWGRP) && file.st_gid != 0 && !is_private_group(file.st_gid))
-    return "can be written to by its group";
+  if (file.st_mode & S_IWOTH) return "is writable by all users";
+  if ((file.st_mode & S_IWGRP) && file.st_gid != 0 && !is_private_group(file.st_gid)) return "is writable by its group";
   return "";
 }
 

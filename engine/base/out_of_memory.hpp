@@ -10,7 +10,7 @@ namespace harmonics::engine {
 class OutOfMemory final : public std::bad_alloc {
  public:
   explicit OutOfMemory(std::size_t bytes) noexcept : bytes_(bytes) {
-    std::snprintf(text_, sizeof text_, "not enough memory: %zu bytes were asked for", bytes);
+    std::snprintf(text_, sizeof text_, "not enough memory: %zu bytes were requested", bytes);
   }
   const char* what() const noexcept override { return text_; }
   std::size_t bytes() const noexcept { return bytes_; }

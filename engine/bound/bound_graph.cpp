@@ -98,8 +98,7 @@ void BoundGraph::bind_consumer(const std::string& name, Address address) {
     else if (other >= 0 && graph_.nodes[static_cast<size_t>(other)].kind == DeclarationKind::Layer)
       e.note(
           fmt::format("'{}' is a layer: declare a consumer behind it, 'consumer results;' and '{} -> results;', or "
-                      "leave the name out "
-                      "where no other arrow leaves the layer",
+                      "omit the name if no other arrow leaves the layer",
                       name, name));
     else if (known.empty())
       e.note("it declares none: leave the name out, and results of layers that nothing follows go there");
@@ -263,8 +262,8 @@ ResolvedSettings BoundGraph::settings(int cycle, const RunSettings& run) const {
   r.clip = run.clip ? *run.clip : c.clip.value_or(0);
   r.clip_value = run.clip_value ? *run.clip_value : c.clip_value.value_or(0);
   if (!(r.clip >= 0) || !(r.clip_value >= 0))
-    throw Error(ErrorKind::Usage, "gradients cannot be clipped to less than nothing", {},
-                {"clip and clip_value are above 0, or 0 to leave gradients as they are"});
+    throw Error(ErrorKind::Usage, "clip and clip_value cannot be negative", {},
+                {"give a number above 0, or 0 for no clipping"});
   if (c.unpaired) r.unpaired = parse_unpaired(*c.unpaired);
   r.accumulate = run.accumulate ? *run.accumulate : c.accumulate.value_or(1);
   if (r.accumulate < 1)
@@ -386,7 +385,7 @@ Lowered BoundGraph::lower(const LoweringOptions& options) {
     }
   if (!missing.empty() && options.mode != Mode::train)
     throw Error(ErrorKind::Weights, fmt::format("{} lacks weights the graph needs:{}", weights_path_, missing), {},
-                {"these arrows were not part of the graph that was trained; train on, or take them out"});
+                {"these arrows were not part of the trained graph; continue training, or remove them"});
   if (options.mode == Mode::evaluate) return lowered;
   weight_notes_.clear();
   if (!missing.empty()) weight_notes_.push_back("not in the file, starting fresh:" + missing);
@@ -422,10 +421,9 @@ void BoundGraph::expect_savable() {
   const auto& [n, type] = *std::max_element(types_.begin(), types_.end(), longest);
   throw Error(
       ErrorKind::Stream,
-      fmt::format(
-          "the words of '{}', {} of {} bytes together, cannot be saved with the weights: there is room for {} bytes",
-          graph_.nodes[static_cast<size_t>(n)].name, type.symbols.size(), symbol_bytes(type), kMost),
-      {}, {"give class numbers in place of words, or leave out what keeps weights: --save, --checkpoint"});
+      fmt::format("the words of '{}', {} of {} bytes together, cannot be saved with the weights: the limit is {} bytes",
+                  graph_.nodes[static_cast<size_t>(n)].name, type.symbols.size(), symbol_bytes(type), kMost),
+      {}, {"use class numbers instead of words, or remove --save and --checkpoint"});
 }
 
 void BoundGraph::snapshot(TensorFile& into) const {
@@ -469,8 +467,7 @@ std::vector<std::string> BoundGraph::end_restore(const TensorFile& snapshot, boo
   if (!other.empty()) notes.push_back("of another shape, starting fresh:" + other);
   if (!fresh.empty()) notes.push_back("not in the checkpoint, starting fresh:" + fresh);
   if (!surplus.empty()) notes.push_back("in the checkpoint but not used by this graph:" + surplus);
-  if (!branches && !lost.empty())
-    notes.push_back("the optimizer's memory of these does not fit and starts fresh:" + lost);
+  if (!branches && !lost.empty()) notes.push_back("the optimizer state of these does not fit and starts fresh:" + lost);
   store_.forget_expected([&](const std::string& name) { return !branches || !snapshot.tensors.count(kMoment + name); });
   return notes;
 }

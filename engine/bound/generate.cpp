@@ -90,7 +90,7 @@ void generate(BoundGraph& graph, int cycle, const GenerateSettings& settings,
                                               graph.graph().name, producers.size(), results.size()));
   const auto type = types.find(producers.front());
   if (type == types.end() || type->second.symbols.empty())
-    throw Error(ErrorKind::Usage, fmt::format("'{}' does not know the symbols of its producer", graph.graph().name), {},
+    throw Error(ErrorKind::Usage, fmt::format("'{}' has no symbols for its producer", graph.graph().name), {},
                 {"give --weights of a model trained on text, or bind the text: --producer file:book.txt?window=128"});
   const StreamType& stream = type->second;
   check_symbols(stream, graph.graph().nodes[static_cast<size_t>(producers.front())].name);

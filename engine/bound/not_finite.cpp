@@ -109,11 +109,11 @@ Error not_finite(const NotFinite& step, const LoweringOptions& observing, Execut
   const std::string by_code = first_plugin(own_code, look),
                     traced = step.first_non_finite.empty() ? first_plugin(look.lowered().plugins, look) : "";
   if (!by_code.empty() || !traced.empty())
-    notes.push_back((by_code.empty() ? traced : by_code) + " made it of finite numbers: leave it out, or correct it");
+    notes.push_back((by_code.empty() ? traced : by_code) + " made it from finite numbers: remove or correct it");
   else if (const std::string all = plugins_of(look.lowered(), observing);
            !step.first_non_finite.empty() && !all.empty())
     notes.push_back("a gradient or an update of a plugin may have done so; in this step are " + all +
-                    ": leave them out one by one");
+                    ": remove them one by one");
   const FirstPlace first = first_place(step, look);
   if (first.in_data)
     notes = {fmt::format("correct it, or leave such samples out: where=finite in the address of '{}'", first.producer)};

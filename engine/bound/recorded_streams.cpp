@@ -66,7 +66,7 @@ struct Compared {
 };
 
 std::string kind_of(const StreamType& t) {
-  return fmt::format("{}{}", dtype_name(t.dtype), t.dtype == DType::U8 ? ", scaled to [0, 1]" : ", taken as they are");
+  return fmt::format("{}{}", dtype_name(t.dtype), t.dtype == DType::U8 ? ", scaled to [0, 1]" : ", used unchanged");
 }
 
 // Bytes are scaled and other integers are not, so the same numbers would differ in scale. Floating-point numbers may
@@ -78,10 +78,10 @@ std::string other_numbers(const Compared& c) {
                                        rescaled ? kind_of(c.now) : dtype_name(c.now.dtype), c.file,
                                        rescaled ? kind_of(c.was) : dtype_name(c.was.dtype));
   if (rescaled && !is_float(c.was.dtype) && !is_float(c.now.dtype))
-    throw Error(ErrorKind::Weights, text, {},
-                {c.was.dtype == DType::U8
-                     ? "give bytes (u8), or f32 that lie in [0, 1]"
-                     : fmt::format("give {} or f32, which are taken as they are", dtype_name(c.was.dtype))});
+    throw Error(
+        ErrorKind::Weights, text, {},
+        {c.was.dtype == DType::U8 ? "give bytes (u8), or f32 in [0, 1]"
+                                  : fmt::format("give {} or f32, which are used unchanged", dtype_name(c.was.dtype))});
   return text;
 }
 

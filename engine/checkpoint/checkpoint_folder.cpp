@@ -88,7 +88,7 @@ std::optional<Checkpoint> CheckpointFolder::newest(std::vector<std::string>& not
       return read_checkpoint(entry.path, calls_);
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::Weights && e.kind() != ErrorKind::NoInput && e.kind() != ErrorKind::InputOutput) throw;
-      notes.push_back(fmt::format("passed over a checkpoint: {}", e.what()));
+      notes.push_back(fmt::format("skipped a checkpoint: {}", e.what()));
       last = e;
     }
   }
@@ -105,7 +105,7 @@ void CheckpointFolder::claim() {
   if (calls_.lock(lock_) != 0) {
     if (errno != EWOULDBLOCK) cannot_write(path_, errno);
     throw Error(ErrorKind::Usage, fmt::format("another run writes its checkpoints to '{}'", path_), {},
-                {"give this one a directory of its own"});
+                {"use another directory"});
   }
   std::vector<std::string> names;
   if (calls_.list(path_.c_str(), names) != 0) cannot_write(path_, errno);
@@ -114,7 +114,7 @@ void CheckpointFolder::claim() {
     if (const auto entry = entry_of(path_, name); entry && entry->number > kMostNumber)
       throw Error(ErrorKind::Usage,
                   fmt::format("'{}' has too large a number: none is left for the checkpoints of this run", entry->path),
-                  {}, {"move it to another directory, or give the run one of its own"});
+                  {}, {"move it to another directory, or use another directory for this run"});
   for (const std::string& name : names)
     if (is_unfinished_file(name)) calls_.remove((path_ + "/" + name).c_str());
 }

@@ -30,7 +30,7 @@ CheckpointInterval parse_interval(const std::string& text) {
     if (whole && (unit == "step" || unit == "steps")) return every.steps = static_cast<int64_t>(value), every;
     if (whole && (unit == "epoch" || unit == "epochs")) return every.epochs = static_cast<int64_t>(value), every;
   }
-  throw Error(ErrorKind::Usage, fmt::format("'{}' does not say how often", text), {},
+  throw Error(ErrorKind::Usage, fmt::format("'{}' is not an interval", text), {},
               {"write a time, steps or epochs: 5m, 90s, 500steps, 1epoch"});
 }
 

@@ -102,8 +102,8 @@ void write_state(const RunState& s, TensorFile& file) {
 RunState take_state(TensorFile& file, const std::string& name) {
   const auto entry = file.metadata.find(kRunStateKey);
   if (entry == file.metadata.end())
-    throw Error(ErrorKind::Weights, fmt::format("'{}' holds weights, but no run that could go on", name), {},
-                {"weights are taken with --weights"});
+    throw Error(ErrorKind::Weights, fmt::format("'{}' holds weights, but no run that could be resumed", name), {},
+                {"use --weights for weights"});
   try {
     const json::value value = json::parse(entry->second);
     const Fields fields(value);

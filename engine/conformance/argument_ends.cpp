@@ -67,7 +67,7 @@ Finding at_the_ends(const Item& item, const std::function<std::string(const Attr
     }
     if (!text.empty())
       return {Finding::Outcome::Failed, fmt::format("with {}: {}", arguments.str(), text),
-              "take what the range of the argument allows, or narrow it: .in(\"0..1\")"};
+              "accept the values that the argument's range allows, or narrow it: .in(\"0..1\")"};
   }
   if (all.empty()) return {Finding::Outcome::Passed, "no argument has a range", ""};
   return {Finding::Outcome::Passed, fmt::format("{} ends", all.size()), ""};

@@ -37,7 +37,7 @@ class Tried {
         numbers_(is_float(type.dtype) ? random_tensor(type.shape, seed, 0, 1, type.dtype)
                                       : cast(random_indices(type.shape, seed, 200), type.dtype)) {
     if (result().shape.count() <= 0)
-      throw Error(ErrorKind::Plugin, fmt::format("{} says that its result is {}", spoken_name(*item_), result().str()));
+      throw Error(ErrorKind::Plugin, fmt::format("{} announces the result {}", spoken_name(*item_), result().str()));
   }
   Tried(const Tried&) = delete;
   Tried& operator=(const Tried&) = delete;
@@ -98,14 +98,14 @@ std::vector<TriedPtr> taken(const ItemPtr& item, const AttributeMap& arguments, 
 Finding writes_its_result(const std::vector<TriedPtr>& all) {
   for (const TriedPtr& t : all) {
     if (!t->says_so_again())
-      return {Outcome::Failed, fmt::format("for {} it names another result when it is asked again", t->sample().str()),
+      return {Outcome::Failed, fmt::format("for {} a second call announces another result", t->sample().str()),
               "result_type() depends on the sample's type and the arguments alone"};
     for (uint64_t record = 0; record < kRecords; ++record) {
       std::string wrong;
       const Bytes zeros = (*t)(draw_of(record), 0, &wrong), ones = (*t)(draw_of(record), 0xFF, &wrong);
       if (!wrong.empty())
         return {Outcome::Failed, fmt::format("for {} {}", t->str(), wrong),
-                "it reads what it is given and writes as many numbers as the result has"};
+                "read only the given sample and write exactly the numbers of the result"};
       const bool keeps_something = (*t)(draw_of(record)) != zeros;  // checked below
       if (zeros != ones && !keeps_something) {
         const auto at = std::mismatch(zeros.begin(), zeros.end(), ones.begin()).first - zeros.begin();
@@ -125,8 +125,7 @@ Finding repeats(const std::vector<TriedPtr>& all) {
     for (uint64_t record = 0; record < kRecords; ++record) once.push_back((*t)(draw_of(record)));
     for (uint64_t record = kRecords; record-- > 0;)
       if ((*t)(draw_of(record)) != once[record])
-        return {Outcome::Failed,
-                fmt::format("sample {} of {} comes out in another way when it is asked for again", record, t->str()),
+        return {Outcome::Failed, fmt::format("sample {} of {} differs when it is read again", record, t->str()),
                 "draw from `random` alone and keep nothing from call to call: samples are read in any order"};
     for (const Bytes& other : once) differing += other != once[0];
   }
@@ -155,10 +154,10 @@ Finding on_threads(const Tried& t) {
   const std::string error = on_four_threads(20, [&] {
     for (uint64_t record = 0; record < kRecords; ++record)
       if (t(draw_of(record)) != expected[record])
-        throw Error(ErrorKind::Plugin, fmt::format("sample {} comes out in another way than on one thread", record));
+        throw Error(ErrorKind::Plugin, fmt::format("sample {} differs from that of one thread", record));
   });
   if (error.empty()) return {};
-  return {Outcome::Failed, error, "samples are augmented on any thread: share nothing that changes"};
+  return {Outcome::Failed, error, "samples are augmented on any thread: share no mutable state"};
 }
 
 }  // namespace
@@ -170,7 +169,7 @@ void check_augmentation(const ItemPtr& item, const CheckSettings& settings, Chec
     std::optional<Error> refused;
     all = taken(item, arguments, settings.seed, &refused);
     if (all.empty())
-      throw Error(refused->kind(), refused->what()).note("of numbers, rows, pictures and symbols one should be taken");
+      throw Error(refused->kind(), refused->what()).note("it should accept one of numbers, rows, pictures and symbols");
     std::string text;
     for (const TriedPtr& t : all) text += (text.empty() ? "" : ", ") + t->str();
     return {Outcome::Passed, text, ""};
@@ -179,7 +178,7 @@ void check_augmentation(const ItemPtr& item, const CheckSettings& settings, Chec
   attempt(log, "writes its result, and nothing else", [&] { return writes_its_result(all); });
   attempt(log, "gives the same sample for the same draw", [&] { return repeats(all); });
   attempt(log, "stays finite", [&] { return finite(all); });
-  attempt(log, "takes what its ranges allow", [&] {
+  attempt(log, "accepts the values that its ranges allow", [&] {
     return at_the_ends(*item, [&](const AttributeMap& ends) -> std::string {
       std::optional<Error> refused;
       const std::vector<TriedPtr> taken_at_an_end = taken(item, ends, settings.seed, &refused);

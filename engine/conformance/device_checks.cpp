@@ -113,7 +113,7 @@ class Faults {
 Finding DeviceChecks::available() const {
   has_own_memory(*item_);
   const hx_device_info info = info_of(*item_);
-  if (info.unavailable[0]) return {Outcome::Noted, info.unavailable, "nothing it computes could be tried here"};
+  if (info.unavailable[0]) return {Outcome::Noted, info.unavailable, "nothing it computes could be tested here"};
   return {Outcome::Passed, info.name, ""};
 }
 
@@ -146,17 +146,17 @@ Finding DeviceChecks::keeps_times() const {
     const std::optional<double> work = worked.since(first), nothing = last.since(worked), both = last.since(first);
     if (!work || !nothing || !both) return none;
     const std::string told = fmt::format(
-        "of {} copies of 1 MiB, which with all around them took {:.6f} s by the host's clock, it says {:.6f} s", copies,
+        "for {} copies of 1 MiB, which took {:.6f} s by the host's clock with overhead, it reports {:.6f} s", copies,
         passed, *work);
-    if (*both > 1.01 * passed + kRounding) return {Outcome::Failed, told + ": more than there was", remedy};
+    if (*both > 1.01 * passed + kRounding) return {Outcome::Failed, told + ": more than elapsed", remedy};
     if (std::abs(*both - *work - *nothing) > 0.01 * *both + kRounding)
       return {Outcome::Failed,
-              fmt::format("it says {:.6f} s from one event to the next, {:.6f} s from that to a third, and {:.6f} s "
+              fmt::format("it reports {:.6f} s from one event to the next, {:.6f} s from that to a third, and {:.6f} s "
                           "from the first to the third",
                           *work, *nothing, *both),
               remedy};
     if (passed < kWhile && copies < kMost) continue;
-    if (*work < passed / 1000) return {Outcome::Failed, told + ": next to nothing", remedy};
+    if (*work < passed / 1000) return {Outcome::Failed, told + ": far too little", remedy};
     return {Outcome::Passed, told, ""};
   }
 }
@@ -165,12 +165,12 @@ Finding DeviceChecks::describes() const {
   const auto& table = item_->table<hx_device_vt>();
   const char* text = table.describe ? table.describe(item_->self) : nullptr;
   if (!text || !*text)
-    return {Outcome::Failed, "it says nothing", "describe() gives one line: name, instruction set, libraries"};
+    return {Outcome::Failed, "it returns nothing", "describe() gives one line: name, instruction set, libraries"};
   if (std::string(text).find('\n') != std::string::npos)
-    return {Outcome::Failed, "it says more than one line",
+    return {Outcome::Failed, "it returns more than one line",
             "describe() gives one line: name, instruction set, libraries"};
   if (const uint32_t other = flags() & ~uint32_t{HX_SITE_FP16_CHUNKS | HX_SITE_BF16 | HX_SITE_FP8})
-    return {Outcome::Failed, fmt::format("it claims kernels for flags {:#x}, which no device is asked with", other),
+    return {Outcome::Failed, fmt::format("it claims kernels for flags {:#x}, which do not exist", other),
             "flags() gives those of HX_SITE_FP16_CHUNKS, HX_SITE_BF16 and HX_SITE_FP8 that it has"};
   return {Outcome::Passed, text, ""};
 }
@@ -216,9 +216,9 @@ Finding DeviceChecks::answers() {
     if (a.kernel) served_.push_back(&a);
   Finding f = faults.finding(
       coverage(asked_, served_.size()),
-      "find() declines what it has no kernel for, and else gives a whole one: function, name, phases and parts");
+      "find() declines calls without a kernel, and otherwise gives a complete one: function, name, phases and parts");
   if (f.outcome == Outcome::Passed && served_.empty())
-    f = {Outcome::Noted, f.text, "every call is left to others: nothing it computes could be tried"};
+    f = {Outcome::Noted, f.text, "it declines every call: nothing it computes could be tested"};
   return f;
 }
 
@@ -230,15 +230,14 @@ Finding DeviceChecks::answers_alike() {
     log_.alive();
     const KernelPtr again = find(source, a.call.site);
     if (!again != !a.kernel) {
-      faults.add(a.call.site, fmt::format("asked again, it {}", again ? "has a kernel" : "has none"));
+      faults.add(a.call.site, fmt::format("a second call: it {}", again ? "has a kernel" : "has none"));
       continue;
     }
     if (!again) continue;
     const hx_kernel &x = a.kernel->raw(), &y = again->raw();
     const bool alike = x.phases == y.phases && std::equal(x.parts, x.parts + x.phases, y.parts) &&
                        x.workspace == y.workspace && x.in_place == y.in_place;
-    if (!alike)
-      faults.add(a.call.site, "asked again, it gives a kernel with other phases, parts, workspace or in_place");
+    if (!alike) faults.add(a.call.site, "a second call gives a kernel with other phases, parts, workspace or in_place");
   }
   return faults.finding(
       "", "the answer depends on the call site alone, so that results are the same for any number of threads");
@@ -276,9 +275,8 @@ Finding DeviceChecks::keeps_to_memory() {
     }
   }
   return faults.finding(fmt::format("{} kernels", served_.size()),
-                        "buffers are the inputs, the outputs and the workspace; parts of one phase run in any order, "
-                        "each writing what is its own; "
-                        "nothing is thrown");
+                        "buffers are the inputs, the outputs and the workspace; parts of one phase run in any order "
+                        "and write disjoint memory; exceptions are not allowed");
 }
 
 Finding DeviceChecks::means_the_same() const {
@@ -294,7 +292,7 @@ Finding DeviceChecks::means_the_same() const {
     }
   }
   return faults.finding(fmt::format("{} calls", served_.size()),
-                        "compute what the call means, or let find() decline what you do not");
+                        "compute what the call defines, or let find() decline it");
 }
 
 Finding DeviceChecks::on_threads() const {
@@ -307,7 +305,7 @@ Finding DeviceChecks::on_threads() const {
     if (!text.empty()) faults.add(a->call.site, "its kernel " + text);
   }
   const char* const remedy =
-      "parts of one kernel run at the same time, and so do different kernels: share nothing that changes";
+      "parts of one kernel run at the same time, and so do different kernels: share no mutable state";
   if (!faults.none()) return faults.finding("", remedy);
   std::atomic<size_t> next{0};
   const std::string beside = harmonics::engine::on_four_threads(1, [&] {
@@ -343,7 +341,7 @@ Finding DeviceChecks::rounded(Precision precision, double tolerance) {
       text = difference(given[i], meant[i], "the reference", std::max(tolerance, tolerance_of(meant[i].dtype())));
     if (!text.empty()) faults.add(site, fmt::format("with {} allowed, its kernel {}", precision_name(precision), text));
   }
-  return faults.finding(fmt::format("of the calls, {} in another way", other),
+  return faults.finding(fmt::format("of the calls, {} with other results", other),
                         "operands of products may be rounded, and of fp16 short sums; totals are in f32");
 }
 
@@ -371,8 +369,8 @@ void DeviceChecks::look_by_copies() const {
       if (!std::equal(meant.begin(), meant.begin() + static_cast<ptrdiff_t>(bytes), back.at(0)))
         throw Error(ErrorKind::Plugin,
                     of + (std::isfinite(looked) ? " leaves other bytes, or await_event comes back before it is done"
-                                                : " writes all the same"));
-      if (*back.at(bytes) != before[bytes]) throw Error(ErrorKind::Plugin, of + " writes behind them");
+                                                : " writes nevertheless"));
+      if (*back.at(bytes) != before[bytes]) throw Error(ErrorKind::Plugin, of + " writes after them");
     }
   }
 }
@@ -433,18 +431,18 @@ void check_device(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
     });
   if (!there) return;
   if (checks.says_times()) attempt(log, "keeps times", [&] { return checks.keeps_times(); });
-  attempt(log, "says what it serves", [&] { return checks.answers(); });
+  attempt(log, "reports the calls it serves", [&] { return checks.answers(); });
   if (!checks.serves_any()) return;
-  attempt(log, "answers alike", [&] { return checks.answers_alike(); });
+  attempt(log, "answers consistently", [&] { return checks.answers_alike(); });
   bool careful = false;  // a kernel that fails this could corrupt our memory
-  attempt(log, "keeps to its memory", [&] {
+  attempt(log, "stays within its memory", [&] {
     const Finding f = checks.keeps_to_memory();
     careful = f.outcome == Outcome::Passed;
     return f;
   });
   if (!careful) return;
-  attempt(log, "computes what calls mean", [&] { return checks.means_the_same(); });
-  if (checks.says_it_looks()) attempt(log, "looks at numbers", [&] { return checks.looks(); });
+  attempt(log, "computes calls correctly", [&] { return checks.means_the_same(); });
+  if (checks.says_it_looks()) attempt(log, "checks for finite numbers", [&] { return checks.looks(); });
   attempt(log, "threads", [&] { return checks.on_threads(); });
   if (checks.rounds_to(HX_SITE_FP16_CHUNKS))
     attempt(log, "products in fp16 chunks", [&] { return checks.rounded(Precision::fp16, tolerance_of(DType::F16)); });

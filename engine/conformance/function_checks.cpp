@@ -39,10 +39,10 @@ Finding repeats(const FunctionCall& f, const HTensor& x) {
     return {Outcome::Failed, "the same numbers gave two different results",
             "keep no state between calls and draw no random numbers"};
   if (!same_bits(x, copy))
-    return {Outcome::Failed, "it wrote into its input", "copy before writing: mutable_data() of a tensor of your own"};
+    return {Outcome::Failed, "it wrote to its input", "copy before writing: mutable_data() of a tensor of your own"};
   if (!same_bits(once, through_a_program(f, x)))
     return {Outcome::Failed, "it computes other values in a program than when it is called directly",
-            "let it depend on its input alone"};
+            "let it depend only on its input"};
   return {};
 }
 
@@ -52,7 +52,7 @@ Finding on_threads(const FunctionCall& f, const HTensor& x) {
     if (!same_bits(f(x), expected)) throw Error(ErrorKind::Plugin, "other numbers than on one thread");
   });
   if (error.empty()) return {};
-  return {Outcome::Failed, error, "bodies are called from any thread: share nothing that changes"};
+  return {Outcome::Failed, error, "bodies are called from any thread: share no mutable state"};
 }
 
 HTensor row(const HTensor& x, int64_t i) {
@@ -143,7 +143,7 @@ void check_activation(const ItemPtr& item, const CheckSettings& settings, CheckL
     return {Outcome::Passed, list_of_shapes(), ""};
   });
   attempt(log, "depends on its input alone", [&] { return repeats(f, x); });
-  attempt(log, "takes each sample by itself", [&] { return by_rows(f, x); });
+  attempt(log, "treats samples independently", [&] { return by_rows(f, x); });
   attempt(log, "stays finite", [&] { return finite(f); });
   attempt(log, "gradient", [&] {
     return gradient_finding([&](DType type, GradientTolerance tolerance) {

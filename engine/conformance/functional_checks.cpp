@@ -122,8 +122,8 @@ Finding gradient_of(const Item& item, uint64_t seed) {
   if (f.outcome != Outcome::Failed || !only_stops(last) || last.mismatches.size() == static_cast<size_t>(last.compared))
     return f;
   return {Outcome::Noted,
-          fmt::format("nothing flows back to input {}, though results depend on it", last.mismatches.front().input),
-          "give gradient() a tensor for it, unless that is meant"};
+          fmt::format("input {} has no gradient, though results depend on it", last.mismatches.front().input),
+          "return a tensor for it from gradient(), unless this is intended"};
 }
 
 Finding on_threads(const CallExample& call) {
@@ -134,7 +134,7 @@ Finding on_threads(const CallExample& call) {
     if (print(record(call)) != program) throw Error(ErrorKind::Plugin, "another program than on one thread");
   });
   if (error.empty()) return {};
-  return {Outcome::Failed, error, "bodies are called from any thread: share nothing that changes"};
+  return {Outcome::Failed, error, "bodies are called from any thread: share no mutable state"};
 }
 
 }  // namespace
@@ -145,7 +145,7 @@ void check_functional(const ItemPtr& item, const CheckSettings& settings, CheckL
     try {
       calls = calls_of_item(*item, DType::F32, settings.seed);
     } catch (const Error& e) {
-      return {Outcome::Noted, fmt::format("none of the inputs that were tried: {}", e.what()),
+      return {Outcome::Noted, fmt::format("none of the tested inputs: {}", e.what()),
               "it is given up to four inputs, of one shape or as those of maps, norms and products; what takes others "
               "is tried by tests of yours"};
     }

@@ -18,7 +18,7 @@ Finding verdict(const GradientComparison& c, const char* precision) {
   return {
       Outcome::Failed,
       fmt::format("{} of {} derivatives are off; {}", c.mismatches.size(), c.compared, text_of(c.mismatches.front())),
-      "mend gradient(), or leave it out where the body is written with library operations"};
+      "fix gradient(), or remove it if the body is written with library operations"};
 }
 
 }  // namespace

@@ -75,14 +75,15 @@ Finding answers(const std::vector<AskedImplementation>& asked) {
       ++served;
     else if (!refused)
       refused = &a;
-    if (a.declined == "it does not say why")
-      return {Outcome::Failed, fmt::format("it declines {} and does not say why", a.str()),
-              "supports() gives the reason: people see it in explain --select and when an override cannot be followed"};
+    if (a.declined == "it gives no reason")
+      return {Outcome::Failed, fmt::format("it declines {} without a reason", a.str()),
+              "supports() returns the reason: explain --select shows it, and so does an override that cannot be used"};
   }
   const std::string text = fmt::format("{} of {}", served, count(asked.size(), "call"));
   if (served == 0)
-    return {Outcome::Noted, fmt::format("{}: {}", text, asked.empty() ? "no call of it is known" : *refused->declined),
-            "nothing it computes could be tried"};
+    return {Outcome::Noted,
+            fmt::format("{}: {}", text, asked.empty() ? "no call of it is available for testing" : *refused->declined),
+            "nothing it computes could be tested"};
   return {Outcome::Passed, refused ? text + "; else: " + *refused->declined : text, ""};
 }
 
@@ -90,8 +91,9 @@ Finding answers_alike(const Item& item, const std::vector<AskedImplementation>& 
   for (size_t i = asked.size(); i-- > 0;)
     for (int again = 0; again < 2; ++again)
       if (declines(item, asked[i].site) != asked[i].declined)
-        return {Outcome::Failed, fmt::format("asked again about {}, it says something else", asked[i].str()),
-                "supports() depends on the call alone: it is asked while programs are made, and kept to"};
+        return {
+            Outcome::Failed, fmt::format("a second call for {} gives another answer", asked[i].str()),
+            "supports() must depend only on the call: it is called when programs are compiled, and its answer is kept"};
   return {};
 }
 
@@ -108,12 +110,12 @@ Finding means_the_same(const ItemPtr& item, const std::vector<const AskedImpleme
     try {
       got = computed(item, *a);
     } catch (const Error& e) {
-      throw Error(e.kind(), fmt::format("{}, asked for {}", e.what(), a->site.str()), e.span(), e.notes());
+      throw Error(e.kind(), fmt::format("{}, for {}", e.what(), a->site.str()), e.span(), e.notes());
     }
     for (size_t i = 0; i < a->expected.size(); ++i)
       if (const std::string text = difference(got[i], a->expected[i], "the body"); !text.empty())
         return {Outcome::Failed, fmt::format("result {} of {}: {}", i + 1, a->site.str(), text),
-                "compute what the functional means, or let supports() decline what you do not"};
+                "compute what the functional defines, or let supports() decline the call"};
   }
   return {Outcome::Passed, count(served.size(), "call"), ""};
 }
@@ -181,8 +183,7 @@ Finding memory_of(const HostFunction& step, const char* whose, const std::string
   if (text.empty()) return {};
   return {Outcome::Failed, fmt::format("{} kernel for {} {}", whose, site, text),
           "buffers are the inputs, the outputs and the workspace, of a gradient also the outputs' gradients before "
-          "those of the inputs; parts of "
-          "one phase run in any order, each writing what is its own"};
+          "those of the inputs; parts of one phase run in any order and write disjoint memory"};
 }
 
 // The implementation's own gradient and its operands.
@@ -226,13 +227,13 @@ Finding memory(const ItemPtr& item, const std::vector<const AskedImplementation*
 Finding on_threads(const ItemPtr& item, const AskedImplementation& a) {
   const Values expected = computed(item, a);
   const std::string error = on_four_threads(100, [&] {
-    if (declines(*item, a.site)) throw Error(ErrorKind::Plugin, "it declines what it served on one thread");
+    if (declines(*item, a.site)) throw Error(ErrorKind::Plugin, "it declines calls that it served on one thread");
     const Values got = computed(item, a);
     for (size_t i = 0; i < got.size(); ++i)
       if (!same_bits(got[i], expected[i])) throw Error(ErrorKind::Plugin, "other numbers than on one thread");
   });
   if (error.empty()) return {};
-  return {Outcome::Failed, error, "different kernels run at the same time: share nothing that changes"};
+  return {Outcome::Failed, error, "different kernels run at the same time: share no mutable state"};
 }
 
 }  // namespace
@@ -240,7 +241,7 @@ Finding on_threads(const ItemPtr& item, const AskedImplementation& a) {
 void check_implementation(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) {
   const std::string op = item->name.substr(0, item->name.find('.'));
   bool known = false;
-  attempt(log, "computes something there is", [&] {
+  attempt(log, "names an existing functional", [&] {
     const Finding f = operation_of(op);
     known = f.outcome == Outcome::Passed;
     return f;
@@ -249,30 +250,30 @@ void check_implementation(const ItemPtr& item, const CheckSettings& settings, Ch
   std::vector<AskedImplementation> asked;
   std::vector<const AskedImplementation*> served;
   attempt(
-      log, "says what it serves, and why not",
+      log, "reports the calls it serves, and why not others",
       [&] {
         asked = ask(*item, op, settings.seed);
         for (const AskedImplementation& a : asked)
           if (!a.declined) served.push_back(&a);
         return answers(asked);
       },
-      "supports() answers every call: \"\" or the reason why not");
+      "supports() answers every call: \"\" or the reason against it");
   if (asked.empty()) return;
-  attempt(log, "answers alike", [&] { return answers_alike(*item, asked); });
+  attempt(log, "answers consistently", [&] { return answers_alike(*item, asked); });
   if (served.empty()) return;
   bool careful = false;  // a kernel that fails this could corrupt our memory
   attempt(
-      log, "keeps to its memory",
+      log, "stays within its memory",
       [&] {
         const Finding f = memory(item, served);
         careful = f.outcome == Outcome::Passed;
         return f;
       },
-      "find() gives a whole kernel: function, name, phases and parts");
+      "find() gives a complete kernel: function, name, phases and parts");
   if (!careful) return;
   const bool runs = attempt(
       log, "computes what " + op + " means", [&] { return means_the_same(item, served); },
-      "compute every call that supports() takes, or let it decline what you do not");
+      "compute every call that supports() accepts, or let it decline the call");
   if (!runs) return;
   if (item->flags & HX_OWN_GRADIENT) attempt(log, "gradient", [&] { return own_gradient(item, served); });
   attempt(log, "threads", [&] { return on_threads(item, *served.front()); });

@@ -107,7 +107,7 @@ Finding many_calls(const CheckSettings& settings, const std::function<void()>& b
   if (growth > 65536 && growth > counted)
     return {Finding::Outcome::Failed,
             fmt::format("{}; memory in use grew by {:.0f} bytes, {:.1f} a call", rate, growth, growth / counted),
-            "release what a call takes; tensors do so when their last handle goes"};
+            "release what a call allocates; tensors are released with their last handle"};
   return {Finding::Outcome::Passed, rate, ""};
 }
 

@@ -149,7 +149,7 @@ std::string out_of_proportion(const hx_kernel& kernel) {
   uint64_t parts = 0;
   for (uint32_t phase = 0; phase < kernel.phases; ++phase) parts += kernel.parts[phase];
   if (parts > kMostParts) return fmt::format("has {} parts", parts);
-  if (kernel.workspace > kMostWorkspace) return fmt::format("wants a workspace of {} bytes", kernel.workspace);
+  if (kernel.workspace > kMostWorkspace) return fmt::format("requests a workspace of {} bytes", kernel.workspace);
   return "";
 }
 
@@ -184,7 +184,7 @@ std::string run_looking(const hx_kernel& kernel, const std::vector<HTensor>& inp
                         const ItemPtr& device) {
   Buffers run(kernel, inputs, types_of(expected), kRubbish, replaced);
   run.run_queued(kernel, device, &number);
-  const std::string when = fmt::format("when the number it looks at is {}", number);
+  const std::string when = fmt::format("when the number it checks is {}", number);
   if (std::isfinite(number)) return against(run, expected, when.c_str());
   const std::string text = run.changed();
   return text.empty() ? "" : text + " " + when;

@@ -124,7 +124,7 @@ void check_layer(const ItemPtr& item, const CheckSettings& settings, CheckLog& l
       throw Error(ErrorKind::Plugin, fmt::format("takes {}, but not {}", accepted, symbol))
           .note("flows hand symbols over in the stream's own type, bytes among them: cast(x, DType::I64)");
     if (taken.empty())
-      throw Error(ErrorKind::Plugin, refused).note("of features, sequences, pictures and symbols one should be taken");
+      throw Error(ErrorKind::Plugin, refused).note("it should accept one of features, sequences, pictures and symbols");
     return {Outcome::Passed, accepted, ""};
   });
   if (taken.empty()) return;
@@ -133,9 +133,9 @@ void check_layer(const ItemPtr& item, const CheckSettings& settings, CheckLog& l
     const std::string once = print(trace(item, sample, true, false)), twice = print(trace(item, sample, true, false));
     if (once == twice) return {};
     return {Outcome::Failed, "two traces differ",
-            "a body is run once while compiling: let it depend on shapes and arguments alone"};
+            "a body is run once while compiling: let it depend only on shapes and arguments"};
   });
-  attempt(log, "takes each sample by itself when it does not train", [&]() -> Finding {
+  attempt(log, "treats samples independently when it does not train", [&]() -> Finding {
     const HTensor x = drawn(sample.type, settings.seed);
     const HTensor all = run(trace(item, sample, false, false), x, settings.seed);
     const Program one = trace(item, of_batch(sample, 1), false, false);
@@ -166,7 +166,7 @@ void check_layer(const ItemPtr& item, const CheckSettings& settings, CheckLog& l
         throw Error(ErrorKind::Plugin, "another program than on one thread");
     });
     if (error.empty()) return {};
-    return {Outcome::Failed, error, "bodies are called from any thread: share nothing that changes"};
+    return {Outcome::Failed, error, "bodies are called from any thread: share no mutable state"};
   });
   CheckSettings fewer = settings;
   fewer.calls = settings.calls / 100;

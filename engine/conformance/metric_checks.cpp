@@ -131,7 +131,7 @@ void check_metric(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
       return {Outcome::Passed, text_of(whole), ""};
     });
     if (whole.empty()) continue;
-    attempt(log, "does not see how a pass is cut into batches" + of, [&]() -> Finding {
+    attempt(log, "does not depend on the batch size" + of, [&]() -> Finding {
       Opened metric(item);
       for (uint64_t at = 0; at < kRows; at += 7) metric.add(data.rows(at, std::min<uint64_t>(7, kRows - at), classes));
       const Figures parts = metric.figures();
@@ -146,7 +146,7 @@ void check_metric(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
       metric.add(data.rows(0, kRows, classes));
       if (agree(whole, metric.figures())) return {};
       return {Outcome::Failed, "after reset() the values differ from those of a new metric",
-              "reset() forgets everything"};
+              "reset() clears all state"};
     });
   }
   const bool of_classes = both || (item->flags & kOfClasses);
@@ -155,13 +155,13 @@ void check_metric(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
     for (Opened* metric : {&after, &undisturbed}) metric->add(data.rows(0, 0, of_classes));
     before.add(data.rows(0, 13, of_classes));
     if (!before.hand_over(after))
-      return {Outcome::Noted, "cannot be kept in a checkpoint: a resumed run counts the rest of its epoch",
-              "save() gives what was gathered, restore() takes it"};
+      return {Outcome::Noted, "cannot be saved in a checkpoint: a resumed run measures only the rest of its epoch",
+              "save() returns the gathered state, restore() accepts it"};
     undisturbed.add(data.rows(0, 13, of_classes));
     for (Opened* metric : {&after, &undisturbed}) metric->add(data.rows(13, kRows - 13, of_classes));
     if (agree(undisturbed.figures(), after.figures())) return {};
     return {Outcome::Failed, "after restore() the values differ from those of an uninterrupted pass",
-            "save() gives all that add() gathers"};
+            "save() returns everything that add() gathers"};
   });
   attempt(log, "many passes", [&] {
     CheckSettings fewer = settings;

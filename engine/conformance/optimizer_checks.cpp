@@ -105,7 +105,7 @@ Finding keeps(const Optimizer& optimizer) {
     const std::string once = text_of(plugin_moments(optimizer, p)), twice = text_of(plugin_moments(optimizer, p));
     if (once != twice)
       return {Outcome::Failed,
-              fmt::format("for '{}', {}, it keeps {} and, asked again, {}", p.name, p.type.str(), once, twice),
+              fmt::format("for '{}', {}, it keeps {}, and at a second call {}", p.name, p.type.str(), once, twice),
               "moments() depends on the parameter and the settings alone: a checkpoint is read by it"};
   }
   return {Outcome::Passed,
@@ -138,13 +138,13 @@ Finding finite(const Optimizer& optimizer, uint64_t seed) {
     if (const std::string text = walk(optimizer, p, seed); !text.empty())
       return {Outcome::Failed,
               fmt::format("of '{}', {}: {}, with gradients between -1 and 1", p.name, p.type.str(), text),
-              "a number that is not finite stays: add a small one to what you divide by"};
+              "non-finite numbers persist: add a small number to divisors"};
     const HTensor none(DType::F32, p.type.shape), from = random_tensor(p.type.shape, seed, -1, 1, DType::F32);
     Walk w(optimizer, p, from);
     for (int i = 0; i < 2; ++i) w.step(none);
     if (const std::string text = w.not_finite(); !text.empty())
       return {Outcome::Failed, fmt::format("of '{}', {}: {}, with gradients of 0", p.name, p.type.str(), text),
-              "parameters that nothing reaches have gradients of 0: add a small number to what you divide by"};
+              "parameters without influence have gradients of 0: add a small number to divisors"};
   }
   return {};
 }
@@ -191,8 +191,8 @@ void check_optimizer(const ItemPtr& item, const CheckSettings& settings, CheckLo
       "step() gives the parameter's next value and then those of the moments, each of its type");
   if (!recorded) return;
   attempt(log, "stays finite", [&] { return finite(optimizer, settings.seed); });
-  attempt(log, "goes down a bowl", [&] { return down_a_bowl(optimizer, settings.seed); });
-  attempt(log, "takes what its ranges allow", [&] {
+  attempt(log, "descends a quadratic bowl", [&] { return down_a_bowl(optimizer, settings.seed); });
+  attempt(log, "accepts the values that its ranges allow", [&] {
     return at_the_ends(*item, [&](const AttributeMap& arguments) {
       return walk(with(item, arguments), kParameters[1], settings.seed);
     });
@@ -204,7 +204,7 @@ void check_optimizer(const ItemPtr& item, const CheckSettings& settings, CheckLo
         throw Error(ErrorKind::Plugin, "another program than on one thread");
     });
     if (error.empty()) return {};
-    return {Outcome::Failed, error, "steps are recorded on any thread: share nothing that changes"};
+    return {Outcome::Failed, error, "steps are recorded on any thread: share no mutable state"};
   });
   attempt(log, "many calls", [&] {
     CheckSettings fewer = settings;

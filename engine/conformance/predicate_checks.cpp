@@ -87,15 +87,16 @@ Finding answers(const CheckedPredicate& holds, const std::vector<Point>& all) {
 }
 
 Finding pure(const Item& item, const CheckedPredicate& holds, const std::vector<Point>& all) {
-  if (item.flags & HX_BY_CLOCK) return {Outcome::Passed, "it says that its answer depends on more than the run", ""};
+  if (item.flags & HX_BY_CLOCK)
+    return {Outcome::Passed, "it declares that its answer depends on more than the run", ""};
   std::vector<int32_t> once;
   for (const Point& at : all) once.push_back(holds(at));
   for (size_t i = all.size(); i-- > 0;)
     if (holds(all[i]) != once[i])
       return {Outcome::Failed,
-              fmt::format("at {} it says {}, and asked again {}", all[i].str(), once[i] ? "yes" : "no",
+              fmt::format("at {} it answers {}, and at a second call {}", all[i].str(), once[i] ? "yes" : "no",
                           once[i] ? "no" : "yes"),
-              "keep nothing from call to call: a run that is resumed asks anew; or register it with HX_BY_CLOCK"};
+              "keep no state between calls: a resumed run calls it again; or register it with HX_BY_CLOCK"};
   return {};
 }
 
@@ -109,7 +110,7 @@ Finding on_threads(const Item& item, const CheckedPredicate& holds, const std::v
         throw Error(ErrorKind::Plugin, "another answer than on one thread");
   });
   if (error.empty()) return {};
-  return {Outcome::Failed, error, "runs on several threads share the predicate: let nothing in it change"};
+  return {Outcome::Failed, error, "runs on several threads share the predicate: keep no mutable state"};
 }
 
 }  // namespace
@@ -122,7 +123,7 @@ void check_predicate(const ItemPtr& item, const CheckSettings& settings, CheckLo
       "answer at every step: metric() gives false while there is no value");
   if (!always) return;
   attempt(log, "depends on the run alone", [&] { return pure(*item, holds, all); });
-  attempt(log, "takes what its ranges allow", [&] {
+  attempt(log, "accepts the values that its ranges allow", [&] {
     return at_the_ends(*item, [&](const AttributeMap& arguments) -> std::string {
       const CheckedPredicate at_an_end(item, arguments);
       for (const Point& at : all) at_an_end(at);

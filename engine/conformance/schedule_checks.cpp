@@ -73,7 +73,7 @@ std::string unusable(const CheckedSchedule& factor, const std::vector<Run>& runs
 Finding usable(const CheckedSchedule& factor, const std::vector<Run>& runs) {
   if (const std::string text = unusable(factor, runs); !text.empty())
     return {Outcome::Failed, text,
-            "a factor is a number of at least 0; progress is below 0 where nothing says when the run ends"};
+            "a factor is a number of at least 0; progress is below 0 if the end of the run is unknown"};
   const std::vector<hx_run_point>& all = runs[1].points;
   double most = 0;
   for (const hx_run_point& at : all) most = std::max(most, factor(at));
@@ -93,9 +93,9 @@ Finding pure(const CheckedSchedule& factor, const std::vector<Run>& runs) {
     for (size_t i = run.points.size(); i-- > 0;)
       if (const double again = factor(run.points[i]); !same(again, once[i]))
         return {Outcome::Failed,
-                fmt::format("at step {} of {} it gives {}, and asked again {}", run.points[i].step, run.name, once[i],
-                            again),
-                "keep nothing from call to call: a run that is resumed asks from its middle on"};
+                fmt::format("at step {} of {} it gives {}, and at a second call {}", run.points[i].step, run.name,
+                            once[i], again),
+                "keep no state between calls: a resumed run starts calling it in the middle"};
   }
   return {};
 }
@@ -109,7 +109,7 @@ Finding on_threads(const CheckedSchedule& factor, const std::vector<Run>& runs) 
         throw Error(ErrorKind::Plugin, "another factor than on one thread");
   });
   if (error.empty()) return {};
-  return {Outcome::Failed, error, "runs on several threads share the schedule: let nothing in it change"};
+  return {Outcome::Failed, error, "runs on several threads share the schedule: keep no mutable state"};
 }
 
 }  // namespace
@@ -119,10 +119,10 @@ void check_schedule(const ItemPtr& item, const CheckSettings& settings, CheckLog
   const std::vector<Run> runs = runs_for(*item);
   const bool answers = attempt(
       log, "gives factors that can be used", [&] { return usable(factor, runs); },
-      "give a factor at every point: steps is 0 and progress below 0 where nothing says when the run ends");
+      "give a factor at every point: steps is 0 and progress below 0 if the end of the run is unknown");
   if (!answers) return;
   attempt(log, "depends on the point of the run alone", [&] { return pure(factor, runs); });
-  attempt(log, "takes what its ranges allow", [&] {
+  attempt(log, "accepts the values that its ranges allow", [&] {
     return at_the_ends(*item,
                        [&](const AttributeMap& arguments) { return unusable(CheckedSchedule(item, arguments), runs); });
   });

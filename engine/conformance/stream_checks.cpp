@@ -65,7 +65,7 @@ void check_producer(const ItemPtr& item, const CheckSettings& settings, CheckLog
     } catch (const Error& e) {
       if (!settings.address.empty()) throw;
       return {Outcome::Noted, fmt::format("'{}:' does not open: {}", item->name, e.what()),
-              "say what to open: --address '" + item->name + ":...'"};
+              "give an address to open: --address '" + item->name + ":...'"};
     }
     live = source->info().live;
     unbounded = source->info().size == 0;
@@ -78,10 +78,10 @@ void check_producer(const ItemPtr& item, const CheckSettings& settings, CheckLog
   });
   if (samples.empty() || live) return;
   if (!unbounded && samples.size() < kMost)
-    attempt(log, "has as many samples as it says", [&]() -> Finding {
+    attempt(log, "has as many samples as size() returns", [&]() -> Finding {
       const uint64_t said = OneItem(item, settings).source().info().size;
       if (said == samples.size()) return {};
-      return {Outcome::Failed, fmt::format("size() says {}, a pass has {}", said, samples.size()),
+      return {Outcome::Failed, fmt::format("size() returns {}, a pass has {}", said, samples.size()),
               "size() counts the samples of a pass; 0 where that is not known"};
     });
   attempt(log, "gives the same when it is opened again", [&] {
@@ -99,7 +99,7 @@ void check_producer(const ItemPtr& item, const CheckSettings& settings, CheckLog
     return differ({samples.begin() + static_cast<std::ptrdiff_t>(at), samples.end()}, pass(source),
                   fmt::format("after seek(0, {})", at));
   });
-  attempt(log, "reads in blocks what it gives one by one", [&]() -> Finding {
+  attempt(log, "gives the same samples in blocks", [&]() -> Finding {
     Source source = OneItem(item, settings).source();
     const size_t bytes = source.sample_bytes();
     std::vector<std::byte> block(bytes * 16);
@@ -115,7 +115,7 @@ void check_producer(const ItemPtr& item, const CheckSettings& settings, CheckLog
     }
     return {};
   });
-  attempt(log, "gives by number what it gives in order", [&]() -> Finding {
+  attempt(log, "gives the same samples by number", [&]() -> Finding {
     Source source = OneItem(item, settings).source();
     if (!source.can_read_at())
       return {Outcome::Noted, "it has no read_at()", "with one, shuffling needs no memory for blocks of samples"};
@@ -144,7 +144,7 @@ void check_consumer(const ItemPtr& item, const CheckSettings& settings, CheckLog
     } catch (const Error& e) {
       if (!settings.address.empty()) throw;
       return {Outcome::Noted, fmt::format("'{}:' does not open: {}", item->name, e.what()),
-              "say what to open: --address '" + item->name + ":...'"};
+              "give an address to open: --address '" + item->name + ":...'"};
     }
     for (uint64_t i = 0; i < 100; ++i) sink->push(random_tensor({3}, settings.seed + i, -1, 1, DType::F32));
     sink->finish();

@@ -102,7 +102,7 @@ hx_status apply_op(const char* op, const hx_attributes* attributes, hx_value* co
 
 // ---- layers ----
 hx_scope& valid(hx_scope* scope) {
-  if (!scope) throw Error(ErrorKind::Internal, "a layer asked for a parameter without its scope");
+  if (!scope) throw Error(ErrorKind::Internal, "a layer requested a parameter without its scope");
   return *scope;
 }
 hx_status scope_parameter(hx_scope* s, const char* name, const hx_type* type, const hx_init* init, hx_value** out) {

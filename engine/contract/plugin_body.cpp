@@ -20,7 +20,7 @@ Error plugin_error(const Item& item, hx_status status) {
     return {ErrorKind::Plugin, fmt::format("{} answered with status {}", spoken_name(item), static_cast<int>(status))};
   uint32_t kind = 0;
   const std::string text = harmonics_api()->last_error(&kind);
-  const Error said = detail::error_of(static_cast<ErrorKind>(kind), text.empty() ? "failed without saying why" : text);
+  const Error said = detail::error_of(static_cast<ErrorKind>(kind), text.empty() ? "failed without a reason" : text);
   return {said.kind(), spoken_name(item) + ": " + said.what(), said.span(), said.notes()};
 }
 

@@ -77,7 +77,7 @@ Functional functional_of(const ItemPtr& item) {
   };
   if (!(item->flags & HX_OWN_GRADIENT)) return f;
   if (!HM_TABLE_HAS(item->table<hx_functional_vt>(), gradient))
-    throw Error(ErrorKind::Plugin, spoken_name(*item) + " says that it brings its gradient, but its table has none");
+    throw Error(ErrorKind::Plugin, spoken_name(*item) + " announces a gradient, but its table has none");
   f.gradient = [item](const AttributeMap& attributes, std::span<const HTensor> inputs, std::span<const HTensor> outputs,
                       std::span<const HTensor> output_gradients) {
     return differentiate(*item, attributes, inputs, outputs, output_gradients);

@@ -78,7 +78,7 @@ class PluginStep : public HostFunction {
       if (out.destroy) out.destroy(out.context);
       throw Error(ErrorKind::Plugin,
                   fmt::format("{} gave a kernel {} for {}", name_,
-                              whole ? "that wants a workspace of " + std::to_string(out.workspace) + " bytes"
+                              whole ? "that requests a workspace of " + std::to_string(out.workspace) + " bytes"
                                     : "without function, name, phases or parts",
                               site_.str()));
     }
@@ -93,8 +93,8 @@ class PluginStep : public HostFunction {
   Error failed(hx_status status) const {
     Error said = plugin_error(*item_, status);
     if (status != HX_DECLINED) return said;
-    return {ErrorKind::Plugin, fmt::format("{} said that it serves {}, and has neither a kernel nor a function for it",
-                                           name_, site_.str())};
+    return {ErrorKind::Plugin,
+            fmt::format("{} accepts {}, but has neither a kernel nor a function for it", name_, site_.str())};
   }
 
   ItemPtr item_;
@@ -260,7 +260,7 @@ std::optional<std::string> declines(const Item& item, const CallSiteInfo& site) 
   if (status == HX_OK) return std::nullopt;
   if (status != HX_DECLINED) throw plugin_error(item, status);
   const std::string why = harmonics_api()->last_error(nullptr);
-  return why.empty() ? "it does not say why" : why;
+  return why.empty() ? "no reason given" : why;
 }
 
 std::shared_ptr<const HostFunction> make_implementation_call(const ItemPtr& item, const CallSiteInfo& site,

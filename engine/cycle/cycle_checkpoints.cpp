@@ -52,13 +52,13 @@ void CycleCheckpoints::expect_belonging() const {
     if (weights++ == 0) first = name;
   }
   if (weights > 0)
-    throw Error(
-        ErrorKind::Weights,
-        fmt::format("none of the {} tensors of {} belongs to '{}'", weights, checkpoint.path,
-                    cycle_.plan.graph.graph().name),
-        {},
-        {fmt::format("its first is '{}'; parameters are named SOURCE.TARGET.FUNCTION..., so renamed layers begin anew",
-                     first)});
+    throw Error(ErrorKind::Weights,
+                fmt::format("none of the {} tensors of {} belongs to '{}'", weights, checkpoint.path,
+                            cycle_.plan.graph.graph().name),
+                {},
+                {fmt::format("its first is '{}'; parameters are named SOURCE.TARGET.FUNCTION..., so renamed layers "
+                             "start with new weights",
+                             first)});
 }
 
 std::vector<std::string> CycleCheckpoints::differences(const RunState& was, const RunState& is) const {

@@ -42,8 +42,8 @@ void CycleLive::open() {
     streams_.begin(from, cycle_.at.reads);
     tell_durable();
   } else if (from && !from->live.empty()) {
-    throw Error(ErrorKind::Usage, "a run of live streams is gone on with where checkpoints are kept", {},
-                {"add --checkpoint DIR: who sends waits for what they hold"});
+    throw Error(ErrorKind::Usage, "resuming a run with live streams requires --checkpoint", {},
+                {"add --checkpoint DIR, so that senders with ack=durable can drop samples"});
   }
 }
 
@@ -128,7 +128,7 @@ void CycleLive::report_lost() {
     uint64_t& told = cycle_.report.lost[name];
     if (gone.lost == told) continue;
     cycle_.note(fmt::format("{} samples of '{}' are lost: {}", gone.lost, name,
-                            gone.at_most_once ? "they were sent at most once" : "no sender has them any more"));
+                            gone.at_most_once ? "they were sent at most once" : "no sender still has them"));
     told = gone.lost;
   }
   report_refused(all);

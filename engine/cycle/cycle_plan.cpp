@@ -23,20 +23,21 @@ int64_t planned_epochs(const ResolvedSettings& settings, bool training) {
 // A deterministic run is bitwise repeatable, so nothing may depend on the clock or on when samples arrive.
 void refuse_what_varies(const CyclePlan& plan) {
   if (plan.settings.seconds)
-    throw Error(ErrorKind::Usage, "a deterministic run cannot end by the clock: how many steps fit into a time varies",
-                {}, {"give --steps or --epochs instead of a time, or leave --deterministic out"});
+    throw Error(ErrorKind::Usage,
+                "a deterministic run cannot end by a time limit: the number of steps until then varies", {},
+                {"give --steps or --epochs instead of a time, or remove --deterministic"});
   for (const GraphConditional& c : plan.graph.graph().conditionals)
     if (c.cycle == plan.cycle && c.predicate && (c.predicate->item->flags & HX_BY_CLOCK))
       throw Error(ErrorKind::Usage,
-                  fmt::format("a deterministic run cannot ask '{}': its answer depends on more than the run",
+                  fmt::format("a deterministic run cannot use predicate '{}': it depends on more than the run",
                               c.predicate->item->name),
-                  c.predicate->span, {"decide by a metric or another predicate, or leave --deterministic out"});
+                  c.predicate->span, {"decide by a metric or another predicate, or remove --deterministic"});
   for (int n : plan.producers)
     if (plan.graph.streams().source(n).info().live)
-      throw Error(ErrorKind::Usage,
-                  fmt::format("a deterministic run cannot read the live stream '{}': what arrives when varies",
-                              plan.name_of(n)),
-                  {}, {"record it to a file and read that, or leave --deterministic out"});
+      throw Error(
+          ErrorKind::Usage,
+          fmt::format("a deterministic run cannot read the live stream '{}': arrival times vary", plan.name_of(n)), {},
+          {"record it to a file and read that, or remove --deterministic"});
 }
 
 // Returns the first live stream that both cycles read, or -1.
@@ -115,15 +116,14 @@ void CyclePlan::check_going_on() {
     if (both < 0) continue;
     if (others != producers)
       throw Error(ErrorKind::Usage,
-                  fmt::format("cycle {} reads the live stream '{}' beside others than cycle {} does, so where it would "
-                              "go on is not known",
-                              later + 1, name_of(both), cycle + 1),
+                  fmt::format("cycles {} and {} share the live stream '{}' but read different producers, so the "
+                              "position after cycle {} is undefined",
+                              cycle + 1, later + 1, name_of(both), cycle + 1),
                   {}, {"let both cycles use the same producers, or record the stream to a file and read that"});
     if (settings.seconds)
       throw Error(ErrorKind::Usage,
-                  fmt::format("cycle {} cannot end by the clock: it may be waiting for a sample of '{}' then, and "
-                              "cycle {} goes on with it",
-                              cycle + 1, name_of(both), later + 1),
+                  fmt::format("cycle {} cannot end by a time limit, because cycle {} continues the live stream '{}'",
+                              cycle + 1, later + 1, name_of(both)),
                   {}, {"end it with steps or until"});
     goes_on = true;
   }

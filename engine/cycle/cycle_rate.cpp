@@ -21,11 +21,11 @@ std::string CycleRate::keep(bool same_training) {
   const double rate = *set_;
   if (same_training)
     return fmt::format(
-        "the learning rate is {:g}, as it was set from outside; 'harmonics ctl PATH lr schedule' gives the schedule "
-        "back",
+        "the learning rate is {:g}, as it was set by request; 'harmonics ctl PATH lr schedule' returns to the schedule",
         rate);
   set_.reset();
-  return fmt::format("the learning rate of {:g} that was set from outside is dropped: the training is another", rate);
+  return fmt::format("the learning rate of {:g} that was set by request is dropped: the training settings differ",
+                     rate);
 }
 
 std::optional<double> CycleRate::set() const {
@@ -39,7 +39,7 @@ float CycleRate::next() {
   if (rate != told_) {
     told_ = rate;
     cycle_.event("learning_rate", rate ? fmt::format("the learning rate was set to {:g}", *rate)
-                                       : "the learning rate is the schedule's again");
+                                       : "the learning rate follows the schedule again");
   }
   const CycleRecord& record = cycle_.record;
   const auto& seconds = cycle_.plan.settings.seconds;

@@ -36,13 +36,13 @@ void CycleReload::reload(const std::string& path) {
     replaced.keep();
     if (renewed) readers_.offer();
     return cycle_.note(fmt::format("plugin '{}' was reloaded after step {}{}", path, cycle_.record.step(),
-                                   renewed ? "" : "; no function of this graph is of it"));
+                                   renewed ? "" : "; this graph uses no function of it"));
   } catch (const Error& e) {
     why = e.what();
     for (const std::string& text : e.notes()) why += "; " + text;
   }
   if (renewed) recompile();  // the graph has its previous functions again
-  cycle_.note(fmt::format("plugin '{}' stays as it was: {}", path, why));
+  cycle_.note(fmt::format("plugin '{}' is unchanged: {}", path, why));
 }
 
 }  // namespace harmonics::engine

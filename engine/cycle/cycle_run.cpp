@@ -45,7 +45,7 @@ CycleRun::CycleRun(BoundGraph& graph, int cycle, const RunSettings& settings, Cy
   weights_.open();
   attach_observers();
   if (!plan_.training && !plan_.graph.graph().cycles[static_cast<size_t>(plan_.cycle)].until.empty())
-    cycle_.note("'until' looks at what training measures; this cycle has no training tap, so it does not end by it");
+    cycle_.note("'until' tests training metrics; this cycle has no training tap, so 'until' never ends it");
 }
 
 void CycleRun::open_streams() {

@@ -28,7 +28,7 @@ CycleRuntime::~CycleRuntime() = default;
 void CycleRuntime::resume(Checkpoint c) {
   if (!c.state.not_resumable.empty())
     throw Error(ErrorKind::Usage, fmt::format("'{}' cannot be resumed: {}", c.path, c.state.not_resumable), {},
-                {fmt::format("its weights are good: --weights {}", c.path)});
+                {fmt::format("its weights can be used: --weights {}", c.path)});
   const auto recorded = read_recorded_streams(graph_.graph(), c.file.metadata, c.path);
   hooks_.resume_notes = check_recorded(graph_.graph(), recorded, graph_.types(), c.path, OtherShape::begins_anew);
   graph_.restore(c.file);

@@ -27,8 +27,8 @@ void CycleState::note_if_not_resumable() {
     Source& source = plan.graph.streams().source(n);
     if (plan.from && !source.info().live) continue;  // already being read; its note was given earlier
     const bool by_number = plan.reader->joins_by_number() && !source.info().live;
-    const std::string why =
-        by_number ? fmt::format("'{}' is no live stream, and joined by number", source.name()) : source.cannot_seek();
+    const std::string why = by_number ? fmt::format("'{}' is not a live stream, but is joined by number", source.name())
+                                      : source.cannot_seek();
     if (why.empty() || !not_resumable_.empty()) continue;
     not_resumable_ = why;
     cycle_.note(fmt::format("checkpoints of this run keep its weights, but it cannot be resumed from them: {}", why));

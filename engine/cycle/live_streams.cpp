@@ -33,8 +33,8 @@ void LiveStreams::begin(const RunState* from, std::vector<uint64_t>& reads) {
     }
     const auto at = from->live.find(m.name);
     if (at == from->live.end())
-      throw Error(ErrorKind::Weights, fmt::format("the checkpoint does not say where '{}' stood", m.name), {},
-                  {"it was not live then: bind what it was bound to, or begin anew"});
+      throw Error(ErrorKind::Weights, fmt::format("the checkpoint has no position for live stream '{}'", m.name), {},
+                  {"it was not live then: bind the original source, or start a new run"});
     m.restored = m.source->restore(at->second.index, at->second.position);
     reads[m.number] = at->second.index;
   }

@@ -160,7 +160,7 @@ std::shared_ptr<const BatchSample> RunControl::sample(Clock::time_point deadline
 
 void RunControl::expect_running(const char* what) const {
   if (running_ && phase_ == RunPhase::running) return;
-  throw Error(ErrorKind::Usage, fmt::format("nothing runs that could be {}", what), {},
+  throw Error(ErrorKind::Usage, fmt::format("the run cannot be {} now", what), {},
               {fmt::format("the run is {}", word(phase()))});
 }
 
@@ -185,7 +185,8 @@ void RunControl::step(int64_t count) {
   expect_running("stepped");
   if (!paused_) throw Error(ErrorKind::Usage, "the run is not paused", {}, {"pause it first"});
   if (count < 1 || count > int64_t{1} << 40)
-    throw Error(ErrorKind::Usage, fmt::format("{} steps cannot be made", count), {}, {"give a number from 1 on"});
+    throw Error(ErrorKind::Usage, fmt::format("a count of {} steps is not possible", count), {},
+                {"give a number of at least 1"});
   steps_left_ += count;
   wake_.notify_all();
   changed_.wait_for(lock, kPatience, [&] { return (steps_left_ == 0 && !busy_) || !running_ || !paused_; });
@@ -195,10 +196,10 @@ void RunControl::set_learning_rate(std::optional<double> rate) {
   const std::lock_guard<std::mutex> lock(mutex_);
   expect_running("given a learning rate");
   if (!scene_.trains)
-    throw Error(ErrorKind::Usage, "this cycle does not train", {}, {"a learning rate is for those that do"});
+    throw Error(ErrorKind::Usage, "this cycle does not train", {}, {"only cycles that train have a learning rate"});
   if (rate && !(*rate >= 0 && *rate <= 1e6))
     throw Error(ErrorKind::Usage, fmt::format("a learning rate of {:g} is not possible", *rate), {},
-                {"give a number from 0 on, or null for what the schedule says"});
+                {"give a number of at least 0, or null for the schedule's rate"});
   rate_.store(rate.value_or(kNone), std::memory_order_relaxed);
 }
 
@@ -207,12 +208,12 @@ void RunControl::checkpoint() {
   std::function<bool()> write;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    expect_running("kept");
+    expect_running("checkpointed");
     if (!scene_.checkpointing)
       throw Error(ErrorKind::Usage, "this run keeps no checkpoints", {}, {"start it with --checkpoint DIR"});
     write = scene_.checkpoint;
   }
-  if (!write()) throw Error(ErrorKind::Usage, "nothing is there yet that could be kept", {}, {"ask again"});
+  if (!write()) throw Error(ErrorKind::Usage, "no step has finished yet", {}, {"try again"});
 }
 
 void RunControl::stop() {

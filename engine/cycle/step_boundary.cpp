@@ -27,7 +27,7 @@ StepBoundary::Visit::Visit(StepBoundary& boundary) : boundary_(boundary), in_tur
     if (!boundary.whole_)
       throw Error(ErrorKind::Usage,
                   "infer() is called by a function that the running step calls, where weights are between two states",
-                  {}, {"ask at the end of a step, or from another thread"});
+                  {}, {"call it at the end of a step, or from another thread"});
     return;
   }
   // Counted before this thread waits for anything: a step that misses it ends without a notification, and the next one

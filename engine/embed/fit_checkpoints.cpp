@@ -17,13 +17,13 @@ FitCheckpoints::FitCheckpoints(const hx_fit_settings& settings, const BoundGraph
   const std::string folder = text_of(settings.checkpoint), resume = text_of(settings.resume);
   if (folder.empty() && (settings.every || settings.keep > 0))
     throw Error(ErrorKind::Usage,
-                fmt::format("'{}' says nothing without a folder for checkpoints", settings.every ? "every" : "keep"));
+                fmt::format("'{}' has no effect without a folder for checkpoints", settings.every ? "every" : "keep"));
   if (!folder.empty()) {
     const std::string every = settings.every ? settings.every : "5m";
     writer_.emplace(folder, parse_interval(every), settings.keep > 0 ? static_cast<size_t>(settings.keep) : 3);
     if (resume.empty() && !writer_->last().empty())
       throw Error(ErrorKind::Usage, fmt::format("'{}' holds the checkpoints of a run", folder), {},
-                  {"go on with that run: name it as 'resume' too; or give this one a directory of its own"});
+                  {"to continue that run, name it as 'resume' too; or use another directory"});
   }
   if (!resume.empty()) read(resume, folder);
   expect_training(graph);

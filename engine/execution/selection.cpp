@@ -133,8 +133,8 @@ Selected Selection::record(const Program& program, const Node& node, const CallS
     }
     const bool other = only && *only != implementation_name(*v.item);
     s.declined.emplace_back(implementation_title(*v.item), v.declined ? *v.declined
-                                                           : other    ? "would serve; the override says otherwise"
-                                                                      : "would serve; another comes first");
+                                                           : other    ? "available; the override selects another"
+                                                                      : "available; another comes first");
   }
   return s;
 }
@@ -172,9 +172,9 @@ Selected Selection::settled(const Program& program, const Node& node, bool by_de
   s.winner = by_device ? device_ : kPortable;
   if (s.because != "override") s.because = by_device ? "device" : "body";
   if (by_device)
-    s.declined.emplace_back(kPortable, "would serve; the device comes first");
+    s.declined.emplace_back(kPortable, "available; the device comes first");
   else
-    s.declined.emplace_back(device_, wants_body(site.op) ? "the override says otherwise" : no_kernel(why_not));
+    s.declined.emplace_back(device_, wants_body(site.op) ? "the override selects another" : no_kernel(why_not));
   return s;
 }
 

@@ -90,11 +90,10 @@ std::optional<double> DeviceEvent::since(const DeviceEvent& earlier) const {
   double seconds = 0;
   const hx_status status = table_of(*queue_).elapsed(queue_->device().self, earlier.event_, event_, &seconds);
   if (status == HX_DECLINED) return std::nullopt;
-  queue_->check(status, "tell what time has passed");
+  queue_->check(status, "measure the time between events");
   if (!(seconds >= 0 && seconds <= kMost))
-    throw Error(ErrorKind::Device,
-                fmt::format("device '{}' says that {} seconds have passed between a point of its queue and a later one",
-                            queue_->device().name, seconds));
+    throw Error(ErrorKind::Device, fmt::format("device '{}' reports {} seconds between two events of its queue",
+                                               queue_->device().name, seconds));
   return seconds;
 }
 void DeviceEvent::reset() {

@@ -42,11 +42,11 @@ bool in_schema(const Item& item, const std::string& name) {
 std::string text_of(const CallArgument& a) {
   if (const auto* s = std::get_if<std::string>(&a.value.value)) return *s;
   if (const auto* w = std::get_if<Word>(&a.value.value)) return w->text;
-  throw Error(ErrorKind::Type, fmt::format("'{}' wants a text", a.name->text), a.value.span);
+  throw Error(ErrorKind::Type, fmt::format("'{}' must be a text", a.name->text), a.value.span);
 }
 bool flag_of(const CallArgument& a) {
   if (const auto* b = std::get_if<bool>(&a.value.value)) return *b;
-  throw Error(ErrorKind::Type, fmt::format("'{}' wants true or false", a.name->text), a.value.span);
+  throw Error(ErrorKind::Type, fmt::format("'{}' must be true or false", a.name->text), a.value.span);
 }
 
 int layer_named(const Graph& graph, const std::string& name, Span span) {
@@ -73,7 +73,7 @@ bool engine_argument(const CallArgument& a, const Item& item, const Graph& graph
   if (item.kind == HX_LOSS) {
     if (name == "weight") {
       const auto* n = std::get_if<Number>(&a.value.value);
-      if (!n) throw Error(ErrorKind::Type, "'weight' of a loss wants a number", a.value.span);
+      if (!n) throw Error(ErrorKind::Type, "'weight' of a loss must be a number", a.value.span);
       bound.loss_weight = n->value;
       return true;
     }
@@ -161,7 +161,7 @@ ItemPtr CallBinder::find_loss(const Name& name) const {
     if (auto near = nearest(name.text, registry_.names(HX_LOSS)))
       e.note("did you mean '" + *near + "'?");
     else if (registry_.find(HX_ACTIVATION, name.text) || registry_.find(HX_LAYER, name.text))
-      e.note("that is no loss; on a tap stands what compares two streams, e.g. mse or cross_entropy");
+      e.note("it is not a loss; a tap takes a loss, e.g. mse or cross_entropy");
     else
       e.note("'harmonics list losses' shows what there is; --plugin PATH adds more");
     throw e;

@@ -17,7 +17,7 @@ std::string example_of(const std::string& setting) {
 double number_of(const CycleCondition& c) {
   const auto* n = std::get_if<Number>(&c.value.value);
   if (!n)
-    throw Error(ErrorKind::Type, "'" + c.setting.text + "' wants a number", c.value.span,
+    throw Error(ErrorKind::Type, "'" + c.setting.text + "' must be a number", c.value.span,
                 {"write for example " + example_of(c.setting.text)});
   return n->value;
 }
@@ -25,7 +25,7 @@ double number_of(const CycleCondition& c) {
 int64_t whole_of(const CycleCondition& c, int64_t least) {
   const double v = number_of(c);
   if (v != static_cast<double>(static_cast<int64_t>(v)) || v < static_cast<double>(least))
-    throw Error(ErrorKind::Type, "'" + c.setting.text + "' wants a whole number of at least " + std::to_string(least),
+    throw Error(ErrorKind::Type, "'" + c.setting.text + "' must be a whole number of at least " + std::to_string(least),
                 c.value.span, {"write for example " + example_of(c.setting.text)});
   return static_cast<int64_t>(v);
 }
@@ -33,7 +33,7 @@ int64_t whole_of(const CycleCondition& c, int64_t least) {
 std::string text_of(const CycleCondition& c) {
   if (const auto* s = std::get_if<std::string>(&c.value.value)) return *s;
   if (const auto* w = std::get_if<Word>(&c.value.value)) return w->text;
-  throw Error(ErrorKind::Type, "'" + c.setting.text + "' wants a text in quotes", c.value.span);
+  throw Error(ErrorKind::Type, "'" + c.setting.text + "' must be a text in quotes", c.value.span);
 }
 
 double above_zero(const CycleCondition& c) {
@@ -47,7 +47,7 @@ double above_zero(const CycleCondition& c) {
 std::string unpaired_of(const CycleCondition& c) {
   const std::string text = text_of(c);
   if (!parse_unpaired(text))
-    throw Error(ErrorKind::Type, "'unpaired' wants \"drop\", \"last\", \"stop\" or \"refuse\"", c.value.span);
+    throw Error(ErrorKind::Type, "'unpaired' must be \"drop\", \"last\", \"stop\" or \"refuse\"", c.value.span);
   return text;
 }
 
@@ -98,13 +98,13 @@ void apply_condition(const CycleCondition& c, CycleSettings& s, Registry& regist
     return once(s.schedule, checked_text(c, parse_schedule, registry), "schedule", c.setting.span);
   if (name == "unpaired") return once(s.unpaired, unpaired_of(c), "unpaired", c.setting.span);
   if (name == "epochs" || name == "steps")
-    throw Error(ErrorKind::Type, "'" + name + "' wants a whole number", c.value.span,
+    throw Error(ErrorKind::Type, "'" + name + "' must be a whole number", c.value.span,
                 {"write for example '" + name + "=10'"});
   if (name == "for")
-    throw Error(ErrorKind::Type, "'for' wants a duration: a number and a unit", c.value.span,
+    throw Error(ErrorKind::Type, "'for' must be a duration: a number and a unit", c.value.span,
                 {"write for example 'for=10m'; units are ms, s, m, h and d"});
   if (name == "until")
-    throw Error(ErrorKind::Type, "'until' wants a comparison", c.span, {"write for example 'until loss < 0.05'"});
+    throw Error(ErrorKind::Type, "'until' must be a comparison", c.span, {"write for example 'until loss < 0.05'"});
   Error e(ErrorKind::Name, "unknown setting '" + name + "' of a cycle", c.setting.span);
   if (auto near = nearest(name, {"batch", "optimizer", "lr", "schedule", "clip", "clip_value", "accumulate", "seed",
                                  "unpaired", "epochs", "steps"}))

@@ -121,7 +121,7 @@ class Resolver {
     graph_.nodes.push_back(std::move(n));
     for (const Dim& dim : d.shape)
       if (dim.size < 0 && &dim != &d.shape.front())
-        throw Error(ErrorKind::Shape, "'*' can stand only once, as the first dimension of '" + d.name.text + "'",
+        throw Error(ErrorKind::Shape, "'*' may appear only once, as the first dimension of '" + d.name.text + "'",
                     dim.span, {"write the sequence axis first: {*, 9}"});
     std::vector<int64_t> sizes;
     for (const Dim& dim : d.shape)
@@ -245,7 +245,7 @@ class Resolver {
     for (BoundCall& c : e.calls)
       if (!e.implied_affine && c.item->kind != HX_ACTIVATION && c.bias)
         throw Error(ErrorKind::Name,
-                    "no learned map is implied here that 'bias' of '" + c.item->name + "' could be about", c.span,
+                    "no learned map is implied here, so 'bias' of '" + c.item->name + "' has no meaning", c.span,
                     {"give the argument to the layer function that does the map"});
     for (BoundCall& c : e.calls)
       if (!e.implied_affine && c.item->kind == HX_ACTIVATION &&
@@ -257,8 +257,7 @@ class Resolver {
 
   void tap(const Arrow& arrow, int layer, int target, int cycle, const std::vector<int>& branches) {
     if (cycle < 0)
-      throw Error(ErrorKind::Name, "a training tap stands outside of any cycle", arrow.span,
-                  {"move it into 'cycle { ... }'"});
+      throw Error(ErrorKind::Name, "a training tap outside of any cycle", arrow.span, {"move it into 'cycle { ... }'"});
     if (node(layer).kind != DeclarationKind::Layer)
       throw Error(ErrorKind::Name,
                   "a training tap starts from a layer, '" + node(layer).name + "' is a " + kind_word(node(layer).kind),
@@ -360,7 +359,7 @@ class Resolver {
       if (!placed[static_cast<size_t>(e.source)] && !placed[static_cast<size_t>(e.target)])
         throw Error(ErrorKind::Name,
                     "the arrows form a loop through '" + node(e.source).name + "' and '" + node(e.target).name + "'",
-                    e.span, {"a flow goes one way; what needs its own past is written as a recurrent layer function"});
+                    e.span, {"a flow has no loops; use a recurrent layer function for state over time"});
   }
 
   void ratio_loops() {
@@ -381,7 +380,7 @@ class Resolver {
         path += " -> " + node(at).name;
       } while (at != first);
       guard([&] {
-        throw Error(ErrorKind::Shape, "the ratios go in a circle: " + path, node(first).ratio->span,
+        throw Error(ErrorKind::Shape, "the ratios are circular: " + path, node(first).ratio->span,
                     {"give one of them a shape: layer " + node(first).name + " {128};"});
       });
       for (int n = first; node(n).ratio;) {

@@ -115,7 +115,7 @@ MeasuredMetric::~MeasuredMetric() {
 void MeasuredMetric::fail() const {
   uint32_t kind = HX_ERROR_INTERNAL;
   const char* text = detail::api()->last_error(&kind);
-  const Error said = detail::error_of(static_cast<ErrorKind>(kind), text && *text ? text : "failed without saying why");
+  const Error said = detail::error_of(static_cast<ErrorKind>(kind), text && *text ? text : "failed without a reason");
   throw Error(said.kind(),
               fmt::format("metric '{}'{}: {}", text_,
                           is_shipped(*item_) ? "" : fmt::format(" of plugin '{}'", item_->plugin), said.what()),
@@ -220,8 +220,8 @@ void LayerMetrics::open_window(Layer& layer, const std::vector<MetricCall>& call
       outputs, layer.what.classes);
   if (bytes > MetricWindow::kMostBytes) {
     without_window_.push_back(
-        fmt::format("metrics of '{}' are not read over the last {} samples: what it says of them takes {} MiB, and {} "
-                    "are kept; --window takes fewer",
+        fmt::format("window metrics of '{}' are off: its predictions of the last {} samples need {} MiB, the limit is "
+                    "{} MiB; use a smaller --window",
                     layer.name, last_.samples, bytes >> 20, MetricWindow::kMostBytes >> 20));
     return;
   }

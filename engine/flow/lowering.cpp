@@ -343,24 +343,23 @@ class Lowerer : public ParameterSource {
     const std::string &layer = node(t.layer).name, &stream = node(t.target).name;
     const std::string what = fmt::format("'{}' of shape {} (batch axis first) ", stream, target.shape().str());
     if (target.rank() < prediction.rank())
-      throw Error(
-          ErrorKind::Shape,
-          fmt::format("{}gives neither a class for each place of '{}', of shape {}, nor a number for each output", what,
-                      layer, prediction.shape().str()),
-          {},
-          {fmt::format("class numbers lack the last axis of what they are compared with; a class at each position is "
-                       "declared: producer {} {{*, {}}};",
-                       stream, std::max<int64_t>(2, prediction.shape().back()))});
+      throw Error(ErrorKind::Shape,
+                  fmt::format("{}matches neither classes nor values for the output '{}' of shape {}", what, layer,
+                              prediction.shape().str()),
+                  {},
+                  {fmt::format("class targets have the output's shape without its last axis; declare a class per "
+                               "position as: producer {} {{*, {}}};",
+                               stream, std::max<int64_t>(2, prediction.shape().back()))});
     if (target.dtype() != DType::U8 || use_of(graph_, behind(t.target)).computed) return;
     throw Error(
         ErrorKind::Type,
         fmt::format("{}gives a byte for each output of '{}', and bytes are scaled to [0, 1]: a 1 would count as 1/255",
                     what, layer),
         {},
-        {"of ones and zeros: give them as another type, such as f32 or i32",
-         fmt::format(
-             "of 0 to 255 that mean 0 to 1: say so, layer scaled; {0} -(identity)-> scaled; and compare with 'scaled'",
-             stream)});
+        {"for binary values use another type, such as f32 or i32",
+         fmt::format("for intensities scaled to [0, 1] write: layer scaled; {0} -(identity)-> scaled; and compare with "
+                     "'scaled'",
+                     stream)});
   }
 
   // Returns the producer whose unchanged samples a layer carries; else the node itself.
@@ -536,7 +535,7 @@ class Lowerer : public ParameterSource {
       throw Error(ErrorKind::Weights,
                   fmt::format("{} has neither '{}' nor '{}'", file, path, path.substr(path.rfind('.') + 1)));
     if (type_of(it->second) != type)
-      throw Error(ErrorKind::Weights, fmt::format("{}: '{}' is {}, the graph wants {}", file, it->first,
+      throw Error(ErrorKind::Weights, fmt::format("{}: '{}' is {}, the graph expects {}", file, it->first,
                                                   type_of(it->second).str(), type.str()));
     store_.assign(path, it->second);
   }

@@ -30,7 +30,7 @@ class EdgeScope : public hx_scope {
   bool training() const override { return source_.training(); }
   uint32_t leading() const override { return 1 + x_.positions; }
   void set_leading(uint32_t axes) override {
-    if (axes < 1) throw Error(ErrorKind::Plugin, "a layer said that its result has no batch axis");
+    if (axes < 1) throw Error(ErrorKind::Plugin, "a layer announced a result without a batch axis");
     positions_ = axes - 1;
   }
   uint32_t positions() const { return positions_; }  // of the result

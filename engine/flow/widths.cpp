@@ -347,13 +347,13 @@ class Solver {
                         product(me.shape), reason, ruled->shape.str(), wanted),
             me.span,
             {from_weights && !ruled_by->is_stream
-                 ? fmt::format("the weights are of another graph: write layer {} {}, or train anew without --weights",
+                 ? fmt::format("the weights belong to another graph: write layer {} {}, or train without --weights",
                                me.name, shape_text(ruled->shape.vector()))
                  : "change the declaration or take it out: the width follows from the functions"});
       if (auto tapped = tap_width(n); tapped && tapped->first != wanted)
         throw Error(ErrorKind::Shape,
-                    fmt::format("layer '{}' is {} wide by {}, but {} wants {}", me.name, wanted, reason, tapped->second,
-                                tapped->first),
+                    fmt::format("layer '{}' is {} wide by {}, but {} requires {}", me.name, wanted, reason,
+                                tapped->second, tapped->first),
                     me.span,
                     ruled_by->is_stream
                         ? std::vector<std::string>{fmt::format("a layer without shape right after a producer carries "
@@ -365,7 +365,7 @@ class Solver {
       reason = "declared " + declared;
       if (auto tapped = tap_width(n); tapped && tapped->first != wanted)
         throw Error(ErrorKind::Shape,
-                    fmt::format("layer '{}' is declared {} wide, but {} wants {}", me.name, wanted, tapped->second,
+                    fmt::format("layer '{}' is declared {} wide, but {} requires {}", me.name, wanted, tapped->second,
                                 tapped->first),
                     me.span, {fmt::format("write layer {} {{{}}}; or leave the shape out", me.name, tapped->first)});
     } else if (auto tapped = tap_width(n)) {
@@ -382,8 +382,8 @@ class Solver {
     } else {
       wanted = features(width(waiting.front()->source));
       reason = "as wide as its source '" + node(waiting.front()->source).name + "'";
-      result_.notes.push_back(fmt::format("layer '{}' is {} wide, as its source '{}': nothing else says", me.name,
-                                          wanted, node(waiting.front()->source).name));
+      result_.notes.push_back(fmt::format("layer '{}' is {} wide, as its source '{}': nothing else determines it",
+                                          me.name, wanted, node(waiting.front()->source).name));
     }
     Width w = ruled ? *ruled : Width{};
     for (const GraphEdge* e : waiting) {
@@ -423,8 +423,8 @@ class Solver {
         auto w = target_width(t, loss);
         if (found && found->first != w.first)
           throw Error(ErrorKind::Shape,
-                      fmt::format("the taps of '{}' want different widths: {} wants {}, {} wants {}", node(n).name,
-                                  found->second, found->first, w.second, w.first),
+                      fmt::format("the taps of '{}' require different widths: {} requires {}, {} requires {}",
+                                  node(n).name, found->second, found->first, w.second, w.first),
                       t.span);
         found = w;
       }
@@ -559,7 +559,7 @@ StreamType declared_stream(const GraphNode& node, const StreamType& source, cons
     throw Error(ErrorKind::Shape,
                 fmt::format("producer '{}' is declared {} = {} values, its samples have shape {} = {} values",
                             node.name, shape_text(dims), per_position, s.sample.str(), s.sample.count()),
-                node.span, {"a declared shape arranges a sample's values anew, so the counts must be equal"});
+                node.span, {"a declared shape rearranges a sample's values, so the counts must be equal"});
   }
   for (int64_t d : dims)
     if (d >= 0) shape.push_back(d);

@@ -168,7 +168,7 @@ std::vector<Functional> attentions() {
        "q [B, H, T, D], k [B, Hkv, S, D], v [B, Hkv, S, D] {causal = false, scale = 1/sqrt(D), positions_first = "
        "false: [B, T, H, D]} -> out like q, lse [B, H, T]",
        attention, attention_gradient},
-      {"attention_grad", "gradient of attention, whose results out and lse are",
+      {"attention_grad", "gradient of attention with its results out and lse",
        "q, k, v, out [B, H, T, D], lse [B, H, T], dout [B, H, T, D] {as attention} -> dq, dk, dv", attention_grad,
        nullptr},
   };

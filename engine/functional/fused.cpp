@@ -35,7 +35,7 @@ Values fused_reduce(const AttributeMap& attributes, Inputs in) {
 
 std::vector<Functional> fusions() {
   return {{std::string(kFusedReduce),
-           "a chain of elementwise operations whose last result is joined along axes and not stored",
+           "a chain of elementwise operations whose last result is reduced along axes and not stored",
            "tensors... {chain, outputs, shape, reduction, axes, keep = false} -> further results [shape]..., the last "
            "one reduced",
            fused_reduce, nullptr}};

@@ -20,7 +20,8 @@ struct Pooling {
     attributes = window(name, a, kernel, fill);
     for (size_t i = 0; i < kernel.size(); ++i)
       expect(reach(i) > at("padding_low", i) && reach(i) > at("padding_high", i), name,
-             "padding of axis " + std::to_string(i) + " is as large as the window; a window could lie in it entirely");
+             "padding of axis " + std::to_string(i) +
+                 " is as large as the window, so that a window could cover padding only");
   }
   int64_t at(const char* key, size_t i) const { return attributes.integers(key)[i]; }
   int64_t reach(size_t i) const { return (kernel[i] - 1) * at("dilation", i) + 1; }

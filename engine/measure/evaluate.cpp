@@ -42,7 +42,7 @@ std::unique_ptr<JointReader> reader_of(BoundGraph& graph, int cycle, StreamSet& 
                                settings.seed, settings.unpaired);
   if (reader->size() == 0)
     throw Error(ErrorKind::Usage, fmt::format("{} data must be finite", word), {},
-                {"cut a stream that has no end: take=N in its address"});
+                {"limit an endless stream: take=N in its address"});
   return reader;
 }
 // Sums the parts of a loss, each the mean over its counted positions.

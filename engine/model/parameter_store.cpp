@@ -82,7 +82,7 @@ StoredTensor& ParameterStore::checked(const std::string& name, const TensorType&
   }
   if (stored->type_in_memory() != type)
     throw Error(ErrorKind::Weights, "parameter '" + name + "' is " + stored->type_in_memory().str() +
-                                        ", the program wants " + type.str() +
+                                        ", the program expects " + type.str() +
                                         "; compile the program again for these weights");
   return *stored;
 }

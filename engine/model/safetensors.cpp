@@ -58,7 +58,7 @@ const Storage& numbers_of(const std::string& name, const HTensor& tensor) {
 
 void expect_text(const std::string& text, const std::string& what) {
   if (find_invalid_utf8(text))
-    throw Error(ErrorKind::Weights, what + " " + shown_name(text) + " is no UTF-8 and cannot be saved");
+    throw Error(ErrorKind::Weights, what + " " + shown_name(text) + " is not UTF-8 and cannot be saved");
 }
 
 void expect_name(const std::string& name) {

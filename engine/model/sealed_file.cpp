@@ -152,7 +152,7 @@ TensorFile read_sealed(std::shared_ptr<const std::string> bytes, const std::stri
   TensorFile file = read_safetensors(bytes->data(), bytes->size(), name, bytes);
   if (!check_seal(file, *bytes, name))
     throw Error(ErrorKind::Weights, "'" + name + "' has no checksum: it is no checkpoint", {},
-                {"weights are taken with --weights"});
+                {"use --weights for weights"});
   return file;
 }
 

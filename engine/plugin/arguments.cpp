@@ -167,7 +167,7 @@ class Matcher {
 
   const ArgumentSpec& positional(const WrittenArgument& a) {
     if (after_named_)
-      throw Error(ErrorKind::Syntax, "an argument without name stands after one with a name", a.value.span)
+      throw Error(ErrorKind::Syntax, "an argument without a name follows one with a name", a.value.span)
           .note("name it too, or put it first: " + signature(item_));
     if (next_ < item_.arguments.size()) return item_.arguments[next_++];
     const std::string count =
@@ -189,9 +189,9 @@ class Matcher {
 
 [[noreturn]] void wrong_type(const Item& item, const ArgumentSpec& spec, const std::string& text, ErrorKind kind,
                              Span span) {
-  throw Error(kind,
-              fmt::format("'{}' of {} wants {}, not {}", spec.name, called(item), argument_type_name(spec.type), text),
-              span);
+  throw Error(
+      kind, fmt::format("'{}' of {} must be {}, not {}", spec.name, called(item), argument_type_name(spec.type), text),
+      span);
 }
 
 void expect_range(const Item& item, const ArgumentSpec& spec, const AttributeValue& value, const std::string& text,

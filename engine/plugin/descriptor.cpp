@@ -20,7 +20,7 @@ constexpr const char* kMachineName = "x86-64";
 constexpr uint16_t kMachine = EM_AARCH64;
 constexpr const char* kMachineName = "AArch64";
 #else
-#error "the descriptor reader does not know this machine's ELF number"
+#error "this machine's ELF number is not known"
 #endif
 
 constexpr const char* kBuildHere = "build it for this machine, or get the release made for it";
@@ -67,7 +67,7 @@ class ElfFile {
       if (segment.p_offset > bytes_.size()) refuse(fmt::format("it ends before its {}", what));
       return range(segment.p_offset + offset, size, what);
     }
-    refuse(fmt::format("its {} lies outside of what would be loaded", what));
+    refuse(fmt::format("its {} is outside of the loaded segments", what));
   }
 
   [[noreturn]] void refuse(const std::string& reason,
@@ -130,7 +130,7 @@ hx_plugin_abi parse_descriptor(std::span<const std::byte> file, const std::strin
   if (std::memcmp(result.magic, "HXPLUG1", 8) != 0) elf.refuse("its descriptor does not start with HXPLUG1");
   if (result.struct_size < kLeastDescriptor)
     elf.refuse(
-        fmt::format("its descriptor says it has {} bytes, the least is {}", result.struct_size, kLeastDescriptor));
+        fmt::format("its descriptor declares {} bytes, the minimum is {}", result.struct_size, kLeastDescriptor));
   if (!terminated(result.id) || !terminated(result.version) || !terminated(result.license) ||
       !terminated(result.vendor) || !terminated(result.built_with))
     elf.refuse("a text of its descriptor has no end");
@@ -144,7 +144,7 @@ void check_contract(const hx_plugin_abi& d, const std::string& name) {
           ? fmt::format("needs contract {}.{} or a later {}.x", d.abi_major, d.abi_min_minor, d.abi_major)
           : fmt::format("is built for contract {}.{}", d.abi_major, d.abi_minor);
   throw Error(ErrorKind::Plugin,
-              fmt::format("plugin '{}' {}, this program speaks {}.{}", name, is, HX_ABI_MAJOR, HX_ABI_MINOR))
+              fmt::format("plugin '{}' {}, this program has {}.{}", name, is, HX_ABI_MAJOR, HX_ABI_MINOR))
       .note("build it again with this program's headers, or get the release made for it");
 }
 

@@ -165,7 +165,7 @@ FoundPlugin look_into(const std::string& library, const Entry& stamps) {
   FoundPlugin p{library, "", "", stamps.manifest != Stamp{}, {}, ""};
   try {
     if (stamps.library == Stamp{})
-      throw Error(ErrorKind::Plugin, fmt::format("'{}' has a manifest and is not there", library));
+      throw Error(ErrorKind::Plugin, fmt::format("'{}' has a manifest, but does not exist", library));
     if (p.has_manifest) p.provides = read_manifest(manifest_of(library));
     const hx_plugin_abi descriptor = read_descriptor(library);
     p.id = descriptor.id;

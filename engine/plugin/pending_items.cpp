@@ -64,7 +64,7 @@ void copy_arguments(Item& item, const hx_item& from) {
       refuse(item, "its table of arguments holds a size of " + std::to_string(spec.struct_size) + " bytes");
     item.arguments.push_back(copy_spec(item, spec));
     if (!seen.insert(item.arguments.back().name).second)
-      refuse(item, "argument '" + item.arguments.back().name + "' stands twice in its table");
+      refuse(item, "argument '" + item.arguments.back().name + "' appears twice in its table");
     at += spec.struct_size;
   }
 }
@@ -75,7 +75,7 @@ void check_kind(Item& item) {
     if (row.kind == kind) return;
   item.vtable = nullptr;  // its destroy function is unknown
   if (kind == HX_IMPORTER || kind == HX_EXPORTER)
-    throw Error(ErrorKind::Plugin, "cannot register '" + item.name + "': this program has no use for " +
+    throw Error(ErrorKind::Plugin, "cannot register '" + item.name + "': this program does not support " +
                                        (kind == HX_IMPORTER ? "importers" : "exporters") + " yet");
   throw Error(ErrorKind::Plugin, "cannot register '" + item.name + "': unknown kind " + std::to_string(kind));
 }
@@ -120,7 +120,7 @@ void add_pending(hx_registry& registry, const hx_item& from) {
   if (registry.library && std::any_of(registry.pending.begin(), registry.pending.end(), same))
     refuse(*item, "this library has registered one of that name already; give one of them another name");
   if (!is_item_name(item->name))
-    refuse(*item, "a name starts with a letter or '_' and goes on with letters, digits and '_ . + -'");
+    refuse(*item, "a name starts with a letter or '_', followed by letters, digits and '_ . + -'");
   if (library_items().reserves(item->kind, item->name))
     refuse(*item, "the library itself has one of this name; choose another");
   if (!item->vtable) refuse(*item, "it has no table of functions");

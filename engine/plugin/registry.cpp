@@ -139,7 +139,7 @@ ItemPtr Registry::need(uint32_t kind, std::string_view name) {
         error.note("note: '" + name_text + "' is known as " + std::string(row.name));
     if (!known.empty()) error.note("note: known are " + comma_separated(known));
   }
-  for (const std::string& reason : passed_over()) error.note("note: a plugin was passed over: " + reason);
+  for (const std::string& reason : passed_over()) error.note("note: a plugin was skipped: " + reason);
   throw error.note("a plugin that has it is loaded with --plugin PATH; 'harmonics list " +
                    std::string(kind_row(kind).listed) + "' shows what is there");
 }

@@ -18,7 +18,7 @@ void check_place(const std::string& plugin, const std::string& place, const char
         .note("put it where only you can write, e.g. ~/.local/share/harmonics/plugins");
   };
   struct stat s {};
-  if (stat(place.c_str(), &s) != 0) refuse(fmt::format("cannot be looked at: {}", std::strerror(errno)));
+  if (stat(place.c_str(), &s) != 0) refuse(fmt::format("cannot be examined: {}", std::strerror(errno)));
   if (const std::string why = foreign_access(s); !why.empty()) refuse(why);
 }
 

@@ -77,7 +77,7 @@ void ControlSocket::listen() {
   struct stat there {};
   if (::lstat(path_.c_str(), &there) == 0) {
     if (!S_ISSOCK(there.st_mode))
-      throw Error(ErrorKind::Output, fmt::format("'{}' is there and is no socket", path_), {},
+      throw Error(ErrorKind::Output, fmt::format("'{}' exists and is not a socket", path_), {},
                   {"give --control another path"});
     const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const bool alive = probe >= 0 && connects(address, probe);
@@ -88,9 +88,9 @@ void ControlSocket::listen() {
     ::unlink(path_.c_str());
   }
   socket_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (socket_ < 0) failed("make the socket");
+  if (socket_ < 0) failed("create the socket");
   // bind() gives the path the mode of the descriptor; no client can connect before listen().
-  if (::fchmod(socket_, 0600) != 0) failed("close to others");
+  if (::fchmod(socket_, 0600) != 0) failed("restrict access to");
   if (::bind(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) failed("bind");
   if (::chmod(path_.c_str(), 0600) != 0 || ::listen(socket_, kWaiting) != 0) failed("listen on");
   if (::pipe2(wake_, O_CLOEXEC | O_NONBLOCK) != 0) failed("wait for");
@@ -183,7 +183,7 @@ std::string ControlSocket::look(const std::string& path) {
   request.method = "GET";
   request.trusted = true;
   if (!parse_target(path, request))
-    return line_of({{"error", "the path cannot be understood"}, {"note", "docs/live.md has the paths"}});
+    return line_of({{"error", "the path is malformed"}, {"note", "docs/live.md has the paths"}});
   const auto promise = std::make_shared<std::promise<std::string>>();
   std::future<std::string> reply = promise->get_future();
   service_.handle(std::move(request), [promise](const ServiceReply& r) {
@@ -191,7 +191,7 @@ std::string ControlSocket::look(const std::string& path) {
   });
   for (int waited = 0; waited < kLongestLook && !over_; waited += kLook)
     if (reply.wait_for(std::chrono::milliseconds(kLook)) == std::future_status::ready) return reply.get();
-  return line_of({{"error", "too much is asked at once"}, {"note", "ask again"}, {"code", 503}});
+  return line_of({{"error", "too many requests"}, {"note", "ask again"}, {"code", 503}});
 }
 
 // Sends events until the client disconnects.
@@ -229,7 +229,7 @@ ControlClient::~ControlClient() { ::close(socket_); }
 
 void ControlClient::say(const std::string& message) {
   if (!send_all(socket_, message + "\n", 10000))
-    throw Error(ErrorKind::Unavailable, fmt::format("the run on '{}' went away", path_));
+    throw Error(ErrorKind::Unavailable, fmt::format("the run on '{}' closed the connection", path_));
 }
 
 std::string ControlClient::hear(double seconds) {
@@ -241,11 +241,11 @@ std::string ControlClient::hear(double seconds) {
     if (searched > kMostReplyBytes)
       throw Error(ErrorKind::Unavailable,
                   fmt::format("'{}' answers with a line of more than {} MiB", path_, kMostReplyBytes >> 20), {},
-                  {"it is no run of harmonics, or a smaller part has to be asked for"});
+                  {"it is not a harmonics run, or the reply is too large: request less"});
     const double left = std::chrono::duration<double>(deadline - std::chrono::steady_clock::now()).count();
     if (left <= 0)
       throw Error(ErrorKind::Unavailable, fmt::format("the run on '{}' has not answered in {:g} s", path_, seconds), {},
-                  {"it may be writing a checkpoint; ask again"});
+                  {"it may be writing a checkpoint; try again"});
     pollfd ready{socket_, POLLIN, 0};
     if (::poll(&ready, 1, static_cast<int>(left * 1000) + 1) <= 0) continue;
     const ssize_t n = ::recv(socket_, piece, sizeof piece, 0);

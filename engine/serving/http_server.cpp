@@ -292,7 +292,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   Room room() const override { return room_; }
 
   void start(bool welcome) {
-    if (!welcome) return refuse(503, "too many connections", "ask again later");
+    if (!welcome) return refuse(503, "too many connections", "try again later");
     wait();
   }
 
@@ -347,12 +347,12 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
       return;
     if (failed == http::error::body_limit)
       return refuse(413, fmt::format("the body is larger than {} bytes", server_->limits().body),
-                    "ask with fewer samples at once");
+                    "send fewer samples per request");
     if (failed == http::error::header_limit || failed == http::error::buffer_overflow)
       return refuse(431, fmt::format("the header is larger than {} bytes", server_->limits().header),
                     "send fewer header fields");
     if (failed.category() == make_error_code(http::error::bad_method).category())
-      return refuse(400, "this is no HTTP request: " + failed.message(), "docs/live.md has the paths");
+      return refuse(400, "this is not an HTTP request: " + failed.message(), "docs/live.md has the paths");
   }
 
   void act() {
@@ -367,8 +367,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     version_ = got.version();
     keep_alive_ = got.keep_alive();
     head_ = got.method() == http::verb::head;
-    if (!parse_target(target, request))
-      return refuse(400, "the path cannot be understood", "docs/live.md has the paths");
+    if (!parse_target(target, request)) return refuse(400, "the path is malformed", "docs/live.md has the paths");
     if (request.host.empty() && version_ >= 11) return refuse(400, "the request names no host", "send a Host field");
     if (request.path == "/v1/events") return open_events(request, got);
     if (websocket::is_upgrade(got) && Service::takes_samples(request.path))
@@ -389,9 +388,9 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
       return write(Service::refusal(426, "events come over a WebSocket", "open ws://…/v1/events"));
     // Frames sent before the answer would be lost with the buffer, and the bytes after them misread.
     if (buffer_.size() > 0)
-      return refuse(400, "something follows the upgrade that was not answered yet", "send nothing before the answer");
+      return refuse(400, "data follows an upgrade request that was not answered yet", "send nothing before the answer");
     if (server_->listeners >= server_->limits().listeners)
-      return write(Service::refusal(503, "too many listen already", "ask again later"));
+      return write(Service::refusal(503, "too many event subscribers", "try again later"));
     try {
       EventFeed feed(server_->service(), request.query);
       handed_on_ = true;
@@ -406,7 +405,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   void open_samples(ServiceRequest request, const http::request<http::string_body>& got) {
     if (auto refused = server_->service().refuse(request, true)) return write(std::move(*refused));
     if (buffer_.size() > 0)
-      return refuse(400, "something follows the upgrade that was not answered yet", "send nothing before the answer");
+      return refuse(400, "data follows an upgrade request that was not answered yet", "send nothing before the answer");
     handed_on_ = true;
     const auto socket = std::make_shared<SampleSocket<Server>>(server_, std::move(stream_), std::move(request));
     server_->keep(socket);

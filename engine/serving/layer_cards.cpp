@@ -257,7 +257,7 @@ json::object LayerCards::tap(const Snapshot& snapshot, const BatchSample& sample
   std::string all;
   for (const std::string& name : known) all += (all.empty() ? "" : ", ") + name;
   const auto near = edge.size() < 256 ? nearest(edge, known) : std::nullopt;
-  throw Error(ErrorKind::Usage, fmt::format("nothing of '{}' has that name", graph_), {},
+  throw Error(ErrorKind::Usage, fmt::format("'{}' has no layer or producer of that name", graph_), {},
               {near ? "did you mean '" + *near + "'?" : "there are " + all});
 }
 

@@ -61,21 +61,19 @@ void streams(Text& text, const RunStatus& s) {
        [](const StreamStatus& stream) { return std::optional<double>(static_cast<double>(stream.samples)); }},
       {"stream_health", "gauge", "0 ok, 1 degraded, 2 failed.",
        [](const StreamStatus& stream) { return std::optional<double>(static_cast<double>(stream.health)); }},
-      {"stream_queued_samples", "gauge", "Samples that wait.", live(&Live::queued_samples)},
-      {"stream_queued_bytes", "gauge", "Bytes that wait.", live(&Live::queued_bytes)},
+      {"stream_queued_samples", "gauge", "Queued samples.", live(&Live::queued_samples)},
+      {"stream_queued_bytes", "gauge", "Queued bytes.", live(&Live::queued_bytes)},
       {"stream_back_pressure", "gauge", "How full the window is, 0 to 1.",
        [](const StreamStatus& stream) { return stream.back_pressure(); }},
-      {"stream_lost_total", "counter", "Samples that no sender has any more.", live(&Live::lost)},
-      {"stream_duplicates_total", "counter", "Samples that came again.", live(&Live::duplicates)},
-      {"stream_dropped_total", "counter", "Samples that made room for newer ones on the stream's edge.",
-       live(&Live::dropped)},
-      {"stream_unpaired_total", "counter", "Samples without a partner in the other streams.", live(&Live::unpaired)},
-      {"stream_late_total", "counter", "Samples that came after their partners were used or left out.",
-       live(&Live::late)},
-      {"stream_filled_total", "counter", "Samples that stood in for missing ones.", live(&Live::filled)},
-      {"stream_refused_total", "counter", "Frames that were refused.", live(&Live::refused)},
-      {"stream_connected", "gauge", "Senders that are there.", live(&Live::connected)},
-      {"stream_idle_seconds", "gauge", "Since the last sample.", live(&Live::idle_seconds)},
+      {"stream_lost_total", "counter", "Lost samples: no sender still has them.", live(&Live::lost)},
+      {"stream_duplicates_total", "counter", "Duplicate samples.", live(&Live::duplicates)},
+      {"stream_dropped_total", "counter", "Samples dropped by edge= for newer ones.", live(&Live::dropped)},
+      {"stream_unpaired_total", "counter", "Unmatched samples.", live(&Live::unpaired)},
+      {"stream_late_total", "counter", "Late samples: their partners were already used or dropped.", live(&Live::late)},
+      {"stream_filled_total", "counter", "Samples repeated for missing ones.", live(&Live::filled)},
+      {"stream_refused_total", "counter", "Refused frames.", live(&Live::refused)},
+      {"stream_connected", "gauge", "Connected senders.", live(&Live::connected)},
+      {"stream_idle_seconds", "gauge", "Time since the last sample.", live(&Live::idle_seconds)},
   };
   for (const Row& row : rows) {
     bool begun = false;
@@ -89,14 +87,14 @@ void streams(Text& text, const RunStatus& s) {
 }
 
 void predictions(Text& text, const AnswerTimes::Report& r) {
-  text.family("predict_requests_total", "counter", "Requests by how they ended.");
+  text.family("predict_requests_total", "counter", "Requests by outcome.");
   text.value(static_cast<double>(r.requests), "result=\"answered\"");
   text.value(static_cast<double>(r.refused), "result=\"refused\"");
   text.value(static_cast<double>(r.failed), "result=\"failed\"");
   text.single("predict_samples_total", "counter", "Samples predicted.", static_cast<double>(r.samples));
-  text.single("predict_batches_total", "counter", "Batches they were computed in.", static_cast<double>(r.batches));
-  text.single("predict_queued_samples", "gauge", "Samples that wait.", static_cast<double>(r.queued));
-  text.family("predict_seconds", "histogram", "From a request's arrival to its answer.");
+  text.single("predict_batches_total", "counter", "Batches computed for predictions.", static_cast<double>(r.batches));
+  text.single("predict_queued_samples", "gauge", "Queued samples.", static_cast<double>(r.queued));
+  text.family("predict_seconds", "histogram", "Time from a request's arrival to its answer.");
   uint64_t below = 0;
   for (size_t i = 0; i < r.histogram.size(); ++i) {
     below += r.histogram[i];
@@ -114,21 +112,22 @@ std::string metrics_text(const RunStatus& s, const Snapshot* newest, const Answe
   Text text;
   text.single("health", "gauge", "0 ok, 1 degraded, 2 failed.", static_cast<double>(s.health));
   text.single("paused", "gauge", "1 while paused.", s.phase == RunPhase::paused || s.phase == RunPhase::pausing);
-  text.single("steps_total", "counter", "Steps since the run's beginning.", static_cast<double>(s.step));
-  text.single("samples_total", "counter", "Samples since the run's beginning.", static_cast<double>(s.samples));
-  text.single("samples_per_second", "gauge", "Of the last five seconds.", s.samples_per_second);
-  text.single("epoch", "gauge", "The pass that runs, from 1.", static_cast<double>(s.epoch));
-  if (s.learning_rate) text.single("learning_rate", "gauge", "Of the last step.", *s.learning_rate);
+  text.single("steps_total", "counter", "Steps since the start of the run.", static_cast<double>(s.step));
+  text.single("samples_total", "counter", "Samples since the start of the run.", static_cast<double>(s.samples));
+  text.single("samples_per_second", "gauge", "Rate over the last five seconds.", s.samples_per_second);
+  text.single("epoch", "gauge", "Current epoch, from 1.", static_cast<double>(s.epoch));
+  if (s.learning_rate) text.single("learning_rate", "gauge", "Value of the last step.", *s.learning_rate);
   if (!s.metrics.empty()) text.family("metric", "gauge", "Means over the last 100 steps, and of the last validation.");
   for (const auto& [name, value] : s.metrics) text.value(value, fmt::format("name=\"{}\"", escaped(name)));
   if (s.window && !s.window->metrics.empty())
-    text.family("window_metric", "gauge", "On samples that were not learned yet.");
+    text.family("window_metric", "gauge", "Metrics on samples before they are learned.");
   if (s.window)
     for (const auto& [name, value] : s.window->metrics) text.value(value, fmt::format("name=\"{}\"", escaped(name)));
   if (s.checkpoint)
-    text.single("checkpoint_step", "gauge", "Of the newest checkpoint.", static_cast<double>(s.checkpoint->step));
+    text.single("checkpoint_step", "gauge", "Age of the newest checkpoint.", static_cast<double>(s.checkpoint->step));
   if (newest)
-    text.single("snapshot_step", "gauge", "Of the weights that predict.", static_cast<double>(newest->version().step));
+    text.single("snapshot_step", "gauge", "Step of the weights used for predictions.",
+                static_cast<double>(newest->version().step));
   streams(text, s);
   if (serving) predictions(text, *serving);
   return text.take();

@@ -97,12 +97,12 @@ class Numbers {
     if (!v.is_array()) fail(fmt::format("is not nested {} deep", port_.sample.shape.rank()));
     const json::array& a = v.get_array();
     if (a.size() != static_cast<size_t>(port_.sample.shape[axis]))
-      fail(fmt::format("has {} entries where {} belong", a.size(), port_.sample.shape[axis]));
+      fail(fmt::format("has {} entries, expected {}", a.size(), port_.sample.shape[axis]));
     for (const json::value& e : a) nested(e, axis + 1);
   }
 
   void all_of(const json::array& a) {
-    if (a.size() != static_cast<size_t>(left_)) fail(fmt::format("has {} numbers where {} belong", a.size(), left_));
+    if (a.size() != static_cast<size_t>(left_)) fail(fmt::format("has {} numbers, expected {}", a.size(), left_));
     for (const json::value& e : a) number(e);
   }
 
@@ -139,13 +139,13 @@ class Numbers {
     if (v.is_double()) return v.get_double();
     if (v.is_int64()) return static_cast<double>(v.get_int64());
     if (v.is_uint64()) return static_cast<double>(v.get_uint64());
-    fail("holds something else than numbers");
+    fail("holds values that are not numbers");
   }
 
   // Returns `n` as the input's type represents it.
   double finite(const json::value& v, double n) const {
     if (!std::isfinite(n))
-      fail(fmt::format("holds {}, which is beyond {}",
+      fail(fmt::format("holds {}, which is out of range for {}",
                        v.is_double() && !std::isfinite(v.get_double()) ? "a number" : json::serialize(v),
                        dtype_name(port_.sample.dtype)));
     return n;
@@ -154,11 +154,11 @@ class Numbers {
   template <typename T>
   T whole(const json::value& v, T most = std::numeric_limits<T>::max()) const {
     if (!v.is_int64() && !v.is_uint64() && !(v.is_double() && std::nearbyint(v.get_double()) == v.get_double()))
-      fail("holds something else than whole numbers");
+      fail("holds values that are not whole numbers");
     json::error_code failed;
     const T n = v.to_number<T>(failed);
     if (failed || n > most)
-      fail(fmt::format("holds {}, which is no {}", json::serialize(v), dtype_name(port_.sample.dtype)));
+      fail(fmt::format("holds {}, which is not a valid {}", json::serialize(v), dtype_name(port_.sample.dtype)));
     return n;
   }
 
@@ -198,16 +198,16 @@ void expect_known(const std::string& name, const ModelPorts& ports) {
 }
 
 Error lacks(const Port& port, const ModelPorts& ports) {
-  return wrong(fmt::format("input '{}' is not there", port.name), "its inputs are " + names_of(ports.inputs));
+  return wrong(fmt::format("input '{}' is missing", port.name), "its inputs are " + names_of(ports.inputs));
 }
 
 void expect_samples(uint64_t samples, uint64_t first, const Port& port) {
   if (samples != first)
     throw wrong(fmt::format("input '{}' has {} samples, others have {}", port.name, samples, first),
-                "every input has as many");
+                "all inputs must have the same number of samples");
   if (samples == 0 || samples > Predictor::kMostSamples)
     throw wrong(fmt::format("input '{}' has {} samples", port.name, samples),
-                fmt::format("ask for 1 to {} at once", Predictor::kMostSamples));
+                fmt::format("send 1 to {} samples per request", Predictor::kMostSamples));
 }
 
 int from_hex(char c) {
@@ -258,15 +258,14 @@ PredictInputs inputs_from_json(std::string_view text, const ModelPorts& ports) {
     throw wrong("the body has no object 'inputs'", fmt::format("send {{\"inputs\": {{\"{}\": [...]}}}}",
                                                                ports.inputs.empty() ? "x" : ports.inputs.front().name));
   for (const auto& [key, value] : body.get_object())
-    if (key != "inputs")
-      throw wrong(fmt::format("the body has {}, which means nothing", shown_name(key)), "it holds 'inputs' alone");
+    if (key != "inputs") throw wrong(fmt::format("unknown key {}", shown_name(key)), "the body has 'inputs' only");
   for (const auto& [name, value] : *inputs) expect_known(std::string(name), ports);
   PredictInputs result;
   for (const Port& port : ports.inputs) {
     const json::value* v = inputs->if_contains(port.name);
     if (!v) throw lacks(port, ports);
     if (!v->is_array())
-      throw wrong(fmt::format("input '{}' is no list", port.name),
+      throw wrong(fmt::format("input '{}' is not a list", port.name),
                   "its first axis counts samples: " + shape_text(port));
     const json::array& rows = v->get_array();
     if (result.bytes.empty()) result.samples = rows.size();
@@ -334,15 +333,15 @@ ControlRequest control_from_json(std::string_view text) {
   const json::value* word = o ? o->if_contains("do") : nullptr;
   if (o) expect_keys_once(text, 0);
   if (!word || !word->is_string())
-    throw wrong("it says nothing to do",
+    throw wrong("the request has no 'do'",
                 "send {\"do\": \"pause\"}, or status, resume, step, checkpoint, learning_rate, stop");
   ControlRequest request;
   request.word = std::string(word->get_string());
   const auto* row =
       std::find_if(std::begin(kWords), std::end(kWords), [&](const auto& r) { return request.word == r.first; });
   if (row == std::end(kWords))
-    throw wrong(fmt::format("{} cannot be done", shown_name(request.word)),
-                "there are status, pause, resume, step, checkpoint, learning_rate, stop, events and get");
+    throw wrong(fmt::format("unknown action {}", shown_name(request.word)),
+                "actions are status, pause, resume, step, checkpoint, learning_rate, stop, events and get");
   request.what = row->second;
   for (const auto& [key, value] : *o) {
     json::error_code failed;
@@ -353,13 +352,13 @@ ControlRequest control_from_json(std::string_view text) {
     else if (key == "path" && request.what == ControlRequest::Do::get && value.is_string())
       request.path = std::string(value.get_string());
     else if (key != "do" && !(key == "value" && request.what == ControlRequest::Do::learning_rate && value.is_null()))
-      throw wrong(fmt::format("'{}' takes no such {}", request.word, shown_name(key)), "docs/live.md has the fields");
+      throw wrong(fmt::format("'{}' has no field {}", request.word, shown_name(key)), "docs/live.md has the fields");
     if (failed || (request.value && !std::isfinite(*request.value)))
-      throw wrong(fmt::format("{} of '{}' is no such number", shown_name(key), request.word),
+      throw wrong(fmt::format("{} of '{}' is not a valid number", shown_name(key), request.word),
                   "docs/live.md has the fields");
   }
   if (request.what == ControlRequest::Do::learning_rate && !o->contains("value"))
-    throw wrong("'learning_rate' has no 'value'", "give a number, or null for what the schedule says");
+    throw wrong("'learning_rate' has no 'value'", "give a number, or null for the schedule's rate");
   if (request.what == ControlRequest::Do::get && !request.path.starts_with("/v1/"))
     throw wrong("'get' has no 'path'", "give what GET takes over HTTP: {\"do\": \"get\", \"path\": \"/v1/layers\"}");
   return request;

@@ -152,7 +152,7 @@ Predictor::~Predictor() {
   }
   arrived_.notify_all();
   thread_.join();
-  const Error stopped(ErrorKind::Unavailable, "the run is over", {}, {"ask another one"});
+  const Error stopped(ErrorKind::Unavailable, "the run is over", {}, {"send the request to another run"});
   for (Job& job : queue_) finish(job, &stopped);
 }
 
@@ -184,25 +184,25 @@ void Predictor::ask(const std::shared_ptr<const ModelPorts>& ports, uint64_t sam
                     std::vector<std::vector<std::byte>> inputs, Answer answer) {
   if (samples == 0 || samples > kMostSamples)
     throw Error(ErrorKind::Usage, fmt::format("a request of {} samples", samples), {},
-                {fmt::format("ask for 1 to {} at once", kMostSamples)});
+                {fmt::format("send 1 to {} samples per request", kMostSamples)});
   std::shared_ptr<Programs> programs;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     programs = programs_;
   }
   if (!programs || programs->ports() != ports)
-    throw Error(ErrorKind::Unavailable, "another part of the flow has begun", {}, {"ask again"});
+    throw Error(ErrorKind::Unavailable, "another cycle of the flow has started", {}, {"try again"});
   for (size_t p = 0; p < inputs.size(); ++p)
     if (inputs.size() != ports->inputs.size() || inputs[p].size() != samples * ports->inputs[p].bytes())
-      throw Error(ErrorKind::Usage, "inputs that are not of the model's shape");
+      throw Error(ErrorKind::Usage, "the inputs do not have the model's shape");
   programs->check(samples, inputs);
   std::unique_lock<std::mutex> lock(mutex_);
-  if (over_) throw Error(ErrorKind::Unavailable, "the run is over", {}, {"ask another one"});
+  if (over_) throw Error(ErrorKind::Unavailable, "the run is over", {}, {"send the request to another run"});
   if (queued_ + samples > settings_.queue) {
     lock.unlock();
     times_.refused();
-    throw Error(ErrorKind::Unavailable, fmt::format("{} samples wait already", settings_.queue), {},
-                {"ask again later, or with fewer at once"});
+    throw Error(ErrorKind::Unavailable, fmt::format("{} samples are queued already", settings_.queue), {},
+                {"try again later, or with fewer samples per request"});
   }
   queued_ += samples;
   queue_.push_back({ports, samples, std::move(inputs), std::move(answer), Clock::now(), {}});
@@ -238,7 +238,7 @@ void Predictor::work() {
     lock.unlock();
     try {
       if (programs->ports() != round.front().ports)
-        throw Error(ErrorKind::Unavailable, "another part of the flow has begun", {}, {"ask again"});
+        throw Error(ErrorKind::Unavailable, "another cycle of the flow has started", {}, {"try again"});
       answer(round, *programs);
     } catch (const Error& e) {
       for (Job& job : round) finish(job, &e);

@@ -80,7 +80,7 @@ const Service::Route Service::kRoutes[] = {
     {"GET", "/v1/model", false, false,
      [](Service& s, const ServiceRequest&, const Answer& a) {
        const auto ports = s.predictor_.ports();
-       a(ports ? reply(json_of(*ports)) : too_early(503, "the run is starting", "ask again"));
+       a(ports ? reply(json_of(*ports)) : too_early(503, "the run is starting", "try again"));
      }},
     {"GET", "/v1/status", false, false,
      [](Service& s, const ServiceRequest&, const Answer& a) { a(reply(s.status())); }},
@@ -94,7 +94,7 @@ const Service::Route Service::kRoutes[] = {
          const json::object cards = s.layers();
          a(reply(cards, cards.contains("error") ? 503 : 200));
        };
-       if (!s.later(answer)) a(too_early(503, "too much is asked at once", "ask again"));
+       if (!s.later(answer)) a(too_early(503, "too many requests", "try again"));
      }},
     {"GET", "/v1/tap", false, false, [](Service& s, const ServiceRequest& r, const Answer& a) { s.tap(r, a); }},
     {"POST", "/v1/control", true, false,
@@ -104,7 +104,7 @@ const Service::Route Service::kRoutes[] = {
          const json::value* now = done.if_contains("now");
          a(reply(done, !done.contains("error") ? 200 : now ? 409 : 400));
        };
-       if (!s.later(act)) a(too_early(503, "too much is asked at once", "ask again"));
+       if (!s.later(act)) a(too_early(503, "too many requests", "try again"));
      }},
     {"GET", "/metrics", false, false, [](Service& s, const ServiceRequest&, const Answer& a) { a(s.metrics()); }},
     {"GET", "/healthz", false, true, [](Service& s, const ServiceRequest&, const Answer& a) { a(s.health()); }},
@@ -163,10 +163,10 @@ bool Service::authorised(const ServiceRequest& request) const {
 std::optional<ServiceReply> Service::refuse(const ServiceRequest& r, bool changes) const {
   if (r.trusted) return std::nullopt;
   if (settings_.loopback && !r.host.empty() && !is_loopback_host(r.host))
-    return refusal(403, "this address is of this machine alone, and the request is for another host",
-                   "ask for 127.0.0.1 or localhost");
+    return refusal(403, "this address serves only this machine, but the request names another host",
+                   "use 127.0.0.1 or localhost");
   if (!r.origin.empty() && r.origin != "http://" + r.host && r.origin != "https://" + r.host)
-    return refusal(403, "pages of other origins may not ask", "ask from a page of this address, or from a program");
+    return refusal(403, "requests from pages of other origins are refused", "use a page of this address, or a program");
   if ((changes || r.beyond || settings_.token_for_all || !settings_.loopback) && !authorised(r)) {
     ServiceReply reply =
         refusal(401, "the token is missing or wrong",
@@ -189,7 +189,7 @@ bool Service::takes_samples(const std::string& path) {
 // Samples change what is learned, so the token is required, as for the control.
 void Service::samples(ServiceRequest r, const Answer& answer) {
   if (r.method != "POST") {
-    ServiceReply reply = refusal(405, "this path takes POST", "ask with POST");
+    ServiceReply reply = refusal(405, "this path takes POST", "use POST");
     reply.headers.emplace_back("Allow", "POST");
     return answer(reply);
   }
@@ -216,13 +216,13 @@ void Service::handle(ServiceRequest r, Answer answer) {
   if (!route && methods.empty()) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto file = files_.find(r.path);
-    if (file == files_.end()) return answer(refusal(404, "there is nothing here", "docs/live.md has the paths"));
+    if (file == files_.end()) return answer(refusal(404, "unknown path", "docs/live.md has the paths"));
     methods = "GET";
     if (auto refused = refuse(r, false); refused && refused->status == 403) return answer(*refused);
     if (r.method == "GET" || r.method == "HEAD") return answer(file->second);
   }
   if (!route) {
-    ServiceReply reply = refusal(405, "this path takes " + methods, "ask with " + methods);
+    ServiceReply reply = refusal(405, "this path takes " + methods, "use " + methods);
     reply.headers.emplace_back("Allow", methods);
     return answer(reply);
   }
@@ -237,7 +237,7 @@ void Service::handle(ServiceRequest r, Answer answer) {
 
 void Service::predict(const ServiceRequest& r, const Answer& answer) {
   const auto ports = predictor_.ports();
-  if (!ports) return answer(too_early(503, "the run is starting", "ask again"));
+  if (!ports) return answer(too_early(503, "the run is starting", "try again"));
   const std::string type = r.content_type.substr(0, r.content_type.find(';'));
   const bool tensors = type == "application/x-safetensors";
   if (!tensors && type != "application/json" && !type.empty())
@@ -292,8 +292,8 @@ void Service::tap(const ServiceRequest& r, const Answer& answer) {
     if (const auto same = tapped_.find(asked); same != tapped_.end())
       at_once = same->second.reply;
     else if (!taps_.take(now))
-      at_once = too_early(429, fmt::format("samples are looked at more than {:g} times a second", kTaps),
-                          "ask again in a second");
+      at_once =
+          too_early(429, fmt::format("more than {:g} requests for samples per second", kTaps), "try again in a second");
   }
   if (at_once) return answer(std::move(*at_once));
   const auto look = [this, r, answer, asked] {
@@ -304,7 +304,7 @@ void Service::tap(const ServiceRequest& r, const Answer& answer) {
     }
     answer(std::move(reply));
   };
-  if (!later(look)) answer(too_early(503, "too much is asked at once", "ask again"));
+  if (!later(look)) answer(too_early(503, "too many requests", "try again"));
 }
 
 ServiceReply Service::tap(const ServiceRequest& r) {
@@ -313,7 +313,7 @@ ServiceReply Service::tap(const ServiceRequest& r) {
   if (count != r.query.end()) {
     const char* end = count->second.data() + count->second.size();
     if (std::from_chars(count->second.data(), end, samples).ptr != end || samples == 0 || samples > BatchSample::kMost)
-      return refusal(400, "'samples' is no such number", fmt::format("ask for 1 to {}", BatchSample::kMost));
+      return refusal(400, fmt::format("'samples' must be 1 to {}", BatchSample::kMost), "write ?samples=1");
   }
   if (edge == r.query.end()) return refusal(400, "no edge is named", "write ?edge=NAME, of a producer or a layer");
   Looks looks;
@@ -321,7 +321,7 @@ ServiceReply Service::tap(const ServiceRequest& r) {
     const std::lock_guard<std::mutex> lock(mutex_);
     looks = looks_;
   }
-  if (!looks.tap) return too_early(503, "the run is starting", "ask again");
+  if (!looks.tap) return too_early(503, "the run is starting", "try again");
   try {
     return reply(looks.tap(edge->second, samples));
   } catch (const Error& e) {
@@ -348,7 +348,7 @@ json::object Service::layers() {
     if (!layers_.empty() && std::chrono::steady_clock::now() - layered_ < kLayersEvery) return layers_;
     make = looks_.layers;
   }
-  if (!make) return {{"error", "the run is starting"}, {"note", "ask again"}};
+  if (!make) return {{"error", "the run is starting"}, {"note", "try again"}};
   json::object cards;
   try {
     cards = make();
@@ -413,7 +413,7 @@ json::object Service::control(std::string_view message) {
       case Do::events:
         throw Error(ErrorKind::Usage, "events come from GET /v1/events, or over the control socket");
       case Do::get:
-        throw Error(ErrorKind::Usage, "'get' is for the control socket", {}, {"over HTTP GET the path itself"});
+        throw Error(ErrorKind::Usage, "'get' is for the control socket", {}, {"over HTTP, GET the path itself"});
     }
     return {{"done", request.word}, {"status", status()}};
   } catch (const Error& e) {

@@ -63,7 +63,7 @@ struct Zmq {
     static void* const handle = ::dlopen("libzmq.so.5", RTLD_NOW | RTLD_LOCAL);
     void* const found = handle ? ::dlsym(handle, name) : nullptr;
     if (!found)
-      throw Error(ErrorKind::Unavailable, "ZeroMQ is not there: libzmq.so.5 cannot be opened", {},
+      throw Error(ErrorKind::Unavailable, "ZeroMQ is not available: libzmq.so.5 cannot be opened", {},
                   {"install it (libzmq5), or serve over HTTP"});
     return reinterpret_cast<Function>(found);
   }
@@ -81,13 +81,13 @@ struct Place {
 void take_keys(const std::string& text, Address& address, Place& place) {
   const std::optional<std::string> curve = address.take("curve"), allow = address.take("allow");
   if (!curve && allow)
-    throw Error(ErrorKind::Usage, text + ": keys of others and none of its own", {},
-                {"say ?curve=FILE, made with 'harmonics keys FILE'"});
+    throw Error(ErrorKind::Usage, text + ": peer keys are given without an own key pair", {},
+                {"add ?curve=FILE, made with 'harmonics keys FILE'"});
   if (!curve) return;
   place.own = wire::read_key_pair(*curve);
   if (!allow)
-    throw Error(ErrorKind::Usage, text + ": nobody is allowed in", {},
-                {"say ?allow=FILE, a file of the public keys that may come in"});
+    throw Error(ErrorKind::Usage, text + ": no client keys are allowed", {},
+                {"add ?allow=FILE with the allowed public keys"});
   place.allowed = wire::read_allowed(*allow);
 }
 
@@ -105,7 +105,7 @@ Place place_of(const std::string& text, bool insecure) {
                 {"options are curve, allow and insecure"});
   if (address.fragment)
     throw Error(ErrorKind::Usage,
-                fmt::format("{}: '#' names a tensor of a stream, and predictions have all of them", text), {},
+                fmt::format("{}: '#' selects a tensor of a stream, but predictions have all tensors", text), {},
                 {"leave it out"});
   if (address.path.starts_with("ipc:") && address.path.size() > 4) {
     place.endpoint = "ipc://" + address.path.substr(4);
@@ -118,9 +118,9 @@ Place place_of(const std::string& text, bool insecure) {
   place.beyond = !listen.loopback;
   if (place.beyond && !place.own && !insecure)
     throw Error(ErrorKind::Denied,
-                fmt::format("other machines reach {}, and without keys what travels is not encrypted", text), {},
-                {"make keys with 'harmonics keys FILE' and say ?curve=FILE&allow=FILE_OF_PUBLIC_KEYS, listen on "
-                 "127.0.0.1 and use a tunnel (ssh -L), or say --insecure where somebody else guards the address"});
+                fmt::format("other machines can reach {}, and without keys the traffic is not encrypted", text), {},
+                {"make keys with 'harmonics keys FILE' and add ?curve=FILE&allow=FILE_OF_PUBLIC_KEYS, listen on "
+                 "127.0.0.1 and use a tunnel (ssh -L), or use --insecure if the address is protected otherwise"});
   place.endpoint = fmt::format(
       listen.host.find(':') == std::string::npos ? fmt::runtime("tcp://{}:{}") : fmt::runtime("tcp://[{}]:{}"),
       listen.host, listen.port == 0 ? "*" : std::to_string(listen.port));
@@ -195,7 +195,7 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
       return;
     const std::string why = zmq_.strerror(zmq_.last_error());
     close();
-    throw Error(ErrorKind::Unavailable, fmt::format("{} cannot be guarded by keys: {}", place_.endpoint, why), {},
+    throw Error(ErrorKind::Unavailable, fmt::format("{} cannot use CURVE keys: {}", place_.endpoint, why), {},
                 {"this libzmq may have been built without CURVE"});
   }
 
@@ -268,14 +268,15 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
     if (parts.size() == at + 2) request.authorization = "Bearer " + parts[at++];
     if (parts.size() != at + 1) {
       send(envelope,
-           Service::refusal(400, "a message of so many parts", "send one part, or the token and then the body").body);
+           Service::refusal(400, "the message has too many parts", "send one part, or the token and then the body")
+               .body);
       return true;
     }
     request.body = std::move(parts[at]);
     request.content_type = is_tensors(request.body) ? "application/x-safetensors" : "application/json";
     if (++open_ > kMostOpen) {
       --open_;
-      send(envelope, Service::refusal(503, "too much is asked at once", "ask again later").body);
+      send(envelope, Service::refusal(503, "too many requests", "try again later").body);
       return true;
     }
     service_.handle(std::move(request),

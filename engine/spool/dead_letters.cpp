@@ -50,7 +50,7 @@ DeadLetters::DeadLetters(DeadLetterOptions options) : options_(std::move(options
         .note("--dead-letters names a directory");
   };
   FileCalls& calls = *options_.calls;
-  if (const int reason = make_directories(options_.directory, calls)) refuse("cannot be made", reason);
+  if (const int reason = make_directories(options_.directory, calls)) refuse("cannot be created", reason);
   const std::optional<uint64_t> held = bytes_kept();
   if (!held) refuse("cannot be read", errno);
   budget_ = std::make_unique<wire::FolderBudget>(options_.most_bytes, *held,
@@ -132,13 +132,13 @@ void DeadLetters::read_kept(const std::string& path) {
   spool::cut(path, whole, *options_.calls);
   budget_->measure();
   if (options_.on_note)
-    options_.on_note(fmt::format("'{}' ended within a frame: its last {} bytes are left out", path, size - whole));
+    options_.on_note(fmt::format("'{}' ended within a frame: its last {} bytes are dropped", path, size - whole));
 }
 
 void DeadLetters::give_up(const std::string& why) {
   over_ = true;
   if (options_.on_note)
-    options_.on_note(fmt::format("samples that are left out are no longer kept in '{}': {}", options_.directory, why));
+    options_.on_note(fmt::format("unmatched and late samples are no longer kept in '{}': {}", options_.directory, why));
 }
 
 void DeadLetters::keep(const std::string& stream, const StreamInfo& info, const char* why, uint64_t index,

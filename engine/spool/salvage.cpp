@@ -23,7 +23,7 @@ constexpr uint64_t kMostSearched = uint64_t{128} << 20, kMostChecked = 4 * kMost
 
 [[noreturn]] void fail_aside(const std::string& path, const char* what) {
   throw Error(ErrorKind::InputOutput, fmt::format("'{}' {}: {}", path, what, std::strerror(errno)))
-      .note("a damaged file of the spool is kept there: make room, or let the folder be written");
+      .note("damaged spool files are kept there: free disk space, or make the folder writable");
 }
 
 class OpenFile {
@@ -117,7 +117,7 @@ class FrameSearch {
 };
 
 std::string free_place(const std::string& aside, const std::string& name, FileCalls& calls) {
-  if (const int reason = make_directories(aside, calls)) errno = reason, fail_aside(aside, "cannot be made");
+  if (const int reason = make_directories(aside, calls)) errno = reason, fail_aside(aside, "cannot be created");
   std::vector<std::string> taken;
   if (calls.list(aside.c_str(), taken) != 0) fail_aside(aside, "cannot be read");
   const auto is_free = [&](const std::string& wanted) {
@@ -129,8 +129,7 @@ std::string free_place(const std::string& aside, const std::string& name, FileCa
 }
 
 void settle(const std::string& aside, FileCalls& calls) {
-  if (const int reason = sync_directory(aside, calls))
-    errno = reason, fail_aside(aside, "cannot be brought to the disk");
+  if (const int reason = sync_directory(aside, calls)) errno = reason, fail_aside(aside, "cannot be synced to disk");
 }
 
 }  // namespace
@@ -167,7 +166,7 @@ std::string copy_aside(const std::string& path, const std::string& aside, const 
       if (n <= 0) fail_aside(place, "cannot be written");
       done += static_cast<size_t>(n);
     }
-  if (calls.sync(to.number()) != 0) fail_aside(place, "cannot be brought to the disk");
+  if (calls.sync(to.number()) != 0) fail_aside(place, "cannot be synced to disk");
   settle(aside, calls);
   return place;
 }

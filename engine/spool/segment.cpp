@@ -21,7 +21,7 @@ constexpr uint64_t kMostHello = 64u << 10;  // bytes
 
 [[noreturn]] void fail_at(const std::string& path, const char* what) {
   throw Error(ErrorKind::InputOutput, fmt::format("'{}' {}: {}", path, what, std::strerror(errno)))
-      .note("free space on the disk, or let --spool name another one");
+      .note("free disk space, or use --spool on another disk");
 }
 
 }  // namespace
@@ -81,11 +81,11 @@ SegmentWriter::SegmentWriter(const std::string& directory, std::string stream, s
       first_(begin.index),
       next_(begin.index) {
   file_ = calls_.open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
-  if (file_ < 0) fail("cannot be made");
+  if (file_ < 0) fail("cannot be created");
   announce(info);
   barrier(begin.position);
   sync();
-  if (const int reason = sync_directory(directory, calls_)) errno = reason, fail("cannot be kept in its directory");
+  if (const int reason = sync_directory(directory, calls_)) errno = reason, fail("cannot be synced in its directory");
 }
 
 SegmentWriter::~SegmentWriter() {
@@ -147,7 +147,7 @@ void SegmentWriter::write(const wire::Frame& frame) {
 }
 
 void SegmentWriter::sync() {
-  if (calls_.sync(file_) != 0) fail("cannot be brought to the disk");
+  if (calls_.sync(file_) != 0) fail("cannot be synced to disk");
 }
 
 SegmentReader::SegmentReader(std::string path, FileCalls& calls)
@@ -164,7 +164,7 @@ SegmentReader::~SegmentReader() {
 
 uint64_t SegmentReader::size() {
   const long long size = calls_.size(file_);
-  if (size < 0) fail_at(path_, "does not say how long it is");
+  if (size < 0) fail_at(path_, "has no readable size");
   return static_cast<uint64_t>(size);
 }
 
@@ -192,7 +192,7 @@ std::optional<SegmentReader::Entry> SegmentReader::next(uint64_t until) {
     entry = next_whole(until);
     // Here everything up to `until` was whole, or a length is damaged, or the tail was torn by a crash.
     if (!entry && at_ < until && read_ >= until)
-      damage = fmt::format("'{}', frame at byte {}: it ends behind byte {}", path_, at_, until);
+      damage = fmt::format("'{}', frame at byte {}: it ends after byte {}", path_, at_, until);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::Stream) throw;
     damage = fmt::format("'{}', frame at byte {}: {}", path_, at_, e.what());
@@ -245,7 +245,7 @@ void cut(const std::string& path, uint64_t bytes, FileCalls& calls) {
   const int reason = errno;
   calls.close(file);
   errno = reason;
-  if (!done) fail_at(path, "cannot be cut to what of it is whole");
+  if (!done) fail_at(path, "cannot be truncated to its intact part");
 }
 
 Mark mark_of(const wire::Frame& frame) {

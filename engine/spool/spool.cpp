@@ -97,9 +97,10 @@ Spool::Spool(SpoolOptions options) : options_(std::move(options)) {
   FileCalls& calls = *options_.calls;
   if (options_.most_bytes < kLeastBytes)
     throw Error(ErrorKind::Usage,
-                fmt::format("a spool of {} bytes is too small; the least is {}", options_.most_bytes, kLeastBytes));
+                fmt::format("a spool of {} bytes is too small; the minimum is {}", options_.most_bytes, kLeastBytes));
   if (const int reason = make_directories(options_.directory, calls))
-    throw Error(ErrorKind::Output, fmt::format("'{}' cannot be made: {}", options_.directory, std::strerror(reason)));
+    throw Error(ErrorKind::Output,
+                fmt::format("'{}' cannot be created: {}", options_.directory, std::strerror(reason)));
   const std::string path = options_.directory + "/lock";
   lock_ = calls.open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock_ < 0) throw Error(ErrorKind::Output, fmt::format("'{}' cannot be written: {}", path, std::strerror(errno)));
@@ -108,7 +109,7 @@ Spool::Spool(SpoolOptions options) : options_(std::move(options)) {
   calls.close(lock_);
   if (reason == EWOULDBLOCK)
     throw Error(ErrorKind::Usage, fmt::format("another run uses the spool '{}'", options_.directory))
-        .note("give every run a spool of its own");
+        .note("use another --spool");
   throw Error(ErrorKind::Output, fmt::format("'{}' cannot be locked: {}", path, std::strerror(reason)));
 }
 
@@ -162,19 +163,18 @@ void Spool::recover(const std::vector<StreamPtr>& group) {
       if (!mark && group[i]->oldest() > 0)
         throw Error(
             ErrorKind::Stream,
-            fmt::format(
-                "the spool of '{}' begins at sample {} and cannot be brought level with the other streams of {}",
-                group[i]->name(), group[i]->oldest(), group[i]->source()))
-            .note("part of it is gone: begin anew with another --spool");
+            fmt::format("the spool of '{}' begins at sample {} and cannot be aligned with the other streams of {}",
+                        group[i]->name(), group[i]->oldest(), group[i]->source()))
+            .note("part of the spool is missing: start a new run with another --spool");
       found[i] = mark.value_or(spool::SpooledStream::Found{{}, 0, 0, !group[i]->is_empty()});
       highest = std::max(highest, found[i].mark.index);
       if (found[i].mark.index < level) moved = true, level = found[i].mark.index;
     }
   if (highest > 0 && std::any_of(group.begin(), group.end(), [](const StreamPtr& s) { return s->is_empty(); }))
     throw Error(ErrorKind::Usage,
-                fmt::format("the spool '{}' holds {} samples of some streams of {}, and none of others",
+                fmt::format("the spool '{}' has {} samples for some streams of {} and none for others",
                             options_.directory, highest, group[0]->source()))
-        .note("it is of another flow: give this run a spool of its own");
+        .note("it belongs to another flow: use another --spool");
   // Data torn by a crash was never acknowledged. Data damaged otherwise may have been, together with the same samples
   // of the other streams.
   const bool damaged = std::any_of(found.begin(), found.end(), [](const auto& f) { return f.damaged; });
@@ -251,9 +251,9 @@ bool Spool::wait_for_room(uint64_t bytes) {
     if (!keeps_)
       throw Error(ErrorKind::InputOutput,
                   fmt::format("the spool '{}' is full: it holds {} bytes", options_.directory, options_.most_bytes))
-          .note(options_.keeps_all ? "--spool-keep lets nothing go: allow more with --spool-limit"
-                                   : "what it holds is let go when a checkpoint covers it: add --checkpoint DIR; or "
-                                     "allow more with --spool-limit");
+          .note(options_.keeps_all
+                    ? "--spool-keep keeps all files: raise --spool-limit"
+                    : "files are removed once a checkpoint covers them: add --checkpoint DIR, or raise --spool-limit");
     full_ = true;
     if (!bell_->wait()) return false;
     commit_ends();  // otherwise a reader of another source waits for its end and writes no checkpoint

@@ -18,7 +18,7 @@ StreamInfo described(const std::string& name, Producer& upstream) {
   std::optional<StreamInfo> info = upstream.describe();
   if (!info)
     throw Error(ErrorKind::Usage,
-                fmt::format("stream '{}' does not say what its samples are, so they cannot be spooled", name));
+                fmt::format("stream '{}' does not announce its sample type, so it cannot be spooled", name));
   return *info;
 }
 
@@ -34,7 +34,7 @@ SpooledStream::SpooledStream(std::string name, std::string directory, std::strin
       info_(described(name_, *upstream_)),
       sample_bytes_(info_.sample_bytes()) {
   if (const int reason = make_directories(directory_, calls_))
-    throw Error(ErrorKind::Output, fmt::format("'{}' cannot be made: {}", directory_, std::strerror(reason)));
+    throw Error(ErrorKind::Output, fmt::format("'{}' cannot be created: {}", directory_, std::strerror(reason)));
   for (const auto& [first, path] : segments_in(directory_, calls_)) segments_.push_back({first, first, 0, path});
 }
 
@@ -55,8 +55,8 @@ void SpooledStream::cut_back(const Found& from, const std::string& aside, std::v
   const auto left_out = [&](const std::string& path, const std::string& damage, const std::string& kept) {
     if (damage.empty() && kept.empty()) return;
     const std::string why =
-        damage.empty() ? fmt::format("'{}' goes further than another stream of {}", path, source_) : damage;
-    damages.push_back(why + "; what lies behind is left out, and asked for again" +
+        damage.empty() ? fmt::format("'{}' extends beyond another stream of {}", path, source_) : damage;
+    damages.push_back(why + "; data after it is dropped and requested again" +
                       (kept.empty() ? "" : fmt::format("; the file is kept as '{}'", kept)));
   };
   const auto name_aside = [this](const Segment& segment) { return name_ + "-" + segment_name(segment.first); };
@@ -83,7 +83,7 @@ void SpooledStream::cut_back(const Found& from, const std::string& aside, std::v
     const std::string taken = lost.first == lost.end
                                   ? "no sample is lost"
                                   : fmt::format("samples {} to {} are lost", lost.first, lost.end - 1);
-    damages.push_back(fmt::format("{}; {}, and what lies behind is whole", lost.damage, taken));
+    damages.push_back(fmt::format("{}; {}; data after it is intact", lost.damage, taken));
   }
   if (last.bytes == size) return left_out(last.path, barriers.damage, "");
   const std::string kept = aside.empty() ? "" : copy_aside(last.path, aside, name_aside(last), calls_);
@@ -117,14 +117,14 @@ void SpooledStream::pump(uint64_t most_waiting) {
         break;
       }
       if (sample.dtype() != info_.dtype || sample.shape() != info_.sample)
-        throw Error(ErrorKind::Stream, fmt::format("stream '{}': a sample of shape {} came, announced was {}", name_,
-                                                   sample.shape().str(), info_.sample.str()));
+        throw Error(ErrorKind::Stream, fmt::format("stream '{}': a sample of shape {} instead of the announced {}",
+                                                   name_, sample.shape().str(), info_.sample.str()));
       changed_.wait(lock,
                     [&] { return waiting_.empty() || waiting_.size() + sample_bytes_ <= most_waiting || stopping_; });
       if (keeps_numbers_) {
         waiting_numbers_.emplace_back();
         if (!upstream_->numbers(1, &waiting_numbers_.back()))
-          throw Error(ErrorKind::Stream, fmt::format("stream '{}': a sample came without its number", name_));
+          throw Error(ErrorKind::Stream, fmt::format("stream '{}': a sample has no number", name_));
       }
       const auto* bytes = static_cast<const std::byte*>(sample.bytes());
       waiting_.insert(waiting_.end(), bytes, bytes + sample_bytes_);
@@ -250,13 +250,13 @@ void SpooledStream::tell_end() {
 void SpooledStream::go_to(uint64_t index) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (index < segments_.front().first)
-    throw Error(ErrorKind::Stream, fmt::format("the spool of '{}' begins at sample {}, and sample {} is asked for",
+    throw Error(ErrorKind::Stream, fmt::format("the spool of '{}' begins at sample {}, but the run needs sample {}",
                                                name_, segments_.front().first, index))
-        .note("those before are in a checkpoint: go on from it with --resume; or give this run a spool of its own");
+        .note("resume from the checkpoint that covers it (--resume), or use another --spool");
   if (index > committed_)
-    throw Error(ErrorKind::Stream, fmt::format("the spool of '{}' ends before sample {}, and sample {} is asked for",
+    throw Error(ErrorKind::Stream, fmt::format("the spool of '{}' ends before sample {}, but the run needs sample {}",
                                                name_, committed_, index))
-        .note("it is not the spool of the run whose checkpoint this is, or part of it is gone");
+        .note("checkpoint and spool belong to different runs, or part of the spool is missing");
   for (const Lost& lost : lost_)
     if (lost.is_part_of_needed(index)) refuse(lost, index);
   at_ = index;
@@ -265,11 +265,11 @@ void SpooledStream::go_to(uint64_t index) {
 void SpooledStream::refuse(const Lost& lost, uint64_t wanted) const {
   throw Error(
       ErrorKind::Stream,
-      fmt::format("the spool of '{}' is damaged: {}; samples {} to {} are lost, and the samples from {} on are needed",
+      fmt::format("the spool of '{}' is damaged: {}; samples {} to {} are lost, but the run needs samples from {} on",
                   name_, lost.damage, std::max(lost.first, wanted), lost.end - 1, wanted))
       .note(
-          "put a good copy of the file back; or begin anew with another --spool, and --weights of the last checkpoint: "
-          "senders still have what was not said to be durable");
+          "restore an intact copy of the file, or start a new run with another --spool and --weights of the last "
+          "checkpoint; senders still have samples not acknowledged as durable");
 }
 
 // Opens the segment that contains sample at_.
@@ -307,10 +307,11 @@ void SpooledStream::find_frame() {
   }
   const wire::TensorPart& part = frame_->frame.tensors[0];
   if (frame_->frame.seq > at_ || part.dtype != info_.dtype || part.sample != info_.sample)
-    throw Error(ErrorKind::Stream,
-                fmt::format("the spool of '{}' has {} from sample {} on, and {} of shape {} is wanted from {}", name_,
-                            wire::described(frame_->frame.tensors), frame_->frame.seq, name_, info_.sample.str(), at_))
-        .note("it is of another run: give this one a spool of its own");
+    throw Error(
+        ErrorKind::Stream,
+        fmt::format("the spool of '{}' has {} from sample {} on, but the run needs {} of shape {} from sample {}",
+                    name_, wire::described(frame_->frame.tensors), frame_->frame.seq, name_, info_.sample.str(), at_))
+        .note("it belongs to another run: use another --spool");
 }
 
 uint64_t SpooledStream::read(uint64_t n, void* to) {

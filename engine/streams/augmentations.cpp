@@ -80,7 +80,7 @@ class PluginAugmentProducer final : public AugmentingProducer {
         throw plugin_error(*item_, status);
     const TensorType type = from_c(result_);
     if (type.shape.count() <= 0)
-      throw Error(ErrorKind::Plugin, fmt::format("{} says that its result is {}", spoken_name(*item_), type.str()));
+      throw Error(ErrorKind::Plugin, fmt::format("{} announces the result {}", spoken_name(*item_), type.str()));
     to_.dtype = type.dtype;
     to_.sample = type.shape;
     if (to_.dtype != from_.dtype) to_.classes = 0;

@@ -50,9 +50,8 @@ class Checker {
         continue;
       throw Error(
           ErrorKind::Stream,
-          fmt::format(
-              "'{}' gives class numbers ({} of them) where samples go in, and '{}' gives {} where classes are compared",
-              node(e.source).name, source->classes, node(tap.target).name, text_of(target)),
+          fmt::format("'{}' gives class numbers ({} of them) as input, and '{}' gives {} as classes to compare with",
+                      node(e.source).name, source->classes, node(tap.target).name, text_of(target)),
           tap.span,
           {fmt::format("exchange their addresses: --producer {}=... --producer {}=...", node(e.source).name,
                        node(tap.target).name),

@@ -35,11 +35,11 @@ std::string length_text(const JointMember& m, uint64_t samples) {
 JointReader::JointReader(std::vector<JointMember> members, const JointOptions& options)
     : members_(std::move(members)), options_(options) {
   if (members_.empty()) throw Error(ErrorKind::Internal, "a joint reader needs a source");
-  if (options_.batch == 0) throw Error(ErrorKind::Usage, "batch=0 asks for empty batches; the least is 1");
-  if (options_.repeat == 0) throw Error(ErrorKind::Usage, "repeat=0 asks for no pass; the least is 1");
+  if (options_.batch == 0) throw Error(ErrorKind::Usage, "batch=0 makes empty batches; the minimum is 1");
+  if (options_.repeat == 0) throw Error(ErrorKind::Usage, "repeat=0 makes no pass; the minimum is 1");
   if (options_.shard >= options_.shards)
     throw Error(ErrorKind::Usage, "shard=" + std::to_string(options_.shard) + "/" + std::to_string(options_.shards) +
-                                      " names a shard that is not there; shards are counted from 0");
+                                      " names a shard that does not exist; shards are counted from 0");
   for (const JointMember& m : members_) {
     size_t bytes = 0;
     if (m.per_group == 0 || __builtin_mul_overflow(m.source->sample_bytes(), m.per_group, &bytes))

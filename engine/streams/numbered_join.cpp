@@ -37,7 +37,7 @@ NumberedJoin::NumberedJoin(const std::vector<Member>& members, JoinRules rules, 
     if (rules_.by_number && !m.source->keep_numbers())
       throw Error(ErrorKind::Usage,
                   fmt::format("stream '{}' cannot be joined by number: its samples have none", m.source->name()), {},
-                  {"join=order joins samples as they come"});
+                  {"join=order joins samples in order of arrival"});
     if (m.edge || rules_.late)
       lane->edge = std::make_unique<Edge>(*m.source, m.edge.value_or(EdgeOptions{}), step * m.per_group);
     lanes_.push_back(std::move(lane));
@@ -147,9 +147,8 @@ bool NumberedJoin::take_sender(Lane& lane, uint64_t sender) {
     lane.next_number = 0;
     const std::lock_guard<std::mutex> lock(noting_);
     note_ = fmt::format(
-        "stream '{}' has another sender, which numbers its samples anew: it is joined again when the other streams "
-        "have one too; "
-        "name= keeps a sender's numbers over its restarts, join=order joins samples as they come",
+        "stream '{}' has a new sender with new numbering: joining pauses until the other streams have new senders; "
+        "name= keeps a sender's numbers across restarts, join=order joins in order of arrival",
         lane.source->name());
   }
   lane.greeted = true;
@@ -331,8 +330,8 @@ void NumberedJoin::refuse(const Key& group) const {
   throw Error(
       ErrorKind::Stream,
       has ? fmt::format("sample {} of '{}' has no partner in '{}'", number, has->source->name(), lacks->source->name())
-          : fmt::format("the group of sample {} of '{}' is not whole", number, lacks->source->name()),
-      {}, {"unpaired=drop leaves such samples out, unpaired=last lets the sample before stand in"});
+          : fmt::format("the group of sample {} of '{}' is incomplete", number, lacks->source->name()),
+      {}, {"unpaired=drop drops such samples, unpaired=last repeats the previous sample"});
 }
 
 }  // namespace harmonics::engine

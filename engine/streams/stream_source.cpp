@@ -32,7 +32,7 @@ const char* dtype_text(DType dtype) {
   uint32_t kind = HX_ERROR_INTERNAL;
   const char* text = detail::api()->last_error(&kind);
   // Notes of an error follow as further lines.
-  std::istringstream lines(text && *text ? text : "failed without saying why");
+  std::istringstream lines(text && *text ? text : "failed without a reason");
   std::string line;
   std::getline(lines, line);
   Error error(static_cast<ErrorKind>(kind), who + ": " + line);
@@ -191,7 +191,7 @@ void Source::fetch_numbers(uint64_t n) {
   const size_t before = numbers_.size();
   numbers_.resize(before + n);
   if (n > 0 && table_->numbers(object_, n, numbers_.data() + before) != HX_OK)
-    refuse(who(), "said that its samples have numbers, and does not give them");
+    refuse(who(), "announced numbered samples, but gives no numbers");
 }
 
 HTensor Source::next() {
@@ -251,7 +251,7 @@ void Source::read_at(const uint64_t* numbers, uint64_t n, void* to) {
   touched_ = true;
   const hx_status status = table_->read_at(object_, numbers, n, to);
   if (status == HX_DECLINED || status == HX_END)
-    refuse(who(), "said that its samples can be read by number, and now that they cannot");
+    refuse(who(), "announced that its samples can be read by number, but no longer does");
   if (status != HX_OK) fail();
 }
 
@@ -300,7 +300,7 @@ void Source::seek(uint64_t epoch, uint64_t index) {
   if (restored_ && epoch == 0 && index >= position_) {
     if (const uint64_t from = position_; skip(index - from) != index - from)
       throw Error(ErrorKind::Stream,
-                  who() + " ended before sample " + std::to_string(index) + ", to which it was to go on");
+                  who() + " ended before sample " + std::to_string(index) + ", where the run should resume");
     return;
   }
   if (index == 0) return rewind(epoch);
@@ -363,7 +363,7 @@ std::optional<StreamHealth> Source::health() const {
   const hx_status status = has(table_, &hx_producer_vt::health) ? table_->health(object_, &c) : HX_DECLINED;
   if (status == HX_DECLINED) return std::nullopt;
   if (status != HX_OK) fail();
-  if (c.state > HX_STREAM_FAILED) refuse(who(), "says it is in the unknown state " + std::to_string(c.state));
+  if (c.state > HX_STREAM_FAILED) refuse(who(), "reports the unknown state " + std::to_string(c.state));
   c.last_error[sizeof c.last_error - 1] = '\0';
   StreamHealth health;
   health.state = static_cast<StreamHealth::State>(c.state);

@@ -59,12 +59,12 @@ class SourceProducer final : public Producer {
 };
 
 [[noreturn]] void refuse(const std::string& name, const char* option, const std::string& text, const char* wanted) {
-  throw Error(ErrorKind::Usage, fmt::format("option '{}={}' of '{}' wants {}", option, text, name, wanted));
+  throw Error(ErrorKind::Usage, fmt::format("option '{}={}' of '{}' must be {}", option, text, name, wanted));
 }
 
 uint64_t bytes_of(const std::string& name, const std::string& text) {
   const std::optional<uint64_t> bytes = parse_byte_count(text);
-  if (!bytes) refuse(name, "cache", text, "the most bytes to keep, such as 512M or 4G");
+  if (!bytes) refuse(name, "cache", text, "a number of bytes, such as 512M or 4G");
   return *bytes;
 }
 
@@ -89,34 +89,34 @@ auto named(const std::string& name, Make make) {
 
 const std::vector<StreamOption>& stream_options() {
   static const std::vector<StreamOption> rows = {
-      {"cache", "one stream: keeps its samples in memory, at most so many bytes, such as 512M"},
+      {"cache", "one stream: caches its samples in memory, up to N bytes, such as 512M"},
       {"augment",
        "one stream: shift(2), rotate(15), scale(0.1), flip, crop(24), center(24), cutout(8), noise(0.05) and those of "
-       "plugins, with commas between"},
-      {"augment-seed", "one stream: of augmenting it; else seed="},
-      {"async", "one stream: reads so many samples ahead on a thread of its own"},
+       "plugins, separated by commas"},
+      {"augment-seed", "one stream: seed of its augmentation; default: seed="},
+      {"async", "one stream: prefetches N samples on a separate thread"},
       {"edge",
-       "a live stream whose samples come faster than they are used: block (its senders wait), drop_oldest, latest (no "
-       "more wait than a step takes)"},
-      {"hold", "with edge=: the most bytes that wait, such as 16M"},
+       "a live stream whose samples arrive faster than they are used: block (the senders wait), drop_oldest, or latest "
+       "(at most one step is queued)"},
+      {"hold", "with edge=: queue limit in bytes, such as 16M"},
       {"join",
-       "all streams read together: order (as samples come) or number (as senders count); else by number where live "
-       "streams of several addresses have numbers"},
+       "all joined streams: order (of arrival) or number (the senders' sample numbers); default: number for live "
+       "streams of several addresses that have them"},
       {"unpaired",
-       "all streams read together: what becomes of samples without a partner: drop, last (the sample before stands "
-       "in), stop; refuse: streams of different length are an error, else a pass ends with the shortest"},
-      {"late", "all streams read together: how long a sample waits for its partners, such as 500ms or 5s"},
+       "all joined streams: unmatched samples: drop, last (repeat the previous sample) or stop; refuse: streams of "
+       "different length are an error; default: a pass ends with the shortest"},
+      {"late", "all joined streams: how long a sample waits for its partners, such as 500ms or 5s"},
       {"where",
-       "all streams read together: leaves out samples for which this stream's is not value<5, value[0]>=0.5, value!=3, "
+       "all joined streams: drops samples that fail this condition on this stream: value<5, value[0]>=0.5, value!=3, "
        "finite"},
-      {"skip", "leaves out the first so many samples of a pass"},
-      {"take", "ends a pass after so many samples"},
+      {"skip", "skips the first N samples of a pass"},
+      {"take", "ends a pass after N samples"},
       {"shard", "the I-th of N parts, as I/N: every N-th sample"},
-      {"repeat", "so many passes in one epoch"},
-      {"shuffle", "in blocks of so many samples; 0 keeps the order; else training shuffles by itself"},
-      {"seed", "of shuffling and augmenting; else the run's"},
-      {"batch", "samples in a step"},
-      {"rest", "of a last batch that is short: keep, or drop"}};
+      {"repeat", "N passes per epoch"},
+      {"shuffle", "shuffles in blocks of N samples; 0 keeps the order; default: training shuffles"},
+      {"seed", "seed of shuffling and augmentation; default: the run's"},
+      {"batch", "samples per step"},
+      {"rest", "a short last batch: keep or drop"}};
   return rows;
 }
 
@@ -132,10 +132,9 @@ SteppedSource with_steps(const std::string& name, Source source, const StreamSte
   };
   if (steps.where) {
     if (steps.augment)
-      throw Error(
-          ErrorKind::Usage,
-          fmt::format("where={} of '{}' looks at samples that augment= changes in every pass; leave one of them out",
-                      *steps.where, name));
+      throw Error(ErrorKind::Usage,
+                  fmt::format("where={} of '{}' tests samples that augment= changes in every pass; remove one of them",
+                              *steps.where, name));
     out.condition = named(name, [&] { return Condition(*steps.where, out.source.info()); });
   }
   if (steps.cache) {
@@ -144,7 +143,7 @@ SteppedSource with_steps(const std::string& name, Source source, const StreamSte
   }
   if (steps.augment_seed && !steps.augment)
     throw Error(ErrorKind::Usage,
-                fmt::format("augment-seed={} of '{}' says nothing without augment=", *steps.augment_seed, name));
+                fmt::format("augment-seed={} of '{}' has no effect without augment=", *steps.augment_seed, name));
   if (steps.augment) {
     Augmented augmented = named(name, [&] { return augment(producer(), *steps.augment, registry); });
     out.passes_differ = true;
@@ -185,7 +184,7 @@ std::vector<uint64_t> numbers_that_hold(const std::vector<ConditionedMember>& me
     Source& source = *member.source;
     if (source.info().size == 0)
       throw Error(ErrorKind::Usage,
-                  fmt::format("where= of '{}' asks for a stream that ends and can be read again; this one has no end",
+                  fmt::format("where= of '{}' requires a stream that ends and can be read again; this one has no end",
                               source.name()));
     std::vector<uint64_t> own;
     std::vector<std::byte> group(source.sample_bytes() * member.per_group);
@@ -202,7 +201,7 @@ std::vector<uint64_t> numbers_that_hold(const std::vector<ConditionedMember>& me
     first = false;
     if (numbers.empty())
       throw Error(ErrorKind::Usage,
-                  fmt::format("where= of '{}' leaves no sample of {}", source.name(), source.info().size));
+                  fmt::format("where= of '{}' keeps none of {} samples", source.name(), source.info().size));
   }
   return numbers;
 }

@@ -28,7 +28,7 @@ uint64_t number(const std::string& name, const std::string& key, const std::stri
   uint64_t v = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
   if (error != std::errc() || end != text.data() + text.size())
-    throw Error(ErrorKind::Usage, fmt::format("option '{}={}' of '{}' wants a whole number", key, text, name));
+    throw Error(ErrorKind::Usage, fmt::format("option '{}={}' of '{}' must be a whole number", key, text, name));
   return v;
 }
 
@@ -140,20 +140,20 @@ void StreamSet::take_joint_options(const std::string& name, Address& address) {
       throw Error(
           ErrorKind::Usage,
           fmt::format("'{}={}' of '{}' disagrees with {}={} of a stream it is joined with", key, v, name, key, *slot),
-          {}, {"streams that are read together are shuffled and cut together; say it once"});
+          {}, {"streams that are read together are shuffled and cut together; give it once"});
     slot = v;
   };
   take("batch", batch_);
   take("shuffle", shuffle_);
   take("take", take_);
   if (take_ && *take_ == 0)
-    throw Error(ErrorKind::Usage, fmt::format("take=0 of '{}' asks for no sample; the least is 1", name));
+    throw Error(ErrorKind::Usage, fmt::format("take=0 of '{}' selects no samples; the minimum is 1", name));
   take("skip", skip_);
   take("repeat", repeat_);
   take("seed", seed_);
   if (const std::optional<std::string> text = address.take("rest")) {
     if (*text != "keep" && *text != "drop")
-      throw Error(ErrorKind::Usage, fmt::format("option 'rest={}' of '{}' wants keep or drop", *text, name));
+      throw Error(ErrorKind::Usage, fmt::format("option 'rest={}' of '{}' must be keep or drop", *text, name));
     agree(name, "rest", rest_, *text);
   }
   if (const std::optional<std::string> text = address.take("shard")) {
@@ -167,7 +167,7 @@ void StreamSet::take_joint_options(const std::string& name, Address& address) {
       throw Error(ErrorKind::Usage,
                   fmt::format("'shard={}' of '{}' disagrees with shard={}/{} of a stream it is joined with", *text,
                               name, *shard_, *shards_),
-                  {}, {"streams that are read together are cut together; say it once"});
+                  {}, {"streams that are read together are cut together; give it once"});
     shard_ = shard;
     shards_ = of;
     if (*shards_ == 0 || *shard_ >= *shards_)
@@ -181,14 +181,14 @@ void StreamSet::agree(const std::string& name, const char* key, std::optional<st
     throw Error(
         ErrorKind::Usage,
         fmt::format("'{}={}' of '{}' disagrees with {}={} of a stream it is joined with", key, text, name, key, *slot),
-        {}, {"streams that are read together are joined in one way; say it once"});
+        {}, {"streams that are read together are joined in one way; give it once"});
   slot = text;
 }
 
 // Takes edge= and hold= of this stream, and join=, unpaired= and late= of all streams read with it.
 void StreamSet::take_edge_options(const std::string& name, int producer, Address& address) {
   const auto refuse = [&](const char* key, const std::string& text, const char* wanted) {
-    throw Error(ErrorKind::Usage, fmt::format("option '{}={}' of '{}' wants {}", key, text, name, wanted));
+    throw Error(ErrorKind::Usage, fmt::format("option '{}={}' of '{}' must be {}", key, text, name, wanted));
   };
   if (const auto text = address.take("edge")) {
     const auto policy = parse_edge_policy(*text);
@@ -200,7 +200,7 @@ void StreamSet::take_edge_options(const std::string& name, int producer, Address
   if (const auto text = address.take("hold")) {
     const auto bytes = parse_byte_count(*text);
     if (!bytes)
-      refuse("hold", *text, "the most bytes that wait, such as 16M");
+      refuse("hold", *text, "a number of bytes, such as 16M");
     else
       edges_[producer].most_bytes = *bytes;
   }
@@ -215,11 +215,10 @@ void StreamSet::take_edge_options(const std::string& name, int producer, Address
   if (const auto text = address.take("late")) {
     const auto time = parse_milliseconds(*text);
     if (!time)
-      refuse("late", *text, "how long a sample waits for the others, such as 500ms or 5s");
+      refuse("late", *text, "a duration such as 500ms or 5s");
     else if (late_ && *late_ != *time)
       throw Error(ErrorKind::Usage,
-                  fmt::format("'late={}' of '{}' disagrees with what a stream it is joined with says; say it once",
-                              *text, name));
+                  fmt::format("'late={}' of '{}' conflicts with a joined stream; give it once", *text, name));
     late_ = time;
   }
 }
@@ -234,7 +233,7 @@ void StreamSet::expect_same_part(const std::vector<int>& producers) const {
                   fmt::format("'part={:g}-{:g}' of '{}' disagrees with part={:g}-{:g} of '{}', which it is joined with",
                               parts_.at(n).first, parts_.at(n).second, sources_.at(n)->name(), parts_.at(*first).first,
                               parts_.at(*first).second, sources_.at(*first)->name()),
-                  {}, {"streams that are read together are cut alike: give each the same part="});
+                  {}, {"streams that are read together need equal parts: give each the same part="});
 }
 
 // Returns how these streams are joined; empty: by order, with no sample ever missing.
@@ -245,17 +244,15 @@ std::optional<JoinRules> StreamSet::join_rules(const std::vector<int>& producers
     const Source& source = *sources_.at(n);
     (source.info().live ? first_live : first_other) = source.name();
     if (edges_.count(n) && !source.info().live)
-      throw Error(
-          ErrorKind::Usage,
-          fmt::format("'{}' is no live stream: edge= and hold= say what becomes of samples that arrive too fast",
-                      source.name()),
-          {}, {"leave them out: what is read waits where it is"});
+      throw Error(ErrorKind::Usage,
+                  fmt::format("edge= and hold= apply to live streams, and '{}' is not live", source.name()), {},
+                  {"remove them"});
     edged = edged || edges_.count(n) != 0;
     one_address = one_address && from_.count(n) && from_.at(n) == from_.at(producers.front());
   }
   if (late_ && !first_other.empty())
-    throw Error(ErrorKind::Usage, fmt::format("late= is for live streams, and '{}' is none", first_other), {},
-                {"leave it out"});
+    throw Error(ErrorKind::Usage, fmt::format("late= applies to live streams, and '{}' is not live", first_other), {},
+                {"remove it"});
   const bool by_number = join_ ? *join_ == "number"
                                : !one_address && first_other.empty() &&
                                      std::all_of(producers.begin(), producers.end(),

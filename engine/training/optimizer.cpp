@@ -9,19 +9,15 @@ namespace {
 
 using Kind = SettingSpec::Kind;
 
-const SettingSpec kMomentum{"momentum", 0, Kind::fraction, {}, "what stays of the last step"};
+const SettingSpec kMomentum{"momentum", 0, Kind::fraction, {}, "fraction of the last step that is kept"};
 SettingSpec lr(double otherwise) { return {"lr", otherwise, Kind::number, {}, "the learning rate"}; }
-SettingSpec beta1(double otherwise) {
-  return {"beta1", otherwise, Kind::fraction, {}, "what stays of the mean gradient"};
-}
-SettingSpec beta2(double otherwise) {
-  return {"beta2", otherwise, Kind::fraction, {}, "what stays of the mean square"};
-}
+SettingSpec beta1(double otherwise) { return {"beta1", otherwise, Kind::fraction, {}, "decay of the mean gradient"}; }
+SettingSpec beta2(double otherwise) { return {"beta2", otherwise, Kind::fraction, {}, "decay of the mean square"}; }
 SettingSpec epsilon(double otherwise) {
-  return {"epsilon", otherwise, Kind::number, {}, "added where it is divided by the root of a mean square"};
+  return {"epsilon", otherwise, Kind::number, {}, "added to the root of the mean square before dividing"};
 }
 SettingSpec decay(double otherwise) {
-  return {"weight_decay", otherwise, Kind::number, {}, "the pull of weights towards 0"};
+  return {"weight_decay", otherwise, Kind::number, {}, "decay of weights towards 0"};
 }
 
 // Copies settings to attributes of the same names.
@@ -73,7 +69,7 @@ const std::vector<NamedRow>& optimizer_rows() {
       {"rmsprop",
        "steps divided by the root of a running mean square (Hinton 2012), centered on request",
        {lr(1e-2),
-        {"alpha", 0.99, Kind::fraction, {}, "what stays of the mean square"},
+        {"alpha", 0.99, Kind::fraction, {}, "decay of the mean square"},
         epsilon(1e-8),
         kMomentum,
         {"centered", 0, Kind::flag, {}, "divide by the deviation instead of the root of the mean square"},
@@ -86,16 +82,16 @@ const std::vector<NamedRow>& optimizer_rows() {
        "Adam's direction at a length in proportion to the weights' (You et al. 2020), for large batches",
        {lr(1e-3), beta1(0.9), beta2(0.999), epsilon(1e-6), decay(0.01)}},
       {"lion",
-       "the sign of two mixed momenta (Chen et al. 2023); wants a third to a tenth of adamw's lr",
+       "the sign of two mixed momenta (Chen et al. 2023); use a third to a tenth of adamw's lr",
        {lr(1e-4),
         {"beta1", 0.9, Kind::fraction, {}, "weight of the mean in the step's direction"},
-        {"beta2", 0.99, Kind::fraction, {}, "what stays of the mean gradient"},
+        {"beta2", 0.99, Kind::fraction, {}, "decay of the mean gradient"},
         decay(0)}},
       {"normuon",
        "orthogonalised momentum, evened out by neuron (Li et al. 2025), for hidden matrices; adamw for the rest",
        {lr(1e-3),
         beta1(0.95),
-        {"beta2", 0.95, Kind::fraction, {}, "what stays of the mean square of a neuron's row"},
+        {"beta2", 0.95, Kind::fraction, {}, "decay of the mean square of a neuron's row"},
         epsilon(1e-8),
         decay(0.01),
         {"adam_beta1", 0.9, Kind::fraction, {}, "beta1 of adamw for the rest"},

@@ -16,8 +16,8 @@ namespace {
 using Kind = SettingSpec::Kind;
 
 constexpr double kPi = 3.14159265358979323846;
-const SettingSpec kWarmup{"warmup", 0, Kind::span, {}, "rises from 0 before: steps, or below 1 a part of the run"};
-const SettingSpec kFinal{"final", 0, Kind::part, {}, "what is left at the end"};
+const SettingSpec kWarmup{"warmup", 0, Kind::span, {}, "linear rise from 0: steps, or below 1 a fraction of the run"};
+const SettingSpec kFinal{"final", 0, Kind::part, {}, "final factor of the learning rate"};
 
 bool is_part(double span) { return span > 0 && span < 1; }
 
@@ -33,17 +33,19 @@ bool needs_end(const NamedSettings& s) {
 
 const std::vector<NamedRow>& schedule_rows() {
   static const std::vector<NamedRow> rows = {
-      {"constant", "the learning rate as it is", {kWarmup}},
-      {"linear", "falls in a straight line to final times itself at the end of the run", {kWarmup, kFinal}},
-      {"cosine", "falls along half a cosine to final times itself at the end of the run", {kWarmup, kFinal}},
+      {"constant", "a constant learning rate", {kWarmup}},
+      {"linear", "falls linearly to final times its value at the end of the run", {kWarmup, kFinal}},
+      {"cosine", "falls along half a cosine to final times its value at the end of the run", {kWarmup, kFinal}},
       {"step",
-       "is multiplied by factor every so many steps",
+       "multiplied by factor once per interval",
        {kWarmup,
-        {"every", 0.3, Kind::span, {}, "steps, or below 1 a part of the run"},
-        {"factor", 0.1, Kind::part, {}, "what the rate is multiplied by"}}},
+        {"every", 0.3, Kind::span, {}, "steps, or below 1 a fraction of the run"},
+        {"factor", 0.1, Kind::part, {}, "factor of the rate"}}},
       {"wsd",
-       "warmup, stable, decay: stays, then falls in a straight line over the last part of the run",
-       {kWarmup, {"decay", 0.2, Kind::span, {}, "the last part: steps, or below 1 a part of the run"}, kFinal}},
+       "warmup, stable, decay: constant, then falls linearly over the last part of the run",
+       {kWarmup,
+        {"decay", 0.2, Kind::span, {}, "length of the decay: steps, or below 1 a fraction of the run"},
+        kFinal}},
   };
   return rows;
 }
@@ -71,8 +73,8 @@ LearningRate::LearningRate(const Schedule& schedule, double lr, const Horizon& h
   }
   if (!horizon_.steps && !horizon_.timed && needs_end(schedule_.settings))
     throw Error(ErrorKind::Usage,
-                fmt::format("schedule '{}' follows the run to its end, but nothing says when that is", schedule_.str()),
-                {}, {"give steps, epochs or for, e.g. --steps 1000; 'constant' and 'step(every=1000)' need no end"});
+                fmt::format("schedule '{}' depends on the length of the run, which is not known", schedule_.str()), {},
+                {"give steps, epochs or for, e.g. --steps 1000; 'constant' and 'step(every=1000)' need no end"});
   if (arguments_) return;
   if (!horizon_.steps && setting("decay") >= 1)
     throw Error(
@@ -106,7 +108,7 @@ double LearningRate::of_plugin(int64_t step, double elapsed) const {
   const hx_status status = item.table<hx_schedule_vt>().factor(item.self, view_->get(), &point, &factor);
   if (status != HX_OK) throw plugin_error(item, status);
   if (!(factor >= 0) || !std::isfinite(factor))
-    throw Error(ErrorKind::Plugin, fmt::format("{} gives the factor {} at step {}; it has to be a number of at least 0",
+    throw Error(ErrorKind::Plugin, fmt::format("{} gives the factor {} at step {}; it must be a number of at least 0",
                                                spoken_name(item), factor, step));
   return lr_ * factor;
 }

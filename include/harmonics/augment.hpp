@@ -175,8 +175,8 @@ class AugmentingProducer : public SampleWiseProducer {
     const HTensor sample = inner_->next();
     if (!sample) return {};
     if (sample.dtype() != from_.dtype || sample.shape() != from_.sample)
-      throw Error(ErrorKind::Stream,
-                  "augment: a sample of shape " + sample.shape().str() + " came, announced was " + from_.sample.str());
+      throw Error(ErrorKind::Stream, "augment: a sample of shape " + sample.shape().str() +
+                                         " instead of the announced " + from_.sample.str());
     begin_numbers();
     add_numbers(1);
     HTensor out(to_.dtype, to_.sample);

@@ -32,7 +32,7 @@ void expect_heads(int64_t heads, int64_t kv_heads, int64_t features, bool rope) 
                 "kv_heads is " + std::to_string(kv_heads) + "; it must divide the " + std::to_string(heads) + " heads");
   if (rope && features / heads % 2)
     throw Error(ErrorKind::Shape,
-                "rope turns pairs of features, a head has " + std::to_string(features / heads) + " of them");
+                "rope rotates pairs of features, but a head has " + std::to_string(features / heads) + " of them");
 }
 
 }  // namespace
@@ -42,7 +42,8 @@ HTensor attention(Scope& scope, const HTensor& x, const Arguments& a) {
   const HTensor given = a.tensor("memory"), memory = given ? given : x;
   expect_sequence(x, "the source");
   expect_sequence(memory, "memory");
-  if (given && rope) throw Error(ErrorKind::Type, "rope counts positions of one sequence; it does not go with memory");
+  if (given && rope)
+    throw Error(ErrorKind::Type, "rope counts positions of one sequence; it cannot be combined with memory");
   const int64_t features = x.shape()[2], heads = a.integer("heads", 1), kv_heads = a.integer("kv_heads", heads);
   expect_heads(heads, kv_heads, features, rope);
   const int64_t kv_width = features / heads * kv_heads;

@@ -97,7 +97,7 @@ HTensor norm(Scope& scope, const HTensor& x, const Arguments& a) {
   if (kind == "batch") return batch_norm(scope, x, epsilon, momentum);
   if (kind == "instance") return group_norm(scope, x, epsilon, 0);
   if (kind == "group") {
-    if (!a.has("groups")) throw Error(ErrorKind::Type, "norm(\"group\") wants groups, e.g. groups=8");
+    if (!a.has("groups")) throw Error(ErrorKind::Type, "norm(\"group\") requires groups, e.g. groups=8");
     return group_norm(scope, x, epsilon, a.integer("groups"));
   }
   return layer_norm(scope, x, epsilon);

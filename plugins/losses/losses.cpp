@@ -22,7 +22,7 @@ Before before(const std::string& activation) {
 }
 
 [[noreturn]] void refuse(const char* loss, const std::string& activation, const char* instead) {
-  throw Error(ErrorKind::Type, std::string(loss) + " does not go with what the arrow ends in, '" + activation + "'")
+  throw Error(ErrorKind::Type, std::string(loss) + " does not fit the last function of the arrow, '" + activation + "'")
       .note(instead);
 }
 
@@ -46,7 +46,7 @@ struct Labels {
 };
 void expect_no_absence(const Arguments& a) {
   if (a.has("ignore_index"))
-    throw Error(ErrorKind::Type, "ignore_index is a class number, but the target holds a number for each output");
+    throw Error(ErrorKind::Type, "ignore_index is a class number, but the target has a number for each output");
 }
 
 double smoothing_of(const Arguments& a) { return a.number("label_smoothing", 0); }
@@ -79,7 +79,7 @@ HTensor softmax_entropy(const char* loss, const HTensor& logits, const HTensor& 
 
 HTensor sigmoid_entropy(const HTensor& logits, const HTensor& target, const Arguments& a) {
   if (smoothing_of(a) != 0)
-    throw Error(ErrorKind::Type, "label_smoothing spreads a class over all; outputs after sigmoid stand by themselves");
+    throw Error(ErrorKind::Type, "label_smoothing spreads a class over all; outputs after sigmoid are independent");
   if (!is_integer(target)) {
     expect_no_absence(a);
     return call1("sigmoid_cross_entropy", {logits, target});
@@ -238,11 +238,9 @@ class SmoothL1 : public LossFunction {
   }
 };
 
-Argument ignored() {
-  return Argument::integer("ignore_index", "the class number of places that do not count; absent: all count");
-}
+Argument ignored() { return Argument::integer("ignore_index", "class number that is ignored; absent: none"); }
 Argument smoothed() {
-  return Argument::number("label_smoothing", "0", "share of the target that is spread over all classes").in("0..1");
+  return Argument::number("label_smoothing", "0", "fraction of the target that is spread over all classes").in("0..1");
 }
 
 }  // namespace
@@ -258,12 +256,11 @@ extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
                          "minus the log-probability of the class, after log_softmax", {ignored()}, HX_TAKES_CLASSES);
   registry.register_loss("kl_div", std::make_shared<Divergence>(),
                          "divergence of softmax or log_softmax from a target distribution");
-  registry.register_loss(
-      "hinge", std::make_shared<Hinge>(),
-      "what is short of a margin: of each output against -1 or 1, or of the class against the others",
-      {Argument::number("margin", "1", "the margin"),
-       Argument::integer("power", 1, "1, or 2 for the square").in("1..2")},
-      HX_TAKES_CLASSES);
+  registry.register_loss("hinge", std::make_shared<Hinge>(),
+                         "shortfall below a margin: of each output against -1 or 1, or of the class against the others",
+                         {Argument::number("margin", "1", "the margin"),
+                          Argument::integer("power", 1, "1, or 2 for the square").in("1..2")},
+                         HX_TAKES_CLASSES);
   registry.register_loss("smooth_l1", std::make_shared<SmoothL1>(), "squared below beta, absolute difference above",
                          {Argument::number("beta", "1", "where it becomes linear").in("0<..")});
   registry.register_loss("mse", std::make_shared<Distance>("mse"), "squared difference");

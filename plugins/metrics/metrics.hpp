@@ -74,7 +74,7 @@ class Taken {
   }
   [[noreturn]] void refuse() const {
     throw harmonics::Error(harmonics::ErrorKind::Weights,
-                           "what it saved, " + std::to_string(bytes_.size()) + " bytes, does not fit it");
+                           "the saved state, " + std::to_string(bytes_.size()) + " bytes, does not fit it");
   }
   const Bytes& bytes_;
   size_t at_ = 0;

@@ -18,11 +18,11 @@ extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
           "average", "macro",
           "macro (over classes), micro (over samples), weighted (over classes by their samples), none (each class)")
           .in("macro|micro|weighted|none");
-  classes("accuracy", metrics::make_accuracy, "share of samples whose class is right");
-  classes("topk", metrics::make_topk, "share of samples whose class is among the k likeliest",
+  classes("accuracy", metrics::make_accuracy, "fraction of samples whose class is right");
+  classes("topk", metrics::make_topk, "fraction of samples whose class is among the k most likely",
           {Argument::integer("k", 5, "how many").in("1..")});
-  classes("precision", metrics::make_precision, "share of what was taken for a class that is of it", {average});
-  classes("recall", metrics::make_recall, "share of a class that was found", {average});
+  classes("precision", metrics::make_precision, "fraction of predictions of a class that are correct", {average});
+  classes("recall", metrics::make_recall, "fraction of samples of a class that are found", {average});
   classes("f1", metrics::make_f1, "harmonic mean of precision and recall", {average});
   classes("auc", metrics::make_auc,
           "area under the curve of true against false positives; over two classes the mean of each against the others");
@@ -30,5 +30,5 @@ extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
   classes("confusion", metrics::make_confusion, "counts by truth and prediction, for --confusion and --report");
   numbers("mae", metrics::make_mae, "mean absolute difference");
   numbers("rmse", metrics::make_rmse, "root of the mean squared difference");
-  numbers("r2", metrics::make_r2, "share of the variance that is explained");
+  numbers("r2", metrics::make_r2, "fraction of the variance that is explained");
 }

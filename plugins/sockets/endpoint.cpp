@@ -38,10 +38,10 @@ Endpoint tcp_endpoint(const std::string& text, bool insecure) {
   if (endpoint.host == "localhost") endpoint.host = "127.0.0.1";
   if (endpoint.host == "*") endpoint.host = "0.0.0.0";
   if (!insecure && endpoint.host.compare(0, 4, "127.") != 0 && endpoint.host != "::1")
-    throw Error(ErrorKind::Denied, "tcp:" + text + " lies beyond this machine, and nothing on the way is encrypted")
+    throw Error(ErrorKind::Denied, "tcp:" + text + " is not local, and the traffic can be read and forged")
         .note(
-            "use 127.0.0.1 and a tunnel (ssh -L) between machines, zmq+router: with ?curve=KEYS, or say ?insecure=true "
-            "(--insecure)");
+            "use 127.0.0.1 and a tunnel (ssh -L) between machines, zmq+router: with ?curve=KEYS, or ?insecure=true "
+            "(--insecure) if the address is protected otherwise");
   return endpoint;
 }
 

@@ -155,7 +155,7 @@ struct Listener::Body {
         else
           read(link);
       } else if (feed) {
-        feed->refused(std::to_string(kMostLinks) + " connections are there, and no more are taken");
+        feed->refused(std::to_string(kMostLinks) + " connections are open, the limit");
       }
       accept();
     });
@@ -229,7 +229,7 @@ struct Listener::Body {
     for (const auto& [peer, link] : links)
       if (link->held > most->held) most = link;
     feed->refused("more than " + std::to_string(kMostBegun) +
-                  " bytes of samples are not whole: the largest is dropped with its connection");
+                  " bytes of unfinished samples are buffered: the largest is dropped with its connection");
     drop(most);
     return most != reading;
   }
@@ -260,7 +260,7 @@ struct Listener::Body {
     for (const auto& [peer, link] : links)
       if (link->reader.begun() > kMostUngreeted && pace(*link) < pace(*slowest)) slowest = link;
     inbox.turned_away("more than " + std::to_string(kMostBegun) +
-                      " bytes of frames are not whole: the slowest of their senders has to begin again");
+                      " bytes of unfinished frames are buffered: the slowest of their senders must start again");
     drop(slowest);
     return slowest != reading;
   }

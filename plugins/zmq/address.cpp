@@ -41,12 +41,11 @@ Address parse_address(Pattern pattern, const std::string& text) {
 void check_security(const Address& address, bool insecure) {
   const bool here = address.host.compare(0, 4, "127.") == 0 || address.host == "[::1]";
   if (here || insecure || address.security.own) return;
-  throw Error(ErrorKind::Denied,
-              address.str() + " lies beyond this machine, and without keys anybody on the way may read and send")
-      .note(address.binds ? "make keys with 'harmonics keys FILE' and say ?curve=FILE&allow=FILE_OF_PUBLIC_KEYS, or "
-                            "?insecure=true (--insecure)"
-                          : "make keys with 'harmonics keys FILE' and say ?curve=FILE&server-key=PUBLIC_KEY, or "
-                            "?insecure=true (--insecure)");
+  throw Error(ErrorKind::Denied, address.str() + " is not local, and without keys the traffic can be read and forged")
+      .note(address.binds ? "make keys with 'harmonics keys FILE' and add ?curve=FILE&allow=FILE_OF_PUBLIC_KEYS, or "
+                            "use ?insecure=true (--insecure) if the address is protected otherwise"
+                          : "make keys with 'harmonics keys FILE' and add ?curve=FILE&server-key=PUBLIC_KEY, or use "
+                            "?insecure=true (--insecure) if the address is protected otherwise");
 }
 
 }  // namespace harmonics::zmq

@@ -134,9 +134,9 @@ struct Receiver::Body {
     if (event.kind == Event::Accepted)
       if (const auto victim = connections.accepted(event.descriptor, wire::now())) socket->hang_up(*victim);
     if (event.kind == Event::Full && is_listening) is_listening = !socket->listen(false), paused = wire::now();
-    if (event.kind == Event::Refused) turned_away("somebody came with a key that is not allowed");
+    if (event.kind == Event::Refused) turned_away("a peer was rejected: its key is not in allow=");
     if (event.kind == Event::Foreign)
-      turned_away("somebody came who does not speak ZeroMQ as is spoken here, or not with the keys of this end");
+      turned_away("a peer was rejected: incompatible ZeroMQ protocol or wrong CURVE keys");
     if (event.kind != Event::Disconnected) return;
     connected = false;
     looked_for = wire::now();
@@ -164,14 +164,14 @@ struct Receiver::Body {
     if (feed)
       take_samples(part.bytes.bytes, parts);
     else if (parts > 1)
-      inbox.damaged(peer, fmt::format("a message of {} parts, and a frame is one", parts));
+      inbox.damaged(peer, fmt::format("a message of {} parts instead of one frame", parts));
     else
       inbox.arrived(peer, part.bytes);
     return true;
   }
 
   void take_samples(std::span<const std::byte> message, size_t parts) {
-    if (parts > 1) return feed->refused(fmt::format("a message of {} parts, and samples come in one", parts));
+    if (parts > 1) return feed->refused(fmt::format("a message of {} parts instead of one", parts));
     if (message.empty()) return (void)feed->left(1);
     feed->message(1, message);
   }

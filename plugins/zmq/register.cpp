@@ -17,17 +17,17 @@ Address address_of(Pattern pattern, const std::string& path, const Arguments& op
   if (!curve.empty()) {
     address.security.own = read_key_pair(curve);
     if (address.binds ? allow.empty() : server.empty())
-      throw Error(ErrorKind::Usage, address.str() + (address.binds ? ": nobody is allowed in"
-                                                                   : ": whose key the other end has is not said"))
-          .note(address.binds ? "say ?allow=FILE, a file of the public keys that may come in"
-                              : "say ?server-key=KEY, or the file that 'harmonics keys' wrote for it");
+      throw Error(ErrorKind::Usage, address.str() + (address.binds ? ": no client keys are allowed"
+                                                                   : ": the server's public key is missing"))
+          .note(address.binds ? "add ?allow=FILE with the allowed public keys"
+                              : "add ?server-key=KEY, or the file that 'harmonics keys' wrote for it");
     if (address.binds)
       address.security.allowed = read_allowed(allow), address.security.names = wire::read_bound_names(allow);
     else
       address.security.server = read_public_key(server);
   } else if (!allow.empty() || !server.empty()) {
-    throw Error(ErrorKind::Usage, address.str() + ": keys of others and none of its own")
-        .note("say ?curve=FILE, made with 'harmonics keys FILE'");
+    throw Error(ErrorKind::Usage, address.str() + ": peer keys are given without an own key pair")
+        .note("add ?curve=FILE, made with 'harmonics keys FILE'");
   }
   check_security(address, options.flag("insecure"));
   return address;
@@ -63,7 +63,7 @@ std::shared_ptr<Producer> open_producer(const std::string& path, const Arguments
   const std::string notes =
       address.is_one_way()
           ? address.str() +
-                ": at most once: what is lost on the way is counted, not sent again; zmq+router loses nothing"
+                ": at-most-once delivery: samples lost in transit are counted, not resent; zmq+router loses none"
           : "";
   return std::make_shared<wire::LiveProducer<Receiver>>(receiver, options, notes);
 }
@@ -80,19 +80,20 @@ std::shared_ptr<Consumer> open_consumer(const std::string& path, const Arguments
 // `binds`: which end binds by default.
 std::vector<Argument> options(bool binds, bool choice) {
   std::vector<Argument> all = {
-      Argument::flag("insecure", false, "also beyond this machine without keys"),
-      Argument::text("curve", "", "file with the own pair of keys, made with 'harmonics keys'"),
+      Argument::flag("insecure", false, "allow addresses beyond this machine without keys"),
+      Argument::text("curve", "", "file with the own key pair, made with 'harmonics keys'"),
       Argument::text("allow", "",
-                     "file with the public keys that may come in, where this end binds; a line 'KEY as NAME' binds a "
-                     "sender's name to its key"),
-      Argument::text("server-key", "", "public key of the other end, or the file with it, where this end connects")};
+                     "file with the allowed public keys, if this end binds; a line 'KEY as NAME' binds a sender's name "
+                     "to its key"),
+      Argument::text("server-key", "", "public key of the other end, or the file with it, if this end connects")};
   if (choice) all.push_back(Argument::flag("bind", binds, "this end binds the address; otherwise the other one does"));
   return all;
 }
 
 // Lossless transports carry frames only.
 std::vector<Argument> with_end(std::vector<Argument> more) {
-  more.push_back(Argument::text("end", "auto", "never: the stream outlives those who send").in("auto|never"));
+  more.push_back(
+      Argument::text("end", "auto", "never: the stream stays open after all senders have ended").in("auto|never"));
   return wire::live_producer_options(std::move(more));
 }
 
@@ -103,20 +104,20 @@ extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
   using namespace harmonics;
   using namespace harmonics::zmq;
   registry.register_producer("zmq+router", open_producer<Pattern::Router>,
-                             "samples that are sent by zmq+dealer, none lost; one of several tensors: #NAME",
+                             "samples from zmq+dealer, without loss; one of several tensors: #NAME",
                              with_end(options(true, false)));
   registry.register_consumer("zmq+dealer", open_consumer<Pattern::Dealer>,
-                             "sends samples to a zmq+router, none lost; named value or #NAME",
+                             "sends samples to a zmq+router, without loss; named value or #NAME",
                              wire::live_consumer_options(options(false, false)));
   registry.register_producer(
       "zmq+pull", open_producer<Pattern::Pull>,
-      "samples that are sent by zmq+push, or JSON, CSV, MessagePack and NumPy arrays by any PUSH socket, at most once",
+      "samples from zmq+push, or JSON, CSV, MessagePack and NumPy arrays from any PUSH socket, at most once",
       plain::plain_options("hxs", plain::kSentFormats, options(true, true)));
   registry.register_consumer("zmq+push", open_consumer<Pattern::Push>,
                              "sends each sample to one zmq+pull, at most once",
                              wire::one_way_consumer_options(options(false, true)));
   registry.register_producer("zmq+sub", open_producer<Pattern::Sub>,
-                             "samples that are sent by zmq+pub, or in plain formats by any PUB socket, at most once",
+                             "samples from zmq+pub, or in plain formats from any PUB socket, at most once",
                              plain::plain_options("hxs", plain::kSentFormats, options(false, true)));
   registry.register_consumer("zmq+pub", open_consumer<Pattern::Pub>,
                              "sends samples to every zmq+sub that keeps up, at most once",

@@ -94,7 +94,7 @@ struct Sender::Body {
       connected = false, looked_for = wire::now();
       outbox.disconnected();
     }
-    if (event == Event::Refused) outbox.fail("the receiver does not know this key; it allows others");
+    if (event == Event::Refused) outbox.fail("the receiver does not allow this key");
   }
   void receive() {
     for (Socket::Part part; socket->receive(part);) {

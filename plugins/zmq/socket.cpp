@@ -139,7 +139,7 @@ void Socket::secure(const Address& address) {
   set(ZMQ_CURVE_SERVER, 1);
   set(ZMQ_ZAP_DOMAIN, std::string("harmonics"));
   gate_ = zmq_socket(context_, ZMQ_REP);
-  if (zmq_bind(gate_, kGate) != 0) fail("the guard of keys");
+  if (zmq_bind(gate_, kGate) != 0) fail("the key check");
   guard_ = std::thread([this] { guard(); });
 }
 

@@ -111,7 +111,7 @@ std::shared_ptr<const FileBytes> FileBytes::open(const std::string& path, Budget
 std::shared_ptr<const FileBytes> FileBytes::piece(const std::shared_ptr<const FileBytes>& whole, std::string name,
                                                   size_t offset, size_t size) {
   if (offset > whole->size() || size > whole->size() - offset)
-    throw Error(ErrorKind::Internal, "a piece of '" + whole->name() + "' lies outside of it");
+    throw Error(ErrorKind::Internal, "a piece of '" + whole->name() + "' is outside of it");
   const auto bytes = std::shared_ptr<FileBytes>(
       new FileBytes(std::move(name), whole->data_ + offset, size, Held::Piece, whole->budget_));
   bytes->whole_ = whole->whole_ ? whole->whole_ : whole;

@@ -126,9 +126,9 @@ class CsvRows final : public TableRows {
       for (size_t c = 0; c < std::min(cells.size(), first.size()); ++c) {
         if (!number_in(cells[c]) || !word(first[c])) continue;
         if (!any_number) return true;
-        refuse_top("'" + first[c] + "' stands over numbers, beside numbers");
+        refuse_top("'" + first[c] + "' is above numbers, beside numbers");
       }
-    if (!any_number) refuse_top("no number stands in it or below");
+    if (!any_number) refuse_top("there is no number in it or below");
     return false;
   }
   [[noreturn]] void refuse_top(const std::string& why) const {

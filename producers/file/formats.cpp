@@ -184,8 +184,7 @@ const FileFormat& format_of(const FileBytes& file, const FileOptions& options) {
   if (ends_with(without_packing(file.name()), ".bin"))
     refuse_file(file.name(), "may hold tokens or raw numbers",
                 "for tokens give window= (and vocab=), for raw numbers dtype= and shape=");
-  refuse_file(file.name(), "does not show what it holds, by its first bytes or its ending",
-              "add format=" + all_formats());
+  refuse_file(file.name(), "has no known format, by its first bytes or its extension", "add format=" + all_formats());
 }
 
 void check_options(const std::string& name, const FileFormat& format, const FileOptions& options) {

@@ -39,7 +39,7 @@ const wire::TensorPart& chosen(const wire::Frame& frame, const std::optional<std
   for (const wire::TensorPart& part : frame.tensors)
     if (tensor && part.name == *tensor) return part;
   const std::string held = "holds " + wire::described(frame.tensors);
-  if (tensor) refuse_file(name, held + ", no '" + *tensor + "'", "name one of them behind '#'");
+  if (tensor) refuse_file(name, held + ", no '" + *tensor + "'", "name one of them after '#'");
   refuse_file(name, held, "say which: " + name + "#" + frame.tensors[0].name);
 }
 
@@ -87,7 +87,7 @@ class FrameProducer final : public Producer {
     info_.sample = found.tensor->sample;
     info_.classes = found.tensor->classes;
     info_.size = last - first;
-    if (!found.damage.empty()) info_.notes = found.damage + "; what lies behind the last barrier is left out";
+    if (!found.damage.empty()) info_.notes = found.damage + "; data after the last barrier is ignored";
     bytes_ = info_.sample_bytes();
   }
 

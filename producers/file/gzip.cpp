@@ -113,7 +113,7 @@ FileBytesPtr unpack_idx(const FileBytes& packed, Inflater& in, const uint8_t* be
   uint8_t more = 0;
   if (in.read(&more, 1) || in.produced() > header.promised)
     refuse_file(packed.name(),
-                "is longer than it says: its IDX header promises " + std::to_string(header.promised) + " bytes (" +
+                "is longer than declared: its IDX header promises " + std::to_string(header.promised) + " bytes (" +
                     header.text() + "), more come out",
                 "the header or the data is damaged");
   if (!in.sound()) refuse_file(packed.name(), "is " + in.verdict() + ": " + in.fault(), "get the file again");

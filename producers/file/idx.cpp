@@ -85,7 +85,7 @@ ArrayLayout read_idx(const FileBytesPtr& file) {
                       std::to_string((file->size() - header.offset) / record) + " records",
                   "get the file again");
     }
-    refuse_file(file->name(), "is longer than it says: its " + lengths, "the header or the data is damaged");
+    refuse_file(file->name(), "is longer than declared: its " + lengths, "the header or the data is damaged");
   }
   ArrayLayout layout;
   layout.bytes = file;

@@ -224,8 +224,7 @@ std::shared_ptr<Producer> open_images(const std::string& name, ImageFolder image
                 "leave it out for the pictures, or write '#label' for their classes");
   if (!options.symbols.empty()) places(images, options.symbols, options.learned, name);
   if (options.selection && images.labels.empty())
-    refuse_file(name, "has no sub-folders whose names were classes",
-                "put the pictures of each class into a sub-folder");
+    refuse_file(name, "has no sub-folders to use as classes", "put the pictures of each class into a sub-folder");
   take_part(images, options.part, name);
   if (options.selection) return label_producer(images, options, name);
   return std::make_shared<ImageProducer>(std::move(images.paths), options, name);

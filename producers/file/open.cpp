@@ -44,7 +44,7 @@ std::vector<std::string> files_in(const std::string& folder) {
     if (type == fs::file_type::regular) paths.push_back(path);
   }
   if (error) throw Error(ErrorKind::NoInput, "cannot read '" + folder + "': " + error.message());
-  if (paths.empty()) refuse_file(folder, "is a folder without files whose endings say what they hold");
+  if (paths.empty()) refuse_file(folder, "is a folder without files of known extensions");
   std::sort(paths.begin(), paths.end());
   for (const std::string& path : paths)
     if (format_of_name(path) != format_of_name(paths[0]))

@@ -58,8 +58,7 @@ uint64_t memory_named(const std::string& text) {
   const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
   const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : unit == "T" ? 40 : -1;
   if (error != std::errc() || value == 0 || shift < 0 || value > (uint64_t{1} << 60 >> shift))
-    throw Error(ErrorKind::Usage, "memory=" + text +
-                                      " is no number of bytes; write the most that may be taken, such as " +
+    throw Error(ErrorKind::Usage, "memory=" + text + " is no number of bytes; write a memory limit, such as " +
                                       "memory=512M or memory=8G");
   return value << shift;
 }
@@ -115,35 +114,36 @@ bool FileOptions::has(const std::string& name) const {
 
 std::vector<Argument> options_of_files() {
   return {
-      Argument::text("format", "", all_formats() + "; of pipes also msgpack; else told by content and ending"),
-      Argument::text("memory", "",
-                     "the most that unpacked and decoded content may take, such as 8G; else 256M and 64 bytes for each "
-                     "byte of the file"),
+      Argument::text("format", "",
+                     all_formats() + "; of pipes also msgpack; default: detected from content and extension"),
+      Argument::text(
+          "memory", "",
+          "limit for unpacked and decoded content, such as 8G; default: 256M plus 64 bytes per byte of the file"),
       Argument::text(
           "part", "",
           "a fraction of the samples, such as 0-0.9; of text and tokens, of the symbols; of several files, of each"),
-      Argument::text("header", "", "csv: true or false; else told by the first rows"),
-      Argument::text("delimiter", "", "csv: the character between cells, or tab"),
+      Argument::text("header", "", "csv: true or false; default: detected from the first rows"),
+      Argument::text("delimiter", "", "csv: the separator character, or tab"),
       Argument::text(
           "missing", "",
-          "csv, jsonl: what stands in for missing cells: a value, mean (of the column) or nan; else they are refused"),
-      Argument::text("as", "", "csv, jsonl, one column: number or class; else integers and words are classes"),
-      Argument::text("symbols", "", "csv, jsonl, image: the words that are classes, in order, a,b,c; else sorted"),
-      Argument::text("vocabulary", "", "text: its characters in order; else those of the file, sorted"),
+          "csv, jsonl: replacement for missing cells: a value, mean (of the column) or nan; default: they are refused"),
+      Argument::text("as", "", "csv, jsonl, one column: number or class; default: integers and words are classes"),
+      Argument::text("symbols", "", "csv, jsonl, image: the class words in order: a,b,c; default: sorted"),
+      Argument::text("vocabulary", "", "text: its characters in order; default: those of the file, sorted"),
       Argument::text("learned", "",
                      "the words or characters that the weights learned, a JSON array; set by --weights and --resume "
                      "where symbols= and vocabulary= are not given"),
       Argument::integer("window", "text, tokens: symbols in a sample"),
-      Argument::integer("shift", "text, tokens: from one window's beginning to the next one's; else the window"),
-      Argument::integer("vocab", "tokens: how many there are; else one more than the largest"),
+      Argument::integer("shift", "text, tokens: distance between window starts; default: the window"),
+      Argument::integer("vocab", "tokens: vocabulary size; default: the largest token plus one"),
       Argument::text(
           "dtype", "",
           "raw: the type of its numbers, such as f32; csv, jsonl: f32, u8, i8, u16 or i16; tokens: u16 or u32"),
       Argument::text("shape", "",
-                     "raw, csv, jsonl: the shape of a sample, such as 28x28; else single numbers, or a row's"),
+                     "raw, csv, jsonl: the shape of a sample, such as 28x28; default: single numbers, or a row's"),
       Argument::integer("offset", "raw: bytes before the first sample"),
-      Argument::text("resize", "", "image: height and width all pictures are brought to, such as 28x28"),
-      Argument::integer("channels", "image: 1 grey, 3 colours; else as the first picture has")};
+      Argument::text("resize", "", "image: resize all pictures to this height and width, such as 28x28"),
+      Argument::integer("channels", "image: 1 grey, 3 colours; default: as the first picture")};
 }
 
 }  // namespace harmonics

@@ -59,7 +59,7 @@ ArrayLayout read_raw(const FileBytesPtr& file, const RawOptions& options) {
   if (bytes == 0 || bytes % sample)
     refuse_file(file->name(),
                 "has " + std::to_string(bytes) + " bytes" +
-                    (options.offset ? " behind the first " + std::to_string(options.offset) : "") +
+                    (options.offset ? " after the first " + std::to_string(options.offset) : "") +
                     ", which are not samples of " + std::to_string(sample) + " bytes each",
                 "correct dtype=, shape= or offset=");
   ArrayLayout layout;

@@ -257,7 +257,7 @@ class Table {
     if (cell.kind != Cell::Kind::Missing) return cell;
     if (!options_.missing)
       refuse(i, cell.text.empty() ? "the value is missing" : "the value is missing: '" + std::string(cell.text) + "'",
-             "give missing=VALUE to stand in for it (or mean, nan), or select other columns with '#NAME,NAME'");
+             "give missing=VALUE (or mean, nan) to replace it, or select other columns with '#NAME,NAME'");
     return stand_in_;
   }
 

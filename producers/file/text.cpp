@@ -13,7 +13,7 @@ namespace {
 char32_t next_character(const std::string& name, std::string_view text, size_t& at) {
   const size_t start = at;
   if (text[at] == '\0')
-    refuse_file(name, "is no text: byte " + std::to_string(start) + " is zero", "use format= to say what it is");
+    refuse_file(name, "is no text: byte " + std::to_string(start) + " is zero", "use format= to set its format");
   const std::optional<char32_t> c = character_at(text, at);
   if (!c) refuse_file(name, "is not UTF-8: byte " + std::to_string(start) + " begins no character", convert_to_utf8);
   return *c;

@@ -206,8 +206,8 @@ TEST_CASE("cuda: steps are timed by events in execution order") {
   }
   emulated::settings().fails["elapsed"] = emulated::kLaunchFailure;
   CHECK_THROWS_WITH(plan->run_timed(inputs.data(), times),
-                    Catch::Contains("could not tell what time has passed: CUDA could not tell the time between two "
-                                    "events: unspecified launch failure (719)"));
+                    Catch::Contains("could not measure the time between events: CUDA could not tell the time between "
+                                    "two events: unspecified launch failure (719)"));
 }
 
 TEST_CASE("cuda: prefetched batches are complete before the step that takes them") {

@@ -93,7 +93,7 @@ TEST_CASE("dead letters: a run killed at any call, or a failing disk, saves each
         if (what == "EINTR" || what == "short")
           CHECK(numbers_kept(f, f / "dead/x.hxs") == pairs.whole);
         else
-          CHECK(has(first.err, "samples that are left out are no longer kept in '" + (f / "dead") + "'"));
+          CHECK(has(first.err, "unmatched and late samples are no longer kept in '" + (f / "dead") + "'"));
         return true;
       });
   CHECK(calls >= 5);

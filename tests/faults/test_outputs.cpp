@@ -198,7 +198,7 @@ TEST_CASE("logs: a failing log ends no run, and its missing rows are reported") 
     CHECK(end.code == 0);
     CHECK(read(f / "w.safetensors") == weights);
     CHECK(has(end.err, "note: cannot write out/"));
-    CHECK(has(end.err, reason_of(what) + "; the run goes on\n"));
+    CHECK(has(end.err, reason_of(what) + "; the run continues\n"));
     CHECK(has(end.err, reason_of(what) + "; the log lacks 1 row\n"));
     if (has(log, ".csv")) CHECK(rows_of(f / "out/l.csv").size() == 14);
     return true;

@@ -64,16 +64,16 @@ TEST_CASE("checkpoints: without --checkpoint Ctrl-C works as before") {
 TEST_CASE("checkpoints: wrong uses of --checkpoint and --resume give an error with a remedy") {
   Folder f;
   const std::string runs = f / "runs";
-  CHECK(harmonics(kRun + "--every 5m").err.find("error: --every says nothing without --checkpoint DIR\n") !=
+  CHECK(harmonics(kRun + "--every 5m").err.find("error: --every has no effect without --checkpoint DIR\n") !=
         std::string::npos);
   const Result nowhere = harmonics(kRun + "--resume --quiet");
   CHECK(nowhere.code == 2);
   CHECK(nowhere.err ==
-        "error: --resume does not say from where\nhelp: give --checkpoint DIR, or --resume DIR, or --resume FILE\n");
+        "error: --resume needs a checkpoint\nhelp: give --checkpoint DIR, or --resume DIR, or --resume FILE\n");
   const Result often = harmonics(kRun + "--checkpoint " + runs + " --every often");
   CHECK(often.code == 2);
   CHECK(often.err ==
-        "error: 'often' does not say how often\nhelp: write a time, steps or epochs: 5m, 90s, 500steps, 1epoch\n");
+        "error: 'often' is not an interval\nhelp: write a time, steps or epochs: 5m, 90s, 500steps, 1epoch\n");
   const Result gone = harmonics(kRun + "--resume " + (f / "none"));
   CHECK(gone.code == 66);
   CHECK(gone.err == "error: cannot read '" + (f / "none") + "': No such file or directory\n");
@@ -84,8 +84,8 @@ TEST_CASE("checkpoints: wrong uses of --checkpoint and --resume give an error wi
   const Result again = harmonics(kRun + "--steps 3 --checkpoint " + runs);
   CHECK(again.code == 2);
   CHECK(again.err == "error: '" + runs +
-                         "' holds the checkpoints of a run\nhelp: go on with that run: add --resume; or give this one "
-                         "a directory of its own\n");
+                         "' holds the checkpoints of a run\n"
+                         "help: add --resume to continue that run, or use another directory\n");
   const std::string flow =
       f.write("g.hmx", "harmonic g { producer x; layer s; consumer y; cycle { x -(relu)-> s -(identity)-> y; } }");
   const Result nothing =
@@ -117,7 +117,7 @@ TEST_CASE("checkpoints: a damaged newest checkpoint is skipped") {
   const Result resumed = harmonics(kRun + "--steps 12 --json --checkpoint " + runs + " --resume");
   CHECK(resumed.code == 0);
   CHECK(number(resumed.out, "resumed_at") == 10);
-  CHECK(has(resumed.err, "note: passed over a checkpoint: '" + newest + "' is damaged: tensor '"));
+  CHECK(has(resumed.err, "note: skipped a checkpoint: '" + newest + "' is damaged: tensor '"));
 }
 
 TEST_CASE("checkpoints: a full disk stops no run, which resumes from the last good checkpoint") {

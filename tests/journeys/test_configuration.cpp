@@ -90,8 +90,8 @@ TEST_CASE("configuration: an error in a file has its line and exit code 78") {
   CHECK(message("# é\n[=]\n") ==
         "error: ./harmonics.toml:2: a table without a name\nhelp: [run] begins the settings of 'harmonics run'\n");
   CHECK(message("metric = ['é', \"\\\"é\"]\nb\xc3\xa4tch = 3\n") ==
-        "error: ./harmonics.toml:2: a character beyond ASCII that is in no text\nhelp: names are those of verbs and "
-        "flags; texts stand in quotes\n");
+        "error: ./harmonics.toml:2: a non-ASCII character outside of a text\n"
+        "help: names are those of verbs and flags; write texts in quotes\n");
   CHECK(
       message("save = \"\"\"a\n\"\"\"\n") ==
       "error: ./harmonics.toml:1: a text over several lines\nhelp: one quote on each side: no setting is that long\n");
@@ -100,11 +100,11 @@ TEST_CASE("configuration: an error in a file has its line and exit code 78") {
   CHECK(message("[run]\nbatch = [1, 2]\n") == "error: ./harmonics.toml:2: 'batch' takes one value, not a list\n");
   CHECK(message("[run]\nquiet = \"yes\"\n") == "error: ./harmonics.toml:2: 'quiet' is true or false\n");
   CHECK(message("[run]\nbatch = 1979-05-27\n") ==
-        "error: ./harmonics.toml:2: '1979-05-27' is neither a text, a number, true nor false\nhelp: texts stand in "
+        "error: ./harmonics.toml:2: '1979-05-27' is neither a text, a number, true nor false\nhelp: write texts in "
         "quotes: save = \"model.safetensors\"\n");
   CHECK(
       message("[run]\nbatch = true\n") ==
-      "error: ./harmonics.toml:2: the value of 'batch' is neither a text nor a number\nhelp: texts stand in quotes\n");
+      "error: ./harmonics.toml:2: the value of 'batch' is neither a text nor a number\nhelp: write texts in quotes\n");
   CHECK(message("batch 32\n") ==
         "error: ./harmonics.toml:1: 'batch' is followed by no '='\nhelp: settings are written as in TOML: batch = 128, "
         "and [run] before those of one verb\n");
@@ -112,7 +112,7 @@ TEST_CASE("configuration: an error in a file has its line and exit code 78") {
   const Result range = p.run(kShortRun);
   CHECK(range.code == 78);
   CHECK(range.err.find("error: ./harmonics.toml:2: --batch: ") == 0);
-  CHECK(has(range.err, "help: 'harmonics run --help' says what --batch takes\n"));
+  CHECK(has(range.err, "help: 'harmonics run --help' explains --batch takes\n"));
   fs::remove(p.f / "here/harmonics.toml");
   const Result variable = p.run(kShortRun, "HARMONICS_BATCH=many");
   CHECK(variable.code == 78);
@@ -120,8 +120,8 @@ TEST_CASE("configuration: an error in a file has its line and exit code 78") {
   const Result missing = p.run("version --config nowhere.toml");
   CHECK(missing.code == 66);
   CHECK(missing.err ==
-        "error: cannot read 'nowhere.toml': No such file or directory\nhelp: it was to hold settings; 'harmonics "
-        "config show' lists the files that count\n");
+        "error: cannot read 'nowhere.toml': No such file or directory\n"
+        "help: it should contain settings; 'harmonics config show' lists the files in effect\n");
 }
 
 TEST_CASE("configuration: the current folder's file sets only how much and how a run learns") {
@@ -132,8 +132,8 @@ TEST_CASE("configuration: the current folder's file sets only how much and how a
       "\"\nlog = [\"" + log + "\"]\n[override]\nrelu = \"evil\"\n";
   p.f.write("here/harmonics.toml", text);
   const std::string left_out =
-      "note: 'log', 'override', 'plugin', 'save', 'serve', 'token' of ./harmonics.toml are left out: the file of the "
-      "current folder says how much is learned and how, nothing else; --config harmonics.toml takes all of it\n";
+      "note: 'log', 'override', 'plugin', 'save', 'serve', 'token' of ./harmonics.toml are ignored: a file in the "
+      "current folder may only set training options; --config harmonics.toml accepts all keys\n";
   const std::string run = kShortRun.substr(0, kShortRun.find(" --quiet")) + " --json";
   const Result r = p.run(run);
   CHECK(r.code == 0);
@@ -163,21 +163,21 @@ TEST_CASE("configuration: a current folder's file that others can change is igno
   REQUIRE(::chmod(file.c_str(), 0666) == 0);
   const Result open = steps();
   CHECK(number(open.out, "steps") == 4);
-  CHECK(open.err.rfind("note: ./harmonics.toml is left out: it can be written to by everybody\n", 0) == 0);
+  CHECK(open.err.rfind("note: ./harmonics.toml is ignored: it is writable by all users\n", 0) == 0);
   if (::geteuid() != 0) return;  // only root can change a file's owner
   REQUIRE((::chmod(file.c_str(), 0644) == 0 && ::chown(file.c_str(), 1001, 1001) == 0));
-  CHECK(p.run("version").err == "note: ./harmonics.toml is left out: it belongs to another user (number 1001)\n");
+  CHECK(p.run("version").err == "note: ./harmonics.toml is ignored: it belongs to another user (number 1001)\n");
   const std::string own = p.f.write("own.toml", "batch = 32\n");
   fs::remove(file);
   REQUIRE((::symlink(own.c_str(), file.c_str()) == 0 && ::lchown(file.c_str(), 1001, 1001) == 0));
-  CHECK(p.run("version").err == "note: ./harmonics.toml is left out: it is a link of another user\n");
+  CHECK(p.run("version").err == "note: ./harmonics.toml is ignored: it is a link of another user\n");
 }
 
 TEST_CASE("configuration: a file may end in a carriage return, and a pipe without a writer is refused") {
   Places p;
   const Result torn = p.run("version --config " + p.f.write("c.toml", "metric = [\"f1\"\r"));
   CHECK(torn.code == 78);
-  CHECK(has(torn.err, "'' where the ',' or the ']' of a list is due"));
+  CHECK(has(torn.err, "'' instead of the ',' or ']' of a list"));
   const std::string pipe = p.f / "pipe.hmx";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   const Result silent = p.run("validate " + pipe);

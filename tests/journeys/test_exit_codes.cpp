@@ -108,8 +108,8 @@ TEST_CASE("exit code 77: permission denied") {
   const Result open = harmonics("list activations --plugin " + plugin);
   CHECK(open.code == 77);
   CHECK(open.err == "error: plugin '" + plugin + "' is not loaded: its file '" + plugin +
-                        "' can be written to by everybody\nhelp: put it where only you can write, e.g. "
-                        "~/.local/share/harmonics/plugins\n");
+                        "' is writable by all users\n"
+                        "help: put it where only you can write, e.g. ~/.local/share/harmonics/plugins\n");
   CHECK(on_failing(f, "forbidden", 0).code == 77);
 }
 

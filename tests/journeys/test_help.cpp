@@ -302,6 +302,12 @@ TEST_CASE("manual pages: are well formed and agree with help") {
   CHECK(unknown.err == "error: there is no verb 'rum'\nhelp: did you mean 'run'?\n");
 }
 
+TEST_CASE("manual pages: numbered lists of the flow language are lists") {
+  const std::string language = harmonics("man hmx").out;
+  CHECK(has(language, "\n.IP 1. 4\nloaded weights, including tied weights and "));
+  CHECK(has(language, "\n.IP 6. 4\nthe source's width\n"));
+}
+
 TEST_CASE("verbs: each prints one JSON object that matches its schema") {
   Folder f;
   const std::string weights = f / "w.safetensors";

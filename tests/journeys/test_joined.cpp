@@ -129,7 +129,7 @@ TEST_CASE("joining: received files are joined by number, by last, or stop") {
   const Result stopped = harmonics("infer --untrained " + flow + both + "&unpaired=stop'" + consumers(f));
   CHECK(stopped.code == 65);
   CHECK(has(stopped.err, "of 'x' has no partner in 'y'"));
-  CHECK(has(stopped.err, "unpaired=drop leaves such samples out"));
+  CHECK(has(stopped.err, "unpaired=drop drops such samples"));
 }
 
 TEST_CASE("joining: with late= the last sample replaces a missing partner, and the status counts it") {
@@ -168,17 +168,16 @@ TEST_CASE("joining: invalid options of joining and edges are refused with a reme
     CHECK(r.code == 2);
     return r.err;
   };
-  CHECK(has(error("edge=newest"), "option 'edge=newest' of 'x' wants block, drop_oldest or latest"));
-  CHECK(has(error("edge=latest"),
-            "'x' is no live stream: edge= and hold= say what becomes of samples that arrive too fast"));
-  CHECK(has(error("hold=much"), "wants the most bytes that wait, such as 16M"));
-  CHECK(has(error("join=name"), "wants order or number"));
+  CHECK(has(error("edge=newest"), "option 'edge=newest' of 'x' must be block, drop_oldest or latest"));
+  CHECK(has(error("edge=latest"), "edge= and hold= apply to live streams, and 'x' is not live"));
+  CHECK(has(error("hold=much"), "must be a number of bytes, such as 16M"));
+  CHECK(has(error("join=name"), "must be order or number"));
   CHECK(has(error("join=number"), "stream 'x' cannot be joined by number: its samples have none"));
-  CHECK(has(error("unpaired=forget"), "wants drop, last, stop or refuse"));
-  CHECK(has(error("late=soon"), "wants how long a sample waits for the others, such as 500ms or 5s"));
-  CHECK(has(error("late=5s"), "late= is for live streams"));
+  CHECK(has(error("unpaired=forget"), "must be drop, last, stop or refuse"));
+  CHECK(has(error("late=soon"), "must be a duration such as 500ms or 5s"));
+  CHECK(has(error("late=5s"), "late= applies to live streams"));
   const Result limit = harmonics("infer --untrained " + flow + " --dead-letters-limit 1M --producer x=" + data +
                                  " --producer y=" + data + consumers(f));
   CHECK(limit.code == 2);
-  CHECK(has(limit.err, "--dead-letters-limit says nothing without --dead-letters DIR"));
+  CHECK(has(limit.err, "--dead-letters-limit has no effect without --dead-letters DIR"));
 }

@@ -116,10 +116,11 @@ TEST_CASE("weights: a file trained with other functions gives a note") {
   };
   const std::string with = " --producer x=" + x + " --quiet";
   REQUIRE(harmonics("run " + flow("a.hmx", "relu") + with + " --save " + weights).code == 0);
-  CHECK(!has(harmonics("infer " + flow("b.hmx", "relu") + with + " --weights " + weights).err, "learned otherwise"));
+  CHECK(!has(harmonics("infer " + flow("b.hmx", "relu") + with + " --weights " + weights).err,
+             "was trained differently"));
   const Result r = harmonics("infer " + flow("b.hmx", "tanh") + with + " --weights " + weights);
   CHECK(r.code == 0);
-  CHECK(has(r.err, "learned otherwise: from 'x' to 'h' by relu, which is tanh now"));
+  CHECK(has(r.err, "was trained differently: from 'x' to 'h' by relu, which is tanh now"));
 }
 
 TEST_CASE("infer: non-finite results have no class and give a note") {

@@ -39,8 +39,8 @@ TEST_CASE("mistakes: wrong use gives a remedy and exit code 2") {
   const Result endless = harmonics(digits + "--schedule cosine --until 'loss<0.1'");
   CHECK(endless.code == 2);
   CHECK(has(endless.err,
-            "error: schedule 'cosine(warmup=0, final=0)' follows the run to its end, but nothing says when that "
-            "is\nhelp: give steps, epochs or for, e.g. --steps 1000"));
+            "error: schedule 'cosine(warmup=0, final=0)' depends on the length of the run, which is not known\n"
+            "help: give steps, epochs or for, e.g. --steps 1000"));
   CHECK(harmonics(digits + "--accumulate 0").code == 2);
   const std::string help = "help: 'harmonics run --help' shows what it takes\n";
   const Result clip = harmonics(digits + "--clip -1");
@@ -62,8 +62,8 @@ TEST_CASE("mistakes: the error for a file that is not a flow names its format") 
       const Result r = harmonics(verb + (" " + path));
       CHECK(r.code == 78);
       CHECK(r.err == "error: '" + path + "' is " + what +
-                         " by its name, and this version reads flows only\nhelp: a flow is a text such as "
-                         "samples/mnist.hmx; docs/hmx.md describes its language\n");
+                         " by its name, but this version reads flows only\n"
+                         "help: a flow is a text such as samples/mnist.hmx; docs/hmx.md describes its language\n");
     }
   }
   CHECK(harmonics("validate " + f.write("flow.json", kRegression)).code == 0);  // any name is accepted for a flow

@@ -61,6 +61,6 @@ TEST_CASE("precision: a deterministic run repeats with any prefetch, and refuses
   CHECK(read(f / "a.safetensors") == read(f / "b.safetensors"));
   const Result refused = harmonics(common + kNoisyDigits + "--for 1s");
   CHECK(refused.code == 2);
-  CHECK(has(refused.err, "a deterministic run cannot end by the clock: how many steps fit into a time varies"));
-  CHECK(has(refused.err, "give --steps or --epochs instead of a time, or leave --deterministic out"));
+  CHECK(has(refused.err, "a deterministic run cannot end by a time limit: the number of steps until then varies"));
+  CHECK(has(refused.err, "give --steps or --epochs instead of a time, or remove --deterministic"));
 }

@@ -29,8 +29,8 @@ TEST_CASE("plugin check: names the violated rule, and survives a crash") {
   CHECK(has(found(report, "wrong_gradient", "gradient"),
             "failed: 12 of 12 derivatives are off; input 0, element 0: gradient "));
   CHECK(has(found(report, "no_gradient", "gradient"), "noted: it has none, so flows with it infer but do not train"));
-  CHECK(found(report, "no_gradient", "takes each sample by itself") == "passed: ");
-  CHECK(found(report, "neighbours", "takes each sample by itself") ==
+  CHECK(found(report, "no_gradient", "treats samples independently") == "passed: ");
+  CHECK(found(report, "neighbours", "treats samples independently") ==
         "failed: sample 0 alone gives other numbers than within a batch of 3");
   CHECK(has(found(report, "neighbours", "gradient"), "passed: 12 derivatives in double precision"));
   CHECK(has(found(report, "leaks", "many calls"), "memory in use grew by"));
@@ -62,27 +62,28 @@ TEST_CASE("plugin check: names the violated rule of functionals and implementati
   says("flat_squares", "gradient", "failed: 7 of 7 derivatives are off; input 0, element 0: gradient ");
   says("leaking_squares", "many calls", "failed: ");
 
-  for (const char* check : {"says what it serves, and why not", "answers alike", "computes what squares means",
-                            "keeps to its memory", "threads", "many calls"})
+  for (const char* check : {"reports the calls it serves, and why not others", "answers consistently",
+                            "computes what squares means", "stays within its memory", "threads", "many calls"})
     says("squares.right", check, "passed: ");
-  says("sqares.lost", "computes something there is", "failed: there is no functional or primitive 'sqares'");
-  says("squares.wordless", "says what it serves, and why not",
-       "failed: it declines squares(f32[7]) -> f32[7] and does not say why");
-  says("squares.fickle", "answers alike", "failed: asked again about ");
+  says("sqares.lost", "names an existing functional", "failed: there is no functional or primitive 'sqares'");
+  says("squares.wordless", "reports the calls it serves, and why not others",
+       "failed: it declines squares(f32[7]) -> f32[7] without a reason");
+  says("squares.fickle", "answers consistently", "failed: a second call for ");
   says("squares.cubes", "computes what squares means", "failed: result 1 of squares(f32[7]) -> f32[7]: element 0 is ");
   says("squares.throws", "computes what squares means",
-       "failed: implementation 'squares.throws' of plugin 'org.example.misbehaving': the moon is full, asked for "
+       "failed: implementation 'squares.throws' of plugin 'org.example.misbehaving': the moon is full, for "
        "squares(f32[7])");
-  says("squares.too_far", "keeps to its memory",
+  says("squares.too_far", "stays within its memory",
        "failed: its kernel for squares(f32[7]) -> f32[7] writes outside result 1");
-  says("squares.slope_too_far", "keeps to its memory",
+  says("squares.slope_too_far", "stays within its memory",
        "failed: its gradient's kernel for squares(f32[7]) -> f32[7] writes outside result 1");
-  says("squares.spoils", "keeps to its memory", "failed: its kernel for squares(f32[7]) -> f32[7] writes into input 1");
-  says("squares.adds", "keeps to its memory",
+  says("squares.spoils", "stays within its memory",
+       "failed: its kernel for squares(f32[7]) -> f32[7] writes into input 1");
+  says("squares.adds", "stays within its memory",
        "failed: its kernel for squares(f32[7]) -> f32[7] gives other numbers as result 1 when its parts");
   says("squares.wrong_slope", "gradient",
        "failed: the gradient of input 1 of squares(f32[7]) -> f32[7]: element 0 is ");
-  says("squares.fickle", "threads", "failed: it declines what it served on one thread");
+  says("squares.fickle", "threads", "failed: it declines calls that it served on one thread");
   CHECK(has(found(report, "squares.leaks", "many calls"), "memory in use grew by"));
 }
 
@@ -95,7 +96,7 @@ TEST_CASE("plugin check: names the violated rule of training and streams") {
     INFO(item << ": " << check << ": " << found(report, item, check));
     CHECK(found(report, item, check).rfind(text, 0) == 0);
   };
-  const char *const down = "goes down a bowl", *const ranges = "takes what its ranges allow",
+  const char *const down = "descends a quadratic bowl", *const ranges = "accepts the values that its ranges allow",
                     *const by_point = "depends on the point of the run alone",
                     *const answers = "answers, also before anything is measured";
   says("descent", down, "passed: ");
@@ -106,7 +107,7 @@ TEST_CASE("plugin check: names the violated rule of training and streams") {
   says("shrinking", "is recorded, and keeps shape and type",
        "failed: optimizer 'shrinking' of plugin 'org.example.misbehaving' returned f32[1] for the parameter of 'bias'");
   says("more_each_time", "keeps the same moments each time",
-       "failed: for 'bias', f32[5], it keeps m f32[1] and, asked again, m f32[2]");
+       "failed: for 'bias', f32[5], it keeps m f32[1], and at a second call m f32[2]");
   says("narrow", ranges, "failed: with {damping = 1.0, lr = 0.1}: the parameter is -inf after step 1");
 
   says("sinking", "gives factors that can be used", "failed: the factor -0.002");
@@ -116,18 +117,18 @@ TEST_CASE("plugin check: names the violated rule of training and streams") {
   says("dividing", ranges,
        "failed: with {every = 0}: schedule 'dividing' of plugin 'org.example.misbehaving': a period of 0");
 
-  says("every_other_call", "depends on the run alone", "failed: at step 39601 with metrics of 0 it says ");
+  says("every_other_call", "depends on the run alone", "failed: at step 39601 with metrics of 0 it answers ");
   says("needs_loss", answers,
        "failed: predicate 'needs_loss' of plugin 'org.example.misbehaving': there is no loss, at step 0 before "
        "anything is measured");
   says("loss_below_one", answers, "passed: yes at 600 of 1200 points; asks for loss");
   says("stays_yes", answers, "noted: yes at every one of 1200 points");
   says("two", answers, "failed: it answers 2 at step 0 before anything is measured");
-  says("by_clock", "depends on the run alone", "passed: it says that its answer depends on more than the run");
+  says("by_clock", "depends on the run alone", "passed: it declares that its answer depends on more than the run");
 
   says("counts", "gives the same sample for the same draw",
-       "failed: sample 49 of f32[7] comes out in another way when it is asked for again");
-  says("counts", "threads", "failed: sample 0 comes out in another way than on one thread");
+       "failed: sample 49 of f32[7] differs when it is read again");
+  says("counts", "threads", "failed: sample 0 differs from that of one thread");
   says("forgets", "writes its result, and nothing else",
        "failed: for f32[7] the result depends on what its memory held before, from byte 27 on");
   says("spills", "writes its result, and nothing else", "failed: for f32[7] it writes outside the result");
@@ -144,8 +145,8 @@ TEST_CASE("plugin check: names the violated rule of devices") {
     INFO(item << ": " << check << ": " << found(report, item, check));
     CHECK(found(report, item, check).rfind(text, 0) == 0);
   };
-  const char *const serves = "says what it serves", *const alike = "answers alike",
-                    *const memory = "keeps to its memory", *const means = "computes what calls mean",
+  const char *const serves = "reports the calls it serves", *const alike = "answers consistently",
+                    *const memory = "stays within its memory", *const means = "computes calls correctly",
                     *const threads = "threads", *const many = "many calls";
   for (const char* check : {serves, alike, memory, means, threads, many}) says("right", check, "passed: ");
   const std::string answer = found(report, "right", serves);
@@ -163,7 +164,7 @@ TEST_CASE("plugin check: names the violated rule of devices") {
   breaks("no_function", serves,
          "device 'no_function' gave a kernel without function, name, phases or parts for neg(f32[");
   breaks("throws_finding", serves, "device 'throws_finding' failed ('no more memory') for abs(f32[");
-  breaks("fickle", alike, ": asked again, it gives a kernel with other phases, parts, workspace or in_place");
+  breaks("fickle", alike, ": a second call gives a kernel with other phases, parts, workspace or in_place");
   breaks("too_far", memory, ": its kernel writes outside result 1; ");
   breaks("spoils", memory, ": its kernel writes into input 1; ");
   breaks("adds", memory,
@@ -179,7 +180,7 @@ TEST_CASE("plugin check: names the violated rule of devices") {
          ": while other kernels run, its kernel gives other numbers as result 1 than before");
   breaks("tires", many, ": its kernel, found again, gives other numbers as result 1 than before");
   breaks("leaking", many, "memory in use grew by");
-  says("wordless", "describes itself", "failed: it says nothing");
+  says("wordless", "describes itself", "failed: it returns nothing");
   says("wordless", serves, "noted: serves 0 of ");
   CHECK(has(found(report, "wordless", serves), " calls; declines, without a reason: abs, "));
   CHECK(found(report, "wordless", memory).empty());
@@ -195,13 +196,12 @@ TEST_CASE("plugin check: names the violated rule of device clocks") {
     CHECK(said.rfind(outcome, 0) == 0);
     CHECK(has(said, text));
   };
-  says("in_time", "passed: of ", " copies of 1 MiB, which with all around them took 0.");
-  says("in_milliseconds", "failed: of 8 copies of 1 MiB", ": more than there was");
-  says("in_days", "failed: of ", ": next to nothing");
-  says("stands_still", "failed: of ", "it says 0.000000 s: next to nothing");
-  says("goes_back", "failed: device 'goes_back' says that -",
-       " seconds have passed between a point of its queue and a later one");
-  says("by_turns", "failed: it says ", " s from the first to the third");
+  says("in_time", "passed: for ", " copies of 1 MiB, which took 0.");
+  says("in_milliseconds", "failed: for 8 copies of 1 MiB", ": more than elapsed");
+  says("in_days", "failed: for ", ": far too little");
+  says("stands_still", "failed: for ", "it reports 0.000000 s: far too little");
+  says("goes_back", "failed: device 'goes_back' reports -", " seconds between two events of its queue");
+  says("by_turns", "failed: it reports ", " s from the first to the third");
   says("without_times", "passed: ", "none: steps are timed by the host's clock");
 }
 
@@ -224,8 +224,8 @@ TEST_CASE("plugin check: the CPU device passes") {
   if (r.code != 0) WARN(r.out);
   CHECK(r.code == 0);
   const json::object report = last_line(r.out);
-  for (const char* check : {"describes itself", "says what it serves", "answers alike", "keeps to its memory",
-                            "computes what calls mean", "threads", "many calls"})
+  for (const char* check : {"describes itself", "reports the calls it serves", "answers consistently",
+                            "stays within its memory", "computes calls correctly", "threads", "many calls"})
     CHECK(found(report, "cpu", check).rfind("passed: ", 0) == 0);
 }
 
@@ -247,7 +247,7 @@ TEST_CASE("plugin doctor: names the reason why a library does not load, and the 
     CHECK(r.code == 1);
     CHECK(has(r.out, text));
     CHECK(has(r.out, remedy));
-    CHECK(has(r.out, "1 library, 1 in trouble"));
+    CHECK(has(r.out, "1 library, 1 with problems"));
   };
   trouble("other_contract", "is built for contract 7.3",
           "build it again with this program's headers, or get the release made for it");
@@ -270,7 +270,7 @@ TEST_CASE("plugin doctor: compares libraries with their manifests") {
   CHECK(has(r.out, "libplain_a.so: has no manifest, so only --plugin finds it"));
   f.write("libplain_a.manifest", "activation something_else\n");
   r = harmonics("plugin doctor " + place);
-  CHECK(has(r.out, "registers something else than its manifest says"));
+  CHECK(has(r.out, "registers other items than its manifest lists"));
   CHECK(has(r.out, "take 'activation something_else' out of"));
   f.write("libgone.manifest", "loss nowhere\n");
   r = harmonics("plugin doctor --json " + place);
@@ -283,7 +283,7 @@ TEST_CASE("plugin new: refuses invalid names and kinds, and lists the valid ones
   Folder f;
   CHECK(has(harmonics("plugin new my_act --kind activatoin").err,
             "there is no kind of plugin 'activatoin'\nhelp: did you mean 'activation'?"));
-  CHECK(has(harmonics("plugin new my-act --kind loss").err, "'my-act' is no name of a plugin"));
+  CHECK(has(harmonics("plugin new my-act --kind loss").err, "'my-act' is not a plugin name"));
   CHECK(has(harmonics("plugin new my_act").err, "which kind of plugin?"));
   const std::string folder = f / "mine";
   REQUIRE(harmonics("plugin new mine --kind metric --directory " + folder).code == 0);
@@ -340,7 +340,7 @@ TEST_CASE("plugin reload: a run continues with the new build, and a broken build
   put("build_three");
   run.signal(SIGUSR1);
   CHECK(run.await([&] {
-    return has(run.errors(), "plugin '" + library + "' stays as it was: plugin '" + library +
+    return has(run.errors(), "plugin '" + library + "' is unchanged: plugin '" + library +
                                  "' failed while registering: build 3 is broken");
   }));
   const auto rows = fs::file_size(log);

@@ -310,7 +310,7 @@ TEST_CASE("events: changes by control are in the log and on the page") {
   CHECK_FALSE(has(read(f / "l.csv"), "event"));
   const std::string html = read(page);
   for (const char* text : {"<h2>Events</h2>", "the learning rate was set to 0.0005",
-                           "the learning rate is the schedule's again", "the run was paused", "the run went on"})
+                           "the learning rate follows the schedule again", "the run was paused", "the run went on"})
     CHECK(has(html, text));
   CHECK(has(html, "checkpoint " + runs));
 }

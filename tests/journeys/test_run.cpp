@@ -226,10 +226,11 @@ TEST_CASE("run: schedule, clipping and accumulation are visible in the output") 
   const Result explained = harmonics("explain " + flow + " " + digits + "--clip-value 0.5 --schedule 'wsd(decay=0.5)'");
   REQUIRE(explained.code == 0);
   CHECK(has(explained.out,
-            "  optimizer            lion(lr=0.001, beta1=0.9, beta2=0.99, weight_decay=0)\n  schedule             "
-            "wsd(warmup=0, decay=0.5, final=0)\n"
-            "  clip                 all gradients together to a length of 2\n  clip_value           numbers of "
-            "gradients to 0.5\n  batch                16, 2 of them a step\n"));
+            "  optimizer            lion(lr=0.001, beta1=0.9, beta2=0.99, weight_decay=0)\n"
+            "  schedule             wsd(warmup=0, decay=0.5, final=0)\n"
+            "  clip                 gradients by global norm to 2\n"
+            "  clip_value           gradients by value to 0.5\n"
+            "  batch                16, 2 of them a step\n"));
   const Result traced = harmonics("explain " + flow + " " + digits + "--show kernels");
   CHECK(has(traced.out, "global norm"));
   CHECK(has(traced.out, "optimizer/x.h.affine.weight"));

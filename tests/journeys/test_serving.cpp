@@ -216,11 +216,11 @@ TEST_CASE("serving: a run with silent streams opens its listeners at once") {
 TEST_CASE("serving: an impossible service is reported before the run") {
   const Result far = harmonics("run " + kServedDigits + "--steps 1 --serve 0.0.0.0:0");
   CHECK(far.code == 77);
-  CHECK(has(far.err, "other machines reach 0.0.0.0:0"));
+  CHECK(has(far.err, "other machines can reach 0.0.0.0:0"));
   CHECK(harmonics("run " + kServedDigits + "--steps 1 --quiet --serve 0.0.0.0:0 --insecure").code == 0);
   CHECK(harmonics("run " + kServedDigits + "--steps 1 --serve nowhere").code == 2);
   CHECK(has(harmonics("run " + kServedDigits + "--steps 1 --serve 127.0.0.1:0 --token abc").err,
-            "a token of 3 characters is guessed"));
+            "a token of 3 characters is too short"));
   CHECK(harmonics("serve " + kSamples + "mnist.hmx").code == 2);
   CHECK(harmonics("ctl nowhere.sock status").code == 69);
   CHECK(harmonics("ctl http://127.0.0.1:1 status").code == 69);

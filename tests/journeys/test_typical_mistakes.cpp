@@ -138,8 +138,8 @@ void check_mistakes(const std::string& name) {
     CHECK(m.said.find('\x1b') == std::string::npos);
     // Each output has a remedy: a line of help, a usage, or the correction within the message.
     const auto corrects = [&](const char* words) { return has(m.said, words); };
-    const std::vector<const char*> corrections{"help: ",  "note: ",  "; ",        "expected ",
-                                               " wants ", " takes ", " without ", " is true or false"};
+    const std::vector<const char*> corrections{"help: ",    "note: ",  "; ",        "expected ",
+                                               " must be ", " takes ", " without ", " is true or false"};
     CHECK(std::any_of(corrections.begin(), corrections.end(), corrects));
   }
 }

@@ -204,8 +204,8 @@ TEST_CASE("watch: pictures that cannot be drawn are reported before the run") {
   const Result log = harmonics(kMnist + digits("--producer", 100, 1) + "--log metrics.txt");
   CHECK(log.code == 2);
   CHECK(log.err ==
-        "error: the log 'metrics.txt' ends neither in .csv nor in .jsonl\nhelp: the ending says how it is written, "
-        "e.g. --log metrics.csv\n");
+        "error: the log 'metrics.txt' ends neither in .csv nor in .jsonl\n"
+        "help: the extension selects the format, e.g. --log metrics.csv\n");
   const Result nowhere = harmonics(kMnist + digits("--producer", 100, 1) + "--log /nowhere/metrics.csv --epochs 1");
   CHECK(nowhere.code == 73);
 }
@@ -339,6 +339,6 @@ TEST_CASE("metrics: all are listed and explained") {
        {"accuracy", "topk", "precision", "recall", "f1", "auc", "perplexity", "confusion", "mae", "rmse", "r2"})
     CHECK(has(r.out, "  " + std::string(name) + " "));
   const Result one = harmonics("inspect topk");
-  CHECK(has(one.out, "metric topk(k = 5)\n  share of samples whose class is among the k likeliest\n"));
+  CHECK(has(one.out, "metric topk(k = 5)\n  fraction of samples whose class is among the k most likely\n"));
   CHECK(has(one.out, "example\n  --metric topk\n"));
 }

@@ -139,7 +139,7 @@ TEST_CASE("opencl: agrees with the reference on every supported call") {
   if (!has_driver()) return;
   const Result r = harmonics(std::string("plugin check --calls 50000 ") + HARMONICS_OPENCL_PLUGIN, 840);
   CHECK(r.code == 0);
-  CHECK(has(r.out, "ok      says what it serves: serves "));
+  CHECK(has(r.out, "ok      reports the calls it serves: serves "));
   CHECK_FALSE(has(r.out, "without a reason"));
   for (const char* op : {"attention",
                          "attention_grad",

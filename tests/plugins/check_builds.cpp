@@ -51,7 +51,7 @@ void reload_all(journeys::Background& run, const Folder& f, const std::string& l
     ++reloaded;
     CHECK(run.await([&] { return count(run.errors(), "was reloaded after step ") == reloaded; }));
   }
-  CHECK_FALSE(has(run.errors(), "stays as it was"));
+  CHECK_FALSE(has(run.errors(), "is unchanged"));
 }
 
 }  // namespace

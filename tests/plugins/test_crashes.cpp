@@ -48,7 +48,7 @@ TEST_CASE("crashes: a plugin that ends a run is named, with the checkpoint to re
     CHECK(has(r.err, std::string("error: plugin 'org.example.crashing' ") + c.said + "note: its file is " +
                          fs::canonical(fixture("crashing")).string() + "\nthe last checkpoint: " + runs +
                          "/checkpoint-"));
-    CHECK(has(r.err, "\nto go on:  "));
+    CHECK(has(r.err, "\nto continue:  "));
     CHECK(has(r.err, " --resume\n"));
     CHECK(journeys::harmonics("ckpt verify " + runs).code == 0);
   }

@@ -157,7 +157,7 @@ TEST_CASE("hostile libraries: in a folder of them flows train with the one that 
        {"libcut.so: '", "build it or copy it again", "give the shared library that was built",
         "libgone.so: cannot open shared object file", "install the library it needs",
         "crashed with SIGABRT while it was loaded", "ended the process while it was loaded",
-        "has registered one of that name already", "libgood.so: 1 name", "11 libraries, 10 in trouble"}) {
+        "has registered one of that name already", "libgood.so: 1 name", "11 libraries, 10 with problems"}) {
     INFO(said);
     CHECK(has(doctor.out, said));
   }
@@ -179,7 +179,7 @@ TEST_CASE("hostile libraries: plugin check survives crashes and continues with t
 
 TEST_CASE("hostile libraries: the error for non-finite numbers names the plugin's function") {
   const HostileData data;
-  const std::string of = "' of plugin 'spoils' made it of finite numbers: leave it out, or correct it";
+  const std::string of = "' of plugin 'spoils' made it from finite numbers: remove or correct it";
   const auto named = [&](const Result& r, const std::string& who, bool late = false) {
     CHECK(r.code == 1);
     CHECK(has(r.err, "error: the loss is nan at step "));
@@ -194,7 +194,8 @@ TEST_CASE("hostile libraries: the error for non-finite numbers names the plugin'
   named(data.trained("affine", "nan_loss"), "loss 'nan_loss");
   CHECK(has(data.trained("affine, nan_late").err,
             "at step 4 (epoch 1); first not finite: layer 'o', sample 0 of the batch"));
-  CHECK_FALSE(has(data.trained("affine, fine", "mse", "--optimizer 'sgd(lr=1e30)'").err, "made it of finite numbers"));
+  CHECK_FALSE(
+      has(data.trained("affine, fine", "mse", "--optimizer 'sgd(lr=1e30)'").err, "made it from finite numbers"));
 }
 
 TEST_CASE("hostile libraries: the error for non-finite gradients and updates names the plugins of the step") {
@@ -208,7 +209,7 @@ TEST_CASE("hostile libraries: the error for non-finite gradients and updates nam
             "plugin 'spoils'"));
   const Result update = data.trained("affine", "mse", "--optimizer nan_optimizer");
   CHECK(update.code == 1);
-  CHECK(has(update.err, "in this step are optimizer 'nan_optimizer' of plugin 'spoils': leave them out one by one"));
+  CHECK(has(update.err, "in this step are optimizer 'nan_optimizer' of plugin 'spoils': remove them one by one"));
 }
 
 TEST_CASE("hostile libraries: a function that throws during training ends the run, and its checkpoints stay complete") {

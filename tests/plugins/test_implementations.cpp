@@ -117,7 +117,7 @@ TEST_CASE("implementations: the newest that accepts is selected before the devic
   CHECK(s.because == "plugin");
   REQUIRE(s.declined.size() == 1);
   CHECK(s.declined[0] ==
-        std::pair<std::string, std::string>("plain of org.example.kinds", "would serve; another comes first"));
+        std::pair<std::string, std::string>("plain of org.example.kinds", "available; another comes first"));
   const Floats x{1, 2, 3, 4, 5, 6, 7, 8};
   const void* in = x.data();
   plan->run(&in);
@@ -201,7 +201,7 @@ TEST_CASE("implementations: forward and backward are selected as a pair") {
   REQUIRE(fast.code == 0);
   CHECK(has(fast.out, "fast swish gradient"));
   CHECK(has(fast.out, "fast of org.example.kinds (plugin)"));
-  CHECK(has(fast.out, "not plain of org.example.kinds: would serve; another comes first"));
+  CHECK(has(fast.out, "not plain of org.example.kinds: available; another comes first"));
   const Result plain = data.explain("--show kernels --override swish2=plain");
   REQUIRE(plain.code == 0);
   CHECK_FALSE(has(plain.out, "fast swish"));
@@ -230,7 +230,7 @@ TEST_CASE("implementations: a faulty one is named, and nothing is learned from i
             "implementation 'bad_kernel" + of + " gave a kernel without function, name, phases or parts"));
   const std::string nan = says("not_finite");
   CHECK(has(nan, "the loss is nan at step 1"));
-  CHECK(has(nan, "implementation 'not_finite" + of + " made it of finite numbers"));
+  CHECK(has(nan, "implementation 'not_finite" + of + " made it from finite numbers"));
   CHECK(has(data.run("--override swish_doubled=portable --json").out, "\"steps\":5"));
   CHECK(has(Data("affine(6), fragile").run("").err, "no answer today"));
 }

@@ -95,7 +95,7 @@ TEST_CASE("kinds: a plugin's schedule sets the rate of every step") {
   const Result endless = s.run("--optimizer 'sgd(lr=0.1)' --schedule to_the_end --until 'loss<0.001'",
                                "x -(affine(6), tanh)-> h -> o <-(mse)- y;", "until loss < 0.001, batch=8");
   CHECK(endless.code == 2);
-  CHECK(has(endless.err, "schedule 'to_the_end()' follows the run to its end, but nothing says when that is"));
+  CHECK(has(endless.err, "schedule 'to_the_end()' depends on the length of the run, which is not known"));
   const Result negative = s.run("--schedule negative");
   CHECK(negative.code == 1);
   CHECK(has(negative.err, "schedule 'negative' of plugin 'org.example.kinds' gives the factor -1 at step 2"));
@@ -121,7 +121,7 @@ TEST_CASE("kinds: a plugin's predicate is evaluated before every step") {
   CHECK(has(with("every_other(0)").err, "give a value at least 1"));
   const Result clock = with("by_clock()", "--deterministic");
   CHECK(clock.code == 2);
-  CHECK(has(clock.err, "a deterministic run cannot ask 'by_clock': its answer depends on more than the run"));
+  CHECK(has(clock.err, "a deterministic run cannot use predicate 'by_clock': it depends on more than the run"));
 }
 
 TEST_CASE("kinds: a plugin's augmentation changes samples equally on every run and thread") {

@@ -175,7 +175,7 @@ TEST_CASE("layers: norm batch uses the batch's statistics in training, running o
 }
 
 TEST_CASE("layers: norm refuses unknown arguments") {
-  CHECK(layer_error("norm", ramp({2, 3}), {{"kind", "group"}}) == "norm(\"group\") wants groups, e.g. groups=8");
+  CHECK(layer_error("norm", ramp({2, 3}), {{"kind", "group"}}) == "norm(\"group\") requires groups, e.g. groups=8");
   CHECK(layer_error("norm", ramp({2, 3}), {{"kind", "group"}, {"groups", "2"}}) ==
         "groups is 2; it must divide the 3 channels");
   TestScope scope;
@@ -313,9 +313,10 @@ TEST_CASE("layers: embed looks up a row for each symbol") {
   const Floats table = numbers(scope.values.at("weight"));
   check_close(y, {table[8], table[9], table[0], table[1], table[8], table[9]});
   CHECK(layer_error("embed", ids, {{"width", "2"}}) ==
-        "embed does not know how many different symbols there are\nwrite it: embed(vocabulary=256)");
-  CHECK(layer_error("embed", ramp({2, 2}), {{"width", "2"}, {"vocabulary", "3"}}).find("no stream of whole numbers") !=
-        std::string::npos);
+        "embed needs the number of different tokens\nwrite it: embed(vocabulary=256)");
+  CHECK(
+      layer_error("embed", ramp({2, 2}), {{"width", "2"}, {"vocabulary", "3"}}).find("not a stream of whole numbers") !=
+      std::string::npos);
 }
 
 TEST_CASE("layers: attention mixes positions by similarity") {
@@ -361,9 +362,9 @@ TEST_CASE("layers: attention has heads, shared keys, rotary positions and a memo
   CHECK(layer_error("attention", x, {{"heads", "4"}, {"kv_heads", "3"}}, {}, 2) ==
         "kv_heads is 3; it must divide the 4 heads");
   CHECK(layer_error("attention", x, {{"heads", "8"}, {"rope", "true"}}, {}, 2) ==
-        "rope turns pairs of features, a head has 1 of them");
+        "rope rotates pairs of features, but a head has 1 of them");
   CHECK(layer_error("attention", x, {{"rope", "true"}}, {{"memory", x}}, 2) ==
-        "rope counts positions of one sequence; it does not go with memory");
+        "rope counts positions of one sequence; it cannot be combined with memory");
   CHECK(layer_error("attention", ramp({2, 8}))
             .find("attention works on sequences [positions, features]; a sample of the source is [8]") == 0);
 }

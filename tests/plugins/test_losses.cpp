@@ -55,10 +55,9 @@ TEST_CASE("losses: cross_entropy after sigmoid is binary for each output") {
 
 TEST_CASE("losses: cross_entropy after other activations gives an error with a remedy") {
   CHECK(loss_error("cross_entropy", kRelu, kLogits, kLabels) ==
-        "loss 'cross_entropy' of plugin 'harmonics.losses': cross_entropy does not go with what the arrow ends in, "
-        "'harmonics.activations/relu'\nend the arrow in softmax (one of many classes), sigmoid (each output by itself) "
-        "or "
-        "in no activation");
+        "loss 'cross_entropy' of plugin 'harmonics.losses': cross_entropy does not fit the last function of the arrow, "
+        "'harmonics.activations/relu'\n"
+        "end the arrow in softmax (one of many classes), sigmoid (each output by itself) or in no activation");
   CHECK(loss_error("cross_entropy", "mine/sigmoid", kLogits, kLabels).find("'mine/sigmoid'") != std::string::npos);
   CHECK(loss_error("next_token", kSigmoid, kLogits, kLabels).find("end the arrow in softmax or in no activation") !=
         std::string::npos);
@@ -116,7 +115,7 @@ TEST_CASE("losses: smoothing and ignored positions") {
   CHECK(loss_error("cross_entropy", kNone, kLogits, floats({2, 3}, Floats(6)), ignore)
             .find("ignore_index is a class number") != std::string::npos);
   CHECK(loss_error("cross_entropy", kSigmoid, kLogits, kLabels, {{"label_smoothing", "0.1"}})
-            .find("outputs after sigmoid stand by themselves") != std::string::npos);
+            .find("outputs after sigmoid are independent") != std::string::npos);
   CHECK(loss_error("cross_entropy", kNone, kLogits, kLabels, {{"label_smoothing", "1.5"}}) ==
         "'label_smoothing' of loss 'cross_entropy' is '1.5'\ngive a value from 0 to 1");
 }

@@ -60,8 +60,8 @@ TEST_CASE("failing plugins: a library that cannot be loaded registers nothing an
             "' failed while registering: it threw something that is not a std::exception" + kUnused);
   CHECK(loading(misbehaving("bad_name")) ==
         "plugin '" + misbehaving("bad_name") +
-            "' failed while registering: cannot register activation 'not fine': a name starts "
-            "with a letter or '_' and goes on with letters, digits and '_ . + -'" +
+            "' failed while registering: cannot register activation 'not fine': a name starts with a letter or '_', "
+            "followed by letters, digits and '_ . + -'" +
             kUnused);
   CHECK(loading(misbehaving("missing_symbol")) ==
         "plugin '" + misbehaving("missing_symbol") +

@@ -12,4 +12,4 @@ for address in "unix:$folder/socket" "tcp:127.0.0.1:${4}"; do
   [ "$(sed -n 8p "$folder/got")" = '{"pair":[7, 0.5],"sum":7.5}' ]
 done
 if timeout 60 "$sender" tcp:192.0.2.1:5555 1 2> "$folder/error"; then exit 1; fi
-grep -q '^14 tcp:192.0.2.1:5555 lies beyond this machine' "$folder/error"
+grep -q '^14 tcp:192.0.2.1:5555 is not local' "$folder/error"

@@ -85,6 +85,6 @@ TEST_CASE("memory: a failed allocation is an error of its own kind, with the req
     FAIL("it was allocated");
   } catch (const Error& e) {
     CHECK(e.kind() == ErrorKind::Memory);
-    CHECK(e.what() == std::string("not enough memory: 4503599627370496 bytes were asked for"));
+    CHECK(e.what() == std::string("not enough memory: 4503599627370496 bytes were requested"));
   }
 }

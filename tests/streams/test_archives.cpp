@@ -60,7 +60,7 @@ TEST_CASE("damaged archives are refused") {
             "; get the file again");
   CHECK(broken(good, end + 16, little(good.size(), 4)) ==
         "'FILE' is a damaged zip archive: its directory of 51 bytes at byte " + std::to_string(good.size()) +
-            " does not lie before its end record at byte " + std::to_string(end) + "; get the file again");
+            " is not before its end record at byte " + std::to_string(end) + "; get the file again");
   CHECK(broken(good, entry - 1, "X") == "'FILE#x.npy' is damaged: its checksum does not fit; get the file again");
   CHECK(broken(good, entry + 8, little(1, 2)) == "'FILE#x.npy' is encrypted; save it without a password");
   CHECK(
@@ -98,7 +98,7 @@ TEST_CASE("tensors of a safetensors file, by name") {
   const std::string last = std::to_string(8 + header.size() + 40);
   CHECK(with(header, data + "more") == sorry + last + ", 4 bytes follow the last tensor; the file must end there");
   CHECK(with(header, data.substr(0, 30)) ==
-        sorry + "8, tensor 'y': data_offsets = [24, 40] do not lie inside the 30 bytes of data");
+        sorry + "8, tensor 'y': data_offsets = [24, 40] are not inside the 30 bytes of data");
   CHECK(with(R"({"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,23]}})", data.substr(0, 23)) ==
         sorry + "8, tensor 'x': F32 [2, 3] takes 24 bytes, data_offsets = [0, 23] hold 23");
   CHECK(with(R"({"x":{"dtype":"F12","shape":[2,3],"data_offsets":[0,24]}})", data) ==
@@ -134,7 +134,7 @@ TEST_CASE("raw numbers have the type and shape of the address") {
   CHECK(refused_archive(path, {{"dtype", "f32"}, {"shape", "5"}}) ==
         "'FILE' has 24 bytes, which are not samples of 20 bytes each; correct dtype=, shape= or offset=");
   CHECK(refused_archive(path, {{"dtype", "f32"}, {"offset", "24"}}) ==
-        "'FILE' has 0 bytes behind the first 24, which are not samples of 4 bytes each; correct dtype=, shape= or "
+        "'FILE' has 0 bytes after the first 24, which are not samples of 4 bytes each; correct dtype=, shape= or "
         "offset=");
   CHECK(refused_archive(path, {{"dtype", "f32"}, {"shape", "2x"}}) ==
         "shape=2x of 'FILE' is no shape; write sizes with x between, such as shape=28x28");

@@ -132,7 +132,7 @@ TEST_CASE("stdout: prints one line per sample") {
           open_stdout("", Options{{"format", "symbols"}});
         }) == "format=symbols needs the symbols; write symbols=a,b,c for words or vocabulary=abc for characters");
   CHECK(refusal([] { open_stdout("x.csv", Options{}); }) ==
-        "stdout:x.csv names a place; write stdout: alone, or file:x.csv");
+        "stdout:x.csv takes no path; write stdout: alone, or file:x.csv");
 }
 
 TEST_CASE("file: the extension gives the format, and producers read the file back") {
@@ -153,7 +153,7 @@ TEST_CASE("file: the extension gives the format, and producers read the file bac
     CHECK(drain<float>(*open_file(folder.path(name), Options{})) == std::vector<std::vector<float>>{{1, 2.5}, {3, -4}});
   CHECK(folder.names().size() == 5);
   CHECK(refusal([&] { open_output_file(folder.path("a.xyz"), Options{}); }) ==
-        "'" + folder.path("a.xyz") + "' does not say how to write samples; end its name in .csv, .jsonl, .txt or .npy");
+        "'" + folder.path("a.xyz") + "' has no known extension; end its name in .csv, .jsonl, .txt or .npy");
   CHECK(refusal([&] {
           open_output_file(folder.path("a.npy"), Options{{"format", "text"}});
         }) == "the option format= means nothing for '" + folder.path("a.npy") + "'; leave it out");

@@ -122,11 +122,11 @@ TEST_CASE("learned words number a column as weights do") {
 TEST_CASE("missing cells are refused or replaced") {
   const std::string text = "a,b\n1,2\n,4\n5,NA\n";
   CHECK(refused_csv(text) ==
-        "FILE line 3, column #0 'a': the value is missing; give missing=VALUE to stand in for it (or mean, "
-        "nan), or select other columns with '#NAME,NAME'");
+        "FILE line 3, column #0 'a': the value is missing; give missing=VALUE (or mean, nan) to replace it, or select "
+        "other columns with '#NAME,NAME'");
   CHECK(refused_csv(text, Options{{"#", "b"}}) ==
-        "FILE line 4, column #1 'b': the value is missing: 'NA'; give missing=VALUE to stand in for it (or "
-        "mean, nan), or select other columns with '#NAME,NAME'");
+        "FILE line 4, column #1 'b': the value is missing: 'NA'; give missing=VALUE (or mean, nan) to replace it, or "
+        "select other columns with '#NAME,NAME'");
   CHECK(table(text, Options{{"missing", "-1"}}) == CsvRows{{1, 2}, {-1, 4}, {5, -1}});
   CHECK(classes("1,a\n2,\n", Options{{"#", "1"}, {"missing", "none"}}).symbols ==
         std::vector<std::string>{"a", "none"});
@@ -157,9 +157,9 @@ TEST_CASE("broken csv is refused with line and column") {
   CHECK(refused_csv("\n\n") == "FILE has no rows");
   CHECK(refused_csv("a,b\n", Options{{"header", "true"}}) == "FILE has a header and no rows");
   CHECK(refused_csv("a,b\nc,d\n") ==
-        "FILE line 1 may be a header or a row: no number stands in it or below; write header=true or header=false");
+        "FILE line 1 may be a header or a row: there is no number in it or below; write header=true or header=false");
   CHECK(refused_csv("label,0\n1,2\n") ==
-        "FILE line 1 may be a header or a row: 'label' stands over numbers, beside numbers; write header=true or "
+        "FILE line 1 may be a header or a row: 'label' is above numbers, beside numbers; write header=true or "
         "header=false");
   CHECK(refused_csv("1\n", Options{{"header", "yes"}}) ==
         "header=yes cannot be used for FILE; write header=true or header=false or header=auto");
@@ -217,6 +217,6 @@ TEST_CASE("tables written by other programs are read") {
   CHECK(refusal([&] {
           open_file(at("titanic.csv"), Options{{"#", "age,fare"}});
         }) == "'" + at("titanic.csv") +
-                  "' line 7, column #3 'age': the value is missing; give missing=VALUE to stand in for it (or "
-                  "mean, nan), or select other columns with '#NAME,NAME'");
+                  "' line 7, column #3 'age': the value is missing; give missing=VALUE (or mean, nan) to replace it, "
+                  "or select other columns with '#NAME,NAME'");
 }

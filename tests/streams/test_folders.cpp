@@ -80,7 +80,7 @@ TEST_CASE("classes and characters are collected from all files") {
 TEST_CASE("files of different type are refused") {
   const TemporaryFolder folder;
   CHECK(refused_folder(folder, "*.csv") == "no file matches 'FOLDER/*.csv'");
-  CHECK(refused_folder(folder, "") == "'FOLDER/' is a folder without files whose endings say what they hold");
+  CHECK(refused_folder(folder, "") == "'FOLDER/' is a folder without files of known extensions");
   folder.write("a.csv", "1,2\n");
   folder.write("b.csv", "1,2,3\n");
   CHECK(

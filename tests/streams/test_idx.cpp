@@ -148,7 +148,7 @@ TEST_CASE("idx files: wrong lengths and broken files are refused") {
         "is truncated: its header promises 18 bytes (3 records of u8[2]), there are 17, enough for 2 records; get the "
         "file again");
   CHECK(refuse(idx(8, {3}, "abcd")) ==
-        "is longer than it says: its header promises 11 bytes (3 records of u8), there are 12; the header or the data "
+        "is longer than declared: its header promises 11 bytes (3 records of u8), there are 12; the header or the data "
         "is damaged");
   CHECK(refuse(idx(0x0E, {~0u, ~0u, ~0u, ~0u}, "")) ==
         "promises an array of shape [4294967295, 4294967295, 4294967295, 4294967295], more than any memory holds; the "
@@ -185,10 +185,10 @@ TEST_CASE("compressed files: wrong lengths and broken files are refused") {
         "is truncated: the gzip stream holds 4912 bytes, its IDX header promises 5012 (50 records of u8[100]), enough "
         "for 49 records; get the file again");
   CHECK(refuse(gzip(idx(8, {49, 100}, noise))) ==
-        "is longer than it says: its IDX header promises 4912 bytes (49 records of u8[100]), more come out; the header "
-        "or the data is damaged");
+        "is longer than declared: its IDX header promises 4912 bytes (49 records of u8[100]), more come out; the "
+        "header or the data is damaged");
   CHECK(refuse(gzip(idx(8, {7}, "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz"))) ==
-        "is longer than it says: its IDX header promises 15 bytes (7 records of u8), more come out; the header or the "
+        "is longer than declared: its IDX header promises 15 bytes (7 records of u8), more come out; the header or the "
         "data is damaged");
   const std::string lie = gzip(idx(8, {~0u, 1000}, "x"));
   CHECK(refuse(lie) ==
@@ -220,15 +220,14 @@ TEST_CASE("compressed files of other formats than idx are unpacked") {
 TEST_CASE("files that cannot be opened give the cause") {
   const TemporaryFolder folder;
   CHECK(refused(folder.path("none.idx")) == "cannot read '" + folder.path("none.idx") + "': No such file or directory");
-  CHECK(refused(folder.path("")) ==
-        "'" + folder.path("") + "' is a folder without files whose endings say what they hold");
+  CHECK(refused(folder.path("")) == "'" + folder.path("") + "' is a folder without files of known extensions");
   CHECK(refused("") == "file: names no file; write file:PATH");
   CHECK(refused("/dev/null") == "cannot read '/dev/null': it is not a regular file");
   CHECK(refused(folder.write("x.elf",
                              "\x7F"
                              "ELF")) ==
         "'" + folder.path("x.elf") +
-            "' does not show what it holds, by its first bytes or its ending; add format=" + all_formats());
+            "' has no known format, by its first bytes or its extension; add format=" + all_formats());
   CHECK(all_formats() == "npy, npz, idx, image, safetensors, hxs, jsonl, csv, text, tokens or raw");
   CHECK(refused(folder.write("x.npz", "PK\x03\x04")) ==
         "'" + folder.path("x.npz") +

@@ -115,7 +115,7 @@ TEST_CASE("single pictures and patterns of pictures are read") {
         std::vector<Pixels>{Pixels(6, 9), {1, 4, 2, 5, 3, 6}});
   CHECK(drain<uint8_t>(*open_file(folder.path(""), Options{})).size() == 2);
   CHECK(refuse(path, {{"#", "label"}}) ==
-        "'FILE' has no sub-folders whose names were classes; put the pictures of each class into a sub-folder");
+        "'FILE' has no sub-folders to use as classes; put the pictures of each class into a sub-folder");
   Pixels smooth(64 * 64);
   for (size_t i = 0; i < smooth.size(); ++i) smooth[i] = static_cast<uint8_t>(i / 64 * 2 + i % 64);
   const auto jpeg = open_file(folder.write("c.jpg", jpeg_file(64, 64, smooth)), Options{});

@@ -399,10 +399,10 @@ TEST_CASE("invalid options are refused") {
     change(o);
     return refusal([&] { JointReader(g.members, o); });
   };
-  CHECK(refuse([](JointOptions& o) { o.batch = 0; }) == "batch=0 asks for empty batches; the least is 1");
-  CHECK(refuse([](JointOptions& o) { o.repeat = 0; }) == "repeat=0 asks for no pass; the least is 1");
+  CHECK(refuse([](JointOptions& o) { o.batch = 0; }) == "batch=0 makes empty batches; the minimum is 1");
+  CHECK(refuse([](JointOptions& o) { o.repeat = 0; }) == "repeat=0 makes no pass; the minimum is 1");
   CHECK(refuse([](JointOptions& o) { o.shard = 2, o.shards = 2; }) ==
-        "shard=2/2 names a shard that is not there; shards are counted from 0");
+        "shard=2/2 names a shard that does not exist; shards are counted from 0");
   Group unbounded;
   unbounded.add("live", std::make_shared<UnboundedProducer>(1000));
   JointOptions huge;

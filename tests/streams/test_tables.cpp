@@ -127,10 +127,9 @@ TEST_CASE("broken json lines are refused with line and field") {
   CHECK(TableText{"{\"a\": [1, \"x\"]}\n"}.refuse() ==
         "'FILE' line 1, field 'a', number 1: found 'x' where a number is expected; select columns of numbers with "
         "'#NAME,NAME', or a column of words alone to read classes");
-  CHECK(
-      TableText{"{\"a\": 1, \"b\": 2}\n{\"a\": 1, \"b\": null}\n"}.refuse() ==
-      "'FILE' line 2, field 'b': the value is missing; give missing=VALUE to stand in for it (or mean, nan), or select "
-      "other columns with '#NAME,NAME'");
+  CHECK(TableText{"{\"a\": 1, \"b\": 2}\n{\"a\": 1, \"b\": null}\n"}.refuse() ==
+        "'FILE' line 2, field 'b': the value is missing; give missing=VALUE (or mean, nan) to replace it, or select "
+        "other columns with '#NAME,NAME'");
   CHECK(TableText{"{\"a\": 1e39, \"b\": 2}\n"}.refuse() ==
         "'FILE' line 1, field 'a': found '1e+39', which is no finite f32 number; correct it");
   CHECK(TableText{" \n\n"}.refuse() == "'FILE' has no rows");

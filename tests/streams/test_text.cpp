@@ -90,7 +90,7 @@ TEST_CASE("files that are not text are refused") {
                           "\x80", "\xE0\x80\x80", "\xF0\x80\x80\x80", "\xC3(", "\xE2\x82("})
     CHECK(TextFile(bad).refuse({}) ==
           "is not UTF-8: byte 0 begins no character; convert it, for example with iconv -t UTF-8");
-  CHECK(TextFile(std::string("a\0b", 3)).refuse({}) == "is no text: byte 1 is zero; use format= to say what it is");
+  CHECK(TextFile(std::string("a\0b", 3)).refuse({}) == "is no text: byte 1 is zero; use format= to set its format");
   CHECK(TextFile("abc").refuse(Options{{"window", "4"}}) ==
         "has 3 characters, fewer than the window of 4; give a smaller window=");
   CHECK(TextFile("abcdef").refuse(Options{{"window", "4"}, {"part", "0-0.5"}}) ==

@@ -43,7 +43,7 @@ std::vector<MalformedFrame> malformed_frames() {
   flipped[30] ^= std::byte{4};
   const int64_t large = int64_t{1} << 32;
   return {
-      {"no frame", Bytes(200, std::byte{'x'}), "and a frame begins with"},
+      {"no frame", Bytes(200, std::byte{'x'}), "but a frame begins with"},
       {"another version", with(good, 4, uint16_t{2}), "version 2"},
       {"a kind that does not exist", with(good, 6, uint16_t{77}), "there is no kind 77"},
       {"a header of 4 GiB", with(good, 8, ~uint32_t{0}), "a header of 4294967295 bytes is announced"},
@@ -146,7 +146,7 @@ TEST_CASE("hostile: frames that violate the protocol are answered while other se
                                      .message(7, tensor("image", 12, {kSide, kSide}))
                                      .message(7, tensor("label", 8, {}))));
   CHECK(answer.kind == wire::Kind::Error);
-  CHECK(answer.text.find("wanted is image u8 [28, 28], label i64 [], not image f32 [28, 28], label i64 []") !=
+  CHECK(answer.text.find("expected image u8 [28, 28], label i64 [], got image f32 [28, 28], label i64 []") !=
         std::string::npos);
   // More samples than granted.
   answer = answer_to(*odd, hello(wanted));
@@ -158,7 +158,7 @@ TEST_CASE("hostile: frames that violate the protocol are answered while other se
     answer = *next;
   }
   CHECK(answer.code == wire::Code::Credit);
-  CHECK(answer.text.find("is beyond what was granted") != std::string::npos);
+  CHECK(answer.text.find("exceeds the granted credit") != std::string::npos);
   // Samples of other types than announced in HELLO.
   answer = answer_to(*odd, hello(Message(wanted).number(4, 2)));
   while (answer.kind != wire::Kind::Welcome) answer = odd->answer().value();
@@ -266,11 +266,11 @@ TEST_CASE("hostile: senders of other tensors are rejected with both layouts whil
     return message_of([&] { sender->outbox().next_seq(); });
   };
   CHECK(refusal({{"image", DType::F32, {kSide, kSide}, {}}, {"label", DType::I64, {}, {}}})
-            .find("wanted is image u8 [28, 28], label i64 [], not image f32 [28, 28], label i64 []") !=
+            .find("expected image u8 [28, 28], label i64 [], got image f32 [28, 28], label i64 []") !=
         std::string::npos);
-  CHECK(refusal({{"label", DType::I64, {}, {}}}).find("wanted is image u8 [28, 28], label i64 [], not label i64 []") !=
+  CHECK(refusal({{"label", DType::I64, {}, {}}}).find("expected image u8 [28, 28], label i64 [], got label i64 []") !=
         std::string::npos);
-  CHECK(refusal(pictures("").tensors, wire::Acknowledgement::Durable).find("nothing is kept on disk here") !=
+  CHECK(refusal(pictures("").tensors, wire::Acknowledgement::Durable).find("the receiver writes nothing to disk") !=
         std::string::npos);
   CHECK(inbox.health().refused >= 3);
   for (int64_t i = 1; i < 3000; ++i) REQUIRE(next_number(inbox, labels) == i);
@@ -322,7 +322,8 @@ TEST_CASE("hostile: connections that only say HELLO under many names take no slo
                            .message(7, tensor("image", 2, {kSide, kSide}))
                            .message(7, tensor("label", 8, {}))));
     while (const auto answer = ghost->answer())
-      if (answer->kind == wire::Kind::Error && answer->text == "16 senders of this connection have given no sample yet")
+      if (answer->kind == wire::Kind::Error &&
+          answer->text == "16 senders of this connection have not sent a sample yet")
         break;
   }
   const int labels = inbox.open("label", kPatience);

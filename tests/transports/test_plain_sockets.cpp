@@ -104,7 +104,7 @@ TEST_CASE("plain sockets: incomplete samples take bounded memory, the connection
   CHECK(good.send("[1.5]\n"));
   CHECK(l.next() == 1.5f);
   CHECK(dropped);
-  CHECK(l.listener->feed().last_error().find("bytes of samples are not whole") != std::string::npos);
+  CHECK(l.listener->feed().last_error().find("bytes of unfinished samples are buffered") != std::string::npos);
 }
 
 TEST_CASE("plain sockets: unreadable lines are rejected one by one on every connection") {

@@ -151,7 +151,7 @@ TEST_CASE("inbox: a stream that is known from before is described without a send
   inbox.expect(reader, {DType::F32, {3}, 0});
   CHECK(message_of([&] {
           inbox.restore(reader, 1, "hxs1 ; tensor x 7 0 ; sender s p 1 1 1");
-        }).find("here: its position is of x i64 [], and the stream was x f32 [3]") == 0);
+        }).find("here: its position is of x i64 [], but the stream was x f32 [3]") == 0);
 }
 
 TEST_CASE("inbox: a host without durability rejects senders that ask for it") {
@@ -171,9 +171,8 @@ TEST_CASE("inbox: a host without durability rejects senders that ask for it") {
   carry(inbox, demanding, 2);
   CHECK(message_of([&] {
           demanding.next_seq();
-        }).find("refuses 'demanding': nothing is kept on disk here: ask for acknowledgement 'received'") !=
-        std::string::npos);
-  CHECK(inbox.health().last_error.find("'demanding' is refused: nothing is kept on disk here") == 0);
+        }).find("refuses 'demanding': the receiver writes nothing to disk: use ack=received") != std::string::npos);
+  CHECK(inbox.health().last_error.find("'demanding' is refused: the receiver writes nothing to disk") == 0);
   CHECK(inbox.position(reader, 0) == "");
 }
 
@@ -200,7 +199,7 @@ TEST_CASE("inbox: a restarted receiver resumes at its position and acknowledges 
     CHECK(inbox.position(reader, 8) != position);
     CHECK(message_of([&] {
             inbox.position(reader, 5);
-          }).find("the position before sample 5 is asked for, those from 6 to 8 are known") == 0);
+          }).find("the position before sample 5 is requested, but only those from 6 to 8 are known") == 0);
   }
   network().clear();
   Inbox inbox(inbox_options());
@@ -256,7 +255,7 @@ TEST_CASE("inbox: the slower of two readers decides what is durable, and both re
   const int one = inbox.open("x", kWait), two = inbox.open("x", kWait);
   inbox.restore(one, 0, "");
   inbox.restore(two, 0, "");
-  CHECK(message_of([&] { inbox.restore(two, 3, ""); }).find("here: one stream goes on at sample 3, another at 0") == 0);
+  CHECK(message_of([&] { inbox.restore(two, 3, ""); }).find("here: one stream resumes at sample 3, another at 0") == 0);
   Camera camera(inbox, 1);
   camera.send(4);
   for (int i = 0; i < 4; ++i) REQUIRE(inbox.next(one));
@@ -313,7 +312,7 @@ TEST_CASE("inbox: invalid frames are answered and surplus senders wait for a slo
   REQUIRE(answer);
   CHECK(answer->peer == 9);
   CHECK(decode(answer->frame).kind == Kind::Error);
-  CHECK(decode(answer->frame).text.find("0x00000000, and a frame begins with 0x31535848") != std::string::npos);
+  CHECK(decode(answer->frame).text.find("0x00000000, but a frame begins with 0x31535848") != std::string::npos);
   CHECK(!inbox.arrived(9, owned(std::vector<std::byte>(100))));
   CHECK(!inbox.poll());  // at a limited rate
   Frame hello;
@@ -321,8 +320,7 @@ TEST_CASE("inbox: invalid frames are answered and surplus senders wait for a slo
   inbox.arrived(8, owned(encode(hello).bytes()));
   answer = inbox.poll();
   REQUIRE(answer);
-  CHECK(decode(answer->frame).text ==
-        "HELLO does not say what will come: name the tensors, with their types and shapes");
+  CHECK(decode(answer->frame).text == "HELLO announces no tensors: give their names, types and shapes");
   Camera a(inbox, 1, "a"), b(inbox, 2, "b"), c(inbox, 3, "c", Acknowledgement::Durable, true);
   push(c.outbox, 7);
   carry(inbox, c.outbox, 3);
@@ -367,7 +365,7 @@ TEST_CASE("inbox: a connection that only says HELLO does not keep its slot") {
       say(inbox, peer, hello_of("ghost " + std::to_string(peer) + " " + std::to_string(i), 1));
     for (const Frame& answer : answers_of(inbox)) {
       if (answer.kind != Kind::Error) continue;
-      CHECK(answer.text == "16 senders of this connection have given no sample yet");
+      CHECK(answer.text == "16 senders of this connection have not sent a sample yet");
       break;
     }
   }
@@ -413,8 +411,8 @@ TEST_CASE("inbox: an epoch ahead of any clock is rejected, and one without sampl
   REQUIRE(answers.size() == 1);
   CHECK(answers[0].kind == Kind::Error);
   CHECK(answers[0].text ==
-        "its epoch 4611686018427387904 is of a clock more than a day ahead of the receiver's: set its clock, or count "
-        "epochs otherwise");
+        "its epoch 4611686018427387904 is more than a day ahead of the receiver's clock: correct the sender's clock, "
+        "or use other epochs");
   for (const bool has_given : {false, true}) {
     INFO(has_given);
     say(inbox, 9, hello_of("camera", hours_ahead(20), 1u << 30));
@@ -443,7 +441,7 @@ TEST_CASE("inbox: a name whose epoch was ahead can be released on request") {
     Inbox inbox(inbox_options());
     inbox_at(inbox, position);
     Camera camera(inbox, 1);
-    CHECK(message_of([&] { camera.send(1); }).find("a later incarnation of 'camera' is at work") != std::string::npos);
+    CHECK(message_of([&] { camera.send(1); }).find("a newer session of 'camera' is connected") != std::string::npos);
   }
   for (const bool years : {false, true}) {  // epochs years ahead are ignored
     const Cleared cleared;

@@ -327,7 +327,7 @@ TEST_CASE("plain: a schema declares the types of fields") {
   CHECK(read_schema(name) ==
         std::map<std::string, std::string>{{"image", "u8:28x28"}, {"label", "i64<10"}, {"x", "f32:3"}, {"y", "f32:"}});
   std::ofstream(name) << R"({"image": 3})";
-  CHECK_THROWS_WITH(read_schema(name), Catch::Contains("says no type of 'image'"));
+  CHECK_THROWS_WITH(read_schema(name), Catch::Contains("has no type for 'image'"));
   ::remove(name);
   CHECK_THROWS_WITH(read_schema(name), Catch::Contains("cannot read"));
 }

@@ -58,28 +58,28 @@ std::string with(size_t at, T value) {
 }  // namespace
 
 TEST_CASE("refusals: false prefixes are rejected before anything is read") {
-  CHECK(
-      with(0, uint32_t{0x47455400}) ==
-      "byte 0 of the frame: 0x47455400, and a frame begins with 0x31535848 (\"HXS1\")\nspeak HXS/1: see docs/wire.md");
+  CHECK(with(0, uint32_t{0x47455400}) ==
+        "byte 0 of the frame: 0x47455400, but a frame begins with 0x31535848 (\"HXS1\")\nuse HXS/1: see docs/wire.md");
   CHECK(with(0, uint32_t{0x74616566}) ==
-        "byte 0 of the frame: the text 'feat', and a frame begins with 0x31535848 (\"HXS1\"); CSV and JSON lines are "
-        "read from files\nspeak HXS/1: see docs/wire.md");
+        "byte 0 of the frame: the text 'feat', but a frame begins with 0x31535848 (\"HXS1\"); CSV and JSON lines are "
+        "read from files\n"
+        "use HXS/1: see docs/wire.md");
   CHECK(with(4, uint16_t{2}) ==
-        "byte 4 of the frame: version 2, and this is a reader of version 1\nuse releases of one version");
+        "byte 4 of the frame: version 2, but this program reads version 1\nuse releases with the same version");
   CHECK(with(6, uint16_t{13}) == "byte 6 of the frame: there is no kind 13 of frames\nuse a kind of docs/wire.md");
   CHECK(with(6, uint16_t{0}) == "byte 6 of the frame: there is no kind 0 of frames\nuse a kind of docs/wire.md");
   CHECK(with(8, uint32_t{0xFFFFFFFF}) ==
-        "byte 8 of the frame: a header of 4294967295 bytes is announced, at most 32768 are taken\nuse fewer tensors or "
-        "shorter names");
+        "byte 8 of the frame: a header of 4294967295 bytes is announced, the limit is 32768\n"
+        "use fewer tensors or shorter names");
   CHECK(with(12, uint64_t{8} << 30) ==
         "byte 12 of the frame: a payload of 8589934592 bytes is announced, frames have at most 16777216\n"
         "put fewer samples in a frame, or let the receiver take larger ones");
   CHECK(with(12, ~uint64_t{0}).find("18446744073709551615 bytes is announced") != std::string::npos);
   CHECK(with(12, uint64_t{16} << 20).find("at most 16777216") != std::string::npos);  // the header adds to it
   CHECK(with(12, uint64_t{23}) ==
-        "byte 8 of the frame: lengths of a frame of 103 bytes, and there are 104\nsend whole frames");
+        "byte 8 of the frame: lengths of a frame of 103 bytes, but there are 104\nsend whole frames");
   CHECK(message_of([] { read_prefix({}); }) ==
-        "byte 0 of the frame: the end, and a frame begins with 24 bytes\nsend whole frames");
+        "byte 0 of the frame: the end, but a frame begins with 24 bytes\nsend whole frames");
 }
 
 TEST_CASE("refusals: a damaged frame is reported as such") {
@@ -165,7 +165,7 @@ TEST_CASE("refusals: impossible element types and shapes are rejected") {
 TEST_CASE("refusals: a payload that differs from the header is rejected") {
   CHECK(refusal(data(2).message(7, tensor("x", 12, {3})), std::string(23, 'a')) ==
         "payload, tensors[0] 'x': 2 samples of 12 bytes go beyond the frame, which ends at byte 71\n"
-        "announce as many samples, and the shape, that are sent");
+        "announce the number and shape of the samples that are sent");
   CHECK(refusal(data(0xFFFFFFFF).message(7, tensor("x", 2, {1 << 24})), "a")
             .find("4294967295 samples of 16777216 bytes go beyond") != std::string::npos);
   CHECK(refusal(data(2).message(7, tensor("x", 12, {3})), std::string(25, 'a')).find("1 bytes more than the tensors") !=
@@ -173,14 +173,14 @@ TEST_CASE("refusals: a payload that differs from the header is rejected") {
   // Padding between tensors, and between header and payload, is zero.
   const Message two = data(1).message(7, tensor("x", 2, {})).message(7, tensor("y", 2, {}));
   CHECK(refusal(two, std::string("a\0\0\0\0\0\0\0b", 9)) == "no error");
-  CHECK(refusal(two, std::string("a\0\0\0c\0\0\0b", 9))
-            .find("0x63 between two parts\nfill up to a multiple of 8 with zeros") != std::string::npos);
+  CHECK(refusal(two, std::string("a\0\0\0c\0\0\0b", 9)).find("padding byte 0x63\npad to a multiple of 8 with zeros") !=
+        std::string::npos);
   CHECK(refusal(two, "a").find("'y': 1 samples of 1 bytes go beyond") != std::string::npos);
   Bytes frame = raw_frame(7, names().bytes());
   REQUIRE(frame.size() == 32);
   frame[31] = std::byte{9};
   seal(frame);
-  CHECK(refusal(frame).find("byte 31 of the frame: 0x09 between two parts") == 0);
+  CHECK(refusal(frame).find("byte 31 of the frame: padding byte 0x09") == 0);
 }
 
 TEST_CASE("refusals: too many tensors are rejected") {

@@ -203,19 +203,20 @@ TEST_CASE("session: a sender detects silence and final rejection") {
   CHECK(sender.is_out_of_touch(5 * kSecond));
   Frame error = said(Kind::Error);
   error.code = Code::Stale;
-  error.text = "a later incarnation of 'p' is at work";
+  error.text = "a newer session of 'p' is connected";
   CHECK(message_of([&] { sender.receive(error, {}); }) ==
-        "the receiver of 's' refuses 'p': a later incarnation of 'p' is at work");
+        "the receiver of 's' refuses 'p': a newer session of 'p' is connected");
   Frame welcome = granted(Kind::Welcome, 0, 1, 1);
   welcome.acknowledgement = Acknowledgement::Received;
   CHECK(message_of([&] {
           sender.receive(welcome, {});
-        }).find("does not acknowledge samples as 'p' asks\nrun the receiver with a checkpoint") != std::string::npos);
+        }).find("does not offer the acknowledgement that 'p' requests\nrun the receiver with --checkpoint") !=
+        std::string::npos);
   SendSession late(sending(9));
   late.connected({});
   CHECK(message_of([&] { late.receive(granted(Kind::Welcome, 3, 10, 10), {}); }) ==
-        "the receiver of 's' wants sample 3, 'p' keeps none before 9\nlet the receiver take up the checkpoint or the "
-        "spool that it had");
+        "the receiver of 's' requests sample 3, but 'p' has samples only from 9\n"
+        "restart the receiver with its previous checkpoint or spool");
   Frame nack = said(Kind::Nack);
   nack.code = Code::Malformed, nack.text = "byte 20";
   SendSession wrong(sending());
@@ -253,7 +254,7 @@ TEST_CASE("session: a flooded receiver takes its grant and one more frame") {
   CHECK(held == 12);
   CHECK(receiver.counts().over_credit > 0);
   CHECK(next(receiver, {}) == "GRANT 10 100 12 0");
-  CHECK(next(receiver, {}) == "NACK 2 sample 12 is beyond what was granted");
+  CHECK(next(receiver, {}) == "NACK 2 sample 12 exceeds the granted credit");
   receiver.consumed(4, 4);
   CHECK(next(receiver, kSecond) == "GRANT 14 104 12 0");
   CHECK(taken(receiver, samples(12, 4)) == 4);
@@ -278,14 +279,14 @@ TEST_CASE("session: samples granted by an earlier session may arrive in the next
 TEST_CASE("session: a receiver distinguishes unknown and earlier incarnations from its session") {
   ReceiveSession receiver(receiving());
   CHECK(taken(receiver, samples(0, 1)) == 0);
-  CHECK(next(receiver, {}) == "NACK 3 the receiver knows nothing of this session");
+  CHECK(next(receiver, {}) == "NACK 3 unknown session");
   CHECK(taken(receiver, samples(1, 1)) == 0);
   CHECK(next(receiver, {}).empty());  // already said
   receiver.receive(said(Kind::Hello, 0, 4, 7), {});
   CHECK(next(receiver, {}) == "WELCOME 10 100 0 0");
   CHECK(taken(receiver, samples(0, 1)) == 0);  // of incarnation 1
   receiver.receive(said(Kind::Hello, 0, 9, 6), {});
-  CHECK(next(receiver, {}) == "ERROR 4 a later incarnation of 'p' is at work");
+  CHECK(next(receiver, {}) == "ERROR 4 a newer session of 'p' is connected");
   receiver.receive(said(Kind::Hello, 0, 3, 7), {});
   CHECK(next(receiver, {}).empty());
   receiver.receive(said(Kind::Hello, 40, 1, 8), {});  // samples 0 to 39 are lost
@@ -312,18 +313,18 @@ TEST_CASE("session: a receiver rejects durability it lacks and unexpected tensor
   options.tensors = {{"x", DType::U8, {1}, {}}};
   ReceiveSession receiver(options);
   receiver.receive(said(Kind::Hello), {});
-  CHECK(next(receiver, {}).find("ERROR 5 nothing is kept on disk here") == 0);
+  CHECK(next(receiver, {}).find("ERROR 5 the receiver writes nothing to disk") == 0);
   Frame hello = said(Kind::Hello);
   hello.acknowledgement = Acknowledgement::Received;
   hello.tensors = {{"x", DType::F32, {1}, {}}, {"y", DType::I64, {}, {}}};
   receiver.receive(hello, {});
-  CHECK(next(receiver, {}) == "ERROR 6 wanted is x u8 [1], not x f32 [1], y i64 []");
+  CHECK(next(receiver, {}) == "ERROR 6 expected x u8 [1], got x f32 [1], y i64 []");
   hello.tensors.clear();
   receiver.receive(hello, {});
   CHECK(next(receiver, {}) == "WELCOME 10 100 0 0");
   CHECK(taken(receiver, samples(0, 1)) == 1);
   CHECK(taken(receiver, samples(1, 1, 1, "z")) == 0);
-  CHECK(next(receiver, {}) == "ERROR 6 wanted is x u8 [1], not z u8 [1]");
+  CHECK(next(receiver, {}) == "ERROR 6 expected x u8 [1], got z u8 [1]");
   CHECK(receiver.counts().refused == 3);
 }
 

@@ -32,7 +32,8 @@ Beginning read_beginning(const std::string& where, int fd, bool grows, std::chro
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(latest - wire::now());
     if (left.count() <= 0) {
       if (!begin.bytes.empty()) return begin;
-      throw Error(ErrorKind::Unavailable, where + ": nothing has come in " + std::to_string(wait.count() / 1000) + " s")
+      throw Error(ErrorKind::Unavailable,
+                  where + ": nothing arrived within " + std::to_string(wait.count() / 1000) + " s")
           .note("start the sender, or wait longer with ?wait=SECONDS");
     }
     pollfd ready{fd, POLLIN, 0};

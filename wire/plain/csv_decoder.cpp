@@ -87,8 +87,9 @@ class CsvDecoder final : public RecordDecoder {
     return ambiguous(reason);
   }
   bool ambiguous(std::string& reason) {
-    failure_ = reason = "line " + std::to_string(first_line_) +
-                        " may be a header or a row: no number stands in it or below; write header=true or header=false";
+    failure_ = reason =
+        "line " + std::to_string(first_line_) +
+        " may be a header or a row: there is no number in it or below; write header=true or header=false";
     raw_ = top_.append(held_.rest().substr(0, kMostRecord));
     return false;
   }

@@ -18,22 +18,25 @@ inline std::vector<Argument> plain_options(const std::string& otherwise, const s
            .in(formats),
        Argument::text("schema", "",
                       "JSON file with the types of fields: {\"image\": \"u8:28x28\", \"label\": \"i64<10\"}"),
-       Argument::text("symbols", "", "the words that are classes, in order, a,b,c"),
+       Argument::text("symbols", "", "the class words in order: a,b,c"),
        Argument::text("missing", "",
-                      "jsonl, csv, msgpack: what stands in for missing values (empty cells, null, absent fields): a "
-                      "value or nan; else their samples are refused"),
-       Argument::text("header", "auto", "csv: is the first row a header; else told by the first two")
+                      "jsonl, csv, msgpack: replacement for missing values (empty cells, null, absent fields): a value "
+                      "or nan; default: their samples are refused"),
+       Argument::text("header", "auto",
+                      "csv: whether the first row is a header; auto: detected from the first two rows")
            .in("auto|true|false"),
-       Argument::text("delimiter", "auto", "csv: the character between cells, or tab; else told by the first row"),
-       Argument::flag("rows", false, "npy: the first axis of each array counts samples; else each array is one"),
-       Argument::flag("strict", false, "a sample that cannot be read ends the stream; else it is refused and counted"),
-       Argument::text("end", "auto", "never: the stream outlives those who send").in("auto|never"),
-       Argument::text("use", "", "how the flow takes it: classes, lookup or numbers; the flow says it"),
-       Argument::text("declared", "", "what the flow declares, as for type; the flow says it"),
+       Argument::text("delimiter", "auto", "csv: the separator character, or tab; auto: detected from the first row"),
+       Argument::flag("rows", false,
+                      "npy: the first axis of each array counts samples; otherwise each array is one sample"),
+       Argument::flag("strict", false,
+                      "a sample that cannot be read ends the stream; otherwise it is refused and counted"),
+       Argument::text("end", "auto", "never: the stream stays open after all senders have ended").in("auto|never"),
+       Argument::text("use", "", "set by the flow: classes, lookup or numbers"),
+       Argument::text("declared", "", "set by the flow: the declared type, as in type="),
        Argument::text("dead-letters", "",
-                      "path, without an ending, of the files that keep refused samples; --dead-letters says it"),
+                      "set by --dead-letters: path, without an extension, of the files that keep refused samples"),
        Argument::integer("dead-letters-limit", int64_t{256} << 20,
-                         "the most bytes of dead letters in that folder; --dead-letters-limit says it")
+                         "set by --dead-letters-limit: limit of all dead letters in that folder, in bytes")
            .in("0..9223372036854775807")});
   return wire::live_producer_options(std::move(more));
 }
@@ -43,8 +46,8 @@ constexpr const char* kSentFormats = "hxs|jsonl|json|ndjson|csv|msgpack|npy|raw"
 // A note for readers of this address.
 inline std::string at_most_once(const std::string& where) {
   return where +
-         ": at most once: nobody is answered, and what a killed run had not learned is lost; --spool DIR keeps it, "
-         "HXS/1 sends it again";
+         ": at-most-once delivery: senders get no reply, and samples not yet learned are lost if the run is killed; "
+         "--spool DIR stores them, HXS/1 resends them";
 }
 
 // Checks that all streams of one address use the same format. `feed`: of the end that is already open; null: it takes
@@ -52,8 +55,7 @@ inline std::string at_most_once(const std::string& where) {
 inline void expect_one_format(const std::string& where, const std::optional<Format>& format, const SampleFeed* feed) {
   const bool same = format && feed ? feed->options().format == *format : !format && !feed;
   if (!same)
-    throw Error(ErrorKind::Usage, where + ": its streams are asked for in two formats")
-        .note("say the same format= for each");
+    throw Error(ErrorKind::Usage, where + ": its streams have different formats").note("give each the same format=");
 }
 
 // Rejects options that only HXS/1 has in plain formats, and vice versa.
@@ -61,12 +63,12 @@ inline void expect_options(const std::string& where, bool plain, const Arguments
   for (const char* name : {"schema", "symbols", "missing"})
     if (!plain && !options.text(name, "").empty())
       throw Error(ErrorKind::Usage, where + ": " + name + "= is for samples in plain formats")
-          .note(std::string("say format=") + kFormats);
+          .note(std::string("add format=") + kFormats);
   if (!plain && (options.flag("strict") || options.flag("rows")))
     throw Error(ErrorKind::Usage, where + ": strict= and rows= are for samples in plain formats")
-        .note(std::string("say format=") + kFormats);
+        .note(std::string("add format=") + kFormats);
   if (plain && !options.text("forget", "").empty())
-    throw Error(ErrorKind::Usage, where + ": forget= is for senders of HXS/1, and plain formats name none");
+    throw Error(ErrorKind::Usage, where + ": forget= is for HXS/1 senders, and plain formats have no sender names");
 }
 
 // Returns the type that the address gives its samples; "": none. Files name it dtype= and shape=.
@@ -107,7 +109,7 @@ inline FeedOptions feed_options(const std::string& where, Format format, const A
   const std::string type = raw_type_of(where, options);
   const std::optional<StreamInfo> info = read_type(type, scalar);
   if (!info)
-    throw Error(ErrorKind::Usage, where + ": '" + type + "' is no type of samples")
+    throw Error(ErrorKind::Usage, where + ": '" + type + "' is not a sample type")
         .note("write type=f32:28x28, type=f32: for one number, or with classes type=i64<10");
   feed.decoder.dtype = info->dtype;
   feed.decoder.sample = info->sample;

@@ -280,13 +280,13 @@ wire::TensorPart SampleFeed::describe(const std::string& tensor, std::chrono::mi
   if (!done() && wake_) wake_();
   if (!changed_.wait_for(lock, wait, done))
     throw Error(ErrorKind::Unavailable,
-                fmt::format("{}: no sample has come in {} s", options_.where, wait.count() / 1000))
+                fmt::format("{}: no sample arrived within {} s", options_.where, wait.count() / 1000))
         .note(options_.remedy.empty() ? "start the sender, or wait longer with ?wait=SECONDS" : options_.remedy);
   if (!failure_.empty()) throw Error(ErrorKind::Stream, options_.where + ": " + failure_);
   if (!chosen->selection.is_known() && !first_) {
     Error ended(ErrorKind::Stream,
                 options_.where + ": it ends without a sample" + (last_error_.empty() ? "" : "; " + last_error_));
-    throw ended.note("see what became of the sender");
+    throw ended.note("check the sender");
   }
   if (!chosen->selection.is_known()) chosen->selection.learn(*first_);
   wire::TensorPart part = chosen->selection.part();

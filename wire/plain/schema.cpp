@@ -26,7 +26,7 @@ std::map<std::string, std::string> read_schema(const std::string& path) {
       types[name] = text;
       continue;
     }
-    if (value.get(parts) || parts["type"].get(text)) throw refuse("says no type of '" + name + "'");
+    if (value.get(parts) || parts["type"].get(text)) throw refuse("has no type for '" + name + "'");
     std::string type(text);
     simdjson::dom::array shape;
     if (!parts["shape"].get(shape)) {

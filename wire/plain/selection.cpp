@@ -87,8 +87,7 @@ Selection::Selection(Asked asked, std::string where) : asked_(std::move(asked)),
     throw Error(ErrorKind::Usage, where_ + ": '" + asked_.type + "' is no type of samples")
         .note("write type=u8, type=u8:28x28, or with classes type=i64<10");
   if (!asked_.symbols.empty())
-    throw Error(ErrorKind::Usage, where_ + ": symbols= and type= both say what its samples are")
-        .note("keep one of them");
+    throw Error(ErrorKind::Usage, where_ + ": symbols= and type= both set the sample type").note("keep one of them");
   part_.dtype = info->dtype;
   part_.classes = wire::classes_told(info->dtype, info->classes);
   dtype_given_ = true;
@@ -112,7 +111,7 @@ void Selection::read_filler() {
   field.count = 1;
   if (!classes_.empty()) {
     if (classes_.find(text) == classes_.end())
-      throw Error(ErrorKind::Usage, what + " is no word that symbols= lists").note("give one of them, or add it");
+      throw Error(ErrorKind::Usage, what + " is not a word that symbols= lists").note("give one of them, or add it");
     field.kind = Field::Kind::Word;
     return;
   }
@@ -222,8 +221,9 @@ void Selection::learn(const Record& first) {
     if (const std::string wrong = wrong_with(first[part.likely]); !wrong.empty())
       throw Error(ErrorKind::Stream, where_ + ": " + first.place + ": " + wrong)
           .note(
-              "the first sample says what the stream is; ?type= says it beforehand, and samples that lack a value are "
-              "refused and counted then, or filled in with ?missing=VALUE");
+              "the first sample determines the type; with ?type=, samples that lack a value are refused and counted, "
+              "or "
+              "filled in with ?missing=VALUE");
   size_t cells = 0, missing = 0;
   for (const Part& part : parts_) {
     const Field& field = first[part.likely];
@@ -231,7 +231,7 @@ void Selection::learn(const Record& first) {
       throw Error(ErrorKind::Stream,
                   where_ + ": " + first.place + ": " + shown(field) + " is the word '" + field.text + "'")
           .note(parts_.size() > 1 ? "choose fields of numbers with '#NAME,NAME'"
-                                  : "say the words that are classes in their order: ?symbols=a,b,c");
+                                  : "give the class words in order: ?symbols=a,b,c");
     missing += field.kind == Field::Kind::Missing;
     cells += cells_of(field);
   }
@@ -354,7 +354,7 @@ bool Selection::append_word(const Field& field, std::vector<std::byte>& to, std:
   const auto at = classes_.find(field.text);
   if (at == classes_.end()) {
     reason = shown(field) + " is the word '" + field.text.substr(0, 100) + "'" +
-             (classes_.empty() ? ", and a number is wanted" : ", which symbols= does not list");
+             (classes_.empty() ? ", but a number is expected" : ", which symbols= does not list");
     return false;
   }
   const auto* const bytes = reinterpret_cast<const std::byte*>(&at->second);
@@ -367,7 +367,7 @@ bool Selection::append(const Record& record, const Field& field, std::vector<std
   if (!classes_.empty()) {
     if (field.kind == Field::Kind::Word) return append_word(field, to, reason);
     if (field.text.empty() || field.kind != Field::Kind::Numbers || !field.gaps.empty())
-      return reason = shown(field) + " is no word that symbols= lists", false;
+      return reason = shown(field) + " is not a word that symbols= lists", false;
     return append_word(field, to, reason);  // a word that is a number, as in tables
   }
   if (field.kind == Field::Kind::Word) return append_word(field, to, reason);
@@ -409,7 +409,7 @@ bool Selection::append(const Record& record, const Field& field, std::vector<std
     case DType::F64:
       return as(double{});
     default:
-      return reason = shown(field) + " has halves, and is asked for as another type", false;
+      return reason = shown(field) + " has half-precision numbers, but another type is declared", false;
   }
 }
 
@@ -445,7 +445,7 @@ bool Selection::convert(const From* from, size_t count, const Field& field, std:
     case DType::F64:
       return convert_to<double>(from, count, field, to, reason);
     default:
-      return reason = "halves are read from arrays of their own type only", false;
+      return reason = "half-precision numbers are read only from arrays of that type", false;
   }
 }
 

@@ -113,29 +113,30 @@ std::vector<CatalogueEntry> own_augmentations() {
   const auto number = [](const char* name, const char* range, const char* description) {
     return CatalogueArgument{name, std::string(argument_type_name(HX_ARG_FLOAT)), "", range, description, true};
   };
-  const CatalogueArgument height = number("height", "1..", "of the piece"),
+  const CatalogueArgument height = number("height", "1..", "height of the piece"),
                           width{"width", std::string(argument_type_name(HX_ARG_FLOAT)), "",
-                                "1..",   "of the piece; as high as wide without it",    false};
+                                "1..",   "width of the piece; absent: its height",      false};
   const CatalogueArgument vertical{
-      "vertical", std::string(argument_type_name(HX_ARG_STRING)), "", "vertical", "top for bottom", false};
+      "vertical", std::string(argument_type_name(HX_ARG_STRING)), "", "vertical", "mirror top-bottom instead", false};
   std::vector<CatalogueEntry> all;
   const auto add = [&](const char* name, const char* signature, const char* example, const char* description,
                        std::vector<CatalogueArgument> arguments) {
     all.push_back({"augmentation", name, signature, description, "", "", std::move(arguments),
                    fmt::format("--producer 'NAME=file:PATH?augment={}'", example)});
   };
-  add("center", "center(height, width?)", "center(24)", "the piece of that size in the middle", {height, width});
-  add("crop", "crop(height, width?)", "crop(24)", "a random piece of that size", {height, width});
-  add("cutout", "cutout(pixels)", "cutout(8)", "zeros in a square of that size, whose centre lies anywhere",
+  add("center", "center(height, width?)", "center(24)", "crops the centre to that size", {height, width});
+  add("crop", "crop(height, width?)", "crop(24)", "crops a random piece of that size", {height, width});
+  add("cutout", "cutout(pixels)", "cutout(8)", "zeros a square of that size at a random position",
       {number("pixels", "1..", "of a side")});
-  add("flip", "flip(vertical?)", "flip", "left for right in every second sample", {vertical});
-  add("noise", "noise(deviation)", "noise(0.05)", "bell-shaped noise, as a part of 255 for bytes",
+  add("flip", "flip(vertical?)", "flip", "mirrors left-right with probability 1/2", {vertical});
+  add("noise", "noise(deviation)", "noise(0.05)", "adds Gaussian noise; for bytes as a fraction of 255",
       {number("deviation", "0..", "standard deviation")});
-  add("rotate", "rotate(degrees)", "rotate(8)", "about the centre, to either side",
+  add("rotate", "rotate(degrees)", "rotate(8)", "rotates about the centre by a random angle",
       {number("degrees", "0..180", "at most")});
-  add("scale", "scale(part)", "scale(0.1)", "about the centre by a factor from 1 - part to 1 + part",
+  add("scale", "scale(part)", "scale(0.1)", "scales about the centre by a random factor from 1 - part to 1 + part",
       {number("part", "0..0.99", "at most")});
-  add("shift", "shift(pixels)", "shift(2)", "in each direction", {number("pixels", "0..", "at most")});
+  add("shift", "shift(pixels)", "shift(2)", "shifts by a random distance in each direction",
+      {number("pixels", "0..", "at most")});
   return all;
 }
 
@@ -155,7 +156,7 @@ std::vector<CatalogueEntry> own(const std::string& kind, const std::string& name
     all.push_back(finished({kind,
                             "reference",
                             "reference",
-                            "the meaning of every operation, computed slowly on this processor, for checking",
+                            "slow reference implementation of every operation on the CPU, for checking",
                             "",
                             "",
                             {},

@@ -38,7 +38,7 @@ json::object message_of(const Options& options) {
                      ? json::value(nullptr)
                      : json::value(number([](const std::string& s, size_t* used) { return std::stod(s, used); }));
   else if (action == "lr")
-    throw Error(ErrorKind::Usage, "lr needs a number", {}, {"or the word 'schedule', which gives the schedule back"});
+    throw Error(ErrorKind::Usage, "lr needs a number", {}, {"or the word 'schedule' to return to the schedule"});
   else if (has_value)
     throw Error(ErrorKind::Usage, fmt::format("'{}' takes no value", action));
   return o;
@@ -93,7 +93,7 @@ int follow_events(const Options& options) {
 
 int ctl_command(const Options& options) {
   if (options.files.size() < 2)
-    throw Error(ErrorKind::Usage, "what shall the run do?", {},
+    throw Error(ErrorKind::Usage, "no command is given", {},
                 {"harmonics ctl PATH|URL status|pause|resume|step|checkpoint|lr|stop|events"});
   const json::object message = message_of(options);
   if (options.files[1] == "events") return follow_events(options);

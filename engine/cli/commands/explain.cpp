@@ -104,10 +104,10 @@ void show_training(BoundGraph& graph, int cycle, const Options& options, Explana
   const ResolvedSettings s = graph.settings(cycle, options.run);
   e.say(fmt::format("training\n  optimizer            {}\n  schedule             {}\n", s.optimizer.str(),
                     s.schedule.str()));
-  if (s.clip > 0) e.say(fmt::format("  clip                 all gradients together to a length of {:g}\n", s.clip));
-  if (s.clip_value > 0) e.say(fmt::format("  clip_value           numbers of gradients to {:g}\n", s.clip_value));
+  if (s.clip > 0) e.say(fmt::format("  clip                 gradients by global norm to {:g}\n", s.clip));
+  if (s.clip_value > 0) e.say(fmt::format("  clip_value           gradients by value to {:g}\n", s.clip_value));
   e.say(fmt::format("  batch                {}{}\n", s.batch,
-                    s.accumulate > 1 ? fmt::format(", {} of them a step", s.accumulate) : ""));
+                    s.accumulate > 1 ? fmt::format(", {} per step", s.accumulate) : ""));
   if (!e.object().contains("training")) e.object()["training"] = json::array();
   e.object()["training"].as_array().push_back(json::object{{"cycle", cycle + 1},
                                                            {"optimizer", s.optimizer.str()},

@@ -37,9 +37,7 @@ void graph(Flags& f, const char* help = "the flow (.hmx)") { f.positional("GRAPH
 
 void plugin(Flags& f) { f.texts("plugin", "PATH", "load a plugin library", &Options::plugins); }
 
-void graph_name(Flags& f) {
-  f.text("graph", "NAME", "which harmonic of the file, when it holds several", &Options::graph);
-}
+void graph_name(Flags& f) { f.text("graph", "NAME", "harmonic of the file, if it has several", &Options::graph); }
 
 void insecure(Flags& f) {
   f.on("insecure", "allow unencrypted live streams and --serve on addresses beyond this machine", &Options::insecure);
@@ -53,12 +51,11 @@ void streams(Flags& f) {
   plugin(f);
   insecure(f);
   f.text("weights", "FILE", "start from these weights (safetensors)", &Options::weights);
-  f.texts("weights-from", "DIR",
-          "files that the flow names with weights= may lie in this folder too (default: its own)",
+  f.texts("weights-from", "DIR", "also allow weights= files of the flow in this folder (default: the flow's own)",
           &Options::weights_from);
   f.text("limits", "steps=N,weights=SIZE,seconds=N",
-         "what the flow may take until it runs: operations of one program, bytes of weights and moments, seconds to "
-         "compile (default: steps=1000000,seconds=600 and the machine's memory)",
+         "limits for compiling the flow: operations of one program, bytes of weights and moments, seconds to compile "
+         "(default: steps=1000000,seconds=600 and the machine's memory)",
          [](Options& o, const std::string& v) { o.limits = parse_model_limits(v); });
 }
 
@@ -69,7 +66,7 @@ void consumers(Flags& f, const char* help) {
 void dead_letters(Flags& f) {
   f.text("dead-letters", "DIR", "keep samples in this directory that found no partner, came late or were refused",
          &Options::dead_letters);
-  f.text("dead-letters-limit", "SIZE", "the most bytes kept there (default: 256M)", &Options::dead_letters_limit);
+  f.text("dead-letters-limit", "SIZE", "size limit of that directory (default: 256M)", &Options::dead_letters_limit);
 }
 
 void seed(Flags& f, const char* help = "seed of weights, shuffling and dropout") {
@@ -78,14 +75,14 @@ void seed(Flags& f, const char* help = "seed of weights, shuffling and dropout")
 
 void counts(Flags& f) {
   f.group("Training");
-  f.whole("batch", 1, kMostBatch, "samples in a step", [](Options& o, int64_t v) { o.run.batch = v; }).initial = "64";
+  f.whole("batch", 1, kMostBatch, "samples per step", [](Options& o, int64_t v) { o.run.batch = v; }).initial = "64";
   seed(f);
 }
 
 void threads(Flags& f) {
-  f.whole("threads", 1, 1024, "threads to use; results do not depend on it (default: all)", [](Options& o, int64_t v) {
-     o.run.threads = static_cast<int>(v);
-   }).example = "2";
+  f.whole("threads", 1, 1024, "number of threads; results do not depend on it (default: all)",
+          [](Options& o, int64_t v) { o.run.threads = static_cast<int>(v); })
+      .example = "2";
 }
 
 // Flags of device and precision, without the number of threads.
@@ -101,8 +98,8 @@ void device(Flags& f) {
   precision.choices = {"fp32", "fp16", "bf16", "fp8", "auto"};
   precision.initial = "fp32";
   f.texts("override", "FUNCTIONAL=NAME",
-          "which implementation computes a functional: attention=mine ('harmonics list implementations'), "
-          "attention=cpu, attention=portable",
+          "implementation of a functional: attention=mine ('harmonics list implementations'), attention=cpu, "
+          "attention=portable",
           &Options::overrides);
 }
 
@@ -134,7 +131,7 @@ void training(Flags& f) {
   f.real("clip-value", Least::zero, kAnyNumber, "clip gradients by value (0: no clipping)", [](Options& o, double v) {
      o.run.clip_value = v;
    }).example = "0.5";
-  f.whole("accumulate", 1, kMostBatch, "batches in a step; their gradients are averaged", [](Options& o, int64_t v) {
+  f.whole("accumulate", 1, kMostBatch, "batches per step; their gradients are averaged", [](Options& o, int64_t v) {
      o.run.accumulate = v;
    }).initial = "1";
 }
@@ -149,7 +146,7 @@ void stopping(Flags& f) {
   f.duration("for", "stop after a time: 90s, 10m, 1.5h", [](Options& o, double v) { o.run.seconds = v; });
   f.texts("until", "CONDITION", "stop when a metric holds: 'loss<0.05', 'val.accuracy>=0.98'", nullptr).take =
       [](const FlagRow&, Options& o, const std::string& v) { o.run.until.push_back(v); };
-  f.on("deterministic", "refuse what would make two runs differ: an end by the clock, live streams", nullptr).take =
+  f.on("deterministic", "refuse settings that make runs differ: time limits, live streams", nullptr).take =
       [](const FlagRow& row, Options& o, const std::string& v) { o.run.deterministic = read_switch(row, v); };
 }
 
@@ -160,15 +157,15 @@ void watching(Flags& f) {
   FlagRow& metric = f.texts("metric", "METRIC", ", with its settings: 'topk(5)'; measured in addition", nullptr);
   metric.take = [](const FlagRow&, Options& o, const std::string& v) { o.run.metrics.push_back(v); };
   metric.names = metric_names;
-  f.whole(
-       "window", 0, 10'000'000,
-       "samples over which predictions made before learning are measured: 'window.loss' (default: 1000 where streams "
-       "are live, else none)",
-       [](Options& o, int64_t v) { o.run.window = v; })
+  f.whole("window", 0, 10'000'000,
+          "window of samples for metrics of predictions made before learning: 'window.loss' (default: 1000 for live "
+          "streams, otherwise none)",
+          [](Options& o, int64_t v) { o.run.window = v; })
       .example = "1000";
   f.text("plot", "FILE.svg", "draw the learning curve", &Options::plot);
   f.text("confusion", "FILE.svg", "draw the confusion matrix of --test or --validate data", &Options::confusion);
-  f.text("report", "FILE.html", "the run as a page: curve, confusion matrix, examples, settings", &Options::report);
+  f.text("report", "FILE.html", "write a report as a web page: curve, confusion matrix, examples, settings",
+         &Options::report);
   f.texts("log", "FILE.csv|FILE.jsonl", "write metrics as CSV or JSON lines", &Options::logs);
   f.text("tensorboard", "DIR", "write event files for TensorBoard into this folder", &Options::tensorboard);
   f.whole("log-every", 0, kAnyCount, "steps between rows of --log and --tensorboard (0: a row at each epoch's end)",
@@ -179,12 +176,12 @@ void watching(Flags& f) {
 void serving(Flags& f, const char* address, const char* help) {
   f.group("Serving");
   f.texts(address, "ADDRESS", help, &Options::serve);
-  f.on("ui", "a page to watch and control it by; its address is printed", &Options::ui);
-  f.text("control", "PATH", "a socket to watch and control the run by: harmonics ctl PATH", &Options::control);
+  f.on("ui", "serve a web page to watch and control the run; its address is printed", &Options::ui);
+  f.text("control", "PATH", "control socket of the run: harmonics ctl PATH", &Options::control);
   f.text("token", "TEXT",
          "bearer token; prefer HARMONICS_TOKEN (default: random, required only for requests that change the run)",
          &Options::token);
-  FlagRow& latency = f.duration("latency", "how long a request may wait to be computed with others (0: not at all)",
+  FlagRow& latency = f.duration("latency", "maximum wait of a request for batching with others (0: none)",
                                 [](Options& o, double v) { o.latency = v; });
   latency.take = [](const FlagRow& row, Options& o, const std::string& v) {
     o.latency = v == "0" ? 0 : duration_seconds(row.name, v);
@@ -195,10 +192,10 @@ void serving(Flags& f, const char* address, const char* help) {
 void checkpoints(Flags& f) {
   f.group("Checkpoints");
   f.text("checkpoint", "DIR", "keep checkpoints of the run in this directory", &Options::checkpoint);
-  f.text("every", "INTERVAL", "how often to write one: 5m, 500steps or 1epoch; always when the run ends",
+  f.text("every", "INTERVAL", "checkpoint interval: 5m, 500steps or 1epoch; also one when the run ends",
          [](Options& o, const std::string& v) { o.every = v; })
       .initial = "5m";
-  f.whole("keep", 1, kMostCycles, "how many to keep", [](Options& o, int64_t v) {
+  f.whole("keep", 1, kMostCycles, "number of checkpoints to keep", [](Options& o, int64_t v) {
      o.keep = static_cast<int>(v);
    }).initial = "3";
   f.text("resume", "[DIR|FILE]",
@@ -211,9 +208,8 @@ void spooling(Flags& f) {
   f.group("Live streams");
   f.text("spool", "DIR", "spool incoming samples to DIR, so that they can be replayed and senders may drop them",
          &Options::spool);
-  f.text("spool-limit", "SIZE", "the most bytes spooled (default: 4G)", &Options::spool_limit);
-  f.on("spool-keep", "keep there what checkpoints cover too: file:DIR/NAME reads the stream again",
-       &Options::spool_keep);
+  f.text("spool-limit", "SIZE", "size limit of the spool (default: 4G)", &Options::spool_limit);
+  f.on("spool-keep", "keep samples that checkpoints cover: file:DIR/NAME reads the stream again", &Options::spool_keep);
   dead_letters(f);
 }
 
@@ -231,14 +227,14 @@ void run_flags(VerbRow& verb) {
   f.text("save", "FILE", "write the weights here (safetensors)", &Options::save);
   f.on("no-keep", "without --save and --checkpoint: keep no copy of the weights in the user's state folder",
        &Options::no_keep);
-  f.on("infer", "leave the training taps out", &Options::inference);
+  f.on("infer", "ignore the training taps", &Options::inference);
   stopping(f);
   training(f);
   counts(f);
   watching(f);
   machine(f);
   serving(f, "serve",
-          "answer requests while it runs: 127.0.0.1:8080 over HTTP, port 0 takes a free one; zmq+rep://127.0.0.1:5556 "
+          "answer requests during the run: 127.0.0.1:8080 over HTTP, port 0 for a free one; zmq+rep://127.0.0.1:5556 "
           "over ZeroMQ");
   checkpoints(f);
   spooling(f);
@@ -246,10 +242,10 @@ void run_flags(VerbRow& verb) {
 
 void infer_flags(VerbRow& verb) {
   Flags f(verb);
-  graph(f, "the flow (.hmx); its training taps are left out");
+  graph(f, "the flow (.hmx); its training taps are ignored");
   streams(f);
-  consumers(f, "where results go (default: stdout:)");
-  f.on("untrained", "compute with the initial weights where --weights gives none", &Options::untrained);
+  consumers(f, "consumer for results (default: stdout:)");
+  f.on("untrained", "use initial weights where --weights gives none", &Options::untrained);
   counts(f);
   machine(f);
   f.group("Live streams");
@@ -257,22 +253,22 @@ void infer_flags(VerbRow& verb) {
   f.group("Text");
   f.text("prompt", "TEXT", "text models: continue this text",
          [](Options& o, const std::string& v) { o.prompt = v, o.prompt_given = true; });
-  f.whole("generate", 1, 1 << 24, "text models: how many symbols to write", [](Options& o, int64_t v) {
+  f.whole("generate", 1, 1 << 24, "text models: number of tokens to generate", [](Options& o, int64_t v) {
      o.generate = v;
    }).initial = "400";
-  f.real("temperature", Least::zero, 100, "text models: 0 takes the likeliest symbol", [](Options& o, double v) {
-     o.temperature = v;
-   }).initial = "0.8";
+  f.real("temperature", Least::zero, 100, "text models: sampling temperature; 0 takes the most likely token",
+         [](Options& o, double v) { o.temperature = v; })
+      .initial = "0.8";
 }
 
 void serve_flags(VerbRow& verb) {
   Flags f(verb);
-  graph(f, "the flow (.hmx); its training taps are left out");
+  graph(f, "the flow (.hmx); its training taps are ignored");
   streams(f);
   cycle(f);
-  serving(f, "listen",
-          "where requests come in (default: 127.0.0.1:8080); port 0 takes a free one; zmq+rep://127.0.0.1:5556 over "
-          "ZeroMQ");
+  serving(
+      f, "listen",
+      "address for requests (default: 127.0.0.1:8080); port 0 for a free one; zmq+rep://127.0.0.1:5556 over ZeroMQ");
   machine(f);
 }
 
@@ -294,8 +290,8 @@ void explain_flags(VerbRow& verb) {
   show.choices = {"summary", "flow", "widths", "program", "kernels", "memory"};
   show.list = true;
   f.text("after", "PASS", "the program after a pass (trace, cse, fuse_elementwise, ...; 'all')", &Options::after);
-  f.on("select", "which implementation computes each call, and why the others do not", &Options::select);
-  f.on("placement", "what runs on the device, and what on the host with copies", &Options::placement);
+  f.on("select", "the implementation selected for each call, and why the others are not", &Options::select);
+  f.on("placement", "the steps on the device, and those on the host with copies", &Options::placement);
   f.on("dot", "the graph in Graphviz' language: ... --dot | dot -Tsvg > graph.svg", &Options::dot);
   f.on("infer", "the inference program instead of the training step", &Options::inference);
   training(f);
@@ -309,7 +305,7 @@ void profile_flags(VerbRow& verb) {
   graph(f);
   streams(f);
   f.group("Measuring");
-  f.whole("steps", 1, 1 << 20, "how many steps to time (default: about a second's)", [](Options& o, int64_t v) {
+  f.whole("steps", 1, 1 << 20, "number of steps to time (default: about a second's)", [](Options& o, int64_t v) {
      o.run.steps = v;
    }).example = "100";
   cycle(f);

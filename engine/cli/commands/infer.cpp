@@ -63,9 +63,8 @@ void expect_trained(BoundGraph& graph, const Options& options) {
   if (count > 0)
     throw Error(
         ErrorKind::Usage,
-        fmt::format("no weights are given, and '{}' has {} of them to learn", graph.graph().name, thousands(count)), {},
-        {"give those that run --save or --checkpoint wrote: --weights FILE",
-         "--untrained computes with the initial ones"});
+        fmt::format("no weights are given, and '{}' has {} to learn", graph.graph().name, thousands(count)), {},
+        {"add --weights FILE, as written by run --save or --checkpoint", "--untrained computes with the initial ones"});
 }
 
 int infer_command(const Options& options) {
@@ -78,12 +77,12 @@ int infer_command(const Options& options) {
   return with_source(flow.source, [&] {
     if (options.weights.empty() && options.producers.empty())
       throw Error(ErrorKind::Usage, "nothing to infer from", {},
-                  {"bind data with --producer [NAME=]ADDRESS, or give --weights of a text model to write with"});
+                  {"bind data with --producer [NAME=]ADDRESS, or give --weights of a text model to generate text"});
     std::unique_ptr<BoundGraph> graph = open_graph(flow, options, true);
     if (options.weights.empty() && !options.untrained && !names_weights(graph->graph()))
-      throw Error(ErrorKind::Usage, "no weights are given to write with", {},
-                  {"give those that run --save or --checkpoint wrote: --weights FILE",
-                   "--untrained writes with the initial ones"});
+      throw Error(ErrorKind::Usage, "no weights are given to generate text with", {},
+                  {"add --weights FILE, as written by run --save or --checkpoint",
+                   "--untrained generates with the initial ones"});
     return write_text(*graph, options);
   });
 }

@@ -272,7 +272,7 @@ void compare_manifest(Diagnosis& d) {
   for (const std::string& p : announced)
     if (std::find(d.provides.begin(), d.provides.end(), p) == d.provides.end())
       d.remedies.push_back(fmt::format("take '{}' out of {}", p, manifest.string()));
-  if (!d.remedies.empty()) d.trouble = "registers something else than its manifest says";
+  if (!d.remedies.empty()) d.trouble = "registers other items than its manifest lists";
 }
 
 // Returns the libraries of a directory, and the missing ones that a manifest names.
@@ -317,7 +317,7 @@ int doctor(const Options& options, const std::vector<std::string>& paths) {
     for (const std::string& p : d.provides) {
       const auto [at, fresh] = first.emplace(p, path);
       if (!fresh && by_manifest && d.trouble.empty())
-        d.trouble = fmt::format("{} is taken from {}", p, at->second),
+        d.trouble = fmt::format("{} is used from {}", p, at->second),
         d.remedies = {"the first on the search path has it; --plugin wins over both"};
     }
     troubled += !d.trouble.empty();
@@ -336,7 +336,7 @@ int doctor(const Options& options, const std::vector<std::string>& paths) {
   if (options.json)
     print_json(json::object{{"version", 1}, {"libraries", rows}});
   else
-    print("{} librar{}, {} in trouble\n", libraries.size(), libraries.size() == 1 ? "y" : "ies", troubled);
+    print("{} librar{}, {} with problems\n", libraries.size(), libraries.size() == 1 ? "y" : "ies", troubled);
   return troubled ? kFailed : kDone;
 }
 
@@ -375,11 +375,11 @@ int reload(const Options& options, const std::vector<std::string>& processes) {
       throw Error(ErrorKind::NoInput, fmt::format("there is no process '{}'", text), {}, {"pgrep harmonics"});
     const std::string program = fs::read_symlink("/proc/" + text + "/exe", hidden).filename().string();
     if (program.rfind("harmonics", 0) != 0)
-      throw Error(ErrorKind::Usage, fmt::format("process {} is {}, not harmonics", text,
-                                                program.empty() ? "somebody else's" : "'" + program + "'"));
+      throw Error(ErrorKind::Usage, program.empty() ? fmt::format("process {} belongs to another user", text)
+                                                    : fmt::format("process {} is '{}', not harmonics", text, program));
     if (::kill(std::stoi(text), SIGUSR1) != 0)
-      throw Error(ErrorKind::Usage, fmt::format("process {} cannot be told: {}", text, std::strerror(errno)));
-    if (!options.json && !options.quiet) print("process {} was told; it says what changed\n", text);
+      throw Error(ErrorKind::Usage, fmt::format("cannot signal process {}: {}", text, std::strerror(errno)));
+    if (!options.json && !options.quiet) print("reload requested from process {}; the run reports the changes\n", text);
   }
   if (options.json) print_json(json::object{{"version", 1}, {"processes", json::value_from(processes)}});
   return kDone;

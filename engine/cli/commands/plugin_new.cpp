@@ -63,8 +63,8 @@ void check_name(const std::string& name) {
   bool good = !name.empty() && (std::isalpha(static_cast<unsigned char>(name[0])) || name[0] == '_');
   for (const char c : name) good = good && (std::isalnum(static_cast<unsigned char>(c)) || c == '_');
   if (!good)
-    throw Error(ErrorKind::Usage, fmt::format("'{}' is no name of a plugin", name), {},
-                {"letters, digits and '_', beginning with a letter: it names a C++ class and stands in flows"});
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is not a plugin name", name), {},
+                {"letters, digits and '_', beginning with a letter: it names a C++ class and is used in flows"});
 }
 
 // my_act -> MyAct
@@ -134,7 +134,8 @@ int new_plugin(const std::string& name, const Options& options) {
                   {"choose another name, or --directory"});
   std::error_code failed;
   fs::create_directories(folder, failed);
-  if (failed) throw Error(ErrorKind::Output, fmt::format("'{}' cannot be made: {}", folder.string(), failed.message()));
+  if (failed)
+    throw Error(ErrorKind::Output, fmt::format("'{}' cannot be created: {}", folder.string(), failed.message()));
   boost::json::array written;
   for (const auto& [file, from] : files) {
     write_file_atomically((folder / file).string(), filled(from, words));

@@ -104,14 +104,11 @@ void print_profile(const Subject& subject, const Profile& p, MachinePeaks& peaks
         peaks.instructions(), peaks.peak() / 1e9, peaks.bandwidth(131072) / 1e9, peaks.bandwidth(4194304) / 1e9,
         peaks.bandwidth(67108864) / 1e9);
   if (p.by_device)
-    print(
-        "times of single steps are by the device's clock, less {:.2f} us that pass between two points of its queue "
-        "with nothing between\n",
-        p.waiting * 1e6);
+    print("times of single steps are by the device's clock, less {:.2f} us between two adjacent events of its queue\n",
+          p.waiting * 1e6);
   else if (p.waiting > 0)
     print(
-        "times of single steps are by the wall clock around a wait for the device, less {:.2f} us that a wait for next "
-        "to nothing takes\n",
+        "times of single steps are by the wall clock around a wait for the device, less {:.2f} us for an empty wait\n",
         p.waiting * 1e6);
   print("\n");
   print_lines(by_step(p), p.kernels, "parts  step  what                       kernel                   where");

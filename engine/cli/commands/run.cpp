@@ -301,7 +301,7 @@ void expect_ending(const char* flag, const std::string& path, std::initializer_l
   std::string known;
   for (const char* one : endings) known += (known.empty() ? "" : " or ") + std::string(one);
   throw Error(ErrorKind::Usage, fmt::format("{} '{}' does not end in {}", flag, path, known), {},
-              {fmt::format("{} writes {}: name the file so", flag,
+              {fmt::format("{} writes {}: use that extension", flag,
                            endings.size() > 1 ? "a page, or a picture" : "a picture as SVG")});
 }
 
@@ -325,10 +325,9 @@ void check_pictures(const BoundGraph& graph, const Options& options) {
                                                 {"--metric", !options.run.metrics.empty()}};
   for (const auto& [flag, given] : needs)
     if (given)
-      throw Error(
-          ErrorKind::Usage,
-          fmt::format("{} is about training, and no cycle of '{}' has a training tap", flag, graph.graph().name), {},
-          {"write one: LAYER <-(cross_entropy)- LABELS;"});
+      throw Error(ErrorKind::Usage,
+                  fmt::format("{} needs training, but no cycle of '{}' has a training tap", flag, graph.graph().name),
+                  {}, {"write one: LAYER <-(cross_entropy)- LABELS;"});
 }
 
 void draw(BoundGraph& graph, const Options& options, const RunOutcome& outcome, Outputs& outputs) {

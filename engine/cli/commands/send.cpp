@@ -177,7 +177,7 @@ std::vector<Sink> open_targets(const Options& options, const std::vector<Binding
     set_option(registry, HX_CONSUMER, address, "resume", "true");
     if (!options.ack.empty()) {
       if (!takes_option(registry, HX_CONSUMER, address, "ack"))
-        throw Error(ErrorKind::Usage, fmt::format("nobody acknowledges what is sent to {}:", address.scheme), {},
+        throw Error(ErrorKind::Usage, fmt::format("{}: has no acknowledgements", address.scheme), {},
                     {"send to tcp:, unix: or zmq+dealer:"});
       set_option(registry, HX_CONSUMER, address, "ack", options.ack);
     }
@@ -201,7 +201,7 @@ std::vector<Binding> tensors_of(const std::string& text) {
   }
   if (bindings.empty())
     throw Error(ErrorKind::Usage, fmt::format("'{}' names no tensor", text), {},
-                {"write #image,label, or nothing behind the address"});
+                {"write #image,label, or nothing after the address"});
   return bindings;
 }
 
@@ -255,7 +255,7 @@ int receive_command(const Options& options) {
       throw Error(ErrorKind::Usage, fmt::format("'{}' is not received", b.name), {},
                   {fmt::format("write {}#{}", options.files.front(), b.name)});
     if (b.name.empty() && bindings.size() > 1)
-      throw Error(ErrorKind::Usage, fmt::format("'{}' says nothing of which tensor it takes", text), {},
+      throw Error(ErrorKind::Usage, fmt::format("'{}' does not name a tensor", text), {},
                   {fmt::format("write --to {}={}", bindings[0].name, text)});
     if (options.insecure) set_option(Registry::global(), HX_CONSUMER, b.address, "insecure", "true");
     sinks.emplace_back(i, open_sink(Registry::global(), bindings[i].name, b.address));

@@ -61,8 +61,8 @@ int serve_command(const Options& options) {
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     if (options.weights.empty())
-      throw Error(ErrorKind::Usage, "there are no weights to answer with", {},
-                  {"give them: --weights FILE, as run --save or --checkpoint wrote it"});
+      throw Error(ErrorKind::Usage, "no weights are given", {},
+                  {"add --weights FILE, as written by run --save or --checkpoint"});
     Options given = options;
     if (given.serve.empty()) given.serve = {"127.0.0.1:8080"};
     const std::unique_ptr<BoundGraph> graph = open_graph(flow, given, true);

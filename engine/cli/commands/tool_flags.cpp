@@ -49,7 +49,7 @@ void run_address(Flags& f) {
 
 void run_token(Flags& f) {
   f.group("Serving");
-  f.text("token", "TEXT", "the token of the run, for addresses; prefer HARMONICS_TOKEN", &Options::token);
+  f.text("token", "TEXT", "token of the run, if it is given by its address; prefer HARMONICS_TOKEN", &Options::token);
 }
 
 void library(Flags& f) { f.texts("plugin", "PATH", "load a plugin library", &Options::plugins); }
@@ -68,8 +68,8 @@ void unencrypted(Flags& f) {
 void ctl_flags(VerbRow& verb) {
   Flags f(verb);
   run_address(f);
-  f.positional("ACTION", "what the run shall do: step [N], lr RATE, lr schedule (back to the schedule's rate), ...")
-      .choices = {"status", "pause", "resume", "step", "checkpoint", "lr", "stop", "events"};
+  f.positional("ACTION", "command: step [N], lr RATE, lr schedule (back to the schedule's rate), ...").choices = {
+      "status", "pause", "resume", "step", "checkpoint", "lr", "stop", "events"};
   f.positional("VALUE", "of step and lr").required = false;
   run_token(f);
 }
@@ -86,25 +86,24 @@ void tap_flags(VerbRow& verb) {
   run_address(f);
   f.positional("NAME", "a producer or layer of the run's flow");
   run_token(f);
-  sample_count(f, "how many samples (default: until the run ends)");
+  sample_count(f, "number of samples (default: until the run ends)");
 }
 
 void send_flags(VerbRow& verb) {
   Flags f(verb);
   f.positional("ADDRESS", "the listener: tcp:127.0.0.1:5555, unix:PATH, zmq+dealer://...; or any consumer");
   f.group("Data");
-  f.texts("from", "[NAME=]ADDRESS", "a producer whose samples are sent; those of several are sent together",
-          &Options::from)
+  f.texts("from", "[NAME=]ADDRESS", "producer whose samples are sent; several are sent together", &Options::from)
       .required = true;
-  sample_count(f, "at most so many samples");
-  f.real("rate", Least::above_zero, kAnyRate, "samples a second (default: as fast as they are taken)",
+  sample_count(f, "maximum number of samples");
+  f.real("rate", Least::above_zero, kAnyRate, "samples per second (default: as fast as the receiver takes them)",
          [](Options& o, double v) { o.rate = v; })
       .example = "100";
   library(f);
   f.group("Sending");
   f.text("producer-name", "NAME",
-         "name of this sender (default: the addresses of --from); a restarted sender of that name continues where the "
-         "receiver is",
+         "name of this sender (default: the addresses of --from); a restarted sender of that name continues at the "
+         "receiver's position",
          &Options::producer_name);
   FlagRow& ack = f.text("ack", "WHEN", " (on the receiver's disk): until then samples are kept", &Options::ack);
   ack.choices = {"received", "durable"};
@@ -114,18 +113,17 @@ void send_flags(VerbRow& verb) {
 
 void receive_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("ADDRESS", "where to listen, and which tensors: 'tcp:127.0.0.1:5555#image,label'; or any producer");
+  f.positional("ADDRESS", "address to listen on, with tensors: 'tcp:127.0.0.1:5555#image,label'; or any producer");
   f.group("Data");
-  f.texts("to", "[NAME=]ADDRESS", "a consumer that takes the samples (default: JSON lines on standard output)",
-          &Options::to);
-  sample_count(f, "at most so many samples");
+  f.texts("to", "[NAME=]ADDRESS", "consumer for the samples (default: JSON lines on standard output)", &Options::to);
+  sample_count(f, "maximum number of samples");
   library(f);
   unencrypted(f);
 }
 
 void keys_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("FILE", "where to write the pair; the public key alone goes to FILE.pub");
+  f.positional("FILE", "file for the key pair; the public key alone goes to FILE.pub");
 }
 
 void ckpt_flags(VerbRow& verb) {
@@ -164,8 +162,8 @@ void plugin_flags(VerbRow& verb) {
   f.text("kind", "KIND", "", &Options::kind).names = kinds_of_plugins;
   f.text("directory", "DIR", "where to write it (default: a folder of its name)", &Options::directory);
   f.group("Check");
-  f.text("address", "ADDRESS", "what a producer or consumer is to open: 'my:path?option=1'", &Options::address);
-  f.whole("seed", 0, std::numeric_limits<int64_t>::max(), "seed of the numbers it is tried on",
+  f.text("address", "ADDRESS", "address that a producer or consumer opens: 'my:path?option=1'", &Options::address);
+  f.whole("seed", 0, std::numeric_limits<int64_t>::max(), "seed of the numbers it is tested with",
           [](Options& o, int64_t v) { o.run.seed = v; })
       .initial = "0";
   f.whole("calls", 1000, int64_t{1} << 40, "calls of each function to find leaks, for 2 s at most",
@@ -176,15 +174,13 @@ void plugin_flags(VerbRow& verb) {
 void config_flags(VerbRow& verb) {
   Flags f(verb);
   f.positional("ACTION", "what to do").choices = {"show"};
-  PositionalRow& whose = f.positional("VERB", "whose settings (default: those of all verbs that are set)");
+  PositionalRow& whose = f.positional("VERB", "verb whose settings are shown (default: all that are set)");
   whose.required = false;
   whose.names = verb_names;
-  f.on("origin", "also where each value comes from", &Options::origin);
+  f.on("origin", "also the origin of each value", &Options::origin);
 }
 
-void completion_flags(VerbRow& verb) {
-  Flags(verb).positional("SHELL", "of which shell").choices = {"bash", "zsh", "fish"};
-}
+void completion_flags(VerbRow& verb) { Flags(verb).positional("SHELL", "shell").choices = {"bash", "zsh", "fish"}; }
 
 void man_flags(VerbRow& verb) {
   Flags f(verb);

@@ -35,7 +35,7 @@ class Screen {
  public:
   Screen() {
     if (::tcgetattr(STDIN_FILENO, &before_) != 0)
-      throw Error(ErrorKind::InputOutput, "the terminal cannot be read from", {}, {"--once prints what there is now"});
+      throw Error(ErrorKind::InputOutput, "the terminal cannot be read from", {}, {"--once prints the current state"});
     struct sigaction end {};
     end.sa_handler = [](int) { ended = 1; };
     struct sigaction size {};

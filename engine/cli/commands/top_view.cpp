@@ -212,7 +212,7 @@ class View {
         .column(std::isnan(lag) ? "–" : duration(lag), 9);
     l.column(count_text(lost), 7, lost > 0 ? kBad : "").column(count_text(number_in(s, "duplicates")), 7);
     if (const std::string out = left_out_text(s); !out.empty()) line().add("    " + out, kHigh);
-    if (full >= 0.9) line().add("    holds its senders back", kHigh);
+    if (full >= 0.9) line().add("    blocks its senders", kHigh);
     if (const std::string error = text_in(s, "last_error"); !error.empty()) line().add("    " + error, kBad);
   }
 

@@ -71,7 +71,7 @@ int validate_command(const Options& options) {
     try {
       check(file, options);
       if (!options.quiet)
-        say(file + (options.producers.empty() ? ": ok (widths were not checked: they follow from data, give --producer)"
+        say(file + (options.producers.empty() ? ": ok (widths were not checked: they depend on data, give --producer)"
                                               : ": ok"));
     } catch (const Error& e) {
       if (!options.json) print_error(e);

@@ -24,7 +24,7 @@ struct Verb {
 };
 
 constexpr const char* kRunExamples =
-    "learn digits that are drawn, with no file at all\n"
+    "train on synthetic digits, without files\n"
     "  harmonics run samples/mnist.hmx --producer synth:digits --producer 'synth:digits#label'\n"
     "learn from files, test, keep the weights\n"
     "  harmonics run mnist.hmx --producer train-images.idx --producer train-labels.idx \\\n"
@@ -41,7 +41,7 @@ constexpr const char* kRunExamples =
     "  harmonics run g.hmx --producer data.csv --for 1h --optimizer 'sgd(lr=0.1, momentum=0.9)' --schedule cosine";
 
 constexpr Verb kVerbs[] = {
-    {"run", "train a flow, or run it when it has no training tap", run_flags, run_command, "run.json", kRunExamples},
+    {"run", "train a flow, or run it if it has no training tap", run_flags, run_command, "run.json", kRunExamples},
     {"infer", "run a flow without training", infer_flags, infer_command, "infer.json",
      "harmonics infer mnist.hmx --weights mnist.safetensors --producer t10k-images.idx\n"
      "harmonics infer char_gpt.hmx --weights gpt.safetensors --prompt 'ROMEO:'"},
@@ -69,15 +69,14 @@ constexpr Verb kVerbs[] = {
      "harmonics explain mnist.hmx --producer train-images.idx --producer train-labels.idx\n"
      "harmonics explain mnist.hmx --weights mnist.safetensors --infer --show kernels,memory\n"
      "harmonics explain mnist.hmx --dot | dot -Tsvg > mnist.svg"},
-    {"profile", "where a step's time goes, against what the machine could do", profile_flags, profile_command,
-     "profile.json",
+    {"profile", "profile the time of a step against the machine's peak", profile_flags, profile_command, "profile.json",
      "harmonics profile mnist.hmx --producer train-images.idx --producer train-labels.idx --batch 1 --threads 1"},
-    {"bench", "samples a second of a flow, by batch size and threads", bench_flags, bench_command, "bench.json",
+    {"bench", "samples per second of a flow, by batch size and threads", bench_flags, bench_command, "bench.json",
      "harmonics bench mnist.hmx --producer train-images.idx --producer train-labels.idx --batch 1,64 --threads 1,2"},
     {"send", "send a producer's samples to a process that listens at ADDRESS", send_flags, send_command, "send.json",
      "harmonics send tcp:127.0.0.1:5555 --from image=train-images.idx --from label=train-labels.idx --ack durable\n"
      "harmonics send unix:/tmp/digits --from synth:digits --rate 100"},
-    {"receive", "print or write the samples that are sent here, without a flow", receive_flags, receive_command,
+    {"receive", "receive samples and print or write them, without a flow", receive_flags, receive_command,
      "receive.json",
      "harmonics receive 'tcp:127.0.0.1:5555#image,label' --count 10\n"
      "harmonics receive zmq+router://127.0.0.1:5556 --to file:samples.npy"},
@@ -86,11 +85,10 @@ constexpr Verb kVerbs[] = {
     {"ckpt", "checkpoints: list, show, verify, diff", ckpt_flags, ckpt_command, "ckpt.json",
      "harmonics ckpt list runs/digits\n"
      "harmonics ckpt diff runs/a runs/b"},
-    {"list", "what exists: functions, streams, devices, metrics, optimizers, verbs, ...", list_flags, list_command,
-     "list.json",
+    {"list", "list functions, streams, devices, metrics, optimizers, verbs, ...", list_flags, list_command, "list.json",
      "harmonics list functions\n"
      "harmonics list metrics --json"},
-    {"inspect", "one thing in full: a function, a scheme of streams, what an address gives, a weights file",
+    {"inspect", "details of one item: a function, a stream scheme, the data of an address, a weights file",
      inspect_flags, inspect_command, "inspect.json",
      "harmonics inspect conv\n"
      "harmonics inspect 'data.csv#age'\n"
@@ -101,21 +99,20 @@ constexpr Verb kVerbs[] = {
      "  harmonics plugin new my_act --kind activation\n"
      "  cmake -S my_act -B my_act/build && cmake --build my_act/build\n"
      "  harmonics plugin check my_act/build/libmy_act.so\n"
-     "why is it not found, or does not load?\n"
+     "find out why it is not found or does not load\n"
      "  harmonics plugin doctor\n"
      "  harmonics plugin doctor ./libmy_act.so\n"
-     "a run continues with the build that is there now\n"
+     "reload it in a running process\n"
      "  harmonics plugin reload $(pgrep -x harmonics)"},
-    {"config", "settings from files and the environment, and where each comes from", config_flags, config_command,
+    {"config", "settings from files and the environment, with their origins", config_flags, config_command,
      "config.json",
      "printf '[run]\\nbatch = 128\\nepochs = 3\\n' > harmonics.toml\n"
      "harmonics config show run --origin",
-     "Settings have the names of flags. What counts, the strongest first: the flag, HARMONICS_FLAG in the\n"
+     "Settings have the names of flags. Precedence, highest first: the flag, HARMONICS_FLAG in the\n"
      "environment, --config FILE, ./harmonics.toml (epochs, steps, batch, lr, optimizer, schedule, seed,\n"
      "threads, precision, device, quiet), ~/.config/harmonics/config.toml, /etc/harmonics/config.toml,\n"
      "the default."},
-    {"completion", "a script that completes commands in bash, zsh or fish", completion_flags, completion_command,
-     "completion.json",
+    {"completion", "completion script for bash, zsh or fish", completion_flags, completion_command, "completion.json",
      "source <(harmonics completion bash)\n"
      "harmonics completion zsh > ~/.zfunc/_harmonics\n"
      "harmonics completion fish > ~/.config/fish/completions/harmonics.fish"},

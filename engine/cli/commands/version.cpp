@@ -77,7 +77,8 @@ void print_licenses(const std::string& folder) {
   print(
       "bundled are libraries of Debian, each here with the licenses of its source package ('apt-get source "
       "NAME=VERSION' gets it); the texts\n"
-      "follow, and lie in {}\n\n",
+      "follow, and are in {}\n"
+      "\n",
       folder);
   std::vector<std::string> texts;
   for (const BundledLibrary& l : libraries) {

@@ -71,7 +71,7 @@ std::string text_of(const std::string& path, const Expect& expect = {}) {
     return read_file(path, kMostBytes, expect);
   } catch (const Error& e) {
     throw Error(e.kind(), e.what(), {},
-                {"it was to hold settings; 'harmonics config show' lists the files that count"});
+                {"it should contain settings; 'harmonics config show' lists the files in effect"});
   }
 }
 
@@ -131,7 +131,7 @@ void Configuration::note_typos(const CommandTable& table) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     if (const auto near = nearest(name, known))
       notes_.push_back(
-          fmt::format("{}{} of the environment is no setting; did you mean {}{}?", kBegin, name, kBegin, *near));
+          fmt::format("environment variable {}{} is not a setting; did you mean {}{}?", kBegin, name, kBegin, *near));
   }
 }
 
@@ -142,7 +142,7 @@ void Configuration::read_here(const CommandTable& table) {
   if (links && link.st_uid != ::geteuid() && link.st_uid != 0) foreign = "is a link of another user";
   if (foreign.empty()) text = text_of(kHere, [&](const struct stat& state) { foreign = foreign_access(state); });
   if (!foreign.empty()) {
-    notes_.push_back(fmt::format("{} is left out: it {}", kShownHere, foreign));
+    notes_.push_back(fmt::format("{} is ignored: it {}", kShownHere, foreign));
     return;
   }
   SettingsLayer layer = parse_settings(table, kShownHere, text);
@@ -154,8 +154,7 @@ void Configuration::read_here(const CommandTable& table) {
   });
   if (!left_out.empty())
     notes_.push_back(fmt::format(
-        "{} of {} {} left out: the file of the current folder says how much is learned and how, nothing else; "
-        "--config {} takes all of it",
+        "{} of {} {} ignored: a file in the current folder may only set training options; --config {} accepts all keys",
         listed(left_out), kShownHere, left_out.size() == 1 ? "is" : "are", kHere));
   layers_.push_back(std::move(layer));
   files_.emplace_back(kShownHere);

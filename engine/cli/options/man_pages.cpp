@@ -10,6 +10,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/cli/options/command_table.hpp"
 #include "engine/cli/options/manual.hpp"
+#include "engine/cli/options/roff.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -87,10 +88,13 @@ std::string verb_page(const VerbRow& v) {
 
 std::string program_page(const CommandTable& table) {
   std::string s = head("harmonics", 1, "train and serve neural models described as flows of streams");
-  s += ".SH SYNOPSIS\n\\fBharmonics\\fR \\fIverb\\fR [\\fIarguments\\fR] [\\fIoptions\\fR]\n.SH DESCRIPTION\n"
-       "A flow (.hmx) says how streams become results; producers and consumers are bound to files and other addresses. "
-       "Data goes to\n"
-       "standard output, what people read to standard error.\n.SH VERBS\n";
+  s += ".SH SYNOPSIS\n"
+       "\\fBharmonics\\fR \\fIverb\\fR [\\fIarguments\\fR] [\\fIoptions\\fR]\n"
+       ".SH DESCRIPTION\n"
+       "A flow (.hmx) describes how streams become results; producers and consumers are bound to files and other "
+       "addresses. Data goes to\n"
+       "standard output, messages go to standard error.\n"
+       ".SH VERBS\n";
   for (const VerbRow& v : table)
     s += fmt::format(".TP\n\\fB{}\\fR\n{}; see \\fBharmonics\\-{}\\fR(1)\n", roff_text(v.name), roff_text(v.help),
                      roff_text(v.name));
@@ -118,7 +122,7 @@ std::string man_page(const CommandTable& table, const std::string& page) {
   }
   Error e(ErrorKind::Usage, "there is no verb '" + page + "'");
   const std::string meant = did_you_mean(page, known);
-  throw e.note(meant.empty() ? "pages are of the verbs ('harmonics man --list'), and of the flow language: hmx"
+  throw e.note(meant.empty() ? "there are pages for the verbs ('harmonics man --list') and the flow language: hmx"
                              : meant);
 }
 

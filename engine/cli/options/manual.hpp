@@ -27,9 +27,4 @@ extern const unsigned kManualPageCount;
 // docs/hmx.md.
 std::string language_text();
 
-// Escapes the characters of a page's text that roff interprets.
-std::string roff_text(const std::string& text);
-// Headings, paragraphs, lists, tables, code between fences or indented by four; `code`, *emphasis*, [links](to).
-std::string roff_of_markdown(const std::string& markdown);
-
 }  // namespace harmonics::engine::cli

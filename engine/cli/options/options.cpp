@@ -187,7 +187,7 @@ class ArgumentReader {
     for (const PositionalRow& p : verb_.positionals) takes += (takes.empty() ? "" : " ") + p.name;
     Error e(ErrorKind::Usage,
             verb_.positionals.empty()
-                ? fmt::format("'{}' takes flags only, and '{}' is none", verb_.name, word)
+                ? fmt::format("'{}' takes flags only, and '{}' is not a flag", verb_.name, word)
                 : fmt::format("'{}' takes {}, and '{}' is one word too many", verb_.name, takes, word));
     if (last_ && last_->list)
       e.note(fmt::format("values of --{} are separated by commas: --{} {},{}", last_->name, last_->name,
@@ -257,7 +257,7 @@ std::vector<std::string> configure(const CommandTable& table, const VerbRow& ver
       for (const std::string& value : setting->values) give(flag, o, value);
     } catch (const Error& e) {
       Error of_setting(ErrorKind::Type, fmt::format("{}: {}", setting->origin, e.what()), {}, e.notes());
-      throw of_setting.note("'harmonics " + verb.name + " --help' says what --" + flag.name + " takes");
+      throw of_setting.note("'harmonics " + verb.name + " --help' explains --" + flag.name + " takes");
     }
     if (!Configuration::is_from_here(*setting)) continue;
     quiet_here |= flag.name == "quiet";
@@ -271,8 +271,8 @@ std::vector<std::string> configure(const CommandTable& table, const VerbRow& ver
 const VerbRow& verb_typed(const CommandTable& table, const std::string& word) {
   for (const VerbRow& row : table)
     if (row.name == word) return row;
-  Error e(ErrorKind::Usage, is_flag(word) ? fmt::format("'{}' stands before the verb", word)
-                                          : fmt::format("there is no verb '{}'", word));
+  Error e(ErrorKind::Usage,
+          is_flag(word) ? fmt::format("'{}' is before the verb", word) : fmt::format("there is no verb '{}'", word));
   if (const std::string meant = did_you_mean(word, names_of(table)); !meant.empty()) e.note(meant);
   if (const std::string remark = remark_on(word); !remark.empty()) e.note(remark);
   throw e.note("'harmonics --help' shows the verbs");

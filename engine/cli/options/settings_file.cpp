@@ -82,7 +82,7 @@ class FileReader {
       if (!is_switch && is_flag)
         throw Error(ErrorKind::Type,
                     fmt::format("{}: the value of '{}' is neither a text nor a number", s.origin, entry.key), {},
-                    {"texts stand in quotes"});
+                    {"write texts in quotes"});
       s.values.push_back(value.text);
     }
     settings_[{verb, entry.key}] = std::move(s);

@@ -70,7 +70,7 @@ class Reader {
   std::vector<TomlTable> run() {
     if (const std::optional<size_t> bad = find_invalid_utf8(text_)) {
       line_ += static_cast<size_t>(std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(*bad), '\n'));
-      refuse("what stands here is not UTF-8", "save the file as UTF-8 text");
+      refuse("the text is not UTF-8", "save the file as UTF-8 text");
     }
     tables_.emplace_back();
     for (skip_lines(); at_ < text_.size(); skip_lines()) {
@@ -107,7 +107,7 @@ class Reader {
   void end_line() {
     skip_blanks();
     if (!at_end_of_line())
-      refuse(fmt::format("'{}' behind what this line sets", rest()), "one setting a line: batch = 128");
+      refuse(fmt::format("'{}' after the setting of this line", rest()), "one setting a line: batch = 128");
   }
 
   // Returns the text at this position for messages: at most a few words of the line.
@@ -122,14 +122,13 @@ class Reader {
     if (peek() == '.')
       refuse(fmt::format("a table within the table '{}'", printable(name)), "settings have tables of one name: [run]");
     if (peek() != ']')
-      refuse(fmt::format("'{}' where the ']' of a table is due", rest()),
-             "[run] begins the settings of 'harmonics run'");
+      refuse(fmt::format("'{}' instead of the ']' of a table", rest()), "[run] begins the settings of 'harmonics run'");
     ++at_;
     const auto same =
         std::find_if(tables_.begin() + 1, tables_.end(), [&](const TomlTable& t) { return t.name == name; });
     if (same != tables_.end())
       refuse(fmt::format("the table '{}' begins again", printable(name)),
-             fmt::format("it began in line {}: put its settings together", same->line));
+             fmt::format("it began in line {}: merge its settings", same->line));
     current_ = tables_.size();
     tables_.push_back({name, line_, {}});
   }
@@ -180,8 +179,7 @@ class Reader {
     const size_t from = at_;
     while (at_ < text_.size() && is_bare(text_[at_])) ++at_;
     if (static_cast<unsigned char>(peek()) >= 0x80)
-      refuse("a character beyond ASCII that is in no text",
-             "names are those of verbs and flags; texts stand in quotes");
+      refuse("a non-ASCII character outside of a text", "names are those of verbs and flags; write texts in quotes");
     if (at_ == from) refuse(missing, remedy);
     return std::string(text_.substr(from, at_ - from));
   }
@@ -197,7 +195,7 @@ class Reader {
       if (peek() == ',')
         ++at_;
       else if (peek() != ']')
-        refuse(fmt::format("'{}' where the ',' or the ']' of a list is due", rest()),
+        refuse(fmt::format("'{}' instead of the ',' or ']' of a list", rest()),
                "lists are written [\"f1\", \"topk(3)\"]");
     }
     ++at_;
@@ -213,9 +211,9 @@ class Reader {
     const std::string_view word = text_.substr(from, at_ - from);
     if (word == "true" || word == "false") return {TomlValue::Kind::flag, std::string(word)};
     if (std::string number = number_of(word); !number.empty()) return {TomlValue::Kind::number, std::move(number)};
-    if (word.empty()) refuse("no value behind the '='", "texts stand in quotes: save = \"model.safetensors\"");
+    if (word.empty()) refuse("no value after the '='", "write texts in quotes: save = \"model.safetensors\"");
     refuse(fmt::format("'{}' is neither a text, a number, true nor false", printable(word)),
-           "texts stand in quotes: save = \"model.safetensors\"");
+           "write texts in quotes: save = \"model.safetensors\"");
   }
 
   std::string quoted() {

@@ -35,7 +35,7 @@ HttpAddress address_of(const std::string& url) {
   const std::string authority = url.substr(std::min(kScheme.size(), url.size()), end - std::min(kScheme.size(), end));
   const size_t colon = authority.rfind(':');
   if (!url.starts_with(kScheme) || colon == std::string::npos || colon == 0 || colon + 1 == authority.size())
-    throw Error(ErrorKind::Usage, fmt::format("'{}' is no address of a run", url), {},
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is not the address of a run", url), {},
                 {"write http://127.0.0.1:8080, or the path of its control socket"});
   std::string host = authority.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
@@ -85,17 +85,17 @@ class Exchange {
     if (!e) return;
     if (e == beast::error::timeout)
       throw Error(ErrorKind::Unavailable, fmt::format("{} does not answer", url_), {},
-                  {"it may be writing a checkpoint; ask again"});
+                  {"it may be writing a checkpoint; try again"});
     if (e == http::error::body_limit || e == http::error::header_limit)
       throw Error(ErrorKind::Unavailable,
                   e == http::error::body_limit
                       ? fmt::format("{} answers with more than {} MiB", url_, kMostReplyBytes >> 20)
                       : fmt::format("{} answers with a header of more than {} KiB", url_, kMostHeaderBytes >> 10),
-                  {}, {"it is no run of harmonics, or a smaller part has to be asked for"});
+                  {}, {"it is not a harmonics run, or the reply is too large: request less"});
     const bool closed = e == http::error::partial_message || e == asio::error::eof ||
                         e == asio::error::connection_reset || e == asio::error::broken_pipe;
-    throw Error(ErrorKind::Unavailable, closed ? fmt::format("{} went away", url_)
-                                               : fmt::format("what answers on {} is no run of harmonics", url_));
+    throw Error(ErrorKind::Unavailable, closed ? fmt::format("{} closed the connection", url_)
+                                               : fmt::format("the server at {} is not a harmonics run", url_));
   }
 
   const std::string& url_;

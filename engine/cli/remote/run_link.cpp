@@ -52,7 +52,7 @@ json::object RunLink::parsed(const std::string& text) const {
     if (answer.is_object()) return std::move(answer.get_object());
   } catch (const boost::system::system_error&) {  // reported below
   }
-  throw Error(ErrorKind::Unavailable, fmt::format("what answers on {} is no run of harmonics", where_));
+  throw Error(ErrorKind::Unavailable, fmt::format("the server at {} is not a harmonics run", where_));
 }
 
 json::object RunLink::ask(const std::string& message, double seconds) {

@@ -27,17 +27,17 @@ Checkpointing::Checkpointing(const Options& options)
   std::string folder = options.checkpoint;
   if (folder.empty() && options.resume && is_folder(*options.resume)) folder = *options.resume;
   if (folder.empty() && options.resume && options.resume->empty())
-    throw Error(ErrorKind::Usage, "--resume does not say from where", {},
+    throw Error(ErrorKind::Usage, "--resume needs a checkpoint", {},
                 {"give --checkpoint DIR, or --resume DIR, or --resume FILE"});
   if (folder.empty() && (options.every || options.keep))
     throw Error(ErrorKind::Usage,
-                fmt::format("{} says nothing without --checkpoint DIR", options.every ? "--every" : "--keep"));
+                fmt::format("{} has no effect without --checkpoint DIR", options.every ? "--every" : "--keep"));
   if (!folder.empty()) {
     writer_.emplace(folder, parse_interval(options.every.value_or("5m")),
                     static_cast<size_t>(options.keep.value_or(3)));
     if (!options.resume && !writer_->last().empty())
       throw Error(ErrorKind::Usage, fmt::format("'{}' holds the checkpoints of a run", folder), {},
-                  {"go on with that run: add --resume; or give this one a directory of its own"});
+                  {"add --resume to continue that run, or use another directory"});
   }
   if (options.resume) read(options, folder);
   if (writer_)

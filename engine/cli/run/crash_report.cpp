@@ -156,7 +156,7 @@ void tell_crash(const PluginCode* plugin, std::string_view what) {
   std::array<char, NAME_MAX + 1> checkpoint;
   if (has_way_on && newest_checkpoint(checkpoint))
     text << "the last checkpoint: " << way_on_folder.data() << "/" << checkpoint.data()
-         << "\nto go on:  " << way_on_command.data() << "\n";
+         << "\nto continue:  " << way_on_command.data() << "\n";
   text.write();
   LeftBehind::remove();
 }

@@ -92,7 +92,7 @@ uint64_t bytes_of(const char* flag, const std::string& text) {
 std::shared_ptr<Spool> spool_of(const Options& options) {
   if (options.spool.empty()) {
     if (!options.spool_limit.empty() || options.spool_keep)
-      throw Error(ErrorKind::Usage, fmt::format("{} says nothing without --spool DIR",
+      throw Error(ErrorKind::Usage, fmt::format("{} has no effect without --spool DIR",
                                                 options.spool_keep ? "--spool-keep" : "--spool-limit"));
     return nullptr;
   }
@@ -107,7 +107,7 @@ std::shared_ptr<Spool> spool_of(const Options& options) {
 std::shared_ptr<DeadLetters> dead_letters_of(const Options& options) {
   if (options.dead_letters.empty()) {
     if (!options.dead_letters_limit.empty())
-      throw Error(ErrorKind::Usage, "--dead-letters-limit says nothing without --dead-letters DIR");
+      throw Error(ErrorKind::Usage, "--dead-letters-limit has no effect without --dead-letters DIR");
     return nullptr;
   }
   DeadLetterOptions o;
@@ -133,7 +133,7 @@ void note_other_functions(const BoundGraph& graph, const Options& options) {
   if (differ.empty()) return;
   std::string text = differ.front();
   if (differ.size() > 1) text += fmt::format(", and {} more differ", differ.size() - 1);
-  print_note(fmt::format("{} learned otherwise: {}", options.weights, text));
+  print_note(fmt::format("{} was trained differently: {}", options.weights, text));
 }
 
 // Whether opening the address waits for nobody and takes nothing that others wait for.

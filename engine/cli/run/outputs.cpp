@@ -167,7 +167,7 @@ void save_or_rescue(const TensorFile& weights, const std::string& path) {
       } catch (const Error&) {
         continue;
       }
-      throw Error(failure).note(fmt::format("the weights are in {}: --weights takes them", instead));
+      throw Error(failure).note(fmt::format("the weights are in {}: use --weights", instead));
     }
     throw;
   }

@@ -127,7 +127,7 @@ std::optional<std::string> RunLog::write(const LogRow& row) {
     put(row);
   } catch (const Error& e) {
     failure_ = e.what();
-    if (lacking_++ == 0) return failure_ + "; the run goes on";
+    if (lacking_++ == 0) return failure_ + "; the run continues";
   }
   return std::nullopt;
 }
@@ -141,7 +141,7 @@ std::unique_ptr<RunLog> make_run_log(const std::string& path) {
   if (path.ends_with(".csv")) return std::make_unique<CsvLog>(path);
   if (path.ends_with(".jsonl")) return std::make_unique<JsonLinesLog>(path);
   throw Error(ErrorKind::Usage, fmt::format("the log '{}' ends neither in .csv nor in .jsonl", path), {},
-              {"the ending says how it is written, e.g. --log metrics.csv"});
+              {"the extension selects the format, e.g. --log metrics.csv"});
 }
 
 }  // namespace harmonics::engine::cli

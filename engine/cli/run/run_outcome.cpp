@@ -233,7 +233,7 @@ void summarise(BoundGraph& graph, const Options& options, const RunOutcome& outc
   const CycleReport& r = outcome.report;
   if (!outcome.trained) {
     if (options.weights.empty() && !options.untrained && count_weights(graph.store(), {}, {}).all() > 0)
-      print_note("no --weights were given: the results come from weights that never learned");
+      print_note("no --weights were given: the results come from untrained weights");
     say(fmt::format("inferred {} samples in {} ({})", thousands(r.samples), duration(r.seconds),
                     rate(r.samples_per_second)));
     tell_missing(r);
@@ -250,8 +250,8 @@ void summarise(BoundGraph& graph, const Options& options, const RunOutcome& outc
     say(fmt::format("validation{} on {} samples: {}", e->step == r.steps ? "" : " after step " + thousands(e->step),
                     thousands(e->validation->samples), figures_text(*e->validation)));
   else if (!options.validations.empty())
-    print_note("the run ended before it was validated");
-  if (!outcome.tested && !options.tests.empty()) print_note("the test was left out: the run ended before its time");
+    print_note("the run ended before its first validation");
+  if (!outcome.tested && !options.tests.empty()) print_note("the test was skipped: the run ended early");
   if (outcome.test)
     say(fmt::format("test on {} samples: {}", thousands(outcome.test->samples), figures_text(*outcome.test)));
   if (const Evaluation* e = final_evaluation(outcome); e && asks_for_confusion(options))

@@ -44,10 +44,11 @@ std::string random_token() {
 void check_token(const std::string& token) {
   constexpr size_t kShortest = 8;
   if (token.size() < kShortest)
-    throw Error(ErrorKind::Usage, fmt::format("a token of {} characters is guessed", token.size()), {},
-                {fmt::format("give {} or more, or leave --token out to have one made up", kShortest)});
+    throw Error(ErrorKind::Usage, fmt::format("a token of {} characters is too short", token.size()), {},
+                {fmt::format("give {} or more, or omit --token to have one generated", kShortest)});
   if (!std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c < 0x7f; }))
-    throw Error(ErrorKind::Usage, "a token holds letters, digits and signs alone", {}, {"without blanks"});
+    throw Error(ErrorKind::Usage, "a token must be printable ASCII use letters, digits and punctuation", {},
+                {"use letters, digits and punctuation"});
 }
 
 // The page needs an address. Any port will do.
@@ -64,7 +65,7 @@ void take_samples(const std::string& name, ServiceRequest request, const Service
                              {"first_refusal", sent.first_refusal.empty() ? boost::json::value(nullptr)
                                                                           : boost::json::value(sent.first_refusal)}};
     if (sent.status == 202)
-      body["note"] = "the run waits for its other streams: the samples are held, and read when it begins";
+      body["note"] = "the run waits for its other streams: the samples are queued until it starts";
     if (!sent.error.empty()) body["error"] = sent.error, body["note"] = sent.note;
     ServiceReply reply = Service::reply(body, sent.status);
     if (sent.status == 503) reply.headers.emplace_back("Retry-After", "1");
@@ -76,8 +77,8 @@ ListenAddress address_of(const std::string& text, bool insecure) {
   const ListenAddress address = parse_listen(text);
   if (!address.loopback && !insecure)
     throw Error(
-        ErrorKind::Denied, fmt::format("other machines reach {}, and what travels is not encrypted", text), {},
-        {"listen on 127.0.0.1 and use a tunnel (ssh -L), or say --insecure where somebody else guards the address"});
+        ErrorKind::Denied, fmt::format("other machines can reach {}, and the traffic is not encrypted", text), {},
+        {"listen on 127.0.0.1 and use a tunnel (ssh -L), or use --insecure if the address is protected otherwise"});
   return address;
 }
 
@@ -119,7 +120,7 @@ Serving::Serving(const Options& options, BoundGraph& graph) : options_(options),
     socket_ = std::make_unique<ControlSocket>(*service_, options.control);
     left_behind_ = std::make_unique<LeftBehind>(options.control);
     if (!options.quiet)
-      say(fmt::format("controlled by {}:  harmonics ctl {} status", options.control, options.control));
+      say(fmt::format("control socket {}:  harmonics ctl {} status", options.control, options.control));
   }
 }
 

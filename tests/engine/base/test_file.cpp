@@ -121,7 +121,7 @@ TEST_CASE("file: the old one remains whatever fails, and no temporary file is le
   const std::string begin = "cannot write '" + path + "': ";
   CHECK(failing(Trouble("write", ENOSPC, 6)) == begin + "No space left on device after 6 bytes");
   CHECK(failing(Trouble("write", EIO), ErrorKind::InputOutput) == begin + "Input/output error after 0 bytes");
-  CHECK(failing(Trouble("write", 0, 3)) == begin + "the system takes no more after 3 bytes");
+  CHECK(failing(Trouble("write", 0, 3)) == begin + "the system accepts no more after 3 bytes");
   CHECK(failing(Trouble("sync", EIO), ErrorKind::InputOutput) == begin + "Input/output error");
   CHECK(failing(Trouble("close", EDQUOT)) == begin + "Disk quota exceeded");
   CHECK(failing(Trouble("rename", EXDEV)) == begin + "Invalid cross-device link");
@@ -134,8 +134,8 @@ TEST_CASE("file: a failed directory sync is reported, an unsupported one is not"
   Trouble broken("sync directory", EIO);
   CHECK(refusal(ErrorKind::InputOutput, [&] { write_file_atomically(path, "new", broken); }) ==
         "'" + path +
-            "' was written, but its directory cannot be synced: Input/output error; a power cut may still bring back "
-            "the former file");
+            "' was written, but its directory cannot be synced: Input/output error; a power cut may still restore the "
+            "previous file");
   CHECK(content(path) == "new");
   Trouble unknown("sync directory", EINVAL);
   write_file_atomically(path, "newer", unknown);
@@ -160,19 +160,19 @@ TEST_CASE("file: only regular files are written and mapped") {
   const Folder folder;
   const std::string here = folder / ".", missing = folder / "none/weights";
   CHECK(refusal(ErrorKind::Output, [&] { write_file_atomically("/dev/null", "x"); }) ==
-        "cannot write '/dev/null': it is there and no plain file");
+        "cannot write '/dev/null': it exists and is not a plain file");
   CHECK(refusal(ErrorKind::Output, [&] { write_file_atomically(here, "x"); }) ==
-        "cannot write '" + here + "': it is there and no plain file");
+        "cannot write '" + here + "': it exists and is not a plain file");
   CHECK(refusal(ErrorKind::Output, [&] { write_file_atomically(missing, "x"); }) ==
         "cannot write '" + missing + "': No such file or directory");
   CHECK(refusal(ErrorKind::NoInput, [&] { MappedFile::open(here); }) ==
-        "cannot read '" + here + "': it is no plain file");
+        "cannot read '" + here + "': it is not a plain file");
   CHECK(refusal(ErrorKind::NoInput, [&] { MappedFile::open(missing); }) ==
         "cannot read '" + missing + "': No such file or directory");
   const std::string pipe = folder / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   CHECK(refusal(ErrorKind::NoInput, [&] { MappedFile::open(pipe); }) ==
-        "cannot read '" + pipe + "': it is no plain file");
+        "cannot read '" + pipe + "': it is not a plain file");
 }
 
 TEST_CASE("file: a mapped file shows its bytes, even if empty") {
@@ -211,7 +211,7 @@ TEST_CASE("file: a regular file is read whole in reads of any size, others are r
   CHECK(refusal(ErrorKind::NoInput, [&] { read_plain_file(folder / "none"); }) ==
         "cannot read '" + (folder / "none") + "': No such file or directory");
   CHECK(refusal(ErrorKind::NoInput, [&] { read_plain_file(folder / ""); }) ==
-        "cannot read '" + (folder / "") + "': it is no plain file");
+        "cannot read '" + (folder / "") + "': it is not a plain file");
 }
 
 TEST_CASE("file: the unfinished file of a killed process is recognized by its name") {

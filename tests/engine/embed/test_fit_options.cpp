@@ -103,10 +103,10 @@ TEST_CASE("fit options: checkpoint errors suggest a correction") {
   HarmonicGraph g = taught();
   FitOptions o = line_options(1);
   o.every = "5m";
-  CHECK(refused([&] { g.fit(o); }) == "'every' says nothing without a folder for checkpoints");
+  CHECK(refused([&] { g.fit(o); }) == "'every' has no effect without a folder for checkpoints");
   o.checkpoint = f / "kept";
   o.every = "often";
-  CHECK(refused([&] { g.fit(o); }) == "'often' does not say how often");
+  CHECK(refused([&] { g.fit(o); }) == "'often' is not an interval");
   o.every = "";
   g.fit(o);
   HarmonicGraph again = taught();

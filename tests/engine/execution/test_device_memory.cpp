@@ -282,14 +282,14 @@ TEST_CASE("timed run: impossible times are an error") {
   PlanTimes times;
   const auto said = [&] { return message_of([&] { plan->run_timed(inputs.data(), times); }); };
   with.device->tells = std::nan("");
-  CHECK(said() == "device 'fake' says that nan seconds have passed between a point of its queue and a later one");
+  CHECK(said() == "device 'fake' reports nan seconds between two events of its queue");
   with.device->tells = INFINITY;
-  CHECK(said() == "device 'fake' says that inf seconds have passed between a point of its queue and a later one");
+  CHECK(said() == "device 'fake' reports inf seconds between two events of its queue");
   with.device->tells = 0;
   plan->run_timed(inputs.data(), times);
   CHECK(times.stamps.back() == times.stamps.front());
   with.device->tells = -0.5;
-  CHECK(said() == "device 'fake' says that -0.5 seconds have passed between a point of its queue and a later one");
+  CHECK(said() == "device 'fake' reports -0.5 seconds between two events of its queue");
   with.device->forgets = true;
   CHECK(said() == "device 'fake' reported event times before, but no longer does");
 }

@@ -200,7 +200,7 @@ TEST_CASE("functionals: shape and type errors") {
       error_of("max_pool",
                AttributeMap().set("kernel", std::vector<int64_t>{2, 2}).set("padding_low", std::vector<int64_t>{2, 0}),
                {image}, ErrorKind::Shape) ==
-      "max_pool: padding of axis 0 is as large as the window; a window could lie in it entirely");
+      "max_pool: padding of axis 0 is as large as the window, so that a window could cover padding only");
   CHECK(error_of("dropout", AttributeMap().set("rate", 1.0), {x, x}, ErrorKind::Type) ==
         "dropout: rate is 1; it must be in [0, 1)");
   CHECK(error_of("rope", {}, {HTensor(DType::F32, {2, 3})}, ErrorKind::Shape) ==

@@ -181,10 +181,11 @@ TEST_CASE("parameter store: a binding returns the memory itself") {
   CHECK(view.data<float>()[1] == 4);
   CHECK(refusal(ErrorKind::Weights, [&] { store.parameter("output.bia", type); }) ==
         "there is no parameter 'output.bia'\ndid you mean 'output.bias'?");
-  CHECK(
-      refusal(ErrorKind::Weights, [&] {
-        store.parameter("output.bias", {DType::F64, {3}});
-      }) == "parameter 'output.bias' is f32[3], the program wants f64[3]; compile the program again for these weights");
+  CHECK(refusal(ErrorKind::Weights,
+                [&] {
+                  store.parameter("output.bias", {DType::F64, {3}});
+                }) ==
+        "parameter 'output.bias' is f32[3], the program expects f64[3]; compile the program again for these weights");
   CHECK(refusal(ErrorKind::Weights, [&] { store.tensor("x"); }) == "there is no parameter 'x'");
 }
 

@@ -138,10 +138,10 @@ TEST_CASE("safetensors: invalid JSON is rejected") {
   CHECK(fault(R"({"x" 5})").rfind("at byte 13, the header is no JSON: ", 0) == 0);
   CHECK(fault(R"({"x":{"shape":[1 2]}})").rfind("at byte 25, tensor 'x': the header is no JSON: ", 0) == 0);
   CHECK(fault(R"({"x":{"n":tru}})").rfind("at byte 18, tensor 'x': the header is no JSON: ", 0) == 0);
-  CHECK(fault("{}  {}") == "at byte 12, after the header's JSON only spaces may stand");
+  CHECK(fault("{}  {}") == "at byte 12, only spaces may follow the header's JSON");
   CHECK(fault(std::string("{}\0", 3)).find("the header is no JSON: ") != std::string::npos);
   CHECK(fault("{\"\xff\":1}").find("the header is no JSON: ") != std::string::npos);
-  CHECK(fault("{\"a\":" + std::string(100, '[') + "}").find("a list stands where the object of 'a' was expected") !=
+  CHECK(fault("{\"a\":" + std::string(100, '[') + "}").find("a list where the object of 'a' was expected") !=
         std::string::npos);
   const auto nested = [](size_t levels) {
     return R"({"x":{"n":)" + std::string(levels, '[') + std::string(levels, ']') + "}}";
@@ -154,26 +154,26 @@ TEST_CASE("safetensors: invalid JSON is rejected") {
 
 TEST_CASE("safetensors: values of another kind are rejected") {
   const std::string one = tensor("U8", "[1]", "[0,1]");
-  CHECK(fault(R"({"x":5})", "a") == "at byte 13, a number stands where the object of 'x' was expected");
-  CHECK(fault(R"({"x":"y"})", "a").find("a text stands where the object of 'x' was expected") != std::string::npos);
-  CHECK(fault(R"({"x":null})", "a").find("null stands where the object of 'x' was expected") != std::string::npos);
-  CHECK(fault(R"({"x":{"dtype":7}})", "a").find("tensor 'x': a number stands where the text 'dtype' was expected") !=
+  CHECK(fault(R"({"x":5})", "a") == "at byte 13, a number where the object of 'x' was expected");
+  CHECK(fault(R"({"x":"y"})", "a").find("a text where the object of 'x' was expected") != std::string::npos);
+  CHECK(fault(R"({"x":null})", "a").find("null where the object of 'x' was expected") != std::string::npos);
+  CHECK(fault(R"({"x":{"dtype":7}})", "a").find("tensor 'x': a number where the text 'dtype' was expected") !=
         std::string::npos);
-  CHECK(fault(R"({"x":{"dtype":{}}})", "a").find("tensor 'x': an object stands where the text 'dtype' was expected") !=
+  CHECK(fault(R"({"x":{"dtype":{}}})", "a").find("tensor 'x': an object where the text 'dtype' was expected") !=
         std::string::npos);
-  CHECK(fault(R"({"x":{"shape":true}})", "a").find("a truth value stands where the list 'shape' was expected") !=
+  CHECK(fault(R"({"x":{"shape":true}})", "a").find("a truth value where the list 'shape' was expected") !=
         std::string::npos);
-  CHECK(fault(R"({"x":{"shape":["1"]}})", "a").find("a text stands where a whole number of 'shape' was expected") !=
+  CHECK(fault(R"({"x":{"shape":["1"]}})", "a").find("a text where a whole number of 'shape' was expected") !=
         std::string::npos);
-  CHECK(fault(R"({"x":{"shape":[[1]]}})", "a").find("a list stands where a whole number of 'shape' was expected") !=
+  CHECK(fault(R"({"x":{"shape":[[1]]}})", "a").find("a list where a whole number of 'shape' was expected") !=
         std::string::npos);
   CHECK(fault(R"({"x":{"shape":[1.0]}})", "a")
             .find("tensor 'x': a number of 'shape' is not whole or larger than 64 bits hold") != std::string::npos);
   CHECK(fault(R"({"x":{"shape":[99999999999999999999]}})", "a").find("not whole or larger") != std::string::npos);
   CHECK(fault(R"({"x":{"shape":[-1]}})", "a").find("tensor 'x': a number of 'shape' is negative") != std::string::npos);
-  CHECK(fault(R"({"__metadata__":{"a":1}})").find("a number stands where the text of metadata key 'a' was expected") !=
+  CHECK(fault(R"({"__metadata__":{"a":1}})").find("a number where the text of metadata key 'a' was expected") !=
         std::string::npos);
-  CHECK(fault(R"({"__metadata__":"a"})").find("a text stands where the object of '__metadata__' was expected") !=
+  CHECK(fault(R"({"__metadata__":"a"})").find("a text where the object of '__metadata__' was expected") !=
         std::string::npos);
   CHECK(fault(R"({"x":)" + one + R"(,"x":)" + one + "}", "a").find("tensor 'x': the name comes a second time") !=
         std::string::npos);
@@ -196,9 +196,9 @@ TEST_CASE("safetensors: contradictory tensors are rejected") {
   CHECK(fault(one("U8", "[1]", "[0]"), "a") ==
         "at byte 8, tensor 'x': data_offsets = [0] must have two entries, begin and end");
   CHECK(fault(one("U8", "[1]", "[1,0]"), "a") ==
-        "at byte 8, tensor 'x': data_offsets = [1, 0] do not lie inside the 1 bytes of data");
+        "at byte 8, tensor 'x': data_offsets = [1, 0] are not inside the 1 bytes of data");
   CHECK(fault(one("U8", "[2]", "[0,2]"), "a") ==
-        "at byte 8, tensor 'x': data_offsets = [0, 2] do not lie inside the 1 bytes of data");
+        "at byte 8, tensor 'x': data_offsets = [0, 2] are not inside the 1 bytes of data");
   CHECK(fault(one("F32", "[2,3]", "[0,20]"), std::string(20, 'a')) ==
         "at byte 8, tensor 'x': F32 [2, 3] takes 24 bytes, data_offsets = [0, 20] hold 20");
   CHECK(fault(one("F32", "[4294967296,4294967296]", "[0,0]")) ==
@@ -248,8 +248,8 @@ TEST_CASE("safetensors: unwritable content is rejected") {
   };
   CHECK(written("__metadata__") ==
         "no tensor in a safetensors file can be called '__metadata__'; give it another name");
-  CHECK(written("a\xff") == "tensor name 'a?' is no UTF-8 and cannot be saved");
-  CHECK(written("a", "\xff") == "metadata value '?' is no UTF-8 and cannot be saved");
+  CHECK(written("a\xff") == "tensor name 'a?' is not UTF-8 and cannot be saved");
+  CHECK(written("a", "\xff") == "metadata value '?' is not UTF-8 and cannot be saved");
 }
 
 TEST_CASE("safetensors: a too long header is not written, the old file stays") {

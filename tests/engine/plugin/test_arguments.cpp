@@ -98,18 +98,18 @@ TEST_CASE("arguments: those that do not fit the schema are refused with position
         "argument 'channels' of layer 'conv' is given twice");
   CHECK(refused_arguments({with("channels", number(3)), channels}).kind == ErrorKind::Syntax);
   const Refused type = refused_arguments({with("", text("many"))});
-  CHECK(type.text == "'channels' of layer 'conv' wants a whole number, not \"many\"");
+  CHECK(type.text == "'channels' of layer 'conv' must be a whole number, not \"many\"");
   CHECK(type.kind == ErrorKind::Type);
   CHECK(type.span.column == 7);
   CHECK(refused_arguments({with("", number(2.5, false))}).text ==
-        "'channels' of layer 'conv' wants a whole number, not 2.5");
+        "'channels' of layer 'conv' must be a whole number, not 2.5");
   CHECK(refused_arguments({with("", number(1e300, false))}).kind == ErrorKind::Type);
   CHECK(refused_arguments({channels, with("bias", number(1))}).text ==
-        "'bias' of layer 'conv' wants true or false, not 1");
+        "'bias' of layer 'conv' must be true or false, not 1");
   CHECK(refused_arguments({channels, with("memory", text("hidden"))}).text ==
-        "'memory' of layer 'conv' wants the name of a layer, not \"hidden\"");
+        "'memory' of layer 'conv' must be the name of a layer, not \"hidden\"");
   CHECK(refused_arguments({channels, with("kernel", WrittenValue{WrittenList{number(3), word("x")}, {}})}).text ==
-        "'kernel' of layer 'conv' wants whole numbers, not [3, 'x']");
+        "'kernel' of layer 'conv' must be whole numbers, not [3, 'x']");
   Item relu;
   relu.kind = HX_ACTIVATION;
   relu.name = "relu";
@@ -125,8 +125,8 @@ TEST_CASE("arguments: options of an address bind as texts") {
   CHECK(values.integers("kernel") == std::vector<int64_t>{3, 5});
   CHECK_FALSE(values.flag("bias"));
   CHECK(values.number("gain") == 1e-3);
-  CHECK(option_refusal({{"channels", "8x"}}) == "'channels' of layer 'conv' wants a whole number, not '8x'");
-  CHECK(option_refusal({{"channels", ""}}) == "'channels' of layer 'conv' wants a whole number, not ''");
+  CHECK(option_refusal({{"channels", "8x"}}) == "'channels' of layer 'conv' must be a whole number, not '8x'");
+  CHECK(option_refusal({{"channels", ""}}) == "'channels' of layer 'conv' must be a whole number, not ''");
   CHECK(option_refusal({{"chanels", "8"}}) ==
         "layer 'conv' has no option 'chanels'\ndid you mean 'channels'?\n" + kUse);
   CHECK(option_refusal({}) == "layer 'conv' needs its option 'channels': channels that go out\n" + kUse);

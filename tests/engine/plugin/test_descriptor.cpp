@@ -95,7 +95,7 @@ TEST_CASE("descriptor: false offsets and sizes are refused, never followed") {
   CHECK(bent([](ElfImage& i) { i.header.e_shentsize = 1; }) == no + "its section headers have a wrong size");
   CHECK(bent([](ElfImage& i) { i.header.e_phentsize = 1; }) == no + "its program headers have a wrong size");
   CHECK(bent([](ElfImage& i) { i.header.e_phoff = ~0ull; }) == no + "it ends before its program header");
-  CHECK(bent([](ElfImage& i) { i.header.e_phnum = 0; }) == no + "its descriptor lies outside of what would be loaded");
+  CHECK(bent([](ElfImage& i) { i.header.e_phnum = 0; }) == no + "its descriptor is outside of the loaded segments");
   CHECK(bent([](ElfImage& i) { i.symbols_section.sh_entsize = 7; }) == no + "its dynamic symbols have a wrong size");
   CHECK(bent([](ElfImage& i) { i.symbols_section.sh_link = 9; }) ==
         no + "its dynamic symbols name a section that is not there");
@@ -104,9 +104,9 @@ TEST_CASE("descriptor: false offsets and sizes are refused, never followed") {
         no + "it ends before its dynamic symbols' names");
   CHECK(bent([](ElfImage& i) { i.strings_section.sh_size = 10; }).rfind(no + "it has no descriptor", 0) == 0);
   CHECK(bent([](ElfImage& i) { i.symbol.st_name = ~0u; }).rfind(no + "it has no descriptor", 0) == 0);
-  CHECK(bent([](ElfImage& i) { i.symbol.st_value = 0; }) == no + "its descriptor lies outside of what would be loaded");
+  CHECK(bent([](ElfImage& i) { i.symbol.st_value = 0; }) == no + "its descriptor is outside of the loaded segments");
   CHECK(bent([](ElfImage& i) { i.symbol.st_value = ~0ull; }) ==
-        no + "its descriptor lies outside of what would be loaded");
+        no + "its descriptor is outside of the loaded segments");
   CHECK(bent([](ElfImage& i) { i.symbol.st_size = 8; }) == no + "its descriptor has only 8 bytes");
   CHECK(bent([](ElfImage& i) {
           i.segment.p_filesz = ~0ull;
@@ -118,18 +118,17 @@ TEST_CASE("descriptor: false offsets and sizes are refused, never followed") {
 TEST_CASE("descriptor: a malformed one is refused") {
   const std::string no = "'x.so' is not a Harmonics plugin: ";
   CHECK(bent([](ElfImage& i) { i.descriptor.magic[0] = 'Y'; }) == no + "its descriptor does not start with HXPLUG1");
-  CHECK(bent([](ElfImage& i) { i.descriptor.struct_size = 4; }).rfind(no + "its descriptor says it has 4 bytes", 0) ==
-        0);
+  CHECK(bent([](ElfImage& i) { i.descriptor.struct_size = 4; }).rfind(no + "its descriptor declares 4 bytes", 0) == 0);
   CHECK(bent([](ElfImage& i) { std::memset(i.descriptor.id, 'a', sizeof i.descriptor.id); }) ==
         no + "a text of its descriptor has no end");
 }
 
 TEST_CASE("descriptor: other contracts are refused with both versions") {
   CHECK(contract(HX_ABI_MAJOR, HX_ABI_MINOR, HX_ABI_MIN_MINOR) == "accepted");
-  CHECK(contract(2, 3, 0) == "plugin 'x.so' is built for contract 2.3, this program speaks 1.5");
-  CHECK(contract(1, 4, 99) == "plugin 'x.so' needs contract 1.99 or a later 1.x, this program speaks 1.5");
+  CHECK(contract(2, 3, 0) == "plugin 'x.so' is built for contract 2.3, this program has 1.5");
+  CHECK(contract(1, 4, 99) == "plugin 'x.so' needs contract 1.99 or a later 1.x, this program has 1.5");
   CHECK(contract(1, 9, 0) == "accepted");  // built later, requires only this version
-  CHECK(contract(0, 3, 1) == "plugin 'x.so' is built for contract 0.3, this program speaks 1.5");
+  CHECK(contract(0, 3, 1) == "plugin 'x.so' is built for contract 0.3, this program has 1.5");
 }
 
 TEST_CASE("descriptor: a truncated plugin is refused or read, never overrun") {

@@ -167,8 +167,8 @@ TEST_CASE("registry: malformed registrations are refused") {
   destroyed = 0;
   hx_item item = c_item("has space");
   CHECK(pending_refusal(item) ==
-        "cannot register activation 'has space': a name starts with a letter or '_' and goes on with "
-        "letters, digits and '_ . + -'");
+        "cannot register activation 'has space': a name starts with a letter or '_', followed by letters, digits and "
+        "'_ . + -'");
   CHECK(destroyed == 1);  // ownership was taken
   item = c_item("x");
   item.kind = 77;
@@ -194,9 +194,9 @@ TEST_CASE("registry: malformed registrations are refused") {
 TEST_CASE("registry: unused kinds, reserved names and tables with missing functions are refused") {
   hx_item item = c_item("onnx");
   item.kind = HX_IMPORTER;
-  CHECK(pending_refusal(item) == "cannot register 'onnx': this program has no use for importers yet");
+  CHECK(pending_refusal(item) == "cannot register 'onnx': this program does not support importers yet");
   item.kind = HX_EXPORTER;
-  CHECK(pending_refusal(item) == "cannot register 'onnx': this program has no use for exporters yet");
+  CHECK(pending_refusal(item) == "cannot register 'onnx': this program does not support exporters yet");
   const hx_activation_vt empty{sizeof(hx_activation_vt), nullptr, nullptr, nullptr};
   item = c_item("x");
   item.vtable = &empty;

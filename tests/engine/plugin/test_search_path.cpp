@@ -93,7 +93,7 @@ TEST_CASE("search path: an unusable library is skipped, and errors about its nam
     return d.plugins[0].trouble;
   };
   write(folder / "libx.manifest", "activation swish\n");
-  CHECK(trouble() == "'" + library + "' has a manifest and is not there");
+  CHECK(trouble() == "'" + library + "' has a manifest, but does not exist");
   write(library, "text");
   CHECK(trouble() == "'" + library + "' is not a Harmonics plugin: it is not an ELF file");
   fs::copy_file(kActivations, library, fs::copy_options::overwrite_existing);
@@ -109,8 +109,8 @@ TEST_CASE("search path: an unusable library is skipped, and errors about its nam
     registry.need(HX_ACTIVATION, "swish");
     FAIL("found");
   } catch (const Error& e) {
-    CHECK(e.notes().at(0) == "note: a plugin was passed over: " + (folder / "libx.manifest") +
-                                 ":1: 'activation' is not a kind and a name");
+    CHECK(e.notes().at(0) ==
+          "note: a plugin was skipped: " + (folder / "libx.manifest") + ":1: 'activation' is not a kind and a name");
   }
 }
 
@@ -195,12 +195,11 @@ TEST_CASE("search path: files that others can write are not loaded") {
   chmod(file.c_str(), 0644);
   CHECK(distrust(file) == "trusted");
   chmod(file.c_str(), 0666);
-  CHECK(distrust(file) ==
-        "plugin '" + file + "' is not loaded: its file '" + file + "' can be written to by everybody");
+  CHECK(distrust(file) == "plugin '" + file + "' is not loaded: its file '" + file + "' is writable by all users");
   chmod(file.c_str(), 0644);
   chmod(folder.str().c_str(), 0777);
   CHECK(distrust(file) ==
-        "plugin '" + file + "' is not loaded: its folder '" + folder.str() + "' can be written to by everybody");
+        "plugin '" + file + "' is not loaded: its folder '" + folder.str() + "' is writable by all users");
   chmod(folder.str().c_str(), 0755);
   if (geteuid() != 0) return;  // only root can change a file's owner
   REQUIRE(chown(file.c_str(), 12345, 0) == 0);
@@ -208,8 +207,7 @@ TEST_CASE("search path: files that others can write are not loaded") {
         "plugin '" + file + "' is not loaded: its file '" + file + "' belongs to another user (number 12345)");
   REQUIRE(chown(file.c_str(), 0, 12345) == 0);
   chmod(file.c_str(), 0664);
-  CHECK(distrust(file) ==
-        "plugin '" + file + "' is not loaded: its file '" + file + "' can be written to by its group");
+  CHECK(distrust(file) == "plugin '" + file + "' is not loaded: its file '" + file + "' is writable by its group");
 }
 
 TEST_CASE("search path: the folder of a link is checked like the folder of the file") {
@@ -219,5 +217,5 @@ TEST_CASE("search path: the folder of a link is checked like the folder of the f
   CHECK(distrust(open / "libx.so") == "trusted");
   chmod(open.str().c_str(), 0777);
   CHECK(distrust(open / "libx.so") == "plugin '" + (open / "libx.so") + "' is not loaded: the folder of the link '" +
-                                          open.str() + "' can be written to by everybody");
+                                          open.str() + "' is writable by all users");
 }

@@ -232,7 +232,7 @@ TEST_CASE("checkpoint: damaged ones are skipped with a note, and only damaged on
   std::vector<std::string> notes;
   CHECK(newest_step(files, &notes) == 2);
   REQUIRE(notes.size() == 1);
-  CHECK(notes[0].find("passed over a checkpoint: 'runs/checkpoint-000003-step-3.safetensors' is damaged: ") == 0);
+  CHECK(notes[0].find("skipped a checkpoint: 'runs/checkpoint-000003-step-3.safetensors' is damaged: ") == 0);
   files.put("runs/checkpoint-000002-step-2.safetensors", "");
   CHECK(message_of([&] { newest_step(files); }).find("no checkpoint in 'runs' can be used; the last one: ") == 0);
   CHECK(folder.write(content_at(4), 4) == "runs/checkpoint-000004-step-4.safetensors");  // numbers are not reused
@@ -279,8 +279,8 @@ TEST_CASE("checkpoint: one larger than the memory is skipped, whatever its heade
   std::string header = "{\"a\":{\"dtype\":\"U8\",\"shape\":[" + std::to_string(numbers) + "],\"data_offsets\":[0," +
                        std::to_string(numbers) + "]}}";
   header.resize(120, ' ');
-  CHECK(huge(std::string("\x78\0\0\0\0\0\0\0", 8) + header).find("memory has no room for its 8796093022208 bytes") !=
-        std::string::npos);
+  CHECK(huge(std::string("\x78\0\0\0\0\0\0\0", 8) + header)
+            .find("there is not enough memory for its 8796093022208 bytes") != std::string::npos);
   std::filesystem::remove_all(name);
 }
 
@@ -291,8 +291,8 @@ TEST_CASE("checkpoint folder: the largest possible number is reported before the
   files.put(last, "");
   CHECK(message_of([&] { CheckpointFolder("runs", files).claim(); }) ==
         "'" + last +
-            "' has too large a number: none is left for the checkpoints of this run\nmove it to another directory, or "
-            "give the run one of its own");
+            "' has too large a number: none is left for the checkpoints of this run\n"
+            "move it to another directory, or use another directory for this run");
 }
 
 TEST_CASE("checkpoint folder: only one process can claim it") {
@@ -303,7 +303,7 @@ TEST_CASE("checkpoint folder: only one process can claim it") {
     CheckpointFolder first(path), second(path);
     first.claim();
     CHECK(message_of([&] { second.claim(); }) ==
-          "another run writes its checkpoints to '" + path + "'\ngive this one a directory of its own");
+          "another run writes its checkpoints to '" + path + "'\nuse another directory");
   }
   CheckpointFolder(path).claim();  // unlocked again
   REQUIRE(std::system(("rm -r " + std::string(name)).c_str()) == 0);
@@ -317,8 +317,7 @@ TEST_CASE("parse_interval: accepts a time, steps or epochs") {
   CHECK(parse_interval("1epoch").epochs == 1);
   for (const char* wrong : {"", "5", "m", "0s", "-5m", "1.5steps", "nansteps", "inf s", "5 m", "1e300s", "3weeks"})
     CHECK(message_of([&] { parse_interval(wrong); }) ==
-          "'" + std::string(wrong) +
-              "' does not say how often\nwrite a time, steps or epochs: 5m, 90s, 500steps, 1epoch");
+          "'" + std::string(wrong) + "' is not an interval\nwrite a time, steps or epochs: 5m, 90s, 500steps, 1epoch");
 }
 
 TEST_CASE("checkpointer: a failed write is reported, the run and later checkpoints continue") {
@@ -418,10 +417,10 @@ TEST_CASE("checkpoint: plain weights and later versions are refused") {
   weights.tensors["a"] = HTensor::from(Shape{1}, std::vector<float>{1});
   files.put("runs/w.safetensors", write_safetensors(weights));
   CHECK(message_of([&] { read_checkpoint("runs/w.safetensors", files); }) ==
-        "'runs/w.safetensors' has no checksum: it is no checkpoint\nweights are taken with --weights");
+        "'runs/w.safetensors' has no checksum: it is no checkpoint\nuse --weights for weights");
   files.put("runs/w.safetensors", write_sealed(weights));
   CHECK(message_of([&] { read_checkpoint("runs/w.safetensors", files); }) ==
-        "'runs/w.safetensors' holds weights, but no run that could go on\nweights are taken with --weights");
+        "'runs/w.safetensors' holds weights, but no run that could be resumed\nuse --weights for weights");
   TensorFile later = content_at(1);
   std::string& text = later.metadata["harmonics.run"];
   text.replace(text.find("\"version\":2"), 11, "\"version\":3");

@@ -381,7 +381,7 @@ TEST_CASE("cycle: conditions apply without a tap") {
   const CycleReport until = report("(until loss < 0.1)");
   CHECK(until.samples == 10);
   REQUIRE(until.notes.size() == 1);
-  CHECK(until.notes[0].find("'until' looks at what training measures") == 0);
+  CHECK(until.notes[0].find("'until' tests training metrics") == 0);
 }
 
 TEST_CASE("streams: the shortest ends the pass unless the cycle refuses different lengths") {
@@ -403,7 +403,7 @@ TEST_CASE("streams: the shortest ends the pass unless the cycle refuses differen
             "streams of different length: 'x' has 20 samples, 'y' has 17 samples; a pass ends with the shortest",
             "producer 'x' had 3 samples left over at the end of a pass: 'y' ended after 17"});
   CHECK(message_of([&] { report("(unpaired=\"refuse\")"); }).find("they do not belong together") != std::string::npos);
-  CHECK(message_of([&] { report("(unpaired=\"never\")"); }).find("'unpaired' wants") != std::string::npos);
+  CHECK(message_of([&] { report("(unpaired=\"never\")"); }).find("'unpaired' must be") != std::string::npos);
 }
 
 TEST_CASE("noise: repeats for its seed, is off in evaluation, and passes gradients") {
@@ -530,10 +530,10 @@ TEST_CASE("deterministic: live streams and a time limit are refused") {
   RunSettings s = settings(5);
   s.deterministic = true;
   CHECK_THROWS_WITH(CycleRuntime(*g, 0, s).run(),
-                    "a deterministic run cannot read the live stream 'x': what arrives when varies");
+                    "a deterministic run cannot read the live stream 'x': arrival times vary");
   s.seconds = 1;
   CHECK_THROWS_WITH(CycleRuntime(*g, 0, s).run(),
-                    "a deterministic run cannot end by the clock: how many steps fit into a time varies");
+                    "a deterministic run cannot end by a time limit: the number of steps until then varies");
 }
 
 TEST_CASE("inference: a stream of unknown length is read once") {

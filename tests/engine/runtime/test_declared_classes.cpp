@@ -85,8 +85,8 @@ TEST_CASE("integers: refused if they could be classes or numbers") {
   CHECK(message("harmonic g { producer x {*, 2}; producer y; layer o {*, 1}; cycle { x -(sigmoid)-> o; o "
                 "<-(binary_cross_entropy)- y; } }",
                 {1, 2}, {1}, bytes)
-            .find("'y' of shape [1] (batch axis first) gives neither a class for each place of 'o', of shape [1, 1, "
-                  "1], nor a number for each output") == 0);
+            .find("'y' of shape [1] (batch axis first) matches neither classes nor values for the output 'o' of shape "
+                  "[1, 1, 1]") == 0);
   const std::string flat =
       "harmonic g { producer x {2}; producer y {3}; layer o {3}; cycle { x -(sigmoid)-> o; o <-(binary_cross_entropy)- "
       "y; } }";

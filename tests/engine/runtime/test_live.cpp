@@ -280,7 +280,7 @@ TEST_CASE("live: a run resumed from an older checkpoint reports samples that no 
   runtime.set_checkpoints(&writer);
   runtime.resume(*older);
   const CycleReport report = runtime.run();
-  const std::string told = std::to_string(24 - position) + " samples of 'x' are lost: no sender has them any more";
+  const std::string told = std::to_string(24 - position) + " samples of 'x' are lost: no sender still has them";
   CHECK(std::count(report.notes.begin(), report.notes.end(), told) == 1);
   CHECK(report.lost == std::map<std::string, uint64_t>{{"x", 24 - position}});
 }
@@ -305,13 +305,13 @@ TEST_CASE("live: a run that cannot be resumed says why", "[live]") {
   CycleRuntime without(*g, 0, settings(8));
   without.resume(from);
   CHECK(message_of([&] { without.run(); }) ==
-        "a run of live streams is gone on with where checkpoints are kept\nadd --checkpoint DIR: who sends waits for "
-        "what they hold");
+        "resuming a run with live streams requires --checkpoint\n"
+        "add --checkpoint DIR, so that senders with ack=durable can drop samples");
   from.state.live.clear();
   auto again = live_graph(sender);
   Checkpointer writer("runs", CheckpointInterval{0, 1, 0}, 3, files);
   CycleRuntime runtime(*again, 0, settings(8));
   runtime.set_checkpoints(&writer);
   runtime.resume(std::move(from));
-  CHECK(message_of([&] { runtime.run(); }).find("the checkpoint does not say where 'x' stood") == 0);
+  CHECK(message_of([&] { runtime.run(); }).find("the checkpoint has no position for live stream 'x'") == 0);
 }

@@ -304,14 +304,14 @@ TEST_CASE("live cycles: cycles that cannot share live streams are refused before
   RunSettings s = of_cycle(0, 4, 1, 1);
   s.seconds = 1;
   CHECK(message_of([&] { CycleRuntime(*run.graph, 0, s).run(); }) ==
-        "cycle 1 cannot end by the clock: it may be waiting for a sample of 'x' then, and cycle 2 goes on with it\nend "
+        "cycle 1 cannot end by a time limit, because cycle 2 continues the live stream 'x'\nend "
         "it with steps or until");
   auto other = graph_of(R"(harmonic two { producer x {4}; producer y {4}; layer o {4};
     cycle { x -> o; o <-(mse)- x; } cycle { x -> o; o <-(mse)- y; } })");
   bind_producer(*other, "x", std::make_shared<LiveSamples>());
   bind_producer(*other, "y", std::make_shared<LiveSamples>());
   CHECK_THAT(message_of([&] { CycleRuntime(*other, 0, of_cycle(0, 4, 1, 1)).run(); }),
-             Catch::StartsWith("cycle 2 reads the live stream 'x' beside others than cycle 1 does"));
+             Catch::StartsWith("cycles 1 and 2 share the live stream 'x' but read different producers"));
   // Each cycle has its own streams, so nothing is shared.
   auto apart = graph_of(R"(harmonic two { producer x {4}; producer y {4}; layer o {4}; layer p {4};
     cycle { x -> o; o <-(mse)- x; } cycle { y -> p; p <-(mse)- y; } })");

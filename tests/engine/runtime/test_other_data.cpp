@@ -69,13 +69,13 @@ TEST_CASE("weights: integers of another scale are refused, real numbers are repo
   const TensorFile bytes = learned<uint8_t>();
   CHECK(told<uint8_t>(bytes) == "");
   CHECK(told<int16_t>(bytes) ==
-        "producer 'x' gives i16, taken as they are; w learned from u8, scaled to [0, 1]\n"
-        "give bytes (u8), or f32 that lie in [0, 1]");
-  CHECK(told<float>(bytes) == "producer 'x' gives f32, taken as they are; w learned from u8, scaled to [0, 1]\n");
+        "producer 'x' gives i16, used unchanged; w learned from u8, scaled to [0, 1]\n"
+        "give bytes (u8), or f32 in [0, 1]");
+  CHECK(told<float>(bytes) == "producer 'x' gives f32, used unchanged; w learned from u8, scaled to [0, 1]\n");
   const TensorFile shorts = learned<int16_t>();
   CHECK(told<uint8_t>(shorts) ==
-        "producer 'x' gives u8, scaled to [0, 1]; w learned from i16, taken as they are\n"
-        "give i16 or f32, which are taken as they are");
+        "producer 'x' gives u8, scaled to [0, 1]; w learned from i16, used unchanged\n"
+        "give i16 or f32, which are used unchanged");
   CHECK(told<int32_t>(shorts) == "producer 'x' gives i32; w learned from i16\n");
   CHECK(told<float>(shorts) == "producer 'x' gives f32; w learned from i16\n");
 }
@@ -98,10 +98,10 @@ TEST_CASE("resume: data of another scale are refused, of another type or shape r
   }
   const std::string file = "runs/checkpoint-000002-step-2.safetensors";
   CHECK(told_on_resuming<uint8_t>(files) == "");
-  CHECK(told_on_resuming<int16_t>(files).find("producer 'x' gives i16, taken as they are; " + file +
+  CHECK(told_on_resuming<int16_t>(files).find("producer 'x' gives i16, used unchanged; " + file +
                                               " learned from u8, scaled to [0, 1]") == 0);
   CHECK(told_on_resuming<float>(files) ==
-        "producer 'x' gives f32, taken as they are; " + file + " learned from u8, scaled to [0, 1]\n");
+        "producer 'x' gives f32, used unchanged; " + file + " learned from u8, scaled to [0, 1]\n");
   CHECK(told_on_resuming<uint8_t>(files, {2, 2}) ==
         "producer 'x' delivers samples of shape [2, 2], the weights of " + file + " learned from [4]\n");
 }
@@ -159,6 +159,6 @@ TEST_CASE("class names: those that no weights file can hold are refused before t
   };
   CHECK(bound(3, 1000) == "no error");
   CHECK(bound(3, 20'000'000)
-            .find("the words of 'y', 3 of 60000003 bytes together, cannot be saved with the weights: there is room for "
+            .find("the words of 'y', 3 of 60000003 bytes together, cannot be saved with the weights: the limit is "
                   "50000000 bytes") == 0);
 }

@@ -269,7 +269,7 @@ TEST_CASE("resume: streams that cannot return give a checkpoint that says so") {
   auto other = resumed_graph(setup, 0);
   CycleRuntime again(*other, 0, setup.run);
   CHECK(message_of([&] { again.resume(c); }) ==
-        "'" + c.path + "' cannot be resumed: stream 'x' is live\nits weights are good: --weights " + c.path);
+        "'" + c.path + "' cannot be resumed: stream 'x' is live\nits weights can be used: --weights " + c.path);
 }
 
 TEST_CASE("resume: an edited graph gets what fits, and the rest is named") {
@@ -305,8 +305,7 @@ TEST_CASE("resume: an edited graph gets what fits, and the rest is named") {
       notes.find(
           "in the checkpoint but not used by this graph:\n  h.o.affine.bias f32[3]\n  h.o.affine.weight f32[3, 8]\n") !=
       std::string::npos);
-  CHECK(notes.find("the optimizer's memory of these does not fit and starts fresh:\n  optimizer.") !=
-        std::string::npos);
+  CHECK(notes.find("the optimizer state of these does not fit and starts fresh:\n  optimizer.") != std::string::npos);
 
   Setup wider = setup;
   wider.flow = R"(harmonic drops { producer x {6}; producer y {3}; layer h {9}; layer o;

@@ -191,7 +191,7 @@ TEST_CASE("run control: a stopped run accepts no requests") {
   for (const auto& act : std::vector<std::function<void()>>{
            [&] { run.control.pause(); }, [&] { run.control.resume(); }, [&] { run.control.step(1); },
            [&] { run.control.stop(); }, [&] { run.control.checkpoint(); }, [&] { run.control.set_learning_rate(1); }})
-    CHECK_THAT(message_of(act), Catch::StartsWith("nothing runs that could be"));
+    CHECK_THAT(message_of(act), Catch::StartsWith("the run cannot be"));
 }
 
 TEST_CASE("run control: many threads watch and control one run") {

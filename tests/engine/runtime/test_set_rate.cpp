@@ -82,8 +82,7 @@ TEST_CASE("set rate: holds in a resumed run until the schedule is restored") {
   CHECK(undisturbed.rate == 0.05);
   CHECK(returned.rate == never.rate);
   const std::vector<std::string> note{
-      "the learning rate is 0.05, as it was set from outside; 'harmonics ctl PATH lr schedule' gives the schedule "
-      "back"};
+      "the learning rate is 0.05, as it was set by request; 'harmonics ctl PATH lr schedule' returns to the schedule"};
   for (const int64_t step : {change, between}) {
     CAPTURE(step);
     const Checkpoint from = of_step(step, files);
@@ -140,7 +139,7 @@ TEST_CASE("set rate: dropped if the resumed run has another training") {
   const Checkpoint from = of_step(5, files);
   const RateEnd other = run(more, {}, &from, true, "adamw(lr=0.02)");
   REQUIRE(other.notes.size() == 2);
-  CHECK(other.notes[1] == "the learning rate of 0.05 that was set from outside is dropped: the training is another");
+  CHECK(other.notes[1] == "the learning rate of 0.05 that was set by request is dropped: the training settings differ");
   CHECK(other.rate < 0.02);
   CHECK_FALSE(of_step(9, more).state.learning_rate_set);
 }

@@ -81,7 +81,7 @@ TEST_CASE("streams: joint options take, skip and repeat must agree") {
   CHECK(joined("&skip=15&repeat=3", "").samples == 30);
   CHECK(joined("&shard=1/3", "").samples == 14);
   CHECK(message_of([&] { joined("&take=5", "&take=6"); }).find("'take=6' of 'y' disagrees with take=5") == 0);
-  CHECK(message_of([&] { joined("&take=0", ""); }).find("take=0 of 'x' asks for no sample") == 0);
+  CHECK(message_of([&] { joined("&take=0", ""); }).find("take=0 of 'x' selects no samples") == 0);
   CHECK(message_of([&] { joined("&shard=3/3", ""); }).find("shard 3 of 3 of 'x' does not exist") == 0);
   CHECK(message_of([&] { joined("&shard=1/3", "&shard=2/3"); }).find("'shard=2/3' of 'y' disagrees with shard=1/3") ==
         0);
@@ -106,8 +106,8 @@ TEST_CASE("streams: joined files are cut alike, others are not changed") {
   const std::string together = "cycle (epochs 1) { x -(affine)-> h; h -(affine)-> o; o <-(mse)- y; }";
   CHECK(joined(together, "?part=0.5-1", "?part=0.50-1.0") == "no error");
   CHECK(joined(together, "?part=0-0.5", "?part=0.5-1") ==
-        "'part=0.5-1' of 'y' disagrees with part=0-0.5 of 'x', which it is joined with\nstreams that are read together "
-        "are cut alike: give each the same part=");
+        "'part=0.5-1' of 'y' disagrees with part=0-0.5 of 'x', which it is joined with\n"
+        "streams that are read together need equal parts: give each the same part=");
   CHECK(
       joined("cycle (epochs 1) { x -(affine)-> h; h <-(mse)- x; } cycle (epochs 1) { y -(affine)-> o; o <-(mse)- y; }",
              "?part=0-0.5", "?part=0.5-1") == "no error");

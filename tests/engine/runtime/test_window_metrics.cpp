@@ -229,9 +229,9 @@ TEST_CASE("window metrics: a window that needs too much memory is left out and r
   CHECK(report.metrics.count("window.o.f1") == 0);
   REQUIRE(report.notes.size() == 2);
   CHECK(report.notes[0] ==
-        "metrics of 'o' are not read over the last 8388608 samples: what it says of them takes 128 MiB, and 64 are "
-        "kept; --window takes fewer");
-  CHECK_THAT(report.notes[1], Catch::StartsWith("metrics of 'side' are not read"));
+        "window metrics of 'o' are off: its predictions of the last 8388608 samples need 128 MiB, the limit is 64 MiB; "
+        "use a smaller --window");
+  CHECK_THAT(report.notes[1], Catch::StartsWith("window metrics of 'side' are off"));
   RunSettings few = windowed(4);
   few.metrics = {"f1"};
   auto small = window_graph();

@@ -365,7 +365,7 @@ TEST_CASE("http: a WebSocket client that violates the protocol is closed with it
   Wire early(run.server.port());
   early.say(upgrade + frame(0x89, "x"));
   CHECK_THAT(early.to_the_end(),
-             Catch::StartsWith("HTTP/1.1 400 ") && Catch::Contains("something follows the upgrade"));
+             Catch::StartsWith("HTTP/1.1 400 ") && Catch::Contains("data follows an upgrade request"));
   run.control.note("note", "what the others missed nothing of");
   beside.hear(has("what the others missed nothing of"));
   CHECK_FALSE(beside.closed());

@@ -95,7 +95,7 @@ TEST_CASE("predictor: a request beyond the queue limit is refused at once") {
   run.predictor.ask(ports, 15, {bytes_of(numbers(60))},
                     [&](const Prediction*, const Error* e) { failed += e != nullptr; });
   CHECK_THAT(message_of([&] { run.predictor.ask(ports, 6, {bytes_of(numbers(24))}, nullptr); }),
-             Catch::StartsWith("20 samples wait already"));
+             Catch::StartsWith("20 samples are queued already"));
   CHECK(run.predictor.report().refused == 1);
   CHECK(run.predictor.report().queued == 15);
 }
@@ -126,9 +126,9 @@ TEST_CASE("predictor: requests that do not fit the model are refused") {
   CHECK_THAT(message_of([&] { run.predictor.ask(ports, 257, {bytes_of(numbers(4 * 257))}, nullptr); }),
              Catch::StartsWith("a request of 257 samples"));
   CHECK_THAT(message_of([&] { run.predictor.ask(ports, 2, {bytes_of(numbers(4))}, nullptr); }),
-             Catch::StartsWith("inputs that are not"));
+             Catch::StartsWith("the inputs do not have"));
   CHECK_THAT(message_of([&] { run.predictor.ask(std::make_shared<ModelPorts>(), 1, {bytes_of(numbers(4))}, nullptr); }),
-             Catch::StartsWith("another part of the flow"));
+             Catch::StartsWith("another cycle of the flow"));
 }
 
 TEST_CASE("predictor: predictions do not change the training") {

@@ -116,8 +116,9 @@ TEST_CASE("service: repeated keys and numbers out of range are refused") {
   CHECK(refused(R"({"inputs": {"x": [[1, 2, 3, 4]]}, "inputs" : {"x": [[5, 6, 7, 8]]}})") ==
         "400 the body has 'inputs' twice");
   for (const char* number : {"1e400", "-1e400", "1e39"})
-    CHECK_THAT(refused(std::string(R"({"inputs": {"x": [[1, 2, 3, )") + number + "]]}}"),
-               Catch::StartsWith("400 sample 0 of input 'x' holds ") && Catch::EndsWith(", which is beyond f32"));
+    CHECK_THAT(
+        refused(std::string(R"({"inputs": {"x": [[1, 2, 3, )") + number + "]]}}"),
+        Catch::StartsWith("400 sample 0 of input 'x' holds ") && Catch::EndsWith(", which is out of range for f32"));
   const auto control = [&](const std::string& body) {
     return call(run.service, with_token(post("/v1/control", body))).status;
   };
@@ -197,21 +198,21 @@ TEST_CASE("service: an invalid JSON body gets an error that describes it") {
   CHECK_THAT(refusal_of("[]", f), Catch::StartsWith("the body has no object 'inputs'"));
   CHECK_THAT(refusal_of(R"({"inputs": {"x": [[1, 2]]}, "more": 1})", f), Catch::StartsWith("the body has 'more'"));
   CHECK_THAT(refusal_of(R"({"inputs": {"y": []}})", f), Catch::StartsWith("'g' has no input 'y'"));
-  CHECK_THAT(refusal_of(R"({"inputs": {}})", f), Catch::StartsWith("input 'x' is not there"));
-  CHECK_THAT(refusal_of(R"({"inputs": {"x": 3}})", f), Catch::StartsWith("input 'x' is no list"));
+  CHECK_THAT(refusal_of(R"({"inputs": {}})", f), Catch::StartsWith("input 'x' is missing"));
+  CHECK_THAT(refusal_of(R"({"inputs": {"x": 3}})", f), Catch::StartsWith("input 'x' is not a list"));
   CHECK_THAT(refusal_of(R"({"inputs": {"x": []}})", f), Catch::StartsWith("input 'x' has 0 samples"));
   CHECK_THAT(refusal_of(R"({"inputs": {"x": [[1, 2], [1]]}})", f),
-             Catch::StartsWith("sample 1 of input 'x' has 1 entries where 2 belong"));
+             Catch::StartsWith("sample 1 of input 'x' has 1 entries, expected 2"));
   CHECK_THAT(refusal_of(R"({"inputs": {"x": [[1, "2"]]}})", f),
-             Catch::StartsWith("sample 0 of input 'x' holds something else than numbers"));
+             Catch::StartsWith("sample 0 of input 'x' holds values that are not numbers"));
   CHECK_THAT(refusal_of(R"({"inputs": {"x": [[1, [2]]]}})", f),
-             Catch::StartsWith("sample 0 of input 'x' holds something else"));
+             Catch::StartsWith("sample 0 of input 'x' holds values that are not"));
   CHECK_THAT(refusal_of(R"({"inputs": {"x": [256]}})", u),
              Catch::StartsWith("sample 0 of input 'x' holds 256, which is no u8"));
   CHECK_THAT(refusal_of(R"({"inputs": {"x": [-1]}})", u),
              Catch::StartsWith("sample 0 of input 'x' holds -1, which is no u8"));
   CHECK_THAT(refusal_of(R"({"inputs": {"x": [0.5]}})", u),
-             Catch::StartsWith("sample 0 of input 'x' holds something else than whole"));
+             Catch::StartsWith("sample 0 of input 'x' holds values that are not whole"));
   CHECK_THAT(refusal_of(R"({"inputs": {"x": [1e300]}})", u), Catch::StartsWith("sample 0 of input 'x' holds 1E300"));
   CHECK_THAT(refusal_of(std::string(100, '[') + std::string(100, ']'), f), Catch::StartsWith("the body is not JSON"));
   std::string many = R"({"inputs": {"x": [0)";
@@ -233,7 +234,7 @@ TEST_CASE("service: an invalid tensors body gets an error that describes it") {
   };
   CHECK_THAT(message_of([&] { inputs_from_tensors("not a file", ports); }), Catch::Contains("is no safetensors file"));
   TensorFile file;
-  CHECK_THAT(refused(file), Catch::StartsWith("input 'x' is not there"));
+  CHECK_THAT(refused(file), Catch::StartsWith("input 'x' is missing"));
   file.tensors["x"] = HTensor::from({3}, std::vector<float>{1, 2, 3});
   CHECK_THAT(refused(file), Catch::StartsWith("input 'x' is f32[3]"));
   file.tensors["x"] = HTensor::from({1, 2}, std::vector<int32_t>{1, 2});
@@ -258,7 +259,7 @@ TEST_CASE("service: samples are computed at most ten times a second for all clie
     refused += reply.status == 429;
     if (reply.status != 429) continue;
     CHECK(reply.headers.at(0) == std::pair<std::string, std::string>{"Retry-After", "1"});
-    CHECK_THAT(reply.body, Catch::Contains("more than 10 times a second"));
+    CHECK_THAT(reply.body, Catch::Contains("more than 10 requests for samples per second"));
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   CHECK(answered + refused == 200);

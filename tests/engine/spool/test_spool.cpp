@@ -330,7 +330,7 @@ TEST_CASE("spool: a flipped bit before the requested sample loses nothing after 
       REQUIRE(notes.size() == 1);
       CHECK(notes[0].find("'spool/x/00000000000000000000.hxs', frame at byte " + std::to_string(frame.at)) == 0);
       CHECK(notes[0].find("; samples " + std::to_string(frame.first) + " to " + std::to_string(frame.end - 1) +
-                          " are lost, and what lies behind is whole") != std::string::npos);
+                          " are lost; data after it is intact") != std::string::npos);
     }
   }
 }
@@ -352,9 +352,9 @@ TEST_CASE("spool: a flipped bit in needed samples is refused with its location a
     CHECK(message.find("the spool of 'x' is damaged: 'spool/x/00000000000000000000.hxs', frame at byte " +
                        std::to_string(frame.at)) == 0);
     CHECK(message.find("samples " + std::to_string(frame.first) + " to " + std::to_string(frame.end - 1) +
-                       " are lost, and the samples from " + std::to_string(frame.first - 3) + " on are needed") !=
+                       " are lost, but the run needs samples from " + std::to_string(frame.first - 3) + " on") !=
           std::string::npos);
-    CHECK(message.find("put a good copy of the file back") != std::string::npos);
+    CHECK(message.find("restore an intact copy of the file") != std::string::npos);
     CHECK(files.get(spooled.name) == damaged);
   }
   NumberedSender sender(130);
@@ -399,7 +399,7 @@ TEST_CASE("spool: damage in an older file is refused when it is reached", "[spoo
   const std::string message = message_of([&] { x->read(60'000, rows.data()); });
   INFO(message);
   CHECK(message.find("the spool of 'x' is damaged: '" + names[0] + "'") == 0);
-  CHECK(message.find(" are lost, and the samples from ") != std::string::npos);
+  CHECK(message.find(" are lost, but the run needs samples from ") != std::string::npos);
   CHECK(files.get(names[0]) == damaged);
 }
 
@@ -458,8 +458,8 @@ TEST_CASE("spool: one that cannot be opened says why", "[spool]") {
       while (x->next()) {
       }
     });
-    CHECK(full.find("the spool 'spool' is full: it holds 2097152 bytes\nwhat it holds is let go when a checkpoint "
-                    "covers it: add --checkpoint DIR") == 0);
+    CHECK(full.find("the spool 'spool' is full: it holds 2097152 bytes\nfiles are removed once a checkpoint "
+                    "covers them: add --checkpoint DIR") == 0);
   }
   {
     Spool spool(options(files, uint64_t{2} << 20));
@@ -473,9 +473,11 @@ TEST_CASE("spool: one that cannot be opened says why", "[spool]") {
                y = spool.add("y", "a:", std::make_shared<Numbered>(other, 1));
     CHECK(message_of([&] {
             x->next();
-          }).find("samples of some streams of a:, and none of others\nit is of another flow") != std::string::npos);
+          }).find("samples for some streams of a: and none for others\nit belongs to another flow") !=
+          std::string::npos);
   }
-  CHECK(message_of([&] { Spool(options(files, 1000)); }) == "a spool of 1000 bytes is too small; the least is 1048576");
+  CHECK(message_of([&] { Spool(options(files, 1000)); }) ==
+        "a spool of 1000 bytes is too small; the minimum is 1048576");
   FilesInMemory fresh;
   NumberedSender failing(10);
   Spool spool(options(fresh));

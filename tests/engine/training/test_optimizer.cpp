@@ -90,7 +90,7 @@ TEST_CASE("schedule: needs the end of the run") {
   for (const char* schedule : {"linear", "cosine", "wsd(decay=5)", "step", "constant(warmup=0.1)"}) {
     INFO(schedule);
     CHECK(made(schedule, {})
-              .find("follows the run to its end, but nothing says when that is\ngive steps, epochs or for, e.g. "
+              .find("depends on the length of the run, which is not known\ngive steps, epochs or for, e.g. "
                     "--steps 1000") != std::string::npos);
     CHECK(made(schedule, {100, false}) == "no error");
   }
