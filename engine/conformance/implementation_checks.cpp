@@ -75,7 +75,7 @@ Finding answers(const std::vector<AskedImplementation>& asked) {
       ++served;
     else if (!refused)
       refused = &a;
-    if (a.declined == "it gives no reason")
+    if (a.declined == "no reason given")
       return {Outcome::Failed, fmt::format("it declines {} without a reason", a.str()),
               "supports() returns the reason: explain --select shows it, and so does an override that cannot be used"};
   }

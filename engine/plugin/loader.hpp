@@ -36,7 +36,7 @@ class Library {
 };
 
 // Reads the descriptor from the file without running code. Throws ErrorKind::Plugin with the reason when the file is
-// not a plugin: not ELF, no descriptor, other contract ("is built for contract 1.3, this program speaks 0.1").
+// not a plugin: not ELF, no descriptor, other contract ("is built for contract 1.3, this program has 0.1").
 hx_plugin_abi read_descriptor(const std::string& path);
 
 // Opens a plugin and registers all its items, or none on failure. Throws ErrorKind::Plugin naming the file and the

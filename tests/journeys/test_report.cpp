@@ -300,7 +300,7 @@ TEST_CASE("events: changes by control are in the log and on the page") {
       if (const json::value* event = row.as_object().if_contains("event")) all.insert(std::string(event->as_string()));
     return all;
   };
-  REQUIRE(run.await([&] { return kinds().size() == 4 && has(read(log), "schedule's again"); }));
+  REQUIRE(run.await([&] { return kinds().size() == 4 && has(read(log), "follows the schedule again"); }));
   run.signal(SIGTERM);
   const Result r = run.end();
   CHECK(r.code == 143);

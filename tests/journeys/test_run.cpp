@@ -230,7 +230,7 @@ TEST_CASE("run: schedule, clipping and accumulation are visible in the output") 
             "  schedule             wsd(warmup=0, decay=0.5, final=0)\n"
             "  clip                 gradients by global norm to 2\n"
             "  clip_value           gradients by value to 0.5\n"
-            "  batch                16, 2 of them a step\n"));
+            "  batch                16, 2 per step\n"));
   const Result traced = harmonics("explain " + flow + " " + digits + "--show kernels");
   CHECK(has(traced.out, "global norm"));
   CHECK(has(traced.out, "optimizer/x.h.affine.weight"));

@@ -144,7 +144,7 @@ TEST_CASE("hostile libraries: in a folder of them flows train with the one that 
   CHECK(has(journeys::harmonics_in(here, "inspect sigmoid").out, "from org.example.own"));
   const Result listed = journeys::harmonics_in(here, "plugin list");
   CHECK(listed.code == 0);
-  CHECK(has(listed.out, "is built for contract 7.3, this program speaks 1.5"));
+  CHECK(has(listed.out, "is built for contract 7.3, this program has 1.5"));
   CHECK(has(listed.out, "it is not an ELF file"));
   CHECK(has(listed.out, "it ends before its section header"));
   const Result needed = journeys::harmonics_in(here, "run " + data.graph("affine, of_missing_symbol") + data.producers);

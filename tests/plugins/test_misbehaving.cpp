@@ -69,7 +69,7 @@ TEST_CASE("failing plugins: a library that cannot be loaded registers nothing an
             "link it with the library that has the symbol, or define it; plugins get nothing from the program");
   CHECK(loading(misbehaving("other_contract")) ==
         "plugin '" + misbehaving("other_contract") +
-            "' is built for contract 7.3, this program speaks 1.5\n"
+            "' is built for contract 7.3, this program has 1.5\n"
             "build it again with this program's headers, or get the release made for it");
   CHECK(loading(misbehaving("no_descriptor")) == "'" + misbehaving("no_descriptor") +
                                                      "' is not a Harmonics plugin: it has no descriptor\ninclude "

@@ -169,7 +169,7 @@ TEST_CASE("hostile: frames that violate the protocol are answered while other se
     while (answer.kind == wire::Kind::Grant) answer = odd->answer().value();
   } while (answer.kind == wire::Kind::Nack && answer.code == wire::Code::Credit);
   CHECK(answer.kind == wire::Kind::Error);
-  CHECK(answer.text.find("not label f32 []") != std::string::npos);
+  CHECK(answer.text.find("got label f32 []") != std::string::npos);
   CHECK(inbox.health().refused >= 4);
   CHECK(healthy.goes_on());
   CHECK(healthy.end() == "");

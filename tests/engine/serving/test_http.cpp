@@ -472,7 +472,7 @@ TEST_CASE("control socket: belongs to its owner and exchanges lines") {
   }
   const std::string file = std::string(folder) + "/file";
   std::ofstream(file) << "mine";
-  CHECK_THAT(message_of([&] { ControlSocket(run.service, file); }), Catch::Contains("is no socket"));
+  CHECK_THAT(message_of([&] { ControlSocket(run.service, file); }), Catch::Contains("is not a socket"));
   ::unlink(file.c_str());
   ::rmdir(folder);
 }
