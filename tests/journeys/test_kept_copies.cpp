@@ -234,7 +234,7 @@ TEST_CASE("kept weights: a folder of another user, one that others may write to,
   fs::create_directories(u.kept);
   for (const std::string& folder : {state, program, u.kept}) {
     REQUIRE(::chmod(folder.c_str(), 0777) == 0);
-    refused("'" + folder + "' can be written to by everybody");
+    refused("'" + folder + "' is writable by all users");
     REQUIRE(::chmod(folder.c_str(), 0700) == 0);
   }
   CHECK(u.copies().empty());

@@ -423,7 +423,7 @@ TEST_CASE("plain: missing= may be one of the symbols") {
   kind.part(), size.part();
   CHECK(kind.all<int64_t>() == std::vector<int64_t>{1, 0});
   what.missing = "tulip";
-  CHECK_THROWS_WITH(Selection(what, "test:"), Catch::Contains("missing=tulip is no word that symbols= lists"));
+  CHECK_THROWS_WITH(Selection(what, "test:"), Catch::Contains("missing=tulip is not a word that symbols= lists"));
 }
 
 TEST_CASE("plain: missing= that cannot be had from a stream, or is not of its type, is an error with a remedy") {
