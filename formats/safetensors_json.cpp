@@ -167,8 +167,10 @@ class HeaderReader {
         bool truth = false;
         return check(value.get_bool().get(truth));
       }
-      case json::json_type::null:
-        if (!value.is_null()) check(simdjson::N_ATOM_ERROR);
+      case json::json_type::null: {
+        bool null = false;
+        return check(value.is_null().get(null));
+      }
     }
   }
 

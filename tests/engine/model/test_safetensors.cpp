@@ -138,6 +138,7 @@ TEST_CASE("safetensors: invalid JSON is rejected") {
   CHECK(fault(R"({"x" 5})").rfind("at byte 13, the header is no JSON: ", 0) == 0);
   CHECK(fault(R"({"x":{"shape":[1 2]}})").rfind("at byte 25, tensor 'x': the header is no JSON: ", 0) == 0);
   CHECK(fault(R"({"x":{"n":tru}})").rfind("at byte 18, tensor 'x': the header is no JSON: ", 0) == 0);
+  CHECK(fault(R"({"x":{"n":nul}})").rfind("at byte 18, tensor 'x': the header is no JSON: ", 0) == 0);
   CHECK(fault("{}  {}") == "at byte 12, only spaces may follow the header's JSON");
   CHECK(fault(std::string("{}\0", 3)).find("the header is no JSON: ") != std::string::npos);
   CHECK(fault("{\"\xff\":1}").find("the header is no JSON: ") != std::string::npos);
