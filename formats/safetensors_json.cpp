@@ -65,7 +65,7 @@ class HeaderReader {
   void each_element(json::array& list, Body&& body) {
     for (auto item : list) {
       json::value value;
-      check(std::move(item).get(value));
+      check(std::move(item).get(value));  // NOLINT(performance-move-const-arg): get() is for rvalues
       body(value);
     }
   }

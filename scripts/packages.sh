@@ -6,7 +6,7 @@ build=(g++ cmake ninja-build pkg-config libboost1.81-dev libboost-json1.81-dev l
        libprotobuf-dev protobuf-compiler libzmq3-dev)
 test=(ccache mold catch2 curl mandoc zsh fish libbenchmark-dev clang clang-format libclang-rt-14-dev file
       pocl-opencl-icd)
-full=(clang-tidy)
+full=(clang-tidy libomp-14-dev)
 package=(binutils dpkg-dev file patchelf python3)
 package_test=(debootstrap)
 case "${1:-build}" in

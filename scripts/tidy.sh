@@ -16,10 +16,10 @@ fi
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 # Groups of sources are checked as they are compiled, which parses their headers once. Tests, device code and generated
-# sources are left out.
+# sources are left out, and a file that asks the processor for features by names that clang 14 does not know.
 status=0
 grep -oP '"file": "\K[^"]+' "$build/compile_commands.json" | sort -u |
-  grep -E '\.(cpp|cxx)$' | grep -vE '/tests/|/cmake/empty\.cpp$|page_files|_files\.cpp$' | grep -E "$pattern" |
+  grep -E '\.(cpp|cxx)$' | grep -vE '/tests/|/cmake/empty\.cpp$|half_product\.cpp$|_files\.cpp$' | grep -E "$pattern" |
   xargs -r -d '\n' -P "$(nproc)" -n 1 "$tidy" -p "$build" --quiet --extra-arg=-Wno-unknown-warning-option \
     --extra-arg=-Wno-everything >"$report" 2>/dev/null || status=$?
 grep -E ': (error|warning): ' "$report" | sed "s|^$PWD/||" | sort -u || true

@@ -1,6 +1,7 @@
 // Schedules: learning rate factors in runs that end by steps, by time, or at an unknown point.
 #include <cmath>
-#include <cstring>
+#include <bit>
+#include <cstdint>
 
 #include <fmt/core.h>
 #include <harmonics/training_abi.h>
@@ -59,7 +60,7 @@ class CheckedSchedule {
   AttributeView view_;
 };
 
-bool same(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+bool same(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
 // First unusable factor, "the factor -1 at step 2 of a run ..."; "" if there is none.
 std::string unusable(const CheckedSchedule& factor, const std::vector<Run>& runs) {

@@ -72,7 +72,7 @@ PluginBodyPtr gradient_body(const PluginBody& body) {
 
 class OpaqueBody : public HostFunction {
  public:
-  OpaqueBody(PluginBodyPtr body, TensorType result) : body_(std::move(body)), result_(std::move(result)) {}
+  OpaqueBody(PluginBodyPtr body, TensorType result) : body_(std::move(body)), result_(result) {}
 
   std::string name() const override { return spoken_name(*body_->item); }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -98,8 +100,7 @@ CyclePlan::CyclePlan(BoundGraph& harmonic, int number, const RunSettings& settin
 void CyclePlan::take_reader() {
   std::optional<LiveReading>& former = graph.live_reading();
   if (once && former && former->producers == producers) {
-    from = std::move(former);
-    former.reset();
+    from = std::exchange(former, std::nullopt);
     reader = std::move(from->reader);
   } else {
     reader = graph.streams().reader(graph.graph(), producers, static_cast<uint64_t>(settings.batch),

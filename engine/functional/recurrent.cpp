@@ -87,7 +87,8 @@ Values lstm_scan(const AttributeMap& a, Inputs in) {
 Values lstm_scan_grad(const AttributeMap& a, Inputs in) {
   expect_inputs("lstm_scan_grad", in, 5, 7);
   const Scan s = scan_of("lstm_scan_grad", a, in[2], in[0], 4);
-  const HTensor weight = wide(in[0]), c = in[1], gates = in[2], c0 = wide(in[3]), dy = wide(in[4]);
+  const HTensor weight = wide(in[0]), c0 = wide(in[3]), dy = wide(in[4]);
+  const HTensor &c = in[1], &gates = in[2];
   HTensor dh, dc;
   Values each = s.empty();
   for (int64_t step = s.positions - 1; step >= 0; --step) {
@@ -156,7 +157,8 @@ Values gru_scan_grad(const AttributeMap& a, Inputs in) {
   expect(in[0].shape() == Shape{3 * s.width, s.width} && in[2].shape() == Shape{s.batch, s.positions, 4 * s.width},
          "gru_scan_grad",
          "weight " + text_of(in[0]) + ", y " + text_of(in[1]) + " and gates " + text_of(in[2]) + " do not fit");
-  const HTensor weight = wide(in[0]), y = wide(in[1]), gates = in[2], h0 = wide(in[3]), dy = wide(in[4]);
+  const HTensor weight = wide(in[0]), y = wide(in[1]), h0 = wide(in[3]), dy = wide(in[4]);
+  const HTensor& gates = in[2];
   HTensor dh;
   Values dx = s.empty(), dpast = s.empty();
   for (int64_t step = s.positions - 1; step >= 0; --step) {

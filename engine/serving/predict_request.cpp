@@ -21,8 +21,8 @@ namespace json = boost::json;
 
 namespace {
 
-Error wrong(std::string message, std::string note) {
-  return Error(ErrorKind::Usage, std::move(message), {}, {std::move(note)});
+Error wrong(const std::string& message, std::string note) {
+  return Error(ErrorKind::Usage, message, {}, {std::move(note)});
 }
 
 std::string shape_text(const Port& port) {

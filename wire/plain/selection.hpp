@@ -29,6 +29,13 @@ std::optional<StreamInfo> read_type(std::string text, bool& scalar);
 std::string raw_type(const std::string& where, const std::string& told,
                      const std::map<std::string, std::string>& schema, const std::string& declared);
 
+// What missing= gives for a missing value.
+struct Filler {
+  Field field;        // of one value, with its text as written
+  double number = 0;  // unless it is a word
+  std::vector<std::byte> bytes;
+};
+
 class Selection {
  public:
   // Errors: Usage.
@@ -57,11 +64,6 @@ class Selection {
     bool came = false;  // a record had the field, with a value or without
   };
   // What stands in for missing values.
-  struct Filler {
-    Field field;        // of one value, with its text as written
-    double number = 0;  // unless it is a word
-    std::vector<std::byte> bytes;
-  };
   void read_filler();
   void convert_filler();
   bool choose(const Record& record, std::string& reason);

@@ -280,7 +280,7 @@ std::vector<std::string> libraries_of(const std::string& directory) {
   std::vector<std::string> found;
   std::error_code none;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, none)) {
-    const fs::path path = entry.path();
+    const fs::path& path = entry.path();
     if (path.extension() == ".so") found.push_back(path.string());
     if (path.extension() == ".manifest" && !fs::exists(fs::path(path).replace_extension(".so"), none))
       found.push_back(fs::path(path).replace_extension(".so").string());
