@@ -57,7 +57,7 @@ std::vector<Row> rows() {
       {"leaky_relu",
        "x where positive, a fraction of it elsewhere",
        leaky_relu,
-       {Argument::number("slope", "0.01", "negative slope")}},
+       {Argument::number("slope", "0.01", "factor of negative inputs")}},
       {"sigmoid",
        "1 / (1 + exp(-x)), between 0 and 1",
        [](const HTensor& x, const Arguments&) { return logistic(x); },

@@ -118,7 +118,7 @@ std::vector<Row> rows() {
        "x where positive, a learned fraction of it elsewhere",
        prelu,
        {Argument::flag("channels", false, "a fraction for each channel instead of one for all"),
-        Argument::number("slope", "0.25", "initial slope")},
+        Argument::number("slope", "0.25", "initial factor of negative inputs")},
        HX_AFTER_MAP},
       {"glu", "the first half of the features times sigmoid of the second", glu, {}, 0},
       {"skip", "passes its source on unchanged (residual)", skip, {}, HX_IDENTITY_SKIP},

@@ -136,7 +136,7 @@ TEST_CASE("live: a restarted sender continues where its receiver is") {
 TEST_CASE("live: keys admit senders from anywhere, and refuse all others") {
   if (!has(harmonics("list producers").out, "zmq+router")) return;
   Folder f;
-  for (const char* who : {"server", "camera", "stranger"}) REQUIRE(harmonics("keys " + (f / who)).code == 0);
+  for (const char* who : {"server", "camera", "unlisted"}) REQUIRE(harmonics("keys " + (f / who)).code == 0);
   CHECK(harmonics("keys " + (f / "server")).code == 73);
   f.write("allowed", read(f / "camera.pub"));
   const std::string port = free_port();
@@ -147,9 +147,9 @@ TEST_CASE("live: keys admit senders from anywhere, and refuse all others") {
     return harmonics("send 'zmq+dealer://127.0.0.1:" + port + "?curve=" + (f / who) +
                      "&server-key=" + (f / "server.pub") + "' --from 'synth:digits?size=9#label'");
   };
-  const Result stranger = send("stranger");
-  CHECK(stranger.code == 65);
-  CHECK(has(stranger.err, "the receiver does not allow this key"));
+  const Result unlisted = send("unlisted");
+  CHECK(unlisted.code == 65);
+  CHECK(has(unlisted.err, "the receiver does not allow this key"));
   CHECK(send("camera").code == 0);
   REQUIRE(receiver.end().code == 0);
   CHECK(read(f / "got.csv").size() == 18);

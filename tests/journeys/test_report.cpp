@@ -265,7 +265,7 @@ TEST_CASE("report: classes at the positions of a text are shown below the text")
   CHECK_FALSE(has(samples, "written by the model"));
 }
 
-TEST_CASE("report: files of data are told apart by size, date and checksum, and the host is named") {
+TEST_CASE("report: lists size, date and checksum of data files, and the host") {
   const Steep steep;
   const std::string page = steep.f / "r.html";
   REQUIRE(steep.run("--test " + steep.x + " --test " + steep.y + " --report " + page).code == 0);

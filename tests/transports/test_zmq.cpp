@@ -103,7 +103,7 @@ TEST_CASE("zmq: key files are read and checked") {
         std::string::npos);
   CHECK(message_of([&] { read_key_pair(written("public = " + keys.public_key)); }).find("has no line 'secret = KEY'") !=
         std::string::npos);
-  CHECK(message_of([&] { read_allowed(written("# nobody\n")); }).find("no sender would be accepted") !=
+  CHECK(message_of([&] { read_allowed(written("# no keys\n")); }).find("no sender would be accepted") !=
         std::string::npos);
   CHECK(message_of([&] { read_allowed(pair); }).find("has a secret key where public ones are listed") !=
         std::string::npos);

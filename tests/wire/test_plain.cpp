@@ -362,7 +362,7 @@ Asked filled(const std::string& selection, const std::string& missing, const std
 
 }  // namespace
 
-TEST_CASE("plain: missing= stands in for empty cells") {
+TEST_CASE("plain: missing= replaces empty cells") {
   SampleFeed feed(feed_of(Format::Csv));
   Opened both(feed, filled("age,fare", "-1.5")), ages(feed, filled("age", "0", "", "classes"));
   give(feed, "age,fare\n,7\n3,NA\n4,5\n");
@@ -374,7 +374,7 @@ TEST_CASE("plain: missing= stands in for empty cells") {
   CHECK(feed.inbox().health().refused == 0);
 }
 
-TEST_CASE("plain: missing= stands in for null, also within arrays, and for absent fields") {
+TEST_CASE("plain: missing= replaces null, also within arrays, and for absent fields") {
   const size_t piece = GENERATE(3, 1000);
   SampleFeed feed(feed_of(Format::Jsonl));
   Opened x(feed, filled("x", "9")), both(feed, filled("x,y", "-1"));
@@ -401,7 +401,7 @@ TEST_CASE("plain: without missing= a null within an array is refused as ever") {
   CHECK(feed.last_error() == "line 1: 'x' is null where a number is expected");
 }
 
-TEST_CASE("plain: missing= stands in for nil of MessagePack") {
+TEST_CASE("plain: missing= replaces nil of MessagePack") {
   SampleFeed feed(feed_of(Format::Msgpack));
   Opened x(feed, filled("x", "nan"));
   give(feed, std::string("\x81\xa1x\x92\x01\xc0\x81\xa1x\xc0\x81\xa1y\x01", 14));
@@ -459,7 +459,7 @@ TEST_CASE("plain: a field that no sample had is filled in and noted, where the t
   give(feed, "{\"a\": 1}\n{\"a\": 2, \"b\": 3}\n{\"b\": 4}\n", 1000);
   feed.close_input();
   CHECK(x.all<float>() == std::vector<float>{1, 0, 2, 3, 0, 4});
-  CHECK(feed.last_error() == "line 1: no sample had 'b' until now; missing=0 stands in");
+  CHECK(feed.last_error() == "line 1: no sample had 'b' until now; using missing=0");
 }
 
 TEST_CASE("plain: bare numbers have the shape that the flow declares, and a type of their own if asked for") {

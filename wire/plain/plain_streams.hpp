@@ -72,7 +72,7 @@ inline void expect_options(const std::string& where, bool plain, const Arguments
 }
 
 // Returns the type that the address gives its samples; "": none. Files name it dtype= and shape=.
-inline std::string told_type(const Arguments& options) {
+inline std::string type_option(const Arguments& options) {
   const std::string type = options.text("type", ""), dtype = options.text("dtype", ""),
                     shape = options.text("shape", "");
   if (!type.empty() || (dtype.empty() && shape.empty())) return type;
@@ -81,7 +81,7 @@ inline std::string told_type(const Arguments& options) {
 
 inline std::string raw_type_of(const std::string& where, const Arguments& options) {
   const std::string schema = options.text("schema", "");
-  return raw_type(where, told_type(options),
+  return raw_type(where, type_option(options),
                   schema.empty() ? std::map<std::string, std::string>() : read_schema(schema),
                   options.text("declared", ""));
 }
@@ -123,7 +123,7 @@ inline Asked asked_of(const std::string& where, Format format, const Arguments& 
   if (format == Format::Raw && !asked.selection.empty())
     throw Error(ErrorKind::Usage, where + ": bare numbers have no field '" + asked.selection + "'")
         .note("leave '#" + asked.selection + "' out, and read other streams from their own address");
-  asked.type = format == Format::Raw ? raw_type_of(where, options) : told_type(options);
+  asked.type = format == Format::Raw ? raw_type_of(where, options) : type_option(options);
   asked.use = options.text("use", "");
   const std::string as = options.text("as", "");  // of files
   if (as == "number" || as == "class") asked.use = as == "class" ? "classes" : "numbers";

@@ -23,7 +23,7 @@ struct Field {
   bool whole = true;  // every number was written as an integer
   DType dtype = DType::F32;
   size_t at = 0, count = 0;  // position and number in the record's numbers; for typed arrays, in its bytes
-  std::string text;          // of a word, and of a number in a table cell; with gaps, what stands in the first
+  std::string text;          // of a word, and of a number in a table cell; with gaps, the text of the first
   std::vector<size_t> gaps;  // which numbers of an array are null; 0 is in their place
 };
 

@@ -61,13 +61,13 @@ std::optional<StreamInfo> read_type(std::string text, bool& scalar) {
   return read_announced(text);
 }
 
-std::string raw_type(const std::string& where, const std::string& told,
+std::string raw_type(const std::string& where, const std::string& given,
                      const std::map<std::string, std::string>& schema, const std::string& declared) {
-  if (told.empty() && schema.size() > 1)
+  if (given.empty() && schema.size() > 1)
     throw Error(ErrorKind::Usage, where + ": its schema names " + std::to_string(schema.size()) +
                                       " fields, and a sample of bare numbers is one")
         .note("leave one field in it, or say ?type=f32:28x28");
-  const std::string type = told.empty() && !schema.empty() ? schema.begin()->second : told;
+  const std::string type = given.empty() && !schema.empty() ? schema.begin()->second : given;
   if (type.empty() && declared.empty())
     throw Error(ErrorKind::Usage, where + ": format=raw needs the shape of a sample, and the flow declares none")
         .note("declare it in the flow, 'producer x {28, 28};', or say ?type=f32:28x28, and ?type=f32: for one number");
@@ -331,7 +331,7 @@ bool Selection::encode_filled(const Record& record, std::vector<std::byte>& to, 
     unknown += own == 0;
   }
   if (!never.empty())
-    note_ = record.place + ": no sample had " + never + " until now; missing=" + filler_->field.text + " stands in";
+    note_ = record.place + ": no sample had " + never + " until now; using missing=" + filler_->field.text;
   if (asked_.selection.empty() && present < record.size()) {
     reason = record.place + " has fields that the first sample had not";
     return false;

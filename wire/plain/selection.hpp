@@ -15,7 +15,7 @@ struct Asked {
   std::string type;                    // "u8", "u8:28x28", "i64<10"; "": decided by the flow and the first record
   std::string use;                     // declared by the flow: classes, lookup or numbers; "": unknown
   std::vector<std::string> symbols;    // the words that are classes, in order
-  std::optional<std::string> missing;  // what stands in for missing values: a number, nan or a word of symbols
+  std::optional<std::string> missing;  // replacement for missing values: a number, nan or a word of symbols
   std::string declared;                // what the flow declares, as a type; "": nothing
 
   bool operator==(const Asked&) const = default;
@@ -24,9 +24,9 @@ struct Asked {
 // Parses "u8", "u8:28x28", "i64<10", or "f32:" for one number, which sets `scalar`. Empty: not in this form.
 std::optional<StreamInfo> read_type(std::string text, bool& scalar);
 
-// Returns the type of bare numbers: `told` by the address, or that of the only field in its schema, with the shape and
-// classes that the flow declares unless a shape is told. Errors: Usage.
-std::string raw_type(const std::string& where, const std::string& told,
+// Returns the type of bare numbers: `given` in the address, or that of the only field in its schema. Without a shape
+// there, the type has the shape and classes that the flow declares. Errors: Usage.
+std::string raw_type(const std::string& where, const std::string& given,
                      const std::map<std::string, std::string>& schema, const std::string& declared);
 
 // What missing= gives for a missing value.
@@ -44,7 +44,7 @@ class Selection {
   const Asked& asked() const { return asked_; }
   // Whether type and shape are known.
   bool is_known() const { return known_; }
-  // Learns type and shape from the first record. Errors: Name, Stream; Usage, if what stands in for missing values is
+  // Learns type and shape from the first record. Errors: Name, Stream; Usage, if the replacement for missing values is
   // not of that type.
   void learn(const Record& first);
   // Has no bytes and no name.
@@ -63,7 +63,7 @@ class Selection {
     size_t cells = 0;   // numbers in the last sample that had a value; 0: none had one
     bool came = false;  // a record had the field, with a value or without
   };
-  // What stands in for missing values.
+  // The replacement for missing values.
   void read_filler();
   void convert_filler();
   bool choose(const Record& record, std::string& reason);

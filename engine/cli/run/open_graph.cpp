@@ -136,7 +136,7 @@ void note_other_functions(const BoundGraph& graph, const Options& options) {
   print_note(fmt::format("{} was trained differently: {}", options.weights, text));
 }
 
-// Whether opening the address waits for nobody and takes nothing that others wait for.
+// Returns whether the address can be opened without blocking and without consuming samples of a live stream.
 bool is_at_rest(const Graph& graph, const Binding& b) {
   if (b.address.scheme == "synth") return true;
   if (b.address.scheme != "file" || b.address.find("follow")) return false;

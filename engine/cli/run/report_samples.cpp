@@ -154,7 +154,7 @@ std::string texts_html(const Examples& examples, const std::vector<Example>& sam
   return s;
 }
 
-// A text that the model goes on with, if it predicts the symbols that it reads.
+// Returns a continuation of a prompt by the model if it predicts the tokens of its input.
 std::string written_html(BoundGraph& graph, const RunSettings& settings, const Examples& examples) {
   if (examples.symbols.empty() || examples.symbols != examples.names) return "";
   constexpr size_t kPrompt = 32;
