@@ -9,19 +9,19 @@
 
 namespace harmonics::wire {
 
-// Whether a file of this name is one of dead letters: samples left out or refused, or the reasons.
+// Returns whether the name is that of a dead-letter file: dropped samples, refused samples, or reasons.
 inline bool is_dead_letter(std::string_view name) {
   return name.ends_with(".hxs") || name.ends_with(".reasons.jsonl") || name.find(".refused") != std::string_view::npos;
 }
 
-// Not thread-safe. The folder is measured anew before a writer could have used up a sixteenth of what remains, so
-// writers that do not know of each other stay within the limit together.
+// The limit of all files in a folder. A writer measures the folder again once it has written a sixteenth of the
+// remaining bytes, so that up to 16 independent writers stay within the limit together. Not thread-safe.
 class FolderBudget {
  public:
-  // `held`: the bytes in the folder now, which `measure` returns later.
+  // `held`: bytes in the folder at present. `measure` returns them anew.
   FolderBudget(uint64_t most, uint64_t held, std::function<uint64_t()> measure)
       : most_(most), measure_(std::move(measure)), held_(held) {}
-  // Whether so many bytes more are within the limit.
+  // Returns whether `bytes` more fit within the limit.
   bool allows(uint64_t bytes) {
     if (written_ + bytes > (most_ - std::min(most_, held_)) / 16) measure();
     return held_ + bytes <= most_;

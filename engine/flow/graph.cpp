@@ -72,7 +72,7 @@ class Resolver {
     }
   }
 
-  // ---- what refused parts may have meant ----
+  // ---- nodes whose shapes a refused part may affect ----
   void refuse(int n) {
     if (n >= 0) (node(n).kind == DeclarationKind::Producer ? doubted_ : refused_).insert(n);
   }
@@ -81,7 +81,7 @@ class Resolver {
     const int read = arrow.backward ? to : from;
     if (read >= 0 && node(read).kind == DeclarationKind::Producer) doubted_.insert(read);
   }
-  // A ratio of a producer groups the samples of all.
+  // A producer's ratio changes how the samples of all producers are grouped.
   void forget_ratio(int n) {
     if (n < 0) return;
     node(n).ratio.reset();
@@ -89,7 +89,7 @@ class Resolver {
     refused_.insert(n);
     all_refused_ = all_refused_ || node(n).kind == DeclarationKind::Producer;
   }
-  // Layers without an arrow, and those of a loop and behind it.
+  // Refuses layers without an incoming arrow, and layers in a loop or downstream of it.
   void refuse_undriven() {
     const auto into = graph_.arrows_into();
     const std::vector<int> order = graph_.order();
@@ -107,7 +107,7 @@ class Resolver {
 
   void declare(const Declaration& d) {
     const int other = find(d.name.text);
-    all_refused_ = all_refused_ || other >= 0;  // which of the two is meant decides everything behind it
+    all_refused_ = all_refused_ || other >= 0;  // either of the two may be meant, with other shapes downstream
     if (other >= 0)
       throw Error(ErrorKind::Name,
                   std::string(kind_word(d.kind)) + " '" + d.name.text + "' has the name of another " +

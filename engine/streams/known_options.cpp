@@ -13,8 +13,8 @@ namespace harmonics::engine {
 
 namespace {
 
-// Returns what the flow says of a sample, as a type: f32 numbers of the declared shape, or class numbers. "": the flow
-// says no shape, or a shape of lookups that may as well be a number of classes.
+// Returns the sample type that the flow declares: f32 of the declared shape, or class numbers. "": the flow declares
+// no shape, or the shape of a lookup, which may be its number of classes.
 std::string declared_type(const GraphNode& node, const StreamUse& use) {
   const bool lookup = use.looked_up && !use.computed, classes = use.compared && !use.computed && !lookup;
   if (!node.has_shape) return classes ? "i64:" : "";
@@ -34,9 +34,8 @@ bool has_option(const Item& item, std::string_view option) {
 
 }  // namespace
 
-// Returns the address with what its scheme has options for: how the flow takes the stream and what it declares, where
-// refused samples are kept, and the stream's known type. That comes from the spool or the checkpoint, so that its
-// samples need no sender.
+// Returns the address with those options that its scheme has: use (classes, lookup or numbers), the declared type, the
+// files of refused samples, and the sample type from the spool or the checkpoint, which then needs no sender.
 Address StreamSet::expecting(const Graph& graph, int producer, const Item& item, Address address) const {
   const GraphNode& node = graph.nodes[static_cast<size_t>(producer)];
   const StreamUse use = use_of(graph, producer);

@@ -78,7 +78,8 @@ class StreamSet {
   std::optional<Record> record_of(int producer, Registry& registry, const void* sample, size_t bytes) const;
 
   // Types as the graph sees them: declarations applied, groups of a ratio stacked on a new first axis.
-  // A stream that does not suit its declaration is an error; with `refused`, which receives it, the others go on.
+  // A stream that does not fit its declaration throws. With `refused`, each such error is passed to it, and the types
+  // of the other streams are returned.
   std::map<int, StreamType> types(const Graph& graph,
                                   const std::function<void(int producer, const Error&)>& refused = {}) const;
 

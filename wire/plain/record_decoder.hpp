@@ -42,9 +42,8 @@ class RecordDecoder {
   virtual Next next(Record& record, std::string& reason) = 0;
   // Bytes that arrived and do not belong to a returned record.
   virtual size_t held() const = 0;
-  // The bytes of what next() returned or refused, as they came, or, where nothing more can be read, those that were
-  // held; empty: they were too many to be held. Valid until the
-  // next call of arrived() or next().
+  // The original bytes of the record that next() returned or refused, or the held bytes after Broken. Empty if they
+  // exceeded the limit. Valid until the next call of arrived() or next().
   virtual std::string_view raw() = 0;
   // The bytes that must precede raw() where it is read anew: the header of a table. Valid as long as the decoder.
   virtual std::string_view header() const { return {}; }

@@ -1,4 +1,4 @@
-// RefusedSamples: samples that could not be read, kept on disk as they came, to be mended and sent again.
+// Refused samples: kept on disk with their original bytes, to be corrected and sent again.
 #pragma once
 
 #include <map>
@@ -9,8 +9,8 @@
 namespace harmonics::plain {
 
 // Appends to PREFIX.reasons.jsonl one object per sample: when, from where, why. Lines of text are appended to
-// PREFIX.refused.jsonl or .csv, each table with its header first; other bytes stand in the object as base64. A write
-// error, or the limit, is reported by given_up() and does not stop the stream. Not thread-safe.
+// PREFIX.refused.jsonl or .csv, each table with its header first; binary samples are part of the object as base64. A
+// write error, or the limit, is reported by given_up() and does not stop the stream. Not thread-safe.
 class RefusedSamples {
  public:
   struct Sample {
@@ -18,14 +18,15 @@ class RefusedSamples {
     uint64_t sender, number;  // the sender's number and that of its sample, from 1
     std::string_view bytes, header;
   };
-  // `prefix`: path and beginning of the files' names; its folder exists. `most_bytes`: of all dead letters in it.
+  // `prefix`: path of the files without extensions; the folder must exist. `most_bytes`: limit of all dead letters in
+  // the folder.
   RefusedSamples(std::string where, std::string prefix, uint64_t most_bytes);
   RefusedSamples(const RefusedSamples&) = delete;
   RefusedSamples& operator=(const RefusedSamples&) = delete;
   ~RefusedSamples();
 
   void keep(const Sample& sample, const std::string& reason);
-  // Why no more are kept; "": they are.
+  // The reason why no more samples are kept; "" while they are.
   const std::string& given_up() const { return given_up_; }
 
  private:

@@ -22,8 +22,8 @@ struct FeedOptions {
   bool single = false;                        // there is only one byte stream: if it becomes unreadable, the feed fails
   bool messages = false;                      // bytes arrive by message(), each on its own
   std::map<std::string, std::string> schema;  // the types of fields
-  std::string dead_letters;                   // where refused samples are kept, a path without ending; "": nowhere
-  uint64_t dead_letters_limit = uint64_t{256} << 20;  // of all dead letters in that folder
+  std::string dead_letters;                   // path of refused samples, without extension; "": not kept
+  uint64_t dead_letters_limit = uint64_t{256} << 20;  // limit of all dead letters in that folder
 };
 
 // The result of processing bytes.

@@ -16,7 +16,7 @@ struct Asked {
   std::string use;                     // declared by the flow: classes, lookup or numbers; "": unknown
   std::vector<std::string> symbols;    // the words that are classes, in order
   std::optional<std::string> missing;  // replacement for missing values: a number, nan or a word of symbols
-  std::string declared;                // what the flow declares, as a type; "": nothing
+  std::string declared;                // the type that the flow declares; "": none
 
   bool operator==(const Asked&) const = default;
 };

@@ -27,7 +27,7 @@ struct PixelRange {
 };
 
 // Returns an <img> with the picture inside it as PNG, at most 96 pixels a side; larger ones are averaged. Greys are
-// drawn dark on light. `pixels`: as many as `shape` counts. `what`: for those who cannot see it.
+// drawn dark on light. `pixels` has the size of `shape`. `what` is the alternative text.
 std::string image_html(const std::vector<float>& pixels, const PictureShape& shape, const PixelRange& range,
                        const std::string& what);
 

@@ -107,7 +107,7 @@ std::string shown_token(const std::vector<std::string>& names, int64_t id, bool 
   return shown_symbol(name_of(names, id), spaces);
 }
 
-// Text in lines: a line break is shown and taken.
+// Returns the text as HTML. A line break appears as a symbol, followed by the break.
 std::string shown_text(const std::string& text) {
   std::string s;
   for (size_t at = 0; at < text.size();) {
