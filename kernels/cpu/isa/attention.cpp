@@ -340,19 +340,28 @@ struct GradientBlock {
 
   // p = exp(scores - lse), dp = p (dp - delta) scale.
   void weigh(const Staircase& at, int64_t q0) const {
-    const vf scale = splat(c.scale * kLog2E);
     for (int64_t v = 0; v < at.rows; v += kWidth) {
-      const SoftmaxRows r = rows.from(q0 + v);
-      const vf shift = load(r.shift), share = load(r.share), less = load(r.delta);
-      const vf by = choose(is_alone(q0 + v), vf{}, splat(c.scale));
-      float *const p = room.p + v, *const dp = room.dp + v;
-      for_keys(
-          at, v, [&](int64_t k, vi mask) __attribute__((always_inline)) {
-            const vf e = choose(mask, power(load(p + k * kQueryBlock), scale, shift) * share, vf{});
-            store(p + k * kQueryBlock, e);
-            store(dp + k * kQueryBlock, choose(mask, e * (load(dp + k * kQueryBlock) - less) * by, vf{}));
-          });
+      const vf share = load(rows.share + q0 + v);
+      if (any(share != 1.0f))
+        weigh_vector(
+            at, q0, v, [&](vf e) __attribute__((always_inline)) { return e * share; });
+      else
+        weigh_vector(
+            at, q0, v, [](vf e) __attribute__((always_inline)) { return e; });
     }
+  }
+  template <typename Share>
+  HM_INLINE void weigh_vector(const Staircase& at, int64_t q0, int64_t v, Share shared) const {
+    const SoftmaxRows r = rows.from(q0 + v);
+    const vf scale = splat(c.scale * kLog2E), shift = load(r.shift), less = load(r.delta);
+    const vf by = choose(is_alone(q0 + v), vf{}, splat(c.scale));
+    float *const p = room.p + v, *const dp = room.dp + v;
+    for_keys(
+        at, v, [&](int64_t k, vi mask) __attribute__((always_inline)) {
+          const vf e = choose(mask, shared(power(load(p + k * kQueryBlock), scale, shift)), vf{});
+          store(p + k * kQueryBlock, e);
+          store(dp + k * kQueryBlock, choose(mask, e * (load(dp + k * kQueryBlock) - less) * by, vf{}));
+        });
   }
 
   // Computes the scores into room.p, and the gradients of the probabilities into room.dp.
