@@ -129,7 +129,9 @@ TensorFile read_weights(const void* data, size_t bytes, const std::string& name,
 
 TensorFile read_weights(const std::string& path) {
   const auto mapped = MappedFile::open(path);
-  return read_whole(*mapped, [&] { return read_weights(mapped->data(), mapped->bytes(), path, mapped); });
+  TensorFile file = read_whole(*mapped, [&] { return read_weights(mapped->data(), mapped->bytes(), path, mapped); });
+  file.mapped = mapped;
+  return file;
 }
 
 namespace {
