@@ -57,7 +57,7 @@ std::string flow_of(int matrices) {
   std::string layers, arrows = "x";
   for (int i = 1; i <= matrices; ++i) {
     layers += fmt::format("layer l{} {{{}}}; ", i, width(i));
-    arrows += fmt::format(" -(relu)-> l{}", i);
+    arrows += fmt::format(" -(tanh)-> l{}", i);
   }
   return "harmonic g { producer x {4096}; " + layers + "cycle (epochs 1) { " + arrows + "; } }";
 }
