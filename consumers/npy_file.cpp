@@ -2,55 +2,20 @@
 
 #include <vector>
 
+#include "formats/npy.hpp"
+
 namespace harmonics {
 namespace {
 
 // The header is written before the number of samples is known, so it reserves room for any.
 constexpr size_t header_size = 256;
 
-const char* descr_of(DType dtype) {
-  switch (dtype) {
-    case DType::Bool:
-      return "|b1";
-    case DType::U8:
-      return "|u1";
-    case DType::I8:
-      return "|i1";
-    case DType::I16:
-      return "<i2";
-    case DType::U16:
-      return "<u2";
-    case DType::I32:
-      return "<i4";
-    case DType::U32:
-      return "<u4";
-    case DType::I64:
-      return "<i8";
-    case DType::U64:
-      return "<u8";
-    case DType::F16:
-      return "<f2";
-    case DType::BF16:
-      return "<f4";  // NumPy has no bfloat16: widened
-    case DType::F32:
-      return "<f4";
-    case DType::F64:
-      return "<f8";
-  }
-  return "";
-}
-
 }  // namespace
 
 std::string NpyFileConsumer::header() const {
-  std::string shape = std::to_string(count_) + ',';
-  for (const int64_t d : sample_) shape.append(" ").append(std::to_string(d)) += ',';
-  std::string text =
-      std::string("{'descr': '") + descr_of(dtype_) + "', 'fortran_order': False, 'shape': (" + shape + "), }";
-  text.resize(header_size - 10 - 1, ' ');
-  const auto size = static_cast<uint16_t>(text.size() + 1);
-  return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(size & 255) + static_cast<char>(size >> 8) + text +
-         "\n";
+  std::vector<uint64_t> shape{count_};
+  for (const int64_t d : sample_) shape.push_back(static_cast<uint64_t>(d));
+  return write_npy_header(dtype_ == DType::BF16 ? DType::F32 : dtype_, shape, header_size);  // bf16 is widened
 }
 
 void NpyFileConsumer::push(const HTensor& sample) {

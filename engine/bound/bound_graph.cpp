@@ -13,6 +13,7 @@
 #include "engine/base/file.hpp"
 #include "engine/base/spelling.hpp"
 #include "engine/bound/recorded_streams.hpp"
+#include "engine/execution/compiled_plan.hpp"
 #include "engine/execution/selection.hpp"
 #include "engine/flow/bind_call.hpp"
 #include "engine/flow/run_edge.hpp"
@@ -322,9 +323,7 @@ void BoundGraph::load_weights(TensorFile file, const std::string& path) {
   const auto text = file.metadata.find("harmonics.graph");
   learned_flow_ = text == file.metadata.end() ? "" : text->second;
   for (auto& [name, tensor] : file.tensors) {
-    StoredTensor& stored = store_.declare(name, type_of(tensor), Role::weight, hx_init{}, 0);
-    store_.assign(name, tensor);
-    loaded_[name] = stored.type.shape;
+    loaded_[name] = store_.adopt(name, tensor, file.mapped, Role::weight, hx_init{}).type.shape;
   }
   check_belonging();
   types_.clear();
@@ -364,6 +363,30 @@ std::vector<std::string> prefixes_elsewhere(const Graph& graph, int cycle) {
 
 }  // namespace
 
+// Whether every function that uses the parameter is frozen.
+bool BoundGraph::is_frozen(const std::string& name) const {
+  bool frozen = false;
+  for (const GraphEdge& e : graph_.edges)
+    for (size_t i = 0; i < e.calls.size(); ++i) {
+      const BoundCall& call = e.calls[i];
+      const bool uses = name.starts_with(parameter_prefix(e, i) + ".") ||
+                        (call.tied >= 0 && name == tied_prefix(graph_, call.tied, call.span) + ".weight");
+      if (uses && !call.freeze) return false;
+      frozen = frozen || uses;
+    }
+  return frozen;
+}
+
+void BoundGraph::fix_parameters(const Lowered& lowered) {
+  const bool trains = !graph_.taps.empty();
+  for (Op op : {Op::parameter, Op::state})
+    for (const Node* leaf : lowered.program.leaves(op)) {
+      StoredTensor& stored = *store_.find(leaf->callee);
+      if (!stored.fixed && !is_updated(lowered.program, leaf->callee))
+        stored.fixed = !trains || (op == Op::parameter && is_frozen(leaf->callee));
+    }
+}
+
 Lowered BoundGraph::lower(const LoweringOptions& options) {
   LoweringOptions o = options;
   o.limits = limits_;
@@ -371,6 +394,7 @@ Lowered BoundGraph::lower(const LoweringOptions& options) {
   if (o.mode == Mode::train) selection.emplace(registry_, o.device, true);
   if (selection) o.chooser = &*selection;
   Lowered lowered = harmonics::engine::lower(graph_, types(), widths(), store_, o);
+  fix_parameters(lowered);
   if (selection) lowered.opened = selection->opened();
   if (weights_path_.empty()) return lowered;
   std::string missing, surplus;
@@ -432,8 +456,12 @@ void BoundGraph::snapshot(TensorFile& into) const {
   for (const auto& [name, t] : store_.all()) {
     if (is_accumulator(name)) continue;  // reset by every step
     const std::string key = t.role == Role::moment ? kMoment + name : name;
+    if (t.fixed && !t.transposed) {
+      into.tensors.emplace(key, store_.tensor(name));
+      continue;
+    }
     const auto same = former.find(key);
-    HTensor copy = same != former.end() && type_of(same->second) == t.type
+    HTensor copy = same != former.end() && type_of(same->second) == t.type && same->second.raw()->storage->owned()
                        ? std::move(same->second)
                        : make_value(t.type, std::make_shared<Storage>(t.type.bytes()));
     store_.copy(name, copy.raw()->storage->data());

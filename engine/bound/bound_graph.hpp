@@ -136,6 +136,9 @@ class BoundGraph {
 
  private:
   void check_belonging() const;
+  bool is_frozen(const std::string& name) const;
+  // Marks the parameters that no program of this graph changes.
+  void fix_parameters(const Lowered& lowered);
 
   Graph graph_;
   mutable Registry registry_;  // looking up a name may open a library

@@ -31,7 +31,8 @@ std::chrono::nanoseconds processor_time() {
 bool spoilt_since(const Snapshot& before, const ParameterStore& now) {
   for (const auto& [name, t] : before.weights().all()) {
     const auto at = now.all().find(name);
-    if (t.role != Role::frozen && at != now.all().end() && !is_finite(at->second) && is_finite(t)) return true;
+    if (t.role != Role::frozen && !t.fixed && at != now.all().end() && !is_finite(at->second) && is_finite(t))
+      return true;
   }
   return false;
 }
@@ -42,12 +43,17 @@ void Snapshot::lay_out(const ParameterStore& store, size_t place) {
   place_ = place;
   for (const auto& [name, t] : store.all()) {
     if (t.role == Role::moment || is_accumulator(name)) continue;
+    if (t.fixed) {
+      store_.share(name, t);
+      continue;
+    }
     StoredTensor& mine = store_.declare(name, t.type, t.role, hx_init{}, 0);
     mine.transposed = t.transposed;
     mine.asked = true;
   }
   for (const auto& [name, t] : store.all())
-    if (StoredTensor* mine = store_.find(name)) copies_.push_back({&t, mine, &name, t.role == Role::frozen});
+    if (StoredTensor* mine = store_.find(name); mine && !mine->fixed)
+      copies_.push_back({&t, mine, &name, t.role == Role::frozen});
 }
 
 void Snapshot::fill(const ParameterStore& store, WeightsVersion version) {

@@ -19,6 +19,10 @@ uint32_t update_results(const Node& node) {
 bool needs_step(const Program& program, const Node& node) {
   return !is_leaf(node.op) && !is_constant(node.op) && !is_view(program, node);
 }
+bool is_updated(const Program& program, const std::string& name) {
+  return std::any_of(program.updates.begin(), program.updates.end(),
+                     [&](const NamedValue& update) { return update.name == name; });
+}
 uint32_t first_of_rest(const Program& program, const std::vector<PlannedStep>& steps) {
   const auto later = std::find_if(steps.begin(), steps.end(),
                                   [&](const PlannedStep& s) { return !is_forward(program, program.nodes[s.node]); });
@@ -85,7 +89,9 @@ class Assembler {
       if (!binding_)
         throw Error(ErrorKind::Internal, fmt::format("program '{}' has the parameter '{}', but no binding was given",
                                                      program().name, s.name));
+      if (is_updated(program(), s.name)) binding_->will_change(s.name);
       states_.push_back(binding_->parameter(s.name, s.type));
+      p_.users.push_back(binding_->user_of(s.name));
     }
   }
 

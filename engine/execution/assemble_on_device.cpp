@@ -87,10 +87,10 @@ class DeviceAssembler {
       if (!binding_)
         throw Error(ErrorKind::Internal, fmt::format("program '{}' has the parameter '{}', but no binding was given",
                                                      program().name, s.name));
+      const bool updated = is_updated(program(), s.name);
+      if (updated) binding_->will_change(s.name);
       states_.push_back(binding_->parameter_on(p_.queue, s.name, s.type));
       p_.used.push_back(states_.back());
-      const bool updated = std::any_of(program().updates.begin(), program().updates.end(),
-                                       [&](const NamedValue& u) { return u.name == s.name; });
       if (updated) p_.changed.push_back(states_.back());
     }
   }

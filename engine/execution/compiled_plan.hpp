@@ -40,6 +40,7 @@ struct PlanParts {
   std::vector<Selected> selected;
   MemoryReport memory;
   std::shared_ptr<Storage> arena;
+  std::vector<std::shared_ptr<const void>> users;  // TensorBinding::user_of
   std::vector<HTensor> constants;
   std::vector<KernelPtr> kernels;
   std::vector<HostKernel> host_kernels;
@@ -50,6 +51,8 @@ struct PlanParts {
 bool needs_step(const Program& program, const Node& node);
 // Number of results per parameter of an optimizer step, see PlannedStep.
 uint32_t update_results(const Node& node);
+// Whether the program changes this parameter or state.
+bool is_updated(const Program& program, const std::string& name);
 // Index of the first step after the forward pass; steps.size() if there is none.
 uint32_t first_of_rest(const Program& program, const std::vector<PlannedStep>& steps);
 // Returns the named result; throws ErrorKind::Name with the nearest name.

@@ -46,6 +46,13 @@ class TensorBinding {
     (void)name, (void)type, (void)preferred;
     return false;
   }
+  // Called before parameter() or parameter_on() of a program that changes the tensor.
+  virtual void will_change(const std::string& name) { (void)name; }
+  // The plan keeps this as long as it uses the address from parameter().
+  virtual std::shared_ptr<const void> user_of(const std::string& name) {
+    (void)name;
+    return nullptr;
+  }
   // Queue and mirrored tensor on a device with its own memory. Programs of one binding share one queue, so that each
   // sees the others' changes. Default: a new queue per program, and tensors copied before and after every run.
   virtual std::shared_ptr<DeviceQueue> queue_on(const ItemPtr& device);

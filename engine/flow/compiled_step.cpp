@@ -45,6 +45,7 @@ int64_t first_outside(DType dtype, const void* data, int64_t n, int64_t limit) {
 
 CompiledStep::CompiledStep(Lowered lowered, ParameterStore& store, Executor& executor, const CompileOptions& options)
     : lowered_(std::move(lowered)), executable_(compile(lowered_.program, &store, executor, options)) {
+  files_ = store.files();  // now that the program has copied what it changes
   std::vector<const Node*> leaves = lowered_.program.leaves(Op::input);
   std::vector<std::string> streams;  // stream inputs are traced first, in the order of Lowered::inputs
   for (const Node* leaf : leaves)

@@ -36,9 +36,20 @@ class CompiledStep {
   void set_scale(float scale, size_t part = 0) {
     scales_.at(part) = scale;
   }  // programs that step from accumulated gradients: scale factor
-  void run() { executable_->run(inputs_.data()); }
-  void run_forward() { executable_->run_forward(inputs_.data()); }
-  bool run_if_finite() { return executable_->run_if_finite(inputs_.data(), loss_); }  // of programs with a loss
+  // Each throws ErrorKind::InputOutput if a mapped file of weights has become shorter: the results are void then.
+  void run() {
+    executable_->run(inputs_.data());
+    expect_whole_files();
+  }
+  void run_forward() {
+    executable_->run_forward(inputs_.data());
+    expect_whole_files();
+  }
+  bool run_if_finite() {  // of programs with a loss
+    const bool finite = executable_->run_if_finite(inputs_.data(), loss_);
+    expect_whole_files();
+    return finite;
+  }
   void run_timed(PlanTimes& times) { executable_->run_timed(inputs_.data(), times); }
   void run_empty() { executable_->run_empty(inputs_.data()); }
 
@@ -60,11 +71,15 @@ class CompiledStep {
     int64_t limit;
   };
 
+  void expect_whole_files() const {
+    for (const auto& file : files_) file->expect_whole();
+  }
   const void* own_input(const std::string& name);
   BatchMean mean_of(const std::string& output, int counted) const;
   std::vector<BatchMean> means_of(const std::vector<LossPart>& parts) const;
 
   Lowered lowered_;
+  std::vector<std::shared_ptr<const MappedFile>> files_;  // that the store's tensors lie in
   std::unique_ptr<Executable> executable_;
   std::vector<const void*> inputs_;
   std::vector<Indices> indices_;

@@ -59,8 +59,9 @@ class Lowerer : public ParameterSource {
   HTensor parameter(const std::string& path, const TensorType& type, const hx_init& init,
                     const BoundCall& call) override {
     const bool fresh = store_.find(path) == nullptr;
-    store_.declare(path, type, call.freeze ? Role::frozen : Role::weight, init, options_.seed);
-    if (fresh && !call.weights.empty()) load_from(graph_.weights_file(call), path, type);
+    const Role role = call.freeze ? Role::frozen : Role::weight;
+    if (fresh && !call.weights.empty()) load_from(graph_.weights_file(call), path, type, role, init);
+    store_.declare(path, type, role, init, options_.seed);
     if (call.freeze) frozen_.insert(path);
     if (into_tapped_) outer_.insert(path);
     const HTensor handle = tracer_.parameter(path, type);
@@ -525,7 +526,8 @@ class Lowerer : public ParameterSource {
     return all;
   }
 
-  void load_from(const std::string& file, const std::string& path, const TensorType& type) {
+  void load_from(const std::string& file, const std::string& path, const TensorType& type, Role role,
+                 const hx_init& init) {
     const auto [known, fresh] = files_.try_emplace(file);
     if (fresh) known->second = read_weights(file);
     const TensorFile& loaded = known->second;
@@ -537,7 +539,7 @@ class Lowerer : public ParameterSource {
     if (type_of(it->second) != type)
       throw Error(ErrorKind::Weights, fmt::format("{}: '{}' is {}, the graph expects {}", file, it->first,
                                                   type_of(it->second).str(), type.str()));
-    store_.assign(path, it->second);
+    store_.adopt(path, it->second, loaded.mapped, role, init);
   }
 
   void hand_out() {

@@ -33,11 +33,44 @@ void exchange(const void* from, void* to, const TensorType& type) {
   }
 }
 
+// Smaller tensors are copied: their kernels gain from alignment, and they cost little memory.
+constexpr size_t kLeastMapped = size_t{1} << 20;
+
+// Views that a writer may not touch, from a mapping that outlives them.
+bool stays_mapped(const HTensor& numbers, const std::shared_ptr<const MappedFile>& file) {
+  const Storage& storage = *numbers.raw()->storage;
+  return file && !storage.owned() && !storage.writable() && storage.bytes() >= kLeastMapped;
+}
+
+bool holds(const StoredTensor& stored, const HTensor& numbers) {
+  const void* wanted = numbers.bytes();
+  std::unique_ptr<Storage> turned;
+  if (stored.transposed) {
+    turned = std::make_unique<Storage>(stored.type.bytes());
+    exchange(wanted, turned->data(), stored.type);
+    wanted = turned->data();
+  }
+  const void* now = stored.data();
+  return now == wanted || std::memcmp(now, wanted, stored.type.bytes()) == 0;
+}
+
 Error unknown_parameter(const std::string& name) {
   return Error(ErrorKind::Weights, "there is no parameter '" + name + "'");
 }
 
 }  // namespace
+
+void StoredTensor::own() {
+  if (users.use_count() > 1)
+    throw Error(ErrorKind::Internal,
+                "a tensor of type " + type.str() + " is to change, but a compiled program reads it in a shared place");
+  const void* from = data();
+  auto mine = std::make_shared<Storage>(type.bytes());
+  std::memcpy(mine->data(), from, type.bytes());
+  storage = std::move(mine);
+  file = nullptr;
+  if (device) device->replace_host(storage->data());
+}
 
 void ParameterStore::set_limits(const ModelLimits& limits) {
   const uint64_t used = bytes_.used();
@@ -45,15 +78,18 @@ void ParameterStore::set_limits(const ModelLimits& limits) {
   bytes_.take(used, "the graph", "its weights");
 }
 
+StoredTensor* ParameterStore::declared(const std::string& name, const TensorType& type) {
+  StoredTensor* known = find(name);
+  if (known && known->type != type)
+    throw Error(ErrorKind::Weights, "'" + name + "' is " + known->type.str() +
+                                        " in the weights at hand, the graph needs " + type.str() +
+                                        "; give it weights of that shape or change the layer back");
+  return known;
+}
+
 StoredTensor& ParameterStore::declare(const std::string& name, const TensorType& type, Role role, const hx_init& init,
                                       uint64_t seed) {
-  if (StoredTensor* known = find(name)) {
-    if (known->type != type)
-      throw Error(ErrorKind::Weights, "'" + name + "' is " + known->type.str() +
-                                          " in the weights at hand, the graph needs " + type.str() +
-                                          "; give it weights of that shape or change the layer back");
-    return *known;
-  }
+  if (StoredTensor* known = declared(name, type)) return *known;
   bytes_.take(type.bytes(), "'" + name + "'", type.str());
   auto storage = std::make_shared<Storage>(type.bytes());
   const auto expected = expected_.find(name);
@@ -64,6 +100,39 @@ StoredTensor& ParameterStore::declare(const std::string& name, const TensorType&
     initialise(storage->data(), type, init, seed, name);
   }
   return tensors_.emplace(name, StoredTensor{type, std::move(storage), role, init}).first->second;
+}
+
+StoredTensor& ParameterStore::adopt(const std::string& name, const HTensor& numbers,
+                                    const std::shared_ptr<const MappedFile>& file, Role role, const hx_init& init) {
+  const TensorType type = type_of(numbers);
+  if (StoredTensor* known = declared(name, type)) {
+    assign(name, numbers);
+    return *known;
+  }
+  bytes_.take(type.bytes(), "'" + name + "'", type.str());
+  StoredTensor stored{type, nullptr, role, init};
+  if (stays_mapped(numbers, file)) {
+    stored.storage = numbers.raw()->storage;
+    stored.file = file;
+  } else {
+    stored.storage = std::make_shared<Storage>(type.bytes());
+    std::memcpy(stored.storage->data(), numbers.bytes(), type.bytes());
+  }
+  return tensors_.emplace(name, std::move(stored)).first->second;
+}
+
+StoredTensor& ParameterStore::share(const std::string& name, const StoredTensor& fixed) {
+  StoredTensor mine{fixed.type, fixed.storage, fixed.role, fixed.init, fixed.transposed};
+  mine.asked = mine.fixed = true;
+  mine.file = fixed.file;
+  return tensors_.emplace(name, std::move(mine)).first->second;
+}
+
+std::vector<std::shared_ptr<const MappedFile>> ParameterStore::files() const {
+  std::vector<std::shared_ptr<const MappedFile>> all;
+  for (const auto& [name, stored] : tensors_)
+    if (stored.file && std::find(all.begin(), all.end(), stored.file) == all.end()) all.push_back(stored.file);
+  return all;
 }
 
 StoredTensor* ParameterStore::find(const std::string& name) {
@@ -87,9 +156,23 @@ StoredTensor& ParameterStore::checked(const std::string& name, const TensorType&
   return *stored;
 }
 
-// Host programs change the memory without notice.
+void ParameterStore::will_change(const std::string& name) {
+  StoredTensor* stored = find(name);
+  if (!stored) return;
+  if (stored->is_shared()) stored->own();
+  stored->fixed = false;
+}
+
+std::shared_ptr<const void> ParameterStore::user_of(const std::string& name) {
+  const StoredTensor* stored = find(name);
+  return stored && (stored->fixed || !stored->storage->writable()) ? stored->users : nullptr;
+}
+
+// Host programs change the memory without notice. Only tensors that nobody changes are read where they lie: the
+// address must stay valid when another program changes the tensor.
 void* ParameterStore::parameter(const std::string& name, const TensorType& type) {
   StoredTensor& stored = checked(name, type);
+  if (!stored.fixed && stored.is_shared()) stored.own();
   if (stored.device) stored.device->share();
   stored.on_host = true;
   return stored.storage->data();
@@ -106,6 +189,7 @@ std::shared_ptr<DeviceTensor> ParameterStore::parameter_on(const std::shared_ptr
                                                            const std::string& name, const TensorType& type) {
   if (queue != queue_) return TensorBinding::parameter_on(queue, name, type);
   StoredTensor& stored = checked(name, type);
+  if (!stored.fixed && stored.is_shared()) stored.own();
   if (!stored.device) {
     stored.device = std::make_shared<DeviceTensor>(queue, stored.storage->data(), type.bytes());
     if (stored.on_host) stored.device->share();
@@ -120,6 +204,7 @@ bool ParameterStore::transposed(const std::string& name, const TensorType& type,
     const auto turned = std::make_shared<Storage>(type.bytes());
     exchange(stored->data(), turned->data(), type);
     stored->storage = turned;
+    stored->file = nullptr;
     stored->device = nullptr;
     stored->transposed = true;
   }
@@ -163,6 +248,7 @@ void ParameterStore::assign(const std::string& name, const HTensor& numbers) {
   if (stored->type != type_of(numbers))
     throw Error(ErrorKind::Weights,
                 "'" + name + "' is " + stored->type.str() + ", the numbers are " + type_of(numbers).str());
+  if (stored->is_shared() && holds(*stored, numbers)) return;  // whoever shares it goes on reading it
   if (stored->transposed)
     exchange(numbers.bytes(), stored->change(), stored->type);
   else

@@ -1,4 +1,5 @@
-// Owner of all mutable tensors of a model: weights, optimizer moments, running statistics.
+// Owner of all tensors of a model: weights, optimizer moments, running statistics. Weights of a file stay in its
+// mapping, read-only, until a program or the host changes them; then they are copied.
 #pragma once
 
 #include <map>
@@ -6,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/file.hpp"
 #include "engine/execution/device_memory.hpp"
 #include "engine/execution/executable.hpp"
 #include "engine/tensor/value.hpp"
@@ -13,6 +15,8 @@
 namespace harmonics::engine {
 
 enum class Role { weight, frozen, state, moment };
+
+class ParameterStore;
 
 struct StoredTensor {
   TensorType type;                   // as declared, and as stored in files
@@ -23,17 +27,26 @@ struct StoredTensor {
   bool asked = false;                         // a program relies on the layout
   bool on_host = false;                       // a host program uses it
   std::shared_ptr<DeviceTensor> device = {};  // set if it is used by a device with its own memory
+  // No program changes it: programs read it where it lies, and snapshots share its storage.
+  bool fixed = false;
+  std::shared_ptr<const MappedFile> file = {};                      // set while `storage` is a view into it
+  std::shared_ptr<const char> users = std::make_shared<char>('u');  // held by plans that have its address
 
   // The stored elements, updated from the device if it has newer ones.
   const void* data() const {
     if (device) device->fetch();
     return storage->data();
   }
-  // Like data(), for writing.
+  // Like data(), for writing. Copies the elements first if they lie in a file or others share them; throws
+  // ErrorKind::Internal if a compiled program still reads them there.
   void* change() {
+    if (is_shared()) own();
     if (device) device->going_to_change();
     return storage->data();
   }
+  bool is_shared() const { return !storage->writable() || (fixed && storage.use_count() > 1); }
+  // Moves the elements to memory of its own.
+  void own();
   TensorType type_in_memory() const {
     return transposed ? TensorType{type.dtype, Shape{type.shape[1], type.shape[0]}} : type;
   }
@@ -46,10 +59,20 @@ class ParameterStore : public TensorBinding {
   // Creates and initialises a new tensor, by seed and name, so that the order of declarations does not matter. Throws
   // ErrorKind::Weights with both types if the name has another type.
   StoredTensor& declare(const std::string& name, const TensorType& type, Role role, const hx_init& init, uint64_t seed);
+  // Declares a tensor whose elements lie in `file`, which may be null. Large tensors stay in the mapping; others are
+  // copied, so that they are aligned for vectors. A tensor that is declared already takes the elements as by assign().
+  StoredTensor& adopt(const std::string& name, const HTensor& numbers, const std::shared_ptr<const MappedFile>& file,
+                      Role role, const hx_init& init);
+  // Declares a tensor of another store that nobody changes; both use its storage.
+  StoredTensor& share(const std::string& name, const StoredTensor& fixed);
+  // The mapped files that elements lie in. Programs that read them check afterwards that the files are whole.
+  std::vector<std::shared_ptr<const MappedFile>> files() const;
   StoredTensor* find(const std::string& name);
   const std::map<std::string, StoredTensor>& all() const { return tensors_; }
   void* parameter(const std::string& name, const TensorType& type) override;
   bool transposed(const std::string& name, const TensorType& type, bool preferred) override;
+  void will_change(const std::string& name) override;
+  std::shared_ptr<const void> user_of(const std::string& name) override;
   std::shared_ptr<DeviceQueue> queue_on(const ItemPtr& device) override;
   std::shared_ptr<DeviceTensor> parameter_on(const std::shared_ptr<DeviceQueue>& queue, const std::string& name,
                                              const TensorType& type) override;
@@ -71,6 +94,8 @@ class ParameterStore : public TensorBinding {
 
  private:
   StoredTensor& checked(const std::string& name, const TensorType& type);  // with its stored type
+  // The known tensor of that name; null: none. Throws if its type is another.
+  StoredTensor* declared(const std::string& name, const TensorType& type);
 
   std::map<std::string, StoredTensor> tensors_;
   std::map<std::string, HTensor> expected_;

@@ -101,7 +101,9 @@ std::vector<std::string_view> pieces_of(const TensorFile& file, std::string& hea
 
 TensorFile read_safetensors(const std::string& path) {
   const auto file = MappedFile::open(path);
-  return read_whole(*file, [&] { return read(file->data(), file->bytes(), path, file); });
+  TensorFile result = read_whole(*file, [&] { return read(file->data(), file->bytes(), path, file); });
+  result.mapped = file;
+  return result;
 }
 
 TensorFile read_safetensors(const void* data, size_t bytes, const std::string& name,

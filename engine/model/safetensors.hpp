@@ -14,7 +14,8 @@ namespace harmonics::engine {
 
 struct TensorFile {
   std::map<std::string, std::string> metadata;
-  std::map<std::string, HTensor> tensors;  // views into the mapped file, or owned
+  std::map<std::string, HTensor> tensors;         // views into the mapped file, or owned
+  std::shared_ptr<const MappedFile> mapped = {};  // null: read from memory
 };
 
 // Checks all rules of the format before creating tensors: header size (<= 100 MB and <= file), sorted gapless offsets

@@ -7,6 +7,7 @@
 #include <boost/json.hpp>
 #include <zlib.h>
 
+#include "engine/model/npz.hpp"
 #include "formats/safetensors.hpp"
 
 namespace harmonics::engine {
@@ -122,6 +123,7 @@ bool check_seal(const TensorFile& file, std::string_view bytes, const std::strin
 
 TensorFile read_weights(const void* data, size_t bytes, const std::string& name,
                         const std::shared_ptr<const void>& keep) {
+  if (looks_like_npz(data, bytes)) return read_npz(data, bytes, name, keep);
   TensorFile file = read_safetensors(data, bytes, name, keep);
   check_seal(file, {static_cast<const char*>(data), bytes}, name);
   return file;
@@ -129,7 +131,9 @@ TensorFile read_weights(const void* data, size_t bytes, const std::string& name,
 
 TensorFile read_weights(const std::string& path) {
   const auto mapped = MappedFile::open(path);
-  return read_whole(*mapped, [&] { return read_weights(mapped->data(), mapped->bytes(), path, mapped); });
+  TensorFile file = read_whole(*mapped, [&] { return read_weights(mapped->data(), mapped->bytes(), path, mapped); });
+  file.mapped = mapped;
+  return file;
 }
 
 namespace {

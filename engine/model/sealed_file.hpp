@@ -19,8 +19,8 @@ std::string write_sealed(TensorFile file);
 TensorFile read_sealed(const std::string& path, FileCalls& calls = FileCalls::system());
 TensorFile read_sealed(std::shared_ptr<const std::string> bytes, const std::string& name);
 
-// Maps a file of weights. Verifies the seal if there is one; other programs' files have none. Throws ErrorKind::Weights
-// or NoInput.
+// Maps a file of weights: safetensors, or NPZ (npz.hpp). Verifies the seal if there is one; other programs' files have
+// none. Throws ErrorKind::Weights or NoInput.
 TensorFile read_weights(const std::string& path);
 TensorFile read_weights(const void* data, size_t bytes, const std::string& name,
                         const std::shared_ptr<const void>& keep = nullptr);

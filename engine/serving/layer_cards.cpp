@@ -80,6 +80,10 @@ json::value activation(const HTensor& value, int64_t n) {
 LayerCards::LayerCards(BoundGraph& graph, int cycle, const RunSettings& run, const ParameterStore& weights)
     : graph_(graph.graph().name), executor_(make_sequential_executor()) {
   for (const auto& [name, t] : weights.all()) {
+    if (t.fixed) {
+      store_.share(name, t);
+      continue;
+    }
     StoredTensor& mine = store_.declare(name, t.type, t.role, hx_init{}, 0);
     mine.transposed = t.transposed;
     mine.asked = true;
@@ -145,9 +149,8 @@ void LayerCards::add_layers(const BoundGraph& harmonic, int cycle) {
 }
 
 void LayerCards::take(const Snapshot& snapshot) {
-  for (const auto& [name, t] : snapshot.weights().all()) {
-    std::memcpy(store_.find(name)->change(), t.data(), t.type.bytes());
-  }
+  for (const auto& [name, t] : snapshot.weights().all())
+    if (!t.fixed) std::memcpy(store_.find(name)->change(), t.data(), t.type.bytes());
 }
 
 // Repeats samples if there are fewer than the programs need.

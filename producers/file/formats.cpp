@@ -1,3 +1,4 @@
+#include "formats/npy.hpp"
 #include "producers/file/formats.hpp"
 
 #include <algorithm>

@@ -5,7 +5,6 @@
 
 namespace harmonics {
 
-bool looks_like_npy(const uint8_t* data, size_t size);
 // Reads the array that begins at `offset`; `end` receives the offset after its last element. The first axis counts
 // samples.
 ArrayLayout read_npy_at(const FileBytesPtr& file, size_t offset, size_t& end);

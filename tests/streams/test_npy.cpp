@@ -3,6 +3,7 @@
 
 #include <boost/json.hpp>
 
+#include "formats/npy.hpp"
 #include "producers/file/npy.hpp"
 #include "producers/file/open.hpp"
 #include "tests/streams/under_test.hpp"
@@ -211,4 +212,31 @@ TEST_CASE("broken npy files are refused") {
         "has a damaged NPY header: found its end at byte 25, expected ','");
   CHECK(refused_npy(folder, npy(header("<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1, 1)"), four)) ==
         "has 10 axes (its array); a sample has at most 8 beside the axis that counts samples");
+}
+
+TEST_CASE("npy: the header that is written is the one that is read") {
+  const Origin origin{"a", ErrorKind::Stream};
+  for (const DType dtype : {DType::Bool, DType::U8, DType::I8, DType::I16, DType::U16, DType::I32, DType::U32,
+                            DType::I64, DType::U64, DType::F16, DType::F32, DType::F64})
+    for (const std::vector<uint64_t>& shape : {std::vector<uint64_t>{}, std::vector<uint64_t>{7},
+                                               std::vector<uint64_t>{0, 3}, std::vector<uint64_t>{2, 3, 4}})
+      for (const size_t alignment : {64, 256}) {
+        const std::string bytes = write_npy_header(dtype, shape, alignment);
+        const std::span<const uint8_t> whole(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+        CHECK(looks_like_npy(whole.data(), whole.size()));
+        CHECK_FALSE(looks_like_npy(whole.data(), 5));
+        for (size_t n = 6; n < 10; ++n) CHECK_FALSE(read_npy_preamble(whole.first(n), origin));
+        const auto preamble = read_npy_preamble(whole, origin);
+        REQUIRE(preamble);
+        CHECK(preamble->text + preamble->size == bytes.size());
+        CHECK(bytes.size() % alignment == 0);
+        CHECK(bytes.back() == '\n');
+        const NpyHeader header =
+            read_npy_header(std::string_view(bytes).substr(preamble->text), preamble->text, origin);
+        CHECK(header.dtype == dtype);
+        CHECK(header.shape == shape);
+        CHECK_FALSE(header.swapped);
+        CHECK_FALSE(header.column_major);
+      }
+  CHECK_THROWS_AS(write_npy_header(DType::BF16, {1}), Error);
 }

@@ -1,8 +1,8 @@
 // Decodes NumPy arrays saved back to back, and raw numbers.
 #include <cstring>
 
+#include "formats/npy.hpp"
 #include "wire/plain/held_bytes.hpp"
-#include "wire/plain/npy_header.hpp"
 #include "wire/plain/record_decoder.hpp"
 
 namespace harmonics::plain {
@@ -68,57 +68,49 @@ class NpyDecoder final : public RecordDecoder {
  private:
   bool read_head() {
     const std::string_view in = held_.rest();
-    const std::string name = "array " + std::to_string(number_);
-    const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<uint8_t>(in[i])); };
-    const size_t seen = std::min<size_t>(6, in.size());
-    if (in.substr(0, seen) != std::string_view("\x93NUMPY", 6).substr(0, seen))
-      npy_refuse(name, "is not NPY", "write each with numpy.save");
-    if (in.size() < 12) return false;
-    if (byte(6) < 1 || byte(6) > 3)
-      npy_refuse(name, "is NPY of version " + std::to_string(byte(6)) + "; versions 1 to 3 can be read");
-    const size_t start = byte(6) == 1 ? 10 : 12;
-    const size_t size = byte(8) | byte(9) << 8 | (start == 12 ? byte(10) << 16 | byte(11) << 24 : 0);
-    if (size > kMostHead)
-      npy_refuse(name, "has a head of " + std::to_string(size) + " bytes; the most is " + std::to_string(kMostHead));
-    if (in.size() < start + size) return false;
-    const NpyHeader header(name, in.data() + start, size, start);
-    dtype_ = dtype_of_descr(name, header.descr());
-    if (header.descr()[0] == '>' && element_bytes(dtype_) > 1)
-      npy_refuse(name, "has big-endian numbers", "send array.astype('<f4')");
-    const std::vector<uint64_t>& dims = header.shape();
-    if (header.fortran() && dims.size() > 1)
-      npy_refuse(name, "is in Fortran order", "send numpy.ascontiguousarray(array)");
-    if (rows_ && dims.empty()) npy_refuse(name, "is one number, and has no axis that counts samples");
-    if (dims.size() > HX_MAX_RANK) npy_refuse(name, "has more than 8 axes");
+    const Origin name{"array " + std::to_string(number_), ErrorKind::Stream};
+    constexpr std::string_view kMagic("\x93NUMPY", 6);
+    const size_t seen = std::min(kMagic.size(), in.size());
+    if (in.substr(0, seen) != kMagic.substr(0, seen)) refuse(name, "is not NPY", "write each with numpy.save");
+    const auto preamble = read_npy_preamble({reinterpret_cast<const uint8_t*>(in.data()), in.size()}, name);
+    if (!preamble) return false;
+    if (preamble->size > kMostHead)
+      refuse(name,
+             "has a head of " + std::to_string(preamble->size) + " bytes; the most is " + std::to_string(kMostHead));
+    const size_t head = preamble->text + preamble->size;
+    if (in.size() < head) return false;
+    const NpyHeader header = read_npy_header(in.substr(preamble->text, preamble->size), preamble->text, name);
+    dtype_ = header.dtype;
+    if (header.swapped) refuse(name, "has big-endian numbers", "send array.astype('<f4')");
+    const std::vector<uint64_t>& dims = header.shape;
+    if (header.column_major && dims.size() > 1)
+      refuse(name, "is in Fortran order", "send numpy.ascontiguousarray(array)");
+    if (rows_ && dims.empty()) refuse(name, "is one number, and has no axis that counts samples");
+    if (dims.size() > HX_MAX_RANK) refuse(name, "has more than 8 axes");
     sample_ = Shape();
     bytes_ = element_bytes(dtype_);
     for (size_t i = rows_ ? 1 : 0; i < dims.size(); ++i) {
       if (dims[i] == 0 || dims[i] > kMostRecord / bytes_)
-        npy_refuse(name, "has samples of no bytes, or more than " + std::to_string(kMostRecord));
+        refuse(name, "has samples of no bytes, or more than " + std::to_string(kMostRecord));
       sample_.push_back(static_cast<int64_t>(dims[i]));
       bytes_ *= dims[i];
     }
     count_ = left_ = rows_ ? dims[0] : 1;
-    descr_ = header.descr();
-    head_ = in.substr(0, start + size);
-    held_.pass(start + size);
+    head_ = in.substr(0, head);
+    held_.pass(head);
     ++number_;
     return true;
   }
   std::string head_of_row() const {
-    std::string shape = "1,";
-    for (const int64_t dim : sample_) shape += " " + std::to_string(dim) + ",";
-    std::string text = "{'descr': '" + descr_ + "', 'fortran_order': False, 'shape': (" + shape + "), }";
-    text.append(63 - (text.size() + 10) % 64, ' ');
-    text += '\n';
-    return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(text.size() & 0xff) +
-           static_cast<char>(text.size() >> 8) + text;
+    std::vector<uint64_t> shape{1};
+    for (const int64_t dim : sample_) shape.push_back(static_cast<uint64_t>(dim));
+    return write_npy_header(dtype_, shape);
   }
 
   static constexpr size_t kMostHead = 64u << 10;
   bool rows_, flushed_ = false;
   HeldBytes held_;
-  std::string failure_, descr_, head_, raw_;
+  std::string failure_, head_, raw_;
   std::string_view data_;   // of the last sample
   bool with_head_ = false;  // whether the array's head, which was passed before it, belongs to it
   DType dtype_ = DType::F32;

@@ -3,8 +3,8 @@
 #include <bit>
 #include <cstring>
 
+#include "formats/npy.hpp"
 #include "wire/plain/held_bytes.hpp"
-#include "wire/plain/npy_header.hpp"
 #include "wire/plain/record_decoder.hpp"
 
 namespace harmonics::plain {
@@ -306,7 +306,7 @@ class MsgpackDecoder final : public RecordDecoder {
     }
     const char* what = nullptr;
     try {
-      field.dtype = dtype_of_descr("value", type);
+      field.dtype = dtype_of_descr(type, {"value", ErrorKind::Stream});
       if (!shaped || tensor_bytes(field.dtype, field.shape) != data.size())
         what = "an array whose bytes do not fill its shape";
       else if (type[0] == '>' && element_bytes(field.dtype) > 1)

@@ -1,10 +1,13 @@
 #include <catch2/catch.hpp>
 
+#include <unistd.h>
+
 #include <cmath>
 
 #include <harmonics/philox.hpp>
 
 #include "engine/model/parameter_store.hpp"
+#include "engine/model/safetensors.hpp"
 
 using namespace harmonics;
 using namespace harmonics::engine;
@@ -211,4 +214,48 @@ TEST_CASE("parameter store: expected values are taken by name and type, now or l
   CHECK(store.expected().count("wider") == 1);
   store.forget_expected([](const std::string& name) { return name == "wider"; });
   CHECK(store.expected().empty());
+}
+
+TEST_CASE("parameter store: elements of a file are copied when a program or the host changes them") {
+  const TensorType type{DType::F32, {512, 1024}};
+  const std::string path = "/tmp/adopted_" + std::to_string(::getpid()) + ".safetensors";
+  std::vector<float> values(static_cast<size_t>(type.shape.count()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  save_safetensors(
+      {{}, {{"a", HTensor::from(type.shape, values)}, {"b", HTensor::from(Shape{2}, std::vector<float>{1, 2})}}}, path);
+  const TensorFile file = read_safetensors(path);
+  ::unlink(path.c_str());
+  const auto* begin = static_cast<const std::byte*>(file.mapped->data());
+  const auto lies_in_file = [&](const void* p) { return p >= begin && p < begin + file.mapped->bytes(); };
+  ParameterStore store;
+  StoredTensor& a = store.adopt("a", file.tensors.at("a"), file.mapped, Role::weight, kZero);
+  StoredTensor& b = store.adopt("b", file.tensors.at("b"), file.mapped, Role::weight, kZero);
+  CHECK(lies_in_file(a.data()));
+  CHECK_FALSE(lies_in_file(b.data()));
+  CHECK(reinterpret_cast<uintptr_t>(b.data()) % 64 == 0);
+  REQUIRE(store.files().size() == 1);
+
+  a.fixed = true;
+  CHECK(lies_in_file(store.parameter("a", type)));
+  {
+    const auto plan = store.user_of("a");
+    store.assign("a", file.tensors.at("a"));  // the same numbers
+    CHECK(lies_in_file(a.data()));
+    CHECK(refusal(ErrorKind::Internal, [&] { store.will_change("a"); }) ==
+          "a tensor of type f32[512, 1024] is to change, but a compiled program reads it in a shared place");
+  }
+  ParameterStore other;
+  const StoredTensor& shared = other.share("a", a);
+  store.will_change("a");
+  auto* mine = static_cast<float*>(store.parameter("a", type));
+  CHECK_FALSE(lies_in_file(mine));
+  CHECK(store.files().empty());
+  mine[3] = -1;
+  CHECK(static_cast<const float*>(shared.data())[3] == 3);
+  CHECK(file.tensors.at("a").data<float>()[3] == 3);
+
+  // A tensor that some program may change is copied when the first program reads it: its address must stay.
+  ParameterStore third;
+  third.adopt("a", file.tensors.at("a"), file.mapped, Role::weight, kZero);
+  CHECK_FALSE(lies_in_file(third.parameter("a", type)));
 }

@@ -35,6 +35,7 @@ class ByHand {
     o.mode = Mode::infer;
     o.wanted = graph_->results(0);
     graph_->lower(o);
+    for (const auto& [name, t] : graph_->store().all()) graph_->store().will_change(name);  // by set()
     set(0);
     snapshots_ = std::make_shared<Snapshots>(graph_->store(), WeightsVersion{0, 0});
     snapshots_->attach(boundary_);
