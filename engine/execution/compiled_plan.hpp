@@ -50,6 +50,7 @@ struct PlanParts {
 bool needs_step(const Program& program, const Node& node);
 // Number of results per parameter of an optimizer step, see PlannedStep.
 uint32_t update_results(const Node& node);
+uint32_t gradient_operands(const Node& node);  // see PlannedStep
 // Index of the first step after the forward pass; steps.size() if there is none.
 uint32_t first_of_rest(const Program& program, const std::vector<PlannedStep>& steps);
 // Returns the named result; throws ErrorKind::Name with the nearest name.
