@@ -446,6 +446,22 @@ inline void add_optimizer_cases(Cases& cases, Sizes& sizes) {
                      centered ? std::vector<Operand>{w, w, v, w, row, row, spread, row, rate()}
                               : std::vector<Operand>{w, w, v, row, row, spread, rate()}});
   }
+  const Operand weight = numbers({5, 7}), squares = positives({5, 7});
+  for (const char* slope : {"", "all", "active"})
+    for (const int64_t samples : {1, 3}) {
+      const auto factored = [&](const char* update) {
+        return AttributeMap()
+            .set("weight_decay", 0.1)
+            .set("update", std::string(update))
+            .set("slope", std::string(slope));
+      };
+      const Operand a = numbers({samples, 5}), b = numbers({samples, 7});
+      cases.push_back({"update_outer", factored("sgd"), {weight, a, b, rate()}});
+      cases.push_back({"update_outer", factored("sgd").set("momentum", 0.9), {weight, a, b, weight, rate()}});
+      cases.push_back({"update_outer", factored("lion"), {weight, a, b, weight, rate()}});
+      for (const char* name : {"adam", "adamw"})
+        cases.push_back({"update_outer", factored(name), {weight, a, b, weight, squares, rate(), step}});
+    }
   cases.push_back({"global_norm", {}, {w, numbers({}), numbers({sizes.odd()})}});
 }
 

@@ -13,9 +13,12 @@ uint32_t update_results(const Node& node) {
   if (node.op != Op::call) return 0;
   if (node.callee == "update_all")
     return static_cast<uint32_t>(node.outputs.size()) / static_cast<uint32_t>(node.attributes.integer("parameters"));
+  if (node.callee == "update_outer")
+    return static_cast<uint32_t>(node.outputs.size()) - (node.attributes.text("slope", "").empty() ? 0 : 1);
   const FunctionalPtr f = FunctionalTable::global().find(node.callee);
   return f && f->is_update ? static_cast<uint32_t>(node.outputs.size()) : 0;
 }
+uint32_t gradient_operands(const Node& node) { return node.callee == "update_outer" ? 2 : 1; }
 bool needs_step(const Program& program, const Node& node) {
   return !is_leaf(node.op) && !is_constant(node.op) && !is_view(program, node);
 }
@@ -68,6 +71,7 @@ class Assembler {
         step.workspace = kernel->raw().workspace;
         step.in_place = kernel->raw().in_place;
         step.update_results = update_results(node);
+        step.gradient_operands = gradient_operands(node);
       } else {
         p_.host_kernels.back() =
             node.op == Op::host_call ? host_call_kernel(program(), node) : reference_kernel(program(), node);

@@ -69,6 +69,7 @@ class DeviceAssembler {
         step.workspace = kernel->raw().workspace;
         step.in_place = kernel->raw().in_place;
         step.update_results = update_results(node);
+        step.gradient_operands = gradient_operands(node);
       }
       planned_.push_back(step);
     }

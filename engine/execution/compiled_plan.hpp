@@ -53,6 +53,7 @@ bool needs_step(const Program& program, const Node& node);
 uint32_t update_results(const Node& node);
 // Whether the program changes this parameter or state.
 bool is_updated(const Program& program, const std::string& name);
+uint32_t gradient_operands(const Node& node);  // see PlannedStep
 // Index of the first step after the forward pass; steps.size() if there is none.
 uint32_t first_of_rest(const Program& program, const std::vector<PlannedStep>& steps);
 // Returns the named result; throws ErrorKind::Name with the nearest name.

@@ -176,18 +176,18 @@ class Planner {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Block& in = block(node.inputs[i]);
       if (in.home.place != Place::state || in.home.index != state || in.maker != kNone) continue;
-      const bool allowed = step.update_results > 0 ? i == replaced_by(output, step.update_results)
-                                                   : output == 0 && i < 32 && (step.in_place >> i & 1);
+      const bool allowed =
+          step.update_results > 0 ? i == replaced_by(output, step) : output == 0 && i < 32 && (step.in_place >> i & 1);
       if (!allowed || !covers(node.inputs[i]) || in.bytes != b.bytes) return false;
     }
     return true;
   }
 
-  // Operand replaced by an optimizer's result. The operands per parameter are w, its gradient (never replaced) and the
-  // moments.
-  static size_t replaced_by(uint32_t output, uint32_t results) {
-    const size_t parameter = output / results, own = output % results;
-    return parameter * (results + 1) + (own == 0 ? 0 : own + 1);
+  // Operand replaced by an optimizer's result. The operands per parameter are w, its gradient or the gradient's factors
+  // (never replaced) and the moments.
+  static size_t replaced_by(uint32_t output, const PlannedStep& step) {
+    const size_t parameter = output / step.update_results, own = output % step.update_results;
+    return parameter * (step.update_results + step.gradient_operands) + (own == 0 ? 0 : own + step.gradient_operands);
   }
 
   bool join_dying_input(uint32_t s) {

@@ -22,6 +22,7 @@ struct PlannedStep {
   // Optimizer steps (w, g, moments...) -> w', moments'..., for one or several parameters: results per parameter, which
   // may overwrite the old values. 0: not an optimizer step.
   uint32_t update_results = 0;
+  uint32_t gradient_operands = 1;  // of an optimizer step: g, or the two factors of which g is the product
 };
 
 enum class Place : uint8_t { nowhere, input, state, constant, arena };

@@ -174,6 +174,35 @@ Values update_all(const AttributeMap& a, Inputs in) {
   return results;
 }
 
+// An optimizer's step of an affine map's weight from the factors of its gradient.
+Values update_outer(const AttributeMap& a, Inputs in) {
+  const std::string& update = a.text("update");
+  const FunctionalPtr functional = FunctionalTable::global().find(update);
+  expect(functional && functional->is_update, "update_outer",
+         "'" + update + "' is no optimizer's step of one parameter", ErrorKind::Type);
+  expect_inputs("update_outer", in, 4, SIZE_MAX);
+  const HTensor &w = in[0], &x = in[1], &dy = in[2];
+  expect(w.rank() == 2 && x.rank() >= 1 && x.rank() == dy.rank() && x.shape().back() == w.shape()[0] &&
+             dy.shape().back() == w.shape()[1],
+         "update_outer",
+         "w " + text_of(w) + ", a " + text_of(x) + " and b " + text_of(dy) +
+             " do not fit: w is [m, n], a [..., m] and b [..., n]");
+  AttributeMap own;
+  for (const auto& [name, value] : a.entries())
+    if (name != "update" && name != "slope") own.set(name, value);
+  const std::vector<int64_t> leading = leading_axes(x);
+  Values operands{w, dot(x, dy, leading, leading)};
+  operands.insert(operands.end(), in.begin() + 3, in.end());
+  Values results = functional->body(own, operands);
+  const std::string mode = a.text("slope", "");
+  if (mode.empty()) return results;
+  expect(mode == "all" || mode == "active", "update_outer",
+         fmt::format("slope is '{}'; it is \"\", \"all\" or \"active\"", mode), ErrorKind::Type);
+  const HTensor dx = dot(dy, w, last_axis(dy), {1});
+  results.push_back(mode == "all" ? dx : select(less_equal(x, zeros_like(x)), zeros_like(x), dx));
+  return results;
+}
+
 // Norm of all tensors, taken as one vector.
 Values global_norm(const AttributeMap&, Inputs in) {
   expect(!in.empty(), "global_norm", "takes at least one tensor");
@@ -220,6 +249,11 @@ std::vector<Functional> optimizers() {
        "(w [...], g [...], moments [...]...) ..., lr [], step []? {update, parameters, ...} -> (w [...], moments "
        "[...]...) ...",
        update_all, nullptr},
+      {"update_outer", "the step of an affine map's weight by an optimizer, without storing its gradient",
+       "w [m, n], a [..., m], b [..., n], moments [m, n]..., lr [], step []? {update, slope = \"\", ...} -> w [m, n], "
+       "moments [m, n]..., b w^T [..., m]?; the gradient is sum(a b^T); slope \"all\" gives the last result (with the "
+       "old w), \"active\" only where a > 0, else zero",
+       update_outer, nullptr},
       {"global_norm", "Euclidean norm of all tensors, taken as one vector", "x [...], ... -> norm []", global_norm,
        nullptr},
   };

@@ -10,10 +10,12 @@ namespace harmonics::engine {
 
 namespace {
 
-// w' = sgd(w, dot(a, b), lr): node indices, and for a single sample the other reader of w in the backward pass.
+// w' = sgd(w, dot(a, b), lr), or another optimizer's step with moments: node indices, and for a single sample the other
+// reader of w in the backward pass.
 struct Update {
   uint32_t update, product;
-  ValueId w, a, b, lr;
+  ValueId w, a, b;
+  std::vector<ValueId> rest;         // moments, learning rate, step number
   std::optional<uint32_t> gradient;  // dot(b, w): the gradient of a
   std::optional<uint32_t> select;    // gradient where a > 0, else 0
 };
@@ -31,19 +33,24 @@ class Updates {
 
   std::optional<Update> at(uint32_t index) const {
     const Node& node = program_.nodes[index];
-    if (node.op != Op::call || node.callee != "sgd" || node.inputs.size() != 3 ||
-        node.attributes.number("momentum", 0) != 0 || node.attributes.number("weight_decay", 0) != 0 ||
-        program_.type(node.inputs[0]).dtype != DType::F32)
+    if (!is_update(node) || node.inputs.size() < 3 || program_.type(node.inputs[0]).dtype != DType::F32 ||
+        program_.type(node.inputs[0]).shape.rank() != 2)
       return std::nullopt;
     const uint32_t maker = program_.values[node.inputs[1]].node;
     const Node& product = program_.nodes[maker];
     if (product.op != Op::dot || uses_[product.outputs[0]] != 1 || !sums_outer_products(product)) return std::nullopt;
-    Update u{index, maker, node.inputs[0], product.inputs[0], product.inputs[1], node.inputs[2], {}, {}};
+    Update u{index, maker, node.inputs[0], product.inputs[0], product.inputs[1], {}, {}, {}};
+    u.rest.assign(node.inputs.begin() + 2, node.inputs.end());
     if (program_.type(u.a).shape.count() == program_.type(u.w).shape[0]) find_gradient(u);
     return u;
   }
 
  private:
+  static bool is_update(const Node& node) {
+    const FunctionalPtr f = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
+    return f && f->is_update;
+  }
+
   // Returns whether the node is dot(a, b), contracted over all axes but the last.
   bool sums_outer_products(const Node& node) const {
     const Shape &a = program_.type(node.inputs[0]).shape, &b = program_.type(node.inputs[1]).shape;
@@ -62,6 +69,10 @@ class Updates {
     }
     if (!u.gradient) return;
     if (program_.values[u.a].node > *u.gradient) return u.gradient.reset();
+    for (ValueId v : u.rest)
+      if (!is_leaf(program_.producer(v).op) && program_.values[v].node > *u.gradient) return u.gradient.reset();
+    for (size_t i = 0; i < program_.nodes[u.update].outputs.size(); ++i)
+      if (i > 0 && readers_[u.rest[i - 1]].size() != 1) return u.gradient.reset();  // a moment has another reader
     if (own_code_ >= static_cast<int64_t>(*u.gradient)) return u.gradient.reset();
     const ValueId gradient = program_.nodes[*u.gradient].outputs[0];
     if (uses_[gradient] != 1) return;
@@ -113,16 +124,28 @@ class UpdateFuser {
   }
 
  private:
-  static AttributeMap attributes(const Update& u) {
+  // Plain gradient descent has a call of its own, which skips rows of zeros.
+  bool is_plain(const Update& u) const {
+    const Node& node = program_.nodes[u.update];
+    return node.callee == "sgd" && node.inputs.size() == 3 && node.attributes.number("momentum", 0) == 0 &&
+           node.attributes.number("weight_decay", 0) == 0;
+  }
+  std::string callee(const Update& u) const { return is_plain(u) ? "sgd_outer" : "update_outer"; }
+  AttributeMap attributes(const Update& u) const {
     AttributeMap a;
+    if (!is_plain(u)) a = program_.nodes[u.update].attributes, a.set("update", program_.nodes[u.update].callee);
     if (u.gradient) a.set("slope", std::string(u.select ? "active" : "all"));
     return a;
   }
-  std::vector<ValueId> inputs(const Update& u) const { return {u.w, u.a, u.b, u.lr}; }
+  std::vector<ValueId> inputs(const Update& u) const {
+    std::vector<ValueId> all{u.w, u.a, u.b};
+    all.insert(all.end(), u.rest.begin(), u.rest.end());
+    return all;
+  }
   bool accepted(const Update& u) const {
     std::vector<TensorType> types;
     for (ValueId v : inputs(u)) types.push_back(program_.type(v));
-    return accepts_("sgd_outer", attributes(u), types);
+    return accepts_(callee(u), attributes(u), types);
   }
 
   // Chooses the position of the joined step and the nodes it replaces.
@@ -138,16 +161,18 @@ class UpdateFuser {
   void put(const Update& u) {
     Node node{};
     node.op = Op::call;
-    node.callee = "sgd_outer";
+    node.callee = callee(u);
     node.attributes = attributes(u);
     node.scope = program_.nodes[u.gradient.value_or(u.update)].scope;
     for (ValueId v : inputs(u)) node.inputs.push_back(rewriter_.mapped(v));
-    std::vector<TensorType> types{program_.type(u.w)};
+    std::vector<TensorType> types;
+    for (ValueId v : program_.nodes[u.update].outputs) types.push_back(program_.type(v));
     if (u.gradient) types.push_back(program_.type(u.a));
     const uint32_t index = rewriter_.to().append(std::move(node), types);
     const std::vector<ValueId> made = rewriter_.to().nodes[index].outputs;
-    rewriter_.map(program_.nodes[u.update].outputs[0], made[0]);
-    if (u.gradient) rewriter_.map(program_.nodes[u.select.value_or(*u.gradient)].outputs[0], made[1]);
+    for (size_t i = 0; i < program_.nodes[u.update].outputs.size(); ++i)
+      rewriter_.map(program_.nodes[u.update].outputs[i], made[i]);
+    if (u.gradient) rewriter_.map(program_.nodes[u.select.value_or(*u.gradient)].outputs[0], made.back());
   }
 
   const Program& program_;

@@ -34,8 +34,9 @@ using IsTransposed = std::function<bool(const std::string& name, const TensorTyp
 // Stores the weights of affine maps as [in, out] where `is_transposed` says so, so that zeros in the input skip whole
 // rows. Readers, gradients and moments follow; leaves are marked {transposed = true}.
 Program transpose_weights(const Program& program, const IsTransposed& is_transposed);
-// Fuses plain gradient descent and the product that computes the gradient into `sgd_outer`; for a single sample also
-// the gradient of the map's input, which reads the same weight. Rounds differently. Only calls that `accepts` takes.
+// Fuses plain gradient descent and the product that computes the gradient into `sgd_outer`, other optimizers' steps
+// into `update_outer`; for a single sample also the gradient of the map's input, which reads the same weight. Rounds
+// differently. Only calls that `accepts` takes.
 Program fuse_updates(const Program& program, const AcceptsCall& accepts);
 // Lets `linear` and `sgd_outer` read bytes (an image's) with {scale} instead of the scaled product, if they are its
 // only readers and `accepts` takes all of these calls. Same bits.

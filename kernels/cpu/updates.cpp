@@ -39,15 +39,6 @@ bool plan_rmsprop(const Site& site, hx_kernel& out) {
   return true;
 }
 
-bool plan_lion(const Site& site, hx_kernel& out) {
-  if (!is_update(site, 3, false)) return false;
-  auto c = context_for<LionContext>(site, 0.4);
-  c->beta1 = site.number("beta1", 0.9);
-  c->beta2 = site.number("beta2", 0.99);
-  answer(out, std::move(c), isa().lion, "lion").in_place = 1;
-  return true;
-}
-
 bool plan_lamb(const Site& site, hx_kernel& out) {
   if (!is_update(site, 4, true)) return false;
   auto c = context_for<LambContext>(site, 0.8);

@@ -1,4 +1,4 @@
-// Optimizer steps (RMSProp, Lion, LAMB) of one parameter, and the global norm of gradients.
+// Optimizer steps (RMSProp, LAMB) of one parameter, and the global norm of gradients.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,6 @@ struct RmspropContext {
   uint32_t parts;
   bool has_velocity, centered;
   double alpha, epsilon, momentum, weight_decay;
-};
-
-struct LionContext {
-  int64_t count;
-  uint32_t parts;
-  double beta1, beta2, weight_decay;
 };
 
 // `adapt`: two phases: moments and the parts' squared norms of w and its direction, then the update.

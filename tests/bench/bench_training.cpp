@@ -4,6 +4,12 @@
 int main(int argc, char** argv) {
   return harmonics::engine::bench::run_benchmarks(argc, argv, [] {
     harmonics::engine::bench::add_workload("mlp_train");
+    // Users' defaults; mlp_train is the row of SGD on sparse data.
+    for (const char* name :
+         {"mlp_adamw_sparse", "mlp_sgd_dense", "mlp_adamw_dense", "wide_relu_sgd_sparse", "wide_relu_adamw_sparse",
+          "wide_relu_sgd_dense", "wide_relu_adamw_dense", "wide_gelu_sgd_sparse", "wide_gelu_adamw_sparse",
+          "wide_gelu_sgd_dense", "wide_gelu_adamw_dense"})
+      harmonics::engine::bench::add_workload(name);
     for (const char* name : {"lenet_train", "cnn_train", "char_gpt_train"})
       harmonics::engine::bench::add_workload(name);
   });

@@ -1,8 +1,13 @@
 #include "tests/bench/measure.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <map>
+#include <thread>
+#include <tuple>
+#include <vector>
 
 #include <fmt/core.h>
 #include <harmonics/error.hpp>
@@ -25,6 +30,73 @@ double best_bandwidth(size_t bytes, int threads) {
   static std::map<std::pair<size_t, int>, double> seen;
   double& bandwidth = seen[{bytes, threads}];
   return bandwidth = std::max(bandwidth, read_bandwidth(bytes, threads));
+}
+
+// In-place updates with the operations of plain SGD and of AdamW, and one that moves AdamW's bytes with a
+// multiplication and an addition a number.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define HM_WIDE \
+  __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3", "no-math-errno", "no-trapping-math")))
+#else
+#define HM_WIDE
+#endif
+HM_WIDE void update_sgd(float* __restrict w, float*, float*, size_t n, float g) {
+  for (size_t i = 0; i < n; ++i) w[i] = w[i] - 1e-9f * g;
+}
+HM_WIDE void update_adamw(float* __restrict w, float* __restrict m, float* __restrict v, size_t n, float g) {
+  for (size_t i = 0; i < n; ++i) {
+    m[i] = m[i] + (g - m[i]) * 0.1f;
+    v[i] = v[i] * 0.999f + 0.001f * (g * g);
+    w[i] = w[i] * 0.99999f - 1e-9f * (m[i] / (__builtin_sqrtf(v[i]) / 0.5f + 1e-8f));
+  }
+}
+HM_WIDE void move_adamw(float* __restrict w, float* __restrict m, float* __restrict v, size_t n, float g) {
+  for (size_t i = 0; i < n; ++i) {
+    m[i] = m[i] * 0.9f + g;
+    v[i] = v[i] * 0.999f + g;
+    w[i] = w[i] * 0.99999f + g;
+  }
+}
+using Update = void (*)(float*, float*, float*, size_t, float);
+
+// Seconds of the fastest pass over `weights` on `threads` threads, each with its share.
+double update_seconds(Update update, size_t weights, int threads) {
+  const size_t share = weights / static_cast<size_t>(threads);
+  std::vector<std::vector<float>> numbers(static_cast<size_t>(threads) * 3, std::vector<float>(share, 0.5f));
+  std::vector<double> best(static_cast<size_t>(threads), 1e9);
+  std::atomic<int> waiting{threads};
+  const auto work = [&](size_t i) {
+    waiting.fetch_sub(1);
+    while (waiting.load() > 0) std::this_thread::yield();
+    for (int pass = 0; pass < 100; ++pass) {
+      const auto start = std::chrono::steady_clock::now();
+      update(numbers[3 * i].data(), numbers[3 * i + 1].data(), numbers[3 * i + 2].data(), share, 1e-3f);
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      best[i] = std::min(best[i], seconds);
+    }
+  };
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < best.size(); ++i) others.emplace_back(work, i);
+  work(0);
+  for (std::thread& t : others) t.join();
+  return *std::max_element(best.begin(), best.end());
+}
+double best_update(Update update, size_t weights, int threads) {
+  static std::map<std::tuple<Update, size_t, int>, double> seen;
+  const double now = update_seconds(update, weights, threads);
+  const auto [entry, is_new] = seen.emplace(std::tuple(update, weights, threads), now);
+  return entry->second = std::min(entry->second, now);
+}
+
+void report_floor(benchmark::State& state, const Work& work, double best) {
+  const auto weights = static_cast<size_t>(work.weights);
+  const bool moments = work.moments == 2;
+  const double update = best_update(moments ? update_adamw : update_sgd, weights, work.threads) * (moments ? 1 : 1.5);
+  const double move = moments ? best_update(move_adamw, weights, work.threads) : update;
+  const double peak = best_peak(work.threads), products = peak > 0 ? work.flops / peak : 0;
+  state.counters["of_floor"] = std::max(products, update) / best;
+  state.counters["of_update"] = update / best;
+  state.counters["of_move"] = move / best;
 }
 
 std::string peaks() {
@@ -57,6 +129,7 @@ void report(benchmark::State& state, const Work& work, const Times& times) {
     const double peak = best_peak(work.threads);
     if (peak > 0) state.counters["of_peak"] = work.flops / best / peak;
   }
+  if (work.weights > 0 && (work.moments == 0 || work.moments == 2)) report_floor(state, work, best);
   if (work.bytes > 0) {
     state.counters["GB/s"] = work.bytes / best / 1e9;
     state.counters["of_bandwidth"] =

@@ -17,6 +17,11 @@ struct Work {
   double resident = 0;  // size of the memory that this traffic covers: bandwidth is measured on the same size; 0:
                         // bytes
   int threads = 1;
+  // Training. The floor of a step is the longer of its FLOPs at the peak, and of the bytes of its weights and moments
+  // at the rate of an in-place update of as many of them (read and written once: 8 bytes a weight with no moments, 24
+  // with two; SGD also reads each weight in the forward pass, 12).
+  int moments = -1;  // 0: SGD, 2: Adam; otherwise no floor
+  double weights = 0;
 };
 
 // `body` may return the number of its batch.
@@ -36,7 +41,8 @@ void report(benchmark::State& state, const Work& work, const Times& times);
 
 // Runs `body` as the loop of `state` and reports its best time (see Times): "samples/s" ("median": at the median
 // iteration), "GFLOP/s" and its ratio to the peak if flops are given, "GB/s" and its ratio to the bandwidth if bytes
-// are. Peak and bandwidth are measured right before and right after; the better value counts.
+// are, and with weights the fraction of the floor ("of_floor") and of both of its sides ("of_update", "of_peak"). Peak
+// and bandwidth are measured right before and right after; the better value counts.
 template <typename Body>
 void measure(benchmark::State& state, const Work& work, const Body& body) {
   body();  // excludes initialisation on first use

@@ -68,7 +68,9 @@ Workload workload_of(const json::object& o) {
     for (const auto& [key, value] : optimizer)
       if (key != "name")
         settings += fmt::format("{}{}={}", settings.empty() ? "" : ", ", std::string(key), value.to_number<double>());
-    w.optimizer = fmt::format("{}({})", json::value_to<std::string>(optimizer.at("name")), settings);
+    const auto rule = json::value_to<std::string>(optimizer.at("name"));
+    w.moments = rule == "sgd" && !optimizer.contains("momentum") ? 0 : rule == "adam" || rule == "adamw" ? 2 : -1;
+    w.optimizer = fmt::format("{}({})", rule, settings);
   }
   return w;
 }

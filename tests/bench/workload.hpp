@@ -23,6 +23,7 @@ struct Workload {
   bool trains = false;
   std::string flow;       // the text
   std::string optimizer;  // in the notation of a flow; training
+  int moments = -1;       // tensors an optimizer keeps per weight; -1: not known here
   std::vector<DataSpec> data;
   uint64_t seed = 0;
   int64_t parameters = 0;  // number of trainable values; checked against the graph, so that peers train the same net

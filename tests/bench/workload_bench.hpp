@@ -15,6 +15,8 @@ inline void measure_workload(benchmark::State& state, const Workload& workload, 
     work.bytes = step.least_bytes();
     work.resident = static_cast<double>(workload.parameters) * sizeof(float);
   }
+  work.moments = workload.moments;
+  work.weights = static_cast<double>(workload.parameters);
   measure(state, work, [&] { return step.run(); });
 }
 

@@ -72,4 +72,74 @@ TEST_CASE("ten steps of adam and adamw") {
     }
 }
 
+TEST_CASE("update_outer: the bits of the update from a stored gradient, in place and with the input's gradient") {
+  Random random(53);
+  const Tensor rate = scalar(0.01f), step({}, std::vector<int64_t>{7});
+  struct Case {
+    const char* update;
+    int moments;
+    double momentum;
+    int nesterov;
+    bool counts;
+  };
+  for (const Case& k : {Case{"sgd", 0, 0.0, 0, false}, Case{"sgd", 1, 0.9, 0, false}, Case{"sgd", 1, 0.9, 1, false},
+                        Case{"lion", 1, 0.0, 0, false}, Case{"adam", 2, 0.0, 0, true}, Case{"adamw", 2, 0.0, 0, true}})
+    for (const char* slope : {"", "all", "active"})
+      for (const Dims& size :
+           {Dims{1, 1}, Dims{7, 5}, Dims{33, 47}, Dims{10, 196}, Dims{301, 130}, Dims{20, 64}, Dims{3, 401}}) {
+        const int64_t m = size[0], n = size[1];
+        const Tensor w = random.floats({m, n}), a = random.floats({1, m}), b = random.floats({1, n});
+        std::vector<Tensor> moments;
+        for (int i = 0; i < k.moments; ++i) moments.push_back(random.floats({m, n}, i == 0 ? -1.0f : 0.0f, 1));
+        std::vector<float> product;
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t j = 0; j < n; ++j) product.push_back(a[i] * b[j]);
+        KernelCall plain(k.update), outer("update_outer");
+        for (KernelCall* call : {&plain, &outer})
+          call->set("weight_decay", 0.1).set("momentum", k.momentum).set("nesterov", k.nesterov).in(w);
+        plain.in(Tensor({m, n}, product));
+        outer.set("update", k.update).set("slope", slope).in(a).in(b);
+        for (KernelCall* call : {&plain, &outer}) {
+          for (const Tensor& moment : moments) call->in(moment);
+          call->in(rate);
+          if (k.counts) call->in(step);
+          for (int i = 0; i <= k.moments; ++i) call->out({m, n});
+        }
+        for (int i = 0; i <= k.moments; ++i)
+          outer.alias(static_cast<uint32_t>(i), static_cast<uint32_t>(i == 0 ? 0 : i + 2));
+        const bool with_gradient = slope[0] != 0;
+        if (with_gradient) outer.out({1, m});
+        const std::vector<Tensor> expected = plain.run(), found = outer.run();
+        INFO(k.update << ", " << k.moments << " moments, slope '" << slope << "', " << m << " x " << n);
+        for (size_t i = 0; i < expected.size(); ++i) CHECK(found[i].bytes == expected[i].bytes);
+        if (!with_gradient) continue;
+        std::vector<double> gradient;
+        for (int64_t i = 0; i < m; ++i) {
+          double sum = 0;
+          for (int64_t j = 0; j < n; ++j) sum += static_cast<double>(w[i * n + j]) * b[j];
+          gradient.push_back(slope == std::string("all") || a[i] > 0 ? sum : 0);
+        }
+        require_close(found.back(), gradient, 1e-6, 2e-5);
+      }
+}
+
+TEST_CASE("update_outer: declines batches, other optimizers and operands that do not fit") {
+  Random random(54);
+  const Tensor w = random.floats({7, 5}), rate = scalar(0.01f), step({}, std::vector<int64_t>{7});
+  const auto served = [&](const char* update, int64_t samples, int moments, bool counts) {
+    KernelCall call("update_outer");
+    call.set("update", update).in(w).in(random.floats({samples, 7})).in(random.floats({samples, 5}));
+    for (int i = 0; i < moments; ++i) call.in(w);
+    call.in(rate);
+    if (counts) call.in(step);
+    for (int i = 0; i <= moments; ++i) call.out({7, 5});
+    return call.served();
+  };
+  CHECK(served("adamw", 1, 2, true));
+  CHECK_FALSE(served("adamw", 2, 2, true));
+  CHECK_FALSE(served("adamw", 1, 1, true));
+  CHECK_FALSE(served("lamb", 1, 2, true));
+  CHECK_FALSE(served("sgd", 1, 2, false));
+}
+
 }  // namespace harmonics::engine::kernel_tests

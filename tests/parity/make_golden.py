@@ -5,7 +5,7 @@ Everything is computed by PyTorch in float64 from inputs that float32 holds exac
 difference seen in float32 is Harmonics' own rounding. Made with PyTorch 2.13; any later version gives the same numbers to
 about 1e-12. Tensors stored as F64 take the tested type; others keep theirs.
 
-functionals.safetensors, for each case C (metadata C = {"functional", "attributes"}):
+functionals.safetensors and updates.safetensors, for each case C (metadata C = {"functional", "attributes"}):
   C/in0 ...   inputs         C/out0 ...  results
   C/dout0 ... gradients of results that are given          C/din0 ...  gradients of inputs that must come out
 nets.safetensors: a training run of NET by OPTIMIZER
@@ -351,6 +351,30 @@ def add_joined(f, d):
           {**attributes, "weight_decay": 0.125, "update": functional, "parameters": 2}, differentiate=False)
 
 
+def add_factored(f):
+    """The third AdamW step of an affine map's weight whose gradient is x^T dy, for one and for six samples."""
+    functional, attributes, make = OPTIMIZERS["adamw"]
+    for case, lead in {"sample": (1,), "batch": (2, 3)}.items():
+        d = Draw(60)
+        w = torch.nn.Parameter(d.normal(7, 5))
+        optimizer = make([w], 2.0**-7, 0.125)
+        for step in range(1, 4):
+            x, dy = d.normal(*lead, 7), d.normal(*lead, 5)
+            x, dy = x.float().double(), dy.float().double()
+            w.grad = x.reshape(-1, 7).T @ dy.reshape(-1, 5)
+            state = optimizer.state[w]
+            keys = ["exp_avg", "exp_avg_sq"]
+            for held in [w.data] + [state[key] for key in keys if key in state]:
+                held.copy_(held.float())
+            before = [w.detach().clone(), x, dy] + [state[key].clone() if key in state else torch.zeros(7, 5).double() for key in keys]
+            optimizer.step()
+        before += [number(2.0**-7, torch.float32), number(3, torch.int64)]
+        after = [w.detach().clone()] + [optimizer.state[w][key].clone() for key in keys]
+        slope = (dy @ before[0].T) * (x > 0)
+        f.add(f"update_outer/{case}", before, lambda *_: after + [slope],
+              {**attributes, "weight_decay": 0.125, "update": functional, "slope": "active"}, differentiate=False)
+
+
 def add_saturated(f):
     """Values so large, or so near to a limit, that a formula may lose precision or divide by zero."""
     d = Draw(50)
@@ -500,6 +524,9 @@ def main():
                 add_attention, add_optimizers, add_linear_updates, add_saturated, add_offset_norms):
         add(f)
     write_safetensors(folder / "functionals.safetensors", f.tensors, f.metadata)
+    f = Functionals()
+    add_factored(f)
+    write_safetensors(folder / "updates.safetensors", f.tensors, f.metadata)
     tensors = {}
     for net in nets():
         train(tensors, *net)

@@ -81,26 +81,6 @@ void rmsprop(const void* context, void* const* buffers, uint32_t, uint32_t part)
     c.centered ? rmsprop_part<false, true>(c, buffers, part) : rmsprop_part<false, false>(c, buffers, part);
 }
 
-// w, g, m, lr -> w, m
-void lion(const void* context, void* const* buffers, uint32_t, uint32_t part) {
-  const auto& c = *static_cast<const LionContext*>(context);
-  const float *w = in(buffers, 0), *g = in(buffers, 1), *m = in(buffers, 2), lr = *in(buffers, 3);
-  float *new_w = out(buffers, 4), *new_m = out(buffers, 5);
-  const float beta1 = static_cast<float>(c.beta1), rest1 = static_cast<float>(1 - c.beta1),
-              beta2 = static_cast<float>(c.beta2), rest2 = static_cast<float>(1 - c.beta2),
-              keep = 1.0f - lr * static_cast<float>(c.weight_decay);
-  const Range r = elements(c.count, c.parts, part);
-  for (int64_t i = r.begin; i < r.end; i += kWidth) {
-    const int64_t n = lanes_at(i, r.end);
-    const vf gradient = load_some(g + i, n), old = load_some(m + i, n);
-    const vf mixed = beta1 * old + rest1 * gradient;
-    // For 0 and NaN, the interpolated value itself.
-    const vf sign = choose(mixed > 0, splat(1), choose(mixed < 0, splat(-1), mixed));
-    store_some(new_m + i, beta2 * old + rest2 * gradient, n);
-    store_some(new_w + i, load_some(w + i, n) * keep - lr * sign, n);
-  }
-}
-
 // w, g, m, v, lr, step -> w, m, v
 void lamb(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const LambContext*>(context);

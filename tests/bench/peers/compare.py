@@ -60,6 +60,7 @@ def compare(a, workload, batch, threads, peers):
         rows.append({"case": case, "peer": kind, "how": how[kind], "ours": median(m["samples/s"] for m in mine), "theirs": median(t["best"] for t in theirs[kind]),
                      "ratio": median(ratios), "least": min(ratios), "most": max(ratios),
                      "ratio_of_medians": median(m["median"] / t["median"] for m, t in zip(mine, theirs[kind])),
+                     "of_floor": median(m.get("of_floor", 0) for m in mine), "of_move": median(m.get("of_move", 0) for m in mine),
                      "of_peak": median(m.get("of_peak", 0) for m in mine), "of_bandwidth": median(m.get("of_bandwidth", 0) for m in mine),
                      "peaks": mine[-1]["peaks"]})
     return rows
@@ -67,8 +68,9 @@ def compare(a, workload, batch, threads, peers):
 
 def show(r):
     bandwidth = f"{r['of_bandwidth']:.2f}" if r["of_bandwidth"] else "-"
-    print(f"{r['case']:<34} {r['peer']:<6} {r['ours']:>10.0f} {r['theirs']:>10.0f} {r['ratio']:>7.2f} {r['least']:>6.2f}-{r['most']:<6.2f} "
-          f"{r['ratio_of_medians']:>7.2f} {r['of_peak']:>7.2f} {bandwidth:>6}  {r['how']}", flush=True)
+    floor, moved = (f"{r[key]:.2f}" if r[key] else "-" for key in ("of_floor", "of_move"))
+    print(f"{r['case']:<44} {r['peer']:<6} {r['ours']:>10.0f} {r['theirs']:>10.0f} {r['ratio']:>7.2f} {r['least']:>6.2f}-{r['most']:<6.2f} "
+          f"{r['ratio_of_medians']:>7.2f} {r['of_peak']:>7.2f} {bandwidth:>6} {floor:>8} {moved:>7}  {r['how']}", flush=True)
 
 
 def main():
@@ -83,7 +85,7 @@ def main():
     parser.add_argument("--json", help="write the rows here as well")
     a = parser.parse_args()
     print(f"load average {os.getloadavg()[0]:.1f}, median of {a.pairs} pairs of {a.seconds} s")
-    print(f"{'case':<34} {'peer':<6} {'ours':>10} {'theirs':>10} {'ratio':>7} {'least-most':^13} {'medians':>7} {'of peak':>7} {'of bw':>6}  their fastest way")
+    print(f"{'case':<44} {'peer':<6} {'ours':>10} {'theirs':>10} {'ratio':>7} {'least-most':^13} {'medians':>7} {'of peak':>7} {'of bw':>6} {'of floor':>8} {'of move':>7}  their fastest way")
     rows = []
     for path in sorted(a.workloads.glob("*.json")):
         workload = json.loads(path.read_text())

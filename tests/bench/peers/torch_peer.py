@@ -18,7 +18,7 @@ def layer(kind, a):
         return nn.Linear(*a)
     if kind == "conv":
         return nn.Conv2d(a[0], a[1], a[2], padding=a[3])
-    return {"relu": nn.ReLU, "maxpool": nn.MaxPool2d, "flatten": nn.Flatten}[kind](*a)
+    return {"relu": nn.ReLU, "gelu": nn.GELU, "maxpool": nn.MaxPool2d, "flatten": nn.Flatten}[kind](*a)
 
 
 class Classifier(nn.Module):

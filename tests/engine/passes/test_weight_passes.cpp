@@ -203,7 +203,31 @@ TEST_CASE("fuse_updates: a single sample adds the input's gradient") {
   check_close(weight_results(fused, step.leaves), weight_results(step.program, step.leaves));
 }
 
-TEST_CASE("fuse_updates: only plain descent is fused") {
+TEST_CASE("fuse_updates: an optimizer with moments and the product become one step") {
+  for (const int64_t batch : {1, 4}) {
+    const GradientStep step = StepTracer(batch).run("adam", false);
+    const Program p =
+        dce(cse(simplify(inline_calls(transpose_weights(step.program, preferred), [](const Program&, const Node& n) {
+          return n.callee == "adam" || n.callee == "linear";
+        }))));
+    const Program fused = fuse_updates(p, [](const auto&...) { return true; });
+    INFO("batch " << batch);
+    REQUIRE_NOTHROW(verify(fused));
+    CHECK(weight_calls(fused, "adam") == 0);
+    CHECK(weight_calls(fused, "update_outer") == 3);
+    size_t active = 0;
+    for (const Node& n : fused.nodes)
+      active += n.callee == "update_outer" && n.attributes.text("slope", "") == "active";
+    CHECK(active == (batch == 1 ? 1 : 0));
+    check_close(weight_results(fused, step.leaves), weight_results(step.program, step.leaves));
+    const Program refused = fuse_updates(p, [](const auto&...) { return false; });
+    CHECK(weight_calls(refused, "adam") == 3);
+    const GradientStep clipped = StepTracer(batch).run("adam", true);
+    CHECK(weight_calls(fuse_updates(clipped.program, [](const auto&...) { return true; }), "update_outer") == 0);
+  }
+}
+
+TEST_CASE("fuse_updates: a clipped gradient is not fused") {
   const GradientStep clipped = StepTracer(4).run("sgd", true);
   CHECK(weight_calls(fuse_updates(inlined(clipped.program), [](const auto&...) { return true; }), "sgd_outer") == 0);
 }
