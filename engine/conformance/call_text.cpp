@@ -160,6 +160,8 @@ std::vector<CallExample> further_calls(const std::string& primitive) {
       {"argmin", AttributeMap().set("axis", int64_t{1}), {x}},
       {"cumsum", AttributeMap().set("axis", int64_t{1}), {x}},
       {"top_k", AttributeMap().set("k", int64_t{2}), {x}},
+      {"sort", AttributeMap().set("axis", int64_t{1}), {x}},
+      {"bitcast", AttributeMap().set("dtype", int64_t{HX_I32}), {x}},
       {"reduce_min", AttributeMap().set("axes", std::vector<int64_t>{1}), {x}},
       {"reduce_prod", AttributeMap().set("axes", std::vector<int64_t>{1}), {x}},
       {"dynamic_slice", AttributeMap().set("sizes", std::vector<int64_t>{1, 2}), {x, first}},
@@ -177,9 +179,9 @@ std::vector<CallExample> further_calls(const std::string& primitive) {
 // Floats, integers or flags of one shape, whichever an elementwise primitive accepts.
 std::vector<CallExample> elementwise_calls(const std::string& primitive) {
   std::vector<CallExample> calls;
-  const HTensor flags(DType::Bool, {2, 3}), numbers(DType::F32, {2, 3});
+  const HTensor flags(DType::Bool, {2, 3}), numbers(DType::F32, {2, 3}), wholes(DType::I32, {2, 3});
   for (const std::vector<HTensor>& inputs : std::vector<std::vector<HTensor>>{
-           {numbers}, {flags}, {numbers, numbers}, {flags, flags}, {flags, numbers, numbers}}) {
+           {numbers}, {flags}, {numbers, numbers}, {flags, flags}, {wholes, wholes}, {flags, numbers, numbers}}) {
     CallExample call{primitive, primitive == "cast" ? AttributeMap().set("dtype", int64_t{HX_I32}) : AttributeMap(),
                      inputs};
     if (works(call)) calls.push_back(std::move(call));

@@ -54,7 +54,9 @@ void add_flops(const Program& program, const Node& node, Work& work) {
 }
 
 // Index operations count only the selected rows of a table; layout operations only what they copy.
+// update_slice counts the block alone: kernels that write in place move no more.
 double bytes_of(const Program& program, const Node& node) {
+  if (node.op == Op::update_slice) return 2 * bytes(program.type(node.inputs[1])) + bytes(program.type(node.inputs[2]));
   double results = 0, operands = 0;
   for (ValueId v : node.outputs) results += bytes(program.type(v));
   const Family family = op_row(node.op).family;

@@ -66,6 +66,12 @@ HARMONICS_FACE inline HTensor cast(const HTensor& x, DType dtype) {
   return x.dtype() == dtype ? x : call1("cast", {x}, Attributes().set("dtype", static_cast<int64_t>(dtype)));
 }
 
+// The bytes of x as another type, neither of them bool. A narrower type adds a last axis, lowest bytes first; a wider
+// one takes the last axis, which must hold one element.
+HARMONICS_FACE inline HTensor bitcast(const HTensor& x, DType dtype) {
+  return call1("bitcast", {x}, Attributes().set("dtype", static_cast<int64_t>(dtype)));
+}
+
 // ---- elementwise ----------------------------------------------------------------------------------------------------
 #define HARMONICS_UNARY(name) \
   HARMONICS_FACE inline HTensor name(const HTensor& x) { return call1(#name, {x}); }
@@ -84,8 +90,19 @@ HARMONICS_UNARY(rsqrt)
 HARMONICS_UNARY(sin)
 HARMONICS_UNARY(cos)
 HARMONICS_UNARY(tanh)
+HARMONICS_UNARY(tan)
+HARMONICS_UNARY(asin)
+HARMONICS_UNARY(acos)
+HARMONICS_UNARY(atan)
+HARMONICS_UNARY(sinh)
+HARMONICS_UNARY(cosh)
+HARMONICS_UNARY(asinh)
+HARMONICS_UNARY(acosh)
+HARMONICS_UNARY(atanh)
 HARMONICS_UNARY(erf)
 HARMONICS_UNARY(logistic)  // 1 / (1 + exp(-x))
+HARMONICS_UNARY(is_nan)    // bool results
+HARMONICS_UNARY(is_inf)    // either sign
 HARMONICS_UNARY(logical_not)
 HARMONICS_UNARY(stop_gradient)
 #undef HARMONICS_UNARY
@@ -134,6 +151,14 @@ HARMONICS_BINARY(less_equal)
 HARMONICS_BINARY(logical_and)
 HARMONICS_BINARY(logical_or)
 HARMONICS_BINARY(logical_xor)
+HARMONICS_BINARY(atan2)  // (y, x): the angle of the point (x, y)
+// Integers only. Shifts by the width of the type or more (also by negative amounts) leave no bit of the operand.
+HARMONICS_BINARY(bit_and)
+HARMONICS_BINARY(bit_or)
+HARMONICS_BINARY(bit_xor)
+HARMONICS_BINARY(shift_left)
+HARMONICS_BINARY(shift_right_logical)     // fills with zeros
+HARMONICS_BINARY(shift_right_arithmetic)  // fills with the sign
 #undef HARMONICS_BINARY
 
 #define HARMONICS_OPERATOR(sign, name)                                                                   \
@@ -213,6 +238,15 @@ HARMONICS_FACE inline HTensor cumsum(const HTensor& x, int64_t axis) {
 HARMONICS_FACE inline std::pair<HTensor, HTensor> top_k(const HTensor& x, int64_t k) {
   auto r = call("top_k", {x}, Attributes().set("k", k));
   return {r.at(0), r.at(1)};
+}
+// Sorted along `axis`, and the indices (i64) of the sorted elements. Stable in both directions: equal elements keep
+// their order. NaN is the largest.
+HARMONICS_FACE inline std::pair<HTensor, HTensor> sort(const HTensor& x, int64_t axis, bool descending = false) {
+  auto r = call("sort", {x}, Attributes().set("axis", axis).set("descending", descending));
+  return {r.at(0), r.at(1)};
+}
+HARMONICS_FACE inline HTensor argsort(const HTensor& x, int64_t axis, bool descending = false) {
+  return sort(x, axis, descending).second;
 }
 
 // ---- indexing -------------------------------------------------------------------------------------------------------

@@ -84,6 +84,9 @@ const std::unordered_map<std::string_view, Plan>& plans() {
       {"gather", plan_gather},
       {"embedding", plan_gather},
       {"scatter_add", plan_scatter_add},
+      {"dynamic_slice", plan_dynamic_slice},
+      {"update_slice", plan_update_slice},
+      {"top_k", plan_top_k},
       {"embedding_grad", plan_embedding_grad},
   };
   return table;

@@ -55,6 +55,9 @@ bool plan_rope(const Site&, hx_kernel&);
 
 bool plan_gather(const Site&, hx_kernel&);
 bool plan_scatter_add(const Site&, hx_kernel&);
+bool plan_dynamic_slice(const Site&, hx_kernel&);
+bool plan_update_slice(const Site&, hx_kernel&);
+bool plan_top_k(const Site&, hx_kernel&);
 bool plan_embedding_grad(const Site&, hx_kernel&);
 
 // Shared by several families. Walks of copies: array 0 is written, array 1 is read.

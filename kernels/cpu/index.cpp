@@ -32,7 +32,59 @@ bool answer_scatter(std::unique_ptr<IndexContext> c, hx_kernel& out, const char*
   return true;
 }
 
+std::unique_ptr<BlockCopyContext> block_copy(const hx_type& whole, const hx_type& block, const hx_type& starts) {
+  auto c = std::make_unique<BlockCopyContext>();
+  const std::vector<int64_t> steps = strides(whole);
+  const int64_t bytes = width(whole.dtype);
+  c->rank = whole.rank;
+  c->run_axes = whole.rank - 1;
+  while (c->run_axes > 0 && block.dims[c->run_axes] == whole.dims[c->run_axes]) --c->run_axes;
+  c->runs = 1;
+  for (uint32_t i = 0; i < c->rank; ++i) {
+    c->sizes[i] = block.dims[i];
+    c->last_starts[i] = whole.dims[i] - block.dims[i];
+    c->axis_bytes[i] = steps[i] * bytes;
+    if (i < c->run_axes) c->runs *= block.dims[i];
+  }
+  c->run_bytes = count(block) / c->runs * bytes;
+  c->whole_bytes = count(whole) * bytes;
+  c->starts_dtype = starts.dtype;
+  c->parts = parts_for(static_cast<double>(c->runs) * (6 + 0.05 * static_cast<double>(c->run_bytes)), c->runs);
+  return c;
+}
+
 }  // namespace
+
+bool plan_dynamic_slice(const Site& site, hx_kernel& out) {
+  if (!is_index(site.in(1))) return false;
+  auto c = block_copy(site.in(0), site.out(), site.in(1));
+  c->starts = 1;
+  answer(out, std::move(c), isa().dynamic_slice, "dynamic slice");
+  return true;
+}
+
+bool plan_update_slice(const Site& site, hx_kernel& out) {
+  if (!is_index(site.in(2))) return false;
+  auto c = block_copy(site.in(0), site.in(1), site.in(2));
+  c->starts = 2;
+  c->copy_parts = parts_for(0.05 * static_cast<double>(c->whole_bytes), c->whole_bytes);
+  const std::vector<uint32_t> parts = {c->copy_parts, c->parts};
+  answer(out, std::move(c), isa().update_slice, "update slice", parts).in_place = 1;
+  return true;
+}
+
+bool plan_top_k(const Site& site, hx_kernel& out) {
+  if (!is_f32(site.in(0))) return false;
+  auto c = std::make_unique<TopKContext>();
+  c->size = last(site.in(0));
+  c->rows = count(site.in(0)) / c->size;
+  c->k = last(site.out());
+  const double chosen = static_cast<double>(c->k),
+               row = static_cast<double>(c->size) + 8 * chosen * std::log2(chosen + 1);
+  c->parts = parts_for(static_cast<double>(c->rows) * row, c->rows);
+  answer(out, std::move(c), isa().top_k, "top k");
+  return true;
+}
 
 bool plan_gather(const Site& site, hx_kernel& out) {
   if (!is_index(site.in(1)) || site.in(0).rank == 0) return false;

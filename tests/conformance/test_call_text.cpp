@@ -50,5 +50,6 @@ TEST_CASE("call text: inputs have the names of the formula, attributes those tha
   CHECK(shown("update_all").rfind("call(\"update_all\", {w1, g1, w2, g2, lr}, Attributes()", 0) == 0);
   CHECK(shown("add") == "call(\"add\", {x, y})  // x f32[2, 3], y f32[2, 3]");
   CHECK(shown("select") == "call(\"select\", {condition, x, y})  // condition bool[2, 3], x f32[2, 3], y f32[2, 3]");
+  CHECK(shown("bit_xor") == "call(\"bit_xor\", {x, y})  // x i32[2, 3], y i32[2, 3]");
   CHECK(shown("logical_not") == "call(\"logical_not\", {x})  // x bool[2, 3]");
 }

@@ -148,7 +148,7 @@ class Golden {
 
 TEST_CASE("results of primitives agree with PyTorch") {
   const Golden golden;
-  REQUIRE(golden.cases().size() == 35);
+  REQUIRE(golden.cases().size() == 57);
   for (const DType dtype : {DType::F64, DType::F32})
     for (const auto& [name, op] : golden.cases()) {
       INFO(op << ", " << name << ", " << dtype_name(dtype));

@@ -1,6 +1,8 @@
 #include "kernel_call.hpp"
 
 #include <algorithm>
+#include <array>
+#include <type_traits>
 
 namespace harmonics::engine::kernel_tests {
 
@@ -50,6 +52,109 @@ TEST_CASE("scatter_add adds in index order, in place when asked") {
   for (int64_t i = 0; i < updates.size(); ++i)
     e[static_cast<size_t>((i / 8000 * 50 + ids.data<uint8_t>()[i / 40 % 200]) * 40 + i % 40)] += updates[i];
   REQUIRE(y.values<float>() == e);
+}
+
+namespace {
+
+// Calls visit(whole, block) with the element offsets of a block at `starts`, which are clamped so that it fits.
+template <typename Visit>
+void for_block(const Dims& whole, const Dims& block, const std::vector<int64_t>& starts, Visit visit) {
+  for (int64_t i = 0; i < elements(block); ++i) {
+    int64_t at = 0, rest = i, stride = 1;
+    for (size_t axis = whole.size(); axis-- > 0;) {
+      const int64_t start = std::clamp<int64_t>(starts[axis], 0, whole[axis] - block[axis]);
+      at += (start + rest % block[axis]) * stride;
+      rest /= block[axis];
+      stride *= whole[axis];
+    }
+    visit(at, i);
+  }
+}
+
+template <typename T>
+std::vector<T> with_block(std::vector<T> whole, const Dims& dims, const Tensor& block,
+                          const std::vector<int64_t>& starts) {
+  for_block(dims, block.dims, starts,
+            [&](int64_t at, int64_t i) { whole[static_cast<size_t>(at)] = block.data<T>()[i]; });
+  return whole;
+}
+
+template <typename T, typename Start>
+void check_slices(uint32_t seed) {
+  Random random(seed);
+  for (int round = 0; round < 40; ++round) {
+    Dims whole(static_cast<size_t>(1 + random.below(5))), block;
+    for (int64_t& d : whole) d = 1 + random.below(round % 8 ? 6 : 19);
+    for (int64_t d : whole) block.push_back(random.below(3) ? 1 + random.below(d) : d);
+    const Tensor x = random.integers<T>(whole, 0, 100), update = random.integers<T>(block, 100, 200);
+    // A start of an unsigned type cannot be negative.
+    const int64_t low = std::is_unsigned_v<Start> ? 0 : -3;
+    const Tensor starts = random.integers<Start>({static_cast<int64_t>(whole.size())}, low, 9);
+    const std::vector<Start> given = starts.values<Start>();
+    const std::vector<int64_t> at(given.begin(), given.end());
+
+    std::vector<T> taken(static_cast<size_t>(elements(block)));
+    for_block(whole, block, at, [&](int64_t from, int64_t i) { taken[static_cast<size_t>(i)] = x.data<T>()[from]; });
+    KernelCall slice("dynamic_slice");
+    REQUIRE(slice.set("sizes", block).in(x).in(starts).out(block, x.dtype).run_one().template values<T>() == taken);
+
+    const std::vector<T> expected = with_block(x.values<T>(), whole, update, at);
+    for (bool in_place : {false, true}) {
+      KernelCall call("update_slice");
+      call.in(x).in(update).in(starts).out(whole, x.dtype);
+      if (in_place) call.alias(0, 0);
+      REQUIRE(call.run_one().template values<T>() == expected);
+      CHECK(call.in_place() == 1);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("slices at positions known at run time: every width of element, update_slice in place when asked") {
+  check_slices<float, int64_t>(94);
+  check_slices<double, int32_t>(95);
+  check_slices<uint8_t, int64_t>(96);
+  check_slices<uint16_t, uint8_t>(97);
+}
+
+TEST_CASE("slices of many runs are divided into parts") {
+  Random random(98);
+  const Dims whole = {300, 5, 400}, block = {300, 2, 400};
+  const Tensor x = random.floats(whole), update = random.floats(block);
+  const Tensor starts({3}, std::vector<int64_t>{7, 2, -1});
+  KernelCall call("update_slice");
+  const Tensor y = call.in(x).in(update).in(starts).out(whole).alias(0, 0).run_one();
+  CHECK(call.parts() > 2);
+  CHECK(y.values<float>() == with_block(x.values<float>(), whole, update, {7, 2, -1}));
+}
+
+TEST_CASE("top_k: falling, NaN first, the lowest index first among equals") {
+  Random random(99);
+  for (const auto& [rows, size, k] :
+       {std::array<int64_t, 3>{1, 1, 1}, {7, 13, 1}, {3, 40, 40}, {5, 33, 12}, {64, 1000, 9}, {1, 32000, 40}}) {
+    const Tensor whole = random.integers<int32_t>({rows, size}, -20, 20);
+    std::vector<float> values(static_cast<size_t>(rows * size));
+    for (size_t i = 0; i < values.size(); ++i) {
+      const int32_t v = whole.data<int32_t>()[i];  // many equal; some NaN and infinite
+      values[i] = v == 19 ? NAN : v == 18 ? INFINITY : v == -20 ? -INFINITY : static_cast<float>(v);
+    }
+    KernelCall call("top_k");
+    const std::vector<Tensor> r =
+        call.set("k", k).in({{rows, size}, values}).out({rows, k}).out({rows, k}, HX_I64).run();
+    for (int64_t row = 0; row < rows; ++row) {
+      const float* x = values.data() + row * size;
+      std::vector<int64_t> order(static_cast<size_t>(size));
+      for (int64_t i = 0; i < size; ++i) order[static_cast<size_t>(i)] = i;
+      std::stable_sort(order.begin(), order.end(),
+                       [&](int64_t a, int64_t b) { return std::isnan(x[a]) ? !std::isnan(x[b]) : x[a] > x[b]; });
+      for (int64_t i = 0; i < k; ++i) {
+        const int64_t expected = order[static_cast<size_t>(i)];
+        REQUIRE(r[1].data<int64_t>()[row * k + i] == expected);
+        REQUIRE(std::memcmp(&r[0].data<float>()[row * k + i], x + expected, sizeof(float)) == 0);
+      }
+    }
+  }
 }
 
 }  // namespace harmonics::engine::kernel_tests

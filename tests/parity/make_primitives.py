@@ -114,6 +114,27 @@ steps = torch.tensor([0.0, 0.5, 1.5, 2.5, -0.5, -1.5, 300, -300]).double()
 case("quantized", "quantize", dict(axis=0, dtype=2), [steps, torch.tensor(1.0).double(), torch.tensor(4).to(torch.int8)],
      lambda x, s, z: torch.quantize_per_tensor(x.float(), 1.0, 4, torch.qint8).int_repr(), differentiable=False)
 
+inside = torch.tensor([-0.875, -0.5, -0.0625, 0.125, 0.625, 0.9375]).double()
+anywhere = torch.tensor([-3.5, -1.0, -0.0625, 0.0, 0.75, 2.5]).double()
+for name, x in (("tan", inside), ("asin", inside), ("acos", inside), ("atanh", inside), ("atan", anywhere), ("sinh", anywhere),
+                ("cosh", anywhere), ("asinh", anywhere), ("acosh", anywhere.abs() + 1.25)):
+    case(name, name, {}, [x], getattr(torch, name))
+case("angles", "atan2", {}, [anywhere, torch.tensor([1.0, -2, 0.5, 0, -0.25, 3]).double()], torch.atan2)
+odd = torch.tensor([1.0, float("nan"), float("inf"), -float("inf"), 0]).double()
+case("not numbers", "is_nan", {}, [odd], torch.isnan, differentiable=False)
+case("infinite", "is_inf", {}, [odd], torch.isinf, differentiable=False)
+bits, other = torch.tensor([-7, 12, 1 << 40, -(1 << 50), 0]), torch.tensor([3, 10, 9, 63, 1])
+for name, op in (("and", torch.bitwise_and), ("or", torch.bitwise_or), ("xor", torch.bitwise_xor)):
+    case("bits " + name, "bit_" + name, {}, [bits, other], op, differentiable=False)
+case("shifted left", "shift_left", {}, [bits, other], torch.bitwise_left_shift, differentiable=False)
+case("shifted right", "shift_right_arithmetic", {}, [bits, other], torch.bitwise_right_shift, differentiable=False)
+case("shifted right with zeros", "shift_right_logical", {}, [bits.abs(), other], torch.bitwise_right_shift, differentiable=False)
+
+for descending in (False, True):
+    for name, x, axis, smooth in (("sorted", numbers(3, 5, 2), 1, True), ("sorted ties", torch.cat([nan, ties[:2]]), 1, False)):
+        case(name + (" down" if descending else ""), "sort", dict(axis=axis, descending=descending), [x],
+             lambda x, axis=axis, descending=descending: tuple(torch.sort(x, stable=True, dim=axis, descending=descending)), differentiable=smooth)
+
 folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "golden"
 make_golden.write_safetensors(folder / "primitives.safetensors", tensors, metadata)
 print(len(metadata), "cases")

@@ -50,6 +50,13 @@ std::vector<TensorType> infer_logical(const AttributeMap&, Types in) {
   return {in[0]};
 }
 
+template <Op kOp>
+std::vector<TensorType> infer_bits(const AttributeMap&, Types in) {
+  expect_alike(kOp, in);
+  expect_integer(kOp, in);
+  return {in[0]};
+}
+
 // ---- evaluation
 // ---------------------------------------------------------------------------------------------------------
 
@@ -114,6 +121,56 @@ struct Power {
     return std::pow(a, b);
   }
 };
+struct ArcTangent {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return std::atan2(a, b);
+  }
+};
+struct BitAnd {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(a & b);
+  }
+};
+struct BitOr {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(a | b);
+  }
+};
+struct BitXor {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(a ^ b);
+  }
+};
+// The amount as an unsigned number; at least the width of T: every bit is shifted out.
+template <typename T>
+constexpr uint64_t amount(T by) {
+  return static_cast<uint64_t>(static_cast<std::make_unsigned_t<T>>(by));
+}
+template <typename T>
+inline constexpr uint64_t bit_width = 8 * sizeof(T);
+struct ShiftLeft {
+  template <typename T>
+  T operator()(T a, T by) const {
+    return amount(by) < bit_width<T> ? static_cast<T>(static_cast<uint64_t>(a) << amount(by)) : T{0};
+  }
+};
+struct ShiftRightLogical {
+  template <typename T>
+  T operator()(T a, T by) const {
+    return amount(by) < bit_width<T> ? static_cast<T>(amount(a) >> amount(by)) : T{0};
+  }
+};
+struct ShiftRightArithmetic {
+  template <typename T>
+  T operator()(T a, T by) const {
+    const bool negative = a < T{0};
+    return amount(by) < bit_width<T> ? static_cast<T>(a >> amount(by)) : negative ? static_cast<T>(~T{0}) : T{0};
+  }
+};
 struct Maximum {
   template <typename T>
   T operator()(T a, T b) const {
@@ -147,6 +204,16 @@ void evaluate_arithmetic(const AttributeMap&, std::span<const ConstView> in, std
   });
 }
 template <typename F>
+void evaluate_bits(const AttributeMap&, std::span<const ConstView> in, std::span<const View> out) {
+  visit_dtype(in[0].type.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_same_v<T, bool> || is_float_element<T>)
+      throw Error(ErrorKind::Internal, "an operation on bits was given " + in[0].type.str());
+    else
+      zip<F, T, T>(in, out[0]);
+  });
+}
+template <typename F>
 void evaluate_comparison(const AttributeMap&, std::span<const ConstView> in, std::span<const View> out) {
   visit_dtype(in[0].type.dtype, [&](auto tag) { zip<F, typename decltype(tag)::type, bool>(in, out[0]); });
 }
@@ -171,6 +238,12 @@ Gradients gradient_pow(const AttributeMap&, Tensors in, Tensors y, Tensors dy) {
   const HTensor da = select(equal(b, zero), zero, dy[0] * (b * pow(a, b - 1.0)));
   const HTensor zero_base = logical_and(equal(a, zero), less_equal(zero, b));
   return {da, select(zero_base, zero, dy[0] * (y[0] * log(a)))};
+}
+// 0 at the origin, as in PyTorch.
+Gradients gradient_atan2(const AttributeMap&, Tensors in, Tensors, Tensors dy) {
+  const HTensor &a = in[0], &b = in[1], zero = zeros_like(a), square = a * a + b * b;
+  const HTensor scaled = select(equal(square, zero), zero, dy[0] / square);
+  return {scaled * b, neg(scaled * a)};
 }
 // The winner gets the whole gradient; on a tie, half.
 HTensor share(const HTensor& loses, const HTensor& ties, const HTensor& dy) {
@@ -240,6 +313,20 @@ OpRow binary_row(Op op) {
       return {op, {}, {}, infer_logical<Op::logical_or>, evaluate_logical<Or>, nullptr};
     case Op::logical_xor:
       return {op, {}, {}, infer_logical<Op::logical_xor>, evaluate_logical<Xor>, nullptr};
+    case Op::atan2:
+      return {op, {}, {}, infer_floats<Op::atan2>, evaluate_arithmetic<ArcTangent, true>, gradient_atan2};
+    case Op::bit_and:
+      return {op, {}, {}, infer_bits<Op::bit_and>, evaluate_bits<BitAnd>, nullptr};
+    case Op::bit_or:
+      return {op, {}, {}, infer_bits<Op::bit_or>, evaluate_bits<BitOr>, nullptr};
+    case Op::bit_xor:
+      return {op, {}, {}, infer_bits<Op::bit_xor>, evaluate_bits<BitXor>, nullptr};
+    case Op::shift_left:
+      return {op, {}, {}, infer_bits<Op::shift_left>, evaluate_bits<ShiftLeft>, nullptr};
+    case Op::shift_right_logical:
+      return {op, {}, {}, infer_bits<Op::shift_right_logical>, evaluate_bits<ShiftRightLogical>, nullptr};
+    case Op::shift_right_arithmetic:
+      return {op, {}, {}, infer_bits<Op::shift_right_arithmetic>, evaluate_bits<ShiftRightArithmetic>, nullptr};
     default:
       throw Error(ErrorKind::Internal, std::string(op_name(op)) + " is not binary");
   }

@@ -253,6 +253,65 @@ std::vector<HTensor> gradient_top_k(const AttributeMap& a, Tensors in, Tensors o
   return {reshape(flat, shape)};
 }
 
+// ---- sort
+// -------------------------------------------------------------------------------------------------------------
+
+std::vector<TensorType> infer_sort(const AttributeMap& a, Types in) {
+  expect_operands(Op::sort, in, 1);
+  expect_number(Op::sort, in, 0);
+  expect_axis(Op::sort, in, a.integer("axis"));
+  return {in[0], {DType::I64, in[0].shape}};
+}
+
+// NaN is the largest.
+template <typename T>
+bool is_less(T a, T b) {
+  if constexpr (is_float_element<T>) {
+    const auto x = static_cast<Computed<T>>(a), y = static_cast<Computed<T>>(b);
+    return std::isnan(y) ? !std::isnan(x) : x < y;
+  } else {
+    return a < b;
+  }
+}
+
+template <typename T>
+void sort_lines(const AxisView& view, bool descending, const T* x, T* values, int64_t* indices) {
+  std::vector<int64_t> order(static_cast<size_t>(view.size));
+  for (int64_t line = 0; line < view.outer * view.inner; ++line) {
+    const int64_t first = line / view.inner * view.size * view.inner + line % view.inner;
+    const auto at = [&](int64_t i) { return x[first + i * view.inner]; };
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t i, int64_t j) { return descending ? is_less(at(j), at(i)) : is_less(at(i), at(j)); });
+    for (int64_t i = 0; i < view.size; ++i) {
+      const int64_t from = order[static_cast<size_t>(i)];
+      values[first + i * view.inner] = at(from);
+      indices[first + i * view.inner] = from;
+    }
+  }
+}
+
+void evaluate_sort(const AttributeMap& a, Inputs in, Outputs out) {
+  if (in[0].type.shape.count() == 0) return;
+  visit_dtype(in[0].type.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    sort_lines(AxisView(in[0].type.shape, a.integer("axis")), a.flag("descending", false),
+               static_cast<const T*>(in[0].data), static_cast<T*>(out[0].data), static_cast<int64_t*>(out[1].data));
+  });
+}
+
+// As top_k: one scatter over all elements, [outer, size, inner].
+std::vector<HTensor> gradient_sort(const AttributeMap& a, Tensors in, Tensors out, Tensors dy) {
+  if (!dy[0]) return {HTensor()};
+  const Shape shape = in[0].shape();
+  const AxisView view(shape, a.integer("axis"));
+  const Shape seen{view.outer, view.size, view.inner};
+  const HTensor lines = iota(DType::I64, seen, 0) * static_cast<double>(view.size) + reshape(out[1], seen);
+  const HTensor places = lines * static_cast<double>(view.inner) + iota(DType::I64, seen, 2);
+  const Shape flat{shape.count()};
+  return {reshape(scatter_add(full(in[0].dtype(), flat, 0), reshape(places, flat), reshape(dy[0], flat)), shape)};
+}
+
 }  // namespace
 
 OpRow index_row(Op op) {
@@ -267,6 +326,8 @@ OpRow index_row(Op op) {
       return {op, {}, {}, infer_update_slice, evaluate_update_slice, gradient_update_slice};
     case Op::top_k:
       return {op, {}, {}, infer_top_k, evaluate_top_k, gradient_top_k};
+    case Op::sort:
+      return {op, {}, {}, infer_sort, evaluate_sort, gradient_sort};
     default:
       throw Error(ErrorKind::Internal, "no index operation");
   }

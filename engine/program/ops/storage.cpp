@@ -1,5 +1,6 @@
 // Storage: quantisation as in ONNX QuantizeLinear and DequantizeLinear.
 #include <algorithm>
+#include <cstring>
 
 #include "engine/program/ops/dispatch.hpp"
 #include "engine/program/ops/list_check.hpp"
@@ -129,6 +130,32 @@ void evaluate_dequantize(const AttributeMap& a, Inputs in, Outputs out) {
   });
 }
 
+// ---- bitcast
+// ----------------------------------------------------------------------------------------------------------
+
+std::vector<TensorType> infer_bitcast(const AttributeMap& a, Types in) {
+  expect_operands(Op::bitcast, in, 1);
+  const DType to = a.dtype();
+  if (in[0].dtype == DType::Bool || to == DType::Bool)
+    misfit(Op::bitcast, ErrorKind::Type, in, "bits of bool cannot be those of another type; cast it");
+  const size_t from_bytes = dtype_bytes(in[0].dtype), to_bytes = dtype_bytes(to);
+  std::vector<int64_t> dims = in[0].shape.vector();
+  if (from_bytes > to_bytes) dims.push_back(static_cast<int64_t>(from_bytes / to_bytes));
+  if (from_bytes < to_bytes) {
+    const auto parts = static_cast<int64_t>(to_bytes / from_bytes);
+    if (dims.empty() || dims.back() != parts)
+      misfit(Op::bitcast, ErrorKind::Shape, in,
+             "the last axis must be " + std::to_string(parts) + " elements, the bytes of one " +
+                 std::string(dtype_name(to)));
+    dims.pop_back();
+  }
+  return {checked_type(Op::bitcast, in, to, dims)};
+}
+
+void evaluate_bitcast(const AttributeMap&, Inputs in, Outputs out) {
+  if (const size_t bytes = in[0].type.bytes()) std::memcpy(out[0].data, in[0].data, bytes);
+}
+
 }  // namespace
 
 OpRow storage_row(Op op) {
@@ -137,6 +164,8 @@ OpRow storage_row(Op op) {
       return {op, {}, {}, infer_quantize, evaluate_quantize, nullptr};
     case Op::dequantize:
       return {op, {}, {}, infer_dequantize, evaluate_dequantize, nullptr};
+    case Op::bitcast:
+      return {op, {}, {}, infer_bitcast, evaluate_bitcast, nullptr};
     default:
       throw Error(ErrorKind::Internal, "no storage operation");
   }

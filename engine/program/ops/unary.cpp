@@ -38,6 +38,13 @@ std::vector<TensorType> infer_not(const AttributeMap&, Types in) {
   return {in[0]};
 }
 
+template <Op kOp>
+std::vector<TensorType> infer_test(const AttributeMap&, Types in) {
+  expect_operands(kOp, in, 1);
+  expect_float(kOp, in);
+  return {{DType::Bool, in[0].shape}};
+}
+
 std::vector<TensorType> infer_cast(const AttributeMap& a, Types in) {
   expect_operands(Op::cast, in, 1);
   return {checked_type(Op::cast, a.dtype(), in[0].shape)};
@@ -127,6 +134,27 @@ void evaluate_not(const AttributeMap&, std::span<const ConstView> in, std::span<
   for (int64_t i = 0; i < n; ++i) y[i] = !x[i];
 }
 
+struct IsNan {
+  bool operator()(auto x) const { return std::isnan(x); }
+};
+struct IsInf {
+  bool operator()(auto x) const { return std::isinf(x); }
+};
+template <typename F>
+void evaluate_test(const AttributeMap&, std::span<const ConstView> in, std::span<const View> out) {
+  const int64_t n = out[0].type.shape.count();
+  visit_dtype(in[0].type.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (is_float_element<T>) {
+      const auto* x = static_cast<const T*>(in[0].data);
+      auto* y = static_cast<bool*>(out[0].data);
+      for (int64_t i = 0; i < n; ++i) y[i] = F{}(static_cast<Computed<T>>(x[i]));
+    } else {
+      throw Error(ErrorKind::Internal, "an operation on floats was given " + in[0].type.str());
+    }
+  });
+}
+
 void evaluate_cast(const AttributeMap&, std::span<const ConstView> in, std::span<const View> out) {
   const int64_t n = out[0].type.shape.count();
   visit_dtype(in[0].type.dtype, [&](auto from) {
@@ -156,6 +184,23 @@ Gradients gradient_rsqrt(const AttributeMap&, Tensors, Tensors y, Tensors dy) {
 Gradients gradient_sin(const AttributeMap&, Tensors x, Tensors, Tensors dy) { return {dy[0] * cos(x[0])}; }
 Gradients gradient_cos(const AttributeMap&, Tensors x, Tensors, Tensors dy) { return {neg(dy[0] * sin(x[0]))}; }
 Gradients gradient_tanh(const AttributeMap&, Tensors, Tensors y, Tensors dy) { return {dy[0] * (1.0 - y[0] * y[0])}; }
+Gradients gradient_tan(const AttributeMap&, Tensors, Tensors y, Tensors dy) { return {dy[0] * (y[0] * y[0] + 1.0)}; }
+Gradients gradient_asin(const AttributeMap&, Tensors x, Tensors, Tensors dy) {
+  return {dy[0] * rsqrt(1.0 - x[0] * x[0])};
+}
+Gradients gradient_acos(const AttributeMap&, Tensors x, Tensors, Tensors dy) {
+  return {neg(dy[0] * rsqrt(1.0 - x[0] * x[0]))};
+}
+Gradients gradient_atan(const AttributeMap&, Tensors x, Tensors, Tensors dy) { return {dy[0] / (x[0] * x[0] + 1.0)}; }
+Gradients gradient_sinh(const AttributeMap&, Tensors x, Tensors, Tensors dy) { return {dy[0] * cosh(x[0])}; }
+Gradients gradient_cosh(const AttributeMap&, Tensors x, Tensors, Tensors dy) { return {dy[0] * sinh(x[0])}; }
+Gradients gradient_asinh(const AttributeMap&, Tensors x, Tensors, Tensors dy) {
+  return {dy[0] * rsqrt(x[0] * x[0] + 1.0)};
+}
+Gradients gradient_acosh(const AttributeMap&, Tensors x, Tensors, Tensors dy) {
+  return {dy[0] * rsqrt(x[0] * x[0] - 1.0)};
+}
+Gradients gradient_atanh(const AttributeMap&, Tensors x, Tensors, Tensors dy) { return {dy[0] / (1.0 - x[0] * x[0])}; }
 Gradients gradient_erf(const AttributeMap&, Tensors x, Tensors, Tensors dy) {
   constexpr double kScale = 2 * std::numbers::inv_sqrtpi;
   return {dy[0] * (exp(neg(x[0] * x[0])) * kScale)};
@@ -188,6 +233,10 @@ OpRow unary_row(Op op) {
       return {op, {}, {}, infer_cast, evaluate_cast, gradient_cast};
     case Op::logistic:
       return {op, {}, {}, infer_float<Op::logistic>, evaluate_floats<Logistic>, gradient_logistic};
+    case Op::is_nan:
+      return {op, {}, {}, infer_test<Op::is_nan>, evaluate_test<IsNan>, nullptr};
+    case Op::is_inf:
+      return {op, {}, {}, infer_test<Op::is_inf>, evaluate_test<IsInf>, nullptr};
       HM_FLOAT_ROW(floor, std::floor(x), nullptr)
       HM_FLOAT_ROW(ceil, std::ceil(x), nullptr)
       HM_FLOAT_ROW(round, std::nearbyint(x), nullptr)  // the rounding mode is ties-to-even
@@ -200,6 +249,15 @@ OpRow unary_row(Op op) {
       HM_FLOAT_ROW(sin, std::sin(x), gradient_sin)
       HM_FLOAT_ROW(cos, std::cos(x), gradient_cos)
       HM_FLOAT_ROW(tanh, std::tanh(x), gradient_tanh)
+      HM_FLOAT_ROW(tan, std::tan(x), gradient_tan)
+      HM_FLOAT_ROW(asin, std::asin(x), gradient_asin)
+      HM_FLOAT_ROW(acos, std::acos(x), gradient_acos)
+      HM_FLOAT_ROW(atan, std::atan(x), gradient_atan)
+      HM_FLOAT_ROW(sinh, std::sinh(x), gradient_sinh)
+      HM_FLOAT_ROW(cosh, std::cosh(x), gradient_cosh)
+      HM_FLOAT_ROW(asinh, std::asinh(x), gradient_asinh)
+      HM_FLOAT_ROW(acosh, std::acosh(x), gradient_acosh)
+      HM_FLOAT_ROW(atanh, std::atanh(x), gradient_atanh)
       HM_FLOAT_ROW(erf, std::erf(x), gradient_erf)
     default:
       throw Error(ErrorKind::Internal, std::string(op_name(op)) + " is not unary");

@@ -17,6 +17,71 @@ HM_INLINE int64_t index_at(const void* indices, uint32_t dtype, int64_t i) {
 }
 HM_INLINE int64_t clamp(int64_t i, int64_t size) { return i < 0 ? 0 : i >= size ? size - 1 : i; }
 
+int64_t block_offset(const BlockCopyContext& c, const void* starts) {
+  int64_t offset = 0;
+  for (uint32_t i = 0; i < c.rank; ++i)
+    offset += clamp(index_at(starts, c.starts_dtype, i), c.last_starts[i] + 1) * c.axis_bytes[i];
+  return offset;
+}
+
+int64_t run_offset(const BlockCopyContext& c, int64_t run) {
+  int64_t offset = 0;
+  for (uint32_t i = c.run_axes; i-- > 0;) {
+    offset += run % c.sizes[i] * c.axis_bytes[i];
+    run /= c.sizes[i];
+  }
+  return offset;
+}
+
+// The order of top_k: falling, NaN first, then the lower index.
+HM_INLINE bool before(float a, int64_t i, float b, int64_t j) {
+  const bool a_nan = a != a, b_nan = b != b;
+  if (a_nan || b_nan) return a_nan && b_nan ? i < j : a_nan;
+  return a > b || (a == b && i < j);
+}
+
+// Values with their indices as a heap whose root comes last in that order.
+struct Chosen {
+  float* values;
+  int64_t* indices;
+
+  bool ordered(int64_t a, int64_t b) const { return before(values[a], indices[a], values[b], indices[b]); }
+  void swap(int64_t a, int64_t b) {
+    const float value = values[a];
+    const int64_t index = indices[a];
+    values[a] = values[b];
+    indices[a] = indices[b];
+    values[b] = value;
+    indices[b] = index;
+  }
+  void sink(int64_t at, int64_t size) {
+    for (int64_t child = 2 * at + 1; child < size; child = 2 * at + 1) {
+      if (child + 1 < size && ordered(child, child + 1)) ++child;
+      if (!ordered(at, child)) return;
+      swap(at, child);
+      at = child;
+    }
+  }
+};
+
+void top_k_row(const float* x, int64_t size, int64_t k, Chosen chosen) {
+  for (int64_t i = 0; i < k; ++i) {
+    chosen.values[i] = x[i];
+    chosen.indices[i] = i;
+  }
+  for (int64_t i = k / 2; i-- > 0;) chosen.sink(i, k);
+  for (int64_t i = k; i < size; ++i) {
+    if (x[i] <= chosen.values[0] || !before(x[i], i, chosen.values[0], chosen.indices[0])) continue;
+    chosen.values[0] = x[i];
+    chosen.indices[0] = i;
+    chosen.sink(0, k);
+  }
+  for (int64_t end = k - 1; end > 0; --end) {
+    chosen.swap(0, end);
+    chosen.sink(0, end);
+  }
+}
+
 }  // namespace
 
 // Out-of-range indices are clamped.
@@ -59,6 +124,39 @@ void scatter_add(const void* context, void* const* buffers, uint32_t, uint32_t p
       if (j < n) store_part(to + j, load_part(to + j, n - j) + load_part(from + j, n - j), n - j);
     }
   }
+}
+
+void dynamic_slice(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const BlockCopyContext*>(context);
+  const Range runs = share(c.runs, c.parts, part);
+  const char* whole = static_cast<const char*>(buffers[0]) + block_offset(c, buffers[c.starts]);
+  char* block = static_cast<char*>(buffers[2]);
+  for (int64_t r = runs.begin; r < runs.end; ++r)
+    std::memcpy(block + r * c.run_bytes, whole + run_offset(c, r), static_cast<size_t>(c.run_bytes));
+}
+
+// In place only the block is written.
+void update_slice(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
+  const auto& c = *static_cast<const BlockCopyContext*>(context);
+  const char *x = static_cast<const char*>(buffers[0]), *block = static_cast<const char*>(buffers[1]);
+  char* y = static_cast<char*>(buffers[3]);
+  if (phase == 0) {
+    const Range bytes = share(c.whole_bytes, c.copy_parts, part);
+    if (y != x) std::memcpy(y + bytes.begin, x + bytes.begin, static_cast<size_t>(bytes.end - bytes.begin));
+    return;
+  }
+  const Range runs = share(c.runs, c.parts, part);
+  char* to = y + block_offset(c, buffers[c.starts]);
+  for (int64_t r = runs.begin; r < runs.end; ++r)
+    std::memcpy(to + run_offset(c, r), block + r * c.run_bytes, static_cast<size_t>(c.run_bytes));
+}
+
+void top_k(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const TopKContext*>(context);
+  const Range rows = share(c.rows, c.parts, part);
+  for (int64_t r = rows.begin; r < rows.end; ++r)
+    top_k_row(static_cast<const float*>(buffers[0]) + r * c.size, c.size, c.k,
+              {static_cast<float*>(buffers[1]) + r * c.k, static_cast<int64_t*>(buffers[2]) + r * c.k});
 }
 
 void rope(const void* context, void* const* buffers, uint32_t, uint32_t part) {

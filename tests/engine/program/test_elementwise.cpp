@@ -50,6 +50,15 @@ const UnaryCase kUnary[] = {
     {"sin", [](double x) { return std::sin(x); }, -3, 3},
     {"cos", [](double x) { return std::cos(x); }, -3, 3},
     {"tanh", [](double x) { return std::tanh(x); }, -3, 3},
+    {"tan", [](double x) { return std::tan(x); }, -1.4, 1.4},
+    {"asin", [](double x) { return std::asin(x); }, -0.9, 0.9},
+    {"acos", [](double x) { return std::acos(x); }, -0.9, 0.9},
+    {"atan", [](double x) { return std::atan(x); }, -3, 3},
+    {"sinh", [](double x) { return std::sinh(x); }, -3, 3},
+    {"cosh", [](double x) { return std::cosh(x); }, -3, 3},
+    {"asinh", [](double x) { return std::asinh(x); }, -3, 3},
+    {"acosh", [](double x) { return std::acosh(x); }, 1.2, 3},
+    {"atanh", [](double x) { return std::atanh(x); }, -0.9, 0.9},
     {"erf", [](double x) { return std::erf(x); }, -3, 3},
     {"logistic", [](double x) { return 1 / (1 + std::exp(-x)); }, -3, 3},
 };
@@ -82,7 +91,7 @@ TEST_CASE("unary operations: derivatives") {
 }
 
 TEST_CASE("binary operations: gradients") {
-  for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum", "remainder", "pow"}) {
+  for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum", "remainder", "pow", "atan2"}) {
     INFO(op);
     testing::check_gradient_of([&](const Values& in) { return apply(op, {}, in).at(0); },
                                {random_tensor({3, 5}, 1, 0.3, 2.5), random_tensor({3, 5}, 2, 0.4, 1.7)});
@@ -158,6 +167,51 @@ TEST_CASE("comparisons and logic give bool") {
   CHECK(numbers(equal(p, q)) == std::vector<double>{1, 0, 0, 1});
 }
 
+TEST_CASE("is_nan and is_inf, in every float type") {
+  for (const DType dtype : {DType::F64, DType::F32, DType::F16, DType::BF16}) {
+    const HTensor x = of(dtype, {1, std::nan(""), kInf, -kInf, 0});
+    CHECK(type_of(is_nan(x)) == TensorType{DType::Bool, {5}});
+    CHECK(numbers(is_nan(x)) == std::vector<double>{0, 1, 0, 0, 0});
+    CHECK(numbers(is_inf(x)) == std::vector<double>{0, 0, 1, 1, 0});
+  }
+}
+
+TEST_CASE("atan2: quadrants, and no gradient at the origin") {
+  const HTensor y = of(DType::F64, {0, 1, 0, -1, 0}), x = of(DType::F64, {1, 0, -1, 0, 0});
+  const double pi = 3.14159265358979323846;
+  CHECK(numbers(atan2(y, x)) == std::vector<double>{0, pi / 2, pi, -pi / 2, 0});
+  Tracer tracer("angle");
+  const HTensor a = tracer.input("a", {DType::F64, {1}}), b = tracer.input("b", {DType::F64, {1}});
+  const Values g = gradient(tracer, reduce_sum(atan2(a, b), {0}), {a, b});
+  tracer.output("a", g[0]);
+  tracer.output("b", g[1]);
+  const HTensor zero = of(DType::F64, {0});
+  for (const HTensor& d : interpret(tracer.take(), {{"a", zero}, {"b", zero}}))
+    CHECK(numbers(d) == std::vector<double>{0});
+}
+
+TEST_CASE("bits: every integer type; shifts by the width or more leave nothing") {
+  const auto two = [](const char* op, DType d, std::vector<double> a, std::vector<double> b) {
+    return numbers(apply(op, {}, {of(d, a), of(d, b)}).at(0));
+  };
+  for (const DType d : {DType::U8, DType::I8, DType::I16, DType::U16, DType::I32, DType::U32, DType::I64, DType::U64}) {
+    INFO(dtype_name(d));
+    CHECK(two("bit_and", d, {12, 127}, {10, 1}) == std::vector<double>{8, 1});
+    CHECK(two("bit_or", d, {12, 64}, {10, 1}) == std::vector<double>{14, 65});
+    CHECK(two("bit_xor", d, {12, 127}, {10, 1}) == std::vector<double>{6, 126});
+    CHECK(two("shift_left", d, {3, 5, 5}, {2, 0, 64}) == std::vector<double>{12, 5, 0});
+    CHECK(two("shift_right_logical", d, {100, 5, 5}, {2, 0, 64}) == std::vector<double>{25, 5, 0});
+    CHECK(two("shift_right_arithmetic", d, {100, 5, 5}, {2, 0, 64}) == std::vector<double>{25, 5, 0});
+  }
+  CHECK(two("shift_left", DType::U8, {255, 3}, {4, 8}) == std::vector<double>{240, 0});
+  CHECK(two("shift_left", DType::I8, {127, -1}, {1, 7}) == std::vector<double>{-2, -128});
+  CHECK(two("shift_right_logical", DType::I8, {-1, -128}, {4, 7}) == std::vector<double>{15, 1});
+  CHECK(two("shift_right_logical", DType::I32, {-1, 8}, {28, -1}) == std::vector<double>{15, 0});
+  CHECK(two("shift_right_arithmetic", DType::I16, {-256, -1, -256, 256}, {4, 15, 16, -1}) ==
+        std::vector<double>{-16, -1, -1, 0});
+  CHECK(two("shift_right_arithmetic", DType::U8, {255, 255}, {4, 8}) == std::vector<double>{15, 0});
+}
+
 TEST_CASE("cast: truncates, saturates and rounds to even") {
   const HTensor x = of(DType::F64, {1.9, -1.9, 300, -300, std::nan(""), kInf, 0.25});
   CHECK(numbers(cast(x, DType::I8)) == std::vector<double>{1, -1, 127, -128, 0, 127, 0});
@@ -189,6 +243,9 @@ TEST_CASE("elementwise: shape and type errors") {
         "pow: operands are i64[64, 10] and i64[64, 10]; operand 1 must be of floating-point type");
   CHECK(text("logical_and", {a, a}) ==
         "logical_and: operands are f32[64, 10] and f32[64, 10]; operand 1 must be of bool type");
+  CHECK(text("bit_and", {p, p}) ==
+        "bit_and: operands are bool[64, 10] and bool[64, 10]; operand 1 must be of integer type");
+  CHECK(text("is_nan", {i}) == "is_nan: the operand is i64[64, 10]; it must be of floating-point type");
   CHECK(text("select", {a, a, a}) ==
         "select: operands are f32[64, 10], f32[64, 10] and f32[64, 10]; operand 1 must be of bool type");
   CHECK(text("sub", {a}) == "sub takes 2 operands, not 1 (f32[64, 10])");

@@ -95,6 +95,21 @@ TEST_CASE("top_k gives the largest in falling order, the lowest index first amon
     CHECK(doubles(top_k(cast(i64({3}, {2, 9, 4}), dtype), 2).first) == std::vector<double>{9, 4});
 }
 
+TEST_CASE("sort is stable in both directions and takes NaN as the largest") {
+  const HTensor x = f32({2, 4}, {3, NAN, 1, 3, -INFINITY, 0, INFINITY, NAN});
+  CHECK(numbers<int64_t>(argsort(x, 1)) == Ints{2, 0, 3, 1, 0, 1, 2, 3});
+  CHECK(numbers<int64_t>(argsort(x, 1, true)) == Ints{1, 0, 3, 2, 3, 2, 1, 0});
+  CHECK(numbers<float>(sort(f32({3, 2}, {5, 1, 4, 3, 6, 2}), 0).first) == std::vector<float>{4, 1, 5, 2, 6, 3});
+  CHECK(sort(HTensor(DType::F32, {0, 3}), 0).second.shape() == Shape{0, 3});
+  for (const DType dtype : number_dtypes()) {
+    const auto [values, indices] = sort(cast(i64({4}, {2, 9, 4, 2}), dtype), 0);
+    CHECK(doubles(values) == std::vector<double>{2, 2, 4, 9});
+    CHECK(numbers<int64_t>(indices) == Ints{0, 3, 2, 1});
+  }
+  CHECK(refusal([&] { sort(x, 2); }).find("shape error: sort: ") == 0);
+  CHECK(refusal([&] { sort(HTensor(DType::Bool, {2}), 0); }).find("type error: sort: ") == 0);
+}
+
 TEST_CASE("index operations: shape and type errors") {
   const HTensor x(DType::F32, {2, 3}), indices(DType::I64, {4});
   CHECK(refusal([&] { gather(x, x, 0); }) ==

@@ -58,6 +58,23 @@ TEST_CASE("every pair of types") {
                             whole(DType::I32, {}, {0}))) == std::vector<double>{500000, -1073741824});
 }
 
+TEST_CASE("bitcast keeps the bytes; another width adds or takes the last axis") {
+  const HTensor x = f32({2}, {1, -2});
+  CHECK(doubles(bitcast(x, DType::U32)) == std::vector<double>{0x3f800000, 0xc0000000});
+  const HTensor bytes = bitcast(x, DType::U8);
+  CHECK(bytes.shape() == Shape{2, 4});
+  CHECK(doubles(bytes) == std::vector<double>{0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0});
+  CHECK(type_of(bitcast(bytes, DType::F32)) == type_of(x));
+  CHECK(doubles(bitcast(bytes, DType::F32)) == doubles(x));
+  CHECK(doubles(bitcast(whole(DType::U8, {1, 2}, {0, 0x3c}), DType::F16)) == std::vector<double>{1});
+  CHECK(bitcast(HTensor(DType::F64, {3, 0}), DType::I16).shape() == Shape{3, 0, 4});
+  CHECK(type_of(bitcast(x, DType::F64)) == TensorType{DType::F64, {}});
+  CHECK(refusal([&] {
+          bitcast(f32({3}, {1, 2, 3}), DType::F64);
+        }) == "shape error: bitcast: the operand is f32[3]; the last axis must be 2 elements, the bytes of one f64");
+  CHECK(refusal([&] { bitcast(x, DType::Bool); }).find("type error: bitcast: ") == 0);
+}
+
 TEST_CASE("storage operations: shape and type errors") {
   const HTensor x(DType::F32, {2, 3}), scale = f32({}, {1}), zero = whole(DType::I8, {}, {0});
   CHECK(refusal([&] { quantized(x, scale, whole(DType::I32, {}, {0})); }) ==
