@@ -98,7 +98,7 @@ double error_of(const std::vector<float>& got, const std::vector<double>& meant)
   return error / all;
 }
 // x [m, k] with weight [n, k] and a bias of n.
-std::vector<double> mapped(const Buffer& x, const Buffer& w, const Buffer& b, bool relu) {
+std::vector<double> affine_of(const Buffer& x, const Buffer& w, const Buffer& b, bool relu) {
   const auto m = static_cast<size_t>(x.type.dims[0]), k = static_cast<size_t>(x.type.dims[1]),
              n = static_cast<size_t>(w.type.dims[0]);
   std::vector<double> y;
@@ -141,12 +141,12 @@ TEST_CASE("cublaslt linear: bf16 and fp8 if allowed, sums and biases in f32") {
       DeviceCall call("linear", a, {x, w, b}, {r.m, r.n});
       call.flags(r.flags);
       REQUIRE(call.plan(own, plan_linear) == r.kernel);
-      const double error = error_of(call.run(), mapped(x, w, b, *activation));
+      const double error = error_of(call.run(), affine_of(x, w, b, *activation));
       CHECK(error < r.most);
       CHECK(error > 0);
       CHECK(emulated::settings().last_type == r.type);
-      CHECK(error_of(call.run(), mapped(x, w, b, *activation)) == error);         // again, with the same buffers
-      CHECK(error_of(call.move().run(), mapped(x, w, b, *activation)) == error);  // with other buffers
+      CHECK(error_of(call.run(), affine_of(x, w, b, *activation)) == error);         // again, with the same buffers
+      CHECK(error_of(call.move().run(), affine_of(x, w, b, *activation)) == error);  // with other buffers
     }
 }
 
@@ -168,7 +168,7 @@ TEST_CASE("cublaslt fp8: operands are scaled by powers of two, NaN is kept") {
   for (float& v : x.numbers) v = v < 0 ? -3.0f : 448.0f;  // representable values
   for (float& v : w.numbers) v = v < 0 ? 0.5f : 13.0f;
   const Buffer none{type_for({16}), std::vector<float>(16, 0.0f)};
-  CHECK(error_of(product(1, 1), mapped(x, w, none, false)) == 0);
+  CHECK(error_of(product(1, 1), affine_of(x, w, none, false)) == 0);
   CHECK(product(0, 1)[0] == 0);
   x.numbers[33] = std::numeric_limits<float>::infinity();
   const std::vector<float> with = product(1, 1);
