@@ -190,7 +190,7 @@ TEST_CASE("atan2: quadrants, and no gradient at the origin") {
     CHECK(numbers(d) == std::vector<double>{0});
 }
 
-TEST_CASE("bits: every integer type; shifts by the width or more leave nothing") {
+TEST_CASE("bits: every integer type, and shifts by the width or more leave nothing") {
   const auto two = [](const char* op, DType d, std::vector<double> a, std::vector<double> b) {
     return numbers(apply(op, {}, {of(d, a), of(d, b)}).at(0));
   };

@@ -58,7 +58,7 @@ TEST_CASE("every pair of types") {
                             whole(DType::I32, {}, {0}))) == std::vector<double>{500000, -1073741824});
 }
 
-TEST_CASE("bitcast keeps the bytes; another width adds or takes the last axis") {
+TEST_CASE("bitcast keeps the bytes, and another width adds or takes the last axis") {
   const HTensor x = f32({2}, {1, -2});
   CHECK(doubles(bitcast(x, DType::U32)) == std::vector<double>{0x3f800000, 0xc0000000});
   const HTensor bytes = bitcast(x, DType::U8);
