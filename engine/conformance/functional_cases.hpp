@@ -447,13 +447,13 @@ inline void add_optimizer_cases(Cases& cases, Sizes& sizes) {
                               : std::vector<Operand>{w, w, v, row, row, spread, rate()}});
   }
   const Operand weight = numbers({5, 7}), squares = positives({5, 7});
-  for (const char* slope : {"", "all", "active"})
+  for (const char* mode : {"", "all", "active"})
     for (const int64_t samples : {1, 3}) {
       const auto factored = [&](const char* update) {
         return AttributeMap()
             .set("weight_decay", 0.1)
             .set("update", std::string(update))
-            .set("slope", std::string(slope));
+            .set("input_gradient", std::string(mode));
       };
       const Operand a = numbers({samples, 5}), b = numbers({samples, 7});
       cases.push_back({"update_outer", factored("sgd"), {weight, a, b, rate()}});

@@ -14,7 +14,7 @@ uint32_t update_results(const Node& node) {
   if (node.callee == "update_all")
     return static_cast<uint32_t>(node.outputs.size()) / static_cast<uint32_t>(node.attributes.integer("parameters"));
   if (node.callee == "update_outer")
-    return static_cast<uint32_t>(node.outputs.size()) - (node.attributes.text("slope", "").empty() ? 0 : 1);
+    return static_cast<uint32_t>(node.outputs.size()) - (node.attributes.text("input_gradient", "").empty() ? 0 : 1);
   const FunctionalPtr f = FunctionalTable::global().find(node.callee);
   return f && f->is_update ? static_cast<uint32_t>(node.outputs.size()) : 0;
 }

@@ -77,16 +77,21 @@ Values sgd_outer(const AttributeMap& attributes, Inputs in) {
          "w " + text_of(w) + ", a " + text_of(a) + " and b " + text_of(b) +
              " do not fit: w is [m, n], a [..., m] and b [..., n]");
   Values result{one("sgd", {}, {w, summed_outer(a, b), in[3]})};
-  const std::string mode = attributes.text("slope", "");
-  if (mode.empty()) return result;
-  expect(mode == "all" || mode == "active", "sgd_outer",
-         fmt::format("slope is '{}'; it is \"\", \"all\" or \"active\"", mode), ErrorKind::Type);
-  const HTensor da = dot(b, w, last_axis(b), {1});
-  result.push_back(mode == "all" ? da : select(less_equal(a, zeros_like(a)), zeros_like(a), da));
+  append_input_gradient("sgd_outer", "slope", attributes, w, a, b, result);
   return result;
 }
 
 }  // namespace
+
+void append_input_gradient(const char* name, const char* attribute, const AttributeMap& attributes, const HTensor& w,
+                           const HTensor& a, const HTensor& b, Values& results) {
+  const std::string mode = attributes.text(attribute, "");
+  if (mode.empty()) return;
+  expect(mode == "all" || mode == "active", name,
+         fmt::format("{} is '{}'; it is \"\", \"all\" or \"active\"", attribute, mode), ErrorKind::Type);
+  const HTensor da = dot(b, w, last_axis(b), {1});
+  results.push_back(mode == "all" ? da : select(less_equal(a, zeros_like(a)), zeros_like(a), da));
+}
 
 std::vector<Functional> linears() {
   return {{"linear", "affine map of the last axis",

@@ -189,17 +189,12 @@ Values update_outer(const AttributeMap& a, Inputs in) {
              " do not fit: w is [m, n], a [..., m] and b [..., n]");
   AttributeMap own;
   for (const auto& [name, value] : a.entries())
-    if (name != "update" && name != "slope") own.set(name, value);
+    if (name != "update" && name != "input_gradient") own.set(name, value);
   const std::vector<int64_t> leading = leading_axes(x);
   Values operands{w, dot(x, dy, leading, leading)};
   operands.insert(operands.end(), in.begin() + 3, in.end());
   Values results = functional->body(own, operands);
-  const std::string mode = a.text("slope", "");
-  if (mode.empty()) return results;
-  expect(mode == "all" || mode == "active", "update_outer",
-         fmt::format("slope is '{}'; it is \"\", \"all\" or \"active\"", mode), ErrorKind::Type);
-  const HTensor dx = dot(dy, w, last_axis(dy), {1});
-  results.push_back(mode == "all" ? dx : select(less_equal(x, zeros_like(x)), zeros_like(x), dx));
+  append_input_gradient("update_outer", "input_gradient", a, w, x, dy, results);
   return results;
 }
 
@@ -250,8 +245,10 @@ std::vector<Functional> optimizers() {
        "[...]...) ...",
        update_all, nullptr},
       {"update_outer", "the step of an affine map's weight by an optimizer, without storing its gradient",
-       "w [m, n], a [..., m], b [..., n], moments [m, n]..., lr [], step []? {update, slope = \"\", ...} -> w [m, n], "
-       "moments [m, n]..., b w^T [..., m]?; the gradient is sum(a b^T); slope \"all\" gives the last result (with the "
+       "w [m, n], a [..., m], b [..., n], moments [m, n]..., lr [], step []? {update, input_gradient = \"\", ...} -> w "
+       "[m, n], "
+       "moments [m, n]..., b w^T [..., m]?; the gradient is sum(a b^T); input_gradient \"all\" gives the last result "
+       "(with the "
        "old w), \"active\" only where a > 0, else zero",
        update_outer, nullptr},
       {"global_norm", "Euclidean norm of all tensors, taken as one vector", "x [...], ... -> norm []", global_norm,

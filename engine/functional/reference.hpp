@@ -84,6 +84,10 @@ HTensor activate(const char* name, const AttributeMap& attributes, const HTensor
 // Gradient before the activation, from its result y, or from its input if the derivative is no function of y.
 HTensor before_activation(const AttributeMap& attributes, const HTensor& y, const HTensor& dy,
                           const std::function<HTensor()>& before);
+// Appends the gradient of a, where w [m, n] has the gradient sum(a b^T): b w^T, with "active" only where a > 0. The
+// attribute is "", "all" or "active"; "" appends nothing.
+void append_input_gradient(const char* name, const char* attribute, const AttributeMap& attributes, const HTensor& w,
+                           const HTensor& a, const HTensor& b, Values& results);
 
 // Window attributes of conv and pooling for `patches`: strides and dilation default to 1, padding to 0.
 AttributeMap window(const char* name, const AttributeMap& attributes, const std::vector<int64_t>& kernel, double fill);

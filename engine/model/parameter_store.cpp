@@ -168,7 +168,7 @@ std::shared_ptr<const void> ParameterStore::user_of(const std::string& name) {
   return stored && (stored->fixed || !stored->storage->writable()) ? stored->users : nullptr;
 }
 
-// Host programs change the memory without notice. Only tensors that nobody changes are read where they lie: the
+// Host programs change the memory without notice. Only tensors that no program changes are read where they lie: the
 // address must stay valid when another program changes the tensor.
 void* ParameterStore::parameter(const std::string& name, const TensorType& type) {
   StoredTensor& stored = checked(name, type);
@@ -248,7 +248,7 @@ void ParameterStore::assign(const std::string& name, const HTensor& numbers) {
   if (stored->type != type_of(numbers))
     throw Error(ErrorKind::Weights,
                 "'" + name + "' is " + stored->type.str() + ", the numbers are " + type_of(numbers).str());
-  if (stored->is_shared() && holds(*stored, numbers)) return;  // whoever shares it goes on reading it
+  if (stored->is_shared() && holds(*stored, numbers)) return;  // other stores still read it
   if (stored->transposed)
     exchange(numbers.bytes(), stored->change(), stored->type);
   else

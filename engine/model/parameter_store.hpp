@@ -63,7 +63,7 @@ class ParameterStore : public TensorBinding {
   // copied, so that they are aligned for vectors. A tensor that is declared already takes the elements as by assign().
   StoredTensor& adopt(const std::string& name, const HTensor& numbers, const std::shared_ptr<const MappedFile>& file,
                       Role role, const hx_init& init);
-  // Declares a tensor of another store that nobody changes; both use its storage.
+  // Declares a tensor of another store that no program changes; both use its storage.
   StoredTensor& share(const std::string& name, const StoredTensor& fixed);
   // The mapped files that elements lie in. Programs that read them check afterwards that the files are whole.
   std::vector<std::shared_ptr<const MappedFile>> files() const;

@@ -52,7 +52,7 @@ bool plan_optimizer(const Site& site, hx_kernel& out) {
 // w [m, n], a [..., m], b [..., n], moments [m, n]..., lr, step? for a single sample.
 bool plan_update_outer(const Site& site, hx_kernel& out) {
   auto c = std::make_unique<OuterUpdateContext>();
-  const std::string update = site.text("update"), slope = site.text("slope");
+  const std::string update = site.text("update"), input_gradient = site.text("input_gradient");
   if (site.inputs() < 4 || site.in(0).rank != 2 || !is_f32(site.in(1)) || !is_f32(site.in(2))) return false;
   if (!rule_of(site, update, 3, c->rule)) return false;
   c->rows = site.in(0).dims[0];
@@ -61,8 +61,8 @@ bool plan_update_outer(const Site& site, hx_kernel& out) {
   c->kind = update == "sgd"    ? OuterUpdateContext::sgd
             : update == "lion" ? OuterUpdateContext::lion
                                : OuterUpdateContext::adam;
-  c->gradient = !slope.empty();
-  c->active = slope == "active";
+  c->gradient = !input_gradient.empty();
+  c->active = input_gradient == "active";
   c->parts = parts_for(nanoseconds_of(c->rule), c->rows);
   answer(out, std::move(c), isa().update_outer, "outer product and update").in_place = 1;
   return true;

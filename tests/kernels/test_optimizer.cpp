@@ -84,7 +84,7 @@ TEST_CASE("update_outer: the bits of the update from a stored gradient, in place
   };
   for (const Case& k : {Case{"sgd", 0, 0.0, 0, false}, Case{"sgd", 1, 0.9, 0, false}, Case{"sgd", 1, 0.9, 1, false},
                         Case{"lion", 1, 0.0, 0, false}, Case{"adam", 2, 0.0, 0, true}, Case{"adamw", 2, 0.0, 0, true}})
-    for (const char* slope : {"", "all", "active"})
+    for (const std::string mode : {"", "all", "active"})
       for (const Dims& size :
            {Dims{1, 1}, Dims{7, 5}, Dims{33, 47}, Dims{10, 196}, Dims{301, 130}, Dims{20, 64}, Dims{3, 401}}) {
         const int64_t m = size[0], n = size[1];
@@ -98,7 +98,7 @@ TEST_CASE("update_outer: the bits of the update from a stored gradient, in place
         for (KernelCall* call : {&plain, &outer})
           call->set("weight_decay", 0.1).set("momentum", k.momentum).set("nesterov", k.nesterov).in(w);
         plain.in(Tensor({m, n}, product));
-        outer.set("update", k.update).set("slope", slope).in(a).in(b);
+        outer.set("update", k.update).set("input_gradient", mode.c_str()).in(a).in(b);
         for (KernelCall* call : {&plain, &outer}) {
           for (const Tensor& moment : moments) call->in(moment);
           call->in(rate);
@@ -107,17 +107,17 @@ TEST_CASE("update_outer: the bits of the update from a stored gradient, in place
         }
         for (int i = 0; i <= k.moments; ++i)
           outer.alias(static_cast<uint32_t>(i), static_cast<uint32_t>(i == 0 ? 0 : i + 2));
-        const bool with_gradient = slope[0] != 0;
+        const bool with_gradient = !mode.empty();
         if (with_gradient) outer.out({1, m});
         const std::vector<Tensor> expected = plain.run(), found = outer.run();
-        INFO(k.update << ", " << k.moments << " moments, slope '" << slope << "', " << m << " x " << n);
+        INFO(k.update << ", " << k.moments << " moments, input gradient '" << mode << "', " << m << " x " << n);
         for (size_t i = 0; i < expected.size(); ++i) CHECK(found[i].bytes == expected[i].bytes);
         if (!with_gradient) continue;
         std::vector<double> gradient;
         for (int64_t i = 0; i < m; ++i) {
           double sum = 0;
           for (int64_t j = 0; j < n; ++j) sum += static_cast<double>(w[i * n + j]) * b[j];
-          gradient.push_back(slope == std::string("all") || a[i] > 0 ? sum : 0);
+          gradient.push_back(mode == "all" || a[i] > 0 ? sum : 0);
         }
         require_close(found.back(), gradient, 1e-6, 2e-5);
       }

@@ -370,9 +370,9 @@ def add_factored(f):
             optimizer.step()
         before += [number(2.0**-7, torch.float32), number(3, torch.int64)]
         after = [w.detach().clone()] + [optimizer.state[w][key].clone() for key in keys]
-        slope = (dy @ before[0].T) * (x > 0)
-        f.add(f"update_outer/{case}", before, lambda *_: after + [slope],
-              {**attributes, "weight_decay": 0.125, "update": functional, "slope": "active"}, differentiate=False)
+        dx = (dy @ before[0].T) * (x > 0)
+        f.add(f"update_outer/{case}", before, lambda *_: after + [dx],
+              {**attributes, "weight_decay": 0.125, "update": functional, "input_gradient": "active"}, differentiate=False)
 
 
 def add_saturated(f):

@@ -217,7 +217,7 @@ TEST_CASE("fuse_updates: an optimizer with moments and the product become one st
     CHECK(weight_calls(fused, "update_outer") == 3);
     size_t active = 0;
     for (const Node& n : fused.nodes)
-      active += n.callee == "update_outer" && n.attributes.text("slope", "") == "active";
+      active += n.callee == "update_outer" && n.attributes.text("input_gradient", "") == "active";
     CHECK(active == (batch == 1 ? 1 : 0));
     check_close(weight_results(fused, step.leaves), weight_results(step.program, step.leaves));
     const Program refused = fuse_updates(p, [](const auto&...) { return false; });
