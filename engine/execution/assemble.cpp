@@ -96,7 +96,9 @@ class Assembler {
       if (is_updated(program(), s.name)) binding_->will_change(s.name);
       states_.push_back(binding_->parameter(s.name, s.type));
       p_.users.push_back(binding_->user_of(s.name));
+      p_.states.push_back({s.name, s.type});
     }
+    p_.homes = states_;
   }
 
   // Address of a location; null for an input, whose pointer is set by each run.
@@ -118,6 +120,8 @@ class Assembler {
 
   void add_pointer(const Location& l, uint64_t bytes, bool written) {
     if (l.place == Place::input) p_.inputs.push_back({static_cast<uint32_t>(p_.pointers.size()), l.index, l.offset});
+    if (l.place == Place::state)
+      p_.state_slots.push_back({static_cast<uint32_t>(p_.pointers.size()), l.index, l.offset});
     p_.pointers.push_back(address(l));
     // read-only or empty: no conflicts
     if (l.place == Place::input || l.place == Place::constant || bytes == 0) return;
@@ -197,7 +201,10 @@ class Assembler {
   void name_outputs() {
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
       const NamedValue& output = program().outputs[i];
-      p_.outputs.emplace(output.name, view_of(program().type(output.value), address(plan_.outputs[i]), p_.arena));
+      const TensorType& type = program().type(output.value);
+      const Location& at = plan_.outputs[i];
+      p_.outputs.emplace(output.name, view_of(type, address(at), p_.arena));
+      if (at.place == Place::state) p_.state_outputs.push_back({output.name, type, at.index, at.offset});
     }
   }
 

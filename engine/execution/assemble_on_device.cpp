@@ -91,6 +91,7 @@ class DeviceAssembler {
       const bool updated = is_updated(program(), s.name);
       if (updated) binding_->will_change(s.name);
       states_.push_back(binding_->parameter_on(p_.queue, s.name, s.type));
+      p_.states.push_back({s.name, s.type});
       p_.used.push_back(states_.back());
       if (updated) p_.changed.push_back(states_.back());
     }

@@ -19,7 +19,8 @@ void run_job(const void* context, uint32_t number) {
 
 }  // namespace
 
-CompiledPlan::CompiledPlan(PlanParts parts, Executor& executor) : p_(std::move(parts)), executor_(executor) {
+CompiledPlan::CompiledPlan(PlanParts parts, Executor& executor)
+    : p_(std::move(parts)), bound_(p_.homes), executor_(executor) {
   if (executor_.threads() <= 1) return;
   std::vector<StepShape> shapes;
   for (const KernelStep& s : p_.steps) shapes.push_back({s.context, s.phases, s.parts});
@@ -30,6 +31,22 @@ CompiledPlan::CompiledPlan(PlanParts parts, Executor& executor) : p_(std::move(p
 void CompiledPlan::point_at(const void* const* inputs) {
   for (const InputSlot& s : p_.inputs)
     p_.pointers[s.slot] = const_cast<std::byte*>(static_cast<const std::byte*>(inputs[s.input])) + s.offset;
+}
+
+void CompiledPlan::bind(std::span<void* const> addresses) {
+  if (addresses.size() != p_.states.size())
+    throw Error(ErrorKind::Internal, fmt::format("program '{}' has {} parameters and states, {} addresses were given",
+                                                 p_.program.name, p_.states.size(), addresses.size()));
+  bool moved = false;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    void* at = addresses[i] ? addresses[i] : p_.homes[i];
+    moved = moved || at != bound_[i];
+    bound_[i] = at;
+  }
+  if (!moved) return;
+  for (const StateSlot& s : p_.state_slots) p_.pointers[s.slot] = static_cast<std::byte*>(bound_[s.state]) + s.offset;
+  for (const StateOutput& o : p_.state_outputs)
+    p_.outputs[o.name] = view_of(o.type, static_cast<std::byte*>(bound_[o.state]) + o.offset, p_.arena);
 }
 
 // Single-threaded path. Aligned: a loop across a cache line makes plans of tiny steps a tenth slower.

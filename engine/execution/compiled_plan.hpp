@@ -25,6 +25,20 @@ struct InputSlot {
   uint64_t offset;
 };
 
+// A pointer into a parameter's or state's memory.
+struct StateSlot {
+  uint32_t slot, state;
+  uint64_t offset;
+};
+
+// A result that lies in a state's memory.
+struct StateOutput {
+  std::string name;
+  TensorType type;
+  uint32_t state;
+  uint64_t offset;
+};
+
 // All parts of a plan, filled by assemble().
 struct PlanParts {
   Program program;
@@ -33,6 +47,10 @@ struct PlanParts {
   std::vector<StepAccess> access;  // by step
   std::vector<void*> pointers;     // buffers of all steps, back to back; not resized once steps point into it
   std::vector<InputSlot> inputs;
+  std::vector<StateSlot> state_slots;
+  std::vector<StateOutput> state_outputs;
+  std::vector<BoundState> states;
+  std::vector<void*> homes;  // of the states, as bound by the compiler
   std::vector<std::string> input_names;
   std::vector<TensorType> input_types;
   std::map<std::string, HTensor, std::less<>> outputs;
@@ -79,6 +97,8 @@ class CompiledPlan final : public Executable {
   void run_timed(const void* const* inputs, PlanTimes& times) override;
   void run_empty(const void* const* inputs) override;
   const std::vector<std::string>& input_names() const override { return p_.input_names; }
+  const std::vector<BoundState>& states() const override { return p_.states; }
+  void bind(std::span<void* const> addresses) override;
   const TensorType& input_type(size_t i) const override { return p_.input_types.at(i); }
   const HTensor& output(const std::string& name) const override;
   const std::vector<PlanStep>& steps() const override { return p_.descriptions; }
@@ -95,6 +115,7 @@ class CompiledPlan final : public Executable {
   void run_waves(const KernelStep* steps, size_t phase, size_t end);
 
   PlanParts p_;
+  std::vector<void*> bound_;  // addresses of the states
   Executor& executor_;
   Waves waves_;                    // empty on one thread
   std::vector<PhaseJobs> jobs_;    // by phase of the waves

@@ -302,6 +302,13 @@ void DevicePlan::run_empty(const void* const* inputs) {
   p_.queue->synchronize();
 }
 
+void DevicePlan::bind(std::span<void* const>) {
+  throw Error(ErrorKind::Device,
+              fmt::format("the device '{}' keeps the states of a program in its own memory; sessions that share a "
+                          "program need a device in host memory, such as cpu",
+                          p_.queue->device().name));
+}
+
 const HTensor& DevicePlan::output(const std::string& name) const { return named_output(p_.program, p_.outputs, name); }
 
 }  // namespace harmonics::engine

@@ -53,6 +53,7 @@ struct DevicePlanParts {
   std::vector<DeviceInput> inputs;
   std::vector<Transfer> results, later;  // downloaded after the forward pass, and after the update phase
   std::vector<std::shared_ptr<DeviceTensor>> used, changed;
+  std::vector<BoundState> states;
   std::vector<std::string> input_names;
   std::vector<TensorType> input_types;
   std::map<std::string, HTensor, std::less<>> outputs;
@@ -83,6 +84,8 @@ class DevicePlan final : public Executable {
   void run_timed(const void* const* inputs, PlanTimes& times) override;
   void run_empty(const void* const* inputs) override;
   const std::vector<std::string>& input_names() const override { return p_.input_names; }
+  const std::vector<BoundState>& states() const override { return p_.states; }
+  void bind(std::span<void* const> addresses) override;
   const TensorType& input_type(size_t i) const override { return p_.input_types.at(i); }
   const HTensor& output(const std::string& name) const override;
   const std::vector<PlanStep>& steps() const override { return p_.descriptions; }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,12 @@ struct CompileOptions : DeviceSettings {
   bool poison = false;
 };
 
+// A parameter or state of a plan, with its type as stored.
+struct BoundState {
+  std::string name;
+  TensorType type;
+};
+
 struct PlanStep {      // one kernel call of the plan, for explain and profiles
   std::string what;    // op or functional
   std::string kernel;  // "oneDNN matmul", "reference", "view"
@@ -148,6 +155,13 @@ class Executable {
   // run() with empty kernels: the overhead of the plan itself.
   virtual void run_empty(const void* const* inputs) = 0;
   virtual const std::vector<std::string>& input_names() const = 0;
+  // Parameters and states in the order that bind() takes their memory.
+  virtual const std::vector<BoundState>& states() const = 0;
+  // From the next run on, states()[i] lies at addresses[i]; null: where it was when the plan was compiled. One plan
+  // thereby serves many sessions: weights shared, states of each its own. The memory must have the stored type and
+  // layout; what the program changes must not overlap anything else. A plan is bound and run by one thread at a time.
+  // Throws ErrorKind::Device for plans in a device's own memory.
+  virtual void bind(std::span<void* const> addresses) = 0;
   virtual const TensorType& input_type(size_t i) const = 0;
   // Result of the last run: a view into the arena, valid until the next run.
   virtual const HTensor& output(const std::string& name) const = 0;
