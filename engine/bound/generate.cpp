@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 
 #include <fmt/core.h>
 
-#include "engine/base/philox.hpp"
-#include "formats/utf8.hpp"
+#include "engine/language/sampler.hpp"
 #include "engine/tensor/finite.hpp"
+#include "formats/utf8.hpp"
 
 namespace harmonics::engine {
 
@@ -32,21 +31,6 @@ std::vector<int32_t> encode(const std::string& text, const std::vector<std::stri
     at += length;
   }
   return ids;
-}
-
-int32_t draw(const float* scores, int64_t n, double temperature, uint64_t seed, uint64_t at) {
-  const int32_t best = static_cast<int32_t>(std::max_element(scores, scores + n) - scores);
-  if (temperature <= 0) return best;
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += std::exp((scores[i] - scores[best]) / temperature);
-  const auto word = philox({static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32), 0, 0},
-                           philox_key(seed, stream_of("generate", 8)));
-  double left = unit_float(word[0]) * sum;
-  for (int64_t i = 0; i < n; ++i) {
-    left -= std::exp((scores[i] - scores[best]) / temperature);
-    if (left < 0) return static_cast<int32_t>(i);
-  }
-  return best;
 }
 
 void store_ids(std::vector<std::byte>& buffer, DType dtype, const std::vector<int32_t>& window) {
@@ -135,7 +119,8 @@ void generate(BoundGraph& graph, int cycle, const GenerateSettings& settings,
     if (const int64_t bad = first_not_finite(result.dtype, scores, classes); bad >= 0)
       throw Error(ErrorKind::Diverged, fmt::format("symbol {} cannot be chosen: its scores are infinite or NaN", i + 1),
                   {}, {"the weights, or what they compute, are not finite: train again with a lower rate"});
-    context.push_back(draw(scores, classes, settings.temperature, settings.seed, static_cast<uint64_t>(i)));
+    context.push_back(sample({scores, static_cast<size_t>(classes)}, {settings.temperature, settings.seed},
+                             static_cast<uint64_t>(i)));
     emit(stream.symbols[static_cast<size_t>(context.back())]);
   }
 }

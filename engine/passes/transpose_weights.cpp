@@ -58,14 +58,15 @@ class Transposer {
         ask(node, false);
   }
 
-  // Prefers transposed storage for parameters that only affine maps read.
+  // Prefers transposed storage for parameters that only affine maps read. Batch-invariant maps read rows of weights.
   std::map<ValueId, bool> preferences() const {
     std::map<ValueId, bool> likes;
     std::vector<ValueId> others;
     for (const Node& node : program_.nodes)
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const ValueId v = node.inputs[i];
-        const bool of_map = node.op == Op::call && node.callee == "linear" && i == 1;
+        const bool of_map = node.op == Op::call && node.callee == "linear" && i == 1 &&
+                            !node.attributes.flag("batch_invariant");
         if (of_map && type(v).shape[0] >= kLeastOutputs && type(v).bytes() <= kMostBytes)
           likes[v] = true;
         else if (!(is_update(node) && i == 0) && !is_plain_dot(node))

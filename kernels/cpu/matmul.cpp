@@ -136,7 +136,7 @@ bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std:
   Product numbers = product;
   numbers.scale = 0;
   if (!answer_dense_product(numbers, std::move(a_offsets), std::move(b_offsets), dense)) return false;
-  const bool looks = answer_sparse_product(product, dense, out);
+  const bool looks = !product.invariant && answer_sparse_product(product, dense, out);
   if (!looks && product.scale == 0) return out = dense, true;
   if (dense.destroy) dense.destroy(dense.context);  // not used: with few rows the sparse kernel is always chosen
   return looks;
@@ -176,6 +176,7 @@ bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets
                           inner && !broadcasts ? "inner products" : "small matmul", {parts});
     return true;
   };
+  if (p.invariant) return (broadcasts || inner) && answer_small();
   if (small && (broadcasts || inner)) return answer_small();
   if (p.half && !p.descends && answer_half_product(p, out)) return true;
   if (broadcasts && p.k < kLeastPackedDepth) return answer_small();
@@ -215,7 +216,8 @@ bool plan_linear(const Site& site, hx_kernel& out) {
   p.b_column = transposed ? 1 : p.k;
   p.b = 1;
   p.has_bias = site.inputs() == 3;
-  p.half = site.allows_half();
+  p.invariant = site.flag("batch_invariant");
+  p.half = site.allows_half() && !p.invariant;
   p.bias = 2;
   p.c = site.inputs();
   return answer_product(p, {0}, {0}, out);

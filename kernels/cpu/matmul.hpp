@@ -17,6 +17,7 @@ struct Product {
   int activation;
   bool accumulate = false;     // C += A B
   bool half = false;           // may be computed in fp16 chunks
+  bool invariant = false;      // each row's bits may not depend on the number of rows
   bool descends = false;       // C = old - rate A B, the fused SGD update; packed products only
   uint32_t old = 0, rate = 0;  // buffers
   float scale = 0;             // not 0: A holds bytes to be multiplied by it; sparse products only

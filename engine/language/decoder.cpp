@@ -1,0 +1,172 @@
+#include "engine/language/decoder.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include <fmt/core.h>
+
+#include "engine/execution/device_memory.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+constexpr std::array<int64_t, 3> kChunks{32, 8, 1};
+constexpr int64_t kLeastCapacity = 64;
+
+// Parameters of the model, states of one session.
+class SessionBinding final : public TensorBinding {
+ public:
+  SessionBinding(const Model& model, std::map<std::string, void*> states)
+      : store_(*model.parameters), states_(std::move(states)) {}
+  void* parameter(const std::string& name, const TensorType& type) override {
+    const auto at = states_.find(name);
+    return at == states_.end() ? store_.parameter(name, type) : at->second;
+  }
+  bool transposed(const std::string& name, const TensorType& type, bool preferred) override {
+    return !states_.count(name) && store_.transposed(name, type, preferred);
+  }
+  void will_change(const std::string& name) override {
+    if (!states_.count(name))
+      throw Error(ErrorKind::Internal, fmt::format("an entry for inference changes the parameter '{}'", name));
+  }
+  std::shared_ptr<const void> user_of(const std::string& name) override {
+    return states_.count(name) ? nullptr : store_.user_of(name);
+  }
+
+ private:
+  ParameterStore& store_;
+  std::map<std::string, void*> states_;
+};
+
+// Copies the first `rows` of every run along `axis` to a larger tensor.
+void copy_rows(const Storage& from, const TensorType& type, Storage& to, const TensorType& larger, uint32_t axis,
+               int64_t rows) {
+  int64_t outer = 1;
+  for (uint32_t i = 0; i < axis; ++i) outer *= type.shape[i];
+  const size_t row = type.bytes() / static_cast<size_t>(outer * type.shape[axis]);
+  const size_t stride = row * static_cast<size_t>(type.shape[axis]),
+               wide = row * static_cast<size_t>(larger.shape[axis]);
+  for (int64_t i = 0; i < outer; ++i)
+    std::memcpy(static_cast<std::byte*>(to.data()) + static_cast<size_t>(i) * wide,
+                static_cast<const std::byte*>(from.data()) + static_cast<size_t>(i) * stride,
+                row * static_cast<size_t>(rows));
+}
+
+}  // namespace
+
+Decoder::Decoder(const Model& model, Executor& executor, CompileOptions options)
+    : model_(model), executor_(executor), options_(std::move(options)), files_(model.parameters->files()) {
+  model_.entry("prefill");
+  model_.entry("decode");
+}
+
+Decoder::Plan& Decoder::plan(bool decode, int64_t tokens, const Session& session) {
+  const auto [at, fresh] = plans_.try_emplace(Key{decode, tokens, session.capacity_});
+  Plan& p = at->second;
+  if (!fresh) return p;
+  try {
+    const Entry& entry = model_.entry(decode ? "decode" : "prefill");
+    std::map<std::string, void*> states;
+    for (size_t i = 0; i < session.caches_.size(); ++i) states[model_.states[i].name] = session.caches_[i]->data();
+    SessionBinding binding(model_, std::move(states));
+    p.executable = compile(model_.trace(entry, {1, tokens, session.capacity_}), &binding, executor_, options_);
+    for (const std::string& name : p.executable->input_names()) p.input.push_back(name == "start" ? 1 : 0);
+    for (const BoundState& s : p.executable->states()) {
+      const auto state = std::find_if(model_.states.begin(), model_.states.end(),
+                                      [&](const ModelState& m) { return m.name == s.name; });
+      p.cache.push_back(state == model_.states.end() ? -1 : static_cast<int>(state - model_.states.begin()));
+    }
+    p.addresses.resize(p.cache.size());
+    p.inputs.resize(p.input.size());
+    if (decode) p.scores = p.executable->output("scores").data<float>();
+  } catch (...) {
+    plans_.erase(at);
+    throw;
+  }
+  return p;
+}
+
+void Decoder::run(Session& session, bool decode, std::span<const int32_t> tokens) {
+  const std::lock_guard lock(mutex_);
+  Plan& p = plan(decode, static_cast<int64_t>(tokens.size()), session);
+  const auto start = static_cast<int32_t>(session.length_);
+  for (size_t i = 0; i < p.cache.size(); ++i)
+    p.addresses[i] = p.cache[i] < 0 ? nullptr : session.caches_[static_cast<size_t>(p.cache[i])]->data();
+  for (size_t i = 0; i < p.input.size(); ++i) p.inputs[i] = p.input[i] == 1 ? &start : tokens.data();
+  p.executable->bind(p.addresses);
+  p.executable->run(p.inputs.data());
+  for (const auto& file : files_) file->expect_whole();
+  if (decode) std::copy_n(p.scores, session.scores_.size(), session.scores_.begin());
+}
+
+// Plans of capacities that no session has any more go.
+void Decoder::capacity_changed(int64_t from, int64_t to) {
+  const std::lock_guard lock(mutex_);
+  if (to > 0) ++capacities_[to];
+  if (from == 0) return;
+  if (--capacities_[from] > 0 || to == 0) return;
+  std::erase_if(plans_, [&](const auto& plan) { return std::get<2>(plan.first) == from; });
+}
+
+Session::Session(Decoder& decoder, int64_t context, bool whole)
+    : decoder_(decoder), context_(context > 0 ? context : decoder.model().context) {
+  if (context_ < 1)
+    throw Error(ErrorKind::Usage, "the model does not say how many tokens it was trained for", {},
+                {"give the most tokens of a sequence: --context N"});
+  scores_.resize(static_cast<size_t>(decoder.model().vocabulary));
+  grow(whole ? context_ : 1);
+}
+
+Session::~Session() { decoder_.capacity_changed(capacity_, 0); }
+
+void Session::grow(int64_t least) {
+  int64_t capacity = std::max(kLeastCapacity, capacity_);
+  while (capacity < least) capacity *= 2;
+  capacity = std::min(capacity, context_);
+  if (capacity == capacity_) return;
+  const auto& states = decoder_.model().states;
+  std::vector<std::shared_ptr<Storage>> caches;
+  for (size_t i = 0; i < states.size(); ++i) {
+    const TensorType type = states[i].type({1, 1, capacity});
+    caches.push_back(std::make_shared<Storage>(type.bytes()));
+    if (length_ == 0) continue;
+    const TensorType old = states[i].type({1, 1, capacity_});
+    copy_rows(*caches_[i], old, *caches[i], type, states[i].growing_axis, length_);
+  }
+  caches_ = std::move(caches);
+  decoder_.capacity_changed(capacity_, capacity);
+  capacity_ = capacity;
+}
+
+uint64_t Session::cache_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& cache : caches_) bytes += cache->bytes();
+  return bytes;
+}
+
+std::span<const float> Session::append(std::span<const int32_t> tokens) {
+  if (tokens.empty()) throw Error(ErrorKind::Usage, "a sequence is continued by at least one token");
+  const int64_t vocabulary = decoder_.model().vocabulary;
+  for (size_t i = 0; i < tokens.size(); ++i)
+    if (tokens[i] < 0 || tokens[i] >= vocabulary)
+      throw Error(ErrorKind::Usage, fmt::format("token {} at place {} is outside the model's vocabulary of {}",
+                                                tokens[i], i, vocabulary));
+  const auto count = static_cast<int64_t>(tokens.size());
+  if (count > context_ - length_)
+    throw Error(ErrorKind::Usage,
+                fmt::format("the sequence would have {} tokens, and its context holds {}", length_ + count, context_));
+  grow(length_ + count);
+  while (!tokens.empty()) {
+    const auto left = static_cast<int64_t>(tokens.size());
+    const auto chunk =
+        static_cast<size_t>(*std::find_if(kChunks.begin(), kChunks.end(), [&](int64_t c) { return c <= left; }));
+    decoder_.run(*this, chunk == tokens.size(), tokens.first(chunk));
+    length_ += static_cast<int64_t>(chunk);
+    tokens = tokens.subspan(chunk);
+  }
+  return scores_;
+}
+
+}  // namespace harmonics::engine

@@ -1,0 +1,86 @@
+// Decoder and Session: a model continues sequences token by token, with caches in place.
+//
+// Plans are compiled per chunk of tokens and capacity, and shared by all sessions: weights are read where the model has
+// them, and a session's caches are bound for each run. Capacities double, so that a sequence of n tokens needs log n
+// plans. Chunks do not change results where kernels are batch-invariant, as those of the CPU device are.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "engine/execution/executable.hpp"
+#include "engine/model/model.hpp"
+
+namespace harmonics::engine {
+
+class Session;
+
+class Decoder {
+ public:
+  // `model` needs the entries "prefill" and "decode" with the inputs "tokens" i32 [1, T] and "start" i32 [1]; decode
+  // returns "scores" f32 [1, vocabulary] after the last token. Model and executor must outlive the decoder. Throws
+  // ErrorKind::Device for devices with a memory of their own.
+  Decoder(const Model& model, Executor& executor, CompileOptions options = {});
+  const Model& model() const { return model_; }
+  size_t plans() const { return plans_.size(); }  // compiled and still in use
+
+ private:
+  friend class Session;
+
+  struct Plan {
+    std::unique_ptr<Executable> executable;
+    std::vector<int> cache;           // by state of the plan: index into Session::caches_, or -1
+    std::vector<int> input;           // by input of the plan: 0 tokens, 1 start
+    std::vector<void*> addresses;     // of the states, filled for each run
+    std::vector<const void*> inputs;  // likewise
+    const float* scores = nullptr;    // decode: the result
+  };
+  using Key = std::tuple<bool, int64_t, int64_t>;  // decode?, tokens, capacity
+
+  Plan& plan(bool decode, int64_t tokens, const Session& session);
+  void run(Session& session, bool decode, std::span<const int32_t> tokens);
+  void capacity_changed(int64_t from, int64_t to);  // of a session; 0: none
+
+  const Model& model_;
+  Executor& executor_;
+  CompileOptions options_;
+  std::vector<std::shared_ptr<const MappedFile>> files_;  // that weights lie in
+  std::mutex mutex_;                                      // one run at a time: plans have one arena
+  std::map<Key, Plan> plans_;
+  std::map<int64_t, int> capacities_;  // of living sessions
+};
+
+// One sequence. Not thread-safe; sessions of one decoder may be used by different threads.
+class Session {
+ public:
+  // `context`: most tokens of the sequence; 0: as many as the model was trained for. `whole`: memory for all of them at
+  // once, instead of doubling.
+  explicit Session(Decoder& decoder, int64_t context = 0, bool whole = false);
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session();
+
+  // Appends at least one token and returns the scores of the next one, [vocabulary], valid until the next append.
+  // Within one capacity it allocates nothing. Throws ErrorKind::Usage for tokens outside the vocabulary and for more
+  // tokens than the context holds; then the sequence is unchanged.
+  std::span<const float> append(std::span<const int32_t> tokens);
+  int64_t length() const { return length_; }
+  int64_t context() const { return context_; }
+  int64_t capacity() const { return capacity_; }
+  uint64_t cache_bytes() const;
+
+ private:
+  friend class Decoder;
+  void grow(int64_t least);
+
+  Decoder& decoder_;
+  int64_t context_ = 0, length_ = 0, capacity_ = 0;
+  std::vector<std::shared_ptr<Storage>> caches_;  // by Model::states
+  std::vector<float> scores_;
+};
+
+}  // namespace harmonics::engine

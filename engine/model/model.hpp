@@ -1,0 +1,57 @@
+// Model: named computations over one set of weights. Front ends make it; plans, sessions and tools work on it without
+// knowing where it came from.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "engine/model/parameter_store.hpp"
+#include "engine/program/tracer.hpp"
+
+namespace harmonics::engine {
+
+using Metadatum = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<double>,
+                               std::vector<std::string>>;
+using Metadata = std::map<std::string, Metadatum>;
+
+// The sizes one trace of an entry is made for. Shapes in programs are concrete, so other sizes are another program.
+struct EntrySizes {
+  int64_t batch = 1;     // sequences
+  int64_t tokens = 1;    // positions that one run appends to each sequence
+  int64_t capacity = 1;  // positions that the caches hold
+};
+
+// Memory that each session has for itself and that lasts from run to run.
+struct ModelState {
+  std::string name;
+  std::function<TensorType(const EntrySizes&)> type;
+  uint32_t growing_axis = 1;  // the axis of EntrySizes::capacity
+};
+
+// One computation: its leaves are inputs, the model's parameters and its states.
+struct Entry {
+  std::string name;
+  std::function<void(Tracer&, const EntrySizes&)> body;
+};
+
+struct Model {
+  std::string name;     // "stories260K.bin"
+  Metadata metadata;    // keys as in GGUF
+  int64_t context = 0;  // most positions of a sequence
+  int64_t vocabulary = 0;
+  std::unique_ptr<ParameterStore> parameters = std::make_unique<ParameterStore>();
+  std::vector<ModelState> states;
+  std::vector<Entry> entries;
+
+  // Throws ErrorKind::Name with the entries there are.
+  const Entry& entry(const std::string& name) const;
+  // The entry's program for these sizes.
+  Program trace(const Entry& entry, const EntrySizes& sizes) const;
+};
+
+}  // namespace harmonics::engine

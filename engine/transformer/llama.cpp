@@ -1,0 +1,223 @@
+#include "engine/transformer/llama.hpp"
+
+#include <fmt/core.h>
+
+#include <harmonics/ops.hpp>
+
+#include "engine/base/spelling.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+HTensor one(std::string_view name, const AttributeMap& attributes, const std::vector<HTensor>& inputs) {
+  return apply(name, attributes, inputs).at(0);
+}
+
+// Reads the metadata of one architecture.
+class Keys {
+ public:
+  explicit Keys(const Model& model) : model_(model) {
+    const auto* name = find<std::string>("general.architecture");
+    prefix_ = name ? *name : "llama";
+  }
+  int64_t count(const std::string& key, std::optional<int64_t> otherwise = {}) const {
+    const auto* n = find<int64_t>(prefix_ + "." + key);
+    if (!n && otherwise) return *otherwise;
+    if (!n) missing(key);
+    if (*n < 1 || *n > (int64_t{1} << 31))
+      throw Error(ErrorKind::Weights, fmt::format("'{}': '{}.{}' is {}, not a size", model_.name, prefix_, key, *n));
+    return *n;
+  }
+  double number(const std::string& key, double otherwise) const {
+    const auto* n = find<double>(prefix_ + "." + key);
+    return n ? *n : otherwise;
+  }
+  std::string text(const std::string& key, const std::string& otherwise) const {
+    const auto* t = find<std::string>(prefix_ + "." + key);
+    return t ? *t : otherwise;
+  }
+
+ private:
+  template <typename T>
+  const T* find(const std::string& key) const {
+    const auto at = model_.metadata.find(key);
+    return at == model_.metadata.end() ? nullptr : std::get_if<T>(&at->second);
+  }
+  [[noreturn]] void missing(const std::string& key) const {
+    throw Error(ErrorKind::Weights,
+                fmt::format("'{}' has no whole number '{}.{}' in its metadata", model_.name, prefix_, key));
+  }
+
+  const Model& model_;
+  std::string prefix_;
+};
+
+struct Llama {
+  int64_t layers, width, heads, shared, head_width, hidden, vocabulary;
+  double epsilon, base;
+  std::string pairing;
+  bool own_head;  // the head has a weight of its own
+};
+
+std::string block(int64_t layer, const char* tensor) { return fmt::format("blk.{}.{}", layer, tensor); }
+
+void expect_tensor(const Model& model, const std::string& name, const Shape& shape) {
+  const auto& all = model.parameters->all();
+  const auto at = all.find(name);
+  if (at == all.end()) {
+    std::vector<std::string> known;
+    for (const auto& [other, tensor] : all) known.push_back(other);
+    Error error(ErrorKind::Weights, fmt::format("'{}' has no tensor '{}'", model.name, name));
+    if (const auto near = nearest(name, known)) error.note("did you mean '" + *near + "'?");
+    throw error;
+  }
+  const TensorType wanted{DType::F32, shape};
+  if (at->second.type != wanted)
+    throw Error(ErrorKind::Weights, fmt::format("'{}': the tensor '{}' is {}, and the model's sizes need {}",
+                                                model.name, name, at->second.type.str(), wanted.str()));
+}
+
+Llama read(const Model& model) {
+  const Keys keys(model);
+  Llama m{};
+  m.layers = keys.count("block_count");
+  m.width = keys.count("embedding_length");
+  m.heads = keys.count("attention.head_count");
+  m.shared = keys.count("attention.head_count_kv", m.heads);
+  m.hidden = keys.count("feed_forward_length");
+  if (m.width % m.heads != 0 || m.heads % m.shared != 0 || m.width / m.heads % 2 != 0)
+    throw Error(ErrorKind::Weights,
+                fmt::format("'{}': {} heads with {} of keys do not divide a width of {} into even parts", model.name,
+                            m.heads, m.shared, m.width));
+  m.head_width = m.width / m.heads;
+  m.epsilon = keys.number("attention.layer_norm_rms_epsilon", 1e-5);
+  m.base = keys.number("rope.freq_base", 10000);
+  m.pairing = keys.text("rope.pairing", "interleaved");
+  const auto table = model.parameters->all().find("token_embd.weight");
+  if (table == model.parameters->all().end() || table->second.type.shape.rank() != 2)
+    throw Error(ErrorKind::Weights, fmt::format("'{}' has no matrix 'token_embd.weight'", model.name));
+  m.vocabulary = table->second.type.shape[0];
+  m.own_head = model.parameters->all().count("output.weight") != 0;
+  return m;
+}
+
+// Traces one run: `tokens` positions behind `start`.
+class Tracing {
+ public:
+  Tracing(const Llama& m, Tracer& tracer, const EntrySizes& sizes)
+      : m_(m),
+        tracer_(tracer),
+        sizes_(sizes),
+        start_(tracer.input("start", {DType::I32, Shape{sizes.batch}})),
+        tokens_(tracer.input("tokens", {DType::I32, Shape{sizes.batch, sizes.tokens}})),
+        lengths_(start_ + static_cast<double>(sizes.tokens)),
+        positions_(reshape(start_, Shape{sizes.batch, 1}) + iota(DType::I32, Shape{sizes.batch, sizes.tokens}, 1)) {}
+
+  void run(bool scores) {
+    HTensor x = one("embedding", {}, {weight("token_embd.weight", {m_.vocabulary, m_.width}), tokens_});
+    for (int64_t layer = 0; layer < m_.layers; ++layer) {
+      const TraceScope scope(fmt::format("blk.{}", layer));
+      // The last block of a prefill is needed for its caches only.
+      x = attend(x, layer, scores || layer + 1 < m_.layers);
+      if (x) x = feed_forward(x, layer);
+    }
+    if (!scores) return;
+    const HTensor last = reshape(slice_axis(x, 1, sizes_.tokens - 1, sizes_.tokens), Shape{sizes_.batch, m_.width});
+    const HTensor normed = norm(last, "output_norm.weight");
+    tracer_.output("scores", map(normed, m_.own_head ? "output.weight" : "token_embd.weight", m_.vocabulary));
+  }
+
+ private:
+  HTensor weight(const std::string& name, const std::vector<int64_t>& shape) {
+    return tracer_.parameter(name, {DType::F32, Shape(shape)});
+  }
+  HTensor norm(const HTensor& x, const std::string& name) {
+    return one("rms_norm", AttributeMap().set("epsilon", m_.epsilon), {x, weight(name, {m_.width})});
+  }
+  // An affine map without bias, of a row at a time: equal bits for one token and for many.
+  HTensor map(const HTensor& x, const std::string& name, int64_t outputs) {
+    return one("linear", AttributeMap().set("batch_invariant", true), {x, weight(name, {outputs, x.shape().back()})});
+  }
+  HTensor heads(const HTensor& x, int64_t count) {
+    return reshape(x, Shape{sizes_.batch, sizes_.tokens, count, m_.head_width});
+  }
+  HTensor turned(const HTensor& x) {
+    return one("rope",
+               AttributeMap()
+                   .set("operands", "positions")
+                   .set("positions_first", true)
+                   .set("pairing", m_.pairing)
+                   .set("base", m_.base),
+               {x, positions_});
+  }
+  HTensor cached(const std::string& name, const HTensor& rows) {
+    const HTensor old =
+        tracer_.state(name, {DType::F32, Shape{sizes_.batch, sizes_.capacity, m_.shared, m_.head_width}});
+    const HTensor all = one("cache_append", {}, {old, rows, start_});
+    tracer_.update(name, all);
+    return all;
+  }
+  // Adds the block's attention; without `reads` fills its caches only, and returns nothing.
+  HTensor attend(const HTensor& x, int64_t layer, bool reads) {
+    const HTensor h = norm(x, block(layer, "attn_norm.weight"));
+    const int64_t narrow = m_.shared * m_.head_width;
+    const HTensor keys = cached(fmt::format("cache.{}.k", layer),
+                                turned(heads(map(h, block(layer, "attn_k.weight"), narrow), m_.shared)));
+    const HTensor values =
+        cached(fmt::format("cache.{}.v", layer), heads(map(h, block(layer, "attn_v.weight"), narrow), m_.shared));
+    if (!reads) return {};
+    const HTensor queries = turned(heads(map(h, block(layer, "attn_q.weight"), m_.width), m_.heads));
+    const HTensor seen =
+        one("attention", AttributeMap().set("operands", "lengths").set("positions_first", true).set("causal", true),
+            {queries, keys, values, lengths_});
+    const HTensor joined = reshape(seen, Shape{sizes_.batch, sizes_.tokens, m_.width});
+    return x + map(joined, block(layer, "attn_output.weight"), m_.width);
+  }
+  HTensor feed_forward(const HTensor& x, int64_t layer) {
+    const HTensor h = norm(x, block(layer, "ffn_norm.weight"));
+    const HTensor gate = one("silu", {}, {map(h, block(layer, "ffn_gate.weight"), m_.hidden)});
+    return x + map(gate * map(h, block(layer, "ffn_up.weight"), m_.hidden), block(layer, "ffn_down.weight"), m_.width);
+  }
+
+  const Llama& m_;
+  Tracer& tracer_;
+  const EntrySizes& sizes_;
+  HTensor start_, tokens_, lengths_, positions_;
+};
+
+}  // namespace
+
+void add_llama_entries(Model& model) {
+  const Llama m = read(model);
+  expect_tensor(model, "token_embd.weight", {m.vocabulary, m.width});
+  expect_tensor(model, "output_norm.weight", {m.width});
+  if (m.own_head) expect_tensor(model, "output.weight", {m.vocabulary, m.width});
+  const int64_t narrow = m.shared * m.head_width;
+  for (int64_t layer = 0; layer < m.layers; ++layer) {
+    expect_tensor(model, block(layer, "attn_norm.weight"), {m.width});
+    expect_tensor(model, block(layer, "attn_q.weight"), {m.width, m.width});
+    expect_tensor(model, block(layer, "attn_k.weight"), {narrow, m.width});
+    expect_tensor(model, block(layer, "attn_v.weight"), {narrow, m.width});
+    expect_tensor(model, block(layer, "attn_output.weight"), {m.width, m.width});
+    expect_tensor(model, block(layer, "ffn_norm.weight"), {m.width});
+    expect_tensor(model, block(layer, "ffn_gate.weight"), {m.hidden, m.width});
+    expect_tensor(model, block(layer, "ffn_up.weight"), {m.hidden, m.width});
+    expect_tensor(model, block(layer, "ffn_down.weight"), {m.width, m.hidden});
+    for (const char* part : {"k", "v"})
+      model.states.push_back(
+          {fmt::format("cache.{}.{}", layer, part), [m](const EntrySizes& sizes) {
+             return TensorType{DType::F32, Shape{sizes.batch, sizes.capacity, m.shared, m.head_width}};
+           }});
+  }
+  model.context = Keys(model).count("context_length");
+  model.vocabulary = m.vocabulary;
+  // Nothing changes the parameters, so that programs read them where they lie.
+  for (const auto& [name, tensor] : model.parameters->all()) model.parameters->find(name)->fixed = true;
+  for (const bool scores : {false, true})
+    model.entries.push_back({scores ? "decode" : "prefill", [m, scores](Tracer& tracer, const EntrySizes& sizes) {
+                               Tracing(m, tracer, sizes).run(scores);
+                             }});
+}
+
+}  // namespace harmonics::engine
