@@ -1,5 +1,8 @@
 // The C function table of the public API. Every function catches all exceptions and returns a status.
 #include <cstring>
+#include <string_view>
+
+#include <harmonics/importer_abi.h>
 
 #include "engine/contract/guard.hpp"
 #include "engine/plugin/pending_items.hpp"
@@ -148,7 +151,21 @@ hx_status register_item(hx_registry* registry, const hx_item* item) {
   return guard([&] { add_pending(*registry, *item); });
 }
 
-const void* extension(const char*) { return nullptr; }
+// ---- extensions ----
+constexpr hx_item_extension kImporters = {sizeof(hx_item_extension), 0, [](hx_registry* registry, const hx_item* item) {
+                                            return guard([&] { add_pending(*registry, *item, HX_IMPORTER_EXTENSION); });
+                                          }};
+constexpr hx_item_extension kTokenizers = {
+    sizeof(hx_item_extension), 0, [](hx_registry* registry, const hx_item* item) {
+      return guard([&] { add_pending(*registry, *item, HX_TOKENIZER_EXTENSION); });
+    }};
+
+const void* extension(const char* id) {
+  const std::string_view name = id ? id : "";
+  if (name == HX_IMPORTER_EXTENSION) return &kImporters;
+  if (name == HX_TOKENIZER_EXTENSION) return &kTokenizers;
+  return nullptr;
+}
 
 constexpr hx_api kApi = {
     sizeof(hx_api),  HX_ABI_MAJOR,  HX_ABI_MINOR,  last_error,   set_error,         retain,

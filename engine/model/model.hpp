@@ -4,20 +4,15 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
-#include <variant>
 #include <vector>
 
+#include "engine/model/imported.hpp"
 #include "engine/model/parameter_store.hpp"
 #include "engine/program/tracer.hpp"
 
 namespace harmonics::engine {
-
-using Metadatum = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<double>,
-                               std::vector<std::string>>;
-using Metadata = std::map<std::string, Metadatum>;
 
 // The sizes one trace of an entry is made for. Shapes in programs are concrete, so other sizes are another program.
 struct EntrySizes {
@@ -40,8 +35,8 @@ struct Entry {
 };
 
 struct Model {
-  std::string name;     // "stories260K.bin"
-  Metadata metadata;    // keys as in GGUF
+  std::string name;  // "stories260K.bin"
+  ModelMetadata metadata;
   int64_t context = 0;  // most positions of a sequence
   int64_t vocabulary = 0;
   std::unique_ptr<ParameterStore> parameters = std::make_unique<ParameterStore>();

@@ -5,6 +5,7 @@
 
 #include <harmonics/augmentation_abi.h>
 #include <harmonics/functional_abi.h>
+#include <harmonics/importer_abi.h>
 #include <harmonics/metric_abi.h>
 #include <harmonics/training_abi.h>
 
@@ -18,13 +19,32 @@ void destroy_with(const void* vtable, void* self) {
   if (table.struct_size >= offsetof(Table, destroy) + sizeof table.destroy && table.destroy) table.destroy(self);
 }
 
-#define HM_MISSING(Table, member)                                                           \
-  [](const void* vtable) -> const char* {                                                   \
-    const auto& table = *static_cast<const Table*>(vtable);                                 \
-    const bool there = table.struct_size >= offsetof(Table, member) + sizeof(table.member); \
-    return there && table.member ? nullptr : #member;                                       \
-  },                                                                                        \
+#define HM_LACKS(Table, table, member) \
+  ((table).struct_size < offsetof(Table, member) + sizeof((table).member) || !(table).member)
+
+#define HM_MISSING(Table, member)                              \
+  [](const void* vtable) -> const char* {                      \
+    const auto& table = *static_cast<const Table*>(vtable);    \
+    return HM_LACKS(Table, table, member) ? #member : nullptr; \
+  },                                                           \
       destroy_with<Table>
+
+const char* missing_of_importer(const void* vtable) {
+  const auto& table = *static_cast<const hx_importer_vt*>(vtable);
+  if (HM_LACKS(hx_importer_vt, table, probe)) return "probe";
+  if (HM_LACKS(hx_importer_vt, table, open)) return "open";
+  return HM_LACKS(hx_importer_vt, table, close) ? "close" : nullptr;
+}
+
+const char* missing_of_tokenizer(const void* vtable) {
+  const auto& table = *static_cast<const hx_tokenizer_vt*>(vtable);
+  if (HM_LACKS(hx_tokenizer_vt, table, probe)) return "probe";
+  if (HM_LACKS(hx_tokenizer_vt, table, open)) return "open";
+  if (HM_LACKS(hx_tokenizer_vt, table, describe)) return "describe";
+  if (HM_LACKS(hx_tokenizer_vt, table, encode)) return "encode";
+  if (HM_LACKS(hx_tokenizer_vt, table, decode)) return "decode";
+  return HM_LACKS(hx_tokenizer_vt, table, close) ? "close" : nullptr;
+}
 
 constexpr KindRow kRows[] = {
     {HX_ACTIVATION, "activation", "activations", "functions", HM_MISSING(hx_activation_vt, apply)},
@@ -41,6 +61,10 @@ constexpr KindRow kRows[] = {
     {HX_SCHEDULE, "schedule", "schedules", "schedules", HM_MISSING(hx_schedule_vt, factor)},
     {HX_PREDICATE, "predicate", "predicates", "predicates", HM_MISSING(hx_predicate_vt, holds)},
     {HX_AUGMENTATION, "augmentation", "augmentations", "augmentations", HM_MISSING(hx_augmentation_vt, apply)},
+    {HX_IMPORTER, "importer", "importers", "importers", missing_of_importer, destroy_with<hx_importer_vt>,
+     HX_IMPORTER_EXTENSION},
+    {HX_TOKENIZER, "tokenizer", "tokenizers", "tokenizers", missing_of_tokenizer, destroy_with<hx_tokenizer_vt>,
+     HX_TOKENIZER_EXTENSION},
 };
 
 }  // namespace

@@ -69,14 +69,20 @@ void copy_arguments(Item& item, const hx_item& from) {
   }
 }
 
-void check_kind(Item& item) {
+void check_kind(Item& item, std::string_view extension) {
   const uint32_t kind = item.kind;
-  for (const KindRow& row : kind_rows())
-    if (row.kind == kind) return;
-  item.vtable = nullptr;  // its destroy function is unknown
-  if (kind == HX_IMPORTER || kind == HX_EXPORTER)
-    throw Error(ErrorKind::Plugin, "cannot register '" + item.name + "': this program does not support " +
-                                       (kind == HX_IMPORTER ? "importers" : "exporters") + " yet");
+  const auto rows = kind_rows();
+  const auto row = std::find_if(rows.begin(), rows.end(), [kind](const KindRow& r) { return r.kind == kind; });
+  if (row != rows.end() && row->extension == extension) return;
+  item.vtable = nullptr;  // the layout of its table is unknown
+  if (row != rows.end())
+    throw Error(ErrorKind::Plugin,
+                "cannot register " + std::string(row->name) + " '" + item.name + "': " + std::string(row->plural) +
+                    " are registered by " +
+                    (row->extension.empty() ? std::string("hx_api.register_item")
+                                            : "the extension '" + std::string(row->extension) + "'"));
+  if (kind == HX_EXPORTER)
+    throw Error(ErrorKind::Plugin, "cannot register '" + item.name + "': this program does not support exporters yet");
   throw Error(ErrorKind::Plugin, "cannot register '" + item.name + "': unknown kind " + std::to_string(kind));
 }
 
@@ -101,7 +107,7 @@ void check_shape(const Item& item) {
 
 }  // namespace
 
-void add_pending(hx_registry& registry, const hx_item& from) {
+void add_pending(hx_registry& registry, const hx_item& from, std::string_view extension) {
   const hx_item given = read_sized(from);
   auto item = std::make_shared<Item>();
   item->library = registry.library;
@@ -113,7 +119,7 @@ void add_pending(hx_registry& registry, const hx_item& from) {
   item->vtable = given.vtable;
   item->name = given.name ? given.name : "";
   item->description = given.description ? given.description : "";
-  check_kind(*item);
+  check_kind(*item, extension);
   // A duplicate within one library is a mistake. Replacing an item of another library, or of a graph that registers
   // again, is not.
   const auto same = [&](const auto& other) { return other->kind == item->kind && other->name == item->name; };

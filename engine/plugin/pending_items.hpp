@@ -6,7 +6,8 @@
 namespace harmonics::engine {
 
 // Copies names, descriptions and schema. Takes ownership of `self`, also when it throws (ErrorKind::Plugin).
-void add_pending(hx_registry& registry, const hx_item& item);
+// `extension`: by which the item comes, "hx.importer/0"; "": by the contract itself.
+void add_pending(hx_registry& registry, const hx_item& item, std::string_view extension = {});
 
 // Moves the waiting items into the registry.
 void commit_pending(hx_registry& pending, Registry& registry);

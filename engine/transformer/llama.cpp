@@ -14,47 +14,8 @@ HTensor one(std::string_view name, const AttributeMap& attributes, const std::ve
   return apply(name, attributes, inputs).at(0);
 }
 
-// Reads the metadata of one architecture.
-class Keys {
- public:
-  explicit Keys(const Model& model) : model_(model) {
-    const auto* name = find<std::string>("general.architecture");
-    prefix_ = name ? *name : "llama";
-  }
-  int64_t count(const std::string& key, std::optional<int64_t> otherwise = {}) const {
-    const auto* n = find<int64_t>(prefix_ + "." + key);
-    if (!n && otherwise) return *otherwise;
-    if (!n) missing(key);
-    if (*n < 1 || *n > (int64_t{1} << 31))
-      throw Error(ErrorKind::Weights, fmt::format("'{}': '{}.{}' is {}, not a size", model_.name, prefix_, key, *n));
-    return *n;
-  }
-  double number(const std::string& key, double otherwise) const {
-    const auto* n = find<double>(prefix_ + "." + key);
-    return n ? *n : otherwise;
-  }
-  std::string text(const std::string& key, const std::string& otherwise) const {
-    const auto* t = find<std::string>(prefix_ + "." + key);
-    return t ? *t : otherwise;
-  }
-
- private:
-  template <typename T>
-  const T* find(const std::string& key) const {
-    const auto at = model_.metadata.find(key);
-    return at == model_.metadata.end() ? nullptr : std::get_if<T>(&at->second);
-  }
-  [[noreturn]] void missing(const std::string& key) const {
-    throw Error(ErrorKind::Weights,
-                fmt::format("'{}' has no whole number '{}.{}' in its metadata", model_.name, prefix_, key));
-  }
-
-  const Model& model_;
-  std::string prefix_;
-};
-
 struct Llama {
-  int64_t layers, width, heads, shared, head_width, hidden, vocabulary;
+  int64_t layers, width, heads, shared, head_width, hidden, vocabulary, context;
   double epsilon, base;
   std::string pairing;
   bool own_head;  // the head has a weight of its own
@@ -78,22 +39,27 @@ void expect_tensor(const Model& model, const std::string& name, const Shape& sha
                                                 model.name, name, at->second.type.str(), wanted.str()));
 }
 
+constexpr int64_t kMostSize = int64_t{1} << 31;
+
 Llama read(const Model& model) {
-  const Keys keys(model);
+  const ModelMetadata& from = model.metadata;
+  const std::string prefix = from.text("general.architecture", std::string("llama")) + ".";
+  const auto count = [&](const char* key) { return from.integer_within(prefix + key, 1, kMostSize); };
   Llama m{};
-  m.layers = keys.count("block_count");
-  m.width = keys.count("embedding_length");
-  m.heads = keys.count("attention.head_count");
-  m.shared = keys.count("attention.head_count_kv", m.heads);
-  m.hidden = keys.count("feed_forward_length");
+  m.layers = count("block_count");
+  m.width = count("embedding_length");
+  m.heads = count("attention.head_count");
+  m.shared = from.has(prefix + "attention.head_count_kv") ? count("attention.head_count_kv") : m.heads;
+  m.hidden = count("feed_forward_length");
+  m.context = count("context_length");
   if (m.width % m.heads != 0 || m.heads % m.shared != 0 || m.width / m.heads % 2 != 0)
     throw Error(ErrorKind::Weights,
                 fmt::format("'{}': {} heads with {} of keys do not divide a width of {} into even parts", model.name,
                             m.heads, m.shared, m.width));
   m.head_width = m.width / m.heads;
-  m.epsilon = keys.number("attention.layer_norm_rms_epsilon", 1e-5);
-  m.base = keys.number("rope.freq_base", 10000);
-  m.pairing = keys.text("rope.pairing", "interleaved");
+  m.epsilon = from.number(prefix + "attention.layer_norm_rms_epsilon", 1e-5);
+  m.base = from.number(prefix + "rope.freq_base", 10000.0);
+  m.pairing = from.text(prefix + "rope.pairing", std::string("interleaved"));
   const auto table = model.parameters->all().find("token_embd.weight");
   if (table == model.parameters->all().end() || table->second.type.shape.rank() != 2)
     throw Error(ErrorKind::Weights, fmt::format("'{}' has no matrix 'token_embd.weight'", model.name));
@@ -210,10 +176,8 @@ void add_llama_entries(Model& model) {
              return TensorType{DType::F32, Shape{sizes.batch, sizes.capacity, m.shared, m.head_width}};
            }});
   }
-  model.context = Keys(model).count("context_length");
+  model.context = m.context;
   model.vocabulary = m.vocabulary;
-  // Nothing changes the parameters, so that programs read them where they lie.
-  for (const auto& [name, tensor] : model.parameters->all()) model.parameters->find(name)->fixed = true;
   for (const bool scores : {false, true})
     model.entries.push_back({scores ? "decode" : "prefill", [m, scores](Tracer& tracer, const EntrySizes& sizes) {
                                Tracing(m, tracer, sizes).run(scores);

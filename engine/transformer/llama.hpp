@@ -1,4 +1,4 @@
-// Models of the Llama family (Touvron et al. 2023) from metadata and tensors named as in GGUF.
+// Models of the Llama family (Touvron et al. 2023), from metadata and tensors named as in GGUF.
 #pragma once
 
 #include "engine/model/model.hpp"

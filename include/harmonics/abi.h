@@ -152,8 +152,8 @@ typedef enum hx_kind {
   HX_SCHEDULE = 11,      /* training_abi.h */
   HX_PREDICATE = 12,     /* training_abi.h */
   HX_AUGMENTATION = 13,  /* augmentation_abi.h */
-  HX_IMPORTER = 14,      /* reserved: refused by hosts of contract 1 */
-  HX_EXPORTER = 15       /* reserved likewise */
+  HX_IMPORTER = 14,      /* importer_abi.h, an extension: register_item refuses it, as number 16, HX_TOKENIZER */
+  HX_EXPORTER = 15       /* reserved: refused by hosts of contract 1 */
 } hx_kind;
 
 typedef enum hx_argument_type {

@@ -261,6 +261,28 @@ void infer_flags(VerbRow& verb) {
       .initial = "0.8";
 }
 
+void generate_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("MODEL", "the file of a language model");
+  f.group("Text");
+  f.text("tokenizer", "FILE", "the model's tokenizer", &Options::tokenizer).required = true;
+  f.text("prompt", "TEXT", "continue this text (default: begin one)",
+         [](Options& o, const std::string& v) { o.prompt = v, o.prompt_given = true; });
+  f.whole("max-tokens", 1, 1 << 24, "number of tokens to generate at most", [](Options& o, int64_t v) {
+     o.max_tokens = v;
+   }).initial = "256";
+  f.real("temperature", Least::zero, 100, "sampling temperature; 0 takes the most likely token",
+         [](Options& o, double v) { o.temperature = v; })
+      .initial = "0.8";
+  seed(f, "seed of the choice of tokens");
+  f.whole("context", 1, 1 << 30,
+          "most tokens of prompt and text; memory for all of them is taken at the start (default: as many as the model "
+          "was trained for, in memory that grows)",
+          [](Options& o, int64_t v) { o.context = v; })
+      .example = "2048";
+  machine(f);
+}
+
 void serve_flags(VerbRow& verb) {
   Flags f(verb);
   graph(f, "the flow (.hmx); its training taps are ignored");

@@ -54,11 +54,12 @@ struct Options {
   std::string control, token;
   double latency = 0.002;  // seconds
   bool insecure = false, ui = false, once = false;
-  // infer
-  std::string prompt;
+  // infer and generate
+  std::string prompt, tokenizer;
+  int64_t context = 0;  // most tokens of a sequence; 0: as many as the model was trained for
   bool prompt_given = false;
   bool untrained = false;  // runs without --weights on purpose
-  int64_t generate = 400;
+  int64_t generate = 400, max_tokens = 256;
   double temperature = 0.8;
   // send and receive
   std::vector<std::string> from, to;  // [NAME=]ADDRESS

@@ -1,0 +1,277 @@
+// Importers, which describe the models in files of other programs, and tokenizers: an extension of the contract that
+// may still change (importer_abi.h). plugin.hpp does not include this header.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <harmonics/function.hpp>
+#include <harmonics/importer_abi.h>
+
+namespace harmonics {
+
+// The beginning of a file, valid during the call.
+struct FileStart {
+  std::string name;        // without folders
+  std::string_view first;  // the first bytes: the whole file, or at least 64 KiB
+  uint64_t size = 0;       // of the file
+};
+
+using MetadataValue =
+    std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<double>>;  // of one key
+using MetadataMap = std::map<std::string, MetadataValue>;
+
+// A tensor where it lies in a file: dense, row-major, little-endian.
+struct TensorInFile {
+  std::string name;  // as in GGUF: "blk.0.attn_q.weight"
+  DType dtype = DType::F32;
+  Shape shape;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;  // exactly those of the shape
+  uint32_t file = 0;   // 0: the source; others from ImportSource::beside
+};
+
+// What an importer finds in a file. Keys of the metadata are those of GGUF.
+struct ModelDescription {
+  MetadataMap metadata;
+  std::vector<TensorInFile> tensors;
+};
+
+// The file to import, mapped by the host. Valid during the call.
+class ImportSource {
+ public:
+  explicit ImportSource(const hx_import_source* source) : source_(source) {}
+  std::string path() const { return source_->path; }  // for messages
+  std::string_view bytes() const { return {static_cast<const char*>(source_->data), source_->bytes}; }
+
+  struct File {
+    uint32_t index = 0;  // for TensorInFile::file
+    std::string_view bytes;
+  };
+  // A further file of the same folder; `name` has no folders.
+  HARMONICS_FACE File beside(const std::string& name) const {
+    File file;
+    const void* data = nullptr;
+    uint64_t bytes = 0;
+    detail::check(source_->open_beside(source_->host, name.c_str(), &file.index, &data, &bytes));
+    file.bytes = {static_cast<const char*>(data), bytes};
+    return file;
+  }
+
+ private:
+  const hx_import_source* source_;
+};
+
+// Called from any thread, also concurrently.
+class Importer {
+ public:
+  // How well it reads the file: HX_PROBE_NO .. HX_PROBE_CERTAIN.
+  virtual uint32_t probe(const FileStart& file) const = 0;
+  // Describes the model. Throws ErrorKind::Weights for a malformed file, with its path and the place.
+  virtual ModelDescription open(const ImportSource& source, const Arguments& options) const = 0;
+  virtual ~Importer() = default;
+};
+
+struct TextTokenizerInfo {
+  uint64_t tokens = 0;                                     // ids are 0 .. tokens-1
+  int64_t bos = -1, eos = -1, unknown = -1, padding = -1;  // -1: none
+  uint64_t longest = 0;                                    // bytes of the longest token; 0: unknown
+};
+
+// A vocabulary with its rules. Called from any thread, also concurrently.
+class TextTokenizer {
+ public:
+  virtual TextTokenizerInfo info() const = 0;
+  virtual std::vector<int32_t> encode(std::string_view text, uint32_t flags) const = 0;  // HX_ENCODE_...
+  // The bytes of one token after the token `previous` (-1: none); perhaps a part of a character.
+  virtual std::string decode(int32_t id, int32_t previous) const = 0;
+  virtual ~TextTokenizer() = default;
+};
+
+// The file of a tokenizer, or the part of a model's file. Valid during the call.
+class TokenizerSource {
+ public:
+  explicit TokenizerSource(const hx_tokenizer_source* source) : source_(source) {}
+  std::string path() const { return source_->path; }  // for messages
+  std::string_view bytes() const { return {static_cast<const char*>(source_->data), source_->bytes}; }
+  Arguments metadata() const { return Arguments(source_->metadata); }  // of the model, by key
+
+ private:
+  const hx_tokenizer_source* source_;
+};
+
+// Reads the files of one kind of tokenizer. Called from any thread, also concurrently.
+class TokenizerFormat {
+ public:
+  virtual uint32_t probe(const FileStart& file) const = 0;
+  virtual std::unique_ptr<TextTokenizer> open(const TokenizerSource& source, const Arguments& options) const = 0;
+  virtual ~TokenizerFormat() = default;
+};
+
+namespace detail {
+
+HARMONICS_FACE inline FileStart file_start(const hx_file_start* file) {
+  return {file->name, {static_cast<const char*>(file->first), file->n_first}, file->size};
+}
+
+// A description as the host reads it, with what its pointers refer to.
+struct HeldModel : hx_imported_model {
+  ModelDescription description;
+  std::vector<hx_imported_tensor> all;
+  std::vector<hx_attribute> attributes;
+};
+HARMONICS_FACE inline hx_attribute metadata_attribute(const std::string& key, const MetadataValue& value) {
+  hx_attribute a{};
+  a.name = key.c_str();
+  if (const auto* i = std::get_if<int64_t>(&value)) {
+    a.kind = HX_ATTR_INT;
+    a.as.i = *i;
+  } else if (const auto* f = std::get_if<double>(&value)) {
+    a.kind = HX_ATTR_FLOAT;
+    a.as.f = *f;
+  } else if (const auto* b = std::get_if<bool>(&value)) {
+    a.kind = HX_ATTR_BOOL;
+    a.as.i = *b;
+  } else if (const auto* s = std::get_if<std::string>(&value)) {
+    a.kind = HX_ATTR_STRING;
+    a.as.s = s->c_str();
+  } else if (const auto* ints = std::get_if<std::vector<int64_t>>(&value)) {
+    a.kind = HX_ATTR_INTS;
+    a.count = static_cast<uint32_t>(ints->size());
+    a.as.ints = ints->data();
+  } else if (const auto* floats = std::get_if<std::vector<double>>(&value)) {
+    a.kind = HX_ATTR_FLOATS;
+    a.count = static_cast<uint32_t>(floats->size());
+    a.as.floats = floats->data();
+  }
+  return a;
+}
+HARMONICS_FACE inline std::unique_ptr<HeldModel> held_model(ModelDescription description) {
+  auto held = std::make_unique<HeldModel>();
+  held->description = std::move(description);
+  for (const TensorInFile& t : held->description.tensors)
+    held->all.push_back(
+        {sizeof(hx_imported_tensor), t.file, t.name.c_str(), make_type(t.dtype, t.shape), t.offset, t.bytes});
+  for (const auto& [key, value] : held->description.metadata)
+    held->attributes.push_back(metadata_attribute(key, value));
+  static_cast<hx_imported_model&>(*held) = {sizeof(hx_imported_model),
+                                            static_cast<uint32_t>(held->all.size()),
+                                            held->all.data(),
+                                            {held->attributes.data(), static_cast<uint32_t>(held->attributes.size())}};
+  return held;
+}
+
+HARMONICS_FACE inline const hx_importer_vt* importer_vt() {
+  static const hx_importer_vt vt = {
+      sizeof(hx_importer_vt),
+      [](void* self, const hx_file_start* file, uint32_t* score) {
+        return guarded([&] { return *score = object<Importer>(self).probe(file_start(file)), HX_OK; });
+      },
+      [](void* self, const hx_import_source* source, const hx_attributes* options, const hx_imported_model** out) {
+        return guarded([&] {
+          *out = held_model(object<Importer>(self).open(ImportSource(source), Arguments(options))).release();
+          return HX_OK;
+        });
+      },
+      [](void*, const hx_imported_model* model) { delete static_cast<const HeldModel*>(model); }, destroy<Importer>};
+  return &vt;
+}
+
+HARMONICS_FACE inline const hx_tokenizer_vt* tokenizer_vt() {
+  static const hx_tokenizer_vt vt = {
+      sizeof(hx_tokenizer_vt),
+      [](void* self, const hx_file_start* file, uint32_t* score) {
+        return guarded([&] { return *score = object<TokenizerFormat>(self).probe(file_start(file)), HX_OK; });
+      },
+      [](void* self, const hx_tokenizer_source* source, const hx_attributes* options, void** tokenizer) {
+        return guarded([&] {
+          auto made = object<TokenizerFormat>(self).open(TokenizerSource(source), Arguments(options));
+          if (!made) throw Error(ErrorKind::Plugin, "the tokenizer's format returned nothing");
+          *tokenizer = made.release();
+          return HX_OK;
+        });
+      },
+      [](void* tokenizer, hx_tokenizer_info* out) {
+        return guarded([&] {
+          const TextTokenizerInfo info = static_cast<TextTokenizer*>(tokenizer)->info();
+          *out = {
+              sizeof(hx_tokenizer_info), 0, info.tokens, info.bos, info.eos, info.unknown, info.padding, info.longest};
+          return HX_OK;
+        });
+      },
+      [](void* tokenizer, const char* text, uint64_t bytes, uint32_t flags, int32_t* ids, uint64_t capacity,
+         uint64_t* count) {
+        return guarded([&] {
+          const auto all = static_cast<TextTokenizer*>(tokenizer)->encode({text, bytes}, flags);
+          *count = all.size();
+          if (!all.empty() && all.size() <= capacity) std::memcpy(ids, all.data(), all.size() * sizeof(int32_t));
+          return HX_OK;
+        });
+      },
+      [](void* tokenizer, int32_t id, int32_t previous, char* dst, uint64_t capacity, uint64_t* size) {
+        return guarded([&] {
+          const std::string piece = static_cast<TextTokenizer*>(tokenizer)->decode(id, previous);
+          *size = piece.size();
+          if (!piece.empty() && piece.size() <= capacity) std::memcpy(dst, piece.data(), piece.size());
+          return HX_OK;
+        });
+      },
+      [](void* tokenizer) { delete static_cast<TextTokenizer*>(tokenizer); },
+      destroy<TokenizerFormat>};
+  return &vt;
+}
+
+// Registers through an extension. False: the host lacks it, and the item is dropped.
+template <typename T, typename Table>
+HARMONICS_FACE bool register_extended(FunctionRegistry& registry, const char* extension, uint32_t kind,
+                                      const char* kind_text, const std::string& name, std::shared_ptr<T> f,
+                                      const std::string& description, const std::vector<Argument>& arguments,
+                                      Table table) {
+  const auto& registration = reinterpret_cast<const hx_registration&>(registry);  // the registry is a view of it
+  api_slot() = registration.api;
+  const auto* through = static_cast<const hx_item_extension*>(registration.api->extension(extension));
+  if (!through) return false;
+  std::vector<hx_argument_spec> specs;
+  for (const Argument& a : arguments)
+    specs.push_back({sizeof(hx_argument_spec), a.type, a.name.c_str(), a.required ? nullptr : a.default_text.c_str(),
+                     a.description.c_str(), a.range.c_str()});
+  const hx_item item = {sizeof(hx_item),
+                        kind,
+                        0,
+                        static_cast<uint32_t>(specs.size()),
+                        name.c_str(),
+                        description.c_str(),
+                        specs.data(),
+                        held(std::move(f), kind_text, name),
+                        table};
+  check(through->register_item(registration.registry, &item));
+  return true;
+}
+
+}  // namespace detail
+
+// Registers an importer. False: the program that loads the plugin does not know importers of this version.
+HARMONICS_FACE inline bool register_importer(FunctionRegistry& registry, const std::string& name,
+                                             std::shared_ptr<Importer> importer, const std::string& description = "",
+                                             const std::vector<Argument>& options = {}) {
+  return detail::register_extended(registry, HX_IMPORTER_EXTENSION, HX_IMPORTER, "importer", name, std::move(importer),
+                                   description, options, detail::importer_vt());
+}
+
+// Registers a kind of tokenizer, likewise.
+HARMONICS_FACE inline bool register_tokenizer(FunctionRegistry& registry, const std::string& name,
+                                              std::shared_ptr<TokenizerFormat> format,
+                                              const std::string& description = "",
+                                              const std::vector<Argument>& options = {}) {
+  return detail::register_extended(registry, HX_TOKENIZER_EXTENSION, HX_TOKENIZER, "tokenizer", name, std::move(format),
+                                   description, options, detail::tokenizer_vt());
+}
+
+}  // namespace harmonics
