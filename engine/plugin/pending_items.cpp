@@ -107,6 +107,7 @@ void add_pending(hx_registry& registry, const hx_item& from) {
   item->library = registry.library;
   item->plugin = registry.plugin;
   item->path = registry.path;
+  item->contract_minor = registry.contract_minor;
   item->kind = given.kind;
   item->flags = given.flags;
   item->self = given.self;
