@@ -86,7 +86,9 @@ inline std::vector<HTensor> make_operands(const FunctionalCase& c, DType dtype, 
   for (const Operand& operand : c.inputs) in.push_back(make_operand(operand, dtype, generator));
   if (c.functional == "softmax_cross_entropy_grad") in[2] = apply("softmax_cross_entropy", {}, {in[0], in[1]}).at(1);
   if (c.functional == "attention_grad") {
-    const std::vector<HTensor> forward = apply("attention", c.attributes, {in[0], in[1], in[2]});
+    std::vector<HTensor> given(in.begin(), in.begin() + 3);
+    given.insert(given.end(), in.begin() + 6, in.end());
+    const std::vector<HTensor> forward = apply("attention", c.attributes, given);
     in[3] = forward.at(0);
     in[4] = forward.at(1);
   }
@@ -377,6 +379,63 @@ inline void add_attention_cases(Cases& cases, Sizes& sizes) {
     }
 }
 
+inline void add_rotary_cases(Cases& cases, Sizes& sizes) {
+  const int64_t batch = 2, heads = sizes.odd(), t = sizes.some(), half = 1 + sizes.odd();
+  const Operand x = numbers({batch, heads, t, 2 * half}), rows = numbers({batch, t, heads, 2 * half});
+  const Operand shared = indices({t}, 50, DType::I32), own = indices({batch, t}, 50, DType::I32);
+  const AttributeMap at = AttributeMap().set("operands", std::string("positions"));
+  const AttributeMap both = AttributeMap().set("operands", std::string("positions,frequencies"));
+  cases.push_back({"rope", at, {x, shared}});
+  cases.push_back({"rope", AttributeMap(at).set("inverse", true), {x, own}});
+  cases.push_back({"rope", AttributeMap(at).set("positions_first", true).set("base", 50.0), {rows, own}});
+  cases.push_back({"rope", both, {x, own, randoms({half})}});
+  cases.push_back({"rope", AttributeMap().set("operands", std::string("frequencies")), {x, randoms({half})}});
+  for (const char* pairing : {"half", "interleaved"}) {
+    const AttributeMap paired = AttributeMap().set("pairing", std::string(pairing));
+    cases.push_back({"rope", paired, {x}});
+    cases.push_back({"rope", AttributeMap(paired).set("rotary_dims", 2 * half - 2).set("offset", int64_t{3}), {x}});
+    AttributeMap all = both;
+    all.set("pairing", std::string(pairing)).set("rotary_dims", int64_t{2}).set("positions_first", true);
+    cases.push_back({"rope", all, {rows, own, randoms({1})}});
+  }
+}
+
+inline void add_sequence_cases(Cases& cases, Sizes& sizes) {
+  const int64_t batch = 2, shared = sizes.coin() ? 1 : 2, group = sizes.coin() ? 1 : 3, heads = shared * group;
+  const int64_t width = sizes.some(), t = sizes.some();
+  for (const int64_t keys : {t + 3, t - 1})
+    for (const bool causal : {false, true})
+      for (const char* given : {"", "lengths", "mask", "lengths,bias", "lengths,mask,bias,sinks", "sinks"}) {
+        const std::string names = given;
+        AttributeMap a = AttributeMap().set("causal", causal).set("softcap", causal ? 1.5 : 0.0);
+        if (keys > t || names.empty()) a.set("window", int64_t{2});
+        if (!names.empty()) a.set("operands", names);
+        std::vector<Operand> more;
+        const bool wide = sizes.coin(), whole = sizes.coin();
+        const Shape by_score = whole ? Shape{t, keys} : Shape{batch, wide ? heads : 1, t, keys};
+        if (names.find("lengths") != names.npos) more.push_back(indices({batch}, keys + 2, DType::I32));
+        if (names.find("mask") != names.npos) more.push_back({Operand::index, by_score, DType::Bool, 2});
+        if (names.find("bias") != names.npos) more.push_back(numbers(by_score));
+        if (names.find("sinks") != names.npos) more.push_back(numbers({heads}));
+        const bool first = sizes.coin();
+        a.set("positions_first", first);
+        const Operand q = numbers(first ? Shape{batch, t, heads, width} : Shape{batch, heads, t, width});
+        const Operand k = numbers(first ? Shape{batch, keys, shared, width} : Shape{batch, shared, keys, width});
+        std::vector<Operand> forward{q, k, k}, backward{q, k, k, q, statistics({batch, heads, t}), q};
+        for (std::vector<Operand>* inputs : {&forward, &backward})
+          inputs->insert(inputs->end(), more.begin(), more.end());
+        cases.push_back({"attention", a, forward});
+        cases.push_back({"attention_grad", a, backward});
+      }
+  for (const int64_t rows : {int64_t{1}, t}) {
+    const Shape row{sizes.odd(), sizes.some()};
+    cases.push_back({"cache_append",
+                     {},
+                     {numbers(joined({batch, t + 2}, row)), numbers(joined({batch, rows}, row)),
+                      indices({batch}, t + 2, DType::I32)}});
+  }
+}
+
 inline void add_recurrent_cases(Cases& cases, Sizes& sizes) {
   const int64_t batch = sizes.odd(), in = sizes.some(), width = sizes.some();
   for (int64_t positions : {int64_t{1}, sizes.some()})
@@ -481,6 +540,8 @@ inline Cases functional_cases(uint64_t seed) {
   add_attention_cases(cases, sizes);
   add_optimizer_cases(cases, sizes);
   add_recurrent_cases(cases, sizes);
+  add_rotary_cases(cases, sizes);
+  add_sequence_cases(cases, sizes);
   return cases;
 }
 

@@ -8,6 +8,7 @@
 #include "engine/execution/device_memory.hpp"
 #include "engine/passes/pass.hpp"
 #include "engine/program/chain.hpp"
+#include "engine/program/functional.hpp"
 #include "engine/program/host_function.hpp"
 #include "engine/program/op.hpp"
 
@@ -117,6 +118,8 @@ const KernelSource::Answer& KernelSource::answer(const std::string& op, const At
                                                  const std::vector<TensorType>& outputs) {
   const std::string key = describe(op, attributes, inputs, outputs);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
+  if (std::string why = beyond_contract(op, attributes, device_->contract_minor); !why.empty())
+    return known_[key] = {nullptr, std::move(why)};
 
   const AttributeView view(attributes);
   const std::vector<hx_type> in = c_types(inputs), out = c_types(outputs);

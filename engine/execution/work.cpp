@@ -39,7 +39,15 @@ double other_of(const Program& program, const Node& node) {
   }
 }
 
+// Kernels that write in place move the block and the starts alone.
+bool is_block_write(const Node& node) {
+  if (is_block_write(node)) return true;
+  const FunctionalPtr functional = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
+  return functional && functional->is_block_write;
+}
+
 void add_flops(const Program& program, const Node& node, Work& work) {
+  if (node.op == Op::call && is_block_write(node)) return;
   if (node.op == Op::dot)
     work.products += products_of_dot(program, node);
   else
@@ -54,9 +62,8 @@ void add_flops(const Program& program, const Node& node, Work& work) {
 }
 
 // Index operations count only the selected rows of a table; layout operations only what they copy.
-// update_slice counts the block alone: kernels that write in place move no more.
 double bytes_of(const Program& program, const Node& node) {
-  if (node.op == Op::update_slice) return 2 * bytes(program.type(node.inputs[1])) + bytes(program.type(node.inputs[2]));
+  if (is_block_write(node)) return 2 * bytes(program.type(node.inputs[1])) + bytes(program.type(node.inputs[2]));
   double results = 0, operands = 0;
   for (ValueId v : node.outputs) results += bytes(program.type(v));
   const Family family = op_row(node.op).family;

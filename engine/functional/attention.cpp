@@ -6,37 +6,21 @@
 namespace harmonics::engine::reference {
 namespace {
 
-// Rotates pairs (i, i + D/2) by (offset + t) base^(-2i/D). Angles are f64 for accuracy at late positions.
-Values rope(const AttributeMap& a, Inputs in) {
-  expect_inputs("rope", in, 1, 1);
-  const HTensor& x = in[0];
-  const bool first = a.flag("positions_first");
-  expect(x.rank() >= (first ? 3u : 2u) && x.shape().back() % 2 == 0, "rope",
-         std::string("x is [..., positions, ") + (first ? "heads, " : "") + "width] with an even width, not " +
-             text_of(x));
-  const int64_t axis = static_cast<int64_t>(x.rank()) - 1, half = x.shape().back() / 2;
-  const Shape table = first ? Shape{x.shape()[x.rank() - 3], 1, half} : Shape{x.shape()[x.rank() - 2], half};
-  const HTensor position = iota(DType::F64, table, 0) + static_cast<double>(a.integer("offset", 0));
-  const double decay = -std::log(a.number("base", 10000)) / static_cast<double>(half);
-  const HTensor angle = position * exp(iota(DType::F64, table, first ? 2 : 1) * decay);
-  const HTensor v = wide(x);
-  const HTensor c = wide(cos(angle), v), turn = wide(sin(angle), v);
-  const HTensor s = a.flag("inverse") ? -turn : turn;
-  const HTensor left = slice_axis(v, axis, 0, half), right = slice_axis(v, axis, half, 2 * half);
-  return {as_type_of(concat({left * c - right * s, right * c + left * s}, axis), x)};
-}
-Values rope_gradient(const AttributeMap& a, Inputs, Inputs, Inputs gradients) {
-  AttributeMap back = a;
-  return {one("rope", back.set("inverse", !a.flag("inverse")), {gradients[0]})};
+constexpr double kUnseen = -std::numeric_limits<double>::infinity();
+
+OptionalInputs optional_inputs(const char* name, const AttributeMap& a, Inputs in, size_t fixed) {
+  return {name, a, in, fixed, {"lengths", "mask", "bias", "sinks"}};
 }
 
 // Sizes of an attention; groups of query heads share a key and value head.
 struct Heads {
-  int64_t batch, shared, group, queries, width, keys, value_width;
-  double scale;
+  int64_t batch, shared, group, queries, width, keys, value_width, window;
+  double scale, softcap;
   bool causal;
+  HTensor lengths, mask, bias, sinks;  // broadcast with scores [B, Hkv, group, T, S]; empty: not given
 
-  Heads(const char* name, const AttributeMap& a, const HTensor& q, const HTensor& k, const HTensor& v) {
+  Heads(const char* name, const AttributeMap& a, const HTensor& q, const HTensor& k, const HTensor& v,
+        const OptionalInputs& more) {
     const Shape qs = q.shape(), ks = k.shape(), vs = v.shape();
     expect(qs.rank() == 4 && ks.rank() == 4 && vs.rank() == 4 && qs[0] == ks[0] && qs[0] == vs[0] && ks[1] == vs[1] &&
                ks[1] > 0 && qs[1] % ks[1] == 0 && qs[3] == ks[3] && ks[2] == vs[2],
@@ -52,7 +36,12 @@ struct Heads {
     value_width = vs[3];
     scale = a.number("scale", 1 / std::sqrt(static_cast<double>(width)));
     causal = a.flag("causal");
+    window = a.integer("window", 0);
+    softcap = a.number("softcap", 0);
+    expect(window >= 0 && softcap >= 0, name, "window and softcap are 0, for none, or positive", ErrorKind::Usage);
+    take_optional(name, q, more);
   }
+
   // [B, H, T, ...] -> [B, Hkv, group, T, ...] and back.
   HTensor split(const HTensor& x) const {
     std::vector<int64_t> dims{batch, shared, group};
@@ -64,28 +53,84 @@ struct Heads {
     for (int64_t d : x.shape().from(3)) dims.push_back(d);
     return reshape(x, Shape(dims));
   }
-  // Returns whether some queries see no key. The mask is aligned at the lower right corner: the last query sees all
+  // Returns whether some queries may see no key. The mask is aligned at the lower right corner: the last query sees all
   // keys.
-  bool has_blind() const { return causal && queries > keys; }
-  // Scaled and masked scores [B, Hkv, group, T, S].
-  HTensor scores(const HTensor& q, const HTensor& k) const {
+  bool has_blind() const {
+    return (causal && queries > keys) || !lengths.empty() || !mask.empty() || !bias.empty();
+  }
+  // Keys or values [B, Hkv, S, ...]; 0 beyond the lengths, where memory may hold anything.
+  HTensor valid(const HTensor& x) const {
+    if (lengths.empty()) return x;
+    const HTensor inside = less(iota(DType::I64, {keys, 1}, 0), reshape(lengths, {batch, 1, 1, 1}));
+    return select(inside, x, zeros_like(x));
+  }
+  // Products of queries and keys: tanh(q k' scale / softcap), or q k' scale.
+  HTensor products(const HTensor& q, const HTensor& k) const {
     const HTensor s = dot(split(q), k, {4}, {3}, {0, 1}, {0, 1}) * scale;
-    if (!causal) return s;
-    const Shape mask{queries, keys};
-    const HTensor last_seen = iota(DType::I64, mask, 0) + static_cast<double>(keys - queries);
-    const HTensor seen = less_equal(iota(DType::I64, mask, 1), last_seen);
-    return select(seen, s, full(s.dtype(), s.shape(), -std::numeric_limits<double>::infinity()));
+    return softcap > 0 ? tanh(s / softcap) : s;
+  }
+  // Masked scores [B, Hkv, group, T, S] of the products.
+  HTensor scores(const HTensor& products) const {
+    HTensor s = softcap > 0 ? products * softcap : products;
+    if (!bias.empty()) s = s + cast(bias, s.dtype());
+    HTensor seen;
+    const auto restrict = [&](const HTensor& more) { seen = seen ? logical_and(seen, more) : more; };
+    const Shape table{queries, keys};
+    const auto position = [&] {  // of a query
+      const HTensor t = iota(DType::I64, table, 0);
+      return lengths.empty() ? t + static_cast<double>(keys - queries)
+                             : t + (lengths - static_cast<double>(queries));
+    };
+    if (!lengths.empty()) restrict(less(iota(DType::I64, table, 1), lengths));
+    if (causal) restrict(less_equal(iota(DType::I64, table, 1), position()));
+    if (window > 0) restrict(less(position() - static_cast<double>(window), iota(DType::I64, table, 1)));
+    if (!mask.empty()) restrict(mask);
+    return seen ? select(seen, s, full(s.dtype(), s.shape(), kUnseen)) : s;
   }
   // Replaces the -inf of queries that see no key, so that exp(-inf - x) is 0 and not NaN.
-  HTensor finite(const HTensor& x) const {
-    return has_blind() ? select(equal(x, -std::numeric_limits<double>::infinity()), zeros_like(x), x) : x;
-  }
+  HTensor finite(const HTensor& x) const { return has_blind() ? select(equal(x, kUnseen), zeros_like(x), x) : x; }
   // Normalised by their own sum, since lse is rounded to the precision of the largest score. lse marks queries that see
-  // no key.
+  // no key. With sinks their probability is the last column.
   HTensor probabilities(const HTensor& scores, const HTensor& lse) const {
-    const HTensor p = one("softmax", {}, {scores});
+    HTensor all = scores;
+    if (!sinks.empty()) all = concat({scores, broadcast(column(cast(sinks, scores.dtype())), ends())}, 4);
+    const HTensor p = one("softmax", {}, {all});
     if (!has_blind()) return p;
-    return select(equal(column(split(lse)), -std::numeric_limits<double>::infinity()), zeros_like(p), p);
+    return select(equal(column(split(lse)), kUnseen), zeros_like(p), p);
+  }
+  Shape ends() const { return {batch, shared, group, queries, 1}; }
+
+ private:
+  void take_optional(const char* name, const HTensor& q, const OptionalInputs& more) {
+    if (const HTensor& given = more.find("lengths"); !given.empty()) {
+      expect(given.dtype() == DType::I32 && given.shape() == Shape{batch}, name,
+             "lengths are i32[" + std::to_string(batch) + "], the number of valid keys of each batch item, not " +
+                 text_of(given));
+      const HTensor most = minimum(maximum(given, 0.0), static_cast<double>(keys));
+      lengths = reshape(cast(most, DType::I64), {batch, 1, 1, 1, 1});
+    }
+    if (const HTensor& given = more.find("mask"); !given.empty()) {
+      expect(given.dtype() == DType::Bool, name, "mask is bool, not " + text_of(given) + "; bias is added to scores",
+             ErrorKind::Type);
+      mask = by_score(name, "mask", given);
+    }
+    if (const HTensor& given = more.find("bias"); !given.empty()) {
+      expect(is_float(given.dtype()), name, "bias is of a float type, not " + text_of(given), ErrorKind::Type);
+      bias = by_score(name, "bias", given);
+    }
+    if (const HTensor& given = more.find("sinks"); !given.empty()) {
+      expect(is_float(given.dtype()) && given.shape() == Shape{shared * group}, name,
+             "sinks are a score of each head of q " + text_of(q) + ", not " + text_of(given));
+      sinks = reshape(given, {1, shared, group, 1});
+    }
+  }
+  HTensor by_score(const char* name, const char* operand, const HTensor& x) const {
+    const Shape s = x.shape();
+    if (s == Shape{queries, keys}) return x;
+    const bool heads = s.rank() == 4 && s[1] == shared * group;
+    expect(s.rank() == 4 && s[0] == batch && (s[1] == 1 || heads) && s[2] == queries && s[3] == keys, name,
+           std::string(operand) + " is [T, S] or [B, 1 or H, T, S], not " + text_of(x));
+    return reshape(x, heads ? Shape{batch, shared, group, queries, keys} : Shape{batch, 1, 1, queries, keys});
   }
 };
 
@@ -95,83 +140,140 @@ AttributeMap heads_first(const AttributeMap& a) { return AttributeMap(a).set("po
 
 // A query that sees no key gives 0, with lse -inf.
 Values attention(const AttributeMap& a, Inputs in) {
-  expect_inputs("attention", in, 3, 3);
+  expect_inputs("attention", in, 3, 7);
+  const OptionalInputs more = optional_inputs("attention", a, in, 3);
   if (a.flag("positions_first")) {
-    for (const HTensor& x : in) expect(x.rank() == 4, "attention", "q, k and v have four axes, not " + text_of(x));
-    const std::vector<HTensor> rows{swapped(in[0]), swapped(in[1]), swapped(in[2])};
+    std::vector<HTensor> rows(in.begin(), in.end());
+    for (size_t i = 0; i < 3; ++i) {
+      expect(rows[i].rank() == 4, "attention", "q, k and v have four axes, not " + text_of(rows[i]));
+      rows[i] = swapped(rows[i]);
+    }
     const Values result = attention(heads_first(a), rows);
     return {swapped(result[0]), result[1]};
   }
-  const Heads h("attention", a, in[0], in[1], in[2]);
-  const HTensor scores = h.scores(wide(in[0]), wide(in[1]));
-  const HTensor largest = h.finite(stop_gradient(reduce_max(scores, {4})));
+  const Heads h("attention", a, in[0], in[1], in[2], more);
+  const HTensor q = wide(in[0]), scores = h.scores(h.products(q, h.valid(wide(in[1], in[0]))));
+  HTensor most = reduce_max(scores, {4}), sinks;
+  if (!h.sinks.empty()) {
+    sinks = cast(h.sinks, scores.dtype());
+    most = maximum(most, sinks);
+  }
+  const HTensor largest = h.finite(stop_gradient(most));
   const HTensor e = exp(scores - column(largest));
-  const HTensor sum = reduce_sum(e, {4});
+  HTensor sum = reduce_sum(e, {4});
+  if (sinks) sum = sum + exp(sinks - largest);
   const HTensor lse = log(sum) + largest;
   const HTensor divisor = h.has_blind() ? select(equal(sum, 0.0), full(sum.dtype(), sum.shape(), 1), sum) : sum;
-  const HTensor out = dot(e, wide(in[2]), {4}, {2}, {0, 1}, {0, 1}) / column(divisor);
+  const HTensor v = h.valid(wide(in[2], in[0]));
+  const HTensor out = dot(e, v, {4}, {2}, {0, 1}, {0, 1}) / column(divisor);
   return {as_type_of(h.join(out), in[0]), h.join(lse)};
 }
 
-// The gradient of lse adds probabilities times dlse to that of the scores.
-Values through_lse(const Heads& h, Inputs in, const HTensor& lse, const HTensor& dlse) {
-  const HTensor q = wide(in[0]), k = wide(in[1]);
-  const HTensor ds = h.probabilities(h.scores(q, k), lse) * column(h.split(dlse));
-  return {as_type_of(h.join(dot(ds, k, {4}, {2}, {0, 1}, {0, 1})) * h.scale, in[0]),
-          as_type_of(dot(ds, h.split(q), {2, 3}, {2, 3}, {0, 1}, {0, 1}) * h.scale, in[1])};
+// The part of the scores' gradient that belongs to products of queries and keys; appends those of bias and sinks, in
+// the order of the optional inputs, to `rest`.
+HTensor through_optional(const Heads& h, const OptionalInputs& more, const HTensor& products, const HTensor& dscores,
+                         Values& rest) {
+  HTensor ds = dscores;
+  if (!h.sinks.empty()) ds = slice_axis(dscores, 4, 0, h.keys);
+  for (const std::string& name : more.names()) {
+    const HTensor& given = more.find(name);
+    if (name == "sinks") {
+      const HTensor last = slice_axis(dscores, 4, h.keys, h.keys + 1);
+      rest.push_back(as_type_of(reshape(reduce_sum(last, {0, 3, 4}), given.shape()), given));
+    } else if (name == "bias") {
+      std::vector<int64_t> axes;
+      if (given.rank() == 2) axes = {0, 1, 2};
+      if (given.rank() == 4 && given.shape()[1] == 1) axes = {1, 2};
+      rest.push_back(as_type_of(reshape(axes.empty() ? ds : reduce_sum(ds, axes), given.shape()), given));
+    }
+  }
+  return h.softcap > 0 ? ds * (1.0 - square(products)) : ds;
+}
+
+// The gradient of lse adds probabilities times dlse to that of the scores: of q, k, then bias and sinks.
+Values through_lse(const Heads& h, const OptionalInputs& more, Inputs in, const HTensor& lse, const HTensor& dlse) {
+  const HTensor q = wide(in[0]), k = h.valid(wide(in[1], in[0])), products = h.products(q, k);
+  Values rest;
+  const HTensor ds = through_optional(h, more, products,
+                                      h.probabilities(h.scores(products), lse) * column(h.split(dlse)), rest);
+  Values result{as_type_of(h.join(dot(ds, k, {4}, {2}, {0, 1}, {0, 1})) * h.scale, in[0]),
+                as_type_of(dot(ds, h.split(q), {2, 3}, {2, 3}, {0, 1}, {0, 1}) * h.scale, in[1])};
+  result.insert(result.end(), rest.begin(), rest.end());
+  return result;
 }
 Values attention_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs gradients) {
-  Values result = apply("attention_grad", a, {in[0], in[1], in[2], out[0], out[1], or_zero(gradients[0], out[0])});
+  const OptionalInputs more = optional_inputs("attention", a, in, 3);
+  std::vector<HTensor> operands{in[0], in[1], in[2], out[0], out[1], or_zero(gradients[0], out[0])};
+  operands.insert(operands.end(), in.begin() + 3, in.end());
+  Values found = apply("attention_grad", a, operands);  // dq, dk, dv, those of bias and sinks
   if (gradients[1]) {
     const bool first = a.flag("positions_first");
     std::vector<HTensor> rows(in.begin(), in.end());
-    if (first)
-      for (HTensor& x : rows) x = swapped(x);
-    const Values more = through_lse(Heads("attention", a, rows[0], rows[1], rows[2]), rows, out[1], gradients[1]);
-    for (size_t i = 0; i < more.size(); ++i) result[i] = result[i] + (first ? swapped(more[i]) : more[i]);
+    for (size_t i = 0; first && i < 3; ++i) rows[i] = swapped(rows[i]);
+    const Values also =
+        through_lse(Heads("attention", a, rows[0], rows[1], rows[2], more), more, rows, out[1], gradients[1]);
+    for (size_t i = 0; i < 2; ++i) found[i] = found[i] + (first ? swapped(also[i]) : also[i]);
+    for (size_t i = 2; i < also.size(); ++i) found[i + 1] = found[i + 1] + also[i];
   }
+  Values result(found.begin(), found.begin() + 3);
+  size_t next = 3;
+  for (const std::string& name : more.names())
+    result.push_back(name == "bias" || name == "sinks" ? found[next++] : HTensor());
   return result;
 }
 // softmax_grad uses sum(p dp), which equals dp if a query sees a single key, so that its gradients are exactly 0;
 // sum(dout out) would leave a rounding error.
 Values attention_grad(const AttributeMap& a, Inputs in) {
-  expect_inputs("attention_grad", in, 6, 6);
+  expect_inputs("attention_grad", in, 6, 10);
+  const OptionalInputs more = optional_inputs("attention_grad", a, in, 6);
   if (a.flag("positions_first")) {
     std::vector<HTensor> rows(in.begin(), in.end());
     for (size_t i : {0, 1, 2, 3, 5}) rows[i] = swapped(rows[i]);
     Values result = attention_grad(heads_first(a), rows);
-    for (HTensor& x : result) x = swapped(x);
+    for (size_t i = 0; i < 3; ++i) result[i] = swapped(result[i]);
     return result;
   }
-  const Heads h("attention_grad", a, in[0], in[1], in[2]);
-  const HTensor q = wide(in[0]), k = wide(in[1]), v = wide(in[2]), dout = wide(in[5]);
-  const HTensor p = h.probabilities(h.scores(q, k), in[4]);
+  const Heads h("attention_grad", a, in[0], in[1], in[2], more);
+  const HTensor q = wide(in[0]), k = h.valid(wide(in[1], in[0])), v = h.valid(wide(in[2], in[0])), dout = wide(in[5]);
+  const HTensor products = h.products(q, k), p_all = h.probabilities(h.scores(products), in[4]);
+  const HTensor p = h.sinks.empty() ? p_all : slice_axis(p_all, 4, 0, h.keys);
   const HTensor dout_heads = h.split(dout);
   const HTensor dv = dot(p, dout_heads, {2, 3}, {2, 3}, {0, 1}, {0, 1});
-  const HTensor dp = dot(dout_heads, v, {4}, {3}, {0, 1}, {0, 1});
-  const HTensor ds = one("softmax_grad", {}, {p, dp}) * h.scale;
+  HTensor dp = dot(dout_heads, v, {4}, {3}, {0, 1}, {0, 1});
+  if (!h.sinks.empty()) dp = concat({dp, full(dp.dtype(), h.ends(), 0)}, 4);
+  Values rest;
+  const HTensor ds =
+      through_optional(h, more, products, one("softmax_grad", {}, {p_all, dp}), rest) * h.scale;
   const HTensor dq = h.join(dot(ds, k, {4}, {2}, {0, 1}, {0, 1}));
   const HTensor dk = dot(ds, h.split(q), {2, 3}, {2, 3}, {0, 1}, {0, 1});
-  return {as_type_of(dq, in[0]), as_type_of(dk, in[1]), as_type_of(dv, in[2])};
+  Values result{as_type_of(dq, in[0]), as_type_of(dk, in[1]), as_type_of(dv, in[2])};
+  result.insert(result.end(), rest.begin(), rest.end());
+  return result;
+}
+
+uint16_t contract_of_attention(const AttributeMap& a) {
+  const bool grown =
+      !a.text("operands", "").empty() || a.integer("window", 0) != 0 || a.number("softcap", 0) != 0;
+  return grown ? uint16_t{5} : uint16_t{0};
 }
 
 }  // namespace
 
 std::vector<Functional> attentions() {
-  return {
-      {"rope", "rotary positions: pairs (i, i + D/2) turned by an angle that grows with the position",
-       "x [..., T, D] {base = 10000, offset = 0, inverse = false, positions_first = false: x [..., T, H, D]} -> y like "
-       "x",
-       rope, rope_gradient},
-      {"attention",
-       "softmax(q k' scale) v per head; causal: the last query sees every key; lse is log(sum(exp)) of a row",
-       "q [B, H, T, D], k [B, Hkv, S, D], v [B, Hkv, S, D] {causal = false, scale = 1/sqrt(D), positions_first = "
-       "false: [B, T, H, D]} -> out like q, lse [B, H, T]",
-       attention, attention_gradient},
-      {"attention_grad", "gradient of attention with its results out and lse",
-       "q, k, v, out [B, H, T, D], lse [B, H, T], dout [B, H, T, D] {as attention} -> dq, dk, dv", attention_grad,
-       nullptr},
-  };
+  Functional forward{
+      "attention",
+      "softmax(q k' scale) v per head; causal: the last query sees every key; lse is log(sum(exp)) of a row; keys from "
+      "lengths on are not seen; with causal and lengths the last query is at the last valid key",
+      "q [B, H, T, D], k [B, Hkv, S, D], v [B, Hkv, S, D], lengths i32 [B]?, mask bool [T, S] or [B, 1 or H, T, S]?, "
+      "bias like mask?, sinks [H]? {causal = false, scale = 1/sqrt(D), positions_first = false: [B, T, H, D], window = "
+      "0: all, softcap = 0: none, operands = lengths,mask,bias,sinks: the inputs given} -> out like q, lse [B, H, T]",
+      attention, attention_gradient};
+  Functional backward{"attention_grad", "gradient of attention with its results out and lse",
+                      "q, k, v, out [B, H, T, D], lse [B, H, T], dout [B, H, T, D], lengths?, mask?, bias?, sinks? {as "
+                      "attention} -> dq, dk, dv, dbias?, dsinks?",
+                      attention_grad, nullptr};
+  forward.contract_minor = backward.contract_minor = contract_of_attention;
+  return {std::move(forward), std::move(backward)};
 }
 
 }  // namespace harmonics::engine::reference

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,7 @@ std::vector<Functional> pools();
 std::vector<Functional> embeddings();
 std::vector<Functional> dropouts();
 std::vector<Functional> attentions();
+std::vector<Functional> sequences();
 std::vector<Functional> recurrences();
 std::vector<Functional> optimizers();
 void add_reference_functionals(FunctionalTable& table);  // all of them
@@ -45,6 +47,20 @@ inline void expect_inputs(const char* name, Inputs in, size_t least, size_t most
              std::to_string(in.size()));
 }
 inline std::string text_of(const HTensor& x) { return type_of(x).str(); }
+
+// Optional inputs after the first `fixed` ones, named by the attribute `operands` ("lengths" or "lengths,bias").
+class OptionalInputs {
+ public:
+  OptionalInputs(const char* name, const AttributeMap& attributes, Inputs in, size_t fixed,
+                 std::initializer_list<std::string_view> known);
+  const HTensor& find(std::string_view operand) const;  // empty if it is not given
+  bool has(std::string_view operand) const { return !find(operand).empty(); }
+  const std::vector<std::string>& names() const { return names_; }
+
+ private:
+  std::vector<std::string> names_;
+  Inputs values_;
+};
 
 // Applies an operation or functional with a single result.
 inline HTensor one(std::string_view op, const AttributeMap& attributes, const std::vector<HTensor>& inputs) {

@@ -39,6 +39,7 @@ struct Opened {
   std::shared_ptr<Library> library;
   std::string id;
   EntryPoint entry;
+  uint16_t contract_minor;
 };
 
 std::shared_ptr<const MappedFile> map_plugin(const std::string& path) {
@@ -152,7 +153,7 @@ Opened open_library(const std::string& path, How how) {
   if (!symbol) throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' does not export harmonics_register", path));
   std::string id = descriptor.id[0] ? descriptor.id : stem_of(path);
   remember_code(id, file, symbol);
-  return {std::move(library), std::move(id), reinterpret_cast<EntryPoint>(symbol)};
+  return {std::move(library), std::move(id), reinterpret_cast<EntryPoint>(symbol), descriptor.abi_minor};
 }
 
 // Runs the plugin's code and catches all its exceptions. An Error of the plugin may have another memory layout, so
@@ -179,6 +180,7 @@ void load(const std::string& path, Add&& add, How how = How::Tried) {
   pending.plugin = opened.id;
   pending.path = opened.library->path();
   pending.library = opened.library;
+  pending.contract_minor = opened.contract_minor;
   run_entry(opened, path, pending);
   for (std::shared_ptr<Item>& item : pending.pending) add(std::move(item));
 }

@@ -113,6 +113,7 @@ void add_pending(hx_registry& registry, const hx_item& from, std::string_view ex
   item->library = registry.library;
   item->plugin = registry.plugin;
   item->path = registry.path;
+  item->contract_minor = registry.contract_minor;
   item->kind = given.kind;
   item->flags = given.flags;
   item->self = given.self;

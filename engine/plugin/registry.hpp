@@ -36,6 +36,8 @@ class Item {
   std::string plugin;  // id of its plugin; "": built in
   std::string path;    // path of that plugin's file
   std::vector<ArgumentSpec> arguments;
+  // The minor version of contract 1 that its library is built for; of the program's own items the current one.
+  uint16_t contract_minor = HX_ABI_MINOR;
   uint64_t order = 0;  // later registrations have larger ones; 0: from a library that its manifest announced
   void* self = nullptr;
   const void* vtable = nullptr;
@@ -139,4 +141,5 @@ struct hx_registry {
   std::function<void(std::shared_ptr<harmonics::engine::Item>)> take;  // if set, receives items at once instead
   std::string plugin, path;
   std::shared_ptr<harmonics::engine::Library> library;
+  uint16_t contract_minor = HX_ABI_MINOR;
 };

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <unordered_map>
 
+#include <fmt/core.h>
+
 #include "engine/program/tracer.hpp"
 
 namespace harmonics::engine {
@@ -85,6 +87,18 @@ std::vector<std::string> FunctionalTable::names() const {
   std::vector<std::string> names = Registry::global().names(HX_FUNCTIONAL);
   for (const FunctionalPtr& f : all()) names.push_back(f->name);
   return names;
+}
+
+uint16_t contract_minor_of(std::string_view op, const AttributeMap& attributes) {
+  if (attributes.empty()) return 0;
+  const FunctionalPtr functional = FunctionalTable::global().find(op);
+  return functional && functional->contract_minor ? functional->contract_minor(attributes) : uint16_t{0};
+}
+
+std::string beyond_contract(std::string_view op, const AttributeMap& attributes, uint16_t minor) {
+  const uint16_t needed = contract_minor_of(op, attributes);
+  if (needed <= minor) return "";
+  return fmt::format("it is built for contract 1.{}, and attributes of this call are of contract 1.{}", minor, needed);
 }
 
 namespace {

@@ -34,6 +34,11 @@ class Functional {
   // An optimizer step: (w, g, moments ..., lr, step?) -> w, moments ... Tensors of w's shape may be stored transposed,
   // all alike, and kernels may write each result over the tensor it replaces.
   bool is_update = false;
+  // Copies its second input into its first: kernels may write in place, and then move no more than that input.
+  bool is_block_write = false;
+  // The minor version of contract 1 that a library must be built for to be offered the call: attributes and operands of
+  // a functional grow, and an older kernel would ignore them. Null: 0.
+  uint16_t (*contract_minor)(const AttributeMap&) = nullptr;
   uint64_t id = 0;  // unique, set by the table: names may be reused
 };
 using FunctionalPtr = std::shared_ptr<const Functional>;
@@ -65,6 +70,11 @@ struct FunctionalSources {
   Functional (*of_plugin)(const ItemPtr& item);  // a plugin's, without name and description
 };
 void set_functional_sources(const FunctionalSources& sources);
+
+// Functional::contract_minor of the call; 0 for primitives.
+uint16_t contract_minor_of(std::string_view op, const AttributeMap& attributes);
+// Why a library built for contract 1.`minor` is not offered the call; "" if it is.
+std::string beyond_contract(std::string_view op, const AttributeMap& attributes, uint16_t minor);
 
 // The body as a separate Program; inputs and outputs are named "0", "1" ... Cached by name, attributes and types.
 std::shared_ptr<const Program> body_program(const Functional& functional, const AttributeMap& attributes,

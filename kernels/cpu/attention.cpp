@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "cached_attention.hpp"
 #include "families.hpp"
 
 namespace harmonics::cpu {
@@ -13,9 +14,92 @@ HeadRows rows_of(const hx_type& x, bool positions_first) {
   return positions_first ? HeadRows{x.dims[1] * inner, width, inner} : HeadRows{x.dims[1] * inner, inner, width};
 }
 
+struct Optional {
+  uint32_t lengths = kNoBuffer, sinks = kNoBuffer;
+};
+// Buffers of the optional inputs; false: others than these two are given.
+bool optional_of(const Site& site, Optional& found) {
+  const std::string names = site.text("operands");
+  uint32_t buffer = 3;
+  for (size_t at = 0; at < names.size(); ++buffer) {
+    const size_t comma = std::min(names.find(',', at), names.size());
+    const std::string_view name = std::string_view(names).substr(at, comma - at);
+    if (buffer >= site.inputs() || (name != "lengths" && name != "sinks")) return false;
+    (name == "lengths" ? found.lengths : found.sinks) = buffer;
+    at = comma + 1;
+  }
+  return buffer == site.inputs();
+}
+
+bool is_f16(const hx_type& x) { return x.dtype == HX_F16; }
+
+bool plan_cached_attention(const Site& site, hx_kernel& out) {
+  constexpr double kMostApart = 32 << 20;  // bytes of the splits' sums
+  const hx_type &q = site.in(0), &k = site.in(1), &v = site.in(2);
+  const bool first = site.flag("positions_first");
+  const uint32_t heads = first ? 2 : 1, positions = first ? 1 : 2;
+  Optional optional;
+  if (site.op() != "attention" || site.inputs() < 3 || !optional_of(site, optional)) return false;
+  if (q.rank != 4 || k.rank != 4 || v.rank != 4 || k.dims[heads] == 0 || q.dims[heads] % k.dims[heads]) return false;
+  if (!is_f32(q) || !is_f32(site.out(0)) || !is_f32(site.out(1))) return false;
+  if ((!is_f32(k) && !is_f16(k)) || (!is_f32(v) && !is_f16(v))) return false;
+  if (optional.lengths != kNoBuffer && site.in(optional.lengths).dtype != HX_I32) return false;
+  if (optional.sinks != kNoBuffer && !is_f32(site.in(optional.sinks))) return false;
+  auto c = std::make_unique<CachedAttentionContext>();
+  c->batch = q.dims[0];
+  c->shared = k.dims[heads];
+  c->group = q.dims[heads] / c->shared;
+  c->queries = q.dims[positions];
+  c->keys = k.dims[positions];
+  c->width = q.dims[3];
+  c->value_width = v.dims[3];
+  c->q = rows_of(q, first);
+  c->k = rows_of(k, first);
+  c->v = rows_of(v, first);
+  c->out = rows_of(site.out(0), first);
+  c->tile = std::clamp<int64_t>(kMostTile / c->group, 1, c->queries);
+  c->tiles = (c->queries + c->tile - 1) / c->tile;
+  c->splits = (c->keys + kCacheSplit - 1) / kCacheSplit;
+  c->half_k = is_f16(k);
+  c->half_v = is_f16(v);
+  const int64_t rows = c->tile * c->group;
+  c->copy_k = c->half_k || (rows > 3 && c->k.row != c->width);
+  c->copy_v = c->half_v || (rows > 6 && c->v.row != c->value_width);
+  c->causal = site.flag("causal");
+  c->window = static_cast<int64_t>(site.number("window"));
+  c->scale = static_cast<float>(site.number("scale", 1 / std::sqrt(static_cast<double>(c->width))));
+  c->softcap = static_cast<float>(site.number("softcap"));
+  if (c->scale < 0 || c->window < 0 || c->softcap < 0) return false;
+  c->lengths = optional.lengths;
+  c->sinks = optional.sinks;
+  c->out_buffer = site.inputs();
+  c->lse = site.inputs() + 1;
+  c->workspace = site.workspace();
+  const int64_t items = c->batch * c->shared * c->tiles, all_rows = c->batch * c->shared * c->group * c->queries;
+  const double partials = static_cast<double>(all_rows * c->splits) * static_cast<double>(partial_floats(*c)) * 4;
+  c->apart = items < 16 && c->splits > 1 && partials <= kMostApart;
+  const double pairs = static_cast<double>(all_rows) * static_cast<double>(c->keys);
+  const double per_pair = 1.0 + 0.1 * static_cast<double>(c->width + c->value_width) / 2;
+  c->parts = parts_for(pairs * per_pair, items * (c->apart ? c->splits : 1));
+  c->merge_parts = parts_for(partials * 0.1, all_rows);
+  const auto room = [](int64_t floats) { return (floats + 15) & ~int64_t{15}; };
+  c->part_workspace = room(rows * c->width) + room(rows * kCacheBlock) + room(rows * c->value_width) + 4 * room(rows);
+  if (c->copy_k) c->part_workspace += room(kCacheBlock * c->width);
+  if (c->copy_v) c->part_workspace += room(kCacheBlock * c->value_width);
+  const uint64_t workspace = static_cast<uint64_t>(c->part_workspace) * c->parts * 4 +
+                             (c->apart ? static_cast<uint64_t>(partials) : 0);
+  std::vector<uint32_t> parts{c->parts};
+  if (c->apart) parts.push_back(c->merge_parts);
+  answer(out, std::move(c), isa().cached_attention, "cached attention", parts).workspace = workspace;
+  return true;
+}
+
 }  // namespace
 
 bool plan_attention(const Site& site, hx_kernel& out) {
+  const bool half = site.inputs() == 3 && (is_f16(site.in(1)) || is_f16(site.in(2)));
+  if (kernels::has_more_than_attention(site) || half) return plan_cached_attention(site, out);
+  if (site.inputs() != 3 && site.inputs() != 6) return false;
   const hx_type &q = site.in(0), &k = site.in(1), &v = site.in(2);
   const bool positions_first = site.flag("positions_first");
   const uint32_t head_axis = positions_first ? 2 : 1, position_axis = positions_first ? 1 : 2;

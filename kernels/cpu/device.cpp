@@ -81,6 +81,7 @@ const std::unordered_map<std::string_view, Plan>& plans() {
       {"attention", plan_attention},
       {"attention_grad", plan_attention},
       {"rope", plan_rope},
+      {"cache_append", plan_cache_append},
       {"gather", plan_gather},
       {"embedding", plan_gather},
       {"scatter_add", plan_scatter_add},

@@ -52,6 +52,7 @@ bool plan_pooled_convolution(const Site&, hx_kernel&);
 bool plan_pool(const Site&, hx_kernel&);
 bool plan_attention(const Site&, hx_kernel&);
 bool plan_rope(const Site&, hx_kernel&);
+bool plan_cache_append(const Site&, hx_kernel&);
 
 bool plan_gather(const Site&, hx_kernel&);
 bool plan_scatter_add(const Site&, hx_kernel&);

@@ -119,33 +119,4 @@ bool plan_embedding_grad(const Site& site, hx_kernel& out) {
   return answer_scatter(std::move(c), out, "embedding gradient");
 }
 
-bool plan_rope(const Site& site, hx_kernel& out) {
-  struct Owned : RopeContext {
-    std::vector<float> table;
-  };
-  const hx_type& x = site.in(0);
-  const uint32_t skipped = site.flag("positions_first") ? 1 : 0;
-  if (!site.all_f32() || x.rank < 2 + skipped || last(x) % 2) return false;
-  auto c = std::make_unique<Owned>();
-  c->half = last(x) / 2;
-  c->positions = x.dims[x.rank - 2 - skipped];
-  c->repeats = skipped ? x.dims[x.rank - 2] : 1;
-  c->rows = count(x) / last(x);
-  const int64_t cells = c->positions * c->half;
-  c->table.resize(static_cast<size_t>(2 * cells));
-  const double decay = -std::log(site.number("base", 10000)) / static_cast<double>(c->half),
-               turn = site.flag("inverse") ? -1 : 1;
-  for (int64_t i = 0; i < cells; ++i) {
-    const double position = static_cast<double>(site.integer("offset") + i / c->half);
-    const double angle = position * std::exp(static_cast<double>(i % c->half) * decay);
-    c->table[static_cast<size_t>(i)] = static_cast<float>(std::cos(angle));
-    c->table[static_cast<size_t>(cells + i)] = static_cast<float>(turn * std::sin(angle));
-  }
-  c->cosines = c->table.data();
-  c->sines = c->table.data() + cells;
-  c->parts = parts_for(0.3 * static_cast<double>(count(x)) + 3.0 * static_cast<double>(c->rows), c->rows);
-  answer<RopeContext>(out, std::move(c), isa().rope, "rope").in_place = 1;
-  return true;
-}
-
 }  // namespace harmonics::cpu

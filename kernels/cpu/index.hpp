@@ -1,4 +1,4 @@
-// Gather, scatter, slices at positions known at run time, the largest of a row, and rotary positions.
+// Gather, scatter, slices at positions known at run time, and the largest of a row.
 #pragma once
 
 #include <cstdint>
@@ -32,13 +32,6 @@ struct BlockCopyContext {
 struct TopKContext {
   int64_t rows, size, k;
   uint32_t parts;
-};
-
-struct RopeContext {
-  int64_t rows, positions, half;
-  int64_t repeats;  // consecutive rows with the same position
-  uint32_t parts;
-  const float *cosines, *sines;  // [positions, half]
 };
 
 }  // namespace harmonics::cpu

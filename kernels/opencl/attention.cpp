@@ -28,6 +28,7 @@ struct Attention {
   static bool first(const Site& site) { return site.flag("positions_first"); }
 
   bool is_served(const Site& site) const {
+    if (kernels::has_more_than_attention(site)) return declined("has no optional inputs, window or softcap");
     for (const uint32_t i : {1, 2, 3, 5})
       if (i < site.inputs() && site.in(i).dtype != site.in(0).dtype) return declined("attends within one type only");
     if (!is_float(site.in(0).dtype)) return declined("attends in floats only");
@@ -214,6 +215,7 @@ bool plan_attention_grad(const Site& site, hx_kernel& out) {
 
 // Angles are computed on the host in f64, for accuracy at late positions, and on devices without f64.
 bool plan_rope(const Site& site, hx_kernel& out) {
+  if (kernels::has_more_than_rope(site)) return declined("turns all pairs (i, i + D/2), from offset on");
   const hx_type& x = site.in(0);
   const uint32_t skipped = site.flag("positions_first") ? 1 : 0;
   if (!is_float(x.dtype) || x.rank < 2 + skipped || x.dims[x.rank - 1] % 2)

@@ -44,4 +44,13 @@ class Site {
   const hx_call_site& raw_;
 };
 
+// Whether the call has what contract 1.5 added: optional inputs, a window or a cap of the scores; other pairs. Whole
+// numbers may be attributes of type float.
+inline bool has_more_than_attention(const Site& site) {
+  return !site.text("operands").empty() || site.number("window") != 0 || site.number("softcap") != 0;
+}
+inline bool has_more_than_rope(const Site& site) {
+  return !site.text("operands").empty() || site.text("pairing") == "interleaved" || site.number("rotary_dims") != 0;
+}
+
 }  // namespace harmonics::kernels

@@ -159,22 +159,4 @@ void top_k(const void* context, void* const* buffers, uint32_t, uint32_t part) {
               {static_cast<float*>(buffers[1]) + r * c.k, static_cast<int64_t*>(buffers[2]) + r * c.k});
 }
 
-void rope(const void* context, void* const* buffers, uint32_t, uint32_t part) {
-  const auto& c = *static_cast<const RopeContext*>(context);
-  const Range rows = share(c.rows, c.parts, part);
-  for (int64_t r = rows.begin; r < rows.end; ++r) {
-    const float* x = static_cast<const float*>(buffers[0]) + r * 2 * c.half;
-    float* y = static_cast<float*>(buffers[1]) + r * 2 * c.half;
-    const int64_t position = r / c.repeats % c.positions;
-    const float *cosine = c.cosines + position * c.half, *sine = c.sines + position * c.half;
-    for (int64_t i = 0; i < c.half; i += kWidth) {
-      const int64_t n = c.half - i < kWidth ? c.half - i : kWidth;
-      const vf a = load_some(x + i, n), b = load_some(x + c.half + i, n), u = load_some(cosine + i, n),
-               v = load_some(sine + i, n);
-      store_some(y + i, a * u - b * v, n);
-      store_some(y + c.half + i, b * u + a * v, n);
-    }
-  }
-}
-
 }  // namespace harmonics::cpu::HM_ISA

@@ -1,0 +1,178 @@
+// Sequences that grow: rotary positions, and rows appended to a cache.
+#include <cmath>
+
+#include "engine/functional/reference.hpp"
+
+namespace harmonics::engine::reference {
+
+namespace {
+
+constexpr uint16_t kOptionalInputs = 5;  // contract 1.5
+
+// Rotary positions of x: sizes and layout, checked.
+struct Turn {
+  int64_t axis, width, turned, half;
+  uint32_t positions_axis;
+  bool interleaved;
+
+  Turn(const AttributeMap& a, const HTensor& x) {
+    const bool first = a.flag("positions_first");
+    const uint32_t after = first ? 3 : 2;
+    expect(x.rank() >= after, "rope",
+           std::string("x is [..., positions, ") + (first ? "heads, " : "") + "width], not " + text_of(x));
+    axis = static_cast<int64_t>(x.rank()) - 1;
+    width = x.shape().back();
+    positions_axis = x.rank() - after;
+    turned = a.integer("rotary_dims", 0);
+    expect(turned >= 0 && turned <= width && turned % 2 == 0, "rope",
+           "rotary_dims is an even number up to the width " + std::to_string(width) + ", not " +
+               std::to_string(turned));
+    if (turned == 0) turned = width;
+    expect(turned % 2 == 0, "rope",
+           "x is [..., positions, " + std::string(first ? "heads, " : "") + "width] with an even width, not " +
+               text_of(x) + "; rotary_dims leaves the rest of a width as it is");
+    half = turned / 2;
+    const std::string pairing = a.text("pairing", "half");
+    expect(pairing == "half" || pairing == "interleaved", "rope",
+           "pairing is half or interleaved, not '" + pairing + "'");
+    interleaved = pairing == "interleaved";
+  }
+
+  // Angles by position and pair, in f64 for accuracy at late positions. Aligned with the last axes of x, or, where
+  // positions differ by batch item, with all of them.
+  HTensor angles(const AttributeMap& a, const HTensor& x, const HTensor& positions, const HTensor& frequencies) const {
+    const bool first = a.flag("positions_first");
+    const int64_t t = x.shape()[positions_axis];
+    Shape table = first ? Shape{t, 1, half} : Shape{t, half};
+    HTensor position;
+    if (positions.empty()) {
+      position = iota(DType::F64, table, 0) + static_cast<double>(a.integer("offset", 0));
+    } else {
+      const HTensor p = cast(positions, DType::F64);
+      if (positions.rank() == 2) {
+        std::vector<int64_t> sizes(x.rank(), 1);
+        sizes[0] = x.shape()[0];
+        sizes[positions_axis] = t;
+        position = reshape(p, Shape(sizes));
+        sizes.back() = half;
+        table = Shape(sizes);
+      } else {
+        position = reshape(p, first ? Shape{t, 1, 1} : Shape{t, 1});
+      }
+    }
+    const auto last = static_cast<int64_t>(table.rank()) - 1;
+    if (!frequencies.empty())
+      return position * along(cast(stop_gradient(frequencies), DType::F64), table.rank(), static_cast<uint32_t>(last));
+    const double decay = -std::log(a.number("base", 10000)) / static_cast<double>(half);
+    return position * exp(iota(DType::F64, table, last) * decay);
+  }
+
+  void check(const HTensor& x, const HTensor& positions, const HTensor& frequencies) const {
+    const int64_t t = x.shape()[positions_axis];
+    if (!positions.empty()) {
+      expect(positions.dtype() == DType::I32, "rope", "positions are i32, not " + text_of(positions), ErrorKind::Type);
+      const bool own = positions.rank() == 2 && positions_axis > 0;
+      expect(own ? positions.shape() == Shape{x.shape()[0], t} : positions.shape() == Shape{t}, "rope",
+             "positions are [" + std::to_string(t) + "], or " + std::to_string(t) +
+                 " for each item of the first axis of x " + text_of(x) + ", not " + text_of(positions));
+    }
+    if (!frequencies.empty())
+      expect(frequencies.dtype() == DType::F32 && frequencies.shape() == Shape{half}, "rope",
+             "frequencies are f32[" + std::to_string(half) + "], one of each pair, not " + text_of(frequencies));
+  }
+};
+
+// Rotates pairs by position base^(-2i/D): (i, i + D/2), or (2i, 2i + 1) if interleaved.
+Values rope(const AttributeMap& a, Inputs in) {
+  expect_inputs("rope", in, 1, 3);
+  const OptionalInputs more("rope", a, in, 1, {"positions", "frequencies"});
+  const HTensor &x = in[0], &positions = more.find("positions"), &frequencies = more.find("frequencies");
+  const Turn turn(a, x);
+  turn.check(x, positions, frequencies);
+  const HTensor angle = turn.angles(a, x, positions, frequencies), v = wide(x);
+  const HTensor c = wide(cos(angle), v), s = wide(sin(angle), v), by = a.flag("inverse") ? -s : s;
+  const auto part = [&](const HTensor& from, int64_t start, int64_t limit) {
+    return slice_axis(from, static_cast<int64_t>(from.rank()) - 1, start, limit);
+  };
+  HTensor left, right;
+  if (turn.interleaved) {
+    std::vector<int64_t> pairs = x.shape().vector();
+    pairs.back() = turn.half;
+    pairs.push_back(2);
+    const HTensor paired = reshape(part(v, 0, turn.turned), Shape(pairs));
+    pairs.pop_back();
+    left = reshape(part(paired, 0, 1), Shape(pairs));
+    right = reshape(part(paired, 1, 2), Shape(pairs));
+  } else {
+    left = part(v, 0, turn.half);
+    right = part(v, turn.half, turn.turned);
+  }
+  const HTensor to_left = left * c - right * by, to_right = right * c + left * by;
+  std::vector<HTensor> result;
+  if (turn.interleaved) {
+    std::vector<int64_t> sizes = x.shape().vector();
+    sizes.back() = turn.turned;
+    result = {reshape(concat({column(to_left), column(to_right)}, turn.axis + 1), Shape(sizes))};
+  } else {
+    result = {to_left, to_right};
+  }
+  if (turn.turned < turn.width) result.push_back(part(v, turn.turned, turn.width));
+  return {as_type_of(result.size() == 1 ? result[0] : concat(result, turn.axis), x)};
+}
+Values rope_gradient(const AttributeMap& a, Inputs in, Inputs, Inputs gradients) {
+  AttributeMap back = a;
+  std::vector<HTensor> operands(in.begin(), in.end());
+  operands[0] = gradients[0];
+  Values result(in.size());
+  result[0] = one("rope", back.set("inverse", !a.flag("inverse")), operands);
+  return result;
+}
+uint16_t contract_of_rope(const AttributeMap& a) {
+  const bool grown = !a.text("operands", "").empty() || a.text("pairing", "half") != "half" ||
+                     a.integer("rotary_dims", 0) != 0;
+  return grown ? kOptionalInputs : uint16_t{0};
+}
+
+// One update_slice for each batch item, whose starts are clamped so that the rows fit.
+Values cache_append(const AttributeMap&, Inputs in) {
+  expect_inputs("cache_append", in, 3, 3);
+  const HTensor &cache = in[0], &rows = in[1], &start = in[2];
+  const Shape whole = cache.shape(), block = rows.shape();
+  expect(whole.rank() >= 2 && block.rank() == whole.rank() && whole[0] == block[0] && block[1] <= whole[1] &&
+             whole.from(2) == block.from(2),
+         "cache_append",
+         "cache " + text_of(cache) + " and new rows " + text_of(rows) +
+             " do not fit: they are [B, C, ...] and [B, T, ...] with T up to C");
+  expect(start.dtype() == DType::I32 && start.shape() == Shape{whole[0]}, "cache_append",
+         "start is i32[" + std::to_string(whole[0]) + "], one row number for each batch item, not " + text_of(start));
+  HTensor result = cache;
+  const HTensor converted = as_type_of(rows, cache);
+  const int64_t inner = static_cast<int64_t>(whole.rank()) - 2;
+  for (int64_t b = 0; b < whole[0]; ++b) {
+    std::vector<HTensor> at{full(DType::I32, {1}, static_cast<double>(b)), slice_axis(start, 0, b, b + 1)};
+    if (inner > 0) at.push_back(full(DType::I32, {inner}, 0));
+    result = update_slice(result, slice_axis(converted, 0, b, b + 1), concat(at, 0));
+  }
+  return {result};
+}
+
+}  // namespace
+
+std::vector<Functional> sequences() {
+  Functional turn{"rope",
+                  "rotary positions: pairs (i, i + D/2) turned by an angle that grows with the position; interleaved: "
+                  "pairs (2i, 2i + 1)",
+                  "x [..., T, D], positions i32 [T] or [B, T]?, frequencies f32 [D/2]? {base = 10000, offset = 0, "
+                  "inverse = false, positions_first = false: x [..., T, H, D], pairing = half|interleaved, rotary_dims "
+                  "= 0: all of D, operands = positions,frequencies: the inputs given} -> y like x",
+                  rope, rope_gradient};
+  turn.contract_minor = contract_of_rope;
+  Functional append{"cache_append",
+                    "writes the rows of each batch item into its cache, from start on; the start is clamped so that "
+                    "they fit",
+                    "cache [B, C, ...], new [B, T, ...], start i32 [B] -> cache like cache", cache_append, nullptr};
+  append.is_block_write = true;
+  return {std::move(turn), std::move(append)};
+}
+
+}  // namespace harmonics::engine::reference

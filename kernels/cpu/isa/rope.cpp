@@ -1,0 +1,128 @@
+#include "../rope.hpp"
+
+#include <cstring>
+
+#include "kernels.hpp"
+#include "simd.hpp"
+
+namespace harmonics::cpu::HM_ISA {
+namespace {
+
+typedef double vd __attribute__((vector_size(HM_VECTOR_BYTES), may_alias));
+typedef int64_t vl __attribute__((vector_size(HM_VECTOR_BYTES), may_alias));
+constexpr int64_t kDoubles = HM_VECTOR_BYTES / 8;
+
+struct Circle {
+  vd cosine, sine;
+};
+// For angles up to about 10^6 quarters exact to f64 rounding, beyond with an error of their own last place. Taylor
+// series on [-pi/4, pi/4].
+HM_INLINE Circle circle(vd angle) {
+  constexpr double kRounder = 6755399441055744.0;  // 1.5 2^52: leaves a whole number in the lowest bits
+  const vd shifted = angle * 0.63661977236758134308 + kRounder, n = shifted - kRounder;
+  vd r = angle - n * 1.57079632673412561417;  // pi / 2 in 33 bits: the product is exact
+  r = r - n * 6.07710050650619224932e-11;
+  const vd z = r * r;
+  vd s = z * (-1.0 / 1307674368000) + 1.0 / 6227020800;
+  s = s * z - 1.0 / 39916800;
+  s = s * z + 1.0 / 362880;
+  s = s * z - 1.0 / 5040;
+  s = s * z + 1.0 / 120;
+  s = s * z - 1.0 / 6;
+  s = s * z * r + r;
+  vd c = z * (1.0 / 20922789888000) - 1.0 / 87178291200;
+  c = c * z + 1.0 / 479001600;
+  c = c * z - 1.0 / 3628800;
+  c = c * z + 1.0 / 40320;
+  c = c * z - 1.0 / 720;
+  c = c * z + 1.0 / 24;
+  c = c * z - 0.5;
+  c = c * z + 1.0;
+  const vl quarter = reinterpret_cast<vl>(shifted);
+  const vl odd = (quarter & 1) != 0;
+  const vd sine = odd ? c : s, cosine = odd ? s : c;
+  const vl minus_sine = (quarter & 2) << 62, minus_cosine = ((quarter + 1) & 2) << 62;
+  return {reinterpret_cast<vd>(reinterpret_cast<vl>(cosine) ^ minus_cosine),
+          reinterpret_cast<vd>(reinterpret_cast<vl>(sine) ^ minus_sine)};
+}
+
+// Cosines and sines of a position, pairs in vectors of doubles.
+void fill_row(const RopeContext& c, const float* frequencies, double position, float* cosines, float* sines) {
+  const int64_t pairs = c.interleaved ? c.entries / 2 : c.entries;
+  for (int64_t i = 0; i < pairs; i += kDoubles) {
+    const int64_t n = pairs - i < kDoubles ? pairs - i : kDoubles;
+    vd angle{};
+    for (int64_t k = 0; k < n; ++k)
+      angle[k] = position * (frequencies ? static_cast<double>(frequencies[i + k]) : c.frequencies[i + k]);
+    const Circle at = circle(angle);
+    for (int64_t k = 0; k < n; ++k) {
+      const auto cosine = static_cast<float>(at.cosine[k]), sine = static_cast<float>(c.turn * at.sine[k]);
+      if (c.interleaved) {
+        cosines[2 * (i + k)] = cosines[2 * (i + k) + 1] = cosine;
+        sines[2 * (i + k)] = -sine;
+        sines[2 * (i + k) + 1] = sine;
+      } else {
+        cosines[i + k] = cosine;
+        sines[i + k] = sine;
+      }
+    }
+  }
+}
+
+void fill_tables(const RopeContext& c, void* const* buffers, uint32_t part) {
+  const Range tables = share(c.tables, c.table_parts, part);
+  const auto* positions =
+      c.positions_input == kNoInput ? nullptr : static_cast<const int32_t*>(buffers[c.positions_input]);
+  const auto* frequencies =
+      c.frequencies_input == kNoInput ? nullptr : static_cast<const float*>(buffers[c.frequencies_input]);
+  auto* cosines = static_cast<float*>(buffers[c.workspace]);
+  for (int64_t i = tables.begin; i < tables.end; ++i) {
+    const int64_t position = positions ? positions[i] : c.offset + i;
+    fill_row(c, frequencies, static_cast<double>(position), cosines + i * c.entries,
+             cosines + (c.tables + i) * c.entries);
+  }
+}
+
+// The other element of each pair.
+HM_INLINE vf swap_pairs(vf x) {
+  return __builtin_shuffle(x, lanes() ^ 1);
+}
+
+void turn_row(const RopeContext& c, const float* x, float* y, const float* cosine, const float* sine) {
+  const int64_t step = c.entries;
+  for (int64_t i = 0; i < step; i += kWidth) {
+    const int64_t n = step - i < kWidth ? step - i : kWidth;
+    const vf u = load_some(cosine + i, n), v = load_some(sine + i, n), a = load_some(x + i, n);
+    if (c.interleaved) {
+      store_some(y + i, a * u + swap_pairs(a) * v, n);
+      continue;
+    }
+    const vf b = load_some(x + step + i, n);
+    store_some(y + i, a * u - b * v, n);
+    store_some(y + step + i, b * u + a * v, n);
+  }
+  const int64_t turned = c.interleaved ? step : 2 * step;
+  if (y != x && turned < c.width)
+    std::memcpy(y + turned, x + turned, static_cast<size_t>(c.width - turned) * sizeof(float));
+}
+
+}  // namespace
+
+// Without positions or frequencies as inputs one phase, else the first fills the tables.
+void rope(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
+  const auto& c = *static_cast<const RopeContext*>(context);
+  const bool known = c.cosines != nullptr;
+  if (!known && phase == 0) return fill_tables(c, buffers, part);
+  const float* cosines = known ? c.cosines : static_cast<const float*>(buffers[c.workspace]);
+  const float* sines = known ? c.sines : cosines + c.tables * c.entries;
+  const Range rows = share(c.rows, c.parts, part);
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    int64_t table = r / c.repeats % c.positions;
+    if (c.batch_rows > 0) table += r / c.batch_rows * c.positions;
+    turn_row(c, static_cast<const float*>(buffers[0]) + r * c.width,
+             static_cast<float*>(buffers[known ? 1 : c.y]) + r * c.width, cosines + table * c.entries,
+             sines + table * c.entries);
+  }
+}
+
+}  // namespace harmonics::cpu::HM_ISA
