@@ -86,8 +86,8 @@ bool plan_cached_attention(const Site& site, hx_kernel& out) {
   c->part_workspace = room(rows * c->width) + room(rows * kCacheBlock) + room(rows * c->value_width) + 4 * room(rows);
   if (c->copy_k) c->part_workspace += room(kCacheBlock * c->width);
   if (c->copy_v) c->part_workspace += room(kCacheBlock * c->value_width);
-  const uint64_t workspace = static_cast<uint64_t>(c->part_workspace) * c->parts * 4 +
-                             (c->apart ? static_cast<uint64_t>(partials) : 0);
+  const uint64_t workspace =
+      static_cast<uint64_t>(c->part_workspace) * c->parts * 4 + (c->apart ? static_cast<uint64_t>(partials) : 0);
   std::vector<uint32_t> parts{c->parts};
   if (c->apart) parts.push_back(c->merge_parts);
   answer(out, std::move(c), isa().cached_attention, "cached attention", parts).workspace = workspace;

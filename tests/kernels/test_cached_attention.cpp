@@ -120,8 +120,7 @@ void check(const Cache& c, const Numbers& n, const std::vector<Tensor>& found) {
           for (int64_t d = 0; d < c.value_width; ++d)
             out[static_cast<size_t>(c.at(b, h, t, d, c.queries, c.heads(), c.value_width))] +=
                 p / sum * n.v[c.at(b, h / c.group, j, d, c.capacity, c.shared, c.value_width)];
-        lse[static_cast<size_t>((b * c.heads() + h) * c.queries + t)] =
-            sum == 0 ? -INFINITY : std::log(sum) + largest;
+        lse[static_cast<size_t>((b * c.heads() + h) * c.queries + t)] = sum == 0 ? -INFINITY : std::log(sum) + largest;
       }
   require_close(found[0], out, 2e-5, 4e-6);
   require_close(found[1], lse, 2e-6, 4e-6);
@@ -140,8 +139,8 @@ Tensor queries_of(const Cache& c, const Tensor& x, int64_t first, int64_t count,
 Tensor with_capacity(const Cache& c, const Tensor& x, int64_t capacity, int64_t width) {
   std::vector<float> grown(static_cast<size_t>(c.batch * capacity * c.shared * width), kNaN);
   for (int64_t b = 0; b < c.batch; ++b)
-    std::copy_n(x.data<float>() + b * c.capacity * c.shared * width,
-                std::min(c.capacity, capacity) * c.shared * width, grown.begin() + b * capacity * c.shared * width);
+    std::copy_n(x.data<float>() + b * c.capacity * c.shared * width, std::min(c.capacity, capacity) * c.shared * width,
+                grown.begin() + b * capacity * c.shared * width);
   return {{c.batch, capacity, c.shared, width}, grown};
 }
 
@@ -149,23 +148,22 @@ Tensor with_capacity(const Cache& c, const Tensor& x, int64_t capacity, int64_t 
 
 TEST_CASE("cached attention by definition: lengths, windows, capped scores, f16, sinks, both layouts") {
   Random random(281);
-  const Cache cases[] = {
-      {2, 2, 3, 1, 37, 16, 16},
-      {1, 1, 1, 1, 1, 5, 3},
-      {3, 2, 4, 1, 700, 20, 24},
-      {2, 1, 8, 8, 300, 64, 64},
-      {2, 3, 1, 32, 1300, 13, 9},
-      {1, 2, 2, 5, 1100, 16, 16, false},
-      {2, 2, 2, 7, 600, 12, 20, true, 9},
-      {1, 2, 2, 9, 1500, 8, 8, true, 600},
-      {2, 1, 3, 4, 90, 10, 10, false, 5},
-      {2, 2, 2, 3, 200, 16, 16, true, 0, 1.5},
-      {2, 2, 3, 1, 200, 16, 33, true, 0, 0, true},
-      {2, 2, 2, 40, 530, 17, 16, true, 100, 2, true, true},
-      {2, 2, 2, 3, 64, 16, 16, false, 0, 0, false, true},
-      {2, 2, 2, 6, 140, 16, 12, true, 0, 0, true, false, false},
-      {1, 20, 1, 3, 1030, 8, 8},   // enough heads: an item has all splits
-      {1, 1, 300, 2, 150, 4, 4}};  // a group larger than a tile
+  const Cache cases[] = {{2, 2, 3, 1, 37, 16, 16},
+                         {1, 1, 1, 1, 1, 5, 3},
+                         {3, 2, 4, 1, 700, 20, 24},
+                         {2, 1, 8, 8, 300, 64, 64},
+                         {2, 3, 1, 32, 1300, 13, 9},
+                         {1, 2, 2, 5, 1100, 16, 16, false},
+                         {2, 2, 2, 7, 600, 12, 20, true, 9},
+                         {1, 2, 2, 9, 1500, 8, 8, true, 600},
+                         {2, 1, 3, 4, 90, 10, 10, false, 5},
+                         {2, 2, 2, 3, 200, 16, 16, true, 0, 1.5},
+                         {2, 2, 3, 1, 200, 16, 33, true, 0, 0, true},
+                         {2, 2, 2, 40, 530, 17, 16, true, 100, 2, true, true},
+                         {2, 2, 2, 3, 64, 16, 16, false, 0, 0, false, true},
+                         {2, 2, 2, 6, 140, 16, 12, true, 0, 0, true, false, false},
+                         {1, 20, 1, 3, 1030, 8, 8},   // enough heads: an item has all splits
+                         {1, 1, 300, 2, 150, 4, 4}};  // a group larger than a tile
   for (const Cache& c : cases) {
     INFO(c.text());
     for (int round = 0; round < 3; ++round) {
@@ -271,8 +269,8 @@ TEST_CASE("attention: optional inputs that no kernel knows are declined") {
   CHECK(served("attention", "", {}));
   CHECK(served("attention", "lengths", {lengths}));
   CHECK(served("attention_grad", "", {x, lse, x}));
-  CHECK_FALSE(served("attention", "", {lengths}));                    // without its name
-  CHECK_FALSE(served("attention", "", {x, lse, x}));                  // as many inputs as a gradient
+  CHECK_FALSE(served("attention", "", {lengths}));    // without its name
+  CHECK_FALSE(served("attention", "", {x, lse, x}));  // as many inputs as a gradient
   CHECK_FALSE(served("attention", "bias", {bias}));
   CHECK_FALSE(served("attention", "lengths,bias", {lengths, bias}));
   CHECK_FALSE(served("attention_grad", "lengths", {x, lse, x, lengths}));

@@ -43,9 +43,11 @@ TEST_CASE("rope: positions and frequencies given at run time, both pairings, par
   for (const bool interleaved : {false, true})
     for (const bool own : {false, true})
       for (const bool given : {false, true})
-        for (const auto& [dims, first, rotary] :
-             {std::tuple<Dims, bool, int64_t>{{2, 3, 5, 22}, false, 0}, {{3, 4, 2, 34}, true, 0},
-              {{2, 3, 7, 40}, true, 18}, {{1, 1, 1, 2}, true, 0}, {{2, 33, 9, 66}, true, 64}}) {
+        for (const auto& [dims, first, rotary] : {std::tuple<Dims, bool, int64_t>{{2, 3, 5, 22}, false, 0},
+                                                  {{3, 4, 2, 34}, true, 0},
+                                                  {{2, 3, 7, 40}, true, 18},
+                                                  {{1, 1, 1, 2}, true, 0},
+                                                  {{2, 33, 9, 66}, true, 64}}) {
           const Turned c{dims, first, interleaved, own, given, rotary};
           const int64_t t = first ? dims[1] : dims[2], half = (rotary ? rotary : dims[3]) / 2;
           const Tensor x = random.floats(dims), frequencies = random.floats({half}, 0, 1);
@@ -132,8 +134,8 @@ TEST_CASE("cache_append writes the rows of each batch item from its start on, in
 }
 
 TEST_CASE("cache_append rounds to f16 as casts do") {
-  std::vector<float> values{0.0f, -0.0f, 1e-8f, -3e-8f, 2.9e-8f, 5.96e-8f, 6.1e-5f, 6.0975e-5f, 65504.0f, 65519.0f, 65520.0f,
-                            -1e9f, INFINITY, 1.00048828125f, 1.00146484375f, 0.333333f};
+  std::vector<float> values{0.0f,     -0.0f,    1e-8f,    -3e-8f, 2.9e-8f,  5.96e-8f,       6.1e-5f,        6.0975e-5f,
+                            65504.0f, 65519.0f, 65520.0f, -1e9f,  INFINITY, 1.00048828125f, 1.00146484375f, 0.333333f};
   Random random(288);
   for (int i = 0; i < 500; ++i)
     values.push_back(random.floats({1}, -1, 1)[0] * std::pow(2.0f, static_cast<float>(random.below(45)) - 28));

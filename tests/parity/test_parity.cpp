@@ -17,7 +17,8 @@ namespace {
 constexpr Tolerance kDouble{1e-12, 1e-11};
 constexpr Tolerance kFloat{1e-5, 1.3e-6};
 
-const char* const kFiles[] = {"functionals.safetensors", "layers.safetensors", "updates.safetensors"};
+const char* const kFiles[] = {"functionals.safetensors", "layers.safetensors", "updates.safetensors",
+                              "sequences.safetensors"};
 
 // Cases with less exact values: PyTorch's bound is a float32 1e-12, an offset of 10,000 costs double that many digits,
 // and gradients of large scores are sums of multiples of 256 that cancel.
