@@ -41,7 +41,7 @@ double other_of(const Program& program, const Node& node) {
 
 // Kernels that write in place move the block and the starts alone.
 bool is_block_write(const Node& node) {
-  if (is_block_write(node)) return true;
+  if (node.op == Op::update_slice) return true;
   const FunctionalPtr functional = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
   return functional && functional->is_block_write;
 }

@@ -55,9 +55,7 @@ struct Heads {
   }
   // Returns whether some queries may see no key. The mask is aligned at the lower right corner: the last query sees all
   // keys.
-  bool has_blind() const {
-    return (causal && queries > keys) || !lengths.empty() || !mask.empty() || !bias.empty();
-  }
+  bool has_blind() const { return (causal && queries > keys) || !lengths.empty() || !mask.empty() || !bias.empty(); }
   // Keys or values [B, Hkv, S, ...]; 0 beyond the lengths, where memory may hold anything.
   HTensor valid(const HTensor& x) const {
     if (lengths.empty()) return x;
@@ -78,8 +76,7 @@ struct Heads {
     const Shape table{queries, keys};
     const auto position = [&] {  // of a query
       const HTensor t = iota(DType::I64, table, 0);
-      return lengths.empty() ? t + static_cast<double>(keys - queries)
-                             : t + (lengths - static_cast<double>(queries));
+      return lengths.empty() ? t + static_cast<double>(keys - queries) : t + (lengths - static_cast<double>(queries));
     };
     if (!lengths.empty()) restrict(less(iota(DType::I64, table, 1), lengths));
     if (causal) restrict(less_equal(iota(DType::I64, table, 1), position()));
@@ -194,8 +191,8 @@ HTensor through_optional(const Heads& h, const OptionalInputs& more, const HTens
 Values through_lse(const Heads& h, const OptionalInputs& more, Inputs in, const HTensor& lse, const HTensor& dlse) {
   const HTensor q = wide(in[0]), k = h.valid(wide(in[1], in[0])), products = h.products(q, k);
   Values rest;
-  const HTensor ds = through_optional(h, more, products,
-                                      h.probabilities(h.scores(products), lse) * column(h.split(dlse)), rest);
+  const HTensor ds =
+      through_optional(h, more, products, h.probabilities(h.scores(products), lse) * column(h.split(dlse)), rest);
   Values result{as_type_of(h.join(dot(ds, k, {4}, {2}, {0, 1}, {0, 1})) * h.scale, in[0]),
                 as_type_of(dot(ds, h.split(q), {2, 3}, {2, 3}, {0, 1}, {0, 1}) * h.scale, in[1])};
   result.insert(result.end(), rest.begin(), rest.end());
@@ -242,8 +239,7 @@ Values attention_grad(const AttributeMap& a, Inputs in) {
   HTensor dp = dot(dout_heads, v, {4}, {3}, {0, 1}, {0, 1});
   if (!h.sinks.empty()) dp = concat({dp, full(dp.dtype(), h.ends(), 0)}, 4);
   Values rest;
-  const HTensor ds =
-      through_optional(h, more, products, one("softmax_grad", {}, {p_all, dp}), rest) * h.scale;
+  const HTensor ds = through_optional(h, more, products, one("softmax_grad", {}, {p_all, dp}), rest) * h.scale;
   const HTensor dq = h.join(dot(ds, k, {4}, {2}, {0, 1}, {0, 1}));
   const HTensor dk = dot(ds, h.split(q), {2, 3}, {2, 3}, {0, 1}, {0, 1});
   Values result{as_type_of(dq, in[0]), as_type_of(dk, in[1]), as_type_of(dv, in[2])};
@@ -252,8 +248,7 @@ Values attention_grad(const AttributeMap& a, Inputs in) {
 }
 
 uint16_t contract_of_attention(const AttributeMap& a) {
-  const bool grown =
-      !a.text("operands", "").empty() || a.integer("window", 0) != 0 || a.number("softcap", 0) != 0;
+  const bool grown = !a.text("operands", "").empty() || a.integer("window", 0) != 0 || a.number("softcap", 0) != 0;
   return grown ? uint16_t{5} : uint16_t{0};
 }
 

@@ -25,8 +25,8 @@ OptionalInputs::OptionalInputs(const char* name, const AttributeMap& attributes,
     : names_(split(attributes.text("operands", ""))), values_(in.subspan(std::min(fixed, in.size()))) {
   const std::vector<std::string> all(known.begin(), known.end());
   for (size_t i = 0; i < names_.size(); ++i) {
-    const bool twice = std::find(names_.begin() + static_cast<std::ptrdiff_t>(i) + 1, names_.end(), names_[i]) !=
-                       names_.end();
+    const bool twice =
+        std::find(names_.begin() + static_cast<std::ptrdiff_t>(i) + 1, names_.end(), names_[i]) != names_.end();
     expect(!twice, name, "the attribute operands names '" + names_[i] + "' twice", ErrorKind::Usage);
     expect(std::find(all.begin(), all.end(), names_[i]) != all.end(), name,
            "the attribute operands names '" + names_[i] + "'; it may name " + comma_separated(all), ErrorKind::Usage);

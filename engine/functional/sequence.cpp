@@ -24,9 +24,9 @@ struct Turn {
     width = x.shape().back();
     positions_axis = x.rank() - after;
     turned = a.integer("rotary_dims", 0);
-    expect(turned >= 0 && turned <= width && turned % 2 == 0, "rope",
-           "rotary_dims is an even number up to the width " + std::to_string(width) + ", not " +
-               std::to_string(turned));
+    expect(
+        turned >= 0 && turned <= width && turned % 2 == 0, "rope",
+        "rotary_dims is an even number up to the width " + std::to_string(width) + ", not " + std::to_string(turned));
     if (turned == 0) turned = width;
     expect(turned % 2 == 0, "rope",
            "x is [..., positions, " + std::string(first ? "heads, " : "") + "width] with an even width, not " +
@@ -128,8 +128,8 @@ Values rope_gradient(const AttributeMap& a, Inputs in, Inputs, Inputs gradients)
   return result;
 }
 uint16_t contract_of_rope(const AttributeMap& a) {
-  const bool grown = !a.text("operands", "").empty() || a.text("pairing", "half") != "half" ||
-                     a.integer("rotary_dims", 0) != 0;
+  const bool grown =
+      !a.text("operands", "").empty() || a.text("pairing", "half") != "half" || a.integer("rotary_dims", 0) != 0;
   return grown ? kOptionalInputs : uint16_t{0};
 }
 

@@ -86,8 +86,8 @@ bool plan_cached_attention(const Site& site, hx_kernel& out) {
   c->part_workspace = room(rows * c->width) + room(rows * kCacheBlock) + room(rows * c->value_width) + 4 * room(rows);
   if (c->copy_k) c->part_workspace += room(kCacheBlock * c->width);
   if (c->copy_v) c->part_workspace += room(kCacheBlock * c->value_width);
-  const uint64_t workspace = static_cast<uint64_t>(c->part_workspace) * c->parts * 4 +
-                             (c->apart ? static_cast<uint64_t>(partials) : 0);
+  const uint64_t workspace =
+      static_cast<uint64_t>(c->part_workspace) * c->parts * 4 + (c->apart ? static_cast<uint64_t>(partials) : 0);
   std::vector<uint32_t> parts{c->parts};
   if (c->apart) parts.push_back(c->merge_parts);
   answer(out, std::move(c), isa().cached_attention, "cached attention", parts).workspace = workspace;
@@ -99,13 +99,13 @@ bool plan_cached_attention(const Site& site, hx_kernel& out) {
 bool plan_attention(const Site& site, hx_kernel& out) {
   const bool half = site.inputs() == 3 && (is_f16(site.in(1)) || is_f16(site.in(2)));
   if (kernels::has_more_than_attention(site) || half) return plan_cached_attention(site, out);
-  if (site.inputs() != 3 && site.inputs() != 6) return false;
+  const bool gradient = site.op() == "attention_grad";
+  if (site.inputs() != (gradient ? 6 : 3)) return false;
   const hx_type &q = site.in(0), &k = site.in(1), &v = site.in(2);
   const bool positions_first = site.flag("positions_first");
   const uint32_t head_axis = positions_first ? 2 : 1, position_axis = positions_first ? 1 : 2;
   if (!site.all_f32() || q.rank != 4 || k.rank != 4 || v.rank != 4) return false;
   if (k.dims[head_axis] == 0 || q.dims[head_axis] % k.dims[head_axis]) return false;
-  const bool gradient = site.inputs() == 6;
   auto c = std::make_unique<AttentionContext>();
   c->batch = q.dims[0];
   c->shared = k.dims[head_axis];

@@ -17,14 +17,14 @@ constexpr uint32_t kNoBuffer = ~0u;
 struct CachedAttentionContext {
   int64_t batch, shared, group, queries, keys, width, value_width;  // query heads: shared * group
   HeadRows q, k, v, out;                                            // strides in elements
-  int64_t tile, tiles;   // queries of an item; items of a key and value head
-  int64_t splits;        // of the cache
-  bool apart;            // an item is one split, and a second phase joins them; otherwise an item has all of them
-  bool half_k, half_v;   // f16
-  bool copy_k, copy_v;   // copies a block's rows together first: they are read several times
+  int64_t tile, tiles;                                              // queries of an item; items of a key and value head
+  int64_t splits;                                                   // of the cache
+  bool apart;           // an item is one split, and a second phase joins them; otherwise an item has all of them
+  bool half_k, half_v;  // f16
+  bool copy_k, copy_v;  // copies a block's rows together first: they are read several times
   bool causal;
-  int64_t window;        // 0: none
-  float scale, softcap;  // softcap 0: none
+  int64_t window;                       // 0: none
+  float scale, softcap;                 // softcap 0: none
   uint32_t lengths, sinks;              // buffers
   uint32_t out_buffer, lse, workspace;  // buffers
   uint32_t parts, merge_parts;

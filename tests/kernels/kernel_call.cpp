@@ -12,6 +12,8 @@
 
 #include <harmonics/function.hpp>
 
+#include "engine/tensor/half.hpp"
+
 namespace harmonics::engine::kernel_tests {
 namespace {
 
@@ -80,6 +82,13 @@ hx_type Tensor::type() const {
   t.rank = static_cast<uint32_t>(dims.size());
   std::copy(dims.begin(), dims.end(), t.dims);
   return t;
+}
+
+Tensor as_half(const Tensor& x) {
+  Tensor result = Tensor::zeros(x.dims, HX_F16);
+  auto* to = reinterpret_cast<uint16_t*>(result.bytes.data());
+  for (int64_t i = 0; i < x.size(); ++i) to[i] = float_to_half(x[i]);
+  return result;
 }
 
 Tensor Random::floats(Dims dims, float low, float high) {

@@ -83,6 +83,7 @@ struct Tensor {
   float operator[](int64_t i) const { return data<float>()[i]; }
 };
 
+Tensor as_half(const Tensor& x);  // f32 rounded to f16
 inline Tensor scalar(float value) { return {{}, std::vector<float>{value}}; }
 inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 

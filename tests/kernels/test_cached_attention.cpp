@@ -2,9 +2,7 @@
 #include <algorithm>
 #include <limits>
 
-#include <harmonics/ops.hpp>
-
-#include "engine/program/tracer.hpp"
+#include "engine/tensor/half.hpp"
 #include "kernel_call.hpp"
 
 namespace harmonics::engine::kernel_tests {
@@ -12,7 +10,7 @@ namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-struct Cache {
+struct CachedCase {
   int64_t batch, shared, group, queries, capacity, width, value_width;
   bool causal = true;
   int64_t window = 0;
@@ -36,23 +34,17 @@ struct Cache {
   }
 };
 
-// The values that f16 holds, and their bytes.
-Tensor as_half(const Tensor& x) {
-  const HTensor narrow = harmonics::cast(HTensor::from({x.size()}, x.values<float>()), DType::F16);
-  Tensor result = Tensor::zeros(x.dims, HX_F16);
-  std::memcpy(result.bytes.data(), narrow.bytes(), result.bytes.size());
-  return result;
-}
+// The values that f16 holds.
 Tensor rounded_to_half(const Tensor& x) {
-  const HTensor wide =
-      harmonics::cast(harmonics::cast(HTensor::from({x.size()}, x.values<float>()), DType::F16), DType::F32);
-  return {x.dims, std::vector<float>(wide.data<float>(), wide.data<float>() + wide.size())};
+  std::vector<float> values;
+  for (int64_t i = 0; i < x.size(); ++i) values.push_back(half_to_float(float_to_half(x[i])));
+  return {x.dims, values};
 }
 
-struct Numbers {
+struct CachedNumbers {
   Tensor q, k, v, lengths, sinks;  // f32, exact in the cache's type
 
-  Numbers(const Cache& c, Random& random, std::vector<int32_t> valid)
+  CachedNumbers(const CachedCase& c, Random& random, std::vector<int32_t> valid)
       : q(random.floats(c.rows(c.queries, c.heads(), c.width), -2, 2)),
         k(random.floats(c.rows(c.capacity, c.shared, c.width), -2, 2)),
         v(random.floats(c.rows(c.capacity, c.shared, c.value_width))),
@@ -75,7 +67,7 @@ struct Numbers {
   }
 };
 
-KernelCall call_of(const Cache& c) {
+KernelCall cached_call(const CachedCase& c) {
   KernelCall call("attention");
   call.set("causal", c.causal ? 1 : 0).set("positions_first", c.positions_first ? 1 : 0);
   if (c.window) call.set("window", c.window);
@@ -83,8 +75,8 @@ KernelCall call_of(const Cache& c) {
   call.set("operands", c.sinks ? "sinks,lengths" : "lengths");
   return call;
 }
-std::vector<Tensor> run(const Cache& c, const Numbers& n, std::string* kernel = nullptr) {
-  KernelCall call = call_of(c);
+std::vector<Tensor> attend(const CachedCase& c, const CachedNumbers& n, std::string* kernel = nullptr) {
+  KernelCall call = cached_call(c);
   call.in(n.q).in(c.half ? as_half(n.k) : n.k).in(c.half ? as_half(n.v) : n.v);
   if (c.sinks) call.in(n.sinks);
   call.in(n.lengths).out(c.rows(c.queries, c.heads(), c.value_width)).out({c.batch, c.heads(), c.queries});
@@ -94,7 +86,7 @@ std::vector<Tensor> run(const Cache& c, const Numbers& n, std::string* kernel = 
 }
 
 // By definition, in double.
-void check(const Cache& c, const Numbers& n, const std::vector<Tensor>& found) {
+void check_by_definition(const CachedCase& c, const CachedNumbers& n, const std::vector<Tensor>& found) {
   std::vector<double> out(static_cast<size_t>(found[0].size())), lse(static_cast<size_t>(found[1].size()));
   const double scale = 1 / std::sqrt(static_cast<double>(c.width));
   for (int64_t b = 0; b < c.batch; ++b)
@@ -120,15 +112,14 @@ void check(const Cache& c, const Numbers& n, const std::vector<Tensor>& found) {
           for (int64_t d = 0; d < c.value_width; ++d)
             out[static_cast<size_t>(c.at(b, h, t, d, c.queries, c.heads(), c.value_width))] +=
                 p / sum * n.v[c.at(b, h / c.group, j, d, c.capacity, c.shared, c.value_width)];
-        lse[static_cast<size_t>((b * c.heads() + h) * c.queries + t)] =
-            sum == 0 ? -INFINITY : std::log(sum) + largest;
+        lse[static_cast<size_t>((b * c.heads() + h) * c.queries + t)] = sum == 0 ? -INFINITY : std::log(sum) + largest;
       }
   require_close(found[0], out, 2e-5, 4e-6);
   require_close(found[1], lse, 2e-6, 4e-6);
 }
 
 // `count` queries from `first` on.
-Tensor queries_of(const Cache& c, const Tensor& x, int64_t first, int64_t count, int64_t width) {
+Tensor queries_of(const CachedCase& c, const Tensor& x, int64_t first, int64_t count, int64_t width) {
   std::vector<float> part;
   for (int64_t b = 0; b < c.batch; ++b)
     for (int64_t t = first; t < first + count; ++t)
@@ -137,11 +128,11 @@ Tensor queries_of(const Cache& c, const Tensor& x, int64_t first, int64_t count,
   return {{c.batch, count, c.heads(), width}, part};
 }
 // The same cache with room for more.
-Tensor with_capacity(const Cache& c, const Tensor& x, int64_t capacity, int64_t width) {
+Tensor with_capacity(const CachedCase& c, const Tensor& x, int64_t capacity, int64_t width) {
   std::vector<float> grown(static_cast<size_t>(c.batch * capacity * c.shared * width), kNaN);
   for (int64_t b = 0; b < c.batch; ++b)
-    std::copy_n(x.data<float>() + b * c.capacity * c.shared * width,
-                std::min(c.capacity, capacity) * c.shared * width, grown.begin() + b * capacity * c.shared * width);
+    std::copy_n(x.data<float>() + b * c.capacity * c.shared * width, std::min(c.capacity, capacity) * c.shared * width,
+                grown.begin() + b * capacity * c.shared * width);
   return {{c.batch, capacity, c.shared, width}, grown};
 }
 
@@ -149,24 +140,23 @@ Tensor with_capacity(const Cache& c, const Tensor& x, int64_t capacity, int64_t 
 
 TEST_CASE("cached attention by definition: lengths, windows, capped scores, f16, sinks, both layouts") {
   Random random(281);
-  const Cache cases[] = {
-      {2, 2, 3, 1, 37, 16, 16},
-      {1, 1, 1, 1, 1, 5, 3},
-      {3, 2, 4, 1, 700, 20, 24},
-      {2, 1, 8, 8, 300, 64, 64},
-      {2, 3, 1, 32, 1300, 13, 9},
-      {1, 2, 2, 5, 1100, 16, 16, false},
-      {2, 2, 2, 7, 600, 12, 20, true, 9},
-      {1, 2, 2, 9, 1500, 8, 8, true, 600},
-      {2, 1, 3, 4, 90, 10, 10, false, 5},
-      {2, 2, 2, 3, 200, 16, 16, true, 0, 1.5},
-      {2, 2, 3, 1, 200, 16, 33, true, 0, 0, true},
-      {2, 2, 2, 40, 530, 17, 16, true, 100, 2, true, true},
-      {2, 2, 2, 3, 64, 16, 16, false, 0, 0, false, true},
-      {2, 2, 2, 6, 140, 16, 12, true, 0, 0, true, false, false},
-      {1, 20, 1, 3, 1030, 8, 8},   // enough heads: an item has all splits
-      {1, 1, 300, 2, 150, 4, 4}};  // a group larger than a tile
-  for (const Cache& c : cases) {
+  const CachedCase cases[] = {{2, 2, 3, 1, 37, 16, 16},
+                              {1, 1, 1, 1, 1, 5, 3},
+                              {3, 2, 4, 1, 700, 20, 24},
+                              {2, 1, 8, 8, 300, 64, 64},
+                              {2, 3, 1, 32, 1300, 13, 9},
+                              {1, 2, 2, 5, 1100, 16, 16, false},
+                              {2, 2, 2, 7, 600, 12, 20, true, 9},
+                              {1, 2, 2, 9, 1500, 8, 8, true, 600},
+                              {2, 1, 3, 4, 90, 10, 10, false, 5},
+                              {2, 2, 2, 3, 200, 16, 16, true, 0, 1.5},
+                              {2, 2, 3, 1, 200, 16, 33, true, 0, 0, true},
+                              {2, 2, 2, 40, 530, 17, 16, true, 100, 2, true, true},
+                              {2, 2, 2, 3, 64, 16, 16, false, 0, 0, false, true},
+                              {2, 2, 2, 6, 140, 16, 12, true, 0, 0, true, false, false},
+                              {1, 20, 1, 3, 1030, 8, 8},   // enough heads: an item has all splits
+                              {1, 1, 300, 2, 150, 4, 4}};  // a group larger than a tile
+  for (const CachedCase& c : cases) {
     INFO(c.text());
     for (int round = 0; round < 3; ++round) {
       std::vector<int32_t> valid;
@@ -174,9 +164,9 @@ TEST_CASE("cached attention by definition: lengths, windows, capped scores, f16,
         valid.push_back(static_cast<int32_t>(round == 0   ? c.capacity + b
                                              : round == 1 ? random.below(c.capacity + 1)
                                                           : random.below(std::min(c.capacity, c.queries) + 1) - b));
-      const Numbers n(c, random, valid);
+      const CachedNumbers n(c, random, valid);
       std::string kernel;
-      check(c, n, run(c, n, &kernel));
+      check_by_definition(c, n, attend(c, n, &kernel));
       CHECK(kernel == "cached attention");
     }
   }
@@ -184,19 +174,20 @@ TEST_CASE("cached attention by definition: lengths, windows, capped scores, f16,
 
 TEST_CASE("cached attention: a query has the same bits in every chunk and for every capacity") {
   Random random(282);
-  for (const Cache& whole : {Cache{2, 2, 3, 64, 1200, 24, 20}, Cache{1, 2, 4, 64, 1200, 16, 16, true, 150, 3, true},
-                             Cache{1, 16, 1, 64, 700, 8, 8}}) {
+  for (const CachedCase& whole :
+       {CachedCase{2, 2, 3, 64, 1200, 24, 20}, CachedCase{1, 2, 4, 64, 1200, 16, 16, true, 150, 3, true},
+        CachedCase{1, 16, 1, 64, 700, 8, 8}}) {
     INFO(whole.text());
     std::vector<int32_t> valid;
     for (int64_t b = 0; b < whole.batch; ++b) valid.push_back(static_cast<int32_t>(whole.capacity - 7 - 400 * b));
-    const Numbers n(whole, random, valid);
-    const std::vector<Tensor> expected = run(whole, n);
+    const CachedNumbers n(whole, random, valid);
+    const std::vector<Tensor> expected = attend(whole, n);
     for (const int64_t chunk : {1, 8, 32})
       for (const int64_t capacity : {whole.capacity, whole.capacity + 900}) {
-        Cache c = whole;
+        CachedCase c = whole;
         c.queries = chunk;
         c.capacity = capacity;
-        Numbers part = n;
+        CachedNumbers part = n;
         part.k = with_capacity(whole, n.k, capacity, c.width);
         part.v = with_capacity(whole, n.v, capacity, c.value_width);
         for (int64_t first = 0; first < whole.queries; first += chunk == 1 ? 13 : chunk) {
@@ -205,7 +196,7 @@ TEST_CASE("cached attention: a query has the same bits in every chunk and for ev
           for (int32_t& l : so_far) l -= static_cast<int32_t>(whole.queries - first - chunk);
           part.lengths = {{c.batch}, so_far};
           part.q = queries_of(whole, n.q, first, chunk, c.width);
-          const std::vector<Tensor> y = run(c, part);
+          const std::vector<Tensor> y = attend(c, part);
           REQUIRE(y[0].bytes == queries_of(whole, expected[0], first, chunk, c.value_width).bytes);
           for (int64_t row = 0; row < c.batch * c.heads(); ++row)
             for (int64_t t = 0; t < chunk; ++t) REQUIRE(y[1][row * chunk + t] == expected[1][row * 64 + first + t]);
@@ -216,10 +207,10 @@ TEST_CASE("cached attention: a query has the same bits in every chunk and for ev
 
 TEST_CASE("cached attention: a query's bits do not depend on the batch it is in") {
   Random random(283);
-  const Cache both{2, 1, 2, 1, 2000, 16, 16};
-  const Numbers n(both, random, {1999, 900});
-  const std::vector<Tensor> expected = run(both, n);
-  Cache one = both;
+  const CachedCase both{2, 1, 2, 1, 2000, 16, 16};
+  const CachedNumbers n(both, random, {1999, 900});
+  const std::vector<Tensor> expected = attend(both, n);
+  CachedCase one = both;
   one.batch = 1;
   for (int64_t b = 0; b < 2; ++b) {
     const auto item = [&](const Tensor& x) {
@@ -228,12 +219,12 @@ TEST_CASE("cached attention: a query's bits do not depend on the batch it is in"
       dims[0] = 1;
       return Tensor(dims, std::vector<float>(x.data<float>() + b * size, x.data<float>() + (b + 1) * size));
     };
-    Numbers own = n;
+    CachedNumbers own = n;
     own.q = item(n.q);
     own.k = item(n.k);
     own.v = item(n.v);
     own.lengths = {{1}, std::vector<int32_t>{n.lengths.data<int32_t>()[b]}};
-    const std::vector<Tensor> y = run(one, own);
+    const std::vector<Tensor> y = attend(one, own);
     CHECK(y[0].bytes == item(expected[0]).bytes);
     CHECK(y[1].bytes == item(expected[1]).bytes);
   }
@@ -241,19 +232,19 @@ TEST_CASE("cached attention: a query's bits do not depend on the batch it is in"
 
 TEST_CASE("attention: a window and a cap without lengths, and f16 caches without optional inputs") {
   Random random(284);
-  Cache c{2, 2, 2, 9, 140, 16, 16, true, 20, 2};
-  const Numbers n(c, random, {140, 140});
+  CachedCase c{2, 2, 2, 9, 140, 16, 16, true, 20, 2};
+  const CachedNumbers n(c, random, {140, 140});
   const auto results = [&](KernelCall&& call) {
     return call.out(c.rows(c.queries, c.heads(), c.value_width)).out({c.batch, c.heads(), c.queries}).run();
   };
   KernelCall call("attention");
   call.set("causal", 1).set("positions_first", 1).set("window", 20.0).set("softcap", 2.0);
-  check(c, n, results(std::move(call.in(n.q).in(n.k).in(n.v))));
+  check_by_definition(c, n, results(std::move(call.in(n.q).in(n.k).in(n.v))));
   c = {2, 2, 2, 9, 140, 16, 16, true, 0, 0, true};
-  const Numbers half(c, random, {140, 140});
+  const CachedNumbers half(c, random, {140, 140});
   KernelCall narrow("attention");
   narrow.set("causal", 1).set("positions_first", 1);
-  check(c, half, results(std::move(narrow.in(half.q).in(as_half(half.k)).in(as_half(half.v)))));
+  check_by_definition(c, half, results(std::move(narrow.in(half.q).in(as_half(half.k)).in(as_half(half.v)))));
 }
 
 TEST_CASE("attention: optional inputs that no kernel knows are declined") {
@@ -271,8 +262,8 @@ TEST_CASE("attention: optional inputs that no kernel knows are declined") {
   CHECK(served("attention", "", {}));
   CHECK(served("attention", "lengths", {lengths}));
   CHECK(served("attention_grad", "", {x, lse, x}));
-  CHECK_FALSE(served("attention", "", {lengths}));                    // without its name
-  CHECK_FALSE(served("attention", "", {x, lse, x}));                  // as many inputs as a gradient
+  CHECK_FALSE(served("attention", "", {lengths}));    // without its name
+  CHECK_FALSE(served("attention", "", {x, lse, x}));  // as many inputs as a gradient
   CHECK_FALSE(served("attention", "bias", {bias}));
   CHECK_FALSE(served("attention", "lengths,bias", {lengths, bias}));
   CHECK_FALSE(served("attention_grad", "lengths", {x, lse, x, lengths}));

@@ -24,7 +24,8 @@ import torch.nn.functional as F
 torch.use_deterministic_algorithms(True)
 torch.set_num_threads(1)
 
-DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8"}
+DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8",
+          torch.bool: "BOOL"}
 
 
 def write_safetensors(path, tensors, metadata):

@@ -113,9 +113,7 @@ struct Query {
   HM_INLINE float* out(const Cached& c, void* const* buffers) const {
     return static_cast<float*>(buffers[c.out_buffer]) + batch * c.out.batch + head * c.out.head + position * c.out.row;
   }
-  HM_INLINE int64_t row(const Cached& c) const {
-    return (batch * c.shared * c.group + head) * c.queries + position;
-  }
+  HM_INLINE int64_t row(const Cached& c) const { return (batch * c.shared * c.group + head) * c.queries + position; }
   HM_INLINE float* lse(const Cached& c, void* const* buffers) const {
     return static_cast<float*>(buffers[c.lse]) + row(c);
   }
@@ -127,9 +125,9 @@ struct Query {
 
 // Workspace of a part.
 struct Room {
-  float *q, *scores, *values;   // of all queries of an item
-  float *k_copy, *v_copy;       // of a block
-  float *largest, *sums;        // of all queries: of the current split
+  float *q, *scores, *values;     // of all queries of an item
+  float *k_copy, *v_copy;         // of a block
+  float *largest, *sums;          // of all queries: of the current split
   float *all_largest, *all_sums;  // of the splits before
 
   Room(const Cached& c, float* at) {
@@ -261,12 +259,12 @@ class Item {
     }
     if (all.none()) return false;
     const int64_t keys = all.end - all.begin, skipped = all.begin - first;
-    const Rows k = rows_of(buffers_[1], c_.k, batch_, head_, all.begin, keys, c_.width, c_.half_k, c_.copy_k,
-                           room_.k_copy);
+    const Rows k =
+        rows_of(buffers_[1], c_.k, batch_, head_, all.begin, keys, c_.width, c_.half_k, c_.copy_k, room_.k_copy);
     gemm_inner(queries_ * c_.group, keys, c_.width, room_.q, c_.width, k.at, k.stride, room_.scores + skipped,
                kCacheBlock, false);
-    const Rows v = rows_of(buffers_[2], c_.v, batch_, head_, all.begin, keys, c_.value_width, c_.half_v, c_.copy_v,
-                           room_.v_copy);
+    const Rows v =
+        rows_of(buffers_[2], c_.v, batch_, head_, all.begin, keys, c_.value_width, c_.half_v, c_.copy_v, room_.v_copy);
     for (int64_t t = 0; t < queries_;) {
       const Seen here = seen(t).within(first, end);
       int64_t next = t + 1;  // queries that see the same keys are multiplied together

@@ -84,9 +84,7 @@ void fill_tables(const RopeContext& c, void* const* buffers, uint32_t part) {
 }
 
 // The other element of each pair.
-HM_INLINE vf swap_pairs(vf x) {
-  return __builtin_shuffle(x, lanes() ^ 1);
-}
+HM_INLINE vf swap_pairs(vf x) { return __builtin_shuffle(x, lanes() ^ 1); }
 
 void turn_row(const RopeContext& c, const float* x, float* y, const float* cosine, const float* sine) {
   const int64_t step = c.entries;
