@@ -6,6 +6,7 @@
 
 #include "engine/language/tokenizer.hpp"
 #include "engine/model/imported.hpp"
+#include "tests/journeys/schema.hpp"
 #include "tests/journeys/shell.hpp"
 #include "tests/message_of.hpp"
 #include "tests/plugins/llama2c_files.hpp"
@@ -329,6 +330,12 @@ TEST_CASE("llama2c: inspect shows models and tokenizers") {
   CHECK(journeys::has(shown.out, "20 tensors\n  blk.0.attn_k.weight"));
   const journeys::Result json = journeys::harmonics("inspect --json " + model);
   CHECK(journeys::has(json.out, "\"importer\":\"llama2c\",\"parameters\":752"));
+  const auto fits_schema = [](const std::string& printed) {
+    const std::string schema = journeys::read(HARMONICS_SOURCE_DIR "/docs/schema/inspect.json");
+    CHECK(journeys::SchemaCheck::run(boost::json::parse(schema), boost::json::parse(printed)).empty());
+  };
+  fits_schema(json.out);
+  fits_schema(journeys::harmonics("inspect --json " + tokens).out);
   CHECK(journeys::has(json.out, "{\"name\":\"output_norm.weight\",\"dtype\":\"f32\",\"shape\":[8]}"));
   CHECK(
       journeys::has(journeys::harmonics("inspect " + tokens).out,

@@ -141,6 +141,20 @@ TEST_CASE("imported models: the importer whose probe fits best reads the file") 
   CHECK(message_of([&] { import_model(file, registry); }).find("equally well: also, surely") != std::string::npos);
 }
 
+TEST_CASE("imported models: a probe that fails leaves the file to others, and is named if there are none") {
+  FakeImporter failing{HX_PROBE_CERTAIN, {}};
+  failing.probed = [](const FileStart&) { throw Error(ErrorKind::Plugin, "cannot look"); };
+  Registry registry;
+  add_importer(registry, "failing", failing);
+  const TemporaryFolder folder;
+  const std::string file = folder.write("model.fake", kBytes);
+  CHECK(!is_importable(file, kBytes, registry));
+  CHECK(message_of([&] { import_model(file, registry); }).find("\nimporter 'failing': cannot look") !=
+        std::string::npos);
+  add_importer(registry, "maybe", FakeImporter{HX_PROBE_POSSIBLE, {}});
+  CHECK(import_model(file, registry).importer->name == "maybe");
+}
+
 TEST_CASE("imported models: a probe sees the name, the size and the first bytes") {
   FileStart seen;
   std::string first;
