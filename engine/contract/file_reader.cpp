@@ -34,12 +34,15 @@ Probed probe_all(uint32_t kind, const std::string& path, std::string_view bytes,
   Probed result;
   uint32_t highest = HX_PROBE_NO;
   for (const std::string& known : registry.names(kind)) {
-    const ItemPtr item = registry.need(kind, known);
+    ItemPtr item;
     uint32_t score = HX_PROBE_NO;
-    const hx_status status = probe(*item, start, score);
-    if (status == HX_DECLINED) continue;
-    if (status != HX_OK) {
-      result.failures.emplace_back(plugin_error(*item, status).what());
+    try {
+      item = registry.need(kind, known);
+      const hx_status status = probe(*item, start, score);
+      if (status == HX_DECLINED) continue;
+      if (status != HX_OK) throw plugin_error(*item, status);
+    } catch (const Error& e) {
+      result.failures.emplace_back(e.what());
       continue;
     }
     if (score == HX_PROBE_NO || score < highest) continue;
@@ -82,9 +85,7 @@ ItemPtr only_one(uint32_t kind, const std::string& path, const Probed& probed) {
 
 ItemPtr find_reader(uint32_t kind, const std::string& path, std::string_view bytes, Registry& registry) {
   const Probed probed = probe_all(kind, path, bytes, registry);
-  if (!probed.best.empty()) return only_one(kind, path, probed);
-  if (!probed.failures.empty()) throw Error(ErrorKind::Plugin, probed.failures.front());
-  return nullptr;
+  return probed.best.empty() ? nullptr : only_one(kind, path, probed);
 }
 
 ItemPtr need_reader(uint32_t kind, const std::string& path, std::string_view bytes, Registry& registry,

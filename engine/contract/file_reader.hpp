@@ -11,10 +11,11 @@
 namespace harmonics::engine {
 
 // Returns the item of this kind (HX_IMPORTER, HX_TOKENIZER) whose probe scores highest for the file; null: none reads
-// it. Throws ErrorKind::Usage if several score equally, and ErrorKind::Plugin if a probe fails and no item reads it.
+// it. Plugins that cannot be loaded and probes that fail read nothing. Throws ErrorKind::Usage if several score
+// equally.
 ItemPtr find_reader(uint32_t kind, const std::string& path, std::string_view bytes, Registry& registry);
 // The same, or the item of this name if one is given. Throws ErrorKind::Weights if none reads the file, with its size,
-// its first bytes and the known items.
+// its first bytes, the known items and the failures.
 ItemPtr need_reader(uint32_t kind, const std::string& path, std::string_view bytes, Registry& registry,
                     const std::string& name = "");
 

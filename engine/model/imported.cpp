@@ -166,7 +166,7 @@ class Reading {
       const auto& tensor = *reinterpret_cast<const hx_imported_tensor*>(at);
       if (tensor.struct_size < sizeof tensor)
         refuse(fmt::format("gives a size of {} bytes for the entry of tensor {}", tensor.struct_size, i));
-      expect_text(tensor.name, kLongestName, fmt::format("the name of tensor {}", i));
+      expect_name(tensor.name, fmt::format("the name of tensor {}", i));
       if (!all.emplace(tensor.name, view(tensor)).second)
         refuse(fmt::format("gives two tensors the name {}", shown_name(tensor.name)));
       at += tensor.struct_size;
@@ -186,8 +186,13 @@ class Reading {
     if (find_invalid_utf8({text, length})) refuse(fmt::format("gives text that is not UTF-8 for {}", what));
   }
 
+  void expect_name(const char* text, const std::string& what) const {
+    expect_text(text, kLongestName, what);
+    if (!*text) refuse(fmt::format("gives no text for {}", what));
+  }
+
   void expect_key(const hx_attribute& a, uint32_t index) const {
-    expect_text(a.name, kLongestName, fmt::format("the key of metadata {}", index));
+    expect_name(a.name, fmt::format("the key of metadata {}", index));
     const std::string what = shown_name(a.name);
     if (a.kind < HX_ATTR_INT || a.kind > HX_ATTR_FLOATS)
       refuse(fmt::format("gives the metadata {} the unknown kind {}", what, a.kind));
@@ -239,7 +244,7 @@ class Reading {
 std::string_view text_of(const MappedFile& file) { return {static_cast<const char*>(file.data()), file.bytes()}; }
 
 ImportedModel read(const std::string& path, const ItemPtr& item, const ImportOptions& options, Files& files) {
-  const auto& file = files.all().front();
+  const auto file = files.all().front();  // the importer may add files
   const hx_import_source source = {sizeof source, 0, path.c_str(), file->data(), file->bytes(), &files, open_beside};
   const Description description(item, source, bind_texts(*item, options.options));
   const hx_imported_model& model = description.model();

@@ -53,13 +53,10 @@ std::string fault_of(const Header& h) {
     const char* name;
     int64_t value, most;
   };
-  const Row rows[] = {{"dim", h.dim, kMost},
-                      {"hidden_dim", h.hidden, kMost},
-                      {"n_layers", h.layers, kMostLayers},
-                      {"n_heads", h.heads, kMost},
-                      {"n_kv_heads", h.kv_heads, kMost},
-                      {"vocab_size", h.vocabulary, kMost},
-                      {"seq_len", h.context, kMost}};
+  const Row rows[] = {
+      {"dim", h.dim, kMost},        {"hidden_dim", h.hidden, kMost},   {"n_layers", h.layers, kMostLayers},
+      {"n_heads", h.heads, kMost},  {"n_kv_heads", h.kv_heads, kMost}, {"vocab_size", h.vocabulary, kMost},
+      {"seq_len", h.context, kMost}};
   for (size_t i = 0; i < 7; ++i)
     if (rows[i].value < 1 || rows[i].value > rows[i].most)
       return "at byte " + std::to_string(4 * i) + ", " + rows[i].name + " is " + std::to_string(rows[i].value) +
@@ -106,8 +103,8 @@ std::optional<uint64_t> file_bytes(const Header& h) {
   std::optional<uint64_t> total = kHeaderBytes;
   for (const Block& block : blocks_of(h)) {
     const auto one = bytes_of(block.shape);
-    const auto all = one ? checked_product<uint64_t>(*one, block.of_layers ? static_cast<uint64_t>(h.layers) : 1u)
-                         : std::nullopt;
+    const auto all =
+        one ? checked_product<uint64_t>(*one, block.of_layers ? static_cast<uint64_t>(h.layers) : 1u) : std::nullopt;
     total = all ? checked_sum<uint64_t>(*total, *all) : std::nullopt;
     if (!total) return std::nullopt;
   }
@@ -157,8 +154,9 @@ ModelDescription read_checkpoint(std::string_view bytes, const std::string& path
     throw Error(ErrorKind::Weights, "'" + path + "' has " + std::to_string(bytes.size()) +
                                         " bytes; the header of a llama2.c checkpoint gives " +
                                         std::to_string(*expected))
-        .note(bytes.size() < *expected ? "the file is truncated: copy it again" : "the file holds something else after "
-                                                                                  "the model, or is no such checkpoint");
+        .note(bytes.size() < *expected ? "the file is truncated: copy it again"
+                                       : "the file holds something else after "
+                                         "the model, or is no such checkpoint");
   ModelDescription model;
   model.metadata = metadata_of(header, rope_base);
   uint64_t at = kHeaderBytes;

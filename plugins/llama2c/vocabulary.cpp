@@ -51,8 +51,9 @@ Vocabulary::Vocabulary(std::string_view bytes, const std::string& path, uint64_t
   const std::string_view all = bytes_;
   const auto most = number_at<int32_t>(all, 0);
   if (!most || *most < 1 || *most > kLongest)
-    refuse(path, 0, "the length of the longest token is " + (most ? std::to_string(*most) : "missing") +
-                        "; it must be 1 to " + std::to_string(kLongest));
+    refuse(path, 0,
+           "the length of the longest token is " + (most ? std::to_string(*most) : "missing") + "; it must be 1 to " +
+               std::to_string(kLongest));
   for (size_t at = 4; at < all.size();) {
     const std::string which = "token " + std::to_string(tokens_.size());
     if (tokens_.size() == kMostTokens) refuse(path, at, "there are more than 16777216 tokens");
@@ -86,9 +87,7 @@ void Vocabulary::name_pieces() {
       ids_.emplace(tokens_[id].piece, static_cast<int32_t>(id));
 }
 
-harmonics::TextTokenizerInfo Vocabulary::info() const {
-  return {tokens_.size(), kBegin, kEnd, kUnknown, -1, longest_};
-}
+harmonics::TextTokenizerInfo Vocabulary::info() const { return {tokens_.size(), kBegin, kEnd, kUnknown, -1, longest_}; }
 
 int32_t Vocabulary::find(std::string_view piece) const {
   const auto at = ids_.find(piece);

@@ -4,3 +4,5 @@ set(HARMONICS_FUZZED_settings ${PROJECT_SOURCE_DIR}/engine/cli/options/settings_
 set(HARMONICS_FUZZED_LINKS_session harmonics_serving)
 set(HARMONICS_FUZZED_LINKS_websocket harmonics_serving)
 set(HARMONICS_FUZZED_LINKS_request harmonics_serving)
+set(HARMONICS_FUZZED_llama2c_model ${PROJECT_SOURCE_DIR}/plugins/llama2c/checkpoint.cpp)
+set(HARMONICS_FUZZED_llama2c_tokens ${PROJECT_SOURCE_DIR}/plugins/llama2c/vocabulary.cpp)

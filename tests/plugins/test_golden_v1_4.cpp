@@ -59,12 +59,14 @@ TEST_CASE("binaries of contract 1.4: their descriptors and all checks of their i
     CHECK(says.abi_major == 1);
     CHECK(says.abi_minor == 4);
     CHECK(std::string(says.id) == "org.example.later." + b.prefix);
-    const journeys::Result r = journeys::harmonics("plugin check --calls 200 " + b.path);
+    const journeys::Result r = journeys::harmonics("plugin check --calls 1000 " + b.path);
     CHECK(r.code == 0);
     CHECK(journeys::has(r.out, "is available: " + b.prefix + " memory"));
-    CHECK(journeys::has(r.out, "add 27 of 91, linear 1 of 69, mul 27 of 91, sgd 3 of 36"));
-    CHECK(journeys::has(r.out, "copies, and 3 kernels of sgd"));
-    CHECK(journeys::has(r.out, "products in bf16: of the calls, 1 with other results"));
+    CHECK(journeys::has(r.out, " calls: add "));
+    for (const char* served : {", linear ", ", mul ", ", sgd "}) CHECK(journeys::has(r.out, served));
+    CHECK(journeys::has(r.out, " kernels of sgd\n"));
+    CHECK(journeys::has(r.out, "products in bf16: of the calls, "));
+    CHECK(!journeys::has(r.out, "products in bf16: of the calls, 0 with other results"));  // it rounds
     CHECK(journeys::has(r.out, "13 passed, 0 failed"));
   }
 }

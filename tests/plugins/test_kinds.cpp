@@ -185,7 +185,10 @@ TEST_CASE("kinds: every kind is listed and inspected") {
   CHECK(has(journeys::harmonics("inspect swish2" + kKinds).out, "  a -(swish2)-> b;\n"));
   CHECK(has(journeys::harmonics("inspect scale").out, "  --producer 'NAME=file:PATH?augment=scale(0.1)'\n"));
   CHECK(has(journeys::harmonics("list predicates").out, "no predicates are registered"));
-  const Result kind = journeys::harmonics("list importers");
+  for (const char* kind : {"importers", "tokenizers"})
+    CHECK(has(journeys::harmonics("list " + std::string(kind)).out, "  llama2c "));
+  CHECK(has(journeys::harmonics("inspect llama2c").out, "importer llama2c(rope_base = 10000)"));
+  const Result kind = journeys::harmonics("list exporters");
   CHECK(kind.code == 2);
-  CHECK(has(kind.err, "there is no kind 'importers'"));
+  CHECK(has(kind.err, "there is no kind 'exporters'"));
 }

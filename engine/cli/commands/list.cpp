@@ -12,11 +12,13 @@
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/options/command_table.hpp"
 #include "engine/cli/commands/file_summary.hpp"
+#include "engine/cli/commands/model_summary.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/execution/device_memory.hpp"
 #include "engine/plugin/loader.hpp"
 #include "engine/streams/streams.hpp"
+#include "producers/file/formats.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -284,7 +286,11 @@ int inspect_command(const Options& options) {
   const std::vector<CatalogueEntry> found = catalogue_of(thing);
   std::error_code failed;
   const bool address = thing.find_first_of(":/.") != std::string::npos || std::filesystem::exists(thing, failed);
-  if (found.empty() && address) return inspect_stream(thing, options);
+  if (found.empty() && address) {
+    // A file whose extension names no format of samples may be a model.
+    if (!format_of_name(thing) && inspect_model_file(thing, options)) return kDone;
+    return inspect_stream(thing, options);
+  }
   if (found.empty()) {
     Error e(ErrorKind::Usage, "nothing is named '" + thing + "'");
     std::vector<std::string> known;

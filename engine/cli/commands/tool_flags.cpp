@@ -23,7 +23,8 @@ std::vector<std::string> listed_kinds() {
 
 std::vector<std::string> kinds_of_plugins() {
   std::vector<std::string> all;
-  for (const KindRow& row : kind_rows()) all.emplace_back(row.name);
+  for (const KindRow& row : kind_rows())
+    if (row.extension.empty()) all.emplace_back(row.name);  // extensions have no template
   return all;
 }
 

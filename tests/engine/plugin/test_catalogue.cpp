@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 const std::string kPlugins = HARMONICS_BINARY_DIR "/lib/harmonics/plugins";
-constexpr uint32_t kKinds[] = {HX_ACTIVATION, HX_LOSS, HX_LAYER, HX_PRODUCER, HX_CONSUMER, HX_DEVICE, HX_METRIC};
+const std::vector<uint32_t> kKinds = item_kinds();
 
 }  // namespace
 

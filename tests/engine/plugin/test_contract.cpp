@@ -6,6 +6,7 @@
 
 #include <harmonics/augmentation_abi.h>
 #include <harmonics/functional_abi.h>
+#include <harmonics/importer_abi.h>
 #include <harmonics/metric_abi.h>
 #include <harmonics/training_abi.h>
 
@@ -307,6 +308,22 @@ static_assert(HX_SITE_FP16_CHUNKS == 1 && HX_SITE_TRAINING == 2 && HX_SITE_BF16 
 TEST_CASE("contract: the advertised kinds are those with a row") {
   std::vector<uint32_t> kinds;
   for (uint32_t kind = HX_ACTIVATION; kind <= static_cast<uint32_t>(HX_AUGMENTATION); ++kind) kinds.push_back(kind);
+  kinds.push_back(HX_IMPORTER);
+  kinds.push_back(HX_TOKENIZER);
   CHECK(harmonics::engine::item_kinds() == kinds);
-  CHECK(harmonics::engine::kind_named("importer") == 0);
+  CHECK(harmonics::engine::kind_named("importer") == static_cast<uint32_t>(HX_IMPORTER));
+  CHECK(harmonics::engine::kind_named("exporter") == 0);
+}
+
+TEST_CASE("contract: extensions are found by name and version") {
+  const hx_api* api = harmonics_api();
+  for (const char* id : {HX_IMPORTER_EXTENSION, HX_TOKENIZER_EXTENSION}) {
+    INFO(id);
+    const auto* found = static_cast<const hx_item_extension*>(api->extension(id));
+    REQUIRE(found);
+    CHECK(found->struct_size == sizeof(hx_item_extension));
+    CHECK(found->register_item != nullptr);
+  }
+  for (const char* id : {"hx.importer/1", "hx.importer", "", static_cast<const char*>(nullptr)})
+    CHECK(api->extension(id) == nullptr);
 }

@@ -3,6 +3,7 @@
 #include <thread>
 #include <tuple>
 
+#include <harmonics/importer_abi.h>
 #include <harmonics/training_abi.h>
 
 #include "engine/plugin/pending_items.hpp"
@@ -194,7 +195,11 @@ TEST_CASE("registry: malformed registrations are refused") {
 TEST_CASE("registry: unused kinds, reserved names and tables with missing functions are refused") {
   hx_item item = c_item("onnx");
   item.kind = HX_IMPORTER;
-  CHECK(pending_refusal(item) == "cannot register 'onnx': this program does not support importers yet");
+  CHECK(pending_refusal(item) ==
+        "cannot register importer 'onnx': importers are registered by the extension 'hx.importer/0'");
+  item.kind = HX_TOKENIZER;
+  CHECK(pending_refusal(item) ==
+        "cannot register tokenizer 'onnx': tokenizers are registered by the extension 'hx.tokenizer/0'");
   item.kind = HX_EXPORTER;
   CHECK(pending_refusal(item) == "cannot register 'onnx': this program does not support exporters yet");
   const hx_activation_vt empty{sizeof(hx_activation_vt), nullptr, nullptr, nullptr};
@@ -211,6 +216,40 @@ TEST_CASE("registry: unused kinds, reserved names and tables with missing functi
     CHECK(pending_refusal(item) ==
           "cannot register " + std::string(said) + ": the library itself has one of this name; choose another");
   }
+}
+
+TEST_CASE("registry: an extension takes its own kind only, with complete tables") {
+  const auto said = [](const hx_item& item, const char* extension) -> std::string {
+    hx_registry pending;
+    try {
+      add_pending(pending, item, extension);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return pending.pending.size() == 1 ? "accepted" : "lost";
+  };
+  hx_importer_vt importer{};
+  importer.struct_size = sizeof importer;
+  hx_item item = c_item("onnx");
+  item.kind = HX_IMPORTER;
+  item.vtable = &importer;
+  CHECK(said(item, HX_IMPORTER_EXTENSION) == "cannot register importer 'onnx': its table lacks the function 'probe'");
+  importer.probe = [](void*, const hx_file_start*, uint32_t*) { return HX_DECLINED; };
+  importer.open = [](void*, const hx_import_source*, const hx_attributes*, const hx_imported_model**) {
+    return HX_ERROR;
+  };
+  CHECK(said(item, HX_IMPORTER_EXTENSION) == "cannot register importer 'onnx': its table lacks the function 'close'");
+  importer.close = [](void*, const hx_imported_model*) {};
+  CHECK(said(item, HX_IMPORTER_EXTENSION) == "accepted");
+  CHECK(said(item, HX_TOKENIZER_EXTENSION) ==
+        "cannot register importer 'onnx': importers are registered by the extension 'hx.importer/0'");
+  CHECK(said(c_item("x"), HX_IMPORTER_EXTENSION) ==
+        "cannot register activation 'x': activations are registered by hx_api.register_item");
+  hx_tokenizer_vt tokenizer{};
+  tokenizer.struct_size = sizeof tokenizer;
+  item.kind = HX_TOKENIZER;
+  item.vtable = &tokenizer;
+  CHECK(said(item, HX_TOKENIZER_EXTENSION) == "cannot register tokenizer 'onnx': its table lacks the function 'probe'");
 }
 
 TEST_CASE("registry: implementations and optimizers must have the form of their kind") {

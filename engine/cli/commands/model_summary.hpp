@@ -1,0 +1,13 @@
+// Files of models and tokenizers, as `inspect` shows them.
+#pragma once
+
+#include <string>
+
+#include "engine/cli/options/options.hpp"
+
+namespace harmonics::engine::cli {
+
+// Describes the file if an importer or a tokenizer reads it. Returns false if none does, or if it is not a plain file.
+bool inspect_model_file(const std::string& path, const Options& options);
+
+}  // namespace harmonics::engine::cli
