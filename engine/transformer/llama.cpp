@@ -60,6 +60,10 @@ Llama read(const Model& model) {
   m.epsilon = from.number(prefix + "attention.layer_norm_rms_epsilon", 1e-5);
   m.base = from.number(prefix + "rope.freq_base", 10000.0);
   m.pairing = from.text(prefix + "rope.pairing", std::string("interleaved"));
+  if (m.pairing != "half" && m.pairing != "interleaved")
+    throw Error(
+        ErrorKind::Weights,
+        fmt::format("'{}': the pairing of rotary positions is half or interleaved, not '{}'", model.name, m.pairing));
   const auto table = model.parameters->all().find("token_embd.weight");
   if (table == model.parameters->all().end() || table->second.type.shape.rank() != 2)
     throw Error(ErrorKind::Weights, fmt::format("'{}' has no matrix 'token_embd.weight'", model.name));

@@ -1,0 +1,80 @@
+// harmonics generate, on the checkpoint of llama2.c.
+#include <boost/json.hpp>
+
+#include "tests/journeys/schema.hpp"
+#include "tests/journeys/shell.hpp"
+
+using namespace journeys;
+
+namespace {
+
+std::string folder_of_stories() {
+  const std::string data = data_folder();
+  return data.empty() || !fs::exists(fs::path(data) / "llama2c") ? "" : data + "/llama2c/";
+}
+
+std::string stories(const std::string& folder, const std::string& flags) {
+  return "generate " + folder + "stories260K.bin --tokenizer " + folder + "tok512.bin " + flags;
+}
+
+}  // namespace
+
+TEST_CASE("generate: the greedy text is llama2.c's") {
+  const std::string folder = folder_of_stories();
+  if (folder.empty()) return;
+  std::string expected = read(folder + "stories260K.expected.txt");
+  while (!expected.empty() && expected.back() == '\n') expected.pop_back();
+  for (const char* more : {"--threads 1", "--threads 2", "--context 512"}) {
+    const Result r = harmonics(stories(folder, std::string("--temperature 0 --max-tokens 255 ") + more));
+    INFO(r.err);
+    REQUIRE(r.code == 0);
+    CHECK(r.out == expected + "\n");
+  }
+}
+
+TEST_CASE("generate: the prompt is continued, and the object says how far") {
+  const std::string folder = folder_of_stories();
+  if (folder.empty()) return;
+  const std::string flags = "--prompt 'Once upon a time' --max-tokens 64 --temperature 0 ";
+  const Result text = harmonics(stories(folder, flags)), object = harmonics(stories(folder, flags + "--json"));
+  REQUIRE(text.code == 0);
+  REQUIRE(object.code == 0);
+  CHECK(text.out.rfind("Once upon a time, there was a little girl named Lily.", 0) == 0);
+  const json::value v = json::parse(object.out);
+  const json::value schema = json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/generate.json"));
+  CHECK(SchemaCheck::run(schema, v) == std::vector<std::string>{});
+  CHECK(text.out == "Once upon a time" + std::string(v.at("text").as_string()) + "\n");
+  CHECK(v.at("tokens").as_int64() == 64);
+  CHECK(v.at("stopped_by").as_string() == "tokens");
+  CHECK(has(text.err, "64 tokens in "));
+}
+
+TEST_CASE("generate: a seed gives one text, another seed another") {
+  const std::string folder = folder_of_stories();
+  if (folder.empty()) return;
+  const auto text = [&](const std::string& flags) {
+    const Result r = harmonics(stories(folder, "--max-tokens 40 --quiet " + flags));
+    REQUIRE(r.code == 0);
+    return r.out;
+  };
+  CHECK(text("--seed 7") == text("--seed 7 --threads 1"));
+  CHECK(text("--seed 7") != text("--seed 8"));
+}
+
+TEST_CASE("generate: what is wrong is said with the remedy") {
+  const std::string folder = folder_of_stories();
+  const Result missing = harmonics("generate model.bin");
+  CHECK(missing.code == 64);
+  CHECK(has(missing.err, "'generate' lacks --tokenizer FILE"));
+  if (folder.empty()) return;
+  const Result swapped = harmonics("generate " + folder + "tok512.bin --tokenizer " + folder + "tok512.bin");
+  CHECK(swapped.code != 0);
+  CHECK(has(swapped.err, "tok512.bin"));
+  const Result longer = harmonics(stories(folder, "--context 4 --prompt 'Once upon a time there was'"));
+  CHECK(longer.code == 64);
+  CHECK(has(longer.err, "and the context has room for 4 of 4"));
+  CHECK(has(longer.err, "shorten the prompt, or give a larger --context"));
+  const Result full = harmonics(stories(folder, "--context 8 --temperature 0 --max-tokens 50"));
+  CHECK(full.code == 0);
+  CHECK(has(full.err, "the context of 8 tokens is full: give a larger --context"));
+}
