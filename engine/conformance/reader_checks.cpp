@@ -132,17 +132,15 @@ class ReaderChecks {
     if (status != HX_OK) return refusal(status);
     if (!model) throw Error(ErrorKind::Plugin, "it returns no description");
     std::string text = fmt::format("{} tensors", model->n_tensors);
-    bool inside = true;
     const char* at = reinterpret_cast<const char*>(model->tensors);
     for (uint32_t i = 0; i < model->n_tensors; ++i) {
       const auto& tensor = *reinterpret_cast<const hx_imported_tensor*>(at);
       const auto end = checked_sum<uint64_t>(tensor.offset, tensor.bytes);
-      inside = inside && end && *end <= bytes.size();
+      if (!end || *end > bytes.size()) text[0] = '!';  // the host refuses it
       text += fmt::format(" {} at {}", tensor.name, tensor.offset);
       at += tensor.struct_size;
     }
     table.close(item_->self, model);
-    if (!inside) throw Error(ErrorKind::Plugin, "it describes a tensor outside the file").note("check all lengths");
     return text;
   }
 

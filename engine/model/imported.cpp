@@ -216,8 +216,10 @@ class Reading {
     const auto& file = files_.all()[tensor.file];
     const auto end = checked_sum<uint64_t>(tensor.offset, tensor.bytes);
     if (!end || *end > file->bytes())
-      refuse(fmt::format("places tensor {} at bytes {} .. {}+{} of a file of {} bytes", name, tensor.offset,
-                         tensor.offset, tensor.bytes, file->bytes()));
+      throw Error(ErrorKind::Weights,
+                  fmt::format("'{}': {} places tensor {} at bytes {} .. {}+{} of a file of {} bytes", path_,
+                              spoken_name(*item_), name, tensor.offset, tensor.offset, tensor.bytes, file->bytes()))
+          .note("the file is truncated or damaged: copy it again");
     if (tensor.bytes != type.bytes())
       refuse(fmt::format("gives tensor {} {} bytes; {} takes {}", name, tensor.bytes, type.str(), type.bytes()));
     const auto* at = static_cast<const unsigned char*>(file->data()) + tensor.offset;
