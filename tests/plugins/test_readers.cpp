@@ -14,7 +14,6 @@ TEST_CASE("readers: plugin check names the rule that an importer or tokenizer br
     return r.out.substr(line, r.out.find('\n', line) - line);
   };
   CHECK(journeys::has(finding("importer", "good"), "ok      reads or refuses any bytes: "));
-  CHECK(journeys::has(finding("importer", "outside"), "it describes a tensor outside the file"));
   CHECK(journeys::has(finding("importer", "too_sure"), "it gives the score 101; the highest is 100"));
   CHECK(journeys::has(finding("importer", "moody"), "it answers otherwise to the same "));
   CHECK(journeys::has(finding("importer", "breaks"), "cannot look"));
