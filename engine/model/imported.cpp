@@ -164,7 +164,7 @@ class Reading {
     const char* at = reinterpret_cast<const char*>(model.tensors);
     for (uint32_t i = 0; i < model.n_tensors; ++i) {
       const auto& tensor = *reinterpret_cast<const hx_imported_tensor*>(at);
-      if (tensor.struct_size < sizeof tensor)
+      if (tensor.struct_size < sizeof tensor || tensor.struct_size % alignof(hx_imported_tensor) != 0)
         refuse(fmt::format("gives a size of {} bytes for the entry of tensor {}", tensor.struct_size, i));
       expect_name(tensor.name, fmt::format("the name of tensor {}", i));
       if (!all.emplace(tensor.name, view(tensor)).second)
