@@ -7,6 +7,7 @@
 #include <thread>
 
 #include <fmt/core.h>
+#include <harmonics/importer_abi.h>
 #include <harmonics/metric_abi.h>
 
 #include "engine/plugin/arguments.hpp"
@@ -139,6 +140,9 @@ void check_item(const ItemPtr& item, const CheckSettings& settings, CheckLog& lo
       return check_predicate(item, settings, log);
     case HX_AUGMENTATION:
       return check_augmentation(item, settings, log);
+    case HX_IMPORTER:
+    case HX_TOKENIZER:
+      return check_reader(item, settings, log);
     default:
       log.begin("is registered");
       log.end({Finding::Outcome::Noted,

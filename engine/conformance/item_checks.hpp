@@ -30,7 +30,8 @@ struct CheckSettings {
   uint64_t seed = 0;
   int64_t calls = 1'000'000;  // for the leak check, which also ends after `seconds`
   double seconds = 2;
-  std::string address;  // for producers and consumers: "my:path?option=1"; "": the scheme alone
+  // For producers and consumers: "my:path?option=1"; "": the scheme alone. For importers and tokenizers: a file.
+  std::string address;
 };
 
 // Arguments without default get a value of their type. Functionals, including those that implementations compute, are
@@ -57,6 +58,7 @@ void check_optimizer(const ItemPtr& item, const CheckSettings& settings, CheckLo
 void check_schedule(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 void check_predicate(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 void check_augmentation(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
+void check_reader(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);  // importers, tokenizers
 
 // Compares bits; false for different types.
 bool same_bits(const HTensor& a, const HTensor& b);

@@ -164,7 +164,7 @@ class Reading {
     const char* at = reinterpret_cast<const char*>(model.tensors);
     for (uint32_t i = 0; i < model.n_tensors; ++i) {
       const auto& tensor = *reinterpret_cast<const hx_imported_tensor*>(at);
-      if (tensor.struct_size < sizeof tensor)
+      if (tensor.struct_size < sizeof tensor || tensor.struct_size % alignof(hx_imported_tensor) != 0)
         refuse(fmt::format("gives a size of {} bytes for the entry of tensor {}", tensor.struct_size, i));
       expect_name(tensor.name, fmt::format("the name of tensor {}", i));
       if (!all.emplace(tensor.name, view(tensor)).second)
@@ -216,8 +216,10 @@ class Reading {
     const auto& file = files_.all()[tensor.file];
     const auto end = checked_sum<uint64_t>(tensor.offset, tensor.bytes);
     if (!end || *end > file->bytes())
-      refuse(fmt::format("places tensor {} at bytes {} .. {}+{} of a file of {} bytes", name, tensor.offset,
-                         tensor.offset, tensor.bytes, file->bytes()));
+      throw Error(ErrorKind::Weights,
+                  fmt::format("'{}': {} places tensor {} at bytes {} .. {}+{} of a file of {} bytes", path_,
+                              spoken_name(*item_), name, tensor.offset, tensor.offset, tensor.bytes, file->bytes()))
+          .note("the file is truncated or damaged: copy it again");
     if (tensor.bytes != type.bytes())
       refuse(fmt::format("gives tensor {} {} bytes; {} takes {}", name, tensor.bytes, type.str(), type.bytes()));
     const auto* at = static_cast<const unsigned char*>(file->data()) + tensor.offset;

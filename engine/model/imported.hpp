@@ -70,8 +70,8 @@ struct ImportOptions {
   std::vector<std::pair<std::string, std::string>> options;  // of the importer: name, text
 };
 
-// Throws ErrorKind::NoInput if the file cannot be read, ErrorKind::Weights if no importer reads it or it is malformed,
-// and ErrorKind::Plugin if the importer describes what cannot be (a tensor outside its file, a name twice).
+// Throws ErrorKind::NoInput if the file cannot be read, ErrorKind::Weights if no importer reads it, it is malformed, or
+// a tensor lies outside it, and ErrorKind::Plugin if the importer describes what cannot be (a name twice).
 ImportedModel import_model(const std::string& path, Registry& registry, const ImportOptions& options = {});
 // Returns whether the bytes of a file are a model that an importer reads.
 bool is_importable(const std::string& path, std::string_view bytes, Registry& registry);

@@ -2,7 +2,7 @@
 // may still change (importer_abi.h). plugin.hpp does not include this header.
 #pragma once
 
-#include <cstddef>
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -201,8 +201,11 @@ HARMONICS_FACE inline const hx_tokenizer_vt* tokenizer_vt() {
       [](void* tokenizer, hx_tokenizer_info* out) {
         return guarded([&] {
           const TextTokenizerInfo info = static_cast<TextTokenizer*>(tokenizer)->info();
-          *out = {
-              sizeof(hx_tokenizer_info), 0, info.tokens, info.bos, info.eos, info.unknown, info.padding, info.longest};
+          const hx_tokenizer_info all = {sizeof all,   0,           info.tokens, info.bos, info.eos, info.unknown,
+                                         info.padding, info.longest};
+          const uint32_t room = std::min<uint32_t>(out->struct_size, sizeof all);
+          std::memcpy(out, &all, room);
+          out->struct_size = room;
           return HX_OK;
         });
       },

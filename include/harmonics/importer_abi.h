@@ -118,6 +118,7 @@ typedef struct hx_tokenizer_vt { /* functions are called from any thread, also c
   uint32_t struct_size;
   hx_status (*probe)(void* self, const hx_file_start* file, uint32_t* score);
   hx_status (*open)(void* self, const hx_tokenizer_source* source, const hx_attributes* options, void** tokenizer);
+  /* out->struct_size is the host's on entry; members that the tokenizer does not know stay unchanged. */
   hx_status (*describe)(void* tokenizer, hx_tokenizer_info* out);
   /* *count: all ids of the text. They are written only if capacity holds all. flags: HX_ENCODE_... */
   hx_status (*encode)(void* tokenizer, const char* text, uint64_t bytes, uint32_t flags, int32_t* ids,

@@ -348,6 +348,21 @@ TEST_CASE("llama2c: inspect shows models and tokenizers") {
   CHECK(journeys::has(cut.err, "the file is truncated: copy it again"));
 }
 
+TEST_CASE("llama2c: the library passes the checks of plugins, with and without a file") {
+  const journeys::Folder folder;
+  const std::string model = folder.write("model.bin", SmallCheckpoint().file()),
+                    library = HARMONICS_BINARY_DIR "/lib/harmonics/plugins/libharmonics_llama2c.so";
+  const journeys::Result r = journeys::harmonics("plugin check --calls 1000 " + library + " --address " + model);
+  CHECK(r.code == 0);
+  CHECK(journeys::has(r.out, "importer llama2c\n  ok      reads or refuses any bytes: "));
+  CHECK(journeys::has(r.out, "  ok      reads the file: 20 tensors, 752 numbers\n"));
+  CHECK(journeys::has(r.out, "reads the file: its probe says that the file is none of its kind"));  // the tokenizer
+  CHECK(journeys::has(r.out, " 0 failed"));
+  const std::string tokens = folder.write("tok.bin", vocabulary_file(first_pieces()));
+  CHECK(journeys::has(journeys::harmonics("plugin check --calls 1000 " + library + " --address " + tokens).out,
+                      "  ok      reads the file: 259 tokens; a text comes back "));
+}
+
 TEST_CASE("llama2c: a trained model gives the reference's logits, and its tokens the reference's text") {
   const std::string data = journeys::data_folder();
   if (data.empty()) return;

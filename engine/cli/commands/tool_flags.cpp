@@ -163,7 +163,8 @@ void plugin_flags(VerbRow& verb) {
   f.text("kind", "KIND", "", &Options::kind).names = kinds_of_plugins;
   f.text("directory", "DIR", "where to write it (default: a folder of its name)", &Options::directory);
   f.group("Check");
-  f.text("address", "ADDRESS", "address that a producer or consumer opens: 'my:path?option=1'", &Options::address);
+  f.text("address", "ADDRESS", "what a producer or consumer opens: 'my:path?option=1', or an importer's file",
+         &Options::address);
   f.whole("seed", 0, std::numeric_limits<int64_t>::max(), "seed of the numbers it is tested with",
           [](Options& o, int64_t v) { o.run.seed = v; })
       .initial = "0";
