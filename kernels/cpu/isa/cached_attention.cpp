@@ -58,7 +58,7 @@ struct Sums {
   for (int64_t v = begin; v < to; v += kWidth) {
     vf x = load(scores + v);
     if (c.softcap > 0) {
-      x = vtanh(x * (c.scale / c.softcap)) * c.softcap;
+      x = vtanh(choose(mask(v), x, vf{}) * (c.scale / c.softcap)) * c.softcap;
       store(scores + v, x);
     }
     here = vmax(choose(mask(v), x, splat(-kInfinity)), here);  // NaN is left to the exponentials
