@@ -30,7 +30,7 @@ struct Turn {
     if (turned == 0) turned = width;
     expect(turned % 2 == 0, "rope",
            "x is [..., positions, " + std::string(first ? "heads, " : "") + "width] with an even width, not " +
-               text_of(x) + "; rotary_dims leaves the rest of a width as it is");
+               text_of(x));
     half = turned / 2;
     const std::string pairing = a.text("pairing", "half");
     expect(pairing == "half" || pairing == "interleaved", "rope",

@@ -63,7 +63,7 @@ bool plan_cached_attention(const Site& site, hx_kernel& out) {
   c->half_k = is_f16(k);
   c->half_v = is_f16(v);
   const int64_t rows = c->tile * c->group;
-  c->copy_k = c->half_k || (rows > 3 && c->k.row != c->width);
+  c->copy_k = c->half_k || (rows > (isa().vector == 16 ? 6 : 3) && c->k.row != c->width);
   c->copy_v = c->half_v || (rows > 6 && c->v.row != c->value_width);
   c->causal = site.flag("causal");
   c->window = static_cast<int64_t>(site.number("window"));

@@ -127,6 +127,9 @@ TEST_CASE("cudnn attention: declines with a reason") {
   CHECK(why({}, 3, 3, 8, 0) == "needs a 16-bit type, or f32 with rounding allowed");
   CHECK(why(AttributeMap().set("causal", true), 4, 3, 8, HX_SITE_FP16_CHUNKS) == "needs a visible key for every query");
   CHECK(why({}, 3, 3, 7, HX_SITE_FP16_CHUNKS) == "cuDNN does not take the description: an error");
+  for (const AttributeMap& a : {AttributeMap().set("window", int64_t{2}), AttributeMap().set("window", 2.0),
+                                AttributeMap().set("softcap", 30.0), AttributeMap().set("operands", "sinks")})
+    CHECK(why(a, 3, 3, 8, HX_SITE_FP16_CHUNKS) == "has no optional inputs, window or softcap");
   emulated::settings().dnn_version = 92000;
   CHECK(why({}, 3, 3, 8, HX_SITE_FP16_CHUNKS) == "cuDNN is older than 9.21 (92000), which attends in one operation");
   emulated::settings().has_dnn = false;

@@ -157,3 +157,34 @@ TEST_CASE("opencl: prefetched batches give the same bits") {
   CHECK(same(trained_on_batches(step, 12, *executor, on("opencl"), true),
              trained_on_batches(step, 12, *executor, on("opencl"), false)));
 }
+
+TEST_CASE("opencl: optional inputs and attributes without a kernel are declined, and computed by bodies") {
+  if (!opens_driver()) return;
+  Tracer tracer("sequence");
+  const HTensor q = tracer.input("q", {DType::F32, {2, 3, 4, 8}}), k = tracer.input("k", {DType::F32, {2, 5, 2, 8}});
+  const HTensor added = tracer.input("added", {DType::F32, {2, 3, 2, 8}}),
+                start = tracer.input("start", {DType::I32, {2}}), lengths = tracer.input("lengths", {DType::I32, {2}}),
+                positions = tracer.input("positions", {DType::I32, {2, 3}});
+  const Attributes rows = Attributes().set("positions_first", true);
+  const HTensor turned = call1("rope", {q, positions}, Attributes(rows).set("operands", "positions"));
+  const HTensor keys = call1("cache_append", {k, added, start});
+  const Attributes seen = Attributes(rows).set("operands", "lengths").set("causal", true).set("window", int64_t{3});
+  tracer.output("y", call("attention", {turned, keys, keys, lengths}, seen).at(0));
+  const Program program = tracer.take();
+  std::map<std::string, HTensor> numbers{{"start", HTensor::from<int32_t>({2}, {0, 2})},
+                                         {"lengths", HTensor::from<int32_t>({2}, {3, 5})},
+                                         {"positions", HTensor::from<int32_t>({2, 3}, {0, 1, 2, 2, 3, 4})}};
+  for (const auto& [name, shape] :
+       {std::pair<const char*, Shape>{"q", {2, 3, 4, 8}}, {"k", {2, 5, 2, 8}}, {"added", {2, 3, 2, 8}}})
+    numbers[name] = noise(shape, 7, 1.0f);
+  const auto executor = make_sequential_executor();
+  CHECK(distance(run_compiled(program, numbers, *executor, on("opencl")), interpret(program, numbers)) < 1e-4);
+
+  KernelSource source("opencl", Registry::global());
+  for (const Node& node : program.nodes)
+    if (node.op == Op::call) {
+      INFO(node.callee);
+      CHECK(source.find(program, node) == nullptr);
+      CHECK_FALSE(source.why_not(program, node).empty());
+    }
+}

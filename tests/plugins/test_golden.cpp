@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "engine/contract/plugin_implementation.hpp"
 #include "tests/plugins/every_kind.hpp"
 
 using namespace harmonics;
@@ -79,6 +80,29 @@ TEST_CASE("binaries of contract 1.0: implementations and devices") {
   if (!runs_here()) return;
   const Golden golden;
   for (const Build& b : golden.builds()) check_implementations(b);
+}
+
+TEST_CASE("binaries of contract 1.0: they are not offered operands of later contracts") {
+  if (!runs_here()) return;
+  const Golden golden;
+  const TensorType x{DType::F32, {1, 1, 3, 4}}, lse{DType::F32, {1, 1, 3}}, lengths{DType::I32, {1}};
+  const CallSiteInfo grown{
+      "attention", AttributeMap().set("operands", "lengths"), {x, x, x, lengths}, {x, lse}, "cpu", 0};
+  for (const Build& b : golden.builds()) {
+    Registry registry;
+    load_plugin(b.path, registry);
+    size_t seen = 0;
+    for (const uint32_t kind : {uint32_t{HX_DEVICE}, uint32_t{HX_IMPLEMENTATION}})
+      for (const std::string& name : registry.names(kind)) {
+        const ItemPtr item = registry.need(kind, name);
+        CHECK(item->contract_minor == 0);
+        if (kind == HX_IMPLEMENTATION)
+          CHECK(declines(*item, grown).value_or("") ==
+                "it is built for contract 1.0, and attributes of this call are of contract 1.5");
+        ++seen;
+      }
+    CHECK(seen >= 2);
+  }
 }
 
 TEST_CASE("binaries of contract 1.0: the original sample works") {

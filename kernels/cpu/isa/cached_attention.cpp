@@ -58,7 +58,7 @@ struct Sums {
   for (int64_t v = begin; v < to; v += kWidth) {
     vf x = load(scores + v);
     if (c.softcap > 0) {
-      x = vtanh(x * (c.scale / c.softcap)) * c.softcap;
+      x = vtanh(choose(mask(v), x, vf{}) * (c.scale / c.softcap)) * c.softcap;
       store(scores + v, x);
     }
     here = vmax(choose(mask(v), x, splat(-kInfinity)), here);  // NaN is left to the exponentials
@@ -163,6 +163,30 @@ Rows rows_of(const void* cache, const HeadRows& at, int64_t b, int64_t head, int
   return {copy, width};
 }
 
+// scores[query][key]. As gemm_inner, with more rows where there are registers for them; the sums are the same.
+void scores_of(int64_t queries, int64_t keys, int64_t width, const float* q, const Rows& k, float* scores) {
+#if defined(__AVX512F__)
+  constexpr int64_t kColumns = 32;  // keys that stay in cache while the queries are read
+  for (int64_t j = 0; j < keys; j += kColumns) {
+    const float* const at = k.at + j * k.stride;
+    const int64_t n = least(kColumns, keys - j);
+    int64_t i = 0;
+    const auto rows = [&]<int kRows>() __attribute__((always_inline)) {
+      inner_rows<kRows, 4>(q + i * width, width, at, k.stride, scores + i * kCacheBlock + j, kCacheBlock, n, width,
+                           false);
+      i += kRows;
+    };
+    while (i + 6 <= queries) rows.template operator()<6>();
+    if (i + 4 <= queries) rows.template operator()<4>();
+    if (i + 3 <= queries) rows.template operator()<3>();
+    if (i + 2 <= queries) rows.template operator()<2>();
+    if (i < queries) rows.template operator()<1>();
+  }
+#else
+  gemm_inner(queries, keys, width, q, width, k.at, k.stride, scores, kCacheBlock, false);
+#endif
+}
+
 // Some queries of one key and value head, with all query heads that share it.
 class Item {
  public:
@@ -261,8 +285,7 @@ class Item {
     const int64_t keys = all.end - all.begin, skipped = all.begin - first;
     const Rows k =
         rows_of(buffers_[1], c_.k, batch_, head_, all.begin, keys, c_.width, c_.half_k, c_.copy_k, room_.k_copy);
-    gemm_inner(queries_ * c_.group, keys, c_.width, room_.q, c_.width, k.at, k.stride, room_.scores + skipped,
-               kCacheBlock, false);
+    scores_of(queries_ * c_.group, keys, c_.width, room_.q, k, room_.scores + skipped);
     const Rows v =
         rows_of(buffers_[2], c_.v, batch_, head_, all.begin, keys, c_.value_width, c_.half_v, c_.copy_v, room_.v_copy);
     for (int64_t t = 0; t < queries_;) {

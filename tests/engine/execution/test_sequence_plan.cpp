@@ -255,7 +255,7 @@ TEST_CASE("an implementation built for an older contract is not offered operands
     item->self = new std::shared_ptr<Implementation>(std::make_shared<CarelessAttention>());
     item->vtable = detail::implementation_vt();
     item->contract_minor = minor;
-    Registry registry;
+    Registry registry(&Registry::global());
     registry.add(item);
     Selection selection(registry, on("cpu"), false);
     Builder b;
