@@ -8,8 +8,8 @@ using namespace journeys;
 
 namespace {
 
-// Three epochs of eight steps. The producer "failing:stop" raises SIGTERM before sample `good` of a pass,
-// "failing:twice" raises it twice and then waits forever.
+// Three epochs of eight steps. The producer "failing:stop" raises SIGTERM once, before sample `good` of a
+// pass, "failing:twice" raises it twice and then waits forever.
 struct Validated {
   Folder f;
   std::string common, runs, log;
