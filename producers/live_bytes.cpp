@@ -155,7 +155,7 @@ std::vector<Argument> live_file_options() {
   // Removes options that only regular files have.
   std::erase_if(options, [](const Argument& o) {
     return o.name == "format" || o.name == "symbols" || o.name == "header" || o.name == "delimiter" ||
-           o.name == "forget" || o.name == "missing";
+           o.name == "forget" || o.name == "missing" || o.name == "learned";
   });
   return options;
 }

@@ -37,6 +37,8 @@ class CycleRecord {
   // Adds the epoch to the report if it had a step, then starts epoch `next`. The pointer is valid until the next
   // epoch is closed.
   EpochReport* close_epoch(uint64_t next, double now);
+  // Returns whether the epoch has a step, so that close_epoch() reports it.
+  bool has_epoch() const { return in_epoch_.steps > 0; }
   // Number of closed epochs, including those that the report no longer lists.
   int64_t closed_epochs() const { return history_.closed(); }
   // Adds seconds in which a step waited for its batch.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -139,7 +140,7 @@ void CycleRun::step(Slot& slot) {
   if (!cycle_.stopping() && slot.epoch != record_.epoch()) {
     end_step();
     // An epoch that is interrupted here is closed and validated by the resumed run.
-    if (!cycle_.interrupted()) close_epoch(slot.epoch, cycle_.now(), false);
+    if (!cycle_.interrupted() && !close_epoch(slot.epoch, cycle_.now(), false)) cycle_.heed_stop();
   }
   if (record_.gathered() == 0 && !cycle_.stopping()) tell(&CycleObserver::before_step, turn);
   if (cycle_.stopping()) {
@@ -221,20 +222,39 @@ void CycleRun::report_step() {
   }
 }
 
-// `cut` means that the run ends early, so it does not validate.
-void CycleRun::close_epoch(uint64_t next, double now, bool cut) {
-  if (watch_.validates() && !cut) weights_.keep_last();  // readers of the copy do not wait for the validation
+// `cut` means that the run ends early, so it does not validate. Returns false if a stop request ended the validation:
+// nothing has changed then, so a resumed run closes and validates the epoch.
+bool CycleRun::close_epoch(uint64_t next, double now, bool cut) {
+  std::optional<Evaluation> validation;
+  if (watch_.validates() && !cut && record_.has_epoch()) {
+    validation = validate();
+    if (!validation) unvalidated_at_ = now;
+    if (!validation) return false;
+  }
   if (EpochReport* closed = record_.close_epoch(next, now)) {
-    watch_.close_epoch(*closed, cut);
+    watch_.close_epoch(*closed, std::move(validation));
     const Progress progress = record_.progress(now);
     if (hooks_.epoch) hooks_.epoch(*closed, progress);
     tell(&CycleObserver::epoch_closed, *closed, progress);
     conditions_.check_metrics();
   }
-  if (next == cycle_.at.epoch) return;
+  if (next == cycle_.at.epoch) return true;
   cycle_.at.epoch = next;
   cycle_.at.index = 0;
   tell(&CycleObserver::epoch_began);
+  return true;
+}
+
+// Readers of the copy, and checkpoints of other threads, do not wait for the validation.
+std::optional<Evaluation> CycleRun::validate() {
+  struct Offered {
+    explicit Offered(FiniteWeights& of) : weights(of) { weights.offer_copy(true); }
+    ~Offered() { weights.offer_copy(false); }
+    FiniteWeights& weights;
+  };
+  weights_.keep_last();
+  const Offered copy(weights_);
+  return watch_.validate([this] { return cycle_.stop_requested(); });
 }
 
 void CycleRun::finish() {
@@ -242,10 +262,9 @@ void CycleRun::finish() {
     const StepBoundary::Turn turn(boundary_);
     end_step();
   }
-  // The steps are final from here on. A stop request now changes nothing: the run still ends with its checkpoint and
-  // validation.
+  // The steps are final from here on. A stop request now ends only the validation.
   const bool interrupted = report_.stopped_by == "interrupt";
-  const double end = cycle_.now();
+  const double end = unvalidated_at_ ? *unvalidated_at_ : cycle_.now();
   tell(&CycleObserver::steps_ended);
   boundary_.end();
   report_end(end, interrupted);
@@ -257,7 +276,10 @@ void CycleRun::finish() {
 
 void CycleRun::report_end(double end, bool interrupted) {
   const int64_t whole = record_.closed_epochs();  // passes that were followed by another
-  close_epoch(record_.epoch(), end, interrupted || hooks_.repeats_until);
+  if (!close_epoch(record_.epoch(), end, interrupted || hooks_.repeats_until)) {
+    report_.stopped_by = "interrupt";
+    close_epoch(record_.epoch(), end, true);
+  }
   if (report_.stopped_by.empty()) report_.stopped_by = feed_->stream_ended() ? "end of streams" : "epochs";
   watch_.read_windows();
   record_.finish(end);

@@ -57,7 +57,8 @@ class CycleRun {
   void end_step();
   void update(CompiledStep& update);
   void report_step();
-  void close_epoch(uint64_t next, double now, bool cut);
+  bool close_epoch(uint64_t next, double now, bool cut);
+  std::optional<Evaluation> validate();
 
   // ---- the end ----
   void finish();
@@ -98,6 +99,7 @@ class CycleRun {
   std::vector<uint64_t> reads_;  // by producer: samples that batches do not need again
   double step_over_ = 0;         // end of the last step, by feed_clock()
   double next_progress_ = 0;
+  std::optional<double> unvalidated_at_;  // when the validation began that a stop request ended
 };
 
 }  // namespace harmonics::engine

@@ -167,7 +167,16 @@ bool CycleRuntime::with_copy(const std::function<void(const TensorFile&)>& take)
   return true;
 }
 
+// Writes a checkpoint from the copy of the weights, if a validation holds the boundary.
+bool CycleRuntime::checkpoint_copy() {
+  const std::lock_guard<std::mutex> lock(hooks_.good_access);
+  if (!hooks_.good_is_last || !hooks_.checkpoints) return false;
+  hooks_.checkpoints->write([this](TensorFile& file) { return hooks_.good->copy_to(file); });
+  return true;
+}
+
 bool CycleRuntime::checkpoint_now() {
+  if (checkpoint_copy()) return true;
   const std::lock_guard<std::mutex> lock(running_);
   return run_ && run_->checkpoint_now();
 }

@@ -33,8 +33,9 @@ class CycleRuntime {
   void declare_parameters();
   // Sets the file that the weights came from, for messages.
   void set_origin(std::string origin) { hooks_.origin = std::move(origin); }
-  // Writes a checkpoint of the last complete step and returns when it is on disk. Callable from any thread. Returns
-  // false if nothing runs or no checkpoints are written. Throws if writing fails.
+  // Writes a checkpoint of the last complete step and returns when it is on disk. Waits for a running step, but not for
+  // a validation. Callable from any thread. Returns false if nothing runs or no checkpoints are written. Throws if
+  // writing fails.
   bool checkpoint_now();
   // Calls `take` with the newest copy of the weights of a whole step: of the last step once a stop request ended the
   // run and while it validates, else up to seconds old. The memory is valid during the call. Waits for nothing but a
@@ -87,6 +88,7 @@ class CycleRuntime {
   std::optional<int64_t> repeat(int64_t until, std::string& why_not);
   void keep_copy();
   void forget_copy();
+  bool checkpoint_copy();
 
   BoundGraph& graph_;
   int cycle_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -113,7 +114,7 @@ std::vector<std::string> CycleWatch::names(const std::set<std::string>& measured
   return all;
 }
 
-void CycleWatch::close_epoch(EpochReport& epoch, bool stopped) {
+void CycleWatch::close_epoch(EpochReport& epoch, std::optional<Evaluation> validation) {
   Metrics& metrics = record_.metrics();
   const auto set = [&](const std::string& name, double value) {
     if (std::isfinite(value)) metrics.set(metrics.declare(name), value);
@@ -123,9 +124,9 @@ void CycleWatch::close_epoch(EpochReport& epoch, bool stopped) {
     for (const auto& [name, value] : epoch.figures) set(name, value);
     layer_metrics_->reset();
   }
-  if (!validation_ || stopped) return;
+  if (!validation) return;
   record_.forget_tables();
-  epoch.validation = validation_->run();
+  epoch.validation = std::move(validation);
   record_.set_aside(epoch.validation->seconds);
   for (const auto& [name, value] : epoch.validation->all()) set("val." + name, value);
 }

@@ -2,6 +2,7 @@
 // validation at the end of each.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -57,8 +58,10 @@ class CycleWatch {
   std::vector<std::string> without_window() const {
     return layer_metrics_ ? layer_metrics_->without_window() : std::vector<std::string>();
   }
-  // Reads the metrics of the epoch and validates, unless the run was stopped.
-  void close_epoch(EpochReport& epoch, bool stopped);
+  // Validates on the current weights and changes no other state. Returns nothing if `stops` ended it.
+  std::optional<Evaluation> validate(const std::function<bool()>& stops) { return validation_->run(stops); }
+  // Reads the metrics of the epoch and those of its validation, if it was validated.
+  void close_epoch(EpochReport& epoch, std::optional<Evaluation> validation);
 
  private:
   void name_windows();

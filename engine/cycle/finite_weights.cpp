@@ -33,6 +33,12 @@ void FiniteWeights::keep_last() {
   if (good && good->kept().state.step != cycle_.record.step() && first_non_finite().empty()) keep();
 }
 
+void FiniteWeights::offer_copy(bool offered) {
+  CycleHooks& hooks = cycle_.hooks;
+  const std::lock_guard<std::mutex> lock(hooks.good_access);
+  hooks.good_is_last = offered && hooks.good && hooks.good->kept().state.step == cycle_.record.step();
+}
+
 // A repetition from the copy would use the rate of the copy.
 void FiniteWeights::step_began() {
   if (rate_.set() != kept_rate_) keep();

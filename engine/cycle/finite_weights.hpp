@@ -24,6 +24,9 @@ class FiniteWeights final : public CycleObserver {
   void keep();
   // Copies it unless it is in the copy already, or not finite. Boundary held, or no step runs.
   void keep_last();
+  // While set, checkpoints can be written from the copy of the last step, if there is one. Once it is reset, none is
+  // being written.
+  void offer_copy(bool offered);
 
   // ---- within a step ----
   // While steps are repeated, undoes a step that made a number non-finite, which ends the run. Returns whether it did.

@@ -51,6 +51,18 @@ void LastGood::keep(const BoundGraph& graph, RunState state, double now) {
   next_ = now + std::max(kLeastSeconds, kRunPerCopy * cost);
 }
 
+RunState LastGood::copy_to(TensorFile& file) const {
+  file.metadata = kept_.file.metadata;
+  file.tensors.clear();
+  for (const auto& [name, tensor] : kept_.file.tensors) {
+    const TensorType type = type_of(tensor);
+    const auto own = std::make_shared<Storage>(type.bytes());
+    std::memcpy(own->data(), tensor.bytes(), type.bytes());
+    file.tensors.emplace(name, make_value(type, own));
+  }
+  return kept_.state;
+}
+
 void LastGood::put_back(BoundGraph& graph) const {
   clear_moments(graph.store());
   graph.restore(kept_.file);

@@ -36,6 +36,8 @@ class LastGood {
   void keep(const BoundGraph& graph, RunState state, double now);
   // The copy in the form of a checkpoint.
   const Checkpoint& kept() const { return kept_; }
+  // Copies the copy, into memory of its own, as the content of a checkpoint.
+  RunState copy_to(TensorFile& file) const;
   // Restores the copy into the graph and sets moments declared since to zero.
   void put_back(BoundGraph& graph) const;
 

@@ -128,7 +128,7 @@ Evaluator::Step& Evaluator::compiled(uint64_t batch) {
   return step;
 }
 
-Evaluation Evaluator::run() {
+std::optional<Evaluation> Evaluator::run(const std::function<bool()>& stops) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   Evaluation result;
@@ -138,7 +138,10 @@ Evaluation Evaluator::run() {
   for (const LossInfo& info : lowered.losses) layer_loss.emplace_back(info.parts.size());
   reader_->begin(0);
   layer_metrics_->reset();
+  const auto stopped = [&] { return stops && stops(); };
+  if (stopped()) return std::nullopt;
   while (const uint64_t n = reader_->read(most_, targets_.data())) {
+    if (stopped()) return std::nullopt;
     Step& at = compiled(n);
     at.step->check_indices(targets_.data());
     at.step->set(targets_.data(), 0, 1, settings_.seed);
@@ -183,7 +186,7 @@ std::map<std::string, double> Evaluation::all() const {
 }
 
 Evaluation evaluate(BoundGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings, Purpose purpose) {
-  return Evaluator(graph, cycle, streams, settings, purpose).run();
+  return *Evaluator(graph, cycle, streams, settings, purpose).run();
 }
 
 }  // namespace harmonics::engine

@@ -2,6 +2,7 @@
 // it.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -38,7 +39,8 @@ std::optional<std::string> expect_evaluable(BoundGraph& graph, int cycle, Stream
 class Evaluator {
  public:
   Evaluator(BoundGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings, Purpose purpose);
-  Evaluation run();
+  // Returns nothing if `stops`, called before every batch, returned true.
+  std::optional<Evaluation> run(const std::function<bool()>& stops = {});
   void renew();  // recompiles, with functions that have changed
   // Names that run() will measure: "loss", "accuracy", "output.accuracy", ...
   std::vector<std::string> names();

@@ -4,10 +4,9 @@
 #include <charconv>
 #include <string_view>
 
-#include <simdjson.h>
-
 #include "producers/file/formats.hpp"
 #include "producers/live_bytes.hpp"
+#include "wire/plain/selection.hpp"
 
 namespace harmonics {
 namespace {
@@ -19,22 +18,6 @@ std::vector<std::string> words(const std::string& text) {
     out.push_back(text.substr(at, comma - at));
     at = comma + 1;
   }
-  return out;
-}
-
-std::vector<std::string> words_of_json(const std::string& text) {
-  std::vector<std::string> out;
-  simdjson::dom::parser parser;
-  simdjson::dom::array list;
-  bool good = parser.parse(simdjson::padded_string(text)).get(list) == simdjson::SUCCESS;
-  if (good)
-    for (const simdjson::dom::element& element : list) {
-      std::string_view word;
-      good = good && element.get(word) == simdjson::SUCCESS;
-      out.emplace_back(word);
-    }
-  if (!good)
-    throw Error(ErrorKind::Usage, "learned=" + text + " is no JSON array of texts; write symbols=a,b,c to list words");
   return out;
 }
 
@@ -86,7 +69,7 @@ FileOptions::FileOptions(const Arguments& a) : format(a.text("format")), part(a.
   text.vocabulary = a.text("vocabulary");
   const std::string learned = a.text("learned");
   if (!learned.empty() && !has("symbols") && !has("vocabulary")) {
-    table.symbols = images.symbols = words_of_json(learned);
+    table.symbols = images.symbols = plain::read_learned(learned);
     table.learned = images.learned = true;
     text.learned = std::all_of(table.symbols.begin(), table.symbols.end(), is_character);
     for (const std::string& symbol : table.symbols) text.vocabulary += text.learned ? symbol : "";

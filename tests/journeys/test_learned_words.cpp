@@ -1,5 +1,6 @@
 // Words and characters are numbered as the weights learned them, whatever file a later command reads.
-#include "tests/journeys/shell.hpp"
+#include "tests/journeys/background.hpp"
+#include "tests/journeys/sending.hpp"
 
 using namespace journeys;
 
@@ -10,6 +11,18 @@ std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   return lines;
+}
+
+// Runs with these bytes on standard input, for at most a minute.
+Result piped(const std::string& bytes, const std::string& arguments) {
+  const Folder f;
+  f.write("in", bytes);
+  const std::string command = "cat '" + (f / "in") + "' | timeout 60 '" + kProgram + "' " + arguments + " >'" +
+                              (f / "out") + "' 2>'" + (f / "err") + "'";
+  const int status = std::system(command.c_str());
+  Result r{WIFEXITED(status) ? WEXITSTATUS(status) : 128, read(f / "out"), read(f / "err")};
+  UNSCOPED_INFO(command << "\nexit " << r.code << "\n" << r.out.substr(0, 2000) << r.err.substr(0, 3000));
+  return r;
 }
 
 // Learns a number for each of two words.
@@ -126,4 +139,72 @@ TEST_CASE("learned words: characters of another text are numbered as the weights
   CHECK(has(unknown.err,
             "has the character 'd' at byte 3, line 1, which the weights have not learned; they know 3 "
             "characters: replace it, or train on text that has it"));
+}
+
+TEST_CASE("learned words: live samples of every plain format are numbered as the weights do") {
+  const Words w;
+  REQUIRE(harmonics(w.train("--save " + w.weights)).code == 0);
+  const std::vector<std::string> expected = lines_of(w.infer(w.both + "#sex").out);
+  REQUIRE(expected.size() == 4);
+  const std::vector<std::string> male_twice{expected[0], expected[0]};
+  const std::string lines = "{\"sex\": \"male\"}\n{\"sex\": \"male\"}\n",
+                    command = "infer " + w.flow + " --quiet --weights " + w.weights + " --producer 'sex=";
+  const auto gives = [&](const std::string& bytes, const std::string& address) {
+    const Result r = piped(bytes, command + address + "'");
+    CHECK(r.code == 0);
+    CHECK(lines_of(r.out) == male_twice);
+  };
+  gives(lines, "stdin:#sex");
+  gives("sex,y\nmale,1\nmale,2\n", "stdin:#sex");
+  gives("\x81\xa3sex\xa4male\x81\xa3sex\xa4male", "stdin:#sex");
+  gives("{\"sex\": 1}\n{\"sex\": 1}\n", "stdin:#sex");  // class numbers
+
+  const std::string socket = w.f / "socket";
+  Background run(w.f, command + "unix:" + socket + "?format=jsonl#sex'");
+  Connected(socket).send(lines);
+  const Result sent = run.end();
+  CHECK(sent.code == 0);
+  CHECK(lines_of(sent.out) == male_twice);
+}
+
+TEST_CASE("learned words: training goes on from live words as from a file") {
+  Folder f;
+  const std::string flow =
+                        f.write("c.hmx",
+                                "harmonic c { producer x {2}; producer y; layer o; cycle (epochs 1, batch=2, lr=0.1) "
+                                "{ x -(affine)-> o; o <-(cross_entropy)- y; } }\n"),
+                    train = f.write("train.csv", "a,b,kind\n1,0,cat\n0,1,dog\n1,0,cat\n0,1,dog\n"),
+                    dogs = f.write("dogs.csv", "a,b,kind\n0,1,dog\n0,2,dog\n"), first = f / "first.safetensors",
+                    of_file = f / "file.safetensors", of_stream = f / "stream.safetensors";
+  REQUIRE(harmonics("run " + flow + " --producer 'x=" + train + "#a,b' --producer 'y=" + train +
+                    "#kind' --quiet --save " + first)
+              .code == 0);
+  const std::string go_on = "run " + flow + " --json --weights " + first;
+  const Result file = harmonics(go_on + " --producer 'x=" + dogs + "?shuffle=0#a,b' --producer 'y=" + dogs +
+                                "#kind' --save " + of_file);
+  const Result stream = piped("{\"a\": 0, \"b\": 1, \"kind\": \"dog\"}\n{\"a\": 0, \"b\": 2, \"kind\": \"dog\"}\n",
+                              go_on + " --producer 'x=stdin:#a,b' --producer 'y=stdin:#kind' --save " + of_stream);
+  REQUIRE(file.code == 0);
+  REQUIRE(stream.code == 0);
+  CHECK(number(stream.out, "loss") == number(file.out, "loss"));
+  CHECK(read(of_stream) == read(of_file));  // with the words
+}
+
+TEST_CASE("learned words: an unknown live word is refused with its line, its field and the known words") {
+  const Words w;
+  REQUIRE(harmonics(w.train("--save " + w.weights)).code == 0);
+  const std::string
+      lines = "{\"sex\": \"male\"}\n{\"sex\": \"Female\"}\n{\"sex\": \"male\"}\n",
+      why = "line 2: 'sex' is the word 'Female', which the weights have not learned; they know female, male",
+      command = "infer " + w.flow + " --weights " + w.weights + " --producer 'sex=stdin:";
+  const Result counted = piped(lines, command + "#sex'");
+  CHECK(counted.code == 0);
+  CHECK(lines_of(counted.out).size() == 2);
+  CHECK(has(counted.err, "refused: 1 sample of 'sex'; " + why));
+  const Result strict = piped(lines, command + "?strict=true#sex'");
+  CHECK(strict.code == 65);
+  CHECK(has(strict.err, why));
+  const Result untrained = piped(lines, "infer " + w.flow + " --untrained --producer 'sex=stdin:#sex'");
+  CHECK(untrained.code == 65);
+  CHECK(has(untrained.err, "give the class words in order: ?symbols=a,b,c"));
 }

@@ -68,6 +68,51 @@ std::vector<float> colours(float scale) {
   return values;
 }
 
+// Decodes the PNG data that begins at `at`.
+std::string png_in(const std::string& html, size_t at) {
+  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes;
+  uint32_t bits = 0;
+  int held = 0;
+  for (; digits.find(html[at]) != std::string::npos; ++at) {
+    bits = bits << 6 | static_cast<uint32_t>(digits.find(html[at]));
+    if ((held += 6) >= 8) bytes += static_cast<char>(bits >> (held -= 8) & 255);
+  }
+  return bytes;
+}
+
+// Returns the levels from 0 to 1 of the first picture whose alternative text is `what`.
+std::vector<double> levels_in(const Folder& f, const std::string& html, const std::string& what) {
+  const size_t alt = html.find("alt=\"" + what + "\"");
+  REQUIRE(alt != std::string::npos);
+  const std::string words = "base64,";
+  f.write("drawn.png", png_in(html, html.rfind(words, alt) + words.size()));
+  const std::string flow = f.write(
+      "drawn.hmx", "harmonic d { producer x; consumer y; layer o; cycle { x -(flatten)-> o -(identity)-> y; } }\n");
+  const Result r = harmonics("infer " + flow + " --producer file:" + (f / "drawn.png") +
+                             " --consumer 'file:" + (f / "drawn.csv") + "' --quiet");
+  REQUIRE(r.code == 0);
+  std::vector<double> levels;
+  std::string text = read(f / "drawn.csv");
+  std::replace(text.begin(), text.end(), ',', ' ');
+  std::istringstream numbers(text);
+  for (double level = 0; numbers >> level;) levels.push_back(level);
+  return levels;
+}
+
+// Forty grey pictures of 10 x 10: a shaded ball on a bright ground, or a stroke on an empty one.
+std::vector<float> greys(bool photograph) {
+  std::vector<float> values;
+  for (int picture = 0; picture < 40; ++picture)
+    for (int row = 0; row < 10; ++row)
+      for (int column = 0; column < 10; ++column) {
+        const double far = std::hypot(row - 4.5, column - 4.5);
+        const bool stroke = column == 4 + picture % 3;
+        values.push_back(static_cast<float>(!photograph ? stroke : far > 4 ? 0.8 : 0.1 + far / 10));
+      }
+  return values;
+}
+
 const std::string kLetters =
     "harmonic letters { producer text; layer x {*, 16}; layer next; cycle (epochs 1, batch=4) { text -(embed(16))-> "
     "x; x -(affine)-> next; next <-(next_token)- text; } }\n";
@@ -199,6 +244,33 @@ TEST_CASE("report: pictures in colours, with input, target and output where inpu
   const std::string same = report(last, last);
   CHECK(count(same, kColour8x12) == 2 * 60);
   CHECK_FALSE(has(same, "<small>target</small>"));
+}
+
+TEST_CASE("report: photographs are drawn as they are, strokes on an empty ground dark on light") {
+  const bool photograph = GENERATE(true, false), encodes = GENERATE(true, false);
+  Folder f;
+  const std::string page = f / "r.html", x = array_file(f, "x.npy", "40, 10, 10", greys(photograph));
+  std::string labels;
+  for (int i = 0; i < 40; ++i) labels += std::to_string(i % 3) + "\n";
+  const std::string flow =
+      f.write("g.hmx",
+              encodes ? "harmonic g { producer x; layer code {4}; layer out; cycle (epochs 1, batch=8) { x -(affine)-> "
+                        "code; code -(affine)-> out; out <-(mse)- x; } }\n"
+                      : "harmonic g { producer x; producer y {3}; layer out; cycle (epochs 1, batch=8) { x -(affine)-> "
+                        "out; out <-(cross_entropy)- y; } }\n");
+  REQUIRE(harmonics("run " + flow + " --producer 'x=" + x + "?shuffle=0'" +
+                    (encodes ? "" : " --producer y=" + f.write("y.csv", labels)) + " --quiet --report " + page)
+              .code == 0);
+  const std::string html = read(page);
+  const size_t first = html.find("The first ones");
+  REQUIRE(first != std::string::npos);
+  const std::vector<double> levels = levels_in(f, html.substr(first), encodes ? "input" : "sample 0");
+  const std::vector<float> values = greys(photograph);
+  REQUIRE(levels.size() == 100);
+  for (size_t i = 0; i < levels.size(); ++i) {
+    const double level = values[i] / (photograph ? 0.8 : 1);  // of the scale, which ends with the largest value
+    CHECK(levels[i] == Approx(photograph ? level : 1 - level).margin(0.01));
+  }
 }
 
 TEST_CASE("report: few numbers that are no picture stay numbers") {

@@ -166,6 +166,101 @@ TEST_CASE("plain: words are classes where symbols= lists them") {
   CHECK(feed.inbox().health().refused == 1);
 }
 
+namespace {
+
+Asked learned(const std::string& field, std::vector<std::string> words, const std::string& type = "") {
+  Asked what = asked(field);
+  what.type = type;
+  what.symbols = std::move(words);
+  what.learned = true;
+  return what;
+}
+
+}  // namespace
+
+TEST_CASE("plain: words have the numbers that the weights learned, and an unknown one is refused by name") {
+  const auto [format, text] = GENERATE(table<Format, std::string>(
+      {{Format::Jsonl,
+        "{\"kind\": \"virginica\"}\n{\"kind\": \"setosa\"}\n{\"kind\": \"rose\"}\n{\"kind\": 1}\n{\"kind\": 2}\n"},
+       {Format::Csv, "kind\nvirginica\nsetosa\nrose\n1\n2\n"},
+       {Format::Msgpack,
+        "\x81\xa4kind\xa9virginica\x81\xa4kind\xa6setosa\x81\xa4kind\xa4rose\x81\xa4kind\x01\x81\xa4kind\x02"}}));
+  const std::string type = GENERATE("", "i64<2");  // of the first record; of a checkpoint
+  FeedOptions options = feed_of(format);
+  options.decoder.header = "true";
+  SampleFeed feed(options);
+  Opened x(feed, learned("kind", {"setosa", "virginica"}, type));
+  give(feed, text);
+  feed.close_input();
+  CHECK((x.part().dtype == DType::I64 && x.part().classes == 2 && x.part().sample == Shape{}));
+  CHECK(feed.symbols("kind") == std::vector<std::string>{"setosa", "virginica"});
+  CHECK(x.all<int64_t>() == std::vector<int64_t>{1, 0, 1});
+  CHECK(feed.inbox().health().refused == 2);
+  CHECK_THAT(
+      feed.last_error(),
+      Catch::Contains("'kind' is the word 'rose', which the weights have not learned; they know setosa, virginica") &&
+          Catch::Contains("'2', which the weights have not learned"));
+}
+
+TEST_CASE("plain: learned words that are numbers are no class numbers") {
+  const std::string text =
+      GENERATE("{\"k\": 2}\n{\"k\": 3}\n{\"k\": 0}\n", "{\"k\": \"2\"}\n{\"k\": \"3\"}\n{\"k\": \"0\"}\n");
+  SampleFeed feed(feed_of(Format::Jsonl));
+  Opened x(feed, learned("k", {"1", "2", "3"}));
+  give(feed, text);
+  feed.close_input();
+  x.part();
+  CHECK(x.all<int64_t>() == std::vector<int64_t>{1, 2});
+  CHECK_THAT(feed.last_error(), Catch::Contains("the word '0', which the weights have not learned; they know 1, 2, 3"));
+}
+
+TEST_CASE("plain: learned words give way to another type, and to records of other numbers") {
+  {
+    SampleFeed feed(feed_of(Format::Jsonl));
+    Opened x(feed, learned("k", {"a", "b"})), y(feed, learned("one", {"a", "b"}));
+    give(feed, "{\"k\": [0.5, 1], \"one\": 2.5}\n");
+    feed.close_input();
+    CHECK((x.part().dtype == DType::F32 && x.part().classes == 0 && x.part().sample == Shape{2}));
+    CHECK(feed.symbols("k").empty());
+    CHECK(y.part().dtype == DType::F32);
+    CHECK(x.all<float>() == std::vector<float>{0.5, 1});
+  }
+  SampleFeed feed(feed_of(Format::Jsonl));
+  Opened x(feed, learned("k", {"a", "b"}, "u8:"));
+  give(feed, "{\"k\": 7}\n");
+  feed.close_input();
+  CHECK((x.part().dtype == DType::U8 && x.part().classes == 0));
+  CHECK(x.all<uint8_t>() == std::vector<uint8_t>{7});
+}
+
+TEST_CASE("plain: missing= may be a learned word, and no other one") {
+  Asked what = learned("kind", {"rose", "other"});
+  what.missing = "other";
+  SampleFeed feed(feed_of(Format::Jsonl));
+  Opened kind(feed, what);
+  give(feed, "{\"kind\": null}\n{\"kind\": \"rose\"}\n");
+  feed.close_input();
+  kind.part();
+  CHECK(kind.all<int64_t>() == std::vector<int64_t>{1, 0});
+  what.missing = "tulip";
+  CHECK_THROWS_WITH(Selection(what, "test:"),
+                    Catch::Contains("missing=tulip is not a word that the weights learned: rose, other"));
+}
+
+TEST_CASE("plain: symbols= agree with the type of a checkpoint, and with no other type") {
+  Asked what = asked("kind", "i64<2");
+  what.symbols = {"rose", "tulip"};
+  CHECK(Selection(what, "test:").part().classes == 2);
+  what.type = "i64<3";
+  CHECK_THROWS_WITH(Selection(what, "test:"), Catch::Contains("symbols= and type= both set the sample type"));
+}
+
+TEST_CASE("plain: learned= is a JSON array of texts") {
+  CHECK(read_learned("[\"a,b\", \"\"]") == std::vector<std::string>{"a,b", ""});
+  for (const char* wrong : {"a,b", "[1]", "{}", "[\"a\""})
+    CHECK_THROWS_WITH(read_learned(wrong), Catch::Contains("is no JSON array of texts; write symbols=a,b,c"));
+}
+
 TEST_CASE("plain: MessagePack, with arrays of msgpack-numpy and bytes") {
   const size_t piece = GENERATE(1, 3, 1000);
   const float numbers[] = {1, 2};

@@ -19,6 +19,10 @@ inline std::vector<Argument> plain_options(const std::string& otherwise, const s
        Argument::text("schema", "",
                       "JSON file with the types of fields: {\"image\": \"u8:28x28\", \"label\": \"i64<10\"}"),
        Argument::text("symbols", "", "the class words in order: a,b,c"),
+       Argument::text(
+           "learned", "",
+           "the words that the weights learned, a JSON array; set by --weights and --resume where symbols= is "
+           "not given"),
        Argument::text("missing", "",
                       "jsonl, csv, msgpack: replacement for missing values (empty cells, null, absent fields): a value "
                       "or nan; default: their samples are refused"),
@@ -144,6 +148,11 @@ inline Asked asked_of(const std::string& where, Format format, const Arguments& 
       word += c;
   }
   if (!symbols.empty()) asked.symbols.push_back(word);
+  const std::string learned = options.text("learned", "");
+  if (symbols.empty() && !learned.empty() && format != Format::Raw && format != Format::Npy) {
+    asked.symbols = read_learned(learned);
+    asked.learned = true;
+  }
   return asked;
 }
 
@@ -153,7 +162,7 @@ class PlainProducer final : public wire::LiveProducer<End> {
  public:
   PlainProducer(const std::shared_ptr<End>& end, const Asked& asked, std::chrono::milliseconds wait,
                 std::string notes = "")
-      : PlainProducer(end, asked, end->feed().choose(asked), wait, std::move(notes)) {}
+      : PlainProducer(end, end->feed().choose(asked), wait, std::move(notes)) {}
   PlainProducer(const std::shared_ptr<End>& end, const Arguments& options, std::string notes = "")
       : PlainProducer(end, asked_of(end->feed().options().where, end->feed().options().format, options),
                       std::chrono::seconds(options.integer("wait", 60)), std::move(notes)) {}
@@ -172,7 +181,7 @@ class PlainProducer final : public wire::LiveProducer<End> {
     info.dtype = part.dtype;
     info.sample = part.sample;
     info.classes = part.classes;
-    info.symbols = symbols_;
+    info.symbols = feed_.symbols(tensor_);
     info.live = true;
     info.notes = notes_;
     return info;
@@ -188,17 +197,15 @@ class PlainProducer final : public wire::LiveProducer<End> {
   }
 
  private:
-  PlainProducer(const std::shared_ptr<End>& end, const Asked& asked, const std::string& tensor,
-                std::chrono::milliseconds wait, std::string notes)
+  PlainProducer(const std::shared_ptr<End>& end, const std::string& tensor, std::chrono::milliseconds wait,
+                std::string notes)
       : wire::LiveProducer<End>(end, tensor, wait),
         feed_(end->feed()),
-        symbols_(asked.symbols),
         tensor_(tensor),
         wait_(wait),
         notes_(std::move(notes)) {}
 
   SampleFeed& feed_;  // of the end, which the base keeps alive
-  std::vector<std::string> symbols_;
   std::string tensor_;
   std::chrono::milliseconds wait_;
   std::string notes_;

@@ -253,7 +253,7 @@ void SampleFeed::end_if_over() {
 std::string SampleFeed::choose(Asked asked) {
   const Locked lock(mutex_);
   if (const auto known = options_.schema.find(asked.selection);
-      asked.type.empty() && asked.symbols.empty() && known != options_.schema.end())
+      asked.type.empty() && (asked.symbols.empty() || asked.learned) && known != options_.schema.end())
     asked.type = known->second;
   for (const Chosen& c : chosen_)
     if (c.selection.asked() == asked) return c.name;
@@ -292,6 +292,12 @@ wire::TensorPart SampleFeed::describe(const std::string& tensor, std::chrono::mi
   wire::TensorPart part = chosen->selection.part();
   part.name = tensor;
   return part;
+}
+
+std::vector<std::string> SampleFeed::symbols(const std::string& tensor) const {
+  const Locked lock(mutex_);
+  const auto at = std::find_if(chosen_.begin(), chosen_.end(), [&](const Chosen& c) { return c.name == tensor; });
+  return at->selection.symbols();
 }
 
 void SampleFeed::look_for_the_first() {

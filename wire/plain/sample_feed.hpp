@@ -73,6 +73,8 @@ class SampleFeed {
   // Returns the layout of samples; waits up to the given time for the first one where the address does not declare
   // it. Errors: Unavailable, Name, Stream.
   wire::TensorPart describe(const std::string& tensor, std::chrono::milliseconds wait);
+  // Returns the words that are classes of this tensor, once describe() knows its type.
+  std::vector<std::string> symbols(const std::string& tensor) const;
   void begin();
   uint32_t senders() const;
   uint32_t connected() const;

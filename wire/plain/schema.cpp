@@ -46,4 +46,20 @@ std::map<std::string, std::string> read_schema(const std::string& path) {
   return types;
 }
 
+std::vector<std::string> read_learned(const std::string& text) {
+  std::vector<std::string> words;
+  simdjson::dom::parser parser;
+  simdjson::dom::array list;
+  bool good = parser.parse(simdjson::padded_string(text)).get(list) == simdjson::SUCCESS;
+  if (good)
+    for (const simdjson::dom::element& element : list) {
+      std::string_view word;
+      good = good && element.get(word) == simdjson::SUCCESS;
+      words.emplace_back(word);
+    }
+  if (!good)
+    throw Error(ErrorKind::Usage, "learned=" + text + " is no JSON array of texts; write symbols=a,b,c to list words");
+  return words;
+}
+
 }  // namespace harmonics::plain

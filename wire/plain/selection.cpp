@@ -46,6 +46,10 @@ bool has_value(const Record& record, size_t at) {
   return at < record.size() && record[at].kind != Field::Kind::Missing;
 }
 
+bool is_integer(DType dtype) {
+  return dtype != DType::F32 && dtype != DType::F64 && dtype != DType::F16 && dtype != DType::BF16;
+}
+
 // Returns the number of values in a field, whatever their notation; 0: none.
 size_t cells_of(const Field& field) {
   if (field.kind == Field::Kind::Numbers) return field.count;
@@ -77,17 +81,14 @@ std::string raw_type(const std::string& where, const std::string& given,
 }
 
 Selection::Selection(Asked asked, std::string where) : asked_(std::move(asked)), where_(std::move(where)) {
-  for (size_t i = 0; i < asked_.symbols.size(); ++i) classes_[asked_.symbols[i]] = static_cast<int64_t>(i);
-  if (!asked_.symbols.empty()) part_.dtype = DType::I64, part_.classes = static_cast<uint32_t>(asked_.symbols.size());
-  read_filler();
-  if (asked_.type.empty()) return;
   bool scalar = false;
   const std::optional<StreamInfo> info = read_type(asked_.type, scalar);
-  if (!info)
+  if (!info && !asked_.type.empty())
     throw Error(ErrorKind::Usage, where_ + ": '" + asked_.type + "' is no type of samples")
         .note("write type=u8, type=u8:28x28, or with classes type=i64<10");
-  if (!asked_.symbols.empty())
-    throw Error(ErrorKind::Usage, where_ + ": symbols= and type= both set the sample type").note("keep one of them");
+  take_words(info ? &*info : nullptr);
+  read_filler();
+  if (!info) return;
   part_.dtype = info->dtype;
   part_.classes = wire::classes_told(info->dtype, info->classes);
   dtype_given_ = true;
@@ -98,7 +99,49 @@ Selection::Selection(Asked asked, std::string where) : asked_(std::move(asked)),
   convert_filler();
 }
 
+// The type of a checkpoint or a spool is that of the words; another type takes precedence over learned words.
+void Selection::take_words(const StreamInfo* type) {
+  const std::vector<std::string>& words = asked_.symbols;
+  if (words.empty()) return;
+  if (type && (type->dtype != DType::I64 || type->classes != static_cast<int64_t>(words.size()))) {
+    if (asked_.learned) return;
+    throw Error(ErrorKind::Usage, where_ + ": symbols= and type= both set the sample type").note("keep one of them");
+  }
+  for (size_t i = 0; i < words.size(); ++i) classes_[words[i]] = static_cast<int64_t>(i);
+  part_.dtype = DType::I64;
+  part_.classes = static_cast<uint32_t>(words.size());
+  takes_numbers_ = asked_.learned && std::none_of(words.begin(), words.end(),
+                                                  [](const std::string& word) { return integer_in(word).has_value(); });
+}
+
+// Whether learned words can be read from records like the first one: from words, or from one integer.
+bool Selection::fits_words(const Record& first) const {
+  return std::all_of(parts_.begin(), parts_.end(), [&](const Part& part) {
+    const Field& field = first[part.likely];
+    if (field.kind == Field::Kind::Word || field.kind == Field::Kind::Missing) return true;
+    const bool whole = field.kind == Field::Kind::Typed ? is_integer(field.dtype) : field.whole;
+    return parts_.size() == 1 && cells_of(field) == 1 && whole;
+  });
+}
+
+// Returns the class of a word; nothing if it is unknown.
+std::optional<int64_t> Selection::class_of(std::string_view word) const {
+  if (const auto at = classes_.find(word); at != classes_.end()) return at->second;
+  const std::optional<int64_t> number = takes_numbers_ ? integer_in(word) : std::nullopt;
+  return number && *number >= 0 && *number < static_cast<int64_t>(part_.classes) ? number : std::nullopt;
+}
+
+// The learned words, for messages.
+std::string Selection::learned() const {
+  constexpr size_t kMost = 20, kMostLetters = 100;
+  std::string known;
+  for (size_t i = 0; i < std::min(asked_.symbols.size(), kMost); ++i)
+    known += (i ? ", " : "") + asked_.symbols[i].substr(0, kMostLetters);
+  return known + (asked_.symbols.size() > kMost ? ", ..." : "");
+}
+
 void Selection::read_filler() {
+  filler_.reset();
   if (!asked_.missing) return;
   const std::string& text = *asked_.missing;
   const std::string what = where_ + ": missing=" + text;
@@ -110,8 +153,10 @@ void Selection::read_filler() {
   field.text = text;
   field.count = 1;
   if (!classes_.empty()) {
-    if (classes_.find(text) == classes_.end())
-      throw Error(ErrorKind::Usage, what + " is not a word that symbols= lists").note("give one of them, or add it");
+    if (!class_of(text))
+      throw Error(ErrorKind::Usage, what + (asked_.learned ? " is not a word that the weights learned: " + learned()
+                                                           : " is not a word that symbols= lists"))
+          .note(asked_.learned ? "give one of them" : "give one of them, or add it");
     field.kind = Field::Kind::Word;
     return;
   }
@@ -133,7 +178,7 @@ void Selection::convert_filler() {
   std::string reason;
   bool good = true;
   if (filler_->field.kind == Field::Kind::Word) {
-    good = append_word(filler_->field, bytes, reason);
+    good = append_word(filler_->field, filler_->field.text, bytes, reason);
   } else if (!std::isnan(filler_->number)) {
     good = convert(&filler_->number, 1, filler_->field, bytes, reason);
   } else if (part_.dtype == DType::F64) {
@@ -224,6 +269,12 @@ void Selection::learn(const Record& first) {
               "the first sample determines the type; with ?type=, samples that lack a value are refused and counted, "
               "or "
               "filled in with ?missing=VALUE");
+  if (asked_.learned && !classes_.empty() && !fits_words(first)) {
+    classes_.clear();
+    takes_numbers_ = false;
+    part_ = {};
+    read_filler();
+  }
   size_t cells = 0, missing = 0;
   for (const Part& part : parts_) {
     const Field& field = first[part.likely];
@@ -241,7 +292,7 @@ void Selection::learn(const Record& first) {
     if (!dtype_given_ && classes_.empty()) part_.dtype = dtype_of_numbers(first, only);
     if (missing == 0) part_.sample = only.shape;
   } else {
-    if (!dtype_given_) part_.dtype = DType::F32;
+    if (!dtype_given_ && classes_.empty()) part_.dtype = DType::F32;
     part_.sample = Shape{static_cast<int64_t>(cells)};
   }
   if (tensor_bytes(part_.dtype, part_.sample) > kMostRecord)
@@ -350,27 +401,34 @@ bool Selection::encode_filled(const Record& record, std::vector<std::byte>& to, 
   return true;
 }
 
-bool Selection::append_word(const Field& field, std::vector<std::byte>& to, std::string& reason) const {
-  const auto at = classes_.find(field.text);
-  if (at == classes_.end()) {
-    reason = shown(field) + " is the word '" + field.text.substr(0, 100) + "'" +
-             (classes_.empty() ? ", but a number is expected" : ", which symbols= does not list");
+bool Selection::append_word(const Field& field, const std::string& word, std::vector<std::byte>& to,
+                            std::string& reason) const {
+  const std::optional<int64_t> number = class_of(word);
+  if (!number) {
+    reason = shown(field) + " is the word '" + word.substr(0, 100) + "'" +
+             (classes_.empty() ? ", but a number is expected"
+              : asked_.learned ? ", which the weights have not learned; they know " + learned()
+                               : ", which symbols= does not list");
     return false;
   }
-  const auto* const bytes = reinterpret_cast<const std::byte*>(&at->second);
-  to.insert(to.end(), bytes, bytes + sizeof at->second);
+  const auto* const bytes = reinterpret_cast<const std::byte*>(&*number);
+  to.insert(to.end(), bytes, bytes + sizeof *number);
   return true;
 }
 
 bool Selection::append(const Record& record, const Field& field, std::vector<std::byte>& to,
                        std::string& reason) const {
-  if (!classes_.empty()) {
-    if (field.kind == Field::Kind::Word) return append_word(field, to, reason);
-    if (field.text.empty() || field.kind != Field::Kind::Numbers || !field.gaps.empty())
-      return reason = shown(field) + " is not a word that symbols= lists", false;
-    return append_word(field, to, reason);  // a word that is a number, as in tables
+  if (field.kind == Field::Kind::Word) return append_word(field, field.text, to, reason);
+  if (!classes_.empty() && !(takes_numbers_ && field.kind == Field::Kind::Typed)) {
+    const bool number = field.kind == Field::Kind::Numbers && field.gaps.empty();
+    if (number && !field.text.empty())
+      return append_word(field, field.text, to, reason);  // a word that is a number, as in tables
+    if (number && field.count == 1 && asked_.learned)
+      return append_word(field, number_text(record.numbers[field.at]), to, reason);
+    reason = shown(field) + " is not a word that " +
+             (asked_.learned ? "the weights learned: " + learned() : "symbols= lists");
+    return false;
   }
-  if (field.kind == Field::Kind::Word) return append_word(field, to, reason);
   if (field.kind == Field::Kind::Numbers) {
     const size_t begin = to.size();
     if (!convert(record.numbers.data() + field.at, field.count, field, to, reason)) return false;

@@ -15,6 +15,7 @@ struct Asked {
   std::string type;                    // "u8", "u8:28x28", "i64<10"; "": decided by the flow and the first record
   std::string use;                     // declared by the flow: classes, lookup or numbers; "": unknown
   std::vector<std::string> symbols;    // the words that are classes, in order
+  bool learned = false;                // the weights learned them; else symbols= lists them
   std::optional<std::string> missing;  // replacement for missing values: a number, nan or a word of symbols
   std::string declared;                // the type that the flow declares; "": none
 
@@ -49,6 +50,8 @@ class Selection {
   void learn(const Record& first);
   // Has no bytes and no name.
   const wire::TensorPart& part() const { return part_; }
+  // The words that are classes; empty if learned ones do not fit the type or the first record.
+  std::vector<std::string> symbols() const { return classes_.empty() ? std::vector<std::string>() : asked_.symbols; }
   // Appends the sample's bytes, or sets the reason why the record is invalid. Missing values are filled in where
   // Asked says with what.
   bool encode(const Record& record, std::vector<std::byte>& to, std::string& reason);
@@ -63,6 +66,10 @@ class Selection {
     size_t cells = 0;   // numbers in the last sample that had a value; 0: none had one
     bool came = false;  // a record had the field, with a value or without
   };
+  void take_words(const StreamInfo* type);
+  bool fits_words(const Record& first) const;
+  std::optional<int64_t> class_of(std::string_view word) const;
+  std::string learned() const;
   // The replacement for missing values.
   void read_filler();
   void convert_filler();
@@ -74,7 +81,7 @@ class Selection {
   bool encode_filled(const Record& record, std::vector<std::byte>& to, std::string& reason);
   bool mismatch(const Record& record, const Shape& is, std::string& reason) const;
   bool append(const Record& record, const Field& field, std::vector<std::byte>& to, std::string& reason) const;
-  bool append_word(const Field& field, std::vector<std::byte>& to, std::string& reason) const;
+  bool append_word(const Field& field, const std::string& word, std::vector<std::byte>& to, std::string& reason) const;
   std::string type_text() const;
   template <typename From>
   bool convert(const From* from, size_t count, const Field& field, std::vector<std::byte>& to,
@@ -91,6 +98,7 @@ class Selection {
   wire::TensorPart part_;
   size_t cells_ = 0;
   std::map<std::string, int64_t, std::less<>> classes_;
+  bool takes_numbers_ = false;  // integers that are no word are class numbers
   std::optional<Filler> filler_;
   std::string note_;
 };
@@ -98,5 +106,8 @@ class Selection {
 // Reads the types of fields from a file: {"image": "u8:28x28", "label": {"type": "i64", "classes": 10}, "x": {"type":
 // "f32", "shape": [3]}}. Errors: NoInput, Stream.
 std::map<std::string, std::string> read_schema(const std::string& path);
+
+// Reads the words of learned=, a JSON array of texts. Errors: Usage.
+std::vector<std::string> read_learned(const std::string& text);
 
 }  // namespace harmonics::plain

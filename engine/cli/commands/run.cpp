@@ -395,12 +395,19 @@ void save(BoundGraph& graph, const Options& options, RunOutcome& outcome, Output
   });
 }
 
-// Runs after the weights are saved: a failure here loses only figures.
-void test(BoundGraph& graph, const Options& options, RunOutcome& outcome) {
+// Runs after the weights are saved: a failure or a signal here loses only figures.
+void test(BoundGraph& graph, const Options& options, RunOutcome& outcome, const StopSignals& signals) {
   if (outcome.cycle < 0 || outcome.interrupted || outcome.failure || graph.test_streams().empty()) return;
   outcome.tested = true;
   try {
-    outcome.test = evaluate(graph, outcome.cycle, graph.test_streams(), options.run);
+    Evaluator test(graph, outcome.cycle, graph.test_streams(), options.run, Purpose::test);
+    outcome.test = test.run([&] { return signals.stopped(); });
+    outcome.tested = outcome.test.has_value();
+    if (!outcome.tested) {
+      outcome.interrupted = true;
+      outcome.report.stopped_by = "interrupt";
+      return;
+    }
     for (const LeftOver& left : outcome.test->left_over) print_note("test: " + left.text);
   } catch (const Error& e) {
     outcome.failure = e;
@@ -432,8 +439,8 @@ int train_and_save(BoundGraph& graph, const Options& options, Checkpointing& che
       return outcome.kept.empty() ? "" : "kept weights: " + outcome.kept;
     });
     if (!outcome.failure) outcome.failure = finish_results(graph);
+    test(graph, options, outcome, signals);
   }
-  test(graph, options, outcome);
   summarise(graph, options, outcome);
   if (!outcome.failure) outcome.failure = undefined_figure(outcome);
   try {

@@ -254,12 +254,22 @@ std::string confusion_svg(const MetricTable& table, const std::vector<std::strin
   return s + "</svg>\n";
 }
 
-void PixelRange::include(const std::vector<float>& values) {
-  for (const float v : values)
-    if (std::isfinite(v)) low = std::min(low, v), high = std::max(high, v);
+PixelScale pixel_scale(const std::vector<const std::vector<float>*>& pictures) {
+  PixelScale scale;
+  const auto each = [&](const auto& take) {
+    for (const std::vector<float>* values : pictures)
+      for (const float v : *values)
+        if (std::isfinite(v)) take(v);
+  };
+  each([&](float v) { scale.low = std::min(scale.low, v), scale.high = std::max(scale.high, v); });
+  const float empty = scale.low + (scale.high - scale.low) / 10;
+  size_t all = 0, lowest = 0;
+  each([&](float v) { ++all, lowest += v <= empty; });
+  scale.dark_on_light = 2 * lowest > all;
+  return scale;
 }
 
-std::string image_html(const std::vector<float>& pixels, const PictureShape& shape, const PixelRange& range,
+std::string image_html(const std::vector<float>& pixels, const PictureShape& shape, const PixelScale& scale,
                        const std::string& what) {
   constexpr int64_t kSide = 96;
   const int64_t each = (std::max(shape.rows, shape.columns) + kSide - 1) / kSide;  // pixels a side that become one
@@ -276,9 +286,9 @@ std::string image_html(const std::vector<float>& pixels, const PictureShape& sha
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < columns; ++c)
       for (int64_t k = 0; k < shape.channels; ++k) {
-        const float share = (mean(r, c, k) - range.low) / std::max(range.high - range.low, 1e-30f);
+        const float share = (mean(r, c, k) - scale.low) / std::max(scale.high - scale.low, 1e-30f);
         const auto level = static_cast<uint8_t>(share > 0 ? std::lround(255 * std::min(share, 1.0f)) : 0);  // NaN: 0
-        bytes.push_back(shape.channels == 1 ? static_cast<uint8_t>(255 - level) : level);
+        bytes.push_back(shape.channels == 1 && scale.dark_on_light ? static_cast<uint8_t>(255 - level) : level);
       }
   const std::string shown = fmt::format("width=\"{}\" height=\"{}\" alt=\"{}\"", columns, rows, escaped(what));
   return fmt::format("<img src=\"data:image/png;base64,{}\" {}>", base64(png(bytes, rows, columns, shape.channels)),

@@ -26,25 +26,28 @@ std::string name_of(const std::vector<std::string>& names, int64_t c) {
 // ---- pictures ----
 
 // Scales that all shown pictures share, so that their greys can be compared.
-struct Ranges {
-  PixelRange input, output;
+struct Scales {
+  PixelScale input, output;
 
-  explicit Ranges(const Examples& examples) {
+  explicit Scales(const Examples& examples) {
+    std::vector<const std::vector<float>*> inputs, targets;
     for (const auto* some : {&examples.worst, &examples.samples})
       for (const Example& e : *some) {
-        input.include(e.pixels);
-        output.include(e.target);
+        inputs.push_back(&e.pixels);
+        targets.push_back(&e.target);
       }
+    input = pixel_scale(inputs);
+    output = pixel_scale(targets);
   }
 };
 
-std::string classes_html(const Examples& examples, const std::vector<Example>& samples, const Ranges& ranges) {
+std::string classes_html(const Examples& examples, const std::vector<Example>& samples, const Scales& scales) {
   std::string s = "<div class=\"grid\">\n";
   for (const Example& e : samples) {
     const std::string predicted = name_of(examples.names, e.predicted), label = name_of(examples.names, e.label);
     const bool wrong = e.label != e.predicted;
     s += fmt::format("<figure class=\"{}\">{}<figcaption>{}{}</figcaption></figure>\n", wrong ? "wrong" : "right",
-                     image_html(e.pixels, examples.input, ranges.input, fmt::format("sample {}", e.number)),
+                     image_html(e.pixels, examples.input, scales.input, fmt::format("sample {}", e.number)),
                      escaped(predicted), wrong ? " (" + escaped(label) + ")" : "");
   }
   return s + "</div>\n";
@@ -63,7 +66,7 @@ bool input_differs(const Examples& examples) {
          std::any_of(examples.samples.begin(), examples.samples.end(), differs);
 }
 
-std::string outputs_html(const Examples& examples, const std::vector<Example>& samples, const Ranges& ranges) {
+std::string outputs_html(const Examples& examples, const std::vector<Example>& samples, const Scales& scales) {
   const bool three = input_differs(examples);
   const auto one = [](const std::string& image, const char* what) {
     return fmt::format("<span>{}<small>{}</small></span>", image, what);
@@ -71,10 +74,10 @@ std::string outputs_html(const Examples& examples, const std::vector<Example>& s
   std::string s = fmt::format("<div class=\"sets of{}\">\n", three ? 3 : 2);
   for (const Example& e : samples) {
     s += "<figure><div>";
-    if (three) s += one(image_html(e.pixels, examples.input, ranges.input, "input"), "input");
+    if (three) s += one(image_html(e.pixels, examples.input, scales.input, "input"), "input");
     const char* target = three || !examples.input ? "target" : "input";
-    s += one(image_html(e.target, examples.output, ranges.output, target), target);
-    s += one(image_html(e.prediction, examples.output, ranges.output, "output"), "output");
+    s += one(image_html(e.target, examples.output, scales.output, target), target);
+    s += one(image_html(e.prediction, examples.output, scales.output, "output"), "output");
     s += fmt::format("</div><figcaption>{} {:.4g}</figcaption></figure>\n",
                      std::isnan(e.loss) ? "squared error" : "loss", std::isnan(e.loss) ? e.badness : e.loss);
   }
@@ -218,12 +221,12 @@ std::string samples_html(BoundGraph& graph, const RunSettings& settings) {
     return fmt::format("<h2>Sample predictions</h2>\n<p>None could be read: {}</p>\n", escaped(e.what()));
   }
   if (examples.samples.empty()) return "";
-  const Ranges ranges(examples);
+  const Scales scales(examples);
   const bool pictures = examples.classes && examples.input;
   const auto shown = [&](const std::vector<Example>& samples) {
     return examples.sequences ? texts_html(examples, samples)
-           : pictures         ? classes_html(examples, samples, ranges)
-           : examples.output  ? outputs_html(examples, samples, ranges)
+           : pictures         ? classes_html(examples, samples, scales)
+           : examples.output  ? outputs_html(examples, samples, scales)
                               : rows_html(examples, samples);
   };
   std::string s = "<h2>Sample predictions</h2>\n";

@@ -2,7 +2,9 @@
 // equal to the uninterrupted run.
 #include <catch2/catch.hpp>
 
+#include <chrono>
 #include <cmath>
+#include <future>
 #include <random>
 
 #include <fmt/core.h>
@@ -113,7 +115,7 @@ TEST_CASE("stop: finishes the step with all of its batches, and the resumed run 
   }
 }
 
-TEST_CASE("stop: at any moment the run is cut and reported so, or complete with its validation") {
+TEST_CASE("stop: at any moment the run is cut and reported so, with a checkpoint that continues it") {
   Setup setup;
   setup.validated = true;
   setup.run = settings(6);
@@ -121,7 +123,7 @@ TEST_CASE("stop: at any moment the run is cut and reported so, or complete with 
   setup.run.accumulate = 2;
   auto undisturbed = resumed_graph(setup, 0);
   const End whole = end_of(*undisturbed, CycleRuntime(*undisturbed, 0, setup.run).run());
-  size_t cut = 0, too_late = 0;
+  int cut = 0;
   for (int moment = 1;; ++moment) {
     CAPTURE(moment);
     auto g = resumed_graph(setup, 0);
@@ -134,23 +136,124 @@ TEST_CASE("stop: at any moment the run is cut and reported so, or complete with 
       if (++looks == moment) runtime.stop();
       return static_cast<double>(looks);
     });
-    End end = end_of(*g, runtime.run());
+    const CycleReport report = runtime.run();
     if (looks < moment) break;
-    CHECK(runtime.asked_to_stop());
-    if (end.report.stopped_by == "interrupt") {
-      ++cut;
-      CHECK_FALSE((end.report.by_epoch.size() == 2 && end.report.by_epoch.back().validation));
-      std::vector<std::string> notes;
-      const auto from = CheckpointFolder("runs", files).newest(notes);
-      REQUIRE(from);
-      expect_same(resumed(setup, *from, 1, 0), whole);
-    } else {
-      ++too_late;
-      expect_same(end, whole);
-    }
+    ++cut;
+    CHECK(report.stopped_by == "interrupt");
+    CHECK_FALSE((report.by_epoch.size() == 2 && report.by_epoch.back().validation));
+    std::vector<std::string> notes;
+    const auto from = CheckpointFolder("runs", files).newest(notes);
+    REQUIRE(from);
+    expect_same(resumed(setup, *from, 1, 0), whole);
   }
   CHECK(cut > 3);
-  CHECK(too_late > 0);
+}
+
+TEST_CASE("stop: after the last validation the run is complete") {
+  Setup setup;
+  setup.validated = true;
+  setup.run = settings(6);
+  setup.run.epochs = 2;
+  auto undisturbed = resumed_graph(setup, 0), g = resumed_graph(setup, 0);
+  const End whole = end_of(*undisturbed, CycleRuntime(*undisturbed, 0, setup.run).run());
+  CycleRuntime runtime(*g, 0, setup.run);
+  runtime.on_epoch([&](const EpochReport& e, const Progress&) {
+    if (e.epoch == 2) runtime.stop();
+  });
+  expect_same(end_of(*g, runtime.run()), whole);
+  CHECK(runtime.asked_to_stop());
+}
+
+namespace {
+
+// A graph whose validation calls `on_sample` before each sample, with their number over all validations.
+std::unique_ptr<BoundGraph> observed_graph(Setup setup, std::function<void(int)> on_sample) {
+  setup.validated = false;  // bound here
+  auto g = resumed_graph(setup, 0);
+  const std::vector<float> x = numbers(6 * 14, 9);
+  auto rows = std::make_shared<Rows<float>>(Shape{6}, x);
+  rows->on_sample = [on_sample, n = std::make_shared<int>(0)](size_t) { on_sample(++*n); };
+  StreamSet& streams = g->validation_streams();
+  streams.bind(g->graph(), g->graph().find("x"), Source("x", rows));
+  streams.bind(g->graph(), g->graph().find("y"), Source("y", std::make_shared<Rows<uint8_t>>(Shape{}, labels(x), 3)));
+  return g;
+}
+
+Setup validated_setup() {
+  Setup setup;
+  setup.flow = kFlows[4];  // reads val.loss
+  setup.run = settings(4);
+  setup.run.epochs = 2;
+  setup.run.metrics = {"auc"};
+  setup.run.confusion = true;
+  return setup;
+}
+
+}  // namespace
+
+TEST_CASE("stop: within a validation the epoch stays open, its figures are unknown, and the resumed run is equal") {
+  Setup setup = validated_setup();
+  int all = 0;
+  auto undisturbed = observed_graph(setup, [&](int n) { all = n; });
+  const End whole = end_of(*undisturbed, CycleRuntime(*undisturbed, 0, setup.run).run());
+  REQUIRE(all == 28);
+  setup.validated = true;
+  for (int moment = 1; moment <= all; ++moment) {
+    CAPTURE(moment);
+    int seen = 0;
+    CycleRuntime* running = nullptr;
+    auto g = observed_graph(setup, [&](int n) {
+      if ((seen = n) == moment) running->stop();
+    });
+    FilesInMemory files;
+    Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 3, files);
+    CycleRuntime runtime(*g, 0, setup.run);
+    running = &runtime;
+    runtime.set_checkpoints(&writer);
+    const CycleReport stopped = runtime.run();
+    CHECK(stopped.stopped_by == "interrupt");
+    CHECK(seen < moment + 4);  // no batch after that of the signal
+    const size_t validated = moment > 14 ? 1 : 0;
+    REQUIRE(stopped.by_epoch.size() == validated + 1);
+    CHECK_FALSE(stopped.by_epoch.back().validation);
+    CHECK(stopped.steps == static_cast<int64_t>(8 * (validated + 1)));
+    CHECK(stopped.metrics.count("val.loss") == validated);
+    if (validated == 1) CHECK(stopped.metrics.at("val.loss") == whole.report.by_epoch[0].validation->loss);
+    std::vector<std::string> notes;
+    const auto from = CheckpointFolder("runs", files).newest(notes);
+    REQUIRE(from);
+    CHECK(from->state.step == stopped.steps);
+    CHECK(from->state.record.epoch_steps == 8);
+    CHECK(from->state.record.by_epoch.size() == validated);
+    expect_same(resumed(setup, *from, 2, 3), whole);
+  }
+}
+
+TEST_CASE("checkpoint: one requested while a validation runs does not wait for it") {
+  Setup setup = validated_setup();
+  auto undisturbed = observed_graph(setup, [](int) {});
+  const End whole = end_of(*undisturbed, CycleRuntime(*undisturbed, 0, setup.run).run());
+  FilesInMemory files;
+  Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 3, files);
+  CycleRuntime* running = nullptr;
+  std::future<bool> written;
+  bool during = false;
+  auto g = observed_graph(setup, [&](int n) {
+    if (n != 6) return;
+    written = std::async(std::launch::async, [&] { return running->checkpoint_now(); });
+    during = written.wait_for(std::chrono::seconds(60)) == std::future_status::ready;
+  });
+  CycleRuntime runtime(*g, 0, setup.run);
+  running = &runtime;
+  runtime.set_checkpoints(&writer);
+  expect_same(end_of(*g, runtime.run()), whole);
+  CHECK(during);
+  CHECK(written.get());
+  const auto all = writer.folder().list();
+  REQUIRE(all.size() == 2);
+  CHECK(all.back().step == 8);
+  setup.validated = true;
+  expect_same(resumed(setup, read_checkpoint(all.back().path, files), 2, 3), whole);
 }
 
 TEST_CASE("checkpoint: one requested within a step is of the step before") {
