@@ -43,7 +43,13 @@ class Reader {
   [[noreturn]] void unexpected(const std::string& what, Notes notes = {});
   std::string found() const;
   std::vector<Error> take_errors() { return std::move(errors_); }
-  bool has_errors() const { return !errors_.empty(); }
+  size_t complaints() const { return complaints_; }  // errors so far, with those at one position
+
+  // Unread text.
+  // Adds the text from `start` to the last token. `kept`: what it declares, if anything, was kept.
+  void leave_out(const Lexer& start, bool kept = false);
+  void doubt_blocks() { unread_.blocks = true; }
+  Unread take_unread() { return std::move(unread_); }
 
   // IDENT; `what` describes it: "a name for the layer".
   Name expect_name(const std::string& what, Notes notes = {});
@@ -65,9 +71,11 @@ class Reader {
 
   const SourceText& source_;
   std::vector<Error> errors_;
-  size_t nodes_ = 0;
+  Unread unread_;
+  size_t complaints_ = 0, nodes_ = 0;
 };
 
+std::string lowered(std::string_view word);
 // Text in single quotes, shortened and printable.
 std::string quoted(std::string_view text);
 
