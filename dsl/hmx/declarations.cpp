@@ -142,6 +142,7 @@ void refuse_rest_of_declaration(Reader& reader, const Declaration& declaration) 
 void read_declaration(Reader& reader, Declaration& declaration) {
   Lexer& lexer = reader.lexer;
   const size_t before = reader.complaints();
+  reader.in_declaration = true;
   const std::string word = word_of(declaration.kind);
   declaration.name = reader.expect_name("a name for the " + word);
   if (lexer.at("{")) {
@@ -158,6 +159,7 @@ void read_declaration(Reader& reader, Declaration& declaration) {
   refuse_rest_of_declaration(reader, declaration);
   declaration.broken = reader.complaints() != before;
   reader.end_statement(word + " '" + declaration.name.text + "'");
+  reader.in_declaration = false;
 }
 
 }  // namespace harmonics::engine::hmx

@@ -170,7 +170,6 @@ void refuse_rest_of_flow(Reader& reader, const FlowLine& flow) {
 void read_flow(Reader& reader, bool is_first, FlowLine& flow) {
   Lexer& lexer = reader.lexer;
   const size_t begin = lexer.position();
-  flow.broken = true;
   if (lexer.at_name()) {
     flow.source = reader.expect_name("a source");
     if (lexer.peek_arrow().text.empty()) refuse_source(reader, *flow.source);

@@ -20,6 +20,13 @@ struct Block {
   bool has_flow = false;
 };
 
+// Stands for a flow until it is read: what follows in the block may go on from it.
+FlowLine unread_flow() {
+  FlowLine flow;
+  flow.broken = true;
+  return flow;
+}
+
 class Parser {
  public:
   explicit Parser(const SourceText& source) : reader_(source), lexer_(reader_.lexer), source_(source) {}
@@ -250,12 +257,13 @@ void Parser::statement(Block& block) {
   } else if (word == "cycle") {
     harmonic_->cycles.push_back(cycle(keyword));
   } else {
+    FlowLine& flow = harmonic_->flows.emplace_back(unread_flow());
     Lexer ahead = lexer_;
     const bool is_if = ahead.accept_word("if") && ahead.at_name();
     if (is_if) reader_.fail(reader_.here(), "'if' outside of a cycle", {"write 'cycle { if ... }'"});
     const bool is_first = !block.has_flow;
     block.has_flow = true;
-    read_flow(reader_, is_first, harmonic_->flows.emplace_back());
+    read_flow(reader_, is_first, flow);
   }
 }
 
@@ -279,8 +287,9 @@ Cycle Parser::cycle(const Token& keyword) {
 // Skips to the ',' or ')' that ends a broken condition. Returns whether there is one.
 bool Parser::skip_condition() {
   for (size_t lists = 0; !lexer_.at_end(); lexer_.skip()) {
-    if (lists == 0 && (lexer_.at(",") || lexer_.at(")"))) return true;
+    if (lists == 0 && (lexer_.at(",") || (lexer_.at(")") && !lexer_.at(")-")))) return true;
     if (lexer_.at("{") || lexer_.at("}") || lexer_.at(";") || lexer_.at_reserved()) return false;
+    if (lexer_.at("->") || lexer_.at("-(") || lexer_.at("<-")) return false;  // a flow: the ')' was lost
     lists += lexer_.at("[");
     lists -= lists > 0 && lexer_.at("]");
   }
@@ -337,6 +346,7 @@ void Parser::misplaced(Block& block, const std::string& word) {
 void Parser::step(Block& block, std::vector<FlowStep>& steps) {
   reader_.count_node();
   if (lexer_.at_reserved()) return misplaced(block, std::string(lexer_.peek_word()));
+  steps.emplace_back(unread_flow());
   Lexer ahead = lexer_;
   ahead.skip();
   const bool arrow_follows = !ahead.peek_arrow().text.empty();
@@ -349,12 +359,12 @@ void Parser::step(Block& block, std::vector<FlowStep>& steps) {
       reader_.complain(ErrorKind::Syntax, reader_.here(), "unknown statement " + quoted(lexer_.peek_word()),
                        {"did you mean 'if'?"});
     }
-    steps.emplace_back(conditional());
+    steps.back() = conditional();
     return;
   }
   const bool is_first = !block.has_flow;
   block.has_flow = true;
-  read_flow(reader_, is_first, std::get<FlowLine>(steps.emplace_back(FlowLine{})));
+  read_flow(reader_, is_first, std::get<FlowLine>(steps.back()));
 }
 
 std::shared_ptr<Conditional> Parser::conditional() {

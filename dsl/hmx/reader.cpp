@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <utility>
 
 #include "dsl/hmx/typos.hpp"
 #include "formats/utf8.hpp"
@@ -166,14 +167,16 @@ void Reader::skip_block() {
 }
 
 void Reader::recover(size_t start) {
-  const bool shape_open = in_shape;
-  in_shape = false;
+  const bool shape_open = std::exchange(in_shape, false), declaration_open = std::exchange(in_declaration, false);
   bool moved = lexer.position() > start;
   while (!lexer.at_end()) {
     if (lexer.accept(";")) return;
     if (lexer.at("}")) {
-      // On the same line it closes the open shape; otherwise it closes the block.
-      if (!shape_open || lexer.on_new_line()) return doubt_blocks();
+      // On the same line it closes the open shape, or one whose '{' is missing; otherwise it closes the block.
+      Lexer ahead = lexer;
+      ahead.skip();
+      const bool ends_shape = shape_open || (declaration_open && ahead.at(";"));
+      if (!ends_shape || lexer.on_new_line()) return doubt_blocks();
     } else if (moved && lexer.at_reserved()) {
       return;
     }

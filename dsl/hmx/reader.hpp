@@ -63,7 +63,8 @@ class Reader {
   // Skips to the next possible start of a statement; `start`: begin of the broken one.
   void recover(size_t start);
   void count_node();
-  bool in_shape = false;  // inside the braces of a shape
+  bool in_shape = false;        // inside the braces of a shape
+  bool in_declaration = false;  // of a producer, consumer or layer
 
  private:
   void skip_block();

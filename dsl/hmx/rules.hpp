@@ -8,8 +8,7 @@ namespace harmonics::engine::hmx {
 
 // Reads a declaration of this kind. Call after the keyword.
 void read_declaration(Reader& reader, Declaration& declaration);
-// `is_first`: the first flow within its braces must name its source. After Recover `flow` is broken, with what was read
-// of it.
+// Reads a flow that is broken before. `is_first`: the first flow within its braces must name its source.
 void read_flow(Reader& reader, bool is_first, FlowLine& flow);
 CycleCondition read_condition(Reader& reader);
 std::variant<Comparison, Call> read_predicate(Reader& reader);

@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kMaxErrors = 20;
 constexpr int kNone = -1, kRefused = -2;           // in place of a node
-constexpr size_t kMostComparisons = 100'000;       // of unread words with names
+constexpr size_t kMostComparisons = 10'000;        // of unread words with names
 constexpr int64_t kMostValues = int64_t{1} << 40;  // of a declared shape
 
 const char* kind_word(DeclarationKind kind) {
