@@ -372,6 +372,7 @@ std::shared_ptr<Conditional> Parser::conditional() {
   lexer_.skip();
   auto conditional = std::make_shared<Conditional>();
   Block block{"'if'", reader_.span(keyword)};
+  const size_t before = reader_.complaints();
   try {
     conditional->predicate = read_predicate(reader_);
   } catch (const Recover&) {
@@ -380,6 +381,7 @@ std::shared_ptr<Conditional> Parser::conditional() {
   }
   conditional->span = reader_.since(keyword.offset);
   open(block, "the condition of 'if'", {"'if' takes one comparison or predicate: 'if loss < 0.5 { a -> b; }'"});
+  conditional->broken = reader_.complaints() != before;
   body(block, [&] { step(blocks_.back(), conditional->then_steps); });
   Lexer ahead = lexer_;
   if (!ahead.accept_word("else") || !ahead.at("{")) return conditional;

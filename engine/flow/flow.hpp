@@ -94,6 +94,7 @@ struct Conditional {
   std::vector<FlowStep> then_steps, else_steps;
   bool has_else = false;
   Span span;
+  bool broken = false;  // FlowErrors: the predicate is not as written
 };
 
 // for 1h · until loss < 0.05 · epochs 10 · steps 1000 · name = value

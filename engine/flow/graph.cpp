@@ -364,6 +364,7 @@ class Resolver {
       const auto* comparison = std::get_if<Comparison>(&conditional.predicate);
       GraphConditional bound{comparison ? *comparison : Comparison{}, std::nullopt, cycle};
       guard([&] {
+        if (conditional.broken) throw Doubt{};
         if (comparison)
           check(*comparison);
         else
