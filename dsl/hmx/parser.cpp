@@ -421,6 +421,7 @@ Flow parse(std::shared_ptr<const SourceText> source) {
   std::vector<Error> errors = parser.take_errors();
   if (errors.empty()) return flow;
   flow.unread = parser.take_unread();
+  if (flow.unread.words.size() >= kMostUnreadWords) flow.harmonics.clear();  // any name may be among the rest
   // A missing source may be in another block.
   if (flow.unread.blocks) std::erase_if(errors, [](const Error& e) { return e.kind() == ErrorKind::Name; });
   throw FlowErrors(in_order_of_text(std::move(errors)), std::move(flow));

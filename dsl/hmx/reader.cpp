@@ -27,11 +27,15 @@ void add_words(std::string_view text, std::set<std::string, std::less<>>& words)
     size_t end = at;
     while (end < text.size() && is_identifier_character(text[end])) ++end;
     if (end > at) {
+      if (words.size() >= kMostUnreadWords) return;
       const std::string word(text.substr(at, end - at));
       words.insert(word);
-      if (!joined.empty()) words.insert(joined += word);
-      const bool goes_on = end + 1 < text.size() && text[end] == '-' && is_identifier_character(text[end + 1]);
-      joined = goes_on ? (joined.empty() ? word : joined) + "_" : "";
+      joined += word;
+      if (end + 1 < text.size() && text[end] == '-' && is_identifier_character(text[end + 1])) {
+        joined += '_';
+      } else {
+        words.insert(std::exchange(joined, {}));
+      }
     }
     at = end + 1;
   }

@@ -16,6 +16,7 @@ struct Recover {};
 struct Stop {};
 
 constexpr size_t kMostErrors = 20;
+constexpr size_t kMostUnreadWords = 100'000;
 constexpr size_t kMostNodes = 1'000'000;  // keeps memory in proportion to realistic input
 constexpr size_t kDeepestNesting = 64;    // of lists, and of blocks
 
