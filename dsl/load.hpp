@@ -1,4 +1,5 @@
-// Parses flows. Reports up to twenty errors at once (SourceErrors).
+// Parses flows. Reports up to twenty errors at once (FlowErrors, with what could be read; SourceErrors if it is no
+// text).
 #pragma once
 
 #include <memory>

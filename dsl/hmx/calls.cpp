@@ -186,7 +186,9 @@ Call read_call(Reader& reader) {
   call.name = reader.expect_name("a function's name", {"functions are named without quotes, for example -(relu)->"});
   while (lexer.accept(".")) call.name.text += "." + reader.expect_name("a name after '.'").text;
   call.name.span = reader.since(begin);
+  const size_t before = reader.complaints();
   read_arguments(reader, call);
+  call.broken = reader.complaints() != before;
   return call;
 }
 

@@ -139,24 +139,27 @@ void refuse_rest_of_declaration(Reader& reader, const Declaration& declaration) 
 
 }  // namespace
 
-Declaration read_declaration(Reader& reader, DeclarationKind kind) {
+void read_declaration(Reader& reader, Declaration& declaration) {
   Lexer& lexer = reader.lexer;
-  const std::string word = word_of(kind);
-  Declaration declaration{kind, reader.expect_name("a name for the " + word), {}, false, std::nullopt};
+  const size_t before = reader.complaints();
+  reader.in_declaration = true;
+  const std::string word = word_of(declaration.kind);
+  declaration.name = reader.expect_name("a name for the " + word);
   if (lexer.at("{")) {
     declaration.shape = read_shape(reader);
     declaration.has_shape = true;
   }
   const char next = lexer.at_end() ? '\0' : lexer.rest().front();
   if (next >= '0' && next <= '9') {
-    if (kind == DeclarationKind::Consumer) {
+    if (declaration.kind == DeclarationKind::Consumer) {
       reader.fail(reader.here(), "a consumer takes no ratio", {"its arrow determines its width"});
     }
     declaration.ratio = read_ratio(reader);
   }
   refuse_rest_of_declaration(reader, declaration);
+  declaration.broken = reader.complaints() != before;
   reader.end_statement(word + " '" + declaration.name.text + "'");
-  return declaration;
+  reader.in_declaration = false;
 }
 
 }  // namespace harmonics::engine::hmx

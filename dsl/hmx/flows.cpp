@@ -167,10 +167,9 @@ void refuse_rest_of_flow(Reader& reader, const FlowLine& flow) {
 
 }  // namespace
 
-FlowLine read_flow(Reader& reader, bool is_first) {
+void read_flow(Reader& reader, bool is_first, FlowLine& flow) {
   Lexer& lexer = reader.lexer;
   const size_t begin = lexer.position();
-  FlowLine flow;
   if (lexer.at_name()) {
     flow.source = reader.expect_name("a source");
     if (lexer.peek_arrow().text.empty()) refuse_source(reader, *flow.source);
@@ -200,7 +199,7 @@ FlowLine read_flow(Reader& reader, bool is_first) {
   refuse_rest_of_flow(reader, flow);
   reader.end_statement("'" + flow.arrows.back().target.text + "'");
   flow.span = reader.since(begin);
-  return flow;
+  flow.broken = false;
 }
 
 }  // namespace harmonics::engine::hmx

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <deque>
+#include <utility>
 
 #include "dsl/hmx/rules.hpp"
 #include "engine/base/spelling.hpp"
@@ -19,10 +20,11 @@ struct Block {
   bool has_flow = false;
 };
 
-std::string lowered(std::string_view word) {
-  std::string out(word);
-  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return out;
+// Stands for a flow until it is read: what follows in the block may go on from it.
+FlowLine unread_flow() {
+  FlowLine flow;
+  flow.broken = true;
+  return flow;
 }
 
 class Parser {
@@ -31,13 +33,16 @@ class Parser {
 
   std::vector<Harmonic> file();
   std::vector<Error> take_errors() { return reader_.take_errors(); }
+  Unread take_unread() { return reader_.take_unread(); }
 
  private:
   Harmonic harmonic(const Token& keyword);
   void stray_text(const std::vector<Harmonic>& before);
-  void statement(Block& block, Harmonic& harmonic);
+  void statement(Block& block);
+  void declaration(DeclarationKind kind);
   Cycle cycle(const Token& keyword);
   void conditions(Cycle& cycle);
+  bool skip_condition();
   void step(Block& block, std::vector<FlowStep>& steps);
   std::shared_ptr<Conditional> conditional();
   void misplaced(Block& block, const std::string& word);
@@ -60,6 +65,8 @@ class Parser {
   std::deque<Block> blocks_;  // a deque: statements hold references to their block
   std::string indentation_hint_;
   bool brace_in_doubt_ = false;
+  Harmonic* harmonic_ = nullptr;  // that is read
+  bool kept_ = false;             // the broken statement is a declaration that harmonic_ has
 };
 
 std::string Parser::misspelt(const std::vector<std::string>& words) {
@@ -77,9 +84,11 @@ std::string Parser::misspelt(const std::vector<std::string>& words) {
 // ---- blocks
 
 void Parser::skip_to_brace() {
+  const Lexer start = lexer_;
   while (!lexer_.at_end() && !lexer_.at("{") && !lexer_.at("}") && !lexer_.at(";") && !lexer_.at_reserved()) {
     lexer_.skip();
   }
+  if (lexer_.position() > start.position()) reader_.leave_out(start, true);
 }
 
 void Parser::open(Block& block, const std::string& after, Notes notes) {
@@ -91,6 +100,7 @@ void Parser::open(Block& block, const std::string& after, Notes notes) {
       reader_.unexpected("'{' after " + after, std::move(notes));
     } catch (const Recover&) {
       if (!forgotten) skip_to_brace();
+      if (!lexer_.at("{")) reader_.doubt_blocks();
       if (!forgotten && !lexer_.at("{")) throw;
     }
   }
@@ -102,6 +112,7 @@ void Parser::open(Block& block, const std::string& after, Notes notes) {
 }
 
 void Parser::missing_brace() {
+  reader_.doubt_blocks();
   if (brace_in_doubt_) return;
   Notes notes;
   for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
@@ -140,7 +151,7 @@ template <typename Read>
 void Parser::body(Block& block, const Read& read_statement) {
   blocks_.push_back(block);
   while (!ends(block)) {
-    const size_t start = lexer_.position();
+    const Lexer start = lexer_;
     try {
       if (lexer_.at(";")) {
         reader_.complain(ErrorKind::Syntax, reader_.here(), "a ';' without a statement", {"remove it"});
@@ -149,7 +160,8 @@ void Parser::body(Block& block, const Read& read_statement) {
         read_statement();
       }
     } catch (const Recover&) {
-      reader_.recover(start);
+      reader_.recover(start.position());
+      reader_.leave_out(start, std::exchange(kept_, false));
     }
   }
   blocks_.pop_back();
@@ -165,6 +177,7 @@ std::vector<Harmonic> Parser::file() {
   }
   while (!lexer_.at_end()) {
     const Token keyword = lexer_.peek();
+    const Lexer start = lexer_;
     try {
       if (!lexer_.accept_word("harmonic") && misspelt({"harmonic"}).empty()) {
         stray_text(harmonics);
@@ -173,12 +186,14 @@ std::vector<Harmonic> Parser::file() {
       }
     } catch (const Recover&) {
       while (!lexer_.at_end() && !lexer_.at_word("harmonic")) lexer_.skip();
+      reader_.leave_out(start);
     }
   }
   return harmonics;
 }
 
 void Parser::stray_text(const std::vector<Harmonic>& before) {
+  reader_.doubt_blocks();
   const std::string shown = quoted(lexer_.peek().text);
   Notes notes;
   if (!before.empty())
@@ -195,6 +210,7 @@ void Parser::stray_text(const std::vector<Harmonic>& before) {
 
 Harmonic Parser::harmonic(const Token& keyword) {
   Harmonic harmonic;
+  harmonic_ = &harmonic;
   Block block{"harmonic", reader_.span(keyword)};
   try {
     harmonic.name = reader_.expect_name("a name for the harmonic", {"write 'harmonic NAME {'"});
@@ -204,12 +220,26 @@ Harmonic Parser::harmonic(const Token& keyword) {
     if (!lexer_.at("{")) throw;
   }
   open(block, block.what);
-  body(block, [&] { statement(blocks_.back(), harmonic); });
+  body(block, [&] { statement(blocks_.back()); });
   harmonic.span = reader_.span(keyword);
   return harmonic;
 }
 
-void Parser::statement(Block& block, Harmonic& harmonic) {
+void Parser::declaration(DeclarationKind kind) {
+  Lexer ahead = lexer_;
+  const bool is_whole = ahead.name() && !(ahead.touches_previous() && (ahead.at("-") || ahead.at(".")));
+  Declaration declaration{kind, {}, {}, false, std::nullopt};
+  try {
+    read_declaration(reader_, declaration);
+  } catch (const Recover&) {
+    kept_ = is_whole;
+    if (kept_) harmonic_->declarations.push_back({kind, std::move(declaration.name), {}, false, std::nullopt, true});
+    throw;
+  }
+  harmonic_->declarations.push_back(std::move(declaration));
+}
+
+void Parser::statement(Block& block) {
   reader_.count_node();
   const Token keyword = lexer_.peek();
   std::string word(lexer_.at_reserved() ? keyword.text : std::string_view());
@@ -219,20 +249,21 @@ void Parser::statement(Block& block, Harmonic& harmonic) {
     lexer_.skip();
   }
   if (word == "producer") {
-    harmonic.declarations.push_back(read_declaration(reader_, DeclarationKind::Producer));
+    declaration(DeclarationKind::Producer);
   } else if (word == "consumer") {
-    harmonic.declarations.push_back(read_declaration(reader_, DeclarationKind::Consumer));
+    declaration(DeclarationKind::Consumer);
   } else if (word == "layer") {
-    harmonic.declarations.push_back(read_declaration(reader_, DeclarationKind::Layer));
+    declaration(DeclarationKind::Layer);
   } else if (word == "cycle") {
-    harmonic.cycles.push_back(cycle(keyword));
+    harmonic_->cycles.push_back(cycle(keyword));
   } else {
+    FlowLine& flow = harmonic_->flows.emplace_back(unread_flow());
     Lexer ahead = lexer_;
     const bool is_if = ahead.accept_word("if") && ahead.at_name();
     if (is_if) reader_.fail(reader_.here(), "'if' outside of a cycle", {"write 'cycle { if ... }'"});
     const bool is_first = !block.has_flow;
     block.has_flow = true;
-    harmonic.flows.push_back(read_flow(reader_, is_first));
+    read_flow(reader_, is_first, flow);
   }
 }
 
@@ -253,11 +284,32 @@ Cycle Parser::cycle(const Token& keyword) {
   return cycle;
 }
 
+// Skips to the ',' or ')' that ends a broken condition. Returns whether there is one.
+bool Parser::skip_condition() {
+  for (size_t lists = 0; !lexer_.at_end(); lexer_.skip()) {
+    if (lists == 0 && (lexer_.at(",") || (lexer_.at(")") && !lexer_.at(")-")))) return true;
+    if (lexer_.at("{") || lexer_.at("}") || lexer_.at(";") || lexer_.at_reserved()) return false;
+    if (lexer_.at("->") || lexer_.at("-(") || lexer_.at("<-")) return false;  // a flow: the ')' was lost
+    lists += lexer_.at("[");
+    lists -= lists > 0 && lexer_.at("]");
+  }
+  return false;
+}
+
 void Parser::conditions(Cycle& cycle) {
   const Span begin = source_.span(lexer_.previous_end() - 1, 1);
+  Lexer start = lexer_;
   try {
     do {
-      cycle.conditions.push_back(read_condition(reader_));
+      start = lexer_;
+      const size_t before = reader_.complaints();
+      try {
+        CycleCondition condition = read_condition(reader_);
+        if (reader_.complaints() == before) cycle.conditions.push_back(std::move(condition));
+      } catch (const Recover&) {
+        if (!skip_condition()) throw;
+        reader_.leave_out(start, true);
+      }
     } while (lexer_.accept(","));
     if (lexer_.accept(")")) return;
     if (lexer_.at("{") || lexer_.at_end()) {
@@ -269,6 +321,7 @@ void Parser::conditions(Cycle& cycle) {
     do {
       skip_to_brace();
     } while (lexer_.accept(";"));  // a ';' between conditions belongs to the mistake
+    reader_.leave_out(start, true);
     if (!lexer_.at("{")) throw;
   }
 }
@@ -278,18 +331,22 @@ void Parser::misplaced(Block& block, const std::string& word) {
                    {"declare names before the cycle; a cycle holds flows and 'if'",
                     "note: the '{' of " + block.what + " is at " + reader_.place(source_.span(block.open, 1))});
   brace_in_doubt_ = true;
+  reader_.doubt_blocks();
   const Token keyword = lexer_.peek();
   lexer_.skip();
   if (word == "cycle") {
-    cycle(keyword);
+    harmonic_->cycles.push_back(cycle(keyword));
   } else {
-    read_declaration(reader_, word == "consumer" ? DeclarationKind::Consumer : DeclarationKind::Layer);
+    declaration(word == "producer"   ? DeclarationKind::Producer
+                : word == "consumer" ? DeclarationKind::Consumer
+                                     : DeclarationKind::Layer);
   }
 }
 
 void Parser::step(Block& block, std::vector<FlowStep>& steps) {
   reader_.count_node();
   if (lexer_.at_reserved()) return misplaced(block, std::string(lexer_.peek_word()));
+  steps.emplace_back(unread_flow());
   Lexer ahead = lexer_;
   ahead.skip();
   const bool arrow_follows = !ahead.peek_arrow().text.empty();
@@ -302,12 +359,12 @@ void Parser::step(Block& block, std::vector<FlowStep>& steps) {
       reader_.complain(ErrorKind::Syntax, reader_.here(), "unknown statement " + quoted(lexer_.peek_word()),
                        {"did you mean 'if'?"});
     }
-    steps.emplace_back(conditional());
+    steps.back() = conditional();
     return;
   }
   const bool is_first = !block.has_flow;
   block.has_flow = true;
-  steps.emplace_back(read_flow(reader_, is_first));
+  read_flow(reader_, is_first, std::get<FlowLine>(steps.back()));
 }
 
 std::shared_ptr<Conditional> Parser::conditional() {
@@ -315,6 +372,7 @@ std::shared_ptr<Conditional> Parser::conditional() {
   lexer_.skip();
   auto conditional = std::make_shared<Conditional>();
   Block block{"'if'", reader_.span(keyword)};
+  const size_t before = reader_.complaints();
   try {
     conditional->predicate = read_predicate(reader_);
   } catch (const Recover&) {
@@ -323,6 +381,7 @@ std::shared_ptr<Conditional> Parser::conditional() {
   }
   conditional->span = reader_.since(keyword.offset);
   open(block, "the condition of 'if'", {"'if' takes one comparison or predicate: 'if loss < 0.5 { a -> b; }'"});
+  conditional->broken = reader_.complaints() != before;
   body(block, [&] { step(blocks_.back(), conditional->then_steps); });
   Lexer ahead = lexer_;
   if (!ahead.accept_word("else") || !ahead.at("{")) return conditional;
@@ -354,13 +413,17 @@ void check_encoding(const SourceText& source) {
 Flow parse(std::shared_ptr<const SourceText> source) {
   check_encoding(*source);
   Parser parser(*source);
-  Flow flow{source, {}};
+  Flow flow{source, {}, {}};
   try {
     flow.harmonics = parser.file();
   } catch (const Stop&) {
   }
   std::vector<Error> errors = parser.take_errors();
   if (errors.empty()) return flow;
+  flow.unread = parser.take_unread();
+  if (flow.unread.words.size() >= kMostUnreadWords) flow.harmonics.clear();  // any name may be among the rest
+  // A missing source may be in another block.
+  if (flow.unread.blocks) std::erase_if(errors, [](const Error& e) { return e.kind() == ErrorKind::Name; });
   throw FlowErrors(in_order_of_text(std::move(errors)), std::move(flow));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <utility>
 
 #include "dsl/hmx/typos.hpp"
 #include "formats/utf8.hpp"
@@ -19,7 +20,34 @@ std::string code_point_name(char32_t value) {
   return name;
 }
 
+// Adds the words of a text; words with '-' between them also as the remedy writes them.
+void add_words(std::string_view text, std::set<std::string, std::less<>>& words) {
+  std::string joined;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at;
+    while (end < text.size() && is_identifier_character(text[end])) ++end;
+    if (end > at) {
+      if (words.size() >= kMostUnreadWords) return;
+      const std::string word(text.substr(at, end - at));
+      words.insert(word);
+      joined += word;
+      if (end + 1 < text.size() && text[end] == '-' && is_identifier_character(text[end + 1])) {
+        joined += '_';
+      } else {
+        words.insert(std::exchange(joined, {}));
+      }
+    }
+    at = end + 1;
+  }
+}
+
 }  // namespace
+
+std::string lowered(std::string_view word) {
+  std::string out(word);
+  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return out;
+}
 
 std::string quoted(std::string_view text) {
   std::string out = "'";
@@ -41,6 +69,8 @@ std::string_view Reader::text(size_t begin, size_t end) const {
 }
 
 void Reader::complain(ErrorKind kind, Span span, const std::string& message, Notes notes) {
+  unread_.any = true;
+  ++complaints_;
   for (Error& error : errors_) {
     if (error.span().line != span.line || error.span().column != span.column) continue;
     if (kind == ErrorKind::Syntax && error.kind() != kind) error = Error(kind, message, span, std::move(notes));
@@ -141,14 +171,16 @@ void Reader::skip_block() {
 }
 
 void Reader::recover(size_t start) {
-  const bool shape_open = in_shape;
-  in_shape = false;
+  const bool shape_open = std::exchange(in_shape, false), declaration_open = std::exchange(in_declaration, false);
   bool moved = lexer.position() > start;
   while (!lexer.at_end()) {
     if (lexer.accept(";")) return;
     if (lexer.at("}")) {
-      // On the same line it closes the open shape; otherwise it closes the block.
-      if (!shape_open || lexer.on_new_line()) return;
+      // On the same line it closes the open shape, or one whose '{' is missing; otherwise it closes the block.
+      Lexer ahead = lexer;
+      ahead.skip();
+      const bool ends_shape = shape_open || (declaration_open && ahead.at(";"));
+      if (!ends_shape || lexer.on_new_line()) return doubt_blocks();
     } else if (moved && lexer.at_reserved()) {
       return;
     }
@@ -160,6 +192,21 @@ void Reader::recover(size_t start) {
     }
     moved = true;
   }
+}
+
+void Reader::leave_out(const Lexer& start, bool kept) {
+  const size_t begin = start.position(), end = std::max(begin, lexer.previous_end());
+  const std::string_view text = this->text(begin, end);
+  Lexer behind = start;
+  const std::string first(behind.peek_word());
+  behind.skip();
+  const bool is_flow = !is_reserved(first) && (!behind.peek_arrow().text.empty() || !start.peek_arrow().text.empty());
+  const bool is_producer = first == "producer";
+  const bool is_known = is_flow || first == "layer" || first == "consumer" || first == "cycle" || first == "if";
+  const bool producers = !(is_known || kept) || lowered(text.substr(first.size())).find("prod") != std::string::npos;
+  unread_.producers = unread_.producers || producers;
+  unread_.ratios = unread_.ratios || ((producers || is_producer) && text.find('/') != std::string_view::npos);
+  add_words(text, unread_.words);
 }
 
 void Reader::count_node() {

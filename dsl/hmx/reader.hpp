@@ -16,6 +16,7 @@ struct Recover {};
 struct Stop {};
 
 constexpr size_t kMostErrors = 20;
+constexpr size_t kMostUnreadWords = 100'000;
 constexpr size_t kMostNodes = 1'000'000;  // keeps memory in proportion to realistic input
 constexpr size_t kDeepestNesting = 64;    // of lists, and of blocks
 
@@ -43,7 +44,13 @@ class Reader {
   [[noreturn]] void unexpected(const std::string& what, Notes notes = {});
   std::string found() const;
   std::vector<Error> take_errors() { return std::move(errors_); }
-  bool has_errors() const { return !errors_.empty(); }
+  size_t complaints() const { return complaints_; }  // errors so far, with those at one position
+
+  // Unread text.
+  // Adds the text from `start` to the last token. `kept`: what it declares, if anything, was kept.
+  void leave_out(const Lexer& start, bool kept = false);
+  void doubt_blocks() { unread_.blocks = true; }
+  Unread take_unread() { return std::move(unread_); }
 
   // IDENT; `what` describes it: "a name for the layer".
   Name expect_name(const std::string& what, Notes notes = {});
@@ -57,7 +64,8 @@ class Reader {
   // Skips to the next possible start of a statement; `start`: begin of the broken one.
   void recover(size_t start);
   void count_node();
-  bool in_shape = false;  // inside the braces of a shape
+  bool in_shape = false;        // inside the braces of a shape
+  bool in_declaration = false;  // of a producer, consumer or layer
 
  private:
   void skip_block();
@@ -65,9 +73,11 @@ class Reader {
 
   const SourceText& source_;
   std::vector<Error> errors_;
-  size_t nodes_ = 0;
+  Unread unread_;
+  size_t complaints_ = 0, nodes_ = 0;
 };
 
+std::string lowered(std::string_view word);
 // Text in single quotes, shortened and printable.
 std::string quoted(std::string_view text);
 

@@ -6,10 +6,10 @@
 
 namespace harmonics::engine::hmx {
 
-// Call after the keyword.
-Declaration read_declaration(Reader& reader, DeclarationKind kind);
-// `is_first`: the first flow within its braces must name its source.
-FlowLine read_flow(Reader& reader, bool is_first);
+// Reads a declaration of this kind. Call after the keyword.
+void read_declaration(Reader& reader, Declaration& declaration);
+// Reads a flow that is broken before. `is_first`: the first flow within its braces must name its source.
+void read_flow(Reader& reader, bool is_first, FlowLine& flow);
 CycleCondition read_condition(Reader& reader);
 std::variant<Comparison, Call> read_predicate(Reader& reader);
 std::vector<Call> read_tag(Reader& reader);

@@ -144,7 +144,7 @@ bool may_be_classes(const StreamInfo& info) {
 
 }  // namespace
 
-std::vector<Error> BoundGraph::shape_errors(const GraphErrors::Rest& rest) {
+std::vector<Error> BoundGraph::shape_errors(const GraphErrors::Rest& rest, bool assume_declared) {
   std::vector<Error> errors;
   std::set<int> refused = rest.refused;
   const auto doubted = [&](int n) {
@@ -154,6 +154,7 @@ std::vector<Error> BoundGraph::shape_errors(const GraphErrors::Rest& rest) {
     if (!doubted(n)) errors.push_back(e);
   });
   std::erase_if(types_, [&](const auto& type) { return doubted(type.first); });
+  if (assume_declared) assume_declared_types([&](int n) { return rest.refused.count(n) || rest.doubted.count(n); });
   try {
     check_meaning(graph_, types_);
     for (Error& e : width_errors(graph_, types_, loaded_, std::move(refused), limits_)) errors.push_back(std::move(e));
@@ -165,9 +166,13 @@ std::vector<Error> BoundGraph::shape_errors(const GraphErrors::Rest& rest) {
 
 void BoundGraph::assume_declared_streams() {
   types();
+  assume_declared_types([](int) { return false; });
+}
+
+void BoundGraph::assume_declared_types(const std::function<bool(int)>& is_doubted) {
   for (int n : graph_.nodes_of(DeclarationKind::Producer)) {
     const GraphNode& node = graph_.nodes[static_cast<size_t>(n)];
-    if (types_.count(n) || !node.has_shape || node.shape.front() < 0) continue;
+    if (types_.count(n) || !node.has_shape || node.shape.front() < 0 || is_doubted(n)) continue;
     StreamType t;
     if (use_of(graph_, n).compared && node.shape.size() == 1) {
       t.dtype = DType::I32;

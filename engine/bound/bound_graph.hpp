@@ -1,6 +1,7 @@
 // BoundGraph: a flow with its streams, its weights and their metadata. Every front end works on this object.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -89,7 +90,8 @@ class BoundGraph {
   const Widths& widths();
   const std::map<int, StreamType>& types();
   // Returns the errors of streams and widths in a graph with refused parts that do not depend on these, up to twenty.
-  std::vector<Error> shape_errors(const GraphErrors::Rest& rest);
+  // `assume_declared`: as after assume_declared_streams().
+  std::vector<Error> shape_errors(const GraphErrors::Rest& rest, bool assume_declared);
   // Assumes the types declared in the file itself ({28, 28} and such), to explain a graph without data.
   void assume_declared_streams();
 
@@ -135,6 +137,7 @@ class BoundGraph {
   const std::vector<std::string>& weight_notes() const { return weight_notes_; }
 
  private:
+  void assume_declared_types(const std::function<bool(int)>& is_doubted);
   void check_belonging() const;
   bool is_frozen(const std::string& name) const;
   // Marks the parameters that no program of this graph changes.

@@ -49,9 +49,18 @@ bool flag_of(const CallArgument& a) {
   throw Error(ErrorKind::Type, fmt::format("'{}' must be true or false", a.name->text), a.value.span);
 }
 
-int layer_named(const Graph& graph, const std::string& name, Span span) {
+// Reserved names of layer functions that this version does not implement yet.
+const char* not_yet(const std::string& name) {
+  if (name == "model") return "models from .ndsl and other files are not part of this version";
+  return nullptr;
+}
+
+}  // namespace
+
+int CallBinder::layer_named(const Graph& graph, const std::string& name, Span span) const {
   const int i = graph.find(name);
   if (i >= 0 && graph.nodes[static_cast<size_t>(i)].kind != DeclarationKind::Consumer) return i;
+  if (unread_.words.count(name)) throw Doubt{};
   Error e(ErrorKind::Name, fmt::format("'{}' is not a layer or producer of this graph", name), span);
   std::vector<std::string> known;
   for (const GraphNode& n : graph.nodes)
@@ -60,14 +69,8 @@ int layer_named(const Graph& graph, const std::string& name, Span span) {
   throw e;
 }
 
-// Reserved names of layer functions that this version does not implement yet.
-const char* not_yet(const std::string& name) {
-  if (name == "model") return "models from .ndsl and other files are not part of this version";
-  return nullptr;
-}
-
 // Takes the engine's own arguments out of a call before the function's schema checks the rest. Returns true if taken.
-bool engine_argument(const CallArgument& a, const Item& item, const Graph& graph, BoundCall& bound) {
+bool CallBinder::engine_argument(const CallArgument& a, const Item& item, const Graph& graph, BoundCall& bound) const {
   if (!a.name || in_schema(item, a.name->text)) return false;
   const std::string& name = a.name->text;
   if (item.kind == HX_LOSS) {
@@ -90,9 +93,8 @@ bool engine_argument(const CallArgument& a, const Item& item, const Graph& graph
   return false;
 }
 
-}  // namespace
-
 BoundCall CallBinder::bind(const Call& call, const Graph& graph, ItemPtr item) {
+  if (call.broken) throw Doubt{};
   BoundCall bound;
   bound.item = item;
   bound.span = call.name.span;

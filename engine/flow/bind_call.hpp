@@ -5,9 +5,12 @@
 
 namespace harmonics::engine {
 
+// Thrown instead of an error that text which could not be read may explain.
+struct Doubt {};
+
 class CallBinder {
  public:
-  explicit CallBinder(Registry& registry) : registry_(registry) {}
+  CallBinder(Registry& registry, const Unread& unread) : registry_(registry), unread_(unread) {}
   BoundCall function(const Call& call, const Graph& graph);  // activation, layer or functional
   BoundCall predicate(const Call& call, const Graph& graph);
   BoundCall loss(const Call& call, const Graph& graph);
@@ -17,7 +20,11 @@ class CallBinder {
 
  private:
   BoundCall bind(const Call& call, const Graph& graph, ItemPtr item);
+  int layer_named(const Graph& graph, const std::string& name, Span span) const;
+  bool engine_argument(const CallArgument& a, const Item& item, const Graph& graph, BoundCall& bound) const;
+
   Registry& registry_;
+  const Unread& unread_;
 };
 
 // Checks that `comparison` names a metric this graph can have: loss, LAYER.loss, LAYER.accuracy, FIGURE, LAYER.FIGURE

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -42,6 +43,7 @@ struct Call {
   Name name;
   std::vector<CallArgument> arguments;
   bool has_parentheses = false;
+  bool broken = false;  // FlowErrors: an argument is not as written
 };
 
 struct Dim {
@@ -61,6 +63,7 @@ struct Declaration {
   std::vector<Dim> shape;  // empty: none
   bool has_shape = false;
   std::optional<Ratio> ratio;
+  bool broken = false;  // FlowErrors: shape and ratio are unknown
 };
 
 // One arrow as written: source [tag] target. Forward: `a -(tag)-> b`. Backward (a training tap): `b <-(tag)- s` where
@@ -76,6 +79,7 @@ struct FlowLine {
   std::optional<Name> source;  // absent: the source of the preceding flow in the same braces
   std::vector<Arrow> arrows;
   Span span;
+  bool broken = false;  // FlowErrors: only the arrows before the error were read
 };
 
 struct Comparison {
@@ -90,6 +94,7 @@ struct Conditional {
   std::vector<FlowStep> then_steps, else_steps;
   bool has_else = false;
   Span span;
+  bool broken = false;  // FlowErrors: the predicate is not as written
 };
 
 // for 1h · until loss < 0.05 · epochs 10 · steps 1000 · name = value
@@ -116,9 +121,19 @@ struct Harmonic {
   Span span;
 };
 
+// Text that errors made unreadable. It may hold any declaration and any arrow between its words.
+struct Unread {
+  bool any = false;  // there are errors
+  std::set<std::string, std::less<>> words;
+  bool blocks = false;     // a brace is missing or superfluous: statements may be in the wrong block
+  bool producers = false;  // a producer may be declared there
+  bool ratios = false;     // a producer's ratio may be there
+};
+
 struct Flow {
   std::shared_ptr<const SourceText> source;
   std::vector<Harmonic> harmonics;
+  Unread unread = {};
 };
 
 // Errors of a text, with the part that could be read.

@@ -21,6 +21,7 @@ namespace {
 
 constexpr size_t kMaxErrors = 20;
 constexpr int kNone = -1, kRefused = -2;           // in place of a node
+constexpr size_t kMostComparisons = 10'000;        // of unread words with names
 constexpr int64_t kMostValues = int64_t{1} << 40;  // of a declared shape
 
 const char* kind_word(DeclarationKind kind) {
@@ -30,12 +31,24 @@ const char* kind_word(DeclarationKind kind) {
 class Resolver {
  public:
   Resolver(const Flow& flow, const Harmonic& harmonic, Registry& registry)
-      : harmonic_(harmonic), registry_(registry), binder_(registry) {
+      : harmonic_(harmonic), unread_(flow.unread), registry_(registry), binder_(registry, flow.unread) {
     graph_.source = flow.source;
     graph_.name = harmonic.name.text;
   }
 
   Graph run() {
+    resolve();
+    if (errors_.empty()) return std::move(graph_);
+    throw GraphErrors(in_order_of_text(std::move(errors_)), rest());
+  }
+
+  Examined examine() {
+    resolve();
+    return {in_order_of_text(std::move(errors_)), rest()};
+  }
+
+ private:
+  void resolve() {
     for (const Declaration& d : harmonic_.declarations)
       if (!guard([&] { declare(d); })) refused_.insert(find(d.name.text));
     for (const Declaration& d : harmonic_.declarations)
@@ -48,17 +61,16 @@ class Resolver {
     guard([&] { implied_maps(); });
     guard([&] { loops(); });
     ratio_loops();
-    if (complete) {
-      drivers();
-      shared_parameters();
-    }
-    if (errors_.empty()) return std::move(graph_);
-    refuse_undriven();
-    throw GraphErrors(in_order_of_text(std::move(errors_)),
-                      {std::move(graph_), std::move(refused_), std::move(doubted_)});
+    if (complete && !unread_.any) drivers();
+    if (complete && !unread_.blocks && !all_refused_) shared_parameters();
   }
 
- private:
+  GraphErrors::Rest rest() {
+    refuse_unread();
+    refuse_undriven();
+    return {std::move(graph_), std::move(refused_), std::move(doubted_), !unread_.producers};
+  }
+
   // Returns whether the body ran without an error.
   template <typename Body>
   bool guard(Body&& body) {
@@ -68,8 +80,9 @@ class Resolver {
       return true;
     } catch (const Error& e) {
       errors_.push_back(e);
-      return false;
+    } catch (const Doubt&) {
     }
+    return false;
   }
 
   // ---- nodes whose shapes a refused part may affect ----
@@ -89,6 +102,16 @@ class Resolver {
     refused_.insert(n);
     all_refused_ = all_refused_ || node(n).kind == DeclarationKind::Producer;
   }
+  // Arrows and taps of unread text may end at each of its words, also at misspelt ones.
+  void refuse_unread() {
+    const std::vector<std::string> names = known_names();
+    all_refused_ = all_refused_ || unread_.ratios || unread_.words.size() * names.size() > kMostComparisons;
+    if (all_refused_) return;
+    for (const std::string& word : unread_.words)
+      if (const auto name = find(word) >= 0 ? word : nearest(word, names)) refuse(find(*name));
+    for (const GraphEdge& e : graph_.edges)
+      if (e.is_stream && refused_.count(e.target)) refuse(e.source);
+  }
   // Refuses layers without an incoming arrow, and layers in a loop or downstream of it.
   void refuse_undriven() {
     const auto into = graph_.arrows_into();
@@ -106,7 +129,9 @@ class Resolver {
   GraphNode& node(int i) { return graph_.nodes[static_cast<size_t>(i)]; }
 
   void declare(const Declaration& d) {
+    if (d.broken) return declare_broken(d);
     const int other = find(d.name.text);
+    if (other >= 0 && broken_.count(other)) throw Doubt{};
     all_refused_ = all_refused_ || other >= 0;  // either of the two may be meant, with other shapes downstream
     if (other >= 0)
       throw Error(ErrorKind::Name,
@@ -134,6 +159,18 @@ class Resolver {
                   d.shape.front().span, {"write smaller sizes"});
   }
 
+  // A declaration whose name alone is known, perhaps as a part of another name.
+  void declare_broken(const Declaration& d) {
+    all_refused_ = all_refused_ || (d.kind == DeclarationKind::Producer && d.ratio);
+    if (find(d.name.text) < 0) {
+      const int n = static_cast<int>(graph_.nodes.size());
+      broken_.insert(n);
+      numbers_.emplace(d.name.text, n);
+      graph_.nodes.push_back({d.kind, d.name.text, d.name.span, {}, false, std::nullopt, -1});
+    }
+    throw Doubt{};
+  }
+
   std::vector<std::string> known_names() const {
     std::vector<std::string> names;
     for (const GraphNode& n : graph_.nodes) names.push_back(n.name);
@@ -148,6 +185,7 @@ class Resolver {
   int lookup(const Name& name, const std::string& what) {
     const int i = find(name.text);
     if (i >= 0) return i;
+    if (unread_.words.count(name.text)) throw Doubt{};
     Error e(ErrorKind::Name, what + " '" + name.text + "'", name.span);
     if (auto near = nearest(name.text, known_names())) {
       e.note("did you mean '" + *near + "' (declared at " + place(node(find(*near)).span) + ")?");
@@ -158,7 +196,7 @@ class Resolver {
   }
 
   void ratio(const Declaration& d) {
-    if (!d.ratio) return;
+    if (!d.ratio || d.broken) return;
     const int i = find(d.name.text);
     if (i < 0 || node(i).span.line != d.name.span.line) return;
     node(i).ratio_of =
@@ -180,12 +218,14 @@ class Resolver {
   }
 
   void flow_line(const FlowLine& line, int& before, int cycle, const std::vector<int>& branches) {
+    if (line.broken) return broken_line(line, before);
     int origin = before;
     if (line.source) {
       origin = known(*line.source);
-    } else if (origin == kNone) {
+    } else if (origin == kNone || unread_.blocks) {
       origin = kRefused;
       guard([&] {
+        if (unread_.any) throw Doubt{};  // the parser reports it
         throw Error(ErrorKind::Syntax, "the first flow in these braces has no source", line.span,
                     {"name the layer or producer it starts from: images -> hidden;"});
       });
@@ -207,16 +247,33 @@ class Resolver {
     }
   }
 
+  // Ends of the arrows may be misread; they are among the unread words.
+  void broken_line(const FlowLine& line, int& before) {
+    for (const Arrow& arrow : line.arrows) check_functions(arrow);
+    if (!line.source && !line.arrows.empty()) return;  // it goes on from `before`
+    before = line.source ? find(line.source->text) : kNone;
+    if (before == kNone) before = kRefused;
+  }
+
   int known(const Name& name) {
     int n = kRefused;
     guard([&] { n = lookup(name, "unknown name"); });
     return n;
   }
 
-  // Checks function names only, used when an end of the arrow is unknown.
+  // Used when an end of the arrow is unknown.
   void check_functions(const Arrow& arrow) {
-    for (const Call& call : arrow.tag)
-      guard([&] { arrow.backward ? binder_.find_loss(call.name) : binder_.find_function(call.name); });
+    for (const Call& call : arrow.tag) guard([&] { bind(arrow, call); });
+  }
+  BoundCall bind(const Arrow& arrow, const Call& call) {
+    return arrow.backward ? binder_.loss(call, graph_) : binder_.function(call, graph_);
+  }
+  // Binds every call, so that all errors are reported.
+  std::vector<BoundCall> bind_all(const Arrow& arrow) {
+    std::vector<BoundCall> calls;
+    for (const Call& call : arrow.tag) guard([&] { calls.push_back(bind(arrow, call)); });
+    if (calls.size() < arrow.tag.size()) throw Doubt{};
+    return calls;
   }
 
   void edge(const Arrow& arrow, int from, int to, int cycle, const std::vector<int>& branches) {
@@ -235,12 +292,10 @@ class Resolver {
     e.span = arrow.span;
     e.cycle = cycle;
     e.branches = branches;
+    e.calls = bind_all(arrow);
     bool learned = true;
-    for (const Call& call : arrow.tag) {
-      e.calls.push_back(binder_.function(call, graph_));
-      const BoundCall& c = e.calls.back();
+    for (const BoundCall& c : e.calls)
       learned = learned && (c.item->kind == HX_ACTIVATION || (c.item->flags & (HX_MODE_ONLY | HX_AFTER_MAP)));
-    }
     e.implied_affine = learned && node(to).kind == DeclarationKind::Layer;
     for (BoundCall& c : e.calls)
       if (!e.implied_affine && c.item->kind != HX_ACTIVATION && c.bias)
@@ -256,6 +311,7 @@ class Resolver {
   }
 
   void tap(const Arrow& arrow, int layer, int target, int cycle, const std::vector<int>& branches) {
+    if (cycle < 0 && unread_.blocks) throw Doubt{};
     if (cycle < 0)
       throw Error(ErrorKind::Name, "a training tap outside of any cycle", arrow.span, {"move it into 'cycle { ... }'"});
     if (node(layer).kind != DeclarationKind::Layer)
@@ -271,9 +327,18 @@ class Resolver {
     t.span = arrow.span;
     t.cycle = cycle;
     t.branches = branches;
+    t.losses = bind_all(arrow);
     if (arrow.tag.empty()) t.losses.push_back(binder_.loss(Call{{"mse", arrow.span}, {}, false}, graph_));
-    for (const Call& call : arrow.tag) t.losses.push_back(binder_.loss(call, graph_));
     graph_.taps.push_back(std::move(t));
+  }
+
+  void check(const Comparison& c) {
+    for (size_t begin = 0; begin < c.metric.size();) {
+      const size_t end = std::min(c.metric.find('.', begin), c.metric.size());
+      if (unread_.words.count(std::string_view(c.metric).substr(begin, end - begin))) throw Doubt{};
+      begin = end + 1;
+    }
+    check_metric(c, graph_, registry_);
   }
 
   void cycle(const Cycle& c, int index) {
@@ -281,7 +346,7 @@ class Resolver {
     settings.span = c.span;
     for (const CycleCondition& condition : c.conditions)
       guard([&] {
-        if (condition.kind == CycleCondition::Kind::Until) check_metric(condition.until, graph_, registry_);
+        if (condition.kind == CycleCondition::Kind::Until) check(condition.until);
         apply_condition(condition, settings, registry_);
       });
     graph_.cycles.push_back(settings);
@@ -299,8 +364,9 @@ class Resolver {
       const auto* comparison = std::get_if<Comparison>(&conditional.predicate);
       GraphConditional bound{comparison ? *comparison : Comparison{}, std::nullopt, cycle};
       guard([&] {
+        if (conditional.broken) throw Doubt{};
         if (comparison)
-          check_metric(*comparison, graph_, registry_);
+          check(*comparison);
         else
           bound.predicate = binder_.predicate(std::get<Call>(conditional.predicate), graph_);
       });
@@ -464,49 +530,21 @@ class Resolver {
   }
 
   const Harmonic& harmonic_;
+  const Unread& unread_;
   Registry& registry_;
   CallBinder binder_;
   Graph graph_;
   std::unordered_map<std::string, int> numbers_;  // of nodes, by name
   std::vector<Error> errors_;
   std::set<int> refused_, doubted_;  // GraphErrors::Rest
+  std::set<int> broken_;             // nodes of broken declarations
   bool all_refused_ = false;
 };
 
-// Adds unknown functions of every arrow in the line, whatever its ends are.
-void add_unknown_functions(const FlowLine& line, const CallBinder& binder, std::vector<Error>& errors) {
-  for (const Arrow& arrow : line.arrows)
-    for (const Call& call : arrow.tag) {
-      try {
-        arrow.backward ? binder.find_loss(call.name) : binder.find_function(call.name);
-      } catch (const Error& e) {
-        errors.push_back(e);
-      }
-    }
-}
-
-void add_unknown_functions(const std::vector<FlowStep>& steps, const CallBinder& binder, std::vector<Error>& errors) {
-  for (const FlowStep& step : steps) {
-    if (const auto* line = std::get_if<FlowLine>(&step)) {
-      add_unknown_functions(*line, binder, errors);
-      continue;
-    }
-    const Conditional& conditional = *std::get<std::shared_ptr<Conditional>>(step);
-    add_unknown_functions(conditional.then_steps, binder, errors);
-    add_unknown_functions(conditional.else_steps, binder, errors);
-  }
-}
-
 }  // namespace
 
-std::vector<Error> unknown_functions(const Flow& flow, Registry& registry) {
-  const CallBinder binder(registry);
-  std::vector<Error> errors;
-  for (const Harmonic& harmonic : flow.harmonics) {
-    for (const FlowLine& line : harmonic.flows) add_unknown_functions(line, binder, errors);
-    for (const Cycle& cycle : harmonic.cycles) add_unknown_functions(cycle.steps, binder, errors);
-  }
-  return errors;
+Examined examine(const Flow& flow, const Harmonic& harmonic, Registry& registry) {
+  return Resolver(flow, harmonic, registry).examine();
 }
 
 Graph make_graph(const Flow& flow, Registry& registry, const std::string& name) {

@@ -108,9 +108,10 @@ struct Graph {
 class GraphErrors : public SourceErrors {
  public:
   struct Rest {
-    Graph graph;            // without the refused arrows and taps
-    std::set<int> refused;  // nodes whose shape a refused part may decide
-    std::set<int> doubted;  // producers that a refused arrow or tap reads
+    Graph graph;                // without the refused arrows and taps
+    std::set<int> refused;      // nodes whose shape a refused part may decide
+    std::set<int> doubted;      // producers that a refused arrow or tap reads
+    bool all_producers = true;  // false: text that could not be read may declare more
   };
   GraphErrors(std::vector<Error> errors, Rest rest)
       : SourceErrors(*rest.graph.source, std::move(errors)), rest_(std::make_shared<const Rest>(std::move(rest))) {}
@@ -123,7 +124,11 @@ class GraphErrors : public SourceErrors {
 // Resolves one harmonic (by name; empty: the only one, or the first). Reports up to twenty errors at once
 // (GraphErrors).
 Graph make_graph(const Flow& flow, Registry& registry, const std::string& name = "");
-// Reports unregistered functions and losses of a text that could not be parsed completely.
-std::vector<Error> unknown_functions(const Flow& flow, Registry& registry);
+// The certain errors of a harmonic of FlowErrors::read(), as make_graph would report them, and the rest.
+struct Examined {
+  std::vector<Error> errors;
+  GraphErrors::Rest rest;
+};
+Examined examine(const Flow& flow, const Harmonic& harmonic, Registry& registry);
 
 }  // namespace harmonics::engine

@@ -91,6 +91,25 @@ TEST_CASE("long tokens are read in time proportional to their length") {
   CHECK(errors_of("harmonic a {" + repeated(";", 8 << 20)).size() == 20);
 }
 
+TEST_CASE("limits: unread text takes memory in proportion to its length, and of too much of it nothing is kept") {
+  const auto read = [](const std::string& unread) {
+    try {
+      parse_flow(std::make_shared<const SourceText>("text", "harmonic a { x -> y; z = " + unread + "; x -> y; }"));
+    } catch (const FlowErrors& errors) {
+      return errors.read();
+    }
+    return Flow{};
+  };
+  const Flow chain = read(repeated("a-", 4 << 20) + "b");
+  CHECK(chain.harmonics.size() == 1);
+  CHECK(chain.unread.words.size() == 4);  // z, a, b and the chain with underscores
+  std::string words;
+  for (int i = 0; i < 150'000; ++i) words += " w" + std::to_string(i);
+  const Flow many = read(words);
+  CHECK(many.unread.words.size() <= 100'001);
+  CHECK(many.harmonics.empty());
+}
+
 TEST_CASE("limits: more than 16 MiB are rejected") {
   CHECK_THROWS_WITH(parse_flow(std::make_shared<const SourceText>("big", repeated("#", (16 << 20) + 1))),
                     "'big' holds 16777217 bytes; a flow has at most 16777216");

@@ -1,9 +1,11 @@
-// Any input is a flow or a readable error; a parsed flow prints as text that parses to the same flow.
+// Any input is a flow or a readable error; a parsed flow prints as text that parses to the same flow. What could be
+// read of another text is examined without a crash.
 #include <cstdio>
 #include <cstdlib>
 
 #include "dsl/hmx/print.hpp"
 #include "dsl/load.hpp"
+#include "engine/flow/graph.hpp"
 #include "tests/dsl/same_flow.hpp"
 
 using namespace harmonics;
@@ -17,6 +19,11 @@ void require(bool holds, const char* what, const std::string& text) {
   std::abort();
 }
 
+void require_places(const SourceErrors& errors) {
+  require(!errors.errors().empty() && errors.errors().size() <= 20, "between one and twenty errors", errors.what());
+  for (const Error& error : errors.errors()) require(error.span().line > 0, "an error without a place", error.what());
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -25,9 +32,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::optional<Flow> flow;
   try {
     flow = parse_flow(source);
+  } catch (const FlowErrors& errors) {
+    require_places(errors);
+    for (const Harmonic& harmonic : errors.read().harmonics)
+      for (const Error& error : examine(errors.read(), harmonic, Registry::global()).errors)
+        require(error.span().line > 0, "an error without a place", error.what());
+    return 0;
   } catch (const SourceErrors& errors) {
-    require(!errors.errors().empty() && errors.errors().size() <= 20, "between one and twenty errors", errors.what());
-    for (const Error& error : errors.errors()) require(error.span().line > 0, "an error without a place", error.what());
+    require_places(errors);
     return 0;
   }
   const std::string printed = to_text(*flow);

@@ -144,8 +144,8 @@ void check_mistakes(const std::string& name) {
   }
 }
 
-const std::vector<std::string> kMistakeFiles = {"addresses", "command_line", "data",  "flows",   "names",
-                                                "settings",  "streams",      "tools", "typical", "weights"};
+const std::vector<std::string> kMistakeFiles = {"addresses", "command_line", "data",  "flows",   "names",  "settings",
+                                                "stages",    "streams",      "tools", "typical", "weights"};
 
 }  // namespace
 
@@ -156,6 +156,7 @@ TEST_CASE("mistakes: addresses") { check_mistakes("addresses"); }
 TEST_CASE("mistakes: data") { check_mistakes("data"); }
 TEST_CASE("mistakes: weights") { check_mistakes("weights"); }
 TEST_CASE("mistakes: settings") { check_mistakes("settings"); }
+TEST_CASE("mistakes: several stages") { check_mistakes("stages"); }
 TEST_CASE("mistakes: streams") { check_mistakes("streams"); }
 TEST_CASE("mistakes: tools") { check_mistakes("tools"); }
 TEST_CASE("mistakes: typical ones") { check_mistakes("typical"); }

@@ -42,13 +42,13 @@ void check_all(const Flow& flow) {
   if (!errors.empty()) throw SourceErrors(*flow.source, in_order_of_text(std::move(errors)));
 }
 
-void check(const std::string& file, const Options& options) {
-  const Flow flow = read_flow_file(file);
+void check(const std::string& file, const Options& given) {
+  Options options = given;
+  options.files = {file};
+  const Flow flow = read_flow(options);
   try {
     if (!options.producers.empty()) {
-      Options one = options;
-      one.files = {file};
-      open_graph(flow, one, false)->widths();
+      open_graph(flow, options, false)->widths();
     } else if (!options.graph.empty()) {
       make_graph(flow, Registry::global(), options.graph);
     } else {

@@ -1,5 +1,6 @@
 #include "engine/cli/run/open_graph.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <sstream>
@@ -20,26 +21,6 @@
 
 namespace harmonics::engine::cli {
 
-Flow read_flow(const Options& options) {
-  if (options.files.empty())
-    throw Error(ErrorKind::Usage, "no graph file was given", {}, {"harmonics " + options.verb + " GRAPH.hmx"});
-  return read_flow_file(options.files.front());
-}
-
-Flow read_flow_file(const std::string& path) {
-  try {
-    return parse_flow_file(path);
-  } catch (const FlowErrors& e) {
-    std::vector<Error> errors = e.errors();
-    for (Error& unknown : unknown_functions(e.read(), Registry::global())) errors.push_back(std::move(unknown));
-    throw SourceErrors(*e.read().source, in_order_of_text(std::move(errors)));
-  } catch (Error& e) {
-    const std::string sample = e.kind() == ErrorKind::NoInput ? installed_sample(path) : "";
-    if (!sample.empty()) e.note("the installed sample is " + quoted(sample));
-    throw;
-  }
-}
-
 int with_source(const std::shared_ptr<const SourceText>& source, const std::function<int()>& body) {
   try {
     return body();
@@ -50,6 +31,8 @@ int with_source(const std::shared_ptr<const SourceText>& source, const std::func
 }
 
 namespace {
+
+constexpr size_t kMostErrors = 20;
 
 void print_notes(const Source& source) {
   std::istringstream notes(source.info().notes);
@@ -149,14 +132,14 @@ bool is_at_rest(const Graph& graph, const Binding& b) {
 
 // Binds the streams of files to the producers that a complete graph would bind them to. A stream that cannot be opened
 // is left out: it is reported once the names are right.
-void bind_files(BoundGraph& bound, const std::vector<std::string>& texts) {
+void bind_files(BoundGraph& bound, const GraphErrors::Rest& rest, const std::vector<std::string>& texts) {
   const Graph& graph = bound.graph();
   std::set<int> taken;
   std::vector<Binding> later;
   const auto bind = [&](Binding& b) {
     int n = b.name.empty() ? -1 : graph.find(b.name);
     for (int free : graph.nodes_of(DeclarationKind::Producer))
-      if (b.name.empty() && n < 0 && !taken.count(free)) n = free;
+      if (rest.all_producers && b.name.empty() && n < 0 && !taken.count(free)) n = free;
     if (n < 0 || !taken.insert(n).second || !is_at_rest(graph, b)) return;
     try {
       bound.streams().bind(graph, bound.registry(), graph.nodes[static_cast<size_t>(n)].name, std::move(b.address));
@@ -183,24 +166,76 @@ std::vector<Error> shape_errors(const GraphErrors::Rest& rest, const Options& op
   for (const std::string& folder : options.weights_from) bound.allow_weights_in(folder);
   try {
     if (!options.weights.empty()) bound.load_weights(options.weights);
-    bind_files(bound, options.producers);
+    bind_files(bound, rest, options.producers);
   } catch (const Error&) {
     return {};  // reported once the names are right
   }
-  return bound.shape_errors(rest);
+  return bound.shape_errors(rest, options.verb == "explain");
+}
+
+// All errors in order of the text, or the first ones.
+[[noreturn]] void refuse(const Flow& flow, std::vector<Error> errors, std::vector<Error> more) {
+  for (Error& e : more) errors.push_back(std::move(e));
+  errors = in_order_of_text(std::move(errors));
+  if (errors.size() > kMostErrors) {
+    errors.resize(kMostErrors, errors.front());
+    errors.back().note(fmt::format("note: stopped after {} errors", kMostErrors));
+  }
+  throw SourceErrors(*flow.source, std::move(errors));
+}
+
+// The certain errors of names and shapes in a text with syntax errors: of the harmonic that would be opened, or of all
+// harmonics if none would.
+std::vector<Error> later_errors(const Flow& flow, const Options& options) {
+  const bool opens = options.verb != "validate" || !options.producers.empty();
+  const bool inference = options.inference || options.verb == "infer" || options.verb == "serve";
+  std::vector<Error> errors;
+  for (const Harmonic& harmonic : flow.harmonics) {
+    if (!options.graph.empty() && harmonic.name.text != options.graph) continue;
+    Examined examined = examine(flow, harmonic, Registry::global());
+    for (Error& e : examined.errors) errors.push_back(std::move(e));
+    if (!opens) continue;
+    for (Error& e : shape_errors(examined.rest, options, inference)) errors.push_back(std::move(e));
+    break;
+  }
+  return errors;
+}
+
+// An error at the place of a syntax error has the same cause.
+void drop_repeated(std::vector<Error>& later, const std::vector<Error>& syntax) {
+  std::erase_if(later, [&](const Error& e) {
+    return std::any_of(syntax.begin(), syntax.end(), [&](const Error& other) {
+      return other.span().line == e.span().line && other.span().column == e.span().column;
+    });
+  });
 }
 
 Graph graph_of(const Flow& flow, const Options& options, bool inference) {
   try {
     return make_graph(flow, Registry::global(), options.graph);
   } catch (const GraphErrors& e) {
-    std::vector<Error> errors = e.errors();
-    for (Error& error : shape_errors(e.rest(), options, inference)) errors.push_back(std::move(error));
-    throw SourceErrors(*flow.source, in_order_of_text(std::move(errors)));
+    refuse(flow, e.errors(), shape_errors(e.rest(), options, inference));
   }
 }
 
 }  // namespace
+
+Flow read_flow(const Options& options) {
+  if (options.files.empty())
+    throw Error(ErrorKind::Usage, "no graph file was given", {}, {"harmonics " + options.verb + " GRAPH.hmx"});
+  const std::string& path = options.files.front();
+  try {
+    return parse_flow_file(path);
+  } catch (const FlowErrors& e) {
+    std::vector<Error> later = later_errors(e.read(), options);
+    drop_repeated(later, e.errors());
+    refuse(e.read(), e.errors(), std::move(later));
+  } catch (Error& e) {
+    const std::string sample = e.kind() == ErrorKind::NoInput ? installed_sample(path) : "";
+    if (!sample.empty()) e.note("the installed sample is " + quoted(sample));
+    throw;
+  }
+}
 
 std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options, bool inference,
                                        const std::function<void(BoundGraph&)>& known) {

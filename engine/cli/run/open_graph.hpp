@@ -19,9 +19,8 @@ std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options,
 // infer: throws ErrorKind::Usage if the flow has weights, nothing loads them and --untrained is not given.
 void expect_trained(BoundGraph& graph, const Options& options);
 
-// Reads the graph file options.files[0].
+// Reads the graph file options.files[0]. Syntax errors are reported together with the certain errors of names and
+// shapes.
 Flow read_flow(const Options& options);
-// Reads a file. Reports syntax errors and unknown functions together.
-Flow read_flow_file(const std::string& path);
 
 }  // namespace harmonics::engine::cli
