@@ -1,0 +1,123 @@
+// Tokens of a Llama with random weights: what each costs as its sequence grows, and the fraction of the machine's read
+// bandwidth at which the weights pass.
+//   decode [MEGABYTES] [TOKENS] [THREADS]
+// The first rows of sequences repeat; the best time of each position is taken. Memory: what the process gained since
+// before the model, beside weights and cache.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include "engine/execution/machine.hpp"
+#include "engine/language/decoder.hpp"
+#include "engine/transformer/llama.hpp"
+
+using namespace harmonics;
+using namespace harmonics::engine;
+
+namespace {
+
+double resident() {
+  FILE* f = std::fopen("/proc/self/statm", "r");
+  long pages = 0, mine = 0;
+  const bool read = f && std::fscanf(f, "%ld %ld", &pages, &mine) == 2;
+  if (f) std::fclose(f);
+  return read ? static_cast<double>(mine) * static_cast<double>(sysconf(_SC_PAGESIZE)) : 0;
+}
+
+struct Sizes {
+  int64_t width = 1024, heads = 16, shared = 4, hidden = 2816, vocabulary = 8000, layers = 1;
+};
+
+void add(Model& model, const std::string& name, const Shape& shape, float scale) {
+  model.parameters->declare(name, {DType::F32, shape}, Role::frozen, hx_init{HX_INIT_UNIFORM, -scale, scale}, 1).fixed =
+      true;
+}
+
+Model model_of(const Sizes& s) {
+  Model model;
+  model.name = "random";
+  model.metadata = ModelMetadata("random", AttributeMap()
+                                               .set("general.architecture", "llama")
+                                               .set("llama.embedding_length", s.width)
+                                               .set("llama.block_count", s.layers)
+                                               .set("llama.attention.head_count", s.heads)
+                                               .set("llama.attention.head_count_kv", s.shared)
+                                               .set("llama.feed_forward_length", s.hidden)
+                                               .set("llama.context_length", int64_t{1} << 16));
+  const int64_t narrow = s.width / s.heads * s.shared;
+  add(model, "token_embd.weight", {s.vocabulary, s.width}, 0.05f);
+  add(model, "output_norm.weight", {s.width}, 1.0f);
+  for (int64_t i = 0; i < s.layers; ++i) {
+    const std::string b = fmt::format("blk.{}.", i);
+    for (const char* norm : {"attn_norm.weight", "ffn_norm.weight"}) add(model, b + norm, {s.width}, 1.0f);
+    for (const char* map : {"attn_q.weight", "attn_output.weight"}) add(model, b + map, {s.width, s.width}, 0.05f);
+    for (const char* map : {"attn_k.weight", "attn_v.weight"}) add(model, b + map, {narrow, s.width}, 0.05f);
+    for (const char* map : {"ffn_gate.weight", "ffn_up.weight"}) add(model, b + map, {s.hidden, s.width}, 0.05f);
+    add(model, b + "ffn_down.weight", {s.width, s.hidden}, 0.05f);
+  }
+  add_llama_entries(model);
+  return model;
+}
+
+double bytes_of_weights(const Model& model) {
+  double bytes = 0;
+  for (const auto& [name, tensor] : model.parameters->all()) bytes += static_cast<double>(tensor.type.bytes());
+  return bytes;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int64_t megabytes = argc > 1 ? std::atoll(argv[1]) : 200, tokens = argc > 2 ? std::atoll(argv[2]) : 256;
+  const int threads = argc > 3 ? std::atoi(argv[3]) : 1;
+  if (megabytes < 1 || tokens < 2 || threads < 1) {
+    std::fprintf(stderr, "usage: decode [MEGABYTES] [TOKENS] [THREADS]\n");
+    return 64;
+  }
+  Sizes s;
+  if (megabytes < 40) s.width = 128, s.hidden = 352, s.vocabulary = 500;
+  const int64_t narrow = s.width / s.heads * s.shared;
+  const int64_t layer = 2 * s.width * s.width + 2 * narrow * s.width + 3 * s.width * s.hidden;
+  s.layers = std::max<int64_t>(1, (megabytes * 1000000 / 4 - s.vocabulary * s.width) / layer);
+  const double before = resident();
+  const Model model = model_of(s);
+  const double weights = bytes_of_weights(model);
+  const auto executor = make_team_executor(threads);
+  Decoder decoder(model, *executor);
+  std::vector<double> best(static_cast<size_t>(tokens), 1e9);
+  double cache = 0, gained = 0;
+  constexpr int kRounds = 5;
+  for (int round = 0; round < kRounds; ++round) {
+    Session session(decoder, tokens, true);
+    cache = static_cast<double>(session.cache_bytes());
+    for (int64_t i = 0; i < tokens; ++i) {
+      const auto token = static_cast<int32_t>((i * 7919 + 13) % s.vocabulary);
+      const auto begin = std::chrono::steady_clock::now();
+      session.append({&token, 1});
+      const double taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      best[static_cast<size_t>(i)] = std::min(best[static_cast<size_t>(i)], taken);
+    }
+    if (round == 0) gained = resident() - before;
+  }
+  MachinePeaks peaks(threads);
+  const double bandwidth = std::max(peaks.bandwidth(weights), (peaks.again(), peaks.bandwidth(weights)));
+  fmt::print("{:.0f} MB of f32 weights, {} layers, {} thread{}; read bandwidth {:.1f} GB/s\n", weights / 1e6, s.layers,
+             threads, threads == 1 ? "" : "s", bandwidth / 1e9);
+  fmt::print("{:>8} {:>10} {:>10} {:>12}\n", "token", "us", "tokens/s", "of bandwidth");
+  for (int64_t at = 1; at <= tokens; at = at * 4 > tokens && at < tokens ? tokens : at * 4) {
+    // The median of a few neighbours: single steps meet other load.
+    const int64_t from = std::max<int64_t>(0, at - 1 - (at == 1 ? 0 : 4));
+    std::vector<double> near(best.begin() + from, best.begin() + std::min(tokens, at + 4));
+    std::nth_element(near.begin(), near.begin() + static_cast<int64_t>(near.size() / 2), near.end());
+    const double seconds = near[near.size() / 2];
+    fmt::print("{:>8} {:>10.0f} {:>10.0f} {:>12.2f}\n", at, seconds * 1e6, 1 / seconds, weights / seconds / bandwidth);
+  }
+  fmt::print("memory: gained {:.1f} MB = weights {:.1f} + cache {:.1f} + {:.1f}\n", gained / 1e6, weights / 1e6,
+             cache / 1e6, (gained - weights - cache) / 1e6);
+  return 0;
+}
