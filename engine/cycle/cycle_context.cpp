@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "engine/cycle/run_control.hpp"
 
 namespace harmonics::engine {
@@ -39,6 +41,7 @@ void CycleContext::event(const char* kind, std::string text) {
   if (report.events.size() == kMost) report.events.erase(report.events.begin());
   report.events.push_back(
       {kind, std::move(text), static_cast<int64_t>(record.epoch()) + 1, record.step(), record.now()});
+  if (hooks.control) hooks.control->note("note", fmt::format("step {}: {}", record.step(), report.events.back().text));
   if (hooks.event) hooks.event(report.events.back());
 }
 
