@@ -1,6 +1,10 @@
 #include "formats/utf8.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+#include <system_error>
 
 namespace harmonics {
 
@@ -135,6 +139,52 @@ std::string valid_json(std::string serialized) {
       text.append(serialized, at, point.length);
     }
     at += point.length;
+  }
+  return text;
+}
+
+namespace {
+
+// Appends a number without an exponent where that is short enough to read.
+void append_plain(std::string& to, std::string_view number) {
+  constexpr double kSmallest = 1e-6, kLargest = 1e15;
+  double v = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), v);
+  const double size = std::abs(v);
+  char text[64];
+  if (error != std::errc() || end != number.data() + number.size() ||
+      (size != 0 && (size < kSmallest || size >= kLargest))) {
+    to += number;
+    return;
+  }
+  const auto written = std::to_chars(text, text + sizeof(text), v, std::chars_format::fixed);
+  const std::string_view plain(text, written.ptr);
+  to += plain;
+  if (plain.find('.') == std::string_view::npos) to += ".0";  // stays a real number for its readers
+}
+
+}  // namespace
+
+std::string plain_numbers(std::string_view serialized) {
+  std::string text;
+  text.reserve(serialized.size());
+  for (size_t at = 0; at < serialized.size();) {
+    size_t end = at;
+    if (serialized[at] == '"') {
+      for (++end; end < serialized.size() && serialized[end] != '"'; ++end) end += serialized[end] == '\\';
+      end = std::min(end + 1, serialized.size());
+      text += serialized.substr(at, end - at);
+    } else if (serialized[at] == '-' || (serialized[at] >= '0' && serialized[at] <= '9')) {
+      end = std::min(serialized.find_first_not_of("+-.0123456789eE", at), serialized.size());
+      const std::string_view number = serialized.substr(at, end - at);
+      if (number.find_first_of("eE") == std::string_view::npos)
+        text += number;
+      else
+        append_plain(text, number);
+    } else {
+      text += serialized[end++];
+    }
+    at = end;
   }
   return text;
 }

@@ -34,5 +34,8 @@ std::string visible(std::string_view text);
 // Repairs serialized JSON: unprintable characters, which occur only in strings, are written as \u001b, and invalid
 // UTF-8 as '?'.
 std::string valid_json(std::string serialized);
+// Writes the numbers of serialized JSON that have an exponent as people write them, without loss: 9.76E2 as 976.0,
+// 2.5E-4 as 0.00025. Very large and very small ones keep their exponent.
+std::string plain_numbers(std::string_view serialized);
 
 }  // namespace harmonics

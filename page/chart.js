@@ -1,5 +1,5 @@
 // A chart of lines over steps, on a canvas. The pointer, or arrow keys, read values off it.
-import { number, whole } from "./format.js";
+import { figure, is_share, number, short, whole } from "./format.js";
 import { smoothed } from "./curves.js";
 
 const kHeight = 190, kLeft = 56, kRight = 10, kTop = 10, kBottom = 22;
@@ -28,6 +28,13 @@ function log_ticks(low, high) {
   return all.length > 1 ? all : [low, high];
 }
 
+// The end of an axis that a few peaks, as of the first second of a run, do not flatten; the largest value if there are none.
+export function bulk(values) {
+  const sorted = values.filter((v) => v !== null).sort((a, b) => a - b), most = sorted[sorted.length - 1];
+  const usual = sorted[Math.floor(0.95 * (sorted.length - 1))];
+  return sorted.length >= 20 && most > 3 * usual ? 1.5 * usual : most;
+}
+
 export class Chart {
   constructor(title) {
     this.title = title;
@@ -37,6 +44,7 @@ export class Chart {
     this.element.className = "chart";
     const caption = this.element.appendChild(document.createElement("figcaption"));
     caption.textContent = title;
+    this.caption = caption;
     this.canvas = this.element.appendChild(document.createElement("canvas"));
     this.canvas.tabIndex = 0;
     this.canvas.setAttribute("role", "img");
@@ -63,9 +71,11 @@ export class Chart {
   }
 
   // `lines`: [{name, points}]
-  show(lines, { log, smoothing }) {
+  show(lines, { log, smoothing, peaks = true }) {
+    this.shares = lines.length > 0 && lines.every((line) => is_share(line.name));
     this.lines = lines.map((line, i) => ({ ...line, colour: i % kColours, smooth: smoothed(line.points, smoothing) }));
     this.log = log;
+    this.peaks = peaks;
     this.faint = smoothing > 0;
     this.element.hidden = !this.lines.some((line) => line.points.some(([, v]) => v !== null));
     if (!this.element.hidden) this.draw();
@@ -88,11 +98,16 @@ export class Chart {
     const style = getComputedStyle(this.element);
     if (frame) {
       this.axes(context, frame, style);
+      context.save();
+      context.beginPath();
+      context.rect(kLeft, kTop - 2, width - kLeft - kRight + 2, kHeight - kTop - kBottom + 4);
+      context.clip();
       for (const line of seen) {
         context.strokeStyle = style.getPropertyValue(`--line-${line.colour}`);
         if (this.faint) this.stroke(context, frame, line.points, 0.25, 1);
         this.stroke(context, frame, line.smooth, 1, 1.75);
       }
+      context.restore();
       if (this.cursor !== null) this.mark(context, frame, seen, style);
     }
     this.tell(seen, frame);
@@ -109,6 +124,10 @@ export class Chart {
         high = Math.max(high, v);
       }
     if (!(low <= high)) return null;
+    const most = high;
+    if (!this.peaks && !this.log) high = Math.min(high, Math.max(...lines.map((line) => bulk(line.points.map(([, v]) => v)))));
+    const caption = high < most ? `${this.title}, peak of ${short(most)} not drawn` : this.title;
+    if (this.caption.textContent !== caption) this.caption.textContent = caption;
     if (right === left) right = left + 1;
     if (high - low < 1e-9 * Math.abs(high) || high === low) {
       const room = Math.abs(high) * 0.1 || 1;
@@ -133,7 +152,7 @@ export class Chart {
       const y = Math.round(frame.y(v)) + 0.5;
       context.moveTo(kLeft, y);
       context.lineTo(frame.width - kRight, y);
-      context.fillText(Math.abs(v) >= 1e4 && Math.abs(v) < 1e6 ? whole(v) : number(v), kLeft - 6, y);
+      context.fillText(this.shares ? `${number(100 * v)} %` : Math.abs(v) >= 1e4 && Math.abs(v) < 1e6 ? whole(v) : number(v), kLeft - 6, y);
     }
     context.stroke();
     context.textAlign = "center";
@@ -199,11 +218,11 @@ export class Chart {
     for (const line of this.lines) {
       const entry = this.entries.get(line.name) ?? this.entry(line.name);
       entry.button.className = `line-${line.colour}`;
-      entry.value.textContent = number(this.near(line)?.[1]);
+      entry.value.textContent = figure(line.name, this.near(line)?.[1]);
       entry.button.setAttribute("aria-pressed", String(!this.hidden.has(line.name)));
     }
     const steps = this.cursor !== null && frame ? whole(frame.step(this.cursor)) : whole(frame?.right);
-    this.canvas.setAttribute("aria-label", `${this.title} at step ${steps}: ${seen.map((line) => `${line.name} ${number(this.near(line)?.[1])}`).join(", ")}`);
+    this.canvas.setAttribute("aria-label", `${this.title} at step ${steps}: ${seen.map((line) => `${line.name} ${figure(line.name, this.near(line)?.[1])}`).join(", ")}`);
   }
 
   entry(name) {

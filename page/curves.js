@@ -51,11 +51,16 @@ export class Curves {
 
 const is_loss = (name) => name === "loss" || name.endsWith(".loss");
 
-// Where a graph has one loss it is not there twice, as "loss" and "output.loss"; so with "val." and "window." before it.
+// Where a graph has one loss it is not there twice, as "loss" and "output.loss"; so with other metrics, and with "val." and "window."
+// before them.
 export function distinct(names) {
-  const kind = (name) => /^(val|window)\./.exec(name)?.[0] ?? "";
-  const layers = names.filter((n) => is_loss(n) && n !== `${kind(n)}loss`);
-  return names.filter((n) => !(layers.includes(n) && names.includes(`${kind(n)}loss`) && layers.filter((l) => kind(l) === kind(n)).length === 1));
+  const parts = (name) => /^(val\.|window\.)?(.+\.)?([^.]+)$/.exec(name) ?? [name, "", "", name];
+  const same = (a, b) => (a[1] ?? "") === (b[1] ?? "") && a[3] === b[3];
+  const all = names.map(parts);
+  return names.filter((_, i) => {
+    const alike = all.filter((other) => same(other, all[i]));
+    return !all[i][2] || alike.length !== 2 || alike.every((other) => other[2]);
+  });
 }
 
 // Each value the mean of those before it, the older the less.

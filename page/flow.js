@@ -3,7 +3,7 @@ import { layout } from "./layout.js";
 import { percent, rate, shape, short } from "./format.js";
 
 const kSvg = "http://www.w3.org/2000/svg";
-const kPad = 14, kNarrow = 640;
+const kPad = 14, kNarrow = 640, kLongest = 24, kLetter = 6.2;  // letters of a label, width of one
 
 const make = (tag, attributes, ...content) => {
   const e = document.createElementNS(kSvg, tag);
@@ -61,16 +61,22 @@ export class FlowGraph {
       [n.along, n.across] = down ? [n.height, n.width] : [n.width, n.height];
     }
     if (nodes.length === 0) return;
+    for (const e of edges) {
+      e.label = cut(e.calls.join(" "), kLongest);
+      const wide = kLetter * Math.max(e.label.length, 7) + 20;  // rates have seven letters
+      [e.along, e.across] = down ? [0, wide] : [wide, 0];
+    }
     const plan = layout(nodes, edges);
     const turn = ([along, across]) => (down ? [kPad + across, kPad + along] : [kPad + along, kPad + across]);
-    const beside = down ? Math.max(...edges.map((e) => 6.2 * Math.max(14, cut(e.calls.join(" "), 24).length))) : 0;  // labels
-    const [width, height] = down ? [plan.across + beside / 2, plan.along] : [plan.along, plan.across];
+    const [width, height] = down ? [plan.across, plan.along] : [plan.along, plan.across];
     this.svg.setAttribute("viewBox", `0 0 ${width + 2 * kPad} ${height + 2 * kPad + 6}`);
     this.svg.setAttribute("width", width + 2 * kPad);
     this.svg.setAttribute("height", height + 2 * kPad + 6);
     const arrow = make("marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse" }, make("path", { d: "M0 0 8 4 0 8z" }));
     this.svg.replaceChildren(make("defs", {}, arrow));
+    this.labels = [];  // above all arrows
     this.edges = edges.map((e, i) => this.edge(e, plan.paths[i].map(turn), down));
+    this.svg.append(...this.labels);
     this.nodes = nodes.map((n) => this.node(n, turn(plan.at.get(n.id))));
     this.svg.setAttribute("aria-label", `${graph.nodes.length} nodes: ${edges.map((e) => `${e.from} to ${e.to.split("\n")[0]}`).join(", ")}`);
   }
@@ -85,12 +91,12 @@ export class FlowGraph {
     const line = make("path", { d, class: "edge", "marker-end": "url(#tip)" });
     const half = Math.floor((points.length - 1) / 2), [a, b] = [points[half], points[Math.min(half + 1, points.length - 1)]];
     const [x, y] = [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
-    const label = make("text", { x: down ? x + 6 : x, y: y - (down ? 0 : 6), class: "edge-label", "text-anchor": down ? "start" : "middle" });
-    label.append(cut(e.calls.join(" "), down ? 24 : 15));
-    const now = make("text", { x: down ? x + 6 : x, y: y + 13, class: "edge-now", "text-anchor": down ? "start" : "middle" });
-    const full = make("text", { x: down ? x + 6 : x, y: y + 27, class: "edge-now", "text-anchor": down ? "start" : "middle" });
+    const text = (by, kind) => make("text", { x, y: y + by, class: kind, "text-anchor": "middle" });
+    const label = text(down ? -2 : -6, "edge-label"), now = text(13, "edge-now"), full = text(27, "edge-now");
+    label.append(e.label);
     line.append(make("title", {}, `${e.from} to ${e.to.split("\n")[0]}${e.calls.length > 0 ? `: ${e.calls.join(" ")}` : ""}`));
-    this.svg.append(line, label, now, full);
+    this.svg.append(line);
+    this.labels.push(label, now, full);
     return { ...e, line, now, full };
   }
 

@@ -1,5 +1,5 @@
 // Numbers as people read them. What is not known is a dash.
-const kDash = "–";
+export const kDash = "–";
 const known = (v) => typeof v === "number" && Number.isFinite(v);
 
 export const whole = (v) => (known(v) ? Math.round(v).toLocaleString("en") : kDash);
@@ -40,5 +40,9 @@ export function duration(v) {
 }
 
 export const percent = (v) => (known(v) ? `${(100 * v).toFixed(v > 0 && v < 0.1 ? 1 : 0)} %` : kDash);
+
+// Shares of samples as percentages, as the terminal prints them; other metrics as numbers.
+export const is_share = (name) => /(^|[. ])accuracy$/.test(name);
+export const figure = (name, v) => (is_share(name) && known(v) ? `${(100 * v).toFixed(2)} %` : number(v));
 
 export const shape = (v) => (Array.isArray(v) ? (v.length === 0 ? "1" : v.join(" × ")) : kDash);

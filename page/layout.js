@@ -1,13 +1,14 @@
 // Places for the nodes of a flow: in ranks, so that arrows point one way, ordered so that few of them cross. Plain data in and out.
 const kSweeps = 8, kBetweenRanks = 86, kBetween = 22;
 
-// `nodes`: [{id, along, across}], sizes along the ranks' direction and across it; `edges`: [{from, to}] by id.
+// `nodes`: [{id, along, across}], sizes along the ranks' direction and across it; `edges`: [{from, to, along, across}] by id, with the
+// size of their labels.
 // Gives {at: id → [along, across] of the middle, paths: [[along, across], …] by edge, along, across: the size of all}.
 export function layout(nodes, edges) {
   const ranks = rank(nodes, edges);
   const { rows, chains } = spread(nodes, edges, ranks);
   order(rows);
-  return place(rows, chains, nodes);
+  return place(rows, chains, between(edges, ranks));
 }
 
 // The longest way from a source; what goes back (memory of recurrent nets) is left out of account.
@@ -37,7 +38,17 @@ function rank(nodes, edges) {
   return ranks;
 }
 
-// Arrows over several ranks get a place in each.
+// The room behind each rank: enough for the labels of arrows that leave it.
+function between(edges, ranks) {
+  const room = [];
+  for (const e of edges) {
+    const rank = Math.min(ranks.get(e.from), ranks.get(e.to));
+    room[rank] = Math.max(room[rank] ?? kBetweenRanks, e.along ?? 0);
+  }
+  return room;
+}
+
+// Arrows over several ranks get a place in each, and beside an arrow to the next rank there is room for its label.
 function spread(nodes, edges, ranks) {
   const rows = [];
   const put = (item) => (rows[item.rank] ??= []).push(item);
@@ -47,9 +58,10 @@ function spread(nodes, edges, ranks) {
     let from = items.get(e.from), to = items.get(e.to);
     const backward = from.rank > to.rank;
     if (backward) [from, to] = [to, from];
-    const chain = [from];
+    const chain = [from], middle = from.rank + Math.floor((to.rank - from.rank) / 2);
+    if (to.rank - from.rank === 1) from.across = Math.max(from.across, e.across ?? 0);
     for (let r = from.rank + 1; r < to.rank; ++r) {
-      const bend = { along: 0, across: 8, rank: r, before: [], after: [] };
+      const bend = { along: 0, across: r === middle ? Math.max(8, e.across ?? 0) : 8, rank: r, before: [], after: [] };
       put(bend);
       chain.push(bend);
     }
@@ -93,7 +105,7 @@ function settle(row) {
   for (const item of row) item.y -= sum / weight;
 }
 
-function place(rows, chains, nodes) {
+function place(rows, chains, room) {
   for (const row of rows) {
     let y = 0;
     for (const item of row) item.y = y + item.across / 2, y += item.across + kBetween;
@@ -109,16 +121,17 @@ function place(rows, chains, nodes) {
       settle(row);
     }
   const top = Math.min(...rows.flat().map((item) => item.y - item.across / 2));
-  let x = 0;
-  for (const row of rows) {
+  let x = 0, last = 0;
+  for (const [rank, row] of rows.entries()) {
     const along = Math.max(0, ...row.map((item) => item.along));
     for (const item of row) item.x = x + along / 2, item.y -= top;
-    x += along + kBetweenRanks;
+    last = room[rank] ?? kBetweenRanks;
+    x += along + last;
   }
   const at = new Map(rows.flat().filter((item) => item.id !== undefined).map((item) => [item.id, [item.x, item.y]]));
   const paths = chains.map(({ chain, backward }) => {
     const points = chain.map((item, i) => [item.x + (item.id === undefined || chain.length === 1 ? 0 : (i === 0 ? 0.5 : -0.5) * item.along), item.y]);
     return backward ? points.reverse() : points;
   });
-  return { at, paths, along: x - kBetweenRanks, across: Math.max(...rows.flat().map((item) => item.y + item.across / 2)) };
+  return { at, paths, along: x - last, across: Math.max(...rows.flat().map((item) => item.y + item.across / 2)) };
 }

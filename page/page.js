@@ -130,7 +130,7 @@ function draw() {
       charts.set(title, new Chart(title));
       at("charts").append(charts.get(title).element);
     }
-    charts.get(title).show(names.map((name) => ({ name: name.replaceAll("_", " "), points: curves.of(name) })), { ...how, log: how.log && title === "Loss" });
+    charts.get(title).show(names.map((name) => ({ name: name.replaceAll("_", " "), points: curves.of(name) })), { ...how, log: how.log && title === "Loss", peaks: title !== "Samples a second" });
   }
 }
 

@@ -1,6 +1,6 @@
 // Figures, the table of streams, the cards of layers, the log: each shows what it is given, and keeps its elements.
 import { distinct } from "./curves.js";
-import { bytes, duration, number, percent, rate, shape, short, whole } from "./format.js";
+import { bytes, duration, figure, kDash, number, percent, rate, shape, short, whole } from "./format.js";
 
 const kSvg = "http://www.w3.org/2000/svg";
 const kPast = 60;  // norms remembered a layer
@@ -32,7 +32,7 @@ export class Figures {
       Checkpoint: s.checkpoint ? `step ${whole(s.checkpoint.step)}, ${duration(s.checkpoint.seconds_ago)} ago` : s.checkpointing ? "none yet" : "off",
     };
     if (s.cycles > 1) rows.Cycle = `${s.cycle} of ${s.cycles}`;
-    for (const name of distinct(Object.keys(s.window?.metrics ?? {}))) rows[`${name}, new data`] = number(s.window.metrics[name]);
+    for (const name of distinct(Object.keys(s.window?.metrics ?? {}))) rows[`${name}, new data`] = figure(name, s.window.metrics[name]);
     if (s.serving?.requests > 0) rows.Predictions = `${rate(s.serving.requests_per_second)}, p99 ${number(s.serving.p99_ms)} ms`;
     if (s.serving?.refused > 0) rows["Requests refused"] = whole(s.serving.refused);
     for (const [name, value] of Object.entries(rows)) write(this.value(name), value);
@@ -81,7 +81,8 @@ export class Streams {
       kColumns.forEach(([title, text], k) => {
         write(row.cells[k], text(s));
         row.cells[k].className = (title === "Lost" || title === "Refused") && Number(s[title.toLowerCase()]) > 0 ? "bad" : "";
-        if (title === "Full") row.cells[k].className = s.back_pressure >= 0.9 ? "full" : s.back_pressure >= 0.5 ? "high" : "";
+        if (row.cells[k].textContent === kDash) row.cells[k].className = "unknown";
+        if (title === "Full" && s.back_pressure !== null) row.cells[k].className = s.back_pressure >= 0.9 ? "full" : s.back_pressure >= 0.5 ? "high" : "";
       });
     });
   }
@@ -130,7 +131,7 @@ export class LayerCards {
 
   fill(card, layer, step) {
     write(card.about, `${shape(layer.shape)} · ${layer.parameters > 0 ? `${whole(layer.parameters)} weights` : "no weights"}`);
-    write(card.norms, layer.parameters > 0 ? `weights ${number(layer.weight_norm)} · gradient ${number(layer.gradient_norm)}` : "");
+    write(card.norms, layer.parameters > 0 ? `norm ${number(layer.weight_norm)} · gradient norm ${number(layer.gradient_norm)}` : "");
     if (card.step !== step) {
       card.step = step;
       card.past.push(layer.gradient_norm);

@@ -162,6 +162,8 @@ std::shared_ptr<Producer> open_http(const std::string& path, const Arguments& op
     if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
           c == '.'))
       throw Error(ErrorKind::Usage, "http:" + path + " is no name of samples")
+          .note(path.starts_with("//") ? "a file of a web server is downloaded first: curl -LO 'http:" + path + "'"
+                                       : "a name has letters, digits, '-', '_' and '.'")
           .note(
               "write http: or http:NAME; programs send to POST /v1/samples or /v1/samples/NAME of the address of "
               "--serve");

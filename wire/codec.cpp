@@ -114,9 +114,9 @@ Prefix read_prefix(std::span<const std::byte> bytes, const Limits& limits) {
               "send whole frames");
   if (const auto magic = number_at<uint32_t>(bytes, 0); magic != kMagic && is_text(bytes.first(4)))
     refuse_at(0,
-              fmt::format(
-                  "the text '{}', but a frame begins with 0x{:08x} (\"HXS1\"); CSV and JSON lines are read from files",
-                  text_of(bytes.first(4)), kMagic),
+              fmt::format("the text '{}', but a frame begins with 0x{:08x} (\"HXS1\"); other formats are named: "
+                          "format=csv, format=jsonl",
+                          text_of(bytes.first(4)), kMagic),
               "use HXS/1: see docs/wire.md");
   else if (magic != kMagic)
     refuse_at(0, fmt::format("0x{:08x}, but a frame begins with 0x{:08x} (\"HXS1\")", magic, kMagic),

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "engine/cycle/run_control.hpp"
 
 namespace harmonics::engine {
@@ -37,8 +39,11 @@ void CycleContext::note(const std::string& text) {
 void CycleContext::event(const char* kind, std::string text) {
   constexpr size_t kMost = 256;
   if (report.events.size() == kMost) report.events.erase(report.events.begin());
-  report.events.push_back(
-      {kind, std::move(text), static_cast<int64_t>(record.epoch()) + 1, record.step(), record.now()});
+  const double now = record.now();
+  const Progress p = record.progress(now);
+  report.events.push_back({kind, std::move(text), static_cast<int64_t>(record.epoch()) + 1, record.step(), now,
+                           p.samples, p.samples_per_second, report.learning_rate});
+  if (hooks.control) hooks.control->note("note", fmt::format("step {}: {}", record.step(), report.events.back().text));
   if (hooks.event) hooks.event(report.events.back());
 }
 

@@ -36,15 +36,15 @@ std::optional<double> CycleRate::set() const {
 
 float CycleRate::next() {
   const std::optional<double> rate = set();
+  const CycleRecord& record = cycle_.record;
+  const auto& seconds = cycle_.plan.settings.seconds;
+  double& reported = cycle_.report.learning_rate;
+  if (schedule_) reported = rate ? *rate : schedule_->at(record.step(), seconds ? record.now() / *seconds : 0);
   if (rate != told_) {
     told_ = rate;
     cycle_.event("learning_rate", rate ? fmt::format("the learning rate was set to {:g}", *rate)
                                        : "the learning rate follows the schedule again");
   }
-  const CycleRecord& record = cycle_.record;
-  const auto& seconds = cycle_.plan.settings.seconds;
-  double& reported = cycle_.report.learning_rate;
-  if (schedule_) reported = rate ? *rate : schedule_->at(record.step(), seconds ? record.now() / *seconds : 0);
   return static_cast<float>(reported);
 }
 

@@ -97,8 +97,11 @@ RunStatus RunControl::status() const {
   s.fraction = figures_.fraction;
   for (size_t i = 0; i < scene_.metrics.size() && i < values_.size(); ++i)
     if (!std::isnan(values_[i])) s.metrics[scene_.metrics[i]] = values_[i];
-  if (scene_.trains && figures_.step > 0) s.learning_rate = figures_.learning_rate;
-  s.learning_rate_set = !std::isnan(learning_rate());
+  // A rate that was set is that of the next step, also while no step runs.
+  const double set = learning_rate();
+  s.learning_rate_set = !std::isnan(set);
+  if (scene_.trains && (s.learning_rate_set || figures_.step > 0))
+    s.learning_rate = s.learning_rate_set ? set : figures_.learning_rate;
   if (scene_.window > 0) {
     s.window.emplace();
     s.window->samples = figures_.windowed;

@@ -55,6 +55,8 @@ struct RunEvent {
   std::string kind, text;       // "learning_rate", "pause", "resume", "checkpoint"; for people
   int64_t epoch = 0, step = 0;  // epoch from 1; after that step
   double seconds = 0;
+  int64_t samples = 0;
+  double samples_per_second = 0, learning_rate = 0;  // the rate of the next step
 };
 
 struct CycleReport {

@@ -352,7 +352,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
       return refuse(431, fmt::format("the header is larger than {} bytes", server_->limits().header),
                     "send fewer header fields");
     if (failed.category() == make_error_code(http::error::bad_method).category())
-      return refuse(400, "this is not an HTTP request: " + failed.message(), "docs/live.md has the paths");
+      return refuse(400, "this is not an HTTP request: " + failed.message(), Service::kPaths);
   }
 
   void act() {
@@ -367,7 +367,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     version_ = got.version();
     keep_alive_ = got.keep_alive();
     head_ = got.method() == http::verb::head;
-    if (!parse_target(target, request)) return refuse(400, "the path is malformed", "docs/live.md has the paths");
+    if (!parse_target(target, request)) return refuse(400, "the path is malformed", Service::kPaths);
     if (request.host.empty() && version_ >= 11) return refuse(400, "the request names no host", "send a Host field");
     if (request.path == "/v1/events") return open_events(request, got);
     if (websocket::is_upgrade(got) && Service::takes_samples(request.path))

@@ -140,7 +140,7 @@ void append_nested(std::string& to, DType dtype, const Shape& shape, uint32_t ax
 
 }  // namespace
 
-std::string json_line(const json::object& o) { return valid_json(json::serialize(o)); }
+std::string json_line(const json::object& o) { return plain_numbers(valid_json(json::serialize(o))); }
 
 json::value json_number(double v) { return std::isfinite(v) ? json::value(v) : json::value(nullptr); }
 

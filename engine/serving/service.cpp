@@ -216,7 +216,7 @@ void Service::handle(ServiceRequest r, Answer answer) {
   if (!route && methods.empty()) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto file = files_.find(r.path);
-    if (file == files_.end()) return answer(refusal(404, "unknown path", "docs/live.md has the paths"));
+    if (file == files_.end()) return answer(refusal(404, "unknown path", Service::kPaths));
     methods = "GET";
     if (auto refused = refuse(r, false); refused && refused->status == 403) return answer(*refused);
     if (r.method == "GET" || r.method == "HEAD") return answer(file->second);

@@ -84,6 +84,9 @@ class Service {
 
   static ServiceReply reply(const boost::json::object& body, int status = 200);
   static ServiceReply refusal(int status, std::string error, std::string note);
+  static constexpr const char* kPaths =
+      "GET /v1/status, /v1/model, /v1/graph, /v1/history, /v1/log, /v1/layers, /v1/tap, /metrics or /healthz; POST "
+      "/v1/predict, /v1/samples or /v1/control; / is the page of run --ui";
 
  private:
   struct Route;

@@ -160,6 +160,10 @@ class CsvRows final : public TableRows {
     const size_t dash = word.find('-', 1);
     const auto first = integer_in(word.substr(0, std::min(dash, word.size())));
     const auto last = dash == std::string::npos ? first : integer_in(word.substr(dash + 1));
+    if (const size_t option = word.find('?'); option != std::string::npos && (!first || !last))
+      refuse_file(file_->name(), "has no column '" + word + "'",
+                  "options are written before '#': '" + file_->name() + word.substr(option) + "#" +
+                      word.substr(0, option) + "'");
     if (!first || !last || *first < 0)
       refuse_file(file_->name(), "has no column '" + word + "'",
                   names_.empty() ? "it has no header line, its columns are #0 to #" + std::to_string(width_ - 1)

@@ -67,6 +67,8 @@ TEST_CASE("page: shows a run, and pauses, steps, saves and resumes it") {
   CHECK(browser.await(says("said", "stepped")));
   browser.evaluate("document.getElementById('rate').value = '0.005'; document.getElementById('rate-set').click()");
   CHECK(browser.await(says("said", "learning rate 0.005")));
+  CHECK(browser.await(figure("Learning rate") + " === '0.005 (set)'"));
+  CHECK(browser.await(says("lines", "the run was paused")));
   CHECK(browser.await("!document.getElementById('rate-schedule').disabled"));
   browser.click("checkpoint");
   CHECK(browser.await(says("said", "checkpoint written")));
@@ -75,11 +77,23 @@ TEST_CASE("page: shows a run, and pauses, steps, saves and resumes it") {
   browser.evaluate("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: 'p', bubbles: true}))");
   REQUIRE(browser.await(says("run-state", "running")));
   CHECK(browser.await(figure("Step") + " !== '" + paused + "'"));
+  CHECK(browser.await(says("lines", "the learning rate was set to 0.005")));
+  // Labels of arrows are whole, and no box covers them.
+  const std::string labels =
+      "(() => { const all = (of) => [...document.querySelectorAll(of)].map((e) => e.getBoundingClientRect());"
+      " return all('#flow .edge-label').every((a) => all('#flow .box').every((b) => a.width === 0 || a.right <= b.left"
+      " || a.left >= b.right || a.bottom <= b.top || a.top >= b.bottom)); })()";
+  CHECK(browser.evaluate(labels) == boost::json::value(true));
+
+  CHECK(browser.await("[...document.querySelectorAll('.card')].some((e) => e.textContent.includes('gradient norm '))"));
 
   browser.resize(360, 740);
   CHECK(browser.await("document.documentElement.scrollWidth <= 360"));
   CHECK(browser.await(
       "document.getElementById('flow').getBBox().height > document.getElementById('flow').getBBox().width"));
+  CHECK(browser.evaluate(labels) == boost::json::value(true));
+  CHECK(browser.await(
+      "[...document.querySelectorAll('#streams td')].every((e) => e.textContent !== '–' || e.offsetWidth === 0)"));
   browser.click("theme");
   const std::string theme = browser.text("document.documentElement.dataset.theme");
   browser.click("theme");
@@ -130,6 +144,23 @@ TEST_CASE("page: curves of any length stay small, and flows of any kind are laid
       at(id)[0] <= plan.along);
     return [apart, forward, ends, within].join();
   }))") == "true,true,true,true");
+}
+
+TEST_CASE("page: a metric of the only layer that has it is one curve, and accuracies are percentages") {
+  if (!Browser::there()) return;
+  Folder f;
+  Background run(f, "run " + kLongRun + "--ui");
+  Browser browser(f);
+  browser.open(page_of(run));
+  REQUIRE(browser.await(kConnected));
+  CHECK(browser.text("import('/curves.js').then(({distinct}) => distinct(['loss', 'o.loss', 'val.loss', 'val.o.loss', "
+                     "'val.perplexity', 'val.next.perplexity', 'a.f1', 'b.f1', 'f1', 'val.o.accuracy']).join())") ==
+        "loss,val.loss,val.perplexity,a.f1,b.f1,f1,val.o.accuracy");
+  // One peak does not flatten the rest of a curve of rates.
+  CHECK(browser.text("import('/chart.js').then(({bulk}) => [bulk([15000, ...Array(40).fill(100)]), bulk([null, 1, 2, "
+                     "3])].join())") == "150,3");
+  CHECK(browser.text("import('/format.js').then(({figure}) => [figure('val.o.accuracy', 0.9231), figure('accuracy', "
+                     "1), figure('o.loss', 0.5), figure('accuracy', null)].join())") == "92.31 %,100.00 %,0.5,–");
 }
 
 TEST_CASE("page: is available while a run waits for its first sample, and continues with it") {

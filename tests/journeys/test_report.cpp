@@ -379,6 +379,14 @@ TEST_CASE("events: changes by control are in the log and on the page") {
   CHECK(kinds() == std::set<std::string>{"checkpoint", "learning_rate", "pause", "resume"});
   for (const json::value& row : rows_of(log))
     for (const std::string& wrong : SchemaCheck::run(schema("log"), row)) FAIL_CHECK(wrong);
+  for (const json::value& row : rows_of(log)) {
+    if (!row.as_object().contains("event")) continue;
+    INFO(json::serialize(row));
+    CHECK((row.at("samples").as_int64() > 0) == (row.at("step").as_int64() > 0));
+    if (has(std::string(row.at("text").as_string()), "was set to 0.0005"))
+      CHECK(row.at("learning_rate").as_double() == 0.0005);
+  }
+  CHECK_FALSE(has(read(log), "E0,"));  // numbers as people write them
   CHECK_FALSE(has(read(f / "l.csv"), "event"));
   const std::string html = read(page);
   for (const char* text : {"<h2>Events</h2>", "the learning rate was set to 0.0005",

@@ -78,7 +78,10 @@ TEST_CASE("serving: a run answers while it learns, and is paused, stepped, saved
   CHECK(http(address, "POST", "/v1/control", R"({"do": "pause"})").status == 401);
   CHECK(harmonics("ctl " + address + " pause").code == 1);
   CHECK(has(harmonics("ctl " + address + " pause --token " + token).out, "paused"));
-  CHECK(harmonics_in("HARMONICS_TOKEN=" + token, "ctl " + address + " lr 0.01").code == 0);
+  const Result rate = harmonics_in("HARMONICS_TOKEN=" + token, "ctl " + address + " lr 0.01");
+  CHECK(rate.code == 0);
+  CHECK(has(rate.out, "paused"));
+  CHECK(has(rate.out, ", lr 0.01\n"));  // of the next step, while none runs
 
   const Result status = harmonics("ctl " + socket + " status --json");
   const json::value paused = last_line(status.out);
@@ -105,6 +108,10 @@ TEST_CASE("serving: a run answers while it learns, and is paused, stepped, saved
   CHECK(json::parse(http(address, "GET", "/v1/tap?edge=output&samples=2").body).at("samples").as_array().size() == 2);
   CHECK(json::parse(http(address, "GET", "/v1/graph").body).at("nodes").as_array().size() == 5);
   CHECK(http(address, "GET", "/healthz").status == 200);
+  const Reply unknown = http(address, "GET", "/");
+  CHECK(unknown.status == 404);
+  CHECK(has(unknown.body, "POST /v1/predict"));
+  CHECK(has(harmonics("ctl " + socket + " status --json").out, "\"learning_rate\":0.01"));
   CHECK(has(http(address, "GET", "/metrics").body, "harmonics_paused 1\n"));
 
   CHECK(has(harmonics("ctl " + socket + " resume").out, "running"));
@@ -112,7 +119,7 @@ TEST_CASE("serving: a run answers while it learns, and is paused, stepped, saved
   CHECK(harmonics("ctl " + socket + " stop").code == 0);
   const Result end = run.end();
   CHECK(end.code == 0);
-  CHECK(has(end.err, "stopped by interrupt"));
+  CHECK(has(end.err, "; interrupted)"));
   CHECK_FALSE(fs::exists(socket));
   CHECK(fs::exists(f / "w.safetensors"));
   CHECK(harmonics("ctl " + socket + " status").code == 69);

@@ -61,8 +61,8 @@ TEST_CASE("refusals: false prefixes are rejected before anything is read") {
   CHECK(with(0, uint32_t{0x47455400}) ==
         "byte 0 of the frame: 0x47455400, but a frame begins with 0x31535848 (\"HXS1\")\nuse HXS/1: see docs/wire.md");
   CHECK(with(0, uint32_t{0x74616566}) ==
-        "byte 0 of the frame: the text 'feat', but a frame begins with 0x31535848 (\"HXS1\"); CSV and JSON lines are "
-        "read from files\n"
+        "byte 0 of the frame: the text 'feat', but a frame begins with 0x31535848 (\"HXS1\"); other formats are "
+        "named: format=csv, format=jsonl\n"
         "use HXS/1: see docs/wire.md");
   CHECK(with(4, uint16_t{2}) ==
         "byte 4 of the frame: version 2, but this program reads version 1\nuse releases with the same version");

@@ -135,7 +135,8 @@ class Logs {
   void attach(CycleRuntime& runtime, const Options& options) {
     if (logs_.empty()) return;
     runtime.on_event([this](const RunEvent& e) {
-      write({"event", e.epoch, e.step, 0, e.seconds, 0, 0, {}, e.kind, e.text});
+      write(
+          {"event", e.epoch, e.step, e.samples, e.seconds, e.samples_per_second, e.learning_rate, {}, e.kind, e.text});
     });
     if (options.log_every > 0)
       runtime.on_step(options.log_every, [this](const StepReport& r) {

@@ -48,7 +48,8 @@ class Together {
     streams_.each([&](const Source& source) {
       live |= source.info().live;
       std::istringstream notes(source.info().notes);
-      for (std::string line; !options.quiet && std::getline(notes, line);) print_note(source.name() + ": " + line);
+      for (std::string line; !options.quiet && std::getline(notes, line);)
+        print_note("'" + source.name() + "': " + line);
     });
     for (size_t i = 0; i < bindings.size(); ++i) all.push_back(static_cast<int>(i));
     reader_ = streams_.reader(graph_, all, live ? 1 : 64, false, 0);

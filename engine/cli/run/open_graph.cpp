@@ -36,7 +36,7 @@ constexpr size_t kMostErrors = 20;
 
 void print_notes(const Source& source) {
   std::istringstream notes(source.info().notes);
-  for (std::string line; std::getline(notes, line);) say(source.name() + ": " + line);
+  for (std::string line; std::getline(notes, line);) print_note("'" + source.name() + "': " + line);
 }
 
 // Removes the taps, so that the rest infers. Conditions that end training do not apply then.

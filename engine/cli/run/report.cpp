@@ -54,16 +54,6 @@ std::string card(const std::string& value, const std::string& what) {
   return fmt::format("<div class=\"card\"><b>{}</b><span>{}</span></div>\n", escaped(value), escaped(what));
 }
 
-// Says why a run ended (CycleReport::stopped_by).
-std::string end_text(const std::string& stopped_by) {
-  static const std::map<std::string, std::string> kTexts{
-      {"epochs", "all epochs done"}, {"steps", "all steps done"},          {"for", "its time was up"},
-      {"interrupt", "interrupted"},  {"end of streams", "the data ended"}, {"not finite", "a number was not finite"},
-      {"error", "ended by an error"}};
-  const auto text = kTexts.find(stopped_by);
-  return text != kTexts.end() ? text->second : "stopped " + stopped_by;
-}
-
 int64_t trained_weights(BoundGraph& graph, const CycleReport& r) {
   int64_t n = 0;
   for (const std::string& name : r.trained)
@@ -235,6 +225,15 @@ constexpr const char* kStyle =
     "table:not(.rows) td{padding-bottom:.5rem}}";
 
 }  // namespace
+
+std::string end_text(const std::string& stopped_by) {
+  static const std::map<std::string, std::string> kTexts{
+      {"epochs", "all epochs done"}, {"steps", "all steps done"},          {"for", "its time was up"},
+      {"interrupt", "interrupted"},  {"end of streams", "the data ended"}, {"not finite", "a number was not finite"},
+      {"error", "ended by an error"}};
+  const auto text = kTexts.find(stopped_by);
+  return text != kTexts.end() ? text->second : "stopped " + stopped_by;
+}
 
 const Evaluation* final_evaluation(const ReportedRun& run) {
   if (run.test) return &*run.test;

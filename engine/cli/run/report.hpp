@@ -22,6 +22,8 @@ struct ReportedRun {
   std::vector<ReportedData> data;
 };
 
+// Says why a run ended (CycleReport::stopped_by): "all epochs done".
+std::string end_text(const std::string& stopped_by);
 // Returns the evaluation for pictures and tables: the test, else the last validation, else null.
 const Evaluation* final_evaluation(const ReportedRun& run);
 

@@ -11,6 +11,7 @@
 
 #include "engine/base/file.hpp"
 #include "engine/cli/run/row_file.hpp"
+#include "formats/utf8.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -102,7 +103,7 @@ class JsonLinesLog final : public RunLog {
       values[name] = std::isfinite(value) ? boost::json::value(value) : boost::json::value(nullptr);
     o["metrics"] = std::move(values);
     if (!r.event.empty()) o["event"] = r.event, o["text"] = r.text;
-    file_->append(boost::json::serialize(o) + "\n");
+    file_->append(plain_numbers(boost::json::serialize(o)) + "\n");
   }
 
  private:

@@ -8,6 +8,7 @@
 
 #include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/run/pictures.hpp"
+#include "engine/cli/run/report.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/measure/examples.hpp"
 
@@ -240,9 +241,9 @@ void summarise(BoundGraph& graph, const Options& options, const RunOutcome& outc
     tell_dead_letters(graph);
     return;
   }
-  say(fmt::format("trained {} on {} samples in {} ({}, stopped by {}): {}",
+  say(fmt::format("trained {} on {} samples in {} ({}; {}): {}",
                   weights_text(count_weights(graph.store(), outcome.used, outcome.changed)), thousands(r.samples),
-                  duration(r.seconds), rate(r.samples_per_second), r.stopped_by, loss_text(r)));
+                  duration(r.seconds), rate(r.samples_per_second), end_text(r.stopped_by), loss_text(r)));
   say("by " + outcome.training);
   if (r.waited * r.seconds > kWaitTold && r.waited > kWaitShare)
     say(fmt::format("waited for data {:.0f} % of the time", 100 * r.waited));

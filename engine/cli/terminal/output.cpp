@@ -53,7 +53,7 @@ void print_json(const boost::json::value& value) { print_json_line(boost::json::
 
 void print_json_line(std::string serialized) {
   json_was_printed = true;
-  write_output(valid_json(std::move(serialized)) + "\n");
+  write_output(plain_numbers(valid_json(std::move(serialized))) + "\n");
 }
 
 bool printed_json() { return json_was_printed; }

@@ -50,3 +50,11 @@ TEST_CASE("utf8: widths on a terminal") {
   CHECK(is_unprintable(0x202E));
   CHECK(!is_unprintable('a'));
 }
+
+TEST_CASE("plain numbers: exponents go, values stay") {
+  CHECK(plain_numbers("{\"n\":9.76E2,\"small\":-2.5E-4,\"one\":1E0,\"zero\":0E0}") ==
+        "{\"n\":976.0,\"small\":-0.00025,\"one\":1.0,\"zero\":0.0}");
+  CHECK(plain_numbers("[7,-12,1.5E300,1E-30,1E15]") == "[7,-12,1.5E300,1E-30,1E15]");
+  CHECK(plain_numbers("{\"1E2\":\"3E4 \\\" 5E6\"}") == "{\"1E2\":\"3E4 \\\" 5E6\"}");
+  CHECK(plain_numbers("[1.7976931348623157E308,1E,-,\"\\") == "[1.7976931348623157E308,1E,-,\"\\");
+}
