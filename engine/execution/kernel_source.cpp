@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "engine/contract/site_contract.hpp"
 #include "engine/execution/device_memory.hpp"
 #include "engine/passes/pass.hpp"
 #include "engine/program/chain.hpp"
@@ -117,6 +118,8 @@ const KernelSource::Answer& KernelSource::answer(const std::string& op, const At
                                                  const std::vector<TensorType>& outputs) {
   const std::string key = describe(op, attributes, inputs, outputs);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
+  if (const std::string why = too_new_for(*device_, op, inputs, outputs); !why.empty())
+    return known_[key] = {nullptr, why};
 
   const AttributeView view(attributes);
   const std::vector<hx_type> in = c_types(inputs), out = c_types(outputs);

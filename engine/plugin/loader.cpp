@@ -38,6 +38,7 @@ using EntryPoint = void (*)(FunctionRegistry&);
 struct Opened {
   std::shared_ptr<Library> library;
   std::string id;
+  uint16_t contract_minor;
   EntryPoint entry;
 };
 
@@ -152,7 +153,7 @@ Opened open_library(const std::string& path, How how) {
   if (!symbol) throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' does not export harmonics_register", path));
   std::string id = descriptor.id[0] ? descriptor.id : stem_of(path);
   remember_code(id, file, symbol);
-  return {std::move(library), std::move(id), reinterpret_cast<EntryPoint>(symbol)};
+  return {std::move(library), std::move(id), descriptor.abi_minor, reinterpret_cast<EntryPoint>(symbol)};
 }
 
 // Runs the plugin's code and catches all its exceptions. An Error of the plugin may have another memory layout, so
@@ -178,6 +179,7 @@ void load(const std::string& path, Add&& add, How how = How::Tried) {
   hx_registry pending;
   pending.plugin = opened.id;
   pending.path = opened.library->path();
+  pending.contract_minor = opened.contract_minor;
   pending.library = opened.library;
   run_entry(opened, path, pending);
   for (std::shared_ptr<Item>& item : pending.pending) add(std::move(item));

@@ -104,6 +104,7 @@ void check_shape(const Item& item) {
 void add_pending(hx_registry& registry, const hx_item& from) {
   const hx_item given = read_sized(from);
   auto item = std::make_shared<Item>();
+  item->contract_minor = registry.contract_minor;
   item->library = registry.library;
   item->plugin = registry.plugin;
   item->path = registry.path;

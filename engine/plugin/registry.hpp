@@ -36,6 +36,7 @@ class Item {
   std::string plugin;  // id of its plugin; "": built in
   std::string path;    // path of that plugin's file
   std::vector<ArgumentSpec> arguments;
+  uint16_t contract_minor = HX_ABI_MINOR;  // of contract 1, for which its library was built
   uint64_t order = 0;  // later registrations have larger ones; 0: from a library that its manifest announced
   void* self = nullptr;
   const void* vtable = nullptr;
@@ -138,5 +139,6 @@ struct hx_registry {
   std::vector<std::shared_ptr<harmonics::engine::Item>> pending;
   std::function<void(std::shared_ptr<harmonics::engine::Item>)> take;  // if set, receives items at once instead
   std::string plugin, path;
+  uint16_t contract_minor = HX_ABI_MINOR;
   std::shared_ptr<harmonics::engine::Library> library;
 };
