@@ -76,7 +76,8 @@ TEST_CASE("typed weights: a row's bits do not depend on the other rows") {
   Random random(812);
   for (const DType type : kTypes) {
     CAPTURE(element_type(type).name);
-    const int64_t depth = std::max<int64_t>(2 * element_type(type).block, 77 / element_type(type).block * element_type(type).block),
+    const int64_t depth = std::max<int64_t>(2 * element_type(type).block,
+                                            77 / element_type(type).block * element_type(type).block),
                   n = 150;
     const Tensor x = random.floats({33, depth}), w = of_type(type, {n, depth}, random);
     const Tensor all = call(x, w).out({33, n}).run_one();

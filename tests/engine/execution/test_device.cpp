@@ -172,8 +172,7 @@ TEST_CASE("device: of a library for an earlier contract, is not asked about stor
       const std::vector<TensorType> types{x, {weight, {4, 32}}};
       CHECK(source.find("linear", {}, types, {y}) == nullptr);
       CHECK(source.why_not("linear", {}, types, {y}) ==
-            (knows ? "negates only"
-                   : "its library is built for contract 1.4, such element types came with 1.5"));
+            (knows ? "negates only" : "its library is built for contract 1.4, such element types came with 1.5"));
       CHECK(std::count(with.device->asked.begin(), with.device->asked.end(), "linear") == knows);
       CHECK(source.why_not("linear", {}, {x, plain}, {y}) == "negates only");
     }

@@ -82,10 +82,9 @@ TEST_CASE("safetensors: every element type is written and read") {
 }
 
 TEST_CASE("safetensors: floats of eight bits are read and written, blocks cannot be") {
-  const std::string bytes =
-      safetensors_bytes(R"({"a":)" + tensor("F8_E4M3", "[3]", "[0,3]") + R"(,"b":)" + tensor("F8_E5M2", "[2]", "[3,5]") +
-                            "}",
-                        "\x38\x7e\xc0\x3c\x7b");
+  const std::string bytes = safetensors_bytes(
+      R"({"a":)" + tensor("F8_E4M3", "[3]", "[0,3]") + R"(,"b":)" + tensor("F8_E5M2", "[2]", "[3,5]") + "}",
+      "\x38\x7e\xc0\x3c\x7b");
   const TensorFile file = read_bytes(bytes);
   CHECK(floats(cast(file.tensors.at("a"), DType::F32)) == std::vector<float>{1, 448, -2});
   CHECK(floats(cast(file.tensors.at("b"), DType::F32)) == std::vector<float>{1, 57344});

@@ -56,8 +56,9 @@ TEST_CASE("stored types: results of other operations cannot be of them") {
   const auto q8 = AttributeMap().set("dtype", int64_t{HX_Q8_0}).set("shape", std::vector<int64_t>{32});
   CHECK_THAT(refusal([&] { apply("full", AttributeMap(q8).set("value", 1.0), {}); }), Contains("a stored type"));
   CHECK_THAT(refusal([&] { apply("iota", AttributeMap(q8).set("axis", int64_t{0}), {}); }), Contains("a stored type"));
-  CHECK_THAT(refusal([] { one("bitcast", {HTensor(DType::U8, {4})}, AttributeMap().set("dtype", int64_t{HX_F8_E4M3})); }),
-             Contains("a stored type"));
+  CHECK_THAT(
+      refusal([] { one("bitcast", {HTensor(DType::U8, {4})}, AttributeMap().set("dtype", int64_t{HX_F8_E4M3})); }),
+      Contains("a stored type"));
 }
 
 TEST_CASE("stored types: cast converts them from and to floats") {
@@ -74,7 +75,8 @@ TEST_CASE("stored types: cast converts them from and to floats") {
   }
   CHECK(refusal([&] { cast(x, DType::Q6_K); }) ==
         "type error: cast: the operand is f32[3, 64]; numbers cannot be quantised to q6_k, which can only be read");
-  CHECK_THAT(refusal([&] { cast(cast(x, DType::Q8_0), DType::I32); }), Contains("floating-point types only, not to i32"));
+  CHECK_THAT(refusal([&] { cast(cast(x, DType::Q8_0), DType::I32); }),
+             Contains("floating-point types only, not to i32"));
   CHECK_THAT(refusal([&] { cast(waves({3, 40}), DType::Q8_0); }), Contains("must be a multiple of 32"));
   CHECK(type_of(cast(waves({2048, 32}), DType::Q8_0)).str() == "q8_0[2048, 32]");
 }
@@ -107,14 +109,16 @@ TEST_CASE("linear: weights of stored types and of other floats") {
     const HTensor narrow = cast(x, DType::BF16), of_narrow = one("linear", {narrow, weight});
     CHECK(of_narrow.dtype() == DType::BF16);
   }
-  const HTensor turned = cast(waves({64, 32}), DType::Q8_0), transposed = one(
-      "linear", {x, turned}, AttributeMap().set("transposed", true));
+  const HTensor turned = cast(waves({64, 32}), DType::Q8_0),
+                transposed = one("linear", {x, turned}, AttributeMap().set("transposed", true));
   CHECK(doubles(transposed) == doubles(dot(x, cast(turned, DType::F32), {1}, {0})));
   const HTensor bytes = cast(abs(x) * 100.0, DType::U8), q8 = cast(wide, DType::Q8_0);
   const auto scale = AttributeMap().set("scale", 0.5);
   CHECK(doubles(one("linear", {bytes, q8}, scale)) == doubles(one("linear", {bytes, cast(q8, DType::F32)}, scale)));
-  CHECK_THAT(refusal([&] { one("linear", {cast(x, DType::F64), q8}); }), Contains("element types must be equal") ||
-                                                                            Contains("stored type"));
+  CHECK_THAT(refusal([&] {
+               one("linear", {cast(x, DType::F64), q8});
+             }),
+             Contains("element types must be equal") || Contains("stored type"));
   CHECK_THAT(refusal([&] { one("linear", {q8, q8}); }), Contains("stored type"));
 }
 
@@ -145,8 +149,8 @@ TEST_CASE("stored types: the gradient of x passes through a frozen weight") {
 
 TEST_CASE("stored types: programs print and parse") {
   Tracer tracer("test");
-  tracer.output("y", one("linear", {tracer.input("x", {DType::F32, {3, 32}}),
-                                    tracer.parameter("w", {DType::Q8_0, {4, 32}})}));
+  tracer.output(
+      "y", one("linear", {tracer.input("x", {DType::F32, {3, 32}}), tracer.parameter("w", {DType::Q8_0, {4, 32}})}));
   tracer.output("z", cast(cast(waves({32}), DType::Q8_0), DType::F32));
   tracer.output("q", cast(tracer.input("v", {DType::F32, {32}}), DType::Q8_0));
   const std::string text = print(tracer.take());

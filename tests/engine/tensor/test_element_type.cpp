@@ -21,7 +21,8 @@ const std::vector<DType> kStored = {DType::F8_E4M3, DType::F8_E5M2, DType::NF4, 
 
 // A float of eight bits by its definition.
 double eight_bits(int v, int fraction_bits, int bias, bool has_infinity) {
-  const int magnitude = v & 127, exponent = magnitude >> fraction_bits, fraction = magnitude & ((1 << fraction_bits) - 1);
+  const int magnitude = v & 127, exponent = magnitude >> fraction_bits,
+            fraction = magnitude & ((1 << fraction_bits) - 1);
   double x = NAN;
   if (has_infinity && exponent == 31)
     x = fraction ? NAN : INFINITY;
@@ -37,7 +38,8 @@ struct EightBits {
   bool has_infinity;
   double value(int v) const { return eight_bits(v, fraction_bits, bias, has_infinity); }
 };
-const EightBits kEightBits[] = {{e4m3_to_float, float_to_e4m3, 3, 7, false}, {e5m2_to_float, float_to_e5m2, 2, 15, true}};
+const EightBits kEightBits[] = {{e4m3_to_float, float_to_e4m3, 3, 7, false},
+                                {e5m2_to_float, float_to_e5m2, 2, 15, true}};
 
 }  // namespace
 
@@ -97,14 +99,16 @@ TEST_CASE("element types: floats of eight bits are rounded to nearest, ties to e
     const int largest = type.has_infinity ? 0x7b : 0x7e, above = largest + 1;  // infinity or NaN
     for (int v = 0; v < largest; ++v) {
       const double low = type.value(v), high = type.value(v + 1), middle = (low + high) / 2;
-      const auto near = [](double x, double to) { return std::nextafter(static_cast<float>(x), static_cast<float>(to)); };
+      const auto near = [](double x, double to) {
+        return std::nextafter(static_cast<float>(x), static_cast<float>(to));
+      };
       REQUIRE(int{type.encode(static_cast<float>(middle))} == (v % 2 ? v + 1 : v));
       REQUIRE(int{type.encode(near(middle, low))} == v);
       REQUIRE(int{type.encode(near(middle, high))} == v + 1);
       REQUIRE(int{type.encode(-near(middle, high))} == (v + 1 | 128));
     }
-    const float most = static_cast<float>(type.value(largest)), step = most - static_cast<float>(type.value(largest - 1)),
-                end = most + step / 2;
+    const float most = static_cast<float>(type.value(largest)),
+                step = most - static_cast<float>(type.value(largest - 1)), end = most + step / 2;
     CHECK(int{type.encode(end)} == (largest % 2 ? above : largest));
     CHECK(int{type.encode(std::nextafter(end, 0.0f))} == largest);
     CHECK(int{type.encode(std::nextafter(end, INFINITY))} == above);
