@@ -445,6 +445,9 @@ void Sink::fail() const {
 }
 
 void Sink::push(const HTensor& sample) {
+  if (is_stored(sample.dtype()))
+    throw Error(ErrorKind::Type, "a sample of " + std::string(element_type(sample.dtype()).name) +
+                                     " cannot be written: that is a stored type; cast it to f32");
   if (table_->push(object_, sample.raw()) != HX_OK) fail();
   ++position_;
 }

@@ -49,9 +49,9 @@ TEST_CASE("typed weights: linear equals the product with the decoded weight") {
   for (const DType type : kTypes) {
     CAPTURE(element_type(type).name);
     const int64_t block = element_type(type).block;
-    for (const int64_t m : {1, 2, 3, 4, 7, 40})
+    for (const int64_t m : {1, 2, 3, 4, 40})
       for (const int64_t n : {1, 5, 8, 61})
-        for (const int64_t depth : {block, 3 * block, block == 1 ? int64_t{131} : 2 * block}) {
+        for (const int64_t depth : {block, 3 * block, block == 1 ? int64_t{131} : 2 * block, 19 * block}) {
           CAPTURE(m, n, depth);
           const Tensor x = random.floats({m, depth}), w = of_type(type, {n, depth}, random);
           const Tensor plain = decoded(w), y = call(x, w).out({m, n}).run_one();

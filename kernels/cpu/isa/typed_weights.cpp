@@ -28,35 +28,56 @@ HM_INLINE vf floats_of(__m128i bytes) {
 #endif
 }
 
+// kWidth signed bytes from memory.
+HM_INLINE vf load_floats(const char* p) {
+#if defined(__AVX512F__)
+  return floats_of<0>(load_bytes(p));
+#elif defined(__AVX2__)
+  return floats_of<0>(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+#else
+  int32_t four;
+  std::memcpy(&four, p, 4);
+  return floats_of<0>(_mm_cvtsi32_si128(four));
+#endif
+}
+
 HM_INLINE uint16_t load_u16(const char* p) {
   uint16_t v;
   std::memcpy(&v, p, 2);
   return v;
 }
 
-// The f16 at p in every lane.
-HM_INLINE vf splat_half(const char* p) {
-  const uint16_t h = load_u16(p);
+// kWidth numbers of f16.
+HM_INLINE vf floats_of_halves(const uint16_t* p) {
 #if defined(__AVX512F__)
-  return _mm512_cvtph_ps(_mm256_set1_epi16(static_cast<short>(h)));
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 #elif defined(__AVX2__)
-  return _mm256_cvtph_ps(_mm_set1_epi16(static_cast<short>(h)));
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 #else
-  const int32_t sign = (h & 0x8000) << 16, magnitude = (h & 0x7fff) << 13;
+  const vi h = (vi)_mm_cvtepu16_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  const vi magnitude = (h & 0x7fff) << 13;
   // 2^112 moves the exponent, also of subnormal numbers
-  const vf moved = as_float(splat_int(magnitude)) * splat(0x1p112f);
-  return as_float((magnitude >= 0x0f800000 ? splat_int(magnitude | 0x7f800000) : bits(moved)) | splat_int(sign));
+  const vi moved = bits(as_float(magnitude) * splat(0x1p112f));
+  return as_float((magnitude >= 0x0f800000 ? magnitude | 0x7f800000 : moved) | (h & 0x8000) << 16);
 #endif
 }
 
 // ---- element types: `each` gives the kStep numbers from element k of a row as vectors, `part` the last n of them
 
+// Types without blocks have no scales.
+constexpr int kGroup = 16;  // blocks whose scales are converted together
+struct NoScales {
+  static constexpr bool kScales = false;
+  HM_INLINE static void scales(const char*, int64_t, int64_t, float*) {}
+};
+
 template <typename Load>
-struct Halves {
+struct Halves : NoScales {
   static constexpr int64_t kStep = kWidth;
+  HM_INLINE static int64_t at(int64_t k) { return 2 * k; }
   template <typename F>
-  HM_INLINE static void each(const char* row, int64_t k, F f) {
-    f(0, Load::of(row + 2 * k));
+  HM_INLINE static void each(const char* row, int64_t k, float, F f) {
+    f(0, Load::of(row + at(k)));
   }
   HM_INLINE static vf part(const char* row, int64_t k, int64_t n) {
     char bytes[2 * kWidth] = {};
@@ -77,51 +98,69 @@ struct LoadBFloat {
 };
 using BFloats = Halves<LoadBFloat>;
 
-#if defined(__AVX2__)
 struct LoadHalf {
-  HM_INLINE static vf of(const char* p) {
-#if defined(__AVX512F__)
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-#else
-    return _mm256_cvtph_ps(load_bytes(p));
-#endif
-  }
+  HM_INLINE static vf of(const char* p) { return floats_of_halves(reinterpret_cast<const uint16_t*>(p)); }
 };
 using Float16s = Halves<LoadHalf>;
-#endif
 
-// Blocks of 32.
+// Blocks of 32, the scale first.
 template <typename Bytes>
 struct Blocks {
   static constexpr int64_t kStep = 32;
+  static constexpr bool kScales = true;
+  HM_INLINE static int64_t at(int64_t k) { return k / 32 * Bytes::kBlock; }
+  // The scales of the blocks from element k on.
+  HM_INLINE static void scales(const char* row, int64_t k, int64_t blocks, float* to) {
+    alignas(64) uint16_t halves[kGroup] = {};
+    for (int64_t i = 0; i < blocks; ++i) halves[i] = load_u16(row + (k / 32 + i) * Bytes::kBlock);
+    for (int i = 0; i < kGroup; i += kWidth) store(to + i, floats_of_halves(halves + i));
+  }
   template <typename F>
-  HM_INLINE static void each(const char* row, int64_t k, F f) {
-    const char* block = row + k / 32 * Bytes::kBlock;
-    const vf scale = splat_half(block);
-    const __m128i first = Bytes::first(block + 2), second = Bytes::second(block + 2);
-    constexpr int kVectors = 16 / kWidth;
-    f(0, scale * floats_of<0>(first));
-    if constexpr (kVectors > 1) f(1, scale * floats_of<1>(first));
-    if constexpr (kVectors > 2) f(2, scale * floats_of<2>(first)), f(3, scale * floats_of<3>(first));
-    f(kVectors, scale * floats_of<0>(second));
-    if constexpr (kVectors > 1) f(kVectors + 1, scale * floats_of<1>(second));
-    if constexpr (kVectors > 2)
-      f(kVectors + 2, scale * floats_of<2>(second)), f(kVectors + 3, scale * floats_of<3>(second));
+  HM_INLINE static void each(const char* row, int64_t k, float scale_of_block, F f) {
+    const char* block = row + at(k);
+    const vf scale = splat(scale_of_block);
+    const typename Bytes::Loaded loaded = Bytes::load(block + 2);
+    f(0, scale * Bytes::template vector<0>(loaded));
+    f(1, scale * Bytes::template vector<1>(loaded));
+    if constexpr (kWidth < 16) {
+      f(2, scale * Bytes::template vector<2>(loaded));
+      f(3, scale * Bytes::template vector<3>(loaded));
+    }
+    if constexpr (kWidth < 8) {
+      f(4, scale * Bytes::template vector<4>(loaded));
+      f(5, scale * Bytes::template vector<5>(loaded));
+      f(6, scale * Bytes::template vector<6>(loaded));
+      f(7, scale * Bytes::template vector<7>(loaded));
+    }
   }
   HM_INLINE static vf part(const char*, int64_t, int64_t) { return vf{}; }  // rows are whole blocks
 };
 struct EightBits {
   static constexpr int64_t kBlock = 34;
-  HM_INLINE static __m128i first(const char* p) { return load_bytes(p); }
-  HM_INLINE static __m128i second(const char* p) { return load_bytes(p + 16); }
+  using Loaded = const char*;
+  HM_INLINE static Loaded load(const char* p) { return p; }
+  template <int i>
+  HM_INLINE static vf vector(Loaded p) {
+    return load_floats(p + i * kWidth);
+  }
 };
 struct FourBits {
   static constexpr int64_t kBlock = 18;
+  struct Loaded {
+    __m128i halves[2];
+  };
   HM_INLINE static __m128i less_8(__m128i v) {
     return _mm_sub_epi8(_mm_and_si128(v, _mm_set1_epi8(15)), _mm_set1_epi8(8));
   }
-  HM_INLINE static __m128i first(const char* p) { return less_8(load_bytes(p)); }
-  HM_INLINE static __m128i second(const char* p) { return less_8(_mm_srli_epi16(load_bytes(p), 4)); }
+  HM_INLINE static Loaded load(const char* p) {
+    const __m128i bytes = load_bytes(p);
+    return {{less_8(bytes), less_8(_mm_srli_epi16(bytes, 4))}};
+  }
+  template <int i>
+  HM_INLINE static vf vector(const Loaded& loaded) {
+    constexpr int kVectors = 16 / kWidth;  // of a half
+    return floats_of<i % kVectors>(loaded.halves[i / kVectors]);
+  }
 };
 
 // ---- products
@@ -131,15 +170,25 @@ template <typename W, int kRows, int kColumns>
 HM_INLINE void typed_products(const float* a, int64_t a_row, const char* w, int64_t row_bytes, float* c, int64_t c_row,
                               int64_t depth) {
   vf sum[kRows][kColumns] = {};
+  alignas(64) float scales[kColumns][kGroup];
+  const int64_t whole = depth / W::kStep * W::kStep;
   int64_t k = 0;
-  for (; k + W::kStep <= depth; k += W::kStep) {
+  while (k < whole) {
+    const int64_t group = W::kScales && whole - k > kGroup * W::kStep ? k + kGroup * W::kStep : whole;
+    if constexpr (W::kScales)
+      for (int j = 0; j < kColumns; ++j) W::scales(w + j * row_bytes, k, (group - k) / W::kStep, scales[j]);
+    for (int64_t i = 0; k < group; k += W::kStep, ++i) {
 #pragma GCC unroll 8
-    for (int j = 0; j < kColumns; ++j)
-      W::each(
-          w + j * row_bytes, k, [&](int v, vf y) __attribute__((always_inline)) {
+      for (int j = 0; j < kColumns; ++j) {
+        // the rows after these: a row is too short for the processor to notice its stream in time
+        _mm_prefetch(w + (j + kColumns) * row_bytes + W::at(k), _MM_HINT_T0);
+        W::each(
+            w + j * row_bytes, k, W::kScales ? scales[j][i] : 0, [&](int v, vf y) __attribute__((always_inline)) {
 #pragma GCC unroll 4
-            for (int i = 0; i < kRows; ++i) sum[i][j] = fma(load(a + i * a_row + k + v * kWidth), y, sum[i][j]);
-          });
+              for (int r = 0; r < kRows; ++r) sum[r][j] = fma(load(a + r * a_row + k + v * kWidth), y, sum[r][j]);
+            });
+      }
+    }
   }
   if (k < depth) {
 #pragma GCC unroll 8
@@ -174,10 +223,18 @@ void typed_rows(const float* a, int64_t a_row, const char* w, int64_t row_bytes,
 
 template <typename W>
 void decode_row(const char* row, float* to, int64_t depth) {
+  alignas(64) float scales[kGroup];
   int64_t k = 0;
-  for (; k + W::kStep <= depth; k += W::kStep)
+  for (int64_t i = 0; k + W::kStep <= depth; k += W::kStep, ++i) {
+    if (W::kScales && i % kGroup == 0) {
+      const int64_t blocks = (depth - k) / W::kStep;
+      W::scales(row, k, blocks < kGroup ? blocks : kGroup, scales);
+    }
     W::each(
-        row, k, [&](int v, vf y) __attribute__((always_inline)) { store(to + k + v * kWidth, y); });
+        row, k, W::kScales ? scales[i % kGroup] : 0, [&](int v, vf y) __attribute__((always_inline)) {
+          store(to + k + v * kWidth, y);
+        });
+  }
   if (k < depth) store_part(to + k, W::part(row, k, depth - k), depth - k);
 }
 
@@ -220,11 +277,9 @@ void typed_linear(const void* context, void* const* buffers, uint32_t, uint32_t 
     case HX_BF16:
       typed_block<BFloats>(c, a, w, y, rows, columns, panel);
       break;
-#if defined(__AVX2__)
     case HX_F16:
       typed_block<Float16s>(c, a, w, y, rows, columns, panel);
       break;
-#endif
     case HX_Q8_0:
       typed_block<Blocks<EightBits>>(c, a, w, y, rows, columns, panel);
       break;

@@ -105,7 +105,7 @@ TEST_CASE("element types: floats of eight bits are rounded to nearest, ties to e
       REQUIRE(int{type.encode(static_cast<float>(middle))} == (v % 2 ? v + 1 : v));
       REQUIRE(int{type.encode(near(middle, low))} == v);
       REQUIRE(int{type.encode(near(middle, high))} == v + 1);
-      REQUIRE(int{type.encode(-near(middle, high))} == (v + 1 | 128));
+      REQUIRE(int{type.encode(-near(middle, high))} == ((v + 1) | 128));
     }
     const float most = static_cast<float>(type.value(largest)),
                 step = most - static_cast<float>(type.value(largest - 1)), end = most + step / 2;
