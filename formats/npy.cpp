@@ -177,7 +177,9 @@ DType dtype_of_descr(const std::string& descr, const Origin& file) {
 std::string write_npy_header(DType dtype, const std::vector<uint64_t>& shape, size_t alignment) {
   const auto type =
       std::find_if(std::begin(kTypes), std::end(kTypes), [&](const NpyType& t) { return t.dtype == dtype; });
-  if (type == std::end(kTypes)) throw Error(ErrorKind::Type, "NumPy has no type for bf16; convert the array to f32");
+  if (type == std::end(kTypes))
+    throw Error(ErrorKind::Type,
+                "NumPy has no type for " + std::string(element_type(dtype).name) + "; convert the array to f32");
   std::string text = std::string("{'descr': '") + (element_bytes(dtype) == 1 ? '|' : '<') + type->code +
                      "', 'fortran_order': False, 'shape': (";
   for (size_t i = 0; i < shape.size(); ++i)

@@ -22,10 +22,11 @@ struct DTypeSpelling {
   std::string_view name;
 };
 // In the reference writer's sort order: widest alignment last.
-constexpr DTypeSpelling kDTypes[] = {
-    {DType::Bool, "BOOL"}, {DType::U8, "U8"},     {DType::I8, "I8"},   {DType::I16, "I16"}, {DType::U16, "U16"},
-    {DType::F16, "F16"},   {DType::BF16, "BF16"}, {DType::I32, "I32"}, {DType::U32, "U32"}, {DType::F32, "F32"},
-    {DType::F64, "F64"},   {DType::I64, "I64"},   {DType::U64, "U64"}};
+constexpr DTypeSpelling kDTypes[] = {{DType::Bool, "BOOL"},       {DType::U8, "U8"},           {DType::I8, "I8"},
+                                     {DType::F8_E5M2, "F8_E5M2"}, {DType::F8_E4M3, "F8_E4M3"}, {DType::I16, "I16"},
+                                     {DType::U16, "U16"},         {DType::F16, "F16"},         {DType::BF16, "BF16"},
+                                     {DType::I32, "I32"},         {DType::U32, "U32"},         {DType::F32, "F32"},
+                                     {DType::F64, "F64"},         {DType::I64, "I64"},         {DType::U64, "U64"}};
 
 const DTypeSpelling* spelling(std::string_view name) {
   const auto at =
@@ -35,6 +36,15 @@ const DTypeSpelling* spelling(std::string_view name) {
 
 const DTypeSpelling* spelling(DType dtype) {
   return std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const auto& row) { return row.dtype == dtype; });
+}
+
+std::string_view written_name(const TensorEntry& entry) {
+  if (const DTypeSpelling* row = spelling(entry.dtype); row != std::end(kDTypes)) return row->name;
+  throw Error(ErrorKind::Weights, "a safetensors file cannot hold tensor " + shown_name(entry.name) +
+                                      ": the format has "
+                                      "no " +
+                                      std::string(element_type(entry.dtype).name))
+      .note("cast it to f32, bf16 or f16 before it is saved");
 }
 
 std::string list_text(const std::vector<uint64_t>& values) {
@@ -194,7 +204,7 @@ std::string write_safetensors_header(const SafetensorsHeader& header) {
   }
   for (const TensorEntry& t : header.tensors) {
     key(t.name);
-    json.append("{\"dtype\":\"").append(spelling(t.dtype)->name).append("\",\"shape\":[");
+    json.append("{\"dtype\":\"").append(written_name(t)).append("\",\"shape\":[");
     for (const uint64_t d : t.shape) json.append(json.back() == '[' ? "" : ",").append(std::to_string(d));
     json.append("],\"data_offsets\":[")
         .append(std::to_string(t.begin))

@@ -54,6 +54,10 @@ void check_number(const char* field, uint64_t seq) {
 
 // A sample has at most `most` bytes, so no product overflows.
 void check_shape(const TensorPart& part, size_t i, uint64_t most) {
+  if (is_stored(part.dtype))
+    refuse(fmt::format("header, tensors[{}] '{}'", i, part.name),
+           fmt::format("samples of {}, a stored type", element_type(part.dtype).name),
+           "send f32 or another plain type");
   uint64_t bytes = element_bytes(part.dtype);
   for (int64_t dim : part.sample) {
     if (dim < 1)
@@ -170,11 +174,9 @@ void check_fields(const Frame& frame, const Limits& limits) {
 }
 
 std::string described(const std::vector<TensorPart>& tensors) {
-  static constexpr const char* kNames[] = {"bool", "u8",  "i8",  "i16",  "u16", "i32", "u32",
-                                           "i64",  "u64", "f16", "bf16", "f32", "f64"};
   std::string text;
   for (const TensorPart& part : tensors)
-    text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", part.name, kNames[static_cast<size_t>(part.dtype)],
+    text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", part.name, element_type(part.dtype).name,
                         part.sample.str());
   return text.empty() ? "no tensors" : text;
 }

@@ -102,7 +102,7 @@ void generate(BoundGraph& graph, int cycle, const GenerateSettings& settings,
     const auto newline = std::find(stream.symbols.begin(), stream.symbols.end(), "\n");
     context.push_back(newline == stream.symbols.end() ? 0 : static_cast<int32_t>(newline - stream.symbols.begin()));
   }
-  std::vector<std::byte> buffer(static_cast<size_t>(window) * dtype_bytes(stream.dtype));
+  std::vector<std::byte> buffer(static_cast<size_t>(window) * element_bytes(stream.dtype));
   std::vector<int32_t> padded(static_cast<size_t>(window));
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();

@@ -46,6 +46,7 @@ std::map<int, StreamType> read_recorded_streams(const Graph& graph, const std::m
       if (const json::value* symbols = o.if_contains("symbols"))
         t.symbols = json::value_to<std::vector<std::string>>(*symbols);
       from_c(to_c({t.dtype, t.sample}));
+      if (is_stored(t.dtype)) throw Error(ErrorKind::Weights, "samples of a stored type");
       if (t.classes < 0) throw Error(ErrorKind::Weights, "a negative number of classes");
       if (t.positions > t.sample.rank()) throw Error(ErrorKind::Weights, "more positions than dimensions");
       result[n] = std::move(t);

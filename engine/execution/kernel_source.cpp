@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "engine/contract/site_contract.hpp"
 #include "engine/execution/device_memory.hpp"
 #include "engine/passes/pass.hpp"
 #include "engine/program/chain.hpp"
@@ -119,6 +120,8 @@ const KernelSource::Answer& KernelSource::answer(const std::string& op, const At
   const std::string key = describe(op, attributes, inputs, outputs);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
   if (std::string why = beyond_contract(op, attributes, device_->contract_minor); !why.empty())
+    return known_[key] = {nullptr, std::move(why)};
+  if (std::string why = too_new_for(*device_, op, inputs, outputs); !why.empty())
     return known_[key] = {nullptr, std::move(why)};
 
   const AttributeView view(attributes);

@@ -26,7 +26,7 @@ std::optional<uint64_t> contiguous_offset(const Program& program, const Node& no
     offset += starts[axis] * stride;
     stride *= from.shape[axis];
   }
-  return static_cast<uint64_t>(offset) * dtype_bytes(from.dtype);
+  return static_cast<uint64_t>(offset) * element_bytes(from.dtype);
 }
 
 std::optional<uint64_t> view_offset(const Program& program, const Node& node) {

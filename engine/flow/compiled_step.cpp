@@ -104,7 +104,7 @@ void CompiledStep::check_indices(const void* const* streams) const {
     const int64_t bad = first_outside(c.type.dtype, streams[c.stream], c.type.shape.count(), c.limit);
     if (bad == c.type.shape.count()) continue;
     const auto* at =
-        static_cast<const std::byte*>(streams[c.stream]) + static_cast<size_t>(bad) * dtype_bytes(c.type.dtype);
+        static_cast<const std::byte*>(streams[c.stream]) + static_cast<size_t>(bad) * element_bytes(c.type.dtype);
     const int64_t value = cast(view_of({c.type.dtype, {}}, const_cast<std::byte*>(at)), DType::I64).item<int64_t>();
     throw Error(
         ErrorKind::Stream,

@@ -51,7 +51,7 @@ class ScratchParameters : public ParameterSource {
   ScratchParameters(Tracer& tracer, Budget& weights, const LoadedShapes* loaded, const Seen* seen)
       : tracer_(tracer), weights_(weights), loaded_(loaded), seen_(seen) {}
   HTensor parameter(const std::string& path, const TensorType& type, const hx_init&, const BoundCall& call) override {
-    weights_.take(static_cast<uint64_t>(type.shape.count()), dtype_bytes(type.dtype), "'" + path + "'", type.str());
+    weights_.take(type.bytes(), "'" + path + "'", type.str());
     if (seen_) (*seen_)(path, type, call);
     if (loaded_)
       if (const auto it = loaded_->find(path); it != loaded_->end() && it->second != type.shape) throw Mismatch{};

@@ -8,9 +8,11 @@ Values embedding(const AttributeMap&, Inputs in) {
   expect(in[0].rank() == 2, "embedding", "the table is [rows, width], not " + text_of(in[0]));
   expect(is_integer(in[1].dtype()), "embedding", "ids are row numbers of an integer type, not " + text_of(in[1]),
          ErrorKind::Type);
-  return {gather(in[0], in[1], 0)};
+  const HTensor rows = gather(in[0], in[1], 0);
+  return {is_stored(in[0].dtype()) ? cast(rows, DType::F32) : rows};
 }
 Values embedding_gradient(const AttributeMap&, Inputs in, Inputs, Inputs gradients) {
+  if (is_stored(in[0].dtype())) return {HTensor(), HTensor()};
   return {one("embedding_grad", AttributeMap().set("rows", in[0].shape()[0]), {in[1], gradients[0]}), {}};
 }
 Values embedding_grad(const AttributeMap& a, Inputs in) {
@@ -25,7 +27,8 @@ Values embedding_grad(const AttributeMap& a, Inputs in) {
 
 std::vector<Functional> embeddings() {
   return {
-      {"embedding", "rows of a table by number", "table [rows, width], ids [...] -> y [..., width]", embedding,
+      {"embedding", "rows of a table by number",
+       "table [rows, width], ids [...] -> y [..., width]; f32 from a table of a stored type (q8_0 ...)", embedding,
        embedding_gradient},
       {"embedding_grad", "gradient of embedding: rows of dy added up in the order of ids",
        "ids [...], dy [..., width] {rows} -> dtable [rows, width]", embedding_grad, nullptr},

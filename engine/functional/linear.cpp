@@ -5,11 +5,22 @@
 namespace harmonics::engine::reference {
 namespace {
 
+// The type that a weight is multiplied in where x is not of its type.
+DType type_of_products(const HTensor& weight) { return is_stored(weight.dtype()) ? DType::F32 : weight.dtype(); }
+
 // The product's operand: x, or x * scale for integer x.
 HTensor scaled(const char* name, const AttributeMap& a, const HTensor& x, const HTensor& like) {
   if (!a.has("scale")) return x;
   expect(is_integer(x.dtype()), name, "scale is for whole numbers, not for " + text_of(x), ErrorKind::Type);
-  return cast(x, like.dtype()) * a.number("scale");
+  return cast(x, type_of_products(like)) * a.number("scale");
+}
+
+bool is_narrow(DType dtype) { return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16; }
+
+// Whether the weight is converted to multiply x. Operands of other types must be of one type.
+bool is_mixed(const HTensor& x, const HTensor& weight) {
+  return x.dtype() != weight.dtype() && is_narrow(x.dtype()) &&
+         (is_narrow(weight.dtype()) || is_stored(weight.dtype()));
 }
 
 Values linear(const AttributeMap& a, Inputs in) {
@@ -19,13 +30,16 @@ Values linear(const AttributeMap& a, Inputs in) {
   expect(x.rank() >= 1 && weight.rank() == 2 && x.shape().back() == weight.shape()[from], "linear",
          "x " + text_of(x) + " and weight " + text_of(weight) + " do not fit: x is [..., in], the weight " +
              (from ? "[out, in]" : "[in, out]"));
-  HTensor y = dot(x, weight, last_axis(x), {from});
+  const bool mixed = is_mixed(x, weight);
+  HTensor y =
+      mixed ? dot(wide(x), cast(weight, DType::F32), last_axis(x), {from}) : dot(x, weight, last_axis(x), {from});
   if (in.size() == 3) {
     expect(in[2].shape() == Shape{weight.shape()[1 - from]}, "linear",
            "bias " + text_of(in[2]) + " does not fit the weight " + text_of(weight) + ": it needs its axis of outputs");
-    y = y + in[2];
+    y = y + (mixed && is_narrow(in[2].dtype()) ? cast(in[2], DType::F32) : in[2]);
   }
-  return {activate("linear", a, y)};
+  y = activate("linear", a, y);
+  return {mixed ? cast(y, x.dtype()) : y};
 }
 
 Values linear_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs gradients) {
@@ -37,6 +51,16 @@ Values linear_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs grad
     return one("linear", transposed ? AttributeMap().set("transposed", true) : AttributeMap(), numbers);
   });
   const std::vector<int64_t> leading = leading_axes(x);
+  if (is_mixed(x, weight)) {
+    const HTensor dz = wide(dy);
+    Values result{HTensor(), HTensor()};
+    if (!a.has("scale")) result[0] = as_type_of(dot(dz, cast(weight, DType::F32), last_axis(dy), {transposed}), in[0]);
+    if (!is_stored(weight.dtype()))
+      result[1] =
+          as_type_of(transposed ? dot(wide(x), dz, leading, leading) : dot(dz, wide(x), leading, leading), weight);
+    if (in.size() == 3) result.push_back(as_type_of(leading.empty() ? dz : reduce_sum(dz, leading), in[2]));
+    return result;
+  }
   Values result{a.has("scale") ? HTensor() : dot(dy, weight, last_axis(dy), {transposed}),
                 transposed ? dot(x, dy, leading, leading) : dot(dy, x, leading, leading)};
   if (in.size() == 3) result.push_back(leading.empty() ? dy : reduce_sum(dy, leading));
@@ -94,27 +118,30 @@ void append_input_gradient(const char* name, const char* attribute, const Attrib
 }
 
 std::vector<Functional> linears() {
-  return {{"linear", "affine map of the last axis",
-           "x [..., in], weight [out, in], bias [out]? {activation = \"\", transposed = false, scale?} -> y [..., "
-           "out]; with "
-           "transposed the weight is [in, out]; with scale x holds whole numbers and x * scale is multiplied",
-           linear, linear_gradient},
-          {"dot_add", "a sum plus a product of tensors, computed in place where possible",
-           "sum [...], a, b, keep []? {lhs_contract, rhs_contract, lhs_batch, rhs_batch} -> sum + dot(a, b) [...]; the "
-           "product "
-           "alone where keep is false",
-           dot_add, nullptr},
-          {"dot_sum", "a product of tensors, and the sum of one operand over the contracted axes",
-           "a, b {lhs_contract, rhs_contract, sum = 0} -> dot(a, b) [...], a summed over lhs_contract [...]; b over "
-           "rhs_contract where sum is 1",
-           dot_sum, nullptr},
-          {"sgd_outer", "one step of gradient descent on an affine map's weight, without storing its gradient",
-           "w [m, n], a [..., m], b [..., n], lr [] {slope = \"\", scale?} -> w - lr sum(a b^T) [m, n], b w^T [..., "
-           "m]?; slope "
-           "\"all\" gives the second result (with the old w), \"active\" only where a > 0, else zero; with scale a "
-           "holds whole "
-           "numbers, and a * scale is meant",
-           sgd_outer, nullptr}};
+  return {
+      {"linear", "affine map of the last axis",
+       "x [..., in], weight [out, in], bias [out]? {activation = \"\", transposed = false, scale?} -> y [..., "
+       "out]; with "
+       "transposed the weight is [in, out]; with scale x holds whole numbers and x * scale is multiplied; where x is "
+       "f32, f16 or bf16 the weight may be another of these or a stored type (q8_0 ...), converted to f32, and y is "
+       "of the type of x",
+       linear, linear_gradient},
+      {"dot_add", "a sum plus a product of tensors, computed in place where possible",
+       "sum [...], a, b, keep []? {lhs_contract, rhs_contract, lhs_batch, rhs_batch} -> sum + dot(a, b) [...]; the "
+       "product "
+       "alone where keep is false",
+       dot_add, nullptr},
+      {"dot_sum", "a product of tensors, and the sum of one operand over the contracted axes",
+       "a, b {lhs_contract, rhs_contract, sum = 0} -> dot(a, b) [...], a summed over lhs_contract [...]; b over "
+       "rhs_contract where sum is 1",
+       dot_sum, nullptr},
+      {"sgd_outer", "one step of gradient descent on an affine map's weight, without storing its gradient",
+       "w [m, n], a [..., m], b [..., n], lr [] {slope = \"\", scale?} -> w - lr sum(a b^T) [m, n], b w^T [..., "
+       "m]?; slope "
+       "\"all\" gives the second result (with the old w), \"active\" only where a > 0, else zero; with scale a "
+       "holds whole "
+       "numbers, and a * scale is meant",
+       sgd_outer, nullptr}};
 }
 
 }  // namespace harmonics::engine::reference

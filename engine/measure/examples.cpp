@@ -111,7 +111,7 @@ int64_t piece_size(BoundGraph& graph, const std::vector<int>& producers, int64_t
 // Returns a producer's sample in `pieces` as it is.
 HTensor sample_of(BoundGraph& graph, int producer, const Pieces& pieces, int64_t at) {
   const StreamType& type = graph.types().at(producer);
-  const size_t bytes = static_cast<size_t>(type.sample.count()) * dtype_bytes(type.dtype);
+  const size_t bytes = static_cast<size_t>(type.sample.count()) * element_bytes(type.dtype);
   return view_of({type.dtype, type.sample},
                  static_cast<std::byte*>(pieces.of(producer)) + static_cast<size_t>(at) * bytes);
 }

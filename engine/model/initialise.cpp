@@ -1,6 +1,9 @@
 // Initial values of parameters. Element i depends only on the seed, the tensor's name and i.
 #include <cmath>
+#include <cstring>
 #include <numbers>
+
+#include <harmonics/element_conversion.hpp>
 
 #include "engine/base/philox.hpp"
 #include "engine/model/parameter_store.hpp"
@@ -60,9 +63,24 @@ void expect(bool holds, const std::string& name, const std::string& rule, double
                 "the initialisation of '" + name + "' (" + std::to_string(a) + ", " + std::to_string(b) + ") " + rule);
 }
 
+// A constant in a stored type; those that can only be read begin as zeros.
+void fill_stored(void* data, const TensorType& type, double value, const std::string& name) {
+  if (!can_encode(type.dtype)) {
+    if (value != 0)
+      throw Error(ErrorKind::Type, "'" + name + "' is " + type.str() + ", which can begin with zeros only");
+    std::memset(data, 0, type.bytes());
+    return;
+  }
+  const ElementType& element = element_type(type.dtype);
+  const std::vector<float> numbers(element.block, static_cast<float>(value));
+  for (size_t at = 0; at < type.bytes(); at += element.block_bytes)
+    encode_elements(type.dtype, numbers.data(), static_cast<char*>(data) + at, element.block);
+}
+
 }  // namespace
 
 void initialise(void* data, const TensorType& type, const hx_init& init, uint64_t seed, const std::string& name) {
+  if (init.kind == HX_INIT_CONSTANT && is_stored(type.dtype)) return fill_stored(data, type, init.a, name);
   if (init.kind == HX_INIT_CONSTANT) return fill_elements(type.dtype, data, type.shape.count(), init.a);
   if (!is_float(type.dtype))
     throw Error(ErrorKind::Type,

@@ -21,15 +21,18 @@ void exchange(const T* from, T* to, int64_t rows, int64_t columns) {
 // Transposes; `type` is that of `from`.
 void exchange(const void* from, void* to, const TensorType& type) {
   const int64_t rows = type.shape[0], columns = type.shape[1];
-  switch (dtype_bytes(type.dtype)) {
+  const size_t bytes = element_bytes(type.dtype);
+  switch (bytes) {
     case 1:
       return exchange(static_cast<const uint8_t*>(from), static_cast<uint8_t*>(to), rows, columns);
     case 2:
       return exchange(static_cast<const uint16_t*>(from), static_cast<uint16_t*>(to), rows, columns);
     case 4:
       return exchange(static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), rows, columns);
-    default:
+    case 8:
       return exchange(static_cast<const uint64_t*>(from), static_cast<uint64_t*>(to), rows, columns);
+    default:
+      throw Error(ErrorKind::Internal, "elements of " + std::to_string(bytes) + " bytes cannot be transposed");
   }
 }
 
@@ -199,7 +202,7 @@ std::shared_ptr<DeviceTensor> ParameterStore::parameter_on(const std::shared_ptr
 
 bool ParameterStore::transposed(const std::string& name, const TensorType& type, bool preferred) {
   StoredTensor* stored = find(name);
-  if (!stored || stored->type != type || type.shape.rank() != 2) return false;
+  if (!stored || stored->type != type || type.shape.rank() != 2 || is_stored(type.dtype)) return false;
   if (!stored->asked && preferred) {
     const auto turned = std::make_shared<Storage>(type.bytes());
     exchange(stored->data(), turned->data(), type);

@@ -44,6 +44,7 @@ ElementGroups::ElementGroups(const Program& program, const HasKernel& accepts)
 bool ElementGroups::fits(uint32_t node, const HasKernel& accepts) const {
   const Node& n = program_.nodes[node];
   if (!is_elementwise(n.op) || (n.op != Op::cast && !n.attributes.empty())) return false;
+  if (converts_stored(program_, n)) return false;
   return !accepts || accepts(program_, n);
 }
 

@@ -39,7 +39,7 @@ std::optional<Node> fold_full(const Program& program, const Node& node, const Te
   const Family family = op_row(node.op).family;
   const bool moves = node.op == Op::reshape || node.op == Op::transpose || node.op == Op::broadcast ||
                      node.op == Op::slice || node.op == Op::reverse;
-  if (!moves && !is_elementwise(node.op)) return std::nullopt;
+  if ((!moves && !is_elementwise(node.op)) || is_stored(output.dtype)) return std::nullopt;
   for (ValueId v : node.inputs)
     if (program.producer(v).op != Op::full) return std::nullopt;
   if (moves) {
@@ -77,7 +77,8 @@ HTensor constant_of(const Node& node, const TensorType& type) {
 
 std::optional<Node> as_full(const HTensor& value) {
   const TensorType type = type_of(value);
-  const size_t width = dtype_bytes(type.dtype), bytes = type.bytes();
+  if (is_stored(type.dtype)) return std::nullopt;
+  const size_t width = element_bytes(type.dtype), bytes = type.bytes();
   if (bytes == 0) return std::nullopt;
   const auto* data = static_cast<const std::byte*>(value.bytes());
   if (bytes > width && std::memcmp(data, data + width, bytes - width) != 0) return std::nullopt;

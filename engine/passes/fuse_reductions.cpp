@@ -44,8 +44,9 @@ class ReductionFuser {
 
  private:
   // A single operation that can serve as a chain.
-  static bool has_one_op(const Node& node) {
-    return is_elementwise(node.op) && (node.op == Op::cast || node.attributes.empty());
+  bool has_one_op(const Node& node) const {
+    return is_elementwise(node.op) && (node.op == Op::cast || node.attributes.empty()) &&
+           !converts_stored(program_, node);
   }
 
   Chain chain_at(const Node& node, const std::vector<ValueId>& inputs) const {

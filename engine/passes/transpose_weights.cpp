@@ -49,14 +49,16 @@ class Transposer {
   void choose() {
     std::map<ValueId, bool> likes = preferences();
     for (const Node& node : program_.nodes)
-      if (node.op == Op::parameter && type(node.outputs[0]).shape.rank() == 2) ask(node, likes[node.outputs[0]]);
+      if (node.op == Op::parameter && can_turn(node.outputs[0])) ask(node, likes[node.outputs[0]]);
     for (const Node& node : program_.nodes)
       if (is_update(node) && wanted_[node.inputs[0]]) want_operands(node);
     // Registers untransposed states, so that later programs use the same layout, accumulated gradients included.
     for (const Node& node : program_.nodes)
-      if (node.op == Op::state && type(node.outputs[0]).shape.rank() == 2 && !lies_turned_.count(node.callee))
-        ask(node, false);
+      if (node.op == Op::state && can_turn(node.outputs[0]) && !lies_turned_.count(node.callee)) ask(node, false);
   }
+
+  // Blocks of stored types lie along the rows.
+  bool can_turn(ValueId v) const { return type(v).shape.rank() == 2 && !is_stored(type(v).dtype); }
 
   // Prefers transposed storage for parameters that only affine maps read. Batch-invariant maps read rows of weights.
   std::map<ValueId, bool> preferences() const {
@@ -67,7 +69,8 @@ class Transposer {
         const ValueId v = node.inputs[i];
         const bool of_map = node.op == Op::call && node.callee == "linear" && i == 1 &&
                             !node.attributes.flag("batch_invariant");
-        if (of_map && type(v).shape[0] >= kLeastOutputs && type(v).bytes() <= kMostBytes)
+        // kernels read 16-bit weights in the layout of their file
+        if (of_map && type(v).dtype == DType::F32 && type(v).shape[0] >= kLeastOutputs && type(v).bytes() <= kMostBytes)
           likes[v] = true;
         else if (!(is_update(node) && i == 0) && !is_plain_dot(node))
           others.push_back(v);

@@ -227,6 +227,9 @@ class Parser {
   }
 
   HTensor literal_list(const TensorType& type, size_t from) {
+    if (is_stored(type.dtype))
+      cursor_.fail(from, "a literal of " + type.str() + " is written as bytes \"...\", not as numbers",
+                   ErrorKind::Type);
     std::vector<std::string_view> words;
     cursor_.expect('[');
     if (!cursor_.take(']')) {

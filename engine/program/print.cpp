@@ -28,7 +28,7 @@ std::string element_text(T stored) {
 std::string literal_list(const HTensor& literal) {
   const TensorType type = type_of(literal);
   const int64_t n = type.shape.count();
-  if (n > kLongestList) return "";
+  if (n > kLongestList || is_stored(type.dtype)) return "";
   return visit_dtype(type.dtype, [&](auto tag) -> std::string {
     using T = typename decltype(tag)::type;
     const auto* x = static_cast<const T*>(literal.bytes());

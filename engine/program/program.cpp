@@ -143,6 +143,12 @@ std::vector<TensorType> output_types(const Program& program, const Node& node) {
   return types_at(program, node.outputs);
 }
 
+bool converts_stored(const Program& program, const Node& node) {
+  const auto stored = [&](ValueId v) { return is_stored(program.type(v).dtype); };
+  return std::any_of(node.inputs.begin(), node.inputs.end(), stored) ||
+         std::any_of(node.outputs.begin(), node.outputs.end(), stored);
+}
+
 std::vector<TensorType> inferred_types(const Program& program, const Node& node) {
   const std::vector<TensorType> inputs = input_types(program, node);
   switch (node.op) {

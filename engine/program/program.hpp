@@ -65,6 +65,8 @@ struct Program {
 
 std::vector<TensorType> input_types(const Program& program, const Node& node);
 std::vector<TensorType> output_types(const Program& program, const Node& node);
+// Whether a node has operands or results of stored types (q8_0 ...), which it converts or moves.
+bool converts_stored(const Program& program, const Node& node);
 // Inferred types of a node's results (leaves and host calls: as declared). Throws inference errors; an unknown
 // functional is ErrorKind::Name.
 std::vector<TensorType> inferred_types(const Program& program, const Node& node);

@@ -127,7 +127,7 @@ void append_number(std::string& to, DType dtype, const std::byte* at) {
 void append_nested(std::string& to, DType dtype, const Shape& shape, uint32_t axis, const std::byte*& at) {
   if (axis == shape.rank()) {
     append_number(to, dtype, at);
-    at += dtype_bytes(dtype);
+    at += element_bytes(dtype);
     return;
   }
   to += '[';

@@ -47,6 +47,9 @@ const char* dtype_text(DType dtype) {
 
 // Returns the bytes of one sample of this type; throws if the description is invalid.
 size_t checked_bytes(const std::string& who, const StreamInfo& info) {
+  if (is_stored(info.dtype))
+    refuse(who, "announces samples of " + std::string(element_type(info.dtype).name) +
+                    ", a stored type; samples are of plain types, such as f32");
   size_t bytes = element_bytes(info.dtype);
   for (const int64_t dim : info.sample) {
     if (dim <= 0) refuse(who, "announces samples of shape " + info.sample.str() + "; every size must be at least 1");
@@ -442,6 +445,9 @@ void Sink::fail() const {
 }
 
 void Sink::push(const HTensor& sample) {
+  if (is_stored(sample.dtype()))
+    throw Error(ErrorKind::Type, "a sample of " + std::string(element_type(sample.dtype()).name) +
+                                     " cannot be written: that is a stored type; cast it to f32");
   if (table_->push(object_, sample.raw()) != HX_OK) fail();
   ++position_;
 }

@@ -58,7 +58,7 @@ std::string joined_text(const std::vector<T>& values, std::string (*text)(T)) {
 struct Text {
   std::string_view name;
   std::string operator()(int64_t v) const {
-    const bool names_a_type = name == "dtype" && v >= 0 && v <= static_cast<int64_t>(DType::F64);
+    const bool names_a_type = name == "dtype" && v >= 0 && v < static_cast<int64_t>(detail::element_type_count);
     return names_a_type ? std::string(dtype_name(static_cast<DType>(v))) : std::to_string(v);
   }
   std::string operator()(double v) const { return float_text(v); }

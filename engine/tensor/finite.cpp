@@ -57,7 +57,7 @@ BadRows rows_not_finite(DType dtype, const void* data, int64_t rows, int64_t ele
   if (at < 0) return bad;
   bad.first = at / elements;
   const auto* row = static_cast<const std::byte*>(data);
-  const auto bytes = static_cast<size_t>(elements) * dtype_bytes(dtype);
+  const auto bytes = static_cast<size_t>(elements) * element_bytes(dtype);
   for (int64_t i = bad.first; i < rows; ++i)
     bad.rows += first_not_finite(dtype, row + static_cast<size_t>(i) * bytes, elements) >= 0;
   return bad;

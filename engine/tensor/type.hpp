@@ -9,17 +9,9 @@
 
 namespace harmonics::engine {
 
-struct DTypeRow {
-  DType dtype;
-  std::string_view name;  // "f32"
-  size_t bytes;
-  bool is_float, is_integer, is_signed;
-};
-const DTypeRow& dtype_row(DType dtype);
-inline std::string_view dtype_name(DType dtype) { return dtype_row(dtype).name; }
-inline size_t dtype_bytes(DType dtype) { return dtype_row(dtype).bytes; }
-inline bool is_float(DType dtype) { return dtype_row(dtype).is_float; }
-inline bool is_integer(DType dtype) { return dtype_row(dtype).is_integer; }
+inline std::string_view dtype_name(DType dtype) { return element_type(dtype).name; }
+inline bool is_float(DType dtype) { return element_type(dtype).kind == ElementKind::Float; }
+inline bool is_integer(DType dtype) { return element_type(dtype).kind == ElementKind::Integer; }
 // Parses "f32"; throws ErrorKind::Type with the nearest known name.
 DType dtype_named(std::string_view name);
 
@@ -33,7 +25,7 @@ struct TensorType {
   friend bool operator!=(const TensorType& a, const TensorType& b) { return !(a == b); }
 };
 
-TensorType from_c(const hx_type& type);  // checks dtype, rank, signs and size overflow
+TensorType from_c(const hx_type& type);  // checks dtype, rank, signs, whole blocks and size overflow
 hx_type to_c(const TensorType& type);
 
 }  // namespace harmonics::engine

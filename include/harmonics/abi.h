@@ -78,7 +78,19 @@ typedef enum hx_dtype {
   HX_F16 = 9,
   HX_BF16 = 10,
   HX_F32 = 11,
-  HX_F64 = 12
+  HX_F64 = 12,
+  /* Contract 1.5: stored types, for weights. Only `cast`, `gather` of whole rows, the weight of `linear` and the table
+   * of `embedding` take them. Several are stored in blocks: the last axis is a multiple of the block's elements.
+   * Devices and implementations of libraries built for an earlier contract are never asked about them. */
+  HX_F8_E4M3 = 13, /* no infinities, at most 448 */
+  HX_F8_E5M2 = 14,
+  HX_NF4 =
+      15,     /* 4-bit index into 16 quantiles of a normal distribution in [-1, 1]; the first of two in the high bits */
+  HX_I4 = 16, /* -8 to 7; the first of two in the low bits */
+  HX_Q8_0 = 17, /* as in GGUF, as are the rest: 32 elements in 34 bytes */
+  HX_Q4_0 = 18, /* 32 in 18 */
+  HX_Q4_K = 19, /* 256 in 144 */
+  HX_Q6_K = 20  /* 256 in 210 */
 } hx_dtype;
 
 typedef struct hx_type { /* dense, row-major; rank 0 is a scalar */

@@ -4,40 +4,10 @@
 #include <memory>
 #include <optional>
 
+#include <harmonics/element_type.hpp>
 #include <harmonics/tensor.hpp>
 
 namespace harmonics {
-
-HARMONICS_FACE inline size_t element_bytes(DType dtype) {
-  switch (dtype) {
-    case DType::Bool:
-    case DType::U8:
-    case DType::I8:
-      return 1;
-    case DType::I16:
-    case DType::U16:
-    case DType::F16:
-    case DType::BF16:
-      return 2;
-    case DType::I32:
-    case DType::U32:
-    case DType::F32:
-      return 4;
-    case DType::I64:
-    case DType::U64:
-    case DType::F64:
-      return 8;
-  }
-  throw Error(ErrorKind::Type, "there is no dtype " + std::to_string(static_cast<uint32_t>(dtype)));
-}
-
-// The bytes of a tensor; throws on size_t overflow.
-HARMONICS_FACE inline size_t tensor_bytes(DType dtype, const Shape& shape) {
-  size_t bytes = 0;
-  if (__builtin_mul_overflow(shape.count(), element_bytes(dtype), &bytes))
-    throw Error(ErrorKind::Shape, "a tensor of shape " + shape.str() + " has more bytes than an address space");
-  return bytes;
-}
 
 // Type and number of a stream's samples, known before the first is read.
 struct StreamInfo {

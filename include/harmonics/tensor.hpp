@@ -34,6 +34,14 @@ enum class DType : uint32_t {
   BF16 = HX_BF16,
   F32 = HX_F32,
   F64 = HX_F64,
+  F8_E4M3 = HX_F8_E4M3,
+  F8_E5M2 = HX_F8_E5M2,
+  NF4 = HX_NF4,
+  I4 = HX_I4,
+  Q8_0 = HX_Q8_0,
+  Q4_0 = HX_Q4_0,
+  Q4_K = HX_Q4_K,
+  Q6_K = HX_Q6_K,
 };
 
 namespace detail {

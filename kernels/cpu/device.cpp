@@ -100,6 +100,8 @@ bool has_elements(const Site& site) {
   return true;
 }
 
+bool takes_stored(std::string_view op) { return op == "linear" || op == "embedding"; }
+
 class CpuDevice final : public Device {
  public:
   CpuDevice() { half_product(); }
@@ -112,7 +114,9 @@ class CpuDevice final : public Device {
   bool find(const hx_call_site& raw, hx_kernel& out) override {
     const Site site(raw);
     const auto plan = plans().find(site.op());
-    return plan != plans().end() && has_elements(site) && plan->second(site, out);
+    if (plan == plans().end() || !has_elements(site)) return false;
+    if (site.has_stored() && !takes_stored(site.op())) return declined("does not support stored element types");
+    return plan->second(site, out);
   }
 };
 

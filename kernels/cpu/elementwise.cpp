@@ -70,7 +70,7 @@ std::optional<uint32_t> ChainBuilder::step(const ScalarRow& row, uint32_t dtype,
   for (uint32_t i = 0; i < row.operands; ++i)
     if (operands[i] >= registers_.size()) return std::nullopt;
   for (uint32_t i = row.operands; i < 3; ++i) operands[i] = operands[0];
-  const Block block = isa().block(row.op, dtypes_[operands[0]], dtype);
+  const Block block = isa().block(row.op, dtypes_[operands[0]], dtype, width(dtype));
   if (!block) return std::nullopt;
   ChainRegister r{};
   r.place = Place::scratch;

@@ -32,6 +32,7 @@ bool plan_cumsum(const Site&, hx_kernel&);
 bool plan_dot(const Site&, hx_kernel&);
 bool plan_dot_add(const Site&, hx_kernel&);
 bool plan_linear(const Site&, hx_kernel&);
+bool plan_typed_linear(const Site&, hx_kernel&);  // weights of 16-bit floats and stored types
 bool plan_sgd_outer(const Site&, hx_kernel&);
 
 bool plan_softmax(const Site&, hx_kernel&);
@@ -54,6 +55,7 @@ bool plan_attention(const Site&, hx_kernel&);
 bool plan_rope(const Site&, hx_kernel&);
 bool plan_cache_append(const Site&, hx_kernel&);
 
+bool plan_typed_embedding(const Site&, hx_kernel&);  // tables of stored types
 bool plan_gather(const Site&, hx_kernel&);
 bool plan_scatter_add(const Site&, hx_kernel&);
 bool plan_dynamic_slice(const Site&, hx_kernel&);

@@ -18,7 +18,8 @@ struct IsaTable {
   const char* name;
   int64_t vector;  // floats per vector
   // Returns the function that computes `n` elements of a scalar operation on these types; null if unsupported.
-  Block (*block)(ScalarOp op, uint32_t operand_dtype, uint32_t result_dtype);
+  // `result_bytes`: of an element of the result.
+  Block (*block)(ScalarOp op, uint32_t operand_dtype, uint32_t result_dtype, int64_t result_bytes);
   // y = activation(y + bias) over a block of rows.
   void (*epilogue)(float* y, int64_t rows, int64_t columns, int64_t stride, const float* bias, int activation);
   // Epilogue of a finished block of C, [row, row_end) x [column, column_end): bias and activation.

@@ -200,6 +200,7 @@ bool activation_of(const Site& site, int& activation) {
 }
 
 bool plan_linear(const Site& site, hx_kernel& out) {
+  if (!is_f32(site.in(1))) return plan_typed_linear(site, out);
   Product p{};
   if (!activation_of(site, p.activation)) return false;
   const auto scale = site.scale_of(0);

@@ -185,6 +185,7 @@ class CudaDevice final : public CapturingDevice {
     const Site site(raw, machine());
     const auto plan = plans().find(site.op());
     if (plan == plans().end()) return false;
+    if (site.has_stored()) return declined("does not support stored element types");
     for (uint32_t i = 0; i < site.workspace(); ++i)
       if (!kernels::can_index(site.buffer(i))) return false;
     return plan->second(site, out);

@@ -232,6 +232,7 @@ class OpenClDevice final : public StagingDevice {
     const Site site(raw, machine());
     const auto plan = plans().find(site.op());
     if (plan == plans().end()) return declined("has no kernel of its own for it");
+    if (site.has_stored()) return declined("does not support stored element types");
     for (uint32_t i = 0; i < site.workspace(); ++i) {
       const hx_type& t = site.buffer(i);
       if (!kernels::can_index(t)) return false;

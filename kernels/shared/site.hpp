@@ -30,6 +30,12 @@ class Site {
     return std::all_of(raw_.inputs, raw_.inputs + raw_.n_inputs, is_f32) &&
            std::all_of(raw_.outputs, raw_.outputs + raw_.n_outputs, is_f32);
   }
+  // Whether an operand or result is of a stored type (q8_0 ...).
+  bool has_stored() const {
+    const auto stored = [](const hx_type& t) { return is_stored(t.dtype); };
+    return std::any_of(raw_.inputs, raw_.inputs + raw_.n_inputs, stored) ||
+           std::any_of(raw_.outputs, raw_.outputs + raw_.n_outputs, stored);
+  }
   int64_t integer(const char* name, int64_t otherwise = 0) const {
     return int_attribute(raw_.attributes, name, otherwise);
   }

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <harmonics/abi.h>
+#include <harmonics/element_type.hpp>
 
 namespace harmonics::kernels {
 
@@ -34,26 +34,9 @@ inline bool same_shape(const hx_type& a, const hx_type& b) {
 }
 inline bool is_f32(const hx_type& t) { return t.dtype == HX_F32; }
 
-// Bytes of an element.
-inline uint32_t width(uint32_t dtype) {
-  switch (dtype) {
-    case HX_BOOL:
-    case HX_U8:
-    case HX_I8:
-      return 1;
-    case HX_I16:
-    case HX_U16:
-    case HX_F16:
-    case HX_BF16:
-      return 2;
-    case HX_I32:
-    case HX_U32:
-    case HX_F32:
-      return 4;
-    default:
-      return 8;
-  }
-}
+// Bytes of an element. Devices decline sites with stored types, whose elements have none, before they plan.
+inline uint32_t width(uint32_t dtype) { return static_cast<uint32_t>(element_bytes(static_cast<DType>(dtype))); }
+inline bool is_stored(uint32_t dtype) { return harmonics::is_stored(static_cast<DType>(dtype)); }
 inline bool is_signed(uint32_t dtype) {
   return dtype == HX_I8 || dtype == HX_I16 || dtype == HX_I32 || dtype == HX_I64;
 }

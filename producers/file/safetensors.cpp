@@ -11,6 +11,11 @@ ArrayLayout read_safetensors_array(const FileBytesPtr& file, const std::optional
   std::vector<std::string> names;
   for (const TensorEntry& t : header.tensors) names.push_back(t.name);
   const TensorEntry& t = header.tensors[selected(file->name(), "tensor", names, name)];
+  if (is_stored(t.dtype))
+    refuse_file(file->name(),
+                "holds " + std::string(element_type(t.dtype).name) + " in tensor " + shown_name(t.name) +
+                    ", a type that samples cannot have",
+                "convert it to f32");
   ArrayLayout layout;
   layout.bytes = file;
   layout.offset = header.data_offset + t.begin;

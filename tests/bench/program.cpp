@@ -1,24 +1,40 @@
 #include "tests/bench/program.hpp"
 
+#include <algorithm>
+
 #include <fmt/core.h>
+#include <harmonics/element_conversion.hpp>
 #include <harmonics/philox.hpp>
 
 #include "engine/tensor/value.hpp"
 
 namespace harmonics::engine::bench {
 
-PreparedProgram::PreparedProgram(const std::vector<Shape>& inputs, const Trace& trace, int threads)
+namespace {
+
+void fill(const TensorType& type, void* to, PhiloxStream& random) {
+  constexpr int64_t kChunk = 4096;  // a multiple of every block
+  float numbers[kChunk];
+  const int64_t count = type.shape.count();
+  for (int64_t at = 0; at < count; at += kChunk) {
+    const int64_t n = std::min(kChunk, count - at);
+    for (int64_t i = 0; i < n; ++i) numbers[i] = random.uniform() * 2 - 1;
+    encode_elements(type.dtype, numbers, static_cast<char*>(to) + run_bytes(type.dtype, at), n);
+  }
+}
+
+}  // namespace
+
+PreparedProgram::PreparedProgram(const std::vector<TensorType>& inputs, const Trace& trace, int threads)
     : executor_(make_team_executor(threads)) {
   Tracer tracer("bench");
   std::vector<HTensor> traced;
   PhiloxStream random(philox_key(1, 0), 0);
-  for (const Shape& shape : inputs) {
-    const TensorType type{DType::F32, shape};
+  for (const TensorType& type : inputs) {
     traced.push_back(tracer.input(fmt::format("in{}", traced.size()), type));
     buffers_.push_back(std::make_shared<Storage>(type.bytes()));
     pointers_.push_back(buffers_.back()->data());
-    auto* numbers = static_cast<float*>(buffers_.back()->data());
-    for (int64_t i = 0; i < shape.count(); ++i) numbers[i] = random.uniform() * 2 - 1;
+    fill(type, buffers_.back()->data(), random);
   }
   size_t i = 0;
   for (const HTensor& result : trace(traced)) tracer.output(fmt::format("out{}", i++), result);
@@ -31,7 +47,14 @@ std::string PreparedProgram::kernels() const {
   return text;
 }
 
-void add_program(const std::string& name, std::vector<Shape> inputs, Trace trace, double flops, double bytes) {
+void add_program(const std::string& name, const std::vector<Shape>& f32_inputs, Trace trace, double flops,
+                 double bytes) {
+  std::vector<TensorType> types;
+  for (const Shape& shape : f32_inputs) types.push_back({DType::F32, shape});
+  add_program(name, std::move(types), std::move(trace), flops, bytes);
+}
+
+void add_program(const std::string& name, std::vector<TensorType> inputs, Trace trace, double flops, double bytes) {
   for (int threads : {1, 2})
     benchmark::RegisterBenchmark(fmt::format("{}/threads:{}", name, threads).c_str(),
                                  [=](benchmark::State& state) {

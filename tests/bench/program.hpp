@@ -12,12 +12,12 @@
 
 namespace harmonics::engine::bench {
 
-// `trace` gets one f32 input per shape and returns the results. Inputs are random numbers in [-1, 1).
+// `trace` gets one input per type and returns the results. Inputs are random numbers in [-1, 1), converted to the type.
 using Trace = std::function<std::vector<HTensor>(const std::vector<HTensor>& inputs)>;
 
 class PreparedProgram {
  public:
-  PreparedProgram(const std::vector<Shape>& inputs, const Trace& trace, int threads);
+  PreparedProgram(const std::vector<TensorType>& inputs, const Trace& trace, int threads);
   void run() { plan_->run(pointers_.data()); }
   std::string kernels() const;  // of the steps, joined by " + "
 
@@ -29,6 +29,8 @@ class PreparedProgram {
 };
 
 // Registers "NAME/threads:N" for 1 and 2 threads. Give flops, or bytes if memory is the limit; see Work.
-void add_program(const std::string& name, std::vector<Shape> inputs, Trace trace, double flops, double bytes);
+void add_program(const std::string& name, std::vector<TensorType> inputs, Trace trace, double flops, double bytes);
+void add_program(const std::string& name, const std::vector<Shape>& f32_inputs, Trace trace, double flops,
+                 double bytes);
 
 }  // namespace harmonics::engine::bench

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <thread>
 
+#include <harmonics/element_type.hpp>
 #include <harmonics/function.hpp>
 
 #include "engine/tensor/half.hpp"
@@ -72,11 +73,7 @@ Memory aligned(size_t bytes) {
 
 }  // namespace
 
-int64_t bytes_of(uint32_t dtype) {
-  if (dtype == HX_BOOL || dtype == HX_U8 || dtype == HX_I8) return 1;
-  if (dtype == HX_BF16 || dtype == HX_F16 || dtype == HX_I16 || dtype == HX_U16) return 2;
-  return dtype == HX_F32 || dtype == HX_I32 || dtype == HX_U32 ? 4 : 8;
-}
+size_t bytes_of(uint32_t dtype, const Dims& dims) { return tensor_bytes(static_cast<DType>(dtype), Shape(dims)); }
 
 hx_type Tensor::type() const {
   hx_type t{};

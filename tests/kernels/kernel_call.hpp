@@ -50,7 +50,7 @@ inline int64_t elements(const Dims& dims) {
   for (int64_t d : dims) n *= d;
   return n;
 }
-int64_t bytes_of(uint32_t dtype);
+size_t bytes_of(uint32_t dtype, const Dims& dims);
 
 struct Tensor {
   uint32_t dtype = HX_F32;
@@ -66,7 +66,7 @@ struct Tensor {
   static Tensor zeros(Dims dims, uint32_t dtype = HX_F32) {
     Tensor t;
     t.dtype = dtype;
-    t.bytes.resize(static_cast<size_t>(elements(dims) * bytes_of(dtype)));
+    t.bytes.resize(bytes_of(dtype, dims));
     t.dims = std::move(dims);
     return t;
   }

@@ -60,6 +60,13 @@ TEST_CASE("binaries of contract 1.0: functions, gradients and metrics") {
   }
 }
 
+TEST_CASE("binaries of contract 1.0: their items know it") {
+  if (!runs_here()) return;
+  const Golden golden;
+  for (const Build& b : golden.builds())
+    for (const auto& item : load_beside(b.path)) CHECK(item->contract_minor == 0);
+}
+
 TEST_CASE("binaries of contract 1.0: everything in them trains as calculated") {
   if (!runs_here()) return;
   const Golden golden;

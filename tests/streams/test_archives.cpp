@@ -103,8 +103,10 @@ TEST_CASE("tensors of a safetensors file, by name") {
         sorry + "8, tensor 'x': F32 [2, 3] takes 24 bytes, data_offsets = [0, 23] hold 23");
   CHECK(with(R"({"x":{"dtype":"F12","shape":[2,3],"data_offsets":[0,24]}})", data) ==
         sorry +
-            "8, tensor 'x': dtype 'F12' is not one that can be read: BOOL, U8, I8, I16, U16, F16, BF16, I32, U32, "
-            "F32, F64, I64, U64");
+            "8, tensor 'x': dtype 'F12' is not one that can be read: BOOL, U8, I8, F8_E5M2, F8_E4M3, I16, U16, "
+            "F16, BF16, I32, U32, F32, F64, I64, U64");
+  CHECK(with(R"({"x":{"dtype":"F8_E4M3","shape":[2,3],"data_offsets":[0,6]}})", "abcdef") ==
+        "'FILE' holds f8_e4m3 in tensor 'x', a type that samples cannot have; convert it to f32");
   CHECK(with(R"({"x":{"shape":[2,3],"data_offsets":[0,24]}})", data) == sorry + "8, tensor 'x': has no 'dtype'");
   CHECK(with(R"({"x":)", data).find(sorry + "8, the header is no JSON: ") == 0);
   CHECK(with(R"({"x":{"dtype":"F32","shape":[],"data_offsets":[0,4]}})", "1234") ==

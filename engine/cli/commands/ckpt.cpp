@@ -117,7 +117,7 @@ int verify(const std::string& path, const Options& options) {
 }
 
 struct Difference {
-  int64_t elements = 0;  // elements that differ in any bit
+  int64_t elements = 0;  // elements, or blocks of them, that differ in any bit
   double largest = 0;    // of |a - b|, floating point only
 };
 
@@ -130,9 +130,10 @@ void largest(const HTensor& a, const HTensor& b, Difference& d) {
 
 Difference difference(const HTensor& a, const HTensor& b) {
   Difference d;
-  const size_t width = dtype_bytes(a.dtype());
+  const ElementType& element = element_type(a.dtype());
+  const size_t width = element.block_bytes;
   const auto *x = static_cast<const char*>(a.bytes()), *y = static_cast<const char*>(b.bytes());
-  for (int64_t i = 0; i < a.size(); ++i)
+  for (int64_t i = 0; i < a.size() / element.block; ++i)
     d.elements += std::memcmp(x + static_cast<size_t>(i) * width, y + static_cast<size_t>(i) * width, width) != 0;
   if (a.dtype() == DType::F32) largest<float>(a, b, d);
   if (a.dtype() == DType::F64) largest<double>(a, b, d);

@@ -16,8 +16,18 @@ void misfit(Op op, ErrorKind kind, std::span<const TensorType> inputs, const std
   throw Error(kind, std::string(op_name(op)) + noun + types_text(inputs) + "; " + rule);
 }
 
+void expect_plain(Op op, std::span<const TensorType> inputs) {
+  if (op == Op::cast || op == Op::gather || op == Op::stop_gradient) return;  // they have rules of their own
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (is_stored(inputs[i].dtype))
+      misfit(op, ErrorKind::Type, inputs,
+             (inputs.size() == 1 ? "" : "operand " + std::to_string(i + 1) + " is ") +
+                 std::string(dtype_name(inputs[i].dtype)) +
+                 " is a stored type: cast it to f32 first, or make it the weight of linear or the table of embedding");
+}
+
 void expect_operands(Op op, std::span<const TensorType> inputs, size_t count) {
-  if (inputs.size() == count) return;
+  if (inputs.size() == count) return expect_plain(op, inputs);
   throw Error(ErrorKind::Type, std::string(op_name(op)) + " takes " + std::to_string(count) +
                                    (count == 1 ? " operand" : " operands") + ", not " + std::to_string(inputs.size()) +
                                    (inputs.empty() ? "" : " (" + types_text(inputs) + ")"));
@@ -61,6 +71,9 @@ int64_t expect_axis(Op op, std::span<const TensorType> inputs, int64_t axis, siz
 }
 
 TensorType checked_type(Op op, DType dtype, const Shape& shape) {
+  if (op != Op::cast && op != Op::gather && is_stored(dtype))
+    throw Error(ErrorKind::Type, std::string(op_name(op)) + ": the result cannot be " + std::string(dtype_name(dtype)) +
+                                     ", a stored type; cast a result of f32 to it");
   try {
     return from_c(make_type(dtype, shape));
   } catch (const Error& e) {

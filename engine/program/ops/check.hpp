@@ -14,6 +14,9 @@ std::string types_text(std::span<const TensorType> types);
 // "add: operands are f32[64, 10] and f32[64, 12]; shapes must be equal"
 [[noreturn]] void misfit(Op op, ErrorKind kind, std::span<const TensorType> inputs, const std::string& rule);
 
+// Refuses operands of stored types, on which arithmetic is not defined.
+void expect_plain(Op op, std::span<const TensorType> inputs);
+// The number of operands; includes expect_plain.
 void expect_operands(Op op, std::span<const TensorType> inputs, size_t count);
 // Require the element type of operand `which`, counted from 0.
 void expect_float(Op op, std::span<const TensorType> inputs, size_t which = 0);

@@ -49,6 +49,8 @@ decltype(auto) visit_dtype(DType dtype, Body&& body) {
       return body(std::type_identity<float>{});
     case DType::F64:
       return body(std::type_identity<double>{});
+    default:
+      break;
   }
   throw Error(ErrorKind::Internal, "element type " + std::to_string(static_cast<uint32_t>(dtype)) + " has no C++ type");
 }

@@ -50,6 +50,11 @@ TensorType gathered_type(Op op, Types in, int64_t axis) {
 std::vector<TensorType> infer_gather(const AttributeMap& a, Types in) {
   expect_operands(Op::gather, in, 2);
   expect_integer(Op::gather, in, 1);
+  if (is_stored(in[1].dtype) || (is_stored(in[0].dtype) && a.integer("axis") + 1 >= in[0].shape.rank()))
+    misfit(Op::gather, ErrorKind::Type, in,
+           std::string(dtype_name(in[0].dtype)) +
+               " is a stored type, of which only whole rows are taken; cast it to f32 "
+               "first");
   return {gathered_type(Op::gather, in, expect_axis(Op::gather, in, a.integer("axis")))};
 }
 
@@ -57,7 +62,7 @@ void evaluate_gather(const AttributeMap& a, Inputs in, Outputs out) {
   if (out[0].type.shape.count() == 0) return;
   const AxisView x(in[0].type.shape, a.integer("axis"));
   const std::vector<int64_t> indices = read_indices(in[1], x.size - 1);
-  const size_t row = static_cast<size_t>(x.inner) * dtype_bytes(in[0].type.dtype);
+  const size_t row = run_bytes(in[0].type.dtype, x.inner);
   const char* from = static_cast<const char*>(in[0].data);
   char* to = static_cast<char*>(out[0].data);
   for (int64_t o = 0; o < x.outer; ++o) {
@@ -69,6 +74,7 @@ void evaluate_gather(const AttributeMap& a, Inputs in, Outputs out) {
 }
 
 std::vector<HTensor> gradient_gather(const AttributeMap& a, Tensors in, Tensors, Tensors dy) {
+  if (is_stored(in[0].dtype())) return {HTensor(), HTensor()};
   return {scatter_add(zeros_like(in[0]), in[1], dy[0], a.integer("axis")), HTensor()};
 }
 
@@ -158,7 +164,7 @@ void evaluate_dynamic_slice(const AttributeMap&, Inputs in, Outputs out) {
               out[0].data,
               row_major(sizes),
               0,
-              dtype_bytes(in[0].type.dtype)}
+              element_bytes(in[0].type.dtype)}
       .run();
 }
 
@@ -184,7 +190,7 @@ void evaluate_update_slice(const AttributeMap&, Inputs in, Outputs out) {
               out[0].data,
               row_major(shape),
               block_offset(in[2], shape, sizes),
-              dtype_bytes(in[0].type.dtype)}
+              element_bytes(in[0].type.dtype)}
       .run();
 }
 

@@ -25,7 +25,7 @@ StridedCopy onto(const View& out, const ConstView& in, const Strides& from_strid
           out.data,
           row_major(out.type.shape),
           0,
-          dtype_bytes(in.type.dtype)};
+          element_bytes(in.type.dtype)};
 }
 
 // ---- reshape
@@ -188,7 +188,7 @@ void evaluate_pad(const AttributeMap& a, Inputs in, Outputs out) {
                    out[0].data,
                    row_major(out[0].type.shape),
                    0,
-                   dtype_bytes(in[0].type.dtype)};
+                   element_bytes(in[0].type.dtype)};
   for (size_t i = 0; i < low.size(); ++i) {
     copy.to_offset += low[i] * copy.to_strides[i];
     copy.to_strides[i] *= interior[i] + 1;
@@ -212,6 +212,7 @@ std::vector<HTensor> gradient_pad(const AttributeMap& a, Tensors in, Tensors, Te
 
 std::vector<TensorType> infer_concat(const AttributeMap& a, Types in) {
   if (in.empty()) misfit(Op::concat, ErrorKind::Type, in, "at least one is needed");
+  expect_plain(Op::concat, in);
   const int64_t axis = expect_axis(Op::concat, in, a.integer("axis"));
   std::vector<int64_t> dims = in[0].shape.vector();
   for (size_t k = 1; k < in.size(); ++k) {
@@ -235,7 +236,7 @@ void evaluate_concat(const AttributeMap& a, Inputs in, Outputs out) {
   int64_t offset = 0;
   for (const ConstView& x : in) {
     const Shape& shape = x.type.shape;
-    StridedCopy{shape, x.data, row_major(shape), 0, out[0].data, to, offset, dtype_bytes(x.type.dtype)}.run();
+    StridedCopy{shape, x.data, row_major(shape), 0, out[0].data, to, offset, element_bytes(x.type.dtype)}.run();
     offset += shape[axis] * to[axis];
   }
 }

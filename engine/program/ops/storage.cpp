@@ -44,7 +44,7 @@ void for_each_channel(const AxisView& view, Convert&& convert) {
 // ---- quantize
 // -----------------------------------------------------------------------------------------------------------
 
-bool stores_quantized(DType dtype) { return is_integer(dtype) && dtype_bytes(dtype) <= 2; }
+bool stores_quantized(DType dtype) { return is_integer(dtype) && element_bytes(dtype) <= 2; }
 
 std::vector<TensorType> infer_quantize(const AttributeMap& a, Types in) {
   expect_operands(Op::quantize, in, 3);
@@ -138,7 +138,7 @@ std::vector<TensorType> infer_bitcast(const AttributeMap& a, Types in) {
   const DType to = a.dtype();
   if (in[0].dtype == DType::Bool || to == DType::Bool)
     misfit(Op::bitcast, ErrorKind::Type, in, "bits of bool cannot be those of another type; cast it");
-  const size_t from_bytes = dtype_bytes(in[0].dtype), to_bytes = dtype_bytes(to);
+  const size_t from_bytes = element_bytes(in[0].dtype), to_bytes = element_bytes(to);
   std::vector<int64_t> dims = in[0].shape.vector();
   if (from_bytes > to_bytes) dims.push_back(static_cast<int64_t>(from_bytes / to_bytes));
   if (from_bytes < to_bytes) {

@@ -1,5 +1,7 @@
 // Elementwise operations on one operand.
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numbers>
 
 #include <harmonics/ops.hpp>
@@ -47,7 +49,14 @@ std::vector<TensorType> infer_test(const AttributeMap&, Types in) {
 
 std::vector<TensorType> infer_cast(const AttributeMap& a, Types in) {
   expect_operands(Op::cast, in, 1);
-  return {checked_type(Op::cast, a.dtype(), in[0].shape)};
+  const DType to = a.dtype(), from = in[0].dtype;
+  if (from != to && ((is_stored(from) && !is_float(to)) || (is_stored(to) && !is_float(from))))
+    misfit(Op::cast, ErrorKind::Type, in,
+           "stored types are converted to and from floating-point types only, not to " + std::string(dtype_name(to)));
+  if (from != to && is_stored(to) && !can_encode(to))
+    misfit(Op::cast, ErrorKind::Type, in,
+           "numbers cannot be quantised to " + std::string(dtype_name(to)) + ", which can only be read");
+  return {checked_type(Op::cast, to, in[0].shape)};
 }
 
 // ---- evaluation
@@ -155,8 +164,44 @@ void evaluate_test(const AttributeMap&, std::span<const ConstView> in, std::span
   });
 }
 
+// Through f32, some blocks at a time.
+void cast_stored(const ConstView& in, const View& out) {
+  constexpr int64_t kChunk = 1024;  // a multiple of every block
+  float numbers[kChunk];
+  const auto visit_wide = [&](DType dtype, auto&& body) {
+    visit_dtype(dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      if constexpr (is_float_element<T>) body(T{});
+    });
+  };
+  const int64_t count = out.type.shape.count();
+  for (int64_t at = 0; at < count; at += kChunk) {
+    const int64_t n = std::min(kChunk, count - at);
+    const auto* from = static_cast<const char*>(in.data) + run_bytes(in.type.dtype, at);
+    auto* to = static_cast<char*>(out.data) + run_bytes(out.type.dtype, at);
+    if (is_stored(in.type.dtype)) {
+      decode_elements(in.type.dtype, from, numbers, n);
+      visit_wide(out.type.dtype, [&](auto element) {
+        using T = decltype(element);
+        for (int64_t i = 0; i < n; ++i) reinterpret_cast<T*>(to)[i] = convert_element<T>(numbers[i]);
+      });
+    } else {
+      visit_wide(in.type.dtype, [&](auto element) {
+        using T = decltype(element);
+        for (int64_t i = 0; i < n; ++i) numbers[i] = convert_element<float>(reinterpret_cast<const T*>(from)[i]);
+      });
+      encode_elements(out.type.dtype, numbers, to, n);
+    }
+  }
+}
+
 void evaluate_cast(const AttributeMap&, std::span<const ConstView> in, std::span<const View> out) {
   const int64_t n = out[0].type.shape.count();
+  if (in[0].type.dtype == out[0].type.dtype) {
+    if (n) std::memcpy(out[0].data, in[0].data, out[0].type.bytes());
+    return;
+  }
+  if (is_stored(in[0].type.dtype) || is_stored(out[0].type.dtype)) return cast_stored(in[0], out[0]);
   visit_dtype(in[0].type.dtype, [&](auto from) {
     visit_dtype(out[0].type.dtype, [&](auto to) {
       using From = typename decltype(from)::type;
@@ -208,7 +253,10 @@ Gradients gradient_erf(const AttributeMap&, Tensors x, Tensors, Tensors dy) {
 Gradients gradient_logistic(const AttributeMap&, Tensors, Tensors y, Tensors dy) {
   return {dy[0] * (y[0] * (1.0 - y[0]))};
 }
-Gradients gradient_cast(const AttributeMap&, Tensors x, Tensors, Tensors dy) { return {cast(dy[0], x[0].dtype())}; }
+Gradients gradient_cast(const AttributeMap&, Tensors x, Tensors, Tensors dy) {
+  if (is_stored(x[0].dtype()) || is_stored(dy[0].dtype())) return {HTensor()};
+  return {cast(dy[0], x[0].dtype())};
+}
 
 }  // namespace
 

@@ -366,17 +366,11 @@ Block integer_block(ScalarOp op, uint32_t dtype) {
   }
 }
 
-int64_t width_of(uint32_t dtype) {
-  if (dtype == HX_BOOL || dtype == HX_U8 || dtype == HX_I8) return 1;
-  if (dtype == HX_I16 || dtype == HX_U16 || dtype == HX_F16 || dtype == HX_BF16) return 2;
-  return dtype == HX_I32 || dtype == HX_U32 || dtype == HX_F32 ? 4 : 8;
-}
-
 }  // namespace
 
-Block find_block(ScalarOp op, uint32_t operand, uint32_t result) {
+Block find_block(ScalarOp op, uint32_t operand, uint32_t result, int64_t result_bytes) {
   if (op == ScalarOp::cast_) return find_cast(operand, result);
-  if (op == ScalarOp::select_ || op == ScalarOp::stop_gradient_) return moving_block(op, width_of(result));
+  if (op == ScalarOp::select_ || op == ScalarOp::stop_gradient_) return moving_block(op, result_bytes);
   if (operand == HX_F32) {
     if (Block b = f32_block(op)) return b;
     return arithmetic_block<float>(op);

@@ -8,7 +8,7 @@ struct Product;
 }
 namespace harmonics::cpu::HM_ISA {
 
-Block find_block(ScalarOp op, uint32_t operand_dtype, uint32_t result_dtype);
+Block find_block(ScalarOp op, uint32_t operand_dtype, uint32_t result_dtype, int64_t result_bytes);
 Block find_cast(uint32_t from, uint32_t to);
 void epilogue(float* y, int64_t rows, int64_t columns, int64_t stride, const float* bias, int activation);
 // Adds the sums of both halves of the depth, then bias and activation, for one of `parts` slices of rows. C holds the

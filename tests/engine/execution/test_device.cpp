@@ -5,6 +5,9 @@
 #include <chrono>
 #include <iostream>
 
+#include <harmonics/functional_abi.h>
+
+#include "engine/contract/plugin_implementation.hpp"
 #include "engine/execution/kernel_source.hpp"
 #include "engine/program/host_function.hpp"
 #include "tests/engine/execution/compiled.hpp"
@@ -63,7 +66,6 @@ class TestDevice : public Device {
 
 struct WithDevice {
   WithDevice() : device(std::make_shared<TestDevice>()) {
-    auto item = std::make_shared<Item>();
     item->kind = HX_DEVICE;
     item->name = "test";
     item->self = new std::shared_ptr<Device>(device);
@@ -76,6 +78,7 @@ struct WithDevice {
     return o;
   }
   std::shared_ptr<TestDevice> device;
+  std::shared_ptr<Item> item = std::make_shared<Item>();
   Registry registry;
 };
 
@@ -157,6 +160,44 @@ TEST_CASE("a call without a kernel is replaced by its body") {
   CHECK(source.find("silu", {}, type, type) == nullptr);
   CHECK(source.why_not("silu", {}, type, type) == "negates only");
   CHECK(source.why_not("neg", {}, type, type).empty());
+}
+
+TEST_CASE("device: of a library for an earlier contract, is not asked about stored types and mixed operands") {
+  const TensorType x{DType::F32, {3, 32}}, plain{DType::F32, {4, 32}}, y{DType::F32, {3, 4}};
+  for (const DType weight : {DType::Q8_0, DType::F8_E4M3, DType::BF16})
+    for (const bool knows : {false, true}) {
+      WithDevice with;
+      with.item->contract_minor = knows ? 5 : 4;
+      KernelSource source("test", with.registry);
+      const std::vector<TensorType> types{x, {weight, {4, 32}}};
+      CHECK(source.find("linear", {}, types, {y}) == nullptr);
+      CHECK(source.why_not("linear", {}, types, {y}) ==
+            (knows ? "negates only" : "its library is built for contract 1.4, such element types came with 1.5"));
+      CHECK(std::count(with.device->asked.begin(), with.device->asked.end(), "linear") == knows);
+      CHECK(source.why_not("linear", {}, {x, plain}, {y}) == "negates only");
+    }
+}
+
+TEST_CASE("implementation: of a library for an earlier contract, is not asked about stored types") {
+  static int asked;
+  asked = 0;
+  static hx_implementation_vt table{};
+  table.struct_size = sizeof table;
+  table.supports = [](void*, const hx_call_site*) { return ++asked, HX_OK; };
+  Item item;
+  item.kind = HX_IMPLEMENTATION;
+  item.name = "linear.fast";
+  item.vtable = &table;
+  item.contract_minor = 4;
+  CallSiteInfo site;
+  site.op = "linear";
+  site.inputs = {{DType::F32, {3, 32}}, {DType::Q8_0, {4, 32}}};
+  site.outputs = {{DType::F32, {3, 4}}};
+  CHECK_THAT(declines(item, site).value_or(""), Catch::Contains("built for contract 1.4"));
+  CHECK(asked == 0);
+  item.contract_minor = 5;
+  CHECK_FALSE(declines(item, site));
+  CHECK(asked == 1);
 }
 
 TEST_CASE("device: failures and invalid answers name the call site") {

@@ -2,8 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
+#include <harmonics/element_conversion.hpp>
+#include <harmonics/ops.hpp>
 #include <harmonics/philox.hpp>
 
 #include "engine/model/parameter_store.hpp"
@@ -153,6 +157,42 @@ TEST_CASE("initialisation: invalid settings are rejected") {
   CHECK(refusal(ErrorKind::Usage, [&] {
           initialise(x, type, {77, 0, 0}, 1, "w");
         }) == "the initialisation of 'w' has the unknown kind 77");
+}
+
+TEST_CASE("initialisation: stored types begin with constants only") {
+  for (uint32_t d = HX_F8_E4M3; d <= HX_Q6_K; ++d) {
+    const TensorType type{static_cast<DType>(d), {2, 256}};
+    CAPTURE(type.str());
+    HTensor t(type.dtype, type.shape);
+    std::memset(t.mutable_bytes(), 0x5a, type.bytes());
+    initialise(t.mutable_bytes(), type, kZero, 1, "w");
+    const HTensor zeros = cast(t, DType::F32);
+    CHECK(std::all_of(zeros.data<float>(), zeros.data<float>() + 512, [](float v) { return v == 0; }));
+    const hx_init one{HX_INIT_CONSTANT, 1, 0};
+    if (can_encode(type.dtype)) {
+      initialise(t.mutable_bytes(), type, one, 1, "w");
+      const HTensor ones = cast(t, DType::F32);
+      CHECK(std::all_of(ones.data<float>(), ones.data<float>() + 512, [](float v) { return std::abs(v - 1) < 1e-3f; }));
+    } else {
+      CHECK_THROWS_WITH(initialise(t.mutable_bytes(), type, one, 1, "w"), Catch::Contains("zeros only"));
+    }
+    const hx_init uniform{HX_INIT_UNIFORM, 0, 1};
+    CHECK_THROWS_WITH(initialise(t.mutable_bytes(), type, uniform, 1, "w"),
+                      Catch::Contains("only floating-point parameters"));
+  }
+}
+
+TEST_CASE("parameter store: weights of stored types keep the layout of their file") {
+  ParameterStore store;
+  const TensorType type{DType::Q8_0, {64, 96}};
+  HTensor numbers(type.dtype, type.shape);
+  std::memset(numbers.mutable_bytes(), 0x11, type.bytes());
+  store.adopt("w", numbers, nullptr, Role::frozen, kZero);
+  CHECK_FALSE(store.transposed("w", type, true));
+  CHECK(store.tensor("w").dtype() == DType::Q8_0);
+  CHECK(std::memcmp(store.parameter("w", type), numbers.bytes(), type.bytes()) == 0);
+  CHECK_THROWS_WITH(store.assign("w", HTensor(DType::F32, {64, 96})),
+                    "'w' is q8_0[64, 96], the numbers are f32[64, 96]");
 }
 
 TEST_CASE("parameter store: a parameter is declared once and keeps its type") {

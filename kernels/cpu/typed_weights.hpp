@@ -1,0 +1,27 @@
+// linear with a weight of 16-bit floats or a stored type in the layout of its file, and embedding over stored types.
+#pragma once
+
+#include <cstdint>
+
+#include "matmul.hpp"
+
+namespace harmonics::cpu {
+
+// `elements` whole blocks at `from` to f32.
+using Decode = void (*)(const void* from, float* to, int64_t elements);
+
+// The sum of each result is that of inner products: its order depends on the depth only.
+struct TypedContext {
+  Product product;  // a times the rows of b
+  uint32_t dtype;   // of b
+  int64_t row_bytes;
+  Decode decode;  // for types without vector code
+  uint32_t row_parts, column_parts;
+  int64_t panel;  // rows of b that a part decodes at a time, in its share of the workspace
+};
+
+// Up to this many rows of A the weight is converted in registers, else each panel once for all rows.
+constexpr int64_t kDirectRows = 3;
+constexpr int64_t kPanelGranule = 8;
+
+}  // namespace harmonics::cpu

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Writes golden/block_types.safetensors, which test_block_types.cpp compares with: make_block_types.py [FOLDER].
+
+Blocks by the quants of the gguf package of Python (pip install gguf numpy), the reference of the format. For each type T:
+  T/bytes   U8 [rows, bytes of a row]    T/numbers   F32 [rows, columns], T/bytes decoded
+  T/from    F32 [rows, columns], what T/bytes was quantised from; only of types that can be quantised to
+"""
+import json
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+from gguf import quants
+
+random = np.random.default_rng(42)
+tensors = {}
+
+
+def write(path):
+    order = sorted(tensors, key=lambda name: (tensors[name].dtype.itemsize == 1, name))
+    header, at = {}, 0
+    for name in order:
+        t = tensors[name]
+        kind = "U8" if t.dtype == np.uint8 else "F32"
+        header[name] = {"dtype": kind, "shape": list(t.shape), "data_offsets": [at, at + t.nbytes]}
+        at += t.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(tensors[name].tobytes() for name in order))
+
+
+def numbers():
+    """Rows of several magnitudes, zeros, ties of rounding, and largest magnitudes of either sign."""
+    x = random.normal(size=(8, 128)).astype(np.float32)
+    x[1] *= 1e-3
+    x[2] *= 300
+    x[3, :32] = 0
+    x[4, :32] = np.arange(32) - 15.5  # half steps
+    x[4, 32:64] = (np.arange(32) - 16) / 2
+    x[5, :32] = np.linspace(-8, 8, 32)
+    x[6] = np.abs(x[6])
+    x[7] = np.round(x[7] * 4) / 4
+    return x
+
+
+for name, kind in (("q8_0", quants.Q8_0), ("q4_0", quants.Q4_0)):
+    x = numbers()
+    packed = kind.quantize(x)
+    tensors[f"{name}/from"] = x
+    tensors[f"{name}/bytes"] = packed
+    tensors[f"{name}/numbers"] = kind.dequantize(packed)
+
+for name, kind, size, scales in (("q4_k", quants.Q4_K, 144, (0, 2)), ("q6_k", quants.Q6_K, 210, (208,))):
+    packed = random.integers(0, 256, size=(3, 2 * size), dtype=np.uint8)
+    for block in (0, size):
+        for at in scales:
+            halves = (random.normal(size=3) * 0.01).astype(np.float16)
+            packed[:, block + at:block + at + 2] = halves.view(np.uint8).reshape(3, 2)
+    tensors[f"{name}/bytes"] = packed
+    tensors[f"{name}/numbers"] = kind.dequantize(packed)
+
+folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "golden"
+write(folder / "block_types.safetensors")
