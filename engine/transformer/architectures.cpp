@@ -4,6 +4,9 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/element_type.hpp>
+#include <harmonics/ops.hpp>
+
 #include "engine/transformer/llama.hpp"
 
 namespace harmonics::engine {
@@ -12,8 +15,15 @@ namespace {
 
 struct Architecture {
   std::string_view name;
-  void (*add_entries)(Model& model);
+  void (*add_entries)(Model& model, DType cache);
 };
+
+// The matrix as `dtype`, or as it is if its rows are not whole blocks.
+HTensor as(DType dtype, const HTensor& tensor) {
+  if (tensor.rank() != 2 || tensor.dtype() == dtype || tensor.shape().back() % element_type(dtype).block != 0)
+    return tensor;
+  return cast(cast(tensor, DType::F32), dtype);
+}
 
 constexpr Architecture kArchitectures[] = {
     {"llama", add_llama_entries},
@@ -21,7 +31,7 @@ constexpr Architecture kArchitectures[] = {
 
 }  // namespace
 
-Model model_of(const ImportedModel& imported) {
+Model model_of(const ImportedModel& imported, const ModelOptions& options) {
   const std::string wanted = imported.architecture();
   std::vector<std::string> known;
   for (const Architecture& a : kArchitectures) {
@@ -31,8 +41,10 @@ Model model_of(const ImportedModel& imported) {
     model.name = imported.path;
     model.metadata = imported.metadata;
     for (const auto& [name, tensor] : imported.tensors)
-      model.parameters->adopt(name, tensor, imported.file, Role::frozen, {}).fixed = true;
-    a.add_entries(model);
+      model.parameters
+          ->adopt(name, options.weights ? as(*options.weights, tensor) : tensor, imported.file, Role::frozen, {})
+          .fixed = true;
+    a.add_entries(model, options.cache);
     return model;
   }
   Error error(ErrorKind::Weights,

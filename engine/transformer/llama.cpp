@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/element_type.hpp>
 #include <harmonics/ops.hpp>
 
 #include "engine/base/spelling.hpp"
@@ -19,9 +20,17 @@ struct Llama {
   double epsilon, base;
   std::string pairing;
   bool own_head;  // the head has a weight of its own
+  DType cache;
+  std::map<std::string, DType> types;  // of matrices, by name
 };
 
 std::string block(int64_t layer, const char* tensor) { return fmt::format("blk.{}.{}", layer, tensor); }
+
+// Programs compute in f32; a matrix may be of any type that a product takes as its weight.
+bool is_taken(DType dtype, const Shape& shape) {
+  if (dtype == DType::F32) return true;
+  return shape.rank() == 2 && (dtype == DType::F16 || dtype == DType::BF16 || is_stored(dtype));
+}
 
 void expect_tensor(const Model& model, const std::string& name, const Shape& shape) {
   const auto& all = model.parameters->all();
@@ -34,7 +43,7 @@ void expect_tensor(const Model& model, const std::string& name, const Shape& sha
     throw error;
   }
   const TensorType wanted{DType::F32, shape};
-  if (at->second.type != wanted)
+  if (at->second.type.shape != shape || !is_taken(at->second.type.dtype, shape))
     throw Error(ErrorKind::Weights, fmt::format("'{}': the tensor '{}' is {}, and the model's sizes need {}",
                                                 model.name, name, at->second.type.str(), wanted.str()));
 }
@@ -85,7 +94,8 @@ class Tracing {
         positions_(reshape(start_, Shape{sizes.batch, 1}) + iota(DType::I32, Shape{sizes.batch, sizes.tokens}, 1)) {}
 
   void run(bool scores) {
-    HTensor x = one("embedding", {}, {weight("token_embd.weight", {m_.vocabulary, m_.width}), tokens_});
+    HTensor x =
+        cast(one("embedding", {}, {weight("token_embd.weight", {m_.vocabulary, m_.width}), tokens_}), DType::F32);
     for (int64_t layer = 0; layer < m_.layers; ++layer) {
       const TraceScope scope(fmt::format("blk.{}", layer));
       // The last block of a prefill is needed for its caches only.
@@ -100,7 +110,8 @@ class Tracing {
 
  private:
   HTensor weight(const std::string& name, const std::vector<int64_t>& shape) {
-    return tracer_.parameter(name, {DType::F32, Shape(shape)});
+    const auto type = m_.types.find(name);
+    return tracer_.parameter(name, {type == m_.types.end() ? DType::F32 : type->second, Shape(shape)});
   }
   HTensor norm(const HTensor& x, const std::string& name) {
     return one("rms_norm", AttributeMap().set("epsilon", m_.epsilon), {x, weight(name, {m_.width})});
@@ -122,8 +133,7 @@ class Tracing {
                {x, positions_});
   }
   HTensor cached(const std::string& name, const HTensor& rows) {
-    const HTensor old =
-        tracer_.state(name, {DType::F32, Shape{sizes_.batch, sizes_.capacity, m_.shared, m_.head_width}});
+    const HTensor old = tracer_.state(name, {m_.cache, Shape{sizes_.batch, sizes_.capacity, m_.shared, m_.head_width}});
     const HTensor all = one("cache_append", {}, {old, rows, start_});
     tracer_.update(name, all);
     return all;
@@ -158,8 +168,12 @@ class Tracing {
 
 }  // namespace
 
-void add_llama_entries(Model& model) {
-  const Llama m = read(model);
+void add_llama_entries(Model& model, DType cache) {
+  const auto owned = std::make_shared<Llama>(read(model));
+  Llama& m = *owned;
+  m.cache = cache;
+  for (const auto& [name, tensor] : model.parameters->all())
+    if (tensor.type.shape.rank() == 2) m.types[name] = tensor.type.dtype;
   expect_tensor(model, "token_embd.weight", {m.vocabulary, m.width});
   expect_tensor(model, "output_norm.weight", {m.width});
   if (m.own_head) expect_tensor(model, "output.weight", {m.vocabulary, m.width});
@@ -176,15 +190,15 @@ void add_llama_entries(Model& model) {
     expect_tensor(model, block(layer, "ffn_down.weight"), {m.width, m.hidden});
     for (const char* part : {"k", "v"})
       model.states.push_back(
-          {fmt::format("cache.{}.{}", layer, part), [m](const EntrySizes& sizes) {
-             return TensorType{DType::F32, Shape{sizes.batch, sizes.capacity, m.shared, m.head_width}};
+          {fmt::format("cache.{}.{}", layer, part), [owned](const EntrySizes& sizes) {
+             return TensorType{owned->cache, Shape{sizes.batch, sizes.capacity, owned->shared, owned->head_width}};
            }});
   }
   model.context = m.context;
   model.vocabulary = m.vocabulary;
   for (const bool scores : {false, true})
-    model.entries.push_back({scores ? "decode" : "prefill", [m, scores](Tracer& tracer, const EntrySizes& sizes) {
-                               Tracing(m, tracer, sizes).run(scores);
+    model.entries.push_back({scores ? "decode" : "prefill", [owned, scores](Tracer& tracer, const EntrySizes& sizes) {
+                               Tracing(*owned, tracer, sizes).run(scores);
                              }});
 }
 

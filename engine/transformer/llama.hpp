@@ -10,7 +10,8 @@ namespace harmonics::engine {
 // the head may share the embedding's weight. Reads `general.architecture` and `ARCHITECTURE.block_count`,
 // `.embedding_length`, `.attention.head_count`, `.attention.head_count_kv`, `.feed_forward_length`, `.context_length`,
 // `.attention.layer_norm_rms_epsilon`, `.rope.freq_base`, `.rope.pairing` ("half" or "interleaved"). Throws
-// ErrorKind::Weights naming the key or tensor that is missing or does not fit.
-void add_llama_entries(Model& model);
+// ErrorKind::Weights naming the key or tensor that is missing or does not fit. Matrices may be of any type that
+// `linear` takes as its weight; `cache`: type of the keys and values of tokens, f32 or f16.
+void add_llama_entries(Model& model, DType cache = DType::F32);
 
 }  // namespace harmonics::engine

@@ -280,6 +280,16 @@ void generate_flags(VerbRow& verb) {
           "was trained for, in memory that grows)",
           [](Options& o, int64_t v) { o.context = v; })
       .example = "2048";
+  FlagRow& weights = f.text("weight-type", "TYPE",
+                            ": converts matrices to this type at the start, where their rows are whole blocks of it "
+                            "(default: as they are in the file)",
+                            [](Options& o, const std::string& v) { o.weight_type = dtype_named(v); });
+  weights.choices = {"f32", "f16", "bf16", "q8_0", "q4_0"};
+  weights.example = "q8_0";
+  FlagRow& cache = f.text("cache-type", "TYPE", ": type of the keys and values of tokens",
+                          [](Options& o, const std::string& v) { o.cache_type = dtype_named(v); });
+  cache.choices = {"f32", "f16"};
+  cache.initial = "f32";
   machine(f);
 }
 

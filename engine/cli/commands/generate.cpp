@@ -34,7 +34,10 @@ int generate_command(const Options& options) {
   const std::string& path = options.files.front();
   const ImportedModel imported = import_model(path, registry);
   const auto tokenizer = Tokenizer::open(options.tokenizer, registry, {}, imported.metadata);
-  const Model model = model_of(imported);
+  ModelOptions types;
+  if (options.weight_type) types.weights = options.weight_type;
+  types.cache = options.cache_type;
+  const Model model = model_of(imported, types);
   if (tokenizer->size() != model.vocabulary)
     throw Error(ErrorKind::Usage,
                 fmt::format("the tokenizer '{}' has {} tokens, and '{}' has scores of {}", options.tokenizer,

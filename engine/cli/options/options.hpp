@@ -56,6 +56,8 @@ struct Options {
   bool insecure = false, ui = false, once = false;
   // infer and generate
   std::string prompt, tokenizer;
+  std::optional<DType> weight_type;
+  DType cache_type = DType::F32;
   int64_t context = 0;  // most tokens of a sequence; 0: as many as the model was trained for
   bool prompt_given = false;
   bool untrained = false;  // runs without --weights on purpose
