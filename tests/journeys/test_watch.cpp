@@ -159,6 +159,7 @@ TEST_CASE("metrics: confusion is printed as a line and a table") {
   double all = 0, right = 0, most = 0;
   for (size_t truth = 0; truth < 10; ++truth)
     for (size_t taken = 0; taken < 10; ++taken) {
+      CHECK(rows[truth].as_array().at(taken).is_int64());  // a count
       const double n = rows[truth].as_array().at(taken).to_number<double>();
       all += n;
       if (truth == taken)

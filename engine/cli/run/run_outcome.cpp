@@ -181,14 +181,23 @@ const Evaluation* final_evaluation(const RunOutcome& outcome) {
   return outcome.test ? &*outcome.test : validation_of(outcome.report);
 }
 
+// Counts are whole; tables of plugins may hold other numbers.
+boost::json::value whole_or_real(double v) {
+  constexpr double kMost = 1e15;
+  if (std::abs(v) < kMost && std::trunc(v) == v) return static_cast<int64_t>(v);
+  return v;
+}
+
 boost::json::value confusion_json(const Evaluation& e) {
   boost::json::object layers;
   for (const LayerFigures& layer : e.layers) {
     if (layer.table.side == 0) continue;
     boost::json::array rows;
-    for (size_t at = 0; at < layer.table.cells.size(); at += layer.table.side)
-      rows.push_back(
-          boost::json::array(layer.table.cells.data() + at, layer.table.cells.data() + at + layer.table.side));
+    for (size_t at = 0; at < layer.table.cells.size(); at += layer.table.side) {
+      boost::json::array row;
+      for (size_t i = at; i < at + layer.table.side; ++i) row.push_back(whole_or_real(layer.table.cells[i]));
+      rows.push_back(std::move(row));
+    }
     layers[layer.layer] = std::move(rows);
   }
   return layers;
