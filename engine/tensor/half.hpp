@@ -1,6 +1,7 @@
 // 16-bit floats: stored as bits, computed in float.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include <harmonics/element_conversion.hpp>

@@ -13,7 +13,7 @@ ArrayLayout read_safetensors_array(const FileBytesPtr& file, const std::optional
   const TensorEntry& t = header.tensors[selected(file->name(), "tensor", names, name)];
   if (is_stored(t.dtype))
     refuse_file(file->name(),
-                "holds " + std::string(element_type(t.dtype).name) + " in tensor " + shown_name(t.name) +
+                "holds " + std::string(harmonics::element_type(t.dtype).name) + " in tensor " + shown_name(t.name) +
                     ", a type that samples cannot have",
                 "convert it to f32");
   ArrayLayout layout;

@@ -171,6 +171,8 @@ TEST_CASE("a sink forwards samples and names itself in errors") {
   CHECK(collected->samples()[1].data<float>()[0] == 3);
   CHECK(collected->finished());
   CHECK(sink.position() == 3);
+  CHECK(refusal([&] { sink.push(HTensor(DType::F8_E4M3, {2})); }) ==
+        "a sample of f8_e4m3 cannot be written: that is a stored type; cast it to f32");
   struct Full : Consumer {
     void push(const HTensor&) override { throw Error(ErrorKind::Output, "no room"); }
   };
