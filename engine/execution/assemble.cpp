@@ -18,6 +18,10 @@ uint32_t update_results(const Node& node) {
   const FunctionalPtr f = FunctionalTable::global().find(node.callee);
   return f && f->is_update ? static_cast<uint32_t>(node.outputs.size()) : 0;
 }
+HostKernel host_kernel_of(const Program& program, const Node& node, const CompileBody& compile_body) {
+  if (node.op == Op::scan) return scan_kernel(program, node, compile_body(*node.body));
+  return node.op == Op::host_call ? host_call_kernel(program, node) : reference_kernel(program, node);
+}
 uint32_t gradient_operands(const Node& node) { return node.callee == "update_outer" ? 2 : 1; }
 bool needs_step(const Program& program, const Node& node) {
   return !is_leaf(node.op) && !is_constant(node.op) && !is_view(program, node);
@@ -36,7 +40,8 @@ namespace {
 
 class Assembler {
  public:
-  Assembler(Program program, TensorBinding* binding, KernelSource& kernels) : binding_(binding), source_(kernels) {
+  Assembler(Program program, TensorBinding* binding, KernelSource& kernels, const CompileBody& compile_body)
+      : binding_(binding), source_(kernels), compile_body_(compile_body) {
     p_.program = std::move(program);
   }
 
@@ -73,8 +78,7 @@ class Assembler {
         step.update_results = update_results(node);
         step.gradient_operands = gradient_operands(node);
       } else {
-        p_.host_kernels.back() =
-            node.op == Op::host_call ? host_call_kernel(program(), node) : reference_kernel(program(), node);
+        p_.host_kernels.back() = host_kernel_of(program(), node, compile_body_);
         step.workspace = p_.host_kernels.back().workspace;
       }
       planned_.push_back(step);
@@ -210,6 +214,7 @@ class Assembler {
 
   TensorBinding* binding_;
   KernelSource& source_;
+  const CompileBody& compile_body_;
   PlanParts p_;
   MemoryPlan plan_;
   std::vector<PlannedStep> planned_;
@@ -221,8 +226,8 @@ class Assembler {
 
 }  // namespace
 
-PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels) {
-  return Assembler(std::move(program), binding, kernels).run();
+PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels, const CompileBody& compile_body) {
+  return Assembler(std::move(program), binding, kernels, compile_body).run();
 }
 
 }  // namespace harmonics::engine

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "engine/execution/executable.hpp"
 #include "engine/program/program.hpp"
 
 namespace harmonics::engine {
@@ -18,6 +19,8 @@ struct HostKernel {
 
 // Reference evaluator of a primitive or chain. Out-of-range indices are clamped.
 HostKernel reference_kernel(const Program& program, const Node& node);
+// Runs the compiled body of a scan node once per step.
+HostKernel scan_kernel(const Program& program, const Node& node, std::shared_ptr<Executable> body);
 // Opaque function of a host_call node.
 HostKernel host_call_kernel(const Program& program, const Node& node);
 // Buffers: source, destination.

@@ -31,8 +31,8 @@ struct Node {
   std::string callee;                        // functional of a call; name of an input, parameter or state
   HTensor literal;                           // literal: its elements
   std::shared_ptr<const HostFunction> host;  // host_call
-  std::shared_ptr<const Program> body;       // scan: one step
   uint32_t scope = 0;                        // index into Program::scopes
+  std::shared_ptr<const Program> body = {};  // scan: one step
 };
 
 struct ValueInfo {
