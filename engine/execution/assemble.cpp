@@ -18,10 +18,6 @@ uint32_t update_results(const Node& node) {
   const FunctionalPtr f = FunctionalTable::global().find(node.callee);
   return f && f->is_update ? static_cast<uint32_t>(node.outputs.size()) : 0;
 }
-HostKernel host_kernel_of(const Program& program, const Node& node, const CompileBody& compile_body) {
-  if (node.op == Op::scan) return scan_kernel(program, node, compile_body(*node.body));
-  return node.op == Op::host_call ? host_call_kernel(program, node) : reference_kernel(program, node);
-}
 uint32_t gradient_operands(const Node& node) { return node.callee == "update_outer" ? 2 : 1; }
 bool needs_step(const Program& program, const Node& node) {
   return !is_leaf(node.op) && !is_constant(node.op) && !is_view(program, node);

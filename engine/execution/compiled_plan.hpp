@@ -60,11 +60,6 @@ uint32_t first_of_rest(const Program& program, const std::vector<PlannedStep>& s
 const HTensor& named_output(const Program& program, const std::map<std::string, HTensor, std::less<>>& outputs,
                             const std::string& name);
 
-// Compiles the body of a scan.
-using CompileBody = std::function<std::shared_ptr<Executable>(const Program& body)>;
-// The host's step of a node for which there is no kernel: a scan, a plugin's function, the reference.
-HostKernel host_kernel_of(const Program& program, const Node& node, const CompileBody& compile_body);
-
 // Selects a kernel for every node, plans the memory and lays out the steps. Every call must have a kernel.
 PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels, const CompileBody& compile_body);
 

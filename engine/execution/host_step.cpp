@@ -168,7 +168,7 @@ HostKernel reference_kernel(const Program& program, const Node& node) {
   return {run_reference, step, workspace, "reference"};
 }
 
-HostKernel scan_kernel(const Program& program, const Node& node, std::shared_ptr<Executable> body) {
+HostKernel scan_kernel(const Node& node, std::shared_ptr<Executable> body) {
   auto step = std::make_shared<ScanStep>(ScanStep{std::move(body), ScanLayout(node), {}, {}, {}, {}});
   const std::vector<std::string>& names = step->body->input_names();
   for (size_t i = 0; i < names.size(); ++i)
@@ -179,7 +179,6 @@ HostKernel scan_kernel(const Program& program, const Node& node, std::shared_ptr
     step->writes.push_back({step->writes.size(), type_of(value).bytes()});
     step->results.push_back(value.bytes());
   }
-  (void)program;
   return {run_scan, step, 0, "scan"};
 }
 
@@ -187,6 +186,11 @@ HostKernel host_call_kernel(const Program& program, const Node& node) {
   auto step = std::make_shared<HostCallStep>(
       HostCallStep{node.host, input_types(program, node), output_types(program, node), program.scopes[node.scope]});
   return {run_host_call, step, 0, "plugin"};
+}
+
+HostKernel host_kernel_of(const Program& program, const Node& node, const CompileBody& compile_body) {
+  if (node.op == Op::scan) return scan_kernel(node, compile_body(*node.body));
+  return node.op == Op::host_call ? host_call_kernel(program, node) : reference_kernel(program, node);
 }
 
 HostKernel copy_kernel(uint64_t bytes) { return {run_copy, std::make_shared<uint64_t>(bytes), 0, "copy"}; }

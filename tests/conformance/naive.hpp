@@ -219,8 +219,7 @@ inline std::map<std::string, Formula> layout_formulas() {
 // The element of x that the numbers at `place` name: its batch axes, then the numbers.
 inline Index position(const AttributeMap& a, const Grid& indices, const Index& place) {
   Index at = head(place, a.integer("batch_axes"));
-  for (int64_t i = 0; i < indices.shape.back(); ++i)
-    at.push_back(static_cast<int64_t>(indices.at(joined(place, {i}))));
+  for (int64_t i = 0; i < indices.shape.back(); ++i) at.push_back(static_cast<int64_t>(indices.at(joined(place, {i}))));
   return at;
 }
 
@@ -243,9 +242,8 @@ inline std::map<std::string, Formula> index_formulas() {
   };
   f["gather_nd"] = [](const AttributeMap& a, const Grids& in, Grids& out) {
     const auto places = static_cast<int64_t>(in[1].shape.size()) - 1;
-    fill(out[0], [&](const Index& i) {
-      return in[0].at(joined(position(a, in[1], head(i, places)), tail(i, places)));
-    });
+    fill(out[0],
+         [&](const Index& i) { return in[0].at(joined(position(a, in[1], head(i, places)), tail(i, places))); });
   };
   f["scatter_nd"] = [](const AttributeMap& a, const Grids& in, Grids& out) {
     const auto places = static_cast<int64_t>(in[1].shape.size()) - 1;

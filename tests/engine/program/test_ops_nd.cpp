@@ -88,15 +88,18 @@ TEST_CASE("compiled programs clamp positions, immediate calls refuse them") {
         std::vector<float>{2, 3});
   CHECK(refusal([&] { gather_nd(x, where); }) ==
         "shape error: gather_nd: index -5 is out of range for axis 0 of f32[2, 2]");
-  CHECK(refusal([&] { scatter_nd(x, i64({1, 1}, {2}), f32({1, 2}, {0, 0})); }) ==
-        "shape error: scatter_nd: index 2 is out of range for axis 0 of f32[2, 2]");
+  CHECK(refusal([&] {
+          scatter_nd(x, i64({1, 1}, {2}), f32({1, 2}, {0, 0}));
+        }) == "shape error: scatter_nd: index 2 is out of range for axis 0 of f32[2, 2]");
 }
 
 TEST_CASE("gather_nd and scatter_nd: shape and type errors") {
   const HTensor x(DType::F32, {2, 3}), where(DType::I64, {4, 2});
   CHECK(refusal([&] { gather_nd(x, x); }) ==
         "type error: gather_nd: operands are f32[2, 3] and f32[2, 3]; operand 2 must be of integer type");
-  CHECK(refusal([&] { gather_nd(x, i64({1, 3}, {0, 0, 0})); }) ==
+  CHECK(refusal([&] {
+          gather_nd(x, i64({1, 3}, {0, 0, 0}));
+        }) ==
         "shape error: gather_nd: operands are f32[2, 3] and i64[1, 3]; the last axis of the indices holds 3 numbers "
         "for each position; x has 2 axes to index, of which at least one must be");
   CHECK(refusal([&] { gather_nd(x, where, 2); }).find("batch_axes = 2") != std::string::npos);
@@ -104,8 +107,9 @@ TEST_CASE("gather_nd and scatter_nd: shape and type errors") {
   CHECK(refusal([&] {
           gather_nd(HTensor(DType::F32, {0, 3}), i64({1, 1}, {0}));
         }).find("an indexed axis is empty") != std::string::npos);
-  CHECK(refusal([&] { scatter_nd(x, where, f32({3}, {1, 2, 3})); }) ==
-        "shape error: scatter_nd: operands are f32[2, 3], i64[4, 2] and f32[3]; the updates must be f32[4]");
+  CHECK(refusal([&] {
+          scatter_nd(x, where, f32({3}, {1, 2, 3}));
+        }) == "shape error: scatter_nd: operands are f32[2, 3], i64[4, 2] and f32[3]; the updates must be f32[4]");
   CHECK(refusal([&] { scatter_nd(x, where, HTensor(DType::F64, {4})); }).find("type error: scatter_nd: ") == 0);
   CHECK(refusal([&] { scatter_nd(x, where, HTensor(DType::F32, {4}), "mean"); }).find("use set, add, max or min") !=
         std::string::npos);
@@ -137,7 +141,8 @@ TEST_CASE("reduce_window: padding takes no part, NaN wins, every number type") {
   CHECK(y[1] == -1);
   CHECK(std::isnan(y[2]));
   CHECK(y[3] == -3);
-  CHECK(numbers<float>(reduce_window(f32({2}, {-1, -2}), "max", {{2}, {}, {1}, {1}})) == std::vector<float>{-1, -1, -2});
+  CHECK(numbers<float>(reduce_window(f32({2}, {-1, -2}), "max", {{2}, {}, {1}, {1}})) ==
+        std::vector<float>{-1, -1, -2});
   CHECK(numbers<float>(reduce_window(HTensor(DType::F32, {0}), "sum", {{2}, {}, {1}, {1}})) == std::vector<float>{0});
   for (const DType dtype : number_dtypes())
     CHECK(doubles(reduce_window(counting(dtype, {4}), "sum", {{3}})) == std::vector<double>{3, 6});
@@ -155,13 +160,16 @@ TEST_CASE("reduce_window: the gradient of a maximum is distributed evenly over t
 
 TEST_CASE("reduce_window: shape and type errors") {
   const HTensor x(DType::F32, {2, 3});
-  CHECK(refusal([&] { reduce_window(x, "max", {{3, 1}}); }) ==
+  CHECK(refusal([&] {
+          reduce_window(x, "max", {{3, 1}});
+        }) ==
         "shape error: reduce_window: the operand is f32[2, 3]; along axis 0 a window of 3 with dilation 1 is larger "
         "than the 2 elements padded by 0 and 0");
   CHECK(refusal([&] { reduce_window(x, "max", {{1}}); }).find("shape error: reduce_window: ") == 0);
-  CHECK(refusal([&] { reduce_window(x, "max", {{1, INT64_MAX}, {}, {}, {0, INT64_MAX}}); })
-            .find("shape error: reduce_window: ") == 0);
+  CHECK(refusal([&] {
+          reduce_window(x, "max", {{1, INT64_MAX}, {}, {}, {0, INT64_MAX}});
+        }).find("shape error: reduce_window: ") == 0);
   CHECK(refusal([&] { reduce_window(x, "mean", {{1, 1}}); }).find("use sum, max or min") != std::string::npos);
-  CHECK(refusal([&] { reduce_window(HTensor(DType::Bool, {2}), "max", {{1}}); })
-            .find("type error: reduce_window: ") == 0);
+  CHECK(refusal([&] { reduce_window(HTensor(DType::Bool, {2}), "max", {{1}}); }).find("type error: reduce_window: ") ==
+        0);
 }
