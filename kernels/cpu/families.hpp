@@ -55,6 +55,8 @@ bool plan_rope(const Site&, hx_kernel&);
 
 bool plan_gather(const Site&, hx_kernel&);
 bool plan_scatter_add(const Site&, hx_kernel&);
+bool plan_gather_nd(const Site&, hx_kernel&);
+bool plan_scatter_nd(const Site&, hx_kernel&);
 bool plan_dynamic_slice(const Site&, hx_kernel&);
 bool plan_update_slice(const Site&, hx_kernel&);
 bool plan_top_k(const Site&, hx_kernel&);
