@@ -143,6 +143,7 @@ std::optional<CallExample> shortest(const std::vector<CallExample>& calls) {
 std::vector<CallExample> further_calls(const std::string& primitive) {
   const HTensor x = HTensor::from<float>({2, 3}, {1, 2, 3, 4, 5, 6});
   const HTensor first = HTensor::from<int64_t>({2}, {0, 1}), scale = HTensor::scalar(0.5f);
+  const HTensor pair = HTensor::from<int64_t>({1, 2}, {0, 1});
   const std::vector<CallExample> all = {
       {"full",
        AttributeMap().set("dtype", int64_t{HX_F32}).set("shape", std::vector<int64_t>{2, 3}).set("value", 1.0),
@@ -166,6 +167,17 @@ std::vector<CallExample> further_calls(const std::string& primitive) {
       {"reduce_prod", AttributeMap().set("axes", std::vector<int64_t>{1}), {x}},
       {"dynamic_slice", AttributeMap().set("sizes", std::vector<int64_t>{1, 2}), {x, first}},
       {"update_slice", {}, {x, HTensor(DType::F32, {1, 2}), first}},
+      {"gather_nd", {}, {x, pair}},
+      {"scatter_nd", {}, {x, pair, HTensor(DType::F32, {1})}},
+      {"reduce_window",
+       AttributeMap()
+           .set("reduction", std::string("max"))
+           .set("window", std::vector<int64_t>{1, 2})
+           .set("strides", std::vector<int64_t>{1, 1})
+           .set("padding_low", std::vector<int64_t>{0, 0})
+           .set("padding_high", std::vector<int64_t>{0, 0})
+           .set("dilation", std::vector<int64_t>{1, 1}),
+       {x}},
       {"stop_gradient", {}, {x}},
       {"quantize", AttributeMap().set("dtype", int64_t{HX_I8}), {x, scale, HTensor(DType::I8, {})}},
       {"dequantize", {}, {HTensor(DType::I8, {2, 3}), scale, HTensor(DType::I8, {})}},

@@ -36,7 +36,8 @@ namespace {
 
 class Assembler {
  public:
-  Assembler(Program program, TensorBinding* binding, KernelSource& kernels) : binding_(binding), source_(kernels) {
+  Assembler(Program program, TensorBinding* binding, KernelSource& kernels, const CompileBody& compile_body)
+      : binding_(binding), source_(kernels), compile_body_(compile_body) {
     p_.program = std::move(program);
   }
 
@@ -73,8 +74,7 @@ class Assembler {
         step.update_results = update_results(node);
         step.gradient_operands = gradient_operands(node);
       } else {
-        p_.host_kernels.back() =
-            node.op == Op::host_call ? host_call_kernel(program(), node) : reference_kernel(program(), node);
+        p_.host_kernels.back() = host_kernel_of(program(), node, compile_body_);
         step.workspace = p_.host_kernels.back().workspace;
       }
       planned_.push_back(step);
@@ -217,6 +217,7 @@ class Assembler {
 
   TensorBinding* binding_;
   KernelSource& source_;
+  const CompileBody& compile_body_;
   PlanParts p_;
   MemoryPlan plan_;
   std::vector<PlannedStep> planned_;
@@ -228,8 +229,8 @@ class Assembler {
 
 }  // namespace
 
-PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels) {
-  return Assembler(std::move(program), binding, kernels).run();
+PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels, const CompileBody& compile_body) {
+  return Assembler(std::move(program), binding, kernels, compile_body).run();
 }
 
 }  // namespace harmonics::engine

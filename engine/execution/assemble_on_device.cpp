@@ -18,8 +18,9 @@ uint64_t aligned(uint64_t bytes) { return (bytes + kArenaAlignment - 1) / kArena
 
 class DeviceAssembler {
  public:
-  DeviceAssembler(Program program, TensorBinding* binding, KernelSource& kernels, KernelSource* host)
-      : binding_(binding), source_(kernels), host_source_(host) {
+  DeviceAssembler(Program program, TensorBinding* binding, KernelSource& kernels, KernelSource* host,
+                  const CompileBody& compile_body)
+      : binding_(binding), source_(kernels), host_source_(host), compile_body_(compile_body) {
     p_.program = std::move(program);
   }
 
@@ -62,9 +63,7 @@ class DeviceAssembler {
       p_.kernels.push_back(kernel_for(node));
       p_.host_kernels.emplace_back();
       const KernelPtr& kernel = p_.kernels.back();
-      if (!kernel)
-        p_.host_kernels.back() =
-            node.op == Op::host_call ? host_call_kernel(program(), node) : reference_kernel(program(), node);
+      if (!kernel) p_.host_kernels.back() = host_kernel_of(program(), node, compile_body_);
       if (kernel && kernel->is_queued()) {
         step.workspace = kernel->raw().workspace;
         step.in_place = kernel->raw().in_place;
@@ -299,6 +298,7 @@ class DeviceAssembler {
   TensorBinding* binding_;
   KernelSource& source_;
   KernelSource* host_source_;
+  const CompileBody& compile_body_;
   DevicePlanParts p_;
   MemoryPlan plan_;
   std::vector<PlannedStep> planned_;
@@ -311,8 +311,9 @@ class DeviceAssembler {
 
 }  // namespace
 
-DevicePlanParts assemble_on_device(Program program, TensorBinding* binding, KernelSource& kernels, KernelSource* host) {
-  return DeviceAssembler(std::move(program), binding, kernels, host).run();
+DevicePlanParts assemble_on_device(Program program, TensorBinding* binding, KernelSource& kernels, KernelSource* host,
+                                   const CompileBody& compile_body) {
+  return DeviceAssembler(std::move(program), binding, kernels, host, compile_body).run();
 }
 
 }  // namespace harmonics::engine

@@ -161,6 +161,12 @@ constexpr PassRow kPasses[] = {
     {"join_updates", run_join_updates},
 };
 
+// Runs bodies of scans on the host within plans of devices with their own memory.
+Executor& host_executor() {
+  static const std::unique_ptr<Executor> executor = make_sequential_executor();
+  return *executor;
+}
+
 bool is_disabled(const CompileOptions& options, std::string_view pass) {
   for (const std::string& d : options.disabled)
     if (d == pass) return true;
@@ -208,18 +214,33 @@ std::unique_ptr<Executable> compile(const Program& program, TensorBinding* bindi
     time.check(fmt::format("its {} operations, in the pass '{}'", current.nodes.size(), row.name));
     if (options.observe) options.observe(std::string(row.name), current);
   }
+  const bool on_device = kernels.device() && has_own_memory(*kernels.device());
+  const CompileBody compile_body = [&](const Program& body) {
+    CompileOptions inner = options;
+    inner.observe = {};
+    inner.recompute = {};
+    if (on_device) {
+      inner.device = registry.find(HX_DEVICE, "cpu") ? "cpu" : "reference";
+      inner.precision = Precision::fp32;
+    }
+    std::shared_ptr<Executable> plan = compile(body, nullptr, on_device ? host_executor() : executor, inner);
+    for (const Selected& s : plan->selected()) context.settled.push_back(s);
+    return plan;
+  };
   const auto finished = [&](auto parts) {
     parts.poison = options.poison;
     parts.selected = all_selected(parts.program, std::move(context.settled));
     return parts;
   };
-  if (kernels.device() && has_own_memory(*kernels.device())) {
+  if (on_device) {
     std::optional<KernelSource> host;
     if (registry.find(HX_DEVICE, "cpu")) host.emplace("cpu", registry);
     return std::make_unique<DevicePlan>(
-        finished(assemble_on_device(std::move(current), binding, kernels, host ? &*host : nullptr)), executor);
+        finished(assemble_on_device(std::move(current), binding, kernels, host ? &*host : nullptr, compile_body)),
+        executor);
   }
-  return std::make_unique<CompiledPlan>(finished(assemble(std::move(current), binding, kernels)), executor);
+  return std::make_unique<CompiledPlan>(finished(assemble(std::move(current), binding, kernels, compile_body)),
+                                        executor);
 }
 
 }  // namespace harmonics::engine

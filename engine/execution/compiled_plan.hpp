@@ -79,7 +79,7 @@ const HTensor& named_output(const Program& program, const std::map<std::string, 
                             const std::string& name);
 
 // Selects a kernel for every node, plans the memory and lays out the steps. Every call must have a kernel.
-PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels);
+PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels, const CompileBody& compile_body);
 
 // Context of a parallel phase.
 struct PhaseJobs {

@@ -70,7 +70,8 @@ struct DevicePlanParts {
 };
 
 // Like assemble(). `host`: the device that runs nodes `kernels` has no kernel for; null: the reference.
-DevicePlanParts assemble_on_device(Program program, TensorBinding* binding, KernelSource& kernels, KernelSource* host);
+DevicePlanParts assemble_on_device(Program program, TensorBinding* binding, KernelSource& kernels, KernelSource* host,
+                                   const CompileBody& compile_body);
 
 class DevicePlan final : public Executable {
  public:

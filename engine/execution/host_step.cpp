@@ -8,6 +8,7 @@
 #include "engine/passes/pass.hpp"
 #include "engine/program/host_function.hpp"
 #include "engine/program/op.hpp"
+#include "engine/program/scan.hpp"
 
 namespace harmonics::engine {
 
@@ -102,6 +103,48 @@ void run_host_call(const void* context, void* const* buffers, uint32_t, uint32_t
   }
 }
 
+// The body reads the carries from the results' memory, into which every step copies its own. Pointers are kept in the
+// context so that a run allocates nothing.
+struct ScanStep {
+  std::shared_ptr<Executable> body;
+  ScanLayout at;
+  struct Slice {
+    size_t buffer;
+    uint64_t bytes;
+  };
+  std::vector<Slice> reads;                  // by input of the body
+  std::vector<Slice> writes;                 // by output of the body
+  std::vector<const void*> inputs, results;  // of the body
+};
+
+void copy_slice(void* to, const void* from, uint64_t bytes) {
+  if (bytes) std::memcpy(to, from, bytes);
+}
+
+void run_scan(const void* context, void* const* buffers, uint32_t, uint32_t) {
+  auto& step = *static_cast<ScanStep*>(const_cast<void*>(context));
+  const ScanLayout& at = step.at;
+  const size_t operands = at.steady() + at.xs;
+  void* const* results = buffers + operands;
+  for (size_t i = 0; i < at.carries; ++i) copy_slice(results[i], buffers[i], step.writes[i].bytes);
+  const auto piece = [](void* whole, int64_t place, uint64_t bytes) {
+    return static_cast<std::byte*>(whole) + static_cast<uint64_t>(place) * bytes;
+  };
+  for (int64_t number = 0; number < at.length; ++number) {
+    const int64_t place = at.place(number);
+    for (size_t i = 0; i < step.reads.size(); ++i) {
+      const auto [buffer, bytes] = step.reads[i];
+      step.inputs[i] = buffer < at.carries    ? results[buffer]
+                       : buffer < at.steady() ? buffers[buffer]
+                                              : piece(buffers[buffer], place, bytes);
+    }
+    step.body->run(step.inputs.data());
+    for (size_t i = 0; i < step.writes.size(); ++i)
+      copy_slice(i < at.carries ? results[i] : piece(results[i], place, step.writes[i].bytes), step.results[i],
+                 step.writes[i].bytes);
+  }
+}
+
 void run_copy(const void* context, void* const* buffers, uint32_t, uint32_t) {
   if (const uint64_t bytes = *static_cast<const uint64_t*>(context)) std::memmove(buffers[1], buffers[0], bytes);
 }
@@ -125,10 +168,29 @@ HostKernel reference_kernel(const Program& program, const Node& node) {
   return {run_reference, step, workspace, "reference"};
 }
 
+HostKernel scan_kernel(const Node& node, std::shared_ptr<Executable> body) {
+  auto step = std::make_shared<ScanStep>(ScanStep{std::move(body), ScanLayout(node), {}, {}, {}, {}});
+  const std::vector<std::string>& names = step->body->input_names();
+  for (size_t i = 0; i < names.size(); ++i)
+    step->reads.push_back({std::stoul(names[i]), step->body->input_type(i).bytes()});
+  step->inputs.resize(names.size());
+  for (const NamedValue& output : node.body->outputs) {
+    const HTensor& value = step->body->output(output.name);
+    step->writes.push_back({step->writes.size(), type_of(value).bytes()});
+    step->results.push_back(value.bytes());
+  }
+  return {run_scan, step, 0, "scan"};
+}
+
 HostKernel host_call_kernel(const Program& program, const Node& node) {
   auto step = std::make_shared<HostCallStep>(
       HostCallStep{node.host, input_types(program, node), output_types(program, node), program.scopes[node.scope]});
   return {run_host_call, step, 0, "plugin"};
+}
+
+HostKernel host_kernel_of(const Program& program, const Node& node, const CompileBody& compile_body) {
+  if (node.op == Op::scan) return scan_kernel(node, compile_body(*node.body));
+  return node.op == Op::host_call ? host_call_kernel(program, node) : reference_kernel(program, node);
 }
 
 HostKernel copy_kernel(uint64_t bytes) { return {run_copy, std::make_shared<uint64_t>(bytes), 0, "copy"}; }

@@ -1,8 +1,10 @@
 // Steps the host runs itself, in one phase of one part: reference evaluation, a plugin's opaque function, a copy.
 #pragma once
 
+#include <functional>
 #include <memory>
 
+#include "engine/execution/executable.hpp"
 #include "engine/program/program.hpp"
 
 namespace harmonics::engine {
@@ -18,8 +20,14 @@ struct HostKernel {
 
 // Reference evaluator of a primitive or chain. Out-of-range indices are clamped.
 HostKernel reference_kernel(const Program& program, const Node& node);
+// Runs the compiled body of a scan node once per step.
+HostKernel scan_kernel(const Node& node, std::shared_ptr<Executable> body);
 // Opaque function of a host_call node.
 HostKernel host_call_kernel(const Program& program, const Node& node);
+// Compiles the body of a scan.
+using CompileBody = std::function<std::shared_ptr<Executable>(const Program& body)>;
+// One of the above, whichever fits the node.
+HostKernel host_kernel_of(const Program& program, const Node& node, const CompileBody& compile_body);
 // Buffers: source, destination.
 HostKernel copy_kernel(uint64_t bytes);
 

@@ -96,11 +96,12 @@ KernelSource::KernelSource(const std::string& device, Registry& registry, Precis
 
 KernelPtr KernelSource::find(const Program& program, const Node& node) {
   if (node.op == Op::host_call) return own_kernel(*node.host);
+  if (node.op == Op::scan) return nullptr;  // call sites do not show its body
   return find(name_of(node), node.attributes, input_types(program, node), output_types(program, node));
 }
 
 std::string KernelSource::why_not(const Program& program, const Node& node) {
-  if (node.op == Op::host_call) return "";
+  if (node.op == Op::host_call || node.op == Op::scan) return "";
   return why_not(name_of(node), node.attributes, input_types(program, node), output_types(program, node));
 }
 

@@ -52,6 +52,14 @@ void add_flops(const Program& program, const Node& node, Work& work) {
     work.products += products_of_dot(program, node);
   else
     work.other += other_of(program, node);
+  if (node.op == Op::scan) {
+    Work step;
+    for (const Node& n : node.body->nodes)
+      if (!is_leaf(n.op)) add_flops(*node.body, n, step);
+    const auto steps = static_cast<double>(node.attributes.integer("length"));
+    work.products += steps * step.products;
+    work.other += steps * step.other;
+  }
   const FunctionalPtr functional = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
   if (!functional || !functional->body) return;
   Work inside;

@@ -5,6 +5,8 @@
 #include <filesystem>
 
 #include <fmt/core.h>
+
+#include <harmonics/element_type.hpp>
 #include <harmonics/checked.hpp>
 #include <harmonics/importer_abi.h>
 
@@ -231,7 +233,10 @@ class Reading {
 
   static HTensor typed(const TensorType& type, const unsigned char* at, const std::shared_ptr<const MappedFile>& file) {
     const size_t bytes = type.bytes();
-    if (bytes && reinterpret_cast<uintptr_t>(at) % dtype_bytes(type.dtype) == 0)
+    // Blocks begin with a 16-bit scale.
+    const ElementType& element = element_type(type.dtype);
+    const size_t alignment = element.block == 1 ? element.block_bytes : 2;
+    if (bytes && reinterpret_cast<uintptr_t>(at) % alignment == 0)
       return make_value(type, std::make_shared<Storage>(const_cast<unsigned char*>(at), bytes, file, false));
     auto storage = std::make_shared<Storage>(bytes);
     if (bytes) std::memcpy(storage->data(), at, bytes);

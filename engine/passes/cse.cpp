@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "engine/passes/pass.hpp"
+#include "engine/program/print.hpp"
 
 namespace harmonics::engine {
 
@@ -51,6 +52,10 @@ size_t hash_of(const Node& node) {
   return mix(h, std::hash<const void*>()(node.host.get()));
 }
 
+bool same_body(const Node& a, const Node& b) {
+  return a.body == b.body || (a.body && b.body && print(*a.body) == print(*b.body));
+}
+
 class Joiner {
  public:
   explicit Joiner(const Program& program) : program_(program), rewriter_(program) {}
@@ -84,7 +89,8 @@ class Joiner {
     if (earlier.outputs.size() != original.outputs.size()) return false;
     for (size_t i = 0; i < original.outputs.size(); ++i)
       if (to.type(earlier.outputs[i]) != program_.type(original.outputs[i])) return false;
-    return same_attributes(earlier.attributes, now.attributes) && same_literal(earlier.literal, now.literal);
+    return same_attributes(earlier.attributes, now.attributes) && same_literal(earlier.literal, now.literal) &&
+           same_body(earlier, now);
   }
 
   const Program& program_;

@@ -23,7 +23,8 @@ using AcceptsCall = std::function<bool(const std::string&, const AttributeMap&, 
 // Merges equal nodes. Constants compare by content; random nodes are equal if counter and stream are. Nodes in the
 // scope "recomputed/" are not merged with nodes outside it.
 Program cse(const Program& program);
-Program dce(const Program& program);  // removes unused nodes, unused leaves (input, parameter, state) included
+// Removes unused nodes, unused leaves (input, parameter, state) included, and unused results of scans.
+Program dce(const Program& program);
 // Bit-exact algebra (x + 0 is not: it loses the sign of zero): folds nodes over constants of at most 4096 elements,
 // removes no-ops, merges adjacent reshapes, transposes and broadcasts. Also removes stop_gradient, so run it after
 // differentiation.

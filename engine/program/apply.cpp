@@ -1,6 +1,8 @@
 // apply(): traces or computes one operation by name.
 #include <algorithm>
 
+#include <harmonics/ops.hpp>
+
 #include "engine/base/spelling.hpp"
 #include "engine/program/functional.hpp"
 #include "engine/program/interpret.hpp"
@@ -55,6 +57,21 @@ void check_indices(Op op, const AttributeMap& attributes, const std::vector<HTen
   if (indices.dtype == DType::I32) std::for_each_n(static_cast<const int32_t*>(data), n, check);
 }
 
+// Likewise of gather_nd and scatter_nd, whose indices hold one number for each of several axes.
+void check_positions(Op op, const AttributeMap& attributes, const std::vector<HTensor>& inputs) {
+  const TensorType x = type_of(inputs[0]);
+  const HTensor indices = cast(inputs[1], DType::I64);
+  const auto batch = static_cast<uint32_t>(attributes.integer("batch_axes", 0));
+  const int64_t k = indices.shape().back();
+  for (int64_t i = 0; i < indices.size(); ++i) {
+    const int64_t index = indices.data<int64_t>()[i];
+    const uint32_t axis = batch + static_cast<uint32_t>(i % k);
+    if (index < 0 || index >= x.shape[axis])
+      throw Error(ErrorKind::Shape, std::string(op_name(op)) + ": index " + std::to_string(index) +
+                                        " is out of range for axis " + std::to_string(axis) + " of " + x.str());
+  }
+}
+
 [[noreturn]] void unknown(std::string_view op) {
   std::vector<std::string> known;
   for (const OpRow& row : op_rows())
@@ -89,6 +106,7 @@ std::vector<HTensor> apply(std::string_view op, const AttributeMap& attributes, 
     return tracer_of(op).append(std::move(node), inputs, types);
   }
   if (row->op == Op::gather || row->op == Op::scatter_add) check_indices(row->op, attributes, inputs);
+  if (row->op == Op::gather_nd || row->op == Op::scatter_nd) check_positions(row->op, attributes, inputs);
   return evaluate_op(row->op, attributes, types, inputs);
 }
 

@@ -1,11 +1,14 @@
 #include "engine/program/gradient.hpp"
 
+#include <algorithm>
+
 #include <harmonics/ops.hpp>
 
 #include "engine/program/expand_calls.hpp"
 #include "engine/program/functional.hpp"
 #include "engine/program/host_function.hpp"
 #include "engine/program/op.hpp"
+#include "engine/program/scan.hpp"
 
 namespace harmonics::engine {
 
@@ -13,7 +16,7 @@ namespace {
 
 // Returns whether gradients pass through the operation.
 bool has_rule(const Node& node) {
-  return node.op == Op::call || node.op == Op::host_call || op_row(node.op).gradient != nullptr;
+  return node.op == Op::call || node.op == Op::host_call || node.op == Op::scan || op_row(node.op).gradient != nullptr;
 }
 
 FunctionalPtr called_by(const Node& node) {
@@ -23,13 +26,12 @@ FunctionalPtr called_by(const Node& node) {
 
 class Differentiator {
  public:
-  Differentiator(Tracer& tracer, const HTensor& value, const std::vector<HTensor>& wrt, Chooser* chooser)
-      : tracer_(tracer), chooser_(chooser), value_(tracer.id_of(value)) {
+  // A seed without gradient is a scalar, whose gradient is 1.
+  Differentiator(Tracer& tracer, const std::vector<std::pair<HTensor, HTensor>>& seeds, const std::vector<HTensor>& wrt,
+                 Chooser* chooser)
+      : tracer_(tracer), chooser_(chooser) {
+    for (const auto& [value, of_value] : seeds) seeds_.emplace_back(tracer.id_of(value), of_value);
     for (const HTensor& w : wrt) wrt_.push_back(tracer.id_of(w));
-    const TensorType& type = program().type(value_);
-    if (type.shape.rank() != 0 || !is_float(type.dtype))
-      throw Error(ErrorKind::Shape,
-                  "a gradient is taken of a floating-point scalar, not of " + type.str() + "; reduce it first");
     for (ValueId w : wrt_)
       if (!is_float(program().type(w).dtype))
         throw Error(ErrorKind::Type, "there is no gradient with respect to a value of type " + program().type(w).str());
@@ -38,11 +40,15 @@ class Differentiator {
   std::vector<HTensor> run() {
     find_path();
     adjoints_.resize(program().values.size());
-    tracer_.set_scope("gradient/" + scope_of(program().producer(value_)));
-    if (depends_[value_]) {
-      adjoints_[value_] = full(program().type(value_).dtype, {}, 1);
-      for (size_t i = program().values[value_].node + 1; i-- > 0;) visit(i);
+    size_t end = 0;
+    for (const auto& [value, given] : seeds_) {
+      if (!depends_[value]) continue;
+      tracer_.set_scope("gradient/" + scope_of(program().producer(value)));
+      const HTensor of_value = given ? given : full(program().type(value).dtype, {}, 1);
+      adjoints_[value] = adjoints_[value] ? add(adjoints_[value], of_value) : of_value;
+      end = std::max<size_t>(end, program().values[value].node + 1);
     }
+    for (size_t i = end; i-- > 0;) visit(i);
     std::vector<HTensor> results;
     for (ValueId w : wrt_) results.push_back(adjoints_[w] ? adjoints_[w] : zeros_like(tracer_.handle(w)));
     return results;
@@ -54,7 +60,7 @@ class Differentiator {
 
   std::vector<bool> needed_for_value() {
     std::vector<bool> needed(program().values.size(), false);
-    needed[value_] = true;
+    for (const auto& [value, of_value] : seeds_) needed[value] = true;
     for (auto node = program().nodes.rbegin(); node != program().nodes.rend(); ++node) {
       bool any = false;
       for (ValueId v : node->outputs) any = any || needed[v];
@@ -79,6 +85,10 @@ class Differentiator {
       if (used && node.op == Op::call && !called_by(node)->gradient) {
         if (chooser_) chooser_->opened(program(), node);
         return true;
+      }
+      if (used && node.op == Op::scan) {
+        save_carries(program(), node);
+        depends_.resize(program().values.size(), false);
       }
       for (ValueId v : node.outputs) depends_[v] = depends_[v] || is_float(program().type(v).dtype);
       return false;
@@ -114,6 +124,7 @@ class Differentiator {
     const std::vector<HTensor> inputs = handles(node.inputs), outputs = handles(node.outputs);
     std::vector<HTensor> dy;
     for (ValueId v : node.outputs) dy.push_back(adjoints_[v]);
+    if (node.op == Op::scan) return scan_rule(node, inputs, outputs, dy);
     if (node.op == Op::call) return called_by(node)->gradient(node.attributes, inputs, outputs, dy);
     if (node.op != Op::host_call) return op_row(node.op).gradient(node.attributes, inputs, outputs, dy);
     for (size_t i = 0; i < dy.size(); ++i)
@@ -123,6 +134,13 @@ class Differentiator {
     throw Error(ErrorKind::Plugin, node.host->name() +
                                        " reads numbers and supplies no gradient: it can infer but not train; " +
                                        "write it with harmonics operations or override gradient()");
+  }
+
+  std::vector<HTensor> scan_rule(const Node& node, const std::vector<HTensor>& inputs,
+                                 const std::vector<HTensor>& outputs, const std::vector<HTensor>& dy) {
+    std::vector<bool> wanted;
+    for (ValueId v : node.inputs) wanted.push_back(depends_[v]);
+    return gradient_scan(node, inputs, outputs, dy, wanted, chooser_);
   }
 
   [[noreturn]] void wrong(const Node& node, const std::string& what) const {
@@ -141,7 +159,7 @@ class Differentiator {
 
   Tracer& tracer_;
   Chooser* chooser_;
-  ValueId value_;
+  std::vector<std::pair<ValueId, HTensor>> seeds_;
   std::vector<ValueId> wrt_;
   std::vector<bool> depends_;
   std::vector<HTensor> adjoints_;  // by value
@@ -159,19 +177,28 @@ void choose_in_place(Program& program, Node& node, Chooser& chooser) {
   node.attributes = {};
 }
 
-std::vector<HTensor> gradient(Tracer& tracer, const HTensor& value, const std::vector<HTensor>& wrt, Chooser* chooser) {
+std::vector<HTensor> pullback(Tracer& tracer, const std::vector<std::pair<HTensor, HTensor>>& seeds,
+                              const std::vector<HTensor>& wrt, Chooser* chooser) {
   if (Tracer::current() != &tracer)
     throw Error(ErrorKind::Internal, "a gradient is recorded by the innermost open tracer only");
   const std::string former = tracer.scope();
   const auto restore = [&] { tracer.set_scope(former); };
   try {
-    std::vector<HTensor> results = Differentiator(tracer, value, wrt, chooser).run();
+    std::vector<HTensor> results = Differentiator(tracer, seeds, wrt, chooser).run();
     restore();
     return results;
   } catch (...) {
     restore();
     throw;
   }
+}
+
+std::vector<HTensor> gradient(Tracer& tracer, const HTensor& value, const std::vector<HTensor>& wrt, Chooser* chooser) {
+  const TensorType type = type_of(value);
+  if (type.shape.rank() != 0 || !is_float(type.dtype))
+    throw Error(ErrorKind::Shape,
+                "a gradient is taken of a floating-point scalar, not of " + type.str() + "; reduce it first");
+  return pullback(tracer, {{value, HTensor()}}, wrt, chooser);
 }
 
 }  // namespace harmonics::engine

@@ -1,6 +1,7 @@
 // Reverse-mode differentiation of the program under trace.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "engine/program/chooser.hpp"
@@ -15,5 +16,9 @@ namespace harmonics::engine {
 // that forward and backward use the same one.
 std::vector<HTensor> gradient(Tracer& tracer, const HTensor& value, const std::vector<HTensor>& wrt,
                               Chooser* chooser = nullptr);
+
+// Gradients from those of several values: `seeds` are values and their gradients. Otherwise as gradient().
+std::vector<HTensor> pullback(Tracer& tracer, const std::vector<std::pair<HTensor, HTensor>>& seeds,
+                              const std::vector<HTensor>& wrt, Chooser* chooser = nullptr);
 
 }  // namespace harmonics::engine

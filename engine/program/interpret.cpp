@@ -2,6 +2,7 @@
 
 #include "engine/program/host_function.hpp"
 #include "engine/program/op.hpp"
+#include "engine/program/scan.hpp"
 #include "engine/program/tracer.hpp"
 
 namespace harmonics::engine {
@@ -51,6 +52,7 @@ Values evaluate_node(const Node& node, const std::vector<TensorType>& types, con
     const TracePause pause;
     return node.host->run(inputs);
   }
+  if (node.op == Op::scan) return evaluate_scan(node, types, inputs);
   return evaluate_op(node.op, node.attributes, types, inputs);
 }
 

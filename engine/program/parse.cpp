@@ -55,7 +55,7 @@ bool read_element(std::string_view text, T& element) {
 
 class Parser {
  public:
-  explicit Parser(const SourceText& source) : source_(source), cursor_(source) {}
+  Parser(const SourceText& source, ParseCursor& cursor, int depth) : source_(source), cursor_(cursor), depth_(depth) {}
 
   Program run() {
     cursor_.skip_lines();
@@ -63,6 +63,28 @@ class Parser {
     if (cursor_.word() != "program") cursor_.fail(from, "a program's text begins with program \"NAME\"");
     program_.name = cursor_.text();
     for (cursor_.end_line(); !cursor_.at_end(); cursor_.end_line()) line();
+    return finished();
+  }
+
+ private:
+  // Up to its line `end`.
+  Program body() {
+    const size_t from = cursor_.place();
+    if (cursor_.word() != "begin") cursor_.fail(from, "the body of a scan begins with begin \"NAME\"");
+    if (depth_ > kMostDepth) cursor_.fail(from, "scans are nested more than " + std::to_string(kMostDepth) + " deep");
+    program_.name = cursor_.text();
+    for (cursor_.end_line(); !at_end_of_body(); cursor_.end_line()) line();
+    return finished();
+  }
+  bool at_end_of_body() {
+    if (cursor_.at_end()) cursor_.fail_here("the body of a scan ends with the line end");
+    ParseCursor ahead = cursor_;
+    if (ahead.word() != "end") return false;
+    cursor_.word();
+    return true;
+  }
+
+  Program finished() {
     try {
       verify(program_);
     } catch (const Error& e) {
@@ -71,7 +93,6 @@ class Parser {
     return std::move(program_);
   }
 
- private:
   void line() {
     const size_t from = cursor_.place();
     if (cursor_.next_is('%')) return node(from);
@@ -122,6 +143,10 @@ class Parser {
     Node n = operation(types);
     if (cursor_.next_is('{')) n.attributes = attributes();
     if (cursor_.take('@')) n.scope = scope();
+    if (n.op == Op::scan) {
+      cursor_.end_line();
+      n.body = std::make_shared<const Program>(Parser(source_, cursor_, depth_ + 1).body());
+    }
     const uint32_t index = program_.append(std::move(n), types);
     for (size_t i = 0; i < numbers.size(); ++i) values_[numbers[i]] = program_.nodes[index].outputs[i];
     check(index, types, from);
@@ -345,8 +370,10 @@ class Parser {
     return it->second;
   }
 
+  static constexpr int kMostDepth = 16;
   const SourceText& source_;
-  ParseCursor cursor_;
+  ParseCursor& cursor_;
+  int depth_;  // in how many scans
   Program program_;
   std::unordered_map<uint64_t, ValueId> values_;
   std::set<std::pair<Op, std::string>> leaves_;
@@ -357,7 +384,8 @@ class Parser {
 
 Program parse_program(const std::string& text, const std::string& name) {
   const SourceText source(name, text);
-  return Parser(source).run();
+  ParseCursor cursor(source);
+  return Parser(source, cursor, 0).run();
 }
 
 }  // namespace harmonics::engine

@@ -67,10 +67,11 @@ std::string scope_text(const std::string& scope) {
 
 class Printer {
  public:
-  explicit Printer(const Program& program) : program_(program), number_(program.values.size(), 0) {}
+  Printer(const Program& program, std::string indent)
+      : program_(program), number_(program.values.size(), 0), indent_(std::move(indent)) {}
 
+  // The lines after the first.
   std::string run() {
-    text_ = "program " + quoted(program_.name) + "\n";
     for (const Node& n : program_.nodes) node(n);
     for (const NamedValue& v : program_.outputs) named("output", v);
     for (const NamedValue& v : program_.updates) named("update", v);
@@ -81,11 +82,12 @@ class Printer {
   std::string value(ValueId v) const { return "%" + std::to_string(number_[v]); }
 
   void named(const char* kind, const NamedValue& v) {
-    text_ += kind;
+    text_ += indent_ + kind;
     text_ += ' ' + quoted(v.name) + " = " + value(v.value) + '\n';
   }
 
   void node(const Node& n) {
+    text_ += indent_;
     for (size_t i = 0; i < n.outputs.size(); ++i) {
       number_[n.outputs[i]] = next_++;
       if (i) text_ += ", ";
@@ -95,6 +97,9 @@ class Printer {
     if (const std::string a = n.attributes.str(); !a.empty()) text_ += ' ' + a;
     if (const std::string& s = program_.scopes[n.scope]; !s.empty()) text_ += " @" + scope_text(s);
     text_ += '\n';
+    if (n.op == Op::scan)
+      text_ +=
+          indent_ + "begin " + quoted(n.body->name) + '\n' + Printer(*n.body, indent_ + "  ").run() + indent_ + "end\n";
   }
 
   std::string operation(const Node& n) const {
@@ -126,12 +131,15 @@ class Printer {
 
   const Program& program_;
   std::vector<uint64_t> number_;
+  std::string indent_;
   uint64_t next_ = 0;
   std::string text_;
 };
 
 }  // namespace
 
-std::string print(const Program& program) { return Printer(program).run(); }
+std::string print(const Program& program) {
+  return "program " + quoted(program.name) + "\n" + Printer(program, "").run();
+}
 
 }  // namespace harmonics::engine

@@ -9,6 +9,15 @@
 //   output "best" = %5
 //   update "digits.weight" = %1
 //
+// The line of a scan is followed by its body, whose values have numbers of their own:
+//
+//   %6: f32[3], %7: f32[5, 3] = scan(%4, %5) {carries = 1, constants = 0, length = 5, reverse = false}
+//   begin "scan"
+//     %0: f32[3] = input "0"
+//     ...
+//     output "0" = %2
+//   end
+//
 // `#` begins a comment. Functionals are called by name, or as call "NAME"(...) if the name is no word or is a
 // primitive's. Long literals are written as little-endian bytes: literal bytes "0000803f".
 #pragma once

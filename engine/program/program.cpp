@@ -6,6 +6,7 @@
 
 #include "engine/program/functional.hpp"
 #include "engine/program/op.hpp"
+#include "engine/program/scan.hpp"
 
 namespace harmonics::engine {
 
@@ -75,6 +76,8 @@ class Verifier {
     }
     if (n.op == Op::call && n.callee.empty()) fail(n, "a call without a name");
     if (n.op == Op::host_call && !n.host) fail(n, "a host call without a function");
+    if (n.op == Op::scan && !n.body) fail(n, "a scan without a body");
+    if (n.op == Op::scan) verify(*n.body);
   }
 
   void types(const Node& n) const {
@@ -167,6 +170,8 @@ std::vector<TensorType> inferred_types(const Program& program, const Node& node)
       for (const NamedValue& v : body->outputs) types.push_back(body->type(v.value));
       return types;
     }
+    case Op::scan:
+      return infer_scan(node, inputs);
     default:
       return op_row(node.op).infer(node.attributes, inputs);
   }

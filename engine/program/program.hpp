@@ -13,6 +13,7 @@
 namespace harmonics::engine {
 
 class Functional;
+struct Program;
 class HostFunction;  // a plugin's function as an opaque node; see host_function.hpp
 
 // Leaves and control are ops too, so that a Program is a single list.
@@ -31,6 +32,7 @@ struct Node {
   HTensor literal;                           // literal: its elements
   std::shared_ptr<const HostFunction> host;  // host_call
   uint32_t scope = 0;                        // index into Program::scopes
+  std::shared_ptr<const Program> body = {};  // scan: one step
 };
 
 struct ValueInfo {

@@ -234,6 +234,27 @@ HARMONICS_FACE inline HTensor argmin(const HTensor& x, int64_t axis) {
 HARMONICS_FACE inline HTensor cumsum(const HTensor& x, int64_t axis) {
   return call1("cumsum", {x}, Attributes().set("axis", axis));
 }
+// Windows of reduce_window. Lists have one entry per axis of x; empty lists are 1 for strides and dilation, 0 for
+// paddings.
+struct Window {
+  std::vector<int64_t> size, strides = {}, padding_low = {}, padding_high = {}, dilation = {};
+};
+// Reduces every window of x: `reduction` is "sum", "max" or "min". Padding takes no part: a window of padding alone
+// gives 0, the lowest or the highest number. NaN wins, as in reduce_max. The gradient of a maximum is distributed
+// evenly over ties.
+HARMONICS_FACE inline HTensor reduce_window(const HTensor& x, const char* reduction, const Window& window) {
+  const auto filled = [&](const std::vector<int64_t>& list, int64_t value) {
+    return list.empty() ? std::vector<int64_t>(window.size.size(), value) : list;
+  };
+  return call1("reduce_window", {x},
+               Attributes()
+                   .set("reduction", reduction)
+                   .set("window", window.size)
+                   .set("strides", filled(window.strides, 1))
+                   .set("padding_low", filled(window.padding_low, 0))
+                   .set("padding_high", filled(window.padding_high, 0))
+                   .set("dilation", filled(window.dilation, 1)));
+}
 // The k largest of the last axis, descending, and their indices (i64); ties: lowest index first.
 HARMONICS_FACE inline std::pair<HTensor, HTensor> top_k(const HTensor& x, int64_t k) {
   auto r = call("top_k", {x}, Attributes().set("k", k));
@@ -259,6 +280,19 @@ HARMONICS_FACE inline HTensor gather(const HTensor& x, const HTensor& indices, i
 HARMONICS_FACE inline HTensor scatter_add(const HTensor& x, const HTensor& indices, const HTensor& updates,
                                           int64_t axis = 0) {
   return call1("scatter_add", {x, indices, updates}, Attributes().set("axis", axis));
+}
+// Slices of x at positions of several axes, as ONNX GatherND. The last axis of `indices` holds k numbers: one for each
+// of the k axes of x that follow the batch axes. Result: indices.shape[:-1] + x.shape[batch_axes + k:]. Out of range:
+// as gather.
+HARMONICS_FACE inline HTensor gather_nd(const HTensor& x, const HTensor& indices, int64_t batch_axes = 0) {
+  return call1("gather_nd", {x, indices}, Attributes().set("batch_axes", batch_axes));
+}
+// x with `updates`, of gather_nd's result's shape, written at its positions. `reduction`: "set" (of equal positions the
+// last in row-major order remains), "add" (in that order), "max" or "min" (of the old element and all updates).
+HARMONICS_FACE inline HTensor scatter_nd(const HTensor& x, const HTensor& indices, const HTensor& updates,
+                                         const char* reduction = "set", int64_t batch_axes = 0) {
+  return call1("scatter_nd", {x, indices, updates},
+               Attributes().set("batch_axes", batch_axes).set("reduction", reduction));
 }
 // `starts` is an i64 vector, one per axis, clamped so that the slice fits.
 HARMONICS_FACE inline HTensor dynamic_slice(const HTensor& x, const HTensor& starts, const Shape& sizes) {

@@ -85,6 +85,8 @@ const std::unordered_map<std::string_view, Plan>& plans() {
       {"gather", plan_gather},
       {"embedding", plan_gather},
       {"scatter_add", plan_scatter_add},
+      {"gather_nd", plan_gather_nd},
+      {"scatter_nd", plan_scatter_nd},
       {"dynamic_slice", plan_dynamic_slice},
       {"update_slice", plan_update_slice},
       {"top_k", plan_top_k},

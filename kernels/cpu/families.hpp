@@ -58,6 +58,8 @@ bool plan_cache_append(const Site&, hx_kernel&);
 bool plan_typed_embedding(const Site&, hx_kernel&);  // tables of stored types
 bool plan_gather(const Site&, hx_kernel&);
 bool plan_scatter_add(const Site&, hx_kernel&);
+bool plan_gather_nd(const Site&, hx_kernel&);
+bool plan_scatter_nd(const Site&, hx_kernel&);
 bool plan_dynamic_slice(const Site&, hx_kernel&);
 bool plan_update_slice(const Site&, hx_kernel&);
 bool plan_top_k(const Site&, hx_kernel&);

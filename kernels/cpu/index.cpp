@@ -1,6 +1,8 @@
 #include "index.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "families.hpp"
 
@@ -30,6 +32,23 @@ bool answer_scatter(std::unique_ptr<IndexContext> c, hx_kernel& out, const char*
   const std::vector<uint32_t> parts = {c->row_parts * c->column_parts};
   answer(out, std::move(c), isa().scatter_add, name, parts);
   return true;
+}
+
+std::unique_ptr<PositionContext> position_context(const Site& site) {
+  const hx_type &x = site.in(0), &ids = site.in(1);
+  auto c = std::make_unique<PositionContext>();
+  const auto batch = static_cast<uint32_t>(site.integer("batch_axes"));
+  c->k = static_cast<uint32_t>(last(ids));
+  c->batches = c->rows = c->inner = 1;
+  for (uint32_t i = 0; i < x.rank; ++i) {
+    if (i >= batch && i < batch + c->k) c->sizes[i - batch] = x.dims[i];
+    (i < batch ? c->batches : i < batch + c->k ? c->rows : c->inner) *= x.dims[i];
+  }
+  c->places = count(ids) / (c->batches * c->k);
+  c->index_dtype = ids.dtype;
+  c->dtype = x.dtype;
+  c->element_bytes = static_cast<uint32_t>(width(x.dtype));
+  return c;
 }
 
 std::unique_ptr<BlockCopyContext> block_copy(const hx_type& whole, const hx_type& block, const hx_type& starts) {
@@ -109,6 +128,39 @@ bool plan_scatter_add(const Site& site, hx_kernel& out) {
   c->y = 3;
   answer_scatter(std::move(c), out, "scatter add");
   out.in_place = 1;
+  return true;
+}
+
+bool plan_gather_nd(const Site& site, hx_kernel& out) {
+  if (!is_index(site.in(1))) return false;
+  auto c = position_context(site);
+  const int64_t rows = c->batches * c->places;
+  c->parts = parts_for(static_cast<double>(rows) * (6 + 0.05 * static_cast<double>(c->inner * c->element_bytes)), rows);
+  answer(out, std::move(c), isa().gather_nd, "gather nd");
+  return true;
+}
+
+bool plan_scatter_nd(const Site& site, hx_kernel& out) {
+  constexpr std::string_view kKinds[] = {"set", "add", "max", "min"};
+  const uint32_t dtype = site.in(0).dtype;
+  const std::string name = site.text("reduction");
+  const auto* kind = std::find(std::begin(kKinds), std::end(kKinds), name.empty() ? std::string("set") : name);
+  if (!is_index(site.in(1)) || kind == std::end(kKinds)) return false;
+  auto c = position_context(site);
+  c->kind = static_cast<ScatterKind>(kind - std::begin(kKinds));
+  // 16-bit floats are summed in f32 and rounded once, by the reference.
+  if (c->kind != ScatterKind::set && (dtype == HX_F16 || dtype == HX_BF16)) return false;
+  const int64_t bytes = count(site.in(0)) * c->element_bytes;
+  const double ns =
+      static_cast<double>(c->batches * c->places) * (6 + 0.05 * static_cast<double>(c->inner * c->element_bytes));
+  c->copy_parts = parts_for(0.05 * static_cast<double>(bytes), bytes);
+  c->row_parts = c->column_parts = 1;
+  if (c->inner >= 32)
+    c->column_parts = parts_for(ns, c->inner / 16);
+  else
+    c->row_parts = parts_for(ns, c->batches * c->rows);
+  const std::vector<uint32_t> parts = {c->copy_parts, c->row_parts * c->column_parts};
+  answer(out, std::move(c), isa().scatter_nd, "scatter nd", parts).in_place = 1;
   return true;
 }
 

@@ -17,6 +17,20 @@ struct IndexContext {
   bool has_x;                        // scatter_add starts from x, else from 0
 };
 
+enum class ScatterKind : uint32_t { set, add, max, min };
+
+// Batches of `rows` rows of `inner` elements; each has `places` positions of k numbers, which name a row.
+struct PositionContext {
+  int64_t batches, rows, inner, places;
+  uint32_t k;
+  int64_t sizes[HX_MAX_RANK];  // of the k indexed axes
+  uint32_t index_dtype, dtype, element_bytes;
+  ScatterKind kind;
+  uint32_t parts;                    // gather_nd: parts of all positions
+  uint32_t copy_parts;               // scatter_nd first copies x, unless the result has its memory
+  uint32_t row_parts, column_parts;  // scatter_nd: each part owns rows and columns of the result
+};
+
 // A block inside a whole of the same rank, as contiguous runs; the starts are clamped so that it fits.
 struct BlockCopyContext {
   uint32_t rank, run_axes;  // the first `run_axes` axes of the block choose a run

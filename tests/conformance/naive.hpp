@@ -216,6 +216,13 @@ inline std::map<std::string, Formula> layout_formulas() {
   return f;
 }
 
+// The element of x that the numbers at `place` name: its batch axes, then the numbers.
+inline Index position(const AttributeMap& a, const Grid& indices, const Index& place) {
+  Index at = head(place, a.integer("batch_axes"));
+  for (int64_t i = 0; i < indices.shape.back(); ++i) at.push_back(static_cast<int64_t>(indices.at(joined(place, {i}))));
+  return at;
+}
+
 inline std::map<std::string, Formula> index_formulas() {
   std::map<std::string, Formula> f;
   f["gather"] = [](const AttributeMap& a, const Grids& in, Grids& out) {
@@ -231,6 +238,24 @@ inline std::map<std::string, Formula> index_formulas() {
     for_each_index(in[2].shape, [&](const Index& i) {
       const auto chosen = static_cast<int64_t>(in[1].at(head(tail(i, axis), rank)));
       out[0].at(joined(head(i, axis), {chosen}, tail(i, axis + rank))) += in[2].at(i);
+    });
+  };
+  f["gather_nd"] = [](const AttributeMap& a, const Grids& in, Grids& out) {
+    const auto places = static_cast<int64_t>(in[1].shape.size()) - 1;
+    fill(out[0],
+         [&](const Index& i) { return in[0].at(joined(position(a, in[1], head(i, places)), tail(i, places))); });
+  };
+  f["scatter_nd"] = [](const AttributeMap& a, const Grids& in, Grids& out) {
+    const auto places = static_cast<int64_t>(in[1].shape.size()) - 1;
+    const std::string& reduction = a.text("reduction");
+    out[0].values = in[0].values;
+    for_each_index(in[2].shape, [&](const Index& i) {
+      double& to = out[0].at(joined(position(a, in[1], head(i, places)), tail(i, places)));
+      const double from = in[2].at(i);
+      to = reduction == "add"   ? to + from
+           : reduction == "max" ? std::max(to, from)
+           : reduction == "min" ? std::min(to, from)
+                                : from;
     });
   };
   f["dynamic_slice"] = [](const AttributeMap&, const Grids& in, Grids& out) {
@@ -278,6 +303,21 @@ inline std::map<std::string, Formula> number_formulas() {
   f["reduce_prod"] = reduction(1, [](double a, double b) { return a * b; });
   f["reduce_max"] = reduction(-INFINITY, [](double a, double b) { return std::max(a, b); });
   f["reduce_min"] = reduction(INFINITY, [](double a, double b) { return std::min(a, b); });
+  f["reduce_window"] = [](const AttributeMap& a, const Grids& in, Grids& out) {
+    const std::string& reduction = a.text("reduction");
+    const double start = reduction == "sum" ? 0 : reduction == "max" ? -INFINITY : INFINITY;
+    fill(out[0], [&](const Index& place) {
+      double result = start;
+      for_each_index(a.integers("window"), [&](Index i) {
+        for (size_t k = 0; k < i.size(); ++k)
+          i[k] = place[k] * a.integers("strides")[k] + i[k] * a.integers("dilation")[k] - a.integers("padding_low")[k];
+        if (!in[0].inside(i)) return;
+        const double x = in[0].at(i);
+        result = reduction == "sum" ? result + x : reduction == "max" ? std::max(result, x) : std::min(result, x);
+      });
+      return result;
+    });
+  };
   f["argmax"] = extreme_place(1);
   f["argmin"] = extreme_place(-1);
   f["cumsum"] = [](const AttributeMap& a, const Grids& in, Grids& out) {

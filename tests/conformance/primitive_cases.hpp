@@ -29,7 +29,9 @@ class PrimitiveCases {
   explicit PrimitiveCases(uint64_t seed) : seed_(seed), random_(philox_key(seed, stream_of("cases", 5)), 0) {
     layout();
     index();
+    positions();
     reductions();
+    windows();
     contractions();
     storage();
   }
@@ -123,6 +125,45 @@ class PrimitiveCases {
     add("update_slice", {tensor(dims), tensor(block), whole({rank}, -2, 6)});
     add("top_k", {tensor(dims)}).set("k", pick(0, dims.back()));
     add("sort", {tensor(dims)}).set("axis", axis).set("descending", pick(0, 1) == 1);
+  }
+
+  // Positions may be equal; `set` then keeps the last.
+  void positions() {
+    const int64_t batch = pick(0, 1), k = pick(1, 2);
+    const Ints dims = sizes(batch + k + pick(0, 2), 1, 4);
+    Ints places(dims.begin(), dims.begin() + batch);
+    for (const int64_t d : sizes(pick(0, 2), 1, 4)) places.push_back(d);
+    std::vector<int64_t> numbers;
+    for (int64_t n = Shape(places).count() * k; n > 0; --n)
+      numbers.push_back(pick(0, dims[static_cast<size_t>(batch + static_cast<int64_t>(numbers.size()) % k)] - 1));
+    Ints updates = places;
+    updates.insert(updates.end(), dims.begin() + batch + k, dims.end());
+    places.push_back(k);
+    const HTensor where = HTensor::from(Shape(places), numbers);
+    add("gather_nd", {tensor(dims), where}).set("batch_axes", batch);
+    for (const char* reduction : {"set", "add", "max", "min"})
+      add("scatter_nd", {tensor(dims), where, tensor(updates)})
+          .set("batch_axes", batch)
+          .set("reduction", std::string(reduction));
+  }
+
+  void windows() {
+    const Ints dims = sizes(pick(0, 3), 1, 6);
+    Ints window, dilation, low, high;
+    // Every window holds an element: the extremes of padding alone are infinite.
+    for (const int64_t d : dims) {
+      window.push_back(pick(1, 3));
+      dilation.push_back(pick(1, 2));
+      const int64_t most = dilation.back() == 1 ? window.back() - 1 : 0;
+      low.push_back(pick(0, most));
+      high.push_back(std::max<int64_t>(pick(0, most), (window.back() - 1) * dilation.back() + 1 - d - low.back()));
+    }
+    const Ints strides = sizes(static_cast<int64_t>(dims.size()), 1, 3);
+    for (const char* reduction : {"sum", "max", "min"}) {
+      AttributeMap& a = add("reduce_window", {tensor(dims)});
+      a.set("reduction", std::string(reduction)).set("window", window).set("strides", strides);
+      a.set("padding_low", low).set("padding_high", high).set("dilation", dilation);
+    }
   }
 
   void reductions() {

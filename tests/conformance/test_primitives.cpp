@@ -137,6 +137,7 @@ class Golden {
   static AttributeValue attribute(const HTensor& x) {
     if (x.dtype() == DType::Bool) return x.item<bool>();
     if (x.dtype() == DType::F64) return x.item<double>();
+    if (x.dtype() == DType::U8) return std::string(x.data<uint8_t>(), x.data<uint8_t>() + x.size());
     if (x.rank() == 0) return x.item<int64_t>();
     // An empty list is stored as an empty tensor.
     return std::vector<int64_t>(x.data<int64_t>(), x.data<int64_t>() + x.size());
@@ -148,7 +149,7 @@ class Golden {
 
 TEST_CASE("results of primitives agree with PyTorch") {
   const Golden golden;
-  REQUIRE(golden.cases().size() == 57);
+  REQUIRE(golden.cases().size() == 66);
   for (const DType dtype : {DType::F64, DType::F32})
     for (const auto& [name, op] : golden.cases()) {
       INFO(op << ", " << name << ", " << dtype_name(dtype));

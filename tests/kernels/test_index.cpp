@@ -56,6 +56,62 @@ TEST_CASE("scatter_add adds in index order, in place when asked") {
 
 namespace {
 
+// Gathers or scatters at random positions, some out of range; `join(old, update)` is the new element.
+template <typename T, typename Join>
+void check_positions(uint32_t seed, const char* reduction, Join join) {
+  Random random(seed);
+  for (int round = 0; round < 40; ++round) {
+    const auto batch = static_cast<size_t>(random.below(2)), k = static_cast<size_t>(1 + random.below(2));
+    Dims whole(batch + k + static_cast<size_t>(random.below(3)));
+    for (int64_t& d : whole) d = 1 + random.below(round % 8 ? 6 : 40);
+    Dims places(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(batch));
+    places.push_back(1 + random.below(round % 8 ? 9 : 300));
+    Dims indices = places, updates = places;
+    indices.push_back(static_cast<int64_t>(k));
+    updates.insert(updates.end(), whole.begin() + static_cast<std::ptrdiff_t>(batch + k), whole.end());
+    const Tensor x = random.integers<T>(whole, 0, 100), update = random.integers<T>(updates, 0, 120);
+    const Tensor ids = random.integers<int32_t>(indices, -1, 8);
+    const int64_t inner = elements(updates) / elements(places), batches = elements(places) / places.back();
+    std::vector<T> y = x.values<T>(), taken(static_cast<size_t>(elements(updates)));
+    for (int64_t p = 0; p < elements(places); ++p) {
+      int64_t row = p / (elements(places) / batches);
+      for (size_t i = 0; i < k; ++i)
+        row = row * whole[batch + i] +
+              std::clamp<int64_t>(ids.data<int32_t>()[p * static_cast<int64_t>(k) + static_cast<int64_t>(i)], 0,
+                                  whole[batch + i] - 1);
+      for (int64_t i = 0; i < inner; ++i) {
+        taken[static_cast<size_t>(p * inner + i)] = x.data<T>()[row * inner + i];
+        T& to = y[static_cast<size_t>(row * inner + i)];
+        to = join(to, update.data<T>()[p * inner + i]);
+      }
+    }
+    KernelCall gather("gather_nd");
+    gather.set("batch_axes", static_cast<int64_t>(batch)).in(x).in(ids).out(updates, x.dtype);
+    REQUIRE(gather.run_one().template values<T>() == taken);
+    for (bool in_place : {false, true}) {
+      KernelCall scatter("scatter_nd");
+      scatter.set("batch_axes", static_cast<int64_t>(batch)).set("reduction", reduction);
+      scatter.in(x).in(ids).in(update).out(whole, x.dtype);
+      if (in_place) scatter.alias(0, 0);
+      REQUIRE(scatter.run_one().template values<T>() == y);
+      CHECK(scatter.in_place() == 1);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("gather_nd and scatter_nd: every reduction and width, in place when asked") {
+  check_positions<float>(201, "set", [](float, float b) { return b; });
+  check_positions<uint16_t>(202, "set", [](uint16_t, uint16_t b) { return b; });
+  check_positions<float>(203, "add", [](float a, float b) { return a + b; });
+  check_positions<uint8_t>(204, "add", [](uint8_t a, uint8_t b) { return static_cast<uint8_t>(a + b); });
+  check_positions<double>(205, "max", [](double a, double b) { return std::max(a, b); });
+  check_positions<int64_t>(206, "min", [](int64_t a, int64_t b) { return std::min(a, b); });
+}
+
+namespace {
+
 // Calls visit(whole, block) with the element offsets of a block at `starts`, which are clamped so that it fits.
 template <typename Visit>
 void for_block(const Dims& whole, const Dims& block, const std::vector<int64_t>& starts, Visit visit) {

@@ -2,7 +2,7 @@
 """Writes golden/primitives.safetensors, which tests/conformance/test_primitives.cpp compares with: make_primitives.py [FOLDER].
 
 Results and gradients by PyTorch in float64 from inputs that float32 holds exactly. Made with PyTorch 2.13. For each case C:
-  metadata C = the primitive             C/attribute/A   its attributes: I64 vectors and scalars, F64 scalars, BOOL scalars
+  metadata C = the primitive             C/attribute/A   its attributes: I64 vectors and scalars, F64 scalars, BOOL scalars, texts as U8
   C/in0 ...   inputs                     C/out0 ...      results
   C/dout0     gradient of result 0       C/din0 ...      gradients of the inputs that have one
 """
@@ -28,6 +28,9 @@ def case(name, op, attributes, inputs, reference, floats=None, differentiable=Tr
     """reference(*inputs) -> tensor or tuple; `floats`: indices of the inputs with a gradient."""
     metadata[name] = op
     for key, value in attributes.items():
+        if isinstance(value, str):
+            tensors[f"{name}/attribute/{key}"] = torch.tensor(list(value.encode()), dtype=torch.uint8)
+            continue
         kind = torch.bool if isinstance(value, bool) else torch.float64 if isinstance(value, float) else torch.int64
         tensors[f"{name}/attribute/{key}"] = torch.tensor(value, dtype=kind)
     floats = [i for i, x in enumerate(inputs) if x.is_floating_point()] if floats is None else floats
@@ -134,6 +137,26 @@ for descending in (False, True):
     for name, x, axis, smooth in (("sorted", numbers(3, 5, 2), 1, True), ("sorted ties", torch.cat([nan, ties[:2]]), 1, False)):
         case(name + (" down" if descending else ""), "sort", dict(axis=axis, descending=descending), [x],
              lambda x, axis=axis, descending=descending: tuple(torch.sort(x, stable=True, dim=axis, descending=descending)), differentiable=smooth)
+
+table, pairs = numbers(3, 4, 2), torch.tensor([[2, 1], [0, 3], [1, 0]])
+case("gather at pairs", "gather_nd", dict(batch_axes=0), [table, pairs], lambda x, i: x[i[:, 0], i[:, 1]], floats=[0])
+case("gather in batches", "gather_nd", dict(batch_axes=1), [table, pairs[:, :1]], lambda x, i: x[torch.arange(3), i[:, 0]], floats=[0])
+repeated = torch.tensor([[2, 1], [0, 3], [2, 1], [1, 0]])
+for name, reduction, places in (("set", "set", pairs), ("add", "add", repeated)):
+    case("scatter at pairs, " + name, "scatter_nd", dict(batch_axes=0, reduction=reduction), [table, places, numbers(len(places), 2)],
+         lambda x, i, u, add=reduction == "add": torch.index_put(x, (i[:, 0], i[:, 1]), u, accumulate=add), floats=[0, 2])
+line, spots = torch.tensor([1.0, 5, -2, 0]).double(), torch.tensor([[1], [1], [2], [1], [0]])
+for name, reduction in (("max", "amax"), ("min", "amin")):
+    case("scatter of ties, " + name, "scatter_nd", dict(batch_axes=0, reduction=name), [line, spots, torch.tensor([5.0, 3, -2, 5, 4]).double()],
+         lambda x, i, u, reduction=reduction: torch.scatter_reduce(x, 0, i[:, 0], u, reduction), floats=[0, 2])
+
+grid = dict(window=[1, 1, 3, 2], strides=[1, 1, 2, 1], padding_low=[0, 0, 1, 0], padding_high=[0, 0, 1, 0], dilation=[1, 1, 1, 2])
+image = numbers(2, 2, 6, 5)
+case("windows of maxima", "reduce_window", dict(grid, reduction="max"), [image], lambda x: F.max_pool2d(x, (3, 2), (2, 1), (1, 0), (1, 2)))
+case("windows of minima", "reduce_window", dict(grid, reduction="min"), [image], lambda x: -F.max_pool2d(-x, (3, 2), (2, 1), (1, 0), (1, 2)))
+plain = dict(grid, strides=[1, 1, 2, 3], dilation=[1, 1, 1, 1])
+case("windows of sums", "reduce_window", dict(plain, reduction="sum"), [image],
+     lambda x: F.avg_pool2d(x, (3, 2), (2, 3), (1, 0), divisor_override=1))
 
 folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "golden"
 make_golden.write_safetensors(folder / "primitives.safetensors", tensors, metadata)

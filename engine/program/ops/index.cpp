@@ -6,6 +6,7 @@
 #include <harmonics/ops.hpp>
 
 #include "engine/program/ops/accumulator.hpp"
+#include "engine/program/ops/index_nd.hpp"
 #include "engine/program/ops/list_check.hpp"
 #include "engine/program/ops/walk.hpp"
 
@@ -335,7 +336,7 @@ OpRow index_row(Op op) {
     case Op::sort:
       return {op, {}, {}, infer_sort, evaluate_sort, gradient_sort};
     default:
-      throw Error(ErrorKind::Internal, "no index operation");
+      return index_nd_row(op);
   }
 }
 

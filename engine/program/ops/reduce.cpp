@@ -7,6 +7,7 @@
 #include "engine/program/ops/accumulator.hpp"
 #include "engine/program/ops/list_check.hpp"
 #include "engine/program/ops/walk.hpp"
+#include "engine/program/ops/window.hpp"
 
 namespace harmonics::engine {
 
@@ -255,6 +256,8 @@ OpRow reduce_row(Op op) {
       return {op, {}, {}, infer_arg<Op::argmin>, evaluate_arg<false>, nullptr};
     case Op::cumsum:
       return {op, {}, {}, infer_cumsum, evaluate_cumsum, gradient_cumsum};
+    case Op::reduce_window:
+      return window_row(op);
     default:
       throw Error(ErrorKind::Internal, "no reduction");
   }

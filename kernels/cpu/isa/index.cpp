@@ -1,6 +1,7 @@
 #include "../index.hpp"
 
 #include <cstring>
+#include <type_traits>
 
 #include <harmonics/abi.h>
 
@@ -31,6 +32,70 @@ int64_t run_offset(const BlockCopyContext& c, int64_t run) {
     run /= c.sizes[i];
   }
   return offset;
+}
+
+// Row of a position among those of all batches.
+HM_INLINE int64_t row_of(const PositionContext& c, const void* indices, int64_t position) {
+  int64_t row = position / c.places;
+  for (uint32_t i = 0; i < c.k; ++i)
+    row = row * c.sizes[i] + clamp(index_at(indices, c.index_dtype, position * c.k + i), c.sizes[i]);
+  return row;
+}
+
+// Integers wrap.
+template <typename T>
+HM_INLINE T sum_of(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    using Bits = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<Bits>(static_cast<Bits>(a) + static_cast<Bits>(b)));
+  } else {
+    return a + b;
+  }
+}
+// NaN wins and stays.
+template <typename T>
+HM_INLINE T greater_of(T a, T b) {
+  return a != a || (b == b && !(b > a)) ? a : b;
+}
+template <typename T>
+HM_INLINE T smaller_of(T a, T b) {
+  return a != a || (b == b && !(b < a)) ? a : b;
+}
+
+// Applies the updates of all positions in order, where row and columns belong to this part.
+template <typename T, typename Join>
+HM_INLINE void scatter_rows(const PositionContext& c, const void* indices, const void* updates, void* y, Range rows,
+                            Range columns, Join join) {
+  for (int64_t p = 0; p < c.batches * c.places; ++p) {
+    const int64_t row = row_of(c, indices, p);
+    if (row < rows.begin || row >= rows.end) continue;
+    T* to = static_cast<T*>(y) + row * c.inner;
+    const T* from = static_cast<const T*>(updates) + p * c.inner;
+    for (int64_t i = columns.begin; i < columns.end; ++i) to[i] = join(to[i], from[i]);
+  }
+}
+
+template <typename T>
+void scatter_numbers(const PositionContext& c, const void* indices, const void* updates, void* y, Range rows,
+                     Range columns) {
+  if (c.kind == ScatterKind::add)
+    scatter_rows<T>(c, indices, updates, y, rows, columns, [](T a, T b) { return sum_of(a, b); });
+  else if (c.kind == ScatterKind::max)
+    scatter_rows<T>(c, indices, updates, y, rows, columns, [](T a, T b) { return greater_of(a, b); });
+  else
+    scatter_rows<T>(c, indices, updates, y, rows, columns, [](T a, T b) { return smaller_of(a, b); });
+}
+
+void scatter_bytes(const PositionContext& c, const void* indices, const void* updates, void* y, Range rows,
+                   Range columns) {
+  const int64_t bytes = c.inner * c.element_bytes, first = columns.begin * c.element_bytes;
+  const auto length = static_cast<size_t>((columns.end - columns.begin) * c.element_bytes);
+  for (int64_t p = 0; p < c.batches * c.places; ++p) {
+    const int64_t row = row_of(c, indices, p);
+    if (row < rows.begin || row >= rows.end) continue;
+    std::memcpy(static_cast<char*>(y) + row * bytes + first, static_cast<const char*>(updates) + p * bytes + first,
+                length);
+  }
 }
 
 // The order of top_k: falling, NaN first, then the lower index.
@@ -123,6 +188,56 @@ void scatter_add(const void* context, void* const* buffers, uint32_t, uint32_t p
       for (; j + kWidth <= n; j += kWidth) store(to + j, load(to + j) + load(from + j));
       if (j < n) store_part(to + j, load_part(to + j, n - j) + load_part(from + j, n - j), n - j);
     }
+  }
+}
+
+void gather_nd(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const PositionContext*>(context);
+  const Range positions = share(c.batches * c.places, c.parts, part);
+  const int64_t bytes = c.inner * c.element_bytes;
+  for (int64_t p = positions.begin; p < positions.end; ++p)
+    std::memcpy(static_cast<char*>(buffers[2]) + p * bytes,
+                static_cast<const char*>(buffers[0]) + row_of(c, buffers[1], p) * bytes, static_cast<size_t>(bytes));
+}
+
+// In place only the rows at the positions are written.
+void scatter_nd(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
+  const auto& c = *static_cast<const PositionContext*>(context);
+  const void *ids = buffers[1], *updates = buffers[2];
+  char* y = static_cast<char*>(buffers[3]);
+  if (phase == 0) {
+    const Range bytes = share(c.batches * c.rows * c.inner * c.element_bytes, c.copy_parts, part);
+    if (y != buffers[0])
+      std::memcpy(y + bytes.begin, static_cast<const char*>(buffers[0]) + bytes.begin,
+                  static_cast<size_t>(bytes.end - bytes.begin));
+    return;
+  }
+  const Range rows = share(c.batches * c.rows, c.row_parts, part / c.column_parts),
+              columns = share(c.inner, c.column_parts, part % c.column_parts);
+  if (c.kind == ScatterKind::set) return scatter_bytes(c, ids, updates, y, rows, columns);
+  switch (c.dtype) {
+    case HX_F32:
+      return scatter_numbers<float>(c, ids, updates, y, rows, columns);
+    case HX_F64:
+      return scatter_numbers<double>(c, ids, updates, y, rows, columns);
+    case HX_I8:
+      return scatter_numbers<int8_t>(c, ids, updates, y, rows, columns);
+    case HX_U8:
+      return scatter_numbers<uint8_t>(c, ids, updates, y, rows, columns);
+    case HX_I16:
+      return scatter_numbers<int16_t>(c, ids, updates, y, rows, columns);
+    case HX_U16:
+      return scatter_numbers<uint16_t>(c, ids, updates, y, rows, columns);
+    case HX_I32:
+      return scatter_numbers<int32_t>(c, ids, updates, y, rows, columns);
+    case HX_U32:
+      return scatter_numbers<uint32_t>(c, ids, updates, y, rows, columns);
+    case HX_I64:
+      return scatter_numbers<int64_t>(c, ids, updates, y, rows, columns);
+    case HX_U64:
+      return scatter_numbers<uint64_t>(c, ids, updates, y, rows, columns);
+    default:
+      return;
   }
 }
 
