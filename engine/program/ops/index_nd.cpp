@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include <harmonics/element_type.hpp>
 #include <harmonics/ops.hpp>
 
 #include "engine/program/ops/accumulator.hpp"
@@ -98,7 +99,7 @@ std::vector<TensorType> infer_gather_nd(const AttributeMap& a, Types in) {
 void evaluate_gather_nd(const AttributeMap& a, Inputs in, Outputs out) {
   if (out[0].type.shape.count() == 0) return;
   const Places at(a, in[0].type.shape, in[1].type.shape);
-  const size_t bytes = static_cast<size_t>(at.inner) * dtype_bytes(in[0].type.dtype);
+  const size_t bytes = static_cast<size_t>(at.inner) * element_bytes(in[0].type.dtype);
   const char* x = static_cast<const char*>(in[0].data);
   char* y = static_cast<char*>(out[0].data);
   for (const int64_t row : at.rows_of(in[1])) {
@@ -165,7 +166,7 @@ void evaluate_scatter_nd(const AttributeMap& a, Inputs in, Outputs out) {
   const std::vector<int64_t> rows = at.rows_of(in[1]);
   const std::string reduction = a.text("reduction", "set");
   if (reduction == "set")
-    return set_rows(in[2], rows, out[0], static_cast<size_t>(at.inner) * dtype_bytes(in[0].type.dtype));
+    return set_rows(in[2], rows, out[0], static_cast<size_t>(at.inner) * element_bytes(in[0].type.dtype));
   visit_dtype(in[0].type.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     const T* updates = static_cast<const T*>(in[2].data);
