@@ -61,6 +61,18 @@ TEST_CASE("generate: a seed gives one text, another seed another") {
   CHECK(text("--seed 7") != text("--seed 8"));
 }
 
+TEST_CASE("generate: in other types of weights and caches") {
+  const std::string folder = folder_of_stories();
+  if (folder.empty()) return;
+  for (const char* types : {"--cache-type f16", "--weight-type bf16", "--weight-type q8_0 --cache-type f16"}) {
+    const Result r = harmonics(stories(folder, std::string("--temperature 0 --max-tokens 20 ") + types));
+    INFO(types << "\n" << r.err);
+    REQUIRE(r.code == 0);
+    CHECK(r.out.rfind("Once upon a time, there was a little", 0) == 0);
+  }
+  CHECK(harmonics(stories(folder, "--weight-type q9")).code == 64);
+}
+
 TEST_CASE("generate: what is wrong is said with the remedy") {
   const std::string folder = folder_of_stories();
   const Result missing = harmonics("generate model.bin");

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/language/decoder.hpp"
+#include "engine/transformer/architectures.hpp"
 #include "tests/engine/execution/allocation_count.hpp"
 #include "tests/engine/language/small_llama.hpp"
 #include "tests/message_of.hpp"
@@ -242,6 +243,49 @@ TEST_CASE("decoder: a token allocates nothing, and writes its caches in place") 
     CHECK(step.target.substr(0, 6) == "cache.");
   }
   CHECK(appended == 6);
+}
+
+TEST_CASE("decoder: stored weights and f16 caches give nearly the same scores, and equal bits in chunks") {
+  SmallLlama s;
+  s.width = 64, s.heads = 4, s.shared = 2, s.hidden = 96, s.vocabulary = 70;
+  const Model exact = small_llama(s);
+  const auto executor = make_team_executor(2);
+  const auto tokens = some_tokens(70, s.vocabulary);
+  Decoder reference(exact, *executor, on_device("cpu"));
+  Session of_exact(reference);
+  const auto expected = one_by_one(of_exact, tokens);
+  struct Case {
+    DType weights, cache;
+    double bound;  // of the difference, by the root mean square of the scores
+  };
+  // Half a step of the type in each weight, with random signs, through three blocks.
+  for (const Case& c : {Case{DType::F32, DType::F16, 0.01}, Case{DType::F16, DType::F32, 0.01},
+                        Case{DType::BF16, DType::F32, 0.05}, Case{DType::Q8_0, DType::F16, 0.05}}) {
+    ImportedModel imported;
+    imported.path = "small";
+    imported.metadata = exact.metadata;
+    for (const auto& [name, tensor] : exact.parameters->all())
+      imported.tensors.emplace(name, exact.parameters->tensor(name));
+    ModelOptions options;
+    if (c.weights != DType::F32) options.weights = c.weights;
+    options.cache = c.cache;
+    const Model model = model_of(imported, options);
+    INFO(dtype_name(c.weights) << " weights, cache of " << dtype_name(c.cache));
+    CHECK(model.parameters->all().at("blk.1.ffn_up.weight").type.dtype == c.weights);
+    CHECK(model.parameters->all().at("blk.1.ffn_norm.weight").type.dtype == DType::F32);
+    Decoder decoder(model, *executor, on_device("cpu"));
+    Session session(decoder), whole(decoder);
+    const auto scores = one_by_one(session, tokens);
+    double difference = 0, size = 0;
+    for (size_t i = 0; i < scores.size(); ++i)
+      for (size_t k = 0; k < scores[i].size(); ++k) {
+        difference += std::pow(static_cast<double>(scores[i][k] - expected[i][k]), 2);
+        size += std::pow(static_cast<double>(expected[i][k]), 2);
+      }
+    CHECK(std::sqrt(difference / size) < c.bound);
+    CHECK(difference > 0);
+    CHECK(copied(whole.append(tokens)) == scores.back());
+  }
 }
 
 TEST_CASE("decoder: what does not fit is refused, and the sequence is unchanged") {
