@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include <harmonics/element_conversion.hpp>
 #include <harmonics/wrappers.hpp>
 
 namespace harmonics {
@@ -114,14 +113,10 @@ class Condition {
   }
 
   template <typename T>
-  static T bits_of(const void* sample, uint64_t i) {
+  static double as(const void* sample, uint64_t i) {
     T value;
     std::memcpy(&value, static_cast<const char*>(sample) + i * sizeof value, sizeof value);
-    return value;
-  }
-  template <typename T>
-  static double as(const void* sample, uint64_t i) {
-    return static_cast<double>(bits_of<T>(sample, i));
+    return static_cast<double>(value);
   }
   double element(const void* sample, uint64_t i) const {
     switch (dtype_) {
@@ -142,16 +137,10 @@ class Condition {
         return as<int64_t>(sample, i);
       case DType::U64:
         return as<uint64_t>(sample, i);
-      case DType::F16:
-        return static_cast<double>(half_to_float(bits_of<uint16_t>(sample, i)));
-      case DType::BF16:
-        return static_cast<double>(bfloat_to_float(bits_of<uint16_t>(sample, i)));
       case DType::F32:
         return as<float>(sample, i);
-      case DType::F64:
-        return as<double>(sample, i);
       default:
-        throw Error(ErrorKind::Type, "numbers of " + std::string(element_type(dtype_).name) + " cannot be compared");
+        return as<double>(sample, i);
     }
   }
 

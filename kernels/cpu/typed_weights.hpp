@@ -21,7 +21,7 @@ struct TypedContext {
 };
 
 // Up to this many rows of A the weight is converted in registers, else each panel once for all rows.
-constexpr int64_t kDirectRows = 3;
+constexpr int64_t kDirectRows = 12;
 constexpr int64_t kPanelGranule = 8;
 
 }  // namespace harmonics::cpu

@@ -49,7 +49,7 @@ TEST_CASE("typed weights: linear equals the product with the decoded weight") {
   for (const DType type : kTypes) {
     CAPTURE(element_type(type).name);
     const int64_t block = element_type(type).block;
-    for (const int64_t m : {1, 2, 3, 4, 40})
+    for (const int64_t m : {1, 2, 3, 8, 40})
       for (const int64_t n : {1, 5, 8, 61})
         for (const int64_t depth : {block, 3 * block, block == 1 ? int64_t{131} : 2 * block, 19 * block}) {
           CAPTURE(m, n, depth);
@@ -81,7 +81,7 @@ TEST_CASE("typed weights: a row's bits do not depend on the other rows") {
                   n = 150;
     const Tensor x = random.floats({33, depth}), w = of_type(type, {n, depth}, random);
     const Tensor all = call(x, w).out({33, n}).run_one();
-    for (const int64_t m : {1, 2, 3, 5, 8}) {
+    for (const int64_t m : {1, 2, 3, 4, 5, 8, 12, 13}) {
       const Tensor some({m, depth}, std::vector<float>(x.data<float>(), x.data<float>() + m * depth));
       const Tensor y = call(some, w).out({m, n}).run_one();
       REQUIRE(std::memcmp(y.bytes.data(), all.bytes.data(), y.bytes.size()) == 0);

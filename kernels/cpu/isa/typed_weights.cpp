@@ -184,7 +184,7 @@ HM_INLINE void typed_products(const float* a, int64_t a_row, const char* w, int6
         _mm_prefetch(w + (j + kColumns) * row_bytes + W::at(k), _MM_HINT_T0);
         W::each(
             w + j * row_bytes, k, W::kScales ? scales[j][i] : 0, [&](int v, vf y) __attribute__((always_inline)) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
               for (int r = 0; r < kRows; ++r) sum[r][j] = fma(load(a + r * a_row + k + v * kWidth), y, sum[r][j]);
             });
       }
@@ -194,11 +194,11 @@ HM_INLINE void typed_products(const float* a, int64_t a_row, const char* w, int6
 #pragma GCC unroll 8
     for (int j = 0; j < kColumns; ++j) {
       const vf y = W::part(w + j * row_bytes, k, depth - k);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int i = 0; i < kRows; ++i) sum[i][j] = fma(load_part(a + i * a_row + k, depth - k), y, sum[i][j]);
     }
   }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
     float* to = c + i * c_row;
     if constexpr (kColumns % 4 == 0) {
@@ -212,13 +212,21 @@ HM_INLINE void typed_products(const float* a, int64_t a_row, const char* w, int6
   }
 }
 
-template <typename W, int kRows, int kColumns>
-void typed_rows(const float* a, int64_t a_row, const char* w, int64_t row_bytes, float* c, int64_t c_row, int64_t n,
-                int64_t depth) {
-  int64_t j = 0;
-  for (; j + kColumns <= n; j += kColumns)
-    typed_products<W, kRows, kColumns>(a, a_row, w + j * row_bytes, row_bytes, c + j, c_row, depth);
-  for (; j < n; ++j) typed_products<W, kRows, 1>(a, a_row, w + j * row_bytes, row_bytes, c + j, c_row, depth);
+// As many rows of A as leave registers for their sums with four columns.
+constexpr int kTileRows = kWidth < 16 ? 3 : 6;
+
+// All rows of A times kColumns rows of the weight, which stay in the first-level cache.
+template <typename W, int kColumns>
+void typed_columns(const float* a, int64_t a_row, const char* w, int64_t row_bytes, float* c, int64_t c_row, int64_t m,
+                   int64_t depth) {
+  int64_t i = 0;
+  for (; i + kTileRows <= m; i += kTileRows)
+    typed_products<W, kTileRows, kColumns>(a + i * a_row, a_row, w, row_bytes, c + i * c_row, c_row, depth);
+  for (; kTileRows > 3 && i + 3 <= m; i += 3)
+    typed_products<W, 3, kColumns>(a + i * a_row, a_row, w, row_bytes, c + i * c_row, c_row, depth);
+  for (; i + 2 <= m; i += 2)
+    typed_products<W, 2, kColumns>(a + i * a_row, a_row, w, row_bytes, c + i * c_row, c_row, depth);
+  if (i < m) typed_products<W, 1, kColumns>(a + i * a_row, a_row, w, row_bytes, c + i * c_row, c_row, depth);
 }
 
 template <typename W>
@@ -253,9 +261,14 @@ void by_panels(const TypedContext& c, const float* a, const char* w, float* y, i
 template <typename W>
 void typed_block(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n, float* panel) {
   const Product& p = c.product;
-  if (m == 1) return typed_rows<W, 1, 8>(a, p.k, w, c.row_bytes, y, p.n, n, p.k);
-  if (m == 2) return typed_rows<W, 2, 4>(a, p.k, w, c.row_bytes, y, p.n, n, p.k);
-  if (m == kDirectRows) return typed_rows<W, kDirectRows, 4>(a, p.k, w, c.row_bytes, y, p.n, n, p.k);
+  if (m <= kDirectRows) {
+    int64_t j = 0;
+    for (; m == 1 && j + 8 <= n; j += 8)
+      typed_products<W, 1, 8>(a, p.k, w + j * c.row_bytes, c.row_bytes, y + j, p.n, p.k);
+    for (; j + 4 <= n; j += 4) typed_columns<W, 4>(a, p.k, w + j * c.row_bytes, c.row_bytes, y + j, p.n, m, p.k);
+    for (; j < n; ++j) typed_columns<W, 1>(a, p.k, w + j * c.row_bytes, c.row_bytes, y + j, p.n, m, p.k);
+    return;
+  }
   by_panels(c, a, w, y, m, n, panel, [&](const char* from, float* to) { decode_row<W>(from, to, p.k); });
 }
 

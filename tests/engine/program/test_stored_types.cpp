@@ -151,7 +151,7 @@ TEST_CASE("stored types: programs print and parse") {
   Tracer tracer("test");
   tracer.output(
       "y", one("linear", {tracer.input("x", {DType::F32, {3, 32}}), tracer.parameter("w", {DType::Q8_0, {4, 32}})}));
-  tracer.output("z", cast(cast(waves({32}), DType::Q8_0), DType::F32));
+  tracer.output("z", one("linear", {tracer.input("u", {DType::F32, {32}}), cast(waves({1, 32}), DType::Q8_0)}));
   tracer.output("q", cast(tracer.input("v", {DType::F32, {32}}), DType::Q8_0));
   const std::string text = print(tracer.take());
   CHECK_THAT(text, Contains("q8_0[4, 32]") && Contains("dtype = q8_0"));
