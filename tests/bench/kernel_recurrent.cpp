@@ -34,7 +34,7 @@ void add(const char* name, int64_t gates, int64_t batch, int64_t width) {
                                   {gates * width},           {gates * width},        {batch, positions, width}};
   const std::string size = fmt::format("{}x{}x{}", batch, positions, width);
   add_program(
-      fmt::format("{}/{}", name, size), {inputs.begin(), inputs.end() - 1},
+      fmt::format("{}/{}", name, size), std::vector<Shape>{inputs.begin(), inputs.end() - 1},
       [=](const auto& in) { return std::vector{call(name, in).at(0)}; }, flops, 0);
   add_program(
       fmt::format("{}_train/{}", name, size), inputs, [=](const auto& in) { return step(name, in); }, 3 * flops, 0);

@@ -5,7 +5,7 @@
 
 #include "engine/language/decoder.hpp"
 #include "engine/transformer/architectures.hpp"
-#include "tests/engine/execution/allocation_count.hpp"
+#include "tests/engine/execution/interposed_malloc.hpp"
 #include "tests/engine/language/small_llama.hpp"
 #include "tests/message_of.hpp"
 
