@@ -67,8 +67,8 @@ class Transposer {
     for (const Node& node : program_.nodes)
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const ValueId v = node.inputs[i];
-        const bool of_map = node.op == Op::call && node.callee == "linear" && i == 1 &&
-                            !node.attributes.flag("batch_invariant");
+        const bool of_map =
+            node.op == Op::call && node.callee == "linear" && i == 1 && !node.attributes.flag("batch_invariant");
         // kernels read 16-bit weights in the layout of their file
         if (of_map && type(v).dtype == DType::F32 && type(v).shape[0] >= kLeastOutputs && type(v).bytes() <= kMostBytes)
           likes[v] = true;

@@ -5,8 +5,6 @@
 #include <harmonics/element_type.hpp>
 #include <harmonics/ops.hpp>
 
-#include "engine/base/spelling.hpp"
-
 namespace harmonics::engine {
 
 namespace {
@@ -35,13 +33,7 @@ bool is_taken(DType dtype, const Shape& shape) {
 void expect_tensor(const Model& model, const std::string& name, const Shape& shape) {
   const auto& all = model.parameters->all();
   const auto at = all.find(name);
-  if (at == all.end()) {
-    std::vector<std::string> known;
-    for (const auto& [other, tensor] : all) known.push_back(other);
-    Error error(ErrorKind::Weights, fmt::format("'{}' has no tensor '{}'", model.name, name));
-    if (const auto near = nearest(name, known)) error.note("did you mean '" + *near + "'?");
-    throw error;
-  }
+  if (at == all.end()) throw Error(ErrorKind::Weights, fmt::format("'{}' has no tensor '{}'", model.name, name));
   const TensorType wanted{DType::F32, shape};
   if (at->second.type.shape != shape || !is_taken(at->second.type.dtype, shape))
     throw Error(ErrorKind::Weights, fmt::format("'{}': the tensor '{}' is {}, and the model's sizes need {}",
