@@ -34,8 +34,9 @@ Values unrolled(const ScanBody& body, const Values& carries, const Values& const
   for (size_t i = 0; i < ys[0].size(); ++i) {
     Values pieces;
     for (const Values& y : ys) {
+      const Shape shape = y[i].shape();
       std::vector<int64_t> dims{1};
-      dims.insert(dims.end(), y[i].shape().begin(), y[i].shape().end());
+      dims.insert(dims.end(), shape.begin(), shape.end());
       pieces.push_back(reshape(y[i], Shape(dims)));
     }
     all.push_back(concat(pieces, 0));
