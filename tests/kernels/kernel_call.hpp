@@ -37,6 +37,22 @@ struct DtypeOf<int64_t> {
   static constexpr uint32_t value = HX_I64;
 };
 template <>
+struct DtypeOf<int8_t> {
+  static constexpr uint32_t value = HX_I8;
+};
+template <>
+struct DtypeOf<int16_t> {
+  static constexpr uint32_t value = HX_I16;
+};
+template <>
+struct DtypeOf<uint32_t> {
+  static constexpr uint32_t value = HX_U32;
+};
+template <>
+struct DtypeOf<uint64_t> {
+  static constexpr uint32_t value = HX_U64;
+};
+template <>
 struct DtypeOf<uint8_t> {
   static constexpr uint32_t value = HX_U8;
 };

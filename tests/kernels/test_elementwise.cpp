@@ -153,6 +153,65 @@ TEST_CASE("maximum, minimum: NaN in either operand gives NaN") {
   }
 }
 
+TEST_CASE("questions: NaN and infinity of both widths") {
+  std::vector<float> narrow;
+  std::vector<double> wide;
+  for (int i = 0; i < 77; ++i) {
+    const float x = i % 5 == 0 ? kNan : i % 5 == 1 ? kInf : i % 5 == 2 ? -kInf : i % 5 == 3 ? -3e38f : 0;
+    narrow.push_back(x);
+    wide.push_back(x);
+  }
+  for (const Tensor& x : {Tensor({77}, narrow), Tensor({77}, wide)}) {
+    const Tensor nan = KernelCall("is_nan").in(x).out({77}, HX_BOOL).run_one();
+    const Tensor inf = KernelCall("is_inf").in(x).out({77}, HX_BOOL).run_one();
+    for (int i = 0; i < 77; ++i) {
+      REQUIRE(nan.data<uint8_t>()[i] == (i % 5 == 0));
+      REQUIRE(inf.data<uint8_t>()[i] == (i % 5 == 1 || i % 5 == 2));
+    }
+  }
+}
+
+namespace {
+
+// Every bit operation by the definition, on bit patterns in 64 bits; amounts may be negative or too large.
+template <typename T>
+void check_bits(uint32_t seed) {
+  Random random(seed);
+  const int width = 8 * static_cast<int>(sizeof(T));
+  Tensor a = random.integers<T>({301}, std::is_signed_v<T> ? -120 : 0, 120),
+         b = random.integers<T>({301}, std::is_signed_v<T> ? -3 : 0, width + 3);
+  if (std::is_same_v<T, uint16_t>) a.dtype = b.dtype = HX_U16;
+  const auto check = [&](const char* name, std::function<T(T, T)> f) {
+    INFO(name);
+    const Tensor y = KernelCall(name).in(a).in(b).out({301}, a.dtype).run_one();
+    for (int64_t i = 0; i < 301; ++i) REQUIRE(y.data<T>()[i] == f(a.data<T>()[i], b.data<T>()[i]));
+  };
+  using U = std::make_unsigned_t<T>;
+  const auto fits = [&](T by) { return static_cast<uint64_t>(static_cast<U>(by)) < static_cast<uint64_t>(width); };
+  check("bit_and", [](T x, T y) { return static_cast<T>(x & y); });
+  check("bit_or", [](T x, T y) { return static_cast<T>(x | y); });
+  check("bit_xor", [](T x, T y) { return static_cast<T>(x ^ y); });
+  check("shift_left", [&](T x, T by) { return fits(by) ? static_cast<T>(static_cast<uint64_t>(x) << by) : T(0); });
+  check("shift_right_logical", [&](T x, T by) { return fits(by) ? static_cast<T>(static_cast<U>(x) >> by) : T(0); });
+  check("shift_right_arithmetic", [&](T x, T by) {
+    const T sign = std::is_signed_v<T> && x < T(0) ? static_cast<T>(-1) : T(0);
+    return fits(by) ? static_cast<T>(x >> by) : sign;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("bits and shifts of every width, amounts outside the width too") {
+  check_bits<uint8_t>(301);
+  check_bits<int8_t>(302);
+  check_bits<int16_t>(303);
+  check_bits<uint16_t>(304);
+  check_bits<int32_t>(305);
+  check_bits<uint32_t>(306);
+  check_bits<int64_t>(307);
+  check_bits<uint64_t>(308);
+}
+
 TEST_CASE("integers and casts") {
   Random random(4);
   const Tensor a = random.integers<int64_t>({333}, -1000, 1000), b = random.integers<int64_t>({333}, -1000, 1000);

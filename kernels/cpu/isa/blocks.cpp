@@ -1,4 +1,6 @@
 // Scalar operations over blocks: vector code for f32, scalar loops for the other element types.
+#include <type_traits>
+
 #include <harmonics/abi.h>
 
 #include "../block.hpp"
@@ -125,6 +127,31 @@ HM_BINARY_LOOP(loop_less_equal, uint8_t, x <= z)
 HM_BINARY_LOOP(loop_and, uint8_t, x& z)
 HM_BINARY_LOOP(loop_or, uint8_t, x | z)
 HM_BINARY_LOOP(loop_xor, uint8_t, x ^ z)
+
+// Bits, by width; an amount outside the width shifts every bit out.
+HM_BINARY_LOOP(loop_bit_and, T, x& z)
+HM_BINARY_LOOP(loop_bit_or, T, x | z)
+HM_BINARY_LOOP(loop_bit_xor, T, x ^ z)
+template <typename T>
+inline constexpr T kLastBit = 8 * sizeof(T) - 1;
+HM_BINARY_LOOP(loop_shift_left, T, z <= kLastBit<T> ? (x + 0u) << (z & kLastBit<T>) : 0)
+HM_BINARY_LOOP(loop_shift_right, T, z <= kLastBit<T> ? x >> (z & kLastBit<T>) : 0)
+// T is unsigned; the sign fills.
+HM_BINARY_LOOP(loop_shift_sign, T,
+               static_cast<std::make_signed_t<T>>(x) >> (z <= kLastBit<T> ? z & kLastBit<T> : kLastBit<T>))
+
+#define HM_QUESTION_LOOP(Name, expression)                                   \
+  template <typename T>                                                      \
+  void Name(const void* a, const void*, const void*, void* out, int64_t n) { \
+    const T* pa = static_cast<const T*>(a);                                  \
+    uint8_t* y = static_cast<uint8_t*>(out);                                 \
+    _Pragma("GCC ivdep") for (int64_t i = 0; i < n; ++i) {                   \
+      const T x = pa[i];                                                     \
+      y[i] = static_cast<uint8_t>(expression);                               \
+    }                                                                        \
+  }
+HM_QUESTION_LOOP(loop_is_nan, x != x)
+HM_QUESTION_LOOP(loop_is_inf, x == x && x - x != T(0))
 
 HM_INLINE float negated(float x) { return -x; }
 HM_INLINE double negated(double x) { return -x; }
@@ -317,6 +344,51 @@ Block arithmetic_block(ScalarOp op) {
   }
 }
 
+// T is the unsigned type of the width.
+template <typename T>
+Block bits_block(ScalarOp op, bool has_sign) {
+  switch (op) {
+    case ScalarOp::bit_and_:
+      return loop_bit_and<T>;
+    case ScalarOp::bit_or_:
+      return loop_bit_or<T>;
+    case ScalarOp::bit_xor_:
+      return loop_bit_xor<T>;
+    case ScalarOp::shift_left_:
+      return loop_shift_left<T>;
+    case ScalarOp::shift_right_logical_:
+      return loop_shift_right<T>;
+    case ScalarOp::shift_right_arithmetic_:
+      return has_sign ? loop_shift_sign<T> : loop_shift_right<T>;
+    default:
+      return nullptr;
+  }
+}
+
+Block bits_block(ScalarOp op, uint32_t dtype) {
+  switch (dtype) {
+    case HX_U8:
+    case HX_I8:
+      return bits_block<uint8_t>(op, dtype == HX_I8);
+    case HX_U16:
+    case HX_I16:
+      return bits_block<uint16_t>(op, dtype == HX_I16);
+    case HX_U32:
+    case HX_I32:
+      return bits_block<uint32_t>(op, dtype == HX_I32);
+    case HX_U64:
+    case HX_I64:
+      return bits_block<uint64_t>(op, dtype == HX_I64);
+    default:
+      return nullptr;
+  }
+}
+
+template <typename T>
+Block question_block(ScalarOp op) {
+  return op == ScalarOp::is_nan_ ? loop_is_nan<T> : op == ScalarOp::is_inf_ ? loop_is_inf<T> : nullptr;
+}
+
 Block bool_block(ScalarOp op) {
   switch (op) {
     case ScalarOp::logical_not_:
@@ -373,13 +445,17 @@ Block find_block(ScalarOp op, uint32_t operand, uint32_t result, int64_t result_
   if (op == ScalarOp::select_ || op == ScalarOp::stop_gradient_) return moving_block(op, result_bytes);
   if (operand == HX_F32) {
     if (Block b = f32_block(op)) return b;
+    if (Block b = question_block<float>(op)) return b;
     return arithmetic_block<float>(op);
   }
   if (operand == HX_F64) {
     if (Block b = f64_block(op)) return b;
+    if (Block b = question_block<double>(op)) return b;
     return arithmetic_block<double>(op);
   }
-  return operand == HX_BOOL ? bool_block(op) : integer_block(op, operand);
+  if (operand == HX_BOOL) return bool_block(op);
+  if (Block b = bits_block(op, operand)) return b;
+  return integer_block(op, operand);
 }
 
 }  // namespace harmonics::cpu::HM_ISA
