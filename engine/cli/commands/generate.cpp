@@ -55,8 +55,8 @@ int generate_command(const Options& options) {
   settings.temperature = options.temperature;
   settings.seed = static_cast<uint64_t>(options.run.seed.value_or(0));
   std::string text;
-  if (!options.json) print_data(options.prompt);
   const Continuation done = continue_text(session, *tokenizer, options.prompt, settings, [&](const std::string& more) {
+    if (text.empty() && !options.json) print_data(options.prompt);  // only now is it known to fit
     text += more;
     if (options.json) return;
     print_data(more);
@@ -75,6 +75,7 @@ int generate_command(const Options& options) {
                                    {"tokens_per_second", per_second(done.tokens, done.seconds)}});
     return kDone;
   }
+  if (text.empty()) print_data(options.prompt);
   print("\n");
   if (options.quiet) return kDone;
   say(fmt::format("{} tokens in {}, {:.0f} tokens/s; prompt of {} in {}", thousands(done.tokens),
