@@ -19,7 +19,7 @@ void cut(MatmulContext& c, uint32_t all) {
   for (uint32_t r = 1; r <= wanted; r *= 2) {
     const uint32_t columns = wanted / r;
     const double read = static_cast<double>(r * p.n) + static_cast<double>(columns * p.m);
-    if (p.m < r * kRowGranule || p.n < columns * kColumnGranule || read >= least) continue;
+    if ((r > 1 && p.m < r * kRowGranule) || (columns > 1 && p.n < columns * kColumnGranule) || read >= least) continue;
     c.row_parts = r;
     c.column_parts = columns;
     least = read;
