@@ -17,7 +17,7 @@ struct ContinuationSettings : SamplerSettings {
 };
 
 enum class EndOfText {
-  tokens,   // as many as were asked for
+  tokens,   // ContinuationSettings::tokens is reached
   model,    // the model chose its end of text, or began another one
   context,  // the context is full
 };

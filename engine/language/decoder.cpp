@@ -60,6 +60,12 @@ Decoder::Decoder(const Model& model, Executor& executor, CompileOptions options)
     : model_(model), executor_(executor), options_(std::move(options)), files_(model.parameters->files()) {
   model_.entry("prefill");
   model_.entry("decode");
+  Registry& registry = options_.registry ? *options_.registry : Registry::global();
+  if (const ItemPtr device = registry.find(HX_DEVICE, options_.device); device && has_own_memory(*device))
+    throw Error(
+        ErrorKind::Device,
+        fmt::format("the device '{}' has a memory of its own, where sessions cannot share a program", options_.device),
+        {}, {"use a device in host memory: cpu"});
 }
 
 Decoder::Plan& Decoder::plan(bool decode, int64_t tokens, const Session& session) {

@@ -5,6 +5,7 @@
 
 #include "engine/language/decoder.hpp"
 #include "engine/transformer/architectures.hpp"
+#include "tests/engine/execution/fake_accelerator.hpp"
 #include "tests/engine/execution/interposed_malloc.hpp"
 #include "tests/engine/language/small_llama.hpp"
 #include "tests/message_of.hpp"
@@ -307,6 +308,18 @@ TEST_CASE("decoder: what does not fit is refused, and the sequence is unchanged"
   Session again(decoder);
   again.append(tokens);
   CHECK(copied(session.append({tokens.data(), 2})) == copied(again.append({tokens.data(), 2})));
+}
+
+TEST_CASE("decoder: a device with a memory of its own is refused") {
+  const Model model = small_llama();
+  const auto executor = make_sequential_executor();
+  Registry registry;
+  add_fake_accelerator(registry, "fake");
+  CompileOptions options = on_device("fake");
+  options.registry = &registry;
+  CHECK(message_of([&] { Decoder(model, *executor, options); }) ==
+        "the device 'fake' has a memory of its own, where sessions cannot share a program\n"
+        "use a device in host memory: cpu");
 }
 
 TEST_CASE("llama: tensors and sizes that do not fit are refused by name") {
