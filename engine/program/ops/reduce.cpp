@@ -4,8 +4,8 @@
 
 #include <harmonics/ops.hpp>
 
-#include "engine/program/ops/accumulator.hpp"
 #include "engine/program/ops/list_check.hpp"
+#include "engine/program/ops/reduction_rules.hpp"
 #include "engine/program/ops/walk.hpp"
 #include "engine/program/ops/window.hpp"
 
@@ -17,61 +17,6 @@ using Types = std::span<const TensorType>;
 using Inputs = std::span<const ConstView>;
 using Outputs = std::span<const View>;
 using Tensors = std::span<const HTensor>;
-
-// ---- reduction rules
-// -------------------------------------------------------------------------------------------
-
-struct Sum {
-  template <typename T>
-  using State = Accumulator<T>;
-  template <typename S>
-  static S start() {
-    return S(0);
-  }
-  template <typename S>
-  static S join(S a, S b) {
-    return a + b;
-  }
-};
-struct Product {
-  template <typename T>
-  using State = Accumulator<T>;
-  template <typename S>
-  static S start() {
-    return S(1);
-  }
-  template <typename S>
-  static S join(S a, S b) {
-    return a * b;
-  }
-};
-
-template <typename S>
-bool is_nan(S x) {
-  if constexpr (std::is_floating_point_v<S>) return std::isnan(x);
-  return false;
-}
-// Returns whether b replaces the earlier a. False on ties; NaN wins and stays.
-template <bool kLargest, typename S>
-bool beats(S b, S a) {
-  if (is_nan(a) || is_nan(b)) return !is_nan(a);
-  return kLargest ? b > a : b < a;
-}
-template <bool kLargest>
-struct Extreme {
-  template <typename T>
-  using State = Computed<T>;
-  template <typename S>
-  static S start() {
-    using Limits = std::numeric_limits<S>;
-    if constexpr (std::is_floating_point_v<S>) return kLargest ? -Limits::infinity() : Limits::infinity();
-    return kLargest ? Limits::lowest() : Limits::max();
-  }
-  template <typename S>
-  static S join(S a, S b) {
-    return beats<kLargest>(b, a) ? b : a;
-  }
-};
 
 // ---- reduce_*
 // -----------------------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@
 
 #include <harmonics/ops.hpp>
 
-#include "engine/program/ops/accumulator.hpp"
 #include "engine/program/ops/list_check.hpp"
+#include "engine/program/ops/reduction_rules.hpp"
 #include "engine/program/ops/strided_copy.hpp"
 
 namespace harmonics::engine {
@@ -75,36 +75,6 @@ std::vector<TensorType> infer_window(const AttributeMap& a, Types in) {
   return {checked_type(Op::reduce_window, in, in[0].dtype, WindowGrid(in, a, in[0].shape).places.vector())};
 }
 
-struct WindowSum {
-  template <typename T>
-  using State = Accumulator<T>;
-  template <typename S>
-  static S start() {
-    return S{};
-  }
-  template <typename S>
-  static S join(S a, S b) {
-    return static_cast<S>(a + b);
-  }
-};
-
-// NaN wins and stays.
-template <bool kLargest>
-struct WindowExtreme {
-  template <typename T>
-  using State = Computed<T>;
-  template <typename S>
-  static S start() {
-    using Limits = std::numeric_limits<S>;
-    if constexpr (std::is_floating_point_v<S>) return kLargest ? -Limits::infinity() : Limits::infinity();
-    return kLargest ? Limits::lowest() : Limits::max();
-  }
-  template <typename S>
-  static S join(S a, S b) {
-    return a != a || (b == b && !(kLargest ? b > a : b < a)) ? a : b;
-  }
-};
-
 // Calls visit(offset in x) for every element of one window, in row-major order.
 template <typename Visit>
 void for_each_tap(const WindowGrid& grid, const Strides& strides, const Strides& place, Visit&& visit) {
@@ -154,11 +124,11 @@ void evaluate_window(const AttributeMap& a, Inputs in, Outputs out) {
     const T* x = static_cast<const T*>(in[0].data);
     T* y = static_cast<T*>(out[0].data);
     if (reduction == "sum")
-      reduce_windows<WindowSum>(grid, x, y);
+      reduce_windows<Sum>(grid, x, y);
     else if (reduction == "max")
-      reduce_windows<WindowExtreme<true>>(grid, x, y);
+      reduce_windows<Extreme<true>>(grid, x, y);
     else
-      reduce_windows<WindowExtreme<false>>(grid, x, y);
+      reduce_windows<Extreme<false>>(grid, x, y);
   });
 }
 
