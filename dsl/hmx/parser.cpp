@@ -20,7 +20,7 @@ struct Block {
   bool has_flow = false;
 };
 
-// Stands for a flow until it is read: what follows in the block may go on from it.
+// Placeholder of a flow that has not been read: the lines below it may continue it.
 FlowLine unread_flow() {
   FlowLine flow;
   flow.broken = true;

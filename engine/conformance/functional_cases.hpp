@@ -174,7 +174,7 @@ inline void add_linear_cases(Cases& cases, Sizes& sizes) {
   }
   for (const char* mode : {"", "all", "active"})
     cases.push_back({"sgd_outer",
-                     AttributeMap().set("slope", std::string(mode)),
+                     AttributeMap().set("input_gradient", std::string(mode)),
                      {numbers({in, out}), numbers({3, in}), numbers({3, out}), rate()}});
   const AttributeMap scale = AttributeMap().set("scale", 0.0625);
   cases.push_back({"linear",

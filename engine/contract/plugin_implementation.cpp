@@ -255,8 +255,8 @@ std::string implementation_title(const Item& item) {
 }
 
 std::optional<std::string> declines(const Item& item, const CallSiteInfo& site) {
-  if (std::string why = beyond_contract(site.op, site.attributes, item.contract_minor); !why.empty()) return why;
-  if (std::string why = too_new_for(item, site.op, site.inputs, site.outputs); !why.empty()) return why;
+  if (std::string why = beyond_contract(item, site.op, site.attributes, site.inputs, site.outputs); !why.empty())
+    return why;
   const SiteView view(site);
   harmonics_api()->set_error(HX_ERROR_PLUGIN, "");
   const hx_status status = item.table<hx_implementation_vt>().supports(item.self, view.get());

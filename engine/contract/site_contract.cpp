@@ -4,6 +4,8 @@
 
 #include <fmt/core.h>
 
+#include "engine/program/functional.hpp"
+
 namespace harmonics::engine {
 
 namespace {
@@ -21,8 +23,11 @@ bool is_mixed(std::string_view op, const std::vector<TensorType>& inputs) {
 
 }  // namespace
 
-std::string too_new_for(const Item& item, std::string_view op, const std::vector<TensorType>& inputs,
-                        const std::vector<TensorType>& outputs) {
+std::string beyond_contract(const Item& item, std::string_view op, const AttributeMap& attributes,
+                            const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs) {
+  if (const uint16_t needed = contract_minor_of(op, attributes); needed > item.contract_minor)
+    return fmt::format("it is built for contract {}.{}, and attributes of this call are of contract {}.{}",
+                       HX_ABI_MAJOR, item.contract_minor, HX_ABI_MAJOR, needed);
   if (item.contract_minor >= kFreeOperands) return "";
   if (!has_stored(inputs) && !has_stored(outputs) && !is_mixed(op, inputs)) return "";
   return fmt::format("its library is built for contract {}.{}, such element types came with {}.{}", HX_ABI_MAJOR,

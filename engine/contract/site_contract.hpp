@@ -1,4 +1,4 @@
-// Which contract a library must know to be asked about a call site.
+// Which calls a library of an earlier contract is offered.
 #pragma once
 
 #include <string>
@@ -6,12 +6,14 @@
 #include <vector>
 
 #include "engine/plugin/registry.hpp"
+#include "engine/tensor/attributes.hpp"
 #include "engine/tensor/type.hpp"
 
 namespace harmonics::engine {
 
-// Why the item's library, built for an earlier minor of contract 1, is not asked about such a call; "": it is asked.
-std::string too_new_for(const Item& item, std::string_view op, const std::vector<TensorType>& inputs,
-                        const std::vector<TensorType>& outputs);
+// Returns "" if the contract that the item's library was built for has the call's attributes and element types;
+// otherwise the reason why the call is not offered to the item.
+std::string beyond_contract(const Item& item, std::string_view op, const AttributeMap& attributes,
+                            const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs);
 
 }  // namespace harmonics::engine

@@ -158,7 +158,7 @@ class Executable {
   // Parameters and states in the order that bind() takes their memory.
   virtual const std::vector<BoundState>& states() const = 0;
   // From the next run on, states()[i] lies at addresses[i]; null: where it was when the plan was compiled. One plan
-  // thereby serves many sessions: weights shared, states of each its own. The memory must have the stored type and
+  // serves many sessions that share weights and have their own states. The memory must have the stored type and
   // layout; what the program changes must not overlap anything else. A plan is bound and run by one thread at a time.
   // Throws ErrorKind::Device for plans in a device's own memory.
   virtual void bind(std::span<void* const> addresses) = 0;

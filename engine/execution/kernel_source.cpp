@@ -120,9 +120,7 @@ const KernelSource::Answer& KernelSource::answer(const std::string& op, const At
                                                  const std::vector<TensorType>& outputs) {
   const std::string key = describe(op, attributes, inputs, outputs);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
-  if (std::string why = beyond_contract(op, attributes, device_->contract_minor); !why.empty())
-    return known_[key] = {nullptr, std::move(why)};
-  if (std::string why = too_new_for(*device_, op, inputs, outputs); !why.empty())
+  if (std::string why = beyond_contract(*device_, op, attributes, inputs, outputs); !why.empty())
     return known_[key] = {nullptr, std::move(why)};
 
   const AttributeView view(attributes);

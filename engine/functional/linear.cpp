@@ -101,7 +101,8 @@ Values sgd_outer(const AttributeMap& attributes, Inputs in) {
          "w " + text_of(w) + ", a " + text_of(a) + " and b " + text_of(b) +
              " do not fit: w is [m, n], a [..., m] and b [..., n]");
   Values result{one("sgd", {}, {w, summed_outer(a, b), in[3]})};
-  append_input_gradient("sgd_outer", "slope", attributes, w, a, b, result);
+  // "slope": the name before contract 1.5
+  append_input_gradient("sgd_outer", attributes.has("slope") ? "slope" : "input_gradient", attributes, w, a, b, result);
   return result;
 }
 
@@ -118,7 +119,7 @@ void append_input_gradient(const char* name, const char* attribute, const Attrib
 }
 
 std::vector<Functional> linears() {
-  return {
+  std::vector<Functional> all{
       {"linear", "affine map of the last axis",
        "x [..., in], weight [out, in], bias [out]? {activation = \"\", transposed = false, scale?} -> y [..., "
        "out]; with "
@@ -136,12 +137,12 @@ std::vector<Functional> linears() {
        "rhs_contract where sum is 1",
        dot_sum, nullptr},
       {"sgd_outer", "one step of gradient descent on an affine map's weight, without storing its gradient",
-       "w [m, n], a [..., m], b [..., n], lr [] {slope = \"\", scale?} -> w - lr sum(a b^T) [m, n], b w^T [..., "
-       "m]?; slope "
-       "\"all\" gives the second result (with the old w), \"active\" only where a > 0, else zero; with scale a "
-       "holds whole "
-       "numbers, and a * scale is meant",
+       "w [m, n], a [..., m], b [..., n], lr [] {input_gradient = \"\", scale?} -> w - lr sum(a b^T) [m, n], "
+       "gradient of a [..., m]?; input_gradient: \"all\" adds the second result, b w^T of the old w, \"active\" "
+       "sets it to zero where a is not positive; scale: a holds whole numbers, which are multiplied by it",
        sgd_outer, nullptr}};
+  all.back().contract_minor = [](const AttributeMap& a) { return a.has("input_gradient") ? uint16_t{5} : uint16_t{0}; };
+  return all;
 }
 
 }  // namespace harmonics::engine::reference

@@ -134,8 +134,7 @@ class UpdateFuser {
   AttributeMap attributes(const Update& u) const {
     AttributeMap a;
     if (!is_plain(u)) a = program_.nodes[u.update].attributes, a.set("update", program_.nodes[u.update].callee);
-    const char* mode = is_plain(u) ? "slope" : "input_gradient";
-    if (u.gradient) a.set(mode, std::string(u.select ? "active" : "all"));
+    if (u.gradient) a.set("input_gradient", std::string(u.select ? "active" : "all"));
     return a;
   }
   std::vector<ValueId> inputs(const Update& u) const {

@@ -95,12 +95,6 @@ uint16_t contract_minor_of(std::string_view op, const AttributeMap& attributes) 
   return functional && functional->contract_minor ? functional->contract_minor(attributes) : uint16_t{0};
 }
 
-std::string beyond_contract(std::string_view op, const AttributeMap& attributes, uint16_t minor) {
-  const uint16_t needed = contract_minor_of(op, attributes);
-  if (needed <= minor) return "";
-  return fmt::format("it is built for contract 1.{}, and attributes of this call are of contract 1.{}", minor, needed);
-}
-
 namespace {
 
 class BodyCache {

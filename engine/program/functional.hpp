@@ -73,8 +73,6 @@ void set_functional_sources(const FunctionalSources& sources);
 
 // Functional::contract_minor of the call; 0 for primitives.
 uint16_t contract_minor_of(std::string_view op, const AttributeMap& attributes);
-// Why a library built for contract 1.`minor` is not offered the call; "" if it is.
-std::string beyond_contract(std::string_view op, const AttributeMap& attributes, uint16_t minor);
 
 // The body as a separate Program; inputs and outputs are named "0", "1" ... Cached by name, attributes and types.
 std::shared_ptr<const Program> body_program(const Functional& functional, const AttributeMap& attributes,

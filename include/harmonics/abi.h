@@ -81,7 +81,7 @@ typedef enum hx_dtype {
   HX_F64 = 12,
   /* Contract 1.5: stored types, for weights. Only `cast`, `gather` of whole rows, the weight of `linear` and the table
    * of `embedding` take them. Several are stored in blocks: the last axis is a multiple of the block's elements.
-   * Devices and implementations of libraries built for an earlier contract are never asked about them. */
+   * Devices and implementations of libraries built for an earlier contract are never offered them. */
   HX_F8_E4M3 = 13, /* no infinities, at most 448 */
   HX_F8_E5M2 = 14,
   HX_NF4 =

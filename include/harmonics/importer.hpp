@@ -125,34 +125,9 @@ HARMONICS_FACE inline FileStart file_start(const hx_file_start* file) {
 struct HeldModel : hx_imported_model {
   ModelDescription description;
   std::vector<hx_imported_tensor> all;
-  std::vector<hx_attribute> attributes;
+  Attributes metadata;
+  std::vector<hx_attribute> items;  // of metadata
 };
-HARMONICS_FACE inline hx_attribute metadata_attribute(const std::string& key, const MetadataValue& value) {
-  hx_attribute a{};
-  a.name = key.c_str();
-  if (const auto* i = std::get_if<int64_t>(&value)) {
-    a.kind = HX_ATTR_INT;
-    a.as.i = *i;
-  } else if (const auto* f = std::get_if<double>(&value)) {
-    a.kind = HX_ATTR_FLOAT;
-    a.as.f = *f;
-  } else if (const auto* b = std::get_if<bool>(&value)) {
-    a.kind = HX_ATTR_BOOL;
-    a.as.i = *b;
-  } else if (const auto* s = std::get_if<std::string>(&value)) {
-    a.kind = HX_ATTR_STRING;
-    a.as.s = s->c_str();
-  } else if (const auto* ints = std::get_if<std::vector<int64_t>>(&value)) {
-    a.kind = HX_ATTR_INTS;
-    a.count = static_cast<uint32_t>(ints->size());
-    a.as.ints = ints->data();
-  } else if (const auto* floats = std::get_if<std::vector<double>>(&value)) {
-    a.kind = HX_ATTR_FLOATS;
-    a.count = static_cast<uint32_t>(floats->size());
-    a.as.floats = floats->data();
-  }
-  return a;
-}
 HARMONICS_FACE inline std::unique_ptr<HeldModel> held_model(ModelDescription description) {
   auto held = std::make_unique<HeldModel>();
   held->description = std::move(description);
@@ -160,11 +135,9 @@ HARMONICS_FACE inline std::unique_ptr<HeldModel> held_model(ModelDescription des
     held->all.push_back(
         {sizeof(hx_imported_tensor), t.file, t.name.c_str(), make_type(t.dtype, t.shape), t.offset, t.bytes});
   for (const auto& [key, value] : held->description.metadata)
-    held->attributes.push_back(metadata_attribute(key, value));
-  static_cast<hx_imported_model&>(*held) = {sizeof(hx_imported_model),
-                                            static_cast<uint32_t>(held->all.size()),
-                                            held->all.data(),
-                                            {held->attributes.data(), static_cast<uint32_t>(held->attributes.size())}};
+    std::visit([&, name = key.c_str()](const auto& v) { held->metadata.set(name, v); }, value);
+  static_cast<hx_imported_model&>(*held) = {sizeof(hx_imported_model), static_cast<uint32_t>(held->all.size()),
+                                            held->all.data(), held->metadata.view(held->items)};
   return held;
 }
 

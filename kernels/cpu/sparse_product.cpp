@@ -216,7 +216,8 @@ bool plan_sgd_outer(const Site& site, hx_kernel& out) {
   const auto scale = site.scale_of(1);
   if (!scale || count(site.in(3)) != 1) return false;
   const int64_t m = site.in(0).dims[0], n = site.in(0).dims[1], k = count(site.in(1)) / m;
-  const std::string gradient = site.text("slope");
+  const std::string gradient = site.text("input_gradient");
+  if (site.outputs() != (gradient.empty() ? 1u : 2u)) return false;
   if (k == 1) {
     if (*scale != 0) return false;
     auto c = std::make_unique<OuterContext>();

@@ -231,7 +231,9 @@ bool plan_sgd_outer(const Site& site, hx_kernel& out) {
   for (int64_t i = 0; i + 1 < a.rank; ++i) leading.push_back(i);
   Work work;
   Room room;
-  if (const std::string mode = site.text("slope"); !mode.empty()) {  // uses the old w
+  const std::string mode = site.text("input_gradient");
+  if (site.outputs() != (mode.empty() ? 1u : 2u)) return declined("takes the gradient of the input by input_gradient");
+  if (!mode.empty()) {  // uses the old w
     Ending active;
     if (mode == "active") active.kind = Ending::where_active, active.extra = 1, active.dtype = HX_F32;
     add_product(site, work, room, {b, 2, {}, {int64_t{b.rank} - 1}}, {w, 0, {}, {1}}, site.out(1), 5, active);

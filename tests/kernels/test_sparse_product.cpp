@@ -112,7 +112,7 @@ TEST_CASE("sgd_outer: with the gradient of the map's input") {
       for (double density : {0.0, 0.3, 1.0}) {
         const Tensor w = random.floats({s.m, s.n}), a = sparse(random, {1, s.m}, density), b = random.floats({1, s.n});
         KernelCall call("sgd_outer");
-        call.set("slope", mode).in(w).in(a).in(b).in(rate).out({s.m, s.n}).out({1, s.m}).alias(0, 0);
+        call.set("input_gradient", mode).in(w).in(a).in(b).in(rate).out({s.m, s.n}).out({1, s.m}).alias(0, 0);
         const auto out = call.run();
         std::vector<double> weight, gradients;
         for (int64_t i = 0; i < s.m; ++i) {

@@ -162,7 +162,7 @@ TEST_CASE("a call without a kernel is replaced by its body") {
   CHECK(source.why_not("neg", {}, type, type).empty());
 }
 
-TEST_CASE("device: of a library for an earlier contract, is not asked about stored types and mixed operands") {
+TEST_CASE("device: one built for an earlier contract is not offered stored types and mixed operands") {
   const TensorType x{DType::F32, {3, 32}}, plain{DType::F32, {4, 32}}, y{DType::F32, {3, 4}};
   for (const DType weight : {DType::Q8_0, DType::F8_E4M3, DType::BF16})
     for (const bool knows : {false, true}) {
@@ -178,7 +178,7 @@ TEST_CASE("device: of a library for an earlier contract, is not asked about stor
     }
 }
 
-TEST_CASE("implementation: of a library for an earlier contract, is not asked about stored types") {
+TEST_CASE("implementation: one built for an earlier contract is not offered stored types") {
   static int asked;
   asked = 0;
   static hx_implementation_vt table{};

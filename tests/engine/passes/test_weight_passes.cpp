@@ -198,7 +198,8 @@ TEST_CASE("fuse_updates: a single sample adds the input's gradient") {
   const Program fused = fuse_updates(p, [](const auto&...) { return true; });
   CHECK(weight_calls(fused, "sgd_outer") == 3);
   size_t active = 0;
-  for (const Node& n : fused.nodes) active += n.callee == "sgd_outer" && n.attributes.text("slope", "") == "active";
+  for (const Node& n : fused.nodes)
+    active += n.callee == "sgd_outer" && n.attributes.text("input_gradient", "") == "active";
   CHECK(active == 1);  // b; a's input is not computed by the net, c is not transposed
   check_close(weight_results(fused, step.leaves), weight_results(step.program, step.leaves));
 }
