@@ -40,17 +40,17 @@ void plugin(Flags& f) { f.texts("plugin", "PATH", "load a plugin library", &Opti
 void graph_name(Flags& f) { f.text("graph", "NAME", "harmonic of the file, if it has several", &Options::graph); }
 
 void insecure(Flags& f) {
-  f.on("insecure", "allow unencrypted live streams and --serve on addresses beyond this machine", &Options::insecure);
+  f.on("insecure", "allow unencrypted live streams and requests on addresses beyond this machine", &Options::insecure);
 }
 
-void streams(Flags& f) {
+void streams(Flags& f, const char* weights = "start from the weights of this file or checkpoint (safetensors)") {
   f.group("Data");
   f.texts("producer", "[NAME=]ADDRESS", "bind a producer, e.g. images=file:train-images.idx", &Options::producers)
       .short_name = "p";
   graph_name(f);
   plugin(f);
   insecure(f);
-  f.text("weights", "FILE", "start from these weights (safetensors)", &Options::weights);
+  f.text("weights", "FILE", weights, &Options::weights);
   f.texts("weights-from", "DIR", "also allow weights= files of the flow in this folder (default: the flow's own)",
           &Options::weights_from);
   f.text("limits", "steps=N,weights=SIZE,seconds=N",
@@ -234,8 +234,8 @@ void run_flags(VerbRow& verb) {
   watching(f);
   machine(f);
   serving(f, "serve",
-          "answer requests during the run: 127.0.0.1:8080 over HTTP, port 0 for a free one; zmq+rep://127.0.0.1:5556 "
-          "over ZeroMQ");
+          "answer requests during the run: 127.0.0.1:8080 over HTTP, port 0 for a free one, with their description at "
+          "/docs; zmq+rep://127.0.0.1:5556 over ZeroMQ");
   checkpoints(f);
   spooling(f);
 }
@@ -243,7 +243,7 @@ void run_flags(VerbRow& verb) {
 void infer_flags(VerbRow& verb) {
   Flags f(verb);
   graph(f, "the flow (.hmx); its training taps are ignored");
-  streams(f);
+  streams(f, "predict with the weights of this file or checkpoint (safetensors)");
   consumers(f, "consumer for results (default: stdout:)");
   f.on("untrained", "use initial weights where --weights gives none", &Options::untrained);
   counts(f);
@@ -296,11 +296,11 @@ void generate_flags(VerbRow& verb) {
 void serve_flags(VerbRow& verb) {
   Flags f(verb);
   graph(f, "the flow (.hmx); its training taps are ignored");
-  streams(f);
+  streams(f, "answer with the weights of this file or checkpoint (safetensors); required");
   cycle(f);
-  serving(
-      f, "listen",
-      "address for requests (default: 127.0.0.1:8080); port 0 for a free one; zmq+rep://127.0.0.1:5556 over ZeroMQ");
+  serving(f, "listen",
+          "address for requests (default: 127.0.0.1:8080), with their description at /docs; port 0 for a free one; "
+          "zmq+rep://127.0.0.1:5556 over ZeroMQ");
   machine(f);
 }
 
