@@ -265,7 +265,7 @@ void generate_flags(VerbRow& verb) {
   Flags f(verb);
   f.positional("MODEL", "the file of a language model");
   f.group("Text");
-  f.text("tokenizer", "FILE", "the model's tokenizer", &Options::tokenizer).required = true;
+  f.text("tokenizer", "FILE", "the model's tokenizer (default: the one in the model's file)", &Options::tokenizer);
   f.text("prompt", "TEXT", "continue this text (default: begin one)",
          [](Options& o, const std::string& v) { o.prompt = v, o.prompt_given = true; });
   f.whole("max-tokens", 1, 1 << 24, "number of tokens to generate at most", [](Options& o, int64_t v) {
