@@ -104,3 +104,22 @@ TEST_CASE("generate: a GGUF file brings its tokenizer along") {
   REQUIRE(shown.code == 0);
   CHECK(has(shown.out, "importer gguf"));
 }
+
+TEST_CASE("generate: a stop text ends the text, and filters choose among the likely tokens") {
+  const std::string folder = folder_of_stories();
+  if (folder.empty()) return;
+  const std::string flags = "--prompt 'Once upon a time' --max-tokens 64 ";
+  const Result stopped = harmonics(stories(folder, flags + "--temperature 0 --stop ' named' --stop zzz --json"));
+  REQUIRE(stopped.code == 0);
+  const json::value v = json::parse(stopped.out);
+  CHECK(v.at("text").as_string() == ", there was a little girl");
+  CHECK(v.at("stopped_by").as_string() == "stop");
+  const Result greedy = harmonics(stories(folder, flags + "--temperature 0 --quiet"));
+  const Result narrow = harmonics(stories(folder, flags + "--top-k 1 --seed 3 --quiet"));
+  CHECK(narrow.out == greedy.out);
+  const Result turned = harmonics(stories(folder, flags + "--temperature 0 --repeat-penalty 3 --quiet"));
+  CHECK(turned.out != greedy.out);
+  const Result wrong = harmonics(stories(folder, flags + "--top-p 0"));
+  CHECK(wrong.code == 2);
+  CHECK(has(wrong.err, "--top-p"));
+}

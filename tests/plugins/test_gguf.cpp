@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include <boost/json.hpp>
@@ -17,6 +16,7 @@
 #include "formats/gguf.hpp"
 #include "tests/journeys/shell.hpp"
 #include "tests/message_of.hpp"
+#include "tests/plugins/gguf_files.hpp"
 
 using namespace harmonics;
 using namespace harmonics::engine;
@@ -60,45 +60,6 @@ std::string refused(const std::string& bytes) {
   const std::string text = message_of([&] { parsed(bytes); });
   const size_t at = text.find("'x.gguf' ");
   return at == std::string::npos ? text : text.substr(at + 9);
-}
-
-std::string data_file(const std::string& name) {
-  const std::string data = journeys::data_folder();
-  return data.empty() || !std::filesystem::exists(data + "/gguf/" + name) ? "" : data + "/gguf/" + name;
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream all;
-  all << in.rdbuf();
-  return all.str();
-}
-
-std::vector<std::string> parts_of(const std::string& text, const std::string& separator) {
-  std::vector<std::string> parts;
-  size_t at = 0;
-  for (size_t next = 0; (next = text.find(separator, at)) != std::string::npos; at = next + separator.size())
-    parts.push_back(text.substr(at, next - at));
-  parts.push_back(text.substr(at));
-  return parts;
-}
-
-// A file of a vocabulary alone.
-std::string vocabulary_file(const std::string& model, const std::vector<std::string>& tokens,
-                            const std::vector<int32_t>& kinds, const std::vector<float>& scores,
-                            const std::vector<std::string>& merges = {}, const std::string& pre = "") {
-  GgufWriter writer;
-  writer.set_text("tokenizer.ggml.model", model);
-  if (!pre.empty()) writer.set_text("tokenizer.ggml.pre", pre);
-  writer.set("tokenizer.ggml.tokens", tokens);
-  if (!kinds.empty()) writer.set("tokenizer.ggml.token_type", kinds);
-  if (!scores.empty()) writer.set("tokenizer.ggml.scores", scores);
-  if (!merges.empty()) writer.set("tokenizer.ggml.merges", merges);
-  return writer.header();
-}
-
-std::shared_ptr<const Tokenizer> tokenizer_of(const std::string& bytes) {
-  return Tokenizer::read(bytes, "tok.gguf", Registry::global());
 }
 
 // What the reference gives for each text of a vocabulary's vectors.
@@ -271,13 +232,7 @@ TEST_CASE("gguf: the tokens of byte-pair vocabularies are the reference's") {
 TEST_CASE("gguf: the words of qwen2 are the reference's") {
   const std::string data = journeys::data_folder() + "/tokenizer/qwen2/";
   if (data_file("ggml-vocab-qwen2.gguf.inp").empty() || !std::filesystem::exists(data + "vocab.json")) return;
-  const boost::json::value vocabulary = boost::json::parse(read_file(data + "vocab.json"));
-  std::vector<std::string> tokens(vocabulary.as_object().size());
-  for (const auto& [text, id] : vocabulary.as_object()) tokens.at(static_cast<size_t>(id.as_int64())) = text;
-  std::vector<std::string> merges;
-  for (const std::string& line : parts_of(read_file(data + "merges.txt"), "\n"))
-    if (!line.empty() && line.rfind("#version", 0) != 0) merges.push_back(line);
-  check_vectors("qwen2", tokenizer_of(vocabulary_file("gpt2", tokens, {}, {}, merges, "qwen2")));
+  check_vectors("qwen2", tokenizer_of(byte_pair_file(data, "qwen2")));
 }
 
 TEST_CASE("gguf: byte pairs are joined in the order of the merges") {

@@ -16,6 +16,8 @@ namespace {
 
 const char* name_of(EndOfText end) {
   switch (end) {
+    case EndOfText::stop:
+      return "stop";
     case EndOfText::model:
       return "end";
     case EndOfText::context:
@@ -58,6 +60,8 @@ int generate_command(const Options& options) {
   ContinuationSettings settings;
   settings.tokens = options.max_tokens;
   settings.temperature = options.temperature;
+  settings.filters = options.filters;
+  settings.stop = options.stop;
   settings.seed = static_cast<uint64_t>(options.run.seed.value_or(0));
   std::string text;
   const Continuation done = continue_text(session, *tokenizer, options.prompt, settings, [&](const std::string& more) {
