@@ -265,7 +265,7 @@ void generate_flags(VerbRow& verb) {
   Flags f(verb);
   f.positional("MODEL", "the file of a language model");
   f.group("Text");
-  f.text("tokenizer", "FILE", "the model's tokenizer", &Options::tokenizer).required = true;
+  f.text("tokenizer", "FILE", "the model's tokenizer (default: the one in the model's file)", &Options::tokenizer);
   f.text("prompt", "TEXT", "continue this text (default: begin one)",
          [](Options& o, const std::string& v) { o.prompt = v, o.prompt_given = true; });
   f.whole("max-tokens", 1, 1 << 24, "number of tokens to generate at most", [](Options& o, int64_t v) {
@@ -274,6 +274,31 @@ void generate_flags(VerbRow& verb) {
   f.real("temperature", Least::zero, 100, "sampling temperature; 0 takes the most likely token",
          [](Options& o, double v) { o.temperature = v; })
       .initial = "0.8";
+  f.whole("top-k", 0, 1 << 24, "choose among so many of the most likely tokens; 0: among all",
+          [](Options& o, int64_t v) { o.filters.top_k = v; })
+      .initial = "40";
+  f.real("top-p", Least::above_zero, 1, "choose among the most likely tokens that hold this probability",
+         [](Options& o, double v) { o.filters.top_p = v; })
+      .initial = "0.95";
+  f.real("min-p", Least::zero, 1, "choose among tokens with at least this share of the best one's probability",
+         [](Options& o, double v) { o.filters.min_p = v; })
+      .initial = "0.05";
+  f.real("typical", Least::above_zero, 1, "choose among the tokens of typical surprise that hold this probability",
+         [](Options& o, double v) { o.filters.typical = v; })
+      .initial = "1";
+  f.real("repeat-penalty", Least::above_zero, 100, "divides the scores of recent tokens", [](Options& o, double v) {
+     o.filters.repeat_penalty = v;
+   }).initial = "1";
+  f.real("presence-penalty", Least::zero, 100, "is subtracted from the scores of recent tokens",
+         [](Options& o, double v) { o.filters.presence_penalty = v; })
+      .initial = "0";
+  f.real("frequency-penalty", Least::zero, 100, "likewise, for each time that a token occurred",
+         [](Options& o, double v) { o.filters.frequency_penalty = v; })
+      .initial = "0";
+  f.whole("recent", 0, 1 << 24, "tokens that the penalties look back at", [](Options& o, int64_t v) {
+     o.filters.recent = v;
+   }).initial = "64";
+  f.texts("stop", "TEXT", "end before this text, which is not printed", &Options::stop);
   seed(f, "seed of the choice of tokens");
   f.whole("context", 1, 1 << 30,
           "most tokens of prompt and text; memory for all of them is taken at the start (default: as many as the model "
