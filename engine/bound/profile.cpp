@@ -44,6 +44,7 @@ std::vector<ProfiledStep> describe(const Executable& executable, MachinePeaks& p
                    .what = s.what,
                    .kernel = s.kernel,
                    .scope = s.scope,
+                   .origin = s.origin,
                    .parts = s.parts,
                    .bytes = 2.0 * static_cast<double>(s.bytes)};
     if (s.node != UINT32_MAX) {

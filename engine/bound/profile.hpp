@@ -12,7 +12,7 @@ namespace harmonics::engine {
 
 struct ProfiledStep {  // of the plan
   size_t index = 0;
-  std::string what, kernel, scope;
+  std::string what, kernel, scope, origin;
   uint32_t parts = 1;
   double seconds = 0, median = 0;  // best (see Times); of the median run
   double flops = 0, bytes = 0;     // required work; see Work

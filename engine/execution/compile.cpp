@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <tuple>
 
@@ -29,6 +30,7 @@ struct Context {
 struct PassRow {
   std::string_view name;
   Program (*run)(const Program&, Context&);
+  std::string_view after = "";  // passes that must run before, separated by spaces; pass.hpp says why
 };
 
 Program run_simplify(const Program& p, Context&) { return simplify(p); }
@@ -111,7 +113,7 @@ std::vector<Selected> all_selected(const Program& program, std::vector<Selected>
   for (const Node& node : program.nodes)
     if (const Selected* s = node.op == Op::host_call ? node.host->selected() : nullptr) {
       all.push_back(*s);
-      all.back().scope = program.scopes[node.scope];
+      all.back().scope = program.scope_of(node).text();
     }
   const auto key = [](const Selected& s) { return std::tie(s.scope, s.site, s.winner); };
   std::sort(all.begin(), all.end(), [&](const Selected& a, const Selected& b) { return key(a) < key(b); });
@@ -132,34 +134,45 @@ Program run_fuse_reductions(const Program& p, Context& c) {
   return c.options.fuse && !c.kernels.is_reference() ? fuse_reductions(p, accepts_chain(c)) : p;
 }
 
-// The order matters: dce and cse run before transpose_weights and fuse_calls look at uses. select runs before passes
-// could fuse nodes that an implementation replaces, and again on inlined bodies. fuse_updates matches plain products
-// and selects, so it runs before fuse_elementwise; accumulate_products gets the products and sums that are left.
-// recompute follows a cse over calls, and the cse over their bodies keeps its clones apart. fuse_elementwise runs when
-// all elementwise nodes exist, fuse_reductions on the chains it made.
 constexpr PassRow kPasses[] = {
     {"simplify", run_simplify},
-    {"cse", run_cse},
-    {"dce", run_dce},
+    {"cse", run_cse, "simplify"},
+    {"dce", run_dce, "cse"},
     {"select", run_select},
-    {"transpose_weights", run_transpose_weights},
-    {"fuse_calls", run_fuse_calls},
-    {"recompute", run_recompute},
-    {"inline_calls", run_inline_calls},
-    {"select", run_select},
-    {"simplify", run_simplify},
-    {"cse", run_cse},
-    {"dce", run_dce},
-    {"fuse_pooling", run_fuse_pooling},
-    {"fuse_updates", run_fuse_updates},
-    {"fuse_scales", run_fuse_scales},
-    {"accumulate_products", run_accumulate_products},
-    {"sum_with_products", run_sum_with_products},
-    {"fuse_elementwise", run_fuse_elementwise},
-    {"fuse_reductions", run_fuse_reductions},
-    {"advance_updates", run_advance_updates},
-    {"join_updates", run_join_updates},
+    {"transpose_weights", run_transpose_weights, "dce select"},
+    {"fuse_calls", run_fuse_calls, "dce select"},
+    {"recompute", run_recompute, "cse fuse_calls"},
+    {"inline_calls", run_inline_calls, "fuse_calls recompute"},
+    {"select", run_select, "inline_calls"},
+    {"simplify", run_simplify, "inline_calls"},
+    {"cse", run_cse, "inline_calls"},
+    {"dce", run_dce, "inline_calls"},
+    {"fuse_pooling", run_fuse_pooling, "inline_calls"},
+    {"fuse_updates", run_fuse_updates, "transpose_weights inline_calls"},
+    {"fuse_scales", run_fuse_scales, "fuse_updates"},
+    {"accumulate_products", run_accumulate_products, "fuse_updates"},
+    {"sum_with_products", run_sum_with_products, "fuse_updates accumulate_products"},
+    {"fuse_elementwise", run_fuse_elementwise, "fuse_pooling fuse_updates fuse_scales accumulate_products"},
+    {"fuse_reductions", run_fuse_reductions, "fuse_elementwise sum_with_products"},
+    {"advance_updates", run_advance_updates, "fuse_updates accumulate_products fuse_reductions"},
+    {"join_updates", run_join_updates, "fuse_updates advance_updates"},
 };
+
+constexpr bool runs_before(size_t row, std::string_view pass) {
+  for (size_t i = 0; i < row; ++i)
+    if (kPasses[i].name == pass) return true;
+  return false;
+}
+constexpr bool in_order() {
+  for (size_t row = 0; row < std::size(kPasses); ++row)
+    for (std::string_view rest = kPasses[row].after; !rest.empty();) {
+      const size_t end = std::min(rest.find(' '), rest.size());
+      if (!runs_before(row, rest.substr(0, end))) return false;
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+  return true;
+}
+static_assert(in_order(), "a pass stands before one that it follows");
 
 // Runs bodies of scans on the host within plans of devices with their own memory.
 Executor& host_executor() {

@@ -98,10 +98,11 @@ struct BoundState {
   TensorType type;
 };
 
-struct PlanStep {      // one kernel call of the plan, for explain and profiles
-  std::string what;    // op or functional
-  std::string kernel;  // "oneDNN matmul", "reference", "view"
-  std::string scope;
+struct PlanStep {                            // one kernel call of the plan, for explain and profiles
+  std::string what;                          // op or functional
+  std::string kernel;                        // "oneDNN matmul", "reference", "view"
+  std::string scope;                         // NodeScope::text()
+  std::string origin;                        // NodeScope::origin
   std::vector<std::string> inputs, outputs;  // types
   uint32_t phases = 0, parts = 0;
   uint64_t offset = 0, bytes = 0;  // of the first output in the arena
@@ -137,9 +138,9 @@ class Executable {
   // Runs a step. Inputs are in the order of `input_names` and must stay valid during the call. Outputs and updates are
   // complete on return.
   virtual void run(const void* const* inputs) = 0;
-  // run() in two halves: run_forward() stops before the first step in scope "gradient/", "recomputed/" or "optimizer/",
-  // run_rest() runs the remaining steps. Between them the loss can be checked before a parameter or state changes. If
-  // every step is forward, the first half is everything, changes included.
+  // run() in two halves: run_forward() stops before the first step of a phase behind the forward pass, run_rest() runs
+  // the remaining steps. Between them the loss can be checked before a parameter or state changes. If every step is
+  // forward, the first half is everything, changes included.
   virtual void run_forward(const void* const* inputs) = 0;
   virtual void run_rest(const void* const* inputs) = 0;
   // Runs a step, but changes parameters and states only if `*number`, an f32 output of the first half, is finite.

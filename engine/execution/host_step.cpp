@@ -75,14 +75,15 @@ void run_reference(const void* context, void* const* buffers, uint32_t, uint32_t
 struct HostCallStep {
   std::shared_ptr<const HostFunction> function;
   std::vector<TensorType> inputs, outputs;
-  std::string scope;
+  NodeScope scope;
 };
 
 std::vector<HTensor> call(const HostCallStep& step, const std::vector<HTensor>& inputs) {
   try {
     return step.function->run(inputs);
   } catch (Error& e) {
-    throw e.note("note: in " + step.scope);
+    const std::string& origin = step.scope.origin;
+    throw e.note("note: in " + step.scope.text() + (origin.empty() ? "" : ", " + origin));
   }
 }
 
@@ -184,7 +185,7 @@ HostKernel scan_kernel(const Node& node, std::shared_ptr<Executable> body) {
 
 HostKernel host_call_kernel(const Program& program, const Node& node) {
   auto step = std::make_shared<HostCallStep>(
-      HostCallStep{node.host, input_types(program, node), output_types(program, node), program.scopes[node.scope]});
+      HostCallStep{node.host, input_types(program, node), output_types(program, node), program.scope_of(node)});
   return {run_host_call, step, 0, "plugin"};
 }
 

@@ -123,7 +123,7 @@ Selected Selection::record(const Program& program, const Node& node, const CallS
   Selected s;
   s.op = site.op;
   s.site = site.str();
-  s.scope = program.scopes[node.scope];
+  s.scope = program.scope_of(node).text();
   const std::string* only = wanted(site.op);
   s.because = only ? "override" : "plugin";
   for (const Verdict& v : considered.verdicts) {

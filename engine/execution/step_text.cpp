@@ -44,7 +44,8 @@ std::string bytes_text(uint64_t bytes) {
 PlanStep describe_step(const Program& program, const Node& node) {
   PlanStep step;
   step.what = what(node);
-  step.scope = program.scopes[node.scope];
+  step.scope = program.scope_of(node).text();
+  step.origin = program.scope_of(node).origin;
   for (ValueId v : node.inputs) step.inputs.push_back(program.type(v).str());
   for (ValueId v : node.outputs) {
     step.outputs.push_back(program.type(v).str());
@@ -54,14 +55,14 @@ PlanStep describe_step(const Program& program, const Node& node) {
 }
 
 std::string print_plan(const Executable& executable) {
-  std::vector<std::vector<std::string>> rows{{"step", "what", "kernel", "parts", "writes", "at", "scope"}};
+  std::vector<std::vector<std::string>> rows{{"step", "what", "kernel", "parts", "writes", "at", "scope", "origin"}};
   size_t number = 0;
   for (const PlanStep& s : executable.steps()) {
     const std::string at =
         !s.target.empty() ? s.target : fmt::format("{:#x}{}", s.offset, s.in_place ? " in place" : "");
     rows.push_back({std::to_string(number++), s.what, s.kernel,
                     s.phases > 1 ? fmt::format("{}x{}", s.phases, s.parts) : std::to_string(s.parts),
-                    s.outputs.empty() ? bytes_text(s.bytes) : comma_separated(s.outputs), at, s.scope});
+                    s.outputs.empty() ? bytes_text(s.bytes) : comma_separated(s.outputs), at, s.scope, s.origin});
   }
   std::vector<size_t> widths(rows[0].size(), 0);
   for (const auto& row : rows)

@@ -89,6 +89,9 @@ struct Graph {
   // Returns the path of the file in weights="...". Throws ErrorKind::Denied when the flow may not name it.
   std::string weights_file(const BoundCall& call) const;
 
+  // Place of a span in the flow, "net.hmx:9:3"; empty if it has none.
+  std::string origin(Span span) const { return source && span.line ? source->place(span) : ""; }
+
   int find(std::string_view name) const;  // -1: none
   bool trains(int cycle) const;
   std::vector<int> nodes_of(DeclarationKind kind) const;

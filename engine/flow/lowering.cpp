@@ -191,6 +191,7 @@ class Lowerer : public ParameterSource {
   }
 
   void losses() {
+    const TraceScope scope({"", Phase::loss});
     for (const GraphTap& t : graph_.taps) {
       if (!active(t.cycle, t.branches)) continue;
       const LayerValue& prediction = value_of(t.layer, t.span);
@@ -301,7 +302,7 @@ class Lowerer : public ParameterSource {
 
   LossTerm loss(const GraphTap& t, const BoundCall& c, const LayerValue& prediction, const LayerValue& target,
                 LossInfo& info) {
-    TraceScope scope("loss/" + node(t.layer).name);
+    TraceScope scope({node(t.layer).name, Phase::loss, graph_.origin(t.span)});
     try {
       const FlowValue& p = prediction.value;
       const bool classes = (c.item->flags & HX_TAKES_CLASSES) && is_integer(target.value.tensor.dtype()) &&
@@ -424,6 +425,7 @@ class Lowerer : public ParameterSource {
   void count_correct(const BoundCall& c, const LayerValue& prediction, const HTensor& labels, int counted,
                      LossInfo& info) {
     if (info.accuracy) return;  // of the layer's first tap of classes
+    const TraceScope scope({info.name, Phase::observe, tracer_.scope().origin});
     const HTensor &p = prediction.value.tensor, &logits = prediction.before_activation.tensor;
     const bool second = (c.item->flags & HX_TWO_CLASSES_IN_ONE) && p.shape().back() == 1;  // its probability
     const HTensor best = second ? cast(reshape(less(0.5, p), labels.shape()), DType::I64)
@@ -438,6 +440,7 @@ class Lowerer : public ParameterSource {
 
   void add_metric_inputs(const BoundCall& c, const LayerValue& prediction, const HTensor& target, bool classes,
                          LossInfo& info) {
+    const TraceScope scope({info.name, Phase::observe, tracer_.scope().origin});
     const HTensor& p = prediction.value.tensor;
     MetricInputs j;
     j.classes = classes;
@@ -498,7 +501,7 @@ class Lowerer : public ParameterSource {
 
   void train() {
     std::vector<Gradients> parts = gradients();
-    const TraceScope scope("optimizer");
+    const TraceScope scope({"", Phase::optimizer});
     std::vector<std::vector<HTensor>> by_part(parts.size());
     const std::set<ValueId> looked_up = tables();
     for (const std::string& name : parameters_) {

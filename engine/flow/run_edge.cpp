@@ -87,7 +87,7 @@ HTensor as_numbers(const HTensor& raw) {
 
 EdgeResult run_edge(const Graph& graph, const GraphEdge& edge, const FlowValue& source, std::optional<int64_t> width,
                     const std::function<FlowValue(int)>& value_of, ParameterSource& parameters) {
-  TraceScope scope(edge.path);
+  TraceScope scope({edge.path, Phase::forward, graph.origin(edge.span)});
   EdgeResult r{source, source, ""};
   for (size_t i = 0; i < edge.calls.size(); ++i) {
     const BoundCall& c = edge.calls[i];

@@ -17,6 +17,7 @@ const Entry& Model::entry(const std::string& wanted) const {
 
 Program Model::trace(const Entry& entry, const EntrySizes& sizes) const {
   Tracer tracer(name + "/" + entry.name);
+  tracer.set_scope({"", phase_named(entry.name).value_or(Phase::forward)});
   entry.body(tracer, sizes);
   return tracer.take();
 }

@@ -4,7 +4,8 @@
 #include <set>
 #include <string>
 
-#include "engine/passes/pass.hpp"
+#include "engine/passes/match.hpp"
+#include "engine/passes/uses.hpp"
 
 namespace harmonics::engine {
 
@@ -19,15 +20,8 @@ struct Accumulation {
 
 class Accumulations {
  public:
-  explicit Accumulations(const Program& program)
-      : program_(program), uses_(count_uses(program)), readers_(program.values.size()) {
-    for (uint32_t i = 0; i < program.nodes.size(); ++i)
-      for (ValueId v : program.nodes[i].inputs) readers_[behind_views(program, v)].push_back(i);
-    for (const NamedValue& v : program.outputs) results_.insert(behind_views(program, v.value));
-    for (const NamedValue& v : program.updates) {
-      results_.insert(behind_views(program, v.value));
-      updates_.emplace(v.value, v.name);
-    }
+  explicit Accumulations(const Program& program) : program_(program), uses_(program), roots_(program, Uses::Of::roots) {
+    for (const NamedValue& v : program.updates) updates_.emplace(v.value, v.name);
   }
 
   std::optional<Accumulation> at(uint32_t index) const {
@@ -39,7 +33,7 @@ class Accumulations {
     for (const size_t which : {last, 1 - last}) {
       const ValueId product = add.inputs[which], sum = add.inputs[1 - which];
       const uint32_t maker = program_.values[product].node;
-      if (program_.nodes[maker].op != Op::dot || uses_[product] != 1) continue;
+      if (program_.nodes[maker].op != Op::dot || !uses_.once(product)) continue;
       if (is_forward(program_, program_.nodes[maker]) != is_forward(program_, add)) continue;
       if (dies(sum, maker, index)) return Accumulation{index, maker, sum, {}};
       if (auto gathered = in_state(index, maker, sum)) return gathered;
@@ -53,10 +47,11 @@ class Accumulations {
   bool dies(ValueId sum, uint32_t product, uint32_t add) const {
     const ValueId root = behind_views(program_, sum);
     const Op made_by = program_.producer(root).op;
-    if (is_leaf(made_by) || is_constant(made_by) || made_by == Op::broadcast || results_.count(root)) return false;
-    return program_.values[sum].node < product &&
-           std::all_of(readers_[root].begin(), readers_[root].end(),
-                       [&](uint32_t r) { return r == add || r < product || is_reshape(r); });
+    if (is_leaf(made_by) || is_constant(made_by) || made_by == Op::broadcast || roots_.is_result(root)) return false;
+    const auto readers = roots_.readers(root);
+    return program_.values[sum].node < product && std::all_of(readers.begin(), readers.end(), [&](uint32_t r) {
+             return r == add || r < product || is_reshape(r);
+           });
   }
   // a reshape is a view, not a reader
   bool is_reshape(uint32_t node) const { return program_.nodes[node].op == Op::reshape; }
@@ -65,26 +60,25 @@ class Accumulations {
   std::optional<Accumulation> in_state(uint32_t add, uint32_t product, ValueId sum) const {
     const ValueId result = program_.nodes[add].outputs[0];
     const auto update = updates_.find(result);
-    if (update == updates_.end() || uses_[result] != 1 || own_code_ >= static_cast<int64_t>(product))
+    if (update == updates_.end() || !uses_.once(result) || own_code_ >= static_cast<int64_t>(product))
       return std::nullopt;
     Accumulation a{add, product, sum, {}};
-    if (const Node& select = program_.producer(sum); select.op == Op::select) {
-      const Node& stretched = program_.producer(select.inputs[0]);
-      a.keep = stretched.op == Op::broadcast ? stretched.inputs[0] : select.inputs[0];
-      a.sum = select.inputs[1];
-      const bool flag = program_.producer(*a.keep).op == Op::input && program_.type(*a.keep).shape.count() == 1;
-      if (!flag || !is_zero(program_, select.inputs[2]) || uses_[sum] != 1) return std::nullopt;
+    if (ValueId keep, kept, none;
+        match::op(Op::select, match::any(keep), match::any(kept), match::any(none))(program_, sum)) {
+      if (program_.producer(keep).op == Op::broadcast) keep = program_.producer(keep).inputs[0];
+      const bool flag = program_.producer(keep).op == Op::input && program_.type(keep).shape.count() == 1;
+      if (!flag || !is_zero(program_, none) || !uses_.once(sum)) return std::nullopt;
+      a.keep = keep;
+      a.sum = kept;
     }
     const Node& leaf = program_.producer(a.sum);
     const bool own =
-        (leaf.op == Op::state || leaf.op == Op::parameter) && leaf.callee == update->second && uses_[a.sum] == 1;
+        (leaf.op == Op::state || leaf.op == Op::parameter) && leaf.callee == update->second && uses_.once(a.sum);
     return own ? std::optional(a) : std::nullopt;
   }
 
   const Program& program_;
-  std::vector<uint32_t> uses_;
-  std::vector<std::vector<uint32_t>> readers_;  // by value behind views
-  std::set<ValueId> results_;
+  const Uses uses_, roots_;
   std::map<ValueId, std::string> updates_;  // by new value: name of the state
   const int64_t own_code_ = last_own_code(program_);
 };

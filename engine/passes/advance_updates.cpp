@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "engine/passes/pass.hpp"
+#include "engine/passes/uses.hpp"
 
 namespace harmonics::engine {
 
@@ -13,11 +14,10 @@ namespace {
 class Scheduler {
  public:
   explicit Scheduler(const Program& program)
-      : program_(program), key_(program.nodes.size()), readers_(program.values.size()) {
+      : program_(program), key_(program.nodes.size()), roots_(program, Uses::Of::roots) {
     std::iota(key_.begin(), key_.end(), 0u);
     for (uint32_t i = 0; i < program.nodes.size(); ++i) {
       const Node& node = program.nodes[i];
-      for (ValueId v : node.inputs) readers_[behind_views(program, v)].push_back(i);
       if (node.op == Op::host_call && !is_forward(program, node) && !in_optimizer(node)) last_own_code_ = i;
       if (first_later_ == program.nodes.size() && !is_forward(program, node) && !in_optimizer(node)) first_later_ = i;
     }
@@ -42,7 +42,7 @@ class Scheduler {
   }
 
  private:
-  bool in_optimizer(const Node& node) const { return program_.scopes[node.scope].starts_with("optimizer/"); }
+  bool in_optimizer(const Node& node) const { return is_in(Phase::optimizer, program_, node); }
 
   // Directly after the last node it depends on: an operand, or a reader of the tensor it replaces. Never before the
   // backward pass, nor before a plugin's code in it: if the plugin throws, nothing has been updated.
@@ -53,7 +53,7 @@ class Scheduler {
     const auto replaced = replaced_.find(node);
     if (replaced == replaced_.end()) return key;
     for (ValueId leaf : replaced->second)
-      for (uint32_t reader : readers_[leaf]) {
+      for (uint32_t reader : roots_.readers(leaf)) {
         if (reader > node) return node;
         if (reader != node) key = std::max(key, key_[reader]);
       }
@@ -61,8 +61,8 @@ class Scheduler {
   }
 
   const Program& program_;
-  std::vector<uint32_t> key_;                   // by node: its new position; nodes with equal keys keep their order
-  std::vector<std::vector<uint32_t>> readers_;  // by value
+  std::vector<uint32_t> key_;  // by node: its new position; nodes with equal keys keep their order
+  const Uses roots_;
   std::map<uint32_t, std::vector<ValueId>> replaced_;  // node -> leaves replaced by its results
   size_t first_later_ = program_.nodes.size();
   uint32_t last_own_code_ = 0;

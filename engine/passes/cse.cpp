@@ -85,7 +85,7 @@ class Joiner {
     if (earlier.op != now.op || earlier.inputs != now.inputs || earlier.callee != now.callee ||
         earlier.host != now.host)
       return false;
-    if (is_recomputed(to, earlier) != is_recomputed(to, now)) return false;
+    if (is_in(Phase::recomputed, to, earlier) != is_in(Phase::recomputed, to, now)) return false;
     if (earlier.outputs.size() != original.outputs.size()) return false;
     for (size_t i = 0; i < original.outputs.size(); ++i)
       if (to.type(earlier.outputs[i]) != program_.type(original.outputs[i])) return false;

@@ -21,15 +21,7 @@ void add_once(std::vector<ValueId>& list, ValueId v) {
 }  // namespace
 
 ElementGroups::ElementGroups(const Program& program, const HasKernel& accepts)
-    : program_(program),
-      readers_(program.values.size()),
-      result_(program.values.size(), false),
-      group_(program.nodes.size(), kNone),
-      stamp_(program.nodes.size(), 0) {
-  for (uint32_t i = 0; i < program.nodes.size(); ++i)
-    for (ValueId v : program.nodes[i].inputs) readers_[v].push_back(i);
-  for (const NamedValue& v : program.outputs) result_[v.value] = true;
-  for (const NamedValue& v : program.updates) result_[v.value] = true;
+    : program_(program), uses_(program), group_(program.nodes.size(), kNone), stamp_(program.nodes.size(), 0) {
   for (uint32_t i = 0; i < program.nodes.size(); ++i) {
     if (!fits(i, accepts)) continue;
     group_[i] = static_cast<int32_t>(groups_.size());
@@ -62,8 +54,8 @@ ElementGroup ElementGroups::joined(const ElementGroup& a, const ElementGroup& b)
       if (!contains(both.members, program_.values[v].node)) add_once(both.inputs, source(v));
     const ValueId made = node.outputs[0];
     const auto outside = [&](uint32_t reader) { return !contains(both.members, reader); };
-    if (result_[made] || std::any_of(readers_[made].begin(), readers_[made].end(), outside))
-      both.outputs.push_back(made);
+    const auto readers = uses_.readers(made);
+    if (uses_.is_result(made) || std::any_of(readers.begin(), readers.end(), outside)) both.outputs.push_back(made);
   }
   return both;
 }

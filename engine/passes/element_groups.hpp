@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/passes/pass.hpp"
+#include "engine/passes/uses.hpp"
 
 namespace harmonics::engine {
 
@@ -28,11 +29,10 @@ class ElementGroups {
   bool would_cycle(int32_t a, int32_t b, const ElementGroup& both);
 
   const Program& program_;
-  std::vector<std::vector<uint32_t>> readers_;  // by value
-  std::vector<bool> result_;                    // by value: an output or update
-  std::vector<int32_t> group_;                  // by node
-  std::vector<ElementGroup> groups_;            // merged groups are left empty
-  std::vector<uint32_t> stamp_;                 // by node: number of the search that last visited it
+  const Uses uses_;
+  std::vector<int32_t> group_;        // by node
+  std::vector<ElementGroup> groups_;  // merged groups are left empty
+  std::vector<uint32_t> stamp_;       // by node: number of the search that last visited it
   uint32_t search_ = 0;
 };
 

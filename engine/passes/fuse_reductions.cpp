@@ -4,6 +4,7 @@
 #include <set>
 
 #include "engine/passes/pass.hpp"
+#include "engine/passes/uses.hpp"
 #include "engine/program/chain.hpp"
 #include "engine/program/op.hpp"
 
@@ -18,7 +19,7 @@ bool is_reduction(Op op) {
 class ReductionFuser {
  public:
   ReductionFuser(const Program& program, const HasKernel& accepts)
-      : program_(program), accepts_(accepts), rewriter_(program), uses_(count_uses(program)) {
+      : program_(program), accepts_(accepts), rewriter_(program), uses_(program) {
     for (uint32_t i = 0; i < program.nodes.size(); ++i) {
       const Node& node = program.nodes[i];
       if (!is_reduction(node.op)) continue;
@@ -77,7 +78,7 @@ class ReductionFuser {
     for (size_t i = 0; i < made.size(); ++i) {
       const bool is_reduced = maker.outputs[i] == reduction.inputs[0];
       if (is_reduced) last = made[i];
-      if (is_reduced && uses_[maker.outputs[i]] == 1) continue;
+      if (is_reduced && uses_.once(maker.outputs[i])) continue;
       chain.outputs.push_back(made[i]);
       stored.push_back(maker.outputs[i]);
     }
@@ -105,7 +106,7 @@ class ReductionFuser {
   const Program& program_;
   const HasKernel& accepts_;
   Rewriter rewriter_;
-  std::vector<uint32_t> uses_;
+  const Uses uses_;
   std::map<uint32_t, uint32_t> reduced_;  // node -> the reduction of its result
   std::set<uint32_t> done_;
 };

@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
 
-#include "engine/passes/pass.hpp"
+#include "engine/passes/match.hpp"
+#include "engine/passes/uses.hpp"
 
 namespace harmonics::engine {
 
@@ -26,7 +28,7 @@ class ScaleFuser {
       : program_(program), accepts_(accepts), rewriter_(program) {}
 
   Program run() {
-    const std::vector<uint32_t> uses = count_uses(program_);
+    const Uses uses(program_);
     for (const Node& node : program_.nodes)
       if (const auto scaled = scaled_by(node); scaled && read_by_products_alone(node.outputs[0], *scaled, uses))
         scaled_.emplace(node.outputs[0], *scaled);
@@ -48,23 +50,24 @@ class ScaleFuser {
  private:
   std::optional<Scaled> scaled_by(const Node& node) const {
     if (node.op != Op::mul || program_.type(node.outputs[0]).dtype != DType::F32) return std::nullopt;
-    for (const size_t which : {size_t{0}, size_t{1}}) {
-      const Node &cast = program_.producer(node.inputs[which]), &factor = program_.producer(node.inputs[1 - which]);
-      if (cast.op != Op::cast || factor.op != Op::full || program_.type(cast.inputs[0]).dtype != DType::U8) continue;
-      const double scale = factor.attributes.number("value");
-      // a normal scale maps 0 to 0 and nothing else to 0
-      if (std::isnormal(static_cast<float>(scale))) return Scaled{cast.inputs[0], scale};
-    }
-    return std::nullopt;
+    using namespace match;
+    ValueId bytes, factor;
+    const auto constant = [&](const Program& p, ValueId v) { return factor = v, p.producer(v).op == Op::full; };
+    if (!commuted(Op::mul, op(Op::cast, any(bytes)), constant)(program_, node.outputs[0])) return std::nullopt;
+    const double scale = program_.producer(factor).attributes.number("value");
+    // a normal scale maps 0 to 0 and nothing else to 0
+    if (program_.type(bytes).dtype != DType::U8 || !std::isnormal(static_cast<float>(scale))) return std::nullopt;
+    return Scaled{bytes, scale};
   }
 
-  bool read_by_products_alone(ValueId value, const Scaled& scaled, const std::vector<uint32_t>& uses) const {
-    uint32_t products = 0;
-    for (const Node& node : program_.nodes) {
+  bool read_by_products_alone(ValueId value, const Scaled& scaled, const Uses& uses) const {
+    const auto readers = uses.readers(value);
+    return !readers.empty() && !uses.is_result(value) && std::all_of(readers.begin(), readers.end(), [&](uint32_t i) {
+      const Node& node = program_.nodes[i];
       const auto input = scaled_input(node);
-      if (input && node.inputs[*input] == value && accepted(node, *input, scaled)) ++products;
-    }
-    return products > 0 && products == uses[value];
+      return input && node.inputs[*input] == value && std::count(node.inputs.begin(), node.inputs.end(), value) == 1 &&
+             accepted(node, *input, scaled);
+    });
   }
 
   bool accepted(const Node& node, size_t input, const Scaled& scaled) const {

@@ -4,7 +4,8 @@
 #include <optional>
 #include <set>
 
-#include "engine/passes/pass.hpp"
+#include "engine/passes/match.hpp"
+#include "engine/passes/uses.hpp"
 
 namespace harmonics::engine {
 
@@ -22,14 +23,7 @@ struct Update {
 
 class Updates {
  public:
-  explicit Updates(const Program& program)
-      : program_(program),
-        uses_(count_uses(program)),
-        readers_(program.values.size()),
-        own_code_(last_own_code(program)) {
-    for (uint32_t i = 0; i < program.nodes.size(); ++i)
-      for (ValueId v : program.nodes[i].inputs) readers_[v].push_back(i);
-  }
+  explicit Updates(const Program& program) : program_(program), uses_(program), own_code_(last_own_code(program)) {}
 
   std::optional<Update> at(uint32_t index) const {
     const Node& node = program_.nodes[index];
@@ -38,7 +32,7 @@ class Updates {
       return std::nullopt;
     const uint32_t maker = program_.values[node.inputs[1]].node;
     const Node& product = program_.nodes[maker];
-    if (product.op != Op::dot || uses_[product.outputs[0]] != 1 || !sums_outer_products(product)) return std::nullopt;
+    if (product.op != Op::dot || !uses_.once(product.outputs[0]) || !sums_outer_products(product)) return std::nullopt;
     Update u{index, maker, node.inputs[0], product.inputs[0], product.inputs[1], {}, {}, {}};
     u.rest.assign(node.inputs.begin() + 2, node.inputs.end());
     if (program_.type(u.a).shape.count() == program_.type(u.w).shape[0]) find_gradient(u);
@@ -62,7 +56,7 @@ class Updates {
 
   // Gradient and update can be one step if all other readers of w come before the gradient.
   void find_gradient(Update& u) const {
-    for (uint32_t i : readers_[u.w]) {
+    for (uint32_t i : uses_.readers(u.w)) {
       if (i == u.update) continue;
       if (u.gradient) return u.gradient.reset();
       if (is_gradient(program_.nodes[i], u)) u.gradient = i;
@@ -72,11 +66,11 @@ class Updates {
     for (ValueId v : u.rest)
       if (!is_leaf(program_.producer(v).op) && program_.values[v].node > *u.gradient) return u.gradient.reset();
     for (size_t i = 0; i < program_.nodes[u.update].outputs.size(); ++i)
-      if (i > 0 && readers_[u.rest[i - 1]].size() != 1) return u.gradient.reset();  // a moment has another reader
+      if (i > 0 && uses_.readers(u.rest[i - 1]).size() != 1) return u.gradient.reset();  // a moment has another reader
     if (own_code_ >= static_cast<int64_t>(*u.gradient)) return u.gradient.reset();
     const ValueId gradient = program_.nodes[*u.gradient].outputs[0];
-    if (uses_[gradient] != 1) return;
-    for (uint32_t i : readers_[gradient])
+    if (!uses_.once(gradient)) return;
+    for (uint32_t i : uses_.readers(gradient))
       if (is_select(program_.nodes[i], u.a, gradient)) u.select = i;
   }
 
@@ -90,14 +84,13 @@ class Updates {
 
   // Returns whether the node is select(a <= 0, 0, gradient).
   bool is_select(const Node& node, ValueId a, ValueId gradient) const {
-    if (node.op != Op::select || node.inputs[2] != gradient || !is_zero(program_, node.inputs[1])) return false;
-    const Node& condition = program_.producer(node.inputs[0]);
-    return condition.op == Op::less_equal && condition.inputs[0] == a && is_zero(program_, condition.inputs[1]);
+    using namespace match;
+    return node.op == Op::select &&
+           operands(program_, node, op(Op::less_equal, same(a), zero()), zero(), same(gradient));
   }
 
   const Program& program_;
-  std::vector<uint32_t> uses_;
-  std::vector<std::vector<uint32_t>> readers_;  // by value
+  const Uses uses_;
   const int64_t own_code_;
 };
 

@@ -97,7 +97,7 @@ class UpdateJoiner {
     node.op = Op::call;
     node.callee = "update_all";
     node.attributes = attributes(g);
-    node.scope = scope();
+    node.scope = rewriter_.to().scope_index({"", Phase::optimizer});
     for (ValueId v : inputs(g)) node.inputs.push_back(rewriter_.mapped(v));
     std::vector<TensorType> types;
     std::vector<ValueId> results;
@@ -108,13 +108,6 @@ class UpdateJoiner {
       }
     const uint32_t index = rewriter_.to().append(std::move(node), types);
     for (size_t i = 0; i < results.size(); ++i) rewriter_.map(results[i], rewriter_.to().nodes[index].outputs[i]);
-  }
-  uint32_t scope() {
-    std::vector<std::string>& scopes = rewriter_.to().scopes;
-    const auto at = std::find(scopes.begin(), scopes.end(), "optimizer");
-    if (at != scopes.end()) return static_cast<uint32_t>(at - scopes.begin());
-    scopes.emplace_back("optimizer");
-    return static_cast<uint32_t>(scopes.size() - 1);
   }
 
   const Program& program_;

@@ -18,12 +18,14 @@ using HasKernel = std::function<bool(const Program&, const Node&)>;
 // and input types.
 using AcceptsCall = std::function<bool(const std::string&, const AttributeMap&, const std::vector<TensorType>&)>;
 
-// Passes keep outputs and updates bit for bit unless stated otherwise. Updates count as uses.
+// Passes keep outputs and updates bit for bit unless stated otherwise. Updates count as uses. "After" names the passes
+// that must run before, and why; compile.cpp checks it.
 //
-// Merges equal nodes. Constants compare by content; random nodes are equal if counter and stream are. Nodes in the
-// scope "recomputed/" are not merged with nodes outside it.
+// Merges equal nodes. Constants compare by content; random nodes are equal if counter and stream are. Recomputed nodes
+// are not merged with others. After simplify, which makes more nodes equal; after inline_calls again, on the bodies.
 Program cse(const Program& program);
-// Removes unused nodes, unused leaves (input, parameter, state) included, and unused results of scans.
+// Removes unused nodes, unused leaves (input, parameter, state) included, and unused results of scans. After cse, which
+// leaves nodes behind.
 Program dce(const Program& program);
 // Bit-exact algebra (x + 0 is not: it loses the sign of zero): folds nodes over constants of at most 4096 elements,
 // removes no-ops, merges adjacent reshapes, transposes and broadcasts. Also removes stop_gradient, so run it after
@@ -33,57 +35,61 @@ Program simplify(const Program& program);
 // program.
 using IsTransposed = std::function<bool(const std::string& name, const TensorType& type, bool preferred)>;
 // Stores the weights of affine maps as [in, out] where `is_transposed` says so, so that zeros in the input skip whole
-// rows. Readers, gradients and moments follow; leaves are marked {transposed = true}.
+// rows. Readers, gradients and moments follow; leaves are marked {transposed = true}. After dce and select: readers
+// that go away, or whose implementation reads the file's layout, must not decide.
 Program transpose_weights(const Program& program, const IsTransposed& is_transposed);
 // Fuses plain gradient descent and the product that computes the gradient into `sgd_outer`, other optimizers' steps
 // into `update_outer`; for a single sample also the gradient of the map's input, which reads the same weight. Rounds
-// differently. Only calls that `accepts` takes.
+// differently. Only calls that `accepts` takes. After transpose_weights, since products then have the layout of their
+// weight, and after inline_calls, which shows the products and selects of gradients.
 Program fuse_updates(const Program& program, const AcceptsCall& accepts);
 // Lets `linear` and `sgd_outer` read bytes (an image's) with {scale} instead of the scaled product, if they are its
-// only readers and `accepts` takes all of these calls. Same bits.
+// only readers and `accepts` takes all of these calls. Same bits. After fuse_updates, which makes `sgd_outer`.
 Program fuse_scales(const Program& program, const AcceptsCall& accepts);
 // Fuses a sum with a product into `dot_add`, which accumulates into the sum's memory, if the sum is not used
 // afterwards: gradients of a value used twice, gradients accumulated in a state over micro-batches. Rounds differently.
-// Only calls that `accepts` takes.
+// Only calls that `accepts` takes. After fuse_updates, which has the first choice of products.
 Program accumulate_products(const Program& program, const AcceptsCall& accepts);
 // Fuses a product and the sum of one of its operands over the contracted axes (gradients of a weight and its bias) into
-// `dot_sum`, which reads the operand once. May round differently. Only calls that `accepts` takes.
+// `dot_sum`, which reads the operand once. May round differently. Only calls that `accepts` takes. After fuse_updates
+// and accumulate_products, which save more.
 Program sum_with_products(const Program& program, const AcceptsCall& accepts);
 // Fuses activations into the call before, if its attribute `activation` can name them. Only where the intermediate
-// value has no other reader and `accepts` takes the fused call.
+// value has no other reader and `accepts` takes the fused call. After dce, which removes readers, and select, whose
+// implementation may replace either call.
 Program fuse_calls(const Program& program, const AcceptsCall& accepts);
 // Fuses max pooling with the convolution before it. Forward: conv_max_pool, if the convolution's result has no other
 // reader. Backward: conv_max_pool_grad_input and _weight, which visit only the maxima; relu's gradient moves behind
 // max_pool's, bit for bit, but the gradient of the bias is summed in another order. Only calls that `accepts` takes.
+// After inline_calls, which shows relu's gradient.
 Program fuse_pooling(const Program& program, const AcceptsCall& accepts);
 // Clones forward nodes in scopes that match a pattern ("*/attention") before their first use after the forward pass, so
-// that their results need not be kept. Clones have the scope "recomputed/" + the original scope. Nodes in a scope that
-// ends in "residual" are always kept, and so are small second results (an attention's log-sum-exp).
+// that their results need not be kept. Clones are in the phase `recomputed`. Nodes in a scope that ends in "residual"
+// are always kept, and so are small second results (an attention's log-sum-exp). After cse, which would merge clones
+// and originals of calls, and fuse_calls, so that clones are fused too.
 Program recompute(const Program& program, const std::vector<std::string>& scope_patterns);
 // Replaces calls without a kernel by their body, recursively. `before` may change the program's nodes before each
-// round.
+// round. After fuse_calls and recompute, which match calls.
 Program inline_calls(const Program& program, const HasKernel& has_kernel,
                      const std::function<void(Program&)>& before = {});
 // Fuses chains of elementwise nodes, and broadcasts of their inputs, into fused_elementwise nodes that `accepts` takes
-// (null: all).
+// (null: all). After all passes that match elementwise operations or products.
 Program fuse_elementwise(const Program& program, const HasKernel& accepts = {});
 // Fuses elementwise operations and the reduction of their result into fused_reduce; the intermediate result is not
-// stored if it has no other reader. Only nodes that `accepts` takes (null: all).
+// stored if it has no other reader. Only nodes that `accepts` takes (null: all). After fuse_elementwise, which makes
+// the chains, and sum_with_products, which takes sums.
 Program fuse_reductions(const Program& program, const HasKernel& accepts = {});
-// Moves nodes in "optimizer/" scopes directly after their last dependency, so that gradients live no longer than
-// needed.
+// Moves nodes of the optimizer directly after their last dependency, so that gradients live no longer than needed.
+// After all fusions, which move readers.
 Program advance_updates(const Program& program);
 // Fuses the optimizer steps of several parameters into one `update_all`, bit for bit; their gradients live until then.
-// Only calls that `accepts` takes.
+// Only calls that `accepts` takes. After fuse_updates, which saves more, and advance_updates.
 Program join_updates(const Program& program, const AcceptsCall& accepts);
 
-// Returns whether the scope is part of the forward pass. Everything under "gradient/", "optimizer/" and "recomputed/"
-// comes after it.
-bool is_forward_scope(std::string_view scope);
-inline bool is_forward(const Program& program, const Node& node) {
-  return is_forward_scope(program.scopes[node.scope]);
+inline bool is_forward(const Program& program, const Node& node) { return program.scope_of(node).is_forward(); }
+inline bool is_in(Phase phase, const Program& program, const Node& node) {
+  return program.scope_of(node).phase == phase;
 }
-bool is_recomputed(const Program& program, const Node& node);
 // '*' matches any characters, including '/'.
 bool matches_pattern(std::string_view text, std::string_view pattern);
 // The value behind reshapes and slices, whose memory v most likely shares.

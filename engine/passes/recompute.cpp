@@ -15,11 +15,11 @@ class Recomputer {
     for (const NamedValue& v : program.outputs) kept[v.value] = true;
     for (const NamedValue& v : program.updates) kept[v.value] = true;
     for (const Node& node : program.nodes) {
-      const std::string& scope = program.scopes[node.scope];
+      const std::string scope = program.scope_of(node).text();
       const bool matches = std::any_of(patterns.begin(), patterns.end(),
                                        [&](const std::string& p) { return matches_pattern(scope, p); });
       const bool lives = std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return kept[v]; });
-      recomputable_.push_back(matches && !lives && is_forward_scope(scope) && !scope.ends_with("residual") &&
+      recomputable_.push_back(matches && !lives && is_forward(program, node) && !scope.ends_with("residual") &&
                               !is_leaf(node.op) && !is_constant(node.op));
     }
   }
@@ -68,12 +68,8 @@ class Recomputer {
   }
 
   uint32_t recomputed_scope(uint32_t scope) {
-    auto& scopes = rewriter_.to().scopes;
-    const std::string path = "recomputed/" + program_.scopes[scope];
-    const auto it = std::find(scopes.begin(), scopes.end(), path);
-    if (it != scopes.end()) return static_cast<uint32_t>(it - scopes.begin());
-    scopes.push_back(path);
-    return static_cast<uint32_t>(scopes.size() - 1);
+    const NodeScope& of = program_.scopes[scope];
+    return rewriter_.to().scope_index({of.phase == Phase::forward ? of.path : of.text(), Phase::recomputed, of.origin});
   }
 
   const Program& program_;

@@ -70,15 +70,6 @@ Program Rewriter::finish() {
   return std::move(to_);
 }
 
-bool is_forward_scope(std::string_view scope) {
-  return !scope.starts_with("gradient/") && !scope.starts_with("optimizer/") && !scope.starts_with("recomputed/") &&
-         scope != "gradient" && scope != "optimizer";
-}
-
-bool is_recomputed(const Program& program, const Node& node) {
-  return program.scopes[node.scope].starts_with("recomputed/");
-}
-
 bool matches_pattern(std::string_view text, std::string_view pattern) {
   size_t t = 0, p = 0, star = std::string_view::npos, resume = 0;
   while (t < text.size()) {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "engine/passes/pass.hpp"
+#include "engine/passes/uses.hpp"
 
 namespace harmonics::engine {
 
@@ -22,7 +23,7 @@ std::vector<int64_t> sorted(std::vector<int64_t> axes) {
 
 class Pairs {
  public:
-  explicit Pairs(const Program& program) : program_(program) {}
+  explicit Pairs(const Program& program) : program_(program), uses_(program) {}
 
   std::optional<Pair> at(uint32_t index) const {
     const Node& product = program_.nodes[index];
@@ -32,21 +33,21 @@ class Pairs {
     for (const int64_t which : {0, 1}) {
       const std::vector<int64_t> axes =
           sorted(product.attributes.integers(which == 0 ? "lhs_contract" : "rhs_contract"));
-      for (uint32_t i = index + 1; i < program_.nodes.size(); ++i)
-        if (is_sum(program_.nodes[i], product.inputs[static_cast<size_t>(which)], axes, product))
-          return Pair{index, i, which};
+      for (uint32_t i : uses_.readers(product.inputs[static_cast<size_t>(which)]))
+        if (i > index && is_sum(program_.nodes[i], axes, product)) return Pair{index, i, which};
     }
     return std::nullopt;
   }
 
  private:
-  bool is_sum(const Node& node, ValueId of, const std::vector<int64_t>& axes, const Node& product) const {
-    return node.op == Op::reduce_sum && node.inputs[0] == of && !node.attributes.flag("keep") &&
+  bool is_sum(const Node& node, const std::vector<int64_t>& axes, const Node& product) const {
+    return node.op == Op::reduce_sum && !node.attributes.flag("keep") &&
            sorted(node.attributes.integers("axes")) == axes &&
            is_forward(program_, node) == is_forward(program_, product);
   }
 
   const Program& program_;
+  const Uses uses_;
 };
 
 class SumJoiner {

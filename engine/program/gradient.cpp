@@ -19,7 +19,7 @@ bool has_rule(const Node& node) {
   return node.op == Op::call || node.op == Op::host_call || node.op == Op::scan || op_row(node.op).gradient != nullptr;
 }
 
-FunctionalPtr called_by(const Node& node) {
+FunctionalPtr need_functional(const Node& node) {
   if (FunctionalPtr f = FunctionalTable::global().find(node.callee)) return f;
   throw Error(ErrorKind::Name, "there is no functional '" + node.callee + "'");
 }
@@ -43,7 +43,7 @@ class Differentiator {
     size_t end = 0;
     for (const auto& [value, given] : seeds_) {
       if (!depends_[value]) continue;
-      tracer_.set_scope("gradient/" + scope_of(program().producer(value)));
+      tracer_.set_scope(gradient_of(program().producer(value)));
       const HTensor of_value = given ? given : full(program().type(value).dtype, {}, 1);
       adjoints_[value] = adjoints_[value] ? add(adjoints_[value], of_value) : of_value;
       end = std::max<size_t>(end, program().values[value].node + 1);
@@ -56,7 +56,10 @@ class Differentiator {
 
  private:
   Program& program() { return tracer_.program(); }
-  const std::string& scope_of(const Node& node) { return program().scopes[node.scope]; }
+  NodeScope gradient_of(const Node& node) {
+    const NodeScope& of = program().scope_of(node);
+    return {of.phase == Phase::forward ? of.path : of.text(), Phase::gradient, of.origin};
+  }
 
   std::vector<bool> needed_for_value() {
     std::vector<bool> needed(program().values.size(), false);
@@ -82,7 +85,7 @@ class Differentiator {
       for (ValueId v : node.inputs) carries = carries || depends_[v];
       for (ValueId v : node.outputs) used = used || v >= needed.size() || needed[v];
       if (!carries || !has_rule(node)) return false;
-      if (used && node.op == Op::call && !called_by(node)->gradient) {
+      if (used && node.op == Op::call && !need_functional(node)->gradient) {
         if (chooser_) chooser_->opened(program(), node);
         return true;
       }
@@ -103,7 +106,7 @@ class Differentiator {
     for (ValueId v : node.outputs) reached = reached || !adjoints_[v].empty();
     for (ValueId v : node.inputs) carries = carries || depends_[v];
     if (!reached || !carries || !has_rule(node)) return;
-    tracer_.set_scope("gradient/" + scope_of(node));
+    tracer_.set_scope(gradient_of(node));
     const std::vector<HTensor> gradients = rule(node);
     if (gradients.size() != node.inputs.size())
       wrong(node, "gives " + std::to_string(gradients.size()) + " gradients for " + std::to_string(node.inputs.size()) +
@@ -125,7 +128,7 @@ class Differentiator {
     std::vector<HTensor> dy;
     for (ValueId v : node.outputs) dy.push_back(adjoints_[v]);
     if (node.op == Op::scan) return scan_rule(node, inputs, outputs, dy);
-    if (node.op == Op::call) return called_by(node)->gradient(node.attributes, inputs, outputs, dy);
+    if (node.op == Op::call) return need_functional(node)->gradient(node.attributes, inputs, outputs, dy);
     if (node.op != Op::host_call) return op_row(node.op).gradient(node.attributes, inputs, outputs, dy);
     for (size_t i = 0; i < dy.size(); ++i)
       if (!dy[i]) dy[i] = zeros_like(outputs[i]);
@@ -181,7 +184,7 @@ std::vector<HTensor> pullback(Tracer& tracer, const std::vector<std::pair<HTenso
                               const std::vector<HTensor>& wrt, Chooser* chooser) {
   if (Tracer::current() != &tracer)
     throw Error(ErrorKind::Internal, "a gradient is recorded by the innermost open tracer only");
-  const std::string former = tracer.scope();
+  const NodeScope former = tracer.scope();
   const auto restore = [&] { tracer.set_scope(former); };
   try {
     std::vector<HTensor> results = Differentiator(tracer, seeds, wrt, chooser).run();

@@ -364,9 +364,15 @@ class Parser {
   }
 
   uint32_t scope() {
-    const std::string path = cursor_.next_is_text() ? cursor_.text() : std::string(cursor_.path());
-    const auto [it, fresh] = scopes_.try_emplace(path, static_cast<uint32_t>(program_.scopes.size()));
-    if (fresh) program_.scopes.push_back(path);
+    NodeScope scope = scope_of_text(cursor_.next_is_text() ? cursor_.text() : std::string(cursor_.path()));
+    cursor_.skip_space();
+    const size_t from = cursor_.place();
+    if (const std::string_view word = cursor_.word(); word == "from")
+      scope.origin = cursor_.text();
+    else if (!word.empty())
+      cursor_.fail(from, "expected from \"ORIGIN\" or the end of the line");
+    const auto [it, fresh] = scopes_.try_emplace(std::move(scope), static_cast<uint32_t>(program_.scopes.size()));
+    if (fresh) program_.scopes.push_back(it->first);
     return it->second;
   }
 
@@ -377,7 +383,7 @@ class Parser {
   Program program_;
   std::unordered_map<uint64_t, ValueId> values_;
   std::set<std::pair<Op, std::string>> leaves_;
-  std::map<std::string, uint32_t> scopes_{{"", 0}};
+  std::map<NodeScope, uint32_t> scopes_{{NodeScope(), 0}};
 };
 
 }  // namespace

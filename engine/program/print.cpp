@@ -57,12 +57,14 @@ std::string literal_text(const HTensor& literal) {
   return text;
 }
 
-std::string scope_text(const std::string& scope) {
+std::string scope_text(const NodeScope& scope) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
            c == '/' || c == '-';
   };
-  return std::all_of(scope.begin(), scope.end(), plain) ? scope : quoted(scope);
+  std::string text = scope.text();
+  if (text.empty() || !std::all_of(text.begin(), text.end(), plain)) text = quoted(text);
+  return scope.origin.empty() ? text : text + " from " + quoted(scope.origin);
 }
 
 class Printer {
@@ -95,7 +97,7 @@ class Printer {
     }
     text_ += " = " + operation(n);
     if (const std::string a = n.attributes.str(); !a.empty()) text_ += ' ' + a;
-    if (const std::string& s = program_.scopes[n.scope]; !s.empty()) text_ += " @" + scope_text(s);
+    if (const NodeScope& s = program_.scope_of(n); s != NodeScope()) text_ += " @" + scope_text(s);
     text_ += '\n';
     if (n.op == Op::scan)
       text_ +=

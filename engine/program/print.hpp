@@ -18,6 +18,9 @@
 //     output "0" = %2
 //   end
 //
+// After `@` stands a node's scope: its path, after the name of its phase unless that is `forward`, and its origin:
+// @gradient/hidden from "net.hmx:9:3".
+//
 // `#` begins a comment. Functionals are called by name, or as call "NAME"(...) if the name is no word or is a
 // primitive's. Long literals are written as little-endian bytes: literal bytes "0000803f".
 #pragma once

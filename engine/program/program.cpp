@@ -23,8 +23,9 @@ std::string node_text(const Program& program, const Node& node) {
   std::string text = node.outputs.empty() ? "" : "%" + std::to_string(node.outputs[0]) + " = ";
   text += op_name(node.op);
   if (!node.callee.empty()) text += " '" + node.callee + "'";
-  const std::string& scope = node.scope < program.scopes.size() ? program.scopes[node.scope] : "";
-  return scope.empty() ? text : text + " @" + scope;
+  const NodeScope scope = node.scope < program.scopes.size() ? program.scopes[node.scope] : NodeScope();
+  if (scope != NodeScope()) text += " @" + scope.text();
+  return scope.origin.empty() ? text : text + " (" + scope.origin + ")";
 }
 
 class Verifier {
@@ -32,7 +33,7 @@ class Verifier {
   explicit Verifier(const Program& program) : program_(program), made_(program.values.size(), false) {}
 
   void run() {
-    if (program_.scopes.empty() || !program_.scopes[0].empty()) fail("the first scope must be the empty one");
+    if (program_.scopes.empty() || program_.scopes[0] != NodeScope()) fail("the first scope must be the empty one");
     for (uint32_t i = 0; i < program_.nodes.size(); ++i) node(i);
     names(program_.outputs, "output");
     names(program_.updates, "update");
@@ -130,6 +131,13 @@ const NamedValue* Program::output(std::string_view wanted) const {
   return nullptr;
 }
 
+uint32_t Program::scope_index(const NodeScope& scope) {
+  const auto at = std::find(scopes.begin(), scopes.end(), scope);
+  const auto index = static_cast<uint32_t>(at - scopes.begin());
+  if (at == scopes.end()) scopes.push_back(scope);
+  return index;
+}
+
 uint32_t Program::append(Node node, const std::vector<TensorType>& types) {
   const auto index = static_cast<uint32_t>(nodes.size());
   node.outputs.clear();
@@ -191,8 +199,8 @@ void verify(const Program& program) { Verifier(program).run(); }
 void renumber(Program& program) {
   std::vector<ValueId> now(program.values.size(), 0);
   std::vector<ValueInfo> values;
-  std::vector<std::string> scopes{""};
-  std::map<std::string, uint32_t, std::less<>> scope_index{{"", 0}};
+  std::vector<NodeScope> scopes{NodeScope()};
+  std::map<NodeScope, uint32_t> scope_index{{NodeScope(), 0}};
   for (uint32_t i = 0; i < program.nodes.size(); ++i) {
     Node& node = program.nodes[i];
     const auto [it, fresh] = scope_index.try_emplace(program.scopes[node.scope], static_cast<uint32_t>(scopes.size()));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/program/node_scope.hpp"
 #include "engine/tensor/attributes.hpp"
 #include "engine/tensor/value.hpp"
 
@@ -49,18 +50,21 @@ struct NamedValue {
 struct Program {
   std::string name;
   std::vector<ValueInfo> values;
-  std::vector<Node> nodes;              // in order: after the producers of their inputs
-  std::vector<NamedValue> outputs;      // named results
-  std::vector<NamedValue> updates;      // parameter or state name -> its value after the step
-  std::vector<std::string> scopes{""};  // paths of nodes: "hidden.output", "optimizer/hidden.weight"
+  std::vector<Node> nodes;                     // in order: after the producers of their inputs
+  std::vector<NamedValue> outputs;             // named results
+  std::vector<NamedValue> updates;             // parameter or state name -> its value after the step
+  std::vector<NodeScope> scopes{NodeScope()};  // the first is the empty one
 
   const TensorType& type(ValueId v) const { return values[v].type; }
   const Node& producer(ValueId v) const { return nodes[values[v].node]; }
+  const NodeScope& scope_of(const Node& node) const { return scopes[node.scope]; }
   // Leaf (input, parameter, state) by name; nullptr if there is none.
   const Node* leaf(Op op, std::string_view name) const;
   std::vector<const Node*> leaves(Op op) const;
   const NamedValue* output(std::string_view name) const;
 
+  // Index of the scope, which is added if the program lacks it.
+  uint32_t scope_index(const NodeScope& scope);
   // Appends a node with outputs of these types; returns its index.
   uint32_t append(Node node, const std::vector<TensorType>& types);
 };

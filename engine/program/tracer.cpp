@@ -79,7 +79,7 @@ std::vector<HTensor> Tracer::append(Node node, const std::vector<HTensor>& input
                                     const std::vector<TensorType>& types) {
   if (!open_) throw Error(ErrorKind::Internal, "the trace of program '" + program_.name + "' has ended");
   if (steps_ && steps_->left() == 0)
-    steps_->refuse(1, scope_.empty() ? "the flow" : "'" + scope_ + "'", "its next operation");
+    steps_->refuse(1, scope_.path.empty() ? "the flow" : "'" + scope_.text() + "'", "its next operation");
   if (steps_) steps_->take(1, {}, {});
   node.inputs.clear();
   for (const HTensor& t : inputs) node.inputs.push_back(id_of(t));
@@ -118,12 +118,12 @@ ValueId Tracer::id_of(const HTensor& value) {
 
 HTensor Tracer::handle(ValueId id) { return make_traced(program_.type(id), generation_, id); }
 
-std::string Tracer::set_scope(const std::string& path) {
-  std::string former = std::exchange(scope_, path);
+NodeScope Tracer::set_scope(NodeScope scope) {
+  NodeScope former = std::exchange(scope_, std::move(scope));
   if (former == scope_) return former;
-  const auto [at, fresh] = scopes_.emplace(path, static_cast<uint32_t>(program_.scopes.size()));
+  const auto [at, fresh] = scopes_.emplace(scope_, static_cast<uint32_t>(program_.scopes.size()));
   scope_index_ = at->second;
-  if (fresh) program_.scopes.push_back(path);
+  if (fresh) program_.scopes.push_back(scope_);
   return former;
 }
 
@@ -131,11 +131,11 @@ Program Tracer::take() {
   close();
   generation_ = next_generation();
   leaves_.clear();
-  scopes_ = {{"", 0}};
+  scopes_ = {{NodeScope(), 0}};
   outputs_.clear();
   updates_.clear();
   literals_.clear();
-  scope_.clear();
+  scope_ = {};
   scope_index_ = 0;
   Program taken = std::exchange(program_, {});
   program_.name = taken.name;
@@ -144,12 +144,20 @@ Program Tracer::take() {
   return taken;
 }
 
-TraceScope::TraceScope(const std::string& path) : tracer_(Tracer::current()) {
-  if (tracer_) former_ = tracer_->set_scope(path);
+TraceScope::TraceScope(std::string_view text) : tracer_(Tracer::current()) {
+  if (!tracer_) return;
+  NodeScope scope = scope_of_text(text);
+  if (scope.phase == Phase::forward) scope.phase = tracer_->scope().phase;
+  scope.origin = tracer_->scope().origin;
+  former_ = tracer_->set_scope(std::move(scope));
+}
+
+TraceScope::TraceScope(NodeScope scope) : tracer_(Tracer::current()) {
+  if (tracer_) former_ = tracer_->set_scope(std::move(scope));
 }
 
 TraceScope::~TraceScope() {
-  if (tracer_) tracer_->set_scope(former_);
+  if (tracer_) tracer_->set_scope(std::move(former_));
 }
 
 TracePause::TracePause() : paused_(std::exchange(innermost, nullptr)) {}

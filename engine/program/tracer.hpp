@@ -40,8 +40,8 @@ class Tracer {
   HTensor handle(ValueId id);  // handle of an existing value
 
   // Sets the scope of nodes appended from now on. Returns the previous one.
-  std::string set_scope(const std::string& path);
-  const std::string& scope() const { return scope_; }
+  NodeScope set_scope(NodeScope scope);
+  const NodeScope& scope() const { return scope_; }
 
   // Returns the verified program, values in node order. Ends the trace: its handles become stale.
   Program take();
@@ -56,24 +56,28 @@ class Tracer {
   Tracer* outer_;
   bool open_ = true;
   Budget* steps_ = nullptr;
-  std::string scope_;
+  NodeScope scope_;
   uint32_t scope_index_ = 0;
   std::map<std::pair<Op, std::string>, ValueId> leaves_;
-  std::unordered_map<std::string, uint32_t> scopes_{{"", 0}};  // indices into program_.scopes
+  std::map<NodeScope, uint32_t> scopes_{{NodeScope(), 0}};     // indices into program_.scopes
   std::unordered_map<std::string, size_t> outputs_, updates_;  // indices into program_.outputs, program_.updates
   // Existing literals by tensor handle; holding the handle prevents writes to the tensor.
   std::unordered_map<const hx_value*, std::pair<HTensor, ValueId>> literals_;
 };
 
-// RAII for Tracer::set_scope on the current tracer; does nothing if none is open.
+// RAII for Tracer::set_scope on the current tracer; does nothing if none is open. A text is as in scope_of_text;
+// without a phase the current one stays, and so does the origin.
 class TraceScope {
  public:
-  explicit TraceScope(const std::string& path);
+  explicit TraceScope(std::string_view text);
+  explicit TraceScope(NodeScope scope);
   ~TraceScope();
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
 
  private:
   Tracer* tracer_;
-  std::string former_;
+  NodeScope former_;
 };
 
 // RAII: hides all tracers of this thread, so that operations compute immediately.

@@ -85,7 +85,7 @@ void trace_updates(Tracer& tracer, ParameterStore& store, const UpdateSettings& 
   const bool clip_first = settings.clip > 0 && settings.clip_value > 0;
   HTensor factor = scale;
   {
-    const TraceScope scope("optimizer/clip");
+    const TraceScope scope({"clip", Phase::optimizer});
     if (clip_first) {
       for (HTensor& g : gradients) g = clipped(times(g, factor), settings);
       factor = {};
@@ -93,7 +93,7 @@ void trace_updates(Tracer& tracer, ParameterStore& store, const UpdateSettings& 
     factor = clip_factor(settings, gradients, factor);
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
-    const TraceScope scope("optimizer/" + parameters[i].name);
+    const TraceScope scope({parameters[i].name, Phase::optimizer});
     const HTensor g = times(std::exchange(gradients[i], {}), factor);
     step_parameter(tracer, store, settings.optimizer, parameters[i], clip_first ? g : clipped(g, settings));
   }
@@ -105,7 +105,7 @@ void trace_accumulation(Tracer& tracer, ParameterStore& store, const std::vector
   const HTensor keep = tracer.input("@keep", {DType::Bool, {}});
   for (size_t part = 0; part < gradients.size(); ++part)
     for (size_t i = 0; i < parameters.size(); ++i) {
-      const TraceScope scope("optimizer/" + parameters[i].name);
+      const TraceScope scope({parameters[i].name, Phase::optimizer});
       const HTensor& gradient = gradients[part][i];
       const std::string name = accumulator(parameters[i].name, part);
       const HTensor sum = moment(tracer, store, name, type_of(gradient));
@@ -129,7 +129,7 @@ Program accumulated_update(const std::string& name, ParameterStore& store, const
     for (size_t part = 1; part < parts; ++part)
       gradients.back() = gradients.back() + times(gathered(p, part), scale(part));
   }
-  const TraceScope scope("optimizer");
+  const TraceScope scope({"", Phase::optimizer});
   trace_updates(tracer, store, settings, parameters, std::move(gradients), parts > 1 ? HTensor() : scale(0));
   return tracer.take();
 }

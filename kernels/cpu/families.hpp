@@ -75,8 +75,9 @@ bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std:
 // Never skips zeros of A.
 bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
                           hx_kernel& out);
-// Computes in fp16 chunks. False if the processor does not support it or the product is too small.
-bool answer_half_product(const Product& product, hx_kernel& out);
+// Whether the product may be computed in fp16 chunks, the processor supports them and it is large enough.
+bool suits_half_product(const Product& product, double flops);
+void answer_half_product(const Product& product, double flops, hx_kernel& out);
 // Skips the zeros of A, or runs `dense` (ownership passes) if there are few zeros. False if skipping cannot pay.
 bool answer_sparse_product(const Product& product, hx_kernel& dense, hx_kernel& out);
 std::optional<Reduction> reduction_of(std::string_view name);  // of a primitive

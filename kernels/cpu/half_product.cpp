@@ -7,6 +7,7 @@
 #include <harmonics/error.hpp>
 
 #include "families.hpp"
+#include "product_costs.hpp"
 
 namespace harmonics::cpu {
 namespace {
@@ -55,7 +56,7 @@ void run(const void* context, void* const* buffers, uint32_t, uint32_t part) {
 // Parts consist of whole tiles, rows first; every part packs its own slices of A and B.
 void cut(HalfContext& c, double flops) {
   const Product& p = c.product;
-  const uint32_t all = parts_for(flops / 170, INT32_MAX, 50000);
+  const uint32_t all = parts_for(flops / product_costs::kHalfRate, INT32_MAX, product_costs::kHalfGrain);
   while (c.row_parts < all && p.m >= 2 * c.row_parts * kHalfRowGranule) c.row_parts *= 2;
   while (c.row_parts * c.column_parts < all && p.n >= 2 * c.column_parts * kHalfColumns) c.column_parts *= 2;
 }
@@ -67,12 +68,11 @@ HalfProduct half_product() {
   return chosen;
 }
 
-bool answer_half_product(const Product& product, hx_kernel& out) {
-  const double flops =
-      2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) * static_cast<double>(product.k);
-  if (!half_product() || product.batch != 1 || std::min({product.m, product.n, product.k}) < kLeast ||
-      flops < kLeastFlops)
-    return false;
+bool suits_half_product(const Product& p, double flops) {
+  return p.half && half_product() && p.batch == 1 && std::min({p.m, p.n, p.k}) >= kLeast && flops >= kLeastFlops;
+}
+
+void answer_half_product(const Product& product, double flops, hx_kernel& out) {
   auto c = std::make_unique<HalfContext>();
   c->product = product;
   c->multiply = half_product();
@@ -80,7 +80,6 @@ bool answer_half_product(const Product& product, hx_kernel& out) {
   const uint32_t parts = c->row_parts * c->column_parts;
   const char* name = c->multiply == half::emulated ? "fp16 chunks, emulated" : "fp16 chunks";
   answer(out, std::move(c), run, name, {parts}).workspace = parts * sizeof(HalfWorkspace);
-  return true;
 }
 
 }  // namespace harmonics::cpu

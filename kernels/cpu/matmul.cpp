@@ -5,9 +5,17 @@
 #include "families.hpp"
 #include "half_product.hpp"
 #include "onednn/matmul.hpp"
+#include "product_costs.hpp"
 
 namespace harmonics::cpu {
+
+using namespace product_costs;
+
 namespace {
+
+struct OwnedGrid : MatmulContext {
+  std::vector<int64_t> a_storage, b_storage;
+};
 
 // Chooses the grid of parts: batches first, then rows and columns such that operands are read as little as possible.
 void cut(MatmulContext& c, uint32_t all) {
@@ -58,15 +66,16 @@ double imbalance(int64_t length, int64_t granule, uint32_t parts) {
   return static_cast<double>(most * granule * parts) / static_cast<double>(length);
 }
 
-void answer_by_depth(const Product& p, double nanoseconds, hx_kernel& out) {
+void answer_by_depth(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kernel& out) {
+  const Product& p = grid->product;
   auto c = std::make_unique<DeepContext>();
   c->product = p;
   if (p.k <= kShortDepth) {
     // slices the longer side, as in other kernels
-    (p.n >= p.m ? c->column_parts : c->row_parts) = parts_for(nanoseconds, INT32_MAX, 25000);
+    (p.n >= p.m ? c->column_parts : c->row_parts) = parts_for(nanoseconds, INT32_MAX, kPackedGrain);
   } else {
     // Few, square parts: each reads its rows and columns itself.
-    const uint32_t wanted = nanoseconds < 100000 ? 1 : std::max(2u, parts_for(nanoseconds, INT32_MAX, 2000000));
+    const uint32_t wanted = nanoseconds < 100000 ? 1 : std::max(2u, parts_for(nanoseconds, INT32_MAX, kLongSumGrain));
     while (c->row_parts * c->column_parts < wanted) {
       const int64_t rows = p.m / c->row_parts, columns = p.n / c->column_parts;
       if (std::max(rows, columns) < 96) break;
@@ -79,13 +88,13 @@ void answer_by_depth(const Product& p, double nanoseconds, hx_kernel& out) {
   answer(out, std::move(c), isa().deep_matmul, "matmul by depth", {parts}).workspace = workspace;
 }
 
-void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out) {
+void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kernel& out) {
   auto c = std::make_unique<PackedContext>();
-  static_cast<MatmulContext&>(*c) = grid;
+  static_cast<MatmulContext&>(*c) = *grid;
   const Product& p = c->product;
   // Column slices pack their own part of B, which stays in the second-level cache; row slices share one packed copy.
   const int64_t row_panel = packed_row_panel(isa().vector), column_panel = packed_column_panel(isa().vector);
-  const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, 25000);
+  const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, kPackedGrain);
   c->batch_parts = c->row_parts = c->column_parts = 1;
   // If A is packed for all parts anyway, row slices cost no more: choose the more even division.
   const bool by_columns = p.a_column != 1
@@ -94,8 +103,8 @@ void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out
   // Slices the longer side of the weight, so that each thread finds its part of it in its cache again. Slices of the
   // depth exchange sums of C, which are smaller than the A that all column slices would read. Not possible if C already
   // holds a sum.
-  if (by_columns && wanted > 1 && 16 * static_cast<int64_t>(wanted) <= p.n && p.n < p.k && p.a_column == 1 &&
-      !p.descends && !p.accumulate)
+  const int64_t narrowest = 16 * static_cast<int64_t>(std::min(wanted, kMostSums));
+  if (by_columns && wanted > 1 && narrowest <= p.n && p.n < p.k && p.a_column == 1 && !p.descends && !p.accumulate)
     c->depth_parts = 2;
   while (by_columns && c->depth_parts * c->column_parts < wanted && p.n >= 64 * static_cast<int64_t>(c->column_parts))
     c->column_parts *= 2;
@@ -113,8 +122,9 @@ void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out
   c->b_floats = c->shares_b ? panels(p.n, column_panel) * column_panel * p.k : c->b_part_floats * parts;
   if (c->packs_a || c->shares_b) {
     const int64_t packed = c->a_floats + (c->shares_b ? c->b_floats : 0);
-    c->pack_parts = parts_for(static_cast<double>(packed) * 0.5, std::max(c->packs_a ? panels(p.m, row_panel) : 0,
-                                                                          c->shares_b ? panels(p.n, column_panel) : 0));
+    c->pack_parts =
+        parts_for(static_cast<double>(packed) * kPackNanoseconds,
+                  std::max(c->packs_a ? panels(p.m, row_panel) : 0, c->shares_b ? panels(p.n, column_panel) : 0));
   }
   c->b_floats = lines(c->b_floats);
   const uint64_t workspace =
@@ -124,6 +134,62 @@ void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out
   phases.push_back(parts);
   if (c->depth_parts > 1) phases.push_back(c->sum_parts = parts_of_sum(p));
   answer<PackedContext>(out, std::move(c), isa().packed_matmul, "packed matmul", phases).workspace = workspace;
+}
+
+double flops_of(const Product& p) {
+  return 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+}
+bool is_small(const Product& p, double flops) { return std::min(p.m, p.n) <= kSmallSide || flops < kSmallFlops; }
+bool broadcasts(const Product& p) { return p.b_column == 1; }
+bool is_inner(const Product& p) { return p.b_row == 1 && p.a_column == 1; }
+
+bool suits_small(const Product& p) {
+  return (broadcasts(p) || is_inner(p)) && (p.invariant || is_small(p, flops_of(p)));
+}
+double small_nanoseconds(const Product& p) {
+  const double moved = kMoveNanoseconds * static_cast<double>(p.n * p.k + p.m * p.k + p.m * p.n);
+  return static_cast<double>(p.batch) * std::max(flops_of(p) / kSmallRate, moved);
+}
+void answer_small(std::unique_ptr<OwnedGrid> c, double nanoseconds, hx_kernel& out) {
+  const Product& p = c->product;
+  // Rows of the batch: rows of A, or the depth if it is the gradient of a weight.
+  cut(*c, std::max(parts_for(nanoseconds, INT32_MAX), parts_for_rows(nanoseconds, p.a_column == 1 ? p.m : p.k)));
+  const uint32_t parts = c->batch_parts * c->row_parts * c->column_parts;
+  const char* name = is_inner(p) && !broadcasts(p) ? "inner products" : "small matmul";
+  answer<MatmulContext>(out, std::move(c), isa().small_matmul, name, {parts});
+}
+
+double packed_nanoseconds(const Product& p) { return flops_of(p) / kPackedRate; }
+double library_nanoseconds(const Product& p) { return static_cast<double>(p.batch) * flops_of(p) / kLibraryRate; }
+void answer_library(std::unique_ptr<OwnedGrid> c, double nanoseconds, hx_kernel& out) {
+  cut(*c, parts_for(nanoseconds, INT32_MAX, kLibraryGrain));
+  answer_onednn_matmul(*c, out);
+}
+
+// A way to multiply. The first one that applies is the fastest.
+struct Route {
+  enum Features { none, invariant = 1, descends = 2 };  // of Product
+  unsigned features;
+  bool (*applies)(const Product&);
+  double (*nanoseconds)(const Product&);  // estimated, on one thread
+  void (*answer)(std::unique_ptr<OwnedGrid>, double nanoseconds, hx_kernel&);
+};
+constexpr Route kRoutes[] = {
+    {Route::invariant, suits_small, small_nanoseconds, answer_small},
+    {Route::none, [](const Product& p) { return suits_half_product(p, flops_of(p)); },
+     [](const Product& p) { return flops_of(p) / kHalfRate; },
+     [](std::unique_ptr<OwnedGrid> c, double, hx_kernel& out) {
+       answer_half_product(c->product, flops_of(c->product), out);
+     }},
+    {Route::none, [](const Product& p) { return broadcasts(p) && p.k < kLeastPackedDepth; }, small_nanoseconds,
+     answer_small},
+    {Route::descends, [](const Product& p) { return is_packed_here(p) && is_by_depth(p); }, packed_nanoseconds,
+     answer_by_depth},
+    {Route::descends, is_packed_here, packed_nanoseconds, answer_packed},
+    {Route::none, [](const Product&) { return true; }, library_nanoseconds, answer_library},
+};
+bool serves(const Route& route, const Product& p) {
+  return (!p.invariant || route.features & Route::invariant) && (!p.descends || route.features & Route::descends);
 }
 
 }  // namespace
@@ -145,10 +211,7 @@ bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std:
 // Returns false if an operand has no unit stride, or if the fused SGD update is unsupported.
 bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
                           hx_kernel& out) {
-  struct Owned : MatmulContext {
-    std::vector<int64_t> a_storage, b_storage;
-  };
-  auto c = std::make_unique<Owned>();
+  auto c = std::make_unique<OwnedGrid>();
   c->product = product;
   Product& p = c->product;
   c->a_storage = std::move(a_offsets);
@@ -160,34 +223,10 @@ bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets
   if (p.n == 1 && p.b_row != 1) p.b_column = 1;
   if (p.m == 1 && p.a_column != 1) p.a_row = 1;
   if ((p.a_row != 1 && p.a_column != 1) || (p.b_row != 1 && p.b_column != 1)) return false;
-
-  const bool broadcasts = p.b_column == 1, inner = p.b_row == 1 && p.a_column == 1;
-  const double flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
-  const bool small = std::min(p.m, p.n) <= 12 || flops < 1e5;
-  const double batch = static_cast<double>(p.batch);
-  if (p.descends && (small || !is_packed_here(p) || (p.half && half_product()))) return false;
-  const auto answer_small = [&] {
-    const double moved = 0.1 * static_cast<double>(p.n * p.k + p.m * p.k + p.m * p.n);
-    const double nanoseconds = batch * std::max(flops / 75, moved);
-    // Rows of the batch: rows of A, or the depth if it is the gradient of a weight.
-    cut(*c, std::max(parts_for(nanoseconds, INT32_MAX), parts_for_rows(nanoseconds, p.a_column == 1 ? p.m : p.k)));
-    const uint32_t parts = c->batch_parts * c->row_parts * c->column_parts;
-    answer<MatmulContext>(out, std::move(c), isa().small_matmul,
-                          inner && !broadcasts ? "inner products" : "small matmul", {parts});
-    return true;
-  };
-  if (p.invariant) return (broadcasts || inner) && answer_small();
-  if (small && (broadcasts || inner)) return answer_small();
-  if (p.half && !p.descends && answer_half_product(p, out)) return true;
-  if (broadcasts && p.k < kLeastPackedDepth) return answer_small();
-  if (is_packed_here(p)) {
-    if (is_by_depth(p)) return answer_by_depth(p, flops / 95, out), true;
-    answer_packed(*c, flops / 95, out);
-    return true;
-  }
-  cut(*c, parts_for(batch * flops / 85, INT32_MAX, 40000));
-  answer_onednn_matmul(*c, out);
-  return true;
+  if (p.descends && ((p.half && half_product()) || is_small(p, flops_of(p)))) return false;
+  for (const Route& route : kRoutes)
+    if (serves(route, p) && route.applies(p)) return route.answer(std::move(c), route.nanoseconds(p), out), true;
+  return false;
 }
 
 bool activation_of(const Site& site, int& activation) {

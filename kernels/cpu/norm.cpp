@@ -16,11 +16,13 @@ bool plan_row_norm(const Site& site, hx_kernel& out) {
   c->rows = count(x) / c->columns;
   c->centred = centred;
   c->epsilon = static_cast<float>(site.number("epsilon", 1e-5));
-  c->parts = parts_for(static_cast<double>(count(x)) * (gradient ? 0.8 : 0.5), c->rows);
+  const auto elements = static_cast<double>(count(x));
   if (!gradient) {
+    c->parts = parts_for(elements * 0.5, c->rows);
     answer(out, std::move(c), isa().row_norm, centred ? "layer norm" : "rms norm").in_place = 1;
     return true;
   }
+  c->parts = sums_for(elements * 0.8, c->rows);
   c->column_parts = parts_for(0.2 * static_cast<double>(c->columns * c->parts), (c->columns + 15) / 16);
   const uint64_t workspace = static_cast<uint64_t>(c->columns) * c->parts * (centred ? 2 : 1) * 4;
   const std::vector<uint32_t> parts = {c->parts, c->column_parts};

@@ -31,7 +31,7 @@ constexpr double kNanoseconds = 0.1;  // per element
 // Divides rows into chunks if there are too few results to keep the parts busy.
 int64_t chunks_for(int64_t outer, int64_t rows, int64_t inner) {
   const int64_t items = outer * ((inner + kColumnBlock - 1) / kColumnBlock);
-  const uint32_t wanted = parts_for(kNanoseconds * static_cast<double>(outer * rows * inner), INT32_MAX);
+  const uint32_t wanted = sums_for(kNanoseconds * static_cast<double>(outer * rows * inner), INT32_MAX);
   if (items * 2 >= wanted) return 1;
   return std::clamp<int64_t>(wanted / items, 1, std::max<int64_t>(1, rows / 64));
 }

@@ -42,12 +42,24 @@ class Site : public kernels::Site {
 // Minimum nanoseconds of a part; many times the cost of handing it to another thread.
 constexpr double kGrain = 6000;
 
-// Number of parts for `nanoseconds` of work, at most `items`; depends on shapes only. Powers of two up to 16, so that
-// two or four threads have equal shares.
+constexpr uint32_t kMostParts = 128;  // work for every thread of the largest machines
+constexpr uint32_t kMostSums = 16;
+
+// Number of parts for `nanoseconds` of work, at most `items`; depends on shapes only. Powers of two, so that two or
+// four threads have equal shares. Sixteen parts are enough for most machines: beyond them parts are larger, as each
+// part of a product reads its operands again.
 inline uint32_t parts_for(double nanoseconds, int64_t items, double grain = kGrain) {
+  constexpr uint32_t kUsual = 16;
+  constexpr double kLarger = 4;
   uint32_t parts = 1;
-  while (parts < 16 && nanoseconds >= 2 * grain * parts) parts *= 2;
+  while (parts < kMostParts && nanoseconds >= 2 * grain * parts * (parts < kUsual ? 1 : kLarger)) parts *= 2;
   return static_cast<uint32_t>(std::clamp<int64_t>(parts, 1, std::max<int64_t>(1, items)));
+}
+
+// The same for parts that each have sums of their own: their number decides the bits of the result, and the memory of
+// the sums.
+inline uint32_t sums_for(double nanoseconds, int64_t items, double grain = kGrain) {
+  return std::min(parts_for(nanoseconds, items, grain), kMostSums);
 }
 
 // Lower threshold for row-parallel work: each thread's rows are still in its cache from the step before. Not for few

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "families.hpp"
+#include "product_costs.hpp"
 
 namespace harmonics::cpu {
 namespace {
@@ -113,9 +114,10 @@ void run(const void* context, void* const* buffers, uint32_t phase, uint32_t par
 uint64_t rounded(uint64_t bytes) { return (bytes + 63) & ~uint64_t{63}; }
 
 void cut(SparseContext& c) {
+  using namespace product_costs;
   const Product& p = c.product;
   const double products = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
-  const uint32_t parts = parts_for(products * 2 / 85, INT32_MAX, 12000);
+  const uint32_t parts = parts_for(products * 2 / kSparseRate, INT32_MAX, kSparseGrain);
   const auto at_most = [](uint32_t wanted, int64_t pieces) {
     return std::max(1u, static_cast<uint32_t>(std::min<int64_t>(wanted, pieces)));
   };
@@ -129,7 +131,8 @@ void cut(SparseContext& c) {
   // columns in the product and in the update, so its slice of the weight stays in its cache.
   c.column_parts = at_most(each, p.n / 96);
   c.row_parts = at_most(each / c.column_parts, p.m / 32);
-  c.build_parts = parts_for(static_cast<double>(p.m * p.k) * 0.25, p.a_column == 1 ? p.m : (p.m + 63) / 64);
+  c.build_parts = std::min(kMostVerdicts, parts_for(static_cast<double>(p.m * p.k) * kMarkNanoseconds,
+                                                    p.a_column == 1 ? p.m : (p.m + 63) / 64));
   c.pieces = (p.k + kSparsePiece - 1) / kSparsePiece;
   if (c.halves != Halves::depth) return;
   c.pieces += c.pieces % 2;

@@ -45,6 +45,7 @@ constexpr double kSparse = 0.45;
 // Workspace: a verdict per build part (1: sparse, its words are valid), then the words or the list. The second verdict
 // holds the length of the list.
 constexpr int64_t kVerdictBytes = 64;
+constexpr uint32_t kMostVerdicts = kVerdictBytes / sizeof(int32_t);
 [[gnu::always_inline]] static inline int64_t marks_bytes(const SparseContext& c) {
   return is_listed(c) ? 2 * list_floats(c.product) * static_cast<int64_t>(sizeof(float))
                       : c.pieces * c.product.m * static_cast<int64_t>(sizeof(uint64_t));

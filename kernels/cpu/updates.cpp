@@ -42,6 +42,7 @@ bool plan_rmsprop(const Site& site, hx_kernel& out) {
 bool plan_lamb(const Site& site, hx_kernel& out) {
   if (!is_update(site, 4, true)) return false;
   auto c = context_for<LambContext>(site, 0.8);
+  c->parts = std::min(c->parts, kMostSums);
   c->adapt = site.integer("adapt", 1) != 0;
   c->wide_step = site.in(5).dtype == HX_I64;
   c->beta1 = site.number("beta1", 0.9);

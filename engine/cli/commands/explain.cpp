@@ -152,7 +152,8 @@ void show_placement(const Executable& executable, const std::string& device, con
     const PlanStep& s = executable.steps()[i];
     if (!s.on_host) continue;
     text += fmt::format("  step {}: {} by '{}'{}\n", i, s.what, s.kernel, s.scope.empty() ? "" : ", in " + s.scope);
-    hosted.push_back(json::object{{"step", i}, {"what", s.what}, {"kernel", s.kernel}, {"scope", s.scope}});
+    hosted.push_back(
+        json::object{{"step", i}, {"what", s.what}, {"kernel", s.kernel}, {"scope", s.scope}, {"origin", s.origin}});
   }
   const size_t n = executable.steps().size() - hosted.size();
   e.say(fmt::format(

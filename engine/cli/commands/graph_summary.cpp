@@ -49,7 +49,8 @@ class Summing {
     for (const Node& node : lowered.program.nodes) {
       const double flops = work_of(lowered.program, node).flops();
       step.flops += flops;
-      add_to_arrow(lowered.program.scopes[node.scope], flops / static_cast<double>(settings.batch), cycle);
+      if (const NodeScope& scope = lowered.program.scope_of(node); scope.phase == Phase::forward)
+        add_to_arrow(scope.path, flops / static_cast<double>(settings.batch), cycle);
     }
     for (const Node* leaf : lowered.program.leaves(Op::parameter)) used_.insert(leaf->callee);
     for (const TrainedParameter& parameter : lowered.trained) trained_.insert(parameter.name);
@@ -61,8 +62,7 @@ class Summing {
   }
 
   // Counts parts that several cycles share only in the first cycle.
-  void add_to_arrow(const std::string& scope, double flops, int cycle) {
-    const std::string path = scope.substr(0, scope.find('/'));
+  void add_to_arrow(const std::string& path, double flops, int cycle) {
     const auto first = cycle_of_.try_emplace(path, cycle).first->second;
     if (first == cycle) flops_[path] += flops;
   }

@@ -57,7 +57,8 @@ std::vector<Line> by_step(const Profile& p) {
   std::vector<Line> lines;
   for (const ProfiledStep& s : p.steps) {
     Line line{.name = s.what,
-              .details = fmt::format("{:>5}  {:>4}  {:<26} {:<24} {}", s.parts, s.index, s.what, s.kernel, s.scope)};
+              .details = fmt::format("{:>5}  {:>4}  {:<26} {:<24} {}{}", s.parts, s.index, s.what, s.kernel, s.scope,
+                                     s.origin.empty() ? "" : "  " + s.origin)};
     line.add(s);
     lines.push_back(std::move(line));
   }
@@ -144,6 +145,7 @@ json::object json_of(const Subject& subject, const Profile& p, MachinePeaks& pea
     o["index"] = s.index;
     o["kernel"] = s.kernel;
     o["scope"] = s.scope;
+    o["origin"] = s.origin;
     o["parts"] = s.parts;
     o["median"] = s.median;
     steps.push_back(std::move(o));

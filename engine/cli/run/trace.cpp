@@ -61,6 +61,7 @@ std::string trace_json(const Profile& profile) {
                   {{"index", s.index},
                    {"kernel", s.kernel},
                    {"scope", s.scope},
+                   {"origin", s.origin},
                    {"flops", s.flops},
                    {"bytes", s.bytes},
                    {"floor_us", s.floor * 1e6}});

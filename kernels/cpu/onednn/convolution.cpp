@@ -263,7 +263,8 @@ bool plan(const Site& site, Pass pass, std::optional<Geometry> geometry, hx_kern
     c->has_bias = site.inputs() == 3;
   }
   const int64_t samples = c->geometry.x[0];
-  const uint32_t chunks = parts_for(c->geometry.flops / 60, samples, 100000);
+  const auto chunks_for = pass == Pass::grad_weight ? sums_for : parts_for;
+  const uint32_t chunks = chunks_for(c->geometry.flops / 60, samples, 100000);
   const int64_t each = (samples + chunks - 1) / chunks;
   for (int64_t first = 0; first < samples; first += each) add_part(*c, first, std::min(each, samples - first));
 

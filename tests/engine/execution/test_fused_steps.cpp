@@ -61,7 +61,7 @@ TrainingStep micro_batch(int64_t rows, int64_t in, int64_t out) {
   const HTensor loss = reduce_sum(y * y, {0, 1});
   tracer.output("loss", loss);
   const HTensor dw = gradient(tracer, loss, {w}).at(0);
-  const TraceScope scope("optimizer/w");
+  const TraceScope scope({"w", Phase::optimizer});
   const HTensor sum = tracer.state("sum", {DType::F32, {out, in}}), keep = tracer.input("keep", {DType::Bool, {}});
   tracer.update("sum", select(keep, sum, zeros_like(sum)) + dw);
   step.numbers["w"] = noise({out, in}, 1, 0.2f);

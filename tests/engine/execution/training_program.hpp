@@ -48,7 +48,7 @@ inline TrainingStep training_step(int64_t batch, const std::vector<int64_t>& wid
   tracer.output("logits", h);
   const std::vector<HTensor> gradients = gradient(tracer, loss, parameters);
   for (size_t i = 0; i < names.size(); ++i) {
-    const TraceScope scope("optimizer/" + names[i]);
+    const TraceScope scope({names[i], Phase::optimizer});
     std::vector<HTensor> inputs{parameters[i], gradients[i]};
     std::vector<std::string> moments;
     if (optimizer == "adamw") moments = {"adamw.m." + names[i], "adamw.v." + names[i]};

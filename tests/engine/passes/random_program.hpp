@@ -19,15 +19,7 @@ class Builder {
 
   Program program;
 
-  void scope(const std::string& path) {
-    for (uint32_t i = 0; i < program.scopes.size(); ++i)
-      if (program.scopes[i] == path) {
-        scope_ = i;
-        return;
-      }
-    program.scopes.push_back(path);
-    scope_ = static_cast<uint32_t>(program.scopes.size() - 1);
-  }
+  void scope(const std::string& text) { scope_ = program.scope_index(scope_of_text(text)); }
   ValueId leaf(Op op, const std::string& name, const TensorType& type) {
     Node n = node(op);
     n.callee = name;

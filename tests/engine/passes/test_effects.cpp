@@ -194,12 +194,12 @@ TEST_CASE("recompute: clones matching nodes before their first later use, once")
   CHECK(count_of(again, Op::tanh) == 2);
   CHECK(count_of(again, Op::add) == 2);  // the residual is not recomputed
   CHECK(cse(again).nodes.size() == again.nodes.size());
-  const auto first_clone =
-      std::find_if(again.nodes.begin(), again.nodes.end(), [&](const Node& n) { return is_recomputed(again, n); });
+  const auto first_clone = std::find_if(again.nodes.begin(), again.nodes.end(),
+                                        [&](const Node& n) { return is_in(Phase::recomputed, again, n); });
   const auto first_later =
       std::find_if(again.nodes.begin(), again.nodes.end(), [&](const Node& n) { return n.op == Op::mul; });
   CHECK(first_clone < first_later);
-  CHECK(again.scopes[first_clone->scope] == "recomputed/block/mlp");
+  CHECK(again.scope_of(*first_clone) == NodeScope{"block/mlp", Phase::recomputed});
   CHECK(recompute(b.program, {}).nodes.size() == b.program.nodes.size());
 }
 

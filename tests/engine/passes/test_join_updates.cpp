@@ -36,7 +36,7 @@ struct Steps {
   void step(const Attributes& settings, const HTensor& lr) {
     const std::string name = "p" + std::to_string(results.size());
     numbers[name] = HTensor::from<float>({2}, {1.0f + static_cast<float>(results.size()), -2});
-    const TraceScope scope("optimizer/" + name);
+    const TraceScope scope({name, Phase::optimizer});
     results.push_back(call("sgd", {tracer.parameter(name, {DType::F32, {2}}), g, lr}, settings)[0]);
     tracer.update(name, results.back());
   }

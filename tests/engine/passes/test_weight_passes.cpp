@@ -44,7 +44,7 @@ class StepTracer {
     std::vector<HTensor> weights;
     for (const char* name : {"a", "b", "c"}) weights.push_back(parameters_.at(name));
     std::vector<HTensor> gradients = gradient(tracer_, loss, weights);
-    TraceScope scope("optimizer");
+    TraceScope scope({"", Phase::optimizer});
     HTensor factor;
     if (clipped) {
       HTensor squares;

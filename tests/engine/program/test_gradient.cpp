@@ -120,29 +120,29 @@ TEST_CASE("only scalars of floats have gradients, with respect to floats") {
   CHECK_THROWS_WITH(gradient(tracer, sum(x), {i}), "there is no gradient with respect to a value of type i64[3]");
 }
 
-TEST_CASE("gradient: nodes have the scope gradient/ + the forward scope") {
+TEST_CASE("gradient: nodes have the forward node's path and origin, in the phase gradient") {
   Tracer tracer("scopes");
   HTensor x = tracer.parameter("w", kVector);
   {
-    const TraceScope hidden("hidden");
+    const TraceScope hidden({"hidden", Phase::forward, "net.hmx:3:1"});
     x = exp(x);
   }
   {
-    const TraceScope loss("loss");
+    const TraceScope loss({"hidden", Phase::loss});
     x = sum(x);
   }
   const size_t before = tracer.program().nodes.size();
   const TraceScope outside("outside");
   const Values g = gradient(tracer, x, {tracer.parameter("w", kVector)});
-  CHECK(tracer.scope() == "outside");
+  CHECK(tracer.scope() == NodeScope{"outside"});
   tracer.update("w", g[0]);
   const Program p = tracer.take();
   bool hidden = false, loss = false;
   for (size_t i = before; i < p.nodes.size(); ++i) {
-    const std::string& scope = p.scopes[p.nodes[i].scope];
-    CHECK(scope.rfind("gradient/", 0) == 0);
-    hidden = hidden || scope == "gradient/hidden";
-    loss = loss || scope == "gradient/loss";
+    const NodeScope& scope = p.scope_of(p.nodes[i]);
+    CHECK(scope.phase == Phase::gradient);
+    hidden = hidden || scope == NodeScope{"hidden", Phase::gradient, "net.hmx:3:1"};
+    loss = loss || scope == NodeScope{"loss/hidden", Phase::gradient};
   }
   CHECK(hidden);
   CHECK(loss);
@@ -179,7 +179,7 @@ TEST_CASE("gradient: a functional without a gradient is inlined in place") {
   size_t calls = 0, cubes = 0;
   for (const Node& n : p.nodes) {
     calls += n.op == Op::call;
-    cubes += n.op == Op::mul && p.scopes[n.scope].empty();
+    cubes += n.op == Op::mul && p.scope_of(n) == NodeScope();
   }
   CHECK(calls == 1);  // the one off the path
   CHECK(cubes == 4);  // x * 3, the two of the cube once, and the product of both results

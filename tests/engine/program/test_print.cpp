@@ -40,7 +40,7 @@ void check_equal(const Program& a, const Program& b) {
     REQUIRE(x.inputs == y.inputs);
     REQUIRE(x.outputs == y.outputs);
     REQUIRE(x.callee == y.callee);
-    REQUIRE(x.scope == y.scope);
+    REQUIRE(a.scope_of(x) == b.scope_of(y));
     REQUIRE(x.literal.empty() == y.literal.empty());
     if (x.literal) REQUIRE(std::memcmp(x.literal.bytes(), y.literal.bytes(), type_of(x.literal).bytes()) == 0);
     REQUIRE((x.host ? x.host->name() : "") == (y.host ? y.host->name() : ""));
@@ -96,9 +96,16 @@ Program random_program(uint32_t seed) {
   const TensorType type{DType::F32, {3, 4}};
   Values floats{tracer.input("x", type), tracer.parameter("hidden.weight", type), tracer.state("mean\t1", type)}, bools;
   bools.push_back(less(floats[0], floats[1]));
-  const char* scopes[] = {"", "hidden", "hidden/deep-er.1", "with space", "\"@{}"};
+  const NodeScope scopes[] = {{},
+                              {"hidden"},
+                              {"hidden/deep-er.1", Phase::forward, "net.hmx:9:3"},
+                              {"with space", Phase::loss},
+                              {"\"@{}", Phase::decode, "a \"node\""},
+                              {"gradient/MatMul"},
+                              {"", Phase::observe},
+                              {"", Phase::forward, "Gemm_1"}};
   for (int i = 0; i < 12; ++i) {
-    const TraceScope scope(scopes[random() % 5]);
+    const TraceScope scope(scopes[random() % std::size(scopes)]);
     floats.push_back(random_step(random, floats, bools));
     if (random() % 4 == 0) bools.push_back(equal(floats.back(), floats[random() % floats.size()]));
   }
@@ -127,6 +134,30 @@ std::string refusal(const std::string& body) {
 }
 
 }  // namespace
+
+TEST_CASE("print: a scope's phase and origin") {
+  const auto text = [](const std::string& scope) {
+    return "program \"p\"\n%0: f32[] = input \"x\"" + scope + "\noutput \"y\" = %0\n";
+  };
+  const auto scope_in = [&](const std::string& scope) {
+    const Program p = parse_program(text(scope), "p.program");
+    return p.scope_of(p.nodes[0]);
+  };
+  // As written before scopes had phases and origins.
+  CHECK(scope_in("") == NodeScope());
+  CHECK(scope_in(" @x.hidden") == NodeScope{"x.hidden"});
+  CHECK(scope_in(" @gradient/x.hidden") == NodeScope{"x.hidden", Phase::gradient});
+  CHECK(scope_in(" @recomputed/block/mlp") == NodeScope{"block/mlp", Phase::recomputed});
+  CHECK(scope_in(" @optimizer") == NodeScope{"", Phase::optimizer});
+  CHECK(scope_in(" @\"optimizer/a b\"") == NodeScope{"a b", Phase::optimizer});
+  CHECK(scope_in(" @gradient/loss/output") == NodeScope{"loss/output", Phase::gradient});
+  for (const char* scope : {" @x.h from \"net.hmx:9:3\"", " @decode/blk.0", " @forward/gradient/MatMul from \"MatMul\"",
+                            " @\"\" from \"Gemm 1\""})
+    CHECK(print(parse_program(text(scope), "p.program")) == text(scope));
+  CHECK(scope_in(" @forward/gradient/MatMul") == NodeScope{"gradient/MatMul"});
+  CHECK(refusal("%0: f32[] = input \"x\" @h form \"net.hmx\"\n").find("expected from \"ORIGIN\"") != std::string::npos);
+  CHECK(refusal("%0: f32[] = input \"x\" @h from net\n") != "no error");
+}
 
 TEST_CASE("print: one node per line") {
   Tracer tracer("mnist");

@@ -141,8 +141,21 @@ TEST_CASE("trace: nodes have the current scope") {
   tracer.output("y", x);
   const Program p = tracer.take();
   std::vector<std::string> scopes;
-  for (const Node& n : p.nodes) scopes.push_back(p.scopes[n.scope]);
+  for (const Node& n : p.nodes) scopes.push_back(p.scope_of(n).path);
   CHECK(scopes == std::vector<std::string>{"", "hidden", "hidden/deeper", "hidden", ""});
+}
+
+TEST_CASE("trace: a scope of a path alone keeps phase and origin") {
+  Tracer tracer("scopes");
+  tracer.set_scope({"", Phase::decode, "model.onnx"});
+  const HTensor x = tracer.input("x", {DType::F32, {2}});
+  {
+    const TraceScope block("block");
+    tracer.output("y", neg(x));
+  }
+  CHECK(tracer.scope() == NodeScope{"", Phase::decode, "model.onnx"});
+  const Program p = tracer.take();
+  CHECK(p.scope_of(p.producer(p.outputs[0].value)) == NodeScope{"block", Phase::decode, "model.onnx"});
 }
 
 TEST_CASE("trace: an update replaces the earlier one and has its leaf's type") {
