@@ -59,7 +59,7 @@ BoundGraph::BoundGraph(Graph graph, Registry* outer)
 
 void BoundGraph::set_limits(const ModelLimits& limits) {
   limits_ = limits;
-  store_.set_limits(limits);
+  store_->set_limits(limits);
 }
 
 void BoundGraph::replace_functions(Graph graph) {
@@ -329,7 +329,7 @@ void BoundGraph::load_weights(TensorFile file, const std::string& path) {
   const auto text = file.metadata.find("harmonics.graph");
   learned_flow_ = text == file.metadata.end() ? "" : text->second;
   for (auto& [name, tensor] : file.tensors) {
-    loaded_[name] = store_.adopt(name, tensor, file.mapped, Role::weight, hx_init{}).type.shape;
+    loaded_[name] = store_->adopt(name, tensor, file.mapped, Role::weight, hx_init{}).type.shape;
   }
   check_belonging();
   types_.clear();
@@ -387,7 +387,7 @@ void BoundGraph::fix_parameters(const Lowered& lowered) {
   const bool trains = !graph_.taps.empty();
   for (Op op : {Op::parameter, Op::state})
     for (const Node* leaf : lowered.program.leaves(op)) {
-      StoredTensor& stored = *store_.find(leaf->callee);
+      StoredTensor& stored = *store_->find(leaf->callee);
       if (!stored.fixed && !is_updated(lowered.program, leaf->callee))
         stored.fixed = !trains || (op == Op::parameter && is_frozen(leaf->callee));
     }
@@ -399,14 +399,14 @@ Lowered BoundGraph::lower(const LoweringOptions& options) {
   std::optional<Selection> selection;
   if (o.mode == Mode::train) selection.emplace(registry_, o.device, true);
   if (selection) o.chooser = &*selection;
-  Lowered lowered = harmonics::engine::lower(graph_, types(), widths(), store_, o);
+  Lowered lowered = harmonics::engine::lower(graph_, types(), widths(), *store_, o);
   fix_parameters(lowered);
   if (selection) lowered.opened = selection->opened();
   if (weights_path_.empty()) return lowered;
   std::string missing, surplus;
   for (Op op : {Op::parameter, Op::state})
     for (const Node* leaf : lowered.program.leaves(op)) {
-      const StoredTensor* stored = store_.find(leaf->callee);
+      const StoredTensor* stored = store_->find(leaf->callee);
       if (stored->role != Role::moment && !loaded_.count(leaf->callee) &&
           !(options.mode != Mode::train && fresh_.count(leaf->callee))) {
         missing += "\n  " + leaf->callee + " " + stored->type.str();
@@ -439,11 +439,21 @@ std::map<std::string, std::string> BoundGraph::metadata() const {
   return all;
 }
 
+Model BoundGraph::model(int cycle, uint64_t seed) {
+  FlowPart part;
+  part.cycle = cycle;
+  part.branches = graph_.branches(cycle);
+  part.wanted = results(cycle);
+  part.seed = seed;
+  part.limits = limits_;
+  return flow_model(graph_, types(), widths(), store_, std::move(part));
+}
+
 TensorFile BoundGraph::weights() const {
   TensorFile file;
   file.metadata = metadata();
-  for (const auto& [name, t] : store_.all())
-    if (t.role != Role::moment) file.tensors[name] = store_.tensor(name);
+  for (const auto& [name, t] : store_->all())
+    if (t.role != Role::moment) file.tensors[name] = store_->tensor(name);
   return file;
 }
 
@@ -465,50 +475,51 @@ void BoundGraph::expect_savable() {
 void BoundGraph::snapshot(TensorFile& into) const {
   into.metadata = metadata();
   std::map<std::string, HTensor> former = std::exchange(into.tensors, {});
-  for (const auto& [name, t] : store_.all()) {
+  for (const auto& [name, t] : store_->all()) {
     if (is_accumulator(name)) continue;  // reset by every step
     const std::string key = t.role == Role::moment ? kMoment + name : name;
     if (t.fixed && !t.transposed) {
-      into.tensors.emplace(key, store_.tensor(name));
+      into.tensors.emplace(key, store_->tensor(name));
       continue;
     }
     const auto same = former.find(key);
     HTensor copy = same != former.end() && type_of(same->second) == t.type && same->second.raw()->storage->owned()
                        ? std::move(same->second)
                        : make_value(t.type, std::make_shared<Storage>(t.type.bytes()));
-    store_.copy(name, copy.raw()->storage->data());
+    store_->copy(name, copy.raw()->storage->data());
     into.tensors.emplace(key, std::move(copy));
   }
-  for (const auto& [name, moment] : store_.expected()) into.tensors.emplace(kMoment + name, moment);
+  for (const auto& [name, moment] : store_->expected()) into.tensors.emplace(kMoment + name, moment);
 }
 
 void BoundGraph::restore(const TensorFile& snapshot) {
   std::map<std::string, HTensor> numbers;
   for (const auto& [key, tensor] : snapshot.tensors)
     numbers.emplace(key.rfind(kMoment, 0) == 0 ? key.substr(kMoment.size()) : key, tensor);
-  store_.expect(std::move(numbers));
+  store_->expect(std::move(numbers));
 }
 
 std::vector<std::string> BoundGraph::end_restore(const TensorFile& snapshot, bool branches) {
   std::string other, surplus, fresh, lost;
-  for (const auto& [name, numbers] : store_.expected()) {
-    const auto declared = store_.all().find(name);
+  for (const auto& [name, numbers] : store_->expected()) {
+    const auto declared = store_->all().find(name);
     if (snapshot.tensors.count(kMoment + name))
       lost += "\n  " + name;
-    else if (declared != store_.all().end())
+    else if (declared != store_->all().end())
       other += fmt::format("\n  {}: {} in the checkpoint, {} in the graph", name, type_of(numbers).str(),
                            declared->second.type.str());
     else
       surplus += "\n  " + name + " " + type_of(numbers).str();
   }
-  for (const auto& [name, t] : store_.all())
+  for (const auto& [name, t] : store_->all())
     if (t.role != Role::moment && !snapshot.tensors.count(name)) fresh += "\n  " + name + " " + t.type.str();
   std::vector<std::string> notes;
   if (!other.empty()) notes.push_back("of another shape, starting fresh:" + other);
   if (!fresh.empty()) notes.push_back("not in the checkpoint, starting fresh:" + fresh);
   if (!surplus.empty()) notes.push_back("in the checkpoint but not used by this graph:" + surplus);
   if (!branches && !lost.empty()) notes.push_back("the optimizer state of these does not fit and starts fresh:" + lost);
-  store_.forget_expected([&](const std::string& name) { return !branches || !snapshot.tensors.count(kMoment + name); });
+  store_->forget_expected(
+      [&](const std::string& name) { return !branches || !snapshot.tensors.count(kMoment + name); });
   return notes;
 }
 

@@ -12,6 +12,7 @@
 
 #include "engine/execution/executable.hpp"
 #include "engine/flow/compiled_step.hpp"
+#include "engine/flow/flow_model.hpp"
 #include "engine/flow/graph.hpp"
 #include "engine/flow/lowering.hpp"
 #include "engine/model/parameter_store.hpp"
@@ -72,7 +73,7 @@ class BoundGraph {
   // `graph`: the same flow with its functions looked up again. Programs compiled before keep the old ones.
   void replace_functions(Graph graph);
   Registry& registry() { return registry_; }
-  ParameterStore& store() { return store_; }
+  ParameterStore& store() { return *store_; }
   StreamSet& streams() { return streams_; }                        // --producer
   StreamSet& test_streams() { return test_streams_; }              // --test
   StreamSet& validation_streams() { return validation_streams_; }  // --validate
@@ -107,6 +108,9 @@ class BoundGraph {
   CompileOptions compile_options(const DeviceSettings& device, bool training = false);
   // With loaded weights, throws ErrorKind::Weights listing all missing parameters (in training: adds a note).
   Lowered lower(const LoweringOptions& options);
+  // The model of a cycle, over this graph's weights; it must not outlive the graph, nor a change of its streams or
+  // functions. `seed`: of weights that are not declared yet.
+  Model model(int cycle, uint64_t seed = 0);
   // Returns the nodes whose values a cycle returns: consumers with an arrow, and final layers without one.
   std::vector<int> results(int cycle) const;
 
@@ -150,7 +154,7 @@ class BoundGraph {
 
   Graph graph_;
   mutable Registry registry_;  // looking up a name may open a library
-  ParameterStore store_;
+  std::shared_ptr<ParameterStore> store_ = std::make_shared<ParameterStore>();
   StreamSet streams_, test_streams_, validation_streams_;
   std::map<int, std::unique_ptr<Sink>> sinks_;
   std::optional<LiveReading> live_reading_;  // reads streams_, so it is destroyed first

@@ -39,9 +39,10 @@ bool spoilt_since(const Snapshot& before, const ParameterStore& now) {
 
 }  // namespace
 
-void Snapshot::lay_out(const ParameterStore& store, size_t place) {
+void Snapshot::lay_out(const ParameterStore& like, const ParameterStore& store, size_t place) {
   place_ = place;
-  for (const auto& [name, t] : store.all()) {
+  laid_out_ = true;
+  for (const auto& [name, t] : like.all()) {
     if (t.role == Role::moment || is_accumulator(name)) continue;
     if (t.fixed) {
       store_.share(name, t);
@@ -71,7 +72,6 @@ void Snapshot::fill(const ParameterStore& store, WeightsVersion version) {
 
 Snapshots::Snapshots(const ParameterStore& store, WeightsVersion version)
     : store_(store), cycle_(version.cycle), ended_(version.step), youth_(Clock::duration(kYoung).count()) {
-  for (size_t i = 0; i < kPlaces; ++i) places_[i].lay_out(store, i);
   take(true);
 }
 
@@ -116,9 +116,11 @@ void Snapshots::take(bool whatever_the_age) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (Snapshot& s : places_)
-      if (&s != newest_ && s.readers_ == 0) to = &s;
+      if (&s != newest_ && s.readers_ == 0 && (!to || s.laid_out_)) to = &s;
   }
   if (!to) return;  // all have readers: try again after the next step
+  if (!to->laid_out_)
+    to->lay_out(newest_ ? newest_->weights() : store_, store_, static_cast<size_t>(to - places_.data()));
   const auto begun = processor_time();
   if (newest_ && spoilt_since(*newest_, store_))
     return wanted_.store(false, std::memory_order_relaxed);  // the trainer detects it itself

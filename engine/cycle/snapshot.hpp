@@ -1,5 +1,6 @@
 // Snapshots: the weights of a running cycle for concurrent readers. On request the trainer copies them between two
-// steps into one of three buffers that has no reader.
+// steps into one of three buffers that has no reader; the second and third are allocated when the others are in use.
+// Tensors that no program changes are shared, not copied.
 #pragma once
 
 #include <array>
@@ -24,8 +25,8 @@ class Snapshot {
 
   const WeightsVersion& version() const { return version_; }
   Clock::time_point taken() const { return taken_; }
-  // The index of its buffer. A buffer's addresses never change, so a program compiled for it can read every snapshot
-  // in it.
+  // The index of its buffer. A buffer's addresses never change, so a program bound to it can read every snapshot in it.
+  // All buffers have the same layouts.
   size_t place() const { return place_; }
   const ParameterStore& weights() const { return store_; }
 
@@ -37,7 +38,8 @@ class Snapshot {
     const std::string* name;
     bool once;  // the tensor never changes
   };
-  void lay_out(const ParameterStore& store, size_t place);
+  // Declares the tensors of `like`: of the trainer's store, or of a snapshot in another buffer.
+  void lay_out(const ParameterStore& like, const ParameterStore& store, size_t place);
   void fill(const ParameterStore& store, WeightsVersion version);
 
   ParameterStore store_;
@@ -45,6 +47,7 @@ class Snapshot {
   WeightsVersion version_;
   Clock::time_point taken_;
   size_t place_ = 0;
+  bool laid_out_ = false;
   bool filled_ = false;
   int readers_ = 0;  // guarded by Snapshots
 };
@@ -67,7 +70,8 @@ class Snapshots : public std::enable_shared_from_this<Snapshots> {
   void detach(bool held = false);
   // Called at the start of a step, with `boundary` held.
   void begin() { whole_ = false; }
-  // Called at the end of a step, with `boundary` held. Costs one load if there is no request; does not allocate.
+  // Called at the end of a step, with `boundary` held. Costs one load if there is no request; allocates only the second
+  // and third buffer.
   void end(int64_t step) {
     whole_ = true;
     ended_.store(step, std::memory_order_relaxed);
@@ -83,7 +87,7 @@ class Snapshots : public std::enable_shared_from_this<Snapshots> {
   // Returns a snapshot of the last step, or a recent one. Waits for the current step until `deadline`, then returns
   // the newest there is. Requests another snapshot for the next call.
   std::shared_ptr<const Snapshot> fresh(Clock::time_point deadline);
-  // The weights that programs compiled for this buffer read.
+  // The weights that programs compiled for this buffer read; a snapshot must have been in it.
   ParameterStore& place(size_t i) { return places_[i].store_; }
   uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
 

@@ -59,7 +59,7 @@ std::shared_ptr<Snapshots> ConcurrentInference::lowered_for(int64_t batch) {
   if (!snapshots) return nullptr;
   const std::lock_guard<std::mutex> lock(asking_);
   snapshots_ = snapshots;
-  programs_.emplace(batch, Programs{std::move(*lowered), {}});
+  programs_.emplace(batch, Programs{std::move(*lowered)});
   return snapshots;
 }
 
@@ -76,11 +76,10 @@ std::optional<std::vector<HTensor>> ConcurrentInference::run(const std::map<int,
   }
   const std::lock_guard<std::mutex> lock(asking_);
   Programs& programs = programs_.at(batch);
-  std::unique_ptr<CompiledStep>& step = programs.at[weights->place()];
-  if (!step)
-    step = std::make_unique<CompiledStep>(programs.lowered, snapshots->place(weights->place()), *executor_,
-                                          graph_.compile_options(settings_));
-  return run_inference(graph_, *step, inputs, stacked);
+  if (!programs.step)
+    programs.step =
+        std::make_unique<SnapshotStep>(programs.lowered, *snapshots, *executor_, graph_.compile_options(settings_));
+  return run_inference(graph_, programs.step->on(*weights), inputs, stacked);
 }
 
 }  // namespace harmonics::engine

@@ -2,7 +2,6 @@
 // thread.
 #pragma once
 
-#include <array>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,8 +10,7 @@
 #include <vector>
 
 #include "engine/cycle/cycle_runtime.hpp"
-#include "engine/cycle/snapshot.hpp"
-#include "engine/flow/compiled_step.hpp"
+#include "engine/cycle/snapshot_step.hpp"
 
 namespace harmonics::engine {
 
@@ -30,7 +28,7 @@ class ConcurrentInference {
  private:
   struct Programs {
     Lowered lowered;
-    std::array<std::unique_ptr<CompiledStep>, Snapshots::kPlaces> at;  // by the place of a snapshot
+    std::unique_ptr<SnapshotStep> step = nullptr;  // compiled by the first run
   };
   std::shared_ptr<Snapshots> lowered_for(int64_t batch);
 

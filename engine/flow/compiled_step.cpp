@@ -1,7 +1,5 @@
 #include "engine/flow/compiled_step.hpp"
 
-#include <cstring>
-
 #include <fmt/core.h>
 
 namespace harmonics::engine {
@@ -49,18 +47,18 @@ CompiledStep::CompiledStep(Lowered lowered, ParameterStore& store, Executor& exe
   std::vector<const Node*> leaves = lowered_.program.leaves(Op::input);
   std::vector<std::string> streams;  // stream inputs are traced first, in the order of Lowered::inputs
   for (const Node* leaf : leaves)
-    if (leaf->callee[0] != '@') streams.push_back(leaf->callee);
+    if (!step_input_of(leaf->callee)) streams.push_back(leaf->callee);
   for (size_t i = 0; i < lowered_.inputs.size(); ++i)
     if (lowered_.index_limits[i] > 0)
       indices_.push_back(
           {i, leaves[i]->callee, lowered_.program.type(leaves[i]->outputs.at(0)), lowered_.index_limits[i]});
   for (const std::string& name : executable_->input_names()) {
     int slot = -1;
-    const void* fixed = own_input(name);
+    const std::optional<StepInputPart> own = step_input_of(name);
     for (size_t i = 0; i < streams.size(); ++i)
       if (streams[i] == name) slot = static_cast<int>(i);
     stream_slot_.push_back(slot);
-    inputs_.push_back(slot < 0 ? fixed : nullptr);
+    inputs_.push_back(own ? values_.address(*own) : nullptr);
   }
   if (lowered_.program.output("loss")) loss_ = executable_->output("loss").data<float>();
   parts_ = means_of(lowered_.parts);
@@ -86,19 +84,6 @@ std::vector<BatchMean> CompiledStep::means_of(const std::vector<LossPart>& parts
   return means;
 }
 
-const void* CompiledStep::own_input(const std::string& name) {
-  if (name == "@lr") return &lr_;
-  if (name == "@step") return &step_;
-  if (name == "@keep") return &keep_;
-  if (name == "@scale") return &scales_.front();
-  if (name.starts_with("@scale:")) {
-    const size_t part = std::stoul(name.substr(name.find(':') + 1));
-    if (scales_.size() <= part) scales_.resize(part + 1, 1);
-    return &scales_[part];
-  }
-  return counter_;
-}
-
 void CompiledStep::check_indices(const void* const* streams) const {
   for (const Indices& c : indices_) {
     const int64_t bad = first_outside(c.type.dtype, streams[c.stream], c.type.shape.count(), c.limit);
@@ -119,10 +104,7 @@ void CompiledStep::check_indices(const void* const* streams) const {
 void CompiledStep::set(const void* const* streams, float lr, int64_t step, uint64_t seed) {
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (stream_slot_[i] >= 0) inputs_[i] = streams[stream_slot_[i]];
-  lr_ = lr;
-  step_ = step;
-  std::memcpy(&counter_[0], &seed, sizeof seed);
-  counter_[1] = step;
+  values_.set(lr, step, seed);
 }
 
 }  // namespace harmonics::engine

@@ -1,13 +1,14 @@
 // CompiledStep: a compiled program of a graph with its inputs laid out, run repeatedly by a cycle.
 #pragma once
 
-#include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "engine/execution/executable.hpp"
 #include "engine/flow/lowering.hpp"
+#include "engine/program/step_input.hpp"
 
 namespace harmonics::engine {
 
@@ -32,10 +33,10 @@ class CompiledStep {
 
   // `streams`: one buffer per Lowered::inputs. Allocates nothing.
   void set(const void* const* streams, float lr, int64_t step, uint64_t seed);
-  void set_keep(bool keep) { keep_ = keep; }  // programs that accumulate gradients: add to the existing sum
-  void set_scale(float scale, size_t part = 0) {
-    scales_.at(part) = scale;
-  }  // programs that step from accumulated gradients: scale factor
+  void set_keep(bool keep) { values_.set_keep(keep); }  // see StepInput
+  void set_scale(float scale, size_t part = 0) { values_.set_scale(scale, part); }
+  // The memory of parameters and states for the runs that follow; see Executable::bind.
+  void bind(std::span<void* const> addresses) { executable_->bind(addresses); }
   // Each throws ErrorKind::InputOutput if a mapped file of weights has become shorter: the results are void then.
   void run() {
     executable_->run(inputs_.data());
@@ -74,7 +75,6 @@ class CompiledStep {
   void expect_whole_files() const {
     for (const auto& file : files_) file->expect_whole();
   }
-  const void* own_input(const std::string& name);
   BatchMean mean_of(const std::string& output, int counted) const;
   std::vector<BatchMean> means_of(const std::vector<LossPart>& parts) const;
 
@@ -84,11 +84,7 @@ class CompiledStep {
   std::vector<const void*> inputs_;
   std::vector<Indices> indices_;
   std::vector<int> stream_slot_;  // per program input: index into the streams, or -1
-  float lr_ = 0;
-  std::deque<float> scales_{1};  // a deque keeps addresses stable
-  bool keep_ = false;
-  int64_t step_ = 0;
-  int64_t counter_[2] = {0, 0};
+  StepValues values_;
   const float* loss_ = nullptr;
   std::vector<BatchMean> parts_, correct_;
   std::vector<std::vector<BatchMean>> layer_parts_;

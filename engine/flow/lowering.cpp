@@ -6,13 +6,14 @@
 
 #include <fmt/core.h>
 
-#include "engine/base/philox.hpp"
+#include "engine/flow/index_limits.hpp"
 #include "engine/flow/run_edge.hpp"
 #include "engine/contract/plugin_body.hpp"
 #include "engine/contract/plugin_functions.hpp"
 #include "engine/model/sealed_file.hpp"
-#include "engine/program/gradient.hpp"
+#include "engine/passes/observe.hpp"
 #include "engine/program/tracer.hpp"
+#include "engine/training/differentiate.hpp"
 
 namespace harmonics::engine {
 
@@ -21,6 +22,17 @@ namespace {
 struct LayerValue {
   FlowValue value, before_activation;
   std::string activation;  // "mixed" when several arrows meet and one of them ends in an activation
+};
+
+// Outputs that are differentiated, and then dropped.
+const std::string kObjective = "objective:";
+
+// A flow under trace, before the rewrites of training.
+struct TracedFlow {
+  Lowered lowered;
+  std::vector<std::vector<Objective>> objectives = {};  // train: by part of the loss
+  std::vector<TrainedParameter> parameters = {};        // all, in order of use; lookup tables count as hidden
+  std::set<std::string> offered = {};                   // outputs for observers
 };
 
 struct LossTerm {
@@ -33,26 +45,23 @@ struct LossTerm {
 class Lowerer : public ParameterSource {
  public:
   Lowerer(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store,
-          const LoweringOptions& options)
-      : graph_(graph),
-        streams_(streams),
-        widths_(widths),
-        store_(store),
-        options_(options),
-        steps_(options.limits.for_steps()),
-        tracer_(graph.name) {
-    tracer_.set_budget(&steps_);
-  }
+          const LoweringOptions& options, Tracer& tracer)
+      : graph_(graph), streams_(streams), widths_(widths), store_(store), options_(options), tracer_(tracer) {}
 
-  Lowered run() {
+  // Traces the entry: layers, then losses unless the mode is infer.
+  void run() {
     inputs();
     for (int n : graph_.order()) visit(n);
     if (options_.mode != Mode::infer) losses();
-    if (options_.mode == Mode::train && !terms_.empty()) train();
     hand_out();
+  }
+
+  // Ends the trace. With `learns`, the sums that are differentiated are outputs too.
+  TracedFlow take(bool learns) {
+    if (learns) traced_.objectives = objectives();
+    for (const std::string& p : parameters_) traced_.parameters.push_back({p, !outer_.count(p)});
     result_.program = tracer_.take();
-    index_limits();
-    return std::move(result_);
+    return std::move(traced_);
   }
 
   // ---- ParameterSource ----
@@ -79,19 +88,14 @@ class Lowerer : public ParameterSource {
     tracer_.update(path, value);
     updated_[path] = value;
   }
-  HTensor random(const std::string& path, const Shape& shape) override {
-    const HTensor counter = tracer_.input("@counter", {DType::I64, {2}});
-    AttributeMap a;
-    a.set("shape", shape.vector()).set("stream", static_cast<int64_t>(stream_of(path.data(), path.size())));
-    return apply("random_uniform", a, {counter}).at(0);
-  }
+  HTensor random(const std::string& path, const Shape& shape) override { return random_numbers(tracer_, path, shape); }
   bool training() const override { return options_.mode == Mode::train; }
   void gave(const BoundCall& c, const std::vector<HTensor>& from, const HTensor& to) override {
-    if (!options_.observe || is_shipped(*c.item)) return;
+    if (is_shipped(*c.item)) return;
     PluginCall call{spoken_name(*c.item), {}, {}};
     const auto hand_out = [&](const HTensor& v, std::vector<std::string>& names) {
       names.push_back(fmt::format("function:{}:{}", result_.plugins.size(), call.from.size() + call.to.size()));
-      tracer_.output(names.back(), v);
+      offer(names.back(), v);
     };
     for (const HTensor& v : from) hand_out(v, call.from);
     hand_out(to, call.to);
@@ -377,31 +381,6 @@ class Lowerer : public ParameterSource {
     return result_.losses.emplace_back(LossInfo{layer, node(layer).name});
   }
 
-  // Follows whole numbers from the stream inputs to the functionals that index rows or classes with them.
-  void index_limits() {
-    const Program& p = result_.program;
-    result_.index_limits.assign(result_.inputs.size(), 0);
-    std::map<ValueId, size_t> from;
-    size_t inputs = 0;
-    const auto limit = [&](ValueId index, int64_t n) {
-      const auto it = from.find(index);
-      if (it == from.end()) return;
-      int64_t& known = result_.index_limits[it->second];
-      known = known == 0 ? n : std::min(known, n);
-    };
-    for (const Node& n : p.nodes) {
-      if (n.op == Op::input && inputs < result_.inputs.size()) from[n.outputs.at(0)] = inputs++;
-      if (n.inputs.empty() || n.outputs.empty()) continue;
-      if (const FunctionalPtr f = called_by(n)) {
-        const std::vector<TensorType> types = input_types(p, n);
-        for (size_t i = 0; i < n.inputs.size(); ++i)
-          if (const auto most = index_limit(f->signature, i, n.attributes, types)) limit(n.inputs[i], *most);
-      } else if (n.op != Op::call && n.inputs.size() == 1 && is_integer(p.type(n.outputs[0]).dtype)) {
-        if (const auto it = from.find(n.inputs[0]); it != from.end()) from[n.outputs[0]] = it->second;
-      }
-    }
-  }
-
   static HTensor present(const BoundCall& c, const HTensor& labels) {
     return cast(logical_not(equal(labels, static_cast<double>(c.arguments.integer("ignore_index")))), DType::F32);
   }
@@ -458,76 +437,38 @@ class Lowerer : public ParameterSource {
     info.metric_inputs = std::move(j);
   }
 
-  // ---- training ----
-  using Gradients = std::map<std::string, HTensor>;  // by parameter
-
-  // Returns the gradients of the sum of these terms, times `weight` unless it is empty.
-  Gradients gradients_of(const std::vector<LossTerm>& terms, const HTensor& weight) {
-    Gradients sums;
+  // ---- objectives ----
+  // The sum of these terms, times `weight` unless it is empty, by the patterns of parameters that learn from it.
+  std::vector<Objective> objectives_of(const std::vector<LossTerm>& terms, const HTensor& weight) {
     std::map<std::string, HTensor> groups;  // only= pattern -> sum of its losses
     for (const LossTerm& term : terms)
       groups[term.only] = groups.count(term.only) ? add(groups[term.only], term.total) : term.total;
+    std::vector<Objective> objectives;
     for (auto& [pattern, total] : groups) {
       if (weight) total = total * cast(weight, total.dtype());
-      std::vector<std::string> names;
-      std::vector<HTensor> wrt;
-      for (const std::string& p : parameters_) {
-        if (frozen_.count(p) || (!pattern.empty() && fnmatch(pattern.c_str(), p.c_str(), 0) != 0)) continue;
-        names.push_back(p);
-        wrt.push_back(tracer_.parameter(p, store_.find(p)->type));
-      }
-      if (!pattern.empty() && names.empty())
+      std::vector<std::string> wrt;
+      for (const std::string& p : parameters_)
+        if (!frozen_.count(p) && (pattern.empty() || fnmatch(pattern.c_str(), p.c_str(), 0) == 0)) wrt.push_back(p);
+      if (!pattern.empty() && wrt.empty())
         throw Error(ErrorKind::Name, fmt::format("only=\"{}\" matches no parameter", pattern), {},
                     {"parameters are named SOURCE.TARGET.FUNCTION..., e.g. only=\"*.output.*\""});
-      const std::vector<HTensor> gradients = gradient(tracer_, total, wrt, options_.chooser);
-      for (size_t i = 0; i < names.size(); ++i)
-        sums[names[i]] = sums.count(names[i]) ? add(sums[names[i]], gradients[i]) : gradients[i];
+      objectives.push_back({kObjective + std::to_string(objectives_++), std::move(wrt)});
+      tracer_.output(objectives.back().loss, total);
     }
-    return sums;
+    return objectives;
   }
 
-  // Returns gradients of each part of the loss if the counts are known only at the step's end, else of the whole
-  // loss.
-  std::vector<Gradients> gradients() {
-    if (!(options_.accumulate > 0 && options_.by_count)) return {gradients_of(terms_, {})};
-    std::vector<Gradients> parts;
+  // One for each part of the loss if the counts are known only at the step's end, else one for the whole loss.
+  std::vector<std::vector<Objective>> objectives() {
+    if (terms_.empty()) return {};
+    if (!(options_.accumulate > 0 && options_.by_count)) return {objectives_of(terms_, {})};
+    std::vector<std::vector<Objective>> parts;
     for (const auto& [counted, terms] : by_count(terms_)) {
       const auto at = static_cast<size_t>(counted);
-      parts.push_back(gradients_of(
+      parts.push_back(objectives_of(
           terms, counted < 0 ? HTensor() : counted_[at] * (1.0 / static_cast<double>(result_.counted[at].places))));
     }
     return parts;
-  }
-
-  void train() {
-    std::vector<Gradients> parts = gradients();
-    const TraceScope scope({"", Phase::optimizer});
-    std::vector<std::vector<HTensor>> by_part(parts.size());
-    const std::set<ValueId> looked_up = tables();
-    for (const std::string& name : parameters_) {
-      if (std::none_of(parts.begin(), parts.end(), [&](const Gradients& g) { return g.count(name) != 0; })) continue;
-      result_.trained.push_back({name, !outer_.count(name) && !is_table(looked_up, name)});
-      for (size_t i = 0; i < parts.size(); ++i)
-        by_part[i].push_back(parts[i].count(name) ? parts[i][name]
-                                                  : zeros_like(tracer_.parameter(name, store_.find(name)->type)));
-    }
-    if (options_.accumulate > 0)
-      trace_accumulation(tracer_, store_, result_.trained, by_part, options_.accumulate);
-    else
-      trace_updates(tracer_, store_, options_, result_.trained, std::move(by_part.front()));
-  }
-
-  // Whether the parameter is looked up by row.
-  bool is_table(const std::set<ValueId>& tables, const std::string& name) {
-    return tables.count(tracer_.id_of(tracer_.parameter(name, store_.find(name)->type))) != 0;
-  }
-  std::set<ValueId> tables() {
-    std::set<ValueId> all;
-    for (const Node& n : tracer_.program().nodes)
-      if (const FunctionalPtr f = called_by(n))
-        for (size_t i = 0; i < n.inputs.size(); ++i)
-          if (is_looked_up(f->signature, i)) all.insert(n.inputs[i]);
-    return all;
   }
 
   void load_from(const std::string& file, const std::string& path, const TensorType& type, Role role,
@@ -552,9 +493,14 @@ class Lowerer : public ParameterSource {
         result_.values[n] = "out:" + node(n).name;
         tracer_.output("out:" + node(n).name, it->second.value.tensor);
       }
-    if (!options_.observe) return;
     for (const auto& [n, v] : values_)
-      if (node(n).kind == DeclarationKind::Layer) tracer_.output("value:" + node(n).name, v.value.tensor);
+      if (node(n).kind == DeclarationKind::Layer) offer("value:" + node(n).name, v.value.tensor);
+  }
+
+  // An output that is dropped unless somebody observes it.
+  void offer(const std::string& name, const HTensor& value) {
+    tracer_.output(name, value);
+    traced_.offered.insert(name);
   }
 
   const Graph& graph_;
@@ -563,8 +509,7 @@ class Lowerer : public ParameterSource {
   ParameterStore& store_;
   const LoweringOptions& options_;
   const std::vector<std::vector<size_t>> into_ = graph_.arrows_into();
-  Budget steps_;
-  Tracer tracer_;
+  Tracer& tracer_;
   std::map<int, LayerValue> values_;
   std::vector<std::string> parameters_;
   std::set<std::string> known_parameters_;
@@ -576,8 +521,27 @@ class Lowerer : public ParameterSource {
   std::vector<LossTerm> terms_;
   std::map<std::string, std::vector<LossTerm>> layer_terms_;
   std::vector<HTensor> counted_;  // by Lowered::counted
-  Lowered result_;
+  int objectives_ = 0;
+  TracedFlow traced_;
+  Lowered& result_ = traced_.lowered;
 };
+
+// The rewrites of a training step: gradients, then updates or their accumulation.
+void train(TracedFlow& traced, ParameterStore& store, const LoweringOptions& options, Budget& steps) {
+  Lowered& lowered = traced.lowered;
+  const size_t parts = traced.objectives.size();
+  Program program = differentiate(std::move(lowered.program), traced.objectives, {options.chooser, &steps});
+  const std::set<std::string> tables = looked_up_parameters(program);
+  for (const TrainedParameter& p : traced.parameters) {
+    bool any = false;
+    for (size_t part = 0; part < parts; ++part) any = any || program.output(gradient_output(p.name, part));
+    if (any) lowered.trained.push_back({p.name, p.hidden && !tables.count(p.name)});
+  }
+  program = observe(std::move(program), [](const std::string& name) { return !name.starts_with(kObjective); });
+  lowered.program = options.accumulate > 0
+                        ? accumulate(std::move(program), store, lowered.trained, parts, options.accumulate, &steps)
+                        : update(std::move(program), store, options, lowered.trained, &steps);
+}
 
 }  // namespace
 
@@ -588,9 +552,30 @@ std::string counted_by(const Graph& graph, const GraphTap& tap, const BoundCall&
                      loss.arguments.integer("ignore_index"), shifts ? ", shifted" : "");
 }
 
+void trace_entry(Tracer& tracer, const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths,
+                 ParameterStore& store, const LoweringOptions& options) {
+  Budget steps = options.limits.for_steps();
+  tracer.set_budget(&steps);
+  Lowerer(graph, streams, widths, store, options, tracer).run();
+  tracer.set_budget(nullptr);
+}
+
 Lowered lower(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store,
               const LoweringOptions& options) {
-  return Lowerer(graph, streams, widths, store, options).run();
+  Budget steps = options.limits.for_steps();
+  Tracer tracer(graph.name);
+  tracer.set_budget(&steps);
+  Lowerer lowerer(graph, streams, widths, store, options, tracer);
+  lowerer.run();
+  TracedFlow traced = lowerer.take(options.mode == Mode::train);
+  if (!options.observe) {
+    traced.lowered.program = observe(std::move(traced.lowered.program),
+                                     [&](const std::string& name) { return !traced.offered.count(name); });
+    traced.lowered.plugins.clear();
+  }
+  if (!traced.objectives.empty()) train(traced, store, options, steps);
+  traced.lowered.index_limits = index_limits(traced.lowered.program, traced.lowered.inputs.size());
+  return std::move(traced.lowered);
 }
 
 }  // namespace harmonics::engine

@@ -142,10 +142,15 @@ struct Lowered {
   std::vector<PluginCall> plugins;        // with `observe`
 };
 
-// Program inputs: one per producer used ("NAME": [batch, sample...]). Training adds "@lr" f32 and "@step" i64.
-// Programs with random nodes have "@counter" i64[2] = {seed, step}. Programs that accumulate gradients have "@keep"
-// bool instead of the rate and step. Outputs: "loss", "LAYER.loss" (and their parts, if there are several),
-// "LAYER.correct", with `metric_inputs` "LAYER.prediction" and "LAYER.target". Updates: parameters, states, moments.
+// Traces one entry of a flow: forward, and the losses unless the mode is infer. Inputs: one per producer used ("NAME":
+// [batch, sample...]), and the counter (see StepInput) if there are random nodes. Outputs: "out:NAME" for the wanted
+// values, "value:LAYER", "loss", "LAYER.loss" (and their parts, if there are several), "LAYER.correct", with
+// `metric_inputs` "LAYER.prediction" and "LAYER.target". Updates: states, in training.
+void trace_entry(Tracer& tracer, const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths,
+                 ParameterStore& store, const LoweringOptions& options);
+
+// An entry with what its callers need: "value:LAYER" only if `observe` asks for it; in training differentiated, and
+// updated from the gradients or accumulating them. Further updates: parameters and moments.
 Lowered lower(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store,
               const LoweringOptions& options);
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "engine/base/philox.hpp"
 #include "engine/contract/plugin_functions.hpp"
 #include "engine/plugin/scope.hpp"
+#include "engine/program/step_input.hpp"
 
 namespace harmonics::engine {
 
@@ -56,6 +58,12 @@ bool owns_parameters(const BoundCall& c) {
 }
 
 }  // namespace
+
+HTensor random_numbers(Tracer& tracer, const std::string& path, const Shape& shape) {
+  AttributeMap a;
+  a.set("shape", shape.vector()).set("stream", static_cast<int64_t>(stream_of(path.data(), path.size())));
+  return apply("random_uniform", a, {step_input(tracer, StepInput::counter)}).at(0);
+}
 
 std::string parameter_prefix(const GraphEdge& edge, size_t call) {
   const BoundCall& c = edge.calls[call];

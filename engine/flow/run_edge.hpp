@@ -39,6 +39,9 @@ std::string tied_prefix(const Graph& graph, int node, Span span);
 // Converts to numbers for arithmetic: u8 samples scaled to [0,1], other integers and f64 cast to f32.
 HTensor as_numbers(const HTensor& raw);
 
+// Numbers in [0, 1) of the stream of random numbers that `path` names, at the step's counter.
+HTensor random_numbers(Tracer& tracer, const std::string& path, const Shape& shape);
+
 struct EdgeResult {
   FlowValue value;
   FlowValue before_activation;  // of the last call, if that is an activation; else the value itself

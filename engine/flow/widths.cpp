@@ -61,9 +61,7 @@ class ScratchParameters : public ParameterSource {
     return tracer_.state(path, type);
   }
   void update(const std::string&, const HTensor&) override {}
-  HTensor random(const std::string& path, const Shape& shape) override {
-    return tracer_.input("@random." + path, {DType::F32, shape});
-  }
+  HTensor random(const std::string& path, const Shape& shape) override { return random_numbers(tracer_, path, shape); }
   bool training() const override { return false; }
 
  private:

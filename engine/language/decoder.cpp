@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "engine/execution/device_memory.hpp"
+#include "engine/passes/observe.hpp"
 
 namespace harmonics::engine {
 
@@ -68,43 +69,72 @@ Decoder::Decoder(const Model& model, Executor& executor, CompileOptions options)
         {}, {"use a device in host memory: cpu"});
 }
 
-Decoder::Plan& Decoder::plan(bool decode, int64_t tokens, const Session& session) {
-  const auto [at, fresh] = plans_.try_emplace(Key{decode, tokens, session.capacity_});
-  Plan& p = at->second;
-  if (!fresh) return p;
-  try {
-    const Entry& entry = model_.entry(decode ? "decode" : "prefill");
-    std::map<std::string, void*> states;
-    for (size_t i = 0; i < session.caches_.size(); ++i) states[model_.states[i].name] = session.caches_[i]->data();
-    SessionBinding binding(model_, std::move(states));
-    p.executable = compile(model_.trace(entry, {1, tokens, session.capacity_}), &binding, executor_, options_);
-    for (const std::string& name : p.executable->input_names()) p.input.push_back(name == "start" ? 1 : 0);
-    for (const BoundState& s : p.executable->states()) {
-      const auto state = std::find_if(model_.states.begin(), model_.states.end(),
-                                      [&](const ModelState& m) { return m.name == s.name; });
-      p.cache.push_back(state == model_.states.end() ? -1 : static_cast<int>(state - model_.states.begin()));
-    }
-    p.addresses.resize(p.cache.size());
-    p.inputs.resize(p.input.size());
-    if (decode) p.scores = p.executable->output("scores").data<float>();
-  } catch (...) {
-    plans_.erase(at);
-    throw;
+size_t Decoder::plans() const {
+  const std::lock_guard lock(mutex_);
+  size_t count = 0;
+  for (const auto& [key, plans] : plans_) count += plans.all.size();
+  return count;
+}
+
+std::unique_ptr<Decoder::Plan> Decoder::compiled(const Key& key, const Session& session) {
+  const auto [decode, tokens, capacity] = key;
+  auto plan = std::make_unique<Plan>();
+  Plan& p = *plan;
+  const Entry& entry = model_.entry(decode ? "decode" : "prefill");
+  std::map<std::string, void*> states;
+  for (size_t i = 0; i < session.caches_.size(); ++i) states[model_.states[i].name] = session.caches_[i]->data();
+  SessionBinding binding(model_, std::move(states));
+  const Program program =
+      observe(model_.trace(entry, {1, tokens, capacity}), [](const std::string& output) { return output == "scores"; });
+  p.executable = compile(program, &binding, executor_, options_);
+  for (const std::string& name : p.executable->input_names()) p.input.push_back(name == "start" ? 1 : 0);
+  for (const BoundState& s : p.executable->states()) {
+    const auto state =
+        std::find_if(model_.states.begin(), model_.states.end(), [&](const ModelState& m) { return m.name == s.name; });
+    p.cache.push_back(state == model_.states.end() ? -1 : static_cast<int>(state - model_.states.begin()));
   }
-  return p;
+  p.addresses.resize(p.cache.size());
+  p.inputs.resize(p.input.size());
+  if (decode) p.scores = p.executable->output("scores").data<float>();
+  return plan;
+}
+
+Decoder::Plan& Decoder::take(const Key& key, const Session& session) {
+  Plans& plans = plans_[key];
+  if (plans.free.empty()) {
+    plans.all.push_back(compiled(key, session));
+    plans.free.reserve(plans.all.size());
+    return *plans.all.back();
+  }
+  Plan* free = plans.free.back();
+  plans.free.pop_back();
+  return *free;
 }
 
 void Decoder::run(Session& session, bool decode, std::span<const int32_t> tokens) {
-  const std::lock_guard lock(mutex_);
-  Plan& p = plan(decode, static_cast<int64_t>(tokens.size()), session);
-  const auto start = static_cast<int32_t>(session.length_);
-  for (size_t i = 0; i < p.cache.size(); ++i)
-    p.addresses[i] = p.cache[i] < 0 ? nullptr : session.caches_[static_cast<size_t>(p.cache[i])]->data();
-  for (size_t i = 0; i < p.input.size(); ++i) p.inputs[i] = p.input[i] == 1 ? &start : tokens.data();
-  p.executable->bind(p.addresses);
-  p.executable->run(p.inputs.data());
-  for (const auto& file : files_) file->expect_whole();
-  if (decode) std::copy_n(p.scores, session.scores_.size(), session.scores_.begin());
+  const Key key{decode, static_cast<int64_t>(tokens.size()), session.capacity_};
+  std::unique_lock lock(mutex_);
+  Plan& p = take(key, session);
+  lock.unlock();
+  const auto give_back = [&] {
+    lock.lock();
+    plans_.at(key).free.push_back(&p);  // the session keeps the plans of its capacity alive
+    lock.unlock();
+  };
+  try {
+    const auto start = static_cast<int32_t>(session.length_);
+    for (size_t i = 0; i < p.cache.size(); ++i)
+      p.addresses[i] = p.cache[i] < 0 ? nullptr : session.caches_[static_cast<size_t>(p.cache[i])]->data();
+    for (size_t i = 0; i < p.input.size(); ++i) p.inputs[i] = p.input[i] == 1 ? &start : tokens.data();
+    p.executable->bind(p.addresses);
+    p.executable->run(p.inputs.data());
+    for (const auto& file : files_) file->expect_whole();
+    if (decode) std::copy_n(p.scores, session.scores_.size(), session.scores_.begin());
+  } catch (...) {
+    give_back();
+    throw;
+  }
+  give_back();
 }
 
 // Plans of capacities that no session has any more go.

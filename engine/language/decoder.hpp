@@ -1,8 +1,10 @@
 // Decoder and Session: a model continues sequences token by token, with caches in place.
 //
 // Plans are compiled per chunk of tokens and capacity, and shared by all sessions: weights are read where the model has
-// them, and a session's caches are bound for each run. Capacities double, so that a sequence of n tokens needs log n
-// plans. Chunks do not change results where kernels are batch-invariant, as those of the CPU device are.
+// them, and a session's caches are bound for each run. A plan runs once at a time; sessions of several threads run at
+// once, each on a plan of its own that another session takes over afterwards. Capacities double, so that a sequence of
+// n tokens needs log n plans. Chunks do not change results where kernels are batch-invariant, as those of the CPU
+// device are.
 #pragma once
 
 #include <map>
@@ -26,7 +28,7 @@ class Decoder {
   // ErrorKind::Device for devices with a memory of their own.
   Decoder(const Model& model, Executor& executor, CompileOptions options = {});
   const Model& model() const { return model_; }
-  size_t plans() const { return plans_.size(); }  // compiled and still in use
+  size_t plans() const;  // compiled and still in use
 
  private:
   friend class Session;
@@ -40,8 +42,14 @@ class Decoder {
     const float* scores = nullptr;    // decode: the result
   };
   using Key = std::tuple<bool, int64_t, int64_t>;  // decode?, tokens, capacity
+  struct Plans {
+    std::vector<std::unique_ptr<Plan>> all;
+    std::vector<Plan*> free;
+  };
 
-  Plan& plan(bool decode, int64_t tokens, const Session& session);
+  // Both hold mutex_.
+  Plan& take(const Key& key, const Session& session);
+  std::unique_ptr<Plan> compiled(const Key& key, const Session& session);
   void run(Session& session, bool decode, std::span<const int32_t> tokens);
   void capacity_changed(int64_t from, int64_t to);  // of a session; 0: none
 
@@ -49,8 +57,8 @@ class Decoder {
   Executor& executor_;
   CompileOptions options_;
   std::vector<std::shared_ptr<const MappedFile>> files_;  // that weights lie in
-  std::mutex mutex_;                                      // one run at a time: plans have one arena
-  std::map<Key, Plan> plans_;
+  mutable std::mutex mutex_;                              // guards what follows, and compilation
+  std::map<Key, Plans> plans_;
   std::map<int64_t, int> capacities_;  // of living sessions
 };
 

@@ -14,11 +14,12 @@
 
 namespace harmonics::engine {
 
-// The sizes one trace of an entry is made for. Shapes in programs are concrete, so other sizes are another program.
+// What one trace of an entry is made for. Shapes in programs are concrete, so other sizes are another program.
 struct EntrySizes {
-  int64_t batch = 1;     // sequences
-  int64_t tokens = 1;    // positions that one run appends to each sequence
-  int64_t capacity = 1;  // positions that the caches hold
+  int64_t batch = 1;      // samples or sequences
+  int64_t tokens = 1;     // positions of each sequence that one run computes
+  int64_t capacity = 1;   // positions that the caches hold
+  bool training = false;  // as in a training step: dropout drops, running statistics move
 };
 
 // Memory that each session has for itself and that lasts from run to run.
@@ -28,7 +29,9 @@ struct ModelState {
   uint32_t growing_axis = 1;  // the axis of EntrySizes::capacity
 };
 
-// One computation: its leaves are inputs, the model's parameters and its states.
+// One computation: its leaves are inputs, the model's parameters and its states. Its outputs are its results and the
+// values that can be observed, named "value:...". Names used by several front ends: "forward" computes results from
+// inputs; "loss" has the scalar output "loss".
 struct Entry {
   std::string name;
   std::function<void(Tracer&, const EntrySizes&)> body;
@@ -39,11 +42,11 @@ struct Model {
   ModelMetadata metadata;
   int64_t context = 0;  // most positions of a sequence
   int64_t vocabulary = 0;
-  std::unique_ptr<ParameterStore> parameters = std::make_unique<ParameterStore>();
+  std::shared_ptr<ParameterStore> parameters = std::make_shared<ParameterStore>();
   std::vector<ModelState> states;
   std::vector<Entry> entries;
 
-  // Throws ErrorKind::Name with the entries there are.
+  // Throws ErrorKind::Name with the nearest entry.
   const Entry& entry(const std::string& name) const;
   // The entry's program for these sizes.
   Program trace(const Entry& entry, const EntrySizes& sizes) const;

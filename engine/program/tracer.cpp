@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "engine/base/spelling.hpp"
 #include "engine/program/op.hpp"
 
 namespace harmonics::engine {
@@ -29,6 +30,18 @@ HTensor copy_of(const HTensor& numbers) {
 Tracer::Tracer(std::string name) : generation_(next_generation()), outer_(innermost) {
   program_.name = std::move(name);
   innermost = this;
+}
+
+Tracer::Tracer(Program program) : Tracer(std::string(program.name)) {
+  program_ = std::move(program);
+  for (const Node& node : program_.nodes) {
+    if (is_named_leaf(node.op)) leaves_.emplace(std::pair(node.op, node.callee), node.outputs.at(0));
+    if (node.op == Op::literal && node.literal.raw()->storage->owned())
+      literals_.emplace(node.literal.raw(), std::pair(node.literal, node.outputs.at(0)));
+  }
+  for (size_t i = 0; i < program_.scopes.size(); ++i) scopes_.emplace(program_.scopes[i], static_cast<uint32_t>(i));
+  for (size_t i = 0; i < program_.outputs.size(); ++i) outputs_.emplace(program_.outputs[i].name, i);
+  for (size_t i = 0; i < program_.updates.size(); ++i) updates_.emplace(program_.updates[i].name, i);
 }
 
 Tracer::~Tracer() { close(); }
@@ -73,6 +86,27 @@ void Tracer::update(const std::string& name, const HTensor& value) {
     program_.updates.push_back({name, id});
   else
     program_.updates[at->second].value = id;
+}
+
+HTensor Tracer::result(const std::string& name) {
+  if (const auto at = outputs_.find(name); at != outputs_.end()) return handle(program_.outputs[at->second].value);
+  std::vector<std::string> known;
+  for (const NamedValue& output : program_.outputs) known.push_back(output.name);
+  throw unknown("output", name, known);
+}
+
+HTensor Tracer::parameter(const std::string& name) {
+  if (const auto at = leaves_.find({Op::parameter, name}); at != leaves_.end()) return handle(at->second);
+  std::vector<std::string> known;
+  for (const auto& [leaf, id] : leaves_)
+    if (leaf.first == Op::parameter) known.push_back(leaf.second);
+  throw unknown("parameter", name, known);
+}
+
+Error Tracer::unknown(const char* what, const std::string& name, const std::vector<std::string>& known) const {
+  Error error(ErrorKind::Name, "program '" + program_.name + "' has no " + what + " '" + name + "'");
+  if (const auto near = nearest(name, known)) error.note("did you mean '" + *near + "'?");
+  return error;
 }
 
 std::vector<HTensor> Tracer::append(Node node, const std::vector<HTensor>& inputs,

@@ -16,6 +16,8 @@ namespace harmonics::engine {
 class Tracer {
  public:
   explicit Tracer(std::string name);  // becomes the innermost tracer of this thread
+  // Continues a program: its leaves, outputs, updates, scopes and literals are known, and its values keep their ids.
+  explicit Tracer(Program program);
   ~Tracer();
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
@@ -32,6 +34,9 @@ class Tracer {
   HTensor state(const std::string& name, const TensorType& type) { return leaf(Op::state, name, type); }
   void output(const std::string& name, const HTensor& value);
   void update(const std::string& name, const HTensor& value);  // replaces an earlier update of this name
+  HTensor result(const std::string& name);  // the value of an output; throws ErrorKind::Name if there is none
+  // A parameter that the program has; throws ErrorKind::Name with the nearest if there is none.
+  HTensor parameter(const std::string& name);
 
   // Appends a node; concrete inputs become literals.
   std::vector<HTensor> append(Node node, const std::vector<HTensor>& inputs, const std::vector<TensorType>& types);
@@ -49,6 +54,7 @@ class Tracer {
  private:
   HTensor leaf(Op op, const std::string& name, const TensorType& type);
   ValueId literal(const HTensor& numbers);
+  Error unknown(const char* what, const std::string& name, const std::vector<std::string>& known) const;
   void close();  // removes it from this thread's stack
 
   Program program_;

@@ -35,7 +35,7 @@ Port port_of(const std::string& name, const TensorType& batched, int64_t classes
 
 }  // namespace
 
-// The programs compiled for one run of a cycle: one for every batch size and every snapshot buffer.
+// The programs compiled for one run of a cycle: one for every batch size.
 class Predictor::Programs {
  public:
   Programs(BoundGraph& graph, int cycle, const RunSettings& run, std::shared_ptr<Snapshots> snapshots)
@@ -51,7 +51,7 @@ class Predictor::Programs {
       o.batch = kSizes[size];
       const Lowered lowered = graph.lower(o);
       if (size == 0) describe(graph, lowered, o);
-      for (size_t place = 0; place < Snapshots::kPlaces; ++place) compile(graph, lowered, run, place, size);
+      compiled_[size] = std::make_unique<SnapshotStep>(lowered, *snapshots_, *executor_, graph.compile_options(run));
     }
     for (const Port& p : ports_->inputs)
       staged_.push_back(std::make_shared<Storage>(p.bytes() * static_cast<uint64_t>(kSizes[std::size(kSizes) - 1])));
@@ -65,13 +65,13 @@ class Predictor::Programs {
     std::vector<const void*> pointers(inputs.size());
     for (uint64_t i = 0; i < samples; ++i) {
       for (size_t p = 0; p < inputs.size(); ++p) pointers[p] = inputs[p].data() + i * ports_->inputs[p].bytes();
-      compiled_[0][0].step->check_indices(pointers.data());
+      compiled_[0]->any().check_indices(pointers.data());
     }
   }
 
   // Computes samples [first, first + n) of these jobs at once. n is at most the largest batch size.
   void run(const Snapshot& weights, size_t size, uint64_t first, uint64_t n, std::vector<Job>& jobs) {
-    const Compiled& c = compiled_[weights.place()][size];
+    CompiledStep& step = compiled_[size]->on(weights);
     std::vector<const void*> pointers;
     for (size_t p = 0; p < staged_.size(); ++p) {
       const uint64_t bytes = ports_->inputs[p].bytes();
@@ -83,11 +83,11 @@ class Predictor::Programs {
         std::memcpy(to + i * bytes, to, bytes);  // padding rows
       pointers.push_back(to);
     }
-    c.step->set(pointers.data(), 0, 1, 0);
-    c.step->run();
-    for (size_t p = 0; p < c.results.size(); ++p) {
+    step.set(pointers.data(), 0, 1, 0);
+    step.run();
+    for (size_t p = 0; p < outputs_.size(); ++p) {
       const uint64_t bytes = ports_->outputs[p].bytes();
-      const auto* from = static_cast<const std::byte*>(c.results[p]->bytes());
+      const auto* from = static_cast<const std::byte*>(step.executable().output(outputs_[p]).bytes());
       each_row(jobs, first, n, [&](Job& job, uint64_t row, uint64_t i) {
         std::memcpy(job.result.outputs[p].data() + row * bytes, from + i * bytes, bytes);
       });
@@ -95,11 +95,6 @@ class Predictor::Programs {
   }
 
  private:
-  struct Compiled {
-    std::unique_ptr<CompiledStep> step;
-    std::vector<const HTensor*> results;
-  };
-
   void describe(const BoundGraph& graph, const Lowered& lowered, const LoweringOptions& o) {
     auto ports = std::make_shared<ModelPorts>();
     ports->graph = graph.graph().name;
@@ -119,12 +114,6 @@ class Predictor::Programs {
     ports_ = std::move(ports);
   }
 
-  void compile(BoundGraph& graph, const Lowered& lowered, const RunSettings& run, size_t place, size_t size) {
-    Compiled& c = compiled_[place][size];
-    c.step = std::make_unique<CompiledStep>(lowered, snapshots_->place(place), *executor_, graph.compile_options(run));
-    for (const std::string& name : outputs_) c.results.push_back(&c.step->executable().output(name));
-  }
-
   template <typename Body>
   static void each_row(std::vector<Job>& jobs, uint64_t first, uint64_t n, Body&& body) {
     uint64_t begin = 0;  // first row of the job among all rows
@@ -139,7 +128,7 @@ class Predictor::Programs {
   std::unique_ptr<Executor> executor_;
   std::shared_ptr<const ModelPorts> ports_;
   std::vector<std::string> outputs_;
-  std::array<std::array<Compiled, std::size(kSizes)>, Snapshots::kPlaces> compiled_;
+  std::array<std::unique_ptr<SnapshotStep>, std::size(kSizes)> compiled_;
   std::vector<std::shared_ptr<Storage>> staged_;  // by input
 };
 

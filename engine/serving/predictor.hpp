@@ -15,8 +15,7 @@
 #include <vector>
 
 #include "engine/bound/bound_graph.hpp"
-#include "engine/cycle/snapshot.hpp"
-#include "engine/flow/compiled_step.hpp"
+#include "engine/cycle/snapshot_step.hpp"
 #include "engine/serving/answer_times.hpp"
 
 namespace harmonics::engine {

@@ -1,9 +1,11 @@
 #include "engine/training/update.hpp"
 
+#include <map>
 #include <utility>
 
 #include <harmonics/ops.hpp>
 
+#include "engine/program/step_input.hpp"
 #include "engine/training/plugin_optimizer.hpp"
 
 namespace harmonics::engine {
@@ -51,7 +53,7 @@ void step_by_plugin(Tracer& tracer, ParameterStore& store, const Optimizer& opti
   }
   const std::vector<HTensor> next =
       plugin_step(optimizer, p, tracer.parameter(p.name, p.type), gradient, moments,
-                  tracer.input("@lr", {DType::F32, {}}), tracer.input("@step", {DType::I64, {}}));
+                  step_input(tracer, StepInput::rate), step_input(tracer, StepInput::step));
   tracer.update(p.name, next.at(0));
   for (size_t i = 0; i < names.size(); ++i) tracer.update(names[i], next.at(i + 1));
 }
@@ -67,8 +69,8 @@ void step_parameter(Tracer& tracer, ParameterStore& store, const Optimizer& opti
     moments.push_back("optimizer." + m.name + "." + p.name);
     inputs.push_back(moment(tracer, store, moments.back(), m.type));
   }
-  inputs.push_back(tracer.input("@lr", {DType::F32, {}}));
-  if (rule.counts_steps) inputs.push_back(tracer.input("@step", {DType::I64, {}}));
+  inputs.push_back(step_input(tracer, StepInput::rate));
+  if (rule.counts_steps) inputs.push_back(step_input(tracer, StepInput::step));
   const std::vector<HTensor> next = apply(rule.functional, rule.attributes, inputs);
   tracer.update(p.name, next.at(0));
   for (size_t i = 0; i < moments.size(); ++i) tracer.update(moments[i], next.at(i + 1));
@@ -102,7 +104,7 @@ void trace_updates(Tracer& tracer, ParameterStore& store, const UpdateSettings& 
 void trace_accumulation(Tracer& tracer, ParameterStore& store, const std::vector<TrainedParameter>& parameters,
                         const std::vector<std::vector<HTensor>>& gradients, double weight) {
   if (parameters.empty()) return;
-  const HTensor keep = tracer.input("@keep", {DType::Bool, {}});
+  const HTensor keep = step_input(tracer, StepInput::keep);
   for (size_t part = 0; part < gradients.size(); ++part)
     for (size_t i = 0; i < parameters.size(); ++i) {
       const TraceScope scope({parameters[i].name, Phase::optimizer});
@@ -115,13 +117,60 @@ void trace_accumulation(Tracer& tracer, ParameterStore& store, const std::vector
     }
 }
 
+namespace {
+
+// Takes the gradients from the outputs of a differentiated program.
+class TakenGradients {
+ public:
+  explicit TakenGradients(Program& program) {
+    for (const NamedValue& output : program.outputs)
+      if (is_gradient_output(output.name)) at_[output.name] = output.value;
+    std::erase_if(program.outputs, [](const NamedValue& output) { return is_gradient_output(output.name); });
+  }
+  std::vector<HTensor> of(Tracer& tracer, const std::vector<TrainedParameter>& parameters, size_t part) const {
+    std::vector<HTensor> gradients;
+    for (const TrainedParameter& p : parameters) {
+      const auto at = at_.find(gradient_output(p.name, part));
+      gradients.push_back(at == at_.end() ? zeros_like(tracer.parameter(p.name)) : tracer.handle(at->second));
+    }
+    return gradients;
+  }
+
+ private:
+  std::map<std::string, ValueId> at_;
+};
+
+}  // namespace
+
+Program update(Program differentiated, ParameterStore& store, const UpdateSettings& settings,
+               const std::vector<TrainedParameter>& parameters, Budget* steps) {
+  const TakenGradients gradients(differentiated);
+  Tracer tracer(std::move(differentiated));
+  tracer.set_budget(steps);
+  const TraceScope scope("optimizer");
+  trace_updates(tracer, store, settings, parameters, gradients.of(tracer, parameters, 0));
+  return tracer.take();
+}
+
+Program accumulate(Program differentiated, ParameterStore& store, const std::vector<TrainedParameter>& parameters,
+                   size_t parts, double weight, Budget* steps) {
+  const TakenGradients gradients(differentiated);
+  Tracer tracer(std::move(differentiated));
+  tracer.set_budget(steps);
+  const TraceScope scope("optimizer");
+  std::vector<std::vector<HTensor>> by_part;
+  for (size_t part = 0; part < parts; ++part) by_part.push_back(gradients.of(tracer, parameters, part));
+  trace_accumulation(tracer, store, parameters, by_part, weight);
+  return tracer.take();
+}
+
 Program accumulated_update(const std::string& name, ParameterStore& store, const UpdateSettings& settings,
                            const std::vector<TrainedParameter>& parameters, size_t parts) {
   Tracer tracer(name);
   const auto gathered = [&](const TrainedParameter& p, size_t part) {
     return moment(tracer, store, accumulator(p.name, part), store.find(p.name)->type);
   };
-  const auto scale = [&](size_t part) { return tracer.input(of_part("@scale", part), {DType::F32, {}}); };
+  const auto scale = [&](size_t part) { return step_input(tracer, StepInput::scale, part); };
   std::vector<HTensor> gradients;
   for (const TrainedParameter& p : parameters) {
     gradients.push_back(gathered(p, 0));

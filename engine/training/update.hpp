@@ -7,6 +7,7 @@
 
 #include "engine/model/parameter_store.hpp"
 #include "engine/program/tracer.hpp"
+#include "engine/training/differentiate.hpp"
 #include "engine/training/optimizer.hpp"
 
 namespace harmonics::engine {
@@ -19,22 +20,29 @@ struct UpdateSettings {
 
 struct TrainedParameter {
   std::string name;
-  bool hidden = true;  // see update_rule
+  bool hidden = true;  // see update_rule: false for lookup tables and for arrows into tapped layers
 };
 
-// Updates every parameter from its gradient. Inputs: "@lr" f32, and "@step" i64 if a rule counts steps; states:
+// Updates every parameter from its gradient. Step inputs: the rate, and the step if a rule counts steps; states:
 // "optimizer.MOMENT.NAME", initially zero. `scale`: factor for all gradients; empty: 1.
 void trace_updates(Tracer& tracer, ParameterStore& store, const UpdateSettings& settings,
                    const std::vector<TrainedParameter>& parameters, std::vector<HTensor> gradients,
                    const HTensor& scale = {});
 
-// "optimizer.gradient.NAME" becomes its old value, if the input "@keep" (bool) is set, plus `weight` times the
+// "optimizer.gradient.NAME" becomes its old value, if the step input `keep` is set, plus `weight` times the
 // gradient. `gradients`: one list per part of the loss; those of the second part go to "optimizer.gradient.NAME:1".
 void trace_accumulation(Tracer& tracer, ParameterStore& store, const std::vector<TrainedParameter>& parameters,
                         const std::vector<std::vector<HTensor>>& gradients, double weight);
 
-// A program that updates from accumulated gradients of `parts` parts of the loss, times the inputs "@scale" f32,
-// "@scale:1" ...
+// Returns a differentiated program with the gradients of these parameters replaced by their updates. `steps`: charged
+// for every node; null: no budget.
+Program update(Program differentiated, ParameterStore& store, const UpdateSettings& settings,
+               const std::vector<TrainedParameter>& parameters, Budget* steps = nullptr);
+// Likewise, with the gradients of `parts` parts of the loss accumulated; absent gradients are zeros.
+Program accumulate(Program differentiated, ParameterStore& store, const std::vector<TrainedParameter>& parameters,
+                   size_t parts, double weight, Budget* steps = nullptr);
+
+// A program that updates from accumulated gradients of `parts` parts of the loss, each times its step input `scale`.
 Program accumulated_update(const std::string& name, ParameterStore& store, const UpdateSettings& settings,
                            const std::vector<TrainedParameter>& parameters, size_t parts = 1);
 

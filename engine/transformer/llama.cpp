@@ -131,34 +131,53 @@ Llama read(const Model& model) {
   return m;
 }
 
-// Traces one run: `tokens` positions behind `start`.
+// Traces one run: `tokens` positions behind `start`, which reads and fills the caches; or, without caches, whole
+// sequences from their first token.
 class Tracing {
  public:
-  Tracing(const Llama& m, Tracer& tracer, const EntrySizes& sizes)
+  Tracing(const Llama& m, Tracer& tracer, const EntrySizes& sizes, bool cached)
       : m_(m),
         tracer_(tracer),
         sizes_(sizes),
-        start_(tracer.input("start", {DType::I32, Shape{sizes.batch}})),
-        tokens_(tracer.input("tokens", {DType::I32, Shape{sizes.batch, sizes.tokens}})),
-        lengths_(start_ + static_cast<double>(sizes.tokens)),
-        positions_(reshape(start_, Shape{sizes.batch, 1}) + iota(DType::I32, Shape{sizes.batch, sizes.tokens}, 1)) {}
+        start_(cached ? tracer.input("start", {DType::I32, Shape{sizes.batch}}) : HTensor()),
+        tokens_(tracer.input("tokens", {DType::I32, Shape{sizes.batch, sizes.tokens}})) {
+    const HTensor places = iota(DType::I32, Shape{sizes.batch, sizes.tokens}, 1);
+    if (cached) lengths_ = start_ + static_cast<double>(sizes.tokens);
+    positions_ = cached ? reshape(start_, Shape{sizes.batch, 1}) + places : places;
+  }
 
+  // The scores of the token after the last one; without `scores` the caches only.
   void run(bool scores) {
+    const HTensor x = blocks(scores);
+    if (!scores) return;
+    const HTensor last = reshape(slice_axis(x, 1, sizes_.tokens - 1, sizes_.tokens), Shape{sizes_.batch, m_.width});
+    tracer_.output("scores", scores_of(last));
+  }
+
+  // The mean cross entropy of the scores after every token and the tokens that follow.
+  void run_loss() {
+    const HTensor following = tracer_.input("targets", {DType::I32, Shape{sizes_.batch, sizes_.tokens}});
+    const HTensor each = one("softmax_cross_entropy", {}, {scores_of(blocks(true)), following});
+    tracer_.output("loss", reduce_mean(each, {0, 1}));
+  }
+
+ private:
+  HTensor blocks(bool scores) {
     HTensor x =
         cast(one("embedding", {}, {weight("token_embd.weight", {m_.vocabulary, m_.width}), tokens_}), DType::F32);
     for (int64_t layer = 0; layer < m_.layers; ++layer) {
       const TraceScope scope(fmt::format("blk.{}", layer));
       // The last block of a prefill is needed for its caches only.
       x = attend(x, layer, scores || layer + 1 < m_.layers);
-      if (x) x = feed_forward(x, layer);
+      if (!x) break;
+      x = feed_forward(x, layer);
+      tracer_.output(fmt::format("value:blk.{}", layer), x);
     }
-    if (!scores) return;
-    const HTensor last = reshape(slice_axis(x, 1, sizes_.tokens - 1, sizes_.tokens), Shape{sizes_.batch, m_.width});
-    const HTensor normed = norm(last, "output_norm.weight");
-    tracer_.output("scores", map(normed, m_.own_head ? "output.weight" : "token_embd.weight", m_.vocabulary));
+    return x;
   }
-
- private:
+  HTensor scores_of(const HTensor& x) {
+    return map(norm(x, "output_norm.weight"), m_.own_head ? "output.weight" : "token_embd.weight", m_.vocabulary);
+  }
   HTensor weight(const std::string& name, const std::vector<int64_t>& shape) {
     const auto type = m_.types.find(name);
     return tracer_.parameter(name, {type == m_.types.end() ? DType::F32 : type->second, Shape(shape)});
@@ -194,6 +213,7 @@ class Tracing {
     return all;
   }
   HTensor cached(const std::string& name, const HTensor& rows) {
+    if (!start_) return rows;
     const HTensor old = tracer_.state(name, {m_.cache, Shape{sizes_.batch, sizes_.capacity, m_.shared, m_.head_width}});
     const HTensor all = one("cache_append", {}, {old, rows, start_});
     tracer_.update(name, all);
@@ -209,9 +229,9 @@ class Tracing {
         cached(fmt::format("cache.{}.v", layer), heads(map(h, block(layer, "attn_v.weight"), narrow), m_.shared));
     if (!reads) return {};
     const HTensor queries = turned(heads(map(h, block(layer, "attn_q.weight"), m_.width), m_.heads));
-    const HTensor seen =
-        one("attention", AttributeMap().set("operands", "lengths").set("positions_first", true).set("causal", true),
-            {queries, keys, values, lengths_});
+    AttributeMap causal = AttributeMap().set("positions_first", true).set("causal", true);
+    const HTensor seen = start_ ? one("attention", causal.set("operands", "lengths"), {queries, keys, values, lengths_})
+                                : one("attention", causal, {queries, keys, values});
     const HTensor joined = reshape(seen, Shape{sizes_.batch, sizes_.tokens, m_.width});
     return x + map(joined, block(layer, "attn_output.weight"), m_.width);
   }
@@ -261,8 +281,10 @@ void add_llama_entries(Model& model, DType cache) {
   model.vocabulary = m.vocabulary;
   for (const bool scores : {false, true})
     model.entries.push_back({scores ? "decode" : "prefill", [owned, scores](Tracer& tracer, const EntrySizes& sizes) {
-                               Tracing(*owned, tracer, sizes).run(scores);
+                               Tracing(*owned, tracer, sizes, true).run(scores);
                              }});
+  model.entries.push_back(
+      {"loss", [owned](Tracer& tracer, const EntrySizes& sizes) { Tracing(*owned, tracer, sizes, false).run_loss(); }});
 }
 
 }  // namespace harmonics::engine

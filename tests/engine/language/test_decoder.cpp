@@ -1,9 +1,16 @@
 // Sessions over shared plans: chunks, growth and neighbours do not change a bit of the scores.
 #include <catch2/catch.hpp>
 
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include <harmonics/ops.hpp>
 
 #include "engine/language/decoder.hpp"
+#include "engine/program/host_function.hpp"
 #include "engine/transformer/architectures.hpp"
 #include "tests/engine/execution/fake_accelerator.hpp"
 #include "tests/engine/execution/interposed_malloc.hpp"
@@ -339,4 +346,76 @@ TEST_CASE("llama: tensors and sizes that do not fit are refused by name") {
         "'small': 5 heads with 2 of keys do not divide a width of 24 into even parts");
   CHECK(refusal([](Model&, AttributeMap& m) { m.set("llama.rope.pairing", "odd"); }) ==
         "'small': the pairing of rotary positions is half or interleaved, not 'odd'");
+}
+
+namespace {
+
+// Echoes its input once two runs are inside at the same time, or fails after a long time.
+class Meeting : public HostFunction {
+ public:
+  std::string name() const override { return "a meeting"; }
+  std::vector<HTensor> run(const std::vector<HTensor>& in) const override {
+    std::unique_lock lock(mutex_);
+    ++inside_;
+    arrived_.notify_all();
+    if (!arrived_.wait_for(lock, std::chrono::seconds(100), [&] { return inside_ >= 2; }))
+      throw Error(ErrorKind::Internal, "no second run came");
+    return {in[0]};
+  }
+  std::vector<HTensor> gradient(const std::vector<HTensor>&, const std::vector<HTensor>&,
+                                const std::vector<HTensor>&) const override {
+    return {};
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable arrived_;
+  mutable int inside_ = 0;
+};
+
+// The score of a symbol is the last token; both sessions must be inside the first run.
+Model meeting_model() {
+  Model model;
+  model.name = "meeting";
+  model.context = 8;
+  model.vocabulary = 1000;
+  const auto meeting = std::make_shared<Meeting>();
+  for (const bool decode : {false, true})
+    model.entries.push_back(
+        {decode ? "decode" : "prefill", [meeting, decode](Tracer& tracer, const EntrySizes& sizes) {
+           const HTensor last = slice_axis(tracer.input("tokens", {DType::I32, Shape{1, sizes.tokens}}), 1,
+                                           sizes.tokens - 1, sizes.tokens);
+           Node node{};
+           node.op = Op::host_call;
+           node.host = meeting;
+           const HTensor met = tracer.append(std::move(node), {cast(last, DType::F32)}, {{DType::F32, {1, 1}}}).at(0);
+           if (decode) tracer.output("scores", met + full(DType::F32, Shape{1, 1000}, 0));
+         }});
+  return model;
+}
+
+}  // namespace
+
+TEST_CASE("decoder: sessions of two threads run at once, each on a plan of its own") {
+  const Model model = meeting_model();
+  const auto executor = make_sequential_executor();
+  Decoder decoder(model, *executor, on_device("reference"));
+  std::vector<float> found(2);
+  std::vector<std::thread> threads;
+  for (int32_t i = 0; i < 2; ++i)
+    threads.emplace_back([&, i] {
+      Session session(decoder);
+      const int32_t token = 7 + i;
+      try {
+        found[static_cast<size_t>(i)] = session.append({&token, 1}).back();
+      } catch (const Error&) {  // the other session waited outside
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  CHECK(found == std::vector<float>{7, 8});
+  CHECK(decoder.plans() == 2);
+  Session third(decoder);
+  const int32_t token = 3;
+  CHECK(third.append({&token, 1}).back() == 3);
+  CHECK(decoder.plans() == 2);
 }
