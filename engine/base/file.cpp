@@ -166,6 +166,12 @@ void write_file_atomically(const std::string& path, std::span<const std::string_
   replacement.finish();
 }
 
+void write_file_atomically(const std::string& path, const std::function<std::string_view()>& next, FileCalls& calls) {
+  Replacement replacement(path, calls);
+  for (std::string_view piece = next(); !piece.empty(); piece = next()) replacement.append(piece);
+  replacement.finish();
+}
+
 void write_file_atomically(const std::string& path, std::string_view bytes, FileCalls& calls) {
   write_file_atomically(path, std::span(&bytes, 1), calls);
 }

@@ -40,6 +40,9 @@ class FileCalls {
 void write_file_atomically(const std::string& path, std::span<const std::string_view> pieces,
                            FileCalls& calls = FileCalls::system());
 void write_file_atomically(const std::string& path, std::string_view bytes, FileCalls& calls = FileCalls::system());
+// The pieces are those that `next` returns, up to an empty one; each is valid until the next call.
+void write_file_atomically(const std::string& path, const std::function<std::string_view()>& next,
+                           FileCalls& calls = FileCalls::system());
 
 // Syncs a directory: only then do its names survive a power cut. Returns 0 or errno. File systems without this call
 // count as synced.

@@ -353,6 +353,8 @@ TEST_CASE("verbs: each prints one JSON object that matches its schema") {
       {"send", "file:" + (f / "sent.csv") + " --from 'synth:digits?size=3#label'"},
       {"receive", "'synth:digits?size=3#label' --to label=file:" + (f / "got.csv")},
       {"keys", f / "camera.key"},
+      {"quantize",
+       f.write("m.gguf", "GGUF" + std::string("\3\0\0\0", 4) + std::string(24, '\0')) + " " + (f / "n.gguf")},
       {"config", "show"},
       {"config", "show run"},
       {"completion", "bash"},

@@ -5,6 +5,7 @@
 
 #include "engine/base/model_limits.hpp"
 #include "engine/cli/commands/verb_flags.hpp"
+#include "engine/model/quantize.hpp"
 #include "engine/plugin/registry.hpp"
 #include "engine/training/optimizer.hpp"
 #include "engine/training/schedule.hpp"
@@ -309,13 +310,25 @@ void generate_flags(VerbRow& verb) {
                             ": converts matrices to this type at the start, where their rows are whole blocks of it "
                             "(default: as they are in the file)",
                             [](Options& o, const std::string& v) { o.weight_type = dtype_named(v); });
-  weights.choices = {"f32", "f16", "bf16", "q8_0", "q4_0"};
+  weights.choices = quantized_types();
   weights.example = "q8_0";
   FlagRow& cache = f.text("cache-type", "TYPE", ": type of the keys and values of tokens",
                           [](Options& o, const std::string& v) { o.cache_type = dtype_named(v); });
   cache.choices = {"f32", "f16"};
   cache.initial = "f32";
   machine(f);
+}
+
+void quantize_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("MODEL", "a GGUF file; of a model in several, the first");
+  f.positional("OUTPUT", "the file to write");
+  FlagRow& type = f.text("type", "TYPE", ": type of the matrices whose rows are whole blocks of it",
+                         [](Options& o, const std::string& v) { o.weight_type = dtype_named(v); });
+  type.choices = quantized_types();
+  type.initial = "q8_0";
+  f.on("requantize", "convert matrices that are quantized already, too: the errors add up", &Options::requantize);
+  threads(f);
 }
 
 void serve_flags(VerbRow& verb) {

@@ -48,6 +48,9 @@ constexpr Verb kVerbs[] = {
     {"generate", "continue a text with a language model", generate_flags, generate_command, "generate.json",
      "harmonics generate model.gguf --prompt 'Once upon a time'\n"
      "harmonics generate stories260K.bin --tokenizer tok512.bin --max-tokens 64 --temperature 0 --json"},
+    {"quantize", "write a model with its matrices in a smaller type", quantize_flags, quantize_command, "quantize.json",
+     "harmonics quantize model.gguf model-q8.gguf\n"
+     "harmonics quantize model.gguf model-q4.gguf --type q4_k"},
     {"serve", "answer requests with saved weights", serve_flags, serve_command, "serve.json",
      "harmonics serve g.hmx --weights w.safetensors --listen 127.0.0.1:8080\n"
      "curl -H 'Content-Type: application/json' -d '{\"inputs\": {\"x\": [[0.1, 0.2]]}}' "

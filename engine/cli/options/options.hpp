@@ -58,6 +58,7 @@ struct Options {
   // infer and generate
   std::string prompt, tokenizer;
   std::optional<DType> weight_type;
+  bool requantize = false;
   DType cache_type = DType::F32;
   int64_t context = 0;  // most tokens of a sequence; 0: as many as the model was trained for
   bool prompt_given = false;
