@@ -11,11 +11,14 @@
 
 #include <harmonics/harmonics.hpp>
 
+#include "tests/engine/embed/lines.hpp"
+
 using namespace harmonics;
+using namespace harmonics::engine::testing;
 
 namespace {
 
-struct Rows : Producer {
+struct NoRows : Producer {
   HTensor next() override { return {}; }
   std::size_t size() const override { return 1; }
   bool rewind() override { return true; }
@@ -24,16 +27,6 @@ struct Rows : Producer {
 struct Twice : ActivationFunction {
   HTensor operator()(const HTensor& x) const override { return x + x; }
 };
-
-template <typename Body>
-std::string refused(Body&& body) {
-  try {
-    body();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 // The lines "text:LINE:COLUMN: error: ..." of a report.
 std::vector<std::string> headlines(const std::string& report) {
@@ -77,7 +70,7 @@ TEST_CASE("all errors: a text with syntax errors is refused with the errors of a
 
 TEST_CASE("all errors: a text without syntax errors is refused by the first call that needs its names") {
   HarmonicGraph g = parse_hmx_text(kNames);
-  const std::vector<std::string> all = headlines(refused([&] { g.bindProducer("x", std::make_shared<Rows>()); }));
+  const std::vector<std::string> all = headlines(refused([&] { g.bindProducer("x", std::make_shared<NoRows>()); }));
   REQUIRE(all.size() == 4);
   for (size_t i = 0; i < kBefore.size(); ++i) CHECK(all[i] == kBefore[i]);
 }
