@@ -70,7 +70,8 @@ TEST_CASE("all errors: a text with syntax errors is refused with the errors of a
 
 TEST_CASE("all errors: a text without syntax errors is refused by the first call that needs its names") {
   HarmonicGraph g = parse_hmx_text(kNames);
-  const std::vector<std::string> all = headlines(refused([&] { g.bindProducer("x", std::make_shared<FourNumbers>()); }));
+  const std::vector<std::string> all =
+      headlines(refused([&] { g.bindProducer("x", std::make_shared<FourNumbers>()); }));
   REQUIRE(all.size() == 4);
   for (size_t i = 0; i < kBefore.size(); ++i) CHECK(all[i] == kBefore[i]);
 }
