@@ -39,7 +39,7 @@ class Route {
       make("p", { class: "soft" }, `${operation.description} Requires: ${kTokenWords[needs_token(operation)]}.`));
     this.add_parameters();
     this.add_body();
-    const copy = make("button", { type: "button" }, "Copy curl");
+    const copy = make("button", { type: "button" }, "Copy");
     copy.addEventListener("click", () => this.copy(copy));
     this.acts = make("div", { class: "acts" }, copy);
     if (!this.opens_socket) {
@@ -99,6 +99,10 @@ class Route {
 
   // The token itself is not shown.
   show() {
+    if (this.opens_socket) {
+      this.curl.textContent = `websocat ${quoted(`ws://${location.host}${this.target}`)}`;
+      return;
+    }
     const words = ["curl"];
     for (const [name, value] of Object.entries(this.headers(true))) words.push("-H", quoted(`${name}: ${value}`));
     if (this.body) words.push("-d", quoted(this.body.value));
@@ -114,7 +118,7 @@ class Route {
       getSelection().selectAllChildren(this.curl);
       button.textContent = "Selected";
     }
-    setTimeout(() => { button.textContent = "Copy curl"; }, 1500);
+    setTimeout(() => { button.textContent = "Copy"; }, 1500);
   }
 
   async go() {

@@ -25,8 +25,8 @@ class Browser:
         script = f'exec "$@" 3<&{to_read} 4>&{back_write} {to_read}<&- {back_write}>&-'
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
                  "--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank"]
-        self.process = subprocess.Popen(["bash", "-c", script, "bash", "chromium", *flags], pass_fds=(to_read, back_write),
-                                        stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(["bash", "-c", script, "bash", "chromium", *flags],
+                                        pass_fds=(to_read, back_write), stderr=subprocess.DEVNULL)
         for descriptor in (to_read, back_write, for_browser, of_browser):
             os.close(descriptor)
         self.last, self.heard, self.session = 0, b"", None

@@ -135,6 +135,17 @@ HARMONICS_FACE inline void expect(bool has, const char* what) {
   throw Error(ErrorKind::Plugin, std::string("the Harmonics library that this program runs with has no ") + what +
                                      ": it is older than contract 1.5");
 }
+// Errors of a flow are one message, with their lines and remedies. The first error alone would hide the others.
+HARMONICS_FACE inline void check(hx_status status) {
+  try {
+    harmonics::detail::check(status);
+  } catch (const Error& e) {
+    std::string report = e.what();
+    if (report.find(": error: ") == std::string::npos) throw;
+    for (const std::string& line : e.notes()) report += "\n" + line;
+    throw Error(e.kind(), report);
+  }
+}
 HARMONICS_FACE inline Figures figures(const hx_figure* first, uint64_t count) {
   Figures all;
   for (uint64_t i = 0; i < count; ++i) all[first[i].name] = first[i].value;
@@ -360,7 +371,7 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   }
   HARMONICS_FACE static void expect_validation() { calls::expect(newer(), "streams for validation"); }
   HARMONICS_FACE static const hx_graph_api& api() { return calls::graphs(); }
-  HARMONICS_FACE static void check(hx_status status) { harmonics::detail::check(status); }
+  HARMONICS_FACE static void check(hx_status status) { calls::check(status); }
   HARMONICS_FACE hx_graph* graph() const {
     if (!graph_) throw Error(ErrorKind::Usage, "the graph was moved away");
     return graph_.get();
@@ -421,22 +432,22 @@ class ScopedOverride {
 // From a file, a text, or the bytes of data() and size(). `name` selects one of several harmonics.
 HARMONICS_FACE inline HarmonicGraph parse_hmx(const std::string& path, const std::string& name = "") {
   hx_graph* graph = nullptr;
-  harmonics::detail::check(calls::graphs().parse_file(path.c_str(), calls::or_null(name), &graph));
+  calls::check(calls::graphs().parse_file(path.c_str(), calls::or_null(name), &graph));
   return HarmonicGraph(graph);
 }
 HARMONICS_FACE inline HarmonicGraph parse_hmx_text(const std::string& text, const std::string& name = "") {
   hx_graph* graph = nullptr;
-  harmonics::detail::check(calls::graphs().parse(text.c_str(), "text", calls::or_null(name), &graph));
+  calls::check(calls::graphs().parse(text.c_str(), "text", calls::or_null(name), &graph));
   return HarmonicGraph(graph);
 }
 HARMONICS_FACE inline HarmonicGraph parse_blob(const void* data, std::size_t size) {
   hx_graph* graph = nullptr;
-  harmonics::detail::check(calls::graphs().restore(data, size, &graph));
+  calls::check(calls::graphs().restore(data, size, &graph));
   return HarmonicGraph(graph);
 }
 // For every graph parsed later.
 HARMONICS_FACE inline void load_plugin(const std::string& path) {
-  harmonics::detail::check(calls::graphs().load_plugin(path.c_str()));
+  calls::check(calls::graphs().load_plugin(path.c_str()));
 }
 
 }  // namespace harmonics

@@ -265,3 +265,48 @@ TEST_CASE("page: commands that change the run require a generated token") {
   browser.click("pause");
   CHECK(browser.await(says("run-state", "paused")));
 }
+
+TEST_CASE("page: /docs lists the routes of a served model and tries them") {
+  if (!Browser::there()) return;
+  Folder f;
+  const std::string flow =
+      f.write("g.hmx", "harmonic g { producer x {3}; producer y {2}; layer o {2}; cycle { x -> o; o <-(mse)- y; } }");
+  const std::string x = f.write("x.csv", "0.5,-1,2\n0.25,0,1\n"), y = f.write("y.csv", "1,2\n3,4\n");
+  REQUIRE(harmonics("run " + flow + " --producer x=" + x + " --producer y=" + y + " --steps 20 --quiet --save " +
+                    (f / "w.safetensors"))
+              .code == 0);
+  Background server(f, "serve " + flow + " --weights " + (f / "w.safetensors") + " --listen 127.0.0.1:0");
+  REQUIRE(server.await([&] { return !word_after(server.errors(), "serving on ").empty(); }));
+  const std::string address = word_after(server.errors(), "serving on ");
+  Browser browser(f);
+  browser.resize(1280, 900);
+  browser.open(address + "/docs");
+  REQUIRE(browser.await("document.documentElement.dataset.ready"));
+  CHECK(
+      browser.await("fetch('/openapi.json').then((r) => r.json()).then((d) => "
+                    "Object.values(d.paths).map((p) => Object.keys(p).length).reduce((a, b) => a + b) === "
+                    "document.querySelectorAll('section').length)"));
+  const std::string section = "document.querySelector('section[aria-labelledby=post_v1_predict]')";
+  CHECK(browser.await(section + ".querySelector('textarea').value === '{\"inputs\":{\"x\":[[0,0,0]]}}'"));
+  const std::string curl = browser.text(section + ".querySelector('pre').textContent");
+  CHECK(std::system(("timeout 60 " + curl + " -s -o " + (f / "reply.json")).c_str()) == 0);
+  CHECK(has(read(f / "reply.json"), R"("version":{"cycle":1,"step":20})"));
+  browser.evaluate(
+      "[...document.querySelectorAll('section')].forEach((s) => "
+      "[...s.querySelectorAll('button')].find((b) => b.textContent === 'Try it')?.click())");
+  const auto answered = [&](const char* operation, const char* status) {
+    return browser.await("document.querySelector('section[aria-labelledby=" + std::string(operation) +
+                         "] [role=status]').textContent.startsWith('" + status + "')");
+  };
+  CHECK(answered("post_v1_predict", "200"));
+  CHECK(answered("get_v1_status", "200"));
+  CHECK(answered("get_healthz", "200"));
+  CHECK(answered("get_openapijson", "200"));
+  CHECK(answered("post_v1_control", "401"));
+  browser.resize(390, 800);
+  CHECK(browser.await("document.documentElement.scrollWidth <= 390"));
+  for (const std::string& url : browser.requests) {
+    INFO(url);
+    CHECK((url.rfind(address, 0) == 0 || url == "about:blank"));
+  }
+}
