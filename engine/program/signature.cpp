@@ -172,14 +172,11 @@ std::vector<OperandSpec> read_operands(std::string_view text, bool& more) {
 
 // The axis of this name in the shape of an operand: from the start, or negative from the end, where "..." precedes it.
 std::optional<int> axis_named(const OperandSpec& operand, const std::string& name) {
-  const size_t open = operand.type.find('['), close = operand.type.find(']');
-  if (open == std::string::npos || close == std::string::npos || close < open) return std::nullopt;
-  const std::vector<std::string> axes =
-      Plain(std::string_view(operand.type).substr(open + 1, close - open - 1)).split();
+  const auto axes = operand.axes();
   bool any = false;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    any = any || axes[i] == "...";
-    if (axes[i] == name) return any ? static_cast<int>(i) - static_cast<int>(axes.size()) : static_cast<int>(i);
+  for (size_t i = 0; axes && i < axes->size(); ++i) {
+    any = any || (*axes)[i] == "...";
+    if ((*axes)[i] == name) return any ? static_cast<int>(i) - static_cast<int>(axes->size()) : static_cast<int>(i);
   }
   return std::nullopt;
 }
@@ -209,6 +206,12 @@ std::string joined(const std::vector<OperandSpec>& operands, bool more) {
 std::string OperandSpec::str() const {
   return name + (type.empty() ? "" : " " + type) + (below.empty() ? "" : " < " + below) + (repeated ? "..." : "") +
          (optional ? "?" : "");
+}
+
+std::optional<std::vector<std::string>> OperandSpec::axes() const {
+  const size_t open = type.find('['), close = type.find(']');
+  if (open == std::string::npos || close == std::string::npos || close < open) return std::nullopt;
+  return Plain(std::string_view(type).substr(open + 1, close - open - 1)).split();
 }
 
 std::optional<AttributeValue> AttributeSpec::value_if_absent() const {
