@@ -7,7 +7,7 @@ namespace harmonics::engine {
 
 namespace {
 
-FunctionalPtr called_by(const Node& call) {
+FunctionalPtr needed_callee(const Node& call) {
   if (FunctionalPtr f = FunctionalTable::global().find(call.callee)) return f;
   throw Error(ErrorKind::Internal,
               fmt::format("the program calls '{}', which is no registered functional", call.callee));
@@ -22,7 +22,7 @@ bool inline_once(Program& program, const HasKernel& has_kernel) {
       rewriter.copy(node);
       continue;
     }
-    const auto body = body_program(*called_by(node), node.attributes, input_types(program, node));
+    const auto body = body_program(*needed_callee(node), node.attributes, input_types(program, node));
     for (const Node& inner : body->nodes) again = again || inner.op == Op::call;
     rewriter.splice(*body, node);
   }

@@ -19,7 +19,7 @@ bool has_rule(const Node& node) {
   return node.op == Op::call || node.op == Op::host_call || node.op == Op::scan || op_row(node.op).gradient != nullptr;
 }
 
-FunctionalPtr called_by(const Node& node) {
+FunctionalPtr needed_callee(const Node& node) {
   if (FunctionalPtr f = FunctionalTable::global().find(node.callee)) return f;
   throw Error(ErrorKind::Name, "there is no functional '" + node.callee + "'");
 }
@@ -82,7 +82,7 @@ class Differentiator {
       for (ValueId v : node.inputs) carries = carries || depends_[v];
       for (ValueId v : node.outputs) used = used || v >= needed.size() || needed[v];
       if (!carries || !has_rule(node)) return false;
-      if (used && node.op == Op::call && !called_by(node)->gradient) {
+      if (used && node.op == Op::call && !needed_callee(node)->gradient) {
         if (chooser_) chooser_->opened(program(), node);
         return true;
       }
@@ -125,7 +125,7 @@ class Differentiator {
     std::vector<HTensor> dy;
     for (ValueId v : node.outputs) dy.push_back(adjoints_[v]);
     if (node.op == Op::scan) return scan_rule(node, inputs, outputs, dy);
-    if (node.op == Op::call) return called_by(node)->gradient(node.attributes, inputs, outputs, dy);
+    if (node.op == Op::call) return needed_callee(node)->gradient(node.attributes, inputs, outputs, dy);
     if (node.op != Op::host_call) return op_row(node.op).gradient(node.attributes, inputs, outputs, dy);
     for (size_t i = 0; i < dy.size(); ++i)
       if (!dy[i]) dy[i] = zeros_like(outputs[i]);
