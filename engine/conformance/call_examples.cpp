@@ -9,6 +9,7 @@
 
 #include "engine/conformance/functional_cases.hpp"
 #include "engine/conformance/gradient_check.hpp"
+#include "engine/conformance/signature_calls.hpp"
 #include "engine/program/op.hpp"
 #include "engine/program/tracer.hpp"
 
@@ -123,6 +124,8 @@ std::string CallExample::str() const {
 
 std::vector<CallExample> calls_of_item(const Item& functional, DType type, uint64_t seed) {
   const AttributeMap attributes = arguments_to_try(functional);
+  if (const FunctionalPtr f = FunctionalTable::global().find(functional.name))
+    if (auto calls = calls_by_signature(f->name, f->signature, attributes, type, seed); !calls.empty()) return calls;
   size_t inputs = 1;
   for (const ArgumentSpec& a : functional.arguments) inputs += a.type == HX_ARG_LAYER;
   std::optional<Error> refused;

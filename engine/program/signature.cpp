@@ -12,7 +12,7 @@ namespace harmonics::engine {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorKind::Plugin, "the signature " + what); }
+[[noreturn]] void refuse_signature(const std::string& what) { throw Error(ErrorKind::Plugin, "the signature " + what); }
 
 std::string trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(' ');
@@ -35,9 +35,9 @@ class Plain {
       if (depth == 0 && text_.compare(i, wanted.size(), wanted) == 0) return i;
       if (c == '[' || c == '(' || c == '{') ++depth;
       if (c == ']' || c == ')' || c == '}') --depth;
-      if (depth < 0) refuse("closes a bracket that is not open: " + std::string(text_));
+      if (depth < 0) refuse_signature("closes a bracket that is not open: " + std::string(text_));
     }
-    if (depth > 0 || quoted) refuse("does not close a bracket or quote: " + std::string(text_));
+    if (depth > 0 || quoted) refuse_signature("does not close a bracket or quote: " + std::string(text_));
     return std::string_view::npos;
   }
   std::vector<std::string> split() const {
@@ -83,7 +83,7 @@ OperandSpec read_operand(std::string text) {
   }
   const size_t n = name_length(text);
   if (n == 0 || (below != std::string::npos && name_length(operand.below) != operand.below.size()))
-    refuse("has an operand '" + whole + "'; write NAME [SHAPE], NAME [SHAPE]? or NAME [SHAPE] < AXIS");
+    refuse_signature("has an operand '" + whole + "'; write NAME [SHAPE], NAME [SHAPE]? or NAME [SHAPE] < AXIS");
   operand.name = text.substr(0, n);
   operand.type = trimmed(std::string_view(text).substr(n));
   return operand;
@@ -95,7 +95,7 @@ uint32_t type_named(const std::string& word) {
   if (word == "bool") return HX_ARG_BOOL;
   if (word == "text") return HX_ARG_STRING;
   if (word == "ints") return HX_ARG_INTS;
-  refuse("has an attribute of the unknown type '" + word + "'; types are int, float, bool, text and ints");
+  refuse_signature("has an attribute of the unknown type '" + word + "'; types are int, float, bool, text and ints");
 }
 
 uint32_t type_of_default(const std::string& text) {
@@ -117,12 +117,12 @@ AttributeSpec read_attribute(std::string text) {
   const std::string whole = text;
   AttributeSpec a;
   const size_t n = name_length(text);
-  if (n == 0) refuse("has an attribute '" + whole + "' without a name");
+  if (n == 0) refuse_signature("has an attribute '" + whole + "' without a name");
   a.name = text.substr(0, n);
   text = trimmed(std::string_view(text).substr(n));
   if (const size_t open = Plain(text).find("("); open != std::string::npos) {
     a.description = text.substr(open + 1);
-    if (!take_end(a.description, ")")) refuse("has text after the description of '" + a.name + "'");
+    if (!take_end(a.description, ")")) refuse_signature("has text after the description of '" + a.name + "'");
     text = trimmed(std::string_view(text).substr(0, open));
   }
   std::string type;
@@ -131,7 +131,7 @@ AttributeSpec read_attribute(std::string text) {
   if (take_start(text, "?")) optional = true;
   if (take_start(text, "=")) {
     a.default_text = take_word(text);
-    if (a.default_text.empty()) refuse("lacks the default of '" + a.name + "'");
+    if (a.default_text.empty()) refuse_signature("lacks the default of '" + a.name + "'");
     if (type.empty()) a.type = type_of_default(a.default_text);
     quoted = a.default_text.size() >= 2 && a.default_text.front() == '"' && a.default_text.back() == '"';
     if (quoted) a.default_text = a.default_text.substr(1, a.default_text.size() - 2), optional = true;
@@ -140,19 +140,19 @@ AttributeSpec read_attribute(std::string text) {
   if (take_start(text, "since 1.")) {
     const auto minor = parse_argument(HX_ARG_INT, take_word(text));
     if (!minor || std::get<int64_t>(*minor) < 0 || std::get<int64_t>(*minor) > 1000)
-      refuse("has no contract after 'since' of '" + a.name + "'");
+      refuse_signature("has no contract after 'since' of '" + a.name + "'");
     a.since = static_cast<uint16_t>(std::get<int64_t>(*minor));
   }
-  if (!text.empty()) refuse("has '" + text + "' after the attribute '" + a.name + "'");
+  if (!text.empty()) refuse_signature("has '" + text + "' after the attribute '" + a.name + "'");
   if (!type.empty()) a.type = type_named(type);
-  if (a.type == 0) refuse("gives the attribute '" + a.name + "' neither type nor default");
+  if (a.type == 0) refuse_signature("gives the attribute '" + a.name + "' neither type nor default");
   a.required = !optional && a.default_text.empty();
   if (!a.default_text.empty() && !parse_argument(a.type, a.default_text))
-    refuse("has the default '" + a.default_text + "' of '" + a.name + "', which is not " +
-           std::string(argument_type_name(a.type)));
+    refuse_signature("has the default '" + a.default_text + "' of '" + a.name + "', which is not " +
+                     std::string(argument_type_name(a.type)));
   if (!a.range.empty() && !is_range(a.type, a.range))
-    refuse("has the range '" + a.range + "' of '" + a.name + "', which does not fit " +
-           std::string(argument_type_name(a.type)));
+    refuse_signature("has the range '" + a.range + "' of '" + a.name + "', which does not fit " +
+                     std::string(argument_type_name(a.type)));
   return a;
 }
 
@@ -166,20 +166,17 @@ std::vector<OperandSpec> read_operands(std::string_view text, bool& more) {
   }
   for (size_t i = 0; i < operands.size(); ++i)
     for (size_t k = 0; k < i; ++k)
-      if (operands[i].name == operands[k].name) refuse("has two operands '" + operands[i].name + "'");
+      if (operands[i].name == operands[k].name) refuse_signature("has two operands '" + operands[i].name + "'");
   return operands;
 }
 
 // The axis of this name in the shape of an operand: from the start, or negative from the end, where "..." precedes it.
 std::optional<int> axis_named(const OperandSpec& operand, const std::string& name) {
-  const size_t open = operand.type.find('['), close = operand.type.find(']');
-  if (open == std::string::npos || close == std::string::npos || close < open) return std::nullopt;
-  const std::vector<std::string> axes =
-      Plain(std::string_view(operand.type).substr(open + 1, close - open - 1)).split();
+  const auto axes = operand.axes();
   bool any = false;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    any = any || axes[i] == "...";
-    if (axes[i] == name) return any ? static_cast<int>(i) - static_cast<int>(axes.size()) : static_cast<int>(i);
+  for (size_t i = 0; axes && i < axes->size(); ++i) {
+    any = any || (*axes)[i] == "...";
+    if ((*axes)[i] == name) return any ? static_cast<int>(i) - static_cast<int>(axes->size()) : static_cast<int>(i);
   }
   return std::nullopt;
 }
@@ -209,6 +206,12 @@ std::string joined(const std::vector<OperandSpec>& operands, bool more) {
 std::string OperandSpec::str() const {
   return name + (type.empty() ? "" : " " + type) + (below.empty() ? "" : " < " + below) + (repeated ? "..." : "") +
          (optional ? "?" : "");
+}
+
+std::optional<std::vector<std::string>> OperandSpec::axes() const {
+  const size_t open = type.find('['), close = type.find(']');
+  if (open == std::string::npos || close == std::string::npos || close < open) return std::nullopt;
+  return Plain(std::string_view(type).substr(open + 1, close - open - 1)).split();
 }
 
 std::optional<AttributeValue> AttributeSpec::value_if_absent() const {
@@ -253,7 +256,7 @@ Signature parse_signature(const std::string& text) {
   s.more_attributes = text.empty();
   if (text.empty()) return s;
   const size_t arrow = Plain(text).find(" -> ");
-  if (arrow == std::string::npos) refuse("has no ' -> ' before its results: " + text);
+  if (arrow == std::string::npos) refuse_signature("has no ' -> ' before its results: " + text);
   std::string left = trimmed(std::string_view(text).substr(0, arrow));
   std::string right = trimmed(std::string_view(text).substr(arrow + 4));
   if (const size_t semicolon = Plain(right).find(";"); semicolon != std::string::npos) {
@@ -261,7 +264,7 @@ Signature parse_signature(const std::string& text) {
     right.resize(semicolon);
   }
   if (const size_t open = Plain(left).find("{"); open != std::string::npos) {
-    if (left.back() != '}') refuse("has text between its attributes and results: " + text);
+    if (left.back() != '}') refuse_signature("has text between its attributes and results: " + text);
     for (std::string& part : Plain(std::string_view(left).substr(open + 1, left.size() - open - 2)).split()) {
       if (part == "...") {
         s.more_attributes = true;
@@ -269,7 +272,7 @@ Signature parse_signature(const std::string& text) {
       }
       s.attributes.push_back(read_attribute(std::move(part)));
       if (s.attribute(s.attributes.back().name) != &s.attributes.back())
-        refuse("has two attributes '" + s.attributes.back().name + "'");
+        refuse_signature("has two attributes '" + s.attributes.back().name + "'");
     }
     left.resize(open);
   }
@@ -277,10 +280,11 @@ Signature parse_signature(const std::string& text) {
   s.inputs = read_operands(left, s.more_inputs);
   bool more_results = false;
   s.results = read_operands(right, more_results);
-  if (s.results.empty() || more_results) refuse("names no result: " + text);
+  if (s.results.empty() || more_results) refuse_signature("names no result: " + text);
   for (size_t i = 0; i < s.inputs.size(); ++i)
     if (!s.inputs[i].below.empty() && !bound_of(s, i) && !s.attribute(s.inputs[i].below))
-      refuse("bounds '" + s.inputs[i].name + "' by '" + s.inputs[i].below + "', which is no axis and no attribute");
+      refuse_signature("bounds '" + s.inputs[i].name + "' by '" + s.inputs[i].below +
+                       "', which is no axis and no attribute");
   return s;
 }
 

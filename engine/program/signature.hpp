@@ -33,6 +33,8 @@ struct OperandSpec {
   std::string below;  // the axis or attribute that bounds the indices in it; "": it holds no indices
 
   std::string str() const;
+  // The axes of its first shape, "...", "rows", "2"; nothing where the text has none.
+  std::optional<std::vector<std::string>> axes() const;
 };
 
 struct AttributeSpec : ArgumentSpec {

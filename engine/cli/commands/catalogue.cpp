@@ -87,12 +87,20 @@ void add_signature(CatalogueEntry& e, const Functional& f) {
   e.notes = f.signature.notes;
 }
 
+// If its signature is invalid, calls of it are refused; lists say so.
+void add_signature(CatalogueEntry& e, const Item& item) {
+  try {
+    if (const FunctionalPtr f = FunctionalTable::global().find(item.name)) add_signature(e, *f);
+  } catch (const Error& error) {
+    e.notes = std::string("it cannot be used: ") + error.what();
+  }
+}
+
 CatalogueEntry entry_of(const Item& item) {
   CatalogueEntry e{
       std::string(kind_name(item.kind)), item.name, signature(item), item.description, item.plugin, item.path, {}, ""};
   for (const ArgumentSpec& a : item.arguments) e.arguments.push_back(entry_of(a));
-  if (item.kind == HX_FUNCTIONAL)
-    if (const FunctionalPtr f = FunctionalTable::global().find(item.name)) add_signature(e, *f);
+  if (item.kind == HX_FUNCTIONAL) add_signature(e, item);
   return finished(std::move(e));
 }
 

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "engine/conformance/call_examples.hpp"
 #include "engine/plugin/loader.hpp"
 #include "engine/plugin/pending_items.hpp"
 #include "engine/program/functional.hpp"
@@ -139,4 +140,18 @@ TEST_CASE("signatures: invalid ones of plugins are refused when the functional i
         "functional 'own_attributes': the signature has attributes\ndeclare them as arguments of register_functional");
   add_lookup("unnamed", "");
   CHECK_FALSE(FunctionalTable::global().find("unnamed")->signature.known);
+}
+
+TEST_CASE("signatures: inputs to try a plugin's functional follow from its signature") {
+  add_lookup("tried", "table [rows, width], ids i32 [...] < rows, weights [...]? -> y [..., width]");
+  const ItemPtr item = Registry::global().need(HX_FUNCTIONAL, "tried");
+  const std::vector<CallExample> calls = calls_of_item(*item, DType::F64, 1);
+  REQUIRE(calls.size() == 6);
+  CHECK(calls[0].str() == "tried{times = 1.0}(f64[5, 3], i32[3])");
+  CHECK(calls[1].str() == "tried{times = 1.0}(f64[5, 3], i32[3], f64[3])");
+  CHECK(calls[4].str() == "tried{times = 1.0}(f64[5, 3], i32[])");
+  for (const CallExample& call : calls)
+    for (int64_t i = 0; i < call.inputs[1].size(); ++i) CHECK(call.inputs[1].data<int32_t>()[i] < 5);
+  add_lookup("untold", "table, ids -> y");
+  CHECK_THROWS_AS(calls_of_item(*Registry::global().need(HX_FUNCTIONAL, "untold"), DType::F64, 1), Error);
 }

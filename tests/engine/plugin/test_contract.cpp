@@ -227,10 +227,11 @@ AT(hx_gradient_call, n_outputs, 8);
 AT(hx_gradient_call, inputs, 16);
 AT(hx_gradient_call, outputs, 24);
 AT(hx_gradient_call, output_gradients, 32);
-SIZE(hx_functional_vt, 32);
+SIZE(hx_functional_vt, 40);
 AT(hx_functional_vt, apply, 8);
 AT(hx_functional_vt, gradient, 16);
 AT(hx_functional_vt, destroy, 24);
+AT(hx_functional_vt, signature, 32);
 SIZE(hx_implementation_vt, 56);
 AT(hx_implementation_vt, supports, 8);
 AT(hx_implementation_vt, find, 16);
@@ -295,7 +296,8 @@ static_assert(HX_ACTIVATION == 1 && HX_LOSS == 2 && HX_LAYER == 3 && HX_PRODUCER
               "");
 static_assert(HX_TAKES_CLASSES == 1 && HX_SHIFTS_TARGET == 2 && HX_IDENTITY_SKIP == 4 && HX_MODE_ONLY == 8 &&
                   HX_AFTER_MAP == 16 && HX_TWO_CLASSES_IN_ONE == 32 && HX_TAKES_NUMBERS == 64 &&
-                  HX_OWN_GRADIENT == 128 && HX_NEEDS_END == 256 && HX_BY_CLOCK == 512,
+                  HX_OWN_GRADIENT == 128 && HX_NEEDS_END == 256 && HX_BY_CLOCK == 512 && HX_UPDATE == 1024 &&
+                  HX_BLOCK_WRITE == 2048 && HX_ORDER_FREE == 4096,
               "");
 static_assert(HX_ARG_INT == 1 && HX_ARG_FLOAT == 2 && HX_ARG_BOOL == 3 && HX_ARG_STRING == 4 && HX_ARG_INTS == 5 &&
                   HX_ARG_LAYER == 6,
