@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <memory>
+#include <optional>
 
 #include <fmt/core.h>
 
+#include "engine/bound/window_cache.hpp"
 #include "engine/language/sampler.hpp"
 #include "engine/tensor/finite.hpp"
 #include "formats/utf8.hpp"
@@ -33,26 +35,7 @@ std::vector<int32_t> encode(const std::string& text, const std::vector<std::stri
   return ids;
 }
 
-void store_ids(std::vector<std::byte>& buffer, DType dtype, const std::vector<int32_t>& window) {
-  for (size_t i = 0; i < window.size(); ++i) switch (dtype) {
-      case DType::U8:
-        reinterpret_cast<uint8_t*>(buffer.data())[i] = static_cast<uint8_t>(window[i]);
-        break;
-      case DType::U16:
-        reinterpret_cast<uint16_t*>(buffer.data())[i] = static_cast<uint16_t>(window[i]);
-        break;
-      case DType::I64:
-        reinterpret_cast<int64_t*>(buffer.data())[i] = window[i];
-        break;
-      case DType::I32:
-        reinterpret_cast<int32_t*>(buffer.data())[i] = window[i];
-        break;
-      default:
-        break;  // refused by check_symbols
-    }
-}
-
-// Checks that the dtype can hold every symbol (see store_ids).
+// Checks that the dtype can hold every symbol (see store_symbols).
 void check_symbols(const StreamType& stream, const std::string& name) {
   const size_t room = stream.dtype == DType::U8                                  ? 256
                       : stream.dtype == DType::U16                               ? 65536
@@ -63,10 +46,39 @@ void check_symbols(const StreamType& stream, const std::string& name) {
                                                 stream.symbols.size(), dtype_name(stream.dtype)));
 }
 
+// Runs the whole window for every symbol.
+class WholeWindow {
+ public:
+  WholeWindow(CompiledStep& step, const std::string& output, DType dtype, int64_t window, uint64_t seed)
+      : step_(step),
+        scores_(step.executable().output(output)),
+        dtype_(dtype),
+        seed_(seed),
+        padded_(static_cast<size_t>(window)),
+        buffer_(static_cast<size_t>(window) * element_bytes(dtype)) {}
+  const float* scores(const std::vector<int32_t>& text) {
+    const size_t used = std::min(text.size(), padded_.size());
+    std::fill(std::copy(text.end() - static_cast<int64_t>(used), text.end(), padded_.begin()), padded_.end(), 0);
+    store_symbols(buffer_.data(), dtype_, padded_.data(), padded_.size());
+    const void* input = buffer_.data();
+    step_.set(&input, 0, 1, seed_);
+    step_.run();
+    return scores_.data<float>() + (static_cast<int64_t>(used) - 1) * scores_.shape().back();
+  }
+
+ private:
+  CompiledStep& step_;
+  const HTensor& scores_;
+  DType dtype_;
+  uint64_t seed_;
+  std::vector<int32_t> padded_;
+  std::vector<std::byte> buffer_;
+};
+
 }  // namespace
 
-void generate(BoundGraph& graph, int cycle, const GenerateSettings& settings,
-              const std::function<void(const std::string&)>& emit) {
+std::string generate(BoundGraph& graph, int cycle, const GenerateSettings& settings,
+                     const std::function<void(const std::string&)>& emit) {
   const std::vector<int> producers = graph.graph().producers_used(cycle, false), results = graph.results(cycle);
   const auto& types = graph.types();
   if (producers.size() != 1 || results.size() != 1)
@@ -87,35 +99,35 @@ void generate(BoundGraph& graph, int cycle, const GenerateSettings& settings,
   o.batch = 1;
   o.wanted = results;
   const CompileOptions c = graph.compile_options(settings);
-  CompiledStep step(graph.lower(o), graph.store(), graph.executor(settings.threads), c);
-  const std::string output = step.lowered().values.at(results.front());
-  const TensorType result = type_of(step.executable().output(output));
+  Lowered lowered = graph.lower(o);
+  const std::string output = lowered.values.at(results.front());
+  const TensorType result = lowered.program.type(lowered.program.output(output)->value);
   const int64_t scored =
       result.shape.rank() == 3 ? result.shape.back() : 0;  // as declared, possibly more than there are symbols
   if (result.shape != Shape{1, window, std::max(scored, classes)})
     throw Error(ErrorKind::Usage, fmt::format("the result of '{}' is {} for one window; writing text needs [1, {}, "
                                               "{}]: a score of every symbol at every position",
                                               graph.graph().name, result.str(), window, classes));
+  Executor& executor = graph.executor(settings.threads);
+  WindowCache cache(lowered, output, stream.dtype, window, graph.store(), executor, c);
+  std::unique_ptr<CompiledStep> step;
+  std::optional<WholeWindow> whole;
+  if (!cache.refused().empty()) {
+    step = std::make_unique<CompiledStep>(std::move(lowered), graph.store(), executor, c);
+    whole.emplace(*step, output, stream.dtype, window, settings.seed);
+  }
 
   std::vector<int32_t> context = encode(settings.prompt, stream.symbols);
   if (context.empty()) {  // begin at the start of a line if the text has lines
     const auto newline = std::find(stream.symbols.begin(), stream.symbols.end(), "\n");
     context.push_back(newline == stream.symbols.end() ? 0 : static_cast<int32_t>(newline - stream.symbols.begin()));
   }
-  std::vector<std::byte> buffer(static_cast<size_t>(window) * element_bytes(stream.dtype));
-  std::vector<int32_t> padded(static_cast<size_t>(window));
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   for (int64_t i = 0; i < settings.symbols; ++i) {
     if (i > 0 && settings.seconds > 0 && std::chrono::duration<double>(Clock::now() - start).count() > settings.seconds)
-      return;
-    const size_t used = std::min<size_t>(context.size(), static_cast<size_t>(window));
-    std::fill(std::copy(context.end() - static_cast<int64_t>(used), context.end(), padded.begin()), padded.end(), 0);
-    store_ids(buffer, stream.dtype, padded);
-    const void* input = buffer.data();
-    step.set(&input, 0, 1, settings.seed);
-    step.run();
-    const float* scores = step.executable().output(output).data<float>() + (static_cast<int64_t>(used) - 1) * scored;
+      break;
+    const float* scores = whole ? whole->scores(context) : cache.scores(context);
     if (const int64_t bad = first_not_finite(result.dtype, scores, classes); bad >= 0)
       throw Error(ErrorKind::Diverged, fmt::format("symbol {} cannot be chosen: its scores are infinite or NaN", i + 1),
                   {}, {"the weights, or what they compute, are not finite: train again with a lower rate"});
@@ -123,6 +135,7 @@ void generate(BoundGraph& graph, int cycle, const GenerateSettings& settings,
                              static_cast<uint64_t>(i)));
     emit(stream.symbols[static_cast<size_t>(context.back())]);
   }
+  return cache.refused();
 }
 
 }  // namespace harmonics::engine

@@ -19,8 +19,9 @@ struct GenerateSettings : DeviceSettings {
 
 // Requires one producer of symbols and one result of [positions, symbols]; else throws ErrorKind::Usage saying what
 // is missing. `emit` receives each symbol as it is written (the prompt is not repeated). A symbol of the prompt
-// missing from the vocabulary is an error.
-void generate(BoundGraph& graph, int cycle, const GenerateSettings& settings,
-              const std::function<void(const std::string&)>& emit);
+// missing from the vocabulary is an error. Each symbol costs one step where the flow keeps positions apart but for
+// causal attention; else the whole window runs again for every symbol, and the reason is returned.
+std::string generate(BoundGraph& graph, int cycle, const GenerateSettings& settings,
+                     const std::function<void(const std::string&)>& emit);
 
 }  // namespace harmonics::engine

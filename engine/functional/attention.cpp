@@ -1,6 +1,8 @@
 #include <cmath>
 #include <limits>
 
+#include <harmonics/element_type.hpp>
+
 #include "engine/functional/reference.hpp"
 
 namespace harmonics::engine::reference {
@@ -198,6 +200,14 @@ Values through_lse(const Heads& h, const OptionalInputs& more, Inputs in, const 
 }
 Values attention_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs gradients) {
   const OptionalInputs more = optional_inputs("attention", a, in, 3);
+  if (is_stored(in[1].dtype()) || is_stored(in[2].dtype())) {  // a cache, which has no gradient
+    std::vector<HTensor> wider(in.begin(), in.end());
+    for (size_t i : {1, 2}) wider[i] = wide(in[i], in[0]);
+    Values result = attention_gradient(a, wider, out, gradients);
+    for (size_t i : {1, 2})
+      if (is_stored(in[i].dtype())) result[i] = HTensor();
+    return result;
+  }
   std::vector<HTensor> operands{in[0], in[1], in[2], out[0], out[1], or_zero(gradients[0], out[0])};
   operands.insert(operands.end(), in.begin() + 3, in.end());
   Values found = apply("attention_grad", a, operands);  // dq, dk, dv, those of bias and sinks

@@ -1,6 +1,8 @@
 // Sequences that grow: rotary positions, and rows appended to a cache.
 #include <cmath>
 
+#include <harmonics/element_type.hpp>
+
 #include "engine/functional/reference.hpp"
 
 namespace harmonics::engine::reference {
@@ -133,15 +135,17 @@ Values cache_append(const AttributeMap&, Inputs in) {
              " do not fit: they are [B, C, ...] and [B, T, ...] with T up to C");
   expect(start.dtype() == DType::I32 && start.shape() == Shape{whole[0]}, "cache_append",
          "start is i32[" + std::to_string(whole[0]) + "], one row number for each batch item, not " + text_of(start));
-  HTensor result = cache;
-  const HTensor converted = as_type_of(rows, cache);
+  // Only whole tensors of a stored type can be converted; what is not replaced keeps its numbers.
+  const bool stored = is_stored(cache.dtype());
+  HTensor result = stored ? cast(cache, DType::F32) : cache;
+  const HTensor converted = as_type_of(rows, result);
   const int64_t inner = static_cast<int64_t>(whole.rank()) - 2;
   for (int64_t b = 0; b < whole[0]; ++b) {
     std::vector<HTensor> at{full(DType::I32, {1}, static_cast<double>(b)), slice_axis(start, 0, b, b + 1)};
     if (inner > 0) at.push_back(full(DType::I32, {inner}, 0));
     result = update_slice(result, slice_axis(converted, 0, b, b + 1), concat(at, 0));
   }
-  return {result};
+  return {as_type_of(result, cache)};
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace harmonics::engine {
 struct ModelOptions {
   // Type to convert matrices to, in memory, whose rows are whole blocks of it; none: as they are in the file.
   std::optional<DType> weights;
-  DType cache = DType::F32;  // or F16
+  DType cache = DType::F32;  // or F16, Q8_0
 };
 
 // The model whose architecture the metadata names, over the tensors where they lie in their file. Throws

@@ -253,6 +253,11 @@ void add_llama_entries(Model& model, DType cache) {
   const auto owned = std::make_shared<Llama>(read(model));
   Llama& m = *owned;
   m.cache = cache;
+  if (const ElementType& type = element_type(cache); m.head_width % type.block != 0)
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}': its heads are {} wide, and a cache of {} needs whole blocks of {}", model.name,
+                            m.head_width, type.name, type.block),
+                {}, {"take another type of the cache: f16"});
   for (const auto& [name, tensor] : model.parameters->all())
     if (tensor.type.shape.rank() == 2) m.types[name] = tensor.type.dtype;
   expect_tensor(model, "token_embd.weight", {m.vocabulary, m.width});

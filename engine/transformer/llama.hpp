@@ -13,7 +13,7 @@ namespace harmonics::engine {
 // `.embedding_length`, `.attention.head_count`, `.attention.head_count_kv`, `.feed_forward_length`, `.context_length`,
 // `.attention.layer_norm_rms_epsilon`, `.rope.freq_base`, `.rope.pairing` ("half" or "interleaved"). Throws
 // ErrorKind::Weights naming the key or tensor that is missing or does not fit. Matrices may be of any type that
-// `linear` takes as its weight; `cache`: type of the keys and values of tokens, f32 or f16.
+// `linear` takes as its weight; `cache`: type of the keys and values of tokens, f32, f16 or q8_0.
 void add_llama_entries(Model& model, DType cache = DType::F32);
 
 }  // namespace harmonics::engine

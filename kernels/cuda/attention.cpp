@@ -24,7 +24,7 @@ bool read(const Site& site, Attention& a) {
 }  // namespace
 
 bool plan_attention(const Site& site, hx_kernel& out) {
-  if (kernels::has_more_than_attention(site)) return declined("has no optional inputs, window or softcap");
+  if (kernels::has_more_than_attention(site)) return plan_sequence(site, out);
   const uint32_t dtype = site.in(0).dtype;
   const bool as_they_are = (dtype == HX_F16 || dtype == HX_BF16) && site.in(1).dtype == dtype &&
                            site.in(2).dtype == dtype && site.out().dtype == dtype;

@@ -50,6 +50,8 @@ const std::unordered_map<std::string_view, Plan>& plans() {
         {"conv_grad_input", plan_conv_grad_input},
         {"conv_grad_weight", plan_conv_grad_weight},
         {"attention", plan_attention},
+        {"rope", plan_rope},
+        {"cache_append", plan_cache_append},
         {"softmax", plan_softmax},
         {"softmax_grad", plan_softmax},
         {"log_softmax", plan_softmax},

@@ -44,6 +44,9 @@ bool plan_conv_grad_input(const Site&, hx_kernel&);
 bool plan_conv_grad_weight(const Site&, hx_kernel&);
 
 bool plan_attention(const Site&, hx_kernel&);
+bool plan_sequence(const Site&, hx_kernel&);  // attention with optional inputs, a window or a cap
+bool plan_rope(const Site&, hx_kernel&);
+bool plan_cache_append(const Site&, hx_kernel&);
 
 bool plan_softmax(const Site&, hx_kernel&);
 bool plan_softmax_cross_entropy(const Site&, hx_kernel&);

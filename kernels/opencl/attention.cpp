@@ -1,4 +1,4 @@
-// Attention without a score matrix: a thread per query, or per key, visits all others. Rotary positions.
+// Attention without a score matrix: a thread per query, or per key, visits all others.
 #include <cmath>
 
 #include "families.hpp"
@@ -27,10 +27,9 @@ struct Attention {
       : q(site.in(0), first(site)), k(site.in(1), first(site)), v(site.in(2), first(site)) {}
   static bool first(const Site& site) { return site.flag("positions_first"); }
 
-  bool is_served(const Site& site) const {
-    if (kernels::has_more_than_attention(site)) return declined("has no optional inputs, window or softcap");
-    for (const uint32_t i : {1, 2, 3, 5})
-      if (i < site.inputs() && site.in(i).dtype != site.in(0).dtype) return declined("attends within one type only");
+  bool is_served(const Site& site, const std::vector<uint32_t>& alike) const {
+    for (const uint32_t i : alike)
+      if (site.in(i).dtype != site.in(0).dtype) return declined("attends within one type only");
     if (!is_float(site.in(0).dtype)) return declined("attends in floats only");
     if (std::max(q.width, v.width) > kWidest) return declined("keeps heads of 256 numbers at most");
     return true;
@@ -180,11 +179,271 @@ kernel void keys_of(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFE
 }
 )";
 
+const char* kTakes = "takes lengths i32, a mask of bool, a bias and sinks of floats";
+
+// With optional inputs: lengths, mask, bias and sinks, as far as they are given.
+const char* kSequenceSizes = R"(
+#define SEQUENCE_SIZES uint window, T cap, uint mask_item, uint mask_head, uint bias_item, uint bias_head
+#define RANGE                                                                                          \
+  const int length = LENGTH, place = length - (int)queries + (int)t,                                    \
+      first = window ? max(0, place - (int)window + 1) : 0, end = causal ? min(length, place + 1) : length;
+)";
+
+const char* kSequence = R"(
+kernel void attend(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4) OPTIONAL, SIZES,
+    SEQUENCE_SIZES) {
+  QUERY
+  const uint q_at = Q_AT(batch, h, t), out_at = OUT_AT(batch, h, t);
+  RANGE
+  T q[ROOM], sums[ROOM], largest = -INFINITY, total = 0;
+  for (uint d = 0; d < WIDTH; ++d) q[d] = X_READ(0, q_at + d);
+  for (uint d = 0; d < VALUES; ++d) sums[d] = 0;
+  SINK
+  for (int j = first; j < end; ++j) {
+    const uint k_at = K_AT(batch, g, j), v_at = V_AT(batch, g, j);
+    T score = 0;
+    for (uint d = 0; d < WIDTH; ++d) score += q[d] * K_READ(1, k_at + d);
+    score *= scale;
+    if (cap > 0) score = tanh(score / cap) * cap;
+    TERMS
+    if (score == -INFINITY) continue;
+    if (score > largest) {
+      const T less = exp(largest - score);
+      total *= less;
+      for (uint d = 0; d < VALUES; ++d) sums[d] *= less;
+      largest = score;
+    }
+    const T e = exp(score - largest);
+    total += e;
+    for (uint d = 0; d < VALUES; ++d) sums[d] += e * V_READ(2, v_at + d);
+  }
+  for (uint d = 0; d < VALUES; ++d) X_WRITE(3, out_at + d, total == 0 ? 0 : sums[d] / total);
+  LSE_WRITE(4, i, total == 0 ? -INFINITY : log(total) + largest);
+}
+)";
+
+// Stores per query own, shift, share and by: p = exp(score - shift) share, and the gradient of a score is p (dp - own)
+// by. A query that sees one key, which has probability 1 for any score, has by = 0.
+const char* kSequenceGradient = R"(
+#define BUFFERS BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUFFER(6) OPTIONAL, SIZES, \
+    SEQUENCE_SIZES
+#define SCORE                                                                                     \
+  const uint q_at = Q_AT(batch, h, t), out_at = OUT_AT(batch, h, t), k_at = K_AT(batch, g, j),    \
+      v_at = V_AT(batch, g, j);                                                                   \
+  T score = 0, dp = 0, slope = scale;                                                             \
+  for (uint d = 0; d < WIDTH; ++d) score += X_READ(0, q_at + d) * X_READ(1, k_at + d);            \
+  for (uint d = 0; d < VALUES; ++d) dp += X_READ(3, out_at + d) * X_READ(2, v_at + d);            \
+  score *= scale;                                                                                 \
+  if (cap > 0) {                                                                                  \
+    const T bent = tanh(score / cap);                                                             \
+    score = bent * cap;                                                                           \
+    slope *= 1 - bent * bent;                                                                     \
+  }                                                                                               \
+  TERMS                                                                                           \
+  if (score == -INFINITY) continue;
+#define ROWS (batches * heads * queries)
+#define STATISTIC(n, row) AT(T, 6)[(n) * ROWS + (row)]
+#define ROW ((batch * heads + h) * queries + t)
+#define PROBABILITY (exp(score - STATISTIC(1, ROW)) * STATISTIC(2, ROW))
+#define OF_SCORE(p) ((p) * (dp - STATISTIC(0, ROW)) * STATISTIC(3, ROW))
+kernel void queries_of(BUFFERS) {
+  QUERY
+  RANGE
+  T largest = -INFINITY, total = 0, own = 0, dq[ROOM];
+  uint seen = 0;
+  SINK
+  for (int j = first; j < end; ++j) {
+    SCORE
+    ++seen;
+    if (score > largest) {
+      const T less = exp(largest - score);
+      own *= less, total *= less, largest = score;
+    }
+    const T e = exp(score - largest);
+    own += e * dp, total += e;
+  }
+  STATISTIC(0, ROW) = total == 0 ? 0 : own / total;
+  STATISTIC(1, ROW) = total == 0 ? 0 : largest;
+  STATISTIC(2, ROW) = total == 0 ? 0 : 1 / total;
+  STATISTIC(3, ROW) = HAS_SINKS ? 1 : seen != 1;
+  for (uint d = 0; d < WIDTH; ++d) dq[d] = 0;
+  for (int j = first; j < end; ++j) {
+    SCORE
+    const T ds = OF_SCORE(PROBABILITY) * slope;
+    for (uint d = 0; d < WIDTH; ++d) dq[d] += ds * X_READ(1, k_at + d);
+  }
+  for (uint d = 0; d < WIDTH; ++d) X_WRITE(4, Q_AT(batch, h, t) + d, dq[d]);
+}
+kernel void keys_of(BUFFERS) {
+  const uint i = get_global_id(0);
+  if (i >= batches * shared * keys) return;
+  const uint g = i / keys % shared, batch = i / keys / shared, group = heads / shared;
+  const int j = i % keys;
+  T dk[ROOM], dv[ROOM];
+  for (uint d = 0; d < WIDTH; ++d) dk[d] = 0;
+  for (uint d = 0; d < VALUES; ++d) dv[d] = 0;
+  for (uint h = g * group; h < (g + 1) * group; ++h)
+    for (uint t = 0; t < queries; ++t) {
+      RANGE
+      if (j < first || j >= end) continue;
+      SCORE
+      const T p = PROBABILITY, ds = OF_SCORE(p) * slope;
+      for (uint d = 0; d < WIDTH; ++d) dk[d] += ds * X_READ(0, q_at + d);
+      for (uint d = 0; d < VALUES; ++d) dv[d] += p * X_READ(3, out_at + d);
+    }
+  for (uint d = 0; d < WIDTH; ++d) X_WRITE(4, K_AT(batch, g, j) + d, dk[d]);
+  for (uint d = 0; d < VALUES; ++d) X_WRITE(5, V_AT(batch, g, j) + d, dv[d]);
+}
+#ifdef B
+kernel void bias_of(BUFFERS) {
+  const uint i = get_global_id(0), tables = !bias_item ? 1 : bias_head ? batches * heads : batches;
+  if (i >= tables * queries * keys) return;
+  const uint t = i / keys % queries, sharing = batches * heads / tables, from = i / keys / queries * sharing;
+  const int j = i % keys;
+  T sum = 0;
+  for (uint n = from; n < from + sharing; ++n) {
+    const uint batch = n / heads, h = n % heads, g = h / (heads / shared);
+    RANGE
+    if (j < first || j >= end) continue;
+    SCORE
+    sum += OF_SCORE(PROBABILITY);
+  }
+  B_WRITE(4, i, sum);
+}
+#endif
+#ifdef S
+kernel void sinks_of(BUFFERS) {
+  const uint h = get_global_id(0);
+  if (h >= heads) return;
+  T sum = 0;
+  for (uint batch = 0; batch < batches; ++batch)
+    for (uint t = 0; t < queries; ++t)
+      sum -= exp(SINK_READ - STATISTIC(1, ROW)) * STATISTIC(2, ROW) * STATISTIC(0, ROW);
+  S_WRITE(4, h, sum);
+}
+#endif
+)";
+
+// Buffers of the launch from `base` on, for the optional inputs, and the text that reads them.
+class OptionalText {
+ public:
+  explicit OptionalText(uint32_t first) : base(first) {}
+  uint32_t base;
+  std::string buffers, length = "(int)keys", sink, terms, macros;
+  std::vector<uint32_t> places;
+  std::vector<std::string> names;
+  int64_t strides[4] = {};  // of items and heads, of the mask and the bias
+
+  // False: an input of an unknown name or type.
+  bool take(const Site& site, uint32_t input, const Attention& a) {
+    const std::string list = site.text("operands");
+    for (size_t at = 0; at < list.size(); ++input) {
+      const size_t comma = std::min(list.find(',', at), list.size());
+      const std::string& name = names.emplace_back(list.substr(at, comma - at));
+      if (input >= site.inputs() || !take(name, site.in(input), a)) return false;
+      places.push_back(input);
+      at = comma + 1;
+    }
+    return input == site.inputs();
+  }
+  std::string text(const Site& site, const Attention& a, uint32_t lse_dtype) const {
+    return a.head(site, lse_dtype) + element_macros("K", site.in(1).dtype) + element_macros("V", site.in(2).dtype) +
+           macros + "#define OPTIONAL " + buffers + "\n#define LENGTH " + length + "\n#define SINK " +
+           (sink.empty() ? "" : "largest = " + sink + ", total = 1;") + "\n#define SINK_READ " +
+           (sink.empty() ? "0" : sink) + "\n#define HAS_SINKS " + (sink.empty() ? "0" : "1") + "\n#define TERMS " +
+           terms + "\n" + kSequenceSizes;
+  }
+  void give(const Site& site, const Attention& a, Launch& launch) const {
+    a.give(site, launch);
+    launch.with(static_cast<cl_uint>(site.number("window")));
+    launch.with_number(site.in(0).dtype, site.number("softcap"));
+    for (const int64_t stride : strides) launch.with(static_cast<cl_uint>(stride));
+  }
+
+ private:
+  bool take(const std::string& name, const hx_type& type, const Attention& a) {
+    const std::string n = std::to_string(base + places.size());
+    buffers += ", BUFFER(" + n + ")";
+    if (name == "lengths") {
+      if (type.dtype != HX_I32) return false;
+      length = "clamp(AT(int, " + n + ")[batch], 0, (int)keys)";
+      return true;
+    }
+    if (name == "sinks") {
+      macros += element_macros("S", type.dtype);
+      sink = "S_READ(" + n + ", h)";
+      return is_float(type.dtype);
+    }
+    const bool is_mask = name == "mask";
+    if ((!is_mask && name != "bias") || (is_mask ? type.dtype != HX_BOOL : !is_float(type.dtype))) return false;
+    const int64_t table = a.q.positions * a.k.positions, heads = type.rank == 4 ? type.dims[1] : 0;
+    int64_t* const to = strides + (is_mask ? 0 : 2);
+    to[0] = heads * table;
+    to[1] = heads > 1 ? table : 0;
+    const std::string from = name + "_item * batch + " + name + "_head * h + t * keys + j";
+    if (is_mask) {
+      terms = "if (!AT(uchar, " + n + ")[" + from + "]) continue; " + terms;
+    } else {
+      macros += element_macros("B", type.dtype);
+      terms += "score += B_READ(" + n + ", " + from + ");";
+    }
+    return true;
+  }
+};
+
+bool plan_sequence(const Site& site, const Attention& a, hx_kernel& out) {
+  OptionalText more(5);
+  if (!more.take(site, 3, a)) return declined(kTakes);
+  std::vector<uint32_t> buffers{0, 1, 2, site.inputs(), site.inputs() + 1};
+  buffers.insert(buffers.end(), more.places.begin(), more.places.end());
+  Work work;
+  Launch& launch =
+      work.launches.emplace_back(site.machine(), more.text(site, a, site.out(1).dtype) + kSequence, "attend", buffers);
+  more.give(site, a, launch);
+  launch.over(a.q.batch * a.q.heads * a.q.positions);
+  answer(out, std::move(work), "attention");
+  return true;
+}
+
+bool plan_sequence_grad(const Site& site, const Attention& a, hx_kernel& out) {
+  OptionalText more(7);
+  if (!more.take(site, 6, a)) return declined(kTakes);
+  const std::string text = more.text(site, a, site.in(4).dtype) + kSequenceGradient;
+  const uint32_t dq = site.inputs();
+  Work work;
+  const auto launch = [&](const char* name, uint32_t to, uint32_t second, int64_t threads) -> Launch& {
+    std::vector<uint32_t> buffers{0, 1, 2, 5, to, second, site.workspace()};
+    buffers.insert(buffers.end(), more.places.begin(), more.places.end());
+    Launch& made = work.launches.emplace_back(site.machine(), text, name, buffers);
+    more.give(site, a, made);
+    made.over(threads);
+    return made;
+  };
+  const int64_t queries = a.q.batch * a.q.heads * a.q.positions;
+  launch("queries_of", dq, dq, queries);
+  launch("keys_of", dq + 1, dq + 2, a.k.batch * a.k.heads * a.k.positions);
+  uint32_t next = dq + 3;
+  for (const std::string& name : more.names) {
+    if (name == "sinks") launch("sinks_of", next, next, a.q.heads), ++next;
+    if (name == "bias") launch("bias_of", next, next, count(site.out(next - dq))), ++next;
+  }
+  if (next != site.workspace()) return declined(kTakes);
+  answer(out, std::move(work), "attention").workspace =
+      static_cast<uint64_t>(4 * queries) * (site.in(0).dtype == HX_F64 ? 8 : 4);
+  return true;
+}
+
 }  // namespace
 
 bool plan_attention(const Site& site, hx_kernel& out) {
   const Attention a(site);
-  if (!a.is_served(site)) return false;
+  const bool mixed = site.in(1).dtype != site.in(0).dtype || site.in(2).dtype != site.in(0).dtype;
+  if (kernels::has_more_than_attention(site) || mixed) {
+    if (!is_float(site.in(1).dtype) || !is_float(site.in(2).dtype)) return declined("attends in floats only");
+    return a.is_served(site, {}) && plan_sequence(site, a, out);
+  }
+  if (site.inputs() != 3) return declined("takes optional inputs by name");
+  if (!a.is_served(site, {1, 2})) return false;
   Work work;
   Launch& launch = work.launches.emplace_back(site.machine(), a.head(site, site.out(1).dtype) + kForward, "attend",
                                               std::vector<uint32_t>{0, 1, 2, 3, 4});
@@ -196,7 +455,9 @@ bool plan_attention(const Site& site, hx_kernel& out) {
 
 bool plan_attention_grad(const Site& site, hx_kernel& out) {
   const Attention a(site);
-  if (!a.is_served(site)) return false;
+  if (!a.is_served(site, {1, 2, 3, 5})) return false;
+  if (kernels::has_more_than_attention(site)) return plan_sequence_grad(site, a, out);
+  if (site.inputs() != 6) return declined("takes optional inputs by name");
   const std::string head = a.head(site, site.in(4).dtype);
   const int64_t queries = a.q.batch * a.q.heads * a.q.positions;
   Work work;
@@ -210,50 +471,6 @@ bool plan_attention_grad(const Site& site, hx_kernel& out) {
   second.over(a.k.batch * a.k.heads * a.k.positions);
   answer(out, std::move(work), "attention").workspace =
       static_cast<uint64_t>(3 * queries) * (site.in(0).dtype == HX_F64 ? 8 : 4);
-  return true;
-}
-
-// Angles are computed on the host in f64, for accuracy at late positions, and on devices without f64.
-bool plan_rope(const Site& site, hx_kernel& out) {
-  if (kernels::has_more_than_rope(site)) return declined("turns all pairs (i, i + D/2), from offset on");
-  const hx_type& x = site.in(0);
-  const uint32_t skipped = site.flag("positions_first") ? 1 : 0;
-  if (!is_float(x.dtype) || x.rank < 2 + skipped || x.dims[x.rank - 1] % 2)
-    return declined("rotates floats of an even width only");
-  const int64_t half = x.dims[x.rank - 1] / 2, positions = x.dims[x.rank - 2 - skipped],
-                repeats = skipped ? x.dims[x.rank - 2] : 1, pairs = count(x) / 2;
-  const double decay = -std::log(site.number("base", 10000)) / static_cast<double>(half),
-               turn = site.flag("inverse") ? -1 : 1;
-  std::vector<double> table;
-  for (int64_t i = 0; i < positions * half; ++i) {
-    const double angle =
-        static_cast<double>(site.integer("offset") + i / half) * std::exp(static_cast<double>(i % half) * decay);
-    table.push_back(std::cos(angle));
-    table.push_back(turn * std::sin(angle));
-  }
-  Work work;
-  const bool wide = x.dtype == HX_F64;
-  const std::vector<float> narrow(table.begin(), table.end());
-  const Constant& turns =
-      work.constants.emplace_back(site.machine(), wide ? static_cast<const void*>(table.data()) : narrow.data(),
-                                  table.size() * (wide ? sizeof(double) : sizeof(float)));
-  const std::string body = std::string("#define T ") + type_name(x.dtype) + "\n" + element_macros("X", x.dtype) + R"(
-kernel void turn(BUFFER(0), BUFFER(1), global const T* turns, uint pairs, uint half_width, uint positions,
-    uint repeats) {
-  const uint i = get_global_id(0);
-  if (i >= pairs) return;
-  const uint row = i / half_width, p = i % half_width, left = row * 2 * half_width + p, right = left + half_width,
-      at = row / repeats % positions * half_width + p;
-  const T a = X_READ(0, left), b = X_READ(0, right), c = turns[2 * at], s = turns[2 * at + 1];
-  X_WRITE(1, left, a * c - b * s);
-  X_WRITE(1, right, b * c + a * s);
-}
-)";
-  Launch& launch = work.launches.emplace_back(site.machine(), body, "turn", std::vector<uint32_t>{0, 1});
-  launch.with(turns.memory());
-  for (const int64_t n : {pairs, half, positions, repeats}) launch.with(static_cast<cl_uint>(n));
-  launch.over(pairs);
-  answer(out, std::move(work), "rope").in_place = 1;
   return true;
 }
 

@@ -87,6 +87,7 @@ const std::unordered_map<std::string_view, Plan>& plans() {
         {"attention", plan_attention},
         {"attention_grad", plan_attention_grad},
         {"rope", plan_rope},
+        {"cache_append", plan_cache_append},
         {"lstm_scan", plan_scan},
         {"lstm_scan_grad", plan_scan},
         {"gru_scan", plan_scan},

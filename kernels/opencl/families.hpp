@@ -62,6 +62,7 @@ bool plan_set_norm_grad(const Site&, hx_kernel&);
 bool plan_attention(const Site&, hx_kernel&);
 bool plan_attention_grad(const Site&, hx_kernel&);
 bool plan_rope(const Site&, hx_kernel&);
+bool plan_cache_append(const Site&, hx_kernel&);
 bool plan_scan(const Site&, hx_kernel&);
 
 bool plan_optimizer(const Site&, hx_kernel&);

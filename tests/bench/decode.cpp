@@ -1,6 +1,6 @@
 // Tokens of a Llama with random weights: what each costs as its sequence grows, and the fraction of the machine's read
 // bandwidth at which the weights pass.
-//   decode [MEGABYTES] [TOKENS] [THREADS]
+//   decode [MEGABYTES] [TOKENS] [THREADS] [f32|f16|q8_0: the cache]
 // The first rows of sequences repeat; the best time of each position is taken. Memory: what the process gained since
 // before the model, beside weights and cache.
 #include <algorithm>
@@ -38,7 +38,7 @@ void add(Model& model, const std::string& name, const Shape& shape, float scale)
       true;
 }
 
-Model model_of(const Sizes& s) {
+Model model_of(const Sizes& s, DType cache) {
   Model model;
   model.name = "random";
   model.metadata = ModelMetadata("random", AttributeMap()
@@ -60,7 +60,7 @@ Model model_of(const Sizes& s) {
     for (const char* map : {"ffn_gate.weight", "ffn_up.weight"}) add(model, b + map, {s.hidden, s.width}, 0.05f);
     add(model, b + "ffn_down.weight", {s.width, s.hidden}, 0.05f);
   }
-  add_llama_entries(model);
+  add_llama_entries(model, cache);
   return model;
 }
 
@@ -75,17 +75,19 @@ double bytes_of_weights(const Model& model) {
 int main(int argc, char** argv) {
   const int64_t megabytes = argc > 1 ? std::atoll(argv[1]) : 200, tokens = argc > 2 ? std::atoll(argv[2]) : 256;
   const int threads = argc > 3 ? std::atoi(argv[3]) : 1;
-  if (megabytes < 1 || tokens < 2 || threads < 1) {
-    std::fprintf(stderr, "usage: decode [MEGABYTES] [TOKENS] [THREADS]\n");
+  const std::string type = argc > 4 ? argv[4] : "f32";
+  const DType cache_type = type == "q8_0" ? DType::Q8_0 : type == "f16" ? DType::F16 : DType::F32;
+  if (megabytes < 1 || tokens < 2 || threads < 1 || (cache_type == DType::F32 && type != "f32")) {
+    std::fprintf(stderr, "usage: decode [MEGABYTES] [TOKENS] [THREADS] [f32|f16|q8_0]\n");
     return 64;
   }
   Sizes s;
-  if (megabytes < 40) s.width = 128, s.hidden = 352, s.vocabulary = 500;
+  if (megabytes < 40) s.width = 128, s.heads = 4, s.shared = 2, s.hidden = 352, s.vocabulary = 500;
   const int64_t narrow = s.width / s.heads * s.shared;
   const int64_t layer = 2 * s.width * s.width + 2 * narrow * s.width + 3 * s.width * s.hidden;
   s.layers = std::max<int64_t>(1, (megabytes * 1000000 / 4 - s.vocabulary * s.width) / layer);
   const double before = resident();
-  const Model model = model_of(s);
+  const Model model = model_of(s, cache_type);
   const double weights = bytes_of_weights(model);
   const auto executor = make_team_executor(threads);
   Decoder decoder(model, *executor);

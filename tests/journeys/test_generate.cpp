@@ -71,6 +71,9 @@ TEST_CASE("generate: in other types of weights and caches") {
     CHECK(r.out.rfind("Once upon a time, there was a little", 0) == 0);
   }
   CHECK(harmonics(stories(folder, "--weight-type q9")).code == 2);
+  const Result narrow = harmonics(stories(folder, "--cache-type q8_0"));  // its heads are 8 wide
+  CHECK(narrow.code == 2);
+  CHECK(has(narrow.err, "its heads are 8 wide, and a cache of q8_0 needs whole blocks of 32"));
 }
 
 TEST_CASE("generate: what is wrong is said with the remedy") {

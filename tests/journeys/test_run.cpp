@@ -303,6 +303,12 @@ TEST_CASE("run: text is learned in windows, and infer generates some") {
       harmonics("infer " + flow + " --weights " + weights + " --prompt 'ab' --generate 18 --temperature 0");
   REQUIRE(written.code == 0);
   CHECK(written.out == "abcd efgh\nabcd efgh\n\n");
+  CHECK_FALSE(has(written.err, "the whole window runs again"));
+  const Result longer =
+      harmonics("infer " + flow + " --weights " + weights + " --prompt 'ab' --generate 98 --temperature 0");
+  std::string lines;
+  for (int i = 0; i < 10; ++i) lines += "abcd efgh\n";
+  CHECK(longer.out == lines + "\n");
   const Result foreign = harmonics("infer " + flow + " --weights " + weights + " --prompt 'xyz'");
   CHECK(foreign.code == 2);
   CHECK(has(foreign.err, "the prompt has 'x' at byte 0, which the model's 10 symbols do not include"));

@@ -312,9 +312,10 @@ void generate_flags(VerbRow& verb) {
                             [](Options& o, const std::string& v) { o.weight_type = dtype_named(v); });
   weights.choices = quantized_types();
   weights.example = "q8_0";
-  FlagRow& cache = f.text("cache-type", "TYPE", ": type of the keys and values of tokens",
-                          [](Options& o, const std::string& v) { o.cache_type = dtype_named(v); });
-  cache.choices = {"f32", "f16"};
+  FlagRow& cache =
+      f.text("cache-type", "TYPE", ": type of the keys and values of tokens; q8_0 for heads whose width divides by 32",
+             [](Options& o, const std::string& v) { o.cache_type = dtype_named(v); });
+  cache.choices = {"f32", "f16", "q8_0"};
   cache.initial = "f32";
   machine(f);
 }

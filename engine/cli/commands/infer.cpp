@@ -21,7 +21,7 @@ int write_text(BoundGraph& graph, const Options& options) {
   s.threads = options.run.threads;
   static_cast<DeviceSettings&>(s) = options.run;
   std::string text;
-  generate(graph, 0, s, [&](const std::string& symbol) {
+  const std::string refused = generate(graph, 0, s, [&](const std::string& symbol) {
     if (text.empty() && !options.json) print_data(options.prompt);  // the model knows the prompt
     text += symbol;
     if (options.json) return;
@@ -33,6 +33,7 @@ int write_text(BoundGraph& graph, const Options& options) {
         boost::json::object{{"version", 1}, {"graph", graph.graph().name}, {"prompt", options.prompt}, {"text", text}});
   else
     print("\n");
+  if (!refused.empty() && !options.quiet) print_note("the whole window runs again for every symbol: " + refused);
   return kDone;
 }
 

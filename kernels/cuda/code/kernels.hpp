@@ -217,4 +217,29 @@ Function max_pool_grad_function();                  // indices, dy, dx; a block 
 Function avg_pool_function();                       // x, y
 Function avg_pool_grad_function();                  // dy, dx
 
+// ---- sequence.cu: attention over what is known at run time, rotary positions, caches
+constexpr uint32_t kWidestHead = 256;
+struct AttendParameters {
+  uint32_t batch, heads, shared, queries, keys, width, values;              // of a head: width of queries, of values
+  uint32_t q_head, q_row, k_head, k_row, v_head, v_row, out_head, out_row;  // strides
+  uint32_t mask_item, mask_head, bias_item, bias_head;
+  uint32_t causal, window, half_keys, half_values;  // f16
+  uint32_t has_lengths, has_mask, has_bias, has_sinks;
+  float scale, cap;
+};
+Function attend_function();  // q, k, v, lengths, mask, bias, sinks, out, lse: all f32 but as said; a warp per query
+struct TurnParameters {
+  uint32_t count;                                  // pairs that are turned and elements that are not
+  uint32_t width, half, positions, repeats, item;  // item: rows of an item of the first axis
+  uint32_t has_positions, own_positions, has_frequencies, interleaved;
+  int32_t offset;
+  double decay, sign;
+};
+Function turn_function();  // x, positions, frequencies, y: f32
+struct AppendParameters {
+  uint32_t count, capacity, rows, row;
+};
+Function append_function(uint32_t element_bytes);  // rows, start, cache: of one type
+Function append_half_function();                   // rows in f32, start, cache in f16
+
 }  // namespace harmonics::cuda

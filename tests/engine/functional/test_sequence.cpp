@@ -162,6 +162,23 @@ TEST_CASE("cache_append writes each item's rows and clamps its start") {
   CHECK(equal_bytes(narrow, cast(y, DType::F16)));
 }
 
+TEST_CASE("a cache of q8_0: appended rows are quantised, and attention reads its numbers") {
+  const HTensor cache = cast(waves({2, 5, 1, 32}, 0.7), DType::Q8_0), rows = waves({2, 2, 1, 32}, 0.3);
+  const HTensor y = apply("cache_append", {}, {cache, rows, whole({1, 3})})[0];
+  REQUIRE(y.dtype() == DType::Q8_0);
+  const HTensor expected = apply("cache_append", {}, {cast(cache, DType::F32), rows, whole({1, 3})})[0];
+  CHECK(equal_bytes(y, cast(expected, DType::Q8_0)));
+  const HTensor q = waves({2, 3, 2, 32}, 0.21);
+  const AttributeMap a = operands("lengths").set("positions_first", true).set("causal", true);
+  const Values stored = apply("attention", a, {q, y, y, whole({3, 5})});
+  const HTensor wide = cast(y, DType::F32);
+  CHECK(equal_bytes(stored[0], apply("attention", a, {q, wide, wide, whole({3, 5})})[0]));
+  const Values gradients = gradient_of(a, {q, y, y, whole({3, 5})});
+  CHECK(equal_bytes(gradients[0], gradient_of(a, {q, wide, wide, whole({3, 5})})[0]));
+  CHECK(gradients[1].empty());
+  CHECK(gradients[2].empty());
+}
+
 TEST_CASE("optional inputs: errors say what was given and what to write") {
   const HTensor q = waves({1, 2, 3, 4}, 1), x = waves({2, 3, 4}, 1), lengths = whole({3});
   CHECK(refused("attention", {}, {q, q, q, lengths}) ==

@@ -1,12 +1,14 @@
 // Sessions over shared plans: chunks, growth and neighbours do not change a bit of the scores.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
 
+#include <harmonics/element_type.hpp>
 #include <harmonics/ops.hpp>
 
 #include "engine/language/decoder.hpp"
@@ -253,9 +255,9 @@ TEST_CASE("decoder: a token allocates nothing, and writes its caches in place") 
   CHECK(appended == 6);
 }
 
-TEST_CASE("decoder: stored weights and f16 caches give nearly the same scores, and equal bits in chunks") {
+TEST_CASE("decoder: stored weights and caches of f16 and q8_0 give nearly the same scores, and equal bits in chunks") {
   SmallLlama s;
-  s.width = 64, s.heads = 4, s.shared = 2, s.hidden = 96, s.vocabulary = 70;
+  s.width = 128, s.heads = 4, s.shared = 2, s.hidden = 96, s.vocabulary = 70;
   const Model exact = small_llama(s);
   const auto executor = make_team_executor(2);
   const auto tokens = some_tokens(70, s.vocabulary);
@@ -268,7 +270,8 @@ TEST_CASE("decoder: stored weights and f16 caches give nearly the same scores, a
   };
   // Half a step of the type in each weight, with random signs, through three blocks.
   for (const Case& c : {Case{DType::F32, DType::F16, 0.01}, Case{DType::F16, DType::F32, 0.01},
-                        Case{DType::BF16, DType::F32, 0.05}, Case{DType::Q8_0, DType::F16, 0.05}}) {
+                        Case{DType::BF16, DType::F32, 0.05}, Case{DType::Q8_0, DType::F16, 0.05},
+                        Case{DType::F32, DType::Q8_0, 0.05}, Case{DType::Q8_0, DType::Q8_0, 0.05}}) {
     ImportedModel imported;
     imported.path = "small";
     imported.metadata = exact.metadata;
@@ -293,7 +296,21 @@ TEST_CASE("decoder: stored weights and f16 caches give nearly the same scores, a
     CHECK(std::sqrt(difference / size) < c.bound);
     CHECK(difference > 0);
     CHECK(copied(whole.append(tokens)) == scores.back());
+    Session chunks(decoder);
+    for (size_t at = 0; at < tokens.size();) {
+      const size_t count = std::min<size_t>(tokens.size() - at, 3 + at % 17);
+      CHECK(copied(chunks.append({tokens.data() + at, count})) == scores[at + count - 1]);
+      at += count;
+    }
+    CHECK(session.cache_bytes() * 32 * 4 == of_exact.cache_bytes() * run_bytes(c.cache, 32));
   }
+}
+
+TEST_CASE("llama: a cache of blocks needs heads of whole blocks") {
+  Model model = bare_llama({});
+  CHECK(message_of([&] { add_llama_entries(model, DType::Q8_0); }) ==
+        "'small': its heads are 4 wide, and a cache of q8_0 needs whole blocks of 32\n"
+        "take another type of the cache: f16");
 }
 
 TEST_CASE("decoder: what does not fit is refused, and the sequence is unchanged") {

@@ -1,0 +1,133 @@
+// Plans attention with optional inputs, rotary positions, and rows appended to a cache.
+#include <cmath>
+
+#include "families.hpp"
+
+namespace harmonics::cuda {
+namespace {
+
+struct Named {
+  std::string name;
+  uint32_t input;
+};
+// The optional inputs, which follow the first `fixed` ones; false: not as many as the call has inputs.
+bool optional_inputs(const Site& site, uint32_t fixed, std::vector<Named>& found) {
+  const std::string names = site.text("operands");
+  for (size_t at = 0; at < names.size();) {
+    const size_t comma = std::min(names.find(',', at), names.size());
+    found.push_back({names.substr(at, comma - at), fixed + static_cast<uint32_t>(found.size())});
+    at = comma + 1;
+  }
+  return fixed + found.size() == site.inputs();
+}
+
+// Strides of heads and of positions.
+struct Rows {
+  uint32_t head, row;
+  Rows(const hx_type& x, bool positions_first) {
+    const auto width = static_cast<uint32_t>(x.dims[3]), second = static_cast<uint32_t>(x.dims[2]);
+    head = positions_first ? width : second * width;
+    row = positions_first ? second * width : width;
+  }
+};
+
+bool is_cache(const hx_type& x) { return x.dtype == HX_F32 || x.dtype == HX_F16; }
+
+}  // namespace
+
+bool plan_sequence(const Site& site, hx_kernel& out) {
+  const hx_type &q = site.in(0), &k = site.in(1), &v = site.in(2), &y = site.out();
+  if (!is_f32(q) || !is_f32(y) || !is_f32(site.out(1)) || !is_cache(k) || !is_cache(v))
+    return declined("attends with optional inputs in f32, over keys and values of f32 or f16");
+  const bool first = site.flag("positions_first");
+  const uint32_t heads = first ? 2 : 1, positions = 3 - heads;
+  const auto size = [](const hx_type& x, uint32_t axis) { return static_cast<uint32_t>(x.dims[axis]); };
+  AttendParameters p{};
+  p.batch = size(q, 0), p.heads = size(q, heads), p.shared = size(k, heads), p.queries = size(q, positions);
+  p.keys = size(k, positions), p.width = size(q, 3), p.values = size(v, 3);
+  if (std::max(p.width, p.values) > kWidestHead) return declined("keeps heads of 256 numbers at most");
+  const Rows of_q(q, first), of_k(k, first), of_v(v, first), of_out(y, first);
+  p.q_head = of_q.head, p.q_row = of_q.row, p.k_head = of_k.head, p.k_row = of_k.row;
+  p.v_head = of_v.head, p.v_row = of_v.row, p.out_head = of_out.head, p.out_row = of_out.row;
+  p.causal = site.flag("causal");
+  p.window = static_cast<uint32_t>(site.number("window"));
+  p.half_keys = k.dtype == HX_F16, p.half_values = v.dtype == HX_F16;
+  p.scale = static_cast<float>(site.number("scale", 1 / std::sqrt(static_cast<double>(p.width))));
+  p.cap = static_cast<float>(site.number("softcap"));
+  std::vector<Named> more;
+  if (!optional_inputs(site, 3, more)) return declined("takes optional inputs by name");
+  uint32_t lengths = 0, mask = 0, bias = 0, sinks = 0;  // inputs; any where they are not given
+  for (const Named& m : more) {
+    const hx_type& type = site.in(m.input);
+    const uint32_t table = p.queries * p.keys, tables = type.rank == 4 ? size(type, 1) : 0;
+    const uint32_t of_item = tables * table, of_head = tables > 1 ? table : 0;
+    if (m.name == "lengths" && type.dtype == HX_I32)
+      lengths = m.input, p.has_lengths = 1;
+    else if (m.name == "sinks" && is_f32(type))
+      sinks = m.input, p.has_sinks = 1;
+    else if (m.name == "mask" && type.dtype == HX_BOOL)
+      mask = m.input, p.has_mask = 1, p.mask_item = of_item, p.mask_head = of_head;
+    else if (m.name == "bias" && is_f32(type))
+      bias = m.input, p.has_bias = 1, p.bias_item = of_item, p.bias_head = of_head;
+    else
+      return declined("takes lengths i32, a mask of bool, a bias and sinks of f32");
+  }
+  const uint32_t rows = p.batch * p.heads * p.queries, of_block = kThreads / 32;
+  Work work(site.machine());
+  work.launch(attend_function(), {(rows + of_block - 1) / of_block, 1, 1, kThreads},
+              {{0}, {1}, {2}, {lengths}, {mask}, {bias}, {sinks}, {site.inputs()}, {site.inputs() + 1}}, p);
+  answer(out, std::move(work), "attention");
+  return true;
+}
+
+bool plan_rope(const Site& site, hx_kernel& out) {
+  const hx_type& x = site.in(0);
+  const uint32_t skipped = site.flag("positions_first") ? 1 : 0;
+  if (!is_f32(x) || x.rank < 2 + skipped) return declined("rotates f32 only");
+  TurnParameters p{};
+  p.width = static_cast<uint32_t>(last(x));
+  const auto given = static_cast<uint32_t>(site.number("rotary_dims"));
+  p.half = (given ? given : p.width) / 2;
+  p.positions = static_cast<uint32_t>(x.dims[x.rank - 2 - skipped]);
+  p.repeats = skipped ? static_cast<uint32_t>(x.dims[x.rank - 2]) : 1;
+  const auto rows = static_cast<uint32_t>(count(x) / last(x));
+  p.item = rows / static_cast<uint32_t>(x.dims[0]);
+  p.count = rows * (p.width - p.half);
+  p.interleaved = site.text("pairing") == "interleaved";
+  p.offset = static_cast<int32_t>(site.integer("offset"));
+  p.decay = -std::log(site.number("base", 10000)) / p.half;
+  p.sign = site.flag("inverse") ? -1 : 1;
+  std::vector<Named> more;
+  if (!optional_inputs(site, 1, more)) return declined("takes optional inputs by name");
+  uint32_t positions = 0, frequencies = 0;
+  for (const Named& m : more) {
+    const hx_type& type = site.in(m.input);
+    if (m.name == "positions" && type.dtype == HX_I32)
+      positions = m.input, p.has_positions = 1, p.own_positions = type.rank == 2;
+    else if (m.name == "frequencies" && is_f32(type))
+      frequencies = m.input, p.has_frequencies = 1;
+    else
+      return declined("takes positions i32 and frequencies f32");
+  }
+  Work work(site.machine());
+  work.over(p.count, turn_function(), {{0}, {positions}, {frequencies}, {site.inputs()}}, p);
+  answer(out, std::move(work), "rope").in_place = 1;
+  return true;
+}
+
+bool plan_cache_append(const Site& site, hx_kernel& out) {
+  const hx_type &cache = site.in(0), &rows = site.in(1);
+  const bool narrows = cache.dtype == HX_F16 && is_f32(rows);
+  if (site.in(2).dtype != HX_I32 || (cache.dtype != rows.dtype && !narrows))
+    return declined("appends rows of the cache's type, or f32 to f16, from i32 rows on");
+  const auto n = static_cast<uint32_t>(count(rows));
+  const AppendParameters p{n, static_cast<uint32_t>(cache.dims[1]), static_cast<uint32_t>(rows.dims[1]),
+                           static_cast<uint32_t>(n / (rows.dims[0] * rows.dims[1]))};
+  Work work(site.machine());
+  work.copy({3}, {0}, bytes_of(cache));
+  work.over(n, narrows ? append_half_function() : append_function(width(cache.dtype)), {{1}, {2}, {3}}, p);
+  answer(out, std::move(work), "cache append").in_place = 1;
+  return true;
+}
+
+}  // namespace harmonics::cuda
