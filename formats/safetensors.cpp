@@ -16,6 +16,7 @@ namespace harmonics {
 namespace {
 
 constexpr uint64_t kLengthBytes = 8;
+constexpr std::string_view kStoredType = "harmonics.element_type:";  // a key of metadata; the tensor's name follows
 
 struct DTypeSpelling {
   DType dtype;
@@ -34,17 +35,21 @@ const DTypeSpelling* spelling(std::string_view name) {
   return at == std::end(kDTypes) ? nullptr : at;
 }
 
-const DTypeSpelling* spelling(DType dtype) {
-  return std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const auto& row) { return row.dtype == dtype; });
+// Types without a spelling are written as bytes.
+const DTypeSpelling& spelling(DType dtype) {
+  const auto row_of = [](DType wanted) {
+    return std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const auto& row) { return row.dtype == wanted; });
+  };
+  const auto* found = row_of(dtype);
+  return found == std::end(kDTypes) ? *row_of(DType::U8) : *found;
 }
+bool is_written_as_bytes(DType dtype) { return spelling(dtype).dtype != dtype; }
 
-std::string_view written_name(const TensorEntry& entry) {
-  if (const DTypeSpelling* row = spelling(entry.dtype); row != std::end(kDTypes)) return row->name;
-  throw Error(ErrorKind::Weights, "a safetensors file cannot hold tensor " + shown_name(entry.name) +
-                                      ": the format has "
-                                      "no " +
-                                      std::string(element_type(entry.dtype).name))
-      .note("cast it to f32, bf16 or f16 before it is saved");
+// "q8_0[64, 96]"
+std::string type_text(DType dtype, const std::vector<uint64_t>& shape) {
+  std::string s = std::string(element_type(dtype).name) + "[";
+  for (size_t i = 0; i < shape.size(); ++i) s += (i ? ", " : "") + std::to_string(shape[i]);
+  return s + "]";
 }
 
 std::string list_text(const std::vector<uint64_t>& values) {
@@ -52,6 +57,45 @@ std::string list_text(const std::vector<uint64_t>& values) {
   std::string s = "[";
   for (size_t i = 0; i < values.size() && i < kMostShown; ++i) s += (i ? ", " : "") + std::to_string(values[i]);
   return s + (values.size() > kMostShown ? ", ...]" : "]");
+}
+
+std::vector<uint64_t> written_shape(const TensorEntry& entry) {
+  std::vector<uint64_t> shape = entry.shape;
+  if (is_written_as_bytes(entry.dtype)) shape.back() = run_bytes(entry.dtype, static_cast<int64_t>(entry.shape.back()));
+  return shape;
+}
+
+// The metadata of types that are written as bytes becomes the type and shape of their entries.
+void apply_stored_types(const Origin& file, SafetensorsHeader& header) {
+  std::map<std::string_view, TensorEntry*> entries;
+  for (TensorEntry& entry : header.tensors) entries.emplace(entry.name, &entry);
+  for (auto at = header.metadata.lower_bound(std::string(kStoredType));
+       at != header.metadata.end() && at->first.starts_with(kStoredType); at = header.metadata.erase(at)) {
+    const std::string name = at->first.substr(kStoredType.size());
+    const auto refuse = [&](const std::string& what) {
+      refuse_safetensors(file, kLengthBytes, &name,
+                         "metadata gives it the type " + shown_name(at->second) + ", " + what);
+    };
+    const auto found = entries.find(name);
+    if (found == entries.end()) refuse("but the file has no such tensor");
+    TensorEntry& entry = *found->second;
+    const ElementType* type = nullptr;
+    for (const ElementType& row : detail::element_types)
+      if (row.name == std::string_view(at->second).substr(0, at->second.find('[')) && is_written_as_bytes(row.dtype))
+        type = &row;
+    if (!type) refuse("which is none that is stored as bytes");
+    if (entry.dtype != DType::U8 || entry.shape.empty() || entry.shape.back() % type->block_bytes != 0)
+      refuse("which its rows of " + std::string(spelling(entry.dtype).name) + " " + list_text(entry.shape) +
+             " cannot hold: they are U8 with a multiple of " + std::to_string(type->block_bytes) + " bytes");
+    std::vector<uint64_t> shape = entry.shape;
+    if (__builtin_mul_overflow(shape.back() / type->block_bytes, uint64_t{type->block}, &shape.back()) ||
+        shape.back() > INT64_MAX)
+      refuse("which overflows");
+    if (const std::string held = type_text(type->dtype, shape); held != at->second)
+      refuse("but its bytes are those of " + held);
+    entry.dtype = type->dtype;
+    entry.shape = std::move(shape);
+  }
 }
 
 // Checks one tensor's JSON and converts it to an entry.
@@ -178,12 +222,13 @@ SafetensorsHeader read_safetensors_header(const void* data, size_t bytes, const 
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   });
   expect_gapless(file, header, data_bytes);
+  apply_stored_types(file, header);
   return header;
 }
 
 void order_as_written(std::vector<TensorEntry>& tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
-    const auto *x = spelling(a.dtype), *y = spelling(b.dtype);
+    const auto *x = &spelling(a.dtype), *y = &spelling(b.dtype);
     return x != y ? x > y : a.name < b.name;
   });
 }
@@ -194,9 +239,16 @@ std::string write_safetensors_header(const SafetensorsHeader& header) {
     if (json.back() != '{') json += ',';
     json.append(json_text(name)).append(":");
   };
-  if (!header.metadata.empty()) {
+  std::map<std::string, std::string> metadata = header.metadata;
+  if (const auto taken = metadata.lower_bound(std::string(kStoredType));
+      taken != metadata.end() && taken->first.starts_with(kStoredType))
+    throw Error(ErrorKind::Weights, "the metadata key " + shown_name(taken->first) +
+                                        " is reserved for the types of tensors; give it another name");
+  for (const TensorEntry& t : header.tensors)
+    if (is_written_as_bytes(t.dtype)) metadata[std::string(kStoredType) + t.name] = type_text(t.dtype, t.shape);
+  if (!metadata.empty()) {
     json.append("\"__metadata__\":{");
-    for (const auto& [name, value] : header.metadata) {
+    for (const auto& [name, value] : metadata) {
       key(name);
       json.append(json_text(value));
     }
@@ -204,8 +256,8 @@ std::string write_safetensors_header(const SafetensorsHeader& header) {
   }
   for (const TensorEntry& t : header.tensors) {
     key(t.name);
-    json.append("{\"dtype\":\"").append(written_name(t)).append("\",\"shape\":[");
-    for (const uint64_t d : t.shape) json.append(json.back() == '[' ? "" : ",").append(std::to_string(d));
+    json.append("{\"dtype\":\"").append(spelling(t.dtype).name).append("\",\"shape\":[");
+    for (const uint64_t d : written_shape(t)) json.append(json.back() == '[' ? "" : ",").append(std::to_string(d));
     json.append("],\"data_offsets\":[")
         .append(std::to_string(t.begin))
         .append(",")

@@ -1,5 +1,9 @@
 // The header of a safetensors file (huggingface.co/docs/safetensors): u64 length, JSON, contiguous little-endian
 // tensors. Reads it into a checked table of tensors and writes it.
+//
+// The format has no four-bit types and no blocks. A tensor of such a type is written as the U8 of its bytes, with the
+// bytes of a row as last dimension, and metadata gives its type and shape: "harmonics.element_type:NAME" is
+// "q8_0[64, 96]". The table has the type and shape of the metadata, which it must agree with, and not the entry.
 #pragma once
 
 #include <cstdint>

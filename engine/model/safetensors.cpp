@@ -26,7 +26,9 @@ HTensor tensor_at(const TensorEntry& entry, const void* bytes, std::shared_ptr<c
   TensorType type{entry.dtype, {}};
   for (const uint64_t dim : entry.shape) type.shape.push_back(static_cast<int64_t>(dim));
   const size_t size = type.bytes();
-  if (reinterpret_cast<uintptr_t>(bytes) % element_bytes(entry.dtype) == 0)
+  const ElementType& element = element_type(entry.dtype);
+  const size_t alignment = element.block == 1 ? element.block_bytes : 1;  // blocks are read by bytes
+  if (reinterpret_cast<uintptr_t>(bytes) % alignment == 0)
     return make_value(type, std::make_shared<Storage>(const_cast<void*>(bytes), size, std::move(keep), false));
   auto storage = std::make_shared<Storage>(size);
   std::memcpy(storage->data(), bytes, size);

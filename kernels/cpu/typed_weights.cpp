@@ -50,7 +50,7 @@ void cut(TypedContext& c, uint32_t wanted) {
   const Product& p = c.product;
   c.row_parts = c.column_parts = 1;
   while (c.row_parts * c.column_parts < wanted) {
-    if (p.n >= 2 * c.column_parts * kPanelGranule)
+    if (p.n >= 2 * c.column_parts * kTypedColumnGranule)
       c.column_parts *= 2;
     else if (p.m >= 2 * c.row_parts * 4 * kRowGranule)
       c.row_parts *= 2;
@@ -111,10 +111,10 @@ bool plan_typed_linear(const Site& site, hx_kernel& out) {
   const double bytes = static_cast<double>(c->row_bytes) * static_cast<double>(p.n),
                elements = static_cast<double>(p.k) * static_cast<double>(p.n);
   cut(*c, parts_for(bytes / 10 + elements * static_cast<double>(p.m) / 40, INT32_MAX));
-  constexpr int64_t kPanelFloats = 32768;  // a quarter of a second-level cache
-  c->panel = std::clamp<int64_t>(kPanelFloats / p.k / kPanelGranule, 1, 4) * kPanelGranule;
+  constexpr int64_t kWidest = 16;  // lanes of a vector
+  c->work_floats = kGroupColumns * (kChunk + kWidest * std::min(p.m, kBlockRows));
   const uint32_t parts = c->row_parts * c->column_parts;
-  const uint64_t workspace = static_cast<uint64_t>(parts) * static_cast<uint64_t>(c->panel * p.k) * sizeof(float);
+  const uint64_t workspace = static_cast<uint64_t>(parts) * static_cast<uint64_t>(c->work_floats) * sizeof(float);
   answer(out, std::move(c), isa().typed_linear, row->product, {parts}).workspace = workspace;
   return true;
 }

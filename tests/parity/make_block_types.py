@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Writes golden/block_types.safetensors, which test_block_types.cpp compares with: make_block_types.py [FOLDER].
 
-Blocks by the quants of the gguf package of Python (pip install gguf numpy), the reference of the format. For each type T:
+Blocks by the quants of the gguf package of Python (pip install gguf numpy), the reference of the format. For each
+type T:
   T/bytes   U8 [rows, bytes of a row]    T/numbers   F32 [rows, columns], T/bytes decoded
   T/from    F32 [rows, columns], what T/bytes was quantised from; only of types whose quantisation is a rule
-  T/error   F32 [], root mean square of what ggml's own quantiser loses of searched/numbers; only of types whose scales are
-            searched for (pip install ggml-py, whose library has the reference)
+  T/error   F32 [], root mean square of what ggml's own quantiser loses of searched/numbers; only of types whose scales
+            are searched for (pip install ggml-py, whose library has the reference)
 searched/numbers  F32 [rows, columns], normal, one-sided and heavy-tailed rows
 """
 import ctypes
@@ -69,7 +70,8 @@ for name, kind, size, scales in SEARCHED:
     tensors[f"{name}/bytes"] = packed
     tensors[f"{name}/numbers"] = kind.dequantize(packed)
 
-x = np.concatenate([random.normal(size=(2, 1024)), random.uniform(0, 1, size=(2, 1024)), random.standard_t(3, size=(2, 1024))])
+x = np.concatenate([random.normal(size=(2, 1024)), random.uniform(0, 1, size=(2, 1024)),
+                    random.standard_t(3, size=(2, 1024))])
 x = x.astype(np.float32)
 tensors["searched/numbers"] = x
 reference = ctypes.CDLL(str(Path(importlib.util.find_spec("ggml").origin).parent / "lib" / "libggml-base.so"))

@@ -1,8 +1,10 @@
 // Products with weights of 16-bit floats and stored types. Every result is the sum of one inner product in the order
-// of gemm_inner, so it does not depend on how many rows are multiplied together.
+// that the depth alone determines, so it does not depend on how many rows are multiplied together: lane i of a vector
+// adds the products of elements i, i + kWidth, ... in turn, then the lanes are added.
 #include "../typed_weights.hpp"
 
 #include <cstring>
+#include <type_traits>
 
 #include <harmonics/abi.h>
 
@@ -62,7 +64,21 @@ HM_INLINE vf floats_of_halves(const uint16_t* p) {
 #endif
 }
 
-// ---- element types: `each` gives the kStep numbers from element k of a row as vectors, `part` the last n of them
+// The value of v, which the compiler may not fuse with the operation that takes it.
+HM_INLINE vf rounded(vf v) {
+  asm("" : "+v"(v));
+  return v;
+}
+
+#if defined(__AVX512F__)
+// Sixteen numbers of a table by the low four bits of each lane.
+HM_INLINE vf look_up(__m512i indices, vf table) { return _mm512_permutexvar_ps(indices, table); }
+HM_INLINE __m512i widen(__m128i bytes) { return _mm512_cvtepu8_epi32(bytes); }
+HM_INLINE __m512i high_bits(__m512i indices) { return _mm512_srli_epi32(indices, 4); }
+#endif
+
+// ---- element types: `each` gives the kStep numbers from element k of a row, in kStepBytes bytes, as vectors, `part`
+// the last n of them
 
 // Types without blocks have no scales.
 constexpr int kGroup = 16;  // blocks whose scales are converted together
@@ -73,7 +89,7 @@ struct NoScales {
 
 template <typename Load>
 struct Halves : NoScales {
-  static constexpr int64_t kStep = kWidth;
+  static constexpr int64_t kStep = kWidth, kStepBytes = 2 * kWidth;
   HM_INLINE static int64_t at(int64_t k) { return 2 * k; }
   template <typename F>
   HM_INLINE static void each(const char* row, int64_t k, float, F f) {
@@ -106,7 +122,7 @@ using Float16s = Halves<LoadHalf>;
 // Blocks of 32, the scale first.
 template <typename Bytes>
 struct Blocks {
-  static constexpr int64_t kStep = 32;
+  static constexpr int64_t kStep = 32, kStepBytes = Bytes::kBlock;
   static constexpr bool kScales = true;
   HM_INLINE static int64_t at(int64_t k) { return k / 32 * Bytes::kBlock; }
   // The scales of the blocks from element k on.
@@ -119,6 +135,15 @@ struct Blocks {
   HM_INLINE static void each(const char* row, int64_t k, float scale_of_block, F f) {
     const char* block = row + at(k);
     const vf scale = splat(scale_of_block);
+#if defined(__AVX512F__)
+    if constexpr (Bytes::kTable) {
+      const __m512i low = widen(load_bytes(block + 2));
+      const vf table = scale * (__builtin_convertvector(lanes(), vf) - 8.0f);
+      f(0, look_up(low, table));
+      f(1, look_up(high_bits(low), table));
+      return;
+    }
+#endif
     const typename Bytes::Loaded loaded = Bytes::load(block + 2);
     f(0, scale * Bytes::template vector<0>(loaded));
     f(1, scale * Bytes::template vector<1>(loaded));
@@ -137,6 +162,7 @@ struct Blocks {
 };
 struct EightBits {
   static constexpr int64_t kBlock = 34;
+  static constexpr bool kTable = false;
   using Loaded = const char*;
   HM_INLINE static Loaded load(const char* p) { return p; }
   template <int i>
@@ -146,6 +172,7 @@ struct EightBits {
 };
 struct FourBits {
   static constexpr int64_t kBlock = 18;
+  static constexpr bool kTable = true;  // sixteen numbers
   struct Loaded {
     __m128i halves[2];
   };
@@ -163,7 +190,111 @@ struct FourBits {
   }
 };
 
-// ---- products
+// Blocks of 256 with scales of their own for each run.
+struct LongBlocks : NoScales {
+  static constexpr int64_t kStep = 256;
+  HM_INLINE static vf part(const char*, int64_t, int64_t) { return vf{}; }
+  // Sixteen signed bytes, times the numbers of `scales`.
+  HM_INLINE static void scaled(__m128i bytes, const vf* scales, float* to) {
+    store(to, floats_of<0>(bytes) * scales[0]);
+    if constexpr (kWidth < 16) store(to + kWidth, floats_of<1>(bytes) * scales[1]);
+    if constexpr (kWidth < 8) {
+      store(to + 2 * kWidth, floats_of<2>(bytes) * scales[2]);
+      store(to + 3 * kWidth, floats_of<3>(bytes) * scales[3]);
+    }
+  }
+};
+
+struct Quarters : LongBlocks {  // q4_k
+  static constexpr int64_t kStepBytes = 144;
+  HM_INLINE static int64_t at(int64_t k) { return k / 256 * kStepBytes; }
+  HM_INLINE static uint32_t load_u32(const char* p) {
+    uint32_t v;
+    std::memcpy(&v, p, 4);
+    return v;
+  }
+  template <typename F>
+  HM_INLINE static void each(const char* row, int64_t k, float, F f) {
+    const char* block = row + at(k);
+    const uint32_t a = load_u32(block + 4), b = load_u32(block + 8), c = load_u32(block + 12), six = 0x3f3f3f3f,
+                   four = 0x0f0f0f0f, two = 0x03030303;
+    const __m128i packed =
+        _mm_setr_epi32(static_cast<int>(a & six), static_cast<int>((c & four) | (a >> 6 & two) << 4),
+                       static_cast<int>(b & six), static_cast<int>((c >> 4 & four) | (b >> 6 & two) << 4));
+    const vf head = floats_of_halves(reinterpret_cast<const uint16_t*>(block));
+    const float scale = head[0], minimum = head[1];
+    vf scales[16 / kWidth];
+    for (int i = 0; i < 16 / kWidth; ++i)
+      scales[i] = choose(lanes() < 8 - i * static_cast<int>(kWidth), splat(scale), splat(minimum));
+    alignas(64) float pairs[16];  // eight steps, eight minima
+    scaled(packed, scales, pairs);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const char* bytes = block + 16 + 32 * i;
+      const vf step = splat(pairs[2 * i]), least = splat(pairs[8 + 2 * i]), next_step = splat(pairs[2 * i + 1]),
+               next_least = splat(pairs[9 + 2 * i]);
+#if defined(__AVX512F__)
+      const vf levels = __builtin_convertvector(lanes(), vf);
+      const vf table = rounded(step * levels) - least, next = rounded(next_step * levels) - next_least;
+      const __m512i first = widen(load_bytes(bytes)), second = widen(load_bytes(bytes + 16));
+      f(4 * i, look_up(first, table));
+      f(4 * i + 1, look_up(second, table));
+      f(4 * i + 2, look_up(high_bits(first), next));
+      f(4 * i + 3, look_up(high_bits(second), next));
+#else
+      constexpr int kVectors = 32 / kWidth;
+      const __m128i low = _mm_set1_epi8(15), first = load_bytes(bytes), second = load_bytes(bytes + 16);
+      const auto run = [&](int at, __m128i x, __m128i y, vf s, vf l) __attribute__((always_inline)) {
+        const auto number = [&](vf q) __attribute__((always_inline)) { return rounded(s * q) - l; };
+        f(at, number(floats_of<0>(x)));
+        f(at + 1, number(floats_of<1>(x)));
+        if constexpr (kWidth < 8) f(at + 2, number(floats_of<2>(x))), f(at + 3, number(floats_of<3>(x)));
+        f(at + kVectors / 2, number(floats_of<0>(y)));
+        f(at + kVectors / 2 + 1, number(floats_of<1>(y)));
+        if constexpr (kWidth < 8)
+          f(at + kVectors / 2 + 2, number(floats_of<2>(y))), f(at + kVectors / 2 + 3, number(floats_of<3>(y)));
+      };
+      run(2 * kVectors * i, _mm_and_si128(first, low), _mm_and_si128(second, low), step, least);
+      run(2 * kVectors * i + kVectors, _mm_and_si128(_mm_srli_epi16(first, 4), low),
+          _mm_and_si128(_mm_srli_epi16(second, 4), low), next_step, next_least);
+#endif
+    }
+  }
+};
+
+struct SixBits : LongBlocks {  // q6_k
+  static constexpr int64_t kStepBytes = 210;
+  HM_INLINE static int64_t at(int64_t k) { return k / 256 * kStepBytes; }
+  template <typename F>
+  HM_INLINE static void each(const char* row, int64_t k, float, F f) {
+    const char* block = row + at(k);
+    const float scale = floats_of_halves(reinterpret_cast<const uint16_t*>(block + 210) - kWidth)[kWidth - 1];
+    vf scales[16 / kWidth];
+    for (vf& v : scales) v = splat(scale);
+    alignas(64) float steps[16];
+    scaled(load_bytes(block + 192), scales, steps);
+    const __m128i four = _mm_set1_epi8(15), two = _mm_set1_epi8(3), middle = _mm_set1_epi8(32);
+    constexpr int kVectors = 16 / kWidth;
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+      const int upper = i / 8, quarter = i % 8 / 2, part = i % 2;
+      const __m128i low = load_bytes(block + 64 * upper + quarter % 2 * 32 + 16 * part),
+                    high = load_bytes(block + 128 + 32 * upper + 16 * part);
+      const __m128i nibbles = _mm_and_si128(quarter < 2 ? low : _mm_srli_epi16(low, 4), four),
+                    pairs = _mm_slli_epi16(_mm_and_si128(_mm_srli_epi16(high, 2 * quarter), two), 4);
+      const __m128i bytes = _mm_sub_epi8(_mm_or_si128(nibbles, pairs), middle);
+      const vf step = splat(steps[i]);
+      f(kVectors * i, step * floats_of<0>(bytes));
+      if constexpr (kWidth < 16) f(kVectors * i + 1, step * floats_of<1>(bytes));
+      if constexpr (kWidth < 8) {
+        f(kVectors * i + 2, step * floats_of<2>(bytes));
+        f(kVectors * i + 3, step * floats_of<3>(bytes));
+      }
+    }
+  }
+};
+
+// ---- few rows: weights are converted in registers
 
 // kRows rows of A times kColumns rows of the weight.
 template <typename W, int kRows, int kColumns>
@@ -181,7 +312,8 @@ HM_INLINE void typed_products(const float* a, int64_t a_row, const char* w, int6
 #pragma GCC unroll 8
       for (int j = 0; j < kColumns; ++j) {
         // the rows after these: a row is too short for the processor to notice its stream in time
-        _mm_prefetch(w + (j + kColumns) * row_bytes + W::at(k), _MM_HINT_T0);
+        for (int64_t at = 0; at < W::kStepBytes; at += 64)
+          _mm_prefetch(w + (j + kColumns) * row_bytes + W::at(k) + at, _MM_HINT_T0);
         W::each(
             w + j * row_bytes, k, W::kScales ? scales[j][i] : 0, [&](int v, vf y) __attribute__((always_inline)) {
 #pragma GCC unroll 8
@@ -212,64 +344,167 @@ HM_INLINE void typed_products(const float* a, int64_t a_row, const char* w, int6
   }
 }
 
-// As many rows of A as leave registers for their sums with four columns.
-constexpr int kTileRows = kWidth < 16 ? 3 : 6;
+// ---- more rows: a group of columns is decoded once for a block of rows, kChunk of the depth at a time. Lanes are
+// added at the end; until then `sums` has kGroupColumns vectors for each row.
 
-// All rows of A times kColumns rows of the weight, which stay in the first-level cache.
-template <typename W, int kColumns>
-void typed_columns(const float* a, int64_t a_row, const char* w, int64_t row_bytes, float* c, int64_t c_row, int64_t m,
-                   int64_t depth) {
-  int64_t i = 0;
-  for (; i + kTileRows <= m; i += kTileRows)
-    typed_products<W, kTileRows, kColumns>(a + i * a_row, a_row, w, row_bytes, c + i * c_row, c_row, depth);
-  for (; kTileRows > 3 && i + 3 <= m; i += 3)
-    typed_products<W, 3, kColumns>(a + i * a_row, a_row, w, row_bytes, c + i * c_row, c_row, depth);
-  for (; i + 2 <= m; i += 2)
-    typed_products<W, 2, kColumns>(a + i * a_row, a_row, w, row_bytes, c + i * c_row, c_row, depth);
-  if (i < m) typed_products<W, 1, kColumns>(a + i * a_row, a_row, w, row_bytes, c + i * c_row, c_row, depth);
-}
-
-template <typename W>
-void decode_row(const char* row, float* to, int64_t depth) {
-  alignas(64) float scales[kGroup];
-  int64_t k = 0;
-  for (int64_t i = 0; k + W::kStep <= depth; k += W::kStep, ++i) {
-    if (W::kScales && i % kGroup == 0) {
-      const int64_t blocks = (depth - k) / W::kStep;
-      W::scales(row, k, blocks < kGroup ? blocks : kGroup, scales);
+// Prefetches the lines of `rows` runs of bytes, `some` of them at a time: spread over the arithmetic, as the processor
+// waits where more lines are asked for than it can have under way.
+struct Fetch {
+  const char* row;
+  int64_t row_bytes, rows, lines, some = 1, line = 0;
+  HM_INLINE void next() {
+    for (int64_t i = 0; i < some; ++i) {
+      if (rows == 0) return;
+      _mm_prefetch(row + 64 * line, _MM_HINT_T0);
+      if (++line < lines) continue;
+      line = 0;
+      row += row_bytes;
+      --rows;
     }
-    W::each(
-        row, k, W::kScales ? scales[i % kGroup] : 0, [&](int v, vf y) __attribute__((always_inline)) {
-          store(to + k + v * kWidth, y);
-        });
   }
-  if (k < depth) store_part(to + k, W::part(row, k, depth - k), depth - k);
+};
+
+constexpr int64_t kTileSums = 24;  // vectors of sums in a full tile; there is a prefetch for each of its steps
+
+// kRows rows of A times kColumns decoded columns, `vectors` whole vectors of the depth and `rest` elements more.
+template <int kRows, int kColumns>
+void add_chunk(const float* a, int64_t a_row, const float* w, float* sums, int64_t vectors, int64_t rest, bool first,
+               Fetch& fetch) {
+  vf sum[kRows][kColumns];
+#pragma GCC unroll 12
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < kColumns; ++j) sum[i][j] = first ? vf{} : load(sums + (i * kGroupColumns + j) * kWidth);
+  const auto step = [&](const float* column, auto x) __attribute__((always_inline)) {
+    vf y[kColumns];
+#pragma GCC unroll 4
+    for (int j = 0; j < kColumns; ++j) y[j] = load(column + j * kChunk);
+#pragma GCC unroll 12
+    for (int i = 0; i < kRows; ++i) {
+      const vf xi = x(i);
+#pragma GCC unroll 4
+      for (int j = 0; j < kColumns; ++j) sum[i][j] = fma(xi, y[j], sum[i][j]);
+    }
+  };
+  for (int64_t v = 0; v < vectors; ++v, a += kWidth, w += kWidth) {
+    fetch.next();
+    step(
+        w, [&](int i) __attribute__((always_inline)) { return load(a + i * a_row); });
+  }
+  if (rest)
+    step(
+        w, [&](int i) __attribute__((always_inline)) { return load_part(a + i * a_row, rest); });
+#pragma GCC unroll 12
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < kColumns; ++j) store(sums + (i * kGroupColumns + j) * kWidth, sum[i][j]);
 }
 
-// A block of C: rows of A times `n` rows of the weight. `panel`: room for c.panel decoded rows.
-template <typename Row>
-void by_panels(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n, float* panel,
-               Row row) {
-  const Product& p = c.product;
-  for (int64_t j = 0; j < n; j += c.panel) {
-    const int64_t columns = n - j < c.panel ? n - j : c.panel;
-    for (int64_t i = 0; i < columns; ++i) row(w + (j + i) * c.row_bytes, panel + i * p.k);
-    gemm_inner(m, columns, p.k, a, p.k, panel, p.k, y + j, p.n, false);
+// All columns of a group.
+template <int kRows, int kColumns>
+HM_INLINE void add_group(const float* a, int64_t a_row, const float* w, float* sums, int64_t columns, int64_t vectors,
+                         int64_t rest, bool first, Fetch& fetch) {
+  static_assert(kGroupColumns % kColumns == 0);
+  for (int64_t j = 0; j < columns; j += kColumns)
+    add_chunk<kRows, kColumns>(a, a_row, w + j * kChunk, sums + j * kWidth, vectors, rest, first, fetch);
+}
+
+// Tiles whose sums fill most registers, then what is left of the rows.
+HM_INLINE void add_rows(int64_t m, const float* a, int64_t a_row, const float* w, float* sums, int64_t columns,
+                        int64_t vectors, int64_t rest, bool first, Fetch fetch) {
+  int64_t i = 0;
+  const auto tile = [&](auto rows, auto wide) __attribute__((always_inline)) {
+    add_group<rows.value, wide.value>(a + i * a_row, a_row, w, sums + i * kGroupColumns * kWidth, columns, vectors,
+                                      rest, first, fetch);
+    i += rows.value;
+  };
+  using std::integral_constant;
+  if constexpr (kWidth < 16) {  // 16 registers
+    while (m - i >= 3) tile(integral_constant<int, 3>(), integral_constant<int, 4>());
+  } else {
+    while (m - i >= 12 || m - i == 6) tile(integral_constant<int, 6>(), integral_constant<int, 4>());
+    while (m - i >= 8) tile(integral_constant<int, 8>(), integral_constant<int, 3>());
+    while (m - i >= 4) tile(integral_constant<int, 4>(), integral_constant<int, 4>());
+    while (m - i >= 3) tile(integral_constant<int, 3>(), integral_constant<int, 4>());
   }
+  if (m - i == 2) tile(integral_constant<int, 2>(), integral_constant<int, 4>());
+  if (m - i == 1) tile(integral_constant<int, 1>(), integral_constant<int, 4>());
+}
+
+// n numbers from element k of a row; the vector of the last ones is filled with zeros.
+template <typename W>
+void decode_chunk(const char* row, int64_t k, int64_t n, float* to) {
+  alignas(64) float scales[kGroup];
+  if constexpr (W::kScales) W::scales(row, k, n / W::kStep, scales);
+  int64_t i = 0;
+  for (int64_t block = 0; i + W::kStep <= n; i += W::kStep, ++block)
+    W::each(
+        row, k + i, W::kScales ? scales[block] : 0, [&](int v, vf y) __attribute__((always_inline)) {
+          store(to + i + v * kWidth, y);
+        });
+  if (i < n) store(to + i, W::part(row, k + i, n - i));
+}
+
+// A block of C: up to kBlockRows rows of A times `n` rows of the weight. `work`: kGroupColumns decoded chunks, then the
+// sums. `decode(row, k, n, to)`.
+template <typename Decoder>
+void typed_rows(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n, float* work,
+                Decoder decode) {
+  const Product& p = c.product;
+  float* sums = work + kGroupColumns * kChunk;
+  for (int64_t j = 0; j < n; j += kGroupColumns) {
+    const int64_t columns = n - j < kGroupColumns ? n - j : kGroupColumns, even = (columns + 11) / 12 * 12;
+    const char* group = w + j * c.row_bytes;
+    // columns that there are not, so that tiles are whole
+    for (int64_t i = columns * kChunk; i < even * kChunk; i += kWidth) store(work + i, vf{});
+    for (int64_t k = 0; k < p.k; k += kChunk) {
+      const int64_t depth = p.k - k < kChunk ? p.k - k : kChunk;
+      // Next is the chunk after this one, or the first one of the next group: runs too short to be seen as streams.
+      const bool ends = k + kChunk >= p.k;
+      const char* next = ends ? group + kGroupColumns * c.row_bytes : group + c.row_bytes * (k + kChunk) / p.k;
+      for (int64_t i = 0; i < columns; ++i) decode(group + i * c.row_bytes, k, depth, work + i * kChunk);
+      Fetch fetch{next, c.row_bytes, columns, c.row_bytes * kChunk / p.k / 64 + 1};
+      fetch.some = (columns * fetch.lines) / (m * even * (kChunk / kWidth) / kTileSums) + 1;
+      add_rows(m, a + k, p.k, work, sums, even, depth / kWidth, depth % kWidth, k == 0, fetch);
+    }
+    for (int64_t i = 0; i < m; ++i) {
+      const float* from = sums + i * kGroupColumns * kWidth;
+      for (int64_t at = 0; at < columns; at += 4) {
+        const auto vector = [&](int64_t v) __attribute__((always_inline)) { return load(from + (at + v) * kWidth); };
+        const __m128 four = sums_of(vector(0), vector(1), vector(2), vector(3));
+        alignas(16) float results[4];
+        _mm_store_ps(results, four);
+        float* to = y + i * p.n + j + at;
+        for (int64_t v = 0; v < 4 && at + v < columns; ++v) to[v] = results[v];
+      }
+    }
+  }
+}
+
+template <typename Decoder>
+void typed_blocks(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n, float* work,
+                  Decoder decode) {
+  for (int64_t i = 0; i < m; i += kBlockRows)
+    typed_rows(c, a + i * c.product.k, w, y + i * c.product.n, m - i < kBlockRows ? m - i : kBlockRows, n, work,
+               decode);
 }
 
 template <typename W>
-void typed_block(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n, float* panel) {
+void typed_block(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n, float* work) {
   const Product& p = c.product;
-  if (m <= kDirectRows) {
-    int64_t j = 0;
-    for (; m == 1 && j + 8 <= n; j += 8)
-      typed_products<W, 1, 8>(a, p.k, w + j * c.row_bytes, c.row_bytes, y + j, p.n, p.k);
-    for (; j + 4 <= n; j += 4) typed_columns<W, 4>(a, p.k, w + j * c.row_bytes, c.row_bytes, y + j, p.n, m, p.k);
-    for (; j < n; ++j) typed_columns<W, 1>(a, p.k, w + j * c.row_bytes, c.row_bytes, y + j, p.n, m, p.k);
-    return;
-  }
-  by_panels(c, a, w, y, m, n, panel, [&](const char* from, float* to) { decode_row<W>(from, to, p.k); });
+  if (m >= kChunkRows) return typed_blocks(c, a, w, y, m, n, work, decode_chunk<W>);
+  const auto rows = [&](auto columns, int64_t j) __attribute__((always_inline)) {
+    constexpr int kColumns = columns.value;
+    const char* from = w + j * c.row_bytes;
+    if (m == 1) return typed_products<W, 1, kColumns>(a, p.k, from, c.row_bytes, y + j, p.n, p.k);
+    if (m == 2) return typed_products<W, 2, kColumns>(a, p.k, from, c.row_bytes, y + j, p.n, p.k);
+    typed_products<W, 3, kColumns>(a, p.k, from, c.row_bytes, y + j, p.n, p.k);
+  };
+  int64_t j = 0;
+  for (; m == 1 && j + 8 <= n; j += 8)
+    typed_products<W, 1, 8>(a, p.k, w + j * c.row_bytes, c.row_bytes, y + j, p.n, p.k);
+  for (; j + 4 <= n; j += 4) rows(std::integral_constant<int, 4>(), j);
+  for (; j < n; ++j) rows(std::integral_constant<int, 1>(), j);
 }
 
 }  // namespace
@@ -279,28 +514,37 @@ void typed_linear(const void* context, void* const* buffers, uint32_t, uint32_t 
   const Product& p = c.product;
   const uint32_t row_part = part / c.column_parts, column_part = part % c.column_parts;
   const int64_t i = slice_begin(p.m, kRowGranule, c.row_parts, row_part),
-                j = slice_begin(p.n, kPanelGranule, c.column_parts, column_part);
+                j = slice_begin(p.n, kTypedColumnGranule, c.column_parts, column_part);
   const int64_t rows = slice_begin(p.m, kRowGranule, c.row_parts, row_part + 1) - i,
-                columns = slice_begin(p.n, kPanelGranule, c.column_parts, column_part + 1) - j;
+                columns = slice_begin(p.n, kTypedColumnGranule, c.column_parts, column_part + 1) - j;
   const float* a = static_cast<const float*>(buffers[p.a]) + i * p.k;
   const char* w = static_cast<const char*>(buffers[p.b]) + j * c.row_bytes;
   float *y = static_cast<float*>(buffers[p.c]) + i * p.n + j,
-        *panel = static_cast<float*>(buffers[p.c + 1]) + part * c.panel * p.k;
+        *work = static_cast<float*>(buffers[p.c + 1]) + part * c.work_floats;
   switch (c.dtype) {
     case HX_BF16:
-      typed_block<BFloats>(c, a, w, y, rows, columns, panel);
+      typed_block<BFloats>(c, a, w, y, rows, columns, work);
       break;
     case HX_F16:
-      typed_block<Float16s>(c, a, w, y, rows, columns, panel);
+      typed_block<Float16s>(c, a, w, y, rows, columns, work);
       break;
     case HX_Q8_0:
-      typed_block<Blocks<EightBits>>(c, a, w, y, rows, columns, panel);
+      typed_block<Blocks<EightBits>>(c, a, w, y, rows, columns, work);
       break;
     case HX_Q4_0:
-      typed_block<Blocks<FourBits>>(c, a, w, y, rows, columns, panel);
+      typed_block<Blocks<FourBits>>(c, a, w, y, rows, columns, work);
+      break;
+    case HX_Q4_K:
+      typed_block<Quarters>(c, a, w, y, rows, columns, work);
+      break;
+    case HX_Q6_K:
+      typed_block<SixBits>(c, a, w, y, rows, columns, work);
       break;
     default:
-      by_panels(c, a, w, y, rows, columns, panel, [&](const char* from, float* to) { c.decode(from, to, p.k); });
+      typed_blocks(c, a, w, y, rows, columns, work, [&](const char* row, int64_t k, int64_t n, float* to) {
+        c.decode(row + c.row_bytes * k / p.k, to, n);
+        for (int64_t at = n; at % kWidth != 0; ++at) to[at] = 0;
+      });
   }
   end_product(p, buffers, i, i + rows, j, j + columns);
 }

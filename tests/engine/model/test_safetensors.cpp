@@ -81,7 +81,7 @@ TEST_CASE("safetensors: every element type is written and read") {
     CHECK(back.tensors.at("t" + std::to_string(d)).dtype() == static_cast<DType>(d));
 }
 
-TEST_CASE("safetensors: floats of eight bits are read and written, blocks cannot be") {
+TEST_CASE("safetensors: floats of eight bits are read and written") {
   const std::string bytes = safetensors_bytes(
       R"({"a":)" + tensor("F8_E4M3", "[3]", "[0,3]") + R"(,"b":)" + tensor("F8_E5M2", "[2]", "[3,5]") + "}",
       "\x38\x7e\xc0\x3c\x7b");
@@ -91,10 +91,66 @@ TEST_CASE("safetensors: floats of eight bits are read and written, blocks cannot
   const TensorFile back = read_bytes(write_safetensors(file));
   CHECK(back.tensors.at("a").dtype() == DType::F8_E4M3);
   CHECK(std::memcmp(back.tensors.at("a").bytes(), file.tensors.at("a").bytes(), 3) == 0);
-  TensorFile blocks;
-  blocks.tensors["w"] = HTensor(DType::Q8_0, {2, 32});
-  CHECK(refused_file([&] { write_safetensors(blocks); }) ==
-        "a safetensors file cannot hold tensor 'w': the format has no q8_0");
+}
+
+TEST_CASE("safetensors: blocks and four-bit types are written as bytes and read back") {
+  TensorFile file;
+  file.metadata["format"] = "pt";
+  std::string expected;
+  for (const ElementType& type : detail::element_types) {
+    if (!is_stored(type.dtype)) continue;
+    HTensor t(type.dtype, {3, 512});
+    const size_t bytes = type_of(t).bytes();
+    for (size_t i = 0; i < bytes; ++i) static_cast<char*>(t.mutable_bytes())[i] = static_cast<char>(i * 37 + type.bits);
+    file.tensors[std::string(type.name)] = t;
+  }
+  file.tensors["plain"] = HTensor::from<uint8_t>({2, 34}, std::vector<uint8_t>(68, 7));
+  file.tensors["none"] = HTensor(DType::Q8_0, {0, 64});
+  const std::string written = write_safetensors(file);
+  CHECK(written.find(R"("harmonics.element_type:q8_0":"q8_0[3, 512]")") != std::string::npos);
+  CHECK(written.find(R"("q8_0":{"dtype":"U8","shape":[3,544])") != std::string::npos);
+  CHECK(written.find(R"("harmonics.element_type:plain")") == std::string::npos);
+  CHECK(written.find(R"("harmonics.element_type:f8_e4m3")") == std::string::npos);
+  const TensorFile back = read_bytes(written);
+  CHECK(back.metadata == file.metadata);
+  REQUIRE(back.tensors.size() == file.tensors.size());
+  for (const auto& [name, t] : file.tensors) {
+    CAPTURE(name);
+    const HTensor& found = back.tensors.at(name);
+    REQUIRE(type_of(found) == type_of(t));
+    REQUIRE((type_of(t).bytes() == 0 || std::memcmp(found.bytes(), t.bytes(), type_of(t).bytes()) == 0));
+  }
+  CHECK(write_safetensors(back) == written);
+}
+
+TEST_CASE("safetensors: false metadata of blocks is refused") {
+  const auto with = [](const std::string& type, const std::string& dtype, const std::string& shape, size_t bytes,
+                       const std::string& name = "w") {
+    return fault(R"({"__metadata__":{"harmonics.element_type:)" + name + R"(":")" + type + R"("},"w":)" +
+                     tensor(dtype, shape, "[0," + std::to_string(bytes) + "]") + "}",
+                 std::string(bytes, 1));
+  };
+  const std::string begin = "at byte 8, tensor 'w': metadata gives it the type ";
+  CHECK(with("q8_0[2, 32]", "U8", "[2,34]", 68) == "nothing");
+  CHECK(with("q8_0[2, 64]", "U8", "[2,34]", 68) == begin + "'q8_0[2, 64]', but its bytes are those of q8_0[2, 32]");
+  CHECK(with("q8_0[32, 2]", "U8", "[2,34]", 68) == begin + "'q8_0[32, 2]', but its bytes are those of q8_0[2, 32]");
+  CHECK(with("q8_0", "U8", "[2,34]", 68) == begin + "'q8_0', but its bytes are those of q8_0[2, 32]");
+  CHECK(with("q8_0[2, 32]", "U8", "[68]", 68) == begin + "'q8_0[2, 32]', but its bytes are those of q8_0[64]");
+  CHECK(with("q8_0[2, 32]", "U8", "[2,35]", 70) ==
+        begin + "'q8_0[2, 32]', which its rows of U8 [2, 35] cannot hold: they are U8 with a multiple of 34 bytes");
+  CHECK(with("q8_0[]", "U8", "[]", 1) ==
+        begin + "'q8_0[]', which its rows of U8 [] cannot hold: they are U8 with a multiple of 34 bytes");
+  CHECK(with("q8_0[2, 32]", "F16", "[2,34]", 136) ==
+        begin + "'q8_0[2, 32]', which its rows of F16 [2, 34] cannot hold: they are U8 with a multiple of 34 bytes");
+  for (const char* type : {"f32[2, 34]", "u8[2, 34]", "f8_e4m3[2, 34]", "q9_0[2, 32]", "", "["})
+    CHECK(with(type, "U8", "[2,34]", 68) == begin + "'" + type + "', which is none that is stored as bytes");
+  CHECK(with("q8_0[2, 32]", "U8", "[2,34]", 68, "v") ==
+        "at byte 8, tensor 'v': metadata gives it the type 'q8_0[2, 32]', but the file has no such tensor");
+  // twice as many elements as bytes
+  CHECK(with("i4[0, 1]", "U8", "[0,9223372036854775807]", 0) == begin + "'i4[0, 1]', which overflows");
+  TensorFile file;
+  file.metadata["harmonics.element_type:w"] = "q8_0[2, 32]";
+  CHECK_THAT(refused_file([&] { write_safetensors(file); }), Catch::Contains("is reserved for the types of tensors"));
 }
 
 TEST_CASE("safetensors: bytes equal those of the reference writer") {
