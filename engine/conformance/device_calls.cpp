@@ -270,7 +270,7 @@ Values DeviceCall::meaning() const {
 
 int64_t DeviceCall::replaced_by(size_t output) const {
   const FunctionalPtr functional = find_any_op(call.op) ? nullptr : FunctionalTable::global().find(call.op);
-  if (!functional || !functional->is_update) return -1;
+  if (!functional || functional->traits.update != UpdateKind::one) return -1;
   return output == 0 ? 0 : static_cast<int64_t>(output) + 1;
 }
 

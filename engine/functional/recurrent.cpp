@@ -56,7 +56,6 @@ AttributeMap direction(const AttributeMap& a) { return AttributeMap().set("rever
 
 // x, weight, h0, c0 -> y, c, gates
 Values lstm_scan(const AttributeMap& a, Inputs in) {
-  expect_inputs("lstm_scan", in, 4, 4);
   const Scan s = scan_of("lstm_scan", a, in[0], in[1], 4);
   expect_state("lstm_scan", s, in[2], "h0");
   expect_state("lstm_scan", s, in[3], "c0");
@@ -73,7 +72,6 @@ Values lstm_scan(const AttributeMap& a, Inputs in) {
 
 // weight, c, gates, c0, dy, [dc, [dgates]] -> dx, dh0, dc0
 Values lstm_scan_grad(const AttributeMap& a, Inputs in) {
-  expect_inputs("lstm_scan_grad", in, 5, 7);
   const Scan s = scan_of("lstm_scan_grad", a, in[2], in[0], 4);
   const auto step = [&](const Values& v) {  // dh, dc, weight, gates, c, the c before, dy, [dc, [dgates]]
     const HTensor i = s.part(v[3], 0), f = s.part(v[3], 1), g = s.part(v[3], 2), o = s.part(v[3], 3);
@@ -111,7 +109,6 @@ Values lstm_scan_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs g
 
 // x, weight, bias, h0 -> y, gates
 Values gru_scan(const AttributeMap& a, Inputs in) {
-  expect_inputs("gru_scan", in, 4, 4);
   const Scan s = scan_of("gru_scan", a, in[0], in[1], 3);
   expect(in[2].shape() == Shape{3 * s.width}, "gru_scan",
          "bias " + text_of(in[2]) + " does not fit: it needs shape " + Shape{3 * s.width}.str());
@@ -129,7 +126,6 @@ Values gru_scan(const AttributeMap& a, Inputs in) {
 
 // weight, y, gates, h0, dy, [dgates] -> dx, dpast (of weight h + bias), dh0
 Values gru_scan_grad(const AttributeMap& a, Inputs in) {
-  expect_inputs("gru_scan_grad", in, 5, 6);
   expect_sequence("gru_scan_grad", in[1]);
   const Scan s(a, in[1], in[1].shape()[2]);
   expect(in[0].shape() == Shape{3 * s.width, s.width} && in[2].shape() == Shape{s.batch, s.positions, 4 * s.width},
@@ -192,7 +188,7 @@ Values gru(const AttributeMap& a, Inputs in) {
 std::vector<Functional> recurrences() {
   return {
       {"lstm", "long short-term memory over the positions; gates i f g o",
-       "x [N, T, in], w_ih [4H, in], w_hh [4H, H], (b_ih [4H], b_hh [4H], (h0 [N, H], c0 [N, H])?)? {reverse = false} "
+       "x [N, T, in], w_ih [4H, in], w_hh [4H, H], b_ih [4H]?, b_hh [4H]?, h0 [N, H]?, c0 [N, H]? {reverse = false} "
        "-> "
        "y [N, T, H], c [N, T, H]",
        lstm, nullptr},
@@ -201,18 +197,18 @@ std::vector<Functional> recurrences() {
        "4H]",
        lstm_scan, lstm_scan_gradient},
       {"lstm_scan_grad", "gradient of lstm_scan, but for the weight",
-       "w_hh [4H, H], c [N, T, H], gates [N, T, 4H], c0 [N, H], dy [N, T, H], (dc [N, T, H], (dgates [N, T, 4H])?)? "
+       "w_hh [4H, H], c [N, T, H], gates [N, T, 4H], c0 [N, H], dy [N, T, H], dc [N, T, H]?, dgates [N, T, 4H]? "
        "{reverse = false} -> dx [N, T, 4H], dh0 [N, H], dc0 [N, H]",
        lstm_scan_grad, nullptr},
       {"gru", "gated recurrent units over the positions; gates r z n, r after the product",
-       "x [N, T, in], w_ih [3H, in], w_hh [3H, H], (b_ih [3H], b_hh [3H], (h0 [N, H])?)? {reverse = false} -> "
+       "x [N, T, in], w_ih [3H, in], w_hh [3H, H], b_ih [3H]?, b_hh [3H]?, h0 [N, H]? {reverse = false} -> "
        "y [N, T, H]",
        gru, nullptr},
       {"gru_scan", "the part of gru that goes from state to state",
        "x [N, T, 3H], w_hh [3H, H], b_hh [3H], h0 [N, H] {reverse = false} -> y [N, T, H], gates [N, T, 4H]", gru_scan,
        gru_scan_gradient},
       {"gru_scan_grad", "gradient of gru_scan, but for weight and bias",
-       "w_hh [3H, H], y [N, T, H], gates [N, T, 4H], h0 [N, H], dy [N, T, H], (dgates [N, T, 4H])? {reverse = false} "
+       "w_hh [3H, H], y [N, T, H], gates [N, T, 4H], h0 [N, H], dy [N, T, H], dgates [N, T, 4H]? {reverse = false} "
        "-> "
        "dx [N, T, 3H], dpast [N, T, 3H], dh0 [N, H]",
        gru_scan_grad, nullptr},

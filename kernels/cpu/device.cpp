@@ -109,7 +109,9 @@ bool has_elements(const Site& site) {
   return true;
 }
 
-bool takes_stored(std::string_view op) { return op == "linear" || op == "embedding"; }
+bool takes_stored(std::string_view op) {
+  return op == "linear" || op == "embedding" || op == "attention" || op == "cache_append";
+}
 
 class CpuDevice final : public Device {
  public:

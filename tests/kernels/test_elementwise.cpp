@@ -3,6 +3,8 @@
 #include <functional>
 #include <limits>
 
+#include "engine/tensor/half.hpp"
+
 namespace harmonics::engine::kernel_tests {
 namespace {
 
@@ -297,6 +299,35 @@ TEST_CASE("integers and casts") {
   for (int64_t i = 0; i < 1025; ++i) {
     REQUIRE(floats[i] == bytes.data<uint8_t>()[i]);
     REQUIRE(truth.data<uint8_t>()[i] == (bytes.data<uint8_t>()[i] != 0));
+  }
+}
+
+TEST_CASE("casts from and to 16-bit floats have the bits of the reference") {
+  std::vector<uint16_t> all;
+  for (uint32_t h = 0; h < 0x10000; ++h)
+    if (!std::isnan(half_to_float(static_cast<uint16_t>(h)))) all.push_back(static_cast<uint16_t>(h));
+  all.push_back(0x7e00);
+  const auto n = static_cast<int64_t>(all.size());
+  Tensor halves = Tensor::zeros({n}, HX_F16);
+  std::memcpy(halves.bytes.data(), all.data(), halves.bytes.size());
+  const Tensor wide = KernelCall("cast").in(halves).out({n}).run_one();
+  for (int64_t i = 0; i < n; ++i) {
+    const float expected = half_to_float(all[static_cast<size_t>(i)]);
+    REQUIRE(std::memcmp(wide.data<float>() + i, &expected, sizeof expected) == 0);
+  }
+  CHECK(KernelCall("cast").in(wide).out({n}, HX_F16).run_one().bytes == halves.bytes);
+  Random random(18);
+  std::vector<float> values{0.0f, -0.0f, 1e-8f, 5.96e-8f, 2.9e-8f, 65519.0f, 65520.0f, -1e30f, kInf, -kInf};
+  for (int i = 0; i < 3001; ++i)
+    values.push_back(random.floats({1})[0] * std::pow(2.0f, static_cast<float>(random.below(45)) - 28));
+  const Tensor x({static_cast<int64_t>(values.size())}, values);
+  CHECK(KernelCall("cast").in(x).out(x.dims, HX_F16).run_one().bytes == as_half(x).bytes);
+  KernelCall chain("fused_elementwise");
+  chain.in(as_half(x)).in(x).step("cast", {0}).step("add", {2, 1}).step("cast", {3}, HX_F16).stores({4});
+  const Tensor y = chain.out(x.dims, HX_F16).run_one();
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const float sum = half_to_float(float_to_half(x[i])) + x[i];
+    if (!std::isnan(sum)) REQUIRE(y.data<uint16_t>()[i] == float_to_half(sum));
   }
 }
 
