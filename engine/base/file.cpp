@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -292,6 +293,13 @@ void MappedFile::expect_whole() const {
   if (!mapping_.lost()) return;
   throw Error(ErrorKind::InputOutput, "'" + path_ + "' became shorter while it was read, or its device failed", {},
               {"write a new file beside the old one and rename it"});
+}
+
+void MappedFile::let_go(const void* from, size_t bytes) const {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<uintptr_t>(from) + page - 1) / page * page,
+             end = (reinterpret_cast<uintptr_t>(from) + bytes) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // best effort
 }
 
 }  // namespace harmonics::engine

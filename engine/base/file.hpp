@@ -75,6 +75,8 @@ class MappedFile {
   size_t bytes() const { return mapping_.bytes(); }
   // Throws ErrorKind::InputOutput if a part that was read is gone.
   void expect_whole() const;
+  // Frees the memory of the whole pages within these bytes of the file, which are read again when they are needed.
+  void let_go(const void* from, size_t bytes) const;
 
  private:
   MappedFile(std::string path, FileMapping mapping) : path_(std::move(path)), mapping_(std::move(mapping)) {}

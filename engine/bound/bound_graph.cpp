@@ -478,7 +478,7 @@ void BoundGraph::snapshot(TensorFile& into) const {
   for (const auto& [name, t] : store_->all()) {
     if (is_accumulator(name)) continue;  // reset by every step
     const std::string key = t.role == Role::moment ? kMoment + name : name;
-    if (t.fixed && !t.transposed) {
+    if (t.fixed && t.layout == Layout::natural) {
       into.tensors.emplace(key, store_->tensor(name));
       continue;
     }

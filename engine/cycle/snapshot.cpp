@@ -49,7 +49,7 @@ void Snapshot::lay_out(const ParameterStore& like, const ParameterStore& store, 
       continue;
     }
     StoredTensor& mine = store_.declare(name, t.type, t.role, hx_init{}, 0);
-    mine.transposed = t.transposed;
+    mine.layout = t.layout;
     mine.asked = true;
   }
   for (const auto& [name, t] : store.all())
@@ -60,7 +60,7 @@ void Snapshot::lay_out(const ParameterStore& like, const ParameterStore& store, 
 void Snapshot::fill(const ParameterStore& store, WeightsVersion version) {
   for (const Copy& c : copies_) {
     if (c.once && filled_) continue;
-    if (c.from->transposed == c.to->transposed)
+    if (c.from->layout == c.to->layout)
       std::memcpy(c.to->change(), c.from->data(), c.from->type.bytes());
     else
       store.copy(*c.name, c.to->change());  // transposed since, because a later program needs it

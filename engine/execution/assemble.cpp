@@ -70,12 +70,26 @@ class Assembler {
   const Program& program() const { return p_.program; }
   const Node& node_of(uint32_t step) const { return program().nodes[planned_[step].node]; }
 
+  // The parameter that an input is, if no program changes it.
+  const Node* constant_parameter(ValueId v) const {
+    const Node& maker = program().producer(v);
+    const bool fixed = maker.op == Op::parameter && binding_ && !is_updated(program(), maker.callee) &&
+                       binding_->is_constant(maker.callee);
+    return fixed ? &maker : nullptr;
+  }
+  uint64_t constants_of(const Node& node) const {
+    uint64_t bits = 0;
+    for (size_t i = 0; i < std::min<size_t>(node.inputs.size(), 64); ++i)
+      if (constant_parameter(node.inputs[i])) bits |= uint64_t{1} << i;
+    return bits;
+  }
+
   void choose_kernels() {
     for (uint32_t i = 0; i < program().nodes.size(); ++i) {
       const Node& node = program().nodes[i];
       if (!needs_step(program(), node)) continue;
       PlannedStep step{i, 0, 0, false};
-      p_.kernels.push_back(source_.find(program(), node));
+      p_.kernels.push_back(source_.find(program(), node, constants_of(node)));
       p_.host_kernels.emplace_back();
       if (const KernelPtr& kernel = p_.kernels.back()) {
         step.workspace = kernel->raw().workspace;
@@ -166,10 +180,23 @@ class Assembler {
     for (ValueId v : node.inputs) add_pointer(v, false);
     for (ValueId v : node.outputs) add_pointer(v, true);
     add_pointer(plan_.workspaces[s], planned_[s].workspace, true);
+    if (p_.kernels[s] && p_.kernels[s]->raw().packed_bytes) add_packed(node, p_.kernels[s]->raw());
     PlanStep text = describe_step(program(), node);
     text.node = planned_[s].node;
     text.kernel = p_.kernels[s] ? p_.kernels[s]->raw().name : p_.host_kernels[s].name;
     place(text, plan_.values[node.outputs.at(0)], plan_.in_place[s]);
+  }
+
+  void add_packed(const Node& node, const hx_kernel& raw) {
+    const Node* parameter = constant_parameter(node.inputs.at(raw.packed_input));
+    const auto pack = [&raw](const void* elements, void* packed) { raw.pack(raw.context, elements, packed); };
+    auto form = binding_->packed(parameter->callee, {raw.packing, raw.packed_bytes, pack});
+    if (!form)
+      throw Error(ErrorKind::Internal, fmt::format("the binding of '{}' gives no packed form", parameter->callee));
+    p_.pointers.push_back(form->data());
+    for (size_t i = 0; i < plan_.states.size(); ++i)
+      if (plan_.states[i].name == parameter->callee) p_.packed_states.push_back(i);
+    p_.packed.push_back(std::move(form));
   }
 
   void add_copy(const PlannedCopy& copy, const char* what) {

@@ -55,7 +55,8 @@ Program run_fuse_calls(const Program& p, Context& c) { return c.options.fuse ? f
 Program run_transpose_weights(const Program& p, Context& c) {
   if (!c.binding) return p;
   return transpose_weights(p, [&](const std::string& name, const TensorType& type, bool preferred) {
-    return c.binding->transposed(name, type, preferred && !c.kernels.is_reference());
+    const bool wanted = preferred && !c.kernels.is_reference();
+    return c.binding->layout(name, type, wanted ? Layout::transposed : Layout::natural) == Layout::transposed;
   });
 }
 Program run_fuse_updates(const Program& p, Context& c) {

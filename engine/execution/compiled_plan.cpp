@@ -37,6 +37,11 @@ void CompiledPlan::bind(std::span<void* const> addresses) {
   if (addresses.size() != p_.states.size())
     throw Error(ErrorKind::Internal, fmt::format("program '{}' has {} parameters and states, {} addresses were given",
                                                  p_.program.name, p_.states.size(), addresses.size()));
+  for (const size_t i : p_.packed_states)
+    if (addresses[i] && addresses[i] != p_.homes[i])
+      throw Error(ErrorKind::Internal,
+                  fmt::format("program '{}' has packed the parameter '{}', which cannot be bound to another address",
+                              p_.program.name, p_.states[i].name));
   bool moved = false;
   for (size_t i = 0; i < addresses.size(); ++i) {
     void* at = addresses[i] ? addresses[i] : p_.homes[i];

@@ -58,7 +58,9 @@ struct PlanParts {
   std::vector<Selected> selected;
   MemoryReport memory;
   std::shared_ptr<Storage> arena;
-  std::vector<std::shared_ptr<const void>> users;  // TensorBinding::user_of
+  std::vector<std::shared_ptr<const void>> users;      // TensorBinding::user_of
+  std::vector<std::shared_ptr<const Storage>> packed;  // forms of parameters, TensorBinding::packed
+  std::vector<size_t> packed_states;                   // indices of those parameters
   std::vector<HTensor> constants;
   std::vector<KernelPtr> kernels;
   std::vector<HostKernel> host_kernels;

@@ -35,16 +35,36 @@ std::unique_ptr<Executor> make_sequential_executor();
 // executor.
 std::unique_ptr<Executor> make_team_executor(int threads);
 
+// How a tensor of two dimensions lies in memory: row by row as declared, or with rows and columns exchanged.
+enum class Layout : uint8_t { natural, transposed };
+
+// A kernel's own form of a constant operand.
+struct Packing {
+  std::string name;  // of layout, instruction set and version; equal names give equal bytes
+  uint64_t bytes;
+  std::function<void(const void* elements, void* packed)> pack;
+};
+
 // Memory of parameters and states; the plan reads and replaces them in place. Addresses stay valid for the plan's life.
 class TensorBinding {
  public:
   virtual ~TensorBinding() = default;
   virtual void* parameter(const std::string& name, const TensorType& type) = 0;  // parameter or state by name
-  // Returns whether a two-dimensional tensor is stored transposed. All programs that share the tensor get the same
-  // answer: the preference of the first that asked. `type` is as declared; parameter() is then called with the stored
-  // type.
-  virtual bool transposed(const std::string& name, const TensorType& type, bool preferred) {
+  // Returns how a two-dimensional tensor is stored. All programs that share the tensor get the same answer: the
+  // preference of the first that asked. `type` is as declared; parameter() is then called with the stored type.
+  virtual Layout layout(const std::string& name, const TensorType& type, Layout preferred) {
     (void)name, (void)type, (void)preferred;
+    return Layout::natural;
+  }
+  // What a kernel packs from a parameter that no program changes: from the packing of that name if it is known, else by
+  // `pack`. Null if the parameter may change.
+  virtual std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) {
+    (void)name, (void)packing;
+    return nullptr;
+  }
+  // Whether no program of the binding's owner changes the parameter.
+  virtual bool is_constant(const std::string& name) {
+    (void)name;
     return false;
   }
   // Called before parameter() or parameter_on() of a program that changes the tensor.

@@ -94,10 +94,10 @@ KernelSource::KernelSource(const std::string& device, Registry& registry, Precis
                    : "it has " + others + "; auto takes fp16 where there is"});
 }
 
-KernelPtr KernelSource::find(const Program& program, const Node& node) {
+KernelPtr KernelSource::find(const Program& program, const Node& node, uint64_t constants) {
   if (node.op == Op::host_call) return own_kernel(*node.host);
   if (node.op == Op::scan) return nullptr;  // call sites do not show its body
-  return find(name_of(node), node.attributes, input_types(program, node), output_types(program, node));
+  return find(name_of(node), node.attributes, input_types(program, node), output_types(program, node), constants);
 }
 
 std::string KernelSource::why_not(const Program& program, const Node& node) {
@@ -106,19 +106,21 @@ std::string KernelSource::why_not(const Program& program, const Node& node) {
 }
 
 KernelPtr KernelSource::find(const std::string& op, const AttributeMap& attributes,
-                             const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs) {
-  return device_ ? answer(op, attributes, inputs, outputs).kernel : nullptr;
+                             const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs,
+                             uint64_t constants) {
+  return device_ ? answer(op, attributes, inputs, outputs, constants).kernel : nullptr;
 }
 
 std::string KernelSource::why_not(const std::string& op, const AttributeMap& attributes,
                                   const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs) {
-  return device_ ? answer(op, attributes, inputs, outputs).declined : "";
+  return device_ ? answer(op, attributes, inputs, outputs, 0).declined : "";
 }
 
 const KernelSource::Answer& KernelSource::answer(const std::string& op, const AttributeMap& attributes,
                                                  const std::vector<TensorType>& inputs,
-                                                 const std::vector<TensorType>& outputs) {
-  const std::string key = describe(op, attributes, inputs, outputs);
+                                                 const std::vector<TensorType>& outputs, uint64_t constants) {
+  std::string key = describe(op, attributes, inputs, outputs);
+  if (constants) key += fmt::format(" constants {:x}", constants);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
   if (std::string why = beyond_contract(*device_, op, attributes, inputs, outputs); !why.empty())
     return known_[key] = {nullptr, std::move(why)};
@@ -135,6 +137,7 @@ const KernelSource::Answer& KernelSource::answer(const std::string& op, const At
   site.inputs = in.data();
   site.outputs = out.data();
   site.device = name_.c_str();
+  site.constants = constants;
   Chain chain;
   std::vector<hx_scalar_op> ops;
   if (has_chain(op)) {
@@ -167,6 +170,9 @@ KernelSource::Answer KernelSource::ask(const hx_call_site& site, const std::stri
     if (!has_own_memory(*device_)) throw refuse("has no device memory, but returned a queued kernel");
     return {kernel, ""};
   }
+  if (raw.packed_bytes &&
+      (!raw.pack || !raw.packing || raw.packed_input >= site.n_inputs || !(site.constants >> raw.packed_input & 1)))
+    throw refuse("gave a kernel that packs an input which is not constant, or without a function or a name for it");
   const bool phases = raw.run && raw.name && raw.phases >= 1 && raw.phases <= HX_MAX_PHASES;
   if (!phases || std::any_of(raw.parts, raw.parts + raw.phases, [](uint32_t n) { return n == 0; }))
     throw refuse("gave a kernel without function, name, phases or parts");

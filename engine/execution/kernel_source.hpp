@@ -37,9 +37,10 @@ class KernelSource {
   const ItemPtr& device() const { return device_; }  // null for the reference
   uint32_t flags() const { return flags_; }          // call-site flags, HX_SITE_...
   // Returns null if the device has no kernel. Throws ErrorKind::Device with the call site if the device fails.
-  KernelPtr find(const Program& program, const Node& node);
+  // `constants`: bit i: input i never changes.
+  KernelPtr find(const Program& program, const Node& node, uint64_t constants = 0);
   KernelPtr find(const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
-                 const std::vector<TensorType>& outputs);
+                 const std::vector<TensorType>& outputs, uint64_t constants = 0);
   // The device's reason for having no kernel; "" if it gave none or has one.
   std::string why_not(const Program& program, const Node& node);
   std::string why_not(const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
@@ -51,7 +52,7 @@ class KernelSource {
     std::string declined;
   };
   const Answer& answer(const std::string& op, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
-                       const std::vector<TensorType>& outputs);
+                       const std::vector<TensorType>& outputs, uint64_t constants);
   Answer ask(const hx_call_site& site, const std::string& what);
 
   std::string name_;

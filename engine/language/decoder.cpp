@@ -25,8 +25,12 @@ class SessionBinding final : public TensorBinding {
     const auto at = states_.find(name);
     return at == states_.end() ? store_.parameter(name, type) : at->second;
   }
-  bool transposed(const std::string& name, const TensorType& type, bool preferred) override {
-    return !states_.count(name) && store_.transposed(name, type, preferred);
+  Layout layout(const std::string& name, const TensorType& type, Layout preferred) override {
+    return states_.count(name) ? Layout::natural : store_.layout(name, type, preferred);
+  }
+  bool is_constant(const std::string& name) override { return !states_.count(name) && store_.is_constant(name); }
+  std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) override {
+    return states_.count(name) ? nullptr : store_.packed(name, packing);
   }
   void will_change(const std::string& name) override {
     if (!states_.count(name))

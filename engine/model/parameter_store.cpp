@@ -48,7 +48,7 @@ bool stays_mapped(const HTensor& numbers, const std::shared_ptr<const MappedFile
 bool holds(const StoredTensor& stored, const HTensor& numbers) {
   const void* wanted = numbers.bytes();
   std::unique_ptr<Storage> turned;
-  if (stored.transposed) {
+  if (stored.layout == Layout::transposed) {
     turned = std::make_unique<Storage>(stored.type.bytes());
     exchange(wanted, turned->data(), stored.type);
     wanted = turned->data();
@@ -71,6 +71,7 @@ void StoredTensor::own() {
   auto mine = std::make_shared<Storage>(type.bytes());
   std::memcpy(mine->data(), from, type.bytes());
   storage = std::move(mine);
+  packed = std::make_shared<PackedForms>();
   file = nullptr;
   if (device) device->replace_host(storage->data());
 }
@@ -125,9 +126,10 @@ StoredTensor& ParameterStore::adopt(const std::string& name, const HTensor& numb
 }
 
 StoredTensor& ParameterStore::share(const std::string& name, const StoredTensor& fixed) {
-  StoredTensor mine{fixed.type, fixed.storage, fixed.role, fixed.init, fixed.transposed};
+  StoredTensor mine{fixed.type, fixed.storage, fixed.role, fixed.init, fixed.layout};
   mine.asked = mine.fixed = true;
   mine.file = fixed.file;
+  mine.packed = fixed.packed;
   return tensors_.emplace(name, std::move(mine)).first->second;
 }
 
@@ -200,26 +202,55 @@ std::shared_ptr<DeviceTensor> ParameterStore::parameter_on(const std::shared_ptr
   return stored.device;
 }
 
-bool ParameterStore::transposed(const std::string& name, const TensorType& type, bool preferred) {
+Layout ParameterStore::layout(const std::string& name, const TensorType& type, Layout preferred) {
   StoredTensor* stored = find(name);
-  if (!stored || stored->type != type || type.shape.rank() != 2 || is_stored(type.dtype)) return false;
-  if (!stored->asked && preferred) {
+  if (!stored || stored->type != type || type.shape.rank() != 2 || is_stored(type.dtype)) return Layout::natural;
+  if (!stored->asked && preferred == Layout::transposed) {
     const auto turned = std::make_shared<Storage>(type.bytes());
     exchange(stored->data(), turned->data(), type);
     stored->storage = turned;
     stored->file = nullptr;
     stored->device = nullptr;
-    stored->transposed = true;
+    stored->layout = Layout::transposed;
   }
   stored->asked = true;
-  return stored->transposed;
+  return stored->layout;
+}
+
+bool ParameterStore::is_constant(const std::string& name) {
+  const StoredTensor* stored = find(name);
+  return stored && stored->fixed;
+}
+
+std::shared_ptr<const Storage> PackedForms::take(const Packing& packing, const void* elements) {
+  const std::lock_guard lock(mutex_);
+  std::weak_ptr<const Storage>& known = known_[packing.name];
+  if (auto ready = known.lock()) return ready;
+  const auto made = std::make_shared<Storage>(packing.bytes);
+  packing.pack(elements, made->data());
+  known = made;
+  return made;
+}
+
+bool PackedForms::in_use() {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(known_.begin(), known_.end(), [](const auto& form) { return !form.second.expired(); });
+}
+
+// The kernel reads the packed form from now on: the pages of the file can go.
+std::shared_ptr<const Storage> ParameterStore::packed(const std::string& name, const Packing& packing) {
+  StoredTensor* stored = find(name);
+  if (!stored || !stored->fixed) return nullptr;
+  const auto form = stored->packed->take(packing, stored->data());
+  if (stored->file) stored->file->let_go(stored->storage->data(), stored->type.bytes());
+  return form;
 }
 
 void ParameterStore::copy(const std::string& name, void* to) const {
   const auto at = tensors_.find(name);
   if (at == tensors_.end()) throw unknown_parameter(name);
   const StoredTensor& stored = at->second;
-  if (stored.transposed)
+  if (stored.layout == Layout::transposed)
     exchange(stored.data(), to, stored.type_in_memory());
   else
     std::memcpy(to, stored.data(), stored.type.bytes());
@@ -239,7 +270,7 @@ HTensor ParameterStore::tensor(const std::string& name) const {
   const auto at = tensors_.find(name);
   if (at == tensors_.end()) throw unknown_parameter(name);
   const StoredTensor& stored = at->second;
-  if (!stored.transposed) return view_of(stored.type, const_cast<void*>(stored.data()), stored.storage);
+  if (stored.layout == Layout::natural) return view_of(stored.type, const_cast<void*>(stored.data()), stored.storage);
   const auto natural = std::make_shared<Storage>(stored.type.bytes());
   exchange(stored.data(), natural->data(), stored.type_in_memory());
   return make_value(stored.type, natural);
@@ -252,7 +283,7 @@ void ParameterStore::assign(const std::string& name, const HTensor& numbers) {
     throw Error(ErrorKind::Weights,
                 "'" + name + "' is " + stored->type.str() + ", the numbers are " + type_of(numbers).str());
   if (stored->is_shared() && holds(*stored, numbers)) return;  // other stores still read it
-  if (stored->transposed)
+  if (stored->layout == Layout::transposed)
     exchange(numbers.bytes(), stored->change(), stored->type);
   else
     std::memcpy(stored->change(), numbers.bytes(), stored->type.bytes());

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -18,12 +19,24 @@ enum class Role { weight, frozen, state, moment };
 
 class ParameterStore;
 
+// What kernels have packed from a tensor that no program changes, while a plan uses it; shared by all stores that share
+// the tensor.
+class PackedForms {
+ public:
+  std::shared_ptr<const Storage> take(const Packing& packing, const void* elements);
+  bool in_use();
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::weak_ptr<const Storage>> known_;  // by name of the packing
+};
+
 struct StoredTensor {
   TensorType type;                   // as declared, and as stored in files
   std::shared_ptr<Storage> storage;  // if `device` is set, access it only through data() and change()
   Role role = Role::weight;
   hx_init init{};
-  bool transposed = false;                    // two dimensions only: stored with rows and columns exchanged
+  Layout layout = Layout::natural;            // transposed: two dimensions only
   bool asked = false;                         // a program relies on the layout
   bool on_host = false;                       // a host program uses it
   std::shared_ptr<DeviceTensor> device = {};  // set if it is used by a device with its own memory
@@ -31,6 +44,7 @@ struct StoredTensor {
   bool fixed = false;
   std::shared_ptr<const MappedFile> file = {};                      // set while `storage` is a view into it
   std::shared_ptr<const char> users = std::make_shared<char>('u');  // held by plans that have its address
+  std::shared_ptr<PackedForms> packed = std::make_shared<PackedForms>();
 
   // The stored elements, updated from the device if it has newer ones.
   const void* data() const {
@@ -44,11 +58,11 @@ struct StoredTensor {
     if (device) device->going_to_change();
     return storage->data();
   }
-  bool is_shared() const { return !storage->writable() || (fixed && storage.use_count() > 1); }
+  bool is_shared() const { return !storage->writable() || (fixed && (storage.use_count() > 1 || packed->in_use())); }
   // Moves the elements to memory of its own.
   void own();
   TensorType type_in_memory() const {
-    return transposed ? TensorType{type.dtype, Shape{type.shape[1], type.shape[0]}} : type;
+    return layout == Layout::transposed ? TensorType{type.dtype, Shape{type.shape[1], type.shape[0]}} : type;
   }
 };
 
@@ -70,7 +84,9 @@ class ParameterStore : public TensorBinding {
   StoredTensor* find(const std::string& name);
   const std::map<std::string, StoredTensor>& all() const { return tensors_; }
   void* parameter(const std::string& name, const TensorType& type) override;
-  bool transposed(const std::string& name, const TensorType& type, bool preferred) override;
+  Layout layout(const std::string& name, const TensorType& type, Layout preferred) override;
+  bool is_constant(const std::string& name) override;
+  std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) override;
   void will_change(const std::string& name) override;
   std::shared_ptr<const void> user_of(const std::string& name) override;
   std::shared_ptr<DeviceQueue> queue_on(const ItemPtr& device) override;

@@ -85,7 +85,7 @@ LayerCards::LayerCards(BoundGraph& graph, int cycle, const RunSettings& run, con
       continue;
     }
     StoredTensor& mine = store_.declare(name, t.type, t.role, hx_init{}, 0);
-    mine.transposed = t.transposed;
+    mine.layout = t.layout;
     mine.asked = true;
   }
   const ResolvedSettings settings = graph.settings(cycle, run);

@@ -381,6 +381,8 @@ typedef struct hx_call_site {
   const hx_scalar_op* chain;
   const uint32_t* chain_outputs;
   const char* device; /* the name of the device that the program is compiled for */
+  /* Contract 1.5; read it only if struct_size has room. Bit i: the elements of input i never change. */
+  uint64_t constants;
 } hx_call_site;
 
 #define HX_MAX_PHASES 4
@@ -418,6 +420,15 @@ typedef struct hx_kernel {
   /* Contract 1.4, optional beside enqueue, for parameter updates: as enqueue, but outputs are unchanged if the
    * f32 at `number` is infinite or NaN when the kernel executes. Set only if there is room, as above. */
   hx_status (*enqueue_if_finite)(const void* context, hx_queue* queue, const hx_place* places, const hx_place* number);
+  /* Contract 1.5, optional beside run, for a site with a constant input; set only if there is room, as above. The host
+   * calls pack once, with the elements of input `packed_input` and packed_bytes of 64-byte aligned memory, and passes
+   * that memory to run as one more buffer, after the workspace. `packing`, a static text, names layout, instruction set
+   * and version: kernels with equal ones share what was packed from one input, so it depends on nothing else. Without
+   * pack, packed_bytes is 0. */
+  uint64_t packed_bytes;
+  void (*pack)(const void* context, const void* input, void* packed);
+  const char* packing;
+  uint32_t packed_input;
 } hx_kernel;
 
 enum { HX_DEVICE_OTHER = 0, HX_DEVICE_CPU = 1, HX_DEVICE_GPU = 2, HX_DEVICE_FPGA = 3 };

@@ -53,6 +53,8 @@ bool plan_convolution(const Site&, hx_kernel&);
 bool plan_narrow_convolution(const Site&, hx_kernel&);  // forward, few channels
 bool plan_pooled_convolution(const Site&, hx_kernel&);
 bool plan_pool(const Site&, hx_kernel&);
+bool plan_patches(const Site&, hx_kernel&);
+bool plan_quantize(const Site&, hx_kernel&);
 bool plan_attention(const Site&, hx_kernel&);
 bool plan_rope(const Site&, hx_kernel&);
 bool plan_cache_append(const Site&, hx_kernel&);

@@ -112,28 +112,38 @@ void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
     c->row_parts *= 2;
   c->packs_a = p.a_column != 1;
   if (c->packs_a) c->a_floats = lines(panels(p.m, row_panel) * row_panel * p.k);
-  c->shares_b = c->row_parts > 1;
+  c->keeps_b = p.constant_b && p.b_column != 1;  // rows of B are read well as they are, and skipped for zeros of A
+  c->shares_b = c->keeps_b || c->row_parts > 1;
   const uint32_t parts = c->depth_parts * c->row_parts * c->column_parts;
   const int64_t columns = panels(panels(p.n, column_panel), c->column_parts) * column_panel;  // of a part, at most
   const int64_t depth = panels(panels(p.k, kEvenGranule), c->depth_parts) * kEvenGranule;     // of a part, at most
   // If one block of rows reads what a part packs, pack one panel at a time, which stays in the first-level cache.
   c->block_columns = !c->shares_b && p.m <= kPackedRows ? column_panel : kPackedColumns;
   c->b_part_floats = block_floats(columns, column_panel, c->block_columns, std::min(depth, p.k));
-  c->b_floats = c->shares_b ? panels(p.n, column_panel) * column_panel * p.k : c->b_part_floats * parts;
-  if (c->packs_a || c->shares_b) {
-    const int64_t packed = c->a_floats + (c->shares_b ? c->b_floats : 0);
-    c->pack_parts =
-        parts_for(static_cast<double>(packed) * kPackNanoseconds,
-                  std::max(c->packs_a ? panels(p.m, row_panel) : 0, c->shares_b ? panels(p.n, column_panel) : 0));
+  const int64_t all_b = panels(p.n, column_panel) * column_panel * p.k;
+  c->b_floats = c->keeps_b ? 0 : c->shares_b ? all_b : c->b_part_floats * parts;
+  const bool packs_b = c->shares_b && !c->keeps_b;
+  if (c->packs_a || packs_b) {
+    const int64_t packed = c->a_floats + (packs_b ? c->b_floats : 0);
+    c->pack_parts = parts_for(
+        static_cast<double>(packed) * kPackNanoseconds,
+        std::max(c->packs_a ? panels(p.m, row_panel) : 0, packs_b ? panels(p.n, column_panel) : 0));
   }
   c->b_floats = lines(c->b_floats);
   const uint64_t workspace =
       static_cast<uint64_t>(c->a_floats + c->b_floats + (c->depth_parts - 1) * p.m * p.n) * sizeof(float);
   std::vector<uint32_t> phases;
-  if (c->packs_a || c->shares_b) phases.push_back(c->pack_parts);
+  if (c->packs_a || packs_b) phases.push_back(c->pack_parts);
   phases.push_back(parts);
   if (c->depth_parts > 1) phases.push_back(c->sum_parts = parts_of_sum(p));
+  const bool keeps_b = c->keeps_b;
+  const uint32_t b = p.b;
   answer<PackedContext>(out, std::move(c), isa().packed_matmul, "packed matmul", phases).workspace = workspace;
+  if (!keeps_b) return;
+  out.packed_bytes = static_cast<uint64_t>(all_b) * sizeof(float);
+  out.packed_input = b;
+  out.pack = isa().pack_b;
+  out.packing = isa().packing_of_b;
 }
 
 double flops_of(const Product& p) {
@@ -258,6 +268,7 @@ bool plan_linear(const Site& site, hx_kernel& out) {
   p.has_bias = site.inputs() == 3;
   p.invariant = site.flag("batch_invariant");
   p.half = site.allows_half() && !p.invariant;
+  p.constant_b = site.is_constant(1);
   p.bias = 2;
   p.c = site.inputs();
   return answer_product(p, {0}, {0}, out);

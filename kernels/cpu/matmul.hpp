@@ -20,6 +20,7 @@ struct Product {
   bool invariant = false;      // each row's bits may not depend on the number of rows
   bool descends = false;       // C = old - rate A B, the fused SGD update; packed products only
   uint32_t old = 0, rate = 0;  // buffers
+  bool constant_b = false;     // B never changes: its packed form may be kept
   float scale = 0;             // not 0: A holds bytes to be multiplied by it; sparse products only
 };
 
@@ -35,7 +36,8 @@ struct PackedContext : MatmulContext {
   uint32_t depth_parts = 1;  // slices of the depth: the first is summed in C, others in the workspace
   uint32_t sum_parts = 0;    // parts of the phase that adds them
   bool packs_a = false;      // A's rows are not contiguous; all of A is packed at the start of the workspace
-  bool shares_b = false;     // all of B is packed behind A; else every part packs its own blocks
+  bool shares_b = false;     // all of B is packed, behind A or once; else every part packs its own blocks
+  bool keeps_b = false;      // B was packed when the program was made, into the buffer after the workspace
   uint32_t pack_parts = 0;   // of phase 0, for each operand
   int64_t a_floats = 0, b_floats = 0;
   int64_t block_columns = 0;  // columns of B packed, or worked on, at a time

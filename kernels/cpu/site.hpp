@@ -35,6 +35,9 @@ class Site : public kernels::Site {
       if (k == i ? in(k).dtype != HX_U8 : !is_f32(in(k))) return std::nullopt;
     return std::all_of(raw().outputs, raw().outputs + outputs(), is_f32) ? std::optional(scale) : std::nullopt;
   }
+  bool is_constant(uint32_t i) const {
+    return raw().struct_size >= sizeof(hx_call_site) && (raw().constants >> i & 1) != 0;
+  }
   // Whether products may be computed in fp16 chunks.
   bool allows_half() const { return raw().flags & HX_SITE_FP16_CHUNKS; }
 };

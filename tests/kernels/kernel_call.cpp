@@ -151,6 +151,7 @@ bool KernelCall::find(hx_kernel& kernel) {
   site.n_chain = static_cast<uint32_t>(chain_.size());
   site.chain = chain_.data();
   site.chain_outputs = chain_outputs_.data();
+  site.constants = constants_;
   const hx_status status = device().vt->find(device().self, &site, &kernel);
   INFO(op_ << ": " << host().error);
   REQUIRE(status != HX_ERROR);
@@ -187,6 +188,13 @@ void KernelCall::once(const hx_kernel& kernel, Order order, std::vector<Tensor>&
   }
   memory.push_back(aligned(kernel.workspace));
   buffers.push_back(memory.back().get());
+  if (kernel.packed_bytes) {  // afterwards the kernel must not read the input
+    REQUIRE((constants_ >> kernel.packed_input & 1));
+    memory.push_back(aligned(kernel.packed_bytes));
+    buffers.push_back(memory.back().get());
+    kernel.pack(kernel.context, buffers[kernel.packed_input], buffers.back());
+    std::memset(buffers[kernel.packed_input], 0xff, inputs_[kernel.packed_input].bytes.size());
+  }
 
   std::mt19937 engine(17);
   for (uint32_t phase = 0; phase < kernel.phases; ++phase) {
@@ -218,6 +226,7 @@ std::vector<Tensor> KernelCall::run() {
   REQUIRE(kernel.phases <= HX_MAX_PHASES);
   parts_ = *std::max_element(kernel.parts, kernel.parts + kernel.phases);
   in_place_ = kernel.in_place;
+  packed_bytes_ = kernel.packed_bytes;
   name_ = kernel.name;
   std::vector<Tensor> result, again;
   once(kernel, Order::forward, result);

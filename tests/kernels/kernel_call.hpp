@@ -140,6 +140,8 @@ class KernelCall {
   KernelCall& stores(std::vector<uint32_t> registers) { return chain_outputs_ = std::move(registers), *this; }
   // Allows fp16 chunks in products.
   KernelCall& allow_half() { return flags_ = HX_SITE_FP16_CHUNKS, *this; }
+  // Input `input` never changes, so the kernel may pack it.
+  KernelCall& constant(uint32_t input) { return constants_ |= uint64_t{1} << input, *this; }
   // Output `output` shares the memory of input `input`.
   KernelCall& alias(uint32_t output, uint32_t input) { return aliases_.push_back({output, input}), *this; }
 
@@ -153,6 +155,7 @@ class KernelCall {
   uint32_t parts() const { return parts_; }
   uint32_t in_place() const { return in_place_; }
   const std::string& kernel() const { return name_; }
+  uint64_t packed_bytes() const { return packed_bytes_; }
   // Sum over parts of the fastest of `repeats` runs, in seconds: the time of an idle processor on one thread.
   double seconds(int repeats);
 
@@ -170,6 +173,7 @@ class KernelCall {
   std::vector<uint32_t> chain_outputs_;
   std::vector<std::pair<uint32_t, uint32_t>> aliases_;
   uint32_t parts_ = 0, in_place_ = 0, flags_ = 0;
+  uint64_t constants_ = 0, packed_bytes_ = 0;
   std::string name_;
 };
 

@@ -149,4 +149,101 @@ TEST_CASE("full, iota and random numbers") {
   }
 }
 
+namespace {
+
+struct Patches {
+  Dims image, kernel, strides, low, dilation, places;
+};
+const Patches kPatches[] = {{{2, 3, 17}, {4}, {1}, {0}, {1}, {14}},
+                            {{2, 3, 17}, {3}, {2}, {2}, {3}, {9}},
+                            {{3, 2, 11, 13}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {11, 13}},
+                            {{1, 4, 30, 28}, {2, 5}, {2, 3}, {1, 4}, {1, 2}, {16, 11}},
+                            {{2, 2, 5, 6, 7}, {2, 3, 2}, {1, 2, 1}, {1, 0, 1}, {2, 1, 1}, {5, 2, 8}},
+                            {{1, 1, 2, 2}, {1, 1}, {1, 1}, {5, 5}, {1, 1}, {9, 9}}};
+
+}  // namespace
+
+TEST_CASE("patches write windows out, unpatches sums them back") {
+  Random random(44);
+  for (const Patches& p : kPatches) {
+    const size_t axes = p.kernel.size();
+    const int64_t taps = elements(p.kernel), places = elements(p.places), planes = p.image[0] * p.image[1];
+    Dims shape = p.places;
+    shape.insert(shape.begin(), {p.image[0], p.image[1] * taps});
+    const Tensor x = random.floats(p.image), dy = random.floats(shape);
+    std::vector<float> written(static_cast<size_t>(elements(shape)), 0.5f);
+    std::vector<double> summed(static_cast<size_t>(x.size()), 0);
+    for (int64_t i = 0; i < elements(shape); ++i) {
+      int64_t place = i % places, tap = i / places % taps, at = 0, step = 1;
+      bool inside = true;
+      for (size_t a = axes; a-- > 0; place /= p.places[a], tap /= p.kernel[a], step *= p.image[a + 2]) {
+        const int64_t here = place % p.places[a] * p.strides[a] - p.low[a] + tap % p.kernel[a] * p.dilation[a];
+        inside = inside && here >= 0 && here < p.image[a + 2];
+        at += here * step;
+      }
+      at += i / places / taps * (x.size() / planes);
+      if (!inside) continue;
+      written[static_cast<size_t>(i)] = x[at];
+      summed[static_cast<size_t>(at)] += dy[i];
+    }
+    const auto call = [&](const char* name) {
+      KernelCall c(name);
+      c.set("kernel", p.kernel).set("strides", p.strides).set("padding_low", p.low).set("dilation", p.dilation);
+      return c.set("fill", 0.5);
+    };
+    CHECK(call("patches").in(x).out(shape).run_one().values<float>() == written);
+    require_close(call("unpatches").in(dy).out(p.image).run_one(), summed, 1e-6, 1e-6);
+  }
+}
+
+namespace {
+
+// Scales and zero points of one channel, or of every index of axis 1.
+template <typename T>
+void check_quantize(uint32_t seed, int64_t low, int64_t high, uint32_t dtype) {
+  Random random(seed);
+  for (const bool per_channel : {false, true}) {
+    const Dims dims{3, 7, 41};
+    Tensor x = random.floats(dims, -60, 60);
+    std::vector<float> values = x.values<float>();
+    values[0] = NAN, values[1] = INFINITY, values[2] = -INFINITY, values[3] = 1e30f, values[4] = 0.125f;
+    x = Tensor(dims, values);
+    const Dims channels = per_channel ? Dims{7} : Dims{};
+    const Tensor scale = random.floats(channels, 0.01f, 0.5f);
+    Tensor zero = random.integers<T>(channels, low / 4, high / 4);
+    zero.dtype = dtype;
+    const auto call = [&](const char* name, const Tensor& from) {
+      KernelCall c(name);
+      return c.set("axis", 1).in(from).in(scale).in(zero);
+    };
+    Tensor q = call("quantize", x).out(dims, dtype).run_one();
+    const Tensor back = call("dequantize", q).out(dims).run_one();
+    for (int64_t i = 0; i < x.size(); ++i) {
+      const int64_t channel = per_channel ? i / 41 % 7 : 0;
+      const float steps = std::nearbyint(x[i] / scale[channel]);
+      const double z = static_cast<double>(zero.data<T>()[channel]),
+                   wanted = std::isnan(steps) ? z
+                                              : std::clamp<double>(steps + z, static_cast<double>(low),
+                                                                   static_cast<double>(high - 1));
+      REQUIRE(static_cast<double>(q.data<T>()[i]) == wanted);
+      REQUIRE(back[i] == static_cast<float>(wanted - z) * scale[channel]);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("quantize rounds half to even and saturates, dequantize scales back") {
+  check_quantize<int8_t>(45, -128, 128, HX_I8);
+  check_quantize<uint8_t>(46, 0, 256, HX_U8);
+  check_quantize<int16_t>(47, -32768, 32768, HX_I16);
+  check_quantize<uint16_t>(48, 0, 65536, HX_U16);
+  const Tensor q({4}, std::vector<int32_t>{INT32_MIN, INT32_MAX, 5, -7}), zero({}, std::vector<int32_t>{INT32_MAX});
+  const Tensor y = KernelCall("dequantize").in(q).in(scalar(0.5f)).in(zero).out({4}).run_one();
+  for (int64_t i = 0; i < 4; ++i) {
+    const auto steps = static_cast<float>(int64_t{q.data<int32_t>()[i]} - INT32_MAX);
+    REQUIRE(y[i] == steps * 0.5f);
+  }
+}
+
 }  // namespace harmonics::engine::kernel_tests

@@ -161,6 +161,27 @@ TEST_CASE("dot: several contracted axes, as in weight gradients of sequences") {
   require_close(dw, e, 1e-6, 5e-6);
 }
 
+TEST_CASE("linear: a constant weight is packed once, with equal bits") {
+  Random random(38);
+  for (const MatmulSizes& s : kMatmulSizes) {
+    const Tensor x = random.floats({s.m, s.k}), w = random.floats({s.n, s.k}), b = random.floats({s.n});
+    const auto call = [&] {
+      KernelCall linear("linear");
+      return linear.set("activation", "relu").in(x).in(w).in(b).out({s.m, s.n});
+    };
+    KernelCall plain = call(), kept = call();
+    const Tensor expected = plain.run_one(), y = kept.constant(1).run_one();
+    INFO(s.m << " x " << s.n << " x " << s.k << ", " << kept.kernel());
+    CHECK(plain.packed_bytes() == 0);
+    CHECK((kept.packed_bytes() > 0) == (plain.kernel() == "packed matmul"));
+    REQUIRE(y.bytes == expected.bytes);
+  }
+  KernelCall transposed("linear");  // rows of this layout are skipped for zeros of x
+  transposed.set("transposed", 1).in(random.floats({64, 784})).in(random.floats({784, 392})).out({64, 392});
+  transposed.constant(1).run();
+  CHECK(transposed.packed_bytes() == 0);
+}
+
 TEST_CASE("linear with bias and activation") {
   Random random(34);
   for (const char* activation : {"", "relu", "tanh", "logistic", "gelu"})

@@ -30,9 +30,9 @@ class Weights : public TensorBinding {
     }
   }
   void* parameter(const std::string& name, const TensorType&) override { return held_.at(name).raw()->storage->data(); }
-  bool transposed(const std::string& name, const TensorType&, bool preferred) override {
-    if (preferred) turned_.insert(name);
-    return turned_.count(name) != 0;
+  Layout layout(const std::string& name, const TensorType&, Layout preferred) override {
+    if (preferred == Layout::transposed) turned_.insert(name);
+    return is_turned(name) ? Layout::transposed : Layout::natural;
   }
   bool is_turned(const std::string& name) const { return turned_.count(name) != 0; }
   HTensor leaf(const std::string& name) const {

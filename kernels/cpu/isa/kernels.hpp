@@ -15,6 +15,7 @@ void epilogue(float* y, int64_t rows, int64_t columns, int64_t stride, const flo
 // Adds the sums of both halves of the depth, then bias and activation, for one of `parts` slices of rows. C holds the
 // first half's sums, `more` the second half's.
 void end_halves(const cpu::Product& p, void* const* buffers, const float* more, uint32_t parts, uint32_t part);
+void pack_constant_b(const void* context, const void* b, void* packed);  // of a PackedContext
 void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column,
                  int64_t column_end);
 

@@ -20,7 +20,7 @@ void pack_shared(const PackedContext& c, void* const* buffers, uint32_t part) {
         pack_rows(a + i * p.a_row + k * p.a_column, p.a_column, p.m - i < kRows ? p.m - i : kRows,
                   p.k - k < kBlock ? p.k - k : kBlock, workspace + i * p.k + k * kRows);
   }
-  if (!c.shares_b) return;
+  if (!c.shares_b || c.keeps_b) return;
   const Range panels = share((p.n + kColumns - 1) / kColumns, c.pack_parts, part);
   const int64_t j = panels.begin * kColumns, end = panels.end * kColumns < p.n ? panels.end * kColumns : p.n;
   if (j < end)
@@ -35,9 +35,14 @@ HM_INLINE float* second_sums(const PackedContext& c, void* const* buffers) {
 
 }  // namespace
 
+void pack_constant_b(const void* context, const void* b, void* packed) {
+  const Product& p = static_cast<const PackedContext*>(context)->product;
+  pack_b(p, static_cast<const float*>(b), p.n, p.k, static_cast<float*>(packed), p.k * kColumns);
+}
+
 void packed_matmul(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const PackedContext*>(context);
-  const bool packs = c.packs_a || c.shares_b;
+  const bool packs = c.packs_a || (c.shares_b && !c.keeps_b);
   if (packs && phase == 0) return pack_shared(c, buffers, part);
   if (phase == (packs ? 2 : 1)) return end_halves(c.product, buffers, second_sums(c, buffers), c.sum_parts, part);
   const Product& p = c.product;
@@ -52,7 +57,9 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
   const float *a = static_cast<const float*>(buffers[p.a]), *b = static_cast<const float*>(buffers[p.b]);
   float* to = slice == 0 ? static_cast<float*>(buffers[p.c]) : second_sums(c, buffers);
   const float* packed_a = static_cast<const float*>(buffers[p.c + 1]);
-  float* packed_b = static_cast<float*>(buffers[p.c + 1]) + c.a_floats + (c.shares_b ? 0 : part * c.b_part_floats);
+  float* packed_b =
+      c.keeps_b ? static_cast<float*>(buffers[p.c + 2])
+                : static_cast<float*>(buffers[p.c + 1]) + c.a_floats + (c.shares_b ? 0 : part * c.b_part_floats);
   for (int64_t j = j0; j < j1; j += c.block_columns) {
     const int64_t columns = j1 - j < c.block_columns ? j1 - j : c.block_columns;
     for (int64_t k = k0; k < k1; k += kPackedDepth) {

@@ -184,7 +184,7 @@ TEST_CASE("parameter store: weights of stored types keep the layout of their fil
   HTensor numbers(type.dtype, type.shape);
   std::memset(numbers.mutable_bytes(), 0x11, type.bytes());
   store.adopt("w", numbers, nullptr, Role::frozen, kZero);
-  CHECK_FALSE(store.transposed("w", type, true));
+  CHECK(store.layout("w", type, Layout::transposed) == Layout::natural);
   CHECK(store.tensor("w").dtype() == DType::Q8_0);
   CHECK(std::memcmp(store.parameter("w", type), numbers.bytes(), type.bytes()) == 0);
   CHECK_THROWS_WITH(store.assign("w", HTensor(DType::F32, {64, 96})),
@@ -232,7 +232,7 @@ TEST_CASE("parameter store: expected values are taken by name and type, now or l
   ParameterStore store;
   const TensorType type{DType::F32, Shape{2, 3}};
   store.declare("here", type, Role::weight, hx_init{}, 0);
-  CHECK(store.transposed("here", type, true));
+  CHECK(store.layout("here", type, Layout::transposed) == Layout::transposed);
   const auto of = [](std::vector<float> v) { return HTensor::from(Shape{2, 3}, v); };
   store.expect(
       {{"here", of({1, 2, 3, 4, 5, 6})}, {"later", of({6, 5, 4, 3, 2, 1})}, {"wider", of({0, 0, 0, 0, 0, 1})}});

@@ -1,0 +1,169 @@
+// Constant operands at call sites, and weights that kernels pack once.
+#include <catch2/catch.hpp>
+
+#include <harmonics/ops.hpp>
+
+#include "engine/model/parameter_store.hpp"
+#include "engine/program/tracer.hpp"
+#include "tests/engine/execution/compiled.hpp"
+
+using namespace harmonics;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
+
+namespace {
+
+constexpr int64_t kRows = 64, kIn = 160, kOut = 96;
+
+// Scales its second input by its own packed form: y[i] = x[i] * packed[0], where packed[0] is w[0] + 1 when packed.
+struct PackingDevice final : Device {
+  struct Context {
+    int64_t count;
+  };
+  std::string describe() const override { return "packs the second input of add"; }
+  bool find(const hx_call_site& site, hx_kernel& out) override {
+    if (std::string_view(site.op) != "add") return false;
+    constants = site.constants;
+    out.struct_size = sizeof out;
+    out.phases = out.parts[0] = 1;
+    out.run = [](const void* context, void* const* buffers, uint32_t, uint32_t) {
+      const auto* x = static_cast<const float*>(buffers[0]);
+      const auto* factor = static_cast<const float*>(buffers[4]);  // after the workspace
+      for (int64_t i = 0; i < static_cast<const Context*>(context)->count; ++i)
+        static_cast<float*>(buffers[2])[i] = x[i] * *factor;
+    };
+    out.context = new Context{site.inputs[0].dims[0]};
+    out.destroy = [](void* context) { delete static_cast<Context*>(context); };
+    out.name = "packing";
+    out.packed_bytes = always || (site.constants & 2) ? sizeof(float) : 0;
+    out.packed_input = 1;
+    out.packing = "plus one";
+    out.pack = [](const void*, const void* input, void* packed) {
+      ++packings();
+      *static_cast<float*>(packed) = *static_cast<const float*>(input) + 1;
+    };
+    return out.packed_bytes != 0;
+  }
+  static int& packings() {
+    static int n = 0;
+    return n;
+  }
+  uint64_t constants = 0;
+  bool always = false;
+};
+
+struct Registered {
+  Registry registry{&Registry::global()};
+  std::shared_ptr<PackingDevice> device = std::make_shared<PackingDevice>();
+  Registered() {
+    auto item = std::make_shared<Item>();
+    item->kind = HX_DEVICE;
+    item->name = "packing";
+    item->self = new std::shared_ptr<Device>(device);
+    item->vtable = detail::device_vt();
+    registry.add(item);
+    PackingDevice::packings() = 0;
+  }
+  CompileOptions options() {
+    CompileOptions o;
+    o.device = "packing";
+    o.registry = &registry;
+    return o;
+  }
+};
+
+Program sum_program(bool updates = false) {
+  Tracer tracer("sum");
+  const HTensor x = tracer.input("x", {DType::F32, {3}}), w = tracer.parameter("w", {DType::F32, {3}});
+  tracer.output("y", x + w);
+  if (updates) tracer.update("w", neg(w));
+  return tracer.take();
+}
+
+StoredTensor& declare(ParameterStore& store, const std::string& name, const TensorType& type, bool fixed) {
+  StoredTensor& w = store.declare(name, type, Role::frozen, {HX_INIT_UNIFORM, -1, 1}, 7);
+  w.fixed = fixed;
+  return w;
+}
+
+std::vector<float> run(Executable& plan, const HTensor& x, const char* output = "y") {
+  const void* inputs[] = {x.bytes()};
+  plan.run(inputs);
+  const HTensor& y = plan.output(output);
+  return {y.data<float>(), y.data<float>() + y.size()};
+}
+
+}  // namespace
+
+TEST_CASE("packed weights: parameters that no program changes are constant operands, packed once for all plans") {
+  const auto executor = make_sequential_executor();
+  Registered with;
+  ParameterStore store;
+  declare(store, "w", {DType::F32, {3}}, true);
+  store.assign("w", HTensor::from<float>({3}, {4, 5, 6}));
+  const HTensor x = HTensor::from<float>({3}, {1, 2, 3});
+  {
+    const auto first = compile(sum_program(), &store, *executor, with.options());
+    const auto second = compile(sum_program(), &store, *executor, with.options());
+    CHECK(with.device->constants == 2);
+    CHECK(run(*first, x) == std::vector<float>{5, 10, 15});
+    CHECK(run(*second, x) == std::vector<float>{5, 10, 15});
+    CHECK(PackingDevice::packings() == 1);
+    CHECK_NOTHROW(store.assign("w", HTensor::from<float>({3}, {4, 5, 6})));
+    CHECK_THROWS_WITH(store.assign("w", HTensor::from<float>({3}, {7, 5, 6})),
+                      Catch::Contains("a compiled program reads it in a shared place"));
+    std::vector<float> elsewhere{1, 1, 1};
+    void* const addresses[] = {elsewhere.data()};
+    CHECK_THROWS_WITH(first->bind(addresses), Catch::Contains("has packed the parameter 'w'"));
+  }
+  store.assign("w", HTensor::from<float>({3}, {7, 5, 6}));
+  CHECK(run(*compile(sum_program(), &store, *executor, with.options()), x) == std::vector<float>{8, 16, 24});
+  CHECK(PackingDevice::packings() == 2);
+}
+
+TEST_CASE("packed weights: parameters that may change are not constant") {
+  const auto executor = make_sequential_executor();
+  Registered with;
+  const HTensor x = HTensor::from<float>({3}, {1, 2, 3});
+  for (const bool updates : {false, true}) {
+    ParameterStore store;
+    declare(store, "w", {DType::F32, {3}}, updates);
+    store.assign("w", HTensor::from<float>({3}, {4, 5, 6}));
+    CHECK(run(*compile(sum_program(updates), &store, *executor, with.options()), x) == std::vector<float>{5, 7, 9});
+    CHECK(with.device->constants == 0);
+  }
+  CHECK(PackingDevice::packings() == 0);
+}
+
+TEST_CASE("packed weights: a device that packs what may change is refused") {
+  const auto executor = make_sequential_executor();
+  Registered with;
+  with.device->always = true;
+  ParameterStore store;
+  declare(store, "w", {DType::F32, {3}}, false);
+  CHECK_THROWS_WITH(compile(sum_program(), &store, *executor, with.options()),
+                    Catch::Contains("packs an input which is not constant"));
+}
+
+TEST_CASE("packed weights: a frozen matrix of several readers gives the same bits as one that may change") {
+  const auto executor = make_sequential_executor();
+  Tracer tracer("tied");
+  const HTensor ids = tracer.input("ids", {DType::I64, {kRows}}),
+                table = tracer.parameter("table", {DType::F32, {kOut, kIn}});
+  tracer.output("y", call1("linear", {gather(table, ids), table}));
+  const Program program = tracer.take();
+  std::vector<int64_t> numbers;
+  for (int64_t i = 0; i < kRows; ++i) numbers.push_back(i * 7 % kOut);
+  const HTensor rows = HTensor::from({kRows}, numbers);
+  std::vector<float> results[2];
+  for (const bool fixed : {false, true}) {
+    ParameterStore store;
+    declare(store, "table", {DType::F32, {kOut, kIn}}, fixed);
+    const auto plan = compile(program, &store, *executor, on("cpu"));
+    const void* inputs[] = {rows.bytes()};
+    plan->run(inputs);
+    const HTensor& y = plan->output("y");
+    results[fixed].assign(y.data<float>(), y.data<float>() + y.size());
+  }
+  CHECK(results[0] == results[1]);
+}
