@@ -85,9 +85,12 @@ class Transposer {
     return turned;
   }
 
+  // An update's gradient, its moments, and the scales of their blocks.
+  bool lies_like_weight(ValueId v) const { return type(v).shape.rank() == 2; }
+
   void want_operands(const Node& node) {
     for (ValueId v : node.inputs)
-      if (type(v) == type(node.inputs[0])) want(v);
+      if (lies_like_weight(v)) want(v);
     for (ValueId v : node.outputs) wanted_[v] = true;
   }
 
@@ -202,7 +205,7 @@ class Transposer {
 
   void put_update(const Node& node) {
     Node n = node;
-    for (ValueId& v : n.inputs) v = type(v) == type(node.inputs[0]) ? turned(v) : natural(v);
+    for (ValueId& v : n.inputs) v = lies_like_weight(v) ? turned(v) : natural(v);
     std::vector<TensorType> types;
     for (ValueId v : node.outputs) types.push_back(exchanged(type(v)));
     n.outputs.clear();
