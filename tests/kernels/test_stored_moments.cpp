@@ -82,7 +82,7 @@ TEST_CASE("adam and adamw: moments of 16 and 8 bits are those of the body") {
           REQUIRE(expected.size() == found.size());
           std::vector<double> weights;
           for (int64_t i = 0; i < w.size(); ++i) weights.push_back(expected[0].data<float>()[i]);
-          require_close(found[0], weights, 1e-6, 1e-6);
+          require_close(found[0], weights, 1e-6, 0.01 / 1024);  // a part of the rate
           for (size_t i = 1; i < found.size(); ++i) require_same_codes(found[i], expected[i]);
           w = found[0];
           moments.assign(found.begin() + 1, found.end());

@@ -34,7 +34,7 @@ HM_INLINE void for_blocks(int64_t rows, uint32_t parts, uint32_t part, Run run) 
 HM_INLINE void update_coded_part(const OptimizerContext& c, void* const* buffers, uint32_t part) {
   const FlushDenormals flush;
   const float *w = static_cast<const float*>(buffers[0]), *g = static_cast<const float*>(buffers[1]);
-  const AdamRule rule(c, *static_cast<const float*>(buffers[6]), buffers[7]);
+  const AdamRule<true> rule(c, *static_cast<const float*>(buffers[6]), buffers[7]);
   const RandomBits random(step_number(c, buffers[7]));
   const CodedMoments moments = coded_moments(buffers, 2, 8);
   const int64_t n = c.count / c.rows;
@@ -125,7 +125,7 @@ HM_INLINE void update_coded_rows(const OuterUpdateContext& c, void* const* buffe
   const FlushDenormals flush;
   const float *w = static_cast<const float*>(buffers[0]), *a = static_cast<const float*>(buffers[1]),
               *b = static_cast<const float*>(buffers[2]);
-  const AdamRule rule(c.rule, *static_cast<const float*>(buffers[7]), buffers[8]);
+  const AdamRule<true> rule(c.rule, *static_cast<const float*>(buffers[7]), buffers[8]);
   const RandomBits random(step_number(c.rule, buffers[8]));
   const CodedMoments moments = coded_moments(buffers, 3, 9);
   for_blocks(
@@ -163,9 +163,9 @@ void adam(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const OptimizerContext*>(context);
   switch (c.moments) {
     case MomentType::f32:
-      return update_part<AdamRule>(c, buffers, part);
+      return update_part<AdamRule<>>(c, buffers, part);
     case MomentType::bf16:
-      return update_part<AdamRule, uint16_t>(c, buffers, part);
+      return update_part<AdamRule<true>, uint16_t>(c, buffers, part);
     case MomentType::coded:
       return update_coded_part(c, buffers, part);
   }
@@ -183,8 +183,8 @@ void update_outer(const void* context, void* const* buffers, uint32_t, uint32_t 
       return c.rule.has_velocity ? update_outer_part<SgdRule<true>>(c, buffers, part)
                                  : update_outer_part<SgdRule<false>>(c, buffers, part);
     case UpdateKind::adam:
-      return c.rule.moments == MomentType::f32    ? update_outer_part<AdamRule>(c, buffers, part)
-             : c.rule.moments == MomentType::bf16 ? update_outer_part<AdamRule, uint16_t>(c, buffers, part)
+      return c.rule.moments == MomentType::f32    ? update_outer_part<AdamRule<>>(c, buffers, part)
+             : c.rule.moments == MomentType::bf16 ? update_outer_part<AdamRule<true>, uint16_t>(c, buffers, part)
                                                   : update_coded_outer(c, buffers, part);
     case UpdateKind::lion:
       return update_outer_part<LionRule>(c, buffers, part);

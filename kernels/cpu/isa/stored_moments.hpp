@@ -119,39 +119,51 @@ struct CodedMoments {
   uint8_t *now[2], *now_scale[2];
 };
 
+// A step of one block: `rows` rows from `row` on, columns [begin, end) of n. kFull: rows and columns are complete.
+template <bool kFull, typename Rule, typename Gradient>
+HM_INLINE void update_block(const Rule& rule, const RandomBits& random, const CodedMoments& m, const float* w,
+                            float* new_w, int64_t row, int64_t rows, int64_t begin, int64_t end, int64_t n,
+                            int64_t scale, const Gradient& gradient) {
+  alignas(64) float moments[2][kBlock][kBlock];
+  const int32_t bases[2] = {MeanCode::base(m.old_scale[0][scale]), SquareCode::base(m.old_scale[1][scale])};
+  const int64_t used = kFull ? kBlock : rows, last = kFull ? begin + kBlock : end;
+  vi most[2] = {};
+  for (int64_t r = 0; r < used; ++r)
+    for (int64_t j = begin; j < last; j += kWidth) {
+      const int64_t place = (row + r) * n + j, some = kFull ? kWidth : lanes_at(j, end);
+      vf now[2] = {MeanCode::decode(load_narrow(m.old[0] + place, some), bases[0]),
+                   SquareCode::decode(load_narrow(m.old[1] + place, some), bases[1])};
+      const vf weight = load_some(w + place, some);
+      store_some(new_w + place, rule.step(weight, gradient(r, j, some, weight), now), some);
+      for (int k = 0; k < 2; ++k) store(moments[k][r] + (j - begin), now[k]);
+      most[0] = larger(most[0], MeanCode::size(now[0])), most[1] = larger(most[1], SquareCode::size(now[1]));
+    }
+  const uint8_t scales[2] = {MeanCode::scale(most[0]), SquareCode::scale(most[1])};
+  const int32_t next[2] = {MeanCode::base(scales[0]), SquareCode::base(scales[1])};
+  for (int64_t r = 0; r < used; ++r)
+    for (int64_t j = begin; j < last; j += kWidth) {
+      const int64_t place = (row + r) * n + j, some = kFull ? kWidth : lanes_at(j, end);
+      const vu bits = random.at(place);
+      const vf mean = load(moments[0][r] + (j - begin)), square = load(moments[1][r] + (j - begin));
+      store_narrow(m.now[0] + place, MeanCode::encode(mean, next[0], bits_of<kCodeShift>(bits, 0)), some);
+      store_narrow(m.now[1] + place, SquareCode::encode(square, next[1], bits_of<kCodeShift>(bits, 1)), some);
+    }
+  m.now_scale[0][scale] = scales[0], m.now_scale[1][scale] = scales[1];
+}
+
 // Rows [row, row + rows) of one row of blocks; w is [..., n]. `gradient(r, j, lanes, w)`: that of row + r, columns from
-// j.
+// j on.
 template <typename Rule, typename Gradient>
 HM_INLINE void update_blocks(const Rule& rule, const RandomBits& random, const CodedMoments& m, const float* w,
-                             float* new_w, int64_t row, int64_t rows, int64_t n, Gradient gradient) {
-  alignas(64) float moments[2][kBlock][kBlock];
+                             float* new_w, int64_t row, int64_t rows, int64_t n, const Gradient& gradient) {
   const int64_t across = (n + kBlock - 1) / kBlock;
   for (int64_t block = 0; block < across; ++block) {
     const int64_t begin = block * kBlock, end = begin + kBlock < n ? begin + kBlock : n,
-                  at = row / kBlock * across + block;
-    const int32_t mean_base = MeanCode::base(m.old_scale[0][at]), square_base = SquareCode::base(m.old_scale[1][at]);
-    vi most[2] = {};
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t j = begin; j < end; j += kWidth) {
-        const int64_t place = (row + r) * n + j, some = lanes_at(j, end);
-        const auto code = [&](int k) __attribute__((always_inline)) { return load_narrow(m.old[k] + place, some); };
-        vf now[2] = {MeanCode::decode(code(0), mean_base), SquareCode::decode(code(1), square_base)};
-        const vf weight = load_some(w + place, some);
-        store_some(new_w + place, rule.step(weight, gradient(r, j, some, weight), now), some);
-        for (int k = 0; k < 2; ++k) store(moments[k][r] + (j - begin), now[k]);
-        most[0] = larger(most[0], MeanCode::size(now[0])), most[1] = larger(most[1], SquareCode::size(now[1]));
-      }
-    const uint8_t scale[2] = {MeanCode::scale(most[0]), SquareCode::scale(most[1])};
-    const int32_t new_mean_base = MeanCode::base(scale[0]), new_square_base = SquareCode::base(scale[1]);
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t j = begin; j < end; j += kWidth) {
-        const int64_t place = (row + r) * n + j, some = lanes_at(j, end);
-        const vu bits = random.at(place);
-        const vf mean = load(moments[0][r] + (j - begin)), square = load(moments[1][r] + (j - begin));
-        store_narrow(m.now[0] + place, MeanCode::encode(mean, new_mean_base, bits_of<kCodeShift>(bits, 0)), some);
-        store_narrow(m.now[1] + place, SquareCode::encode(square, new_square_base, bits_of<kCodeShift>(bits, 1)), some);
-      }
-    m.now_scale[0][at] = scale[0], m.now_scale[1][at] = scale[1];
+                  scale = row / kBlock * across + block;
+    if (rows == kBlock && end == begin + kBlock)
+      update_block<true>(rule, random, m, w, new_w, row, rows, begin, end, n, scale, gradient);
+    else
+      update_block<false>(rule, random, m, w, new_w, row, rows, begin, end, n, scale, gradient);
   }
 }
 

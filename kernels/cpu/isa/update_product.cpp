@@ -85,8 +85,8 @@ void update_product(const void* context, void* const* buffers, uint32_t phase, u
       return c.rule.has_velocity ? update_tiles<SgdRule<true>>(c, buffers, part)
                                  : update_tiles<SgdRule<false>>(c, buffers, part);
     case UpdateKind::adam:
-      return c.rule.moments == MomentType::bf16 ? update_tiles<AdamRule, uint16_t>(c, buffers, part)
-                                                : update_tiles<AdamRule>(c, buffers, part);
+      return c.rule.moments == MomentType::bf16 ? update_tiles<AdamRule<true>, uint16_t>(c, buffers, part)
+                                                : update_tiles<AdamRule<>>(c, buffers, part);
     case UpdateKind::lion:
       return update_tiles<LionRule>(c, buffers, part);
   }

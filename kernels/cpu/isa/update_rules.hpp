@@ -31,16 +31,17 @@ HM_INLINE vf fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); }
 HM_INLINE vf fnma(vf a, vf b, vf c) { return c - a * b; }
 #endif
 
-// m / (sqrt(v) * scale + epsilon), v >= 0.
+// m / (sqrt(v) * scale + epsilon), v >= 0. kRough: within 2^-12, for moments that are rounded more coarsely.
+template <bool kRough>
 HM_INLINE vf quotient_of_root(vf m, vf v, vf scale, vf epsilon) {
 #if defined(__AVX512F__)
   // Estimates refined by FMA, one unit in the last place: the divider would take 35 cycles for a root and a quotient.
   const vf y = _mm512_rsqrt14_ps(vmax(v, splat(0x1p-126f)));
-  const vf near = v * y, root = fma(fnma(near, near, v), y * 0.5f, near), d = fma(root, scale, epsilon);
+  const vf near = v * y, root = kRough ? near : fma(fnma(near, near, v), y * 0.5f, near), d = fma(root, scale, epsilon);
   const __m512i least = _mm512_set1_epi32(0x0d800000), reach = _mm512_set1_epi32(0x65000000);  // 2^-100 to 2^102
   if (__builtin_expect(_mm512_cmpgt_epu32_mask(_mm512_sub_epi32((__m512i)bits(d), least), reach) == 0, 1)) {
     const vf r = _mm512_rcp14_ps(d);
-    return m * fma(fnma(d, r, splat(1)), r, r);
+    return m * (kRough ? r : fma(fnma(d, r, splat(1)), r, r));
   }
 #endif
   return m / fma(vsqrt(v), scale, epsilon);
@@ -68,7 +69,8 @@ struct SgdRule {
   }
 };
 
-// Adam and AdamW.
+// Adam and AdamW. kRough: see quotient_of_root().
+template <bool kRough = false>
 struct AdamRule {
   static constexpr int kMoments = 2;
   float size, scale, epsilon, decay, keep, rest1, beta2, rest2;
@@ -91,7 +93,7 @@ struct AdamRule {
     const vf mean = fma(g - moments[0], splat(rest1), moments[0]);
     const vf square = fma(g * g, splat(rest2), moments[1] * beta2);
     moments[0] = mean, moments[1] = square;
-    return fnma(quotient_of_root(mean, square, splat(scale), splat(epsilon)), splat(size), w);
+    return fnma(quotient_of_root<kRough>(mean, square, splat(scale), splat(epsilon)), splat(size), w);
   }
 };
 
