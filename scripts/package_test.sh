@@ -74,6 +74,10 @@ test -s digits.html
 test "$(wc -l <classes)" -eq 4
 "$program" plugin doctor
 "$program" plugin doctor | grep -q ', 0 with problems'
+"$program" list importers | grep -q '^  llama2c '  # of a plugin
+"$program" list tokenizers | grep -q '^  llama2c '
+for shell in bash zsh fish; do "$program" completion "$shell" | grep -q generate; done
+for schema in status generate http/prediction; do test -s "$(dirname "$samples")/schema/$schema.json"; done
 "$program" keys pair.key >/dev/null  # uses ZeroMQ's own functions
 "$program" version --licenses >licenses
 sed -n 1,4p licenses | cut -c 1-160
@@ -114,8 +118,12 @@ inside "$work/deb" 30 dpkg-query -W -f '${Package} ${Version} ${Status}\nDepends
 as_user "$work/deb" 300 'bash job.sh /usr/bin/harmonics'
 inside "$work/deb" 60 bash -euo pipefail -c '
   for verb in $(harmonics man --list); do zcat "/usr/share/man/man1/harmonics-$verb.1.gz" | grep -q "^.TH"; done
-  for file in doc/harmonics/copyright harmonics/wire/hxs.proto zsh/vendor-completions/_harmonics; do
+  for file in doc/harmonics/copyright harmonics/wire/hxs.proto harmonics/schema/http/model.json; do
     test -s "/usr/share/$file"
+  done
+  for file in bash-completion/completions/harmonics zsh/vendor-completions/_harmonics \
+    fish/vendor_completions.d/harmonics.fish; do
+    grep -q generate "/usr/share/$file"
   done
   apt-get purge -y -qq -o Dpkg::Use-Pty=0 harmonics >/dev/null
   left=$(find /usr /etc /var/cache -name "*harmonics*")

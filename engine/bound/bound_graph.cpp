@@ -325,6 +325,7 @@ void BoundGraph::load_weights(TensorFile file, const std::string& path) {
   weights_path_ = path;
   recorded_ = read_recorded_streams(graph_, file.metadata, path);
   expect_words(file.metadata, path);
+  version_ = read_version(file.metadata, path);
   const auto text = file.metadata.find("harmonics.graph");
   learned_flow_ = text == file.metadata.end() ? "" : text->second;
   for (auto& [name, tensor] : file.tensors) {
@@ -432,9 +433,15 @@ Lowered BoundGraph::lower(const LoweringOptions& options) {
   return lowered;
 }
 
+std::map<std::string, std::string> BoundGraph::metadata() const {
+  std::map<std::string, std::string> all = record_streams(graph_, types_);
+  if (version_) record_version(*version_, all);
+  return all;
+}
+
 TensorFile BoundGraph::weights() const {
   TensorFile file;
-  file.metadata = record_streams(graph_, types_);
+  file.metadata = metadata();
   for (const auto& [name, t] : store_.all())
     if (t.role != Role::moment) file.tensors[name] = store_.tensor(name);
   return file;
@@ -456,7 +463,7 @@ void BoundGraph::expect_savable() {
 }
 
 void BoundGraph::snapshot(TensorFile& into) const {
-  into.metadata = record_streams(graph_, types_);
+  into.metadata = metadata();
   std::map<std::string, HTensor> former = std::exchange(into.tensors, {});
   for (const auto& [name, t] : store_.all()) {
     if (is_accumulator(name)) continue;  // reset by every step

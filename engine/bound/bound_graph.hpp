@@ -16,6 +16,7 @@
 #include "engine/flow/lowering.hpp"
 #include "engine/model/parameter_store.hpp"
 #include "engine/model/safetensors.hpp"
+#include "engine/model/weights_version.hpp"
 #include "engine/streams/streams.hpp"
 #include "engine/training/schedule.hpp"
 
@@ -115,6 +116,9 @@ class BoundGraph {
                     const std::string& name);  // `name` for messages; the memory that `file` views must outlive the
                                                // call
   TensorFile weights() const;
+  // The step that changed the weights last: that of the loaded file, then that of training. Null: unknown, or none.
+  const std::optional<WeightsVersion>& version() const { return version_; }
+  void set_version(const WeightsVersion& version) { version_ = version; }
   // Checks before training that a weights file could be read again; throws ErrorKind::Stream.
   void expect_savable();
   // Copies the model's part of a checkpoint: weights, metadata, and moments as "moment/NAME". Reuses memory of `into`
@@ -137,6 +141,7 @@ class BoundGraph {
   const std::vector<std::string>& weight_notes() const { return weight_notes_; }
 
  private:
+  std::map<std::string, std::string> metadata() const;
   void assume_declared_types(const std::function<bool(int)>& is_doubted);
   void check_belonging() const;
   bool is_frozen(const std::string& name) const;
@@ -157,6 +162,7 @@ class BoundGraph {
   std::string weights_path_;
   std::vector<std::string> weight_notes_, stream_notes_;
   std::string learned_flow_;
+  std::optional<WeightsVersion> version_;
   ModelLimits limits_;
   std::unique_ptr<Executor> executor_;
   int executor_threads_ = 0;

@@ -22,6 +22,7 @@
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/execution/device_choice.hpp"
 #include "engine/plugin/loader.hpp"
+#include "engine/program/functional.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -41,6 +42,7 @@ int dispatch(const VerbRow& verb, Options options) {
   expect_separate_files(options);
   std::optional<CrashReport> crashes;
   if (options.verb != "plugin") crashes.emplace();  // its child processes may crash
+  if (!options.quiet) set_call_notes(print_note);
   for (const std::string& plugin : options.plugins) load_plugin(plugin);
   if (!options.plugins.empty() && !options.quiet)
     for (const std::string& line : Registry::global().take_replacements()) print_note(line);

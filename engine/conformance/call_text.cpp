@@ -1,8 +1,6 @@
 #include "engine/conformance/call_text.hpp"
 
 #include <algorithm>
-#include <cctype>
-#include <map>
 
 #include <fmt/core.h>
 
@@ -14,84 +12,31 @@ namespace harmonics::engine {
 
 namespace {
 
-// Inputs of a formula, "x [..., in], weight [out, in], bias [out]? {...} -> ...", by name.
-struct FormulaInput {
-  std::string name;
-  bool optional = false;
-};
-
-bool of_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-
-std::string before_attributes(const std::string& formula) {
-  return formula.substr(0, std::min(formula.find('{'), formula.find(" -> ")));
+// Names of the inputs of a call with so many: without optional ones if that is enough, repeated ones numbered.
+std::vector<std::string> input_names(const Signature& signature, size_t count) {
+  for (const bool optional : {false, true}) {
+    std::vector<const OperandSpec*> inputs;
+    for (const OperandSpec& o : signature.inputs)
+      if (optional || !o.optional) inputs.push_back(&o);
+    const bool repeats = std::any_of(inputs.begin(), inputs.end(), [](const OperandSpec* o) { return o->repeated; });
+    if (count < inputs.size() || (count > inputs.size() && !repeats)) continue;
+    std::vector<std::string> names;
+    for (const OperandSpec* o : inputs) {
+      const size_t times = o->repeated ? count - inputs.size() + 1 : 1;
+      for (size_t i = 1; i <= times; ++i) names.push_back(times > 1 ? o->name + std::to_string(i) : o->name);
+    }
+    if (names.size() == count) return names;
+  }
+  return {};
 }
-
-// "(a, b)?" is optional, "(a, b) ..." repeats and yields two groups: a1, b1, a2, b2.
-class FormulaInputs {
- public:
-  explicit FormulaInputs(const std::string& formula) : text_(before_attributes(formula)) { list(false); }
-  std::vector<FormulaInput> take() { return std::move(inputs_); }
-
- private:
-  void list(bool optional) {
-    while (at_ < text_.size() && text_[at_] != ')') {
-      if (text_[at_] == '(')
-        group(optional);
-      else if (of_name(text_[at_]))
-        single(optional);
-      else
-        ++at_;
-    }
-  }
-  void group(bool optional) {
-    const size_t first = inputs_.size();
-    ++at_;
-    list(optional);
-    ++at_;
-    if (at_ < text_.size() && text_[at_] == '?')
-      for (size_t i = first; i < inputs_.size(); ++i) inputs_[i].optional = true;
-    if (text_.compare(at_, 4, " ...") == 0) repeat(first);
-  }
-  void repeat(size_t first) {
-    const std::vector<FormulaInput> once(inputs_.begin() + static_cast<std::ptrdiff_t>(first), inputs_.end());
-    for (size_t i = first; i < inputs_.size(); ++i) inputs_[i].name += "1";
-    for (const FormulaInput& input : once) inputs_.push_back({input.name + "2", input.optional});
-  }
-  // A name, then words and a shape up to the comma.
-  void single(bool optional) {
-    const size_t start = at_;
-    while (at_ < text_.size() && of_name(text_[at_])) ++at_;
-    FormulaInput input{text_.substr(start, at_ - start), optional};
-    int depth = 0;
-    for (; at_ < text_.size(); ++at_) {
-      const char c = text_[at_];
-      depth += c == '[' ? 1 : c == ']' ? -1 : 0;
-      if (depth == 0 && (c == ',' || c == ')')) break;
-      input.optional =
-          input.optional || (depth == 0 && c == '?') || (c == ']' && text_.compare(at_ + 1, 3, "...") == 0);
-    }
-    inputs_.push_back(std::move(input));
-  }
-
-  std::string text_;
-  size_t at_ = 0;
-  std::vector<FormulaInput> inputs_;
-};
 
 std::vector<std::string> names_of(const CallExample& call) {
   std::vector<std::string> names;
-  if (const FunctionalPtr functional = find_op(call.op) ? nullptr : FunctionalTable::global().find(call.op)) {
-    const std::vector<FormulaInput> inputs = FormulaInputs(functional->formula).take();
-    for (const bool all : {false, true}) {
-      if (names.size() == call.inputs.size()) break;
-      names.clear();
-      for (const FormulaInput& input : inputs)
-        if (all || !input.optional) names.push_back(input.name);
-    }
-    names.resize(std::min(names.size(), call.inputs.size()));
-  } else if (call.op == "select") {
+  const OpRow* row = find_op(call.op);
+  if (const FunctionalPtr functional = row ? nullptr : FunctionalTable::global().find(call.op))
+    names = input_names(functional->signature, call.inputs.size());
+  else if (row && row->op == Op::select)
     names = {"condition", "x", "y"};
-  }
   for (const char* more = "xyzuvw"; names.size() < call.inputs.size(); ++more)
     names.push_back(*more ? std::string(1, *more) : fmt::format("x{}", names.size()));
   return names;

@@ -63,6 +63,23 @@ Program further_primitives(DType type) {
   keep(dynamic_slice(x, at, {2, 3})), keep(update_slice(x, patch, at));
   const auto [largest, places] = top_k(x, 3);
   keep(largest), keep(places);
+  for (const bool falling : {false, true}) {
+    const auto [sorted, order] = sort(x, falling, falling);
+    keep(sorted), keep(order);
+  }
+  const HTensor pairs = t.input("pairs", {DType::I32, {4, 2}}), cells = t.input("cells", {type, {4}});
+  keep(gather_nd(x, pairs)), keep(gather_nd(image, pairs)), keep(gather_nd(x, reshape(at, {2, 1}))),
+      keep(gather_nd(image, reshape(pairs, {2, 2, 2}), 1));
+  for (const char* reduction : {"set", "add", "max", "min"}) {
+    keep(scatter_nd(x, pairs, cells, reduction));
+    keep(scatter_nd(image, reshape(pairs, {2, 2, 2}), t.input(reduction, {type, {2, 2, 7}}), reduction, 1));
+  }
+  for (const char* reduction : {"sum", "max", "min"}) {
+    keep(reduce_window(x, reduction, {{2, 3}}));
+    keep(reduce_window(image, reduction, {{1, 1, 3, 2}, {1, 1, 2, 3}, {0, 0, 1, 0}, {0, 0, 2, 1}, {1, 1, 1, 2}}));
+    keep(reduce_window(image, reduction, {{2, 3, 1, 1}}));
+  }
+  keep(bitcast(x, DType::U8)), keep(bitcast(bitcast(x, DType::U8), type));
   if (type == DType::F32) {
     const HTensor wide = t.input("wide", {type, {41, 67}}), deep = t.input("deep", {type, {67, 35}}),
                   square = t.input("square", {type, {131, 131}});
@@ -175,6 +192,10 @@ class Collection {
 
   void primitives(const Program& program, DType type) {
     for (const Node& node : program.nodes) {
+      if (node.op == Op::scan) {  // hosts run the loop, devices its body
+        primitives(*node.body, type);
+        continue;
+      }
       size_t& so_many = so_many_[{node.op, type}];
       if (so_many < (node.op == Op::fused_elementwise ? most_chains(type) : kMostOfOne))
         so_many += primitive(program, node);
@@ -249,7 +270,7 @@ Values DeviceCall::meaning() const {
 
 int64_t DeviceCall::replaced_by(size_t output) const {
   const FunctionalPtr functional = find_any_op(call.op) ? nullptr : FunctionalTable::global().find(call.op);
-  if (!functional || !functional->is_update) return -1;
+  if (!functional || functional->traits.update != UpdateKind::one) return -1;
   return output == 0 ? 0 : static_cast<int64_t>(output) + 1;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -79,19 +80,29 @@ inline HTensor make_operand(const Operand& operand, DType dtype, std::mt19937_64
   return cast(HTensor::from(operand.shape, values), single ? DType::F32 : dtype);
 }
 
-// Operands of a call. Results of a forward call that its gradient takes are computed, not random: kernels may use
-// either form.
+// Computes the results of the forward call that a gradient takes, which are not random: kernels may use either form.
+using Completion = void (*)(const AttributeMap&, std::vector<HTensor>& in);
+inline const std::map<std::string, Completion>& completions() {
+  static const std::map<std::string, Completion> all{
+      {"softmax_cross_entropy_grad",
+       [](const AttributeMap&, std::vector<HTensor>& in) {
+         in[2] = apply("softmax_cross_entropy", {}, {in[0], in[1]}).at(1);
+       }},
+      {"attention_grad", [](const AttributeMap& attributes, std::vector<HTensor>& in) {
+         std::vector<HTensor> given(in.begin(), in.begin() + 3);
+         given.insert(given.end(), in.begin() + 6, in.end());
+         const std::vector<HTensor> forward = apply("attention", attributes, given);
+         in[3] = forward.at(0);
+         in[4] = forward.at(1);
+       }}};
+  return all;
+}
+
 inline std::vector<HTensor> make_operands(const FunctionalCase& c, DType dtype, std::mt19937_64& generator) {
   std::vector<HTensor> in;
   for (const Operand& operand : c.inputs) in.push_back(make_operand(operand, dtype, generator));
-  if (c.functional == "softmax_cross_entropy_grad") in[2] = apply("softmax_cross_entropy", {}, {in[0], in[1]}).at(1);
-  if (c.functional == "attention_grad") {
-    std::vector<HTensor> given(in.begin(), in.begin() + 3);
-    given.insert(given.end(), in.begin() + 6, in.end());
-    const std::vector<HTensor> forward = apply("attention", c.attributes, given);
-    in[3] = forward.at(0);
-    in[4] = forward.at(1);
-  }
+  if (const auto complete = completions().find(c.functional); complete != completions().end())
+    complete->second(c.attributes, in);
   return in;
 }
 

@@ -5,8 +5,10 @@
 #include <harmonics/importer_abi.h>
 
 #include "engine/contract/guard.hpp"
+#include "engine/plugin/loader.hpp"
 #include "engine/plugin/pending_items.hpp"
 #include "engine/plugin/scope.hpp"
+#include "engine/program/functional.hpp"
 #include "engine/program/tracer.hpp"
 #include "engine/tensor/value.hpp"
 
@@ -84,22 +86,30 @@ hx_status mutable_data(hx_value** v, void** out) {
 }
 
 // ---- operations ----
+void apply_into(const char* op, const AttributeMap& attributes, hx_value* const* inputs, uint32_t n_inputs,
+                hx_value** outs, uint32_t max_outs, uint32_t* n_outs) {
+  std::vector<HTensor> in;
+  in.reserve(n_inputs);
+  for (uint32_t i = 0; i < n_inputs; ++i) {
+    if (!inputs[i])
+      throw Error(ErrorKind::Type, "operand " + std::to_string(i + 1) + " of '" + op + "' is an empty tensor");
+    in.push_back(HTensor::borrow(inputs[i]));
+  }
+  std::vector<HTensor> results = apply(op, attributes, in);
+  if (results.size() > max_outs)
+    throw Error(ErrorKind::Internal, std::string("'") + op + "' has " + std::to_string(results.size()) +
+                                         " results, there is room for " + std::to_string(max_outs));
+  for (size_t i = 0; i < results.size(); ++i) outs[i] = results[i].release();
+  *n_outs = static_cast<uint32_t>(results.size());
+}
 hx_status apply_op(const char* op, const hx_attributes* attributes, hx_value* const* inputs, uint32_t n_inputs,
                    hx_value** outs, uint32_t max_outs, uint32_t* n_outs) {
+  return guard([&] { apply_into(op, AttributeMap(attributes), inputs, n_inputs, outs, max_outs, n_outs); });
+}
+hx_status apply_unchecked(const char* op, const hx_attributes* attributes, hx_value* const* inputs, uint32_t n_inputs,
+                          hx_value** outs, uint32_t max_outs, uint32_t* n_outs) {
   return guard([&] {
-    std::vector<HTensor> in;
-    in.reserve(n_inputs);
-    for (uint32_t i = 0; i < n_inputs; ++i) {
-      if (!inputs[i])
-        throw Error(ErrorKind::Type, "operand " + std::to_string(i + 1) + " of '" + op + "' is an empty tensor");
-      in.push_back(HTensor::borrow(inputs[i]));
-    }
-    std::vector<HTensor> results = apply(op, AttributeMap(attributes), in);
-    if (results.size() > max_outs)
-      throw Error(ErrorKind::Internal, std::string("'") + op + "' has " + std::to_string(results.size()) +
-                                           " results, there is room for " + std::to_string(max_outs));
-    for (size_t i = 0; i < results.size(); ++i) outs[i] = results[i].release();
-    *n_outs = static_cast<uint32_t>(results.size());
+    apply_into(op, known_attributes(op, AttributeMap(attributes)), inputs, n_inputs, outs, max_outs, n_outs);
   });
 }
 
@@ -167,14 +177,22 @@ const void* extension(const char* id) {
   return nullptr;
 }
 
-constexpr hx_api kApi = {
-    sizeof(hx_api),  HX_ABI_MAJOR,  HX_ABI_MINOR,  last_error,   set_error,         retain,
-    release,         create,        type_of_value, data,         mutable_data,      apply_op,
-    scope_parameter, scope_state,   scope_update,  scope_random, scope_training,    scope_leading,
-    scope_width,     scope_classes, register_item, extension,    scope_set_leading,
-};
+using Apply = decltype(hx_api::apply);
+constexpr hx_api api_with(Apply apply) {
+  return {
+      sizeof(hx_api),  HX_ABI_MAJOR,  HX_ABI_MINOR,  last_error,   set_error,         retain,
+      release,         create,        type_of_value, data,         mutable_data,      apply,
+      scope_parameter, scope_state,   scope_update,  scope_random, scope_training,    scope_leading,
+      scope_width,     scope_classes, register_item, extension,    scope_set_leading,
+  };
+}
+constexpr hx_api kApi = api_with(apply_op), kApiBeforeSignatures = api_with(apply_unchecked);
+constexpr uint16_t kSignatures = 5;  // the minor of the contract that checks attributes
 
 }  // namespace
+
+const hx_api* api_for(uint16_t minor) { return minor < kSignatures ? &kApiBeforeSignatures : &kApi; }
+
 }  // namespace harmonics::engine
 
 extern "C" __attribute__((visibility("default"))) const hx_api* harmonics_api(void) { return &harmonics::engine::kApi; }

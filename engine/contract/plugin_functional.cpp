@@ -64,14 +64,34 @@ Values differentiate(const Item& item, const AttributeMap& attributes, std::span
   return results;
 }
 
+// Inputs and results as the plugin names them; attributes are its arguments, but for those that name layers.
+Signature signature_of(const Item& item) {
+  const auto& table = item.table<hx_functional_vt>();
+  const char* text = HM_TABLE_HAS(table, signature) ? table.signature(item.self) : nullptr;
+  Signature s;
+  try {
+    s = parse_signature(text ? text : "");
+  } catch (const Error& e) {
+    throw Error(e.kind(), spoken_name(item) + ": " + e.what());
+  }
+  if (!s.attributes.empty() || (s.known && s.more_attributes))
+    throw Error(ErrorKind::Plugin, spoken_name(item) + ": the signature has attributes", {},
+                {"declare them as arguments of register_functional"});
+  s.more_attributes = false;
+  for (const ArgumentSpec& a : item.arguments)
+    if (a.type != HX_ARG_LAYER) s.attributes.push_back({a, 0});
+  return s;
+}
+
 }  // namespace
 
 Functional functional_of(const ItemPtr& item) {
   Functional f;
-  std::string arguments;
-  for (const ArgumentSpec& a : item->arguments)
-    arguments += (arguments.empty() ? "" : ", ") + a.name + (a.default_text.empty() ? "" : " = " + a.default_text);
-  f.formula = arguments.empty() ? "..." : "... {" + arguments + "}";
+  f.signature = signature_of(*item);
+  f.formula = f.signature.str();
+  if (item->flags & HX_UPDATE) f.traits.update = UpdateKind::one;
+  f.traits.block_write = (item->flags & HX_BLOCK_WRITE) != 0;
+  f.traits.order_free = (item->flags & HX_ORDER_FREE) != 0;
   f.body = [item](const AttributeMap& attributes, std::span<const HTensor> inputs) {
     return apply_functional(*item, attributes, inputs);
   };

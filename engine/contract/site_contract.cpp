@@ -10,26 +10,31 @@ namespace harmonics::engine {
 
 namespace {
 
-// The first minor with stored types, and with weights of another type than x.
+// The first minor with stored types, and with float inputs of several types.
 constexpr uint16_t kFreeOperands = 5;
 
 bool has_stored(const std::vector<TensorType>& types) {
   return std::any_of(types.begin(), types.end(), [](const TensorType& t) { return is_stored(t.dtype); });
 }
 
-bool is_mixed(std::string_view op, const std::vector<TensorType>& inputs) {
-  return op == "linear" && inputs.size() >= 2 && is_float(inputs[0].dtype) && inputs[0].dtype != inputs[1].dtype;
+// Whether float inputs have several types, in a call that allows it since a contract later than the item's.
+bool is_mixed(const Functional& functional, uint16_t minor, const std::vector<TensorType>& inputs) {
+  if (functional.traits.free_types <= minor || inputs.size() < 2 || !is_float(inputs[0].dtype)) return false;
+  return inputs[0].dtype != inputs[1].dtype;
 }
 
 }  // namespace
 
 std::string beyond_contract(const Item& item, std::string_view op, const AttributeMap& attributes,
                             const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs) {
-  if (const uint16_t needed = contract_minor_of(op, attributes); needed > item.contract_minor)
+  const FunctionalPtr functional = FunctionalTable::global().find(op);
+  const uint16_t needed = functional ? contract_minor(functional->signature, attributes) : uint16_t{0};
+  if (needed > item.contract_minor)
     return fmt::format("it is built for contract {}.{}, and attributes of this call are of contract {}.{}",
                        HX_ABI_MAJOR, item.contract_minor, HX_ABI_MAJOR, needed);
   if (item.contract_minor >= kFreeOperands) return "";
-  if (!has_stored(inputs) && !has_stored(outputs) && !is_mixed(op, inputs)) return "";
+  const bool mixed = functional && is_mixed(*functional, item.contract_minor, inputs);
+  if (!has_stored(inputs) && !has_stored(outputs) && !mixed) return "";
   return fmt::format("its library is built for contract {}.{}, such element types came with {}.{}", HX_ABI_MAJOR,
                      item.contract_minor, HX_ABI_MAJOR, kFreeOperands);
 }

@@ -87,10 +87,16 @@ void CycleRun::name_weights() {
   report_.trained = programs_.trained();
 }
 
+// Weights that are saved from now on name this step.
+void CycleRun::name_step() {
+  if (plan_.training) plan_.graph.set_version({plan_.cycle, record_.step()});
+}
+
 void CycleRun::run() {
   if (hooks_.start)
     hooks_.start(watch_.names(programs_.measured()), {record_.step(), static_cast<int64_t>(record_.epoch())});
   name_weights();
+  if (record_.step() > 0) name_step();  // of the checkpoint
   readers_.offer();
   tell(&CycleObserver::begin);
   cycle_.start_clock();
@@ -189,6 +195,7 @@ void CycleRun::end_step() {
     if (weights_.undo_if_spoilt()) return;
   }
   record_.end_step(cycle_.now());
+  name_step();
   watch_.end_step();
   boundary_.end_step();
   readers_.end_step();

@@ -43,6 +43,7 @@ class CycleRun {
   void compile();
   void attach_observers();
   void name_weights();
+  void name_step();
 
   // ---- stages ----
   void run_stages();

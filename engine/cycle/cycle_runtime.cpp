@@ -140,6 +140,7 @@ std::optional<int64_t> CycleRuntime::repeat(int64_t until, std::string& why_not)
 void CycleRuntime::keep_copy() {
   hooks_.good->put_back(graph_);
   const Checkpoint& copy = hooks_.good->kept();
+  graph_.set_version({cycle_, copy.state.step});
   report_.steps = copy.state.step;
   report_.samples = copy.state.samples;
   if (!hooks_.checkpoints || copy.state.step == 0) return;

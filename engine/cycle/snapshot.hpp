@@ -13,15 +13,9 @@
 #include <vector>
 
 #include "engine/model/parameter_store.hpp"
+#include "engine/model/weights_version.hpp"
 
 namespace harmonics::engine {
-
-// The step of a cycle that weights belong to.
-struct WeightsVersion {
-  int cycle = 0;  // from 0
-  int64_t step = 0;
-  bool operator==(const WeightsVersion&) const = default;
-};
 
 // Weights and running statistics as they were at the end of a step.
 class Snapshot {

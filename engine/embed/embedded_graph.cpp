@@ -8,6 +8,7 @@
 #include "dsl/load.hpp"
 #include "engine/base/address.hpp"
 #include "engine/base/spelling.hpp"
+#include "engine/bound/all_errors.hpp"
 #include "engine/cycle/cycle_plan.hpp"
 #include "engine/embed/fit_checkpoints.hpp"
 #include "engine/execution/device_choice.hpp"
@@ -50,6 +51,23 @@ RunSettings run_settings(const hx_fit_settings& s) {
   return r;
 }
 
+// Errors of the shapes that the declarations of a graph determine.
+std::vector<Error> shape_errors(const GraphErrors::Rest& rest, Registry& names) {
+  return BoundGraph(rest.graph, &names).shape_errors(rest, true);
+}
+
+// The errors of names and shapes in a text with syntax errors, of the harmonic that would be opened.
+std::vector<Error> later_errors(Flow flow, const std::string& name, Registry& names) {
+  flow.unread.names = true;  // the program may register them once it has the graph
+  for (const Harmonic& harmonic : flow.harmonics) {
+    if (!name.empty() && harmonic.name.text != name) continue;
+    Examined examined = examine(flow, harmonic, names);
+    for (Error& e : shape_errors(examined.rest, names)) examined.errors.push_back(std::move(e));
+    return std::move(examined.errors);
+  }
+  return {};
+}
+
 hx_progress to_c(const Progress& p) {
   return {sizeof(hx_progress),  p.epoch,    p.epochs, p.step,    p.samples, p.seconds,
           p.samples_per_second, p.fraction, p.loss,   p.accuracy};
@@ -59,6 +77,16 @@ hx_progress to_c(const Progress& p) {
 
 hx_graph::hx_graph(const Flow& flow, const std::string& name)
     : name_(name), registered_(&Registry::global()), flow_(flow) {}
+
+std::unique_ptr<hx_graph> hx_graph::parsed(const std::function<Flow()>& parse, const std::string& name) {
+  try {
+    return std::make_unique<hx_graph>(parse(), name);
+  } catch (const FlowErrors& e) {
+    hx_graph read(e.read(), name);
+    read.chain_.relink();
+    refuse(e, later_errors(e.read(), name, read.chain_.innermost()));
+  }
+}
 
 std::unique_ptr<hx_graph> hx_graph::restored(const void* data, uint64_t bytes) {
   const std::string kept(static_cast<const char*>(data), bytes);
@@ -73,6 +101,15 @@ std::unique_ptr<hx_graph> hx_graph::restored(const void* data, uint64_t bytes) {
   return graph;
 }
 
+// Reports the errors of names, functions, settings and shapes together.
+Graph hx_graph::resolved(Registry& names) const {
+  try {
+    return make_graph(flow_, names, name_);
+  } catch (const GraphErrors& e) {
+    refuse(*flow_.source, e.errors(), shape_errors(e.rest(), names));
+  }
+}
+
 BoundGraph& hx_graph::graph() {
   stale_ = stale_ || !pending_.pending.empty();
   commit_pending(pending_, registered_);
@@ -81,11 +118,11 @@ BoundGraph& hx_graph::graph() {
   if (graph_ && stale_) {
     inference_.step.reset();
     graph_->registry().set_outer(&names);
-    graph_->replace_functions(make_graph(flow_, names, name_));
+    graph_->replace_functions(resolved(names));
     stale_ = false;
   }
   if (graph_) return *graph_;
-  graph_ = std::make_unique<BoundGraph>(make_graph(flow_, names, name_), &names);
+  graph_ = std::make_unique<BoundGraph>(resolved(names), &names);
   stale_ = false;
   if (!weights_.empty())
     graph_->load_weights(read_weights(weights_.data(), weights_.size(), "the saved graph"), "the saved graph");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,6 +24,9 @@ struct hx_graph {
  public:
   // `name`: which harmonic of the flow; "": the first. `outer` holds this graph's own registrations.
   hx_graph(const harmonics::engine::Flow& flow, const std::string& name);
+  // Calls `parse`. If the text has syntax errors, the certain errors of its names and shapes are reported beside them.
+  static std::unique_ptr<hx_graph> parsed(const std::function<harmonics::engine::Flow()>& parse,
+                                          const std::string& name);
   // Restores a graph from the result of save().
   static std::unique_ptr<hx_graph> restored(const void* data, uint64_t bytes);
 
@@ -72,6 +76,7 @@ struct hx_graph {
   class Run;
 
   harmonics::engine::BoundGraph& graph();
+  harmonics::engine::Graph resolved(harmonics::engine::Registry& names) const;
   void report_figures(const harmonics::engine::CycleReport& result, hx_fit_report& report);
   harmonics::engine::CycleReport run_cycle(Run& run, int cycle, const hx_fit_settings& settings,
                                            harmonics::engine::FitCheckpoints& checkpoints, bool& stopped,

@@ -39,12 +39,13 @@ void give(const T& result, T* out, size_t least) {
 
 hx_status parse(const char* text, const char* source, const char* name, hx_graph** out) {
   return guard([&] {
-    *out =
-        new hx_graph(parse_flow(std::make_shared<SourceText>(given_text(source), given_text(text))), given_text(name));
+    const auto read = std::make_shared<SourceText>(given_text(source), given_text(text));
+    *out = hx_graph::parsed([&] { return parse_flow(read); }, given_text(name)).release();
   });
 }
 hx_status parse_file(const char* path, const char* name, hx_graph** out) {
-  return guard([&] { *out = new hx_graph(parse_flow_file(given_text(path)), given_text(name)); });
+  return guard(
+      [&] { *out = hx_graph::parsed([&] { return parse_flow_file(given_text(path)); }, given_text(name)).release(); });
 }
 hx_status restore(const void* data, uint64_t bytes, hx_graph** out) {
   return guard([&] { *out = hx_graph::restored(data, bytes).release(); });

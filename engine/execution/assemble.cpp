@@ -10,15 +10,24 @@
 namespace harmonics::engine {
 
 uint32_t update_results(const Node& node) {
-  if (node.op != Op::call) return 0;
-  if (node.callee == "update_all")
-    return static_cast<uint32_t>(node.outputs.size()) / static_cast<uint32_t>(node.attributes.integer("parameters"));
-  if (node.callee == "update_outer")
-    return static_cast<uint32_t>(node.outputs.size()) - (node.attributes.text("input_gradient", "").empty() ? 0 : 1);
-  const FunctionalPtr f = FunctionalTable::global().find(node.callee);
-  return f && f->is_update ? static_cast<uint32_t>(node.outputs.size()) : 0;
+  const auto results = static_cast<uint32_t>(node.outputs.size());
+  const FunctionalPtr f = called_by(node);
+  switch (f ? f->traits.update : UpdateKind::none) {
+    case UpdateKind::none:
+      return 0;
+    case UpdateKind::one:
+      return results;
+    case UpdateKind::several:
+      return results / static_cast<uint32_t>(node.attributes.integer("parameters"));
+    case UpdateKind::factored:
+      return results - (node.attributes.text("input_gradient", "").empty() ? 0 : 1);
+  }
+  return 0;
 }
-uint32_t gradient_operands(const Node& node) { return node.callee == "update_outer" ? 2 : 1; }
+uint32_t gradient_operands(const Node& node) {
+  const FunctionalPtr f = called_by(node);
+  return f && f->traits.update == UpdateKind::factored ? 2 : 1;
+}
 bool needs_step(const Program& program, const Node& node) {
   return !is_leaf(node.op) && !is_constant(node.op) && !is_view(program, node);
 }

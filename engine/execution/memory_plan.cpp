@@ -30,7 +30,7 @@ std::optional<uint64_t> contiguous_offset(const Program& program, const Node& no
 }
 
 std::optional<uint64_t> view_offset(const Program& program, const Node& node) {
-  if (node.op == Op::reshape || node.op == Op::stop_gradient) return 0;
+  if (node.op == Op::reshape || node.op == Op::stop_gradient || node.op == Op::bitcast) return 0;
   if (node.op != Op::slice) return std::nullopt;
   const auto offset = contiguous_offset(program, node);
   return offset && *offset % kArenaAlignment == 0 ? offset : std::nullopt;

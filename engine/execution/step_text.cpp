@@ -15,7 +15,7 @@ namespace harmonics::engine {
 namespace {
 
 std::string what(const Node& node) {
-  if (node.op == Op::call && node.callee != kFusedReduce) {
+  if (node.op == Op::call && !has_chain(node.callee)) {
     const std::string activation = node.attributes.text("activation", "");
     return activation.empty() ? node.callee : node.callee + "+" + activation;
   }

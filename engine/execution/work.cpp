@@ -42,8 +42,8 @@ double other_of(const Program& program, const Node& node) {
 // Kernels that write in place move the block and the starts alone.
 bool is_block_write(const Node& node) {
   if (node.op == Op::update_slice) return true;
-  const FunctionalPtr functional = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
-  return functional && functional->is_block_write;
+  const FunctionalPtr functional = called_by(node);
+  return functional && functional->traits.block_write;
 }
 
 void add_flops(const Program& program, const Node& node, Work& work) {
@@ -60,7 +60,7 @@ void add_flops(const Program& program, const Node& node, Work& work) {
     work.products += steps * step.products;
     work.other += steps * step.other;
   }
-  const FunctionalPtr functional = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
+  const FunctionalPtr functional = called_by(node);
   if (!functional || !functional->body) return;
   Work inside;
   const auto body = body_program(*functional, node.attributes, input_types(program, node));

@@ -128,6 +128,7 @@ ItemPtr CallBinder::find_function(const Name& word) const {
     if (registry_.find(HX_LOSS, name))
       throw Error(ErrorKind::Name, fmt::format("'{}' is a loss; it belongs on a training tap", name), word.span,
                   {"write LAYER <-(" + name + ")- TARGET;"});
+    if (unread_.names) throw Doubt{};
     Error e(ErrorKind::Name, fmt::format("unknown function '{}'", name), word.span);
     std::vector<std::string> known = registry_.names(HX_ACTIVATION);
     for (const uint32_t kind : {HX_LAYER, HX_FUNCTIONAL})
@@ -144,6 +145,7 @@ ItemPtr CallBinder::find_function(const Name& word) const {
 BoundCall CallBinder::predicate(const Call& call, const Graph& graph) {
   ItemPtr item = registry_.find(HX_PREDICATE, call.name.text);
   if (!item) {
+    if (unread_.names) throw Doubt{};
     Error e(ErrorKind::Name, fmt::format("no predicate '{}' is registered", call.name.text), call.name.span);
     if (auto near = nearest(call.name.text, registry_.names(HX_PREDICATE)))
       e.note("did you mean '" + *near + "'?");
@@ -159,6 +161,7 @@ BoundCall CallBinder::loss(const Call& call, const Graph& graph) { return bind(c
 ItemPtr CallBinder::find_loss(const Name& name) const {
   ItemPtr item = registry_.find(HX_LOSS, name.text);
   if (!item) {
+    if (unread_.names) throw Doubt{};
     Error e(ErrorKind::Name, fmt::format("unknown loss '{}'", name.text), name.span);
     if (auto near = nearest(name.text, registry_.names(HX_LOSS)))
       e.note("did you mean '" + *near + "'?");

@@ -128,6 +128,7 @@ struct Unread {
   bool blocks = false;     // a brace is missing or superfluous: statements may be in the wrong block
   bool producers = false;  // a producer may be declared there
   bool ratios = false;     // a producer's ratio may be there
+  bool names = false;      // functions, metrics, optimizers and the like may be registered later
 };
 
 struct Flow {

@@ -338,7 +338,18 @@ class Resolver {
       if (unread_.words.count(std::string_view(c.metric).substr(begin, end - begin))) throw Doubt{};
       begin = end + 1;
     }
-    check_metric(c, graph_, registry_);
+    registered([&] { check_metric(c, graph_, registry_); });
+  }
+
+  // Runs a check whose errors of names may be mended by later registrations.
+  template <typename Body>
+  void registered(Body&& body) {
+    try {
+      body();
+    } catch (const Error& e) {
+      if (unread_.names && e.kind() == ErrorKind::Name) throw Doubt{};
+      throw;
+    }
   }
 
   void cycle(const Cycle& c, int index) {
@@ -347,7 +358,11 @@ class Resolver {
     for (const CycleCondition& condition : c.conditions)
       guard([&] {
         if (condition.kind == CycleCondition::Kind::Until) check(condition.until);
-        apply_condition(condition, settings, registry_);
+        const auto apply = [&] { apply_condition(condition, settings, registry_); };
+        if (condition.setting.text == "optimizer" || condition.setting.text == "schedule")
+          registered(apply);
+        else
+          apply();
       });
     graph_.cycles.push_back(settings);
     steps(c.steps, index, {});

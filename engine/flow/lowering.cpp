@@ -391,14 +391,13 @@ class Lowerer : public ParameterSource {
     for (const Node& n : p.nodes) {
       if (n.op == Op::input && inputs < result_.inputs.size()) from[n.outputs.at(0)] = inputs++;
       if (n.inputs.empty() || n.outputs.empty()) continue;
-      if (n.callee == "embedding")
-        limit(n.inputs[1], p.type(n.inputs[0]).shape[0]);
-      else if (n.callee == "softmax_cross_entropy" || n.callee == "nll" || n.callee == "multi_margin")
-        limit(n.inputs[1], p.type(n.inputs[0]).shape.back());
-      else if (n.callee == "one_hot")
-        limit(n.inputs[0], p.type(n.outputs[0]).shape.back());
-      else if (n.op != Op::call && n.inputs.size() == 1 && is_integer(p.type(n.outputs[0]).dtype))
+      if (const FunctionalPtr f = called_by(n)) {
+        const std::vector<TensorType> types = input_types(p, n);
+        for (size_t i = 0; i < n.inputs.size(); ++i)
+          if (const auto most = index_limit(f->signature, i, n.attributes, types)) limit(n.inputs[i], *most);
+      } else if (n.op != Op::call && n.inputs.size() == 1 && is_integer(p.type(n.outputs[0]).dtype)) {
         if (const auto it = from.find(n.inputs[0]); it != from.end()) from[n.outputs[0]] = it->second;
+      }
     }
   }
 
@@ -522,7 +521,9 @@ class Lowerer : public ParameterSource {
   std::set<ValueId> tables() {
     std::set<ValueId> all;
     for (const Node& n : tracer_.program().nodes)
-      if (n.callee == "embedding") all.insert(n.inputs[0]);
+      if (const FunctionalPtr f = called_by(n))
+        for (size_t i = 0; i < n.inputs.size(); ++i)
+          if (is_looked_up(f->signature, i)) all.insert(n.inputs[i]);
     return all;
   }
 

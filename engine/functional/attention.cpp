@@ -38,7 +38,6 @@ struct Heads {
     causal = a.flag("causal");
     window = a.integer("window", 0);
     softcap = a.number("softcap", 0);
-    expect(window >= 0 && softcap >= 0, name, "window and softcap are 0, for none, or positive", ErrorKind::Usage);
     take_optional(name, q, more);
   }
 
@@ -137,7 +136,6 @@ AttributeMap heads_first(const AttributeMap& a) { return AttributeMap(a).set("po
 
 // A query that sees no key gives 0, with lse -inf.
 Values attention(const AttributeMap& a, Inputs in) {
-  expect_inputs("attention", in, 3, 7);
   const OptionalInputs more = optional_inputs("attention", a, in, 3);
   if (a.flag("positions_first")) {
     std::vector<HTensor> rows(in.begin(), in.end());
@@ -221,7 +219,6 @@ Values attention_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs g
 // softmax_grad uses sum(p dp), which equals dp if a query sees a single key, so that its gradients are exactly 0;
 // sum(dout out) would leave a rounding error.
 Values attention_grad(const AttributeMap& a, Inputs in) {
-  expect_inputs("attention_grad", in, 6, 10);
   const OptionalInputs more = optional_inputs("attention_grad", a, in, 6);
   if (a.flag("positions_first")) {
     std::vector<HTensor> rows(in.begin(), in.end());
@@ -247,10 +244,10 @@ Values attention_grad(const AttributeMap& a, Inputs in) {
   return result;
 }
 
-uint16_t contract_of_attention(const AttributeMap& a) {
-  const bool grown = !a.text("operands", "").empty() || a.integer("window", 0) != 0 || a.number("softcap", 0) != 0;
-  return grown ? uint16_t{5} : uint16_t{0};
-}
+#define HM_ATTRIBUTES                                                                                             \
+  "{causal = false, scale: float? (1/sqrt(D) if absent), positions_first = false (q, k and v are [B, T, H, D]), " \
+  "window = 0 in 0.. since 1.5 (keys that a query sees; 0: all), softcap = 0.0 in 0.. since 1.5 (0: none), "      \
+  "operands = \"\" since 1.5 (the optional inputs given, in order: \"lengths,mask\")}"
 
 }  // namespace
 
@@ -260,14 +257,13 @@ std::vector<Functional> attentions() {
       "softmax(q k' scale) v per head; causal: the last query sees every key; lse is log(sum(exp)) of a row; keys from "
       "lengths on are not seen; with causal and lengths the last query is at the last valid key",
       "q [B, H, T, D], k [B, Hkv, S, D], v [B, Hkv, S, D], lengths i32 [B]?, mask bool [T, S] or [B, 1 or H, T, S]?, "
-      "bias like mask?, sinks [H]? {causal = false, scale = 1/sqrt(D), positions_first = false: [B, T, H, D], window = "
-      "0: all, softcap = 0: none, operands = lengths,mask,bias,sinks: the inputs given} -> out like q, lse [B, H, T]",
+      "bias like mask?, sinks [H]? " HM_ATTRIBUTES " -> out like q, lse [B, H, T]",
       attention, attention_gradient};
-  Functional backward{"attention_grad", "gradient of attention with its results out and lse",
-                      "q, k, v, out [B, H, T, D], lse [B, H, T], dout [B, H, T, D], lengths?, mask?, bias?, sinks? {as "
-                      "attention} -> dq, dk, dv, dbias?, dsinks?",
-                      attention_grad, nullptr};
-  forward.contract_minor = backward.contract_minor = contract_of_attention;
+  Functional backward{
+      "attention_grad", "gradient of attention with its results out and lse",
+      "q, k, v, out [B, H, T, D], lse [B, H, T], dout [B, H, T, D], lengths?, mask?, bias?, sinks? " HM_ATTRIBUTES
+      " -> dq, dk, dv, dbias?, dsinks?",
+      attention_grad, nullptr};
   return {std::move(forward), std::move(backward)};
 }
 

@@ -70,7 +70,6 @@ std::vector<int64_t> swapped(int64_t rank) {
 }
 
 Values conv(const AttributeMap& a, Inputs in) {
-  expect_inputs("conv", in, 2, 3);
   const HTensor &x = in[0], &weight = in[1];
   const Geometry g("conv", a, x.shape(), weight.shape());
   const HTensor patches = one("patches", g.patches, {x});
@@ -84,7 +83,7 @@ Values conv(const AttributeMap& a, Inputs in) {
            "bias " + text_of(in[2]) + " does not fit the weight " + text_of(weight) + ": it needs its first axis");
     y = y + along(in[2], y.rank(), 1);
   }
-  return {activate("conv", a, y)};
+  return {activate(a, y)};
 }
 
 AttributeMap geometry_attributes(const AttributeMap& a) {
@@ -113,7 +112,6 @@ Values conv_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs gradie
 }
 
 Values conv_grad_input(const AttributeMap& a, Inputs in) {
-  expect_inputs("conv_grad_input", in, 2, 2);
   const HTensor &weight = in[0], &dy = in[1];
   const Shape input_shape = a.shape("input_shape");
   const Geometry g("conv_grad_input", a, input_shape, weight.shape());
@@ -128,7 +126,6 @@ Values conv_grad_input(const AttributeMap& a, Inputs in) {
 }
 
 Values conv_grad_weight(const AttributeMap& a, Inputs in) {
-  expect_inputs("conv_grad_weight", in, 2, 2);
   const HTensor &x = in[0], &dy = in[1];
   const Shape weight_shape = a.shape("weight_shape");
   const Geometry g("conv_grad_weight", a, x.shape(), weight_shape);
@@ -145,7 +142,6 @@ AttributeMap pool_attributes(const AttributeMap& a) {
 }
 
 Values conv_max_pool(const AttributeMap& a, Inputs in) {
-  expect_inputs("conv_max_pool", in, 2, 3);
   AttributeMap window = geometry_attributes(a);
   window.set("activation", a.text("activation", ""));
   return apply("max_pool", pool_attributes(a), {one("conv", window, {in.begin(), in.end()})});
@@ -158,14 +154,12 @@ HTensor unpooled(const AttributeMap& a, const HTensor& x, const HTensor& weight,
   return one("max_pool_grad", AttributeMap().set("input_shape", places.vector()), {indices, dy});
 }
 Values conv_max_pool_grad_input(const AttributeMap& a, Inputs in) {
-  expect_inputs("conv_max_pool_grad_input", in, 3, 3);
   AttributeMap back = geometry_attributes(a);
   const HTensor x = full(in[0].dtype(), a.shape("input_shape"), 0);
   return {one("conv_grad_input", back.set("input_shape", a.integers("input_shape")),
               {in[0], unpooled(a, x, in[0], in[1], in[2])})};
 }
 Values conv_max_pool_grad_weight(const AttributeMap& a, Inputs in) {
-  expect_inputs("conv_max_pool_grad_weight", in, 3, 3);
   AttributeMap back = geometry_attributes(a);
   const HTensor weight = full(in[0].dtype(), a.shape("weight_shape"), 0);
   return {one("conv_grad_weight", back.set("weight_shape", a.integers("weight_shape")),
@@ -174,31 +168,46 @@ Values conv_max_pool_grad_weight(const AttributeMap& a, Inputs in) {
 
 }  // namespace
 
+#define HM_WINDOW "strides: ints? in 1.., padding_low: ints? in 0.., padding_high: ints? in 0.., dilation: ints? in 1.."
+#define HM_ACTIVATION "activation = \"\" in relu|tanh|logistic|gelu"
+
 std::vector<Functional> convolutions() {
   return {
       {"conv", "convolution (cross-correlation) over any number of spatial axes",
-       "x [N, C, ...], weight [O, C/groups, ...], bias [O]? {strides, padding_low, padding_high, dilation, groups = 1, "
-       "activation = \"\"} -> y [N, O, ...]",
+       "x [N, C, ...], weight [O, C/groups, ...], bias [O]? {" HM_WINDOW ", groups = 1 in 1.., " HM_ACTIVATION
+       "} -> y [N, O, ...]",
        conv, conv_gradient},
       {"conv_grad_input", "gradient of conv with respect to x",
-       "weight [O, C/groups, ...], dy [N, O, ...] {strides, padding_low, padding_high, dilation, groups = 1, "
-       "input_shape} -> dx [N, C, ...]",
+       "weight [O, C/groups, ...], dy [N, O, ...] {" HM_WINDOW ", groups = 1 in 1.., input_shape: ints} -> dx [N, C, "
+       "...]",
        conv_grad_input, nullptr},
       {"conv_grad_weight", "gradient of conv with respect to the weight",
-       "x [N, C, ...], dy [N, O, ...] {strides, padding_low, padding_high, dilation, groups = 1, weight_shape} -> "
-       "dweight [O, C/groups, ...]",
+       "x [N, C, ...], dy [N, O, ...] {" HM_WINDOW ", groups = 1 in 1.., weight_shape: ints} -> dweight [O, "
+       "C/groups, ...]",
        conv_grad_weight, nullptr},
-      {"conv_max_pool", "conv, then max_pool of its result, in one call",
-       "x, weight, bias? {of conv, activation; kernel, strides, padding_low, padding_high, dilation of max_pool after "
-       "\"pool_\"} -> y, indices i32 [N, O, ...]",
-       conv_max_pool, nullptr},
-      {"conv_max_pool_grad_input", "gradient of conv_max_pool with respect to x, dy being before the activation",
-       "weight [O, C/groups, ...], indices [N, O, ...], dy [N, O, ...] {as conv_grad_input} -> dx [N, C, ...]",
-       conv_max_pool_grad_input, nullptr},
+      {"conv_max_pool",
+       "conv, then max_pool of its result, in one call",
+       "x [N, C, ...], weight [O, C/groups, ...], bias [O]? {" HM_WINDOW ", groups = 1 in 1.., " HM_ACTIVATION
+       ", pool_kernel: ints in 1.., pool_strides: ints? in 1.., pool_padding_low: ints? in 0.., pool_padding_high: "
+       "ints? in 0.., pool_dilation: ints? in 1..} -> y [N, O, ...], indices i32 [N, O, ...]; attributes of max_pool "
+       "begin with pool_",
+       conv_max_pool,
+       nullptr,
+       {.joins = {"conv", "max_pool"}}},
+      {"conv_max_pool_grad_input",
+       "gradient of conv_max_pool with respect to x, dy being before the activation",
+       "weight [O, C/groups, ...], indices i32 [N, O, ...], dy [N, O, ...] {" HM_WINDOW
+       ", groups = 1 in 1.., input_shape: ints} -> dx [N, C, ...]",
+       conv_max_pool_grad_input,
+       nullptr,
+       {.joins = {"max_pool_grad", "conv_grad_input"}}},
       {"conv_max_pool_grad_weight",
        "gradient of conv_max_pool with respect to the weight, dy being before the activation",
-       "x [N, C, ...], indices [N, O, ...], dy [N, O, ...] {as conv_grad_weight} -> dweight [O, C/groups, ...]",
-       conv_max_pool_grad_weight, nullptr},
+       "x [N, C, ...], indices i32 [N, O, ...], dy [N, O, ...] {" HM_WINDOW
+       ", groups = 1 in 1.., weight_shape: ints} -> dweight [O, C/groups, ...]",
+       conv_max_pool_grad_weight,
+       nullptr,
+       {.joins = {"max_pool_grad", "conv_grad_weight"}}},
   };
 }
 

@@ -4,7 +4,6 @@ namespace harmonics::engine::reference {
 namespace {
 
 Values embedding(const AttributeMap&, Inputs in) {
-  expect_inputs("embedding", in, 2, 2);
   expect(in[0].rank() == 2, "embedding", "the table is [rows, width], not " + text_of(in[0]));
   expect(is_integer(in[1].dtype()), "embedding", "ids are row numbers of an integer type, not " + text_of(in[1]),
          ErrorKind::Type);
@@ -16,7 +15,6 @@ Values embedding_gradient(const AttributeMap&, Inputs in, Inputs, Inputs gradien
   return {one("embedding_grad", AttributeMap().set("rows", in[0].shape()[0]), {in[1], gradients[0]}), {}};
 }
 Values embedding_grad(const AttributeMap& a, Inputs in) {
-  expect_inputs("embedding_grad", in, 2, 2);
   const HTensor &ids = in[0], &dy = in[1];
   expect(dy.rank() == ids.rank() + 1 && dy.shape().slice(0, ids.rank()) == ids.shape(), "embedding_grad",
          "ids " + text_of(ids) + " and dy " + text_of(dy) + " do not fit: dy has one axis more");
@@ -28,10 +26,10 @@ Values embedding_grad(const AttributeMap& a, Inputs in) {
 std::vector<Functional> embeddings() {
   return {
       {"embedding", "rows of a table by number",
-       "table [rows, width], ids [...] -> y [..., width]; f32 from a table of a stored type (q8_0 ...)", embedding,
-       embedding_gradient},
+       "table [rows, width], ids [...] < rows -> y [..., width]; f32 from a table of a stored type (q8_0 ...)",
+       embedding, embedding_gradient},
       {"embedding_grad", "gradient of embedding: rows of dy added up in the order of ids",
-       "ids [...], dy [..., width] {rows} -> dtable [rows, width]", embedding_grad, nullptr},
+       "ids [...] < rows, dy [..., width] {rows: int in 0..} -> dtable [rows, width]", embedding_grad, nullptr},
   };
 }
 

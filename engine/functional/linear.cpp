@@ -1,5 +1,3 @@
-#include <fmt/core.h>
-
 #include "engine/functional/reference.hpp"
 
 namespace harmonics::engine::reference {
@@ -24,7 +22,6 @@ bool is_mixed(const HTensor& x, const HTensor& weight) {
 }
 
 Values linear(const AttributeMap& a, Inputs in) {
-  expect_inputs("linear", in, 2, 3);
   const HTensor &weight = in[1], x = scaled("linear", a, in[0], weight);
   const uint32_t from = a.flag("transposed") ? 0 : 1;  // input axis of the weight
   expect(x.rank() >= 1 && weight.rank() == 2 && x.shape().back() == weight.shape()[from], "linear",
@@ -38,7 +35,7 @@ Values linear(const AttributeMap& a, Inputs in) {
            "bias " + text_of(in[2]) + " does not fit the weight " + text_of(weight) + ": it needs its axis of outputs");
     y = y + (mixed && is_narrow(in[2].dtype()) ? cast(in[2], DType::F32) : in[2]);
   }
-  y = activate("linear", a, y);
+  y = activate(a, y);
   return {mixed ? cast(y, x.dtype()) : y};
 }
 
@@ -72,7 +69,6 @@ HTensor summed_outer(const HTensor& a, const HTensor& b) { return dot(a, b, lead
 
 // select, so that a dropped sum drops its infinities and NaN too.
 Values dot_add(const AttributeMap& attributes, Inputs in) {
-  expect_inputs("dot_add", in, 3, 4);
   const HTensor product = one("dot", attributes, {in[1], in[2]});
   expect(in[0].shape() == product.shape(), "dot_add",
          "the sum " + text_of(in[0]) + " does not fit the product " + text_of(product));
@@ -81,9 +77,7 @@ Values dot_add(const AttributeMap& attributes, Inputs in) {
 
 // A product and the sum of one of its operands, which the kernel reads once: gradients of a weight and its bias.
 Values dot_sum(const AttributeMap& attributes, Inputs in) {
-  expect_inputs("dot_sum", in, 2, 2);
   const int64_t which = attributes.integer("sum", 0);
-  expect(which == 0 || which == 1, "dot_sum", fmt::format("it sums operand 0 or 1, not {}", which), ErrorKind::Type);
   AttributeMap axes;
   for (const char* name : {"lhs_contract", "rhs_contract"}) axes.set(name, attributes.integers(name));
   for (const char* name : {"lhs_batch", "rhs_batch"}) axes.set(name, std::vector<int64_t>{});
@@ -93,7 +87,6 @@ Values dot_sum(const AttributeMap& attributes, Inputs in) {
 }
 
 Values sgd_outer(const AttributeMap& attributes, Inputs in) {
-  expect_inputs("sgd_outer", in, 4, 4);
   const HTensor &w = in[0], a = scaled("sgd_outer", attributes, in[1], w), &b = in[2];
   expect(w.rank() == 2 && a.rank() >= 1 && a.rank() == b.rank() && a.shape().back() == w.shape()[0] &&
              b.shape().back() == w.shape()[1],
@@ -102,47 +95,49 @@ Values sgd_outer(const AttributeMap& attributes, Inputs in) {
              " do not fit: w is [m, n], a [..., m] and b [..., n]");
   Values result{one("sgd", {}, {w, summed_outer(a, b), in[3]})};
   // "slope": the name before contract 1.5
-  append_input_gradient("sgd_outer", attributes.has("slope") ? "slope" : "input_gradient", attributes, w, a, b, result);
+  append_input_gradient(attributes.has("slope") ? "slope" : "input_gradient", attributes, w, a, b, result);
   return result;
 }
 
 }  // namespace
 
-void append_input_gradient(const char* name, const char* attribute, const AttributeMap& attributes, const HTensor& w,
-                           const HTensor& a, const HTensor& b, Values& results) {
+void append_input_gradient(const char* attribute, const AttributeMap& attributes, const HTensor& w, const HTensor& a,
+                           const HTensor& b, Values& results) {
   const std::string mode = attributes.text(attribute, "");
   if (mode.empty()) return;
-  expect(mode == "all" || mode == "active", name,
-         fmt::format("{} is '{}'; it is \"\", \"all\" or \"active\"", attribute, mode), ErrorKind::Type);
   const HTensor da = dot(b, w, last_axis(b), {1});
   results.push_back(mode == "all" ? da : select(less_equal(a, zeros_like(a)), zeros_like(a), da));
 }
 
 std::vector<Functional> linears() {
-  std::vector<Functional> all{
-      {"linear", "affine map of the last axis",
-       "x [..., in], weight [out, in], bias [out]? {activation = \"\", transposed = false, scale?} -> y [..., "
-       "out]; with "
-       "transposed the weight is [in, out]; with scale x holds whole numbers and x * scale is multiplied; where x is "
-       "f32, f16 or bf16 the weight may be another of these or a stored type (q8_0 ...), converted to f32, and y is "
-       "of the type of x",
-       linear, linear_gradient},
+  return {
+      {"linear",
+       "affine map of the last axis",
+       "x [..., in], weight [out, in], bias [out]? {activation = \"\" in relu|tanh|logistic|gelu, transposed = false "
+       "(the weight is [in, out]), scale: float? (multiplies x, which holds whole numbers), batch_invariant = false "
+       "since 1.5 (the bits of a row do not depend on the number of rows)} -> y [..., out]; where x is f32, f16 or "
+       "bf16 the weight may be another of these or a stored type (q8_0 ...), converted to f32, and y is of the type "
+       "of x",
+       linear,
+       linear_gradient,
+       {.transposable = 1, .scaled = 0, .free_types = 5}},
       {"dot_add", "a sum plus a product of tensors, computed in place where possible",
-       "sum [...], a, b, keep []? {lhs_contract, rhs_contract, lhs_batch, rhs_batch} -> sum + dot(a, b) [...]; the "
-       "product "
-       "alone where keep is false",
+       "sum [...], a, b, keep []? {lhs_contract: ints, rhs_contract: ints, lhs_batch: ints, rhs_batch: ints} -> y "
+       "[...]; sum + dot(a, b), the product alone where keep is false",
        dot_add, nullptr},
       {"dot_sum", "a product of tensors, and the sum of one operand over the contracted axes",
-       "a, b {lhs_contract, rhs_contract, sum = 0} -> dot(a, b) [...], a summed over lhs_contract [...]; b over "
-       "rhs_contract where sum is 1",
+       "a, b {lhs_contract: ints, rhs_contract: ints, lhs_batch: ints? (empty), rhs_batch: ints? (empty), sum "
+       "= 0 in 0..1} -> product [...], total [...]; dot(a, b), and a summed over lhs_contract, or where sum is 1 b "
+       "over rhs_contract",
        dot_sum, nullptr},
-      {"sgd_outer", "one step of gradient descent on an affine map's weight, without storing its gradient",
-       "w [m, n], a [..., m], b [..., n], lr [] {input_gradient = \"\", scale?} -> w - lr sum(a b^T) [m, n], "
-       "gradient of a [..., m]?; input_gradient: \"all\" adds the second result, b w^T of the old w, \"active\" "
-       "sets it to zero where a is not positive; scale: a holds whole numbers, which are multiplied by it",
-       sgd_outer, nullptr}};
-  all.back().contract_minor = [](const AttributeMap& a) { return a.has("input_gradient") ? uint16_t{5} : uint16_t{0}; };
-  return all;
+      {"sgd_outer",
+       "one step of gradient descent on an affine map's weight, without storing its gradient",
+       "w [m, n], a [..., m], b [..., n], lr [] {input_gradient = \"\" in all|active since 1.5 (all: da is b w^T of "
+       "the old w; active: zero where a is not positive), slope = \"\" in all|active (input_gradient before contract "
+       "1.5), scale: float? (multiplies a, which holds whole numbers)} -> w [m, n], da [..., m]?; w - lr sum(a b^T)",
+       sgd_outer,
+       nullptr,
+       {.scaled = 1}}};
 }
 
 }  // namespace harmonics::engine::reference

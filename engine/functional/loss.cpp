@@ -35,7 +35,6 @@ HTensor at_label(const HTensor& x, const HTensor& labels) {
 // A label outside [0, classes) selects nothing: its loss is infinite. The loss is not lse - x[label], because lse is
 // rounded to the precision of the largest logit.
 Values softmax_cross_entropy(const AttributeMap&, Inputs in) {
-  expect_inputs("softmax_cross_entropy", in, 2, 2);
   expect_labels("softmax_cross_entropy", in[0], in[1]);
   const HTensor x = wide(in[0]);
   const HTensor largest = stop_gradient(reduce_max(x, last_axis(x)));
@@ -54,7 +53,6 @@ Values softmax_cross_entropy_gradient(const AttributeMap&, Inputs in, Inputs out
 }
 // lse is only the shift of the exponentials; probabilities are normalised by their own sum.
 Values softmax_cross_entropy_grad(const AttributeMap&, Inputs in) {
-  expect_inputs("softmax_cross_entropy_grad", in, 4, 4);
   expect_labels("softmax_cross_entropy_grad", in[0], in[1]);
   const HTensor x = wide(in[0]);
   const HTensor excess = one("softmax", {}, {x}) - cast(hits(in[1], x.shape().back()), x.dtype());
@@ -62,7 +60,6 @@ Values softmax_cross_entropy_grad(const AttributeMap&, Inputs in) {
 }
 
 Values sigmoid_cross_entropy(const AttributeMap&, Inputs in) {
-  expect_inputs("sigmoid_cross_entropy", in, 2, 2);
   expect_equal_shapes("sigmoid_cross_entropy", in[0], in[1]);
   const HTensor x = wide(in[0]), target = wide(in[1]);
   return {as_type_of(maximum(x, 0.0) - x * target + log1p(exp(-abs(x))), in[0])};
@@ -71,14 +68,12 @@ Values sigmoid_cross_entropy_gradient(const AttributeMap&, Inputs in, Inputs, In
   return {one("sigmoid_cross_entropy_grad", {}, {in[0], in[1], gradients[0]}), -in[0] * gradients[0]};
 }
 Values sigmoid_cross_entropy_grad(const AttributeMap&, Inputs in) {
-  expect_inputs("sigmoid_cross_entropy_grad", in, 3, 3);
   const HTensor x = wide(in[0]), target = wide(in[1]), dloss = wide(in[2]);
   return {as_type_of((logistic(x) - target) * dloss, in[0])};
 }
 
 // Logarithms are clamped at -100, so that a probability of exactly 0 or 1 has a finite loss.
 Values binary_cross_entropy(const AttributeMap&, Inputs in) {
-  expect_inputs("binary_cross_entropy", in, 2, 2);
   expect_equal_shapes("binary_cross_entropy", in[0], in[1]);
   const HTensor p = wide(in[0]), target = wide(in[1]);
   const HTensor on = maximum(log(p), -100.0), off = maximum(log1p(-p), -100.0);
@@ -93,26 +88,21 @@ Values binary_cross_entropy_gradient(const AttributeMap&, Inputs in, Inputs, Inp
 }
 
 Values mse(const AttributeMap&, Inputs in) {
-  expect_inputs("mse", in, 2, 2);
   expect_equal_shapes("mse", in[0], in[1]);
   return {square(in[0] - in[1])};
 }
 Values mae(const AttributeMap&, Inputs in) {
-  expect_inputs("mae", in, 2, 2);
   expect_equal_shapes("mae", in[0], in[1]);
   return {abs(in[0] - in[1])};
 }
 Values huber(const AttributeMap& a, Inputs in) {
-  expect_inputs("huber", in, 2, 2);
   expect_equal_shapes("huber", in[0], in[1]);
   const double delta = a.number("delta", 1.0);
-  expect(delta > 0, "huber", fmt::format("delta is {:g}; it must be positive", delta), ErrorKind::Type);
   const HTensor d = in[0] - in[1], size = abs(d);
   return {select(less_equal(size, delta), 0.5 * square(d), delta * (size - 0.5 * delta))};
 }
 
 Values nll(const AttributeMap&, Inputs in) {
-  expect_inputs("nll", in, 2, 2);
   expect_labels("nll", in[0], in[1]);
   return {-at_label(in[0], in[1])};
 }
@@ -123,7 +113,6 @@ Values nll_gradient(const AttributeMap&, Inputs in, Inputs, Inputs gradients) {
 
 // 0 log(0) is 0.
 Values kl_div(const AttributeMap&, Inputs in) {
-  expect_inputs("kl_div", in, 2, 2);
   expect_equal_shapes("kl_div", in[0], in[1]);
   const HTensor& target = in[1];
   const HTensor safe = select(less(0.0, target), target, full(target.dtype(), target.shape(), 1));
@@ -134,27 +123,21 @@ struct Margin {
   double margin;
   bool squared;
 
-  Margin(const char* name, const AttributeMap& a) : margin(a.number("margin", 1.0)) {
-    const int64_t power = a.integer("power", 1);
-    expect(power == 1 || power == 2, name, "power is " + std::to_string(power) + "; it can be 1 or 2", ErrorKind::Type);
-    squared = power == 2;
-  }
+  explicit Margin(const AttributeMap& a) : margin(a.number("margin", 1.0)), squared(a.integer("power", 1) == 2) {}
   // The shortfall from the margin, only where `counts` is set.
   HTensor of(const HTensor& lacking, const HTensor& counts) const {
     return select(counts, squared ? square(lacking) : lacking, zeros_like(lacking));
   }
 };
 Values hinge(const AttributeMap& a, Inputs in) {
-  expect_inputs("hinge", in, 2, 2);
   expect_equal_shapes("hinge", in[0], in[1]);
-  const Margin m("hinge", a);
+  const Margin m(a);
   const HTensor lacking = m.margin - in[0] * in[1];
   return {m.of(lacking, less(0.0, lacking))};
 }
 Values multi_margin(const AttributeMap& a, Inputs in) {
-  expect_inputs("multi_margin", in, 2, 2);
   expect_labels("multi_margin", in[0], in[1]);
-  const Margin m("multi_margin", a);
+  const Margin m(a);
   const HTensor x = wide(in[0]);
   const int64_t classes = x.shape().back();
   const HTensor lacking = x - column(at_label(x, in[1])) + m.margin;
@@ -163,11 +146,9 @@ Values multi_margin(const AttributeMap& a, Inputs in) {
 }
 
 Values one_hot(const AttributeMap& a, Inputs in) {
-  expect_inputs("one_hot", in, 1, 1);
   expect(is_integer(in[0].dtype()), "one_hot", "labels are class numbers of an integer type, not " + text_of(in[0]),
          ErrorKind::Type);
   const int64_t classes = a.integer("classes");
-  expect(classes > 0, "one_hot", "classes is " + std::to_string(classes) + "; it must be positive");
   return {cast(hits(in[0], classes), a.has("dtype") ? a.dtype() : DType::F32)};
 }
 
@@ -177,10 +158,10 @@ std::vector<Functional> losses() {
   return {
       {"softmax_cross_entropy",
        "negative log-likelihood of integer labels under softmax of logits; lse is log(sum(exp))",
-       "logits [..., classes], labels [...] -> loss [...], lse [...]", softmax_cross_entropy,
+       "logits [..., classes], labels [...] < classes -> loss [...], lse [...]", softmax_cross_entropy,
        softmax_cross_entropy_gradient},
       {"softmax_cross_entropy_grad", "gradient of softmax_cross_entropy with its result lse",
-       "logits [..., classes], labels [...], lse [...], dloss [...] -> dlogits [..., classes]",
+       "logits [..., classes], labels [...] < classes, lse [...], dloss [...] -> dlogits [..., classes]",
        softmax_cross_entropy_grad, nullptr},
       {"sigmoid_cross_entropy", "binary cross entropy of the logistic function of logits, per element",
        "logits [...], targets [...] -> loss [...]", sigmoid_cross_entropy, sigmoid_cross_entropy_gradient},
@@ -191,18 +172,21 @@ std::vector<Functional> losses() {
       {"mse", "squared difference, per element", "prediction [...], target [...] -> loss [...]", mse, nullptr},
       {"mae", "absolute difference, per element", "prediction [...], target [...] -> loss [...]", mae, nullptr},
       {"huber", "squared below delta, linear above, per element",
-       "prediction [...], target [...] {delta = 1} -> loss [...]", huber, nullptr},
-      {"nll", "minus the log-probability at the label", "log_probabilities [..., classes], labels [...] -> loss [...]",
-       nll, nll_gradient},
+       "prediction [...], target [...] {delta = 1.0 in 0<..} -> loss [...]", huber, nullptr},
+      {"nll", "minus the log-probability at the label",
+       "log_probabilities [..., classes], labels [...] < classes -> loss [...]", nll, nll_gradient},
       {"kl_div", "target (log(target) - x), per element: the divergence of log-probabilities x from a distribution",
        "log_probabilities [...], target [...] -> loss [...]", kl_div, nullptr},
       {"hinge", "shortfall of target times prediction below the margin, per element; targets are -1 and 1",
-       "prediction [...], target [...] {margin = 1, power = 1} -> loss [...]", hinge, nullptr},
+       "prediction [...], target [...] {margin = 1.0, power = 1 in 1..2} -> loss [...]", hinge, nullptr},
       {"multi_margin",
        "mean over the classes of how far the label's score falls short of the margin above the other class's",
-       "scores [..., classes], labels [...] {margin = 1, power = 1} -> loss [...]", multi_margin, nullptr},
-      {"one_hot", "1 at the label, 0 elsewhere", "labels [...] {classes, dtype = f32} -> y [..., classes]", one_hot,
+       "scores [..., classes], labels [...] < classes {margin = 1.0, power = 1 in 1..2} -> loss [...]", multi_margin,
        nullptr},
+      {"one_hot", "1 at the label, 0 elsewhere",
+       "labels [...] < classes {classes: int in 1.., dtype: int? (element type of y; f32 if absent)} -> y [..., "
+       "classes]",
+       one_hot, nullptr},
   };
 }
 

@@ -130,7 +130,6 @@ Values normalise_gradient(const char* grad, const Norm& norm, const AttributeMap
 AttributeMap norm_axes(const AttributeMap& a) { return AttributeMap().set("norm_axes", a.integer("norm_axes", 1)); }
 
 Values layer_norm(const AttributeMap& a, Inputs in) {
-  expect_inputs("layer_norm", in, 3, 3);
   return normalise("layer_norm", trailing("layer_norm", in[0], a.integer("norm_axes", 1)), a, in);
 }
 Values layer_norm_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs gradients) {
@@ -138,24 +137,20 @@ Values layer_norm_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs 
   return normalise_gradient("layer_norm_grad", norm, norm_axes(a), in, out, gradients);
 }
 Values layer_norm_grad(const AttributeMap& a, Inputs in) {
-  expect_inputs("layer_norm_grad", in, 5, 5);
   return normalise_grad("layer_norm_grad", trailing("layer_norm_grad", in[0], a.integer("norm_axes", 1)), in);
 }
 
 Values batch_norm(const AttributeMap& a, Inputs in) {
-  expect_inputs("batch_norm", in, 3, 3);
   return normalise("batch_norm", over_batch("batch_norm", in[0]), a, in);
 }
 Values batch_norm_gradient(const AttributeMap&, Inputs in, Inputs out, Inputs gradients) {
   return normalise_gradient("batch_norm_grad", over_batch("batch_norm", in[0]), {}, in, out, gradients);
 }
 Values batch_norm_grad(const AttributeMap&, Inputs in) {
-  expect_inputs("batch_norm_grad", in, 5, 5);
   return normalise_grad("batch_norm_grad", over_batch("batch_norm_grad", in[0]), in);
 }
 
 Values group_norm(const AttributeMap& a, Inputs in) {
-  expect_inputs("group_norm", in, 3, 3);
   const Norm norm = by_group("group_norm", in[0], a.integer("groups"));
   const Shape channels{in[0].shape()[1]}, own = norm.parameter_shape();
   for (size_t i : {1, 2})
@@ -179,7 +174,6 @@ Values group_norm_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs 
   return result;
 }
 Values group_norm_grad(const AttributeMap& a, Inputs in) {
-  expect_inputs("group_norm_grad", in, 5, 5);
   const Norm norm = by_group("group_norm_grad", in[0], a.integer("groups"));
   const Values grouped{reshape(in[0], norm.shape), reshape(in[1], norm.parameter_shape()), in[2], in[3],
                        reshape(in[4], norm.shape)};
@@ -190,7 +184,6 @@ Values group_norm_grad(const AttributeMap& a, Inputs in) {
 }
 
 Values rms_norm(const AttributeMap& a, Inputs in) {
-  expect_inputs("rms_norm", in, 2, 2);
   const Norm norm = trailing("rms_norm", in[0], 1);
   expect_parameter("rms_norm", norm, in[1], "gain");
   const HTensor x = wide(in[0]);
@@ -204,7 +197,6 @@ Values rms_norm_gradient(const AttributeMap&, Inputs in, Inputs out, Inputs grad
   return result;
 }
 Values rms_norm_grad(const AttributeMap&, Inputs in) {
-  expect_inputs("rms_norm_grad", in, 4, 4);
   const Norm norm = trailing("rms_norm_grad", in[0], 1);
   expect_parameter("rms_norm_grad", norm, in[1], "gain");
   const HTensor x = wide(in[0]), dy = wide(in[3]);
@@ -219,10 +211,11 @@ Values rms_norm_grad(const AttributeMap&, Inputs in) {
 std::vector<Functional> norms() {
   return {
       {"layer_norm", "zero mean and unit variance over the last axes, then gain and bias",
-       "x [..., n], gain [n], bias [n] {epsilon = 1e-5, norm_axes = 1} -> y [..., n], mean [...], rstd [...]",
+       "x [..., n], gain [n], bias [n] {epsilon = 1e-5, norm_axes = 1 in 1..} -> y [..., n], mean [...], rstd [...]",
        layer_norm, layer_norm_gradient},
       {"layer_norm_grad", "gradient of layer_norm",
-       "x [..., n], gain [n], mean [...], rstd [...], dy [..., n] {norm_axes = 1} -> dx [..., n], dgain [n], dbias [n]",
+       "x [..., n], gain [n], mean [...], rstd [...], dy [..., n] {norm_axes = 1 in 1..} -> dx [..., n], dgain [n], "
+       "dbias [n]",
        layer_norm_grad, nullptr},
       {"rms_norm", "unit root mean square over the last axis, then gain",
        "x [..., n], gain [n] {epsilon = 1e-5} -> y [..., n], rstd [...]", rms_norm, rms_norm_gradient},
@@ -235,11 +228,13 @@ std::vector<Functional> norms() {
        "x [N, C, ...], gain [C], mean [C], rstd [C], dy [N, C, ...] -> dx [N, C, ...], dgain [C], dbias [C]",
        batch_norm_grad, nullptr},
       {"group_norm", "zero mean and unit variance of each sample's groups of channels, then a channel's gain and bias",
-       "x [N, C, ...], gain [C], bias [C] {groups, epsilon = 1e-5} -> y [N, C, ...], mean [N, groups], rstd [N, "
+       "x [N, C, ...], gain [C], bias [C] {groups: int in 1.., epsilon = 1e-5} -> y [N, C, ...], mean [N, groups], "
+       "rstd [N, "
        "groups]",
        group_norm, group_norm_gradient},
       {"group_norm_grad", "gradient of group_norm",
-       "x [N, C, ...], gain [C], mean [N, groups], rstd [N, groups], dy [N, C, ...] {groups} -> dx [N, C, ...], "
+       "x [N, C, ...], gain [C], mean [N, groups], rstd [N, groups], dy [N, C, ...] {groups: int in 1..} -> dx [N, C, "
+       "...], "
        "dgain [C], dbias [C]",
        group_norm_grad, nullptr},
   };

@@ -21,7 +21,6 @@ HTensor scalar_of(const char* name, const HTensor& value, const HTensor& like) {
 }
 
 Values sgd(const AttributeMap& a, Inputs in) {
-  expect_inputs("sgd", in, 3, 4);
   const bool has_momentum = in.size() == 4;
   expect_alike("sgd", in, in.size() - 1);
   const double momentum = a.number("momentum", 0), decay = a.number("weight_decay", 0);
@@ -61,7 +60,6 @@ Moments adam_moments(const char* name, Inputs in) {
 }
 
 Values adam_step(const char* name, const AttributeMap& a, Inputs in, Decay kind) {
-  expect_inputs(name, in, 6, 8);
   expect(in.size() != 7, name, "moments of 8 bits have two scales");
   const HTensor &rate = in[in.size() - 2], &steps = in.back();
   expect(steps.rank() == 0 && is_integer(steps.dtype()), name, "the step is one whole number, not " + text_of(steps));
@@ -97,7 +95,8 @@ Values rmsprop(const AttributeMap& a, Inputs in) {
   const double momentum = a.number("momentum", 0), decay = a.number("weight_decay", 0);
   const bool centered = a.flag("centered");
   const size_t tensors = 3u + (momentum != 0) + centered;
-  expect_inputs("rmsprop", in, tensors + 1, tensors + 1);
+  expect(in.size() == tensors + 1, "rmsprop",
+         fmt::format("takes {} inputs with these attributes, got {}", tensors + 1, in.size()));
   expect_alike("rmsprop", in, tensors);
   const HTensor &w = in[0], lr = scalar_of("rmsprop", in[tensors], w);
   const HTensor g = decay != 0 ? in[1] + decay * w : in[1];
@@ -116,7 +115,6 @@ Values rmsprop(const AttributeMap& a, Inputs in) {
 }
 
 Values lion(const AttributeMap& a, Inputs in) {
-  expect_inputs("lion", in, 4, 4);
   expect_alike("lion", in, 3);
   const double beta1 = a.number("beta1", 0.9), beta2 = a.number("beta2", 0.99), decay = a.number("weight_decay", 0);
   const HTensor &g = in[1], &m = in[2], lr = scalar_of("lion", in[3], in[0]);
@@ -127,7 +125,6 @@ Values lion(const AttributeMap& a, Inputs in) {
 HTensor norm_of(const HTensor& x) { return sqrt(reduce_sum(square(x), axes_from(x, 0))); }
 
 Values lamb(const AttributeMap& a, Inputs in) {
-  expect_inputs("lamb", in, 6, 6);
   expect_alike("lamb", in, 4);
   expect(in[5].rank() == 0 && is_integer(in[5].dtype()), "lamb", "the step is one whole number, not " + text_of(in[5]));
   const double beta1 = a.number("beta1", 0.9), beta2 = a.number("beta2", 0.999), epsilon = a.number("epsilon", 1e-6);
@@ -164,7 +161,6 @@ HTensor orthogonalised(const HTensor& matrix) {
 
 // w [r, c], g, m, v [r], lr
 Values normuon(const AttributeMap& a, Inputs in) {
-  expect_inputs("normuon", in, 5, 5);
   expect_alike("normuon", in, 3);
   const HTensor &w = in[0], lr = scalar_of("normuon", in[4], w);
   expect(w.rank() == 2, "normuon", "orthogonalises matrices, not " + text_of(w));
@@ -188,9 +184,8 @@ Values update_all(const AttributeMap& a, Inputs in) {
   const std::string& update = a.text("update");
   const int64_t parameters = a.integer("parameters");
   const FunctionalPtr functional = FunctionalTable::global().find(update);
-  expect(functional && functional->is_update, "update_all", "'" + update + "' is no optimizer's step of one parameter",
-         ErrorKind::Type);
-  expect_inputs("update_all", in, 3, SIZE_MAX);
+  expect(functional && functional->traits.update == UpdateKind::one, "update_all",
+         "'" + update + "' is no optimizer's step of one parameter", ErrorKind::Type);
   const size_t shared = is_integer(in.back().dtype()) ? 2 : 1, all = in.size() - shared;
   expect(parameters > 0 && all % static_cast<size_t>(parameters) == 0, "update_all",
          fmt::format("{} tensors do not belong to {} parameters", all, parameters), ErrorKind::Type);
@@ -201,6 +196,7 @@ Values update_all(const AttributeMap& a, Inputs in) {
   for (size_t first = 0, each = all / static_cast<size_t>(parameters); first < all; first += each) {
     Values one(in.begin() + static_cast<ptrdiff_t>(first), in.begin() + static_cast<ptrdiff_t>(first + each));
     one.insert(one.end(), in.end() - static_cast<ptrdiff_t>(shared), in.end());
+    check_call(*functional, own, one.size());
     for (HTensor& result : functional->body(own, one)) results.push_back(std::move(result));
   }
   return results;
@@ -210,9 +206,8 @@ Values update_all(const AttributeMap& a, Inputs in) {
 Values update_outer(const AttributeMap& a, Inputs in) {
   const std::string& update = a.text("update");
   const FunctionalPtr functional = FunctionalTable::global().find(update);
-  expect(functional && functional->is_update, "update_outer",
+  expect(functional && functional->traits.update == UpdateKind::one, "update_outer",
          "'" + update + "' is no optimizer's step of one parameter", ErrorKind::Type);
-  expect_inputs("update_outer", in, 4, SIZE_MAX);
   const HTensor &w = in[0], &x = in[1], &dy = in[2];
   expect(w.rank() == 2 && x.rank() >= 1 && x.rank() == dy.rank() && x.shape().back() == w.shape()[0] &&
              dy.shape().back() == w.shape()[1],
@@ -225,8 +220,9 @@ Values update_outer(const AttributeMap& a, Inputs in) {
   const std::vector<int64_t> leading = leading_axes(x);
   Values operands{w, dot(x, dy, leading, leading)};
   operands.insert(operands.end(), in.begin() + 3, in.end());
+  check_call(*functional, own, operands.size());
   Values results = functional->body(own, operands);
-  append_input_gradient("update_outer", "input_gradient", a, w, x, dy, results);
+  append_input_gradient("input_gradient", a, w, x, dy, results);
   return results;
 }
 
@@ -245,48 +241,75 @@ Values global_norm(const AttributeMap&, Inputs in) {
 
 std::vector<Functional> optimizers() {
   return {
-      {"sgd", "one step of gradient descent; with a velocity, of momentum or Nesterov's variant",
-       "w [...], g [...], velocity [...]?, lr [] {momentum = 0, nesterov = false, weight_decay = 0} -> w [...], "
+      {"sgd",
+       "one step of gradient descent; with a velocity, of momentum or Nesterov's variant",
+       "w [...], g [...], velocity [...]?, lr [] {momentum = 0.0, nesterov = false, weight_decay = 0.0} -> w [...], "
        "velocity [...]?",
-       sgd, nullptr, true},
-      {"adam", "one step of Adam (Kingma, Ba 2015)",
+       sgd,
+       nullptr,
+       {.update = UpdateKind::one, .factored = "sgd_outer"}},
+      {"adam",
+       "one step of Adam (Kingma, Ba 2015)",
        "w [...], g [...], m [...], v [...], m_scale [r, c]?, v_scale [r, c]?, lr [], step [] {beta1 = 0.9, beta2 = "
-       "0.999, epsilon = 1e-8, weight_decay = 0} -> w [...], m [...], v [...], m_scale [r, c]?, v_scale [r, c]?; the "
+       "0.999, epsilon = 1e-8, weight_decay = 0.0} -> w [...], m [...], v [...], m_scale [r, c]?, v_scale [r, c]?; "
        "moments of f32 may be bf16, or u8 with a scale for each block of 16 x 16",
-       adam, nullptr, true},
-      {"adamw", "one step of Adam with decoupled weight decay (Loshchilov, Hutter 2019)",
+       adam,
+       nullptr,
+       {.update = UpdateKind::one}},
+      {"adamw",
+       "one step of Adam with decoupled weight decay (Loshchilov, Hutter 2019)",
        "w [...], g [...], m [...], v [...], m_scale [r, c]?, v_scale [r, c]?, lr [], step [] {beta1 = 0.9, beta2 = "
-       "0.999, epsilon = 1e-8, weight_decay = 0} -> w [...], m [...], v [...], m_scale [r, c]?, v_scale [r, c]?; the "
+       "0.999, epsilon = 1e-8, weight_decay = 0.0} -> w [...], m [...], v [...], m_scale [r, c]?, v_scale [r, c]?; "
        "moments of f32 may be bf16, or u8 with a scale for each block of 16 x 16",
-       adamw, nullptr, true},
-      {"rmsprop", "one step of RMSProp (Hinton 2012); with a velocity, and with the mean taken out when centered",
-       "w [...], g [...], v [...], velocity [...]?, mean [...]?, lr [] {alpha = 0.99, epsilon = 1e-8, momentum = 0, "
-       "centered = false, weight_decay = 0} -> w [...], v [...], velocity [...]?, mean [...]?",
-       rmsprop, nullptr, true},
-      {"lion", "one step of Lion (Chen et al. 2023)",
-       "w [...], g [...], m [...], lr [] {beta1 = 0.9, beta2 = 0.99, weight_decay = 0} -> w [...], m [...]", lion,
-       nullptr, true},
-      {"lamb", "one step of LAMB (You et al. 2020); without adapt, of Adam with weight decay in the step",
+       adamw,
+       nullptr,
+       {.update = UpdateKind::one}},
+      {"rmsprop",
+       "one step of RMSProp (Hinton 2012); with a velocity, and with the mean taken out when centered",
+       "w [...], g [...], v [...], velocity [...]?, mean [...]?, lr [] {alpha = 0.99, epsilon = 1e-8, momentum = 0.0, "
+       "centered = false, weight_decay = 0.0} -> w [...], v [...], velocity [...]?, mean [...]?",
+       rmsprop,
+       nullptr,
+       {.update = UpdateKind::one}},
+      {"lion",
+       "one step of Lion (Chen et al. 2023)",
+       "w [...], g [...], m [...], lr [] {beta1 = 0.9, beta2 = 0.99, weight_decay = 0.0} -> w [...], m [...]",
+       lion,
+       nullptr,
+       {.update = UpdateKind::one}},
+      {"lamb",
+       "one step of LAMB (You et al. 2020); without adapt, of Adam with weight decay in the step",
        "w [...], g [...], m [...], v [...], lr [], step [] {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6, "
-       "weight_decay = 0, adapt = true} -> w [...], m [...], v [...]",
-       lamb, nullptr, true},
+       "weight_decay = 0.0, adapt = true} -> w [...], m [...], v [...]",
+       lamb,
+       nullptr,
+       {.update = UpdateKind::one}},
       {"normuon", "one step of NorMuon (Li et al. 2025) of a matrix",
-       "w [r, c], g [r, c], m [r, c], v [r], lr [] {beta1 = 0.95, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0} -> "
+       "w [r, c], g [r, c], m [r, c], v [r], lr [] {beta1 = 0.95, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.0} -> "
        "w [r, c], m [r, c], v [r]",
        normuon, nullptr},
-      {"update_all", "the steps of several parameters by one optimizer",
-       "(w [...], g [...], moments [...]...) ..., lr [], step []? {update, parameters, ...} -> (w [...], moments "
-       "[...]...) ...",
-       update_all, nullptr},
-      {"update_outer", "the step of an affine map's weight by an optimizer, without storing its gradient",
-       "w [m, n], a [..., m], b [..., n], moments [m, n]..., lr [], step []? {update, input_gradient = \"\", ...} -> w "
-       "[m, n], "
-       "moments [m, n]..., b w^T [..., m]?; the gradient is sum(a b^T); input_gradient \"all\" gives the last result "
-       "(with the "
-       "old w), \"active\" only where a > 0, else zero",
-       update_outer, nullptr},
-      {"global_norm", "Euclidean norm of all tensors, taken as one vector", "x [...], ... -> norm []", global_norm,
-       nullptr},
+      {"update_all",
+       "the steps of several parameters by one optimizer",
+       "tensors [...]..., lr [], step []? {update: text, parameters: int in 1.., ...} -> tensors [...]...; w, g and "
+       "the "
+       "moments of each parameter, then w and the moments of each",
+       update_all,
+       nullptr,
+       {.update = UpdateKind::several}},
+      {"update_outer",
+       "the step of an affine map's weight by an optimizer, without storing its gradient",
+       "w [m, n], a [..., m], b [..., n], moments [m, n]...?, lr [], step []? {update: text, input_gradient = \"\" in "
+       "all|active (all: da is b w^T of the old w; active: zero where a is not positive), ...} -> w [m, n], moments "
+       "[m, n]...?, da [..., m]?; the gradient is sum(a b^T)",
+       update_outer,
+       nullptr,
+       {.update = UpdateKind::factored}},
+      {"global_norm",
+       "Euclidean norm of all tensors, taken as one vector",
+       "x [...]... -> norm []",
+       global_norm,
+       nullptr,
+       {.order_free = true}},
   };
 }
 

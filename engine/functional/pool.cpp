@@ -71,7 +71,6 @@ struct Pooling {
 
 // The first of equal maxima wins. Padding never wins, not even over -inf.
 Values max_pool(const AttributeMap& a, Inputs in) {
-  expect_inputs("max_pool", in, 1, 1);
   const HTensor& x = in[0];
   expect(is_float(x.dtype()), "max_pool", "x is " + text_of(x) + "; it must be of a float type", ErrorKind::Type);
   const Pooling p("max_pool", a, x.shape(), kLowest);
@@ -91,7 +90,6 @@ Values max_pool_gradient(const AttributeMap&, Inputs in, Inputs out, Inputs grad
   return {one("max_pool_grad", AttributeMap().set("input_shape", in[0].shape().vector()), {out[1], gradients[0]})};
 }
 Values max_pool_grad(const AttributeMap& a, Inputs in) {
-  expect_inputs("max_pool_grad", in, 2, 2);
   const HTensor &indices = in[0], &dy = in[1];
   const Shape shape = a.shape("input_shape");
   expect(indices.shape() == dy.shape() && dy.rank() == shape.rank() && dy.rank() >= 3 && dy.shape()[0] == shape[0] &&
@@ -112,7 +110,6 @@ HTensor divisor(const Pooling& p, const AttributeMap& a, DType dtype) {
   return reduce_sum(p.windows(p.ones(dtype)), {2}, true);
 }
 Values avg_pool(const AttributeMap& a, Inputs in) {
-  expect_inputs("avg_pool", in, 1, 1);
   const HTensor x = wide(in[0]);
   const Pooling p("avg_pool", a, x.shape(), 0);
   const HTensor mean = reduce_sum(p.windows(x), {2}, true) / divisor(p, a, x.dtype());
@@ -125,7 +122,6 @@ Values avg_pool_gradient(const AttributeMap& a, Inputs in, Inputs, Inputs gradie
   return {one("avg_pool_grad", attributes.set("input_shape", in[0].shape().vector()), {gradients[0]})};
 }
 Values avg_pool_grad(const AttributeMap& a, Inputs in) {
-  expect_inputs("avg_pool_grad", in, 1, 1);
   const HTensor dy = wide(in[0]);
   const Shape shape = a.shape("input_shape");
   const Pooling p("avg_pool_grad", a, shape, 0);
@@ -144,21 +140,25 @@ Values avg_pool_grad(const AttributeMap& a, Inputs in) {
 
 }  // namespace
 
+#define HM_WINDOW                                                                                                   \
+  "kernel: ints, strides: ints? in 1.., padding_low: ints? in 0.., padding_high: ints? in 0.., dilation: ints? in " \
+  "1.."
+
 std::vector<Functional> pools() {
   return {
       {"max_pool", "largest element of each window, and its flat index within the plane",
-       "x [N, C, ...] {kernel, strides, padding_low, padding_high, dilation} -> y [N, C, ...], indices i32 [N, C, ...]",
-       max_pool, max_pool_gradient},
-      {"max_pool_grad", "gradient of max_pool", "indices [N, C, ...], dy [N, C, ...] {input_shape} -> dx [N, C, ...]",
-       max_pool_grad, nullptr},
+       "x [N, C, ...] {" HM_WINDOW "} -> y [N, C, ...], indices i32 [N, C, ...]", max_pool, max_pool_gradient},
+      {"max_pool_grad",
+       "gradient of max_pool",
+       "indices i32 [N, C, ...], dy [N, C, ...] {input_shape: ints} -> dx [N, C, ...]",
+       max_pool_grad,
+       nullptr,
+       {.places_of = "max_pool"}},
       {"avg_pool", "mean of each window; padding counts only with count_include_pad",
-       "x [N, C, ...] {kernel, strides, padding_low, padding_high, dilation, count_include_pad = false} -> "
-       "y [N, C, ...]",
-       avg_pool, avg_pool_gradient},
+       "x [N, C, ...] {" HM_WINDOW ", count_include_pad = false} -> y [N, C, ...]", avg_pool, avg_pool_gradient},
       {"avg_pool_grad", "gradient of avg_pool",
-       "dy [N, C, ...] {kernel, strides, padding_low, padding_high, dilation, count_include_pad = false, input_shape} "
-       "-> dx [N, C, ...]",
-       avg_pool_grad, nullptr},
+       "dy [N, C, ...] {" HM_WINDOW ", count_include_pad = false, input_shape: ints} -> dx [N, C, ...]", avg_pool_grad,
+       nullptr},
   };
 }
 

@@ -2,8 +2,9 @@
 // state.
 //
 // Gates are in PyTorch's order, i f g o and r z n. A scan returns their values (and, for the GRU, the state's part q of
-// n) for its gradient. The bodies are unrolled over positions; device kernels run a loop.
+// n) for its gradient. The bodies are loops over the positions, which lie on the first axis there.
 #include "engine/functional/reference.hpp"
+#include "engine/program/scan.hpp"
 
 namespace harmonics::engine::reference {
 namespace {
@@ -15,29 +16,22 @@ struct Scan {
 
   Scan(const AttributeMap& a, const HTensor& per_position, int64_t width)
       : batch(per_position.shape()[0]), positions(per_position.shape()[1]), width(width), reverse(a.flag("reverse")) {}
-  int64_t at(int64_t step) const { return reverse ? positions - 1 - step : step; }
-  // [batch, positions, n] -> [batch, n] at one position.
-  HTensor position(const HTensor& x, int64_t t) const {
-    return reshape(slice_axis(x, 1, t, t + 1), {batch, x.shape()[2]});
-  }
   HTensor part(const HTensor& gates, int64_t i) const { return slice_axis(gates, 1, i * width, (i + 1) * width); }
-  // Joins the results of all positions, in order.
-  HTensor join(const Values& each) const {
-    Values rows;
-    for (const HTensor& x : each) rows.push_back(reshape(x, {batch, 1, x.shape()[1]}));
-    return rows.size() == 1 ? rows[0] : concat(rows, 1);
+  // Runs a body over [batch, positions, n] tensors; the results are the carries, then such tensors.
+  Values over(const ScanBody& body, const Values& carries, const Values& constants, const Values& sequences,
+              bool from_end) const {
+    Values xs;
+    for (const HTensor& x : sequences) xs.push_back(transpose(x, {1, 0, 2}));
+    Values results = scan(body, carries, constants, xs, from_end);
+    for (size_t i = carries.size(); i < results.size(); ++i) results[i] = transpose(results[i], {1, 0, 2});
+    return results;
   }
-  Values empty() const { return Values(static_cast<size_t>(positions)); }
   // The states that positions start from.
   HTensor before(const HTensor& states, const HTensor& initial) const {
     const HTensor first = reshape(initial, {batch, 1, width});
     if (positions == 1) return first;
     return reverse ? concat({slice_axis(states, 1, 1, positions), first}, 1)
                    : concat({first, slice_axis(states, 1, 0, positions - 1)}, 1);
-  }
-  // The state that a step of the scan starts from.
-  HTensor before(const HTensor& states, const HTensor& initial, int64_t step) const {
-    return step == 0 ? initial : position(states, at(step - 1));
   }
 };
 
@@ -62,54 +56,40 @@ AttributeMap direction(const AttributeMap& a) { return AttributeMap().set("rever
 
 // x, weight, h0, c0 -> y, c, gates
 Values lstm_scan(const AttributeMap& a, Inputs in) {
-  expect_inputs("lstm_scan", in, 4, 4);
   const Scan s = scan_of("lstm_scan", a, in[0], in[1], 4);
   expect_state("lstm_scan", s, in[2], "h0");
   expect_state("lstm_scan", s, in[3], "c0");
-  const HTensor x = wide(in[0]), weight = wide(in[1]);
-  HTensor h = wide(in[2]), c = wide(in[3]);
-  Values ys = s.empty(), cs = s.empty(), all = s.empty();
-  for (int64_t step = 0; step < s.positions; ++step) {
-    const auto t = static_cast<size_t>(s.at(step));
-    const HTensor before = s.position(x, s.at(step)) + dot(h, weight, {1}, {1});
+  const auto step = [&](const Values& v) {  // h, c, weight, x
+    const HTensor before = v[3] + dot(v[0], v[2], {1}, {1});
     const HTensor i = logistic(s.part(before, 0)), f = logistic(s.part(before, 1)), g = tanh(s.part(before, 2)),
                   o = logistic(s.part(before, 3));
-    c = f * c + i * g;
-    h = o * tanh(c);
-    ys[t] = h;
-    cs[t] = c;
-    all[t] = concat({i, f, g, o}, 1);
-  }
-  return {as_type_of(s.join(ys), in[0]), s.join(cs), s.join(all)};
+    const HTensor c = f * v[1] + i * g, h = o * tanh(c);
+    return Values{h, c, h, c, concat({i, f, g, o}, 1)};
+  };
+  const Values r = s.over(step, {wide(in[2]), wide(in[3])}, {wide(in[1])}, {wide(in[0])}, s.reverse);
+  return {as_type_of(r[2], in[0]), r[3], r[4]};
 }
 
 // weight, c, gates, c0, dy, [dc, [dgates]] -> dx, dh0, dc0
 Values lstm_scan_grad(const AttributeMap& a, Inputs in) {
-  expect_inputs("lstm_scan_grad", in, 5, 7);
   const Scan s = scan_of("lstm_scan_grad", a, in[2], in[0], 4);
-  const HTensor weight = wide(in[0]), c0 = wide(in[3]), dy = wide(in[4]);
-  const HTensor &c = in[1], &gates = in[2];
-  HTensor dh, dc;
-  Values each = s.empty();
-  for (int64_t step = s.positions - 1; step >= 0; --step) {
-    const int64_t t = s.at(step);
-    const HTensor now = s.position(gates, t), given = in.size() > 6 ? s.position(in[6], t) : HTensor();
-    const HTensor i = s.part(now, 0), f = s.part(now, 1), g = s.part(now, 2), o = s.part(now, 3);
-    const auto add_given = [&](const HTensor& d, int64_t part) { return given ? d + s.part(given, part) : d; };
-    const HTensor dhere = dh ? s.position(dy, t) + dh : s.position(dy, t);
-    const HTensor squashed = tanh(s.position(c, t));
-    HTensor dcell = dhere * o * (1.0 - square(squashed));
-    if (dc) dcell = dcell + dc;
-    if (in.size() > 5) dcell = dcell + s.position(in[5], t);
-    const HTensor di = add_given(dcell * g, 0), df = add_given(dcell * s.before(c, c0, step), 1),
-                  dg = add_given(dcell * i, 2), dout = add_given(dhere * squashed, 3);
+  const auto step = [&](const Values& v) {  // dh, dc, weight, gates, c, the c before, dy, [dc, [dgates]]
+    const HTensor i = s.part(v[3], 0), f = s.part(v[3], 1), g = s.part(v[3], 2), o = s.part(v[3], 3);
+    const auto add_given = [&](const HTensor& d, int64_t part) { return v.size() > 8 ? d + s.part(v[8], part) : d; };
+    const HTensor dhere = v[6] + v[0], squashed = tanh(v[4]);
+    HTensor dcell = dhere * o * (1.0 - square(squashed)) + v[1];
+    if (v.size() > 7) dcell = dcell + v[7];
+    const HTensor di = add_given(dcell * g, 0), df = add_given(dcell * v[5], 1), dg = add_given(dcell * i, 2),
+                  dout = add_given(dhere * squashed, 3);
     const HTensor before =
         concat({di * (i * (1.0 - i)), df * (f * (1.0 - f)), dg * (1.0 - square(g)), dout * (o * (1.0 - o))}, 1);
-    each[static_cast<size_t>(t)] = before;
-    dc = dcell * f;
-    dh = dot(before, weight, {1}, {0});
-  }
-  return {as_type_of(s.join(each), in[4]), as_type_of(dh, in[4]), as_type_of(dc, in[3])};
+    return Values{dot(before, v[2], {1}, {0}), dcell * f, before};
+  };
+  const HTensor c0 = wide(in[3]), none = zeros_like(c0);
+  Values sequences{in[2], in[1], s.before(in[1], c0), wide(in[4])};
+  sequences.insert(sequences.end(), in.begin() + 5, in.end());
+  const Values r = s.over(step, {none, none}, {wide(in[0])}, sequences, !s.reverse);
+  return {as_type_of(r[2], in[4]), as_type_of(r[0], in[4]), as_type_of(r[1], in[3])};
 }
 
 // The weight's gradient as one product over all positions.
@@ -129,52 +109,43 @@ Values lstm_scan_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs g
 
 // x, weight, bias, h0 -> y, gates
 Values gru_scan(const AttributeMap& a, Inputs in) {
-  expect_inputs("gru_scan", in, 4, 4);
   const Scan s = scan_of("gru_scan", a, in[0], in[1], 3);
   expect(in[2].shape() == Shape{3 * s.width}, "gru_scan",
          "bias " + text_of(in[2]) + " does not fit: it needs shape " + Shape{3 * s.width}.str());
   expect_state("gru_scan", s, in[3], "h0");
-  const HTensor x = wide(in[0]), weight = wide(in[1]), bias = wide(in[2]);
-  HTensor h = wide(in[3]);
-  Values ys = s.empty(), all = s.empty();
-  for (int64_t step = 0; step < s.positions; ++step) {
-    const auto t = static_cast<size_t>(s.at(step));
-    const HTensor here = s.position(x, s.at(step)), past = dot(h, weight, {1}, {1}) + bias;
-    const HTensor r = logistic(s.part(here, 0) + s.part(past, 0)), z = logistic(s.part(here, 1) + s.part(past, 1)),
-                  q = s.part(past, 2), n = tanh(s.part(here, 2) + r * q);
-    h = n + z * (h - n);
-    ys[t] = h;
-    all[t] = concat({r, z, n, q}, 1);
-  }
-  return {as_type_of(s.join(ys), in[0]), s.join(all)};
+  const auto step = [&](const Values& v) {  // h, weight, bias, x
+    const HTensor past = dot(v[0], v[1], {1}, {1}) + v[2];
+    const HTensor r = logistic(s.part(v[3], 0) + s.part(past, 0)), z = logistic(s.part(v[3], 1) + s.part(past, 1)),
+                  q = s.part(past, 2), n = tanh(s.part(v[3], 2) + r * q);
+    const HTensor h = n + z * (v[0] - n);
+    return Values{h, h, concat({r, z, n, q}, 1)};
+  };
+  const Values r = s.over(step, {wide(in[3])}, {wide(in[1]), wide(in[2])}, {wide(in[0])}, s.reverse);
+  return {as_type_of(r[1], in[0]), r[2]};
 }
 
 // weight, y, gates, h0, dy, [dgates] -> dx, dpast (of weight h + bias), dh0
 Values gru_scan_grad(const AttributeMap& a, Inputs in) {
-  expect_inputs("gru_scan_grad", in, 5, 6);
   expect_sequence("gru_scan_grad", in[1]);
   const Scan s(a, in[1], in[1].shape()[2]);
   expect(in[0].shape() == Shape{3 * s.width, s.width} && in[2].shape() == Shape{s.batch, s.positions, 4 * s.width},
          "gru_scan_grad",
          "weight " + text_of(in[0]) + ", y " + text_of(in[1]) + " and gates " + text_of(in[2]) + " do not fit");
-  const HTensor weight = wide(in[0]), y = wide(in[1]), h0 = wide(in[3]), dy = wide(in[4]);
-  const HTensor& gates = in[2];
-  HTensor dh;
-  Values dx = s.empty(), dpast = s.empty();
-  for (int64_t step = s.positions - 1; step >= 0; --step) {
-    const int64_t t = s.at(step);
-    const HTensor now = s.position(gates, t), given = in.size() > 5 ? s.position(in[5], t) : HTensor();
-    const HTensor r = s.part(now, 0), z = s.part(now, 1), n = s.part(now, 2), q = s.part(now, 3);
-    const auto add_given = [&](const HTensor& d, int64_t part) { return given ? d + s.part(given, part) : d; };
-    const HTensor dhere = dh ? s.position(dy, t) + dh : s.position(dy, t);
+  const auto step = [&](const Values& v) {  // dh, weight, gates, the h before, dy, [dgates]
+    const HTensor r = s.part(v[2], 0), z = s.part(v[2], 1), n = s.part(v[2], 2), q = s.part(v[2], 3);
+    const auto add_given = [&](const HTensor& d, int64_t part) { return v.size() > 5 ? d + s.part(v[5], part) : d; };
+    const HTensor dhere = v[4] + v[0];
     const HTensor dn = add_given(dhere * (1.0 - z), 2) * (1.0 - square(n));
-    const HTensor dz = add_given(dhere * (s.before(y, h0, step) - n), 1) * (z * (1.0 - z));
+    const HTensor dz = add_given(dhere * (v[3] - n), 1) * (z * (1.0 - z));
     const HTensor dr = add_given(dn * q, 0) * (r * (1.0 - r)), dq = add_given(dn * r, 3);
-    dx[static_cast<size_t>(t)] = concat({dr, dz, dn}, 1);
-    dpast[static_cast<size_t>(t)] = concat({dr, dz, dq}, 1);
-    dh = dhere * z + dot(dpast[static_cast<size_t>(t)], weight, {1}, {0});
-  }
-  return {as_type_of(s.join(dx), in[4]), as_type_of(s.join(dpast), in[4]), as_type_of(dh, in[3])};
+    const HTensor dpast = concat({dr, dz, dq}, 1);
+    return Values{dhere * z + dot(dpast, v[1], {1}, {0}), concat({dr, dz, dn}, 1), dpast};
+  };
+  const HTensor h0 = wide(in[3]);
+  Values sequences{in[2], s.before(wide(in[1]), h0), wide(in[4])};
+  sequences.insert(sequences.end(), in.begin() + 5, in.end());
+  const Values r = s.over(step, {zeros_like(h0)}, {wide(in[0])}, sequences, !s.reverse);
+  return {as_type_of(r[1], in[4]), as_type_of(r[2], in[4]), as_type_of(r[0], in[3])};
 }
 
 Values gru_scan_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs gradients) {
@@ -217,7 +188,7 @@ Values gru(const AttributeMap& a, Inputs in) {
 std::vector<Functional> recurrences() {
   return {
       {"lstm", "long short-term memory over the positions; gates i f g o",
-       "x [N, T, in], w_ih [4H, in], w_hh [4H, H], (b_ih [4H], b_hh [4H], (h0 [N, H], c0 [N, H])?)? {reverse = false} "
+       "x [N, T, in], w_ih [4H, in], w_hh [4H, H], b_ih [4H]?, b_hh [4H]?, h0 [N, H]?, c0 [N, H]? {reverse = false} "
        "-> "
        "y [N, T, H], c [N, T, H]",
        lstm, nullptr},
@@ -226,18 +197,18 @@ std::vector<Functional> recurrences() {
        "4H]",
        lstm_scan, lstm_scan_gradient},
       {"lstm_scan_grad", "gradient of lstm_scan, but for the weight",
-       "w_hh [4H, H], c [N, T, H], gates [N, T, 4H], c0 [N, H], dy [N, T, H], (dc [N, T, H], (dgates [N, T, 4H])?)? "
+       "w_hh [4H, H], c [N, T, H], gates [N, T, 4H], c0 [N, H], dy [N, T, H], dc [N, T, H]?, dgates [N, T, 4H]? "
        "{reverse = false} -> dx [N, T, 4H], dh0 [N, H], dc0 [N, H]",
        lstm_scan_grad, nullptr},
       {"gru", "gated recurrent units over the positions; gates r z n, r after the product",
-       "x [N, T, in], w_ih [3H, in], w_hh [3H, H], (b_ih [3H], b_hh [3H], (h0 [N, H])?)? {reverse = false} -> "
+       "x [N, T, in], w_ih [3H, in], w_hh [3H, H], b_ih [3H]?, b_hh [3H]?, h0 [N, H]? {reverse = false} -> "
        "y [N, T, H]",
        gru, nullptr},
       {"gru_scan", "the part of gru that goes from state to state",
        "x [N, T, 3H], w_hh [3H, H], b_hh [3H], h0 [N, H] {reverse = false} -> y [N, T, H], gates [N, T, 4H]", gru_scan,
        gru_scan_gradient},
       {"gru_scan_grad", "gradient of gru_scan, but for weight and bias",
-       "w_hh [3H, H], y [N, T, H], gates [N, T, 4H], h0 [N, H], dy [N, T, H], (dgates [N, T, 4H])? {reverse = false} "
+       "w_hh [3H, H], y [N, T, H], gates [N, T, 4H], h0 [N, H], dy [N, T, H], dgates [N, T, 4H]? {reverse = false} "
        "-> "
        "dx [N, T, 3H], dpast [N, T, 3H], dh0 [N, H]",
        gru_scan_grad, nullptr},

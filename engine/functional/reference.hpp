@@ -41,11 +41,6 @@ void add_reference_functionals(FunctionalTable& table);  // all of them
 inline void expect(bool holds, const char* name, const std::string& text, ErrorKind kind = ErrorKind::Shape) {
   if (!holds) throw Error(kind, std::string(name) + ": " + text);
 }
-inline void expect_inputs(const char* name, Inputs in, size_t least, size_t most) {
-  expect(in.size() >= least && in.size() <= most, name,
-         "takes " + std::to_string(least) + (most > least ? " to " + std::to_string(most) : "") + " inputs, got " +
-             std::to_string(in.size()));
-}
 inline std::string text_of(const HTensor& x) { return type_of(x).str(); }
 
 // Optional inputs after the first `fixed` ones, named by the attribute `operands` ("lengths" or "lengths,bias").
@@ -96,14 +91,14 @@ inline HTensor along(const HTensor& vector, uint32_t rank, uint32_t axis) {
   return reshape(vector, Shape(dims));
 }
 // The activation fused into linear and conv: "", "relu", "tanh", "logistic" or "gelu".
-HTensor activate(const char* name, const AttributeMap& attributes, const HTensor& x);
+HTensor activate(const AttributeMap& attributes, const HTensor& x);
 // Gradient before the activation, from its result y, or from its input if the derivative is no function of y.
 HTensor before_activation(const AttributeMap& attributes, const HTensor& y, const HTensor& dy,
                           const std::function<HTensor()>& before);
 // Appends the gradient of a, where w [m, n] has the gradient sum(a b^T): b w^T, with "active" only where a > 0. The
 // attribute is "", "all" or "active"; "" appends nothing.
-void append_input_gradient(const char* name, const char* attribute, const AttributeMap& attributes, const HTensor& w,
-                           const HTensor& a, const HTensor& b, Values& results);
+void append_input_gradient(const char* attribute, const AttributeMap& attributes, const HTensor& w, const HTensor& a,
+                           const HTensor& b, Values& results);
 
 // Window attributes of conv and pooling for `patches`: strides and dilation default to 1, padding to 0.
 AttributeMap window(const char* name, const AttributeMap& attributes, const std::vector<int64_t>& kernel, double fill);

@@ -7,8 +7,6 @@ namespace harmonics::engine::reference {
 
 namespace {
 
-constexpr uint16_t kOptionalInputs = 5;  // contract 1.5
-
 // Rotary positions of x: sizes and layout, checked.
 struct Turn {
   int64_t axis, width, turned, half;
@@ -32,10 +30,7 @@ struct Turn {
            "x is [..., positions, " + std::string(first ? "heads, " : "") + "width] with an even width, not " +
                text_of(x));
     half = turned / 2;
-    const std::string pairing = a.text("pairing", "half");
-    expect(pairing == "half" || pairing == "interleaved", "rope",
-           "pairing is half or interleaved, not '" + pairing + "'");
-    interleaved = pairing == "interleaved";
+    interleaved = a.text("pairing", "half") == "interleaved";
   }
 
   // Angles by position and pair, in f64 for accuracy at late positions. Aligned with the last axes of x, or, where
@@ -84,7 +79,6 @@ struct Turn {
 
 // Rotates pairs by position base^(-2i/D): (i, i + D/2), or (2i, 2i + 1) if interleaved.
 Values rope(const AttributeMap& a, Inputs in) {
-  expect_inputs("rope", in, 1, 3);
   const OptionalInputs more("rope", a, in, 1, {"positions", "frequencies"});
   const HTensor &x = in[0], &positions = more.find("positions"), &frequencies = more.find("frequencies");
   const Turn turn(a, x);
@@ -127,15 +121,9 @@ Values rope_gradient(const AttributeMap& a, Inputs in, Inputs, Inputs gradients)
   result[0] = one("rope", back.set("inverse", !a.flag("inverse")), operands);
   return result;
 }
-uint16_t contract_of_rope(const AttributeMap& a) {
-  const bool grown =
-      !a.text("operands", "").empty() || a.text("pairing", "half") != "half" || a.integer("rotary_dims", 0) != 0;
-  return grown ? kOptionalInputs : uint16_t{0};
-}
 
 // One update_slice for each batch item, whose starts are clamped so that the rows fit.
 Values cache_append(const AttributeMap&, Inputs in) {
-  expect_inputs("cache_append", in, 3, 3);
   const HTensor &cache = in[0], &rows = in[1], &start = in[2];
   const Shape whole = cache.shape(), block = rows.shape();
   expect(whole.rank() >= 2 && block.rank() == whole.rank() && whole[0] == block[0] && block[1] <= whole[1] &&
@@ -162,16 +150,16 @@ std::vector<Functional> sequences() {
   Functional turn{"rope",
                   "rotary positions: pairs (i, i + D/2) turned by an angle that grows with the position; interleaved: "
                   "pairs (2i, 2i + 1)",
-                  "x [..., T, D], positions i32 [T] or [B, T]?, frequencies f32 [D/2]? {base = 10000, offset = 0, "
-                  "inverse = false, positions_first = false: x [..., T, H, D], pairing = half|interleaved, rotary_dims "
-                  "= 0: all of D, operands = positions,frequencies: the inputs given} -> y like x",
+                  "x [..., T, D], positions i32 [T] or [B, T]?, frequencies f32 [D/2]? {base = 10000.0, offset = 0 (of "
+                  "the first position), inverse = false, positions_first = false (x is [..., T, H, D]), pairing = "
+                  "\"half\" in half|interleaved since 1.5, rotary_dims = 0 in 0.. since 1.5 (0: all of D), operands = "
+                  "\"\" since 1.5 (the optional inputs given, in order: \"positions,frequencies\")} -> y like x",
                   rope, rope_gradient};
-  turn.contract_minor = contract_of_rope;
   Functional append{"cache_append",
                     "writes the rows of each batch item into its cache, from start on; the start is clamped so that "
                     "they fit",
                     "cache [B, C, ...], new [B, T, ...], start i32 [B] -> cache like cache", cache_append, nullptr};
-  append.is_block_write = true;
+  append.traits.block_write = true;
   return {std::move(turn), std::move(append)};
 }
 

@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "engine/language/stop_texts.hpp"
 #include "engine/language/whole_characters.hpp"
 
 namespace harmonics::engine {
@@ -44,17 +45,28 @@ Continuation continue_text(Session& session, const Tokenizer& tokenizer, std::st
   done.prompt_seconds = since(begin);
   begin = std::chrono::steady_clock::now();
   WholeCharacters characters;
+  StopTexts stop(settings.stop);
+  const auto show = [&](const std::string& text) {
+    if (const std::string sure = stop.push(text); !sure.empty()) emit(sure);
+  };
+  Sampler sampler(settings, settings.filters, static_cast<int64_t>(scores.size()));
+  for (const int32_t id : ids) sampler.observe(id);
   int32_t previous = ids.back();
   done.end = EndOfText::tokens;
   while (done.tokens < settings.tokens) {
     expect_finite(scores, done.tokens);
-    const int32_t id = sample(scores, settings, static_cast<uint64_t>(done.tokens));
+    const int32_t id = sampler.choose(scores);
+    sampler.observe(id);
     ++done.tokens;
     if (id == tokenizer.eos() || id == tokenizer.bos()) {
       done.end = EndOfText::model;
       break;
     }
-    if (const std::string text = characters.push(tokenizer.decode(id, previous)); !text.empty()) emit(text);
+    show(characters.push(tokenizer.decode(id, previous)));
+    if (stop.found()) {
+      done.end = EndOfText::stop;
+      break;
+    }
     previous = id;
     if (done.tokens == settings.tokens) break;
     if (session.length() == session.context()) {
@@ -64,7 +76,8 @@ Continuation continue_text(Session& session, const Tokenizer& tokenizer, std::st
     scores = session.append({&id, 1});
   }
   done.seconds = since(begin);
-  if (const std::string rest = characters.finish(); !rest.empty()) emit(rest);
+  show(characters.finish());
+  if (const std::string rest = stop.finish(); !rest.empty()) emit(rest);
   return done;
 }
 

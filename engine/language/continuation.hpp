@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/language/decoder.hpp"
 #include "engine/language/sampler.hpp"
@@ -14,10 +15,13 @@ namespace harmonics::engine {
 
 struct ContinuationSettings : SamplerSettings {
   int64_t tokens = 256;  // at most
+  FilterSettings filters;
+  std::vector<std::string> stop;  // texts that end the text, and are not part of it
 };
 
 enum class EndOfText {
   tokens,   // ContinuationSettings::tokens is reached
+  stop,     // one of ContinuationSettings::stop
   model,    // the model chose its end of text, or began another one
   context,  // the context is full
 };

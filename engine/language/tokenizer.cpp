@@ -138,4 +138,8 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   return text += characters.finish();
 }
 
+bool is_tokenizer(const std::string& path, std::string_view bytes, Registry& registry) {
+  return find_reader(HX_TOKENIZER, path, bytes, registry) != nullptr;
+}
+
 }  // namespace harmonics::engine

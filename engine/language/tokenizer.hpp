@@ -72,4 +72,7 @@ class Tokenizer {
   std::optional<int32_t> bos_, eos_, unknown_, padding_;
 };
 
+// Whether a tokenizer reads the file.
+bool is_tokenizer(const std::string& path, std::string_view bytes, Registry& registry);
+
 }  // namespace harmonics::engine

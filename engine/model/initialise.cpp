@@ -63,24 +63,20 @@ void expect(bool holds, const std::string& name, const std::string& rule, double
                 "the initialisation of '" + name + "' (" + std::to_string(a) + ", " + std::to_string(b) + ") " + rule);
 }
 
-// A constant in a stored type; those that can only be read begin as zeros.
-void fill_stored(void* data, const TensorType& type, double value, const std::string& name) {
-  if (!can_encode(type.dtype)) {
-    if (value != 0)
-      throw Error(ErrorKind::Type, "'" + name + "' is " + type.str() + ", which can begin with zeros only");
-    std::memset(data, 0, type.bytes());
-    return;
-  }
+// A constant in a stored type.
+void fill_stored(void* data, const TensorType& type, double value) {
   const ElementType& element = element_type(type.dtype);
   const std::vector<float> numbers(element.block, static_cast<float>(value));
-  for (size_t at = 0; at < type.bytes(); at += element.block_bytes)
-    encode_elements(type.dtype, numbers.data(), static_cast<char*>(data) + at, element.block);
+  std::vector<char> block(element.block_bytes);
+  encode_elements(type.dtype, numbers.data(), block.data(), element.block);
+  for (size_t at = 0; at < type.bytes(); at += block.size())
+    std::memcpy(static_cast<char*>(data) + at, block.data(), block.size());
 }
 
 }  // namespace
 
 void initialise(void* data, const TensorType& type, const hx_init& init, uint64_t seed, const std::string& name) {
-  if (init.kind == HX_INIT_CONSTANT && is_stored(type.dtype)) return fill_stored(data, type, init.a, name);
+  if (init.kind == HX_INIT_CONSTANT && is_stored(type.dtype)) return fill_stored(data, type, init.a);
   if (init.kind == HX_INIT_CONSTANT) return fill_elements(type.dtype, data, type.shape.count(), init.a);
   if (!is_float(type.dtype))
     throw Error(ErrorKind::Type,

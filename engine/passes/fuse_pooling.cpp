@@ -5,9 +5,13 @@ namespace harmonics::engine {
 
 namespace {
 
-bool is_call_of(const Node& node, std::string_view callee) { return node.op == Op::call && node.callee == callee; }
+// The functional of which the node adds gradients at the places in its result 1; "": of none.
+std::string_view places_of(const Node& node) {
+  const FunctionalPtr f = called_by(node);
+  return f ? f->traits.places_of : std::string_view();
+}
 
-// Backward pass: convolution gradients read the operands of max_pool_grad directly.
+// Backward pass: convolution gradients read the operands of max_pool_grad, which adds gradients at places, directly.
 class Backward {
  public:
   Backward(const Program& program, const AcceptsCall& accepts)
@@ -32,9 +36,10 @@ class Backward {
     if (node.op != Op::select || !is_zero(from_, node.inputs[1])) return false;
     const Node &mask = from_.producer(node.inputs[0]), &unpool = from_.producer(node.inputs[2]);
     if (mask.op != Op::less_equal || !is_zero(from_, mask.inputs[1])) return false;
-    if (!is_call_of(unpool, "max_pool_grad")) return false;
+    const std::string_view pooling = places_of(unpool);
+    if (pooling.empty()) return false;
     const Node& pool = from_.producer(unpool.inputs[0]);
-    if (!is_call_of(pool, "max_pool") || pool.outputs[1] != unpool.inputs[0]) return false;
+    if (pool.op != Op::call || pool.callee != pooling || pool.outputs[1] != unpool.inputs[0]) return false;
     if (pool.inputs[0] != mask.inputs[0]) return false;
     const TensorType& type = from_.type(unpool.inputs[1]);
     Node zero{Op::full, {}, {}, {}, {}, {}, {}, node.scope};
@@ -49,18 +54,19 @@ class Backward {
     return true;
   }
 
-  // The max_pool_grad that computed the value, or null.
+  // The call that computed the value by adding gradients at places, or null.
   const Node* unpooling(ValueId old) const {
     const Node& maker = to().producer(rewriter_.mapped(old));
-    return is_call_of(maker, "max_pool_grad") ? &maker : nullptr;
+    return places_of(maker).empty() ? nullptr : &maker;
   }
 
   bool join(const Node& node) {
-    if (!is_call_of(node, "conv_grad_input") && !is_call_of(node, "conv_grad_weight")) return false;
+    if (node.op != Op::call || node.inputs.size() != 2) return false;
     const Node* unpool = unpooling(node.inputs[1]);
-    if (!unpool) return false;
+    const FunctionalPtr both = unpool ? joined_call(unpool->callee, node.callee) : nullptr;
+    if (!both) return false;
     Node joined = rewriter_.prepared(node);
-    joined.callee = node.callee == "conv_grad_input" ? "conv_max_pool_grad_input" : "conv_max_pool_grad_weight";
+    joined.callee = both->name;
     joined.inputs = {joined.inputs[0], unpool->inputs[0], unpool->inputs[1]};
     if (!accepts_(joined.callee, joined.attributes, input_types(to(), joined))) return false;
     rewriter_.put(std::move(joined), node);
@@ -90,13 +96,15 @@ Program join_forward(const Program& program, const AcceptsCall& accepts) {
   const std::vector<uint32_t> uses = count_uses(program);
   Rewriter rewriter(program);
   for (const Node& node : program.nodes) {
-    const Node* conv = is_call_of(node, "max_pool") ? &program.producer(node.inputs[0]) : nullptr;
-    if (!conv || !is_call_of(*conv, "conv") || uses[node.inputs[0]] != 1 || conv->scope != node.scope) {
+    const Node* conv = node.op == Op::call && node.inputs.size() == 1 ? &program.producer(node.inputs[0]) : nullptr;
+    const bool joins = conv && conv->op == Op::call && uses[node.inputs[0]] == 1 && conv->scope == node.scope;
+    const FunctionalPtr both = joins ? joined_call(conv->callee, node.callee) : nullptr;
+    if (!both) {
       rewriter.copy(node);
       continue;
     }
     Node joined = rewriter.prepared(*conv);  // the original convolution stays behind, unused
-    joined.callee = "conv_max_pool";
+    joined.callee = both->name;
     for (const auto& [name, value] : node.attributes.entries()) joined.attributes.set("pool_" + name, value);
     if (accepts(joined.callee, joined.attributes, input_types(rewriter.to(), joined)))
       rewriter.put(std::move(joined), node);

@@ -8,18 +8,10 @@ namespace harmonics::engine {
 
 namespace {
 
-// A functional that can read bytes times a scale instead of f32, and the index of that input.
-struct Reader {
-  std::string_view callee;
-  size_t input;
-};
-constexpr Reader kReaders[] = {{"linear", 0}, {"sgd_outer", 1}};
-
+// The input that the call can read as bytes times a scale instead of f32.
 std::optional<size_t> scaled_input(const Node& node) {
-  if (node.op != Op::call || node.attributes.has("scale")) return std::nullopt;
-  for (const Reader& r : kReaders)
-    if (node.callee == r.callee) return r.input;
-  return std::nullopt;
+  const FunctionalPtr f = called_by(node);
+  return f && !node.attributes.has("scale") ? f->traits.scaled : std::nullopt;
 }
 
 // mul(cast(bytes), scale)

@@ -47,8 +47,8 @@ class Updates {
 
  private:
   static bool is_update(const Node& node) {
-    const FunctionalPtr f = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
-    return f && f->is_update;
+    const FunctionalPtr f = called_by(node);
+    return f && f->traits.update == UpdateKind::one;
   }
 
   // Returns whether the node is dot(a, b), contracted over all axes but the last.
@@ -124,13 +124,14 @@ class UpdateFuser {
   }
 
  private:
-  // Plain gradient descent has a call of its own, which skips rows of zeros.
-  bool is_plain(const Update& u) const {
+  // A plain step may have a call of its own, which skips rows of zeros.
+  std::string plain(const Update& u) const {
     const Node& node = program_.nodes[u.update];
-    return node.callee == "sgd" && node.inputs.size() == 3 && node.attributes.number("momentum", 0) == 0 &&
-           node.attributes.number("weight_decay", 0) == 0;
+    const FunctionalPtr f = called_by(node);
+    return node.inputs.size() == 3 && has_defaults(f->signature, node.attributes) ? f->traits.factored : "";
   }
-  std::string callee(const Update& u) const { return is_plain(u) ? "sgd_outer" : "update_outer"; }
+  bool is_plain(const Update& u) const { return !plain(u).empty(); }
+  std::string callee(const Update& u) const { return is_plain(u) ? plain(u) : "update_outer"; }
   AttributeMap attributes(const Update& u) const {
     AttributeMap a;
     if (!is_plain(u)) a = program_.nodes[u.update].attributes, a.set("update", program_.nodes[u.update].callee);

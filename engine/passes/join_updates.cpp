@@ -46,8 +46,8 @@ class UpdateJoiner {
  private:
   // Returns whether the update is read by no node and is not an output. Then it may run later.
   bool may_wait(const Node& node) const {
-    const FunctionalPtr f = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
-    return f && f->is_update &&
+    const FunctionalPtr f = called_by(node);
+    return f && f->traits.update == UpdateKind::one &&
            std::none_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return read_.count(v) > 0; });
   }
 

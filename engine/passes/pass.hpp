@@ -49,8 +49,8 @@ Program accumulate_products(const Program& program, const AcceptsCall& accepts);
 // Fuses a product and the sum of one of its operands over the contracted axes (gradients of a weight and its bias) into
 // `dot_sum`, which reads the operand once. May round differently. Only calls that `accepts` takes.
 Program sum_with_products(const Program& program, const AcceptsCall& accepts);
-// Fuses activations into the call before: {linear -> relu, tanh, logistic, gelu}, {conv -> relu}, by a table. Only
-// where the intermediate value has no other reader and `accepts` takes the fused call.
+// Fuses activations into the call before, if its attribute `activation` can name them. Only where the intermediate
+// value has no other reader and `accepts` takes the fused call.
 Program fuse_calls(const Program& program, const AcceptsCall& accepts);
 // Fuses max pooling with the convolution before it. Forward: conv_max_pool, if the convolution's result has no other
 // reader. Backward: conv_max_pool_grad_input and _weight, which visit only the maxima; relu's gradient moves behind

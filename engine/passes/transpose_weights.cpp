@@ -4,6 +4,7 @@
 
 #include "engine/passes/pass.hpp"
 #include "engine/program/op.hpp"
+#include "engine/tensor/moment_scales.hpp"
 
 namespace harmonics::engine {
 
@@ -40,8 +41,13 @@ class Transposer {
  private:
   const TensorType& type(ValueId v) const { return program_.type(v); }
   bool is_update(const Node& node) const {
-    const FunctionalPtr f = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
-    return f && f->is_update;
+    const FunctionalPtr f = called_by(node);
+    return f && f->traits.update == UpdateKind::one;
+  }
+  // The input that may be stored transposed, as the attribute `transposed` says.
+  static std::optional<size_t> transposable(const Node& node) {
+    const FunctionalPtr f = called_by(node);
+    return f ? f->traits.transposable : std::nullopt;
   }
 
   // ---- values to transpose ----
@@ -67,8 +73,7 @@ class Transposer {
     for (const Node& node : program_.nodes)
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const ValueId v = node.inputs[i];
-        const bool of_map =
-            node.op == Op::call && node.callee == "linear" && i == 1 && !node.attributes.flag("batch_invariant");
+        const bool of_map = transposable(node) == i && !node.attributes.flag("batch_invariant");
         // kernels read 16-bit weights in the layout of their file
         if (of_map && type(v).dtype == DType::F32 && type(v).shape[0] >= kLeastOutputs && type(v).bytes() <= kMostBytes)
           likes[v] = true;
@@ -85,12 +90,16 @@ class Transposer {
     return turned;
   }
 
-  // An update's gradient, its moments, and the scales of their blocks.
-  bool lies_like_weight(ValueId v) const { return type(v).shape.rank() == 2; }
+  // Returns whether an operand of an update is arranged as the weight: its gradient, its moments, scales of their
+  // blocks.
+  bool lies_like_weight(const Node& update, ValueId v) const {
+    const Shape& weight = type(update.inputs[0]).shape;
+    return type(v).shape == weight || (weight.rank() == 2 && type(v) == TensorType{DType::U8, moment_scales(weight)});
+  }
 
   void want_operands(const Node& node) {
     for (ValueId v : node.inputs)
-      if (lies_like_weight(v)) want(v);
+      if (lies_like_weight(node, v)) want(v);
     for (ValueId v : node.outputs) wanted_[v] = true;
   }
 
@@ -168,9 +177,10 @@ class Transposer {
       put_exchanged_dot(node);
     } else if (is_plain_dot(node)) {
       put_dot(node);
-    } else if (node.op == Op::call && node.callee == "linear" && is_turned(node.inputs[1])) {
+    } else if (const auto matrix = transposable(node); matrix && is_turned(node.inputs[*matrix])) {
       Node n = node;
-      for (size_t i = 0; i < n.inputs.size(); ++i) n.inputs[i] = i == 1 ? turned_[n.inputs[i]] : natural(n.inputs[i]);
+      for (size_t i = 0; i < n.inputs.size(); ++i)
+        n.inputs[i] = i == *matrix ? turned_[n.inputs[i]] : natural(n.inputs[i]);
       n.attributes.set("transposed", !n.attributes.flag("transposed"));
       rewriter_.put(std::move(n), node);
     } else if (takes_any_order(node)) {
@@ -193,7 +203,7 @@ class Transposer {
     return any;
   }
   bool takes_any_order(const Node& node) const {
-    if (node.op == Op::call) return node.callee == "global_norm";
+    if (const FunctionalPtr f = called_by(node)) return f->traits.order_free;
     return node.op == Op::reduce_sum && node.attributes.integers("axes").size() == 2 &&
            type(node.inputs[0]).shape.rank() == 2 && !node.attributes.flag("keep");
   }
@@ -205,7 +215,7 @@ class Transposer {
 
   void put_update(const Node& node) {
     Node n = node;
-    for (ValueId& v : n.inputs) v = lies_like_weight(v) ? turned(v) : natural(v);
+    for (ValueId& v : n.inputs) v = lies_like_weight(node, v) ? turned(v) : natural(v);
     std::vector<TensorType> types;
     for (ValueId v : node.outputs) types.push_back(exchanged(type(v)));
     n.outputs.clear();

@@ -289,19 +289,30 @@ AttributeMap bind_texts(const Item& item, const std::vector<std::pair<std::strin
 }
 
 AttributeMap complete_arguments(const Item& item, const AttributeMap& given) {
-  AttributeMap values;
+  AttributeMap values = given;
   std::set<std::string> names;
-  for (const auto& [name, value] : given.entries()) {
-    const ArgumentSpec* spec = find_spec(item, name);
-    if (!spec) unknown(item, name, ErrorKind::Name, {});
-    names.insert(name);
-    values.set(name, value);
-    if (!spec->range.empty() && !in_range(value, spec->range))
-      throw Error(ErrorKind::Type, fmt::format("'{}' of {} is out of its range", name, called(item)), {},
-                  {"give " + spoken_range(spec->range)});
-  }
+  for (const auto& [name, value] : given.entries()) names.insert(name);
   fill_defaults(item, names, values, ErrorKind::Name, {});
   return values;
+}
+
+bool is_argument_value(uint32_t type, const AttributeValue& value) {
+  const bool integer = std::holds_alternative<int64_t>(value);
+  const auto* number = std::get_if<double>(&value);
+  switch (type) {
+    case HX_ARG_INT:
+      return integer || (number && *number == std::floor(*number) && std::abs(*number) <= kExactIntegers);
+    case HX_ARG_FLOAT:
+      return integer || number;
+    case HX_ARG_BOOL:
+      return integer || std::holds_alternative<bool>(value);
+    case HX_ARG_STRING:
+      return std::holds_alternative<std::string>(value);
+    case HX_ARG_INTS:
+      return std::holds_alternative<std::vector<int64_t>>(value);
+    default:
+      return false;
+  }
 }
 
 }  // namespace harmonics::engine

@@ -51,13 +51,15 @@ BoundArguments bind_arguments(const Item& item, const std::vector<WrittenArgumen
 // Binds options of an address, as text by name: "name=value&...". Throws ErrorKind::Usage.
 AttributeMap bind_texts(const Item& item, const std::vector<std::pair<std::string, std::string>>& options);
 
-// Adds defaults to the attributes that a body passes to a plugin's functional. Throws ErrorKind::Name,
-// ErrorKind::Type.
+// Adds defaults to the attributes that a body passes to a plugin's functional. Throws ErrorKind::Name for missing ones.
 AttributeMap complete_arguments(const Item& item, const AttributeMap& given);
 
 // Parses one value, e.g. a default: "0.01", "true", "3", and "3, 5" or "[3, 5]" for lists. Returns null for text of
 // another type.
 std::optional<AttributeValue> parse_argument(uint32_t type, const std::string& text);
+
+// Returns whether an attribute of this type (hx_argument_type) may have the value. Whole numbers are numbers too.
+bool is_argument_value(uint32_t type, const AttributeValue& value);
 
 // Returns "relu", "conv(channels, kernel = 3, bias = true)", in readable form.
 std::string signature(const Item& item);

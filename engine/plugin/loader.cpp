@@ -159,7 +159,7 @@ Opened open_library(const std::string& path, How how) {
 // Runs the plugin's code and catches all its exceptions. An Error of the plugin may have another memory layout, so
 // only what() is used.
 void run_entry(const Opened& opened, const std::string& path, hx_registry& pending) {
-  hx_registration registration{sizeof(hx_registration), harmonics_api(), &pending};
+  hx_registration registration{sizeof(hx_registration), api_for(opened.contract_minor), &pending};
   const auto failed = [&](const std::string& what) {
     return Error(ErrorKind::Plugin, fmt::format("plugin '{}' failed while registering: {}", path, what))
         .note("nothing of it is used: correct harmonics_register, or leave the plugin out");

@@ -35,6 +35,10 @@ class Library {
   FileStamp stamp_;
 };
 
+// The functions for a library built for this minor version of contract 1, as engine/contract defines them. Until 1.4
+// attributes of calls were not checked.
+const hx_api* api_for(uint16_t minor);
+
 // Reads the descriptor from the file without running code. Throws ErrorKind::Plugin with the reason when the file is
 // not a plugin: not ELF, no descriptor, other contract ("is built for contract 1.3, this program has 0.1").
 hx_plugin_abi read_descriptor(const std::string& path);

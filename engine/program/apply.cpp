@@ -95,7 +95,9 @@ std::vector<HTensor> apply(std::string_view op, const AttributeMap& attributes, 
   if (!row) {
     const FunctionalPtr functional = FunctionalTable::global().find(op);
     if (!functional) unknown(op);
-    return traced ? record_call(*functional, attributes, inputs) : functional->body(attributes, inputs);
+    if (traced) return record_call(*functional, attributes, inputs);
+    check_call(*functional, attributes, inputs.size());
+    return functional->body(attributes, inputs);
   }
   if (row->op == Op::full || row->op == Op::iota) traced = Tracer::current() != nullptr;
   const std::vector<TensorType> types = infer(*row, attributes, types_of(inputs));

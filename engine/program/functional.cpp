@@ -1,6 +1,7 @@
 #include "engine/program/functional.hpp"
 
 #include <atomic>
+#include <set>
 #include <stdexcept>
 #include <unordered_map>
 
@@ -44,6 +45,11 @@ uint64_t next_id() {
 
 void FunctionalTable::add(Functional functional) {
   functional.id = next_id();
+  try {
+    functional.signature = parse_signature(functional.formula);
+  } catch (const Error& e) {
+    throw std::logic_error(functional.name + ": " + e.what());
+  }
   auto shared = std::make_shared<const Functional>(std::move(functional));
   const std::lock_guard lock(mutex_);
   table_[shared->name] = shared;
@@ -89,10 +95,61 @@ std::vector<std::string> FunctionalTable::names() const {
   return names;
 }
 
-uint16_t contract_minor_of(std::string_view op, const AttributeMap& attributes) {
-  if (attributes.empty()) return 0;
-  const FunctionalPtr functional = FunctionalTable::global().find(op);
-  return functional && functional->contract_minor ? functional->contract_minor(attributes) : uint16_t{0};
+std::vector<std::string> Traits::names() const {
+  std::vector<std::string> all;
+  if (update == UpdateKind::one) all.push_back("update");
+  if (update == UpdateKind::several) all.push_back("updates of several parameters");
+  if (update == UpdateKind::factored) all.push_back("update from factors of the gradient");
+  if (block_write) all.push_back("writes a block in place");
+  if (order_free) all.push_back("order-free");
+  if (free_types) all.push_back("inputs of several float types");
+  return all;
+}
+
+FunctionalPtr called_by(const Node& node) {
+  return node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
+}
+
+FunctionalPtr joined_call(std::string_view first, std::string_view second) {
+  for (const FunctionalPtr& f : FunctionalTable::global().all())
+    if (f->traits.joins[0] == first && f->traits.joins[1] == second) return f;
+  return nullptr;
+}
+
+void check_call(const Functional& functional, const AttributeMap& attributes, size_t inputs) {
+  check_inputs(functional.name, functional.signature, inputs);
+  check_attributes(functional.name, functional.signature, attributes);
+}
+
+namespace {
+
+std::atomic<void (*)(const std::string&)> call_notes{nullptr};
+
+void note_once(const Error& unknown) {
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  std::string line = unknown.what();
+  for (const std::string& note : unknown.notes()) line += "; " + note;
+  const std::lock_guard lock(mutex);
+  const auto note = call_notes.load();
+  if (note && told.insert(line).second) note(line + " (ignored: its plugin is built for contract 1.4 or earlier)");
+}
+
+}  // namespace
+
+void set_call_notes(void (*note)(const std::string&)) { call_notes = note; }
+
+AttributeMap known_attributes(std::string_view op, const AttributeMap& attributes) {
+  const FunctionalPtr functional = attributes.empty() ? nullptr : FunctionalTable::global().find(op);
+  if (!functional || functional->signature.more_attributes) return attributes;
+  AttributeMap known;
+  for (const auto& [name, value] : attributes.entries()) {
+    if (functional->signature.attribute(name))
+      known.set(name, value);
+    else
+      note_once(unknown_attribute(op, functional->signature, name));
+  }
+  return known;
 }
 
 namespace {
@@ -134,6 +191,7 @@ std::shared_ptr<const Program> body_program(const Functional& functional, const 
                                             const std::vector<TensorType>& inputs) {
   const std::string key = key_of(functional, attributes, inputs);
   if (auto known = BodyCache::global().find(key)) return known;
+  check_call(functional, attributes, inputs.size());
   Tracer tracer(functional.name);
   Values handles;
   for (size_t i = 0; i < inputs.size(); ++i) handles.push_back(tracer.input(std::to_string(i), inputs[i]));

@@ -14,10 +14,35 @@
 #include "engine/plugin/registry.hpp"
 #include "engine/tensor/attributes.hpp"
 #include "engine/program/program.hpp"
+#include "engine/program/signature.hpp"
 
 namespace harmonics::engine {
 
 using Values = std::vector<HTensor>;
+
+// What steps of an optimizer are: of one parameter, (w, g, moments ..., lr, step?) -> w, moments ...; of several
+// (attribute `parameters`), the tensors of each side by side; of one from two factors of g, with a last result if the
+// attribute `input_gradient` is set. Tensors of w's shape may be stored transposed, all alike, and kernels may write
+// each result over the tensor it replaces.
+enum class UpdateKind : uint8_t { none, one, several, factored };
+
+// What passes and plans may assume of calls.
+struct Traits {
+  UpdateKind update = UpdateKind::none;
+  // Copies its second input into its first: kernels may write in place, and then move no more than that input.
+  bool block_write = false;
+  // Results depend neither on the order nor on the arrangement of the elements of an input.
+  bool order_free = false;
+  std::optional<size_t> transposable = {};  // the matrix that the attribute `transposed` says is stored transposed
+  std::optional<size_t> scaled = {};  // the input that holds whole numbers where the attribute `scale` multiplies them
+  uint16_t free_types = 0;            // the minor of contract 1 that allows float inputs of several types; 0: none does
+  const char* factored = "";  // of an update: the step without moments from the factors of g, with default attributes
+  const char* joins[2] = {"", ""};  // the call and the reader of its first result that one call of this replaces
+  // Adds input 1 at places within each plane of channels. Of this functional: result 1, of result 0 in its input.
+  const char* places_of = "";
+
+  std::vector<std::string> names() const;  // of those that are set: "order-free"
+};
 
 class Functional {
  public:
@@ -28,18 +53,12 @@ class Functional {
 
   std::string name;
   std::string description;  // one line
-  std::string formula;      // "x [..., in], weight [out, in], bias [out]? {activation} -> y [..., out]"
+  std::string formula;      // its signature; see signature.hpp
   Body body;
   Gradient gradient;  // null: derived from the body
-  // An optimizer step: (w, g, moments ..., lr, step?) -> w, moments ... Tensors of w's shape may be stored transposed,
-  // all alike, and kernels may write each result over the tensor it replaces.
-  bool is_update = false;
-  // Copies its second input into its first: kernels may write in place, and then move no more than that input.
-  bool is_block_write = false;
-  // The minor version of contract 1 that a library must be built for to be offered the call: attributes and operands of
-  // a functional grow, and an older kernel would ignore them. Null: 0.
-  uint16_t (*contract_minor)(const AttributeMap&) = nullptr;
-  uint64_t id = 0;  // unique, set by the table: names may be reused
+  Traits traits = {};
+  Signature signature = {};  // set by the table
+  uint64_t id = 0;           // unique, set by the table: names may be reused
 };
 using FunctionalPtr = std::shared_ptr<const Functional>;
 
@@ -71,8 +90,17 @@ struct FunctionalSources {
 };
 void set_functional_sources(const FunctionalSources& sources);
 
-// Functional::contract_minor of the call; 0 for primitives.
-uint16_t contract_minor_of(std::string_view op, const AttributeMap& attributes);
+// The functional that the node calls; null for primitives.
+FunctionalPtr called_by(const Node& node);
+// The functional of the library that replaces a call of `first` and the call of `second` that reads it; null: none.
+FunctionalPtr joined_call(std::string_view first, std::string_view second);
+// Throws unless inputs and attributes fit the functional's signature.
+void check_call(const Functional& functional, const AttributeMap& attributes, size_t inputs);
+// The attributes that the functional has. Others are named to `note`, once each: calls of libraries built for contract
+// 1.4 or earlier were not checked.
+AttributeMap known_attributes(std::string_view op, const AttributeMap& attributes);
+// Receives a line for each attribute that known_attributes() leaves out. Null, as at first: nobody asks for them.
+void set_call_notes(void (*note)(const std::string& line));
 
 // The body as a separate Program; inputs and outputs are named "0", "1" ... Cached by name, attributes and types.
 std::shared_ptr<const Program> body_program(const Functional& functional, const AttributeMap& attributes,

@@ -182,7 +182,7 @@ std::string ControlSocket::look(const std::string& path) {
   ServiceRequest request;
   request.method = "GET";
   request.trusted = true;
-  if (!parse_target(path, request)) return line_of({{"error", "the path is malformed"}, {"note", Service::kPaths}});
+  if (!parse_target(path, request)) return line_of({{"error", "the path is malformed"}, {"note", Service::paths()}});
   const auto promise = std::make_shared<std::promise<std::string>>();
   std::future<std::string> reply = promise->get_future();
   service_.handle(std::move(request), [promise](const ServiceReply& r) {

@@ -352,7 +352,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
       return refuse(431, fmt::format("the header is larger than {} bytes", server_->limits().header),
                     "send fewer header fields");
     if (failed.category() == make_error_code(http::error::bad_method).category())
-      return refuse(400, "this is not an HTTP request: " + failed.message(), Service::kPaths);
+      return refuse(400, "this is not an HTTP request: " + failed.message(), Service::paths());
   }
 
   void act() {
@@ -367,11 +367,12 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     version_ = got.version();
     keep_alive_ = got.keep_alive();
     head_ = got.method() == http::verb::head;
-    if (!parse_target(target, request)) return refuse(400, "the path is malformed", Service::kPaths);
+    if (!parse_target(target, request)) return refuse(400, "the path is malformed", Service::paths());
     if (request.host.empty() && version_ >= 11) return refuse(400, "the request names no host", "send a Host field");
-    if (request.path == "/v1/events") return open_events(request, got);
-    if (websocket::is_upgrade(got) && Service::takes_samples(request.path))
-      return open_samples(std::move(request), got);
+    if (websocket::is_upgrade(got)) {
+      if (Service::sends_events(request.path)) return open_events(request, got);
+      if (Service::takes_samples(request.path)) return open_samples(std::move(request), got);
+    }
     large_ = got.body().size();
     request.body = std::move(got.body());
     stream_.expires_never();  // the service has its own deadlines
@@ -384,8 +385,6 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
 
   void open_events(const ServiceRequest& request, const http::request<http::string_body>& got) {
     if (auto refused = server_->service().refuse(request, false)) return write(std::move(*refused));
-    if (!websocket::is_upgrade(got))
-      return write(Service::refusal(426, "events come over a WebSocket", "open ws://…/v1/events"));
     // Frames sent before the answer would be lost with the buffer, and the bytes after them misread.
     if (buffer_.size() > 0)
       return refuse(400, "data follows an upgrade request that was not answered yet", "send nothing before the answer");

@@ -19,18 +19,37 @@ const char* type_of(std::string_view name) {
 
 }  // namespace
 
-void put_page(Service& service) {
+namespace {
+
+// `path`: of the file itself, which the page names.
+void put_file(Service& service, const std::string& path, const PageFile& file) {
+  service.put(path, {200,
+                     type_of(file.name),
+                     file.text,
+                     {{"Content-Security-Policy", kPolicy},
+                      {"Referrer-Policy", "no-referrer"},
+                      {"Cross-Origin-Opener-Policy", "same-origin"},
+                      {"Cross-Origin-Resource-Policy", "same-origin"}}});
+}
+
+void put_files(Service& service, bool (*is_wanted)(std::string_view name)) {
   for (unsigned i = 0; i < kPageFileCount; ++i) {
     const std::string name = kPageFiles[i].name;
-    const ServiceReply reply{200,
-                             type_of(name),
-                             kPageFiles[i].text,
-                             {{"Content-Security-Policy", kPolicy},
-                              {"Referrer-Policy", "no-referrer"},
-                              {"Cross-Origin-Opener-Policy", "same-origin"},
-                              {"Cross-Origin-Resource-Policy", "same-origin"}}};
-    service.put(name == "index.html" ? "/" : "/" + name, reply);
+    if (!is_wanted(name)) continue;
+    put_file(service, name == "index.html" ? "/" : name == "docs.html" ? "/docs" : "/" + name, kPageFiles[i]);
   }
 }
+
+bool is_of_docs(std::string_view name) {
+  return name == "docs.html" || name == "docs.js" || name == "page.css" || name == "icon.svg";
+}
+
+}  // namespace
+
+void put_page(Service& service) {
+  put_files(service, [](std::string_view) { return true; });
+}
+
+void put_docs(Service& service) { put_files(service, is_of_docs); }
 
 }  // namespace harmonics::engine

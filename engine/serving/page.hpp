@@ -12,7 +12,9 @@ struct PageFile {
 extern const PageFile kPageFiles[];
 extern const unsigned kPageFileCount;
 
-// Serves the page at "/" and its other files beside it.
+// Serves the page at "/", its other files beside it, and the description of the API.
 void put_page(Service& service);
+// Serves the description of the API at "/docs", and the files that it needs.
+void put_docs(Service& service);
 
 }  // namespace harmonics::engine

@@ -16,7 +16,7 @@ namespace json = boost::json;
 namespace {
 
 constexpr size_t kMostWaiting = 16;  // queued actions
-constexpr std::string_view kSamples = "/v1/samples";
+constexpr std::string_view kSamples = "/v1/samples", kEvents = "/v1/events";
 constexpr std::chrono::seconds kLayersEvery{1};
 constexpr double kTaps = 10;                         // computations a second, for all clients
 constexpr std::chrono::milliseconds kTapYoung{100};  // a repeated request within this time gets the same reply
@@ -66,49 +66,6 @@ ServiceReply reply_of(const Error& e) {
 }
 
 }  // namespace
-
-struct Service::Route {
-  const char *method, *path;
-  bool changes;  // changes the run
-  bool open;     // needs no token
-  void (*handle)(Service&, const ServiceRequest&, const Answer&);
-};
-
-const Service::Route Service::kRoutes[] = {
-    {"POST", "/v1/predict", false, false,
-     [](Service& s, const ServiceRequest& r, const Answer& a) { s.predict(r, a); }},
-    {"GET", "/v1/model", false, false,
-     [](Service& s, const ServiceRequest&, const Answer& a) {
-       const auto ports = s.predictor_.ports();
-       a(ports ? reply(json_of(*ports)) : too_early(503, "the run is starting", "try again"));
-     }},
-    {"GET", "/v1/status", false, false,
-     [](Service& s, const ServiceRequest&, const Answer& a) { a(reply(s.status())); }},
-    {"GET", "/v1/graph", false, false, [](Service& s, const ServiceRequest&, const Answer& a) { a(reply(s.graph())); }},
-    {"GET", "/v1/history", false, false,
-     [](Service& s, const ServiceRequest&, const Answer& a) { a(reply(json_of(s.control_.history()))); }},
-    {"GET", "/v1/log", false, false, [](Service& s, const ServiceRequest& r, const Answer& a) { a(s.log(r)); }},
-    {"GET", "/v1/layers", false, false,
-     [](Service& s, const ServiceRequest&, const Answer& a) {
-       const auto answer = [&s, a] {
-         const json::object cards = s.layers();
-         a(reply(cards, cards.contains("error") ? 503 : 200));
-       };
-       if (!s.later(answer)) a(too_early(503, "too many requests", "try again"));
-     }},
-    {"GET", "/v1/tap", false, false, [](Service& s, const ServiceRequest& r, const Answer& a) { s.tap(r, a); }},
-    {"POST", "/v1/control", true, false,
-     [](Service& s, const ServiceRequest& r, const Answer& a) {
-       const auto act = [&s, a, body = r.body] {
-         const json::object done = s.control(body);
-         const json::value* now = done.if_contains("now");
-         a(reply(done, !done.contains("error") ? 200 : now ? 409 : 400));
-       };
-       if (!s.later(act)) a(too_early(503, "too many requests", "try again"));
-     }},
-    {"GET", "/metrics", false, false, [](Service& s, const ServiceRequest&, const Answer& a) { a(s.metrics()); }},
-    {"GET", "/healthz", false, true, [](Service& s, const ServiceRequest&, const Answer& a) { a(s.health()); }},
-};
 
 Service::Service(ServiceSettings settings, RunControl& control, Predictor& predictor)
     : settings_(std::move(settings)), control_(control), predictor_(predictor), taps_(kTaps), thread_([this] {
@@ -186,14 +143,10 @@ bool Service::takes_samples(const std::string& path) {
   return path == kSamples || path.starts_with(std::string(kSamples) + "/");
 }
 
+bool Service::sends_events(const std::string& path) { return path == kEvents; }
+
 // Samples change what is learned, so the token is required, as for the control.
-void Service::samples(ServiceRequest r, const Answer& answer) {
-  if (r.method != "POST") {
-    ServiceReply reply = refusal(405, "this path takes POST", "use POST");
-    reply.headers.emplace_back("Allow", "POST");
-    return answer(reply);
-  }
-  if (auto refused = refuse(r, true)) return answer(*refused);
+void Service::samples(ServiceRequest& r, const Answer& answer) {
   TakeSamples take;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -205,37 +158,82 @@ void Service::samples(ServiceRequest r, const Answer& answer) {
 }
 
 void Service::handle(ServiceRequest r, Answer answer) {
-  if (takes_samples(r.path)) return samples(std::move(r), answer);
   const Route* route = nullptr;
   std::string methods;
-  for (const Route& candidate : kRoutes) {
-    if (r.path != candidate.path) continue;
+  for (const Route& candidate : table()) {
+    if (!candidate.matches(r.path)) continue;
     methods = candidate.method;
     if (r.method == candidate.method || (r.method == "HEAD" && methods == "GET")) route = &candidate;
   }
   if (!route && methods.empty()) {
+    if (r.method == "GET" || r.method == "HEAD") return file(r, answer);
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto file = files_.find(r.path);
-    if (file == files_.end()) return answer(refusal(404, "unknown path", Service::kPaths));
+    if (!files_.count(r.path)) return answer(refusal(404, "unknown path", paths()));
     methods = "GET";
-    if (auto refused = refuse(r, false); refused && refused->status == 403) return answer(*refused);
-    if (r.method == "GET" || r.method == "HEAD") return answer(file->second);
   }
   if (!route) {
     ServiceReply reply = refusal(405, "this path takes " + methods, "use " + methods);
     reply.headers.emplace_back("Allow", methods);
     return answer(reply);
   }
-  if (!route->open)
-    if (auto refused = refuse(r, route->changes)) return answer(*refused);
+  if (route->access != RouteAccess::open)
+    if (auto refused = refuse(r, route->access == RouteAccess::changes)) return answer(*refused);
   try {
-    route->handle(*this, r, answer);
+    (this->*route->handle)(r, answer);
   } catch (const Error& e) {
     answer(reply_of(e));
   }
 }
 
-void Service::predict(const ServiceRequest& r, const Answer& answer) {
+// A file needs no token, but a page of another origin may not read it.
+void Service::file(ServiceRequest& r, const Answer& answer) {
+  std::optional<ServiceReply> found;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const auto at = files_.find(r.path); at != files_.end()) found = at->second;
+  }
+  if (!found) return answer(refusal(404, "unknown path", paths()));
+  if (auto refused = refuse(r, false); refused && refused->status == 403) return answer(*refused);
+  answer(std::move(*found));
+}
+
+void Service::describe(ServiceRequest&, const Answer& answer) {
+  static const std::string document = openapi_document(routes());
+  answer({200, "application/json", document, {}});
+}
+
+void Service::model(ServiceRequest&, const Answer& answer) {
+  const auto ports = predictor_.ports();
+  answer(ports ? reply(json_of(*ports)) : too_early(503, "the run is starting", "try again"));
+}
+
+void Service::reply_status(ServiceRequest&, const Answer& answer) { answer(reply(status())); }
+void Service::reply_graph(ServiceRequest&, const Answer& answer) { answer(reply(graph())); }
+void Service::history(ServiceRequest&, const Answer& answer) { answer(reply(json_of(control_.history()))); }
+
+void Service::reply_layers(ServiceRequest&, const Answer& answer) {
+  const auto look = [this, answer] {
+    const json::object cards = layers();
+    answer(reply(cards, cards.contains("error") ? 503 : 200));
+  };
+  if (!later(look)) answer(too_early(503, "too many requests", "try again"));
+}
+
+// The server opens a WebSocket before it asks the service.
+void Service::events(ServiceRequest&, const Answer& answer) {
+  answer(refusal(426, "events come over a WebSocket", "open ws://…/v1/events"));
+}
+
+void Service::change(ServiceRequest& r, const Answer& answer) {
+  const auto act = [this, answer, body = std::move(r.body)] {
+    const json::object done = control(body);
+    const json::value* now = done.if_contains("now");
+    answer(reply(done, !done.contains("error") ? 200 : now ? 409 : 400));
+  };
+  if (!later(act)) answer(too_early(503, "too many requests", "try again"));
+}
+
+void Service::predict(ServiceRequest& r, const Answer& answer) {
   const auto ports = predictor_.ports();
   if (!ports) return answer(too_early(503, "the run is starting", "try again"));
   const std::string type = r.content_type.substr(0, r.content_type.find(';'));
@@ -252,33 +250,34 @@ void Service::predict(const ServiceRequest& r, const Answer& answer) {
                  });
 }
 
-ServiceReply Service::health() const {
+void Service::health(ServiceRequest&, const Answer& answer) {
   const RunStatus s = control_.status();
   json::object streams;
   for (const StreamStatus& stream : s.streams)
     streams[stream.name] = json::object{{"health", word(stream.health)}, {"state", stream.state}};
-  return reply({{"health", word(s.health)}, {"state", word(s.phase)}, {"streams", std::move(streams)}},
-               s.health == Health::failed ? 503 : 200);
+  answer(reply({{"health", word(s.health)}, {"state", word(s.phase)}, {"streams", std::move(streams)}},
+               s.health == Health::failed ? 503 : 200));
 }
 
-ServiceReply Service::metrics() const {
+void Service::metrics(ServiceRequest&, const Answer& answer) {
   const auto newest = predictor_.newest();
   const AnswerTimes::Report serving = predictor_.report();
-  return {200, "text/plain; version=0.0.4; charset=utf-8", metrics_text(control_.status(), newest.get(), &serving), {}};
+  answer(
+      {200, "text/plain; version=0.0.4; charset=utf-8", metrics_text(control_.status(), newest.get(), &serving), {}});
 }
 
-ServiceReply Service::log(const ServiceRequest& r) const {
+void Service::log(ServiceRequest& r, const Answer& answer) {
   uint64_t after = 0;
   if (const auto at = r.query.find("after"); at != r.query.end()) {
     const char* end = at->second.data() + at->second.size();
     if (std::from_chars(at->second.data(), end, after).ptr != end)
-      return refusal(400, "'after' is no number", "give the number of the last line you have");
+      return answer(refusal(400, "'after' is no number", "give the number of the last line you have"));
   }
-  return reply(json_of(control_.log(after)));
+  answer(reply(json_of(control_.log(after))));
 }
 
 // Each request costs the run some samples, and the computer a forward pass.
-void Service::tap(const ServiceRequest& r, const Answer& answer) {
+void Service::tap(ServiceRequest& r, const Answer& answer) {
   const auto now = std::chrono::steady_clock::now();
   const auto text_of = [&](const char* key) {
     const auto at = r.query.find(key);

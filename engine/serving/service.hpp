@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,6 +18,7 @@
 #include <boost/json/object.hpp>
 
 #include "engine/cycle/run_control.hpp"
+#include "engine/serving/api_route.hpp"
 #include "engine/serving/predict_request.hpp"
 #include "engine/serving/predictor.hpp"
 #include "engine/serving/rate_limit.hpp"
@@ -68,7 +70,11 @@ class Service {
   // Sets the receiver of POST /v1/samples and /v1/samples/NAME.
   using TakeSamples = std::function<void(const std::string& name, ServiceRequest request, Answer answer)>;
   void set_samples(TakeSamples take);
+  // Whether a WebSocket of this path sends samples, or receives events.
   static bool takes_samples(const std::string& path);
+  static bool sends_events(const std::string& path);
+  // What is served, in the order of the documentation.
+  static std::vector<const ApiRoute*> routes();
   // Checks whether this request may open /v1/events. Null: yes.
   std::optional<ServiceReply> refuse(const ServiceRequest& request, bool changes) const;
 
@@ -84,21 +90,32 @@ class Service {
 
   static ServiceReply reply(const boost::json::object& body, int status = 200);
   static ServiceReply refusal(int status, std::string error, std::string note);
-  static constexpr const char* kPaths =
-      "GET /v1/status, /v1/model, /v1/graph, /v1/history, /v1/log, /v1/layers, /v1/tap, /metrics or /healthz; POST "
-      "/v1/predict, /v1/samples or /v1/control; / is the page of run --ui";
+  // The paths, for messages.
+  static const std::string& paths();
 
  private:
-  struct Route;
+  struct Route : ApiRoute {
+    void (Service::*handle)(ServiceRequest& request, const Answer& answer);
+  };
   static const Route kRoutes[];
+  static std::span<const Route> table();
 
-  void predict(const ServiceRequest& request, const Answer& answer);
-  ServiceReply health() const;
-  ServiceReply metrics() const;
-  ServiceReply log(const ServiceRequest& request) const;
-  void tap(const ServiceRequest& request, const Answer& answer);
+  void predict(ServiceRequest& request, const Answer& answer);
+  void model(ServiceRequest& request, const Answer& answer);
+  void reply_status(ServiceRequest& request, const Answer& answer);
+  void reply_graph(ServiceRequest& request, const Answer& answer);
+  void history(ServiceRequest& request, const Answer& answer);
+  void log(ServiceRequest& request, const Answer& answer);
+  void reply_layers(ServiceRequest& request, const Answer& answer);
+  void tap(ServiceRequest& request, const Answer& answer);
   ServiceReply tap(const ServiceRequest& request);
-  void samples(ServiceRequest request, const Answer& answer);
+  void events(ServiceRequest& request, const Answer& answer);
+  void samples(ServiceRequest& request, const Answer& answer);
+  void change(ServiceRequest& request, const Answer& answer);
+  void metrics(ServiceRequest& request, const Answer& answer);
+  void health(ServiceRequest& request, const Answer& answer);
+  void describe(ServiceRequest& request, const Answer& answer);
+  void file(ServiceRequest& request, const Answer& answer);
   bool authorised(const ServiceRequest& request) const;
   // Runs `work` on the service's thread. Returns false if its queue is full.
   bool later(std::function<void()> work);

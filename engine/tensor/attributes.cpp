@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "engine/tensor/attribute_reads.hpp"
 #include "engine/tensor/literal_text.hpp"
 
 namespace harmonics::engine {
 
 namespace {
+
+thread_local AttributeReads* reads = nullptr;
 
 using Entry = std::pair<std::string, AttributeValue>;
 
@@ -74,6 +78,13 @@ struct Text {
 
 }  // namespace
 
+AttributeReads::AttributeReads(const AttributeMap& of) : of_(&of), outer_(std::exchange(reads, this)) {}
+AttributeReads::~AttributeReads() { reads = outer_; }
+
+void AttributeReads::note(const AttributeMap& map, std::string_view name) {
+  if (&map == of_) names_.emplace(name);
+}
+
 AttributeMap::AttributeMap(const hx_attributes* view) {
   if (!view) return;
   for (uint32_t i = 0; i < view->count; ++i)
@@ -91,6 +102,7 @@ AttributeMap& AttributeMap::set(std::string name, AttributeValue value) {
 }
 
 const AttributeValue* AttributeMap::find(std::string_view name) const {
+  if (reads) reads->note(*this, name);
   for (const Entry& e : entries_)
     if (e.first == name) return &e.second;
   return nullptr;

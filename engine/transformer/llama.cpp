@@ -1,5 +1,7 @@
 #include "engine/transformer/llama.hpp"
 
+#include <cmath>
+
 #include <fmt/core.h>
 
 #include <harmonics/element_type.hpp>
@@ -14,10 +16,12 @@ HTensor one(std::string_view name, const AttributeMap& attributes, const std::ve
 }
 
 struct Llama {
-  int64_t layers, width, heads, shared, head_width, hidden, vocabulary, context;
+  int64_t layers, width, heads, shared, head_width, hidden, vocabulary, context, rotary;
   double epsilon, base;
   std::string pairing;
-  bool own_head;  // the head has a weight of its own
+  double position_scale;  // of linear scaling of positions: 1 without
+  bool own_head;          // the head has a weight of its own
+  bool divided;           // frequencies are divided by the tensor rope_freqs.weight
   DType cache;
   std::map<std::string, DType> types;  // of matrices, by name
 };
@@ -40,7 +44,55 @@ void expect_tensor(const Model& model, const std::string& name, const Shape& sha
                                                 model.name, name, at->second.type.str(), wanted.str()));
 }
 
+// A tensor that is not computed with, such as a bias, would silently be left out.
+void expect_no_others(const Model& model, const Llama& m) {
+  const size_t known = 2 + (m.own_head ? 1 : 0) + (m.divided ? 1 : 0) + 9 * static_cast<size_t>(m.layers);
+  if (model.parameters->all().size() == known) return;
+  const auto is_known = [&](const std::string& name) {
+    constexpr std::string_view kInBlocks[] = {"attn_norm", "attn_q",   "attn_k",   "attn_v", "attn_output",
+                                              "ffn_norm",  "ffn_gate", "ffn_down", "ffn_up"};
+    for (const char* single : {"token_embd.weight", "output_norm.weight", "output.weight", "rope_freqs.weight"})
+      if (name == single) return true;
+    for (int64_t layer = 0; layer < m.layers; ++layer)
+      for (const std::string_view part : kInBlocks)
+        if (name == fmt::format("blk.{}.{}.weight", layer, part)) return true;
+    return false;
+  };
+  for (const auto& [name, tensor] : model.parameters->all())
+    if (!is_known(name))
+      throw Error(ErrorKind::Weights, fmt::format("'{}' has the tensor '{}', which a model of this family does not "
+                                                  "compute with",
+                                                  model.name, name));
+}
+
 constexpr int64_t kMostSize = int64_t{1} << 31;
+
+// Keys that change what a model of the family computes, in ways that it does not implement.
+void refuse_extensions(const Model& model, const std::string& prefix, int64_t head_width) {
+  const ModelMetadata& from = model.metadata;
+  const std::pair<const char*, int64_t> allowed[] = {{"expert_count", 0},
+                                                     {"attention.key_length", head_width},
+                                                     {"attention.value_length", head_width},
+                                                     {"attention.sliding_window", 0}};
+  for (const auto& [key, value] : allowed)
+    if (const std::string name = prefix + key; from.has(name) && from.integer(name) != value)
+      throw Error(ErrorKind::Weights, fmt::format("'{}': the metadata '{}' is {}, and only {} is implemented",
+                                                  model.name, name, from.integer(name), value));
+}
+
+// The factor by which linear scaling stretches positions (Chen et al. 2023).
+double scale_of(const Model& model, const std::string& prefix) {
+  const ModelMetadata& from = model.metadata;
+  const std::string kind = from.text(prefix + "rope.scaling.type", std::string("none"));
+  if (kind == "none") return 1;
+  const double factor = from.number(prefix + "rope.scaling.factor", 1.0);
+  if (kind != "linear" || !(factor > 0))
+    throw Error(ErrorKind::Weights,
+                fmt::format("'{}': the metadata '{}rope.scaling.type' is '{}' with the factor {}, and only linear "
+                            "scaling by a positive factor is implemented",
+                            model.name, prefix, kind, factor));
+  return factor;
+}
 
 Llama read(const Model& model) {
   const ModelMetadata& from = model.metadata;
@@ -65,6 +117,12 @@ Llama read(const Model& model) {
     throw Error(
         ErrorKind::Weights,
         fmt::format("'{}': the pairing of rotary positions is half or interleaved, not '{}'", model.name, m.pairing));
+  refuse_extensions(model, prefix, m.head_width);
+  m.rotary = from.has(prefix + "rope.dimension_count")
+                 ? from.integer_within(prefix + "rope.dimension_count", 2, m.head_width)
+                 : m.head_width;
+  m.position_scale = scale_of(model, prefix);
+  m.divided = model.parameters->all().count("rope_freqs.weight") != 0;
   const auto table = model.parameters->all().find("token_embd.weight");
   if (table == model.parameters->all().end() || table->second.type.shape.rank() != 2)
     throw Error(ErrorKind::Weights, fmt::format("'{}' has no matrix 'token_embd.weight'", model.name));
@@ -116,13 +174,24 @@ class Tracing {
     return reshape(x, Shape{sizes_.batch, sizes_.tokens, count, m_.head_width});
   }
   HTensor turned(const HTensor& x) {
-    return one("rope",
-               AttributeMap()
-                   .set("operands", "positions")
-                   .set("positions_first", true)
-                   .set("pairing", m_.pairing)
-                   .set("base", m_.base),
-               {x, positions_});
+    AttributeMap how =
+        AttributeMap()
+            .set("operands", m_.divided || m_.position_scale != 1 ? "positions,frequencies" : "positions")
+            .set("positions_first", true)
+            .set("pairing", m_.pairing)
+            .set("rotary_dims", m_.rotary)
+            .set("base", m_.base);
+    if (!m_.divided && m_.position_scale == 1) return one("rope", how, {x, positions_});
+    return one("rope", how, {x, positions_, frequencies()});
+  }
+  // Of each pair of dimensions: base^(-2i/d), stretched.
+  HTensor frequencies() {
+    const int64_t pairs = m_.rotary / 2;
+    const HTensor exponents =
+        cast(iota(DType::I32, Shape{pairs}, 0), DType::F32) * (-2.0 / static_cast<double>(m_.rotary));
+    HTensor all = exp(exponents * std::log(m_.base)) / m_.position_scale;
+    if (m_.divided) all = all / weight("rope_freqs.weight", {pairs});
+    return all;
   }
   HTensor cached(const std::string& name, const HTensor& rows) {
     const HTensor old = tracer_.state(name, {m_.cache, Shape{sizes_.batch, sizes_.capacity, m_.shared, m_.head_width}});
@@ -169,6 +238,7 @@ void add_llama_entries(Model& model, DType cache) {
   expect_tensor(model, "token_embd.weight", {m.vocabulary, m.width});
   expect_tensor(model, "output_norm.weight", {m.width});
   if (m.own_head) expect_tensor(model, "output.weight", {m.vocabulary, m.width});
+  if (m.divided) expect_tensor(model, "rope_freqs.weight", {m.rotary / 2});
   const int64_t narrow = m.shared * m.head_width;
   for (int64_t layer = 0; layer < m.layers; ++layer) {
     expect_tensor(model, block(layer, "attn_norm.weight"), {m.width});
@@ -186,6 +256,7 @@ void add_llama_entries(Model& model, DType cache) {
              return TensorType{owned->cache, Shape{sizes.batch, sizes.capacity, owned->shared, owned->head_width}};
            }});
   }
+  expect_no_others(model, m);
   model.context = m.context;
   model.vocabulary = m.vocabulary;
   for (const bool scores : {false, true})

@@ -87,10 +87,18 @@ typedef enum hx_dtype {
   HX_NF4 =
       15,     /* 4-bit index into 16 quantiles of a normal distribution in [-1, 1]; the first of two in the high bits */
   HX_I4 = 16, /* -8 to 7; the first of two in the low bits */
-  HX_Q8_0 = 17, /* as in GGUF, as are the rest: 32 elements in 34 bytes */
-  HX_Q4_0 = 18, /* 32 in 18 */
-  HX_Q4_K = 19, /* 256 in 144 */
-  HX_Q6_K = 20  /* 256 in 210 */
+  HX_Q8_0 = 17,   /* as in GGUF, as are the rest: 32 elements in 34 bytes */
+  HX_Q4_0 = 18,   /* 32 in 18 */
+  HX_Q4_K = 19,   /* 256 in 144 */
+  HX_Q6_K = 20,   /* 256 in 210 */
+  HX_Q4_1 = 21,   /* 32 in 20 */
+  HX_Q5_0 = 22,   /* 32 in 22 */
+  HX_Q5_1 = 23,   /* 32 in 24 */
+  HX_Q2_K = 24,   /* 256 in 84 */
+  HX_Q3_K = 25,   /* 256 in 110 */
+  HX_Q5_K = 26,   /* 256 in 176 */
+  HX_IQ4_NL = 27, /* 32 in 18 */
+  HX_MXFP4 = 28   /* 32 in 17 */
 } hx_dtype;
 
 typedef struct hx_type { /* dense, row-major; rank 0 is a scalar */

@@ -48,6 +48,14 @@ HARMONICS_FACE inline constexpr ElementType element_types[] = {
     {DType::Q4_0, "q4_0", ElementKind::Stored, true, 4, 32, 18},
     {DType::Q4_K, "q4_k", ElementKind::Stored, true, 4, 256, 144},
     {DType::Q6_K, "q6_k", ElementKind::Stored, true, 6, 256, 210},
+    {DType::Q4_1, "q4_1", ElementKind::Stored, true, 4, 32, 20},
+    {DType::Q5_0, "q5_0", ElementKind::Stored, true, 5, 32, 22},
+    {DType::Q5_1, "q5_1", ElementKind::Stored, true, 5, 32, 24},
+    {DType::Q2_K, "q2_k", ElementKind::Stored, true, 2, 256, 84},
+    {DType::Q3_K, "q3_k", ElementKind::Stored, true, 3, 256, 110},
+    {DType::Q5_K, "q5_k", ElementKind::Stored, true, 5, 256, 176},
+    {DType::IQ4_NL, "iq4_nl", ElementKind::Stored, true, 4, 32, 18},
+    {DType::MXFP4, "mxfp4", ElementKind::Stored, true, 4, 32, 17},
 };
 HARMONICS_FACE inline constexpr size_t element_type_count = sizeof element_types / sizeof element_types[0];
 

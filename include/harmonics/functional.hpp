@@ -24,6 +24,10 @@ class FunctionalBody {
     (void)inputs, (void)outputs, (void)output_gradients, (void)arguments;
     return {};
   }
+  // Names of inputs and results: "x [..., in], weight [out, in], bias [out]? -> y [..., out]". `?` marks an optional
+  // input, "..." after one that it repeats, "ids [...] < rows" indices below the axis or argument `rows`. "": any
+  // inputs. Calls with another number of inputs are refused. Must stay valid as long as the object.
+  virtual const char* signature() const { return ""; }
   virtual ~FunctionalBody() = default;
 };
 
@@ -131,7 +135,7 @@ HARMONICS_FACE inline const hx_functional_vt* functional_vt() {
           return HX_OK;
         });
       },
-      destroy<FunctionalBody>};
+      destroy<FunctionalBody>, [](void* self) { return object<FunctionalBody>(self).signature(); }};
   return &vt;
 }
 

@@ -33,7 +33,21 @@ typedef struct hx_functional_vt {
    * HX_OWN_GRADIENT, else the gradient is derived from the body. */
   hx_status (*gradient)(void* self, const hx_attributes* args, const hx_gradient_call* call, hx_value** gradients);
   void (*destroy)(void* self);
+  /* Optional, contract 1.5: one line with the names of inputs and results, for checks, `inspect` and messages:
+   * "x [..., in], weight [out, in], bias [out]? -> y [..., out]". `?` marks an optional input, "..." after one that it
+   * repeats, "ids [...] < rows" indices below the axis `rows` of another input or below the argument `rows`. NULL or
+   * "": any inputs. Owned by the object. */
+  const char* (*signature)(void* self);
 } hx_functional_vt;
+
+/* Flags of functionals beyond hx_item_flags, contract 1.5. */
+typedef enum hx_functional_flags {
+  /* An optimizer's step of one parameter: (w, g, moments ..., lr, step?) -> w, moments ... Tensors of w's shape may be
+   * stored transposed, all alike, and results may be written over the tensors that they replace. */
+  HX_UPDATE = 1024,
+  HX_BLOCK_WRITE = 2048, /* copies its second input into its first, which may be written in place */
+  HX_ORDER_FREE = 4096   /* results depend neither on the order nor on the arrangement of an input's elements */
+} hx_functional_flags;
 
 /* An item of this kind is named FUNCTIONAL.NAME; its arguments are unused. If it supports a call, it precedes the
  * kernels of the device; later registrations precede earlier ones. */

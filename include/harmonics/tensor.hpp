@@ -42,6 +42,14 @@ enum class DType : uint32_t {
   Q4_0 = HX_Q4_0,
   Q4_K = HX_Q4_K,
   Q6_K = HX_Q6_K,
+  Q4_1 = HX_Q4_1,
+  Q5_0 = HX_Q5_0,
+  Q5_1 = HX_Q5_1,
+  Q2_K = HX_Q2_K,
+  Q3_K = HX_Q3_K,
+  Q5_K = HX_Q5_K,
+  IQ4_NL = HX_IQ4_NL,
+  MXFP4 = HX_MXFP4,
 };
 
 namespace detail {

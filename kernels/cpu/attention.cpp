@@ -14,64 +14,86 @@ HeadRows rows_of(const hx_type& x, bool positions_first) {
   return positions_first ? HeadRows{x.dims[1] * inner, width, inner} : HeadRows{x.dims[1] * inner, inner, width};
 }
 
-struct Optional {
-  uint32_t lengths = kNoBuffer, sinks = kNoBuffer;
-};
-// Buffers of the optional inputs; false: others than these two are given.
-bool optional_of(const Site& site, Optional& found) {
-  const std::string names = site.text("operands");
-  uint32_t buffer = 3;
-  for (size_t at = 0; at < names.size(); ++buffer) {
-    const size_t comma = std::min(names.find(',', at), names.size());
-    const std::string_view name = std::string_view(names).substr(at, comma - at);
-    if (buffer >= site.inputs() || (name != "lengths" && name != "sinks")) return false;
-    (name == "lengths" ? found.lengths : found.sinks) = buffer;
+CacheType cache_type(const hx_type& x) {
+  return x.dtype == HX_F16 ? CacheType::f16 : x.dtype == HX_Q8_0 ? CacheType::q8_0 : CacheType::f32;
+}
+bool is_cache(const hx_type& x) { return is_f32(x) || x.dtype == HX_F16 || x.dtype == HX_Q8_0; }
+
+// Takes a mask or bias [T, S] or [B, 1 or H, T, S].
+bool take_rows(const Site& site, uint32_t buffer, const SequenceAttention& c, ScoreRows& rows) {
+  const hx_type& x = site.in(buffer);
+  const int64_t table = c.queries * c.keys;
+  if (x.rank == 2) {
+    rows = {buffer, 0, 0, c.keys};
+  } else if (x.rank == 4) {
+    rows = {buffer, x.dims[1] * table, x.dims[1] == 1 ? 0 : table, c.keys};
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool take_operand(const Site& site, const std::string& name, uint32_t buffer, SequenceAttention& c) {
+  const hx_type& given = site.in(buffer);
+  if (name == "mask") return given.dtype == HX_BOOL && take_rows(site, buffer, c, c.mask);
+  if (name == "bias") return is_f32(given) && take_rows(site, buffer, c, c.bias);
+  if (name == "lengths") c.lengths = buffer;
+  if (name == "sinks") c.sinks = buffer;
+  return name == "lengths" ? given.dtype == HX_I32 : name == "sinks" && is_f32(given);
+}
+
+// Sizes and optional inputs, which follow the first `fixed` ones. Appends their names, in order.
+bool take_sequence(const Site& site, uint32_t fixed, SequenceAttention& c, std::vector<std::string>& names) {
+  const hx_type &q = site.in(0), &k = site.in(1), &v = site.in(2);
+  const bool first = site.flag("positions_first");
+  const uint32_t heads = first ? 2 : 1, positions = first ? 1 : 2;
+  if (q.rank != 4 || k.rank != 4 || v.rank != 4 || k.dims[heads] == 0 || q.dims[heads] % k.dims[heads]) return false;
+  c.batch = q.dims[0];
+  c.shared = k.dims[heads];
+  c.group = q.dims[heads] / c.shared;
+  c.queries = q.dims[positions];
+  c.keys = k.dims[positions];
+  c.width = q.dims[3];
+  c.value_width = v.dims[3];
+  c.q = rows_of(q, first);
+  c.k = rows_of(k, first);
+  c.v = rows_of(v, first);
+  hx_type out_type = q;
+  out_type.dims[3] = c.value_width;
+  c.out = rows_of(out_type, first);
+  c.causal = site.flag("causal");
+  c.window = static_cast<int64_t>(site.number("window"));
+  c.scale = static_cast<float>(site.number("scale", 1 / std::sqrt(static_cast<double>(c.width))));
+  c.softcap = static_cast<float>(site.number("softcap"));
+  if (c.scale < 0 || c.window < 0 || c.softcap < 0) return false;
+  c.lengths = c.sinks = c.mask.buffer = c.bias.buffer = kNoBuffer;
+  const std::string list = site.text("operands");
+  uint32_t buffer = fixed;
+  for (size_t at = 0; at < list.size(); ++buffer) {
+    const size_t comma = std::min(list.find(',', at), list.size());
+    const std::string& name = names.emplace_back(list.substr(at, comma - at));
+    if (buffer >= site.inputs()) return false;
+    if (!take_operand(site, name, buffer, c)) return false;
     at = comma + 1;
   }
   return buffer == site.inputs();
 }
 
-bool is_f16(const hx_type& x) { return x.dtype == HX_F16; }
-
 bool plan_cached_attention(const Site& site, hx_kernel& out) {
   constexpr double kMostApart = 32 << 20;  // bytes of the splits' sums
   const hx_type &q = site.in(0), &k = site.in(1), &v = site.in(2);
-  const bool first = site.flag("positions_first");
-  const uint32_t heads = first ? 2 : 1, positions = first ? 1 : 2;
-  Optional optional;
-  if (site.op() != "attention" || site.inputs() < 3 || !optional_of(site, optional)) return false;
-  if (q.rank != 4 || k.rank != 4 || v.rank != 4 || k.dims[heads] == 0 || q.dims[heads] % k.dims[heads]) return false;
-  if (!is_f32(q) || !is_f32(site.out(0)) || !is_f32(site.out(1))) return false;
-  if ((!is_f32(k) && !is_f16(k)) || (!is_f32(v) && !is_f16(v))) return false;
-  if (optional.lengths != kNoBuffer && site.in(optional.lengths).dtype != HX_I32) return false;
-  if (optional.sinks != kNoBuffer && !is_f32(site.in(optional.sinks))) return false;
   auto c = std::make_unique<CachedAttentionContext>();
-  c->batch = q.dims[0];
-  c->shared = k.dims[heads];
-  c->group = q.dims[heads] / c->shared;
-  c->queries = q.dims[positions];
-  c->keys = k.dims[positions];
-  c->width = q.dims[3];
-  c->value_width = v.dims[3];
-  c->q = rows_of(q, first);
-  c->k = rows_of(k, first);
-  c->v = rows_of(v, first);
-  c->out = rows_of(site.out(0), first);
+  std::vector<std::string> names;
+  if (site.inputs() < 3 || !take_sequence(site, 3, *c, names)) return false;
+  if (!is_f32(q) || !is_f32(site.out(0)) || !is_f32(site.out(1)) || !is_cache(k) || !is_cache(v)) return false;
   c->tile = std::clamp<int64_t>(kMostTile / c->group, 1, c->queries);
   c->tiles = (c->queries + c->tile - 1) / c->tile;
   c->splits = (c->keys + kCacheSplit - 1) / kCacheSplit;
-  c->half_k = is_f16(k);
-  c->half_v = is_f16(v);
+  c->k_type = cache_type(k);
+  c->v_type = cache_type(v);
   const int64_t rows = c->tile * c->group;
-  c->copy_k = c->half_k || (rows > (isa().vector == 16 ? 6 : 3) && c->k.row != c->width);
-  c->copy_v = c->half_v || (rows > 6 && c->v.row != c->value_width);
-  c->causal = site.flag("causal");
-  c->window = static_cast<int64_t>(site.number("window"));
-  c->scale = static_cast<float>(site.number("scale", 1 / std::sqrt(static_cast<double>(c->width))));
-  c->softcap = static_cast<float>(site.number("softcap"));
-  if (c->scale < 0 || c->window < 0 || c->softcap < 0) return false;
-  c->lengths = optional.lengths;
-  c->sinks = optional.sinks;
+  c->copy_k = !is_f32(k) || (rows > (isa().vector == 16 ? 6 : 3) && c->k.row != c->width);
+  c->copy_v = !is_f32(v) || (rows > 6 && c->v.row != c->value_width);
   c->out_buffer = site.inputs();
   c->lse = site.inputs() + 1;
   c->workspace = site.workspace();
@@ -94,12 +116,43 @@ bool plan_cached_attention(const Site& site, hx_kernel& out) {
   return true;
 }
 
+bool plan_sequence_gradient(const Site& site, hx_kernel& out) {
+  auto c = std::make_unique<SequenceGradientContext>();
+  std::vector<std::string> names;
+  if (site.inputs() < 6 || !take_sequence(site, 6, *c, names)) return false;
+  for (uint32_t i = 0; i < 6; ++i)
+    if (!is_f32(site.in(i))) return false;
+  c->dq = site.inputs();
+  c->dbias = c->dsinks = kNoBuffer;
+  uint32_t next = c->dq + 3;
+  for (const std::string& name : names)
+    if (name == "bias" || name == "sinks") (name == "bias" ? c->dbias : c->dsinks) = next++;
+  if (next != site.workspace()) return false;
+  c->workspace = next;
+  const int64_t items = c->batch * c->shared, rows = items * c->group * c->queries;
+  c->bias_tables = !c->bias.batch ? 1 : c->bias.head ? items * c->group : c->batch;
+  const double pairs = static_cast<double>(rows) * static_cast<double>(c->keys);
+  const double product = 0.1 * static_cast<double>(c->width + c->value_width) / 2;
+  c->parts = parts_for(pairs * (3 + 3.5 * product), items);
+  c->bias_parts = c->dbias == kNoBuffer
+                      ? 1
+                      : parts_for(pairs * (1 + product), c->bias_tables * whole_blocks(c->queries) / kQueryBlock);
+  c->part_workspace = 2 * kQueryBlock * kKeyBlock;
+  const uint64_t workspace =
+      static_cast<uint64_t>(4 * rows + c->part_workspace * std::max(c->parts, c->bias_parts)) * sizeof(float);
+  std::vector<uint32_t> parts{c->parts};
+  if (next > c->dq + 3) parts.push_back(c->bias_parts);
+  answer(out, std::move(c), isa().sequence_gradient, "sequence attention", parts).workspace = workspace;
+  return true;
+}
+
 }  // namespace
 
 bool plan_attention(const Site& site, hx_kernel& out) {
-  const bool half = site.inputs() == 3 && (is_f16(site.in(1)) || is_f16(site.in(2)));
-  if (kernels::has_more_than_attention(site) || half) return plan_cached_attention(site, out);
   const bool gradient = site.op() == "attention_grad";
+  const bool stored = site.inputs() == 3 && (!is_f32(site.in(1)) || !is_f32(site.in(2)));
+  if (kernels::has_more_than_attention(site) || stored)
+    return gradient ? plan_sequence_gradient(site, out) : plan_cached_attention(site, out);
   if (site.inputs() != (gradient ? 6 : 3)) return false;
   const hx_type &q = site.in(0), &k = site.in(1), &v = site.in(2);
   const bool positions_first = site.flag("positions_first");

@@ -14,7 +14,8 @@ namespace harmonics::cpu {
   X(stop_gradient, 1) X(cast, 1) X(add, 2) X(sub, 2) X(mul, 2) X(div, 2) X(pow, 2) X(maximum, 2) X(minimum, 2)         \
   X(remainder, 2) X(equal, 2) X(less, 2) X(less_equal, 2) X(logical_and, 2) X(logical_or, 2) X(logical_xor, 2)         \
   X(select, 3) X(sigmoid_cross_entropy, 2) X(sigmoid_cross_entropy_grad, 3) X(gelu_grad, 2) X(is_nan, 1) X(is_inf, 1)  \
-  X(bit_and, 2) X(bit_or, 2) X(bit_xor, 2) X(shift_left, 2) X(shift_right_logical, 2) X(shift_right_arithmetic, 2)
+  X(bit_and, 2) X(bit_or, 2) X(bit_xor, 2) X(shift_left, 2) X(shift_right_logical, 2) X(shift_right_arithmetic, 2)     \
+  X(tan, 1) X(asin, 1) X(acos, 1) X(atan, 1) X(sinh, 1) X(cosh, 1) X(asinh, 1) X(acosh, 1) X(atanh, 1) X(atan2, 2)
 // clang-format on
 
 enum class ScalarOp : uint8_t {

@@ -6,16 +6,17 @@ namespace harmonics::cpu {
 
 bool plan_cache_append(const Site& site, hx_kernel& out) {
   const hx_type &cache = site.in(0), &rows = site.in(1), &start = site.in(2);
-  const bool narrows = cache.dtype == HX_F16 && is_f32(rows);
-  if (start.dtype != HX_I32 || (cache.dtype != rows.dtype && !narrows)) return false;
+  const bool narrows = (cache.dtype == HX_F16 || cache.dtype == HX_Q8_0) && is_f32(rows);
+  if (start.dtype != HX_I32 || (!narrows && (cache.dtype != rows.dtype || site.has_stored()))) return false;
   auto c = std::make_unique<AppendContext>();
   c->batch = cache.dims[0];
   c->capacity = cache.dims[1];
   c->rows = rows.dims[1];
   c->row = count(rows) / (c->batch * c->rows);
-  c->element_bytes = width(cache.dtype);
-  c->whole_bytes = count(cache) * c->element_bytes;
-  c->narrows = narrows;
+  c->row_bytes = static_cast<int64_t>(run_bytes(static_cast<DType>(cache.dtype), c->row));
+  c->from_bytes = c->row * width(rows.dtype);
+  c->whole_bytes = c->batch * c->capacity * c->row_bytes;
+  c->how = !narrows ? Append::copy : cache.dtype == HX_F16 ? Append::narrow_f16 : Append::narrow_q8_0;
   c->copy_parts = parts_for(0.05 * static_cast<double>(c->whole_bytes), c->whole_bytes);
   const double block = static_cast<double>(count(rows)) * 4;
   c->parts = parts_for(0.1 * block + 6.0 * static_cast<double>(c->batch * c->rows), c->batch * c->rows);

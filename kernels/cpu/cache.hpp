@@ -5,11 +5,14 @@
 
 namespace harmonics::cpu {
 
+// What happens to appended rows.
+enum class Append : uint32_t { copy, narrow_f16, narrow_q8_0 };
+
 struct AppendContext {
   int64_t batch, capacity, rows, row;  // rows appended to each batch item; elements of a row
-  int64_t element_bytes;               // of the cache
+  int64_t row_bytes, from_bytes;       // of a row in the cache, of an appended one
   int64_t whole_bytes;
-  bool narrows;                // f32 rows into an f16 cache
+  Append how;
   uint32_t copy_parts, parts;  // first the whole is copied, unless the result has its memory
 };
 

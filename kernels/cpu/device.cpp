@@ -28,6 +28,7 @@ const std::unordered_map<std::string_view, Plan>& plans() {
       {"reverse", plan_reverse},
       {"pad", plan_pad},
       {"concat", plan_concat},
+      {"bitcast", plan_bitcast},
       {"full", plan_full},
       {"iota", plan_iota},
       {"random_uniform", plan_random_uniform},
@@ -38,6 +39,7 @@ const std::unordered_map<std::string_view, Plan>& plans() {
       {"argmax", plan_arg_extreme},
       {"argmin", plan_arg_extreme},
       {"cumsum", plan_cumsum},
+      {"reduce_window", plan_window},
       {"dot", plan_dot},
       {"dot_add", plan_dot_add},
       {"linear", plan_linear},
@@ -90,6 +92,7 @@ const std::unordered_map<std::string_view, Plan>& plans() {
       {"dynamic_slice", plan_dynamic_slice},
       {"update_slice", plan_update_slice},
       {"top_k", plan_top_k},
+      {"sort", plan_sort},
       {"embedding_grad", plan_embedding_grad},
   };
   return table;
@@ -102,7 +105,9 @@ bool has_elements(const Site& site) {
   return true;
 }
 
-bool takes_stored(std::string_view op) { return op == "linear" || op == "embedding"; }
+bool takes_stored(std::string_view op) {
+  return op == "linear" || op == "embedding" || op == "attention" || op == "cache_append";
+}
 
 class CpuDevice final : public Device {
  public:

@@ -21,12 +21,22 @@ double cost(ScalarOp op) {
       return 10;
     case ScalarOp::sin_:
     case ScalarOp::cos_:
+    case ScalarOp::asinh_:
+    case ScalarOp::acosh_:
+    case ScalarOp::atanh_:
       return 1.5;
     case ScalarOp::exp_:
     case ScalarOp::expm1_:
       return 0.45;
     case ScalarOp::log_:
     case ScalarOp::log1p_:
+    case ScalarOp::tan_:
+    case ScalarOp::asin_:
+    case ScalarOp::acos_:
+    case ScalarOp::atan_:
+    case ScalarOp::atan2_:
+    case ScalarOp::sinh_:
+    case ScalarOp::cosh_:
     case ScalarOp::tanh_:
     case ScalarOp::erf_:
     case ScalarOp::gelu_:

@@ -20,6 +20,7 @@ bool plan_slice(const Site&, hx_kernel&);
 bool plan_reverse(const Site&, hx_kernel&);
 bool plan_pad(const Site&, hx_kernel&);
 bool plan_concat(const Site&, hx_kernel&);
+bool plan_bitcast(const Site&, hx_kernel&);
 bool plan_full(const Site&, hx_kernel&);
 bool plan_iota(const Site&, hx_kernel&);
 bool plan_random_uniform(const Site&, hx_kernel&);
@@ -28,6 +29,7 @@ bool plan_reduce(const Site&, hx_kernel&);
 bool plan_fused_reduce(const Site&, hx_kernel&);
 bool plan_arg_extreme(const Site&, hx_kernel&);
 bool plan_cumsum(const Site&, hx_kernel&);
+bool plan_window(const Site&, hx_kernel&);
 
 bool plan_dot(const Site&, hx_kernel&);
 bool plan_dot_add(const Site&, hx_kernel&);
@@ -63,6 +65,7 @@ bool plan_scatter_nd(const Site&, hx_kernel&);
 bool plan_dynamic_slice(const Site&, hx_kernel&);
 bool plan_update_slice(const Site&, hx_kernel&);
 bool plan_top_k(const Site&, hx_kernel&);
+bool plan_sort(const Site&, hx_kernel&);
 bool plan_embedding_grad(const Site&, hx_kernel&);
 
 // Shared by several families. Walks of copies: array 0 is written, array 1 is read.

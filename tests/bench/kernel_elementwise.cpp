@@ -1,4 +1,4 @@
-// Elementwise chains and sums over axes: limited by memory bandwidth.
+// Elementwise chains, sums over axes, windows and sorting: bytes are those that memory must move.
 #include <fmt/core.h>
 #include <harmonics/ops.hpp>
 
@@ -19,6 +19,20 @@ void add_shape(int64_t rows, int64_t columns) {
       [](const auto& x) { return std::vector{maximum(x[0] * x[1] + x[0], zeros_like(x[0])) * x[1]}; }, 0, 3 * tensor);
   add_program(
       "gelu/" + size, {shape}, [](const auto& x) { return call("gelu", x); }, 0, 2 * tensor);
+  add_program(
+      "tan/" + size, {shape}, [](const auto& x) { return std::vector{tan(x[0])}; }, 0, 2 * tensor);
+  add_program(
+      "atan2/" + size, {shape, shape}, [](const auto& x) { return std::vector{atan2(x[0], x[1])}; }, 0, 3 * tensor);
+  add_program(
+      "asinh/" + size, {shape}, [](const auto& x) { return std::vector{asinh(x[0])}; }, 0, 2 * tensor);
+  add_program(
+      "max_windows/" + size, {shape},
+      [](const auto& x) {
+        return std::vector{reduce_window(x[0], "max", {{3, 3}, {}, {1, 1}, {1, 1}})};
+      },
+      0, 2 * tensor);
+  add_program(
+      "sort_rows/" + size, {shape}, [](const auto& x) { return std::vector{argsort(x[0], 1)}; }, 0, 4 * tensor);
   add_program(
       "sum_rows/" + size, {shape}, [](const auto& x) { return std::vector{reduce_sum(x[0], {1})}; }, 0, tensor);
   add_program(

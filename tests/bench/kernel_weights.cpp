@@ -1,4 +1,5 @@
-// A row times weights of several element types: the memory that holds the weight is the limit.
+// Rows times weights of several element types: up to twelve rows the memory that holds the weight is the limit, then
+// arithmetic.
 #include <fmt/core.h>
 #include <harmonics/ops.hpp>
 
@@ -14,13 +15,18 @@ void add(DType type, int64_t rows, int64_t in, double bytes) {
   const TensorType x{DType::F32, {rows, in}}, weight{type, {out, in}};
   add_program(
       fmt::format("linear/{}/{}x{}x{}", element_type(type).name, rows, in, out), std::vector<TensorType>{x, weight},
-      [](const auto& inputs) { return call("linear", inputs); }, 0, static_cast<double>(weight.bytes()));
+      [](const auto& inputs) { return call("linear", inputs); }, 2.0 * static_cast<double>(rows * in * out),
+      static_cast<double>(weight.bytes()));
 }
 
 void add_all() {
-  for (const DType type : {DType::F32, DType::BF16, DType::F16, DType::Q8_0, DType::Q4_0}) {
-    add(type, 1, 64, 64e3);  // for the smoke test
-    for (const int64_t rows : {1, 2, 8}) add(type, rows, 4096, 200e6);
+  for (const DType type :
+       {DType::F32, DType::BF16, DType::F16, DType::Q8_0, DType::Q4_0, DType::Q4_K, DType::Q6_K, DType::Q5_0}) {
+    add(type, 1, 256, 64e3);  // for the smoke test
+    for (const int64_t rows : {1, 2, 8, 12}) add(type, rows, 4096, 200e6);
+    // arithmetic is the limit: as many products for each type
+    for (const int64_t rows : {32, 128, 512})
+      add(type, rows, 2048, 2048.0 * static_cast<double>(run_bytes(type, 2048)));
   }
 }
 

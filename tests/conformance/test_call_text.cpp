@@ -39,7 +39,7 @@ TEST_CASE("call text: the call shown of every primitive works") {
   }
 }
 
-TEST_CASE("call text: inputs have the names of the formula, attributes those that a call needs") {
+TEST_CASE("call text: inputs have the names of the signature, attributes those that a call needs") {
   CHECK(shown("relu").rfind("call(\"relu\", {x})  // x f32[", 0) == 0);
   CHECK(shown("attention").rfind("call(\"attention\", {q, k, v})  // q f32[", 0) == 0);
   CHECK(shown("linear").rfind("call(\"linear\", {x, weight})  // x f32[", 0) == 0);
@@ -47,7 +47,9 @@ TEST_CASE("call text: inputs have the names of the formula, attributes those tha
   CHECK(shown("max_pool").rfind("call(\"max_pool\", {x}, Attributes().set(\"kernel\", std::vector<int64_t>{", 0) == 0);
   CHECK(shown("lstm").rfind("call(\"lstm\", {x, w_ih, w_hh})  // ", 0) == 0);
   CHECK(shown("adamw").rfind("call(\"adamw\", {w, g, m, v, lr, step})  // ", 0) == 0);
-  CHECK(shown("update_all").rfind("call(\"update_all\", {w1, g1, w2, g2, lr}, Attributes()", 0) == 0);
+  CHECK(
+      shown("update_all").rfind("call(\"update_all\", {tensors1, tensors2, tensors3, tensors4, lr}, Attributes()", 0) ==
+      0);
   CHECK(shown("add") == "call(\"add\", {x, y})  // x f32[2, 3], y f32[2, 3]");
   CHECK(shown("select") == "call(\"select\", {condition, x, y})  // condition bool[2, 3], x f32[2, 3], y f32[2, 3]");
   CHECK(shown("bit_xor") == "call(\"bit_xor\", {x, y})  // x i32[2, 3], y i32[2, 3]");

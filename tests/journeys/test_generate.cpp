@@ -75,10 +75,10 @@ TEST_CASE("generate: in other types of weights and caches") {
 
 TEST_CASE("generate: what is wrong is said with the remedy") {
   const std::string folder = folder_of_stories();
-  const Result missing = harmonics("generate model.bin");
-  CHECK(missing.code == 2);
-  CHECK(has(missing.err, "'generate' lacks --tokenizer FILE"));
   if (folder.empty()) return;
+  const Result missing = harmonics("generate " + folder + "stories260K.bin");
+  CHECK(missing.code == 2);
+  CHECK(has(missing.err, "'generate' lacks --tokenizer FILE: '" + folder + "stories260K.bin' has no tokenizer in it"));
   const Result swapped = harmonics("generate " + folder + "tok512.bin --tokenizer " + folder + "tok512.bin");
   CHECK(swapped.code != 0);
   CHECK(has(swapped.err, "tok512.bin"));
@@ -89,4 +89,37 @@ TEST_CASE("generate: what is wrong is said with the remedy") {
   const Result full = harmonics(stories(folder, "--context 8 --temperature 0 --max-tokens 50"));
   CHECK(full.code == 0);
   CHECK(has(full.err, "the context of 8 tokens is full: give a larger --context"));
+}
+
+TEST_CASE("generate: a GGUF file brings its tokenizer along") {
+  const std::string data = data_folder();
+  const std::string path = data + "/gguf/llama-2-tiny-random.gguf";
+  if (data.empty() || !fs::exists(path)) return;
+  const Result r = harmonics("generate " + path + " --prompt 'Hello world' --max-tokens 3 --temperature 0");
+  INFO(r.err);
+  REQUIRE(r.code == 0);
+  CHECK(r.out.rfind("Hello world", 0) == 0);
+  CHECK(has(r.err, "3 tokens in "));
+  const Result shown = harmonics("inspect " + path);
+  REQUIRE(shown.code == 0);
+  CHECK(has(shown.out, "importer gguf"));
+}
+
+TEST_CASE("generate: a stop text ends the text, and filters choose among the likely tokens") {
+  const std::string folder = folder_of_stories();
+  if (folder.empty()) return;
+  const std::string flags = "--prompt 'Once upon a time' --max-tokens 64 ";
+  const Result stopped = harmonics(stories(folder, flags + "--temperature 0 --stop ' named' --stop zzz --json"));
+  REQUIRE(stopped.code == 0);
+  const json::value v = json::parse(stopped.out);
+  CHECK(v.at("text").as_string() == ", there was a little girl");
+  CHECK(v.at("stopped_by").as_string() == "stop");
+  const Result greedy = harmonics(stories(folder, flags + "--temperature 0 --quiet"));
+  const Result narrow = harmonics(stories(folder, flags + "--top-k 1 --seed 3 --quiet"));
+  CHECK(narrow.out == greedy.out);
+  const Result turned = harmonics(stories(folder, flags + "--temperature 0 --repeat-penalty 3 --quiet"));
+  CHECK(turned.out != greedy.out);
+  const Result wrong = harmonics(stories(folder, flags + "--top-p 0"));
+  CHECK(wrong.code == 2);
+  CHECK(has(wrong.err, "--top-p"));
 }

@@ -145,6 +145,10 @@ TEST_CASE("serving: weights are served without training, and answer as infer doe
   const std::string address = address_in(server.errors());
   const Reply reply = http(address, "POST", "/v1/predict", R"({"inputs": {"x": [[0.5, -1, 2], [0.25, 0, 1]]}})");
   REQUIRE(reply.status == 200);
+  CHECK(json::parse(reply.body).at("version") == json::parse(R"({"cycle": 1, "step": 20})"));
+  const Result shown = harmonics("inspect " + weights);
+  CHECK(has(shown.out, "  harmonics.cycle = 1\n"));
+  CHECK(has(shown.out, "  harmonics.step = 20\n"));
   const json::array outputs = json::parse(reply.body).at("outputs").at("o").at(1).as_array();
   const std::string table = read(f / "out.csv");
   std::stringstream expected(table.substr(table.rfind('\n', table.size() - 2) + 1));

@@ -10,7 +10,7 @@
 #include <numeric>
 #include <thread>
 
-#include <harmonics/element_type.hpp>
+#include <harmonics/element_conversion.hpp>
 #include <harmonics/function.hpp>
 
 #include "engine/tensor/half.hpp"
@@ -90,6 +90,17 @@ Tensor as_half(const Tensor& x) {
   return result;
 }
 
+Tensor as_eight_bits(const Tensor& x) {
+  Tensor result = Tensor::zeros(x.dims, HX_Q8_0);
+  encode_elements(DType::Q8_0, x.data<float>(), result.bytes.data(), x.size());
+  return result;
+}
+Tensor from_eight_bits(const Tensor& x) {
+  Tensor result = Tensor::zeros(x.dims);
+  decode_elements(DType::Q8_0, x.bytes.data(), reinterpret_cast<float*>(result.bytes.data()), x.size());
+  return result;
+}
+
 Tensor Random::floats(Dims dims, float low, float high) {
   std::vector<float> v(static_cast<size_t>(elements(dims)));
   for (float& x : v) x = std::uniform_real_distribution<float>(low, high)(engine_);
@@ -151,6 +162,13 @@ bool KernelCall::served() {
   if (!find(kernel)) return false;
   if (kernel.destroy) kernel.destroy(kernel.context);
   return true;
+}
+
+uint64_t KernelCall::workspace() {
+  hx_kernel kernel{};
+  REQUIRE(find(kernel));
+  if (kernel.destroy) kernel.destroy(kernel.context);
+  return kernel.workspace;
 }
 
 void KernelCall::once(const hx_kernel& kernel, Order order, std::vector<Tensor>& outputs) {

@@ -99,7 +99,9 @@ struct Tensor {
   float operator[](int64_t i) const { return data<float>()[i]; }
 };
 
-Tensor as_half(const Tensor& x);  // f32 rounded to f16
+Tensor as_half(const Tensor& x);          // f32 rounded to f16
+Tensor as_eight_bits(const Tensor& x);    // f32 to q8_0
+Tensor from_eight_bits(const Tensor& x);  // and back
 inline Tensor scalar(float value) { return {{}, std::vector<float>{value}}; }
 inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
@@ -142,6 +144,7 @@ class KernelCall {
   KernelCall& alias(uint32_t output, uint32_t input) { return aliases_.push_back({output, input}), *this; }
 
   bool served();
+  uint64_t workspace();  // bytes
   // Runs with poisoned outputs and workspace: parts in order, reversed, shuffled and on two threads. All runs must give
   // the same bits.
   std::vector<Tensor> run();

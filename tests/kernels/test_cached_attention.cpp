@@ -15,7 +15,8 @@ struct CachedCase {
   bool causal = true;
   int64_t window = 0;
   double softcap = 0;
-  bool half = false, sinks = false, positions_first = true;
+  uint32_t cache = HX_F32;
+  bool sinks = false, positions_first = true;
 
   int64_t heads() const { return shared * group; }
   Dims rows(int64_t n, int64_t h, int64_t w) const {
@@ -29,13 +30,21 @@ struct CachedCase {
     return std::to_string(batch) + " x " + std::to_string(shared) + " x " + std::to_string(group) + " heads, " +
            std::to_string(queries) + " queries, capacity " + std::to_string(capacity) + ", width " +
            std::to_string(width) + ", window " + std::to_string(window) + ", cap " + std::to_string(softcap) +
-           (causal ? ", causal" : "") + (half ? ", f16" : "") + (sinks ? ", sinks" : "") +
-           (positions_first ? "" : ", heads first");
+           (causal ? ", causal" : "") +
+           (cache == HX_F16    ? ", f16"
+            : cache == HX_Q8_0 ? ", q8_0"
+                               : "") +
+           (sinks ? ", sinks" : "") + (positions_first ? "" : ", heads first");
   }
 };
 
-// The values that f16 holds.
-Tensor rounded_to_half(const Tensor& x) {
+Tensor stored(const CachedCase& c, const Tensor& x) {
+  return c.cache == HX_F16 ? as_half(x) : c.cache == HX_Q8_0 ? as_eight_bits(x) : x;
+}
+// The values that the cache's type holds.
+Tensor rounded(const CachedCase& c, const Tensor& x) {
+  if (c.cache == HX_Q8_0) return from_eight_bits(as_eight_bits(x));
+  if (c.cache == HX_F32) return x;
   std::vector<float> values;
   for (int64_t i = 0; i < x.size(); ++i) values.push_back(half_to_float(float_to_half(x[i])));
   return {x.dims, values};
@@ -50,10 +59,8 @@ struct CachedNumbers {
         v(random.floats(c.rows(c.capacity, c.shared, c.value_width))),
         lengths({c.batch}, valid),
         sinks(random.floats({c.heads()}, -1, 3)) {
-    if (c.half) {
-      k = rounded_to_half(k);
-      v = rounded_to_half(v);
-    }
+    k = rounded(c, k);
+    v = rounded(c, v);
     // Whatever lies beyond the lengths must not be read into results.
     std::vector<float> keys = k.values<float>(), values = v.values<float>();
     for (int64_t b = 0; b < c.batch; ++b)
@@ -77,7 +84,7 @@ KernelCall cached_call(const CachedCase& c) {
 }
 std::vector<Tensor> attend(const CachedCase& c, const CachedNumbers& n, std::string* kernel = nullptr) {
   KernelCall call = cached_call(c);
-  call.in(n.q).in(c.half ? as_half(n.k) : n.k).in(c.half ? as_half(n.v) : n.v);
+  call.in(n.q).in(stored(c, n.k)).in(stored(c, n.v));
   if (c.sinks) call.in(n.sinks);
   call.in(n.lengths).out(c.rows(c.queries, c.heads(), c.value_width)).out({c.batch, c.heads(), c.queries});
   std::vector<Tensor> results = call.run();
@@ -150,10 +157,12 @@ TEST_CASE("cached attention by definition: lengths, windows, capped scores, f16,
                               {1, 2, 2, 9, 1500, 8, 8, true, 600},
                               {2, 1, 3, 4, 90, 10, 10, false, 5},
                               {2, 2, 2, 3, 200, 16, 16, true, 0, 1.5},
-                              {2, 2, 3, 1, 200, 16, 33, true, 0, 0, true},
-                              {2, 2, 2, 40, 530, 17, 16, true, 100, 2, true, true},
-                              {2, 2, 2, 3, 64, 16, 16, false, 0, 0, false, true},
-                              {2, 2, 2, 6, 140, 16, 12, true, 0, 0, true, false, false},
+                              {2, 2, 3, 1, 200, 16, 33, true, 0, 0, HX_F16},
+                              {2, 2, 2, 40, 530, 17, 16, true, 100, 2, HX_F16, true},
+                              {2, 2, 2, 3, 64, 16, 16, false, 0, 0, HX_F32, true},
+                              {2, 2, 2, 6, 140, 16, 12, true, 0, 0, HX_F16, false, false},
+                              {2, 2, 3, 1, 700, 64, 32, true, 0, 0, HX_Q8_0},
+                              {2, 2, 2, 40, 530, 96, 64, true, 100, 2, HX_Q8_0, true, false},
                               {1, 20, 1, 3, 1030, 8, 8},   // enough heads: an item has all splits
                               {1, 1, 300, 2, 150, 4, 4}};  // a group larger than a tile
   for (const CachedCase& c : cases) {
@@ -175,8 +184,8 @@ TEST_CASE("cached attention by definition: lengths, windows, capped scores, f16,
 TEST_CASE("cached attention: a query has the same bits in every chunk and for every capacity") {
   Random random(282);
   for (const CachedCase& whole :
-       {CachedCase{2, 2, 3, 64, 1200, 24, 20}, CachedCase{1, 2, 4, 64, 1200, 16, 16, true, 150, 3, true},
-        CachedCase{1, 16, 1, 64, 700, 8, 8}}) {
+       {CachedCase{2, 2, 3, 64, 1200, 24, 20}, CachedCase{1, 2, 4, 64, 1200, 16, 16, true, 150, 3, HX_F16},
+        CachedCase{2, 2, 2, 64, 1200, 32, 64, true, 0, 0, HX_Q8_0}, CachedCase{1, 16, 1, 64, 700, 8, 8}}) {
     INFO(whole.text());
     std::vector<int32_t> valid;
     for (int64_t b = 0; b < whole.batch; ++b) valid.push_back(static_cast<int32_t>(whole.capacity - 7 - 400 * b));
@@ -240,14 +249,14 @@ TEST_CASE("attention: a window and a cap without lengths, and f16 caches without
   KernelCall call("attention");
   call.set("causal", 1).set("positions_first", 1).set("window", 20.0).set("softcap", 2.0);
   check_by_definition(c, n, results(std::move(call.in(n.q).in(n.k).in(n.v))));
-  c = {2, 2, 2, 9, 140, 16, 16, true, 0, 0, true};
+  c = {2, 2, 2, 9, 140, 16, 16, true, 0, 0, HX_F16};
   const CachedNumbers half(c, random, {140, 140});
   KernelCall narrow("attention");
   narrow.set("causal", 1).set("positions_first", 1);
   check_by_definition(c, half, results(std::move(narrow.in(half.q).in(as_half(half.k)).in(as_half(half.v)))));
 }
 
-TEST_CASE("attention: optional inputs that no kernel knows are declined") {
+TEST_CASE("attention: optional inputs without their name, and of other types, are declined") {
   const Tensor x = Tensor::zeros({2, 3, 4, 8}), lengths({2}, std::vector<int32_t>{1, 2}), bias = Tensor::zeros({3, 3});
   const auto served = [&](const char* op, const char* operands, std::vector<Tensor> more) {
     KernelCall call(op);
@@ -264,9 +273,13 @@ TEST_CASE("attention: optional inputs that no kernel knows are declined") {
   CHECK(served("attention_grad", "", {x, lse, x}));
   CHECK_FALSE(served("attention", "", {lengths}));    // without its name
   CHECK_FALSE(served("attention", "", {x, lse, x}));  // as many inputs as a gradient
-  CHECK_FALSE(served("attention", "bias", {bias}));
-  CHECK_FALSE(served("attention", "lengths,bias", {lengths, bias}));
-  CHECK_FALSE(served("attention_grad", "lengths", {x, lse, x, lengths}));
+  CHECK(served("attention", "lengths,bias", {lengths, bias}));
+  CHECK_FALSE(served("attention", "lengths,bias", {bias, lengths}));
+  CHECK_FALSE(served("attention", "mask", {bias}));
+  CHECK_FALSE(served("attention", "bias", {as_half(bias)}));
+  CHECK(served("attention_grad", "lengths", {x, lse, x, lengths}));
+  CHECK_FALSE(served("attention_grad", "lengths", {x, lse, x}));
+  CHECK_FALSE(served("attention_grad", "", {x, lse, x, lengths}));
 }
 
 }  // namespace harmonics::engine::kernel_tests

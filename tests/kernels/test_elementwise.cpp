@@ -3,6 +3,8 @@
 #include <functional>
 #include <limits>
 
+#include "engine/tensor/half.hpp"
+
 namespace harmonics::engine::kernel_tests {
 namespace {
 
@@ -58,6 +60,23 @@ const Unary kUnaries[] = {
     {"logistic", logistic, -100, 100, 3},
     {"sin", std::sin, -3, 3, 4},
     {"cos", std::cos, -1.5f, 1.5f, 4},
+    {"tan", std::tan, -1.5f, 1.5f, 4},
+    {"tan", std::tan, -8000, 8000, 4},
+    {"tan", std::tan, -1e7f, 1e7f, 4},
+    {"asin", std::asin, -1, 1, 3},
+    {"acos", std::acos, -1, 1, 3},
+    {"atan", std::atan, -10, 10, 3},
+    {"atan", std::atan, -0.5f, 0.5f, 3},
+    {"sinh", std::sinh, -89.4f, 89.4f, 3},
+    {"sinh", std::sinh, -1.5f, 1.5f, 3},
+    {"cosh", std::cosh, -89.4f, 89.4f, 3},
+    {"cosh", std::cosh, -1.5f, 1.5f, 3},
+    {"asinh", std::asinh, -1e10f, 1e10f, 3},
+    {"asinh", std::asinh, -1, 1, 3},
+    {"acosh", std::acosh, 0.9f, 3, 3},
+    {"acosh", std::acosh, 1, 1e10f, 3},
+    {"atanh", std::atanh, -1, 1, 3},
+    {"atanh", std::atanh, -0.1f, 0.1f, 3},
 };
 
 }  // namespace
@@ -85,6 +104,57 @@ TEST_CASE("unary functions: infinities, NaN and extreme values") {
       CHECK(ulps(y[i], u.reference(x[static_cast<size_t>(i)])) <= std::max(u.ulps, 1.0));
     }
   }
+}
+
+TEST_CASE("atan2: every quadrant, signed zeros, infinities and NaN") {
+  const std::vector<float> ends = {0.0f, -0.0f, kInf, -kInf, kNan, 1e-45f, -1e-45f, 3.4e38f, -3.4e38f, 1, -1, 0.5f};
+  std::vector<float> up, along;
+  for (float y : ends)
+    for (float x : ends) up.push_back(y), along.push_back(x);
+  Random random(10);
+  const Tensor y = random.floats({4099}, -2, 2), x = random.floats({4099}, -2, 2);
+  for (int64_t i = 0; i < y.size(); ++i) up.push_back(y[i]), along.push_back(x[i]);
+  const auto n = static_cast<int64_t>(up.size());
+  const Tensor angle = KernelCall("atan2").in(Tensor({n}, up)).in(Tensor({n}, along)).out({n}).run_one();
+  for (int64_t i = 0; i < n; ++i) {
+    const float b = up[static_cast<size_t>(i)], a = along[static_cast<size_t>(i)];
+    const double expected = std::atan2(static_cast<double>(b), static_cast<double>(a));
+    INFO("atan2(" << b << ", " << a << ") = " << angle[i]);
+    CHECK(ulps(angle[i], expected) <= 3);
+    if (expected == 0) CHECK(std::signbit(angle[i]) == std::signbit(expected));
+  }
+}
+
+TEST_CASE("tangent, hyperbolic functions and inverses of doubles are the standard library's") {
+  Random random(11);
+  std::vector<double> values(77), others(77);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = std::ldexp(static_cast<double>(random.below(1 << 20)), -20);
+    others[i] = values[i] - 0.5;
+  }
+  const auto check = [&](const char* name, double (*f)(double), double shift) {
+    std::vector<double> x = values;
+    for (double& v : x) v += shift;
+    const std::vector<double> y = KernelCall(name).in(Tensor({77}, x)).out({77}, HX_F64).run_one().values<double>();
+    INFO(name);
+    for (size_t i = 0; i < x.size(); ++i) REQUIRE(y[i] == f(x[i]));
+  };
+  check("tan", std::tan, 0);
+  check("asin", std::asin, 0);
+  check("acos", std::acos, 0);
+  check("atan", std::atan, 0);
+  check("sinh", std::sinh, 0);
+  check("cosh", std::cosh, 0);
+  check("asinh", std::asinh, 0);
+  check("acosh", std::acosh, 1);
+  check("atanh", std::atanh, 0);
+  const std::vector<double> angles = KernelCall("atan2")
+                                         .in(Tensor({77}, values))
+                                         .in(Tensor({77}, others))
+                                         .out({77}, HX_F64)
+                                         .run_one()
+                                         .values<double>();
+  for (size_t i = 0; i < angles.size(); ++i) REQUIRE(angles[i] == std::atan2(values[i], others[i]));
 }
 
 TEST_CASE("gelu: derivative") {
@@ -229,6 +299,35 @@ TEST_CASE("integers and casts") {
   for (int64_t i = 0; i < 1025; ++i) {
     REQUIRE(floats[i] == bytes.data<uint8_t>()[i]);
     REQUIRE(truth.data<uint8_t>()[i] == (bytes.data<uint8_t>()[i] != 0));
+  }
+}
+
+TEST_CASE("casts from and to 16-bit floats have the bits of the reference") {
+  std::vector<uint16_t> all;
+  for (uint32_t h = 0; h < 0x10000; ++h)
+    if (!std::isnan(half_to_float(static_cast<uint16_t>(h)))) all.push_back(static_cast<uint16_t>(h));
+  all.push_back(0x7e00);
+  const auto n = static_cast<int64_t>(all.size());
+  Tensor halves = Tensor::zeros({n}, HX_F16);
+  std::memcpy(halves.bytes.data(), all.data(), halves.bytes.size());
+  const Tensor wide = KernelCall("cast").in(halves).out({n}).run_one();
+  for (int64_t i = 0; i < n; ++i) {
+    const float expected = half_to_float(all[static_cast<size_t>(i)]);
+    REQUIRE(std::memcmp(wide.data<float>() + i, &expected, sizeof expected) == 0);
+  }
+  CHECK(KernelCall("cast").in(wide).out({n}, HX_F16).run_one().bytes == halves.bytes);
+  Random random(18);
+  std::vector<float> values{0.0f, -0.0f, 1e-8f, 5.96e-8f, 2.9e-8f, 65519.0f, 65520.0f, -1e30f, kInf, -kInf};
+  for (int i = 0; i < 3001; ++i)
+    values.push_back(random.floats({1})[0] * std::pow(2.0f, static_cast<float>(random.below(45)) - 28));
+  const Tensor x({static_cast<int64_t>(values.size())}, values);
+  CHECK(KernelCall("cast").in(x).out(x.dims, HX_F16).run_one().bytes == as_half(x).bytes);
+  KernelCall chain("fused_elementwise");
+  chain.in(as_half(x)).in(x).step("cast", {0}).step("add", {2, 1}).step("cast", {3}, HX_F16).stores({4});
+  const Tensor y = chain.out(x.dims, HX_F16).run_one();
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const float sum = half_to_float(float_to_half(x[i])) + x[i];
+    if (!std::isnan(sum)) REQUIRE(y.data<uint16_t>()[i] == float_to_half(sum));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <type_traits>
 
 namespace harmonics::engine::kernel_tests {
@@ -211,6 +212,101 @@ TEST_CASE("top_k: falling, NaN first, the lowest index first among equals") {
       }
     }
   }
+}
+
+namespace {
+
+// Sorts x along every axis in both directions; `less` is the ascending order.
+template <typename T, typename Less>
+void check_sort(const Tensor& x, Less less) {
+  for (size_t axis = 0; axis < x.dims.size(); ++axis)
+    for (bool descending : {false, true}) {
+      const int64_t size = x.dims[axis];
+      int64_t inner = 1;
+      for (size_t i = axis + 1; i < x.dims.size(); ++i) inner *= x.dims[i];
+      KernelCall call("sort");
+      call.set("axis", static_cast<int64_t>(axis)).set("descending", descending ? 1 : 0);
+      const std::vector<Tensor> r = call.in(x).out(x.dims, x.dtype).out(x.dims, HX_I64).run();
+      for (int64_t line = 0; line < x.size() / size; ++line) {
+        const int64_t first = line / inner * size * inner + line % inner;
+        const auto at = [&](int64_t i) { return x.data<T>()[first + i * inner]; };
+        std::vector<int64_t> order(static_cast<size_t>(size));
+        for (int64_t i = 0; i < size; ++i) order[static_cast<size_t>(i)] = i;
+        std::stable_sort(order.begin(), order.end(),
+                         [&](int64_t a, int64_t b) { return descending ? less(at(b), at(a)) : less(at(a), at(b)); });
+        for (int64_t i = 0; i < size; ++i) {
+          const int64_t to = first + i * inner, from = order[static_cast<size_t>(i)];
+          REQUIRE(r[1].data<int64_t>()[to] == from);
+          REQUIRE(std::memcmp(&r[0].data<T>()[to], &x.data<T>()[first + from * inner], sizeof(T)) == 0);
+        }
+      }
+    }
+}
+
+template <typename T>
+void check_float_sort(uint32_t seed) {
+  Random random(seed);
+  for (const Dims& dims : {Dims{1}, Dims{3, 40}, Dims{41}, Dims{5, 67, 3}, Dims{2, 3000}, Dims{300, 50}}) {
+    const Tensor whole = random.integers<int32_t>(dims, -60, 60);
+    std::vector<T> values;
+    for (int32_t v : whole.values<int32_t>())  // many equal; NaN of both signs, infinities, both zeros
+      values.push_back(v > 57    ? static_cast<T>(v == 58 ? NAN : -NAN)
+                       : v > 55  ? static_cast<T>(INFINITY)
+                       : v < -57 ? static_cast<T>(-INFINITY)
+                       : v == 1  ? static_cast<T>(-0.0)
+                                 : static_cast<T>(v) / 7);
+    check_sort<T>(Tensor(dims, values), [](T a, T b) { return std::isnan(b) ? !std::isnan(a) : a < b; });
+  }
+}
+
+template <typename T>
+void check_whole_sort(uint32_t seed, int64_t low, int64_t high) {
+  Random random(seed);
+  for (const Dims& dims : {Dims{7, 30}, Dims{2, 700}, Dims{130, 4}})
+    check_sort<T>(random.integers<T>(dims, low, high), std::less<T>());
+}
+
+}  // namespace
+
+TEST_CASE("sort: stable in both directions along any axis, NaN is the largest, zeros are equal") {
+  check_float_sort<float>(101);
+  check_float_sort<double>(102);
+  check_whole_sort<uint8_t>(103, 0, 256);
+  check_whole_sort<int8_t>(104, -128, 128);
+  check_whole_sort<int16_t>(105, -32768, 32768);
+  check_whole_sort<int32_t>(106, INT32_MIN, INT32_MAX);
+  check_whole_sort<uint32_t>(107, 0, UINT32_MAX);
+  check_whole_sort<int64_t>(108, INT64_MIN, INT64_MAX);
+  check_whole_sort<uint64_t>(109, 0, INT64_MAX);
+}
+
+TEST_CASE("sort: 16-bit floats in the order of their numbers") {
+  Random random(110);
+  Tensor half = random.integers<uint16_t>({3, 400}, 0, 65536);
+  const auto number = [](uint16_t bits) {
+    const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    const double size = exponent == 31 ? (mantissa ? NAN : INFINITY)
+                        : exponent     ? std::ldexp(1024 + mantissa, exponent - 25)
+                                       : std::ldexp(mantissa, -24);
+    return bits >> 15 ? -size : size;
+  };
+  const auto wide = [](uint16_t bits) {
+    const uint32_t word = static_cast<uint32_t>(bits) << 16;
+    float x;
+    std::memcpy(&x, &word, sizeof x);
+    return static_cast<double>(x);
+  };
+  const auto ordered = [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; };
+  check_sort<uint16_t>(half, [&](uint16_t a, uint16_t b) { return ordered(wide(a), wide(b)); });
+  half.dtype = HX_F16;
+  check_sort<uint16_t>(half, [&](uint16_t a, uint16_t b) { return ordered(number(a), number(b)); });
+}
+
+TEST_CASE("bitcast keeps the bytes") {
+  Random random(111);
+  const Tensor x = random.floats({37, 5});
+  CHECK(KernelCall("bitcast").in(x).out({37, 5}, HX_U32).run_one().bytes == x.bytes);
+  CHECK(KernelCall("bitcast").in(x).out({37, 5, 4}, HX_U8).run_one().bytes == x.bytes);
 }
 
 }  // namespace harmonics::engine::kernel_tests

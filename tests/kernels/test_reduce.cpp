@@ -149,4 +149,91 @@ TEST_CASE("argmax, argmin: first of equals, first NaN") {
   }
 }
 
+namespace {
+
+struct Windows {
+  Dims dims, window, strides, low, high, dilation;
+};
+const Windows kWindows[] = {{{37}, {5}, {1}, {0}, {0}, {1}},
+                            {{37}, {5}, {2}, {3}, {1}, {3}},
+                            {{9, 130}, {1, 7}, {1, 1}, {0, 3}, {0, 3}, {1, 1}},
+                            {{30, 41}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},
+                            {{2, 3, 28, 28}, {1, 1, 3, 3}, {1, 1, 2, 2}, {0, 0, 1, 1}, {0, 0, 1, 1}, {1, 1, 1, 1}},
+                            {{6, 5, 7, 4}, {2, 3, 2, 2}, {2, 1, 3, 1}, {1, 0, 2, 1}, {0, 2, 1, 4}, {1, 2, 1, 3}},
+                            {{3, 5, 11}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}, {1, 1, 1}},
+                            {{4, 6}, {1, 1}, {3, 2}, {2, 1}, {3, 0}, {1, 1}},  // padding alone in some windows
+                            {{64, 3000}, {4, 1}, {1, 1}, {3, 0}, {0, 0}, {1, 1}}};
+
+// Every window by its definition.
+template <typename T, typename Join>
+std::vector<double> reduce_windows(const Windows& w, const Tensor& x, const Dims& places, double start, Join join) {
+  std::vector<double> y(static_cast<size_t>(elements(places)), start);
+  for (int64_t i = 0; i < elements(places); ++i)
+    for (int64_t k = 0; k < elements(w.window); ++k) {
+      int64_t place = i, tap = k, at = 0, step = 1;
+      bool inside = true;
+      for (size_t a = w.dims.size(); a-- > 0; place /= places[a], tap /= w.window[a], step *= w.dims[a]) {
+        const int64_t here = place % places[a] * w.strides[a] - w.low[a] + tap % w.window[a] * w.dilation[a];
+        inside = inside && here >= 0 && here < w.dims[a];
+        at += here * step;
+      }
+      double& total = y[static_cast<size_t>(i)];
+      if (inside) total = join(total, static_cast<double>(x.data<T>()[at]));
+    }
+  return y;
+}
+
+template <typename T>
+void check_windows(const Windows& w, const Tensor& x, double tolerance) {
+  Dims places;
+  for (size_t a = 0; a < w.dims.size(); ++a)
+    places.push_back((w.dims[a] + w.low[a] + w.high[a] - (w.window[a] - 1) * w.dilation[a] - 1) / w.strides[a] + 1);
+  using Limits = std::numeric_limits<T>;
+  const double least = Limits::has_infinity ? -Limits::infinity() : static_cast<double>(Limits::lowest()),
+               most = Limits::has_infinity ? Limits::infinity() : static_cast<double>(Limits::max());
+  const auto check = [&](const char* reduction, double start, double (*join)(double, double)) {
+    KernelCall call("reduce_window");
+    call.set("reduction", reduction).set("window", w.window).set("strides", w.strides).set("dilation", w.dilation);
+    call.set("padding_low", w.low).set("padding_high", w.high);
+    const std::vector<T> y = call.in(x).out(places, x.dtype).run_one().template values<T>();
+    const std::vector<double> expected = reduce_windows<T>(w, x, places, start, join);
+    INFO(reduction << " over rank " << w.dims.size());
+    for (size_t i = 0; i < y.size(); ++i) {
+      const double actual = static_cast<double>(y[i]), e = static_cast<double>(static_cast<T>(expected[i]));
+      REQUIRE((actual == e || (std::isnan(actual) && std::isnan(e)) || std::abs(actual - e) <= tolerance));
+    }
+  };
+  check("sum", 0, [](double a, double b) { return a + b; });
+  check("max", least, [](double a, double b) { return std::isnan(a) || a >= b ? a : b; });
+  check("min", most, [](double a, double b) { return std::isnan(a) || a <= b ? a : b; });
+}
+
+}  // namespace
+
+TEST_CASE("windows: sums and extremes over any axes, strides, paddings and dilations") {
+  Random random(24);
+  for (const Windows& w : kWindows) {
+    check_windows<float>(w, random.floats(w.dims), 5e-6);
+    check_windows<double>(w,
+                          Tensor(w.dims,
+                                 [&] {
+                                   const std::vector<float> x = random.floats(w.dims).values<float>();
+                                   return std::vector<double>(x.begin(), x.end());
+                                 }()),
+                          1e-14);
+    check_windows<int32_t>(w, random.integers<int32_t>(w.dims, -1000, 1000), 0);
+    check_windows<int64_t>(w, random.integers<int64_t>(w.dims, -1000, 1000), 0);
+    check_windows<uint8_t>(w, random.integers<uint8_t>(w.dims, 0, 3), 0);
+  }
+}
+
+TEST_CASE("windows: NaN wins") {
+  Random random(25);
+  for (const Windows& w : kWindows) {
+    std::vector<float> x = random.floats(w.dims).values<float>();
+    for (size_t i = 0; i < x.size(); i += 7) x[i] = i % 2 ? NAN : INFINITY;
+    check_windows<float>(w, Tensor(w.dims, x), 5e-6);
+  }
+}
+
 }  // namespace harmonics::engine::kernel_tests

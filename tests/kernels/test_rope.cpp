@@ -126,6 +126,37 @@ TEST_CASE("cache_append writes the rows of each batch item from its start on, in
       }
 }
 
+TEST_CASE("cache_append quantises to q8_0 as casts do") {
+  Random random(289);
+  constexpr int64_t kRows = 60, kWidth = 96;
+  std::vector<float> values = random.floats({kRows, kWidth}, -3, 3).values<float>();
+  const auto set = [&](size_t row, size_t column, float value) { values[row * kWidth + column] = value; };
+  for (size_t i = 0; i < 32; ++i) {
+    set(1, i, 0);                             // a block of zeros
+    set(2, i, static_cast<float>(i) + 0.5f);  // with 127 below: steps of one half
+    set(3, i, -static_cast<float>(i) - 0.49999997f);
+    set(4, i, 1e-9f * static_cast<float>(i));  // a scale below the smallest f16
+    set(5, i, 3e6f * static_cast<float>(i));
+  }
+  set(2, 31, 127), set(3, 31, -127), set(6, 40, INFINITY), set(7, 90, std::nanf("")), set(8, 0, -1e9f);
+  for (size_t row = 9; row < kRows; ++row)
+    for (size_t i = 0; i < kWidth; ++i)
+      values[row * kWidth + i] *= std::pow(2.0f, static_cast<float>(random.below(20)) - 15);
+  const Tensor narrow({2, kRows / 2, 1, kWidth}, values);
+  KernelCall call("cache_append");
+  call.in(Tensor::zeros(narrow.dims, HX_Q8_0)).in(narrow).in({{2}, std::vector<int32_t>{0, 0}});
+  CHECK(call.out(narrow.dims, HX_Q8_0).run_one().bytes == as_eight_bits(narrow).bytes);
+  const Tensor cache = as_eight_bits(random.floats({2, 9, 2, 64})), two = random.floats({2, 2, 2, 64});
+  KernelCall some("cache_append");
+  some.in(cache).in(two).in({{2}, std::vector<int32_t>{5, 8}}).out(cache.dims, HX_Q8_0).alias(0, 0);
+  const Tensor added = as_eight_bits(two);
+  std::vector<char> expected = cache.bytes;
+  const int64_t row = 2 * 68;
+  std::memcpy(expected.data() + 5 * row, added.bytes.data(), 2 * row);
+  std::memcpy(expected.data() + (9 + 7) * row, added.bytes.data() + 2 * row, 2 * row);
+  CHECK(some.run_one().bytes == expected);
+}
+
 TEST_CASE("cache_append rounds to f16 as casts do") {
   std::vector<float> values{0.0f,     -0.0f,    1e-8f,    -3e-8f, 2.9e-8f,  5.96e-8f,       6.1e-5f,        6.0975e-5f,
                             65504.0f, 65519.0f, 65520.0f, -1e9f,  INFINITY, 1.00048828125f, 1.00146484375f, 0.333333f};

@@ -9,13 +9,32 @@
 namespace harmonics::engine::kernel_tests {
 namespace {
 
-constexpr DType kTypes[] = {DType::BF16, DType::F16,     DType::Q8_0,    DType::Q4_0, DType::Q4_K,
-                            DType::Q6_K, DType::F8_E4M3, DType::F8_E5M2, DType::NF4,  DType::I4};
+constexpr DType kTypes[] = {DType::BF16,   DType::F16,   DType::Q8_0, DType::Q4_0, DType::Q4_K,    DType::Q6_K,
+                            DType::Q4_1,   DType::Q5_0,  DType::Q5_1, DType::Q2_K, DType::Q3_K,    DType::Q5_K,
+                            DType::IQ4_NL, DType::MXFP4, DType::NF4,  DType::I4,   DType::F8_E4M3, DType::F8_E5M2};
 
-// Random numbers of the type; blocks that cannot be quantised to have random bytes and small scales.
+// Offsets of the f16 scales of blocks whose scales are searched for.
+std::vector<size_t> scales_of(DType type) {
+  switch (type) {
+    case DType::Q4_K:
+    case DType::Q5_K:
+      return {0, 2};
+    case DType::Q2_K:
+      return {80, 82};
+    case DType::Q3_K:
+      return {108};
+    case DType::Q6_K:
+      return {208};
+    default:
+      return {};
+  }
+}
+
+// Random numbers of the type, or random bytes and small scales, which reach every bit of the block.
 Tensor of_type(DType type, Dims dims, Random& random) {
   Tensor t = Tensor::zeros(dims, static_cast<uint32_t>(type));
-  if (can_encode(type)) {
+  const std::vector<size_t> scales = scales_of(type);
+  if (scales.empty()) {
     const Tensor x = random.floats(dims);
     encode_elements(type, x.data<float>(), t.bytes.data(), x.size());
     return t;
@@ -23,7 +42,7 @@ Tensor of_type(DType type, Dims dims, Random& random) {
   for (char& b : t.bytes) b = static_cast<char>(random.below(256));
   const size_t size = element_type(type).block_bytes;
   for (size_t block = 0; block < t.bytes.size(); block += size)
-    for (const size_t at : type == DType::Q4_K ? std::vector<size_t>{0, 2} : std::vector<size_t>{208}) {
+    for (const size_t at : scales) {
       const uint16_t scale = float_to_half(0.01f + 0.001f * static_cast<float>(random.below(10)));
       std::memcpy(t.bytes.data() + block + at, &scale, 2);
     }

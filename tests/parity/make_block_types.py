@@ -3,8 +3,13 @@
 
 Blocks by the quants of the gguf package of Python (pip install gguf numpy), the reference of the format. For each type T:
   T/bytes   U8 [rows, bytes of a row]    T/numbers   F32 [rows, columns], T/bytes decoded
-  T/from    F32 [rows, columns], what T/bytes was quantised from; only of types that can be quantised to
+  T/from    F32 [rows, columns], what T/bytes was quantised from; only of types whose quantisation is a rule
+  T/error   F32 [], root mean square of what ggml's own quantiser loses of searched/numbers; only of types whose scales are
+            searched for (pip install ggml-py, whose library has the reference)
+searched/numbers  F32 [rows, columns], normal, one-sided and heavy-tailed rows
 """
+import ctypes
+import importlib.util
 import json
 import struct
 import sys
@@ -44,14 +49,18 @@ def numbers():
     return x
 
 
-for name, kind in (("q8_0", quants.Q8_0), ("q4_0", quants.Q4_0)):
+RULES = (("q8_0", quants.Q8_0), ("q4_0", quants.Q4_0), ("q4_1", quants.Q4_1), ("q5_0", quants.Q5_0),
+         ("q5_1", quants.Q5_1), ("mxfp4", quants.MXFP4))
+for name, kind in RULES:
     x = numbers()
     packed = kind.quantize(x)
     tensors[f"{name}/from"] = x
     tensors[f"{name}/bytes"] = packed
     tensors[f"{name}/numbers"] = kind.dequantize(packed)
 
-for name, kind, size, scales in (("q4_k", quants.Q4_K, 144, (0, 2)), ("q6_k", quants.Q6_K, 210, (208,))):
+SEARCHED = (("q4_k", quants.Q4_K, 144, (0, 2)), ("q6_k", quants.Q6_K, 210, (208,)), ("q2_k", quants.Q2_K, 84, (80, 82)),
+            ("q3_k", quants.Q3_K, 110, (108,)), ("q5_k", quants.Q5_K, 176, (0, 2)), ("iq4_nl", quants.IQ4_NL, 18, (0,)))
+for name, kind, size, scales in SEARCHED:
     packed = random.integers(0, 256, size=(3, 2 * size), dtype=np.uint8)
     for block in (0, size):
         for at in scales:
@@ -59,6 +68,17 @@ for name, kind, size, scales in (("q4_k", quants.Q4_K, 144, (0, 2)), ("q6_k", qu
             packed[:, block + at:block + at + 2] = halves.view(np.uint8).reshape(3, 2)
     tensors[f"{name}/bytes"] = packed
     tensors[f"{name}/numbers"] = kind.dequantize(packed)
+
+x = np.concatenate([random.normal(size=(2, 1024)), random.uniform(0, 1, size=(2, 1024)), random.standard_t(3, size=(2, 1024))])
+x = x.astype(np.float32)
+tensors["searched/numbers"] = x
+reference = ctypes.CDLL(str(Path(importlib.util.find_spec("ggml").origin).parent / "lib" / "libggml-base.so"))
+for name, kind, size, _ in SEARCHED:
+    quantise = getattr(reference, f"quantize_row_{kind.qtype.name.replace('Q', 'q') if name != 'iq4_nl' else name}_ref")
+    packed = np.zeros((x.size // kind.block_size, size), np.uint8)
+    quantise(x.ctypes.data_as(ctypes.c_void_p), packed.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(x.size))
+    lost = kind.dequantize(packed).reshape(x.shape).astype(np.float64) - x
+    tensors[f"{name}/error"] = np.array(np.sqrt(np.mean(lost ** 2)), np.float32)
 
 folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "golden"
 write(folder / "block_types.safetensors")

@@ -1,6 +1,7 @@
 // Block types: bytes and numbers equal those of the gguf package (make_block_types.py).
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <cstring>
 
 #include <harmonics/element_conversion.hpp>
@@ -11,7 +12,8 @@ namespace harmonics::engine::parity {
 
 TEST_CASE("block types: blocks decode to the numbers of the gguf package") {
   const TensorFile file = golden("block_types.safetensors");
-  const char* name = GENERATE("q8_0", "q4_0", "q4_k", "q6_k");
+  const char* name =
+      GENERATE("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "mxfp4", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl");
   CAPTURE(name);
   const auto of = below(file, name);
   const HTensor &bytes = of.at("bytes"), &numbers = of.at("numbers");
@@ -23,7 +25,7 @@ TEST_CASE("block types: blocks decode to the numbers of the gguf package") {
 
 TEST_CASE("block types: numbers are quantised to the bytes of the gguf package") {
   const TensorFile file = golden("block_types.safetensors");
-  const char* name = GENERATE("q8_0", "q4_0");
+  const char* name = GENERATE("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "mxfp4");
   CAPTURE(name);
   const auto of = below(file, name);
   const HTensor blocks = cast(of.at("from"), dtype_named(name));
@@ -33,6 +35,25 @@ TEST_CASE("block types: numbers are quantised to the bytes of the gguf package")
     CAPTURE(i);
     REQUIRE(int{found[i]} == int{expected[i]});
   }
+}
+
+TEST_CASE("block types: searched scales lose no more than ggml's") {
+  const TensorFile file = golden("block_types.safetensors");
+  const char* name = GENERATE("q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl");
+  CAPTURE(name);
+  const auto searched = below(file, "searched");
+  const HTensor& x = searched.at("numbers");
+  const HTensor y = cast(cast(x, dtype_named(name)), DType::F32);
+  double squares = 0;
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const double lost = static_cast<double>(y.data<float>()[i]) - static_cast<double>(x.data<float>()[i]);
+    squares += lost * lost;
+  }
+  const double error = std::sqrt(squares / static_cast<double>(x.size())),
+               reference = static_cast<double>(below(file, name).at("error").data<float>()[0]);
+  CAPTURE(error, reference);
+  CHECK(error <= 1.001 * reference);
+  CHECK(error >= 0.5 * reference);
 }
 
 }  // namespace harmonics::engine::parity

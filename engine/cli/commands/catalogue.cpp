@@ -75,12 +75,36 @@ CatalogueEntry finished(CatalogueEntry e) {
   return e;
 }
 
+CatalogueArgument entry_of(const ArgumentSpec& a) {
+  return {a.name, std::string(argument_type_name(a.type)), a.default_text, a.range, a.description, a.required};
+}
+
+void add_signature(CatalogueEntry& e, const Functional& f) {
+  for (const OperandSpec& o : f.signature.inputs) e.inputs.push_back({o.name, o.type, o.optional, o.repeated, o.below});
+  for (const OperandSpec& o : f.signature.results)
+    e.results.push_back({o.name, o.type, o.optional, o.repeated, o.below});
+  e.traits = f.traits.names();
+  e.notes = f.signature.notes;
+}
+
 CatalogueEntry entry_of(const Item& item) {
   CatalogueEntry e{
       std::string(kind_name(item.kind)), item.name, signature(item), item.description, item.plugin, item.path, {}, ""};
-  for (const ArgumentSpec& a : item.arguments)
-    e.arguments.push_back(
-        {a.name, std::string(argument_type_name(a.type)), a.default_text, a.range, a.description, a.required});
+  for (const ArgumentSpec& a : item.arguments) e.arguments.push_back(entry_of(a));
+  if (item.kind == HX_FUNCTIONAL)
+    if (const FunctionalPtr f = FunctionalTable::global().find(item.name)) add_signature(e, *f);
+  return finished(std::move(e));
+}
+
+CatalogueEntry entry_of(const Functional& f) {
+  CatalogueEntry e{"functional", f.name, f.signature.str(), f.description, "", "", {}, ""};
+  for (const AttributeSpec& a : f.signature.attributes) {
+    e.arguments.push_back(entry_of(a));
+    if (a.since)
+      e.arguments.back().description +=
+          fmt::format("{}since contract 1.{}", a.description.empty() ? "" : "; ", a.since);
+  }
+  add_signature(e, f);
   return finished(std::move(e));
 }
 
@@ -152,7 +176,7 @@ std::vector<CatalogueEntry> own(const std::string& kind, const std::string& name
   if (kind == "augmentation") all = own_augmentations();
   if (kind == "functional")
     for (const FunctionalPtr& f : FunctionalTable::global().all())
-      if (asked(f->name)) all.push_back(finished({kind, f->name, f->formula, f->description, "", "", {}, ""}));
+      if (asked(f->name)) all.push_back(entry_of(*f));
   if (kind == "device")
     all.push_back(finished({kind,
                             "reference",

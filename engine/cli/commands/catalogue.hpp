@@ -11,11 +11,21 @@ struct CatalogueArgument {
   bool required = false;
 };
 
+struct CatalogueOperand {
+  std::string name, type;  // "weight", "[out, in]"
+  bool optional = false, repeated = false;
+  std::string below;  // the axis or attribute that bounds the indices in it; "": it holds none
+};
+
 struct CatalogueEntry {
   std::string kind, name, signature, description;
   std::string plugin, path;  // "": the library itself
   std::vector<CatalogueArgument> arguments;
   std::string example;
+  // Of functionals; empty where a plugin does not name them.
+  std::vector<CatalogueOperand> inputs = {}, results = {};
+  std::vector<std::string> traits = {};
+  std::string notes = {};
 };
 
 // Returns the names of the kinds as `list` takes them: "activations".

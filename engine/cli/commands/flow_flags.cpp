@@ -40,17 +40,17 @@ void plugin(Flags& f) { f.texts("plugin", "PATH", "load a plugin library", &Opti
 void graph_name(Flags& f) { f.text("graph", "NAME", "harmonic of the file, if it has several", &Options::graph); }
 
 void insecure(Flags& f) {
-  f.on("insecure", "allow unencrypted live streams and --serve on addresses beyond this machine", &Options::insecure);
+  f.on("insecure", "allow unencrypted live streams and requests on addresses beyond this machine", &Options::insecure);
 }
 
-void streams(Flags& f) {
+void streams(Flags& f, const char* weights = "start from the weights of this file or checkpoint (safetensors)") {
   f.group("Data");
   f.texts("producer", "[NAME=]ADDRESS", "bind a producer, e.g. images=file:train-images.idx", &Options::producers)
       .short_name = "p";
   graph_name(f);
   plugin(f);
   insecure(f);
-  f.text("weights", "FILE", "start from these weights (safetensors)", &Options::weights);
+  f.text("weights", "FILE", weights, &Options::weights);
   f.texts("weights-from", "DIR", "also allow weights= files of the flow in this folder (default: the flow's own)",
           &Options::weights_from);
   f.text("limits", "steps=N,weights=SIZE,seconds=N",
@@ -234,8 +234,8 @@ void run_flags(VerbRow& verb) {
   watching(f);
   machine(f);
   serving(f, "serve",
-          "answer requests during the run: 127.0.0.1:8080 over HTTP, port 0 for a free one; zmq+rep://127.0.0.1:5556 "
-          "over ZeroMQ");
+          "answer requests during the run: 127.0.0.1:8080 over HTTP, port 0 for a free one, with their description at "
+          "/docs; zmq+rep://127.0.0.1:5556 over ZeroMQ");
   checkpoints(f);
   spooling(f);
 }
@@ -243,7 +243,7 @@ void run_flags(VerbRow& verb) {
 void infer_flags(VerbRow& verb) {
   Flags f(verb);
   graph(f, "the flow (.hmx); its training taps are ignored");
-  streams(f);
+  streams(f, "predict with the weights of this file or checkpoint (safetensors)");
   consumers(f, "consumer for results (default: stdout:)");
   f.on("untrained", "use initial weights where --weights gives none", &Options::untrained);
   counts(f);
@@ -265,7 +265,7 @@ void generate_flags(VerbRow& verb) {
   Flags f(verb);
   f.positional("MODEL", "the file of a language model");
   f.group("Text");
-  f.text("tokenizer", "FILE", "the model's tokenizer", &Options::tokenizer).required = true;
+  f.text("tokenizer", "FILE", "the model's tokenizer (default: the one in the model's file)", &Options::tokenizer);
   f.text("prompt", "TEXT", "continue this text (default: begin one)",
          [](Options& o, const std::string& v) { o.prompt = v, o.prompt_given = true; });
   f.whole("max-tokens", 1, 1 << 24, "number of tokens to generate at most", [](Options& o, int64_t v) {
@@ -274,6 +274,31 @@ void generate_flags(VerbRow& verb) {
   f.real("temperature", Least::zero, 100, "sampling temperature; 0 takes the most likely token",
          [](Options& o, double v) { o.temperature = v; })
       .initial = "0.8";
+  f.whole("top-k", 0, 1 << 24, "choose among so many of the most likely tokens; 0: among all",
+          [](Options& o, int64_t v) { o.filters.top_k = v; })
+      .initial = "40";
+  f.real("top-p", Least::above_zero, 1, "choose among the most likely tokens that hold this probability",
+         [](Options& o, double v) { o.filters.top_p = v; })
+      .initial = "0.95";
+  f.real("min-p", Least::zero, 1, "choose among tokens with at least this share of the best one's probability",
+         [](Options& o, double v) { o.filters.min_p = v; })
+      .initial = "0.05";
+  f.real("typical", Least::above_zero, 1, "choose among the tokens of typical surprise that hold this probability",
+         [](Options& o, double v) { o.filters.typical = v; })
+      .initial = "1";
+  f.real("repeat-penalty", Least::above_zero, 100, "divides the scores of recent tokens", [](Options& o, double v) {
+     o.filters.repeat_penalty = v;
+   }).initial = "1";
+  f.real("presence-penalty", Least::zero, 100, "is subtracted from the scores of recent tokens",
+         [](Options& o, double v) { o.filters.presence_penalty = v; })
+      .initial = "0";
+  f.real("frequency-penalty", Least::zero, 100, "likewise, for each time that a token occurred",
+         [](Options& o, double v) { o.filters.frequency_penalty = v; })
+      .initial = "0";
+  f.whole("recent", 0, 1 << 24, "tokens that the penalties look back at", [](Options& o, int64_t v) {
+     o.filters.recent = v;
+   }).initial = "64";
+  f.texts("stop", "TEXT", "end before this text, which is not printed", &Options::stop);
   seed(f, "seed of the choice of tokens");
   f.whole("context", 1, 1 << 30,
           "most tokens of prompt and text; memory for all of them is taken at the start (default: as many as the model "
@@ -296,11 +321,11 @@ void generate_flags(VerbRow& verb) {
 void serve_flags(VerbRow& verb) {
   Flags f(verb);
   graph(f, "the flow (.hmx); its training taps are ignored");
-  streams(f);
+  streams(f, "answer with the weights of this file or checkpoint (safetensors); required");
   cycle(f);
-  serving(
-      f, "listen",
-      "address for requests (default: 127.0.0.1:8080); port 0 for a free one; zmq+rep://127.0.0.1:5556 over ZeroMQ");
+  serving(f, "listen",
+          "address for requests (default: 127.0.0.1:8080), with their description at /docs; port 0 for a free one; "
+          "zmq+rep://127.0.0.1:5556 over ZeroMQ");
   machine(f);
 }
 

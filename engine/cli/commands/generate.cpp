@@ -16,6 +16,8 @@ namespace {
 
 const char* name_of(EndOfText end) {
   switch (end) {
+    case EndOfText::stop:
+      return "stop";
     case EndOfText::model:
       return "end";
     case EndOfText::context:
@@ -25,6 +27,8 @@ const char* name_of(EndOfText end) {
   }
 }
 
+std::string_view text_of(const MappedFile& file) { return {static_cast<const char*>(file.data()), file.bytes()}; }
+
 double per_second(int64_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
 
 }  // namespace
@@ -33,14 +37,17 @@ int generate_command(const Options& options) {
   Registry& registry = Registry::global();
   const std::string& path = options.files.front();
   const ImportedModel imported = import_model(path, registry);
-  const auto tokenizer = Tokenizer::open(options.tokenizer, registry, {}, imported.metadata);
+  const std::string& vocabulary = options.tokenizer.empty() ? path : options.tokenizer;
+  if (options.tokenizer.empty() && !is_tokenizer(path, text_of(*imported.file), registry))
+    throw Error(ErrorKind::Usage, fmt::format("'generate' lacks --tokenizer FILE: '{}' has no tokenizer in it", path));
+  const auto tokenizer = Tokenizer::open(vocabulary, registry, {}, imported.metadata);
   ModelOptions types;
   if (options.weight_type) types.weights = options.weight_type;
   types.cache = options.cache_type;
   const Model model = model_of(imported, types);
   if (tokenizer->size() != model.vocabulary)
     throw Error(ErrorKind::Usage,
-                fmt::format("the tokenizer '{}' has {} tokens, and '{}' has scores of {}", options.tokenizer,
+                fmt::format("the tokenizer '{}' has {} tokens, and '{}' has scores of {}", vocabulary,
                             tokenizer->size(), path, model.vocabulary),
                 {}, {"give the tokenizer that the model was trained with"});
   const auto executor = make_team_executor(
@@ -53,6 +60,8 @@ int generate_command(const Options& options) {
   ContinuationSettings settings;
   settings.tokens = options.max_tokens;
   settings.temperature = options.temperature;
+  settings.filters = options.filters;
+  settings.stop = options.stop;
   settings.seed = static_cast<uint64_t>(options.run.seed.value_or(0));
   std::string text;
   const Continuation done = continue_text(session, *tokenizer, options.prompt, settings, [&](const std::string& more) {

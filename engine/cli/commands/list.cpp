@@ -58,6 +58,17 @@ std::vector<CatalogueEntry> wanted(const std::string& kind) {
   return all;
 }
 
+json::array json_of(const std::vector<CatalogueOperand>& operands) {
+  json::array all;
+  for (const CatalogueOperand& o : operands)
+    all.push_back(json::object{{"name", o.name},
+                               {"type", o.type},
+                               {"optional", o.optional},
+                               {"repeated", o.repeated},
+                               {"indices_below", o.below}});
+  return all;
+}
+
 json::object json_of(const CatalogueEntry& e) {
   json::object o{{"kind", e.kind},     {"name", e.name}, {"signature", e.signature}, {"description", e.description},
                  {"plugin", e.plugin}, {"path", e.path}, {"example", e.example}};
@@ -70,6 +81,12 @@ json::object json_of(const CatalogueEntry& e) {
                                      {"range", a.range},
                                      {"description", a.description}});
   o["arguments"] = arguments;
+  if (e.kind == "functional") {
+    o["inputs"] = json_of(e.inputs);
+    o["results"] = json_of(e.results);
+    o["traits"] = json::value_from(e.traits);
+    o["notes"] = e.notes;
+  }
   if (e.kind == "producer") {
     json::array steps;
     for (const StreamOption& s : stream_options())
@@ -79,10 +96,24 @@ json::object json_of(const CatalogueEntry& e) {
   return o;
 }
 
+void show(const char* title, const std::vector<CatalogueOperand>& operands) {
+  if (!operands.empty()) print("{}\n", title);
+  for (const CatalogueOperand& o : operands) {
+    const std::string count = o.repeated ? o.optional ? "any number" : "one or more" : o.optional ? "optional" : "";
+    const std::string line =
+        fmt::format("  {:<14} {:<14} {}{}", o.name, count, o.type, o.below.empty() ? "" : " indices below " + o.below);
+    print("{}\n", line.substr(0, line.find_last_not_of(' ') + 1));
+  }
+}
+
 void show(const CatalogueEntry& e) {
   print("{} {}\n  {}\n", e.kind, e.signature, e.description);
   print("  from {}\n", e.plugin.empty() ? "the library itself" : e.plugin + " (" + e.path + ")");
-  if (!e.arguments.empty()) print("arguments\n");
+  show("inputs", e.inputs);
+  show("results", e.results);
+  if (!e.notes.empty()) print("  {}\n", e.notes);
+  if (!e.traits.empty()) print("traits\n  {}\n", comma_separated(e.traits));
+  if (!e.arguments.empty()) print("{}\n", e.kind == "functional" && e.plugin.empty() ? "attributes" : "arguments");
   for (const CatalogueArgument& a : e.arguments) {
     const std::string otherwise = a.required ? "required" : a.default_text.empty() ? "optional" : "= " + a.default_text;
     print("  {:<14} {:<14} {:<12} {}{}\n", a.name, a.type, otherwise,

@@ -32,8 +32,9 @@ sigset_t hold_signals() {
   return set;
 }
 
-// Returns the training step of a file of weights, or 0 if it is not stated.
-WeightsVersion version_of(const std::string& path) {
+// Returns the training step of the loaded weights, or 0 if their file does not name it.
+WeightsVersion version_of(const BoundGraph& graph, const std::string& path) {
+  if (graph.version()) return *graph.version();
   if (!holds_state(read_safetensors(path))) return {};
   const RunState state = read_checkpoint(path).state;
   return {static_cast<int>(state.cycle), state.step};
@@ -75,7 +76,7 @@ int serve_command(const Options& options) {
     const sigset_t signals = hold_signals();
     Serving serving(given, *graph);
     declare_parameters(*graph, cycle, options.run);
-    const auto snapshots = std::make_shared<Snapshots>(graph->store(), version_of(options.weights));
+    const auto snapshots = std::make_shared<Snapshots>(graph->store(), version_of(*graph, options.weights));
     RunScene scene;
     scene.cycle = cycle;
     std::atomic<bool> told{false};

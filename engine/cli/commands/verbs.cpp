@@ -46,7 +46,7 @@ constexpr Verb kVerbs[] = {
      "harmonics infer mnist.hmx --weights mnist.safetensors --producer t10k-images.idx\n"
      "harmonics infer char_gpt.hmx --weights gpt.safetensors --prompt 'ROMEO:'"},
     {"generate", "continue a text with a language model", generate_flags, generate_command, "generate.json",
-     "harmonics generate stories260K.bin --tokenizer tok512.bin --prompt 'Once upon a time'\n"
+     "harmonics generate model.gguf --prompt 'Once upon a time'\n"
      "harmonics generate stories260K.bin --tokenizer tok512.bin --max-tokens 64 --temperature 0 --json"},
     {"serve", "answer requests with saved weights", serve_flags, serve_command, "serve.json",
      "harmonics serve g.hmx --weights w.safetensors --listen 127.0.0.1:8080\n"

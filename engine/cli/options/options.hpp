@@ -7,6 +7,7 @@
 
 #include "engine/bound/bound_graph.hpp"
 #include "engine/cli/options/command_table.hpp"
+#include "engine/language/sampler.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -63,6 +64,8 @@ struct Options {
   bool untrained = false;  // runs without --weights on purpose
   int64_t generate = 400, max_tokens = 256;
   double temperature = 0.8;
+  FilterSettings filters{.top_k = 40, .top_p = 0.95, .min_p = 0.05};
+  std::vector<std::string> stop;
   // send and receive
   std::vector<std::string> from, to;  // [NAME=]ADDRESS
   double rate = 0;                    // samples per second; 0: as fast as the receiver takes them

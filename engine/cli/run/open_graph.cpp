@@ -10,6 +10,7 @@
 #include "dsl/load.hpp"
 #include "engine/base/address.hpp"
 #include "engine/base/byte_count.hpp"
+#include "engine/bound/all_errors.hpp"
 #include "engine/bound/other_functions.hpp"
 #include "engine/checkpoint/live_types.hpp"
 #include "engine/cli/terminal/exit_codes.hpp"
@@ -31,8 +32,6 @@ int with_source(const std::shared_ptr<const SourceText>& source, const std::func
 }
 
 namespace {
-
-constexpr size_t kMostErrors = 20;
 
 void print_notes(const Source& source) {
   std::istringstream notes(source.info().notes);
@@ -173,17 +172,6 @@ std::vector<Error> shape_errors(const GraphErrors::Rest& rest, const Options& op
   return bound.shape_errors(rest, options.verb == "explain");
 }
 
-// All errors in order of the text, or the first ones.
-[[noreturn]] void refuse(const Flow& flow, std::vector<Error> errors, std::vector<Error> more) {
-  for (Error& e : more) errors.push_back(std::move(e));
-  errors = in_order_of_text(std::move(errors));
-  if (errors.size() > kMostErrors) {
-    errors.resize(kMostErrors, errors.front());
-    errors.back().note(fmt::format("note: stopped after {} errors", kMostErrors));
-  }
-  throw SourceErrors(*flow.source, std::move(errors));
-}
-
 // The certain errors of names and shapes in a text with syntax errors: of the harmonic that would be opened, or of all
 // harmonics if none would.
 std::vector<Error> later_errors(const Flow& flow, const Options& options) {
@@ -201,20 +189,11 @@ std::vector<Error> later_errors(const Flow& flow, const Options& options) {
   return errors;
 }
 
-// An error at the place of a syntax error has the same cause.
-void drop_repeated(std::vector<Error>& later, const std::vector<Error>& syntax) {
-  std::erase_if(later, [&](const Error& e) {
-    return std::any_of(syntax.begin(), syntax.end(), [&](const Error& other) {
-      return other.span().line == e.span().line && other.span().column == e.span().column;
-    });
-  });
-}
-
 Graph graph_of(const Flow& flow, const Options& options, bool inference) {
   try {
     return make_graph(flow, Registry::global(), options.graph);
   } catch (const GraphErrors& e) {
-    refuse(flow, e.errors(), shape_errors(e.rest(), options, inference));
+    refuse(*flow.source, e.errors(), shape_errors(e.rest(), options, inference));
   }
 }
 
@@ -227,9 +206,7 @@ Flow read_flow(const Options& options) {
   try {
     return parse_flow_file(path);
   } catch (const FlowErrors& e) {
-    std::vector<Error> later = later_errors(e.read(), options);
-    drop_repeated(later, e.errors());
-    refuse(e.read(), e.errors(), std::move(later));
+    refuse(e, later_errors(e.read(), options));
   } catch (Error& e) {
     const std::string sample = e.kind() == ErrorKind::NoInput ? installed_sample(path) : "";
     if (!sample.empty()) e.note("the installed sample is " + quoted(sample));

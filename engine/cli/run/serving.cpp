@@ -101,6 +101,7 @@ Serving::Serving(const Options& options, BoundGraph& graph) : options_(options),
   predicting.latency = std::chrono::microseconds(static_cast<int64_t>(1e6 * options.latency));
   predictor_ = std::make_unique<Predictor>(predicting);
   service_ = std::make_unique<Service>(settings, *control_, *predictor_);
+  put_docs(*service_);
   if (options.ui) put_page(*service_);
   service_->set_samples(take_samples);
   for (const ListenAddress& address : addresses) {

@@ -53,9 +53,6 @@ std::vector<TensorType> infer_cast(const AttributeMap& a, Types in) {
   if (from != to && ((is_stored(from) && !is_float(to)) || (is_stored(to) && !is_float(from))))
     misfit(Op::cast, ErrorKind::Type, in,
            "stored types are converted to and from floating-point types only, not to " + std::string(dtype_name(to)));
-  if (from != to && is_stored(to) && !can_encode(to))
-    misfit(Op::cast, ErrorKind::Type, in,
-           "numbers cannot be quantised to " + std::string(dtype_name(to)) + ", which can only be read");
   return {checked_type(Op::cast, to, in[0].shape)};
 }
 

@@ -443,6 +443,7 @@ Block integer_block(ScalarOp op, uint32_t dtype) {
 Block find_block(ScalarOp op, uint32_t operand, uint32_t result, int64_t result_bytes) {
   if (op == ScalarOp::cast_) return find_cast(operand, result);
   if (op == ScalarOp::select_ || op == ScalarOp::stop_gradient_) return moving_block(op, result_bytes);
+  if (Block b = find_trigonometric(op, operand)) return b;
   if (operand == HX_F32) {
     if (Block b = f32_block(op)) return b;
     if (Block b = question_block<float>(op)) return b;

@@ -1,8 +1,6 @@
 #include "../cache.hpp"
 
-#include <cstring>
-
-#include "half_floats.hpp"
+#include "eight_bits.hpp"
 #include "kernels.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -21,11 +19,14 @@ void cache_append(const void* context, void* const* buffers, uint32_t phase, uin
   const Range rows = share(c.batch * c.rows, c.parts, part);
   for (int64_t r = rows.begin; r < rows.end; ++r) {
     const int64_t b = r / c.rows, last = c.capacity - c.rows, at = start[b] < 0 ? 0 : start[b] > last ? last : start[b];
-    char* to = y + (b * c.capacity + at + r % c.rows) * c.row * c.element_bytes;
-    if (c.narrows)
-      narrow_f16(reinterpret_cast<const float*>(added) + r * c.row, reinterpret_cast<uint16_t*>(to), c.row);
+    char* const to = y + (b * c.capacity + at + r % c.rows) * c.row_bytes;
+    const char* const from = added + r * c.from_bytes;
+    if (c.how == Append::narrow_f16)
+      narrow_f16(reinterpret_cast<const float*>(from), reinterpret_cast<uint16_t*>(to), c.row);
+    else if (c.how == Append::narrow_q8_0)
+      narrow_q8_0(reinterpret_cast<const float*>(from), to, c.row);
     else
-      std::memcpy(to, added + r * c.row * c.element_bytes, static_cast<size_t>(c.row * c.element_bytes));
+      std::memcpy(to, from, static_cast<size_t>(c.row_bytes));
   }
 }
 

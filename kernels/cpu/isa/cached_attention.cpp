@@ -1,33 +1,14 @@
 #include "../cached_attention.hpp"
 
+#include "eight_bits.hpp"
 #include "gemm.hpp"
-#include "half_floats.hpp"
 #include "kernels.hpp"
-#include "softmax_power.hpp"
+#include "score_terms.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-HM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-HM_INLINE int64_t most_of(int64_t a, int64_t b) { return a > b ? a : b; }
-
 using Cached = CachedAttentionContext;
-
-// Keys [begin, end) that a query sees.
-struct Seen {
-  int64_t begin, end;
-  HM_INLINE bool none() const { return end <= begin; }
-  HM_INLINE Seen within(int64_t from, int64_t to) const { return {most_of(begin, from), least(end, to)}; }
-};
-HM_INLINE int64_t length_of(const Cached& c, void* const* buffers, int64_t b) {
-  if (c.lengths == kNoBuffer) return c.keys;
-  const int64_t given = static_cast<const int32_t*>(buffers[c.lengths])[b];
-  return given < 0 ? 0 : least(given, c.keys);
-}
-HM_INLINE Seen seen_by(const Cached& c, int64_t length, int64_t query) {
-  const int64_t position = length - c.queries + query;
-  return {c.window > 0 ? most_of(0, position - c.window + 1) : 0, c.causal ? least(length, position + 1) : length};
-}
 
 void scale_row(float* x, int64_t n, float factor) {
   for (int64_t i = 0; i < n; i += kWidth) store_some(x + i, load_some(x + i, lanes_at(i, n)) * factor, lanes_at(i, n));
@@ -47,23 +28,22 @@ struct Sums {
 };
 
 // Adds a query's scores [from, to) of a block: they become weights, and `values` is brought to their unit.
-[[gnu::noinline]] void weigh(const Cached& c, float* scores, int64_t from, int64_t to, bool fresh, Sums& sums,
-                             float* values) {
+[[gnu::noinline]] void weigh(const Cached& c, const ScoreTerms& terms, float* scores, int64_t from, int64_t to,
+                             bool fresh, Sums& sums, float* values) {
   const int64_t begin = from / kWidth * kWidth;
-  const auto mask = [&](int64_t v) __attribute__((always_inline)) {
-    const vi key = lanes() + static_cast<int32_t>(v);
-    return (key >= splat_int(static_cast<int32_t>(from))) & (key < splat_int(static_cast<int32_t>(to)));
-  };
+  const auto mask = [&](int64_t v) __attribute__((always_inline)) { return lanes_within(v, from, to); };
+  const bool changed = c.softcap > 0 || terms.any();
   vf here = splat(-kInfinity);
   for (int64_t v = begin; v < to; v += kWidth) {
     vf x = load(scores + v);
-    if (c.softcap > 0) {
-      x = vtanh(choose(mask(v), x, vf{}) * (c.scale / c.softcap)) * c.softcap;
+    if (changed) {
+      x = c.softcap > 0 ? vtanh(choose(mask(v), x, vf{}) * (c.scale / c.softcap)) * c.softcap : x * c.scale;
+      x = terms.apply(x, v, lanes_at(v, to));
       store(scores + v, x);
     }
     here = vmax(choose(mask(v), x, splat(-kInfinity)), here);  // NaN is left to the exponentials
   }
-  const float scale = (c.softcap > 0 ? 1.0f : c.scale) * kLog2E, top = max_of(here);
+  const float scale = (changed ? 1.0f : c.scale) * kLog2E, top = max_of(here);
   const float scaled = top == -kInfinity ? top : top * scale;
   const float before = fresh ? -kInfinity : sums.largest, largest = before > scaled ? before : scaled;
   const float shift = finite_shift(largest);
@@ -150,15 +130,19 @@ struct Rows {
   const float* at;
   int64_t stride;
 };
-Rows rows_of(const void* cache, const HeadRows& at, int64_t b, int64_t head, int64_t row, int64_t n, int64_t width,
-             bool half, bool copies, float* copy) {
+Rows rows_of(const void* cache, CacheType type, const HeadRows& at, int64_t b, int64_t head, int64_t row, int64_t n,
+             int64_t width, bool copies, float* copy) {
   const int64_t offset = b * at.batch + head * at.head + row * at.row;
   if (!copies) return {static_cast<const float*>(cache) + offset, at.row};
   for (int64_t i = 0; i < n; ++i) {
-    if (half)
-      widen_f16(static_cast<const uint16_t*>(cache) + offset + i * at.row, copy + i * width, width);
+    const int64_t from = offset + i * at.row;
+    float* const to = copy + i * width;
+    if (type == CacheType::f16)
+      widen_f16(static_cast<const uint16_t*>(cache) + from, to, width);
+    else if (type == CacheType::q8_0)
+      widen_q8_0(static_cast<const char*>(cache) + from / kEightBlock * kEightBytes, to, width);
     else
-      copy_row(static_cast<const float*>(cache) + offset + i * at.row, copy + i * width, width);
+      copy_row(static_cast<const float*>(cache) + from, to, width);
   }
   return {copy, width};
 }
@@ -284,25 +268,28 @@ class Item {
     if (all.none()) return false;
     const int64_t keys = all.end - all.begin, skipped = all.begin - first;
     const Rows k =
-        rows_of(buffers_[1], c_.k, batch_, head_, all.begin, keys, c_.width, c_.half_k, c_.copy_k, room_.k_copy);
+        rows_of(buffers_[1], c_.k_type, c_.k, batch_, head_, all.begin, keys, c_.width, c_.copy_k, room_.k_copy);
     scores_of(queries_ * c_.group, keys, c_.width, room_.q, k, room_.scores + skipped);
     const Rows v =
-        rows_of(buffers_[2], c_.v, batch_, head_, all.begin, keys, c_.value_width, c_.half_v, c_.copy_v, room_.v_copy);
+        rows_of(buffers_[2], c_.v_type, c_.v, batch_, head_, all.begin, keys, c_.value_width, c_.copy_v, room_.v_copy);
     for (int64_t t = 0; t < queries_;) {
       const Seen here = seen(t).within(first, end);
       int64_t next = t + 1;  // queries that see the same keys are multiplied together
       while (next < queries_ && fresh[next] == fresh[t] && same(seen(next).within(first, end), here)) ++next;
-      if (!here.none()) multiply(t, next, {here.begin - first, here.end - first}, fresh[t], v, skipped);
+      if (!here.none()) multiply(t, next, first, {here.begin - first, here.end - first}, fresh[t], v, skipped);
       for (; t < next; ++t) fresh[t] = fresh[t] && here.none();
     }
     return true;
   }
   static bool same(const Seen& a, const Seen& b) { return a.begin == b.begin && a.end == b.end; }
 
-  void multiply(int64_t t, int64_t next, Seen at, bool fresh, const Rows& v, int64_t skipped) const {
+  void multiply(int64_t t, int64_t next, int64_t key, Seen at, bool fresh, const Rows& v, int64_t skipped) const {
     for (int64_t i = t * c_.group; i < next * c_.group; ++i) {
       Sums sums{room_.largest[i], room_.sums[i]};
-      weigh(c_, room_.scores + i * kCacheBlock, at.begin, at.end, fresh, sums, room_.values + i * c_.value_width);
+      const Query row = query(i / c_.group, i % c_.group);
+      const ScoreTerms terms = ScoreTerms::of(c_, buffers_, batch_, row.head, row.position, key);
+      weigh(c_, terms, room_.scores + i * kCacheBlock, at.begin, at.end, fresh, sums,
+            room_.values + i * c_.value_width);
       room_.largest[i] = sums.largest;
       room_.sums[i] = sums.sum;
     }
@@ -342,8 +329,8 @@ void join_apart(const Cached& c, void* const* buffers, int64_t row) {
 
 }  // namespace
 
-// q, k, v, lengths and sinks in any order -> out, lse. Items are dealt to the parts in turn: short lengths leave the
-// later splits empty.
+// q, k, v and the optional inputs in any order -> out, lse. Items are dealt to the parts in turn: short lengths leave
+// the later splits empty.
 void cached_attention(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const Cached*>(context);
   if (phase == 1) {

@@ -1,8 +1,8 @@
 // Conversions between element types.
 #include <harmonics/abi.h>
 
+#include "half_floats.hpp"
 #include "kernels.hpp"
-#include "simd.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
@@ -75,6 +75,13 @@ void float_to_bfloat(const void* a, const void*, const void*, void* out, int64_t
   }
 }
 
+void half_to_float(const void* a, const void*, const void*, void* out, int64_t n) {
+  widen_f16(static_cast<const uint16_t*>(a), static_cast<float*>(out), n);
+}
+void float_to_half(const void* a, const void*, const void*, void* out, int64_t n) {
+  narrow_f16(static_cast<const float*>(a), static_cast<uint16_t*>(out), n);
+}
+
 #define HM_CAST_TYPES(X) \
   X(HX_BOOL, Bool) X(HX_U8, uint8_t) X(HX_I32, int32_t) X(HX_I64, int64_t) X(HX_F32, float) X(HX_F64, double)
 
@@ -96,6 +103,8 @@ Block cast_from(uint32_t to) {
 Block find_cast(uint32_t from, uint32_t to) {
   if (from == HX_BF16 && to == HX_F32) return bfloat_to_float;
   if (from == HX_F32 && to == HX_BF16) return float_to_bfloat;
+  if (from == HX_F16 && to == HX_F32) return half_to_float;
+  if (from == HX_F32 && to == HX_F16) return float_to_half;
   switch (from) {
 #define HM_ROW(dtype, Type) \
   case dtype:               \

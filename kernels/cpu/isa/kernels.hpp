@@ -10,6 +10,7 @@ namespace harmonics::cpu::HM_ISA {
 
 Block find_block(ScalarOp op, uint32_t operand_dtype, uint32_t result_dtype, int64_t result_bytes);
 Block find_cast(uint32_t from, uint32_t to);
+Block find_trigonometric(ScalarOp op, uint32_t operand_dtype);  // tan, hyperbolic functions, inverses
 void epilogue(float* y, int64_t rows, int64_t columns, int64_t stride, const float* bias, int activation);
 // Adds the sums of both halves of the depth, then bias and activation, for one of `parts` slices of rows. C holds the
 // first half's sums, `more` the second half's.

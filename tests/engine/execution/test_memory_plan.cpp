@@ -80,7 +80,7 @@ TEST_CASE("memory plan: a result replaces the latest of two dying inputs") {
   CHECK(plan.values[sum].offset != plan.values[early].offset);
 }
 
-TEST_CASE("memory plan: reshapes and contiguous slices are views, strided slices are not") {
+TEST_CASE("memory plan: reshapes, bit casts and contiguous slices are views, strided slices are not") {
   Builder b;
   const ValueId x = b.apply(Op::neg, {b.input("x", {8, 16})});
   const ValueId flat = b.apply(Op::reshape, {x}, AttributeMap().set("shape", std::vector<int64_t>{128}));
@@ -97,11 +97,14 @@ TEST_CASE("memory plan: reshapes and contiguous slices are views, strided slices
                                      .set("starts", std::vector<int64_t>{0, 4})
                                      .set("limits", std::vector<int64_t>{8, 8})
                                      .set("strides", std::vector<int64_t>{1, 1}));
-  for (ValueId v : {flat, part, strided, column}) b.output("y" + std::to_string(v), v);
+  const ValueId words =
+      b.apply(Op::bitcast, {x}, AttributeMap().set("dtype", static_cast<int64_t>(DType::U8)));  // [8, 16, 4]
+  for (ValueId v : {flat, part, strided, column, words}) b.output("y" + std::to_string(v), v);
   const auto steps = planned_steps(b.program, 0);
   const MemoryPlan plan = plan_memory(b.program, steps, all_forward(steps));
   CHECK(steps.size() == 3);
   CHECK(plan.values[flat].offset == plan.values[x].offset);
+  CHECK(plan.values[words].offset == plan.values[x].offset);
   CHECK(plan.values[part].offset == plan.values[x].offset + 2 * 16 * 4);
   CHECK(plan.values[strided].offset >= plan.values[x].offset + 512);
 }

@@ -178,7 +178,7 @@ TEST_CASE("optional inputs: errors say what was given and what to write") {
   CHECK(refused("attention", operands("bias"), {q, q, q, waves({3, 4}, 1)}) ==
         "attention: bias is [T, S] or [B, 1 or H, T, S], not f32[3, 4]");
   CHECK(refused("attention", AttributeMap().set("window", int64_t{-1}), {q, q, q}) ==
-        "attention: window and softcap are 0, for none, or positive");
+        "attention: window is -1; give a value at least 0");
   CHECK(refused("rope", operands("positions,"), {x, whole({0, 1, 2})}).find("names ''") != std::string::npos);
   CHECK(refused("rope", operands("positions"), {x, whole({0, 1})}) ==
         "rope: positions are [3], or 3 for each item of the first axis of x f32[2, 3, 4], not i32[2]");
@@ -187,7 +187,7 @@ TEST_CASE("optional inputs: errors say what was given and what to write") {
   CHECK(refused("rope", AttributeMap().set("rotary_dims", int64_t{3}), {x}) ==
         "rope: rotary_dims is an even number up to the width 4, not 3");
   CHECK(refused("rope", AttributeMap().set("pairing", "pairs"), {x}) ==
-        "rope: pairing is half or interleaved, not 'pairs'");
+        "rope: pairing is \"pairs\"; give one of half, interleaved");
   CHECK(refused("cache_append", {}, {x, waves({2, 4, 4}, 1), whole({0, 0})}) ==
         "cache_append: cache f32[2, 3, 4] and new rows f32[2, 4, 4] do not fit: they are [B, C, ...] and [B, T, ...] "
         "with T up to C");

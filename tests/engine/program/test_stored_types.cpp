@@ -19,7 +19,21 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-const std::vector<DType> kWritable = {DType::F8_E4M3, DType::F8_E5M2, DType::NF4, DType::I4, DType::Q8_0, DType::Q4_0};
+// Every element type whose rows of `columns` elements are whole blocks.
+std::vector<DType> stored_types(int64_t columns) {
+  std::vector<DType> found;
+  for (uint32_t i = 0; i < detail::element_type_count; ++i)
+    if (const ElementType& type = *find_element_type(i); is_stored(type.dtype) && columns % type.block == 0)
+      found.push_back(type.dtype);
+  return found;
+}
+// Quantising again what such a type holds gives the same numbers.
+bool keeps_numbers(DType type) {
+  for (const DType searched :
+       {DType::Q2_K, DType::Q3_K, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::IQ4_NL, DType::Q4_1, DType::Q5_1})
+    if (type == searched) return false;
+  return true;
+}
 
 HTensor waves(const Shape& shape, float step = 0.37f) {
   HTensor x(DType::F32, shape);
@@ -62,19 +76,17 @@ TEST_CASE("stored types: results of other operations cannot be of them") {
 }
 
 TEST_CASE("stored types: cast converts them from and to floats") {
-  const HTensor x = waves({3, 64});
-  for (const DType type : kWritable) {
+  const HTensor x = waves({3, 256});
+  for (const DType type : stored_types(256)) {
     CAPTURE(element_type(type).name);
     const HTensor stored = cast(x, type), back = cast(stored, DType::F32);
-    CHECK(type_of(stored).bytes() == tensor_bytes(type, {3, 64}));
-    CHECK(doubles(cast(cast(back, type), DType::F32)) == doubles(back));  // what a type holds is kept
+    CHECK(type_of(stored).bytes() == tensor_bytes(type, {3, 256}));
+    if (keeps_numbers(type)) CHECK(doubles(cast(cast(back, type), DType::F32)) == doubles(back));
     CHECK(doubles(cast(stored, DType::F64)) == doubles(back));
     CHECK(doubles(cast(stored, DType::F16)) == doubles(cast(back, DType::F16)));
     CHECK(doubles(cast(cast(cast(x, DType::F64), type), DType::F32)) == doubles(back));
     CHECK(std::memcmp(cast(stored, type).bytes(), stored.bytes(), type_of(stored).bytes()) == 0);
   }
-  CHECK(refusal([&] { cast(x, DType::Q6_K); }) ==
-        "type error: cast: the operand is f32[3, 64]; numbers cannot be quantised to q6_k, which can only be read");
   CHECK_THAT(refusal([&] { cast(cast(x, DType::Q8_0), DType::I32); }),
              Contains("floating-point types only, not to i32"));
   CHECK_THAT(refusal([&] { cast(waves({3, 40}), DType::Q8_0); }), Contains("must be a multiple of 32"));
@@ -88,8 +100,8 @@ TEST_CASE("stored types: gather takes whole rows") {
 }
 
 TEST_CASE("linear: weights of stored types and of other floats") {
-  const HTensor x = waves({5, 64}), bias = waves({7}, 0.9f), wide = waves({7, 64}, 0.11f), dy = waves({5, 7}, 1.3f);
-  std::vector<DType> types = kWritable;
+  const HTensor x = waves({5, 256}), bias = waves({7}, 0.9f), wide = waves({7, 256}, 0.11f), dy = waves({5, 7}, 1.3f);
+  std::vector<DType> types = stored_types(256);
   types.insert(types.end(), {DType::F16, DType::BF16});
   for (const DType type : types) {
     CAPTURE(element_type(type).name);
@@ -109,7 +121,7 @@ TEST_CASE("linear: weights of stored types and of other floats") {
     const HTensor narrow = cast(x, DType::BF16), of_narrow = one("linear", {narrow, weight});
     CHECK(of_narrow.dtype() == DType::BF16);
   }
-  const HTensor turned = cast(waves({64, 32}), DType::Q8_0),
+  const HTensor turned = cast(waves({256, 32}), DType::Q8_0),
                 transposed = one("linear", {x, turned}, AttributeMap().set("transposed", true));
   CHECK(doubles(transposed) == doubles(dot(x, cast(turned, DType::F32), {1}, {0})));
   const HTensor bytes = cast(abs(x) * 100.0, DType::U8), q8 = cast(wide, DType::Q8_0);
@@ -123,10 +135,10 @@ TEST_CASE("linear: weights of stored types and of other floats") {
 }
 
 TEST_CASE("embedding: tables of stored types give rows of f32") {
-  const HTensor ids = i64({2, 2}, {4, 0, 3, 4}), wide = waves({5, 64});
-  for (const DType type : kWritable) {
+  const HTensor ids = i64({2, 2}, {4, 0, 3, 4}), wide = waves({5, 256});
+  for (const DType type : stored_types(256)) {
     const HTensor table = cast(wide, type), y = one("embedding", {table, ids});
-    CHECK(type_of(y) == TensorType{DType::F32, {2, 2, 64}});
+    CHECK(type_of(y) == TensorType{DType::F32, {2, 2, 256}});
     CHECK(doubles(y) == doubles(one("embedding", {cast(table, DType::F32), ids})));
   }
   CHECK(one("embedding", {cast(wide, DType::BF16), ids}).dtype() == DType::BF16);

@@ -196,6 +196,7 @@ TEST_CASE("finite: a failed run's checkpoint holds its last good step and can be
         }
       const Checkpoint last = read_checkpoint(writer.last(), files);
       CHECK(last.state.step == static_cast<int64_t>(bad));
+      CHECK(g->version() == WeightsVersion{0, static_cast<int64_t>(bad)});
       CHECK((bytes_of(last.file) == f.left));
       auto again = spoiled_graph(kRows);  // the bad row is removed
       CycleRuntime runtime(*again, 0, one_by_one());
@@ -237,6 +238,7 @@ TEST_CASE("finite: on a live stream the copy is kept and its step is reported") 
       late,
       "the weights are those after step 6, all finite; the later ones cannot be repeated: live streams are read once"));
   CHECK(late.report.steps == 6);
+  CHECK(g->version() == WeightsVersion{0, 6});
   CHECK((late.left == after(6, 6, one_by_one())));
   CHECK(read_checkpoint(writer.last(), files).state.step == 6);
 }

@@ -71,6 +71,7 @@ TEST_CASE("resume: the last checkpoint is the end of the run, and more steps may
     runtime.set_checkpoints(&writer);
     if (from) runtime.resume(*from);
     CycleReport report = runtime.run();
+    CHECK(g->weights().metadata.at("harmonics.step") == std::to_string(report.steps));
     return end_of(*g, std::move(report));
   };
   const End two = run(2, nullptr, files);

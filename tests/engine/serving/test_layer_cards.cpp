@@ -3,10 +3,13 @@
 
 #include <atomic>
 #include <cmath>
+#include <fstream>
+#include <sstream>
 
 #include <boost/json.hpp>
 
 #include "engine/serving/layer_cards.hpp"
+#include "tests/journeys/schema.hpp"
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
@@ -20,6 +23,13 @@ double norm(const std::vector<float>& v) {
   double sum = 0;
   for (float x : v) sum += static_cast<double>(x) * static_cast<double>(x);
   return std::sqrt(sum);
+}
+
+std::vector<std::string> violations(const char* schema, const json::value& value) {
+  std::ifstream in(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/http/" + schema + ".json");
+  std::stringstream text;
+  text << in.rdbuf();
+  return journeys::SchemaCheck::run(json::parse(text.str()), value);
 }
 
 }  // namespace
@@ -37,6 +47,7 @@ TEST_CASE("layer cards: describe weights, gradient and activation") {
   const std::string before = learned_bytes(*g);
   const json::object o = cards.cards(*snapshots->newest(), &sample);
   CHECK(learned_bytes(*g) == before);
+  CHECK(violations("layers", o).empty());
   CHECK(o.at("step") == 7);
   CHECK(o.at("samples") == 4);
   const json::object& layer = o.at("layers").at(0).as_object();
@@ -65,11 +76,13 @@ TEST_CASE("layer cards: describe weights, gradient and activation") {
 
   const json::object tapped = cards.tap(*snapshots->newest(), sample, "o", 2);
   REQUIRE(tapped.at("samples").as_array().size() == 2);
+  CHECK(violations("passing_samples", tapped).empty());
   CHECK(tapped.at("samples").at(1).at(0).as_double() == Approx(outputs[2]).epsilon(1e-4));
   CHECK(cards.tap(*snapshots->newest(), sample, "x", 9).at("samples").as_array().size() == 4);
   CHECK_THAT(message_of([&] { cards.tap(*snapshots->newest(), sample, "oo", 1); }),
              Catch::Contains("did you mean 'o'?"));
   const json::object none = cards.cards(*snapshots->newest(), nullptr);
+  CHECK(violations("layers", none).empty());
   CHECK(none.at("layers").at(0).at("activation").is_null());
   CHECK(none.at("layers").at(0).at("gradient_norm").is_null());
 }

@@ -16,8 +16,12 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-const std::vector<DType> kStored = {DType::F8_E4M3, DType::F8_E5M2, DType::NF4,  DType::I4,
-                                    DType::Q8_0,    DType::Q4_0,    DType::Q4_K, DType::Q6_K};
+std::vector<DType> stored_types() {
+  std::vector<DType> found;
+  for (const ElementType& type : detail::element_types)
+    if (is_stored(type.dtype)) found.push_back(type.dtype);
+  return found;
+}
 
 // A float of eight bits by its definition.
 double eight_bits(int v, int fraction_bits, int bias, bool has_infinity) {
@@ -60,6 +64,14 @@ TEST_CASE("element types: bytes of blocks") {
   CHECK(TensorType{DType::Q4_0, {2, 32}}.bytes() == 36);
   CHECK(TensorType{DType::Q4_K, {2, 512}}.bytes() == 4 * 144);
   CHECK(TensorType{DType::Q6_K, {256}}.bytes() == 210);
+  CHECK(TensorType{DType::Q4_1, {2, 32}}.bytes() == 40);
+  CHECK(TensorType{DType::Q5_0, {64}}.bytes() == 44);
+  CHECK(TensorType{DType::Q5_1, {64}}.bytes() == 48);
+  CHECK(TensorType{DType::Q2_K, {256}}.bytes() == 84);
+  CHECK(TensorType{DType::Q3_K, {256}}.bytes() == 110);
+  CHECK(TensorType{DType::Q5_K, {256}}.bytes() == 176);
+  CHECK(TensorType{DType::IQ4_NL, {64}}.bytes() == 36);
+  CHECK(TensorType{DType::MXFP4, {64}}.bytes() == 34);
   CHECK(TensorType{DType::NF4, {3, 2}}.bytes() == 3);
   CHECK(TensorType{DType::F8_E4M3, {3, 5}}.bytes() == 15);
   CHECK(TensorType{DType::Q8_0, {3, 0}}.bytes() == 0);
@@ -166,30 +178,72 @@ TEST_CASE("element types: the error of quantised blocks is half a step") {
 }
 
 TEST_CASE("element types: a block with an infinity or NaN decodes to NaN") {
-  for (const DType type : {DType::Q8_0, DType::Q4_0})
+  for (const DType type : stored_types()) {
+    const int64_t size = element_type(type).block;
+    if (size < 32) continue;
+    CAPTURE(element_type(type).name);
     for (const float bad : {INFINITY, -INFINITY, NAN}) {
-      float x[32] = {1, 2, bad}, y[32];
-      uint8_t block[34];
-      encode_elements(type, x, block, 32);
-      decode_elements(type, block, y, 32);
+      std::vector<float> x(static_cast<size_t>(size), 1), y(x.size());
+      x[17] = bad;
+      std::vector<char> block(element_type(type).block_bytes);
+      encode_elements(type, x.data(), block.data(), size);
+      decode_elements(type, block.data(), y.data(), size);
       for (const float v : y) REQUIRE(std::isnan(v));
+    }
+  }
+}
+
+TEST_CASE("element types: every stored type is quantised to and decoded, zeros exactly") {
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(512), y(512);
+  for (const DType type : stored_types()) {
+    CAPTURE(element_type(type).name);
+    std::vector<char> bytes(run_bytes(type, 512));
+    encode_elements(type, x.data(), bytes.data(), 512);
+    decode_elements(type, bytes.data(), y.data(), 512);
+    for (const float v : y) REQUIRE(v == 0);
+  }
+  const int64_t word = 1;
+  CHECK_THROWS_WITH(decode_elements(DType::I64, &word, x.data(), 1), Contains("i64 has no conversion"));
+  CHECK_THROWS_WITH(decode_elements(static_cast<DType>(99), &word, x.data(), 1), Contains("unknown element type"));
+}
+
+TEST_CASE("element types: searched scales leave less error than scales of the extremes") {
+  std::mt19937 random(12);
+  std::normal_distribution<float> normal;
+  // The root of the mean squared error for normal numbers, in standard deviations.
+  const std::pair<DType, double> bounds[] = {{DType::Q2_K, 0.27},   {DType::Q3_K, 0.147},  {DType::Q4_K, 0.071},
+                                             {DType::Q5_K, 0.0355}, {DType::Q6_K, 0.0175}, {DType::IQ4_NL, 0.076}};
+  for (const float deviation : {0.01f, 1.0f, 1000.0f})
+    for (const auto& [type, bound] : bounds) {
+      CAPTURE(element_type(type).name, deviation);
+      std::vector<float> x(16384), y(x.size());
+      for (float& v : x) v = deviation * normal(random);
+      std::vector<char> bytes(run_bytes(type, 16384));
+      encode_elements(type, x.data(), bytes.data(), 16384);
+      decode_elements(type, bytes.data(), y.data(), 16384);
+      double squares = 0;
+      for (size_t i = 0; i < x.size(); ++i) squares += std::pow(static_cast<double>(x[i] - y[i]), 2);
+      CHECK(std::sqrt(squares / 16384) < bound * static_cast<double>(deviation));
     }
 }
 
-TEST_CASE("element types: some stored types can only be read") {
-  for (const DType type : kStored) {
-    const bool reads_only = type == DType::Q4_K || type == DType::Q6_K;
-    CHECK(is_stored(type));
-    CHECK(can_encode(type) != reads_only);
-    std::vector<float> x(256);
+TEST_CASE("element types: numbers that a searched block can hold are found") {
+  // one step for all, every index, the largest scale of a run
+  for (const auto& [type, lowest, highest] : {std::tuple{DType::Q4_K, 0, 15},
+                                              {DType::Q5_K, 0, 31},
+                                              {DType::Q2_K, 0, 3},
+                                              {DType::Q6_K, -32, 31},
+                                              {DType::Q3_K, -4, 3}}) {
+    CAPTURE(element_type(type).name);
+    std::vector<float> x(256), y(256);
+    for (int i = 0; i < 256; ++i)
+      x[static_cast<size_t>(i)] = static_cast<float>(lowest + i % 16 * (highest - lowest) / 15) * 63 * 0.125f;
     std::vector<char> bytes(run_bytes(type, 256));
-    if (reads_only)
-      CHECK_THROWS_WITH(encode_elements(type, x.data(), bytes.data(), 256), Contains("can only be read"));
-    else
-      CHECK_NOTHROW(encode_elements(type, x.data(), bytes.data(), 256));
-    CHECK_NOTHROW(decode_elements(type, bytes.data(), x.data(), 256));
+    encode_elements(type, x.data(), bytes.data(), 256);
+    decode_elements(type, bytes.data(), y.data(), 256);
+    for (size_t i = 0; i < 256; ++i)
+      REQUIRE(std::fabs(x[i] - y[i]) <= 2e-3f * 63 * 0.125f * static_cast<float>(highest));
   }
-  float x = 0;
-  const int64_t word = 1;
-  CHECK_THROWS_WITH(decode_elements(DType::I64, &word, &x, 1), Contains("i64 has no conversion"));
 }

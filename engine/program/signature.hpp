@@ -1,0 +1,81 @@
+// Signatures of functionals: named inputs, results and attributes, read from one line of text.
+//
+//   x [..., in], weight [out, in], bias [out]? {activation = "" in relu|tanh, scale: float?} -> y [..., out]
+//
+// An input or result is a name, then its type and shape as prose. `?` marks an optional one, `...` after it one that
+// repeats. `labels [...] < classes` holds indices below the size of the axis of that name in an earlier input, or below
+// the attribute of that name. `...` alone: any number of further inputs, or attributes that are checked elsewhere.
+//
+// An attribute is NAME [: TYPE] [?] [= DEFAULT] [in RANGE] [since 1.N] [(description)]. Types are int, float, bool,
+// text and ints; a default implies its type. `?` marks one that may be absent; one with neither `?` nor a default is
+// required. Ranges are those of arguments of plugins (hx_argument_spec); a default may lie outside its range. Libraries
+// built for a contract before `since` are not offered calls that give the attribute another value than its default.
+//
+// Text after ";" describes the call as a whole.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/plugin/registry.hpp"
+#include "engine/tensor/attributes.hpp"
+
+namespace harmonics::engine {
+
+struct OperandSpec {
+  std::string name;
+  std::string type;  // "i32 [T] or [B, T]"
+  bool optional = false, repeated = false;
+  std::string below;  // the axis or attribute that bounds the indices in it; "": it holds no indices
+
+  std::string str() const;
+};
+
+struct AttributeSpec : ArgumentSpec {
+  uint16_t since = 0;  // minor version of contract 1
+
+  std::optional<AttributeValue> value_if_absent() const;
+};
+
+struct Signature {
+  bool known = false;  // false: nothing is said about inputs and results
+  std::vector<OperandSpec> inputs, results;
+  bool more_inputs = false, more_attributes = false;
+  std::vector<AttributeSpec> attributes;
+  std::string notes;
+
+  const AttributeSpec* attribute(std::string_view name) const;  // null: none
+  size_t fewest_inputs() const;
+  size_t most_inputs() const;  // SIZE_MAX: any number
+  // Without ranges and descriptions: "x [..., in], weight [out, in] {scale?} -> y [..., out]".
+  std::string str() const;
+};
+
+// "" gives an unknown signature, with any inputs and attributes. Throws ErrorKind::Plugin for invalid text.
+Signature parse_signature(const std::string& text);
+
+// Checks of a call. `op` is the name in messages.
+//
+// Throws ErrorKind::Shape unless the number of inputs fits.
+void check_inputs(std::string_view op, const Signature& signature, size_t inputs);
+// Throws ErrorKind::Name for unknown and missing attributes, ErrorKind::Type for values of another type or out of
+// range.
+void check_attributes(std::string_view op, const Signature& signature, const AttributeMap& attributes);
+// "rope has no attribute 'ofset'", with the nearest name as a note.
+Error unknown_attribute(std::string_view op, const Signature& signature, std::string_view name);
+
+// The number that the indices in an input lie below. Nothing: the input holds no indices.
+std::optional<int64_t> index_limit(const Signature& signature, size_t input, const AttributeMap& attributes,
+                                   std::span<const TensorType> inputs);
+// Returns whether indices in another input select rows of this one.
+bool is_looked_up(const Signature& signature, size_t input);
+// Returns whether all attributes have the values that they have if absent.
+bool has_defaults(const Signature& signature, const AttributeMap& attributes);
+// The minor version of contract 1 that has all attributes of the call.
+uint16_t contract_minor(const Signature& signature, const AttributeMap& attributes);
+
+}  // namespace harmonics::engine

@@ -1,0 +1,29 @@
+// Records which attributes code asks a map for, so that signatures can be compared with bodies.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "engine/tensor/attributes.hpp"
+
+namespace harmonics::engine {
+
+// While it lives, records the names that this thread looks up in one map, found or not.
+class AttributeReads {
+ public:
+  explicit AttributeReads(const AttributeMap& of);
+  ~AttributeReads();
+  AttributeReads(const AttributeReads&) = delete;
+  AttributeReads& operator=(const AttributeReads&) = delete;
+
+  const std::set<std::string>& names() const { return names_; }
+  void note(const AttributeMap& map, std::string_view name);
+
+ private:
+  const AttributeMap* of_;
+  AttributeReads* outer_;
+  std::set<std::string> names_;
+};
+
+}  // namespace harmonics::engine

@@ -1,0 +1,358 @@
+// Encoders of blocks that search for scales. Each minimises the sum of squared errors: candidates of a run's scale come
+// from its extremes, the least-squares scale of the indices follows; the scales are then rounded together, and indices
+// and scales improved in turn while the error falls.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include <harmonics/element_blocks.hpp>
+
+namespace harmonics {
+
+namespace detail {
+
+// min(max(round(x), 0), top)
+HARMONICS_FACE inline int nearest_index(float x, int top) {
+  const float moved = x + 0.5f;
+  return !(moved > 0) ? 0 : moved > static_cast<float>(top) ? top : static_cast<int>(moved);
+}
+
+// ---- numbers = step * index - least, index in [0, levels]: q2_k, q4_k, q5_k
+
+struct AffineRun {
+  float step = 0, least = 0;
+};
+
+// The best unrounded pair of a run of n numbers.
+HARMONICS_FACE inline AffineRun affine_run(const float* x, int n, int levels) {
+  float low = 0, high = x[0];
+  double sum = 0;
+  for (int i = 0; i < n; ++i) {
+    low = std::fmin(low, x[i]);
+    high = std::fmax(high, x[i]);
+    sum += static_cast<double>(x[i]);
+  }
+  AffineRun best{(high - low) / static_cast<float>(levels), -low};  // for equal numbers, which have no other
+  if (!(high > low)) return best;
+  double least_error = HUGE_VAL;
+  for (int candidate = -10; candidate <= 10; ++candidate) {
+    float offset = low, inverse = (static_cast<float>(levels) + 0.1f * static_cast<float>(candidate)) / (high - low);
+    for (int turn = 0; turn < 2; ++turn) {
+      double indices = 0, squares = 0, products = 0, all = 0;
+      for (int i = 0; i < n; ++i) {
+        const double q = nearest_index((x[i] - offset) * inverse, levels), v = static_cast<double>(x[i]);
+        indices += q;
+        squares += q * q;
+        products += q * v;
+        all += v * v;
+      }
+      const double determinant = n * squares - indices * indices;
+      if (!(determinant > 0)) break;
+      double step = (n * products - indices * sum) / determinant, base = (sum - step * indices) / n;
+      if (base > 0) base = 0, step = products / squares;
+      if (!(step > 0)) break;
+      const double error = all + step * step * squares + n * base * base + 2 * step * base * indices -
+                           2 * step * products - 2 * base * sum;
+      if (error < least_error) least_error = error, best = {static_cast<float>(step), static_cast<float>(-base)};
+      offset = static_cast<float>(base);
+      inverse = static_cast<float>(1 / step);
+    }
+  }
+  return best;
+}
+
+template <int kRuns, int kLevels, int kTop>  // kTop: the largest rounded scale and minimum
+struct AffineBlock {
+  static constexpr int kRun = 256 / kRuns;
+  uint16_t scales = 0, minima = 0;  // f16
+  uint8_t steps[kRuns] = {}, leasts[kRuns] = {}, indices[256] = {};
+
+  // The indices of a run for a rounded pair; gives their squared error.
+  HARMONICS_FACE double round_run(const float* x, float step, float least, uint8_t* to) const {
+    const float inverse = step != 0 ? 1 / step : 0;
+    double error = 0;
+    for (int i = 0; i < kRun; ++i) {
+      const int q = nearest_index((x[i] + least) * inverse, kLevels);
+      const double e = static_cast<double>(step) * q - static_cast<double>(least) - static_cast<double>(x[i]);
+      to[i] = static_cast<uint8_t>(q);
+      error += e * e;
+    }
+    return error;
+  }
+
+  // Rounds the pairs with the scales of the block, trying both neighbours of each, and sets the indices.
+  HARMONICS_FACE double round_all(const float* x, const AffineRun* runs) {
+    const float d = half_to_float(scales), m = half_to_float(minima);
+    double total = 0;
+    for (int run = 0; run < kRuns; ++run) {
+      const int step = d > 0 ? nearest_index(runs[run].step / d, kTop) : 0,
+                least = m > 0 ? nearest_index(runs[run].least / m, kTop) : 0;
+      double best = HUGE_VAL;
+      for (int s = step > 0 ? step - 1 : 0; s <= step + 1 && s <= kTop; ++s)
+        for (int l = least > 0 ? least - 1 : 0; l <= least + 1 && l <= kTop; ++l) {
+          uint8_t found[kRun];
+          const double error = round_run(x + run * kRun, d * static_cast<float>(s), m * static_cast<float>(l), found);
+          if (!(error < best)) continue;
+          best = error;
+          steps[run] = static_cast<uint8_t>(s);
+          leasts[run] = static_cast<uint8_t>(l);
+          std::memcpy(indices + run * kRun, found, kRun);
+        }
+      total += best;
+    }
+    return total;
+  }
+
+  // The least-squares scales of the rounded pairs and the indices.
+  HARMONICS_FACE bool fit(const float* x) {
+    double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;
+    for (int i = 0; i < 256; ++i) {
+      const double a = steps[i / kRun] * indices[i], b = -leasts[i / kRun], v = static_cast<double>(x[i]);
+      aa += a * a, ab += a * b, bb += b * b, ax += a * v, bx += b * v;
+    }
+    const double determinant = aa * bb - ab * ab;
+    double d = aa > 0 ? ax / aa : 0, m = 0;
+    if (determinant > 1e-9 * aa * bb) d = (ax * bb - bx * ab) / determinant, m = (bx * aa - ax * ab) / determinant;
+    if (!(d > 0) || !(m >= 0)) return false;
+    scales = float_to_half(static_cast<float>(d));
+    minima = float_to_half(static_cast<float>(m));
+    return true;
+  }
+
+  HARMONICS_FACE void encode(const float* x) {
+    AffineRun runs[kRuns];
+    float most_step = 0, most_least = 0;
+    for (int run = 0; run < kRuns; ++run) {
+      runs[run] = affine_run(x + run * kRun, kRun, kLevels);
+      most_step = std::fmax(most_step, runs[run].step);
+      most_least = std::fmax(most_least, runs[run].least);
+    }
+    scales = float_to_half(most_step / kTop);
+    minima = float_to_half(most_least / kTop);
+    double error = round_all(x, runs);
+    for (int turn = 0; turn < 4; ++turn) {
+      AffineBlock next = *this;
+      if (!next.fit(x)) return;
+      const double found = next.round_all(x, runs);
+      if (!(found < error)) return;
+      error = found;
+      *this = next;
+    }
+  }
+};
+
+HARMONICS_FACE inline void encode_q2_k(const float* from, uint8_t* block) {
+  if (refuse_block(from, 256, block, 84, 80)) return;
+  AffineBlock<16, 3, 15> found;
+  found.encode(from);
+  std::memset(block, 0, 84);
+  for (int run = 0; run < 16; ++run) block[run] = static_cast<uint8_t>(found.steps[run] | found.leasts[run] << 4);
+  for (int i = 0; i < 256; ++i)
+    block[16 + i / 128 * 32 + i % 32] |= static_cast<uint8_t>(found.indices[i] << (i % 128 / 32 * 2));
+  store_u16(block + 80, found.scales);
+  store_u16(block + 82, found.minima);
+}
+
+// Scales and pairs of q4_k and q5_k.
+template <int kLevels>
+HARMONICS_FACE inline void store_pairs(const AffineBlock<8, kLevels, 63>& found, uint8_t* block) {
+  store_u16(block, found.scales);
+  store_u16(block + 2, found.minima);
+  uint8_t* packed = block + 4;
+  for (int run = 0; run < 4; ++run) {
+    const int step = found.steps[run + 4], least = found.leasts[run + 4];
+    packed[run] = static_cast<uint8_t>(found.steps[run] | step >> 4 << 6);
+    packed[run + 4] = static_cast<uint8_t>(found.leasts[run] | least >> 4 << 6);
+    packed[run + 8] = static_cast<uint8_t>((step & 15) | (least & 15) << 4);
+  }
+}
+
+HARMONICS_FACE inline void encode_q4_k(const float* from, uint8_t* block) {
+  if (refuse_block(from, 256, block, 144)) return;
+  AffineBlock<8, 15, 63> found;
+  found.encode(from);
+  store_pairs(found, block);
+  for (int i = 0; i < 128; ++i) {
+    const uint8_t* low = found.indices + i / 32 * 64 + i % 32;
+    block[16 + i] = static_cast<uint8_t>(low[0] | low[32] << 4);
+  }
+}
+
+HARMONICS_FACE inline void encode_q5_k(const float* from, uint8_t* block) {
+  if (refuse_block(from, 256, block, 176)) return;
+  AffineBlock<8, 31, 63> found;
+  found.encode(from);
+  store_pairs(found, block);
+  std::memset(block + 16, 0, 32);
+  for (int i = 0; i < 256; ++i) block[16 + i % 32] |= static_cast<uint8_t>(found.indices[i] >> 4 << (i / 32));
+  for (int i = 0; i < 128; ++i) {
+    const uint8_t* low = found.indices + i / 32 * 64 + i % 32;
+    block[48 + i] = static_cast<uint8_t>((low[0] & 15) | (low[32] & 15) << 4);
+  }
+}
+
+// ---- numbers = step * index, index in [-levels, levels - 1]: q3_k, q6_k
+
+HARMONICS_FACE inline float symmetric_run(const float* x, int n, int levels) {
+  const float most = largest_of(x, n);
+  if (most == 0) return 0;
+  float best = 0;
+  double best_gain = 0;
+  for (const int end : {-levels, levels - 1})
+    for (int candidate = -9; candidate <= 9; ++candidate) {
+      float inverse = (static_cast<float>(end) + 0.1f * static_cast<float>(candidate)) / most;
+      for (int turn = 0; turn < 2; ++turn) {
+        double squares = 0, products = 0;
+        for (int i = 0; i < n; ++i) {
+          const double q = nearest_index(x[i] * inverse + static_cast<float>(levels), 2 * levels - 1) - levels;
+          squares += q * q;
+          products += q * static_cast<double>(x[i]);
+        }
+        if (!(squares > 0) || products == 0) break;
+        const double gain = products * products / squares;  // the fall of the squared error
+        if (gain > best_gain) best_gain = gain, best = static_cast<float>(products / squares);
+        inverse = static_cast<float>(squares / products);
+      }
+    }
+  return best;
+}
+
+template <int kLevels, int kTop>  // rounded scales are in [-kTop, kTop - 1]
+struct SymmetricBlock {
+  uint16_t scale = 0;  // f16
+  int8_t steps[16] = {};
+  uint8_t indices[256] = {};  // from 0 on
+
+  HARMONICS_FACE double round_run(const float* x, float step, uint8_t* to) const {
+    const float inverse = step != 0 ? 1 / step : 0;
+    double error = 0;
+    for (int i = 0; i < 16; ++i) {
+      const int q = nearest_index(x[i] * inverse + static_cast<float>(kLevels), 2 * kLevels - 1);
+      const double e = static_cast<double>(step) * (q - kLevels) - static_cast<double>(x[i]);
+      to[i] = static_cast<uint8_t>(q);
+      error += e * e;
+    }
+    return error;
+  }
+
+  HARMONICS_FACE double round_all(const float* x, const float* runs) {
+    const float d = half_to_float(scale);
+    double total = 0;
+    for (int run = 0; run < 16; ++run) {
+      const int step = d != 0 ? nearest_index(runs[run] / d + static_cast<float>(kTop), 2 * kTop - 1) - kTop : 0;
+      double best = HUGE_VAL;
+      for (int s = step - 1; s <= step + 1; ++s) {
+        if (s < -kTop || s >= kTop) continue;
+        uint8_t found[16];
+        const double error = round_run(x + run * 16, d * static_cast<float>(s), found);
+        if (!(error < best)) continue;
+        best = error;
+        steps[run] = static_cast<int8_t>(s);
+        std::memcpy(indices + run * 16, found, 16);
+      }
+      total += best;
+    }
+    return total;
+  }
+
+  HARMONICS_FACE bool fit(const float* x) {
+    double squares = 0, products = 0;
+    for (int i = 0; i < 256; ++i) {
+      const double a = steps[i / 16] * (indices[i] - kLevels);
+      squares += a * a;
+      products += a * static_cast<double>(x[i]);
+    }
+    if (!(squares > 0)) return false;
+    scale = float_to_half(static_cast<float>(products / squares));
+    return true;
+  }
+
+  HARMONICS_FACE void encode(const float* x) {
+    float runs[16];
+    for (int run = 0; run < 16; ++run) runs[run] = symmetric_run(x + run * 16, 16, kLevels);
+    scale = float_to_half(largest_of(runs, 16) / -kTop);
+    double error = round_all(x, runs);
+    for (int turn = 0; turn < 4; ++turn) {
+      SymmetricBlock next = *this;
+      if (!next.fit(x)) return;
+      const double found = next.round_all(x, runs);
+      if (!(found < error)) return;
+      error = found;
+      *this = next;
+    }
+  }
+};
+
+HARMONICS_FACE inline void encode_q3_k(const float* from, uint8_t* block) {
+  if (refuse_block(from, 256, block, 110, 108)) return;
+  SymmetricBlock<4, 32> found;
+  found.encode(from);
+  std::memset(block, 0, 110);
+  for (int i = 0; i < 256; ++i) {
+    block[i % 32] |= static_cast<uint8_t>(found.indices[i] >> 2 << (i / 32));
+    block[32 + i / 128 * 32 + i % 32] |= static_cast<uint8_t>((found.indices[i] & 3) << (i % 128 / 32 * 2));
+  }
+  for (int run = 0; run < 16; ++run) {
+    const int step = found.steps[run] + 32;
+    block[96 + run % 8] |= static_cast<uint8_t>((step & 15) << (run / 8 * 4));
+    block[104 + run % 4] |= static_cast<uint8_t>(step >> 4 << (run / 4 * 2));
+  }
+  store_u16(block + 108, found.scale);
+}
+
+HARMONICS_FACE inline void encode_q6_k(const float* from, uint8_t* block) {
+  if (refuse_block(from, 256, block, 210, 208)) return;
+  SymmetricBlock<32, 128> found;
+  found.encode(from);
+  std::memset(block, 0, 210);
+  for (int i = 0; i < 256; ++i) {
+    const int half = i / 128, quarter = i % 128 / 32, q = found.indices[i];
+    block[64 * half + quarter % 2 * 32 + i % 32] |= static_cast<uint8_t>((q & 15) << (quarter / 2 * 4));
+    block[128 + 32 * half + i % 32] |= static_cast<uint8_t>(q >> 4 << (2 * quarter));
+  }
+  std::memcpy(block + 192, found.steps, 16);
+  store_u16(block + 208, found.scale);
+}
+
+// ---- numbers = step * one of sixteen uneven steps
+
+HARMONICS_FACE inline int nearest_uneven_step(float x) {
+  int i = 0;
+  while (i < 15 && x - static_cast<float>(uneven_steps[i]) > static_cast<float>(uneven_steps[i + 1]) - x) ++i;
+  return i;
+}
+
+HARMONICS_FACE inline void encode_iq4_nl(const float* from, uint8_t* block) {
+  if (refuse_block(from, 32, block, 18)) return;
+  const float most = largest_of(from, 32);
+  float best = 0;
+  double best_gain = 0;
+  for (const int end : {int{uneven_steps[0]}, int{uneven_steps[15]}})
+    for (int candidate = -10; most != 0 && candidate <= 10; ++candidate) {
+      float inverse = static_cast<float>(end + candidate) / most;
+      for (int turn = 0; turn < 2; ++turn) {
+        double squares = 0, products = 0;
+        for (int i = 0; i < 32; ++i) {
+          const double q = uneven_steps[nearest_uneven_step(from[i] * inverse)];
+          squares += q * q;
+          products += q * static_cast<double>(from[i]);
+        }
+        if (products == 0) break;
+        const double gain = products * products / squares;
+        if (gain > best_gain) best_gain = gain, best = static_cast<float>(products / squares);
+        inverse = static_cast<float>(squares / products);
+      }
+    }
+  const uint16_t scale = float_to_half(best);
+  store_u16(block, scale);
+  const float inverse = half_to_float(scale) != 0 ? 1 / half_to_float(scale) : 0;
+  for (int i = 0; i < 16; ++i)
+    block[2 + i] =
+        static_cast<uint8_t>(nearest_uneven_step(from[i] * inverse) | nearest_uneven_step(from[i + 16] * inverse) << 4);
+}
+
+}  // namespace detail
+
+}  // namespace harmonics

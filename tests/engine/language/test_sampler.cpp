@@ -1,0 +1,121 @@
+// The choice of tokens: what each filter keeps, and texts that end a text.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <set>
+
+#include "engine/language/sampler.hpp"
+#include "engine/language/stop_texts.hpp"
+
+using namespace harmonics::engine;
+
+namespace {
+
+// Probabilities 0.4, 0.3, 0.2, 0.06, 0.04, in another order.
+const std::vector<float> kScores = {std::log(0.2f), std::log(0.4f), std::log(0.04f), std::log(0.3f), std::log(0.06f)};
+
+std::set<int32_t> drawn(const FilterSettings& filters, const std::vector<float>& scores = kScores,
+                        const std::vector<int32_t>& before = {}) {
+  Sampler sampler({1.0, 3}, filters, static_cast<int64_t>(scores.size()));
+  for (const int32_t id : before) sampler.observe(id);
+  std::set<int32_t> ids;
+  for (int i = 0; i < 2000; ++i) ids.insert(sampler.choose(scores));
+  return ids;
+}
+
+using Ids = std::set<int32_t>;
+
+}  // namespace
+
+TEST_CASE("sampler: draws in proportion to the probabilities, and a seed repeats them") {
+  Sampler sampler({1.0, 5}, {}, 5), again({1.0, 5}, {}, 5), other({1.0, 6}, {}, 5);
+  std::vector<int> times(5);
+  bool same = true, differs = false;
+  for (int i = 0; i < 20000; ++i) {
+    const int32_t id = sampler.choose(kScores);
+    ++times[static_cast<size_t>(id)];
+    same = same && again.choose(kScores) == id;
+    differs = differs || other.choose(kScores) != id;
+  }
+  CHECK(same);
+  CHECK(differs);
+  for (size_t i = 0; i < times.size(); ++i) CHECK(times[i] / 20000.0 == Approx(std::exp(kScores[i])).margin(0.015));
+}
+
+TEST_CASE("sampler: temperature 0 takes the first of the best, after the penalties") {
+  const std::vector<float> scores = {1, 2, 2, -1};
+  Sampler plain({0, 0}, {}, 4);
+  CHECK(plain.choose(scores) == 1);
+  FilterSettings filters;
+  filters.repeat_penalty = 4;
+  Sampler penalised({0, 0}, filters, 4);
+  penalised.observe(1);
+  CHECK(penalised.choose(scores) == 2);
+  penalised.observe(2);
+  CHECK(penalised.choose(scores) == 0);
+}
+
+TEST_CASE("sampler: filters keep the tokens that their papers say") {
+  CHECK(drawn({}) == Ids{0, 1, 2, 3, 4});
+  FilterSettings f;
+  f.top_k = 2;
+  CHECK(drawn(f) == Ids{1, 3});
+  f = {};
+  f.top_p = 0.65;  // 0.4 + 0.3 reaches it
+  CHECK(drawn(f) == Ids{1, 3});
+  f.top_p = 0.75;
+  CHECK(drawn(f) == Ids{0, 1, 3});
+  f = {};
+  f.min_p = 0.45;  // of 0.4: 0.18
+  CHECK(drawn(f) == Ids{0, 1, 3});
+  f.min_p = 1;
+  CHECK(drawn(f) == Ids{1});
+  f = {};
+  f.typical = 0.25;  // the mean surprise is 1.39 nats; 0.3 has 1.20, 0.2 has 1.61
+  CHECK(drawn(f) == Ids{3});
+  f.typical = 0.45;
+  CHECK(drawn(f) == Ids{0, 3});
+  f = {};
+  f.top_k = 100;
+  CHECK(drawn(f).size() == 5);
+}
+
+TEST_CASE("sampler: penalties look back at the recent tokens only") {
+  FilterSettings f;
+  f.top_k = 1;
+  f.recent = 2;
+  f.presence_penalty = 10;
+  CHECK(drawn(f, kScores, {1}) == Ids{3});
+  CHECK(drawn(f, kScores, {1, 3}) == Ids{0});
+  CHECK(drawn(f, kScores, {1, 3, 2}) == Ids{1});  // token 1 is forgotten
+  f.presence_penalty = 0;
+  f.frequency_penalty = 0.2;  // ln 0.4 - ln 0.3 is 0.288: one occurrence is not enough
+  CHECK(drawn(f, kScores, {1}) == Ids{1});
+  CHECK(drawn(f, kScores, {1, 1}) == Ids{3});
+  f = {};
+  f.top_k = 1;
+  f.repeat_penalty = 2;  // negative scores are multiplied
+  CHECK(drawn(f, {-1, -1.5, -3, -3, -3}, {0}) == Ids{1});
+  CHECK(drawn(f, {3, 2, 1, 0, 0}, {0}) == Ids{1});
+}
+
+TEST_CASE("stop texts: found over the borders of pieces, and what may begin one is held back") {
+  StopTexts stop({"</s>", "STOP", ""});
+  CHECK(stop.push("one <") == "one ");
+  CHECK(stop.push("b> S") == "<b> ");
+  CHECK(stop.push("TO") == "");
+  CHECK(stop.push("Ry ") == "STORy ");
+  CHECK(stop.push("end<") == "end");
+  CHECK_FALSE(stop.found());
+  CHECK(stop.push("/s>more") == "");
+  CHECK(stop.found());
+  CHECK(stop.push("again") == "");
+  CHECK(stop.finish() == "");
+  StopTexts first({"b", "ab"});
+  CHECK(first.push("xab") == "x");
+  StopTexts none({});
+  CHECK(none.push("text") == "text");
+  StopTexts held({"xyz"});
+  CHECK(held.push("1xy") == "1");
+  CHECK(held.finish() == "xy");
+}

@@ -1,0 +1,25 @@
+// Recurrent layers on the OpenCL device against the CPU.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "tests/engine/execution/recurrent_training.hpp"
+#include "tests/opencl/driver.hpp"
+
+using namespace harmonics;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
+
+TEST_CASE("opencl: recurrent layers and their gradients equal the CPU's in plans that do not grow with length") {
+  if (!opens_driver()) return;
+  const auto executor = make_sequential_executor();
+  for (const char* kind : {"rnn", "lstm", "gru"}) {
+    INFO(kind);
+    for (const int64_t length : {1, 8, 200}) {
+      const RecurrentTraining r = recurrent_training(kind, length);
+      CHECK(most_apart(run_compiled(r.program, r.numbers, *executor, on("opencl")),
+                       run_compiled(r.program, r.numbers, *executor, on("cpu"))) < 1e-4);
+    }
+    CHECK(planned_steps_of(recurrent_training(kind, 8), on("opencl")) ==
+          planned_steps_of(recurrent_training(kind, 200), on("opencl")));
+  }
+}

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Writes golden/tokens.json: ids that the packages `tokenizers` and `sentencepiece` give for texts chosen to be hard.
+
+    pip install tokenizers sentencepiece
+    tests/parity/make_tokens.py DATA     # DATA: the folder with tiny-gpt2 and tokenizer/qwen2
+
+The vocabularies of GPT-2 and Qwen2 are read from DATA and are not part of the output; that of sentencepiece is trained
+here on made-up text and is.
+"""
+import io
+import json
+import pathlib
+import random
+import sys
+
+import sentencepiece
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+
+QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+         r"|\s+(?!\S)|\s+")
+ALPHABETS = [
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789", " ", " \t\n\r\v\f", "'sStTrReEvVmMlLdD",
+    "!\"#$%&()*+,-./:;<=>?@[\\]^_`{|}~", "\u00a0\u2003\u3000\u2028\u0085\u200b\ufeff", "éàüßñçøÅĿŀſ", "абвгдЖЩЪыэюя",
+    "αβγδΩς", "你好世界漢字かなカナ한국어", "שלום مرحبا", "\u0301\u0308\u20dd\u0e31\u0e34กขค", "٠١٢३४५Ⅷ½²①", "🙂👩‍👩‍👧🏽🇩🇪✅",
+    "\x01\x02\x1f\x7f", "ﬁﬂǅʰ", "𝒜𝓑𐐀𠀀",
+]
+WORDS = ["Hello", "world", "I'll", "they'RE", "don't", "  ", "\n\n", " \n", "\t\t", "3.14159", "1,000,000", "foo_bar",
+         "https://x.org/?q=a%20b", "C++", "naïve", "<|endoftext|>", "<s>", "...", "——", " the", " of"]
+
+
+def texts(count):
+    rng = random.Random(7)
+    made = ["", " ", "  ", "\n", "a", " a", "a ", "Hello world", "<unk>"]
+    while len(made) < count:
+        parts = []
+        for _ in range(rng.randint(1, 9)):
+            if rng.random() < 0.35:
+                parts.append(rng.choice(WORDS))
+            else:
+                alphabet = rng.choice(ALPHABETS)
+                parts.append("".join(rng.choice(alphabet) for _ in range(rng.randint(1, 5))))
+        made.append("".join(parts))
+    return made
+
+
+def byte_pairs(folder, words):
+    tokenizer = Tokenizer(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
+    tokenizer.pre_tokenizer = words
+    return tokenizer
+
+
+def sentence_pieces():
+    rng = random.Random(11)
+    syllables = ["ka", "lo", "mi", "ten", "ra", "su", "é", "ня", "ли", "the", "ing", "er", "你", "好"]
+    lines = [" ".join("".join(rng.choice(syllables) for _ in range(rng.randint(1, 4))) for _ in range(12))
+             for _ in range(400)]
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, vocab_size=420, model_type="bpe", byte_fallback=True,
+        normalization_rule_name="identity", remove_extra_whitespaces=False, character_coverage=1.0, minloglevel=2)
+    return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+
+
+def main():
+    data = pathlib.Path(sys.argv[1])
+    golden = {"texts": texts(int(sys.argv[2]) if len(sys.argv) > 2 else 400)}
+    gpt2 = byte_pairs(data / "tiny-gpt2", pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True))
+    qwen2 = byte_pairs(data / "tokenizer/qwen2",
+                       pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(QWEN2), "isolated"),
+                                                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]))
+    pieces = sentence_pieces()
+    golden["gpt2"] = [gpt2.encode(text).ids for text in golden["texts"]]
+    golden["qwen2"] = [qwen2.encode(text).ids for text in golden["texts"]]
+    golden["sentencepiece"] = [pieces.encode(text) for text in golden["texts"]]
+    kinds = []
+    for i in range(pieces.get_piece_size()):
+        kinds.append(2 if pieces.is_unknown(i) else 3 if pieces.is_control(i) else 6 if pieces.is_byte(i) else 1)
+    golden["vocabulary"] = {"pieces": [pieces.id_to_piece(i) for i in range(len(kinds))], "kinds": kinds,
+                            "scores": [round(pieces.get_score(i), 4) for i in range(len(kinds))]}
+    out = sys.argv[3] if len(sys.argv) > 3 else pathlib.Path(__file__).parent / "golden/tokens.json"
+    with open(out, "w", encoding="ascii") as file:
+        json.dump(golden, file, separators=(",", ":"))
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    main()
