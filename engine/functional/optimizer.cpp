@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "engine/functional/reference.hpp"
+#include "engine/functional/stored_moments.hpp"
 
 namespace harmonics::engine::reference {
 namespace {
@@ -37,22 +38,53 @@ Values sgd(const AttributeMap& a, Inputs in) {
 
 enum class Decay { in_gradient, decoupled };
 
+// The moments of Adam: of the parameter's type, or stored in fewer bits. `in`: all operands of the step.
+Moments adam_moments(const char* name, Inputs in) {
+  const HTensor &w = in[0], &m = in[2], &v = in[3];
+  if (in.size() == 6 && m.dtype() == w.dtype()) {
+    expect_alike(name, in, 4);
+    return {m, v};
+  }
+  expect_alike(name, in, 2);
+  const bool coded = in.size() == 8;
+  const TensorType type{coded ? DType::U8 : DType::BF16, w.shape()};
+  expect(w.dtype() == DType::F32 && type_of(m) == type && type_of(v) == type, name,
+         "the moments of " + text_of(w) + " are " + text_of(m) + " and " + text_of(v) +
+             "; they have its type, or of f32: bf16, or u8 with two scales");
+  if (!coded) return read_moments({m, v}, {});
+  const TensorType scales{DType::U8, w.rank() >= 2 ? moment_scales(w.shape()) : Shape{}};
+  expect(w.rank() >= 2 && type_of(in[4]) == scales && type_of(in[5]) == scales, name,
+         "the scales are " + text_of(in[4]) + " and " + text_of(in[5]) + "; " + text_of(w) +
+             (w.rank() < 2 ? " has no blocks, as it has less than two axes" : " needs " + scales.str()));
+  return read_moments({m, v}, {in[4], in[5]});
+}
+
 Values adam_step(const char* name, const AttributeMap& a, Inputs in, Decay kind) {
-  expect_alike(name, in, 4);
-  expect(in[5].rank() == 0 && is_integer(in[5].dtype()), name, "the step is one whole number, not " + text_of(in[5]));
+  expect(in.size() != 7, name, "moments of 8 bits have two scales");
+  const HTensor &rate = in[in.size() - 2], &steps = in.back();
+  expect(steps.rank() == 0 && is_integer(steps.dtype()), name, "the step is one whole number, not " + text_of(steps));
   const double beta1 = a.number("beta1", 0.9), beta2 = a.number("beta2", 0.999), epsilon = a.number("epsilon", 1e-8);
   const double decay = a.number("weight_decay", 0);
+  const Moments old = adam_moments(name, in);
   HTensor w = in[0], g = in[1];
-  const HTensor lr = scalar_of(name, in[4], w);
+  const HTensor lr = scalar_of(name, rate, w);
   if (decay != 0 && kind == Decay::in_gradient) g = g + decay * w;
   if (decay != 0 && kind == Decay::decoupled) w = w * (1.0 - lr * decay);
-  const HTensor m = in[2] + (g - in[2]) * (1 - beta1);
-  const HTensor v = in[3] * beta2 + (1 - beta2) * square(g);
+  const HTensor m = old.mean + (g - old.mean) * (1 - beta1);
+  const HTensor v = old.square * beta2 + (1 - beta2) * square(g);
   // Bias corrections start near 0 (1 - 0.999^1), so they are computed in f64.
-  const HTensor step = cast(in[5], DType::F64);
-  const HTensor size = cast(cast(in[4], DType::F64) / (1.0 - pow(beta1, step)), w.dtype());
+  const HTensor step = cast(steps, DType::F64);
+  const HTensor size = cast(cast(rate, DType::F64) / (1.0 - pow(beta1, step)), w.dtype());
   const HTensor spread = cast(sqrt(1.0 - pow(beta2, step)), w.dtype());
-  return {w - size * (m / (sqrt(v) / spread + epsilon)), m, v};
+  const HTensor next = w - size * (m / (sqrt(v) / spread + epsilon));
+  if (in.size() == 8) {
+    Moments scales;
+    const Moments codes = quantise_moments({m, v}, steps, scales);
+    return {next, codes.mean, codes.square, scales.mean, scales.square};
+  }
+  if (in[2].dtype() == w.dtype()) return {next, m, v};
+  const Moments rounded = round_moments({m, v}, steps);
+  return {next, rounded.mean, rounded.square};
 }
 Values adam(const AttributeMap& a, Inputs in) { return adam_step("adam", a, in, Decay::in_gradient); }
 Values adamw(const AttributeMap& a, Inputs in) { return adam_step("adamw", a, in, Decay::decoupled); }
@@ -218,15 +250,17 @@ std::vector<Functional> optimizers() {
        {.update = UpdateKind::one, .factored = "sgd_outer"}},
       {"adam",
        "one step of Adam (Kingma, Ba 2015)",
-       "w [...], g [...], m [...], v [...], lr [], step [] {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, "
-       "weight_decay = 0.0} -> w [...], m [...], v [...]",
+       "w [...], g [...], m [...], v [...], m_scale [r, c]?, v_scale [r, c]?, lr [], step [] {beta1 = 0.9, beta2 = "
+       "0.999, epsilon = 1e-8, weight_decay = 0.0} -> w [...], m [...], v [...], m_scale [r, c]?, v_scale [r, c]?; "
+       "moments of f32 may be bf16, or u8 with a scale for each block of 16 x 16",
        adam,
        nullptr,
        {.update = UpdateKind::one}},
       {"adamw",
        "one step of Adam with decoupled weight decay (Loshchilov, Hutter 2019)",
-       "w [...], g [...], m [...], v [...], lr [], step [] {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, "
-       "weight_decay = 0.0} -> w [...], m [...], v [...]",
+       "w [...], g [...], m [...], v [...], m_scale [r, c]?, v_scale [r, c]?, lr [], step [] {beta1 = 0.9, beta2 = "
+       "0.999, epsilon = 1e-8, weight_decay = 0.0} -> w [...], m [...], v [...], m_scale [r, c]?, v_scale [r, c]?; "
+       "moments of f32 may be bf16, or u8 with a scale for each block of 16 x 16",
        adamw,
        nullptr,
        {.update = UpdateKind::one}},

@@ -4,6 +4,7 @@
 
 #include "engine/passes/pass.hpp"
 #include "engine/program/op.hpp"
+#include "engine/tensor/moment_scales.hpp"
 
 namespace harmonics::engine {
 
@@ -89,9 +90,16 @@ class Transposer {
     return turned;
   }
 
+  // Returns whether an operand of an update is arranged as the weight: its gradient, its moments, scales of their
+  // blocks.
+  bool lies_like_weight(const Node& update, ValueId v) const {
+    const Shape& weight = type(update.inputs[0]).shape;
+    return type(v).shape == weight || (weight.rank() == 2 && type(v) == TensorType{DType::U8, moment_scales(weight)});
+  }
+
   void want_operands(const Node& node) {
     for (ValueId v : node.inputs)
-      if (type(v) == type(node.inputs[0])) want(v);
+      if (lies_like_weight(node, v)) want(v);
     for (ValueId v : node.outputs) wanted_[v] = true;
   }
 
@@ -207,7 +215,7 @@ class Transposer {
 
   void put_update(const Node& node) {
     Node n = node;
-    for (ValueId& v : n.inputs) v = type(v) == type(node.inputs[0]) ? turned(v) : natural(v);
+    for (ValueId& v : n.inputs) v = lies_like_weight(node, v) ? turned(v) : natural(v);
     std::vector<TensorType> types;
     for (ValueId v : node.outputs) types.push_back(exchanged(type(v)));
     n.outputs.clear();

@@ -1,5 +1,6 @@
 #include "engine/training/named_settings.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <type_traits>
@@ -21,9 +22,13 @@ std::string_view trim(std::string_view s) {
   return s;
 }
 
-std::string value_text(const SettingSpec& spec, double value) {
-  if (spec.kind == SettingSpec::Kind::flag) return value != 0 ? "true" : "false";
-  return fmt::format("{:g}", value);
+// The words of a choice.
+std::vector<std::string_view> words_of(const SettingSpec& spec) {
+  std::vector<std::string_view> words;
+  for (std::string_view rest = spec.range;; rest.remove_prefix(rest.find('|') + 1)) {
+    words.push_back(rest.substr(0, rest.find('|')));
+    if (rest.find('|') == std::string_view::npos) return words;
+  }
 }
 
 const char* what_is_right(SettingSpec::Kind kind) {
@@ -41,6 +46,7 @@ const char* what_is_right(SettingSpec::Kind kind) {
     case SettingSpec::Kind::whole:
       return "give a whole number";
     case SettingSpec::Kind::flag:
+    case SettingSpec::Kind::choice:
       break;
   }
   return "give true or false";
@@ -61,6 +67,7 @@ bool is_right(SettingSpec::Kind kind, double v) {
     case SettingSpec::Kind::whole:
       return std::abs(v) <= 0x1p53 && v == std::floor(v);
     case SettingSpec::Kind::flag:
+    case SettingSpec::Kind::choice:
       break;
   }
   return v == 0 || v == 1;
@@ -157,7 +164,18 @@ class Parser {
     throw e;
   }
 
+  double choice_of(const SettingSpec& spec, std::string_view text) const {
+    const std::vector<std::string_view> words = words_of(spec);
+    const auto at = std::find(words.begin(), words.end(), text);
+    if (at != words.end()) return static_cast<double>(at - words.begin());
+    std::string all(words[0]);
+    for (size_t i = 1; i < words.size(); ++i) all += (i + 1 == words.size() ? " or " : ", ") + std::string(words[i]);
+    throw Error(ErrorKind::Type, fmt::format("{} setting '{}' has the value '{}'", what_, spec.name, text), {},
+                {"give " + all});
+  }
+
   double value_of(const SettingSpec& spec, std::string_view text) const {
+    if (spec.kind == SettingSpec::Kind::choice) return choice_of(spec, text);
     double v = std::nan("");
     if (text == "true" || text == "false") {
       if (spec.kind == SettingSpec::Kind::flag) v = text == "true";
@@ -183,6 +201,12 @@ class Parser {
 };
 
 }  // namespace
+
+std::string value_text(const SettingSpec& spec, double value) {
+  if (spec.kind == SettingSpec::Kind::choice) return std::string(words_of(spec).at(static_cast<size_t>(value)));
+  if (spec.kind == SettingSpec::Kind::flag) return value != 0 ? "true" : "false";
+  return fmt::format("{:g}", value);
+}
 
 double NamedSettings::number(std::string_view name) const {
   for (const Setting& s : values)
@@ -213,7 +237,8 @@ AttributeMap NamedSettings::attributes() const {
 std::string NamedSettings::str() const {
   std::string s;
   for (const Setting& v : values)
-    s += fmt::format("{}{}={}", s.empty() ? "" : ", ", v.spec->name, value_text(*v.spec, v.value));
+    if (v.spec->kind != SettingSpec::Kind::choice || v.value != v.spec->otherwise)
+      s += fmt::format("{}{}={}", s.empty() ? "" : ", ", v.spec->name, value_text(*v.spec, v.value));
   return fmt::format("{}({})", row->name, s);
 }
 

@@ -19,13 +19,14 @@ struct SettingSpec {
     part,      // 0 to 1
     span,      // a number of steps, or below 1 a fraction of the run
     flag,      // true or false
+    choice,    // one of the words in `range`, "a|b|c"; the value is its number
     any,       // a plugin's number, in its range
     whole,     // a plugin's whole number
   };
   std::string_view name;
   double otherwise;
   Kind kind = Kind::number;
-  std::string_view range = {};  // any, whole: hx_argument_spec.range
+  std::string_view range = {};  // any, whole: hx_argument_spec.range; choice: its words
   std::string_view description = {};
 };
 
@@ -48,7 +49,9 @@ struct NamedSettings {
   bool given(std::string_view name) const;
   // As passed to a plugin's function.
   AttributeMap attributes() const;
-  std::string str() const;  // "adamw(lr=0.001, beta1=0.9, ...)"; "constant" if no setting exists or was given
+  // "adamw(lr=0.001, beta1=0.9, ...)"; "constant" if no setting exists or was given. Choices only if they differ from
+  // the default.
+  std::string str() const;
 };
 
 // `what` names the kind in messages ("optimizer"), `example` is a valid text. Unknown names and settings:
@@ -56,6 +59,8 @@ struct NamedSettings {
 // looked up among the registry's items of this kind.
 NamedSettings parse_named_settings(std::string_view what, std::string_view text, const std::vector<NamedRow>& rows,
                                    std::string_view example, Registry& registry, uint32_t kind);
+// The value as it is written: "0.9", "true", "bf16".
+std::string value_text(const SettingSpec& spec, double value);
 // A row with its defaults, for listings: "adamw(lr = 0.001, ...)".
 std::string signature(const NamedRow& row);
 

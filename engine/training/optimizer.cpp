@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 #include <harmonics/error.hpp>
 
+#include "engine/tensor/moment_scales.hpp"
+
 namespace harmonics::engine {
 
 namespace {
@@ -20,6 +22,9 @@ SettingSpec decay(double otherwise) {
   return {"weight_decay", otherwise, Kind::number, {}, "decay of weights towards 0"};
 }
 
+const SettingSpec kMoments{"moments", 0, Kind::choice, "f32|bf16|q8", "type of the moments of large weights"};
+enum MomentType { kF32, kBf16, kQ8 };
+
 // Copies settings to attributes of the same names.
 void take(UpdateRule& rule, const NamedSettings& from, std::initializer_list<const char*> names) {
   for (const char* name : names) rule.attributes.set(name, from.number(name));
@@ -27,6 +32,19 @@ void take(UpdateRule& rule, const NamedSettings& from, std::initializer_list<con
 
 UpdateRule adam_like(const char* functional, const TensorType& type) {
   return {functional, {}, {{"m", type}, {"v", type}}, true};
+}
+
+// Moments in fewer bits. Small parameters and those without rows keep f32: they take no time.
+void store_moments(UpdateRule& rule, const NamedSettings& s, const TensorType& type) {
+  constexpr int64_t kLeastElements = 4096;
+  const auto stored = static_cast<MomentType>(s.number("moments"));
+  if (stored == kF32 || type.dtype != DType::F32 || type.shape.rank() < 2 || type.shape.count() < kLeastElements)
+    return;
+  for (UpdateRule::Moment& m : rule.moments) m.type.dtype = stored == kBf16 ? DType::BF16 : DType::U8;
+  if (stored == kBf16) return;
+  const TensorType scales{DType::U8, moment_scales(type.shape)};
+  rule.moments.push_back({"m_scale", scales});
+  rule.moments.push_back({"v_scale", scales});
 }
 
 UpdateRule sgd_rule(const NamedSettings& s, const TensorType& type) {
@@ -74,10 +92,10 @@ const std::vector<NamedRow>& optimizer_rows() {
         kMomentum,
         {"centered", 0, Kind::flag, {}, "divide by the deviation instead of the root of the mean square"},
         decay(0)}},
-      {"adam", "Adam (Kingma, Ba 2015)", {lr(1e-3), beta1(0.9), beta2(0.999), epsilon(1e-8), decay(0)}},
+      {"adam", "Adam (Kingma, Ba 2015)", {lr(1e-3), beta1(0.9), beta2(0.999), epsilon(1e-8), decay(0), kMoments}},
       {"adamw",
        "Adam with decoupled weight decay (Loshchilov, Hutter 2019)",
-       {lr(1e-3), beta1(0.9), beta2(0.999), epsilon(1e-8), decay(0.01)}},
+       {lr(1e-3), beta1(0.9), beta2(0.999), epsilon(1e-8), decay(0.01), kMoments}},
       {"lamb",
        "Adam's direction at a length in proportion to the weights' (You et al. 2020), for large batches",
        {lr(1e-3), beta1(0.9), beta2(0.999), epsilon(1e-6), decay(0.01)}},
@@ -132,6 +150,7 @@ UpdateRule update_rule(const Optimizer& optimizer, const TensorType& parameter, 
   } else {
     rule = adam_like(name == "lamb" ? "lamb" : name == "adam" ? "adam" : "adamw", parameter);
     take(rule, s, {"beta1", "beta2", "epsilon"});
+    store_moments(rule, s, parameter);
     if (name == "lamb") rule.attributes.set("adapt", parameter.shape.rank() >= 2);
   }
   rule.attributes.set("weight_decay", parameter.shape.rank() >= 2 ? s.number("weight_decay") : 0.0);

@@ -1,9 +1,26 @@
 #include "optimizer.hpp"
 
 #include "families.hpp"
+#include "half_product.hpp"
+#include "sparse_product.hpp"
 
 namespace harmonics::cpu {
 namespace {
+
+constexpr int64_t kMomentBlock = 16;  // rows and columns that share a scale
+
+// Two moments of 8 bits from input `first` on, then their scales.
+bool has_scales(const Site& site, uint32_t first) {
+  if (site.in(0).rank < 2 || count(site.in(0)) == 0) return false;
+  const int64_t rows = site.in(0).dims[0], columns = count(site.in(0)) / rows;
+  for (uint32_t i = first + 2; i < first + 4; ++i) {
+    const hx_type& t = site.in(i);
+    if (t.dtype != HX_U8 || t.rank != 2 || t.dims[0] != (rows + kMomentBlock - 1) / kMomentBlock ||
+        t.dims[1] != (columns + kMomentBlock - 1) / kMomentBlock)
+      return false;
+  }
+  return true;
+}
 
 // Reads the settings of `update`, whose moments begin at input `first`. False: not such an update, or the moments, the
 // learning rate or the step number do not fit.
@@ -14,12 +31,23 @@ bool rule_of(const Site& site, std::string_view update, uint32_t first, Optimize
   const uint32_t shared = c.counts_steps ? 2 : 1;
   if (site.inputs() < first + shared) return false;
   const uint32_t lr = site.inputs() - shared, moments = lr - first;
-  if ((is_sgd ? moments > 1 : moments != (is_lion ? 1u : 2u))) return false;
-  for (uint32_t i = first; i < lr; ++i)
-    if (!is_f32(site.in(i)) || !same_shape(site.in(i), site.in(0))) return false;
+  if (is_sgd || is_lion) {
+    c.moments = MomentType::f32;
+    if (is_sgd ? moments > 1 : moments != 1) return false;
+  } else if (moments == 4) {
+    c.moments = MomentType::coded;
+    if (!has_scales(site, first)) return false;
+  } else {
+    if (moments != 2) return false;
+    c.moments = site.in(first).dtype == HX_BF16 ? MomentType::bf16 : MomentType::f32;
+  }
+  const uint32_t type = c.moments == MomentType::f32 ? HX_F32 : c.moments == MomentType::bf16 ? HX_BF16 : HX_U8;
+  for (uint32_t i = first; i < (c.moments == MomentType::coded ? first + 2 : lr); ++i)
+    if (site.in(i).dtype != type || !same_shape(site.in(i), site.in(0))) return false;
   if (!is_f32(site.in(0)) || !is_f32(site.in(lr)) || count(site.in(lr)) != 1) return false;
   if (c.counts_steps && site.in(lr + 1).dtype != HX_I64 && site.in(lr + 1).dtype != HX_I32) return false;
   c.count = count(site.in(0));
+  c.rows = site.in(0).rank > 0 ? site.in(0).dims[0] : 1;
   c.has_velocity = is_sgd && moments == 1;
   c.nesterov = site.flag("nesterov");
   c.decoupled = update == "adamw";
@@ -35,6 +63,17 @@ bool rule_of(const Site& site, std::string_view update, uint32_t first, Optimize
 double nanoseconds_of(const OptimizerContext& c) {
   return static_cast<double>(c.count) * (c.counts_steps ? 0.6 : c.has_velocity ? 0.4 : 0.3);
 }
+// Items that parts divide among them: vectors, or rows of blocks.
+int64_t items_of(const OptimizerContext& c) {
+  return c.moments == MomentType::coded ? (c.rows + kMomentBlock - 1) / kMomentBlock : (c.count + 63) / 64;
+}
+
+UpdateKind kind_of(std::string_view update) {
+  return update == "sgd" ? UpdateKind::sgd : update == "lion" ? UpdateKind::lion : UpdateKind::adam;
+}
+Run step_of(UpdateKind kind) {
+  return kind == UpdateKind::sgd ? isa().sgd : kind == UpdateKind::lion ? isa().lion : isa().adam;
+}
 
 }  // namespace
 
@@ -42,14 +81,95 @@ double nanoseconds_of(const OptimizerContext& c) {
 bool plan_optimizer(const Site& site, hx_kernel& out) {
   auto c = std::make_unique<OptimizerContext>();
   if (!rule_of(site, site.op(), 2, *c) || !is_f32(site.in(1)) || !same_shape(site.in(1), site.in(0))) return false;
-  c->parts = parts_for(nanoseconds_of(*c), (c->count + 63) / 64);
-  const bool is_sgd = site.op() == "sgd", is_lion = site.op() == "lion";
-  const Run run = is_sgd ? isa().sgd : is_lion ? isa().lion : isa().adam;
-  answer(out, std::move(c), run, is_sgd ? "sgd" : is_lion ? "lion" : "adam").in_place = 1;
+  c->parts = parts_for(nanoseconds_of(*c), items_of(*c));
+  const UpdateKind kind = kind_of(site.op());
+  answer(out, std::move(c), step_of(kind),
+         kind == UpdateKind::sgd    ? "sgd"
+         : kind == UpdateKind::lion ? "lion"
+                                    : "adam")
+      .in_place = 1;
   return true;
 }
 
-// w [m, n], a [..., m], b [..., n], moments [m, n]..., lr, step? for a single sample.
+namespace {
+
+// A step for a batch. With few non-zeros in a, the gradient is a sparse product, stored for the step that follows.
+struct BatchUpdate : ProductUpdateContext {
+  SparseContext marks{};  // of a; its buffers: a, b, the gradient, the marks
+  bool looks = false;
+  uint32_t inputs = 0, outputs = 0, lr = 0;
+  uint64_t behind_marks = 0;     // offset of the gradient, or of the packed b, in the workspace
+  std::vector<uint32_t> phases;  // parts
+};
+
+// Phases: mark the non-zeros of a (where it pays); the sparse product, or packed b; the steps.
+void run_batch(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
+  const auto& c = *static_cast<const BatchUpdate*>(context);
+  char* const workspace = static_cast<char*>(buffers[c.inputs + c.outputs]);
+  void* const behind = workspace + c.behind_marks;
+  void* const product[] = {buffers[1], buffers[2], behind, workspace};
+  if (c.looks && phase == 0) return isa().sparse_build(&c.marks, product, 0, part);
+  const bool is_last = phase + 1 == c.phases.size();
+  void* own[16];
+  if (c.looks && is_sparse(c.marks, product)) {
+    if (!is_last) {
+      if (spread(part, c.phases[phase], multiply_parts(c.marks))) isa().sparse_multiply(&c.marks, product, 0, part);
+      return;
+    }
+    own[0] = buffers[0], own[1] = behind;
+    for (uint32_t i = 3; i < c.inputs + c.outputs; ++i) own[i - 1] = buffers[i];
+    if (spread(part, c.phases[phase], c.rule.parts)) step_of(c.kind)(&c.rule, own, 0, part);
+    return;
+  }
+  for (uint32_t i = 0; i < c.inputs + c.outputs; ++i) own[i] = buffers[i];
+  own[c.inputs + c.outputs] = behind;
+  if (spread(part, c.phases[phase], is_last ? c.parts : c.pack_parts))
+    isa().update_product(static_cast<const ProductUpdateContext*>(&c), own, is_last, part);
+}
+
+// Gives the bits of the product and the step by itself: sums of up to kMostUpdateDepth terms are in order in all dense
+// kernels.
+bool plan_batch(const Site& site, const OuterUpdateContext& one, int64_t samples, hx_kernel& out) {
+  constexpr int64_t kLeastRows = 48, kLeastColumns = 64;  // smaller gradients stay in the cache
+  const int64_t m = one.rows, n = one.columns;
+  if (one.gradient || one.rule.moments == MomentType::coded || samples > kMostUpdateDepth || m < kLeastRows ||
+      n < kLeastColumns)
+    return false;
+  if (count(site.in(1)) != samples * m || count(site.in(2)) != samples * n) return false;
+  if (site.allows_half() && half_product()) return false;
+  auto c = std::make_unique<BatchUpdate>();
+  c->rule = one.rule, c->kind = one.kind;
+  c->rows = m, c->columns = n, c->depth = samples;
+  c->inputs = site.inputs(), c->outputs = site.outputs();
+  const double products = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(samples);
+  const int64_t columns = packed_column_panel(isa().vector), panels = (n + columns - 1) / columns,
+                rows = packed_row_panel(isa().vector);
+  c->pack_parts = parts_for(static_cast<double>(n * samples) * 0.25, panels);
+  c->parts = parts_for(products / 45 + nanoseconds_of(c->rule), (m + rows - 1) / rows, 25000);
+  c->rule.parts = parts_for(nanoseconds_of(c->rule), (c->rule.count + 63) / 64);
+  Product& p = c->marks.product;
+  p = {1, m, n, samples, 1, m, n, 1, 0, 1, 2, 0, false, 0};
+  c->marks.workspace = 3;
+  c->looks = plan_marks(c->marks);
+  c->phases = {c->pack_parts, c->parts};
+  uint64_t bytes = static_cast<uint64_t>(panels * columns * samples) * sizeof(float);
+  if (c->looks) {
+    c->phases = {c->marks.build_parts, std::max(c->pack_parts, multiply_parts(c->marks)),
+                 std::max(c->parts, c->rule.parts)};
+    c->behind_marks = (static_cast<uint64_t>(kVerdictBytes + marks_bytes(c->marks)) + 63) & ~uint64_t{63};
+    bytes = std::max(bytes, static_cast<uint64_t>(m * n) * sizeof(float));
+  }
+  const std::vector<uint32_t> phases = c->phases;
+  bytes += c->behind_marks;
+  hx_kernel& kernel = answer(out, std::move(c), run_batch, "product and update", phases);
+  kernel.workspace = bytes;
+  kernel.in_place = 1;
+  return true;
+}
+
+}  // namespace
+
+// w [m, n], a [..., m], b [..., n], moments [m, n]..., lr, step?
 bool plan_update_outer(const Site& site, hx_kernel& out) {
   auto c = std::make_unique<OuterUpdateContext>();
   const std::string update = site.text("update"), input_gradient = site.text("input_gradient");
@@ -57,13 +177,13 @@ bool plan_update_outer(const Site& site, hx_kernel& out) {
   if (!rule_of(site, update, 3, c->rule)) return false;
   c->rows = site.in(0).dims[0];
   c->columns = site.in(0).dims[1];
-  if (count(site.in(1)) != c->rows || count(site.in(2)) != c->columns) return false;
-  c->kind = update == "sgd"    ? OuterUpdateContext::sgd
-            : update == "lion" ? OuterUpdateContext::lion
-                               : OuterUpdateContext::adam;
+  c->kind = kind_of(update);
   c->gradient = !input_gradient.empty();
   c->active = input_gradient == "active";
-  c->parts = parts_for(nanoseconds_of(c->rule), c->rows);
+  const int64_t samples = count(site.in(1)) / c->rows;
+  if (samples > 1) return plan_batch(site, *c, samples, out);
+  if (count(site.in(1)) != c->rows || count(site.in(2)) != c->columns) return false;
+  c->parts = parts_for(nanoseconds_of(c->rule), c->rule.moments == MomentType::coded ? items_of(c->rule) : c->rows);
   answer(out, std::move(c), isa().update_outer, "outer product and update").in_place = 1;
   return true;
 }

@@ -80,18 +80,6 @@ void prepare(const SparseOrDense& c, void* const* buffers, uint32_t part, uint32
     });
 }
 
-bool is_sparse(const SparseOrDense& c, void* const* buffers) {
-  const auto* verdicts = static_cast<const int32_t*>(buffers[c.workspace]);
-  return std::all_of(verdicts, verdicts + c.build_parts, [](int32_t v) { return v != 0; });
-}
-
-// Spreads `own` parts among the `all` parts of a phase, in order. False: this part has nothing to do.
-bool spread(uint32_t& part, uint32_t all, uint32_t own) {
-  const uint64_t at = uint64_t{part} * own;
-  part = static_cast<uint32_t>(at / all);
-  return at % all < own;
-}
-
 // Phase 0: marks non-zeros. Phase 1: the sparse product, or operands of the dense one. Dense: its phases follow from 1
 // or 2 on. Sparse: phase 2 adds the halves.
 void run(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
@@ -172,6 +160,17 @@ void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
 }
 
 }  // namespace
+
+bool is_sparse(const SparseContext& c, void* const* buffers) {
+  const auto* verdicts = static_cast<const int32_t*>(buffers[c.workspace]);
+  return std::all_of(verdicts, verdicts + c.build_parts, [](int32_t v) { return v != 0; });
+}
+
+bool plan_marks(SparseContext& c) {
+  if (!worth_looking(c.product) || c.product.k < kLeastDepth) return false;
+  cut(c);
+  return true;
+}
 
 bool answer_sparse_product(const Product& product, hx_kernel& dense, hx_kernel& out) {
   if (!worth_looking(product) || (product.k < kLeastDepth && product.m > kFewRows)) return false;

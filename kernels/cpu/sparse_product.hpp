@@ -51,6 +51,17 @@ constexpr uint32_t kMostVerdicts = kVerdictBytes / sizeof(int32_t);
                       : c.pieces * c.product.m * static_cast<int64_t>(sizeof(uint64_t));
 }
 
+// Sets the grid of a product whose A is looked at for zeros. False: looking cannot pay.
+bool plan_marks(SparseContext& c);
+// The verdict of phase 0, sparse_build.
+bool is_sparse(const SparseContext& c, void* const* buffers);
+// Spreads `own` parts among the `all` parts of a phase, in order. False: this part has nothing to do.
+inline bool spread(uint32_t& part, uint32_t all, uint32_t own) {
+  const uint64_t at = uint64_t{part} * own;
+  part = static_cast<uint32_t>(at / all);
+  return at % all < own;
+}
+
 // w = w - rate a b^T for a single sample, and the gradient of a, computed with the old w.
 struct OuterContext {
   enum Gradient { none, all, active };

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "kernel_call.hpp"
 
 namespace harmonics::engine::kernel_tests {
@@ -123,7 +125,69 @@ TEST_CASE("update_outer: the bits of the update from a stored gradient, in place
       }
 }
 
-TEST_CASE("update_outer: declines batches, other optimizers and operands that do not fit") {
+TEST_CASE("update_outer: a batch gives the bits of the product and the update, dense and sparse") {
+  Random random(55);
+  const Tensor rate = scalar(0.01f), step({}, std::vector<int64_t>{7});
+  struct Case {
+    const char* update;
+    int moments;
+    double momentum;
+    bool counts;
+  };
+  struct Size {
+    int64_t m, n, samples;
+    double zeros;
+  };
+  for (const Case& k : {Case{"sgd", 1, 0.9, false}, Case{"sgd", 0, 0.0, false}, Case{"lion", 1, 0.0, false},
+                        Case{"adam", 2, 0.0, true}, Case{"adamw", 2, 0.0, true}})
+    for (const Size& size : {Size{48, 64, 2, 0}, Size{53, 71, 5, 0}, Size{60, 97, 33, 0}, Size{301, 130, 64, 0},
+                             Size{131, 392, 256, 0}, Size{200, 333, 40, 0.8}, Size{301, 130, 256, 0.7}}) {
+      const int64_t m = size.m, n = size.n, samples = size.samples;
+      const Tensor w = random.floats({m, n}), b = random.floats({samples, n});
+      std::vector<float> numbers = random.floats({samples, m}).values<float>();
+      const std::vector<float> chance = random.floats({samples, m}, 0, 1).values<float>();
+      for (size_t i = 0; i < numbers.size(); ++i)
+        if (chance[i] < size.zeros) numbers[i] = 0;
+      const Tensor a({samples, m}, numbers);
+      std::vector<Tensor> moments;
+      for (int i = 0; i < k.moments; ++i) moments.push_back(random.floats({m, n}, i == 0 ? -1.0f : 0.0f, 1));
+      KernelCall product("dot"), plain(k.update), outer("update_outer");
+      product.set("lhs_contract", Dims{0}).set("rhs_contract", Dims{0}).in(a).in(b);
+      const Tensor gradient = product.out({m, n}).run()[0];
+      for (KernelCall* call : {&plain, &outer}) call->set("weight_decay", 0.1).set("momentum", k.momentum).in(w);
+      plain.in(gradient);
+      outer.set("update", k.update).set("input_gradient", "").in(a).in(b);
+      for (KernelCall* call : {&plain, &outer}) {
+        for (const Tensor& moment : moments) call->in(moment);
+        call->in(rate);
+        if (k.counts) call->in(step);
+        for (int i = 0; i <= k.moments; ++i) call->out({m, n});
+      }
+      for (int i = 0; i <= k.moments; ++i)
+        outer.alias(static_cast<uint32_t>(i), static_cast<uint32_t>(i == 0 ? 0 : i + 2));
+      const std::vector<Tensor> expected = plain.run(), found = outer.run();
+      INFO(k.update << ", " << k.moments << " moments, " << samples << " samples, " << m << " x " << n);
+      for (size_t i = 0; i < expected.size(); ++i) CHECK(found[i].bytes == expected[i].bytes);
+    }
+}
+
+TEST_CASE("adam: roots and quotients of small, large and overflowing squares") {
+  const std::vector<float> g{0, 1e-3f, 1e-15f, 1e-25f, 1, 1e18f, 1e25f, -2};
+  const int64_t n = static_cast<int64_t>(g.size());
+  const Tensor zeros({n}, std::vector<float>(g.size(), 0));
+  KernelCall call("adam");
+  call.set("beta1", 0.0).set("beta2", 0.0).set("epsilon", 1e-8);
+  call.in(zeros).in(Tensor({n}, g)).in(zeros).in(zeros).in(scalar(1)).in(Tensor({}, std::vector<int64_t>{1}));
+  const Tensor w = call.out({n}).out({n}).out({n}).run()[0];
+  for (int64_t i = 0; i < n; ++i) {
+    const float gradient = g[static_cast<size_t>(i)], square = gradient * gradient;
+    INFO("g = " << gradient);
+    const double expected = -static_cast<double>(gradient) / (std::sqrt(static_cast<double>(square)) + 1e-8);
+    CHECK(static_cast<double>(w[i]) == Approx(expected).epsilon(1e-6).margin(1e-15));
+  }
+}
+
+TEST_CASE("update_outer: declines small batches, other optimizers and operands that do not fit") {
   Random random(54);
   const Tensor w = random.floats({7, 5}), rate = scalar(0.01f), step({}, std::vector<int64_t>{7});
   const auto served = [&](const char* update, int64_t samples, int moments, bool counts) {

@@ -134,10 +134,10 @@ const char* range_of(SettingSpec::Kind kind) {
 CatalogueEntry entry_of(const char* kind, const NamedRow& row) {
   CatalogueEntry e{kind, std::string(row.name), signature(row), std::string(row.description), "", "", {}, ""};
   for (const SettingSpec& s : row.settings) {
-    const bool flag = s.kind == SettingSpec::Kind::flag;
-    e.arguments.push_back({std::string(s.name), std::string(argument_type_name(flag ? HX_ARG_BOOL : HX_ARG_FLOAT)),
-                           flag ? (s.otherwise != 0 ? "true" : "false") : fmt::format("{:g}", s.otherwise),
-                           range_of(s.kind), std::string(s.description), false});
+    const bool choice = s.kind == SettingSpec::Kind::choice;
+    const auto type = choice ? HX_ARG_STRING : s.kind == SettingSpec::Kind::flag ? HX_ARG_BOOL : HX_ARG_FLOAT;
+    e.arguments.push_back({std::string(s.name), std::string(argument_type_name(type)), value_text(s, s.otherwise),
+                           choice ? std::string(s.range) : range_of(s.kind), std::string(s.description), false});
   }
   return finished(std::move(e));
 }

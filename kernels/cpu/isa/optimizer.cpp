@@ -6,30 +6,15 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Elements of w, its gradient and its moments in a row.
-template <typename Rule>
-struct Elements {
-  const float *w, *g, *old[Rule::kMoments + 1];
-  float *new_w, *now[Rule::kMoments + 1];
-  HM_INLINE void step(const Rule& rule, int64_t i, int64_t n) const {
-    vf moments[Rule::kMoments + 1];
-    for (int k = 0; k < Rule::kMoments; ++k) moments[k] = load_some(old[k] + i, n);
-    const vf weight = rule.step(load_some(w + i, n), load_some(g + i, n), moments);
-    for (int k = 0; k < Rule::kMoments; ++k) store_some(now[k] + i, moments[k], n);
-    store_some(new_w + i, weight, n);
-  }
-};
-
 // w, g, moments..., lr, [step] -> w, moments...
-template <typename Rule>
+template <typename Rule, typename Moment = float>
 HM_INLINE void update_part(const OptimizerContext& c, void* const* buffers, uint32_t part) {
-  constexpr int kMoments = Rule::kMoments, kLr = 2 + kMoments;
+  const FlushDenormals flush;
+  constexpr int kLr = 2 + Rule::kMoments;
   const int kOut = kLr + (c.counts_steps ? 2 : 1);
-  Elements<Rule> all{};
-  all.w = static_cast<const float*>(buffers[0]), all.g = static_cast<const float*>(buffers[1]);
-  all.new_w = static_cast<float*>(buffers[kOut]);
-  for (int k = 0; k < kMoments; ++k)
-    all.old[k] = static_cast<const float*>(buffers[2 + k]), all.now[k] = static_cast<float*>(buffers[kOut + 1 + k]);
+  const RandomBits random(step_number(c, buffers[kLr + 1]));
+  Elements<Rule, Moment> all = elements_of<Rule, Moment>(buffers, 2, kOut, random);
+  all.g = static_cast<const float*>(buffers[1]);
   const Rule rule(c, *static_cast<const float*>(buffers[kLr]), buffers[kLr + 1]);
   // Parts begin at whole vectors.
   const Range vectors = share((c.count + kWidth - 1) / kWidth, c.parts, part);
@@ -37,19 +22,40 @@ HM_INLINE void update_part(const OptimizerContext& c, void* const* buffers, uint
   for (int64_t i = vectors.begin * kWidth; i < end; i += kWidth) all.step(rule, i, lanes_at(i, end));
 }
 
+// Calls `run` with the begin and the number of rows of each row of blocks in a part.
+template <typename Run>
+HM_INLINE void for_blocks(int64_t rows, uint32_t parts, uint32_t part, Run run) {
+  const Range blocks = share((rows + kBlock - 1) / kBlock, parts, part);
+  for (int64_t i = blocks.begin * kBlock; i < blocks.end * kBlock && i < rows; i += kBlock)
+    run(i, rows - i < kBlock ? rows - i : kBlock);
+}
+
+// w, g, m, v, m_scale, v_scale, lr, step -> w, m, v, m_scale, v_scale
+HM_INLINE void update_coded_part(const OptimizerContext& c, void* const* buffers, uint32_t part) {
+  const FlushDenormals flush;
+  const float *w = static_cast<const float*>(buffers[0]), *g = static_cast<const float*>(buffers[1]);
+  const AdamRule<true> rule(c, *static_cast<const float*>(buffers[6]), buffers[7]);
+  const RandomBits random(step_number(c, buffers[7]));
+  const CodedMoments moments = coded_moments(buffers, 2, 8);
+  const int64_t n = c.count / c.rows;
+  for_blocks(
+      c.rows, c.parts, part, [&](int64_t row, int64_t rows) __attribute__((always_inline)) {
+        update_blocks(
+            rule, random, moments, w, static_cast<float*>(buffers[8]), row, rows,
+            n, [&](int64_t r, int64_t j, int64_t some, vf) __attribute__((always_inline)) {
+              return load_some(g + (row + r) * n + j, some);
+            });
+      });
+}
+
 // One row of w for a single sample: the gradient of the weights is x b. Returns the sum of w b, with the old w.
-template <typename Rule, bool kGradient>
-HM_INLINE float update_row(const Rule& rule, const float* w, float* new_w, const float* const* old, float* const* now,
-                           float x, const float* b, int64_t n) {
+template <bool kGradient, typename Rule, typename Moment>
+HM_INLINE float update_row(const Rule& rule, const Elements<Rule, Moment>& row, float x, const float* b, int64_t n) {
   vf sum{};
   const auto step = [&](int64_t j, int64_t lanes) __attribute__((always_inline)) {
-    vf moments[Rule::kMoments + 1];
-    for (int k = 0; k < Rule::kMoments; ++k) moments[k] = load_some(old[k] + j, lanes);
-    const vf weight = load_some(w + j, lanes), y = load_some(b + j, lanes);
+    const vf weight = load_some(row.w + j, lanes), y = load_some(b + j, lanes);
     if (kGradient) sum = fma(weight, y, sum);
-    const vf next = rule.step(weight, x * y, moments);
-    for (int k = 0; k < Rule::kMoments; ++k) store_some(now[k] + j, moments[k], lanes);
-    store_some(new_w + j, next, lanes);
+    row.step(rule, j, lanes, weight, x * y);
   };
   int64_t j = 0;
   for (; j + kWidth <= n; j += kWidth) step(j, kWidth);
@@ -81,21 +87,16 @@ HM_INLINE float multiply_row(const float* w, float x, const float* b, float* g, 
   return kGradient ? sum_of(sum) : 0;
 }
 
-template <typename Rule, bool kGradient>
+template <typename Rule, typename Moment, bool kGradient>
 HM_INLINE void update_rows(const OuterUpdateContext& c, void* const* buffers, uint32_t part) {
+  const FlushDenormals flush;
   constexpr int kMoments = Rule::kMoments, kLr = 3 + kMoments;
   const int kOut = kLr + (c.rule.counts_steps ? 2 : 1);
   const int64_t columns = c.columns;
-  const float *w = static_cast<const float*>(buffers[0]), *a = static_cast<const float*>(buffers[1]),
-              *b = static_cast<const float*>(buffers[2]);
-  float *new_w = static_cast<float*>(buffers[kOut]),
-        *gradient = kGradient ? static_cast<float*>(buffers[kOut + 1 + kMoments]) : nullptr;
-  const auto old = [&](int k, int64_t at) __attribute__((always_inline)) {
-    return static_cast<const float*>(buffers[3 + k]) + at;
-  };
-  const auto now = [&](int k, int64_t at) __attribute__((always_inline)) {
-    return static_cast<float*>(buffers[kOut + 1 + k]) + at;
-  };
+  const float *a = static_cast<const float*>(buffers[1]), *b = static_cast<const float*>(buffers[2]);
+  float* gradient = kGradient ? static_cast<float*>(buffers[kOut + 1 + kMoments]) : nullptr;
+  const RandomBits random(step_number(c.rule, buffers[kLr + 1]));
+  const Elements<Rule, Moment> all = elements_of<Rule, Moment>(buffers, 3, kOut, random);
   const Rule rule(c.rule, *static_cast<const float*>(buffers[kLr]), buffers[kLr + 1]);
   const auto keep_sum = [&](int64_t i, float sum) __attribute__((always_inline)) {
     if (kGradient) gradient[i] = c.active && a[i] <= 0 ? 0 : sum;
@@ -103,13 +104,8 @@ HM_INLINE void update_rows(const OuterUpdateContext& c, void* const* buffers, ui
   const int64_t each = rows_of_block(columns);
   if (each <= 1) {
     const Range rows = share(c.rows, c.parts, part);
-    for (int64_t i = rows.begin; i < rows.end; ++i) {
-      const int64_t at = i * columns;
-      const float* from[kMoments + 1];
-      float* to[kMoments + 1];
-      for (int k = 0; k < kMoments; ++k) from[k] = old(k, at), to[k] = now(k, at);
-      keep_sum(i, update_row<Rule, kGradient>(rule, w + at, new_w + at, from, to, a[i], b, columns));
-    }
+    for (int64_t i = rows.begin; i < rows.end; ++i)
+      keep_sum(i, update_row<kGradient>(rule, from_place(all, i * columns, nullptr), a[i], b, columns));
     return;
   }
   alignas(64) float block[kBlockFloats];
@@ -117,17 +113,43 @@ HM_INLINE void update_rows(const OuterUpdateContext& c, void* const* buffers, ui
   for (int64_t row = blocks.begin * each; row < blocks.end * each && row < c.rows; row += each) {
     const int64_t end = row + each < c.rows ? row + each : c.rows, at = row * columns, count = (end - row) * columns;
     for (int64_t i = row; i < end; ++i)
-      keep_sum(i, multiply_row<kGradient>(w + i * columns, a[i], b, block + (i - row) * columns, columns));
-    Elements<Rule> some{};
-    some.w = w + at, some.g = block, some.new_w = new_w + at;
-    for (int k = 0; k < kMoments; ++k) some.old[k] = old(k, at), some.now[k] = now(k, at);
+      keep_sum(i, multiply_row<kGradient>(all.w + i * columns, a[i], b, block + (i - row) * columns, columns));
+    const Elements<Rule, Moment> some = from_place(all, at, block);
     for (int64_t i = 0; i < count; i += kWidth) some.step(rule, i, lanes_at(i, count));
   }
 }
 
-template <typename Rule>
+// w, a, b, m, v, m_scale, v_scale, lr, step -> w, m, v, m_scale, v_scale, gradient?
+template <bool kGradient>
+HM_INLINE void update_coded_rows(const OuterUpdateContext& c, void* const* buffers, uint32_t part) {
+  const FlushDenormals flush;
+  const float *w = static_cast<const float*>(buffers[0]), *a = static_cast<const float*>(buffers[1]),
+              *b = static_cast<const float*>(buffers[2]);
+  const AdamRule<true> rule(c.rule, *static_cast<const float*>(buffers[7]), buffers[8]);
+  const RandomBits random(step_number(c.rule, buffers[8]));
+  const CodedMoments moments = coded_moments(buffers, 3, 9);
+  for_blocks(
+      c.rows, c.parts, part, [&](int64_t row, int64_t rows) __attribute__((always_inline)) {
+        vf sums[kBlock] = {};
+        update_blocks(
+            rule, random, moments, w, static_cast<float*>(buffers[9]), row, rows,
+            c.columns, [&](int64_t r, int64_t j, int64_t some, vf weight) __attribute__((always_inline)) {
+              const vf y = load_some(b + j, some);
+              if (kGradient) sums[r] = fma(weight, y, sums[r]);
+              return a[row + r] * y;
+            });
+        if (!kGradient) return;
+        float* gradient = static_cast<float*>(buffers[14]) + row;
+        for (int64_t r = 0; r < rows; ++r) gradient[r] = c.active && a[row + r] <= 0 ? 0 : sum_of(sums[r]);
+      });
+}
+
+template <typename Rule, typename Moment = float>
 void update_outer_part(const OuterUpdateContext& c, void* const* buffers, uint32_t part) {
-  c.gradient ? update_rows<Rule, true>(c, buffers, part) : update_rows<Rule, false>(c, buffers, part);
+  c.gradient ? update_rows<Rule, Moment, true>(c, buffers, part) : update_rows<Rule, Moment, false>(c, buffers, part);
+}
+void update_coded_outer(const OuterUpdateContext& c, void* const* buffers, uint32_t part) {
+  c.gradient ? update_coded_rows<true>(c, buffers, part) : update_coded_rows<false>(c, buffers, part);
 }
 
 }  // namespace
@@ -138,7 +160,15 @@ void sgd(const void* context, void* const* buffers, uint32_t, uint32_t part) {
 }
 
 void adam(const void* context, void* const* buffers, uint32_t, uint32_t part) {
-  update_part<AdamRule>(*static_cast<const OptimizerContext*>(context), buffers, part);
+  const auto& c = *static_cast<const OptimizerContext*>(context);
+  switch (c.moments) {
+    case MomentType::f32:
+      return update_part<AdamRule<>>(c, buffers, part);
+    case MomentType::bf16:
+      return update_part<AdamRule<true>, uint16_t>(c, buffers, part);
+    case MomentType::coded:
+      return update_coded_part(c, buffers, part);
+  }
 }
 
 void lion(const void* context, void* const* buffers, uint32_t, uint32_t part) {
@@ -149,12 +179,14 @@ void lion(const void* context, void* const* buffers, uint32_t, uint32_t part) {
 void update_outer(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const OuterUpdateContext*>(context);
   switch (c.kind) {
-    case OuterUpdateContext::sgd:
+    case UpdateKind::sgd:
       return c.rule.has_velocity ? update_outer_part<SgdRule<true>>(c, buffers, part)
                                  : update_outer_part<SgdRule<false>>(c, buffers, part);
-    case OuterUpdateContext::adam:
-      return update_outer_part<AdamRule>(c, buffers, part);
-    case OuterUpdateContext::lion:
+    case UpdateKind::adam:
+      return c.rule.moments == MomentType::f32    ? update_outer_part<AdamRule<>>(c, buffers, part)
+             : c.rule.moments == MomentType::bf16 ? update_outer_part<AdamRule<true>, uint16_t>(c, buffers, part)
+                                                  : update_coded_outer(c, buffers, part);
+    case UpdateKind::lion:
       return update_outer_part<LionRule>(c, buffers, part);
   }
 }

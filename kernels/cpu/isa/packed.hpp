@@ -50,9 +50,9 @@ struct Ending {
 };
 
 // Computes a panel's first kUsedVectors vectors of columns: all or half of them.
-template <int kUsed, PanelOrder kOrder, int kUsedVectors>
+template <int kUsed, PanelOrder kOrder, int kUsedVectors, typename Fetch>
 HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c,
-                    int64_t c_row, int64_t columns, const Ending& end, Ahead ahead) {
+                    int64_t c_row, int64_t columns, const Ending& end, Fetch ahead) {
   vf sum[kUsed][kUsedVectors];
 #pragma GCC unroll 12
   for (int i = 0; i < kUsed; ++i)
@@ -62,7 +62,7 @@ HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_st
   for (int i = 0; i < kUsed; ++i)
     for (int64_t j = 0; j < kUsedVectors * kWidth && j < columns; j += 16) __builtin_prefetch(c + i * c_row + j, 1);
   for (int64_t k = 0; k < depth; ++k, a += a_stride<kOrder>(a_step), b += b_stride<kOrder>(b_step)) {
-    ahead.fetch<kOrder>();
+    ahead.template fetch<kOrder>();
     vf row[kUsedVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kUsedVectors; ++v) row[v] = load(b + v * kWidth);
@@ -88,14 +88,14 @@ HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_st
 }
 
 // A tile whose columns fill at most half a vector.
-template <int kUsed, PanelOrder kOrder>
+template <int kUsed, PanelOrder kOrder, typename Fetch>
 HM_INLINE void narrow_tile(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c,
-                           int64_t c_row, int64_t columns, const Ending& end, Ahead ahead) {
+                           int64_t c_row, int64_t columns, const Ending& end, Fetch ahead) {
   vh sum[kUsed];
 #pragma GCC unroll 12
   for (int i = 0; i < kUsed; ++i) sum[i] = vh{}, __builtin_prefetch(c + i * c_row, 1);
   for (int64_t k = 0; k < depth; ++k, a += a_stride<kOrder>(a_step), b += b_stride<kOrder>(b_step)) {
-    ahead.fetch<kOrder>();
+    ahead.template fetch<kOrder>();
     const vh row = load_half(b, kWidth / 2);
 #pragma GCC unroll 12
     for (int i = 0; i < kUsed; ++i) sum[i] = fma_half(a[kOrder == PanelOrder::by_rows ? i * a_step : i], row, sum[i]);
@@ -107,31 +107,32 @@ HM_INLINE void narrow_tile(const float* a, int64_t a_step, const float* b, int64
   }
 }
 
-template <int kUsed, PanelOrder kOrder, int kUsedVectors>
+template <int kUsed, PanelOrder kOrder, int kUsedVectors, typename Fetch>
 [[gnu::noinline, maybe_unused]] void tile_out(const float* a, int64_t a_step, const float* b, int64_t b_step,
                                               int64_t depth, float* c, int64_t c_row, int64_t columns,
-                                              const Ending& end, const Ahead& ahead) {
+                                              const Ending& end, const Fetch& ahead) {
   if constexpr (kUsedVectors == 0)
     narrow_tile<kUsed, kOrder>(a, a_step, b, b_step, depth, c, c_row, columns, end, ahead);
   else
     tile<kUsed, kOrder, kUsedVectors>(a, a_step, b, b_step, depth, c, c_row, columns, end, ahead);
 }
+template <typename Fetch>
 using Tile = void (*)(const float*, int64_t, const float*, int64_t, int64_t, float*, int64_t, int64_t, const Ending&,
-                      const Ahead&);
-template <PanelOrder kOrder, int kUsedVectors, int... kLess>
-constexpr std::array<Tile, sizeof...(kLess)> tiles_of(std::integer_sequence<int, kLess...>) {
-  return {tile_out<kLess + 1, kOrder, kUsedVectors>...};
+                      const Fetch&);
+template <PanelOrder kOrder, int kUsedVectors, typename Fetch, int... kLess>
+constexpr std::array<Tile<Fetch>, sizeof...(kLess)> tiles_of(std::integer_sequence<int, kLess...>) {
+  return {tile_out<kLess + 1, kOrder, kUsedVectors, Fetch>...};
 }
 // Indexed by rows - 1. kUsedVectors 0: half a vector.
-template <PanelOrder kOrder, int kUsedVectors>
-constexpr auto kTiles = tiles_of<kOrder, kUsedVectors>(std::make_integer_sequence<int, kRows>());
-// The tile for the first kRows x kColumns, or for fewer.
-template <PanelOrder kOrder>
-HM_INLINE Tile tile_for(int64_t rows, int64_t columns) {
+template <PanelOrder kOrder, int kUsedVectors, typename Fetch>
+constexpr auto kTiles = tiles_of<kOrder, kUsedVectors, Fetch>(std::make_integer_sequence<int, kRows>());
+// The tile for the first kRows x kColumns, or for fewer. Fetch prefetches memory, as Ahead does.
+template <PanelOrder kOrder, typename Fetch = Ahead>
+HM_INLINE Tile<Fetch> tile_for(int64_t rows, int64_t columns) {
   const auto at = static_cast<size_t>((rows < kRows ? rows : kRows) - 1);
   if constexpr (kHalves)
-    if (columns <= kWidth / 2) return kTiles<kOrder, 0>[at];
-  return columns <= kColumns / 2 ? kTiles<kOrder, kVectors / 2>[at] : kTiles<kOrder, kVectors>[at];
+    if (columns <= kWidth / 2) return kTiles<kOrder, 0, Fetch>[at];
+  return columns <= kColumns / 2 ? kTiles<kOrder, kVectors / 2, Fetch>[at] : kTiles<kOrder, kVectors, Fetch>[at];
 }
 
 // Ending of a product's sums from depth `k` on.

@@ -1,12 +1,51 @@
-// What an optimizer does to one vector of a parameter, in the operations and order of its reference body. Private to
-// the including translation unit.
+// What an optimizer does to one vector of a parameter, in the operations and order of its reference body; AdamRule
+// contracts products and sums. Private to the including translation unit.
 #pragma once
 
 #include "../optimizer.hpp"
 #include "simd.hpp"
+#include "stored_moments.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
+
+// Flushes denormals to zero while it lives: a moment of a weight without gradients decays, and every operation on a
+// denormal takes a hundred times as long.
+class FlushDenormals {
+ public:
+  FlushDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlushToZero | kDenormalsAreZero); }
+  ~FlushDenormals() { _mm_setcsr(before_); }
+  FlushDenormals(const FlushDenormals&) = delete;
+  FlushDenormals& operator=(const FlushDenormals&) = delete;
+
+ private:
+  static constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x40;
+  unsigned before_;
+};
+
+#if defined(__AVX512F__)
+HM_INLINE vf fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); }  // c - a b, rounded once
+#elif defined(__AVX2__)
+HM_INLINE vf fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); }
+#else
+HM_INLINE vf fnma(vf a, vf b, vf c) { return c - a * b; }
+#endif
+
+// m / (sqrt(v) * scale + epsilon), v >= 0. kRough: within 2^-12, for moments that are rounded more coarsely.
+template <bool kRough>
+HM_INLINE vf quotient_of_root(vf m, vf v, vf scale, vf epsilon) {
+#if defined(__AVX512F__)
+  // Estimates refined by FMA, one unit in the last place: the divider would take 35 cycles for a root and a quotient.
+  const vf y = _mm512_rsqrt14_ps(vmax(v, splat(0x1p-126f)));
+  const vf near = v * y, root = kRough ? near : fma(fnma(near, near, v), y * 0.5f, near), d = fma(root, scale, epsilon);
+  const __m512i least = _mm512_set1_epi32(0x0d800000), reach = _mm512_set1_epi32(0x65000000);  // 2^-100 to 2^102
+  if (__builtin_expect(_mm512_cmpgt_epu32_mask(_mm512_sub_epi32((__m512i)bits(d), least), reach) == 0, 1)) {
+    const vf r = _mm512_rcp14_ps(d);
+    return m * (kRough ? r : fma(fnma(d, r, splat(1)), r, r));
+  }
+#endif
+  return m / fma(vsqrt(v), scale, epsilon);
+}
 
 // A rule has kMoments moments a weight. step() replaces them and returns the new weight.
 template <bool kMoving>
@@ -30,17 +69,18 @@ struct SgdRule {
   }
 };
 
-// Adam and AdamW.
+// Adam and AdamW. kRough: see quotient_of_root().
+template <bool kRough = false>
 struct AdamRule {
   static constexpr int kMoments = 2;
-  float size, spread, epsilon, decay, keep, rest1, beta2, rest2;
+  float size, scale, epsilon, decay, keep, rest1, beta2, rest2;
   bool shrink, penalise;
   AdamRule(const OptimizerContext& c, float lr, const void* step) {
     const double t =
         static_cast<double>(c.wide_step ? *static_cast<const int64_t*>(step) : *static_cast<const int32_t*>(step));
     // Bias corrections start near 0, so they are computed in f64.
     size = static_cast<float>(lr / (1 - __builtin_pow(c.beta1, t)));
-    spread = static_cast<float>(__builtin_sqrt(1 - __builtin_pow(c.beta2, t)));
+    scale = static_cast<float>(1 / __builtin_sqrt(1 - __builtin_pow(c.beta2, t)));
     epsilon = static_cast<float>(c.epsilon), decay = static_cast<float>(c.weight_decay);
     keep = 1.0f - lr * decay;
     rest1 = static_cast<float>(1 - c.beta1), beta2 = static_cast<float>(c.beta2),
@@ -50,10 +90,10 @@ struct AdamRule {
   HM_INLINE vf step(vf w, vf g, vf* moments) const {
     if (penalise) g = g + decay * w;
     if (shrink) w = w * keep;
-    const vf mean = moments[0] + (g - moments[0]) * rest1;
-    const vf square = moments[1] * beta2 + rest2 * (g * g);
+    const vf mean = fma(g - moments[0], splat(rest1), moments[0]);
+    const vf square = fma(g * g, splat(rest2), moments[1] * beta2);
     moments[0] = mean, moments[1] = square;
-    return w - size * (mean / (vsqrt(square) / spread + epsilon));
+    return fnma(quotient_of_root<kRough>(mean, square, splat(scale), splat(epsilon)), splat(size), w);
   }
 };
 
@@ -75,6 +115,63 @@ struct LionRule {
     return w * keep - lr * sign;
   }
 };
+
+// Elements of w, its gradient and its moments in a row; moments are float or bf16.
+template <typename Rule, typename Moment = float>
+struct Elements {
+  const float *w, *g;
+  const Moment* old[Rule::kMoments + 1];
+  float* new_w;
+  Moment* now[Rule::kMoments + 1];
+  RandomBits random;
+  int64_t place;  // of the first element in w: its random bits depend on it
+  HM_INLINE void step(const Rule& rule, int64_t i, int64_t n, vf weight, vf gradient) const {
+    vf moments[Rule::kMoments + 1];
+    for (int k = 0; k < Rule::kMoments; ++k) moments[k] = load_moment(old[k] + i, n);
+    const vf next = rule.step(weight, gradient, moments);
+    const vu bits = sizeof(Moment) < sizeof(float) ? random.at(place + i) : vu{};
+    for (int k = 0; k < Rule::kMoments; ++k) store_moment(now[k] + i, moments[k], n, bits_of<16>(bits, k));
+    store_some(new_w + i, next, n);
+  }
+  HM_INLINE void step(const Rule& rule, int64_t i, int64_t n) const {
+    step(rule, i, n, load_some(w + i, n), load_some(g + i, n));
+  }
+};
+
+// Elements from the first of w on; `moments` and `results` are the buffers of the first moment and of the new w.
+template <typename Rule, typename Moment>
+HM_INLINE Elements<Rule, Moment> elements_of(void* const* buffers, int moments, int results, const RandomBits& random) {
+  Elements<Rule, Moment> all{{}, {}, {}, {}, {}, random, 0};
+  all.w = static_cast<const float*>(buffers[0]), all.new_w = static_cast<float*>(buffers[results]);
+  for (int k = 0; k < Rule::kMoments; ++k)
+    all.old[k] = static_cast<const Moment*>(buffers[moments + k]),
+    all.now[k] = static_cast<Moment*>(buffers[results + 1 + k]);
+  return all;
+}
+template <typename Rule, typename Moment>
+HM_INLINE Elements<Rule, Moment> from_place(Elements<Rule, Moment> x, int64_t at, const float* g) {
+  x.w += at, x.new_w += at, x.place = at, x.g = g;
+  for (int k = 0; k < Rule::kMoments; ++k) x.old[k] += at, x.now[k] += at;
+  return x;
+}
+
+// The step number, if the rule has one.
+HM_INLINE uint32_t step_number(const OptimizerContext& c, const void* step) {
+  if (!c.counts_steps) return 0;
+  return static_cast<uint32_t>(c.wide_step ? *static_cast<const int64_t*>(step) : *static_cast<const int32_t*>(step));
+}
+
+// Buffers of a step whose moments begin at `moments`: m, v, and their scales.
+HM_INLINE CodedMoments coded_moments(void* const* buffers, int moments, int results) {
+  CodedMoments m{};
+  for (int k = 0; k < 2; ++k) {
+    m.old[k] = static_cast<const uint8_t*>(buffers[moments + k]);
+    m.old_scale[k] = static_cast<const uint8_t*>(buffers[moments + 2 + k]);
+    m.now[k] = static_cast<uint8_t*>(buffers[results + 1 + k]);
+    m.now_scale[k] = static_cast<uint8_t*>(buffers[results + 3 + k]);
+  }
+  return m;
+}
 
 }  // namespace
 }  // namespace harmonics::cpu::HM_ISA

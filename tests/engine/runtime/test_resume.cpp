@@ -461,6 +461,33 @@ TEST_CASE("resume: a checkpoint of a later cycle holds what earlier cycles learn
   CHECK(learned_bytes(*other) == undisturbed);
 }
 
+TEST_CASE("resume: moments of 16 and 8 bits give the bits of an undisturbed run") {
+  const char* flow = R"hmx(harmonic g { producer x {6}; producer y {3}; layer h {72}; layer k {64}; layer o;
+    cycle (epochs 3) { x -(tanh)-> h -(tanh)-> k -> o; o <-(cross_entropy)- y; } })hmx";
+  for (const char* optimizer : {"adamw(lr=0.01, moments=bf16)", "adamw(lr=0.01, moments=q8)"}) {
+    INFO(optimizer);
+    Setup setup;
+    setup.flow = flow;
+    setup.run = settings(4);
+    setup.run.optimizer = optimizer;
+    FilesInMemory files;
+    Checkpointer writer("runs", CheckpointInterval{0, 1, 0}, 100, files);
+    auto g = resumed_graph(setup, 0);
+    CycleRuntime first(*g, 0, setup.run);
+    first.set_checkpoints(&writer);
+    first.run();
+    const std::string undisturbed = learned_bytes(*g);
+    writer.wait();
+    const auto all = writer.folder().list();
+    const Checkpoint c = read_checkpoint(all[all.size() / 2].path, files);
+    auto other = resumed_graph(setup, 2);
+    CycleRuntime resumed(*other, 0, setup.run);
+    resumed.resume(c);
+    resumed.run();
+    CHECK(learned_bytes(*other) == undisturbed);
+  }
+}
+
 TEST_CASE("resume: time, epochs, steps and metrics end a run, given in the file or in settings") {
   const auto run = [](const std::string& conditions, const RunSettings& s, const Checkpoint* from = nullptr,
                       Checkpointer* writer = nullptr) {

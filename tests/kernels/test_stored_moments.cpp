@@ -1,0 +1,172 @@
+// Moments in 16 and 8 bits: the kernel against the functional's body, and what rounding at random keeps.
+#include <harmonics/ops.hpp>
+
+#include "engine/program/functional.hpp"
+#include "engine/program/tracer.hpp"
+#include "engine/tensor/moment_scales.hpp"
+#include "kernel_call.hpp"
+
+namespace harmonics::engine::kernel_tests {
+namespace {
+
+enum class Stored { bf16, coded };
+
+HTensor handle(const Tensor& t) {
+  HTensor h = full(static_cast<DType>(t.dtype), Shape(t.dims), 0);
+  std::memcpy(h.mutable_bytes(), t.bytes.data(), t.bytes.size());
+  return h;
+}
+
+// A parameter's moments, zero at first, with their scales.
+std::vector<Tensor> zero_moments(const Dims& dims, Stored stored) {
+  const uint32_t type = stored == Stored::bf16 ? HX_BF16 : HX_U8;
+  std::vector<Tensor> all(2, Tensor::zeros(dims, type));
+  if (stored == Stored::coded) all.resize(4, Tensor::zeros(moment_scales(Shape(dims)).vector(), type));
+  return all;
+}
+
+void add_moments(KernelCall& call, const std::vector<Tensor>& moments) {
+  for (const Tensor& m : moments) call.in(m);
+}
+void add_results(KernelCall& call, const Dims& dims, const std::vector<Tensor>& moments) {
+  call.out(dims);
+  for (const Tensor& m : moments) call.out(m.dims, m.dtype);
+}
+Tensor step_tensor(int64_t step) { return {{}, std::vector<int64_t>{step}}; }
+
+// w' and the moments' next values.
+std::vector<Tensor> stepped(const char* name, const Tensor& w, const Tensor& g, const std::vector<Tensor>& moments,
+                            int64_t step) {
+  KernelCall call(name);
+  call.set("weight_decay", 0.1).in(w).in(g);
+  add_moments(call, moments);
+  call.in(scalar(0.01f)).in(step_tensor(step));
+  add_results(call, w.dims, moments);
+  for (uint32_t i = 0; i <= moments.size(); ++i) call.alias(i, i == 0 ? 0 : i + 1);
+  return call.run();
+}
+
+// Codes may be neighbours where the sums before rounding differ in the last bit.
+void require_same_codes(const Tensor& found, const HTensor& expected) {
+  const bool wide = found.dtype == HX_BF16;
+  size_t other = 0;
+  for (int64_t i = 0; i < found.size(); ++i) {
+    const auto at = static_cast<size_t>(i);
+    const int a = wide ? found.values<uint16_t>()[at] : found.values<uint8_t>()[at];
+    int b = 0;
+    std::memcpy(&b, static_cast<const char*>(expected.bytes()) + at * (wide ? 2 : 1), wide ? 2 : 1);
+    REQUIRE(std::abs(a - b) <= 1);
+    other += a != b;
+  }
+  CHECK(static_cast<double>(other) <= 1 + 0.002 * static_cast<double>(found.size()));
+}
+
+}  // namespace
+
+TEST_CASE("adam and adamw: moments of 16 and 8 bits are those of the body") {
+  Random random(61);
+  for (const char* name : {"adam", "adamw"})
+    for (const Stored stored : {Stored::bf16, Stored::coded})
+      for (const Dims& dims : {Dims{16, 16}, Dims{1, 1}, Dims{33, 47}, Dims{20, 64}, Dims{7, 5, 9}, Dims{100, 130}}) {
+        Tensor w = random.floats(dims);
+        std::vector<Tensor> moments = zero_moments(dims, stored);
+        for (int64_t step = 1; step <= 3; ++step) {
+          const Tensor g = random.floats(dims, -0.1f, 0.1f);
+          std::vector<HTensor> in{handle(w), handle(g)};
+          for (const Tensor& m : moments) in.push_back(handle(m));
+          in.push_back(handle(scalar(0.01f)));
+          in.push_back(handle(step_tensor(step)));
+          const Values expected = apply(name, AttributeMap().set("weight_decay", 0.1), in);
+          const std::vector<Tensor> found = stepped(name, w, g, moments, step);
+          INFO(name << ", step " << step << ", " << w.size() << " elements");
+          REQUIRE(expected.size() == found.size());
+          std::vector<double> weights;
+          for (int64_t i = 0; i < w.size(); ++i) weights.push_back(expected[0].data<float>()[i]);
+          require_close(found[0], weights, 1e-6, 0.01 / 1024);  // a part of the rate
+          for (size_t i = 1; i < found.size(); ++i) require_same_codes(found[i], expected[i]);
+          w = found[0];
+          moments.assign(found.begin() + 1, found.end());
+        }
+      }
+}
+
+TEST_CASE("update_outer: moments of 16 and 8 bits have the bits of the update from a stored gradient") {
+  Random random(62);
+  for (const Stored stored : {Stored::bf16, Stored::coded})
+    for (const std::string mode : {"", "all", "active"})
+      for (const Dims& dims : {Dims{7, 5}, Dims{33, 47}, Dims{20, 64}, Dims{301, 130}}) {
+        const int64_t m = dims[0], n = dims[1];
+        const Tensor w = random.floats(dims), a = random.floats({1, m}), b = random.floats({1, n});
+        std::vector<float> product;
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t j = 0; j < n; ++j) product.push_back(a[i] * b[j]);
+        const std::vector<Tensor> first = stepped("adamw", w, random.floats(dims), zero_moments(dims, stored), 1);
+        const std::vector<Tensor> moments(first.begin() + 1, first.end());
+        const std::vector<Tensor> expected = stepped("adamw", w, Tensor(dims, product), moments, 2);
+        KernelCall outer("update_outer");
+        outer.set("update", "adamw").set("weight_decay", 0.1).set("input_gradient", mode.c_str()).in(w).in(a).in(b);
+        add_moments(outer, moments);
+        outer.in(scalar(0.01f)).in(step_tensor(2));
+        add_results(outer, dims, moments);
+        for (uint32_t i = 0; i <= moments.size(); ++i) outer.alias(i, i == 0 ? 0 : i + 2);
+        if (!mode.empty()) outer.out({1, m});
+        const std::vector<Tensor> found = outer.run();
+        INFO(m << " x " << n << ", input gradient '" << mode << "'");
+        for (size_t i = 0; i < expected.size(); ++i) CHECK(found[i].bytes == expected[i].bytes);
+        if (mode.empty()) continue;
+        std::vector<double> gradient;
+        for (int64_t i = 0; i < m; ++i) {
+          double sum = 0;
+          for (int64_t j = 0; j < n; ++j) sum += static_cast<double>(w[i * n + j]) * b[j];
+          gradient.push_back(mode == "all" || a[i] > 0 ? sum : 0);
+        }
+        require_close(found.back(), gradient, 1e-6, 2e-5);
+      }
+}
+
+TEST_CASE("update_outer: a batch with bf16 moments gives the bits of the product and the update") {
+  Random random(63);
+  const int64_t m = 101, n = 97, samples = 20;
+  const Tensor w = random.floats({m, n}), a = random.floats({samples, m}), b = random.floats({samples, n});
+  KernelCall product("dot");
+  product.set("lhs_contract", Dims{0}).set("rhs_contract", Dims{0}).in(a).in(b).out({m, n});
+  const std::vector<Tensor> moments = zero_moments({m, n}, Stored::bf16);
+  const std::vector<Tensor> expected = stepped("adamw", w, product.run_one(), moments, 5);
+  KernelCall outer("update_outer");
+  outer.set("update", "adamw").set("weight_decay", 0.1).set("input_gradient", "").in(w).in(a).in(b);
+  add_moments(outer, moments);
+  outer.in(scalar(0.01f)).in(step_tensor(5));
+  add_results(outer, {m, n}, moments);
+  const std::vector<Tensor> found = outer.run();
+  for (size_t i = 0; i < expected.size(); ++i) CHECK(found[i].bytes == expected[i].bytes);
+}
+
+TEST_CASE("stored moments: means move by less than their resolution") {
+  // Gradients of 1: the mean square after t steps is 1 - 0.999^t; the root of its code would stay where a step is below
+  // half a code.
+  const Dims dims{16, 16};
+  for (const Stored stored : {Stored::bf16, Stored::coded}) {
+    const Tensor g(dims, std::vector<float>(256, 1.0f)), w = Tensor::zeros(dims);
+    std::vector<Tensor> moments = zero_moments(dims, stored);
+    constexpr int64_t kSteps = 700;
+    for (int64_t step = 1; step <= kSteps; ++step) {
+      const std::vector<Tensor> next = stepped("adamw", w, g, moments, step);
+      moments.assign(next.begin() + 1, next.end());
+    }
+    double sum = 0;
+    for (size_t i = 0; i < 256; ++i) {
+      if (stored == Stored::bf16) {
+        const uint32_t bits = uint32_t{moments[1].values<uint16_t>()[i]} << 16;
+        float value = 0;
+        std::memcpy(&value, &bits, sizeof value);
+        sum += value;
+      } else {
+        const int code = moments[1].values<uint8_t>()[i], scale = moments[3].values<uint8_t>()[0];
+        sum += std::ldexp(1 + (code & 7) / 8.0, scale - 31 + (code >> 3) - 127);
+      }
+    }
+    CHECK(sum / 256 == Approx(1 - std::pow(0.999, kSteps)).epsilon(0.05));
+  }
+}
+
+}  // namespace harmonics::engine::kernel_tests
