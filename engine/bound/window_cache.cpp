@@ -44,9 +44,13 @@ class WindowCache::Binding final : public TensorBinding {
     if (!storage) storage = std::make_shared<Storage>(type.bytes());
     return storage->data();
   }
-  bool transposed(const std::string& name, const TensorType& type, bool preferred) override {
-    return !is_cache(name) && cache_.store_.transposed(name, type, preferred);
+  Layout layout(const std::string& name, const TensorType& type, Layout preferred) override {
+    return is_cache(name) ? Layout::natural : cache_.store_.layout(name, type, preferred);
   }
+  std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) override {
+    return is_cache(name) ? nullptr : cache_.store_.packed(name, packing);
+  }
+  bool is_constant(const std::string& name) override { return !is_cache(name) && cache_.store_.is_constant(name); }
   void will_change(const std::string& name) override {
     if (!is_cache(name)) cache_.store_.will_change(name);
   }
