@@ -111,10 +111,10 @@ bool plan_typed_linear(const Site& site, hx_kernel& out) {
   const double bytes = static_cast<double>(c->row_bytes) * static_cast<double>(p.n),
                elements = static_cast<double>(p.k) * static_cast<double>(p.n);
   cut(*c, parts_for(bytes / 10 + elements * static_cast<double>(p.m) / 40, INT32_MAX));
-  constexpr int64_t kWidest = 16;  // lanes of a vector
-  c->work_floats = kGroupColumns * (kChunk + kWidest * std::min(p.m, kBlockRows));
+  constexpr int64_t kPanelFloats = 32768;  // a quarter of a second-level cache
+  c->panel = std::clamp<int64_t>(kPanelFloats / p.k / kTypedColumnGranule, 1, 4) * kTypedColumnGranule;
   const uint32_t parts = c->row_parts * c->column_parts;
-  const uint64_t workspace = static_cast<uint64_t>(parts) * static_cast<uint64_t>(c->work_floats) * sizeof(float);
+  const uint64_t workspace = static_cast<uint64_t>(parts) * static_cast<uint64_t>(c->panel * p.k) * sizeof(float);
   answer(out, std::move(c), isa().typed_linear, row->product, {parts}).workspace = workspace;
   return true;
 }

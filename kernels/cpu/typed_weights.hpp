@@ -17,14 +17,13 @@ struct TypedContext {
   int64_t row_bytes;
   Decode decode;  // for types without vector code
   uint32_t row_parts, column_parts;
-  int64_t work_floats;  // of the workspace, for each part
+  int64_t panel;  // rows of b that a part decodes at a time, in its share of the workspace
 };
 
-// From this many rows of A on, chunks of the weight are decoded to memory, else in registers.
-constexpr int64_t kChunkRows = 4;
-// A chunk of a row: whole blocks of every type. Rows of b decoded together, rows of A that share them: the decoded
-// chunks and those of a tile of A fit a first-level cache, the sums a second-level one.
-constexpr int64_t kChunk = 256, kGroupColumns = 24, kBlockRows = 96;
+// Up to this many rows of A the weight is converted in registers.
+constexpr int64_t kDirectRows = 12;
+// More rows share decoded ones: so many that their part of A fits a second-level cache.
+constexpr int64_t kBlockRows = 96;
 constexpr int64_t kTypedColumnGranule = 8;
 
 }  // namespace harmonics::cpu

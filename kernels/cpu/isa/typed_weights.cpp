@@ -4,7 +4,6 @@
 #include "../typed_weights.hpp"
 
 #include <cstring>
-#include <type_traits>
 
 #include <harmonics/abi.h>
 
@@ -313,7 +312,7 @@ HM_INLINE void typed_products(const float* a, int64_t a_row, const char* w, int6
       for (int j = 0; j < kColumns; ++j) {
         // the rows after these: a row is too short for the processor to notice its stream in time
         for (int64_t at = 0; at < W::kStepBytes; at += 64)
-          _mm_prefetch(w + (j + kColumns) * row_bytes + W::at(k) + at, _MM_HINT_T0);
+          _mm_prefetch(w + (j + kColumns) * row_bytes + W::at(k) + at, kRows > 2 ? _MM_HINT_T1 : _MM_HINT_T0);
         W::each(
             w + j * row_bytes, k, W::kScales ? scales[j][i] : 0, [&](int v, vf y) __attribute__((always_inline)) {
 #pragma GCC unroll 8
@@ -338,173 +337,86 @@ HM_INLINE void typed_products(const float* a, int64_t a_row, const char* w, int6
       for (int j = 0; j < kColumns; j += 4)
         _mm_storeu_ps(to + j, sums_of(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]));
     } else {
-      static_assert(kColumns == 1);
-      to[0] = _mm_cvtss_f32(sums_of(sum[i][0], vf{}, vf{}, vf{}));
+      static_assert(kColumns < 4);
+      const __m128 sums = sums_of(sum[i][0], kColumns > 1 ? sum[i][kColumns > 1] : vf{},
+                                  kColumns > 2 ? sum[i][kColumns - 1] : vf{}, vf{});
+      for (int j = 0; j < kColumns; ++j) to[j] = sums[j];
     }
   }
 }
 
-// ---- more rows: a group of columns is decoded once for a block of rows, kChunk of the depth at a time. Lanes are
-// added at the end; until then `sums` has kGroupColumns vectors for each row.
+// As many rows of A as leave registers for their sums with three columns. More rows of A, a multiple of 4 KiB apart as
+// they often are, would also leave no room in a first-level cache for the weight.
+constexpr int kTileRows = kWidth < 16 ? 3 : 8;
 
-// Prefetches the lines of `rows` runs of bytes, `some` of them at a time: spread over the arithmetic, as the processor
-// waits where more lines are asked for than it can have under way.
-struct Fetch {
-  const char* row;
-  int64_t row_bytes, rows, lines, some = 1, line = 0;
-  HM_INLINE void next() {
-    for (int64_t i = 0; i < some; ++i) {
-      if (rows == 0) return;
-      _mm_prefetch(row + 64 * line, _MM_HINT_T0);
-      if (++line < lines) continue;
-      line = 0;
-      row += row_bytes;
-      --rows;
-    }
-  }
-};
-
-constexpr int64_t kTileSums = 24;  // vectors of sums in a full tile; there is a prefetch for each of its steps
-
-// kRows rows of A times kColumns decoded columns, `vectors` whole vectors of the depth and `rest` elements more.
-template <int kRows, int kColumns>
-void add_chunk(const float* a, int64_t a_row, const float* w, float* sums, int64_t vectors, int64_t rest, bool first,
-               Fetch& fetch) {
-  vf sum[kRows][kColumns];
-#pragma GCC unroll 12
-  for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 4
-    for (int j = 0; j < kColumns; ++j) sum[i][j] = first ? vf{} : load(sums + (i * kGroupColumns + j) * kWidth);
-  const auto step = [&](const float* column, auto x) __attribute__((always_inline)) {
-    vf y[kColumns];
-#pragma GCC unroll 4
-    for (int j = 0; j < kColumns; ++j) y[j] = load(column + j * kChunk);
-#pragma GCC unroll 12
-    for (int i = 0; i < kRows; ++i) {
-      const vf xi = x(i);
-#pragma GCC unroll 4
-      for (int j = 0; j < kColumns; ++j) sum[i][j] = fma(xi, y[j], sum[i][j]);
-    }
-  };
-  for (int64_t v = 0; v < vectors; ++v, a += kWidth, w += kWidth) {
-    fetch.next();
-    step(
-        w, [&](int i) __attribute__((always_inline)) { return load(a + i * a_row); });
-  }
-  if (rest)
-    step(
-        w, [&](int i) __attribute__((always_inline)) { return load_part(a + i * a_row, rest); });
-#pragma GCC unroll 12
-  for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 4
-    for (int j = 0; j < kColumns; ++j) store(sums + (i * kGroupColumns + j) * kWidth, sum[i][j]);
-}
-
-// All columns of a group.
-template <int kRows, int kColumns>
-HM_INLINE void add_group(const float* a, int64_t a_row, const float* w, float* sums, int64_t columns, int64_t vectors,
-                         int64_t rest, bool first, Fetch& fetch) {
-  static_assert(kGroupColumns % kColumns == 0);
-  for (int64_t j = 0; j < columns; j += kColumns)
-    add_chunk<kRows, kColumns>(a, a_row, w + j * kChunk, sums + j * kWidth, vectors, rest, first, fetch);
-}
-
-// Tiles whose sums fill most registers, then what is left of the rows.
-HM_INLINE void add_rows(int64_t m, const float* a, int64_t a_row, const float* w, float* sums, int64_t columns,
-                        int64_t vectors, int64_t rest, bool first, Fetch fetch) {
-  int64_t i = 0;
-  const auto tile = [&](auto rows, auto wide) __attribute__((always_inline)) {
-    add_group<rows.value, wide.value>(a + i * a_row, a_row, w, sums + i * kGroupColumns * kWidth, columns, vectors,
-                                      rest, first, fetch);
-    i += rows.value;
-  };
-  using std::integral_constant;
-  if constexpr (kWidth < 16) {  // 16 registers
-    while (m - i >= 3) tile(integral_constant<int, 3>(), integral_constant<int, 4>());
-  } else {
-    while (m - i >= 12 || m - i == 6) tile(integral_constant<int, 6>(), integral_constant<int, 4>());
-    while (m - i >= 8) tile(integral_constant<int, 8>(), integral_constant<int, 3>());
-    while (m - i >= 4) tile(integral_constant<int, 4>(), integral_constant<int, 4>());
-    while (m - i >= 3) tile(integral_constant<int, 3>(), integral_constant<int, 4>());
-  }
-  if (m - i == 2) tile(integral_constant<int, 2>(), integral_constant<int, 4>());
-  if (m - i == 1) tile(integral_constant<int, 1>(), integral_constant<int, 4>());
-}
-
-// n numbers from element k of a row; the vector of the last ones is filled with zeros.
-template <typename W>
-void decode_chunk(const char* row, int64_t k, int64_t n, float* to) {
-  alignas(64) float scales[kGroup];
-  if constexpr (W::kScales) W::scales(row, k, n / W::kStep, scales);
-  int64_t i = 0;
-  for (int64_t block = 0; i + W::kStep <= n; i += W::kStep, ++block)
-    W::each(
-        row, k + i, W::kScales ? scales[block] : 0, [&](int v, vf y) __attribute__((always_inline)) {
-          store(to + i + v * kWidth, y);
-        });
-  if (i < n) store(to + i, W::part(row, k + i, n - i));
-}
-
-// A block of C: up to kBlockRows rows of A times `n` rows of the weight. `work`: kGroupColumns decoded chunks, then the
-// sums. `decode(row, k, n, to)`.
-template <typename Decoder>
-void typed_rows(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n, float* work,
-                Decoder decode) {
+template <typename W, int kRows>
+void typed_rows(const TypedContext& c, const float* a, const char* w, float* y, int64_t n) {
   const Product& p = c.product;
-  float* sums = work + kGroupColumns * kChunk;
-  for (int64_t j = 0; j < n; j += kGroupColumns) {
-    const int64_t columns = n - j < kGroupColumns ? n - j : kGroupColumns, even = (columns + 11) / 12 * 12;
-    const char* group = w + j * c.row_bytes;
-    // columns that there are not, so that tiles are whole
-    for (int64_t i = columns * kChunk; i < even * kChunk; i += kWidth) store(work + i, vf{});
-    for (int64_t k = 0; k < p.k; k += kChunk) {
-      const int64_t depth = p.k - k < kChunk ? p.k - k : kChunk;
-      // Next is the chunk after this one, or the first one of the next group: runs too short to be seen as streams.
-      const bool ends = k + kChunk >= p.k;
-      const char* next = ends ? group + kGroupColumns * c.row_bytes : group + c.row_bytes * (k + kChunk) / p.k;
-      for (int64_t i = 0; i < columns; ++i) decode(group + i * c.row_bytes, k, depth, work + i * kChunk);
-      Fetch fetch{next, c.row_bytes, columns, c.row_bytes * kChunk / p.k / 64 + 1};
-      fetch.some = (columns * fetch.lines) / (m * even * (kChunk / kWidth) / kTileSums) + 1;
-      add_rows(m, a + k, p.k, work, sums, even, depth / kWidth, depth % kWidth, k == 0, fetch);
-    }
-    for (int64_t i = 0; i < m; ++i) {
-      const float* from = sums + i * kGroupColumns * kWidth;
-      for (int64_t at = 0; at < columns; at += 4) {
-        const auto vector = [&](int64_t v) __attribute__((always_inline)) { return load(from + (at + v) * kWidth); };
-        const __m128 four = sums_of(vector(0), vector(1), vector(2), vector(3));
-        alignas(16) float results[4];
-        _mm_store_ps(results, four);
-        float* to = y + i * p.n + j + at;
-        for (int64_t v = 0; v < 4 && at + v < columns; ++v) to[v] = results[v];
-      }
-    }
-  }
-}
-
-template <typename Decoder>
-void typed_blocks(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n, float* work,
-                  Decoder decode) {
-  for (int64_t i = 0; i < m; i += kBlockRows)
-    typed_rows(c, a + i * c.product.k, w, y + i * c.product.n, m - i < kBlockRows ? m - i : kBlockRows, n, work,
-               decode);
-}
-
-template <typename W>
-void typed_block(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n, float* work) {
-  const Product& p = c.product;
-  if (m >= kChunkRows) return typed_blocks(c, a, w, y, m, n, work, decode_chunk<W>);
-  const auto rows = [&](auto columns, int64_t j) __attribute__((always_inline)) {
-    constexpr int kColumns = columns.value;
-    const char* from = w + j * c.row_bytes;
-    if (m == 1) return typed_products<W, 1, kColumns>(a, p.k, from, c.row_bytes, y + j, p.n, p.k);
-    if (m == 2) return typed_products<W, 2, kColumns>(a, p.k, from, c.row_bytes, y + j, p.n, p.k);
-    typed_products<W, 3, kColumns>(a, p.k, from, c.row_bytes, y + j, p.n, p.k);
-  };
+  constexpr int kColumns = kRows == 1 ? 8 : kRows <= 6 ? 4 : 3;
   int64_t j = 0;
-  for (; m == 1 && j + 8 <= n; j += 8)
-    typed_products<W, 1, 8>(a, p.k, w + j * c.row_bytes, c.row_bytes, y + j, p.n, p.k);
-  for (; j + 4 <= n; j += 4) rows(std::integral_constant<int, 4>(), j);
-  for (; j < n; ++j) rows(std::integral_constant<int, 1>(), j);
+  for (; j + kColumns <= n; j += kColumns)
+    typed_products<W, kRows, kColumns>(a, p.k, w + j * c.row_bytes, c.row_bytes, y + j, p.n, p.k);
+  for (; j < n; ++j) typed_products<W, kRows, 1>(a, p.k, w + j * c.row_bytes, c.row_bytes, y + j, p.n, p.k);
+}
+
+// m rows, from kRows down.
+template <typename W, int kRows = kTileRows>
+void typed_tile(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n) {
+  if (m == kRows) return typed_rows<W, kRows>(c, a, w, y, n);
+  if constexpr (kRows > 1) typed_tile<W, kRows - 1>(c, a, w, y, m, n);
+}
+
+// ---- more rows: rows of the weight are decoded once for a block of rows of A
+
+template <typename W>
+void decode_row(const char* row, float* to, int64_t depth) {
+  alignas(64) float scales[kGroup];
+  int64_t k = 0;
+  for (int64_t i = 0; k + W::kStep <= depth; k += W::kStep, ++i) {
+    if (W::kScales && i % kGroup == 0) {
+      const int64_t blocks = (depth - k) / W::kStep;
+      W::scales(row, k, blocks < kGroup ? blocks : kGroup, scales);
+    }
+    W::each(
+        row, k, W::kScales ? scales[i % kGroup] : 0, [&](int v, vf y) __attribute__((always_inline)) {
+          store(to + k + v * kWidth, y);
+        });
+  }
+  if (k < depth) store_part(to + k, W::part(row, k, depth - k), depth - k);
+}
+
+// A block of C: rows of A times `n` rows of the weight. `panel`: room for c.panel decoded rows.
+template <typename Row>
+void by_panels(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n, float* panel,
+               Row row) {
+  const Product& p = c.product;
+  constexpr int64_t kRows = kWidth < 16 ? 3 : 6;
+  for (int64_t block = 0; block < m; block += kBlockRows) {
+    const int64_t end = m - block < kBlockRows ? m : block + kBlockRows;
+    for (int64_t j = 0; j < n; j += c.panel) {
+      const int64_t columns = n - j < c.panel ? n - j : c.panel;
+      for (int64_t i = 0; i < columns; ++i) row(w + (j + i) * c.row_bytes, panel + i * p.k);
+      int64_t i = block;
+      for (; i + kRows <= end; i += kRows)
+        inner_rows<kRows, 4>(a + i * p.k, p.k, panel, p.k, y + i * p.n + j, p.n, columns, p.k, false);
+      if (i < end) gemm_inner(end - i, columns, p.k, a + i * p.k, p.k, panel, p.k, y + i * p.n + j, p.n, false);
+    }
+  }
+}
+
+template <typename W>
+void typed_block(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n, float* panel) {
+  if (m > kDirectRows)
+    return by_panels(c, a, w, y, m, n, panel,
+                     [&](const char* from, float* to) { decode_row<W>(from, to, c.product.k); });
+  const Product& p = c.product;
+  const int64_t tiles = (m + kTileRows - 1) / kTileRows;
+  constexpr int64_t kColumns = 24;  // whole tiles of any width; their rows of the weight stay in cache
+  for (int64_t j = 0; j < n; j += kColumns)
+    for (int64_t t = 0; t < tiles; ++t) {
+      const int64_t i = m * t / tiles, end = m * (t + 1) / tiles;
+      typed_tile<W>(c, a + i * p.k, w + j * c.row_bytes, y + i * p.n + j, end - i, n - j < kColumns ? n - j : kColumns);
+    }
 }
 
 }  // namespace
@@ -520,31 +432,28 @@ void typed_linear(const void* context, void* const* buffers, uint32_t, uint32_t 
   const float* a = static_cast<const float*>(buffers[p.a]) + i * p.k;
   const char* w = static_cast<const char*>(buffers[p.b]) + j * c.row_bytes;
   float *y = static_cast<float*>(buffers[p.c]) + i * p.n + j,
-        *work = static_cast<float*>(buffers[p.c + 1]) + part * c.work_floats;
+        *panel = static_cast<float*>(buffers[p.c + 1]) + part * c.panel * p.k;
   switch (c.dtype) {
     case HX_BF16:
-      typed_block<BFloats>(c, a, w, y, rows, columns, work);
+      typed_block<BFloats>(c, a, w, y, rows, columns, panel);
       break;
     case HX_F16:
-      typed_block<Float16s>(c, a, w, y, rows, columns, work);
+      typed_block<Float16s>(c, a, w, y, rows, columns, panel);
       break;
     case HX_Q8_0:
-      typed_block<Blocks<EightBits>>(c, a, w, y, rows, columns, work);
+      typed_block<Blocks<EightBits>>(c, a, w, y, rows, columns, panel);
       break;
     case HX_Q4_0:
-      typed_block<Blocks<FourBits>>(c, a, w, y, rows, columns, work);
+      typed_block<Blocks<FourBits>>(c, a, w, y, rows, columns, panel);
       break;
     case HX_Q4_K:
-      typed_block<Quarters>(c, a, w, y, rows, columns, work);
+      typed_block<Quarters>(c, a, w, y, rows, columns, panel);
       break;
     case HX_Q6_K:
-      typed_block<SixBits>(c, a, w, y, rows, columns, work);
+      typed_block<SixBits>(c, a, w, y, rows, columns, panel);
       break;
     default:
-      typed_blocks(c, a, w, y, rows, columns, work, [&](const char* row, int64_t k, int64_t n, float* to) {
-        c.decode(row + c.row_bytes * k / p.k, to, n);
-        for (int64_t at = n; at % kWidth != 0; ++at) to[at] = 0;
-      });
+      by_panels(c, a, w, y, rows, columns, panel, [&](const char* from, float* to) { c.decode(from, to, p.k); });
   }
   end_product(p, buffers, i, i + rows, j, j + columns);
 }
