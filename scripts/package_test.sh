@@ -74,9 +74,11 @@ test -s digits.html
 test "$(wc -l <classes)" -eq 4
 "$program" plugin doctor
 "$program" plugin doctor | grep -q ', 0 with problems'
-"$program" list importers | grep -q '^  llama2c '  # of a plugin
-"$program" list tokenizers | grep -q '^  llama2c '
-for shell in bash zsh fish; do "$program" completion "$shell" | grep -q generate; done
+for format in llama2c gguf; do  # of plugins
+  "$program" list importers | grep -q "^  $format "
+  "$program" list tokenizers | grep -q "^  $format "
+done
+for shell in bash zsh fish; do "$program" completion "$shell" | grep -q quantize; done
 for schema in status generate http/prediction; do test -s "$(dirname "$samples")/schema/$schema.json"; done
 "$program" keys pair.key >/dev/null  # uses ZeroMQ's own functions
 "$program" version --licenses >licenses
@@ -123,7 +125,7 @@ inside "$work/deb" 60 bash -euo pipefail -c '
   done
   for file in bash-completion/completions/harmonics zsh/vendor-completions/_harmonics \
     fish/vendor_completions.d/harmonics.fish; do
-    grep -q generate "/usr/share/$file"
+    grep -q quantize "/usr/share/$file"
   done
   apt-get purge -y -qq -o Dpkg::Use-Pty=0 harmonics >/dev/null
   left=$(find /usr /etc /var/cache -name "*harmonics*")
