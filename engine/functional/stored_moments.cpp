@@ -47,7 +47,8 @@ HTensor to_bf16(const HTensor& x, const HTensor& random) {
 
 // The bits of f32 that a code's bits are added to, for each element.
 HTensor bases(const HTensor& scale, const Grid& grid, int64_t exponents) {
-  const HTensor lowest = shift_left(cast(scale, DType::I32) - static_cast<double>(exponents - 1), kFractionBits);
+  const HTensor scales = maximum(cast(scale, DType::I32), static_cast<double>(exponents));  // 0 before the first step
+  const HTensor lowest = shift_left(scales - static_cast<double>(exponents - 1), kFractionBits);
   const HTensor blocks = broadcast(reshape(lowest, {grid.down, 1, grid.across, 1}), grid.blocks());
   return slice(reshape(blocks, grid.whole()), {0, 0}, {grid.rows, grid.columns});
 }

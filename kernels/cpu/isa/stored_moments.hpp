@@ -89,7 +89,10 @@ HM_INLINE vi larger(vi a, vi b) { return a > b ? a : b; }
 // Format of a code: its exponents, and whether it has a sign and a zero.
 template <int kExponents, bool kSigned>
 struct Code {
-  HM_INLINE static int32_t base(uint8_t scale) { return (static_cast<int32_t>(scale) - (kExponents - 1)) << 23; }
+  // Scales are 0 before the first step.
+  HM_INLINE static int32_t base(uint8_t scale) {
+    return ((scale > kExponents ? scale : kExponents) - (kExponents - 1)) << 23;
+  }
   // Leaves room for rounding up.
   HM_INLINE static uint8_t scale(vi most) {
     const float m = max_of(as_float(most));
