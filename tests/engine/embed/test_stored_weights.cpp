@@ -55,7 +55,7 @@ HarmonicGraph graph_with(double value) {
   return g;
 }
 
-float answer(HarmonicGraph& g) {
+float inferred_row(HarmonicGraph& g) {
   std::vector<float> row(kIn, 0.25f);
   row[3] = 2;
   return g.infer(HTensor(DType::F32, Shape{kIn}, row.data())).data<float>()[0];
@@ -84,7 +84,7 @@ TEST_CASE("stored weights: a frozen weight of blocks is saved and loaded with th
 
   HarmonicGraph other = graph_with(-3);
   other.load(path);
-  CHECK(answer(other) == answer(g));
+  CHECK(inferred_row(other) == inferred_row(g));
   other.save(path);
   CHECK(file_text(path) == saved);
 
