@@ -73,7 +73,7 @@ class PositionAxes {
   }
 
   [[noreturn]] void refuse(const Node& node, const std::string& why) const {
-    const std::string& scope = program_.scopes[node.scope];
+    const std::string scope = program_.scope_of(node).text();
     throw Refused{name_of(node) + (scope.empty() ? " " : " at '" + scope + "' ") + why};
   }
 

@@ -7,17 +7,17 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr std::string_view kNames[] = {"forward", "prefill",  "decode",     "loss",
-                                       "observe", "gradient", "recomputed", "optimizer"};
+constexpr std::string_view kPhaseNames[] = {"forward", "prefill",  "decode",     "loss",
+                                            "observe", "gradient", "recomputed", "optimizer"};
 
 }  // namespace
 
-std::string_view phase_name(Phase phase) { return kNames[static_cast<size_t>(phase)]; }
+std::string_view phase_name(Phase phase) { return kPhaseNames[static_cast<size_t>(phase)]; }
 
 std::optional<Phase> phase_named(std::string_view name) {
-  const auto at = std::find(std::begin(kNames), std::end(kNames), name);
-  if (at == std::end(kNames)) return std::nullopt;
-  return static_cast<Phase>(at - std::begin(kNames));
+  const auto at = std::find(std::begin(kPhaseNames), std::end(kPhaseNames), name);
+  if (at == std::end(kPhaseNames)) return std::nullopt;
+  return static_cast<Phase>(at - std::begin(kPhaseNames));
 }
 
 std::string NodeScope::text() const {
