@@ -67,9 +67,9 @@ Workload workload_of(const json::object& o) {
     std::string settings;
     for (const auto& [key, value] : optimizer)
       if (key != "name")
-        settings += fmt::format("{}{}={}", settings.empty() ? "" : ", ", std::string(key),
-                                value.is_string() ? std::string(value.as_string())
-                                                  : fmt::format("{}", value.to_number<double>()));
+        settings += fmt::format(
+            "{}{}={}", settings.empty() ? "" : ", ", std::string(key),
+            value.is_string() ? std::string(value.as_string()) : fmt::format("{}", value.to_number<double>()));
     const auto rule = json::value_to<std::string>(optimizer.at("name"));
     w.moments = rule == "sgd" && !optimizer.contains("momentum") ? 0 : rule == "adam" || rule == "adamw" ? 2 : -1;
     if (optimizer.contains("moments")) w.moments = -1;  // the floor is that of f32
