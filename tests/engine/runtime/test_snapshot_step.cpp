@@ -14,14 +14,14 @@ using namespace harmonics::engine::testing;
 
 namespace {
 
-constexpr int64_t kWide = 2000, kInputs = 1000;
+constexpr int64_t kFrozenOutputs = 2000, kFrozenInputs = 1000;
 
 // Eight megabytes of frozen weights, and a few that are trained.
 std::unique_ptr<BoundGraph> mostly_frozen() {
   auto g = graph_of(
       "harmonic g { producer x {1000}; producer y {3}; layer h {2000}; layer o; cycle { x -(affine(freeze=true), "
       "relu)-> h -(affine, norm(\"batch\"))-> o; o <-(cross_entropy)- y; } }");
-  bind_rows(*g, "x", {kInputs}, numbers(kInputs * 4));
+  bind_rows(*g, "x", {kFrozenInputs}, numbers(kFrozenInputs * 4));
   bind_rows<int64_t>(*g, "y", {}, {0, 1, 2, 0});
   declare(*g);
   return g;
@@ -45,9 +45,9 @@ std::vector<float> results_on(CompiledStep& step, const std::vector<float>& x) {
 }
 
 // The trainer's side: a step that changes the weights, and a snapshot of it.
-std::shared_ptr<const Snapshot> trained(BoundGraph& g, Snapshots& snapshots, int64_t step) {
+std::shared_ptr<const Snapshot> snapshot_after(BoundGraph& g, Snapshots& snapshots, int64_t step) {
   snapshots.begin();
-  set_weights(g, "h.o.affine.weight", numbers(3 * kWide, static_cast<uint32_t>(step)));
+  set_weights(g, "h.o.affine.weight", numbers(3 * kFrozenOutputs, static_cast<uint32_t>(step)));
   snapshots.end(step);
   snapshots.settle();
   return snapshots.newest();
@@ -65,11 +65,11 @@ void check_every_snapshot(const DeviceSettings& device) {
   SnapshotStep one(forward_of(*g, 1, device), *snapshots, *executor, g->compile_options(device));
   SnapshotStep four(forward_of(*g, 4, device), *snapshots, *executor, g->compile_options(device));
   CompiledStep expected(forward_of(*g, 4, device), g->store(), *executor, g->compile_options(device));
-  const std::vector<float> x = numbers(kInputs * 4, 5);
+  const std::vector<float> x = numbers(kFrozenInputs * 4, 5);
   std::vector<std::shared_ptr<const Snapshot>> held;
   std::vector<std::vector<float>> of_step;
   for (int64_t step = 1; step <= 3; ++step) {
-    held.push_back(trained(*g, *snapshots, step));
+    held.push_back(snapshot_after(*g, *snapshots, step));
     CHECK(held.back()->version().step == step);
     of_step.push_back(results_on(expected, x));
   }
@@ -99,7 +99,7 @@ TEST_CASE("snapshot step: a device with its own memory gives every held snapshot
 TEST_CASE("snapshot step: snapshots and their readers share frozen weights") {
   const auto g = mostly_frozen();
   const auto executor = make_sequential_executor();
-  const size_t frozen = kWide * kInputs * sizeof(float), before = bytes_in_use();
+  const size_t frozen = kFrozenOutputs * kFrozenInputs * sizeof(float), before = bytes_in_use();
   const auto snapshots = std::make_shared<Snapshots>(g->store(), WeightsVersion{0, 0});
   std::vector<std::unique_ptr<SnapshotStep>> readers;
   for (int i = 0; i < 4; ++i)
@@ -108,7 +108,7 @@ TEST_CASE("snapshot step: snapshots and their readers share frozen weights") {
           std::make_unique<SnapshotStep>(forward_of(*g, batch), *snapshots, *executor, g->compile_options({})));
   std::vector<std::shared_ptr<const Snapshot>> held;
   for (int64_t step = 1; step <= 3; ++step) {
-    held.push_back(trained(*g, *snapshots, step));
+    held.push_back(snapshot_after(*g, *snapshots, step));
     for (const auto& reader : readers) reader->on(*held.back()).run_empty();
   }
   if (kCountsAllocations) CHECK(bytes_in_use() - before < frozen);
