@@ -461,6 +461,7 @@ class Lowerer : public ParameterSource {
   // One for each part of the loss if the counts are known only at the step's end, else one for the whole loss.
   std::vector<std::vector<Objective>> objectives() {
     if (terms_.empty()) return {};
+    const TraceScope scope({"", Phase::loss});
     if (!(options_.accumulate > 0 && options_.by_count)) return {objectives_of(terms_, {})};
     std::vector<std::vector<Objective>> parts;
     for (const auto& [counted, terms] : by_count(terms_)) {

@@ -28,6 +28,7 @@ Program differentiate(Program entry, const std::vector<std::vector<Objective>>& 
                       const DifferentiateSettings& settings) {
   Tracer tracer(std::move(entry));
   tracer.set_budget(settings.steps);
+  const TraceScope scope({"", Phase::gradient});
   for (size_t part = 0; part < parts.size(); ++part) {
     std::map<std::string, HTensor> sums;
     for (const Objective& objective : parts[part]) {

@@ -147,7 +147,7 @@ Program update(Program differentiated, ParameterStore& store, const UpdateSettin
   const TakenGradients gradients(differentiated);
   Tracer tracer(std::move(differentiated));
   tracer.set_budget(steps);
-  const TraceScope scope("optimizer");
+  const TraceScope scope({"", Phase::optimizer});
   trace_updates(tracer, store, settings, parameters, gradients.of(tracer, parameters, 0));
   return tracer.take();
 }
@@ -157,7 +157,7 @@ Program accumulate(Program differentiated, ParameterStore& store, const std::vec
   const TakenGradients gradients(differentiated);
   Tracer tracer(std::move(differentiated));
   tracer.set_budget(steps);
-  const TraceScope scope("optimizer");
+  const TraceScope scope({"", Phase::optimizer});
   std::vector<std::vector<HTensor>> by_part;
   for (size_t part = 0; part < parts; ++part) by_part.push_back(gradients.of(tracer, parameters, part));
   trace_accumulation(tracer, store, parameters, by_part, weight);

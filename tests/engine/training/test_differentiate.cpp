@@ -28,6 +28,13 @@ SmallLlama tiny(bool own_head) {
   return s;
 }
 
+// A model whose weights may change.
+Model changeable_llama(const SmallLlama& s) {
+  Model model = small_llama(s);
+  for (const auto& [name, shape] : tensors_of(s)) model.parameters->find(name)->fixed = false;
+  return model;
+}
+
 constexpr int64_t kBatch = 2, kTokens = 5;
 
 // A program of a model's weights, with sequences of tokens as its inputs.
@@ -81,7 +88,7 @@ std::vector<float> weight(const Model& model, const std::string& name) {
 TEST_CASE("differentiate: gradients of an imported model's loss are its finite differences") {
   for (const char* device : {"cpu", "reference"})
     for (const bool own_head : {true, false}) {
-      Model model = small_llama(tiny(own_head));
+      Model model = changeable_llama(tiny(own_head));
       const Program entry = loss_of(model);
       const std::vector<std::string> names = differentiable_parameters(entry);
       CHECK(names.size() == tensors_of(tiny(own_head)).size());
@@ -146,7 +153,7 @@ TEST_CASE("differentiate: the loss of a model is the cross entropy of its decode
 }
 
 TEST_CASE("update: AdamW takes the steps of its formula on an imported model, which then decodes by the new weights") {
-  Model model = small_llama(tiny(true));
+  Model model = changeable_llama(tiny(true));
   const Program entry = only_loss(loss_of(model));
   const std::vector<std::string> names{"output_norm.weight", "blk.0.attn_q.weight", "blk.1.ffn_down.weight"};
   Program program = differentiate(entry, "loss", names);
@@ -210,7 +217,7 @@ TEST_CASE("differentiate: a rewrite in steps is the trace in one") {
     forward(tracer);
     if (in_steps) return print(update(differentiate(tracer.take(), "loss", {"w"}), store, settings, {{"w"}}));
     std::vector<HTensor> gradients = gradient(tracer, tracer.result("loss"), {tracer.parameter("w")});
-    const TraceScope scope("optimizer");
+    const TraceScope scope({"", Phase::optimizer});
     trace_updates(tracer, store, settings, {{"w"}}, std::move(gradients));
     return print(tracer.take());
   };
