@@ -60,10 +60,11 @@ Values in_a_program(const CallExample& call) {
   return interpret(record(call), leaves);
 }
 
-// The call with new random inputs of the same types.
+// The call with new random inputs of the same types; whole numbers, which may be indices, stay.
 CallExample other_numbers(const CallExample& call, uint64_t seed) {
   CallExample other = call;
-  for (HTensor& x : other.inputs) x = random_tensor(x.shape(), ++seed, -2, 2, x.dtype());
+  for (HTensor& x : other.inputs)
+    if (is_float(x.dtype())) x = random_tensor(x.shape(), ++seed, -2, 2, x.dtype());
   return other;
 }
 
