@@ -216,14 +216,22 @@ class Continuing {
     }
     if (node.op == Op::host_call || node.op == Op::scan || node.op == Op::fused_elementwise)
       axes_.refuse(node, "is not computed position by position");
-    if (node.op == Op::call && node.callee == "attention" && axes_.any(node)) return attention(node);
-    if (node.op == Op::call && node.callee == "rope" && axes_.any(node)) return rope(node);
+    if (const FunctionalPtr f = axes_.any(node) ? called_by(node) : nullptr) {
+      if (takes(*f, "lengths") && f->signature.fewest_inputs() == 3) return attention(node);
+      if (takes(*f, "positions")) return rope(node);
+    }
     axes_.follow(node);
     std::vector<HTensor> inputs;
     const int axis = axes_.of(node.outputs[0]);
     for (ValueId v : node.inputs)
       inputs.push_back(axis != kNone && is_elementwise(node.op) ? narrowed(v, axis) : values_[v]);
     return apply(name_of(node), shorter(node, axis), inputs);
+  }
+
+  static bool takes(const Functional& functional, std::string_view optional) {
+    const auto& inputs = functional.signature.inputs;
+    return std::any_of(inputs.begin(), inputs.end(),
+                       [&](const OperandSpec& o) { return o.optional && o.name == optional; });
   }
 
   // The attributes of a node whose result has `tokens` positions.
@@ -248,6 +256,7 @@ class Continuing {
     return one(name_of(node), shorter(node, axis), inputs);
   }
 
+  // Of x, turned by its positions.
   std::vector<HTensor> rope(const Node& node) {
     const bool first = node.attributes.flag("positions_first");
     const int axis = axes_.of(node.inputs[0]);
@@ -259,9 +268,10 @@ class Continuing {
     const Shape tokens{sizes_.tokens};
     AttributeMap a = node.attributes;
     a.set("operands", "positions").set("offset", int64_t{0});
-    return apply("rope", a, {values_[node.inputs[0]], broadcast(positions, tokens) + iota(DType::I32, tokens, 0)});
+    return apply(node.callee, a, {values_[node.inputs[0]], broadcast(positions, tokens) + iota(DType::I32, tokens, 0)});
   }
 
+  // Of queries, keys and values.
   std::vector<HTensor> attention(const Node& node) {
     if (!node.attributes.flag("causal")) axes_.refuse(node, "is not causal");
     if (!node.attributes.text("operands", "").empty()) axes_.refuse(node, "has further operands");
@@ -273,7 +283,7 @@ class Continuing {
     const HTensor keys = cached("keys", values_[node.inputs[1]]), values = cached("values", values_[node.inputs[2]]);
     ++caches_;
     AttributeMap a = node.attributes;
-    return apply("attention", a.set("operands", "lengths"),
+    return apply(node.callee, a.set("operands", "lengths"),
                  {values_[node.inputs[0]], keys, values, start_ + static_cast<double>(sizes_.tokens)});
   }
   HTensor cached(const char* what, const HTensor& rows) {
