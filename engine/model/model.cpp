@@ -17,7 +17,8 @@ const Entry& Model::entry(const std::string& wanted) const {
 
 Program Model::trace(const Entry& entry, const EntrySizes& sizes) const {
   Tracer tracer(name + "/" + entry.name);
-  tracer.set_scope({"", phase_named(entry.name).value_or(Phase::forward)});
+  const std::optional<Phase> phase = phase_named(entry.name);
+  if (phase == Phase::prefill || phase == Phase::decode) tracer.set_scope({"", *phase});
   entry.body(tracer, sizes);
   return tracer.take();
 }

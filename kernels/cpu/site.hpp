@@ -53,7 +53,7 @@ constexpr uint32_t kMostSums = 16;
 // part of a product reads its operands again.
 inline uint32_t parts_for(double nanoseconds, int64_t items, double grain = kGrain) {
   constexpr uint32_t kUsual = 16;
-  constexpr double kLarger = 4;
+  constexpr double kLarger = 8;
   uint32_t parts = 1;
   while (parts < kMostParts && nanoseconds >= 2 * grain * parts * (parts < kUsual ? 1 : kLarger)) parts *= 2;
   return static_cast<uint32_t>(std::clamp<int64_t>(parts, 1, std::max<int64_t>(1, items)));

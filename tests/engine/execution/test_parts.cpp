@@ -52,7 +52,7 @@ const Case kCases[] = {
      },
      32,
      128},
-    {"softmax", {{4096, 512}}, [](Builder& b, const auto& x) { return b.call("softmax", {x[0]}); }, 32, 128},
+    {"softmax", {{4096, 1024}}, [](Builder& b, const auto& x) { return b.call("softmax", {x[0]}); }, 32, 128},
     {"sum of rows",
      {{4096, 4096}},
      [](Builder& b, const auto& x) { return b.apply(Op::reduce_sum, {x[0]}, axes({1})); },
