@@ -186,13 +186,11 @@ TEST_CASE("patches write windows out, unpatches sums them back") {
       written[static_cast<size_t>(i)] = x[at];
       summed[static_cast<size_t>(at)] += dy[i];
     }
-    const auto call = [&](const char* name) {
-      KernelCall c(name);
-      c.set("kernel", p.kernel).set("strides", p.strides).set("padding_low", p.low).set("dilation", p.dilation);
-      return c.set("fill", 0.5);
-    };
-    CHECK(call("patches").in(x).out(shape).run_one().values<float>() == written);
-    require_close(call("unpatches").in(dy).out(p.image).run_one(), summed, 1e-6, 1e-6);
+    KernelCall write("patches"), sum("unpatches");
+    for (KernelCall* call : {&write, &sum})
+      call->set("kernel", p.kernel).set("strides", p.strides).set("padding_low", p.low).set("dilation", p.dilation);
+    CHECK(write.set("fill", 0.5).in(x).out(shape).run_one().values<float>() == written);
+    require_close(sum.in(dy).out(p.image).run_one(), summed, 1e-6, 1e-6);
   }
 }
 
