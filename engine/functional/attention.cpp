@@ -143,7 +143,7 @@ Values attention(const AttributeMap& a, Inputs in) {
     std::vector<HTensor> rows(in.begin(), in.end());
     for (size_t i = 0; i < 3; ++i) {
       expect(rows[i].rank() == 4, "attention", "q, k and v have four axes, not " + text_of(rows[i]));
-      rows[i] = swapped(rows[i]);
+      rows[i] = swapped(is_stored(rows[i].dtype()) ? wide(rows[i], in[0]) : rows[i]);
     }
     const Values result = attention(heads_first(a), rows);
     return {swapped(result[0]), result[1]};
