@@ -30,7 +30,7 @@ std::vector<Functional> fusions() {
   return {{std::string(kFusedReduce),
            "a chain of elementwise operations whose last result is reduced along axes and not stored",
            "tensors...? {chain: text, outputs: ints, shape: ints, reduction: text in "
-           "reduce_sum|reduce_max|reduce_min|reduce_prod, axes: ints, keep = false} -> further [shape]..., reduced "
+           "reduce_sum|reduce_max|reduce_min|reduce_prod, axes: ints, keep = false} -> further [shape]...?, reduced "
            "[...]",
            fused_reduce, nullptr}};
 }

@@ -129,8 +129,9 @@ TEST_CASE("calls: a traced call and the text of a program are checked alike") {
           Tracer tracer("t");
           apply("rope", AttributeMap().set("ofset", int64_t{5}), {tracer.input("x", {DType::F32, {2, 4}})});
         }) == "rope has no attribute 'ofset'\ndid you mean 'offset'?");
-  const std::string text =
-      refusal_of([] { parse_program("%0: f32[2, 4] = input \"x\"\n%1: f32[2, 4] = rope(%0) {ofset = 5}\n", "p.hxp"); });
+  const std::string text = refusal_of([] {
+    parse_program("program \"p\"\n%0: f32[2, 4] = input \"x\"\n%1: f32[2, 4] = rope(%0) {ofset = 5}\n", "p.hxp");
+  });
   CHECK(text.find("rope has no attribute 'ofset'") != std::string::npos);
   CHECK(text.find("did you mean 'offset'?") != std::string::npos);
 }
