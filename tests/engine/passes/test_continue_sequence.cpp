@@ -24,9 +24,9 @@ constexpr int64_t kWindow = 40, kSymbols = 13, kWidth = 16;
 HTensor one(const char* name, const AttributeMap& a, const std::vector<HTensor>& in) { return apply(name, a, in)[0]; }
 
 // A flow of two blocks, as layers trace it.
-class Flow {
+class SmallFlow {
  public:
-  explicit Flow(Tracer& tracer) : tracer_(tracer) {}
+  explicit SmallFlow(Tracer& tracer) : tracer_(tracer) {}
   AttributeMap attention = AttributeMap().set("causal", true).set("positions_first", true);
   std::function<HTensor(const HTensor&)> extra = [](const HTensor& x) { return x; };
 
@@ -66,9 +66,9 @@ class Flow {
   Tracer& tracer_;
 };
 
-Program traced(const std::function<void(Flow&)>& change = {}) {
+Program traced(const std::function<void(SmallFlow&)>& change = {}) {
   Tracer tracer("flow");
-  Flow flow(tracer);
+  SmallFlow flow(tracer);
   if (change) change(flow);
   flow.trace();
   return tracer.take();
@@ -137,15 +137,15 @@ std::vector<float> whole(const Program& window, const char* device) {
   const HTensor& scores = plan->output("scores");
   return {scores.data<float>(), scores.data<float>() + scores.size()};
 }
-std::string refusal(const std::function<void(Flow&)>& change) {
+std::string refusal(const std::function<void(SmallFlow&)>& change) {
   return continue_sequence(traced(change), "text", {kWindow, 1}).refused;
 }
 
 }  // namespace
 
 TEST_CASE("continue_sequence: scores are those of the whole window, symbol by symbol and in chunks") {
-  const auto windows = [](Flow& f) { f.attention.set("window", int64_t{7}).set("softcap", 3.0); };
-  const auto moved = [](Flow& f) {  // layouts, reductions and tables that keep positions apart
+  const auto windows = [](SmallFlow& f) { f.attention.set("window", int64_t{7}).set("softcap", 3.0); };
+  const auto moved = [](SmallFlow& f) {  // layouts, reductions and tables that keep positions apart
     f.extra = [](const HTensor& x) {
       const HTensor turned = transpose(reshape(x, Shape{kWindow, kWidth}), {1, 0});
       const HTensor mean = broadcast(reduce_mean(turned, {0}, true), turned.shape());
@@ -154,8 +154,9 @@ TEST_CASE("continue_sequence: scores are those of the whole window, symbol by sy
              broadcast(iota(DType::F32, {kWidth}, 0), x.shape());
     };
   };
-  for (const std::function<void(Flow&)>& change :
-       {std::function<void(Flow&)>(), std::function<void(Flow&)>(windows), std::function<void(Flow&)>(moved)}) {
+  for (const std::function<void(SmallFlow&)>& change :
+       {std::function<void(SmallFlow&)>(), std::function<void(SmallFlow&)>(windows),
+        std::function<void(SmallFlow&)>(moved)}) {
     const Program window = traced(change);
     for (const char* device : {"cpu", "reference"}) {
       const std::vector<float> expected = whole(window, device);
@@ -192,17 +193,17 @@ TEST_CASE("continue_sequence: caches are written in place") {
 }
 
 TEST_CASE("continue_sequence: what mixes positions is refused with its place") {
-  CHECK(refusal([](Flow& f) { f.attention.set("causal", false); }) == "attention at 'a' is not causal");
-  CHECK(refusal([](Flow& f) { f.extra = [](const HTensor& x) { return x - reduce_mean(x, {1}, true); }; }) ==
+  CHECK(refusal([](SmallFlow& f) { f.attention.set("causal", false); }) == "attention at 'a' is not causal");
+  CHECK(refusal([](SmallFlow& f) { f.extra = [](const HTensor& x) { return x - reduce_mean(x, {1}, true); }; }) ==
         "reduce_sum reduces over positions");
-  CHECK(refusal([](Flow& f) {
+  CHECK(refusal([](SmallFlow& f) {
           f.extra = [](const HTensor& x) { return x + broadcast(iota(DType::F32, {kWindow, 1}, 0), x.shape()); };
         }) == "add uses a table of the window's positions");
-  CHECK(refusal([](Flow& f) { f.extra = [](const HTensor& x) { return reverse(x, {1}); }; }) ==
+  CHECK(refusal([](SmallFlow& f) { f.extra = [](const HTensor& x) { return reverse(x, {1}); }; }) ==
         "reverse moves positions");
-  CHECK(refusal([](Flow& f) { f.extra = [](const HTensor& x) { return cumsum(x, 1); }; }) ==
+  CHECK(refusal([](SmallFlow& f) { f.extra = [](const HTensor& x) { return cumsum(x, 1); }; }) ==
         "cumsum is not computed position by position");
-  CHECK(refusal([](Flow& f) {
+  CHECK(refusal([](SmallFlow& f) {
           f.extra = [](const HTensor& x) {
             return one("softmax", {}, {x + matmul(matmul(x, transpose(x, {0, 2, 1})), x)});
           };
