@@ -23,7 +23,10 @@ std::unique_ptr<BoundGraph> mostly_frozen() {
       "relu)-> h -(affine, norm(\"batch\"))-> o; o <-(cross_entropy)- y; } }");
   bind_rows(*g, "x", {kFrozenInputs}, numbers(kFrozenInputs * 4));
   bind_rows<int64_t>(*g, "y", {}, {0, 1, 2, 0});
-  declare(*g);
+  LoweringOptions training;
+  training.optimizer = parse_optimizer("adamw");
+  training.batch = 4;
+  g->lower(training);
   return g;
 }
 
