@@ -125,9 +125,9 @@ void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
   const bool packs_b = c->shares_b && !c->keeps_b;
   if (c->packs_a || packs_b) {
     const int64_t packed = c->a_floats + (packs_b ? c->b_floats : 0);
-    c->pack_parts = parts_for(
-        static_cast<double>(packed) * kPackNanoseconds,
-        std::max(c->packs_a ? panels(p.m, row_panel) : 0, packs_b ? panels(p.n, column_panel) : 0));
+    c->pack_parts =
+        parts_for(static_cast<double>(packed) * kPackNanoseconds,
+                  std::max(c->packs_a ? panels(p.m, row_panel) : 0, packs_b ? panels(p.n, column_panel) : 0));
   }
   c->b_floats = lines(c->b_floats);
   const uint64_t workspace =
