@@ -81,7 +81,7 @@ TEST_CASE("quantize: matrices are the bytes of the reference conversion, the res
         CHECK(bytes.substr(tensor.offset, tensor.bytes) == expected);
       }
       CHECK(result.bytes_after == total);
-      CHECK(result.relative_error < 0.25);
+      CHECK(result.relative_error < 0.3);  // q2_k has 2 bits
       CHECK((result.relative_error == 0) == (dtype == DType::F32));
     }
   }
