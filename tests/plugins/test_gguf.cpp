@@ -59,7 +59,7 @@ GgufFile parsed(const std::string& bytes) { return read_gguf(bytes, {"x.gguf", E
 std::string refused(const std::string& bytes) {
   const std::string text = message_of([&] { parsed(bytes); });
   const size_t at = text.find("'x.gguf' ");
-  return at == std::string::npos ? text : text.substr(at + 9);
+  return at == std::string::npos ? text : text.substr(at + 9, text.find('\n') - at - 9);
 }
 
 // What the reference gives for each text of a vocabulary's vectors.
@@ -166,7 +166,8 @@ TEST_CASE("gguf: every cut of a file is refused, and no length is believed") {
   CHECK(with(w + 20, uint32_t{8}).find("tensor 'w': rows of 2 elements are no whole blocks of Q8_0") !=
         std::string::npos);
   CHECK(with(w + 24, uint64_t{8}).find("tensor 'w': the offset 8 is not a multiple of 32") != std::string::npos);
-  CHECK(with(w + 24, uint64_t{32}).find("the tensors 'b' and 'w' overlap") == std::string::npos);  // it ends behind b
+  const size_t b = bytes.find(std::string("\1\0\0\0\0\0\0\0b", 9)) + 9;
+  CHECK(with(b + 16, uint64_t{0}).find("the tensors 'w' and 'b' overlap") != std::string::npos);
   const size_t flag = bytes.find("none.flag") + 9 + 4;
   CHECK(with(flag, '\2').find("metadata 'none.flag': a bool is 2") != std::string::npos);
   std::string twice = bytes;
@@ -253,7 +254,8 @@ TEST_CASE("gguf: byte pairs are joined in the order of the merges") {
   CHECK(tokenizer->encode("abc", {}) == Ids{6});
   CHECK(tokenizer->encode("ab", {}) == Ids{4});
   CHECK(tokenizer->encode("abab", {}) == Ids{4, 4});
-  CHECK(tokenizer->encode("a ab", {}) == Ids{0, 8, 1});
+  CHECK(tokenizer->encode("a ab", {}) == Ids{0, 3, 4});  // "a b" is before "Ġ a"
+  CHECK(tokenizer->encode("a a", {}) == Ids{0, 8});
   CHECK(tokenizer->encode("<end>", {}) == Ids{});  // no token for its characters, none for the unknown
   CHECK(tokenizer->encode("a<end>b", {false, false, true}) == Ids{0, 7, 1});
   CHECK(tokenizer->decode(Ids{8, 7, 6}) == " aabc");
