@@ -90,7 +90,11 @@ struct Graph {
   std::string weights_file(const BoundCall& call) const;
 
   // Place of a span in the flow, "net.hmx:9:3"; empty if it has none.
-  std::string origin(Span span) const { return source && span.line ? source->place(span) : ""; }
+  std::string origin(Span span) const {
+    if (!source || !span.line) return "";
+    const std::string place = source->place(span);
+    return place.substr(place.find_last_of('/') + 1);  // the file without its folders
+  }
 
   int find(std::string_view name) const;  // -1: none
   bool trains(int cycle) const;
