@@ -128,10 +128,11 @@ void run_batch(const void* context, void* const* buffers, uint32_t phase, uint32
 }
 
 // Gives the bits of the product and the step by itself: sums of up to kMostUpdateDepth terms are in order in all dense
-// kernels.
+// kernels of AVX2 and AVX-512. Without them products of this size are oneDNN's, which adds in another order.
 bool plan_batch(const Site& site, const OuterUpdateContext& one, int64_t samples, hx_kernel& out) {
   constexpr int64_t kLeastRows = 48, kLeastColumns = 64;  // smaller gradients stay in the cache
   const int64_t m = one.rows, n = one.columns;
+  if (isa().vector < 8) return false;
   if (one.gradient || one.rule.moments == MomentType::coded || samples > kMostUpdateDepth || m < kLeastRows ||
       n < kLeastColumns)
     return false;
