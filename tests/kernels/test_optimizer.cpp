@@ -1,4 +1,6 @@
+#include <cstdlib>
 #include <limits>
+#include <string>
 
 #include "kernel_call.hpp"
 
