@@ -111,5 +111,5 @@ TEST_CASE("update_all: errors name the problem") {
   };
   CHECK(with("relu", 2).find("'relu' is no optimizer's step of one parameter") != std::string::npos);
   CHECK(with("sgd", 3).find("4 tensors do not belong to 3 parameters") != std::string::npos);
-  CHECK(with("sgd", 0).find("parameters is 0; it must be ") != std::string::npos);
+  CHECK(with("sgd", 0).find("parameters is 0; give ") != std::string::npos);
 }
