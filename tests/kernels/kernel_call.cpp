@@ -158,6 +158,11 @@ bool KernelCall::find(hx_kernel& kernel) {
   return status == HX_OK;
 }
 
+bool is_baseline() {
+  const char* isa = std::getenv("HARMONICS_ISA");
+  return isa ? std::string(isa) == "baseline" : !__builtin_cpu_supports("avx2");
+}
+
 bool KernelCall::served() {
   hx_kernel kernel{};
   if (!find(kernel)) return false;

@@ -123,6 +123,9 @@ class Random {
   std::mt19937 engine_;
 };
 
+// Whether kernels are compiled for vectors of less than 8 floats: HARMONICS_ISA says so, or the processor lacks AVX2.
+bool is_baseline();
+
 class KernelCall {
  public:
   explicit KernelCall(std::string op) : op_(std::move(op)) {}

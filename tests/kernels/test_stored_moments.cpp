@@ -137,6 +137,8 @@ TEST_CASE("update_outer: a batch with bf16 moments gives the bits of the product
   add_moments(outer, moments);
   outer.in(scalar(0.01f)).in(step_tensor(5));
   add_results(outer, {m, n}, moments);
+  REQUIRE(outer.served() == !is_baseline());
+  if (is_baseline()) return;  // products of this size are another library's
   const std::vector<Tensor> found = outer.run();
   for (size_t i = 0; i < expected.size(); ++i) CHECK(found[i].bytes == expected[i].bytes);
 }
