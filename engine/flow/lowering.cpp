@@ -498,7 +498,7 @@ class Lowerer : public ParameterSource {
       if (node(n).kind == DeclarationKind::Layer) offer("value:" + node(n).name, v.value.tensor);
   }
 
-  // An output that is dropped unless somebody observes it.
+  // An output that is dropped unless it is observed.
   void offer(const std::string& name, const HTensor& value) {
     tracer_.output(name, value);
     traced_.offered.insert(name);

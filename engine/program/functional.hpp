@@ -99,7 +99,7 @@ void check_call(const Functional& functional, const AttributeMap& attributes, si
 // The attributes that the functional has. Others are named to `note`, once each: calls of libraries built for contract
 // 1.4 or earlier were not checked.
 AttributeMap known_attributes(std::string_view op, const AttributeMap& attributes);
-// Receives a line for each attribute that known_attributes() leaves out. Null, as at first: nobody asks for them.
+// Receives a line for each attribute that known_attributes() leaves out. Null, as at first: no lines are made.
 void set_call_notes(void (*note)(const std::string& line));
 
 // The body as a separate Program; inputs and outputs are named "0", "1" ... Cached by name, attributes and types.
