@@ -10,6 +10,7 @@ if [ "$(id -u)" -ne 0 ]; then
   echo "package_test.sh: needs root: it makes systems with debootstrap and mounts their /proc; try 'sudo $0'" >&2
   exit 77
 fi
+# The program ends by SIGPIPE if a reader leaves early, so grep reads all of its output.
 packages=$(realpath "${1:-dist}")
 one() {  # the only file of this pattern
   local files=("$packages"/$1)
@@ -59,7 +60,7 @@ program=$1 bundled=${2:-}
 samples=$("$program" version | sed -n 's/^samples in //p')
 documentation=$("$program" version | sed -n 's/^documentation in //p')
 test -s "$documentation/README.md"
-"$program" --help | grep -q "$samples/mnist.hmx" || "$program" --help | grep -q "'$samples/mnist.hmx'"
+"$program" --help | grep >/dev/null "$samples/mnist.hmx" || "$program" --help | grep >/dev/null "'$samples/mnist.hmx'"
 digits() {
   local from="synth:digits?size=$2&seed=$3"
   echo "--$1 mnist_training_data=$from --$1 mnist_label_data=$from#label"
@@ -73,12 +74,12 @@ test -s digits.html
   --consumer 'stdout:?format=argmax' --quiet >classes
 test "$(wc -l <classes)" -eq 4
 "$program" plugin doctor
-"$program" plugin doctor | grep -q ', 0 with problems'
+"$program" plugin doctor | grep >/dev/null ', 0 with problems'
 for format in llama2c gguf; do  # of plugins
-  "$program" list importers | grep -q "^  $format "
-  "$program" list tokenizers | grep -q "^  $format "
+  "$program" list importers | grep >/dev/null "^  $format "
+  "$program" list tokenizers | grep >/dev/null "^  $format "
 done
-for shell in bash zsh fish; do "$program" completion "$shell" | grep -q quantize; done
+for shell in bash zsh fish; do "$program" completion "$shell" | grep >/dev/null quantize; done
 for schema in status generate http/prediction; do test -s "$(dirname "$samples")/schema/$schema.json"; done
 "$program" keys pair.key >/dev/null  # uses ZeroMQ's own functions
 "$program" version --licenses >licenses
@@ -119,7 +120,7 @@ install_in "$work/deb" "/tmp/$(basename "$deb")"
 inside "$work/deb" 30 dpkg-query -W -f '${Package} ${Version} ${Status}\nDepends: ${Depends}\n' harmonics
 as_user "$work/deb" 300 'bash job.sh /usr/bin/harmonics'
 inside "$work/deb" 60 bash -euo pipefail -c '
-  for verb in $(harmonics man --list); do zcat "/usr/share/man/man1/harmonics-$verb.1.gz" | grep -q "^.TH"; done
+  for verb in $(harmonics man --list); do zcat "/usr/share/man/man1/harmonics-$verb.1.gz" | grep >/dev/null "^.TH"; done
   for file in doc/harmonics/copyright harmonics/wire/hxs.proto harmonics/schema/http/model.json; do
     test -s "/usr/share/$file"
   done
