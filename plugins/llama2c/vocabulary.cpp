@@ -79,9 +79,10 @@ Vocabulary::Vocabulary(std::string_view bytes, const std::string& path, uint64_t
 }
 
 void Vocabulary::name_pieces() {
-  has_bytes_ = tokens_.size() >= static_cast<size_t>(kFirstByte + kBytes);
-  for (int32_t byte = 0; has_bytes_ && byte < kBytes; ++byte)
-    has_bytes_ = tokens_[static_cast<size_t>(kFirstByte + byte)].piece == byte_name(byte);
+  constexpr auto kFirst = static_cast<size_t>(kFirstByte), kCount = static_cast<size_t>(kBytes);
+  has_bytes_ = tokens_.size() >= kFirst + kCount;
+  for (size_t byte = 0; has_bytes_ && byte < kCount; ++byte)
+    has_bytes_ = tokens_[kFirst + byte].piece == byte_name(static_cast<int32_t>(byte));
   for (size_t id = 0; id < tokens_.size(); ++id)
     if (is_text(static_cast<int32_t>(id)) && !tokens_[id].piece.empty())
       ids_.emplace(tokens_[id].piece, static_cast<int32_t>(id));

@@ -1,6 +1,7 @@
 #include "../rope.hpp"
 
 #include <cstring>
+#include <utility>
 
 #include "kernels.hpp"
 #include "simd.hpp"
@@ -83,8 +84,12 @@ void fill_tables(const RopeContext& c, void* const* buffers, uint32_t part) {
   }
 }
 
+template <int... kLanes>
+HM_INLINE vf swap_lanes(vf x, std::integer_sequence<int, kLanes...>) {
+  return __builtin_shufflevector(x, x, (kLanes ^ 1)...);
+}
 // The other element of each pair.
-HM_INLINE vf swap_pairs(vf x) { return __builtin_shuffle(x, lanes() ^ 1); }
+HM_INLINE vf swap_pairs(vf x) { return swap_lanes(x, std::make_integer_sequence<int, static_cast<int>(kWidth)>()); }
 
 void turn_row(const RopeContext& c, const float* x, float* y, const float* cosine, const float* sine) {
   const int64_t step = c.entries;
