@@ -144,15 +144,15 @@ class QueryBlock {
     const int64_t n = keys.end - keys.begin;
     for (int64_t v = 0; v < n; v += kWidth) {
       const vi mask = lanes_within(v, own.begin - keys.begin, own.end - keys.begin);
-      vf x = choose(mask, load(p_ + t * kKeyBlock + v), vf{}), slope = splat(c_.scale);
+      vf x = choose(mask, load(p_ + t * kKeyBlock + v), vf{}), derivative = splat(c_.scale);
       if (c_.softcap > 0) {
         const vf bent = vtanh(x * (c_.scale / c_.softcap));
         x = bent * c_.softcap;
-        slope *= 1.0f - bent * bent;
+        derivative *= 1.0f - bent * bent;
       } else {
         x *= c_.scale;
       }
-      f(v, lanes_at(v, n), mask, choose(mask, terms.apply(x, v, lanes_at(v, n)), splat(-kInfinity)), slope);
+      f(v, lanes_at(v, n), mask, choose(mask, terms.apply(x, v, lanes_at(v, n)), splat(-kInfinity)), derivative);
     }
   }
   HM_INLINE vf probability(int64_t t, vf x) const {
@@ -189,9 +189,9 @@ class QueryBlock {
   // p_ becomes probabilities, dp_ the gradients of products of queries and keys.
   HM_INLINE void weigh(int64_t t, Seen keys) const {
     each(
-        t, keys, [&](int64_t v, int64_t, vi mask, vf x, vf slope) __attribute__((always_inline)) {
+        t, keys, [&](int64_t v, int64_t, vi mask, vf x, vf derivative) __attribute__((always_inline)) {
           const vf p = probability(t, x);
-          store(dp_ + t * kKeyBlock + v, gradient_of(t, v, mask, p) * slope);
+          store(dp_ + t * kKeyBlock + v, gradient_of(t, v, mask, p) * derivative);
           store(p_ + t * kKeyBlock + v, p);
         });
   }
