@@ -12,17 +12,19 @@ namespace harmonics {
 inline const char* plain_number(const char* p, const char* end, float& value) {
   static constexpr double powers[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                       1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
-  const auto digit = [&](const char* at) { return at < end && static_cast<unsigned char>(*at - '0') < 10; };
   const bool negative = p < end && *p == '-';
   p += negative;
   uint64_t digits = 0;
-  const char* begin = p;
-  for (; digit(p); ++p) digits = digits * 10 + static_cast<uint64_t>(*p - '0');
-  auto count = p - begin, behind_point = decltype(p - begin){0};
+  const auto pass_digits = [&] {
+    const char* const begin = p;
+    for (unsigned digit; p < end && (digit = static_cast<unsigned char>(*p) - unsigned{'0'}) < 10; ++p)
+      digits = digits * 10 + digit;
+    return p - begin;
+  };
+  auto count = pass_digits(), behind_point = decltype(count){0};
   if (p < end && *p == '.') {
-    begin = ++p;
-    for (; digit(p); ++p) digits = digits * 10 + static_cast<uint64_t>(*p - '0');
-    behind_point = p - begin;
+    ++p;
+    behind_point = pass_digits();
     count += behind_point;
   }
   if (count == 0 || count > 15 || (p < end && (*p == 'e' || *p == 'E'))) return nullptr;
