@@ -4,6 +4,7 @@
 #include <array>
 
 #include "engine/execution/device_memory.hpp"
+#include "engine/model/state_binding.hpp"
 #include "engine/passes/continue_sequence.hpp"
 
 namespace harmonics::engine {
@@ -34,35 +35,6 @@ void store_symbols(std::byte* to, DType dtype, const int32_t* symbols, size_t co
   }
 }
 
-// Parameters of the store, caches beside it.
-class WindowCache::Binding final : public TensorBinding {
- public:
-  explicit Binding(WindowCache& cache) : cache_(cache) {}
-  void* parameter(const std::string& name, const TensorType& type) override {
-    if (!is_cache(name)) return cache_.store_.parameter(name, type);
-    std::shared_ptr<Storage>& storage = cache_.caches_[name];
-    if (!storage) storage = std::make_shared<Storage>(type.bytes());
-    return storage->data();
-  }
-  Layout layout(const std::string& name, const TensorType& type, Layout preferred) override {
-    return is_cache(name) ? Layout::natural : cache_.store_.layout(name, type, preferred);
-  }
-  std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) override {
-    return is_cache(name) ? nullptr : cache_.store_.packed(name, packing);
-  }
-  bool is_constant(const std::string& name) override { return !is_cache(name) && cache_.store_.is_constant(name); }
-  void will_change(const std::string& name) override {
-    if (!is_cache(name)) cache_.store_.will_change(name);
-  }
-  std::shared_ptr<const void> user_of(const std::string& name) override {
-    return is_cache(name) ? nullptr : cache_.store_.user_of(name);
-  }
-
- private:
-  bool is_cache(const std::string& name) const { return name.starts_with("cache.") && !cache_.store_.find(name); }
-  WindowCache& cache_;
-};
-
 WindowCache::WindowCache(const Lowered& lowered, std::string output, DType dtype, int64_t window, ParameterStore& store,
                          Executor& executor, CompileOptions options)
     : lowered_(lowered),
@@ -85,7 +57,8 @@ WindowCache::WindowCache(const Lowered& lowered, std::string output, DType dtype
 WindowCache::Plan& WindowCache::plan(int64_t symbols) {
   Plan& p = plans_[symbols];
   if (p.executable) return p;
-  Binding binding(*this);
+  StateBinding binding(store_, caches_,
+                       [&](const std::string& name) { return name.starts_with("cache.") && !store_.find(name); });
   p.executable =
       compile(continue_sequence(lowered_.program, input_, {window_, symbols}).program, &binding, executor_, options_);
   for (const std::string& name : p.executable->input_names()) p.inputs.push_back(name == input_ ? 0 : 1);

@@ -36,7 +36,6 @@ class WindowCache {
     std::vector<int> inputs;  // by input: 0 symbols, 1 start
     const float* scores = nullptr;
   };
-  class Binding;
 
   int64_t kept() const { return window_ - std::max<int64_t>(1, window_ / 8); }  // symbols of a full window
   Plan& plan(int64_t symbols);

@@ -143,7 +143,7 @@ TEST_CASE("predictor: predictions do not change the training") {
     std::thread client;
     if (asked) {
       runtime.keep_snapshots([&](const std::shared_ptr<Snapshots>& kept) {
-        predictor.serve(*g, 0, s, kept);
+        predictor.serve(g->model(0), 0, g->compile_options(s), kept);
         client = std::thread([&] {
           while (!over) answers += ask(predictor, 5, numbers(20)).prediction.has_value();
         });

@@ -1,0 +1,142 @@
+// harmonics explain, of a model in a file of another program.
+#include <algorithm>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include "engine/cli/commands/explanation.hpp"
+#include "engine/cli/commands/graph_summary.hpp"
+#include "engine/cli/run/open_model.hpp"
+#include "engine/cli/terminal/exit_codes.hpp"
+#include "engine/cli/terminal/output.hpp"
+#include "engine/cli/terminal/terminal.hpp"
+#include "engine/execution/work.hpp"
+#include "engine/model/state_binding.hpp"
+#include "engine/passes/observe.hpp"
+#include "engine/program/step_input.hpp"
+
+namespace harmonics::engine::cli {
+
+namespace json = boost::json;
+
+namespace {
+
+// What the entry computes for its callers, without what is there to be observed.
+Program entry_program(const Model& model, const Entry& entry, const EntrySizes& sizes) {
+  return observe(model.trace(entry, sizes), [](const std::string& name) { return !name.starts_with(kValueOutput); });
+}
+
+struct Signature {
+  std::vector<std::pair<std::string, std::string>> inputs, outputs;  // name, type
+  double flops = 0;
+};
+
+Signature signature_of(const Program& program) {
+  Signature s;
+  for (const Node* leaf : program.leaves(Op::input))
+    if (!step_input_of(leaf->callee)) s.inputs.emplace_back(leaf->callee, program.type(leaf->outputs.at(0)).str());
+  for (const NamedValue& output : program.outputs)
+    s.outputs.emplace_back(output.name, program.type(output.value).str());
+  for (const Node& node : program.nodes) s.flops += work_of(program, node).flops();
+  return s;
+}
+
+std::string signature_text(const std::vector<std::pair<std::string, std::string>>& values) {
+  std::string all;
+  for (const auto& [name, type] : values) all += (all.empty() ? "" : ", ") + name + " " + type;
+  return all.empty() ? "nothing" : all;
+}
+
+json::object signature_object(const std::vector<std::pair<std::string, std::string>>& values) {
+  json::object all;
+  for (const auto& [name, type] : values) all[name] = type;
+  return all;
+}
+
+uint64_t bytes_of_states(const Model& model, const EntrySizes& sizes) {
+  uint64_t bytes = 0;
+  for (const ModelState& state : model.states) bytes += state.type(sizes).bytes();
+  return bytes;
+}
+
+void tell_model(const OpenedModel& opened, const EntrySizes& sizes, Explanation& e) {
+  const Model& model = opened.model;
+  uint64_t bytes = 0;
+  int64_t numbers = 0;
+  for (const auto& [name, t] : model.parameters->all()) bytes += t.type.bytes(), numbers += t.type.shape.count();
+  EntrySizes whole = sizes;
+  whole.capacity = std::max<int64_t>(1, model.context);
+  const uint64_t states = bytes_of_states(model, whole);
+  e.say(
+      fmt::format("model {}\n  read by       importer {}\n  architecture  {}\n  context       {} tokens\n"
+                  "  vocabulary    {}\n  parameters    {} in {} tensors, {}\n  states        {} for {} tokens\n",
+                  model.name, opened.imported.importer->name, opened.imported.architecture(), thousands(model.context),
+                  thousands(model.vocabulary), thousands(numbers), model.parameters->all().size(), bytes_text(bytes),
+                  bytes_text(states), thousands(model.context)));
+  e.object()["model"] = json::object{{"file", model.name},
+                                     {"importer", opened.imported.importer->name},
+                                     {"architecture", opened.imported.architecture()},
+                                     {"context", model.context},
+                                     {"vocabulary", model.vocabulary},
+                                     {"parameters", numbers},
+                                     {"parameter_bytes", bytes},
+                                     {"state_bytes", states}};
+}
+
+void tell_entries(const Model& model, const EntrySizes& sizes, Explanation& e) {
+  e.say(fmt::format("entries, for a batch of {} and {} tokens\n", sizes.batch, sizes.tokens));
+  for (const Entry& entry : model.entries) {
+    const Signature s = signature_of(entry_program(model, entry, sizes));
+    e.say(fmt::format("  {:<10} {} -> {}\n  {:<10} {} FLOPs\n", entry.name, signature_text(s.inputs),
+                      signature_text(s.outputs), "", thousands(static_cast<int64_t>(s.flops))));
+    e.add("entries", json::object{{"name", entry.name},
+                                  {"inputs", signature_object(s.inputs)},
+                                  {"outputs", signature_object(s.outputs)},
+                                  {"flops", s.flops}});
+  }
+  e.say("\n");
+}
+
+void tell_entry(const OpenedModel& opened, const EntrySizes& sizes, const Options& options, Explanation& e) {
+  const Model& model = opened.model;
+  const Entry& entry = model.entry(!options.entry.empty() ? options.entry
+                                   : model.find("decode") ? "decode"
+                                                          : "forward");
+  CompileOptions compile;
+  static_cast<DeviceSettings&>(compile) = options.run;
+  compile.limits = options.limits;
+  StateBinding::States states;
+  StateBinding binding(*model.parameters, states, [&](const std::string& name) {
+    return std::any_of(model.states.begin(), model.states.end(), [&](const ModelState& s) { return s.name == name; });
+  });
+  const auto executor = make_sequential_executor();
+  show_program(entry_program(model, entry, sizes), {}, {binding, *executor, compile, " of the entry " + entry.name},
+               options, e);
+}
+
+}  // namespace
+
+int explain_model(const Options& options) {
+  expect_no_flow_flags(options);
+  const OpenedModel opened = open_model(options.files.front(), options);
+  const Model& model = opened.model;
+  if (!options.entry.empty()) model.entry(options.entry);
+  EntrySizes sizes;
+  sizes.batch = options.run.batch.value_or(1);
+  sizes.tokens = options.tokens;
+  sizes.capacity = std::max<int64_t>(64, options.tokens);  // as sessions begin
+  Explanation e(options);
+  e.object()["version"] = 1;
+  e.object()["graph"] = model.name;
+  if (wants(options, "summary")) {
+    tell_model(opened, sizes, e);
+    tell_entries(model, sizes, e);
+  }
+  if (wants_programs(options)) tell_entry(opened, sizes, options, e);
+  if (wants(options, "memory")) show_parameters(*model.parameters, e);
+  opened.imported.expect_whole();
+  if (options.json) print_json(e.object());
+  return kDone;
+}
+
+}  // namespace harmonics::engine::cli
