@@ -39,6 +39,7 @@ class DeviceAssembler {
     for (const PlannedCopy& c : plan_.commits) add_copy(c, "store");
     p_.rest = rest_ == planned_.size() ? p_.steps.size() : plan_.saves.size() + rest_;
     name_outputs();
+    find_state_places();
     report();
     return std::move(p_);
   }
@@ -92,6 +93,7 @@ class DeviceAssembler {
       states_.push_back(binding_->parameter_on(p_.queue, s.name, s.type));
       p_.states.push_back({s.name, s.type});
       p_.used.push_back(states_.back());
+      p_.updated.push_back(updated);
       if (updated) p_.changed.push_back(states_.back());
     }
   }
@@ -286,6 +288,25 @@ class DeviceAssembler {
       p_.outputs.emplace(output.name, view_of(type, t.host, p_.host));
       at += aligned(type.bytes());
     }
+  }
+
+  // Each state has a buffer of its own, and nothing else lies in it. Addresses of places stay as they are when the
+  // parts are moved.
+  void find_state_places() {
+    std::map<uint64_t, uint32_t> state_in;
+    for (uint32_t i = 0; i < states_.size(); ++i)
+      if (const uint64_t buffer = states_[i]->place().buffer) state_in.emplace(buffer, i);
+    const auto look_at = [&](hx_place& place) {
+      if (const auto at = state_in.find(place.buffer); at != state_in.end())
+        p_.state_places.push_back({&place, at->second, place.offset - states_[at->second]->place().offset});
+    };
+    for (DeviceStep& step : p_.steps)
+      for (hx_place& place : step.places) look_at(place);
+    for (const auto& hosted : p_.hosted)
+      for (std::vector<Transfer>* transfers : {&hosted->in, &hosted->out})
+        for (Transfer& t : *transfers) look_at(t.place);
+    for (std::vector<Transfer>* transfers : {&p_.results, &p_.later})
+      for (Transfer& t : *transfers) look_at(t.place);
   }
 
   void report() {

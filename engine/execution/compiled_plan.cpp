@@ -33,6 +33,11 @@ void CompiledPlan::point_at(const void* const* inputs) {
     p_.pointers[s.slot] = const_cast<std::byte*>(static_cast<const std::byte*>(inputs[s.input])) + s.offset;
 }
 
+void Executable::bind(std::span<const std::shared_ptr<DeviceTensor>>) {
+  throw Error(ErrorKind::Internal,
+              fmt::format("program '{}' runs in host memory, and cannot be bound to a device's", program().name));
+}
+
 void CompiledPlan::bind(std::span<void* const> addresses) {
   if (addresses.size() != p_.states.size())
     throw Error(ErrorKind::Internal, fmt::format("program '{}' has {} parameters and states, {} addresses were given",

@@ -100,6 +100,7 @@ class CompiledPlan final : public Executable {
   void run_empty(const void* const* inputs) override;
   const std::vector<std::string>& input_names() const override { return p_.input_names; }
   const std::vector<BoundState>& states() const override { return p_.states; }
+  using Executable::bind;
   void bind(std::span<void* const> addresses) override;
   const TensorType& input_type(size_t i) const override { return p_.input_types.at(i); }
   const HTensor& output(const std::string& name) const override;

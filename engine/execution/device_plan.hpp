@@ -44,6 +44,13 @@ struct DeviceInput {
   uint64_t packed_bytes = 0;  // set on the first of a group: bytes of the whole group
 };
 
+// An operand of a step that lies in a parameter or state.
+struct StatePlace {
+  hx_place* at;
+  uint32_t state;
+  uint64_t offset;
+};
+
 // All parts of a plan, filled by assemble_on_device().
 struct DevicePlanParts {
   Program program;
@@ -52,7 +59,9 @@ struct DevicePlanParts {
   size_t rest = 0;  // first step after the forward pass
   std::vector<DeviceInput> inputs;
   std::vector<Transfer> results, later;  // downloaded after the forward pass, and after the update phase
-  std::vector<std::shared_ptr<DeviceTensor>> used, changed;
+  std::vector<std::shared_ptr<DeviceTensor>> used, changed;  // used: by state
+  std::vector<bool> updated;                                 // by state
+  std::vector<StatePlace> state_places;
   std::vector<BoundState> states;
   std::vector<std::string> input_names;
   std::vector<TensorType> input_types;
@@ -75,7 +84,7 @@ DevicePlanParts assemble_on_device(Program program, TensorBinding* binding, Kern
 
 class DevicePlan final : public Executable {
  public:
-  DevicePlan(DevicePlanParts parts, Executor& executor) : p_(std::move(parts)), executor_(executor) {}
+  DevicePlan(DevicePlanParts parts, Executor& executor);
   ~DevicePlan() override;
 
   void run(const void* const* inputs) override;
@@ -87,6 +96,8 @@ class DevicePlan final : public Executable {
   const std::vector<std::string>& input_names() const override { return p_.input_names; }
   const std::vector<BoundState>& states() const override { return p_.states; }
   void bind(std::span<void* const> addresses) override;
+  void bind(std::span<const std::shared_ptr<DeviceTensor>> tensors) override;
+  DeviceQueuePtr queue() const override { return p_.queue; }
   const TensorType& input_type(size_t i) const override { return p_.input_types.at(i); }
   const HTensor& output(const std::string& name) const override;
   const std::vector<PlanStep>& steps() const override { return p_.descriptions; }
@@ -101,7 +112,13 @@ class DevicePlan final : public Executable {
     bool possible = true;
     hx_capture* capture = nullptr;
   };
+  // What is recorded for one binding of parameters and states: their addresses are part of it.
+  struct Binding {
+    std::vector<std::shared_ptr<DeviceTensor>> tensors;
+    Recorded forward, rest, whole;
+  };
 
+  void release(Binding& binding);
   void begin(const void* const* inputs);
   void send_inputs(const void* const* inputs);
   // `number`: checked by every step that changes a parameter or state; null: no check.
@@ -125,7 +142,8 @@ class DevicePlan final : public Executable {
 
   DevicePlanParts p_;
   Executor& executor_;
-  Recorded forward_, rest_, whole_;
+  std::vector<std::unique_ptr<Binding>> bindings_;  // the last ones
+  Binding* bound_ = nullptr;
   const float* asked_ = nullptr;     // argument of the last can_look_at()
   std::optional<hx_place> looked_;   // its address on the device; empty: it cannot be checked there
   DeviceEvent there_;                // results of the first half are available, while the second half runs
