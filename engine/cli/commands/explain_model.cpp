@@ -123,8 +123,8 @@ int explain_model(const Options& options) {
   if (!options.entry.empty()) model.entry(options.entry);
   EntrySizes sizes;
   sizes.batch = options.run.batch.value_or(1);
-  sizes.tokens = options.tokens;
-  sizes.capacity = std::max<int64_t>(64, options.tokens);  // as sessions begin
+  sizes.tokens = std::max<int64_t>(1, options.tokens);
+  sizes.capacity = std::max<int64_t>(64, sizes.tokens);  // as sessions begin
   Explanation e(options);
   e.object()["version"] = 1;
   e.object()["graph"] = model.name;

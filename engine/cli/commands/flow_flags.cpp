@@ -335,8 +335,11 @@ void quantize_flags(VerbRow& verb) {
 
 void serve_flags(VerbRow& verb) {
   Flags f(verb);
-  graph(f, "the flow (.hmx); its training taps are ignored");
-  streams(f, "answer with the weights of this file or checkpoint (safetensors); required");
+  graph(f, "the flow (.hmx), whose training taps are ignored, or a model of another program (.gguf, ...)");
+  streams(f, "answer with the weights of this file or checkpoint (safetensors); required for flows");
+  f.whole("tokens", 1, 1 << 24, "of a model of another program: tokens of a sample", [](Options& o, int64_t v) {
+     o.tokens = v;
+   }).initial = "32";
   cycle(f);
   serving(f, "listen",
           "address for requests (default: 127.0.0.1:8080), with their description at /docs; port 0 for a free one; "
