@@ -181,8 +181,9 @@ TEST_CASE("serving: a model of another program answers with its scores") {
   CHECK(graph.at("nodes").at(0).at("name") == "tokens");
   const json::array greedy =
       json::parse(read(data + "/llama2c/stories260K.expected.json")).at("tokens_greedy").as_array();
-  const json::value asked = {{"inputs", {{"tokens", {{greedy.at(0), greedy.at(1), greedy.at(2)}}}}}};
-  const Reply reply = http(address, "POST", "/v1/predict", json::serialize(asked));
+  const std::string asked = R"({"inputs": {"tokens": [[)" + json::serialize(greedy.at(0)) + "," +
+                            json::serialize(greedy.at(1)) + "," + json::serialize(greedy.at(2)) + "]]}}";
+  const Reply reply = http(address, "POST", "/v1/predict", asked);
   REQUIRE(reply.status == 200);
   const json::array scores = json::parse(reply.body).at("outputs").at("scores").at(0).at(2).as_array();
   REQUIRE(scores.size() == 512);
