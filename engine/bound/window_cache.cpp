@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/execution/device_memory.hpp"
-#include "engine/model/state_binding.hpp"
 #include "engine/passes/continue_sequence.hpp"
 
 namespace harmonics::engine {
@@ -47,11 +45,7 @@ WindowCache::WindowCache(const Lowered& lowered, std::string output, DType dtype
       symbols_(static_cast<size_t>(std::max(window, kChunks[0])) * element_bytes(dtype)) {
   for (const Node* leaf : lowered.program.leaves(Op::input))
     if (input_.empty() && leaf->callee[0] != '@') input_ = leaf->callee;
-  Registry& registry = options_.registry ? *options_.registry : Registry::global();
-  if (const ItemPtr device = registry.find(HX_DEVICE, options_.device); device && has_own_memory(*device))
-    refused_ = "the device '" + options_.device + "' has a memory of its own";
-  else
-    refused_ = continue_sequence(lowered_.program, input_, {window_, 1}).refused;
+  refused_ = continue_sequence(lowered_.program, input_, {window_, 1}).refused;
 }
 
 WindowCache::Plan& WindowCache::plan(int64_t symbols) {

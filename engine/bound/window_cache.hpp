@@ -10,7 +10,7 @@
 
 #include "engine/execution/executable.hpp"
 #include "engine/flow/lowering.hpp"
-#include "engine/model/parameter_store.hpp"
+#include "engine/model/state_binding.hpp"
 
 namespace harmonics::engine {
 
@@ -48,7 +48,7 @@ class WindowCache {
   ParameterStore& store_;
   Executor& executor_;
   CompileOptions options_;
-  std::map<std::string, std::shared_ptr<Storage>> caches_;
+  StateBinding::States caches_;
   std::map<int64_t, Plan> plans_;  // by symbols of a run
   std::vector<std::byte> symbols_;
   size_t read_ = 0;     // symbols of the text

@@ -31,7 +31,7 @@ void learn_all(Lowered& lowered, const ParameterStore& store) {
   }
   if (all.empty()) return;
   for (const std::string& name : all) lowered.parameters.push_back({name});
-  lowered.objectives = {{{"loss", std::move(all)}}};
+  lowered.objectives.push_back({Objective{"loss", std::move(all)}});
 }
 
 // The rewrites of a training step: gradients, then updates or their accumulation.

@@ -4,6 +4,7 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "engine/base/spelling.hpp"
 #include "engine/cli/commands/explanation.hpp"
 #include "engine/cli/commands/graph_summary.hpp"
 #include "engine/cli/run/open_model.hpp"
@@ -57,6 +58,15 @@ uint64_t bytes_of_states(const Model& model, const EntrySizes& sizes) {
   uint64_t bytes = 0;
   for (const ModelState& state : model.states) bytes += state.type(sizes).bytes();
   return bytes;
+}
+
+void expect_entry(const Model& model, const std::string& name) {
+  if (name.empty() || model.find(name)) return;
+  std::vector<std::string> known;
+  for (const Entry& entry : model.entries) known.push_back(entry.name);
+  Error e(ErrorKind::Usage, fmt::format("the model has no entry '{}'", name));
+  const std::string meant = did_you_mean(name, known);
+  throw e.note(meant.empty() ? "--entry takes the names that 'explain' lists without it" : meant);
 }
 
 void tell_model(const OpenedModel& opened, const EntrySizes& sizes, Explanation& e) {
@@ -120,7 +130,7 @@ int explain_model(const Options& options) {
   expect_no_flow_flags(options);
   const OpenedModel opened = open_model(options.files.front(), options);
   const Model& model = opened.model;
-  if (!options.entry.empty()) model.entry(options.entry);
+  expect_entry(model, options.entry);
   EntrySizes sizes;
   sizes.batch = options.run.batch.value_or(1);
   sizes.tokens = std::max<int64_t>(1, options.tokens);
