@@ -16,9 +16,10 @@ ItemPtr device_with_own_memory(const CompileOptions& options) {
 }  // namespace
 
 SnapshotStep::SnapshotStep(Lowered lowered, Snapshots& snapshots, Executor& executor, const CompileOptions& options)
-    : snapshots_(snapshots), first_(snapshots.newest()->place()) {
+    : snapshots_(snapshots) {
   if (const ItemPtr device = device_with_own_memory(options)) snapshots_.share_queue(device);
-  step_ = std::make_unique<CompiledStep>(std::move(lowered), snapshots_.place(first_), executor, options);
+  step_ = std::make_unique<CompiledStep>(std::move(lowered), snapshots.place(snapshots.newest()->place()), executor,
+                                         options);
 }
 
 // All snapshots of a cycle have the same layouts.
@@ -32,9 +33,8 @@ SnapshotStep::Place SnapshotStep::place_of(size_t place) {
       throw Error(ErrorKind::Internal, "a snapshot has no '" + state.name + "' of type " + state.type.str());
     if (!queue)
       found.addresses.push_back(stored->storage->data());
-    else
-      found.tensors.push_back(
-          (stored->fixed ? snapshots_.place(first_) : store).parameter_on(queue, state.name, state.type));
+    else  // all snapshots share what no program changes
+      found.tensors.push_back(stored->fixed ? nullptr : store.parameter_on(queue, state.name, state.type));
   }
   return found;
 }

@@ -32,7 +32,6 @@ class SnapshotStep {
   Place place_of(size_t place);
 
   Snapshots& snapshots_;
-  size_t first_;  // the place that the plan was compiled for
   std::unique_ptr<CompiledStep> step_;
   std::array<Place, Snapshots::kPlaces> places_;
 };

@@ -36,7 +36,8 @@ constexpr size_t kMostBindings = 8;  // whose recordings are kept
 
 }  // namespace
 
-DevicePlan::DevicePlan(DevicePlanParts parts, Executor& executor) : p_(std::move(parts)), executor_(executor) {
+DevicePlan::DevicePlan(DevicePlanParts parts, Executor& executor)
+    : p_(std::move(parts)), executor_(executor), homes_(p_.used) {
   bindings_.push_back(std::make_unique<Binding>());
   bound_ = bindings_.back().get();
   bound_->tensors = p_.used;
@@ -324,11 +325,17 @@ void DevicePlan::bind(std::span<const std::shared_ptr<DeviceTensor>> tensors) {
   if (tensors.size() != p_.states.size())
     throw Error(ErrorKind::Internal, fmt::format("program '{}' has {} parameters and states, {} tensors were given",
                                                  p_.program.name, p_.states.size(), tensors.size()));
-  if (std::equal(tensors.begin(), tensors.end(), bound_->tensors.begin())) return;
+  const auto tensor = [&](size_t i) -> const std::shared_ptr<DeviceTensor>& {
+    return tensors[i] ? tensors[i] : homes_[i];
+  };
+  const auto has_these = [&](const Binding& binding) {
+    for (size_t i = 0; i < tensors.size(); ++i)
+      if (binding.tensors[i] != tensor(i)) return false;
+    return true;
+  };
+  if (has_these(*bound_)) return;
   const auto lock = p_.queue->lock();
-  auto known = std::find_if(bindings_.begin(), bindings_.end(), [&](const auto& binding) {
-    return std::equal(tensors.begin(), tensors.end(), binding->tensors.begin());
-  });
+  auto known = std::find_if(bindings_.begin(), bindings_.end(), [&](const auto& b) { return has_these(*b); });
   if (known == bindings_.end()) {
     p_.queue->synchronize();  // its work uses the tensors of a binding that may go
     if (bindings_.size() == kMostBindings) {
@@ -336,7 +343,7 @@ void DevicePlan::bind(std::span<const std::shared_ptr<DeviceTensor>> tensors) {
       bindings_.erase(bindings_.begin());
     }
     bindings_.push_back(std::make_unique<Binding>());
-    bindings_.back()->tensors.assign(tensors.begin(), tensors.end());
+    for (size_t i = 0; i < tensors.size(); ++i) bindings_.back()->tensors.push_back(tensor(i));
     known = bindings_.end() - 1;
   }
   bound_ = known->get();

@@ -142,7 +142,8 @@ class DevicePlan final : public Executable {
 
   DevicePlanParts p_;
   Executor& executor_;
-  std::vector<std::unique_ptr<Binding>> bindings_;  // the last ones
+  std::vector<std::shared_ptr<DeviceTensor>> homes_;  // by state, as compiled
+  std::vector<std::unique_ptr<Binding>> bindings_;    // the last ones
   Binding* bound_ = nullptr;
   const float* asked_ = nullptr;     // argument of the last can_look_at()
   std::optional<hx_place> looked_;   // its address on the device; empty: it cannot be checked there

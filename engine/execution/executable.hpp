@@ -183,8 +183,8 @@ class Executable {
   // layout; what the program changes must not overlap anything else. A plan is bound and run by one thread at a time.
   // Throws ErrorKind::Device for plans in a device's own memory.
   virtual void bind(std::span<void* const> addresses) = 0;
-  // The same for a plan in a device's own memory; tensors of its queue need no copies through the host. Throws
-  // ErrorKind::Internal for plans in host memory.
+  // The same for a plan in a device's own memory, with tensors of its queue; it keeps those of the last eight bindings.
+  // Throws ErrorKind::Internal for plans in host memory.
   virtual void bind(std::span<const std::shared_ptr<DeviceTensor>> tensors);
   // Of a plan in a device's own memory; null: in host memory.
   virtual std::shared_ptr<DeviceQueue> queue() const { return nullptr; }

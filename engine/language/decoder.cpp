@@ -18,17 +18,12 @@ constexpr int64_t kLeastCapacity = 64;
 
 using Mirrors = std::map<std::string, std::shared_ptr<DeviceTensor>>;
 
-// Parameters of the model, states of one session. On a device with a memory of its own, `mirrors` has the states there,
-// and `weights` receives the parameters.
+// Parameters of the model, states of one session; `mirrors` has the states on a device with a memory of its own.
 class SessionBinding final : public TensorBinding {
  public:
   SessionBinding(const Model& model, std::map<std::string, void*> states, Mirrors mirrors,
-                 std::shared_ptr<DeviceQueue> queue, Mirrors& weights)
-      : store_(*model.parameters),
-        states_(std::move(states)),
-        mirrors_(std::move(mirrors)),
-        queue_(std::move(queue)),
-        weights_(weights) {}
+                 std::shared_ptr<DeviceQueue> queue)
+      : store_(*model.parameters), states_(std::move(states)), mirrors_(std::move(mirrors)), queue_(std::move(queue)) {}
   void* parameter(const std::string& name, const TensorType& type) override {
     const auto at = states_.find(name);
     return at == states_.end() ? store_.parameter(name, type) : at->second;
@@ -52,10 +47,8 @@ class SessionBinding final : public TensorBinding {
   }
   std::shared_ptr<DeviceTensor> parameter_on(const std::shared_ptr<DeviceQueue>& queue, const std::string& name,
                                              const TensorType& type) override {
-    if (const auto state = mirrors_.find(name); state != mirrors_.end()) return state->second;
-    std::shared_ptr<DeviceTensor>& weight = weights_[name];
-    if (!weight) weight = store_.parameter_on(queue, name, type);
-    return weight;
+    const auto state = mirrors_.find(name);
+    return state != mirrors_.end() ? state->second : store_.parameter_on(queue, name, type);
   }
 
  private:
@@ -63,7 +56,6 @@ class SessionBinding final : public TensorBinding {
   std::map<std::string, void*> states_;
   Mirrors mirrors_;
   std::shared_ptr<DeviceQueue> queue_;
-  Mirrors& weights_;
 };
 
 // A cache on a device, which keeps the host's side alive.
@@ -119,7 +111,7 @@ std::unique_ptr<Decoder::Plan> Decoder::compiled(const Key& key, const Session& 
   Mirrors mirrors;
   for (size_t i = 0; i < session.caches_.size(); ++i) states[model_.states[i].name] = session.caches_[i]->data();
   for (size_t i = 0; i < session.mirrors_.size(); ++i) mirrors[model_.states[i].name] = session.mirrors_[i];
-  SessionBinding binding(model_, std::move(states), std::move(mirrors), queue_, weights_);
+  SessionBinding binding(model_, std::move(states), std::move(mirrors), queue_);
   const Program program =
       observe(model_.trace(entry, {1, tokens, capacity}), [](const std::string& output) { return output == "scores"; });
   p.executable = compile(program, &binding, executor_, options_);
@@ -128,9 +120,9 @@ std::unique_ptr<Decoder::Plan> Decoder::compiled(const Key& key, const Session& 
     const auto state =
         std::find_if(model_.states.begin(), model_.states.end(), [&](const ModelState& m) { return m.name == s.name; });
     p.cache.push_back(state == model_.states.end() ? -1 : static_cast<int>(state - model_.states.begin()));
-    if (queue_) p.tensors.push_back(p.cache.back() < 0 ? weights_.at(s.name) : nullptr);
   }
   p.addresses.resize(p.cache.size());
+  p.tensors.resize(p.cache.size());
   p.inputs.resize(p.input.size());
   if (decode) p.scores = p.executable->output("scores").data<float>();
   return plan;

@@ -61,8 +61,7 @@ class Decoder {
   std::shared_ptr<DeviceQueue> queue_;                    // null: a device in host memory
   mutable std::mutex mutex_;                              // guards what follows, and compilation
   std::map<Key, Plans> plans_;
-  std::map<int64_t, int> capacities_;                             // of living sessions
-  std::map<std::string, std::shared_ptr<DeviceTensor>> weights_;  // on the queue's device
+  std::map<int64_t, int> capacities_;  // of living sessions
 };
 
 // One sequence. Not thread-safe; sessions of one decoder may be used by different threads.

@@ -54,6 +54,4 @@ TEST_CASE("window cache: on a device with a memory of its own, the text is the C
   CHECK(there.text.size() == 60);
   CHECK(there.text == host.text);
   CHECK(device->kernels > 0);
-  // Weights go there once. A symbol needs itself, its position and little else.
-  CHECK(device->uploads < 60 * 8);
 }
