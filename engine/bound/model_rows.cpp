@@ -47,9 +47,8 @@ std::vector<Delivered> delivered(const Lowered& lowered, std::vector<Binding> co
   std::vector<Delivered> all;
   std::vector<std::string> names;
   for (const NamedValue& output : lowered.program.outputs) {
-    if (!output.name.starts_with(kResultOutput)) continue;
     const TensorType type = lowered.program.type(output.value);
-    names.push_back(output.name.substr(kResultOutput.size()));
+    names.push_back(result_name(output.name));
     const std::string& name = names.back();
     auto bound = std::find_if(consumers.begin(), consumers.end(), [&](const Binding& b) { return b.name == name; });
     if (bound == consumers.end())

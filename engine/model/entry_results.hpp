@@ -5,7 +5,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace harmonics::engine {
@@ -76,8 +75,10 @@ struct EntryResults {
   std::vector<TrainedParameter> parameters;
 };
 
-// Prefixes of outputs. "out:NAME" is a result of the entry "forward".
-inline constexpr std::string_view kResultOutput = "out:";
+// Every output of the entry "forward" is a result, except those for observers. A flow's are named "out:NAME".
+inline std::string result_name(const std::string& output) {
+  return output.starts_with("out:") ? output.substr(4) : output;
+}
 // Outputs that begin so are for observers, and dropped unless somebody observes:
 inline constexpr const char* kValueOutput = "value:";        // a layer's or block's result
 inline constexpr const char* kFunctionOutput = "function:";  // of EntryResults::plugins

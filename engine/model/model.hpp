@@ -36,8 +36,8 @@ struct ModelState {
 };
 
 // One computation: its leaves are inputs, the model's parameters and its states. Its outputs are its results and the
-// values that can be observed, named "value:...". Names used by several front ends: "forward" computes results, named
-// "out:NAME", from inputs; "loss" has the scalar output "loss".
+// values that can be observed, named "value:...". Names used by several front ends: "forward" computes results from
+// inputs; "loss" has the scalar output "loss".
 struct Entry {
   using Body = std::function<void(Tracer&, const EntrySizes&, EntryResults&)>;
   Entry(std::string entry, Body traces) : name(std::move(entry)), body(std::move(traces)) {}

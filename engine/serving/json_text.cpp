@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstring>
 #include <set>
-#include <utility>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
@@ -278,28 +277,6 @@ json::object graph_json(const Graph& graph, const std::map<int, StreamType>& str
     nodes.push_back({{"name", node.name}, {"kind", kind}, {"shape", std::move(shape)}, {"parameters", learned[n]}});
   }
   return {{"version", 1}, {"graph", graph.name}, {"nodes", std::move(nodes)}, {"edges", std::move(edges)}};
-}
-
-json::object graph_json(const ModelPorts& ports, const ParameterStore& weights) {
-  int64_t parameters = 0;
-  for (const auto& [name, t] : weights.all()) parameters += t.type.shape.count();
-  json::array nodes, edges;
-  for (const Port& input : ports.inputs)
-    nodes.push_back(
-        {{"name", input.name}, {"kind", "producer"}, {"shape", json_of(input.sample.shape)}, {"parameters", 0}});
-  for (const Port& output : ports.outputs) {
-    nodes.push_back({{"name", output.name},
-                     {"kind", "layer"},
-                     {"shape", json_of(output.sample.shape)},
-                     {"parameters", std::exchange(parameters, 0)}});
-    for (const Port& input : ports.inputs)
-      edges.push_back({{"from", input.name},
-                       {"to", output.name},
-                       {"kind", "arrow"},
-                       {"calls", json::array{"forward"}},
-                       {"cycle", nullptr}});
-  }
-  return {{"version", 1}, {"graph", ports.graph}, {"nodes", std::move(nodes)}, {"edges", std::move(edges)}};
 }
 
 json::object error_json(const Error& error) {

@@ -33,8 +33,6 @@ std::string prediction_text(const Prediction& prediction, const ModelPorts& port
 // Returns the flow as the pages draw it. `weights` gives the number of parameters of the arrows into a layer.
 boost::json::object graph_json(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths,
                                const ParameterStore& weights);
-// Likewise of a model without a flow: its inputs and results.
-boost::json::object graph_json(const ModelPorts& ports, const ParameterStore& weights);
 boost::json::object error_json(const Error& error);
 // Returns the metrics in the Prometheus text format.
 std::string metrics_text(const RunStatus& status, const Snapshot* newest, const AnswerTimes::Report* serving);

@@ -101,10 +101,8 @@ class Predictor::Programs {
       ports->inputs.push_back(
           port_of(leaves[i]->callee, lowered.program.type(leaves[i]->outputs.at(0)), lowered.index_limits[i]));
     for (const NamedValue& output : lowered.program.outputs) {
-      if (!output.name.starts_with(kResultOutput)) continue;
       outputs_.push_back(output.name);
-      ports->outputs.push_back(
-          port_of(output.name.substr(kResultOutput.size()), lowered.program.type(output.value), 0));
+      ports->outputs.push_back(port_of(result_name(output.name), lowered.program.type(output.value), 0));
     }
     ports_ = std::move(ports);
   }

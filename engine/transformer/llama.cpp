@@ -154,9 +154,6 @@ class Tracing {
     tracer_.output("scores", scores_of(last));
   }
 
-  // The scores after every token.
-  void run_forward() { tracer_.output("out:scores", scores_of(blocks(true))); }
-
   // The mean cross entropy of the scores after every token and the tokens that follow.
   void run_loss() {
     const HTensor following = tracer_.input("targets", {DType::I32, Shape{sizes_.batch, sizes_.tokens}});
@@ -291,9 +288,6 @@ void add_llama_entries(Model& model, DType cache) {
     model.entries.push_back({scores ? "decode" : "prefill", [owned, scores](Tracer& tracer, const EntrySizes& sizes) {
                                Tracing(*owned, tracer, sizes, true).run(scores);
                              }});
-  model.entries.push_back({"forward", [owned](Tracer& tracer, const EntrySizes& sizes) {
-                             Tracing(*owned, tracer, sizes, false).run_forward();
-                           }});
   model.entries.push_back(
       {"loss", [owned](Tracer& tracer, const EntrySizes& sizes) { Tracing(*owned, tracer, sizes, false).run_loss(); }});
 }

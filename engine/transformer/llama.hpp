@@ -6,9 +6,8 @@
 namespace harmonics::engine {
 
 // Fills entries, states, context and vocabulary of a model whose metadata and parameters are there: "prefill" and
-// "decode" as Decoder needs them; without caches "forward", which maps "tokens" i32 [batch, tokens] to "out:scores" f32
-// [batch, tokens, vocabulary] after each token, and "loss" of the inputs "tokens" and "targets", both i32
-// [batch, tokens]: the mean cross entropy of those scores and targets. "value:blk.N" are the blocks' results.
+// "decode" as Decoder needs them; "loss", without caches, of the inputs "tokens" and "targets" i32 [batch, tokens]:
+// the mean cross entropy of the scores after each token and its target. "value:blk.N" are the blocks' results.
 // Pre-normalised blocks of grouped-query attention with rotary positions and SwiGLU;
 // the head may share the embedding's weight. Reads `general.architecture` and `ARCHITECTURE.block_count`,
 // `.embedding_length`, `.attention.head_count`, `.attention.head_count_kv`, `.feed_forward_length`, `.context_length`,

@@ -167,33 +167,6 @@ TEST_CASE("serving: weights are served without training, and answer as infer doe
   CHECK(number(end.out, "requests") == 1);
 }
 
-TEST_CASE("serving: a model of another program answers with its scores") {
-  const std::string data = data_folder();
-  if (data.empty() || !fs::exists(fs::path(data) / "llama2c")) return;
-  Folder f;
-  Background server(f, "serve " + data + "/llama2c/stories260K.bin --tokens 3 --listen 127.0.0.1:0 --latency 0 --json");
-  REQUIRE(server.await([&] {
-    return !address_in(server.errors()).empty() && http(address_in(server.errors()), "GET", "/v1/model").status == 200;
-  }));
-  const std::string address = address_in(server.errors());
-  const json::value graph = json::parse(http(address, "GET", "/v1/graph").body);
-  CHECK(SchemaCheck::run(schema("http/graph"), graph) == std::vector<std::string>{});
-  CHECK(graph.at("nodes").at(0).at("name") == "tokens");
-  const json::array greedy =
-      json::parse(read(data + "/llama2c/stories260K.expected.json")).at("tokens_greedy").as_array();
-  const std::string asked = R"({"inputs": {"tokens": [[)" + json::serialize(greedy.at(0)) + "," +
-                            json::serialize(greedy.at(1)) + "," + json::serialize(greedy.at(2)) + "]]}}";
-  const Reply reply = http(address, "POST", "/v1/predict", asked);
-  REQUIRE(reply.status == 200);
-  const json::array scores = json::parse(reply.body).at("outputs").at("scores").at(0).at(2).as_array();
-  REQUIRE(scores.size() == 512);
-  size_t best = 0;
-  for (size_t i = 0; i < scores.size(); ++i)
-    if (scores[i].to_number<double>() > scores[best].to_number<double>()) best = i;
-  CHECK(static_cast<int64_t>(best) == greedy.at(3).as_int64());
-  CHECK(http(address, "POST", "/v1/predict", R"({"inputs": {"tokens": [[1, 2, 512]]}})").status == 400);
-}
-
 TEST_CASE("serving: a run that waits for its streams reports that it will write checkpoints") {
   Folder f;
   const std::string flow =

@@ -11,7 +11,6 @@
 #include "engine/cli/commands/explanation.hpp"
 #include "engine/cli/commands/graph_summary.hpp"
 #include "engine/cli/run/open_graph.hpp"
-#include "engine/cli/run/open_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 
@@ -119,7 +118,8 @@ void explain(const Flow& flow, const Options& options, Explanation& e) {
     return;
   }
   const bool programs = wants_programs(options);
-  const bool opens = wants(options, "widths") || wants(options, "summary") || programs;
+  const bool entries = wants(options, "entries");
+  const bool opens = wants(options, "widths") || wants(options, "summary") || entries || programs;
   std::unique_ptr<BoundGraph> graph;
   std::exception_ptr failed;  // the flow is shown all the same
   try {
@@ -139,6 +139,7 @@ void explain(const Flow& flow, const Options& options, Explanation& e) {
   for (int cycle = 0; cycle < static_cast<int>(graph->graph().cycles.size()); ++cycle) {
     if (graph->graph().cycles.size() > 1) e.say(fmt::format("cycle {}\n", cycle + 1));
     if (wants(options, "widths")) show_training(*graph, cycle, options, e);
+    if (entries) show_entries(graph->model(cycle), {graph->settings(cycle, options.run).batch}, options, e);
     if (programs) compile_and_show(*graph, cycle, options, e);
   }
   if (wants(options, "memory")) show_parameters(graph->store(), e);
@@ -147,7 +148,7 @@ void explain(const Flow& flow, const Options& options, Explanation& e) {
 }  // namespace
 
 int explain_command(const Options& options) {
-  if (!options.files.empty() && is_model_file(options.files.front())) return explain_model(options);
+  if (explain_entries(options)) return kDone;
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     Explanation e(options);

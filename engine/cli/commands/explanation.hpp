@@ -9,7 +9,7 @@
 
 #include "engine/cli/options/options.hpp"
 #include "engine/execution/executable.hpp"
-#include "engine/model/parameter_store.hpp"
+#include "engine/model/model.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -45,7 +45,10 @@ void show_program(const Program& traced, const std::vector<Selected>& opened, co
                   const Options& options, Explanation& e);
 void show_parameters(const ParameterStore& store, Explanation& e);
 
-// explain of a model in a file of another program.
-int explain_model(const Options& options);
+// Inputs, results and FLOPs of the entries, or of the one that --entry names.
+void show_entries(const Model& model, const EntrySizes& sizes, const Options& options, Explanation& e);
+// explain of a model in a file of another program: its entries, and the program of one. False if the options ask for
+// nothing of that, or the file is no such model.
+bool explain_entries(const Options& options);
 
 }  // namespace harmonics::engine::cli

@@ -335,11 +335,8 @@ void quantize_flags(VerbRow& verb) {
 
 void serve_flags(VerbRow& verb) {
   Flags f(verb);
-  graph(f, "the flow (.hmx), whose training taps are ignored, or a model of another program (.gguf, ...)");
-  streams(f, "answer with the weights of this file or checkpoint (safetensors); required for flows");
-  f.whole("tokens", 1, 1 << 24, "of a model of another program: tokens of a sample", [](Options& o, int64_t v) {
-     o.tokens = v;
-   }).initial = "32";
+  graph(f, "the flow (.hmx); its training taps are ignored");
+  streams(f, "answer with the weights of this file or checkpoint (safetensors); required");
   cycle(f);
   serving(f, "listen",
           "address for requests (default: 127.0.0.1:8080), with their description at /docs; port 0 for a free one; "
@@ -358,22 +355,21 @@ void validate_flags(VerbRow& verb) {
 
 void explain_flags(VerbRow& verb) {
   Flags f(verb);
-  graph(f, "the flow (.hmx), or a model of another program (.gguf, ...)");
+  graph(f);
   streams(f);
   f.group("What to show");
   FlagRow& show = f.texts("show", "WHAT", " (default: summary, flow and widths)", &Options::show);
-  show.choices = {"summary", "flow", "widths", "program", "kernels", "memory"};
+  show.choices = {"summary", "flow", "widths", "entries", "program", "kernels", "memory"};
   show.list = true;
+  f.text("entry", "NAME",
+         "show this entry only; of a model of another program, also its program, kernels and memory (default: decode)",
+         &Options::entry);
+  f.whole("tokens", 1, 1 << 24, "of one run of that entry", [](Options& o, int64_t v) { o.tokens = v; }).initial = "1";
   f.text("after", "PASS", "the program after a pass (trace, cse, fuse_elementwise, ...; 'all')", &Options::after);
   f.on("select", "the implementation selected for each call, and why the others are not", &Options::select);
   f.on("placement", "the steps on the device, and those on the host with copies", &Options::placement);
   f.on("dot", "the graph in Graphviz' language: ... --dot | dot -Tsvg > graph.svg", &Options::dot);
   f.on("infer", "the inference program instead of the training step", &Options::inference);
-  f.text("entry", "NAME", "of a model of another program: prefill, decode, forward or loss (default: decode)",
-         &Options::entry);
-  f.whole("tokens", 1, 1 << 24, "of a model of another program: tokens of one run", [](Options& o, int64_t v) {
-     o.tokens = v;
-   }).initial = "1";
   training(f);
   counts(f);
   f.group("Machine");

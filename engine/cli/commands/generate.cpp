@@ -39,8 +39,7 @@ int generate_command(const Options& options) {
   const ImportedModel imported = import_model(path, registry);
   const std::string& vocabulary = options.tokenizer.empty() ? path : options.tokenizer;
   if (options.tokenizer.empty() && !is_tokenizer(path, text_of(*imported.file), registry))
-    throw Error(ErrorKind::Usage,
-                fmt::format("'{}' lacks --tokenizer FILE: '{}' has no tokenizer in it", options.verb, path));
+    throw Error(ErrorKind::Usage, fmt::format("'generate' lacks --tokenizer FILE: '{}' has no tokenizer in it", path));
   const auto tokenizer = Tokenizer::open(vocabulary, registry, {}, imported.metadata);
   ModelOptions types;
   if (options.weight_type) types.weights = options.weight_type;

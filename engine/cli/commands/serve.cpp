@@ -1,9 +1,7 @@
-// harmonics serve: answers requests with the fixed weights of a flow or a model.
-#include <algorithm>
+// harmonics serve: answers requests with fixed weights.
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <functional>
 
 #include <unistd.h>
 
@@ -13,7 +11,6 @@
 #include "engine/checkpoint/checkpoint_folder.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/open_graph.hpp"
-#include "engine/cli/run/open_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/run/serving.hpp"
 #include "engine/cli/terminal/terminal.hpp"
@@ -49,62 +46,9 @@ int wait_for_end(const sigset_t& signals) {
   return signal;
 }
 
-// Answers requests until a signal or a client ends it. `begin`: makes the serving answer.
-int serve_until_end(Serving& serving, const std::string& name, int cycle, const Options& options,
-                    const sigset_t& signals, const std::function<void()>& begin) {
-  RunScene scene;
-  scene.cycle = cycle;
-  std::atomic<bool> told{false};
-  scene.stop = [&] { told = true, ::kill(::getpid(), SIGTERM); };
-  serving.control().begin(std::move(scene));
-  serving.control().set_phase(RunPhase::serving);
-  begin();
-  const auto begun = std::chrono::steady_clock::now();
-  const int signal = wait_for_end(signals);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-  serving.control().end(true);
-  const AnswerTimes::Report r = serving.predictor().report();
-  if (!options.quiet)
-    say(fmt::format("answered {} requests of {} samples in {}", thousands(static_cast<int64_t>(r.requests)),
-                    thousands(static_cast<int64_t>(r.samples)), duration(seconds)));
-  if (r.not_finite > 0)
-    print_note(
-        fmt::format("the answers to {} samples held infinity or NaN", thousands(static_cast<int64_t>(r.not_finite))));
-  if (options.json)
-    print_json(boost::json::object{{"version", 1},
-                                   {"graph", name},
-                                   {"seconds", seconds},
-                                   {"requests", r.requests},
-                                   {"samples", r.samples},
-                                   {"refused", r.refused},
-                                   {"failed", r.failed},
-                                   {"not_finite", r.not_finite}});
-  return told ? static_cast<int>(kDone) : 128 + signal;
-}
-
-// A model of another program, for samples of a fixed number of tokens.
-int serve_model(const Options& options) {
-  constexpr int64_t kTokens = 32;
-  expect_no_flow_flags(options);
-  Options given = options;
-  if (given.serve.empty()) given.serve = {"127.0.0.1:8080"};
-  const OpenedModel opened = open_model(options.files.front(), options);
-  const Model& model = opened.model;
-  const int64_t tokens = options.tokens > 0 ? options.tokens : std::min(kTokens, std::max<int64_t>(1, model.context));
-  CompileOptions compile;
-  static_cast<DeviceSettings&>(compile) = options.run;
-  compile.limits = options.limits;
-  const sigset_t signals = hold_signals();
-  Serving serving(given, model);
-  const auto snapshots = std::make_shared<Snapshots>(*model.parameters, WeightsVersion{});
-  return serve_until_end(serving, model.name, 0, options, signals,
-                         [&] { serving.serve(model, compile, snapshots, tokens); });
-}
-
 }  // namespace
 
 int serve_command(const Options& options) {
-  if (!options.files.empty() && is_model_file(options.files.front())) return serve_model(options);
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     if (options.weights.empty())
@@ -124,8 +68,34 @@ int serve_command(const Options& options) {
     const Model model = graph->model(cycle);
     model.trace(model.entry("forward"), {});  // declares its parameters
     const auto snapshots = std::make_shared<Snapshots>(graph->store(), version_of(*graph, options.weights));
-    return serve_until_end(serving, graph->graph().name, cycle, options, signals,
-                           [&] { serving.serve(cycle, snapshots); });
+    RunScene scene;
+    scene.cycle = cycle;
+    std::atomic<bool> told{false};
+    scene.stop = [&] { told = true, ::kill(::getpid(), SIGTERM); };
+    serving.control().begin(std::move(scene));
+    serving.control().set_phase(RunPhase::serving);
+    serving.serve(cycle, snapshots);
+    const auto begun = std::chrono::steady_clock::now();
+    const int signal = wait_for_end(signals);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    serving.control().end(true);
+    const AnswerTimes::Report r = serving.predictor().report();
+    if (!options.quiet)
+      say(fmt::format("answered {} requests of {} samples in {}", thousands(static_cast<int64_t>(r.requests)),
+                      thousands(static_cast<int64_t>(r.samples)), duration(seconds)));
+    if (r.not_finite > 0)
+      print_note(
+          fmt::format("the answers to {} samples held infinity or NaN", thousands(static_cast<int64_t>(r.not_finite))));
+    if (options.json)
+      print_json(boost::json::object{{"version", 1},
+                                     {"graph", graph->graph().name},
+                                     {"seconds", seconds},
+                                     {"requests", r.requests},
+                                     {"samples", r.samples},
+                                     {"refused", r.refused},
+                                     {"failed", r.failed},
+                                     {"not_finite", r.not_finite}});
+    return told ? static_cast<int>(kDone) : 128 + signal;
   });
 }
 

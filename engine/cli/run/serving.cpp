@@ -84,14 +84,7 @@ ListenAddress address_of(const std::string& text, bool insecure) {
 
 }  // namespace
 
-Serving::Serving(const Options& options, BoundGraph& graph) : options_(options), graph_(&graph) {
-  listen(graph.graph().name, static_cast<int>(graph.graph().cycles.size()));
-}
-
-Serving::Serving(const Options& options, const Model& model) : options_(options) { listen(model.name, 1); }
-
-void Serving::listen(const std::string& name, int cycles) {
-  const Options& options = options_;
+Serving::Serving(const Options& options, BoundGraph& graph) : options_(options), graph_(graph) {
   const std::vector<std::string> listens = listens_on(options);
   if (listens.empty() && options.control.empty()) return;
   std::vector<ListenAddress> addresses;
@@ -103,7 +96,7 @@ void Serving::listen(const std::string& name, int cycles) {
   settings.token_for_all = !options.token.empty();
   settings.loopback =
       std::all_of(addresses.begin(), addresses.end(), [](const ListenAddress& a) { return a.loopback; });
-  control_ = std::make_unique<RunControl>(name, cycles);
+  control_ = std::make_unique<RunControl>(graph.graph().name, static_cast<int>(graph.graph().cycles.size()));
   PredictorSettings predicting;
   predicting.latency = std::chrono::microseconds(static_cast<int64_t>(1e6 * options.latency));
   predictor_ = std::make_unique<Predictor>(predicting);
@@ -145,13 +138,13 @@ Serving::~Serving() {
 void Serving::expect_streams() {
   if (!open()) return;
   std::vector<std::string> names;
-  for (int n : graph_->graph().nodes_of(DeclarationKind::Producer))
-    names.push_back(graph_->graph().nodes[static_cast<size_t>(n)].name);
+  for (int n : graph_.graph().nodes_of(DeclarationKind::Producer))
+    names.push_back(graph_.graph().nodes[static_cast<size_t>(n)].name);
   control_->expect(names, !options_.checkpoint.empty());
   for (const std::string& text : options_.producers)
     if (const std::string scheme = parse_binding(text).address.scheme; scheme != "file" && scheme != "synth")
       control_->note("note", "waiting for samples of " + command_text({text}));
-  service_->set_graph(graph_json(graph_->graph(), {}, Widths{}, graph_->store()));
+  service_->set_graph(graph_json(graph_.graph(), {}, Widths{}, graph_.store()));
 }
 
 void Serving::attach(CycleRuntime& runtime, int cycle) {
@@ -162,20 +155,14 @@ void Serving::attach(CycleRuntime& runtime, int cycle) {
 
 void Serving::serve(int cycle, const std::shared_ptr<Snapshots>& snapshots) {
   if (!http_.empty() || !zmq_.empty())
-    predictor_->serve(graph_->model(cycle, graph_->settings(cycle, options_.run).seed), cycle,
-                      graph_->compile_options(options_.run), snapshots);
+    predictor_->serve(graph_.model(cycle, graph_.settings(cycle, options_.run).seed), cycle,
+                      graph_.compile_options(options_.run), snapshots);
   show(cycle, snapshots);
-  service_->set_graph(graph_json(graph_->graph(), graph_->types(), graph_->widths(), graph_->store()));
-}
-
-void Serving::serve(const Model& model, const CompileOptions& compile, const std::shared_ptr<Snapshots>& snapshots,
-                    int64_t tokens) {
-  predictor_->serve(model, 0, compile, snapshots, tokens);
-  service_->set_graph(graph_json(*predictor_->ports(), *model.parameters));
+  service_->set_graph(graph_json(graph_.graph(), graph_.types(), graph_.widths(), graph_.store()));
 }
 
 void Serving::show(int cycle, const std::shared_ptr<Snapshots>& snapshots) {
-  const auto cards = std::make_shared<LayerCards>(*graph_, cycle, options_.run, snapshots->newest()->weights());
+  const auto cards = std::make_shared<LayerCards>(graph_, cycle, options_.run, snapshots->newest()->weights());
   const auto sample = [this] { return control_->sample(RunControl::Clock::now() + kSampleDeadline); };
   const auto weights = [snapshots] { return snapshots->fresh(Snapshots::Clock::now() + kSampleDeadline); };
   service_->set_looks({[=] { return cards->cards(*weights(), sample().get()); },

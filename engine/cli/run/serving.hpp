@@ -28,8 +28,6 @@ class Serving {
   // Opens the interfaces that `options` request and prints their addresses. Until attach(), requests only learn that
   // the run is starting.
   Serving(const Options& options, BoundGraph& graph);
-  // The same for a model without a flow: serve(model, ...) answers.
-  Serving(const Options& options, const Model& model);
   ~Serving();
   Serving(const Serving&) = delete;
   Serving& operator=(const Serving&) = delete;
@@ -45,18 +43,14 @@ class Serving {
   void attach(CycleRuntime& runtime, int cycle);
   // Answers requests with these weights from now on.
   void serve(int cycle, const std::shared_ptr<Snapshots>& snapshots);
-  // Answers with the results of the entry "forward", for samples of so many tokens.
-  void serve(const Model& model, const CompileOptions& compile, const std::shared_ptr<Snapshots>& snapshots,
-             int64_t tokens);
   void note(const std::string& text);
 
  private:
-  void listen(const std::string& name, int cycles);
   // Provides the contents of layers and the values on arrows to clients.
   void show(int cycle, const std::shared_ptr<Snapshots>& snapshots);
 
   const Options& options_;
-  BoundGraph* graph_ = nullptr;  // null: a model without a flow
+  BoundGraph& graph_;
   std::unique_ptr<RunControl> control_;
   std::unique_ptr<Predictor> predictor_;
   std::unique_ptr<Service> service_;

@@ -196,7 +196,7 @@ TEST_CASE("predictor: a model without a flow answers like its own program") {
   step.run();
   REQUIRE(scores.size() == 3 * 4 * 50);
   for (size_t i = 0; i < scores.size(); ++i)
-    CHECK(scores[i] == Approx(step.executable().output("out:scores").data<float>()[i]).margin(1e-5));
+    CHECK(scores[i] == Approx(step.executable().output("scores").data<float>()[i]).margin(1e-5));
   tokens[5] = 50;
   CHECK(message_of([&] { predictor.ask(ports, 3, {bytes()}, nullptr); }).find("the graph knows 50 classes") !=
         std::string::npos);

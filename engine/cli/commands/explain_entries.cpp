@@ -1,4 +1,4 @@
-// harmonics explain, of a model in a file of another program.
+// harmonics explain, of the entries of a model in a file of another program.
 #include <algorithm>
 
 #include <boost/json.hpp>
@@ -6,9 +6,7 @@
 
 #include "engine/base/spelling.hpp"
 #include "engine/cli/commands/explanation.hpp"
-#include "engine/cli/commands/graph_summary.hpp"
 #include "engine/cli/run/open_model.hpp"
-#include "engine/cli/terminal/exit_codes.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/execution/work.hpp"
@@ -54,57 +52,13 @@ json::object signature_object(const std::vector<std::pair<std::string, std::stri
   return all;
 }
 
-uint64_t bytes_of_states(const Model& model, const EntrySizes& sizes) {
-  uint64_t bytes = 0;
-  for (const ModelState& state : model.states) bytes += state.type(sizes).bytes();
-  return bytes;
-}
-
 void expect_entry(const Model& model, const std::string& name) {
   if (name.empty() || model.find(name)) return;
   std::vector<std::string> known;
   for (const Entry& entry : model.entries) known.push_back(entry.name);
   Error e(ErrorKind::Usage, fmt::format("the model has no entry '{}'", name));
   const std::string meant = did_you_mean(name, known);
-  throw e.note(meant.empty() ? "--entry takes the names that 'explain' lists without it" : meant);
-}
-
-void tell_model(const OpenedModel& opened, const EntrySizes& sizes, Explanation& e) {
-  const Model& model = opened.model;
-  uint64_t bytes = 0;
-  int64_t numbers = 0;
-  for (const auto& [name, t] : model.parameters->all()) bytes += t.type.bytes(), numbers += t.type.shape.count();
-  EntrySizes whole = sizes;
-  whole.capacity = std::max<int64_t>(1, model.context);
-  const uint64_t states = bytes_of_states(model, whole);
-  e.say(
-      fmt::format("model {}\n  read by       importer {}\n  architecture  {}\n  context       {} tokens\n"
-                  "  vocabulary    {}\n  parameters    {} in {} tensors, {}\n  states        {} for {} tokens\n",
-                  model.name, opened.imported.importer->name, opened.imported.architecture(), thousands(model.context),
-                  thousands(model.vocabulary), thousands(numbers), model.parameters->all().size(), bytes_text(bytes),
-                  bytes_text(states), thousands(model.context)));
-  e.object()["model"] = json::object{{"file", model.name},
-                                     {"importer", opened.imported.importer->name},
-                                     {"architecture", opened.imported.architecture()},
-                                     {"context", model.context},
-                                     {"vocabulary", model.vocabulary},
-                                     {"parameters", numbers},
-                                     {"parameter_bytes", bytes},
-                                     {"state_bytes", states}};
-}
-
-void tell_entries(const Model& model, const EntrySizes& sizes, Explanation& e) {
-  e.say(fmt::format("entries, for a batch of {} and {} tokens\n", sizes.batch, sizes.tokens));
-  for (const Entry& entry : model.entries) {
-    const Signature s = signature_of(entry_program(model, entry, sizes));
-    e.say(fmt::format("  {:<10} {} -> {}\n  {:<10} {} FLOPs\n", entry.name, signature_text(s.inputs),
-                      signature_text(s.outputs), "", thousands(static_cast<int64_t>(s.flops))));
-    e.add("entries", json::object{{"name", entry.name},
-                                  {"inputs", signature_object(s.inputs)},
-                                  {"outputs", signature_object(s.outputs)},
-                                  {"flops", s.flops}});
-  }
-  e.say("\n");
+  throw e.note(meant.empty() ? "'--show entries' lists them" : meant);
 }
 
 void tell_entry(const OpenedModel& opened, const EntrySizes& sizes, const Options& options, Explanation& e) {
@@ -126,27 +80,43 @@ void tell_entry(const OpenedModel& opened, const EntrySizes& sizes, const Option
 
 }  // namespace
 
-int explain_model(const Options& options) {
+void show_entries(const Model& model, const EntrySizes& sizes, const Options& options, Explanation& e) {
+  expect_entry(model, options.entry);
+  e.say(fmt::format("entries of {}, for a batch of {} and {} tokens\n", model.name, sizes.batch, sizes.tokens));
+  for (const Entry& entry : model.entries) {
+    if (!options.entry.empty() && entry.name != options.entry) continue;
+    const Signature s = signature_of(entry_program(model, entry, sizes));
+    e.say(fmt::format("  {:<10} {} -> {}\n  {:<10} {} FLOPs\n", entry.name, signature_text(s.inputs),
+                      signature_text(s.outputs), "", thousands(static_cast<int64_t>(s.flops))));
+    e.add("entries", json::object{{"name", entry.name},
+                                  {"inputs", signature_object(s.inputs)},
+                                  {"outputs", signature_object(s.outputs)},
+                                  {"flops", s.flops}});
+  }
+  e.say("\n");
+}
+
+bool explain_entries(const Options& options) {
+  const bool entries = std::find(options.show.begin(), options.show.end(), "entries") != options.show.end();
+  if (!entries && options.entry.empty() && !wants_programs(options)) return false;
+  if (options.files.empty() || !is_model_file(options.files.front())) return false;
   expect_no_flow_flags(options);
   const OpenedModel opened = open_model(options.files.front(), options);
   const Model& model = opened.model;
   expect_entry(model, options.entry);
   EntrySizes sizes;
   sizes.batch = options.run.batch.value_or(1);
-  sizes.tokens = std::max<int64_t>(1, options.tokens);
+  sizes.tokens = options.tokens;
   sizes.capacity = std::max<int64_t>(64, sizes.tokens);  // as sessions begin
   Explanation e(options);
   e.object()["version"] = 1;
   e.object()["graph"] = model.name;
-  if (wants(options, "summary")) {
-    tell_model(opened, sizes, e);
-    tell_entries(model, sizes, e);
-  }
+  if (entries || !wants_programs(options)) show_entries(model, sizes, options, e);
   if (wants_programs(options)) tell_entry(opened, sizes, options, e);
   if (wants(options, "memory")) show_parameters(*model.parameters, e);
   opened.imported.expect_whole();
   if (options.json) print_json(e.object());
-  return kDone;
+  return true;
 }
 
 }  // namespace harmonics::engine::cli
