@@ -25,13 +25,13 @@ Program entry_program(const Model& model, const Entry& entry, const EntrySizes& 
   return observe(model.trace(entry, sizes), [](const std::string& name) { return !name.starts_with(kValueOutput); });
 }
 
-struct Signature {
+struct EntrySignature {
   std::vector<std::pair<std::string, std::string>> inputs, outputs;  // name, type
   double flops = 0;
 };
 
-Signature signature_of(const Program& program) {
-  Signature s;
+EntrySignature signature_of(const Program& program) {
+  EntrySignature s;
   for (const Node* leaf : program.leaves(Op::input))
     if (!step_input_of(leaf->callee)) s.inputs.emplace_back(leaf->callee, program.type(leaf->outputs.at(0)).str());
   for (const NamedValue& output : program.outputs)
@@ -85,7 +85,7 @@ void show_entries(const Model& model, const EntrySizes& sizes, const Options& op
   e.say(fmt::format("entries of {}, for a batch of {} and {} tokens\n", model.name, sizes.batch, sizes.tokens));
   for (const Entry& entry : model.entries) {
     if (!options.entry.empty() && entry.name != options.entry) continue;
-    const Signature s = signature_of(entry_program(model, entry, sizes));
+    const EntrySignature s = signature_of(entry_program(model, entry, sizes));
     e.say(fmt::format("  {:<10} {} -> {}\n  {:<10} {} FLOPs\n", entry.name, signature_text(s.inputs),
                       signature_text(s.outputs), "", thousands(static_cast<int64_t>(s.flops))));
     e.add("entries", json::object{{"name", entry.name},

@@ -6,6 +6,7 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
 
 #include "engine/cli/options/options.hpp"
 #include "engine/execution/executable.hpp"
