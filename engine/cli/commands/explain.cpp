@@ -8,11 +8,12 @@
 #include "dsl/hmx/print.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/commands/dot.hpp"
-#include "engine/cli/commands/explanation.hpp"
 #include "engine/cli/commands/graph_summary.hpp"
+#include "engine/cli/commands/explanation.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
+#include "engine/program/print.hpp"
 
 namespace harmonics::engine::cli {
 
