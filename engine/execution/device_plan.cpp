@@ -8,7 +8,6 @@
 #include <fmt/core.h>
 
 #include "engine/execution/input_prefetch.hpp"
-#include "engine/execution/compiled_plan.hpp"
 
 namespace harmonics::engine {
 
@@ -37,7 +36,7 @@ constexpr size_t kMostBindings = 8;  // whose recordings are kept
 }  // namespace
 
 DevicePlan::DevicePlan(DevicePlanParts parts, Executor& executor)
-    : p_(std::move(parts)), executor_(executor), homes_(p_.used) {
+    : PlanOf(std::move(parts)), executor_(executor), homes_(p_.used) {
   bindings_.push_back(std::make_unique<Binding>());
   bound_ = bindings_.back().get();
   bound_->tensors = p_.used;
@@ -322,9 +321,7 @@ void DevicePlan::bind(std::span<void* const>) {
 }
 
 void DevicePlan::bind(std::span<const std::shared_ptr<DeviceTensor>> tensors) {
-  if (tensors.size() != p_.states.size())
-    throw Error(ErrorKind::Internal, fmt::format("program '{}' has {} parameters and states, {} tensors were given",
-                                                 p_.program.name, p_.states.size(), tensors.size()));
+  expect_states(tensors.size(), "tensors");
   const auto tensor = [&](size_t i) -> const std::shared_ptr<DeviceTensor>& {
     return tensors[i] ? tensors[i] : homes_[i];
   };
@@ -356,7 +353,5 @@ void DevicePlan::bind(std::span<const std::shared_ptr<DeviceTensor>> tensors) {
     *s.at = {place.buffer, place.offset + s.offset};
   }
 }
-
-const HTensor& DevicePlan::output(const std::string& name) const { return named_output(p_.program, p_.outputs, name); }
 
 }  // namespace harmonics::engine
