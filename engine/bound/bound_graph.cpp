@@ -383,46 +383,37 @@ bool BoundGraph::is_frozen(const std::string& name) const {
   return frozen;
 }
 
-void BoundGraph::fix_parameters(const Lowered& lowered) {
+void BoundGraph::fix_parameters(const Program& program) {
   const bool trains = !graph_.taps.empty();
   for (Op op : {Op::parameter, Op::state})
-    for (const Node* leaf : lowered.program.leaves(op)) {
+    for (const Node* leaf : program.leaves(op)) {
       StoredTensor& stored = *store_->find(leaf->callee);
-      if (!stored.fixed && !is_updated(lowered.program, leaf->callee))
+      if (!stored.fixed && !is_updated(program, leaf->callee))
         stored.fixed = !trains || (op == Op::parameter && is_frozen(leaf->callee));
     }
 }
 
-Lowered BoundGraph::lower(const LoweringOptions& options) {
-  LoweringOptions o = options;
-  o.limits = limits_;
-  std::optional<Selection> selection;
-  if (o.mode == Mode::train) selection.emplace(registry_, o.device, true);
-  if (selection) o.chooser = &*selection;
-  Lowered lowered = harmonics::engine::lower(graph_, types(), widths(), *store_, o);
-  fix_parameters(lowered);
-  if (selection) lowered.opened = selection->opened();
-  if (weights_path_.empty()) return lowered;
+void BoundGraph::compare_with_file(const Program& program, int cycle, Mode mode) {
   std::string missing, surplus;
   for (Op op : {Op::parameter, Op::state})
-    for (const Node* leaf : lowered.program.leaves(op)) {
+    for (const Node* leaf : program.leaves(op)) {
       const StoredTensor* stored = store_->find(leaf->callee);
       if (stored->role != Role::moment && !loaded_.count(leaf->callee) &&
-          !(options.mode != Mode::train && fresh_.count(leaf->callee))) {
+          !(mode != Mode::train && fresh_.count(leaf->callee))) {
         missing += "\n  " + leaf->callee + " " + stored->type.str();
-        if (options.mode == Mode::train) fresh_.insert(leaf->callee);
+        if (mode == Mode::train) fresh_.insert(leaf->callee);
       }
     }
-  if (!missing.empty() && options.mode != Mode::train)
+  if (!missing.empty() && mode != Mode::train)
     throw Error(ErrorKind::Weights, fmt::format("{} lacks weights the graph needs:{}", weights_path_, missing), {},
                 {"these arrows were not part of the trained graph; continue training, or remove them"});
-  if (options.mode == Mode::evaluate) return lowered;
+  if (mode == Mode::evaluate) return;
   weight_notes_.clear();
   if (!missing.empty()) weight_notes_.push_back("not in the file, starting fresh:" + missing);
   std::set<std::string_view> used;
   for (Op op : {Op::parameter, Op::state})
-    for (const Node* leaf : lowered.program.leaves(op)) used.insert(leaf->callee);
-  const std::vector<std::string> elsewhere = prefixes_elsewhere(graph_, options.cycle);
+    for (const Node* leaf : program.leaves(op)) used.insert(leaf->callee);
+  const std::vector<std::string> elsewhere = prefixes_elsewhere(graph_, cycle);
   const auto belongs_elsewhere = [&](const std::string& name) {
     return std::any_of(elsewhere.begin(), elsewhere.end(),
                        [&](const std::string& prefix) { return name.starts_with(prefix); });
@@ -430,6 +421,15 @@ Lowered BoundGraph::lower(const LoweringOptions& options) {
   for (const auto& [name, shape] : loaded_)
     if (!used.count(name) && !belongs_elsewhere(name)) surplus += "\n  " + name + " " + shape.str();
   if (!surplus.empty()) weight_notes_.push_back("in the file but not used by this graph:" + surplus);
+}
+
+Lowered BoundGraph::lower(const LoweringOptions& options) {
+  StepOptions step = options;
+  std::optional<Selection> selection;
+  if (step.mode == Mode::train) selection.emplace(registry_, step.device, true);
+  if (selection) step.chooser = &*selection;
+  Lowered lowered = harmonics::engine::lower(model(static_cast<const FlowPart&>(options)), step);
+  if (selection) lowered.opened = selection->opened();
   return lowered;
 }
 
@@ -445,8 +445,19 @@ Model BoundGraph::model(int cycle, uint64_t seed) {
   part.branches = graph_.branches(cycle);
   part.wanted = results(cycle);
   part.seed = seed;
+  return model(std::move(part));
+}
+
+Model BoundGraph::model(FlowPart part) {
+  const int cycle = part.cycle;
   part.limits = limits_;
-  return flow_model(graph_, types(), widths(), store_, std::move(part));
+  Model model = flow_model(graph_, types(), widths(), store_, std::move(part));
+  model.made = [this, cycle](const Entry& entry, const EntrySizes& sizes, const Program& program) {
+    fix_parameters(program);
+    const Mode mode = sizes.training ? Mode::train : entry.name == "loss" ? Mode::evaluate : Mode::infer;
+    if (!weights_path_.empty()) compare_with_file(program, cycle, mode);
+  };
+  return model;
 }
 
 TensorFile BoundGraph::weights() const {

@@ -108,9 +108,11 @@ class BoundGraph {
   CompileOptions compile_options(const DeviceSettings& device, bool training = false);
   // With loaded weights, throws ErrorKind::Weights listing all missing parameters (in training: adds a note).
   Lowered lower(const LoweringOptions& options);
-  // The model of a cycle, over this graph's weights; it must not outlive the graph, nor a change of its streams or
-  // functions. `seed`: of weights that are not declared yet.
+  // The model of a cycle with its results, or of a part, over this graph's weights; it must not outlive the graph, nor
+  // a change of its streams or functions. `seed`: of weights that are not declared yet. Programs made of it are checked
+  // as lower() checks them.
   Model model(int cycle, uint64_t seed = 0);
+  Model model(FlowPart part);
   // Returns the nodes whose values a cycle returns: consumers with an arrow, and final layers without one.
   std::vector<int> results(int cycle) const;
 
@@ -150,7 +152,9 @@ class BoundGraph {
   void check_belonging() const;
   bool is_frozen(const std::string& name) const;
   // Marks the parameters that no program of this graph changes.
-  void fix_parameters(const Lowered& lowered);
+  void fix_parameters(const Program& program);
+  // A program's weights beside those of the loaded file. Throws, or fills weight_notes_, as lower() says.
+  void compare_with_file(const Program& program, int cycle, Mode mode);
 
   Graph graph_;
   mutable Registry registry_;  // looking up a name may open a library

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/execution/device_memory.hpp"
 #include "engine/passes/continue_sequence.hpp"
 
 namespace harmonics::engine {
@@ -34,35 +33,6 @@ void store_symbols(std::byte* to, DType dtype, const int32_t* symbols, size_t co
   }
 }
 
-// Parameters of the store, caches beside it.
-class WindowCache::Binding final : public TensorBinding {
- public:
-  explicit Binding(WindowCache& cache) : cache_(cache) {}
-  void* parameter(const std::string& name, const TensorType& type) override {
-    if (!is_cache(name)) return cache_.store_.parameter(name, type);
-    std::shared_ptr<Storage>& storage = cache_.caches_[name];
-    if (!storage) storage = std::make_shared<Storage>(type.bytes());
-    return storage->data();
-  }
-  Layout layout(const std::string& name, const TensorType& type, Layout preferred) override {
-    return is_cache(name) ? Layout::natural : cache_.store_.layout(name, type, preferred);
-  }
-  std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) override {
-    return is_cache(name) ? nullptr : cache_.store_.packed(name, packing);
-  }
-  bool is_constant(const std::string& name) override { return !is_cache(name) && cache_.store_.is_constant(name); }
-  void will_change(const std::string& name) override {
-    if (!is_cache(name)) cache_.store_.will_change(name);
-  }
-  std::shared_ptr<const void> user_of(const std::string& name) override {
-    return is_cache(name) ? nullptr : cache_.store_.user_of(name);
-  }
-
- private:
-  bool is_cache(const std::string& name) const { return name.starts_with("cache.") && !cache_.store_.find(name); }
-  WindowCache& cache_;
-};
-
 WindowCache::WindowCache(const Lowered& lowered, std::string output, DType dtype, int64_t window, ParameterStore& store,
                          Executor& executor, CompileOptions options)
     : lowered_(lowered),
@@ -75,17 +45,14 @@ WindowCache::WindowCache(const Lowered& lowered, std::string output, DType dtype
       symbols_(static_cast<size_t>(std::max(window, kChunks[0])) * element_bytes(dtype)) {
   for (const Node* leaf : lowered.program.leaves(Op::input))
     if (input_.empty() && leaf->callee[0] != '@') input_ = leaf->callee;
-  Registry& registry = options_.registry ? *options_.registry : Registry::global();
-  if (const ItemPtr device = registry.find(HX_DEVICE, options_.device); device && has_own_memory(*device))
-    refused_ = "the device '" + options_.device + "' has a memory of its own";
-  else
-    refused_ = continue_sequence(lowered_.program, input_, {window_, 1}).refused;
+  refused_ = continue_sequence(lowered_.program, input_, {window_, 1}).refused;
 }
 
 WindowCache::Plan& WindowCache::plan(int64_t symbols) {
   Plan& p = plans_[symbols];
   if (p.executable) return p;
-  Binding binding(*this);
+  StateBinding binding(store_, caches_,
+                       [&](const std::string& name) { return name.starts_with("cache.") && !store_.find(name); });
   p.executable =
       compile(continue_sequence(lowered_.program, input_, {window_, symbols}).program, &binding, executor_, options_);
   for (const std::string& name : p.executable->input_names()) p.inputs.push_back(name == input_ ? 0 : 1);

@@ -10,7 +10,7 @@
 
 #include "engine/execution/executable.hpp"
 #include "engine/flow/lowering.hpp"
-#include "engine/model/parameter_store.hpp"
+#include "engine/model/state_binding.hpp"
 
 namespace harmonics::engine {
 
@@ -36,7 +36,6 @@ class WindowCache {
     std::vector<int> inputs;  // by input: 0 symbols, 1 start
     const float* scores = nullptr;
   };
-  class Binding;
 
   int64_t kept() const { return window_ - std::max<int64_t>(1, window_ / 8); }  // symbols of a full window
   Plan& plan(int64_t symbols);
@@ -49,7 +48,7 @@ class WindowCache {
   ParameterStore& store_;
   Executor& executor_;
   CompileOptions options_;
-  std::map<std::string, std::shared_ptr<Storage>> caches_;
+  StateBinding::States caches_;
   std::map<int64_t, Plan> plans_;  // by symbols of a run
   std::vector<std::byte> symbols_;
   size_t read_ = 0;     // symbols of the text

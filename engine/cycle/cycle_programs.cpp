@@ -49,6 +49,7 @@ void CyclePrograms::learn(const Lowered& lowered) {
   if (layer_metrics_) layer_metrics_->open_layers(lowered);
   for (const Node* leaf : lowered.program.leaves(Op::parameter)) used_.insert(leaf->callee);
   for (const TrainedParameter& parameter : lowered.trained) trained_.insert(parameter.name);
+  for (const NamedValue& update : lowered.program.updates) changed_.insert(update.name);
   if (lowered.program.output("loss")) measured_.insert("loss");
   for (const LossInfo& info : lowered.losses) {
     measured_.insert(info.name + ".loss");

@@ -59,6 +59,8 @@ class CyclePrograms {
   // Parameters used by everything traced so far, and those of them that its steps change.
   const std::set<std::string>& used() const { return used_; }
   const std::set<std::string>& trained() const { return trained_; }
+  // Whether a program traced so far changes the tensor: every program that has run is among them.
+  bool changes(const std::string& tensor) const { return trained_.count(tensor) || changed_.count(tensor); }
   // The implementation of each functional compiled so far, for example "cpu, portable".
   std::map<std::string, std::string> implementations() const;
   // Returns one line that lists what the host computes for a device with its own memory; "": nothing.
@@ -86,7 +88,7 @@ class CyclePrograms {
   std::set<int> branches_;  // active
   std::vector<char> held_;  // by conditional
   std::vector<std::optional<TensorType>> result_types_;
-  std::set<std::string> measured_, used_, trained_;
+  std::set<std::string> measured_, used_, trained_, changed_;
   std::map<std::string, std::set<std::string>> chosen_by_;
 };
 

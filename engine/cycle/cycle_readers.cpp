@@ -8,7 +8,9 @@ CycleReaders::~CycleReaders() {
 
 void CycleReaders::make() {
   const CyclePlan& plan = cycle_.plan;
-  snapshots_ = std::make_shared<Snapshots>(plan.graph.store(), WeightsVersion{plan.cycle, cycle_.record.step()});
+  snapshots_ =
+      std::make_shared<Snapshots>(plan.graph.store(), WeightsVersion{plan.cycle, cycle_.record.step()},
+                                  [this](const std::string& tensor) { return cycle_.programs.changes(tensor); });
   snapshots_->attach(cycle_.boundary.mutex());
 }
 

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "engine/cycle/last_good.hpp"
+#include "engine/execution/device_memory.hpp"
 #include "engine/training/update.hpp"
 
 namespace harmonics::engine {
@@ -57,9 +58,10 @@ void Snapshot::lay_out(const ParameterStore& like, const ParameterStore& store, 
       copies_.push_back({&t, mine, &name, t.role == Role::frozen});
 }
 
-void Snapshot::fill(const ParameterStore& store, WeightsVersion version) {
+void Snapshot::fill(const ParameterStore& store, WeightsVersion version,
+                    const std::function<bool(const std::string&)>& changes) {
   for (const Copy& c : copies_) {
-    if (c.once && filled_) continue;
+    if (filled_ && (c.once || (changes && !changes(*c.name)))) continue;
     if (c.from->layout == c.to->layout)
       std::memcpy(c.to->change(), c.from->data(), c.from->type.bytes());
     else
@@ -70,8 +72,12 @@ void Snapshot::fill(const ParameterStore& store, WeightsVersion version) {
   taken_ = Clock::now();
 }
 
-Snapshots::Snapshots(const ParameterStore& store, WeightsVersion version)
-    : store_(store), cycle_(version.cycle), ended_(version.step), youth_(Clock::duration(kYoung).count()) {
+Snapshots::Snapshots(const ParameterStore& store, WeightsVersion version, Changes changes)
+    : store_(store),
+      changes_(std::move(changes)),
+      cycle_(version.cycle),
+      ended_(version.step),
+      youth_(Clock::duration(kYoung).count()) {
   take(true);
 }
 
@@ -124,7 +130,7 @@ void Snapshots::take(bool whatever_the_age) {
   const auto begun = processor_time();
   if (newest_ && spoilt_since(*newest_, store_))
     return wanted_.store(false, std::memory_order_relaxed);  // the trainer detects it itself
-  to->fill(store_, {cycle_, ended_.load(std::memory_order_relaxed)});
+  to->fill(store_, {cycle_, ended_.load(std::memory_order_relaxed)}, changes_);
   cost_ = std::min(cost_, processor_time() - begun);
   youth_.store(std::max<Clock::duration>(kYoung, kLeastShare * cost_).count(), std::memory_order_relaxed);
   wanted_.store(false, std::memory_order_relaxed);
@@ -134,6 +140,13 @@ void Snapshots::take(bool whatever_the_age) {
     newest_ = to;
   }
   published_.notify_all();
+}
+
+void Snapshots::share_queue(const ItemPtr& device) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (queue_) return;
+  queue_ = std::make_shared<DeviceQueue>(device);
+  for (Snapshot& s : places_) s.store_.use_queue(queue_);
 }
 
 // Lets a waiting reader copy while no step runs.

@@ -1,6 +1,7 @@
 // Snapshots: the weights of a running cycle for concurrent readers. On request the trainer copies them between two
 // steps into one of three buffers that has no reader; the second and third are allocated when the others are in use.
-// Tensors that no program changes are shared, not copied.
+// Tensors that no program changes are shared, and tensors that no program of this cycle changes are copied once to
+// each.
 #pragma once
 
 #include <array>
@@ -8,6 +9,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -40,7 +42,8 @@ class Snapshot {
   };
   // Declares the tensors of `like`: of the trainer's store, or of a snapshot in another buffer.
   void lay_out(const ParameterStore& like, const ParameterStore& store, size_t place);
-  void fill(const ParameterStore& store, WeightsVersion version);
+  void fill(const ParameterStore& store, WeightsVersion version,
+            const std::function<bool(const std::string& tensor)>& changes);
 
   ParameterStore store_;
   std::vector<Copy> copies_;
@@ -58,9 +61,12 @@ class Snapshots : public std::enable_shared_from_this<Snapshots> {
   static constexpr size_t kPlaces = 3;
   static constexpr std::chrono::milliseconds kYoung{5};
 
-  // Takes the first snapshot of `store` at once, without moments and accumulators. `store` must keep its tensors
-  // until detach().
-  Snapshots(const ParameterStore& store, WeightsVersion version);
+  // Whether a tensor may have changed since the snapshots began: only such tensors are copied again. Called with the
+  // boundary held.
+  using Changes = std::function<bool(const std::string& tensor)>;
+  // Takes the first snapshot of `store` at once, without moments and accumulators. `store` must keep its tensors, and
+  // `changes` what it needs, until detach(). Null `changes`: every tensor that is not fixed.
+  Snapshots(const ParameterStore& store, WeightsVersion version, Changes changes = nullptr);
 
   // ---- the trainer ----
   // `boundary` is held while weights change. While no step runs (a stream waits, a pause), readers lock it and copy
@@ -89,6 +95,8 @@ class Snapshots : public std::enable_shared_from_this<Snapshots> {
   std::shared_ptr<const Snapshot> fresh(Clock::time_point deadline);
   // The weights that programs compiled for this buffer read; a snapshot must have been in it.
   ParameterStore& place(size_t i) { return places_[i].store_; }
+  // All buffers get one queue of this device, so that one plan can be bound to each. The first device's stays.
+  void share_queue(const ItemPtr& device);
   uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
 
  private:
@@ -100,6 +108,7 @@ class Snapshots : public std::enable_shared_from_this<Snapshots> {
   void release(const Snapshot& s);
 
   const ParameterStore& store_;
+  const Changes changes_;
   int cycle_;
   std::array<Snapshot, kPlaces> places_;
   std::atomic<bool> wanted_{false};
@@ -112,9 +121,10 @@ class Snapshots : public std::enable_shared_from_this<Snapshots> {
   std::mutex attached_;
   std::mutex* boundary_ = nullptr;  // guarded by attached_
 
-  std::mutex mutex_;  // guards newest_ and the reader counts
+  std::mutex mutex_;  // guards newest_, the reader counts and queue_
   std::condition_variable published_;
   Snapshot* newest_ = nullptr;
+  std::shared_ptr<DeviceQueue> queue_;
 };
 
 }  // namespace harmonics::engine

@@ -6,48 +6,47 @@ namespace harmonics::engine {
 
 namespace {
 
-bool is_in_own_memory(const CompileOptions& options) {
+// Null: the options name no device with a memory of its own.
+ItemPtr device_with_own_memory(const CompileOptions& options) {
   Registry& registry = options.registry ? *options.registry : Registry::global();
   const ItemPtr device = registry.find(HX_DEVICE, options.device);
-  return device && has_own_memory(*device);
-}
-
-// Where the states of a plan lie in a snapshot. All snapshots of a cycle have the same layouts.
-std::vector<void*> addresses_in(const ParameterStore& store, const std::vector<BoundState>& states) {
-  std::vector<void*> addresses;
-  for (const BoundState& state : states) {
-    const auto at = store.all().find(state.name);
-    if (at == store.all().end() || at->second.type_in_memory() != state.type)
-      throw Error(ErrorKind::Internal, "a snapshot has no '" + state.name + "' of type " + state.type.str());
-    addresses.push_back(at->second.storage->data());
-  }
-  return addresses;
+  return device && has_own_memory(*device) ? device : nullptr;
 }
 
 }  // namespace
 
-SnapshotStep::SnapshotStep(Lowered lowered, Snapshots& snapshots, Executor& executor, CompileOptions options)
-    : lowered_(std::move(lowered)),
-      snapshots_(snapshots),
-      executor_(executor),
-      options_(std::move(options)),
-      own_memory_(is_in_own_memory(options_)) {
-  first_ = &compiled(snapshots_.newest()->place());
+SnapshotStep::SnapshotStep(Lowered lowered, Snapshots& snapshots, Executor& executor, const CompileOptions& options)
+    : snapshots_(snapshots) {
+  if (const ItemPtr device = device_with_own_memory(options)) snapshots_.share_queue(device);
+  step_ = std::make_unique<CompiledStep>(std::move(lowered), snapshots.place(snapshots.newest()->place()), executor,
+                                         options);
 }
 
-CompiledStep& SnapshotStep::compiled(size_t place) {
-  std::unique_ptr<CompiledStep>& step = steps_[place];
-  if (!step) step = std::make_unique<CompiledStep>(lowered_, snapshots_.place(place), executor_, options_);
-  return *step;
+// All snapshots of a cycle have the same layouts.
+SnapshotStep::Place SnapshotStep::place_of(size_t place) {
+  Place found;
+  ParameterStore& store = snapshots_.place(place);
+  const auto queue = step_->executable().queue();
+  for (const BoundState& state : step_->executable().states()) {
+    const StoredTensor* stored = store.find(state.name);
+    if (!stored || stored->type_in_memory() != state.type)
+      throw Error(ErrorKind::Internal, "a snapshot has no '" + state.name + "' of type " + state.type.str());
+    if (!queue)
+      found.addresses.push_back(stored->storage->data());
+    else  // all snapshots share what no program changes
+      found.tensors.push_back(stored->fixed ? nullptr : store.parameter_on(queue, state.name, state.type));
+  }
+  return found;
 }
 
 CompiledStep& SnapshotStep::on(const Snapshot& snapshot) {
-  if (own_memory_) return compiled(snapshot.place());
-  std::vector<void*>& addresses = addresses_[snapshot.place()];
-  const std::vector<BoundState>& states = first_->executable().states();
-  if (addresses.size() != states.size()) addresses = addresses_in(snapshot.weights(), states);
-  first_->bind(addresses);
-  return *first_;
+  Place& place = places_[snapshot.place()];
+  if (place.addresses.empty() && place.tensors.empty()) place = place_of(snapshot.place());
+  if (step_->executable().queue())
+    step_->bind(place.tensors);
+  else
+    step_->bind(place.addresses);
+  return *step_;
 }
 
 }  // namespace harmonics::engine

@@ -10,30 +10,30 @@
 
 namespace harmonics::engine {
 
-// In host memory there is one plan, bound to a snapshot's weights before each run; on a device with a memory of its own
-// there is one for every buffer of the snapshots in use. Not thread-safe.
+// One plan, bound to a snapshot's weights before each run. On a device with a memory of its own, snapshots share its
+// copies of the tensors that no program changes. Not thread-safe.
 class SnapshotStep {
  public:
   // Compiles for the newest snapshot. `snapshots` and `executor` must outlive the object.
-  SnapshotStep(Lowered lowered, Snapshots& snapshots, Executor& executor, CompileOptions options);
+  SnapshotStep(Lowered lowered, Snapshots& snapshots, Executor& executor, const CompileOptions& options);
 
   // The program on this snapshot's weights. The caller holds the snapshot until it has read the results. Allocates only
   // when it meets a buffer of the snapshots for the first time.
   CompiledStep& on(const Snapshot& snapshot);
   // Of any snapshot: what does not depend on weights.
-  const CompiledStep& any() const { return *first_; }
+  const CompiledStep& any() const { return *step_; }
 
  private:
-  CompiledStep& compiled(size_t place);
+  // Where the states of the plan lie in a buffer of the snapshots; one of them is used.
+  struct Place {
+    std::vector<void*> addresses;
+    std::vector<std::shared_ptr<DeviceTensor>> tensors;
+  };
+  Place place_of(size_t place);
 
-  Lowered lowered_;
   Snapshots& snapshots_;
-  Executor& executor_;
-  const CompileOptions options_;
-  const bool own_memory_;
-  std::array<std::unique_ptr<CompiledStep>, Snapshots::kPlaces> steps_;  // by place
-  CompiledStep* first_ = nullptr;
-  std::array<std::vector<void*>, Snapshots::kPlaces> addresses_;  // of the plan's states, by place
+  std::unique_ptr<CompiledStep> step_;
+  std::array<Place, Snapshots::kPlaces> places_;
 };
 
 }  // namespace harmonics::engine

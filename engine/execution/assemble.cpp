@@ -3,9 +3,7 @@
 #include <fmt/core.h>
 
 #include "engine/execution/compiled_plan.hpp"
-#include "engine/execution/step_text.hpp"
 #include "engine/execution/work.hpp"
-#include "engine/passes/fold.hpp"
 
 namespace harmonics::engine {
 
@@ -43,22 +41,19 @@ uint32_t first_of_rest(const Program& program, const std::vector<PlannedStep>& s
 
 namespace {
 
-class Assembler {
+class Assembler : AssemblerOf<PlanParts> {
  public:
   Assembler(Program program, TensorBinding* binding, KernelSource& kernels, const CompileBody& compile_body)
-      : binding_(binding), source_(kernels), compile_body_(compile_body) {
-    p_.program = std::move(program);
-  }
+      : AssemblerOf(std::move(program), binding, kernels, compile_body) {}
 
   PlanParts run() {
     choose_kernels();
-    plan_ = plan_memory(p_.program, planned_, rest_);
+    plan_steps();
     allocate();
     for (const PlannedCopy& c : plan_.saves) add_copy(c, "keep");
     for (uint32_t s = 0; s < planned_.size(); ++s) add_step(s);
     for (const PlannedCopy& c : plan_.commits) add_copy(c, "store");
-    p_.rest = plan_.saves.size() + rest_;
-    if (rest_ == planned_.size()) p_.rest = p_.steps.size();
+    mark_rest();
     point_steps();
     name_inputs();
     name_outputs();
@@ -67,9 +62,6 @@ class Assembler {
   }
 
  private:
-  const Program& program() const { return p_.program; }
-  const Node& node_of(uint32_t step) const { return program().nodes[planned_[step].node]; }
-
   // The parameter that an input is, if no program changes it.
   const Node* constant_parameter(ValueId v) const {
     const Node& maker = program().producer(v);
@@ -102,24 +94,15 @@ class Assembler {
       }
       planned_.push_back(step);
     }
-    rest_ = first_of_rest(program(), planned_);
   }
 
   void allocate() {
     p_.arena = std::make_shared<Storage>(plan_.placement.bytes);
-    constants_.resize(program().nodes.size());
-    for (uint32_t i = 0; i < program().nodes.size(); ++i) {
-      const Node& node = program().nodes[i];
-      if (is_constant(node.op)) constants_[i] = constant_of(node, program().type(node.outputs[0]));
-    }
+    make_constants();
     for (const MemoryPlan::State& s : plan_.states) {
-      if (!binding_)
-        throw Error(ErrorKind::Internal, fmt::format("program '{}' has the parameter '{}', but no binding was given",
-                                                     program().name, s.name));
-      if (is_updated(program(), s.name)) binding_->will_change(s.name);
-      states_.push_back(binding_->parameter(s.name, s.type));
-      p_.users.push_back(binding_->user_of(s.name));
-      p_.states.push_back({s.name, s.type});
+      TensorBinding& binding = binding_of(s);
+      states_.push_back(binding.parameter(s.name, s.type));
+      p_.users.push_back(binding.user_of(s.name));
     }
     p_.homes = states_;
   }
@@ -138,7 +121,7 @@ class Assembler {
       case Place::nowhere:
         break;
     }
-    throw Error(ErrorKind::Internal, fmt::format("program '{}': a value without memory", program().name));
+    refuse_nowhere();
   }
 
   void add_pointer(const Location& l, uint64_t bytes, bool written) {
@@ -181,10 +164,7 @@ class Assembler {
     for (ValueId v : node.outputs) add_pointer(v, true);
     add_pointer(plan_.workspaces[s], planned_[s].workspace, true);
     if (p_.kernels[s] && p_.kernels[s]->raw().packed_bytes) add_packed(node, p_.kernels[s]->raw());
-    PlanStep text = describe_step(program(), node);
-    text.node = planned_[s].node;
-    text.kernel = p_.kernels[s] ? p_.kernels[s]->raw().name : p_.host_kernels[s].name;
-    place(text, plan_.values[node.outputs.at(0)], plan_.in_place[s]);
+    describe_last(text_of_step(s), plan_.values[node.outputs.at(0)], plan_.in_place[s]);
   }
 
   void add_packed(const Node& node, const hx_kernel& raw) {
@@ -204,34 +184,20 @@ class Assembler {
     begin_step(host_step(p_.host_kernels.back()), 0, false);
     add_pointer(copy.from, copy.bytes, false);
     add_pointer(copy.to, copy.bytes, true);
-    PlanStep text;
-    text.what = what;
-    text.kernel = "copy";
-    text.bytes = copy.bytes;
-    place(text, copy.to, false);
+    describe_last(text_of_copy(copy, what), copy.to, false);
   }
 
-  void place(PlanStep& text, const Location& l, bool in_place) {
+  void describe_last(PlanStep text, const Location& l, bool in_place) {
     const KernelStep& step = p_.steps.back();
     text.phases = step.phases;
     text.parts = *std::max_element(step.parts, step.parts + step.phases);
-    text.in_place = in_place;
-    text.offset = l.offset;
-    if (l.place == Place::state) text.target = plan_.states[l.index].name;
-    p_.descriptions.push_back(std::move(text));
+    describe(std::move(text), l, in_place);
   }
 
   void point_steps() {
     for (size_t i = 0; i < p_.steps.size(); ++i) p_.steps[i].buffers = p_.pointers.data() + firsts_[i];
     for (HTensor& c : constants_)
       if (c) p_.constants.push_back(c);
-  }
-
-  void name_inputs() {
-    for (uint32_t node : plan_.inputs) {
-      p_.input_names.push_back(program().nodes[node].callee);
-      p_.input_types.push_back(program().type(program().nodes[node].outputs[0]));
-    }
   }
 
   void name_outputs() {
@@ -244,21 +210,6 @@ class Assembler {
     }
   }
 
-  void report() {
-    p_.memory.arena_bytes = plan_.placement.bytes;
-    p_.memory.unshared_bytes = plan_.unshared_bytes;
-    p_.memory.workspace_bytes = plan_.workspace_bytes;
-    for (const MemoryPlan::State& s : plan_.states) p_.memory.state_bytes += s.type.bytes();
-  }
-
-  TensorBinding* binding_;
-  KernelSource& source_;
-  const CompileBody& compile_body_;
-  PlanParts p_;
-  MemoryPlan plan_;
-  std::vector<PlannedStep> planned_;
-  uint32_t rest_ = 0;
-  std::vector<HTensor> constants_;  // by node
   std::vector<void*> states_;
   std::vector<size_t> firsts_;  // by step: index of its first pointer
 };

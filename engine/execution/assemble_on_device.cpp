@@ -4,11 +4,7 @@
 #include <fmt/core.h>
 
 #include "engine/execution/input_prefetch.hpp"
-#include "engine/execution/compiled_plan.hpp"
 #include "engine/execution/device_plan.hpp"
-#include "engine/execution/step_text.hpp"
-#include "engine/passes/fold.hpp"
-#include "engine/passes/pass.hpp"
 
 namespace harmonics::engine {
 
@@ -16,18 +12,16 @@ namespace {
 
 uint64_t aligned(uint64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
 
-class DeviceAssembler {
+class DeviceAssembler : AssemblerOf<DevicePlanParts> {
  public:
   DeviceAssembler(Program program, TensorBinding* binding, KernelSource& kernels, KernelSource* host,
                   const CompileBody& compile_body)
-      : binding_(binding), source_(kernels), host_source_(host), compile_body_(compile_body) {
-    p_.program = std::move(program);
-  }
+      : AssemblerOf(std::move(program), binding, kernels, compile_body), host_source_(host) {}
 
   DevicePlanParts run() {
     p_.queue = binding_ ? binding_->queue_on(source_.device()) : std::make_shared<DeviceQueue>(source_.device());
     choose_kernels();
-    plan_ = plan_memory(program(), planned_, rest_);
+    plan_steps();
     expect_alignment();
     bind_states();
     place_inputs();
@@ -37,16 +31,14 @@ class DeviceAssembler {
     for (const PlannedCopy& c : plan_.saves) add_copy(c, "keep");
     for (uint32_t s = 0; s < planned_.size(); ++s) add_step(s);
     for (const PlannedCopy& c : plan_.commits) add_copy(c, "store");
-    p_.rest = rest_ == planned_.size() ? p_.steps.size() : plan_.saves.size() + rest_;
+    mark_rest();
     name_outputs();
+    find_state_places();
     report();
     return std::move(p_);
   }
 
  private:
-  const Program& program() const { return p_.program; }
-  const Node& node_of(uint32_t step) const { return program().nodes[planned_[step].node]; }
-
   // Returns the device's kernel, else the host device's. Null: a plugin's function or the reference runs the node on
   // the host.
   KernelPtr kernel_for(const Node& node) {
@@ -72,7 +64,6 @@ class DeviceAssembler {
       }
       planned_.push_back(step);
     }
-    rest_ = first_of_rest(program(), planned_);
   }
 
   void expect_alignment() const {
@@ -84,25 +75,17 @@ class DeviceAssembler {
 
   void bind_states() {
     for (const MemoryPlan::State& s : plan_.states) {
-      if (!binding_)
-        throw Error(ErrorKind::Internal, fmt::format("program '{}' has the parameter '{}', but no binding was given",
-                                                     program().name, s.name));
-      const bool updated = is_updated(program(), s.name);
-      if (updated) binding_->will_change(s.name);
-      states_.push_back(binding_->parameter_on(p_.queue, s.name, s.type));
-      p_.states.push_back({s.name, s.type});
+      states_.push_back(binding_of(s).parameter_on(p_.queue, s.name, s.type));
+      p_.updated.push_back(is_updated(program(), s.name));
       p_.used.push_back(states_.back());
-      if (updated) p_.changed.push_back(states_.back());
+      if (p_.updated.back()) p_.changed.push_back(states_.back());
     }
   }
 
   void place_inputs() {
+    name_inputs();
     uint64_t bytes = 0;
-    for (uint32_t node : plan_.inputs) {
-      p_.input_names.push_back(program().nodes[node].callee);
-      p_.input_types.push_back(program().type(program().nodes[node].outputs[0]));
-      bytes += aligned(p_.input_types.back().bytes());
-    }
+    for (const TensorType& t : p_.input_types) bytes += aligned(t.bytes());
     p_.input_buffer = std::make_unique<DeviceBuffer>(p_.queue, bytes);
     uint64_t at = 0;
     for (const TensorType& t : p_.input_types) {
@@ -133,16 +116,13 @@ class DeviceAssembler {
   }
 
   void place_constants() {
-    constants_.resize(program().nodes.size());
-    constant_offsets_.resize(program().nodes.size());
+    make_constants();
+    constant_offsets_.resize(constants_.size());
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < program().nodes.size(); ++i) {
-      const Node& node = program().nodes[i];
-      if (!is_constant(node.op)) continue;
-      const TensorType& type = program().type(node.outputs[0]);
-      constants_[i] = constant_of(node, type);
+    for (uint32_t i = 0; i < constants_.size(); ++i) {
+      if (!constants_[i]) continue;
       constant_offsets_[i] = bytes;
-      bytes += aligned(type.bytes());
+      bytes += aligned(type_of(constants_[i]).bytes());
     }
     p_.constant_buffer = std::make_unique<DeviceBuffer>(p_.queue, bytes);
     for (uint32_t i = 0; i < constants_.size(); ++i)
@@ -169,7 +149,7 @@ class DeviceAssembler {
       case Place::nowhere:
         break;
     }
-    throw Error(ErrorKind::Internal, fmt::format("program '{}': a value without memory", program().name));
+    refuse_nowhere();
   }
 
   bool is_hosted(uint32_t s) const { return !p_.kernels[s] || !p_.kernels[s]->is_queued(); }
@@ -197,9 +177,7 @@ class DeviceAssembler {
 
   void add_step(uint32_t s) {
     const Node& node = node_of(s);
-    PlanStep text = describe_step(program(), node);
-    text.node = planned_[s].node;
-    text.kernel = p_.kernels[s] ? p_.kernels[s]->raw().name : p_.host_kernels[s].name;
+    PlanStep text = text_of_step(s);
     text.on_host = is_hosted(s);
     text.phases = text.parts = 1;
     DeviceStep step;
@@ -213,7 +191,7 @@ class DeviceAssembler {
     }
     step.changes = std::any_of(node.outputs.begin(), node.outputs.end(),
                                [&](ValueId v) { return plan_.values[v].place == Place::state; });
-    describe_place(text, plan_.values[node.outputs.at(0)], plan_.in_place[s]);
+    describe(std::move(text), plan_.values[node.outputs.at(0)], plan_.in_place[s]);
     p_.steps.push_back(std::move(step));
   }
 
@@ -251,19 +229,9 @@ class DeviceAssembler {
     step.bytes = copy.bytes;
     step.changes = copy.to.place == Place::state;
     p_.steps.push_back(std::move(step));
-    PlanStep text;
-    text.what = what;
-    text.kernel = "copy";
-    text.bytes = copy.bytes;
+    PlanStep text = text_of_copy(copy, what);
     text.phases = text.parts = 1;
-    describe_place(text, copy.to, false);
-  }
-
-  void describe_place(PlanStep& text, const Location& l, bool in_place) {
-    text.in_place = in_place;
-    text.offset = l.offset;
-    if (l.place == Place::state) text.target = plan_.states[l.index].name;
-    p_.descriptions.push_back(std::move(text));
+    describe(std::move(text), copy.to, false);
   }
 
   // Returns whether the value is computed after the forward pass. Earlier ones are read between the halves of a run.
@@ -288,22 +256,26 @@ class DeviceAssembler {
     }
   }
 
-  void report() {
-    p_.memory.arena_bytes = plan_.placement.bytes;
-    p_.memory.unshared_bytes = plan_.unshared_bytes;
-    p_.memory.workspace_bytes = plan_.workspace_bytes;
-    for (const MemoryPlan::State& s : plan_.states) p_.memory.state_bytes += s.type.bytes();
+  // Each state has a buffer of its own, and nothing else lies in it. Addresses of places stay as they are when the
+  // parts are moved.
+  void find_state_places() {
+    std::map<uint64_t, uint32_t> state_in;
+    for (uint32_t i = 0; i < states_.size(); ++i)
+      if (const uint64_t buffer = states_[i]->place().buffer) state_in.emplace(buffer, i);
+    const auto look_at = [&](hx_place& place) {
+      if (const auto at = state_in.find(place.buffer); at != state_in.end())
+        p_.state_places.push_back({&place, at->second, place.offset - states_[at->second]->place().offset});
+    };
+    for (DeviceStep& step : p_.steps)
+      for (hx_place& place : step.places) look_at(place);
+    for (const auto& hosted : p_.hosted)
+      for (std::vector<Transfer>* transfers : {&hosted->in, &hosted->out})
+        for (Transfer& t : *transfers) look_at(t.place);
+    for (std::vector<Transfer>* transfers : {&p_.results, &p_.later})
+      for (Transfer& t : *transfers) look_at(t.place);
   }
 
-  TensorBinding* binding_;
-  KernelSource& source_;
   KernelSource* host_source_;
-  const CompileBody& compile_body_;
-  DevicePlanParts p_;
-  MemoryPlan plan_;
-  std::vector<PlannedStep> planned_;
-  uint32_t rest_ = 0;
-  std::vector<HTensor> constants_;          // by node
   std::vector<uint64_t> constant_offsets_;  // by node
   std::vector<std::shared_ptr<DeviceTensor>> states_;
   uint64_t results_ = 0, scratch_ = 0;  // offsets in host memory: results, scratch of hosted steps

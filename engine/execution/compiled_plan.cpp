@@ -20,7 +20,7 @@ void run_job(const void* context, uint32_t number) {
 }  // namespace
 
 CompiledPlan::CompiledPlan(PlanParts parts, Executor& executor)
-    : p_(std::move(parts)), bound_(p_.homes), executor_(executor) {
+    : PlanOf(std::move(parts)), bound_(p_.homes), executor_(executor) {
   if (executor_.threads() <= 1) return;
   std::vector<StepShape> shapes;
   for (const KernelStep& s : p_.steps) shapes.push_back({s.context, s.phases, s.parts});
@@ -33,10 +33,13 @@ void CompiledPlan::point_at(const void* const* inputs) {
     p_.pointers[s.slot] = const_cast<std::byte*>(static_cast<const std::byte*>(inputs[s.input])) + s.offset;
 }
 
+void Executable::bind(std::span<const std::shared_ptr<DeviceTensor>>) {
+  throw Error(ErrorKind::Internal,
+              fmt::format("program '{}' runs in host memory, and cannot be bound to a device's", program().name));
+}
+
 void CompiledPlan::bind(std::span<void* const> addresses) {
-  if (addresses.size() != p_.states.size())
-    throw Error(ErrorKind::Internal, fmt::format("program '{}' has {} parameters and states, {} addresses were given",
-                                                 p_.program.name, p_.states.size(), addresses.size()));
+  expect_states(addresses.size(), "addresses");
   for (const size_t i : p_.packed_states)
     if (addresses[i] && addresses[i] != p_.homes[i])
       throw Error(ErrorKind::Internal,
@@ -97,10 +100,6 @@ void CompiledPlan::run_forward(const void* const* inputs) {
 void CompiledPlan::run_rest(const void* const* inputs) {
   point_at(inputs);
   run_second(p_.steps.data());
-}
-
-const HTensor& CompiledPlan::output(const std::string& name) const {
-  return named_output(p_.program, p_.outputs, name);
 }
 
 const HTensor& named_output(const Program& program, const std::map<std::string, HTensor, std::less<>>& outputs,

@@ -116,6 +116,7 @@ void DeviceTensor::changed() {
   if (shared_) fetch();
 }
 void DeviceTensor::fetch() {
+  if (newer_ != Newer::device) return;
   const auto lock = queue_->lock();
   if (newer_ != Newer::device) return;
   queue_->download(host_, place(), bytes_);
@@ -123,7 +124,6 @@ void DeviceTensor::fetch() {
   newer_ = Newer::neither;
 }
 void DeviceTensor::going_to_change() {
-  const auto lock = queue_->lock();
   fetch();
   newer_ = Newer::host;
 }

@@ -2,6 +2,7 @@
 // device are ErrorKind::Device.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -95,7 +96,7 @@ class DeviceTensor {
   void* host_;
   uint64_t bytes_;
   DeviceBuffer buffer_;
-  Newer newer_ = Newer::host;
+  std::atomic<Newer> newer_ = Newer::host;  // atomic: without a need to copy, no side waits for the queue
   bool shared_ = false;
 };
 

@@ -8,7 +8,6 @@
 #include <fmt/core.h>
 
 #include "engine/execution/input_prefetch.hpp"
-#include "engine/execution/compiled_plan.hpp"
 
 namespace harmonics::engine {
 
@@ -32,8 +31,21 @@ uint64_t now() {
 uint64_t nanoseconds(double seconds) { return static_cast<uint64_t>(std::llround(seconds * 1e9)); }
 
 constexpr int kNothings = 20;
+constexpr size_t kMostBindings = 8;  // whose recordings are kept
 
 }  // namespace
+
+DevicePlan::DevicePlan(DevicePlanParts parts, Executor& executor)
+    : PlanOf(std::move(parts)), executor_(executor), homes_(p_.used) {
+  bindings_.push_back(std::make_unique<Binding>());
+  bound_ = bindings_.back().get();
+  bound_->tensors = p_.used;
+}
+
+void DevicePlan::release(Binding& binding) {
+  for (const Recorded* r : {&binding.forward, &binding.rest, &binding.whole})
+    if (r->capture) p_.queue->release(r->capture);
+}
 
 DevicePlan::~DevicePlan() {
   if (!p_.queue) return;
@@ -42,8 +54,7 @@ DevicePlan::~DevicePlan() {
     p_.queue->synchronize();  // before kernels and buffers are destroyed
   } catch (const Error&) {    // already reported when the results were awaited
   }
-  for (const Recorded* r : {&forward_, &rest_, &whole_})
-    if (r->capture) p_.queue->release(r->capture);
+  for (const auto& binding : bindings_) release(*binding);
 }
 
 // Inputs and parameters may be overwritten here: the queue runs these copies after the previous run's work.
@@ -149,13 +160,13 @@ void DevicePlan::changed() {
 
 void DevicePlan::first(const void* const* inputs) {
   begin(inputs);
-  run_half(forward_, 0, p_.rest);
+  run_half(bound_->forward, 0, p_.rest);
   if (p_.rest == p_.steps.size()) changed();
   fetch(p_.results);
 }
 
 void DevicePlan::second() {
-  run_half(rest_, p_.rest, p_.steps.size());
+  run_half(bound_->rest, p_.rest, p_.steps.size());
   if (p_.rest != p_.steps.size()) changed();
   fetch(p_.later);
 }
@@ -214,8 +225,8 @@ bool DevicePlan::run_if_finite(const void* const* inputs, const float* number) {
   const auto lock = p_.queue->lock();
   if (!can_look_at(number)) return Executable::run_if_finite(inputs, number);
   begin(inputs);
-  if (!whole_.capture) there_ = {};
-  run_recorded(whole_, 0, p_.steps.size(), [&] { run_whole(*looked_); });
+  if (!bound_->whole.capture) there_ = {};
+  run_recorded(bound_->whole, 0, p_.steps.size(), [&] { run_whole(*looked_); });
   changed();
   p_.queue->submit();
   if (p_.later.empty())
@@ -309,6 +320,38 @@ void DevicePlan::bind(std::span<void* const>) {
                           p_.queue->device().name));
 }
 
-const HTensor& DevicePlan::output(const std::string& name) const { return named_output(p_.program, p_.outputs, name); }
+void DevicePlan::bind(std::span<const std::shared_ptr<DeviceTensor>> tensors) {
+  expect_states(tensors.size(), "tensors");
+  const auto tensor = [&](size_t i) -> const std::shared_ptr<DeviceTensor>& {
+    return tensors[i] ? tensors[i] : homes_[i];
+  };
+  const auto has_these = [&](const Binding& binding) {
+    for (size_t i = 0; i < tensors.size(); ++i)
+      if (binding.tensors[i] != tensor(i)) return false;
+    return true;
+  };
+  if (has_these(*bound_)) return;
+  const auto lock = p_.queue->lock();
+  auto known = std::find_if(bindings_.begin(), bindings_.end(), [&](const auto& b) { return has_these(*b); });
+  if (known == bindings_.end()) {
+    p_.queue->synchronize();  // its work uses the tensors of a binding that may go
+    if (bindings_.size() == kMostBindings) {
+      release(*bindings_.front());
+      bindings_.erase(bindings_.begin());
+    }
+    bindings_.push_back(std::make_unique<Binding>());
+    for (size_t i = 0; i < tensors.size(); ++i) bindings_.back()->tensors.push_back(tensor(i));
+    known = bindings_.end() - 1;
+  }
+  bound_ = known->get();
+  p_.used = bound_->tensors;
+  p_.changed.clear();
+  for (size_t i = 0; i < p_.used.size(); ++i)
+    if (p_.updated[i]) p_.changed.push_back(p_.used[i]);
+  for (const StatePlace& s : p_.state_places) {
+    const hx_place place = p_.used[s.state]->place();
+    *s.at = {place.buffer, place.offset + s.offset};
+  }
+}
 
 }  // namespace harmonics::engine

@@ -2,12 +2,9 @@
 // Nodes without a device kernel run on the host, with copies.
 #pragma once
 
-#include <map>
 #include <optional>
 
-#include "engine/execution/executable.hpp"
-#include "engine/execution/host_step.hpp"
-#include "engine/execution/kernel_source.hpp"
+#include "engine/execution/plan.hpp"
 #include "engine/execution/staging.hpp"
 
 namespace harmonics::engine {
@@ -44,38 +41,34 @@ struct DeviceInput {
   uint64_t packed_bytes = 0;  // set on the first of a group: bytes of the whole group
 };
 
+// An operand of a step that lies in a parameter or state.
+struct StatePlace {
+  hx_place* at;
+  uint32_t state;
+  uint64_t offset;
+};
+
 // All parts of a plan, filled by assemble_on_device().
-struct DevicePlanParts {
-  Program program;
+struct DevicePlanParts : PlanCommon {
   DeviceQueuePtr queue;
   std::vector<DeviceStep> steps;
-  size_t rest = 0;  // first step after the forward pass
   std::vector<DeviceInput> inputs;
   std::vector<Transfer> results, later;  // downloaded after the forward pass, and after the update phase
-  std::vector<std::shared_ptr<DeviceTensor>> used, changed;
-  std::vector<BoundState> states;
-  std::vector<std::string> input_names;
-  std::vector<TensorType> input_types;
-  std::map<std::string, HTensor, std::less<>> outputs;
-  std::vector<PlanStep> descriptions;
-  std::vector<Selected> selected;
-  MemoryReport memory;
+  std::vector<std::shared_ptr<DeviceTensor>> used, changed;  // used: by state
+  std::vector<bool> updated;                                 // by state
+  std::vector<StatePlace> state_places;
   std::shared_ptr<HostMemory> host;  // packed inputs, results, scratch of hosted steps
-  std::vector<HTensor> constants;
-  std::vector<KernelPtr> kernels;
-  std::vector<HostKernel> host_kernels;
   std::vector<std::unique_ptr<HostedStep>> hosted;
   std::unique_ptr<DeviceBuffer> arena, input_buffer, constant_buffer;
-  bool poison = false;
 };
 
 // Like assemble(). `host`: the device that runs nodes `kernels` has no kernel for; null: the reference.
 DevicePlanParts assemble_on_device(Program program, TensorBinding* binding, KernelSource& kernels, KernelSource* host,
                                    const CompileBody& compile_body);
 
-class DevicePlan final : public Executable {
+class DevicePlan final : public PlanOf<DevicePlanParts> {
  public:
-  DevicePlan(DevicePlanParts parts, Executor& executor) : p_(std::move(parts)), executor_(executor) {}
+  DevicePlan(DevicePlanParts parts, Executor& executor);
   ~DevicePlan() override;
 
   void run(const void* const* inputs) override;
@@ -84,15 +77,9 @@ class DevicePlan final : public Executable {
   bool run_if_finite(const void* const* inputs, const float* number) override;
   void run_timed(const void* const* inputs, PlanTimes& times) override;
   void run_empty(const void* const* inputs) override;
-  const std::vector<std::string>& input_names() const override { return p_.input_names; }
-  const std::vector<BoundState>& states() const override { return p_.states; }
   void bind(std::span<void* const> addresses) override;
-  const TensorType& input_type(size_t i) const override { return p_.input_types.at(i); }
-  const HTensor& output(const std::string& name) const override;
-  const std::vector<PlanStep>& steps() const override { return p_.descriptions; }
-  const std::vector<Selected>& selected() const override { return p_.selected; }
-  MemoryReport memory() const override { return p_.memory; }
-  const Program& program() const override { return p_.program; }
+  void bind(std::span<const std::shared_ptr<DeviceTensor>> tensors) override;
+  DeviceQueuePtr queue() const override { return p_.queue; }
 
  private:
   // Recorded on the second run, when everything created on first use exists.
@@ -101,7 +88,13 @@ class DevicePlan final : public Executable {
     bool possible = true;
     hx_capture* capture = nullptr;
   };
+  // What is recorded for one binding of parameters and states: their addresses are part of it.
+  struct Binding {
+    std::vector<std::shared_ptr<DeviceTensor>> tensors;
+    Recorded forward, rest, whole;
+  };
 
+  void release(Binding& binding);
   void begin(const void* const* inputs);
   void send_inputs(const void* const* inputs);
   // `number`: checked by every step that changes a parameter or state; null: no check.
@@ -123,9 +116,10 @@ class DevicePlan final : public Executable {
   void first(const void* const* inputs);
   void second();
 
-  DevicePlanParts p_;
   Executor& executor_;
-  Recorded forward_, rest_, whole_;
+  std::vector<std::shared_ptr<DeviceTensor>> homes_;  // by state, as compiled
+  std::vector<std::unique_ptr<Binding>> bindings_;    // the last ones
+  Binding* bound_ = nullptr;
   const float* asked_ = nullptr;     // argument of the last can_look_at()
   std::optional<hx_place> looked_;   // its address on the device; empty: it cannot be checked there
   DeviceEvent there_;                // results of the first half are available, while the second half runs

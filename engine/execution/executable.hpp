@@ -183,6 +183,11 @@ class Executable {
   // layout; what the program changes must not overlap anything else. A plan is bound and run by one thread at a time.
   // Throws ErrorKind::Device for plans in a device's own memory.
   virtual void bind(std::span<void* const> addresses) = 0;
+  // The same for a plan in a device's own memory, with tensors of its queue; it keeps those of the last eight bindings.
+  // Throws ErrorKind::Internal for plans in host memory.
+  virtual void bind(std::span<const std::shared_ptr<DeviceTensor>> tensors);
+  // Of a plan in a device's own memory; null: in host memory.
+  virtual std::shared_ptr<DeviceQueue> queue() const { return nullptr; }
   virtual const TensorType& input_type(size_t i) const = 0;
   // Result of the last run: a view into the arena, valid until the next run.
   virtual const HTensor& output(const std::string& name) const = 0;

@@ -37,6 +37,7 @@ class CompiledStep {
   void set_scale(float scale, size_t part = 0) { values_.set_scale(scale, part); }
   // The memory of parameters and states for the runs that follow; see Executable::bind.
   void bind(std::span<void* const> addresses) { executable_->bind(addresses); }
+  void bind(std::span<const std::shared_ptr<DeviceTensor>> tensors) { executable_->bind(tensors); }
   // Each throws ErrorKind::InputOutput if a mapped file of weights has become shorter: the results are void then.
   void run() {
     executable_->run(inputs_.data());

@@ -6,14 +6,11 @@
 
 #include <fmt/core.h>
 
-#include "engine/flow/index_limits.hpp"
 #include "engine/flow/run_edge.hpp"
 #include "engine/contract/plugin_body.hpp"
 #include "engine/contract/plugin_functions.hpp"
 #include "engine/model/sealed_file.hpp"
-#include "engine/passes/observe.hpp"
 #include "engine/program/tracer.hpp"
-#include "engine/training/differentiate.hpp"
 
 namespace harmonics::engine {
 
@@ -24,44 +21,37 @@ struct LayerValue {
   std::string activation;  // "mixed" when several arrows meet and one of them ends in an activation
 };
 
-// Outputs that are differentiated, and then dropped.
-const std::string kObjective = "objective:";
-
-// A flow under trace, before the rewrites of training.
-struct TracedFlow {
-  Lowered lowered;
-  std::vector<std::vector<Objective>> objectives = {};  // train: by part of the loss
-  std::vector<TrainedParameter> parameters = {};        // all, in order of use; lookup tables count as hidden
-  std::set<std::string> offered = {};                   // outputs for observers
-};
-
 struct LossTerm {
   HTensor total;
-  HTensor each;  // with LoweringOptions::sample_losses: [batch]; null if the loss has no value for each sample
+  HTensor each;  // with EntrySizes::sample_losses: [batch]; null if the loss has no value for each sample
   std::string only;
-  int counted = -1;  // Lowered::counted
+  int counted = -1;  // EntryResults::counted
 };
 
 class Lowerer : public ParameterSource {
  public:
   Lowerer(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store,
-          const LoweringOptions& options, Tracer& tracer)
-      : graph_(graph), streams_(streams), widths_(widths), store_(store), options_(options), tracer_(tracer) {}
+          const FlowPart& part, Mode mode, const EntrySizes& sizes, Tracer& tracer, EntryResults& result)
+      : graph_(graph),
+        streams_(streams),
+        widths_(widths),
+        store_(store),
+        part_(part),
+        mode_(mode),
+        sizes_(sizes),
+        tracer_(tracer),
+        result_(result) {}
 
-  // Traces the entry: layers, then losses unless the mode is infer.
+  // Traces the entry: layers, then losses unless the mode is infer. To train, the sums that are differentiated are
+  // outputs too.
   void run() {
     inputs();
     for (int n : graph_.order()) visit(n);
-    if (options_.mode != Mode::infer) losses();
+    if (mode_ != Mode::infer) losses();
     hand_out();
-  }
-
-  // Ends the trace. With `learns`, the sums that are differentiated are outputs too.
-  TracedFlow take(bool learns) {
-    if (learns) traced_.objectives = objectives();
-    for (const std::string& p : parameters_) traced_.parameters.push_back({p, !outer_.count(p)});
-    result_.program = tracer_.take();
-    return std::move(traced_);
+    if (mode_ != Mode::train) return;
+    result_.objectives = objectives();
+    for (const std::string& p : parameters_) result_.parameters.push_back({p, !outer_.count(p)});
   }
 
   // ---- ParameterSource ----
@@ -70,7 +60,7 @@ class Lowerer : public ParameterSource {
     const bool fresh = store_.find(path) == nullptr;
     const Role role = call.freeze ? Role::frozen : Role::weight;
     if (fresh && !call.weights.empty()) load_from(graph_.weights_file(call), path, type, role, init);
-    store_.declare(path, type, role, init, options_.seed);
+    store_.declare(path, type, role, init, part_.seed);
     if (call.freeze) frozen_.insert(path);
     if (into_tapped_) outer_.insert(path);
     const HTensor handle = tracer_.parameter(path, type);
@@ -78,24 +68,25 @@ class Lowerer : public ParameterSource {
     return handle;
   }
   HTensor state(const std::string& path, const TensorType& type, const hx_init& init) override {
-    store_.declare(path, type, Role::state, init, options_.seed);
+    store_.declare(path, type, Role::state, init, part_.seed);
     const HTensor kept = tracer_.state(path, type);
     const auto updated = updated_.find(path);
     return updated == updated_.end() ? kept : stop_gradient(updated->second);
   }
   void update(const std::string& path, const HTensor& value) override {
-    if (options_.mode != Mode::train) return;
+    if (mode_ != Mode::train) return;
     tracer_.update(path, value);
     updated_[path] = value;
   }
   HTensor random(const std::string& path, const Shape& shape) override { return random_numbers(tracer_, path, shape); }
-  bool training() const override { return options_.mode == Mode::train; }
+  bool training() const override { return mode_ == Mode::train; }
   void gave(const BoundCall& c, const std::vector<HTensor>& from, const HTensor& to) override {
     if (is_shipped(*c.item)) return;
     PluginCall call{spoken_name(*c.item), {}, {}};
     const auto hand_out = [&](const HTensor& v, std::vector<std::string>& names) {
-      names.push_back(fmt::format("function:{}:{}", result_.plugins.size(), call.from.size() + call.to.size()));
-      offer(names.back(), v);
+      names.push_back(
+          fmt::format("{}{}:{}", kFunctionOutput, result_.plugins.size(), call.from.size() + call.to.size()));
+      tracer_.output(names.back(), v);
     };
     for (const HTensor& v : from) hand_out(v, call.from);
     hand_out(to, call.to);
@@ -105,17 +96,17 @@ class Lowerer : public ParameterSource {
  private:
   const GraphNode& node(int n) const { return graph_.nodes[static_cast<size_t>(n)]; }
   bool active(int cycle, const std::vector<int>& branches) const {
-    if (cycle >= 0 && cycle != options_.cycle) return false;
-    return std::all_of(branches.begin(), branches.end(), [&](int b) { return options_.branches.count(b) != 0; });
+    if (cycle >= 0 && cycle != part_.cycle) return false;
+    return std::all_of(branches.begin(), branches.end(), [&](int b) { return part_.branches.count(b) != 0; });
   }
 
   void inputs() {
-    for (int n : graph_.producers_used(options_.cycle, options_.mode != Mode::infer)) {
+    for (int n : graph_.producers_used(part_.cycle, mode_ != Mode::infer)) {
       const auto it = streams_.find(n);
       if (it == streams_.end())
         throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", node(n).name), node(n).span,
                     {fmt::format("bind it: --producer {}=file:PATH", node(n).name)});
-      Shape batched{options_.batch};
+      Shape batched{sizes_.batch};
       for (int64_t d : it->second.sample) batched.push_back(d);
       LayerValue v;
       v.value = {tracer_.input(node(n).name, {it->second.dtype, batched}), it->second.positions, it->second.classes};
@@ -164,7 +155,7 @@ class Lowerer : public ParameterSource {
   void reshape_to_width(int n, LayerValue& v) {
     const auto it = widths_.of.find(n);
     if (it == widths_.of.end() || node(n).kind != DeclarationKind::Layer) return;
-    Shape want{options_.batch};
+    Shape want{sizes_.batch};
     for (int64_t d : it->second.shape) want.push_back(d);
     if (want.count() != v.value.tensor.shape().count() || want == v.value.tensor.shape()) return;
     v.value.tensor = reshape(v.value.tensor, want);
@@ -187,11 +178,11 @@ class Lowerer : public ParameterSource {
   // Returns the mean over each sample's positions of a loss whose first axis is the batch; null for other losses.
   HTensor loss_of_each(const HTensor& loss, uint32_t leading) const {
     const Shape s = loss.shape();
-    if (s.rank() == 0 || s[0] != options_.batch) return {};
+    if (s.rank() == 0 || s[0] != sizes_.batch) return {};
     double positions = 1;
     for (uint32_t i = 1; i < std::min<uint32_t>(leading, s.rank()); ++i) positions *= static_cast<double>(s[i]);
     const HTensor sums = s.rank() == 1 ? loss : reduce_sum(loss, axes_from(loss, 1));
-    return mul(reshape(sums, Shape{options_.batch}), 1.0 / positions);
+    return mul(reshape(sums, Shape{sizes_.batch}), 1.0 / positions);
   }
 
   void losses() {
@@ -201,7 +192,7 @@ class Lowerer : public ParameterSource {
       const LayerValue& prediction = value_of(t.layer, t.span);
       const LayerValue& target = value_of(t.target, t.span);
       LossInfo& info = info_of(t.layer);
-      if (options_.mode == Mode::train) expect_weights(t, prediction.value.tensor);
+      if (mode_ == Mode::train) expect_weights(t, prediction.value.tensor);
       for (const BoundCall& c : t.losses) {
         LossTerm term = loss(t, c, prediction, target, info);
         term.only = c.only;
@@ -219,7 +210,7 @@ class Lowerer : public ParameterSource {
       const auto info = std::find_if(result_.losses.begin(), result_.losses.end(),
                                      [&layer = name](const LossInfo& l) { return l.name == layer; });
       info->parts = hand_out_loss(name + ".loss", terms);
-      if (options_.sample_losses) hand_out_sample_losses(*info, terms);
+      if (sizes_.sample_losses) hand_out_sample_losses(*info, terms);
     }
   }
 
@@ -330,12 +321,12 @@ class Lowerer : public ParameterSource {
           y = reshape(y, p.tensor.shape());
         }
       }
-      if (options_.metric_inputs && !info.metric_inputs) add_metric_inputs(c, prediction, y, classes, info);
+      if (sizes_.metric_inputs && !info.metric_inputs) add_metric_inputs(c, prediction, y, classes, info);
       const HTensor value =
           call_loss(c.item, c.arguments, prediction.activation, prediction.before_activation.tensor, p.tensor, y);
       gave(c, {p.tensor, prediction.before_activation.tensor, y}, value);
       return {mean_loss(value, 1 + p.positions),
-              options_.sample_losses ? loss_of_each(value, 1 + p.positions) : HTensor(), "", counted};
+              sizes_.sample_losses ? loss_of_each(value, 1 + p.positions) : HTensor(), "", counted};
     } catch (const Error& e) {
       if (e.span().line) throw;
       throw Error(e.kind(), e.what(), c.span.line ? c.span : t.span, e.notes());
@@ -452,7 +443,7 @@ class Lowerer : public ParameterSource {
       if (!pattern.empty() && wrt.empty())
         throw Error(ErrorKind::Name, fmt::format("only=\"{}\" matches no parameter", pattern), {},
                     {"parameters are named SOURCE.TARGET.FUNCTION..., e.g. only=\"*.output.*\""});
-      objectives.push_back({kObjective + std::to_string(objectives_++), std::move(wrt)});
+      objectives.push_back({kObjectiveOutput + std::to_string(objectives_++), std::move(wrt)});
       tracer_.output(objectives.back().loss, total);
     }
     return objectives;
@@ -462,7 +453,7 @@ class Lowerer : public ParameterSource {
   std::vector<std::vector<Objective>> objectives() {
     if (terms_.empty()) return {};
     const TraceScope scope({"", Phase::loss});
-    if (!(options_.accumulate > 0 && options_.by_count)) return {objectives_of(terms_, {})};
+    if (!sizes_.parts) return {objectives_of(terms_, {})};
     std::vector<std::vector<Objective>> parts;
     for (const auto& [counted, terms] : by_count(terms_)) {
       const auto at = static_cast<size_t>(counted);
@@ -489,26 +480,22 @@ class Lowerer : public ParameterSource {
   }
 
   void hand_out() {
-    for (int n : options_.wanted)
+    for (int n : part_.wanted)
       if (auto it = values_.find(n); it != values_.end()) {
         result_.values[n] = "out:" + node(n).name;
         tracer_.output("out:" + node(n).name, it->second.value.tensor);
       }
     for (const auto& [n, v] : values_)
-      if (node(n).kind == DeclarationKind::Layer) offer("value:" + node(n).name, v.value.tensor);
-  }
-
-  // An output that is dropped unless it is observed.
-  void offer(const std::string& name, const HTensor& value) {
-    tracer_.output(name, value);
-    traced_.offered.insert(name);
+      if (node(n).kind == DeclarationKind::Layer) tracer_.output(kValueOutput + node(n).name, v.value.tensor);
   }
 
   const Graph& graph_;
   const std::map<int, StreamType>& streams_;
   const Widths& widths_;
   ParameterStore& store_;
-  const LoweringOptions& options_;
+  const FlowPart& part_;
+  const Mode mode_;
+  const EntrySizes& sizes_;
   const std::vector<std::vector<size_t>> into_ = graph_.arrows_into();
   Tracer& tracer_;
   std::map<int, LayerValue> values_;
@@ -521,28 +508,10 @@ class Lowerer : public ParameterSource {
   bool into_tapped_ = false;
   std::vector<LossTerm> terms_;
   std::map<std::string, std::vector<LossTerm>> layer_terms_;
-  std::vector<HTensor> counted_;  // by Lowered::counted
+  std::vector<HTensor> counted_;  // by EntryResults::counted
   int objectives_ = 0;
-  TracedFlow traced_;
-  Lowered& result_ = traced_.lowered;
+  EntryResults& result_;
 };
-
-// The rewrites of a training step: gradients, then updates or their accumulation.
-void train(TracedFlow& traced, ParameterStore& store, const LoweringOptions& options, Budget& steps) {
-  Lowered& lowered = traced.lowered;
-  const size_t parts = traced.objectives.size();
-  Program program = differentiate(std::move(lowered.program), traced.objectives, {options.chooser, &steps});
-  const std::set<std::string> tables = looked_up_parameters(program);
-  for (const TrainedParameter& p : traced.parameters) {
-    bool any = false;
-    for (size_t part = 0; part < parts; ++part) any = any || program.output(gradient_output(p.name, part));
-    if (any) lowered.trained.push_back({p.name, p.hidden && !tables.count(p.name)});
-  }
-  program = observe(std::move(program), [](const std::string& name) { return !name.starts_with(kObjective); });
-  lowered.program = options.accumulate > 0
-                        ? accumulate(std::move(program), store, lowered.trained, parts, options.accumulate, &steps)
-                        : update(std::move(program), store, options, lowered.trained, &steps);
-}
 
 }  // namespace
 
@@ -554,29 +523,9 @@ std::string counted_by(const Graph& graph, const GraphTap& tap, const BoundCall&
 }
 
 void trace_entry(Tracer& tracer, const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths,
-                 ParameterStore& store, const LoweringOptions& options) {
-  Budget steps = options.limits.for_steps();
-  tracer.set_budget(&steps);
-  Lowerer(graph, streams, widths, store, options, tracer).run();
-  tracer.set_budget(nullptr);
-}
-
-Lowered lower(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store,
-              const LoweringOptions& options) {
-  Budget steps = options.limits.for_steps();
-  Tracer tracer(graph.name);
-  tracer.set_budget(&steps);
-  Lowerer lowerer(graph, streams, widths, store, options, tracer);
-  lowerer.run();
-  TracedFlow traced = lowerer.take(options.mode == Mode::train);
-  if (!options.observe) {
-    traced.lowered.program = observe(std::move(traced.lowered.program),
-                                     [&](const std::string& name) { return !traced.offered.count(name); });
-    traced.lowered.plugins.clear();
-  }
-  if (!traced.objectives.empty()) train(traced, store, options, steps);
-  traced.lowered.index_limits = index_limits(traced.lowered.program, traced.lowered.inputs.size());
-  return std::move(traced.lowered);
+                 ParameterStore& store, const FlowPart& part, Mode mode, const EntrySizes& sizes,
+                 EntryResults& results) {
+  Lowerer(graph, streams, widths, store, part, mode, sizes, tracer, results).run();
 }
 
 }  // namespace harmonics::engine

@@ -16,11 +16,14 @@ namespace {
 constexpr std::array<int64_t, 3> kChunks{32, 8, 1};
 constexpr int64_t kLeastCapacity = 64;
 
-// Parameters of the model, states of one session.
+using Mirrors = std::map<std::string, std::shared_ptr<DeviceTensor>>;
+
+// Parameters of the model, states of one session; `mirrors` has the states on a device with a memory of its own.
 class SessionBinding final : public TensorBinding {
  public:
-  SessionBinding(const Model& model, std::map<std::string, void*> states)
-      : store_(*model.parameters), states_(std::move(states)) {}
+  SessionBinding(const Model& model, std::map<std::string, void*> states, Mirrors mirrors,
+                 std::shared_ptr<DeviceQueue> queue)
+      : store_(*model.parameters), states_(std::move(states)), mirrors_(std::move(mirrors)), queue_(std::move(queue)) {}
   void* parameter(const std::string& name, const TensorType& type) override {
     const auto at = states_.find(name);
     return at == states_.end() ? store_.parameter(name, type) : at->second;
@@ -39,11 +42,33 @@ class SessionBinding final : public TensorBinding {
   std::shared_ptr<const void> user_of(const std::string& name) override {
     return states_.count(name) ? nullptr : store_.user_of(name);
   }
+  std::shared_ptr<DeviceQueue> queue_on(const ItemPtr& device) override {
+    return queue_ ? queue_ : TensorBinding::queue_on(device);
+  }
+  std::shared_ptr<DeviceTensor> parameter_on(const std::shared_ptr<DeviceQueue>& queue, const std::string& name,
+                                             const TensorType& type) override {
+    const auto state = mirrors_.find(name);
+    return state != mirrors_.end() ? state->second : store_.parameter_on(queue, name, type);
+  }
 
  private:
   ParameterStore& store_;
   std::map<std::string, void*> states_;
+  Mirrors mirrors_;
+  std::shared_ptr<DeviceQueue> queue_;
 };
+
+// A cache on a device, which keeps the host's side alive.
+struct MirroredCache {
+  std::shared_ptr<Storage> host;
+  DeviceTensor tensor;
+  MirroredCache(const std::shared_ptr<DeviceQueue>& queue, std::shared_ptr<Storage> storage)
+      : host(std::move(storage)), tensor(queue, host->data(), host->bytes()) {}
+};
+std::shared_ptr<DeviceTensor> mirror_of(const std::shared_ptr<DeviceQueue>& queue, std::shared_ptr<Storage> cache) {
+  const auto both = std::make_shared<MirroredCache>(queue, std::move(cache));
+  return {both, &both->tensor};
+}
 
 // Copies the first `rows` of every run along `axis` to a larger tensor.
 void copy_rows(const Storage& from, const TensorType& type, Storage& to, const TensorType& larger, uint32_t axis,
@@ -67,10 +92,7 @@ Decoder::Decoder(const Model& model, Executor& executor, CompileOptions options)
   model_.entry("decode");
   Registry& registry = options_.registry ? *options_.registry : Registry::global();
   if (const ItemPtr device = registry.find(HX_DEVICE, options_.device); device && has_own_memory(*device))
-    throw Error(
-        ErrorKind::Device,
-        fmt::format("the device '{}' has a memory of its own, where sessions cannot share a program", options_.device),
-        {}, {"use a device in host memory: cpu"});
+    queue_ = model.parameters->queue_on(device);
 }
 
 size_t Decoder::plans() const {
@@ -86,8 +108,10 @@ std::unique_ptr<Decoder::Plan> Decoder::compiled(const Key& key, const Session& 
   Plan& p = *plan;
   const Entry& entry = model_.entry(decode ? "decode" : "prefill");
   std::map<std::string, void*> states;
+  Mirrors mirrors;
   for (size_t i = 0; i < session.caches_.size(); ++i) states[model_.states[i].name] = session.caches_[i]->data();
-  SessionBinding binding(model_, std::move(states));
+  for (size_t i = 0; i < session.mirrors_.size(); ++i) mirrors[model_.states[i].name] = session.mirrors_[i];
+  SessionBinding binding(model_, std::move(states), std::move(mirrors), queue_);
   const Program program =
       observe(model_.trace(entry, {1, tokens, capacity}), [](const std::string& output) { return output == "scores"; });
   p.executable = compile(program, &binding, executor_, options_);
@@ -98,6 +122,7 @@ std::unique_ptr<Decoder::Plan> Decoder::compiled(const Key& key, const Session& 
     p.cache.push_back(state == model_.states.end() ? -1 : static_cast<int>(state - model_.states.begin()));
   }
   p.addresses.resize(p.cache.size());
+  p.tensors.resize(p.cache.size());
   p.inputs.resize(p.input.size());
   if (decode) p.scores = p.executable->output("scores").data<float>();
   return plan;
@@ -127,10 +152,19 @@ void Decoder::run(Session& session, bool decode, std::span<const int32_t> tokens
   };
   try {
     const auto start = static_cast<int32_t>(session.length_);
-    for (size_t i = 0; i < p.cache.size(); ++i)
-      p.addresses[i] = p.cache[i] < 0 ? nullptr : session.caches_[static_cast<size_t>(p.cache[i])]->data();
+    for (size_t i = 0; i < p.cache.size(); ++i) {
+      if (p.cache[i] < 0) continue;
+      const auto cache = static_cast<size_t>(p.cache[i]);
+      if (queue_)
+        p.tensors[i] = session.mirrors_[cache];
+      else
+        p.addresses[i] = session.caches_[cache]->data();
+    }
     for (size_t i = 0; i < p.input.size(); ++i) p.inputs[i] = p.input[i] == 1 ? &start : tokens.data();
-    p.executable->bind(p.addresses);
+    if (queue_)
+      p.executable->bind(p.tensors);
+    else
+      p.executable->bind(p.addresses);
     p.executable->run(p.inputs.data());
     for (const auto& file : files_) file->expect_whole();
     if (decode) std::copy_n(p.scores, session.scores_.size(), session.scores_.begin());
@@ -168,14 +202,18 @@ void Session::grow(int64_t least) {
   if (capacity == capacity_) return;
   const auto& states = decoder_.model().states;
   std::vector<std::shared_ptr<Storage>> caches;
+  std::vector<std::shared_ptr<DeviceTensor>> mirrors;
   for (size_t i = 0; i < states.size(); ++i) {
     const TensorType type = states[i].type({1, 1, capacity});
     caches.push_back(std::make_shared<Storage>(type.bytes()));
+    if (decoder_.queue_) mirrors.push_back(mirror_of(decoder_.queue_, caches.back()));
     if (length_ == 0) continue;
+    if (decoder_.queue_) mirrors_[i]->fetch();
     const TensorType old = states[i].type({1, 1, capacity_});
     copy_rows(*caches_[i], old, *caches[i], type, states[i].growing_axis, length_);
   }
   caches_ = std::move(caches);
+  mirrors_ = std::move(mirrors);
   decoder_.capacity_changed(capacity_, capacity);
   capacity_ = capacity;
 }

@@ -1,10 +1,10 @@
 // Decoder and Session: a model continues sequences token by token, with caches in place.
 //
 // Plans are compiled per chunk of tokens and capacity, and shared by all sessions: weights are read where the model has
-// them, and a session's caches are bound for each run. A plan runs once at a time; sessions of several threads run at
-// once, each on a plan of its own that another session takes over afterwards. Capacities double, so that a sequence of
-// n tokens needs log n plans. Chunks do not change results where kernels are batch-invariant, as those of the CPU
-// device are.
+// them, and a session's caches are bound for each run; both are mirrored on a device with a memory of its own. A plan
+// runs once at a time; sessions of several threads run at once, each on a plan of its own that another session takes
+// over afterwards. Capacities double, so that a sequence of n tokens needs log n plans. Chunks do not change results
+// where kernels are batch-invariant, as those of the CPU device are.
 #pragma once
 
 #include <map>
@@ -25,7 +25,7 @@ class Decoder {
  public:
   // `model` needs the entries "prefill" and "decode" with the inputs "tokens" i32 [1, T] and "start" i32 [1]; decode
   // returns "scores" f32 [1, vocabulary] after the last token. Model and executor must outlive the decoder. Throws
-  // ErrorKind::Device for devices with a memory of their own.
+  // ErrorKind::Device for a device that is not available.
   Decoder(const Model& model, Executor& executor, CompileOptions options = {});
   const Model& model() const { return model_; }
   size_t plans() const;  // compiled and still in use
@@ -35,11 +35,12 @@ class Decoder {
 
   struct Plan {
     std::unique_ptr<Executable> executable;
-    std::vector<int> cache;           // by state of the plan: index into Session::caches_, or -1
-    std::vector<int> input;           // by input of the plan: 0 tokens, 1 start
-    std::vector<void*> addresses;     // of the states, filled for each run
-    std::vector<const void*> inputs;  // likewise
-    const float* scores = nullptr;    // decode: the result
+    std::vector<int> cache;                              // by state of the plan: index into Session::caches_, or -1
+    std::vector<int> input;                              // by input of the plan: 0 tokens, 1 start
+    std::vector<void*> addresses;                        // of the states, filled for each run
+    std::vector<std::shared_ptr<DeviceTensor>> tensors;  // the same on a device with a memory of its own
+    std::vector<const void*> inputs;                     // likewise
+    const float* scores = nullptr;                       // decode: the result
   };
   using Key = std::tuple<bool, int64_t, int64_t>;  // decode?, tokens, capacity
   struct Plans {
@@ -57,6 +58,7 @@ class Decoder {
   Executor& executor_;
   CompileOptions options_;
   std::vector<std::shared_ptr<const MappedFile>> files_;  // that weights lie in
+  std::shared_ptr<DeviceQueue> queue_;                    // null: a device in host memory
   mutable std::mutex mutex_;                              // guards what follows, and compilation
   std::map<Key, Plans> plans_;
   std::map<int64_t, int> capacities_;  // of living sessions
@@ -87,7 +89,8 @@ class Session {
 
   Decoder& decoder_;
   int64_t context_ = 0, length_ = 0, capacity_ = 0;
-  std::vector<std::shared_ptr<Storage>> caches_;  // by Model::states
+  std::vector<std::shared_ptr<Storage>> caches_;        // by Model::states
+  std::vector<std::shared_ptr<DeviceTensor>> mirrors_;  // of the caches on the decoder's device
   std::vector<float> scores_;
 };
 

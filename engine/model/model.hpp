@@ -6,8 +6,11 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "engine/base/model_limits.hpp"
+#include "engine/model/entry_results.hpp"
 #include "engine/model/imported.hpp"
 #include "engine/model/parameter_store.hpp"
 #include "engine/program/tracer.hpp"
@@ -16,10 +19,13 @@ namespace harmonics::engine {
 
 // What one trace of an entry is made for. Shapes in programs are concrete, so other sizes are another program.
 struct EntrySizes {
-  int64_t batch = 1;      // samples or sequences
-  int64_t tokens = 1;     // positions of each sequence that one run computes
-  int64_t capacity = 1;   // positions that the caches hold
-  bool training = false;  // as in a training step: dropout drops, running statistics move
+  int64_t batch = 1;           // samples or sequences
+  int64_t tokens = 1;          // positions of each sequence that one run computes
+  int64_t capacity = 1;        // positions that the caches hold
+  bool training = false;       // as in a training step: dropout drops, running statistics move
+  bool parts = false;          // training: objectives by parts of the loss with different counts, instead of its sum
+  bool metric_inputs = false;  // "LAYER.prediction" and "LAYER.target", the inputs of metrics, are outputs
+  bool sample_losses = false;  // "LAYER.sample_loss" is an output where LossInfo says so
 };
 
 // Memory that each session has for itself and that lasts from run to run.
@@ -33,8 +39,15 @@ struct ModelState {
 // values that can be observed, named "value:...". Names used by several front ends: "forward" computes results from
 // inputs; "loss" has the scalar output "loss".
 struct Entry {
+  using Body = std::function<void(Tracer&, const EntrySizes&, EntryResults&)>;
+  Entry(std::string entry, Body traces) : name(std::move(entry)), body(std::move(traces)) {}
+  // A body that says nothing about its results.
+  Entry(std::string entry, std::function<void(Tracer&, const EntrySizes&)> traces)
+      : name(std::move(entry)),
+        body([traces = std::move(traces)](Tracer& t, const EntrySizes& sizes, EntryResults&) { traces(t, sizes); }) {}
+
   std::string name;
-  std::function<void(Tracer&, const EntrySizes&)> body;
+  Body body;
 };
 
 struct Model {
@@ -45,10 +58,15 @@ struct Model {
   std::shared_ptr<ParameterStore> parameters = std::make_shared<ParameterStore>();
   std::vector<ModelState> states;
   std::vector<Entry> entries;
+  ModelLimits limits;  // of the programs
+  // The front end looks at every program made of the model: it may refuse it, for weights that a file lacks. May be
+  // empty.
+  std::function<void(const Entry&, const EntrySizes&, const Program&)> made;
 
   // Throws ErrorKind::Name with the nearest entry.
   const Entry& entry(const std::string& name) const;
-  // The entry's program for these sizes.
+  const Entry* find(const std::string& name) const;  // null: there is none
+  // The entry's program for these sizes, with everything that can be observed. Named MODEL/ENTRY.
   Program trace(const Entry& entry, const EntrySizes& sizes) const;
 };
 

@@ -90,6 +90,8 @@ class ParameterStore : public TensorBinding {
   void will_change(const std::string& name) override;
   std::shared_ptr<const void> user_of(const std::string& name) override;
   std::shared_ptr<DeviceQueue> queue_on(const ItemPtr& device) override;
+  // Programs on this queue's device use it, so that stores can share one. Call it before the store has a queue.
+  void use_queue(std::shared_ptr<DeviceQueue> queue) { queue_ = std::move(queue); }
   std::shared_ptr<DeviceTensor> parameter_on(const std::shared_ptr<DeviceQueue>& queue, const std::string& name,
                                              const TensorType& type) override;
   // The elements in declared layout: a view, or a copy if stored transposed.

@@ -1,4 +1,5 @@
 #include "engine/passes/fold.hpp"
+#include "engine/passes/uses.hpp"
 #include "engine/plugin/range.hpp"
 #include "engine/program/op.hpp"
 
@@ -28,11 +29,11 @@ bool takes_activation(const Node& call, std::string_view activation) {
 }  // namespace
 
 Program fuse_calls(const Program& program, const AcceptsCall& accepts) {
-  const std::vector<uint32_t> uses = count_uses(program);
+  const Uses uses(program);
   Rewriter rewriter(program);
   for (const Node& node : program.nodes) {
     const Node* call = node.inputs.empty() ? nullptr : &program.producer(node.inputs[0]);
-    const bool joins = call && call->op == Op::call && call->outputs.size() == 1 && uses[node.inputs[0]] == 1 &&
+    const bool joins = call && call->op == Op::call && call->outputs.size() == 1 && uses.once(node.inputs[0]) &&
                        call->attributes.text("activation", "").empty() &&
                        is_forward(program, *call) == is_forward(program, node);
     const std::string activation = joins ? std::string(activation_by(program, node)) : "";

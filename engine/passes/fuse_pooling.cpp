@@ -1,4 +1,5 @@
-#include "engine/passes/pass.hpp"
+#include "engine/passes/match.hpp"
+#include "engine/passes/uses.hpp"
 #include "engine/program/op.hpp"
 
 namespace harmonics::engine {
@@ -33,18 +34,22 @@ class Backward {
   // Rewrites select(y <= 0, 0, max_pool_grad(indices, dy)), where y is the input of the pooling, as
   // max_pool_grad(indices, select(largest <= 0, 0, dy)): gradients are non-zero only where y was the maximum.
   bool move_relu(const Node& node) {
-    if (node.op != Op::select || !is_zero(from_, node.inputs[1])) return false;
-    const Node &mask = from_.producer(node.inputs[0]), &unpool = from_.producer(node.inputs[2]);
-    if (mask.op != Op::less_equal || !is_zero(from_, mask.inputs[1])) return false;
+    using namespace match;
+    ValueId pooled = 0, spread = 0;
+    const auto relu_gradient = op(Op::select, op(Op::less_equal, any(pooled), zero()), zero(), any(spread));
+    if (node.outputs.size() != 1 || !relu_gradient(from_, node.outputs[0])) return false;
+    const Node& unpool = from_.producer(spread);
     const std::string_view pooling = places_of(unpool);
     if (pooling.empty()) return false;
     const Node& pool = from_.producer(unpool.inputs[0]);
     if (pool.op != Op::call || pool.callee != pooling || pool.outputs[1] != unpool.inputs[0]) return false;
-    if (pool.inputs[0] != mask.inputs[0]) return false;
+    if (pool.inputs[0] != pooled) return false;
     const TensorType& type = from_.type(unpool.inputs[1]);
-    Node zero{Op::full, {}, {}, {}, {}, {}, {}, node.scope};
-    zero.attributes.set("dtype", static_cast<int64_t>(type.dtype)).set("shape", type.shape.vector()).set("value", 0.0);
-    const ValueId none = append(std::move(zero), type);
+    Node nothing{Op::full, {}, {}, {}, {}, {}, {}, node.scope};
+    nothing.attributes.set("dtype", static_cast<int64_t>(type.dtype))
+        .set("shape", type.shape.vector())
+        .set("value", 0.0);
+    const ValueId none = append(std::move(nothing), type);
     Node cut{Op::less_equal, {}, {rewriter_.mapped(pool.outputs[0]), none}, {}, {}, {}, {}, node.scope};
     const ValueId is_cut = append(std::move(cut), {DType::Bool, type.shape});
     Node kept{Op::select, {}, {is_cut, none, rewriter_.mapped(unpool.inputs[1])}, {}, {}, {}, {}, node.scope};
@@ -93,11 +98,11 @@ class Backward {
 };
 
 Program join_forward(const Program& program, const AcceptsCall& accepts) {
-  const std::vector<uint32_t> uses = count_uses(program);
+  const Uses uses(program);
   Rewriter rewriter(program);
   for (const Node& node : program.nodes) {
     const Node* conv = node.op == Op::call && node.inputs.size() == 1 ? &program.producer(node.inputs[0]) : nullptr;
-    const bool joins = conv && conv->op == Op::call && uses[node.inputs[0]] == 1 && conv->scope == node.scope;
+    const bool joins = conv && conv->op == Op::call && uses.once(node.inputs[0]) && conv->scope == node.scope;
     const FunctionalPtr both = joins ? joined_call(conv->callee, node.callee) : nullptr;
     if (!both) {
       rewriter.copy(node);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "engine/passes/pass.hpp"
+#include "engine/passes/uses.hpp"
 
 namespace harmonics::engine {
 
@@ -26,10 +27,7 @@ struct Group {
 class UpdateJoiner {
  public:
   UpdateJoiner(const Program& program, const AcceptsCall& accepts)
-      : program_(program), accepts_(accepts), rewriter_(program) {
-    for (const Node& node : program.nodes) read_.insert(node.inputs.begin(), node.inputs.end());
-    for (const NamedValue& v : program.outputs) read_.insert(v.value);
-  }
+      : program_(program), accepts_(accepts), rewriter_(program), uses_(program) {}
 
   Program run() {
     find_groups();
@@ -48,7 +46,8 @@ class UpdateJoiner {
   bool may_wait(const Node& node) const {
     const FunctionalPtr f = called_by(node);
     return f && f->traits.update == UpdateKind::one &&
-           std::none_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return read_.count(v) > 0; });
+           std::all_of(node.outputs.begin(), node.outputs.end(),
+                       [&](ValueId v) { return uses_.readers(v).empty() && !uses_.is_output(v); });
   }
 
   void find_groups() {
@@ -113,7 +112,7 @@ class UpdateJoiner {
   const Program& program_;
   const AcceptsCall& accepts_;
   Rewriter rewriter_;
-  std::set<ValueId> read_;  // values read by nodes or outputs
+  Uses uses_;
   std::vector<Group> groups_;
   std::map<uint32_t, size_t> at_;  // node -> the group emitted there
   std::set<uint32_t> joined_;

@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "engine/passes/pass.hpp"
+#include "engine/passes/uses.hpp"
 #include "engine/program/op.hpp"
 #include "engine/tensor/moment_scales.hpp"
 
@@ -23,6 +23,7 @@ class Transposer {
       : program_(program),
         is_transposed_(is_transposed),
         rewriter_(program),
+        uses_(program),
         wanted_(program.values.size(), false),
         turned_(program.values.size(), Rewriter::kNone) {}
 
@@ -53,9 +54,8 @@ class Transposer {
   // ---- values to transpose ----
 
   void choose() {
-    std::map<ValueId, bool> likes = preferences();
     for (const Node& node : program_.nodes)
-      if (node.op == Op::parameter && can_turn(node.outputs[0])) ask(node, likes[node.outputs[0]]);
+      if (node.op == Op::parameter && can_turn(node.outputs[0])) ask(node, prefers_turned(node.outputs[0]));
     for (const Node& node : program_.nodes)
       if (is_update(node) && wanted_[node.inputs[0]]) want_operands(node);
     // Registers untransposed states, so that later programs use the same layout, accumulated gradients included.
@@ -66,22 +66,24 @@ class Transposer {
   // Blocks of stored types lie along the rows.
   bool can_turn(ValueId v) const { return type(v).shape.rank() == 2 && !is_stored(type(v).dtype); }
 
-  // Prefers transposed storage for parameters that only affine maps read. Batch-invariant maps read rows of weights.
-  std::map<ValueId, bool> preferences() const {
-    std::map<ValueId, bool> likes;
-    std::vector<ValueId> others;
-    for (const Node& node : program_.nodes)
+  // Whether only affine maps, updates and products read the matrix, and maps do. Batch-invariant maps read rows of
+  // weights, and kernels read 16-bit weights in the layout of their file.
+  bool prefers_turned(ValueId v) const {
+    const bool suits =
+        type(v).dtype == DType::F32 && type(v).shape[0] >= kLeastOutputs && type(v).bytes() <= kMostBytes;
+    bool any = false;
+    for (uint32_t reader : uses_.readers(v)) {
+      const Node& node = program_.nodes[reader];
+      const bool maps = !node.attributes.flag("batch_invariant");
       for (size_t i = 0; i < node.inputs.size(); ++i) {
-        const ValueId v = node.inputs[i];
-        const bool of_map = transposable(node) == i && !node.attributes.flag("batch_invariant");
-        // kernels read 16-bit weights in the layout of their file
-        if (of_map && type(v).dtype == DType::F32 && type(v).shape[0] >= kLeastOutputs && type(v).bytes() <= kMostBytes)
-          likes[v] = true;
+        if (node.inputs[i] != v) continue;
+        if (suits && maps && transposable(node) == i)
+          any = true;
         else if (!(is_update(node) && i == 0) && !is_plain_dot(node))
-          others.push_back(v);
+          return false;
       }
-    for (ValueId v : others) likes[v] = false;
-    return likes;
+    }
+    return any;
   }
 
   bool ask(const Node& leaf, bool preferred) {
@@ -250,6 +252,7 @@ class Transposer {
   const Program& program_;
   const IsTransposed& is_transposed_;
   Rewriter rewriter_;
+  const Uses uses_;
   std::vector<bool> wanted_;                        // by value: to be computed transposed
   std::vector<ValueId> turned_;                     // by value: its transposed form in the new program
   std::set<std::string, std::less<>> lies_turned_;  // names of transposed leaves

@@ -6,7 +6,8 @@
 
 namespace harmonics::engine {
 
-Uses::Uses(const Program& program, Of of) : begins_(program.values.size() + 2), results_(program.values.size()) {
+Uses::Uses(const Program& program, Of of)
+    : begins_(program.values.size() + 2), results_(program.values.size()), outputs_(program.values.size()) {
   const auto read = [&](ValueId v) { return of == Of::roots ? behind_views(program, v) : v; };
   // begins_[v + 2] counts, then, summed up, begins_[v + 1] is where the next reader of v goes.
   for (const Node& node : program.nodes)
@@ -15,7 +16,7 @@ Uses::Uses(const Program& program, Of of) : begins_(program.values.size() + 2), 
   readers_.resize(begins_.back());
   for (uint32_t i = 0; i < program.nodes.size(); ++i)
     for (ValueId v : program.nodes[i].inputs) readers_[begins_[read(v) + 1]++] = i;
-  for (const NamedValue& v : program.outputs) ++results_[read(v.value)];
+  for (const NamedValue& v : program.outputs) ++results_[read(v.value)], outputs_[read(v.value)] = true;
   for (const NamedValue& v : program.updates) ++results_[read(v.value)];
 }
 

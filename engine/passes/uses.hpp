@@ -20,6 +20,8 @@ class Uses {
   }
   // Whether the value is an output or an update of the program.
   bool is_result(ValueId v) const { return results_[v] > 0; }
+  // Whether it is an output.
+  bool is_output(ValueId v) const { return outputs_[v]; }
   // Reads by nodes, outputs and updates.
   size_t count(ValueId v) const { return readers(v).size() + results_[v]; }
   bool once(ValueId v) const { return count(v) == 1; }
@@ -27,6 +29,7 @@ class Uses {
  private:
   std::vector<uint32_t> begins_, readers_;  // readers of value v: readers_[begins_[v]] up to readers_[begins_[v + 1]]
   std::vector<uint32_t> results_;           // by value: outputs and updates that are it
+  std::vector<bool> outputs_;               // by value
 };
 
 }  // namespace harmonics::engine

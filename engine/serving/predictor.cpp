@@ -38,20 +38,17 @@ Port port_of(const std::string& name, const TensorType& batched, int64_t classes
 // The programs compiled for one run of a cycle: one for every batch size.
 class Predictor::Programs {
  public:
-  Programs(BoundGraph& graph, int cycle, const RunSettings& run, std::shared_ptr<Snapshots> snapshots)
+  Programs(const Model& model, int cycle, const CompileOptions& options, std::shared_ptr<Snapshots> snapshots,
+           int64_t tokens)
       : snapshots_(std::move(snapshots)), executor_(make_sequential_executor()) {
-    LoweringOptions o;
+    StepOptions o;
     o.mode = Mode::infer;
-    o.cycle = cycle;
-    o.seed = graph.settings(cycle, run).seed;
-    o.device = run;
-    o.branches = graph.graph().branches(cycle);
-    o.wanted = graph.results(cycle);
+    o.tokens = tokens;
     for (size_t size = 0; size < std::size(kSizes); ++size) {
       o.batch = kSizes[size];
-      const Lowered lowered = graph.lower(o);
-      if (size == 0) describe(graph, lowered, o);
-      compiled_[size] = std::make_unique<SnapshotStep>(lowered, *snapshots_, *executor_, graph.compile_options(run));
+      const Lowered lowered = lower(model, o);
+      if (size == 0) describe(model, cycle, lowered);
+      compiled_[size] = std::make_unique<SnapshotStep>(lowered, *snapshots_, *executor_, options);
     }
     for (const Port& p : ports_->inputs)
       staged_.push_back(std::make_shared<Storage>(p.bytes() * static_cast<uint64_t>(kSizes[std::size(kSizes) - 1])));
@@ -95,21 +92,17 @@ class Predictor::Programs {
   }
 
  private:
-  void describe(const BoundGraph& graph, const Lowered& lowered, const LoweringOptions& o) {
+  void describe(const Model& model, int cycle, const Lowered& lowered) {
     auto ports = std::make_shared<ModelPorts>();
-    ports->graph = graph.graph().name;
-    ports->cycle = o.cycle;
-    const auto name_of = [&](int n) { return graph.graph().nodes[static_cast<size_t>(n)].name; };
-    const std::vector<const Node*> leaves = lowered.program.leaves(Op::input);  // inputs of streams come first
+    ports->graph = model.name;
+    ports->cycle = cycle;
+    const std::vector<const Node*> leaves = lowered.program.leaves(Op::input);  // inputs for samples come first
     for (size_t i = 0; i < lowered.inputs.size(); ++i)
       ports->inputs.push_back(
-          port_of(name_of(lowered.inputs[i]), lowered.program.type(leaves[i]->outputs.at(0)), lowered.index_limits[i]));
-    for (int n : o.wanted) {
-      const auto at = lowered.values.find(n);
-      if (at == lowered.values.end()) continue;
-      outputs_.push_back(at->second);
-      ports->outputs.push_back(
-          port_of(name_of(n), lowered.program.values[lowered.program.output(at->second)->value].type, 0));
+          port_of(leaves[i]->callee, lowered.program.type(leaves[i]->outputs.at(0)), lowered.index_limits[i]));
+    for (const NamedValue& output : lowered.program.outputs) {
+      outputs_.push_back(output.name);
+      ports->outputs.push_back(port_of(result_name(output.name), lowered.program.type(output.value), 0));
     }
     ports_ = std::move(ports);
   }
@@ -145,8 +138,9 @@ Predictor::~Predictor() {
   for (Job& job : queue_) finish(job, &stopped);
 }
 
-void Predictor::serve(BoundGraph& graph, int cycle, const RunSettings& run, std::shared_ptr<Snapshots> snapshots) {
-  auto programs = std::make_shared<Programs>(graph, cycle, run, std::move(snapshots));
+void Predictor::serve(const Model& model, int cycle, const CompileOptions& options,
+                      std::shared_ptr<Snapshots> snapshots, int64_t tokens) {
+  auto programs = std::make_shared<Programs>(model, cycle, options, std::move(snapshots), tokens);
   const std::lock_guard<std::mutex> lock(mutex_);
   programs_.swap(programs);
 }

@@ -14,7 +14,6 @@
 #include <thread>
 #include <vector>
 
-#include "engine/bound/bound_graph.hpp"
 #include "engine/cycle/snapshot_step.hpp"
 #include "engine/serving/answer_times.hpp"
 
@@ -57,9 +56,11 @@ class Predictor {
   Predictor(const Predictor&) = delete;
   Predictor& operator=(const Predictor&) = delete;
 
-  // From now on answers requests with this cycle's graph, without its taps, and these weights. Compiles, so it must
-  // run on the graph's thread while nothing else uses the graph.
-  void serve(BoundGraph& graph, int cycle, const RunSettings& run, std::shared_ptr<Snapshots> snapshots);
+  // From now on answers requests with the results of this model's entry "forward" and these weights, which have its
+  // parameters. `cycle`: of a flow, for ModelPorts; `tokens`: as of EntrySizes. Compiles, so it must run on the thread
+  // of the model's front end while nothing else uses that. The model is not needed afterwards.
+  void serve(const Model& model, int cycle, const CompileOptions& options, std::shared_ptr<Snapshots> snapshots,
+             int64_t tokens = 1);
   // Null before the first serve().
   std::shared_ptr<const ModelPorts> ports() const;
   // Returns the newest weights, or null before the first serve().

@@ -7,16 +7,11 @@
 
 #include <harmonics/budget.hpp>
 
+#include "engine/model/entry_results.hpp"
 #include "engine/program/chooser.hpp"
 #include "engine/program/program.hpp"
 
 namespace harmonics::engine {
-
-// A floating-point scalar output of a program and the parameters to differentiate it by.
-struct Objective {
-  std::string loss;
-  std::vector<std::string> wrt;
-};
 
 struct DifferentiateSettings {
   Chooser* chooser = nullptr;  // see gradient()

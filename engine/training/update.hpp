@@ -18,11 +18,6 @@ struct UpdateSettings {
   double clip_value = 0;  // clip each element by value, before the norm; 0: off
 };
 
-struct TrainedParameter {
-  std::string name;
-  bool hidden = true;  // see update_rule: false for lookup tables and for arrows into tapped layers
-};
-
 // Updates every parameter from its gradient. Step inputs: the rate, and the step if a rule counts steps; states:
 // "optimizer.MOMENT.NAME", initially zero. `scale`: factor for all gradients; empty: 1.
 void trace_updates(Tracer& tracer, ParameterStore& store, const UpdateSettings& settings,

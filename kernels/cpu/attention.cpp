@@ -9,6 +9,9 @@ namespace harmonics::cpu {
 
 namespace {
 
+// Into how many parts the work should be divisible.
+int64_t wanted_parts(double nanoseconds) { return std::max(kUsualParts, parts_for(nanoseconds, kMostParts)); }
+
 HeadRows rows_of(const hx_type& x, bool positions_first) {
   const int64_t inner = x.dims[2] * x.dims[3], width = x.dims[3];
   return positions_first ? HeadRows{x.dims[1] * inner, width, inner} : HeadRows{x.dims[1] * inner, inner, width};
@@ -99,9 +102,9 @@ bool plan_cached_attention(const Site& site, hx_kernel& out) {
   c->workspace = site.workspace();
   const int64_t items = c->batch * c->shared * c->tiles, all_rows = c->batch * c->shared * c->group * c->queries;
   const double partials = static_cast<double>(all_rows * c->splits) * static_cast<double>(partial_floats(*c)) * 4;
-  c->apart = items < 16 && c->splits > 1 && partials <= kMostApart;
   const double pairs = static_cast<double>(all_rows) * static_cast<double>(c->keys);
   const double per_pair = 1.0 + 0.1 * static_cast<double>(c->width + c->value_width) / 2;
+  c->apart = items < wanted_parts(pairs * per_pair) && c->splits > 1 && partials <= kMostApart;
   c->parts = parts_for(pairs * per_pair, items * (c->apart ? c->splits : 1));
   c->merge_parts = parts_for(partials * 0.1, all_rows);
   const auto room = [](int64_t floats) { return (floats + 15) & ~int64_t{15}; };
@@ -182,7 +185,8 @@ bool plan_attention(const Site& site, hx_kernel& out) {
   const double per_pair = gradient ? 2.0 + 0.1 * static_cast<double>(3 * c->width + 2 * c->value_width) / 2
                                    : 1.0 + 0.1 * static_cast<double>(c->width + c->value_width) / 2;
   const int64_t heads = c->batch * c->shared * (gradient ? 1 : c->group);
-  c->query_chunks = gradient || heads >= 8 ? 1 : std::clamp<int64_t>(c->queries / 64, 1, 16 / heads);
+  const int64_t wanted = wanted_parts(pairs * per_pair);
+  c->query_chunks = gradient || 2 * heads >= wanted ? 1 : std::clamp<int64_t>(c->queries / 64, 1, wanted / heads);
   c->parts = parts_for(pairs * per_pair, heads * c->query_chunks);
   const int64_t widths = c->width + c->value_width;
   c->part_workspace = gradient ? (widths + 2 * kKeyBlock) * kQueryBlock + 3 * c->group * whole_blocks(c->queries)

@@ -46,16 +46,16 @@ class Site : public kernels::Site {
 constexpr double kGrain = 6000;
 
 constexpr uint32_t kMostParts = 128;  // work for every thread of the largest machines
+constexpr uint32_t kUsualParts = 16;  // enough for most machines
 constexpr uint32_t kMostSums = 16;
 
 // Number of parts for `nanoseconds` of work, at most `items`; depends on shapes only. Powers of two, so that two or
-// four threads have equal shares. Sixteen parts are enough for most machines: beyond them parts are larger, as each
-// part of a product reads its operands again.
+// four threads have equal shares. Beyond the usual parts they are larger, as each part of a product reads its operands
+// again.
 inline uint32_t parts_for(double nanoseconds, int64_t items, double grain = kGrain) {
-  constexpr uint32_t kUsual = 16;
   constexpr double kLarger = 8;
   uint32_t parts = 1;
-  while (parts < kMostParts && nanoseconds >= 2 * grain * parts * (parts < kUsual ? 1 : kLarger)) parts *= 2;
+  while (parts < kMostParts && nanoseconds >= 2 * grain * parts * (parts < kUsualParts ? 1 : kLarger)) parts *= 2;
   return static_cast<uint32_t>(std::clamp<int64_t>(parts, 1, std::max<int64_t>(1, items)));
 }
 

@@ -207,7 +207,7 @@ Trained train(double per_second, int64_t steps) {
   if (per_second > 0) {
     runtime.set_control(&control);
     runtime.keep_snapshots([&](const std::shared_ptr<Snapshots>& snapshots) {
-      predictor.serve(*g, 0, s, snapshots);
+      predictor.serve(g->model(0), 0, g->compile_options(s), snapshots);
       server = std::make_unique<HttpServer>(service, ListenAddress{"127.0.0.1", 0, true});
       load = std::make_unique<Load>(server->port(), per_second);
     });

@@ -137,6 +137,18 @@ TEST_CASE("attention with the positions first has the bits of attention with the
   }
 }
 
+TEST_CASE("attention: long sequences of few heads have a part for each of many threads") {
+  Random random(86);
+  const Heads h{1, 2, 2, 1024, 1024, 4, 4, false};
+  const Tensor q = random.floats(h.q(), -2, 2), k = random.floats(h.k(), -2, 2), v = random.floats(h.v());
+  KernelCall forward("attention");
+  const auto y = forward.in(q).in(k).in(v).out(h.out()).out(h.lse()).run();
+  CHECK(forward.parts() == 32);
+  const Reference e(h, 1 / std::sqrt(static_cast<double>(h.width)), q, k, v, random.floats(h.out()));
+  require_close(y[0], e.out, 1e-5, 2e-6);
+  require_close(y[1], e.lse, 1e-6, 2e-6);
+}
+
 TEST_CASE("attention: distant scores do not overflow") {
   Random random(82);
   const Tensor q = random.floats({1, 1, 4, 8}, 50, 60), k = random.floats({1, 1, 400, 8}, -60, 60),

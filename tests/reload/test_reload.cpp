@@ -105,7 +105,7 @@ TEST_CASE("reload: predictions use the running build") {
   };
   std::vector<float> seen;
   runtime.keep_snapshots([&](const std::shared_ptr<Snapshots>& kept) {
-    predictor.serve(*g, 0, s, kept);
+    predictor.serve(g->model(0), 0, g->compile_options(s), kept);
     seen.push_back(predicted());
   });
   rows->on_sample = [&](size_t at) {

@@ -243,7 +243,7 @@ void run_flags(VerbRow& verb) {
 
 void infer_flags(VerbRow& verb) {
   Flags f(verb);
-  graph(f, "the flow (.hmx); its training taps are ignored");
+  graph(f, "the flow (.hmx), whose training taps are ignored, or a model of another program (.gguf, ...)");
   streams(f, "predict with the weights of this file or checkpoint (safetensors)");
   consumers(f, "consumer for results (default: stdout:)");
   f.on("untrained", "use initial weights where --weights gives none", &Options::untrained);
@@ -252,6 +252,7 @@ void infer_flags(VerbRow& verb) {
   f.group("Live streams");
   dead_letters(f);
   f.group("Text");
+  f.text("tokenizer", "FILE", "of a model of another program (default: the one in its file)", &Options::tokenizer);
   f.text("prompt", "TEXT", "text models: continue this text",
          [](Options& o, const std::string& v) { o.prompt = v, o.prompt_given = true; });
   f.whole("generate", 1, 1 << 24, "text models: number of tokens to generate", [](Options& o, int64_t v) {
@@ -358,8 +359,12 @@ void explain_flags(VerbRow& verb) {
   streams(f);
   f.group("What to show");
   FlagRow& show = f.texts("show", "WHAT", " (default: summary, flow and widths)", &Options::show);
-  show.choices = {"summary", "flow", "widths", "program", "kernels", "memory"};
+  show.choices = {"summary", "flow", "widths", "entries", "program", "kernels", "memory"};
   show.list = true;
+  f.text("entry", "NAME",
+         "show this entry only; of a model of another program, also its program, kernels and memory (default: decode)",
+         &Options::entry);
+  f.whole("tokens", 1, 1 << 24, "of one run of that entry", [](Options& o, int64_t v) { o.tokens = v; }).initial = "1";
   f.text("after", "PASS", "the program after a pass (trace, cse, fuse_elementwise, ...; 'all')", &Options::after);
   f.on("select", "the implementation selected for each call, and why the others are not", &Options::select);
   f.on("placement", "the steps on the device, and those on the host with copies", &Options::placement);

@@ -1,10 +1,14 @@
-// harmonics infer: runs the graph without its taps on data, or generates text.
+// harmonics infer: runs the graph without its taps, or a model, on data, or generates text.
+#include <thread>
+
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
 #include "engine/bound/generate.hpp"
+#include "engine/bound/model_rows.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/open_graph.hpp"
+#include "engine/cli/run/open_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 
@@ -37,6 +41,33 @@ int write_text(BoundGraph& graph, const Options& options) {
   return kDone;
 }
 
+// A model of another program continues a text, or computes its results from the samples of streams.
+int infer_model(const Options& options) {
+  expect_no_flow_flags(options);
+  if (options.producers.empty() || options.prompt_given) {
+    Options text = options;
+    text.max_tokens = options.generate;
+    return generate_command(text);
+  }
+  const OpenedModel opened = open_model(options.files.front(), options);
+  RowSettings rows;
+  for (const std::string& text : options.producers) rows.producers.push_back(parse_binding(text));
+  for (const std::string& text : options.consumers) rows.consumers.push_back(parse_binding(text));
+  rows.batch = options.run.batch.value_or(rows.batch);
+  rows.seed = static_cast<uint64_t>(options.run.seed.value_or(0));
+  static_cast<DeviceSettings&>(rows.compile) = options.run;
+  rows.compile.limits = options.limits;
+  const auto executor = make_team_executor(
+      options.run.threads > 0 ? options.run.threads : static_cast<int>(std::thread::hardware_concurrency()));
+  const RowReport done = infer_rows(opened.model, *executor, std::move(rows));
+  if (options.json)
+    print_json(boost::json::object{
+        {"version", 1}, {"model", opened.model.name}, {"samples", done.samples}, {"seconds", done.seconds}});
+  else if (!options.quiet)
+    say(fmt::format("{} samples in {}", thousands(static_cast<int64_t>(done.samples)), duration(done.seconds)));
+  return kDone;
+}
+
 // Returns whether the flow names files to load weights from.
 bool names_weights(const Graph& graph) {
   for (const GraphEdge& e : graph.edges)
@@ -50,13 +81,8 @@ bool names_weights(const Graph& graph) {
 void expect_trained(BoundGraph& graph, const Options& options) {
   if (!options.weights.empty() || options.untrained || names_weights(graph.graph())) return;
   for (int cycle = 0; cycle < static_cast<int>(graph.graph().cycles.size()); ++cycle) {
-    LoweringOptions o;
-    o.mode = Mode::infer;
-    o.cycle = cycle;
-    o.device = options.run;
-    o.branches = graph.graph().branches(cycle);
-    o.wanted = graph.results(cycle);
-    graph.lower(o);
+    const Model model = graph.model(cycle);
+    model.trace(model.entry("forward"), {});  // declares its parameters
   }
   int64_t count = 0;
   for (const auto& [name, t] : graph.store().all())
@@ -69,6 +95,7 @@ void expect_trained(BoundGraph& graph, const Options& options) {
 }
 
 int infer_command(const Options& options) {
+  if (!options.files.empty() && is_model_file(options.files.front())) return infer_model(options);
   const Flow flow = read_flow(options);
   if (!options.producers.empty() && !options.prompt_given) {
     Options inference = options;

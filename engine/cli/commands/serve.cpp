@@ -40,16 +40,6 @@ WeightsVersion version_of(const BoundGraph& graph, const std::string& path) {
   return {static_cast<int>(state.cycle), state.step};
 }
 
-void declare_parameters(BoundGraph& graph, int cycle, const RunSettings& run) {
-  LoweringOptions o;
-  o.mode = Mode::infer;
-  o.cycle = cycle;
-  o.device = run;
-  o.branches = graph.graph().branches(cycle);
-  o.wanted = graph.results(cycle);
-  graph.lower(o);
-}
-
 int wait_for_end(const sigset_t& signals) {
   int signal = 0;
   sigwait(&signals, &signal);
@@ -75,7 +65,8 @@ int serve_command(const Options& options) {
     graph->assume_declared_streams();
     const sigset_t signals = hold_signals();
     Serving serving(given, *graph);
-    declare_parameters(*graph, cycle, options.run);
+    const Model model = graph->model(cycle);
+    model.trace(model.entry("forward"), {});  // declares its parameters
     const auto snapshots = std::make_shared<Snapshots>(graph->store(), version_of(*graph, options.weights));
     RunScene scene;
     scene.cycle = cycle;

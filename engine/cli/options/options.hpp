@@ -44,6 +44,8 @@ struct Options {
   std::vector<std::string> show;  // summary flow widths program kernels memory; empty: the first three
   std::string after;              // pass name, or "all"
   bool dot = false, inference = false, select = false, placement = false;
+  std::string entry;   // of a model of another program; empty: "decode", or "forward"
+  int64_t tokens = 1;  // of one run of it
   // profile and bench
   int64_t cycle = 1;  // from 1
   std::string trace;

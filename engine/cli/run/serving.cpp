@@ -154,7 +154,9 @@ void Serving::attach(CycleRuntime& runtime, int cycle) {
 }
 
 void Serving::serve(int cycle, const std::shared_ptr<Snapshots>& snapshots) {
-  if (!http_.empty() || !zmq_.empty()) predictor_->serve(graph_, cycle, options_.run, snapshots);
+  if (!http_.empty() || !zmq_.empty())
+    predictor_->serve(graph_.model(cycle, graph_.settings(cycle, options_.run).seed), cycle,
+                      graph_.compile_options(options_.run), snapshots);
   show(cycle, snapshots);
   service_->set_graph(graph_json(graph_.graph(), graph_.types(), graph_.widths(), graph_.store()));
 }

@@ -334,16 +334,30 @@ TEST_CASE("decoder: what does not fit is refused, and the sequence is unchanged"
   CHECK(copied(session.append({tokens.data(), 2})) == copied(again.append({tokens.data(), 2})));
 }
 
-TEST_CASE("decoder: a device with a memory of its own is refused") {
-  const Model model = small_llama();
+TEST_CASE("decoder: on a device with a memory of its own, sessions take turns on shared plans and grow") {
+  const Model model = small_llama(), same = small_llama();
   const auto executor = make_sequential_executor();
   Registry registry;
-  add_fake_accelerator(registry, "fake");
+  const auto device = add_fake_accelerator(registry, "fake");
   CompileOptions options = on_device("fake");
   options.registry = &registry;
-  CHECK(message_of([&] { Decoder(model, *executor, options); }) ==
-        "the device 'fake' has a memory of its own, where sessions cannot share a program\n"
-        "use a device in host memory: cpu");
+  const auto tokens = some_tokens(80, model.vocabulary), others = some_tokens(80, model.vocabulary, 10);
+  Decoder on_host(same, *executor, on_device("cpu"));
+  Session first_on_host(on_host), second_on_host(on_host);
+  {
+    Decoder decoder(model, *executor, options);
+    Session first(decoder), second(decoder);
+    const auto close = [](const std::vector<float>& scores, const std::vector<float>& expected) {
+      for (size_t i = 0; i < expected.size(); ++i) REQUIRE(scores[i] == Approx(expected[i]).margin(1e-5));
+    };
+    for (size_t at = 0, n = 1; at < tokens.size(); at += n, n = std::min<size_t>(n % 11 + 3, tokens.size() - at)) {
+      close(copied(first.append({&tokens[at], n})), copied(first_on_host.append({&tokens[at], n})));
+      close(copied(second.append({&others[at], n})), copied(second_on_host.append({&others[at], n})));
+    }
+    CHECK(first.capacity() == 128);
+    CHECK(device->kernels > 0);
+    CHECK(decoder.plans() <= 4);
+  }
 }
 
 TEST_CASE("llama: tensors and sizes that do not fit are refused by name") {

@@ -98,6 +98,8 @@ TEST_CASE("snapshot step: a device with its own memory gives every held snapshot
   DeviceSettings settings;
   settings.device = "fake_of_snapshots";
   check_every_snapshot(settings);
+  // The frozen weights: for the program of the trainer's side, and for all snapshots together.
+  CHECK(device->uploaded < 3 * kFrozenOutputs * kFrozenInputs * sizeof(float));
 }
 
 TEST_CASE("snapshot step: snapshots and their readers share frozen weights") {

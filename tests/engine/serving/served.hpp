@@ -77,7 +77,7 @@ struct Served {
     runtime->set_control(&control);
     runtime->keep_snapshots([this, s](const std::shared_ptr<Snapshots>& kept) {
       snapshots = kept;
-      predictor.serve(*graph, 0, s, kept);
+      predictor.serve(graph->model(0), 0, graph->compile_options(s), kept);
     });
   }
   ~Served() { end(); }

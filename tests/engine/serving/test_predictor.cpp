@@ -2,8 +2,10 @@
 #include "tests/engine/serving/served.hpp"
 
 #include <atomic>
+#include <future>
 #include <map>
 
+#include "tests/engine/language/small_llama.hpp"
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
@@ -143,7 +145,7 @@ TEST_CASE("predictor: predictions do not change the training") {
     std::thread client;
     if (asked) {
       runtime.keep_snapshots([&](const std::shared_ptr<Snapshots>& kept) {
-        predictor.serve(*g, 0, s, kept);
+        predictor.serve(g->model(0), 0, g->compile_options(s), kept);
         client = std::thread([&] {
           while (!over) answers += ask(predictor, 5, numbers(20)).prediction.has_value();
         });
@@ -157,4 +159,47 @@ TEST_CASE("predictor: predictions do not change the training") {
     return learned_bytes(*g);
   };
   CHECK(learned(true) == learned(false));
+}
+
+TEST_CASE("predictor: a model without a flow answers like its own program") {
+  const Model model = small_llama();
+  const auto snapshots = std::make_shared<Snapshots>(*model.parameters, WeightsVersion{});
+  Predictor predictor;
+  predictor.serve(model, 0, {}, snapshots, 4);
+  const auto ports = predictor.ports();
+  REQUIRE(ports->inputs.size() == 1);
+  CHECK(ports->inputs[0].name == "tokens");
+  CHECK(ports->inputs[0].sample == TensorType{DType::I32, Shape{4}});
+  CHECK(ports->inputs[0].classes == 50);
+  REQUIRE(ports->outputs.size() == 1);
+  CHECK(ports->outputs[0].name == "scores");
+  CHECK(ports->outputs[0].sample == TensorType{DType::F32, Shape{4, 50}});
+
+  std::vector<int32_t> tokens = some_tokens(3 * 4, 50);
+  const auto bytes = [&] {
+    const auto* p = reinterpret_cast<const std::byte*>(tokens.data());
+    return std::vector<std::byte>(p, p + tokens.size() * sizeof(int32_t));
+  };
+  std::promise<std::vector<float>> answer;
+  predictor.ask(ports, 3, {bytes()}, [&](const Prediction* p, const Error*) {
+    answer.set_value(p ? floats_of(p->outputs.at(0)) : std::vector<float>{});
+  });
+  const std::vector<float> scores = answer.get_future().get();
+  StepOptions options;
+  options.mode = Mode::infer;
+  options.batch = 3;
+  options.tokens = 4;
+  const auto executor = make_sequential_executor();
+  CompiledStep step(lower(model, options), *model.parameters, *executor, {});
+  const void* streams[1] = {tokens.data()};
+  step.set(streams, 0, 1, 0);
+  step.run();
+  REQUIRE(scores.size() == 3 * 4 * 50);
+  for (size_t i = 0; i < scores.size(); ++i)
+    CHECK(scores[i] == Approx(step.executable().output("scores").data<float>()[i]).margin(1e-5));
+  tokens[5] = 50;
+  CHECK(message_of([&] { predictor.ask(ports, 3, {bytes()}, nullptr); }).find("the graph knows 50 classes") !=
+        std::string::npos);
+  for (const auto& [name, t] : snapshots->newest()->weights().all())
+    CHECK(t.storage == model.parameters->find(name)->storage);
 }

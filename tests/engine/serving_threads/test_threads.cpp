@@ -39,7 +39,7 @@ class ByHand {
     set(0);
     snapshots_ = std::make_shared<Snapshots>(graph_->store(), WeightsVersion{0, 0});
     snapshots_->attach(boundary_);
-    predictor_.serve(*graph_, 0, settings(1), snapshots_);
+    predictor_.serve(graph_->model(0), 0, graph_->compile_options(settings(1)), snapshots_);
     RunScene scene;
     scene.trains = true;
     scene.metrics = {"loss"};

@@ -1,4 +1,4 @@
-#include "engine/flow/index_limits.hpp"
+#include "engine/model/index_limits.hpp"
 
 #include <algorithm>
 #include <map>

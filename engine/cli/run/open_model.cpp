@@ -1,0 +1,40 @@
+#include "engine/cli/run/open_model.hpp"
+
+#include <filesystem>
+
+#include <fmt/core.h>
+
+#include "engine/transformer/architectures.hpp"
+
+namespace harmonics::engine::cli {
+
+bool is_model_file(const std::string& path) {
+  std::error_code failed;
+  if (path.ends_with(".hmx") || !std::filesystem::is_regular_file(path, failed)) return false;
+  const auto file = MappedFile::open(path);
+  return is_importable(path, {static_cast<const char*>(file->data()), file->bytes()}, Registry::global());
+}
+
+OpenedModel open_model(const std::string& path, const Options& options) {
+  OpenedModel opened{import_model(path, Registry::global()), {}};
+  ModelOptions types;
+  if (options.weight_type) types.weights = options.weight_type;
+  types.cache = options.cache_type;
+  opened.model = model_of(opened.imported, types);
+  opened.model.limits = options.limits;
+  return opened;
+}
+
+void expect_no_flow_flags(const Options& options) {
+  const std::pair<const char*, bool> flags[] = {{"--weights", !options.weights.empty()},
+                                                {"--weights-from", !options.weights_from.empty()},
+                                                {"--graph", !options.graph.empty()},
+                                                {"--untrained", options.untrained},
+                                                {"--dot", options.dot}};
+  for (const auto& [name, given] : flags)
+    if (given)
+      throw Error(ErrorKind::Usage, fmt::format("{} is for flows, and '{}' is a model with weights of its own", name,
+                                                options.files.front()));
+}
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,25 @@
+// Opens a model from a file of another program, for verbs that also take flows.
+#pragma once
+
+#include <string>
+
+#include "engine/cli/options/options.hpp"
+#include "engine/model/imported.hpp"
+#include "engine/model/model.hpp"
+
+namespace harmonics::engine::cli {
+
+// Whether an importer reads the file: a model, and no flow. Files named .hmx are flows.
+bool is_model_file(const std::string& path);
+
+struct OpenedModel {
+  ImportedModel imported;  // the tokenizer may be in its file
+  Model model;
+};
+// With the limits and the types of --weight-type and --cache-type.
+OpenedModel open_model(const std::string& path, const Options& options);
+
+// Throws ErrorKind::Usage if a flag is given that is for flows only: data for training, --weights, --graph.
+void expect_no_flow_flags(const Options& options);
+
+}  // namespace harmonics::engine::cli

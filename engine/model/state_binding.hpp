@@ -1,0 +1,42 @@
+// StateBinding: a store's parameters, and states beside them that belong to a session or to nobody.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "engine/model/parameter_store.hpp"
+
+namespace harmonics::engine {
+
+// Parameters of the store stay unchanged: ErrorKind::Internal for a program that changes one. States are allocated, not
+// initialised, when a program first asks for them, and stay in `states`, which must outlive every such program. On a
+// device with a memory of its own, programs of the store's queue share one mirror of each state.
+class StateBinding final : public TensorBinding {
+ public:
+  struct States {
+    std::map<std::string, std::shared_ptr<Storage>> memory;
+    std::shared_ptr<DeviceQueue> queue;  // of the mirrors
+    std::map<std::string, std::shared_ptr<DeviceTensor>> mirrors;
+  };
+  StateBinding(ParameterStore& store, States& states, std::function<bool(const std::string& name)> is_state)
+      : store_(store), states_(states), is_state_(std::move(is_state)) {}
+
+  void* parameter(const std::string& name, const TensorType& type) override;
+  Layout layout(const std::string& name, const TensorType& type, Layout preferred) override;
+  bool is_constant(const std::string& name) override;
+  std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) override;
+  void will_change(const std::string& name) override;
+  std::shared_ptr<const void> user_of(const std::string& name) override;
+  std::shared_ptr<DeviceQueue> queue_on(const ItemPtr& device) override;
+  std::shared_ptr<DeviceTensor> parameter_on(const std::shared_ptr<DeviceQueue>& queue, const std::string& name,
+                                             const TensorType& type) override;
+
+ private:
+  ParameterStore& store_;
+  States& states_;
+  std::function<bool(const std::string&)> is_state_;
+};
+
+}  // namespace harmonics::engine
