@@ -157,7 +157,7 @@ std::vector<Functional> linears() {
        "types, and the weight of a stored type (q8_0 ...)",
        linear,
        linear_gradient,
-       {.transposable = 1, .scaled = 0, .free_types = 5}},
+       {.transposable = 1, .scaled = 0, .free_types = 5, .stored = 1}},
       {"dot_add", "a sum plus a product of tensors, computed in place where possible",
        "sum [...], a, b, keep []? {lhs_contract: ints, rhs_contract: ints, lhs_batch: ints, rhs_batch: ints} -> y "
        "[...]; sum + dot(a, b), the product alone where keep is false",
