@@ -105,7 +105,7 @@ bool KernelSource::has(Rounding rounding) const { return rounding == Rounding::n
 
 std::string KernelSource::description() const {
   const char* line = device_ ? device_->table<hx_device_vt>().describe(device_->self) : nullptr;
-  return line ? line : "";
+  return line ? line : name_;
 }
 
 KernelPtr KernelSource::find(const Program& program, const Node& node, uint64_t constants) {
@@ -117,7 +117,8 @@ KernelPtr KernelSource::find(const Program& program, const Node& node, uint64_t 
 
 std::string KernelSource::why_not(const Program& program, const Node& node) {
   if (node.op == Op::host_call || node.op == Op::scan) return "";
-  return why_not(name_of(node), node.attributes, input_types(program, node), output_types(program, node));
+  return why_not(name_of(node), node.attributes, input_types(program, node), output_types(program, node),
+                 program.scope_of(node).rounding);
 }
 
 KernelPtr KernelSource::find(const std::string& op, const AttributeMap& attributes,
@@ -127,8 +128,9 @@ KernelPtr KernelSource::find(const std::string& op, const AttributeMap& attribut
 }
 
 std::string KernelSource::why_not(const std::string& op, const AttributeMap& attributes,
-                                  const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs) {
-  return device_ ? answer(op, attributes, inputs, outputs, 0, flags_).declined : "";
+                                  const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs,
+                                  std::optional<Rounding> rounding) {
+  return device_ ? answer(op, attributes, inputs, outputs, 0, flags_of(rounding)).declined : "";
 }
 
 const KernelSource::Answer& KernelSource::answer(const std::string& op, const AttributeMap& attributes,

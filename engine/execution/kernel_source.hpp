@@ -38,7 +38,7 @@ class KernelSource {
   const ItemPtr& device() const { return device_; }  // null for the reference
   uint32_t flags() const { return flags_; }          // call-site flags, HX_SITE_...
   bool has(Rounding rounding) const;                 // whether the device has kernels with that rounding
-  std::string description() const;                   // the device's own line about itself; "" for the reference
+  std::string description() const;                   // the device's own line about itself
   // Returns null if the device has no kernel. Throws ErrorKind::Device with the call site if the device fails.
   // `constants`: bit i: input i never changes. Nodes may round as their scope says, calls without one as `rounding`
   // says, or the precision of this source. A device is shown those roundings that it has.
@@ -48,7 +48,7 @@ class KernelSource {
   // The device's reason for having no kernel; "" if it gave none or has one.
   std::string why_not(const Program& program, const Node& node);
   std::string why_not(const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
-                      const std::vector<TensorType>& outputs);
+                      const std::vector<TensorType>& outputs, std::optional<Rounding> rounding = {});
 
  private:
   struct Answer {

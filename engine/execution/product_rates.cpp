@@ -24,9 +24,9 @@ namespace harmonics::engine {
 namespace {
 
 constexpr Rounding kCandidates[] = {Rounding::fp16, Rounding::bf16};
-constexpr int64_t kRows = 256, kDepth = 512, kColumns = 512;
-constexpr int kTimes = 5;
-constexpr size_t kLargestFile = 64 << 10;
+constexpr int64_t kProductRows = 256, kProductDepth = 512, kProductColumns = 512;
+constexpr int kTimedRuns = 5;
+constexpr size_t kLargestRates = 64 << 10;
 
 Precision precision_of(Rounding rounding) { return rounding == Rounding::bf16 ? Precision::bf16 : Precision::fp16; }
 
@@ -34,12 +34,13 @@ KernelPtr product_kernel(KernelSource& kernels, Rounding rounding) {
   AttributeMap axes;
   axes.set("lhs_contract", std::vector<int64_t>{1}).set("rhs_contract", std::vector<int64_t>{0});
   axes.set("lhs_batch", std::vector<int64_t>{}).set("rhs_batch", std::vector<int64_t>{});
-  return kernels.find("dot", axes, {{DType::F32, {kRows, kDepth}}, {DType::F32, {kDepth, kColumns}}},
-                      {{DType::F32, {kRows, kColumns}}}, 0, rounding);
+  return kernels.find("dot", axes,
+                      {{DType::F32, {kProductRows, kProductDepth}}, {DType::F32, {kProductDepth, kProductColumns}}},
+                      {{DType::F32, {kProductRows, kProductColumns}}}, 0, rounding);
 }
 
 // Seconds of a run of all parts, one after another.
-double seconds_of(const Kernel& kernel, void* const* buffers) {
+double seconds_of_product(const Kernel& kernel, void* const* buffers) {
   const auto start = std::chrono::steady_clock::now();
   for (uint32_t phase = 0; phase < kernel.raw().phases; ++phase)
     for (uint32_t part = 0; part < kernel.raw().parts[phase]; ++part)
@@ -47,14 +48,14 @@ double seconds_of(const Kernel& kernel, void* const* buffers) {
   return std::max(1e-9, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 }
 
-HTensor operand(int64_t rows, int64_t columns) {
+HTensor timed_operand(int64_t rows, int64_t columns) {
   HTensor x(DType::F32, {rows, columns});
   for (int64_t i = 0; i < x.size(); ++i) x.mutable_data<float>()[i] = static_cast<float>(i % 251 - 125.5) / 128;
   return x;
 }
 
 // Runs alternate, so that other load on the machine meets all alike; the fastest of each counts.
-ProductRates measure(KernelSource& kernels) {
+ProductRates measured_rates(KernelSource& kernels) {
   struct Timed {
     Rounding rounding;
     KernelPtr kernel;
@@ -69,21 +70,23 @@ ProductRates measure(KernelSource& kernels) {
     const auto bytes = static_cast<int64_t>(std::max<uint64_t>(64, kernel->raw().workspace));
     all.push_back({rounding, kernel, HTensor(DType::U8, {bytes})});
   }
-  HTensor a = operand(kRows, kDepth), b = operand(kDepth, kColumns), c(DType::F32, {kRows, kColumns});
-  for (int i = 0; i <= kTimes; ++i)  // the first run touches memory
+  HTensor a = timed_operand(kProductRows, kProductDepth), b = timed_operand(kProductDepth, kProductColumns),
+          c(DType::F32, {kProductRows, kProductColumns});
+  for (int i = 0; i <= kTimedRuns; ++i)  // the first run touches memory
     for (Timed& t : all) {
       void* const buffers[] = {a.mutable_bytes(), b.mutable_bytes(), c.mutable_bytes(), t.workspace.mutable_bytes()};
-      const double seconds = seconds_of(*t.kernel, buffers);
+      const double seconds = seconds_of_product(*t.kernel, buffers);
       if (i > 0) t.best = std::min(t.best, seconds);
     }
   ProductRates rates;
   for (const Timed& t : all)
-    (t.rounding == Rounding::none ? rates.f32 : rates.narrow[t.rounding]) = 2.0 * kRows * kDepth * kColumns / t.best;
+    (t.rounding == Rounding::none ? rates.f32 : rates.narrow[t.rounding]) =
+        2.0 * kProductRows * kProductDepth * kProductColumns / t.best;
   return rates;
 }
 
 // What the rates belong to: another processor, instruction set or kernel has others.
-std::string key_of(KernelSource& kernels, const std::string& device) {
+std::string key_of_rates(KernelSource& kernels, const std::string& device) {
   std::string key = device + ", " + processor_name();
   for (const Rounding rounding : {Rounding::none, kCandidates[0], kCandidates[1]}) {
     if (rounding != Rounding::none && !kernels.has(rounding)) continue;
@@ -98,20 +101,20 @@ std::string key_of(KernelSource& kernels, const std::string& device) {
 }
 
 // "" for a file that another user may have written.
-std::string text_of_file(const std::string& path) {
+std::string text_of_rates(const std::string& path) {
   struct stat s {};
   if (path.empty() || ::stat(path.c_str(), &s) != 0 || !S_ISREG(s.st_mode) || s.st_uid != ::geteuid() ||
       (s.st_mode & S_IWOTH))
     return "";
   try {
-    return read_file(path, kLargestFile);
+    return read_file(path, kLargestRates);
   } catch (const Error&) {
     return "";
   }
 }
 
 // Appends the line; a file that has grown large begins anew. Without a writable folder the next run measures again.
-void keep(const std::string& path, const std::string& line, bool anew) {
+void keep_rates(const std::string& path, const std::string& line, bool anew) {
   if (path.empty()) return;
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
@@ -123,14 +126,14 @@ void keep(const std::string& path, const std::string& line, bool anew) {
 }
 
 ProductRates product_rates(KernelSource& kernels, const std::string& device) {
-  const std::string path = product_rates_path(), key = key_of(kernels, device), text = text_of_file(path);
+  const std::string path = product_rates_path(), key = key_of_rates(kernels, device), text = text_of_rates(path);
   if (const std::optional<ProductRates> known = find_rates(text, key)) return *known;
-  const ProductRates rates = measure(kernels);
-  keep(path, rates_line(key, rates), text.size() > kLargestFile / 2);
+  const ProductRates rates = measured_rates(kernels);
+  keep_rates(path, rates_line(key, rates), text.size() > kLargestRates / 2);
   return rates;
 }
 
-std::optional<double> positive(std::string_view text) {
+std::optional<double> positive_rate(std::string_view text) {
   double value = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failed != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value <= 0)
@@ -150,7 +153,7 @@ std::optional<ProductRates> rates_of(std::string_view fields) {
     const size_t equals = field.find('=');
     if (equals == std::string_view::npos) return std::nullopt;
     const std::string_view name = field.substr(0, equals);
-    const std::optional<double> rate = positive(field.substr(equals + 1));
+    const std::optional<double> rate = positive_rate(field.substr(equals + 1));
     const std::optional<Rounding> rounding = rounding_named(name);
     if (!rate || (name != "fp32" && (!rounding || *rounding == Rounding::none))) return std::nullopt;
     (name == "fp32" ? rates.f32 : rates.narrow[*rounding]) = *rate;

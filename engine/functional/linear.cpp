@@ -27,11 +27,13 @@ struct Conversion {
     const std::string sums = a.text("accumulate", ""), result = a.text("out_dtype", "");
     activation_type = a.text("activation_type", "");
     out = result.empty() ? x : dtype_named(result);
-    if (!is_float(x) || (!is_float(weight) && !is_stored(weight)))
-      return expect(sums.empty() && result.empty() && activation_type.empty(), "linear",
-                    "out_dtype, accumulate and activation_type are for floats, not for x " + text_of(operand) +
-                        " and weight " + text_of(matrix),
-                    ErrorKind::Type);
+    if (!is_float(x) || (!is_float(weight) && !is_stored(weight))) {
+      expect(sums.empty() && result.empty() && activation_type.empty(), "linear",
+             "out_dtype, accumulate and activation_type are for floats, not for x " + text_of(operand) +
+                 " and weight " + text_of(matrix),
+             ErrorKind::Type);
+      return;
+    }
     const bool doubles = x == DType::F64 || weight == DType::F64;
     expect(sums != "f32" || !doubles, "linear", "f64 is not summed in f32; leave accumulate out or cast it first",
            ErrorKind::Type);

@@ -63,6 +63,9 @@ bool can_quantise(const Program& program, const Node& node, const std::string& t
 }  // namespace
 
 bool multiplies(const Program& program, const Node& node) {
+  if (node.op == Op::scan)
+    return std::any_of(node.body->nodes.begin(), node.body->nodes.end(),
+                       [&](const Node& n) { return multiplies(*node.body, n); });
   if (node.op != Op::call) return node.op == Op::dot;
   const FunctionalPtr f = called_by(node);
   if (!f) return false;

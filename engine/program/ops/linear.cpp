@@ -75,7 +75,8 @@ struct DotTypes {
     if (!is_float(left) || !is_float(right)) {
       if (!sums.empty() || !result.empty())
         misfit(Op::dot, ErrorKind::Type, in, "out_dtype and accumulate are for operands of floating-point types");
-      return expect_same_dtype(Op::dot, in);
+      expect_same_dtype(Op::dot, in);
+      return;
     }
     if (!sums.empty() && sums != "f32" && sums != "f64")
       misfit(Op::dot, ErrorKind::Type, in, "accumulate is f32 or f64, not '" + sums + "'");
@@ -153,7 +154,7 @@ void evaluate_plain_dot(const AttributeMap& a, Inputs in, Outputs out) {
   });
 }
 
-void convert(const ConstView& from, const View& to) {
+void cast_view(const ConstView& from, const View& to) {
   op_row(Op::cast).evaluate(AttributeMap(), std::span(&from, 1), std::span(&to, 1));
 }
 
@@ -165,10 +166,10 @@ void evaluate_dot(const AttributeMap& a, Inputs in, Outputs out) {
   for (const TensorType& t : {given[0], given[1], out[0].type}) wide.emplace_back(types.wide, t.shape);
   std::vector<View> views;
   for (HTensor& t : wide) views.push_back({{types.wide, t.shape()}, t.mutable_bytes()});
-  for (size_t i = 0; i < 2; ++i) convert(in[i], views[i]);
+  for (size_t i = 0; i < 2; ++i) cast_view(in[i], views[i]);
   const ConstView operands[] = {{views[0].type, views[0].data}, {views[1].type, views[1].data}};
   evaluate_plain_dot(a, operands, std::span(&views[2], 1));
-  convert({views[2].type, views[2].data}, out[0]);
+  cast_view({views[2].type, views[2].data}, out[0]);
 }
 
 Axes counting(size_t first, size_t count) {

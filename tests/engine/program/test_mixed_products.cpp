@@ -51,8 +51,8 @@ TEST_CASE("mixed products: operands of several float types are summed in the wid
   for (const DType left : {DType::F16, DType::BF16, DType::F32, DType::F64})
     for (const DType right : {DType::F16, DType::BF16, DType::F32, DType::F64}) {
       CAPTURE(dtype_name(left), dtype_name(right));
-      const bool doubles = left == DType::F64 || right == DType::F64;
-      const DType wide = doubles ? DType::F64 : DType::F32;
+      const bool any_f64 = left == DType::F64 || right == DType::F64;
+      const DType wide = any_f64 ? DType::F64 : DType::F32;
       const HTensor x = cast(a, left), y = cast(b, right), product = product_of(x, y, matrix_axes());
       CHECK(product.dtype() == (left == right ? left : wide));
       CHECK(doubles_of_rounded(product_of(cast(x, wide), cast(y, wide), matrix_axes()), product.dtype()) ==
