@@ -50,7 +50,7 @@ double seconds_of_product(const Kernel& kernel, void* const* buffers) {
 
 HTensor timed_operand(int64_t rows, int64_t columns) {
   HTensor x(DType::F32, {rows, columns});
-  for (int64_t i = 0; i < x.size(); ++i) x.mutable_data<float>()[i] = static_cast<float>(i % 251 - 125.5) / 128;
+  for (int64_t i = 0; i < x.size(); ++i) x.mutable_data<float>()[i] = (static_cast<float>(i % 251) - 125.5f) / 128;
   return x;
 }
 

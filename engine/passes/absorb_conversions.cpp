@@ -5,6 +5,7 @@
 
 #include "engine/passes/match.hpp"
 #include "engine/passes/uses.hpp"
+#include "engine/program/op.hpp"
 
 namespace harmonics::engine {
 

@@ -3,6 +3,7 @@
 
 #include "engine/passes/pass.hpp"
 #include "engine/passes/precision_policy.hpp"
+#include "engine/program/op.hpp"
 
 namespace harmonics::engine {
 
