@@ -51,6 +51,10 @@ RunState state_of(const Fields& f, int64_t version, TensorFile& file) {
     for (const auto& [functional, v] : by.all())
       s.implementations[functional] = by.text(std::string(functional).c_str());
   }
+  if (f.all().contains("routes")) {
+    const Fields by = f.object("routes");
+    for (const auto& [what, v] : by.all()) s.routes[what] = by.text(std::string(what).c_str());
+  }
   s.metrics = f.object("metrics").numbers();
   return s;
 }
@@ -63,13 +67,14 @@ std::string RunState::position() const { return fmt::format("epoch {}, sample {}
 
 void write_state(const RunState& s, TensorFile& file) {
   file.tensors.erase(file.tensors.lower_bound("run/"), file.tensors.lower_bound("run0"));  // of an earlier state
-  json::object streams, implementations, live;
+  json::object streams, implementations, routes, live;
   for (const auto& [name, at] : s.live) {
     json::object o{{"index", at.index}, {"position", at.position}};
     if (!at.type.empty()) o["type"] = at.type;
     live[name] = std::move(o);
   }
   for (const auto& [functional, winner] : s.implementations) implementations[functional] = winner;
+  for (const auto& [what, route] : s.routes) routes[what] = route;
   for (const auto& [name, size] : s.streams) streams[name] = size;
   json::object o{{"version", kVersion},
                  {"cycle", s.cycle},
@@ -93,6 +98,7 @@ void write_state(const RunState& s, TensorFile& file) {
                  {"batch", s.batch},
                  {"accumulate", s.accumulate},
                  {"implementations", implementations},
+                 {"routes", routes},
                  {"metrics", exact(s.metrics)},
                  {"record", json_of(s.record, file)}};
   if (s.learning_rate_set) o["learning_rate_set"] = exact(*s.learning_rate_set);

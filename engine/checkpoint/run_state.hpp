@@ -35,7 +35,10 @@ struct RunState {
   std::string training, device;  // training settings and device
   int64_t batch = 0, accumulate = 1;
   std::map<std::string, std::string> implementations;  // of each functional; empty: written by an earlier version
-  std::map<std::string, double> metrics;               // for display
+  // What decides the last bits beside the settings: "precision" ("precision chosen": by auto), "device" (its own line,
+  // with the instruction set), "kernels of OPERATION"; empty: written by an earlier version
+  std::map<std::string, std::string> routes;
+  std::map<std::string, double> metrics;  // for display
 
   // Returns "epoch 3, sample 1,200"; epochs count from 1 here.
   std::string position() const;

@@ -21,6 +21,7 @@
 #include "engine/cli/run/outputs.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/execution/device_choice.hpp"
+#include "engine/execution/product_rates.hpp"
 #include "engine/plugin/loader.hpp"
 #include "engine/program/functional.hpp"
 
@@ -52,6 +53,7 @@ int dispatch(const VerbRow& verb, Options options) {
     options.run.device = choice.device;
     if (!choice.note.empty() && !options.quiet) print_note(choice.note);
   }
+  settle_precision(options.run, Registry::global(), options.run.deterministic);
   return verb.run(options);
 }
 

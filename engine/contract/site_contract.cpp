@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "engine/program/functional.hpp"
+#include "engine/program/op.hpp"
 
 namespace harmonics::engine {
 
@@ -23,6 +24,13 @@ bool is_mixed(const Functional& functional, uint16_t minor, const std::vector<Te
   return inputs[0].dtype != inputs[1].dtype;
 }
 
+// Whether the call is a product whose operands, sums or result have other types than before contract 1.5.
+bool is_free_product(std::string_view op, const AttributeMap& attributes, const std::vector<TensorType>& inputs) {
+  const OpRow* primitive = find_op(op);
+  return primitive && primitive->op == Op::dot && inputs.size() == 2 &&
+         (inputs[0].dtype != inputs[1].dtype || attributes.has("out_dtype") || attributes.has("accumulate"));
+}
+
 }  // namespace
 
 std::string beyond_contract(const Item& item, std::string_view op, const AttributeMap& attributes,
@@ -33,7 +41,8 @@ std::string beyond_contract(const Item& item, std::string_view op, const Attribu
     return fmt::format("it is built for contract {}.{}, and attributes of this call are of contract {}.{}",
                        HX_ABI_MAJOR, item.contract_minor, HX_ABI_MAJOR, needed);
   if (item.contract_minor >= kFreeOperands) return "";
-  const bool mixed = functional && is_mixed(*functional, item.contract_minor, inputs);
+  const bool mixed =
+      (functional && is_mixed(*functional, item.contract_minor, inputs)) || is_free_product(op, attributes, inputs);
   if (!has_stored(inputs) && !has_stored(outputs) && !mixed) return "";
   return fmt::format("its library is built for contract {}.{}, such element types came with {}.{}", HX_ABI_MAJOR,
                      item.contract_minor, HX_ABI_MAJOR, kFreeOperands);

@@ -1,5 +1,6 @@
 #include "engine/cycle/cycle_checkpoints.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/core.h>
@@ -14,6 +15,42 @@ namespace {
 void expect_same(std::vector<std::string>& notes, const std::string& what, const std::string& was,
                  const std::string& is) {
   if (was != is) notes.push_back(fmt::format("{} was {} when the checkpoint was written and is {} now", what, was, is));
+}
+
+// Members of "a, b" that "a, c" lacks.
+std::string further(const std::string& list, const std::string& than) {
+  std::string more;
+  for (size_t at = 0; at < list.size();) {
+    const size_t end = std::min(list.find(", ", at), list.size());
+    const std::string member = list.substr(at, end - at);
+    if ((", " + than + ", ").find(", " + member + ", ") == std::string::npos)
+      more += (more.empty() ? "" : ", ") + member;
+    at = end + 2;
+  }
+  return more;
+}
+
+// One line on routes that were not taken before; "": results have the bits of an uninterrupted run, or other notes say
+// why they have not. Programs that are compiled later, as those of short batches, may add kernels, so that those of
+// before are a superset.
+std::string other_routes(const RunState& was, const RunState& is) {
+  constexpr size_t kShown = 3;
+  const bool same_programs = was.identity == is.identity && was.batch == is.batch && was.training == is.training &&
+                             was.accumulate == is.accumulate && was.device == is.device;
+  std::vector<std::string> all;
+  for (const auto& [what, route] : is.routes) {
+    const auto before = was.routes.find(what);
+    if (what.rfind("precision", 0) == 0 || before == was.routes.end() || before->second == route) continue;
+    const bool kernels = what.rfind("kernels of ", 0) == 0;
+    if (kernels && !same_programs) continue;
+    const std::string now = kernels ? further(route, before->second) : route;
+    if (!now.empty())
+      all.push_back(fmt::format("{} {} ({} before)", kernels ? what : "the device is", now, before->second));
+  }
+  if (all.empty()) return "";
+  std::string text = "bits may differ from an uninterrupted run: " + all.front();
+  for (size_t i = 1; i < std::min(all.size(), kShown); ++i) text += "; " + all[i];
+  return all.size() > kShown ? fmt::format("{}; and {} more", text, all.size() - kShown) : text;
 }
 
 std::string size_text(uint64_t n) { return n ? std::to_string(n) : "unknown"; }
@@ -75,6 +112,7 @@ std::vector<std::string> CycleCheckpoints::differences(const RunState& was, cons
   for (const auto& [functional, winner] : is.implementations)
     if (const auto at = was.implementations.find(functional); at != was.implementations.end())
       expect_same(notes, "what computes '" + functional + "'", at->second, winner);
+  if (std::string text = other_routes(was, is); !text.empty()) notes.push_back(std::move(text));
   return notes;
 }
 

@@ -28,6 +28,7 @@ void CyclePrograms::compile_first(const RunCounts& counts) {
 void CyclePrograms::renew(const RunCounts& counts) {
   by_branches_.clear();
   chosen_by_.clear();
+  kernels_of_.clear();
   chosen_ = nullptr;
   choose_branches(counts);
   of_batch(static_cast<int64_t>(plan_.batch));
@@ -82,12 +83,19 @@ LoweringOptions CyclePrograms::options(int64_t batch) const {
   return o;
 }
 
-std::map<std::string, std::string> CyclePrograms::implementations() const {
+namespace {
+
+std::map<std::string, std::string> listed(const std::map<std::string, std::set<std::string>>& sets) {
   std::map<std::string, std::string> all;
-  for (const auto& [functional, winners] : chosen_by_)
-    for (const std::string& winner : winners) all[functional] += (all[functional].empty() ? "" : ", ") + winner;
+  for (const auto& [name, members] : sets)
+    for (const std::string& member : members) all[name] += (all[name].empty() ? "" : ", ") + member;
   return all;
 }
+
+}  // namespace
+
+std::map<std::string, std::string> CyclePrograms::implementations() const { return listed(chosen_by_); }
+std::map<std::string, std::string> CyclePrograms::kernels() const { return listed(kernels_of_); }
 
 std::string CyclePrograms::hosted() const {
   if (!chosen_ || chosen_->by_batch.empty()) return "";
@@ -135,6 +143,7 @@ StepProgram CyclePrograms::compile(int64_t batch) {
   learn(lowered);
   for (const std::vector<Selected>* all : {&p.step->executable().selected(), &lowered.opened})
     for (const Selected& s : *all) chosen_by_[s.op].insert(s.winner);
+  for (const PlanStep& s : p.step->executable().steps()) kernels_of_[s.what].insert(s.kernel);
   const auto parts_of = [&](size_t metric, const std::vector<LossPart>& parts) {
     std::vector<size_t> of_metric;
     for (const LossPart& part : parts)

@@ -63,6 +63,8 @@ class CyclePrograms {
   bool changes(const std::string& tensor) const { return trained_.count(tensor) || changed_.count(tensor); }
   // The implementation of each functional compiled so far, for example "cpu, portable".
   std::map<std::string, std::string> implementations() const;
+  // The kernels of each operation compiled so far: "fp16 chunks, packed matmul".
+  std::map<std::string, std::string> kernels() const;
   // Returns one line that lists what the host computes for a device with its own memory; "": nothing.
   std::string hosted() const;
 
@@ -90,6 +92,7 @@ class CyclePrograms {
   std::vector<std::optional<TensorType>> result_types_;
   std::set<std::string> measured_, used_, trained_, changed_;
   std::map<std::string, std::set<std::string>> chosen_by_;
+  std::map<std::string, std::set<std::string>> kernels_of_;  // by operation
 };
 
 }  // namespace harmonics::engine

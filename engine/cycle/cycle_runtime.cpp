@@ -8,6 +8,8 @@
 #include "engine/checkpoint/checkpointer.hpp"
 #include "engine/cycle/cycle_run.hpp"
 #include "engine/cycle/last_good.hpp"
+#include "engine/execution/kernel_source.hpp"
+#include "engine/execution/product_rates.hpp"
 
 namespace harmonics::engine {
 
@@ -22,6 +24,7 @@ double machine_seconds() {
 CycleRuntime::CycleRuntime(BoundGraph& graph, int cycle, RunSettings settings)
     : graph_(graph), cycle_(cycle), settings_(std::move(settings)) {
   hooks_.clock = machine_seconds;
+  settle_precision(settings_, graph.registry(), settings_.deterministic);
 }
 CycleRuntime::~CycleRuntime() = default;
 
@@ -31,8 +34,34 @@ void CycleRuntime::resume(Checkpoint c) {
                 {fmt::format("its weights can be used: --weights {}", c.path)});
   const auto recorded = read_recorded_streams(graph_.graph(), c.file.metadata, c.path);
   hooks_.resume_notes = check_recorded(graph_.graph(), recorded, graph_.types(), c.path, OtherShape::begins_anew);
+  take_routes(c.state);
   graph_.restore(c.file);
   hooks_.resume = std::move(c);
+}
+
+// A choice of `auto` is that of the checkpoint, so that the run goes on with the same bits.
+void CycleRuntime::take_routes(const RunState& state) {
+  const auto was = state.routes.find("precision");
+  if (settings_.precision_reason.empty() || was == state.routes.end()) return;
+  const std::string now = precision_name(settings_.precision);
+  const bool asked = !state.routes.count("precision chosen");
+  if (was->second == now && !asked) return;
+  DeviceSettings recorded = settings_;
+  try {
+    recorded.precision = parse_precision(was->second);
+    KernelSource(recorded.device, graph_.registry(), recorded.precision);  // throws where the device lacks it
+  } catch (const Error&) {
+    hooks_.resume_notes.push_back(fmt::format(
+        "bits may differ from an uninterrupted run: the checkpoint was trained in {}, which device '{}' does "
+        "not compute here; precision auto: {}",
+        was->second, settings_.device, now));
+    return;
+  }
+  settings_.precision = recorded.precision;
+  settings_.precision_reason = asked ? "" : "the checkpoint was trained so";
+  if (was->second != now)
+    hooks_.resume_notes.push_back(
+        fmt::format("precision auto: {}, as the checkpoint was trained so (now it would be {})", was->second, now));
 }
 
 void CycleRuntime::declare_parameters() {
@@ -46,6 +75,8 @@ void CycleRuntime::declare_parameters() {
 
 CycleReport CycleRuntime::run() {
   report_ = {};
+  report_.precision = precision_name(settings_.precision);
+  report_.precision_reason = settings_.precision_reason;
   auto run = std::make_unique<CycleRun>(graph_, cycle_, settings_, hooks_, report_);
   const auto known = [this](CycleRun* now) {
     const std::lock_guard<std::mutex> lock(running_);

@@ -84,6 +84,7 @@ class CycleRuntime {
   void on_note(std::function<void(const std::string&)> callback) { hooks_.note = std::move(callback); }
 
  private:
+  void take_routes(const RunState& state);
   Error repaired(const Error& e, std::unique_ptr<CycleRun> run);
   std::optional<int64_t> repeat(int64_t until, std::string& why_not);
   void keep_copy();

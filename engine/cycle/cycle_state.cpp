@@ -4,6 +4,8 @@
 
 #include <fmt/core.h>
 
+#include "engine/execution/kernel_source.hpp"
+
 namespace harmonics::engine {
 
 namespace {
@@ -15,8 +17,7 @@ std::string reading(const JointOptions& o) {
 
 std::string device_text(const RunSettings& run) {
   if (run.precision == Precision::fp32) return run.device;
-  return run.device +
-         (run.precision == Precision::automatic ? ", fp16" : std::string(", ") + precision_name(run.precision));
+  return run.device + ", " + precision_name(run.precision);
 }
 
 }  // namespace
@@ -57,6 +58,10 @@ RunState CycleState::of_last_step() {
   s.batch = plan.settings.batch;
   s.accumulate = plan.settings.accumulate;
   s.implementations = cycle_.programs.implementations();
+  s.routes = {{"precision", precision_name(plan.run.precision)},
+              {"device", KernelSource(plan.run.device, plan.graph.registry()).description()}};
+  if (!plan.run.precision_reason.empty()) s.routes["precision chosen"] = "auto";
+  for (auto& [operation, kernels] : cycle_.programs.kernels()) s.routes["kernels of " + operation] = kernels;
   return s;
 }
 

@@ -258,6 +258,8 @@ void hx_graph::fit(const hx_fit_settings& settings, hx_fit_report& report) {
     if (g.graph().trains(cycle) || cycle == 0) result = std::move(one);
   }
   for (auto& [node, sink] : g.sinks()) sink->finish();
+  if (!result.precision_reason.empty())
+    notes.push_back(fmt::format("precision auto: {}, as {}", result.precision, result.precision_reason));
   if (!result.no_checkpoint.empty()) notes.push_back("the last checkpoint was not written: " + result.no_checkpoint);
   notes.insert(notes.end(), of_weights.begin(), of_weights.end());
   stopped_by_ = result.stopped_by;

@@ -8,6 +8,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/execution/compiled_plan.hpp"
 #include "engine/execution/device_plan.hpp"
+#include "engine/execution/product_rates.hpp"
 #include "engine/execution/selection.hpp"
 #include "engine/passes/pass.hpp"
 #include "engine/program/expand_calls.hpp"
@@ -22,6 +23,7 @@ struct Context {
   KernelSource& kernels;
   TensorBinding* binding;
   Selection& selection;
+  PrecisionPolicy policy;
   std::vector<Selected> settled = {};  // calls computed by a device kernel or by their body
 
   bool has_kernel(const Program& program, const Node& node) const { return kernels.find(program, node) != nullptr; }
@@ -40,14 +42,19 @@ Program run_advance_updates(const Program& p, Context&) { return advance_updates
 
 // Checks whether the device has a kernel for this call.
 AcceptsCall accepts_call(Context& c) {
-  return [&c](const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs) {
+  return [&c](const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
+              Rounding rounding) {
     if (c.kernels.is_reference()) return true;
-    const FunctionalPtr functional = FunctionalTable::global().find(callee);
-    if (!functional) return false;
-    const auto body = body_program(*functional, attributes, inputs);
     std::vector<TensorType> outputs;
-    for (const NamedValue& v : body->outputs) outputs.push_back(body->type(v.value));
-    return c.kernels.find(callee, attributes, inputs, outputs) != nullptr;
+    if (const OpRow* primitive = find_op(callee)) {
+      outputs = primitive->infer(attributes, inputs);
+    } else {
+      const FunctionalPtr functional = FunctionalTable::global().find(callee);
+      if (!functional) return false;
+      const auto body = body_program(*functional, attributes, inputs);
+      for (const NamedValue& v : body->outputs) outputs.push_back(body->type(v.value));
+    }
+    return c.kernels.find(callee, attributes, inputs, outputs, 0, rounding) != nullptr;
   };
 }
 
@@ -62,9 +69,14 @@ Program run_transpose_weights(const Program& p, Context& c) {
 Program run_fuse_updates(const Program& p, Context& c) {
   return c.options.fuse && !c.kernels.is_reference() ? fuse_updates(p, accepts_call(c)) : p;
 }
-Program run_fuse_scales(const Program& p, Context& c) {
-  return c.options.fuse && !c.kernels.is_reference() ? fuse_scales(p, accepts_call(c)) : p;
+Program run_absorb_conversions(const Program& p, Context& c) {
+  return c.options.fuse && !c.kernels.is_reference() ? absorb_conversions(p, accepts_call(c)) : p;
 }
+Program run_convert_operands(const Program& p, Context& c) {
+  if (c.kernels.is_reference()) return p;
+  return convert_operands(p, [&c](const Program& program, const Node& node) { return c.has_kernel(program, node); });
+}
+Program run_set_precision(const Program& p, Context& c) { return set_precision(p, c.policy); }
 Program run_accumulate_products(const Program& p, Context& c) {
   return c.options.fuse && !c.kernels.is_reference() ? accumulate_products(p, accepts_call(c)) : p;
 }
@@ -139,8 +151,10 @@ constexpr PassRow kPasses[] = {
     {"simplify", run_simplify},
     {"cse", run_cse, "simplify"},
     {"dce", run_dce, "cse"},
+    {"set_precision", run_set_precision, "dce"},
     {"select", run_select},
-    {"transpose_weights", run_transpose_weights, "dce select"},
+    {"absorb_conversions", run_absorb_conversions, "dce set_precision select"},
+    {"transpose_weights", run_transpose_weights, "dce select absorb_conversions"},
     {"fuse_calls", run_fuse_calls, "dce select"},
     {"recompute", run_recompute, "cse fuse_calls"},
     {"inline_calls", run_inline_calls, "fuse_calls recompute"},
@@ -148,12 +162,13 @@ constexpr PassRow kPasses[] = {
     {"simplify", run_simplify, "inline_calls"},
     {"cse", run_cse, "inline_calls"},
     {"dce", run_dce, "inline_calls"},
+    {"convert_operands", run_convert_operands, "inline_calls"},
     {"fuse_pooling", run_fuse_pooling, "inline_calls"},
-    {"fuse_updates", run_fuse_updates, "transpose_weights inline_calls"},
-    {"fuse_scales", run_fuse_scales, "fuse_updates"},
+    {"fuse_updates", run_fuse_updates, "transpose_weights inline_calls convert_operands"},
+    {"absorb_conversions", run_absorb_conversions, "fuse_updates"},
     {"accumulate_products", run_accumulate_products, "fuse_updates"},
     {"sum_with_products", run_sum_with_products, "fuse_updates accumulate_products"},
-    {"fuse_elementwise", run_fuse_elementwise, "fuse_pooling fuse_updates fuse_scales accumulate_products"},
+    {"fuse_elementwise", run_fuse_elementwise, "fuse_pooling fuse_updates absorb_conversions accumulate_products"},
     {"fuse_reductions", run_fuse_reductions, "fuse_elementwise sum_with_products"},
     {"advance_updates", run_advance_updates, "fuse_updates accumulate_products fuse_reductions"},
     {"join_updates", run_join_updates, "fuse_updates advance_updates"},
@@ -217,9 +232,11 @@ std::unique_ptr<Executable> compile(const Program& program, TensorBinding* bindi
   check_disabled(options);
   verify(program);
   Registry& registry = options.registry ? *options.registry : Registry::global();
-  KernelSource kernels(options.device, registry, options.precision);
+  DeviceSettings device = options;
+  settle_precision(device, registry, false);
+  KernelSource kernels(device.device, registry, device.precision);
   Selection selection(registry, options, options.training);
-  Context context{options, kernels, binding, selection};
+  Context context{options, kernels, binding, selection, options.policy ? *options.policy : policy_of(device)};
   Program current = program;
   CompileTime time(options.limits);
   for (const PassRow& row : kPasses) {
@@ -236,6 +253,7 @@ std::unique_ptr<Executable> compile(const Program& program, TensorBinding* bindi
     if (on_device) {
       inner.device = registry.find(HX_DEVICE, "cpu") ? "cpu" : "reference";
       inner.precision = Precision::fp32;
+      inner.policy.reset();
     }
     std::shared_ptr<Executable> plan = compile(body, nullptr, on_device ? host_executor() : executor, inner);
     for (const Selected& s : plan->selected()) context.settled.push_back(s);

@@ -5,11 +5,13 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/base/model_limits.hpp"
+#include "engine/passes/precision_policy.hpp"
 #include "engine/plugin/registry.hpp"
 #include "engine/program/chooser.hpp"
 #include "engine/program/functional.hpp"
@@ -85,11 +87,12 @@ class TensorBinding {
 enum class Precision : uint8_t {
   fp32,
   fp16,       // fp16 operands, short sums in fp16, totals in fp32; ErrorKind::Device where unsupported
-  automatic,  // fp16 where supported
+  automatic,  // decided by resolve_precision()
   bf16,       // bf16 operands, fp32 sums
   fp8,        // operands scaled to fp8 (E4M3), fp32 sums; unsuitable products use bf16
+  int8,       // rows that meet weights of stored types (q8_0 ...) are quantised in blocks of 32 eight-bit numbers
 };
-// "fp32", "fp16", "bf16", "fp8" or "auto"; throws ErrorKind::Usage.
+// "fp32", "fp16", "bf16", "fp8", "int8" or "auto"; throws ErrorKind::Usage.
 Precision parse_precision(const std::string& text);
 const char* precision_name(Precision precision);
 
@@ -97,14 +100,16 @@ const char* precision_name(Precision precision);
 struct DeviceSettings {
   std::string device = "cpu";  // a device name, or "reference"
   Precision precision = Precision::fp32;
+  std::string precision_reason = {};  // why `auto` chose it; empty: it was asked for
 };
 
 struct CompileOptions : DeviceSettings {
   ModelLimits limits;
-  Registry* registry = nullptr;        // device lookup; null: the global registry
-  std::vector<std::string> recompute;  // scope patterns
-  bool fuse = true;                    // elementwise fusion and call fusion
-  std::vector<std::string> disabled;   // passes switched off by name
+  Registry* registry = nullptr;           // device lookup; null: the global registry
+  std::vector<std::string> recompute;     // scope patterns
+  bool fuse = true;                       // elementwise fusion and call fusion
+  std::vector<std::string> disabled;      // passes switched off by name
+  std::optional<PrecisionPolicy> policy;  // null: the trivial one of `precision`
   // Called after each pass with its name and result, for `explain --after`.
   std::function<void(const std::string& pass, const Program&)> observe;
   bool training = false;  // a training step: implementations are chosen for training

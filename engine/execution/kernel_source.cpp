@@ -55,6 +55,7 @@ constexpr PrecisionRow kPrecisions[] = {{Precision::fp32, "fp32", 0},
                                         {Precision::fp16, "fp16", HX_SITE_FP16_CHUNKS},
                                         {Precision::bf16, "bf16", HX_SITE_BF16},
                                         {Precision::fp8, "fp8", HX_SITE_FP8},
+                                        {Precision::int8, "int8", 0},
                                         {Precision::automatic, "auto", HX_SITE_FP16_CHUNKS}};
 
 const PrecisionRow& row_of(Precision p) {
@@ -73,7 +74,7 @@ Precision parse_precision(const std::string& text) {
   for (const PrecisionRow& r : kPrecisions)
     if (text == r.name) return r.precision;
   throw Error(ErrorKind::Usage, fmt::format("there is no precision '{}'", text), {},
-              {"use fp32, fp16, bf16, fp8 or auto"});
+              {"use fp32, fp16, bf16, fp8, int8 or auto"});
 }
 
 const char* precision_name(Precision precision) { return row_of(precision).name; }
@@ -82,44 +83,62 @@ KernelSource::KernelSource(const std::string& device, Registry& registry, Precis
   if (device != "reference") device_ = registry.need(HX_DEVICE, device);
   if (device_) expect_available(*device_);
   const PrecisionRow& wanted = row_of(precision);
-  const uint32_t had = device_ ? roundings_of(*device_) : 0;
-  flags_ = wanted.flag & had;
+  had_ = device_ ? roundings_of(*device_) : 0;
+  flags_ = wanted.flag & had_;
   if (flags_ || wanted.flag == 0 || precision == Precision::automatic) return;
   std::string others = "fp32";
   for (const PrecisionRow& r : kPrecisions)
-    if ((r.flag & had) && r.precision != Precision::automatic) others += std::string(", ") + r.name;
+    if ((r.flag & had_) && r.precision != Precision::automatic) others += std::string(", ") + r.name;
   throw Error(ErrorKind::Device, fmt::format("device '{}' does not compute in {} here", device, wanted.name), {},
               {device == "cpu" && precision == Precision::fp16
                    ? "this processor has no AVX512-FP16; use fp32, or auto to take fp16 where there is"
                    : "it has " + others + "; auto takes fp16 where there is"});
 }
 
+uint32_t KernelSource::flags_of(std::optional<Rounding> rounding) const {
+  if (!rounding) return flags_;
+  constexpr uint32_t kFlags[] = {0, HX_SITE_FP16_CHUNKS, HX_SITE_BF16, HX_SITE_FP8};
+  return kFlags[static_cast<size_t>(*rounding)] & had_;
+}
+
+bool KernelSource::has(Rounding rounding) const { return rounding == Rounding::none || flags_of(rounding) != 0; }
+
+std::string KernelSource::description() const {
+  const char* line = device_ ? device_->table<hx_device_vt>().describe(device_->self) : nullptr;
+  return line ? line : name_;
+}
+
 KernelPtr KernelSource::find(const Program& program, const Node& node, uint64_t constants) {
   if (node.op == Op::host_call) return own_kernel(*node.host);
   if (node.op == Op::scan) return nullptr;  // call sites do not show its body
-  return find(name_of(node), node.attributes, input_types(program, node), output_types(program, node), constants);
+  return find(name_of(node), node.attributes, input_types(program, node), output_types(program, node), constants,
+              program.scope_of(node).rounding);
 }
 
 std::string KernelSource::why_not(const Program& program, const Node& node) {
   if (node.op == Op::host_call || node.op == Op::scan) return "";
-  return why_not(name_of(node), node.attributes, input_types(program, node), output_types(program, node));
+  return why_not(name_of(node), node.attributes, input_types(program, node), output_types(program, node),
+                 program.scope_of(node).rounding);
 }
 
 KernelPtr KernelSource::find(const std::string& op, const AttributeMap& attributes,
                              const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs,
-                             uint64_t constants) {
-  return device_ ? answer(op, attributes, inputs, outputs, constants).kernel : nullptr;
+                             uint64_t constants, std::optional<Rounding> rounding) {
+  return device_ ? answer(op, attributes, inputs, outputs, constants, flags_of(rounding)).kernel : nullptr;
 }
 
 std::string KernelSource::why_not(const std::string& op, const AttributeMap& attributes,
-                                  const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs) {
-  return device_ ? answer(op, attributes, inputs, outputs, 0).declined : "";
+                                  const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs,
+                                  std::optional<Rounding> rounding) {
+  return device_ ? answer(op, attributes, inputs, outputs, 0, flags_of(rounding)).declined : "";
 }
 
 const KernelSource::Answer& KernelSource::answer(const std::string& op, const AttributeMap& attributes,
                                                  const std::vector<TensorType>& inputs,
-                                                 const std::vector<TensorType>& outputs, uint64_t constants) {
+                                                 const std::vector<TensorType>& outputs, uint64_t constants,
+                                                 uint32_t flags) {
   std::string key = describe(op, attributes, inputs, outputs);
+  if (flags) key += fmt::format(" flags {:x}", flags);
   if (constants) key += fmt::format(" constants {:x}", constants);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
   if (std::string why = beyond_contract(*device_, op, attributes, inputs, outputs); !why.empty())
@@ -129,7 +148,7 @@ const KernelSource::Answer& KernelSource::answer(const std::string& op, const At
   const std::vector<hx_type> in = c_types(inputs), out = c_types(outputs);
   hx_call_site site{};
   site.struct_size = sizeof site;
-  site.flags = flags_;
+  site.flags = flags;
   site.op = op.c_str();
   site.attributes = view.get();
   site.n_inputs = static_cast<uint32_t>(in.size());

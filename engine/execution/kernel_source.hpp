@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/execution/executable.hpp"
@@ -36,15 +37,18 @@ class KernelSource {
   bool is_reference() const { return device_ == nullptr; }
   const ItemPtr& device() const { return device_; }  // null for the reference
   uint32_t flags() const { return flags_; }          // call-site flags, HX_SITE_...
+  bool has(Rounding rounding) const;                 // whether the device has kernels with that rounding
+  std::string description() const;                   // the device's own line about itself
   // Returns null if the device has no kernel. Throws ErrorKind::Device with the call site if the device fails.
-  // `constants`: bit i: input i never changes.
+  // `constants`: bit i: input i never changes. Nodes may round as their scope says, calls without one as `rounding`
+  // says, or the precision of this source. A device is shown those roundings that it has.
   KernelPtr find(const Program& program, const Node& node, uint64_t constants = 0);
   KernelPtr find(const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
-                 const std::vector<TensorType>& outputs, uint64_t constants = 0);
+                 const std::vector<TensorType>& outputs, uint64_t constants = 0, std::optional<Rounding> rounding = {});
   // The device's reason for having no kernel; "" if it gave none or has one.
   std::string why_not(const Program& program, const Node& node);
   std::string why_not(const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
-                      const std::vector<TensorType>& outputs);
+                      const std::vector<TensorType>& outputs, std::optional<Rounding> rounding = {});
 
  private:
   struct Answer {
@@ -52,12 +56,14 @@ class KernelSource {
     std::string declined;
   };
   const Answer& answer(const std::string& op, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
-                       const std::vector<TensorType>& outputs, uint64_t constants);
+                       const std::vector<TensorType>& outputs, uint64_t constants, uint32_t flags);
+  uint32_t flags_of(std::optional<Rounding> rounding) const;
   Answer ask(const hx_call_site& site, const std::string& what);
 
   std::string name_;
   ItemPtr device_;
   uint32_t flags_ = 0;                   // call-site flags, HX_SITE_...
+  uint32_t had_ = 0;                     // those that the device has
   std::map<std::string, Answer> known_;  // by call site
 };
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -110,6 +111,13 @@ double on_all(int threads, const Body& body) {
 }
 
 }  // namespace
+
+std::string processor_name() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);)
+    if (line.rfind("model name", 0) == 0) return line.substr(std::min(line.size(), line.find(':') + 2));
+  return "unknown processor";
+}
 
 std::string peak_instructions() { return has_avx512() ? "avx512" : has_avx2() ? "avx2" : "none"; }
 

@@ -7,6 +7,9 @@
 
 namespace harmonics::engine {
 
+// As the system names it; "unknown processor" if it does not.
+std::string processor_name();
+
 // "avx512", "avx2" or "none": the loops used for peaks. They are assembly, since a compiler may drop or merge C++
 // loops, and a peak measured that way can exceed the hardware's.
 std::string peak_instructions();

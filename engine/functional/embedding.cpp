@@ -3,16 +3,21 @@
 namespace harmonics::engine::reference {
 namespace {
 
-Values embedding(const AttributeMap&, Inputs in) {
+Values embedding(const AttributeMap& a, Inputs in) {
   expect(in[0].rank() == 2, "embedding", "the table is [rows, width], not " + text_of(in[0]));
   expect(is_integer(in[1].dtype()), "embedding", "ids are row numbers of an integer type, not " + text_of(in[1]),
          ErrorKind::Type);
   const HTensor rows = gather(in[0], in[1], 0);
-  return {is_stored(in[0].dtype()) ? cast(rows, DType::F32) : rows};
+  const std::string result = a.text("out_dtype", "");
+  expect(result.empty() || is_float(in[0].dtype()) || is_stored(in[0].dtype()), "embedding",
+         "out_dtype is for tables of floats, not for " + text_of(in[0]), ErrorKind::Type);
+  const DType out = !result.empty() ? dtype_named(result) : is_stored(in[0].dtype()) ? DType::F32 : in[0].dtype();
+  return {out == rows.dtype() ? rows : cast(rows, out)};
 }
 Values embedding_gradient(const AttributeMap&, Inputs in, Inputs, Inputs gradients) {
   if (is_stored(in[0].dtype())) return {HTensor(), HTensor()};
-  return {one("embedding_grad", AttributeMap().set("rows", in[0].shape()[0]), {in[1], gradients[0]}), {}};
+  const HTensor dtable = one("embedding_grad", AttributeMap().set("rows", in[0].shape()[0]), {in[1], gradients[0]});
+  return {dtable.dtype() == in[0].dtype() ? dtable : as_type_of(dtable, in[0]), {}};
 }
 Values embedding_grad(const AttributeMap& a, Inputs in) {
   const HTensor &ids = in[0], &dy = in[1];
@@ -25,9 +30,13 @@ Values embedding_grad(const AttributeMap& a, Inputs in) {
 
 std::vector<Functional> embeddings() {
   return {
-      {"embedding", "rows of a table by number",
-       "table [rows, width], ids [...] < rows -> y [..., width]; f32 from a table of a stored type (q8_0 ...)",
-       embedding, embedding_gradient},
+      {"embedding",
+       "rows of a table by number",
+       "table [rows, width], ids [...] < rows {out_dtype = \"\" in f32|f16|bf16|f64 since 1.5 (the type of y; if empty "
+       "that of the table, f32 for a stored type)} -> y [..., width]; the table may be of a stored type (q8_0 ...)",
+       embedding,
+       embedding_gradient,
+       {.stored = 0}},
       {"embedding_grad", "gradient of embedding: rows of dy added up in the order of ids",
        "ids [...] < rows, dy [..., width] {rows: int in 0..} -> dtable [rows, width]", embedding_grad, nullptr},
   };

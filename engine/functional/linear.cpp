@@ -15,11 +15,41 @@ HTensor scaled(const char* name, const AttributeMap& a, const HTensor& x, const 
 
 bool is_narrow(DType dtype) { return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16; }
 
-// Whether the weight is converted to multiply x. Operands of other types must be of one type.
-bool is_mixed(const HTensor& x, const HTensor& weight) {
-  return x.dtype() != weight.dtype() && is_narrow(x.dtype()) &&
-         (is_narrow(weight.dtype()) || is_stored(weight.dtype()));
-}
+// How a call multiplies: operands are converted to `wide`, summed in it, and the result is of type `out`. Not
+// converted: both operands are of one type, which is that of the result.
+struct Conversion {
+  bool converts = false;
+  DType wide = DType::F32, out = DType::F32;
+  std::string activation_type;  // what rows of x are quantised to before; "": nothing
+
+  Conversion(const AttributeMap& a, const HTensor& operand, const HTensor& matrix) {
+    const DType x = operand.dtype(), weight = matrix.dtype();
+    const std::string sums = a.text("accumulate", ""), result = a.text("out_dtype", "");
+    activation_type = a.text("activation_type", "");
+    out = result.empty() ? x : dtype_named(result);
+    if (!is_float(x) || (!is_float(weight) && !is_stored(weight))) {
+      expect(sums.empty() && result.empty() && activation_type.empty(), "linear",
+             "out_dtype, accumulate and activation_type are for floats, not for x " + text_of(operand) +
+                 " and weight " + text_of(matrix),
+             ErrorKind::Type);
+      return;
+    }
+    const bool doubles = x == DType::F64 || weight == DType::F64;
+    expect(sums != "f32" || !doubles, "linear", "f64 is not summed in f32; leave accumulate out or cast it first",
+           ErrorKind::Type);
+    wide = doubles || sums == "f64" ? DType::F64 : DType::F32;
+    converts = x != weight || x != out || (sums == "f64" && x != DType::F64) || !activation_type.empty();
+    if (activation_type.empty()) return;
+    const int64_t block = element_type(dtype_named(activation_type)).block;
+    expect(operand.shape().back() % block == 0, "linear",
+           "activation_type " + activation_type + " has blocks of " + std::to_string(block) +
+               ", and the last axis of x " + text_of(operand) + " is no multiple of that");
+  }
+
+  HTensor multiplied(const HTensor& x) const {
+    return cast(activation_type.empty() ? x : cast(x, dtype_named(activation_type)), wide);
+  }
+};
 
 Values linear(const AttributeMap& a, Inputs in) {
   const HTensor &weight = in[1], x = scaled("linear", a, in[0], weight);
@@ -27,16 +57,16 @@ Values linear(const AttributeMap& a, Inputs in) {
   expect(x.rank() >= 1 && weight.rank() == 2 && x.shape().back() == weight.shape()[from], "linear",
          "x " + text_of(x) + " and weight " + text_of(weight) + " do not fit: x is [..., in], the weight " +
              (from ? "[out, in]" : "[in, out]"));
-  const bool mixed = is_mixed(x, weight);
-  HTensor y =
-      mixed ? dot(wide(x), cast(weight, DType::F32), last_axis(x), {from}) : dot(x, weight, last_axis(x), {from});
+  const Conversion c(a, x, weight);
+  HTensor y = c.converts ? dot(c.multiplied(x), cast(weight, c.wide), last_axis(x), {from})
+                         : dot(x, weight, last_axis(x), {from});
   if (in.size() == 3) {
     expect(in[2].shape() == Shape{weight.shape()[1 - from]}, "linear",
            "bias " + text_of(in[2]) + " does not fit the weight " + text_of(weight) + ": it needs its axis of outputs");
-    y = y + (mixed && is_narrow(in[2].dtype()) ? cast(in[2], DType::F32) : in[2]);
+    y = y + (c.converts && (is_narrow(in[2].dtype()) || c.wide == DType::F64) ? cast(in[2], c.wide) : in[2]);
   }
   y = activate(a, y);
-  return {mixed ? cast(y, x.dtype()) : y};
+  return {c.converts ? cast(y, c.out) : y};
 }
 
 Values linear_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs gradients) {
@@ -45,16 +75,22 @@ Values linear_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs grad
   const HTensor dy = before_activation(a, out[0], gradients[0], [&] {
     std::vector<HTensor> numbers{in.begin(), in.end()};
     numbers[0] = x;
-    return one("linear", transposed ? AttributeMap().set("transposed", true) : AttributeMap(), numbers);
+    AttributeMap before;
+    for (const char* name : {"transposed", "out_dtype", "accumulate", "activation_type"})
+      if (const AttributeValue* value = a.find(name)) before.set(name, *value);
+    return one("linear", before, numbers);
   });
   const std::vector<int64_t> leading = leading_axes(x);
-  if (is_mixed(x, weight)) {
-    const HTensor dz = wide(dy);
+  const Conversion c(a, x, weight);
+  if (c.converts) {  // quantising x has the gradient of the identity
+    const HTensor dz = cast(dy, c.wide);
     Values result{HTensor(), HTensor()};
-    if (!a.has("scale")) result[0] = as_type_of(dot(dz, cast(weight, DType::F32), last_axis(dy), {transposed}), in[0]);
-    if (!is_stored(weight.dtype()))
-      result[1] =
-          as_type_of(transposed ? dot(wide(x), dz, leading, leading) : dot(dz, wide(x), leading, leading), weight);
+    if (!a.has("scale")) result[0] = as_type_of(dot(dz, cast(weight, c.wide), last_axis(dy), {transposed}), in[0]);
+    if (!is_stored(weight.dtype())) {
+      const HTensor multiplied = c.multiplied(x);
+      result[1] = as_type_of(transposed ? dot(multiplied, dz, leading, leading) : dot(dz, multiplied, leading, leading),
+                             weight);
+    }
     if (in.size() == 3) result.push_back(as_type_of(leading.empty() ? dz : reduce_sum(dz, leading), in[2]));
     return result;
   }
@@ -115,12 +151,15 @@ std::vector<Functional> linears() {
        "affine map of the last axis",
        "x [..., in], weight [out, in], bias [out]? {activation = \"\" in relu|tanh|logistic|gelu, transposed = false "
        "(the weight is [in, out]), scale: float? (multiplies x, which holds whole numbers), batch_invariant = false "
-       "since 1.5 (the bits of a row do not depend on the number of rows)} -> y [..., out]; where x is f32, f16 or "
-       "bf16 the weight may be another of these or a stored type (q8_0 ...), converted to f32, and y is of the type "
-       "of x",
+       "since 1.5 (the bits of a row do not depend on the number of rows), out_dtype = \"\" in f32|f16|bf16|f64 since "
+       "1.5 (the type of y, of x if empty), accumulate = \"\" in f32|f64 since 1.5 (the type of sums, f64 with "
+       "operands "
+       "of f64 and else f32 if empty), activation_type = \"\" in q8_0 since 1.5 (rows of x are quantised to it before "
+       "they are multiplied; their gradient is that of x)} -> y [..., out]; x and the weight may be of different float "
+       "types, and the weight of a stored type (q8_0 ...)",
        linear,
        linear_gradient,
-       {.transposable = 1, .scaled = 0, .free_types = 5}},
+       {.transposable = 1, .scaled = 0, .free_types = 5, .stored = 1}},
       {"dot_add", "a sum plus a product of tensors, computed in place where possible",
        "sum [...], a, b, keep []? {lhs_contract: ints, rhs_contract: ints, lhs_batch: ints, rhs_batch: ints} -> y "
        "[...]; sum + dot(a, b), the product alone where keep is false",

@@ -71,13 +71,14 @@ struct CycleReport {
   // "epochs", "steps", "for", "until loss < 0.05", "interrupt", "end of streams"; for a failed run: "not finite",
   // "error"
   std::string stopped_by;
-  int64_t resumed_at = 0;                         // the step of the checkpoint that it resumed from
-  std::vector<LeftOver> left_over;                // of its streams, after the last pass; also in the notes
-  std::map<std::string, uint64_t> lost;           // samples of live streams that no sender can resend, by producer
-  std::set<std::string> used, trained;            // parameters of its programs, and those that its steps change
-  std::vector<RunEvent> events;                   // the last 256 of this process
-  std::map<std::string, uint64_t> refused;        // samples that could not be read, by producer
-  std::map<std::string, std::string> last_error;  // the known error of each producer
+  int64_t resumed_at = 0;                            // the step of the checkpoint that it resumed from
+  std::vector<LeftOver> left_over;                   // of its streams, after the last pass; also in the notes
+  std::map<std::string, uint64_t> lost;              // samples of live streams that no sender can resend, by producer
+  std::set<std::string> used, trained;               // parameters of its programs, and those that its steps change
+  std::vector<RunEvent> events;                      // the last 256 of this process
+  std::map<std::string, uint64_t> refused;           // samples that could not be read, by producer
+  std::map<std::string, std::string> last_error;     // the known error of each producer
+  std::string precision = "fp32", precision_reason;  // of its products; why `auto` chose it, else empty
   std::string no_checkpoint;  // why the last one could not be written; empty: written, or not requested
   std::vector<std::string> notes;
 };

@@ -33,7 +33,7 @@ class Accumulations {
     for (const size_t which : {last, 1 - last}) {
       const ValueId product = add.inputs[which], sum = add.inputs[1 - which];
       const uint32_t maker = program_.values[product].node;
-      if (program_.nodes[maker].op != Op::dot || !uses_.once(product)) continue;
+      if (!is_usual_product(program_, program_.nodes[maker]) || !uses_.once(product)) continue;
       if (is_forward(program_, program_.nodes[maker]) != is_forward(program_, add)) continue;
       if (dies(sum, maker, index)) return Accumulation{index, maker, sum, {}};
       if (auto gathered = in_state(index, maker, sum)) return gathered;
@@ -116,7 +116,8 @@ class Fuser {
   bool accepted(const Accumulation& a) const {
     std::vector<TensorType> types;
     for (ValueId v : inputs(a)) types.push_back(program_.type(v));
-    return accepts_("dot_add", program_.nodes[a.product].attributes, types);
+    const Node& product = program_.nodes[a.product];
+    return accepts_("dot_add", product.attributes, types, program_.scope_of(product).rounding);
   }
 
   void put(const Accumulation& a) {

@@ -86,6 +86,7 @@ class Joiner {
         earlier.host != now.host)
       return false;
     if (is_in(Phase::recomputed, to, earlier) != is_in(Phase::recomputed, to, now)) return false;
+    if (to.scope_of(earlier).rounding != to.scope_of(now).rounding) return false;
     if (earlier.outputs.size() != original.outputs.size()) return false;
     for (size_t i = 0; i < original.outputs.size(); ++i)
       if (to.type(earlier.outputs[i]) != program_.type(original.outputs[i])) return false;

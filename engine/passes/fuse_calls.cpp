@@ -40,7 +40,8 @@ Program fuse_calls(const Program& program, const AcceptsCall& accepts) {
     AttributeMap attributes;
     const bool taken = joins && takes_activation(*call, activation);
     if (taken) attributes = AttributeMap(call->attributes).set("activation", activation);
-    if (!taken || !accepts(call->callee, attributes, input_types(program, *call))) {
+    const Rounding rounding = call ? program.scope_of(*call).rounding : Rounding::none;
+    if (!taken || !accepts(call->callee, attributes, input_types(program, *call), rounding)) {
       rewriter.copy(node);
       continue;
     }

@@ -73,7 +73,8 @@ class Backward {
     Node joined = rewriter_.prepared(node);
     joined.callee = both->name;
     joined.inputs = {joined.inputs[0], unpool->inputs[0], unpool->inputs[1]};
-    if (!accepts_(joined.callee, joined.attributes, input_types(to(), joined))) return false;
+    if (!accepts_(joined.callee, joined.attributes, input_types(to(), joined), to().scope_of(joined).rounding))
+      return false;
     rewriter_.put(std::move(joined), node);
     return true;
   }
@@ -111,7 +112,8 @@ Program join_forward(const Program& program, const AcceptsCall& accepts) {
     Node joined = rewriter.prepared(*conv);  // the original convolution stays behind, unused
     joined.callee = both->name;
     for (const auto& [name, value] : node.attributes.entries()) joined.attributes.set("pool_" + name, value);
-    if (accepts(joined.callee, joined.attributes, input_types(rewriter.to(), joined)))
+    if (accepts(joined.callee, joined.attributes, input_types(rewriter.to(), joined),
+                rewriter.to().scope_of(joined).rounding))
       rewriter.put(std::move(joined), node);
     else
       rewriter.copy(node);

@@ -32,7 +32,8 @@ class Updates {
       return std::nullopt;
     const uint32_t maker = program_.values[node.inputs[1]].node;
     const Node& product = program_.nodes[maker];
-    if (product.op != Op::dot || !uses_.once(product.outputs[0]) || !sums_outer_products(product)) return std::nullopt;
+    if (!is_usual_product(program_, product) || !uses_.once(product.outputs[0]) || !sums_outer_products(product))
+      return std::nullopt;
     Update u{index, maker, node.inputs[0], product.inputs[0], product.inputs[1], {}, {}, {}};
     u.rest.assign(node.inputs.begin() + 2, node.inputs.end());
     if (program_.type(u.a).shape.count() == program_.type(u.w).shape[0]) find_gradient(u);
@@ -76,7 +77,7 @@ class Updates {
 
   bool is_gradient(const Node& node, const Update& u) const {
     const int64_t last = static_cast<int64_t>(program_.type(u.b).shape.rank()) - 1;
-    return node.op == Op::dot && node.inputs[0] == u.b && node.inputs[1] == u.w &&
+    return is_usual_product(program_, node) && node.inputs[0] == u.b && node.inputs[1] == u.w &&
            node.attributes.integers("lhs_batch").empty() &&
            node.attributes.integers("lhs_contract") == std::vector<int64_t>{last} &&
            node.attributes.integers("rhs_contract") == std::vector<int64_t>{1};
@@ -136,10 +137,11 @@ class UpdateFuser {
     all.insert(all.end(), u.rest.begin(), u.rest.end());
     return all;
   }
+  Rounding rounding(const Update& u) const { return program_.scope_of(program_.nodes[u.product]).rounding; }
   bool accepted(const Update& u) const {
     std::vector<TensorType> types;
     for (ValueId v : inputs(u)) types.push_back(program_.type(v));
-    return accepts_(callee(u), attributes(u), types);
+    return accepts_(callee(u), attributes(u), types, rounding(u));
   }
 
   // Chooses the position of the joined step and the nodes it replaces.
@@ -157,7 +159,9 @@ class UpdateFuser {
     node.op = Op::call;
     node.callee = callee(u);
     node.attributes = attributes(u);
-    node.scope = program_.nodes[u.gradient.value_or(u.update)].scope;
+    NodeScope scope = program_.scope_of(program_.nodes[u.gradient.value_or(u.update)]);
+    scope.rounding = rounding(u);
+    node.scope = rewriter_.to().scope_index(scope);
     for (ValueId v : inputs(u)) node.inputs.push_back(rewriter_.mapped(v));
     std::vector<TensorType> types;
     for (ValueId v : program_.nodes[u.update].outputs) types.push_back(program_.type(v));

@@ -87,7 +87,7 @@ class UpdateJoiner {
   bool accepted(const Group& g) const {
     std::vector<TensorType> types;
     for (ValueId v : inputs(g)) types.push_back(program_.type(v));
-    return accepts_("update_all", attributes(g), types);
+    return accepts_("update_all", attributes(g), types, Rounding::none);
   }
 
   // At the position of the last update: all gradients exist by then.

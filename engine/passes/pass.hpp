@@ -14,9 +14,10 @@ namespace harmonics::engine {
 
 // Returns whether the device has a kernel for the node.
 using HasKernel = std::function<bool(const Program&, const Node&)>;
-// Returns whether the device has a kernel for a call that is not in the program yet, given by functional, attributes
-// and input types.
-using AcceptsCall = std::function<bool(const std::string&, const AttributeMap&, const std::vector<TensorType>&)>;
+// Returns whether the device has a kernel for a call that is not in the program yet, given by functional, attributes,
+// input types and rounding; also a primitive by name.
+using AcceptsCall =
+    std::function<bool(const std::string&, const AttributeMap&, const std::vector<TensorType>&, Rounding)>;
 
 // Passes keep outputs and updates bit for bit unless stated otherwise. Updates count as uses. "After" names the passes
 // that must run before, and why; compile.cpp checks it.
@@ -43,9 +44,15 @@ Program transpose_weights(const Program& program, const IsTransposed& is_transpo
 // differently. Only calls that `accepts` takes. After transpose_weights, since products then have the layout of their
 // weight, and after inline_calls, which shows the products and selects of gradients.
 Program fuse_updates(const Program& program, const AcceptsCall& accepts);
-// Lets `linear` and `sgd_outer` read bytes (an image's) with {scale} instead of the scaled product, if they are its
-// only readers and `accepts` takes all of these calls. Same bits. After fuse_updates, which makes `sgd_outer`.
-Program fuse_scales(const Program& program, const AcceptsCall& accepts);
+// Lets products and lookups read what their operands are converted from: the source of a widening `cast` (a weight in
+// bf16 or q8_0), whole numbers (an image's bytes) with {scale} instead of the scaled product or the `dequantize`. Only
+// where all readers of the conversion can and `accepts` takes all of these calls. Exact conversions of the same
+// numbers; kernels of other operand types may sum in another order. After dce, before transpose_weights, which then
+// finds the stored weight; and after fuse_updates, which makes `sgd_outer`.
+Program absorb_conversions(const Program& program, const AcceptsCall& accepts);
+// Replaces products of f16, bf16 and several float types that are summed in f32, and that the device has no kernel for,
+// by a product of f32 and casts. After inline_calls, which shows products.
+Program convert_operands(const Program& program, const HasKernel& has_kernel);
 // Fuses a sum with a product into `dot_add`, which accumulates into the sum's memory, if the sum is not used
 // afterwards: gradients of a value used twice, gradients accumulated in a state over micro-batches. Rounds differently.
 // Only calls that `accepts` takes. After fuse_updates, which has the first choice of products.
@@ -94,6 +101,11 @@ inline bool is_in(Phase phase, const Program& program, const Node& node) {
 bool matches_pattern(std::string_view text, std::string_view pattern);
 // The value behind reshapes and slices, whose memory v most likely shares.
 ValueId behind_views(const Program& program, ValueId v);
+// Whether the node is a product whose operands, result and sums have their usual types: those of `dot` without
+// out_dtype and accumulate, both operands of one type.
+bool is_usual_product(const Program& program, const Node& node);
+// The axes among the attributes of a product.
+AttributeMap axes_of_dot(const AttributeMap& attributes);
 // Returns whether the value is all zeros, possibly broadcast.
 bool is_zero(const Program& program, ValueId v);
 // Index of the last host_call, a plugin's code: it may throw, so no update may run before it. -1: none.

@@ -69,7 +69,8 @@ class Recomputer {
 
   uint32_t recomputed_scope(uint32_t scope) {
     const NodeScope& of = program_.scopes[scope];
-    return rewriter_.to().scope_index({of.phase == Phase::forward ? of.path : of.text(), Phase::recomputed, of.origin});
+    return rewriter_.to().scope_index(
+        {of.phase == Phase::forward ? of.path : of.text(), Phase::recomputed, of.origin, of.rounding});
   }
 
   const Program& program_;

@@ -94,6 +94,18 @@ ValueId behind_views(const Program& program, ValueId v) {
   return maker.op == Op::reshape || maker.op == Op::slice ? behind_views(program, maker.inputs[0]) : v;
 }
 
+bool is_usual_product(const Program& program, const Node& node) {
+  return node.op == Op::dot && !node.attributes.has("out_dtype") && !node.attributes.has("accumulate") &&
+         program.type(node.inputs[0]).dtype == program.type(node.inputs[1]).dtype;
+}
+
+AttributeMap axes_of_dot(const AttributeMap& attributes) {
+  AttributeMap axes;
+  for (const char* name : {"lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch"})
+    axes.set(name, attributes.integers(name));
+  return axes;
+}
+
 bool is_zero(const Program& program, ValueId v) {
   const Node& node = program.producer(v);
   return node.op == Op::broadcast ? is_zero(program, node.inputs[0])

@@ -27,7 +27,7 @@ class Pairs {
 
   std::optional<Pair> at(uint32_t index) const {
     const Node& product = program_.nodes[index];
-    if (product.op != Op::dot || !product.attributes.integers("lhs_batch").empty() ||
+    if (!is_usual_product(program_, product) || !product.attributes.integers("lhs_batch").empty() ||
         program_.type(product.outputs[0]).dtype != DType::F32)
       return std::nullopt;
     for (const int64_t which : {0, 1}) {
@@ -81,7 +81,8 @@ class SumJoiner {
         .set("sum", p.which);
   }
   bool accepted(const Pair& p) const {
-    return accepts_("dot_sum", attributes(p), input_types(program_, program_.nodes[p.product]));
+    const Node& product = program_.nodes[p.product];
+    return accepts_("dot_sum", attributes(p), input_types(program_, product), program_.scope_of(product).rounding);
   }
 
   void put(const Pair& p) {

@@ -36,6 +36,7 @@ struct Traits {
   std::optional<size_t> transposable = {};  // the matrix that the attribute `transposed` says is stored transposed
   std::optional<size_t> scaled = {};  // the input that holds whole numbers where the attribute `scale` multiplies them
   uint16_t free_types = 0;            // the minor of contract 1 that allows float inputs of several types; 0: none does
+  std::optional<size_t> stored = {};  // the input that may be of a stored type (q8_0 ...)
   const char* factored = "";  // of an update: the step without moments from the factors of g, with default attributes
   const char* joins[2] = {"", ""};  // the call and the reader of its first result that one call of this replaces
   // Adds input 1 at places within each plane of channels. Of this functional: result 1, of result 0 in its input.

@@ -58,7 +58,7 @@ class Differentiator {
   Program& program() { return tracer_.program(); }
   NodeScope gradient_of(const Node& node) {
     const NodeScope& of = program().scope_of(node);
-    return {of.phase == Phase::forward ? of.path : of.text(), Phase::gradient, of.origin};
+    return {of.phase == Phase::forward ? of.path : of.text(), Phase::gradient, of.origin, of.rounding};
   }
 
   std::vector<bool> needed_for_value() {

@@ -10,7 +10,17 @@ namespace {
 constexpr std::string_view kPhaseNames[] = {"forward", "prefill",  "decode",     "loss",
                                             "observe", "gradient", "recomputed", "optimizer"};
 
+constexpr std::string_view kRoundingNames[] = {"none", "fp16", "bf16", "fp8"};
+
 }  // namespace
+
+std::string_view rounding_name(Rounding rounding) { return kRoundingNames[static_cast<size_t>(rounding)]; }
+
+std::optional<Rounding> rounding_named(std::string_view name) {
+  const auto at = std::find(std::begin(kRoundingNames), std::end(kRoundingNames), name);
+  if (at == std::end(kRoundingNames)) return std::nullopt;
+  return static_cast<Rounding>(at - std::begin(kRoundingNames));
+}
 
 std::string_view phase_name(Phase phase) { return kPhaseNames[static_cast<size_t>(phase)]; }
 

@@ -1,4 +1,4 @@
-// NodeScope: where a node stands in a model, in which phase of a step, and where it comes from.
+// NodeScope: where a node stands in a model, in which phase of a step, where it comes from, and what it may round.
 #pragma once
 
 #include <compare>
@@ -14,10 +14,17 @@ enum class Phase : uint8_t { forward, prefill, decode, loss, observe, gradient, 
 std::string_view phase_name(Phase phase);
 std::optional<Phase> phase_named(std::string_view name);
 
+// What operands of f32 products may be rounded to. Sums and results stay f32, except that fp16 keeps short partial
+// sums.
+enum class Rounding : uint8_t { none, fp16, bf16, fp8 };
+std::string_view rounding_name(Rounding rounding);
+std::optional<Rounding> rounding_named(std::string_view name);
+
 struct NodeScope {
   std::string path = {};  // "hidden.output"; of an optimizer's step, the parameter
   Phase phase = Phase::forward;
-  std::string origin = {};  // place in a flow, "net.hmx:9:3", or name of an imported node; empty: unknown
+  std::string origin = {};             // place in a flow, "net.hmx:9:3", or name of an imported node; empty: unknown
+  Rounding rounding = Rounding::none;  // set by the pass set_precision
 
   auto operator<=>(const NodeScope&) const = default;
   bool is_forward() const { return phase < Phase::gradient; }
@@ -25,7 +32,7 @@ struct NodeScope {
   std::string text() const;
 };
 
-// The scope of such a text, without origin.
+// The scope of such a text, without origin and rounding.
 NodeScope scope_of_text(std::string_view text);
 
 }  // namespace harmonics::engine

@@ -366,14 +366,30 @@ class Parser {
   uint32_t scope() {
     NodeScope scope = scope_of_text(cursor_.next_is_text() ? cursor_.text() : std::string(cursor_.path()));
     cursor_.skip_space();
-    const size_t from = cursor_.place();
-    if (const std::string_view word = cursor_.word(); word == "from")
+    size_t from = cursor_.place();
+    std::string_view word = cursor_.word();
+    if (word == "from") {
       scope.origin = cursor_.text();
+      cursor_.skip_space();
+      from = cursor_.place();
+      word = cursor_.word();
+    }
+    if (word == "in")
+      scope.rounding = rounding();
     else if (!word.empty())
-      cursor_.fail(from, "expected from \"ORIGIN\" or the end of the line");
+      cursor_.fail(from, scope.origin.empty() ? "expected from \"ORIGIN\", in ROUNDING or the end of the line"
+                                              : "expected in ROUNDING or the end of the line");
     const auto [it, fresh] = scopes_.try_emplace(std::move(scope), static_cast<uint32_t>(program_.scopes.size()));
     if (fresh) program_.scopes.push_back(it->first);
     return it->second;
+  }
+
+  Rounding rounding() {
+    cursor_.skip_space();
+    const size_t from = cursor_.place();
+    const std::optional<Rounding> named = rounding_named(cursor_.word());
+    if (!named || *named == Rounding::none) cursor_.fail(from, "a product rounds to fp16, bf16 or fp8");
+    return *named;
   }
 
   static constexpr int kMostDepth = 16;

@@ -64,7 +64,9 @@ std::string scope_text(const NodeScope& scope) {
   };
   std::string text = scope.text();
   if (text.empty() || !std::all_of(text.begin(), text.end(), plain)) text = quoted(text);
-  return scope.origin.empty() ? text : text + " from " + quoted(scope.origin);
+  if (!scope.origin.empty()) text += " from " + quoted(scope.origin);
+  if (scope.rounding != Rounding::none) text += " in " + std::string(rounding_name(scope.rounding));
+  return text;
 }
 
 class Printer {

@@ -18,8 +18,8 @@
 //     output "0" = %2
 //   end
 //
-// After `@` stands a node's scope: its path, after the name of its phase unless that is `forward`, and its origin:
-// @gradient/hidden from "net.hmx:9:3".
+// After `@` stands a node's scope: its path, after the name of its phase unless that is `forward`, its origin, and what
+// operands of its products may be rounded to: @gradient/hidden from "net.hmx:9:3" in fp16.
 //
 // `#` begins a comment. Functionals are called by name, or as call "NAME"(...) if the name is no word or is a
 // primitive's. Long literals are written as little-endian bytes: literal bytes "0000803f".

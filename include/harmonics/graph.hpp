@@ -37,8 +37,8 @@ class PrecisionPolicy {
  private:
   Kind kind_;
 };
-// The fastest format that keeps the result. Value ranges are not measured yet: everything stays f32, and the report
-// of fit() says so.
+// Products round their operands where that is faster by enough, as `--precision auto` does; the notes of fit() say what
+// was chosen and why. FitOptions::precision comes first.
 HARMONICS_FACE inline PrecisionPolicy make_auto_policy() { return PrecisionPolicy(PrecisionPolicy::Kind::automatic); }
 
 struct FitProgress {
@@ -237,7 +237,8 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
     s.optimizer = calls::or_null(options.optimizer);
     s.schedule = calls::or_null(options.schedule);
     s.device = calls::or_null(options.device);
-    s.precision = calls::or_null(options.precision);
+    const bool automatic = options.precision.empty() && policy.kind() == PrecisionPolicy::Kind::automatic;
+    s.precision = automatic ? "auto" : calls::or_null(options.precision);
     s.until = until.data();
     s.n_until = static_cast<uint32_t>(until.size());
     s.deterministic = options.deterministic;
@@ -268,8 +269,6 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
                      r.resumed_at,
                      r.checkpoint ? r.checkpoint : "",
                      left_over(r.left_over, r.n_left_over)};
-    if (policy.kind() == PrecisionPolicy::Kind::automatic)
-      report.notes.push_back("precision is not negotiated yet: everything ran in f32");
     return report;
   }
   // Repeats passes over the streams until the time is over.

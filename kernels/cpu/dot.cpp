@@ -140,7 +140,11 @@ void run_sum(const void* context, void* const* buffers, uint32_t phase, uint32_t
 
 }  // namespace
 
-bool plan_dot(const Site& site, hx_kernel& out) { return site.all_f32() && answer_dot(site, 0, false, out); }
+bool plan_dot(const Site& site, hx_kernel& out) {
+  if (!site.all_f32() || kernels::sum_type(site, HX_F32, HX_F32) != HX_F32)
+    return declined("multiplies f32, with sums of f32");
+  return answer_dot(site, 0, false, out);
+}
 
 // sum, a, b, keep? -> sum + a b, in place where allowed
 bool plan_dot_add(const Site& site, hx_kernel& out) {

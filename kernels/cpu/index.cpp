@@ -108,6 +108,7 @@ bool plan_top_k(const Site& site, hx_kernel& out) {
 bool plan_gather(const Site& site, hx_kernel& out) {
   if (kernels::is_stored(site.in(0).dtype)) return plan_typed_embedding(site, out);
   if (!is_index(site.in(1)) || site.in(0).rank == 0) return false;
+  if (site.in(0).dtype != site.out().dtype) return declined("copies rows, without a conversion");
   const int64_t axis = site.op() == "embedding" ? 0 : site.integer("axis");
   auto c = index_context(site.in(0), static_cast<size_t>(axis), site.in(1));
   c->x = 0;

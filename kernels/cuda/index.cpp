@@ -45,6 +45,7 @@ BlockParameters block_parameters(const hx_type& whole, const hx_type& block, uin
 bool plan_gather(const Site& site, hx_kernel& out) {
   const hx_type &x = site.in(0), &ids = site.in(1);
   if (is_float(ids.dtype) || x.rank == 0) return declined("takes whole numbers as indices");
+  if (x.dtype != site.out().dtype) return declined("copies rows, without a conversion");
   const Axis axis(x, site.op() == "embedding" ? 0 : site.integer("axis"));
   const auto n = static_cast<uint32_t>(count(site.out()));
   Work work(site.machine());

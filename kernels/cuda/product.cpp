@@ -122,6 +122,10 @@ std::optional<Product> product_of(const Site& site, Work& work) {
     declined("multiplies operands of one type");
     return std::nullopt;
   }
+  if (site.in(0).dtype != HX_F64 && kernels::sum_type(site, HX_F32, HX_F32) != HX_F32) {
+    declined("sums in f32");
+    return std::nullopt;
+  }
   auto operands = kernels::dot_operands(site, 0);
   Operand places[] = {{0}, {1}};
   for (uint32_t i = 0; i < 2; ++i) {
@@ -186,6 +190,8 @@ bool plan_linear(const Site& site, hx_kernel& out) {
   Activation activation = Activation::none;
   if (!activation_of(site, activation)) return false;
   if (!site.all_f32()) return declined("maps f32");
+  if (kernels::quantises_rows(site)) return declined("does not quantise x");
+  if (kernels::sum_type(site, x.dtype, weight.dtype) != HX_F32) return declined("sums in f32");
   const bool transposed = site.flag("transposed");
   Product p;
   p.k = last(x), p.m = count(x) / p.k, p.n = last(site.out());

@@ -141,6 +141,12 @@ void add_product(const Site& site, Work& work, Room& room, DotOperand a, DotOper
                                   ending));
 }
 
+// Sums of floats are f64 if the result is, else f32.
+bool sums_in_type_of_result(const Site& site) {
+  if (!is_float(site.in(0).dtype) || !is_float(site.in(1).dtype)) return true;
+  return kernels::sum_type(site, site.in(0).dtype, site.in(1).dtype) == (site.out().dtype == HX_F64 ? HX_F64 : HX_F32);
+}
+
 }  // namespace
 
 Launch product(Machine& machine, Product p, const Ending& ending) {
@@ -177,6 +183,7 @@ bool activation_number(const Site& site, uint32_t& number) {
 }
 
 bool plan_dot(const Site& site, hx_kernel& out) {
+  if (!sums_in_type_of_result(site)) return declined("sums in the type of the result");
   Work work;
   Room room;
   add_product(site, work, room, {site.in(0), 0, site.integers("lhs_batch"), site.integers("lhs_contract")},
@@ -186,6 +193,8 @@ bool plan_dot(const Site& site, hx_kernel& out) {
 }
 
 bool plan_linear(const Site& site, hx_kernel& out) {
+  if (kernels::quantises_rows(site)) return declined("does not quantise x");
+  if (!sums_in_type_of_result(site)) return declined("sums in the type of the result");
   Ending ending;
   if (!activation_number(site, ending.activation)) return false;
   if (!is_float(site.out().dtype)) return declined("has affine maps of floats only");

@@ -25,6 +25,7 @@ struct Axis {
 }  // namespace
 
 bool plan_gather(const Site& site, hx_kernel& out) {
+  if (site.in(0).dtype != site.out().dtype) return declined("copies rows, without a conversion");
   const Axis x(site.in(0), site.integer("axis"));
   const std::string word = word_name(site.in(0).dtype);
   const std::string body =

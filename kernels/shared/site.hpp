@@ -59,4 +59,11 @@ inline bool has_more_than_rope(const Site& site) {
   return !site.text("operands").empty() || site.text("pairing") == "interleaved" || site.number("rotary_dims") != 0;
 }
 
+// Element type in which a product of floats is summed.
+inline uint32_t sum_type(const Site& site, uint32_t a, uint32_t b) {
+  return a == HX_F64 || b == HX_F64 || site.text("accumulate") == "f64" ? HX_F64 : HX_F32;
+}
+// Whether a product's rows are multiplied as they are.
+inline bool quantises_rows(const Site& site) { return !site.text("activation_type").empty(); }
+
 }  // namespace harmonics::kernels

@@ -1,5 +1,6 @@
 // Flags that affect numerics: --precision, --deterministic.
 #include <cmath>
+#include <sys/stat.h>
 
 #include "tests/journeys/shell.hpp"
 
@@ -11,6 +12,30 @@ namespace {
 const std::string kNoisyDigits =
     "-p 'synth:digits?size=1500&seed=1&augment=noise(0.05)' -p 'synth:digits?size=1500&seed=1#label' -t "
     "'synth:digits?size=500&seed=2' -t 'synth:digits?size=500&seed=2#label' ";
+
+const std::string kExplain =
+    "explain " + kSamples + "mnist.hmx -p 'synth:digits?size=64' -p 'synth:digits?size=64#label' --show widths ";
+
+// Runs with emulated fp16 products and a cache folder of its own, in which rates can be set.
+class Rates {
+ public:
+  explicit Rates(const Folder& f) : folder_(f / "cache") { ::mkdir(folder_.c_str(), 0700); }
+  std::string variables() const { return "XDG_CACHE_HOME='" + folder_ + "' HARMONICS_FP16=emulated"; }
+  std::string file() const { return folder_ + "/harmonics/product-rates"; }
+  // Of products in fp16 relative to f32, as if measured.
+  void set(const std::string& factor) {
+    if (key_.empty()) {
+      REQUIRE(harmonics_in(variables(), kExplain + "--precision auto").code == 0);
+      key_ = read(file());
+      key_ = key_.substr(0, key_.find('\t'));
+    }
+    REQUIRE(!key_.empty());
+    std::ofstream(file(), std::ios::app) << key_ << "\tfp32=1\tfp16=" << factor << "\tend\n";
+  }
+
+ private:
+  std::string folder_, key_;
+};
 
 }  // namespace
 
@@ -63,4 +88,77 @@ TEST_CASE("precision: a deterministic run repeats with any prefetch, and refuses
   CHECK(refused.code == 2);
   CHECK(has(refused.err, "a deterministic run cannot end by a time limit: the number of steps until then varies"));
   CHECK(has(refused.err, "give --steps or --epochs instead of a time, or remove --deterministic"));
+}
+
+TEST_CASE("precision: auto takes fp16 where its products are 1.6 times as fast, and says why") {
+  Folder f;
+  Rates rates(f);
+  const std::string run = "run " + kSamples + "mnist.hmx " + kNoisyDigits + "--epochs 1 --save ";
+  const auto trained = [&](const std::string& name, const std::string& flags, const std::string& variables) {
+    const Result r = harmonics_in(variables, run + (f / (name + ".safetensors")) + " " + flags);
+    REQUIRE(r.code == 0);
+    return r.err + r.out;
+  };
+  rates.set("1.7");
+  CHECK(has(trained("half", "--precision auto", rates.variables()),
+            "precision auto: fp16, as products in fp16 measured 1.70 times the rate of f32, and 1.6 is enough\n"));
+  rates.set("1.5");
+  CHECK(has(trained("full", "--precision auto", rates.variables()),
+            "precision auto: fp32, as products in fp16 measured 1.50 times the rate of f32, less than 1.6\n"));
+  CHECK(has(trained("fixed", "--precision auto --deterministic", rates.variables()),
+            "precision auto: fp16, as device 'cpu' has products in fp16, and a measurement is not repeatable\n"));
+  const std::string asked = trained("asked", "--precision fp32", rates.variables());
+  CHECK(!has(asked, "precision auto"));
+  CHECK(read(f / "full.safetensors") == read(f / "asked.safetensors"));
+  CHECK(read(f / "half.safetensors") == read(f / "fixed.safetensors"));
+  CHECK(read(f / "half.safetensors") != read(f / "full.safetensors"));
+  rates.set("1.7");
+  const Result explained = harmonics_in(rates.variables(), kExplain + "--precision auto --json");
+  REQUIRE(explained.code == 0);
+  CHECK(has(explained.out, R"("precision":{"name":"fp16","why":"products in fp16 measured 1.70)"));
+  const Result json = harmonics_in(rates.variables(), run + (f / "json.safetensors") + " --precision auto --json");
+  CHECK(has(json.out, R"("precision":{"name":"fp16","why":"products in fp16 measured 1.70)"));
+}
+
+TEST_CASE("precision: auto measures once and keeps the rates") {
+  Folder f;
+  const Rates rates(f);
+  const std::string line = kExplain + "--precision auto";
+  const Result first = harmonics_in(rates.variables(), line);
+  REQUIRE(first.code == 0);
+  const std::string kept = read(rates.file());
+  CHECK(has(kept, "\tfp16="));
+  CHECK(harmonics_in(rates.variables(), line).out == first.out);
+  CHECK(read(rates.file()) == kept);
+  std::ofstream(rates.file()) << "damaged\n" << kept.substr(0, kept.size() / 2);
+  CHECK(harmonics_in(rates.variables(), line).code == 0);
+  CHECK(has(read(rates.file()), "\tend\n"));
+}
+
+TEST_CASE("precision: a resumed run goes on with the precision of its checkpoint") {
+  Folder f;
+  Rates rates(f);
+  const std::string run = "run " + kSamples + "mnist.hmx " + kNoisyDigits + "--precision auto ";
+  rates.set("1.7");
+  REQUIRE(harmonics_in(rates.variables(), run + "--steps 24 --save " + (f / "whole.safetensors")).code == 0);
+  const std::string half = run + "--steps 12 --checkpoint ";
+  for (const char* folder : {"a", "b", "c"}) REQUIRE(harmonics_in(rates.variables(), half + (f / folder)).code == 0);
+  const auto resumed = [&](const std::string& folder, const std::string& variables) {
+    const Result r = harmonics_in(variables, run + "--steps 24 --checkpoint " + (f / folder) + " --resume --save " +
+                                                 (f / (folder + ".safetensors")));
+    REQUIRE(r.code == 0);
+    return r.err + r.out;
+  };
+  CHECK(!has(resumed("a", rates.variables()), "bits may differ"));
+  CHECK(read(f / "a.safetensors") == read(f / "whole.safetensors"));
+  rates.set("1.5");
+  const std::string other = resumed("b", rates.variables());
+  CHECK(has(other, "precision auto: fp16, as the checkpoint was trained so (now it would be fp32)"));
+  CHECK(!has(other, "bits may differ"));
+  CHECK(read(f / "b.safetensors") == read(f / "whole.safetensors"));
+  CHECK(
+      has(resumed("c", "HARMONICS_FP16=off"),
+          "bits may differ from an uninterrupted run: the checkpoint was trained in fp16, which device 'cpu' does not "
+          "compute here; precision auto: fp32"));
+  CHECK(read(f / "c.safetensors") != read(f / "whole.safetensors"));
 }

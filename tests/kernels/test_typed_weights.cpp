@@ -131,6 +131,23 @@ TEST_CASE("typed weights: other calls are left to the body") {
   CHECK_FALSE(KernelCall("cast").set("dtype", HX_F32).in(w).out({64, 64}).served());
   CHECK_FALSE(KernelCall("gather").set("axis", 0).in(w).in(Tensor::zeros({3}, HX_I64)).out({3, 64}, HX_Q8_0).served());
   CHECK_FALSE(KernelCall("dot").in(w).in(w).out({64, 64}).served());
+  CHECK_FALSE(call(x, w).set("accumulate", "f64").out({2, 64}).served());
+  CHECK_FALSE(call(x, w).set("out_dtype", "bf16").out({2, 64}, HX_BF16).served());
+  const Tensor f32 = Tensor::zeros({64, 64}), ids = Tensor::zeros({3}, HX_I64);
+  CHECK(call(x, f32).set("accumulate", "f32").out({2, 64}).served());
+  CHECK_FALSE(call(x, f32).set("accumulate", "f64").out({2, 64}).served());
+  CHECK_FALSE(call(x, f32).set("out_dtype", "f16").out({2, 64}, HX_F16).served());
+  CHECK_FALSE(KernelCall("embedding").in(f32).in(ids).out({3, 64}, HX_BF16).served());
+  CHECK(KernelCall("embedding").in(f32).in(ids).out({3, 64}).served());
+  for (const char* sums : {"f32", "f64"})
+    CHECK(KernelCall("dot")
+              .set("lhs_contract", Dims{1})
+              .set("rhs_contract", Dims{0})
+              .set("accumulate", sums)
+              .in(f32)
+              .in(f32)
+              .out({64, 64})
+              .served() == (std::string(sums) == "f32"));
 }
 
 TEST_CASE("typed weights: embedding decodes rows, out-of-range indices are clamped") {

@@ -13,6 +13,7 @@
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
+#include "engine/execution/product_rates.hpp"
 #include "engine/program/print.hpp"
 
 namespace harmonics::engine::cli {
@@ -135,6 +136,11 @@ void explain(const Flow& flow, const Options& options, Explanation& e) {
   }
   if (failed) std::rethrow_exception(failed);
   if (!opens) return;
+  if (const std::string text = precision_text(options.run); !text.empty()) {
+    e.say(text + "\n\n");
+    e.object()["precision"] =
+        json::object{{"name", precision_name(options.run.precision)}, {"why", options.run.precision_reason}};
+  }
   e.object()["graph"] = graph->graph().name;
   if (wants(options, "widths")) show_widths(*graph, e);
   for (int cycle = 0; cycle < static_cast<int>(graph->graph().cycles.size()); ++cycle) {

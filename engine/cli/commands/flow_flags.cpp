@@ -92,11 +92,12 @@ void device(Flags& f) {
                           [](Options& o, const std::string& v) { o.run.device = v; });
   where.names = device_names;
   where.initial = "cpu";
-  FlagRow& precision =
-      f.text("precision", "NAME",
-             ": fp16 where the device has it; narrow ones round the operands of products, totals and weights stay fp32",
-             [](Options& o, const std::string& v) { o.run.precision = parse_precision(v); });
-  precision.choices = {"fp32", "fp16", "bf16", "fp8", "auto"};
+  FlagRow& precision = f.text(
+      "precision", "NAME",
+      ": fp16 where products in it are measured 1.6 times as fast; narrow ones round the operands of products, totals "
+      "and weights stay fp32; int8 quantises what meets quantised weights",
+      [](Options& o, const std::string& v) { o.run.precision = parse_precision(v); });
+  precision.choices = {"fp32", "fp16", "bf16", "fp8", "int8", "auto"};
   precision.initial = "fp32";
   f.texts("override", "FUNCTIONAL=NAME",
           "implementation of a functional: attention=mine ('harmonics list implementations'), attention=cpu, "

@@ -20,6 +20,7 @@
 #include "engine/cli/run/pictures.hpp"
 #include "engine/cli/run/report_samples.hpp"
 #include "engine/cli/terminal/terminal.hpp"
+#include "engine/execution/machine.hpp"
 #include "engine/measure/examples.hpp"
 
 namespace harmonics::engine::cli {
@@ -30,13 +31,6 @@ std::string figure_text(const Figure& f) {
   if (!std::isfinite(f.value)) return "–";
   if (f.name == "accuracy" || f.name.rfind("top", 0) == 0) return percent(f.value);
   return fmt::format("{:.4g}", f.value);
-}
-
-std::string cpu_name() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);)
-    if (line.rfind("model name", 0) == 0) return line.substr(std::min(line.size(), line.find(':') + 2));
-  return "unknown processor";
 }
 
 class Table {
@@ -157,7 +151,7 @@ std::string settings_html(BoundGraph& graph, const ReportedRun& run) {
   Table machine;
   machine.row("date", date_text(std::time(nullptr)));
   machine.row("host", host_name());
-  machine.row("processor", cpu_name());
+  machine.row("processor", processor_name());
   machine.row("threads", std::to_string(run.settings.threads > 0
                                             ? run.settings.threads
                                             : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))));

@@ -121,6 +121,9 @@ boost::json::object figures_json(BoundGraph& graph, const RunOutcome& outcome) {
   const WeightCounts counts = count_weights(store, outcome.used, outcome.changed);
   o["weights"] = boost::json::object{{"trained", counts.trained}, {"frozen", counts.frozen}, {"unused", counts.unused}};
   o["waited_for_data"] = json_of(r.waited);
+  o["precision"] = boost::json::object{
+      {"name", r.precision},
+      {"why", r.precision_reason.empty() ? boost::json::value(nullptr) : boost::json::value(r.precision_reason)}};
   o["metrics"] = json_of(r.metrics);
   const Evaluation* validation = validation_of(r);
   o["validation"] = validation ? boost::json::value(json_of(validation->all())) : boost::json::value(nullptr);
@@ -254,6 +257,7 @@ void summarise(BoundGraph& graph, const Options& options, const RunOutcome& outc
                   weights_text(count_weights(graph.store(), outcome.used, outcome.changed)), thousands(r.samples),
                   duration(r.seconds), rate(r.samples_per_second), end_text(r.stopped_by), loss_text(r)));
   say("by " + outcome.training);
+  if (!r.precision_reason.empty()) say(fmt::format("precision auto: {}, as {}", r.precision, r.precision_reason));
   if (r.waited * r.seconds > kWaitTold && r.waited > kWaitShare)
     say(fmt::format("waited for data {:.0f} % of the time", 100 * r.waited));
   if (const EpochReport* e = validated(r))

@@ -64,10 +64,37 @@ void expect_pairs(Types in, const AttributeMap& a, const std::string& what) {
   }
 }
 
+// Element types of a product. Converted: operands become `wide`, sums are `wide`, and the result becomes `out`.
+struct DotTypes {
+  bool converted = false;
+  DType wide, out;
+
+  DotTypes(const AttributeMap& a, Types in) : wide(in[0].dtype), out(in[0].dtype) {
+    const std::string sums = a.text("accumulate", ""), result = a.text("out_dtype", "");
+    const DType left = in[0].dtype, right = in[1].dtype;
+    if (!is_float(left) || !is_float(right)) {
+      if (!sums.empty() || !result.empty())
+        misfit(Op::dot, ErrorKind::Type, in, "out_dtype and accumulate are for operands of floating-point types");
+      expect_same_dtype(Op::dot, in);
+      return;
+    }
+    if (!sums.empty() && sums != "f32" && sums != "f64")
+      misfit(Op::dot, ErrorKind::Type, in, "accumulate is f32 or f64, not '" + sums + "'");
+    const bool doubles = left == DType::F64 || right == DType::F64;
+    if (doubles && sums == "f32")
+      misfit(Op::dot, ErrorKind::Type, in, "f64 is not summed in f32; leave accumulate out or cast it first");
+    wide = doubles || sums == "f64" ? DType::F64 : DType::F32;
+    out = result.empty() ? (left == right ? left : wide) : dtype_named(result);
+    if (!is_float(out))
+      misfit(Op::dot, ErrorKind::Type, in, "out_dtype is a floating-point type, not '" + result + "'");
+    converted = left != right || left != out || (wide == DType::F64 && !doubles);
+  }
+};
+
 std::vector<TensorType> infer_dot(const AttributeMap& a, Types in) {
   expect_operands(Op::dot, in, 2);
   expect_number(Op::dot, in, 0);
-  expect_same_dtype(Op::dot, in);
+  const DotTypes types(a, in);
   expect_side(in, a, 0, "lhs");
   expect_side(in, a, 1, "rhs");
   expect_pairs(in, a, "batch");
@@ -77,7 +104,7 @@ std::vector<TensorType> infer_dot(const AttributeMap& a, Types in) {
   for (const int64_t i : left.batch) dims.push_back(in[0].shape[static_cast<uint32_t>(i)]);
   for (const int64_t i : left.free) dims.push_back(in[0].shape[static_cast<uint32_t>(i)]);
   for (const int64_t i : right.free) dims.push_back(in[1].shape[static_cast<uint32_t>(i)]);
-  return {checked_type(Op::dot, in, in[0].dtype, dims)};
+  return {checked_type(Op::dot, in, types.out, dims)};
 }
 
 // A row-major copy with permuted axes.
@@ -113,7 +140,7 @@ void multiply(const T* left, const T* right, T* out, int64_t m, int64_t k, int64
   }
 }
 
-void evaluate_dot(const AttributeMap& a, Inputs in, Outputs out) {
+void evaluate_plain_dot(const AttributeMap& a, Inputs in, Outputs out) {
   const Shape &left_shape = in[0].type.shape, &right_shape = in[1].type.shape;
   const DotAxes left(a, "lhs", left_shape.rank()), right(a, "rhs", right_shape.rank());
   const int64_t batch = size_of(left_shape, left.batch), k = size_of(left_shape, left.contract);
@@ -127,6 +154,24 @@ void evaluate_dot(const AttributeMap& a, Inputs in, Outputs out) {
   });
 }
 
+void cast_view(const ConstView& from, const View& to) {
+  op_row(Op::cast).evaluate(AttributeMap(), std::span(&from, 1), std::span(&to, 1));
+}
+
+void evaluate_dot(const AttributeMap& a, Inputs in, Outputs out) {
+  const TensorType given[] = {in[0].type, in[1].type};
+  const DotTypes types(a, given);
+  if (!types.converted) return evaluate_plain_dot(a, in, out);
+  std::vector<HTensor> wide;
+  for (const TensorType& t : {given[0], given[1], out[0].type}) wide.emplace_back(types.wide, t.shape);
+  std::vector<View> views;
+  for (HTensor& t : wide) views.push_back({{types.wide, t.shape()}, t.mutable_bytes()});
+  for (size_t i = 0; i < 2; ++i) cast_view(in[i], views[i]);
+  const ConstView operands[] = {{views[0].type, views[0].data}, {views[1].type, views[1].data}};
+  evaluate_plain_dot(a, operands, std::span(&views[2], 1));
+  cast_view({views[2].type, views[2].data}, out[0]);
+}
+
 Axes counting(size_t first, size_t count) {
   Axes axes(count);
   for (size_t i = 0; i < count; ++i) axes[i] = static_cast<int64_t>(first + i);
@@ -136,11 +181,15 @@ Axes counting(size_t first, size_t count) {
 // Gradient of the operand `own`: dy contracted with the `other` operand over its free axes. The result has the batch
 // axes, own's free axes, then own's contracted axes in other's order; a transpose restores own's order.
 // `other_free_at`: index of the other's first free axis in dy.
+// `types`: attributes that make it of own's type; none if all types are equal.
 HTensor operand_gradient(const HTensor& dy, const HTensor& other, const DotAxes& own_axes, const DotAxes& other_axes,
-                         size_t other_free_at) {
+                         size_t other_free_at, Attributes types) {
   const size_t batch = own_axes.batch.size(), free = own_axes.free.size();
-  const HTensor product = dot(dy, other, counting(other_free_at, other_axes.free.size()), other_axes.free,
-                              counting(0, batch), other_axes.batch);
+  const HTensor product = call1("dot", {dy, other},
+                                types.set("lhs_contract", counting(other_free_at, other_axes.free.size()))
+                                    .set("rhs_contract", other_axes.free)
+                                    .set("lhs_batch", counting(0, batch))
+                                    .set("rhs_batch", other_axes.batch));
   Axes permutation(batch + free + own_axes.contract.size());
   for (size_t i = 0; i < batch; ++i) permutation[static_cast<size_t>(own_axes.batch[i])] = static_cast<int64_t>(i);
   for (size_t i = 0; i < free; ++i)
@@ -156,8 +205,20 @@ HTensor operand_gradient(const HTensor& dy, const HTensor& other, const DotAxes&
 std::vector<HTensor> gradient_dot(const AttributeMap& a, Tensors in, Tensors, Tensors dy) {
   const DotAxes left(a, "lhs", in[0].rank()), right(a, "rhs", in[1].rank());
   const size_t batch = left.batch.size();
-  return {operand_gradient(dy[0], in[1], left, right, batch + left.free.size()),
-          operand_gradient(dy[0], in[0], right, left, batch)};
+  const TensorType given[] = {type_of(in[0]), type_of(in[1])};
+  const DotTypes types(a, given);
+  const auto of = [&](const HTensor& own) {
+    Attributes attributes;
+    if (!types.converted) return attributes;
+    attributes.set("out_dtype", std::string(dtype_name(own.dtype())));
+    if (types.wide == DType::F64) attributes.set("accumulate", std::string("f64"));
+    return attributes;
+  };
+  // sums of f32 have a gradient of f32, also where the result is f64
+  const HTensor d =
+      types.converted && types.wide == DType::F32 && dy[0].dtype() == DType::F64 ? cast(dy[0], DType::F32) : dy[0];
+  return {operand_gradient(d, in[1], left, right, batch + left.free.size(), of(in[0])),
+          operand_gradient(d, in[0], right, left, batch, of(in[1]))};
 }
 
 // ---- patches, unpatches

@@ -178,6 +178,30 @@ TEST_CASE("device: one built for an earlier contract is not offered stored types
     }
 }
 
+TEST_CASE("device: one built for an earlier contract is not offered products of several types") {
+  const TensorType f32{DType::F32, {3, 3}}, bf16{DType::BF16, {3, 3}};
+  AttributeMap axes;
+  axes.set("lhs_contract", std::vector<int64_t>{1}).set("rhs_contract", std::vector<int64_t>{0});
+  axes.set("lhs_batch", std::vector<int64_t>{}).set("rhs_batch", std::vector<int64_t>{});
+  const AttributeMap sums = AttributeMap(axes).set("accumulate", std::string("f64")),
+                     result = AttributeMap(axes).set("out_dtype", std::string("bf16"));
+  for (const bool knows : {false, true}) {
+    WithDevice with;
+    with.item->contract_minor = knows ? 5 : 4;
+    KernelSource source("test", with.registry);
+    const std::string expected =
+        knows ? "negates only" : "its library is built for contract 1.4, such element types came with 1.5";
+    CHECK(source.why_not("dot", axes, {f32, bf16}, {f32}) == expected);
+    CHECK(source.why_not("dot", sums, {f32, f32}, {f32}) == expected);
+    CHECK(source.why_not("dot", result, {f32, f32}, {bf16}) == expected);
+    CHECK(source.why_not("dot", axes, {f32, f32}, {f32}) == "negates only");
+    for (const char* name : {"out_dtype", "activation_type", "accumulate"}) {
+      const std::string value = std::string(name) == "activation_type" ? "q8_0" : "f32";
+      CHECK((source.why_not("linear", AttributeMap().set(name, value), {f32, f32}, {f32}) == "negates only") == knows);
+    }
+  }
+}
+
 TEST_CASE("implementation: one built for an earlier contract is not offered stored types") {
   static int asked;
   asked = 0;

@@ -10,7 +10,7 @@ using namespace harmonics::engine::testing;
 
 namespace {
 
-bool always(const std::string&, const AttributeMap&, const std::vector<TensorType>&) { return true; }
+bool always(const std::string&, const AttributeMap&, const std::vector<TensorType>&, Rounding) { return true; }
 
 AttributeMap contract(std::vector<int64_t> lhs, std::vector<int64_t> rhs) {
   const std::vector<int64_t> none;

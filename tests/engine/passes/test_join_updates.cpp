@@ -89,13 +89,13 @@ TEST_CASE("join_updates: unchanged if the device declines") {
   const Program program = s.tracer.take();
   std::vector<TensorType> asked;
   AttributeMap how;
-  const Program same = join_updates(
-      program, [&](const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& types) {
-        CHECK(callee == "update_all");
-        how = attributes;
-        asked = types;
-        return false;
-      });
+  const Program same = join_updates(program, [&](const std::string& callee, const AttributeMap& attributes,
+                                                 const std::vector<TensorType>& types, Rounding) {
+    CHECK(callee == "update_all");
+    how = attributes;
+    asked = types;
+    return false;
+  });
   CHECK(calls_of(same, "sgd") == 3);
   CHECK(asked.size() == 3 * 2 + 1);
   CHECK(how.text("update") == "sgd");

@@ -151,12 +151,20 @@ TEST_CASE("print: a scope's phase and origin") {
   CHECK(scope_in(" @optimizer") == NodeScope{"", Phase::optimizer});
   CHECK(scope_in(" @\"optimizer/a b\"") == NodeScope{"a b", Phase::optimizer});
   CHECK(scope_in(" @gradient/loss/output") == NodeScope{"loss/output", Phase::gradient});
-  for (const char* scope : {" @x.h from \"net.hmx:9:3\"", " @decode/blk.0", " @forward/gradient/MatMul from \"MatMul\"",
-                            " @\"\" from \"Gemm 1\""})
+  for (const char* scope :
+       {" @x.h from \"net.hmx:9:3\"", " @decode/blk.0", " @forward/gradient/MatMul from \"MatMul\"",
+        " @\"\" from \"Gemm 1\"", " @x.h in bf16", " @\"\" in fp8", " @gradient/x.h from \"net.hmx:9:3\" in fp16"})
     CHECK(print(parse_program(text(scope), "p.program")) == text(scope));
   CHECK(scope_in(" @forward/gradient/MatMul") == NodeScope{"gradient/MatMul"});
   CHECK(refusal("%0: f32[] = input \"x\" @h form \"net.hmx\"\n").find("expected from \"ORIGIN\"") != std::string::npos);
   CHECK(refusal("%0: f32[] = input \"x\" @h from net\n") != "no error");
+  CHECK(scope_in(" @x.h from \"a\" in fp16") == NodeScope{"x.h", Phase::forward, "a", Rounding::fp16});
+  for (const char* rounding : {"none", "fp32", "", "16"}) {
+    CAPTURE(rounding);
+    CHECK(refusal("%0: f32[] = input \"x\" @h in " + std::string(rounding) + "\n")
+              .find("a product rounds to fp16, bf16 or fp8") != std::string::npos);
+  }
+  CHECK(refusal("%0: f32[] = input \"x\" @h from \"a\" to fp16\n").find("expected in ROUNDING") != std::string::npos);
 }
 
 TEST_CASE("print: one node per line") {

@@ -1,0 +1,251 @@
+#include "engine/execution/product_rates.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <fcntl.h>
+#include <filesystem>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "engine/base/read_file.hpp"
+#include "engine/execution/kernel_source.hpp"
+#include "engine/execution/machine.hpp"
+#include "engine/execution/device_memory.hpp"
+#include "engine/plugin/discovery.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+constexpr Rounding kCandidates[] = {Rounding::fp16, Rounding::bf16};
+constexpr int64_t kProductRows = 256, kProductDepth = 512, kProductColumns = 512;
+constexpr int kTimedRuns = 5;
+constexpr size_t kLargestRates = 64 << 10;
+
+Precision precision_of(Rounding rounding) { return rounding == Rounding::bf16 ? Precision::bf16 : Precision::fp16; }
+
+KernelPtr product_kernel(KernelSource& kernels, Rounding rounding) {
+  AttributeMap axes;
+  axes.set("lhs_contract", std::vector<int64_t>{1}).set("rhs_contract", std::vector<int64_t>{0});
+  axes.set("lhs_batch", std::vector<int64_t>{}).set("rhs_batch", std::vector<int64_t>{});
+  return kernels.find("dot", axes,
+                      {{DType::F32, {kProductRows, kProductDepth}}, {DType::F32, {kProductDepth, kProductColumns}}},
+                      {{DType::F32, {kProductRows, kProductColumns}}}, 0, rounding);
+}
+
+// Seconds of a run of all parts, one after another.
+double seconds_of_product(const Kernel& kernel, void* const* buffers) {
+  const auto start = std::chrono::steady_clock::now();
+  for (uint32_t phase = 0; phase < kernel.raw().phases; ++phase)
+    for (uint32_t part = 0; part < kernel.raw().parts[phase]; ++part)
+      kernel.raw().run(kernel.raw().context, buffers, phase, part);
+  return std::max(1e-9, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+}
+
+HTensor timed_operand(int64_t rows, int64_t columns) {
+  HTensor x(DType::F32, {rows, columns});
+  for (int64_t i = 0; i < x.size(); ++i) x.mutable_data<float>()[i] = (static_cast<float>(i % 251) - 125.5f) / 128;
+  return x;
+}
+
+// Runs alternate, so that other load on the machine meets all alike; the fastest of each counts.
+ProductRates measured_rates(KernelSource& kernels) {
+  struct Timed {
+    Rounding rounding;
+    KernelPtr kernel;
+    HTensor workspace;
+    double best = 1e300;
+  };
+  std::vector<Timed> all;
+  for (const Rounding rounding : {Rounding::none, kCandidates[0], kCandidates[1]}) {
+    if (rounding != Rounding::none && !kernels.has(rounding)) continue;
+    const KernelPtr kernel = product_kernel(kernels, rounding);
+    if (!kernel || !kernel->raw().run) continue;
+    const auto bytes = static_cast<int64_t>(std::max<uint64_t>(64, kernel->raw().workspace));
+    all.push_back({rounding, kernel, HTensor(DType::U8, {bytes})});
+  }
+  HTensor a = timed_operand(kProductRows, kProductDepth), b = timed_operand(kProductDepth, kProductColumns),
+          c(DType::F32, {kProductRows, kProductColumns});
+  for (int i = 0; i <= kTimedRuns; ++i)  // the first run touches memory
+    for (Timed& t : all) {
+      void* const buffers[] = {a.mutable_bytes(), b.mutable_bytes(), c.mutable_bytes(), t.workspace.mutable_bytes()};
+      const double seconds = seconds_of_product(*t.kernel, buffers);
+      if (i > 0) t.best = std::min(t.best, seconds);
+    }
+  ProductRates rates;
+  for (const Timed& t : all)
+    (t.rounding == Rounding::none ? rates.f32 : rates.narrow[t.rounding]) =
+        2.0 * kProductRows * kProductDepth * kProductColumns / t.best;
+  return rates;
+}
+
+// What the rates belong to: another processor, instruction set or kernel has others.
+std::string key_of_rates(KernelSource& kernels, const std::string& device) {
+  std::string key = device + ", " + processor_name();
+  for (const Rounding rounding : {Rounding::none, kCandidates[0], kCandidates[1]}) {
+    if (rounding != Rounding::none && !kernels.has(rounding)) continue;
+    const KernelPtr kernel = product_kernel(kernels, rounding);
+    key += fmt::format(", {}: {}", rounding == Rounding::none ? "fp32" : rounding_name(rounding),
+                       kernel ? kernel->raw().name : "none");
+  }
+  key += ", " + kernels.description();
+  std::replace_if(
+      key.begin(), key.end(), [](char c) { return c == '\t' || c == '\n'; }, ' ');
+  return key;
+}
+
+// "" for a file that another user may have written.
+std::string text_of_rates(const std::string& path) {
+  struct stat s {};
+  if (path.empty() || ::stat(path.c_str(), &s) != 0 || !S_ISREG(s.st_mode) || s.st_uid != ::geteuid() ||
+      (s.st_mode & S_IWOTH))
+    return "";
+  try {
+    return read_file(path, kLargestRates);
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+// Appends the line; a file that has grown large begins anew. Without a writable folder the next run measures again.
+void keep_rates(const std::string& path, const std::string& line, bool anew) {
+  if (path.empty()) return;
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | (anew ? O_TRUNC : 0);
+  const int file = ::open(path.c_str(), flags, 0600);
+  if (file < 0) return;
+  [[maybe_unused]] const ssize_t n = ::write(file, line.data(), line.size());  // a partial line counts as missing
+  ::close(file);
+}
+
+ProductRates product_rates(KernelSource& kernels, const std::string& device) {
+  const std::string path = product_rates_path(), key = key_of_rates(kernels, device), text = text_of_rates(path);
+  if (const std::optional<ProductRates> known = find_rates(text, key)) return *known;
+  const ProductRates rates = measured_rates(kernels);
+  keep_rates(path, rates_line(key, rates), text.size() > kLargestRates / 2);
+  return rates;
+}
+
+std::optional<double> positive_rate(std::string_view text) {
+  double value = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failed != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value <= 0)
+    return std::nullopt;
+  return value;
+}
+
+std::optional<ProductRates> rates_of(std::string_view fields) {
+  ProductRates rates;
+  bool ended = false;
+  while (!fields.empty() && !ended) {
+    const size_t tab = std::min(fields.find('\t'), fields.size());
+    const std::string_view field = fields.substr(0, tab);
+    fields.remove_prefix(std::min(tab + 1, fields.size()));
+    ended = field == "end" && fields.empty();
+    if (ended) break;
+    const size_t equals = field.find('=');
+    if (equals == std::string_view::npos) return std::nullopt;
+    const std::string_view name = field.substr(0, equals);
+    const std::optional<double> rate = positive_rate(field.substr(equals + 1));
+    const std::optional<Rounding> rounding = rounding_named(name);
+    if (!rate || (name != "fp32" && (!rounding || *rounding == Rounding::none))) return std::nullopt;
+    (name == "fp32" ? rates.f32 : rates.narrow[*rounding]) = *rate;
+  }
+  return ended && rates.f32 > 0 ? std::optional(rates) : std::nullopt;
+}
+
+}  // namespace
+
+PrecisionChoice choose_precision(const ProductRates& rates) {
+  const auto best = std::max_element(rates.narrow.begin(), rates.narrow.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (best == rates.narrow.end() || rates.f32 <= 0)
+    return {Precision::fp32, "this processor has no products that round their operands"};
+  const double factor = best->second / rates.f32;
+  const std::string measured =
+      fmt::format("products in {} measured {:.2f} times the rate of f32", rounding_name(best->first), factor);
+  if (factor >= kWorthRounding)
+    return {precision_of(best->first), fmt::format("{}, and {:g} is enough", measured, kWorthRounding)};
+  return {Precision::fp32, fmt::format("{}, less than {:g}", measured, kWorthRounding)};
+}
+
+std::string rates_line(const std::string& key, const ProductRates& rates) {
+  std::string line = fmt::format("{}\tfp32={:.6g}", key, rates.f32);
+  for (const auto& [rounding, rate] : rates.narrow) line += fmt::format("\t{}={:.6g}", rounding_name(rounding), rate);
+  return line + "\tend\n";
+}
+
+std::optional<ProductRates> find_rates(const std::string& text, const std::string& key) {
+  std::optional<ProductRates> found;
+  for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
+    const std::string_view line = std::string_view(text).substr(at, end - at);
+    if (line.size() <= key.size() || line.substr(0, key.size()) != key || line[key.size()] != '\t') continue;
+    if (auto rates = rates_of(line.substr(key.size() + 1))) found = std::move(rates);
+  }
+  return found;
+}
+
+std::string product_rates_path() {
+  const std::string beside = plugin_cache_path();
+  return beside.empty() ? beside : std::filesystem::path(beside).replace_filename("product-rates").string();
+}
+
+PrecisionChoice resolve_precision(const std::string& device, Registry& registry, bool deterministic) {
+  KernelSource kernels(device, registry);
+  if (kernels.is_reference()) return {Precision::fp32, "the reference does not round"};
+  const bool has_fp16 = kernels.has(Rounding::fp16);
+  if (deterministic || has_own_memory(*kernels.device())) {
+    const std::string why = fmt::format("device '{}' {} products in fp16", device, has_fp16 ? "has" : "has no");
+    return {has_fp16 ? Precision::fp16 : Precision::fp32,
+            deterministic ? why + ", and a measurement is not repeatable" : why};
+  }
+  if (!has_fp16 && !kernels.has(Rounding::bf16)) return choose_precision({});
+  return choose_precision(product_rates(kernels, device));
+}
+
+void settle_precision(DeviceSettings& settings, Registry& registry, bool deterministic) {
+  if (settings.precision != Precision::automatic) return;
+  const PrecisionChoice choice = resolve_precision(settings.device, registry, deterministic);
+  settings.precision = choice.precision;
+  settings.precision_reason = choice.why;
+}
+
+std::string precision_text(const DeviceSettings& settings) {
+  if (settings.precision_reason.empty()) return "";
+  return fmt::format("precision auto: {}, as {}", precision_name(settings.precision), settings.precision_reason);
+}
+
+PrecisionPolicy policy_of(const DeviceSettings& settings) {
+  PrecisionPolicy policy{precision_name(settings.precision), {}};
+  PrecisionRule rule;
+  switch (settings.precision) {
+    case Precision::fp16:
+      rule.rounding = Rounding::fp16;
+      break;
+    case Precision::bf16:
+      rule.rounding = Rounding::bf16;
+      break;
+    case Precision::fp8:
+      rule.rounding = Rounding::fp8;
+      break;
+    case Precision::int8:
+      rule.stored = true;
+      rule.activation_type = "q8_0";
+      break;
+    case Precision::fp32:
+    case Precision::automatic:
+      return policy;
+  }
+  if (!settings.precision_reason.empty()) rule.least_side = kLeastMixedSide;
+  policy.rules.push_back(rule);
+  return policy;
+}
+
+}  // namespace harmonics::engine

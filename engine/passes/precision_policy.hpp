@@ -1,0 +1,39 @@
+// Policies of precision: which products round their operands.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/program/program.hpp"
+
+namespace harmonics::engine {
+
+// Applies to products for which every member that is set holds.
+struct PrecisionRule {
+  std::vector<Phase> phases = {};    // empty: all
+  std::string functional = {};       // "linear", "conv"; "dot": the primitive; empty: all
+  std::optional<DType> weight = {};  // element type of the operand that may be of a stored type
+  std::optional<bool> stored = {};   // whether that operand is of a stored type
+  Rounding rounding = Rounding::none;
+  std::string activation_type = {};  // of `linear` in the forward pass: what rows of x are quantised to
+  // Least of rows, columns and depth. Rounding shorter products costs more than it saves.
+  int64_t least_side = 0;
+};
+
+// The first rule that applies decides; without one a product does not round.
+struct PrecisionPolicy {
+  std::string name;
+  std::vector<PrecisionRule> rules;
+};
+
+// Whether the node multiplies matrices: `dot`, or a call whose body does.
+bool multiplies(const Program& program, const Node& node);
+
+// Gives each product the rounding that the policy says (NodeScope::rounding), and `linear` its activation_type where
+// the depth is made of whole blocks. Bodies and fused calls inherit the rounding of the call. After dce, before every
+// pass that asks whether a device has a kernel.
+Program set_precision(const Program& program, const PrecisionPolicy& policy);
+
+}  // namespace harmonics::engine

@@ -1,0 +1,181 @@
+// `--precision auto`: the choice by rates, the file that keeps them, and plans with a policy.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <random>
+
+#include <harmonics/ops.hpp>
+
+#include "engine/execution/kernel_source.hpp"
+#include "engine/execution/product_rates.hpp"
+#include "engine/program/interpret.hpp"
+#include "engine/program/tracer.hpp"
+#include "tests/cache_folder.hpp"
+#include "tests/engine/execution/compiled.hpp"
+
+using namespace harmonics;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
+
+namespace {
+
+const std::string kKey = "cpu, Some Processor, fp32: packed matmul";
+
+}  // namespace
+
+TEST_CASE("product rates: rounding is chosen from 1.6 times the rate of f32 on") {
+  const auto chosen = [](double f32, std::map<Rounding, double> narrow) {
+    return choose_precision({f32, std::move(narrow)});
+  };
+  CHECK(chosen(100, {{Rounding::fp16, 160}}).precision == Precision::fp16);
+  CHECK(chosen(100, {{Rounding::fp16, 160}}).why ==
+        "products in fp16 measured 1.60 times the rate of f32, and 1.6 is enough");
+  CHECK(chosen(100, {{Rounding::fp16, 159}}).precision == Precision::fp32);
+  CHECK(chosen(100, {{Rounding::fp16, 159}}).why ==
+        "products in fp16 measured 1.59 times the rate of f32, less than 1.6");
+  CHECK(chosen(100, {{Rounding::fp16, 170}, {Rounding::bf16, 210}}).precision == Precision::bf16);
+  CHECK(chosen(100, {}).precision == Precision::fp32);
+  CHECK(chosen(0, {{Rounding::fp16, 160}}).precision == Precision::fp32);
+}
+
+TEST_CASE("product rates: lines of the file are read back, the last of a key counts") {
+  const ProductRates rates{1.25e11, {{Rounding::fp16, 2.5e11}, {Rounding::bf16, 1e11}}}, later{2e11, {}};
+  const std::string line = rates_line(kKey, rates);
+  CHECK(find_rates(line, kKey) == rates);
+  CHECK(find_rates("other\tfp32=1\tend\n" + line, kKey) == rates);
+  CHECK(find_rates(line + rates_line(kKey, later), kKey) == later);
+  CHECK_FALSE(find_rates(line, kKey + "2"));
+  CHECK_FALSE(find_rates(line, "cpu"));
+  CHECK_FALSE(find_rates("", kKey));
+}
+
+TEST_CASE("product rates: damaged lines count as missing") {
+  const std::string good = rates_line(kKey, {1e11, {{Rounding::fp16, 2e11}}});
+  for (const char* fields :
+       {"", "\t", "\tend", "\tfp32=1e11", "\tfp32=1e11\t", "\tfp32=\tend", "\tfp32=-1\tend", "\tfp32=0\tend",
+        "\tfp32=nan\tend", "\tfp32=inf\tend", "\tfp32=1x\tend", "\tfp16=1e11\tend", "\tfp32=1e11\tfp17=2\tend",
+        "\tfp32=1e11\tnone=2\tend", "\tfp32=1e11\tend\tmore", "\tfp32\tend"}) {
+    CAPTURE(fields);
+    CHECK_FALSE(find_rates(kKey + fields + "\n", kKey));
+    CHECK(find_rates(good + kKey + fields + "\n", kKey));
+  }
+  for (size_t cut = 0; cut < good.size(); ++cut) CHECK_FALSE(find_rates(good.substr(0, cut), kKey));
+  std::mt19937 random(7);
+  for (int i = 0; i < 2000; ++i) {
+    std::string spoiled = good;
+    spoiled[random() % spoiled.size()] = static_cast<char>(random());
+    if (const auto found = find_rates(spoiled, kKey)) {
+      CHECK(std::isfinite(found->f32));
+      CHECK(found->f32 > 0);
+      for (const auto& [rounding, rate] : found->narrow) CHECK((std::isfinite(rate) && rate > 0));
+    }
+  }
+}
+
+TEST_CASE("product rates: a deterministic choice measures nothing") {
+  const PrecisionChoice fixed = resolve_precision("cpu", Registry::global(), true);
+  const bool has = KernelSource("cpu", Registry::global()).has(Rounding::fp16);
+  CHECK(fixed.precision == (has ? Precision::fp16 : Precision::fp32));
+  CHECK(fixed.why.find("a measurement is not repeatable") != std::string::npos);
+  CHECK(resolve_precision("reference", Registry::global(), false).precision == Precision::fp32);
+}
+
+TEST_CASE("product rates: settings get the choice and its reason, others stay") {
+  DeviceSettings settings;
+  settings.device = "reference";
+  settings.precision = Precision::automatic;
+  settle_precision(settings, Registry::global(), false);
+  CHECK(settings.precision == Precision::fp32);
+  CHECK(precision_text(settings) == "precision auto: fp32, as the reference does not round");
+  DeviceSettings asked;
+  asked.precision = Precision::int8;
+  settle_precision(asked, Registry::global(), false);
+  CHECK(asked.precision == Precision::int8);
+  CHECK(precision_text(asked).empty());
+}
+
+TEST_CASE("precision: the trivial policies") {
+  const auto policy = [](Precision precision, const char* reason = "") {
+    DeviceSettings settings;
+    settings.precision = precision;
+    settings.precision_reason = reason;
+    return policy_of(settings);
+  };
+  CHECK(policy(Precision::fp32).rules.empty());
+  REQUIRE(policy(Precision::bf16).rules.size() == 1);
+  CHECK(policy(Precision::bf16).rules[0].rounding == Rounding::bf16);
+  CHECK(policy(Precision::bf16).rules[0].least_side == 0);
+  CHECK(policy(Precision::fp16, "measured").rules[0].least_side == kLeastMixedSide);
+  CHECK(policy(Precision::int8).rules[0].activation_type == "q8_0");
+  CHECK(policy(Precision::int8).rules[0].stored == true);
+}
+
+TEST_CASE("precision: int8 quantises rows in plans, and the reference agrees") {
+  Tracer tracer("int8");
+  tracer.output(
+      "y", call1("linear", {tracer.input("x", {DType::F32, {3, 64}}), tracer.input("w", {DType::Q8_0, {40, 64}})}));
+  const Program program = tracer.take();
+  HTensor x(DType::F32, {3, 64}), w(DType::F32, {40, 64});
+  for (HTensor* t : {&x, &w})
+    for (int64_t i = 0; i < t->size(); ++i) t->mutable_data<float>()[i] = std::sin(0.3f * static_cast<float>(i + 1));
+  const std::map<std::string, HTensor> numbers{{"x", x}, {"w", cast(w, DType::Q8_0)}};
+  const HTensor expected =
+      apply("linear", AttributeMap().set("activation_type", std::string("q8_0")), {x, numbers.at("w")}).at(0);
+  const HTensor exact = interpret(program, numbers)[0];
+  const auto executor = make_sequential_executor();
+  for (const char* device : {"cpu", "reference"}) {
+    CAPTURE(device);
+    CompileOptions options = on(device);
+    options.precision = Precision::int8;
+    const HTensor y = run_compiled(program, numbers, *executor, options)[0];
+    double to_expected = 0, to_exact = 0;
+    for (int64_t i = 0; i < y.size(); ++i) {
+      to_expected = std::max<double>(to_expected, std::abs(y.data<float>()[i] - expected.data<float>()[i]));
+      to_exact = std::max<double>(to_exact, std::abs(y.data<float>()[i] - exact.data<float>()[i]));
+    }
+    CHECK(to_expected < 1e-4);
+    CHECK(to_exact > 1e-3);
+  }
+}
+
+TEST_CASE("precision: a policy reaches the kernels of a plan") {
+  if (!KernelSource("cpu", Registry::global()).has(Rounding::fp16)) return;
+  Tracer tracer("policy");
+  tracer.output("y", call1("linear", {tracer.input("x", {DType::F32, {256, 256}}),
+                                      tracer.parameter("w", {DType::F32, {256, 256}})}));
+  const Program program = tracer.take();
+  const auto kernel_with = [&](const PrecisionPolicy& policy) {
+    const auto executor = make_sequential_executor();
+    CompileOptions options = on("cpu");
+    options.policy = policy;
+    MapBinding binding({{"w", HTensor(DType::F32, {256, 256})}});
+    std::string names;
+    for (const PlanStep& s : compile(program, &binding, *executor, options)->steps())
+      if (s.what == "linear") names += s.kernel;
+    return names;
+  };
+  PrecisionRule rule;
+  rule.rounding = Rounding::fp16;
+  CHECK(kernel_with({"fp16", {rule}}).find("fp16 chunks") != std::string::npos);
+  CHECK(kernel_with({"fp32", {}}).find("fp16 chunks") == std::string::npos);
+  rule.phases = {Phase::gradient};
+  CHECK(kernel_with({"gradients", {rule}}).find("fp16 chunks") == std::string::npos);
+}
+
+TEST_CASE("product rates: a measurement is kept, and the file decides from then on") {
+  if (!KernelSource("cpu", Registry::global()).has(Rounding::fp16)) return;
+  const CacheFolder folder;
+  const PrecisionChoice measured = resolve_precision("cpu", Registry::global(), false);
+  CHECK(measured.why.find("products in fp16 measured ") == 0);
+  REQUIRE(std::filesystem::exists(product_rates_path()));
+  std::string key;
+  std::getline(std::ifstream(product_rates_path()), key, '\t');
+  for (const auto& [factor, expected] : {std::pair(1.7, Precision::fp16), std::pair(1.5, Precision::fp32)}) {
+    std::ofstream(product_rates_path(), std::ios::app) << rates_line(key, {1, {{Rounding::fp16, factor}}});
+    CHECK(resolve_precision("cpu", Registry::global(), false).precision == expected);
+  }
+}
