@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <new>
 #include <utility>
 
@@ -274,6 +275,26 @@ std::string read_plain_file(const std::string& path, FileCalls& calls, const Len
   return file.take();
 }
 
+namespace {
+
+// Two changes within one tick of the file system's clock have the same time.
+constexpr long kTickSeconds = 2;
+
+std::string stamp_of_state(const struct stat& s) {
+  struct timespec now {};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  if (now.tv_sec - std::max(s.st_mtim.tv_sec, s.st_ctim.tv_sec) < kTickSeconds) return "";
+  std::string text;
+  for (const long long part :
+       {static_cast<long long>(s.st_dev), static_cast<long long>(s.st_ino), static_cast<long long>(s.st_size),
+        static_cast<long long>(s.st_mtim.tv_sec), static_cast<long long>(s.st_mtim.tv_nsec),
+        static_cast<long long>(s.st_ctim.tv_sec), static_cast<long long>(s.st_ctim.tv_nsec)})
+    text += std::to_string(part) + " ";
+  return text;
+}
+
+}  // namespace
+
 std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   // Without O_NONBLOCK opening a pipe would wait for a writer.
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -286,7 +307,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   ::close(file);
   if (!plain) refuse(path, "it is not a plain file");
   if (bytes && !mapping.data()) refuse_by_system(path, reason);
-  return std::shared_ptr<const MappedFile>(new MappedFile(path, std::move(mapping)));
+  return std::shared_ptr<const MappedFile>(new MappedFile(path, std::move(mapping), stamp_of_state(state)));
 }
 
 void MappedFile::expect_whole() const {

@@ -75,12 +75,17 @@ class MappedFile {
   size_t bytes() const { return mapping_.bytes(); }
   // Throws ErrorKind::InputOutput if a part that was read is gone.
   void expect_whole() const;
+  bool is_lost() const { return mapping_.lost(); }
+  // Names this state of the file: files of equal stamps have equal bytes. "": it changed too recently for its clock to
+  // tell a later change.
+  const std::string& stamp() const { return stamp_; }
   // Frees the memory of the whole pages within these bytes of the file, which are read again when they are needed.
   void let_go(const void* from, size_t bytes) const;
 
  private:
-  MappedFile(std::string path, FileMapping mapping) : path_(std::move(path)), mapping_(std::move(mapping)) {}
-  std::string path_;
+  MappedFile(std::string path, FileMapping mapping, std::string stamp)
+      : path_(std::move(path)), stamp_(std::move(stamp)), mapping_(std::move(mapping)) {}
+  std::string path_, stamp_;
   FileMapping mapping_;
 };
 
