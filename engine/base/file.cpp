@@ -76,10 +76,11 @@ namespace {
 
 constexpr std::string_view kAside = ".harmonics-", kAsideEnd = ".tmp";
 
-// A replacement in progress. The destructor removes an unfinished file.
-class Replacement {
+}  // namespace
+
+class FileReplacement::State {
  public:
-  Replacement(const std::string& path, FileCalls& calls) : calls_(calls), given_(path), path_(path) {
+  State(const std::string& path, FileCalls& calls) : calls_(calls), given_(path), path_(path) {
     struct stat former {};
     if (::stat(path.c_str(), &former) == 0) {
       if (!S_ISREG(former.st_mode)) fail("it exists and is not a plain file");
@@ -99,7 +100,7 @@ class Replacement {
     if (mode_ >= 0) (void)::fchmod(file_, static_cast<mode_t>(mode_));
   }
 
-  ~Replacement() {
+  ~State() {
     if (file_ >= 0) calls_.close(file_);
     if (exists_) calls_.remove(aside_.c_str());
   }
@@ -131,6 +132,9 @@ class Replacement {
                       "; a power cut may still restore the previous file");
   }
 
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
  private:
   [[noreturn]] void fail(const std::string& why, int reason = 0) const {
     throw Error(kind_of_failure(reason, ErrorKind::Output), "cannot write '" + given_ + "': " + why);
@@ -153,6 +157,15 @@ class Replacement {
   size_t written_ = 0;
 };
 
+FileReplacement::FileReplacement(const std::string& path, FileCalls& calls)
+    : state_(std::make_unique<State>(path, calls)) {}
+FileReplacement::FileReplacement(FileReplacement&&) noexcept = default;
+FileReplacement::~FileReplacement() = default;
+void FileReplacement::append(std::string_view bytes) { state_->append(bytes); }
+void FileReplacement::finish() { state_->finish(); }
+
+namespace {
+
 [[noreturn]] void refuse(const std::string& path, const std::string& why, int reason = 0) {
   Error e(kind_of_failure(reason, ErrorKind::NoInput), "cannot read '" + path + "': " + why);
   if (const std::string advice = advice_for_missing(path); !advice.empty()) e.note(advice);
@@ -163,13 +176,13 @@ class Replacement {
 }  // namespace
 
 void write_file_atomically(const std::string& path, std::span<const std::string_view> pieces, FileCalls& calls) {
-  Replacement replacement(path, calls);
+  FileReplacement replacement(path, calls);
   for (const std::string_view piece : pieces) replacement.append(piece);
   replacement.finish();
 }
 
 void write_file_atomically(const std::string& path, const std::function<std::string_view()>& next, FileCalls& calls) {
-  Replacement replacement(path, calls);
+  FileReplacement replacement(path, calls);
   for (std::string_view piece = next(); !piece.empty(); piece = next()) replacement.append(piece);
   replacement.finish();
 }

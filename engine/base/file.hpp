@@ -34,6 +34,21 @@ class FileCalls {
   static FileCalls& system();
 };
 
+// A file that is being written: a new file beside `path`, which finish() syncs and renames to `path`. Without finish()
+// the old file stays and no new one remains. Errors are those of write_file_atomically.
+class FileReplacement {
+ public:
+  explicit FileReplacement(const std::string& path, FileCalls& calls = FileCalls::system());
+  FileReplacement(FileReplacement&&) noexcept;
+  ~FileReplacement();
+  void append(std::string_view bytes);
+  void finish();
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
 // Writes the pieces in order to a new file beside `path`, syncs it, and renames it to `path`. Readers find either the
 // old content or all of the new, even after a crash. Keeps the old file's permissions and follows a symbolic link.
 // Throws ErrorKind::Output with the reason. Then no temporary file remains and the old file is unchanged.

@@ -116,13 +116,19 @@ typedef enum hx_attribute_kind {
   HX_ATTR_BOOL = 4, /* in `i` */
   HX_ATTR_INTS = 5,
   HX_ATTR_FLOATS = 6,
-  HX_ATTR_VALUE = 7 /* a tensor: a further source layer named by an argument */
+  HX_ATTR_VALUE = 7, /* a tensor: a further source layer named by an argument */
+  HX_ATTR_TEXTS = 8  /* in the metadata of models only */
 } hx_attribute_kind;
+
+typedef struct hx_text { /* UTF-8, without a final zero */
+  const char* data;
+  uint64_t bytes;
+} hx_text;
 
 typedef struct hx_attribute {
   const char* name;
   uint32_t kind;
-  uint32_t count; /* of ints or floats */
+  uint32_t count; /* of ints, floats or texts */
   union {
     int64_t i;
     double f;
@@ -130,6 +136,7 @@ typedef struct hx_attribute {
     const int64_t* ints;
     const double* floats;
     hx_value* value;
+    const hx_text* texts;
   } as;
 } hx_attribute;
 
@@ -173,7 +180,7 @@ typedef enum hx_kind {
   HX_PREDICATE = 12,     /* training_abi.h */
   HX_AUGMENTATION = 13,  /* augmentation_abi.h */
   HX_IMPORTER = 14,      /* importer_abi.h, an extension: register_item refuses it, as number 16, HX_TOKENIZER */
-  HX_EXPORTER = 15       /* reserved: refused by hosts of contract 1 */
+  HX_EXPORTER = 15       /* exporter_abi.h, an extension likewise */
 } hx_kind;
 
 typedef enum hx_argument_type {

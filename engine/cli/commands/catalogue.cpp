@@ -66,6 +66,7 @@ std::string example_of(const CatalogueEntry& e) {
   if (e.kind == "optimizer") return fmt::format("--optimizer '{}'", setting_of(e));
   if (e.kind == "schedule") return fmt::format("--schedule '{}'", setting_of(e));
   if (e.kind == "importer" || e.kind == "tokenizer") return "harmonics inspect FILE";
+  if (e.kind == "exporter") return "harmonics export MODEL FILE --format " + e.name;
   if (e.kind == "predicate") return fmt::format("if {} {{ ... }}", e.arguments.empty() ? e.name + "()" : call_of(e));
   return fmt::format("--producer 'NAME=file:PATH?augment={}'", call_of(e));
 }

@@ -334,6 +334,19 @@ void generate_flags(VerbRow& verb) {
   machine(f);
 }
 
+void export_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("MODEL", "a file that an importer reads, or saved weights (safetensors, npz) or a checkpoint");
+  f.positional("OUTPUT", "the file to write");
+  FlagRow& format =
+      f.text("format", "NAME", "exporter to use (default: the one that fits the name of OUTPUT)", &Options::format);
+  format.names = [] { return Registry::global().names(HX_EXPORTER); };
+  format.example = "gguf";
+  f.texts("option", "NAME=VALUE", "an option of the exporter ('harmonics inspect FORMAT' lists them)",
+          &Options::format_options);
+  plugin(f);
+}
+
 void quantize_flags(VerbRow& verb) {
   Flags f(verb);
   f.positional("MODEL", "a GGUF file; of a model in several, the first");

@@ -60,6 +60,8 @@ struct Options {
   std::string prompt, tokenizer;
   std::optional<DType> weight_type;
   bool requantize = false;
+  std::string format;                       // export
+  std::vector<std::string> format_options;  // NAME=VALUE
   DType cache_type = DType::F32;
   int64_t context = 0;  // most tokens of a sequence; 0: as many as the model was trained for
   bool prompt_given = false;

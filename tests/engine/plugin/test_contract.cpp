@@ -6,6 +6,7 @@
 
 #include <harmonics/augmentation_abi.h>
 #include <harmonics/functional_abi.h>
+#include <harmonics/exporter_abi.h>
 #include <harmonics/importer_abi.h>
 #include <harmonics/metric_abi.h>
 #include <harmonics/training_abi.h>
@@ -308,7 +309,7 @@ static_assert(HX_ARG_INT == 1 && HX_ARG_FLOAT == 2 && HX_ARG_BOOL == 3 && HX_ARG
                   HX_ARG_LAYER == 6,
               "");
 static_assert(HX_ATTR_INT == 1 && HX_ATTR_FLOAT == 2 && HX_ATTR_STRING == 3 && HX_ATTR_BOOL == 4 && HX_ATTR_INTS == 5 &&
-                  HX_ATTR_FLOATS == 6 && HX_ATTR_VALUE == 7,
+                  HX_ATTR_FLOATS == 6 && HX_ATTR_VALUE == 7 && HX_ATTR_TEXTS == 8,
               "");
 static_assert(HX_SITE_FP16_CHUNKS == 1 && HX_SITE_TRAINING == 2 && HX_SITE_BF16 == 4 && HX_SITE_FP8 == 8 &&
                   HX_PARAMETER_HIDDEN == 1,
@@ -318,21 +319,22 @@ TEST_CASE("contract: the advertised kinds are those with a row") {
   std::vector<uint32_t> kinds;
   for (uint32_t kind = HX_ACTIVATION; kind <= static_cast<uint32_t>(HX_AUGMENTATION); ++kind) kinds.push_back(kind);
   kinds.push_back(HX_IMPORTER);
+  kinds.push_back(HX_EXPORTER);
   kinds.push_back(HX_TOKENIZER);
   CHECK(harmonics::engine::item_kinds() == kinds);
   CHECK(harmonics::engine::kind_named("importer") == static_cast<uint32_t>(HX_IMPORTER));
-  CHECK(harmonics::engine::kind_named("exporter") == 0);
+  CHECK(harmonics::engine::kind_named("exporters") == static_cast<uint32_t>(HX_EXPORTER));
 }
 
 TEST_CASE("contract: extensions are found by name and version") {
   const hx_api* api = harmonics_api();
-  for (const char* id : {HX_IMPORTER_EXTENSION, HX_TOKENIZER_EXTENSION}) {
+  for (const char* id : {HX_IMPORTER_EXTENSION, HX_EXPORTER_EXTENSION, HX_TOKENIZER_EXTENSION}) {
     INFO(id);
     const auto* found = static_cast<const hx_item_extension*>(api->extension(id));
     REQUIRE(found);
     CHECK(found->struct_size == sizeof(hx_item_extension));
     CHECK(found->register_item != nullptr);
   }
-  for (const char* id : {"hx.importer/1", "hx.importer", "", static_cast<const char*>(nullptr)})
+  for (const char* id : {"hx.importer/1", "hx.importer", "hx.exporter/1", "", static_cast<const char*>(nullptr)})
     CHECK(api->extension(id) == nullptr);
 }
