@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -380,7 +381,8 @@ class Attributes {
     return add(name, HX_ATTR_FLOATS).floats = std::move(v), *this;
   }
   // Views, which outlive this object.
-  Attributes& set(const char* name, const std::vector<std::string_view>& texts) {
+  template <typename Text, typename = std::enable_if_t<std::is_same_v<Text, std::string_view>>>
+  Attributes& set(const char* name, const std::vector<Text>& texts) {
     Entry& entry = add(name, HX_ATTR_TEXTS);
     for (const std::string_view text : texts) entry.texts.push_back({text.data(), text.size()});
     return *this;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include <harmonics/element_type.hpp>
+
 #include "formats/gguf.hpp"
 #include "formats/utf8.hpp"
 
@@ -68,7 +70,7 @@ void Exporter::write(const ModelToWrite& model, const Arguments&, const ExportSi
     const std::string name = shown_name(t.name);
     const GgufType* type = find_gguf_type(t.dtype);
     if (!type)
-      refuse("the tensor " + name + " is " + std::string(dtype_name(t.dtype)) + ", which GGUF files cannot hold",
+      refuse("the tensor " + name + " is " + std::string(element_type(t.dtype).name) + ", which GGUF files cannot hold",
              "convert it to f32 first");
     const std::vector<int64_t>& dims = t.shape.vector();
     if (dims.size() > kMostAxes)

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <map>
 
 #include <boost/json.hpp>
 

@@ -1,3 +1,6 @@
+#include <memory>
+#include <type_traits>
+
 #include <boost/json.hpp>
 
 #include "formats/utf8.hpp"
