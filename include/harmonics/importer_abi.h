@@ -74,7 +74,8 @@ typedef struct hx_imported_model {
   uint32_t struct_size;
   uint32_t n_tensors;
   const hx_imported_tensor* tensors; /* each as long as its struct_size; tensors may share bytes */
-  /* Ints, floats, strings, bools and lists, of texts too. Keys as in GGUF: "general.architecture" = "llama", "llama.block_count".
+  /* Ints, floats, strings, bools and lists, of texts too. Keys as in GGUF: "general.architecture" = "llama",
+   * "llama.block_count".
    * "<architecture>.rope.pairing" = "interleaved" or "half" says which elements of a head rotate together. */
   hx_attributes metadata;
 } hx_imported_model;

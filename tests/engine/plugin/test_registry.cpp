@@ -40,7 +40,7 @@ std::string refusal(Registry& registry, uint32_t kind, const char* name) {
 int destroyed = 0;
 const hx_activation_vt kTable{sizeof(hx_activation_vt),
                               [](void*, const hx_attributes*, hx_value*, hx_value**) { return HX_ERROR; }, nullptr,
-                              [](void*) { ++destroyed; }};
+                              [](void*) { ++destroyed; }, nullptr};
 
 hx_item c_item(const char* name) {
   hx_item i{};
@@ -204,7 +204,7 @@ TEST_CASE("registry: unused kinds, reserved names and tables with missing functi
   item.kind = HX_EXPORTER;
   CHECK(pending_refusal(item) ==
         "cannot register exporter 'onnx': exporters are registered by the extension 'hx.exporter/0'");
-  const hx_activation_vt empty{sizeof(hx_activation_vt), nullptr, nullptr, nullptr};
+  const hx_activation_vt empty{sizeof(hx_activation_vt), nullptr, nullptr, nullptr, nullptr};
   item = c_item("x");
   item.vtable = &empty;
   CHECK(pending_refusal(item) == "cannot register activation 'x': its table lacks the function 'apply'");
