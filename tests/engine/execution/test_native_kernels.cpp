@@ -4,7 +4,6 @@
 
 #include <harmonics/functional.hpp>
 #include <harmonics/ops.hpp>
-#include <harmonics/plugin.hpp>
 
 #include "engine/execution/device_memory.hpp"
 #include "engine/program/tracer.hpp"
