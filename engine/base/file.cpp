@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <new>
 #include <utility>
 
@@ -75,10 +76,11 @@ namespace {
 
 constexpr std::string_view kAside = ".harmonics-", kAsideEnd = ".tmp";
 
-// A replacement in progress. The destructor removes an unfinished file.
-class Replacement {
+}  // namespace
+
+class FileReplacement::State {
  public:
-  Replacement(const std::string& path, FileCalls& calls) : calls_(calls), given_(path), path_(path) {
+  State(const std::string& path, FileCalls& calls) : calls_(calls), given_(path), path_(path) {
     struct stat former {};
     if (::stat(path.c_str(), &former) == 0) {
       if (!S_ISREG(former.st_mode)) fail("it exists and is not a plain file");
@@ -98,7 +100,7 @@ class Replacement {
     if (mode_ >= 0) (void)::fchmod(file_, static_cast<mode_t>(mode_));
   }
 
-  ~Replacement() {
+  ~State() {
     if (file_ >= 0) calls_.close(file_);
     if (exists_) calls_.remove(aside_.c_str());
   }
@@ -130,6 +132,9 @@ class Replacement {
                       "; a power cut may still restore the previous file");
   }
 
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
  private:
   [[noreturn]] void fail(const std::string& why, int reason = 0) const {
     throw Error(kind_of_failure(reason, ErrorKind::Output), "cannot write '" + given_ + "': " + why);
@@ -152,6 +157,15 @@ class Replacement {
   size_t written_ = 0;
 };
 
+FileReplacement::FileReplacement(const std::string& path, FileCalls& calls)
+    : state_(std::make_unique<State>(path, calls)) {}
+FileReplacement::FileReplacement(FileReplacement&&) noexcept = default;
+FileReplacement::~FileReplacement() = default;
+void FileReplacement::append(std::string_view bytes) { state_->append(bytes); }
+void FileReplacement::finish() { state_->finish(); }
+
+namespace {
+
 [[noreturn]] void refuse(const std::string& path, const std::string& why, int reason = 0) {
   Error e(kind_of_failure(reason, ErrorKind::NoInput), "cannot read '" + path + "': " + why);
   if (const std::string advice = advice_for_missing(path); !advice.empty()) e.note(advice);
@@ -162,13 +176,13 @@ class Replacement {
 }  // namespace
 
 void write_file_atomically(const std::string& path, std::span<const std::string_view> pieces, FileCalls& calls) {
-  Replacement replacement(path, calls);
+  FileReplacement replacement(path, calls);
   for (const std::string_view piece : pieces) replacement.append(piece);
   replacement.finish();
 }
 
 void write_file_atomically(const std::string& path, const std::function<std::string_view()>& next, FileCalls& calls) {
-  Replacement replacement(path, calls);
+  FileReplacement replacement(path, calls);
   for (std::string_view piece = next(); !piece.empty(); piece = next()) replacement.append(piece);
   replacement.finish();
 }
@@ -274,6 +288,26 @@ std::string read_plain_file(const std::string& path, FileCalls& calls, const Len
   return file.take();
 }
 
+namespace {
+
+// Two changes within one tick of the file system's clock have the same time.
+constexpr long kTickSeconds = 2;
+
+std::string stamp_of_state(const struct stat& s) {
+  struct timespec now {};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  if (now.tv_sec - std::max(s.st_mtim.tv_sec, s.st_ctim.tv_sec) < kTickSeconds) return "";
+  std::string text;
+  for (const long long part :
+       {static_cast<long long>(s.st_dev), static_cast<long long>(s.st_ino), static_cast<long long>(s.st_size),
+        static_cast<long long>(s.st_mtim.tv_sec), static_cast<long long>(s.st_mtim.tv_nsec),
+        static_cast<long long>(s.st_ctim.tv_sec), static_cast<long long>(s.st_ctim.tv_nsec)})
+    text += std::to_string(part) + " ";
+  return text;
+}
+
+}  // namespace
+
 std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   // Without O_NONBLOCK opening a pipe would wait for a writer.
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -286,7 +320,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   ::close(file);
   if (!plain) refuse(path, "it is not a plain file");
   if (bytes && !mapping.data()) refuse_by_system(path, reason);
-  return std::shared_ptr<const MappedFile>(new MappedFile(path, std::move(mapping)));
+  return std::shared_ptr<const MappedFile>(new MappedFile(path, std::move(mapping), stamp_of_state(state)));
 }
 
 void MappedFile::expect_whole() const {

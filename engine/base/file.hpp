@@ -34,6 +34,21 @@ class FileCalls {
   static FileCalls& system();
 };
 
+// A file that is being written: a new file beside `path`, which finish() syncs and renames to `path`. Without finish()
+// the old file stays and no new one remains. Errors are those of write_file_atomically.
+class FileReplacement {
+ public:
+  explicit FileReplacement(const std::string& path, FileCalls& calls = FileCalls::system());
+  FileReplacement(FileReplacement&&) noexcept;
+  ~FileReplacement();
+  void append(std::string_view bytes);
+  void finish();
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
 // Writes the pieces in order to a new file beside `path`, syncs it, and renames it to `path`. Readers find either the
 // old content or all of the new, even after a crash. Keeps the old file's permissions and follows a symbolic link.
 // Throws ErrorKind::Output with the reason. Then no temporary file remains and the old file is unchanged.
@@ -75,12 +90,17 @@ class MappedFile {
   size_t bytes() const { return mapping_.bytes(); }
   // Throws ErrorKind::InputOutput if a part that was read is gone.
   void expect_whole() const;
+  bool is_lost() const { return mapping_.lost(); }
+  // Names this state of the file: files of equal stamps have equal bytes. "": it changed too recently for its clock to
+  // tell a later change.
+  const std::string& stamp() const { return stamp_; }
   // Frees the memory of the whole pages within these bytes of the file, which are read again when they are needed.
   void let_go(const void* from, size_t bytes) const;
 
  private:
-  MappedFile(std::string path, FileMapping mapping) : path_(std::move(path)), mapping_(std::move(mapping)) {}
-  std::string path_;
+  MappedFile(std::string path, FileMapping mapping, std::string stamp)
+      : path_(std::move(path)), stamp_(std::move(stamp)), mapping_(std::move(mapping)) {}
+  std::string path_, stamp_;
   FileMapping mapping_;
 };
 

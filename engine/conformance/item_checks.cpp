@@ -143,6 +143,8 @@ void check_item(const ItemPtr& item, const CheckSettings& settings, CheckLog& lo
     case HX_IMPORTER:
     case HX_TOKENIZER:
       return check_reader(item, settings, log);
+    case HX_EXPORTER:
+      return check_exporter(item, settings, log);
     default:
       log.begin("is registered");
       log.end({Finding::Outcome::Noted,

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <string_view>
 
+#include <harmonics/exporter_abi.h>
 #include <harmonics/importer_abi.h>
 
 #include "engine/contract/guard.hpp"
@@ -162,18 +163,18 @@ hx_status register_item(hx_registry* registry, const hx_item* item) {
 }
 
 // ---- extensions ----
-constexpr hx_item_extension kImporters = {sizeof(hx_item_extension), 0, [](hx_registry* registry, const hx_item* item) {
-                                            return guard([&] { add_pending(*registry, *item, HX_IMPORTER_EXTENSION); });
-                                          }};
-constexpr hx_item_extension kTokenizers = {
-    sizeof(hx_item_extension), 0, [](hx_registry* registry, const hx_item* item) {
-      return guard([&] { add_pending(*registry, *item, HX_TOKENIZER_EXTENSION); });
-    }};
+constexpr const char *kImporter = HX_IMPORTER_EXTENSION, *kExporter = HX_EXPORTER_EXTENSION,
+                     *kTokenizer = HX_TOKENIZER_EXTENSION;
+template <const char* const& id>
+constexpr hx_item_extension kItemsOf = {sizeof(hx_item_extension), 0, [](hx_registry* registry, const hx_item* item) {
+                                          return guard([&] { add_pending(*registry, *item, id); });
+                                        }};
 
 const void* extension(const char* id) {
   const std::string_view name = id ? id : "";
-  if (name == HX_IMPORTER_EXTENSION) return &kImporters;
-  if (name == HX_TOKENIZER_EXTENSION) return &kTokenizers;
+  if (name == kImporter) return &kItemsOf<kImporter>;
+  if (name == kExporter) return &kItemsOf<kExporter>;
+  if (name == kTokenizer) return &kItemsOf<kTokenizer>;
   return nullptr;
 }
 

@@ -33,6 +33,7 @@ class SiteView {
     raw_.inputs = inputs_.data();
     raw_.outputs = outputs_.data();
     raw_.device = s.device.c_str();
+    if (s.native.driver != HX_NATIVE_NONE) raw_.native = &s.native;
   }
   SiteView(const SiteView&) = delete;
   SiteView& operator=(const SiteView&) = delete;
@@ -56,7 +57,10 @@ class PluginStep : public HostFunction {
     const TracePause numbers_only;
     ItemPtr owner;
     hx_kernel kernel{};
-    if (find_kernel(kernel, owner)) return run_kernel(kernel, inputs);
+    if (find_kernel(kernel, owner)) {
+      if (kernel.run) return run_kernel(kernel, inputs);
+      if (kernel.destroy) kernel.destroy(kernel.context);  // it runs on the device only
+    }
     std::vector<hx_value*> out(results_.size(), nullptr);
     const hx_status status = call(inputs, out.data());
     std::vector<HTensor> given;
@@ -73,8 +77,9 @@ class PluginStep : public HostFunction {
     const hx_status status = ask(site.get(), out);
     if (status == HX_DECLINED) return false;
     if (status != HX_OK) throw failed(status);
-    const bool whole = out.run && out.name && out.phases >= 1 && out.phases <= HX_MAX_PHASES &&
-                       std::all_of(out.parts, out.parts + out.phases, [](uint32_t n) { return n > 0; });
+    const bool queued = out.enqueue_native && !out.run && site_.native.driver != HX_NATIVE_NONE && out.name;
+    const bool whole = queued || (out.run && out.name && out.phases >= 1 && out.phases <= HX_MAX_PHASES &&
+                                  std::all_of(out.parts, out.parts + out.phases, [](uint32_t n) { return n > 0; }));
     if (!whole || out.workspace > kMostWorkspace) {
       if (out.destroy) out.destroy(out.context);
       throw Error(ErrorKind::Plugin,

@@ -18,6 +18,7 @@ struct CallSiteInfo {
   std::vector<TensorType> inputs, outputs;
   std::string device;
   uint32_t flags = 0;  // HX_SITE_...
+  hx_native native{};  // of the device
 
   // Text: "attention{causal = true}(f32[2, 8], ...) -> f32[2, 8]".
   std::string str() const;

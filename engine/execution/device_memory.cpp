@@ -43,6 +43,22 @@ void expect_available(const Item& device) {
                 {"'--device auto' takes an accelerator where there is one, and else the CPU"});
 }
 
+hx_native native_of(const Item& device, hx_queue* queue) {
+  const auto& t = device.table<hx_device_vt>();
+  hx_native native{};
+  native.struct_size = sizeof native;
+  if (!HM_TABLE_HAS(t, native) || !has_own_memory(device)) return native;
+  const hx_status status = t.native(device.self, queue, &native);
+  if (status == HX_OK) return native;
+  if (status != HX_DECLINED) {
+    const char* why = detail::api()->last_error(nullptr);
+    throw Error(ErrorKind::Device, fmt::format("device '{}' could not give its driver's handles: {}", device.name,
+                                               why && *why ? why : "no reason given"));
+  }
+  native = {};
+  return native;
+}
+
 DeviceQueue::DeviceQueue(ItemPtr device) : device_(std::move(device)) {
   expect_available(*device_);
   check(table().open_queue(device_->self, &queue_), "open a queue");

@@ -19,6 +19,9 @@ hx_device_info info_of(const Item& device);
 // Throws ErrorKind::Device with the reason and a remedy if the device cannot be used.
 void expect_available(const Item& device);
 
+// The handles of the device's driver; `driver` is HX_NATIVE_NONE if it gives none.
+hx_native native_of(const Item& device, hx_queue* queue = nullptr);
+
 class DeviceQueue {
  public:
   explicit DeviceQueue(ItemPtr device);

@@ -96,12 +96,18 @@ void DevicePlan::run_hosted(const HostedStep& step) {
   p_.queue->synchronize();  // the next hosted step may reuse the scratch memory
 }
 
+hx_status DevicePlan::enqueue_native(const DeviceStep& step) {
+  const hx_native native = native_of(p_.queue->device(), p_.queue->raw());
+  return step.kernel->enqueue_native(step.kernel->context, &native, step.places.data());
+}
+
 void DevicePlan::run_step(const DeviceStep& step, const hx_place* number) {
   const hx_place* looked = step.changes ? number : nullptr;
   if (step.kernel) {
     const hx_kernel& k = *step.kernel;
-    const hx_status status = looked ? k.enqueue_if_finite(k.context, p_.queue->raw(), step.places.data(), looked)
-                                    : k.enqueue(k.context, p_.queue->raw(), step.places.data());
+    const hx_status status = k.enqueue_native ? enqueue_native(step)
+                             : looked ? k.enqueue_if_finite(k.context, p_.queue->raw(), step.places.data(), looked)
+                                      : k.enqueue(k.context, p_.queue->raw(), step.places.data());
     if (status != HX_OK) p_.queue->check(status, fmt::format("queue its kernel '{}'", k.name).c_str());
   } else if (step.hosted) {
     run_hosted(*step.hosted);

@@ -99,6 +99,7 @@ class DevicePlan final : public PlanOf<DevicePlanParts> {
   void send_inputs(const void* const* inputs);
   // `number`: checked by every step that changes a parameter or state; null: no check.
   void run_steps(size_t step, size_t end, const hx_place* number = nullptr);
+  hx_status enqueue_native(const DeviceStep& step);
   void run_step(const DeviceStep& step, const hx_place* number = nullptr);
   // `run` queues these steps
   template <typename Run>

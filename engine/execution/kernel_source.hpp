@@ -22,7 +22,9 @@ class Kernel {
     if (raw_.destroy) raw_.destroy(raw_.context);
   }
   const hx_kernel& raw() const { return raw_; }
-  bool is_queued() const { return raw_.enqueue != nullptr; }  // runs in device memory; otherwise in host memory
+  bool is_queued() const {
+    return raw_.enqueue || raw_.enqueue_native;
+  }  // runs in device memory; otherwise in host memory
 
  private:
   hx_kernel raw_;

@@ -6,6 +6,7 @@
 
 #include "engine/base/spelling.hpp"
 #include "engine/contract/plugin_implementation.hpp"
+#include "engine/execution/device_memory.hpp"
 #include "engine/passes/pass.hpp"
 #include "engine/program/functional.hpp"
 #include "engine/program/op.hpp"
@@ -37,6 +38,7 @@ Selection::Selection(Registry& registry, const DeviceSettings& device, bool trai
       training_(training),
       kernels_(device.device, registry, device.precision),
       overrides_(registry.overrides()) {
+  if (kernels_.device()) native_ = native_of(*kernels_.device());
   for (const std::string& name : registry.names(HX_IMPLEMENTATION)) named_.insert(name.substr(0, name.find('.')));
   for (const auto& [functional, implementation] : overrides_) check_override(functional, implementation);
   // the reference uses only implementations an override names
@@ -77,6 +79,7 @@ CallSiteInfo Selection::site_of(const Program& program, const Node& node) const 
   site.outputs = output_types(program, node);
   site.device = device_;
   site.flags = kernels_.flags() | (training_ ? uint32_t{HX_SITE_TRAINING} : 0u);
+  site.native = native_;
   return site;
 }
 

@@ -60,6 +60,7 @@ class Selection final : public Chooser {
   std::string device_;
   bool training_;
   KernelSource kernels_;  // to query the device
+  hx_native native_{};    // of the device
   std::map<std::string, std::string> overrides_;
   std::set<std::string> named_;  // functionals and primitives with registered implementations
   std::map<std::string, std::vector<ItemPtr>> candidates_;

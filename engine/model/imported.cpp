@@ -196,13 +196,21 @@ class Reading {
   void expect_key(const hx_attribute& a, uint32_t index) const {
     expect_name(a.name, fmt::format("the key of metadata {}", index));
     const std::string what = shown_name(a.name);
-    if (a.kind < HX_ATTR_INT || a.kind > HX_ATTR_FLOATS)
+    if ((a.kind < HX_ATTR_INT || a.kind > HX_ATTR_FLOATS) && a.kind != HX_ATTR_TEXTS)
       refuse(fmt::format("gives the metadata {} the unknown kind {}", what, a.kind));
     if (a.kind == HX_ATTR_STRING) expect_text(a.as.s, kLongestText, "the metadata " + what);
-    const bool list = a.kind == HX_ATTR_INTS || a.kind == HX_ATTR_FLOATS;
+    const bool texts = a.kind == HX_ATTR_TEXTS, list = texts || a.kind == HX_ATTR_INTS || a.kind == HX_ATTR_FLOATS;
+    const char* items = texts ? "texts" : "numbers";
     if (list && a.count > kMostListed)
-      refuse(fmt::format("gives {} numbers for the metadata {}; the limit is {}", a.count, what, kMostListed));
-    if (list && a.count && !a.as.ints) refuse(fmt::format("gives no numbers for the metadata {}", what));
+      refuse(fmt::format("gives {} {} for the metadata {}; the limit is {}", a.count, items, what, kMostListed));
+    if (list && a.count && !a.as.ints) refuse(fmt::format("gives no {} for the metadata {}", items, what));
+    for (uint32_t i = 0; texts && i < a.count; ++i) {
+      const hx_text& text = a.as.texts[i];
+      if (text.bytes > kLongestText)
+        refuse(fmt::format("gives more than {} bytes for item {} of the metadata {}", kLongestText, i, what));
+      if (text.bytes && (!text.data || find_invalid_utf8({text.data, text.bytes})))
+        refuse(fmt::format("gives item {} of the metadata {} that is not UTF-8", i, what));
+    }
   }
 
   HTensor view(const hx_imported_tensor& tensor) const {

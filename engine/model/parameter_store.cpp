@@ -82,6 +82,12 @@ void ParameterStore::set_limits(const ModelLimits& limits) {
   bytes_.take(used, "the graph", "its weights");
 }
 
+void ParameterStore::keep_packed(std::shared_ptr<PackedFiles> kept) {
+  kept_ = std::move(kept);
+  for (auto& [name, stored] : tensors_)
+    if (stored.file) stored.packed = std::make_shared<PackedForms>(kept_);
+}
+
 StoredTensor* ParameterStore::declared(const std::string& name, const TensorType& type) {
   StoredTensor* known = find(name);
   if (known && known->type != type)
@@ -118,6 +124,7 @@ StoredTensor& ParameterStore::adopt(const std::string& name, const HTensor& numb
   if (stays_mapped(numbers, file)) {
     stored.storage = numbers.raw()->storage;
     stored.file = file;
+    if (kept_) stored.packed = std::make_shared<PackedForms>(kept_);
   } else {
     stored.storage = std::make_shared<Storage>(type.bytes());
     std::memcpy(stored.storage->data(), numbers.bytes(), type.bytes());
@@ -135,8 +142,13 @@ StoredTensor& ParameterStore::share(const std::string& name, const StoredTensor&
 
 std::vector<std::shared_ptr<const MappedFile>> ParameterStore::files() const {
   std::vector<std::shared_ptr<const MappedFile>> all;
-  for (const auto& [name, stored] : tensors_)
-    if (stored.file && std::find(all.begin(), all.end(), stored.file) == all.end()) all.push_back(stored.file);
+  const auto add = [&](const std::shared_ptr<const MappedFile>& file) {
+    if (file && std::find(all.begin(), all.end(), file) == all.end()) all.push_back(file);
+  };
+  for (const auto& [name, stored] : tensors_) {
+    add(stored.file);
+    for (const auto& file : stored.packed->files()) add(file);
+  }
   return all;
 }
 
@@ -206,12 +218,17 @@ Layout ParameterStore::layout(const std::string& name, const TensorType& type, L
   StoredTensor* stored = find(name);
   if (!stored || stored->type != type || type.shape.rank() != 2 || is_stored(type.dtype)) return Layout::natural;
   if (!stored->asked && preferred == Layout::transposed) {
-    const auto turned = std::make_shared<Storage>(type.bytes());
-    exchange(stored->data(), turned->data(), type);
-    stored->storage = turned;
-    stored->file = nullptr;
+    const Packing turning{"transposed/1", type.bytes(),
+                          [&type](const void* from, void* to) { exchange(from, to, type); }};
+    // Programs that change the tensor need memory of its own.
+    PackedForm turned = stored->fixed && stored->file
+                            ? stored->packed->take(turning, type, stored->data(), stored->file.get())
+                            : PackedForms().take(turning, type, stored->data(), nullptr);
+    stored->storage = std::move(turned.storage);
+    stored->file = std::move(turned.file);
     stored->device = nullptr;
     stored->layout = Layout::transposed;
+    stored->packed = std::make_shared<PackedForms>(stored->file ? kept_ : nullptr);
   }
   stored->asked = true;
   return stored->layout;
@@ -222,26 +239,41 @@ bool ParameterStore::is_constant(const std::string& name) {
   return stored && stored->fixed;
 }
 
-std::shared_ptr<const Storage> PackedForms::take(const Packing& packing, const void* elements) {
+PackedForm PackedForms::take(const Packing& packing, const TensorType& type, const void* elements,
+                             const MappedFile* file) {
   const std::lock_guard lock(mutex_);
-  std::weak_ptr<const Storage>& known = known_[packing.name];
-  if (auto ready = known.lock()) return ready;
-  const auto made = std::make_shared<Storage>(packing.bytes);
-  packing.pack(elements, made->data());
-  known = made;
+  Known& known = known_[packing.name];
+  if (auto ready = known.storage.lock()) return {ready, known.file.lock()};
+  PackedForm made;
+  if (kept_ && file) {
+    made = kept_->take(packing, type, elements, *file);
+  } else {
+    made.storage = std::make_shared<Storage>(packing.bytes);
+    packing.pack(elements, made.storage->data());
+  }
+  known = {made.storage, made.file};
   return made;
 }
 
 bool PackedForms::in_use() {
   const std::lock_guard lock(mutex_);
-  return std::any_of(known_.begin(), known_.end(), [](const auto& form) { return !form.second.expired(); });
+  return std::any_of(known_.begin(), known_.end(), [](const auto& form) { return !form.second.storage.expired(); });
+}
+
+std::vector<std::shared_ptr<const MappedFile>> PackedForms::files() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<const MappedFile>> all;
+  for (const auto& [name, form] : known_)
+    if (auto file = form.file.lock()) all.push_back(std::move(file));
+  return all;
 }
 
 // The kernel reads the packed form from now on: the pages of the file can go.
 std::shared_ptr<const Storage> ParameterStore::packed(const std::string& name, const Packing& packing) {
   StoredTensor* stored = find(name);
   if (!stored || !stored->fixed) return nullptr;
-  const auto form = stored->packed->take(packing, stored->data());
+  const auto form =
+      stored->packed->take(packing, stored->type_in_memory(), stored->data(), stored->file.get()).storage;
   if (stored->file) stored->file->let_go(stored->storage->data(), stored->type.bytes());
   return form;
 }

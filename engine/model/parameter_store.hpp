@@ -11,6 +11,7 @@
 #include "engine/base/file.hpp"
 #include "engine/execution/device_memory.hpp"
 #include "engine/execution/executable.hpp"
+#include "engine/model/packed_files.hpp"
 #include "engine/tensor/value.hpp"
 
 namespace harmonics::engine {
@@ -23,12 +24,22 @@ class ParameterStore;
 // the tensor.
 class PackedForms {
  public:
-  std::shared_ptr<const Storage> take(const Packing& packing, const void* elements);
+  // `kept`: where forms of elements that lie in a file are kept on disk; null: nowhere.
+  explicit PackedForms(std::shared_ptr<PackedFiles> kept = nullptr) : kept_(std::move(kept)) {}
+  // `file`: where the elements lie; null: in memory.
+  PackedForm take(const Packing& packing, const TensorType& type, const void* elements, const MappedFile* file);
   bool in_use();
+  // The mapped files of the forms in use.
+  std::vector<std::shared_ptr<const MappedFile>> files();
 
  private:
+  struct Known {
+    std::weak_ptr<Storage> storage;
+    std::weak_ptr<const MappedFile> file;
+  };
+  std::shared_ptr<PackedFiles> kept_;
   std::mutex mutex_;
-  std::map<std::string, std::weak_ptr<const Storage>> known_;  // by name of the packing
+  std::map<std::string, Known> known_;  // by name of the packing
 };
 
 struct StoredTensor {
@@ -70,6 +81,9 @@ class ParameterStore : public TensorBinding {
  public:
   // Limits for all tensors, declared already or later.
   void set_limits(const ModelLimits& limits);
+  // Keeps packed and transposed forms of tensors that no program changes on disk, if the tensors lie in mapped files.
+  // Of tensors declared already or later; null: keeps none.
+  void keep_packed(std::shared_ptr<PackedFiles> kept);
   // Creates and initialises a new tensor, by seed and name, so that the order of declarations does not matter. Throws
   // ErrorKind::Weights with both types if the name has another type.
   StoredTensor& declare(const std::string& name, const TensorType& type, Role role, const hx_init& init, uint64_t seed);
@@ -79,7 +93,7 @@ class ParameterStore : public TensorBinding {
                       Role role, const hx_init& init);
   // Declares a tensor of another store that no program changes; both use its storage.
   StoredTensor& share(const std::string& name, const StoredTensor& fixed);
-  // The mapped files that elements lie in. Programs that read them check afterwards that the files are whole.
+  // The mapped files that elements or their packed forms lie in. Programs that read them check afterwards that the files are whole.
   std::vector<std::shared_ptr<const MappedFile>> files() const;
   StoredTensor* find(const std::string& name);
   const std::map<std::string, StoredTensor>& all() const { return tensors_; }
@@ -119,6 +133,7 @@ class ParameterStore : public TensorBinding {
   std::map<std::string, HTensor> expected_;
   Budget bytes_ = ModelLimits().for_weights();
   std::shared_ptr<DeviceQueue> queue_;  // of the device that has its tensors
+  std::shared_ptr<PackedFiles> kept_;
 };
 
 // Philox-based initial values by (seed, name), as documented in docs/numerics.md.

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include <harmonics/augmentation_abi.h>
+#include <harmonics/exporter_abi.h>
 #include <harmonics/functional_abi.h>
 #include <harmonics/importer_abi.h>
 #include <harmonics/metric_abi.h>
@@ -36,6 +37,12 @@ const char* missing_of_importer(const void* vtable) {
   return HM_LACKS(hx_importer_vt, table, close) ? "close" : nullptr;
 }
 
+const char* missing_of_exporter(const void* vtable) {
+  const auto& table = *static_cast<const hx_exporter_vt*>(vtable);
+  if (HM_LACKS(hx_exporter_vt, table, probe)) return "probe";
+  return HM_LACKS(hx_exporter_vt, table, write) ? "write" : nullptr;
+}
+
 const char* missing_of_tokenizer(const void* vtable) {
   const auto& table = *static_cast<const hx_tokenizer_vt*>(vtable);
   if (HM_LACKS(hx_tokenizer_vt, table, probe)) return "probe";
@@ -63,6 +70,8 @@ constexpr KindRow kRows[] = {
     {HX_AUGMENTATION, "augmentation", "augmentations", "augmentations", HM_MISSING(hx_augmentation_vt, apply)},
     {HX_IMPORTER, "importer", "importers", "importers", missing_of_importer, destroy_with<hx_importer_vt>,
      HX_IMPORTER_EXTENSION},
+    {HX_EXPORTER, "exporter", "exporters", "exporters", missing_of_exporter, destroy_with<hx_exporter_vt>,
+     HX_EXPORTER_EXTENSION},
     {HX_TOKENIZER, "tokenizer", "tokenizers", "tokenizers", missing_of_tokenizer, destroy_with<hx_tokenizer_vt>,
      HX_TOKENIZER_EXTENSION},
 };

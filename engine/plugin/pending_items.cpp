@@ -81,8 +81,6 @@ void check_kind(Item& item, std::string_view extension) {
                     " are registered by " +
                     (row->extension.empty() ? std::string("hx_api.register_item")
                                             : "the extension '" + std::string(row->extension) + "'"));
-  if (kind == HX_EXPORTER)
-    throw Error(ErrorKind::Plugin, "cannot register '" + item.name + "': this program does not support exporters yet");
   throw Error(ErrorKind::Plugin, "cannot register '" + item.name + "': unknown kind " + std::to_string(kind));
 }
 

@@ -56,6 +56,7 @@ struct Within {
   bool operator()(double v) const { return interval.contains(v); }
   bool operator()(bool) const { return false; }
   bool operator()(const std::string&) const { return false; }
+  bool operator()(const std::vector<std::string>&) const { return false; }
   template <typename T>
   bool operator()(const std::vector<T>& list) const {
     for (const T& v : list)

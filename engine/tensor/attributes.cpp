@@ -29,6 +29,12 @@ AttributeValue value_of(const hx_attribute& a) {
       return a.count ? std::vector<int64_t>(a.as.ints, a.as.ints + a.count) : std::vector<int64_t>();
     case HX_ATTR_FLOATS:
       return a.count ? std::vector<double>(a.as.floats, a.as.floats + a.count) : std::vector<double>();
+    case HX_ATTR_TEXTS: {
+      std::vector<std::string> texts(a.count);
+      for (uint32_t i = 0; i < a.count; ++i)
+        if (a.as.texts[i].bytes) texts[i].assign(a.as.texts[i].data, a.as.texts[i].bytes);
+      return texts;
+    }
     default:
       throw Error(ErrorKind::Type,
                   "attribute '" + std::string(a.name) + "' has the unknown kind " + std::to_string(a.kind));
@@ -73,6 +79,9 @@ struct Text {
   }
   std::string operator()(const std::vector<double>& v) const {
     return v.empty() ? "floats[]" : joined_text<double>(v, [](double d) { return float_text(d); });
+  }
+  std::string operator()(const std::vector<std::string>& v) const {
+    return v.empty() ? "texts[]" : joined_text<std::string>(v, [](std::string s) { return quoted(s); });
   }
 };
 
@@ -173,6 +182,12 @@ AttributeView::AttributeView(const AttributeMap& map) {
       a.kind = HX_ATTR_FLOATS;
       a.as.floats = floats->data();
       a.count = static_cast<uint32_t>(floats->size());
+    } else if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) {
+      std::vector<hx_text>& views = texts_.emplace_back();
+      for (const std::string& text : *texts) views.push_back({text.data(), text.size()});
+      a.kind = HX_ATTR_TEXTS;
+      a.as.texts = views.data();
+      a.count = static_cast<uint32_t>(views.size());
     }
     items_.push_back(a);
   }

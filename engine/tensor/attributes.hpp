@@ -11,7 +11,8 @@
 
 namespace harmonics::engine {
 
-using AttributeValue = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<double>>;
+using AttributeValue = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<double>,
+                                    std::vector<std::string>>;
 
 class AttributeMap {
  public:
@@ -54,6 +55,7 @@ class AttributeView {
 
  private:
   std::vector<hx_attribute> items_;
+  std::vector<std::vector<hx_text>> texts_;  // of lists of texts
   hx_attributes view_{};
 };
 

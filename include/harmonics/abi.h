@@ -116,13 +116,19 @@ typedef enum hx_attribute_kind {
   HX_ATTR_BOOL = 4, /* in `i` */
   HX_ATTR_INTS = 5,
   HX_ATTR_FLOATS = 6,
-  HX_ATTR_VALUE = 7 /* a tensor: a further source layer named by an argument */
+  HX_ATTR_VALUE = 7, /* a tensor: a further source layer named by an argument */
+  HX_ATTR_TEXTS = 8  /* in the metadata of models only */
 } hx_attribute_kind;
+
+typedef struct hx_text { /* UTF-8, without a final zero */
+  const char* data;
+  uint64_t bytes;
+} hx_text;
 
 typedef struct hx_attribute {
   const char* name;
   uint32_t kind;
-  uint32_t count; /* of ints or floats */
+  uint32_t count; /* of ints, floats or texts */
   union {
     int64_t i;
     double f;
@@ -130,6 +136,7 @@ typedef struct hx_attribute {
     const int64_t* ints;
     const double* floats;
     hx_value* value;
+    const hx_text* texts;
   } as;
 } hx_attribute;
 
@@ -173,7 +180,7 @@ typedef enum hx_kind {
   HX_PREDICATE = 12,     /* training_abi.h */
   HX_AUGMENTATION = 13,  /* augmentation_abi.h */
   HX_IMPORTER = 14,      /* importer_abi.h, an extension: register_item refuses it, as number 16, HX_TOKENIZER */
-  HX_EXPORTER = 15       /* reserved: refused by hosts of contract 1 */
+  HX_EXPORTER = 15       /* exporter_abi.h, an extension likewise */
 } hx_kind;
 
 typedef enum hx_argument_type {
@@ -232,6 +239,9 @@ typedef struct hx_activation_vt {
   /* dx from x, y = apply(x) and dy; NULL or HX_DECLINED: no own gradient */
   hx_status (*gradient)(void* self, const hx_attributes* args, hx_value* x, hx_value* y, hx_value* dy, hx_value** dx);
   void (*destroy)(void* self);
+  /* Optional, contract 1.5: what `inspect` shows of it, such as the shader that computes it. Valid until the thread's
+   * next call; NULL: nothing. */
+  const hx_attributes* (*metadata)(void* self);
 } hx_activation_vt;
 
 typedef struct hx_loss_vt {
@@ -368,6 +378,17 @@ enum {
   HX_SITE_FP8 = 8
 };
 
+/* Contract 1.5: the handles of the driver below a device with its own memory, for kernels of implementations. A buffer
+ * of an hx_place is then the driver's too: a cl_mem, or a CUdeviceptr that already lies in the device's context. */
+enum { HX_NATIVE_NONE = 0, HX_NATIVE_OPENCL = 1, HX_NATIVE_CUDA = 2 };
+typedef struct hx_native {
+  uint32_t struct_size;
+  uint32_t driver; /* HX_NATIVE_... */
+  void* device;    /* OpenCL: cl_device_id. CUDA: NULL, the device of the context */
+  void* context;   /* OpenCL: cl_context. CUDA: NULL, the context is current in the calling thread */
+  void* queue;     /* OpenCL: cl_command_queue, in order. CUDA: CUstream. NULL at call sites */
+} hx_native;
+
 typedef struct hx_call_site {
   uint32_t struct_size;
   uint32_t flags; /* HX_SITE_... */
@@ -383,6 +404,9 @@ typedef struct hx_call_site {
   const char* device; /* the name of the device that the program is compiled for */
   /* Contract 1.5; read it only if struct_size has room. Bit i: the elements of input i never change. */
   uint64_t constants;
+  /* Contract 1.5 likewise, for implementations: the handles of the device, valid as long as the kernel. NULL: the
+   * device gives none. */
+  const hx_native* native;
 } hx_call_site;
 
 #define HX_MAX_PHASES 4
@@ -429,6 +453,9 @@ typedef struct hx_kernel {
   void (*pack)(const void* context, const void* input, void* packed);
   const char* packing;
   uint32_t packed_input;
+  /* Contract 1.5, for implementations at a site with `native`, likewise: appends the kernel to the driver's queue
+   * native->queue and returns; as enqueue otherwise, which it replaces together with run, phases and parts. */
+  hx_status (*enqueue_native)(const void* context, const hx_native* native, const hx_place* places);
 } hx_kernel;
 
 enum { HX_DEVICE_OTHER = 0, HX_DEVICE_CPU = 1, HX_DEVICE_GPU = 2, HX_DEVICE_FPGA = 3 };
@@ -494,6 +521,9 @@ typedef struct hx_device_vt {
   hx_status (*copy_if_finite)(void* self, hx_queue* queue, const hx_place* to, const hx_place* from, uint64_t bytes,
                               const hx_place* number);
   hx_status (*await_event)(void* self, hx_event* event);
+  /* Optional, contract 1.5: the driver's handles; those of no queue if `queue` is NULL. Work that others append to the
+   * driver's queue is ordered with the device's own. */
+  hx_status (*native)(void* self, hx_queue* queue, hx_native* out);
 } hx_device_vt;
 
 /* ---- the host's table ---------------------------------------------------------------------------------------------

@@ -158,6 +158,8 @@ class ActivationFunction {
   virtual HTensor gradient(const HTensor& x, const HTensor& y, const HTensor& dy, const Arguments&) const {
     return gradient(x, y, dy);
   }
+  // What `inspect` shows of it: Attributes().set("shader", "my_relu").
+  virtual Attributes metadata() const { return {}; }
   virtual ~ActivationFunction() = default;
 };
 
@@ -273,7 +275,18 @@ HARMONICS_FACE inline const hx_activation_vt* activation_vt() {
                                  dx);
         });
       },
-      destroy<ActivationFunction>};
+      destroy<ActivationFunction>,
+      [](void* self) -> const hx_attributes* {
+        thread_local Attributes kept;
+        thread_local std::vector<hx_attribute> items;
+        thread_local hx_attributes view;
+        const hx_status status = guarded([&] {
+          kept = object<ActivationFunction>(self).metadata();
+          view = kept.view(items);
+          return HX_OK;
+        });
+        return status == HX_OK ? &view : nullptr;
+      }};
   return &vt;
 }
 HARMONICS_FACE inline const hx_loss_vt* loss_vt() {

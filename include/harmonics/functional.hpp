@@ -2,6 +2,7 @@
 // library's functionals and primitives.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,10 @@ class CallSite {
   DType output_dtype(size_t i) const { return static_cast<DType>(raw_.outputs[i].dtype); }
   Shape input_shape(size_t i) const { return shape(raw_.inputs[i]); }
   Shape output_shape(size_t i) const { return shape(raw_.outputs[i]); }
+  // The handles of the device's driver, for kernels with enqueue_native; null: none are given.
+  const hx_native* native() const {
+    return raw_.struct_size >= offsetof(hx_call_site, native) + sizeof raw_.native ? raw_.native : nullptr;
+  }
   const hx_call_site& raw() const { return raw_; }
 
  private:

@@ -24,8 +24,9 @@ struct FileStart {
   uint64_t size = 0;       // of the file
 };
 
-using MetadataValue =
-    std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<double>>;  // of one key
+// Of one key. Lists of texts are views: into the bytes of the file, or into what ModelDescription::keep owns.
+using MetadataValue = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<double>,
+                                   std::vector<std::string_view>>;
 using MetadataMap = std::map<std::string, MetadataValue>;
 
 // A tensor where it lies in a file: dense, row-major, little-endian.
@@ -42,6 +43,7 @@ struct TensorInFile {
 struct ModelDescription {
   MetadataMap metadata;
   std::vector<TensorInFile> tensors;
+  std::shared_ptr<const void> keep = {};  // released after the host has read the description
 };
 
 // The file to import, mapped by the host. Valid during the call.

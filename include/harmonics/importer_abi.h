@@ -74,7 +74,8 @@ typedef struct hx_imported_model {
   uint32_t struct_size;
   uint32_t n_tensors;
   const hx_imported_tensor* tensors; /* each as long as its struct_size; tensors may share bytes */
-  /* Ints, floats, strings, bools and lists. Keys as in GGUF: "general.architecture" = "llama", "llama.block_count".
+  /* Ints, floats, strings, bools and lists, of texts too. Keys as in GGUF: "general.architecture" = "llama",
+   * "llama.block_count".
    * "<architecture>.rope.pairing" = "interleaved" or "half" says which elements of a head rotate together. */
   hx_attributes metadata;
 } hx_imported_model;
@@ -82,7 +83,8 @@ typedef struct hx_imported_model {
 typedef struct hx_importer_vt { /* functions are called from any thread, also concurrently */
   uint32_t struct_size;
   hx_status (*probe)(void* self, const hx_file_start* file, uint32_t* score);
-  /* Describes the model; copies no weights. `options` follow the item's arguments. */
+  /* Describes the model; copies no weights. `options` follow the item's arguments. An importer that leaves out long
+   * lists of the metadata, such as vocabularies, has the flag "whole", which the host sets to convert a file. */
   hx_status (*open)(void* self, const hx_import_source* source, const hx_attributes* options,
                     const hx_imported_model** out);
   void (*close)(void* self, const hx_imported_model* model); /* releases the description */

@@ -23,6 +23,8 @@ class MemoryDevice : public Device {
   virtual void copy(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes) = 0;
   virtual void synchronize(hx_queue* queue) = 0;
   virtual void submit(hx_queue* queue) { (void)queue; }
+  // The driver's handles, of the queue too if it is not null, for kernels of implementations. False: it gives none.
+  virtual bool native(hx_queue* queue, hx_native& out) { return (void)queue, (void)out, false; }
   virtual bool stages() const { return false; }    // it is a StagingDevice
   virtual bool captures() const { return false; }  // it is a CapturingDevice
 };
@@ -120,6 +122,15 @@ HARMONICS_FACE inline const hx_device_vt* memory_device_vt() {
     };
     vt.synchronize = [](void* self, hx_queue* queue) { return call_device<&MemoryDevice::synchronize>(self, queue); };
     vt.submit = [](void* self, hx_queue* queue) { return call_device<&MemoryDevice::submit>(self, queue); };
+    vt.native = [](void* self, hx_queue* queue, hx_native* out) {
+      return guarded([&] {
+        hx_native given{};
+        if (!memory_device(self).native(queue, given)) return HX_DECLINED;
+        given.struct_size = std::min<uint32_t>(out->struct_size, sizeof given);
+        std::memcpy(out, &given, given.struct_size);
+        return HX_OK;
+      });
+    };
     return vt;
   }();
   return &table;

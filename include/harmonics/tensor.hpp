@@ -5,6 +5,8 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -378,6 +380,13 @@ class Attributes {
   Attributes& set(const char* name, std::vector<double> v) {
     return add(name, HX_ATTR_FLOATS).floats = std::move(v), *this;
   }
+  // Views, which outlive this object.
+  template <typename Text, typename = std::enable_if_t<std::is_same_v<Text, std::string_view>>>
+  Attributes& set(const char* name, const std::vector<Text>& texts) {
+    Entry& entry = add(name, HX_ATTR_TEXTS);
+    for (const std::string_view text : texts) entry.texts.push_back({text.data(), text.size()});
+    return *this;
+  }
 
   // A C view into this object; valid until it changes. `items` is the storage.
   hx_attributes view(std::vector<hx_attribute>& items) const {
@@ -401,6 +410,10 @@ class Attributes {
           a.as.floats = e.floats.data();
           a.count = static_cast<uint32_t>(e.floats.size());
           break;
+        case HX_ATTR_TEXTS:
+          a.as.texts = e.texts.data();
+          a.count = static_cast<uint32_t>(e.texts.size());
+          break;
         default:
           a.as.i = e.i;
       }
@@ -418,6 +431,7 @@ class Attributes {
     std::string s;
     std::vector<int64_t> ints;
     std::vector<double> floats;
+    std::vector<hx_text> texts;
   };
   Entry& add(const char* name, uint32_t kind) {
     entries_.emplace_back();

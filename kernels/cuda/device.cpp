@@ -137,6 +137,11 @@ class CudaDevice final : public CapturingDevice {
     driver().synchronize(queue);
     driver().close_stream(queue);
   }
+  bool native(hx_queue* queue, hx_native& out) override {
+    check(driver().become_current(), "become current");
+    out = {sizeof out, HX_NATIVE_CUDA, nullptr, nullptr, queue};
+    return true;
+  }
   uint64_t allocate(uint64_t bytes) override { return memory_.allocate(bytes); }
   void release(uint64_t buffer) override { memory_.release(buffer); }
   void upload(hx_queue* queue, const hx_place& to, const void* from, uint64_t bytes) override {

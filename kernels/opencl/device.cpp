@@ -174,6 +174,10 @@ class OpenClDevice final : public StagingDevice {
     if (used != q.plain) check(clFinish(q.plain), "finish what is queued");
     check(clFinish(used), "finish what is queued");
   }
+  bool native(hx_queue* queue, hx_native& out) override {
+    out = {sizeof out, HX_NATIVE_OPENCL, machine().device(), machine().context(), queue ? of(queue) : nullptr};
+    return true;
+  }
   void submit(hx_queue* queue) override { check(clFlush(of(queue)), "start what is queued"); }
 
   void* allocate_host(uint64_t bytes) override { return machine().allocate_host(bytes); }

@@ -72,9 +72,18 @@ void add_parts(const GgufFile& first, const ImportSource& source, uint64_t parts
            "put the parts of one model into one folder");
 }
 
+std::vector<std::string_view> checked(std::vector<std::string_view> texts, const std::string& path,
+                                      const std::string& key) {
+  for (size_t i = 0; i < texts.size(); ++i)
+    if (find_invalid_utf8(texts[i]))
+      refuse(path, "has the metadata " + shown_name(key) + " whose item " + std::to_string(i) + " is not UTF-8",
+             "convert the model again");
+  return texts;
+}
+
 }  // namespace
 
-MetadataMap metadata_of(const GgufFile& file, const std::string& path) {
+MetadataMap metadata_of(const GgufFile& file, const std::string& path, bool whole) {
   MetadataMap all;
   for (const auto& [key, value] : file.metadata) {
     const std::string name(key);
@@ -88,20 +97,25 @@ MetadataMap metadata_of(const GgufFile& file, const std::string& path) {
       if (find_invalid_utf8(*text) || text->find('\0') != std::string_view::npos)
         refuse(path, "has the metadata " + shown_name(name) + ", which is not text", "convert the model again");
       all[name] = std::string(*text);
-    } else if (value.size() <= kLongestList) {
+    } else if (whole || value.size() <= kLongestList) {
       if (auto integers = value.integers())
         all[name] = std::move(*integers);
       else if (auto numbers = value.numbers())
         all[name] = std::move(*numbers);
+      else if (auto texts = whole ? value.texts() : std::nullopt)
+        all[name] = checked(std::move(*texts), path, name);
+      else if (whole)
+        refuse(path, "has the metadata " + shown_name(name) + ", a list of " + std::string(name_of(value.items())),
+               "only lists of numbers and of texts can be converted");
     }
   }
   return all;
 }
 
-ModelDescription Importer::open(const ImportSource& source, const Arguments&) const {
+ModelDescription Importer::open(const ImportSource& source, const Arguments& options) const {
   const GgufFile file = read_gguf(source.bytes(), {source.path(), ErrorKind::Weights});
   ModelDescription model;
-  model.metadata = metadata_of(file, source.path());
+  model.metadata = metadata_of(file, source.path(), options.flag("whole"));
   add_tensors(file, source.path(), 0, model);
   if (const uint64_t parts = count_of(file, "split.count"); parts > 1) add_parts(file, source, parts, model);
   return model;

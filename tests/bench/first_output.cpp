@@ -1,6 +1,9 @@
 // Opens a model of `MEGABYTES` and computes its first output, beside a sum over a fresh mapping of the same file.
-//   first_output [MEGABYTES] [ROUNDS]
-// Rounds alternate; the best time of each is printed, and their ratio. The file is in the page cache.
+//   first_output [MEGABYTES] [ROUNDS] [ROWS] [WIDTH]
+// Matrices are 4096 by WIDTH (5120: 80 MiB); those of 64 MiB and less are transposed. Three ways: one row, whose
+// products read the weights as they lie in the file; `ROWS` rows with an empty folder of packed weights; the same with
+// the packed weights of the run before. Rounds alternate; the best time of each is printed with its ratio to the sum,
+// and the memory that became resident. The file is in the page cache.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +15,7 @@
 
 #include "dsl/load.hpp"
 #include "engine/cycle/cycle_runtime.hpp"
+#include "engine/model/packed_files.hpp"
 #include "engine/model/safetensors.hpp"
 
 using namespace harmonics;
@@ -19,30 +23,32 @@ using namespace harmonics::engine;
 
 namespace {
 
-constexpr int64_t kNarrow = 4096, kWide = 5120;  // a matrix is 80 MiB
+constexpr int64_t kNarrow = 4096;
+int64_t wide = 5120;
 
-class OneSample final : public Producer {
+class Rows final : public Producer {
  public:
+  explicit Rows(int64_t rows) : rows_(rows) {}
   HTensor next() override {
-    if (given_) return {};
-    given_ = true;
+    if (given_ == rows_) return {};
+    ++given_;
     return HTensor::from(Shape{kNarrow}, std::vector<float>(kNarrow, 0.5f));
   }
-  std::size_t size() const override { return 1; }
+  std::size_t size() const override { return static_cast<std::size_t>(rows_); }
   bool rewind() override {
-    given_ = false;
+    given_ = 0;
     return true;
   }
   std::optional<StreamInfo> describe() override {
     StreamInfo info;
     info.dtype = DType::F32;
     info.sample = Shape{kNarrow};
-    info.size = 1;
+    info.size = rows_;
     return info;
   }
 
  private:
-  bool given_ = false;
+  int64_t rows_, given_ = 0;
 };
 
 class Counted final : public Consumer {
@@ -51,7 +57,7 @@ class Counted final : public Consumer {
   int64_t numbers = 0;
 };
 
-int64_t width(int layer) { return layer % 2 == 0 ? kNarrow : kWide; }
+int64_t width(int layer) { return layer % 2 == 0 ? kNarrow : wide; }
 
 std::string flow_of(int matrices) {
   std::string layers, arrows = "x";
@@ -86,18 +92,40 @@ double seconds(const Body& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-void first_output(const std::string& path, int matrices) {
+uint64_t resident_bytes() {
+  unsigned long long pages = 0;
+  if (std::FILE* file = std::fopen("/proc/self/statm", "r")) {
+    if (std::fscanf(file, "%*u %llu", &pages) != 1) pages = 0;
+    std::fclose(file);
+  }
+  return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+struct FirstOutput {
+  double seconds = 1e9;
+  uint64_t resident = 0;  // bytes that became resident
+};
+
+// `packed`: the folder of packed weights; "": none.
+void first_output(FirstOutput& best, const std::string& path, int matrices, int64_t rows, const std::string& packed) {
+  const uint64_t before = resident_bytes();
+  const auto start = std::chrono::steady_clock::now();
   BoundGraph g(
       make_graph(parse_flow(std::make_shared<SourceText>("bench.hmx", flow_of(matrices))), Registry::global()));
+  if (!packed.empty()) g.store().keep_packed(std::make_shared<PackedFiles>(packed, uint64_t{1} << 50));
   g.load_weights(path);
-  g.streams().bind(g.graph(), g.graph().find("x"), Source("x", std::make_shared<OneSample>()));
+  g.streams().bind(g.graph(), g.graph().find("x"), Source("x", std::make_shared<Rows>(rows)));
   const auto counted = std::make_shared<Counted>();
   g.bind_consumer(-1, Sink("counted", counted));
   RunSettings settings;
-  settings.batch = 1;
+  settings.batch = rows;
   settings.threads = 1;
-  CycleRuntime(g, 0, settings).run();
-  if (counted->numbers != width(matrices)) throw Error(ErrorKind::Internal, "the model gave no output");
+  CycleRuntime runtime(g, 0, settings);
+  runtime.run();
+  best.seconds =
+      std::min(best.seconds, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  best.resident = resident_bytes() - std::min(before, resident_bytes());
+  if (counted->numbers != rows * width(matrices)) throw Error(ErrorKind::Internal, "the model gave no output");
 }
 
 uint64_t sum_of(const std::string& path) {
@@ -109,25 +137,41 @@ uint64_t sum_of(const std::string& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int megabytes = argc > 1 ? std::atoi(argv[1]) : 2048, rounds = argc > 2 ? std::atoi(argv[2]) : 9;
-  const int matrices = std::max(1, megabytes / 80);
+  const int megabytes = argc > 1 ? std::atoi(argv[1]) : 2048, rounds = argc > 2 ? std::atoi(argv[2]) : 9,
+            rows = argc > 3 ? std::atoi(argv[3]) : 48;
+  if (argc > 4) wide = std::max(1, std::atoi(argv[4]));
+  const int matrices = std::max<int>(1, static_cast<int>(megabytes / (wide * kNarrow * 4 >> 20)));
+  namespace fs = std::filesystem;
   const std::string path =
-      (std::filesystem::temp_directory_path() / fmt::format("first_output_{}.safetensors", ::getpid())).string();
+                        (fs::temp_directory_path() / fmt::format("first_output_{}.safetensors", ::getpid())).string(),
+                    packed = path + ".packed";
   int status = 0;
   try {
     write_model(path, matrices);
-    double sum = 1e9, first = 1e9;
+    double sum = 1e9;
+    FirstOutput as_stored, packing, kept;
     uint64_t total = 0;
     for (int i = 0; i < rounds; ++i) {
       sum = std::min(sum, seconds([&] { total += sum_of(path); }));
-      first = std::min(first, seconds([&] { first_output(path, matrices); }));
+      first_output(as_stored, path, matrices, 1, "");
+      fs::remove_all(packed);
+      first_output(packing, path, matrices, rows, packed);
+      first_output(kept, path, matrices, rows, packed);
     }
-    fmt::print("{} MiB: first output {:.3f} s, sum over a fresh mapping {:.3f} s ({:x}), ratio {:.2f}\n",
-               std::filesystem::file_size(path) >> 20, first, sum, total, first / sum);
+    const double mebibyte = 1 << 20, file = static_cast<double>(fs::file_size(path)) / mebibyte;
+    fmt::print("{:.0f} MiB: sum over a fresh mapping {:.3f} s ({:x})\n", file, sum, total);
+    const auto row = [&](const std::string& what, const FirstOutput& first) {
+      fmt::print("  {:<34} {:8.3f} s  ratio {:5.2f}  resident {:+.0f} MiB beside the file's size\n", what,
+                 first.seconds, first.seconds / sum, static_cast<double>(first.resident) / mebibyte - file);
+    };
+    row("1 row, weights as stored", as_stored);
+    row(fmt::format("{} rows, first packing", rows), packing);
+    row(fmt::format("{} rows, packed weights on disk", rows), kept);
   } catch (const Error& e) {
     std::fprintf(stderr, "%s\n", e.what());
     status = 1;
   }
-  std::filesystem::remove(path);
+  fs::remove(path);
+  fs::remove_all(packed);
   return status;
 }

@@ -27,8 +27,18 @@ add_library(absent_driver SHARED ${CMAKE_CURRENT_LIST_DIR}/absent_driver.cpp)
 set_target_properties(absent_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/absent_driver)
 
+# A driver library for the sample of a shader of one's own, which runs that shader on the processor.
+add_library(played_cuda SHARED ${CMAKE_CURRENT_LIST_DIR}/played_cuda.cpp)
+set_target_properties(played_cuda PROPERTIES OUTPUT_NAME cuda SOVERSION 1
+                      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/played_cuda)
+harmonics_add_plugin(fused_relu_cuda SOURCES ${PROJECT_SOURCE_DIR}/samples/fused_relu_shader/fused_relu_cuda.cpp
+                     LINKS ${CMAKE_DL_LIBS} OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/samples)
+
 hm_tests(cuda cuda PLAIN LABELS slow)
 if(TARGET test_cuda)
+  target_compile_definitions(test_cuda PRIVATE HARMONICS_FUSED_RELU="$<TARGET_FILE:fused_relu_cuda>"
+                             HARMONICS_PLAYED_CUDA="${CMAKE_BINARY_DIR}/tests/played_cuda")
+  add_dependencies(test_cuda played_cuda fused_relu_cuda)
   target_sources(test_cuda PRIVATE $<TARGET_OBJECTS:cuda_emulated>)
   target_link_libraries(test_cuda PRIVATE ${CMAKE_DL_LIBS})
   target_compile_definitions(test_cuda PRIVATE HARMONICS_CUDA_EMULATED="$<TARGET_FILE:harmonics_cuda_emulated>"

@@ -57,3 +57,60 @@ TEST_CASE("caches: a plugin cache with a changed byte is ignored") {
     CHECK(answers(f, small, "") == expected);
   }
 }
+
+namespace {
+
+// A flow with 2 MiB of weights in one matrix, which a first program transposes.
+class Wide {
+ public:
+  explicit Wide(const Folder& f) {
+    f.write("wide.hmx",
+            "harmonic g { producer x; producer y; layer h {1024}; layer o; cycle { x -(relu)-> h; h -(affine)-> o; o "
+            "<-(mse)- y; } }\n");
+    std::string x, y;
+    for (int row = 0; row < 2; ++row) {
+      for (int i = 0; i < 512; ++i) x += (i ? "," : "") + std::to_string((i * 7 + row) % 13);
+      x += "\n";
+      y += std::to_string(row) + "\n";
+    }
+    const std::string from = f.write("wide_x.csv", x), to = f.write("wide_y.csv", y), weights = f / "wide.safetensors";
+    REQUIRE(harmonics("run " + (f / "wide.hmx") + " --epochs 1 --quiet --threads 1 --producer x=" + from +
+                      " --producer y=" + to + " --save " + weights)
+                .code == 0);
+    infer_ = "infer " + (f / "wide.hmx") + " --threads 1 --quiet --weights " + weights + " --producer x=" + from + " ";
+  }
+  const std::string& infer() const { return infer_; }
+
+ private:
+  std::string infer_;
+};
+
+}  // namespace
+
+TEST_CASE("caches: any fault while packed weights are written gives the same result") {
+  Folder f;
+  const Wide wide(f);
+  fs::create_directory(f / "cache");
+  const std::string in = "XDG_CACHE_HOME='" + (f / "cache") + "'";
+  const Result expected = harmonics_in(in, wide.infer() + "--packed-cache off");
+  REQUIRE(expected.code == 0);
+  REQUIRE(!expected.out.empty());
+  CHECK(!fs::exists(f / "cache/harmonics/packed"));
+  const auto kept = [&] {
+    size_t files = 0;
+    for (const std::string& name : names_in(f / "cache/harmonics/packed")) files += has(name, ".pack");
+    return files;
+  };
+  const std::string what = GENERATE("kill", "tear", "EIO", "ENOSPC", "short");
+  const size_t calls = at_every_call({what, 0, f / "cache/harmonics/packed*"}, [&](const Fault& fault) {
+    fs::remove_all(f / "cache/harmonics/packed");
+    const Result first = harmonics_in(in + " " + variables(f, fault), wide.infer());
+    const Struck struck = struck_in(f);
+    if (struck.number > 0 && !kills(what)) CHECK(first.out == expected.out);
+    CHECK(harmonics_in(in, wide.infer()).out == expected.out);
+    CHECK(kept() == 1);
+    CHECK(harmonics_in(in, wide.infer()).out == expected.out);
+    return struck.number > 0;
+  });
+  CHECK(calls >= 4);
+}

@@ -239,7 +239,7 @@ TEST_CASE("completion: bash completes verbs, flags and values") {
       CHECK(has("\n" + devices, "\n" + line.substr(2, line.find(' ', 2) - 2) + "\n"));
   for (const char* kind : {"functions", "activations", "losses", "layers", "producers", "consumers", "devices",
                            "metrics", "functionals", "implementations", "optimizers", "schedules", "predicates",
-                           "augmentations", "importers", "tokenizers", "primitives", "verbs"})
+                           "augmentations", "importers", "exporters", "tokenizers", "primitives", "verbs"})
     CHECK(has("\n" + kinds, "\n" + std::string(kind) + "\n"));
   CHECK(complete("harmonics run g.hmx --producer images = " + kSamples + "mnist_", 6) == kSamples + "mnist_cnn.hmx\n");
   CHECK(complete("harmonics run g.hmx --optimizer = ad", 5) == "adam\nadamw\n");
@@ -355,6 +355,7 @@ TEST_CASE("verbs: each prints one JSON object that matches its schema") {
       {"keys", f / "camera.key"},
       {"quantize",
        f.write("m.gguf", "GGUF" + std::string("\3\0\0\0", 4) + std::string(24, '\0')) + " " + (f / "n.gguf")},
+      {"export", weights + " " + (f / "exported.gguf")},
       {"config", "show"},
       {"config", "show run"},
       {"completion", "bash"},

@@ -308,7 +308,10 @@ TEST_CASE("plugin new: names the registered items, quoted where shells and CMake
   CHECK(has(written("schedule", "README.md"), " --schedule 'mine(every=8)'\n"));
   CHECK(has(written("device", "README.md"), " --device mine\n"));
   CHECK(has(written("predicate", "sample.hmx"), "if mine("));
-  for (const char* kind : {"functional", "optimizer", "layer", "device"}) CHECK(!has(written(kind, "mine.cpp"), "@"));
+  CHECK(has(written("importer", "README.md"), "harmonics inspect sample.letters --plugin build/libmine.so\n"));
+  CHECK(has(written("tokenizer", "sample.words"), "mine\n?\nthe\n"));
+  for (const char* kind : {"functional", "optimizer", "layer", "device", "importer", "exporter"})
+    CHECK(!has(written(kind, "mine.cpp"), "@"));
 }
 
 TEST_CASE("plugin reload: a run continues with the new build, and a broken build changes nothing") {

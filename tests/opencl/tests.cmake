@@ -7,5 +7,8 @@ if(TARGET harmonics_opencl)
   target_sources(test_opencl PRIVATE ${PROJECT_SOURCE_DIR}/kernels/shared/program_files.cpp)
   target_compile_definitions(test_opencl PRIVATE HARMONICS_OPENCL_PLUGIN="$<TARGET_FILE:harmonics_opencl>"
                              HARMONICS_FAILING_DRIVER="$<TARGET_FILE:failing_driver>")
-  add_dependencies(test_opencl harmonics_opencl failing_driver)
+  harmonics_add_plugin(fused_relu_opencl SOURCES ${PROJECT_SOURCE_DIR}/samples/fused_relu_shader/fused_relu_opencl.cpp
+                       LINKS OpenCL::OpenCL OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/samples)
+  target_compile_definitions(test_opencl PRIVATE HARMONICS_FUSED_RELU="$<TARGET_FILE:fused_relu_opencl>")
+  add_dependencies(test_opencl harmonics_opencl failing_driver fused_relu_opencl)
 endif()

@@ -188,7 +188,10 @@ TEST_CASE("kinds: every kind is listed and inspected") {
   for (const char* kind : {"importers", "tokenizers"})
     CHECK(has(journeys::harmonics("list " + std::string(kind)).out, "  llama2c "));
   CHECK(has(journeys::harmonics("inspect llama2c").out, "importer llama2c(rope_base = 10000)"));
-  const Result kind = journeys::harmonics("list exporters");
+  for (const char* name : {"gguf", "safetensors"})
+    CHECK(has(journeys::harmonics("list exporters").out, "  " + std::string(name) + " "));
+  CHECK(has(journeys::harmonics("inspect safetensors").out, "  harmonics export MODEL FILE --format safetensors\n"));
+  const Result kind = journeys::harmonics("list policies");
   CHECK(kind.code == 2);
-  CHECK(has(kind.err, "there is no kind 'exporters'"));
+  CHECK(has(kind.err, "there is no kind 'policies'"));
 }

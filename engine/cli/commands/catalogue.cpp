@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "engine/conformance/call_text.hpp"
+#include "engine/contract/plugin_body.hpp"
 #include "engine/plugin/arguments.hpp"
 #include "engine/plugin/kinds.hpp"
 #include "engine/plugin/range.hpp"
@@ -66,6 +67,7 @@ std::string example_of(const CatalogueEntry& e) {
   if (e.kind == "optimizer") return fmt::format("--optimizer '{}'", setting_of(e));
   if (e.kind == "schedule") return fmt::format("--schedule '{}'", setting_of(e));
   if (e.kind == "importer" || e.kind == "tokenizer") return "harmonics inspect FILE";
+  if (e.kind == "exporter") return "harmonics export MODEL FILE --format " + e.name;
   if (e.kind == "predicate") return fmt::format("if {} {{ ... }}", e.arguments.empty() ? e.name + "()" : call_of(e));
   return fmt::format("--producer 'NAME=file:PATH?augment={}'", call_of(e));
 }
@@ -96,11 +98,23 @@ void add_signature(CatalogueEntry& e, const Item& item) {
   }
 }
 
+void add_metadata(CatalogueEntry& e, const Item& item) {
+  const auto& table = item.table<hx_activation_vt>();
+  const hx_attributes* given = HM_TABLE_HAS(table, metadata) ? table.metadata(item.self) : nullptr;
+  if (!given) return;
+  const AttributeMap metadata(given);
+  for (const auto& [name, value] : metadata.entries()) {
+    const auto* text = std::get_if<std::string>(&value);
+    e.metadata.emplace_back(name, text ? *text : AttributeMap().set(name, value).str());
+  }
+}
+
 CatalogueEntry entry_of(const Item& item) {
   CatalogueEntry e{
       std::string(kind_name(item.kind)), item.name, signature(item), item.description, item.plugin, item.path, {}, ""};
   for (const ArgumentSpec& a : item.arguments) e.arguments.push_back(entry_of(a));
   if (item.kind == HX_FUNCTIONAL) add_signature(e, item);
+  if (item.kind == HX_ACTIVATION) add_metadata(e, item);
   return finished(std::move(e));
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace harmonics::engine::cli {
@@ -25,6 +26,7 @@ struct CatalogueEntry {
   // Of functionals; empty where a plugin does not name them.
   std::vector<CatalogueOperand> inputs = {}, results = {};
   std::vector<std::string> traits = {};
+  std::vector<std::pair<std::string, std::string>> metadata = {};  // of activations: name, text
   std::string notes = {};
 };
 

@@ -3,6 +3,7 @@
 
 #include <harmonics/abi.h>
 
+#include "engine/base/byte_count.hpp"
 #include "engine/base/model_limits.hpp"
 #include "engine/cli/commands/verb_flags.hpp"
 #include "engine/model/quantize.hpp"
@@ -44,6 +45,17 @@ void insecure(Flags& f) {
   f.on("insecure", "allow unencrypted live streams and requests on addresses beyond this machine", &Options::insecure);
 }
 
+void packed_cache(Flags& f) {
+  f.text("packed-cache", "SIZE", "keep at most this much of packed weights on disk between runs; off: none",
+         [](Options& o, const std::string& v) {
+           const auto bytes = v == "off" ? std::optional<uint64_t>(0) : parse_byte_count(v);
+           if (!bytes)
+             throw Error(ErrorKind::Usage, "--packed-cache takes a size such as 512M or 8G, or 'off', not '" + v + "'");
+           o.packed_cache = *bytes;
+         })
+      .initial = "8G";
+}
+
 void streams(Flags& f, const char* weights = "start from the weights of this file or checkpoint (safetensors)") {
   f.group("Data");
   f.texts("producer", "[NAME=]ADDRESS", "bind a producer, e.g. images=file:train-images.idx", &Options::producers)
@@ -58,6 +70,7 @@ void streams(Flags& f, const char* weights = "start from the weights of this fil
          "limits for compiling the flow: operations of one program, bytes of weights and moments, seconds to compile "
          "(default: steps=1000000,seconds=600 and the machine's memory)",
          [](Options& o, const std::string& v) { o.limits = parse_model_limits(v); });
+  packed_cache(f);
 }
 
 void consumers(Flags& f, const char* help) {
@@ -308,6 +321,7 @@ void generate_flags(VerbRow& verb) {
           "was trained for, in memory that grows)",
           [](Options& o, int64_t v) { o.context = v; })
       .example = "2048";
+  packed_cache(f);
   FlagRow& weights = f.text("weight-type", "TYPE",
                             ": converts matrices to this type at the start, where their rows are whole blocks of it "
                             "(default: as they are in the file)",
@@ -320,6 +334,19 @@ void generate_flags(VerbRow& verb) {
   cache.choices = {"f32", "f16", "q8_0"};
   cache.initial = "f32";
   machine(f);
+}
+
+void export_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("MODEL", "a file that an importer reads, or saved weights (safetensors, npz) or a checkpoint");
+  f.positional("OUTPUT", "the file to write");
+  FlagRow& format =
+      f.text("format", "NAME", "exporter to use (default: the one that fits the name of OUTPUT)", &Options::format);
+  format.names = [] { return Registry::global().names(HX_EXPORTER); };
+  format.example = "gguf";
+  f.texts("option", "NAME=VALUE", "an option of the exporter ('harmonics inspect FORMAT' lists them)",
+          &Options::format_options);
+  plugin(f);
 }
 
 void quantize_flags(VerbRow& verb) {

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "engine/cli/commands/command.hpp"
+#include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/language/continuation.hpp"
@@ -45,6 +46,7 @@ int generate_command(const Options& options) {
   if (options.weight_type) types.weights = options.weight_type;
   types.cache = options.cache_type;
   const Model model = model_of(imported, types);
+  model.parameters->keep_packed(packed_files_of(options));
   if (tokenizer->size() != model.vocabulary)
     throw Error(ErrorKind::Usage,
                 fmt::format("the tokenizer '{}' has {} tokens, and '{}' has scores of {}", vocabulary,

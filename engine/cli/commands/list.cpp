@@ -81,6 +81,11 @@ json::object json_of(const CatalogueEntry& e) {
                                      {"range", a.range},
                                      {"description", a.description}});
   o["arguments"] = arguments;
+  if (!e.metadata.empty()) {
+    json::object metadata;
+    for (const auto& [name, text] : e.metadata) metadata[name] = text;
+    o["metadata"] = metadata;
+  }
   if (e.kind == "functional") {
     o["inputs"] = json_of(e.inputs);
     o["results"] = json_of(e.results);
@@ -123,6 +128,8 @@ void show(const CatalogueEntry& e) {
     print("of every producer\n");
     for (const StreamOption& o : stream_options()) print("  {:<14} {}\n", o.name, o.description);
   }
+  if (!e.metadata.empty()) print("metadata\n");
+  for (const auto& [name, text] : e.metadata) print("  {:<14} {}\n", name, text);
   if (!e.example.empty()) print("example\n  {}\n", e.example);
 }
 

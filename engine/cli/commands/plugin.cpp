@@ -112,10 +112,10 @@ bool hear(const std::string& line, Examined& e) {
   return false;
 }
 
-// Registers the items globally: bodies call functionals by name, and implementations compute them, and both look in
-// the global registry.
+// Registers items globally, where bodies find functionals by name, implementations what they compute, and exporters
+// who reads what they write.
 void make_known(Registry& registry) {
-  for (const uint32_t kind : {HX_FUNCTIONAL, HX_IMPLEMENTATION})
+  for (const uint32_t kind : {HX_FUNCTIONAL, HX_IMPLEMENTATION, HX_IMPORTER})
     for (const std::string& name : registry.names(kind))
       Registry::global().add(std::const_pointer_cast<Item>(registry.find(kind, name)));
 }

@@ -22,6 +22,8 @@ struct Kind {
   const char *name, *article;
   const char *streams, *more = "";  // arguments of the sample flow: {} is the plugin's name
   const char* provides = "{}";      // the registered name
+  const char* verb = "run";         // what is done with the sample
+  const char* sample = "hmx";       // its file ending
 };
 constexpr const char *kImage = "--producer image=synth:digits?size=2000",
                      *kDigits = "--producer image=synth:digits?size=2000 --producer digit=synth:digits?size=2000#label";
@@ -39,7 +41,10 @@ constexpr Kind kKinds[] = {
     {"schedule", "A", kDigits, " --schedule {}(every=8)"},
     {"predicate", "A", kDigits},
     {"augmentation", "An",
-     "--producer image=synth:digits?size=2000&augment={}(0.2) --producer digit=synth:digits?size=2000#label"}};
+     "--producer image=synth:digits?size=2000&augment={}(0.2) --producer digit=synth:digits?size=2000#label"},
+    {"importer", "An", "", "", "{}", "inspect", "letters"},
+    {"tokenizer", "A", "", "", "{}", "inspect", "words"},
+    {"exporter", "An", kDigits, " --save weights.safetensors"}};
 
 const Kind& kind_of(const std::string& word) {
   std::vector<std::string> known;
@@ -116,18 +121,22 @@ int new_plugin(const std::string& name, const Options& options) {
   check_name(name);
   const fs::path folder = options.directory.empty() ? fs::path(name) : fs::path(options.directory);
   const std::string arguments = replaced(std::string(kind.streams) + kind.more, "{}", name);
-  const std::map<std::string, std::string> words = {{"name", name},
-                                                    {"Name", camel_case(name)},
-                                                    {"kind", kind.name},
-                                                    {"article", kind.article},
-                                                    {"release", HARMONICS_RELEASE},
-                                                    {"provided", replaced(kind.provides, "{}", name)},
-                                                    {"arguments", quoted(arguments, "#()", '"')},
-                                                    {"shown", quoted(arguments, "?#&()", '\'')}};
-  const std::vector<std::pair<std::string, std::string>> files = {{"CMakeLists.txt", "CMakeLists.txt"},
-                                                                  {name + ".cpp", std::string(kind.name) + ".cpp"},
-                                                                  {"sample.hmx", std::string(kind.name) + ".hmx"},
-                                                                  {"README.md", "README.md"}};
+  const std::map<std::string, std::string> words = {
+      {"name", name},
+      {"Name", camel_case(name)},
+      {"kind", kind.name},
+      {"article", kind.article},
+      {"release", HARMONICS_RELEASE},
+      {"verb", kind.verb},
+      {"sample", std::string("sample.") + kind.sample},
+      {"provided", replaced(kind.provides, "{}", name)},
+      {"arguments", quoted(arguments, "#()", '"')},
+      {"shown", (arguments.empty() ? "" : " ") + quoted(arguments, "?#&()", '\'')}};
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {"CMakeLists.txt", "CMakeLists.txt"},
+      {name + ".cpp", std::string(kind.name) + ".cpp"},
+      {words.at("sample"), std::string(kind.name) + "." + kind.sample},
+      {"README.md", "README.md"}};
   for (const auto& [file, from] : files)
     if (std::error_code none; fs::exists(fs::symlink_status(folder / file, none)))
       throw Error(ErrorKind::Output, fmt::format("'{}' is already there", (folder / file).string()), {},

@@ -23,8 +23,7 @@ std::vector<std::string> listed_kinds() {
 
 std::vector<std::string> kinds_of_plugins() {
   std::vector<std::string> all;
-  for (const KindRow& row : kind_rows())
-    if (row.extension.empty()) all.emplace_back(row.name);  // extensions have no template
+  for (const KindRow& row : kind_rows()) all.emplace_back(row.name);
   return all;
 }
 

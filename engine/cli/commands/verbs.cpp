@@ -51,6 +51,9 @@ constexpr Verb kVerbs[] = {
     {"quantize", "write a model with its matrices in a smaller type", quantize_flags, quantize_command, "quantize.json",
      "harmonics quantize model.gguf model-q8.gguf\n"
      "harmonics quantize model.gguf model-q4.gguf --type q4_k"},
+    {"export", "write a model, or saved weights, in another format", export_flags, export_command, "export.json",
+     "harmonics export model.gguf model.safetensors\n"
+     "harmonics export weights.safetensors weights.gguf --json"},
     {"serve", "answer requests with saved weights", serve_flags, serve_command, "serve.json",
      "harmonics serve g.hmx --weights w.safetensors --listen 127.0.0.1:8080\n"
      "curl -H 'Content-Type: application/json' -d '{\"inputs\": {\"x\": [[0.1, 0.2]]}}' "

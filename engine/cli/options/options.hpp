@@ -20,12 +20,13 @@ struct Options {
   RunSettings run;
   std::string graph;  // --graph NAME
   std::string weights, save, report;
-  bool no_keep = false;                      // keep no copy of weights that nothing else saves
-  std::vector<std::string> weights_from;     // --weights-from DIR
-  ModelLimits limits;                        // --limits
-  std::string plot, confusion, tensorboard;  // pictures and event files of a run
-  std::vector<std::string> logs;             // .csv, .jsonl
-  int64_t log_every = 0;                     // steps; 0: at the end of every epoch only
+  bool no_keep = false;                       // keep no copy of weights that nothing else saves
+  std::vector<std::string> weights_from;      // --weights-from DIR
+  ModelLimits limits;                         // --limits
+  uint64_t packed_cache = uint64_t{8} << 30;  // bytes of packed weights on disk; 0: none
+  std::string plot, confusion, tensorboard;   // pictures and event files of a run
+  std::vector<std::string> logs;              // .csv, .jsonl
+  int64_t log_every = 0;                      // steps; 0: at the end of every epoch only
   bool json = false, quiet = false;
   std::vector<std::string> command_line;     // as typed
   std::string checkpoint;                    // --checkpoint DIR
@@ -61,6 +62,8 @@ struct Options {
   std::string prompt, tokenizer;
   std::optional<DType> weight_type;
   bool requantize = false;
+  std::string format;                       // export
+  std::vector<std::string> format_options;  // NAME=VALUE
   DType cache_type = DType::F32;
   int64_t context = 0;  // most tokens of a sequence; 0: as many as the model was trained for
   bool prompt_given = false;

@@ -199,6 +199,12 @@ Graph graph_of(const Flow& flow, const Options& options, bool inference) {
 
 }  // namespace
 
+std::shared_ptr<PackedFiles> packed_files_of(const Options& options) {
+  const std::string folder = packed_files_folder();
+  if (folder.empty() || options.packed_cache == 0) return nullptr;
+  return std::make_shared<PackedFiles>(folder, options.packed_cache);
+}
+
 Flow read_flow(const Options& options) {
   if (options.files.empty())
     throw Error(ErrorKind::Usage, "no graph file was given", {}, {"harmonics " + options.verb + " GRAPH.hmx"});
@@ -220,6 +226,7 @@ std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options,
   if (inference) drop_taps(graph);
   auto result = std::make_unique<BoundGraph>(std::move(graph));
   result->set_limits(options.limits);
+  result->store().keep_packed(packed_files_of(options));
   for (const std::string& folder : options.weights_from) result->allow_weights_in(folder);
   for (const std::string& text : options.overrides) set_override(result->registry(), text);
   if (known) known(*result);

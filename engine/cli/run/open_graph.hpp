@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "engine/cli/options/options.hpp"
+#include "engine/model/packed_files.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -15,6 +16,9 @@ int with_source(const std::shared_ptr<const SourceText>& source, const std::func
 // is called before any stream is opened, since opening may wait for a sender.
 std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options, bool inference,
                                        const std::function<void(BoundGraph&)>& known = nullptr);
+
+// Where packed weights are kept between runs, by --packed-cache; null: nowhere.
+std::shared_ptr<PackedFiles> packed_files_of(const Options& options);
 
 // infer: throws ErrorKind::Usage if the flow has weights, nothing loads them and --untrained is not given.
 void expect_trained(BoundGraph& graph, const Options& options);

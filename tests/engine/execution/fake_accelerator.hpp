@@ -38,6 +38,23 @@ class FakeAccelerator : public StagingDevice {
   bool forgets = false;              // declines to report elapsed times
   std::atomic<int> upload_fails{0};  // count of uploads until one fails, on a queue other than the first
 
+  bool gives_native = false;  // handles: the device itself as context, its queue
+  size_t natives = 0;         // jobs queued by their means
+
+  bool native(hx_queue* queue, hx_native& out) override {
+    out = {sizeof out, HX_NATIVE_OPENCL, nullptr, this, queue};
+    return gives_native;
+  }
+  // As a driver's function for a kernel over floats in place 0 and place 1.
+  void queue_native(void* queue, const hx_place* places, size_t count, float (*function)(float)) {
+    ++natives;
+    put(static_cast<hx_queue*>(queue), [this, from = places[0], to = places[1], count, function] {
+      const auto* x = static_cast<const float*>(at(from, count * sizeof(float)));
+      auto* y = static_cast<float*>(at(to, count * sizeof(float)));
+      for (size_t i = 0; i < count; ++i) y[i] = function(x[i]);
+    });
+  }
+
   ~FakeAccelerator() override { leaked = buffers_.size() + host_.size() + events_; }
   inline static size_t leaked = 0;  // buffers, host memory and events that the last device leaked
 

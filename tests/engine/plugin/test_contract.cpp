@@ -6,6 +6,7 @@
 
 #include <harmonics/augmentation_abi.h>
 #include <harmonics/functional_abi.h>
+#include <harmonics/exporter_abi.h>
 #include <harmonics/importer_abi.h>
 #include <harmonics/metric_abi.h>
 #include <harmonics/training_abi.h>
@@ -47,10 +48,17 @@ AT(hx_item, description, 24);
 AT(hx_item, arguments, 32);
 AT(hx_item, self, 40);
 AT(hx_item, vtable, 48);
-SIZE(hx_activation_vt, 32);
+SIZE(hx_activation_vt, 40);  // 32 up to contract 1.4
 AT(hx_activation_vt, apply, 8);
 AT(hx_activation_vt, gradient, 16);
 AT(hx_activation_vt, destroy, 24);
+AT(hx_activation_vt, metadata, 32);
+SIZE(hx_text, 16);
+SIZE(hx_native, 32);
+AT(hx_native, driver, 4);
+AT(hx_native, device, 8);
+AT(hx_native, context, 16);
+AT(hx_native, queue, 24);
 SIZE(hx_loss_vt, 40);
 AT(hx_loss_vt, apply, 8);
 AT(hx_loss_vt, apply_fused, 16);
@@ -102,7 +110,7 @@ AT(hx_consumer_factory_vt, destroy, 16);
 SIZE(hx_scalar_op, 24);
 AT(hx_scalar_op, a, 8);
 AT(hx_scalar_op, dtype, 20);
-SIZE(hx_call_site, 88);  // 80 up to contract 1.4
+SIZE(hx_call_site, 96);  // 80 up to contract 1.4
 AT(hx_call_site, flags, 4);
 AT(hx_call_site, op, 8);
 AT(hx_call_site, attributes, 16);
@@ -115,7 +123,8 @@ AT(hx_call_site, chain, 56);
 AT(hx_call_site, chain_outputs, 64);
 AT(hx_call_site, device, 72);
 AT(hx_call_site, constants, 80);
-SIZE(hx_kernel, 120);  // 88 up to contract 1.4
+AT(hx_call_site, native, 88);
+SIZE(hx_kernel, 128);  // 88 up to contract 1.4
 AT(hx_kernel, phases, 4);
 AT(hx_kernel, parts, 8);
 AT(hx_kernel, run, 24);
@@ -130,6 +139,7 @@ AT(hx_kernel, packed_bytes, 88);
 AT(hx_kernel, pack, 96);
 AT(hx_kernel, packing, 104);
 AT(hx_kernel, packed_input, 112);
+AT(hx_kernel, enqueue_native, 120);
 SIZE(hx_place, 16);
 AT(hx_place, offset, 8);
 SIZE(hx_device_info, 1064);
@@ -140,7 +150,7 @@ AT(hx_device_info, name, 40);
 AT(hx_device_info, driver, 168);
 AT(hx_device_info, capability, 296);
 AT(hx_device_info, unavailable, 552);
-SIZE(hx_device_vt, 224);
+SIZE(hx_device_vt, 232);  // 224 up to contract 1.4
 AT(hx_device_vt, describe, 8);
 AT(hx_device_vt, find, 16);
 AT(hx_device_vt, destroy, 24);
@@ -168,6 +178,7 @@ AT(hx_device_vt, record_time, 192);
 AT(hx_device_vt, elapsed, 200);
 AT(hx_device_vt, copy_if_finite, 208);
 AT(hx_device_vt, await_event, 216);
+AT(hx_device_vt, native, 224);
 SIZE(hx_api, 168);
 AT(hx_api, abi_major, 4);
 AT(hx_api, abi_minor, 6);
@@ -308,7 +319,8 @@ static_assert(HX_ARG_INT == 1 && HX_ARG_FLOAT == 2 && HX_ARG_BOOL == 3 && HX_ARG
                   HX_ARG_LAYER == 6,
               "");
 static_assert(HX_ATTR_INT == 1 && HX_ATTR_FLOAT == 2 && HX_ATTR_STRING == 3 && HX_ATTR_BOOL == 4 && HX_ATTR_INTS == 5 &&
-                  HX_ATTR_FLOATS == 6 && HX_ATTR_VALUE == 7,
+                  HX_ATTR_FLOATS == 6 && HX_ATTR_VALUE == 7 && HX_ATTR_TEXTS == 8 && HX_NATIVE_NONE == 0 &&
+                  HX_NATIVE_OPENCL == 1 && HX_NATIVE_CUDA == 2,
               "");
 static_assert(HX_SITE_FP16_CHUNKS == 1 && HX_SITE_TRAINING == 2 && HX_SITE_BF16 == 4 && HX_SITE_FP8 == 8 &&
                   HX_PARAMETER_HIDDEN == 1,
@@ -318,21 +330,22 @@ TEST_CASE("contract: the advertised kinds are those with a row") {
   std::vector<uint32_t> kinds;
   for (uint32_t kind = HX_ACTIVATION; kind <= static_cast<uint32_t>(HX_AUGMENTATION); ++kind) kinds.push_back(kind);
   kinds.push_back(HX_IMPORTER);
+  kinds.push_back(HX_EXPORTER);
   kinds.push_back(HX_TOKENIZER);
   CHECK(harmonics::engine::item_kinds() == kinds);
   CHECK(harmonics::engine::kind_named("importer") == static_cast<uint32_t>(HX_IMPORTER));
-  CHECK(harmonics::engine::kind_named("exporter") == 0);
+  CHECK(harmonics::engine::kind_named("exporters") == static_cast<uint32_t>(HX_EXPORTER));
 }
 
 TEST_CASE("contract: extensions are found by name and version") {
   const hx_api* api = harmonics_api();
-  for (const char* id : {HX_IMPORTER_EXTENSION, HX_TOKENIZER_EXTENSION}) {
+  for (const char* id : {HX_IMPORTER_EXTENSION, HX_EXPORTER_EXTENSION, HX_TOKENIZER_EXTENSION}) {
     INFO(id);
     const auto* found = static_cast<const hx_item_extension*>(api->extension(id));
     REQUIRE(found);
     CHECK(found->struct_size == sizeof(hx_item_extension));
     CHECK(found->register_item != nullptr);
   }
-  for (const char* id : {"hx.importer/1", "hx.importer", "", static_cast<const char*>(nullptr)})
+  for (const char* id : {"hx.importer/1", "hx.importer", "hx.exporter/1", "", static_cast<const char*>(nullptr)})
     CHECK(api->extension(id) == nullptr);
 }

@@ -3,6 +3,7 @@
 #include <thread>
 #include <tuple>
 
+#include <harmonics/exporter_abi.h>
 #include <harmonics/importer_abi.h>
 #include <harmonics/training_abi.h>
 
@@ -39,7 +40,7 @@ std::string refusal(Registry& registry, uint32_t kind, const char* name) {
 int destroyed = 0;
 const hx_activation_vt kTable{sizeof(hx_activation_vt),
                               [](void*, const hx_attributes*, hx_value*, hx_value**) { return HX_ERROR; }, nullptr,
-                              [](void*) { ++destroyed; }};
+                              [](void*) { ++destroyed; }, nullptr};
 
 hx_item c_item(const char* name) {
   hx_item i{};
@@ -201,8 +202,9 @@ TEST_CASE("registry: unused kinds, reserved names and tables with missing functi
   CHECK(pending_refusal(item) ==
         "cannot register tokenizer 'onnx': tokenizers are registered by the extension 'hx.tokenizer/0'");
   item.kind = HX_EXPORTER;
-  CHECK(pending_refusal(item) == "cannot register 'onnx': this program does not support exporters yet");
-  const hx_activation_vt empty{sizeof(hx_activation_vt), nullptr, nullptr, nullptr};
+  CHECK(pending_refusal(item) ==
+        "cannot register exporter 'onnx': exporters are registered by the extension 'hx.exporter/0'");
+  const hx_activation_vt empty{sizeof(hx_activation_vt), nullptr, nullptr, nullptr, nullptr};
   item = c_item("x");
   item.vtable = &empty;
   CHECK(pending_refusal(item) == "cannot register activation 'x': its table lacks the function 'apply'");
@@ -245,6 +247,16 @@ TEST_CASE("registry: an extension takes its own kind only, with complete tables"
         "cannot register importer 'onnx': importers are registered by the extension 'hx.importer/0'");
   CHECK(said(c_item("x"), HX_IMPORTER_EXTENSION) ==
         "cannot register activation 'x': activations are registered by hx_api.register_item");
+  hx_exporter_vt exporter{};
+  exporter.struct_size = sizeof exporter;
+  item.kind = HX_EXPORTER;
+  item.vtable = &exporter;
+  exporter.probe = [](void*, const char*, uint32_t*) { return HX_DECLINED; };
+  CHECK(said(item, HX_EXPORTER_EXTENSION) == "cannot register exporter 'onnx': its table lacks the function 'write'");
+  exporter.write = [](void*, const hx_exported_model*, const hx_attributes*, const hx_export_sink*) {
+    return HX_ERROR;
+  };
+  CHECK(said(item, HX_EXPORTER_EXTENSION) == "accepted");
   hx_tokenizer_vt tokenizer{};
   tokenizer.struct_size = sizeof tokenizer;
   item.kind = HX_TOKENIZER;

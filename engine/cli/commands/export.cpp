@@ -1,0 +1,80 @@
+// harmonics export: writes a model, or the weights of a run, to a file of another format.
+#include <algorithm>
+#include <utility>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include "engine/cli/commands/command.hpp"
+#include "engine/cli/terminal/output.hpp"
+#include "engine/cli/terminal/terminal.hpp"
+#include "engine/model/exported.hpp"
+#include "engine/model/imported.hpp"
+#include "engine/model/safetensors.hpp"
+#include "engine/model/sealed_file.hpp"
+#include "engine/plugin/registry.hpp"
+
+namespace harmonics::engine::cli {
+
+namespace {
+
+std::pair<std::string, std::string> option_of(const std::string& text) {
+  const size_t at = text.find('=');
+  if (at == std::string::npos || at == 0)
+    throw Error(ErrorKind::Usage, fmt::format("--option takes NAME=VALUE, not '{}'", text));
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
+// With all metadata, if the importer leaves some out otherwise.
+ImportedModel import_whole(const std::string& path, Registry& registry) {
+  ImportedModel model = import_model(path, registry);
+  const auto& arguments = model.importer->arguments;
+  const bool whole = std::any_of(arguments.begin(), arguments.end(),
+                                 [](const ArgumentSpec& a) { return a.name == "whole" && a.type == HX_ARG_BOOL; });
+  return whole ? import_model(path, registry, {model.importer->name, {{"whole", "true"}}}) : model;
+}
+
+ExportResult export_weights(const std::string& from, const std::string& to, Registry& registry,
+                            const ExportOptions& how) {
+  TensorFile file = read_weights(from);
+  if (holds_state(file))  // a checkpoint: only its weights
+    std::erase_if(file.tensors, [](const auto& entry) { return entry.first.find('/') != std::string::npos; });
+  AttributeMap metadata;
+  for (const auto& [key, text] : file.metadata) metadata.set(key, text);
+  return export_model(file.tensors, metadata, to, registry, how, [&] {
+    if (file.mapped) file.mapped->expect_whole();
+  });
+}
+
+ExportResult export_file(const std::string& from, const std::string& to, const ExportOptions& how) {
+  Registry& registry = Registry::global();
+  const auto file = MappedFile::open(from);
+  if (!is_importable(from, {static_cast<const char*>(file->data()), file->bytes()}, registry))
+    return export_weights(from, to, registry, how);
+  const ImportedModel model = import_whole(from, registry);
+  return export_model(model.tensors, model.metadata.values(), to, registry, how, [&] { model.expect_whole(); });
+}
+
+}  // namespace
+
+int export_command(const Options& options) {
+  const std::string &from = options.files[0], &to = options.files[1];
+  ExportOptions how{options.format, {}};
+  for (const std::string& text : options.format_options) how.options.push_back(option_of(text));
+  const ExportResult result = export_file(from, to, how);
+  if (options.json) {
+    print_json(boost::json::object{{"version", 1},
+                                   {"from", from},
+                                   {"to", to},
+                                   {"format", result.exporter},
+                                   {"tensors", result.tensors},
+                                   {"bytes", result.bytes}});
+    return kDone;
+  }
+  if (!options.quiet)
+    print("{}: {} tensors, {:.1f} MB, written by exporter {}\n", to, thousands(static_cast<int64_t>(result.tensors)),
+          static_cast<double>(result.bytes) / 1e6, result.exporter);
+  return kDone;
+}
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,92 @@
+#include "engine/model/exported.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include <fmt/core.h>
+#include <harmonics/exporter_abi.h>
+
+#include "engine/base/spelling.hpp"
+#include "engine/contract/guard.hpp"
+#include "engine/contract/plugin_body.hpp"
+#include "engine/plugin/arguments.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+ItemPtr exporter_for(const std::string& path, Registry& registry, const std::string& given) {
+  if (!given.empty()) return registry.need(HX_EXPORTER, given);
+  const std::string file = std::filesystem::path(path).filename().string();
+  const std::vector<std::string> known = registry.names(HX_EXPORTER);
+  std::vector<ItemPtr> best;
+  uint32_t highest = HX_PROBE_NO;
+  for (const std::string& name : known) {
+    const ItemPtr item = registry.need(HX_EXPORTER, name);
+    uint32_t score = HX_PROBE_NO;
+    const hx_status status = item->table<hx_exporter_vt>().probe(item->self, file.c_str(), &score);
+    if (status == HX_DECLINED) continue;
+    if (status != HX_OK) throw plugin_error(*item, status);
+    if (score == HX_PROBE_NO || score < highest) continue;
+    if (score > highest) best.clear();
+    highest = score;
+    best.push_back(item);
+  }
+  if (best.size() == 1) return best.front();
+  std::vector<std::string> names;
+  for (const ItemPtr& item : best) names.push_back(item->name);
+  if (!best.empty())
+    throw Error(ErrorKind::Usage,
+                fmt::format("several exporters write '{}' equally well: {}", path, comma_separated(names)))
+        .note("name the one to use: --format " + names.front());
+  Error error(ErrorKind::Usage, fmt::format("the name '{}' tells no format to write", path));
+  error.note(known.empty() ? std::string("no exporter is known") : "name one: --format " + comma_separated(known));
+  throw error;
+}
+
+// The exporter's view of a file that is being written.
+struct Sink {
+  FileReplacement file;
+  uint64_t bytes = 0;
+  std::optional<Error> failure;  // of the first write that failed
+};
+
+hx_status append(void* host, const void* data, uint64_t bytes) {
+  return guard([&] {
+    auto& sink = *static_cast<Sink*>(host);
+    if (sink.failure) throw *sink.failure;
+    try {
+      sink.file.append({static_cast<const char*>(data), bytes});
+    } catch (const Error& e) {
+      sink.failure = e;
+      throw;
+    }
+    sink.bytes += bytes;
+  });
+}
+
+}  // namespace
+
+ExportResult export_model(const std::map<std::string, HTensor>& tensors, const AttributeMap& metadata,
+                          const std::string& path, Registry& registry, const ExportOptions& options,
+                          const std::function<void()>& written, FileCalls& calls) {
+  const ItemPtr item = exporter_for(path, registry, options.exporter);
+  const AttributeMap arguments = bind_texts(*item, options.options);
+  std::vector<hx_exported_tensor> all;
+  for (const auto& [name, tensor] : tensors)
+    all.push_back(
+        {sizeof(hx_exported_tensor), 0, name.c_str(), to_c(type_of(tensor)), tensor.bytes(), type_of(tensor).bytes()});
+  const AttributeView about(metadata), view(arguments);
+  const hx_exported_model model = {sizeof model, static_cast<uint32_t>(all.size()), all.data(), *about.get()};
+  Sink sink{FileReplacement(path, calls), 0, {}};
+  const hx_export_sink c_sink = {sizeof c_sink, 0, path.c_str(), &sink, append};
+  const hx_status status = item->table<hx_exporter_vt>().write(item->self, &model, view.get(), &c_sink);
+  if (sink.failure) throw *sink.failure;
+  if (status != HX_OK) throw plugin_error(*item, status);
+  if (written) written();
+  sink.file.finish();
+  return {item->name, all.size(), sink.bytes};
+}
+
+}  // namespace harmonics::engine
