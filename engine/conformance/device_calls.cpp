@@ -87,7 +87,8 @@ Program further_primitives(DType type) {
         keep(transpose(wide, {1, 0}));
     for (const int64_t axis : {0, 1})
       keep(reduce_sum(wide, {axis})), keep(reduce_max(wide, {axis})), keep(argmax(wide, axis)),
-          keep(cumsum(wide, axis));
+          keep(cumsum(wide, axis)), keep(sort(wide, axis).second), keep(sort(wide, axis, true).first);
+    keep(reduce_window(deep, "max", {{3, 4}, {2, 3}, {1, 0}, {1, 2}}));
   }
   keep(matmul(x, transpose(x, {1, 0}))), keep(dot(x, x, {0}, {0})), keep(dot(image, image, {3}, {3}, {0, 1}, {0, 1}));
   const Attributes windows = Attributes()

@@ -344,6 +344,20 @@ inline void add_pool_cases(Cases& cases, Sizes& sizes) {
     AttributeMap attributes = w.attributes();
     attributes.set("kernel", w.kernel);
     cases.push_back({"max_pool", attributes, {x}});
+    std::vector<int64_t> window{1, 1}, strides{1, 1}, low{0, 0}, high{0, 0}, dilation{1, 1};
+    const auto append = [](std::vector<int64_t>& to, const std::vector<int64_t>& from) {
+      to.insert(to.end(), from.begin(), from.end());
+    };
+    append(window, w.kernel), append(strides, w.strides), append(low, w.low), append(high, w.high),
+        append(dilation, w.dilation);
+    cases.push_back({"reduce_window_grad",
+                     AttributeMap()
+                         .set("window", window)
+                         .set("strides", strides)
+                         .set("padding_low", low)
+                         .set("padding_high", high)
+                         .set("dilation", dilation),
+                     {x, y, y}});
     const AttributeMap shape = AttributeMap().set("input_shape", x.shape.vector());
     cases.push_back({"max_pool_grad", shape, {indices(y.shape, Shape(w.input).count(), DType::I32), y}});
     for (bool include : {false, true}) {

@@ -10,6 +10,7 @@
 #include "engine/plugin/pending_items.hpp"
 #include "engine/plugin/scope.hpp"
 #include "engine/program/functional.hpp"
+#include "engine/program/scan.hpp"
 #include "engine/program/tracer.hpp"
 #include "engine/tensor/value.hpp"
 
@@ -114,6 +115,52 @@ hx_status apply_unchecked(const char* op, const hx_attributes* attributes, hx_va
   });
 }
 
+// ---- loops ----
+std::vector<HTensor> borrowed(const char* what, hx_value* const* values, uint32_t n) {
+  std::vector<HTensor> list;
+  for (uint32_t i = 0; i < n; ++i) {
+    if (!values[i])
+      throw Error(ErrorKind::Type, "scan: " + std::string(what) + " " + std::to_string(i + 1) + " is an empty tensor");
+    list.push_back(HTensor::borrow(values[i]));
+  }
+  return list;
+}
+Values step_of(const hx_loop_body& body, const Values& operands) {
+  std::vector<hx_value*> in;
+  for (const HTensor& t : operands) in.push_back(t.raw());
+  hx_value* outs[HX_MAX_LOOP_RESULTS] = {};
+  uint32_t n = 0;
+  const hx_status status = body.step(body.self, in.data(), static_cast<uint32_t>(in.size()), outs, &n);
+  if (status == HX_NEEDS_VALUES)
+    throw Error(ErrorKind::Plugin, "scan: the body reads the numbers of a tensor, which it gets only as a loop runs",
+                {}, {"write the body in operations"});
+  detail::check(status);
+  if (n > HX_MAX_LOOP_RESULTS)
+    throw Error(ErrorKind::Plugin, "scan: the body says that it gave " + std::to_string(n) + " results; at most " +
+                                       std::to_string(HX_MAX_LOOP_RESULTS) + " are possible");
+  Values results;
+  for (uint32_t i = 0; i < n; ++i) results.push_back(HTensor::adopt(outs[i]));
+  for (const HTensor& t : results)
+    if (!t) throw Error(ErrorKind::Plugin, "scan: the body returned an empty tensor");
+  return results;
+}
+hx_status scan_loop(const hx_loop_body* body, const hx_attributes* attributes, hx_value* const* carries,
+                    uint32_t n_carries, hx_value* const* xs, uint32_t n_xs, hx_value** outs, uint32_t* n_outs) {
+  return guard([&] {
+    const AttributeMap map(attributes);
+    for (const auto& [name, value] : map.entries())
+      if (name != "length" && name != "reverse")
+        throw Error(ErrorKind::Name, "scan: there is no attribute '" + name + "'; it has length and reverse");
+    const ScanBody step = [&](const Values& operands) { return step_of(*body, operands); };
+    Values results = scan(step, borrowed("carry", carries, n_carries), {}, borrowed("xs", xs, n_xs),
+                          map.flag("reverse", false), map.integer("length", -1));
+    if (results.size() > HX_MAX_LOOP_RESULTS)
+      throw Error(ErrorKind::Internal, "scan: there is no room for " + std::to_string(results.size()) + " results");
+    for (size_t i = 0; i < results.size(); ++i) outs[i] = results[i].release();
+    *n_outs = static_cast<uint32_t>(results.size());
+  });
+}
+
 // ---- layers ----
 hx_scope& valid(hx_scope* scope) {
   if (!scope) throw Error(ErrorKind::Internal, "a layer requested a parameter without its scope");
@@ -184,7 +231,7 @@ constexpr hx_api api_with(Apply apply) {
       sizeof(hx_api),  HX_ABI_MAJOR,  HX_ABI_MINOR,  last_error,   set_error,         retain,
       release,         create,        type_of_value, data,         mutable_data,      apply,
       scope_parameter, scope_state,   scope_update,  scope_random, scope_training,    scope_leading,
-      scope_width,     scope_classes, register_item, extension,    scope_set_leading,
+      scope_width,     scope_classes, register_item, extension,    scope_set_leading, scan_loop,
   };
 }
 constexpr hx_api kApi = api_with(apply_op), kApiBeforeSignatures = api_with(apply_unchecked);

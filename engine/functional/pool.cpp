@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "engine/functional/reference.hpp"
+#include "engine/program/ops/window.hpp"
 
 namespace harmonics::engine::reference {
 namespace {
@@ -89,6 +90,9 @@ Values max_pool(const AttributeMap& a, Inputs in) {
 Values max_pool_gradient(const AttributeMap&, Inputs in, Inputs out, Inputs gradients) {
   return {one("max_pool_grad", AttributeMap().set("input_shape", in[0].shape().vector()), {out[1], gradients[0]})};
 }
+Values reduce_window_grad(const AttributeMap& a, Inputs in) {
+  return {as_type_of(share_among_extremes(a, wide(in[0]), wide(in[1]), wide(in[2])), in[0])};
+}
 Values max_pool_grad(const AttributeMap& a, Inputs in) {
   const HTensor &indices = in[0], &dy = in[1];
   const Shape shape = a.shape("input_shape");
@@ -159,6 +163,11 @@ std::vector<Functional> pools() {
       {"avg_pool_grad", "gradient of avg_pool",
        "dy [N, C, ...] {" HM_WINDOW ", count_include_pad = false, input_shape: ints} -> dx [N, C, ...]", avg_pool_grad,
        nullptr},
+      {"reduce_window_grad",
+       "gradient of a maximum or minimum of windows, in equal shares among the elements that equal it",
+       "x [...], y [...], dy like y {window: ints, strides: ints, padding_low: ints, padding_high: ints, dilation: "
+       "ints} -> dx like x",
+       reduce_window_grad, nullptr},
   };
 }
 

@@ -1,7 +1,9 @@
 #include "engine/program/scan.hpp"
 
 #include <cstring>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include <harmonics/ops.hpp>
 
@@ -160,26 +162,63 @@ Values together(std::initializer_list<const Values*> lists) {
 
 }  // namespace
 
+namespace {
+
+// Values of enclosing traces that a body uses, each an input of its own program.
+class Captures {
+ public:
+  explicit Captures(Tracer& tracer) : tracer_(tracer) {}
+
+  HTensor inner(const HTensor& value) {
+    const auto [at, fresh] = places_.try_emplace({value.raw()->generation, value.raw()->id}, values.size());
+    if (fresh) values.push_back(value);
+    return tracer_.input(name(at->second), type_of(value));
+  }
+  // The captured values follow the first `steady` operands.
+  void number(Program& body, size_t steady, size_t xs) const {
+    std::map<std::string, std::string> renamed;
+    for (size_t i = 0; i < values.size(); ++i) renamed[name(i)] = std::to_string(steady + i);
+    for (size_t i = steady; i < steady + xs; ++i) renamed[std::to_string(i)] = std::to_string(i + values.size());
+    for (Node& node : body.nodes)
+      if (const auto at = renamed.find(node.callee); node.op == Op::input && at != renamed.end())
+        node.callee = at->second;
+  }
+
+  Values values;
+
+ private:
+  static std::string name(size_t i) { return "captured " + std::to_string(i); }
+
+  Tracer& tracer_;
+  std::map<std::pair<uint64_t, ValueId>, size_t> places_;
+};
+
+}  // namespace
+
 Values scan(const ScanBody& body, const Values& carries, const Values& constants, const Values& xs, bool reverse,
             int64_t length) {
-  const Values operands = together({&carries, &constants, &xs});
-  for (size_t i = 0; i < xs.size(); ++i)
-    if (xs[i].rank() == 0)
-      refuse(ErrorKind::Shape,
-             operand_text(carries.size() + constants.size() + i, type_of(xs[i])) + ", has no axis to go along");
+  const size_t steady = carries.size() + constants.size();
+  const Values given = together({&carries, &constants, &xs});
+  for (size_t i = steady; i < given.size(); ++i)
+    if (given[i].rank() == 0)
+      refuse(ErrorKind::Shape, operand_text(i, type_of(given[i])) + ", has no axis to go along");
   if (length < 0 && xs.empty()) refuse(ErrorKind::Usage, "without xs its length must be given");
   if (length < 0) length = xs[0].shape()[0];
   Tracer tracer("scan");
+  Captures captured(tracer);
+  tracer.set_capture([&](const HTensor& value) { return captured.inner(value); });
   Values handles;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    const TensorType type = type_of(operands[i]);
-    handles.push_back(tracer.input(std::to_string(i), i < carries.size() + constants.size() ? type : slice_of(type)));
+  for (size_t i = 0; i < given.size(); ++i) {
+    const TensorType type = type_of(given[i]);
+    handles.push_back(tracer.input(std::to_string(i), i < steady ? type : slice_of(type)));
   }
   const Values results = body(handles);
   for (size_t i = 0; i < results.size(); ++i) tracer.output(std::to_string(i), results[i]);
-  return apply_scan(
-      scan_node(std::make_shared<const Program>(tracer.take()), carries.size(), constants.size(), length, reverse),
-      operands);
+  Program program = tracer.take();
+  captured.number(program, steady, xs.size());
+  return apply_scan(scan_node(std::make_shared<const Program>(std::move(program)), carries.size(),
+                              constants.size() + captured.values.size(), length, reverse),
+                    together({&carries, &constants, &captured.values, &xs}));
 }
 
 namespace {

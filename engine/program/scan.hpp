@@ -30,7 +30,7 @@ struct ScanLayout {
 using ScanBody = std::function<Values(const Values& operands)>;
 
 // Traces the body and applies the scan: recorded if an operand is traced, else computed. `length` is that of xs; it
-// must be given if there are none. The body must not use traced values that are not among its operands.
+// must be given if there are none. Values of an enclosing trace that the body uses become further constants.
 Values scan(const ScanBody& body, const Values& carries, const Values& constants, const Values& xs,
             bool reverse = false, int64_t length = -1);
 

@@ -138,11 +138,18 @@ ValueId Tracer::literal(const HTensor& numbers) {
   return id;
 }
 
+bool Tracer::encloses(uint64_t generation) const {
+  for (const Tracer* t = outer_; t; t = t->outer_)
+    if (t->generation_ == generation) return true;
+  return false;
+}
+
 ValueId Tracer::id_of(const HTensor& value) {
   if (value.empty())
     throw Error(ErrorKind::Internal, "an empty tensor cannot be part of program '" + program_.name + "'");
   const hx_value& v = *value.raw();
   if (!v.traced()) return literal(value);
+  if (v.generation != generation_ && capture_ && encloses(v.generation)) return id_of(capture_(value));
   if (v.generation != generation_)
     throw Error(ErrorKind::Plugin,
                 "a traced value of type " + v.type.str() + " is used outside the trace it belongs to", {},

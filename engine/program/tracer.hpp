@@ -1,6 +1,7 @@
 // Tracing: while a Tracer is open on a thread, operations on its values append nodes instead of computing.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -48,6 +49,9 @@ class Tracer {
   NodeScope set_scope(NodeScope scope);
   const NodeScope& scope() const { return scope_; }
 
+  // From now on, a value of an enclosing trace stands for `inner(value)`, a value of this trace; called at every use.
+  void set_capture(std::function<HTensor(const HTensor& value)> inner) { capture_ = std::move(inner); }
+
   // Returns the verified program, values in node order. Ends the trace: its handles become stale.
   Program take();
 
@@ -55,13 +59,15 @@ class Tracer {
   HTensor leaf(Op op, const std::string& name, const TensorType& type);
   ValueId literal(const HTensor& numbers);
   Error unknown(const char* what, const std::string& name, const std::vector<std::string>& known) const;
-  void close();  // removes it from this thread's stack
+  bool encloses(uint64_t generation) const;  // whether an outer open trace has it
+  void close();                              // removes it from this thread's stack
 
   Program program_;
   uint64_t generation_;
   Tracer* outer_;
   bool open_ = true;
   Budget* steps_ = nullptr;
+  std::function<HTensor(const HTensor&)> capture_;
   NodeScope scope_;
   uint32_t scope_index_ = 0;
   std::map<std::pair<Op, std::string>, ValueId> leaves_;

@@ -529,6 +529,17 @@ typedef struct hx_device_vt {
 /* ---- the host's table ---------------------------------------------------------------------------------------------
  */
 
+#define HX_MAX_LOOP_RESULTS 64
+
+/* The body of a loop, contract 1.5. step: from the carries and one slice of each of xs, in this order, the next
+ * carries, of the same types, then the outputs of the step. Written with hx_api.apply; it cannot read numbers. `outs`
+ * has room for HX_MAX_LOOP_RESULTS. Called only during hx_api.scan. */
+typedef struct hx_loop_body {
+  uint32_t struct_size;
+  hx_status (*step)(void* self, hx_value* const* operands, uint32_t n_operands, hx_value** outs, uint32_t* n_outs);
+  void* self;
+} hx_loop_body;
+
 typedef struct hx_api {
   uint32_t struct_size;
   uint16_t abi_major, abi_minor;
@@ -570,6 +581,14 @@ typedef struct hx_api {
 
   /* Sets the number of leading axes (batch and positions) of the layer's result, if it differs from that of x. */
   hx_status (*scope_set_leading)(hx_scope*, uint32_t leading);
+
+  /* Contract 1.5: a loop over the first axis of xs, all of one length. Its body is traced once, also where no operand
+   * is traced. Other traced values that the body uses are constants of the loop. Attributes: "length" (int; required
+   * without xs), "reverse" (bool; begins at the last slice, outputs lie where their slices do). Results: the carries
+   * after the last step, then each output of the body for all steps, along a new first axis. `outs` has room for
+   * HX_MAX_LOOP_RESULTS. */
+  hx_status (*scan)(const hx_loop_body* body, const hx_attributes* attributes, hx_value* const* carries,
+                    uint32_t n_carries, hx_value* const* xs, uint32_t n_xs, hx_value** outs, uint32_t* n_outs);
 } hx_api;
 
 /* The argument of harmonics_register. In C++ harmonics::FunctionRegistry&. */

@@ -213,28 +213,6 @@ using MetricFactory = std::function<std::unique_ptr<Metric>(const Arguments& arg
 
 namespace detail {
 
-// Runs a body of this library for the host: no C++ exception leaves it.
-template <typename Body>
-HARMONICS_FACE hx_status guarded(Body&& body) {
-  try {
-    return body();
-  } catch (const NeedsValues&) {
-    return HX_NEEDS_VALUES;
-  } catch (const NeedsWidth&) {
-    return HX_NEEDS_WIDTH;
-  } catch (const Error& e) {
-    std::string text = e.what();
-    for (const std::string& n : e.notes()) text += "\n" + n;
-    api()->set_error(static_cast<uint32_t>(e.kind()), text.c_str());
-  } catch (const std::bad_alloc& e) {
-    api()->set_error(HX_ERROR_MEMORY, text_of_memory(e));
-  } catch (const std::exception& e) {
-    api()->set_error(HX_ERROR_PLUGIN, e.what());
-  } catch (...) {
-    api()->set_error(HX_ERROR_PLUGIN, "threw something that is not a std::exception");
-  }
-  return HX_ERROR;
-}
 HARMONICS_FACE inline hx_status give(HTensor t, hx_value** out, const char* what) {
   if (!t) throw Error(ErrorKind::Plugin, std::string(what) + " returned an empty tensor");
   *out = t.release();

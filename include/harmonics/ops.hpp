@@ -4,7 +4,9 @@
 // shapes; the broadcast is recorded). Operands share one dtype; C++ numbers take the tensor's dtype.
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <type_traits>
 
 #include <harmonics/tensor.hpp>
 
@@ -321,6 +323,69 @@ HARMONICS_FACE inline HTensor matmul(const HTensor& a, const HTensor& b) {
   std::vector<int64_t> batch;
   for (int64_t i = 0; i + 2 < r; ++i) batch.push_back(i);
   return dot(a, b, {r - 1}, {r - 2}, batch, batch);
+}
+
+// ---- loops ----------------------------------------------------------------------------------------------------------
+namespace detail {
+HARMONICS_FACE inline std::vector<hx_value*> raw_of(const std::vector<HTensor>& list) {
+  std::vector<hx_value*> raw;
+  for (const HTensor& t : list) raw.push_back(t.raw());
+  return raw;
+}
+HARMONICS_FACE inline std::vector<HTensor> adopted(hx_value* const* values, uint32_t n) {
+  std::vector<HTensor> list;
+  for (uint32_t i = 0; i < n; ++i) list.push_back(HTensor::adopt(values[i]));
+  return list;
+}
+template <typename Body>
+HARMONICS_FACE hx_status loop_step(Body& body, size_t n_carries, hx_value* const* operands, uint32_t n, hx_value** outs,
+                                   uint32_t* n_outs) {
+  return guarded([&] {
+    std::vector<HTensor> carries, slices;
+    for (uint32_t i = 0; i < n; ++i) (i < n_carries ? carries : slices).push_back(HTensor::borrow(operands[i]));
+    std::vector<HTensor> results = body(carries, slices);
+    if (results.size() > HX_MAX_LOOP_RESULTS)
+      throw Error(ErrorKind::Plugin, "scan: the body gave " + std::to_string(results.size()) + " results; at most " +
+                                         std::to_string(HX_MAX_LOOP_RESULTS) + " are possible");
+    *n_outs = static_cast<uint32_t>(results.size());
+    for (size_t i = 0; i < results.size(); ++i) outs[i] = results[i].release();
+    return HX_OK;
+  });
+}
+}  // namespace detail
+
+// A loop over the first axis of `xs`, all of one length. Each step calls body(carries, slices) with one slice of each
+// of xs; it returns the next carries, of the same types, then the outputs of the step. Results: the carries after the
+// last step, then each output for all steps along a new first axis. The body is run once, under trace, and cannot read
+// numbers; other tensors that it uses are constants of the loop. Attributes: "length", required without xs; "reverse":
+// begins at the last slice, and outputs lie where their slices do. The gradient is a loop in the other direction, which
+// keeps the carries of all steps. A program holds the body once, whatever the length.
+template <typename Body, typename = std::enable_if_t<
+                             std::is_invocable_v<Body&, const std::vector<HTensor>&, const std::vector<HTensor>&>>>
+HARMONICS_FACE std::vector<HTensor> scan(Body&& body, const std::vector<HTensor>& carries,
+                                         const std::vector<HTensor>& xs, const Attributes& attributes = {}) {
+  const hx_api* api = detail::api();
+  if (api->struct_size < offsetof(hx_api, scan) + sizeof api->scan)
+    throw Error(ErrorKind::Plugin, "scan: this version of Harmonics has no loops for plugins; they need contract 1.5");
+  struct Loop {
+    std::remove_reference_t<Body>& body;
+    size_t carries;
+  } loop{body, carries.size()};
+  hx_loop_body step{};
+  step.struct_size = sizeof step;
+  step.self = &loop;
+  step.step = [](void* self, hx_value* const* operands, uint32_t n, hx_value** outs, uint32_t* n_outs) {
+    const Loop& l = *static_cast<Loop*>(self);
+    return detail::loop_step(l.body, l.carries, operands, n, outs, n_outs);
+  };
+  std::vector<hx_attribute> items;
+  const hx_attributes view = attributes.view(items);
+  const std::vector<hx_value*> first = detail::raw_of(carries), along = detail::raw_of(xs);
+  hx_value* out[HX_MAX_LOOP_RESULTS] = {};
+  uint32_t n = 0;
+  detail::check(api->scan(&step, &view, first.data(), static_cast<uint32_t>(first.size()), along.data(),
+                          static_cast<uint32_t>(along.size()), out, &n));
+  return detail::adopted(out, n);
 }
 
 // ---- functionals ----------------------------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstring>
+#include <exception>
 #include <initializer_list>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -138,6 +140,29 @@ HARMONICS_FACE inline void check(hx_status status) {
   uint32_t kind = 0;
   const char* text = status == HX_ERROR ? api()->last_error(&kind) : "the operation was declined";
   throw error_of(static_cast<ErrorKind>(kind), text ? text : "unknown error");
+}
+
+// Runs a body of this library for the host: no C++ exception leaves it.
+template <typename Body>
+HARMONICS_FACE hx_status guarded(Body&& body) {
+  try {
+    return body();
+  } catch (const NeedsValues&) {
+    return HX_NEEDS_VALUES;
+  } catch (const NeedsWidth&) {
+    return HX_NEEDS_WIDTH;
+  } catch (const Error& e) {
+    std::string text = e.what();
+    for (const std::string& n : e.notes()) text += "\n" + n;
+    api()->set_error(static_cast<uint32_t>(e.kind()), text.c_str());
+  } catch (const std::bad_alloc& e) {
+    api()->set_error(HX_ERROR_MEMORY, text_of_memory(e));
+  } catch (const std::exception& e) {
+    api()->set_error(HX_ERROR_PLUGIN, e.what());
+  } catch (...) {
+    api()->set_error(HX_ERROR_PLUGIN, "threw something that is not a std::exception");
+  }
+  return HX_ERROR;
 }
 
 }  // namespace detail

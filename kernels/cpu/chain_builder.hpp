@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -34,10 +35,13 @@ class ChainBuilder {
 
   uint32_t input(uint32_t buffer, const hx_type& type);
   uint32_t constant(float value);
-  // Returns the result's register; nothing if the operation does not exist for these element types.
+  // Returns the result's register; nothing if the operation does not exist for these element types. Primitives on
+  // 16-bit floats are computed in f32 and rounded.
   std::optional<uint32_t> step(const ScalarRow& row, uint32_t dtype, std::array<uint32_t, 3> operands);
   // Adds all inputs and operations of the site's chain.
   bool steps_of(const Site& site);
+  // The register of a number in the site's chain, after steps_of.
+  uint32_t named(uint32_t number) const { return number < named_.size() ? named_[number] : UINT32_MAX; }
   bool output(uint32_t which, uint32_t from);
   // Keeps the register's elements until the last step of a piece. Also lets pieces begin at any element.
   void keep(uint32_t result) { kept_ = result; }
@@ -59,6 +63,7 @@ class ChainBuilder {
     dtypes_.push_back(dtype);
     return static_cast<uint32_t>(registers_.size() - 1);
   }
+  std::optional<uint32_t> step_in_f32(const ScalarRow& row, uint32_t dtype, std::array<uint32_t, 3> operands);
   void stretch_over_shape(ChainRegister& r, const hx_type& type);
   bool place_scratch();
   std::vector<int64_t> last_uses() const;  // by register: the last step that reads it
@@ -71,6 +76,8 @@ class ChainBuilder {
   std::vector<ChainRegister> registers_;
   std::vector<uint32_t> dtypes_;
   std::vector<ChainStep> steps_;
+  std::vector<uint32_t> named_;           // by number in the site's chain
+  std::map<uint32_t, uint32_t> widened_;  // registers of 16-bit floats and their numbers in f32
 };
 
 }  // namespace harmonics::cpu

@@ -50,10 +50,10 @@ bool plan_fused_reduce(const Site& site, hx_kernel& out) {
   ChainBuilder builder(dims(whole), site.inputs());
   if (!reduction || !is_f32(site.out(last)) || !builder.steps_of(site)) return false;
   auto c = std::make_unique<OwnedChainReduce>();
-  c->reduced = site.raw().chain_outputs[last];
+  c->reduced = builder.named(site.raw().chain_outputs[last]);
   if (c->reduced >= builder.registers() || builder.dtype(c->reduced) != HX_F32) return false;
   for (uint32_t i = 0; i < last; ++i)
-    if (!builder.output(i, site.raw().chain_outputs[i])) return false;
+    if (!builder.output(i, builder.named(site.raw().chain_outputs[i]))) return false;
   builder.keep(c->reduced);
   if (!builder.fill(c->chain, *c)) return false;
 

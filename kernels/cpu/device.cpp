@@ -40,6 +40,7 @@ const std::unordered_map<std::string_view, Plan>& plans() {
       {"argmin", plan_arg_extreme},
       {"cumsum", plan_cumsum},
       {"reduce_window", plan_window},
+      {"reduce_window_grad", plan_window_grad},
       {"dot", plan_dot},
       {"dot_add", plan_dot_add},
       {"linear", plan_linear},

@@ -81,7 +81,7 @@ std::optional<uint32_t> ChainBuilder::step(const ScalarRow& row, uint32_t dtype,
     if (operands[i] >= registers_.size()) return std::nullopt;
   for (uint32_t i = row.operands; i < 3; ++i) operands[i] = operands[0];
   const Block block = isa().block(row.op, dtypes_[operands[0]], dtype, width(dtype));
-  if (!block) return std::nullopt;
+  if (!block) return step_in_f32(row, dtype, operands);
   ChainRegister r{};
   r.place = Place::scratch;
   r.width = static_cast<uint8_t>(width(dtype));
@@ -91,12 +91,42 @@ std::optional<uint32_t> ChainBuilder::step(const ScalarRow& row, uint32_t dtype,
   return result;
 }
 
+// Calls that round once where their body rounds after every primitive are left to the body.
+std::optional<uint32_t> ChainBuilder::step_in_f32(const ScalarRow& row, uint32_t dtype,
+                                                  std::array<uint32_t, 3> operands) {
+  constexpr ScalarOp kCalls[] = {ScalarOp::gelu_, ScalarOp::gelu_grad_, ScalarOp::sigmoid_cross_entropy_,
+                                 ScalarOp::sigmoid_cross_entropy_grad_};
+  if (std::find(std::begin(kCalls), std::end(kCalls), row.op) != std::end(kCalls)) return std::nullopt;
+  const ScalarRow& cast = *scalar_row("cast");
+  bool has_half = false;
+  for (uint32_t i = 0; i < row.operands; ++i) {
+    if (!kernels::is_half(dtypes_[operands[i]])) continue;
+    has_half = true;
+    const auto [at, fresh] = widened_.try_emplace(operands[i], 0);
+    if (fresh) at->second = step(cast, HX_F32, {operands[i], operands[i], operands[i]}).value();
+    operands[i] = at->second;
+  }
+  const bool rounds = kernels::is_half(dtype);
+  if (!has_half && !rounds) return std::nullopt;
+  if (row.op == ScalarOp::cast_) {
+    if (!has_half && dtypes_[operands[0]] != HX_F32) {
+      const auto wide = step(cast, HX_F32, operands);
+      return wide ? step(cast, dtype, {*wide, *wide, *wide}) : std::nullopt;
+    }
+    return step(cast, dtype, operands);
+  }
+  const auto wide = step(row, rounds ? uint32_t{HX_F32} : dtype, operands);
+  return wide && rounds ? step(cast, dtype, {*wide, *wide, *wide}) : wide;
+}
+
 bool ChainBuilder::steps_of(const Site& site) {
   const hx_call_site& raw = site.raw();
-  for (uint32_t i = 0; i < site.inputs(); ++i) input(i, site.in(i));
+  for (uint32_t i = 0; i < site.inputs(); ++i) named_.push_back(input(i, site.in(i)));
   return std::all_of(raw.chain, raw.chain + raw.n_chain, [&](const hx_scalar_op& op) {
     const ScalarRow* row = scalar_row(op.op);
-    return row && step(*row, op.dtype, {op.a, op.b, op.c});
+    const auto result = row ? step(*row, op.dtype, {named(op.a), named(op.b), named(op.c)}) : std::nullopt;
+    if (result) named_.push_back(*result);
+    return result.has_value();
   });
 }
 
@@ -227,7 +257,7 @@ bool plan_chain(const Site& site, hx_kernel& out) {
   ChainBuilder builder(dims(site.out()), site.inputs());
   if (!builder.steps_of(site)) return false;
   for (uint32_t i = 0; i < site.outputs(); ++i)
-    if (!builder.output(i, site.raw().chain_outputs[i])) return false;
+    if (!builder.output(i, builder.named(site.raw().chain_outputs[i]))) return false;
   return builder.finish(out, "fused elementwise");
 }
 

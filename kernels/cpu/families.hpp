@@ -30,6 +30,7 @@ bool plan_fused_reduce(const Site&, hx_kernel&);
 bool plan_arg_extreme(const Site&, hx_kernel&);
 bool plan_cumsum(const Site&, hx_kernel&);
 bool plan_window(const Site&, hx_kernel&);
+bool plan_window_grad(const Site&, hx_kernel&);
 
 bool plan_dot(const Site&, hx_kernel&);
 bool plan_dot_add(const Site&, hx_kernel&);

@@ -34,6 +34,22 @@ bool answer_scatter(std::unique_ptr<IndexContext> c, hx_kernel& out, const char*
   return true;
 }
 
+// Every outer row has the same positions of one axis.
+std::unique_ptr<PositionContext> one_axis(const hx_type& x, size_t axis, const hx_type& ids) {
+  auto c = std::make_unique<PositionContext>();
+  c->rows = c->sizes[0] = x.dims[axis];
+  c->inner = strides(x)[axis];
+  c->batches = count(x) / (c->rows * c->inner);
+  c->places = count(ids);
+  c->k = 1;
+  c->shared = true;
+  c->index_dtype = ids.dtype;
+  c->dtype = x.dtype;
+  c->element_bytes = static_cast<uint32_t>(width(x.dtype));
+  c->kind = ScatterKind::add;
+  return c;
+}
+
 std::unique_ptr<PositionContext> position_context(const Site& site) {
   const hx_type &x = site.in(0), &ids = site.in(1);
   auto c = std::make_unique<PositionContext>();
@@ -49,6 +65,29 @@ std::unique_ptr<PositionContext> position_context(const Site& site) {
   c->dtype = x.dtype;
   c->element_bytes = static_cast<uint32_t>(width(x.dtype));
   return c;
+}
+
+// Joins updates to x, in place when asked. 16-bit floats are joined in f32 and rounded once: in the workspace, the
+// result and the updates.
+bool answer_positions(const Site& site, std::unique_ptr<PositionContext> c, hx_kernel& out, const char* name) {
+  c->half = c->kind != ScatterKind::set && kernels::is_half(c->dtype) ? c->dtype : 0;
+  if (c->half) c->dtype = HX_F32;
+  const int64_t bytes = count(site.in(0)) * c->element_bytes;
+  const double ns =
+      static_cast<double>(c->batches * c->places) * (6 + 0.05 * static_cast<double>(c->inner * c->element_bytes));
+  c->copy_parts = parts_for(0.05 * static_cast<double>(bytes), bytes);
+  c->row_parts = c->column_parts = 1;
+  if (c->inner >= 32)
+    c->column_parts = parts_for(ns, c->inner / 16);
+  else
+    c->row_parts = parts_for(ns, c->batches * c->rows);
+  std::vector<uint32_t> parts = {c->copy_parts, c->row_parts * c->column_parts};
+  if (c->half) parts.push_back(c->copy_parts);
+  const int64_t floats = c->half ? count(site.in(0)) + count(site.in(2)) : 0;
+  hx_kernel& kernel = answer(out, std::move(c), isa().scatter_nd, name, parts);
+  kernel.in_place = 1;
+  kernel.workspace = static_cast<uint64_t>(floats) * sizeof(float);
+  return true;
 }
 
 std::unique_ptr<BlockCopyContext> block_copy(const hx_type& whole, const hx_type& block, const hx_type& starts) {
@@ -121,8 +160,11 @@ bool plan_gather(const Site& site, hx_kernel& out) {
 }
 
 bool plan_scatter_add(const Site& site, hx_kernel& out) {
-  if (!is_f32(site.in(0)) || !is_index(site.in(1)) || !is_f32(site.in(2)) || site.in(0).rank == 0) return false;
-  auto c = index_context(site.in(0), static_cast<size_t>(site.integer("axis")), site.in(1));
+  const hx_type& x = site.in(0);
+  if (!is_index(site.in(1)) || x.rank == 0 || site.in(2).dtype != x.dtype) return false;
+  const auto axis = static_cast<size_t>(site.integer("axis"));
+  if (!is_f32(x)) return answer_positions(site, one_axis(x, axis, site.in(1)), out, "scatter add");
+  auto c = index_context(x, axis, site.in(1));
   c->has_x = true;
   c->ids = 1;
   c->updates = 2;
@@ -143,26 +185,12 @@ bool plan_gather_nd(const Site& site, hx_kernel& out) {
 
 bool plan_scatter_nd(const Site& site, hx_kernel& out) {
   constexpr std::string_view kKinds[] = {"set", "add", "max", "min"};
-  const uint32_t dtype = site.in(0).dtype;
   const std::string name = site.text("reduction");
   const auto* kind = std::find(std::begin(kKinds), std::end(kKinds), name.empty() ? std::string("set") : name);
   if (!is_index(site.in(1)) || kind == std::end(kKinds)) return false;
   auto c = position_context(site);
   c->kind = static_cast<ScatterKind>(kind - std::begin(kKinds));
-  // 16-bit floats are summed in f32 and rounded once, by the reference.
-  if (c->kind != ScatterKind::set && (dtype == HX_F16 || dtype == HX_BF16)) return false;
-  const int64_t bytes = count(site.in(0)) * c->element_bytes;
-  const double ns =
-      static_cast<double>(c->batches * c->places) * (6 + 0.05 * static_cast<double>(c->inner * c->element_bytes));
-  c->copy_parts = parts_for(0.05 * static_cast<double>(bytes), bytes);
-  c->row_parts = c->column_parts = 1;
-  if (c->inner >= 32)
-    c->column_parts = parts_for(ns, c->inner / 16);
-  else
-    c->row_parts = parts_for(ns, c->batches * c->rows);
-  const std::vector<uint32_t> parts = {c->copy_parts, c->row_parts * c->column_parts};
-  answer(out, std::move(c), isa().scatter_nd, "scatter nd", parts).in_place = 1;
-  return true;
+  return answer_positions(site, std::move(c), out, "scatter nd");
 }
 
 bool plan_embedding_grad(const Site& site, hx_kernel& out) {

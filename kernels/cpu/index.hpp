@@ -24,10 +24,12 @@ struct PositionContext {
   int64_t batches, rows, inner, places;
   uint32_t k;
   int64_t sizes[HX_MAX_RANK];  // of the k indexed axes
+  bool shared;                 // all batches have the same positions: scatter_add
   uint32_t index_dtype, dtype, element_bytes;
   ScatterKind kind;
   uint32_t parts;                    // gather_nd: parts of all positions
   uint32_t copy_parts;               // scatter_nd first copies x, unless the result has its memory
+  uint32_t half;                     // scatter_nd: HX_F16, HX_BF16, or 0: joined in f32 in the workspace, rounded once
   uint32_t row_parts, column_parts;  // scatter_nd: each part owns rows and columns of the result
 };
 

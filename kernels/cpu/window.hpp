@@ -19,8 +19,22 @@ struct WindowStage {
 
 struct WindowContext {
   Reduction reduction;
-  uint32_t dtype, stages;
+  uint32_t dtype, stages;  // dtype: of the elements, f32 for 16-bit floats
+  uint32_t half;           // HX_F16, HX_BF16, or 0: a first phase widens x into the workspace, the last stage narrows
+  int64_t count;           // of x
+  uint32_t widen_parts;
   WindowStage stage[HX_MAX_PHASES];
 };
+
+// The gradient of an extreme: [planes, size ..., inner] with windows over the axes between. A part owns planes and
+// columns of `inner`.
+struct WindowGradContext {
+  uint32_t dtype, rank;
+  int64_t planes, inner, plane, windows, taps;  // plane: elements of x but for inner
+  int64_t size[HX_MAX_RANK], places[HX_MAX_RANK], window[HX_MAX_RANK];
+  int64_t stride[HX_MAX_RANK], low[HX_MAX_RANK], dilation[HX_MAX_RANK];
+  uint32_t plane_parts, column_parts;
+};
+constexpr int64_t kWindowColumns = 256;  // of one visit
 
 }  // namespace harmonics::cpu

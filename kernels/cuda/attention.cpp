@@ -24,8 +24,9 @@ bool read(const Site& site, Attention& a) {
 }  // namespace
 
 bool plan_attention(const Site& site, hx_kernel& out) {
-  if (kernels::has_more_than_attention(site)) return plan_sequence(site, out);
   const uint32_t dtype = site.in(0).dtype;
+  const bool mixed = site.in(1).dtype != dtype || site.in(2).dtype != dtype;
+  if (kernels::has_more_than_attention(site) || mixed) return plan_sequence(site, out);
   const bool as_they_are = (dtype == HX_F16 || dtype == HX_BF16) && site.in(1).dtype == dtype &&
                            site.in(2).dtype == dtype && site.out().dtype == dtype;
   if (!as_they_are && !(site.all_f32() && site.may_round()))

@@ -20,6 +20,7 @@ const std::unordered_map<std::string_view, Plan>& plans() {
     std::unordered_map<std::string_view, Plan> t = {
         {"fused_elementwise", plan_chain},
         {"reshape", plan_reshape},
+        {"bitcast", plan_reshape},
         {"transpose", plan_transpose},
         {"broadcast", plan_broadcast},
         {"slice", plan_slice},
@@ -35,7 +36,11 @@ const std::unordered_map<std::string_view, Plan>& plans() {
         {"embedding_grad", plan_embedding_grad},
         {"dynamic_slice", plan_dynamic_slice},
         {"update_slice", plan_update_slice},
+        {"gather_nd", plan_gather_nd},
+        {"scatter_nd", plan_scatter_nd},
         {"top_k", plan_top_k},
+        {"sort", plan_sort},
+        {"reduce_window", plan_reduce_window},
         {"reduce_sum", plan_reduce},
         {"reduce_max", plan_reduce},
         {"reduce_min", plan_reduce},
@@ -50,6 +55,7 @@ const std::unordered_map<std::string_view, Plan>& plans() {
         {"conv_grad_input", plan_conv_grad_input},
         {"conv_grad_weight", plan_conv_grad_weight},
         {"attention", plan_attention},
+        {"attention_grad", plan_sequence_grad},
         {"rope", plan_rope},
         {"cache_append", plan_cache_append},
         {"softmax", plan_softmax},
@@ -81,11 +87,59 @@ const std::unordered_map<std::string_view, Plan>& plans() {
         {"avg_pool", plan_pool},
         {"avg_pool_grad", plan_pool},
     };
-    for (const char* op : {"neg",   "abs",  "sign",       "floor",       "ceil",       "round",         "exp",
-                           "expm1", "log",  "log1p",      "sqrt",        "rsqrt",      "sin",           "cos",
-                           "tanh",  "erf",  "logistic",   "logical_not", "cast",       "stop_gradient", "add",
-                           "sub",   "mul",  "div",        "pow",         "maximum",    "minimum",       "remainder",
-                           "equal", "less", "less_equal", "logical_and", "logical_or", "logical_xor",   "select"})
+    for (const char* op : {"neg",
+                           "abs",
+                           "sign",
+                           "floor",
+                           "ceil",
+                           "round",
+                           "exp",
+                           "expm1",
+                           "log",
+                           "log1p",
+                           "sqrt",
+                           "rsqrt",
+                           "sin",
+                           "cos",
+                           "tanh",
+                           "erf",
+                           "logistic",
+                           "logical_not",
+                           "cast",
+                           "stop_gradient",
+                           "add",
+                           "sub",
+                           "mul",
+                           "div",
+                           "pow",
+                           "maximum",
+                           "minimum",
+                           "remainder",
+                           "equal",
+                           "less",
+                           "less_equal",
+                           "logical_and",
+                           "logical_or",
+                           "logical_xor",
+                           "select",
+                           "tan",
+                           "asin",
+                           "acos",
+                           "atan",
+                           "sinh",
+                           "cosh",
+                           "asinh",
+                           "acosh",
+                           "atanh",
+                           "atan2",
+                           "is_nan",
+                           "is_inf",
+                           "bit_and",
+                           "bit_or",
+                           "bit_xor",
+                           "shift_left",
+                           "shift_right_logical",
+                           "shift_right_arithmetic"})
       t[op] = plan_elementwise;
     return t;
   }();
@@ -192,7 +246,8 @@ class CudaDevice final : public CapturingDevice {
     const Site site(raw, machine());
     const auto plan = plans().find(site.op());
     if (plan == plans().end()) return false;
-    if (site.has_stored()) return declined("does not support stored element types");
+    const bool has_caches = site.op() == "attention" || site.op() == "cache_append";
+    if (site.has_stored() && !has_caches) return declined("does not support stored element types");
     for (uint32_t i = 0; i < site.workspace(); ++i)
       if (!kernels::can_index(site.buffer(i))) return false;
     return plan->second(site, out);

@@ -29,7 +29,11 @@ bool plan_scatter_add(const Site&, hx_kernel&);
 bool plan_embedding_grad(const Site&, hx_kernel&);
 bool plan_dynamic_slice(const Site&, hx_kernel&);
 bool plan_update_slice(const Site&, hx_kernel&);
+bool plan_gather_nd(const Site&, hx_kernel&);
+bool plan_scatter_nd(const Site&, hx_kernel&);
 bool plan_top_k(const Site&, hx_kernel&);
+bool plan_sort(const Site&, hx_kernel&);
+bool plan_reduce_window(const Site&, hx_kernel&);
 
 bool plan_reduce(const Site&, hx_kernel&);
 bool plan_arg_extreme(const Site&, hx_kernel&);
@@ -44,7 +48,8 @@ bool plan_conv_grad_input(const Site&, hx_kernel&);
 bool plan_conv_grad_weight(const Site&, hx_kernel&);
 
 bool plan_attention(const Site&, hx_kernel&);
-bool plan_sequence(const Site&, hx_kernel&);  // attention with optional inputs, a window or a cap
+bool plan_sequence(const Site&, hx_kernel&);  // attention with optional inputs, a window or a cap, or over a cache
+bool plan_sequence_grad(const Site&, hx_kernel&);
 bool plan_rope(const Site&, hx_kernel&);
 bool plan_cache_append(const Site&, hx_kernel&);
 

@@ -26,9 +26,25 @@ bool answer_added(const Site& site, Work work, const Axis& y, uint32_t ids, uint
   const Operand links = work.take_workspace(site, uint64_t{indices} * 8);
   work.over(indices, link_function(), {{ids}, links}, LinkParameters{indices, y.size, dtype});
   work.launch(add, {indices, static_cast<uint32_t>(y.outer), 1, kThreads}, {{updates}, {ids}, links, {to}},
-              AddParameters{indices, y.size, y.inner, dtype});
+              AddParameters{indices, y.size, y.inner, dtype, Joining::add});
   answer(out, std::move(work), name);
   return true;
+}
+
+PositionParameters positions_of(const Site& site, uint32_t& rows) {
+  const hx_type &x = site.in(0), &ids = site.in(1);
+  const auto batch = static_cast<uint32_t>(site.integer("batch_axes"));
+  PositionParameters p{0, 0, 1, static_cast<uint32_t>(last(ids)), ids.dtype, {}};
+  rows = 1;
+  uint32_t batches = 1;
+  for (uint32_t i = 0; i < x.rank; ++i) {
+    const auto size = static_cast<uint32_t>(x.dims[i]);
+    if (i < batch) batches *= size;
+    if (i >= batch && i < batch + p.k) p.sizes[i - batch] = size;
+    (i < batch + p.k ? rows : p.inner) *= size;
+  }
+  p.places = static_cast<uint32_t>(count(ids)) / (batches * p.k);
+  return p;
 }
 
 BlockParameters block_parameters(const hx_type& whole, const hx_type& block, uint32_t dtype) {
@@ -62,6 +78,42 @@ bool plan_scatter_add(const Site& site, hx_kernel& out) {
   work.copy({3}, {0}, bytes_of(x));
   if (!answer_added(site, std::move(work), Axis(x, site.integer("axis")), 1, 2, 3, "scatter add", out)) return false;
   out.in_place = 1;
+  return true;
+}
+
+bool plan_gather_nd(const Site& site, hx_kernel& out) {
+  uint32_t rows = 0;
+  PositionParameters p = positions_of(site, rows);
+  p.count = static_cast<uint32_t>(count(site.out()));
+  Work work(site.machine());
+  work.over(p.count, gather_nd_function(width(site.in(0).dtype)), {{0}, {1}, {2}}, p);
+  answer(out, std::move(work), "gather nd");
+  return true;
+}
+
+// The rows of all positions are numbered first; then updates are joined as those of one axis.
+bool plan_scatter_nd(const Site& site, hx_kernel& out) {
+  const hx_type& x = site.in(0);
+  const Function add = add_function(x.dtype);
+  if (!add) return declined(kNoType);
+  const std::string reduction = site.text("reduction");
+  uint32_t rows = 0;
+  PositionParameters p = positions_of(site, rows);
+  const uint32_t inner = p.inner, places = static_cast<uint32_t>(count(site.in(1))) / p.k;
+  p.count = places;
+  Work work(site.machine());
+  const Operand numbers = work.take_workspace(site, uint64_t{places} * 4),
+                links = work.take_workspace(site, uint64_t{places} * 8);
+  work.copy({3}, {0}, bytes_of(x));
+  work.over(places, rows_function(), {{1}, numbers}, p);
+  work.over(places, link_function(), {numbers, links}, LinkParameters{places, rows, HX_U32});
+  const Joining joining = reduction == "add"   ? Joining::add
+                          : reduction == "max" ? Joining::largest
+                          : reduction == "min" ? Joining::least
+                                               : Joining::set;
+  work.launch(add, {places, 1, 1, kThreads}, {{2}, numbers, links, {3}},
+              AddParameters{places, rows, inner, HX_U32, joining});
+  answer(out, std::move(work), "scatter nd").in_place = 1;
   return true;
 }
 

@@ -31,51 +31,108 @@ struct Rows {
   }
 };
 
-bool is_cache(const hx_type& x) { return x.dtype == HX_F32 || x.dtype == HX_F16; }
+// Keys and values may be f16 or q8_0 in whole blocks.
+bool cache_type(const hx_type& x, CacheType& type) {
+  type = is_f32(x) ? CacheType::f32 : x.dtype == HX_F16 ? CacheType::f16 : CacheType::q8_0;
+  return type != CacheType::q8_0 || (x.dtype == HX_Q8_0 && x.dims[3] % kCacheBlock == 0);
+}
+
+// Parameters of a call, and the inputs that are optional: any where they are not given.
+struct Sequence {
+  AttendParameters p{};
+  std::vector<Named> more;
+  uint32_t lengths = 0, mask = 0, bias = 0, sinks = 0;
+
+  // `fixed`: inputs before the optional ones.
+  bool read(const Site& site, uint32_t fixed) {
+    const hx_type &q = site.in(0), &k = site.in(1), &v = site.in(2);
+    const bool first = site.flag("positions_first");
+    const uint32_t heads = first ? 2 : 1, positions = 3 - heads;
+    const auto size = [](const hx_type& x, uint32_t axis) { return static_cast<uint32_t>(x.dims[axis]); };
+    p.batch = size(q, 0), p.heads = size(q, heads), p.shared = size(k, heads), p.queries = size(q, positions);
+    p.keys = size(k, positions), p.width = size(q, 3), p.values = size(v, 3);
+    if (std::max(p.width, p.values) > kWidestHead) return declined("keeps heads of 256 numbers at most");
+    const Rows of_q(q, first), of_k(k, first), of_v(v, first);
+    p.q_head = of_q.head, p.q_row = of_q.row, p.k_head = of_k.head, p.k_row = of_k.row;
+    p.v_head = of_v.head, p.v_row = of_v.row;
+    // The result has q's layout with the width of v.
+    p.out_head = p.q_head / p.width * p.values, p.out_row = p.q_row / p.width * p.values;
+    p.causal = site.flag("causal");
+    p.window = static_cast<uint32_t>(site.number("window"));
+    p.scale = static_cast<float>(site.number("scale", 1 / std::sqrt(static_cast<double>(p.width))));
+    p.cap = static_cast<float>(site.number("softcap"));
+    if (!optional_inputs(site, fixed, more)) return declined("takes optional inputs by name");
+    for (const Named& m : more) {
+      const hx_type& type = site.in(m.input);
+      const uint32_t table = p.queries * p.keys, tables = type.rank == 4 ? size(type, 1) : 0;
+      const uint32_t of_item = tables * table, of_head = tables > 1 ? table : 0;
+      if (m.name == "lengths" && type.dtype == HX_I32)
+        lengths = m.input, p.has_lengths = 1;
+      else if (m.name == "sinks" && is_f32(type))
+        sinks = m.input, p.has_sinks = 1;
+      else if (m.name == "mask" && type.dtype == HX_BOOL)
+        mask = m.input, p.has_mask = 1, p.mask_item = of_item, p.mask_head = of_head;
+      else if (m.name == "bias" && is_f32(type))
+        bias = m.input, p.has_bias = 1, p.bias_item = of_item, p.bias_head = of_head;
+      else
+        return declined("takes lengths i32, a mask of bool, a bias and sinks of f32");
+    }
+    return true;
+  }
+};
+
+// A warp for each of n.
+void launch_warps(Work& work, uint32_t n, Function function, std::vector<Operand> buffers, const AttendParameters& p) {
+  constexpr uint32_t kOfBlock = kThreads / 32;
+  work.launch(function, {(n + kOfBlock - 1) / kOfBlock, 1, 1, kThreads}, std::move(buffers), p);
+}
 
 }  // namespace
 
 bool plan_sequence(const Site& site, hx_kernel& out) {
-  const hx_type &q = site.in(0), &k = site.in(1), &v = site.in(2), &y = site.out();
-  if (!is_f32(q) || !is_f32(y) || !is_f32(site.out(1)) || !is_cache(k) || !is_cache(v))
-    return declined("attends with optional inputs in f32, over keys and values of f32 or f16");
-  const bool first = site.flag("positions_first");
-  const uint32_t heads = first ? 2 : 1, positions = 3 - heads;
-  const auto size = [](const hx_type& x, uint32_t axis) { return static_cast<uint32_t>(x.dims[axis]); };
-  AttendParameters p{};
-  p.batch = size(q, 0), p.heads = size(q, heads), p.shared = size(k, heads), p.queries = size(q, positions);
-  p.keys = size(k, positions), p.width = size(q, 3), p.values = size(v, 3);
-  if (std::max(p.width, p.values) > kWidestHead) return declined("keeps heads of 256 numbers at most");
-  const Rows of_q(q, first), of_k(k, first), of_v(v, first), of_out(y, first);
-  p.q_head = of_q.head, p.q_row = of_q.row, p.k_head = of_k.head, p.k_row = of_k.row;
-  p.v_head = of_v.head, p.v_row = of_v.row, p.out_head = of_out.head, p.out_row = of_out.row;
-  p.causal = site.flag("causal");
-  p.window = static_cast<uint32_t>(site.number("window"));
-  p.half_keys = k.dtype == HX_F16, p.half_values = v.dtype == HX_F16;
-  p.scale = static_cast<float>(site.number("scale", 1 / std::sqrt(static_cast<double>(p.width))));
-  p.cap = static_cast<float>(site.number("softcap"));
-  std::vector<Named> more;
-  if (!optional_inputs(site, 3, more)) return declined("takes optional inputs by name");
-  uint32_t lengths = 0, mask = 0, bias = 0, sinks = 0;  // inputs; any where they are not given
-  for (const Named& m : more) {
-    const hx_type& type = site.in(m.input);
-    const uint32_t table = p.queries * p.keys, tables = type.rank == 4 ? size(type, 1) : 0;
-    const uint32_t of_item = tables * table, of_head = tables > 1 ? table : 0;
-    if (m.name == "lengths" && type.dtype == HX_I32)
-      lengths = m.input, p.has_lengths = 1;
-    else if (m.name == "sinks" && is_f32(type))
-      sinks = m.input, p.has_sinks = 1;
-    else if (m.name == "mask" && type.dtype == HX_BOOL)
-      mask = m.input, p.has_mask = 1, p.mask_item = of_item, p.mask_head = of_head;
-    else if (m.name == "bias" && is_f32(type))
-      bias = m.input, p.has_bias = 1, p.bias_item = of_item, p.bias_head = of_head;
-    else
-      return declined("takes lengths i32, a mask of bool, a bias and sinks of f32");
-  }
-  const uint32_t rows = p.batch * p.heads * p.queries, of_block = kThreads / 32;
+  Sequence s;
+  if (!is_f32(site.in(0)) || !is_f32(site.out()) || !is_f32(site.out(1)) || !cache_type(site.in(1), s.p.key_type) ||
+      !cache_type(site.in(2), s.p.value_type))
+    return declined("attends with optional inputs in f32, over keys and values of f32, f16 or q8_0 in whole blocks");
+  if (!s.read(site, 3)) return false;
   Work work(site.machine());
-  work.launch(attend_function(), {(rows + of_block - 1) / of_block, 1, 1, kThreads},
-              {{0}, {1}, {2}, {lengths}, {mask}, {bias}, {sinks}, {site.inputs()}, {site.inputs() + 1}}, p);
+  launch_warps(work, s.p.batch * s.p.heads * s.p.queries, attend_function(),
+               {{0}, {1}, {2}, {s.lengths}, {s.mask}, {s.bias}, {s.sinks}, {site.inputs()}, {site.inputs() + 1}}, s.p);
+  answer(out, std::move(work), "attention");
+  return true;
+}
+
+// Calls without optional inputs, window and cap have products on their body's path.
+bool plan_sequence_grad(const Site& site, hx_kernel& out) {
+  if (!kernels::has_more_than_attention(site)) return declined("leaves plain attention to products");
+  for (const uint32_t i : {0u, 1u, 2u, 5u})
+    if (!is_f32(site.in(i))) return declined("has gradients of f32 only");
+  Sequence s;
+  if (!s.read(site, 6)) return false;
+  const AttendParameters& p = s.p;
+  const uint32_t rows = p.batch * p.heads * p.queries, dq = site.inputs();
+  Work work(site.machine());
+  const Operand statistics = work.take_workspace(site, uint64_t{rows} * 4 * sizeof(float));
+  const std::vector<Operand> common{{0}, {1}, {2}, {5}, {s.lengths}, {s.mask}, {s.bias}};
+  const auto with = [&](std::initializer_list<Operand> others) {
+    std::vector<Operand> all = common;
+    all.insert(all.end(), others);
+    return all;
+  };
+  launch_warps(work, rows, attend_queries_function(), with({{s.sinks}, {dq}, statistics}), p);
+  launch_warps(work, p.batch * p.shared * p.keys, attend_keys_function(), with({statistics, {dq + 1}, {dq + 2}}), p);
+  uint32_t next = dq + 3;
+  for (const Named& m : s.more) {
+    if (m.name == "sinks") {
+      work.over(p.heads, attend_sinks_function(), {{s.sinks}, statistics, {next}}, p);
+      ++next;
+    }
+    if (m.name == "bias") {
+      const auto n = static_cast<uint32_t>(count(site.buffer(next)));
+      launch_warps(work, n, attend_bias_function(), with({statistics, {next}}), p);
+      ++next;
+    }
+  }
   answer(out, std::move(work), "attention");
   return true;
 }
@@ -117,15 +174,18 @@ bool plan_rope(const Site& site, hx_kernel& out) {
 
 bool plan_cache_append(const Site& site, hx_kernel& out) {
   const hx_type &cache = site.in(0), &rows = site.in(1);
-  const bool narrows = cache.dtype == HX_F16 && is_f32(rows);
-  if (site.in(2).dtype != HX_I32 || (cache.dtype != rows.dtype && !narrows))
-    return declined("appends rows of the cache's type, or f32 to f16, from i32 rows on");
-  const auto n = static_cast<uint32_t>(count(rows));
+  const bool narrows = cache.dtype == HX_F16 && is_f32(rows), blocks = cache.dtype == HX_Q8_0 && is_f32(rows);
+  if (site.in(2).dtype != HX_I32 || (!narrows && !blocks && (cache.dtype != rows.dtype || site.has_stored())))
+    return declined("appends rows of the cache's type, or f32 to f16 and q8_0, from i32 rows on");
+  const auto n = static_cast<uint32_t>(count(rows) / (blocks ? kCacheBlock : 1));
   const AppendParameters p{n, static_cast<uint32_t>(cache.dims[1]), static_cast<uint32_t>(rows.dims[1]),
                            static_cast<uint32_t>(n / (rows.dims[0] * rows.dims[1]))};
   Work work(site.machine());
-  work.copy({3}, {0}, bytes_of(cache));
-  work.over(n, narrows ? append_half_function() : append_function(width(cache.dtype)), {{1}, {2}, {3}}, p);
+  work.copy({3}, {0}, run_bytes(static_cast<DType>(cache.dtype), count(cache)));
+  const Function append = blocks    ? append_blocks_function()
+                          : narrows ? append_half_function()
+                                    : append_function(width(cache.dtype));
+  work.over(n, append, {{1}, {2}, {3}}, p);
   answer(out, std::move(work), "cache append").in_place = 1;
   return true;
 }

@@ -43,6 +43,31 @@ bool answer_windows(const Site& site, Function function, const WindowParameters&
 
 }  // namespace
 
+bool plan_reduce_window(const Site& site, hx_kernel& out) {
+  const hx_type &x = site.in(0), &y = site.out();
+  const Function function = reduce_window_function(x.dtype);
+  if (!function) return declined("reduces f32, f64, i32, i64 and u8");
+  const std::string reduction = site.text("reduction");
+  ReduceWindowParameters p{};
+  p.count = static_cast<uint32_t>(count(y));
+  p.rank = x.rank;
+  p.joining = reduction == "sum" ? Joining::add : reduction == "max" ? Joining::largest : Joining::least;
+  for (uint32_t a = 0; a < x.rank; ++a) {
+    if (kernels::last_of_windows(site, a) >= kMostElements) return declined("counts elements in 31 bits");
+    const auto of = [&](const char* name) { return static_cast<int32_t>(site.integers(name)[a]); };
+    p.place[a] = static_cast<int32_t>(y.dims[a]);
+    p.size[a] = static_cast<int32_t>(x.dims[a]);
+    p.window[a] = of("window");
+    p.step[a] = of("strides");
+    p.low[a] = of("padding_low");
+    p.apart[a] = of("dilation");
+  }
+  Work work(site.machine());
+  work.over(p.count, function, {{0}, {1}}, p);
+  answer(out, std::move(work), "windows");
+  return true;
+}
+
 bool plan_patches(const Site& site, hx_kernel& out) {
   WindowParameters p{};
   if (!read(site, site.in(0), site.out(), p)) return false;

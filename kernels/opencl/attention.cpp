@@ -75,33 +75,6 @@ struct Attention {
 )";
 };
 
-const char* kForward = R"(
-kernel void attend(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), SIZES) {
-  QUERY
-  const uint q_at = Q_AT(batch, h, t), out_at = OUT_AT(batch, h, t), seen = SEEN(t);
-  T q[ROOM], sums[ROOM], largest = -INFINITY, total = 0;
-  for (uint d = 0; d < WIDTH; ++d) q[d] = X_READ(0, q_at + d);
-  for (uint d = 0; d < VALUES; ++d) sums[d] = 0;
-  for (uint j = 0; j < seen; ++j) {
-    const uint k_at = K_AT(batch, g, j), v_at = V_AT(batch, g, j);
-    T score = 0;
-    for (uint d = 0; d < WIDTH; ++d) score += q[d] * X_READ(1, k_at + d);
-    score *= scale;
-    if (score > largest) {
-      const T less = exp(largest - score);
-      total *= less;
-      for (uint d = 0; d < VALUES; ++d) sums[d] *= less;
-      largest = score;
-    }
-    const T e = exp(score - largest);
-    total += e;
-    for (uint d = 0; d < VALUES; ++d) sums[d] += e * X_READ(2, v_at + d);
-  }
-  for (uint d = 0; d < VALUES; ++d) X_WRITE(3, out_at + d, seen ? sums[d] / total : 0);
-  LSE_WRITE(4, i, seen ? log(total) + largest : -INFINITY);
-}
-)";
-
 // Stores per query what keys need: p = exp(score - shift) share, and the gradient of a score, p (dp - own). These are
 // lse, 1 and sum(out dout). An lse beyond NEAR lacks digits of its logarithm, so the scores are visited once more.
 const char* kQueries = R"(
@@ -178,6 +151,18 @@ kernel void keys_of(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFE
   for (uint d = 0; d < VALUES; ++d) X_WRITE(5, v_at + d, dv[d]);
 }
 )";
+
+// Reads keys or values, also of q8_0: blocks of 32 signed bytes behind a scale in f16.
+std::string cache_macros(const std::string& name, const hx_type& type) {
+  if (type.dtype != HX_Q8_0) return element_macros(name, type.dtype);
+  return "float " + name + R"(_q8(global const uchar* p, uint i) {
+  global const uchar* block = p + (ulong)(i / 32) * 34;
+  return vload_half(0, (global const half*)block) * (float)((global const char*)block)[2 + i % 32];
+}
+#define )" +
+         name + "_READ(n, i) " + name + "_q8(AT(uchar, n), i)\n";
+}
+bool is_cache(const hx_type& x) { return is_float(x.dtype) || (x.dtype == HX_Q8_0 && x.dims[3] % 32 == 0); }
 
 const char* kTakes = "takes lengths i32, a mask of bool, a bias and sinks of floats";
 
@@ -347,8 +332,8 @@ class OptionalText {
     return input == site.inputs();
   }
   std::string text(const Site& site, const Attention& a, uint32_t lse_dtype) const {
-    return a.head(site, lse_dtype) + element_macros("K", site.in(1).dtype) + element_macros("V", site.in(2).dtype) +
-           macros + "#define OPTIONAL " + buffers + "\n#define LENGTH " + length + "\n#define SINK " +
+    return a.head(site, lse_dtype) + cache_macros("K", site.in(1)) + cache_macros("V", site.in(2)) + macros +
+           "#define OPTIONAL " + buffers + "\n#define LENGTH " + length + "\n#define SINK " +
            (sink.empty() ? "" : "largest = " + sink + ", total = 1;") + "\n#define SINK_READ " +
            (sink.empty() ? "0" : sink) + "\n#define HAS_SINKS " + (sink.empty() ? "0" : "1") + "\n#define TERMS " +
            terms + "\n" + kSequenceSizes;
@@ -436,21 +421,11 @@ bool plan_sequence_grad(const Site& site, const Attention& a, hx_kernel& out) {
 }  // namespace
 
 bool plan_attention(const Site& site, hx_kernel& out) {
+  if (site.inputs() > 3 && site.text("operands").empty()) return declined("takes optional inputs by name");
+  if (!is_cache(site.in(1)) || !is_cache(site.in(2)))
+    return declined("attends over floats, and over q8_0 whose heads are whole blocks of 32");
   const Attention a(site);
-  const bool mixed = site.in(1).dtype != site.in(0).dtype || site.in(2).dtype != site.in(0).dtype;
-  if (kernels::has_more_than_attention(site) || mixed) {
-    if (!is_float(site.in(1).dtype) || !is_float(site.in(2).dtype)) return declined("attends in floats only");
-    return a.is_served(site, {}) && plan_sequence(site, a, out);
-  }
-  if (site.inputs() != 3) return declined("takes optional inputs by name");
-  if (!a.is_served(site, {1, 2})) return false;
-  Work work;
-  Launch& launch = work.launches.emplace_back(site.machine(), a.head(site, site.out(1).dtype) + kForward, "attend",
-                                              std::vector<uint32_t>{0, 1, 2, 3, 4});
-  a.give(site, launch);
-  launch.over(a.q.batch * a.q.heads * a.q.positions);
-  answer(out, std::move(work), "attention");
-  return true;
+  return a.is_served(site, {}) && plan_sequence(site, a, out);
 }
 
 bool plan_attention_grad(const Site& site, hx_kernel& out) {

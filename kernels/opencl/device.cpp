@@ -19,6 +19,7 @@ const std::unordered_map<std::string_view, Plan>& plans() {
         {"fused_elementwise", plan_chain},
         {"reshape", plan_reshape},
         {"stop_gradient", plan_reshape},
+        {"bitcast", plan_reshape},
         {"select", plan_select},
         {"cast", plan_cast},
         {"transpose", plan_transpose},
@@ -44,7 +45,11 @@ const std::unordered_map<std::string_view, Plan>& plans() {
         {"scatter_add", plan_scatter_add},
         {"dynamic_slice", plan_dynamic_slice},
         {"update_slice", plan_update_slice},
+        {"gather_nd", plan_gather_nd},
+        {"scatter_nd", plan_scatter_nd},
         {"top_k", plan_top_k},
+        {"sort", plan_sort},
+        {"reduce_window", plan_reduce_window},
         {"quantize", plan_quantize},
         {"dequantize", plan_dequantize},
         {"sgd", plan_optimizer},
@@ -93,11 +98,56 @@ const std::unordered_map<std::string_view, Plan>& plans() {
         {"gru_scan", plan_scan},
         {"gru_scan_grad", plan_scan},
     };
-    for (const char* op :
-         {"neg",      "abs",         "sign",  "floor", "ceil",       "round",       "exp",        "expm1",
-          "log",      "log1p",       "sqrt",  "rsqrt", "sin",        "cos",         "tanh",       "erf",
-          "logistic", "logical_not", "add",   "sub",   "mul",        "div",         "pow",        "maximum",
-          "minimum",  "remainder",   "equal", "less",  "less_equal", "logical_and", "logical_or", "logical_xor"})
+    for (const char* op : {"neg",
+                           "abs",
+                           "sign",
+                           "floor",
+                           "ceil",
+                           "round",
+                           "exp",
+                           "expm1",
+                           "log",
+                           "log1p",
+                           "sqrt",
+                           "rsqrt",
+                           "sin",
+                           "cos",
+                           "tanh",
+                           "erf",
+                           "logistic",
+                           "logical_not",
+                           "add",
+                           "sub",
+                           "mul",
+                           "div",
+                           "pow",
+                           "maximum",
+                           "minimum",
+                           "remainder",
+                           "equal",
+                           "less",
+                           "less_equal",
+                           "logical_and",
+                           "logical_or",
+                           "logical_xor",
+                           "tan",
+                           "asin",
+                           "acos",
+                           "atan",
+                           "sinh",
+                           "cosh",
+                           "asinh",
+                           "acosh",
+                           "atanh",
+                           "atan2",
+                           "is_nan",
+                           "is_inf",
+                           "bit_and",
+                           "bit_or",
+                           "bit_xor",
+                           "shift_left",
+                           "shift_right_logical",
+                           "shift_right_arithmetic"})
       t[op] = plan_elementwise;
     return t;
   }();
@@ -237,10 +287,12 @@ class OpenClDevice final : public StagingDevice {
     const Site site(raw, machine());
     const auto plan = plans().find(site.op());
     if (plan == plans().end()) return declined("has no kernel of its own for it");
-    if (site.has_stored()) return declined("does not support stored element types");
+    const bool has_caches = site.op() == "attention" || site.op() == "cache_append";
+    if (site.has_stored() && !has_caches) return declined("does not support stored element types");
     for (uint32_t i = 0; i < site.workspace(); ++i) {
       const hx_type& t = site.buffer(i);
       if (!kernels::can_index(t)) return false;
+      if (has_caches && t.dtype == HX_Q8_0) continue;
       if (!type_name(t.dtype)) return declined("does not support this element type");
       if (t.dtype == HX_F64 && !machine().has_f64()) return declined("this device does not compute in f64");
     }

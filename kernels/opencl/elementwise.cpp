@@ -35,7 +35,9 @@ const Group kGroups[] = {
      false},
     {{"exp", "expm1", "log", "log1p", "tanh", "erf", "logistic"}, false, false},
     {{"sin", "cos", "pow", "remainder"}, false, false},
-    {{"equal", "less", "less_equal"}, false, true},
+    {{"tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "atan2"}, false, false},
+    {{"bit_and", "bit_or", "bit_xor", "shift_left", "shift_right_logical", "shift_right_arithmetic"}, false, false},
+    {{"equal", "less", "less_equal", "is_nan", "is_inf"}, false, true},
     {{"logical_not", "logical_and", "logical_or", "logical_xor"}, true, true},
 };
 

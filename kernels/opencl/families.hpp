@@ -47,7 +47,11 @@ bool plan_scatter_add(const Site&, hx_kernel&);
 bool plan_embedding_grad(const Site&, hx_kernel&);
 bool plan_dynamic_slice(const Site&, hx_kernel&);
 bool plan_update_slice(const Site&, hx_kernel&);
+bool plan_gather_nd(const Site&, hx_kernel&);
+bool plan_scatter_nd(const Site&, hx_kernel&);
 bool plan_top_k(const Site&, hx_kernel&);
+bool plan_sort(const Site&, hx_kernel&);
+bool plan_reduce_window(const Site&, hx_kernel&);
 
 bool plan_quantize(const Site&, hx_kernel&);
 bool plan_dequantize(const Site&, hx_kernel&);
@@ -70,8 +74,12 @@ bool plan_global_norm(const Site&, hx_kernel&);
 
 // Shared by families: copies elements of `bytes` along a walk over the result and the source.
 Launch copy_along(Machine& machine, uint32_t bytes, uint32_t from, uint32_t to, Walk walk);
+// Copies a whole tensor, unless both are the same place; also of a stored type.
+Launch copy_whole(Machine& machine, const hx_type& type, uint32_t from, uint32_t to);
 // Fills a buffer's first n elements.
 Launch fill(Machine& machine, uint32_t dtype, uint32_t to, int64_t n, double value);
+// The statement that joins `v` to `sum`: "set", "add", "sum", "max" or "min". NaN wins and stays in extremes.
+const char* joining(std::string_view reduction);
 // n sums of `parts` terms each, in order; terms are n apart, from element `first` on, of the type `sums` is computed
 // in.
 Launch join_parts(Machine& machine, uint32_t sums, uint32_t from, int64_t first, int64_t n, int64_t parts,

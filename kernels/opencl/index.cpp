@@ -24,6 +24,13 @@ struct Axis {
 
 }  // namespace
 
+const char* joining(std::string_view reduction) {
+  if (reduction == "set") return "sum = v";
+  if (reduction == "max") return "sum = sum != sum || (v == v && !(v > sum)) ? sum : v";
+  if (reduction == "min") return "sum = sum != sum || (v == v && !(v < sum)) ? sum : v";
+  return "sum += v";
+}
+
 bool plan_gather(const Site& site, hx_kernel& out) {
   if (site.in(0).dtype != site.out().dtype) return declined("copies rows, without a conversion");
   const Axis x(site.in(0), site.integer("axis"));
@@ -68,40 +75,48 @@ void link(BUFFER(0), BUFFER(1), uint size, uint indices) {
 )";
 constexpr size_t kLinks = 64;
 
-// Adds the rows of `updates` to the result in index order; `first` initialises the result.
-Work scatter(const Site& site, Launch first, uint32_t ids, uint32_t updates, uint32_t result, const Axis& x) {
-  const uint32_t dtype = site.in(updates).dtype, index = site.in(ids).dtype;
-  const int64_t indices = count(site.in(ids));
+// Rows of `inner` elements, `size` of them `outer` times, and the buffer of `indices` row numbers.
+struct Scatter {
+  int64_t outer, size, inner, indices;
+  uint32_t ids, updates, result;
+  std::string index_text;  // defines INDEX
+};
+
+// Joins the rows of `updates` to those of the result, in index order.
+void scatter(Work& work, const Site& site, const Scatter& s, std::string_view reduction) {
+  const uint32_t dtype = site.in(s.updates).dtype;
+  const std::string sum = reduction == "add" ? sum_name(dtype) : type_name(dtype);
   const std::string body =
-      index_macro(index) +
+      s.index_text +
       "kernel void scatter(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), uint n, uint size, uint inner, uint indices) "
       "{\n  const uint i = get_global_id(0);\n"
       "  if (i >= n) return;\n  global const uint* next = AT(uint, 3) + size;\n  uint k = i / inner % indices;\n  if "
       "(next[k] >> 31) return;\n"
       "  const uint o = i / inner / indices, c = i % inner, y = (o * size + INDEX(0, k, size)) * inner + c;\n  " +
-      sum_name(dtype) + " sum = " + read(dtype, 2, "y") +
-      ";\n  for (;;) {\n    sum += " + read(dtype, 1, "(o * indices + k) * inner + c") +
+      sum + " sum = " + read(dtype, 2, "y") + ";\n  for (;;) {\n    const " + sum +
+      " v = " + read(dtype, 1, "(o * indices + k) * inner + c") + ";\n    " + joining(reduction) +
       ";\n    k = next[k] & 0x7fffffffu;\n    if (k == 0x7fffffffu) break;\n  }\n  " + write(dtype, 2, "y", "sum") +
       "\n}\n";
-  Work work;
-  work.launches.push_back(std::move(first));
-  Launch& link = work.launches.emplace_back(site.machine(), index_macro(index) + kLink, "link",
-                                            std::vector<uint32_t>{ids, site.workspace()});
-  link.with(static_cast<cl_uint>(x.size)).with(static_cast<cl_uint>(indices)).groups(1, 1, 1, kLinks);
-  const int64_t n = x.outer * indices * x.inner;
+  Launch& link = work.launches.emplace_back(site.machine(), s.index_text + kLink, "link",
+                                            std::vector<uint32_t>{s.ids, site.workspace()});
+  link.with(static_cast<cl_uint>(s.size)).with(static_cast<cl_uint>(s.indices)).groups(1, 1, 1, kLinks);
+  const int64_t n = s.outer * s.indices * s.inner;
   Launch& launch = work.launches.emplace_back(site.machine(), body, "scatter",
-                                              std::vector<uint32_t>{ids, updates, result, site.workspace()});
-  for (const int64_t v : {n, x.size, x.inner, indices}) launch.with(static_cast<cl_uint>(v));
+                                              std::vector<uint32_t>{s.ids, s.updates, s.result, site.workspace()});
+  for (const int64_t v : {n, s.size, s.inner, s.indices}) launch.with(static_cast<cl_uint>(v));
   launch.over(n);
-  return work;
 }
 
 bool answer_scatter(const Site& site, uint32_t ids, uint32_t updates, Launch first, int64_t axis, const char* name,
                     hx_kernel& out) {
   const Axis x(site.out(), axis);
-  if (x.outer * count(site.in(ids)) * x.inner >= kMostElements) return declined("counts elements in 31 bits");
-  answer(out, scatter(site, std::move(first), ids, updates, site.inputs(), x), name).workspace =
-      static_cast<uint64_t>(x.size + count(site.in(ids))) * sizeof(cl_uint);
+  const int64_t indices = count(site.in(ids));
+  if (x.outer * indices * x.inner >= kMostElements) return declined("counts elements in 31 bits");
+  Work work;
+  work.launches.push_back(std::move(first));
+  scatter(work, site, {x.outer, x.size, x.inner, indices, ids, updates, site.inputs(), index_macro(site.in(ids).dtype)},
+          "add");
+  answer(out, std::move(work), name).workspace = static_cast<uint64_t>(x.size + indices) * sizeof(cl_uint);
   return true;
 }
 
@@ -109,8 +124,10 @@ bool answer_scatter(const Site& site, uint32_t ids, uint32_t updates, Launch fir
 
 bool plan_scatter_add(const Site& site, hx_kernel& out) {
   const hx_type& x = site.in(0);
-  return answer_scatter(site, 1, 2, copy_along(site.machine(), width(x.dtype), 0, 3, {{count(x)}, {{1}, {1}}, {0, 0}}),
-                        site.integer("axis"), "scatter add", out);
+  if (!answer_scatter(site, 1, 2, copy_whole(site.machine(), x, 0, 3), site.integer("axis"), "scatter add", out))
+    return false;
+  out.in_place = 1;
+  return true;
 }
 
 bool plan_embedding_grad(const Site& site, hx_kernel& out) {
@@ -165,9 +182,93 @@ bool plan_update_slice(const Site& site, hx_kernel& out) {
                            ") {\n  const uint i = get_global_id(0);\n  if (i >= n) return;\n  PLACE(i, place)\n  AT(" +
                            word + ", 2)[place] = AT(" + word + ", 0)[i];\n}\n";
   Work work;
-  work.launches.push_back(copy_along(site.machine(), width(x.dtype), 0, 3, {{count(x)}, {{1}, {1}}, {0, 0}}));
+  work.launches.push_back(copy_whole(site.machine(), x, 0, 3));
   give_block(work.launches.emplace_back(site.machine(), body, "block", std::vector<uint32_t>{1, 2, 3}), x, block);
-  answer(out, std::move(work), "update slice");
+  answer(out, std::move(work), "update slice").in_place = 1;
+  return true;
+}
+
+namespace {
+
+// Positions of several axes: batches of `rows` rows of `inner` elements; each has `places` positions of `k` numbers.
+struct Positions {
+  int64_t batches = 1, rows = 1, inner = 1, places, k;
+  std::vector<int64_t> sizes;  // of the k indexed axes
+
+  explicit Positions(const Site& site) : k(site.in(1).dims[site.in(1).rank - 1]) {
+    const hx_type &x = site.in(0), &ids = site.in(1);
+    const int64_t batch = site.integer("batch_axes");
+    for (uint32_t i = 0; i < x.rank; ++i) {
+      if (i >= batch && i < batch + k) sizes.push_back(x.dims[i]);
+      (i < batch ? batches : i < batch + k ? rows : inner) *= x.dims[i];
+    }
+    places = count(ids) / (batches * k);
+  }
+  // "uint row_of(...)": the row of position `p` of all batches, from indices in buffer 1.
+  std::string text(uint32_t index_dtype) const {
+    std::string s = index_macro(index_dtype) + "#define ROW_OF(p, row) uint row = (p) / places;";
+    for (size_t j = 0; j < sizes.size(); ++j) {
+      const std::string n = std::to_string(j);
+      s += " row = row * s" + n + " + INDEX(1, (p) * " + std::to_string(k) + " + " + n + ", s" + n + ");";
+    }
+    return s + "\n";
+  }
+  std::string parameters() const {
+    std::string s = ", uint places";
+    for (size_t j = 0; j < sizes.size(); ++j) s += ", uint s" + std::to_string(j);
+    return s;
+  }
+  void give(Launch& launch) const {
+    launch.with(static_cast<cl_uint>(places));
+    for (const int64_t size : sizes) launch.with(static_cast<cl_uint>(size));
+  }
+};
+
+}  // namespace
+
+bool plan_gather_nd(const Site& site, hx_kernel& out) {
+  const Positions at(site);
+  const std::string word = word_name(site.in(0).dtype);
+  const std::string body = at.text(site.in(1).dtype) +
+                           "kernel void gather(BUFFER(0), BUFFER(1), BUFFER(2), uint n, uint inner" + at.parameters() +
+                           ") {\n  const uint i = get_global_id(0);\n  if (i >= n) return;\n  ROW_OF(i / inner, row)\n"
+                           "  AT(" +
+                           word + ", 2)[i] = AT(" + word + ", 0)[row * inner + i % inner];\n}\n";
+  const int64_t n = count(site.out());
+  Work work;
+  Launch& launch = work.launches.emplace_back(site.machine(), body, "gather", std::vector<uint32_t>{0, 1, 2});
+  launch.with(static_cast<cl_uint>(n)).with(static_cast<cl_uint>(at.inner));
+  at.give(launch);
+  launch.over(n);
+  answer(out, std::move(work), "gather nd");
+  return true;
+}
+
+// The rows of all positions are numbered first, in the workspace after the links.
+bool plan_scatter_nd(const Site& site, hx_kernel& out) {
+  const hx_type& x = site.in(0);
+  const Positions at(site);
+  const std::string given = site.text("reduction");
+  const int64_t rows = at.batches * at.rows, places = at.batches * at.places;
+  if (places * at.inner >= kMostElements || rows + 2 * places >= kMostElements)
+    return declined("counts elements in 31 bits");
+  const std::string body = at.text(site.in(1).dtype) + "kernel void rows(BUFFER(0), BUFFER(1), uint n, uint first" +
+                           at.parameters() +
+                           ") {\n  const uint i = get_global_id(0);\n  if (i >= n) return;\n  ROW_OF(i, row)\n"
+                           "  AT(uint, 0)[first + i] = row;\n}\n";
+  Work work;
+  work.launches.push_back(copy_whole(site.machine(), x, 0, 3));
+  Launch& number = work.launches.emplace_back(site.machine(), body, "rows", std::vector<uint32_t>{site.workspace(), 1});
+  number.with(static_cast<cl_uint>(places)).with(static_cast<cl_uint>(rows + places));
+  at.give(number);
+  number.over(places);
+  scatter(work, site,
+          {1, rows, at.inner, places, site.workspace(), 2, 3,
+           "#define INDEX(n, i, size) (AT(uint, n)[(size) + indices + (i)])\n"},
+          given.empty() ? "set" : given);
+  hx_kernel& kernel = answer(out, std::move(work), "scatter nd");
+  kernel.workspace = static_cast<uint64_t>(rows + 2 * places) * sizeof(cl_uint);
+  kernel.in_place = 1;
   return true;
 }
 

@@ -93,12 +93,31 @@ bool plan_rope(const Site& site, hx_kernel& out) {
   return true;
 }
 
-bool plan_cache_append(const Site& site, hx_kernel& out) {
-  const hx_type &cache = site.in(0), &rows = site.in(1);
-  if (site.in(2).dtype != HX_I32) return declined("appends from i32 rows on");
-  if (cache.dtype != rows.dtype && (!is_float(cache.dtype) || !is_float(rows.dtype)))
-    return declined("converts floats only");
-  const std::string body = element_macros("X", rows.dtype) + element_macros("Y", cache.dtype) + R"(
+namespace {
+
+// A thread per block of 32: a row is whole blocks.
+const char* kAppendBlocks = R"(
+kernel void append(BUFFER(0), BUFFER(1), BUFFER(2), uint n, uint capacity, uint rows, uint row) {
+  const uint i = get_global_id(0);
+  if (i >= n) return;
+  const uint number = i / row, batch = number / rows,
+      at = (uint)clamp(AT(int, 1)[batch], 0, (int)(capacity - rows)) + number % rows;
+  global const float* from = AT(float, 0) + (ulong)i * 32;
+  global uchar* to = AT(uchar, 2) + ((ulong)(batch * capacity + at) * row + i % row) * 34;
+  float most = 0;
+  int finite = 1;
+  for (uint j = 0; j < 32; ++j) {
+    most = fmax(most, fabs(from[j]));
+    finite = finite && isfinite(from[j]);
+  }
+  const float scale = finite ? most / 127 : NAN, inverse = scale > 0 ? 1 / scale : 0;
+  if (finite) vstore_half_rte(scale, 0, (global half*)to);
+  else *(global ushort*)to = 0x7e00;
+  for (uint j = 0; j < 32; ++j)
+    ((global char*)to)[2 + j] = finite ? (char)clamp(round(from[j] * inverse), -127.0f, 127.0f) : 0;
+}
+)";
+const char* kAppend = R"(
 kernel void append(BUFFER(0), BUFFER(1), BUFFER(2), uint n, uint capacity, uint rows, uint row) {
   const uint i = get_global_id(0);
   if (i >= n) return;
@@ -107,14 +126,25 @@ kernel void append(BUFFER(0), BUFFER(1), BUFFER(2), uint n, uint capacity, uint 
   Y_WRITE(2, (batch * capacity + at) * row + i % row, X_READ(0, i));
 }
 )";
-  const int64_t n = count(rows);
+
+}  // namespace
+
+bool plan_cache_append(const Site& site, hx_kernel& out) {
+  const hx_type &cache = site.in(0), &rows = site.in(1);
+  const bool blocks = cache.dtype == HX_Q8_0;
+  if (site.in(2).dtype != HX_I32) return declined("appends from i32 rows on");
+  if (blocks ? rows.dtype != HX_F32 : cache.dtype != rows.dtype && (!is_float(cache.dtype) || !is_float(rows.dtype)))
+    return declined("appends floats to a cache of floats, or f32 to one of q8_0");
+  const std::string body =
+      blocks ? kAppendBlocks : element_macros("X", rows.dtype) + element_macros("Y", cache.dtype) + kAppend;
+  const int64_t n = count(rows) / (blocks ? 32 : 1);
   Work work;
-  work.launches.push_back(copy_along(site.machine(), width(cache.dtype), 0, 3, {{count(cache)}, {{1}, {1}}, {0, 0}}));
+  work.launches.push_back(copy_whole(site.machine(), cache, 0, 3));
   Launch& launch = work.launches.emplace_back(site.machine(), body, "append", std::vector<uint32_t>{1, 2, 3});
   for (const int64_t v : {n, cache.dims[1], rows.dims[1], n / (rows.dims[0] * rows.dims[1])})
     launch.with(static_cast<cl_uint>(v));
   launch.over(n);
-  answer(out, std::move(work), "cache append");
+  answer(out, std::move(work), "cache append").in_place = 1;
   return true;
 }
 

@@ -143,6 +143,10 @@ Launch& Launch::groups(size_t x, size_t y, size_t z, size_t local_x, size_t loca
 // Addresses rarely change: arguments are set only when they do.
 void Launch::enqueue(cl_command_queue queue, const hx_place* places, const hx_place* number) const {
   const hx_place none{0, 0};
+  if (copies_) {
+    const hx_place &from = places[buffers_[0]], &to = places[buffers_[1]];
+    if (from.buffer == to.buffer && from.offset == to.offset) return;
+  }
   for (cl_uint i = 0; i < buffers_.size(); ++i) {
     const hx_place& p = buffers_[i] != kLooked ? places[buffers_[i]] : number ? *number : none;
     if (p.buffer == set_[i].buffer && p.offset == set_[i].offset) continue;

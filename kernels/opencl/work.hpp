@@ -58,7 +58,8 @@ class Launch {
       : kernel_(std::exchange(other.kernel_, nullptr)),
         buffers_(std::move(other.buffers_)),
         set_(std::move(other.set_)),
-        next_(other.next_) {
+        next_(other.next_),
+        copies_(other.copies_) {
     std::copy_n(other.global_, 3, global_);
     std::copy_n(other.local_, 3, local_);
   }
@@ -75,6 +76,11 @@ class Launch {
   // Launches at least `threads` threads in one dimension; the kernel ignores those beyond.
   Launch& over(int64_t threads);
   Launch& groups(size_t x, size_t y, size_t z, size_t local_x, size_t local_y = 1);
+  // A copy of the first buffer to the second, which is left out where they are the same place.
+  Launch& unless_same() {
+    copies_ = true;
+    return *this;
+  }
   void enqueue(cl_command_queue queue, const hx_place* places, const hx_place* number = nullptr) const;
 
  private:
@@ -84,6 +90,7 @@ class Launch {
   std::vector<uint32_t> buffers_;
   mutable std::vector<hx_place> set_;  // current buffer arguments
   cl_uint next_;
+  bool copies_ = false;
   size_t global_[3] = {1, 1, 1}, local_[3] = {1, 1, 1};
 };
 

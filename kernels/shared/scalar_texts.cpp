@@ -32,6 +32,18 @@ const Texts& float_texts() {
       {"sin", "sin($a)"},
       {"cos", "cos($a)"},
       {"tanh", "tanh($a)"},
+      {"tan", "tan($a)"},
+      {"asin", "asin($a)"},
+      {"acos", "acos($a)"},
+      {"atan", "atan($a)"},
+      {"sinh", "sinh($a)"},
+      {"cosh", "cosh($a)"},
+      {"asinh", "asinh($a)"},
+      {"acosh", "acosh($a)"},
+      {"atanh", "atanh($a)"},
+      {"atan2", "atan2($a, $b)"},
+      {"is_nan", "(uchar)($a != $a)"},
+      {"is_inf", "(uchar)(fabs($a) == INFINITY)"},
       {"erf", "erf($a)"},
       {"logistic", "LOGISTIC($T, $a)"},
       {"add", "($a + $b)"},
@@ -46,7 +58,7 @@ const Texts& float_texts() {
   return texts;
 }
 
-// Expressions for integers, which wrap; a quotient or remainder by zero is 0.
+// Expressions for integers, which wrap; a quotient or remainder by zero is 0; shifts by the width or more leave no bit.
 const Texts& whole_texts() {
   static const Texts texts = {
       {"neg", "($T)(($U)0 - ($U)$a)"},
@@ -59,6 +71,12 @@ const Texts& whole_texts() {
       {"remainder", "($b == 0 || ($b == ($T)-1 && ($T)-1 < 0) ? ($T)0 : ($T)($a % $b))"},
       {"maximum", "($a > $b ? $a : $b)"},
       {"minimum", "($a < $b ? $a : $b)"},
+      {"bit_and", "($T)($a & $b)"},
+      {"bit_or", "($T)($a | $b)"},
+      {"bit_xor", "($T)($a ^ $b)"},
+      {"shift_left", "(($U)$b < 8 * sizeof($T) ? ($T)(($U)$a << ($U)$b) : ($T)0)"},
+      {"shift_right_logical", "(($U)$b < 8 * sizeof($T) ? ($T)(($U)$a >> ($U)$b) : ($T)0)"},
+      {"shift_right_arithmetic", "(($U)$b < 8 * sizeof($T) ? ($T)($a >> ($U)$b) : $a < 0 ? ($T)-1 : ($T)0)"},
   };
   return texts;
 }

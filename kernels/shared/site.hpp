@@ -50,6 +50,12 @@ class Site {
   const hx_call_site& raw_;
 };
 
+// Of reduce_window: the last element that windows reach along an axis, counted from the padding's first.
+inline int64_t last_of_windows(const Site& site, uint32_t axis) {
+  const auto of = [&](const char* name) { return site.integers(name)[axis]; };
+  return (site.out().dims[axis] - 1) * of("strides") + (of("window") - 1) * of("dilation");
+}
+
 // Whether the call has what contract 1.5 added: optional inputs, a window or a cap of the scores; other pairs. Whole
 // numbers may be attributes of type float.
 inline bool has_more_than_attention(const Site& site) {

@@ -119,6 +119,15 @@ int main(int argc, char** argv) {
     const double seconds = near[near.size() / 2];
     fmt::print("{:>8} {:>10.0f} {:>10.0f} {:>12.2f}\n", at, seconds * 1e6, 1 / seconds, weights / seconds / bandwidth);
   }
+  if (tokens >= 256) {
+    const auto middle_of = [&](int64_t from) {
+      std::vector<double> near(best.begin() + from, best.begin() + from + 8);
+      std::nth_element(near.begin(), near.begin() + 4, near.end());
+      return near[4];
+    };
+    fmt::print("token 256 costs {:.2f} of token 1, token 128 {:.2f}\n", middle_of(248) / middle_of(0),
+               middle_of(120) / middle_of(0));
+  }
   fmt::print("memory: gained {:.1f} MB = weights {:.1f} + cache {:.1f} + {:.1f}\n", gained / 1e6, weights / 1e6,
              cache / 1e6, (gained - weights - cache) / 1e6);
   return 0;

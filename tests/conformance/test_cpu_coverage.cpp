@@ -1,43 +1,21 @@
-// Which primitives the CPU device leaves to the reference.
+// Which primitives the CPU device leaves to the reference, and whether devices are checked with all of them.
 #include <catch2/catch.hpp>
 
-#include <algorithm>
-#include <set>
-
-#include "engine/conformance/device_calls.hpp"
-#include "engine/execution/kernel_source.hpp"
-#include "engine/program/op.hpp"
+#include "tests/conformance/coverage.hpp"
 
 using namespace harmonics;
 using namespace harmonics::engine;
 
-namespace {
-
-// Whether the call computes with f32 and no other float type.
-bool is_of_f32(const CallSiteInfo& site) {
-  std::vector<TensorType> all = site.inputs;
-  all.insert(all.end(), site.outputs.begin(), site.outputs.end());
-  const auto is_other = [](const TensorType& t) { return is_float(t.dtype) && t.dtype != DType::F32; };
-  return std::none_of(all.begin(), all.end(), is_other) &&
-         std::any_of(all.begin(), all.end(), [](const TensorType& t) { return t.dtype == DType::F32; });
-}
-
-// Primitives for which the device declines a call on f32.
-std::set<std::string> left_to_the_reference() {
-  KernelSource cpu("cpu", Registry::global());
-  std::set<std::string> names;
-  for (const DeviceCall& c : device_calls(1)) {
-    const CallSiteInfo& site = c.site;
-    const auto is_empty = [](const TensorType& t) { return t.shape.count() == 0; };
-    if (!is_of_f32(site) || !find_any_op(site.op) || std::any_of(site.inputs.begin(), site.inputs.end(), is_empty))
-      continue;
-    if (!cpu.find(site.op, site.attributes, site.inputs, site.outputs)) names.insert(site.op);
-  }
-  return names;
-}
-
-}  // namespace
-
 TEST_CASE("the CPU device has kernels for all primitives on f32") {
-  CHECK(left_to_the_reference() == std::set<std::string>{});
+  KernelSource cpu("cpu", Registry::global());
+  CHECK(testing::left_to_the_reference(cpu) == std::set<std::string>{});
+}
+
+TEST_CASE("the calls that devices are checked with hold every primitive") {
+  std::set<std::string> held;
+  for (const DeviceCall& c : device_calls(1)) held.insert(c.site.op);
+  std::set<std::string> missing;
+  for (const OpRow& row : op_rows())
+    if (find_op(row.name) && !held.count(std::string(row.name))) missing.insert(std::string(row.name));
+  CHECK(missing == std::set<std::string>{});
 }

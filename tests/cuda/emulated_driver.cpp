@@ -264,10 +264,11 @@ static inline unsigned short to_f16(float f) { _Float16 x = (_Float16)f; unsigne
 #define HM_ONE(name) static inline float name(float x) { return __builtin_##name##f(x); \
     } static inline double name(double x) { return __builtin_##name(x); }
 HM_ONE(fabs) HM_ONE(floor) HM_ONE(ceil) HM_ONE(rint) HM_ONE(exp) HM_ONE(expm1) HM_ONE(log) HM_ONE(log1p)
-    HM_ONE(sqrt) HM_ONE(sin) HM_ONE(cos) HM_ONE(tanh) HM_ONE(erf)
+    HM_ONE(sqrt) HM_ONE(sin) HM_ONE(cos) HM_ONE(tanh) HM_ONE(erf) HM_ONE(tan) HM_ONE(asin) HM_ONE(acos) HM_ONE(atan)
+    HM_ONE(sinh) HM_ONE(cosh) HM_ONE(asinh) HM_ONE(acosh) HM_ONE(atanh)
 #define HM_TWO(name) static inline float name(float x, float y) { return __builtin_##name##f(x, \
     y); } static inline double name(double x, double y) { return __builtin_##name(x, y); }
-HM_TWO(pow) HM_TWO(fmod)
+HM_TWO(pow) HM_TWO(fmod) HM_TWO(atan2)
 )";
 const char* kAfter = R"(
 template <unsigned long... i> struct Numbers {};

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "tests/cuda/emulated_device.hpp"
-#include "tests/engine/execution/training_program.hpp"
+#include "tests/engine/execution/cached_decoding.hpp"
 
 using namespace harmonics;
 using namespace harmonics::engine;
@@ -122,6 +122,54 @@ TEST_CASE("cuda: attention with optional inputs, positions and caches have kerne
   DeviceCall turned("rope", AttributeMap().set("pairing", "interleaved").set("rotary_dims", int64_t{6}),
                     {numbers({2, 3, 8}, 1)}, {2, 3, 8});
   CHECK(turned.plan(own, plan_rope) == "rope");
+}
+
+TEST_CASE("cuda: caches of f32, f16 and q8_0 have kernels that append in place and attend") {
+  const FreshSettings fresh;
+  EmulatedDevice device;
+  harmonics::engine::testing::check_cached_decoding(*device.executor, device.options());
+}
+
+TEST_CASE("cuda: gradients of attention with optional inputs, grouped heads, a window and a cap equal the body's") {
+  const FreshSettings fresh;
+  using harmonics::engine::testing::noise;
+  constexpr int64_t batch = 2, heads = 4, shared = 2, queries = 5, keys = 7, width = 12;
+  for (const bool first : {false, true}) {
+    Tracer tracer("gradient");
+    const auto shape = [&](int64_t n, int64_t positions) {
+      return first ? Shape{batch, positions, n, width} : Shape{batch, n, positions, width};
+    };
+    const std::map<std::string, HTensor> numbers{
+        {"q", noise(shape(heads, queries), 1, 1.0f)},
+        {"k", noise(shape(shared, keys), 2, 1.0f)},
+        {"v", noise(shape(shared, keys), 3, 1.0f)},
+        {"bias", noise(first ? Shape{queries, keys} : Shape{batch, heads, queries, keys}, 4, 1.0f)},
+        {"sinks", noise({heads}, 5, 1.0f)},
+        {"lengths", HTensor::from<int32_t>({batch}, {7, 4})},
+        {"mask", cast(less(noise({batch, 1, queries, keys}, 6, 1.0f), 0.7), DType::Bool)}};
+    const auto input = [&](const char* name) { return tracer.input(name, type_of(numbers.at(name))); };
+    const HTensor q = input("q"), k = input("k"), v = input("v"), bias = input("bias"), sinks = input("sinks");
+    Attributes a;
+    a.set("operands", "lengths,mask,bias,sinks").set("positions_first", first).set("causal", true);
+    a.set("window", 4).set("softcap", 2.0);
+    const HTensor y = call("attention", {q, k, v, input("lengths"), input("mask"), bias, sinks}, a)[0];
+    const Values gradients = gradient(tracer, reduce_sum(y * sin(y), {0, 1, 2, 3}), {q, k, v, bias, sinks});
+    const char* names[] = {"dq", "dk", "dv", "dbias", "dsinks"};
+    for (size_t i = 0; i < gradients.size(); ++i) tracer.output(names[i], gradients[i]);
+    const Program program = tracer.take();
+    EmulatedDevice device;
+    harmonics::engine::testing::MapBinding none;
+    const auto plan = compile(program, &none, *device.executor, device.options());
+    size_t own = 0;
+    for (const PlanStep& s : plan->steps()) own += s.what == "attention_grad" && s.kernel == "attention";
+    CHECK(own == 1);
+    plan->run(harmonics::engine::testing::input_pointers(*plan, numbers).data());
+    const Values expected = interpret(program, numbers);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      INFO(names[i]);
+      require_close_within(harmonics::engine::testing::copy_of(plan->output(names[i])), expected[i], 1e-4);
+    }
+  }
 }
 
 TEST_CASE("cudnn attention: declines with a reason") {

@@ -4,6 +4,7 @@
 #include "engine/execution/device_memory.hpp"
 #include "engine/plugin/registry.hpp"
 #include "tests/engine/execution/arriving.hpp"
+#include "tests/engine/execution/indexed_program.hpp"
 
 using namespace harmonics;
 using namespace harmonics::engine;
@@ -225,4 +226,10 @@ TEST_CASE("cuda: prefetched batches are complete before the step that takes them
     CHECK(emulated::settings().graphs == 5);  // six runs; the first is not captured
     CHECK(harmonics::engine::testing::same(given, expected));
   }
+}
+
+TEST_CASE("cuda: sorts, positions in several axes, windows, bits and angles equal the reference") {
+  const FreshSettings fresh;
+  EmulatedDevice device;
+  harmonics::engine::testing::check_indexed_program(*device.executor, device.options());
 }

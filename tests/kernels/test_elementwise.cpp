@@ -331,6 +331,44 @@ TEST_CASE("casts from and to 16-bit floats have the bits of the reference") {
   }
 }
 
+TEST_CASE("primitives on 16-bit floats are computed in f32 and rounded after each") {
+  Random random(19);
+  const Tensor a = random.floats({2, 333}, 0.1f, 0.9f), b = random.floats({2, 333}, 0.2f, 3);
+  const Tensor x = as_half(a), y = as_half(b);
+  const auto number = [](const Tensor& t, int64_t i) { return half_to_float(t.data<uint16_t>()[i]); };
+  for (const char* op : {"tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "atanh", "exp", "sqrt", "neg"}) {
+    const Tensor found = KernelCall(op).in(x).out(x.dims, HX_F16).run_one();
+    Tensor wide({2, 333}, std::vector<float>(666));
+    for (int64_t i = 0; i < x.size(); ++i) reinterpret_cast<float*>(wide.bytes.data())[i] = number(x, i);
+    const Tensor expected = as_half(KernelCall(op).in(wide).out(x.dims).run_one());
+    INFO(op);
+    CHECK(found.bytes == expected.bytes);
+  }
+  const Tensor angle = KernelCall("atan2").in(x).in(y).out(x.dims, HX_F16).run_one(),
+               less = KernelCall("less").in(x).in(y).out(x.dims, HX_BOOL).run_one();
+  for (int64_t i = 0; i < x.size(); ++i) {
+    CHECK(number(angle, i) == Approx(std::atan2(number(x, i), number(y, i))).epsilon(1e-3));
+    CHECK(static_cast<bool>(less.data<uint8_t>()[i]) == number(x, i) < number(y, i));
+  }
+  // Registers of a chain keep their numbers, and every step rounds.
+  KernelCall chain("fused_elementwise");
+  chain.in(x).in(y).step("mul", {0, 1}, HX_F16).step("add", {2, 0}, HX_F16).step("less", {3, 1}, HX_BOOL);
+  const std::vector<Tensor> results = chain.stores({3, 4}).out(x.dims, HX_F16).out(x.dims, HX_BOOL).run();
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const float product = half_to_float(float_to_half(number(x, i) * number(y, i))),
+                sum = half_to_float(float_to_half(product + number(x, i)));
+    REQUIRE(number(results[0], i) == sum);
+    REQUIRE(static_cast<bool>(results[1].data<uint8_t>()[i]) == sum < number(y, i));
+  }
+  Tensor special = Tensor::zeros({4}, HX_F16);
+  const uint16_t bits[] = {0x7e00, 0x7c00, 0xfc00, 0x3c00};
+  std::memcpy(special.bytes.data(), bits, sizeof bits);
+  CHECK(KernelCall("is_nan").in(special).out({4}, HX_BOOL).run_one().values<uint8_t>() ==
+        std::vector<uint8_t>{1, 0, 0, 0});
+  CHECK(KernelCall("is_inf").in(special).out({4}, HX_BOOL).run_one().values<uint8_t>() ==
+        std::vector<uint8_t>{0, 1, 1, 0});
+}
+
 TEST_CASE("casts to integers truncate, saturate and map NaN to 0") {
   const Tensor x({9}, std::vector<float>{2.9f, -2.9f, 300, -5, kNan, kInf, -kInf, 1e30f, 254.5f});
   const auto cast = [&](uint32_t to) { return KernelCall("cast").in(x).out({9}, to).run_one(); };

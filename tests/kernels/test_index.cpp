@@ -1,5 +1,7 @@
 #include "kernel_call.hpp"
 
+#include "engine/tensor/half.hpp"
+
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -53,6 +55,34 @@ TEST_CASE("scatter_add adds in index order, in place when asked") {
   for (int64_t i = 0; i < updates.size(); ++i)
     e[static_cast<size_t>((i / 8000 * 50 + ids.data<uint8_t>()[i / 40 % 200]) * 40 + i % 40)] += updates[i];
   REQUIRE(y.values<float>() == e);
+}
+
+TEST_CASE("scatter_add: whole numbers wrap, 16-bit floats are summed in f32 and rounded once") {
+  Random random(94);
+  const Tensor ids = random.integers<int32_t>({200}, 0, 50);
+  const auto place = [&](int64_t i) {
+    return static_cast<size_t>((i / 1000 * 50 + ids.data<int32_t>()[i / 5 % 200]) * 5 + i % 5);
+  };
+  for (const bool in_place : {false, true}) {
+    const auto sum = [&](const Tensor& x, const Tensor& updates) {
+      KernelCall call("scatter_add");
+      call.set("axis", 1).in(x).in(ids).in(updates).out(x.dims, x.dtype);
+      if (in_place) call.alias(0, 0);
+      return call.run_one();
+    };
+    const Tensor bytes = random.integers<uint8_t>({3, 50, 5}, 0, 256),
+                 more = random.integers<uint8_t>({3, 200, 5}, 0, 256);
+    std::vector<uint8_t> wrapped = bytes.values<uint8_t>();
+    for (int64_t i = 0; i < more.size(); ++i)
+      wrapped[place(i)] = static_cast<uint8_t>(wrapped[place(i)] + more.data<uint8_t>()[i]);
+    CHECK(sum(bytes, more).values<uint8_t>() == wrapped);
+    const Tensor halves = as_half(random.floats({3, 50, 5})), updates = as_half(random.floats({3, 200, 5}));
+    std::vector<float> sums;
+    for (int64_t i = 0; i < halves.size(); ++i) sums.push_back(half_to_float(halves.data<uint16_t>()[i]));
+    for (int64_t i = 0; i < updates.size(); ++i) sums[place(i)] += half_to_float(updates.data<uint16_t>()[i]);
+    const Tensor found = sum(halves, updates);
+    for (size_t i = 0; i < sums.size(); ++i) REQUIRE(found.data<uint16_t>()[i] == float_to_half(sums[i]));
+  }
 }
 
 namespace {
@@ -109,6 +139,34 @@ TEST_CASE("gather_nd and scatter_nd: every reduction and width, in place when as
   check_positions<uint8_t>(204, "add", [](uint8_t a, uint8_t b) { return static_cast<uint8_t>(a + b); });
   check_positions<double>(205, "max", [](double a, double b) { return std::max(a, b); });
   check_positions<int64_t>(206, "min", [](int64_t a, int64_t b) { return std::min(a, b); });
+}
+
+TEST_CASE("scatter_nd: 16-bit floats are joined in f32 and rounded once, in place when asked") {
+  Random random(207);
+  const Dims whole{7, 3, 5}, updates{40, 5}, indices{40, 2};
+  const Tensor x = as_half(random.floats(whole)), update = as_half(random.floats(updates)),
+               ids = random.integers<int64_t>(indices, -1, 8);
+  for (const char* reduction : {"add", "max", "min"}) {
+    std::vector<float> expected;
+    for (int64_t i = 0; i < x.size(); ++i) expected.push_back(half_to_float(x.data<uint16_t>()[i]));
+    for (int64_t p = 0; p < 40; ++p) {
+      const int64_t *at = ids.data<int64_t>() + 2 * p,
+                    row = std::clamp<int64_t>(at[0], 0, 6) * 3 + std::clamp<int64_t>(at[1], 0, 2);
+      for (int64_t i = 0; i < 5; ++i) {
+        float& to = expected[static_cast<size_t>(row * 5 + i)];
+        const float u = half_to_float(update.data<uint16_t>()[p * 5 + i]);
+        to = reduction[0] == 'a' ? to + u : reduction[1] == 'a' ? std::max(to, u) : std::min(to, u);
+      }
+    }
+    for (const bool in_place : {false, true}) {
+      KernelCall call("scatter_nd");
+      call.set("batch_axes", 0).set("reduction", reduction).in(x).in(ids).in(update).out(whole, HX_F16);
+      if (in_place) call.alias(0, 0);
+      const Tensor y = call.run_one();
+      for (int64_t i = 0; i < x.size(); ++i)
+        REQUIRE(y.data<uint16_t>()[i] == float_to_half(expected[static_cast<size_t>(i)]));
+    }
+  }
 }
 
 namespace {

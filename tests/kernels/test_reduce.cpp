@@ -1,5 +1,7 @@
 #include "kernel_call.hpp"
 
+#include "engine/tensor/half.hpp"
+
 #include <algorithm>
 #include <limits>
 
@@ -183,18 +185,27 @@ std::vector<double> reduce_windows(const Windows& w, const Tensor& x, const Dims
   return y;
 }
 
-template <typename T>
-void check_windows(const Windows& w, const Tensor& x, double tolerance) {
+Dims places_of(const Windows& w) {
   Dims places;
   for (size_t a = 0; a < w.dims.size(); ++a)
     places.push_back((w.dims[a] + w.low[a] + w.high[a] - (w.window[a] - 1) * w.dilation[a] - 1) / w.strides[a] + 1);
+  return places;
+}
+KernelCall windows_call(const char* op, const Windows& w) {
+  KernelCall call(op);
+  call.set("window", w.window).set("strides", w.strides).set("dilation", w.dilation);
+  return call.set("padding_low", w.low).set("padding_high", w.high);
+}
+
+template <typename T>
+void check_windows(const Windows& w, const Tensor& x, double tolerance) {
+  const Dims places = places_of(w);
   using Limits = std::numeric_limits<T>;
   const double least = Limits::has_infinity ? -Limits::infinity() : static_cast<double>(Limits::lowest()),
                most = Limits::has_infinity ? Limits::infinity() : static_cast<double>(Limits::max());
   const auto check = [&](const char* reduction, double start, double (*join)(double, double)) {
-    KernelCall call("reduce_window");
-    call.set("reduction", reduction).set("window", w.window).set("strides", w.strides).set("dilation", w.dilation);
-    call.set("padding_low", w.low).set("padding_high", w.high);
+    KernelCall call = windows_call("reduce_window", w);
+    call.set("reduction", reduction);
     const std::vector<T> y = call.in(x).out(places, x.dtype).run_one().template values<T>();
     const std::vector<double> expected = reduce_windows<T>(w, x, places, start, join);
     INFO(reduction << " over rank " << w.dims.size());
@@ -225,7 +236,89 @@ TEST_CASE("windows: sums and extremes over any axes, strides, paddings and dilat
     check_windows<int32_t>(w, random.integers<int32_t>(w.dims, -1000, 1000), 0);
     check_windows<int64_t>(w, random.integers<int64_t>(w.dims, -1000, 1000), 0);
     check_windows<uint8_t>(w, random.integers<uint8_t>(w.dims, 0, 3), 0);
+    check_windows<int8_t>(w, random.integers<int8_t>(w.dims, -2, 3), 0);
+    check_windows<int16_t>(w, random.integers<int16_t>(w.dims, -300, 300), 0);
+    check_windows<uint32_t>(w, random.integers<uint32_t>(w.dims, 0, 1000), 0);
+    check_windows<uint64_t>(w, random.integers<uint64_t>(w.dims, 0, 1000), 0);
   }
+}
+
+TEST_CASE("windows: 16-bit floats are reduced in f32 and rounded once") {
+  Random random(26);
+  for (const Windows& w : kWindows) {
+    if (w.dims.size() > 3 && w.window[0] > 1) continue;  // windows over four axes leave no phase to widen
+    const Dims places = places_of(w);
+    const Tensor numbers = random.floats(w.dims);
+    for (const bool brain : {false, true}) {
+      Tensor x = as_half(numbers);
+      std::vector<float> wide(static_cast<size_t>(x.size()));
+      if (brain) x.dtype = HX_BF16;
+      for (int64_t i = 0; i < x.size(); ++i) {
+        auto* at = reinterpret_cast<uint16_t*>(x.bytes.data()) + i;
+        if (brain) *at = float_to_bfloat(numbers[i]);
+        wide[static_cast<size_t>(i)] = brain ? bfloat_to_float(*at) : half_to_float(*at);
+      }
+      const double unit = brain ? 1.0 / 128 : 1.0 / 1024;
+      for (const char* reduction : {"sum", "max"}) {
+        const bool sums = reduction[0] == 's';
+        const std::vector<double> expected =
+            reduce_windows<float>(w, Tensor(w.dims, wide), places, sums ? 0 : -INFINITY,
+                                  [&](double a, double b) { return sums ? a + b : std::max(a, b); });
+        KernelCall call = windows_call("reduce_window", w);
+        const Tensor y = call.set("reduction", reduction).in(x).out(places, x.dtype).run_one();
+        for (size_t i = 0; i < expected.size(); ++i) {
+          const uint16_t bits = y.data<uint16_t>()[i];
+          const double actual = static_cast<double>(brain ? bfloat_to_float(bits) : half_to_float(bits));
+          INFO(reduction << " over rank " << w.dims.size() << ", " << actual << " instead of " << expected[i]);
+          REQUIRE((actual == expected[i] ||
+                   (sums && std::abs(actual - expected[i]) <= unit * std::max(1.0, std::abs(expected[i])))));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("windows: the gradient of an extreme goes in equal shares to the elements that equal it") {
+  Random random(27);
+  for (const Windows& w : kWindows) {
+    const Dims places = places_of(w);
+    std::vector<float> levels;  // with ties
+    for (const int32_t v : random.integers<int32_t>(w.dims, 0, 4).values<int32_t>())
+      levels.push_back(static_cast<float>(v));
+    if (levels.size() > 40) levels[17] = NAN;
+    const Tensor x(w.dims, levels), dy = random.floats(places);
+    KernelCall forward = windows_call("reduce_window", w);
+    const Tensor y = forward.set("reduction", "max").in(x).out(places).run_one();
+    std::vector<double> expected(levels.size());
+    for (int64_t i = 0; i < elements(places); ++i) {
+      std::vector<int64_t> hits;
+      for (int64_t k = 0; k < elements(w.window); ++k) {
+        int64_t place = i, tap = k, at = 0, step = 1;
+        bool inside = true;
+        for (size_t a = w.dims.size(); a-- > 0; place /= places[a], tap /= w.window[a], step *= w.dims[a]) {
+          const int64_t here = place % places[a] * w.strides[a] - w.low[a] + tap % w.window[a] * w.dilation[a];
+          inside = inside && here >= 0 && here < w.dims[a];
+          at += here * step;
+        }
+        if (inside && x[at] == y[i]) hits.push_back(at);
+      }
+      for (const int64_t at : hits)
+        expected[static_cast<size_t>(at)] += static_cast<double>(dy[i]) / static_cast<double>(hits.size());
+    }
+    const Tensor dx = windows_call("reduce_window_grad", w).in(x).in(y).in(dy).out(w.dims).run_one();
+    for (int64_t i = 0; i < x.size(); ++i)
+      REQUIRE(std::abs(static_cast<double>(dx[i]) - expected[static_cast<size_t>(i)]) < 1e-5);
+  }
+  // Channels last: columns are divided, too.
+  const Windows pool{{1, 9, 9, 640}, {1, 3, 3, 1}, {1, 2, 2, 1}, {0, 1, 1, 0}, {0, 1, 1, 0}, {1, 1, 1, 1}};
+  const Tensor x = random.floats(pool.dims), dy = random.floats(places_of(pool));
+  KernelCall forward = windows_call("reduce_window", pool);
+  const Tensor y = forward.set("reduction", "max").in(x).out(places_of(pool)).run_one();
+  const Tensor dx = windows_call("reduce_window_grad", pool).in(x).in(y).in(dy).out(pool.dims).run_one();
+  double given = 0, taken = 0;
+  for (int64_t i = 0; i < dy.size(); ++i) given += static_cast<double>(dy[i]);
+  for (int64_t i = 0; i < dx.size(); ++i) taken += static_cast<double>(dx[i]);
+  CHECK(taken == Approx(given).margin(1e-3));
 }
 
 TEST_CASE("windows: NaN wins") {

@@ -5,7 +5,10 @@
 #include <cmath>
 
 #include "engine/execution/kernel_source.hpp"
+#include "tests/conformance/coverage.hpp"
 #include "tests/engine/execution/arriving.hpp"
+#include "tests/engine/execution/cached_decoding.hpp"
+#include "tests/engine/execution/indexed_program.hpp"
 #include "tests/opencl/driver.hpp"
 
 using namespace harmonics;
@@ -189,4 +192,22 @@ TEST_CASE("opencl: lengths, windows, positions and caches have kernels") {
   const TensorType x{DType::F32, {2, 3, 4, 8}}, row{DType::F32, {2, 4, 3}}, given{DType::I32, {2}};
   CHECK(source.find("attention_grad", AttributeMap().set("operands", "lengths").set("positions_first", true),
                     {x, x, x, x, row, x, given}, {x, x, x}) != nullptr);
+}
+
+TEST_CASE("opencl: caches of f32, f16 and q8_0 have kernels that append in place and attend") {
+  if (!opens_driver()) return;
+  const auto executor = make_sequential_executor();
+  check_cached_decoding(*executor, on("opencl"));
+}
+
+TEST_CASE("opencl: kernels for all primitives on f32") {
+  if (!opens_driver()) return;
+  KernelSource source("opencl", Registry::global());
+  CHECK(left_to_the_reference(source) == std::set<std::string>{});
+}
+
+TEST_CASE("opencl: sorts, positions in several axes, windows, bits and angles equal the reference") {
+  if (!opens_driver()) return;
+  const auto executor = make_sequential_executor();
+  check_indexed_program(*executor, on("opencl"));
 }

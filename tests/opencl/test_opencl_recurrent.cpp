@@ -12,7 +12,7 @@ using namespace harmonics::engine::testing;
 TEST_CASE("opencl: recurrent layers and their gradients equal the CPU's in plans that do not grow with length") {
   if (!opens_driver()) return;
   const auto executor = make_sequential_executor();
-  for (const char* kind : {"rnn", "lstm", "gru"}) {
+  for (const char* kind : {"rnn", "plugin", "lstm", "gru"}) {
     INFO(kind);
     for (const int64_t length : {1, 8, 200}) {
       const RecurrentTraining r = recurrent_training(kind, length);
@@ -22,4 +22,14 @@ TEST_CASE("opencl: recurrent layers and their gradients equal the CPU's in plans
     CHECK(planned_steps_of(recurrent_training(kind, 8), on("opencl")) ==
           planned_steps_of(recurrent_training(kind, 200), on("opencl")));
   }
+}
+
+TEST_CASE("opencl: a loop as a plugin writes it equals its unrolled form, with gradients") {
+  if (!opens_driver()) return;
+  const auto executor = make_sequential_executor();
+  const RecurrentTraining loop = recurrent_training("plugin", 6), unrolled = recurrent_training("unrolled", 6);
+  CHECK(loop.program.nodes.size() < unrolled.program.nodes.size());
+  const Values expected = run_compiled(unrolled.program, unrolled.numbers, *executor, on("cpu"));
+  for (const CompileOptions& where : {on("cpu"), on("opencl")})
+    CHECK(most_apart(run_compiled(loop.program, loop.numbers, *executor, where), expected) < 1e-4);
 }

@@ -10,6 +10,7 @@
 #include "engine/program/ops/list_check.hpp"
 #include "engine/program/ops/reduction_rules.hpp"
 #include "engine/program/ops/strided_copy.hpp"
+#include "engine/program/tracer.hpp"
 
 namespace harmonics::engine {
 
@@ -197,13 +198,25 @@ HTensor gradient_of_extreme(const WindowGrid& grid, const HTensor& x, const HTen
 }
 
 std::vector<HTensor> gradient_window(const AttributeMap& a, Tensors in, Tensors out, Tensors dy) {
-  const TensorType type{in[0].dtype(), in[0].shape()};
+  const TensorType type = type_of(in[0]);
   const WindowGrid grid(std::span(&type, 1), a, type.shape);
   if (a.text("reduction") == "sum") return {gradient_of_sum(grid, dy[0])};
-  return {gradient_of_extreme(grid, in[0], out[0], dy[0])};
+  AttributeMap windows;
+  for (const auto& [name, value] : a.entries())
+    if (name != "reduction") windows.set(name, value);
+  return apply("reduce_window_grad", windows, {in[0], out[0], dy[0]});
 }
 
 }  // namespace
+
+HTensor share_among_extremes(const AttributeMap& attributes, const HTensor& x, const HTensor& y, const HTensor& dy) {
+  const TensorType type = type_of(x);
+  const WindowGrid grid(std::span(&type, 1), attributes, type.shape);
+  if (y.shape() != grid.places || dy.shape() != grid.places)
+    throw Error(ErrorKind::Shape, "reduce_window_grad: y is " + type_of(y).str() + " and dy " + type_of(dy).str() +
+                                      "; windows of x " + type.str() + " have the shape " + grid.places.str());
+  return gradient_of_extreme(grid, x, y, dy);
+}
 
 OpRow window_row(Op op) { return {op, {}, {}, infer_window, evaluate_window, gradient_window}; }
 

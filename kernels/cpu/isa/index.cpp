@@ -37,6 +37,7 @@ int64_t run_offset(const BlockCopyContext& c, int64_t run) {
 // Row of a position among those of all batches.
 HM_INLINE int64_t row_of(const PositionContext& c, const void* indices, int64_t position) {
   int64_t row = position / c.places;
+  if (c.shared) position %= c.places;
   for (uint32_t i = 0; i < c.k; ++i)
     row = row * c.sizes[i] + clamp(index_at(indices, c.index_dtype, position * c.k + i), c.sizes[i]);
   return row;
@@ -200,18 +201,9 @@ void gather_nd(const void* context, void* const* buffers, uint32_t, uint32_t par
                 static_cast<const char*>(buffers[0]) + row_of(c, buffers[1], p) * bytes, static_cast<size_t>(bytes));
 }
 
-// In place only the rows at the positions are written.
-void scatter_nd(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
-  const auto& c = *static_cast<const PositionContext*>(context);
-  const void *ids = buffers[1], *updates = buffers[2];
-  char* y = static_cast<char*>(buffers[3]);
-  if (phase == 0) {
-    const Range bytes = share(c.batches * c.rows * c.inner * c.element_bytes, c.copy_parts, part);
-    if (y != buffers[0])
-      std::memcpy(y + bytes.begin, static_cast<const char*>(buffers[0]) + bytes.begin,
-                  static_cast<size_t>(bytes.end - bytes.begin));
-    return;
-  }
+namespace {
+
+void scatter_part(const PositionContext& c, const void* ids, const void* updates, void* y, uint32_t part) {
   const Range rows = share(c.batches * c.rows, c.row_parts, part / c.column_parts),
               columns = share(c.inner, c.column_parts, part % c.column_parts);
   if (c.kind == ScatterKind::set) return scatter_bytes(c, ids, updates, y, rows, columns);
@@ -239,6 +231,35 @@ void scatter_nd(const void* context, void* const* buffers, uint32_t phase, uint3
     default:
       return;
   }
+}
+
+// Phases of 16-bit floats: widen x and updates, join, narrow.
+void scatter_halves(const PositionContext& c, void* const* buffers, uint32_t phase, uint32_t part) {
+  const int64_t whole = c.batches * c.rows * c.inner, given = c.batches * c.places * c.inner;
+  float *sums = static_cast<float*>(buffers[4]), *updates = sums + whole;
+  if (phase == 1) return scatter_part(c, buffers[1], updates, sums, part);
+  const Range own = share(whole, c.copy_parts, part), of_updates = share(given, c.copy_parts, part);
+  const auto convert = [](uint32_t from, uint32_t to, const void* x, void* y, Range range, int64_t x_bytes) {
+    find_cast(from, to)(static_cast<const char*>(x) + range.begin * x_bytes, nullptr, nullptr,
+                        static_cast<char*>(y) + range.begin * (6 - x_bytes), range.end - range.begin);
+  };
+  if (phase == 2) return convert(HX_F32, c.half, sums, buffers[3], own, 4);
+  convert(c.half, HX_F32, buffers[0], sums, own, 2);
+  convert(c.half, HX_F32, buffers[2], updates, of_updates, 2);
+}
+
+}  // namespace
+
+// In place only the rows at the positions are written.
+void scatter_nd(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
+  const auto& c = *static_cast<const PositionContext*>(context);
+  if (c.half) return scatter_halves(c, buffers, phase, part);
+  char* y = static_cast<char*>(buffers[3]);
+  if (phase == 1) return scatter_part(c, buffers[1], buffers[2], y, part);
+  const Range bytes = share(c.batches * c.rows * c.inner * c.element_bytes, c.copy_parts, part);
+  if (y != buffers[0])
+    std::memcpy(y + bytes.begin, static_cast<const char*>(buffers[0]) + bytes.begin,
+                static_cast<size_t>(bytes.end - bytes.begin));
 }
 
 void dynamic_slice(const void* context, void* const* buffers, uint32_t, uint32_t part) {

@@ -48,83 +48,192 @@ struct Minimum {
 
 HM_INLINE int64_t up(int64_t a, int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
 
+// Results are joined in a block of this many, then stored, rounded to 16 bits where `half` says so.
+constexpr int64_t kBlock = 256;
+template <typename T>
+void store_block(const T* block, void* y, int64_t at, int64_t n, uint32_t half) {
+  if constexpr (std::is_same_v<T, float>)
+    if (half) return find_cast(HX_F32, half)(block, nullptr, nullptr, static_cast<uint16_t*>(y) + at, n);
+  std::memcpy(static_cast<T*>(y) + at, block, static_cast<size_t>(n) * sizeof(T));
+}
+template <typename T>
+HM_INLINE T smaller(T a, T b) {
+  return a < b ? a : b;
+}
+template <typename T>
+HM_INLINE T larger(T a, T b) {
+  return a > b ? a : b;
+}
+
 // Whole rows of `inner` elements are joined.
 template <typename Rule, typename T>
-void join_rows(const WindowStage& s, const T* x, T* y, Range rows) {
+void join_rows(const WindowStage& s, const T* x, void* y, uint32_t half, Range rows) {
+  T block[kBlock];
   for (int64_t r = rows.begin; r < rows.end; ++r) {
     const int64_t start = r % s.places * s.stride - s.low;
     const T* plane = x + r / s.places * s.size * s.inner;
-    T* to = y + r * s.inner;
-    const int64_t begin = up(-start, s.dilation), stop = up(s.size - start, s.dilation);
-    const int64_t end = stop < s.window ? stop : s.window;
-    if (begin >= end) {
-      for (int64_t i = 0; i < s.inner; ++i) to[i] = Rule::kStart;
-      continue;
-    }
-    std::memcpy(to, plane + (start + begin * s.dilation) * s.inner, static_cast<size_t>(s.inner) * sizeof(T));
-    for (int64_t k = begin + 1; k < end; ++k) {
-      const T* from = plane + (start + k * s.dilation) * s.inner;
-#pragma GCC ivdep
-      for (int64_t i = 0; i < s.inner; ++i) to[i] = Rule::join(to[i], from[i]);
+    const int64_t begin = up(-start, s.dilation), end = smaller(up(s.size - start, s.dilation), s.window);
+    for (int64_t c = 0; c < s.inner; c += kBlock) {
+      const int64_t n = smaller(kBlock, s.inner - c);
+      for (int64_t i = 0; i < n; ++i) block[i] = Rule::kStart;
+      for (int64_t k = begin; k < end; ++k) {
+        const T* from = plane + (start + k * s.dilation) * s.inner + c;
+        for (int64_t i = 0; i < n; ++i) block[i] = Rule::join(block[i], from[i]);
+      }
+      store_block(block, y, r * s.inner + c, n, half);
     }
   }
 }
 
 // Along contiguous rows: one element of all windows after the other.
 template <typename Rule, typename T>
-void slide(const WindowStage& s, const T* x, T* y, Range rows) {
-  for (int64_t r = rows.begin; r < rows.end; ++r) {
-    T* to = y + r * s.places;
-    for (int64_t p = 0; p < s.places; ++p) to[p] = Rule::kStart;
-    for (int64_t k = 0; k < s.window; ++k) {
-      const int64_t start = k * s.dilation - s.low;  // of place 0
-      const int64_t begin = up(-start, s.stride), stop = up(s.size - start, s.stride);
-      const int64_t end = stop < s.places ? stop : s.places;
-      const T* from = x + r * s.size + start;
-      if (s.stride == 1) {
-#pragma GCC ivdep
-        for (int64_t p = begin; p < end; ++p) to[p] = Rule::join(to[p], from[p]);
-      } else {
-#pragma GCC ivdep
-        for (int64_t p = begin; p < end; ++p) to[p] = Rule::join(to[p], from[p * s.stride]);
+void slide(const WindowStage& s, const T* x, void* y, uint32_t half, Range rows) {
+  T block[kBlock];
+  for (int64_t r = rows.begin; r < rows.end; ++r)
+    for (int64_t first = 0; first < s.places; first += kBlock) {
+      const int64_t n = smaller(kBlock, s.places - first);
+      for (int64_t p = 0; p < n; ++p) block[p] = Rule::kStart;
+      for (int64_t k = 0; k < s.window; ++k) {
+        const int64_t start = first * s.stride + k * s.dilation - s.low;  // of the block's place 0
+        const int64_t begin = up(-start, s.stride), end = smaller(up(s.size - start, s.stride), n);
+        const T* from = x + r * s.size + start;
+        if (s.stride == 1)
+          for (int64_t p = begin; p < end; ++p) block[p] = Rule::join(block[p], from[p]);
+        else
+          for (int64_t p = begin; p < end; ++p) block[p] = Rule::join(block[p], from[p * s.stride]);
       }
+      store_block(block, y, r * s.places + first, n, half);
     }
-  }
 }
 
 template <typename Rule, typename T>
-void run_stage(const WindowStage& s, void* const* buffers, uint32_t part) {
+void run_stage(const WindowStage& s, void* const* buffers, uint32_t half, uint32_t part) {
   const T* x = static_cast<const T*>(buffers[s.from]) + s.from_offset;
-  T* y = static_cast<T*>(buffers[s.to]) + s.to_offset;
+  void* y = half ? buffers[s.to] : static_cast<T*>(buffers[s.to]) + s.to_offset;  // 16 bits: only the result
   if (s.inner == 1)
-    slide<Rule>(s, x, y, share(s.outer, s.parts, part));
+    slide<Rule>(s, x, y, half, share(s.outer, s.parts, part));
   else
-    join_rows<Rule>(s, x, y, share(s.outer * s.places, s.parts, part));
+    join_rows<Rule>(s, x, y, half, share(s.outer * s.places, s.parts, part));
 }
 
 template <typename T>
-void run_type(const WindowContext& c, void* const* buffers, uint32_t phase, uint32_t part) {
-  if (c.reduction == Reduction::sum) return run_stage<Sum<T>, T>(c.stage[phase], buffers, part);
-  if (c.reduction == Reduction::maximum) return run_stage<Maximum<T>, T>(c.stage[phase], buffers, part);
-  run_stage<Minimum<T>, T>(c.stage[phase], buffers, part);
+void run_type(const WindowContext& c, void* const* buffers, uint32_t stage, uint32_t part) {
+  const WindowStage& s = c.stage[stage];
+  const uint32_t half = stage + 1 == c.stages ? c.half : 0;
+  if (c.reduction == Reduction::sum) return run_stage<Sum<T>, T>(s, buffers, half, part);
+  if (c.reduction == Reduction::maximum) return run_stage<Maximum<T>, T>(s, buffers, half, part);
+  run_stage<Minimum<T>, T>(s, buffers, half, part);
+}
+
+// Offset in the plane of a window's first element, which may be padding, and the taps that exist along each axis.
+struct Taps {
+  int64_t begin[HX_MAX_RANK], end[HX_MAX_RANK], step[HX_MAX_RANK];
+  int64_t first = 0;
+  bool any = true;
+
+  Taps(const WindowGradContext& c, int64_t window) {
+    int64_t wide = 1;
+    for (uint32_t a = c.rank; a-- > 0;) {
+      const int64_t start = window % c.places[a] * c.stride[a] - c.low[a];
+      window /= c.places[a];
+      begin[a] = up(-start, c.dilation[a]);
+      end[a] = smaller(up(c.size[a] - start, c.dilation[a]), c.window[a]);
+      any = any && begin[a] < end[a];
+      step[a] = c.dilation[a] * wide;
+      first += start * wide;
+      wide *= c.size[a];
+    }
+  }
+};
+template <typename Visit>
+HM_INLINE void for_each_tap(const WindowGradContext& c, const Taps& taps, Visit visit) {
+  if (!taps.any) return;
+  int64_t at[HX_MAX_RANK] = {}, place = taps.first;
+  for (uint32_t a = 0; a < c.rank; ++a) place += (at[a] = taps.begin[a]) * taps.step[a];
+  for (;;) {
+    visit(place);
+    uint32_t axis = c.rank;
+    while (axis-- > 0) {
+      place += taps.step[axis];
+      if (++at[axis] < taps.end[axis]) break;
+      place -= (at[axis] - taps.begin[axis]) * taps.step[axis];
+      at[axis] = taps.begin[axis];
+    }
+    if (axis == UINT32_MAX) return;
+  }
+}
+
+// dy of every window goes in equal shares to the elements that equal its extreme.
+template <typename T>
+void spread_windows(const WindowGradContext& c, void* const* buffers, uint32_t part) {
+  const Range planes = share(c.planes, c.plane_parts, part / c.column_parts),
+              columns = share(c.inner, c.column_parts, part % c.column_parts);
+  T ties[kWindowColumns];
+  for (int64_t n = planes.begin; n < planes.end; ++n)
+    for (int64_t first = columns.begin; first < columns.end; first += kWindowColumns) {
+      const int64_t wide = smaller(kWindowColumns, columns.end - first), from = n * c.plane * c.inner + first;
+      const T *x = static_cast<const T*>(buffers[0]) + from,
+              *y = static_cast<const T*>(buffers[1]) + n * c.windows * c.inner + first,
+              *dy = static_cast<const T*>(buffers[2]) + n * c.windows * c.inner + first;
+      T* dx = static_cast<T*>(buffers[3]) + from;
+      for (int64_t i = 0; i < c.plane; ++i) std::memset(dx + i * c.inner, 0, static_cast<size_t>(wide) * sizeof(T));
+      for (int64_t w = 0; w < c.windows; ++w, y += c.inner, dy += c.inner) {
+        const Taps taps(c, w);
+        std::memset(ties, 0, static_cast<size_t>(wide) * sizeof(T));
+        for_each_tap(c, taps, [&](int64_t at) {
+          const T* here = x + at * c.inner;
+          for (int64_t i = 0; i < wide; ++i) ties[i] += here[i] == y[i] ? T(1) : T(0);
+        });
+        for (int64_t i = 0; i < wide; ++i) ties[i] = dy[i] / larger(ties[i], T(1));
+        for_each_tap(c, taps, [&](int64_t at) {
+          const T* here = x + at * c.inner;
+          T* to = dx + at * c.inner;
+          for (int64_t i = 0; i < wide; ++i) to[i] += here[i] == y[i] ? ties[i] : T(0);
+        });
+      }
+    }
 }
 
 }  // namespace
 
 void window(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const WindowContext*>(context);
+  if (c.half) {
+    if (phase == 0) {
+      const Range own = share(c.count, c.widen_parts, part);
+      return find_cast(c.half, HX_F32)(static_cast<const uint16_t*>(buffers[0]) + own.begin, nullptr, nullptr,
+                                       static_cast<float*>(buffers[2]) + own.begin, own.end - own.begin);
+    }
+    --phase;
+  }
   switch (c.dtype) {
     case HX_F32:
       return run_type<float>(c, buffers, phase, part);
     case HX_F64:
       return run_type<double>(c, buffers, phase, part);
+    case HX_I8:
+      return run_type<int8_t>(c, buffers, phase, part);
+    case HX_I16:
+      return run_type<int16_t>(c, buffers, phase, part);
+    case HX_U16:
+      return run_type<uint16_t>(c, buffers, phase, part);
     case HX_I32:
       return run_type<int32_t>(c, buffers, phase, part);
+    case HX_U32:
+      return run_type<uint32_t>(c, buffers, phase, part);
     case HX_I64:
       return run_type<int64_t>(c, buffers, phase, part);
+    case HX_U64:
+      return run_type<uint64_t>(c, buffers, phase, part);
     default:
       return run_type<uint8_t>(c, buffers, phase, part);
   }
+}
+
+void window_grad(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const WindowGradContext*>(context);
+  if (c.dtype == HX_F64) return spread_windows<double>(c, buffers, part);
+  spread_windows<float>(c, buffers, part);
 }
 
 }  // namespace harmonics::cpu::HM_ISA

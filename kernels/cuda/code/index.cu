@@ -33,9 +33,27 @@ __global__ void add(const T* updates, const void* indices, const uint32_t* links
   T* to = y + (outer * p.size + index_at(indices, p.dtype, first, p.size)) * p.inner;
   for (uint32_t c = threadIdx.x; c < p.inner; c += kThreads) {
     T sum = to[c];
-    for (uint32_t k = first; k < p.indices; k = links[k]) sum += updates[(outer * p.indices + k) * p.inner + c];
+    for (uint32_t k = first; k < p.indices; k = links[k])
+      sum = joined<T>(sum, updates[(outer * p.indices + k) * p.inner + c], p.joining);
     to[c] = sum;
   }
+}
+
+// The row of a position: of its batch, then by the axes it names.
+__device__ inline uint32_t row_of(const void* indices, const PositionParameters& p, uint32_t position) {
+  uint32_t row = position / p.places;
+  for (uint32_t a = 0; a < p.k; ++a)
+    row = row * p.sizes[a] + index_at(indices, p.dtype, position * p.k + a, p.sizes[a]);
+  return row;
+}
+template <typename T>
+__global__ void gather_nd(const T* x, const void* indices, T* y, PositionParameters p) {
+  const uint32_t i = thread_number();
+  if (i < p.count) y[i] = x[static_cast<int64_t>(row_of(indices, p, i / p.inner)) * p.inner + i % p.inner];
+}
+__global__ void rows(const void* indices, uint32_t* numbers, PositionParameters p) {
+  const uint32_t i = thread_number();
+  if (i < p.count) numbers[i] = row_of(indices, p, i);
 }
 
 // Offset in the whole of the block's element i.
@@ -106,6 +124,8 @@ __global__ void top(const T* x, T* values, int64_t* places, TopParameters p) {
 }  // namespace
 
 Function gather_function(uint32_t element_bytes) { return HM_BY_WIDTH(gather); }
+Function gather_nd_function(uint32_t element_bytes) { return HM_BY_WIDTH(gather_nd); }
+Function rows_function() { return HM_FUNCTION(rows); }
 Function link_function() { return HM_FUNCTION(link); }
 Function dynamic_slice_function(uint32_t element_bytes) { return HM_BY_WIDTH(dynamic_slice); }
 Function update_slice_function(uint32_t element_bytes) { return HM_BY_WIDTH(update_slice); }

@@ -58,8 +58,10 @@ struct GatherParameters {
 struct LinkParameters {
   uint32_t indices, size, dtype;
 };
+enum class Joining : uint32_t { set, add, largest, least };
 struct AddParameters {
   uint32_t indices, size, inner, dtype;
+  Joining joining;
 };
 struct BlockParameters {
   uint32_t count, rank, dtype;
@@ -68,12 +70,28 @@ struct BlockParameters {
 struct TopParameters {
   uint32_t size, k;
 };
+// Positions of several axes: each has k numbers, of axes of these sizes, and names a row of its batch.
+struct PositionParameters {
+  uint32_t count, places, inner, k, dtype;
+  uint32_t sizes[kMostRank];
+};
 Function gather_function(uint32_t element_bytes);  // x, indices, y
 Function link_function();  // indices, links: for each the next with the same index, and whether it is the first
-Function add_function(uint32_t dtype);  // updates, indices, links, y; null: unsupported type; blocks {indices, outer}
+// updates, indices, links, y: updates are joined to y; null: unsupported type; blocks {indices, outer}
+Function add_function(uint32_t dtype);
+Function gather_nd_function(uint32_t element_bytes);      // x, indices, y
+Function rows_function();                                 // indices, rows: the row of each position, u32
 Function dynamic_slice_function(uint32_t element_bytes);  // x, starts, y
 Function update_slice_function(uint32_t element_bytes);   // block, starts, y
 Function top_function(uint32_t dtype);                    // x, values, indices; a block per row
+
+// ---- sort.cu: lines of `size` elements, `inner` apart
+struct SortParameters {
+  uint32_t count, size, inner, run, descending;
+};
+Function begin_sort_function();                         // order: 0, 1 ... of every line
+Function merge_function(uint32_t dtype);                // x, order, merged: runs of `run` elements joined in pairs
+Function finish_sort_function(uint32_t element_bytes);  // x, order, values, indices
 
 // ---- reduce.cu
 enum class Reduction : uint32_t { sum, product, maximum, minimum };
@@ -210,6 +228,13 @@ struct WindowParameters {
   uint32_t include_padding;
   uint64_t fill;  // bits
 };
+// Windows over any axes.
+struct ReduceWindowParameters {
+  uint32_t count, rank;
+  Joining joining;
+  int32_t place[kMostRank], size[kMostRank], window[kMostRank], step[kMostRank], low[kMostRank], apart[kMostRank];
+};
+Function reduce_window_function(uint32_t dtype);    // x, y
 Function patches_function(uint32_t element_bytes);  // x, columns
 Function unpatches_function(uint32_t dtype);        // columns, x
 Function max_pool_function();                       // x, y, indices
@@ -217,17 +242,27 @@ Function max_pool_grad_function();                  // indices, dy, dx; a block 
 Function avg_pool_function();                       // x, y
 Function avg_pool_grad_function();                  // dy, dx
 
-// ---- sequence.cu: attention over what is known at run time, rotary positions, caches
+// ---- attention.cu: over what is known at run time
 constexpr uint32_t kWidestHead = 256;
+constexpr uint32_t kCacheBlock = 32, kCacheBytes = 34;  // of q8_0
+enum class CacheType : uint32_t { f32, f16, q8_0 };
 struct AttendParameters {
   uint32_t batch, heads, shared, queries, keys, width, values;              // of a head: width of queries, of values
   uint32_t q_head, q_row, k_head, k_row, v_head, v_row, out_head, out_row;  // strides
   uint32_t mask_item, mask_head, bias_item, bias_head;
-  uint32_t causal, window, half_keys, half_values;  // f16
+  uint32_t causal, window;
+  CacheType key_type, value_type;
   uint32_t has_lengths, has_mask, has_bias, has_sinks;
   float scale, cap;
 };
-Function attend_function();  // q, k, v, lengths, mask, bias, sinks, out, lse: all f32 but as said; a warp per query
+// All f32 but keys, values, lengths and mask; a warp each. `statistics` are four numbers per query.
+Function attend_function();          // q, k, v, lengths, mask, bias, sinks, out, lse; of a query
+Function attend_queries_function();  // q, k, v, dout, lengths, mask, bias, sinks, dq, statistics; of a query
+Function attend_keys_function();     // q, k, v, dout, lengths, mask, bias, statistics, dk, dv; of a key
+Function attend_bias_function();     // q, k, v, dout, lengths, mask, bias, statistics, dbias; of an element of the bias
+Function attend_sinks_function();    // sinks, statistics, dsinks; a thread per head
+
+// ---- sequence.cu: rotary positions, caches
 struct TurnParameters {
   uint32_t count;                                  // pairs that are turned and elements that are not
   uint32_t width, half, positions, repeats, item;  // item: rows of an item of the first axis
@@ -241,5 +276,6 @@ struct AppendParameters {
 };
 Function append_function(uint32_t element_bytes);  // rows, start, cache: of one type
 Function append_half_function();                   // rows in f32, start, cache in f16
+Function append_blocks_function();                 // rows in f32, start, cache in q8_0; count and row are of blocks
 
 }  // namespace harmonics::cuda

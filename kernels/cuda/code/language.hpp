@@ -87,6 +87,16 @@ struct SumOf<double> {
   using type = double;
 };
 
+// NaN wins and stays in extremes.
+template <typename T>
+__device__ inline T joined(T a, T b, Joining how) {
+  if (how == Joining::set) return b;
+  if (how == Joining::add) return a + b;
+  if (a != a) return a;
+  if (b != b) return b;
+  return (how == Joining::largest ? b > a : b < a) ? b : a;
+}
+
 // Reductions over the kLanes threads of a row: 32 or a whole block.
 struct Sum {
   template <typename T>

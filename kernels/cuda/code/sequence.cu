@@ -1,72 +1,8 @@
-// Attention with lengths, mask, bias, window, cap and sinks; rotary positions; rows appended to a cache.
+// Rotary positions; rows appended to a cache.
 #include "language.hpp"
 
 namespace harmonics::cuda {
 namespace {
-
-constexpr uint32_t kMostOfLane = kWidestHead / kWarp;
-
-__device__ inline float element(const void* x, uint32_t half, int64_t i) {
-  return half ? static_cast<float>(static_cast<const Half*>(x)[i]) : static_cast<const float*>(x)[i];
-}
-
-// A warp per query: lanes share the head's elements, and all keys are visited in order.
-__global__ void __launch_bounds__(kThreads)
-    attend(const float* q, const void* k, const void* v, const int32_t* lengths, const uint8_t* mask, const float* bias,
-           const float* sinks, float* out, float* lse, AttendParameters p) {
-  const uint32_t row = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  if (row >= p.batch * p.heads * p.queries) return;
-  const uint32_t t = row % p.queries, head = row / p.queries % p.heads, batch = row / p.queries / p.heads,
-                 group = head / (p.heads / p.shared);
-  const int64_t keys = static_cast<int64_t>(p.keys), queries = static_cast<int64_t>(p.queries);
-  int64_t length = p.has_lengths ? lengths[batch] : keys;
-  length = length < 0 ? 0 : length > keys ? keys : length;
-  const int64_t place = length - queries + t, from = static_cast<int64_t>(p.window);
-  const int64_t first = from && place - from + 1 > 0 ? place - from + 1 : 0;
-  const int64_t end = p.causal && place + 1 < length ? place + 1 : length;
-  const float* own = q + static_cast<int64_t>(batch) * p.heads * p.queries * p.width +
-                     static_cast<int64_t>(head) * p.q_head + static_cast<int64_t>(t) * p.q_row;
-  const int64_t k_at =
-                    static_cast<int64_t>(batch) * p.shared * p.keys * p.width + static_cast<int64_t>(group) * p.k_head,
-                v_at =
-                    static_cast<int64_t>(batch) * p.shared * p.keys * p.values + static_cast<int64_t>(group) * p.v_head;
-  const int64_t table = static_cast<int64_t>(t) * p.keys;
-  const uint8_t* seen =
-      p.has_mask ? mask + static_cast<int64_t>(batch) * p.mask_item + static_cast<int64_t>(head) * p.mask_head + table
-                 : nullptr;
-  const float* more =
-      p.has_bias ? bias + static_cast<int64_t>(batch) * p.bias_item + static_cast<int64_t>(head) * p.bias_head + table
-                 : nullptr;
-  float mine[kMostOfLane], sums[kMostOfLane];
-  for (uint32_t i = 0; i < kMostOfLane; ++i) {
-    mine[i] = i * kWarp + lane < p.width ? own[i * kWarp + lane] : 0.0f;
-    sums[i] = 0;
-  }
-  float largest = p.has_sinks ? sinks[head] : -infinity(), total = p.has_sinks ? 1.0f : 0.0f;
-  for (int64_t j = first; j < end; ++j) {
-    float score = 0;
-    for (uint32_t i = 0; i * kWarp + lane < p.width; ++i)
-      score += mine[i] * element(k, p.half_keys, k_at + j * p.k_row + i * kWarp + lane);
-    score = join_warp<Sum>(score) * p.scale;
-    if (p.cap > 0) score = tanhf(score / p.cap) * p.cap;
-    if (more) score += more[j];
-    if ((seen && !seen[j]) || score == -infinity()) continue;
-    if (score > largest) {
-      const float less = expf(largest - score);
-      total *= less;
-      for (uint32_t i = 0; i < kMostOfLane; ++i) sums[i] *= less;
-      largest = score;
-    }
-    const float e = expf(score - largest);
-    total += e;
-    for (uint32_t i = 0; i * kWarp + lane < p.values; ++i)
-      sums[i] += e * element(v, p.half_values, v_at + j * p.v_row + i * kWarp + lane);
-  }
-  float* to = out + static_cast<int64_t>(batch) * p.heads * p.queries * p.values +
-              static_cast<int64_t>(head) * p.out_head + static_cast<int64_t>(t) * p.out_row;
-  for (uint32_t i = 0; i * kWarp + lane < p.values; ++i) to[i * kWarp + lane] = total == 0 ? 0.0f : sums[i] / total;
-  if (lane == 0) lse[row] = total == 0 ? -infinity() : logf(total) + largest;
-}
 
 // A thread per pair of a row, and one per element that is not turned. Angles in f64, for accuracy at late positions.
 __global__ void turn(const float* x, const int32_t* positions, const float* frequencies, float* y, TurnParameters p) {
@@ -105,11 +41,32 @@ __global__ void append_half(const float* rows, const int32_t* start, Half* cache
   if (i < p.count) cache[append_place(start, p, i)] = static_cast<Half>(rows[i]);
 }
 
+// A thread per block of 32: a row is whole blocks.
+__global__ void append_blocks(const float* rows, const int32_t* start, uint8_t* cache, AppendParameters p) {
+  const uint32_t i = thread_number();
+  if (i >= p.count) return;
+  const float* from = rows + static_cast<int64_t>(i) * kCacheBlock;
+  uint8_t* to = cache + append_place(start, p, i) * kCacheBytes;
+  float most = 0;
+  bool finite = true;
+  for (uint32_t j = 0; j < kCacheBlock; ++j) {
+    most = most > fabsf(from[j]) ? most : fabsf(from[j]);
+    finite = finite && from[j] - from[j] == 0;
+  }
+  const float scale = finite ? most / 127 : 0, inverse = scale > 0 ? 1 / scale : 0;
+  // A block with an infinity or NaN reads as NaN.
+  *reinterpret_cast<Half*>(to) = static_cast<Half>(finite ? scale : __int_as_float(0x7fc00000));
+  for (uint32_t j = 0; j < kCacheBlock; ++j) {
+    const float steps = roundf(from[j] * inverse);  // ties away from zero
+    to[2 + j] = finite ? static_cast<uint8_t>(static_cast<int8_t>(steps < -127 ? -127 : steps > 127 ? 127 : steps)) : 0;
+  }
+}
+
 }  // namespace
 
-Function attend_function() { return HM_FUNCTION(attend); }
 Function turn_function() { return HM_FUNCTION(turn); }
 Function append_function(uint32_t element_bytes) { return HM_BY_WIDTH(append); }
 Function append_half_function() { return HM_FUNCTION(append_half); }
+Function append_blocks_function() { return HM_FUNCTION(append_blocks); }
 
 }  // namespace harmonics::cuda

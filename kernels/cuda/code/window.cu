@@ -82,6 +82,44 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Where an extreme starts; a window of padding alone keeps it.
+template <typename T>
+__device__ inline T start_of(Joining joining) {
+  if (joining == Joining::add) return T(0);
+  const bool largest = joining == Joining::largest;
+  if (T(0.5) != T(0)) return static_cast<T>(largest ? -infinity() : infinity());
+  const T least = T(-1) < T(0) ? static_cast<T>(uint64_t{1} << (8 * sizeof(T) - 1)) : T(0);
+  return largest ? least : static_cast<T>(~static_cast<uint64_t>(least));
+}
+template <typename T>
+__global__ void reduce_window(const T* x, T* y, ReduceWindowParameters p) {
+  const uint32_t i = thread_number();
+  if (i >= p.count) return;
+  int32_t first[kMostRank] = {}, at[kMostRank] = {};
+  uint32_t rest = i;
+  for (uint32_t a = p.rank; a-- > 0;) {
+    first[a] = static_cast<int32_t>(rest % p.place[a]) * p.step[a] - p.low[a];
+    rest /= p.place[a];
+  }
+  T result = start_of<T>(p.joining);
+  for (bool more = true; more;) {
+    int64_t offset = 0;
+    bool inside = true;
+    for (uint32_t a = 0; a < p.rank; ++a) {
+      const int32_t here = first[a] + at[a] * p.apart[a];
+      inside = inside && here >= 0 && here < p.size[a];
+      offset = offset * p.size[a] + here;
+    }
+    if (inside) result = joined<T>(result, x[offset], p.joining);
+    more = false;
+    for (uint32_t a = p.rank; a-- > 0 && !more;) {
+      more = ++at[a] < p.window[a];
+      if (!more) at[a] = 0;
+    }
+  }
+  y[i] = result;
+}
+
 __device__ inline float share_of_window(const WindowParameters& p, uint32_t window) {
   if (p.include_padding) return 1.0f / static_cast<float>(p.taps);
   uint32_t inside = 1;
@@ -121,6 +159,7 @@ __global__ void avg_pool_grad(const float* dy, float* dx, WindowParameters p) {
 
 }  // namespace
 
+Function reduce_window_function(uint32_t dtype) { return HM_BY_NUMBER(HM_FUNCTION, reduce_window); }
 Function patches_function(uint32_t element_bytes) { return HM_BY_WIDTH(patches); }
 Function unpatches_function(uint32_t dtype) { return HM_BY_NUMBER(HM_FUNCTION, unpatches); }
 Function max_pool_function() { return HM_FUNCTION(max_pool); }

@@ -13,7 +13,8 @@ struct RecurrentTraining {
   std::map<std::string, HTensor> numbers;
 };
 
-// `kind`: "lstm", "gru", or "rnn", a loop over tanh(x w + h u).
+// `kind`: "lstm", "gru"; "rnn", a loop over tanh(x w + h u); "plugin", the same as a plugin writes it, where u is not
+// an operand; or "unrolled", without a loop.
 inline RecurrentTraining recurrent_training(const std::string& kind, int64_t length) {
   constexpr int64_t batch = 3, features = 5, width = 7;
   const int64_t gates = kind == "lstm" ? 4 : kind == "gru" ? 3 : 1;
@@ -22,12 +23,26 @@ inline RecurrentTraining recurrent_training(const std::string& kind, int64_t len
                 w = tracer.parameter("w", {DType::F32, {gates * width, features}}),
                 u = tracer.parameter("u", {DType::F32, {gates * width, width}});
   HTensor y;
-  if (kind == "rnn") {
+  const HTensor first = full(DType::F32, {batch, width}, 0.25);
+  if (kind == "unrolled") {
+    const HTensor along = linear(x, w);
+    Values ys{first};
+    for (int64_t t = 0; t < length; ++t)
+      ys.push_back(tanh(reshape(slice_axis(along, 1, t, t + 1), {batch, width}) + linear(ys.back(), u)));
+    for (HTensor& h : ys) h = reshape(h, {1, batch, width});
+    y = concat(Values(ys.begin() + 1, ys.end()), 0);
+  } else if (kind == "plugin") {
+    const auto step = [&](const Values& carries, const Values& slices) {
+      const HTensor h = tanh(slices[0] + linear(carries[0], u));
+      return Values{h, h};
+    };
+    y = harmonics::scan(step, {first}, {transpose(linear(x, w), {1, 0, 2})})[1];
+  } else if (kind == "rnn") {
     const auto step = [](const Values& v) {
       const HTensor h = tanh(v[2] + linear(v[0], v[1]));
       return Values{h, h};
     };
-    y = scan(step, {full(DType::F32, {batch, width}, 0.25)}, {u}, {transpose(linear(x, w), {1, 0, 2})})[1];
+    y = scan(step, {first}, {u}, {transpose(linear(x, w), {1, 0, 2})})[1];
   } else {
     y = call(kind.c_str(), {x, w, u})[0];
   }

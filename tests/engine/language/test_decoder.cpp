@@ -255,6 +255,28 @@ TEST_CASE("decoder: a token allocates nothing, and writes its caches in place") 
   CHECK(appended == 6);
 }
 
+TEST_CASE("decoder: a sequence that grows allocates at one token only, and a given context none after the first") {
+  const Model model = small_llama();
+  const auto executor = make_sequential_executor();
+  const auto tokens = some_tokens(120, model.vocabulary);
+  for (const bool given : {false, true}) {
+    Decoder decoder(model, *executor, on_device("cpu"));
+    Session session(decoder, given ? 128 : 0, given);
+    CHECK(session.capacity() == (given ? 128 : 64));
+    std::vector<size_t> allocating;
+    int64_t grown = 0;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const int64_t before = session.capacity();
+      if (kCountsAllocations) start_counting();
+      session.append({&tokens[i], 1});
+      if (kCountsAllocations && stop_counting() > 0) allocating.push_back(i);
+      grown += session.capacity() != before;
+    }
+    CHECK(grown == (given ? 0 : 1));
+    if (kCountsAllocations) CHECK(allocating == (given ? std::vector<size_t>{0} : std::vector<size_t>{0, 64}));
+  }
+}
+
 TEST_CASE("decoder: stored weights and caches of f16 and q8_0 give nearly the same scores, and equal bits in chunks") {
   SmallLlama s;
   s.width = 128, s.heads = 4, s.shared = 2, s.hidden = 96, s.vocabulary = 70;

@@ -18,7 +18,7 @@
 
 static_assert(sizeof(void*) == 8, "the numbers below are those of 64-bit machines");
 static_assert(HX_ABI_MAJOR == 1 && HX_MAX_RANK == 8 && HX_MAX_PHASES == 4 && HX_MAX_RESULTS == 16 &&
-                  HX_MAX_MOMENTS == 8,
+                  HX_MAX_MOMENTS == 8 && HX_MAX_LOOP_RESULTS == 64,
               "");
 
 SIZE(hx_type, 72);
@@ -179,7 +179,10 @@ AT(hx_device_vt, elapsed, 200);
 AT(hx_device_vt, copy_if_finite, 208);
 AT(hx_device_vt, await_event, 216);
 AT(hx_device_vt, native, 224);
-SIZE(hx_api, 168);
+SIZE(hx_loop_body, 24);
+AT(hx_loop_body, step, 8);
+AT(hx_loop_body, self, 16);
+SIZE(hx_api, 176);
 AT(hx_api, abi_major, 4);
 AT(hx_api, abi_minor, 6);
 AT(hx_api, last_error, 8);
@@ -202,6 +205,7 @@ AT(hx_api, scope_classes, 136);
 AT(hx_api, register_item, 144);
 AT(hx_api, extension, 152);
 AT(hx_api, scope_set_leading, 160);
+AT(hx_api, scan, 168);
 SIZE(hx_registration, 24);
 AT(hx_registration, api, 8);
 AT(hx_registration, registry, 16);

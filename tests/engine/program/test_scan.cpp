@@ -163,6 +163,51 @@ TEST_CASE("scan: a scan in a scan, and the gradient of its gradient") {
   CHECK(numbers<double>(interpret(program, leaves)[1])[1] == Approx(expected).epsilon(1e-6));
 }
 
+TEST_CASE("scan: values of enclosing traces are constants, once each, in nested loops too") {
+  // h' = tanh(w h + x) + b, where w and b are not operands; the inner loop uses b as well.
+  const auto by_capture = [](const Values& in) {
+    const HTensor &w = in[2], &b = in[4];
+    const auto step = [&](const Values& at) {
+      const HTensor next = tanh(dot(w, at[0], {1}, {0}) + at[1]) + b + 0.0 * dot(w, at[0], {1}, {0});
+      const auto twice = [&](const Values& v) { return Values{v[0] * b}; };
+      return Values{next, scan(twice, {next}, {}, {}, false, 2)[0]};
+    };
+    return scan(step, {in[0]}, {}, {in[3]});
+  };
+  const auto by_operand = [](const Values& in) {
+    const auto step = [](const Values& at) {
+      const HTensor &w = at[1], &b = at[2];
+      const HTensor next = tanh(dot(w, at[0], {1}, {0}) + at[3]) + b;
+      return Values{next, next * b * b};
+    };
+    return scan(step, {in[0]}, {in[2], in[4]}, {in[3]});
+  };
+  Values in = operands();
+  in[4] = random_tensor({3}, 12);
+  const auto program_of = [&](const auto& run) {
+    Tracer tracer("captures");
+    Values x;
+    for (size_t i = 0; i < in.size(); ++i) x.push_back(tracer.input(std::to_string(i), type_of(in[i])));
+    const Values out = run(x);
+    const HTensor sum = reduce_sum(out[0] * out[0], {0}) + reduce_sum(sin(out[1]), {0, 1});
+    tracer.output("y", out[1]);
+    const Values gradients = gradient(tracer, sum, {x[0], x[2], x[3], x[4]});
+    for (size_t i = 0; i < gradients.size(); ++i) tracer.output("g" + std::to_string(i), gradients[i]);
+    return tracer.take();
+  };
+  std::map<std::string, HTensor> leaves;
+  for (size_t i = 0; i < in.size(); ++i) leaves[std::to_string(i)] = in[i];
+  const Program captured = program_of(by_capture);
+  check_close(interpret(captured, leaves), interpret(program_of(by_operand), leaves), 1e-12);
+  for (const Node& node : captured.nodes)
+    if (node.op == Op::scan) {
+      CHECK(node.inputs.size() == 4);  // h, w, b, x
+      break;
+    }
+  // Numbers need no place among the operands.
+  check_close(by_capture(in), by_operand(in), 1e-15);
+}
+
 TEST_CASE("scan of no steps gives the initial carries and empty results") {
   const Values out = scan(
       [](const Values& in) {
