@@ -88,11 +88,15 @@ MetadataMap metadata_of(const GgufFile& file, const std::string& path) {
       if (find_invalid_utf8(*text) || text->find('\0') != std::string_view::npos)
         refuse(path, "has the metadata " + shown_name(name) + ", which is not text", "convert the model again");
       all[name] = std::string(*text);
-    } else if (value.size() <= kLongestList) {
-      if (auto integers = value.integers())
+    } else {
+      auto integers = value.size() <= kLongestList ? value.integers() : std::nullopt;
+      auto numbers = value.size() <= kLongestList && !integers ? value.numbers() : std::nullopt;
+      if (integers)
         all[name] = std::move(*integers);
-      else if (auto numbers = value.numbers())
+      else if (numbers)
         all[name] = std::move(*numbers);
+      else if (value.kind() == GgufKind::List)
+        all["@len:" + name] = static_cast<int64_t>(value.size());
     }
   }
   return all;

@@ -8,6 +8,7 @@
 #include "dsl/hmx/print.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/commands/dot.hpp"
+#include "engine/cli/commands/explain_model.hpp"
 #include "engine/cli/commands/graph_summary.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/terminal/output.hpp"
@@ -277,6 +278,7 @@ void explain(const Flow& flow, const Options& options, Explanation& e) {
 }  // namespace
 
 int explain_command(const Options& options) {
+  if (explain_model(options)) return kDone;
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     Explanation e(options);
