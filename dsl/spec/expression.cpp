@@ -12,7 +12,7 @@
 #include "engine/base/spelling.hpp"
 #include "formats/utf8.hpp"
 
-namespace harmonics::engine::spec {
+namespace harmonics::engine::specs {
 
 namespace {
 
@@ -314,4 +314,4 @@ double Expression::real(const Lookup& lookup) const {
   return result;
 }
 
-}  // namespace harmonics::engine::spec
+}  // namespace harmonics::engine::specs

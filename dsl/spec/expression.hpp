@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-namespace harmonics::engine::spec {
+namespace harmonics::engine::specs {
 
 using Number = std::variant<int64_t, double>;
 std::string text_of(const Number& number);
@@ -67,4 +67,4 @@ class Expression {
   std::vector<Node> nodes_;  // operands before their operator; empty: 0
 };
 
-}  // namespace harmonics::engine::spec
+}  // namespace harmonics::engine::specs

@@ -13,7 +13,7 @@
 #include "engine/base/spelling.hpp"
 #include "formats/utf8.hpp"
 
-namespace harmonics::engine::spec {
+namespace harmonics::engine::specs {
 
 namespace json = boost::json;
 
@@ -26,7 +26,7 @@ std::string text_of(const Value& value) {
 
 namespace {
 
-constexpr size_t kLargestFile = size_t{1} << 20;
+constexpr size_t kLargestSpec = size_t{1} << 20;
 constexpr size_t kDeepestJson = 32;
 constexpr size_t kMostEntries = 100'000;  // of one object or list
 
@@ -338,9 +338,9 @@ class SpecReader {
 }  // namespace
 
 Spec parse_spec(const std::string& path, std::string_view text) {
-  if (text.size() > kLargestFile)
+  if (text.size() > kLargestSpec)
     throw Error(ErrorKind::Syntax,
-                fmt::format("'{}' holds {} bytes; a model spec has at most {}", path, text.size(), kLargestFile));
+                fmt::format("'{}' holds {} bytes; a model spec has at most {}", path, text.size(), kLargestSpec));
   json::parse_options options;
   options.max_depth = kDeepestJson;
   json::stream_parser parser(json::storage_ptr(), options);
@@ -361,6 +361,6 @@ Spec parse_spec(const std::string& path, std::string_view text) {
   return SpecReader(path, root).read();
 }
 
-Spec read_spec(const std::string& path) { return parse_spec(path, read_file(path, kLargestFile)); }
+Spec read_spec(const std::string& path) { return parse_spec(path, read_file(path, kLargestSpec)); }
 
-}  // namespace harmonics::engine::spec
+}  // namespace harmonics::engine::specs

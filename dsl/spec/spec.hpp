@@ -10,7 +10,7 @@
 
 #include "dsl/spec/expression.hpp"
 
-namespace harmonics::engine::spec {
+namespace harmonics::engine::specs {
 
 // A literal of the JSON. Texts may be expressions or names, which the reader of the value decides.
 using Value = std::variant<int64_t, double, bool, std::string>;
@@ -86,4 +86,4 @@ struct Spec {
   std::map<std::string, std::string> outputs;  // result: value of the forward pass
 };
 
-}  // namespace harmonics::engine::spec
+}  // namespace harmonics::engine::specs

@@ -22,11 +22,11 @@ HTensor as(DType dtype, const HTensor& tensor) {
   return cast(cast(tensor, DType::F32), dtype);
 }
 
-const std::vector<spec::Spec>& builtin() {
-  static const std::vector<spec::Spec> kSpecs = [] {
-    std::vector<spec::Spec> all;
+const std::vector<specs::Spec>& builtin() {
+  static const std::vector<specs::Spec> kSpecs = [] {
+    std::vector<specs::Spec> all;
     for (unsigned i = 0; i < kBuiltinSpecCount; ++i)
-      all.push_back(spec::parse_spec(kBuiltinSpecs[i].name, kBuiltinSpecs[i].text));
+      all.push_back(specs::parse_spec(kBuiltinSpecs[i].name, kBuiltinSpecs[i].text));
     return all;
   }();
   return kSpecs;
@@ -44,14 +44,14 @@ HTensor expert_of(const HTensor& all, int64_t number) {
 
 std::vector<std::string> builtin_architectures() {
   std::vector<std::string> names;
-  for (const spec::Spec& spec : builtin())
+  for (const specs::Spec& spec : builtin())
     names.insert(names.end(), spec.architectures.begin(), spec.architectures.end());
   std::sort(names.begin(), names.end());
   return names;
 }
 
-spec::Spec builtin_spec(const std::string& architecture, const std::string& model) {
-  for (const spec::Spec& spec : builtin())
+specs::Spec builtin_spec(const std::string& architecture, const std::string& model) {
+  for (const specs::Spec& spec : builtin())
     if (std::find(spec.architectures.begin(), spec.architectures.end(), architecture) != spec.architectures.end())
       return spec;
   throw Error(ErrorKind::Weights,

@@ -16,15 +16,15 @@ namespace harmonics::engine {
 struct ModelOptions {
   // Type to convert matrices to, in memory, whose rows are whole blocks of it; none: as they are in the file.
   std::optional<DType> weights;
-  DType cache = DType::F32;        // or F16, Q8_0
-  std::optional<spec::Spec> spec;  // none: the one of the architecture
-  SpecOverrides set;               // variables of the spec
+  DType cache = DType::F32;         // or F16, Q8_0
+  std::optional<specs::Spec> spec;  // none: the one of the architecture
+  SpecOverrides set;                // variables of the spec
 };
 
 // The names that builtin_spec() knows, sorted.
 std::vector<std::string> builtin_architectures();
 // Throws ErrorKind::Weights, with the known architectures, for another one; `model` is for the message.
-spec::Spec builtin_spec(const std::string& architecture, const std::string& model);
+specs::Spec builtin_spec(const std::string& architecture, const std::string& model);
 
 // The spec applied to the model's metadata and tensors. Checks all that can be known before data moves: also every
 // entry's program for one token.

@@ -24,9 +24,9 @@ bool is_weight_type(DType dtype, size_t rank) {
   return dtype == DType::F32 || (rank >= 2 && (dtype == DType::F16 || dtype == DType::BF16 || is_stored(dtype)));
 }
 
-Shape shape_of(Variables& variables, const std::vector<spec::Expression>& dims, const LocalValues& locals) {
+Shape shape_of(Variables& variables, const std::vector<specs::Expression>& dims, const LocalValues& locals) {
   std::vector<int64_t> shape;
-  for (const spec::Expression& dim : dims) {
+  for (const specs::Expression& dim : dims) {
     shape.push_back(variables.whole(dim, locals));
     if (shape.back() < 1 || shape.back() > kMostSize)
       throw Error(ErrorKind::Weights, fmt::format("{}: '{}' is {}; a dimension is 1 to {}", dim.place(), dim.text(),
@@ -41,7 +41,7 @@ std::string expert_name(const std::string& parameter, int64_t number) {
   return fmt::format("{}[{}]", parameter, number);
 }
 
-void for_each_turn(const std::optional<spec::Repeat>& repeat, Variables& variables, const LocalValues& locals,
+void for_each_turn(const std::optional<specs::Repeat>& repeat, Variables& variables, const LocalValues& locals,
                    const std::function<void(const LocalValues&)>& body) {
   if (!repeat) return body(locals);
   const int64_t count = variables.whole(repeat->count, locals);
@@ -55,8 +55,8 @@ void for_each_turn(const std::optional<spec::Repeat>& repeat, Variables& variabl
   }
 }
 
-ResolvedSpec::ResolvedSpec(spec::Spec spec, const ModelMetadata& metadata, TensorTypes tensors, SpecOverrides overrides,
-                           std::string model)
+ResolvedSpec::ResolvedSpec(specs::Spec spec, const ModelMetadata& metadata, TensorTypes tensors,
+                           SpecOverrides overrides, std::string model)
     : spec_(std::move(spec)), metadata_(metadata), tensors_(std::move(tensors)) {
   const auto rows_of = [this](const std::string& name) -> std::optional<int64_t> {
     const auto at = tensors_.find(name);
@@ -69,7 +69,7 @@ ResolvedSpec::ResolvedSpec(spec::Spec spec, const ModelMetadata& metadata, Tenso
       throw Error(ErrorKind::Name, fmt::format("'{}': prepare.dynamics has {}", spec_.path, shown_name(dynamic)), {},
                   {"values of a run: batch, seq_len, kv_capacity"});
   const auto size = [&](const char* variable) {
-    const int64_t value = variables_->whole(spec::Expression(variable, fmt::format("the model's {}", variable)));
+    const int64_t value = variables_->whole(specs::Expression(variable, fmt::format("the model's {}", variable)));
     if (value < 1 || value > kMostSize)
       throw Error(ErrorKind::Weights, fmt::format("'{}': the variable '{}' is {}; it must be 1 to {}",
                                                   variables_->model(), variable, value, kMostSize));
@@ -84,7 +84,7 @@ ResolvedSpec::ResolvedSpec(spec::Spec spec, const ModelMetadata& metadata, Tenso
 }
 
 void ResolvedSpec::expect_checks() {
-  for (const spec::Check& check : spec_.checks)
+  for (const specs::Check& check : spec_.checks)
     if (variables_->whole(check.zero) != 0)
       throw Error(ErrorKind::Weights, fmt::format("'{}': {}", variables_->model(),
                                                   variables_->interpolated(check.message, check.zero.place())));
@@ -97,7 +97,7 @@ void ResolvedSpec::expect_metadata() {
     const std::string place = fmt::format("'{}': metadata_keys.expected", spec_.path);
     const auto* text = std::get_if<std::string>(&value);
     const AttributeValue& found = *metadata_.values().find(key);
-    std::string wanted = spec::text_of(value), is = "a list";
+    std::string wanted = specs::text_of(value), is = "a list";
     if (const auto* whole = std::get_if<int64_t>(&found)) is = std::to_string(*whole);
     if (const auto* real = std::get_if<double>(&found)) is = fmt::format("{}", *real);
     if (const auto* truth = std::get_if<bool>(&found)) is = *truth ? "true" : "false";
@@ -105,7 +105,7 @@ void ResolvedSpec::expect_metadata() {
     if (text && text->starts_with("'"))
       wanted = text->substr(1, text->size() - 2);
     else if (text)
-      wanted = std::to_string(variables_->whole(spec::Expression(*text, place)));
+      wanted = std::to_string(variables_->whole(specs::Expression(*text, place)));
     if (is == wanted) continue;
     throw Error(ErrorKind::Weights, fmt::format("'{}': the metadata '{}' is {}, and only {} is implemented",
                                                 variables_->model(), key, printable(is, 80), wanted));
@@ -126,7 +126,7 @@ void ResolvedSpec::expect_metadata() {
 }
 
 void ResolvedSpec::bind_weights() {
-  for (const spec::WeightBinding& binding : spec_.weight_bindings)
+  for (const specs::WeightBinding& binding : spec_.weight_bindings)
     for_each_turn(binding.repeat, *variables_, {}, [&](const LocalValues& locals) { bind(binding, locals); });
   for (const auto& [key, bound] : weights_) {
     if (bound.parameter.empty()) continue;
@@ -139,7 +139,7 @@ void ResolvedSpec::bind_weights() {
   }
 }
 
-void ResolvedSpec::bind(const spec::WeightBinding& binding, const LocalValues& locals) {
+void ResolvedSpec::bind(const specs::WeightBinding& binding, const LocalValues& locals) {
   std::string first;
   const std::string place = fmt::format("'{}': {}", spec_.path, binding.place);
   const std::string found = variables_->tensor(binding.tensor, place, locals, &first);
@@ -154,8 +154,8 @@ void ResolvedSpec::bind(const spec::WeightBinding& binding, const LocalValues& l
     wanted = shape_of(*variables_, binding.dims, locals);
     bound.parameter = bound.source = found;
     bound.shape = wanted;
-    bound.transposed = binding.layout == spec::Layout::canonical;
-    if (binding.layout == spec::Layout::experts) {
+    bound.transposed = binding.layout == specs::Layout::canonical;
+    if (binding.layout == specs::Layout::experts) {
       bound.experts = wanted[0];
       bound.shape = wanted.from(1);
     }
@@ -201,7 +201,7 @@ const TensorType* ResolvedSpec::type_of(const std::string& parameter) const {
 
 bool ResolvedSpec::has_caches() const {
   return std::any_of(spec_.tensors.begin(), spec_.tensors.end(),
-                     [](const spec::Tensor& tensor) { return tensor.role == "cache"; });
+                     [](const specs::Tensor& tensor) { return tensor.role == "cache"; });
 }
 
 LocalValues ResolvedSpec::values_of(const EntrySizes& sizes) const {
@@ -227,7 +227,7 @@ void ResolvedSpec::add_entries(std::shared_ptr<ResolvedSpec> resolved, Model& mo
   for (const auto& [name, tensor] : model.parameters->all()) types[name] = tensor.type;
   resolved->set_types(std::move(types));
   const std::shared_ptr<const ResolvedSpec> owned = std::move(resolved);
-  for (const spec::Tensor& tensor : owned->spec_.tensors) {
+  for (const specs::Tensor& tensor : owned->spec_.tensors) {
     if (tensor.role != "cache") continue;
     for_each_turn(tensor.repeat, *owned->variables_, {}, [&](const LocalValues& locals) {
       const auto type = [owned, &tensor, locals, cache](const EntrySizes& sizes) {

@@ -29,12 +29,12 @@ class ResolvedSpec {
  public:
   // `tensors`: of the file. Throws MissingVariable; ErrorKind::Weights for tensors that are missing, do not fit or are
   // not used, and for metadata that the spec does not implement; ErrorKind::Name and Syntax for errors of the spec.
-  ResolvedSpec(spec::Spec spec, const ModelMetadata& metadata, TensorTypes tensors, SpecOverrides overrides,
+  ResolvedSpec(specs::Spec spec, const ModelMetadata& metadata, TensorTypes tensors, SpecOverrides overrides,
                std::string model);
   ResolvedSpec(const ResolvedSpec&) = delete;
   ResolvedSpec& operator=(const ResolvedSpec&) = delete;
 
-  const spec::Spec& spec() const { return spec_; }
+  const specs::Spec& spec() const { return spec_; }
   Variables& variables() const { return *variables_; }
   // By the first candidate of the name in tensor_names, which `locals` complete. Throws ErrorKind::Name if no binding
   // has it.
@@ -55,11 +55,11 @@ class ResolvedSpec {
   void expect_metadata();
   void expect_checks();
   void bind_weights();
-  void bind(const spec::WeightBinding& binding, const LocalValues& locals);
+  void bind(const specs::WeightBinding& binding, const LocalValues& locals);
   void expect_shape(const BoundWeight& bound, const Shape& wanted) const;
   void expect_no_others() const;
 
-  spec::Spec spec_;
+  specs::Spec spec_;
   ModelMetadata metadata_;
   TensorTypes tensors_, types_;
   std::unique_ptr<Variables> variables_;
@@ -68,7 +68,7 @@ class ResolvedSpec {
 };
 
 // Runs `body` for each turn of the loop, or once; `locals` hold the loop's variable.
-void for_each_turn(const std::optional<spec::Repeat>& repeat, Variables& variables, const LocalValues& locals,
+void for_each_turn(const std::optional<specs::Repeat>& repeat, Variables& variables, const LocalValues& locals,
                    const std::function<void(const LocalValues&)>& body);
 
 }  // namespace harmonics::engine

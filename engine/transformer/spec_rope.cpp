@@ -1,4 +1,5 @@
 // Rotary positions of specs: pairing, partial rotation, and the known ways to stretch positions.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -20,7 +21,7 @@ constexpr const char* kRopeFields[] = {"base",      "dims",      "pairing", "sca
 // The fields of a rope, resolved.
 class RopeFields {
  public:
-  RopeFields(const spec::Rope& rope, Variables& variables, const LocalValues& locals, std::string place)
+  RopeFields(const specs::Rope& rope, Variables& variables, const LocalValues& locals, std::string place)
       : rope_(rope), variables_(variables), locals_(locals), place_(std::move(place)) {
     const std::vector<std::string> known(std::begin(kRopeFields), std::end(kRopeFields));
     for (const auto& [name, value] : rope.fields) {
@@ -33,20 +34,20 @@ class RopeFields {
   bool has(const char* name) const { return rope_.fields.count(name) != 0; }
   double real(const char* name, double otherwise) const {
     if (!has(name)) return otherwise;
-    const spec::Value& value = rope_.fields.at(name);
+    const specs::Value& value = rope_.fields.at(name);
     if (const auto* number = std::get_if<double>(&value)) return *number;
-    return variables_.real(spec::Expression(spec::text_of(value), place_ + "." + name), locals_);
+    return variables_.real(specs::Expression(specs::text_of(value), place_ + "." + name), locals_);
   }
   int64_t whole(const char* name, int64_t otherwise) const {
     if (!has(name)) return otherwise;
-    return variables_.whole(spec::Expression(spec::text_of(rope_.fields.at(name)), place_ + "." + name), locals_);
+    return variables_.whole(specs::Expression(specs::text_of(rope_.fields.at(name)), place_ + "." + name), locals_);
   }
   std::string text(const char* name, const char* otherwise) const {
-    return has(name) ? variables_.text(spec::text_of(rope_.fields.at(name)), place_) : otherwise;
+    return has(name) ? variables_.text(specs::text_of(rope_.fields.at(name)), place_) : otherwise;
   }
 
  private:
-  const spec::Rope& rope_;
+  const specs::Rope& rope_;
   Variables& variables_;
   const LocalValues& locals_;
   std::string place_;

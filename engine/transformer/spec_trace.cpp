@@ -18,7 +18,7 @@ HTensor called(std::string_view name, const AttributeMap& attributes, const std:
   return apply(name, attributes, inputs).at(0);
 }
 
-const SpecOperation& operation_of(const spec::Step& step) {
+const SpecOperation& operation_of(const specs::Step& step) {
   std::vector<std::string> known{"Repeat"};
   for (const SpecOperation& row : spec_operations()) {
     if (row.name == step.op) return row;
@@ -35,7 +35,7 @@ const std::vector<std::string_view> kRepeatFields{"count", "var", "scope?"};
 // Fields that every step may have.
 constexpr std::string_view kCommonFields[] = {"when", "unless"};
 
-void expect_fields(const spec::Step& step, const std::vector<std::string_view>& fields) {
+void expect_fields(const specs::Step& step, const std::vector<std::string_view>& fields) {
   std::vector<std::string> known(std::begin(kCommonFields), std::end(kCommonFields));
   for (std::string_view field : fields) {
     const bool optional = field.ends_with("?");
@@ -57,12 +57,12 @@ void expect_fields(const spec::Step& step, const std::vector<std::string_view>& 
 
 }  // namespace
 
-TensorType cache_type(const ResolvedSpec& resolved, const spec::Tensor& tensor, const LocalValues& locals,
+TensorType cache_type(const ResolvedSpec& resolved, const specs::Tensor& tensor, const LocalValues& locals,
                       const EntrySizes& sizes, DType dtype) {
   LocalValues all = resolved.values_of(sizes);
   all.insert(locals.begin(), locals.end());
   std::vector<int64_t> dims;
-  for (const spec::Expression& dim : tensor.dims) {
+  for (const specs::Expression& dim : tensor.dims) {
     dims.push_back(resolved.variables().whole(dim, all));
     if (dims.back() < 1)
       throw Error(ErrorKind::Weights,
@@ -114,9 +114,9 @@ void SpecTrace::run(SpecResult result) {
   for (const auto& [name, of] : resolved_.spec().outputs) tracer_.output(name, output(name, of));
 }
 
-void SpecTrace::steps(const std::vector<spec::Step>& all) {
-  for (const spec::Step& one : all) {
-    const spec::Step* outer = at_;
+void SpecTrace::steps(const std::vector<specs::Step>& all) {
+  for (const specs::Step& one : all) {
+    const specs::Step* outer = at_;
     at_ = &one;
     if (++traced_ > kMostSteps) fail(fmt::format("is one of more than {}", kMostSteps));
     expect_fields(one, one.op == "Repeat" ? kRepeatFields : operation_of(one).fields);
@@ -127,7 +127,7 @@ void SpecTrace::steps(const std::vector<spec::Step>& all) {
   }
 }
 
-void SpecTrace::step(const spec::Step& step) {
+void SpecTrace::step(const specs::Step& step) {
   if (step.op == "Repeat") return repeat(step);
   try {
     operation_of(step).trace(*this);
@@ -138,8 +138,8 @@ void SpecTrace::step(const spec::Step& step) {
   }
 }
 
-void SpecTrace::repeat(const spec::Step& step) {
-  const spec::Repeat loop{spec::Expression(spec::text_of(field("count")), step.place + ".count"), text("var")};
+void SpecTrace::repeat(const specs::Step& step) {
+  const specs::Repeat loop{specs::Expression(specs::text_of(field("count")), step.place + ".count"), text("var")};
   const LocalValues outer = locals_;
   for_each_turn(loop, variables_, outer, [&](const LocalValues& locals) {
     locals_ = locals;
@@ -156,7 +156,7 @@ void SpecTrace::fail(const std::string& what) const {
 
 bool SpecTrace::has(const char* field) const { return at_->fields.count(field) || at_->lists.count(field); }
 
-const spec::Value& SpecTrace::field(const char* name) const {
+const specs::Value& SpecTrace::field(const char* name) const {
   const auto at = at_->fields.find(name);
   if (at == at_->fields.end()) fail(fmt::format("has no '{}'", name));
   return at->second;
@@ -164,35 +164,35 @@ const spec::Value& SpecTrace::field(const char* name) const {
 
 std::string SpecTrace::text(const char* name) const {
   const auto* text = std::get_if<std::string>(&field(name));
-  if (!text) fail(fmt::format("has {} as '{}', which is a text", spec::text_of(field(name)), name));
+  if (!text) fail(fmt::format("has {} as '{}', which is a text", specs::text_of(field(name)), name));
   return *text;
 }
 
 bool SpecTrace::truth(const char* name, bool otherwise) const {
   if (!has(name)) return otherwise;
   const auto* truth = std::get_if<bool>(&field(name));
-  if (!truth) fail(fmt::format("has {} as '{}', which is true or false", spec::text_of(field(name)), name));
+  if (!truth) fail(fmt::format("has {} as '{}', which is true or false", specs::text_of(field(name)), name));
   return *truth;
 }
 
 int64_t SpecTrace::whole(const char* name) const {
-  const spec::Value& value = field(name);
+  const specs::Value& value = field(name);
   if (const auto* number = std::get_if<int64_t>(&value)) return *number;
-  return variables_.whole(spec::Expression(text(name), at_->place + "." + name), locals_);
+  return variables_.whole(specs::Expression(text(name), at_->place + "." + name), locals_);
 }
 
 double SpecTrace::real(const char* name) const {
-  const spec::Value& value = field(name);
+  const specs::Value& value = field(name);
   if (const auto* number = std::get_if<double>(&value)) return *number;
   if (const auto* number = std::get_if<int64_t>(&value)) return static_cast<double>(*number);
-  return variables_.real(spec::Expression(text(name), at_->place + "." + name), locals_);
+  return variables_.real(specs::Expression(text(name), at_->place + "." + name), locals_);
 }
 
 Shape SpecTrace::dims(const char* name) const {
   const auto at = at_->lists.find(name);
   if (at == at_->lists.end()) fail(fmt::format("has no list '{}'", name));
   std::vector<int64_t> all;
-  for (const spec::Expression& dim : at->second) {
+  for (const specs::Expression& dim : at->second) {
     all.push_back(variables_.whole(dim, locals_));
     if (all.back() < 1) fail(fmt::format("has the dimension {} in '{}'", all.back(), name));
   }
@@ -212,10 +212,10 @@ HTensor SpecTrace::value(const char* name) const {
 
 void SpecTrace::set(const HTensor& result) {
   const std::string name = text("out");
-  for (const spec::Tensor& tensor : resolved_.spec().tensors) {
+  for (const specs::Tensor& tensor : resolved_.spec().tensors) {
     if (tensor.role != "intermediate" || tensor.name != name) continue;
     std::vector<int64_t> dims;
-    for (const spec::Expression& dim : tensor.dims) dims.push_back(variables_.whole(dim, locals_));
+    for (const specs::Expression& dim : tensor.dims) dims.push_back(variables_.whole(dim, locals_));
     if (const Shape wanted(dims); wanted != result.shape())
       fail(fmt::format("gives '{}' the shape {}, and {} says {}", name, result.shape().str(), tensor.place,
                        wanted.str()));
@@ -257,7 +257,7 @@ HTensor SpecTrace::map(const HTensor& x, const HTensor& weight, const HTensor& b
 HTensor SpecTrace::appended(const std::string& name, const HTensor& rows) {
   if (!start_) return rows;
   const std::string wanted = variables_.interpolated(name, at_->place, locals_);
-  for (const spec::Tensor& tensor : resolved_.spec().tensors) {
+  for (const specs::Tensor& tensor : resolved_.spec().tensors) {
     if (tensor.role != "cache") continue;
     HTensor all;
     const auto append = [&](const LocalValues& locals) {

@@ -19,7 +19,7 @@ enum class SpecResult {
   loss,  // the mean cross entropy of the scores after each token and the tokens that follow
 };
 
-TensorType cache_type(const ResolvedSpec& resolved, const spec::Tensor& tensor, const LocalValues& locals,
+TensorType cache_type(const ResolvedSpec& resolved, const specs::Tensor& tensor, const LocalValues& locals,
                       const EntrySizes& sizes, DType dtype);
 
 // Traces one run: `tokens` positions behind `start`, which reads and fills the caches; or, without caches, whole
@@ -56,11 +56,11 @@ class SpecTrace {
   void observe(const std::string& name, const HTensor& x);
 
  private:
-  void steps(const std::vector<spec::Step>& all);
-  void step(const spec::Step& step);
-  void repeat(const spec::Step& step);
+  void steps(const std::vector<specs::Step>& all);
+  void step(const specs::Step& step);
+  void repeat(const specs::Step& step);
   HTensor bound(const BoundWeight& weight, const std::string& parameter) const;
-  const spec::Value& field(const char* name) const;
+  const specs::Value& field(const char* name) const;
 
   const ResolvedSpec& resolved_;
   Variables& variables_;
@@ -71,7 +71,7 @@ class SpecTrace {
   HTensor start_, tokens_, lengths_, positions_;
   std::map<std::string, HTensor> values_;
   LocalValues locals_;
-  const spec::Step* at_ = nullptr;
+  const specs::Step* at_ = nullptr;
   int64_t traced_ = 0;  // steps
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kLength = "@len:";
 
-spec::Value value_of_text(const std::string& text) {
+specs::Value value_of_text(const std::string& text) {
   const char *from = text.data(), *to = from + text.size();
   int64_t whole = 0;
   if (const auto read = std::from_chars(from, to, whole); read.ec == std::errc() && read.ptr == to) return whole;
@@ -27,7 +27,7 @@ spec::Value value_of_text(const std::string& text) {
 }
 
 // All variables that a spec mentions.
-std::set<std::string> variables_of(const spec::Spec& spec) {
+std::set<std::string> variables_of(const specs::Spec& spec) {
   std::set<std::string> all;
   for (const auto& [variable, keys] : spec.keys) all.insert(variable);
   for (const auto& [variable, value] : spec.defaults) all.insert(variable);
@@ -45,7 +45,7 @@ MissingVariable::MissingVariable(const std::string& model, const std::string& va
       variable_(variable),
       place_(place) {}
 
-Variables::Variables(const spec::Spec& spec, const ModelMetadata& metadata, RowsOf rows_of, SpecOverrides overrides,
+Variables::Variables(const specs::Spec& spec, const ModelMetadata& metadata, RowsOf rows_of, SpecOverrides overrides,
                      std::string model)
     : spec_(spec),
       metadata_(metadata),
@@ -90,14 +90,14 @@ std::optional<ResolvedValue> Variables::of_metadata(const std::string& variable)
   return {};
 }
 
-ResolvedValue Variables::evaluated(const spec::Value& value, const std::string& place, const std::string& origin) {
+ResolvedValue Variables::evaluated(const specs::Value& value, const std::string& place, const std::string& origin) {
   const auto* text = std::get_if<std::string>(&value);
   if (!text) return {value, origin};
   if (text->starts_with("'")) return {text->substr(1, text->size() - (text->ends_with("'") ? 2 : 1)), origin};
-  const spec::Expression expression(*text, place);
+  const specs::Expression expression(*text, place);
   bool real = expression.has_reals();
   for (const std::string& variable : expression.variables()) {
-    const spec::Value& of = this->value(variable, place).value;
+    const specs::Value& of = this->value(variable, place).value;
     if (std::holds_alternative<double>(of)) real = true;
   }
   if (!real) return {whole(expression), origin + " = " + *text};
@@ -134,10 +134,10 @@ const ResolvedValue& Variables::value(const std::string& variable, const std::st
        fmt::format("the run: --set {}=VALUE", variable)});
 }
 
-spec::Lookup Variables::lookup(const spec::Expression& expression, const LocalValues& locals) {
-  return [&](const std::string& variable) -> spec::Number {
+specs::Lookup Variables::lookup(const specs::Expression& expression, const LocalValues& locals) {
+  return [&](const std::string& variable) -> specs::Number {
     if (const auto at = locals.find(variable); at != locals.end()) return at->second;
-    const spec::Value& found = value(variable, expression.place()).value;
+    const specs::Value& found = value(variable, expression.place()).value;
     if (const auto* whole = std::get_if<int64_t>(&found)) return *whole;
     if (const auto* real = std::get_if<double>(&found)) return *real;
     if (const auto* truth = std::get_if<bool>(&found)) return int64_t{*truth};
@@ -147,17 +147,17 @@ spec::Lookup Variables::lookup(const spec::Expression& expression, const LocalVa
   };
 }
 
-int64_t Variables::whole(const spec::Expression& expression, const LocalValues& locals) {
+int64_t Variables::whole(const specs::Expression& expression, const LocalValues& locals) {
   return expression.whole(lookup(expression, locals));
 }
 
-double Variables::real(const spec::Expression& expression, const LocalValues& locals) {
+double Variables::real(const specs::Expression& expression, const LocalValues& locals) {
   return expression.real(lookup(expression, locals));
 }
 
 std::string Variables::text(const std::string& text, const std::string& place) {
   if (text.size() < 3 || text.front() != '{' || text.back() != '}') return text;
-  return spec::text_of(value(text.substr(1, text.size() - 2), place).value);
+  return specs::text_of(value(text.substr(1, text.size() - 2), place).value);
 }
 
 std::string Variables::interpolated(const std::string& text, const std::string& place, const LocalValues& locals) {
@@ -170,7 +170,7 @@ std::string Variables::interpolated(const std::string& text, const std::string& 
     result += text.substr(at, open - at);
     const std::string variable = text.substr(open + 1, close - open - 1);
     const auto local = locals.find(variable);
-    result += local != locals.end() ? std::to_string(local->second) : spec::text_of(value(variable, place).value);
+    result += local != locals.end() ? std::to_string(local->second) : specs::text_of(value(variable, place).value);
     at = close + 1;
   }
   return result + text.substr(at);

@@ -17,7 +17,7 @@ namespace harmonics::engine {
 using SpecOverrides = std::map<std::string, std::string>;
 
 struct ResolvedValue {
-  spec::Value value;
+  specs::Value value;
   std::string origin;  // "metadata llama.block_count"
 };
 
@@ -41,14 +41,14 @@ class Variables {
   using RowsOf = std::function<std::optional<int64_t>(const std::string& tensor)>;
   // All arguments but the model's name must outlive it. `rows_of` gives the rows of a tensor of the file, for "@len:".
   // Throws ErrorKind::Usage for an override of a variable that the spec does not use.
-  Variables(const spec::Spec& spec, const ModelMetadata& metadata, RowsOf rows_of, SpecOverrides overrides,
+  Variables(const specs::Spec& spec, const ModelMetadata& metadata, RowsOf rows_of, SpecOverrides overrides,
             std::string model);
 
   // The value of a variable, which is resolved when it is first asked for. Throws MissingVariable.
   const ResolvedValue& value(const std::string& variable, const std::string& place);
   // Of expressions. Variables of `locals` come first.
-  int64_t whole(const spec::Expression& expression, const LocalValues& locals = {});
-  double real(const spec::Expression& expression, const LocalValues& locals = {});
+  int64_t whole(const specs::Expression& expression, const LocalValues& locals = {});
+  double real(const specs::Expression& expression, const LocalValues& locals = {});
   // The text itself, or, as "{variable}", that variable's.
   std::string text(const std::string& text, const std::string& place);
   // Replaces each {variable}.
@@ -66,10 +66,10 @@ class Variables {
  private:
   std::optional<ResolvedValue> found(const std::string& variable);
   std::optional<ResolvedValue> of_metadata(const std::string& variable);
-  ResolvedValue evaluated(const spec::Value& value, const std::string& place, const std::string& origin);
-  spec::Lookup lookup(const spec::Expression& expression, const LocalValues& locals);
+  ResolvedValue evaluated(const specs::Value& value, const std::string& place, const std::string& origin);
+  specs::Lookup lookup(const specs::Expression& expression, const LocalValues& locals);
 
-  const spec::Spec& spec_;
+  const specs::Spec& spec_;
   const ModelMetadata& metadata_;
   RowsOf rows_of_;
   SpecOverrides overrides_;

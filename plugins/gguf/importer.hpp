@@ -17,7 +17,8 @@ class Importer final : public harmonics::Importer {
 };
 
 // Metadata as the engine takes it: numbers, texts, and lists of numbers. Lists of texts, which are vocabularies, and
-// longer lists than the engine takes are left out but for their length, under "@len:" and the key; the tokenizer reads them itself.
+// longer lists than the engine takes are left out but for their length, under "@len:" and the key; the tokenizer reads
+// them itself.
 harmonics::MetadataMap metadata_of(const harmonics::GgufFile& file, const std::string& path);
 
 }  // namespace gguf

@@ -11,15 +11,15 @@ using namespace harmonics::engine;
 
 namespace {
 
-spec::Number variable_value(const std::string& name) {
+specs::Number variable_value(const std::string& name) {
   if (name == "d_model") return int64_t{24};
   if (name == "i") return int64_t{3};
   if (name == "eps") return 0.5;
   throw Error(ErrorKind::Name, "no variable " + name);
 }
 
-int64_t whole_of(const std::string& text) { return spec::Expression(text, "here").whole(variable_value); }
-double real_of(const std::string& text) { return spec::Expression(text, "here").real(variable_value); }
+int64_t whole_of(const std::string& text) { return specs::Expression(text, "here").whole(variable_value); }
+double real_of(const std::string& text) { return specs::Expression(text, "here").real(variable_value); }
 
 }  // namespace
 
@@ -51,8 +51,8 @@ TEST_CASE("spec expressions: operators bind as usual, and braces mark variables"
   }
   CHECK(real_of("1 / sqrt(d_model + 1)") == 0.2);
   CHECK(real_of("eps * 3e-1") == 0.15);
-  CHECK(spec::Expression().whole(variable_value) == 0);
-  CHECK(spec::Expression("a + {b} * a", "").variables() == std::vector<std::string>{"a", "b"});
+  CHECK(specs::Expression().whole(variable_value) == 0);
+  CHECK(specs::Expression("a + {b} * a", "").variables() == std::vector<std::string>{"a", "b"});
 }
 
 TEST_CASE("spec expressions: an error has the place and the column") {

@@ -50,13 +50,13 @@ std::string small_spec(const std::string& from = "", const std::string& to = "")
 }
 
 std::string refusal_of(const std::string& from, const std::string& to) {
-  return message_of([&] { spec::parse_spec("s.json", small_spec(from, to)); });
+  return message_of([&] { specs::parse_spec("s.json", small_spec(from, to)); });
 }
 
 }  // namespace
 
 TEST_CASE("specs: all parts are read") {
-  const spec::Spec s = spec::parse_spec("s.json", small_spec());
+  const specs::Spec s = specs::parse_spec("s.json", small_spec());
   CHECK(s.name == "small");
   CHECK(s.keys.at("n") == std::vector<std::string>{"small.n", "n"});
   CHECK(std::get<double>(s.defaults.at("eps")) == 1e-5);
@@ -68,7 +68,7 @@ TEST_CASE("specs: all parts are read") {
   CHECK(s.tensors.at(0).repeat->variable == "i");
   CHECK(s.tensor_names.at("k").size() == 2);
   CHECK(s.weight_bindings.at(0).fallback_zero_len->text() == "n");
-  CHECK(s.weight_bindings.at(1).layout == spec::Layout::canonical);
+  CHECK(s.weight_bindings.at(1).layout == specs::Layout::canonical);
   CHECK(s.weight_bindings.at(1).dims.at(0).text() == "4");
   CHECK(s.forward.at(1).steps.at(0).op == "Silu");
   CHECK(s.forward.at(1).steps.at(0).place == "'s.json': architecture.forward[1].steps[0]");
@@ -101,13 +101,13 @@ TEST_CASE("specs: an error has its place, what is there and what may be") {
 
 TEST_CASE("specs: what is no JSON is refused with line and column") {
   CHECK(message_of([] {
-          spec::parse_spec("s.json", "{\n  \"name\": ,");
+          specs::parse_spec("s.json", "{\n  \"name\": ,");
         }).find("'s.json' is no JSON: line 2, column ") == 0);
-  CHECK(message_of([] { spec::parse_spec("s.json", ""); }).find("'s.json' is no JSON") == 0);
-  CHECK(message_of([] { spec::parse_spec("s.json", small_spec() + "x"); }).find("'s.json' is no JSON: line ") == 0);
-  CHECK(message_of([] { spec::parse_spec("s.json", std::string(100, '[')); }).find("'s.json' is no JSON") == 0);
-  CHECK(message_of([] { spec::parse_spec("s.json", "[]"); }) == "'s.json': the spec is a list; it must be an object");
+  CHECK(message_of([] { specs::parse_spec("s.json", ""); }).find("'s.json' is no JSON") == 0);
+  CHECK(message_of([] { specs::parse_spec("s.json", small_spec() + "x"); }).find("'s.json' is no JSON: line ") == 0);
+  CHECK(message_of([] { specs::parse_spec("s.json", std::string(100, '[')); }).find("'s.json' is no JSON") == 0);
+  CHECK(message_of([] { specs::parse_spec("s.json", "[]"); }) == "'s.json': the spec is a list; it must be an object");
   CHECK(message_of([] {
-          spec::parse_spec("s.json", std::string((size_t{1} << 20) + 1, ' '));
+          specs::parse_spec("s.json", std::string((size_t{1} << 20) + 1, ' '));
         }).find("a model spec has at most 1048576") != std::string::npos);
 }

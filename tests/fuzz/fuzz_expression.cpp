@@ -13,7 +13,7 @@ using namespace harmonics::engine::testing;
 namespace {
 
 // By the length of the name: whole and real, large and small.
-spec::Number fuzzed_value(const std::string& variable) {
+specs::Number fuzzed_value(const std::string& variable) {
   switch (variable.size() % 4) {
     case 0:
       return int64_t{0};
@@ -31,9 +31,9 @@ spec::Number fuzzed_value(const std::string& variable) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   return refusing([&] {
-    spec::Expression expression;
+    specs::Expression expression;
     try {
-      expression = spec::Expression(text, "input");
+      expression = specs::Expression(text, "input");
     } catch (const Error& e) {
       require(std::strstr(e.what(), "input: "), "a refusal without its place");
       throw;

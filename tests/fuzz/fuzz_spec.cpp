@@ -12,9 +12,9 @@ using namespace harmonics::engine::testing;
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   return refusing([&] {
-    spec::Spec read;
+    specs::Spec read;
     try {
-      read = spec::parse_spec("input", text);
+      read = specs::parse_spec("input", text);
     } catch (const Error& e) {
       require(std::strstr(e.what(), "input"), "a refusal without its place");
       throw;

@@ -34,7 +34,7 @@ bool is_model_file(const std::string& path) {
 // Names of states, and their bytes for each token.
 std::vector<std::pair<std::string, uint64_t>> caches_of(const ResolvedSpec& resolved, DType dtype) {
   std::vector<std::pair<std::string, uint64_t>> caches;
-  for (const spec::Tensor& tensor : resolved.spec().tensors) {
+  for (const specs::Tensor& tensor : resolved.spec().tensors) {
     if (tensor.role != "cache") continue;
     for_each_turn(tensor.repeat, resolved.variables(), {}, [&](const LocalValues& locals) {
       caches.emplace_back(resolved.variables().interpolated(tensor.name, tensor.place, locals),
@@ -47,7 +47,7 @@ std::vector<std::pair<std::string, uint64_t>> caches_of(const ResolvedSpec& reso
 void print_model(const ResolvedSpec& resolved, const ImportedModel& imported, DType cache) {
   print("model {}\n  spec  {}\nvariables\n", imported.path, resolved.spec().path);
   for (const auto& [name, value] : resolved.variables().resolved())
-    print("  {:<22} {:<12} {}\n", name, spec::text_of(value.value), value.origin);
+    print("  {:<22} {:<12} {}\n", name, specs::text_of(value.value), value.origin);
   print("weights\n");
   for (const auto& [name, weight] : resolved.weights())
     print("  {:<40} {}\n", name,
@@ -95,7 +95,7 @@ bool explain_model(const Options& options) {
     if (options.weights.empty())
       throw Error(ErrorKind::Usage, fmt::format("'explain {}' lacks the file of a model", path), {},
                   {"give --weights MODEL.gguf"});
-    model.spec = spec::read_spec(path);
+    model.spec = specs::read_spec(path);
   } else if (!options.weights.empty()) {
     throw Error(ErrorKind::Usage, fmt::format("'{}' has weights of its own; --weights is for a spec or a flow", path));
   }

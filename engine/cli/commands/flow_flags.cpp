@@ -60,7 +60,7 @@ void streams(Flags& f, const char* weights = "start from the weights of this fil
          [](Options& o, const std::string& v) { o.limits = parse_model_limits(v); });
 }
 
-void spec(Flags& f) {
+void model_spec(Flags& f) {
   f.group("Model");
   f.text("spec", "FILE", "the model's spec in JSON (default: the one of its architecture)", &Options::spec);
   f.texts("set", "NAME=VALUE", "the value of a variable of the spec, above the file and the spec", &Options::set);
@@ -323,7 +323,7 @@ void generate_flags(VerbRow& verb) {
              [](Options& o, const std::string& v) { o.cache_type = dtype_named(v); });
   cache.choices = {"f32", "f16", "q8_0"};
   cache.initial = "f32";
-  spec(f);
+  model_spec(f);
   machine(f);
 }
 
@@ -372,7 +372,7 @@ void explain_flags(VerbRow& verb) {
   f.on("placement", "the steps on the device, and those on the host with copies", &Options::placement);
   f.on("dot", "the graph in Graphviz' language: ... --dot | dot -Tsvg > graph.svg", &Options::dot);
   f.on("infer", "the inference program instead of the training step", &Options::inference);
-  spec(f);
+  model_spec(f);
   training(f);
   counts(f);
   f.group("Machine");

@@ -10,7 +10,7 @@ ModelOptions model_options(const Options& options) {
   ModelOptions result;
   result.weights = options.weight_type;
   result.cache = options.cache_type;
-  if (!options.spec.empty()) result.spec = spec::read_spec(options.spec);
+  if (!options.spec.empty()) result.spec = specs::read_spec(options.spec);
   for (const std::string& setting : options.set) {
     const size_t at = setting.find('=');
     if (at == 0 || at == std::string::npos || at + 1 == setting.size())

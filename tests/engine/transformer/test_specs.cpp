@@ -69,7 +69,7 @@ ImportedModel tiny_model(int64_t width = 4, bool bias = false) {
 
 ModelOptions with_spec(const std::string& text, SpecOverrides set = {}) {
   ModelOptions options;
-  options.spec = spec::parse_spec("tiny.json", text);
+  options.spec = specs::parse_spec("tiny.json", text);
   options.set = std::move(set);
   return options;
 }
@@ -119,7 +119,7 @@ TEST_CASE("specs: metadata below the spec, the spec below the run; each value ha
   const auto value = [](const std::string& text, SpecOverrides set, const char* name) {
     const auto resolved = resolve_spec(tiny_model(), with_spec(text, std::move(set)));
     const ResolvedValue& found = resolved->variables().value(name, "the test");
-    return spec::text_of(found.value) + " from " + found.origin;
+    return specs::text_of(found.value) + " from " + found.origin;
   };
   CHECK(value(kTinySpec, {}, "width") == "4 from metadata tiny.size");
   CHECK(value(kTinySpec, {}, "max_seq_len") == "9 from spec, default");
