@@ -96,10 +96,10 @@ Model model_of(const ImportedModel& imported, const ModelOptions& options) {
 void add_architecture_entries(Model& model, DType cache) {
   TensorTypes types;
   for (const auto& [name, tensor] : model.parameters->all()) types.emplace(name, tensor.type);
-  ResolvedSpec::add_entries(
-      std::make_shared<ResolvedSpec>(builtin_spec(model.metadata.text("general.architecture"), model.name),
-                                     model.metadata, std::move(types), SpecOverrides{}, model.name),
-      model, cache);
+  auto resolved = std::make_shared<ResolvedSpec>(builtin_spec(model.metadata.text("general.architecture"), model.name),
+                                                 model.metadata, std::move(types), SpecOverrides{}, model.name);
+  resolved->check_entries(cache);
+  ResolvedSpec::add_entries(std::move(resolved), model, cache);
 }
 
 }  // namespace harmonics::engine

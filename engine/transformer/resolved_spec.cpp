@@ -237,7 +237,6 @@ void ResolvedSpec::add_entries(std::shared_ptr<ResolvedSpec> resolved, Model& mo
           {owned->variables_->interpolated(tensor.name, tensor.place, locals), type, tensor.grow_with_kv.value_or(1)});
     });
   }
-  owned->check_entries(cache);
   model.context = owned->context_;
   model.vocabulary = owned->vocabulary_;
   const auto add = [&](const char* name, bool cached, SpecResult result) {

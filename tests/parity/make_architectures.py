@@ -164,10 +164,10 @@ def main():
     decoder("mistral", "llama", t.MistralConfig(**SIZES, rope_parameters=theta, head_dim=8, sliding_window=5,
                                                 tie_word_embeddings=False),
             {"attention.sliding_window": 5}, permuted=True)
-    yarn = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16}
+    yarn = {"rope_type": "yarn", "rope_theta": 10.0, "factor": 4.0, "original_max_position_embeddings": 64}
     decoder("qwen2", "qwen2", t.Qwen2Config(**SIZES, rope_parameters=theta, tie_word_embeddings=False))
     decoder("qwen2_yarn", "qwen2", t.Qwen2Config(**SIZES, rope_parameters=yarn, tie_word_embeddings=True),
-            {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 16})
+            {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64})
     decoder("qwen3", "qwen3", t.Qwen3Config(**SIZES, rope_parameters=theta, head_dim=8, tie_word_embeddings=True))
     decoder("qwen3moe", "qwen3moe",
             t.Qwen3MoeConfig(**SIZES, rope_parameters=theta, head_dim=8, num_experts=4, num_experts_per_tok=2,
