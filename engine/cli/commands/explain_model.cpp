@@ -24,11 +24,18 @@ struct ValueAsJson {
   }
 };
 
-bool is_model_file(const std::string& path) {
+enum class FileKind { other, model, spec };
+
+// Flows may have any name, so the bytes decide.
+FileKind kind_of_file(const std::string& path) {
   std::error_code failed;
-  if (path.ends_with(".hmx") || !std::filesystem::is_regular_file(path, failed)) return false;
+  if (path.ends_with(".hmx") || !std::filesystem::is_regular_file(path, failed)) return FileKind::other;
   const auto file = MappedFile::open(path);
-  return is_importable(path, {static_cast<const char*>(file->data()), file->bytes()}, Registry::global());
+  const std::string_view bytes(static_cast<const char*>(file->data()), file->bytes());
+  if (is_importable(path, bytes, Registry::global())) return FileKind::model;
+  const size_t first = bytes.find_first_not_of(" \t\r\n");
+  const bool object = first != std::string_view::npos && bytes[first] == '{';
+  return object && bytes.find("\"architecture\"") != std::string_view::npos ? FileKind::spec : FileKind::other;
 }
 
 // Names of states, and their bytes for each token.
@@ -86,8 +93,9 @@ json::object model_json(const ResolvedSpec& resolved, const ImportedModel& impor
 
 bool explain_model(const Options& options) {
   const std::string& path = options.files.front();
-  const bool is_spec = path.ends_with(".json");
-  if (!is_spec && !is_model_file(path)) return false;
+  const FileKind kind = kind_of_file(path);
+  if (kind == FileKind::other) return false;
+  const bool is_spec = kind == FileKind::spec;
   ModelOptions model = model_options(options);
   if (is_spec) {
     if (!options.spec.empty())

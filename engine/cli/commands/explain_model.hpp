@@ -5,8 +5,8 @@
 
 namespace harmonics::engine::cli {
 
-// Shows what a spec becomes for a file of weights, if the file is a model that an importer reads, or a spec (.json)
-// with --weights. Returns false for other files.
+// Shows what a spec becomes for a file of weights, if the file is a model that an importer reads, or a spec
+// (JSON) with --weights. Returns false for other files.
 bool explain_model(const Options& options);
 
 }  // namespace harmonics::engine::cli
