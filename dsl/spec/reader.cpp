@@ -74,7 +74,7 @@ class Node {
   Expression expression() const {
     if (value_->is_int64()) return Expression(value_->as_int64(), full_place());
     if (!value_->is_string()) expected("a whole number or an expression");
-    return Expression(std::string_view(value_->as_string()), full_place());
+    return Expression(std::string(value_->as_string()), full_place());
   }
   std::vector<Node> items() const {
     if (!value_->is_array()) expected("a list");

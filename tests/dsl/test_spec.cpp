@@ -27,7 +27,8 @@ std::string small_spec(const std::string& from = "", const std::string& to = "")
       "dynamics": ["seq_len"],
       "checks": [{"zero": "n % 2", "else": "{n} is odd"}],
       "tensors": [
-        {"name": "cache.{i}", "role": "cache", "repeat": {"count": "n", "var": "i"}, "dims": [1, "n", 4], "grow_with_kv": 1}
+        {"name": "cache.{i}", "role": "cache", "repeat": {"count": "n", "var": "i"},
+         "dims": [1, "n", 4], "grow_with_kv": 1}
       ],
       "rope": {"positions": {"base": 10000.0}}
     },
