@@ -1,22 +1,19 @@
 #include "engine/transformer/architectures.hpp"
 
-#include <string_view>
+#include <algorithm>
 
 #include <fmt/core.h>
 
 #include <harmonics/element_type.hpp>
 #include <harmonics/ops.hpp>
 
-#include "engine/transformer/llama.hpp"
+#include "dsl/spec/reader.hpp"
+#include "engine/base/spelling.hpp"
+#include "engine/transformer/builtin_specs.hpp"
 
 namespace harmonics::engine {
 
 namespace {
-
-struct Architecture {
-  std::string_view name;
-  void (*add_entries)(Model& model, DType cache);
-};
 
 // The matrix as `dtype`, or as it is if its rows are not whole blocks.
 HTensor as(DType dtype, const HTensor& tensor) {
@@ -25,34 +22,84 @@ HTensor as(DType dtype, const HTensor& tensor) {
   return cast(cast(tensor, DType::F32), dtype);
 }
 
-constexpr Architecture kArchitectures[] = {
-    {"llama", add_llama_entries},
-};
+const std::vector<specs::Spec>& builtin() {
+  static const std::vector<specs::Spec> kSpecs = [] {
+    std::vector<specs::Spec> all;
+    for (unsigned i = 0; i < kBuiltinSpecCount; ++i)
+      all.push_back(specs::parse_spec(kBuiltinSpecs[i].name, kBuiltinSpecs[i].text));
+    return all;
+  }();
+  return kSpecs;
+}
+
+// One of the matrices [n, k] that lie behind each other in `all`.
+HTensor expert_of(const HTensor& all, int64_t number) {
+  const TensorType type{all.dtype(), all.shape().from(1)};
+  const size_t bytes = type.bytes();
+  auto* at = static_cast<std::byte*>(all.raw()->storage->data()) + static_cast<size_t>(number) * bytes;
+  return make_value(type, std::make_shared<Storage>(at, bytes, all.raw()->storage, false));
+}
 
 }  // namespace
 
+std::vector<std::string> builtin_architectures() {
+  std::vector<std::string> names;
+  for (const specs::Spec& spec : builtin())
+    names.insert(names.end(), spec.architectures.begin(), spec.architectures.end());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+specs::Spec builtin_spec(const std::string& architecture, const std::string& model) {
+  for (const specs::Spec& spec : builtin())
+    if (std::find(spec.architectures.begin(), spec.architectures.end(), architecture) != spec.architectures.end())
+      return spec;
+  throw Error(ErrorKind::Weights,
+              fmt::format("'{}' is a model of the architecture '{}', which is not known", model, architecture), {},
+              {"known architectures: " + comma_separated(builtin_architectures()),
+               "a spec of your own describes another one: --spec FILE"});
+}
+
+std::shared_ptr<ResolvedSpec> resolve_spec(const ImportedModel& imported, const ModelOptions& options) {
+  TensorTypes types;
+  for (const auto& [name, tensor] : imported.tensors) types.emplace(name, type_of(tensor));
+  auto resolved = std::make_shared<ResolvedSpec>(
+      options.spec ? *options.spec : builtin_spec(imported.architecture(), imported.path), imported.metadata,
+      std::move(types), options.set, imported.path);
+  resolved->check_entries(options.cache);
+  return resolved;
+}
+
 Model model_of(const ImportedModel& imported, const ModelOptions& options) {
-  const std::string wanted = imported.architecture();
-  std::vector<std::string> known;
-  for (const Architecture& a : kArchitectures) {
-    known.emplace_back(a.name);
-    if (a.name != wanted) continue;
-    Model model;
-    model.name = imported.path;
-    model.metadata = imported.metadata;
-    for (const auto& [name, tensor] : imported.tensors)
-      model.parameters
-          ->adopt(name, options.weights ? as(*options.weights, tensor) : tensor, imported.file, Role::frozen, {})
-          .fixed = true;
-    a.add_entries(model, options.cache);
-    return model;
+  std::shared_ptr<ResolvedSpec> resolved = resolve_spec(imported, options);
+  Model model;
+  model.name = imported.path;
+  model.metadata = imported.metadata;
+  const auto adopt = [&](const std::string& name, const HTensor& tensor) {
+    model.parameters
+        ->adopt(name, options.weights ? as(*options.weights, tensor) : tensor, imported.file, Role::frozen, {})
+        .fixed = true;
+  };
+  for (const auto& [key, weight] : resolved->weights()) {
+    if (weight.parameter.empty() || model.parameters->find(weight.parameter)) continue;
+    const HTensor& tensor = imported.tensor(weight.source);
+    if (weight.experts == 0) adopt(weight.parameter, tensor);
+    for (int64_t e = 0; e < weight.experts; ++e) {
+      const std::string name = expert_name(weight.parameter, e);
+      if (!model.parameters->find(name)) adopt(name, expert_of(tensor, e));
+    }
   }
-  Error error(ErrorKind::Weights,
-              fmt::format("'{}' is a model of the architecture '{}', which is not known", imported.path, wanted));
-  std::string names;
-  for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
-  error.note("known architectures: " + names);
-  throw error;
+  ResolvedSpec::add_entries(std::move(resolved), model, options.cache);
+  return model;
+}
+
+void add_architecture_entries(Model& model, DType cache) {
+  TensorTypes types;
+  for (const auto& [name, tensor] : model.parameters->all()) types.emplace(name, tensor.type);
+  auto resolved = std::make_shared<ResolvedSpec>(builtin_spec(model.metadata.text("general.architecture"), model.name),
+                                                 model.metadata, std::move(types), SpecOverrides{}, model.name);
+  resolved->check_entries(cache);
+  ResolvedSpec::add_entries(std::move(resolved), model, cache);
 }
 
 }  // namespace harmonics::engine

@@ -97,16 +97,21 @@ MetadataMap metadata_of(const GgufFile& file, const std::string& path, bool whol
       if (find_invalid_utf8(*text) || text->find('\0') != std::string_view::npos)
         refuse(path, "has the metadata " + shown_name(name) + ", which is not text", "convert the model again");
       all[name] = std::string(*text);
-    } else if (whole || value.size() <= kLongestList) {
-      if (auto integers = value.integers())
+    } else {
+      const bool wanted = whole || value.size() <= kLongestList;
+      auto integers = wanted ? value.integers() : std::nullopt;
+      auto numbers = wanted && !integers ? value.numbers() : std::nullopt;
+      if (integers)
         all[name] = std::move(*integers);
-      else if (auto numbers = value.numbers())
+      else if (numbers)
         all[name] = std::move(*numbers);
       else if (auto texts = whole ? value.texts() : std::nullopt)
         all[name] = checked(std::move(*texts), path, name);
       else if (whole)
         refuse(path, "has the metadata " + shown_name(name) + ", a list of " + std::string(name_of(value.items())),
                "only lists of numbers and of texts can be converted");
+      else if (value.kind() == GgufKind::List)
+        all["@len:" + name] = static_cast<int64_t>(value.size());
     }
   }
   return all;

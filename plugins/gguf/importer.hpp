@@ -17,7 +17,8 @@ class Importer final : public harmonics::Importer {
 };
 
 // Metadata as the engine takes it: numbers, texts, and lists of numbers. Lists of texts, which are vocabularies, and
-// long lists are left out unless `whole` is set; the tokenizer reads them itself.
+// longer lists than the engine takes are left out but for their length, under "@len:" and the key; the tokenizer reads
+// them itself. With `whole` nothing is left out.
 harmonics::MetadataMap metadata_of(const harmonics::GgufFile& file, const std::string& path, bool whole = false);
 
 }  // namespace gguf

@@ -14,7 +14,7 @@
 
 #include "engine/execution/machine.hpp"
 #include "engine/language/decoder.hpp"
-#include "engine/transformer/llama.hpp"
+#include "engine/transformer/architectures.hpp"
 
 using namespace harmonics;
 using namespace harmonics::engine;
@@ -60,7 +60,7 @@ Model model_of(const Sizes& s, DType cache) {
     for (const char* map : {"ffn_gate.weight", "ffn_up.weight"}) add(model, b + map, {s.hidden, s.width}, 0.05f);
     add(model, b + "ffn_down.weight", {s.width, s.hidden}, 0.05f);
   }
-  add_llama_entries(model, cache);
+  add_architecture_entries(model, cache);
   return model;
 }
 

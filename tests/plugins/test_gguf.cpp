@@ -306,6 +306,7 @@ TEST_CASE("gguf: the scores of a whole model are the reference's") {
   const auto expected = boost::json::parse(read_file(path.substr(0, path.size() - 4) + "expected.json"));
   const ImportedModel imported = import_model(path, Registry::global());
   CHECK(imported.importer->identity() == "harmonics.gguf/gguf");
+  CHECK(imported.metadata.integer("@len:tokenizer.ggml.tokens") == 32000);
   const auto tokenizer = Tokenizer::open(path, Registry::global(), {}, imported.metadata);
   const std::vector<int32_t> ids = tokenizer->encode("Hello world");
   CHECK(ids == boost::json::value_to<std::vector<int32_t>>(expected.at("input_ids")));

@@ -8,8 +8,9 @@
 #include "dsl/hmx/print.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/commands/dot.hpp"
-#include "engine/cli/commands/graph_summary.hpp"
+#include "engine/cli/commands/explain_model.hpp"
 #include "engine/cli/commands/explanation.hpp"
+#include "engine/cli/commands/graph_summary.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
@@ -156,6 +157,7 @@ void explain(const Flow& flow, const Options& options, Explanation& e) {
 
 int explain_command(const Options& options) {
   if (explain_entries(options)) return kDone;
+  if (explain_model(options)) return kDone;
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     Explanation e(options);

@@ -73,6 +73,12 @@ void streams(Flags& f, const char* weights = "start from the weights of this fil
   packed_cache(f);
 }
 
+void model_spec(Flags& f) {
+  f.group("Model");
+  f.text("spec", "FILE", "the model's spec in JSON (default: the one of its architecture)", &Options::spec);
+  f.texts("set", "NAME=VALUE", "the value of a variable of the spec, above the file and the spec", &Options::set);
+}
+
 void consumers(Flags& f, const char* help) {
   f.texts("consumer", "[NAME=]ADDRESS", help, &Options::consumers).short_name = "c";
 }
@@ -333,6 +339,7 @@ void generate_flags(VerbRow& verb) {
              [](Options& o, const std::string& v) { o.cache_type = dtype_named(v); });
   cache.choices = {"f32", "f16", "q8_0"};
   cache.initial = "f32";
+  model_spec(f);
   machine(f);
 }
 
@@ -383,8 +390,8 @@ void validate_flags(VerbRow& verb) {
 
 void explain_flags(VerbRow& verb) {
   Flags f(verb);
-  graph(f);
-  streams(f);
+  graph(f, "the flow (.hmx), the spec of a model (.json, with --weights), or the file of a model");
+  streams(f, "start from the weights of this file or checkpoint (safetensors); of a spec: the file of a model");
   f.group("What to show");
   FlagRow& show = f.texts("show", "WHAT", " (default: summary, flow and widths)", &Options::show);
   show.choices = {"summary", "flow", "widths", "entries", "program", "kernels", "memory"};
@@ -398,6 +405,7 @@ void explain_flags(VerbRow& verb) {
   f.on("placement", "the steps on the device, and those on the host with copies", &Options::placement);
   f.on("dot", "the graph in Graphviz' language: ... --dot | dot -Tsvg > graph.svg", &Options::dot);
   f.on("infer", "the inference program instead of the training step", &Options::inference);
+  model_spec(f);
   training(f);
   counts(f);
   f.group("Machine");

@@ -5,11 +5,11 @@
 #include <fmt/core.h>
 
 #include "engine/cli/commands/command.hpp"
+#include "engine/cli/run/model_options.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/language/continuation.hpp"
-#include "engine/transformer/architectures.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -42,10 +42,7 @@ int generate_command(const Options& options) {
   if (options.tokenizer.empty() && !is_tokenizer(path, text_of(*imported.file), registry))
     throw Error(ErrorKind::Usage, fmt::format("'generate' lacks --tokenizer FILE: '{}' has no tokenizer in it", path));
   const auto tokenizer = Tokenizer::open(vocabulary, registry, {}, imported.metadata);
-  ModelOptions types;
-  if (options.weight_type) types.weights = options.weight_type;
-  types.cache = options.cache_type;
-  const Model model = model_of(imported, types);
+  const Model model = model_of(imported, model_options(options));
   model.parameters->keep_packed(packed_files_of(options));
   if (tokenizer->size() != model.vocabulary)
     throw Error(ErrorKind::Usage,

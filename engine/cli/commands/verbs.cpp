@@ -77,7 +77,8 @@ constexpr Verb kVerbs[] = {
      "explain.json",
      "harmonics explain mnist.hmx --producer train-images.idx --producer train-labels.idx\n"
      "harmonics explain mnist.hmx --weights mnist.safetensors --infer --show kernels,memory\n"
-     "harmonics explain mnist.hmx --dot | dot -Tsvg > mnist.svg"},
+     "harmonics explain mnist.hmx --dot | dot -Tsvg > mnist.svg\n"
+     "harmonics explain model.gguf"},
     {"profile", "profile the time of a step against the machine's peak", profile_flags, profile_command, "profile.json",
      "harmonics profile mnist.hmx --producer train-images.idx --producer train-labels.idx --batch 1 --threads 1"},
     {"bench", "samples per second of a flow, by batch size and threads", bench_flags, bench_command, "bench.json",

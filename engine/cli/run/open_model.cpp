@@ -4,7 +4,7 @@
 
 #include <fmt/core.h>
 
-#include "engine/transformer/architectures.hpp"
+#include "engine/cli/run/model_options.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -17,10 +17,7 @@ bool is_model_file(const std::string& path) {
 
 OpenedModel open_model(const std::string& path, const Options& options) {
   OpenedModel opened{import_model(path, Registry::global()), {}};
-  ModelOptions types;
-  if (options.weight_type) types.weights = options.weight_type;
-  types.cache = options.cache_type;
-  opened.model = model_of(opened.imported, types);
+  opened.model = model_of(opened.imported, model_options(options));
   opened.model.limits = options.limits;
   return opened;
 }

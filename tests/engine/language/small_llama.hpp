@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "engine/transformer/llama.hpp"
+#include "engine/transformer/architectures.hpp"
 
 namespace harmonics::engine::testing {
 
@@ -48,7 +48,7 @@ inline std::map<std::string, Shape> tensors_of(const SmallLlama& s) {
   return all;
 }
 
-// Without entries: for add_llama_entries().
+// Without entries: for add_architecture_entries().
 inline Model bare_llama(const SmallLlama& s) {
   Model model;
   model.name = "small";
@@ -65,7 +65,7 @@ inline Model bare_llama(const SmallLlama& s) {
 
 inline Model small_llama(const SmallLlama& s = {}) {
   Model model = bare_llama(s);
-  add_llama_entries(model);
+  add_architecture_entries(model);
   return model;
 }
 

@@ -330,7 +330,7 @@ TEST_CASE("decoder: stored weights and caches of f16 and q8_0 give nearly the sa
 
 TEST_CASE("llama: a cache of blocks needs heads of whole blocks") {
   Model model = bare_llama({});
-  CHECK(message_of([&] { add_llama_entries(model, DType::Q8_0); }) ==
+  CHECK(message_of([&] { add_architecture_entries(model, DType::Q8_0); }) ==
         "'small': its heads are 4 wide, and a cache of q8_0 needs whole blocks of 32\n"
         "take another type of the cache: f16");
 }
@@ -389,7 +389,7 @@ TEST_CASE("llama: tensors and sizes that do not fit are refused by name") {
     AttributeMap metadata = metadata_of(s);
     change(model, metadata);
     model.metadata = ModelMetadata("small", metadata);
-    return message_of([&] { add_llama_entries(model); });
+    return message_of([&] { add_architecture_entries(model); });
   };
   CHECK(refusal([](Model&, AttributeMap& m) { m.set("llama.block_count", int64_t{4}); }) ==
         "'small' has no tensor 'blk.3.attn_norm.weight'");

@@ -1,0 +1,17 @@
+// Reads model specs from JSON.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "dsl/spec/spec.hpp"
+
+namespace harmonics::engine::specs {
+
+// Throws ErrorKind::Syntax with the place ("architecture.forward[3].op"), what is there and what may be. Names of
+// operations, variables and tensors are resolved when a model is made.
+Spec parse_spec(const std::string& path, std::string_view json);
+// Reads (at most 1 MiB) and parses the file; ErrorKind::NoInput if it cannot be read.
+Spec read_spec(const std::string& path);
+
+}  // namespace harmonics::engine::specs

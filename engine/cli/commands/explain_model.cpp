@@ -1,0 +1,119 @@
+#include "engine/cli/commands/explain_model.hpp"
+
+#include <filesystem>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include "dsl/spec/reader.hpp"
+#include "engine/cli/run/model_options.hpp"
+#include "engine/cli/terminal/output.hpp"
+#include "engine/cli/terminal/terminal.hpp"
+#include "engine/transformer/spec_trace.hpp"
+
+namespace harmonics::engine::cli {
+
+namespace json = boost::json;
+
+namespace {
+
+struct ValueAsJson {
+  template <typename T>
+  json::value operator()(const T& value) const {
+    return json::value(value);
+  }
+};
+
+enum class FileKind { other, model, spec };
+
+// Flows may have any name, so the bytes decide.
+FileKind kind_of_file(const std::string& path) {
+  std::error_code failed;
+  if (path.ends_with(".hmx") || !std::filesystem::is_regular_file(path, failed)) return FileKind::other;
+  const auto file = MappedFile::open(path);
+  const std::string_view bytes(static_cast<const char*>(file->data()), file->bytes());
+  if (is_importable(path, bytes, Registry::global())) return FileKind::model;
+  const size_t first = bytes.find_first_not_of(" \t\r\n");
+  const bool object = first != std::string_view::npos && bytes[first] == '{';
+  return object && bytes.find("\"architecture\"") != std::string_view::npos ? FileKind::spec : FileKind::other;
+}
+
+// Names of states, and their bytes for each token.
+std::vector<std::pair<std::string, uint64_t>> caches_of(const ResolvedSpec& resolved, DType dtype) {
+  std::vector<std::pair<std::string, uint64_t>> caches;
+  for (const specs::Tensor& tensor : resolved.spec().tensors) {
+    if (tensor.role != "cache") continue;
+    for_each_turn(tensor.repeat, resolved.variables(), {}, [&](const LocalValues& locals) {
+      caches.emplace_back(resolved.variables().interpolated(tensor.name, tensor.place, locals),
+                          cache_type(resolved, tensor, locals, {1, 1, 1}, dtype).bytes());
+    });
+  }
+  return caches;
+}
+
+void print_model(const ResolvedSpec& resolved, const ImportedModel& imported, DType cache) {
+  print("model {}\n  spec  {}\nvariables\n", imported.path, resolved.spec().path);
+  for (const auto& [name, value] : resolved.variables().resolved())
+    print("  {:<22} {:<12} {}\n", name, specs::text_of(value.value), value.origin);
+  print("weights\n");
+  for (const auto& [name, weight] : resolved.weights())
+    print("  {:<40} {}\n", name,
+          weight.parameter.empty() ? "is not in the file"
+                                   : type_of(imported.tensor(weight.source)).str() +
+                                         (weight.source == name ? "" : ", from " + weight.source));
+  const auto caches = caches_of(resolved, cache);
+  uint64_t bytes = 0;
+  for (const auto& [name, each] : caches) bytes += each;
+  print("caches\n  {} of {} for each token\n", caches.size(), bytes_text(bytes));
+}
+
+json::object model_json(const ResolvedSpec& resolved, const ImportedModel& imported, DType cache) {
+  json::array variables, weights, caches;
+  for (const auto& [name, value] : resolved.variables().resolved())
+    variables.push_back(
+        json::object{{"name", name}, {"value", std::visit(ValueAsJson{}, value.value)}, {"origin", value.origin}});
+  for (const auto& [name, weight] : resolved.weights()) {
+    if (weight.parameter.empty()) continue;
+    const HTensor& tensor = imported.tensor(weight.source);
+    weights.push_back(json::object{{"name", name},
+                                   {"tensor", weight.source},
+                                   {"dtype", std::string(dtype_name(tensor.dtype()))},
+                                   {"shape", json::value_from(tensor.shape().vector())}});
+  }
+  for (const auto& [name, bytes] : caches_of(resolved, cache))
+    caches.push_back(json::object{{"name", name}, {"bytes_per_token", bytes}});
+  return json::object{{"file", imported.path},
+                      {"spec", resolved.spec().path},
+                      {"variables", variables},
+                      {"weights", weights},
+                      {"caches", caches}};
+}
+
+}  // namespace
+
+bool explain_model(const Options& options) {
+  const std::string& path = options.files.front();
+  const FileKind kind = kind_of_file(path);
+  if (kind == FileKind::other) return false;
+  const bool is_spec = kind == FileKind::spec;
+  ModelOptions model = model_options(options);
+  if (is_spec) {
+    if (!options.spec.empty())
+      throw Error(ErrorKind::Usage, fmt::format("'{}' is a spec, and --spec gives another one", path));
+    if (options.weights.empty())
+      throw Error(ErrorKind::Usage, fmt::format("'explain {}' lacks the file of a model", path), {},
+                  {"give --weights MODEL.gguf"});
+    model.spec = specs::read_spec(path);
+  } else if (!options.weights.empty()) {
+    throw Error(ErrorKind::Usage, fmt::format("'{}' has weights of its own; --weights is for a spec or a flow", path));
+  }
+  const ImportedModel imported = import_model(is_spec ? options.weights : path, Registry::global());
+  const auto resolved = resolve_spec(imported, model);
+  if (options.json)
+    print_json(json::object{{"version", 1}, {"model", model_json(*resolved, imported, model.cache)}});
+  else
+    print_model(*resolved, imported, model.cache);
+  return true;
+}
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,12 @@
+// Language models and their specs, as `explain` shows them.
+#pragma once
+
+#include "engine/cli/options/options.hpp"
+
+namespace harmonics::engine::cli {
+
+// Shows what a spec becomes for a file of weights, if the file is a model that an importer reads, or a spec
+// (JSON) with --weights. Returns false for other files.
+bool explain_model(const Options& options);
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,13 @@
+// The specs of the folder specs/, which the program carries.
+#pragma once
+
+namespace harmonics::engine {
+
+struct BuiltinSpec {
+  const char* name;  // "llama.json"
+  const char* text;
+};
+extern const BuiltinSpec kBuiltinSpecs[];
+extern const unsigned kBuiltinSpecCount;
+
+}  // namespace harmonics::engine

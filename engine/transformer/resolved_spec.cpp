@@ -1,0 +1,255 @@
+#include "engine/transformer/resolved_spec.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/core.h>
+
+#include <harmonics/element_type.hpp>
+
+#include "engine/transformer/spec_trace.hpp"
+#include "formats/utf8.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+constexpr int64_t kMostTurns = 100'000;
+constexpr int64_t kMostSize = int64_t{1} << 31;
+
+constexpr const char* kDynamics[] = {"batch", "seq_len", "kv_capacity"};
+
+// Programs compute in f32; a matrix may be of any type that a product takes as its weight.
+bool is_weight_type(DType dtype, size_t rank) {
+  return dtype == DType::F32 || (rank >= 2 && (dtype == DType::F16 || dtype == DType::BF16 || is_stored(dtype)));
+}
+
+Shape shape_of(Variables& variables, const std::vector<specs::Expression>& dims, const LocalValues& locals) {
+  std::vector<int64_t> shape;
+  for (const specs::Expression& dim : dims) {
+    shape.push_back(variables.whole(dim, locals));
+    if (shape.back() < 1 || shape.back() > kMostSize)
+      throw Error(ErrorKind::Weights, fmt::format("{}: '{}' is {}; a dimension is 1 to {}", dim.place(), dim.text(),
+                                                  shape.back(), kMostSize));
+  }
+  return Shape(shape);
+}
+
+}  // namespace
+
+std::string expert_name(const std::string& parameter, int64_t number) {
+  return fmt::format("{}[{}]", parameter, number);
+}
+
+void for_each_turn(const std::optional<specs::Repeat>& repeat, Variables& variables, const LocalValues& locals,
+                   const std::function<void(const LocalValues&)>& body) {
+  if (!repeat) return body(locals);
+  const int64_t count = variables.whole(repeat->count, locals);
+  if (count < 0 || count > kMostTurns)
+    throw Error(ErrorKind::Weights, fmt::format("{}: '{}' is {}; a loop has 0 to {} turns", repeat->count.place(),
+                                                repeat->count.text(), count, kMostTurns));
+  LocalValues inside = locals;
+  for (int64_t turn = 0; turn < count; ++turn) {
+    inside[repeat->variable] = turn;
+    body(inside);
+  }
+}
+
+ResolvedSpec::ResolvedSpec(specs::Spec spec, const ModelMetadata& metadata, TensorTypes tensors,
+                           SpecOverrides overrides, std::string model)
+    : spec_(std::move(spec)), metadata_(metadata), tensors_(std::move(tensors)) {
+  const auto rows_of = [this](const std::string& name) -> std::optional<int64_t> {
+    const auto at = tensors_.find(name);
+    if (at == tensors_.end()) return {};
+    return at->second.shape.rank() ? at->second.shape[0] : 1;
+  };
+  variables_ = std::make_unique<Variables>(spec_, metadata_, rows_of, std::move(overrides), std::move(model));
+  for (const std::string& dynamic : spec_.dynamics)
+    if (std::find(std::begin(kDynamics), std::end(kDynamics), dynamic) == std::end(kDynamics))
+      throw Error(ErrorKind::Name, fmt::format("'{}': prepare.dynamics has {}", spec_.path, shown_name(dynamic)), {},
+                  {"values of a run: batch, seq_len, kv_capacity"});
+  const auto size = [&](const char* variable) {
+    const int64_t value = variables_->whole(specs::Expression(variable, fmt::format("the model's {}", variable)));
+    if (value < 1 || value > kMostSize)
+      throw Error(ErrorKind::Weights, fmt::format("'{}': the variable '{}' is {}; it must be 1 to {}",
+                                                  variables_->model(), variable, value, kMostSize));
+    return value;
+  };
+  context_ = size("max_seq_len");
+  vocabulary_ = size("vocab_size");
+  expect_checks();
+  expect_metadata();
+  bind_weights();
+  expect_no_others();
+}
+
+void ResolvedSpec::expect_checks() {
+  for (const specs::Check& check : spec_.checks)
+    if (variables_->whole(check.zero) != 0)
+      throw Error(ErrorKind::Weights, fmt::format("'{}': {}", variables_->model(),
+                                                  variables_->interpolated(check.message, check.zero.place())));
+}
+
+// Keys that change what the model computes, and that the spec does not read.
+void ResolvedSpec::expect_metadata() {
+  for (const auto& [key, value] : spec_.expected) {
+    if (!metadata_.has(key)) continue;
+    const std::string place = fmt::format("'{}': metadata_keys.expected", spec_.path);
+    const auto* text = std::get_if<std::string>(&value);
+    const AttributeValue& found = *metadata_.values().find(key);
+    std::string wanted = specs::text_of(value), is = "a list";
+    if (const auto* whole = std::get_if<int64_t>(&found)) is = std::to_string(*whole);
+    if (const auto* real = std::get_if<double>(&found)) is = fmt::format("{}", *real);
+    if (const auto* truth = std::get_if<bool>(&found)) is = *truth ? "true" : "false";
+    if (const auto* said = std::get_if<std::string>(&found)) is = *said;
+    if (text && text->starts_with("'"))
+      wanted = text->substr(1, text->size() - 2);
+    else if (text)
+      wanted = std::to_string(variables_->whole(specs::Expression(*text, place)));
+    if (is == wanted) continue;
+    throw Error(ErrorKind::Weights, fmt::format("'{}': the metadata '{}' is {}, and only {} is implemented",
+                                                variables_->model(), key, printable(is, 80), wanted));
+  }
+  const std::string prefix = metadata_.text("general.architecture", std::string()) + ".";
+  std::set<std::string> known(spec_.ignored.begin(), spec_.ignored.end());
+  for (const auto& [key, value] : spec_.expected) known.insert(key);
+  for (const auto& [variable, keys] : spec_.keys)
+    for (const std::string& key : keys) known.insert(key.starts_with("@len:") ? key.substr(5) : key);
+  if (prefix == ".") return;
+  for (const auto& [key, value] : metadata_.values().entries())
+    if (key.starts_with(prefix) && !known.count(key))
+      throw Error(ErrorKind::Weights,
+                  fmt::format("'{}': the metadata '{}' may change what the model computes, and the spec '{}' does not "
+                              "implement it",
+                              variables_->model(), printable(key, 80), spec_.path),
+                  {}, {"if it changes no result, list it under metadata_keys.ignored of a spec: --spec FILE"});
+}
+
+void ResolvedSpec::bind_weights() {
+  for (const specs::WeightBinding& binding : spec_.weight_bindings)
+    for_each_turn(binding.repeat, *variables_, {}, [&](const LocalValues& locals) { bind(binding, locals); });
+  for (const auto& [key, bound] : weights_) {
+    if (bound.parameter.empty()) continue;
+    if (bound.experts == 0) {
+      types_[bound.parameter] = tensors_.at(bound.source);
+      continue;
+    }
+    for (int64_t e = 0; e < bound.experts; ++e)
+      types_[expert_name(bound.parameter, e)] = {tensors_.at(bound.source).dtype, bound.shape};
+  }
+}
+
+void ResolvedSpec::bind(const specs::WeightBinding& binding, const LocalValues& locals) {
+  std::string first;
+  const std::string place = fmt::format("'{}': {}", spec_.path, binding.place);
+  const std::string found = variables_->tensor(binding.tensor, place, locals, &first);
+  BoundWeight bound;
+  Shape wanted;
+  if (found.empty()) {
+    if (binding.fallback_zero_len)
+      bound.shape = shape_of(*variables_, {*binding.fallback_zero_len}, locals);
+    else if (!binding.optional)
+      throw Error(ErrorKind::Weights, fmt::format("'{}' has no tensor '{}'", variables_->model(), first));
+  } else {
+    wanted = shape_of(*variables_, binding.dims, locals);
+    bound.parameter = bound.source = found;
+    bound.shape = wanted;
+    bound.transposed = binding.layout == specs::Layout::canonical;
+    if (binding.layout == specs::Layout::experts) {
+      bound.experts = wanted[0];
+      bound.shape = wanted.from(1);
+    }
+    expect_shape(bound, wanted);
+  }
+  if (weights_.size() == kMostTurns)
+    throw Error(ErrorKind::Weights, fmt::format("{}: a model has at most {} tensors", place, kMostTurns));
+  if (!weights_.emplace(first, bound).second)
+    throw Error(ErrorKind::Name, fmt::format("{}: the tensor '{}' is bound twice", place, first));
+}
+
+void ResolvedSpec::expect_shape(const BoundWeight& bound, const Shape& wanted) const {
+  const TensorType& found = tensors_.at(bound.source);
+  if (found.shape == wanted && is_weight_type(found.dtype, wanted.rank())) return;
+  throw Error(ErrorKind::Weights,
+              fmt::format("'{}': the tensor '{}' is {}, and the model's sizes need {}", variables_->model(),
+                          bound.source, found.str(), TensorType{DType::F32, wanted}.str()));
+}
+
+// A tensor that is not computed with, such as a bias, would silently be left out.
+void ResolvedSpec::expect_no_others() const {
+  std::set<std::string> used;
+  for (const auto& [key, bound] : weights_) used.insert(bound.source);
+  for (const auto& [name, type] : tensors_)
+    if (!used.count(name))
+      throw Error(ErrorKind::Weights, fmt::format("'{}' has the tensor '{}', which a model of this family does not "
+                                                  "compute with",
+                                                  variables_->model(), printable(name, 80)));
+}
+
+const BoundWeight& ResolvedSpec::weight(const std::string& name, const std::string& place,
+                                        const LocalValues& locals) const {
+  std::string first;
+  variables_->tensor(name, place, locals, &first);
+  if (const auto at = weights_.find(first); at != weights_.end()) return at->second;
+  throw Error(ErrorKind::Name, fmt::format("{}: no weight binding has the tensor '{}' ({})", place, name, first));
+}
+
+const TensorType* ResolvedSpec::type_of(const std::string& parameter) const {
+  const auto at = types_.find(parameter);
+  return at == types_.end() ? nullptr : &at->second;
+}
+
+bool ResolvedSpec::has_caches() const {
+  return std::any_of(spec_.tensors.begin(), spec_.tensors.end(),
+                     [](const specs::Tensor& tensor) { return tensor.role == "cache"; });
+}
+
+LocalValues ResolvedSpec::values_of(const EntrySizes& sizes) const {
+  LocalValues values;
+  const std::pair<const char*, int64_t> all[] = {
+      {kDynamics[0], sizes.batch}, {kDynamics[1], sizes.tokens}, {kDynamics[2], sizes.capacity}};
+  for (const auto& [name, value] : all)
+    if (std::find(spec_.dynamics.begin(), spec_.dynamics.end(), name) != spec_.dynamics.end()) values[name] = value;
+  for (const auto& [name, expression] : spec_.derived_globals) values[name] = variables_->whole(expression, values);
+  return values;
+}
+
+void ResolvedSpec::check_entries(DType cache) const {
+  for (const bool cached : {true, false}) {
+    if (cached && !has_caches()) continue;
+    Tracer tracer("check");
+    SpecTrace(*this, tracer, {1, 1, 1}, cached, cache).run(cached ? SpecResult::last : SpecResult::all);
+  }
+}
+
+void ResolvedSpec::add_entries(std::shared_ptr<ResolvedSpec> resolved, Model& model, DType cache) {
+  TensorTypes types;
+  for (const auto& [name, tensor] : model.parameters->all()) types[name] = tensor.type;
+  resolved->set_types(std::move(types));
+  const std::shared_ptr<const ResolvedSpec> owned = std::move(resolved);
+  for (const specs::Tensor& tensor : owned->spec_.tensors) {
+    if (tensor.role != "cache") continue;
+    for_each_turn(tensor.repeat, *owned->variables_, {}, [&](const LocalValues& locals) {
+      const auto type = [owned, &tensor, locals, cache](const EntrySizes& sizes) {
+        return cache_type(*owned, tensor, locals, sizes, cache);
+      };
+      model.states.push_back(
+          {owned->variables_->interpolated(tensor.name, tensor.place, locals), type, tensor.grow_with_kv.value_or(1)});
+    });
+  }
+  model.context = owned->context_;
+  model.vocabulary = owned->vocabulary_;
+  const auto add = [&](const char* name, bool cached, SpecResult result) {
+    model.entries.push_back({name, [owned, cached, result, cache](Tracer& tracer, const EntrySizes& sizes) {
+                               SpecTrace(*owned, tracer, sizes, cached, cache).run(result);
+                             }});
+  };
+  if (owned->has_caches()) {
+    add("prefill", true, SpecResult::none);
+    add("decode", true, SpecResult::last);
+    add("loss", false, SpecResult::loss);
+  }
+  add("forward", false, SpecResult::all);
+}
+
+}  // namespace harmonics::engine

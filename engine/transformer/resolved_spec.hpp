@@ -1,0 +1,74 @@
+// A spec applied to one file of weights: variables with their values, weights found and checked, before data moves.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dsl/spec/spec.hpp"
+#include "engine/model/model.hpp"
+#include "engine/transformer/variables.hpp"
+
+namespace harmonics::engine {
+
+using TensorTypes = std::map<std::string, TensorType>;
+
+// A weight as the steps use it.
+struct BoundWeight {
+  std::string parameter;  // in the model's store; "": zeros, or an optional tensor that the file lacks
+  std::string source;     // in the file
+  Shape shape;            // of the parameter
+  bool transposed = false;
+  int64_t experts = 0;  // above 0: of each of these the parameter is expert_name(parameter, number)
+};
+std::string expert_name(const std::string& parameter, int64_t number);
+
+// Not thread-safe until check_entries() has returned; read-only from then on.
+class ResolvedSpec {
+ public:
+  // `tensors`: of the file. Throws MissingVariable; ErrorKind::Weights for tensors that are missing, do not fit or are
+  // not used, and for metadata that the spec does not implement; ErrorKind::Name and Syntax for errors of the spec.
+  ResolvedSpec(specs::Spec spec, const ModelMetadata& metadata, TensorTypes tensors, SpecOverrides overrides,
+               std::string model);
+  ResolvedSpec(const ResolvedSpec&) = delete;
+  ResolvedSpec& operator=(const ResolvedSpec&) = delete;
+
+  const specs::Spec& spec() const { return spec_; }
+  Variables& variables() const { return *variables_; }
+  // By the first candidate of the name in tensor_names, which `locals` complete. Throws ErrorKind::Name if no binding
+  // has it.
+  const BoundWeight& weight(const std::string& name, const std::string& place, const LocalValues& locals) const;
+  const std::map<std::string, BoundWeight>& weights() const { return weights_; }
+  // Types of the parameters, those of the file until the model has others.
+  const TensorType* type_of(const std::string& parameter) const;
+  void set_types(TensorTypes types) { types_ = std::move(types); }
+  bool has_caches() const;
+  // Values of a run that the spec uses, and derived globals.
+  LocalValues values_of(const EntrySizes& sizes) const;
+  // Traces each entry for one token. Throws what the steps throw.
+  void check_entries(DType cache) const;
+  // Adds entries, states, context and vocabulary to a model that has the parameters.
+  static void add_entries(std::shared_ptr<ResolvedSpec> resolved, Model& model, DType cache);
+
+ private:
+  void expect_metadata();
+  void expect_checks();
+  void bind_weights();
+  void bind(const specs::WeightBinding& binding, const LocalValues& locals);
+  void expect_shape(const BoundWeight& bound, const Shape& wanted) const;
+  void expect_no_others() const;
+
+  specs::Spec spec_;
+  ModelMetadata metadata_;
+  TensorTypes tensors_, types_;
+  std::unique_ptr<Variables> variables_;
+  std::map<std::string, BoundWeight> weights_;
+  int64_t context_ = 0, vocabulary_ = 0;
+};
+
+// Runs `body` for each turn of the loop, or once; `locals` hold the loop's variable.
+void for_each_turn(const std::optional<specs::Repeat>& repeat, Variables& variables, const LocalValues& locals,
+                   const std::function<void(const LocalValues&)>& body);
+
+}  // namespace harmonics::engine

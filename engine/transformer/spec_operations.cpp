@@ -1,0 +1,195 @@
+// The operations of specs, each a row onto functionals and primitives.
+#include <fmt/core.h>
+
+#include <harmonics/ops.hpp>
+
+#include "engine/transformer/spec_trace.hpp"
+#include "formats/utf8.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+HTensor call_one(std::string_view name, const AttributeMap& attributes, const std::vector<HTensor>& inputs) {
+  return apply(name, attributes, inputs).at(0);
+}
+
+HTensor needed(SpecTrace& t, const char* field) {
+  const HTensor weight = t.weight(field);
+  if (!weight) t.fail(fmt::format("needs the tensor of '{}', which the file lacks", field));
+  return weight;
+}
+
+void trace_embedding(SpecTrace& t) {
+  const HTensor table = needed(t, "weight");
+  const std::string ids = t.text("ids");
+  HTensor rows;
+  if (ids == "tokens")
+    rows = call_one("embedding", {}, {table, t.tokens()});
+  else if (ids == "positions")
+    rows = call_one("embedding", {}, {table, t.positions()});
+  else if (ids == "zeros")
+    rows = call_one("embedding", {}, {table, zeros_like(t.tokens())});
+  else
+    t.fail(fmt::format("has the ids {}; they are tokens, positions or zeros", shown_name(ids)));
+  rows = cast(rows, DType::F32);
+  t.set(t.has("scale") ? rows * t.real("scale") : rows);
+}
+
+void trace_linear(SpecTrace& t) {
+  const HTensor bias = t.has("bias") ? t.weight("bias") : HTensor();
+  t.set(t.map(t.value("in"), needed(t, "weight"), bias, t.is_transposed("weight")));
+}
+
+void trace_rms_norm(SpecTrace& t) {
+  t.set(call_one("rms_norm", AttributeMap().set("epsilon", t.real("epsilon")), {t.value("in"), needed(t, "weight")}));
+}
+
+void trace_layer_norm(SpecTrace& t) {
+  const HTensor gain = needed(t, "weight");
+  HTensor bias = t.has("bias") ? t.weight("bias") : HTensor();
+  if (!bias) bias = zeros_like(gain);
+  t.set(call_one("layer_norm", AttributeMap().set("epsilon", t.real("epsilon")), {t.value("in"), gain, bias}));
+}
+
+void trace_reshape(SpecTrace& t) { t.set(reshape(t.value("in"), t.dims("dims"))); }
+
+void trace_slice(SpecTrace& t) {
+  const HTensor x = t.value("in");
+  const int64_t from = t.whole("from"), to = t.whole("to"), width = x.shape().back();
+  if (from < 0 || to <= from || to > width) t.fail(fmt::format("takes {} to {} of {}", from, to, width));
+  t.set(slice_axis(x, static_cast<int64_t>(x.rank()) - 1, from, to));
+}
+
+void trace_rope(SpecTrace& t) { t.set(t.turned(t.value("in"), t.text("rope"))); }
+
+void trace_cache_append(SpecTrace& t) { t.set(t.appended(t.text("cache"), t.value("in"))); }
+
+void trace_attention(SpecTrace& t) {
+  AttributeMap how = AttributeMap().set("positions_first", true);
+  const bool causal = t.truth("causal", true);
+  if (causal) how.set("causal", true);
+  if (t.has("scale")) how.set("scale", t.real("scale"));
+  if (t.has("softcap"))
+    if (const double cap = t.real("softcap"); cap != 0) how.set("softcap", cap);
+  if (t.has("window"))
+    if (const int64_t window = t.whole("window"); window != 0) {
+      if (window < 0 || !causal)
+        t.fail(fmt::format("has the window {}; causal attention has one of 1 or more", window));
+      how.set("window", window);
+    }
+  std::vector<HTensor> operands{t.value("q"), t.value("k"), t.value("v")};
+  std::string names;
+  if (t.cached()) operands.push_back(t.lengths()), names = "lengths";
+  if (const HTensor sinks = t.has("sinks") ? t.weight("sinks") : HTensor())
+    operands.push_back(sinks), names += names.empty() ? "sinks" : ",sinks";
+  if (!names.empty()) how.set("operands", names);
+  t.set(call_one("attention", how, operands));
+}
+
+void trace_silu(SpecTrace& t) { t.set(call_one("silu", {}, {t.value("in")})); }
+
+void trace_gelu(SpecTrace& t) {
+  const std::string how = t.has("approximate") ? t.text("approximate") : "none";
+  t.set(call_one("gelu", AttributeMap().set("approximate", how), {t.value("in")}));
+}
+
+void trace_add(SpecTrace& t) { t.set(t.value("a") + t.value("b")); }
+void trace_multiply(SpecTrace& t) { t.set(t.value("a") * t.value("b")); }
+
+void trace_scale(SpecTrace& t) {
+  const double by = t.real("by");
+  t.set(by == 1 ? t.value("in") : t.value("in") * by);
+}
+
+void trace_softcap(SpecTrace& t) {
+  const double cap = t.real("cap");
+  if (cap < 0) t.fail(fmt::format("has the cap {}; it is 0 or more", cap));
+  t.set(cap == 0 ? t.value("in") : tanh(t.value("in") / cap) * cap);
+}
+
+// The last token, where only the results after it are wanted.
+void trace_last_token(SpecTrace& t) {
+  const HTensor x = t.value("in");
+  if (x.rank() != 3) t.fail(fmt::format("takes [batch, tokens, width], not {}", x.shape().str()));
+  if (!t.last_only()) return t.set(x);
+  const int64_t tokens = t.sizes().tokens;
+  t.set(reshape(slice_axis(x, 1, tokens - 1, tokens), Shape{t.sizes().batch, x.shape().back()}));
+}
+
+void trace_pool(SpecTrace& t) {
+  const HTensor x = t.value("in");
+  if (x.rank() != 3) t.fail(fmt::format("takes [batch, tokens, width], not {}", x.shape().str()));
+  const std::string how = t.text("how");
+  const int64_t tokens = x.shape()[1];
+  const auto one_of = [&](int64_t token) {
+    return reshape(slice_axis(x, 1, token, token + 1), Shape{x.shape()[0], x.shape()[2]});
+  };
+  if (how == "mean")
+    t.set(reduce_mean(x, {1}));
+  else if (how == "first")
+    t.set(one_of(0));
+  else if (how == "last")
+    t.set(one_of(tokens - 1));
+  else
+    t.fail(fmt::format("pools by {}; it can be mean, first or last", shown_name(how)));
+}
+
+void trace_observe(SpecTrace& t) { t.observe(t.text("name"), t.value("in")); }
+
+// Every expert computes every token; those that the router does not choose count 0.
+void trace_experts(SpecTrace& t) {
+  const HTensor x = t.value("in"), router = needed(t, "router");
+  const auto gates = t.experts("gate"), ups = t.experts("up"), downs = t.experts("down");
+  const auto count = static_cast<int64_t>(gates.size()), used = t.whole("used");
+  if (ups.size() != gates.size() || downs.size() != gates.size() || router.shape()[0] != count)
+    t.fail("has tensors of different numbers of experts");
+  if (used < 1 || used > count) t.fail(fmt::format("uses {} of {} experts", used, count));
+  const HTensor shares = call_one("softmax", {}, {t.map(x, router, {})});
+  auto [best, numbers] = top_k(shares, used);
+  const auto last = static_cast<int64_t>(x.rank()) - 1;
+  if (t.truth("normalized", false)) best = best / reduce_sum(best, {last}, true);
+  std::vector<int64_t> table = best.shape().vector(), column = table;
+  table.push_back(count);
+  column.push_back(1);
+  const HTensor expert = iota(numbers.dtype(), Shape(table), last + 1);
+  const HTensor chosen = equal(reshape(numbers, Shape(column)), expert);
+  const HTensor wide = broadcast(reshape(best, Shape(column)), Shape(table));
+  const HTensor weights = reduce_sum(select(chosen, wide, zeros_like(wide)), {last});
+  HTensor sum;
+  for (int64_t e = 0; e < count; ++e) {
+    const auto at = static_cast<size_t>(e);
+    const HTensor gate = call_one("silu", {}, {t.map(x, gates[at], {})});
+    const HTensor y = t.map(gate * t.map(x, ups[at], {}), downs[at], {}) * slice_axis(weights, last, e, e + 1);
+    sum = sum ? sum + y : y;
+  }
+  t.set(sum);
+}
+
+}  // namespace
+
+const std::vector<SpecOperation>& spec_operations() {
+  static const std::vector<SpecOperation> kRows = {
+      {"Embedding", {"ids", "weight", "scale?", "out"}, trace_embedding},
+      {"Linear", {"in", "weight", "bias?", "out"}, trace_linear},
+      {"RmsNorm", {"in", "weight", "epsilon", "out"}, trace_rms_norm},
+      {"LayerNorm", {"in", "weight", "bias?", "epsilon", "out"}, trace_layer_norm},
+      {"Reshape", {"in", "dims", "out"}, trace_reshape},
+      {"Slice", {"in", "from", "to", "out"}, trace_slice},
+      {"Rope", {"in", "rope", "out"}, trace_rope},
+      {"CacheAppend", {"in", "cache", "out"}, trace_cache_append},
+      {"Attention", {"q", "k", "v", "causal?", "scale?", "window?", "softcap?", "sinks?", "out"}, trace_attention},
+      {"Silu", {"in", "out"}, trace_silu},
+      {"Gelu", {"in", "approximate?", "out"}, trace_gelu},
+      {"Add", {"a", "b", "out"}, trace_add},
+      {"Multiply", {"a", "b", "out"}, trace_multiply},
+      {"Scale", {"in", "by", "out"}, trace_scale},
+      {"Softcap", {"in", "cap", "out"}, trace_softcap},
+      {"LastToken", {"in", "out"}, trace_last_token},
+      {"Pool", {"in", "how", "out"}, trace_pool},
+      {"Experts", {"in", "router", "gate", "up", "down", "used", "normalized?", "out"}, trace_experts},
+      {"Observe", {"in", "name"}, trace_observe}};
+  return kRows;
+}
+
+}  // namespace harmonics::engine

@@ -1,0 +1,280 @@
+#include "engine/transformer/spec_trace.hpp"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include <harmonics/element_type.hpp>
+#include <harmonics/ops.hpp>
+
+#include "engine/base/spelling.hpp"
+#include "formats/utf8.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+HTensor called(std::string_view name, const AttributeMap& attributes, const std::vector<HTensor>& inputs) {
+  return apply(name, attributes, inputs).at(0);
+}
+
+const SpecOperation& operation_of(const specs::Step& step) {
+  std::vector<std::string> known{"Repeat"};
+  for (const SpecOperation& row : spec_operations()) {
+    if (row.name == step.op) return row;
+    known.emplace_back(row.name);
+  }
+  const std::string meant = did_you_mean(step.op, known);
+  throw Error(ErrorKind::Name, fmt::format("{}: there is no operation {}", step.place, shown_name(step.op)), {},
+              {meant.empty() ? "operations: " + comma_separated(known) : meant});
+}
+
+constexpr int64_t kMostSteps = 100'000;  // of one entry
+const std::vector<std::string_view> kRepeatFields{"count", "var", "scope?"};
+
+// Fields that every step may have.
+constexpr std::string_view kCommonFields[] = {"when", "unless"};
+
+void expect_fields(const specs::Step& step, const std::vector<std::string_view>& fields) {
+  std::vector<std::string> known(std::begin(kCommonFields), std::end(kCommonFields));
+  for (std::string_view field : fields) {
+    const bool optional = field.ends_with("?");
+    if (optional) field.remove_suffix(1);
+    known.emplace_back(field);
+    if (!optional && !step.fields.count(known.back()) && !step.lists.count(known.back()))
+      throw Error(ErrorKind::Name, fmt::format("{}: the step {} has no '{}'", step.place, step.op, known.back()));
+  }
+  const auto expect = [&](const std::string& name) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) return;
+    const std::string meant = did_you_mean(name, known);
+    throw Error(ErrorKind::Name,
+                fmt::format("{}: the step {} has the unknown entry {}", step.place, step.op, shown_name(name)), {},
+                {meant.empty() ? "known entries: " + comma_separated(known) : meant});
+  };
+  for (const auto& [name, value] : step.fields) expect(name);
+  for (const auto& [name, list] : step.lists) expect(name);
+}
+
+}  // namespace
+
+TensorType cache_type(const ResolvedSpec& resolved, const specs::Tensor& tensor, const LocalValues& locals,
+                      const EntrySizes& sizes, DType dtype) {
+  LocalValues all = resolved.values_of(sizes);
+  all.insert(locals.begin(), locals.end());
+  std::vector<int64_t> dims;
+  for (const specs::Expression& dim : tensor.dims) {
+    dims.push_back(resolved.variables().whole(dim, all));
+    if (dims.back() < 1)
+      throw Error(ErrorKind::Weights,
+                  fmt::format("{}: '{}' is {}; a dimension is at least 1", dim.place(), dim.text(), dims.back()));
+  }
+  if (const ElementType& element = element_type(dtype); dims.back() % element.block != 0)
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}': its heads are {} wide, and a cache of {} needs whole blocks of {}",
+                            resolved.variables().model(), dims.back(), element.name, element.block),
+                {}, {"take another type of the cache: f16"});
+  return {dtype, Shape(dims)};
+}
+
+SpecTrace::SpecTrace(const ResolvedSpec& resolved, Tracer& tracer, const EntrySizes& sizes, bool cached, DType cache)
+    : resolved_(resolved),
+      variables_(resolved.variables()),
+      tracer_(tracer),
+      sizes_(sizes),
+      cache_(cache),
+      start_(cached ? tracer.input("start", {DType::I32, Shape{sizes.batch}}) : HTensor()),
+      tokens_(tracer.input("tokens", {DType::I32, Shape{sizes.batch, sizes.tokens}})),
+      locals_(resolved.values_of(sizes)) {
+  const HTensor places = iota(DType::I32, Shape{sizes.batch, sizes.tokens}, 1);
+  if (cached) lengths_ = start_ + static_cast<double>(sizes.tokens);
+  positions_ = cached ? reshape(start_, Shape{sizes.batch, 1}) + places : places;
+}
+
+void SpecTrace::run(SpecResult result) {
+  result_ = result;
+  HTensor following;
+  if (result == SpecResult::loss)
+    following = tracer_.input("targets", {DType::I32, Shape{sizes_.batch, sizes_.tokens}});
+  steps(resolved_.spec().forward);
+  const auto output = [&](const std::string& name, const std::string& of) {
+    const auto at = values_.find(of);
+    if (at == values_.end())
+      throw Error(ErrorKind::Name,
+                  fmt::format("'{}': outputs.{}: no step gives {}", resolved_.spec().path, name, shown_name(of)));
+    return at->second;
+  };
+  if (result == SpecResult::none) return;
+  if (result == SpecResult::loss) {
+    const auto scores = resolved_.spec().outputs.find("scores");
+    if (scores == resolved_.spec().outputs.end())
+      throw Error(ErrorKind::Name, fmt::format("'{}': outputs has no 'scores' to train by", resolved_.spec().path));
+    const HTensor each = called("softmax_cross_entropy", {}, {output("scores", scores->second), following});
+    return tracer_.output("loss", reduce_mean(each, {0, 1}));
+  }
+  for (const auto& [name, of] : resolved_.spec().outputs) tracer_.output(name, output(name, of));
+}
+
+void SpecTrace::steps(const std::vector<specs::Step>& all) {
+  for (const specs::Step& one : all) {
+    const specs::Step* outer = at_;
+    at_ = &one;
+    if (++traced_ > kMostSteps) fail(fmt::format("is one of more than {}", kMostSteps));
+    expect_fields(one, one.op == "Repeat" ? kRepeatFields : operation_of(one).fields);
+    if (one.steps.empty() == (one.op == "Repeat")) fail("has 'steps' if it is Repeat, and only then");
+    const bool runs = (!has("when") || whole("when") != 0) && (!has("unless") || whole("unless") == 0);
+    if (runs) step(one);
+    at_ = outer;
+  }
+}
+
+void SpecTrace::step(const specs::Step& step) {
+  if (step.op == "Repeat") return repeat(step);
+  try {
+    operation_of(step).trace(*this);
+  } catch (const Error& e) {
+    // Errors of functionals do not name the step; those of specs do, or speak of the model.
+    if (e.kind() != ErrorKind::Shape && e.kind() != ErrorKind::Type) throw;
+    throw Error(e.kind(), fmt::format("{}: the step {}: {}", step.place, step.op, e.what()), e.span(), e.notes());
+  }
+}
+
+void SpecTrace::repeat(const specs::Step& step) {
+  const specs::Repeat loop{specs::Expression(specs::text_of(field("count")), step.place + ".count"), text("var")};
+  const LocalValues outer = locals_;
+  for_each_turn(loop, variables_, outer, [&](const LocalValues& locals) {
+    locals_ = locals;
+    if (!has("scope")) return steps(step.steps);
+    const TraceScope scope(variables_.interpolated(text("scope"), step.place, locals_));
+    steps(step.steps);
+  });
+  locals_ = outer;
+}
+
+void SpecTrace::fail(const std::string& what) const {
+  throw Error(ErrorKind::Weights, fmt::format("{}: the step {} {}", at_->place, at_->op, what));
+}
+
+bool SpecTrace::has(const char* field) const { return at_->fields.count(field) || at_->lists.count(field); }
+
+const specs::Value& SpecTrace::field(const char* name) const {
+  const auto at = at_->fields.find(name);
+  if (at == at_->fields.end()) fail(fmt::format("has no '{}'", name));
+  return at->second;
+}
+
+std::string SpecTrace::text(const char* name) const {
+  const auto* text = std::get_if<std::string>(&field(name));
+  if (!text) fail(fmt::format("has {} as '{}', which is a text", specs::text_of(field(name)), name));
+  return *text;
+}
+
+bool SpecTrace::truth(const char* name, bool otherwise) const {
+  if (!has(name)) return otherwise;
+  const auto* truth = std::get_if<bool>(&field(name));
+  if (!truth) fail(fmt::format("has {} as '{}', which is true or false", specs::text_of(field(name)), name));
+  return *truth;
+}
+
+int64_t SpecTrace::whole(const char* name) const {
+  const specs::Value& value = field(name);
+  if (const auto* number = std::get_if<int64_t>(&value)) return *number;
+  return variables_.whole(specs::Expression(text(name), at_->place + "." + name), locals_);
+}
+
+double SpecTrace::real(const char* name) const {
+  const specs::Value& value = field(name);
+  if (const auto* number = std::get_if<double>(&value)) return *number;
+  if (const auto* number = std::get_if<int64_t>(&value)) return static_cast<double>(*number);
+  return variables_.real(specs::Expression(text(name), at_->place + "." + name), locals_);
+}
+
+Shape SpecTrace::dims(const char* name) const {
+  const auto at = at_->lists.find(name);
+  if (at == at_->lists.end()) fail(fmt::format("has no list '{}'", name));
+  std::vector<int64_t> all;
+  for (const specs::Expression& dim : at->second) {
+    all.push_back(variables_.whole(dim, locals_));
+    if (all.back() < 1) fail(fmt::format("has the dimension {} in '{}'", all.back(), name));
+  }
+  return Shape(all);
+}
+
+HTensor SpecTrace::value(const char* name) const {
+  const std::string of = text(name);
+  if (const auto at = values_.find(of); at != values_.end()) return at->second;
+  std::vector<std::string> known;
+  for (const auto& [other, tensor] : values_) known.push_back(other);
+  const std::string meant = did_you_mean(of, known);
+  throw Error(ErrorKind::Name,
+              fmt::format("{}: the step {} reads {}, which no earlier step gives", at_->place, at_->op, shown_name(of)),
+              {}, meant.empty() ? std::vector<std::string>{} : std::vector<std::string>{meant});
+}
+
+void SpecTrace::set(const HTensor& result) {
+  const std::string name = text("out");
+  for (const specs::Tensor& tensor : resolved_.spec().tensors) {
+    if (tensor.role != "intermediate" || tensor.name != name) continue;
+    std::vector<int64_t> dims;
+    for (const specs::Expression& dim : tensor.dims) dims.push_back(variables_.whole(dim, locals_));
+    if (const Shape wanted(dims); wanted != result.shape())
+      fail(fmt::format("gives '{}' the shape {}, and {} says {}", name, result.shape().str(), tensor.place,
+                       wanted.str()));
+  }
+  values_[name] = result;
+}
+
+HTensor SpecTrace::bound(const BoundWeight& weight, const std::string& parameter) const {
+  const TensorType* type = resolved_.type_of(parameter);
+  return tracer_.parameter(parameter, {type && weight.shape.rank() == 2 ? type->dtype : DType::F32, weight.shape});
+}
+
+HTensor SpecTrace::weight(const char* name) const {
+  const BoundWeight& weight = resolved_.weight(text(name), at_->place, locals_);
+  if (weight.parameter.empty()) return {};
+  if (weight.experts) fail(fmt::format("takes the experts '{}' as one matrix", text(name)));
+  return bound(weight, weight.parameter);
+}
+
+bool SpecTrace::is_transposed(const char* name) const {
+  return resolved_.weight(text(name), at_->place, locals_).transposed;
+}
+
+std::vector<HTensor> SpecTrace::experts(const char* name) const {
+  const BoundWeight& weight = resolved_.weight(text(name), at_->place, locals_);
+  std::vector<HTensor> all;
+  for (int64_t e = 0; e < weight.experts; ++e) all.push_back(bound(weight, expert_name(weight.parameter, e)));
+  if (all.empty()) fail(fmt::format("needs experts, and '{}' is bound as one matrix", text(name)));
+  return all;
+}
+
+// An affine map of a row at a time: equal bits for one token and for many.
+HTensor SpecTrace::map(const HTensor& x, const HTensor& weight, const HTensor& bias, bool transposed) const {
+  AttributeMap how = AttributeMap().set("batch_invariant", true);
+  if (transposed) how.set("transposed", true);
+  return bias ? called("linear", how, {x, weight, bias}) : called("linear", how, {x, weight});
+}
+
+HTensor SpecTrace::appended(const std::string& name, const HTensor& rows) {
+  if (!start_) return rows;
+  const std::string wanted = variables_.interpolated(name, at_->place, locals_);
+  for (const specs::Tensor& tensor : resolved_.spec().tensors) {
+    if (tensor.role != "cache") continue;
+    HTensor all;
+    const auto append = [&](const LocalValues& locals) {
+      if (all || variables_.interpolated(tensor.name, tensor.place, locals) != wanted) return;
+      const HTensor old = tracer_.state(wanted, cache_type(resolved_, tensor, locals, sizes_, cache_));
+      all = called("cache_append", {}, {old, rows, start_});
+      tracer_.update(wanted, all);
+    };
+    const auto turn = tensor.repeat ? locals_.find(tensor.repeat->variable) : locals_.end();
+    append(turn == locals_.end() ? LocalValues{} : LocalValues{{turn->first, turn->second}});
+    if (all) return all;
+  }
+  fail(fmt::format("appends to {}, which prepare.tensors has not as a cache", shown_name(wanted)));
+}
+
+void SpecTrace::observe(const std::string& name, const HTensor& x) {
+  tracer_.output("value:" + variables_.interpolated(name, at_->place, locals_), x);
+}
+
+}  // namespace harmonics::engine

@@ -1,0 +1,86 @@
+// Traces the forward pass of a spec: steps become functionals and primitives by the table of operations.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <harmonics/tensor.hpp>
+
+#include "engine/program/tracer.hpp"
+#include "engine/transformer/resolved_spec.hpp"
+
+namespace harmonics::engine {
+
+enum class SpecResult {
+  none,  // fills the caches only
+  last,  // results after the last token
+  all,   // results after each token
+  loss,  // the mean cross entropy of the scores after each token and the tokens that follow
+};
+
+TensorType cache_type(const ResolvedSpec& resolved, const specs::Tensor& tensor, const LocalValues& locals,
+                      const EntrySizes& sizes, DType dtype);
+
+// Traces one run: `tokens` positions behind `start`, which reads and fills the caches; or, without caches, whole
+// sequences from their first token.
+class SpecTrace {
+ public:
+  SpecTrace(const ResolvedSpec& resolved, Tracer& tracer, const EntrySizes& sizes, bool cached, DType cache);
+  void run(SpecResult result);
+
+  // For operations: the fields of the step that is being traced.
+  bool has(const char* field) const;
+  HTensor value(const char* field) const;  // of an earlier step
+  void set(const HTensor& result);         // its field "out"
+  int64_t whole(const char* field) const;
+  double real(const char* field) const;
+  std::string text(const char* field) const;
+  bool truth(const char* field, bool otherwise) const;
+  Shape dims(const char* field) const;
+  HTensor weight(const char* field) const;  // an empty tensor: zeros, or an optional one that the file lacks
+  std::vector<HTensor> experts(const char* field) const;
+  // A weight as `linear` takes it.
+  HTensor map(const HTensor& x, const HTensor& weight, const HTensor& bias, bool transposed = false) const;
+  bool is_transposed(const char* field) const;
+  [[noreturn]] void fail(const std::string& what) const;
+
+  const EntrySizes& sizes() const { return sizes_; }
+  bool cached() const { return static_cast<bool>(start_); }
+  bool last_only() const { return result_ == SpecResult::last; }
+  const HTensor& tokens() const { return tokens_; }
+  const HTensor& positions() const { return positions_; }
+  const HTensor& lengths() const { return lengths_; }
+  HTensor turned(const HTensor& x, const std::string& rope);
+  HTensor appended(const std::string& cache, const HTensor& rows);
+  void observe(const std::string& name, const HTensor& x);
+
+ private:
+  void steps(const std::vector<specs::Step>& all);
+  void step(const specs::Step& step);
+  void repeat(const specs::Step& step);
+  HTensor bound(const BoundWeight& weight, const std::string& parameter) const;
+  const specs::Value& field(const char* name) const;
+
+  const ResolvedSpec& resolved_;
+  Variables& variables_;
+  Tracer& tracer_;
+  EntrySizes sizes_;
+  DType cache_;
+  SpecResult result_ = SpecResult::last;
+  HTensor start_, tokens_, lengths_, positions_;
+  std::map<std::string, HTensor> values_;
+  LocalValues locals_;
+  const specs::Step* at_ = nullptr;
+  int64_t traced_ = 0;  // steps
+};
+
+// One operation of steps: `fields` are "name" or, for those that may be missing, "name?".
+struct SpecOperation {
+  std::string_view name;
+  std::vector<std::string_view> fields;
+  void (*trace)(SpecTrace&);
+};
+const std::vector<SpecOperation>& spec_operations();
+
+}  // namespace harmonics::engine

@@ -1,0 +1,208 @@
+// Specs applied to models: precedence of values, what is missing, layouts, and a new architecture without C++.
+#include <catch2/catch.hpp>
+
+#include <harmonics/ops.hpp>
+
+#include "dsl/spec/reader.hpp"
+#include "engine/transformer/architectures.hpp"
+#include "engine/transformer/spec_trace.hpp"
+#include "tests/engine/language/small_llama.hpp"
+#include "tests/message_of.hpp"
+
+using namespace harmonics;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
+
+namespace {
+
+// y = silu(table[token] W' + b) for each token, with a canonical matrix and a bias that may be missing.
+const char* const kTinySpec = R"({
+  "name": "tiny",
+  "architecture": {
+    "metadata_keys": {
+      "keys": {"width": ["tiny.width", "tiny.size"], "vocab_size": "@len:table", "max_seq_len": "tiny.context",
+               "classes": "@len:tiny.labels"},
+      "defaults": {"max_seq_len": 9}
+    },
+    "prepare": {
+      "globals": {"out": "width * 2"},
+      "derived_globals": {"rows": "batch * {seq_len}"},
+      "dynamics": ["batch", "seq_len"],
+      "tensors": [{"name": "flat", "role": "intermediate", "dims": ["rows", "out"]}]
+    },
+    "tensor_names": {"table": "table", "w": ["weights", "w"], "b": "b", "never": "never"},
+    "weight_bindings": [
+      {"tensor": "table", "dims": ["vocab_size", "width"]},
+      {"tensor": "w", "layout": "canonical", "expected_k": "width", "expected_n": "out"},
+      {"tensor": "b", "dims": ["out"], "fallback_zero_len": "out"}
+    ],
+    "forward": [
+      {"op": "Embedding", "ids": "tokens", "weight": "table", "out": "x"},
+      {"op": "Linear", "in": "x", "weight": "w", "bias": "b", "out": "x"},
+      {"op": "Reshape", "in": "x", "dims": ["rows", "out"], "out": "flat"},
+      {"op": "Silu", "in": "flat", "out": "y", "when": "width % 2"},
+      {"op": "Scale", "in": "flat", "by": "width / 4", "out": "y", "unless": "width % 2"}
+    ],
+    "outputs": {"y": "y"}
+  }
+})";
+
+std::string replaced(const std::string& from, const std::string& to) {
+  std::string text = kTinySpec;
+  const size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+ImportedModel tiny_model(int64_t width = 4, bool bias = false) {
+  ImportedModel model;
+  model.path = "tiny.bin";
+  model.metadata = ModelMetadata("tiny.bin", AttributeMap()
+                                                 .set("general.architecture", "tiny")
+                                                 .set("tiny.size", width)
+                                                 .set("tiny.labels", std::vector<int64_t>{5, 6, 7}));
+  model.tensors.emplace("table", small_random({5, width}, 1, 0.5f));
+  model.tensors.emplace("w", small_random({width, 2 * width}, 2, 0.5f));
+  if (bias) model.tensors.emplace("b", small_random({2 * width}, 3, 0.5f));
+  return model;
+}
+
+ModelOptions with_spec(const std::string& text, SpecOverrides set = {}) {
+  ModelOptions options;
+  options.spec = specs::parse_spec("tiny.json", text);
+  options.set = std::move(set);
+  return options;
+}
+
+std::string refused(const std::string& text, SpecOverrides set = {}) {
+  return message_of([&] { model_of(tiny_model(), with_spec(text, std::move(set))); });
+}
+
+std::vector<float> run_tiny(const Model& model, const std::vector<int32_t>& tokens) {
+  const auto executor = make_sequential_executor();
+  CompileOptions options;
+  options.device = "reference";
+  const auto count = static_cast<int64_t>(tokens.size());
+  const auto plan =
+      compile(model.trace(model.entry("forward"), {1, count, 1}), model.parameters.get(), *executor, options);
+  const void* inputs[] = {tokens.data()};
+  plan->run(inputs);
+  const HTensor& y = plan->output("y");
+  return {y.data<float>(), y.data<float>() + y.size()};
+}
+
+}  // namespace
+
+TEST_CASE("specs: a new architecture is a JSON file") {
+  for (const bool bias : {false, true}) {
+    const ImportedModel imported = tiny_model(4, bias);
+    const Model model = model_of(imported, with_spec(kTinySpec));
+    CHECK(model.context == 9);
+    CHECK(model.vocabulary == 5);
+    CHECK(model.states.empty());
+    REQUIRE(model.entries.size() == 1);
+    const std::vector<int32_t> tokens{4, 1, 2};
+    const std::vector<float> found = run_tiny(model, tokens);
+    REQUIRE(found.size() == 24);
+    const float *table = imported.tensor("table").data<float>(), *w = imported.tensor("w").data<float>();
+    for (size_t t = 0; t < 3; ++t)
+      for (size_t n = 0; n < 8; ++n) {
+        double sum = bias ? static_cast<double>(imported.tensor("b").data<float>()[n]) : 0;
+        for (size_t k = 0; k < 4; ++k)
+          sum += static_cast<double>(table[static_cast<size_t>(tokens[t]) * 4 + k]) * static_cast<double>(w[k * 8 + n]);
+        CHECK(found[t * 8 + n] == Approx(sum).margin(1e-6));
+      }
+  }
+}
+
+TEST_CASE("specs: metadata below the spec, the spec below the run; each value has its origin") {
+  const auto value = [](const std::string& text, SpecOverrides set, const char* name) {
+    const auto resolved = resolve_spec(tiny_model(), with_spec(text, std::move(set)));
+    const ResolvedValue& found = resolved->variables().value(name, "the test");
+    return specs::text_of(found.value) + " from " + found.origin;
+  };
+  CHECK(value(kTinySpec, {}, "width") == "4 from metadata tiny.size");
+  CHECK(value(kTinySpec, {}, "max_seq_len") == "9 from spec, default");
+  CHECK(value(kTinySpec, {}, "out") == "8 from spec, prepare.globals = width * 2");
+  CHECK(value(kTinySpec, {}, "vocab_size") == "5 from rows of the tensor table");
+  CHECK(value(kTinySpec, {}, "classes") == "3 from metadata @len:tiny.labels");
+  CHECK(value(kTinySpec, {{"max_seq_len", "7"}}, "max_seq_len") == "7 from --set max_seq_len=7");
+  const std::string both = replaced("\"out\": \"width * 2\"", "\"out\": \"width * 2\", \"width\": 4");
+  CHECK(value(both, {}, "width") == "4 from spec, prepare.globals");
+  CHECK(value(both, {{"width", "4"}}, "width") == "4 from --set width=4");
+  // Only what is needed is resolved.
+  const auto resolved = resolve_spec(tiny_model(), with_spec(kTinySpec));
+  CHECK(resolved->variables().resolved().count("classes") == 0);
+  CHECK(resolved->variables().resolved().count("width") == 1);
+}
+
+TEST_CASE("specs: a variable without value is named with its place and the three remedies") {
+  ImportedModel nameless = tiny_model();
+  nameless.metadata = ModelMetadata("tiny.bin", AttributeMap().set("general.architecture", "tiny"));
+  try {
+    model_of(nameless, with_spec(kTinySpec));
+    FAIL("no error");
+  } catch (const MissingVariable& e) {
+    CHECK(e.variable() == "width");
+    CHECK(e.place() == "'tiny.json': architecture.weight_bindings[0].dims[1]");
+    CHECK(e.kind() == ErrorKind::Weights);
+    REQUIRE(e.notes().size() == 3);
+    CHECK(e.notes()[0] == "the metadata: tiny.width, tiny.size in the file of the weights");
+    CHECK(e.notes()[1] == "the spec: prepare.globals.width in 'tiny.json'");
+    CHECK(e.notes()[2] == "the run: --set width=VALUE");
+  }
+  CHECK(model_of(nameless, with_spec(kTinySpec, {{"width", "4"}})).vocabulary == 5);
+}
+
+TEST_CASE("specs: what does not fit is refused by name, before data moves") {
+  CHECK(refused(kTinySpec, {{"widht", "4"}}) == "the spec 'tiny.json' has no variable 'widht'\ndid you mean 'width'?");
+  CHECK(refused(kTinySpec, {{"width", "6"}}) ==
+        "'tiny.bin': the tensor 'table' is f32[5, 4], and the model's sizes need f32[5, 6]");
+  CHECK(refused(replaced("\"expected_n\": \"out\"", "\"expected_n\": \"out + 1\"")) ==
+        "'tiny.bin': the tensor 'w' is f32[4, 8], and the model's sizes need f32[4, 9]");
+  CHECK(refused(replaced("\"op\": \"Silu\"", "\"op\": \"Sulu\"")) ==  // also in a step that does not run
+        "'tiny.json': architecture.forward[3]: there is no operation 'Sulu'\ndid you mean 'Silu'?");
+  CHECK(refused(replaced("\"op\": \"Scale\"", "\"op\": \"Scele\"")) ==
+        "'tiny.json': architecture.forward[4]: there is no operation 'Scele'\ndid you mean 'Scale'?");
+  CHECK(refused(replaced("\"by\": \"width / 4\"", "\"bye\": 1"))
+            .find("'tiny.json': architecture.forward[4]: the step Scale has no 'by'") == 0);
+  CHECK(refused(replaced("\"by\": \"width / 4\"", "\"by\": 1, \"more\": 1"))
+            .find("'tiny.json': architecture.forward[4]: the step Scale has the unknown entry 'more'") == 0);
+  CHECK(refused(replaced("\"in\": \"flat\", \"by\"", "\"in\": \"flet\", \"by\"")) ==
+        "'tiny.json': architecture.forward[4]: the step Scale reads 'flet', which no earlier step gives\n"
+        "did you mean 'flat'?");
+  CHECK(refused(replaced("[\"rows\", \"out\"]}", "[\"rows\", \"width\"]}")) ==
+        "'tiny.json': architecture.forward[2]: the step Reshape gives 'flat' the shape [1, 8], and "
+        "architecture.prepare.tensors[0] says [1, 4]");
+  CHECK(refused(replaced("\"bias\": \"b\"", "\"bias\": \"never\""))
+            .find("'tiny.json': architecture.forward[1]: no weight binding has the tensor 'never'") == 0);
+  CHECK(refused(replaced("\"out\": \"width * 2\"", "\"out\": \"out * 2\""))
+            .find("the variable 'out' is defined by itself") == 0);
+  CHECK(refused(replaced("[\"batch\", \"seq_len\"]", "[\"batch\", \"time\"]")) ==
+        "'tiny.json': prepare.dynamics has 'time'\nvalues of a run: batch, seq_len, kv_capacity");
+  ImportedModel more = tiny_model();
+  more.tensors.emplace("gate", small_random({4}, 1, 1));
+  CHECK(message_of([&] { model_of(more, with_spec(kTinySpec)); }) ==
+        "'tiny.bin' has the tensor 'gate', which a model of this family does not compute with");
+  ImportedModel unknown = tiny_model();
+  AttributeMap keys = unknown.metadata.values();
+  unknown.metadata = ModelMetadata("tiny.bin", keys.set("tiny.warp", int64_t{3}));
+  CHECK(message_of([&] {
+          model_of(unknown, with_spec(kTinySpec));
+        }).find("'tiny.bin': the metadata 'tiny.warp' may change what the model computes") == 0);
+}
+
+TEST_CASE("specs: an unknown architecture is refused with the known ones") {
+  CHECK(message_of([] { model_of(tiny_model()); })
+            .find("'tiny.bin' is a model of the architecture 'tiny', which is not known\n"
+                  "known architectures: bert, gemma, gemma2, gemma3, granite, llama, phi3, qwen2, qwen3, qwen3moe, "
+                  "smollm3\n") == 0);
+}
+
+TEST_CASE("specs: a run resolves nothing that was not resolved before") {
+  const Model model = small_llama();
+  for (const char* entry : {"prefill", "decode", "loss", "forward"})
+    CHECK(model.trace(model.entry(entry), {2, 3, 64}).nodes.size() > 50);
+  CHECK(model.states.size() == 6);
+  CHECK(model.states[0].type({1, 1, 7}).str() == "f32[1, 7, 2, 4]");
+}

@@ -1,0 +1,135 @@
+// Each built-in spec against Hugging Face transformers (make_architectures.py): scores after every token, in one
+// program, in chunks and token by token.
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <set>
+
+#include "engine/language/decoder.hpp"
+#include "engine/transformer/architectures.hpp"
+#include "tests/parity/golden.hpp"
+
+namespace harmonics::engine::parity {
+
+namespace {
+
+std::string architecture_file(const std::string& name) {
+  return std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/architectures/" + name + ".gguf";
+}
+
+// The names of models in the golden file.
+std::set<std::string> architecture_names(const TensorFile& file) {
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : file.tensors) names.insert(name.substr(0, name.find('/')));
+  return names;
+}
+
+bool reads_gguf() {
+  const std::string path = architecture_file("llama");
+  const auto file = MappedFile::open(path);
+  return is_importable(path, {static_cast<const char*>(file->data()), file->bytes()}, Registry::global());
+}
+
+// The largest difference of two rows, as a share of the largest expected value.
+double relative_difference(std::span<const float> found, const float* expected) {
+  double worst = 0, largest = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    worst = std::max(worst, std::abs(static_cast<double>(found[i]) - static_cast<double>(expected[i])));
+    largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
+    if (std::isnan(found[i])) return std::numeric_limits<double>::infinity();
+  }
+  return worst / largest;
+}
+
+// Outputs of the entry "forward" for the tokens, computed by the device.
+std::map<std::string, HTensor> forward_results(const Model& model, const HTensor& tokens) {
+  const auto executor = make_team_executor(2);
+  const Program program = model.trace(model.entry("forward"), {1, tokens.size(), 1});
+  CompileOptions options;
+  options.device = "cpu";
+  const auto executable = compile(program, model.parameters.get(), *executor, options);
+  std::vector<const void*> inputs;
+  for (const std::string& name : executable->input_names()) {
+    REQUIRE(name == "tokens");
+    inputs.push_back(tokens.bytes());
+  }
+  executable->run(inputs.data());
+  std::map<std::string, HTensor> results;
+  for (const char* name : {"scores", "hidden", "embedding"})
+    if (std::any_of(program.outputs.begin(), program.outputs.end(), [&](const auto& o) { return o.name == name; }))
+      results.emplace(name, executable->output(name));
+  return results;
+}
+
+void check_chunks_of(const Model& model, const HTensor& tokens, const HTensor& expected) {
+  const auto executor = make_team_executor(2);
+  CompileOptions options;
+  options.device = "cpu";
+  Decoder decoder(model, *executor, options);
+  const auto count = static_cast<size_t>(tokens.size());
+  const int32_t* ids = tokens.data<int32_t>();
+  std::vector<std::vector<float>> after;
+  Session single(decoder), whole(decoder), chunks(decoder);
+  for (size_t t = 0; t < count; ++t) {
+    const auto scores = single.append({ids + t, 1});
+    after.emplace_back(scores.begin(), scores.end());
+    INFO("after token " << t);
+    CHECK(relative_difference(scores, expected.data<float>() + t * scores.size()) < 1e-3);
+  }
+  const auto at_once = whole.append({ids, count});
+  CHECK(std::vector<float>(at_once.begin(), at_once.end()) == after.back());
+  for (size_t at = 0, step = 3; at < count; at += step) {
+    const size_t n = std::min(step, count - at);
+    const auto scores = chunks.append({ids + at, n});
+    CHECK(std::vector<float>(scores.begin(), scores.end()) == after[at + n - 1]);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("architectures: tiny models of every built-in spec have the scores of transformers") {
+  if (!reads_gguf()) return;  // built without PCRE2
+  const TensorFile file = golden("architectures.safetensors");
+  std::set<std::string> tested;
+  for (const std::string& name : architecture_names(file)) {
+    INFO(name);
+    const auto expected = below(file, name);
+    const ImportedModel imported = import_model(architecture_file(name), Registry::global());
+    tested.insert(imported.architecture());
+    const Model model = model_of(imported);
+    const HTensor& tokens = expected.at("tokens");
+    const auto found = forward_results(model, tokens);
+    for (const auto& [output, values] : expected) {
+      if (output == "tokens") continue;
+      INFO(output);
+      REQUIRE(found.count(output));
+      const HTensor& result = found.at(output);
+      REQUIRE(result.size() == values.size());
+      const auto width = static_cast<size_t>(values.shape().back());
+      for (size_t row = 0; row < static_cast<size_t>(values.size()) / width; ++row)
+        CHECK(relative_difference({result.data<float>() + row * width, width}, values.data<float>() + row * width) <
+              1e-3);
+    }
+    if (expected.count("scores")) check_chunks_of(model, tokens, expected.at("scores"));
+  }
+  const std::vector<std::string> all = builtin_architectures();
+  CHECK(tested == std::set<std::string>(all.begin(), all.end()));
+}
+
+TEST_CASE("architectures: all numbers of a model are known before data moves, each with its origin") {
+  if (!reads_gguf()) return;
+  const ImportedModel imported = import_model(architecture_file("gemma2"), Registry::global());
+  ModelOptions options;
+  options.set = {{"window", "4"}};
+  const auto resolved = resolve_spec(imported, options);
+  const auto& values = resolved->variables().resolved();
+  CHECK(values.at("n_layers").origin == "metadata gemma2.block_count");
+  CHECK(std::get<int64_t>(values.at("n_layers").value) == 2);
+  CHECK(values.at("window").origin == "--set window=4");
+  CHECK(std::get<int64_t>(values.at("window").value) == 4);
+  CHECK(values.at("q_width").origin == "spec, prepare.globals = n_heads * head_dim");
+  CHECK(values.at("vocab_size").origin == "rows of the tensor token_embd.weight");
+  CHECK(values.at("rope_factor").origin == "spec, default");
+}
+
+}  // namespace harmonics::engine::parity
