@@ -44,10 +44,10 @@ bool TextWorker::add(std::shared_ptr<TextJob> job) {
   return true;
 }
 
-void TextWorker::drain(std::chrono::milliseconds most) {
+bool TextWorker::drain(std::chrono::milliseconds most) {
   std::unique_lock lock(mutex_);
   draining_ = true;
-  idle_.wait_for(lock, most, [this] { return waiting_.empty() && report_.active == 0; });
+  return idle_.wait_for(lock, most, [this] { return waiting_.empty() && report_.active == 0; });
 }
 
 TextWorker::Report TextWorker::report() const {

@@ -59,8 +59,8 @@ class TextWorker {
 
   // Returns false if the queue is full, or after drain().
   bool add(std::shared_ptr<TextJob> job);
-  // Takes no more texts, and waits for those that it has, at most so long.
-  void drain(std::chrono::milliseconds most);
+  // Takes no more texts, and waits for those that it has, at most so long. Returns whether all are written.
+  bool drain(std::chrono::milliseconds most);
   Report report() const;
   const Settings& settings() const { return settings_; }
 

@@ -86,7 +86,8 @@ ServedModel served_model(const LanguageModel& model, const Options& options) {
 int report_texts(const Options& options, const LanguageModel& model, const TextWorker::Report& r, double seconds) {
   const auto count = [](uint64_t n) { return thousands(static_cast<int64_t>(n)); };
   if (!options.quiet)
-    say(fmt::format("wrote {} tokens for {} requests in {}", thousands(r.tokens), count(r.requests), duration(seconds)));
+    say(fmt::format("wrote {} tokens for {} requests in {}", thousands(r.tokens), count(r.requests),
+                    duration(seconds)));
   if (options.json)
     print_json(boost::json::object{{"version", 1},
                                    {"model", model.path},
@@ -126,8 +127,12 @@ int serve_language_model(const Options& options) {
       say(fmt::format("serving on {}{}", servers.back()->url(), needed ? " · token " + settings.token : ""));
     }
     signal = wait_for_end(signals);
-    if (!options.quiet) say("ending: texts that are being written are finished, for 30 s at most");
-    worker.drain(std::chrono::seconds(30));
+    constexpr int kRounds = 300;  // of 100 ms
+    for (int i = 0; i < kRounds && !worker.drain(std::chrono::milliseconds(100)); ++i) {
+      if (i == 0 && !options.quiet) say("ending: finishing texts, for 30 s at most; another Ctrl-C ends at once");
+      const timespec none{};
+      if (::sigtimedwait(&signals, nullptr, &none) > 0) break;
+    }
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   report_texts(options, model, worker.report(), seconds);
