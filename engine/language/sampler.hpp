@@ -34,14 +34,14 @@ struct FilterSettings {
   // the repetition - dry_length); 0: none (the DRY sampler). A repetition does not reach over `dry_breakers`.
   double dry_multiplier = 0, dry_base = 1.75;
   int64_t dry_length = 2;
-  std::vector<int32_t> dry_breakers;
+  std::vector<int32_t> dry_breakers = {};
 
   // 1 or 2: instead of the filters from top_k on, keeps the mean surprise of the text, in bits, at mirostat_surprise
   // (Basu et al. 2021).
   int mirostat = 0;
   double mirostat_surprise = 5, mirostat_rate = 0.1;
 
-  std::vector<std::pair<int32_t, float>> bias;  // is added to the scores of these tokens
+  std::vector<std::pair<int32_t, float>> bias = {};  // is added to the scores of these tokens
 };
 
 // Logarithms of softmax(scores).

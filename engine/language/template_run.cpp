@@ -49,10 +49,16 @@ Value of_numbers(const std::string& sign, const Value& a, const Value& b) {
   }
   const int64_t x = a.integer(), y = b.integer();
   int64_t result = 0;
-  if (sign == "+") return whole(__builtin_add_overflow(x, y, &result), result);
-  if (sign == "-") return whole(__builtin_sub_overflow(x, y, &result), result);
-  if (sign == "*") return whole(__builtin_mul_overflow(x, y, &result), result);
-  if (y == -1) return sign == "%" ? Value(int64_t{0}) : whole(__builtin_sub_overflow(int64_t{0}, x, &result), result);
+  bool overflow = false;
+  if (sign == "+") overflow = __builtin_add_overflow(x, y, &result);
+  if (sign == "-") overflow = __builtin_sub_overflow(x, y, &result);
+  if (sign == "*") overflow = __builtin_mul_overflow(x, y, &result);
+  if (!divides) return whole(overflow, result);
+  if (y == -1) {
+    if (sign == "%") return Value(int64_t{0});
+    overflow = __builtin_sub_overflow(int64_t{0}, x, &result);
+    return whole(overflow, result);
+  }
   result = floor_divide(x, y);
   return Value(sign == "//" ? result : x - result * y);
 }

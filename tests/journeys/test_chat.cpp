@@ -82,7 +82,7 @@ TEST_CASE("generate: the text as a word, grammars, log-probabilities and perplex
   CHECK(word.out == flag.out);
   const std::string grammar = f.write("g.gbnf", "root ::= \" yes\" | \" no\"");
   const Result constrained =
-      harmonics(with_checkpoint("generate", folder, flags + "--json --log-probabilities 2 --grammar " + grammar));
+      harmonics(with_checkpoint("generate", folder, flags + "--prompt Lily --json --log-probabilities 2 --grammar " + grammar));
   INFO(constrained.err);
   REQUIRE(constrained.code == 0);
   const json::value v = json::parse(constrained.out);

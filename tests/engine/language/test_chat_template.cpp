@@ -7,6 +7,7 @@
 #include "engine/language/chat_template.hpp"
 #include "tests/message_of.hpp"
 
+using namespace harmonics;
 using namespace harmonics::engine;
 
 namespace {
