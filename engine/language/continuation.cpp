@@ -1,19 +1,18 @@
 #include "engine/language/continuation.hpp"
 
-#include <chrono>
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/core.h>
-
-#include "engine/language/stop_texts.hpp"
-#include "engine/language/whole_characters.hpp"
 
 namespace harmonics::engine {
 
 namespace {
 
-double since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+using TextClock = std::chrono::steady_clock;
+
+double since(TextClock::time_point begin) {
+  return std::chrono::duration<double>(TextClock::now() - begin).count();
 }
 
 void expect_finite(std::span<const float> scores, int64_t token) {
@@ -24,60 +23,111 @@ void expect_finite(std::span<const float> scores, int64_t token) {
                   {"the weights, or what they compute, are not finite"});
 }
 
+// Adds the settings that follow from the vocabulary.
+ContinuationSettings completed(const Tokenizer& tokenizer, ContinuationSettings settings) {
+  for (const std::optional<int32_t> end : {tokenizer.eos(), tokenizer.bos()})
+    if (end) settings.ends.push_back(*end);
+  if (settings.grammar && !settings.pieces) settings.pieces = token_texts(tokenizer);
+  return settings;
+}
+
 }  // namespace
+
+std::vector<int32_t> answer_ends(const Tokenizer& tokenizer) {
+  constexpr const char* kEnds[] = {"<|im_end|>",     "<|eot_id|>", "<|eom_id|>",      "<|end_of_text|>",
+                                   "<|endoftext|>",  "<|end|>",    "<end_of_turn>",   "<|end_of_role|>",
+                                   "<|return|>",     "<|call|>",   "<|end_of_turn|>", "<｜end▁of▁sentence｜>",
+                                   "<|endofprompt|>"};
+  std::vector<int32_t> ids;
+  for (const char* end : kEnds)
+    if (const auto id = tokenizer.special_token(end)) ids.push_back(*id);
+  return ids;
+}
+
+Generation::Generation(Session& session, const Tokenizer& tokenizer, std::vector<int32_t> ids,
+                       const ContinuationSettings& settings)
+    : session_(session),
+      tokenizer_(tokenizer),
+      settings_(completed(tokenizer, settings)),
+      ids_(std::move(ids)),
+      sampler_(settings_, settings_.filters, tokenizer.size()),
+      stop_(settings_.stop) {
+  if (ids_.empty())
+    throw Error(ErrorKind::Usage, "the prompt is empty, and the tokenizer has no token to begin with");
+  done_.prompt_tokens = static_cast<int64_t>(ids_.size());
+  if (done_.prompt_tokens > session.context())
+    throw Error(ErrorKind::Usage,
+                fmt::format("the prompt has {} tokens, and the context holds {}", done_.prompt_tokens,
+                            session.context()),
+                {}, {"shorten the prompt, or give a larger --context"});
+  const std::span<const int32_t> known = session.tokens();
+  while (read_ < known.size() && read_ + 1 < ids_.size() && known[read_] == ids_[read_]) ++read_;
+  session.keep(static_cast<int64_t>(read_));
+  done_.reused_tokens = static_cast<int64_t>(read_);
+  for (const int32_t id : ids_) sampler_.observe(id);
+  previous_ = ids_.back();
+  if (settings_.grammar) constraint_.emplace(settings_.grammar, settings_.pieces, settings_.ends);
+}
+
+std::string Generation::step(int64_t chunk) {
+  if (over_) return "";
+  const auto begin = TextClock::now();
+  if (read_ < ids_.size()) {
+    const size_t count = std::min(ids_.size() - read_, static_cast<size_t>(std::max<int64_t>(chunk, 1)));
+    scores_ = session_.append(std::span(ids_).subspan(read_, count));
+    read_ += count;
+    done_.prompt_seconds += since(begin);
+    return "";
+  }
+  std::string text = choose();
+  done_.seconds += since(begin);
+  return text;
+}
+
+std::string Generation::choose() {
+  if (done_.tokens > 0) scores_ = session_.append({&previous_, 1});
+  expect_finite(scores_, done_.tokens);
+  const int32_t id = sampler_.choose(scores_, constraint_ ? &*constraint_ : nullptr);
+  sampler_.observe(id);
+  ++done_.tokens;
+  if (settings_.log_probabilities)
+    done_.chosen.push_back({id, log_probability(scores_, id), most_likely(scores_, *settings_.log_probabilities)});
+  if (std::find(settings_.ends.begin(), settings_.ends.end(), id) != settings_.ends.end())
+    return finish(EndOfText::model);
+  if (constraint_) constraint_->accept(id);
+  std::string text = stop_.push(characters_.push(tokenizer_.decode(id, previous_)));
+  previous_ = id;
+  if (stop_.found() || (constraint_ && constraint_->is_over())) return text + finish(EndOfText::stop);
+  if (done_.tokens == settings_.tokens) return text + finish(EndOfText::tokens);
+  if (session_.length() == session_.context()) return text + finish(EndOfText::context);
+  return text;
+}
+
+std::string Generation::finish(EndOfText end) {
+  over_ = true;
+  done_.end = end;
+  std::string text = stop_.push(characters_.finish());
+  return text += stop_.finish();
+}
 
 Continuation continue_text(Session& session, const Tokenizer& tokenizer, std::string_view prompt,
                            const ContinuationSettings& settings, const std::function<void(const std::string&)>& emit) {
-  Continuation done;
   EncodeOptions options;
   options.begin = session.length() == 0;
-  std::vector<int32_t> ids = tokenizer.encode(prompt, options);
-  if (ids.empty()) throw Error(ErrorKind::Usage, "the prompt is empty, and the tokenizer has no token to begin with");
-  done.prompt_tokens = static_cast<int64_t>(ids.size());
-  const int64_t room = session.context() - session.length();
-  if (done.prompt_tokens > room)
+  const std::vector<int32_t> ids = tokenizer.encode(prompt, options);
+  const auto count = static_cast<int64_t>(ids.size()), room = session.context() - session.length();
+  if (count > room)
     throw Error(ErrorKind::Usage,
-                fmt::format("the prompt has {} tokens, and the context has room for {} of {}", done.prompt_tokens, room,
+                fmt::format("the prompt has {} tokens, and the context has room for {} of {}", count, room,
                             session.context()),
                 {}, {"shorten the prompt, or give a larger --context"});
-  auto begin = std::chrono::steady_clock::now();
-  std::span<const float> scores = session.append(ids);
-  done.prompt_seconds = since(begin);
-  begin = std::chrono::steady_clock::now();
-  WholeCharacters characters;
-  StopTexts stop(settings.stop);
-  const auto show = [&](const std::string& text) {
-    if (const std::string sure = stop.push(text); !sure.empty()) emit(sure);
-  };
-  Sampler sampler(settings, settings.filters, static_cast<int64_t>(scores.size()));
-  for (const int32_t id : ids) sampler.observe(id);
-  int32_t previous = ids.back();
-  done.end = EndOfText::tokens;
-  while (done.tokens < settings.tokens) {
-    expect_finite(scores, done.tokens);
-    const int32_t id = sampler.choose(scores);
-    sampler.observe(id);
-    ++done.tokens;
-    if (id == tokenizer.eos() || id == tokenizer.bos()) {
-      done.end = EndOfText::model;
-      break;
-    }
-    show(characters.push(tokenizer.decode(id, previous)));
-    if (stop.found()) {
-      done.end = EndOfText::stop;
-      break;
-    }
-    previous = id;
-    if (done.tokens == settings.tokens) break;
-    if (session.length() == session.context()) {
-      done.end = EndOfText::context;
-      break;
-    }
-    scores = session.append({&id, 1});
-  }
-  done.seconds = since(begin);
-  show(characters.finish());
-  if (const std::string rest = stop.finish(); !rest.empty()) emit(rest);
+  std::vector<int32_t> all(session.tokens().begin(), session.tokens().end());
+  all.insert(all.end(), ids.begin(), ids.end());
+  Generation text(session, tokenizer, ids.empty() ? ids : all, settings);
+  while (!text.is_over())
+    if (const std::string more = text.step(INT64_MAX); !more.empty()) emit(more);
+  Continuation done = text.done();
+  done.prompt_tokens = count;
   return done;
 }
 

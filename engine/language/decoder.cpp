@@ -216,6 +216,14 @@ void Session::grow(int64_t least) {
   mirrors_ = std::move(mirrors);
   decoder_.capacity_changed(capacity_, capacity);
   capacity_ = capacity;
+  tokens_.reserve(static_cast<size_t>(capacity));
+}
+
+void Session::keep(int64_t length) {
+  if (length < 0 || length > length_)
+    throw Error(ErrorKind::Usage, fmt::format("a sequence of {} tokens cannot be shortened to {}", length_, length));
+  length_ = length;
+  tokens_.resize(static_cast<size_t>(length));
 }
 
 uint64_t Session::cache_bytes() const {
@@ -242,6 +250,7 @@ std::span<const float> Session::append(std::span<const int32_t> tokens) {
         static_cast<size_t>(*std::find_if(kChunks.begin(), kChunks.end(), [&](int64_t c) { return c <= left; }));
     decoder_.run(*this, chunk == tokens.size(), tokens.first(chunk));
     length_ += static_cast<int64_t>(chunk);
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(chunk));
     tokens = tokens.subspan(chunk);
   }
   return scores_;

@@ -78,7 +78,10 @@ class Session {
   // Within one capacity it allocates nothing. Throws ErrorKind::Usage for tokens outside the vocabulary and for more
   // tokens than the context holds; then the sequence is unchanged.
   std::span<const float> append(std::span<const int32_t> tokens);
+  // Shortens the sequence to its first tokens, which stay computed.
+  void keep(int64_t length);
   int64_t length() const { return length_; }
+  std::span<const int32_t> tokens() const { return tokens_; }
   int64_t context() const { return context_; }
   int64_t capacity() const { return capacity_; }
   uint64_t cache_bytes() const;
@@ -92,6 +95,7 @@ class Session {
   std::vector<std::shared_ptr<Storage>> caches_;        // by Model::states
   std::vector<std::shared_ptr<DeviceTensor>> mirrors_;  // of the caches on the decoder's device
   std::vector<float> scores_;
+  std::vector<int32_t> tokens_;  // of the sequence
 };
 
 }  // namespace harmonics::engine

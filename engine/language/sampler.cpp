@@ -2,8 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+
+#include <fmt/core.h>
+#include <harmonics/error.hpp>
 
 #include "engine/base/philox.hpp"
+#include "engine/language/token_constraint.hpp"
 
 namespace harmonics::engine {
 
@@ -35,9 +40,14 @@ Sampler::Sampler(const SamplerSettings& settings, const FilterSettings& filters,
     : settings_(settings), filters_(filters), times_(static_cast<size_t>(vocabulary)) {
   recent_.assign(static_cast<size_t>(std::max<int64_t>(filters.recent, 0)), -1);
   candidates_.reserve(static_cast<size_t>(vocabulary));
+  surprise_ = 2 * filters.mirostat_surprise;
+  for (const auto& [id, bias] : filters.bias)
+    if (id < 0 || id >= vocabulary)
+      throw Error(ErrorKind::Usage, fmt::format("the token {} of a bias is outside the vocabulary of {}", id, vocabulary));
 }
 
 void Sampler::observe(int32_t id) {
+  if (filters_.dry_multiplier > 0) history_.push_back(id);
   if (recent_.empty()) return;
   int32_t& oldest = recent_[next_];
   if (oldest >= 0) --times_[static_cast<size_t>(oldest)];
@@ -46,18 +56,54 @@ void Sampler::observe(int32_t id) {
   next_ = (next_ + 1) % recent_.size();
 }
 
-int32_t Sampler::choose(std::span<const float> scores) {
+int32_t Sampler::choose(std::span<const float> scores, const TokenConstraint* constraint) {
+  load(scores);
+  if (!constraint) return pick();
+  // Mostly the choice is allowed, and no other token has to be tried. If it is not, a second choice among the allowed
+  // ones has their probabilities.
+  const uint64_t draws = draws_;
+  const double surprise = surprise_;
+  if (const int32_t id = pick(); constraint->allows(id)) return id;
+  draws_ = draws;
+  surprise_ = surprise;
+  load(scores);
+  keep_allowed(*constraint);
+  return pick();
+}
+
+void Sampler::load(std::span<const float> scores) {
   candidates_.clear();
   for (size_t i = 0; i < scores.size(); ++i) candidates_.push_back({static_cast<int32_t>(i), scores[i], 0});
+  for (const auto& [id, bias] : filters_.bias) candidates_[static_cast<size_t>(id)].score += bias;
   penalise();
+  if (filters_.dry_multiplier > 0) penalise_repetitions();
+}
+
+int32_t Sampler::pick() {
   if (settings_.temperature <= 0) {
     keep_best(1);
     return candidates_.front().id;
+  }
+  if (filters_.mirostat > 0) {
+    keep_unsurprising();
+    return draw();
   }
   keep_best(filters_.top_k > 0 ? static_cast<size_t>(filters_.top_k) : candidates_.size());
   if (filters_.typical < 1) keep_typical();
   keep_probable();
   return draw();
+}
+
+void Sampler::keep_allowed(const TokenConstraint& constraint) {
+  keep_best(candidates_.size());
+  const size_t wanted = settings_.temperature <= 0 ? 1
+                        : filters_.mirostat == 0 && filters_.top_k > 0 ? static_cast<size_t>(filters_.top_k)
+                                                                       : candidates_.size();
+  size_t kept = 0;
+  for (size_t i = 0; i < candidates_.size() && kept < wanted; ++i)
+    if (constraint.allows(candidates_[i].id)) candidates_[kept++] = candidates_[i];
+  candidates_.resize(kept, Candidate{0, 0, 0});
+  if (candidates_.empty()) throw Error(ErrorKind::Usage, "no token of the model continues the text as the grammar says");
 }
 
 void Sampler::penalise() {
@@ -68,6 +114,39 @@ void Sampler::penalise() {
     if (times == 0) continue;
     const double score = c.score > 0 ? c.score / f.repeat_penalty : c.score * f.repeat_penalty;
     c.score = static_cast<float>(score - f.presence_penalty - f.frequency_penalty * times);
+  }
+}
+
+// matches_[i] is how many tokens before place i are those at the end of the history; the token at place i would repeat
+// what followed them. The Z function of the reversed history, which takes linear time.
+void Sampler::penalise_repetitions() {
+  const size_t size = history_.size();
+  const auto back = [&](size_t i) { return history_[size - 1 - i]; };
+  size_t most = 0;  // tokens behind the last breaker
+  const auto& breakers = filters_.dry_breakers;
+  while (most < size && std::find(breakers.begin(), breakers.end(), back(most)) == breakers.end()) ++most;
+  matches_.assign(size, 0);
+  for (size_t i = 1, left = 0, right = 0; i < size; ++i) {
+    size_t length = i < right ? std::min(right - i, matches_[i - left]) : 0;
+    while (i + length < size && back(length) == back(i + length)) ++length;
+    matches_[i] = length;
+    if (i + length > right) {
+      left = i;
+      right = i + length;
+    }
+  }
+  const auto least = static_cast<size_t>(std::max<int64_t>(filters_.dry_length, 1));
+  std::vector<std::pair<int32_t, size_t>> longest;  // by token
+  for (size_t i = 1; i < size; ++i) {
+    const size_t length = std::min(matches_[i], most);
+    if (length >= least) longest.emplace_back(back(i - 1), length);
+  }
+  std::sort(longest.begin(), longest.end());
+  for (size_t i = 0; i < longest.size(); ++i) {
+    if (i + 1 < longest.size() && longest[i + 1].first == longest[i].first) continue;
+    const double power = std::min(static_cast<double>(longest[i].second - least), 300.0);
+    const double penalty = filters_.dry_multiplier * std::pow(filters_.dry_base, power);
+    candidates_[static_cast<size_t>(longest[i].first)].score -= static_cast<float>(std::min(penalty, 1e30));
   }
 }
 
@@ -123,7 +202,42 @@ void Sampler::keep_probable() {
   candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(std::max<size_t>(count, 1)), candidates_.end());
 }
 
+void Sampler::keep_unsurprising() {
+  keep_best(candidates_.size());
+  if (settings_.temperature != 1)
+    for (Candidate& c : candidates_) c.score = static_cast<float>(c.score / settings_.temperature);
+  const double sum = weigh();
+  size_t count = 1;
+  if (filters_.mirostat == 1) {
+    // The exponent of Zipf's law for the best hundred tokens, and how many tokens have the wanted surprise under it.
+    double products = 0, squares = 0;
+    for (size_t i = 0; i + 1 < std::min<size_t>(candidates_.size(), 100); ++i) {
+      if (candidates_[i + 1].weight <= 0) break;
+      const double t = std::log(static_cast<double>(i + 2) / static_cast<double>(i + 1));
+      products += t * std::log(candidates_[i].weight / candidates_[i + 1].weight);
+      squares += t * t;
+    }
+    const double exponent = squares > 0 ? products / squares : 1, over = exponent - 1;
+    const double size = static_cast<double>(candidates_.size());
+    const double k = std::pow(over * std::exp2(surprise_) / (1 - std::pow(size, -over)), 1 / exponent);
+    count = std::isfinite(k) ? static_cast<size_t>(std::clamp(k, 1.0, size)) : candidates_.size();
+  } else {
+    while (count < candidates_.size() && -std::log2(candidates_[count].weight / sum) <= surprise_) ++count;
+  }
+  candidates_.resize(count, Candidate{0, 0, 0});
+}
+
 int32_t Sampler::draw() {
+  if (filters_.mirostat > 0) {
+    const double sum = weigh();
+    double left = unit_of_draw(settings_.seed, draws_++) * sum;
+    size_t chosen = 0;
+    for (; chosen + 1 < candidates_.size(); ++chosen)
+      if ((left -= candidates_[chosen].weight) < 0) break;
+    surprise_ -= filters_.mirostat_rate *
+                 (-std::log2(candidates_[chosen].weight / sum) - filters_.mirostat_surprise);
+    return candidates_[chosen].id;
+  }
   double sum = 0;
   const float best = candidates_.front().score;
   for (Candidate& c : candidates_) sum += c.weight = std::exp((c.score - best) / settings_.temperature);
@@ -133,6 +247,35 @@ int32_t Sampler::draw() {
     if (left < 0) return c.id;
   }
   return candidates_.front().id;
+}
+
+namespace {
+
+double log_sum(std::span<const float> scores) {
+  const double best = *std::max_element(scores.begin(), scores.end());
+  double sum = 0;
+  for (const float score : scores) sum += std::exp(score - best);
+  return best + std::log(sum);
+}
+
+}  // namespace
+
+double log_probability(std::span<const float> scores, int32_t id) {
+  return scores[static_cast<size_t>(id)] - log_sum(scores);
+}
+
+std::vector<TokenProbability> most_likely(std::span<const float> scores, size_t count) {
+  std::vector<int32_t> ids(scores.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  count = std::min(count, ids.size());
+  std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count), ids.end(), [&](int32_t a, int32_t b) {
+    const float x = scores[static_cast<size_t>(a)], y = scores[static_cast<size_t>(b)];
+    return x != y ? x > y : a < b;
+  });
+  const double sum = log_sum(scores);
+  std::vector<TokenProbability> best;
+  for (size_t i = 0; i < count; ++i) best.push_back({ids[i], scores[static_cast<size_t>(ids[i])] - sum});
+  return best;
 }
 
 }  // namespace harmonics::engine

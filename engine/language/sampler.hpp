@@ -3,9 +3,12 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace harmonics::engine {
+
+class TokenConstraint;
 
 struct SamplerSettings {
   double temperature = 0.8;  // 0: always the most likely token
@@ -26,7 +29,29 @@ struct FilterSettings {
   double typical = 1;            // probability of the tokens nearest to the mean surprise (Meister et al. 2022)
   double top_p = 1;              // probability of the most likely ones (Holtzman et al. 2020)
   double min_p = 0;              // least share of the best token's probability
+
+  // Tokens that would continue a repetition of at least `dry_length` tokens lose dry_multiplier · dry_base^(length of
+  // the repetition - dry_length); 0: none (the DRY sampler). A repetition does not reach over `dry_breakers`.
+  double dry_multiplier = 0, dry_base = 1.75;
+  int64_t dry_length = 2;
+  std::vector<int32_t> dry_breakers = {};
+
+  // 1 or 2: instead of the filters from top_k on, keeps the mean surprise of the text, in bits, at mirostat_surprise
+  // (Basu et al. 2021).
+  int mirostat = 0;
+  double mirostat_surprise = 5, mirostat_rate = 0.1;
+
+  std::vector<std::pair<int32_t, float>> bias = {};  // is added to the scores of these tokens
 };
+
+// Logarithms of softmax(scores).
+struct TokenProbability {
+  int32_t id;
+  double log_probability;
+};
+double log_probability(std::span<const float> scores, int32_t id);
+// The `count` most likely ones, the best first.
+std::vector<TokenProbability> most_likely(std::span<const float> scores, size_t count);
 
 // The choices for one sequence. Allocates when it is made, not for each token.
 class Sampler {
@@ -34,8 +59,9 @@ class Sampler {
   Sampler(const SamplerSettings& settings, const FilterSettings& filters, int64_t vocabulary);
   // The next token of the sequence, of its prompt too.
   void observe(int32_t id);
-  // Draws; the number of the draw counts from 0. Scores must be finite.
-  int32_t choose(std::span<const float> scores);
+  // Draws; the number of the draw counts from 0. Scores must be finite. With a constraint, among the tokens that it
+  // allows; throws ErrorKind::Usage if there is none.
+  int32_t choose(std::span<const float> scores, const TokenConstraint* constraint = nullptr);
 
  private:
   struct Candidate {
@@ -43,11 +69,16 @@ class Sampler {
     float score;
     double weight;  // softmax of the scores, not divided by its sum
   };
+  void load(std::span<const float> scores);
+  int32_t pick();
   void penalise();
+  void penalise_repetitions();
+  void keep_allowed(const TokenConstraint& constraint);
   void keep_best(size_t count);
   double weigh();  // returns the sum
   void keep_typical();
   void keep_probable();
+  void keep_unsurprising();
   int32_t draw();
 
   SamplerSettings settings_;
@@ -57,6 +88,9 @@ class Sampler {
   size_t next_ = 0;
   std::vector<int32_t> times_;  // by token: how often it is in recent_
   std::vector<Candidate> candidates_;
+  double surprise_ = 0;           // most bits of a candidate, for mirostat
+  std::vector<int32_t> history_;  // all tokens, for dry_multiplier
+  std::vector<size_t> matches_;   // work space of penalise_repetitions()
 };
 
 }  // namespace harmonics::engine

@@ -3,7 +3,6 @@
 #include <limits>
 
 #include <fmt/core.h>
-#include <harmonics/importer_abi.h>
 
 #include "engine/contract/file_reader.hpp"
 #include "engine/contract/plugin_body.hpp"
@@ -125,6 +124,12 @@ std::string Tokenizer::decode(int32_t id, std::optional<int32_t> previous) const
   }
   piece.resize(size);
   return piece;
+}
+
+std::optional<int32_t> Tokenizer::special_token(std::string_view text) const {
+  const std::vector<int32_t> ids = encode(text, {false, false, true});
+  if (ids.size() != 1 || written(ids[0]) != text) return std::nullopt;
+  return ids[0];
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids) const {

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include <harmonics/importer_abi.h>
+
 #include "engine/model/imported.hpp"
 #include "engine/plugin/registry.hpp"
 
@@ -48,6 +50,10 @@ class Tokenizer {
   // The bytes of one token after the token `previous`, perhaps a part of a character: see WholeCharacters. Throws
   // ErrorKind::Usage for an id outside the vocabulary.
   std::string decode(int32_t id, std::optional<int32_t> previous = std::nullopt) const;
+  // The text of a token, also of a special one, where the tokenizer knows it.
+  std::string written(int32_t id) const { return decode(id, HX_DECODE_WRITTEN); }
+  // The token that this text is, where it is a special one: "<|im_end|>".
+  std::optional<int32_t> special_token(std::string_view text) const;
   // The text of all tokens; bytes that are not UTF-8 become U+FFFD.
   std::string decode(std::span<const int32_t> ids) const;
 

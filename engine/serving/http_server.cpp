@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <deque>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -15,34 +14,33 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
-#include <boost/beast/websocket.hpp>
 #include <fmt/core.h>
 
-#include "formats/utf8.hpp"
 #include "engine/serving/event_feed.hpp"
+#include "engine/serving/web_sockets.hpp"
 
 namespace harmonics::engine {
 
 namespace {
 
-namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = beast::http;
-namespace websocket = beast::websocket;
-using tcp = asio::ip::tcp;
-using boost::system::error_code;
-
 using Reply = http::response<http::string_body>;
 
+template <typename Message>
+void set_head(Message& message, const ServiceReply& r, bool keep_alive) {
+  message.result(static_cast<http::status>(r.status));
+  message.set(http::field::content_type, r.content_type);
+  message.set(http::field::cache_control, "no-store");
+  message.set("X-Content-Type-Options", "nosniff");
+  for (const auto& [name, value] : r.headers) message.set(name, value);
+  message.keep_alive(keep_alive);
+}
+
 Reply http_reply(ServiceReply r, unsigned version, bool keep_alive, bool head) {
-  Reply reply(static_cast<http::status>(r.status), version);
-  reply.set(http::field::content_type, r.content_type);
-  reply.set(http::field::cache_control, "no-store");
-  reply.set("X-Content-Type-Options", "nosniff");
-  for (const auto& [name, value] : r.headers) reply.set(name, value);
-  reply.keep_alive(keep_alive);
+  Reply reply(http::status::ok, version);
+  set_head(reply, r, keep_alive);
   const size_t bytes = r.body.size();
   if (!head) reply.body() = std::move(r.body);
   reply.content_length(bytes);
@@ -51,25 +49,13 @@ Reply http_reply(ServiceReply r, unsigned version, bool keep_alive, bool head) {
 
 std::string text_of(beast::string_view v) { return {v.data(), v.size()}; }
 
-// The owner of a client socket.
-class Client {
- public:
-  virtual ~Client() = default;
-  virtual void close() = 0;
-  virtual void tick(EventFeed::Clock::time_point) {}  // sends new messages to a listener
-  // Whether it may be closed for a new connection. A client that never sent a request is closed before one that is
-  // idle between two requests.
-  enum class Room { none, between, silent };
-  virtual Room room() const { return Room::none; }
-};
-
 }  // namespace
 
 // Everything runs on one thread, except the service's answers, which are posted to it. Every pending operation holds
 // this object, so stopping closes all sockets and runs until none is pending.
 class HttpServer::Running : public std::enable_shared_from_this<Running> {
  public:
-  Running(Service& service, const HttpLimits& limits) : service_(service), limits_(limits), acceptor_(context_) {}
+  Running(HttpHandler& handler, const HttpLimits& limits) : handler_(handler), limits_(limits), acceptor_(context_) {}
 
   void listen(const ListenAddress& address) {
     const tcp::endpoint endpoint(asio::ip::make_address(address.host), address.port);
@@ -96,7 +82,8 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
   void stop();
   void take(int socket);
 
-  Service& service() { return service_; }
+  HttpHandler& handler() { return handler_; }
+  Service& service() { return *handler_.of_run(); }  // for sockets
   const HttpLimits& limits() const { return limits_; }
   asio::io_context& context() { return context_; }
   const std::string& url() const { return url_; }
@@ -129,7 +116,7 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
   void tell();
   void tick(EventFeed::Clock::time_point now);
 
-  Service& service_;
+  HttpHandler& handler_;
   const HttpLimits limits_;
   asio::io_context context_;
   tcp::acceptor acceptor_;
@@ -148,131 +135,6 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
 
 namespace {
 
-// One client of /v1/events.
-template <typename Server>
-class Listener : public Client, public std::enable_shared_from_this<Listener<Server>> {
- public:
-  Listener(std::shared_ptr<Server> server, beast::tcp_stream stream, EventFeed feed)
-      : server_(std::move(server)), socket_(std::move(stream)), feed_(std::move(feed)) {
-    ++server_->listeners;
-  }
-  ~Listener() override { --server_->listeners, --server_->open; }
-
-  void close() override {
-    open_ = false;
-    beast::get_lowest_layer(socket_).close();
-  }
-
-  void tick(EventFeed::Clock::time_point now) override {
-    if (!open_) return;
-    const bool can_take = messages_.empty();
-    for (std::string& message : feed_.tick(now, can_take)) messages_.push_back(std::move(message));
-    if (can_take && !messages_.empty()) write();
-  }
-
-  void start(const http::request<http::string_body>& request) {
-    beast::get_lowest_layer(socket_).expires_never();
-    websocket::stream_base::timeout timeouts = websocket::stream_base::timeout::suggested(beast::role_type::server);
-    timeouts.idle_timeout = server_->limits().idle;
-    timeouts.keep_alive_pings = true;
-    socket_.set_option(timeouts);
-    socket_.read_message_max(server_->limits().message);
-    socket_.text(true);
-    socket_.async_accept(request, [self = this->shared_from_this()](error_code failed) {
-      if (failed) return;
-      self->open_ = true;
-      self->read();
-      self->tick(self->server_->now());
-      self->server_->keep_telling();
-    });
-  }
-
- private:
-  // The content of client messages is ignored; only the connection matters.
-  void read() {
-    socket_.async_read(said_, [self = this->shared_from_this()](error_code failed, size_t) {
-      if (failed) return self->close();
-      // The library does not validate the end of a text whose last fragment is empty.
-      if (self->socket_.got_text() && find_invalid_utf8(beast::buffers_to_string(self->said_.cdata())))
-        return self->hang_up(websocket::close_code::bad_payload);
-      self->said_.clear();
-      self->read();
-    });
-  }
-
-  void hang_up(websocket::close_code why) {
-    socket_.async_close(why, [self = this->shared_from_this()](error_code) { self->close(); });
-  }
-
-  void write() {
-    socket_.async_write(asio::buffer(messages_.front()), [self = this->shared_from_this()](error_code failed, size_t) {
-      if (failed) return self->close();
-      self->messages_.pop_front();
-      if (!self->messages_.empty()) self->write();
-    });
-  }
-
-  std::shared_ptr<Server> server_;
-  websocket::stream<beast::tcp_stream, false> socket_;
-  EventFeed feed_;
-  beast::flat_buffer said_;
-  std::deque<std::string> messages_;  // of one tick
-  bool open_ = false;
-};
-
-// A client that sends samples: each message is treated as the body of a POST to the path of the socket, and is
-// answered before the next is read.
-template <typename Server>
-class SampleSocket : public Client, public std::enable_shared_from_this<SampleSocket<Server>> {
- public:
-  SampleSocket(std::shared_ptr<Server> server, beast::tcp_stream stream, ServiceRequest like)
-      : server_(std::move(server)), socket_(std::move(stream)), like_(std::move(like)) {
-    like_.method = "POST";
-  }
-  ~SampleSocket() override { --server_->open; }
-  void close() override { beast::get_lowest_layer(socket_).close(); }
-
-  void start(const http::request<http::string_body>& request) {
-    beast::get_lowest_layer(socket_).expires_never();
-    websocket::stream_base::timeout timeouts = websocket::stream_base::timeout::suggested(beast::role_type::server);
-    timeouts.idle_timeout = server_->limits().idle;
-    timeouts.keep_alive_pings = true;
-    socket_.set_option(timeouts);
-    socket_.read_message_max(server_->limits().body);
-    socket_.text(true);
-    socket_.async_accept(request, [self = this->shared_from_this()](error_code failed) {
-      if (!failed) self->read();
-    });
-  }
-
- private:
-  void read() {
-    socket_.async_read(said_, [self = this->shared_from_this()](error_code failed, size_t) {
-      if (failed) return self->close();
-      ServiceRequest request = self->like_;
-      request.content_type = self->socket_.got_text() ? "application/json" : "application/octet-stream";
-      request.body = beast::buffers_to_string(self->said_.cdata());
-      self->said_.clear();
-      self->server_->service().handle(std::move(request), [self](ServiceReply reply) {
-        self->server_->post([self, reply = std::move(reply)]() mutable { self->write(std::move(reply.body)); });
-      });
-    });
-  }
-  void write(std::string answer) {
-    answer_ = std::move(answer);
-    socket_.async_write(asio::buffer(answer_), [self = this->shared_from_this()](error_code failed, size_t) {
-      if (failed) return self->close();
-      self->read();
-    });
-  }
-
-  std::shared_ptr<Server> server_;
-  websocket::stream<beast::tcp_stream, false> socket_;
-  ServiceRequest like_;
-  beast::flat_buffer said_;
-  std::string answer_;
-};
-
 // One connection, which processes one request at a time.
 template <typename Server>
 class Connection : public Client, public std::enable_shared_from_this<Connection<Server>> {
@@ -287,6 +149,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   }
   void close() override {
     room_ = Room::none;
+    source_.reset();
     if (!handed_on_) stream_.close();
   }
   Room room() const override { return room_; }
@@ -352,7 +215,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
       return refuse(431, fmt::format("the header is larger than {} bytes", server_->limits().header),
                     "send fewer header fields");
     if (failed.category() == make_error_code(http::error::bad_method).category())
-      return refuse(400, "this is not an HTTP request: " + failed.message(), Service::paths());
+      return refuse(400, "this is not an HTTP request: " + failed.message(), server_->handler().known_paths());
   }
 
   void act() {
@@ -367,9 +230,9 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     version_ = got.version();
     keep_alive_ = got.keep_alive();
     head_ = got.method() == http::verb::head;
-    if (!parse_target(target, request)) return refuse(400, "the path is malformed", Service::paths());
+    if (!parse_target(target, request)) return refuse(400, "the path is malformed", server_->handler().known_paths());
     if (request.host.empty() && version_ >= 11) return refuse(400, "the request names no host", "send a Host field");
-    if (websocket::is_upgrade(got)) {
+    if (websocket::is_upgrade(got) && server_->handler().of_run()) {
       if (Service::sends_events(request.path)) return open_events(request, got);
       if (Service::takes_samples(request.path)) return open_samples(std::move(request), got);
     }
@@ -377,7 +240,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     request.body = std::move(got.body());
     stream_.expires_never();  // the service has its own deadlines
     // The answering thread releases the connection, so that it is closed and its slot freed on the server's thread.
-    server_->service().handle(std::move(request), [self = this->shared_from_this()](ServiceReply reply) mutable {
+    server_->handler().handle(std::move(request), [self = this->shared_from_this()](ServiceReply reply) mutable {
       const std::shared_ptr<Server> server = self->server_;
       server->post([self = std::move(self), reply = std::move(reply)]() mutable { self->write(std::move(reply)); });
     });
@@ -416,7 +279,57 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     write(Service::refusal(status, std::move(error), std::move(note)));
   }
 
+  // A reply whose body is made while it is sent: in chunks, or up to the end of the connection.
+  void begin_stream(ServiceReply reply) {
+    source_ = std::move(reply.stream);
+    chunked_ = version_ >= 11;
+    if (!chunked_) keep_alive_ = false;
+    head_reply_.emplace(http::status::ok, version_);
+    set_head(*head_reply_, reply, keep_alive_);
+    if (chunked_) head_reply_->chunked(true);
+    head_serializer_.emplace(*head_reply_);
+    stream_.expires_after(server_->limits().write);
+    http::async_write_header(stream_, *head_serializer_, [self = this->shared_from_this()](error_code failed, size_t) {
+      self->go_on(failed, false);
+    });
+  }
+
+  void go_on(error_code failed, bool last) {
+    if (failed || !source_) return source_.reset();
+    if (last) {
+      source_.reset();
+      return keep_alive_ ? wait() : hang_up();
+    }
+    stream_.expires_never();  // the handler has its own deadlines
+    source_->next([self = this->shared_from_this()](std::string more, bool end) mutable {
+      const std::shared_ptr<Server> server = self->server_;
+      server->post([self = std::move(self), more = std::move(more), end]() mutable { self->write_more(more, end); });
+    });
+  }
+
+  void write_more(std::string& more, bool last) {
+    if (!source_) return;
+    more_ = std::move(more);
+    stream_.expires_after(server_->limits().write);
+    const auto written = [self = this->shared_from_this(), last](error_code failed, size_t) {
+      self->go_on(failed, last);
+    };
+    const auto end = [self = this->shared_from_this(), written](error_code failed, size_t bytes) {
+      if (failed) return written(failed, bytes);
+      asio::async_write(self->stream_, http::make_chunk_last(), written);
+    };
+    if (!chunked_)
+      asio::async_write(stream_, asio::buffer(more_), written);
+    else if (more_.empty() && last)
+      end({}, 0);
+    else if (last)
+      asio::async_write(stream_, http::make_chunk(asio::buffer(more_)), end);
+    else
+      asio::async_write(stream_, http::make_chunk(asio::buffer(more_)), written);
+  }
+
   void write(ServiceReply reply) {
+    if (reply.stream && !head_) return begin_stream(std::move(reply));
     large_ = std::max(large_, reply.body.size());
     reply_ = http_reply(std::move(reply), version_, keep_alive_, head_);
     stream_.expires_after(server_->limits().write);
@@ -454,6 +367,11 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   Reply reply_, continue_;
+  std::shared_ptr<ReplyStream> source_;  // of the body that is being sent
+  std::optional<http::response<http::empty_body>> head_reply_;
+  std::optional<http::response_serializer<http::empty_body>> head_serializer_;
+  std::string more_;
+  bool chunked_ = false;
   std::optional<http::response_serializer<http::string_body>> serializer_;
   unsigned version_ = 11;
   bool keep_alive_ = false, head_ = false, handed_on_ = false, asked_ = false;
@@ -569,14 +487,14 @@ void HttpServer::Running::stop() {
   context_.run();
 }
 
-HttpServer::HttpServer(Service& service, const ListenAddress& address, const HttpLimits& limits)
-    : running_(std::make_shared<Running>(service, limits)) {
+HttpServer::HttpServer(HttpHandler& handler, const ListenAddress& address, const HttpLimits& limits)
+    : running_(std::make_shared<Running>(handler, limits)) {
   running_->listen(address);
   running_->start();
 }
 
-HttpServer::HttpServer(Service& service, const HttpLimits& limits)
-    : running_(std::make_shared<Running>(service, limits)) {}
+HttpServer::HttpServer(HttpHandler& handler, const HttpLimits& limits)
+    : running_(std::make_shared<Running>(handler, limits)) {}
 
 HttpServer::~HttpServer() { running_->stop(); }
 

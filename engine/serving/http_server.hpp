@@ -1,4 +1,4 @@
-// HttpServer: serves a Service over HTTP/1.1 and WebSocket. Only its source file includes Boost.Beast.
+// HttpServer: serves an HttpHandler over HTTP/1.1 and WebSocket. Only its source file includes Boost.Beast.
 #pragma once
 
 #include <chrono>
@@ -28,9 +28,9 @@ struct HttpLimits {
 class HttpServer {
  public:
   // Listens when it returns. Throws ErrorKind::Unavailable if the address cannot be bound.
-  HttpServer(Service& service, const ListenAddress& address, const HttpLimits& limits = {});
+  HttpServer(HttpHandler& handler, const ListenAddress& address, const HttpLimits& limits = {});
   // Neither listens nor has a thread: work() alone serves the sockets given to take().
-  HttpServer(Service& service, const HttpLimits& limits);
+  HttpServer(HttpHandler& handler, const HttpLimits& limits);
   ~HttpServer();  // closes all connections; no further replies are sent
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

@@ -22,7 +22,8 @@ const char* type_of(std::string_view name) {
 namespace {
 
 // `path`: of the file itself, which the page names.
-void put_file(Service& service, const std::string& path, const PageFile& file) {
+template <typename Server>
+void put_file(Server& service, const std::string& path, const PageFile& file) {
   service.put(path, {200,
                      type_of(file.name),
                      file.text,
@@ -32,11 +33,12 @@ void put_file(Service& service, const std::string& path, const PageFile& file) {
                       {"Cross-Origin-Resource-Policy", "same-origin"}}});
 }
 
-void put_files(Service& service, bool (*is_wanted)(std::string_view name)) {
+template <typename Server>
+void put_files(Server& service, const char* first_page, bool (*is_wanted)(std::string_view name)) {
   for (unsigned i = 0; i < kPageFileCount; ++i) {
     const std::string name = kPageFiles[i].name;
     if (!is_wanted(name)) continue;
-    put_file(service, name == "index.html" ? "/" : name == "docs.html" ? "/docs" : "/" + name, kPageFiles[i]);
+    put_file(service, name == first_page ? "/" : name == "docs.html" ? "/docs" : "/" + name, kPageFiles[i]);
   }
 }
 
@@ -47,9 +49,13 @@ bool is_of_docs(std::string_view name) {
 }  // namespace
 
 void put_page(Service& service) {
-  put_files(service, [](std::string_view) { return true; });
+  put_files(service, "index.html", [](std::string_view name) { return !name.starts_with("chat"); });
 }
 
-void put_docs(Service& service) { put_files(service, is_of_docs); }
+void put_docs(Service& service) { put_files(service, "index.html", is_of_docs); }
+
+void put_chat_page(LanguageService& service) {
+  put_files(service, "chat.html", [](std::string_view name) { return name.starts_with("chat") || is_of_docs(name); });
+}
 
 }  // namespace harmonics::engine

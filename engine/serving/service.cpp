@@ -40,6 +40,18 @@ bool is_loopback_host(std::string_view host) {
   return false;
 }
 
+bool is_authorised(const ServiceRequest& request, const std::string& token) {
+  constexpr std::string_view kBearer = "Bearer ";
+  std::string_view given = request.authorization;
+  if (given.starts_with(kBearer))
+    given.remove_prefix(kBearer.size());
+  else if (const auto at = request.query.find("token"); at != request.query.end())
+    given = at->second;
+  else
+    return false;
+  return same(given, token);
+}
+
 int status_of(const Error& e) {
   switch (e.kind()) {
     case ErrorKind::Unavailable:
@@ -105,26 +117,14 @@ ServiceReply Service::refusal(int status, std::string error, std::string note) {
   return reply({{"error", std::move(error)}, {"note", std::move(note)}}, status);
 }
 
-bool Service::authorised(const ServiceRequest& request) const {
-  constexpr std::string_view kBearer = "Bearer ";
-  std::string_view given = request.authorization;
-  if (given.starts_with(kBearer))
-    given.remove_prefix(kBearer.size());
-  else if (const auto at = request.query.find("token"); at != request.query.end())
-    given = at->second;
-  else
-    return false;
-  return same(given, settings_.token);
-}
-
-std::optional<ServiceReply> Service::refuse(const ServiceRequest& r, bool changes) const {
+std::optional<ServiceReply> Service::refuse(const ServiceSettings& settings, const ServiceRequest& r, bool changes) {
   if (r.trusted) return std::nullopt;
-  if (settings_.loopback && !r.host.empty() && !is_loopback_host(r.host))
+  if (settings.loopback && !r.host.empty() && !is_loopback_host(r.host))
     return refusal(403, "this address serves only this machine, but the request names another host",
                    "use 127.0.0.1 or localhost");
   if (!r.origin.empty() && r.origin != "http://" + r.host && r.origin != "https://" + r.host)
     return refusal(403, "requests from pages of other origins are refused", "use a page of this address, or a program");
-  if ((changes || r.beyond || settings_.token_for_all || !settings_.loopback) && !authorised(r)) {
+  if ((changes || r.beyond || settings.token_for_all || !settings.loopback) && !is_authorised(r, settings.token)) {
     ServiceReply reply =
         refusal(401, "the token is missing or wrong",
                 "give it as 'Authorization: Bearer TOKEN' or '?token=TOKEN'; it was printed when the run began");

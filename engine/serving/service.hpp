@@ -19,24 +19,12 @@
 
 #include "engine/cycle/run_control.hpp"
 #include "engine/serving/api_route.hpp"
+#include "engine/serving/http_handler.hpp"
 #include "engine/serving/predict_request.hpp"
 #include "engine/serving/predictor.hpp"
 #include "engine/serving/rate_limit.hpp"
 
 namespace harmonics::engine {
-
-// A request as received over HTTP.
-struct ServiceRequest : RequestTarget {
-  std::string method, content_type, authorization, host, origin, body;
-  bool trusted = false;  // already authenticated: needs no token or host check
-  bool beyond = false;   // arrived at an address that other machines can reach: needs the token
-};
-
-struct ServiceReply {
-  int status = 200;
-  std::string content_type = "application/json", body;
-  std::vector<std::pair<std::string, std::string>> headers;
-};
 
 struct ServiceSettings {
   std::string token;
@@ -44,11 +32,11 @@ struct ServiceSettings {
   bool token_for_all = false;  // for all requests, not only those that change the run
 };
 
-class Service {
+class Service : public HttpHandler {
  public:
   // Passes requests to `control` and `predictor`, which must outlive it.
   Service(ServiceSettings settings, RunControl& control, Predictor& predictor);
-  ~Service();
+  ~Service() override;
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
@@ -64,9 +52,9 @@ class Service {
   // Serves a file to GET requests without a token; it must contain no data of the run.
   void put(const std::string& path, ServiceReply file);
 
-  // Called once, from any thread, possibly before handle() returns.
-  using Answer = std::function<void(ServiceReply)>;
-  void handle(ServiceRequest request, Answer answer);
+  void handle(ServiceRequest request, Answer answer) override;
+  Service* of_run() override { return this; }
+  const std::string& known_paths() const override { return paths(); }
   // Sets the receiver of POST /v1/samples and /v1/samples/NAME.
   using TakeSamples = std::function<void(const std::string& name, ServiceRequest request, Answer answer)>;
   void set_samples(TakeSamples take);
@@ -76,7 +64,12 @@ class Service {
   // What is served, in the order of the documentation.
   static std::vector<const ApiRoute*> routes();
   // Checks whether this request may open /v1/events. Null: yes.
-  std::optional<ServiceReply> refuse(const ServiceRequest& request, bool changes) const;
+  std::optional<ServiceReply> refuse(const ServiceRequest& request, bool changes) const {
+    return refuse(settings_, request, changes);
+  }
+  // The same for any service with these settings. [any thread]
+  static std::optional<ServiceReply> refuse(const ServiceSettings& settings, const ServiceRequest& request,
+                                            bool changes);
 
   // Executes a message to the control from an authorised client, and waits until it is done. Does not throw if the
   // request is refused: the object then has "error".
@@ -116,7 +109,6 @@ class Service {
   void health(ServiceRequest& request, const Answer& answer);
   void describe(ServiceRequest& request, const Answer& answer);
   void file(ServiceRequest& request, const Answer& answer);
-  bool authorised(const ServiceRequest& request) const;
   // Runs `work` on the service's thread. Returns false if its queue is full.
   bool later(std::function<void()> work);
   void work();

@@ -92,7 +92,8 @@ class TextTokenizer {
  public:
   virtual TextTokenizerInfo info() const = 0;
   virtual std::vector<int32_t> encode(std::string_view text, uint32_t flags) const = 0;  // HX_ENCODE_...
-  // The bytes of one token after the token `previous` (-1: none); perhaps a part of a character.
+  // The bytes of one token after the token `previous` (-1: none); perhaps a part of a character. HX_DECODE_WRITTEN:
+  // special tokens too as their text.
   virtual std::string decode(int32_t id, int32_t previous) const = 0;
   virtual ~TextTokenizer() = default;
 };

@@ -116,6 +116,8 @@ enum {
   HX_ENCODE_SPECIAL = 4 /* the text of a special token becomes its id; otherwise it is text like any other */
 };
 
+enum { HX_DECODE_WRITTEN = -2 };
+
 typedef struct hx_tokenizer_vt { /* functions are called from any thread, also concurrently, but for close */
   uint32_t struct_size;
   hx_status (*probe)(void* self, const hx_file_start* file, uint32_t* score);
@@ -125,8 +127,9 @@ typedef struct hx_tokenizer_vt { /* functions are called from any thread, also c
   /* *count: all ids of the text. They are written only if capacity holds all. flags: HX_ENCODE_... */
   hx_status (*encode)(void* tokenizer, const char* text, uint64_t bytes, uint32_t flags, int32_t* ids,
                       uint64_t capacity, uint64_t* count);
-  /* The bytes of one token after the token `previous` (-1: none), which may be a part of a character. *size: all of
-   * them. They are written only if capacity holds all. */
+  /* The bytes of one token after the token `previous` (-1: none), which may be a part of a character. With
+   * HX_DECODE_WRITTEN as `previous`, special tokens too give their text, as HX_ENCODE_SPECIAL reads it; tokenizers that
+   * do not know it treat it as -1. *size: all bytes. They are written only if capacity holds all. */
   hx_status (*decode)(void* tokenizer, int32_t id, int32_t previous, char* dst, uint64_t capacity, uint64_t* size);
   void (*close)(void* tokenizer);
   void (*destroy)(void* self);

@@ -148,10 +148,10 @@ std::string Tokenizer::decode(int32_t id, int32_t previous) const {
     throw Error(ErrorKind::Usage, "the id " + std::to_string(id) + " is outside the vocabulary, 0 to " +
                                       std::to_string(vocabulary_.tokens.size() - 1));
   const TokenKind kind = vocabulary_[id].kind;
-  if (kind == TokenKind::control) return "";
+  if (kind == TokenKind::control) return previous == HX_DECODE_WRITTEN ? vocabulary_[id].text : "";
   if (kind == TokenKind::unknown) return "\xEF\xBF\xBD";
   std::string bytes = bytes_of(id);
-  const bool starts = previous < 0 || previous == vocabulary_.bos;
+  const bool starts = previous == -1 || previous == vocabulary_.bos;
   if (starts && drops_first_space() && !bytes.empty() && bytes[0] == ' ') bytes.erase(0, 1);
   return bytes;
 }

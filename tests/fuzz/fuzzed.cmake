@@ -13,3 +13,4 @@ if(TARGET harmonics_gguf_files)
 else()  # without PCRE2
   set(HARMONICS_FUZZED_LACKING gguf gguf_tokens)
 endif()
+set(HARMONICS_FUZZED_LINKS_text_request harmonics_serving)

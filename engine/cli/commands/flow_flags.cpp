@@ -283,13 +283,10 @@ void infer_flags(VerbRow& verb) {
       .initial = "0.8";
 }
 
-void generate_flags(VerbRow& verb) {
-  Flags f(verb);
-  f.positional("MODEL", "the file of a language model");
-  f.group("Text");
-  f.text("tokenizer", "FILE", "the model's tokenizer (default: the one in the model's file)", &Options::tokenizer);
-  f.text("prompt", "TEXT", "continue this text (default: begin one)",
-         [](Options& o, const std::string& v) { o.prompt = v, o.prompt_given = true; });
+namespace {
+
+// How tokens are chosen.
+void choice(Flags& f) {
   f.whole("max-tokens", 1, 1 << 24, "number of tokens to generate at most", [](Options& o, int64_t v) {
      o.max_tokens = v;
    }).initial = "256";
@@ -320,8 +317,34 @@ void generate_flags(VerbRow& verb) {
   f.whole("recent", 0, 1 << 24, "tokens that the penalties look back at", [](Options& o, int64_t v) {
      o.filters.recent = v;
    }).initial = "64";
+  f.real("dry", Least::zero, 100, "penalty of tokens that go on with a repetition of --dry-length tokens",
+         [](Options& o, double v) { o.filters.dry_multiplier = v; })
+      .initial = "0";
+  f.real("dry-base", Least::above_zero, 100, "its factor for each further token", [](Options& o, double v) {
+     o.filters.dry_base = v;
+   }).initial = "1.75";
+  f.whole("dry-length", 1, 1 << 24, "tokens that may be repeated", [](Options& o, int64_t v) {
+     o.filters.dry_length = v;
+   }).initial = "2";
+  f.whole("mirostat", 0, 2, "1 or 2: keep the mean surprise at --mirostat-surprise, instead of the filters from top-k on",
+          [](Options& o, int64_t v) { o.filters.mirostat = static_cast<int>(v); })
+      .initial = "0";
+  f.real("mirostat-surprise", Least::above_zero, 100, "in bits", [](Options& o, double v) {
+     o.filters.mirostat_surprise = v;
+   }).initial = "5";
+  f.real("mirostat-rate", Least::above_zero, 1, "how fast it is corrected", [](Options& o, double v) {
+     o.filters.mirostat_rate = v;
+   }).initial = "0.1";
   f.texts("stop", "TEXT", "end before this text, which is not printed", &Options::stop);
+  f.text("grammar", "FILE", "choose tokens so that the text follows this grammar (GBNF)", &Options::grammar);
+  f.text("json-schema", "FILE", "choose tokens so that the text is JSON of this schema", &Options::json_schema);
   seed(f, "seed of the choice of tokens");
+}
+
+// Where the model's numbers lie.
+void language_model(Flags& f) {
+  f.group("Model");
+  f.text("tokenizer", "FILE", "the model's tokenizer (default: the one in the model's file)", &Options::tokenizer);
   f.whole("context", 1, 1 << 30,
           "most tokens of prompt and text; memory for all of them is taken at the start (default: as many as the model "
           "was trained for, in memory that grows)",
@@ -340,6 +363,43 @@ void generate_flags(VerbRow& verb) {
   cache.choices = {"f32", "f16", "q8_0"};
   cache.initial = "f32";
   model_spec(f);
+}
+
+void chat_template(Flags& f) {
+  f.text("chat-template", "FILE", "write messages by this template (Jinja; default: the model's)",
+         &Options::chat_template);
+}
+
+}  // namespace
+
+void generate_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("MODEL", "the file of a language model");
+  f.positional("TEXT", "continue this text, as --prompt does").required = false;
+  f.group("Text");
+  f.text("prompt", "TEXT", "continue this text (default: begin one)",
+         [](Options& o, const std::string& v) { o.prompt = v, o.prompt_given = true; });
+  choice(f);
+  f.whole("log-probabilities", 0, 100, "with --json: of each token, and of so many of the most likely ones",
+          [](Options& o, int64_t v) { o.log_probabilities = v; })
+      .example = "3";
+  f.text("perplexity", "FILE", "generate nothing: print the model's perplexity on this text", &Options::perplexity);
+  language_model(f);
+  machine(f);
+}
+
+void chat_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("MODEL", "the file of a language model");
+  f.group("Conversation");
+  f.text("system", "TEXT", "the system message", &Options::system);
+  chat_template(f);
+  FlagRow& overflow = f.text("overflow", "WHAT", ": what happens when the conversation no longer fits: an error, or the "
+                             "oldest messages go", &Options::overflow);
+  overflow.choices = {"stop", "shift"};
+  overflow.initial = "stop";
+  choice(f);
+  language_model(f);
   machine(f);
 }
 
@@ -370,12 +430,20 @@ void quantize_flags(VerbRow& verb) {
 
 void serve_flags(VerbRow& verb) {
   Flags f(verb);
-  graph(f, "the flow (.hmx); its training taps are ignored");
-  streams(f, "answer with the weights of this file or checkpoint (safetensors); required");
+  graph(f, "the flow (.hmx; its training taps are ignored), or the file of a language model");
+  streams(f, "answer with the weights of this file or checkpoint (safetensors); required for flows");
   cycle(f);
   serving(f, "listen",
           "address for requests (default: 127.0.0.1:8080), with their description at /docs; port 0 for a free one; "
           "zmq+rep://127.0.0.1:5556 over ZeroMQ");
+  language_model(f);
+  chat_template(f);
+  f.whole("sequences", 1, 256, "language models: texts that are written at once", [](Options& o, int64_t v) {
+     o.sequences = v;
+   }).initial = "4";
+  f.whole("queue", 0, 1 << 16, "language models: requests that may wait", [](Options& o, int64_t v) {
+     o.queue = v;
+   }).initial = "64";
   machine(f);
 }
 

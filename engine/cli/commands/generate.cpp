@@ -1,15 +1,14 @@
 // harmonics generate: continues a text with a language model.
-#include <thread>
+#include <cmath>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "engine/base/file.hpp"
 #include "engine/cli/commands/command.hpp"
-#include "engine/cli/run/model_options.hpp"
-#include "engine/cli/run/open_graph.hpp"
+#include "engine/cli/run/language_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
-#include "engine/language/continuation.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -28,40 +27,59 @@ const char* name_of(EndOfText end) {
   }
 }
 
-std::string_view text_of(const MappedFile& file) { return {static_cast<const char*>(file.data()), file.bytes()}; }
+// The exponential of the mean surprise of the tokens behind the first one, in windows of the context.
+int print_perplexity(const Options& options, LanguageModel& model, Session& session) {
+  const std::string text = read_plain_file(options.perplexity);
+  const std::vector<int32_t> ids = model.tokenizer->encode(text);
+  double surprise = 0;
+  int64_t judged = 0;
+  std::span<const float> scores;
+  for (const int32_t& id : ids) {
+    if (session.length() == session.context()) session.keep(0);
+    if (session.length() > 0) {
+      surprise -= log_probability(scores, id);
+      ++judged;
+    }
+    scores = session.append({&id, 1});
+  }
+  if (judged == 0) throw Error(ErrorKind::Usage, fmt::format("'{}' has fewer than two tokens", options.perplexity));
+  const double perplexity = std::exp(surprise / static_cast<double>(judged));
+  if (options.json)
+    print_json(boost::json::object{{"version", 1}, {"model", model.path}, {"tokens", judged}, {"perplexity", perplexity}});
+  else
+    print("perplexity {:.4f} on {} tokens\n", perplexity, thousands(judged));
+  return kDone;
+}
 
-double per_second(int64_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
+boost::json::array json_of(const std::vector<GeneratedToken>& tokens, const Tokenizer& tokenizer) {
+  boost::json::array all;
+  for (const GeneratedToken& token : tokens) {
+    boost::json::array best;
+    for (const TokenProbability& other : token.best)
+      best.push_back(boost::json::object{
+          {"id", other.id}, {"text", tokenizer.written(other.id)}, {"log_probability", other.log_probability}});
+    all.push_back(boost::json::object{{"id", token.id},
+                                      {"text", tokenizer.written(token.id)},
+                                      {"log_probability", token.log_probability},
+                                      {"best", std::move(best)}});
+  }
+  return all;
+}
 
 }  // namespace
 
-int generate_command(const Options& options) {
-  Registry& registry = Registry::global();
-  const std::string& path = options.files.front();
-  const ImportedModel imported = import_model(path, registry);
-  const std::string& vocabulary = options.tokenizer.empty() ? path : options.tokenizer;
-  if (options.tokenizer.empty() && !is_tokenizer(path, text_of(*imported.file), registry))
-    throw Error(ErrorKind::Usage, fmt::format("'generate' lacks --tokenizer FILE: '{}' has no tokenizer in it", path));
-  const auto tokenizer = Tokenizer::open(vocabulary, registry, {}, imported.metadata);
-  const Model model = model_of(imported, model_options(options));
-  model.parameters->keep_packed(packed_files_of(options));
-  if (tokenizer->size() != model.vocabulary)
-    throw Error(ErrorKind::Usage,
-                fmt::format("the tokenizer '{}' has {} tokens, and '{}' has scores of {}", vocabulary,
-                            tokenizer->size(), path, model.vocabulary),
-                {}, {"give the tokenizer that the model was trained with"});
-  const auto executor = make_team_executor(
-      options.run.threads > 0 ? options.run.threads : static_cast<int>(std::thread::hardware_concurrency()));
-  CompileOptions compile;
-  static_cast<DeviceSettings&>(compile) = options.run;
-  compile.limits = options.limits;
-  Decoder decoder(model, *executor, compile);
-  Session session(decoder, options.context, options.context > 0);
-  ContinuationSettings settings;
-  settings.tokens = options.max_tokens;
-  settings.temperature = options.temperature;
-  settings.filters = options.filters;
-  settings.stop = options.stop;
-  settings.seed = static_cast<uint64_t>(options.run.seed.value_or(0));
+int generate_command(const Options& given) {
+  Options options = given;
+  if (options.files.size() > 1) {
+    if (options.prompt_given) throw Error(ErrorKind::Usage, "the text is given twice: as a word and with --prompt");
+    options.prompt = options.files[1];
+  }
+  LanguageModel model(options);
+  const std::string& path = model.path;
+  const std::shared_ptr<const Tokenizer>& tokenizer = model.tokenizer;
+  Session session(model.decoder, options.context, options.context > 0);
+  if (!options.perplexity.empty()) return print_perplexity(options, model, session);
+  const ContinuationSettings settings = continuation_settings(options, *tokenizer);
   std::string text;
   const Continuation done = continue_text(session, *tokenizer, options.prompt, settings, [&](const std::string& more) {
     if (text.empty() && !options.json) print_data(options.prompt);  // only now is it known to fit
@@ -71,16 +89,18 @@ int generate_command(const Options& options) {
     flush_output();
   });
   if (options.json) {
-    print_json(boost::json::object{{"version", 1},
-                                   {"model", path},
-                                   {"prompt", options.prompt},
-                                   {"text", text},
-                                   {"prompt_tokens", done.prompt_tokens},
-                                   {"tokens", done.tokens},
-                                   {"stopped_by", name_of(done.end)},
-                                   {"prompt_seconds", done.prompt_seconds},
-                                   {"seconds", done.seconds},
-                                   {"tokens_per_second", per_second(done.tokens, done.seconds)}});
+    boost::json::object result{{"version", 1},
+                               {"model", path},
+                               {"prompt", options.prompt},
+                               {"text", text},
+                               {"prompt_tokens", done.prompt_tokens},
+                               {"tokens", done.tokens},
+                               {"stopped_by", name_of(done.end)},
+                               {"prompt_seconds", done.prompt_seconds},
+                               {"seconds", done.seconds},
+                               {"tokens_per_second", per_second(done.tokens, done.seconds)}};
+    if (options.log_probabilities) result["chosen"] = json_of(done.chosen, *tokenizer);
+    print_json(result);
     return kDone;
   }
   if (text.empty()) print_data(options.prompt);

@@ -2,6 +2,8 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <ctime>
+#include <filesystem>
 
 #include <unistd.h>
 
@@ -10,11 +12,15 @@
 
 #include "engine/checkpoint/checkpoint_folder.hpp"
 #include "engine/cli/commands/command.hpp"
+#include "engine/cli/run/language_model.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/run/serving.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/cycle/snapshot.hpp"
+#include "engine/serving/http_server.hpp"
+#include "engine/serving/language_service.hpp"
+#include "engine/serving/page.hpp"
 #include "engine/serving/predictor.hpp"
 
 namespace harmonics::engine::cli {
@@ -46,9 +52,87 @@ int wait_for_end(const sigset_t& signals) {
   return signal;
 }
 
+// Whether the file is a model of another program, and no flow.
+bool is_language_model(const std::string& path) {
+  if (path.ends_with(".hmx")) return false;
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(path, failed)) return false;
+  const auto file = MappedFile::open(path);
+  return is_importable(path, {static_cast<const char*>(file->data()), file->bytes()}, Registry::global());
+}
+
+ServedModel served_model(const LanguageModel& model, const Options& options) {
+  ServedModel served;
+  served.name = std::filesystem::path(model.path).stem().string();
+  served.architecture = model.imported.metadata.text("general.architecture", "");
+  served.bytes = model.imported.file->bytes();
+  served.parameters = model.imported.parameters();
+  served.context = options.context > 0 ? options.context : model.model.context;
+  served.vocabulary = model.model.vocabulary;
+  served.since = static_cast<int64_t>(std::time(nullptr));
+  return served;
+}
+
+int report_texts(const Options& options, const LanguageModel& model, const TextWorker::Report& r, double seconds) {
+  const auto count = [](uint64_t n) { return thousands(static_cast<int64_t>(n)); };
+  if (!options.quiet)
+    say(fmt::format("wrote {} tokens for {} requests in {}", thousands(r.tokens), count(r.requests),
+                    duration(seconds)));
+  if (options.json)
+    print_json(boost::json::object{{"version", 1},
+                                   {"model", model.path},
+                                   {"seconds", seconds},
+                                   {"requests", r.requests},
+                                   {"prompt_tokens", r.prompt_tokens},
+                                   {"tokens", r.tokens},
+                                   {"refused", r.refused},
+                                   {"failed", r.failed}});
+  return kDone;
+}
+
+int serve_language_model(const Options& options) {
+  std::vector<ListenAddress> addresses;
+  for (const std::string& text : options.serve.empty() ? std::vector<std::string>{"127.0.0.1:8080"} : options.serve)
+    addresses.push_back(listen_address(text, options.insecure));
+  const ServiceSettings settings = service_settings(options, addresses);
+  const sigset_t signals = hold_signals();
+  LanguageModel model(options);
+  const ChatTemplate format = model.chat_template(options);
+  if (!format.own()) print_note("the model has no chat template: messages are written as ChatML");
+  ContinuationSettings usual = continuation_settings(options, *model.tokenizer);
+  usual.tokens = served_model(model, options).context;  // until the model or the context ends the text
+  usual.ends = answer_ends(*model.tokenizer);
+  usual.pieces = token_texts(*model.tokenizer);
+  TextWorker worker(model.decoder, *model.tokenizer,
+                    {static_cast<size_t>(options.sequences), static_cast<size_t>(options.queue), options.context});
+  LanguageService service(settings, served_model(model, options), worker, *model.tokenizer, format, usual);
+  put_chat_page(service);
+  const auto begun = std::chrono::steady_clock::now();
+  int signal = 0;
+  {
+    std::vector<std::unique_ptr<HttpServer>> servers;
+    for (const ListenAddress& address : addresses) {
+      servers.push_back(std::make_unique<HttpServer>(service, address));
+      const bool needed = !settings.loopback && options.token.empty();
+      say(fmt::format("serving on {}{}", servers.back()->url(), needed ? " · token " + settings.token : ""));
+    }
+    signal = wait_for_end(signals);
+    constexpr int kRounds = 300;  // of 100 ms
+    for (int i = 0; i < kRounds && !worker.drain(std::chrono::milliseconds(100)); ++i) {
+      if (i == 0 && !options.quiet) say("ending: finishing texts, for 30 s at most; another Ctrl-C ends at once");
+      const timespec none{};
+      if (::sigtimedwait(&signals, nullptr, &none) > 0) break;
+    }
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  report_texts(options, model, worker.report(), seconds);
+  return 128 + signal;
+}
+
 }  // namespace
 
 int serve_command(const Options& options) {
+  if (is_language_model(options.files.front())) return serve_language_model(options);
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     if (options.weights.empty())

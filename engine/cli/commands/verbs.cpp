@@ -46,16 +46,22 @@ constexpr Verb kVerbs[] = {
      "harmonics infer mnist.hmx --weights mnist.safetensors --producer t10k-images.idx\n"
      "harmonics infer char_gpt.hmx --weights gpt.safetensors --prompt 'ROMEO:'"},
     {"generate", "continue a text with a language model", generate_flags, generate_command, "generate.json",
-     "harmonics generate model.gguf --prompt 'Once upon a time'\n"
+     "harmonics generate model.gguf 'Once upon a time'\n"
      "harmonics generate stories260K.bin --tokenizer tok512.bin --max-tokens 64 --temperature 0 --json"},
+    {"chat", "talk with a language model", chat_flags, chat_command, "chat.json",
+     "harmonics chat model.gguf\n"
+     "harmonics chat model.gguf --system 'Answer in one sentence.' --temperature 0.6\n"
+     "echo 'What is a gradient?' | harmonics chat model.gguf --quiet",
+     "In the conversation, /help lists the commands. Without a terminal, each line of standard input is a message."},
     {"quantize", "write a model with its matrices in a smaller type", quantize_flags, quantize_command, "quantize.json",
      "harmonics quantize model.gguf model-q8.gguf\n"
      "harmonics quantize model.gguf model-q4.gguf --type q4_k"},
     {"export", "write a model, or saved weights, in another format", export_flags, export_command, "export.json",
      "harmonics export model.gguf model.safetensors\n"
      "harmonics export weights.safetensors weights.gguf --json"},
-    {"serve", "answer requests with saved weights", serve_flags, serve_command, "serve.json",
+    {"serve", "answer requests with saved weights, or as a language model", serve_flags, serve_command, "serve.json",
      "harmonics serve g.hmx --weights w.safetensors --listen 127.0.0.1:8080\n"
+     "harmonics serve model.gguf --listen 127.0.0.1:8080\n"
      "curl -H 'Content-Type: application/json' -d '{\"inputs\": {\"x\": [[0.1, 0.2]]}}' "
      "http://127.0.0.1:8080/v1/predict"},
     {"ctl", "control a run: status, pause, step, checkpoint, learning rate, stop", ctl_flags, ctl_command, "ctl.json",

@@ -73,7 +73,9 @@ void take_samples(const std::string& name, ServiceRequest request, const Service
   });
 }
 
-ListenAddress address_of(const std::string& text, bool insecure) {
+}  // namespace
+
+ListenAddress listen_address(const std::string& text, bool insecure) {
   const ListenAddress address = parse_listen(text);
   if (!address.loopback && !insecure)
     throw Error(
@@ -82,20 +84,23 @@ ListenAddress address_of(const std::string& text, bool insecure) {
   return address;
 }
 
-}  // namespace
-
-Serving::Serving(const Options& options, BoundGraph& graph) : options_(options), graph_(graph) {
-  const std::vector<std::string> listens = listens_on(options);
-  if (listens.empty() && options.control.empty()) return;
-  std::vector<ListenAddress> addresses;
-  for (const std::string& text : listens)
-    if (!is_zmq_address(text)) addresses.push_back(address_of(text, options.insecure));
+ServiceSettings service_settings(const Options& options, const std::vector<ListenAddress>& addresses) {
   if (!options.token.empty()) check_token(options.token);
   ServiceSettings settings;
   settings.token = options.token.empty() ? random_token() : options.token;
   settings.token_for_all = !options.token.empty();
   settings.loopback =
       std::all_of(addresses.begin(), addresses.end(), [](const ListenAddress& a) { return a.loopback; });
+  return settings;
+}
+
+Serving::Serving(const Options& options, BoundGraph& graph) : options_(options), graph_(graph) {
+  const std::vector<std::string> listens = listens_on(options);
+  if (listens.empty() && options.control.empty()) return;
+  std::vector<ListenAddress> addresses;
+  for (const std::string& text : listens)
+    if (!is_zmq_address(text)) addresses.push_back(listen_address(text, options.insecure));
+  const ServiceSettings settings = service_settings(options, addresses);
   control_ = std::make_unique<RunControl>(graph.graph().name, static_cast<int>(graph.graph().cycles.size()));
   PredictorSettings predicting;
   predicting.latency = std::chrono::microseconds(static_cast<int64_t>(1e6 * options.latency));

@@ -17,11 +17,18 @@ class Predictor;
 class Service;
 class Snapshots;
 class ZmqServer;
+struct ListenAddress;
+struct ServiceSettings;
 }  // namespace harmonics::engine
 
 namespace harmonics::engine::cli {
 
 class LeftBehind;
+
+// Parses an address to listen on. Throws ErrorKind::Denied if other machines can reach it without --insecure.
+ListenAddress listen_address(const std::string& text, bool insecure);
+// The token that the flags give, or a random one, and who needs it. Throws ErrorKind::Usage for a poor token.
+ServiceSettings service_settings(const Options& options, const std::vector<ListenAddress>& addresses);
 
 class Serving {
  public:

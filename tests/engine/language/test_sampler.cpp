@@ -119,3 +119,60 @@ TEST_CASE("stop texts: found over the borders of pieces, and what may begin one 
   CHECK(held.push("1xy") == "1");
   CHECK(held.finish() == "xy");
 }
+
+TEST_CASE("sampler: repetitions are penalised by their length") {
+  // 1 2 3 4 1 2 3: the token 4 would go on with a repetition of three tokens, 2 and 3 with none.
+  FilterSettings filters;
+  filters.dry_multiplier = 1;
+  filters.dry_base = 2;
+  filters.dry_length = 2;
+  const auto chosen = [&](const std::vector<float>& scores) {
+    Sampler sampler({0, 1}, filters, 6);
+    for (const int32_t id : {1, 2, 3, 4, 1, 2, 3}) sampler.observe(id);
+    return sampler.choose(scores);
+  };
+  CHECK(chosen({0, 0, 0, 0, 2.1f, 0}) == 4);  // the penalty is 1 * 2^(3 - 2) = 2
+  CHECK(chosen({0, 0, 0, 0, 1.9f, 0}) == 0);
+  filters.dry_length = 4;
+  CHECK(chosen({0, 0, 0, 0, 1.9f, 0}) == 4);
+  filters.dry_length = 2;
+  filters.dry_breakers = {2};  // one token is left of the repetition
+  CHECK(chosen({0, 0, 0, 0, 1.9f, 0}) == 4);
+}
+
+TEST_CASE("sampler: mirostat steers the mean surprise") {
+  std::vector<float> scores;
+  for (int i = 0; i < 2000; ++i) scores.push_back(-std::log(static_cast<float>(i + 1)) * 1.1f);
+  const auto mean = [&](int version, double wanted) {
+    FilterSettings filters;
+    filters.mirostat = version;
+    filters.mirostat_surprise = wanted;
+    Sampler sampler({1.0, 4}, filters, 2000);
+    double surprise = 0;
+    constexpr int kDraws = 3000;
+    for (int i = 0; i < kDraws; ++i) surprise -= log_probability(scores, sampler.choose(scores)) / std::log(2.0);
+    return surprise / kDraws;
+  };
+  for (const int version : {1, 2}) {
+    INFO(version);
+    const double low = mean(version, 2), high = mean(version, 5);
+    CHECK(low > 1);
+    CHECK(low < 4);  // of all tokens; the sampler measures it among those that it keeps
+    CHECK(high > low + 1.5);
+    CHECK(high < 7);
+  }
+}
+
+TEST_CASE("sampler: biases are added to scores, and probabilities are those of all scores") {
+  FilterSettings filters;
+  filters.bias = {{2, 100.0f}, {1, -100.0f}};
+  Sampler sampler({0, 1}, filters, 5);
+  CHECK(sampler.choose(kScores) == 2);
+  CHECK_THROWS(Sampler({0, 1}, {.bias = {{5, 1.0f}}}, 5));
+  CHECK(log_probability(kScores, 1) == Approx(std::log(0.4)));
+  const auto best = most_likely(kScores, 2);
+  REQUIRE(best.size() == 2);
+  CHECK(best[0].id == 1);
+  CHECK(best[1].id == 3);
+  CHECK(best[1].log_probability == Approx(std::log(0.3)));
+}

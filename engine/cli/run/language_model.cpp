@@ -1,0 +1,103 @@
+#include "engine/cli/run/language_model.hpp"
+
+#include <thread>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include "engine/base/file.hpp"
+#include "engine/cli/run/model_options.hpp"
+#include "engine/cli/run/open_graph.hpp"
+#include "engine/language/json_grammar.hpp"
+
+namespace harmonics::engine::cli {
+
+namespace {
+
+std::string_view bytes_of(const MappedFile& file) { return {static_cast<const char*>(file.data()), file.bytes()}; }
+
+std::shared_ptr<const Tokenizer> opened_tokenizer(const ImportedModel& imported, const Options& options) {
+  Registry& registry = Registry::global();
+  const std::string& path = imported.path;
+  if (options.tokenizer.empty() && !is_tokenizer(path, bytes_of(*imported.file), registry))
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' lacks --tokenizer FILE: '{}' has no tokenizer in it", options.verb, path));
+  return Tokenizer::open(options.tokenizer.empty() ? path : options.tokenizer, registry, {}, imported.metadata);
+}
+
+Model opened_model(const ImportedModel& imported, const Tokenizer& tokenizer, const Options& options) {
+  Model model = model_of(imported, model_options(options));
+  model.parameters->keep_packed(packed_files_of(options));
+  if (tokenizer.size() != model.vocabulary)
+    throw Error(ErrorKind::Usage,
+                fmt::format("the tokenizer '{}' has {} tokens, and '{}' has scores of {}",
+                            options.tokenizer.empty() ? imported.path : options.tokenizer, tokenizer.size(),
+                            imported.path, model.vocabulary),
+                {}, {"give the tokenizer that the model was trained with"});
+  return model;
+}
+
+CompileOptions compile_options(const Options& options) {
+  CompileOptions compile;
+  static_cast<DeviceSettings&>(compile) = options.run;
+  compile.limits = options.limits;
+  return compile;
+}
+
+std::string whole_file(const std::string& path) {
+  constexpr uint64_t kMost = uint64_t{16} << 20;
+  const auto file = MappedFile::open(path);
+  if (file->bytes() > kMost)
+    throw Error(ErrorKind::Usage, fmt::format("'{}' has {} bytes; the limit is {}", path, file->bytes(), kMost));
+  return read_whole(*file, [&] { return std::string(bytes_of(*file)); });
+}
+
+}  // namespace
+
+LanguageModel::LanguageModel(const Options& options)
+    : path(options.files.front()),
+      imported(import_model(path, Registry::global())),
+      tokenizer(opened_tokenizer(imported, options)),
+      model(opened_model(imported, *tokenizer, options)),
+      executor(make_team_executor(options.run.threads > 0 ? options.run.threads
+                                                          : static_cast<int>(std::thread::hardware_concurrency()))),
+      decoder(model, *executor, compile_options(options)) {}
+
+ChatTemplate LanguageModel::chat_template(const Options& options) const {
+  if (options.chat_template.empty()) return ChatTemplate::of(imported.metadata, *tokenizer);
+  const auto text = [&](std::optional<int32_t> id) { return id ? tokenizer->written(*id) : std::string(); };
+  return ChatTemplate(whole_file(options.chat_template), text(tokenizer->bos()), text(tokenizer->eos()));
+}
+
+ContinuationSettings continuation_settings(const Options& options, const Tokenizer& tokenizer) {
+  ContinuationSettings settings;
+  settings.tokens = options.max_tokens;
+  settings.temperature = options.temperature;
+  settings.filters = options.filters;
+  settings.stop = options.stop;
+  settings.seed = static_cast<uint64_t>(options.run.seed.value_or(0));
+  if (options.log_probabilities) settings.log_probabilities = static_cast<size_t>(*options.log_probabilities);
+  if (settings.filters.dry_multiplier > 0) {
+    const auto pieces = token_texts(tokenizer);
+    for (size_t id = 0; id < pieces->size(); ++id)
+      if ((*pieces)[id].find_first_of("\n:\"*") != std::string::npos)
+        settings.filters.dry_breakers.push_back(static_cast<int32_t>(id));
+  }
+  if (!options.grammar.empty() && !options.json_schema.empty())
+    throw Error(ErrorKind::Usage, "--grammar and --json-schema exclude each other");
+  if (!options.grammar.empty()) settings.grammar = std::make_shared<const Grammar>(whole_file(options.grammar));
+  if (!options.json_schema.empty()) {
+    boost::json::error_code failed;
+    boost::json::parse_options depth;
+    depth.max_depth = 128;
+    const boost::json::value schema = boost::json::parse(whole_file(options.json_schema), failed, {}, depth);
+    if (failed)
+      throw Error(ErrorKind::Usage, fmt::format("'{}' is not JSON: {}", options.json_schema, failed.message()));
+    settings.grammar = std::make_shared<const Grammar>(grammar_of_schema(schema));
+  }
+  return settings;
+}
+
+double per_second(int64_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
+
+}  // namespace harmonics::engine::cli

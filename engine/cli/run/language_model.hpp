@@ -1,0 +1,33 @@
+// A language model opened for the flags of a command.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/cli/options/options.hpp"
+#include "engine/language/chat_template.hpp"
+#include "engine/language/continuation.hpp"
+#include "engine/model/imported.hpp"
+
+namespace harmonics::engine::cli {
+
+struct LanguageModel {
+  // Opens the first positional file. Throws what opening model and tokenizer throw.
+  explicit LanguageModel(const Options& options);
+  // --chat-template FILE, or the model's own.
+  ChatTemplate chat_template(const Options& options) const;
+
+  const std::string path;
+  const ImportedModel imported;
+  const std::shared_ptr<const Tokenizer> tokenizer;
+  const Model model;
+  const std::unique_ptr<Executor> executor;
+  Decoder decoder;
+};
+
+// The choice of tokens that the flags ask for.
+ContinuationSettings continuation_settings(const Options& options, const Tokenizer& tokenizer);
+
+double per_second(int64_t tokens, double seconds);
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,51 @@
+#include "engine/language/chat_template.hpp"
+
+#include <boost/json.hpp>
+
+#include "engine/language/template_run.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+const std::string kTemplateName = "the chat template";
+
+constexpr std::string_view kChatMl =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
+    "'\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+}  // namespace
+
+ChatTemplate::ChatTemplate(std::string_view text, std::string begin, std::string end)
+    : text_(text), begin_(std::move(begin)), end_(std::move(end)), root_(jinja::parse_template(text_, kTemplateName)) {}
+
+ChatTemplate ChatTemplate::usual() {
+  ChatTemplate made(kChatMl);
+  made.own_ = false;
+  return made;
+}
+
+ChatTemplate ChatTemplate::of(const ModelMetadata& metadata, const Tokenizer& tokenizer) {
+  constexpr std::string_view kKey = "tokenizer.chat_template";
+  if (!metadata.has(kKey)) return usual();
+  const auto text = [&](std::optional<int32_t> id) { return id ? tokenizer.written(*id) : std::string(); };
+  return ChatTemplate(metadata.text(kKey), text(tokenizer.bos()), text(tokenizer.eos()));
+}
+
+ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+ChatTemplate::~ChatTemplate() = default;
+
+std::string ChatTemplate::render(const ChatPrompt& prompt) const {
+  using jinja::Value;
+  jinja::Run run(kTemplateName, {}, prompt.now);
+  run.define("messages", Value::of(prompt.messages));
+  run.define("tools", prompt.tools.empty() ? Value::none() : Value::of(prompt.tools));
+  run.define("documents", Value::none());
+  run.define("add_generation_prompt", Value(prompt.answer));
+  run.define("bos_token", Value(begin_));
+  run.define("eos_token", Value(end_));
+  for (const auto& [key, value] : prompt.more) run.define(std::string(key.data(), key.size()), Value::of(value));
+  return run.render(*root_);
+}
+
+}  // namespace harmonics::engine

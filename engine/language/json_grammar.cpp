@@ -1,0 +1,282 @@
+#include "engine/language/json_grammar.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+#include <harmonics/error.hpp>
+
+namespace harmonics::engine {
+
+namespace {
+
+namespace json = boost::json;
+
+constexpr int kSchemaDepth = 64;
+constexpr size_t kSchemaRules = 20'000;
+
+constexpr std::string_view kJsonRules = R"(ws ::= ( " " | "\n" [ \t]{0,20} )?
+string ::= "\"" character* "\""
+character ::= [^"\\\x00-\x1F] | "\\" ( ["\\bfnrt/] | "u" [0-9a-fA-F]{4} )
+integer ::= "-"? natural
+natural ::= "0" | [1-9] [0-9]{0,17}
+number ::= "-"? positive
+positive ::= natural ( "." [0-9]{1,17} )? ( [eE] [+\-]? [0-9]{1,3} )?
+boolean ::= "true" | "false"
+null ::= "null"
+object ::= "{" ws ( string ws ":" ws value ws ( "," ws string ws ":" ws value ws )* )? "}"
+array ::= "[" ws ( value ws ( "," ws value ws )* )? "]"
+value ::= object | array | string | number | boolean | null
+date ::= [0-9]{4} "-" ( "0" [1-9] | "1" [0-2] ) "-" ( "0" [1-9] | [12] [0-9] | "3" [01] )
+time ::= ( [01] [0-9] | "2" [0-3] ) ":" [0-5] [0-9] ":" [0-5] [0-9] ( "." [0-9]{1,9} )? ( "Z" | [+\-] [0-2] [0-9] ":" [0-5] [0-9] )
+hex ::= [0-9a-fA-F]
+)";
+
+// A GBNF literal.
+std::string quoted_gbnf(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\')
+      out += {'\\', c};
+    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F)
+      out += fmt::format("\\x{:02X}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    else
+      out += c;
+  }
+  return out + "\"";
+}
+
+std::string view_of(json::string_view text) { return {text.data(), text.size()}; }
+
+class SchemaGrammar {
+ public:
+  explicit SchemaGrammar(const json::value& schema) : whole_(schema) {}
+
+  std::string run() {
+    std::string root = expression(whole_, "#");
+    std::string text = "root ::= ws " + root + " ws\n" + std::string(kJsonRules);
+    for (const auto& [name, body] : rules_) text += name + " ::= " + body + "\n";
+    return text;
+  }
+
+ private:
+  [[noreturn]] static void fail(const std::string& place, const std::string& what) {
+    throw Error(ErrorKind::Usage, fmt::format("the JSON schema, {}: {}", place, what));
+  }
+
+  std::string rule(const std::string& body) {
+    const std::string name = fmt::format("s{}", rules_.size() + 1);
+    if (rules_.size() >= kSchemaRules) fail("#", fmt::format("it needs more than {} rules", kSchemaRules));
+    rules_.emplace_back(name, body);
+    return name;
+  }
+
+  // What a schema allows, as one term of a sequence.
+  std::string expression(const json::value& schema, const std::string& place) {
+    if (++depth_ > kSchemaDepth) fail(place, fmt::format("it is nested more than {} deep", kSchemaDepth));
+    std::string term;
+    if (schema.is_bool()) {
+      if (!schema.get_bool()) fail(place, "'false' allows nothing");
+      term = "value";
+    } else if (schema.is_object()) {
+      term = of_object(schema.get_object(), place);
+    } else {
+      fail(place, "a schema is an object or true");
+    }
+    --depth_;
+    return term;
+  }
+
+  std::string of_object(const json::object& schema, const std::string& place) {
+    expect_known(schema, place);
+    if (const json::value* const to = schema.if_contains("$ref")) return reference(*to, place);
+    if (const json::value* const one = schema.if_contains("const")) return quoted_gbnf(json::serialize(*one));
+    if (const json::value* const all = schema.if_contains("enum")) return enumeration(*all, place);
+    for (const char* key : {"anyOf", "oneOf", "allOf"})
+      if (const json::value* const all = schema.if_contains(key)) return either(*all, place + "/" + key, key);
+    const json::value* const type = schema.if_contains("type");
+    if (!type) {
+      if (schema.contains("properties") || schema.contains("required")) return object(schema, place);
+      if (schema.contains("items") || schema.contains("prefixItems")) return array(schema, place);
+      return "value";
+    }
+    if (type->is_string()) return of_type(view_of(type->get_string()), schema, place);
+    if (!type->is_array() || type->get_array().empty()) fail(place + "/type", "it is a text or a list of texts");
+    std::string terms;
+    for (const json::value& one : type->get_array()) {
+      if (!one.is_string()) fail(place + "/type", "it is a text or a list of texts");
+      terms += (terms.empty() ? "( " : " | ") + of_type(view_of(one.get_string()), schema, place);
+    }
+    return terms + " )";
+  }
+
+  static void expect_known(const json::object& schema, const std::string& place) {
+    constexpr std::string_view kKnown[] = {
+        "$ref",     "const",    "enum",     "anyOf",      "oneOf",       "allOf",     "type",    "properties",
+        "required", "items",    "minItems", "maxItems",   "prefixItems", "minLength", "format",  "maxLength",
+        "minimum",  "$schema",  "$id",      "$defs",      "definitions", "title",     "default", "description",
+        "examples", "readOnly", "$comment", "deprecated", "writeOnly",   "nullable",  "strict",  "additionalProperties"};
+    for (const auto& [key, value] : schema)
+      if (std::find(std::begin(kKnown), std::end(kKnown), view_of(key)) == std::end(kKnown))
+        fail(place, fmt::format("the keyword '{}' is not supported", view_of(key)));
+  }
+
+  std::string of_type(const std::string& type, const json::object& schema, const std::string& place) {
+    if (type == "object") return object(schema, place);
+    if (type == "array") return array(schema, place);
+    if (type == "string") return text(schema, place);
+    if (type == "boolean" || type == "null") return type;
+    if (type != "integer" && type != "number") fail(place + "/type", fmt::format("'{}' is no type of JSON", type));
+    const json::value* const least = schema.if_contains("minimum");
+    if (!least) return type;
+    if (!least->is_number() || least->to_number<double>() != 0) fail(place + "/minimum", "only 0 is supported");
+    return type == "integer" ? "natural" : "positive";
+  }
+
+  std::string reference(const json::value& to, const std::string& place) {
+    if (!to.is_string() || !to.get_string().starts_with("#")) fail(place + "/$ref", "it must begin with '#'");
+    const std::string path = view_of(to.get_string());
+    if (const auto known = references_.find(path); known != references_.end()) return known->second;
+    json::error_code failed;
+    const json::value* const found = path == "#" ? &whole_ : whole_.find_pointer(path.substr(1), failed);
+    if (!found) fail(place + "/$ref", fmt::format("there is no '{}'", path));
+    const std::string name = rule("");  // recursive references find the name
+    const size_t index = rules_.size() - 1;
+    references_[path] = name;
+    rules_[index].second = expression(*found, path);
+    return name;
+  }
+
+  std::string enumeration(const json::value& all, const std::string& place) {
+    if (!all.is_array() || all.get_array().empty()) fail(place + "/enum", "it is a list of values");
+    std::string terms;
+    for (const json::value& one : all.get_array())
+      terms += (terms.empty() ? "( " : " | ") + quoted_gbnf(json::serialize(one));
+    return terms + " )";
+  }
+
+  std::string either(const json::value& all, const std::string& place, std::string_view key) {
+    if (!all.is_array() || all.get_array().empty()) fail(place, "it is a list of schemas");
+    if (key == "allOf" && all.get_array().size() > 1) fail(place, "several schemas that all hold are not supported");
+    std::string terms;
+    for (size_t i = 0; i < all.get_array().size(); ++i)
+      terms += (i == 0 ? "( " : " | ") + expression(all.get_array()[i], fmt::format("{}/{}", place, i));
+    return terms + " )";
+  }
+
+  static int64_t count(const json::object& schema, const char* key, int64_t otherwise, const std::string& place) {
+    const json::value* const value = schema.if_contains(key);
+    if (!value) return otherwise;
+    if (!value->is_int64() || value->get_int64() < 0 || value->get_int64() > 1000)
+      fail(place + "/" + key, "it is a whole number from 0 to 1000");
+    return value->get_int64();
+  }
+  // "{2,5}" or "{2,}".
+  static std::string times(int64_t least, int64_t most, const std::string& place) {
+    if (most >= 0 && most < least) fail(place, "the least number is larger than the most");
+    return most < 0 ? fmt::format("{{{},}}", least) : fmt::format("{{{},{}}}", least, most);
+  }
+
+  std::string text(const json::object& schema, const std::string& place) {
+    if (const json::value* const format = schema.if_contains("format")) {
+      const std::string name = format->is_string() ? view_of(format->get_string()) : "";
+      if (name == "date" || name == "time") return "\"\\\"\" " + name + " \"\\\"\"";
+      if (name == "date-time") return R"("\"" date "T" time "\"")";
+      if (name == "uuid") return R"("\"" hex{8} "-" hex{4} "-" hex{4} "-" hex{4} "-" hex{12} "\"")";
+      fail(place + "/format", "date, time, date-time and uuid are supported");
+    }
+    if (!schema.contains("minLength") && !schema.contains("maxLength")) return "string";
+    return "\"\\\"\" character" +
+           times(count(schema, "minLength", 0, place), count(schema, "maxLength", -1, place), place) + " \"\\\"\"";
+  }
+
+  std::string array(const json::object& schema, const std::string& place) {
+    std::string first;  // the items of prefixItems
+    int64_t given = 0;
+    if (const json::value* const prefix = schema.if_contains("prefixItems")) {
+      if (!prefix->is_array()) fail(place + "/prefixItems", "it is a list of schemas");
+      for (const json::value& one : prefix->get_array()) {
+        first += (given ? R"( "," ws )" : "") + expression(one, fmt::format("{}/prefixItems/{}", place, given)) + " ws";
+        ++given;
+      }
+    }
+    const json::value* const items = schema.if_contains("items");
+    const bool more = items ? !(items->is_bool() && !items->get_bool()) : given == 0;
+    const int64_t least = std::max<int64_t>(count(schema, "minItems", 0, place) - given, 0);
+    const int64_t most = more ? count(schema, "maxItems", -1, place) : 0;
+    if (most == 0) return "\"[\" ws " + first + " \"]\"";
+    const std::string item = rule((items ? expression(*items, place + "/items") : "value") + " ws");
+    if (given > 0)
+      return fmt::format(R"("[" ws {} ( "," ws {} ){} "]")", first, item,
+                         times(least, most < 0 ? most : std::max<int64_t>(most - given, 0), place));
+    const std::string list = fmt::format(R"({} ( "," ws {} ){})", item, item,
+                                         times(std::max<int64_t>(least - 1, 0), most < 0 ? most : most - 1, place));
+    return least > 0 ? "\"[\" ws " + list + " \"]\"" : "\"[\" ws ( " + list + " )? \"]\"";
+  }
+
+  struct Property {
+    std::string term;  // "name": value
+    bool required;
+  };
+
+  std::vector<Property> properties(const json::object& schema, const std::string& place) {
+    std::vector<Property> all;
+    std::vector<std::string> required;
+    if (const json::value* const names = schema.if_contains("required")) {
+      if (!names->is_array()) fail(place + "/required", "it is a list of names");
+      for (const json::value& name : names->get_array()) {
+        if (!name.is_string()) fail(place + "/required", "it is a list of names");
+        required.push_back(view_of(name.get_string()));
+      }
+    }
+    const auto add = [&](const std::string& name, const std::string& term, bool needed) {
+      const std::string key = quoted_gbnf(json::serialize(json::value(json::string_view(name))));
+      all.push_back({rule(key + " ws \":\" ws " + term + " ws"), needed});
+    };
+    if (const json::value* const given = schema.if_contains("properties")) {
+      if (!given->is_object()) fail(place + "/properties", "it is an object of schemas");
+      for (const auto& [key, value] : given->get_object()) {
+        const std::string name = view_of(key);
+        const auto at = std::find(required.begin(), required.end(), name);
+        const bool needed = at != required.end();
+        if (needed) required.erase(at);
+        add(name, expression(value, place + "/properties/" + name), needed);
+      }
+    }
+    for (const std::string& name : required) add(name, "value", true);  // required, but not described
+    return all;
+  }
+
+  std::string object(const json::object& schema, const std::string& place) {
+    const std::vector<Property> all = properties(schema, place);
+    const json::value* const other = schema.if_contains("additionalProperties");
+    std::string more;  // one further member
+    if (other ? !(other->is_bool() && !other->get_bool()) : all.empty())
+      more = rule("string ws \":\" ws " + (other ? expression(*other, place + "/additionalProperties") : "value") + " ws");
+    // What may follow the first i properties: as the first member, and behind another one.
+    std::string first = more.empty() ? "\"\"" : rule(fmt::format(R"(( {} ( "," ws {} )* )?)", more, more));
+    std::string behind = more.empty() ? "\"\"" : rule(fmt::format(R"(( "," ws {} )*)", more));
+    for (size_t i = all.size(); i-- > 0;) {
+      const std::string taken = fmt::format("{} {}", all[i].term, behind);
+      const std::string next = fmt::format(R"("," ws {})", taken);
+      first = rule(all[i].required ? taken : fmt::format("{} | {}", taken, first));
+      behind = rule(all[i].required ? next : fmt::format("{} | {}", next, behind));
+    }
+    return fmt::format(R"("{{" ws {} "}}")", first);
+  }
+
+  const json::value& whole_;
+  std::vector<std::pair<std::string, std::string>> rules_;
+  std::map<std::string, std::string> references_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+std::string json_object_grammar() { return "root ::= ws object ws\n" + std::string(kJsonRules); }
+
+std::string grammar_of_schema(const boost::json::value& schema) { return SchemaGrammar(schema).run(); }
+
+}  // namespace harmonics::engine

@@ -1,0 +1,321 @@
+// The functions of chat templates, and the methods of their values.
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "engine/language/template_run.hpp"
+#include "engine/language/template_text.hpp"
+#include "formats/utf8.hpp"
+
+namespace harmonics::engine::jinja {
+
+namespace {
+
+using Given = const CallArguments&;
+
+constexpr std::string_view kFunctions[] = {"range", "dict", "namespace", "raise_exception", "strftime_now"};
+constexpr std::string_view kTextMethods[] = {
+    "strip",   "lstrip", "rstrip", "split",        "rsplit",       "splitlines", "startswith", "endswith",   "replace",
+    "upper",   "lower",  "title",  "find",         "rfind",        "count",      "join",       "capitalize", "isdigit",
+    "isspace", "index",  "format", "removeprefix", "removesuffix", "isalpha",    "isalnum"};
+constexpr std::string_view kMapMethods[] = {"get", "items", "keys", "values", "copy"};
+constexpr std::string_view kListMethods[] = {"index", "count"};
+// Methods that would change a value.
+constexpr std::string_view kChanges[] = {"append", "extend", "insert",     "remove",  "pop",    "clear",
+                                         "sort",   "update", "setdefault", "popitem", "reverse"};
+
+[[noreturn]] void fail_call(const std::string& what) { throw Error(ErrorKind::Usage, what); }
+
+template <size_t n>
+bool is_among(const std::string_view (&names)[n], std::string_view name) {
+  return std::find(names, names + n, name) != names + n;
+}
+
+const Value& needed(Given given, size_t place, const char* name, const std::string& method) {
+  const Value* const value = given.find(place, name);
+  if (!value) fail_call(fmt::format("'{}' needs a value", method));
+  return *value;
+}
+const std::string& text_needed(Given given, size_t place, const char* name, const std::string& method) {
+  const Value& value = needed(given, place, name, method);
+  if (!value.is_text()) fail_call(fmt::format("'{}' needs a text, not {}", method, value.kind()));
+  return value.text();
+}
+int64_t integer_or(const Value* value, int64_t otherwise, const std::string& method) {
+  if (!value || value->is_none()) return otherwise;
+  if (!value->is_number() || value->is_real())
+    fail_call(fmt::format("'{}' needs a whole number, not {}", method, value->kind()));
+  return value->integer();
+}
+
+Value list_of(Run& run, const std::vector<std::string_view>& parts) {
+  run.charge(parts.size() * 2 * sizeof(Value));
+  List items;
+  for (const std::string_view part : parts) items.emplace_back(part);
+  return Value::list(std::move(items));
+}
+
+Value split_method(Run& run, const std::string& name, const std::string& text, Given given) {
+  given.expect(name, {"sep", "maxsplit"});
+  const Value* const separator = given.find(0, "sep");
+  const int64_t most = integer_or(given.find(1, "maxsplit"), -1, name);
+  const bool from_right = name == "rsplit";
+  run.charge(text.size());
+  if (!separator || separator->is_none()) return list_of(run, split_words(text, most, from_right));
+  if (!separator->is_text() || separator->text().empty()) fail_call(fmt::format("'{}' needs a text to split at", name));
+  run.charge(count_of(text, separator->text()) * sizeof(Value));
+  return list_of(run, split_at(text, separator->text(), most, from_right));
+}
+
+Value strip_method(const std::string& name, const std::string& text, Given given) {
+  given.expect(name, {"chars"});
+  const Value* const which = given.find(0, "chars");
+  const bool some = which && !which->is_none();
+  return Value(
+      stripped(text, name != "rstrip", name != "lstrip", some ? &text_needed(given, 0, "chars", name) : nullptr));
+}
+
+Value replace_method(Run& run, const std::string& text, Given given) {
+  given.expect("replace", {"old", "new", "count"});
+  const std::string &from = text_needed(given, 0, "old", "replace"), &to = text_needed(given, 1, "new", "replace");
+  const int64_t most = integer_or(given.find(2, "count"), -1, "replace");
+  const size_t times = from.empty() ? characters_in(text) + 1 : count_of(text, from);
+  run.charge(text.size() + times * to.size());
+  std::string out;
+  int64_t done = 0;
+  const auto may = [&] { return most < 0 || done < most; };
+  for (size_t at = 0; at <= text.size();) {
+    if (from.empty()) {
+      if (may()) ++done, out += to;
+      if (at == text.size()) break;
+      const size_t length = decode_utf8(text, at).length;
+      out.append(text, at, length);
+      at += length;
+      continue;
+    }
+    const size_t found = may() ? text.find(from, at) : std::string::npos;
+    out.append(text, at, found == std::string::npos ? found : found - at);
+    if (found == std::string::npos) break;
+    ++done, out += to;
+    at = found + from.size();
+  }
+  return Value(std::move(out));
+}
+
+// startswith and endswith take one text or a list of them.
+Value affix_method(Run& run, const std::string& name, const std::string& text, Given given) {
+  given.expect(name, {"prefix"});
+  const Value& affix = needed(given, 0, "prefix", name);
+  const auto holds = [&](const Value& one) {
+    if (!one.is_text()) fail_call(fmt::format("'{}' needs a text, not {}", name, one.kind()));
+    return name == "startswith" ? text.starts_with(one.text()) : text.ends_with(one.text());
+  };
+  if (affix.is_text()) return Value(holds(affix));
+  const List all = items_of(run, affix);
+  return Value(std::any_of(all.begin(), all.end(), holds));
+}
+
+Value find_method(const std::string& name, const std::string& text, Given given) {
+  given.expect(name, {"sub"});
+  const std::string& part = text_needed(given, 0, "sub", name);
+  if (name == "count")
+    return Value(static_cast<int64_t>(part.empty() ? characters_in(text) + 1 : count_of(text, part)));
+  const size_t at = name == "rfind" ? text.rfind(part) : text.find(part);
+  if (at != std::string::npos) return Value(static_cast<int64_t>(characters_in(std::string_view(text).substr(0, at))));
+  if (name == "index") fail_call("'index' finds nothing");
+  return Value(int64_t{-1});
+}
+
+// "{}" and "{0}" and "{name}", without formats.
+Value format_method(Run& run, const std::string& text, Given given) {
+  std::string out;
+  size_t next = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if ((c == '{' || c == '}') && at + 1 < text.size() && text[at + 1] == c) {
+      out += c;
+      ++at;
+    } else if (c == '{') {
+      const size_t end = text.find('}', at);
+      if (end == std::string::npos) fail_call("'format' lacks a '}'");
+      const std::string field = text.substr(at + 1, end - at - 1);
+      const bool digits =
+          !field.empty() && field.size() < 4 && field.find_first_not_of("0123456789") == std::string::npos;
+      const size_t place = field.empty() ? next++
+                           : digits      ? static_cast<size_t>(std::stoi(field))
+                                         : given.values.size();
+      const Value* const value = given.find(place, field);
+      if (!value) fail_call(fmt::format("'format' has no value for '{{{}}}'", printable(field)));
+      run.charge(value->weight());
+      out += text_of(*value);
+      at = end;
+    } else {
+      out += c;
+    }
+  }
+  return Value(std::move(out));
+}
+
+bool all_are(const std::string& text, bool (*holds)(char)) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), holds);
+}
+
+bool is_ascii_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_ascii_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+Value text_method(Run& run, const std::string& name, const std::string& text, Given given) {
+  run.charge(text.size());
+  if (name == "strip" || name == "lstrip" || name == "rstrip") return strip_method(name, text, given);
+  if (name == "split" || name == "rsplit") return split_method(run, name, text, given);
+  if (name == "splitlines") {
+    const Value* const ends = given.find(0, "keepends");
+    run.charge(count_of(text, "\n") * sizeof(Value));
+    return list_of(run, split_lines(text, ends && ends->truth()));
+  }
+  if (name == "startswith" || name == "endswith") return affix_method(run, name, text, given);
+  if (name == "replace") return replace_method(run, text, given);
+  if (name == "find" || name == "rfind" || name == "index" || name == "count") return find_method(name, text, given);
+  if (name == "format") return format_method(run, text, given);
+  if (name == "join") {
+    CallArguments separator;
+    separator.values = {Value(text)};
+    return apply_filter(run, "join", needed(given, 0, "iterable", name), separator);
+  }
+  if (name == "removeprefix" || name == "removesuffix") {
+    const std::string& part = text_needed(given, 0, "prefix", name);
+    if (name == "removeprefix") return Value(text.starts_with(part) ? text.substr(part.size()) : text);
+    return Value(text.ends_with(part) ? text.substr(0, text.size() - part.size()) : text);
+  }
+  given.expect(name, {});
+  if (name == "upper") return Value(upper_case(text));
+  if (name == "lower") return Value(lower_case(text));
+  if (name == "title") return Value(title_case(text, true));
+  if (name == "capitalize") return Value(capitalised(text));
+  if (name == "isdigit") return Value(all_are(text, is_ascii_digit));
+  if (name == "isalpha") return Value(all_are(text, is_ascii_letter));
+  if (name == "isalnum") return Value(all_are(text, [](char c) { return is_ascii_digit(c) || is_ascii_letter(c); }));
+  return Value(!text.empty() && stripped(text, true, false).empty());  // isspace
+}
+
+Value map_method(Run& run, const std::string& name, const Value& self, Given given) {
+  if (name == "get") {
+    given.expect(name, {"key", "default"});
+    run.spend(self.entries().size() / 16);
+    if (const Value* const found = self.find(needed(given, 0, "key", name))) return *found;
+    const Value* const otherwise = given.find(1, "default");
+    return otherwise ? *otherwise : Value::none();
+  }
+  given.expect(name, {});
+  if (name == "items") return apply_filter(run, "items", self, {});
+  if (name == "copy") return self;
+  run.charge(self.entries().size() * sizeof(Value));
+  List items;
+  for (const auto& [key, value] : self.entries()) items.push_back(name == "keys" ? key : value);
+  return Value::list(std::move(items));
+}
+
+Value list_method(const std::string& name, const Value& self, Given given) {
+  given.expect(name, {"value"});
+  const Value& wanted = needed(given, 0, "value", name);
+  const List& items = self.items();
+  const auto same = [&](const Value& item) { return equal(item, wanted); };
+  if (name == "count") return Value(static_cast<int64_t>(std::count_if(items.begin(), items.end(), same)));
+  const auto at = std::find_if(items.begin(), items.end(), same);
+  if (at == items.end()) fail_call("'index' finds nothing");
+  return Value(static_cast<int64_t>(at - items.begin()));
+}
+
+Value range_function(Run& run, Given given) {
+  given.expect("range", {"start", "stop", "step"});
+  if (given.values.empty()) fail_call("'range' needs a number");
+  const auto number = [&](size_t i) { return integer_or(&given.values[i], 0, "range"); };
+  const bool one = given.values.size() == 1;
+  const int64_t begin = one ? 0 : number(0), end = number(one ? 0 : 1), step = given.values.size() > 2 ? number(2) : 1;
+  constexpr int64_t kMost = 100'000;  // as Jinja's sandbox
+  if (step == 0) fail_call("the step of 'range' is 0");
+  List items;
+  for (int64_t i = begin; step > 0 ? i < end : i > end;) {
+    if (static_cast<int64_t>(items.size()) == kMost) fail_call(fmt::format("'range' has more than {} numbers", kMost));
+    items.emplace_back(i);
+    if (__builtin_add_overflow(i, step, &i)) break;
+  }
+  run.charge(items.size() * sizeof(Value));
+  run.spend(items.size() / 16);
+  return Value::list(std::move(items));
+}
+
+Value time_function(Run& run, Given given) {
+  const std::string& format = text_needed(given, 0, "format", "strftime_now");
+  if (format.size() > 256) fail_call("the format of 'strftime_now' has more than 256 bytes");
+  std::tm local{};
+  const std::time_t now = run.now();
+  ::localtime_r(&now, &local);
+  char buffer[2048];
+  return Value(std::string(buffer, std::strftime(buffer, sizeof buffer, format.c_str(), &local)));
+}
+
+Value free_function(Run& run, const std::string& name, Given given) {
+  if (name == "range") return range_function(run, given);
+  if (name == "strftime_now") return time_function(run, given);
+  if (name == "raise_exception") fail_call(text_of(needed(given, 0, "message", name)));
+  if (name == "dict") {
+    Map entries;
+    for (const auto& [key, value] : given.named) entries.emplace_back(Value(key), value);
+    return Value::map(std::move(entries));
+  }
+  const auto space = std::make_shared<NamespaceObject>();
+  if (!given.values.empty() && given.values[0].is_map())
+    for (const auto& [key, value] : given.values[0].entries()) space->set(text_of(key), value);
+  for (const auto& [key, value] : given.named) space->set(key, value);
+  return Value::space(space);
+}
+
+}  // namespace
+
+bool has_function(std::string_view name) { return is_among(kFunctions, name); }
+
+bool has_method(const Value& self, std::string_view name) {
+  if (self.is_text()) return is_among(kTextMethods, name);
+  if (self.is_map()) return is_among(kMapMethods, name) || (is_among(kChanges, name) && !self.find(name));
+  return self.is_list() && (is_among(kListMethods, name) || is_among(kChanges, name));
+}
+
+Value call_function(Run& run, const Callable& function, const CallArguments& given) {
+  const std::string& name = function.name;
+  if (!function.self) return free_function(run, name, given);
+  const Value& self = *function.self;
+  if (self.is_text()) return text_method(run, name, self.text(), given);
+  if (name == "cycle" && self.is_integer()) {
+    if (given.values.empty()) fail_call("'cycle' needs values");
+    return given.values[static_cast<size_t>(self.integer()) % given.values.size()];
+  }
+  if (is_among(kChanges, name))
+    fail_call(fmt::format("'{}' would change {}, and templates may not", name, self.kind()));
+  return self.is_map() ? map_method(run, name, self, given) : list_method(name, self, given);
+}
+
+List items_of(Run& run, const Value& value) {
+  if (value.is_list()) {
+    run.charge(value.items().size() * sizeof(Value));
+    run.spend(value.items().size() / 16);
+    return value.items();
+  }
+  if (value.is_undefined()) return {};
+  List items;
+  if (value.is_map()) {
+    run.charge(value.entries().size() * sizeof(Value));
+    for (const auto& [key, item] : value.entries()) items.push_back(key);
+    return items;
+  }
+  if (!value.is_text()) fail_call(fmt::format("{} has no items", value.kind()));
+  const std::string& text = value.text();
+  run.charge(text.size() * 2 * sizeof(Value));
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = decode_utf8(text, at).length;
+    items.emplace_back(std::string_view(text).substr(at, length));
+    at += length;
+  }
+  return items;
+}
+
+}  // namespace harmonics::engine::jinja

@@ -1,0 +1,110 @@
+// A chat template while it runs. It reaches nothing but the values that it is given.
+#pragma once
+
+#include <ctime>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/language/template_syntax.hpp"
+#include "engine/language/template_value.hpp"
+
+namespace harmonics::engine::jinja {
+
+// What one run may take. A run that needs more ends with ErrorKind::Usage.
+struct RunLimits {
+  uint64_t steps = 2'000'000;            // evaluated nodes, and bytes of values in units of 64
+  uint64_t bytes = uint64_t{64} << 20;   // of all values that are made
+  uint64_t output = uint64_t{16} << 20;  // bytes
+  int depth = 400;                       // of nodes that are evaluated inside one another
+};
+
+struct Scope {
+  std::map<std::string, Value, std::less<>> names;
+  std::shared_ptr<Scope> parent;
+};
+
+struct Macro {
+  const Node* node;
+  std::weak_ptr<Scope> scope;  // that it was defined in
+};
+
+// The values of a call, without the one before '|' or '.'.
+struct CallArguments {
+  std::vector<Value> values;
+  std::vector<std::pair<std::string, Value>> named;
+
+  // By place or name; null: not given.
+  const Value* find(size_t place, std::string_view name) const;
+  // Throws ErrorKind::Usage for more values or other names than `names`.
+  void expect(std::string_view what, std::initializer_list<std::string_view> names) const;
+};
+
+class Run {
+ public:
+  Run(const std::string& name, const RunLimits& limits, std::time_t now);
+
+  void define(const std::string& name, Value value) { scope_->names[name] = std::move(value); }
+  // Throws ErrorKind::Usage with the place.
+  std::string render(const Node& root);
+
+  // For the functions of the language; they throw ErrorKind::Usage.
+  void spend(uint64_t steps);
+  void charge(uint64_t bytes);  // before they are allocated
+  Value attribute(const Value& of, const std::string& name);
+  Value item(const Value& of, const Value& key);
+  std::time_t now() const { return now_; }
+
+ private:
+  enum class Flow { next, leave_loop, next_item };
+
+  Flow execute(const Node& node);
+  Flow execute_one(const Node& node);
+  Flow branch(const Node& node);
+  Flow loop(const Node& node);
+  void assign(const Node& node, Value value);
+  void bind(const std::vector<std::string>& targets, const Value& value);
+  void print(std::string_view text);
+  std::string captured(const Node& body);
+
+  Value evaluate(const Node& node);
+  Value evaluate_one(const Node& node);
+  Value name_of(const Node& node);
+  Value slice(const Node& node);
+  Value map(const Node& node);
+  Value unary(const Node& node);
+  Value binary(const Node& node);
+  Value arithmetic(const std::string& sign, const Value& a, const Value& b);
+  Value compare(const Node& node);
+  bool contains(const Value& all, const Value& one);
+  CallArguments arguments(const Node& node);
+  Value call(const Node& node);
+  Value call_macro(const Macro& macro, const CallArguments& arguments);
+
+  const std::string& name_;
+  const RunLimits limits_;
+  const std::time_t now_;
+  std::shared_ptr<Scope> scope_ = std::make_shared<Scope>();
+  std::string* out_ = nullptr;
+  const Value* filtered_ = nullptr;  // what the text of a set block stands for
+  uint64_t steps_ = 0, bytes_ = 0, written_ = 0;
+  int depth_ = 0;
+  std::optional<Span> place_;  // of the error
+};
+
+// `value | name(arguments)`, `value is name(arguments)`, self.name(arguments) or name(arguments). They throw
+// ErrorKind::Usage for names that do not exist.
+Value apply_filter(Run& run, const std::string& name, const Value& value, const CallArguments& arguments);
+bool apply_test(Run& run, const std::string& name, const Value& value, const CallArguments& arguments);
+Value call_function(Run& run, const Callable& function, const CallArguments& arguments);
+// Whether values of the kind of `self` have this method; without `self`: whether there is this function.
+bool has_method(const Value& self, std::string_view name);
+bool has_function(std::string_view name);
+// The items of a list, the keys of a map, the characters of a text; none of an undefined value.
+List items_of(Run& run, const Value& value);
+
+}  // namespace harmonics::engine::jinja

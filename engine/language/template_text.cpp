@@ -1,0 +1,159 @@
+#include "engine/language/template_text.hpp"
+
+#include <algorithm>
+
+#include "formats/utf8.hpp"
+
+namespace harmonics::engine::jinja {
+
+namespace {
+
+bool is_space(char32_t c) {
+  return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+// The place of the last character.
+size_t last_character(std::string_view text) {
+  size_t at = text.size() - 1;
+  while (at > 0 && continues_character(text[at])) --at;
+  return at;
+}
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+char to_upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
+char to_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+bool is_in(std::string_view text, size_t at, const std::string* which) {
+  const CodePoint point = decode_utf8(text, at);
+  return which ? which->find(text.substr(at, point.length)) != std::string::npos : is_space(point.value);
+}
+
+}  // namespace
+
+size_t characters_in(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return !continues_character(c); }));
+}
+
+std::string_view characters(std::string_view text, int64_t first, int64_t last) {
+  size_t begin = text.size(), end = text.size();
+  int64_t number = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (continues_character(text[at])) continue;
+    if (number == first) begin = at;
+    if (number == last) {
+      end = at;
+      break;
+    }
+    ++number;
+  }
+  return begin < end ? text.substr(begin, end - begin) : std::string_view();
+}
+
+std::string_view stripped(std::string_view text, bool left, bool right, const std::string* which) {
+  while (left && !text.empty() && is_in(text, 0, which)) text.remove_prefix(decode_utf8(text, 0).length);
+  while (right && !text.empty()) {
+    const size_t at = last_character(text);
+    if (!is_in(text, at, which)) break;
+    text = text.substr(0, at);
+  }
+  return text;
+}
+
+std::vector<std::string_view> split_words(std::string_view text, int64_t most, bool from_right) {
+  std::vector<std::string_view> parts;
+  text = stripped(text, !from_right, from_right);
+  while (!text.empty()) {
+    if (most >= 0 && static_cast<int64_t>(parts.size()) == most) {
+      parts.push_back(text);
+      break;
+    }
+    if (from_right) {
+      size_t begin = text.size();
+      while (begin > 0) {
+        const size_t at = last_character(text.substr(0, begin));
+        if (is_in(text, at, nullptr)) break;
+        begin = at;
+      }
+      parts.push_back(text.substr(begin));
+      text = stripped(text.substr(0, begin), false, true);
+    } else {
+      size_t end = 0;
+      while (end < text.size() && !is_in(text, end, nullptr)) end += decode_utf8(text, end).length;
+      parts.push_back(text.substr(0, end));
+      text = stripped(text.substr(end), true, false);
+    }
+  }
+  if (from_right) std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
+std::vector<std::string_view> split_at(std::string_view text, std::string_view separator, int64_t most,
+                                       bool from_right) {
+  std::vector<std::string_view> parts;
+  while (most < 0 || static_cast<int64_t>(parts.size()) < most) {
+    const size_t at = from_right ? text.rfind(separator) : text.find(separator);
+    if (at == std::string_view::npos) break;
+    const std::string_view before = text.substr(0, at), behind = text.substr(at + separator.size());
+    parts.push_back(from_right ? behind : before);
+    text = from_right ? before : behind;
+  }
+  parts.push_back(text);
+  if (from_right) std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
+std::vector<std::string_view> split_lines(std::string_view text, bool with_ends) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    size_t end = text.find_first_of("\r\n\v\f");
+    size_t behind = text.size();
+    if (end == std::string_view::npos)
+      end = text.size();
+    else
+      behind = end + (text.substr(end, 2) == "\r\n" ? 2 : 1);
+    lines.push_back(text.substr(0, with_ends ? behind : end));
+    text.remove_prefix(behind);
+  }
+  return lines;
+}
+
+size_t count_of(std::string_view text, std::string_view part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + part.size())) ++count;
+  return count;
+}
+
+std::string upper_case(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), to_upper);
+  return out;
+}
+
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), to_lower);
+  return out;
+}
+
+std::string capitalised(std::string_view text) {
+  std::string out = lower_case(text);
+  if (!out.empty()) out[0] = to_upper(out[0]);
+  return out;
+}
+
+// The method of Python begins a word behind anything but a letter; the filter of Jinja behind white space and -({[<.
+std::string title_case(std::string_view text, bool words_of_letters) {
+  std::string out = lower_case(text);
+  bool begins = true;
+  for (char& c : out) {
+    if (begins) c = to_upper(c);
+    begins = words_of_letters ? !is_letter(c) && static_cast<unsigned char>(c) < 0x80
+                              : is_space(static_cast<unsigned char>(c)) ||
+                                    std::string_view("-({[<").find(c) != std::string_view::npos;
+  }
+  return out;
+}
+
+}  // namespace harmonics::engine::jinja

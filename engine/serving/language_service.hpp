@@ -1,0 +1,74 @@
+// LanguageService: serves a language model by the HTTP APIs of OpenAI and Ollama.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/language/chat_template.hpp"
+#include "engine/serving/api_route.hpp"
+#include "engine/serving/service.hpp"
+#include "engine/serving/text_request.hpp"
+#include "engine/serving/text_worker.hpp"
+
+namespace harmonics::engine {
+
+// What clients are told about the model.
+struct ServedModel {
+  std::string name, architecture;
+  uint64_t bytes = 0, parameters = 0;
+  int64_t context = 0, vocabulary = 0;
+  int64_t since = 0;  // seconds since 1970
+};
+
+class LanguageService : public HttpHandler {
+ public:
+  // All but the settings must outlive it. `usual`: what requests do not say.
+  LanguageService(ServiceSettings settings, ServedModel model, TextWorker& worker, const Tokenizer& tokenizer,
+                  const ChatTemplate& format, ContinuationSettings usual);
+
+  // Serves a file to GET requests without a token. Before requests arrive.
+  void put(const std::string& path, ServiceReply file) { files_[path] = std::move(file); }
+  void handle(ServiceRequest request, Answer answer) override;
+  const std::string& known_paths() const override;
+  static std::vector<const ApiRoute*> routes();
+
+ private:
+  struct Route : ApiRoute {
+    void (LanguageService::*handle)(ServiceRequest& request, const Answer& answer);
+  };
+  static const Route kRoutes[];
+  static std::span<const Route> table();
+
+  void chat(ServiceRequest& request, const Answer& answer);
+  void completion(ServiceRequest& request, const Answer& answer);
+  void ollama_chat(ServiceRequest& request, const Answer& answer);
+  void ollama_generate(ServiceRequest& request, const Answer& answer);
+  void models(ServiceRequest& request, const Answer& answer);
+  void tags(ServiceRequest& request, const Answer& answer);
+  void show(ServiceRequest& request, const Answer& answer);
+  void running(ServiceRequest& request, const Answer& answer);
+  void version(ServiceRequest& request, const Answer& answer);
+  void metrics(ServiceRequest& request, const Answer& answer);
+  void health(ServiceRequest& request, const Answer& answer);
+  void describe(ServiceRequest& request, const Answer& answer);
+  void file(ServiceRequest& request, const Answer& answer);
+  void write_text(TextApi api, ServiceRequest& request, const Answer& answer);
+  TextJob::Prompt prompt_of(TextRequest& request, std::string& text);
+  boost::json::object ollama_model() const;
+
+  const ServiceSettings settings_;
+  const ServedModel model_;
+  TextWorker& worker_;
+  const Tokenizer& tokenizer_;
+  const ChatTemplate& format_;
+  const ContinuationSettings usual_;
+  std::map<std::string, ServiceReply> files_;
+  std::atomic<uint64_t> number_{0};  // of the last text
+};
+
+}  // namespace harmonics::engine

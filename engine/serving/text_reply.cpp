@@ -1,0 +1,254 @@
+#include <cmath>
+#include <ctime>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+#include <harmonics/error.hpp>
+
+#include "engine/serving/json_text.hpp"
+#include "engine/serving/text_request.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+namespace json = boost::json;
+
+bool is_openai(TextApi api) { return api == TextApi::chat || api == TextApi::completion; }
+
+json::object usage_of(const Continuation& done) {
+  return {{"prompt_tokens", done.prompt_tokens},
+          {"completion_tokens", done.tokens},
+          {"total_tokens", done.prompt_tokens + done.tokens},
+          {"prompt_tokens_details", {{"cached_tokens", done.reused_tokens}}}};
+}
+
+int64_t nanoseconds(double seconds) { return static_cast<int64_t>(seconds * 1e9); }
+
+json::array bytes_of_token(const std::string& text) {
+  json::array all;
+  for (const char byte : text) all.push_back(static_cast<unsigned char>(byte));
+  return all;
+}
+
+}  // namespace
+
+std::string timestamp(int64_t seconds) {
+  const auto time = static_cast<std::time_t>(seconds);
+  std::tm utc{};
+  ::gmtime_r(&time, &utc);
+  char text[32];
+  return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc));
+}
+
+TextReply::TextReply(const TextRequest& request, const Tokenizer& tokenizer, const std::string& prompt, std::string id,
+                     int64_t now)
+    : api_(request.api),
+      model_(request.model),
+      id_(std::move(id)),
+      now_(now),
+      usage_(request.usage),
+      probabilities_(request.settings.log_probabilities.has_value()),
+      tokenizer_(tokenizer) {
+  if (request.conversation) reader_.emplace(request.tools, prompt);
+}
+
+const char* TextReply::stream_type() const { return is_openai(api_) ? "text/event-stream" : "application/x-ndjson"; }
+
+std::string TextReply::error_body(TextApi api, const std::string& message, int status) {
+  if (!is_openai(api)) return json_line({{"error", message}}) + "\n";
+  const char* const type = status == 401 ? "authentication_error" : status < 500 ? "invalid_request_error" : "server_error";
+  return json_line({{"error", {{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}}}}) + "\n";
+}
+
+std::string TextReply::line(json::object object) const {
+  return is_openai(api_) ? "data: " + json_line(object) + "\n\n" : json_line(object) + "\n";
+}
+
+json::object TextReply::head(const char* object) const {
+  return {{"id", id_}, {"object", object}, {"created", now_}, {"model", model_}};
+}
+
+const char* TextReply::reason(const Continuation& done) const {
+  if (done.end == EndOfText::tokens || done.end == EndOfText::context) return "length";
+  return !calls_.empty() && api_ == TextApi::chat ? "tool_calls" : "stop";
+}
+
+json::value TextReply::calls(bool indexed) const {
+  json::array all;
+  for (size_t i = indexed ? told_calls_ : 0; i < calls_.size(); ++i) {
+    json::object function{{"name", calls_[i].text}};
+    json::object call;
+    if (indexed) call["index"] = i;
+    if (is_openai(api_)) {
+      function["arguments"] = calls_[i].arguments;
+      call["id"] = fmt::format("call_{}_{}", id_.substr(id_.find('-') + 1), i);
+      call["type"] = "function";
+    } else {
+      json::error_code failed;
+      json::value arguments = json::parse(calls_[i].arguments, failed);
+      function["arguments"] = failed ? json::value(json::object()) : std::move(arguments);
+    }
+    call["function"] = std::move(function);
+    all.push_back(std::move(call));
+  }
+  return all;
+}
+
+json::value TextReply::probabilities(const Continuation& done, size_t from) const {
+  if (!probabilities_) return nullptr;
+  const auto text = [&](int32_t id) { return tokenizer_.written(id); };
+  if (api_ == TextApi::chat) {
+    json::array content;
+    for (size_t i = from; i < done.chosen.size(); ++i) {
+      json::array best;
+      for (const TokenProbability& other : done.chosen[i].best)
+        best.push_back(json::object{
+            {"token", text(other.id)}, {"logprob", other.log_probability}, {"bytes", bytes_of_token(text(other.id))}});
+      const std::string token = text(done.chosen[i].id);
+      content.push_back(json::object{{"token", token},
+                                     {"logprob", done.chosen[i].log_probability},
+                                     {"bytes", bytes_of_token(token)},
+                                     {"top_logprobs", std::move(best)}});
+    }
+    return json::object{{"content", std::move(content)}};
+  }
+  json::array tokens, values, best;
+  for (size_t i = from; i < done.chosen.size(); ++i) {
+    tokens.push_back(json::value(json::string_view(text(done.chosen[i].id))));
+    values.push_back(done.chosen[i].log_probability);
+    json::object likely;
+    for (const TokenProbability& other : done.chosen[i].best) likely[text(other.id)] = other.log_probability;
+    best.push_back(std::move(likely));
+  }
+  return json::object{{"tokens", std::move(tokens)}, {"token_logprobs", std::move(values)}, {"top_logprobs", std::move(best)}};
+}
+
+// A line of Ollama's stream without its text, or with `done` the last one.
+json::object TextReply::ollama(const Continuation* done) const {
+  json::object object{{"model", model_}, {"created_at", timestamp(now_)}, {"done", done != nullptr}};
+  if (!done) return object;
+  object["done_reason"] = reason(*done);
+  object["total_duration"] = nanoseconds(done->prompt_seconds + done->seconds);
+  object["load_duration"] = 0;
+  object["prompt_eval_count"] = done->prompt_tokens;
+  object["prompt_eval_duration"] = nanoseconds(done->prompt_seconds);
+  object["eval_count"] = done->tokens;
+  object["eval_duration"] = nanoseconds(done->seconds);
+  return object;
+}
+
+std::string TextReply::begin() {
+  if (api_ != TextApi::chat) return "";
+  json::object object = head("chat.completion.chunk");
+  object["choices"] = json::array{json::object{
+      {"index", 0}, {"delta", {{"role", "assistant"}, {"content", ""}}}, {"logprobs", nullptr}, {"finish_reason", nullptr}}};
+  return line(std::move(object));
+}
+
+// Remembers the parts, and returns them as lines of a stream.
+std::string TextReply::piece(const std::vector<AnswerPart>& parts, const Continuation& done) {
+  std::string lines;
+  for (const AnswerPart& part : parts) {
+    const bool content = part.kind == AnswerPart::content, call = part.kind == AnswerPart::call;
+    if (content) content_ += part.text;
+    if (part.kind == AnswerPart::reasoning) reasoning_ += part.text;
+    if (call) calls_.push_back(part);
+    json::object object;
+    if (api_ == TextApi::chat) {
+      json::object delta;
+      if (call) delta["tool_calls"] = calls(true);
+      else delta[content ? "content" : "reasoning_content"] = part.text;
+      object = head("chat.completion.chunk");
+      object["choices"] = json::array{json::object{{"index", 0},
+                                                   {"delta", std::move(delta)},
+                                                   {"logprobs", probabilities(done, told_)},
+                                                   {"finish_reason", nullptr}}};
+    } else if (api_ == TextApi::completion) {
+      object = head("text_completion");
+      object["choices"] = json::array{json::object{
+          {"index", 0}, {"text", part.text}, {"logprobs", probabilities(done, told_)}, {"finish_reason", nullptr}}};
+    } else {
+      object = ollama(nullptr);
+      if (api_ == TextApi::ollama_generate) {
+        object["response"] = content ? json::value(json::string_view(part.text)) : json::value("");
+        if (!content) object["thinking"] = part.text;
+      } else {
+        json::object message{{"role", "assistant"}, {"content", content ? part.text : std::string()}};
+        if (call) message["tool_calls"] = calls(true);
+        else if (!content) message["thinking"] = part.text;
+        object["message"] = std::move(message);
+      }
+    }
+    told_ = done.chosen.size();
+    told_calls_ = calls_.size();
+    lines += line(std::move(object));
+  }
+  return lines;
+}
+
+std::string TextReply::more(const std::string& text, const Continuation& done) {
+  if (reader_) return piece(reader_->push(text), done);
+  return text.empty() ? "" : piece({{AnswerPart::content, text}}, done);
+}
+
+std::string TextReply::end(const Continuation& done) {
+  std::string lines = reader_ ? piece(reader_->finish(), done) : "";
+  json::object last;
+  if (!is_openai(api_)) {
+    last = ollama(&done);
+    if (api_ == TextApi::ollama_generate) last["response"] = "";
+    else last["message"] = json::object{{"role", "assistant"}, {"content", ""}};
+    return lines + line(std::move(last));
+  }
+  const bool chat = api_ == TextApi::chat;
+  json::object choice{{"index", 0}};
+  if (chat) choice["delta"] = json::object();
+  else choice["text"] = "";
+  choice["logprobs"] = nullptr;
+  choice["finish_reason"] = reason(done);
+  last = head(chat ? "chat.completion.chunk" : "text_completion");
+  last["choices"] = json::array{std::move(choice)};
+  lines += line(std::move(last));
+  if (usage_) {
+    json::object usage = head(chat ? "chat.completion.chunk" : "text_completion");
+    usage["choices"] = json::array();
+    usage["usage"] = usage_of(done);
+    lines += line(std::move(usage));
+  }
+  return lines + "data: [DONE]\n\n";
+}
+
+std::string TextReply::failed(const Error& error) const {
+  const std::string body = error_body(api_, error.what(), 500);
+  return is_openai(api_) ? "data: " + body + "\n" : body;
+}
+
+json::object TextReply::message() const {
+  json::object message{{"role", "assistant"}, {"content", content_}};
+  if (!reasoning_.empty()) message[is_openai(api_) ? "reasoning_content" : "thinking"] = reasoning_;
+  if (!calls_.empty()) message["tool_calls"] = calls(false);
+  if (!calls_.empty() && content_.empty() && is_openai(api_)) message["content"] = nullptr;
+  return message;
+}
+
+std::string TextReply::whole(const Continuation& done) const {
+  if (!is_openai(api_)) {
+    json::object object = ollama(&done);
+    if (api_ == TextApi::ollama_chat) object["message"] = message();
+    else object["response"] = content_;
+    return json_line(object) + "\n";
+  }
+  const bool chat = api_ == TextApi::chat;
+  json::object choice{{"index", 0}};
+  if (chat) choice["message"] = message();
+  else choice["text"] = content_;
+  choice["logprobs"] = probabilities(done, 0);
+  choice["finish_reason"] = reason(done);
+  json::object object = head(chat ? "chat.completion" : "text_completion");
+  object["choices"] = json::array{std::move(choice)};
+  object["usage"] = usage_of(done);
+  return json_line(object) + "\n";
+}
+
+}  // namespace harmonics::engine

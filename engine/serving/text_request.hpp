@@ -1,0 +1,76 @@
+// Requests for texts, in the forms of OpenAI's and Ollama's HTTP APIs, and their replies.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/json/object.hpp>
+
+#include "engine/language/chat_answer.hpp"
+#include "engine/language/chat_template.hpp"
+#include "engine/language/continuation.hpp"
+
+namespace harmonics::engine {
+
+enum class TextApi { chat, completion, ollama_chat, ollama_generate };
+
+struct TextRequest {
+  TextApi api = TextApi::chat;
+  std::string model;                       // as the client named it
+  std::optional<ChatPrompt> conversation;  // else `prompt`
+  std::string prompt;
+  std::vector<int32_t> ids;  // instead of `prompt`
+  ContinuationSettings settings;
+  std::string schema;                // JSON schema, or "{}" for any object; "": none
+  std::string grammar;               // GBNF; "": none
+  bool stream = false, usage = false;  // usage: also at the end of a stream
+  bool tools = false;
+};
+
+// Reads the body of a request over the usual settings. Throws ErrorKind::Usage with the field.
+TextRequest read_text_request(TextApi api, std::string_view body, const ContinuationSettings& usual);
+
+// The texts of a reply.
+class TextReply {
+ public:
+  // `prompt`: the text that the answer continues. The tokenizer must outlive it.
+  TextReply(const TextRequest& request, const Tokenizer& tokenizer, const std::string& prompt, std::string id,
+            int64_t now);
+  // Parts of the answer, as pieces of a stream; "" if there is nothing to send yet.
+  std::string begin();
+  std::string more(const std::string& text, const Continuation& done);
+  std::string end(const Continuation& done);
+  std::string failed(const Error& error) const;  // inside a stream
+  // The whole reply, after end().
+  std::string whole(const Continuation& done) const;
+  const char* stream_type() const;
+
+  static std::string error_body(TextApi api, const std::string& message, int status);
+
+ private:
+  std::string piece(const std::vector<AnswerPart>& parts, const Continuation& done);
+  std::string line(boost::json::object object) const;
+  boost::json::object head(const char* object) const;
+  boost::json::object message() const;
+  boost::json::value calls(bool indexed) const;
+  boost::json::value probabilities(const Continuation& done, size_t from) const;
+  boost::json::object ollama(const Continuation* done) const;
+  const char* reason(const Continuation& done) const;
+
+  const TextApi api_;
+  const std::string model_, id_;
+  const int64_t now_;
+  const bool usage_, probabilities_;
+  const Tokenizer& tokenizer_;
+  std::optional<AnswerReader> reader_;  // of chats
+  std::string content_, reasoning_;
+  std::vector<AnswerPart> calls_;
+  size_t told_ = 0, told_calls_ = 0;  // tokens whose probabilities were sent; calls
+};
+
+// "2026-11-26T12:00:00Z"
+std::string timestamp(int64_t seconds);
+
+}  // namespace harmonics::engine

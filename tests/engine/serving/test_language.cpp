@@ -1,0 +1,331 @@
+// A language model over HTTP: the APIs of OpenAI and Ollama, streams, limits, and clients that go away.
+#include <catch2/catch.hpp>
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <set>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <boost/json.hpp>
+
+#include "engine/serving/http_server.hpp"
+#include "engine/serving/language_service.hpp"
+#include "engine/serving/page.hpp"
+#include "tests/engine/language/small_language.hpp"
+
+using namespace harmonics;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
+namespace json = boost::json;
+
+namespace {
+
+struct ServedLanguage {
+  explicit ServedLanguage(TextWorker::Settings limits = {}, ServiceSettings settings = {})
+      : worker(small.decoder, *small.tokenizer, limits),
+        service(std::move(settings), {"small", "llama", 1, 1, 400, 262, 0}, worker, *small.tokenizer, format,
+                usual(*small.tokenizer)) {}
+
+  static ContinuationSettings usual(const Tokenizer& tokenizer) {
+    ContinuationSettings settings;
+    settings.tokens = 400;
+    settings.temperature = 0;
+    settings.ends = answer_ends(tokenizer);
+    return settings;
+  }
+
+  SmallLanguage small;
+  ChatTemplate format = ChatTemplate::usual();
+  TextWorker worker;
+  LanguageService service;
+};
+
+ServiceRequest text_request(const std::string& method, const std::string& path, const std::string& body = "") {
+  ServiceRequest request;
+  request.method = method;
+  request.path = path;
+  request.host = "127.0.0.1:1";
+  request.body = body;
+  return request;
+}
+
+// Waits for the reply, and reads its stream to the end.
+ServiceReply told(HttpHandler& service, ServiceRequest request) {
+  std::mutex mutex;
+  std::condition_variable came;
+  std::optional<ServiceReply> reply;
+  service.handle(std::move(request), [&](ServiceReply r) {
+    const std::lock_guard lock(mutex);
+    reply = std::move(r);
+    came.notify_all();
+  });
+  std::unique_lock lock(mutex);
+  REQUIRE(came.wait_for(lock, std::chrono::seconds(60), [&] { return reply.has_value(); }));
+  for (bool last = !reply->stream; !last;) {
+    bool heard = false;
+    lock.unlock();
+    reply->stream->next([&](std::string more, bool end) {
+      const std::lock_guard inner(mutex);
+      reply->body += more;
+      last = end;
+      heard = true;
+      came.notify_all();
+    });
+    lock.lock();
+    REQUIRE(came.wait_for(lock, std::chrono::seconds(60), [&] { return heard; }));
+  }
+  return *reply;
+}
+
+ServiceReply posted(HttpHandler& service, const std::string& path, const std::string& body) {
+  return told(service, text_request("POST", path, body));
+}
+
+const std::string kAsk = R"("messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5)";
+
+// The JSON objects behind "data: ".
+std::vector<json::value> events_of(const std::string& body) {
+  std::vector<json::value> all;
+  for (size_t at = 0, end; (end = body.find("\n\n", at)) != std::string::npos; at = end + 2) {
+    REQUIRE(body.compare(at, 6, "data: ") == 0);
+    if (body.substr(at + 6, end - at - 6) != "[DONE]") all.push_back(json::parse(body.substr(at + 6, end - at - 6)));
+  }
+  return all;
+}
+
+std::string string_at(const json::value& value, const char* pointer) {
+  return std::string(value.at_pointer(pointer).as_string());
+}
+
+}  // namespace
+
+TEST_CASE("language service: a chat is answered, in one piece and as a stream") {
+  ServedLanguage served;
+  const ServiceReply whole = posted(served.service, "/v1/chat/completions", "{" + kAsk + "}");
+  REQUIRE(whole.status == 200);
+  const json::value reply = json::parse(whole.body);
+  CHECK(string_at(reply, "/object") == "chat.completion");
+  CHECK(string_at(reply, "/model") == "small");
+  CHECK(string_at(reply, "/choices/0/message/role") == "assistant");
+  CHECK(reply.at_pointer("/usage/completion_tokens").as_int64() <= 5);
+  const std::string text = string_at(reply, "/choices/0/message/content");
+
+  const ServiceReply streamed = posted(served.service, "/v1/chat/completions",
+                                       "{" + kAsk + R"(, "stream": true, "stream_options": {"include_usage": true}})");
+  REQUIRE(streamed.status == 200);
+  CHECK(streamed.content_type == "text/event-stream");
+  CHECK(streamed.body.ends_with("data: [DONE]\n\n"));
+  const std::vector<json::value> events = events_of(streamed.body);
+  REQUIRE(events.size() >= 3);
+  std::string joined;
+  for (const json::value& event : events)
+    if (!event.at("choices").as_array().empty())
+      if (const auto* content = event.at_pointer("/choices/0/delta").as_object().if_contains("content"))
+        joined += std::string(content->as_string());
+  CHECK(joined == text);
+  CHECK(events.back().at_pointer("/usage/completion_tokens") == reply.at_pointer("/usage/completion_tokens"));
+  CHECK(events[events.size() - 2].at_pointer("/choices/0/finish_reason") ==
+        reply.at_pointer("/choices/0/finish_reason"));
+  CHECK(events.back().at_pointer("/usage/prompt_tokens_details/cached_tokens").as_int64() > 0);
+}
+
+TEST_CASE("language service: completions, log-probabilities, stop and JSON schemas") {
+  ServedLanguage served;
+  const json::value plain = json::parse(
+      posted(served.service, "/v1/completions", R"({"prompt": "abc", "max_tokens": 4, "logprobs": 2})").body);
+  CHECK(string_at(plain, "/object") == "text_completion");
+  CHECK(plain.at_pointer("/choices/0/logprobs/tokens").as_array().size() ==
+        static_cast<size_t>(plain.at_pointer("/usage/completion_tokens").as_int64()));
+  const json::value ids =
+      json::parse(posted(served.service, "/v1/completions", R"({"prompt": [1, 100, 101], "max_tokens": 2})").body);
+  CHECK(ids.at_pointer("/usage/prompt_tokens").as_int64() == 3);
+
+  const json::value chosen = json::parse(
+      posted(served.service, "/v1/chat/completions",
+             "{" + kAsk +
+                 R"(, "temperature": 1, "seed": 3, "logprobs": true, "top_logprobs": 1, "max_completion_tokens": 60,
+              "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema":
+                {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}}}})")
+          .body);
+  const json::value object = json::parse(string_at(chosen, "/choices/0/message/content"));
+  CHECK(object.at("ok").is_bool());
+  const json::array& tokens = chosen.at_pointer("/choices/0/logprobs/content").as_array();
+  REQUIRE_FALSE(tokens.empty());
+  CHECK(tokens[0].at("logprob").as_double() <= 0);
+  CHECK(tokens[0].at("top_logprobs").as_array().size() == 1);
+}
+
+TEST_CASE("language service: calls of tools are read from the answer") {
+  ServedLanguage served;
+  const std::string grammar = R"(root ::= \"{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": {\\\"x\\\": 1}}\")";
+  const std::string body = R"({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 100, "grammar": ")" +
+                           grammar + R"(", "tools": [{"type": "function", "function": {"name": "f"}}])";
+  const json::value reply = json::parse(posted(served.service, "/v1/chat/completions", body + "}").body);
+  CHECK(string_at(reply, "/choices/0/finish_reason") == "tool_calls");
+  CHECK(string_at(reply, "/choices/0/message/tool_calls/0/function/name") == "f");
+  CHECK(string_at(reply, "/choices/0/message/tool_calls/0/function/arguments") == R"({"x":1})");
+  const ServiceReply streamed = posted(served.service, "/v1/chat/completions", body + R"(, "stream": true})");
+  CHECK(streamed.body.find(R"("tool_calls":[{"index":0,)") != std::string::npos);
+}
+
+TEST_CASE("language service: Ollama's routes") {
+  ServedLanguage served;
+  const json::value whole = json::parse(
+      posted(served.service, "/api/chat",
+             R"({"messages": [{"role": "user", "content": "Hi"}], "stream": false, "options": {"num_predict": 5}})")
+          .body);
+  CHECK(whole.at("done").as_bool());
+  CHECK(string_at(whole, "/message/role") == "assistant");
+  CHECK(whole.at("eval_count").as_int64() <= 5);
+  const ServiceReply lines =
+      posted(served.service, "/api/generate",
+             R"({"prompt": "Hi", "raw": true, "options": {"num_predict": 3, "temperature": 0}})");
+  CHECK(lines.content_type == "application/x-ndjson");
+  CHECK(lines.body.find(R"("done":true)") > lines.body.find(R"("done":false)"));
+  for (const char* path : {"/api/tags", "/api/ps", "/api/version", "/v1/models", "/healthz", "/openapi.json"}) {
+    INFO(path);
+    const ServiceReply reply = told(served.service, text_request("GET", path));
+    CHECK(reply.status == 200);
+    CHECK(json::parse(reply.body).is_object());
+  }
+  CHECK(json::parse(posted(served.service, "/api/show", "{}").body).at("template").is_string());
+  CHECK(told(served.service, text_request("GET", "/metrics")).body.find("harmonics_text_requests_total 2\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("language service: what is wrong with a request is said") {
+  ServedLanguage served;
+  const auto message = [&](const std::string& body, const char* path = "/v1/chat/completions") {
+    const ServiceReply reply = posted(served.service, path, body);
+    CHECK(reply.status == 400);
+    return string_at(json::parse(reply.body), "/error/message");
+  };
+  CHECK(message("x").find("the body is not JSON") == 0);
+  CHECK(message("{}") == "'messages' is missing: a list of messages");
+  CHECK(message("{" + kAsk + R"(, "temperature": "hot"})") == "'temperature' is no number from 0 to 100");
+  CHECK(message("{" + kAsk + R"(, "n": 2})") == "'n' is more than 1: send several requests");
+  CHECK(message("{" + kAsk + R"(, "stream": 1})") == "'stream' is neither true nor false");
+  CHECK(message("{" + kAsk + R"(, "grammar": "x"})").find("the grammar, line 1") == 0);
+  CHECK(message(R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})").find("'image_url'") !=
+        std::string::npos);
+  CHECK(message(R"({"prompt": ")" + std::string(500, 'x') + R"(", "stream": true})", "/v1/completions")
+            .find("and the context holds 400") != std::string::npos);
+  CHECK(message(R"({"prompt": [262]})", "/v1/completions").find("outside the vocabulary") != std::string::npos);
+  CHECK(posted(served.service, "/v1/nothing", "").status == 404);
+  CHECK(told(served.service, text_request("GET", "/v1/completions")).status == 405);
+  ServiceRequest other = text_request("GET", "/v1/models");
+  other.host = "example.org";
+  CHECK(told(served.service, other).status == 403);
+}
+
+TEST_CASE("language service: a key is needed where one is set") {
+  ServedLanguage served({}, {"secret-key", true, true});
+  ServiceRequest request = text_request("GET", "/v1/models");
+  CHECK(told(served.service, request).status == 401);
+  request.authorization = "Bearer secret-key";
+  CHECK(told(served.service, request).status == 200);
+  put_chat_page(served.service);
+  CHECK(told(served.service, text_request("GET", "/")).status == 200);
+  CHECK(told(served.service, text_request("GET", "/chat.js")).status == 200);
+}
+
+TEST_CASE("text worker: texts are written in turn, and give what they give alone") {
+  ServedLanguage served({.sequences = 3, .queue = 16});
+  std::mutex mutex;
+  std::condition_variable came;
+  std::map<int, std::string> texts;
+  const auto body = [](int i) {
+    return R"({"prompt": "text )" + std::to_string(i) + R"( and more", "max_tokens": 6})";
+  };
+  for (int i = 0; i < 8; ++i)
+    served.service.handle(text_request("POST", "/v1/completions", body(i)), [&, i](ServiceReply reply) {
+      const std::lock_guard lock(mutex);
+      texts[i] = std::move(reply.body);
+      came.notify_all();
+    });
+  std::unique_lock lock(mutex);
+  REQUIRE(came.wait_for(lock, std::chrono::seconds(100), [&] { return texts.size() == 8; }));
+  lock.unlock();
+  ServedLanguage alone;
+  for (int i = 0; i < 8; ++i) {
+    const json::value found = json::parse(texts[i]),
+                      expected = json::parse(posted(alone.service, "/v1/completions", body(i)).body);
+    CHECK(found.at_pointer("/choices/0/text") == expected.at_pointer("/choices/0/text"));
+  }
+  CHECK(served.worker.drain(std::chrono::seconds(10)));
+  CHECK(posted(served.service, "/v1/completions", body(0)).status == 503);
+  CHECK(served.worker.report().refused == 1);
+}
+
+namespace {
+
+// A client over a socket: sends, and hears until `holds`.
+class TextClient {
+ public:
+  explicit TextClient(uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    at.sin_port = htons(port);
+    REQUIRE(::connect(socket_, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0);
+  }
+  ~TextClient() { ::close(socket_); }
+  TextClient(const TextClient&) = delete;
+  TextClient& operator=(const TextClient&) = delete;
+  void post(const std::string& path, const std::string& body) {
+    const std::string bytes = "POST " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n" +
+                              "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+    REQUIRE(::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()));
+  }
+  std::string hear(const std::function<bool(const std::string&)>& holds) {
+    while (!holds(heard_)) {
+      pollfd ready{socket_, POLLIN, 0};
+      if (::poll(&ready, 1, 60000) <= 0) break;
+      char piece[4096];
+      const ssize_t n = ::recv(socket_, piece, sizeof piece, 0);
+      if (n <= 0) break;
+      heard_.append(piece, static_cast<size_t>(n));
+    }
+    return std::exchange(heard_, "");
+  }
+
+ private:
+  int socket_;
+  std::string heard_;
+};
+
+}  // namespace
+
+TEST_CASE("language service: streams arrive in chunks, and the connection is used again") {
+  ServedLanguage served;
+  HttpServer server(served.service, {"127.0.0.1", 0, true});
+  TextClient client(server.port());
+  for (int i = 0; i < 2; ++i) {
+    client.post("/v1/chat/completions", "{" + kAsk + R"(, "stream": true})");
+    const std::string heard = client.hear([](const std::string& s) { return s.ends_with("\r\n0\r\n\r\n"); });
+    CHECK(heard.find("HTTP/1.1 200 OK") == 0);
+    CHECK(heard.find("Transfer-Encoding: chunked") != std::string::npos);
+    CHECK(heard.find("Content-Type: text/event-stream") != std::string::npos);
+    CHECK(heard.find("data: [DONE]") != std::string::npos);
+  }
+}
+
+TEST_CASE("language service: a text ends when its client is gone") {
+  ServedLanguage served;
+  ServedLanguage* const that = &served;
+  HttpServer server(served.service, {"127.0.0.1", 0, true});
+  {
+    TextClient client(server.port());
+    client.post("/v1/completions",
+                R"({"prompt": "a", "max_tokens": 300, "stream": true, "grammar": "root ::= [a-z]{300}"})");
+    client.hear([](const std::string& s) { return s.find("data: ") != std::string::npos; });
+  }
+  CHECK(that->worker.drain(std::chrono::seconds(60)));
+  CHECK(that->worker.report().active == 0);
+}

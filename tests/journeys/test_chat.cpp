@@ -1,0 +1,107 @@
+// harmonics chat, and what generate has beside texts, on the checkpoint of llama2.c.
+#include <boost/json.hpp>
+
+#include "tests/journeys/schema.hpp"
+#include "tests/journeys/shell.hpp"
+
+using namespace journeys;
+
+namespace {
+
+std::string folder_of_checkpoint() {
+  const std::string data = data_folder();
+  return data.empty() || !fs::exists(fs::path(data) / "llama2c") ? "" : data + "/llama2c/";
+}
+
+std::string with_checkpoint(const std::string& verb, const std::string& folder, const std::string& flags) {
+  return verb + " " + folder + "stories260K.bin --tokenizer " + folder + "tok512.bin " + flags;
+}
+
+// Runs a verb with this standard input.
+Result piped(const std::string& input, const std::string& arguments) {
+  const Folder f;
+  const std::string command = "timeout 120 '" + kProgram + "' " + arguments + " < '" + f.write("in", input) + "' >'" +
+                              (f / "out") + "' 2>'" + (f / "err") + "'";
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read(f / "out"), read(f / "err")};
+}
+
+}  // namespace
+
+TEST_CASE("chat: each line of a pipe is a message") {
+  const std::string folder = folder_of_checkpoint();
+  if (folder.empty()) return;
+  const std::string flags = "--max-tokens 8 --temperature 0 ";
+  const Result r = piped("Hello\n\nAnd then?\n", with_checkpoint("chat", folder, flags + "--json --system Brief"));
+  INFO(r.err);
+  REQUIRE(r.code == 0);
+  const json::value v = json::parse(r.out);
+  const json::value schema = json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/chat.json"));
+  CHECK(SchemaCheck::run(schema, v) == std::vector<std::string>{});
+  CHECK(v.at("messages").as_array().size() == 5);
+  CHECK(has(r.err, "the model has no chat template"));
+  const Result text = piped("Hello\n", with_checkpoint("chat", folder, flags + "--quiet --system Brief"));
+  REQUIRE(text.code == 0);
+  const std::string answer(v.at("messages").at(2).at("content").as_string());
+  CHECK(text.out == answer + "\n");
+}
+
+TEST_CASE("chat: commands, and what is wrong") {
+  const std::string folder = folder_of_checkpoint();
+  if (folder.empty()) return;
+  const std::string flags = "--max-tokens 4 --temperature 0 --quiet ";
+  const Folder f;
+  const Result saved = piped("Hello\n/save " + (f / "talk.json") + "\n/clear\n/quit\nnever read\n",
+                             with_checkpoint("chat", folder, flags));
+  INFO(saved.err);
+  REQUIRE(saved.code == 0);
+  CHECK(json::parse(read(f / "talk.json")).as_array().size() == 2);
+  const Result unknown = piped("/qiut\n", with_checkpoint("chat", folder, flags));
+  CHECK(unknown.code == 2);
+  CHECK(has(unknown.err, "there is no command '/qiut'"));
+  CHECK(has(unknown.err, "/quit"));
+  const Result longer = piped(std::string(200, 'x') + "\n", with_checkpoint("chat", folder, flags + "--context 64"));
+  CHECK(longer.code == 2);
+  CHECK(has(longer.err, "and the context holds 64"));
+  const Result broken =
+      piped("Hello\n", with_checkpoint("chat", folder, flags + "--chat-template " + f.write("t.jinja", "{% if %}")));
+  CHECK(broken.code != 0);
+  CHECK(has(broken.err, "the chat template, line 1, column "));
+  const std::string plain = f.write("p.jinja", "{% for m in messages %}{{ m.content }} {% endfor %}");
+  CHECK(piped("Once upon a time\n", with_checkpoint("chat", folder, flags + "--chat-template " + plain)).code == 0);
+}
+
+TEST_CASE("generate: the text as a word, grammars, log-probabilities and perplexity") {
+  const std::string folder = folder_of_checkpoint();
+  if (folder.empty()) return;
+  const Folder f;
+  const std::string flags = "--max-tokens 20 --temperature 0 ";
+  const Result word = harmonics("generate " + folder + "stories260K.bin 'Once upon a time' --tokenizer " + folder +
+                                "tok512.bin " + flags);
+  const Result flag = harmonics(with_checkpoint("generate", folder, flags + "--prompt 'Once upon a time'"));
+  CHECK(word.out == flag.out);
+  const std::string grammar = f.write("g.gbnf", "root ::= \" yes\" | \" no\"");
+  const Result constrained =
+      harmonics(with_checkpoint("generate", folder, flags + "--prompt Lily --json --log-probabilities 2 --grammar " + grammar));
+  INFO(constrained.err);
+  REQUIRE(constrained.code == 0);
+  const json::value v = json::parse(constrained.out);
+  const json::value schema = json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/generate.json"));
+  CHECK(SchemaCheck::run(schema, v) == std::vector<std::string>{});
+  CHECK((v.at("text").as_string() == " yes" || v.at("text").as_string() == " no"));
+  CHECK(v.at("stopped_by").as_string() == "stop");
+  CHECK(v.at("chosen").at(0).at("best").as_array().size() == 2);
+  const std::string schema_file =
+      f.write("s.json", R"({"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]})");
+  const Result object =
+      harmonics(with_checkpoint("generate", folder, "--max-tokens 200 --json --json-schema " + schema_file));
+  REQUIRE(object.code == 0);
+  CHECK(json::parse(json::parse(object.out).at("text").as_string()).at("a").is_bool());
+  const std::string text = f.write("t.txt", "Once upon a time, there was a little girl named Lily.");
+  const Result perplexity = harmonics(with_checkpoint("generate", folder, "--json --perplexity " + text));
+  REQUIRE(perplexity.code == 0);
+  CHECK(json::parse(perplexity.out).at("perplexity").as_double() > 1);
+  CHECK(json::parse(perplexity.out).at("perplexity").as_double() < 20);
+  const Result wrong = harmonics(with_checkpoint("generate", folder, "--grammar " + f.write("w.gbnf", "root ::= x")));
+  CHECK(has(wrong.err, "the grammar, line 1, column 10: the rule 'x' is missing"));
+}

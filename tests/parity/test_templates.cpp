@@ -1,0 +1,79 @@
+// Chat templates beside those that `transformers` renders: make_templates.py.
+#include <catch2/catch.hpp>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+#include <harmonics/error.hpp>
+
+#include "engine/language/chat_template.hpp"
+#include "tests/plugins/gguf_files.hpp"
+
+using namespace harmonics::engine;
+namespace json = boost::json;
+
+namespace {
+
+const json::value& golden_templates() {
+  static const json::value all =
+      json::parse(read_file(std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/templates.json"));
+  return all;
+}
+
+ChatPrompt prompt_of(const json::object& conversation, bool answer) {
+  ChatPrompt prompt;
+  prompt.answer = answer;
+  for (const auto& [key, value] : conversation) {
+    if (key == "messages")
+      prompt.messages = value.as_array();
+    else if (key == "tools")
+      prompt.tools = value.as_array();
+    else
+      prompt.more[key] = value;
+  }
+  return prompt;
+}
+
+// The text, or "refused: " and why.
+std::string rendered(const std::string& text, const ChatPrompt& prompt) {
+  try {
+    return ChatTemplate(text, "<s>", "</s>").render(prompt);
+  } catch (const harmonics::Error& e) {
+    return std::string("refused: ") + e.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("parity: chat templates of nine families render as with `transformers`") {
+  const json::value& all = golden_templates();
+  size_t texts = 0;
+  for (const json::value& row : all.at("rendered").as_array()) {
+    const std::string name(row.at("template").as_string());
+    const auto& conversation = all.at("conversations").as_array().at(row.at("conversation").to_number<size_t>());
+    const std::string found = rendered(std::string(all.at("templates").at(name).as_string()),
+                                       prompt_of(conversation.as_object(), row.at("answer").as_bool()));
+    INFO(name << ", conversation " << row.at("conversation"));
+    if (row.at("text").is_null()) {
+      CHECK(found.rfind("refused: the chat template, line ", 0) == 0);
+    } else {
+      CHECK(found == row.at("text").as_string());
+      ++texts;
+    }
+  }
+  CHECK(texts >= 80);
+}
+
+TEST_CASE("parity: expressions of templates give what they give with `transformers`") {
+  const json::value& all = golden_templates();
+  ChatPrompt prompt;
+  prompt.more = all.at("variables").as_object();
+  for (const json::value& row : all.at("expressions").as_array()) {
+    const std::string text(row.at("template").as_string());
+    INFO(text);
+    CHECK(rendered(text, prompt) == row.at("text").as_string());
+  }
+  for (const json::value& text : all.at("refused").as_array()) {
+    INFO(text);
+    CHECK(rendered(std::string(text.as_string()), prompt).rfind("refused: the chat template, line 1, column ", 0) == 0);
+  }
+}
