@@ -42,7 +42,7 @@ HM_INLINE void update_part(const OptimizerContext& c, void* const* buffers, uint
     // Parts begin at whole vectors.
     const Range vectors = share((c.count + kWidth - 1) / kWidth, c.parts, part);
     const int64_t end = vectors.end * kWidth < c.count ? vectors.end * kWidth : c.count;
-    for (int64_t i = vectors.begin * kWidth; i < end; i += kWidth) all.step(rule, i, lanes_at(i, end));
+    all.template steps<true>(rule, vectors.begin * kWidth, end);
   }
 }
 template <UpdateKind kKind>
@@ -59,6 +59,7 @@ HM_INLINE float update_row(const Rule& rule, const Elements<Rule, Moment>& row, 
   const auto step = [&](int64_t j, int64_t lanes) __attribute__((always_inline)) {
     const vf weight = load_some(row.w + j, lanes), y = load_some(b + j, lanes);
     if (kGradient) sum = fma(weight, y, sum);
+    row.fetch(j);
     row.step(rule, j, lanes, weight, x * y);
   };
   int64_t j = 0;
@@ -136,8 +137,7 @@ HM_INLINE void update_rows(const OuterUpdateContext& c, void* const* buffers, ui
       const int64_t end = row + each < c.rows ? row + each : c.rows, at = row * columns, count = (end - row) * columns;
       for (int64_t i = row; i < end; ++i)
         keep_sum(i, multiply_row<kGradient>(all.w + i * columns, a[i], b, block + (i - row) * columns, columns));
-      const Elements<Rule, Moment> some = from_place(all, at, block);
-      for (int64_t i = 0; i < count; i += kWidth) some.step(rule, i, lanes_at(i, count));
+      from_place(all, at, block).template steps<true>(rule, 0, count);
     }
   }
 }

@@ -240,6 +240,10 @@ HM_INLINE void update_piece(const Rule& rule, const CodedWeights& c, int64_t row
   }
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t at = (row + r) * c.n + begin;
+    if constexpr (kFull) {  // the next piece
+      for (int64_t j = 0; j < kPiece; j += 16) __builtin_prefetch(c.w + at + kPiece + j, 0, 2);
+      for (int k = 0; k < kMoments; ++k) __builtin_prefetch(m.old[k] + at + kPiece, 0, 2);
+    }
 #pragma GCC unroll 16
     for (int v = 0; v < kInPiece; ++v) {
       const int64_t j = v * kWidth, left = end - begin - j, some = kFull || left > kWidth ? kWidth : left;

@@ -76,10 +76,8 @@ void update_tiles(const ProductUpdateContext& c, void* const* buffers, uint32_t 
             panel, 0, b + (j + jj) * c.depth, 0, c.depth, block + jj, kBlockColumns, some, Ending{nullptr, 1}, ahead);
       }
       const FlushDenormals flush;
-      for (int64_t r = 0; r < rows; ++r) {
-        const Elements<Rule, Moment> row = from_place(all, at + r * n, block + r * kBlockColumns);
-        for (int64_t x = 0; x < columns; x += kWidth) row.step(rule, x, lanes_at(x, columns));
-      }
+      for (int64_t r = 0; r < rows; ++r)
+        from_place(all, at + r * n, block + r * kBlockColumns).template steps<false>(rule, 0, columns);
     }
   }
 }

@@ -136,8 +136,22 @@ struct Elements {
     for (int k = 0; k < Rule::kMoments; ++k) store_moment(now[k] + i, moments[k], n, bits_of<16>(bits, k));
     store_some(new_w + i, next, n);
   }
-  HM_INLINE void step(const Rule& rule, int64_t i, int64_t n) const {
-    step(rule, i, n, load_some(w + i, n), load_some(g + i, n));
+  // Fetches elements that a pass over all of them reaches soon: the processor's own prefetch ends with every page.
+  HM_INLINE void fetch(int64_t i) const {
+    constexpr int64_t kAhead = 1024;
+    __builtin_prefetch(w + i + kAhead);
+    for (int k = 0; k < Rule::kMoments; ++k) __builtin_prefetch(old[k] + i + kAhead);
+  }
+  // Elements [begin, end). kPass: of a pass over all of them.
+  template <bool kPass>
+  HM_INLINE void steps(const Rule& rule, int64_t begin, int64_t end) const {
+    const auto step_some = [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+      if (kPass) fetch(i);
+      step(rule, i, n, load_some(w + i, n), load_some(g + i, n));
+    };
+    int64_t i = begin;
+    for (; i + kWidth <= end; i += kWidth) step_some(i, kWidth);
+    if (i < end) step_some(i, end - i);
   }
 };
 

@@ -49,7 +49,7 @@ TEST_CASE("optimizer: errors suggest a correction") {
         "'adamw(lr=1e-3)'");
   CHECK(refused("rmsprop(alpa=0.9)") == "optimizer 'rmsprop' has no setting 'alpa'\ndid you mean 'alpha'?");
   CHECK(refused("lion(epsilon=1e-8)") ==
-        "optimizer 'lion' has no setting 'epsilon'\nit has lr, beta1, beta2, weight_decay");
+        "optimizer 'lion' has no setting 'epsilon'\nit has lr, beta1, beta2, weight_decay, moments");
   CHECK(refused("adam(beta1=1)") ==
         "optimizer setting 'beta1' has the value '1'\ngive a number of at least 0 and below 1, e.g. beta1=0.9");
   CHECK(refused("adam(lr=-1)") ==
