@@ -129,7 +129,7 @@ Optimizer parse_optimizer(std::string_view text, Registry& registry) {
   if (o.settings.number("nesterov") != 0 && o.settings.number("momentum") == 0)
     throw Error(ErrorKind::Type, "optimizer 'sgd' has nesterov without momentum", {},
                 {"write sgd(momentum=0.9, nesterov=true)"});
-  if (o.settings.row->name == "sgd" && o.settings.number("moments") != kF32 && o.settings.number("momentum") == 0)
+  if (o.settings.row->name == "sgd" && o.settings.number("moments") != 0 && o.settings.number("momentum") == 0)
     throw Error(ErrorKind::Type, "optimizer 'sgd' has moments in fewer bits without momentum", {},
                 {"write sgd(momentum=0.9, moments=bf16)"});
   return o;
