@@ -1,6 +1,8 @@
 // Optimizer updates of one parameter; formulas and their order follow PyTorch. `lr` is a scalar, step numbers start at
 // 1.
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -20,71 +22,112 @@ HTensor scalar_of(const char* name, const HTensor& value, const HTensor& like) {
   return cast(value, like.dtype());
 }
 
+// Moments among the operands of a step: w, g, moments..., scales..., lr, step. They have the parameter's type, or fewer
+// bits; then the step number seeds their rounding.
+class Moments {
+ public:
+  // `counts_steps`: the step takes its number with any moments.
+  Moments(const char* name, Inputs in, std::vector<MomentKind> kinds, bool counts_steps)
+      : name_(name), in_(in), kinds_(std::move(kinds)) {
+    const size_t own = kinds_.size(), plain = own + (counts_steps ? 4 : 3);
+    if (in.size() == plain && (own == 0 || in[2].dtype() == in[0].dtype())) {
+      expect_alike(name, in, 2 + own);
+      for (size_t k = 0; k < own; ++k) values_.push_back(in[2 + k]);
+      return;
+    }
+    expect(own > 0, name, fmt::format("takes {} inputs, got {}", plain, in.size()));
+    expect_alike(name, in, 2);
+    expect(in.size() == own + 4 || in.size() == 2 * own + 4, name,
+           fmt::format(
+               "takes {} inputs, or {} with moments of bf16 and {} with moments of 8 bits and their scales, got {}",
+               plain, own + 4, 2 * own + 4, in.size()));
+    expect(in.back().rank() == 0 && is_integer(in.back().dtype()), name,
+           "the step is one whole number, not " + text_of(in.back()));
+    is_coded_ = in.size() == 2 * own + 4;
+    stored_ = is_coded_ ? DType::U8 : DType::BF16;
+    read();
+  }
+
+  const HTensor& operator[](size_t k) const { return values_[k]; }
+  // The results of a step: w, moments, scales.
+  Values results(const HTensor& w, const std::vector<HTensor>& moments) const {
+    Values all{w}, scales;
+    for (size_t k = 0; k < moments.size(); ++k) {
+      if (!stored_) {
+        all.push_back(moments[k]);
+        continue;
+      }
+      const StoredMoment stored = store_moment(kinds_[k], moments[k], in_.back(), *stored_);
+      all.push_back(stored.elements);
+      if (is_coded_) scales.push_back(stored.scale);
+    }
+    all.insert(all.end(), scales.begin(), scales.end());
+    return all;
+  }
+
+ private:
+  void read() {
+    const HTensor& w = in_[0];
+    const size_t own = kinds_.size();
+    const TensorType type{*stored_, w.shape()}, scales{DType::U8, w.rank() >= 2 ? moment_scales(w.shape()) : Shape{}};
+    for (size_t k = 0; k < own; ++k) {
+      expect(w.dtype() == DType::F32 && type_of(in_[2 + k]) == type, name_,
+             "a moment of " + text_of(w) + " is " + text_of(in_[2 + k]) +
+                 "; it has its type, or of f32: bf16, or u8 with a scale");
+      if (is_coded_)
+        expect(w.rank() >= 2 && type_of(in_[2 + own + k]) == scales, name_,
+               "a scale is " + text_of(in_[2 + own + k]) + "; " + text_of(w) +
+                   (w.rank() < 2 ? " has no blocks, as it has less than two axes" : " needs " + scales.str()));
+      values_.push_back(read_moment(kinds_[k], in_[2 + k], is_coded_ ? in_[2 + own + k] : HTensor{}));
+    }
+  }
+
+  const char* name_;
+  Inputs in_;
+  std::vector<MomentKind> kinds_;
+  std::vector<HTensor> values_;
+  bool is_coded_ = false;
+  std::optional<DType> stored_;  // if not the parameter's type
+};
+
+// The learning rate, before the step number if there is one.
+const HTensor& rate_of(Inputs in) { return is_integer(in.back().dtype()) ? in[in.size() - 2] : in.back(); }
+
 Values sgd(const AttributeMap& a, Inputs in) {
-  const bool has_momentum = in.size() == 4;
-  expect_alike("sgd", in, in.size() - 1);
   const double momentum = a.number("momentum", 0), decay = a.number("weight_decay", 0);
-  const HTensor &w = in[0], lr = scalar_of("sgd", in.back(), w);
+  const bool has_momentum = in.size() > 3;
+  const Moments old("sgd", in, has_momentum ? std::vector{MomentKind::mean} : std::vector<MomentKind>{}, false);
+  const HTensor &w = in[0], lr = scalar_of("sgd", rate_of(in), w);
   HTensor g = in[1];
   if (decay != 0) g = g + decay * w;
   if (!has_momentum) {
     expect(momentum == 0, "sgd", fmt::format("momentum {:g} needs the velocity as third input", momentum));
     return {w - lr * g};
   }
-  const HTensor velocity = momentum * in[2] + g;
+  const HTensor velocity = momentum * old[0] + g;
   const HTensor direction = a.flag("nesterov") ? g + momentum * velocity : velocity;
-  return {w - lr * direction, velocity};
+  return old.results(w - lr * direction, {velocity});
 }
 
 enum class Decay { in_gradient, decoupled };
 
-// The moments of Adam: of the parameter's type, or stored in fewer bits. `in`: all operands of the step.
-Moments adam_moments(const char* name, Inputs in) {
-  const HTensor &w = in[0], &m = in[2], &v = in[3];
-  if (in.size() == 6 && m.dtype() == w.dtype()) {
-    expect_alike(name, in, 4);
-    return {m, v};
-  }
-  expect_alike(name, in, 2);
-  const bool coded = in.size() == 8;
-  const TensorType type{coded ? DType::U8 : DType::BF16, w.shape()};
-  expect(w.dtype() == DType::F32 && type_of(m) == type && type_of(v) == type, name,
-         "the moments of " + text_of(w) + " are " + text_of(m) + " and " + text_of(v) +
-             "; they have its type, or of f32: bf16, or u8 with two scales");
-  if (!coded) return read_moments({m, v}, {});
-  const TensorType scales{DType::U8, w.rank() >= 2 ? moment_scales(w.shape()) : Shape{}};
-  expect(w.rank() >= 2 && type_of(in[4]) == scales && type_of(in[5]) == scales, name,
-         "the scales are " + text_of(in[4]) + " and " + text_of(in[5]) + "; " + text_of(w) +
-             (w.rank() < 2 ? " has no blocks, as it has less than two axes" : " needs " + scales.str()));
-  return read_moments({m, v}, {in[4], in[5]});
-}
-
 Values adam_step(const char* name, const AttributeMap& a, Inputs in, Decay kind) {
-  expect(in.size() != 7, name, "moments of 8 bits have two scales");
+  const Moments old(name, in, {MomentKind::mean, MomentKind::square}, true);
   const HTensor &rate = in[in.size() - 2], &steps = in.back();
   expect(steps.rank() == 0 && is_integer(steps.dtype()), name, "the step is one whole number, not " + text_of(steps));
   const double beta1 = a.number("beta1", 0.9), beta2 = a.number("beta2", 0.999), epsilon = a.number("epsilon", 1e-8);
   const double decay = a.number("weight_decay", 0);
-  const Moments old = adam_moments(name, in);
   HTensor w = in[0], g = in[1];
   const HTensor lr = scalar_of(name, rate, w);
   if (decay != 0 && kind == Decay::in_gradient) g = g + decay * w;
   if (decay != 0 && kind == Decay::decoupled) w = w * (1.0 - lr * decay);
-  const HTensor m = old.mean + (g - old.mean) * (1 - beta1);
-  const HTensor v = old.square * beta2 + (1 - beta2) * square(g);
+  const HTensor m = old[0] + (g - old[0]) * (1 - beta1);
+  const HTensor v = old[1] * beta2 + (1 - beta2) * square(g);
   // Bias corrections start near 0 (1 - 0.999^1), so they are computed in f64.
   const HTensor step = cast(steps, DType::F64);
   const HTensor size = cast(cast(rate, DType::F64) / (1.0 - pow(beta1, step)), w.dtype());
   const HTensor spread = cast(sqrt(1.0 - pow(beta2, step)), w.dtype());
-  const HTensor next = w - size * (m / (sqrt(v) / spread + epsilon));
-  if (in.size() == 8) {
-    Moments scales;
-    const Moments codes = quantise_moments({m, v}, steps, scales);
-    return {next, codes.mean, codes.square, scales.mean, scales.square};
-  }
-  if (in[2].dtype() == w.dtype()) return {next, m, v};
-  const Moments rounded = round_moments({m, v}, steps);
-  return {next, rounded.mean, rounded.square};
+  return old.results(w - size * (m / (sqrt(v) / spread + epsilon)), {m, v});
 }
 Values adam(const AttributeMap& a, Inputs in) { return adam_step("adam", a, in, Decay::in_gradient); }
 Values adamw(const AttributeMap& a, Inputs in) { return adam_step("adamw", a, in, Decay::decoupled); }
@@ -115,11 +158,11 @@ Values rmsprop(const AttributeMap& a, Inputs in) {
 }
 
 Values lion(const AttributeMap& a, Inputs in) {
-  expect_alike("lion", in, 3);
+  const Moments old("lion", in, {MomentKind::mean}, false);
   const double beta1 = a.number("beta1", 0.9), beta2 = a.number("beta2", 0.99), decay = a.number("weight_decay", 0);
-  const HTensor &g = in[1], &m = in[2], lr = scalar_of("lion", in[3], in[0]);
+  const HTensor &g = in[1], &m = old[0], lr = scalar_of("lion", rate_of(in), in[0]);
   const HTensor w = decay != 0 ? in[0] * (1.0 - lr * decay) : in[0];
-  return {w - lr * sign(beta1 * m + (1 - beta1) * g), beta2 * m + (1 - beta2) * g};
+  return old.results(w - lr * sign(beta1 * m + (1 - beta1) * g), {beta2 * m + (1 - beta2) * g});
 }
 
 HTensor norm_of(const HTensor& x) { return sqrt(reduce_sum(square(x), axes_from(x, 0))); }
@@ -243,8 +286,9 @@ std::vector<Functional> optimizers() {
   return {
       {"sgd",
        "one step of gradient descent; with a velocity, of momentum or Nesterov's variant",
-       "w [...], g [...], velocity [...]?, lr [] {momentum = 0.0, nesterov = false, weight_decay = 0.0} -> w [...], "
-       "velocity [...]?",
+       "w [...], g [...], velocity [...]?, velocity_scale [r, c]?, lr [], step []? {momentum = 0.0, nesterov = false, "
+       "weight_decay = 0.0} -> w [...], velocity [...]?, velocity_scale [r, c]?; a velocity of f32 may be bf16, or u8 "
+       "with a scale for each block of 16 x 16; then the step is needed",
        sgd,
        nullptr,
        {.update = UpdateKind::one, .factored = "sgd_outer"}},
@@ -273,7 +317,9 @@ std::vector<Functional> optimizers() {
        {.update = UpdateKind::one}},
       {"lion",
        "one step of Lion (Chen et al. 2023)",
-       "w [...], g [...], m [...], lr [] {beta1 = 0.9, beta2 = 0.99, weight_decay = 0.0} -> w [...], m [...]",
+       "w [...], g [...], m [...], m_scale [r, c]?, lr [], step []? {beta1 = 0.9, beta2 = 0.99, weight_decay = 0.0} -> "
+       "w [...], m [...], m_scale [r, c]?; a moment of f32 may be bf16, or u8 with a scale for each block of 16 x 16; "
+       "then the step is needed",
        lion,
        nullptr,
        {.update = UpdateKind::one}},

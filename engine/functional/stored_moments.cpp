@@ -6,7 +6,7 @@ namespace {
 constexpr int kFractionBits = 23, kCodeFraction = 3, kShift = kFractionBits - kCodeFraction;
 
 // Exponents of a code's format; also the lowest scale, from which on all of them are exponents of f32.
-constexpr int64_t kMeanExponents = 16, kSquareExponents = 32;
+int64_t exponents_of(MomentKind kind) { return kind == MomentKind::mean ? 16 : 32; }
 constexpr double kMostMean = 127;  // without its sign
 
 // As a matrix: the first axis by all others.
@@ -28,17 +28,14 @@ HTensor mixed(HTensor x) {
   return bit_xor(x, shift_right_logical(x, 16));
 }
 
-// `count` random bits for each element's mean, and as many for its square: of one element independent from step to
-// step, of the elements in one step evenly spread.
-struct RandomBits {
-  HTensor mean, square;
-  RandomBits(const Shape& shape, const HTensor& step, int count) {
-    const HTensor places = reshape(iota(DType::U32, {shape.count()}, 0), shape);
-    const HTensor bits = places * 0x9e3779b1 + mixed(cast(step, DType::U32));
-    mean = shift_right_logical(bits, 32 - count);
-    square = bit_and(bits, static_cast<double>((1 << count) - 1));
-  }
-};
+// `count` random bits for each element: of one element independent from step to step, of the elements in one step
+// evenly spread. A mean and a square of one element have different bits.
+HTensor random_bits(MomentKind kind, const Shape& shape, const HTensor& step, int count) {
+  const HTensor places = reshape(iota(DType::U32, {shape.count()}, 0), shape);
+  const HTensor bits = places * 0x9e3779b1 + mixed(cast(step, DType::U32));
+  return kind == MomentKind::mean ? shift_right_logical(bits, 32 - count)
+                                  : bit_and(bits, static_cast<double>((1 << count) - 1));
+}
 
 HTensor to_bf16(const HTensor& x, const HTensor& random) {
   const HTensor bits = bit_and(bitcast(x, DType::U32) + random, 0xffff0000);
@@ -71,38 +68,38 @@ HTensor codes_of(const HTensor& magnitude, const HTensor& bases, const HTensor& 
   return shift_right_logical(above + cast(random, DType::I32), kShift);
 }
 
-}  // namespace
-
-Moments read_moments(const Moments& stored, const Moments& scales) {
-  if (!scales.mean) return {cast(stored.mean, DType::F32), cast(stored.square, DType::F32)};
-  const Shape shape = stored.mean.shape();
-  const Grid grid(shape);
-  const auto matrix = [&](const HTensor& codes) { return cast(reshape(codes, {grid.rows, grid.columns}), DType::I32); };
-  const HTensor codes = matrix(stored.mean), size = bit_and(codes, kMostMean);
-  HTensor mean = magnitudes(size, bases(scales.mean, grid, kMeanExponents));
-  mean = select(equal(size, 0), zeros_like(mean), mean);
-  mean = select(less(kMostMean, codes), neg(mean), mean);
-  const HTensor square = magnitudes(matrix(stored.square), bases(scales.square, grid, kSquareExponents));
-  return {reshape(mean, shape), reshape(square, shape)};
-}
-
-Moments round_moments(const Moments& moments, const HTensor& step) {
-  const RandomBits random(moments.mean.shape(), step, 16);
-  return {to_bf16(moments.mean, random.mean), to_bf16(moments.square, random.square)};
-}
-
-Moments quantise_moments(const Moments& moments, const HTensor& step, Moments& scales) {
-  const Shape shape = moments.mean.shape();
+StoredMoment quantise(MomentKind kind, const HTensor& moment, const HTensor& step) {
+  const Shape shape = moment.shape();
   const Grid grid(shape);
   const Shape matrix{grid.rows, grid.columns};
-  const HTensor mean = reshape(moments.mean, matrix), square = reshape(moments.square, matrix), size = abs(mean);
-  const RandomBits random(matrix, step, kShift);
-  scales = {scales_of(size, grid, kMeanExponents), scales_of(square, grid, kSquareExponents)};
-  const HTensor means = codes_of(size, bases(scales.mean, grid, kMeanExponents), random.mean);
-  const HTensor signs =
-      select(less(bitcast(mean, DType::I32), 0), detail::number_like(means, kMostMean + 1), zeros_like(means));
-  const HTensor squares = codes_of(square, bases(scales.square, grid, kSquareExponents), random.square);
-  return {reshape(cast(means + signs, DType::U8), shape), reshape(cast(squares, DType::U8), shape)};
+  const int64_t exponents = exponents_of(kind);
+  const HTensor x = reshape(moment, matrix), size = kind == MomentKind::mean ? abs(x) : x;
+  const HTensor scale = scales_of(size, grid, exponents);
+  HTensor codes = codes_of(size, bases(scale, grid, exponents), random_bits(kind, matrix, step, kShift));
+  if (kind == MomentKind::mean)
+    codes =
+        codes + select(less(bitcast(x, DType::I32), 0), detail::number_like(codes, kMostMean + 1), zeros_like(codes));
+  return {reshape(cast(codes, DType::U8), shape), scale};
+}
+
+}  // namespace
+
+HTensor read_moment(MomentKind kind, const HTensor& stored, const HTensor& scale) {
+  if (!scale) return cast(stored, DType::F32);
+  const Shape shape = stored.shape();
+  const Grid grid(shape);
+  const HTensor codes = cast(reshape(stored, {grid.rows, grid.columns}), DType::I32),
+                lowest = bases(scale, grid, exponents_of(kind));
+  if (kind == MomentKind::square) return reshape(magnitudes(codes, lowest), shape);
+  const HTensor size = bit_and(codes, kMostMean);
+  HTensor mean = magnitudes(size, lowest);
+  mean = select(less(kMostMean, codes), neg(mean), mean);
+  return reshape(select(equal(size, 0), zeros_like(mean), mean), shape);
+}
+
+StoredMoment store_moment(MomentKind kind, const HTensor& moment, const HTensor& step, DType type) {
+  if (type == DType::U8) return quantise(kind, moment, step);
+  return {to_bf16(moment, random_bits(kind, moment.shape(), step, 16)), {}};
 }
 
 }  // namespace harmonics::engine::reference

@@ -7,7 +7,7 @@
 // 8 bits: blocks of 16 x 16 elements of a matrix (of the first axis and all others) share a scale, so that blocks stay
 // blocks in a transposed matrix. A scale is the exponent of the block's largest magnitude as in f32, at least 16
 // (means) or 32 (squares). A mean has a sign, 4 bits of the exponent down from the scale, and 3 bits of the fraction,
-// and is 0 for the lowest magnitude. A square has 5 and 3 bits and no zero: its root is a divisor.
+// and is 0 for the lowest magnitude, whatever its sign. A square has 5 and 3 bits and no zero: its root is a divisor.
 #pragma once
 
 #include <harmonics/ops.hpp>
@@ -17,15 +17,16 @@
 
 namespace harmonics::engine::reference {
 
-// A mean and a mean square of every element of a parameter.
-struct Moments {
-  HTensor mean, square;
-};
+// What a moment is: a running mean of either sign, or a mean of squares.
+enum class MomentKind { mean, square };
 
-// `scales`: of both, empty for 16 bits.
-Moments read_moments(const Moments& stored, const Moments& scales);
-Moments round_moments(const Moments& moments, const HTensor& step);  // to bf16
-// To 8 bits; sets the scales.
-Moments quantise_moments(const Moments& moments, const HTensor& step, Moments& scales);
+// The moment in f32. `scale`: of 8 bits, else empty.
+HTensor read_moment(MomentKind kind, const HTensor& stored, const HTensor& scale);
+
+struct StoredMoment {
+  HTensor elements, scale;  // scale: empty for 16 bits
+};
+// To bf16, or with a scale to U8.
+StoredMoment store_moment(MomentKind kind, const HTensor& moment, const HTensor& step, DType type);
 
 }  // namespace harmonics::engine::reference

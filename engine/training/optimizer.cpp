@@ -38,13 +38,15 @@ UpdateRule adam_like(const char* functional, const TensorType& type) {
 void store_moments(UpdateRule& rule, const NamedSettings& s, const TensorType& type) {
   constexpr int64_t kLeastElements = 4096;
   const auto stored = static_cast<MomentType>(s.number("moments"));
-  if (stored == kF32 || type.dtype != DType::F32 || type.shape.rank() < 2 || type.shape.count() < kLeastElements)
+  if (rule.moments.empty() || stored == kF32 || type.dtype != DType::F32 || type.shape.rank() < 2 ||
+      type.shape.count() < kLeastElements)
     return;
+  rule.counts_steps = true;  // seeds the rounding
   for (UpdateRule::Moment& m : rule.moments) m.type.dtype = stored == kBf16 ? DType::BF16 : DType::U8;
   if (stored == kBf16) return;
   const TensorType scales{DType::U8, moment_scales(type.shape)};
-  rule.moments.push_back({"m_scale", scales});
-  rule.moments.push_back({"v_scale", scales});
+  for (size_t k = 0, own = rule.moments.size(); k < own; ++k)
+    rule.moments.push_back({rule.moments[k].name + "_scale", scales});
 }
 
 UpdateRule sgd_rule(const NamedSettings& s, const TensorType& type) {
@@ -52,6 +54,7 @@ UpdateRule sgd_rule(const NamedSettings& s, const TensorType& type) {
   take(rule, s, {"momentum"});
   rule.attributes.set("nesterov", s.number("nesterov") != 0);
   if (s.number("momentum") != 0) rule.moments.push_back({"momentum", type});
+  store_moments(rule, s, type);
   return rule;
 }
 
@@ -83,7 +86,7 @@ const std::vector<NamedRow>& optimizer_rows() {
   static const std::vector<NamedRow> rows = {
       {"sgd",
        "stochastic gradient descent, with momentum and Nesterov's variant",
-       {lr(1e-3), kMomentum, {"nesterov", 0, Kind::flag, {}, "look ahead along the momentum"}, decay(0)}},
+       {lr(1e-3), kMomentum, {"nesterov", 0, Kind::flag, {}, "look ahead along the momentum"}, decay(0), kMoments}},
       {"rmsprop",
        "steps divided by the root of a running mean square (Hinton 2012), centered on request",
        {lr(1e-2),
@@ -104,7 +107,8 @@ const std::vector<NamedRow>& optimizer_rows() {
        {lr(1e-4),
         {"beta1", 0.9, Kind::fraction, {}, "weight of the mean in the step's direction"},
         {"beta2", 0.99, Kind::fraction, {}, "decay of the mean gradient"},
-        decay(0)}},
+        decay(0),
+        kMoments}},
       {"normuon",
        "orthogonalised momentum, evened out by neuron (Li et al. 2025), for hidden matrices; adamw for the rest",
        {lr(1e-3),
@@ -125,6 +129,9 @@ Optimizer parse_optimizer(std::string_view text, Registry& registry) {
   if (o.settings.number("nesterov") != 0 && o.settings.number("momentum") == 0)
     throw Error(ErrorKind::Type, "optimizer 'sgd' has nesterov without momentum", {},
                 {"write sgd(momentum=0.9, nesterov=true)"});
+  if (o.settings.row->name == "sgd" && o.settings.number("moments") != 0 && o.settings.number("momentum") == 0)
+    throw Error(ErrorKind::Type, "optimizer 'sgd' has moments in fewer bits without momentum", {},
+                {"write sgd(momentum=0.9, moments=bf16)"});
   return o;
 }
 
@@ -147,6 +154,7 @@ UpdateRule update_rule(const Optimizer& optimizer, const TensorType& parameter, 
   else if (name == "lion") {
     rule = {"lion", {}, {{"m", parameter}}, false};
     take(rule, s, {"beta1", "beta2"});
+    store_moments(rule, s, parameter);
   } else {
     rule = adam_like(name == "lamb" ? "lamb" : name == "adam" ? "adam" : "adamw", parameter);
     take(rule, s, {"beta1", "beta2", "epsilon"});

@@ -33,7 +33,7 @@ struct UpdateRule {
   std::string functional;
   AttributeMap attributes;
   std::vector<Moment> moments;
-  bool counts_steps = false;  // takes the step number, for bias correction
+  bool counts_steps = false;  // takes the step number: for bias correction, or to round moments at random
 };
 
 // For the library's optimizers; for plugins' see plugin_optimizer.hpp. Weight decay and LAMB's trust ratio apply to

@@ -83,6 +83,9 @@ bool suits_half_product(const Product& product, double flops);
 void answer_half_product(const Product& product, double flops, hx_kernel& out);
 // Skips the zeros of A, or runs `dense` (ownership passes) if there are few zeros. False if skipping cannot pay.
 bool answer_sparse_product(const Product& product, hx_kernel& dense, hx_kernel& out);
+// For sgd_outer: C = old - rate A B, which reads and writes only rows of C that change; with few zeros a dense product
+// that descends, or a sum in place.
+bool answer_sparse_descent(const Product& product, hx_kernel& out);
 std::optional<Reduction> reduction_of(std::string_view name);  // of a primitive
 // Stages of a reduction, from the last axes to the first; false if there are too many.
 bool plan_stages(const hx_type& x, const std::vector<int64_t>& axes, ReduceContext& c);

@@ -9,15 +9,27 @@ namespace {
 
 constexpr int64_t kMomentBlock = 16;  // rows and columns that share a scale
 
-// Two moments of 8 bits from input `first` on, then their scales.
-bool has_scales(const Site& site, uint32_t first) {
-  if (site.in(0).rank < 2 || count(site.in(0)) == 0) return false;
-  const int64_t rows = site.in(0).dims[0], columns = count(site.in(0)) / rows;
-  for (uint32_t i = first + 2; i < first + 4; ++i) {
-    const hx_type& t = site.in(i);
-    if (t.dtype != HX_U8 || t.rank != 2 || t.dims[0] != (rows + kMomentBlock - 1) / kMomentBlock ||
-        t.dims[1] != (columns + kMomentBlock - 1) / kMomentBlock)
-      return false;
+bool is_step_number(const hx_type& t) { return (t.dtype == HX_I64 || t.dtype == HX_I32) && count(t) == 1; }
+
+// The shape of the scales of w's blocks.
+bool is_scale(const hx_type& t, const hx_type& w) {
+  if (w.rank < 2 || count(w) == 0) return false;
+  const int64_t rows = w.dims[0], columns = count(w) / rows;
+  return t.dtype == HX_U8 && t.rank == 2 && t.dims[0] == (rows + kMomentBlock - 1) / kMomentBlock &&
+         t.dims[1] == (columns + kMomentBlock - 1) / kMomentBlock;
+}
+
+// Reads the type of `moments` moments from input `first` on, of `tensors` there. False: other tensors.
+bool moments_of(const Site& site, uint32_t first, uint32_t moments, uint32_t tensors, MomentType& type) {
+  type = moments == 0                      ? MomentType::f32
+         : site.in(first).dtype == HX_U8   ? MomentType::coded
+         : site.in(first).dtype == HX_BF16 ? MomentType::bf16
+                                           : MomentType::f32;
+  const uint32_t dtype = type == MomentType::f32 ? HX_F32 : type == MomentType::bf16 ? HX_BF16 : HX_U8;
+  if (tensors != (type == MomentType::coded ? 2 * moments : moments)) return false;
+  for (uint32_t k = 0; k < tensors; ++k) {
+    const hx_type& t = site.in(first + k);
+    if (k < moments ? t.dtype != dtype || !same_shape(t, site.in(0)) : !is_scale(t, site.in(0))) return false;
   }
   return true;
 }
@@ -25,27 +37,19 @@ bool has_scales(const Site& site, uint32_t first) {
 // Reads the settings of `update`, whose moments begin at input `first`. False: not such an update, or the moments, the
 // learning rate or the step number do not fit.
 bool rule_of(const Site& site, std::string_view update, uint32_t first, OptimizerContext& c) {
-  const bool is_sgd = update == "sgd", is_lion = update == "lion";
-  if (!is_sgd && !is_lion && update != "adam" && update != "adamw") return false;
-  c.counts_steps = !is_sgd && !is_lion;
+  const bool is_sgd = update == "sgd", is_lion = update == "lion", is_adam = update == "adam" || update == "adamw";
+  if ((!is_sgd && !is_lion && !is_adam) || site.inputs() <= first) return false;
+  c.counts_steps = is_step_number(site.in(site.inputs() - 1));
   const uint32_t shared = c.counts_steps ? 2 : 1;
   if (site.inputs() < first + shared) return false;
-  const uint32_t lr = site.inputs() - shared, moments = lr - first;
-  if (is_sgd || is_lion) {
-    c.moments = MomentType::f32;
-    if (is_sgd ? moments > 1 : moments != 1) return false;
-  } else if (moments == 4) {
-    c.moments = MomentType::coded;
-    if (!has_scales(site, first)) return false;
-  } else {
-    if (moments != 2) return false;
-    c.moments = site.in(first).dtype == HX_BF16 ? MomentType::bf16 : MomentType::f32;
-  }
-  const uint32_t type = c.moments == MomentType::f32 ? HX_F32 : c.moments == MomentType::bf16 ? HX_BF16 : HX_U8;
-  for (uint32_t i = first; i < (c.moments == MomentType::coded ? first + 2 : lr); ++i)
-    if (site.in(i).dtype != type || !same_shape(site.in(i), site.in(0))) return false;
+  const uint32_t lr = site.inputs() - shared, tensors = lr - first,
+                 moments = is_adam                  ? 2
+                           : is_sgd && tensors == 0 ? 0
+                                                    : 1;
+  if (tensors < moments || !moments_of(site, first, moments, tensors, c.moments)) return false;
+  // Adam corrects by the step number, and rounding at random needs it.
+  if (c.counts_steps != (is_adam || c.moments != MomentType::f32)) return false;
   if (!is_f32(site.in(0)) || !is_f32(site.in(lr)) || count(site.in(lr)) != 1) return false;
-  if (c.counts_steps && site.in(lr + 1).dtype != HX_I64 && site.in(lr + 1).dtype != HX_I32) return false;
   c.count = count(site.in(0));
   c.rows = site.in(0).rank > 0 ? site.in(0).dims[0] : 1;
   c.has_velocity = is_sgd && moments == 1;
@@ -63,9 +67,10 @@ bool rule_of(const Site& site, std::string_view update, uint32_t first, Optimize
 double nanoseconds_of(const OptimizerContext& c) {
   return static_cast<double>(c.count) * (c.counts_steps ? 0.6 : c.has_velocity ? 0.4 : 0.3);
 }
-// Items that parts divide among them: vectors, or rows of blocks.
+int64_t rows_of_blocks(const OptimizerContext& c) { return (c.rows + kMomentBlock - 1) / kMomentBlock; }
+// Items that parts divide among them: rows of blocks, or vectors.
 int64_t items_of(const OptimizerContext& c) {
-  return c.moments == MomentType::coded ? (c.rows + kMomentBlock - 1) / kMomentBlock : (c.count + 63) / 64;
+  return c.moments == MomentType::coded ? rows_of_blocks(c) : (c.count + 63) / 64;
 }
 
 UpdateKind kind_of(std::string_view update) {
@@ -93,6 +98,8 @@ bool plan_optimizer(const Site& site, hx_kernel& out) {
 
 namespace {
 
+constexpr uint32_t kMostBuffers = 16;  // Adam with scales: 9 inputs, 5 results, the workspace
+
 // A step for a batch. With few non-zeros in a, the gradient is a sparse product, stored for the step that follows.
 struct BatchUpdate : ProductUpdateContext {
   SparseContext marks{};  // of a; its buffers: a, b, the gradient, the marks
@@ -110,7 +117,7 @@ void run_batch(const void* context, void* const* buffers, uint32_t phase, uint32
   void* const product[] = {buffers[1], buffers[2], behind, workspace};
   if (c.looks && phase == 0) return isa().sparse_build(&c.marks, product, 0, part);
   const bool is_last = phase + 1 == c.phases.size();
-  void* own[16];
+  void* own[kMostBuffers];
   if (c.looks && is_sparse(c.marks, product)) {
     if (!is_last) {
       if (spread(part, c.phases[phase], multiply_parts(c.marks))) isa().sparse_multiply(&c.marks, product, 0, part);
@@ -122,7 +129,7 @@ void run_batch(const void* context, void* const* buffers, uint32_t phase, uint32
     return;
   }
   for (uint32_t i = 0; i < c.inputs + c.outputs; ++i) own[i] = buffers[i];
-  own[c.inputs + c.outputs] = behind;
+  own[c.packed] = behind;
   if (spread(part, c.phases[phase], is_last ? c.parts : c.pack_parts))
     isa().update_product(static_cast<const ProductUpdateContext*>(&c), own, is_last, part);
 }
@@ -133,9 +140,7 @@ bool plan_batch(const Site& site, const OuterUpdateContext& one, int64_t samples
   constexpr int64_t kLeastRows = 48, kLeastColumns = 64;  // smaller gradients stay in the cache
   const int64_t m = one.rows, n = one.columns;
   if (isa().vector < 8) return false;
-  if (one.gradient || one.rule.moments == MomentType::coded || samples > kMostUpdateDepth || m < kLeastRows ||
-      n < kLeastColumns)
-    return false;
+  if (one.gradient || samples > kMostUpdateDepth || m < kLeastRows || n < kLeastColumns) return false;
   if (count(site.in(1)) != samples * m || count(site.in(2)) != samples * n) return false;
   if (site.allows_half() && half_product()) return false;
   auto c = std::make_unique<BatchUpdate>();
@@ -146,8 +151,10 @@ bool plan_batch(const Site& site, const OuterUpdateContext& one, int64_t samples
   const int64_t columns = packed_column_panel(isa().vector), panels = (n + columns - 1) / columns,
                 rows = packed_row_panel(isa().vector);
   c->pack_parts = parts_for(static_cast<double>(n * samples) * 0.25, panels);
-  c->parts = parts_for(products / 45 + nanoseconds_of(c->rule), (m + rows - 1) / rows, 25000);
-  c->rule.parts = parts_for(nanoseconds_of(c->rule), (c->rule.count + 63) / 64);
+  const int64_t strips = c->rule.moments == MomentType::coded ? rows_of_blocks(c->rule) : (m + rows - 1) / rows;
+  c->parts = parts_for(products / 45 + nanoseconds_of(c->rule), strips, 25000);
+  c->rule.parts = parts_for(nanoseconds_of(c->rule), items_of(c->rule));
+  c->packed = c->inputs + c->outputs;
   Product& p = c->marks.product;
   p = {1, m, n, samples, 1, m, n, 1, 0, 1, 2, 0, false, 0};
   c->marks.workspace = 3;

@@ -5,8 +5,8 @@
 
 namespace harmonics::cpu {
 
-// Adam's moments may be stored in fewer bits (engine/functional/stored_moments.hpp). coded: 8 bits, whose scales follow
-// the moments.
+// Moments may be stored in fewer bits (engine/functional/stored_moments.hpp). coded: 8 bits, whose scales follow the
+// moments.
 enum class MomentType { f32, bf16, coded };
 
 // SGD, Adam, AdamW, Lion.
@@ -14,7 +14,7 @@ struct OptimizerContext {
   int64_t count;
   uint32_t parts;
   bool nesterov, has_velocity, decoupled;
-  bool counts_steps, wide_step;  // wide_step: the step number is i64, else i32
+  bool counts_steps, wide_step;  // takes the step number, i64 if wide_step, else i32
   MomentType moments;
   int64_t rows;  // coded: of the matrix whose blocks have scales
   double momentum, beta1, beta2, epsilon, weight_decay;
@@ -38,6 +38,7 @@ struct ProductUpdateContext {
   UpdateKind kind;
   int64_t rows, columns, depth;  // depth: samples
   uint32_t pack_parts, parts;
+  uint32_t packed;  // the buffer of b's packed form
 };
 // Longer sums are computed in several blocks, whose sums would have to be stored.
 constexpr int64_t kMostUpdateDepth = 256;

@@ -58,7 +58,7 @@ void scale_numbers(const T* from, float* to, int64_t n, float by) {
 void prepare(const SparseOrDense& c, void* const* buffers, uint32_t part, uint32_t parts) {
   const Product& p = c.product;
   char* workspace = static_cast<char*>(buffers[c.workspace]);
-  const float down = c.update ? -*static_cast<const float*>(buffers[c.rate]) : 1;
+  const float down = c.update ? -*static_cast<const float*>(buffers[p.rate]) : 1;
   const auto share = [&](int64_t n, auto run) {
     const int64_t begin = n * part / parts;
     run(begin, n * (part + 1) / parts - begin);
@@ -73,9 +73,9 @@ void prepare(const SparseOrDense& c, void* const* buffers, uint32_t part, uint32
     scale_numbers(static_cast<const float*>(buffers[p.b]) + at, reinterpret_cast<float*>(workspace + c.b.offset) + at,
                   n, down);
   });
-  if ((c.a.scaled || c.b.scaled) && buffers[c.old] != buffers[p.c])
+  if ((c.a.scaled || c.b.scaled) && buffers[p.old] != buffers[p.c])
     share(p.m * p.n, [&](int64_t at, int64_t n) {
-      std::memcpy(static_cast<float*>(buffers[p.c]) + at, static_cast<const float*>(buffers[c.old]) + at,
+      std::memcpy(static_cast<float*>(buffers[p.c]) + at, static_cast<const float*>(buffers[p.old]) + at,
                   static_cast<size_t>(n) * sizeof(float));
     });
 }
@@ -159,6 +159,30 @@ void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
   answer(out, std::move(c), run, name, all).workspace = workspace;
 }
 
+// The dense kernel of an update: a fused SGD update if supported, else a sum in place.
+bool answer_descent(SparseOrDense& c) {
+  if (c.product.scale != 0) c.a.count = c.product.m * c.product.k;
+  Product step = c.product;
+  step.scale = 0;
+  step.descends = true;
+  if (answer_dense_product(step, {0}, {0}, c.dense)) {
+    c.dense_count = c.workspace;
+    for (uint32_t i = 0; i < c.dense_count; ++i) c.dense_buffers[i] = i;
+    return true;
+  }
+  Product sum = c.product;  // a, b, w
+  sum.scale = 0;
+  sum.a = 0, sum.b = 1, sum.c = 2;
+  sum.accumulate = true;
+  if (!answer_dense_product(sum, {0}, {0}, c.dense)) return false;
+  SparseOrDense::Prepared& smaller = sum.m < sum.n ? c.a : c.b;
+  smaller.count = std::min(sum.m, sum.n) * sum.k;
+  smaller.scaled = true;
+  c.dense_buffers = {c.product.a, c.product.b, c.product.c};
+  c.dense_count = 3;
+  return true;
+}
+
 }  // namespace
 
 bool is_sparse(const SparseContext& c, void* const* buffers) {
@@ -188,64 +212,15 @@ bool answer_sparse_product(const Product& product, hx_kernel& dense, hx_kernel& 
   return true;
 }
 
-// The dense kernel of an update: a fused SGD update if supported, else a sum in place.
-bool answer_descent(SparseOrDense& c) {
-  if (c.product.scale != 0) c.a.count = c.product.m * c.product.k;
-  Product step = c.product;
-  step.scale = 0;
-  step.descends = true;
-  step.old = c.old, step.rate = c.rate;
-  if (answer_dense_product(step, {0}, {0}, c.dense)) {
-    c.dense_count = c.workspace;
-    for (uint32_t i = 0; i < c.dense_count; ++i) c.dense_buffers[i] = i;
-    return true;
-  }
-  Product sum = c.product;  // a, b, w
-  sum.scale = 0;
-  sum.a = 0, sum.b = 1, sum.c = 2;
-  sum.accumulate = true;
-  if (!answer_dense_product(sum, {0}, {0}, c.dense)) return false;
-  SparseOrDense::Prepared& smaller = sum.m < sum.n ? c.a : c.b;
-  smaller.count = std::min(sum.m, sum.n) * sum.k;
-  smaller.scaled = true;
-  c.dense_buffers = {c.product.a, c.product.b, c.product.c};
-  c.dense_count = 3;
-  return true;
-}
-
-// w [m, n], a [..., m], b [..., n], lr -> w - lr a^T b, gradient?
-bool plan_sgd_outer(const Site& site, hx_kernel& out) {
-  const auto scale = site.scale_of(1);
-  if (!scale || count(site.in(3)) != 1) return false;
-  const int64_t m = site.in(0).dims[0], n = site.in(0).dims[1], k = count(site.in(1)) / m;
-  const std::string gradient = site.text("input_gradient");
-  if (site.outputs() != (gradient.empty() ? 1u : 2u)) return false;
-  if (k == 1) {
-    if (*scale != 0) return false;
-    auto c = std::make_unique<OuterContext>();
-    c->rows = m;
-    c->columns = n;
-    c->gradient = gradient.empty() ? OuterContext::none : gradient == "all" ? OuterContext::all : OuterContext::active;
-    c->parts = parts_for(static_cast<double>(m * n) * 0.02, m);  // most rows are skipped
-    answer(out, std::move(c), isa().sgd_outer, "outer product and sgd").in_place = 1;
-    return true;
-  }
+bool answer_sparse_descent(const Product& product, hx_kernel& out) {
+  if (!worth_looking(product)) return false;
   auto c = std::make_unique<SparseOrDense>();
-  Product& p = c->product;
-  p = {1, m, n, k, 1, m, n, 1, 1, 2, 4, 0, false, 0};
-  p.half = site.allows_half();
-  p.scale = *scale;
-  if (!gradient.empty() || !worth_looking(p)) return false;
+  c->product = product;
   c->update = true;
-  c->old = 0;
-  c->rate = 3;
-  c->workspace = 5;
-  c->always = k <= kFewRows;
-  if (!c->always) {
-    if (!answer_descent(*c)) return false;
-  }
+  c->workspace = product.c + 1;
+  c->always = product.k <= kFewRows;
+  if (!c->always && !answer_descent(*c)) return false;
   answer_sparse(std::move(c), out);
-  out.in_place = 1;
   return true;
 }
 

@@ -26,7 +26,6 @@ struct SparseContext {
   uint32_t build_parts, row_parts, column_parts;  // grid, for each half
   uint32_t workspace;                             // buffer
   bool update;                                    // C = old - rate A B, the SGD update
-  uint32_t old, rate;                             // buffers
   Halves halves = Halves::none;
   uint32_t sum_parts = 0;   // parts of the phase that adds the halves of the depth
   int64_t sums_offset = 0;  // the second half's sums, in the workspace
@@ -61,13 +60,5 @@ inline bool spread(uint32_t& part, uint32_t all, uint32_t own) {
   part = static_cast<uint32_t>(at / all);
   return at % all < own;
 }
-
-// w = w - rate a b^T for a single sample, and the gradient of a, computed with the old w.
-struct OuterContext {
-  enum Gradient { none, all, active };
-  int64_t rows, columns;  // of w
-  Gradient gradient;
-  uint32_t parts;
-};
 
 }  // namespace harmonics::cpu

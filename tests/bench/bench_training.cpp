@@ -8,7 +8,10 @@ int main(int argc, char** argv) {
     for (const char* name :
          {"mlp_adamw_sparse", "mlp_sgd_dense", "mlp_adamw_dense", "wide_relu_sgd_sparse", "wide_relu_adamw_sparse",
           "wide_relu_sgd_dense", "wide_relu_adamw_dense", "wide_gelu_sgd_sparse", "wide_gelu_adamw_sparse",
-          "wide_gelu_sgd_dense", "wide_gelu_adamw_dense"})
+          "wide_gelu_sgd_dense", "wide_gelu_adamw_dense",
+          // Moments in fewer bits; the large net's weights and moments exceed every cache.
+          "wide_relu_adamw_bf16_dense", "wide_relu_adamw_q8_dense", "large_adamw_dense", "large_adamw_bf16_dense",
+          "large_adamw_q8_dense"})
       harmonics::engine::bench::add_workload(name);
     for (const char* name : {"lenet_train", "cnn_train", "char_gpt_train"})
       harmonics::engine::bench::add_workload(name);

@@ -89,7 +89,7 @@ double best_update(Update update, size_t weights, int threads) {
 }
 
 void report_floor(benchmark::State& state, const Work& work, double best) {
-  const auto weights = static_cast<size_t>(work.weights);
+  const auto weights = static_cast<size_t>(work.weights * work.moved);
   const bool moments = work.moments == 2;
   const double update = best_update(moments ? update_adamw : update_sgd, weights, work.threads) * (moments ? 1 : 1.5);
   const double move = moments ? best_update(move_adamw, weights, work.threads) : update;

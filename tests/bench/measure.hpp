@@ -22,6 +22,7 @@ struct Work {
   // with two; SGD also reads each weight in the forward pass, 12).
   int moments = -1;  // 0: SGD, 2: Adam; otherwise no floor
   double weights = 0;
+  double moved = 1;  // of those bytes, where moments have fewer bits: the update is of as many bytes
 };
 
 // `body` may return the number of its batch.

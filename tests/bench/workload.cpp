@@ -72,7 +72,8 @@ Workload workload_of(const json::object& o) {
             value.is_string() ? std::string(value.as_string()) : fmt::format("{}", value.to_number<double>()));
     const auto rule = json::value_to<std::string>(optimizer.at("name"));
     w.moments = rule == "sgd" && !optimizer.contains("momentum") ? 0 : rule == "adam" || rule == "adamw" ? 2 : -1;
-    if (optimizer.contains("moments")) w.moments = -1;  // the floor is that of f32
+    if (const auto* stored = optimizer.if_contains("moments"))  // of the 24 bytes a weight that AdamW moves in f32
+      w.moved = stored->as_string() == "bf16" ? 16 / 24.0 : stored->as_string() == "q8" ? 12 / 24.0 : 1;
     w.optimizer = fmt::format("{}({})", rule, settings);
   }
   return w;

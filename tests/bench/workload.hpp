@@ -24,6 +24,7 @@ struct Workload {
   std::string flow;       // the text
   std::string optimizer;  // in the notation of a flow; training
   int moments = -1;       // tensors an optimizer keeps per weight; -1: not known here
+  double moved = 1;       // bytes of a step's weights and moments, as a fraction of those in f32
   std::vector<DataSpec> data;
   uint64_t seed = 0;
   int64_t parameters = 0;  // number of trainable values; checked against the graph, so that peers train the same net

@@ -17,6 +17,7 @@ inline void measure_workload(benchmark::State& state, const Workload& workload, 
   }
   work.moments = workload.moments;
   work.weights = static_cast<double>(workload.parameters);
+  work.moved = workload.moved;
   measure(state, work, [&] { return step.run(); });
 }
 

@@ -17,11 +17,35 @@ HTensor handle(const Tensor& t) {
   return h;
 }
 
+// An optimizer's step: its functional, its attributes and the number of its moments.
+struct Step {
+  const char* name;
+  std::vector<std::pair<const char*, double>> numbers;
+  size_t moments;
+  AttributeMap attributes() const {
+    AttributeMap a;
+    for (const auto& [key, value] : numbers) a.set(key, value);
+    return a;
+  }
+  KernelCall& give(KernelCall& call) const {
+    for (const auto& [key, value] : numbers) call.set(key, value);
+    return call;
+  }
+};
+const Step kAdamW{"adamw", {{"weight_decay", 0.1}}, 2};
+const std::vector<Step>& steps() {
+  static const std::vector<Step> all = {kAdamW,
+                                        {"adam", {{"weight_decay", 0.1}}, 2},
+                                        {"lion", {{"weight_decay", 0.1}}, 1},
+                                        {"sgd", {{"weight_decay", 0.1}, {"momentum", 0.9}}, 1}};
+  return all;
+}
+
 // A parameter's moments, zero at first, with their scales.
-std::vector<Tensor> zero_moments(const Dims& dims, Stored stored) {
+std::vector<Tensor> zero_moments(const Step& step, const Dims& dims, Stored stored) {
   const uint32_t type = stored == Stored::bf16 ? HX_BF16 : HX_U8;
-  std::vector<Tensor> all(2, Tensor::zeros(dims, type));
-  if (stored == Stored::coded) all.resize(4, Tensor::zeros(moment_scales(Shape(dims)).vector(), type));
+  std::vector<Tensor> all(step.moments, Tensor::zeros(dims, type));
+  if (stored == Stored::coded) all.resize(2 * step.moments, Tensor::zeros(moment_scales(Shape(dims)).vector(), type));
   return all;
 }
 
@@ -35,12 +59,12 @@ void add_results(KernelCall& call, const Dims& dims, const std::vector<Tensor>& 
 Tensor step_tensor(int64_t step) { return {{}, std::vector<int64_t>{step}}; }
 
 // w' and the moments' next values.
-std::vector<Tensor> stepped(const char* name, const Tensor& w, const Tensor& g, const std::vector<Tensor>& moments,
-                            int64_t step) {
-  KernelCall call(name);
-  call.set("weight_decay", 0.1).in(w).in(g);
+std::vector<Tensor> stepped(const Step& step, const Tensor& w, const Tensor& g, const std::vector<Tensor>& moments,
+                            int64_t number) {
+  KernelCall call(step.name);
+  step.give(call).in(w).in(g);
   add_moments(call, moments);
-  call.in(scalar(0.01f)).in(step_tensor(step));
+  call.in(scalar(0.01f)).in(step_tensor(number));
   add_results(call, w.dims, moments);
   for (uint32_t i = 0; i <= moments.size(); ++i) call.alias(i, i == 0 ? 0 : i + 1);
   return call.run();
@@ -63,22 +87,22 @@ void require_same_codes(const Tensor& found, const HTensor& expected) {
 
 }  // namespace
 
-TEST_CASE("adam and adamw: moments of 16 and 8 bits are those of the body") {
+TEST_CASE("optimizers: moments of 16 and 8 bits are those of the body") {
   Random random(61);
-  for (const char* name : {"adam", "adamw"})
+  for (const Step& step : steps())
     for (const Stored stored : {Stored::bf16, Stored::coded})
       for (const Dims& dims : {Dims{16, 16}, Dims{1, 1}, Dims{33, 47}, Dims{20, 64}, Dims{7, 5, 9}, Dims{100, 130}}) {
         Tensor w = random.floats(dims);
-        std::vector<Tensor> moments = zero_moments(dims, stored);
-        for (int64_t step = 1; step <= 3; ++step) {
+        std::vector<Tensor> moments = zero_moments(step, dims, stored);
+        for (int64_t number = 1; number <= 3; ++number) {
           const Tensor g = random.floats(dims, -0.1f, 0.1f);
           std::vector<HTensor> in{handle(w), handle(g)};
           for (const Tensor& m : moments) in.push_back(handle(m));
           in.push_back(handle(scalar(0.01f)));
-          in.push_back(handle(step_tensor(step)));
-          const Values expected = apply(name, AttributeMap().set("weight_decay", 0.1), in);
-          const std::vector<Tensor> found = stepped(name, w, g, moments, step);
-          INFO(name << ", step " << step << ", " << w.size() << " elements");
+          in.push_back(handle(step_tensor(number)));
+          const Values expected = apply(step.name, step.attributes(), in);
+          const std::vector<Tensor> found = stepped(step, w, g, moments, number);
+          INFO(step.name << ", step " << number << ", " << w.size() << " elements");
           REQUIRE(expected.size() == found.size());
           std::vector<double> weights;
           for (int64_t i = 0; i < w.size(); ++i) weights.push_back(expected[0].data<float>()[i]);
@@ -90,57 +114,84 @@ TEST_CASE("adam and adamw: moments of 16 and 8 bits are those of the body") {
       }
 }
 
-TEST_CASE("update_outer: moments of 16 and 8 bits have the bits of the update from a stored gradient") {
-  Random random(62);
-  for (const Stored stored : {Stored::bf16, Stored::coded})
-    for (const std::string mode : {"", "all", "active"})
-      for (const Dims& dims : {Dims{7, 5}, Dims{33, 47}, Dims{20, 64}, Dims{301, 130}}) {
-        const int64_t m = dims[0], n = dims[1];
-        const Tensor w = random.floats(dims), a = random.floats({1, m}), b = random.floats({1, n});
-        std::vector<float> product;
-        for (int64_t i = 0; i < m; ++i)
-          for (int64_t j = 0; j < n; ++j) product.push_back(a[i] * b[j]);
-        const std::vector<Tensor> first = stepped("adamw", w, random.floats(dims), zero_moments(dims, stored), 1);
-        const std::vector<Tensor> moments(first.begin() + 1, first.end());
-        const std::vector<Tensor> expected = stepped("adamw", w, Tensor(dims, product), moments, 2);
-        KernelCall outer("update_outer");
-        outer.set("update", "adamw").set("weight_decay", 0.1).set("input_gradient", mode.c_str()).in(w).in(a).in(b);
-        add_moments(outer, moments);
-        outer.in(scalar(0.01f)).in(step_tensor(2));
-        add_results(outer, dims, moments);
-        for (uint32_t i = 0; i <= moments.size(); ++i) outer.alias(i, i == 0 ? 0 : i + 2);
-        if (!mode.empty()) outer.out({1, m});
-        const std::vector<Tensor> found = outer.run();
-        INFO(m << " x " << n << ", input gradient '" << mode << "'");
-        for (size_t i = 0; i < expected.size(); ++i) CHECK(found[i].bytes == expected[i].bytes);
-        if (mode.empty()) continue;
-        std::vector<double> gradient;
-        for (int64_t i = 0; i < m; ++i) {
-          double sum = 0;
-          for (int64_t j = 0; j < n; ++j) sum += static_cast<double>(w[i * n + j]) * b[j];
-          gradient.push_back(mode == "all" || a[i] > 0 ? sum : 0);
-        }
-        require_close(found.back(), gradient, 1e-6, 2e-5);
-      }
+// Magnitudes from the smallest without denormals to the largest, both zeros, and what lies below a block's codes.
+TEST_CASE("lion: 8-bit moments of all magnitudes have the bits of the body") {
+  const Step step{"lion", {{"beta2", 0.5}}, 1};
+  const Dims dims{32, 96};
+  std::vector<float> gradient;
+  for (int64_t i = 0; i < 32 * 96; ++i)
+    gradient.push_back(std::ldexp(i % 2 ? -1.0f : 1.0f, static_cast<int>(i % 249) - 124) * (i % 7 == 0 ? 0.0f : 1.0f));
+  const Tensor w = Tensor::zeros(dims), g(dims, gradient);
+  std::vector<Tensor> moments = zero_moments(step, dims, Stored::coded);
+  for (int64_t number = 1; number <= 3; ++number) {
+    std::vector<HTensor> in{handle(w), handle(g), handle(moments[0]), handle(moments[1])};
+    in.push_back(handle(scalar(0.01f)));
+    in.push_back(handle(step_tensor(number)));
+    const Values expected = apply(step.name, step.attributes(), in);
+    const std::vector<Tensor> found = stepped(step, w, g, moments, number);
+    for (size_t i = 1; i < 3; ++i)
+      CHECK(std::memcmp(found[i].bytes.data(), expected[i].bytes(), found[i].bytes.size()) == 0);
+    moments.assign(found.begin() + 1, found.end());
+  }
 }
 
-TEST_CASE("update_outer: a batch with bf16 moments gives the bits of the product and the update") {
+TEST_CASE("update_outer: moments of 16 and 8 bits have the bits of the update from a stored gradient") {
+  Random random(62);
+  for (const Step& step : steps())
+    for (const Stored stored : {Stored::bf16, Stored::coded})
+      for (const std::string mode : {"", "all", "active"})
+        for (const Dims& dims : {Dims{7, 5}, Dims{33, 47}, Dims{20, 64}, Dims{301, 130}}) {
+          const int64_t m = dims[0], n = dims[1];
+          const Tensor w = random.floats(dims), a = random.floats({1, m}), b = random.floats({1, n});
+          std::vector<float> product;
+          for (int64_t i = 0; i < m; ++i)
+            for (int64_t j = 0; j < n; ++j) product.push_back(a[i] * b[j]);
+          const std::vector<Tensor> first = stepped(step, w, random.floats(dims), zero_moments(step, dims, stored), 1);
+          const std::vector<Tensor> moments(first.begin() + 1, first.end());
+          const std::vector<Tensor> expected = stepped(step, w, Tensor(dims, product), moments, 2);
+          KernelCall outer("update_outer");
+          step.give(outer).set("update", step.name).set("input_gradient", mode.c_str()).in(w).in(a).in(b);
+          add_moments(outer, moments);
+          outer.in(scalar(0.01f)).in(step_tensor(2));
+          add_results(outer, dims, moments);
+          for (uint32_t i = 0; i <= moments.size(); ++i) outer.alias(i, i == 0 ? 0 : i + 2);
+          if (!mode.empty()) outer.out({1, m});
+          const std::vector<Tensor> found = outer.run();
+          INFO(step.name << ", " << m << " x " << n << ", input gradient '" << mode << "'");
+          for (size_t i = 0; i < expected.size(); ++i) CHECK(found[i].bytes == expected[i].bytes);
+          if (mode.empty()) continue;
+          std::vector<double> gradient;
+          for (int64_t i = 0; i < m; ++i) {
+            double sum = 0;
+            for (int64_t j = 0; j < n; ++j) sum += static_cast<double>(w[i * n + j]) * b[j];
+            gradient.push_back(mode == "all" || a[i] > 0 ? sum : 0);
+          }
+          require_close(found.back(), gradient, 1e-6, 2e-5);
+        }
+}
+
+TEST_CASE("update_outer: a batch with moments of 16 and 8 bits gives the bits of the product and the update") {
   Random random(63);
-  const int64_t m = 101, n = 97, samples = 20;
-  const Tensor w = random.floats({m, n}), a = random.floats({samples, m}), b = random.floats({samples, n});
-  KernelCall product("dot");
-  product.set("lhs_contract", Dims{0}).set("rhs_contract", Dims{0}).in(a).in(b).out({m, n});
-  const std::vector<Tensor> moments = zero_moments({m, n}, Stored::bf16);
-  const std::vector<Tensor> expected = stepped("adamw", w, product.run_one(), moments, 5);
-  KernelCall outer("update_outer");
-  outer.set("update", "adamw").set("weight_decay", 0.1).set("input_gradient", "").in(w).in(a).in(b);
-  add_moments(outer, moments);
-  outer.in(scalar(0.01f)).in(step_tensor(5));
-  add_results(outer, {m, n}, moments);
-  REQUIRE(outer.served() == !is_baseline());
-  if (is_baseline()) return;  // products of this size are another library's
-  const std::vector<Tensor> found = outer.run();
-  for (size_t i = 0; i < expected.size(); ++i) CHECK(found[i].bytes == expected[i].bytes);
+  for (const Step& step : steps())
+    for (const Stored stored : {Stored::bf16, Stored::coded})
+      for (const Dims& dims : {Dims{101, 97}, Dims{64, 320}, Dims{50, 300}}) {
+        const int64_t m = dims[0], n = dims[1], samples = 20;
+        const Tensor w = random.floats({m, n}), a = random.floats({samples, m}), b = random.floats({samples, n});
+        KernelCall product("dot");
+        product.set("lhs_contract", Dims{0}).set("rhs_contract", Dims{0}).in(a).in(b).out({m, n});
+        const std::vector<Tensor> moments = zero_moments(step, {m, n}, stored);
+        const std::vector<Tensor> expected = stepped(step, w, product.run_one(), moments, 5);
+        KernelCall outer("update_outer");
+        step.give(outer).set("update", step.name).set("input_gradient", "").in(w).in(a).in(b);
+        add_moments(outer, moments);
+        outer.in(scalar(0.01f)).in(step_tensor(5));
+        add_results(outer, {m, n}, moments);
+        REQUIRE(outer.served() == !is_baseline());
+        if (is_baseline()) return;  // products of this size are another library's
+        const std::vector<Tensor> found = outer.run();
+        INFO(step.name << ", " << m << " x " << n);
+        for (size_t i = 0; i < expected.size(); ++i) CHECK(found[i].bytes == expected[i].bytes);
+      }
 }
 
 TEST_CASE("stored moments: means move by less than their resolution") {
@@ -149,10 +200,10 @@ TEST_CASE("stored moments: means move by less than their resolution") {
   const Dims dims{16, 16};
   for (const Stored stored : {Stored::bf16, Stored::coded}) {
     const Tensor g(dims, std::vector<float>(256, 1.0f)), w = Tensor::zeros(dims);
-    std::vector<Tensor> moments = zero_moments(dims, stored);
+    std::vector<Tensor> moments = zero_moments(kAdamW, dims, stored);
     constexpr int64_t kSteps = 700;
     for (int64_t step = 1; step <= kSteps; ++step) {
-      const std::vector<Tensor> next = stepped("adamw", w, g, moments, step);
+      const std::vector<Tensor> next = stepped(kAdamW, w, g, moments, step);
       moments.assign(next.begin() + 1, next.end());
     }
     double sum = 0;

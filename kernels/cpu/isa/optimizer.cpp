@@ -6,22 +6,6 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// w, g, moments..., lr, [step] -> w, moments...
-template <typename Rule, typename Moment = float>
-HM_INLINE void update_part(const OptimizerContext& c, void* const* buffers, uint32_t part) {
-  const FlushDenormals flush;
-  constexpr int kLr = 2 + Rule::kMoments;
-  const int kOut = kLr + (c.counts_steps ? 2 : 1);
-  const RandomBits random(step_number(c, buffers[kLr + 1]));
-  Elements<Rule, Moment> all = elements_of<Rule, Moment>(buffers, 2, kOut, random);
-  all.g = static_cast<const float*>(buffers[1]);
-  const Rule rule(c, *static_cast<const float*>(buffers[kLr]), buffers[kLr + 1]);
-  // Parts begin at whole vectors.
-  const Range vectors = share((c.count + kWidth - 1) / kWidth, c.parts, part);
-  const int64_t end = vectors.end * kWidth < c.count ? vectors.end * kWidth : c.count;
-  for (int64_t i = vectors.begin * kWidth; i < end; i += kWidth) all.step(rule, i, lanes_at(i, end));
-}
-
 // Calls `run` with the begin and the number of rows of each row of blocks in a part.
 template <typename Run>
 HM_INLINE void for_blocks(int64_t rows, uint32_t parts, uint32_t part, Run run) {
@@ -30,22 +14,42 @@ HM_INLINE void for_blocks(int64_t rows, uint32_t parts, uint32_t part, Run run) 
     run(i, rows - i < kBlock ? rows - i : kBlock);
 }
 
-// w, g, m, v, m_scale, v_scale, lr, step -> w, m, v, m_scale, v_scale
-HM_INLINE void update_coded_part(const OptimizerContext& c, void* const* buffers, uint32_t part) {
+// w, g, moments..., scales..., lr, [step] -> w, moments..., scales...
+template <typename Types>
+HM_INLINE void update_part(const OptimizerContext& c, void* const* buffers, uint32_t part) {
+  using Rule = typename Types::Rule;
+  using Moment = typename Types::Moment;
   const FlushDenormals flush;
-  const float *w = static_cast<const float*>(buffers[0]), *g = static_cast<const float*>(buffers[1]);
-  const AdamRule<true> rule(c, *static_cast<const float*>(buffers[6]), buffers[7]);
-  const RandomBits random(step_number(c, buffers[7]));
-  const CodedMoments moments = coded_moments(buffers, 2, 8);
-  const int64_t n = c.count / c.rows;
-  for_blocks(
-      c.rows, c.parts, part, [&](int64_t row, int64_t rows) __attribute__((always_inline)) {
-        update_blocks(
-            rule, random, moments, w, static_cast<float*>(buffers[8]), row, rows,
-            n, [&](int64_t r, int64_t j, int64_t some, vf) __attribute__((always_inline)) {
-              return load_some(g + (row + r) * n + j, some);
-            });
-      });
+  constexpr int kLr = 2 + Types::kTensors;
+  const int kOut = kLr + (c.counts_steps ? 2 : 1);
+  const uint32_t number = step_number(c, buffers[kLr + 1]);
+  const float* g = static_cast<const float*>(buffers[1]);
+  const Rule rule(c, *static_cast<const float*>(buffers[kLr]), buffers[kLr + 1]);
+  if constexpr (Types::kCoded) {
+    const int64_t n = c.count / c.rows;
+    const CodedWeights weights = coded_weights<Rule>(buffers, 2, kOut, n, number);
+    for_blocks(
+        c.rows, c.parts, part, [&](int64_t row, int64_t rows) __attribute__((always_inline)) {
+          update_blocks(
+              rule, weights, row, rows, 0,
+              n, [&](int64_t r, int64_t j, int64_t some, vf) __attribute__((always_inline)) {
+                return load_some(g + (row + r) * n + j, some);
+              });
+        });
+  } else {
+    Elements<Rule, Moment> all = elements_of<Rule, Moment>(buffers, 2, kOut, RandomBits(number));
+    all.g = g;
+    // Parts begin at whole vectors.
+    const Range vectors = share((c.count + kWidth - 1) / kWidth, c.parts, part);
+    const int64_t end = vectors.end * kWidth < c.count ? vectors.end * kWidth : c.count;
+    all.template steps<true>(rule, vectors.begin * kWidth, end);
+  }
+}
+template <UpdateKind kKind>
+void update_kind(const void* context, void* const* buffers, uint32_t part) {
+  const auto& c = *static_cast<const OptimizerContext*>(context);
+  with_step_types(
+      kKind, c, [&](auto types) __attribute__((always_inline)) { update_part<decltype(types)>(c, buffers, part); });
 }
 
 // One row of w for a single sample: the gradient of the weights is x b. Returns the sum of w b, with the old w.
@@ -55,6 +59,7 @@ HM_INLINE float update_row(const Rule& rule, const Elements<Rule, Moment>& row, 
   const auto step = [&](int64_t j, int64_t lanes) __attribute__((always_inline)) {
     const vf weight = load_some(row.w + j, lanes), y = load_some(b + j, lanes);
     if (kGradient) sum = fma(weight, y, sum);
+    row.fetch(j);
     row.step(rule, j, lanes, weight, x * y);
   };
   int64_t j = 0;
@@ -87,108 +92,76 @@ HM_INLINE float multiply_row(const float* w, float x, const float* b, float* g, 
   return kGradient ? sum_of(sum) : 0;
 }
 
-template <typename Rule, typename Moment, bool kGradient>
+template <bool kGradient, typename Types>
 HM_INLINE void update_rows(const OuterUpdateContext& c, void* const* buffers, uint32_t part) {
+  using Rule = typename Types::Rule;
+  using Moment = typename Types::Moment;
   const FlushDenormals flush;
-  constexpr int kMoments = Rule::kMoments, kLr = 3 + kMoments;
+  constexpr int kLr = 3 + Types::kTensors;
   const int kOut = kLr + (c.rule.counts_steps ? 2 : 1);
   const int64_t columns = c.columns;
   const float *a = static_cast<const float*>(buffers[1]), *b = static_cast<const float*>(buffers[2]);
-  float* gradient = kGradient ? static_cast<float*>(buffers[kOut + 1 + kMoments]) : nullptr;
-  const RandomBits random(step_number(c.rule, buffers[kLr + 1]));
-  const Elements<Rule, Moment> all = elements_of<Rule, Moment>(buffers, 3, kOut, random);
+  float* gradient = kGradient ? static_cast<float*>(buffers[kOut + 1 + Types::kTensors]) : nullptr;
+  const uint32_t number = step_number(c.rule, buffers[kLr + 1]);
   const Rule rule(c.rule, *static_cast<const float*>(buffers[kLr]), buffers[kLr + 1]);
   const auto keep_sum = [&](int64_t i, float sum) __attribute__((always_inline)) {
     if (kGradient) gradient[i] = c.active && a[i] <= 0 ? 0 : sum;
   };
-  const int64_t each = rows_of_block(columns);
-  if (each <= 1) {
-    const Range rows = share(c.rows, c.parts, part);
-    for (int64_t i = rows.begin; i < rows.end; ++i)
-      keep_sum(i, update_row<kGradient>(rule, from_place(all, i * columns, nullptr), a[i], b, columns));
-    return;
+  if constexpr (Types::kCoded) {
+    const CodedWeights weights = coded_weights<Rule>(buffers, 3, kOut, columns, number);
+    for_blocks(
+        c.rows, c.parts, part, [&](int64_t row, int64_t rows) __attribute__((always_inline)) {
+          vf sums[kBlock] = {};
+          update_blocks(
+              rule, weights, row, rows, 0,
+              columns, [&](int64_t r, int64_t j, int64_t some, vf weight) __attribute__((always_inline)) {
+                const vf y = load_some(b + j, some);
+                if (kGradient) sums[r] = fma(weight, y, sums[r]);
+                return a[row + r] * y;
+              });
+          if (kGradient)
+            for (int64_t r = 0; r < rows; ++r) keep_sum(row + r, sum_of(sums[r]));
+        });
+  } else {
+    const Elements<Rule, Moment> all = elements_of<Rule, Moment>(buffers, 3, kOut, RandomBits(number));
+    const int64_t each = rows_of_block(columns);
+    if (each <= 1) {
+      const Range rows = share(c.rows, c.parts, part);
+      for (int64_t i = rows.begin; i < rows.end; ++i)
+        keep_sum(i, update_row<kGradient>(rule, from_place(all, i * columns, nullptr), a[i], b, columns));
+      return;
+    }
+    alignas(64) float block[kBlockFloats];
+    const Range blocks = share((c.rows + each - 1) / each, c.parts, part);
+    for (int64_t row = blocks.begin * each; row < blocks.end * each && row < c.rows; row += each) {
+      const int64_t end = row + each < c.rows ? row + each : c.rows, at = row * columns, count = (end - row) * columns;
+      for (int64_t i = row; i < end; ++i)
+        keep_sum(i, multiply_row<kGradient>(all.w + i * columns, a[i], b, block + (i - row) * columns, columns));
+      from_place(all, at, block).template steps<true>(rule, 0, count);
+    }
   }
-  alignas(64) float block[kBlockFloats];
-  const Range blocks = share((c.rows + each - 1) / each, c.parts, part);
-  for (int64_t row = blocks.begin * each; row < blocks.end * each && row < c.rows; row += each) {
-    const int64_t end = row + each < c.rows ? row + each : c.rows, at = row * columns, count = (end - row) * columns;
-    for (int64_t i = row; i < end; ++i)
-      keep_sum(i, multiply_row<kGradient>(all.w + i * columns, a[i], b, block + (i - row) * columns, columns));
-    const Elements<Rule, Moment> some = from_place(all, at, block);
-    for (int64_t i = 0; i < count; i += kWidth) some.step(rule, i, lanes_at(i, count));
-  }
-}
-
-// w, a, b, m, v, m_scale, v_scale, lr, step -> w, m, v, m_scale, v_scale, gradient?
-template <bool kGradient>
-HM_INLINE void update_coded_rows(const OuterUpdateContext& c, void* const* buffers, uint32_t part) {
-  const FlushDenormals flush;
-  const float *w = static_cast<const float*>(buffers[0]), *a = static_cast<const float*>(buffers[1]),
-              *b = static_cast<const float*>(buffers[2]);
-  const AdamRule<true> rule(c.rule, *static_cast<const float*>(buffers[7]), buffers[8]);
-  const RandomBits random(step_number(c.rule, buffers[8]));
-  const CodedMoments moments = coded_moments(buffers, 3, 9);
-  for_blocks(
-      c.rows, c.parts, part, [&](int64_t row, int64_t rows) __attribute__((always_inline)) {
-        vf sums[kBlock] = {};
-        update_blocks(
-            rule, random, moments, w, static_cast<float*>(buffers[9]), row, rows,
-            c.columns, [&](int64_t r, int64_t j, int64_t some, vf weight) __attribute__((always_inline)) {
-              const vf y = load_some(b + j, some);
-              if (kGradient) sums[r] = fma(weight, y, sums[r]);
-              return a[row + r] * y;
-            });
-        if (!kGradient) return;
-        float* gradient = static_cast<float*>(buffers[14]) + row;
-        for (int64_t r = 0; r < rows; ++r) gradient[r] = c.active && a[row + r] <= 0 ? 0 : sum_of(sums[r]);
-      });
-}
-
-template <typename Rule, typename Moment = float>
-void update_outer_part(const OuterUpdateContext& c, void* const* buffers, uint32_t part) {
-  c.gradient ? update_rows<Rule, Moment, true>(c, buffers, part) : update_rows<Rule, Moment, false>(c, buffers, part);
-}
-void update_coded_outer(const OuterUpdateContext& c, void* const* buffers, uint32_t part) {
-  c.gradient ? update_coded_rows<true>(c, buffers, part) : update_coded_rows<false>(c, buffers, part);
 }
 
 }  // namespace
 
 void sgd(const void* context, void* const* buffers, uint32_t, uint32_t part) {
-  const auto& c = *static_cast<const OptimizerContext*>(context);
-  c.has_velocity ? update_part<SgdRule<true>>(c, buffers, part) : update_part<SgdRule<false>>(c, buffers, part);
+  update_kind<UpdateKind::sgd>(context, buffers, part);
 }
-
 void adam(const void* context, void* const* buffers, uint32_t, uint32_t part) {
-  const auto& c = *static_cast<const OptimizerContext*>(context);
-  switch (c.moments) {
-    case MomentType::f32:
-      return update_part<AdamRule<>>(c, buffers, part);
-    case MomentType::bf16:
-      return update_part<AdamRule<true>, uint16_t>(c, buffers, part);
-    case MomentType::coded:
-      return update_coded_part(c, buffers, part);
-  }
+  update_kind<UpdateKind::adam>(context, buffers, part);
 }
-
 void lion(const void* context, void* const* buffers, uint32_t, uint32_t part) {
-  update_part<LionRule>(*static_cast<const OptimizerContext*>(context), buffers, part);
+  update_kind<UpdateKind::lion>(context, buffers, part);
 }
 
-// w, a, b, moments..., lr, [step] -> w, moments..., gradient?
+// w, a, b, moments..., scales..., lr, [step] -> w, moments..., scales..., gradient?
 void update_outer(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const OuterUpdateContext*>(context);
-  switch (c.kind) {
-    case UpdateKind::sgd:
-      return c.rule.has_velocity ? update_outer_part<SgdRule<true>>(c, buffers, part)
-                                 : update_outer_part<SgdRule<false>>(c, buffers, part);
-    case UpdateKind::adam:
-      return c.rule.moments == MomentType::f32    ? update_outer_part<AdamRule<>>(c, buffers, part)
-             : c.rule.moments == MomentType::bf16 ? update_outer_part<AdamRule<true>, uint16_t>(c, buffers, part)
-                                                  : update_coded_outer(c, buffers, part);
-    case UpdateKind::lion:
-      return update_outer_part<LionRule>(c, buffers, part);
-  }
+  with_step_types(
+      c.kind, c.rule, [&](auto types) __attribute__((always_inline)) {
+        c.gradient ? update_rows<true, decltype(types)>(c, buffers, part)
+                   : update_rows<false, decltype(types)>(c, buffers, part);
+      });
 }
 
 }  // namespace harmonics::cpu::HM_ISA

@@ -6,11 +6,6 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-template <int kCount>
-struct Count {
-  static constexpr int value = kCount;
-};
-
 constexpr int kPanel = HM_VECTOR_BYTES == 16 ? 4 : 8;  // vectors of C in registers
 
 // Bit i: lane i is not zero (NaN counts as non-zero).
@@ -396,7 +391,7 @@ HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* c
                               const Pass& pass, int64_t j, int64_t vectors) {
   const Product& p = c.product;
   float* to = c.halves == Halves::depth && slice.half ? second_sums(c, buffers) : static_cast<float*>(buffers[p.c]);
-  const float* old = c.update ? static_cast<const float*>(pass.is_first ? buffers[c.old] : to) : nullptr;
+  const float* old = c.update ? static_cast<const float*>(pass.is_first ? buffers[c.product.old] : to) : nullptr;
   Panel<Elements> panel{};
   panel.a_row = p.a_row;
   panel.gap = c.halves == Halves::depth ? kHalfPiece : 0;
@@ -405,7 +400,7 @@ HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* c
   panel.c_row = p.n;
   panel.lanes_left = p.n - j - (vectors - 1) * kWidth;
   panel.adds = !pass.is_first || p.accumulate;
-  panel.rate = c.update ? *static_cast<const float*>(buffers[c.rate]) : 0;
+  panel.rate = c.update ? *static_cast<const float*>(buffers[c.product.rate]) : 0;
   for_rows(
       c, slice, [&](Range rows) __attribute__((always_inline)) {
         const int64_t place = rows.begin * p.n + j;
@@ -445,91 +440,6 @@ void sparse_multiply(const void* context, void* const* buffers, uint32_t phase, 
   if (c.halves == Halves::depth || c.update) return;  // bias and activation are applied to the sum; updates have none
   const Range rows = share(p.m, c.row_parts, slice.row);
   end_product(p, buffers, rows.begin, rows.end, columns.begin, columns.end);
-}
-
-namespace {
-
-// kRows rows of w: new = w - x b and, if the gradient is wanted, the sum of w b. b is read once for all rows.
-template <int kRows, bool kGradient>
-HM_INLINE void step_rows(const float* const* row, float* const* to, const float* x, const float* b, int64_t n,
-                         float* gradient) {
-  vf sum[kRows][2] = {}, factor[kRows];
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) factor[r] = splat(x[r]);
-  const auto step = [&](int64_t j, int half) __attribute__((always_inline)) {
-    const vf y = load(b + j);
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
-      const vf old = load(row[r] + j);
-      if (kGradient) sum[r][half] = fma(old, y, sum[r][half]);
-      store(to[r] + j, old - factor[r] * y);
-    }
-  };
-  int64_t j = 0;
-  for (; j + 2 * kWidth <= n; j += 2 * kWidth) step(j, 0), step(j + kWidth, 1);
-  if (j + kWidth <= n) step(j, 0), j += kWidth;
-  float rest[kRows] = {};
-  for (; j < n; ++j)
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
-      const float old = row[r][j];
-      if (kGradient) rest[r] += old * b[j];
-      to[r][j] = old - x[r] * b[j];
-    }
-  if (kGradient)
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) gradient[r] = sum_of(sum[r][0] + sum[r][1]) + rest[r];
-}
-
-// Collects rows until there are enough to share b.
-template <bool kGradient>
-HM_INLINE void step_active_rows(const OuterContext& c, Range rows, const float* w, const float* a, const float* b,
-                                float rate, float* to, float* gradient) {
-  constexpr int kRows = 4;
-  const float* from[kRows];
-  float* into[kRows];
-  float x[kRows], gradients[kRows];
-  int64_t which[kRows];
-  int waiting = 0;
-  const auto run = [&](auto count) __attribute__((always_inline)) {
-    step_rows<decltype(count)::value, kGradient>(from, into, x, b, c.columns, gradients);
-    if (kGradient)
-      for (int r = 0; r < decltype(count)::value; ++r)
-        gradient[which[r]] = c.gradient == OuterContext::all || !(a[which[r]] <= 0) ? gradients[r] : 0;
-    waiting = 0;
-  };
-  for (int64_t i = rows.begin; i < rows.end; ++i) {
-    if (a[i] == 0 && w == to && (!kGradient || c.gradient == OuterContext::active)) {
-      if (kGradient) gradient[i] = 0;
-      continue;
-    }
-    from[waiting] = w + i * c.columns;
-    into[waiting] = to + i * c.columns;
-    x[waiting] = rate * a[i];
-    which[waiting++] = i;
-    if (waiting == kRows) run(Count<kRows>{});
-  }
-  const int left = waiting;
-  for (int r = 0; r < left; ++r) {
-    from[0] = from[r], into[0] = into[r], x[0] = x[r], which[0] = which[r];
-    run(Count<1>{});
-  }
-}
-
-}  // namespace
-
-// w, a, b, lr -> w, gradient?
-void sgd_outer(const void* context, void* const* buffers, uint32_t, uint32_t part) {
-  const auto& c = *static_cast<const OuterContext*>(context);
-  const float *w = static_cast<const float*>(buffers[0]), *a = static_cast<const float*>(buffers[1]),
-              *b = static_cast<const float*>(buffers[2]);
-  const float rate = *static_cast<const float*>(buffers[3]);
-  float* to = static_cast<float*>(buffers[4]);
-  const Range rows = share(c.rows, c.parts, part);
-  if (c.gradient != OuterContext::none)
-    step_active_rows<true>(c, rows, w, a, b, rate, to, static_cast<float*>(buffers[5]));
-  else
-    step_active_rows<false>(c, rows, w, a, b, rate, to, nullptr);
 }
 
 }  // namespace harmonics::cpu::HM_ISA

@@ -9,36 +9,57 @@ namespace {
 
 constexpr int64_t kBlockColumns = 256;
 
-// Prefetch of the weights and moments of a tile while its gradient is computed, one line of each per step of the depth:
-// down the rows, then one line further. A burst would hold up the loads of the product.
-template <int kArrays>
-struct TileAhead {
-  const float* at[kArrays];
-  int64_t step, rows, columns, row = 0;
+// Prefetch of the weights and moments of a block while its gradient is computed: along the rows, so that the
+// processor's own prefetch runs ahead of it in few streams. Each tile of the block fetches its share of the lines, some
+// per step of the depth: a burst would hold up the loads of the product.
+template <int kMoments, typename Moment>
+struct BlockAhead {
+  static constexpr int64_t kLine = 16, kMomentLine = 64 / sizeof(Moment);  // elements
+  const float* w;
+  const Moment* moments[kMoments + 1];
+  int64_t n, columns, column, left, each;
+  HM_INLINE void one() {
+    __builtin_prefetch(w + column, 0, 2);
+    if (column % kMomentLine == 0)
+#pragma GCC unroll 2
+      for (int k = 0; k < kMoments; ++k) __builtin_prefetch(moments[k] + column, 0, 2);
+    column += kLine;
+    if (column < columns) return;
+    column = 0, w += n;
+#pragma GCC unroll 2
+    for (int k = 0; k < kMoments; ++k) moments[k] += n;
+  }
   template <PanelOrder>
   HM_INLINE void fetch() {
-    if (columns <= 0) return;
-    for (const float*& p : at) {
-      __builtin_prefetch(p, 1, 2);
-      p += step;
-    }
-    if (++row < rows) return;
-    row = 0, columns -= 16;
-    for (const float*& p : at) p += 16 - rows * step;
+    for (int64_t i = 0; i < each && left > 0; ++i, --left) one();
   }
 };
+// The share of tile `tile` of `tiles` of a block of `rows` rows, computed over `depth`.
+template <int kMoments, typename Moment>
+HM_INLINE BlockAhead<kMoments, Moment> block_ahead(const float* w, const Moment* const* moments, int64_t at, int64_t n,
+                                                   int64_t rows, int64_t columns, int64_t tile, int64_t tiles,
+                                                   int64_t depth) {
+  using Fetched = BlockAhead<kMoments, Moment>;
+  const int64_t lines = (columns + Fetched::kLine - 1) / Fetched::kLine, all = rows * lines,
+                of_tile = (all + tiles - 1) / tiles, from = tile * of_tile, row = from / lines;
+  const int64_t end = from + of_tile < all ? from + of_tile : all, place = at + row * n;
+  Fetched ahead{
+      w + place, {}, n, columns, (from - row * lines) * Fetched::kLine, end - from, (of_tile + depth - 1) / depth};
+  for (int k = 0; k < kMoments; ++k) ahead.moments[k] = moments[k] + place;
+  return ahead;
+}
 
 // w, a, b, moments..., lr, [step] -> w, moments...
-template <typename Rule, typename Moment = float>
+template <typename Types>
 void update_tiles(const ProductUpdateContext& c, void* const* buffers, uint32_t part) {
+  using Rule = typename Types::Rule;
+  using Moment = typename Types::Moment;
   constexpr int kMoments = Rule::kMoments, kLr = 3 + kMoments;
-  // bf16 moments are half as long, and are left to the processor's own prefetch
-  constexpr int kFetched = sizeof(Moment) == sizeof(float) ? kMoments + 1 : 1;
-  const int kOut = kLr + (c.rule.counts_steps ? 2 : 1), kPacked = kOut + 1 + kMoments;
+  const int kOut = kLr + (c.rule.counts_steps ? 2 : 1);
   const Rule rule(c.rule, *static_cast<const float*>(buffers[kLr]), buffers[kLr + 1]);
   const RandomBits random(step_number(c.rule, buffers[kLr + 1]));
   const Elements<Rule, Moment> all = elements_of<Rule, Moment>(buffers, 3, kOut, random);
-  const float *a = static_cast<const float*>(buffers[1]), *b = static_cast<const float*>(buffers[kPacked]);
+  const float *a = static_cast<const float*>(buffers[1]), *b = static_cast<const float*>(buffers[c.packed]);
   const int64_t n = c.columns;
   alignas(64) float panel[kRows * kMostUpdateDepth], block[kRows * kBlockColumns];
   const Range panels = share((c.rows + kRows - 1) / kRows, c.parts, part);
@@ -49,18 +70,58 @@ void update_tiles(const ProductUpdateContext& c, void* const* buffers, uint32_t 
       const int64_t columns = n - j < kBlockColumns ? n - j : kBlockColumns, at = i * n + j;
       for (int64_t jj = 0; jj < columns; jj += kColumns) {
         const int64_t some = columns - jj < kColumns ? columns - jj : kColumns;
-        TileAhead<kFetched> ahead{{}, n, rows, some};
-        ahead.at[0] = all.w + at + jj;
-        if constexpr (kFetched > 1)
-          for (int k = 0; k < kMoments; ++k) ahead.at[k + 1] = all.old[k] + at + jj;
-        tile_for<PanelOrder::packed, TileAhead<kFetched>>(rows, some)(
+        const auto ahead = block_ahead<kMoments, Moment>(all.w, all.old, at, n, rows, columns, jj / kColumns,
+                                                         (columns + kColumns - 1) / kColumns, c.depth);
+        tile_for<PanelOrder::packed, BlockAhead<kMoments, Moment>>(rows, some)(
             panel, 0, b + (j + jj) * c.depth, 0, c.depth, block + jj, kBlockColumns, some, Ending{nullptr, 1}, ahead);
       }
       const FlushDenormals flush;
-      for (int64_t r = 0; r < rows; ++r) {
-        const Elements<Rule, Moment> row = from_place(all, at + r * n, block + r * kBlockColumns);
-        for (int64_t x = 0; x < columns; x += kWidth) row.step(rule, x, lanes_at(x, columns));
+      for (int64_t r = 0; r < rows; ++r)
+        from_place(all, at + r * n, block + r * kBlockColumns).template steps<false>(rule, 0, columns);
+    }
+  }
+}
+
+// Coded moments: a tile has the rows of a block, multiplied in strips.
+template <typename Types>
+void update_coded_tiles(const ProductUpdateContext& c, void* const* buffers, uint32_t part) {
+  using Rule = typename Types::Rule;
+  constexpr int kLr = 3 + Types::kTensors, kStrip = kRows < 8 ? kRows : 8, kStrips = (kBlock + kStrip - 1) / kStrip;
+  const int kOut = kLr + (c.rule.counts_steps ? 2 : 1);
+  const Rule rule(c.rule, *static_cast<const float*>(buffers[kLr]), buffers[kLr + 1]);
+  const int64_t n = c.columns;
+  const CodedWeights weights = coded_weights<Rule>(buffers, 3, kOut, n, step_number(c.rule, buffers[kLr + 1]));
+  const float *a = static_cast<const float*>(buffers[1]), *b = static_cast<const float*>(buffers[c.packed]);
+  alignas(64) float panels[kStrips][kRows * kMostUpdateDepth], block[kBlock * kBlockColumns];
+  const auto used = [](int64_t rows, int64_t strip) {
+    const int64_t left = rows - strip * kStrip;
+    return left < kStrip ? left : int64_t{kStrip};
+  };
+  const Range blocks = share((c.rows + kBlock - 1) / kBlock, c.parts, part);
+  for (int64_t i = blocks.begin * kBlock; i < blocks.end * kBlock && i < c.rows; i += kBlock) {
+    const int64_t rows = c.rows - i < kBlock ? c.rows - i : kBlock;
+    for (int64_t s = 0; s * kStrip < rows; ++s)
+      pack_rows(a + i + s * kStrip, c.rows, used(rows, s), c.depth, panels[s]);
+    for (int64_t j = 0; j < n; j += kBlockColumns) {
+      const int64_t columns = n - j < kBlockColumns ? n - j : kBlockColumns;
+      for (int64_t jj = 0; jj < columns; jj += kColumns) {
+        const int64_t some = columns - jj < kColumns ? columns - jj : kColumns;
+        for (int64_t s = 0; s * kStrip < rows; ++s) {
+          const int64_t strips = (rows + kStrip - 1) / kStrip;
+          const auto ahead = block_ahead<Rule::kMoments, uint8_t>(
+              weights.w, weights.moments.old, i * n + j, n, rows, columns, jj / kColumns * strips + s,
+              (columns + kColumns - 1) / kColumns * strips, c.depth);
+          tile_for<PanelOrder::packed, BlockAhead<Rule::kMoments, uint8_t>>(used(rows, s), some)(
+              panels[s], 0, b + (j + jj) * c.depth, 0, c.depth, block + s * kStrip * kBlockColumns + jj, kBlockColumns,
+              some, Ending{nullptr, 1}, ahead);
+        }
       }
+      const FlushDenormals flush;
+      update_blocks(
+          rule, weights, i, rows, j,
+          j + columns, [&](int64_t r, int64_t x, int64_t lanes, vf) __attribute__((always_inline)) {
+            return load_some(block + r * kBlockColumns + (x - j), lanes);
+          });
     }
   }
 }
@@ -70,8 +131,7 @@ void update_tiles(const ProductUpdateContext& c, void* const* buffers, uint32_t 
 void update_product(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const ProductUpdateContext*>(context);
   if (phase == 0) {
-    const uint32_t moments = c.kind == UpdateKind::adam ? 2 : c.kind == UpdateKind::lion || c.rule.has_velocity ? 1 : 0;
-    float* packed = static_cast<float*>(buffers[5 + 2 * moments + c.rule.counts_steps]);
+    float* packed = static_cast<float*>(buffers[c.packed]);
     const Range panels = share((c.columns + kColumns - 1) / kColumns, c.pack_parts, part);
     const int64_t j = panels.begin * kColumns,
                   end = panels.end * kColumns < c.columns ? panels.end * kColumns : c.columns;
@@ -80,16 +140,14 @@ void update_product(const void* context, void* const* buffers, uint32_t phase, u
                    c.depth * kColumns);
     return;
   }
-  switch (c.kind) {
-    case UpdateKind::sgd:
-      return c.rule.has_velocity ? update_tiles<SgdRule<true>>(c, buffers, part)
-                                 : update_tiles<SgdRule<false>>(c, buffers, part);
-    case UpdateKind::adam:
-      return c.rule.moments == MomentType::bf16 ? update_tiles<AdamRule<true>, uint16_t>(c, buffers, part)
-                                                : update_tiles<AdamRule<>>(c, buffers, part);
-    case UpdateKind::lion:
-      return update_tiles<LionRule>(c, buffers, part);
-  }
+  with_step_types(
+      c.kind, c.rule, [&](auto types) __attribute__((always_inline)) {
+        using Types = decltype(types);
+        if constexpr (Types::kCoded)
+          update_coded_tiles<Types>(c, buffers, part);
+        else
+          update_tiles<Types>(c, buffers, part);
+      });
 }
 
 }  // namespace harmonics::cpu::HM_ISA

@@ -32,16 +32,17 @@ HM_INLINE vf fnma(vf a, vf b, vf c) { return c - a * b; }
 #endif
 
 // m / (sqrt(v) * scale + epsilon), v >= 0. kRough: within 2^-12, for moments that are rounded more coarsely.
+// `estimates`: epsilon and scale are such that the divisor has a normal reciprocal; then the result is NaN if v is
+// infinite.
 template <bool kRough>
-HM_INLINE vf quotient_of_root(vf m, vf v, vf scale, vf epsilon) {
+HM_INLINE vf quotient_of_root(vf m, vf v, vf scale, vf epsilon, [[maybe_unused]] bool estimates) {
 #if defined(__AVX512F__)
-  // Estimates refined by FMA, one unit in the last place: the divider would take 35 cycles for a root and a quotient.
-  const vf y = _mm512_rsqrt14_ps(vmax(v, splat(0x1p-126f)));
-  const vf near = v * y, root = kRough ? near : fma(fnma(near, near, v), y * 0.5f, near), d = fma(root, scale, epsilon);
-  const __m512i least = _mm512_set1_epi32(0x0d800000), reach = _mm512_set1_epi32(0x65000000);  // 2^-100 to 2^102
-  if (__builtin_expect(_mm512_cmpgt_epu32_mask(_mm512_sub_epi32((__m512i)bits(d), least), reach) == 0, 1)) {
-    const vf r = _mm512_rcp14_ps(d);
-    return m * (kRough ? r : fma(fnma(d, r, splat(1)), r, r));
+  // Refined by FMA, one unit in the last place: the divider would take 35 cycles for a root and a quotient.
+  if (__builtin_expect(estimates, 1)) {
+    const vf y = _mm512_rsqrt14_ps(vmax(v, splat(0x1p-126f))), near = v * y;
+    if constexpr (kRough) return m * (vf)_mm512_rcp14_ps(fma(near, scale, epsilon));
+    const vf d = fma(fma(fnma(near, near, v), y * 0.5f, near), scale, epsilon), r = _mm512_rcp14_ps(d);
+    return m * fma(fnma(d, r, splat(1)), r, r);
   }
 #endif
   return m / fma(vsqrt(v), scale, epsilon);
@@ -74,7 +75,7 @@ template <bool kRough = false>
 struct AdamRule {
   static constexpr int kMoments = 2;
   float size, scale, epsilon, decay, keep, rest1, beta2, rest2;
-  bool shrink, penalise;
+  bool shrink, penalise, estimates;
   AdamRule(const OptimizerContext& c, float lr, const void* step) {
     const double t =
         static_cast<double>(c.wide_step ? *static_cast<const int64_t*>(step) : *static_cast<const int32_t*>(step));
@@ -86,6 +87,8 @@ struct AdamRule {
     rest1 = static_cast<float>(1 - c.beta1), beta2 = static_cast<float>(c.beta2),
     rest2 = static_cast<float>(1 - c.beta2);
     shrink = c.decoupled && decay != 0, penalise = !c.decoupled && decay != 0;
+    // The root is below 2^64.
+    estimates = epsilon >= 0x1p-100f && epsilon <= 0x1p100f && scale <= 0x1p30f;
   }
   HM_INLINE vf step(vf w, vf g, vf* moments) const {
     if (penalise) g = g + decay * w;
@@ -93,7 +96,7 @@ struct AdamRule {
     const vf mean = fma(g - moments[0], splat(rest1), moments[0]);
     const vf square = fma(g * g, splat(rest2), moments[1] * beta2);
     moments[0] = mean, moments[1] = square;
-    return fnma(quotient_of_root<kRough>(mean, square, splat(scale), splat(epsilon)), splat(size), w);
+    return fnma(quotient_of_root<kRough>(mean, square, splat(scale), splat(epsilon), estimates), splat(size), w);
   }
 };
 
@@ -133,8 +136,22 @@ struct Elements {
     for (int k = 0; k < Rule::kMoments; ++k) store_moment(now[k] + i, moments[k], n, bits_of<16>(bits, k));
     store_some(new_w + i, next, n);
   }
-  HM_INLINE void step(const Rule& rule, int64_t i, int64_t n) const {
-    step(rule, i, n, load_some(w + i, n), load_some(g + i, n));
+  // Fetches elements that a pass over all of them reaches soon: the processor's own prefetch ends with every page.
+  HM_INLINE void fetch(int64_t i) const {
+    constexpr int64_t kAhead = 1024;
+    __builtin_prefetch(w + i + kAhead);
+    for (int k = 0; k < Rule::kMoments; ++k) __builtin_prefetch(old[k] + i + kAhead);
+  }
+  // Elements [begin, end). kPass: of a pass over all of them.
+  template <bool kPass>
+  HM_INLINE void steps(const Rule& rule, int64_t begin, int64_t end) const {
+    const auto step_some = [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+      if (kPass) fetch(i);
+      step(rule, i, n, load_some(w + i, n), load_some(g + i, n));
+    };
+    int64_t i = begin;
+    for (; i + kWidth <= end; i += kWidth) step_some(i, kWidth);
+    if (i < end) step_some(i, end - i);
   }
 };
 
@@ -161,16 +178,52 @@ HM_INLINE uint32_t step_number(const OptimizerContext& c, const void* step) {
   return static_cast<uint32_t>(c.wide_step ? *static_cast<const int64_t*>(step) : *static_cast<const int32_t*>(step));
 }
 
-// Buffers of a step whose moments begin at `moments`: m, v, and their scales.
-HM_INLINE CodedMoments coded_moments(void* const* buffers, int moments, int results) {
-  CodedMoments m{};
-  for (int k = 0; k < 2; ++k) {
-    m.old[k] = static_cast<const uint8_t*>(buffers[moments + k]);
-    m.old_scale[k] = static_cast<const uint8_t*>(buffers[moments + 2 + k]);
-    m.now[k] = static_cast<uint8_t*>(buffers[results + 1 + k]);
-    m.now_scale[k] = static_cast<uint8_t*>(buffers[results + 3 + k]);
+// Weights [..., n] with coded moments; `moments` and `results` are the buffers of the first moment and of the new w.
+// The scales follow all moments.
+template <typename Rule>
+HM_INLINE CodedWeights coded_weights(void* const* buffers, int moments, int results, int64_t n, uint32_t step) {
+  constexpr int kMoments = Rule::kMoments;
+  CodedWeights c{static_cast<const float*>(buffers[0]), static_cast<float*>(buffers[results]), {}, n, RandomBits(step)};
+  for (int k = 0; k < kMoments; ++k) {
+    c.moments.old[k] = static_cast<const uint8_t*>(buffers[moments + k]);
+    c.moments.old_scale[k] = static_cast<const uint8_t*>(buffers[moments + kMoments + k]);
+    c.moments.now[k] = static_cast<uint8_t*>(buffers[results + 1 + k]);
+    c.moments.now_scale[k] = static_cast<uint8_t*>(buffers[results + 1 + kMoments + k]);
   }
-  return m;
+  return c;
+}
+
+// A rule, and the type of its moments in memory: float, uint16_t (bf16) or uint8_t (coded).
+template <typename R, typename M>
+struct StepTypes {
+  using Rule = R;
+  using Moment = M;
+  static constexpr bool kCoded = sizeof(M) == 1;
+  static constexpr int kTensors = R::kMoments * (kCoded ? 2 : 1);  // moments and scales
+};
+template <typename Exact, typename Rough, typename Run>
+HM_INLINE void with_moments(MomentType moments, const Run& run) {
+  switch (moments) {
+    case MomentType::f32:
+      return run(StepTypes<Exact, float>{});
+    case MomentType::bf16:
+      return run(StepTypes<Rough, uint16_t>{});
+    case MomentType::coded:
+      return run(StepTypes<Rough, uint8_t>{});
+  }
+}
+// Calls run(StepTypes{}) for the step of `c`.
+template <typename Run>
+HM_INLINE void with_step_types(UpdateKind kind, const OptimizerContext& c, const Run& run) {
+  switch (kind) {
+    case UpdateKind::sgd:
+      return c.has_velocity ? with_moments<SgdRule<true>, SgdRule<true>>(c.moments, run)
+                            : run(StepTypes<SgdRule<false>, float>{});
+    case UpdateKind::adam:
+      return with_moments<AdamRule<false>, AdamRule<true>>(c.moments, run);
+    case UpdateKind::lion:
+      return with_moments<LionRule, LionRule>(c.moments, run);
+  }
 }
 
 }  // namespace

@@ -495,7 +495,8 @@ TEST_CASE("resume: a checkpoint of a later cycle holds what earlier cycles learn
 TEST_CASE("resume: moments of 16 and 8 bits give the bits of an undisturbed run") {
   const char* flow = R"hmx(harmonic g { producer x {6}; producer y {3}; layer h {72}; layer k {64}; layer o;
     cycle (epochs 3) { x -(tanh)-> h -(tanh)-> k -> o; o <-(cross_entropy)- y; } })hmx";
-  for (const char* optimizer : {"adamw(lr=0.01, moments=bf16)", "adamw(lr=0.01, moments=q8)"}) {
+  for (const char* optimizer : {"adamw(lr=0.01, moments=bf16)", "adamw(lr=0.01, moments=q8)",
+                                "lion(lr=0.01, moments=q8)", "sgd(lr=0.01, momentum=0.9, moments=bf16)"}) {
     INFO(optimizer);
     Setup setup;
     setup.flow = flow;

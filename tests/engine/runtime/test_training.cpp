@@ -279,20 +279,24 @@ TEST_CASE("cycles: the second may have another optimizer") {
   for (int cycle = 0; cycle < 3; ++cycle) CHECK(CycleRuntime(*g, cycle, settings(2)).run().steps == 2);
 }
 
-TEST_CASE("adamw: moments of 16 and 8 bits reach the loss of 32 bits after 2000 steps") {
+TEST_CASE("optimizers: moments of 16 and 8 bits reach the loss of 32 bits after 2000 steps") {
   const char* flow = R"(harmonic g {
     producer x {6}; producer y {3}; layer h {72}; layer k {64}; layer o;
     cycle { x -(tanh)-> h -(tanh)-> k -> o; o <-(cross_entropy)- y; } })";
-  const auto loss = [&](const char* optimizer) {
+  const auto loss = [&](const std::string& optimizer) {
     RunSettings s;
     s.batch = 16, s.steps = 2000, s.seed = 1, s.optimizer = optimizer;
     return train(flow, 160, s).report.loss;
   };
-  const double exact = loss("adamw(lr=0.001)");
-  CHECK(exact < 0.9);  // of log(3)
-  for (const char* optimizer : {"adamw(lr=0.001, moments=bf16)", "adamw(lr=0.001, moments=q8)"}) {
+  for (const std::string optimizer :
+       {"adamw(lr=0.001", "adam(lr=0.001", "lion(lr=0.0001", "sgd(lr=0.05, momentum=0.9"}) {
+    const double exact = loss(optimizer + ")");
     INFO(optimizer);
-    CHECK(loss(optimizer) == Approx(exact).epsilon(0.1).margin(0.02));
+    CHECK(exact < 0.9);  // of log(3)
+    for (const char* moments : {", moments=bf16)", ", moments=q8)"}) {
+      INFO(moments);
+      CHECK(loss(optimizer + moments) == Approx(exact).epsilon(0.1).margin(0.02));
+    }
   }
 }
 

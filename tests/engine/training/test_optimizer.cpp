@@ -49,7 +49,7 @@ TEST_CASE("optimizer: errors suggest a correction") {
         "'adamw(lr=1e-3)'");
   CHECK(refused("rmsprop(alpa=0.9)") == "optimizer 'rmsprop' has no setting 'alpa'\ndid you mean 'alpha'?");
   CHECK(refused("lion(epsilon=1e-8)") ==
-        "optimizer 'lion' has no setting 'epsilon'\nit has lr, beta1, beta2, weight_decay");
+        "optimizer 'lion' has no setting 'epsilon'\nit has lr, beta1, beta2, weight_decay, moments");
   CHECK(refused("adam(beta1=1)") ==
         "optimizer setting 'beta1' has the value '1'\ngive a number of at least 0 and below 1, e.g. beta1=0.9");
   CHECK(refused("adam(lr=-1)") ==
@@ -72,8 +72,10 @@ TEST_CASE("optimizer: moments in fewer bits") {
   CHECK(parse_optimizer("adam(moments=bf16)").str() ==
         "adam(lr=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, weight_decay=0, moments=bf16)");
   CHECK(refused("adamw(moments=f64)") == "optimizer setting 'moments' has the value 'f64'\ngive f32, bf16 or q8");
-  CHECK(refused("lion(moments=q8)") ==
-        "optimizer 'lion' has no setting 'moments'\nit has lr, beta1, beta2, weight_decay");
+  CHECK(refused("lamb(moments=q8)") ==
+        "optimizer 'lamb' has no setting 'moments'\nit has lr, beta1, beta2, epsilon, weight_decay");
+  CHECK(refused("sgd(moments=q8)") ==
+        "optimizer 'sgd' has moments in fewer bits without momentum\nwrite sgd(momentum=0.9, moments=bf16)");
   const auto types = [](const char* optimizer, const Shape& shape) {
     std::string s;
     for (const UpdateRule::Moment& m : update_rule(parse_optimizer(optimizer), {DType::F32, shape}, true).moments)
@@ -84,6 +86,9 @@ TEST_CASE("optimizer: moments in fewer bits") {
   CHECK(types("adamw(moments=q8)", {64, 100}) == "m u8[64, 100], v u8[64, 100], m_scale u8[4, 7], v_scale u8[4, 7], ");
   CHECK(types("adam(moments=q8)", {17, 30, 3, 3}) ==
         "m u8[17, 30, 3, 3], v u8[17, 30, 3, 3], m_scale u8[2, 17], v_scale u8[2, 17], ");
+  CHECK(types("lion(moments=bf16)", {64, 100}) == "m bf16[64, 100], ");
+  CHECK(types("lion(moments=q8)", {64, 100}) == "m u8[64, 100], m_scale u8[4, 7], ");
+  CHECK(types("sgd(momentum=0.9, moments=q8)", {64, 100}) == "momentum u8[64, 100], momentum_scale u8[4, 7], ");
   CHECK(types("adamw(moments=q8)", {5000}) == "m f32[5000], v f32[5000], ");
   CHECK(types("adamw(moments=q8)", {10, 20}) == "m f32[10, 20], v f32[10, 20], ");
 }
