@@ -24,10 +24,10 @@ struct TypeRow {
   DType dtype;
   int64_t file_type;  // general.file_type of a file that is mostly of this type
 };
-constexpr TypeRow kTypes[] = {{DType::F32, 0},    {DType::F16, 1},   {DType::BF16, 32}, {DType::Q8_0, 7},
-                              {DType::Q6_K, 18},  {DType::Q5_K, 16}, {DType::Q5_1, 9},  {DType::Q5_0, 8},
-                              {DType::Q4_K, 14},  {DType::Q4_1, 3},  {DType::Q4_0, 2},  {DType::IQ4_NL, 25},
-                              {DType::MXFP4, 38}, {DType::Q3_K, 11}, {DType::Q2_K, 10}};
+constexpr TypeRow kTypes[] = {{DType::F32, 0},    {DType::F16, 1},     {DType::BF16, 32}, {DType::Q8_0, 7},
+                              {DType::Q6_K, 18},  {DType::Q5_K, 16},   {DType::Q5_1, 9},  {DType::Q5_0, 8},
+                              {DType::Q4_K, 14},  {DType::Q4_1, 3},    {DType::Q4_0, 2},  {DType::IQ4_NL, 25},
+                              {DType::MXFP4, 38}, {DType::IQ4_XS, 30}, {DType::Q3_K, 11}, {DType::Q2_K, 10}};
 
 bool is_split_key(std::string_view key) { return key.substr(0, 6) == "split."; }
 

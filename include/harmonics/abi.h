@@ -98,7 +98,8 @@ typedef enum hx_dtype {
   HX_Q3_K = 25,   /* 256 in 110 */
   HX_Q5_K = 26,   /* 256 in 176 */
   HX_IQ4_NL = 27, /* 32 in 18 */
-  HX_MXFP4 = 28   /* 32 in 17 */
+  HX_MXFP4 = 28,  /* 32 in 17 */
+  HX_IQ4_XS = 29  /* 256 in 136 */
 } hx_dtype;
 
 typedef struct hx_type { /* dense, row-major; rank 0 is a scalar */

@@ -178,6 +178,22 @@ HARMONICS_FACE inline void decode_iq4_nl(const uint8_t* block, float* to) {
   }
 }
 
+// ---- iq4_xs: their scale in f16, the high bits of eight steps of 6 bits, their low halves, then runs of 32 as q4_0
+
+HARMONICS_FACE inline void decode_iq4_xs(const uint8_t* block, float* to) {
+  const float scale = half_to_float(load_u16(block));
+  const int high = load_u16(block + 2);
+  for (int run = 0; run < 8; ++run) {
+    const int step = (block[4 + run / 2] >> (run % 2 * 4) & 15) | (high >> (2 * run) & 3) << 4;
+    const float scaled = scale * static_cast<float>(step - 32);
+    const uint8_t* bytes = block + 8 + 16 * run;
+    for (int i = 0; i < 16; ++i) {
+      to[32 * run + i] = scaled * static_cast<float>(uneven_steps[bytes[i] & 15]);
+      to[32 * run + i + 16] = scaled * static_cast<float>(uneven_steps[bytes[i] >> 4]);
+    }
+  }
+}
+
 // ---- mxfp4 of the OCP Microscaling formats: the scale is a power of two, 255 marks NaN; floats of a sign, two bits of
 // exponent and one of fraction, ordered as the indices of q4_0. Steps are halves.
 

@@ -57,6 +57,7 @@ HARMONICS_FACE inline constexpr Conversion conversions[] = {
     {DType::Q5_K, decode_q5_k, encode_q5_k},
     {DType::IQ4_NL, decode_iq4_nl, encode_iq4_nl},
     {DType::MXFP4, decode_mxfp4, encode_mxfp4},
+    {DType::IQ4_XS, decode_iq4_xs, encode_iq4_xs},
 };
 
 HARMONICS_FACE inline const Conversion* find_conversion(DType dtype) {

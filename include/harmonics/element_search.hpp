@@ -193,7 +193,8 @@ HARMONICS_FACE inline void encode_q5_k(const float* from, uint8_t* block) {
   }
 }
 
-// ---- numbers = step * index, index in [-levels, levels - 1]: q3_k, q6_k
+// ---- numbers = step * index, index in [-levels, levels - 1]: q3_k, q6_k; or step * one of sixteen uneven steps:
+// iq4_nl, iq4_xs
 
 HARMONICS_FACE inline float symmetric_run(const float* x, int n, int levels) {
   const float most = largest_of(x, n);
@@ -219,18 +220,61 @@ HARMONICS_FACE inline float symmetric_run(const float* x, int n, int levels) {
   return best;
 }
 
-template <int kLevels, int kTop>  // rounded scales are in [-kTop, kTop - 1]
-struct SymmetricBlock {
+HARMONICS_FACE inline int nearest_uneven_step(float x) {
+  int i = 0;
+  while (i < 15 && x - static_cast<float>(uneven_steps[i]) > static_cast<float>(uneven_steps[i + 1]) - x) ++i;
+  return i;
+}
+
+HARMONICS_FACE inline float uneven_run(const float* x, int n) {
+  const float most = largest_of(x, n);
+  float best = 0;
+  double best_gain = 0;
+  for (const int end : {int{uneven_steps[0]}, int{uneven_steps[15]}})
+    for (int candidate = -10; most != 0 && candidate <= 10; ++candidate) {
+      float inverse = static_cast<float>(end + candidate) / most;
+      for (int turn = 0; turn < 2; ++turn) {
+        double squares = 0, products = 0;
+        for (int i = 0; i < n; ++i) {
+          const double q = uneven_steps[nearest_uneven_step(x[i] * inverse)];
+          squares += q * q;
+          products += q * static_cast<double>(x[i]);
+        }
+        if (products == 0) break;
+        const double gain = products * products / squares;
+        if (gain > best_gain) best_gain = gain, best = static_cast<float>(products / squares);
+        inverse = static_cast<float>(squares / products);
+      }
+    }
+  return best;
+}
+
+// The numbers that a block has times its steps.
+template <int kLevels>
+struct EvenSteps {
+  HARMONICS_FACE static int index(float x) { return nearest_index(x + static_cast<float>(kLevels), 2 * kLevels - 1); }
+  HARMONICS_FACE static int number(int index) { return index - kLevels; }
+  HARMONICS_FACE static float step(const float* x, int n) { return symmetric_run(x, n, kLevels); }
+};
+struct UnevenSteps {
+  HARMONICS_FACE static int index(float x) { return nearest_uneven_step(x); }
+  HARMONICS_FACE static int number(int index) { return uneven_steps[index]; }
+  HARMONICS_FACE static float step(const float* x, int n) { return uneven_run(x, n); }
+};
+
+template <typename Steps, int kRun, int kTop>  // rounded steps are in [-kTop, kTop - 1]
+struct RunsOfOneScale {
+  static constexpr int kRuns = 256 / kRun;
   uint16_t scale = 0;  // f16
-  int8_t steps[16] = {};
+  int8_t steps[kRuns] = {};
   uint8_t indices[256] = {};  // from 0 on
 
   HARMONICS_FACE double round_run(const float* x, float step, uint8_t* to) const {
     const float inverse = step != 0 ? 1 / step : 0;
     double error = 0;
-    for (int i = 0; i < 16; ++i) {
-      const int q = nearest_index(x[i] * inverse + static_cast<float>(kLevels), 2 * kLevels - 1);
-      const double e = static_cast<double>(step) * (q - kLevels) - static_cast<double>(x[i]);
+    for (int i = 0; i < kRun; ++i) {
+      const int q = Steps::index(x[i] * inverse);
+      const double e = static_cast<double>(step) * Steps::number(q) - static_cast<double>(x[i]);
       to[i] = static_cast<uint8_t>(q);
       error += e * e;
     }
@@ -240,17 +284,17 @@ struct SymmetricBlock {
   HARMONICS_FACE double round_all(const float* x, const float* runs) {
     const float d = half_to_float(scale);
     double total = 0;
-    for (int run = 0; run < 16; ++run) {
+    for (int run = 0; run < kRuns; ++run) {
       const int step = d != 0 ? nearest_index(runs[run] / d + static_cast<float>(kTop), 2 * kTop - 1) - kTop : 0;
       double best = HUGE_VAL;
       for (int s = step - 1; s <= step + 1; ++s) {
         if (s < -kTop || s >= kTop) continue;
-        uint8_t found[16];
-        const double error = round_run(x + run * 16, d * static_cast<float>(s), found);
+        uint8_t found[kRun];
+        const double error = round_run(x + run * kRun, d * static_cast<float>(s), found);
         if (!(error < best)) continue;
         best = error;
         steps[run] = static_cast<int8_t>(s);
-        std::memcpy(indices + run * 16, found, 16);
+        std::memcpy(indices + run * kRun, found, kRun);
       }
       total += best;
     }
@@ -260,7 +304,7 @@ struct SymmetricBlock {
   HARMONICS_FACE bool fit(const float* x) {
     double squares = 0, products = 0;
     for (int i = 0; i < 256; ++i) {
-      const double a = steps[i / 16] * (indices[i] - kLevels);
+      const double a = steps[i / kRun] * Steps::number(indices[i]);
       squares += a * a;
       products += a * static_cast<double>(x[i]);
     }
@@ -270,12 +314,12 @@ struct SymmetricBlock {
   }
 
   HARMONICS_FACE void encode(const float* x) {
-    float runs[16];
-    for (int run = 0; run < 16; ++run) runs[run] = symmetric_run(x + run * 16, 16, kLevels);
-    scale = float_to_half(largest_of(runs, 16) / -kTop);
+    float runs[kRuns];
+    for (int run = 0; run < kRuns; ++run) runs[run] = Steps::step(x + run * kRun, kRun);
+    scale = float_to_half(largest_of(runs, kRuns) / -kTop);
     double error = round_all(x, runs);
     for (int turn = 0; turn < 4; ++turn) {
-      SymmetricBlock next = *this;
+      RunsOfOneScale next = *this;
       if (!next.fit(x)) return;
       const double found = next.round_all(x, runs);
       if (!(found < error)) return;
@@ -287,7 +331,7 @@ struct SymmetricBlock {
 
 HARMONICS_FACE inline void encode_q3_k(const float* from, uint8_t* block) {
   if (refuse_block(from, 256, block, 110, 108)) return;
-  SymmetricBlock<4, 32> found;
+  RunsOfOneScale<EvenSteps<4>, 16, 32> found;
   found.encode(from);
   std::memset(block, 0, 110);
   for (int i = 0; i < 256; ++i) {
@@ -304,7 +348,7 @@ HARMONICS_FACE inline void encode_q3_k(const float* from, uint8_t* block) {
 
 HARMONICS_FACE inline void encode_q6_k(const float* from, uint8_t* block) {
   if (refuse_block(from, 256, block, 210, 208)) return;
-  SymmetricBlock<32, 128> found;
+  RunsOfOneScale<EvenSteps<32>, 16, 128> found;
   found.encode(from);
   std::memset(block, 0, 210);
   for (int i = 0; i < 256; ++i) {
@@ -316,41 +360,31 @@ HARMONICS_FACE inline void encode_q6_k(const float* from, uint8_t* block) {
   store_u16(block + 208, found.scale);
 }
 
-// ---- numbers = step * one of sixteen uneven steps
-
-HARMONICS_FACE inline int nearest_uneven_step(float x) {
-  int i = 0;
-  while (i < 15 && x - static_cast<float>(uneven_steps[i]) > static_cast<float>(uneven_steps[i + 1]) - x) ++i;
-  return i;
-}
-
 HARMONICS_FACE inline void encode_iq4_nl(const float* from, uint8_t* block) {
   if (refuse_block(from, 32, block, 18)) return;
-  const float most = largest_of(from, 32);
-  float best = 0;
-  double best_gain = 0;
-  for (const int end : {int{uneven_steps[0]}, int{uneven_steps[15]}})
-    for (int candidate = -10; most != 0 && candidate <= 10; ++candidate) {
-      float inverse = static_cast<float>(end + candidate) / most;
-      for (int turn = 0; turn < 2; ++turn) {
-        double squares = 0, products = 0;
-        for (int i = 0; i < 32; ++i) {
-          const double q = uneven_steps[nearest_uneven_step(from[i] * inverse)];
-          squares += q * q;
-          products += q * static_cast<double>(from[i]);
-        }
-        if (products == 0) break;
-        const double gain = products * products / squares;
-        if (gain > best_gain) best_gain = gain, best = static_cast<float>(products / squares);
-        inverse = static_cast<float>(squares / products);
-      }
-    }
-  const uint16_t scale = float_to_half(best);
+  const uint16_t scale = float_to_half(uneven_run(from, 32));
   store_u16(block, scale);
   const float inverse = half_to_float(scale) != 0 ? 1 / half_to_float(scale) : 0;
   for (int i = 0; i < 16; ++i)
     block[2 + i] =
         static_cast<uint8_t>(nearest_uneven_step(from[i] * inverse) | nearest_uneven_step(from[i + 16] * inverse) << 4);
+}
+
+HARMONICS_FACE inline void encode_iq4_xs(const float* from, uint8_t* block) {
+  if (refuse_block(from, 256, block, 136)) return;
+  RunsOfOneScale<UnevenSteps, 32, 32> found;
+  found.encode(from);
+  std::memset(block, 0, 136);
+  store_u16(block, found.scale);
+  uint16_t high = 0;
+  for (int run = 0; run < 8; ++run) {
+    const int step = found.steps[run] + 32;
+    block[4 + run / 2] |= static_cast<uint8_t>((step & 15) << (run % 2 * 4));
+    high = static_cast<uint16_t>(high | step >> 4 << (2 * run));
+    const uint8_t* indices = found.indices + 32 * run;
+    for (int i = 0; i < 16; ++i) block[8 + 16 * run + i] = static_cast<uint8_t>(indices[i] | indices[i + 16] << 4);
+  }
+  store_u16(block + 2, high);
 }
 
 }  // namespace detail

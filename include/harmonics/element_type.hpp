@@ -56,6 +56,7 @@ HARMONICS_FACE inline constexpr ElementType element_types[] = {
     {DType::Q5_K, "q5_k", ElementKind::Stored, true, 5, 256, 176},
     {DType::IQ4_NL, "iq4_nl", ElementKind::Stored, true, 4, 32, 18},
     {DType::MXFP4, "mxfp4", ElementKind::Stored, true, 4, 32, 17},
+    {DType::IQ4_XS, "iq4_xs", ElementKind::Stored, true, 4, 256, 136},
 };
 HARMONICS_FACE inline constexpr size_t element_type_count = sizeof element_types / sizeof element_types[0];
 

@@ -54,6 +54,7 @@ enum class DType : uint32_t {
   Q5_K = HX_Q5_K,
   IQ4_NL = HX_IQ4_NL,
   MXFP4 = HX_MXFP4,
+  IQ4_XS = HX_IQ4_XS,
 };
 
 namespace detail {

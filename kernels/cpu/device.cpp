@@ -43,7 +43,7 @@ const std::unordered_map<std::string_view, Plan>& plans() {
       {"reduce_window_grad", plan_window_grad},
       {"dot", plan_dot},
       {"dot_add", plan_dot_add},
-      {"linear", plan_linear},
+      {"linear", plan_any_linear},
       {"softmax", plan_softmax},
       {"log_softmax", plan_softmax},
       {"softmax_grad", plan_softmax},

@@ -35,7 +35,10 @@ bool plan_window_grad(const Site&, hx_kernel&);
 bool plan_dot(const Site&, hx_kernel&);
 bool plan_dot_add(const Site&, hx_kernel&);
 bool plan_linear(const Site&, hx_kernel&);
-bool plan_typed_linear(const Site&, hx_kernel&);  // weights of 16-bit floats and stored types
+bool plan_typed_linear(const Site&, hx_kernel&);    // weights of 16-bit floats and stored types
+bool plan_integer_linear(const Site&, hx_kernel&);  // stored types, x rounded to q8_0
+bool plan_any_linear(const Site&, hx_kernel&);      // by whether x is rounded
+bool product_of_typed(const Site&, Product&);       // of both; false: they do not compute it
 bool plan_sgd_outer(const Site&, hx_kernel&);
 
 bool plan_softmax(const Site&, hx_kernel&);

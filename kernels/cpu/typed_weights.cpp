@@ -1,6 +1,6 @@
 #include "typed_weights.hpp"
 
-#include <harmonics/element_conversion.hpp>
+#include <harmonics/element_type.hpp>
 
 #include "families.hpp"
 #include "index.hpp"
@@ -8,35 +8,30 @@
 namespace harmonics::cpu {
 namespace {
 
-template <DType kType>
-void decode(const void* from, float* to, int64_t elements) {
-  decode_elements(kType, from, to, elements);
-}
-
 struct TypeRow {
   DType dtype;
-  Decode decode;
   const char *product, *rows;  // names of the kernels; null: there is none
 };
 constexpr TypeRow kTypes[] = {
-    {DType::BF16, decode<DType::BF16>, "bf16 weights", nullptr},
-    {DType::F16, decode<DType::F16>, "f16 weights", nullptr},
-    {DType::Q8_0, decode<DType::Q8_0>, "q8_0 weights", "q8_0 rows"},
-    {DType::Q4_0, decode<DType::Q4_0>, "q4_0 weights", "q4_0 rows"},
-    {DType::Q4_K, decode<DType::Q4_K>, "q4_k weights", "q4_k rows"},
-    {DType::Q6_K, decode<DType::Q6_K>, "q6_k weights", "q6_k rows"},
-    {DType::Q4_1, decode<DType::Q4_1>, "q4_1 weights", "q4_1 rows"},
-    {DType::Q5_0, decode<DType::Q5_0>, "q5_0 weights", "q5_0 rows"},
-    {DType::Q5_1, decode<DType::Q5_1>, "q5_1 weights", "q5_1 rows"},
-    {DType::Q2_K, decode<DType::Q2_K>, "q2_k weights", "q2_k rows"},
-    {DType::Q3_K, decode<DType::Q3_K>, "q3_k weights", "q3_k rows"},
-    {DType::Q5_K, decode<DType::Q5_K>, "q5_k weights", "q5_k rows"},
-    {DType::IQ4_NL, decode<DType::IQ4_NL>, "iq4_nl weights", "iq4_nl rows"},
-    {DType::MXFP4, decode<DType::MXFP4>, "mxfp4 weights", "mxfp4 rows"},
-    {DType::F8_E4M3, decode<DType::F8_E4M3>, "f8_e4m3 weights", "f8_e4m3 rows"},
-    {DType::F8_E5M2, decode<DType::F8_E5M2>, "f8_e5m2 weights", "f8_e5m2 rows"},
-    {DType::NF4, decode<DType::NF4>, "nf4 weights", "nf4 rows"},
-    {DType::I4, decode<DType::I4>, "i4 weights", "i4 rows"},
+    {DType::BF16, "bf16 weights", nullptr},
+    {DType::F16, "f16 weights", nullptr},
+    {DType::Q8_0, "q8_0 weights", "q8_0 rows"},
+    {DType::Q4_0, "q4_0 weights", "q4_0 rows"},
+    {DType::Q4_K, "q4_k weights", "q4_k rows"},
+    {DType::Q6_K, "q6_k weights", "q6_k rows"},
+    {DType::Q4_1, "q4_1 weights", "q4_1 rows"},
+    {DType::Q5_0, "q5_0 weights", "q5_0 rows"},
+    {DType::Q5_1, "q5_1 weights", "q5_1 rows"},
+    {DType::Q2_K, "q2_k weights", "q2_k rows"},
+    {DType::Q3_K, "q3_k weights", "q3_k rows"},
+    {DType::Q5_K, "q5_k weights", "q5_k rows"},
+    {DType::IQ4_NL, "iq4_nl weights", "iq4_nl rows"},
+    {DType::MXFP4, "mxfp4 weights", "mxfp4 rows"},
+    {DType::IQ4_XS, "iq4_xs weights", "iq4_xs rows"},
+    {DType::F8_E4M3, "f8_e4m3 weights", "f8_e4m3 rows"},
+    {DType::F8_E5M2, "f8_e5m2 weights", "f8_e5m2 rows"},
+    {DType::NF4, "nf4 weights", "nf4 rows"},
+    {DType::I4, "i4 weights", "i4 rows"},
 };
 
 const TypeRow* row_of(uint32_t dtype) {
@@ -59,45 +54,19 @@ void cut(TypedContext& c, uint32_t wanted) {
   }
 }
 
-struct RowsContext {
-  int64_t rows, size, width, row_bytes;
-  uint32_t index_dtype, parts;
-  Decode decode;
-};
-
-int64_t index_at(const void* ids, uint32_t dtype, int64_t i) {
-  if (dtype == HX_I64) return static_cast<const int64_t*>(ids)[i];
-  if (dtype == HX_I32) return static_cast<const int32_t*>(ids)[i];
-  return static_cast<const uint8_t*>(ids)[i];
-}
-
-// Out-of-range indices are clamped, as in gather.
-void decode_rows(const void* context, void* const* buffers, uint32_t, uint32_t part) {
-  const auto& c = *static_cast<const RowsContext*>(context);
-  const int64_t end = c.rows * (part + 1) / c.parts;
-  for (int64_t r = c.rows * part / c.parts; r < end; ++r) {
-    const int64_t id = std::clamp<int64_t>(index_at(buffers[1], c.index_dtype, r), 0, c.size - 1);
-    c.decode(static_cast<const char*>(buffers[0]) + id * c.row_bytes, static_cast<float*>(buffers[2]) + r * c.width,
-             c.width);
-  }
-}
-
 }  // namespace
 
-bool plan_typed_linear(const Site& site, hx_kernel& out) {
-  const hx_type &x = site.in(0), &weight = site.in(1);
-  const TypeRow* row = row_of(weight.dtype);
-  if (!row || !is_f32(x) || !is_f32(site.out()) || (site.inputs() == 3 && !is_f32(site.in(2))))
+bool product_of_typed(const Site& site, Product& p) {
+  const hx_type& x = site.in(0);
+  if (!is_f32(x) || !is_f32(site.out()) || (site.inputs() == 3 && !is_f32(site.in(2))))
     return declined("multiplies f32 by weights of 16-bit floats and stored types");
   if (site.flag("transposed") || site.number("scale") != 0)
     return declined("reads such a weight in the layout of its file, and x unscaled");
-  auto c = std::make_unique<TypedContext>();
-  Product& p = c->product;
   p = {};
   if (!activation_of(site, p.activation)) return false;
   p.k = last(x);
   p.m = count(x) / p.k;
-  p.n = weight.dims[0];
+  p.n = site.in(1).dims[0];
   p.batch = 1;
   p.a_row = p.k;
   p.a_column = 1;
@@ -105,8 +74,16 @@ bool plan_typed_linear(const Site& site, hx_kernel& out) {
   p.has_bias = site.inputs() == 3;
   p.bias = 2;
   p.c = site.inputs();
-  c->dtype = weight.dtype;
-  c->decode = row->decode;
+  return true;
+}
+
+bool plan_typed_linear(const Site& site, hx_kernel& out) {
+  const TypeRow* row = row_of(site.in(1).dtype);
+  if (!row) return declined("multiplies f32 by weights of 16-bit floats and stored types");
+  auto c = std::make_unique<TypedContext>();
+  if (!product_of_typed(site, c->product)) return false;
+  const Product& p = c->product;
+  c->dtype = site.in(1).dtype;
   c->row_bytes = static_cast<int64_t>(run_bytes(row->dtype, p.k));
   const double bytes = static_cast<double>(c->row_bytes) * static_cast<double>(p.n),
                elements = static_cast<double>(p.k) * static_cast<double>(p.n);
@@ -123,15 +100,15 @@ bool plan_typed_embedding(const Site& site, hx_kernel& out) {
   const hx_type &table = site.in(0), &ids = site.in(1);
   const TypeRow* row = row_of(table.dtype);
   if (!row || !row->rows || !is_f32(site.out()) || !is_index(ids)) return false;
-  auto c = std::make_unique<RowsContext>();
+  auto c = std::make_unique<TypedRowsContext>();
   c->rows = count(ids);
   c->size = table.dims[0];
   c->width = last(table);
   c->row_bytes = static_cast<int64_t>(run_bytes(row->dtype, c->width));
+  c->dtype = table.dtype;
   c->index_dtype = ids.dtype;
-  c->decode = row->decode;
   c->parts = parts_for(static_cast<double>(c->rows) * (10 + static_cast<double>(c->width)), c->rows);
-  answer(out, std::move(c), decode_rows, row->rows);
+  answer(out, std::move(c), isa().typed_embedding, row->rows);
   return true;
 }
 

@@ -7,17 +7,19 @@
 
 namespace harmonics::cpu {
 
-// `elements` whole blocks at `from` to f32.
-using Decode = void (*)(const void* from, float* to, int64_t elements);
-
 // The sum of each result is that of inner products: its order depends on the depth only.
 struct TypedContext {
   Product product;  // a times the rows of b
   uint32_t dtype;   // of b
   int64_t row_bytes;
-  Decode decode;  // for types without vector code
   uint32_t row_parts, column_parts;
   int64_t panel;  // rows of b that a part decodes at a time, in its share of the workspace
+};
+
+// Rows of a table, decoded.
+struct TypedRowsContext {
+  int64_t rows, size, width, row_bytes;  // rows are taken out of `size`
+  uint32_t dtype, index_dtype, parts;
 };
 
 // Up to this many rows of A the weight is converted in registers.

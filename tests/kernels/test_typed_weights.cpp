@@ -1,59 +1,16 @@
 // linear and embedding over weights of 16-bit floats and stored types.
-#include "kernel_call.hpp"
+#include "stored_tensors.hpp"
 
 #include <algorithm>
 #include <cstdlib>
 
-#include <harmonics/element_conversion.hpp>
-
 namespace harmonics::engine::kernel_tests {
 namespace {
 
-constexpr DType kTypes[] = {DType::BF16,   DType::F16,   DType::Q8_0, DType::Q4_0, DType::Q4_K,    DType::Q6_K,
-                            DType::Q4_1,   DType::Q5_0,  DType::Q5_1, DType::Q2_K, DType::Q3_K,    DType::Q5_K,
-                            DType::IQ4_NL, DType::MXFP4, DType::NF4,  DType::I4,   DType::F8_E4M3, DType::F8_E5M2};
-
-// Offsets of the f16 scales of blocks whose scales are searched for.
-std::vector<size_t> scales_of(DType type) {
-  switch (type) {
-    case DType::Q4_K:
-    case DType::Q5_K:
-      return {0, 2};
-    case DType::Q2_K:
-      return {80, 82};
-    case DType::Q3_K:
-      return {108};
-    case DType::Q6_K:
-      return {208};
-    default:
-      return {};
-  }
-}
-
-// Random numbers of the type, or random bytes and small scales, which reach every bit of the block.
-Tensor of_type(DType type, Dims dims, Random& random) {
-  Tensor t = Tensor::zeros(dims, static_cast<uint32_t>(type));
-  const std::vector<size_t> scales = scales_of(type);
-  if (scales.empty()) {
-    const Tensor x = random.floats(dims);
-    encode_elements(type, x.data<float>(), t.bytes.data(), x.size());
-    return t;
-  }
-  for (char& b : t.bytes) b = static_cast<char>(random.below(256));
-  const size_t size = element_type(type).block_bytes;
-  for (size_t block = 0; block < t.bytes.size(); block += size)
-    for (const size_t at : scales) {
-      const uint16_t scale = float_to_half(0.01f + 0.001f * static_cast<float>(random.below(10)));
-      std::memcpy(t.bytes.data() + block + at, &scale, 2);
-    }
-  return t;
-}
-
-Tensor decoded(const Tensor& t) {
-  std::vector<float> numbers(static_cast<size_t>(t.size()));
-  decode_elements(static_cast<DType>(t.dtype), t.bytes.data(), numbers.data(), t.size());
-  return {t.dims, numbers};
-}
+constexpr DType kTypes[] = {DType::BF16, DType::F16,  DType::Q8_0,    DType::Q4_0,   DType::Q4_K,
+                            DType::Q6_K, DType::Q4_1, DType::Q5_0,    DType::Q5_1,   DType::Q2_K,
+                            DType::Q3_K, DType::Q5_K, DType::IQ4_NL,  DType::IQ4_XS, DType::MXFP4,
+                            DType::NF4,  DType::I4,   DType::F8_E4M3, DType::F8_E5M2};
 
 KernelCall call(const Tensor& x, const Tensor& weight) {
   KernelCall c("linear");
@@ -88,6 +45,29 @@ TEST_CASE("typed weights: linear equals the product with the decoded weight") {
             }
           require_close(y, e, 1e-5, 1e-6 * magnitude * static_cast<double>(depth));
         }
+  }
+}
+
+TEST_CASE("typed weights: numbers are those of the reference in registers and in panels") {
+  Random random(815);
+  for (const DType type : kTypes) {
+    CAPTURE(element_type(type).name);
+    const int64_t block = element_type(type).block, depth = block == 1 ? 37 : block == 2 ? 38 : 2 * block, n = 19;
+    const Tensor w = of_type(type, {n, depth}, random), plain = decoded(w);
+    std::vector<float> identity(static_cast<size_t>(depth * depth));
+    for (int64_t i = 0; i < depth; ++i) identity[static_cast<size_t>(i * depth + i)] = 1;
+    const Tensor all({depth, depth}, identity);
+    const auto check = [&](const Tensor& y, int64_t first, int64_t rows) {
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < n; ++j) REQUIRE(y[i * n + j] == plain[j * depth + first + i]);
+    };
+    check(call(all, w).out({depth, n}).run_one(), 0, depth);
+    for (int64_t i = 0; i < depth; i += 3) {
+      const int64_t rows = std::min<int64_t>(3, depth - i);
+      const Tensor some({rows, depth},
+                        std::vector<float>(all.data<float>() + i * depth, all.data<float>() + (i + rows) * depth));
+      check(call(some, w).out({rows, n}).run_one(), i, rows);
+    }
   }
 }
 
@@ -161,6 +141,22 @@ TEST_CASE("typed weights: embedding decodes rows, out-of-range indices are clamp
     for (int64_t i = 0; i < y.size(); ++i) {
       const int64_t id = std::clamp<int64_t>(ids.data<int32_t>()[i / width], 0, 8);
       REQUIRE(y[i] == plain[id * width + i % width]);
+    }
+  }
+}
+
+TEST_CASE("typed weights: every byte of types without scales is decoded") {
+  for (const DType type : {DType::F8_E4M3, DType::F8_E5M2, DType::NF4, DType::I4}) {
+    CAPTURE(element_type(type).name);
+    const int64_t width = 256 * element_type(type).block;
+    Tensor table = Tensor::zeros({1, width}, static_cast<uint32_t>(type));
+    for (size_t i = 0; i < 256; ++i) table.bytes[i] = static_cast<char>(i);
+    const Tensor plain = decoded(table),
+                 y = KernelCall("embedding").in(table).in(Tensor::zeros({1}, HX_I64)).out({1, width}).run_one();
+    for (int64_t i = 0; i < width; ++i) {
+      CAPTURE(i);
+      REQUIRE(std::isnan(y[i]) == std::isnan(plain[i]));
+      if (!std::isnan(y[i])) REQUIRE(std::memcmp(y.data<float>() + i, plain.data<float>() + i, 4) == 0);
     }
   }
 }

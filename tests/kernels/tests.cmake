@@ -18,4 +18,14 @@ if(TARGET test_kernels)
     add_test(NAME "kernels: all on ${isa}" COMMAND test_kernels)
     set_tests_properties("kernels: all on ${isa}" PROPERTIES ENVIRONMENT HARMONICS_ISA=${isa} TIMEOUT 300)
   endforeach()
+  # products of bytes without the instructions for them
+  foreach(isa avx2 avx512)
+    if((isa STREQUAL "avx2" AND NOT flags MATCHES " avx2( |$)") OR
+       (isa STREQUAL "avx512" AND NOT flags MATCHES " avx512_vnni( |$)"))
+      continue()
+    endif()
+    add_test(NAME "kernels: integer products on ${isa} without VNNI" COMMAND test_kernels "integer products*")
+    set_tests_properties("kernels: integer products on ${isa} without VNNI"
+                         PROPERTIES ENVIRONMENT "HARMONICS_ISA=${isa};HARMONICS_VNNI=off" TIMEOUT 300)
+  endforeach()
 endif()

@@ -61,7 +61,10 @@ for name, kind in RULES:
 
 SEARCHED = (("q4_k", quants.Q4_K, 144, (0, 2)), ("q6_k", quants.Q6_K, 210, (208,)), ("q2_k", quants.Q2_K, 84, (80, 82)),
             ("q3_k", quants.Q3_K, 110, (108,)), ("q5_k", quants.Q5_K, 176, (0, 2)), ("iq4_nl", quants.IQ4_NL, 18, (0,)))
-for name, kind, size, scales in SEARCHED:
+ADDED = (("iq4_xs", quants.IQ4_XS, 136, (0,)),)  # last, so that the numbers above stay as they were
+
+
+def add_blocks(name, kind, size, scales):
     packed = random.integers(0, 256, size=(3, 2 * size), dtype=np.uint8)
     for block in (0, size):
         for at in scales:
@@ -70,13 +73,20 @@ for name, kind, size, scales in SEARCHED:
     tensors[f"{name}/bytes"] = packed
     tensors[f"{name}/numbers"] = kind.dequantize(packed)
 
+
+for row in SEARCHED:
+    add_blocks(*row)
+
 x = np.concatenate([random.normal(size=(2, 1024)), random.uniform(0, 1, size=(2, 1024)),
                     random.standard_t(3, size=(2, 1024))])
 x = x.astype(np.float32)
 tensors["searched/numbers"] = x
+for row in ADDED:
+    add_blocks(*row)
 reference = ctypes.CDLL(str(Path(importlib.util.find_spec("ggml").origin).parent / "lib" / "libggml-base.so"))
-for name, kind, size, _ in SEARCHED:
-    quantise = getattr(reference, f"quantize_row_{kind.qtype.name.replace('Q', 'q') if name != 'iq4_nl' else name}_ref")
+for name, kind, size, _ in SEARCHED + ADDED:
+    in_c = name if name.startswith("iq") else kind.qtype.name.replace("Q", "q")
+    quantise = getattr(reference, f"quantize_row_{in_c}_ref")
     packed = np.zeros((x.size // kind.block_size, size), np.uint8)
     quantise(x.ctypes.data_as(ctypes.c_void_p), packed.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(x.size))
     lost = kind.dequantize(packed).reshape(x.shape).astype(np.float64) - x

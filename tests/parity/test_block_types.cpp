@@ -12,8 +12,8 @@ namespace harmonics::engine::parity {
 
 TEST_CASE("block types: blocks decode to the numbers of the gguf package") {
   const TensorFile file = golden("block_types.safetensors");
-  const char* name =
-      GENERATE("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "mxfp4", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl");
+  const char* name = GENERATE("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "mxfp4", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k",
+                              "iq4_nl", "iq4_xs");
   CAPTURE(name);
   const auto of = below(file, name);
   const HTensor &bytes = of.at("bytes"), &numbers = of.at("numbers");
@@ -39,7 +39,7 @@ TEST_CASE("block types: numbers are quantised to the bytes of the gguf package")
 
 TEST_CASE("block types: searched scales lose no more than ggml's") {
   const TensorFile file = golden("block_types.safetensors");
-  const char* name = GENERATE("q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl");
+  const char* name = GENERATE("q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs");
   CAPTURE(name);
   const auto searched = below(file, "searched");
   const HTensor& x = searched.at("numbers");

@@ -29,8 +29,8 @@ std::vector<DType> stored_types(int64_t columns) {
 }
 // Quantising again what such a type holds gives the same numbers.
 bool keeps_numbers(DType type) {
-  for (const DType searched :
-       {DType::Q2_K, DType::Q3_K, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::IQ4_NL, DType::Q4_1, DType::Q5_1})
+  for (const DType searched : {DType::Q2_K, DType::Q3_K, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::IQ4_NL,
+                               DType::IQ4_XS, DType::Q4_1, DType::Q5_1})
     if (type == searched) return false;
   return true;
 }

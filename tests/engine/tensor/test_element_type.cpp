@@ -72,6 +72,7 @@ TEST_CASE("element types: bytes of blocks") {
   CHECK(TensorType{DType::Q5_K, {256}}.bytes() == 176);
   CHECK(TensorType{DType::IQ4_NL, {64}}.bytes() == 36);
   CHECK(TensorType{DType::MXFP4, {64}}.bytes() == 34);
+  CHECK(TensorType{DType::IQ4_XS, {512}}.bytes() == 272);
   CHECK(TensorType{DType::NF4, {3, 2}}.bytes() == 3);
   CHECK(TensorType{DType::F8_E4M3, {3, 5}}.bytes() == 15);
   CHECK(TensorType{DType::Q8_0, {3, 0}}.bytes() == 0);
@@ -214,7 +215,8 @@ TEST_CASE("element types: searched scales leave less error than scales of the ex
   std::normal_distribution<float> normal;
   // The root of the mean squared error for normal numbers, in standard deviations.
   const std::pair<DType, double> bounds[] = {{DType::Q2_K, 0.27},   {DType::Q3_K, 0.147},  {DType::Q4_K, 0.071},
-                                             {DType::Q5_K, 0.0355}, {DType::Q6_K, 0.0175}, {DType::IQ4_NL, 0.076}};
+                                             {DType::Q5_K, 0.0355}, {DType::Q6_K, 0.0175}, {DType::IQ4_NL, 0.076},
+                                             {DType::IQ4_XS, 0.076}};
   for (const float deviation : {0.01f, 1.0f, 1000.0f})
     for (const auto& [type, bound] : bounds) {
       CAPTURE(element_type(type).name, deviation);

@@ -1,0 +1,84 @@
+#include "integer_products.hpp"
+
+#include <cstdlib>
+#include <string>
+
+#include <cpuid.h>
+#include <harmonics/element_type.hpp>
+#include <harmonics/error.hpp>
+
+#include "families.hpp"
+
+namespace harmonics::cpu {
+namespace {
+
+struct IntegerName {
+  DType dtype;
+  const char* kernel;
+};
+constexpr IntegerName kIntegerNames[] = {
+    {DType::Q8_0, "q8_0 times q8_0"},     {DType::Q4_0, "q4_0 times q8_0"},   {DType::Q4_1, "q4_1 times q8_0"},
+    {DType::Q5_0, "q5_0 times q8_0"},     {DType::Q5_1, "q5_1 times q8_0"},   {DType::Q2_K, "q2_k times q8_0"},
+    {DType::Q3_K, "q3_k times q8_0"},     {DType::Q4_K, "q4_k times q8_0"},   {DType::Q5_K, "q5_k times q8_0"},
+    {DType::Q6_K, "q6_k times q8_0"},     {DType::MXFP4, "mxfp4 times q8_0"}, {DType::IQ4_NL, "iq4_nl times q8_0"},
+    {DType::IQ4_XS, "iq4_xs times q8_0"},
+};
+
+// g++ 12 and clang 14 have no common names of these instructions.
+bool has_vnni() {
+  const char* wanted = std::getenv("HARMONICS_VNNI");
+  const std::string name = wanted ? wanted : "";
+  if (name == "off") return false;
+  if (!name.empty()) throw Error(ErrorKind::Device, "HARMONICS_VNNI=" + name + " is not known; use off");
+  const std::string_view set = isa().name;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (set == "avx512") return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c >> 11 & 1);
+  return set == "avx2" && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+}
+
+// Slices of columns, as each unpacks its rows of the weight; slices of rows only if there are few columns.
+void cut_integers(IntegerContext& c, uint32_t wanted) {
+  const Product& p = c.product;
+  c.row_parts = c.column_parts = 1;
+  while (c.row_parts * c.column_parts < wanted) {
+    if (p.n >= 2 * c.column_parts * kIntegerColumnGranule)
+      c.column_parts *= 2;
+    else if (p.m >= 2 * c.row_parts * kIntegerRows)
+      c.row_parts *= 2;
+    else
+      break;
+  }
+}
+
+}  // namespace
+
+bool plan_integer_linear(const Site& site, hx_kernel& out) {
+  const hx_type &x = site.in(0), &weight = site.in(1);
+  const IntegerName* row = nullptr;
+  for (const IntegerName& name : kIntegerNames)
+    if (static_cast<uint32_t>(name.dtype) == weight.dtype) row = &name;
+  if (!row || site.text("activation_type") != "q8_0" || site.text("accumulate") == "f64")
+    return declined("rounds x to q8_0 beside weights in blocks of whole numbers, and sums in f32");
+  static const bool vnni = has_vnni();
+  auto c = std::make_unique<IntegerContext>();
+  if (!product_of_typed(site, c->product)) return false;
+  const Product& p = c->product;
+  c->dtype = weight.dtype;
+  c->row_bytes = static_cast<int64_t>(run_bytes(row->dtype, p.k));
+  c->vnni = vnni;
+  const int64_t chunks = (p.k + kIntegerDepth - 1) / kIntegerDepth;
+  const double bytes = static_cast<double>(c->row_bytes) * static_cast<double>(p.n),
+               elements = static_cast<double>(p.k) * static_cast<double>(p.n);
+  c->quantise_parts = parts_for(static_cast<double>(count(x)), chunks * p.m);
+  cut_integers(*c, parts_for(bytes / 10 + elements * static_cast<double>(p.m) / 150, INT32_MAX));
+  const uint32_t quantise = c->quantise_parts, multiply = c->row_parts * c->column_parts;
+  const uint64_t workspace = static_cast<uint64_t>(chunks * p.m) * sizeof(IntegerChunk);
+  answer(out, std::move(c), isa().integer_linear, row->kernel, {quantise, multiply}).workspace = workspace;
+  return true;
+}
+
+bool plan_any_linear(const Site& site, hx_kernel& out) {
+  return site.text("activation_type").empty() ? plan_linear(site, out) : plan_integer_linear(site, out);
+}
+
+}  // namespace harmonics::cpu
