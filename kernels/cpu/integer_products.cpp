@@ -24,6 +24,12 @@ constexpr IntegerName kIntegerNames[] = {
     {DType::IQ4_XS, "iq4_xs times q8_0"},
 };
 
+const IntegerName* integer_name(uint32_t dtype) {
+  for (const IntegerName& name : kIntegerNames)
+    if (static_cast<uint32_t>(name.dtype) == dtype) return &name;
+  return nullptr;
+}
+
 // g++ 12 and clang 14 have no common names of these instructions.
 bool has_vnni() {
   const char* wanted = std::getenv("HARMONICS_VNNI");
@@ -54,11 +60,8 @@ void cut_integers(IntegerContext& c, uint32_t wanted) {
 
 bool plan_integer_linear(const Site& site, hx_kernel& out) {
   const hx_type &x = site.in(0), &weight = site.in(1);
-  const IntegerName* row = nullptr;
-  for (const IntegerName& name : kIntegerNames)
-    if (static_cast<uint32_t>(name.dtype) == weight.dtype) row = &name;
-  if (!row || site.text("activation_type") != "q8_0" || site.text("accumulate") == "f64")
-    return declined("rounds x to q8_0 beside weights in blocks of whole numbers, and sums in f32");
+  const IntegerName* row = integer_name(weight.dtype);
+  if (!row) return declined("multiplies by weights in blocks of whole numbers");
   static const bool vnni = has_vnni();
   auto c = std::make_unique<IntegerContext>();
   if (!product_of_typed(site, c->product)) return false;
@@ -78,7 +81,8 @@ bool plan_integer_linear(const Site& site, hx_kernel& out) {
 }
 
 bool plan_any_linear(const Site& site, hx_kernel& out) {
-  return site.text("activation_type").empty() ? plan_linear(site, out) : plan_integer_linear(site, out);
+  if (site.text("activation_type").empty()) return plan_linear(site, out);
+  return integer_name(site.in(1).dtype) ? plan_integer_linear(site, out) : plan_typed_linear(site, out);
 }
 
 }  // namespace harmonics::cpu

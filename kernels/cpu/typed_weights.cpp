@@ -58,6 +58,9 @@ void cut(TypedContext& c, uint32_t wanted) {
 
 bool product_of_typed(const Site& site, Product& p) {
   const hx_type& x = site.in(0);
+  const std::string rounded = site.text("activation_type");
+  if ((!rounded.empty() && (rounded != "q8_0" || last(x) % 32 != 0)) || site.text("accumulate") == "f64")
+    return declined("rounds x to q8_0 only, and sums in f32");
   if (!is_f32(x) || !is_f32(site.out()) || (site.inputs() == 3 && !is_f32(site.in(2))))
     return declined("multiplies f32 by weights of 16-bit floats and stored types");
   if (site.flag("transposed") || site.number("scale") != 0)
@@ -90,9 +93,14 @@ bool plan_typed_linear(const Site& site, hx_kernel& out) {
   cut(*c, parts_for(bytes / 10 + elements * static_cast<double>(p.m) / 40, INT32_MAX));
   constexpr int64_t kPanelFloats = 32768;  // a quarter of a second-level cache
   c->panel = std::clamp<int64_t>(kPanelFloats / p.k / kTypedColumnGranule, 1, 4) * kTypedColumnGranule;
+  const bool rounds = !site.text("activation_type").empty();
+  c->round_parts = rounds ? parts_for(static_cast<double>(p.m * p.k), p.m * p.k / 32) : 0;
   const uint32_t parts = c->row_parts * c->column_parts;
-  const uint64_t workspace = static_cast<uint64_t>(parts) * static_cast<uint64_t>(c->panel * p.k) * sizeof(float);
-  answer(out, std::move(c), isa().typed_linear, row->product, {parts}).workspace = workspace;
+  const int64_t floats = parts * c->panel * p.k + (rounds ? p.m * p.k : 0);
+  std::vector<uint32_t> phases{parts};
+  if (rounds) phases.insert(phases.begin(), c->round_parts);
+  answer(out, std::move(c), isa().typed_linear, row->product, phases).workspace =
+      static_cast<uint64_t>(floats) * sizeof(float);
   return true;
 }
 

@@ -13,6 +13,8 @@ struct TypedContext {
   uint32_t dtype;   // of b
   int64_t row_bytes;
   uint32_t row_parts, column_parts;
+  // 0, or the parts of a first phase that rounds x to q8_0, into the start of the workspace.
+  uint32_t round_parts;
   int64_t panel;  // rows of b that a part decodes at a time, in its share of the workspace
 };
 

@@ -80,7 +80,9 @@ void typed_rows(const TypedContext& c, const float* a, const char* w, float* y, 
   int64_t j = 0;
   for (; j + kColumns <= n; j += kColumns)
     typed_products<W, kRows, kColumns>(a, p.k, w + j * c.row_bytes, c.row_bytes, y + j, p.n, p.k);
-  for (; j < n; ++j) typed_products<W, kRows, 1>(a, p.k, w + j * c.row_bytes, c.row_bytes, y + j, p.n, p.k);
+  for (; j < n; ++j)  // few: not worth code for every number of rows
+    for (int r = 0; r < kRows; ++r)
+      typed_products<W, 1, 1>(a + r * p.k, p.k, w + j * c.row_bytes, c.row_bytes, y + r * p.n + j, p.n, p.k);
 }
 
 // m rows, from kRows down.

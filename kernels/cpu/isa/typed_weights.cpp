@@ -1,6 +1,7 @@
 // linear and embedding over weights of 16-bit floats and stored types.
 #include <harmonics/abi.h>
 
+#include "eight_bits.hpp"
 #include "kernels.hpp"
 #include "typed_products.hpp"
 
@@ -48,20 +49,37 @@ int64_t typed_index(const void* ids, uint32_t dtype, int64_t i) {
   return static_cast<const uint8_t*>(ids)[i];
 }
 
+void round_blocks(const float* x, float* to, int64_t blocks) {
+  char bytes[kEightBytes];
+  for (int64_t i = 0; i < kEightBlock * blocks; i += kEightBlock) {
+    narrow_q8_0(x + i, bytes, kEightBlock);
+    widen_q8_0(bytes, to + i, kEightBlock);
+  }
+}
+
 }  // namespace
 
-void typed_linear(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+void typed_linear(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const TypedContext*>(context);
   const Product& p = c.product;
+  const float* x = static_cast<const float*>(buffers[p.a]);
+  float* room = static_cast<float*>(buffers[p.c + 1]);
+  if (c.round_parts) {
+    if (phase == 0) {
+      const Range blocks = share(p.m * p.k / kEightBlock, c.round_parts, part);
+      return round_blocks(x + blocks.begin * kEightBlock, room + blocks.begin * kEightBlock, blocks.end - blocks.begin);
+    }
+    x = room;
+    room += p.m * p.k;
+  }
   const uint32_t row_part = part / c.column_parts, column_part = part % c.column_parts;
   const int64_t i = slice_begin(p.m, kRowGranule, c.row_parts, row_part),
                 j = slice_begin(p.n, kTypedColumnGranule, c.column_parts, column_part);
   const int64_t rows = slice_begin(p.m, kRowGranule, c.row_parts, row_part + 1) - i,
                 columns = slice_begin(p.n, kTypedColumnGranule, c.column_parts, column_part + 1) - j;
-  const float* a = static_cast<const float*>(buffers[p.a]) + i * p.k;
+  const float* a = x + i * p.k;
   const char* w = static_cast<const char*>(buffers[p.b]) + j * c.row_bytes;
-  float *y = static_cast<float*>(buffers[p.c]) + i * p.n + j,
-        *panel = static_cast<float*>(buffers[p.c + 1]) + part * c.panel * p.k;
+  float *y = static_cast<float*>(buffers[p.c]) + i * p.n + j, *panel = room + part * c.panel * p.k;
   if (!with_type(c.dtype, [&](auto type) { typed_block<decltype(type)>(c, a, w, y, rows, columns, panel); }))
     multiply_long_blocks(c, a, w, y, rows, columns, panel);
   end_product(p, buffers, i, i + rows, j, j + columns);
