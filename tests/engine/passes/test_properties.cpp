@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "engine/passes/pass.hpp"
-#include "engine/passes/precision_policy.hpp"
+#include "engine/passes/precision_recipe.hpp"
 #include "engine/program/print.hpp"
 #include "tests/engine/passes/random_program.hpp"
 

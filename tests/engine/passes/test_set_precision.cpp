@@ -7,7 +7,7 @@
 #include <harmonics/ops.hpp>
 
 #include "engine/passes/pass.hpp"
-#include "engine/passes/precision_policy.hpp"
+#include "engine/passes/precision_recipe.hpp"
 #include "engine/program/interpret.hpp"
 #include "engine/program/print.hpp"
 #include "engine/program/tracer.hpp"
