@@ -1,7 +1,7 @@
 // Recipes of precision: which products round their operands.
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
