@@ -23,7 +23,7 @@ struct Context {
   KernelSource& kernels;
   TensorBinding* binding;
   Selection& selection;
-  PrecisionPolicy policy;
+  PrecisionRecipe recipe;
   std::vector<Selected> settled = {};  // calls computed by a device kernel or by their body
 
   bool has_kernel(const Program& program, const Node& node) const { return kernels.find(program, node) != nullptr; }
@@ -76,7 +76,7 @@ Program run_convert_operands(const Program& p, Context& c) {
   if (c.kernels.is_reference()) return p;
   return convert_operands(p, [&c](const Program& program, const Node& node) { return c.has_kernel(program, node); });
 }
-Program run_set_precision(const Program& p, Context& c) { return set_precision(p, c.policy); }
+Program run_set_precision(const Program& p, Context& c) { return set_precision(p, c.recipe); }
 Program run_accumulate_products(const Program& p, Context& c) {
   return c.options.fuse && !c.kernels.is_reference() ? accumulate_products(p, accepts_call(c)) : p;
 }
@@ -236,7 +236,7 @@ std::unique_ptr<Executable> compile(const Program& program, TensorBinding* bindi
   settle_precision(device, registry, false);
   KernelSource kernels(device.device, registry, device.precision);
   Selection selection(registry, options, options.training);
-  Context context{options, kernels, binding, selection, options.policy ? *options.policy : policy_of(device)};
+  Context context{options, kernels, binding, selection, options.recipe ? *options.recipe : recipe_of(device)};
   Program current = program;
   CompileTime time(options.limits);
   for (const PassRow& row : kPasses) {
@@ -253,7 +253,7 @@ std::unique_ptr<Executable> compile(const Program& program, TensorBinding* bindi
     if (on_device) {
       inner.device = registry.find(HX_DEVICE, "cpu") ? "cpu" : "reference";
       inner.precision = Precision::fp32;
-      inner.policy.reset();
+      inner.recipe.reset();
     }
     std::shared_ptr<Executable> plan = compile(body, nullptr, on_device ? host_executor() : executor, inner);
     for (const Selected& s : plan->selected()) context.settled.push_back(s);

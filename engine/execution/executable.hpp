@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/base/model_limits.hpp"
-#include "engine/passes/precision_policy.hpp"
+#include "engine/passes/precision_recipe.hpp"
 #include "engine/plugin/registry.hpp"
 #include "engine/program/chooser.hpp"
 #include "engine/program/functional.hpp"
@@ -109,7 +109,7 @@ struct CompileOptions : DeviceSettings {
   std::vector<std::string> recompute;     // scope patterns
   bool fuse = true;                       // elementwise fusion and call fusion
   std::vector<std::string> disabled;      // passes switched off by name
-  std::optional<PrecisionPolicy> policy;  // null: the trivial one of `precision`
+  std::optional<PrecisionRecipe> recipe;  // null: the trivial one of `precision`
   // Called after each pass with its name and result, for `explain --after`.
   std::function<void(const std::string& pass, const Program&)> observe;
   bool training = false;  // a training step: implementations are chosen for training

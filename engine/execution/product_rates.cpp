@@ -222,8 +222,8 @@ std::string precision_text(const DeviceSettings& settings) {
   return fmt::format("precision auto: {}, as {}", precision_name(settings.precision), settings.precision_reason);
 }
 
-PrecisionPolicy policy_of(const DeviceSettings& settings) {
-  PrecisionPolicy policy{precision_name(settings.precision), {}};
+PrecisionRecipe recipe_of(const DeviceSettings& settings) {
+  PrecisionRecipe recipe{precision_name(settings.precision), {}};
   PrecisionRule rule;
   switch (settings.precision) {
     case Precision::fp16:
@@ -241,11 +241,11 @@ PrecisionPolicy policy_of(const DeviceSettings& settings) {
       break;
     case Precision::fp32:
     case Precision::automatic:
-      return policy;
+      return recipe;
   }
   if (!settings.precision_reason.empty()) rule.least_side = kLeastMixedSide;
-  policy.rules.push_back(rule);
-  return policy;
+  recipe.rules.push_back(rule);
+  return recipe;
 }
 
 }  // namespace harmonics::engine

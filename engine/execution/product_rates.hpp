@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/execution/executable.hpp"
-#include "engine/passes/precision_policy.hpp"
+#include "engine/passes/precision_recipe.hpp"
 
 namespace harmonics::engine {
 
@@ -43,9 +43,9 @@ void settle_precision(DeviceSettings& settings, Registry& registry, bool determi
 // "precision auto: fp16, as products in fp16 measured ..."; "" unless `auto` chose.
 std::string precision_text(const DeviceSettings& settings);
 
-// The trivial policy of a precision: it holds for every product. Of settings that `auto` made (precision_reason), for
+// The trivial recipe of a precision: it holds for every product. Of settings that `auto` made (precision_reason), for
 // products whose sides are all at least kLeastMixedSide: shorter ones are faster in f32, fused with updates.
 constexpr int64_t kLeastMixedSide = 64;
-PrecisionPolicy policy_of(const DeviceSettings& settings);
+PrecisionRecipe recipe_of(const DeviceSettings& settings);
 
 }  // namespace harmonics::engine

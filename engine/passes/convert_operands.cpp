@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "engine/passes/pass.hpp"
 #include "engine/program/op.hpp"
 
@@ -18,6 +20,8 @@ bool is_product_in_f32(const Program& program, const Node& node) {
 }  // namespace
 
 Program convert_operands(const Program& program, const HasKernel& has_kernel) {
+  const auto is_candidate = [&](const Node& node) { return is_product_in_f32(program, node); };
+  if (std::none_of(program.nodes.begin(), program.nodes.end(), is_candidate)) return program;
   Rewriter rewriter(program);
   bool any = false;
   for (const Node& node : program.nodes) {

@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "engine/passes/pass.hpp"
-#include "engine/passes/precision_policy.hpp"
+#include "engine/passes/precision_recipe.hpp"
 #include "engine/program/op.hpp"
 
 namespace harmonics::engine {
@@ -74,15 +74,15 @@ bool multiplies(const Program& program, const Node& node) {
   return std::any_of(body->nodes.begin(), body->nodes.end(), [&](const Node& n) { return multiplies(*body, n); });
 }
 
-Program set_precision(const Program& program, const PrecisionPolicy& policy) {
-  if (policy.rules.empty()) return program;
+Program set_precision(const Program& program, const PrecisionRecipe& recipe) {
+  if (recipe.rules.empty()) return program;
   Program now = program;
   bool any = false;
   for (Node& node : now.nodes) {
     if (!multiplies(now, node)) continue;
-    const auto rule = std::find_if(policy.rules.begin(), policy.rules.end(),
+    const auto rule = std::find_if(recipe.rules.begin(), recipe.rules.end(),
                                    [&](const PrecisionRule& r) { return applies(r, now, node); });
-    if (rule == policy.rules.end()) continue;
+    if (rule == recipe.rules.end()) continue;
     if (now.scope_of(node).rounding != rule->rounding) {
       NodeScope scope = now.scope_of(node);
       scope.rounding = rule->rounding;

@@ -307,6 +307,9 @@ HARMONICS_FACE inline HTensor update_slice(const HTensor& x, const HTensor& upda
 // ---- contractions ---------------------------------------------------------------------------------------------------
 // StableHLO dot_general: result axes are batch, then the left's free, then the right's free axes. f32 sums (f64 for
 // f64).
+// Contract 1.5: operands of several floating-point types; attributes `out_dtype` ("f16", "bf16", "f32", "f64": the type
+// of the result) and `accumulate` ("f32", "f64": the type of the sums). Without them sums are f64 if an operand is,
+// else f32, and the result has the type of both operands, or of the sums if they differ.
 HARMONICS_FACE inline HTensor dot(const HTensor& a, const HTensor& b, const std::vector<int64_t>& a_contract,
                                   const std::vector<int64_t>& b_contract, const std::vector<int64_t>& a_batch = {},
                                   const std::vector<int64_t>& b_batch = {}) {

@@ -1,4 +1,4 @@
-// `--precision auto`: the choice by rates, the file that keeps them, and plans with a policy.
+// `--precision auto`: the choice by rates, the file that keeps them, and plans with a recipe.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -98,20 +98,20 @@ TEST_CASE("product rates: settings get the choice and its reason, others stay") 
   CHECK(precision_text(asked).empty());
 }
 
-TEST_CASE("precision: the trivial policies") {
-  const auto policy = [](Precision precision, const char* reason = "") {
+TEST_CASE("precision: the trivial recipes") {
+  const auto recipe = [](Precision precision, const char* reason = "") {
     DeviceSettings settings;
     settings.precision = precision;
     settings.precision_reason = reason;
-    return policy_of(settings);
+    return recipe_of(settings);
   };
-  CHECK(policy(Precision::fp32).rules.empty());
-  REQUIRE(policy(Precision::bf16).rules.size() == 1);
-  CHECK(policy(Precision::bf16).rules[0].rounding == Rounding::bf16);
-  CHECK(policy(Precision::bf16).rules[0].least_side == 0);
-  CHECK(policy(Precision::fp16, "measured").rules[0].least_side == kLeastMixedSide);
-  CHECK(policy(Precision::int8).rules[0].activation_type == "q8_0");
-  CHECK(policy(Precision::int8).rules[0].stored == true);
+  CHECK(recipe(Precision::fp32).rules.empty());
+  REQUIRE(recipe(Precision::bf16).rules.size() == 1);
+  CHECK(recipe(Precision::bf16).rules[0].rounding == Rounding::bf16);
+  CHECK(recipe(Precision::bf16).rules[0].least_side == 0);
+  CHECK(recipe(Precision::fp16, "measured").rules[0].least_side == kLeastMixedSide);
+  CHECK(recipe(Precision::int8).rules[0].activation_type == "q8_0");
+  CHECK(recipe(Precision::int8).rules[0].stored == true);
 }
 
 TEST_CASE("precision: int8 quantises rows in plans, and the reference agrees") {
@@ -142,16 +142,16 @@ TEST_CASE("precision: int8 quantises rows in plans, and the reference agrees") {
   }
 }
 
-TEST_CASE("precision: a policy reaches the kernels of a plan") {
+TEST_CASE("precision: a recipe reaches the kernels of a plan") {
   if (!KernelSource("cpu", Registry::global()).has(Rounding::fp16)) return;
-  Tracer tracer("policy");
+  Tracer tracer("recipe");
   tracer.output("y", call1("linear", {tracer.input("x", {DType::F32, {256, 256}}),
                                       tracer.parameter("w", {DType::F32, {256, 256}})}));
   const Program program = tracer.take();
-  const auto kernel_with = [&](const PrecisionPolicy& policy) {
+  const auto kernel_with = [&](const PrecisionRecipe& recipe) {
     const auto executor = make_sequential_executor();
     CompileOptions options = on("cpu");
-    options.policy = policy;
+    options.recipe = recipe;
     MapBinding binding({{"w", HTensor(DType::F32, {256, 256})}});
     std::string names;
     for (const PlanStep& s : compile(program, &binding, *executor, options)->steps())

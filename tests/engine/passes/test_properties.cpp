@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "engine/passes/pass.hpp"
+#include "engine/passes/precision_recipe.hpp"
 #include "engine/program/print.hpp"
 #include "tests/engine/passes/random_program.hpp"
 
@@ -31,6 +32,15 @@ const std::vector<NamedPass>& passes() {
       {"cse", cse},
       {"dce", dce},
       {"simplify", simplify},
+      {"set_precision",
+       [](const Program& p) {
+         PrecisionRule rule;
+         rule.rounding = Rounding::fp16;
+         return set_precision(p, {"fp16", {rule}});
+       }},
+      {"absorb_conversions",
+       [](const Program& p) { return absorb_conversions(p, [](const auto&...) { return true; }); }},
+      {"convert_operands", [](const Program& p) { return convert_operands(p, [](const auto&...) { return false; }); }},
       {"fuse_calls", [](const Program& p) { return fuse_calls(p, [](const auto&...) { return true; }); }},
       {"recompute", [](const Program& p) { return recompute(p, {"hidden*"}); }},
       {"inline_calls", [](const Program& p) { return inline_calls(p, [](const auto&...) { return false; }); }},

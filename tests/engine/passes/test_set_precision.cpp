@@ -7,7 +7,7 @@
 #include <harmonics/ops.hpp>
 
 #include "engine/passes/pass.hpp"
-#include "engine/passes/precision_policy.hpp"
+#include "engine/passes/precision_recipe.hpp"
 #include "engine/program/interpret.hpp"
 #include "engine/program/print.hpp"
 #include "engine/program/tracer.hpp"
@@ -53,7 +53,7 @@ PrecisionRule rounding_rule(Rounding rounding) {
 
 }  // namespace
 
-TEST_CASE("set_precision: products get the rounding of the policy, other operations none") {
+TEST_CASE("set_precision: products get the rounding of the recipe, other operations none") {
   const Program p = several_products(), now = set_precision(p, {"fp16", {rounding_rule(Rounding::fp16)}});
   const auto roundings = roundings_of_calls(now);
   for (const auto& [name, rounding] : roundings) {

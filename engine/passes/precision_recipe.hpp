@@ -1,7 +1,7 @@
-// Policies of precision: which products round their operands.
+// Recipes of precision: which products round their operands.
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,7 +23,7 @@ struct PrecisionRule {
 };
 
 // The first rule that applies decides; without one a product does not round.
-struct PrecisionPolicy {
+struct PrecisionRecipe {
   std::string name;
   std::vector<PrecisionRule> rules;
 };
@@ -31,9 +31,9 @@ struct PrecisionPolicy {
 // Whether the node multiplies matrices: `dot`, or a call whose body does.
 bool multiplies(const Program& program, const Node& node);
 
-// Gives each product the rounding that the policy says (NodeScope::rounding), and `linear` its activation_type where
+// Gives each product the rounding that the recipe says (NodeScope::rounding), and `linear` its activation_type where
 // the depth is made of whole blocks. Bodies and fused calls inherit the rounding of the call. After dce, before every
 // pass that asks whether a device has a kernel.
-Program set_precision(const Program& program, const PrecisionPolicy& policy);
+Program set_precision(const Program& program, const PrecisionRecipe& recipe);
 
 }  // namespace harmonics::engine
