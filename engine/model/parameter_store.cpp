@@ -272,8 +272,7 @@ std::vector<std::shared_ptr<const MappedFile>> PackedForms::files() {
 std::shared_ptr<const Storage> ParameterStore::packed(const std::string& name, const Packing& packing) {
   StoredTensor* stored = find(name);
   if (!stored || !stored->fixed) return nullptr;
-  const auto form =
-      stored->packed->take(packing, stored->type_in_memory(), stored->data(), stored->file.get()).storage;
+  const auto form = stored->packed->take(packing, stored->type_in_memory(), stored->data(), stored->file.get()).storage;
   if (stored->file) stored->file->let_go(stored->storage->data(), stored->type.bytes());
   return form;
 }

@@ -93,7 +93,8 @@ class ParameterStore : public TensorBinding {
                       Role role, const hx_init& init);
   // Declares a tensor of another store that no program changes; both use its storage.
   StoredTensor& share(const std::string& name, const StoredTensor& fixed);
-  // The mapped files that elements or their packed forms lie in. Programs that read them check afterwards that the files are whole.
+  // The mapped files that elements or their packed forms lie in. Programs that read them check afterwards that the
+  // files are whole.
   std::vector<std::shared_ptr<const MappedFile>> files() const;
   StoredTensor* find(const std::string& name);
   const std::map<std::string, StoredTensor>& all() const { return tensors_; }

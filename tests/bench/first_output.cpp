@@ -140,7 +140,7 @@ int main(int argc, char** argv) {
   const int megabytes = argc > 1 ? std::atoi(argv[1]) : 2048, rounds = argc > 2 ? std::atoi(argv[2]) : 9,
             rows = argc > 3 ? std::atoi(argv[3]) : 48;
   if (argc > 4) wide = std::max(1, std::atoi(argv[4]));
-  const int matrices = std::max<int>(1, static_cast<int>(megabytes / (wide * kNarrow * 4 >> 20)));
+  const int matrices = std::max<int>(1, static_cast<int>(megabytes / std::max<int64_t>(1, wide * kNarrow * 4 >> 20)));
   namespace fs = std::filesystem;
   const std::string path =
                         (fs::temp_directory_path() / fmt::format("first_output_{}.safetensors", ::getpid())).string(),
