@@ -46,14 +46,9 @@ Launch copy_along(Machine& machine, uint32_t bytes, uint32_t from, uint32_t to, 
 }
 
 Launch copy_whole(Machine& machine, const hx_type& type, uint32_t from, uint32_t to) {
-  int64_t n = count(type);
-  uint32_t bytes = width(type.dtype);
-  if (kernels::is_stored(type.dtype)) {
-    const auto all = static_cast<int64_t>(run_bytes(static_cast<DType>(type.dtype), n));
-    bytes = all % 4 == 0 ? 4 : all % 2 == 0 ? 2 : 1;
-    n = all / bytes;
-  }
-  Launch launch = copy_along(machine, bytes, from, to, {{n}, {{1}, {1}}, {0, 0}});
+  const auto all = static_cast<int64_t>(run_bytes(static_cast<DType>(type.dtype), count(type)));
+  const uint32_t bytes = all % 8 == 0 ? 8 : all % 4 == 0 ? 4 : all % 2 == 0 ? 2 : 1;
+  Launch launch = copy_along(machine, bytes, from, to, {{all / bytes}, {{1}, {1}}, {0, 0}});
   launch.unless_same();
   return launch;
 }

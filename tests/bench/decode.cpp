@@ -2,7 +2,7 @@
 // bandwidth at which the weights pass.
 //   decode [MEGABYTES] [TOKENS] [THREADS] [f32|f16|q8_0: the cache]
 // The first rows of sequences repeat; the best time of each position is taken. Memory: what the process gained since
-// before the model, beside weights and cache.
+// before the model, beside weights and cache; more than weights + 1.5 caches + 16 MB is an error.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -130,5 +130,11 @@ int main(int argc, char** argv) {
   }
   fmt::print("memory: gained {:.1f} MB = weights {:.1f} + cache {:.1f} + {:.1f}\n", gained / 1e6, weights / 1e6,
              cache / 1e6, (gained - weights - cache) / 1e6);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  if (gained > weights + 1.5 * cache + 16e6) {
+    std::fprintf(stderr, "decode: that is more than weights + 1.5 caches + 16 MB\n");
+    return 1;
+  }
+#endif
   return 0;
 }

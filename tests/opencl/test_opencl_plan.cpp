@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "engine/execution/kernel_source.hpp"
-#include "tests/conformance/coverage.hpp"
 #include "tests/engine/execution/arriving.hpp"
 #include "tests/engine/execution/cached_decoding.hpp"
 #include "tests/engine/execution/indexed_program.hpp"
@@ -198,12 +197,6 @@ TEST_CASE("opencl: caches of f32, f16 and q8_0 have kernels that append in place
   if (!opens_driver()) return;
   const auto executor = make_sequential_executor();
   check_cached_decoding(*executor, on("opencl"));
-}
-
-TEST_CASE("opencl: kernels for all primitives on f32") {
-  if (!opens_driver()) return;
-  KernelSource source("opencl", Registry::global());
-  CHECK(left_to_the_reference(source) == std::set<std::string>{});
 }
 
 TEST_CASE("opencl: sorts, positions in several axes, windows, bits and angles equal the reference") {
