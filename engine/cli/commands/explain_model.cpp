@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "dsl/spec/reader.hpp"
+#include "engine/cli/commands/graph_summary.hpp"
 #include "engine/cli/run/model_options.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
