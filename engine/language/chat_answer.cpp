@@ -13,10 +13,8 @@ constexpr std::string_view kThink = "<think>", kThought = "</think>", kBlanks = 
 struct CallFormat {
   std::string_view open, close;  // close "": the end of the answer
 };
-constexpr CallFormat kCallFormats[] = {{"<tool_call>", "</tool_call>"},
-                                       {"<|tool_call|>", "<|/tool_call|>"},
-                                       {"[TOOL_CALLS]", ""},
-                                       {"<|python_tag|>", ""}};
+constexpr CallFormat kCallFormats[] = {
+    {"<tool_call>", "</tool_call>"}, {"<|tool_call|>", "<|/tool_call|>"}, {"[TOOL_CALLS]", ""}, {"<|python_tag|>", ""}};
 
 // Bytes at the end of the text that may begin `mark`.
 size_t begun_bytes(const std::string& text, std::string_view mark) {

@@ -9,7 +9,7 @@ namespace harmonics::engine {
 
 struct AnswerPart {
   enum Kind { content, reasoning, call } kind;
-  std::string text;  // of a call: its name
+  std::string text;            // of a call: its name
   std::string arguments = {};  // of a call: a JSON object
 };
 

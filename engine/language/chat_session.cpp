@@ -65,8 +65,9 @@ std::vector<int32_t> ChatSession::fitted(int64_t wanted, size_t& forgotten, std:
     const auto count = static_cast<int64_t>(ids.size());
     if (overflow_ == Overflow::shift && count + room > context && forget_oldest()) continue;
     if (count <= context) return ids;
-    throw Error(ErrorKind::Usage, fmt::format("the conversation has {} tokens, and the context holds {}", count, context),
-                {}, {"shorten the message, clear the conversation, give a larger --context, or --overflow shift"});
+    throw Error(ErrorKind::Usage,
+                fmt::format("the conversation has {} tokens, and the context holds {}", count, context), {},
+                {"shorten the message, clear the conversation, give a larger --context, or --overflow shift"});
   }
 }
 

@@ -11,9 +11,7 @@ namespace {
 
 using TextClock = std::chrono::steady_clock;
 
-double since(TextClock::time_point begin) {
-  return std::chrono::duration<double>(TextClock::now() - begin).count();
-}
+double since(TextClock::time_point begin) { return std::chrono::duration<double>(TextClock::now() - begin).count(); }
 
 void expect_finite(std::span<const float> scores, int64_t token) {
   for (float s : scores)
@@ -52,14 +50,13 @@ Generation::Generation(Session& session, const Tokenizer& tokenizer, std::vector
       ids_(std::move(ids)),
       sampler_(settings_, settings_.filters, tokenizer.size()),
       stop_(settings_.stop) {
-  if (ids_.empty())
-    throw Error(ErrorKind::Usage, "the prompt is empty, and the tokenizer has no token to begin with");
+  if (ids_.empty()) throw Error(ErrorKind::Usage, "the prompt is empty, and the tokenizer has no token to begin with");
   done_.prompt_tokens = static_cast<int64_t>(ids_.size());
   if (done_.prompt_tokens > session.context())
-    throw Error(ErrorKind::Usage,
-                fmt::format("the prompt has {} tokens, and the context holds {}", done_.prompt_tokens,
-                            session.context()),
-                {}, {"shorten the prompt, or give a larger --context"});
+    throw Error(
+        ErrorKind::Usage,
+        fmt::format("the prompt has {} tokens, and the context holds {}", done_.prompt_tokens, session.context()), {},
+        {"shorten the prompt, or give a larger --context"});
   const std::span<const int32_t> known = session.tokens();
   while (read_ < known.size() && read_ + 1 < ids_.size() && known[read_] == ids_[read_]) ++read_;
   session.keep(static_cast<int64_t>(read_));
@@ -117,10 +114,10 @@ Continuation continue_text(Session& session, const Tokenizer& tokenizer, std::st
   const std::vector<int32_t> ids = tokenizer.encode(prompt, options);
   const auto count = static_cast<int64_t>(ids.size()), room = session.context() - session.length();
   if (count > room)
-    throw Error(ErrorKind::Usage,
-                fmt::format("the prompt has {} tokens, and the context has room for {} of {}", count, room,
-                            session.context()),
-                {}, {"shorten the prompt, or give a larger --context"});
+    throw Error(
+        ErrorKind::Usage,
+        fmt::format("the prompt has {} tokens, and the context has room for {} of {}", count, room, session.context()),
+        {}, {"shorten the prompt, or give a larger --context"});
   std::vector<int32_t> all(session.tokens().begin(), session.tokens().end());
   all.insert(all.end(), ids.begin(), ids.end());
   Generation text(session, tokenizer, ids.empty() ? ids : all, settings);

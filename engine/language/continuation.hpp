@@ -22,11 +22,11 @@ namespace harmonics::engine {
 struct ContinuationSettings : SamplerSettings {
   int64_t tokens = 256;  // at most
   FilterSettings filters;
-  std::vector<std::string> stop;           // texts that end the text, and are not part of it
-  std::vector<int32_t> ends;               // tokens that end it, beside the tokenizer's begin and end
-  std::shared_ptr<const Grammar> grammar;  // that the text follows; null: none
+  std::vector<std::string> stop;                           // texts that end the text, and are not part of it
+  std::vector<int32_t> ends;                               // tokens that end it, beside the tokenizer's begin and end
+  std::shared_ptr<const Grammar> grammar;                  // that the text follows; null: none
   std::shared_ptr<const std::vector<std::string>> pieces;  // token_texts(), for the grammar
-  std::optional<size_t> log_probabilities;  // of each token, beside so many of the most likely ones
+  std::optional<size_t> log_probabilities;                 // of each token, beside so many of the most likely ones
 };
 
 enum class EndOfText {

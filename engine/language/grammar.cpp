@@ -94,8 +94,7 @@ class GrammarParser {
     const std::string_view before = text_.substr(0, at);
     const size_t line = static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
     const size_t start = before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
-    return Error(ErrorKind::Syntax,
-                 fmt::format("the grammar, line {}, column {}: {}", line + 1, at - start + 1, what));
+    return Error(ErrorKind::Syntax, fmt::format("the grammar, line {}, column {}: {}", line + 1, at - start + 1, what));
   }
   [[noreturn]] void fail(const std::string& what) const { throw error(at_, what); }
 
@@ -350,8 +349,7 @@ class GrammarParser {
       one.push_back({Symbol::rule, 0, 0, more});
     } else if (most > least) {  // left(n) ::= unit left(n-1) |
       uint32_t left = made_rule({{unit[0]}, {}});
-      for (int64_t i = least + 1; i < most; ++i)
-        left = made_rule({{unit[0], {Symbol::rule, 0, 0, left}}, {}});
+      for (int64_t i = least + 1; i < most; ++i) left = made_rule({{unit[0], {Symbol::rule, 0, 0, left}}, {}});
       count(static_cast<size_t>(most - least) * 3);
       one.push_back({Symbol::rule, 0, 0, left});
     }
@@ -434,7 +432,8 @@ class GrammarParser {
 
 Grammar::Grammar(std::string_view text) {
   if (text.size() > kGrammarBytes)
-    throw Error(ErrorKind::Syntax, fmt::format("the grammar has {} bytes; the limit is {}", text.size(), kGrammarBytes));
+    throw Error(ErrorKind::Syntax,
+                fmt::format("the grammar has {} bytes; the limit is {}", text.size(), kGrammarBytes));
   if (const auto bad = find_invalid_utf8(text))
     throw Error(ErrorKind::Syntax, fmt::format("the grammar is not UTF-8 at byte {}", *bad));
   GrammarParser(text, *this).run();

@@ -30,7 +30,8 @@ object ::= "{" ws ( string ws ":" ws value ws ( "," ws string ws ":" ws value ws
 array ::= "[" ws ( value ws ( "," ws value ws )* )? "]"
 value ::= object | array | string | number | boolean | null
 date ::= [0-9]{4} "-" ( "0" [1-9] | "1" [0-2] ) "-" ( "0" [1-9] | [12] [0-9] | "3" [01] )
-time ::= ( [01] [0-9] | "2" [0-3] ) ":" [0-5] [0-9] ":" [0-5] [0-9] ( "." [0-9]{1,9} )? ( "Z" | [+\-] [0-2] [0-9] ":" [0-5] [0-9] )
+time ::= ( [01] [0-9] | "2" [0-3] ) ":" [0-5] [0-9] ":" [0-5] [0-9] ( "." [0-9]{1,9} )? ( "Z" |
+  [+\-] [0-2] [0-9] ":" [0-5] [0-9] )
 hex ::= [0-9a-fA-F]
 )";
 
@@ -113,11 +114,14 @@ class SchemaGrammar {
   }
 
   static void expect_known(const json::object& schema, const std::string& place) {
-    constexpr std::string_view kKnown[] = {
-        "$ref",     "const",    "enum",     "anyOf",      "oneOf",       "allOf",     "type",    "properties",
-        "required", "items",    "minItems", "maxItems",   "prefixItems", "minLength", "format",  "maxLength",
-        "minimum",  "$schema",  "$id",      "$defs",      "definitions", "title",     "default", "description",
-        "examples", "readOnly", "$comment", "deprecated", "writeOnly",   "nullable",  "strict",  "additionalProperties"};
+    constexpr std::string_view kKnown[] = {"$ref",        "const",     "enum",     "anyOf",
+                                           "oneOf",       "allOf",     "type",     "properties",
+                                           "required",    "items",     "minItems", "maxItems",
+                                           "prefixItems", "minLength", "format",   "maxLength",
+                                           "minimum",     "$schema",   "$id",      "$defs",
+                                           "definitions", "title",     "default",  "description",
+                                           "examples",    "readOnly",  "$comment", "deprecated",
+                                           "writeOnly",   "nullable",  "strict",   "additionalProperties"};
     for (const auto& [key, value] : schema)
       if (std::find(std::begin(kKnown), std::end(kKnown), view_of(key)) == std::end(kKnown))
         fail(place, fmt::format("the keyword '{}' is not supported", view_of(key)));
@@ -254,7 +258,8 @@ class SchemaGrammar {
     const json::value* const other = schema.if_contains("additionalProperties");
     std::string more;  // one further member
     if (other ? !(other->is_bool() && !other->get_bool()) : all.empty())
-      more = rule("string ws \":\" ws " + (other ? expression(*other, place + "/additionalProperties") : "value") + " ws");
+      more =
+          rule("string ws \":\" ws " + (other ? expression(*other, place + "/additionalProperties") : "value") + " ws");
     // What may follow the first i properties: as the first member, and behind another one.
     std::string first = more.empty() ? "\"\"" : rule(fmt::format(R"(( {} ( "," ws {} )* )?)", more, more));
     std::string behind = more.empty() ? "\"\"" : rule(fmt::format(R"(( "," ws {} )*)", more));

@@ -43,7 +43,8 @@ Sampler::Sampler(const SamplerSettings& settings, const FilterSettings& filters,
   surprise_ = 2 * filters.mirostat_surprise;
   for (const auto& [id, bias] : filters.bias)
     if (id < 0 || id >= vocabulary)
-      throw Error(ErrorKind::Usage, fmt::format("the token {} of a bias is outside the vocabulary of {}", id, vocabulary));
+      throw Error(ErrorKind::Usage,
+                  fmt::format("the token {} of a bias is outside the vocabulary of {}", id, vocabulary));
 }
 
 void Sampler::observe(int32_t id) {
@@ -96,14 +97,15 @@ int32_t Sampler::pick() {
 
 void Sampler::keep_allowed(const TokenConstraint& constraint) {
   keep_best(candidates_.size());
-  const size_t wanted = settings_.temperature <= 0 ? 1
+  const size_t wanted = settings_.temperature <= 0                     ? 1
                         : filters_.mirostat == 0 && filters_.top_k > 0 ? static_cast<size_t>(filters_.top_k)
                                                                        : candidates_.size();
   size_t kept = 0;
   for (size_t i = 0; i < candidates_.size() && kept < wanted; ++i)
     if (constraint.allows(candidates_[i].id)) candidates_[kept++] = candidates_[i];
   candidates_.resize(kept, Candidate{0, 0, 0});
-  if (candidates_.empty()) throw Error(ErrorKind::Usage, "no token of the model continues the text as the grammar says");
+  if (candidates_.empty())
+    throw Error(ErrorKind::Usage, "no token of the model continues the text as the grammar says");
 }
 
 void Sampler::penalise() {
@@ -234,8 +236,7 @@ int32_t Sampler::draw() {
     size_t chosen = 0;
     for (; chosen + 1 < candidates_.size(); ++chosen)
       if ((left -= candidates_[chosen].weight) < 0) break;
-    surprise_ -= filters_.mirostat_rate *
-                 (-std::log2(candidates_[chosen].weight / sum) - filters_.mirostat_surprise);
+    surprise_ -= filters_.mirostat_rate * (-std::log2(candidates_[chosen].weight / sum) - filters_.mirostat_surprise);
     return candidates_[chosen].id;
   }
   double sum = 0;
@@ -268,10 +269,11 @@ std::vector<TokenProbability> most_likely(std::span<const float> scores, size_t 
   std::vector<int32_t> ids(scores.size());
   std::iota(ids.begin(), ids.end(), 0);
   count = std::min(count, ids.size());
-  std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count), ids.end(), [&](int32_t a, int32_t b) {
-    const float x = scores[static_cast<size_t>(a)], y = scores[static_cast<size_t>(b)];
-    return x != y ? x > y : a < b;
-  });
+  std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count), ids.end(),
+                    [&](int32_t a, int32_t b) {
+                      const float x = scores[static_cast<size_t>(a)], y = scores[static_cast<size_t>(b)];
+                      return x != y ? x > y : a < b;
+                    });
   const double sum = log_sum(scores);
   std::vector<TokenProbability> best;
   for (size_t i = 0; i < count; ++i) best.push_back({ids[i], scores[static_cast<size_t>(ids[i])] - sum});

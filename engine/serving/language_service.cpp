@@ -159,7 +159,9 @@ void LanguageService::handle(ServiceRequest request, Answer answer) {
 }
 
 void LanguageService::chat(ServiceRequest& r, const Answer& answer) { write_text(TextApi::chat, r, answer); }
-void LanguageService::completion(ServiceRequest& r, const Answer& answer) { write_text(TextApi::completion, r, answer); }
+void LanguageService::completion(ServiceRequest& r, const Answer& answer) {
+  write_text(TextApi::completion, r, answer);
+}
 void LanguageService::ollama_chat(ServiceRequest& r, const Answer& answer) {
   write_text(TextApi::ollama_chat, r, answer);
 }
@@ -208,7 +210,8 @@ TextJob::Prompt LanguageService::prompt_of(TextRequest& request, std::string& te
   } else if (!request.ids.empty()) {
     for (const int32_t id : request.ids)
       if (id >= tokenizer_.size())
-        throw Error(ErrorKind::Usage, fmt::format("the token {} is outside the vocabulary of {}", id, tokenizer_.size()));
+        throw Error(ErrorKind::Usage,
+                    fmt::format("the token {} is outside the vocabulary of {}", id, tokenizer_.size()));
     prompt.ids = request.ids;
   } else {
     prompt.ids = tokenizer_.encode(request.prompt);
@@ -218,11 +221,11 @@ TextJob::Prompt LanguageService::prompt_of(TextRequest& request, std::string& te
 }
 
 void LanguageService::models(ServiceRequest&, const Answer& answer) {
-  answer(Service::reply({{"object", "list"},
-                         {"data", json::array{json::object{{"id", model_.name},
-                                                           {"object", "model"},
-                                                           {"created", model_.since},
-                                                           {"owned_by", "harmonics"}}}}}));
+  answer(Service::reply(
+      {{"object", "list"},
+       {"data",
+        json::array{json::object{
+            {"id", model_.name}, {"object", "model"}, {"created", model_.since}, {"owned_by", "harmonics"}}}}}));
 }
 
 json::object LanguageService::ollama_model() const {
@@ -271,8 +274,8 @@ void LanguageService::metrics(ServiceRequest&, const Answer& answer) {
   const TextWorker::Report r = worker_.report();
   std::string text;
   const auto add = [&](const char* name, const char* type, const char* help, double value) {
-    text += fmt::format("# HELP harmonics_{} {}\n# TYPE harmonics_{} {}\nharmonics_{} {}\n", name, help, name, type, name,
-                        value);
+    text += fmt::format("# HELP harmonics_{} {}\n# TYPE harmonics_{} {}\nharmonics_{} {}\n", name, help, name, type,
+                        name, value);
   };
   add("text_requests_total", "counter", "Texts begun.", static_cast<double>(r.requests));
   add("text_failed_total", "counter", "Texts that ended with an error.", static_cast<double>(r.failed));

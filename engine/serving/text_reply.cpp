@@ -57,7 +57,9 @@ const char* TextReply::stream_type() const { return is_openai(api_) ? "text/even
 
 std::string TextReply::error_body(TextApi api, const std::string& message, int status) {
   if (!is_openai(api)) return json_line({{"error", message}}) + "\n";
-  const char* const type = status == 401 ? "authentication_error" : status < 500 ? "invalid_request_error" : "server_error";
+  const char* const type = status == 401  ? "authentication_error"
+                           : status < 500 ? "invalid_request_error"
+                                          : "server_error";
   return json_line({{"error", {{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}}}}) + "\n";
 }
 
@@ -121,7 +123,8 @@ json::value TextReply::probabilities(const Continuation& done, size_t from) cons
     for (const TokenProbability& other : done.chosen[i].best) likely[text(other.id)] = other.log_probability;
     best.push_back(std::move(likely));
   }
-  return json::object{{"tokens", std::move(tokens)}, {"token_logprobs", std::move(values)}, {"top_logprobs", std::move(best)}};
+  return json::object{
+      {"tokens", std::move(tokens)}, {"token_logprobs", std::move(values)}, {"top_logprobs", std::move(best)}};
 }
 
 // A line of Ollama's stream without its text, or with `done` the last one.
@@ -141,8 +144,10 @@ json::object TextReply::ollama(const Continuation* done) const {
 std::string TextReply::begin() {
   if (api_ != TextApi::chat) return "";
   json::object object = head("chat.completion.chunk");
-  object["choices"] = json::array{json::object{
-      {"index", 0}, {"delta", {{"role", "assistant"}, {"content", ""}}}, {"logprobs", nullptr}, {"finish_reason", nullptr}}};
+  object["choices"] = json::array{json::object{{"index", 0},
+                                               {"delta", {{"role", "assistant"}, {"content", ""}}},
+                                               {"logprobs", nullptr},
+                                               {"finish_reason", nullptr}}};
   return line(std::move(object));
 }
 
@@ -157,8 +162,10 @@ std::string TextReply::piece(const std::vector<AnswerPart>& parts, const Continu
     json::object object;
     if (api_ == TextApi::chat) {
       json::object delta;
-      if (call) delta["tool_calls"] = calls(true);
-      else delta[content ? "content" : "reasoning_content"] = part.text;
+      if (call)
+        delta["tool_calls"] = calls(true);
+      else
+        delta[content ? "content" : "reasoning_content"] = part.text;
       object = head("chat.completion.chunk");
       object["choices"] = json::array{json::object{{"index", 0},
                                                    {"delta", std::move(delta)},
@@ -175,8 +182,10 @@ std::string TextReply::piece(const std::vector<AnswerPart>& parts, const Continu
         if (!content) object["thinking"] = part.text;
       } else {
         json::object message{{"role", "assistant"}, {"content", content ? part.text : std::string()}};
-        if (call) message["tool_calls"] = calls(true);
-        else if (!content) message["thinking"] = part.text;
+        if (call)
+          message["tool_calls"] = calls(true);
+        else if (!content)
+          message["thinking"] = part.text;
         object["message"] = std::move(message);
       }
     }
@@ -197,14 +206,18 @@ std::string TextReply::end(const Continuation& done) {
   json::object last;
   if (!is_openai(api_)) {
     last = ollama(&done);
-    if (api_ == TextApi::ollama_generate) last["response"] = "";
-    else last["message"] = json::object{{"role", "assistant"}, {"content", ""}};
+    if (api_ == TextApi::ollama_generate)
+      last["response"] = "";
+    else
+      last["message"] = json::object{{"role", "assistant"}, {"content", ""}};
     return lines + line(std::move(last));
   }
   const bool chat = api_ == TextApi::chat;
   json::object choice{{"index", 0}};
-  if (chat) choice["delta"] = json::object();
-  else choice["text"] = "";
+  if (chat)
+    choice["delta"] = json::object();
+  else
+    choice["text"] = "";
   choice["logprobs"] = nullptr;
   choice["finish_reason"] = reason(done);
   last = head(chat ? "chat.completion.chunk" : "text_completion");
@@ -235,14 +248,18 @@ json::object TextReply::message() const {
 std::string TextReply::whole(const Continuation& done) const {
   if (!is_openai(api_)) {
     json::object object = ollama(&done);
-    if (api_ == TextApi::ollama_chat) object["message"] = message();
-    else object["response"] = content_;
+    if (api_ == TextApi::ollama_chat)
+      object["message"] = message();
+    else
+      object["response"] = content_;
     return json_line(object) + "\n";
   }
   const bool chat = api_ == TextApi::chat;
   json::object choice{{"index", 0}};
-  if (chat) choice["message"] = message();
-  else choice["text"] = content_;
+  if (chat)
+    choice["message"] = message();
+  else
+    choice["text"] = content_;
   choice["logprobs"] = probabilities(done, 0);
   choice["finish_reason"] = reason(done);
   json::object object = head(chat ? "chat.completion" : "text_completion");

@@ -41,7 +41,8 @@ class Fields {
     const json::value* const value = find(name);
     if (!value) return otherwise;
     const double number = value->is_number() ? value->to_number<double>() : NAN;
-    if (!(number >= least && number <= most)) refuse_field(name, fmt::format("is no number from {} to {}", least, most));
+    if (!(number >= least && number <= most))
+      refuse_field(name, fmt::format("is no number from {} to {}", least, most));
     return number;
   }
   int64_t whole(const char* name, int64_t otherwise, int64_t least, int64_t most) const {

@@ -23,8 +23,8 @@ struct TextRequest {
   std::string prompt;
   std::vector<int32_t> ids;  // instead of `prompt`
   ContinuationSettings settings;
-  std::string schema;                // JSON schema, or "{}" for any object; "": none
-  std::string grammar;               // GBNF; "": none
+  std::string schema;                  // JSON schema, or "{}" for any object; "": none
+  std::string grammar;                 // GBNF; "": none
   bool stream = false, usage = false;  // usage: also at the end of a stream
   bool tools = false;
 };

@@ -15,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const ChatTemplate made(std::string_view(exact.data(), size), "<s>", "</s>");
     ChatPrompt prompt;
     prompt.messages = boost::json::parse(R"([{"role": "system", "content": "S"}, {"role": "user", "content": "Ü x"},
-        {"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": {"a": [1, 2.5]}}}]}])")
+        {"role": "assistant", "content": null, "tool_calls":
+          [{"function": {"name": "f", "arguments": {"a": [1, 2.5]}}}]}])")
                           .as_array();
     prompt.tools = boost::json::parse(R"([{"type": "function", "function": {"name": "f"}}])").as_array();
     const std::string text = made.render(prompt);

@@ -81,8 +81,8 @@ TEST_CASE("generate: the text as a word, grammars, log-probabilities and perplex
   const Result flag = harmonics(with_checkpoint("generate", folder, flags + "--prompt 'Once upon a time'"));
   CHECK(word.out == flag.out);
   const std::string grammar = f.write("g.gbnf", "root ::= \" yes\" | \" no\"");
-  const Result constrained =
-      harmonics(with_checkpoint("generate", folder, flags + "--prompt Lily --json --log-probabilities 2 --grammar " + grammar));
+  const Result constrained = harmonics(
+      with_checkpoint("generate", folder, flags + "--prompt Lily --json --log-probabilities 2 --grammar " + grammar));
   INFO(constrained.err);
   REQUIRE(constrained.code == 0);
   const json::value v = json::parse(constrained.out);

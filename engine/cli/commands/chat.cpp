@@ -154,8 +154,8 @@ class Chat {
     ChatAnswer done;
     {
       const AnswerInterrupts catching;
-      done = chat_.answer(message, settings_, [&](const AnswerPart& part) { show(part); },
-                          [] { return interrupts > 0; });
+      done = chat_.answer(
+          message, settings_, [&](const AnswerPart& part) { show(part); }, [] { return interrupts > 0; });
     }
     if (thinking_) print_colour("\x1b[0m");
     if (!options_.json) print("\n");
@@ -164,7 +164,8 @@ class Chat {
     seconds_ += done.done.seconds;
     interrupted_ = done.interrupted && !terminal_;
     if (options_.quiet) return;
-    if (done.forgotten > 0) print_note(fmt::format("the {} oldest messages no longer fit and were removed", done.forgotten));
+    if (done.forgotten > 0)
+      print_note(fmt::format("the {} oldest messages no longer fit and were removed", done.forgotten));
     if (done.done.end == EndOfText::context)
       print_note(fmt::format("the context of {} tokens is full: /clear, or give a larger --context",
                              thousands(session_.context())));

@@ -326,7 +326,8 @@ void choice(Flags& f) {
   f.whole("dry-length", 1, 1 << 24, "tokens that may be repeated", [](Options& o, int64_t v) {
      o.filters.dry_length = v;
    }).initial = "2";
-  f.whole("mirostat", 0, 2, "1 or 2: keep the mean surprise at --mirostat-surprise, instead of the filters from top-k on",
+  f.whole("mirostat", 0, 2,
+          "1 or 2: keep the mean surprise at --mirostat-surprise, instead of the filters from top-k on",
           [](Options& o, int64_t v) { o.filters.mirostat = static_cast<int>(v); })
       .initial = "0";
   f.real("mirostat-surprise", Least::above_zero, 100, "in bits", [](Options& o, double v) {
@@ -394,8 +395,10 @@ void chat_flags(VerbRow& verb) {
   f.group("Conversation");
   f.text("system", "TEXT", "the system message", &Options::system);
   chat_template(f);
-  FlagRow& overflow = f.text("overflow", "WHAT", ": what happens when the conversation no longer fits: an error, or the "
-                             "oldest messages go", &Options::overflow);
+  FlagRow& overflow = f.text("overflow", "WHAT",
+                             ": what happens when the conversation no longer fits: an error, or the "
+                             "oldest messages go",
+                             &Options::overflow);
   overflow.choices = {"stop", "shift"};
   overflow.initial = "stop";
   choice(f);

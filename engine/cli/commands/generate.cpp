@@ -45,7 +45,8 @@ int print_perplexity(const Options& options, LanguageModel& model, Session& sess
   if (judged == 0) throw Error(ErrorKind::Usage, fmt::format("'{}' has fewer than two tokens", options.perplexity));
   const double perplexity = std::exp(surprise / static_cast<double>(judged));
   if (options.json)
-    print_json(boost::json::object{{"version", 1}, {"model", model.path}, {"tokens", judged}, {"perplexity", perplexity}});
+    print_json(
+        boost::json::object{{"version", 1}, {"model", model.path}, {"tokens", judged}, {"perplexity", perplexity}});
   else
     print("perplexity {:.4f} on {} tokens\n", perplexity, thousands(judged));
   return kDone;

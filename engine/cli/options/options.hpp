@@ -74,9 +74,9 @@ struct Options {
   double temperature = 0.8;
   FilterSettings filters{.top_k = 40, .top_p = 0.95, .min_p = 0.05};
   std::vector<std::string> stop;
-  std::string grammar, json_schema;          // files
-  std::optional<int64_t> log_probabilities;  // most likely tokens beside each; generate --json
-  std::string perplexity;                    // generate: of this file
+  std::string grammar, json_schema;                      // files
+  std::optional<int64_t> log_probabilities;              // most likely tokens beside each; generate --json
+  std::string perplexity;                                // generate: of this file
   std::string system, chat_template, overflow = "stop";  // chat and serve
   int64_t sequences = 4, queue = 64;                     // serve MODEL
   // send and receive

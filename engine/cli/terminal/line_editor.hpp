@@ -31,12 +31,12 @@ class EditedLine {
   size_t word_left() const;
 
   const std::vector<std::string>& history_;
-  size_t place_;            // in the history; its size: the new line
-  std::string draft_;       // the new line while another is shown
+  size_t place_;       // in the history; its size: the new line
+  std::string draft_;  // the new line while another is shown
   std::string text_;
-  std::string pending_;     // an escape sequence, or a part of a character
+  std::string pending_;  // an escape sequence, or a part of a character
   size_t cursor_ = 0;
-  bool pasting_ = false;    // line ends are text
+  bool pasting_ = false;  // line ends are text
 };
 
 class LineEditor {
