@@ -13,6 +13,7 @@
 #include "engine/passes/pass.hpp"
 #include "engine/program/expand_calls.hpp"
 #include "engine/program/host_function.hpp"
+#include "engine/program/op.hpp"
 
 namespace harmonics::engine {
 
