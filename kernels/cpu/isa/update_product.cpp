@@ -9,45 +9,24 @@ namespace {
 
 constexpr int64_t kBlockColumns = 256;
 
-// Prefetch of the weights and moments of a block while its gradient is computed: along the rows, so that the
-// processor's own prefetch runs ahead of it in few streams. Each tile of the block fetches its share of the lines, some
-// per step of the depth: a burst would hold up the loads of the product.
-template <int kMoments, typename Moment>
-struct BlockAhead {
-  static constexpr int64_t kLine = 16, kMomentLine = 64 / sizeof(Moment);  // elements
-  const float* w;
-  const Moment* moments[kMoments + 1];
-  int64_t n, columns, column, left, each;
-  HM_INLINE void one() {
-    __builtin_prefetch(w + column, 0, 2);
-    if (column % kMomentLine == 0)
-#pragma GCC unroll 2
-      for (int k = 0; k < kMoments; ++k) __builtin_prefetch(moments[k] + column, 0, 2);
-    column += kLine;
-    if (column < columns) return;
-    column = 0, w += n;
-#pragma GCC unroll 2
-    for (int k = 0; k < kMoments; ++k) moments[k] += n;
-  }
+// Prefetch of the weights and moments of a tile while its gradient is computed, one line of each per step of the depth:
+// down the rows, then one line further. A burst would hold up the loads of the product.
+template <int kArrays>
+struct TileAhead {
+  const float* at[kArrays];
+  int64_t step, rows, columns, row = 0;
   template <PanelOrder>
   HM_INLINE void fetch() {
-    for (int64_t i = 0; i < each && left > 0; ++i, --left) one();
+    if (columns <= 0) return;
+    for (const float*& p : at) {
+      __builtin_prefetch(p, 1, 2);
+      p += step;
+    }
+    if (++row < rows) return;
+    row = 0, columns -= 16;
+    for (const float*& p : at) p += 16 - rows * step;
   }
 };
-// The share of tile `tile` of `tiles` of a block of `rows` rows, computed over `depth`.
-template <int kMoments, typename Moment>
-HM_INLINE BlockAhead<kMoments, Moment> block_ahead(const float* w, const Moment* const* moments, int64_t at, int64_t n,
-                                                   int64_t rows, int64_t columns, int64_t tile, int64_t tiles,
-                                                   int64_t depth) {
-  using Fetched = BlockAhead<kMoments, Moment>;
-  const int64_t lines = (columns + Fetched::kLine - 1) / Fetched::kLine, all = rows * lines,
-                of_tile = (all + tiles - 1) / tiles, from = tile * of_tile, row = from / lines;
-  const int64_t end = from + of_tile < all ? from + of_tile : all, place = at + row * n;
-  Fetched ahead{
-      w + place, {}, n, columns, (from - row * lines) * Fetched::kLine, end - from, (of_tile + depth - 1) / depth};
-  for (int k = 0; k < kMoments; ++k) ahead.moments[k] = moments[k] + place;
-  return ahead;
-}
 
 // w, a, b, moments..., lr, [step] -> w, moments...
 template <typename Types>
@@ -55,6 +34,8 @@ void update_tiles(const ProductUpdateContext& c, void* const* buffers, uint32_t 
   using Rule = typename Types::Rule;
   using Moment = typename Types::Moment;
   constexpr int kMoments = Rule::kMoments, kLr = 3 + kMoments;
+  // bf16 moments are half as long, and are left to the processor's own prefetch
+  constexpr int kFetched = sizeof(Moment) == sizeof(float) ? kMoments + 1 : 1;
   const int kOut = kLr + (c.rule.counts_steps ? 2 : 1);
   const Rule rule(c.rule, *static_cast<const float*>(buffers[kLr]), buffers[kLr + 1]);
   const RandomBits random(step_number(c.rule, buffers[kLr + 1]));
@@ -70,9 +51,11 @@ void update_tiles(const ProductUpdateContext& c, void* const* buffers, uint32_t 
       const int64_t columns = n - j < kBlockColumns ? n - j : kBlockColumns, at = i * n + j;
       for (int64_t jj = 0; jj < columns; jj += kColumns) {
         const int64_t some = columns - jj < kColumns ? columns - jj : kColumns;
-        const auto ahead = block_ahead<kMoments, Moment>(all.w, all.old, at, n, rows, columns, jj / kColumns,
-                                                         (columns + kColumns - 1) / kColumns, c.depth);
-        tile_for<PanelOrder::packed, BlockAhead<kMoments, Moment>>(rows, some)(
+        TileAhead<kFetched> ahead{{}, n, rows, some};
+        ahead.at[0] = all.w + at + jj;
+        if constexpr (kFetched > 1)
+          for (int k = 0; k < kMoments; ++k) ahead.at[k + 1] = all.old[k] + at + jj;
+        tile_for<PanelOrder::packed, TileAhead<kFetched>>(rows, some)(
             panel, 0, b + (j + jj) * c.depth, 0, c.depth, block + jj, kBlockColumns, some, Ending{nullptr, 1}, ahead);
       }
       const FlushDenormals flush;
@@ -107,11 +90,8 @@ void update_coded_tiles(const ProductUpdateContext& c, void* const* buffers, uin
       for (int64_t jj = 0; jj < columns; jj += kColumns) {
         const int64_t some = columns - jj < kColumns ? columns - jj : kColumns;
         for (int64_t s = 0; s * kStrip < rows; ++s) {
-          const int64_t strips = (rows + kStrip - 1) / kStrip;
-          const auto ahead = block_ahead<Rule::kMoments, uint8_t>(
-              weights.w, weights.moments.old, i * n + j, n, rows, columns, jj / kColumns * strips + s,
-              (columns + kColumns - 1) / kColumns * strips, c.depth);
-          tile_for<PanelOrder::packed, BlockAhead<Rule::kMoments, uint8_t>>(used(rows, s), some)(
+          const TileAhead<1> ahead{{weights.w + (i + s * kStrip) * n + j + jj}, n, used(rows, s), some};
+          tile_for<PanelOrder::packed, TileAhead<1>>(used(rows, s), some)(
               panels[s], 0, b + (j + jj) * c.depth, 0, c.depth, block + s * kStrip * kBlockColumns + jj, kBlockColumns,
               some, Ending{nullptr, 1}, ahead);
         }
