@@ -9,22 +9,33 @@ namespace {
 
 constexpr int64_t kBlockColumns = 256;
 
-// Prefetch of the weights and moments of a tile while its gradient is computed, one line of each per step of the depth:
-// down the rows, then one line further. A burst would hold up the loads of the product.
+// Prefetch of the weights and moments of a block of columns while its gradient is computed, one line of each per step
+// of the depth: along the rows, so that the processor's own prefetch, which follows few streams, runs ahead. A burst
+// would hold up the loads of the product. Each tile fetches a share of the block's lines.
 template <int kArrays>
-struct TileAhead {
+struct BlockAhead {
   const float* at[kArrays];
-  int64_t step, rows, columns, row = 0;
+  int64_t left, in_row, row, jump;  // lines of the tile, and of the row; lines of a row; floats to the next one
+  // Of tile `tile` of `tiles`.
+  HM_INLINE void begin(int64_t n, int64_t rows, int64_t columns, int64_t tile, int64_t tiles) {
+    row = (columns + 15) / 16, jump = n - row * 16;
+    const int64_t all = rows * row, each = (all + tiles - 1) / tiles, from = tile * each, r = from / row,
+                  column = from - r * row;
+    left = from + each < all ? each : all - from;
+    in_row = row - column;
+    for (const float*& p : at) p += r * n + column * 16;
+  }
   template <PanelOrder>
   HM_INLINE void fetch() {
-    if (columns <= 0) return;
+    if (left <= 0) return;
     for (const float*& p : at) {
-      __builtin_prefetch(p, 1, 2);
-      p += step;
+      __builtin_prefetch(p, 0, 2);
+      p += 16;
     }
-    if (++row < rows) return;
-    row = 0, columns -= 16;
-    for (const float*& p : at) p += 16 - rows * step;
+    --left;
+    if (--in_row > 0) return;
+    in_row = row;
+    for (const float*& p : at) p += jump;
   }
 };
 
@@ -51,11 +62,12 @@ void update_tiles(const ProductUpdateContext& c, void* const* buffers, uint32_t 
       const int64_t columns = n - j < kBlockColumns ? n - j : kBlockColumns, at = i * n + j;
       for (int64_t jj = 0; jj < columns; jj += kColumns) {
         const int64_t some = columns - jj < kColumns ? columns - jj : kColumns;
-        TileAhead<kFetched> ahead{{}, n, rows, some};
-        ahead.at[0] = all.w + at + jj;
+        BlockAhead<kFetched> ahead{};
+        ahead.at[0] = all.w + at;
         if constexpr (kFetched > 1)
-          for (int k = 0; k < kMoments; ++k) ahead.at[k + 1] = all.old[k] + at + jj;
-        tile_for<PanelOrder::packed, TileAhead<kFetched>>(rows, some)(
+          for (int k = 0; k < kMoments; ++k) ahead.at[k + 1] = all.old[k] + at;
+        ahead.begin(n, rows, columns, jj / kColumns, (columns + kColumns - 1) / kColumns);
+        tile_for<PanelOrder::packed, BlockAhead<kFetched>>(rows, some)(
             panel, 0, b + (j + jj) * c.depth, 0, c.depth, block + jj, kBlockColumns, some, Ending{nullptr, 1}, ahead);
       }
       const FlushDenormals flush;
@@ -90,8 +102,10 @@ void update_coded_tiles(const ProductUpdateContext& c, void* const* buffers, uin
       for (int64_t jj = 0; jj < columns; jj += kColumns) {
         const int64_t some = columns - jj < kColumns ? columns - jj : kColumns;
         for (int64_t s = 0; s * kStrip < rows; ++s) {
-          const TileAhead<1> ahead{{weights.w + (i + s * kStrip) * n + j + jj}, n, used(rows, s), some};
-          tile_for<PanelOrder::packed, TileAhead<1>>(used(rows, s), some)(
+          const int64_t strips = (rows + kStrip - 1) / kStrip;
+          BlockAhead<1> ahead{{weights.w + i * n + j}, 0, 0, 0, 0};
+          ahead.begin(n, rows, columns, jj / kColumns * strips + s, (columns + kColumns - 1) / kColumns * strips);
+          tile_for<PanelOrder::packed, BlockAhead<1>>(used(rows, s), some)(
               panels[s], 0, b + (j + jj) * c.depth, 0, c.depth, block + s * kStrip * kBlockColumns + jj, kBlockColumns,
               some, Ending{nullptr, 1}, ahead);
         }
