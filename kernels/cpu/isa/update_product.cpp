@@ -9,45 +9,35 @@ namespace {
 
 constexpr int64_t kBlockColumns = 256;
 
-// Prefetch of the weights and moments of a block while its gradient is computed: along the rows, so that the
-// processor's own prefetch runs ahead of it in few streams. Each tile of the block fetches its share of the lines, some
-// per step of the depth: a burst would hold up the loads of the product.
-template <int kMoments, typename Moment>
+// Prefetch of the weights and moments of a block of columns while its gradient is computed, one line of each per step
+// of the depth: along the rows, so that the processor's own prefetch, which follows few streams, runs ahead. A burst
+// would hold up the loads of the product. Each tile fetches a share of the block's lines.
+template <int kArrays>
 struct BlockAhead {
-  static constexpr int64_t kLine = 16, kMomentLine = 64 / sizeof(Moment);  // elements
-  const float* w;
-  const Moment* moments[kMoments + 1];
-  int64_t n, columns, column, left, each;
-  HM_INLINE void one() {
-    __builtin_prefetch(w + column, 0, 2);
-    if (column % kMomentLine == 0)
-#pragma GCC unroll 2
-      for (int k = 0; k < kMoments; ++k) __builtin_prefetch(moments[k] + column, 0, 2);
-    column += kLine;
-    if (column < columns) return;
-    column = 0, w += n;
-#pragma GCC unroll 2
-    for (int k = 0; k < kMoments; ++k) moments[k] += n;
+  const float* at[kArrays];
+  int64_t left, in_row, row, jump;  // lines of the tile, and of the row; lines of a row; floats to the next one
+  // Of tile `tile` of `tiles`.
+  HM_INLINE void begin(int64_t n, int64_t rows, int64_t columns, int64_t tile, int64_t tiles) {
+    row = (columns + 15) / 16, jump = n - row * 16;
+    const int64_t all = rows * row, each = (all + tiles - 1) / tiles, from = tile * each, r = from / row,
+                  column = from - r * row;
+    left = from + each < all ? each : all - from;
+    in_row = row - column;
+    for (const float*& p : at) p += r * n + column * 16;
   }
   template <PanelOrder>
   HM_INLINE void fetch() {
-    for (int64_t i = 0; i < each && left > 0; ++i, --left) one();
+    if (left <= 0) return;
+    for (const float*& p : at) {
+      __builtin_prefetch(p, 0, 2);
+      p += 16;
+    }
+    --left;
+    if (--in_row > 0) return;
+    in_row = row;
+    for (const float*& p : at) p += jump;
   }
 };
-// The share of tile `tile` of `tiles` of a block of `rows` rows, computed over `depth`.
-template <int kMoments, typename Moment>
-HM_INLINE BlockAhead<kMoments, Moment> block_ahead(const float* w, const Moment* const* moments, int64_t at, int64_t n,
-                                                   int64_t rows, int64_t columns, int64_t tile, int64_t tiles,
-                                                   int64_t depth) {
-  using Fetched = BlockAhead<kMoments, Moment>;
-  const int64_t lines = (columns + Fetched::kLine - 1) / Fetched::kLine, all = rows * lines,
-                of_tile = (all + tiles - 1) / tiles, from = tile * of_tile, row = from / lines;
-  const int64_t end = from + of_tile < all ? from + of_tile : all, place = at + row * n;
-  Fetched ahead{
-      w + place, {}, n, columns, (from - row * lines) * Fetched::kLine, end - from, (of_tile + depth - 1) / depth};
-  for (int k = 0; k < kMoments; ++k) ahead.moments[k] = moments[k] + place;
-  return ahead;
-}
 
 // w, a, b, moments..., lr, [step] -> w, moments...
 template <typename Types>
@@ -55,6 +45,8 @@ void update_tiles(const ProductUpdateContext& c, void* const* buffers, uint32_t 
   using Rule = typename Types::Rule;
   using Moment = typename Types::Moment;
   constexpr int kMoments = Rule::kMoments, kLr = 3 + kMoments;
+  // bf16 moments are half as long, and are left to the processor's own prefetch
+  constexpr int kFetched = sizeof(Moment) == sizeof(float) ? kMoments + 1 : 1;
   const int kOut = kLr + (c.rule.counts_steps ? 2 : 1);
   const Rule rule(c.rule, *static_cast<const float*>(buffers[kLr]), buffers[kLr + 1]);
   const RandomBits random(step_number(c.rule, buffers[kLr + 1]));
@@ -70,9 +62,12 @@ void update_tiles(const ProductUpdateContext& c, void* const* buffers, uint32_t 
       const int64_t columns = n - j < kBlockColumns ? n - j : kBlockColumns, at = i * n + j;
       for (int64_t jj = 0; jj < columns; jj += kColumns) {
         const int64_t some = columns - jj < kColumns ? columns - jj : kColumns;
-        const auto ahead = block_ahead<kMoments, Moment>(all.w, all.old, at, n, rows, columns, jj / kColumns,
-                                                         (columns + kColumns - 1) / kColumns, c.depth);
-        tile_for<PanelOrder::packed, BlockAhead<kMoments, Moment>>(rows, some)(
+        BlockAhead<kFetched> ahead{};
+        ahead.at[0] = all.w + at;
+        if constexpr (kFetched > 1)
+          for (int k = 0; k < kMoments; ++k) ahead.at[k + 1] = all.old[k] + at;
+        ahead.begin(n, rows, columns, jj / kColumns, (columns + kColumns - 1) / kColumns);
+        tile_for<PanelOrder::packed, BlockAhead<kFetched>>(rows, some)(
             panel, 0, b + (j + jj) * c.depth, 0, c.depth, block + jj, kBlockColumns, some, Ending{nullptr, 1}, ahead);
       }
       const FlushDenormals flush;
@@ -108,10 +103,9 @@ void update_coded_tiles(const ProductUpdateContext& c, void* const* buffers, uin
         const int64_t some = columns - jj < kColumns ? columns - jj : kColumns;
         for (int64_t s = 0; s * kStrip < rows; ++s) {
           const int64_t strips = (rows + kStrip - 1) / kStrip;
-          const auto ahead = block_ahead<Rule::kMoments, uint8_t>(
-              weights.w, weights.moments.old, i * n + j, n, rows, columns, jj / kColumns * strips + s,
-              (columns + kColumns - 1) / kColumns * strips, c.depth);
-          tile_for<PanelOrder::packed, BlockAhead<Rule::kMoments, uint8_t>>(used(rows, s), some)(
+          BlockAhead<1> ahead{{weights.w + i * n + j}, 0, 0, 0, 0};
+          ahead.begin(n, rows, columns, jj / kColumns * strips + s, (columns + kColumns - 1) / kColumns * strips);
+          tile_for<PanelOrder::packed, BlockAhead<1>>(used(rows, s), some)(
               panels[s], 0, b + (j + jj) * c.depth, 0, c.depth, block + s * kStrip * kBlockColumns + jj, kBlockColumns,
               some, Ending{nullptr, 1}, ahead);
         }
