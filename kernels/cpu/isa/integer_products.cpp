@@ -42,6 +42,7 @@ HM_INLINE vi size_of_bytes(vi v) { return (vi)_mm_abs_epi8((__m128i)v); }
 HM_INLINE vi sign_bytes(vi v, vi sign) { return (vi)_mm_sign_epi8((__m128i)v, (__m128i)sign); }
 #endif
 
+#if defined(__AVX2__)
 // The compiler's flags do not allow the instruction, which not every processor of the set has.
 struct FourAtOnce {
   static constexpr int kSums = 1;
@@ -50,12 +51,13 @@ struct FourAtOnce {
   HM_INLINE static vi add(vi sum, vi w, vi, vi x) {
 #if defined(__AVX512F__)
     asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
-#elif defined(__AVX2__)
+#else
     asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(w), "x"(x));
 #endif
     return sum;
   }
 };
+#endif
 
 // Indices below 64; kMost products of pairs fit 16 bits.
 template <int kMost>
