@@ -16,7 +16,7 @@ struct OpenedModel {
   ImportedModel imported;  // the tokenizer may be in its file
   Model model;
 };
-// With the limits and the types of --weight-type and --cache-type.
+// With the limits, the types and the spec that the options ask for.
 OpenedModel open_model(const std::string& path, const Options& options);
 
 // Throws ErrorKind::Usage if a flag is given that is for flows only: data for training, --weights, --graph.
