@@ -34,6 +34,7 @@ class AnswerInterrupts {
   AnswerInterrupts() {
     struct sigaction action {};
     action.sa_handler = count_interrupt;
+    action.sa_flags = SA_RESTART;  // the write that it interrupts goes on
     ::sigaction(SIGINT, &action, &before_);
   }
   ~AnswerInterrupts() { ::sigaction(SIGINT, &before_, nullptr); }
