@@ -9,6 +9,7 @@
 #include "engine/passes/pass.hpp"
 #include "engine/passes/precision_recipe.hpp"
 #include "engine/program/interpret.hpp"
+#include "engine/program/op.hpp"
 #include "engine/program/print.hpp"
 #include "engine/program/tracer.hpp"
 
