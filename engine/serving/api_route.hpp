@@ -48,7 +48,7 @@ struct SchemaFile {
 extern const SchemaFile kSchemaFiles[];
 extern const unsigned kSchemaFileCount;
 
-// Returns the OpenAPI 3.1 document of these routes, as JSON.
-std::string openapi_document(const std::vector<const ApiRoute*>& routes);
+// Returns the OpenAPI 3.1 document of these routes, as JSON. `about`: what they are for.
+std::string openapi_document(const std::vector<const ApiRoute*>& routes, const char* about);
 
 }  // namespace harmonics::engine

@@ -297,7 +297,8 @@ void LanguageService::health(ServiceRequest&, const Answer& answer) {
 }
 
 void LanguageService::describe(ServiceRequest&, const Answer& answer) {
-  static const std::string document = openapi_document(routes());
+  static const std::string document = openapi_document(
+      routes(), "Texts of a language model, as 'harmonics serve MODEL' serves them: the APIs of OpenAI and Ollama.");
   answer({200, "application/json", document, {}});
 }
 

@@ -91,7 +91,7 @@ json::object schemas_of(const std::set<std::string>& used) {
 
 }  // namespace
 
-std::string openapi_document(const std::vector<const ApiRoute*>& routes) {
+std::string openapi_document(const std::vector<const ApiRoute*>& routes, const char* about) {
   json::object paths;
   std::set<std::string> used;
   for (const ApiRoute* route : routes) {
@@ -106,9 +106,7 @@ std::string openapi_document(const std::vector<const ApiRoute*>& routes) {
       {"info",
        {{"title", "Harmonics"},
         {"version", HARMONICS_VERSION},
-        {"description",
-         "Predictions, state and control of a run, as 'harmonics run --serve' and 'harmonics serve' "
-         "serve them."},
+        {"description", about},
         {"license", {{"name", "Apache-2.0"}, {"identifier", "Apache-2.0"}}}}},
       {"paths", std::move(paths)},
       {"components",

@@ -198,7 +198,9 @@ void Service::file(ServiceRequest& r, const Answer& answer) {
 }
 
 void Service::describe(ServiceRequest&, const Answer& answer) {
-  static const std::string document = openapi_document(routes());
+  static const std::string document = openapi_document(
+      routes(),
+      "Predictions, state and control of a run, as 'harmonics run --serve' and 'harmonics serve' serve them.");
   answer({200, "application/json", document, {}});
 }
 

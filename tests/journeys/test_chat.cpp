@@ -1,8 +1,9 @@
 // harmonics chat, and what generate has beside texts, on the checkpoint of llama2.c.
 #include <boost/json.hpp>
 
+#include "tests/journeys/background.hpp"
+#include "tests/journeys/browser.hpp"
 #include "tests/journeys/schema.hpp"
-#include "tests/journeys/shell.hpp"
 
 using namespace journeys;
 
@@ -104,4 +105,71 @@ TEST_CASE("generate: the text as a word, grammars, log-probabilities and perplex
   CHECK(json::parse(perplexity.out).at("perplexity").as_double() < 20);
   const Result wrong = harmonics(with_checkpoint("generate", folder, "--grammar " + f.write("w.gbnf", "root ::= x")));
   CHECK(has(wrong.err, "the grammar, line 1, column 10: the rule 'x' is missing"));
+}
+
+namespace {
+
+// The address that a server printed, once it did.
+std::string served_address(Background& server) {
+  const std::string word = "serving on ";
+  REQUIRE(server.await([&] { return has(server.errors(), word); }));
+  const std::string errors = server.errors();
+  const size_t at = errors.find(word) + word.size();
+  return errors.substr(at, errors.find_first_of(" \n", at) - at);
+}
+
+}  // namespace
+
+TEST_CASE("serve: a language model answers, and Ctrl-C ends it with a summary") {
+  const std::string folder = folder_of_checkpoint();
+  if (folder.empty()) return;
+  const Folder f;
+  Background server(f, with_checkpoint("serve", folder, "--listen 127.0.0.1:0 --json"));
+  const std::string address = served_address(server);
+  const std::string ask = "timeout 60 curl -sS -H 'Content-Type: application/json' -o '" + (f / "reply") + "' -d '" +
+                          R"({"prompt": "Once upon a time", "max_tokens": 5, "temperature": 0})" + "' " + address +
+                          "/v1/completions";
+  REQUIRE(std::system(ask.c_str()) == 0);
+  const json::value reply = json::parse(read(f / "reply"));
+  CHECK(reply.at_pointer("/choices/0/text").as_string() == ", there was a");
+  server.signal(SIGINT);
+  const Result r = server.end();
+  CHECK(r.code == 130);
+  const json::value v = json::parse(r.out);
+  const json::value schema = json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/serve.json"));
+  CHECK(SchemaCheck::run(schema, v) == std::vector<std::string>{});
+  CHECK(v.at("requests").as_int64() == 1);
+  CHECK(v.at("tokens").as_int64() == 5);
+}
+
+TEST_CASE("chat page: talks with a language model, stops and tries again") {
+  const std::string folder = folder_of_checkpoint();
+  if (folder.empty() || !Browser::there()) return;
+  const Folder f;
+  Background server(f, with_checkpoint("serve", folder, "--listen 127.0.0.1:0"));
+  const std::string address = served_address(server);
+  Browser browser(f);
+  browser.resize(900, 800);
+  browser.open(address + "/");
+  REQUIRE(browser.await("document.getElementById('model').textContent === 'stories260K'"));
+  const auto send = [&](const std::string& text) {
+    browser.evaluate("document.getElementById('message').value = '" + text + "'");
+    browser.evaluate("document.getElementById('compose').requestSubmit()");
+  };
+  const std::string idle = "!document.getElementById('send').hidden",
+                    answers = "document.querySelectorAll('article.assistant').length";
+  browser.evaluate("document.getElementById('max_tokens').value = 20");
+  send("Once upon a time");
+  CHECK(browser.await("document.querySelector('article.user').textContent === 'Once upon a time'"));
+  CHECK(browser.await(answers + " === 1 && " + idle));
+  CHECK(browser.await("document.querySelector('article.assistant').textContent.length > 0"));
+  CHECK(browser.await("/^[0-9.]+ tokens\\/s$/.test(document.getElementById('rate').textContent)"));
+  browser.click("retry");
+  CHECK(browser.await(answers + " === 1 && " + idle));
+  browser.evaluate("document.getElementById('temperature').value = 'x'");  // not sent: the server's
+  send("And then?");
+  CHECK(browser.await(answers + " === 2 && " + idle));
+  browser.click("clear");
+  CHECK(browser.await("document.querySelectorAll('article').length === 0"));
+  CHECK(browser.complaints == std::vector<std::string>{});
 }
