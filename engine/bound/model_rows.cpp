@@ -73,7 +73,7 @@ class RowInput {
   RowInput(const std::string& name, const TensorType& batched, const StreamType& stream)
       : name_(name), read_{stream.dtype, batched.shape}, taken_(batched) {
     const TensorType sample{batched.dtype, batched.shape.from(1)};
-    const bool converts = is_integer(stream.dtype) && is_integer(batched.dtype);
+    const bool converts = is_integer(batched.dtype);
     if (stream.sample != sample.shape || (stream.dtype != batched.dtype && !converts))
       throw Error(ErrorKind::Shape, fmt::format("input '{}' of the model takes samples of {}, and its stream has {}",
                                                 name, sample.str(), sample_type_text(stream.dtype, stream.sample)));
@@ -89,8 +89,8 @@ class RowInput {
     if (!converted_) return bytes;
     const HTensor read = view_of(read_, bytes), numbers = cast(read, taken_.dtype);
     if (const HTensor back = cast(numbers, read_.dtype); std::memcmp(back.bytes(), bytes, read_.bytes()) != 0)
-      throw Error(ErrorKind::Stream,
-                  fmt::format("the stream of input '{}' holds numbers beyond {}", name_, dtype_name(taken_.dtype)));
+      throw Error(ErrorKind::Stream, fmt::format("the stream of input '{}' holds numbers that {} has not", name_,
+                                                 dtype_name(taken_.dtype)));
     std::copy_n(static_cast<const std::byte*>(numbers.bytes()), taken_.bytes(),
                 static_cast<std::byte*>(converted_->data()));
     return converted_->data();
