@@ -23,10 +23,10 @@ struct RowReport {
   double seconds = 0;
 };
 
-// Every result of the entry "forward" goes to a consumer, as samples in the order of the streams; results without one go
-// to stdout:. Inputs with an axis for tokens take as many as the first stream's samples have. An input of whole numbers
-// takes streams of any type whose numbers it has. Reads the streams to their end. Throws ErrorKind::Usage for an input
-// without a producer, Shape for samples that do not fit, Stream for numbers out of range, and as streams do.
+// Every result of the entry "forward" goes to a consumer, as samples in the order of the streams; results without one
+// go to stdout:. Inputs with an axis for tokens take as many as the first stream's samples have. An input of whole
+// numbers takes streams of any type whose numbers it has. Reads the streams to their end. Throws ErrorKind::Usage for
+// an input without a producer, Shape for samples that do not fit, Stream for numbers out of range, and as streams do.
 RowReport infer_rows(const Model& model, Executor& executor, RowSettings settings);
 
 }  // namespace harmonics::engine
