@@ -249,7 +249,6 @@ bool activation_of(const Site& site, int& activation) {
 }
 
 bool plan_linear(const Site& site, hx_kernel& out) {
-  if (kernels::quantises_rows(site)) return declined("does not quantise x");
   if (kernels::sum_type(site, site.in(0).dtype, site.in(1).dtype) != HX_F32) return declined("sums in f32");
   if (!is_f32(site.in(1))) return plan_typed_linear(site, out);
   Product p{};
