@@ -348,7 +348,7 @@ TEST_CASE("primitives on 16-bit floats are computed in f32 and rounded after eac
                less = KernelCall("less").in(x).in(y).out(x.dims, HX_BOOL).run_one();
   for (int64_t i = 0; i < x.size(); ++i) {
     CHECK(number(angle, i) == Approx(std::atan2(number(x, i), number(y, i))).epsilon(1e-3));
-    CHECK(static_cast<bool>(less.data<uint8_t>()[i]) == number(x, i) < number(y, i));
+    CHECK(static_cast<bool>(less.data<uint8_t>()[i]) == (number(x, i) < number(y, i)));
   }
   // Registers of a chain keep their numbers, and every step rounds.
   KernelCall chain("fused_elementwise");
@@ -358,7 +358,7 @@ TEST_CASE("primitives on 16-bit floats are computed in f32 and rounded after eac
     const float product = half_to_float(float_to_half(number(x, i) * number(y, i))),
                 sum = half_to_float(float_to_half(product + number(x, i)));
     REQUIRE(number(results[0], i) == sum);
-    REQUIRE(static_cast<bool>(results[1].data<uint8_t>()[i]) == sum < number(y, i));
+    REQUIRE(static_cast<bool>(results[1].data<uint8_t>()[i]) == (sum < number(y, i)));
   }
   Tensor special = Tensor::zeros({4}, HX_F16);
   const uint16_t bits[] = {0x7e00, 0x7c00, 0xfc00, 0x3c00};

@@ -10,7 +10,7 @@ using namespace harmonics::engine;
 namespace {
 
 // HARMONICS_TEST_TOKENS: another output of make_tokens.py, with more texts.
-const boost::json::value& golden() {
+const boost::json::value& golden_tokens() {
   static const boost::json::value all = [] {
     const char* other = std::getenv("HARMONICS_TEST_TOKENS");
     return boost::json::parse(
@@ -20,8 +20,8 @@ const boost::json::value& golden() {
 }
 
 void check(const Tokenizer& tokenizer, const char* reference) {
-  const auto& texts = golden().at("texts").as_array();
-  const auto& ids = golden().at(reference).as_array();
+  const auto& texts = golden_tokens().at("texts").as_array();
+  const auto& ids = golden_tokens().at(reference).as_array();
   REQUIRE(texts.size() >= 400);
   for (size_t i = 0; i < texts.size(); ++i) {
     const std::string text(texts[i].as_string());
@@ -47,7 +47,7 @@ TEST_CASE("parity: tokens of byte-pair vocabularies equal those of `tokenizers`"
 }
 
 TEST_CASE("parity: tokens of a SentencePiece vocabulary equal those of `sentencepiece`") {
-  const auto& vocabulary = golden().at("vocabulary");
+  const auto& vocabulary = golden_tokens().at("vocabulary");
   check(*tokenizer_of(vocabulary_file("llama", boost::json::value_to<std::vector<std::string>>(vocabulary.at("pieces")),
                                       boost::json::value_to<std::vector<int32_t>>(vocabulary.at("kinds")),
                                       boost::json::value_to<std::vector<float>>(vocabulary.at("scores")))),
