@@ -20,7 +20,7 @@ const std::string kShaderRun =
 
 TEST_CASE("cuda native: a shader of a plugin runs on the device's stream, and the results are the body's") {
   const std::string run = "run " + kShaderRun + kShaderOnCuda + "--steps 4 --json --quiet --threads 1 ";
-  const Result cpu = harmonics(run), cuda = harmonics_in(kPlayed, run + kEmulatedDevice, 280);
+  const journeys::Result cpu = harmonics(run), cuda = harmonics_in(kPlayed, run + kEmulatedDevice, 280);
   REQUIRE(cpu.code == 0);
   INFO(cuda.err);
   REQUIRE(cuda.code == 0);
@@ -32,7 +32,7 @@ TEST_CASE("cuda native: a shader of a plugin runs on the device's stream, and th
 }
 
 TEST_CASE("cuda native: a driver library without the functions is an error that names one") {
-  const Result r = harmonics_in("LD_LIBRARY_PATH=/nowhere",
+  const journeys::Result r = harmonics_in("LD_LIBRARY_PATH=/nowhere",
                                 "run " + kShaderRun + kShaderOnCuda + kEmulatedDevice + "--steps 1 --quiet", 280);
   if (r.code == 0) return;  // this machine has a driver
   CHECK(has(r.err, "the CUDA driver lacks cuModuleLoadData"));
