@@ -41,5 +41,5 @@ TEST_CASE("opencl native: without handles of a driver the shader declines, and i
   CHECK(has(shown.out, "metadata\n  shader         fused_relu (OpenCL C)\n"));
   CHECK(
       has(harmonics("inspect fused_relu --json" + kShader).out, "\"metadata\":{\"shader\":\"fused_relu (OpenCL C)\"}"));
-  CHECK(harmonics("plugin check '" + std::string(HARMONICS_FUSED_RELU) + "' --calls 100").code == 0);
+  CHECK(harmonics("plugin check '" + std::string(HARMONICS_FUSED_RELU) + "' --calls 1000").code == 0);
 }

@@ -183,7 +183,7 @@ TEST_CASE("export: the library's exporters conform") {
   for (const char* name : {"gguf", "safetensors"}) {
     const std::string library =
         std::string(HARMONICS_BINARY_DIR) + "/lib/harmonics/plugins/libharmonics_" + name + ".so";
-    const journeys::Result r = journeys::harmonics("plugin check " + library + " --calls 100");
+    const journeys::Result r = journeys::harmonics("plugin check " + library + " --calls 1000");
     INFO(r.out);
     CHECK(r.code == 0);
     CHECK(r.out.find("exporter " + std::string(name)) != std::string::npos);
