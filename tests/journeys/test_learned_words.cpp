@@ -6,13 +6,6 @@ using namespace journeys;
 
 namespace {
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
 // Runs with these bytes on standard input, for at most a minute.
 Result piped(const std::string& bytes, const std::string& arguments) {
   const Folder f;

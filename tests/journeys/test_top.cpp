@@ -6,17 +6,6 @@
 
 using namespace journeys;
 
-namespace {
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::stringstream s(text);
-  for (std::string line; std::getline(s, line);) lines.push_back(line);
-  return lines;
-}
-
-}  // namespace
-
 TEST_CASE("top, tap: top --once shows the state of a run, tap prints samples") {
   Folder f;
   const std::string socket = f / "run.sock";
