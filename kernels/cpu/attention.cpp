@@ -104,13 +104,16 @@ bool plan_cached_attention(const Site& site, hx_kernel& out) {
   const double partials = static_cast<double>(all_rows * c->splits) * static_cast<double>(partial_floats(*c)) * 4;
   const double pairs = static_cast<double>(all_rows) * static_cast<double>(c->keys);
   const double per_pair = 1.0 + 0.1 * static_cast<double>(c->width + c->value_width) / 2;
-  c->apart = items < wanted_parts(pairs * per_pair) && c->splits > 1 && partials <= kMostApart;
+  // Beyond the usual parts only what a few tokens need: the sums of long prompts would take more memory than caches do.
+  const double room = items < kUsualParts ? kMostApart : kMostApart / 32;
+  c->apart = items < wanted_parts(pairs * per_pair) && c->splits > 1 && partials <= room;
   c->parts = parts_for(pairs * per_pair, items * (c->apart ? c->splits : 1));
   c->merge_parts = parts_for(partials * 0.1, all_rows);
-  const auto room = [](int64_t floats) { return (floats + 15) & ~int64_t{15}; };
-  c->part_workspace = room(rows * c->width) + room(rows * kCacheBlock) + room(rows * c->value_width) + 4 * room(rows);
-  if (c->copy_k) c->part_workspace += room(kCacheBlock * c->width);
-  if (c->copy_v) c->part_workspace += room(kCacheBlock * c->value_width);
+  const auto whole = [](int64_t floats) { return (floats + 15) & ~int64_t{15}; };
+  c->part_workspace =
+      whole(rows * c->width) + whole(rows * kCacheBlock) + whole(rows * c->value_width) + 4 * whole(rows);
+  if (c->copy_k) c->part_workspace += whole(kCacheBlock * c->width);
+  if (c->copy_v) c->part_workspace += whole(kCacheBlock * c->value_width);
   const uint64_t workspace =
       static_cast<uint64_t>(c->part_workspace) * c->parts * 4 + (c->apart ? static_cast<uint64_t>(partials) : 0);
   std::vector<uint32_t> parts{c->parts};
