@@ -105,7 +105,10 @@ HTensor summed_outer(const HTensor& a, const HTensor& b) { return dot(a, b, lead
 
 // select, so that a dropped sum drops its infinities and NaN too.
 Values dot_add(const AttributeMap& attributes, Inputs in) {
-  const HTensor product = one("dot", attributes, {in[1], in[2]});
+  AttributeMap axes;
+  for (const char* name : {"lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch"})
+    axes.set(name, attributes.integers(name));
+  const HTensor product = one("dot", axes, {in[1], in[2]});
   expect(in[0].shape() == product.shape(), "dot_add",
          "the sum " + text_of(in[0]) + " does not fit the product " + text_of(product));
   return {(in.size() == 4 ? select(in[3], in[0], zeros_like(in[0])) : in[0]) + product};
