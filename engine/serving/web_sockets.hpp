@@ -1,4 +1,4 @@
-// The WebSockets of HttpServer, for its source file alone: Boost.Beast.
+// Boost.Beast and the WebSockets of HttpServer, for its source file alone.
 #pragma once
 
 #include <deque>
