@@ -1,14 +1,15 @@
 // Opens a model of `MEGABYTES` and computes its first output, beside a sum over a fresh mapping of the same file.
 //   first_output [MEGABYTES] [ROUNDS] [ROWS] [WIDTH]
-// Matrices are 4096 by WIDTH (5120: 80 MiB); those of 64 MiB and less are transposed. Three ways: one row, whose
-// products read the weights as they lie in the file; `ROWS` rows with an empty folder of packed weights; the same with
-// the packed weights of the run before. Rounds alternate; the best time of each is printed with its ratio to the sum,
-// and the memory that became resident. The file is in the page cache.
+// Matrices are 4096 by WIDTH (5120: 80 MiB); those of 64 MiB and less are transposed, and products of 48 rows and more
+// pack the others. For one row and for ROWS: without packed weights on disk, with an empty folder for them, and with
+// those of the run before. Rounds alternate; the best time of each is printed with its ratio to the sum, and the memory
+// that is resident at the output. The file is in the page cache.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <numeric>
+#include <vector>
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -51,10 +52,23 @@ class Rows final : public Producer {
   int64_t rows_, given_ = 0;
 };
 
+uint64_t resident_bytes() {
+  unsigned long long pages = 0;
+  if (std::FILE* file = std::fopen("/proc/self/statm", "r")) {
+    if (std::fscanf(file, "%*u %llu", &pages) != 1) pages = 0;
+    std::fclose(file);
+  }
+  return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
 class Counted final : public Consumer {
  public:
-  void push(const HTensor& sample) override { numbers += sample.size(); }
+  void push(const HTensor& sample) override {
+    if (numbers == 0) resident = resident_bytes();
+    numbers += sample.size();
+  }
   int64_t numbers = 0;
+  uint64_t resident = 0;  // at the first output
 };
 
 int64_t width(int layer) { return layer % 2 == 0 ? kNarrow : wide; }
@@ -92,15 +106,6 @@ double seconds(const Body& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-uint64_t resident_bytes() {
-  unsigned long long pages = 0;
-  if (std::FILE* file = std::fopen("/proc/self/statm", "r")) {
-    if (std::fscanf(file, "%*u %llu", &pages) != 1) pages = 0;
-    std::fclose(file);
-  }
-  return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-}
-
 struct FirstOutput {
   double seconds = 1e9;
   uint64_t resident = 0;  // bytes that became resident
@@ -124,7 +129,7 @@ void first_output(FirstOutput& best, const std::string& path, int matrices, int6
   runtime.run();
   best.seconds =
       std::min(best.seconds, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  best.resident = resident_bytes() - std::min(before, resident_bytes());
+  best.resident = counted->resident - std::min(before, counted->resident);
   if (counted->numbers != rows * width(matrices)) throw Error(ErrorKind::Internal, "the model gave no output");
 }
 
@@ -149,24 +154,32 @@ int main(int argc, char** argv) {
   try {
     write_model(path, matrices);
     double sum = 1e9;
-    FirstOutput as_stored, packing, kept;
+    struct Case {
+      int64_t rows;
+      FirstOutput without, packing, kept;
+    };
+    std::vector<Case> cases = {{1, {}, {}, {}}, {rows, {}, {}, {}}};
     uint64_t total = 0;
     for (int i = 0; i < rounds; ++i) {
       sum = std::min(sum, seconds([&] { total += sum_of(path); }));
-      first_output(as_stored, path, matrices, 1, "");
-      fs::remove_all(packed);
-      first_output(packing, path, matrices, rows, packed);
-      first_output(kept, path, matrices, rows, packed);
+      for (Case& c : cases) {
+        first_output(c.without, path, matrices, c.rows, "");
+        fs::remove_all(packed);
+        first_output(c.packing, path, matrices, c.rows, packed);
+        first_output(c.kept, path, matrices, c.rows, packed);
+      }
     }
     const double mebibyte = 1 << 20, file = static_cast<double>(fs::file_size(path)) / mebibyte;
     fmt::print("{:.0f} MiB: sum over a fresh mapping {:.3f} s ({:x})\n", file, sum, total);
-    const auto row = [&](const std::string& what, const FirstOutput& first) {
-      fmt::print("  {:<34} {:8.3f} s  ratio {:5.2f}  resident {:+.0f} MiB beside the file's size\n", what,
-                 first.seconds, first.seconds / sum, static_cast<double>(first.resident) / mebibyte - file);
+    const auto print_row = [&](int64_t of_rows, const char* what, const FirstOutput& first) {
+      fmt::print("  {:>4} rows, {:<24} {:8.3f} s  ratio {:5.2f}  resident: the file's size {:+.0f} MiB\n", of_rows,
+                 what, first.seconds, first.seconds / sum, static_cast<double>(first.resident) / mebibyte - file);
     };
-    row("1 row, weights as stored", as_stored);
-    row(fmt::format("{} rows, first packing", rows), packing);
-    row(fmt::format("{} rows, packed weights on disk", rows), kept);
+    for (const Case& c : cases) {
+      print_row(c.rows, "nothing kept on disk", c.without);
+      print_row(c.rows, "first packing", c.packing);
+      print_row(c.rows, "packed weights on disk", c.kept);
+    }
   } catch (const Error& e) {
     std::fprintf(stderr, "%s\n", e.what());
     status = 1;
