@@ -104,9 +104,9 @@ bool plan_cached_attention(const Site& site, hx_kernel& out) {
   const double partials = static_cast<double>(all_rows * c->splits) * static_cast<double>(partial_floats(*c)) * 4;
   const double pairs = static_cast<double>(all_rows) * static_cast<double>(c->keys);
   const double per_pair = 1.0 + 0.1 * static_cast<double>(c->width + c->value_width) / 2;
-  // Beyond the usual parts only what a few tokens need: the sums of long prompts would take more memory than caches do.
-  const double room = items < kUsualParts ? kMostApart : kMostApart / 32;
-  c->apart = items < wanted_parts(pairs * per_pair) && c->splits > 1 && partials <= room;
+  // Beyond the usual parts for a few tokens only: the splits' sums of long prompts would double their memory.
+  const bool wants_more = items < kUsualParts || (c->tiles == 1 && items < wanted_parts(pairs * per_pair));
+  c->apart = wants_more && c->splits > 1 && partials <= kMostApart;
   c->parts = parts_for(pairs * per_pair, items * (c->apart ? c->splits : 1));
   c->merge_parts = parts_for(partials * 0.1, all_rows);
   const auto whole = [](int64_t floats) { return (floats + 15) & ~int64_t{15}; };
