@@ -10,6 +10,7 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 bin=$1 python=$2
 shift 2
-exec "$python" "$root/tests/bench/peers/compare.py" "$bin" "$root/workloads" --peer torch --python "$python" --seconds 0.1 \
+exec "$python" "$root/tests/bench/peers/compare.py" "$bin" "$root/workloads" --peer torch --python "$python" \
+  --seconds 0.1 \
   --ways 'eager, fused optimizer;eager, foreach optimizer' \
   --only '^(mlp_train|(mlp|wide_(relu|gelu))_(sgd|adamw)_(sparse|dense))/' "$@"

@@ -60,14 +60,14 @@ def time_steps(step, seconds, least=5):
     return sorted(times)
 
 
-def fastest(ways):
-    """The way with the fastest step after a short trial of each; a way that fails says so and is out."""
+def fastest(ways, seconds):
+    """The way with the fastest step after a trial of each, as long as a measurement; a way that fails says so and is out."""
     best = {}
     for how, make in ways.items():
         try:
             step = make()
             time_steps(step, 0.2, 8)
-            best[how] = (time_steps(step, 0.5)[0], step)
+            best[how] = (time_steps(step, seconds)[0], step)
         except Exception as e:  # a missing compiler must not hide the results of the others
             print(f"{how}: {type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}", file=sys.stderr)
     how = min(best, key=lambda h: best[h][0])
@@ -104,7 +104,7 @@ def serve(prepare):
     def answer(batch, threads, seconds):
         if (batch, threads) not in chosen:
             ways = prepare(workload, batch, threads)
-            chosen[batch, threads] = fastest({h: w for h, w in ways.items() if not a.ways or h in a.ways.split(";")})
+            chosen[batch, threads] = fastest({h: w for h, w in ways.items() if not a.ways or h in a.ways.split(";")}, seconds)
         else:
             prepare.threads(threads)
         how, step = chosen[batch, threads]

@@ -289,7 +289,7 @@ TEST_CASE("optimizers: moments of 16 and 8 bits reach the loss of 32 bits after 
     return train(flow, 160, s).report.loss;
   };
   for (const std::string optimizer :
-       {"adamw(lr=0.001", "adam(lr=0.001", "lion(lr=0.0001", "sgd(lr=0.05, momentum=0.9"}) {
+       {"adamw(lr=0.001", "adam(lr=0.001", "lion(lr=0.0003", "sgd(lr=0.05, momentum=0.9"}) {
     const double exact = loss(optimizer + ")");
     INFO(optimizer);
     CHECK(exact < 0.9);  // of log(3)
