@@ -191,11 +191,13 @@ Dims places_of(const Windows& w) {
     places.push_back((w.dims[a] + w.low[a] + w.high[a] - (w.window[a] - 1) * w.dilation[a] - 1) / w.strides[a] + 1);
   return places;
 }
-KernelCall windows_call(const char* op, const Windows& w) {
-  KernelCall call(op);
-  call.set("window", w.window).set("strides", w.strides).set("dilation", w.dilation);
-  return call.set("padding_low", w.low).set("padding_high", w.high);
-}
+// A call refers to its own lists, so it is not copied.
+struct WindowsCall : KernelCall {
+  WindowsCall(const char* op, const Windows& w) : KernelCall(op) {
+    set("window", w.window).set("strides", w.strides).set("dilation", w.dilation);
+    set("padding_low", w.low).set("padding_high", w.high);
+  }
+};
 
 template <typename T>
 void check_windows(const Windows& w, const Tensor& x, double tolerance) {
@@ -204,7 +206,7 @@ void check_windows(const Windows& w, const Tensor& x, double tolerance) {
   const double least = Limits::has_infinity ? -Limits::infinity() : static_cast<double>(Limits::lowest()),
                most = Limits::has_infinity ? Limits::infinity() : static_cast<double>(Limits::max());
   const auto check = [&](const char* reduction, double start, double (*join)(double, double)) {
-    KernelCall call = windows_call("reduce_window", w);
+    WindowsCall call("reduce_window", w);
     call.set("reduction", reduction);
     const std::vector<T> y = call.in(x).out(places, x.dtype).run_one().template values<T>();
     const std::vector<double> expected = reduce_windows<T>(w, x, places, start, join);
@@ -264,7 +266,7 @@ TEST_CASE("windows: 16-bit floats are reduced in f32 and rounded once") {
         const std::vector<double> expected =
             reduce_windows<float>(w, Tensor(w.dims, wide), places, sums ? 0 : -INFINITY,
                                   [&](double a, double b) { return sums ? a + b : std::max(a, b); });
-        KernelCall call = windows_call("reduce_window", w);
+        WindowsCall call("reduce_window", w);
         const Tensor y = call.set("reduction", reduction).in(x).out(places, x.dtype).run_one();
         for (size_t i = 0; i < expected.size(); ++i) {
           const uint16_t bits = y.data<uint16_t>()[i];
@@ -287,7 +289,7 @@ TEST_CASE("windows: the gradient of an extreme goes in equal shares to the eleme
       levels.push_back(static_cast<float>(v));
     if (levels.size() > 40) levels[17] = NAN;
     const Tensor x(w.dims, levels), dy = random.floats(places);
-    KernelCall forward = windows_call("reduce_window", w);
+    WindowsCall forward("reduce_window", w);
     const Tensor y = forward.set("reduction", "max").in(x).out(places).run_one();
     std::vector<double> expected(levels.size());
     for (int64_t i = 0; i < elements(places); ++i) {
@@ -305,16 +307,16 @@ TEST_CASE("windows: the gradient of an extreme goes in equal shares to the eleme
       for (const int64_t at : hits)
         expected[static_cast<size_t>(at)] += static_cast<double>(dy[i]) / static_cast<double>(hits.size());
     }
-    const Tensor dx = windows_call("reduce_window_grad", w).in(x).in(y).in(dy).out(w.dims).run_one();
+    const Tensor dx = WindowsCall("reduce_window_grad", w).in(x).in(y).in(dy).out(w.dims).run_one();
     for (int64_t i = 0; i < x.size(); ++i)
       REQUIRE(std::abs(static_cast<double>(dx[i]) - expected[static_cast<size_t>(i)]) < 1e-5);
   }
   // Channels last: columns are divided, too.
   const Windows pool{{1, 9, 9, 640}, {1, 3, 3, 1}, {1, 2, 2, 1}, {0, 1, 1, 0}, {0, 1, 1, 0}, {1, 1, 1, 1}};
   const Tensor x = random.floats(pool.dims), dy = random.floats(places_of(pool));
-  KernelCall forward = windows_call("reduce_window", pool);
+  WindowsCall forward("reduce_window", pool);
   const Tensor y = forward.set("reduction", "max").in(x).out(places_of(pool)).run_one();
-  const Tensor dx = windows_call("reduce_window_grad", pool).in(x).in(y).in(dy).out(pool.dims).run_one();
+  const Tensor dx = WindowsCall("reduce_window_grad", pool).in(x).in(y).in(dy).out(pool.dims).run_one();
   double given = 0, taken = 0;
   for (int64_t i = 0; i < dy.size(); ++i) given += static_cast<double>(dy[i]);
   for (int64_t i = 0; i < dx.size(); ++i) taken += static_cast<double>(dx[i]);
