@@ -52,7 +52,8 @@ constexpr Verb kVerbs[] = {
      "harmonics chat model.gguf\n"
      "harmonics chat model.gguf --system 'Answer in one sentence.' --temperature 0.6\n"
      "echo 'What is a gradient?' | harmonics chat model.gguf --quiet",
-     "In the conversation, /help lists the commands. Without a terminal, each line of standard input is a message."},
+     "In the conversation, /help lists the commands. Without a terminal, each line of standard input\n"
+     "is a message."},
     {"quantize", "write a model with its matrices in a smaller type", quantize_flags, quantize_command, "quantize.json",
      "harmonics quantize model.gguf model-q8.gguf\n"
      "harmonics quantize model.gguf model-q4.gguf --type q4_k"},
