@@ -89,6 +89,7 @@ Program further_primitives(DType type) {
       keep(reduce_sum(wide, {axis})), keep(reduce_max(wide, {axis})), keep(argmax(wide, axis)),
           keep(cumsum(wide, axis)), keep(sort(wide, axis).second), keep(sort(wide, axis, true).first);
     keep(reduce_window(deep, "max", {{3, 4}, {2, 3}, {1, 0}, {1, 2}}));
+    keep(call1("random_uniform", {at}, Attributes().set("stream", int64_t{7}).set("shape", Shape{3, 11})));
   }
   keep(matmul(x, transpose(x, {1, 0}))), keep(dot(x, x, {0}, {0})), keep(dot(image, image, {3}, {3}, {0, 1}, {0, 1}));
   const Attributes windows = Attributes()
