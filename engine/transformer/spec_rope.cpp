@@ -94,13 +94,19 @@ HTensor SpecTrace::turned(const HTensor& x, const std::string& name) {
     throw Error(ErrorKind::Weights,
                 fmt::format("'{}': {} of {} dimensions of a head cannot turn in pairs", model, rotary, width));
   const double base = fields.real("base", 10000), factor = fields.real("factor", 1);
+  const double attention = fields.real("attention_factor", 1);
   const std::string scaling = fields.text("scaling", "none");
-  const bool known = scaling == "none" || ((scaling == "linear" || scaling == "yarn") && factor > 0);
+  const bool none = scaling == "none" && (factor == 1 || factor == 0);
+  const bool known = none || ((scaling == "linear" || scaling == "yarn") && factor > 0);
   if (!known || !(base > 0) || (scaling == "yarn" && (base == 1 || !(fields.real("context", 0) > 0))))
     throw Error(ErrorKind::Weights,
                 fmt::format("'{}': the scaling of rotary positions is '{}' with the factor {}, and only linear and "
                             "yarn by a positive factor are implemented",
                             model, printable(scaling, 40), factor));
+  if (scaling != "yarn" && attention != 1)
+    throw Error(ErrorKind::Weights, fmt::format("'{}': rotary positions have the attention factor {}, which is "
+                                                "implemented for scaling by yarn only",
+                                                model, attention));
   HTensor divisor;
   if (fields.has("divided_by")) {
     const BoundWeight& weight = resolved_.weight(fields.text("divided_by", ""), place, locals_);
@@ -119,7 +125,7 @@ HTensor SpecTrace::turned(const HTensor& x, const std::string& name) {
   if (divisor) frequencies = frequencies / divisor;
   const HTensor result = apply("rope", how, {x, positions_, frequencies}).at(0);
   if (scaling != "yarn") return result;
-  const double larger = fields.real("attention_factor", 1) * (1 + 0.1 * std::log(factor));
+  const double larger = attention * (1 + 0.1 * std::log(factor));
   if (larger == 1) return result;
   if (rotary != width)
     throw Error(ErrorKind::Weights,

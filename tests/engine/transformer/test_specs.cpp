@@ -192,6 +192,21 @@ TEST_CASE("specs: what does not fit is refused by name, before data moves") {
         }).find("'tiny.bin': the metadata 'tiny.warp' may change what the model computes") == 0);
 }
 
+TEST_CASE("specs: metadata of positions that would have no effect is refused") {
+  const auto refusal = [](const char* key, double value) {
+    Model model = bare_llama({});
+    AttributeMap keys = model.metadata.values();
+    model.metadata = ModelMetadata("small", keys.set(key, value));
+    return message_of([&] { add_architecture_entries(model); });
+  };
+  CHECK(refusal("llama.rope.scaling.factor", 4) ==
+        "'small': the scaling of rotary positions is 'none' with the factor 4, and only linear and yarn by a positive "
+        "factor are implemented");
+  CHECK(refusal("llama.rope.scaling.attn_factor", 2) ==
+        "'small': rotary positions have the attention factor 2, which is implemented for scaling by yarn only");
+  CHECK(refusal("llama.rope.scaling.factor", 0) == "no error");
+}
+
 TEST_CASE("specs: an unknown architecture is refused with the known ones") {
   CHECK(message_of([] { model_of(tiny_model()); })
             .find("'tiny.bin' is a model of the architecture 'tiny', which is not known\n"
