@@ -135,7 +135,6 @@ TEST_CASE("cuda: gradients of attention with optional inputs, grouped heads, a w
   using harmonics::engine::testing::noise;
   constexpr int64_t batch = 2, heads = 4, shared = 2, queries = 5, keys = 7, width = 12;
   for (const bool first : {false, true}) {
-    Tracer tracer("gradient");
     const auto shape = [&](int64_t n, int64_t positions) {
       return first ? Shape{batch, positions, n, width} : Shape{batch, n, positions, width};
     };
@@ -146,7 +145,8 @@ TEST_CASE("cuda: gradients of attention with optional inputs, grouped heads, a w
         {"bias", noise(first ? Shape{queries, keys} : Shape{batch, heads, queries, keys}, 4, 1.0f)},
         {"sinks", noise({heads}, 5, 1.0f)},
         {"lengths", HTensor::from<int32_t>({batch}, {7, 4})},
-        {"mask", cast(less(noise({batch, 1, queries, keys}, 6, 1.0f), 0.7), DType::Bool)}};
+        {"mask", less(noise({batch, 1, queries, keys}, 6, 1.0f), 0.7)}};
+    Tracer tracer("gradient");
     const auto input = [&](const char* name) { return tracer.input(name, type_of(numbers.at(name))); };
     const HTensor q = input("q"), k = input("k"), v = input("v"), bias = input("bias"), sinks = input("sinks");
     Attributes a;
