@@ -9,7 +9,7 @@ using namespace faults;
 
 namespace {
 
-std::vector<std::vector<std::string>> lines_of(const std::string& path) {
+std::vector<std::vector<std::string>> fields_of_lines(const std::string& path) {
   std::vector<std::vector<std::string>> lines;
   std::istringstream in(read(path));
   for (std::string line; std::getline(in, line);) {
@@ -24,7 +24,7 @@ std::vector<std::vector<std::string>> lines_of(const std::string& path) {
 std::map<std::string, std::string> replayed(const std::string& trace) {
   std::map<std::string, std::string> files;
   const std::string bytes = read(trace + ".bytes");
-  for (const auto& line : lines_of(trace)) {
+  for (const auto& line : fields_of_lines(trace)) {
     const std::string &call = line.at(3), &path = line.at(7);
     const long result = std::stol(line.at(4));
     if (result < 0) continue;
@@ -65,7 +65,7 @@ TEST_CASE("fault injection: replaying the trace of a run gives its files") {
   CHECK(found == files.size());
   CHECK(found >= 6);  // weights, checkpoint, its lock, log, events, report
   size_t counted = 0;
-  for (const auto& line : lines_of(f / "trace")) counted += line.at(2) != "0";
+  for (const auto& line : fields_of_lines(f / "trace")) counted += line.at(2) != "0";
   CHECK(counted > 30);
 }
 
