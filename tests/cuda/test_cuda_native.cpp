@@ -32,8 +32,8 @@ TEST_CASE("cuda native: a shader of a plugin runs on the device's stream, and th
 }
 
 TEST_CASE("cuda native: a driver library without the functions is an error that names one") {
-  const journeys::Result r = harmonics_in("LD_LIBRARY_PATH=/nowhere",
-                                "run " + kShaderRun + kShaderOnCuda + kEmulatedDevice + "--steps 1 --quiet", 280);
+  const journeys::Result r = harmonics_in(
+      "LD_LIBRARY_PATH=/nowhere", "run " + kShaderRun + kShaderOnCuda + kEmulatedDevice + "--steps 1 --quiet", 280);
   if (r.code == 0) return;  // this machine has a driver
   CHECK(has(r.err, "the CUDA driver lacks cuModuleLoadData"));
 }
