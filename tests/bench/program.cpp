@@ -1,7 +1,6 @@
 #include "tests/bench/program.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include <fmt/core.h>
@@ -15,15 +14,18 @@ namespace harmonics::engine::bench {
 namespace {
 
 void fill(const TensorType& type, void* to, PhiloxStream& random) {
+  if (type.dtype == DType::I32) {
+    std::generate_n(static_cast<int32_t*>(to), type.shape.count(),
+                    [&] { return static_cast<int32_t>(random.uniform() * kWholeLimit); });
+    return;
+  }
   constexpr int64_t kChunk = 4096;  // a multiple of every block
   float numbers[kChunk];
-  const bool is_whole = !is_float(type.dtype) && !is_stored(type.dtype);
   // Scales of some stored types are searched for, which is slow: their numbers repeat.
   const int64_t count = type.shape.count(), drawn = is_stored(type.dtype) ? std::min(count, 64 * kChunk) : count;
   for (int64_t at = 0; at < drawn; at += kChunk) {
     const int64_t n = std::min(kChunk, drawn - at);
-    for (int64_t i = 0; i < n; ++i)
-      numbers[i] = is_whole ? std::floor(random.uniform() * kWholeLimit) : random.uniform() * 2 - 1;
+    for (int64_t i = 0; i < n; ++i) numbers[i] = random.uniform() * 2 - 1;
     encode_elements(type.dtype, numbers, static_cast<char*>(to) + run_bytes(type.dtype, at), n);
   }
   const size_t all = type.bytes(), period = run_bytes(type.dtype, drawn);

@@ -13,7 +13,7 @@
 namespace harmonics::engine::bench {
 
 // `trace` gets one input per type and returns the results. Inputs are random numbers in [-1, 1), converted to the type,
-// or whole ones in [0, kWholeLimit).
+// or of i32 in [0, kWholeLimit).
 constexpr float kWholeLimit = 1024;
 using Trace = std::function<std::vector<HTensor>(const std::vector<HTensor>& inputs)>;
 
