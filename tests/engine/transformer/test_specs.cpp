@@ -115,7 +115,7 @@ TEST_CASE("specs: a new architecture is a JSON file") {
   }
 }
 
-TEST_CASE("specs: metadata below the spec, the spec below the run; each value has its origin") {
+TEST_CASE("specs: metadata below the spec, the spec below the run, each with its origin") {
   const auto value = [](const std::string& text, SpecOverrides set, const char* name) {
     const auto resolved = resolve_spec(tiny_model(), with_spec(text, std::move(set)));
     const ResolvedValue& found = resolved->variables().value(name, "the test");
