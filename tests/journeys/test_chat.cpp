@@ -142,6 +142,24 @@ TEST_CASE("serve: a language model answers, and Ctrl-C ends it with a summary") 
   CHECK(v.at("tokens").as_int64() == 5);
 }
 
+TEST_CASE("serve: the curl of the page on language models gets a stream that ends") {
+  const std::string folder = folder_of_checkpoint();
+  if (folder.empty()) return;
+  const std::string page = read(std::string(HARMONICS_SOURCE_DIR) + "/docs/language-models.md");
+  const std::string place = "http://127.0.0.1:8080";
+  const size_t at = page.find("curl " + place);
+  REQUIRE(at != std::string::npos);
+  std::string command = page.substr(at, page.find("```", at) - at);
+  const Folder f;
+  Background server(f, with_checkpoint("serve", folder, "--listen 127.0.0.1:0"));
+  command.replace(command.find(place), place.size(), served_address(server));
+  const std::string script = f.write("ask.sh", command);
+  REQUIRE(std::system(("timeout 60 bash '" + script + "' >'" + (f / "reply") + "' 2>/dev/null").c_str()) == 0);
+  CHECK(has(read(f / "reply"), "data: [DONE]"));
+  server.signal(SIGINT);
+  CHECK(server.end().code == 130);
+}
+
 TEST_CASE("chat page: talks with a language model, stops and tries again") {
   const std::string folder = folder_of_checkpoint();
   if (folder.empty() || !Browser::there()) return;
