@@ -1,6 +1,7 @@
 #include "engine/serving/text_worker.hpp"
 
 #include <algorithm>
+#include <exception>
 
 namespace harmonics::engine {
 
@@ -105,14 +106,17 @@ void TextWorker::begin(std::shared_ptr<TextJob> job) {
     slot.text = std::make_unique<Generation>(*slot.session, tokenizer_, std::move(prompt.ids), prompt.settings);
     job->tell({.begun = true});
     slot.job = std::move(job);
+    return;
   } catch (const Error& e) {
     fail(*job, e);
-    job->release();
-    const std::lock_guard lock(mutex_);
-    ++report_.failed;
-    --report_.active;
-    idle_.notify_all();
+  } catch (const std::exception& e) {  // no request may end the thread
+    fail(*job, Error(ErrorKind::Internal, e.what()));
   }
+  job->release();
+  const std::lock_guard lock(mutex_);
+  ++report_.failed;
+  --report_.active;
+  idle_.notify_all();
 }
 
 void TextWorker::fail(TextJob& job, const Error& error) {
@@ -126,10 +130,13 @@ void TextWorker::advance(Slot& slot) {
     const bool over = slot.text->is_over();
     if (!text.empty() || over) slot.job->tell({.over = over, .text = text, .done = &slot.text->done()});
     if (over) end(slot, nullptr);
+    return;
   } catch (const Error& e) {
     fail(*slot.job, e);
-    end(slot, &Report::failed);
+  } catch (const std::exception& e) {
+    fail(*slot.job, Error(ErrorKind::Internal, e.what()));
   }
+  end(slot, &Report::failed);
 }
 
 void TextWorker::end(Slot& slot, uint64_t Report::*counter) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <mutex>
 #include <set>
+#include <stdexcept>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -233,6 +234,29 @@ TEST_CASE("language service: a key is needed where one is set") {
   put_chat_page(served.service);
   CHECK(told(served.service, text_request("GET", "/")).status == 200);
   CHECK(told(served.service, text_request("GET", "/chat.js")).status == 200);
+}
+
+TEST_CASE("text worker: what a request throws fails that request alone") {
+  ServedLanguage served;
+  std::mutex mutex;
+  std::condition_variable came;
+  std::string said;
+  const auto job = std::make_shared<TextJob>();
+  job->prepare = []() -> TextJob::Prompt { throw std::length_error("too long for a text"); };
+  job->tell = [&](const TextJob::News& news) {
+    const std::lock_guard lock(mutex);
+    said = news.error ? news.error->what() : "no error";
+    came.notify_all();
+  };
+  REQUIRE(served.worker.add(job));
+  std::unique_lock lock(mutex);
+  REQUIRE(came.wait_for(lock, std::chrono::seconds(60), [&] { return !said.empty(); }));
+  CHECK(said.find("too long for a text") != std::string::npos);
+  lock.unlock();
+  const ServiceReply next =
+      told(served.service, text_request("POST", "/v1/completions", R"({"prompt": "a", "max_tokens": 2})"));
+  CHECK(next.status == 200);
+  CHECK(served.worker.report().failed == 1);
 }
 
 TEST_CASE("text worker: texts are written in turn, and give what they give alone") {
