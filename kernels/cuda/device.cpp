@@ -5,6 +5,7 @@
 
 #include "families.hpp"
 #include "kernels/shared/memory_pool.hpp"
+#include "kernels/shared/scalar_texts.hpp"
 
 #ifndef HM_CUDA_NAME  // tests define a second device
 #define HM_CUDA_NAME "cuda"
@@ -87,60 +88,8 @@ const std::unordered_map<std::string_view, Plan>& plans() {
         {"avg_pool", plan_pool},
         {"avg_pool_grad", plan_pool},
     };
-    for (const char* op : {"neg",
-                           "abs",
-                           "sign",
-                           "floor",
-                           "ceil",
-                           "round",
-                           "exp",
-                           "expm1",
-                           "log",
-                           "log1p",
-                           "sqrt",
-                           "rsqrt",
-                           "sin",
-                           "cos",
-                           "tanh",
-                           "erf",
-                           "logistic",
-                           "logical_not",
-                           "cast",
-                           "stop_gradient",
-                           "add",
-                           "sub",
-                           "mul",
-                           "div",
-                           "pow",
-                           "maximum",
-                           "minimum",
-                           "remainder",
-                           "equal",
-                           "less",
-                           "less_equal",
-                           "logical_and",
-                           "logical_or",
-                           "logical_xor",
-                           "select",
-                           "tan",
-                           "asin",
-                           "acos",
-                           "atan",
-                           "sinh",
-                           "cosh",
-                           "asinh",
-                           "acosh",
-                           "atanh",
-                           "atan2",
-                           "is_nan",
-                           "is_inf",
-                           "bit_and",
-                           "bit_or",
-                           "bit_xor",
-                           "shift_left",
-                           "shift_right_logical",
-                           "shift_right_arithmetic"})
-      t[op] = plan_elementwise;
+    for (const char* op : kernels::kScalarOperations) t[op] = plan_elementwise;
+    for (const char* op : {"cast", "stop_gradient", "select"}) t[op] = plan_elementwise;
     return t;
   }();
   return table;

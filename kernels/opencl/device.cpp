@@ -7,6 +7,7 @@
 
 #include "families.hpp"
 #include "kernels/shared/memory_pool.hpp"
+#include "kernels/shared/scalar_texts.hpp"
 
 HARMONICS_PLUGIN("harmonics.opencl", "0.1.0", "Apache-2.0", "Harmonics");
 
@@ -98,57 +99,7 @@ const std::unordered_map<std::string_view, Plan>& plans() {
         {"gru_scan", plan_scan},
         {"gru_scan_grad", plan_scan},
     };
-    for (const char* op : {"neg",
-                           "abs",
-                           "sign",
-                           "floor",
-                           "ceil",
-                           "round",
-                           "exp",
-                           "expm1",
-                           "log",
-                           "log1p",
-                           "sqrt",
-                           "rsqrt",
-                           "sin",
-                           "cos",
-                           "tanh",
-                           "erf",
-                           "logistic",
-                           "logical_not",
-                           "add",
-                           "sub",
-                           "mul",
-                           "div",
-                           "pow",
-                           "maximum",
-                           "minimum",
-                           "remainder",
-                           "equal",
-                           "less",
-                           "less_equal",
-                           "logical_and",
-                           "logical_or",
-                           "logical_xor",
-                           "tan",
-                           "asin",
-                           "acos",
-                           "atan",
-                           "sinh",
-                           "cosh",
-                           "asinh",
-                           "acosh",
-                           "atanh",
-                           "atan2",
-                           "is_nan",
-                           "is_inf",
-                           "bit_and",
-                           "bit_or",
-                           "bit_xor",
-                           "shift_left",
-                           "shift_right_logical",
-                           "shift_right_arithmetic"})
-      t[op] = plan_elementwise;
+    for (const char* op : kernels::kScalarOperations) t[op] = plan_elementwise;
     return t;
   }();
   return table;
