@@ -49,7 +49,7 @@ TEST_CASE("page: shows a run, and pauses, steps, saves and resumes it") {
                     drawn = browser.text(curve() + ".toDataURL()");
   CHECK(has(label, "Loss at step "));
   CHECK(browser.await(curve() + ".getAttribute('aria-label') !== '" + label + "'"));
-  CHECK(browser.text(curve() + ".toDataURL()") != drawn);
+  CHECK(browser.await(curve() + ".toDataURL() !== '" + drawn + "'"));
   CHECK(browser.evaluate("document.querySelectorAll('#flow .node').length") == boost::json::value(6));
   CHECK(browser.evaluate("document.querySelectorAll('#flow .edge').length") == boost::json::value(5));
   CHECK(
