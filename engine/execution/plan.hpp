@@ -92,7 +92,7 @@ class AssemblerOf {
   // Copies of old values come before the first step, those of new ones after the last.
   void mark_rest() { p_.rest = rest_ == planned_.size() ? p_.steps.size() : plan_.saves.size() + rest_; }
 
-  // The binding, told whether the program changes the parameter or state.
+  // The binding; says whether the program changes the parameter or state.
   TensorBinding& binding_of(const MemoryPlan::State& s) {
     if (!binding_)
       throw Error(ErrorKind::Internal,

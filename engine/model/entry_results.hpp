@@ -79,7 +79,7 @@ struct EntryResults {
 inline std::string result_name(const std::string& output) {
   return output.starts_with("out:") ? output.substr(4) : output;
 }
-// Outputs that begin so are for observers, and dropped unless somebody observes:
+// Outputs that begin so are for observers, and dropped unless they are observed:
 inline constexpr const char* kValueOutput = "value:";        // a layer's or block's result
 inline constexpr const char* kFunctionOutput = "function:";  // of EntryResults::plugins
 // of EntryResults::objectives, dropped once differentiated:

@@ -1,4 +1,4 @@
-// StateBinding: a store's parameters, and states beside them that belong to a session or to nobody.
+// StateBinding: a store's parameters, and states beside them of a session or of none.
 #pragma once
 
 #include <functional>

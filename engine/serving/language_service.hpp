@@ -17,7 +17,7 @@
 
 namespace harmonics::engine {
 
-// What clients are told about the model.
+// What replies say of the model.
 struct ServedModel {
   std::string name, architecture;
   uint64_t bytes = 0, parameters = 0;

@@ -35,7 +35,7 @@ struct TextJob {
     const Error* error = nullptr;
   };
   std::function<void(const News&)> tell;
-  std::atomic<bool> cancelled{false};  // nothing is told any more
+  std::atomic<bool> cancelled{false};  // no further news are sent
 };
 
 class TextWorker {

@@ -48,14 +48,14 @@ struct Query {
     seen = terms.mask ? terms.mask + wide(batch) * p.mask_item + wide(head) * p.mask_head + table : nullptr;
     more = terms.bias ? terms.bias + wide(batch) * p.bias_item + wide(head) * p.bias_head + table : nullptr;
   }
-  // Turns the product with key j into its score; -inf: not seen. `slope`: the derivative of the score by the product.
-  __device__ float score(const AttendParameters& p, int64_t j, float product, float& slope) const {
+  // Turns the product with key j into its score; -inf: not seen. `derivative`: of the score by the product.
+  __device__ float score(const AttendParameters& p, int64_t j, float product, float& derivative) const {
     float s = product * p.scale;
-    slope = p.scale;
+    derivative = p.scale;
     if (p.cap > 0) {
       const float bent = tanhf(s / p.cap);
       s = bent * p.cap;
-      slope *= 1 - bent * bent;
+      derivative *= 1 - bent * bent;
     }
     if (more) s += more[j];
     return seen && !seen[j] ? -infinity() : s;
@@ -98,9 +98,9 @@ __global__ void __launch_bounds__(kThreads)
   const Query query(terms, p, row / p.queries / p.heads, row / p.queries % p.heads, row % p.queries);
   const Lane mine(q + query.q_at, p.width);
   Lane sums(nullptr, 0);
-  float largest = p.has_sinks ? sinks[query.head] : -infinity(), total = p.has_sinks ? 1.0f : 0.0f, slope;
+  float largest = p.has_sinks ? sinks[query.head] : -infinity(), total = p.has_sinks ? 1.0f : 0.0f, derivative;
   for (int64_t j = query.first; j < query.end; ++j) {
-    const float score = query.score(p, j, mine.dot(k, p.key_type, query.k_at + j * p.k_row, p.width), slope);
+    const float score = query.score(p, j, mine.dot(k, p.key_type, query.k_at + j * p.k_row, p.width), derivative);
     if (score == -infinity()) continue;
     if (score > largest) {
       const float less = expf(largest - score);
@@ -146,11 +146,13 @@ __global__ void __launch_bounds__(kThreads)
   const Softmax all(statistics, p);
   const Lane mine(q + query.q_at, p.width), given(dout + query.out_at, p.values);
   const auto product = [&](int64_t j) { return mine.dot(k, CacheType::f32, query.k_at + j * p.k_row, p.width); };
-  const auto slope_of_p = [&](int64_t j) { return given.dot(v, CacheType::f32, query.v_at + j * p.v_row, p.values); };
-  float largest = p.has_sinks ? sinks[query.head] : -infinity(), total = p.has_sinks ? 1.0f : 0.0f, own = 0, slope;
+  const auto gradient_of_p = [&](int64_t j) {
+    return given.dot(v, CacheType::f32, query.v_at + j * p.v_row, p.values);
+  };
+  float largest = p.has_sinks ? sinks[query.head] : -infinity(), total = p.has_sinks ? 1.0f : 0.0f, own = 0, derivative;
   uint32_t visible = 0;
   for (int64_t j = query.first; j < query.end; ++j) {
-    const float score = query.score(p, j, product(j), slope), dp = slope_of_p(j);
+    const float score = query.score(p, j, product(j), derivative), dp = gradient_of_p(j);
     if (score == -infinity()) continue;
     ++visible;
     if (score > largest) {
@@ -166,10 +168,10 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % kWarp == 0) all.own[row] = own, all.shift[row] = shift, all.share[row] = share, all.by[row] = by;
   Lane sums(nullptr, 0);
   for (int64_t j = query.first; j < query.end; ++j) {
-    const float score = query.score(p, j, product(j), slope), dp = slope_of_p(j);
+    const float score = query.score(p, j, product(j), derivative), dp = gradient_of_p(j);
     if (score == -infinity()) continue;
     const float ds = expf(score - shift) * share * (dp - own) * by;
-    sums.add(ds * slope, k, CacheType::f32, query.k_at + j * p.k_row, p.width);
+    sums.add(ds * derivative, k, CacheType::f32, query.k_at + j * p.k_row, p.width);
   }
   sums.store(dq + query.q_at, p.width);
 }
@@ -192,12 +194,12 @@ __global__ void __launch_bounds__(kThreads)
     for (uint32_t t = 0; t < p.queries; ++t) {
       const Query query(terms, p, batch, head, t);
       if (j < query.first || j >= query.end) continue;
-      float slope;
-      const float score = query.score(p, j, key.dot(q, CacheType::f32, query.q_at, p.width), slope);
+      float derivative;
+      const float score = query.score(p, j, key.dot(q, CacheType::f32, query.q_at, p.width), derivative);
       const float dp = value.dot(dout, CacheType::f32, query.out_at, p.values);
       if (score == -infinity()) continue;
       const float probability = all.probability(query, score);
-      of_key.add(all.gradient(query, probability, dp) * slope, q, CacheType::f32, query.q_at, p.width);
+      of_key.add(all.gradient(query, probability, dp) * derivative, q, CacheType::f32, query.q_at, p.width);
       of_value.add(probability, dout, CacheType::f32, query.out_at, p.values);
     }
   of_key.store(dk + k_at, p.width);
@@ -220,8 +222,8 @@ __global__ void __launch_bounds__(kThreads)
     const Query query(terms, p, n / p.heads, n % p.heads, t);
     if (j < query.first || j >= query.end) continue;
     const Lane mine(q + query.q_at, p.width), given(dout + query.out_at, p.values);
-    float slope;
-    const float score = query.score(p, j, mine.dot(k, CacheType::f32, query.k_at + j * p.k_row, p.width), slope);
+    float derivative;
+    const float score = query.score(p, j, mine.dot(k, CacheType::f32, query.k_at + j * p.k_row, p.width), derivative);
     const float dp = given.dot(v, CacheType::f32, query.v_at + j * p.v_row, p.values);
     if (score != -infinity()) sum += all.gradient(query, all.probability(query, score), dp);
   }
