@@ -8,8 +8,8 @@
 
 namespace harmonics::engine::specs {
 
-// Throws ErrorKind::Syntax with the place ("architecture.forward[3].op"), what is there and what may be. Names of
-// operations, variables and tensors are resolved when a model is made.
+// Throws ErrorKind::Syntax with the place ("architecture.forward[3].op"), the value found and the allowed values. Names
+// of operations, variables and tensors are resolved when a model is made.
 Spec parse_spec(const std::string& path, std::string_view json);
 // Reads (at most 1 MiB) and parses the file; ErrorKind::NoInput if it cannot be read.
 Spec read_spec(const std::string& path);

@@ -41,8 +41,9 @@ class ChatSession {
   void clear();  // but for the system message
   // Removes the last answer, so that answer({}) writes another one. Returns false if there is none.
   bool drop_answer();
-  // Adds the message, and the model's answer to it; `emit` receives its parts as they come, and `interrupted` is asked
-  // after each token. Throws ErrorKind::Usage if the conversation does not fit; then it is unchanged.
+  // Adds the message and the model's answer. Calls `emit` with each part of the answer as it is generated, and
+  // `interrupted` after each token; true ends the answer. Throws ErrorKind::Usage if the conversation does not fit;
+  // then it is unchanged.
   ChatAnswer answer(const std::optional<std::string>& message, const ContinuationSettings& settings,
                     const std::function<void(const AnswerPart&)>& emit, const std::function<bool()>& interrupted);
 

@@ -76,7 +76,7 @@ TEST_CASE("specs: all parts are read") {
   CHECK(s.outputs.at("scores") == "x");
 }
 
-TEST_CASE("specs: an error has its place, what is there and what may be") {
+TEST_CASE("specs: an error names its place, the value found and the allowed values") {
   CHECK(refusal_of("\"name\": \"small\"", "\"name\": 3") == "'s.json': name is 3; it must be a text");
   CHECK(refusal_of("\"prepare\"", "\"prepair\"") ==
         "'s.json': architecture has the unknown entry 'prepair'\ndid you mean 'prepare'?");

@@ -20,7 +20,7 @@ namespace json = boost::json;
 
 namespace {
 
-// What the entry computes for its callers, without what is there to be observed.
+// The entry's program without the outputs for observers.
 Program entry_program(const Model& model, const Entry& entry, const EntrySizes& sizes) {
   return observe(model.trace(entry, sizes), [](const std::string& name) { return !name.starts_with(kValueOutput); });
 }

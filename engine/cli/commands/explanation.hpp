@@ -31,7 +31,7 @@ class Explanation {
 
 // Whether --show asks for it, or nothing was asked for and it is among the defaults.
 bool wants(const Options& options, const char* what);
-// Whether something is asked for that needs a compiled program.
+// Returns whether --show lists a part that needs a compiled program.
 bool wants_programs(const Options& options);
 
 // How a program is compiled to be shown, and the end of its titles: " of each batch".

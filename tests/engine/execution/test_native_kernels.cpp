@@ -82,7 +82,7 @@ TEST_CASE("native kernels: they run in the device's queue between its kernels, w
   for (size_t i = 0; i < kNumbers.size(); ++i) CHECK(y[i] == Approx(silu_of(2 * kNumbers[i]) + 1));
 }
 
-TEST_CASE("native kernels: a device without handles and the CPU are asked for their own kernels") {
+TEST_CASE("native kernels: a device without handles and the CPU use their own kernels") {
   WithNative with;
   with.device->gives_native = false;
   for (const char* device : {"fake", "cpu"}) {

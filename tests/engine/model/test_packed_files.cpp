@@ -149,7 +149,7 @@ TEST_CASE("packed files: equal content of another file shares a form, other cont
 
 TEST_CASE("packed files: a file with a known stamp is not read") {
   PackedFolder f;
-  // A change time that is old enough needs a file that nobody has touched for two seconds: one of the system.
+  // The change time must be at least two seconds old, so the file is one of the system.
   std::shared_ptr<const MappedFile> old;
   for (const char* path : {"/proc/self/exe", "/bin/bash", "/bin/sh"}) try {
       auto file = MappedFile::open(path);

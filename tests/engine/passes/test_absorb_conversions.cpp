@@ -217,7 +217,7 @@ TEST_CASE("absorb_conversions: dequantize with a zero point of 0 becomes a scale
   CHECK(scaled(absorb_conversions(other, everything)) == 0);
 }
 
-TEST_CASE("absorb_conversions: a device is asked with the rounding of the product") {
+TEST_CASE("absorb_conversions: a query for a kernel has the rounding of the product") {
   Program p = typed_program([&](Tracer& t) {
     const HTensor x = t.input("x", {DType::F32, {3, 8}}), w = t.input("w", {DType::BF16, {5, 8}});
     t.output("y", call1("linear", {x, cast(w, DType::F32)}));
