@@ -172,4 +172,6 @@ bool plan_dot_add(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(dot, {"dot", plan_dot}, {"dot_add", plan_dot_add})
+
 }  // namespace harmonics::cpu

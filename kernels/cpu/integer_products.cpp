@@ -85,4 +85,6 @@ bool plan_any_linear(const Site& site, hx_kernel& out) {
   return integer_name(site.in(1).dtype) ? plan_integer_linear(site, out) : plan_typed_linear(site, out);
 }
 
+HM_PLANS(integer_products, {"linear", plan_any_linear})
+
 }  // namespace harmonics::cpu

@@ -196,4 +196,7 @@ bool plan_update_outer(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(optimizer, {"update_outer", plan_update_outer}, {"sgd", plan_optimizer}, {"adam", plan_optimizer},
+         {"adamw", plan_optimizer}, {"lion", plan_optimizer})
+
 }  // namespace harmonics::cpu

@@ -30,4 +30,6 @@ bool plan_sgd_outer(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(sgd_outer, {"sgd_outer", plan_sgd_outer})
+
 }  // namespace harmonics::cpu

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "isa.hpp"
+#include "kernels/shared/plan_table.hpp"
 #include "kernels/shared/walk.hpp"
 
 namespace harmonics::cpu {
@@ -96,5 +97,6 @@ hx_kernel& answer(hx_kernel& out, std::unique_ptr<Owner> context, Run run, const
 
 // A family's planning function: returns true and fills `out` if it supports the site.
 using Plan = bool (*)(const Site& site, hx_kernel& out);
+using PlanRow = kernels::PlanRow<Plan>;
 
 }  // namespace harmonics::cpu

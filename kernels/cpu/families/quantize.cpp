@@ -1,8 +1,25 @@
-#include "../quantize.hpp"
+// Whole numbers of 8 to 32 bits in steps of a scale, from and to f32.
+#include "../family.hpp"
+
+#include <cstdint>
+
+namespace harmonics::cpu {
+namespace {
+
+// [outer, channels, inner]; each channel has a scale and a zero point.
+struct QuantizeContext {
+  int64_t outer, channels, inner;
+  uint32_t dtype;  // of the whole numbers
+  uint32_t parts;  // of outer * channels; of the elements if there is one channel
+};
+
+}  // namespace
+}  // namespace harmonics::cpu
+
+#ifdef HM_ISA
 
 #include <harmonics/abi.h>
 
-#include "kernels.hpp"
 #include "simd.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -76,3 +93,38 @@ void dequantize(const void* context, void* const* buffers, uint32_t, uint32_t pa
 }
 
 }  // namespace harmonics::cpu::HM_ISA
+
+#else
+
+HM_VECTOR_CODE(quantize)
+HM_VECTOR_CODE(dequantize)
+
+namespace harmonics::cpu {
+namespace {
+
+bool plan_quantize(const Site& site, hx_kernel& out) {
+  const bool back = site.op() == "dequantize";
+  const hx_type &x = site.in(0), &scale = site.in(1), &real = back ? site.out() : x;
+  const uint32_t whole = back ? x.dtype : site.out().dtype;
+  if (!is_f32(real) || !is_f32(scale) || x.rank == 0) return false;
+  auto c = std::make_unique<QuantizeContext>();
+  c->dtype = whole;
+  c->outer = 1;
+  c->channels = count(scale);
+  c->inner = count(x);
+  if (scale.rank > 0) {
+    c->inner = strides(x)[static_cast<size_t>(site.integer("axis"))];
+    c->outer = count(x) / (c->channels * c->inner);
+  }
+  c->parts = parts_for(0.3 * static_cast<double>(count(x)), scale.rank > 0 ? c->outer * c->channels : count(x));
+  answer(out, std::move(c), back ? chosen::dequantize() : chosen::quantize(), back ? "dequantize" : "quantize");
+  return true;
+}
+
+}  // namespace
+
+HM_PLANS(quantize, {"quantize", plan_quantize}, {"dequantize", plan_quantize})
+
+}  // namespace harmonics::cpu
+
+#endif

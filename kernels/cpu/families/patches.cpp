@@ -1,8 +1,26 @@
-#include "../patches.hpp"
+// Windows of planes written out (patches) and summed back (unpatches).
+#include "../family.hpp"
+
+#include <cstdint>
+
+namespace harmonics::cpu {
+namespace {
+
+// Planes of three axes; missing leading ones have size 1.
+struct PatchContext {
+  int64_t planes;  // N C
+  int64_t size[3], place[3], kernel[3], stride[3], low[3], dilation[3];
+  float fill;
+  uint32_t parts;  // patches: of planes and taps; unpatches: of planes
+};
+
+}  // namespace
+}  // namespace harmonics::cpu
+
+#ifdef HM_ISA
 
 #include <cstring>
 
-#include "kernels.hpp"
 #include "simd.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -77,3 +95,45 @@ void unpatches(const void* context, void* const* buffers, uint32_t, uint32_t par
 }
 
 }  // namespace harmonics::cpu::HM_ISA
+
+#else
+
+HM_VECTOR_CODE(patches)
+HM_VECTOR_CODE(unpatches)
+
+namespace harmonics::cpu {
+namespace {
+
+bool plan_patches(const Site& site, hx_kernel& out) {
+  const bool sums = site.op() == "unpatches";
+  const hx_type &image = sums ? site.out() : site.in(0), &windows = sums ? site.in(0) : site.out();
+  if (!site.all_f32() || image.rank < 3 || image.rank > 5) return false;
+  auto c = std::make_unique<PatchContext>();
+  const uint32_t skip = 5 - image.rank;
+  const auto read = [&](const char* name, int64_t(&to)[3], int64_t otherwise) {
+    const auto values = site.integers(name);
+    for (uint32_t i = 0; i < 3; ++i) to[i] = i < skip || values.empty() ? otherwise : values[i - skip];
+  };
+  read("kernel", c->kernel, 1);
+  read("strides", c->stride, 1);
+  read("padding_low", c->low, 0);
+  read("dilation", c->dilation, 1);
+  for (uint32_t i = 0; i < 3; ++i) {
+    c->size[i] = i < skip ? 1 : image.dims[i - skip + 2];
+    c->place[i] = i < skip ? 1 : windows.dims[i - skip + 2];
+  }
+  c->planes = image.dims[0] * image.dims[1];
+  c->fill = static_cast<float>(site.number("fill"));
+  const double ns = 0.3 * static_cast<double>(count(windows));
+  c->parts = parts_for(ns, sums ? c->planes : c->planes * c->kernel[0] * c->kernel[1] * c->kernel[2]);
+  answer(out, std::move(c), sums ? chosen::unpatches() : chosen::patches(), sums ? "unpatches" : "patches");
+  return true;
+}
+
+}  // namespace
+
+HM_PLANS(patches, {"patches", plan_patches}, {"unpatches", plan_patches})
+
+}  // namespace harmonics::cpu
+
+#endif

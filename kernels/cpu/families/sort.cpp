@@ -1,12 +1,30 @@
 // Stable sort along an axis: elements become unsigned keys of the same order, which are sorted with their indices, few
 // by insertion and many digit by digit.
-#include "../sort.hpp"
+#include "../family.hpp"
+
+#include <cstdint>
+
+namespace harmonics::cpu {
+namespace {
+
+// `outer` * `inner` lines of `size` elements. Each part has room for two lines of items in the workspace.
+struct SortContext {
+  int64_t outer, size, inner;
+  uint32_t dtype, element_bytes, parts;
+  bool descending;
+};
+
+// Bytes of an item, which holds the key of an element and its index.
+constexpr int64_t sort_item_bytes(uint32_t element_bytes) { return element_bytes == 8 ? 16 : 8; }
+
+}  // namespace
+}  // namespace harmonics::cpu
+
+#ifdef HM_ISA
 
 #include <cstring>
-
 #include <harmonics/abi.h>
 
-#include "kernels.hpp"
 #include "simd.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -136,3 +154,35 @@ void sort(const void* context, void* const* buffers, uint32_t, uint32_t part) {
 }
 
 }  // namespace harmonics::cpu::HM_ISA
+
+#else
+
+HM_VECTOR_CODE(sort)
+
+namespace harmonics::cpu {
+namespace {
+
+bool plan_sort(const Site& site, hx_kernel& out) {
+  const hx_type& x = site.in(0);
+  const auto axis = static_cast<size_t>(site.integer("axis"));
+  auto c = std::make_unique<SortContext>();
+  c->size = x.dims[axis];
+  c->inner = strides(x)[axis];
+  c->outer = count(x) / (c->size * c->inner);
+  c->dtype = x.dtype;
+  c->element_bytes = static_cast<uint32_t>(width(x.dtype));
+  c->descending = site.flag("descending");
+  if (c->size > INT32_MAX) return false;  // indices of items have 32 bits
+  c->parts = parts_for(static_cast<double>(count(x)) * (4 + c->element_bytes), c->outer * c->inner);
+  const int64_t workspace = 2 * c->parts * c->size * sort_item_bytes(c->element_bytes);
+  answer(out, std::move(c), chosen::sort(), "sort").workspace = static_cast<uint64_t>(workspace);
+  return true;
+}
+
+}  // namespace
+
+HM_PLANS(sort, {"sort", plan_sort})
+
+}  // namespace harmonics::cpu
+
+#endif

@@ -1,6 +1,23 @@
-#include "../pool.hpp"
+// Pooling over one or two spatial axes; one axis is a plane of height 1.
+#include "../family.hpp"
 
-#include "kernels.hpp"
+#include <cstdint>
+
+namespace harmonics::cpu {
+namespace {
+
+struct PoolContext {
+  int64_t planes, height, width, out_height, out_width;
+  int64_t kernel[2], strides[2], low[2], dilation[2];
+  uint32_t parts, index_dtype;
+  bool include_padding;
+};
+
+}  // namespace
+}  // namespace harmonics::cpu
+
+#ifdef HM_ISA
+
 #include "simd.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -185,3 +202,64 @@ void avg_pool_grad(const void* context, void* const* buffers, uint32_t, uint32_t
 }
 
 }  // namespace harmonics::cpu::HM_ISA
+
+#else
+
+HM_VECTOR_CODE(max_pool)
+HM_VECTOR_CODE(max_pool_grad)
+HM_VECTOR_CODE(avg_pool)
+HM_VECTOR_CODE(avg_pool_grad)
+
+namespace harmonics::cpu {
+namespace {
+
+// `x` and `y`: types of the large and the small side. False for more than two spatial axes.
+bool fill(const Site& site, const hx_type& x, const hx_type& y, PoolContext& c) {
+  if (x.rank < 3 || x.rank > 4 || y.rank != x.rank) return false;
+  const uint32_t spatial = x.rank - 2, skip = 2 - spatial;
+  const auto read = [&](const char* name, int64_t(&to)[2], int64_t otherwise) {
+    const auto values = site.integers(name);
+    to[0] = otherwise;
+    for (uint32_t i = 0; i < spatial; ++i) to[skip + i] = values.empty() ? otherwise : values[i];
+  };
+  read("kernel", c.kernel, 1);
+  read("strides", c.strides, 1);
+  read("padding_low", c.low, 0);
+  read("dilation", c.dilation, 1);
+  if (skip) c.kernel[0] = c.strides[0] = c.dilation[0] = 1, c.low[0] = 0;
+  c.planes = x.dims[0] * x.dims[1];
+  c.height = spatial == 2 ? x.dims[2] : 1;
+  c.width = x.dims[x.rank - 1];
+  c.out_height = spatial == 2 ? y.dims[2] : 1;
+  c.out_width = y.dims[y.rank - 1];
+  c.include_padding = site.flag("count_include_pad");
+  const double steps = static_cast<double>(count(y) * c.kernel[0] * c.kernel[1]);
+  c.parts = parts_for(0.4 * steps + 0.1 * static_cast<double>(count(x)), c.planes);
+  return true;
+}
+
+bool plan_pool(const Site& site, hx_kernel& out) {
+  auto c = std::make_unique<PoolContext>();
+  if (site.op() == "max_pool") {
+    if (!is_f32(site.in(0)) || site.out(1).dtype != HX_I32 || !fill(site, site.in(0), site.out(), *c)) return false;
+    answer(out, std::move(c), chosen::max_pool(), "max pool");
+  } else if (site.op() == "max_pool_grad") {
+    if (site.in(0).dtype != HX_I32 || !is_f32(site.in(1)) || !fill(site, site.out(), site.in(1), *c)) return false;
+    answer(out, std::move(c), chosen::max_pool_grad(), "max pool");
+  } else {
+    const bool gradient = site.op() == "avg_pool_grad";
+    if (!site.all_f32() || !fill(site, gradient ? site.out() : site.in(0), gradient ? site.in(0) : site.out(), *c))
+      return false;
+    answer(out, std::move(c), gradient ? chosen::avg_pool_grad() : chosen::avg_pool(), "average pool");
+  }
+  return true;
+}
+
+}  // namespace
+
+HM_PLANS(pool, {"max_pool", plan_pool}, {"max_pool_grad", plan_pool}, {"avg_pool", plan_pool},
+         {"avg_pool_grad", plan_pool})
+
+}  // namespace harmonics::cpu
+
+#endif

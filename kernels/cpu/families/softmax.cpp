@@ -1,7 +1,24 @@
+// Row-wise kernels: softmax and its losses.
+#include "../family.hpp"
+
+#include <cstdint>
+
+namespace harmonics::cpu {
+namespace {
+
+struct RowsContext {
+  int64_t rows, columns;
+  uint32_t parts;
+  uint32_t index_dtype;  // of labels
+};
+
+}  // namespace
+}  // namespace harmonics::cpu
+
+#ifdef HM_ISA
+
 #include <harmonics/abi.h>
 
-#include "../rows.hpp"
-#include "kernels.hpp"
 #include "vector_math.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -188,3 +205,57 @@ void softmax_cross_entropy_grad(const void* context, void* const* buffers, uint3
 }
 
 }  // namespace harmonics::cpu::HM_ISA
+
+#else
+
+HM_VECTOR_CODE(softmax)
+HM_VECTOR_CODE(log_softmax)
+HM_VECTOR_CODE(softmax_grad)
+HM_VECTOR_CODE(log_softmax_grad)
+HM_VECTOR_CODE(softmax_cross_entropy)
+HM_VECTOR_CODE(softmax_cross_entropy_grad)
+
+namespace harmonics::cpu {
+namespace {
+
+std::unique_ptr<RowsContext> rows_of(const hx_type& x, double nanoseconds) {
+  auto c = std::make_unique<RowsContext>();
+  c->columns = last(x);
+  c->rows = count(x) / c->columns;
+  c->parts = parts_for_rows(nanoseconds * static_cast<double>(count(x)) + 10.0 * static_cast<double>(c->rows), c->rows);
+  return c;
+}
+
+bool plan_softmax(const Site& site, hx_kernel& out) {
+  if (!site.all_f32() || site.in(0).rank == 0) return false;
+  const bool gradient = site.inputs() == 2, logarithm = site.op().substr(0, 3) == "log";
+  auto c = rows_of(site.in(0), 1.2);
+  answer(out, std::move(c),
+         gradient    ? (logarithm ? chosen::log_softmax_grad() : chosen::softmax_grad())
+         : logarithm ? chosen::log_softmax()
+                     : chosen::softmax(),
+         logarithm ? "log softmax" : "softmax")
+      .in_place = gradient ? 3 : 1;
+  return true;
+}
+
+bool plan_softmax_cross_entropy(const Site& site, hx_kernel& out) {
+  const bool gradient = site.inputs() == 4;
+  if (!is_f32(site.in(0)) || !is_index(site.in(1)) || !is_f32(site.out())) return false;
+  auto c = rows_of(site.in(0), 1.0);
+  c->index_dtype = site.in(1).dtype;
+  answer(out, std::move(c), gradient ? chosen::softmax_cross_entropy_grad() : chosen::softmax_cross_entropy(),
+         "softmax cross entropy")
+      .in_place = gradient ? 1 : 0;
+  return true;
+}
+
+}  // namespace
+
+HM_PLANS(softmax, {"softmax", plan_softmax}, {"log_softmax", plan_softmax}, {"softmax_grad", plan_softmax},
+         {"log_softmax_grad", plan_softmax}, {"softmax_cross_entropy", plan_softmax_cross_entropy},
+         {"softmax_cross_entropy_grad", plan_softmax_cross_entropy})
+
+}  // namespace harmonics::cpu
+
+#endif
