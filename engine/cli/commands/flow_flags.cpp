@@ -2,6 +2,7 @@
 #include <limits>
 
 #include <harmonics/abi.h>
+#include <harmonics/policy_abi.h>
 
 #include "engine/base/byte_count.hpp"
 #include "engine/base/model_limits.hpp"
@@ -118,6 +119,12 @@ void device(Flags& f) {
       [](Options& o, const std::string& v) { o.run.precision = parse_precision(v); });
   precision.choices = {"fp32", "fp16", "bf16", "fp8", "int8", "auto"};
   precision.initial = "fp32";
+  FlagRow& policy =
+      f.text("precision-policy", "POLICY",
+             ", with its settings: decides about each product, and --precision about those that it leaves alone",
+             [](Options& o, const std::string& v) { o.run.policy = v; });
+  policy.names = [] { return Registry::global().names(HX_POLICY); };
+  policy.example = "'wide(least=256)'";
   f.texts("override", "FUNCTIONAL=NAME",
           "implementation of a functional: attention=mine ('harmonics list implementations'), attention=cpu, "
           "attention=portable",

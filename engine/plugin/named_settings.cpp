@@ -1,4 +1,4 @@
-#include "engine/training/named_settings.hpp"
+#include "engine/plugin/named_settings.hpp"
 
 #include <algorithm>
 #include <charconv>
