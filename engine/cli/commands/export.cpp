@@ -48,9 +48,7 @@ ExportResult export_weights(const std::string& from, const std::string& to, Regi
 
 ExportResult export_file(const std::string& from, const std::string& to, const ExportOptions& how) {
   Registry& registry = Registry::global();
-  const auto file = MappedFile::open(from);
-  if (!is_importable(from, {static_cast<const char*>(file->data()), file->bytes()}, registry))
-    return export_weights(from, to, registry, how);
+  if (!is_model(from, registry)) return export_weights(from, to, registry, how);
   const ImportedModel model = import_whole(from, registry);
   return export_model(model.tensors, model.metadata.values(), to, registry, how, [&] { model.expect_whole(); });
 }
