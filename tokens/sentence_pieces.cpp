@@ -5,7 +5,7 @@
 
 #include "pair_merging.hpp"
 
-namespace gguf {
+namespace harmonics::tokens {
 
 using namespace harmonics;
 
@@ -115,4 +115,4 @@ std::unique_ptr<Tokenizer> open_sentence_pieces(const GgufFile& file, const std:
                                           bool_of(file, path, "tokenizer.ggml.add_space_prefix", true));
 }
 
-}  // namespace gguf
+}  // namespace harmonics::tokens

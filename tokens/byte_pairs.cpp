@@ -7,7 +7,7 @@
 #include "pair_merging.hpp"
 #include "patterns.hpp"
 
-namespace gguf {
+namespace harmonics::tokens {
 
 using namespace harmonics;
 
@@ -159,4 +159,4 @@ std::unique_ptr<Tokenizer> open_byte_pairs(const GgufFile& file, const std::stri
   return std::make_unique<BytePairs>(read_vocabulary(file, path, rule->adds_bos), file, path, *rule);
 }
 
-}  // namespace gguf
+}  // namespace harmonics::tokens

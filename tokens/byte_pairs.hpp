@@ -7,8 +7,8 @@
 
 #include "vocabulary.hpp"
 
-namespace gguf {
+namespace harmonics::tokens {
 
 std::unique_ptr<Tokenizer> open_byte_pairs(const harmonics::GgufFile& file, const std::string& path);
 
-}  // namespace gguf
+}  // namespace harmonics::tokens
