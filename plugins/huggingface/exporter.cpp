@@ -6,6 +6,7 @@
 #include <harmonics/element_type.hpp>
 
 #include "exported_config.hpp"
+#include "exported_tokenizer.hpp"
 #include "formats/safetensors.hpp"
 #include "formats/utf8.hpp"
 #include "models.hpp"
@@ -159,9 +160,14 @@ class Folder {
 
 void Exporter::write(const ModelToWrite& model, const Arguments&, const ExportSink& sink) const {
   const Folder folder(model);
+  const auto files = tokenizer_files(model.metadata);  // what cannot be written is refused first
   sink.write(folder.config());
   sink.next_file(kWeights);
   folder.write(sink);
+  for (const auto& [name, text] : files) {
+    sink.next_file(name);
+    sink.write(text);
+  }
 }
 
 }  // namespace huggingface

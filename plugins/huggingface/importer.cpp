@@ -1,4 +1,7 @@
+#include <memory>
+
 #include "models.hpp"
+#include "tokenizer_files.hpp"
 #include "weights.hpp"
 
 namespace huggingface {
@@ -27,6 +30,17 @@ ModelDescription Importer::open(const ImportSource& source, const Arguments& opt
     return model;
   }
   model.metadata.erase("@len:token_types.weight");
+  const Beside files = beside(source);
+  FolderSettings settings = read_folder_settings(files);
+  if (!settings.chat_template.empty()) model.metadata["tokenizer.chat_template"] = std::move(settings.chat_template);
+  if (!settings.ends.empty()) model.metadata["huggingface.eos_token_ids"] = std::move(settings.ends);
+  if (options.flag("whole"))
+    if (const auto tokenizer = read_folder_tokenizer(files, source.path(), config.count("vocab_size", 0))) {
+      const auto kept = std::make_shared<std::vector<std::vector<std::string>>>();
+      kept->reserve(4);  // views into them stay valid
+      add_tokenizer_metadata(*tokenizer, source.path(), model.metadata, *kept);
+      model.keep = kept;
+    }
   add_weights(read_weights(source), config, source, options.flag("whole"), model);
   return model;
 }
