@@ -8,6 +8,9 @@ import sys
 import unicodedata
 
 CODES = [c for c in range(sys.maxunicode + 1) if not 0xD800 <= c <= 0xDFFF]
+# Signs that are alphabetic, and joiners.
+ALPHABETIC = [range(0x200C, 0x200E), range(0x24B6, 0x24EA), range(0x1F130, 0x1F14A), range(0x1F150, 0x1F16A),
+              range(0x1F170, 0x1F18A)]
 HANGUL = range(0xAC00, 0xAC00 + 11172)
 
 
@@ -81,7 +84,9 @@ def main():
         "kMarks": ranges(c for c in CODES if category(chr(c)) == "Mn"),
         "kPunctuation": ranges(c for c in CODES if category(chr(c))[0] == "P"),
         "kOther": ranges(c for c in CODES if category(chr(c)) in ("Cc", "Cf", "Co")),
-        "kDigits": ranges(c for c in CODES if category(chr(c))[0] == "N"),
+        "kNumbers": ranges(c for c in CODES if category(chr(c))[0] == "N"),
+        "kWord": ranges(c for c in CODES if category(chr(c))[0] in "LM" or category(chr(c)) in ("Nd", "Nl", "Pc") or
+                        any(c in row for row in ALPHABETIC)),
     })
 
 

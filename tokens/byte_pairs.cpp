@@ -1,15 +1,14 @@
-#include "byte_pairs.hpp"
-
+// Byte-pair encoding (Sennrich et al. 2016, Radford et al. 2019): parts of a word are joined in the order of a list
+// of merges.
 #include <array>
 #include <limits>
+#include <optional>
 
 #include "formats/utf8.hpp"
-#include "pair_merging.hpp"
-#include "patterns.hpp"
+#include "tokens/model.hpp"
+#include "tokens/pair_merging.hpp"
 
 namespace harmonics::tokens {
-
-using namespace harmonics;
 
 namespace {
 
@@ -52,31 +51,67 @@ uint64_t key_of(int32_t left, int32_t right) {
   return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
 }
 
-class BytePairs final : public Tokenizer {
+// Of a text whose parts are symbols: bytes, or characters.
+class BytePairs final : public Model {
  public:
-  BytePairs(Vocabulary from, const GgufFile& file, const std::string& path, const WordRule& rule)
-      : Tokenizer(std::move(from)), rule_(rule), division_(rule.patterns) {
+  BytePairs(const Vocabulary& vocabulary, const std::string& path)
+      : vocabulary_(vocabulary), byte_tokens_(vocabulary, path) {
     const ByteAlphabet alphabet;
-    const std::vector<Token>& tokens = vocabulary().tokens;
+    const std::vector<Token>& tokens = vocabulary.tokens;
     texts_.reserve(tokens.size());
     for (size_t i = 0; i < tokens.size(); ++i) {
       const bool plain = tokens[i].kind == TokenKind::normal || tokens[i].kind == TokenKind::unused;
-      const auto bytes = plain ? alphabet.bytes(tokens[i].text) : std::nullopt;
+      const auto bytes = plain ? inner(tokens[i].text, alphabet) : std::nullopt;
       texts_.push_back(bytes ? *bytes : tokens[i].text);
       if (bytes && !bytes->empty()) symbols_.emplace(*bytes, static_cast<int32_t>(i));
     }
-    for (size_t byte = 0; byte < bytes_.size(); ++byte) bytes_[byte] = find(std::string(1, static_cast<char>(byte)));
-    read_merges(file, path, alphabet);
+    for (size_t byte = 0; byte < bytes_.size(); ++byte)
+      bytes_[byte] = vocabulary.byte_alphabet ? find(std::string(1, static_cast<char>(byte))) : -1;
+    read_merges(path, alphabet);
   }
 
- protected:
-  void encode_part(std::string_view text, bool, std::vector<int32_t>& ids) const override {
-    for (const std::string_view word : division_.divide(text)) encode_word(word, ids);
+  void encode(std::string_view word, std::vector<int32_t>& ids) const override {
+    if (word.empty()) return;
+    if (vocabulary_.whole_words)
+      if (const int32_t whole = find(std::string(word)); whole >= 0 && vocabulary_.has(whole))
+        return ids.push_back(whole);
+    const auto join = [&](const Symbol& a, const Symbol& b) -> std::optional<Joined> {
+      if (a.id < 0 || b.id < 0) return std::nullopt;
+      const auto at = merges_.find(key_of(a.id, b.id));
+      if (at == merges_.end()) return std::nullopt;
+      return at->second;
+    };
+    bool unknown = false;  // whether the last id is the unknown one
+    for (const Symbol& symbol : merge_pairs(symbols_of(word), join)) {
+      if (vocabulary_.has(symbol.id)) {
+        ids.push_back(symbol.id);
+        unknown = false;
+        continue;
+      }
+      const std::string_view text = word.substr(symbol.begin, symbol.end - symbol.begin);
+      if (vocabulary_.byte_alphabet)
+        add_bytes(text, ids);
+      else if (vocabulary_.byte_fallback && byte_tokens_.add(text, ids))
+        unknown = false;
+      else if (vocabulary_.unknown >= 0 && !(unknown && vocabulary_.joins_unknown))
+        ids.push_back(vocabulary_.unknown), unknown = true;
+    }
   }
-  std::string bytes_of(int32_t id) const override { return texts_[static_cast<size_t>(id)]; }
-  bool drops_first_space() const override { return false; }
+
+  std::string bytes_of(int32_t id) const override {
+    if (vocabulary_[id].kind == TokenKind::byte) return std::string(1, byte_tokens_.byte_of(id));
+    std::string text = texts_[static_cast<size_t>(id)];
+    if (const std::string& end = vocabulary_.word_end;
+        !end.empty() && text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0)
+      text.replace(text.size() - end.size(), end.size(), " ");
+    return spaced(text, vocabulary_.space_mark);
+  }
 
  private:
+  // The text of a symbol as the words have it: bytes, where the vocabulary has a byte alphabet.
+  std::optional<std::string> inner(std::string_view text, const ByteAlphabet& alphabet) const {
+    return vocabulary_.byte_alphabet ? alphabet.bytes(text) : std::string(text);
+  }
   int32_t find(const std::string& text) const {
     const auto at = symbols_.find(text);
     return at == symbols_.end() ? -1 : at->second;
@@ -84,62 +119,57 @@ class BytePairs final : public Tokenizer {
 
   // Symbols that only merges know, and no token, get numbers behind the tokens'.
   int32_t symbol(const std::string& text) {
-    return symbols_.emplace(text, static_cast<int32_t>(vocabulary().tokens.size() + unnamed_++)).first->second;
+    return symbols_.emplace(text, static_cast<int32_t>(vocabulary_.tokens.size() + unnamed_++)).first->second;
   }
 
-  void read_merges(const GgufFile& file, const std::string& path, const ByteAlphabet& alphabet) {
-    constexpr const char* kMerges = "tokenizer.ggml.merges";
-    const GgufValue* value = file.find(kMerges);
-    const auto merges = value ? value->texts() : std::nullopt;
-    if (!merges) refuse(path, kMerges, value ? "is no list of texts" : "is missing");
-    if (merges->size() > static_cast<size_t>(std::numeric_limits<int32_t>::max()) - vocabulary().tokens.size() * 4)
-      refuse(path, kMerges, "has too many items");
-    merges_.reserve(merges->size());
-    for (size_t i = 0; i < merges->size(); ++i) {
-      const std::string_view merge = (*merges)[i];
-      const size_t space = merge.find(' ', 1);
-      const auto left = space == std::string_view::npos ? std::nullopt : alphabet.bytes(merge.substr(0, space));
-      const auto right = space == std::string_view::npos ? std::nullopt : alphabet.bytes(merge.substr(space + 1));
+  void read_merges(const std::string& path, const ByteAlphabet& alphabet) {
+    const std::vector<Merge>& merges = vocabulary_.merges;
+    if (merges.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max()) - vocabulary_.tokens.size() * 4)
+      refuse(path, vocabulary_.merges_place, "has too many items");
+    merges_.reserve(merges.size());
+    for (size_t i = 0; i < merges.size(); ++i) {
+      const auto left = inner(merges[i].left, alphabet), right = inner(merges[i].right, alphabet);
       if (!left || !right || left->empty() || right->empty())
-        refuse(path, kMerges,
-               "has the item " + std::to_string(i) + ", " + shown_name(std::string(merge)) +
+        refuse(path, vocabulary_.merges_place,
+               "has the item " + std::to_string(i) + ", " + shown_name(merges[i].left + " " + merges[i].right) +
                    ", which is not two parts with a space between them");
       const int32_t a = symbol(*left), b = symbol(*right), joined = symbol(*left + *right);
       merges_.emplace(key_of(a, b), Joined{static_cast<double>(i), joined});
     }
   }
 
-  void encode_word(std::string_view word, std::vector<int32_t>& ids) const {
-    if (rule_.whole_words)
-      if (const int32_t whole = find(std::string(word)); whole >= 0 && vocabulary().has(whole))
-        return ids.push_back(whole);
+  std::vector<Symbol> symbols_of(std::string_view word) const {
     std::vector<Symbol> symbols;
-    for (size_t i = 0; i < word.size(); ++i) symbols.push_back({i, i + 1, bytes_[static_cast<unsigned char>(word[i])]});
-    const auto join = [&](const Symbol& a, const Symbol& b) -> std::optional<Joined> {
-      if (a.id < 0 || b.id < 0) return std::nullopt;
-      const auto at = merges_.find(key_of(a.id, b.id));
-      if (at == merges_.end()) return std::nullopt;
-      return at->second;
-    };
-    for (const Symbol& symbol : merge_pairs(std::move(symbols), join)) {
-      if (vocabulary().has(symbol.id)) {
-        ids.push_back(symbol.id);
-        continue;
-      }
-      for (size_t i = symbol.begin; i < symbol.end; ++i) {
-        const int32_t byte = bytes_[static_cast<unsigned char>(word[i])];
-        if (byte >= 0)
-          ids.push_back(byte);
-        else if (vocabulary().unknown >= 0)
-          ids.push_back(vocabulary().unknown);
-      }
+    if (vocabulary_.byte_alphabet) {
+      for (size_t i = 0; i < word.size(); ++i)
+        symbols.push_back({i, i + 1, bytes_[static_cast<unsigned char>(word[i])]});
+      if (!vocabulary_.word_end.empty()) symbols.back().id = find(std::string(1, word.back()) + vocabulary_.word_end);
+      return symbols;
+    }
+    for (size_t at = 0; at < word.size();) {
+      const size_t end = std::min(at + character_length(word[at]), word.size());
+      std::string text(word.substr(at, end - at));
+      if (end == word.size()) text += vocabulary_.word_end;
+      symbols.push_back({at, end, find(text)});
+      at = end;
+    }
+    return symbols;
+  }
+
+  void add_bytes(std::string_view text, std::vector<int32_t>& ids) const {
+    for (const char c : text) {
+      const int32_t byte = bytes_[static_cast<unsigned char>(c)];
+      if (byte >= 0)
+        ids.push_back(byte);
+      else if (vocabulary_.unknown >= 0)
+        ids.push_back(vocabulary_.unknown);
     }
   }
 
-  const WordRule& rule_;
-  WordDivision division_;
-  std::vector<std::string> texts_;                    // of tokens, in bytes
-  std::unordered_map<std::string, int32_t> symbols_;  // by their bytes; of equal ones the first
+  const Vocabulary& vocabulary_;
+  ByteTokens byte_tokens_;
+  std::vector<std::string> texts_;                    // of tokens, as the words have them
+  std::unordered_map<std::string, int32_t> symbols_;  // by their texts; of equal ones the first
   std::unordered_map<uint64_t, Joined> merges_;
   std::array<int32_t, 256> bytes_{};
   size_t unnamed_ = 0;
@@ -147,16 +177,8 @@ class BytePairs final : public Tokenizer {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> open_byte_pairs(const GgufFile& file, const std::string& path) {
-  constexpr const char* kPre = "tokenizer.ggml.pre";
-  const std::string name = text_of(file, path, kPre, "default");
-  const WordRule* rule = find_word_rule(name);
-  if (!rule) {
-    std::string known;
-    for (const WordRule& r : word_rules()) known += (known.empty() ? "" : ", ") + std::string(r.names.front());
-    refuse(path, kPre, "is " + shown_name(name) + ", a way to divide words that is not known; known are " + known);
-  }
-  return std::make_unique<BytePairs>(read_vocabulary(file, path, rule->adds_bos), file, path, *rule);
+std::unique_ptr<Model> make_byte_pairs(const Vocabulary& vocabulary, const std::string& path) {
+  return std::make_unique<BytePairs>(vocabulary, path);
 }
 
 }  // namespace harmonics::tokens

@@ -8,12 +8,6 @@ namespace harmonics::tokens {
 
 namespace {
 
-// What Rust's \w is: letters, marks, decimal digits, connectors and joiners.
-constexpr const char* kWordsAndOthers =
-    R"([\p{L}\p{Nl}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169})"
-    R"(\x{1F170}-\x{1F189}]+|[^\p{L}\p{Nl}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149})"
-    R"(\x{1F150}-\x{1F169}\x{1F170}-\x{1F189}\s]+)";
-
 // Characters of a class, each alone, as matches.
 template <typename Belongs>
 std::vector<Piece> characters_apart(std::string_view text, Belongs belongs) {
@@ -93,7 +87,6 @@ WordDivision::WordDivision(const std::vector<Division>& steps) {
     Step step{rule, nullptr};
     if (rule.kind == DivisionKind::split && !rule.literal) step.pattern = std::make_unique<Pattern>(rule.pattern);
     if (rule.kind == DivisionKind::byte_level && rule.words) step.pattern = std::make_unique<Pattern>(kGpt2Words);
-    if (rule.kind == DivisionKind::whitespace) step.pattern = std::make_unique<Pattern>(kWordsAndOthers);
     steps_.push_back(std::move(step));
   }
 }
@@ -127,8 +120,8 @@ void WordDivision::apply(const Step& step, std::string word, bool first, std::ve
     case DivisionKind::punctuation:
       return keep(characters_apart(word, is_punctuation_of_bert), rule.behaviour, words);
     case DivisionKind::whitespace:
-      for (const Piece& piece : step.pattern->divide(word))
-        if (piece.match) words.emplace_back(piece.text);
+      for (const Piece& piece : characters_apart(word, is_white_space))
+        if (!piece.match) keep(characters_apart(piece.text, is_of_word), Behaviour::contiguous, words);
       return;
     case DivisionKind::whitespace_split:
       return keep(characters_apart(word, is_white_space), Behaviour::removed, words);

@@ -23,7 +23,7 @@ class Normalization {
  private:
   struct Step {
     Normalizer rule;
-    std::unique_ptr<Pattern> pattern;   // of replace with an expression
+    std::unique_ptr<Pattern> pattern;  // of replace with an expression
     std::unique_ptr<Charsmap> charsmap;
   };
   static std::string apply(const Step& step, std::string text);

@@ -53,7 +53,8 @@ std::vector<Piece> Pattern::divide(std::string_view text) const {
         pcre2_match(code_->code, bytes, text.size(), from, PCRE2_NO_UTF_CHECK, match.get(), code_->limits);
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found < 0)
-      throw Error(ErrorKind::Usage, "the text cannot be divided into words: PCRE2 gives error " + std::to_string(found));
+      throw Error(ErrorKind::Usage,
+                  "the text cannot be divided into words: PCRE2 gives error " + std::to_string(found));
     const size_t* bounds = pcre2_get_ovector_pointer(match.get());
     if (bounds[1] <= bounds[0]) {  // an empty match divides nothing
       from = bounds[0] + 1;

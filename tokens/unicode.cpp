@@ -1,7 +1,6 @@
 #include "tokens/unicode.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstring>
 #include <map>
@@ -163,13 +162,6 @@ void compose(std::u32string& text) {
   text = std::move(out);
 }
 
-bool in_row(const char* table, char32_t c) {
-  static const std::array<Rows, 4> rows = {Rows(unicode::kMarks), Rows(unicode::kPunctuation), Rows(unicode::kOther),
-                                           Rows(unicode::kDigits)};
-  const size_t which = table == unicode::kMarks ? 0 : table == unicode::kPunctuation ? 1 : table == unicode::kOther ? 2 : 3;
-  return rows[which][c] != 0;
-}
-
 std::string encoded(const std::u32string& text) {
   std::string out;
   for (const char32_t c : text) append(out, c);
@@ -212,8 +204,7 @@ std::u32string characters(std::string_view text) {
 std::string normal_form(std::string_view text, NormalForm form) {
   if (is_ascii(text)) return std::string(text);
   std::u32string out;
-  for (const char32_t c : characters(text))
-    decompose(c, form == NormalForm::nfkc || form == NormalForm::nfkd, out);
+  for (const char32_t c : characters(text)) decompose(c, form == NormalForm::nfkc || form == NormalForm::nfkd, out);
   order_marks(out);
   if (form == NormalForm::nfc || form == NormalForm::nfkc) compose(out);
   return encoded(out);
@@ -230,14 +221,31 @@ std::string lowercase(std::string_view text) {
   return encoded(out);
 }
 
-bool is_mark(char32_t c) { return in_row(unicode::kMarks, c); }
-bool is_punctuation(char32_t c) { return in_row(unicode::kPunctuation, c); }
+bool is_mark(char32_t c) {
+  static const Rows rows(unicode::kMarks);
+  return rows[c] != 0;
+}
+bool is_punctuation(char32_t c) {
+  static const Rows rows(unicode::kPunctuation);
+  return rows[c] != 0;
+}
 bool is_punctuation_of_bert(char32_t c) {
   if (c < 0x80) return (c > ' ' && c < '0') || (c > '9' && c < 'A') || (c > 'Z' && c < 'a') || (c > 'z' && c < 0x7F);
   return is_punctuation(c);
 }
-bool is_other(char32_t c) { return in_row(unicode::kOther, c); }
-bool is_number(char32_t c) { return in_row(unicode::kDigits, c); }
+bool is_other(char32_t c) {
+  static const Rows rows(unicode::kOther);
+  return rows[c] != 0;
+}
+bool is_number(char32_t c) {
+  static const Rows rows(unicode::kNumbers);
+  return rows[c] != 0;
+}
+
+bool is_of_word(char32_t c) {
+  static const Rows rows(unicode::kWord);
+  return rows[c] != 0;
+}
 
 bool is_white_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||

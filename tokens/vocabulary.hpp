@@ -50,12 +50,12 @@ struct Normalizer {
   NormalizerKind kind = NormalizerKind::nfc;
   std::string text = {};
   std::string with = {};
-  bool expression = false;           // of replace: `text` is a regular expression
-  bool left = true, right = true;    // of strip
-  bool clean = true;                 // of bert: controls are dropped, all white space is a space
-  bool chinese = true;               // of bert: spaces around each ideograph
-  bool accents = true;               // of bert: accents are stripped
-  bool lowercase = true;             // of bert
+  bool expression = false;         // of replace: `text` is a regular expression
+  bool left = true, right = true;  // of strip
+  bool clean = true;               // of bert: controls are dropped, all white space is a space
+  bool chinese = true;             // of bert: spaces around each ideograph
+  bool accents = true;             // of bert: accents are stripped
+  bool lowercase = true;           // of bert
 };
 
 // What becomes of the matches of a division.
@@ -108,20 +108,21 @@ struct Vocabulary {
   std::vector<AddedToken> added;
 
   int32_t bos = -1, eos = -1, unknown = -1, padding = -1, mask = -1;
-  // Whether whole texts have the ids in front and behind (HX_ENCODE_BOS, HX_ENCODE_WHOLE): [CLS] and [SEP], for example.
+  // Whether whole texts have the ids in front and behind (HX_ENCODE_BOS, HX_ENCODE_WHOLE): [CLS] and [SEP], for
+  // example.
   bool adds_bos = false, adds_eos = false;
 
-  bool byte_alphabet = false;    // byte_pairs: texts of normal tokens write each byte as one printable character
-  bool whole_words = false;      // byte_pairs: a word that is a token is taken as it is, without merging
-  bool byte_fallback = true;     // what is no token becomes tokens of bytes, where there are such
-  bool joins_unknown = false;    // of several unknown characters in a row one unknown token
-  std::string word_end;          // byte_pairs: what ends the text of the last token of a word: "</w>"
-  bool sums_doubles = false;     // unigram: scores are added in double, as `tokenizers` does, and not in float
-  std::string word_start;        // word_pieces: what begins the text of the first token of a word ...
-  std::string continuing;        // ... and of the others: "##"
-  uint32_t longest_word = 0;     // word_pieces: longer words, in characters, are unknown; 0: no limit
+  bool byte_alphabet = false;  // byte_pairs: texts of normal tokens write each byte as one printable character
+  bool whole_words = false;    // byte_pairs: a word that is a token is taken as it is, without merging
+  bool byte_fallback = true;   // what is no token becomes tokens of bytes, where there are such
+  bool joins_unknown = false;  // of several unknown characters in a row one unknown token
+  std::string word_end;        // byte_pairs: what ends the text of the last token of a word: "</w>"
+  bool sums_doubles = false;   // unigram: scores are added in double, as `tokenizers` does, and not in float
+  std::string word_start;      // word_pieces: what begins the text of the first token of a word ...
+  std::string continuing;      // ... and of the others: "##"
+  uint32_t longest_word = 0;   // word_pieces: longer words, in characters, are unknown; 0: no limit
 
-  std::string space_mark;         // decoding: what stands for a space: "▁"
+  std::string space_mark;          // decoding: what stands for a space: "▁"
   bool drops_first_space = false;  // decoding: of a text
   bool cleans_up = false;          // decoding word_pieces: no space in front of punctuation
 

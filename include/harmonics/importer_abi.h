@@ -119,9 +119,10 @@ typedef struct hx_tokenizer_info {
 } hx_tokenizer_info;
 
 enum {
-  HX_ENCODE_BOS = 1,    /* the begin id first, if there is one */
-  HX_ENCODE_EOS = 2,    /* the end id last, if there is one */
-  HX_ENCODE_SPECIAL = 4 /* the text of a special token becomes its id; otherwise it is text like any other */
+  HX_ENCODE_BOS = 1,     /* the begin id first, if there is one */
+  HX_ENCODE_EOS = 2,     /* the end id last, if there is one */
+  HX_ENCODE_SPECIAL = 4, /* the text of a special token becomes its id; otherwise it is text like any other */
+  HX_ENCODE_WHOLE = 8    /* the begin and the end id where the tokenizer says that whole texts have them */
 };
 
 enum { HX_DECODE_WRITTEN = -2 };
