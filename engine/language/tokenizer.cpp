@@ -68,9 +68,10 @@ std::shared_ptr<const Tokenizer> Tokenizer::made(std::string_view bytes, const s
   const ItemPtr item = need_reader(HX_TOKENIZER, name, bytes, registry, options.tokenizer);
   const AttributeMap arguments = bind_texts(*item, options.options);
   const AttributeView argument_view(arguments), metadata_view(metadata.values());
-  const hx_tokenizer_source source = {
-      sizeof source,       0,          name.c_str(), bytes.data(), bytes.size(),
-      metadata_view.get(), neighbours, neighbours ? open_neighbour : nullptr};
+  const hx_tokenizer_source source = {sizeof source, 0,
+                                      name.c_str(),  bytes.data(),
+                                      bytes.size(),  metadata_view.get(),
+                                      neighbours,    neighbours ? open_neighbour : nullptr};
   void* object = nullptr;
   const hx_status status = table_of(*item).open(item->self, &source, argument_view.get(), &object);
   if (status != HX_OK) throw plugin_error(*item, status);

@@ -300,8 +300,8 @@ std::string_view text_of(const MappedFile& file) { return {static_cast<const cha
 
 ImportedModel read(const std::string& path, const ItemPtr& item, const ImportOptions& options, Files& files) {
   const auto file = files.mapped().front();  // the importer may add files
-  const hx_import_source source = {sizeof source, 0,           path.c_str(), file->data(), file->bytes(),
-                                   &files,        open_beside, open_memory};
+  const hx_import_source source = {sizeof source, 0,      path.c_str(), file->data(),
+                                   file->bytes(), &files, open_beside,  open_memory};
   const Description description(item, source, bind_texts(*item, options.options));
   const hx_imported_model& model = description.model();
   if (model.struct_size < sizeof model)

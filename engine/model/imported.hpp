@@ -80,8 +80,9 @@ std::string model_name(const std::string& file);
 // Throws ErrorKind::Weights if a further file of a model is not named by a name in its folder.
 void expect_neighbour(const std::string& name);
 
-// `path`: of a file or a folder. Throws ErrorKind::NoInput if the file cannot be read, ErrorKind::Weights if no importer reads it, it is malformed, or
-// a tensor lies outside it, and ErrorKind::Plugin if the importer describes what cannot be (a name twice).
+// `path`: of a file or a folder. Throws ErrorKind::NoInput if the file cannot be read, ErrorKind::Weights if no
+// importer reads it, it is malformed, or a tensor lies outside it, and ErrorKind::Plugin if the importer describes what
+// cannot be (a name twice).
 ImportedModel import_model(const std::string& path, Registry& registry, const ImportOptions& options = {});
 // Returns whether the bytes of a file are a model that an importer reads.
 bool is_importable(const std::string& path, std::string_view bytes, Registry& registry);

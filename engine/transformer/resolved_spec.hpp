@@ -68,8 +68,9 @@ class ResolvedSpec {
   int64_t context_ = 0, vocabulary_ = 0;
 };
 
-// The tensors of a model of which the metadata alone are known: those that the spec needs, in f32. The metadata give the
-// numbers of rows as "@len:TENSOR", and "huggingface.tied_embeddings" says whether a second candidate stands for a first.
+// The tensors of a model of which the metadata alone are known: those that the spec needs, in f32. The metadata give
+// the numbers of rows as "@len:TENSOR", and "huggingface.tied_embeddings" says whether a second candidate stands for a
+// first.
 TensorTypes planned_tensors(const specs::Spec& spec, const ModelMetadata& metadata, const SpecOverrides& overrides,
                             const std::string& model);
 

@@ -159,9 +159,8 @@ HARMONICS_FACE inline std::unique_ptr<HeldModel> held_model(ModelDescription des
   auto held = std::make_unique<HeldModel>();
   held->description = std::move(description);
   for (const TensorInFile& t : held->description.tensors)
-    held->all.push_back(
-        {sizeof(hx_imported_tensor), t.file, t.name.c_str(), make_type(t.dtype, t.shape), t.offset, t.bytes,
-         t.origin.empty() ? nullptr : t.origin.c_str()});
+    held->all.push_back({sizeof(hx_imported_tensor), t.file, t.name.c_str(), make_type(t.dtype, t.shape), t.offset,
+                         t.bytes, t.origin.empty() ? nullptr : t.origin.c_str()});
   for (const auto& [key, value] : held->description.metadata)
     std::visit([&, name = key.c_str()](const auto& v) { held->metadata.set(name, v); }, value);
   static_cast<hx_imported_model&>(*held) = {sizeof(hx_imported_model), static_cast<uint32_t>(held->all.size()),

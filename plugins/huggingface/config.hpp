@@ -11,7 +11,7 @@
 namespace huggingface {
 
 inline constexpr size_t kLongestConfig = 1 << 20;
-inline constexpr const char* kClass = "huggingface.architecture";  // metadata: the class of transformers
+inline constexpr const char* kClass = "huggingface.architecture";    // metadata: the class of transformers
 inline constexpr const char* kScaling = "huggingface.rope_scaling";  // metadata: its JSON, where GGUF has only factors
 
 struct Config {

@@ -83,7 +83,8 @@ std::string config_text(const MetadataMap& metadata, const Architecture& a, bool
   for (const auto& [setting, values] : a.expected)
     if (!values[size_t{0}].is_text() || setting.starts_with("hidden_") || setting.starts_with("position_"))
       config[setting] = first_of(values);
-  if (config.contains("query_pre_attn_scalar") || a.find_row("query_pre_attn_scalar")) config.erase("query_pre_attn_scalar");
+  if (config.contains("query_pre_attn_scalar") || a.find_row("query_pre_attn_scalar"))
+    config.erase("query_pre_attn_scalar");
   for (const auto& [setting, values] : a.expected)
     if (setting == "query_pre_attn_scalar") {
       const double heads = number_of(metadata, a.key("attention.head_count"), 1);
@@ -100,8 +101,8 @@ std::string config_text(const MetadataMap& metadata, const Architecture& a, bool
     config["rope_scaling"] = std::move(scaling);
   const int64_t blocks = static_cast<int64_t>(number_of(metadata, a.key("block_count"), 0));
   const MetadataRow* pattern_row = a.find_row("sliding_window_pattern");
-  const int64_t pattern =
-      pattern_row ? static_cast<int64_t>(number_of(metadata, a.key(pattern_row->key), 6)) : a.window_pattern.value_or(0);
+  const int64_t pattern = pattern_row ? static_cast<int64_t>(number_of(metadata, a.key(pattern_row->key), 6))
+                                      : a.window_pattern.value_or(0);
   if (pattern > 0) {
     json::array layers;
     for (int64_t i = 0; i < blocks; ++i)

@@ -48,9 +48,7 @@ struct Pieces {
     const auto* number = value_of<int64_t>(metadata, std::string("ggml.") + key + "_token_id");
     return number && *number >= 0 && static_cast<size_t>(*number) < tokens.size() ? *number : -1;
   }
-  const std::string* token(int64_t number) const {
-    return number < 0 ? nullptr : &tokens[static_cast<size_t>(number)];
-  }
+  const std::string* token(int64_t number) const { return number < 0 ? nullptr : &tokens[static_cast<size_t>(number)]; }
 
   const MetadataMap& metadata;
   std::vector<std::string> tokens;
@@ -71,13 +69,13 @@ json::array added_tokens(const Pieces& pieces) {
   for (size_t i = 0; i < pieces.tokens.size(); ++i) {
     const bool control = pieces.is(i, TokenKind::control);
     if (control || pieces.is(i, TokenKind::user_defined))
-      all.push_back({{"id", i},
-                     {"content", pieces.tokens[i]},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", control}});
+      all.push_back(json::object{{"id", i},
+                                 {"content", pieces.tokens[i]},
+                                 {"single_word", false},
+                                 {"lstrip", false},
+                                 {"rstrip", false},
+                                 {"normalized", false},
+                                 {"special", control}});
   }
   return all;
 }
@@ -88,20 +86,19 @@ json::value ends_around(const Pieces& pieces, int64_t bos, int64_t eos, bool beg
   json::object special;
   const auto put = [&](int64_t id) {
     const std::string& text = *pieces.token(id);
-    single.push_back({{"SpecialToken", {{"id", text}, {"type_id", 0}}}});
-    special[text] = {{"id", text}, {"ids", json::array{id}}, {"tokens", json::array{text}}};
+    single.push_back(json::object{{"SpecialToken", json::object{{"id", text}, {"type_id", 0}}}});
+    special[text] = json::object{{"id", text}, {"ids", json::array{id}}, {"tokens", json::array{text}}};
   };
   if (begins && bos >= 0) put(bos);
-  single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+  single.push_back(json::object{{"Sequence", json::object{{"id", "A"}, {"type_id", 0}}}});
   if (ends && eos >= 0) put(eos);
   if (special.empty()) return nullptr;
-  return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", single}, {"special_tokens", special}};
+  return json::object{
+      {"type", "TemplateProcessing"}, {"single", single}, {"pair", single}, {"special_tokens", special}};
 }
 
-json::array as_sequence(std::initializer_list<json::value> rules) { return json::array(rules); }
-
 json::value replace(const char* from, const char* to) {
-  return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
+  return json::object{{"type", "Replace"}, {"pattern", json::object{{"String", from}}}, {"content", to}};
 }
 
 void put_byte_pairs(const Pieces& pieces, json::object& file) {
@@ -114,17 +111,17 @@ void put_byte_pairs(const Pieces& pieces, json::object& file) {
   for (const Division& d : family.divisions) {
     if (d.kind != DivisionKind::split) continue;
     divided = true;
-    rules.push_back({{"type", "Split"},
-                     {"pattern", {{"Regex", d.pattern}}},
-                     {"behavior", "Isolated"},
-                     {"invert", false}});
+    rules.push_back(json::object{{"type", "Split"},
+                                 {"pattern", json::object{{"Regex", d.pattern}}},
+                                 {"behavior", "Isolated"},
+                                 {"invert", false}});
   }
   const bool words = !divided;
-  rules.push_back(
-      {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", words}});
-  file["normalizer"] = name == "qwen2" ? json::value{{"type", "NFC"}} : json::value(nullptr);
-  file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", rules}};
-  file["decoder"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
+  rules.push_back({{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", words}});
+  file["normalizer"] = name == "qwen2" ? json::value(json::object{{"type", "NFC"}}) : json::value(nullptr);
+  file["pre_tokenizer"] = json::object{{"type", "Sequence"}, {"pretokenizers", rules}};
+  file["decoder"] =
+      json::object{{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
   json::array merges;
   const auto* list = value_of<std::vector<std::string_view>>(pieces.metadata, "ggml.merges");
   if (!list) refuse_key("ggml.merges", "is no list of texts");
@@ -133,11 +130,16 @@ void put_byte_pairs(const Pieces& pieces, json::object& file) {
     if (space == std::string_view::npos) refuse_key("ggml.merges", "has an item that is no pair");
     merges.push_back(json::array{merge.substr(0, space), merge.substr(space + 1)});
   }
-  file["model"] = {{"type", "BPE"},          {"dropout", nullptr},
-                   {"unk_token", nullptr},   {"continuing_subword_prefix", ""},
-                   {"end_of_word_suffix", ""}, {"fuse_unk", false},
-                   {"byte_fallback", false}, {"ignore_merges", family.whole_words},
-                   {"vocab", vocab_of(pieces)}, {"merges", std::move(merges)}};
+  file["model"] = json::object{{"type", "BPE"},
+                               {"dropout", nullptr},
+                               {"unk_token", nullptr},
+                               {"continuing_subword_prefix", ""},
+                               {"end_of_word_suffix", ""},
+                               {"fuse_unk", false},
+                               {"byte_fallback", false},
+                               {"ignore_merges", family.whole_words},
+                               {"vocab", vocab_of(pieces)},
+                               {"merges", std::move(merges)}};
   file["post_processor"] = ends_around(pieces, pieces.id("bos"), pieces.id("eos"),
                                        truth_of(pieces.metadata, "ggml.add_bos_token", family.adds_bos),
                                        truth_of(pieces.metadata, "ggml.add_eos_token", false));
@@ -174,27 +176,29 @@ json::array merges_of(const Pieces& pieces) {
 
 void put_sentence_pieces(const Pieces& pieces, json::object& file) {
   const bool prefix = truth_of(pieces.metadata, "ggml.add_space_prefix", true);
-  const json::value spaces = replace(" ", kMark);
-  file["normalizer"] = {
-      {"type", "Sequence"},
-      {"normalizers", prefix ? as_sequence({{{"type", "Prepend"}, {"prepend", kMark}}, spaces}) : as_sequence({spaces})}};
+  json::array normalizers;
+  if (prefix) normalizers.push_back(json::object{{"type", "Prepend"}, {"prepend", kMark}});
+  normalizers.push_back(replace(" ", kMark));
+  file["normalizer"] = json::object{{"type", "Sequence"}, {"normalizers", normalizers}};
   file["pre_tokenizer"] = nullptr;
-  json::array decoders = as_sequence({replace(kMark, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}});
-  if (prefix) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
-  file["decoder"] = {{"type", "Sequence"}, {"decoders", decoders}};
+  json::array decoders;
+  decoders.push_back(replace(kMark, " "));
+  for (const char* type : {"ByteFallback", "Fuse"}) decoders.push_back(json::object{{"type", type}});
+  if (prefix) decoders.push_back(json::object{{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  file["decoder"] = json::object{{"type", "Sequence"}, {"decoders", decoders}};
   const std::string* unknown = pieces.token(pieces.id("unknown"));
-  file["model"] = {{"type", "BPE"},
-                   {"dropout", nullptr},
-                   {"unk_token", unknown ? json::value(*unknown) : json::value(nullptr)},
-                   {"continuing_subword_prefix", nullptr},
-                   {"end_of_word_suffix", nullptr},
-                   {"fuse_unk", true},
-                   {"byte_fallback", true},
-                   {"vocab", vocab_of(pieces)},
-                   {"merges", merges_of(pieces)}};
-  file["post_processor"] = ends_around(pieces, pieces.id("bos"), pieces.id("eos"),
-                                       truth_of(pieces.metadata, "ggml.add_bos_token", true),
-                                       truth_of(pieces.metadata, "ggml.add_eos_token", false));
+  file["model"] = json::object{{"type", "BPE"},
+                               {"dropout", nullptr},
+                               {"unk_token", unknown ? json::value(*unknown) : json::value(nullptr)},
+                               {"continuing_subword_prefix", nullptr},
+                               {"end_of_word_suffix", nullptr},
+                               {"fuse_unk", true},
+                               {"byte_fallback", true},
+                               {"vocab", vocab_of(pieces)},
+                               {"merges", merges_of(pieces)}};
+  file["post_processor"] =
+      ends_around(pieces, pieces.id("bos"), pieces.id("eos"), truth_of(pieces.metadata, "ggml.add_bos_token", true),
+                  truth_of(pieces.metadata, "ggml.add_eos_token", false));
 }
 
 std::string encoded(const std::vector<int64_t>& bytes) {
@@ -204,8 +208,7 @@ std::string encoded(const std::vector<int64_t>& bytes) {
     uint32_t bits = 0;
     for (size_t k = 0; k < 3; ++k)
       bits = bits << 8 | static_cast<uint32_t>(i + k < bytes.size() ? bytes[i + k] & 0xff : 0);
-    for (size_t k = 0; k < 4; ++k)
-      text += i + k > bytes.size() ? '=' : kDigits[bits >> (18 - 6 * k) & 63];
+    for (size_t k = 0; k < 4; ++k) text += i + k > bytes.size() ? '=' : kDigits[bits >> (18 - 6 * k) & 63];
   }
   return text;
 }
@@ -213,16 +216,16 @@ std::string encoded(const std::vector<int64_t>& bytes) {
 void put_unigram(const Pieces& pieces, json::object& file) {
   json::array normalizers;
   if (const auto* table = value_of<std::vector<int64_t>>(pieces.metadata, "ggml.precompiled_charsmap"))
-    normalizers.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", encoded(*table)}});
+    normalizers.push_back(json::object{{"type", "Precompiled"}, {"precompiled_charsmap", encoded(*table)}});
   if (truth_of(pieces.metadata, "ggml.remove_extra_whitespaces", false))
-    normalizers.push_back({{"type", "Replace"}, {"pattern", {{"Regex", " {2,}"}}}, {"content", " "}});
-  file["normalizer"] = normalizers.empty() ? json::value(nullptr)
-                                           : json::value{{"type", "Sequence"}, {"normalizers", normalizers}};
+    normalizers.push_back(
+        json::object{{"type", "Replace"}, {"pattern", json::object{{"Regex", " {2,}"}}}, {"content", " "}});
+  file["normalizer"] = normalizers.empty()
+                           ? json::value(nullptr)
+                           : json::value(json::object{{"type", "Sequence"}, {"normalizers", normalizers}});
   const bool prefix = truth_of(pieces.metadata, "ggml.add_space_prefix", true);
-  const json::value metaspace = {{"type", "Metaspace"},
-                                 {"replacement", kMark},
-                                 {"prepend_scheme", prefix ? "always" : "never"},
-                                 {"split", true}};
+  const json::object metaspace{
+      {"type", "Metaspace"}, {"replacement", kMark}, {"prepend_scheme", prefix ? "always" : "never"}, {"split", true}};
   file["pre_tokenizer"] = metaspace;
   file["decoder"] = metaspace;
   json::array vocab;
@@ -232,13 +235,13 @@ void put_unigram(const Pieces& pieces, json::object& file) {
     bytes = bytes || pieces.is(i, TokenKind::byte);
   }
   const int64_t unknown = pieces.id("unknown");
-  file["model"] = {{"type", "Unigram"},
-                   {"unk_id", unknown < 0 ? json::value(nullptr) : json::value(unknown)},
-                   {"vocab", std::move(vocab)},
-                   {"byte_fallback", bytes}};
-  file["post_processor"] = ends_around(pieces, pieces.id("bos"), pieces.id("eos"),
-                                       truth_of(pieces.metadata, "ggml.add_bos_token", false),
-                                       truth_of(pieces.metadata, "ggml.add_eos_token", true));
+  file["model"] = json::object{{"type", "Unigram"},
+                               {"unk_id", unknown < 0 ? json::value(nullptr) : json::value(unknown)},
+                               {"vocab", std::move(vocab)},
+                               {"byte_fallback", bytes}};
+  file["post_processor"] =
+      ends_around(pieces, pieces.id("bos"), pieces.id("eos"), truth_of(pieces.metadata, "ggml.add_bos_token", false),
+                  truth_of(pieces.metadata, "ggml.add_eos_token", true));
 }
 
 void put_word_pieces(Pieces pieces, json::object& file) {
@@ -251,19 +254,19 @@ void put_word_pieces(Pieces pieces, json::object& file) {
       text.insert(0, "##");
   }
   const bool lower = truth_of(pieces.metadata, "ggml.normalizer.lowercase", true);
-  file["normalizer"] = {{"type", "BertNormalizer"},
-                        {"clean_text", true},
-                        {"handle_chinese_chars", true},
-                        {"strip_accents", nullptr},
-                        {"lowercase", lower}};
-  file["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
-  file["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
+  file["normalizer"] = json::object{{"type", "BertNormalizer"},
+                                    {"clean_text", true},
+                                    {"handle_chinese_chars", true},
+                                    {"strip_accents", nullptr},
+                                    {"lowercase", lower}};
+  file["pre_tokenizer"] = json::object{{"type", "BertPreTokenizer"}};
+  file["decoder"] = json::object{{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
   const std::string* unknown = pieces.token(pieces.id("unknown"));
-  file["model"] = {{"type", "WordPiece"},
-                   {"unk_token", unknown ? *unknown : "[UNK]"},
-                   {"continuing_subword_prefix", "##"},
-                   {"max_input_chars_per_word", 100},
-                   {"vocab", vocab_of(pieces)}};
+  file["model"] = json::object{{"type", "WordPiece"},
+                               {"unk_token", unknown ? *unknown : "[UNK]"},
+                               {"continuing_subword_prefix", "##"},
+                               {"max_input_chars_per_word", 100},
+                               {"vocab", vocab_of(pieces)}};
   const int64_t separator = pieces.id("seperator");
   file["post_processor"] = ends_around(pieces, pieces.id("bos"), separator >= 0 ? separator : pieces.id("eos"),
                                        truth_of(pieces.metadata, "ggml.add_bos_token", true),

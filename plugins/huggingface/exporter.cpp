@@ -39,8 +39,8 @@ class Folder {
     const std::string name = text_of(model.metadata, "general.architecture");
     architecture_ = find_architecture(name);
     if (!architecture_)
-      throw Error(ErrorKind::Weights, "a model of the architecture " + shown_name(name) +
-                                          " cannot be written as a folder of Hugging Face")
+      throw Error(ErrorKind::Weights,
+                  "a model of the architecture " + shown_name(name) + " cannot be written as a folder of Hugging Face")
           .note("known are " + known_architectures());
     permuted_ = text_of(model.metadata, architecture_->key("rope.pairing")) != "half";
     for (const TensorToWrite& tensor : model.tensors) add(tensor);
@@ -48,8 +48,7 @@ class Folder {
 
   std::string config() const {
     bool tied = false;
-    for (const TensorRow& row : architecture_->tensors)
-      tied = tied || (!row.tied.empty() && !written_.count(row.hf));
+    for (const TensorRow& row : architecture_->tensors) tied = tied || (!row.tied.empty() && !written_.count(row.hf));
     MetadataMap metadata = model_.metadata;
     for (const auto& [name, w] : written_)
       for (const auto& [stored, setting] : {std::pair("model.embed_tokens.weight", "vocab_size"),
@@ -61,7 +60,9 @@ class Folder {
       if (w.shape.rank() > 1) types.insert(w.dtype);
     const DType dtype = types.size() == 1 ? *types.begin() : DType::F32;
     return config_text(metadata, *architecture_, tied, factors_,
-                       dtype == DType::F16 ? "float16" : dtype == DType::BF16 ? "bfloat16" : "float32");
+                       dtype == DType::F16    ? "float16"
+                       : dtype == DType::BF16 ? "bfloat16"
+                                              : "float32");
   }
 
   void write(const ExportSink& sink) const {
@@ -139,8 +140,8 @@ class Folder {
     std::string permuted;
     if (permuted_ && !w.row->permute.empty()) {
       const auto rows = static_cast<uint64_t>(w.shape.rank() ? w.shape[0] : 0);
-      const auto heads = static_cast<uint64_t>(
-          std::max(0.0, number_of(model_.metadata, architecture_->key(w.row->permute), 0)));
+      const auto heads =
+          static_cast<uint64_t>(std::max(0.0, number_of(model_.metadata, architecture_->key(w.row->permute), 0)));
       if (heads == 0 || rows % (2 * heads) != 0) refuse_tensor(name, "has rows that are no pairs of all heads");
       permuted.resize(bytes.size());
       interleave_rows(bytes.data(), permuted.data(), bytes.size(), rows, heads, true);

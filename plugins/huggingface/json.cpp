@@ -41,8 +41,8 @@ Node Node::parse(std::string_view text, const std::string& path, size_t most) {
     parser.finish(failure);
   }
   if (failure)
-    refuse(path, "is no JSON: line " + std::to_string(line_of(text, std::min(read, text.size()))) + ": " +
-                     failure.message());
+    refuse(path,
+           "is no JSON: line " + std::to_string(line_of(text, std::min(read, text.size()))) + ": " + failure.message());
   return Node(std::make_shared<const json::value>(parser.release()), path);
 }
 
@@ -61,8 +61,7 @@ Node Node::operator[](std::string_view key) const {
 }
 
 Node Node::operator[](size_t index) const {
-  return child(is_list() && index < size() ? &value_->get_array()[index] : nullptr,
-               "[" + std::to_string(index) + "]");
+  return child(is_list() && index < size() ? &value_->get_array()[index] : nullptr, "[" + std::to_string(index) + "]");
 }
 
 size_t Node::size() const {

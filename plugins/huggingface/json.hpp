@@ -24,14 +24,14 @@ class Node {
 
   // Of an object; an item that is missing if there is no such key, or if this item is missing or null.
   Node operator[](std::string_view key) const;
-  Node operator[](size_t index) const;                         // of a list
-  bool has() const { return value_ && !value_->is_null(); }    // false: missing or null
+  Node operator[](size_t index) const;                       // of a list
+  bool has() const { return value_ && !value_->is_null(); }  // false: missing or null
   bool is_object() const { return value_ && value_->is_object(); }
   bool is_list() const { return value_ && value_->is_array(); }
   bool is_text() const { return value_ && value_->is_string(); }
   bool is_number() const { return value_ && value_->is_number(); }
   bool is_whole() const { return value_ && (value_->is_int64() || value_->is_uint64()); }
-  size_t size() const;  // of a list or an object
+  size_t size() const;                                             // of a list or an object
   std::vector<std::pair<std::string_view, Node>> entries() const;  // of an object
 
   // Throw ErrorKind::Weights with file and place if the item is missing or of another kind.
@@ -45,7 +45,7 @@ class Node {
   int64_t integer(int64_t otherwise) const { return has() ? integer() : otherwise; }
 
   const json::value& value() const { return *value_; }  // only if has()
-  const std::string& place() const { return place_; }  // ".rope_scaling.factor"
+  const std::string& place() const { return place_; }   // ".rope_scaling.factor"
   [[noreturn]] void fail(const std::string& what) const;
   std::string shown() const;  // its JSON, shortened
 

@@ -22,8 +22,8 @@ Architecture architecture_of(const Node& spec) {
   if (mapping["window_pattern"].has()) a.window_pattern = mapping["window_pattern"].integer();
   for (size_t i = 0; i < mapping["metadata"].size(); ++i) {
     const Node row = mapping["metadata"][i];
-    a.metadata.push_back({std::string(row["key"].text()), std::string(row["config"].text()), row["default"],
-                          row["real"].truth(false)});
+    a.metadata.push_back(
+        {std::string(row["key"].text()), std::string(row["config"].text()), row["default"], row["real"].truth(false)});
   }
   for (const auto& [setting, values] : mapping["expected"].entries()) a.expected.emplace_back(setting, values);
   for (size_t i = 0; i < mapping["tensors"].size(); ++i) {

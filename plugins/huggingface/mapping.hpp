@@ -29,16 +29,16 @@ struct MetadataRow {
 };
 
 struct Architecture {
-  std::string name;                                            // general.architecture
-  std::vector<std::pair<std::string, std::string>> classes;    // of transformers, with their model_type
-  bool tied = false;                                           // where config.json does not say
-  std::string prefix;                                          // that names of tensors may have in front
-  std::map<std::string, Node> constants;                       // of the metadata
-  std::optional<int64_t> window_pattern;                       // of every so many blocks one sees all
+  std::string name;                                          // general.architecture
+  std::vector<std::pair<std::string, std::string>> classes;  // of transformers, with their model_type
+  bool tied = false;                                         // where config.json does not say
+  std::string prefix;                                        // that names of tensors may have in front
+  std::map<std::string, Node> constants;                     // of the metadata
+  std::optional<int64_t> window_pattern;                     // of every so many blocks one sees all
   std::vector<MetadataRow> metadata;
-  std::vector<std::pair<std::string, Node>> expected;          // what settings may be, where they are given
+  std::vector<std::pair<std::string, Node>> expected;  // what settings may be, where they are given
   std::vector<TensorRow> tensors;
-  std::vector<std::string> ignored;                            // tensors that change no result
+  std::vector<std::string> ignored;  // tensors that change no result
 
   const MetadataRow* find_row(std::string_view config) const;
   std::string key(const std::string& row_key) const { return row_key[0] == '@' ? row_key : name + "." + row_key; }

@@ -61,8 +61,8 @@ void read_yarn(const Node& scaling, double factor, const Node& config, Config& t
   const Node context = scaling["original_max_position_embeddings"];
   to.metadata[a.key("rope.scaling.original_context_length")] =
       context.has() ? context.integer() : config["max_position_embeddings"].integer();
-  for (const auto& [name, key] : {std::pair("beta_fast", "rope.scaling.yarn_beta_fast"),
-                                  std::pair("beta_slow", "rope.scaling.yarn_beta_slow")})
+  for (const auto& [name, key] :
+       {std::pair("beta_fast", "rope.scaling.yarn_beta_fast"), std::pair("beta_slow", "rope.scaling.yarn_beta_slow")})
     if (scaling[name].has()) to.metadata[a.key(key)] = positive(scaling[name]);
   if (scaling["attention_factor"].has())  // GGUF's comes on top of the usual one
     to.metadata[a.key("rope.scaling.attn_factor")] =
@@ -76,8 +76,8 @@ void read_rope(const Node& config, Config& to) {
   if (!a.find_row("rope_theta")) return;
   const int64_t head = to.count("attention.key_length", 0);
   const Node scaling = scaling_of(config);
-  const Node share = config["partial_rotary_factor"].has() ? config["partial_rotary_factor"]
-                                                           : scaling["partial_rotary_factor"];
+  const Node share =
+      config["partial_rotary_factor"].has() ? config["partial_rotary_factor"] : scaling["partial_rotary_factor"];
   const double part = share.number(1.0);
   if (!(part > 0 && part <= 1)) share.fail("is " + share.shown() + "; it must be above 0 and at most 1");
   to.metadata[a.key("rope.dimension_count")] = static_cast<int64_t>(static_cast<double>(head) * part);
@@ -88,8 +88,7 @@ void read_rope(const Node& config, Config& to) {
     const Llama3 rule{positive(scaling["factor"]), positive(scaling["low_freq_factor"]),
                       positive(scaling["high_freq_factor"]), positive(scaling["original_max_position_embeddings"])};
     if (head < 2 || head > 1 << 16) config["head_dim"].fail("is " + std::to_string(head));
-    to.rope_factors =
-        rule.factors(head, number_of(to.metadata, a.key("rope.freq_base"), 10000));
+    to.rope_factors = rule.factors(head, number_of(to.metadata, a.key("rope.freq_base"), 10000));
     to.metadata[kScaling] = json::serialize(scaling.value());
     return;
   }
@@ -111,8 +110,7 @@ json::value rope_scaling(const MetadataMap& metadata, const Architecture& a, con
     if (const auto kept = metadata.find(kScaling); kept != metadata.end()) {
       const Node scaling = Node::parse(std::get<std::string>(kept->second), kScaling, kLongestConfig);
       const Llama3 rule{scaling["factor"].number(), scaling["low_freq_factor"].number(),
-                        scaling["high_freq_factor"].number(),
-                        scaling["original_max_position_embeddings"].number()};
+                        scaling["high_freq_factor"].number(), scaling["original_max_position_embeddings"].number()};
       if (rule.factors(width, base) == factors) return scaling.value();
     }
     Llama3 rule;
@@ -121,11 +119,11 @@ json::value rope_scaling(const MetadataMap& metadata, const Architecture& a, con
     for (size_t i = 0; i < factors.size(); ++i)
       if (!(std::abs(usual[i] - factors[i]) <= 1e-5F * usual[i]))
         throw Error(ErrorKind::Weights, "the tensor 'rope_freqs.weight' has factors that no rule of config.json gives");
-    return {{"rope_type", "llama3"},
-            {"factor", rule.factor},
-            {"low_freq_factor", rule.low},
-            {"high_freq_factor", rule.high},
-            {"original_max_position_embeddings", static_cast<int64_t>(rule.context)}};
+    return json::object{{"rope_type", "llama3"},
+                        {"factor", rule.factor},
+                        {"low_freq_factor", rule.low},
+                        {"high_freq_factor", rule.high},
+                        {"original_max_position_embeddings", static_cast<int64_t>(rule.context)}};
   }
   const auto type = metadata.find(a.key("rope.scaling.type"));
   if (type == metadata.end() || !std::holds_alternative<std::string>(type->second)) return nullptr;

@@ -97,9 +97,8 @@ json::array added_of(const Node& config) {
     added.push_back(std::move(entry));
     if (static_cast<int64_t>(added.size()) > kMostAdded) all.fail("has too many tokens");
   }
-  std::sort(added.begin(), added.end(), [](const json::value& a, const json::value& b) {
-    return a.at("id").get_int64() < b.at("id").get_int64();
-  });
+  std::sort(added.begin(), added.end(),
+            [](const json::value& a, const json::value& b) { return a.at("id").get_int64() < b.at("id").get_int64(); });
   return added;
 }
 
@@ -198,8 +197,8 @@ uint32_t TokenizerFormat::probe(const FileStart& file) const {
   if (file.first.find('{') == std::string_view::npos) return HX_PROBE_NO;
   const auto holds = [&](const char* key) { return file.first.find(key) != std::string_view::npos; };
   if (file.name == kTokenizer) return HX_PROBE_CERTAIN;
-  if (file.name == "config.json") return holds("\"architectures\"") || holds("\"model_type\"") ? HX_PROBE_LIKELY
-                                                                                              : HX_PROBE_NO;
+  if (file.name == "config.json")
+    return holds("\"architectures\"") || holds("\"model_type\"") ? HX_PROBE_LIKELY : HX_PROBE_NO;
   return holds("\"added_tokens\"") && holds("\"normalizer\"") ? HX_PROBE_LIKELY : HX_PROBE_NO;
 }
 
@@ -217,8 +216,8 @@ std::unique_ptr<TextTokenizer> TokenizerFormat::open(const TokenizerSource& sour
   const Node config = Node::parse(source.bytes(), path, kLongestSettings);
   auto read = read_folder_tokenizer(beside(source), path, config["vocab_size"].integer(0));
   if (!read)
-    throw Error(ErrorKind::Weights, "beside '" + path + "' there is no tokenizer: neither " + kTokenizer + " nor " +
-                                        kVocabulary)
+    throw Error(ErrorKind::Weights,
+                "beside '" + path + "' there is no tokenizer: neither " + kTokenizer + " nor " + kVocabulary)
         .note("give the model's tokenizer as a file of its own: --tokenizer FILE");
   return make_tokenizer(std::move(read->vocabulary), path);
 }

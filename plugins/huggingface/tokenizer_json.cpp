@@ -56,7 +56,8 @@ void read_merges(const Node& merges, Vocabulary& to) {
     }
     const std::string_view text = merge.text();
     const size_t space = text.find(' ', 1);
-    if (space == std::string_view::npos || space + 1 == text.size()) merge.fail("is " + merge.shown() + ", and no pair");
+    if (space == std::string_view::npos || space + 1 == text.size())
+      merge.fail("is " + merge.shown() + ", and no pair");
     to.merges.push_back({std::string(text.substr(0, space)), std::string(text.substr(space + 1))});
   }
 }
@@ -90,8 +91,8 @@ void read_unigram(const Node& model, Vocabulary& to) {
   const Node vocab = model["vocab"];
   if (!vocab.is_list() || vocab.size() > static_cast<size_t>(kMostTokens)) vocab.fail("is no list of tokens");
   for (size_t i = 0; i < vocab.size(); ++i)
-    to.tokens.push_back({std::string(vocab[i][size_t{0}].text()), TokenKind::normal,
-                         static_cast<float>(vocab[i][size_t{1}].number())});
+    to.tokens.push_back(
+        {std::string(vocab[i][size_t{0}].text()), TokenKind::normal, static_cast<float>(vocab[i][size_t{1}].number())});
   if (model["unk_id"].has()) {
     const int64_t unknown = model["unk_id"].integer();
     if (unknown < 0 || static_cast<size_t>(unknown) >= to.tokens.size()) model["unk_id"].fail("is no token");

@@ -26,7 +26,9 @@ void for_each_rule(const Node& node, const char* list, const Body& each) {
   for (size_t i = 0; i < rules.size(); ++i) for_each_rule(rules[i], list, each);
 }
 
-[[noreturn]] void unknown_rule(const Node& node) { node["type"].fail("is " + node["type"].shown() + ", which is not known"); }
+[[noreturn]] void unknown_rule(const Node& node) {
+  node["type"].fail("is " + node["type"].shown() + ", which is not known");
+}
 
 std::string decoded(const Node& node) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

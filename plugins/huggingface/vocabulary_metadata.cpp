@@ -11,10 +11,9 @@ using namespace harmonics::tokens;
 
 namespace {
 
-constexpr const char* kSpaceMark = "\xE2\x96\x81";  // U+2581
+constexpr const char* kMarkOfSpace = "\xE2\x96\x81";  // U+2581
 
-std::vector<std::string_view> kept_views(std::vector<std::string> texts,
-                                         std::vector<std::vector<std::string>>& kept) {
+std::vector<std::string_view> kept_views(std::vector<std::string> texts, std::vector<std::vector<std::string>>& kept) {
   const std::vector<std::string>& all = kept.emplace_back(std::move(texts));
   return {all.begin(), all.end()};
 }
@@ -35,7 +34,7 @@ void mark_words(Vocabulary& vocabulary) {
     if (token.text.starts_with("##"))
       token.text.erase(0, 2);
     else if (!(token.text.front() == '[' && token.text.back() == ']'))
-      token.text.insert(0, kSpaceMark);
+      token.text.insert(0, kMarkOfSpace);
   }
 }
 
@@ -115,12 +114,12 @@ void add_tokenizer_metadata(const FolderTokenizer& tokenizer, const std::string&
     to["tokenizer.ggml.merges"] = kept_views(std::move(merges), kept);
   }
   const bool bert = kind == "bert";
-  for (const auto& [key, id] : {std::pair("tokenizer.ggml.bos_token_id", vocabulary.bos),
-                                std::pair(bert ? "tokenizer.ggml.seperator_token_id" : "tokenizer.ggml.eos_token_id",
-                                          vocabulary.eos),
-                                std::pair("tokenizer.ggml.unknown_token_id", vocabulary.unknown),
-                                std::pair("tokenizer.ggml.padding_token_id", vocabulary.padding),
-                                std::pair("tokenizer.ggml.mask_token_id", vocabulary.mask)})
+  for (const auto& [key, id] :
+       {std::pair("tokenizer.ggml.bos_token_id", vocabulary.bos),
+        std::pair(bert ? "tokenizer.ggml.seperator_token_id" : "tokenizer.ggml.eos_token_id", vocabulary.eos),
+        std::pair("tokenizer.ggml.unknown_token_id", vocabulary.unknown),
+        std::pair("tokenizer.ggml.padding_token_id", vocabulary.padding),
+        std::pair("tokenizer.ggml.mask_token_id", vocabulary.mask)})
     if (id >= 0) to[key] = int64_t{id};
   to["tokenizer.ggml.add_bos_token"] = vocabulary.adds_bos;
   to["tokenizer.ggml.add_eos_token"] = vocabulary.adds_eos;

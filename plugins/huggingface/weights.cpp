@@ -17,7 +17,7 @@ using namespace harmonics;
 namespace {
 
 constexpr size_t kLongestIndex = 64 << 20;
-constexpr size_t kListed = 8;        // names in a message
+constexpr size_t kListed = 8;  // names in a message
 constexpr int64_t kMostBlocks = 100'000;
 
 void add_file(const ImportSource& source, const std::string& name, StoredWeights& to) {
@@ -81,8 +81,7 @@ class Adding {
     const bool narrow = weight.shape.size() == 1 && (weight.dtype == DType::F16 || weight.dtype == DType::BF16);
     if (has_expert(row.hf)) {
       if (whole) return stack(name, mapped);
-      for (const auto& [e, stored] : mapped.parts)
-        as_it_is(name + "[" + std::to_string(e) + "]", stored);
+      for (const auto& [e, stored] : mapped.parts) as_it_is(name + "[" + std::to_string(e) + "]", stored);
     } else if (row.add != 0 || narrow) {
       widen(name, first, static_cast<float>(row.add));
     } else if (whole && !row.permute.empty()) {
@@ -127,7 +126,8 @@ class Adding {
 
   void permute(const std::string& name, const std::string& stored, int64_t heads) {
     const StoredWeight& weight = weights_.at(stored);
-    const uint64_t rows = weight.shape.empty() ? 0 : weight.shape[0], n = static_cast<uint64_t>(std::max(heads, int64_t{0}));
+    const uint64_t rows = weight.shape.empty() ? 0 : weight.shape[0],
+                   n = static_cast<uint64_t>(std::max(heads, int64_t{0}));
     if (n == 0 || rows % (2 * n) != 0)
       refuse(source_.path(), "has the tensor " + both(stored, name) + " of " + std::to_string(rows) + " rows, and " +
                                  std::to_string(heads) + " heads need pairs of rows");
@@ -179,8 +179,8 @@ StoredWeights read_weights(const ImportSource& source) {
     map = index_of(source);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::NoInput) throw;
-    throw Error(ErrorKind::NoInput, std::string("beside '") + source.path() + "' there is neither " + kWeights +
-                                        " nor " + kIndex)
+    throw Error(ErrorKind::NoInput,
+                std::string("beside '") + source.path() + "' there is neither " + kWeights + " nor " + kIndex)
         .note("weights are read from safetensors files");
   }
   std::set<std::string> files;

@@ -82,9 +82,9 @@ void print_model(const ResolvedSpec& resolved, const ImportedModel& imported, DT
   print("weights\n");
   for (const auto& [name, weight] : resolved.weights())
     print("  {:<40} {}\n", name,
-          weight.parameter.empty() ? "is not in the file"
-                                   : resolved.tensors().at(weight.source).str() +
-                                         (weight.source == name ? "" : ", from " + weight.source));
+          weight.parameter.empty()
+              ? "is not in the file"
+              : resolved.tensors().at(weight.source).str() + (weight.source == name ? "" : ", from " + weight.source));
   const auto caches = caches_of(resolved, cache);
   uint64_t bytes = 0;
   for (const auto& [name, each] : caches) bytes += each;
@@ -106,12 +106,8 @@ json::object model_json(const ResolvedSpec& resolved, const ImportedModel& impor
   }
   for (const auto& [name, bytes] : caches_of(resolved, cache))
     caches.push_back(json::object{{"name", name}, {"bytes_per_token", bytes}});
-  return json::object{{"file", imported.path},
-                      {"spec", resolved.spec().path},
-                      {"parameters", parameters_of(resolved)},
-                      {"variables", variables},
-                      {"weights", weights},
-                      {"caches", caches}};
+  return json::object{{"file", imported.path},  {"spec", resolved.spec().path}, {"parameters", parameters_of(resolved)},
+                      {"variables", variables}, {"weights", weights},           {"caches", caches}};
 }
 
 }  // namespace

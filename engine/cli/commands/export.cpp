@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "engine/cli/commands/command.hpp"
+#include "engine/cli/run/whole_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/model/exported.hpp"
@@ -23,15 +24,6 @@ std::pair<std::string, std::string> option_of(const std::string& text) {
   if (at == std::string::npos || at == 0)
     throw Error(ErrorKind::Usage, fmt::format("--option takes NAME=VALUE, not '{}'", text));
   return {text.substr(0, at), text.substr(at + 1)};
-}
-
-// With all metadata, if the importer leaves some out otherwise.
-ImportedModel import_whole(const std::string& path, Registry& registry) {
-  ImportedModel model = import_model(path, registry);
-  const auto& arguments = model.importer->arguments;
-  const bool whole = std::any_of(arguments.begin(), arguments.end(),
-                                 [](const ArgumentSpec& a) { return a.name == "whole" && a.type == HX_ARG_BOOL; });
-  return whole ? import_model(path, registry, {model.importer->name, {{"whole", "true"}}}) : model;
 }
 
 ExportResult export_weights(const std::string& from, const std::string& to, Registry& registry,

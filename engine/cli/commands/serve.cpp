@@ -92,6 +92,7 @@ int serve_language_model(const Options& options) {
   ContinuationSettings usual = continuation_settings(options, *model.tokenizer);
   usual.tokens = served_model(model, options).context;  // until the model or the context ends the text
   usual.ends = answer_ends(*model.tokenizer);
+  for (const int32_t id : model.ends()) usual.ends.push_back(id);
   usual.pieces = token_texts(*model.tokenizer);
   TextWorker worker(model.decoder, *model.tokenizer,
                     {static_cast<size_t>(options.sequences), static_cast<size_t>(options.queue), options.context});
