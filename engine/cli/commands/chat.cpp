@@ -64,6 +64,7 @@ class Chat {
         chat_(session_, *model.tokenizer, format_, options.overflow == "shift" ? Overflow::shift : Overflow::stop),
         settings_(continuation_settings(options, *model.tokenizer)) {
     settings_.ends = answer_ends(*model.tokenizer);
+    for (const int32_t id : model.ends()) settings_.ends.push_back(id);
     chat_.now = std::time(nullptr);
     chat_.set_system(options.system);
   }

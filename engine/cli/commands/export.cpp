@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "engine/cli/commands/command.hpp"
+#include "engine/cli/run/whole_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/model/exported.hpp"
@@ -25,15 +26,6 @@ std::pair<std::string, std::string> option_of(const std::string& text) {
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
-// With all metadata, if the importer leaves some out otherwise.
-ImportedModel import_whole(const std::string& path, Registry& registry) {
-  ImportedModel model = import_model(path, registry);
-  const auto& arguments = model.importer->arguments;
-  const bool whole = std::any_of(arguments.begin(), arguments.end(),
-                                 [](const ArgumentSpec& a) { return a.name == "whole" && a.type == HX_ARG_BOOL; });
-  return whole ? import_model(path, registry, {model.importer->name, {{"whole", "true"}}}) : model;
-}
-
 ExportResult export_weights(const std::string& from, const std::string& to, Registry& registry,
                             const ExportOptions& how) {
   TensorFile file = read_weights(from);
@@ -48,9 +40,7 @@ ExportResult export_weights(const std::string& from, const std::string& to, Regi
 
 ExportResult export_file(const std::string& from, const std::string& to, const ExportOptions& how) {
   Registry& registry = Registry::global();
-  const auto file = MappedFile::open(from);
-  if (!is_importable(from, {static_cast<const char*>(file->data()), file->bytes()}, registry))
-    return export_weights(from, to, registry, how);
+  if (!is_model(from, registry)) return export_weights(from, to, registry, how);
   const ImportedModel model = import_whole(from, registry);
   return export_model(model.tensors, model.metadata.values(), to, registry, how, [&] { model.expect_whole(); });
 }

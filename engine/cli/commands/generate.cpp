@@ -80,7 +80,8 @@ int generate_command(const Options& given) {
   const std::shared_ptr<const Tokenizer>& tokenizer = model.tokenizer;
   Session session(model.decoder, options.context, options.context > 0);
   if (!options.perplexity.empty()) return print_perplexity(options, model, session);
-  const ContinuationSettings settings = continuation_settings(options, *tokenizer);
+  ContinuationSettings settings = continuation_settings(options, *tokenizer);
+  settings.ends = model.ends();
   std::string text;
   const Continuation done = continue_text(session, *tokenizer, options.prompt, settings, [&](const std::string& more) {
     if (text.empty() && !options.json) print_data(options.prompt);  // only now is it known to fit

@@ -8,6 +8,7 @@
 #include <harmonics/element_type.hpp>
 
 #include "engine/cli/commands/command.hpp"
+#include "engine/cli/run/whole_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/model/quantize.hpp"
@@ -45,7 +46,9 @@ int quantize_command(const Options& options) {
       options.run.threads > 0 ? options.run.threads : static_cast<int>(std::thread::hardware_concurrency()));
   TenthLines lines(options.quiet || options.json);
   const QuantizeOptions how{options.weight_type.value_or(DType::Q8_0), options.requantize};
-  const QuantizeResult result = quantize_gguf(from, to, how, *executor, [&](double fraction) { lines.show(fraction); });
+  const AsGguf source(from, to);
+  const QuantizeResult result =
+      quantize_gguf(source.path(), to, how, *executor, [&](double fraction) { lines.show(fraction); });
   if (options.json) {
     print_json(boost::json::object{{"version", 1},
                                    {"from", from},

@@ -7,7 +7,7 @@
 #include <queue>
 #include <vector>
 
-namespace gguf {
+namespace harmonics::tokens {
 
 // A part of the text, and the symbol that it is.
 struct Symbol {
@@ -62,4 +62,4 @@ std::vector<Symbol> merge_pairs(std::vector<Symbol> symbols, Join join) {
   return result;
 }
 
-}  // namespace gguf
+}  // namespace harmonics::tokens
