@@ -12,12 +12,19 @@
 
 #include "engine/language/decoder.hpp"
 #include "engine/language/sampler.hpp"
+#include "engine/language/speculation.hpp"
 #include "engine/language/stop_texts.hpp"
 #include "engine/language/token_constraint.hpp"
 #include "engine/language/tokenizer.hpp"
 #include "engine/language/whole_characters.hpp"
 
 namespace harmonics::engine {
+
+// What happens to a text or a conversation that no longer fits into the context.
+enum class Overflow {
+  stop,   // it ends
+  shift,  // of a text, half of the tokens behind the first ones go; of a conversation, the oldest messages
+};
 
 struct ContinuationSettings : SamplerSettings {
   int64_t tokens = 256;  // at most
@@ -27,6 +34,11 @@ struct ContinuationSettings : SamplerSettings {
   std::shared_ptr<const Grammar> grammar;                  // that the text follows; null: none
   std::shared_ptr<const std::vector<std::string>> pieces;  // token_texts(), for the grammar
   std::optional<size_t> log_probabilities;                 // of each token, beside so many of the most likely ones
+  Overflow overflow = Overflow::stop;
+  int64_t keep = 0;                  // first tokens that Overflow::shift leaves
+  std::shared_ptr<Drafter> drafter;  // null: the model chooses each token in a run of its own
+  int64_t draft_tokens = 8;          // that one run verifies at most
+  std::optional<SamplerState> from;  // of a text that goes on
 };
 
 enum class EndOfText {
@@ -45,7 +57,9 @@ struct GeneratedToken {
 
 struct Continuation {
   int64_t prompt_tokens = 0, tokens = 0;
-  int64_t reused_tokens = 0;  // of the prompt, already in the session
+  int64_t reused_tokens = 0;          // of the prompt, already in the session
+  int64_t drafted = 0, accepted = 0;  // tokens of the drafter, and those of them that the text has
+  int64_t shifts = 0;                 // times that the context was full
   double prompt_seconds = 0, seconds = 0;
   EndOfText end = EndOfText::tokens;
   std::vector<GeneratedToken> chosen;  // with log_probabilities
@@ -67,17 +81,30 @@ class Generation {
   std::string step(int64_t chunk = 256);
   bool is_over() const { return over_; }
   const Continuation& done() const { return done_; }
+  // Prompt and text, without what Overflow::shift dropped.
+  std::span<const int32_t> tokens() const { return text_; }
+  SamplerState sampler_state() const { return sampler_.state(); }
 
  private:
   std::string choose();
+  void read();
+  void shift();
+  void drop_drafts();
+  int64_t length() const;
   std::string finish(EndOfText end);
 
   Session& session_;
   const Tokenizer& tokenizer_;
   const ContinuationSettings settings_;
-  std::vector<int32_t> ids_;
-  size_t read_ = 0;  // of ids_
+  std::vector<int32_t> text_;     // prompt and chosen tokens
+  size_t prompt_ = 0, read_ = 0;  // tokens of the prompt, and those in the session
   std::span<const float> scores_;
+  // The session holds drafted tokens behind its first base_, of which the first verified_ are the text's. scores_ is
+  // the row of that number in rows_.
+  std::vector<DraftedToken> drafted_;
+  std::vector<float> rows_;
+  int64_t base_ = 0;
+  size_t verified_ = 0;
   Sampler sampler_;
   std::optional<TokenConstraint> constraint_;
   WholeCharacters characters_;
@@ -87,10 +114,17 @@ class Generation {
   bool over_ = false;
 };
 
+// The scores after each of the tokens, which are appended in one run: [tokens, vocabulary].
+std::vector<float> scores_of_each(Session& session, std::span<const int32_t> tokens);
+
 // Appends the prompt to the session and then tokens one by one; `emit` receives the text of the tokens, not the
 // prompt's, in whole UTF-8 characters. Throws ErrorKind::Usage if the prompt does not fit into the context and
 // ErrorKind::Diverged if scores are not finite.
 Continuation continue_text(Session& session, const Tokenizer& tokenizer, std::string_view prompt,
                            const ContinuationSettings& settings, const std::function<void(const std::string&)>& emit);
+// The same for a text that `ids` begin; `ended` sees it before it goes. May be empty.
+Continuation continue_tokens(Session& session, const Tokenizer& tokenizer, std::vector<int32_t> ids,
+                             const ContinuationSettings& settings, const std::function<void(const std::string&)>& emit,
+                             const std::function<void(const Generation&)>& ended = {});
 
 }  // namespace harmonics::engine
