@@ -97,14 +97,23 @@ Generation::Generation(Session& session, const Tokenizer& tokenizer, std::vector
 std::string Generation::step(int64_t chunk) {
   if (over_) return "";
   const auto begin = TextClock::now();
-  if (read_ < prompt_) {
-    const size_t count = std::min(prompt_ - read_, static_cast<size_t>(std::max<int64_t>(chunk, 1)));
-    scores_ = session_.append(std::span(text_).subspan(read_, count));
-    read_ += count;
-    done_.prompt_seconds += since(begin);
-    return "";
-  }
-  std::string text = choose();
+  const std::span<const int32_t> tokens = wanted(chunk);
+  const std::span<const float> scores = in_prompt() ? session_.append(tokens) : next_scores();
+  return take(tokens.size(), scores, since(begin));
+}
+
+std::span<const int32_t> Generation::wanted(int64_t chunk) const {
+  if (!in_prompt()) return {&previous_, 1};
+  const auto most = static_cast<size_t>(std::max<int64_t>(chunk, 1));
+  return std::span(text_).subspan(read_, std::min(prompt_ - read_, most));
+}
+
+std::string Generation::take(size_t appended, std::span<const float> scores, double seconds) {
+  (in_prompt() ? done_.prompt_seconds : done_.seconds) += seconds;
+  if (in_prompt()) read_ += appended;
+  if (in_prompt()) return "";
+  const auto begin = TextClock::now();
+  std::string text = choose(scores);
   done_.seconds += since(begin);
   return text;
 }
@@ -119,31 +128,29 @@ void Generation::drop_drafts() {
   drafted_.clear();
 }
 
-// Computes the scores after the last token, unless an earlier run has done it.
-void Generation::read() {
+// The scores after the last token, which an earlier run may have computed.
+std::span<const float> Generation::next_scores() {
+  const auto row = [&](size_t number) {
+    const size_t width = rows_.size() / (drafted_.size() + 1);
+    return std::span<const float>(rows_).subspan(number * width, width);
+  };
   if (verified_ < drafted_.size() && drafted_[verified_].id == previous_) {
-    ++verified_;
     ++done_.accepted;
-    const auto width = rows_.size() / (drafted_.size() + 1);
-    scores_ = std::span(rows_).subspan(verified_ * width, width);
-    return;
+    return row(++verified_);
   }
   drop_drafts();
   if (session_.length() == session_.context()) shift();
   const int64_t most = std::min(
       {settings_.draft_tokens, session_.context() - session_.length() - 1, settings_.tokens - done_.tokens - 1});
   if (settings_.drafter && most > 0) drafted_ = settings_.drafter->draft(text_, most, sampler_);
-  if (drafted_.empty()) {
-    scores_ = session_.append({&previous_, 1});
-    return;
-  }
+  if (drafted_.empty()) return session_.append({&previous_, 1});
   std::vector<int32_t> ids{previous_};
   for (const DraftedToken& token : drafted_) ids.push_back(token.id);
   base_ = session_.length() + 1;
   verified_ = 0;
   done_.drafted += static_cast<int64_t>(drafted_.size());
   rows_ = scores_of_each(session_, ids);
-  scores_ = std::span(rows_).first(rows_.size() / ids.size());
+  return row(0);
 }
 
 // The tokens that stay are read again at their new places, so that the text is one that the model could have read.
@@ -157,17 +164,16 @@ void Generation::shift() {
   ++done_.shifts;
 }
 
-std::string Generation::choose() {
-  if (done_.tokens > 0) read();
-  expect_finite(scores_, done_.tokens);
+std::string Generation::choose(std::span<const float> scores) {
+  expect_finite(scores, done_.tokens);
   const bool drawn = verified_ < drafted_.size() && settings_.temperature > 0 && !drafted_[verified_].chances.empty();
-  const int32_t id = drawn ? sampler_.accept(scores_, drafted_[verified_].id, drafted_[verified_].chances)
-                           : sampler_.choose(scores_, constraint_ ? &*constraint_ : nullptr);
+  const int32_t id = drawn ? sampler_.accept(scores, drafted_[verified_].id, drafted_[verified_].chances)
+                           : sampler_.choose(scores, constraint_ ? &*constraint_ : nullptr);
   sampler_.observe(id);
   text_.push_back(id);
   ++done_.tokens;
   if (settings_.log_probabilities)
-    done_.chosen.push_back({id, log_probability(scores_, id), most_likely(scores_, *settings_.log_probabilities)});
+    done_.chosen.push_back({id, log_probability(scores, id), most_likely(scores, *settings_.log_probabilities)});
   if (std::find(settings_.ends.begin(), settings_.ends.end(), id) != settings_.ends.end())
     return finish(EndOfText::model);
   if (constraint_) constraint_->accept(id);

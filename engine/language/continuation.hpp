@@ -79,6 +79,13 @@ class Generation {
   // Computes up to `chunk` tokens of the prompt, or one token of the text. Returns the characters that are certain.
   // Throws ErrorKind::Diverged if scores are not finite.
   std::string step(int64_t chunk = 256);
+  // The same for steps over several sessions, without drafts and shifts: the tokens to append next, up to `chunk` of
+  // the prompt or one of the text, whether the scores after them are needed, and what to do when the session has them.
+  // The scores must stay valid during take().
+  std::span<const int32_t> wanted(int64_t chunk) const;
+  bool needs_scores(size_t appended) const { return read_ + appended >= prompt_; }
+  std::string take(size_t appended, std::span<const float> scores, double seconds);
+  bool in_prompt() const { return read_ < prompt_; }
   bool is_over() const { return over_; }
   const Continuation& done() const { return done_; }
   // Prompt and text, without what Overflow::shift dropped.
@@ -86,8 +93,8 @@ class Generation {
   SamplerState sampler_state() const { return sampler_.state(); }
 
  private:
-  std::string choose();
-  void read();
+  std::string choose(std::span<const float> scores);
+  std::span<const float> next_scores();
   void shift();
   void drop_drafts();
   int64_t length() const;
@@ -98,9 +105,8 @@ class Generation {
   const ContinuationSettings settings_;
   std::vector<int32_t> text_;     // prompt and chosen tokens
   size_t prompt_ = 0, read_ = 0;  // tokens of the prompt, and those in the session
-  std::span<const float> scores_;
-  // The session holds drafted tokens behind its first base_, of which the first verified_ are the text's. scores_ is
-  // the row of that number in rows_.
+  // The session holds drafted tokens behind its first base_, of which the first verified_ are the text's; rows_ has the
+  // scores before and after each of them.
   std::vector<DraftedToken> drafted_;
   std::vector<float> rows_;
   int64_t base_ = 0;
