@@ -37,6 +37,21 @@ bool ChatSession::drop_answer() {
   return true;
 }
 
+void ChatSession::set_messages(const boost::json::value& messages) {
+  const auto* all = messages.if_array();
+  if (!all) throw Error(ErrorKind::Usage, "a conversation is a list of messages");
+  for (const boost::json::value& message : *all) {
+    const auto* fields = message.if_object();
+    const auto is_text = [&](const char* name) {
+      const boost::json::value* value = fields ? fields->if_contains(name) : nullptr;
+      return value && value->is_string();
+    };
+    if (!is_text("role") || !is_text("content"))
+      throw Error(ErrorKind::Usage, "a message of a conversation has the texts 'role' and 'content'");
+  }
+  messages_ = *all;
+}
+
 std::string ChatSession::rendered() const {
   ChatPrompt prompt;
   prompt.messages = messages_;

@@ -14,12 +14,6 @@
 
 namespace harmonics::engine {
 
-// What happens to a conversation that no longer fits into the context.
-enum class Overflow {
-  stop,   // an error
-  shift,  // the oldest messages behind the system message go
-};
-
 struct ChatAnswer {
   std::string content, reasoning;
   std::vector<AnswerPart> calls;
@@ -47,6 +41,8 @@ class ChatSession {
   ChatAnswer answer(const std::optional<std::string>& message, const ContinuationSettings& settings,
                     const std::function<void(const AnswerPart&)>& emit, const std::function<bool()>& interrupted);
 
+  // Replaces the conversation. Throws ErrorKind::Usage for JSON that is no list of messages.
+  void set_messages(const boost::json::value& messages);
   const boost::json::array& messages() const { return messages_; }
   std::time_t now = 0;  // for templates that write the date
 

@@ -42,53 +42,138 @@ std::vector<int32_t> answer_ends(const Tokenizer& tokenizer) {
   return ids;
 }
 
+// Without it, one token after the other gives the same rows.
+std::vector<float> scores_of_each(Session& session, std::span<const int32_t> tokens) {
+  std::vector<float> rows;
+  for (const int32_t& id : tokens) {
+    const std::span<const float> scores = session.append({&id, 1});
+    rows.insert(rows.end(), scores.begin(), scores.end());
+  }
+  return rows;
+}
+
+namespace {
+
+void expect_combination(const ContinuationSettings& s, const Session& session) {
+  if (s.overflow == Overflow::shift && s.keep > session.context() - 2)
+    throw Error(ErrorKind::Usage,
+                fmt::format("keeping {} tokens leaves none to drop of a context of {}", s.keep, session.context()));
+  if (!s.drafter || !s.drafter->draws() || s.temperature <= 0) return;
+  const char* with = s.grammar ? "a grammar" : s.filters.mirostat > 0 ? "mirostat" : nullptr;
+  if (with)
+    throw Error(ErrorKind::Usage, fmt::format("tokens drawn from a draft model cannot be verified with {}", with), {},
+                {"take --temperature 0, or --lookup N instead of --draft"});
+}
+
+}  // namespace
+
 Generation::Generation(Session& session, const Tokenizer& tokenizer, std::vector<int32_t> ids,
                        const ContinuationSettings& settings)
     : session_(session),
       tokenizer_(tokenizer),
       settings_(completed(tokenizer, settings)),
-      ids_(std::move(ids)),
+      text_(std::move(ids)),
+      prompt_(text_.size()),
       sampler_(settings_, settings_.filters, tokenizer.size()),
       stop_(settings_.stop) {
-  if (ids_.empty()) throw Error(ErrorKind::Usage, "the prompt is empty, and the tokenizer has no token to begin with");
-  done_.prompt_tokens = static_cast<int64_t>(ids_.size());
+  if (text_.empty()) throw Error(ErrorKind::Usage, "the prompt is empty, and the tokenizer has no token to begin with");
+  expect_combination(settings_, session);
+  done_.prompt_tokens = static_cast<int64_t>(prompt_);
   if (done_.prompt_tokens > session.context())
     throw Error(
         ErrorKind::Usage,
         fmt::format("the prompt has {} tokens, and the context holds {}", done_.prompt_tokens, session.context()), {},
         {"shorten the prompt, or give a larger --context"});
   const std::span<const int32_t> known = session.tokens();
-  while (read_ < known.size() && read_ + 1 < ids_.size() && known[read_] == ids_[read_]) ++read_;
+  while (read_ < known.size() && read_ + 1 < prompt_ && known[read_] == text_[read_]) ++read_;
   session.keep(static_cast<int64_t>(read_));
   done_.reused_tokens = static_cast<int64_t>(read_);
-  for (const int32_t id : ids_) sampler_.observe(id);
-  previous_ = ids_.back();
+  for (const int32_t id : text_) sampler_.observe(id);
+  if (settings_.from) sampler_.resume(*settings_.from);
+  previous_ = text_.back();
   if (settings_.grammar) constraint_.emplace(settings_.grammar, settings_.pieces, settings_.ends);
 }
 
 std::string Generation::step(int64_t chunk) {
   if (over_) return "";
   const auto begin = TextClock::now();
-  if (read_ < ids_.size()) {
-    const size_t count = std::min(ids_.size() - read_, static_cast<size_t>(std::max<int64_t>(chunk, 1)));
-    scores_ = session_.append(std::span(ids_).subspan(read_, count));
-    read_ += count;
-    done_.prompt_seconds += since(begin);
-    return "";
-  }
-  std::string text = choose();
+  const std::span<const int32_t> tokens = wanted(chunk);
+  const std::span<const float> scores = in_prompt() ? session_.append(tokens) : next_scores();
+  return take(tokens.size(), scores, since(begin));
+}
+
+std::span<const int32_t> Generation::wanted(int64_t chunk) const {
+  if (!in_prompt()) return {&previous_, 1};
+  const auto most = static_cast<size_t>(std::max<int64_t>(chunk, 1));
+  return std::span(text_).subspan(read_, std::min(prompt_ - read_, most));
+}
+
+std::string Generation::take(size_t appended, std::span<const float> scores, double seconds) {
+  (in_prompt() ? done_.prompt_seconds : done_.seconds) += seconds;
+  if (in_prompt()) read_ += appended;
+  if (in_prompt()) return "";
+  const auto begin = TextClock::now();
+  std::string text = choose(scores);
   done_.seconds += since(begin);
   return text;
 }
 
-std::string Generation::choose() {
-  if (done_.tokens > 0) scores_ = session_.append({&previous_, 1});
-  expect_finite(scores_, done_.tokens);
-  const int32_t id = sampler_.choose(scores_, constraint_ ? &*constraint_ : nullptr);
+// Tokens of the text in the session.
+int64_t Generation::length() const {
+  return drafted_.empty() ? session_.length() : base_ + static_cast<int64_t>(verified_);
+}
+
+void Generation::drop_drafts() {
+  if (!drafted_.empty()) session_.keep(length());
+  drafted_.clear();
+}
+
+// The scores after the last token, which an earlier run may have computed.
+std::span<const float> Generation::next_scores() {
+  const auto row = [&](size_t number) {
+    const size_t width = rows_.size() / (drafted_.size() + 1);
+    return std::span<const float>(rows_).subspan(number * width, width);
+  };
+  if (verified_ < drafted_.size() && drafted_[verified_].id == previous_) {
+    ++done_.accepted;
+    return row(++verified_);
+  }
+  drop_drafts();
+  if (session_.length() == session_.context()) shift();
+  const int64_t most = std::min(
+      {settings_.draft_tokens, session_.context() - session_.length() - 1, settings_.tokens - done_.tokens - 1});
+  if (settings_.drafter && most > 0) drafted_ = settings_.drafter->draft(text_, most, sampler_);
+  if (drafted_.empty()) return session_.append({&previous_, 1});
+  std::vector<int32_t> ids{previous_};
+  for (const DraftedToken& token : drafted_) ids.push_back(token.id);
+  base_ = session_.length() + 1;
+  verified_ = 0;
+  done_.drafted += static_cast<int64_t>(drafted_.size());
+  rows_ = scores_of_each(session_, ids);
+  return row(0);
+}
+
+// The tokens that stay are read again at their new places, so that the text is one that the model could have read.
+void Generation::shift() {
+  const int64_t all = session_.length(), behind = all - settings_.keep, dropped = std::max<int64_t>(1, behind / 2);
+  const auto first = text_.begin() + settings_.keep;
+  text_.erase(first, first + dropped);
+  session_.keep(settings_.keep);
+  if (const int64_t left = behind - dropped; left > 0)
+    session_.append(std::span(text_).subspan(static_cast<size_t>(settings_.keep), static_cast<size_t>(left)));
+  ++done_.shifts;
+}
+
+std::string Generation::choose(std::span<const float> scores) {
+  expect_finite(scores, done_.tokens);
+  const bool drawn = verified_ < drafted_.size() && settings_.temperature > 0 && !drafted_[verified_].chances.empty();
+  const int32_t id = drawn ? sampler_.accept(scores, drafted_[verified_].id, drafted_[verified_].chances)
+                           : sampler_.choose(scores, constraint_ ? &*constraint_ : nullptr);
   sampler_.observe(id);
+  text_.push_back(id);
   ++done_.tokens;
   if (settings_.log_probabilities)
-    done_.chosen.push_back({id, log_probability(scores_, id), most_likely(scores_, *settings_.log_probabilities)});
+    done_.chosen.push_back({id, log_probability(scores, id), most_likely(scores, *settings_.log_probabilities)});
   if (std::find(settings_.ends.begin(), settings_.ends.end(), id) != settings_.ends.end())
     return finish(EndOfText::model);
   if (constraint_) constraint_->accept(id);
@@ -96,15 +181,26 @@ std::string Generation::choose() {
   previous_ = id;
   if (stop_.found() || (constraint_ && constraint_->is_over())) return text + finish(EndOfText::stop);
   if (done_.tokens == settings_.tokens) return text + finish(EndOfText::tokens);
-  if (session_.length() == session_.context()) return text + finish(EndOfText::context);
+  if (length() == session_.context() && settings_.overflow == Overflow::stop) return text + finish(EndOfText::context);
   return text;
 }
 
 std::string Generation::finish(EndOfText end) {
+  drop_drafts();
   over_ = true;
   done_.end = end;
   std::string text = stop_.push(characters_.finish());
   return text += stop_.finish();
+}
+
+Continuation continue_tokens(Session& session, const Tokenizer& tokenizer, std::vector<int32_t> ids,
+                             const ContinuationSettings& settings, const std::function<void(const std::string&)>& emit,
+                             const std::function<void(const Generation&)>& ended) {
+  Generation text(session, tokenizer, std::move(ids), settings);
+  while (!text.is_over())
+    if (const std::string more = text.step(INT64_MAX); !more.empty()) emit(more);
+  if (ended) ended(text);
+  return text.done();
 }
 
 Continuation continue_text(Session& session, const Tokenizer& tokenizer, std::string_view prompt,
@@ -120,10 +216,7 @@ Continuation continue_text(Session& session, const Tokenizer& tokenizer, std::st
         {}, {"shorten the prompt, or give a larger --context"});
   std::vector<int32_t> all(session.tokens().begin(), session.tokens().end());
   all.insert(all.end(), ids.begin(), ids.end());
-  Generation text(session, tokenizer, ids.empty() ? ids : all, settings);
-  while (!text.is_over())
-    if (const std::string more = text.step(INT64_MAX); !more.empty()) emit(more);
-  Continuation done = text.done();
+  Continuation done = continue_tokens(session, tokenizer, ids.empty() ? ids : all, settings, emit);
   done.prompt_tokens = count;
   return done;
 }

@@ -12,12 +12,19 @@
 
 #include "engine/language/decoder.hpp"
 #include "engine/language/sampler.hpp"
+#include "engine/language/speculation.hpp"
 #include "engine/language/stop_texts.hpp"
 #include "engine/language/token_constraint.hpp"
 #include "engine/language/tokenizer.hpp"
 #include "engine/language/whole_characters.hpp"
 
 namespace harmonics::engine {
+
+// What happens to a text or a conversation that no longer fits into the context.
+enum class Overflow {
+  stop,   // it ends
+  shift,  // of a text, half of the tokens behind the first ones go; of a conversation, the oldest messages
+};
 
 struct ContinuationSettings : SamplerSettings {
   int64_t tokens = 256;  // at most
@@ -27,6 +34,11 @@ struct ContinuationSettings : SamplerSettings {
   std::shared_ptr<const Grammar> grammar;                  // that the text follows; null: none
   std::shared_ptr<const std::vector<std::string>> pieces;  // token_texts(), for the grammar
   std::optional<size_t> log_probabilities;                 // of each token, beside so many of the most likely ones
+  Overflow overflow = Overflow::stop;
+  int64_t keep = 0;                  // first tokens that Overflow::shift leaves
+  std::shared_ptr<Drafter> drafter;  // null: the model chooses each token in a run of its own
+  int64_t draft_tokens = 8;          // that one run verifies at most
+  std::optional<SamplerState> from;  // of a text that goes on
 };
 
 enum class EndOfText {
@@ -45,7 +57,9 @@ struct GeneratedToken {
 
 struct Continuation {
   int64_t prompt_tokens = 0, tokens = 0;
-  int64_t reused_tokens = 0;  // of the prompt, already in the session
+  int64_t reused_tokens = 0;          // of the prompt, already in the session
+  int64_t drafted = 0, accepted = 0;  // tokens of the drafter, and those of them that the text has
+  int64_t shifts = 0;                 // times that the context was full
   double prompt_seconds = 0, seconds = 0;
   EndOfText end = EndOfText::tokens;
   std::vector<GeneratedToken> chosen;  // with log_probabilities
@@ -65,19 +79,38 @@ class Generation {
   // Computes up to `chunk` tokens of the prompt, or one token of the text. Returns the characters that are certain.
   // Throws ErrorKind::Diverged if scores are not finite.
   std::string step(int64_t chunk = 256);
+  // The same for steps over several sessions, without drafts and shifts: the tokens to append next, up to `chunk` of
+  // the prompt or one of the text, whether the scores after them are needed, and what to do when the session has them.
+  // The scores must stay valid during take().
+  std::span<const int32_t> wanted(int64_t chunk) const;
+  bool needs_scores(size_t appended) const { return read_ + appended >= prompt_; }
+  std::string take(size_t appended, std::span<const float> scores, double seconds);
+  bool in_prompt() const { return read_ < prompt_; }
   bool is_over() const { return over_; }
   const Continuation& done() const { return done_; }
+  // Prompt and text, without what Overflow::shift dropped.
+  std::span<const int32_t> tokens() const { return text_; }
+  SamplerState sampler_state() const { return sampler_.state(); }
 
  private:
-  std::string choose();
+  std::string choose(std::span<const float> scores);
+  std::span<const float> next_scores();
+  void shift();
+  void drop_drafts();
+  int64_t length() const;
   std::string finish(EndOfText end);
 
   Session& session_;
   const Tokenizer& tokenizer_;
   const ContinuationSettings settings_;
-  std::vector<int32_t> ids_;
-  size_t read_ = 0;  // of ids_
-  std::span<const float> scores_;
+  std::vector<int32_t> text_;     // prompt and chosen tokens
+  size_t prompt_ = 0, read_ = 0;  // tokens of the prompt, and those in the session
+  // The session holds drafted tokens behind its first base_, of which the first verified_ are the text's; rows_ has the
+  // scores before and after each of them.
+  std::vector<DraftedToken> drafted_;
+  std::vector<float> rows_;
+  int64_t base_ = 0;
+  size_t verified_ = 0;
   Sampler sampler_;
   std::optional<TokenConstraint> constraint_;
   WholeCharacters characters_;
@@ -87,10 +120,17 @@ class Generation {
   bool over_ = false;
 };
 
+// The scores after each of the tokens, which are appended in one run: [tokens, vocabulary].
+std::vector<float> scores_of_each(Session& session, std::span<const int32_t> tokens);
+
 // Appends the prompt to the session and then tokens one by one; `emit` receives the text of the tokens, not the
 // prompt's, in whole UTF-8 characters. Throws ErrorKind::Usage if the prompt does not fit into the context and
 // ErrorKind::Diverged if scores are not finite.
 Continuation continue_text(Session& session, const Tokenizer& tokenizer, std::string_view prompt,
                            const ContinuationSettings& settings, const std::function<void(const std::string&)>& emit);
+// The same for a text that `ids` begin; `ended` sees it before it goes. May be empty.
+Continuation continue_tokens(Session& session, const Tokenizer& tokenizer, std::vector<int32_t> ids,
+                             const ContinuationSettings& settings, const std::function<void(const std::string&)>& emit,
+                             const std::function<void(const Generation&)>& ended = {});
 
 }  // namespace harmonics::engine

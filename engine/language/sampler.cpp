@@ -85,14 +85,63 @@ int32_t Sampler::pick() {
     keep_best(1);
     return candidates_.front().id;
   }
-  if (filters_.mirostat > 0) {
+  if (filters_.mirostat > 0)
     keep_unsurprising();
-    return draw();
-  }
+  else
+    filter();
+  return draw();
+}
+
+void Sampler::filter() {
   keep_best(filters_.top_k > 0 ? static_cast<size_t>(filters_.top_k) : candidates_.size());
   if (filters_.typical < 1) keep_typical();
   keep_probable();
-  return draw();
+}
+
+std::vector<TokenChance> Sampler::chances(std::span<const float> scores) {
+  load(scores);
+  if (settings_.temperature <= 0) {
+    keep_best(1);
+    return {{candidates_.front().id, 1.0}};
+  }
+  filter();
+  double sum = 0;
+  const float best = candidates_.front().score;
+  for (Candidate& c : candidates_) sum += c.weight = std::exp((c.score - best) / settings_.temperature);
+  std::vector<TokenChance> all;
+  for (const Candidate& c : candidates_) all.push_back({c.id, c.weight / sum});
+  return all;
+}
+
+int32_t Sampler::draw(std::span<const TokenChance> chances) {
+  double sum = 0;
+  for (const TokenChance& c : chances) sum += c.probability;
+  double left = unit_of_draw(settings_.seed, draws_++) * sum;
+  for (const TokenChance& c : chances) {
+    left -= c.probability;
+    if (left < 0) return c.id;
+  }
+  return chances.front().id;
+}
+
+int32_t Sampler::accept(std::span<const float> scores, int32_t drafted, std::span<const TokenChance> from) {
+  std::vector<TokenChance> wanted = chances(scores);
+  const auto of = [](std::span<const TokenChance> all, int32_t id) {
+    const auto at = std::find_if(all.begin(), all.end(), [&](const TokenChance& c) { return c.id == id; });
+    return at == all.end() ? 0.0 : at->probability;
+  };
+  if (unit_of_draw(settings_.seed, draws_++) * of(from, drafted) < of(wanted, drafted)) return drafted;
+  std::vector<double> given(static_cast<size_t>(times_.size()), 0.0);
+  for (const TokenChance& c : from) given[static_cast<size_t>(c.id)] = c.probability;
+  std::vector<TokenChance> rest = wanted;
+  std::erase_if(rest, [&](TokenChance& c) { return (c.probability -= given[static_cast<size_t>(c.id)]) <= 0; });
+  return draw(rest.empty() ? wanted : rest);
+}
+
+Sampler Sampler::for_drafts(uint64_t draw) const {
+  Sampler other = *this;
+  other.draws_ = (uint64_t{1} << 63) | draw;
+  return other;
 }
 
 void Sampler::keep_allowed(const TokenConstraint& constraint) {

@@ -53,6 +53,18 @@ double log_probability(std::span<const float> scores, int32_t id);
 // The `count` most likely ones, the best first.
 std::vector<TokenProbability> most_likely(std::span<const float> scores, size_t count);
 
+// A token that may be drawn.
+struct TokenChance {
+  int32_t id;
+  double probability;
+};
+
+// What the choices so far leave behind, beside the tokens.
+struct SamplerState {
+  uint64_t draws = 0;
+  double surprise = 0;  // for mirostat
+};
+
 // The choices for one sequence. Allocates when it is made, not for each token.
 class Sampler {
  public:
@@ -63,6 +75,21 @@ class Sampler {
   // allows; throws ErrorKind::Usage if there is none.
   int32_t choose(std::span<const float> scores, const TokenConstraint* constraint = nullptr);
 
+  // The distribution that choose() draws from without a constraint; its sum is 1. Not for mirostat.
+  std::vector<TokenChance> chances(std::span<const float> scores);
+  int32_t draw(std::span<const TokenChance> chances);
+  // Takes `drafted`, which was drawn from `from`, or draws another token, so that the result has the distribution
+  // chances(scores) (the rule of acceptance of Leviathan et al. 2023).
+  int32_t accept(std::span<const float> scores, int32_t drafted, std::span<const TokenChance> from);
+  // The same choices from other random numbers, the first of which has the number `draw`.
+  Sampler for_drafts(uint64_t draw) const;
+
+  const SamplerSettings& settings() const { return settings_; }
+  const FilterSettings& filters() const { return filters_; }
+  SamplerState state() const { return {draws_, surprise_}; }
+  // Goes on as the sampler that had this state; the tokens must be observed too.
+  void resume(const SamplerState& state) { draws_ = state.draws, surprise_ = state.surprise; }
+
  private:
   struct Candidate {
     int32_t id;
@@ -71,6 +98,7 @@ class Sampler {
   };
   void load(std::span<const float> scores);
   int32_t pick();
+  void filter();
   void penalise();
   void penalise_repetitions();
   void keep_allowed(const TokenConstraint& constraint);

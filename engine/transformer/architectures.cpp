@@ -9,6 +9,7 @@
 
 #include "dsl/spec/reader.hpp"
 #include "engine/base/spelling.hpp"
+#include "engine/transformer/adapter.hpp"
 #include "engine/transformer/builtin_specs.hpp"
 
 namespace harmonics::engine {
@@ -126,6 +127,10 @@ Model model_of(const ImportedModel& imported, const ModelOptions& options) {
       adopt(name, alone ? *alone : expert_of(imported.tensor(weight.source), e));
     }
   }
+  std::vector<Adapter> adapters;
+  for (const AdapterFile& file : options.adapters)
+    adapters.push_back(read_adapter(file, *resolved, Registry::global()));
+  apply_adapters(adapters, *resolved, *model.parameters);
   ResolvedSpec::add_entries(std::move(resolved), model, options.cache);
   return model;
 }

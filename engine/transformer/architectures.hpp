@@ -19,6 +19,7 @@ struct ModelOptions {
   DType cache = DType::F32;         // or F16, Q8_0
   std::optional<specs::Spec> spec;  // none: the one of the architecture
   SpecOverrides set;                // variables of the spec
+  std::vector<AdapterFile> adapters = {};
 };
 
 // The names that builtin_spec() knows, sorted.

@@ -167,6 +167,7 @@ void ResolvedSpec::bind(const specs::WeightBinding& binding, const LocalValues& 
   const std::string place = fmt::format("'{}': {}", spec_.path, binding.place);
   const std::string found = variables_->tensor(binding.tensor, place, locals, &first);
   BoundWeight bound;
+  bound.key = first;
   Shape wanted;
   if (found.empty()) {
     if (binding.fallback_zero_len)
@@ -243,6 +244,13 @@ void ResolvedSpec::check_entries(DType cache) const {
     Tracer tracer("check");
     SpecTrace(*this, tracer, {1, 1, 1}, cached, cache).run(cached ? SpecResult::last : SpecResult::all);
   }
+}
+
+std::vector<TracedMap> ResolvedSpec::maps() const {
+  Tracer tracer("maps");
+  SpecTrace trace(*this, tracer, {1, 1, 1}, has_caches(), DType::F32);
+  trace.run(has_caches() ? SpecResult::last : SpecResult::all);
+  return trace.maps();
 }
 
 void ResolvedSpec::add_entries(std::shared_ptr<ResolvedSpec> resolved, Model& model, DType cache) {

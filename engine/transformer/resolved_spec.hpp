@@ -8,14 +8,22 @@
 
 #include "dsl/spec/spec.hpp"
 #include "engine/model/model.hpp"
+#include "engine/transformer/low_rank_terms.hpp"
 #include "engine/transformer/variables.hpp"
 
 namespace harmonics::engine {
 
 using TensorTypes = std::map<std::string, TensorType>;
 
+// A LoRA adapter that a user gives: a file or a folder, and a factor of its scales.
+struct AdapterFile {
+  std::string path;
+  double strength = 1;
+};
+
 // A weight as the steps use it.
 struct BoundWeight {
+  std::string key;        // of ResolvedSpec::weights(): the first candidate of its name
   std::string parameter;  // in the model's store; "": zeros, or an optional tensor that the file lacks
   std::string source;     // in the file
   Shape shape;            // of the parameter
@@ -45,6 +53,11 @@ class ResolvedSpec {
   const TensorType* type_of(const std::string& parameter) const;
   void set_types(TensorTypes types) { types_ = std::move(types); }
   bool has_caches() const;
+  // The linear maps of one run.
+  std::vector<TracedMap> maps() const;
+  // What adapters add to weights; their matrices must be parameters of the model.
+  void adapt(AdaptedWeights adapted) { adapted_ = std::move(adapted); }
+  const AdaptedWeights& adapted() const { return adapted_; }
   // Values of a run that the spec uses, and derived globals.
   LocalValues values_of(const EntrySizes& sizes) const;
   // Traces each entry for one token. Throws what the steps throw.
@@ -65,6 +78,7 @@ class ResolvedSpec {
   TensorTypes tensors_, types_;
   std::unique_ptr<Variables> variables_;
   std::map<std::string, BoundWeight> weights_;
+  AdaptedWeights adapted_;
   int64_t context_ = 0, vocabulary_ = 0;
 };
 

@@ -84,7 +84,8 @@ SpecTrace::SpecTrace(const ResolvedSpec& resolved, Tracer& tracer, const EntrySi
       cache_(cache),
       start_(cached ? tracer.input("start", {DType::I32, Shape{sizes.batch}}) : HTensor()),
       tokens_(tracer.input("tokens", {DType::I32, Shape{sizes.batch, sizes.tokens}})),
-      locals_(resolved.values_of(sizes)) {
+      locals_(resolved.values_of(sizes)),
+      terms_(resolved.adapted(), tracer) {
   const HTensor places = iota(DType::I32, Shape{sizes.batch, sizes.tokens}, 1);
   if (cached) lengths_ = start_ + static_cast<double>(sizes.tokens);
   positions_ = cached ? reshape(start_, Shape{sizes.batch, 1}) + places : places;
@@ -232,7 +233,9 @@ HTensor SpecTrace::weight(const char* name) const {
   const BoundWeight& weight = resolved_.weight(text(name), at_->place, locals_);
   if (weight.parameter.empty()) return {};
   if (weight.experts) fail(fmt::format("takes the experts '{}' as one matrix", text(name)));
-  return bound(weight, weight.parameter);
+  const HTensor tensor = bound(weight, weight.parameter);
+  terms_.read(tensor, weight.key);
+  return tensor;
 }
 
 bool SpecTrace::is_transposed(const char* name) const {
@@ -251,7 +254,7 @@ std::vector<HTensor> SpecTrace::experts(const char* name) const {
 HTensor SpecTrace::map(const HTensor& x, const HTensor& weight, const HTensor& bias, bool transposed) const {
   AttributeMap how = AttributeMap().set("batch_invariant", true);
   if (transposed) how.set("transposed", true);
-  return bias ? called("linear", how, {x, weight, bias}) : called("linear", how, {x, weight});
+  return terms_.added(bias ? called("linear", how, {x, weight, bias}) : called("linear", how, {x, weight}), x, weight);
 }
 
 HTensor SpecTrace::appended(const std::string& name, const HTensor& rows) {

@@ -8,6 +8,7 @@
 #include <harmonics/tensor.hpp>
 
 #include "engine/program/tracer.hpp"
+#include "engine/transformer/low_rank_terms.hpp"
 #include "engine/transformer/resolved_spec.hpp"
 
 namespace harmonics::engine {
@@ -40,7 +41,7 @@ class SpecTrace {
   Shape dims(const char* field) const;
   HTensor weight(const char* field) const;  // an empty tensor: zeros, or an optional one that the file lacks
   std::vector<HTensor> experts(const char* field) const;
-  // A weight as `linear` takes it.
+  // A weight as `linear` takes it, and what adapters add to it.
   HTensor map(const HTensor& x, const HTensor& weight, const HTensor& bias, bool transposed = false) const;
   bool is_transposed(const char* field) const;
   [[noreturn]] void fail(const std::string& what) const;
@@ -54,6 +55,7 @@ class SpecTrace {
   HTensor turned(const HTensor& x, const std::string& rope);
   HTensor appended(const std::string& cache, const HTensor& rows);
   void observe(const std::string& name, const HTensor& x);
+  const std::vector<TracedMap>& maps() const { return terms_.maps(); }
 
  private:
   void steps(const std::vector<specs::Step>& all);
@@ -71,6 +73,7 @@ class SpecTrace {
   HTensor start_, tokens_, lengths_, positions_;
   std::map<std::string, HTensor> values_;
   LocalValues locals_;
+  mutable LowRankTerms terms_;
   const specs::Step* at_ = nullptr;
   int64_t traced_ = 0;  // steps
 };

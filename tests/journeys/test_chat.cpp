@@ -191,3 +191,30 @@ TEST_CASE("chat page: talks with a language model, stops and tries again") {
   CHECK(browser.await("document.querySelectorAll('article').length === 0"));
   CHECK(browser.complaints == std::vector<std::string>{});
 }
+
+TEST_CASE("chat: a saved conversation goes on, from its messages or from all that was computed") {
+  const std::string folder = folder_of_checkpoint();
+  if (folder.empty()) return;
+  const Folder f;
+  const std::string flags = "--max-tokens 6 --temperature 0 --quiet ";
+  const std::string talk = f / "talk.session", json_file = f / "talk.json";
+  const Result both = piped("Hello\nAnd then?\n", with_checkpoint("chat", folder, flags));
+  REQUIRE(both.code == 0);
+  const Result first =
+      piped("Hello\n/save " + talk + "\n/save " + json_file + "\n", with_checkpoint("chat", folder, flags));
+  INFO(first.err);
+  REQUIRE(first.code == 0);
+  for (const std::string& path : {talk, json_file}) {
+    const Result second = piped("/load " + path + "\nAnd then?\n", with_checkpoint("chat", folder, flags));
+    INFO(second.err);
+    REQUIRE(second.code == 0);
+    CHECK(first.out + second.out == both.out);
+  }
+  const std::string session = "--session " + (f / "kept.session") + " ";
+  const Result one = piped("Hello\n", with_checkpoint("chat", folder, flags + session));
+  const Result two = piped("And then?\n", with_checkpoint("chat", folder, flags + session));
+  INFO(two.err);
+  REQUIRE(two.code == 0);
+  CHECK(one.out + two.out == both.out);
+  CHECK(piped("/load " + f.write("no.json", "{}") + "\n", with_checkpoint("chat", folder, flags)).code == 2);
+}

@@ -71,3 +71,36 @@ TEST_CASE("generate: --spec and --set change what the model computes") {
   REQUIRE(other.code == 0);
   CHECK(other.out != plain.out);
 }
+
+TEST_CASE("explain and export: LoRA adapters are shown, and merged") {
+  if (!has_gguf()) return;
+  const Folder f;
+  const std::string adapters = std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/adapters/";
+  const std::string model = kTinyModels + "llama.gguf";
+  const Result r =
+      harmonics("explain " + model + " --lora " + adapters + "patterns --lora " + adapters + "every.gguf=0.5");
+  INFO(r.err);
+  REQUIRE(r.code == 0);
+  CHECK(has(r.out, "adapter " + adapters + "patterns\n  PEFT, applied with the factor 1\n"));
+  CHECK(has(r.out, "  blk.0.attn_k.weight                      rank 2, alpha 9, scale 6.36396\n"));
+  CHECK(has(r.out, "adapter " + adapters + "every.gguf\n  GGUF, applied with the factor 0.5\n"));
+  CHECK(has(r.out, "  output.weight                            rank 4, alpha 6, scale 0.75\n"));
+  const Result object = harmonics("explain " + model + " --json --lora " + adapters + "attention");
+  REQUIRE(object.code == 0);
+  const json::value v = json::parse(object.out);
+  const json::value schema = json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/explain.json"));
+  CHECK(SchemaCheck::run(schema, v) == std::vector<std::string>{});
+  CHECK(v.at("model").at("adapters").at(0).at("weights").as_array().size() == 4);
+  const std::string merged = f / "merged.gguf";
+  const Result exported = harmonics("export " + model + " " + merged + " --lora " + adapters + "every");
+  INFO(exported.err);
+  REQUIRE(exported.code == 0);
+  CHECK(harmonics("explain " + merged).code == 0);
+  const Result other = harmonics("explain " + kTinyModels + "qwen2.gguf --lora " + adapters + "every.gguf");
+  CHECK(other.code != 0);
+  CHECK(has(other.err, "is for the architecture 'llama'"));
+  const Result tied =
+      harmonics("export " + kTinyModels + "llama_linear.gguf " + merged + " --lora " + adapters + "every");
+  CHECK(tied.code != 0);
+  CHECK(has(tied.err, "uses the tensor 'token_embd.weight' for other weights too"));
+}

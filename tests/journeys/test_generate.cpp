@@ -127,3 +127,70 @@ TEST_CASE("generate: a stop text ends the text, and filters choose among the lik
   CHECK(wrong.code == 2);
   CHECK(has(wrong.err, "--top-p"));
 }
+
+TEST_CASE("generate: drafted tokens do not change a text") {
+  const std::string folder = folder_of_stories();
+  if (folder.empty()) return;
+  const std::string flags = "--max-tokens 60 --seed 3 --quiet ";
+  const std::string with_draft = "--draft " + folder + "stories260K.bin ";
+  for (const std::string temperature : {"--temperature 0 ", "--temperature 0.8 "}) {
+    const Result plain = harmonics(stories(folder, flags + temperature));
+    REQUIRE(plain.code == 0);
+    const Result looked_up = harmonics(stories(folder, flags + temperature + "--lookup 3 --draft-tokens 4"));
+    INFO(looked_up.err);
+    CHECK(looked_up.out == plain.out);
+    if (temperature == "--temperature 0 ")
+      CHECK(harmonics(stories(folder, flags + temperature + with_draft)).out == plain.out);
+  }
+  const Result object = harmonics(stories(folder, "--max-tokens 30 --temperature 0.7 --json " + with_draft));
+  INFO(object.err);
+  REQUIRE(object.code == 0);
+  const json::value v = json::parse(object.out);
+  const json::value schema = json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/generate.json"));
+  CHECK(SchemaCheck::run(schema, v) == std::vector<std::string>{});
+  CHECK(v.at("accepted").as_int64() == v.at("drafted").as_int64());  // the draft model is the model itself
+  CHECK(v.at("accepted").as_int64() > 15);
+  CHECK(has(harmonics(stories(folder, "--max-tokens 20 " + with_draft)).err, " drafted tokens accepted"));
+  CHECK(harmonics(stories(folder, "--lookup 3 " + with_draft)).code == 2);
+  CHECK(has(harmonics(stories(folder, "--draft-tokens 3")).err, "--draft-tokens needs --draft MODEL or --lookup N"));
+}
+
+TEST_CASE("generate: a session goes on where it ended") {
+  const std::string folder = folder_of_stories();
+  if (folder.empty()) return;
+  const Folder f;
+  const std::string flags = "--seed 5 --quiet --repeat-penalty 1.1 ",
+                    session = "--session " + (f / "text.session") + " ";
+  const Result whole = harmonics(stories(folder, flags + "--prompt 'Once upon a time' --max-tokens 50"));
+  REQUIRE(whole.code == 0);
+  std::string text;
+  for (const char* part : {"--prompt 'Once upon a time' --max-tokens 20", "--max-tokens 30"}) {
+    const Result r = harmonics(stories(folder, flags + session + part));
+    INFO(r.err);
+    REQUIRE(r.code == 0);
+    text += r.out.substr(0, r.out.size() - 1);
+  }
+  CHECK(text + "\n" == whole.out);
+  const Result other = harmonics(stories(folder, flags + session + "--cache-type f16"));
+  CHECK(other.code != 0);
+  CHECK(has(other.err, "text.session' has the caches"));
+  const std::string bytes = read(f / "text.session");
+  const std::string cut = f.write("cut.session", bytes.substr(0, bytes.size() - 100));
+  const Result damaged = harmonics(stories(folder, "--session " + cut));
+  CHECK(damaged.code != 0);
+  CHECK(has(damaged.err, "cut.session"));
+  CHECK(read(cut).size() == bytes.size() - 100);
+}
+
+TEST_CASE("generate: a full context shifts if it may") {
+  const std::string folder = folder_of_stories();
+  if (folder.empty()) return;
+  const Result r =
+      harmonics(stories(folder, "--context 24 --max-tokens 60 --temperature 0 --overflow shift --keep 4 --json"));
+  INFO(r.err);
+  REQUIRE(r.code == 0);
+  CHECK(json::parse(r.out).at("tokens").as_int64() == 60);
+  const Result kept = harmonics(stories(folder, "--context 24 --overflow shift --keep 23"));
+  CHECK(kept.code == 2);
+  CHECK(has(kept.err, "keeping 23 tokens leaves none to drop of a context of 24"));
+}

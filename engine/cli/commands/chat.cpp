@@ -45,12 +45,15 @@ class AnswerInterrupts {
   struct sigaction before_ {};
 };
 
+constexpr const char* kSessionEnding = ".session";
+
 constexpr const char* kChatHelp =
     "/help             these commands\n"
     "/system [TEXT]    set the system message; without TEXT, remove it\n"
     "/regenerate       answer the last message again\n"
     "/clear            forget the conversation, but not the system message\n"
-    "/save FILE        write the messages (JSON)\n"
+    "/save FILE        write the messages (JSON), or, to a file named .session, also what was computed for them\n"
+    "/load FILE        go on with such a file\n"
     "/quit             end; Ctrl-D does the same\n"
     "Ctrl-C stops an answer. Up and down recall lines.\n";
 
@@ -62,11 +65,15 @@ class Chat {
         format_(model.chat_template(options)),
         session_(model.decoder, options.context, options.context > 0),
         chat_(session_, *model.tokenizer, format_, options.overflow == "shift" ? Overflow::shift : Overflow::stop),
-        settings_(continuation_settings(options, *model.tokenizer)) {
+        settings_(continuation_settings(options, *model.tokenizer)),
+        speculation_(options, model) {
     settings_.ends = answer_ends(*model.tokenizer);
     for (const int32_t id : model.ends()) settings_.ends.push_back(id);
+    settings_.drafter = speculation_.drafter;
+    settings_.draft_tokens = speculation_.tokens;
     chat_.now = std::time(nullptr);
-    chat_.set_system(options.system);
+    if (const std::optional<SavedSession> saved = saved_session_of(options)) restore(*saved, options.session);
+    if (!options.system.empty() || chat_.messages().empty()) chat_.set_system(options.system);
   }
 
   int run() {
@@ -78,6 +85,7 @@ class Chat {
       if (!line) break;
       take(*line);
     }
+    if (!options_.session.empty()) save_session(options_.session);
     if (options_.json) print_summary();
     return interrupted_ ? kInterrupted : kDone;
   }
@@ -112,6 +120,7 @@ class Chat {
     if (word == "/clear") return chat_.clear();
     if (word == "/system") return chat_.set_system(rest);
     if (word == "/save") return save(rest);
+    if (word == "/load") return load(rest);
     if (word == "/quit" || word == "/exit") {
       over_ = true;
       return;
@@ -123,14 +132,48 @@ class Chat {
     }
     Error error(ErrorKind::Usage, fmt::format("there is no command '{}'", word));
     const std::string meant =
-        did_you_mean(word, {"/help", "/clear", "/system", "/save", "/quit", "/exit", "/regenerate"});
+        did_you_mean(word, {"/help", "/clear", "/system", "/save", "/load", "/quit", "/exit", "/regenerate"});
     throw error.note(meant.empty() ? "/help lists the commands" : meant);
   }
 
   void save(const std::string& path) {
     if (path.empty()) throw Error(ErrorKind::Usage, "'/save' needs the name of a file");
-    write_file_atomically(path, boost::json::serialize(chat_.messages()) + "\n");
+    if (path.ends_with(kSessionEnding))
+      save_session(path);
+    else
+      write_file_atomically(path, boost::json::serialize(chat_.messages()) + "\n");
     if (!options_.quiet) say(fmt::format("saved {} messages to {}", chat_.messages().size(), path));
+  }
+
+  void save_session(const std::string& path) {
+    const std::span<const int32_t> tokens = session_.tokens();
+    write_session(harmonics::engine::saved_session(session_, model_.model, {tokens.begin(), tokens.end()}, {},
+                                                   boost::json::serialize(chat_.messages())),
+                  path);
+  }
+
+  static boost::json::value messages_in(const std::string& text, const std::string& path) {
+    boost::json::error_code failed;
+    boost::json::parse_options depth;
+    depth.max_depth = 64;
+    boost::json::value all = boost::json::parse(text, failed, {}, depth);
+    if (failed) throw Error(ErrorKind::Usage, fmt::format("'{}' has no messages: {}", path, failed.message()));
+    return all;
+  }
+
+  // A session without messages comes from 'generate': only its tokens are taken.
+  void restore(const SavedSession& saved, const std::string& path) {
+    restore_session(session_, model_.model, saved, path);
+    if (!saved.messages.empty()) chat_.set_messages(messages_in(saved.messages, path));
+  }
+
+  void load(const std::string& path) {
+    if (path.empty()) throw Error(ErrorKind::Usage, "'/load' needs the name of a file");
+    if (path.ends_with(kSessionEnding))
+      restore(read_session(path), path);
+    else
+      chat_.set_messages(messages_in(read_plain_file(path), path));
+    if (!options_.quiet) say(fmt::format("loaded {} messages from {}", chat_.messages().size(), path));
   }
 
   void show(const AnswerPart& part) {
@@ -173,9 +216,13 @@ class Chat {
                              thousands(session_.context())));
     if (!terminal_) return;
     const Continuation& c = done.done;
-    say(fmt::format("{} tokens, {:.1f} tokens/s; {} of {} tokens of the conversation read in {}{}", thousands(c.tokens),
-                    per_second(c.tokens, c.seconds), thousands(c.prompt_tokens - c.reused_tokens),
-                    thousands(c.prompt_tokens), duration(c.prompt_seconds), done.interrupted ? "; stopped" : ""));
+    const std::string drafts =
+        c.drafted > 0 ? fmt::format("; {} of {} drafted tokens accepted", thousands(c.accepted), thousands(c.drafted))
+                      : "";
+    say(fmt::format("{} tokens, {:.1f} tokens/s; {} of {} tokens of the conversation read in {}{}{}",
+                    thousands(c.tokens), per_second(c.tokens, c.seconds), thousands(c.prompt_tokens - c.reused_tokens),
+                    thousands(c.prompt_tokens), duration(c.prompt_seconds), drafts,
+                    done.interrupted ? "; stopped" : ""));
   }
 
   void print_summary() {
@@ -193,6 +240,7 @@ class Chat {
   Session session_;
   ChatSession chat_;
   ContinuationSettings settings_;
+  Speculation speculation_;
   LineEditor editor_;
   bool terminal_ = false, over_ = false, interrupted_ = false, thinking_ = false;
   int64_t tokens_ = 0;

@@ -10,6 +10,7 @@
 #include "engine/cli/run/model_options.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
+#include "engine/transformer/adapter.hpp"
 #include "engine/transformer/spec_trace.hpp"
 
 namespace harmonics::engine::cli {
@@ -73,6 +74,29 @@ ImportedModel imported_for(const std::string& path) {
   return import_model(path, Registry::global(), {"huggingface", {{"weights", "false"}}});
 }
 
+void print_adapters(const std::vector<Adapter>& adapters) {
+  for (const Adapter& adapter : adapters) {
+    print("adapter {}\n  {}, applied with the factor {:g}\n", adapter.path, adapter.format, adapter.strength);
+    for (const auto& [name, pair] : adapter.pairs)
+      print("  {:<40} rank {}, alpha {:g}, scale {:g}\n", name, pair.rank(), pair.alpha, pair.scale);
+  }
+}
+
+json::array adapters_json(const std::vector<Adapter>& adapters) {
+  json::array all;
+  for (const Adapter& adapter : adapters) {
+    json::array pairs;
+    for (const auto& [name, pair] : adapter.pairs)
+      pairs.push_back(
+          json::object{{"weight", name}, {"rank", pair.rank()}, {"alpha", pair.alpha}, {"scale", pair.scale}});
+    all.push_back(json::object{{"file", adapter.path},
+                               {"format", adapter.format},
+                               {"factor", adapter.strength},
+                               {"weights", std::move(pairs)}});
+  }
+  return all;
+}
+
 void print_model(const ResolvedSpec& resolved, const ImportedModel& imported, DType cache) {
   print("model {}\n  spec        {}\n  parameters  {}{}\nvariables\n", imported.path, resolved.spec().path,
         thousands(static_cast<int64_t>(parameters_of(resolved))),
@@ -130,10 +154,16 @@ bool explain_model(const Options& options) {
   }
   const ImportedModel imported = imported_for(is_spec ? options.weights : path);
   const auto resolved = resolve_spec(imported, model);
-  if (options.json)
-    print_json(json::object{{"version", 1}, {"model", model_json(*resolved, imported, model.cache)}});
-  else
-    print_model(*resolved, imported, model.cache);
+  std::vector<Adapter> adapters;
+  for (const AdapterFile& file : model.adapters) adapters.push_back(read_adapter(file, *resolved, Registry::global()));
+  if (options.json) {
+    json::object shown = model_json(*resolved, imported, model.cache);
+    if (!adapters.empty()) shown["adapters"] = adapters_json(adapters);
+    print_json(json::object{{"version", 1}, {"model", std::move(shown)}});
+    return true;
+  }
+  print_model(*resolved, imported, model.cache);
+  print_adapters(adapters);
   return true;
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "engine/cli/commands/command.hpp"
+#include "engine/cli/run/model_options.hpp"
 #include "engine/cli/run/whole_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
@@ -14,6 +15,8 @@
 #include "engine/model/safetensors.hpp"
 #include "engine/model/sealed_file.hpp"
 #include "engine/plugin/registry.hpp"
+#include "engine/transformer/adapter.hpp"
+#include "engine/transformer/architectures.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -38,10 +41,22 @@ ExportResult export_weights(const std::string& from, const std::string& to, Regi
   });
 }
 
-ExportResult export_file(const std::string& from, const std::string& to, const ExportOptions& how) {
+ExportResult export_file(const std::string& from, const std::string& to, const Options& options,
+                         const ExportOptions& how) {
   Registry& registry = Registry::global();
-  if (!is_model(from, registry)) return export_weights(from, to, registry, how);
+  const std::vector<AdapterFile> files = adapter_files(options);
+  if (!is_model(from, registry)) {
+    if (!files.empty()) throw Error(ErrorKind::Usage, fmt::format("'{}' is no model that --lora could change", from));
+    return export_weights(from, to, registry, how);
+  }
   const ImportedModel model = import_whole(from, registry);
+  if (!files.empty()) {
+    const auto resolved = resolve_spec(model);
+    std::vector<Adapter> adapters;
+    for (const AdapterFile& adapter : files) adapters.push_back(read_adapter(adapter, *resolved, registry));
+    return export_model(merged_tensors(model, *resolved, adapters), model.metadata.values(), to, registry, how,
+                        [&] { model.expect_whole(); });
+  }
   return export_model(model.tensors, model.metadata.values(), to, registry, how, [&] { model.expect_whole(); });
 }
 
@@ -51,7 +66,7 @@ int export_command(const Options& options) {
   const std::string &from = options.files[0], &to = options.files[1];
   ExportOptions how{options.format, {}};
   for (const std::string& text : options.format_options) how.options.push_back(option_of(text));
-  const ExportResult result = export_file(from, to, how);
+  const ExportResult result = export_file(from, to, options, how);
   if (options.json) {
     print_json(boost::json::object{{"version", 1},
                                    {"from", from},

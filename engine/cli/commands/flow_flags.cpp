@@ -280,6 +280,7 @@ void infer_flags(VerbRow& verb) {
   dead_letters(f);
   f.group("Text");
   f.text("tokenizer", "FILE", "of a model of another program (default: the one in its file)", &Options::tokenizer);
+  adapter_flags(f);
   f.text("prompt", "TEXT", "text models: continue this text",
          [](Options& o, const std::string& v) { o.prompt = v, o.prompt_given = true; });
   f.whole("generate", 1, 1 << 24, "text models: number of tokens to generate", [](Options& o, int64_t v) {
@@ -371,6 +372,7 @@ void language_model(Flags& f) {
   cache.choices = {"f32", "f16", "q8_0"};
   cache.initial = "f32";
   model_spec(f);
+  adapter_flags(f);
 }
 
 void chat_template(Flags& f) {
@@ -392,6 +394,8 @@ void generate_flags(VerbRow& verb) {
           [](Options& o, int64_t v) { o.log_probabilities = v; })
       .example = "3";
   f.text("perplexity", "FILE", "generate nothing: print the model's perplexity on this text", &Options::perplexity);
+  session_flags(f, ": what happens when the context is full: the text ends, or half of its tokens go");
+  speculation_flags(f);
   language_model(f);
   machine(f);
 }
@@ -402,13 +406,12 @@ void chat_flags(VerbRow& verb) {
   f.group("Conversation");
   f.text("system", "TEXT", "the system message", &Options::system);
   chat_template(f);
-  FlagRow& overflow = f.text("overflow", "WHAT",
-                             ": what happens when the conversation no longer fits: an error, or the "
-                             "oldest messages go",
-                             &Options::overflow);
-  overflow.choices = {"stop", "shift"};
-  overflow.initial = "stop";
+  session_flags(
+      f,
+      ": what happens when the conversation no longer fits: an error, or the oldest messages go; likewise of an "
+      "answer half of the tokens");
   choice(f);
+  speculation_flags(f);
   language_model(f);
   machine(f);
 }
@@ -423,6 +426,9 @@ void export_flags(VerbRow& verb) {
   format.example = "gguf";
   f.texts("option", "NAME=VALUE", "an option of the exporter ('harmonics inspect FORMAT' lists them)",
           &Options::format_options);
+  f.texts("lora", "FILE[=SCALE]",
+          "merge this LoRA adapter, a GGUF file or a folder of PEFT, with this factor (default: 1) into the weights",
+          &Options::lora);
   plugin(f);
 }
 
@@ -484,6 +490,7 @@ void explain_flags(VerbRow& verb) {
   f.on("dot", "the graph in Graphviz' language: ... --dot | dot -Tsvg > graph.svg", &Options::dot);
   f.on("infer", "the inference program instead of the training step", &Options::inference);
   model_spec(f);
+  adapter_flags(f);
   training(f);
   counts(f);
   f.group("Machine");

@@ -52,6 +52,25 @@ int print_perplexity(const Options& options, LanguageModel& model, Session& sess
   return kDone;
 }
 
+// The text of --session goes on, and is written again.
+Continuation continue_session(const Options& options, LanguageModel& model, Session& session,
+                              ContinuationSettings settings, const std::function<void(const std::string&)>& emit) {
+  std::vector<int32_t> ids;
+  if (const std::optional<SavedSession> saved = saved_session_of(options)) {
+    restore_session(session, model.model, *saved, options.session);
+    ids = saved->tokens;
+    settings.from = saved->sampler;
+  }
+  EncodeOptions how;
+  how.begin = ids.empty();
+  const std::vector<int32_t> prompt = model.tokenizer->encode(options.prompt, how);
+  ids.insert(ids.end(), prompt.begin(), prompt.end());
+  return continue_tokens(session, *model.tokenizer, std::move(ids), settings, emit, [&](const Generation& text) {
+    const std::span<const int32_t> all = text.tokens();
+    write_session(saved_session(session, model.model, {all.begin(), all.end()}, text.sampler_state()), options.session);
+  });
+}
+
 boost::json::array json_of(const std::vector<GeneratedToken>& tokens, const Tokenizer& tokenizer) {
   boost::json::array all;
   for (const GeneratedToken& token : tokens) {
@@ -80,16 +99,22 @@ int generate_command(const Options& given) {
   const std::shared_ptr<const Tokenizer>& tokenizer = model.tokenizer;
   Session session(model.decoder, options.context, options.context > 0);
   if (!options.perplexity.empty()) return print_perplexity(options, model, session);
+  const Speculation speculation(options, model);
   ContinuationSettings settings = continuation_settings(options, *tokenizer);
   settings.ends = model.ends();
+  settings.drafter = speculation.drafter;
+  settings.draft_tokens = speculation.tokens;
   std::string text;
-  const Continuation done = continue_text(session, *tokenizer, options.prompt, settings, [&](const std::string& more) {
+  const auto emit = [&](const std::string& more) {
     if (text.empty() && !options.json) print_data(options.prompt);  // only now is it known to fit
     text += more;
     if (options.json) return;
     print_data(more);
     flush_output();
-  });
+  };
+  const Continuation done = options.session.empty()
+                                ? continue_text(session, *tokenizer, options.prompt, settings, emit)
+                                : continue_session(options, model, session, std::move(settings), emit);
   if (options.json) {
     boost::json::object result{{"version", 1},
                                {"model", path},
@@ -101,6 +126,10 @@ int generate_command(const Options& given) {
                                {"prompt_seconds", done.prompt_seconds},
                                {"seconds", done.seconds},
                                {"tokens_per_second", per_second(done.tokens, done.seconds)}};
+    if (speculation.drafter) {
+      result["drafted"] = done.drafted;
+      result["accepted"] = done.accepted;
+    }
     if (options.log_probabilities) result["chosen"] = json_of(done.chosen, *tokenizer);
     print_json(result);
     return kDone;
@@ -108,9 +137,12 @@ int generate_command(const Options& given) {
   if (text.empty()) print_data(options.prompt);
   print("\n");
   if (options.quiet) return kDone;
-  say(fmt::format("{} tokens in {}, {:.0f} tokens/s; prompt of {} in {}", thousands(done.tokens),
+  const std::string drafts = speculation.drafter ? fmt::format("; {} of {} drafted tokens accepted",
+                                                               thousands(done.accepted), thousands(done.drafted))
+                                                 : "";
+  say(fmt::format("{} tokens in {}, {:.0f} tokens/s; prompt of {} in {}{}", thousands(done.tokens),
                   duration(done.seconds), per_second(done.tokens, done.seconds), thousands(done.prompt_tokens),
-                  duration(done.prompt_seconds)));
+                  duration(done.prompt_seconds), drafts));
   if (done.end == EndOfText::context)
     print_note(fmt::format("the context of {} tokens is full: give a larger --context", thousands(session.context())));
   return kDone;

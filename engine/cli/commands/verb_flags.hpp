@@ -31,6 +31,11 @@ void completion_flags(VerbRow& verb);
 void man_flags(VerbRow& verb);
 void version_flags(VerbRow& verb);
 
+// Flags of several verbs.
+void adapter_flags(Flags& f);
+void speculation_flags(Flags& f);
+void session_flags(Flags& f, const char* overflow_help);
+
 // Returns the registered devices, "reference" and "auto".
 std::vector<std::string> device_names();
 

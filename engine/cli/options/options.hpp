@@ -79,6 +79,10 @@ struct Options {
   std::string perplexity;                                // generate: of this file
   std::string system, chat_template, overflow = "stop";  // chat and serve
   int64_t sequences = 4, queue = 64;                     // serve MODEL
+  std::vector<std::string> lora;                         // FILE[=SCALE]
+  std::string draft, session;                            // a model; a file
+  int64_t lookup = 0, draft_tokens = 0;                  // 0: not given
+  int64_t keep_tokens = 0;                               // with overflow "shift"
   // send and receive
   std::vector<std::string> from, to;  // [NAME=]ADDRESS
   double rate = 0;                    // samples per second; 0: as fast as the receiver takes them

@@ -1,5 +1,6 @@
 #include "engine/cli/run/language_model.hpp"
 
+#include <filesystem>
 #include <thread>
 
 #include <boost/json.hpp>
@@ -78,12 +79,38 @@ std::vector<int32_t> LanguageModel::ends() const {
   return ids;
 }
 
+Speculation::Speculation(const Options& options, const LanguageModel& verifier) {
+  if (!options.draft.empty() && options.lookup > 0)
+    throw Error(ErrorKind::Usage, "--draft and --lookup exclude each other");
+  if (options.draft_tokens > 0) tokens = options.draft_tokens;
+  if (options.lookup > 0) drafter = std::make_shared<LookupDrafter>(options.lookup);
+  if (options.draft_tokens > 0 && options.draft.empty() && !drafter)
+    throw Error(ErrorKind::Usage, "--draft-tokens needs --draft MODEL or --lookup N");
+  if (options.draft.empty()) return;
+  Options own = options;
+  own.files = {options.draft};
+  own.spec.clear();
+  own.set.clear();
+  own.lora.clear();
+  model = std::make_unique<LanguageModel>(own);
+  expect_same_vocabulary(*verifier.tokenizer, *model->tokenizer, verifier.path, model->path);
+  drafter = std::make_shared<ModelDrafter>(model->decoder, options.context);
+}
+
+std::optional<SavedSession> saved_session_of(const Options& options) {
+  std::error_code failed;
+  if (options.session.empty() || !std::filesystem::exists(options.session, failed)) return {};
+  return read_session(options.session);
+}
+
 ContinuationSettings continuation_settings(const Options& options, const Tokenizer& tokenizer) {
   ContinuationSettings settings;
   settings.tokens = options.max_tokens;
   settings.temperature = options.temperature;
   settings.filters = options.filters;
   settings.stop = options.stop;
+  settings.overflow = options.overflow == "shift" ? Overflow::shift : Overflow::stop;
+  settings.keep = options.keep_tokens;
   settings.seed = static_cast<uint64_t>(options.run.seed.value_or(0));
   if (options.log_probabilities) settings.log_probabilities = static_cast<size_t>(*options.log_probabilities);
   if (settings.filters.dry_multiplier > 0) {

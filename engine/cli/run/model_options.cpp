@@ -1,16 +1,35 @@
 #include "engine/cli/run/model_options.hpp"
 
+#include <charconv>
+#include <cmath>
+
 #include <fmt/core.h>
 
 #include "dsl/spec/reader.hpp"
 
 namespace harmonics::engine::cli {
 
+std::vector<AdapterFile> adapter_files(const Options& options) {
+  std::vector<AdapterFile> files;
+  for (const std::string& text : options.lora) {
+    AdapterFile file{text, 1};
+    if (const size_t at = text.rfind('='); at != std::string::npos && at > 0 && at + 1 < text.size()) {
+      const char* end = text.data() + text.size();
+      double scale = 0;
+      const auto [last, failed] = std::from_chars(text.data() + at + 1, end, scale);
+      if (failed == std::errc() && last == end && std::isfinite(scale)) file = {text.substr(0, at), scale};
+    }
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
 ModelOptions model_options(const Options& options) {
   ModelOptions result;
   result.weights = options.weight_type;
   result.cache = options.cache_type;
   if (!options.spec.empty()) result.spec = specs::read_spec(options.spec);
+  result.adapters = adapter_files(options);
   for (const std::string& setting : options.set) {
     const size_t at = setting.find('=');
     if (at == 0 || at == std::string::npos || at + 1 == setting.size())

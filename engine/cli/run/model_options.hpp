@@ -6,6 +6,9 @@
 
 namespace harmonics::engine::cli {
 
+// --lora FILE[=SCALE]. A SCALE is a number; otherwise the sign belongs to the name.
+std::vector<AdapterFile> adapter_files(const Options& options);
+
 // Reads the file of --spec. Throws ErrorKind::Usage for a --set that is not NAME=VALUE.
 ModelOptions model_options(const Options& options);
 

@@ -1,0 +1,58 @@
+// Speculative decoding: tokens are drafted cheaply, and the model verifies all of them in one run.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/language/decoder.hpp"
+#include "engine/language/sampler.hpp"
+#include "engine/language/tokenizer.hpp"
+
+namespace harmonics::engine {
+
+struct DraftedToken {
+  int32_t id;
+  std::vector<TokenChance> chances;  // that it was drawn from; empty: it was not drawn
+};
+
+// For one text. Not thread-safe.
+class Drafter {
+ public:
+  virtual ~Drafter() = default;
+  // At most `count` tokens that may follow `text`; `sampler` chooses the text's tokens and has observed all of it.
+  virtual std::vector<DraftedToken> draft(std::span<const int32_t> text, int64_t count, const Sampler& sampler) = 0;
+  // Whether its tokens are drawn, if the temperature is above 0.
+  virtual bool draws() const = 0;
+};
+
+// What followed the last tokens where they, at most `longest` of them, occurred before: prompt lookup (Saxena 2023).
+class LookupDrafter final : public Drafter {
+ public:
+  explicit LookupDrafter(int64_t longest);  // at least 1
+  std::vector<DraftedToken> draft(std::span<const int32_t> text, int64_t count, const Sampler& sampler) override;
+  bool draws() const override { return false; }
+
+ private:
+  size_t longest_;
+};
+
+// A smaller model of the same vocabulary (Leviathan et al. 2023).
+class ModelDrafter final : public Drafter {
+ public:
+  // The decoder must outlive it. `context`: of its session; 0: as many tokens as its model was trained for.
+  ModelDrafter(Decoder& decoder, int64_t context);
+  std::vector<DraftedToken> draft(std::span<const int32_t> text, int64_t count, const Sampler& sampler) override;
+  bool draws() const override { return true; }
+
+ private:
+  Session session_;
+  uint64_t drawn_ = 0;
+};
+
+// Throws ErrorKind::Usage, with the first tokens that differ, if a draft model has another vocabulary.
+void expect_same_vocabulary(const Tokenizer& tokenizer, const Tokenizer& draft, const std::string& path,
+                            const std::string& draft_path);
+
+}  // namespace harmonics::engine

@@ -1,0 +1,46 @@
+// LoRA adapters (Hu et al. 2021): pairs of small matrices that add scale · (x Aᵀ) Bᵀ to what weights compute.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/plugin/registry.hpp"
+#include "engine/transformer/resolved_spec.hpp"
+
+namespace harmonics::engine {
+
+// The pair for one weight.
+struct LowRank {
+  HTensor a, b;  // f32 [rank, width of x] and [rows of the weight, rank]
+  double scale = 1;
+  double alpha = 0;
+  std::string name;  // of its tensors in the file, for messages
+  int64_t rank() const { return a.shape()[0]; }
+};
+
+struct Adapter {
+  std::string path, format;              // "GGUF" or "PEFT"
+  double strength = 1;                   // part of each scale
+  std::map<std::string, LowRank> pairs;  // by the name of the weight, as in ResolvedSpec::weights()
+};
+
+// Reads a GGUF file of the type "adapter", or a folder of PEFT: adapter_config.json and adapter_model.safetensors. Rows
+// of q and k are reordered where the model's rotary pairs are neighbours, as in GGUF. Throws ErrorKind::Weights, with
+// the names and both shapes, for an adapter of another architecture, of another kind than LoRA, or with tensors that no
+// linear map of the model uses; ErrorKind::NoInput for files that cannot be read.
+Adapter read_adapter(const AdapterFile& file, const ResolvedSpec& resolved, Registry& registry);
+Adapter read_gguf_adapter(const AdapterFile& file, const ResolvedSpec& resolved, Registry& registry);
+
+// Declares the matrices of the adapters as parameters of the model and lets the spec apply them. Weights that read the
+// same x share one product with their A matrices, stacked; adapters of one weight are one pair of higher rank.
+void apply_adapters(const std::vector<Adapter>& adapters, ResolvedSpec& resolved, ParameterStore& parameters);
+
+// The weight with the adapters' products added, in f32, or in f16 if it is stored in any other type.
+HTensor merged_weight(const HTensor& weight, bool transposed, const std::vector<const LowRank*>& pairs);
+// The tensors of the model, by the file's names, with the adapters merged into them. Throws ErrorKind::Weights for a
+// weight that the file uses twice.
+std::map<std::string, HTensor> merged_tensors(const ImportedModel& imported, const ResolvedSpec& resolved,
+                                              const std::vector<Adapter>& adapters);
+
+}  // namespace harmonics::engine

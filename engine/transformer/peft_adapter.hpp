@@ -1,0 +1,29 @@
+// LoRA adapters as the library PEFT of Hugging Face saves them.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "engine/transformer/adapter.hpp"
+
+namespace harmonics::engine {
+
+// adapter_config.json: what the scale of a module follows from.
+struct PeftConfig {
+  double alpha = 0;
+  bool by_root = false;                  // use_rslora: divided by the root of the rank
+  std::map<std::string, double> alphas;  // alpha_pattern: by the end of a module's name
+
+  double scale(const std::string& module, int64_t rank) const;
+  double alpha_of(const std::string& module) const;
+};
+
+// Throws ErrorKind::Weights, with `path`, for JSON that is malformed or asks for what is not implemented, such as DoRA.
+PeftConfig parse_peft_config(std::string_view text, const std::string& path);
+// The weight of GGUF for a module of a decoder: "model.layers.0.self_attn.q_proj" is "blk.0.attn_q.weight". "":
+// unknown.
+std::string weight_of_module(std::string_view module);
+// Reads a folder; see read_adapter().
+Adapter read_peft_adapter(const AdapterFile& file, const ResolvedSpec& resolved);
+
+}  // namespace harmonics::engine
