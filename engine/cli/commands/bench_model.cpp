@@ -45,7 +45,7 @@ ModelSize size_of(const Model& model) {
   const bool tied = !model.parameters->find("output.weight");
   for (const auto& [name, tensor] : model.parameters->all()) {
     const auto bytes = static_cast<double>(tensor.type.bytes()),
-               elements = static_cast<double>(tensor.type.shape.size());
+               elements = static_cast<double>(tensor.type.shape.count());
     size.bytes += tensor.type.bytes();
     size.parameters += elements;
     if (name == "token_embd.weight" && !tied) continue;  // one row

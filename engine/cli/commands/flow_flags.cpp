@@ -450,6 +450,20 @@ void quantize_flags(VerbRow& verb) {
   threads(f);
 }
 
+void importance_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("MODEL", "the file of a language model, best in f32, f16 or bf16");
+  f.positional("TEXT", "a text file like what the model will read and write");
+  f.positional("OUTPUT", "the file to write (.gguf)");
+  f.whole("chunk", 1, 1 << 20, "tokens that are read together", [](Options& o, int64_t v) { o.chunk = v; }).initial =
+      "512";
+  f.whole("chunks", 1, kAnyCount, "most chunks (default: all)", [](Options& o, int64_t v) { o.chunks = v; }).example =
+      "100";
+  f.text("tokenizer", "FILE", "the model's tokenizer (default: the one in the model's file)", &Options::tokenizer);
+  model_spec(f);
+  machine(f);
+}
+
 void serve_flags(VerbRow& verb) {
   Flags f(verb);
   graph(f, "the flow (.hmx; its training taps are ignored), or the file of a language model");
