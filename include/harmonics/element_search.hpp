@@ -247,10 +247,25 @@ HARMONICS_FACE float symmetric_run(const float* x, int n, int levels, Weights we
   return best;
 }
 
+// The nearest of the uneven steps to every half of a whole number from -128 on: twice the middle between two steps is
+// whole, and there the lower one is nearest.
+struct NearestUnevenSteps {
+  uint8_t index[512] = {};
+  constexpr NearestUnevenSteps() {
+    for (int i = 0, step = 0; i < 512; ++i) {
+      while (step < 15 && i - 256 > uneven_steps[step] + uneven_steps[step + 1]) ++step;
+      index[i] = static_cast<uint8_t>(step);
+    }
+  }
+};
+HARMONICS_FACE inline constexpr NearestUnevenSteps nearest_uneven_steps;
+
 HARMONICS_FACE inline int nearest_uneven_step(float x) {
-  int i = 0;
-  while (i < 15 && x - static_cast<float>(uneven_steps[i]) > static_cast<float>(uneven_steps[i + 1]) - x) ++i;
-  return i;
+  const float halves = x * 2;
+  if (!(halves > -256)) return 0;
+  if (halves > 255) return 15;
+  const int whole = static_cast<int>(halves);
+  return nearest_uneven_steps.index[whole + (halves > static_cast<float>(whole)) + 256];
 }
 
 template <typename Weights>

@@ -50,9 +50,9 @@ HARMONICS_FACE RoundedPair affine_indices(const float* from, const float* weight
     sum += weight_at(weights, i) * static_cast<double>(from[i]);
     total += weight_at(weights, i);
   }
-  for (int candidate = -10; candidate <= 10; ++candidate) {
+  for (int candidate = -20; candidate <= 20; ++candidate) {
     double base = static_cast<double>(*low),
-           step = (static_cast<double>(*high) - base) / (kLevels + 0.1 * static_cast<double>(candidate));
+           step = (static_cast<double>(*high) - base) / (kLevels + 0.05 * static_cast<double>(candidate));
     for (int turn = 0; turn < 3; ++turn) {
       RoundedPair pair{float_to_half(static_cast<float>(step)), float_to_half(static_cast<float>(base)), 0};
       const float scale = half_to_float(pair.scale), least = half_to_float(pair.least),
