@@ -63,7 +63,15 @@ struct Options {
   std::string spec;              // --spec FILE
   std::vector<std::string> set;  // NAME=VALUE, of a spec's variables
   std::optional<DType> weight_type;
-  bool requantize = false;
+  // quantize and importance
+  std::string mix = "q8_0", importance;  // --type; --importance FILE
+  std::optional<DType> output_type, embedding_type;
+  std::vector<std::string> tensor_types;  // PATTERN=TYPE
+  bool pure = false, dry_run = false, requantize = false;
+  int64_t chunk = 512, chunks = 0;  // of importance: tokens of one chunk, most chunks; 0: all
+  // bench MODEL
+  std::vector<int64_t> prefill, decode;  // tokens; empty: 512 and 128
+  int64_t repeat = 5;
   std::string format;                       // export
   std::vector<std::string> format_options;  // NAME=VALUE
   DType cache_type = DType::F32;
