@@ -38,7 +38,7 @@ void cut(MatmulContext& c, uint32_t all) {
 constexpr int64_t kLeastPackedDepth = 64;  // for shorter sums rows of B are read in place
 // Whether our packed kernel is at least as fast as oneDNN's, which also allocates memory in every run.
 bool is_packed_here(const Product& p) {
-  return isa().vector >= 8 && p.batch == 1 && p.m >= 48 && p.n >= 64 && p.k >= kLeastPackedDepth;
+  return isa().vector >= 8 && p.batch == 1 && p.m > kSmallSide && p.n >= 64 && p.k >= kLeastPackedDepth;
 }
 
 constexpr int64_t kShortDepth = 128;
