@@ -32,6 +32,9 @@ bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets
 // Whether the product may be computed in fp16 chunks, the processor supports them and it is large enough.
 bool suits_half_product(const Product& product, double flops);
 void answer_half_product(const Product& product, double flops, hx_kernel& out);
+// The same with operands rounded to bf16.
+bool suits_bf16_product(const Product& product, double flops);
+void answer_bf16_product(const Product& product, double flops, hx_kernel& out);
 // Skips the zeros of A, or runs `dense` (ownership passes) if there are few zeros. False if skipping cannot pay.
 bool answer_sparse_product(const Product& product, hx_kernel& dense, hx_kernel& out);
 // For sgd_outer: C = old - rate A B, which reads and writes only rows of C that change; with few zeros a dense product

@@ -41,6 +41,8 @@ class Site : public kernels::Site {
   }
   // Whether products may be computed in fp16 chunks.
   bool allows_half() const { return raw().flags & HX_SITE_FP16_CHUNKS; }
+  // Whether operands of products may be rounded to bf16.
+  bool allows_bf16() const { return raw().flags & HX_SITE_BF16; }
 };
 
 // Minimum nanoseconds of a part; many times the cost of handing it to another thread.

@@ -114,7 +114,7 @@ void device(Flags& f) {
   where.initial = "cpu";
   FlagRow& precision = f.text(
       "precision", "NAME",
-      ": fp16 where products in it are measured 1.6 times as fast; narrow ones round the operands of products, totals "
+      ": fp16 or bf16 where products in it are measured 1.6 times as fast; narrow ones round the operands of products, totals "
       "and weights stay fp32; int8 quantises what meets quantised weights",
       [](Options& o, const std::string& v) { o.run.precision = parse_precision(v); });
   precision.choices = {"fp32", "fp16", "bf16", "fp8", "int8", "auto"};
