@@ -44,6 +44,7 @@ class ResolvedSpec {
   const TensorType* type_of(const std::string& parameter) const;
   void set_types(TensorTypes types) { types_ = std::move(types); }
   bool has_caches() const;
+  bool has_paged_caches(DType cache) const;  // pools of pages can take their place
   // Values of a run that the spec uses, and derived globals.
   LocalValues values_of(const EntrySizes& sizes) const;
   // Traces each entry for one token. Throws what the steps throw.
