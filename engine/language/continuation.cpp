@@ -57,10 +57,8 @@ Generation::Generation(Session& session, const Tokenizer& tokenizer, std::vector
         ErrorKind::Usage,
         fmt::format("the prompt has {} tokens, and the context holds {}", done_.prompt_tokens, session.context()), {},
         {"shorten the prompt, or give a larger --context"});
-  const std::span<const int32_t> known = session.tokens();
-  while (read_ < known.size() && read_ + 1 < ids_.size() && known[read_] == ids_[read_]) ++read_;
-  session.keep(static_cast<int64_t>(read_));
-  done_.reused_tokens = static_cast<int64_t>(read_);
+  done_.reused_tokens = session.begin(ids_);
+  read_ = static_cast<size_t>(done_.reused_tokens);
   for (const int32_t id : ids_) sampler_.observe(id);
   previous_ = ids_.back();
   if (settings_.grammar) constraint_.emplace(settings_.grammar, settings_.pieces, settings_.ends);
@@ -69,26 +67,34 @@ Generation::Generation(Session& session, const Tokenizer& tokenizer, std::vector
 std::string Generation::step(int64_t chunk) {
   if (over_) return "";
   const auto begin = TextClock::now();
-  if (read_ < ids_.size()) {
-    const size_t count = std::min(ids_.size() - read_, static_cast<size_t>(std::max<int64_t>(chunk, 1)));
-    scores_ = session_.append(std::span(ids_).subspan(read_, count));
-    read_ += count;
-    done_.prompt_seconds += since(begin);
-    return "";
-  }
-  std::string text = choose();
+  const std::span<const int32_t> tokens = wanted(chunk);
+  const std::span<const float> scores = session_.append(tokens);
+  return take(tokens.size(), scores, since(begin));
+}
+
+std::span<const int32_t> Generation::wanted(int64_t chunk) const {
+  if (!in_prompt()) return {&previous_, 1};
+  const size_t most = static_cast<size_t>(std::max<int64_t>(chunk, 1));
+  return std::span(ids_).subspan(read_, std::min(ids_.size() - read_, most));
+}
+
+std::string Generation::take(size_t appended, std::span<const float> scores, double seconds) {
+  (in_prompt() ? done_.prompt_seconds : done_.seconds) += seconds;
+  if (in_prompt()) read_ += appended;
+  if (in_prompt()) return "";
+  const auto begin = TextClock::now();
+  std::string text = choose(scores);
   done_.seconds += since(begin);
   return text;
 }
 
-std::string Generation::choose() {
-  if (done_.tokens > 0) scores_ = session_.append({&previous_, 1});
-  expect_finite(scores_, done_.tokens);
-  const int32_t id = sampler_.choose(scores_, constraint_ ? &*constraint_ : nullptr);
+std::string Generation::choose(std::span<const float> scores) {
+  expect_finite(scores, done_.tokens);
+  const int32_t id = sampler_.choose(scores, constraint_ ? &*constraint_ : nullptr);
   sampler_.observe(id);
   ++done_.tokens;
   if (settings_.log_probabilities)
-    done_.chosen.push_back({id, log_probability(scores_, id), most_likely(scores_, *settings_.log_probabilities)});
+    done_.chosen.push_back({id, log_probability(scores, id), most_likely(scores, *settings_.log_probabilities)});
   if (std::find(settings_.ends.begin(), settings_.ends.end(), id) != settings_.ends.end())
     return finish(EndOfText::model);
   if (constraint_) constraint_->accept(id);

@@ -65,11 +65,18 @@ class Generation {
   // Computes up to `chunk` tokens of the prompt, or one token of the text. Returns the characters that are certain.
   // Throws ErrorKind::Diverged if scores are not finite.
   std::string step(int64_t chunk = 256);
+  // The same for steps over several sessions: the tokens to append next, up to `chunk` of the prompt or one of the
+  // text, whether the scores after them are needed, and what to do when the session has them. The scores must stay
+  // valid during take().
+  std::span<const int32_t> wanted(int64_t chunk) const;
+  bool needs_scores(size_t appended) const { return read_ + appended >= ids_.size(); }
+  std::string take(size_t appended, std::span<const float> scores, double seconds);
+  bool in_prompt() const { return read_ < ids_.size(); }
   bool is_over() const { return over_; }
   const Continuation& done() const { return done_; }
 
  private:
-  std::string choose();
+  std::string choose(std::span<const float> scores);
   std::string finish(EndOfText end);
 
   Session& session_;
@@ -77,7 +84,6 @@ class Generation {
   const ContinuationSettings settings_;
   std::vector<int32_t> ids_;
   size_t read_ = 0;  // of ids_
-  std::span<const float> scores_;
   Sampler sampler_;
   std::optional<TokenConstraint> constraint_;
   WholeCharacters characters_;

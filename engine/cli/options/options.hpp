@@ -79,6 +79,7 @@ struct Options {
   std::string perplexity;                                // generate: of this file
   std::string system, chat_template, overflow = "stop";  // chat and serve
   int64_t sequences = 4, queue = 64;                     // serve MODEL
+  uint64_t cache_memory = 0;                             // of keys and values; 0: for all contexts
   // send and receive
   std::vector<std::string> from, to;  // [NAME=]ADDRESS
   double rate = 0;                    // samples per second; 0: as fast as the receiver takes them
