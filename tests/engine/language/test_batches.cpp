@@ -65,7 +65,7 @@ TEST_CASE("batches: steps over random sessions, with prompts in pieces, give the
       for (size_t i = 0; i < sessions.size(); ++i) {
         Session& s = *sessions[i];
         if (random() % 4 == 0) continue;
-        if (random() % 12 == 0) s.keep(static_cast<int64_t>(random() % static_cast<uint32_t>(s.length() + 1));
+        if (random() % 12 == 0) s.keep(static_cast<int64_t>(random() % static_cast<uint32_t>(s.length() + 1)));
         const int64_t most = random() % 3 == 0 ? 40 : 1;
         const int64_t count = std::min(1 + static_cast<int64_t>(random()) % most, 150 - s.length());
         if (count == 0) continue;
