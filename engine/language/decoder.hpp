@@ -139,6 +139,12 @@ class Session {
   int64_t capacity() const { return capacity_; }
   uint64_t cache_bytes() const;
 
+  // By Model::states: the positions of the sequence, copied.
+  std::vector<HTensor> states() const;
+  // Makes this the sequence that had these states; they must have its types. Throws ErrorKind::Usage if the context
+  // does not hold the tokens; then the sequence is unchanged.
+  void restore(std::span<const int32_t> tokens, const std::vector<HTensor>& states);
+
   // Gives the pages back; the sequence stays, and what of it is missing is computed again by append() or by steps.
   void release();
   // The tokens that are not computed, after looking for them in pages of other sessions.

@@ -25,6 +25,7 @@ class PagedCaches {
   int64_t pages() const { return pages_; }
   // Bytes of all states for one page.
   uint64_t page_bytes() const;
+  size_t page_bytes(size_t state) const { return memory_[state].page; }
   // By Model::states.
   void* address(size_t state) const { return memory_[state].data; }
   // Reserves addresses for at least so many pages, at least doubling. Throws ErrorKind::Unavailable. Nothing may use

@@ -301,3 +301,25 @@ TEST_CASE("batches: a model whose states cannot be pages computes one session at
   CHECK(kept_scores(fork->append(b)) == alone.after(all));
   CHECK(decoder.token_bytes() == uint64_t{2 * 3 * 2 * 4 * 4});
 }
+
+TEST_CASE("batches: the states of a session make another one, with pages and without") {
+  const Model paged = small_llama();
+  Model own = small_llama();
+  own.paged = false;
+  const auto executor = make_sequential_executor();
+  Alone alone(paged);
+  const auto tokens = some_tokens(75, paged.vocabulary);
+  Decoder from(paged, *executor), to(own, *executor);
+  Session first(from), second(to), third(from, 80);
+  CHECK(first.states().empty());
+  first.append(tokens);
+  second.restore(tokens, first.states());
+  third.restore(tokens, second.states());
+  auto all = tokens;
+  all.push_back(4);
+  const std::span<const int32_t> next(&all.back(), 1);
+  CHECK(kept_scores(second.append(next)) == alone.after(all));
+  CHECK(kept_scores(third.append(next)) == alone.after(all));
+  CHECK_THROWS(third.restore(some_tokens(81, paged.vocabulary), first.states()));
+  CHECK(third.length() == 76);
+}
