@@ -132,10 +132,10 @@ uint64_t Decoder::token_bytes() const {
   return two - one;
 }
 
-void Decoder::limit_caches(int64_t tokens) {
+void Decoder::limit_caches(int64_t tokens, int64_t kept) {
   if (!caches_) return;
   caches_->pool().raise_limit(std::max<int64_t>(whole_pages(tokens), 1));
-  caches_->pool().keep_prefixes(true);
+  caches_->pool().keep_prefixes(whole_pages(kept));
   {
     const std::lock_guard lock(mutex_);
     limited_ = true;

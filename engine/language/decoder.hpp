@@ -45,11 +45,11 @@ class Decoder {
   const Model& model() const { return model_; }
   size_t plans() const;  // compiled and still in use
 
-  // Sets how many tokens have their keys and values in memory, those of living sessions and, as long as there is room,
-  // those of prefixes that another session may begin with. Not below what was set before. Without it there is room for
-  // the contexts of all living sessions, and prefixes are shared between living sessions only. Does nothing without
-  // pages.
-  void limit_caches(int64_t tokens);
+  // Sets how many tokens have their keys and values in memory, those of living sessions and, as long as there is room
+  // and up to `kept`, those of prefixes that another session may begin with. Not below what was set before. Without it
+  // there is room for the contexts of all living sessions, and prefixes are shared between living sessions only. Does
+  // nothing without pages.
+  void limit_caches(int64_t tokens, int64_t kept);
   uint64_t token_bytes() const;   // of keys and values
   const PagePool* pages() const;  // null: every session has its own caches
   // Computes the parts, of different sessions, in one run if they have no more than 128 tokens together. Allocates

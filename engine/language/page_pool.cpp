@@ -23,9 +23,10 @@ void PagePool::raise_limit(int64_t pages) {
   }
 }
 
-void PagePool::keep_prefixes(bool keep) {
+void PagePool::keep_prefixes(int64_t most) {
   const std::lock_guard lock(mutex_);
-  keeps_ = keep;
+  most_kept_ = most;
+  while (kept_ > most_kept_) free_.push_back(drop_oldest());
 }
 
 std::span<int32_t> PagePool::tokens_of(int32_t page) {
@@ -67,6 +68,13 @@ void PagePool::unlink(int32_t page) {
   --kept_;
 }
 
+int32_t PagePool::drop_oldest() {
+  const int32_t page = oldest_;
+  unlink(page);
+  forget(page);
+  return page;
+}
+
 int32_t PagePool::take() {
   const std::lock_guard lock(mutex_);
   int32_t page = kNone;
@@ -76,9 +84,7 @@ int32_t PagePool::take() {
   } else if (static_cast<size_t>(unused_) < pages_.size()) {
     page = unused_++;
   } else if (oldest_ != kNone) {
-    page = oldest_;
-    unlink(page);
-    forget(page);
+    page = drop_oldest();
   } else {
     return kNone;
   }
@@ -97,8 +103,7 @@ void PagePool::release(int32_t page) {
   Page& p = at(page);
   if (--p.holders > 0) return;
   --held_;
-  if (p.name == 0 || !keeps_) {
-    forget(page);
+  if (p.name == 0) {
     free_.push_back(page);
     return;
   }
@@ -107,6 +112,7 @@ void PagePool::release(int32_t page) {
   (newest_ == kNone ? oldest_ : at(newest_).newer) = page;
   newest_ = page;
   ++kept_;
+  if (kept_ > most_kept_) free_.push_back(drop_oldest());
 }
 
 bool PagePool::withdraw(int32_t page) {

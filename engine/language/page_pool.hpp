@@ -22,8 +22,8 @@ class PagePool {
 
   // Most pages that are held or kept as prefixes; never lowered.
   void raise_limit(int64_t pages);
-  // Whether published pages stay when their last holder goes. Without it they are free at once.
-  void keep_prefixes(bool keep);
+  // How many published pages stay when their last holder goes. At first none.
+  void keep_prefixes(int64_t most);
 
   // A page for one holder: a free one, else the published page whose last holder has been gone the longest. kNone: all
   // are held.
@@ -61,6 +61,7 @@ class PagePool {
   int32_t look_up(uint64_t before, std::span<const int32_t> tokens);
   void forget(int32_t page);
   void unlink(int32_t page);
+  int32_t drop_oldest();
   Page& at(int32_t page) { return pages_[static_cast<size_t>(page)]; }
 
   mutable std::mutex mutex_;
@@ -72,7 +73,7 @@ class PagePool {
   int32_t oldest_ = kNone, newest_ = kNone;
   int64_t held_ = 0, kept_ = 0;
   uint64_t last_name_ = kNoPrefix;
-  bool keeps_ = false;
+  int64_t most_kept_ = 0;
 };
 
 }  // namespace harmonics::engine

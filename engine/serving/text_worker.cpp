@@ -8,6 +8,8 @@ namespace harmonics::engine {
 
 namespace {
 
+constexpr uint64_t kKeptBytes = uint64_t{1} << 30;  // of prefixes that no text uses, unless the limit is given
+
 size_t shared_tokens(std::span<const int32_t> a, const std::vector<int32_t>& b) {
   const size_t most = std::min(a.size(), b.size());
   return static_cast<size_t>(std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(most), b.begin()).first -
@@ -19,9 +21,11 @@ size_t shared_tokens(std::span<const int32_t> a, const std::vector<int32_t>& b) 
 TextWorker::TextWorker(Decoder& decoder, const Tokenizer& tokenizer, const Settings& settings)
     : decoder_(decoder), tokenizer_(tokenizer), settings_(settings) {
   const int64_t context = settings.context > 0 ? settings.context : decoder.model().context;
-  const auto all = static_cast<int64_t>(settings.sequences) * (context + PagePool::kRows);
-  // A page more than the context: that of a shared page which is written.
-  decoder.limit_caches(std::max(settings.cached_tokens > 0 ? settings.cached_tokens : all, context + PagePool::kRows));
+  const int64_t one = context + PagePool::kRows;  // a page more: that of a shared page which is written
+  const int64_t all = settings.cached_tokens > 0 ? std::max(settings.cached_tokens, one)
+                                                 : static_cast<int64_t>(settings.sequences) * one;
+  const auto usual = static_cast<int64_t>(kKeptBytes / std::max<uint64_t>(decoder.token_bytes(), 1));
+  decoder.limit_caches(all, settings.cached_tokens > 0 ? all : std::min(all, usual));
   parts_.reserve(settings.sequences);
   owners_.reserve(settings.sequences);
   running_.reserve(settings.sequences);

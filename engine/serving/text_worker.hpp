@@ -47,7 +47,8 @@ class TextWorker {
   struct Settings {
     size_t sequences = 4, queue = 64;  // texts at once, and texts that wait
     int64_t context = 0;               // of each; 0: the model's
-    // Keys and values of so many tokens are kept; 0: of `sequences` whole contexts. At least one context.
+    // Keys and values of so many tokens are kept, at least of one context. 0: of `sequences` whole contexts, and 1 GiB
+    // at most of prefixes that no text uses.
     int64_t cached_tokens = 0;
   };
   struct Report {

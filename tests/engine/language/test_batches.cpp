@@ -56,7 +56,7 @@ TEST_CASE("batches: steps over random sessions, with prompts in pieces, give the
     const auto executor = make_team_executor(threads);
     Decoder decoder(model, *executor);
     REQUIRE(decoder.pages());
-    decoder.limit_caches(int64_t{11} * 160);
+    decoder.limit_caches(int64_t{11} * 160, int64_t{11} * 160);
     std::vector<std::unique_ptr<Session>> sessions;
     for (int i = 0; i < 11; ++i) sessions.push_back(std::make_unique<Session>(decoder));
     std::vector<std::vector<int32_t>> more(sessions.size());
@@ -152,7 +152,7 @@ TEST_CASE("batches: a sequence begins with the pages of others, also of one that
   const auto executor = make_sequential_executor();
   Alone alone(model);
   Decoder decoder(model, *executor);
-  decoder.limit_caches(1000);
+  decoder.limit_caches(1000, 1000);
   auto tokens = some_tokens(100, model.vocabulary);
   auto first = std::make_unique<Session>(decoder);
   CHECK(first->begin(tokens) == 0);
@@ -211,7 +211,7 @@ TEST_CASE("batches: a session whose pages went to another computes its sequence 
   const auto executor = make_sequential_executor();
   Alone alone(model);
   Decoder decoder(model, *executor);
-  decoder.limit_caches(4 * kPage);
+  decoder.limit_caches(4 * kPage, 4 * kPage);
   const auto tokens = some_tokens(70, model.vocabulary, 1), others = some_tokens(100, model.vocabulary, 2);
   Session first(decoder, 120), second(decoder, 120);
   first.append(tokens);
@@ -242,7 +242,7 @@ TEST_CASE("batches: a thousand turns of sessions that come and go hold no more p
   const Model model = small_llama();
   const auto executor = make_sequential_executor();
   Decoder decoder(model, *executor);
-  decoder.limit_caches(20 * kPage);
+  decoder.limit_caches(20 * kPage, 20 * kPage);
   std::mt19937 random(11);
   std::vector<std::unique_ptr<Session>> sessions(3);
   size_t plans = 0;
@@ -288,7 +288,7 @@ TEST_CASE("batches: a model whose states cannot be pages computes one session at
   Alone alone(model);
   Decoder decoder(model, *executor);
   CHECK(decoder.pages() == nullptr);
-  decoder.limit_caches(10);
+  decoder.limit_caches(10, 10);
   Session first(decoder), second(decoder);
   const auto a = some_tokens(20, model.vocabulary, 1), b = some_tokens(1, model.vocabulary, 2);
   std::vector<StepPart> parts{{&first, a}, {&second, b}};

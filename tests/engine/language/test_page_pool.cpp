@@ -42,7 +42,7 @@ TEST_CASE("page pool: pages are taken up to the limit, and again when their last
 TEST_CASE("page pool: a prefix is found by what came before and by its tokens, and by nothing less") {
   PagePool pool;
   pool.raise_limit(8);
-  pool.keep_prefixes(true);
+  pool.keep_prefixes(12);
   const int32_t first = pool.take(), second = pool.take(), same = pool.take();
   const uint64_t one = pool.publish(first, PagePool::kNoPrefix, page_of(1));
   const uint64_t two = pool.publish(second, one, page_of(2));
@@ -63,7 +63,7 @@ TEST_CASE("page pool: a prefix is found by what came before and by its tokens, a
 TEST_CASE("page pool: prefixes that nobody holds stay until their memory is needed, the oldest goes first") {
   PagePool pool;
   pool.raise_limit(3);
-  pool.keep_prefixes(true);
+  pool.keep_prefixes(12);
   std::vector<int32_t> pages;
   for (int32_t i = 0; i < 3; ++i) {
     pages.push_back(pool.take());
@@ -79,6 +79,12 @@ TEST_CASE("page pool: prefixes that nobody holds stay until their memory is need
   CHECK(pool.find(PagePool::kNoPrefix, page_of(1)).page == PagePool::kNone);
   CHECK(pool.find(PagePool::kNoPrefix, page_of(0)).page == pages[0]);
   CHECK(pool.kept() == 1);
+  pool.release(pages[0]);
+  pool.release(pages[1]);
+  CHECK(pool.kept() == 2);
+  pool.keep_prefixes(1);
+  CHECK(pool.kept() == 1);
+  CHECK(pool.find(PagePool::kNoPrefix, page_of(0)).page == pages[0]);  // the younger one
   PagePool forgetful;
   forgetful.raise_limit(1);
   const int32_t page = forgetful.take();
@@ -92,7 +98,7 @@ TEST_CASE("page pool: in random order pages have the holders that they should, a
   std::mt19937 random(5);
   PagePool pool;
   pool.raise_limit(12);
-  pool.keep_prefixes(true);
+  pool.keep_prefixes(12);
   std::map<int32_t, int> holders;
   std::map<int32_t, int32_t> published;  // page to its first token
   for (int turn = 0; turn < 5000; ++turn) {
