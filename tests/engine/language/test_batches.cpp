@@ -132,7 +132,7 @@ TEST_CASE("batches: the scores after each of several tokens are those of one tok
       expected.insert(expected.end(), scores.begin(), scores.end());
     }
   }
-  for (const Model* model : {&paged, &own}) {
+  for (const Model* model : {&paged, static_cast<const Model*>(&own)}) {
     Decoder decoder(*model, *executor);
     CHECK((decoder.pages() != nullptr) == model->paged);
     Session session(decoder);
