@@ -84,10 +84,8 @@ Generation::Generation(Session& session, const Tokenizer& tokenizer, std::vector
         ErrorKind::Usage,
         fmt::format("the prompt has {} tokens, and the context holds {}", done_.prompt_tokens, session.context()), {},
         {"shorten the prompt, or give a larger --context"});
-  const std::span<const int32_t> known = session.tokens();
-  while (read_ < known.size() && read_ + 1 < prompt_ && known[read_] == text_[read_]) ++read_;
-  session.keep(static_cast<int64_t>(read_));
-  done_.reused_tokens = static_cast<int64_t>(read_);
+  done_.reused_tokens = session.begin(text_);
+  read_ = static_cast<size_t>(done_.reused_tokens);
   for (const int32_t id : text_) sampler_.observe(id);
   if (settings_.from) sampler_.resume(*settings_.from);
   previous_ = text_.back();

@@ -58,6 +58,7 @@ class ResolvedSpec {
   // What adapters add to weights; their matrices must be parameters of the model.
   void adapt(AdaptedWeights adapted) { adapted_ = std::move(adapted); }
   const AdaptedWeights& adapted() const { return adapted_; }
+  bool has_paged_caches(DType cache) const;  // pools of pages can take their place
   // Values of a run that the spec uses, and derived globals.
   LocalValues values_of(const EntrySizes& sizes) const;
   // Traces each entry for one token. Throws what the steps throw.

@@ -131,7 +131,8 @@ int quantize_command(const Options& options) {
     importance = read_importance(options.importance);
     how.importance = &importance;
   }
-  const AsGguf source(from, options.files.size() > 1 ? options.files[1] : "");
+  const std::string beside = (std::filesystem::temp_directory_path() / ("harmonics-" + std::to_string(::getpid()))).string();
+  const AsGguf source(from, options.files.size() > 1 ? options.files[1] : beside);
   const auto begin = Clock::now();
   QuantizeResult result;
   if (options.dry_run) {

@@ -91,6 +91,7 @@ struct Options {
   std::string draft, session;                            // a model; a file
   int64_t lookup = 0, draft_tokens = 0;                  // 0: not given
   int64_t keep_tokens = 0;                               // with overflow "shift"
+  uint64_t cache_memory = 0;                             // of keys and values; 0: for all contexts
   // send and receive
   std::vector<std::string> from, to;  // [NAME=]ADDRESS
   double rate = 0;                    // samples per second; 0: as fast as the receiver takes them
