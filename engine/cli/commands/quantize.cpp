@@ -1,5 +1,7 @@
 // harmonics quantize: writes a model with its matrices in smaller types.
 #include <chrono>
+#include <filesystem>
+#include <string>
 #include <thread>
 
 #include <boost/json.hpp>
@@ -7,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include <harmonics/element_type.hpp>
+#include <unistd.h>
 
 #include "engine/base/spelling.hpp"
 #include "engine/cli/commands/command.hpp"
@@ -131,7 +134,8 @@ int quantize_command(const Options& options) {
     importance = read_importance(options.importance);
     how.importance = &importance;
   }
-  const std::string beside = (std::filesystem::temp_directory_path() / ("harmonics-" + std::to_string(::getpid()))).string();
+  const std::string beside =
+      (std::filesystem::temp_directory_path() / ("harmonics-" + std::to_string(::getpid()))).string();
   const AsGguf source(from, options.files.size() > 1 ? options.files[1] : beside);
   const auto begin = Clock::now();
   QuantizeResult result;
@@ -141,7 +145,8 @@ int quantize_command(const Options& options) {
     const auto executor = make_team_executor(
         options.run.threads > 0 ? options.run.threads : static_cast<int>(std::thread::hardware_concurrency()));
     TenthLines lines(options.quiet || options.json);
-    result = quantize_gguf(source.path(), options.files[1], how, *executor, [&](double fraction) { lines.show(fraction); });
+    result =
+        quantize_gguf(source.path(), options.files[1], how, *executor, [&](double fraction) { lines.show(fraction); });
   }
   const double seconds = seconds_since(begin);
   if (options.json) {
