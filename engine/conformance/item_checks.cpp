@@ -8,6 +8,7 @@
 
 #include <fmt/core.h>
 #include <harmonics/importer_abi.h>
+#include <harmonics/policy_abi.h>
 #include <harmonics/metric_abi.h>
 
 #include "engine/plugin/arguments.hpp"

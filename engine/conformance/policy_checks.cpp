@@ -36,11 +36,11 @@ std::vector<ProductCase> product_cases() {
   return all;
 }
 
-struct Answer {
+struct Decided {
   hx_status status = HX_OK;
   uint32_t rounding = 0;
   std::string activation_type;
-  bool operator==(const Answer&) const = default;
+  bool operator==(const Decided&) const = default;
 };
 
 class CheckedPolicy {
@@ -49,7 +49,7 @@ class CheckedPolicy {
       : item_(item), arguments_(arguments), view_(arguments_) {}
   CheckedPolicy(const CheckedPolicy&) = delete;
   CheckedPolicy& operator=(const CheckedPolicy&) = delete;
-  Answer operator()(const ProductCase& c) const {
+  Decided operator()(const ProductCase& c) const {
     const hx_product product{sizeof product,
                              c.roundings,
                              c.op,
@@ -79,7 +79,7 @@ std::string text_of(const ProductCase& c) {
 Finding possible(const CheckedPolicy& policy, const std::vector<ProductCase>& cases) {
   size_t decided = 0, rounded = 0;
   for (const ProductCase& c : cases) {
-    const Answer a = policy(c);
+    const Decided a = policy(c);
     if ((a.rounding & ~c.roundings) != 0)
       return {Outcome::Failed,
               fmt::format("for {} it chose the rounding {:#x} of {:#x}", text_of(c), a.rounding, c.roundings),
@@ -98,7 +98,7 @@ Finding possible(const CheckedPolicy& policy, const std::vector<ProductCase>& ca
 }
 
 Finding repeated(const CheckedPolicy& policy, const std::vector<ProductCase>& cases) {
-  std::vector<Answer> once;
+  std::vector<Decided> once;
   for (const ProductCase& c : cases) once.push_back(policy(c));
   for (size_t i = cases.size(); i-- > 0;)
     if (!(policy(cases[i]) == once[i]))
@@ -121,7 +121,7 @@ void check_policy(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
   });
   attempt(log, "repeats its decisions", [&] { return repeated(policy, cases); });
   attempt(log, "threads", [&]() -> Finding {
-    std::vector<Answer> expected;
+    std::vector<Decided> expected;
     for (const ProductCase& c : cases) expected.push_back(policy(c));
     const std::string error = on_four_threads(20, [&] {
       for (size_t i = 0; i < cases.size(); ++i)

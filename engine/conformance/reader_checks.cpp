@@ -1,4 +1,5 @@
 // Importers and tokenizers: any bytes are read or refused, equally every time and on every thread.
+#include <cstddef>
 #include <algorithm>
 #include <vector>
 
@@ -126,7 +127,9 @@ class ReaderChecks {
       return HX_ERROR;
     };
     const auto& table = item_->table<hx_importer_vt>();
-    const hx_import_source source = {sizeof source, 0, "input.bin", bytes.data(), bytes.size(), nullptr, alone};
+    const uint32_t without_memory = offsetof(hx_import_source, open_memory);
+    const hx_import_source source = {without_memory, 0,       "input.bin", bytes.data(),
+                                     bytes.size(),   nullptr, alone,       nullptr};
     const hx_imported_model* model = nullptr;
     const hx_status status = table.open(item_->self, &source, view_.get(), &model);
     if (status != HX_OK) return refusal(status);
