@@ -8,6 +8,7 @@
 #include "engine/bound/profile.hpp"
 #include "engine/cli/commands/bench_model.hpp"
 #include "engine/cli/commands/command.hpp"
+#include "engine/model/imported.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/run/open_model.hpp"
 #include "engine/cli/terminal/output.hpp"
@@ -135,7 +136,7 @@ class Bench {
 }  // namespace
 
 int bench_command(const Options& options) {
-  if (is_model_file(options.files.front())) return bench_model(options);
+  if (is_model(options.files.front(), Registry::global())) return bench_model(options);
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     Bench bench(flow, options);
