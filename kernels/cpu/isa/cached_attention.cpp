@@ -30,17 +30,21 @@ struct Sums {
 [[gnu::noinline]] void weigh(const Cached& c, const ScoreTerms& terms, float* scores, int64_t from, int64_t to,
                              bool fresh, Sums& sums, float* values) {
   const int64_t begin = from / kWidth * kWidth;
+  const bool changed = c.softcap > 0 || terms.any(), whole = from == begin && to % kWidth == 0;
   const auto mask = [&](int64_t v) __attribute__((always_inline)) { return lanes_within(v, from, to); };
-  const bool changed = c.softcap > 0 || terms.any();
-  vf here = splat(-kInfinity);
-  for (int64_t v = begin; v < to; v += kWidth) {
-    vf x = load(scores + v);
-    if (changed) {
-      x = c.softcap > 0 ? vtanh(choose(mask(v), x, vf{}) * (c.scale / c.softcap)) * c.softcap : x * c.scale;
-      x = terms.apply(x, v, lanes_at(v, to));
-      store(scores + v, x);
+  vf here = splat(-kInfinity);  // NaN is left to the exponentials
+  if (whole && !changed) {
+    for (int64_t v = begin; v < to; v += kWidth) here = vmax(load(scores + v), here);
+  } else {
+    for (int64_t v = begin; v < to; v += kWidth) {
+      vf x = load(scores + v);
+      if (changed) {
+        x = c.softcap > 0 ? vtanh(choose(mask(v), x, vf{}) * (c.scale / c.softcap)) * c.softcap : x * c.scale;
+        x = terms.apply(x, v, lanes_at(v, to));
+        store(scores + v, x);
+      }
+      here = vmax(choose(mask(v), x, splat(-kInfinity)), here);
     }
-    here = vmax(choose(mask(v), x, splat(-kInfinity)), here);  // NaN is left to the exponentials
   }
   const float scale = (changed ? 1.0f : c.scale) * kLog2E, top = max_of(here);
   const float scaled = top == -kInfinity ? top : top * scale;
@@ -53,11 +57,17 @@ struct Sums {
     scale_row(values, c.value_width, factor);
   }
   vf more{};
-  for (int64_t v = begin; v < to; v += kWidth) {
-    const vf e = choose(mask(v), power(load(scores + v), splat(scale), splat(shift)), vf{});
+  const auto weights = [&](int64_t v) __attribute__((always_inline)) {
+    return power(load(scores + v), splat(scale), splat(shift));
+  };
+  const auto keep = [&](int64_t v, vf e) __attribute__((always_inline)) {
     store(scores + v, e);
     more += e;
-  }
+  };
+  if (whole)
+    for (int64_t v = begin; v < to; v += kWidth) keep(v, weights(v));
+  else
+    for (int64_t v = begin; v < to; v += kWidth) keep(v, choose(mask(v), weights(v), vf{}));
   sums = {largest, sum + sum_of(more)};
 }
 
@@ -131,9 +141,12 @@ struct Dense {
 };
 // Rows [from, to) of a cache, one after another in `copy`.
 Dense copied(const Rows& rows, int64_t from, int64_t to, int64_t width, float* copy) {
+  Ahead ahead(rows, from, to);
+  ahead.fetch(16);
   rows.each(from, to, [&](const char* row, int64_t first, int64_t n) {
     for (int64_t i = first - from; i < first - from + n; ++i, row += rows.stride()) {
       float* const at = copy + i * width;
+      ahead.fetch(1);
       if (rows.type() == CacheType::f16)
         widen_f16(reinterpret_cast<const uint16_t*>(row), at, width);
       else if (rows.type() == CacheType::q8_0)
@@ -146,25 +159,11 @@ Dense copied(const Rows& rows, int64_t from, int64_t to, int64_t width, float* c
 }
 Dense floats_at(const char* rows, const Rows& of) { return {reinterpret_cast<const float*>(rows), of.stride() / 4}; }
 
-// scores[query][key]. As gemm_inner, with more rows where there are registers for them; the sums are the same.
+// scores[query][key], with the sums of few_scores.
 void scores_of(int64_t queries, int64_t keys, int64_t width, const float* q, const Dense& k, float* scores) {
 #if defined(__AVX512F__)
-  constexpr int64_t kColumns = 32;  // keys that stay in cache while the queries are read
-  for (int64_t j = 0; j < keys; j += kColumns) {
-    const float* const at = k.at + j * k.stride;
-    const int64_t n = least(kColumns, keys - j);
-    int64_t i = 0;
-    const auto rows = [&]<int kRows>() __attribute__((always_inline)) {
-      inner_rows<kRows, 4>(q + i * width, width, at, k.stride, scores + i * kCacheBlock + j, kCacheBlock, n, width,
-                           false);
-      i += kRows;
-    };
-    while (i + 6 <= queries) rows.template operator()<6>();
-    if (i + 4 <= queries) rows.template operator()<4>();
-    if (i + 3 <= queries) rows.template operator()<3>();
-    if (i + 2 <= queries) rows.template operator()<2>();
-    if (i < queries) rows.template operator()<1>();
-  }
+  Ahead none;
+  few_scores<FloatRows>(queries, keys, width, q, reinterpret_cast<const char*>(k.at), k.stride * 4, scores, none);
 #else
   gemm_inner(queries, keys, width, q, width, k.at, k.stride, scores, kCacheBlock, false);
 #endif

@@ -12,9 +12,9 @@ namespace harmonics::cpu::HM_ISA {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr int kMostFewRows = 8, kScoreSums = 24, kValueSums = 24;  // rows together; vectors of sums in registers
+constexpr int kMostFewRows = 8, kValueSums = 24;  // rows together; vectors of sums in registers
 #else
-constexpr int kMostFewRows = 4, kScoreSums = 12, kValueSums = 8;
+constexpr int kMostFewRows = 4, kValueSums = 8;
 #endif
 
 // ---- types of rows: `vector` is kWidth numbers from element at + more on, a step is kVectors of them
@@ -128,7 +128,7 @@ class Ahead {
     for (; n > 0 && key_ < end_; --n, ++key_, --left_, at_ += rows_->stride()) {
       if (left_ == 0) at_ = rows_->run(key_, end_ - key_, left_);
       for (int64_t i = 0; i < rows_->bytes(); i += 64) __builtin_prefetch(at_ + i, 0, 2);
-      __builtin_prefetch(at_ + rows_->bytes() - 1, 0, 2);
+      if (rows_->bytes() % 64) __builtin_prefetch(at_ + rows_->bytes() - 1, 0, 2);
     }
   }
 
@@ -140,6 +140,63 @@ class Ahead {
 
 // ---- scores
 
+#if defined(__AVX512F__)
+// Lane i of the result is the sum of the lanes of v[i], added as sums_of does.
+HM_INLINE vf sums_of_sixteen(const vf* v) {
+  const auto fold = [&](int i) __attribute__((always_inline)) {
+    return _mm512_shuffle_f32x4(v[i], v[i + 4], 0x44) + _mm512_shuffle_f32x4(v[i], v[i + 4], 0xee);
+  };
+  const auto pairs = [](__m512 a, __m512 b) __attribute__((always_inline)) {
+    return _mm512_shuffle_ps(a, b, 0x88) + _mm512_shuffle_ps(a, b, 0xdd);
+  };
+  const auto eight = [&](int i) __attribute__((always_inline)) {
+    return pairs(pairs(fold(i), fold(i + 1)), pairs(fold(i + 2), fold(i + 3)));
+  };
+  const __m512 low = eight(0), high = eight(8);
+  return _mm512_shuffle_f32x4(low, high, 0x88) + _mm512_shuffle_f32x4(low, high, 0xdd);
+}
+#endif
+
+// Stores the sums of the lanes of sum[query][key].
+template <int kRows, int kColumns>
+HM_INLINE void store_scores(const vf (&sum)[kRows][kColumns], float* scores) {
+#if defined(__AVX512F__)
+  if constexpr (kRows * kColumns == 16) {
+    const vf all = sums_of_sixteen(&sum[0][0]);
+    if constexpr (kColumns == 16) {
+      store(scores, all);
+    } else if constexpr (kColumns == 8) {
+      _mm256_storeu_ps(scores, _mm512_castps512_ps256(all));
+      _mm256_storeu_ps(scores + kCacheBlock, _mm512_extractf32x8_ps(all, 1));
+    } else {
+      const __m128 four[4] = {_mm512_castps512_ps128(all), _mm512_extractf32x4_ps(all, 1),
+                              _mm512_extractf32x4_ps(all, 2), _mm512_extractf32x4_ps(all, 3)};
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i)
+        if constexpr (kColumns == 4) {
+          _mm_storeu_ps(scores + i * kCacheBlock, four[i]);
+        } else {
+          _mm_storel_pi(reinterpret_cast<__m64*>(scores + 2 * i * kCacheBlock), four[i]);
+          _mm_storeh_pi(reinterpret_cast<__m64*>(scores + (2 * i + 1) * kCacheBlock), four[i]);
+        }
+    }
+    return;
+  }
+#endif
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+    float* const to = scores + i * kCacheBlock;
+    if constexpr (kColumns % 4 == 0) {
+      for (int j = 0; j < kColumns; j += 4)
+        _mm_storeu_ps(to + j, sums_of(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]));
+    } else if constexpr (kColumns == 2) {
+      _mm_storel_pi(reinterpret_cast<__m64*>(to), sums_of(sum[i][0], sum[i][1], vf{}, vf{}));
+    } else {
+      to[0] = _mm_cvtss_f32(sums_of(sum[i][0], vf{}, vf{}, vf{}));
+    }
+  }
+}
+
 // kRows queries times kColumns keys.
 template <typename Cache, int kRows, int kColumns>
 HM_INLINE void score_tile(const float* q, int64_t width, const char* k, int64_t stride, float* scores) {
@@ -148,14 +205,14 @@ HM_INLINE void score_tile(const float* q, int64_t width, const char* k, int64_t 
   int64_t d = 0;
   for (; d + kStep <= width; d += kStep) {
     typename Cache::Step steps[kColumns];
-#pragma GCC unroll 4
+#pragma GCC unroll 16
     for (int j = 0; j < kColumns; ++j) steps[j] = Cache::step(k + j * stride, d);
 #pragma GCC unroll 8
     for (int v = 0; v < Cache::kVectors; ++v) {
       vf x[kRows];
 #pragma GCC unroll 8
       for (int i = 0; i < kRows; ++i) x[i] = load(q + i * width + d + v * kWidth);
-#pragma GCC unroll 4
+#pragma GCC unroll 16
       for (int j = 0; j < kColumns; ++j) {
         const vf y = Cache::vector(k + j * stride, d, v * kWidth, steps[j]);
 #pragma GCC unroll 8
@@ -164,42 +221,41 @@ HM_INLINE void score_tile(const float* q, int64_t width, const char* k, int64_t 
     }
   }
   if (d < width) {
-#pragma GCC unroll 4
+#pragma GCC unroll 16
     for (int j = 0; j < kColumns; ++j) {
       const vf y = Cache::part(k + j * stride, d, width - d);
 #pragma GCC unroll 8
       for (int i = 0; i < kRows; ++i) sum[i][j] = fma(load_part(q + i * width + d, width - d), y, sum[i][j]);
     }
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i) {
-    float* const to = scores + i * kCacheBlock;
-    if constexpr (kColumns == 4) {
-      _mm_storeu_ps(to, sums_of(sum[i][0], sum[i][1], sum[i][2], sum[i][3]));
-    } else {
-#pragma GCC unroll 4
-      for (int j = 0; j < kColumns; ++j) to[j] = _mm_cvtss_f32(sums_of(sum[i][j], vf{}, vf{}, vf{}));
-    }
-  }
+  store_scores<kRows, kColumns>(sum, scores);
+}
+
+// Keys that are multiplied together by kRows queries: their sums fit in registers.
+template <typename Cache>
+constexpr int columns_of(int rows) {
+#if defined(__AVX512F__)
+  const int most = 16 / rows;
+  return rows == 3 ? 4 : Cache::kVectors > 1 && most > 8 ? 8 : most;  // scales are in registers too
+#else
+  return Cache::kVectors > 1 || rows > 3 ? 2 : 4;
+#endif
 }
 
 template <typename Cache, int kRows>
 HM_INLINE void score_rows(const float* q, int64_t width, const char* k, int64_t stride, int64_t keys, float* scores,
                           Ahead* ahead) {
   int64_t j = 0;
-  for (; j + 4 <= keys; j += 4) {
-    if (ahead) ahead->fetch(4);
-    if constexpr (kRows * 4 > kScoreSums) {
-      score_tile<Cache, kRows, 2>(q, width, k + j * stride, stride, scores + j);
-      score_tile<Cache, kRows, 2>(q, width, k + (j + 2) * stride, stride, scores + j + 2);
-    } else {
-      score_tile<Cache, kRows, 4>(q, width, k + j * stride, stride, scores + j);
+  const auto tiles = [&]<int kColumns>() __attribute__((always_inline)) {
+    for (; j + kColumns <= keys; j += kColumns) {
+      if (ahead) ahead->fetch(kColumns);
+      score_tile<Cache, kRows, kColumns>(q, width, k + j * stride, stride, scores + j);
     }
-  }
-  for (; j < keys; ++j) {
-    if (ahead) ahead->fetch(1);
-    score_tile<Cache, kRows, 1>(q, width, k + j * stride, stride, scores + j);
-  }
+  };
+  constexpr int kColumns = columns_of<Cache>(kRows);
+  tiles.template operator()<kColumns>();
+  if constexpr (kColumns > 4) tiles.template operator()<4>();
+  tiles.template operator()<1>();
 }
 
 // scores[query][key] of a few queries.

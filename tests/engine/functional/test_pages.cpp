@@ -92,7 +92,8 @@ TEST_CASE("cache_append to pages: rows beyond the table and of entries that name
   const HTensor pool = page_waves({4, 2, 3}, 0.7), rows = page_waves({5, 3, 3}, 5);
   const HTensor start = page_table({5}, {1, 3, -1, kMost, kLeast});
   const HTensor pages = page_table({5, 2}, {2, 0, 3, 1, -1, 9, 0, 0, 1, 1});
-  const HTensor y = apply("cache_append", page_operands("pages"), {pool, rows, start, pages})[0];
+  const AttributeMap to_pages = AttributeMap().set("operands", "pages");
+  const HTensor y = apply("cache_append", to_pages, {pool, rows, start, pages})[0];
   std::vector<float> expected(pool.data<float>(), pool.data<float>() + pool.size());
   const auto write = [&](int64_t page, int64_t row, int64_t item, int64_t i) {
     for (int64_t d = 0; d < 3; ++d)
@@ -101,7 +102,7 @@ TEST_CASE("cache_append to pages: rows beyond the table and of entries that name
   write(2, 1, 0, 0), write(0, 0, 0, 1), write(0, 1, 0, 2);
   write(1, 1, 1, 0);  // the rows after it lie beyond the table
   CHECK(same_bytes(y, HTensor::from({4, 2, 3}, expected)));
-  const HTensor narrow = apply("cache_append", page_operands("pages"), {cast(pool, DType::F16), rows, start, pages})[0];
+  const HTensor narrow = apply("cache_append", to_pages, {cast(pool, DType::F16), rows, start, pages})[0];
   CHECK(same_bytes(narrow, cast(y, DType::F16)));
 }
 
