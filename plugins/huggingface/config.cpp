@@ -160,6 +160,8 @@ Config read_config(std::string_view text, const std::string& path) {
       result.metadata[a.key(row.key)] =
           given.has() ? given.integer() : static_cast<int64_t>(evaluated(config, a, row.otherwise));
   }
+  if (const auto width = result.metadata.find(a.key("attention.key_length")); width != result.metadata.end())
+    result.metadata[a.key("attention.value_length")] = MetadataValue(width->second);
   read_patterns(config, result);
   read_rope(config, result);
   result.tied = config["tie_word_embeddings"].truth(a.tied);
