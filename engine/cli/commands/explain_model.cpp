@@ -74,7 +74,7 @@ ImportedModel imported_for(const std::string& path) {
 }
 
 void print_model(const ResolvedSpec& resolved, const ImportedModel& imported, DType cache) {
-  print("model {}\n  spec        {}\n  parameters  {}{}\nvariables\n", imported.path, resolved.spec().path,
+  print("model {}\n  spec  {}\n  parameters  {}{}\nvariables\n", imported.path, resolved.spec().path,
         thousands(static_cast<int64_t>(parameters_of(resolved))),
         imported.tensors.empty() ? ", by its settings: the folder has no weights" : "");
   for (const auto& [name, value] : resolved.variables().resolved())
