@@ -366,6 +366,13 @@ void language_model(Flags& f) {
   model_spec(f);
 }
 
+void pooling(Flags& f) {
+  f.text("pooling", "HOW",
+         ": how the vectors of a text's tokens become one (default: as the model says, else the last one's)",
+         &Options::pooling)
+      .choices = {"mean", "first", "last"};
+}
+
 void chat_template(Flags& f) {
   f.text("chat-template", "FILE", "write messages by this template (Jinja; default: the model's)",
          &Options::chat_template);
@@ -386,6 +393,20 @@ void generate_flags(VerbRow& verb) {
       .example = "3";
   f.text("perplexity", "FILE", "generate nothing: print the model's perplexity on this text", &Options::perplexity);
   language_model(f);
+  machine(f);
+}
+
+void embed_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("MODEL", "the file of a model of texts");
+  PositionalRow& text = f.positional("TEXT", "the texts");
+  text.required = false;
+  text.repeats = true;
+  f.group("Text");
+  f.text("file", "FILE", "each line of this file is a text", &Options::text_file);
+  pooling(f);
+  f.text("tokenizer", "FILE", "the model's tokenizer (default: the one in the model's file)", &Options::tokenizer);
+  model_spec(f);
   machine(f);
 }
 
@@ -441,6 +462,7 @@ void serve_flags(VerbRow& verb) {
           "zmq+rep://127.0.0.1:5556 over ZeroMQ");
   language_model(f);
   chat_template(f);
+  pooling(f);
   f.whole("sequences", 1, 256, "language models: texts that are written at once", [](Options& o, int64_t v) {
      o.sequences = v;
    }).initial = "4";

@@ -54,6 +54,9 @@ constexpr Verb kVerbs[] = {
      "echo 'What is a gradient?' | harmonics chat model.gguf --quiet",
      "In the conversation, /help lists the commands. Without a terminal, each line of standard input\n"
      "is a message."},
+    {"embed", "print vectors of texts", embed_flags, embed_command, "embed.json",
+     "harmonics embed model.gguf 'A red fox' 'A brown dog'\n"
+     "harmonics embed model.gguf --file lines.txt --pooling mean"},
     {"quantize", "write a model with its matrices in a smaller type", quantize_flags, quantize_command, "quantize.json",
      "harmonics quantize model.gguf model-q8.gguf\n"
      "harmonics quantize model.gguf model-q4.gguf --type q4_k"},
