@@ -60,7 +60,7 @@ uint64_t parameters_of(const ResolvedSpec& resolved) {
 
 // Whether the files of a folder's weights are missing, so that its settings alone can be explained.
 bool lacks_weights(const std::string& path) {
-  const std::filesystem::path file(model_file(path));
+  const std::filesystem::path file = std::filesystem::absolute(model_file(path));
   if (file.filename() != kFolderFile) return false;
   std::error_code failed;
   for (const auto& entry : std::filesystem::directory_iterator(file.parent_path(), failed))

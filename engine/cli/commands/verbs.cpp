@@ -62,6 +62,7 @@ constexpr Verb kVerbs[] = {
      "harmonics quantize model.gguf model-q4.gguf --type q4_k"},
     {"export", "write a model, or saved weights, in another format", export_flags, export_command, "export.json",
      "harmonics export model.gguf model.safetensors\n"
+     "harmonics export model.gguf folder/\n"
      "harmonics export weights.safetensors weights.gguf --json"},
     {"serve", "answer requests with saved weights, or as a language model", serve_flags, serve_command, "serve.json",
      "harmonics serve g.hmx --weights w.safetensors --listen 127.0.0.1:8080\n"
