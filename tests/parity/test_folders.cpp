@@ -235,6 +235,17 @@ TEST_CASE("folders: configurations of published models give their numbers of par
   CHECK(contains(message_of([&] { count("pythia-1.4b-reward-gpt-neox"); }), "the architecture GPTNeoXRewardModel"));
 }
 
+TEST_CASE("folders: the pooling of sentence-transformers is taken over") {
+  if (!reads_folders()) return;
+  const Scratch scratch;
+  const std::string folder = scratch.changed("bert", "24", "24");
+  fs::create_directory(folder + "/1_Pooling");
+  Scratch::write(folder + "/1_Pooling/config.json", R"({"pooling_mode_cls_token": true})");
+  CHECK(import_model(folder, Registry::global()).metadata.integer("bert.pooling_type") == 2);
+  Scratch::write(folder + "/1_Pooling/config.json", R"({"pooling_mode_max_tokens": true})");
+  CHECK(contains(failure_of(folder), "pools in a way that is not implemented"));
+}
+
 TEST_CASE("folders: hostile files of weights are refused") {
   const std::string data = journeys::data_folder();
   if (!reads_folders() || data.empty() || !fs::exists(data + "/malformed/safetensors")) return;
