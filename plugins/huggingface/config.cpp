@@ -155,7 +155,7 @@ Config read_config(std::string_view text, const std::string& path) {
       continue;
     }
     if (row.real)
-      result.metadata[a.key(row.key)] = given.has() ? given.number() : evaluated(config, a, row.otherwise);
+      result.metadata[a.key(row.key)] = in_32_bits(given.has() ? given.number() : evaluated(config, a, row.otherwise));
     else
       result.metadata[a.key(row.key)] =
           given.has() ? given.integer() : static_cast<int64_t>(evaluated(config, a, row.otherwise));

@@ -108,11 +108,19 @@ TEST_CASE("folders: models have the results of transformers, and the same bits o
     const std::string gguf = scratch.at("model.gguf"), folder = scratch.at("folder/");
     write_again(golden_folder(name), gguf);
     write_again(gguf, folder);
-    for (const std::string& written : {gguf, folder}) {
-      INFO(written);
-      const auto again = forward_results(model_of(import_model(written, Registry::global())), tokens);
-      CHECK(floats_of(again.at(output)) == floats_of(result));
+    const auto again = [&](const std::string& written) {
+      return floats_of(forward_results(model_of(import_model(written, Registry::global())), tokens).at(output));
+    };
+    CHECK(again(folder) == floats_of(result));
+    if (name != "llama3") {
+      CHECK(again(gguf) == floats_of(result));
+      continue;
     }
+    // GGUF has the rows of a head in another order, in which its sums are rounded.
+    CHECK(relative_difference(again(gguf), floats_of(result).data()) < 1e-5);
+    const std::string second = scratch.at("second.gguf");
+    write_again(folder, second);
+    CHECK(again(second) == again(gguf));
   }
 }
 
