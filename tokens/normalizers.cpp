@@ -47,9 +47,9 @@ std::string as_bert(const Normalizer& rule, std::string text) {
   std::string out;
   for (const char32_t c : characters(text)) {
     if (rule.clean) {
-      const bool space = c == '\t' || c == '\n' || c == '\r' || is_white_space(c);
-      if (!space && (c == 0 || c == 0xFFFD || is_other(c))) continue;
-      if (space) {
+      const bool tab_or_break = c == '\t' || c == '\n' || c == '\r';
+      if (!tab_or_break && (c == 0 || c == 0xFFFD || is_other(c))) continue;
+      if (tab_or_break || is_white_space(c)) {
         out += ' ';
         continue;
       }

@@ -31,7 +31,7 @@ class SentencePieces final : public Model {
     const auto join = [&](const Symbol& a, const Symbol& b) -> std::optional<Joined> {
       const int32_t id = find(word.substr(a.begin, b.end - a.begin));
       if (id < 0) return std::nullopt;
-      return Joined{-static_cast<double>(vocabulary_[id].score), id};
+      return Joined{-vocabulary_[id].score, id};
     };
     for (const Symbol& symbol : merge_pairs(std::move(symbols), join)) {
       if (symbol.id >= 0)

@@ -9,7 +9,7 @@ namespace harmonics::tokens {
 namespace {
 
 // What a character that is no token costs beyond the lowest score, as in sentencepiece.
-constexpr float kUnknownPenalty = 10.0f;
+constexpr double kUnknownPenalty = 10;
 
 // Where a token ends: the best way there.
 template <typename Score>
@@ -22,7 +22,7 @@ struct PathEnd {
 class Unigram final : public Model {
  public:
   Unigram(const Vocabulary& vocabulary, const std::string& path) : vocabulary_(vocabulary), bytes_(vocabulary, path) {
-    float lowest = std::numeric_limits<float>::infinity();
+    double lowest = std::numeric_limits<double>::infinity();
     for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
       const Token& token = vocabulary.tokens[i];
       const bool normal = token.kind == TokenKind::normal;
@@ -81,8 +81,7 @@ class Unigram final : public Model {
       for_prefixes(word.substr(at), [&](int32_t id) {
         const Token& token = vocabulary_[id];
         const auto length = static_cast<double>(token.text.size());
-        const double score = token.kind == TokenKind::user_defined ? length * static_cast<double>(highest_) - 0.1
-                                                                   : static_cast<double>(token.score);
+        const double score = token.kind == TokenKind::user_defined ? length * highest_ - 0.1 : token.score;
         consider(at, at + token.text.size(), score + static_cast<double>(before), id);
         single = single || token.text.size() == character;
       });
@@ -109,7 +108,7 @@ class Unigram final : public Model {
   const Vocabulary& vocabulary_;
   ByteTokens bytes_;
   std::vector<int32_t> sorted_;  // ids by their texts; of equal ones the first
-  float unknown_score_ = 0, highest_ = -std::numeric_limits<float>::infinity();
+  double unknown_score_ = 0, highest_ = -std::numeric_limits<double>::infinity();
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ enum class TokenKind : uint8_t { normal = 1, unknown, control, user_defined, unu
 struct Token {
   std::string text;  // as in the file; of a byte "<0x0A>"
   TokenKind kind = TokenKind::normal;
-  float score = 0;
+  double score = 0;
 };
 
 // How a word becomes tokens.

@@ -1,6 +1,6 @@
 // Importers and tokenizers: any bytes are read or refused, equally every time and on every thread.
-#include <cstddef>
 #include <algorithm>
+#include <deque>
 #include <vector>
 
 #include <fmt/core.h>
@@ -19,6 +19,8 @@ namespace harmonics::engine {
 namespace {
 
 using Outcome = Finding::Outcome;
+
+constexpr uint64_t kMostLent = uint64_t{1} << 30;  // bytes of memory for one tensor
 
 // Bytes of many lengths: few values, so that lengths and counts in them are small, and all values.
 std::vector<std::string> any_bytes(uint64_t seed) {
@@ -126,10 +128,20 @@ class ReaderChecks {
       harmonics_api()->set_error(HX_ERROR_NO_INPUT, "there is no other file");
       return HX_ERROR;
     };
+    const auto lend = [](void* host, uint64_t size, uint32_t* index, void** data) -> hx_status {
+      auto& lent = *static_cast<std::deque<std::vector<char>>*>(host);
+      if (size > kMostLent) {
+        harmonics_api()->set_error(HX_ERROR_WEIGHTS, "there is not so much memory");
+        return HX_ERROR;
+      }
+      lent.emplace_back(size);
+      *index = static_cast<uint32_t>(lent.size());
+      *data = lent.back().data();
+      return HX_OK;
+    };
+    std::deque<std::vector<char>> lent;
     const auto& table = item_->table<hx_importer_vt>();
-    const uint32_t without_memory = offsetof(hx_import_source, open_memory);
-    const hx_import_source source = {without_memory, 0,       "input.bin", bytes.data(),
-                                     bytes.size(),   nullptr, alone,       nullptr};
+    const hx_import_source source = {sizeof source, 0, "input.bin", bytes.data(), bytes.size(), &lent, alone, lend};
     const hx_imported_model* model = nullptr;
     const hx_status status = table.open(item_->self, &source, view_.get(), &model);
     if (status != HX_OK) return refusal(status);
@@ -139,7 +151,9 @@ class ReaderChecks {
     for (uint32_t i = 0; i < model->n_tensors; ++i) {
       const auto& tensor = *reinterpret_cast<const hx_imported_tensor*>(at);
       const auto end = checked_sum<uint64_t>(tensor.offset, tensor.bytes);
-      if (!end || *end > bytes.size()) text[0] = '!';  // the host refuses it
+      const bool known = tensor.file <= lent.size();
+      const uint64_t size = !known ? 0 : tensor.file == 0 ? bytes.size() : lent[tensor.file - 1].size();
+      if (!end || *end > size) text[0] = '!';  // the host refuses it
       text += fmt::format(" {} at {}", tensor.name, tensor.offset);
       at += tensor.struct_size;
     }

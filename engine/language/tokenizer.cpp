@@ -116,8 +116,8 @@ void Tokenizer::expect_ids(const std::vector<int32_t>& ids) const {
 std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
   if (const auto bad = find_invalid_utf8(text))
     throw Error(ErrorKind::Usage, fmt::format("the text is not UTF-8 at byte {}", *bad)).note("convert it to UTF-8");
-  const uint32_t flags =
-      options.begin * HX_ENCODE_BOS | options.end * HX_ENCODE_EOS | options.special * HX_ENCODE_SPECIAL;
+  const uint32_t flags = options.begin * HX_ENCODE_BOS | options.end * HX_ENCODE_EOS |
+                         options.special * HX_ENCODE_SPECIAL | options.whole * HX_ENCODE_WHOLE;
   std::vector<int32_t> ids(text.size() + 8);  // one for each byte at most, and special ones
   uint64_t count = 0;
   const auto encode_once = [&] {

@@ -27,6 +27,7 @@ struct EncodeOptions {
   bool begin = true;     // the begin id first, if there is one
   bool end = false;      // the end id last, if there is one
   bool special = false;  // the text of a special token becomes its id
+  bool whole = false;    // begin and end ids where the tokenizer says that whole texts have them
 };
 
 // A vocabulary with its rules. Immutable: used by any threads at once.

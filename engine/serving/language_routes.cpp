@@ -1,7 +1,7 @@
 // The one table of the routes of a language model's HTTP API.
-#include <fmt/core.h>
-
+#include "engine/serving/embedding_routes.hpp"
 #include "engine/serving/language_service.hpp"
+#include "engine/serving/route_table.hpp"
 
 namespace harmonics::engine {
 
@@ -11,6 +11,8 @@ constexpr const char* kJsonType = "application/json";
 const std::vector<RouteContent> kAnyJson = {{kJsonType, nullptr}}, kHtml = {{"text/html", nullptr}},
                                 kEventStream = {{kJsonType, nullptr}, {"text/event-stream", nullptr}},
                                 kJsonLines = {{kJsonType, nullptr}, {"application/x-ndjson", nullptr}};
+const std::vector<RouteParameter> kResponseId = {
+    {"name", RouteParameter::In::path, "string", "the id of the response", true}};
 constexpr const char* kHello = R"({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 32})";
 
 }  // namespace
@@ -35,6 +37,33 @@ const LanguageService::Route LanguageService::kRoutes[] = {
       .example = R"({"prompt": "Once upon a time", "max_tokens": 32})",
       .reply = kEventStream},
      &LanguageService::completion},
+    {{.method = "POST",
+      .path = "/v1/responses",
+      .access = RouteAccess::reads,
+      .summary = "Answer a text or a conversation, and keep the answer",
+      .text = "As OpenAI's API: input, instructions, tools, text.format, max_output_tokens, stream, store, and "
+              "previous_response_id, which continues one of the last 256 responses.",
+      .body = kAnyJson,
+      .example = R"({"input": "Hello", "max_output_tokens": 32})",
+      .reply = kEventStream},
+     &LanguageService::responses},
+    {{.method = "GET",
+      .path = "/v1/responses/{name}",
+      .access = RouteAccess::reads,
+      .summary = "A response that is kept",
+      .text = "As POST /v1/responses replied.",
+      .parameters = kResponseId,
+      .reply = kAnyJson},
+     &LanguageService::kept_response},
+    {{.method = "DELETE",
+      .path = "/v1/responses/{name}",
+      .access = RouteAccess::reads,
+      .summary = "Forget a response",
+      .text = "It can no longer be continued.",
+      .parameters = kResponseId,
+      .reply = kAnyJson},
+     &LanguageService::forget_response},
+    {embeddings_route(), &LanguageService::embeddings},
     {{.method = "GET",
       .path = "/v1/models",
       .access = RouteAccess::reads,
@@ -60,6 +89,8 @@ const LanguageService::Route LanguageService::kRoutes[] = {
       .example = R"({"prompt": "Hello", "stream": false})",
       .reply = kJsonLines},
      &LanguageService::ollama_generate},
+    {ollama_embed_route(), &LanguageService::ollama_embed},
+    {ollama_embeddings_route(), &LanguageService::ollama_embeddings},
     {{.method = "GET",
       .path = "/api/tags",
       .access = RouteAccess::reads,
@@ -129,18 +160,10 @@ const LanguageService::Route LanguageService::kRoutes[] = {
 
 std::span<const LanguageService::Route> LanguageService::table() { return kRoutes; }
 
-std::vector<const ApiRoute*> LanguageService::routes() {
-  std::vector<const ApiRoute*> all;
-  for (const Route& route : table()) all.push_back(&route);
-  return all;
-}
+std::vector<const ApiRoute*> LanguageService::routes() { return listed_routes(table()); }
 
 const std::string& LanguageService::known_paths() const {
-  static const std::string text = [] {
-    std::string all;
-    for (const Route& route : table()) all += fmt::format("{}{} {}", all.empty() ? "" : "; ", route.method, route.path);
-    return all;
-  }();
+  static const std::string text = listed_paths(routes());
   return text;
 }
 

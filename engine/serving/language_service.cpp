@@ -9,6 +9,7 @@
 #include "engine/language/chat_session.hpp"
 #include "engine/language/json_grammar.hpp"
 #include "engine/serving/json_text.hpp"
+#include "engine/serving/route_table.hpp"
 
 namespace harmonics::engine {
 
@@ -140,13 +141,7 @@ LanguageService::LanguageService(ServiceSettings settings, ServedModel model, Te
       usual_(std::move(usual)) {}
 
 void LanguageService::handle(ServiceRequest request, Answer answer) {
-  const Route* route = nullptr;
-  std::string methods;
-  for (const Route& candidate : table()) {
-    if (!candidate.matches(request.path)) continue;
-    methods = candidate.method;
-    if (request.method == methods || (request.method == "HEAD" && methods == "GET")) route = &candidate;
-  }
+  const auto [route, methods] = find_route(table(), request);
   if (!route && methods.empty()) {
     if (request.method == "GET" || request.method == "HEAD") return file(request, answer);
     return answer(Service::refusal(404, "unknown path", known_paths()));
@@ -176,7 +171,8 @@ void LanguageService::ollama_generate(ServiceRequest& r, const Answer& answer) {
   write_text(TextApi::ollama_generate, r, answer);
 }
 
-void LanguageService::write_text(TextApi api, ServiceRequest& r, const Answer& answer) {
+void LanguageService::write_text(TextApi api, ServiceRequest& r, const Answer& answer,
+                                 std::shared_ptr<const ResponseRecord> response) {
   std::shared_ptr<SentText> text;
   try {
     text = std::make_shared<SentText>(read_text_request(api, r.body, usual_), answer);
@@ -184,8 +180,9 @@ void LanguageService::write_text(TextApi api, ServiceRequest& r, const Answer& a
     return answer(refused_text(api, message_with_notes(e), status_for(e)));
   }
   if (text->request.model.empty()) text->request.model = model_.name;
+  text->request.response = std::move(response);
   const int64_t now = seconds_now();
-  const char* const kind = api == TextApi::chat ? "chatcmpl" : "cmpl";
+  const char* const kind = api == TextApi::chat ? "chatcmpl" : api == TextApi::responses ? "resp" : "cmpl";
   const std::string id = fmt::format("{}-{:x}-{}", kind, now, ++number_);
   // The job holds the text, and the text the job, until the worker lets go of the job.
   text->job->prepare = [this, text, id, now] {

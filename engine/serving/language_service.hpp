@@ -11,6 +11,8 @@
 
 #include "engine/language/chat_template.hpp"
 #include "engine/serving/api_route.hpp"
+#include "engine/serving/embedding_api.hpp"
+#include "engine/serving/responses.hpp"
 #include "engine/serving/service.hpp"
 #include "engine/serving/text_request.hpp"
 #include "engine/serving/text_worker.hpp"
@@ -33,6 +35,8 @@ class LanguageService : public HttpHandler {
 
   // Serves a file to GET requests without a token. Before requests arrive.
   void put(const std::string& path, ServiceReply file) { files_[path] = std::move(file); }
+  // Computes vectors of texts too. The worker must outlive the service. Before requests arrive.
+  void serve_vectors(EmbeddingWorker& worker) { vectors_ = &worker; }
   void handle(ServiceRequest request, Answer answer) override;
   const std::string& known_paths() const override;
   static std::vector<const ApiRoute*> routes();
@@ -46,6 +50,13 @@ class LanguageService : public HttpHandler {
 
   void chat(ServiceRequest& request, const Answer& answer);
   void completion(ServiceRequest& request, const Answer& answer);
+  void responses(ServiceRequest& request, const Answer& answer);
+  void kept_response(ServiceRequest& request, const Answer& answer);
+  void forget_response(ServiceRequest& request, const Answer& answer);
+  void embeddings(ServiceRequest& request, const Answer& answer);
+  void ollama_embed(ServiceRequest& request, const Answer& answer);
+  void ollama_embeddings(ServiceRequest& request, const Answer& answer);
+  void embed(EmbeddingApi api, ServiceRequest& request, const Answer& answer);
   void ollama_chat(ServiceRequest& request, const Answer& answer);
   void ollama_generate(ServiceRequest& request, const Answer& answer);
   void models(ServiceRequest& request, const Answer& answer);
@@ -57,7 +68,8 @@ class LanguageService : public HttpHandler {
   void health(ServiceRequest& request, const Answer& answer);
   void describe(ServiceRequest& request, const Answer& answer);
   void file(ServiceRequest& request, const Answer& answer);
-  void write_text(TextApi api, ServiceRequest& request, const Answer& answer);
+  void write_text(TextApi api, ServiceRequest& request, const Answer& answer,
+                  std::shared_ptr<const ResponseRecord> response = nullptr);
   TextJob::Prompt prompt_of(TextRequest& request, std::string& text);
   boost::json::object ollama_model() const;
 
@@ -68,6 +80,8 @@ class LanguageService : public HttpHandler {
   const ChatTemplate& format_;
   const ContinuationSettings usual_;
   std::map<std::string, ServiceReply> files_;
+  EmbeddingWorker* vectors_ = nullptr;
+  const std::shared_ptr<ResponseStore> kept_ = std::make_shared<ResponseStore>();
   std::atomic<uint64_t> number_{0};  // of the last text
 };
 

@@ -53,6 +53,7 @@ void put_page(Service& service) {
 }
 
 void put_docs(Service& service) { put_files(service, "index.html", is_of_docs); }
+void put_docs(EmbeddingService& service) { put_files(service, "index.html", is_of_docs); }
 
 void put_chat_page(LanguageService& service) {
   put_files(service, "chat.html", [](std::string_view name) { return name.starts_with("chat") || is_of_docs(name); });

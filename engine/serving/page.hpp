@@ -1,6 +1,7 @@
 // The page of a running cycle: the files of page/, compiled into the program.
 #pragma once
 
+#include "engine/serving/embedding_service.hpp"
 #include "engine/serving/language_service.hpp"
 #include "engine/serving/service.hpp"
 
@@ -17,6 +18,7 @@ extern const unsigned kPageFileCount;
 void put_page(Service& service);
 // Serves the description of the API at "/docs", and the files that it needs.
 void put_docs(Service& service);
+void put_docs(EmbeddingService& service);
 // Serves the page to talk with the model at "/", and the description of the API.
 void put_chat_page(LanguageService& service);
 

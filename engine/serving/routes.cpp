@@ -1,6 +1,5 @@
 // The one table of the routes of the HTTP API.
-#include <fmt/core.h>
-
+#include "engine/serving/route_table.hpp"
 #include "engine/serving/service.hpp"
 
 namespace harmonics::engine {
@@ -168,21 +167,10 @@ bool ApiRoute::matches(std::string_view target) const {
   return target.starts_with(pattern.substr(0, pattern.size() - kName.size()));
 }
 
-std::vector<const ApiRoute*> Service::routes() {
-  std::vector<const ApiRoute*> all;
-  for (const Route& route : table()) all.push_back(&route);
-  return all;
-}
+std::vector<const ApiRoute*> Service::routes() { return listed_routes(table()); }
 
 const std::string& Service::paths() {
-  static const std::string text = [] {
-    std::string of_method[2];
-    for (const Route& route : table()) {
-      std::string& list = of_method[std::string_view(route.method) == "POST"];
-      list += (list.empty() ? "" : ", ") + std::string(route.path);
-    }
-    return fmt::format("GET {}; POST {}", of_method[0], of_method[1]);
-  }();
+  static const std::string text = listed_paths(routes());
   return text;
 }
 

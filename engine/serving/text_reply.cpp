@@ -6,6 +6,7 @@
 #include <harmonics/error.hpp>
 
 #include "engine/serving/json_text.hpp"
+#include "engine/serving/responses.hpp"
 #include "engine/serving/text_request.hpp"
 
 namespace harmonics::engine {
@@ -14,7 +15,7 @@ namespace {
 
 namespace json = boost::json;
 
-bool is_openai(TextApi api) { return api == TextApi::chat || api == TextApi::completion; }
+bool is_openai(TextApi api) { return api == TextApi::chat || api == TextApi::completion || api == TextApi::responses; }
 
 json::object usage_of(const Continuation& done) {
   return {{"prompt_tokens", done.prompt_tokens},
@@ -51,6 +52,7 @@ TextReply::TextReply(const TextRequest& request, const Tokenizer& tokenizer, con
       probabilities_(request.settings.log_probabilities.has_value()),
       tokenizer_(tokenizer) {
   if (request.conversation) reader_.emplace(request.tools, prompt);
+  if (request.response) writer_ = std::make_shared<ResponseWriter>(request.response, model_, id_, now_);
 }
 
 const char* TextReply::stream_type() const { return is_openai(api_) ? "text/event-stream" : "application/x-ndjson"; }
@@ -142,6 +144,7 @@ json::object TextReply::ollama(const Continuation* done) const {
 }
 
 std::string TextReply::begin() {
+  if (writer_) return writer_->begin();
   if (api_ != TextApi::chat) return "";
   json::object object = head("chat.completion.chunk");
   object["choices"] = json::array{json::object{{"index", 0},
@@ -153,6 +156,7 @@ std::string TextReply::begin() {
 
 // Remembers the parts, and returns them as lines of a stream.
 std::string TextReply::piece(const std::vector<AnswerPart>& parts, const Continuation& done) {
+  if (writer_) return writer_->more(parts);
   std::string lines;
   for (const AnswerPart& part : parts) {
     const bool content = part.kind == AnswerPart::content, call = part.kind == AnswerPart::call;
@@ -203,6 +207,7 @@ std::string TextReply::more(const std::string& text, const Continuation& done) {
 
 std::string TextReply::end(const Continuation& done) {
   std::string lines = reader_ ? piece(reader_->finish(), done) : "";
+  if (writer_) return lines + writer_->end(done);
   json::object last;
   if (!is_openai(api_)) {
     last = ollama(&done);
@@ -233,6 +238,7 @@ std::string TextReply::end(const Continuation& done) {
 }
 
 std::string TextReply::failed(const Error& error) const {
+  if (writer_) return writer_->failed(error.what());
   const std::string body = error_body(api_, error.what(), 500);
   return is_openai(api_) ? "data: " + body + "\n" : body;
 }
@@ -246,6 +252,7 @@ json::object TextReply::message() const {
 }
 
 std::string TextReply::whole(const Continuation& done) const {
+  if (writer_) return json_line(writer_->whole()) + "\n";
   if (!is_openai(api_)) {
     json::object object = ollama(&done);
     if (api_ == TextApi::ollama_chat)

@@ -1,85 +1,18 @@
 #include "engine/serving/text_request.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
 #include <harmonics/error.hpp>
+
+#include "engine/serving/json_fields.hpp"
 
 namespace harmonics::engine {
 
 namespace {
 
 namespace json = boost::json;
-
-[[noreturn]] void refuse_field(std::string_view field, const std::string& what) {
-  throw Error(ErrorKind::Usage, fmt::format("'{}' {}", field, what));
-}
-
-std::string copied(json::string_view text) { return {text.data(), text.size()}; }
-
-// Fields of a JSON object with their types; null counts as absent.
-class Fields {
- public:
-  explicit Fields(const json::object& object) : object_(object) {}
-  const json::value* find(const char* name) const {
-    const json::value* const value = object_.if_contains(name);
-    return value && !value->is_null() ? value : nullptr;
-  }
-  std::string text(const char* name, std::string otherwise = "") const {
-    const json::value* const value = find(name);
-    if (value && !value->is_string()) refuse_field(name, "is no text");
-    return value ? copied(value->get_string()) : otherwise;
-  }
-  bool flag(const char* name, bool otherwise) const {
-    const json::value* const value = find(name);
-    if (value && !value->is_bool()) refuse_field(name, "is neither true nor false");
-    return value ? value->get_bool() : otherwise;
-  }
-  double number(const char* name, double otherwise, double least, double most) const {
-    const json::value* const value = find(name);
-    if (!value) return otherwise;
-    const double number = value->is_number() ? value->to_number<double>() : NAN;
-    if (!(number >= least && number <= most))
-      refuse_field(name, fmt::format("is no number from {} to {}", least, most));
-    return number;
-  }
-  int64_t whole(const char* name, int64_t otherwise, int64_t least, int64_t most) const {
-    const json::value* const value = find(name);
-    if (!value) return otherwise;
-    json::error_code failed;
-    const auto number = value->is_number() ? value->to_number<int64_t>(failed) : 0;
-    if (!value->is_number() || failed || number < least || number > most)
-      refuse_field(name, fmt::format("is no whole number from {} to {}", least, most));
-    return number;
-  }
-  std::vector<std::string> texts(const char* name) const {
-    const json::value* const value = find(name);
-    if (!value) return {};
-    if (value->is_string()) return {copied(value->get_string())};
-    std::vector<std::string> all;
-    if (!value->is_array()) refuse_field(name, "is neither a text nor a list of texts");
-    for (const json::value& one : value->get_array()) {
-      if (!one.is_string()) refuse_field(name, "is neither a text nor a list of texts");
-      all.push_back(copied(one.get_string()));
-    }
-    return all;
-  }
-  const json::object* object(const char* name) const {
-    const json::value* const value = find(name);
-    if (value && !value->is_object()) refuse_field(name, "is no object");
-    return value ? &value->get_object() : nullptr;
-  }
-  const json::array* array(const char* name) const {
-    const json::value* const value = find(name);
-    if (value && !value->is_array()) refuse_field(name, "is no list");
-    return value ? &value->get_array() : nullptr;
-  }
-
- private:
-  const json::object& object_;
-};
 
 // The text of a message, which may be a list of parts.
 json::value content_of(const json::value* content) {
@@ -89,7 +22,7 @@ json::value content_of(const json::value* content) {
   std::string text;
   for (const json::value& part : content->get_array()) {
     if (!part.is_object()) refuse_field("content", "has a part that is no object");
-    const Fields fields(part.get_object());
+    const JsonFields fields(part.get_object());
     if (fields.text("type", "text") != "text")
       refuse_field("content", fmt::format("has a part of the type '{}': the model reads text", fields.text("type")));
     text += fields.text("text");
@@ -113,14 +46,14 @@ json::array calls_of(const json::array& calls) {
   return all;
 }
 
-ChatPrompt conversation_of(const Fields& fields) {
+ChatPrompt conversation_of(const JsonFields& fields) {
   ChatPrompt prompt;
   const json::array* const messages = fields.array("messages");
   if (!messages || messages->empty()) refuse_field("messages", "is missing: a list of messages");
   for (const json::value& one : *messages) {
     if (!one.is_object()) refuse_field("messages", "has an item that is no object");
     json::object message = one.get_object();
-    const Fields parts(one.get_object());
+    const JsonFields parts(one.get_object());
     if (parts.text("role").empty()) refuse_field("role", "of a message is missing");
     if (parts.text("role") == "developer") message["role"] = "system";
     message["content"] = content_of(message.if_contains("content"));
@@ -138,7 +71,7 @@ ChatPrompt conversation_of(const Fields& fields) {
 }
 
 // Names that both APIs share; Ollama's are in "options".
-void read_choice(const Fields& f, ContinuationSettings& s) {
+void read_choice(const JsonFields& f, ContinuationSettings& s) {
   s.temperature = f.number("temperature", s.temperature, 0, 100);
   s.filters.top_p = f.number("top_p", s.filters.top_p, 1e-9, 1);
   s.filters.min_p = f.number("min_p", s.filters.min_p, 0, 1);
@@ -155,7 +88,7 @@ void read_choice(const Fields& f, ContinuationSettings& s) {
   for (const std::string& stop : f.texts("stop")) s.stop.push_back(stop);
 }
 
-void read_bias(const Fields& f, ContinuationSettings& s) {
+void read_bias(const JsonFields& f, ContinuationSettings& s) {
   const json::object* const bias = f.object("logit_bias");
   if (!bias) return;
   for (const auto& [key, value] : *bias) {
@@ -166,7 +99,7 @@ void read_bias(const Fields& f, ContinuationSettings& s) {
   }
 }
 
-void read_openai(const Fields& f, TextRequest& r) {
+void read_openai(const JsonFields& f, TextRequest& r) {
   read_choice(f, r.settings);
   read_bias(f, r.settings);
   r.settings.tokens = f.whole("max_tokens", r.settings.tokens, 1, 1 << 24);
@@ -174,8 +107,8 @@ void read_openai(const Fields& f, TextRequest& r) {
   if (f.whole("n", 1, 1, 128) != 1) refuse_field("n", "is more than 1: send several requests");
   r.stream = f.flag("stream", false);
   if (const json::object* const options = f.object("stream_options"))
-    r.usage = Fields(*options).flag("include_usage", false);
-  if (r.api == TextApi::chat) {
+    r.usage = JsonFields(*options).flag("include_usage", false);
+  if (r.api != TextApi::completion) {
     if (f.flag("logprobs", false))
       r.settings.log_probabilities = static_cast<size_t>(f.whole("top_logprobs", 0, 0, 20));
   } else if (f.find("logprobs")) {
@@ -183,12 +116,12 @@ void read_openai(const Fields& f, TextRequest& r) {
   }
   r.grammar = f.text("grammar");
   if (const json::object* const format = f.object("response_format")) {
-    const std::string type = Fields(*format).text("type");
+    const std::string type = JsonFields(*format).text("type");
     if (type == "json_object") {
       r.schema = "{}";
     } else if (type == "json_schema") {
-      const json::object* const named = Fields(*format).object("json_schema");
-      const json::value* const schema = named ? Fields(*named).find("schema") : nullptr;
+      const json::object* const named = JsonFields(*format).object("json_schema");
+      const json::value* const schema = named ? JsonFields(*named).find("schema") : nullptr;
       if (!schema) refuse_field("response_format", "has no json_schema.schema");
       r.schema = json::serialize(*schema);
     } else if (type != "text") {
@@ -197,10 +130,10 @@ void read_openai(const Fields& f, TextRequest& r) {
   }
 }
 
-void read_ollama(const Fields& f, TextRequest& r) {
+void read_ollama(const JsonFields& f, TextRequest& r) {
   if (const json::object* const options = f.object("options")) {
-    read_choice(Fields(*options), r.settings);
-    const int64_t most = Fields(*options).whole("num_predict", -1, -2, 1 << 24);
+    read_choice(JsonFields(*options), r.settings);
+    const int64_t most = JsonFields(*options).whole("num_predict", -1, -2, 1 << 24);
     if (most > 0) r.settings.tokens = most;
   }
   r.stream = f.flag("stream", true);
@@ -214,7 +147,7 @@ void read_ollama(const Fields& f, TextRequest& r) {
     refuse_field("format", "is \"json\" or a JSON schema");
 }
 
-void read_completion_prompt(const Fields& f, TextRequest& r) {
+void read_completion_prompt(const JsonFields& f, TextRequest& r) {
   const json::value* const prompt = f.find("prompt");
   if (!prompt) return;
   const bool ids = prompt->is_array() && !prompt->get_array().empty() && prompt->get_array()[0].is_int64();
@@ -231,7 +164,7 @@ void read_completion_prompt(const Fields& f, TextRequest& r) {
   if (!texts.empty()) r.prompt = texts[0];
 }
 
-void read_generate_prompt(const Fields& f, TextRequest& r) {
+void read_generate_prompt(const JsonFields& f, TextRequest& r) {
   r.prompt = f.text("prompt");
   if (f.flag("raw", false)) return;
   ChatPrompt prompt;
@@ -250,17 +183,18 @@ TextRequest read_text_request(TextApi api, std::string_view body, const Continua
   const json::value value = json::parse(json::string_view(body.data(), body.size()), failed, {}, depth);
   if (failed) throw Error(ErrorKind::Usage, "the body is not JSON: " + failed.message());
   if (!value.is_object()) throw Error(ErrorKind::Usage, "the body is no JSON object");
-  const Fields fields(value.get_object());
+  const JsonFields fields(value.get_object());
   TextRequest r;
   r.api = api;
   r.model = fields.text("model");
   r.settings = usual;
-  const bool openai = api == TextApi::chat || api == TextApi::completion;
+  const bool openai = api == TextApi::chat || api == TextApi::completion || api == TextApi::responses;
   if (openai)
     read_openai(fields, r);
   else
     read_ollama(fields, r);
-  if (api == TextApi::chat || api == TextApi::ollama_chat) r.conversation = conversation_of(fields);
+  if (api == TextApi::chat || api == TextApi::responses || api == TextApi::ollama_chat)
+    r.conversation = conversation_of(fields);
   if (api == TextApi::completion) read_completion_prompt(fields, r);
   if (api == TextApi::ollama_generate) read_generate_prompt(fields, r);
   r.tools = r.conversation && !r.conversation->tools.empty();

@@ -14,7 +14,10 @@
 
 namespace harmonics::engine {
 
-enum class TextApi { chat, completion, ollama_chat, ollama_generate };
+enum class TextApi { chat, completion, responses, ollama_chat, ollama_generate };
+
+struct ResponseRecord;
+class ResponseWriter;
 
 struct TextRequest {
   TextApi api = TextApi::chat;
@@ -27,9 +30,11 @@ struct TextRequest {
   std::string grammar;                 // GBNF; "": none
   bool stream = false, usage = false;  // usage: also at the end of a stream
   bool tools = false;
+  std::shared_ptr<const ResponseRecord> response = nullptr;  // of TextApi::responses: what its reply repeats
 };
 
-// Reads the body of a request over the usual settings. Throws ErrorKind::Usage with the field.
+// Reads the body of a request over the usual settings; that of TextApi::responses in the form of a chat. Throws
+// ErrorKind::Usage with the field.
 TextRequest read_text_request(TextApi api, std::string_view body, const ContinuationSettings& usual);
 
 // The texts of a reply.
@@ -64,7 +69,8 @@ class TextReply {
   const int64_t now_;
   const bool usage_, probabilities_;
   const Tokenizer& tokenizer_;
-  std::optional<AnswerReader> reader_;  // of chats
+  std::optional<AnswerReader> reader_;      // of chats
+  std::shared_ptr<ResponseWriter> writer_;  // of TextApi::responses
   std::string content_, reasoning_;
   std::vector<AnswerPart> calls_;
   size_t told_ = 0, told_calls_ = 0;  // tokens whose probabilities were sent; calls

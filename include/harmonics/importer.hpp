@@ -35,9 +35,9 @@ struct TensorInFile {
   DType dtype = DType::F32;
   Shape shape;
   uint64_t offset = 0;
-  uint64_t bytes = 0;  // exactly those of the shape
-  uint32_t file = 0;   // 0: the source; others from ImportSource::beside and memory
-  std::string origin;  // its name in the file, for messages; "": the same
+  uint64_t bytes = 0;       // exactly those of the shape
+  uint32_t file = 0;        // 0: the source; others from ImportSource::beside and memory
+  std::string origin = {};  // its name in the file, for messages; "": the same
 };
 
 // What an importer finds in a file. Keys of the metadata are those of GGUF.

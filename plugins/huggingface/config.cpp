@@ -155,11 +155,13 @@ Config read_config(std::string_view text, const std::string& path) {
       continue;
     }
     if (row.real)
-      result.metadata[a.key(row.key)] = given.has() ? given.number() : evaluated(config, a, row.otherwise);
+      result.metadata[a.key(row.key)] = in_32_bits(given.has() ? given.number() : evaluated(config, a, row.otherwise));
     else
       result.metadata[a.key(row.key)] =
           given.has() ? given.integer() : static_cast<int64_t>(evaluated(config, a, row.otherwise));
   }
+  if (const auto width = result.metadata.find(a.key("attention.key_length")); width != result.metadata.end())
+    result.metadata[a.key("attention.value_length")] = MetadataValue(width->second);
   read_patterns(config, result);
   read_rope(config, result);
   result.tied = config["tie_word_embeddings"].truth(a.tied);

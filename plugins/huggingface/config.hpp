@@ -33,6 +33,9 @@ void read_rope(const Node& config, Config& to);
 json::value rope_scaling(const harmonics::MetadataMap& metadata, const Architecture& architecture,
                          const std::vector<float>& factors);
 
+// As GGUF holds it, in 32 bits: a folder and the file written from it then compute the same.
+inline double in_32_bits(double value) { return static_cast<double>(static_cast<float>(value)); }
+
 // A number of the metadata.
 double number_of(const harmonics::MetadataMap& metadata, const std::string& key, double otherwise);
 

@@ -83,8 +83,6 @@ std::string config_text(const MetadataMap& metadata, const Architecture& a, bool
   for (const auto& [setting, values] : a.expected)
     if (!values[size_t{0}].is_text() || setting.starts_with("hidden_") || setting.starts_with("position_"))
       config[setting] = first_of(values);
-  if (config.contains("query_pre_attn_scalar") || a.find_row("query_pre_attn_scalar"))
-    config.erase("query_pre_attn_scalar");
   for (const auto& [setting, values] : a.expected)
     if (setting == "query_pre_attn_scalar") {
       const double heads = number_of(metadata, a.key("attention.head_count"), 1);

@@ -1,4 +1,6 @@
+#include <fstream>
 #include <memory>
+#include <optional>
 
 #include "models.hpp"
 #include "tokenizer_files.hpp"
@@ -7,6 +9,32 @@
 namespace huggingface {
 
 using namespace harmonics;
+
+namespace {
+
+// How sentence-transformers makes a vector of a text, as numbered in GGUF; none: the folder does not say.
+std::optional<int64_t> pooling_of(const std::string& path) {
+  constexpr size_t kMost = 1 << 16;
+  const size_t slash = path.find_last_of('/');
+  const std::string name = (slash == std::string::npos ? "" : path.substr(0, slash + 1)) + "1_Pooling/config.json";
+  std::ifstream in(name, std::ios::binary);
+  if (!in) return {};
+  std::string text(kMost + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(in.gcount()));
+  const Node config = Node::parse(text, name, kMost);
+  std::optional<int64_t> pooling;
+  for (const auto& [mode, number] : {std::pair("pooling_mode_mean_tokens", 1), std::pair("pooling_mode_cls_token", 2),
+                                     std::pair("pooling_mode_lasttoken", 3)}) {
+    if (!config[mode].truth(false)) continue;
+    if (pooling) config[mode].fail("is one of several ways to pool, which is not implemented");
+    pooling = number;
+  }
+  if (!pooling) config.fail("pools in a way that is not implemented");
+  return pooling;
+}
+
+}  // namespace
 
 uint32_t Importer::probe(const FileStart& file) const {
   if (file.name != "config.json" || file.first.find('{') == std::string_view::npos) return HX_PROBE_NO;
@@ -29,7 +57,12 @@ ModelDescription Importer::open(const ImportSource& source, const Arguments& opt
       if (!row.permute.empty()) model.metadata[a.key("rope.pairing")] = std::string("half");
     return model;
   }
-  model.metadata.erase("@len:token_types.weight");
+  if (const auto types = model.metadata.find("@len:token_types.weight"); types != model.metadata.end()) {
+    model.metadata["tokenizer.ggml.token_type_count"] = MetadataValue(types->second);
+    model.metadata.erase(types);
+    if (const auto pooling = pooling_of(source.path()))
+      model.metadata[config.architecture->key("pooling_type")] = *pooling;
+  }
   const Beside files = beside(source);
   FolderSettings settings = read_folder_settings(files);
   if (!settings.chat_template.empty()) model.metadata["tokenizer.chat_template"] = std::move(settings.chat_template);

@@ -63,10 +63,10 @@ void read_yarn(const Node& scaling, double factor, const Node& config, Config& t
       context.has() ? context.integer() : config["max_position_embeddings"].integer();
   for (const auto& [name, key] :
        {std::pair("beta_fast", "rope.scaling.yarn_beta_fast"), std::pair("beta_slow", "rope.scaling.yarn_beta_slow")})
-    if (scaling[name].has()) to.metadata[a.key(key)] = positive(scaling[name]);
+    if (scaling[name].has()) to.metadata[a.key(key)] = in_32_bits(positive(scaling[name]));
   if (scaling["attention_factor"].has())  // GGUF's comes on top of the usual one
     to.metadata[a.key("rope.scaling.attn_factor")] =
-        positive(scaling["attention_factor"]) / (1 + 0.1 * std::log(factor));
+        in_32_bits(positive(scaling["attention_factor"]) / (1 + 0.1 * std::log(factor)));
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ void read_rope(const Node& config, Config& to) {
     scaling.fail("scales rotary positions by '" + printable(type, 40) + "', which is not implemented for " + a.name);
   const double factor = positive(scaling["factor"]);
   to.metadata[a.key("rope.scaling.type")] = type;
-  to.metadata[a.key("rope.scaling.factor")] = factor;
+  to.metadata[a.key("rope.scaling.factor")] = in_32_bits(factor);
   if (type == "yarn") read_yarn(scaling, factor, config, to);
 }
 

@@ -10,6 +10,7 @@ namespace harmonics::engine::cli {
 int run_command(const Options& options);
 int infer_command(const Options& options);
 int generate_command(const Options& options);
+int embed_command(const Options& options);
 int chat_command(const Options& options);
 int serve_command(const Options& options);
 int ctl_command(const Options& options);

@@ -61,7 +61,7 @@ uint64_t parameters_of(const ResolvedSpec& resolved) {
 
 // Whether the files of a folder's weights are missing, so that its settings alone can be explained.
 bool lacks_weights(const std::string& path) {
-  const std::filesystem::path file(model_file(path));
+  const std::filesystem::path file = std::filesystem::absolute(model_file(path));
   if (file.filename() != kFolderFile) return false;
   std::error_code failed;
   for (const auto& entry : std::filesystem::directory_iterator(file.parent_path(), failed))
@@ -98,7 +98,7 @@ json::array adapters_json(const std::vector<Adapter>& adapters) {
 }
 
 void print_model(const ResolvedSpec& resolved, const ImportedModel& imported, DType cache) {
-  print("model {}\n  spec        {}\n  parameters  {}{}\nvariables\n", imported.path, resolved.spec().path,
+  print("model {}\n  spec  {}\n  parameters  {}{}\nvariables\n", imported.path, resolved.spec().path,
         thousands(static_cast<int64_t>(parameters_of(resolved))),
         imported.tensors.empty() ? ", by its settings: the folder has no weights" : "");
   for (const auto& [name, value] : resolved.variables().resolved())

@@ -380,6 +380,13 @@ void language_model(Flags& f) {
   model_types(f);
 }
 
+void pooling(Flags& f) {
+  f.text("pooling", "HOW",
+         ": how the vectors of a text's tokens become one (default: as the model says, else the last one's)",
+         &Options::pooling)
+      .choices = {"mean", "first", "last"};
+}
+
 void chat_template(Flags& f) {
   f.text("chat-template", "FILE", "write messages by this template (Jinja; default: the model's)",
          &Options::chat_template);
@@ -402,6 +409,20 @@ void generate_flags(VerbRow& verb) {
   session_flags(f, ": what happens when the context is full: the text ends, or half of its tokens go");
   speculation_flags(f);
   language_model(f);
+  machine(f);
+}
+
+void embed_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("MODEL", "the file of a model of texts");
+  PositionalRow& text = f.positional("TEXT", "the texts");
+  text.required = false;
+  text.repeats = true;
+  f.group("Text");
+  f.text("file", "FILE", "each line of this file is a text", &Options::text_file);
+  pooling(f);
+  f.text("tokenizer", "FILE", "the model's tokenizer (default: the one in the model's file)", &Options::tokenizer);
+  model_spec(f);
   machine(f);
 }
 
@@ -487,6 +508,7 @@ void serve_flags(VerbRow& verb) {
           "zmq+rep://127.0.0.1:5556 over ZeroMQ");
   language_model(f);
   chat_template(f);
+  pooling(f);
   f.whole("sequences", 1, 256, "language models: texts that are written at once", [](Options& o, int64_t v) {
      o.sequences = v;
    }).initial = "4";

@@ -15,6 +15,7 @@
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/run/serving.hpp"
+#include "engine/cli/run/serving_vectors.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/cycle/snapshot.hpp"
 #include "engine/serving/http_server.hpp"
@@ -100,6 +101,8 @@ int serve_language_model(const Options& options) {
     addresses.push_back(listen_address(text, options.insecure));
   const ServiceSettings settings = service_settings(options, addresses);
   const sigset_t signals = hold_signals();
+  if (gives_only_vectors(options))
+    return 128 + serve_vectors(options, addresses, settings, [&] { return wait_for_end(signals); });
   LanguageModel model(options);
   const ChatTemplate format = model.chat_template(options);
   if (!format.own()) print_note("the model has no chat template: messages are written as ChatML");
@@ -111,6 +114,8 @@ int serve_language_model(const Options& options) {
   TextWorker worker(model.decoder, *model.tokenizer, worker_settings(options, model));
   LanguageService service(settings, served_model(model, options), worker, *model.tokenizer, format, usual);
   put_chat_page(service);
+  ServedVectors vectors(model.model, *model.executor, *model.tokenizer, options);
+  if (vectors.worker) service.serve_vectors(*vectors.worker);
   const auto begun = std::chrono::steady_clock::now();
   int signal = 0;
   {

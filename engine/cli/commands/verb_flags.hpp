@@ -8,6 +8,7 @@ namespace harmonics::engine::cli {
 void run_flags(VerbRow& verb);
 void infer_flags(VerbRow& verb);
 void generate_flags(VerbRow& verb);
+void embed_flags(VerbRow& verb);
 void chat_flags(VerbRow& verb);
 void serve_flags(VerbRow& verb);
 void validate_flags(VerbRow& verb);

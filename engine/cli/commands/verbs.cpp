@@ -54,6 +54,9 @@ constexpr Verb kVerbs[] = {
      "echo 'What is a gradient?' | harmonics chat model.gguf --quiet",
      "In the conversation, /help lists the commands. Without a terminal, each line of standard input\n"
      "is a message."},
+    {"embed", "print vectors of texts", embed_flags, embed_command, "embed.json",
+     "harmonics embed model.gguf 'A red fox' 'A brown dog'\n"
+     "harmonics embed model.gguf --file lines.txt --pooling mean"},
     {"quantize", "write a model with its matrices in a smaller type", quantize_flags, quantize_command, "quantize.json",
      "harmonics quantize model.gguf model-q8.gguf\n"
      "harmonics quantize model.gguf model-q4.gguf --type q4_k_m --importance model.importance.gguf\n"
@@ -64,6 +67,7 @@ constexpr Verb kVerbs[] = {
      "harmonics importance model.gguf text.txt out.gguf --chunk 512 --chunks 100"},
     {"export", "write a model, or saved weights, in another format", export_flags, export_command, "export.json",
      "harmonics export model.gguf model.safetensors\n"
+     "harmonics export model.gguf folder/\n"
      "harmonics export weights.safetensors weights.gguf --json"},
     {"serve", "answer requests with saved weights, or as a language model", serve_flags, serve_command, "serve.json",
      "harmonics serve g.hmx --weights w.safetensors --listen 127.0.0.1:8080\n"

@@ -60,6 +60,7 @@ struct Options {
   bool insecure = false, ui = false, once = false;
   // infer and generate
   std::string prompt, tokenizer;
+  std::string pooling, text_file;  // embed; "": of the model, none
   std::string spec;              // --spec FILE
   std::vector<std::string> set;  // NAME=VALUE, of a spec's variables
   std::optional<DType> weight_type;

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/file.hpp"
+#include "engine/cli/run/embedding_model.hpp"
 #include "engine/cli/run/model_options.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/language/json_grammar.hpp"
@@ -133,6 +134,14 @@ ContinuationSettings continuation_settings(const Options& options, const Tokeniz
   }
   return settings;
 }
+
+std::shared_ptr<const Tokenizer> tokenizer_of(const ImportedModel& imported, const Options& options) {
+  return opened_tokenizer(imported, options);
+}
+Model weights_of(const ImportedModel& imported, const Tokenizer& tokenizer, const Options& options) {
+  return opened_model(imported, tokenizer, options);
+}
+CompileOptions text_compile_options(const Options& options) { return compile_options(options); }
 
 double per_second(int64_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
 

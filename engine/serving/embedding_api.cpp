@@ -1,0 +1,227 @@
+#include "engine/serving/embedding_api.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+
+#include <boost/json.hpp>
+#include <fmt/format.h>
+
+#include "engine/serving/json_text.hpp"
+#include "engine/serving/text_request.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+namespace json = boost::json;
+
+constexpr size_t kMostInputs = 2048;
+
+[[noreturn]] void refuse_input(const char* field, const std::string& what) {
+  throw Error(ErrorKind::Usage, fmt::format("'{}' {}", field, what));
+}
+
+const json::value* given(const json::object& body, const char* field) {
+  const json::value* const value = body.if_contains(field);
+  return value && !value->is_null() ? value : nullptr;
+}
+
+std::vector<int32_t> ids_of(const json::array& list, const char* field) {
+  std::vector<int32_t> ids;
+  for (const json::value& id : list) {
+    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > INT32_MAX)
+      refuse_input(field, "has a token that is no number");
+    ids.push_back(static_cast<int32_t>(id.get_int64()));
+  }
+  return ids;
+}
+
+EmbeddingRequest::Input input_of(const json::value& value, const char* field) {
+  EmbeddingRequest::Input input;
+  if (value.is_string())
+    input.text = std::string(value.get_string());
+  else if (value.is_array() && !value.get_array().empty())
+    input.ids = ids_of(value.get_array(), field);
+  else
+    refuse_input(field, "has an item that is neither a text nor a list of tokens");
+  if (input.text.empty() && input.ids.empty()) refuse_input(field, "has an empty text");
+  return input;
+}
+
+std::vector<EmbeddingRequest::Input> inputs_of(const json::value* value, const char* field) {
+  if (!value) refuse_input(field, "is missing: a text, a list of texts, or tokens");
+  const bool list = value->is_array() && !value->get_array().empty() && !value->get_array()[0].is_number();
+  if (!list) return {input_of(*value, field)};
+  if (value->get_array().size() > kMostInputs)
+    refuse_input(field, fmt::format("has {} items; the limit is {}", value->get_array().size(), kMostInputs));
+  std::vector<EmbeddingRequest::Input> all;
+  for (const json::value& one : value->get_array()) all.push_back(input_of(one, field));
+  return all;
+}
+
+std::string base64_of(const std::vector<float>& vector) {
+  constexpr const char* kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes(vector.size() * sizeof(float), '\0');
+  std::memcpy(bytes.data(), vector.data(), bytes.size());
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t at = 0; at < bytes.size(); at += 3) {
+    const size_t count = std::min<size_t>(3, bytes.size() - at);
+    uint32_t group = 0;
+    for (size_t i = 0; i < 3; ++i) group = group << 8 | (i < count ? static_cast<unsigned char>(bytes[at + i]) : 0u);
+    for (size_t i = 0; i < 4; ++i) text += i <= count ? kDigits[group >> (18 - 6 * i) & 63] : '=';
+  }
+  return text;
+}
+
+std::string array_of(const std::vector<float>& vector) { return fmt::format("[{}]", fmt::join(vector, ",")); }
+
+// The first dimensions, of length 1 again.
+void shorten(std::vector<float>& vector, int64_t dimensions) {
+  if (dimensions == 0) return;
+  if (dimensions > static_cast<int64_t>(vector.size()))
+    refuse_input("dimensions", fmt::format("is {}; the model's vectors have {}", dimensions, vector.size()));
+  vector.resize(static_cast<size_t>(dimensions));
+  double squares = 0;
+  for (const float x : vector) squares += static_cast<double>(x) * static_cast<double>(x);
+  const double scale = squares > 0 ? 1 / std::sqrt(squares) : 0;
+  for (float& x : vector) x = static_cast<float>(static_cast<double>(x) * scale);
+}
+
+TextApi error_form(EmbeddingApi api) { return api == EmbeddingApi::openai ? TextApi::chat : TextApi::ollama_chat; }
+
+ServiceReply refused_embedding(EmbeddingApi api, const std::string& message, int status) {
+  return {status, "application/json", TextReply::error_body(error_form(api), message, status), {}};
+}
+
+ServiceReply refused_embedding(EmbeddingApi api, const Error& error) {
+  const bool usage = error.kind() == ErrorKind::Usage || error.kind() == ErrorKind::Syntax;
+  return refused_embedding(api, error.what(), usage ? 400 : 500);
+}
+
+}  // namespace
+
+EmbeddingRequest read_embedding_request(EmbeddingApi api, std::string_view body) {
+  json::error_code failed;
+  const json::value value = json::parse(json::string_view(body.data(), body.size()), failed);
+  if (failed) throw Error(ErrorKind::Usage, "the body is not JSON: " + failed.message());
+  if (!value.is_object()) throw Error(ErrorKind::Usage, "the body is no JSON object");
+  const json::object& fields = value.get_object();
+  EmbeddingRequest r;
+  r.api = api;
+  if (const json::value* const model = given(fields, "model")) {
+    if (!model->is_string()) refuse_input("model", "is no text");
+    r.model = std::string(model->get_string());
+  }
+  const char* const field = api == EmbeddingApi::ollama_one ? "prompt" : "input";
+  r.inputs = inputs_of(given(fields, field), field);
+  if (api == EmbeddingApi::ollama_one && r.inputs.size() != 1) refuse_input(field, "is no text");
+  if (const json::value* const dimensions = given(fields, "dimensions")) {
+    if (!dimensions->is_int64() || dimensions->get_int64() < 1) refuse_input("dimensions", "is no number above 0");
+    r.dimensions = dimensions->get_int64();
+  }
+  if (const json::value* const format = given(fields, "encoding_format")) {
+    if (!format->is_string() || (format->get_string() != "float" && format->get_string() != "base64"))
+      refuse_input("encoding_format", "is \"float\" or \"base64\"");
+    r.base64 = format->get_string() == "base64";
+  }
+  r.cuts = api != EmbeddingApi::openai;
+  if (const json::value* const cuts = given(fields, "truncate")) {
+    if (!cuts->is_bool()) refuse_input("truncate", "is neither true nor false");
+    r.cuts = cuts->get_bool();
+  }
+  return r;
+}
+
+std::string embedding_reply(const EmbeddingRequest& request, const std::string& model, Embedder& embedder,
+                            const Tokenizer& tokenizer) {
+  const auto begun = std::chrono::steady_clock::now();
+  int64_t tokens = 0;
+  std::string vectors;
+  for (size_t i = 0; i < request.inputs.size(); ++i) {
+    const EmbeddingRequest::Input& input = request.inputs[i];
+    std::vector<int32_t> ids = input.ids;
+    if (ids.empty()) ids = tokenizer.encode(input.text, {.begin = false, .end = false, .whole = true});
+    if (request.cuts && embedder.context() > 0 && static_cast<int64_t>(ids.size()) > embedder.context())
+      ids.resize(static_cast<size_t>(embedder.context()));
+    std::vector<float> vector = embedder.embed(ids);
+    shorten(vector, request.dimensions);
+    tokens += static_cast<int64_t>(ids.size());
+    const std::string text = request.base64 ? '"' + base64_of(vector) + '"' : array_of(vector);
+    if (i > 0) vectors += ',';
+    if (request.api == EmbeddingApi::openai)
+      fmt::format_to(std::back_inserter(vectors), R"({{"object":"embedding","index":{},"embedding":{}}})", i, text);
+    else
+      vectors += text;
+  }
+  const std::string name = json::serialize(json::string(request.model.empty() ? model : request.model));
+  if (request.api == EmbeddingApi::openai)
+    return fmt::format(R"({{"object":"list","data":[{}],"model":{},"usage":{{"prompt_tokens":{},"total_tokens":{}}}}})",
+                       vectors, name, tokens, tokens) +
+           "\n";
+  if (request.api == EmbeddingApi::ollama_one) return fmt::format(R"({{"embedding":{}}})", vectors) + "\n";
+  const auto time = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begun);
+  return fmt::format(R"({{"model":{},"embeddings":[{}],"total_duration":{},"load_duration":0,"prompt_eval_count":{}}})",
+                     name, vectors, time.count(), tokens) +
+         "\n";
+}
+
+EmbeddingWorker::EmbeddingWorker(Embedder& embedder, const Tokenizer& tokenizer, size_t queue)
+    : embedder_(embedder), tokenizer_(tokenizer), queue_(queue), thread_([this] { work(); }) {}
+
+EmbeddingWorker::~EmbeddingWorker() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+  for (Waiting& one : waiting_) one.answer(refused_embedding(one.request.api, "the server is ending", 503));
+}
+
+void EmbeddingWorker::answer(EmbeddingApi api, const ServiceRequest& request, const std::string& model,
+                             HttpHandler::Answer answer) {
+  Waiting one;
+  try {
+    one.request = read_embedding_request(api, request.body);
+  } catch (const Error& e) {
+    return answer(refused_embedding(api, e));
+  }
+  one.model = model;
+  one.answer = std::move(answer);
+  {
+    const std::lock_guard lock(mutex_);
+    if (waiting_.size() < queue_) {
+      waiting_.push_back(std::move(one));
+      wake_.notify_one();
+      return;
+    }
+  }
+  ServiceReply busy = refused_embedding(api, "too many requests wait already", 503);
+  busy.headers.emplace_back("Retry-After", "1");
+  one.answer(std::move(busy));
+}
+
+void EmbeddingWorker::work() {
+  for (;;) {
+    Waiting one;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [&] { return over_ || !waiting_.empty(); });
+      if (over_) return;
+      one = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    ServiceReply reply;
+    try {
+      reply.body = embedding_reply(one.request, one.model, embedder_, tokenizer_);
+    } catch (const Error& e) {
+      reply = refused_embedding(one.request.api, e);
+    }
+    one.answer(std::move(reply));
+  }
+}
+
+}  // namespace harmonics::engine

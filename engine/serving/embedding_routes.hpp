@@ -1,0 +1,12 @@
+// The routes to vectors of texts, which several services have.
+#pragma once
+
+#include "engine/serving/api_route.hpp"
+
+namespace harmonics::engine {
+
+ApiRoute embeddings_route();         // POST /v1/embeddings
+ApiRoute ollama_embed_route();       // POST /api/embed
+ApiRoute ollama_embeddings_route();  // POST /api/embeddings
+
+}  // namespace harmonics::engine

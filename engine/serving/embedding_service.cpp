@@ -1,0 +1,121 @@
+#include "engine/serving/embedding_service.hpp"
+
+#include <boost/json.hpp>
+
+#include "engine/serving/embedding_routes.hpp"
+#include "engine/serving/json_text.hpp"
+#include "engine/serving/route_table.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+constexpr const char* kVectorJson = "application/json";
+const std::vector<RouteContent> kVectorBody = {{kVectorJson, nullptr}};
+
+}  // namespace
+
+const EmbeddingService::Route EmbeddingService::kRoutes[] = {
+    {embeddings_route(), &EmbeddingService::embeddings},
+    {ollama_embed_route(), &EmbeddingService::ollama_embed},
+    {ollama_embeddings_route(), &EmbeddingService::ollama_embeddings},
+    {{.method = "GET",
+      .path = "/v1/models",
+      .access = RouteAccess::reads,
+      .summary = "The model",
+      .text = "A list of one.",
+      .reply = kVectorBody},
+     &EmbeddingService::models},
+    {{.method = "GET",
+      .path = "/api/version",
+      .access = RouteAccess::reads,
+      .summary = "The version of the program",
+      .text = "As Ollama's API.",
+      .reply = kVectorBody},
+     &EmbeddingService::version},
+    {{.method = "GET",
+      .path = "/healthz",
+      .access = RouteAccess::open,
+      .summary = "Whether requests are answered",
+      .text = "An object with the status.",
+      .reply = kVectorBody},
+     &EmbeddingService::health},
+    {{.method = "GET",
+      .path = "/openapi.json",
+      .access = RouteAccess::open,
+      .summary = "This description of the API",
+      .text = "OpenAPI 3.1.",
+      .reply = kVectorBody},
+     &EmbeddingService::describe},
+    {{.method = "GET",
+      .path = "/docs",
+      .access = RouteAccess::open,
+      .summary = "This description as a page",
+      .text = "Lists the routes and tries them.",
+      .reply = {{"text/html", nullptr}}},
+     &EmbeddingService::file},
+};
+
+std::span<const EmbeddingService::Route> EmbeddingService::table() { return kRoutes; }
+std::vector<const ApiRoute*> EmbeddingService::routes() { return listed_routes(table()); }
+const std::string& EmbeddingService::known_paths() const {
+  static const std::string text = listed_paths(routes());
+  return text;
+}
+
+EmbeddingService::EmbeddingService(ServiceSettings settings, ServedModel model, EmbeddingWorker& worker)
+    : settings_(std::move(settings)), model_(std::move(model)), worker_(worker) {}
+
+void EmbeddingService::handle(ServiceRequest request, Answer answer) {
+  const FoundRoute<Route> found = find_route(table(), request);
+  if (!found.route && found.methods.empty()) return file(request, answer);
+  if (!found.route) {
+    ServiceReply reply = Service::refusal(405, "this path takes " + found.methods, "use " + found.methods);
+    reply.headers.emplace_back("Allow", found.methods);
+    return answer(reply);
+  }
+  if (found.route->access != RouteAccess::open)
+    if (const auto refused = Service::refuse(settings_, request, false)) return answer(*refused);
+  (this->*found.route->handle)(request, answer);
+}
+
+void EmbeddingService::embeddings(ServiceRequest& r, const Answer& answer) {
+  worker_.answer(EmbeddingApi::openai, r, model_.name, answer);
+}
+void EmbeddingService::ollama_embed(ServiceRequest& r, const Answer& answer) {
+  worker_.answer(EmbeddingApi::ollama, r, model_.name, answer);
+}
+void EmbeddingService::ollama_embeddings(ServiceRequest& r, const Answer& answer) {
+  worker_.answer(EmbeddingApi::ollama_one, r, model_.name, answer);
+}
+
+void EmbeddingService::models(ServiceRequest&, const Answer& answer) {
+  answer(Service::reply(
+      {{"object", "list"},
+       {"data",
+        boost::json::array{boost::json::object{
+            {"id", model_.name}, {"object", "model"}, {"created", model_.since}, {"owned_by", "harmonics"}}}}}));
+}
+
+void EmbeddingService::version(ServiceRequest&, const Answer& answer) {
+  answer(Service::reply({{"version", HARMONICS_VERSION}}));
+}
+
+void EmbeddingService::health(ServiceRequest&, const Answer& answer) { answer(Service::reply({{"status", "ok"}})); }
+
+void EmbeddingService::describe(ServiceRequest&, const Answer& answer) {
+  static const std::string document = openapi_document(
+      routes(), "Vectors of texts, as 'harmonics serve MODEL' serves them for a model that writes none.");
+  answer({200, "application/json", document, {}});
+}
+
+void EmbeddingService::file(ServiceRequest& r, const Answer& answer) {
+  const auto found = files_.find(r.path);
+  if (found == files_.end() || (r.method != "GET" && r.method != "HEAD"))
+    return answer(Service::refusal(404, "unknown path", known_paths()));
+  if (const auto refused = Service::refuse(settings_, r, false); refused && refused->status == 403)
+    return answer(*refused);
+  answer(found->second);
+}
+
+}  // namespace harmonics::engine

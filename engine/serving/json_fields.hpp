@@ -1,0 +1,84 @@
+// Fields of JSON objects in requests, with their types.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+#include <harmonics/error.hpp>
+
+namespace harmonics::engine {
+
+[[noreturn]] inline void refuse_field(std::string_view field, const std::string& what) {
+  throw Error(ErrorKind::Usage, fmt::format("'{}' {}", field, what));
+}
+
+inline std::string copied(boost::json::string_view text) { return {text.data(), text.size()}; }
+
+// Fields of a JSON object with their types; null counts as absent.
+class JsonFields {
+ public:
+  explicit JsonFields(const boost::json::object& object) : object_(object) {}
+  const boost::json::value* find(const char* name) const {
+    const boost::json::value* const value = object_.if_contains(name);
+    return value && !value->is_null() ? value : nullptr;
+  }
+  std::string text(const char* name, std::string otherwise = "") const {
+    const boost::json::value* const value = find(name);
+    if (value && !value->is_string()) refuse_field(name, "is no text");
+    return value ? copied(value->get_string()) : otherwise;
+  }
+  bool flag(const char* name, bool otherwise) const {
+    const boost::json::value* const value = find(name);
+    if (value && !value->is_bool()) refuse_field(name, "is neither true nor false");
+    return value ? value->get_bool() : otherwise;
+  }
+  double number(const char* name, double otherwise, double least, double most) const {
+    const boost::json::value* const value = find(name);
+    if (!value) return otherwise;
+    const double number = value->is_number() ? value->to_number<double>() : NAN;
+    if (!(number >= least && number <= most))
+      refuse_field(name, fmt::format("is no number from {} to {}", least, most));
+    return number;
+  }
+  int64_t whole(const char* name, int64_t otherwise, int64_t least, int64_t most) const {
+    const boost::json::value* const value = find(name);
+    if (!value) return otherwise;
+    boost::json::error_code failed;
+    const auto number = value->is_number() ? value->to_number<int64_t>(failed) : 0;
+    if (!value->is_number() || failed || number < least || number > most)
+      refuse_field(name, fmt::format("is no whole number from {} to {}", least, most));
+    return number;
+  }
+  std::vector<std::string> texts(const char* name) const {
+    const boost::json::value* const value = find(name);
+    if (!value) return {};
+    if (value->is_string()) return {copied(value->get_string())};
+    std::vector<std::string> all;
+    if (!value->is_array()) refuse_field(name, "is neither a text nor a list of texts");
+    for (const boost::json::value& one : value->get_array()) {
+      if (!one.is_string()) refuse_field(name, "is neither a text nor a list of texts");
+      all.push_back(copied(one.get_string()));
+    }
+    return all;
+  }
+  const boost::json::object* object(const char* name) const {
+    const boost::json::value* const value = find(name);
+    if (value && !value->is_object()) refuse_field(name, "is no object");
+    return value ? &value->get_object() : nullptr;
+  }
+  const boost::json::array* array(const char* name) const {
+    const boost::json::value* const value = find(name);
+    if (value && !value->is_array()) refuse_field(name, "is no list");
+    return value ? &value->get_array() : nullptr;
+  }
+
+ private:
+  const boost::json::object& object_;
+};
+
+}  // namespace harmonics::engine

@@ -1,0 +1,57 @@
+// Responses and vectors of a language model over HTTP.
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include "engine/serving/language_service.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+constexpr std::string_view kResponses = "/v1/responses/";
+
+ServiceReply no_response(const std::string& id) {
+  return {404,
+          "application/json",
+          TextReply::error_body(TextApi::responses, fmt::format("no response '{}' is kept", id), 404),
+          {}};
+}
+
+}  // namespace
+
+void LanguageService::responses(ServiceRequest& r, const Answer& answer) {
+  ReadResponse read;
+  try {
+    read = read_response_request(r.body, kept_);
+  } catch (const Error& e) {
+    return answer({400, "application/json", TextReply::error_body(TextApi::responses, e.what(), 400), {}});
+  }
+  r.body = std::move(read.chat);
+  write_text(TextApi::responses, r, answer, std::move(read.record));
+}
+
+void LanguageService::kept_response(ServiceRequest& r, const Answer& answer) {
+  const std::string id = r.path.substr(kResponses.size());
+  const auto kept = kept_->find(id);
+  answer(kept ? Service::reply(kept->response) : no_response(id));
+}
+
+void LanguageService::forget_response(ServiceRequest& r, const Answer& answer) {
+  const std::string id = r.path.substr(kResponses.size());
+  answer(kept_->erase(id) ? Service::reply({{"id", id}, {"object", "response.deleted"}, {"deleted", true}})
+                          : no_response(id));
+}
+
+void LanguageService::embed(EmbeddingApi api, ServiceRequest& r, const Answer& answer) {
+  if (vectors_) return vectors_->answer(api, r, model_.name, answer);
+  const TextApi form = api == EmbeddingApi::openai ? TextApi::chat : TextApi::ollama_chat;
+  answer({501, "application/json", TextReply::error_body(form, "the model gives no vectors of texts", 501), {}});
+}
+
+void LanguageService::embeddings(ServiceRequest& r, const Answer& answer) { embed(EmbeddingApi::openai, r, answer); }
+void LanguageService::ollama_embed(ServiceRequest& r, const Answer& answer) { embed(EmbeddingApi::ollama, r, answer); }
+void LanguageService::ollama_embeddings(ServiceRequest& r, const Answer& answer) {
+  embed(EmbeddingApi::ollama_one, r, answer);
+}
+
+}  // namespace harmonics::engine

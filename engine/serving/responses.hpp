@@ -1,0 +1,92 @@
+// OpenAI's API of responses: requests in the form of a chat, replies with their events, and the responses that later
+// requests continue.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+
+#include "engine/language/chat_answer.hpp"
+#include "engine/language/continuation.hpp"
+
+namespace harmonics::engine {
+
+// The last responses, in memory. Used by any threads.
+class ResponseStore {
+ public:
+  static constexpr size_t kMost = 256;                    // responses; the oldest go
+  static constexpr size_t kMostBytes = size_t{64} << 20;  // of their texts
+
+  struct Kept {
+    boost::json::array messages;  // of the conversation with the answer, without instructions
+    boost::json::object response;
+  };
+  void keep(const std::string& id, Kept kept);
+  std::optional<Kept> find(const std::string& id) const;
+  bool erase(const std::string& id);
+
+ private:
+  struct Sized {
+    Kept kept;
+    size_t bytes = 0;
+  };
+  mutable std::mutex mutex_;
+  std::unordered_map<std::string, Sized> all_;
+  std::deque<std::string> order_;  // the oldest first; some may be erased already
+  size_t bytes_ = 0;
+};
+
+// What a request says that its reply repeats or keeps.
+struct ResponseRecord {
+  boost::json::object repeated;          // instructions, tools, text, ...
+  boost::json::array messages;           // of the conversation, without instructions
+  std::shared_ptr<ResponseStore> store;  // null: the response is not kept
+};
+
+struct ReadResponse {
+  std::string chat;  // the body of the same request for /v1/chat/completions
+  std::shared_ptr<const ResponseRecord> record;
+};
+// Throws ErrorKind::Usage with the field, also for previous_response_id that `store` does not have (any more).
+ReadResponse read_response_request(std::string_view body, const std::shared_ptr<ResponseStore>& store);
+
+// The reply, in one piece and as events.
+class ResponseWriter {
+ public:
+  ResponseWriter(std::shared_ptr<const ResponseRecord> record, std::string model, std::string id, int64_t now);
+  std::string begin();
+  std::string more(const std::vector<AnswerPart>& parts);
+  std::string end(const Continuation& done);
+  std::string failed(const std::string& message);
+  boost::json::object whole() const { return response_; }  // after end()
+
+ private:
+  std::string event(const char* name, boost::json::object object);
+  std::string open(AnswerPart::Kind kind);
+  std::string close();
+  std::string add_call(const AnswerPart& call);
+  boost::json::object item(const char* status) const;
+  boost::json::object response(const char* status) const;
+
+  const std::shared_ptr<const ResponseRecord> record_;
+  const std::string model_, id_;
+  const int64_t now_;
+  int64_t number_ = 0;         // of the next event
+  boost::json::array output_;  // items that are complete
+  boost::json::array calls_;   // in the form of a chat
+  std::string text_;           // of the open item
+  std::string said_;           // of all messages
+  std::optional<AnswerPart::Kind> open_;
+  boost::json::object response_;
+};
+
+}  // namespace harmonics::engine

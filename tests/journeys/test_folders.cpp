@@ -1,0 +1,86 @@
+// Folders of Hugging Face on the command line: explained, inspected, continued, quantised, and written in both
+// directions.
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+
+#include <boost/json.hpp>
+
+#include "tests/journeys/shell.hpp"
+
+using namespace journeys;
+
+namespace {
+
+bool reads_model_folders() { return harmonics("list importers").out.find("huggingface") != std::string::npos; }
+
+// The folder of a tiny model with a tokenizer of as many words.
+std::string talking_folder(const Folder& f) {
+  const std::string folder = f / "tiny";
+  fs::copy(std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/folders/llama3", folder);
+  boost::json::object vocab{{"[UNK]", 0}, {"<s>", 1}, {"</s>", 2}};
+  for (int i = 3; i < 40; ++i) vocab["w" + std::to_string(i)] = i;
+  const boost::json::object words{{"type", "WhitespaceSplit"}};
+  const boost::json::object model{{"type", "WordPiece"}, {"unk_token", "[UNK]"}, {"vocab", vocab}};
+  const boost::json::object file{{"model", model}, {"pre_tokenizer", words}, {"added_tokens", boost::json::array()}};
+  f.write("tiny/tokenizer.json", boost::json::serialize(file));
+  f.write("tiny/tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
+  return folder;
+}
+
+boost::json::value json_of(const Result& result) {
+  REQUIRE(result.code == 0);
+  return boost::json::parse(result.out);
+}
+
+}  // namespace
+
+TEST_CASE("a folder of Hugging Face is explained, inspected and continued as a model") {
+  if (!reads_model_folders()) return;  // built without PCRE2
+  const Folder f;
+  const std::string folder = talking_folder(f);
+  const auto explained = json_of(harmonics("explain " + folder + " --json")).at("model");
+  CHECK(explained.at("parameters").as_int64() > 5000);
+  const auto inspected = json_of(harmonics("inspect " + folder + " --json"));
+  CHECK(inspected.at("importer").as_string() == "huggingface");
+  CHECK(inspected.at("metadata").at("llama.rope.pairing").as_string() == "half");
+  const std::string flags = " 'w5 w6 w7' --temperature 0 --max-tokens 5 --json";
+  const auto said = json_of(harmonics("generate " + folder + flags));
+  CHECK(said.at("tokens").as_int64() >= 1);
+  CHECK(said.at("text") == json_of(harmonics("generate " + folder + "/config.json" + flags)).at("text"));
+}
+
+TEST_CASE("a folder of Hugging Face becomes a GGUF file and a folder again") {
+  if (!reads_model_folders()) return;
+  const Folder f;
+  const std::string folder = talking_folder(f);
+  fs::remove(folder + "/tokenizer.json");  // of a kind that GGUF has no name for
+  const std::string gguf = f / "tiny.gguf", again = f / "again/";
+  CHECK(harmonics("export " + folder + " " + gguf).code == 0);
+  CHECK(harmonics("export " + gguf + " " + again).code == 0);
+  CHECK(fs::exists(again + "config.json"));
+  CHECK(fs::exists(again + "model.safetensors"));
+  const auto count = [](const std::string& path) {
+    return json_of(harmonics("inspect " + path + " --json")).at("parameters").as_int64();
+  };
+  CHECK(count(gguf) == count(folder));
+  CHECK(count(again) == count(folder));
+  const std::string small = f / "small.gguf";
+  CHECK(harmonics("quantize " + folder + " " + small + " --type f16").code == 0);
+  CHECK(count(small) == count(folder));
+  CHECK(fs::file_size(small) < fs::file_size(gguf));
+  CHECK_FALSE(fs::exists(small + ".whole.gguf"));
+}
+
+TEST_CASE("a folder without weights is explained by its settings, and runs nothing") {
+  if (!reads_model_folders()) return;
+  const Folder f;
+  const std::string folder = talking_folder(f);
+  fs::remove(folder + "/model.safetensors");
+  const Result explained = harmonics("explain " + folder);
+  CHECK(explained.code == 0);
+  CHECK(explained.out.find("the folder has no weights") != std::string::npos);
+  const Result generated = harmonics("generate " + folder + " w5");
+  CHECK(generated.code != 0);
+  CHECK(generated.err.find("neither model.safetensors nor model.safetensors.index.json") != std::string::npos);
+}
