@@ -452,6 +452,28 @@ inline void add_sequence_cases(Cases& cases, Sizes& sizes) {
         cases.push_back({"attention", a, forward});
         cases.push_back({"attention_grad", a, backward});
       }
+  constexpr int64_t kPool = 5, kEntries = 3;
+  for (const char* given : {"pages", "lengths,pages", "pages,sinks,lengths,bias"}) {
+    const std::string names = given;
+    const int64_t page = sizes.some(), queries = sizes.coin() ? 1 : t;
+    const bool first = sizes.coin();
+    AttributeMap a = AttributeMap().set("operands", names).set("positions_first", first).set("causal", sizes.coin());
+    const Operand q = numbers(first ? Shape{batch, queries, heads, width} : Shape{batch, heads, queries, width});
+    const Operand pool = numbers(first ? Shape{kPool, page, shared, width} : Shape{kPool, shared, page, width});
+    const Operand pages = indices({batch, kEntries}, kPool, DType::I32);
+    const Operand lengths = indices({batch}, kEntries * page + 2, DType::I32);
+    std::vector<Operand> in{q, pool, pool};
+    if (names == "lengths,pages") in.push_back(lengths);
+    in.push_back(pages);
+    if (names.find("sinks") != names.npos)
+      in.insert(in.end(), {numbers({heads}), lengths, numbers({batch, 1, queries, kEntries * page})});
+    cases.push_back({"attention", a, in});
+    const Shape row{sizes.odd(), sizes.some()};
+    cases.push_back({"cache_append",
+                     AttributeMap().set("operands", std::string("pages")),
+                     {numbers(joined({kPool, page}, row)), numbers(joined({batch, queries}, row)),
+                      indices({batch}, kEntries * page, DType::I32), pages}});
+  }
   for (const int64_t rows : {int64_t{1}, t}) {
     const Shape row{sizes.odd(), sizes.some()};
     cases.push_back({"cache_append",

@@ -11,8 +11,70 @@ namespace {
 constexpr double kUnseen = -std::numeric_limits<double>::infinity();
 
 OptionalInputs optional_inputs(const char* name, const AttributeMap& a, Inputs in, size_t fixed) {
-  return {name, a, in, fixed, {"lengths", "mask", "bias", "sinks"}};
+  if (fixed > 3) return {name, a, in, fixed, {"lengths", "mask", "bias", "sinks"}};  // of the gradient
+  return {name, a, in, fixed, {"lengths", "mask", "bias", "sinks", "pages"}};
 }
+
+// A call whose keys and values lie in pages of pools: the same call on the keys and values of each batch item.
+class Paged {
+ public:
+  // `more` has pages.
+  Paged(const AttributeMap& a, Inputs in, const OptionalInputs& more)
+      : first_(a.flag("positions_first")), like_(in[0]) {
+    const Shape ks = in[1].shape(), vs = in[2].shape();
+    const HTensor& pages = more.find("pages");
+    const uint32_t rows = first_ ? 1 : 2;
+    expect(in[0].rank() == 4 && ks.rank() == 4 && vs.rank() == 4 && ks[0] == vs[0] && ks[0] > 0 && ks[rows] == vs[rows],
+           "attention",
+           "with pages k " + text_of(in[1]) + " and v " + text_of(in[2]) +
+               (first_ ? " are pools [P, R, Hkv, D]" : " are pools [P, Hkv, R, D]"));
+    batch_ = in[0].shape()[0];
+    expect(pages.dtype() == DType::I32 && pages.rank() == 2 && pages.shape()[0] == batch_ && pages.shape()[1] > 0,
+           "attention",
+           "pages are i32[" + std::to_string(batch_) + ", N], the pages of each batch item, not " + text_of(pages));
+    table_ = minimum(maximum(pages, 0.0), static_cast<double>(ks[0] - 1));
+    attributes = a;
+    std::string names;
+    for (const std::string& name : more.names()) {
+      if (name == "pages")
+        at_ = 3 + static_cast<size_t>(&name - more.names().data());
+      else
+        names += (names.empty() ? "" : ",") + name;
+    }
+    attributes.set("operands", names);
+    for (size_t i = 0; i < in.size(); ++i)
+      if (i != at_) inputs.push_back(i == 1 || i == 2 ? gathered(in[i]) : in[i]);
+  }
+
+  AttributeMap attributes;
+  Values inputs;
+  size_t at() const { return at_; }  // the place of pages among the inputs
+
+  // The gradient of a pool, from that of what was gathered; a stored pool has none.
+  HTensor scattered(const HTensor& pool, const HTensor& gradient) const {
+    if (is_stored(pool.dtype())) return {};
+    const Shape s = pool.shape();
+    const int64_t n = table_.shape()[1];
+    const HTensor pages = first_ ? reshape(gradient, {batch_, n, s[1], s[2], s[3]})
+                                 : transpose(reshape(gradient, {batch_, s[1], n, s[2], s[3]}), {0, 2, 1, 3, 4});
+    return scatter_add(zeros_like(pool), table_, as_type_of(pages, pool));
+  }
+
+ private:
+  // [P, R, Hkv, D] -> [B, N R, Hkv, D], or [P, Hkv, R, D] -> [B, Hkv, N R, D].
+  HTensor gathered(const HTensor& pool) const {
+    const Shape s = pool.shape();
+    const int64_t n = table_.shape()[1];
+    const HTensor pages = gather(is_stored(pool.dtype()) ? wide(pool, like_) : pool, table_);
+    return first_ ? reshape(pages, {batch_, n * s[1], s[2], s[3]})
+                  : reshape(transpose(pages, {0, 2, 1, 3, 4}), {batch_, s[1], n * s[2], s[3]});
+  }
+
+  bool first_;
+  HTensor like_, table_;
+  int64_t batch_ = 0;
+  size_t at_ = 0;
+};
 
 // Sizes of an attention; groups of query heads share a key and value head.
 struct Heads {
@@ -139,6 +201,10 @@ AttributeMap heads_first(const AttributeMap& a) { return AttributeMap(a).set("po
 // A query that sees no key gives 0, with lse -inf.
 Values attention(const AttributeMap& a, Inputs in) {
   const OptionalInputs more = optional_inputs("attention", a, in, 3);
+  if (more.has("pages")) {
+    const Paged paged(a, in, more);
+    return attention(paged.attributes, paged.inputs);
+  }
   if (a.flag("positions_first")) {
     std::vector<HTensor> rows(in.begin(), in.end());
     for (size_t i = 0; i < 3; ++i) {
@@ -200,6 +266,13 @@ Values through_lse(const Heads& h, const OptionalInputs& more, Inputs in, const 
 }
 Values attention_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs gradients) {
   const OptionalInputs more = optional_inputs("attention", a, in, 3);
+  if (more.has("pages")) {
+    const Paged paged(a, in, more);
+    Values result = attention_gradient(paged.attributes, paged.inputs, out, gradients);
+    for (size_t i : {1, 2}) result[i] = paged.scattered(in[i], result[i]);
+    result.insert(result.begin() + static_cast<std::ptrdiff_t>(paged.at()), HTensor());
+    return result;
+  }
   if (is_stored(in[1].dtype()) || is_stored(in[2].dtype())) {  // a cache, which has no gradient
     std::vector<HTensor> wider(in.begin(), in.end());
     for (size_t i : {1, 2}) wider[i] = wide(in[i], in[0]);
@@ -265,9 +338,13 @@ std::vector<Functional> attentions() {
   Functional forward{
       "attention",
       "softmax(q k' scale) v per head; causal: the last query sees every key; lse is log(sum(exp)) of a row; keys from "
-      "lengths on are not seen; with causal and lengths the last query is at the last valid key",
+      "lengths on are not seen; with causal and lengths the last query is at the last valid key; with pages k and v "
+      "are "
+      "pools [P, R, Hkv, D], or [P, Hkv, R, D], and key s of item b is row s % R of page pages[b, s / R]; an entry "
+      "that "
+      "names no page reads the nearest one",
       "q [B, H, T, D], k [B, Hkv, S, D], v [B, Hkv, S, D], lengths i32 [B]?, mask bool [T, S] or [B, 1 or H, T, S]?, "
-      "bias like mask?, sinks [H]? " HM_ATTRIBUTES " -> out like q, lse [B, H, T]",
+      "bias like mask?, sinks [H]?, pages i32 [B, N]? " HM_ATTRIBUTES " -> out like q, lse [B, H, T]",
       attention, attention_gradient};
   Functional backward{
       "attention_grad", "gradient of attention with its results out and lse",

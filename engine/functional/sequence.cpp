@@ -124,21 +124,46 @@ Values rope_gradient(const AttributeMap& a, Inputs in, Inputs, Inputs gradients)
   return result;
 }
 
+// Rows written to pages of a pool; those that lie in no page go to one more row, which is dropped.
+HTensor append_to_pages(const HTensor& pool, const HTensor& rows, const HTensor& start, const HTensor& pages) {
+  const Shape whole = pool.shape(), block = rows.shape();
+  const int64_t items = block[0], appended = block[1], page = whole[1], all = whole[0] * page;
+  const int64_t n = pages.shape()[1], inner = whole.from(2).count();
+  const HTensor at = iota(DType::I64, {items, appended}, 1) + reshape(cast(start, DType::I64), {items, 1});
+  const HTensor inside = minimum(maximum(at, 0.0), static_cast<double>(n * page - 1));
+  const HTensor in_table = inside / static_cast<double>(page);
+  const HTensor named = gather_nd(cast(pages, DType::I64), reshape(in_table, {items, appended, 1}), 1);
+  const HTensor exists = logical_and(less_equal(zeros_like(named), named), less(named, static_cast<double>(whole[0])));
+  const HTensor row = named * static_cast<double>(page) + (inside - in_table * static_cast<double>(page));
+  const HTensor to = select(logical_and(equal(inside, at), exists), row,
+                            full(DType::I64, {items, appended}, static_cast<double>(all)));
+  const HTensor longer = concat({reshape(pool, {all, inner}), full(pool.dtype(), {1, inner}, 0)}, 0);
+  const HTensor written =
+      scatter_nd(longer, reshape(to, {items * appended, 1}), reshape(rows, {items * appended, inner}));
+  return reshape(slice_axis(written, 0, 0, all), whole);
+}
+
 // One update_slice for each batch item, whose starts are clamped so that the rows fit.
-Values cache_append(const AttributeMap&, Inputs in) {
-  const HTensor &cache = in[0], &rows = in[1], &start = in[2];
+Values cache_append(const AttributeMap& a, Inputs in) {
+  const OptionalInputs more("cache_append", a, in, 3, {"pages"});
+  const HTensor &cache = in[0], &rows = in[1], &start = in[2], &pages = more.find("pages");
   const Shape whole = cache.shape(), block = rows.shape();
-  expect(whole.rank() >= 2 && block.rank() == whole.rank() && whole[0] == block[0] && block[1] <= whole[1] &&
-             whole.from(2) == block.from(2),
-         "cache_append",
-         "cache " + text_of(cache) + " and new rows " + text_of(rows) +
-             " do not fit: they are [B, C, ...] and [B, T, ...] with T up to C");
-  expect(start.dtype() == DType::I32 && start.shape() == Shape{whole[0]}, "cache_append",
-         "start is i32[" + std::to_string(whole[0]) + "], one row number for each batch item, not " + text_of(start));
+  const bool ranks = whole.rank() >= 2 && block.rank() == whole.rank() && whole.from(2) == block.from(2);
+  const bool fits = ranks && whole[0] == block[0] && block[1] <= whole[1];
+  expect(pages.empty() ? fits : ranks && whole.count() > 0, "cache_append",
+         "cache " + text_of(cache) + " and new rows " + text_of(rows) + " do not fit: they are " +
+             (pages.empty() ? "[B, C, ...] and [B, T, ...] with T up to C" : "[P, R, ...] and [B, T, ...]"));
+  expect(start.dtype() == DType::I32 && start.shape() == Shape{block[0]}, "cache_append",
+         "start is i32[" + std::to_string(block[0]) + "], one row number for each batch item, not " + text_of(start));
+  if (!pages.empty())
+    expect(pages.dtype() == DType::I32 && pages.rank() == 2 && pages.shape()[0] == block[0] && pages.shape()[1] > 0,
+           "cache_append",
+           "pages are i32[" + std::to_string(block[0]) + ", N], the pages of each batch item, not " + text_of(pages));
   // Only whole tensors of a stored type can be converted; what is not replaced keeps its numbers.
   const bool stored = is_stored(cache.dtype());
   HTensor result = stored ? cast(cache, DType::F32) : cache;
   const HTensor converted = as_type_of(rows, result);
+  if (!pages.empty()) return {as_type_of(append_to_pages(result, converted, start, pages), cache)};
   const int64_t inner = static_cast<int64_t>(whole.rank()) - 2;
   for (int64_t b = 0; b < whole[0]; ++b) {
     std::vector<HTensor> at{full(DType::I32, {1}, static_cast<double>(b)), slice_axis(start, 0, b, b + 1)};
@@ -161,8 +186,11 @@ std::vector<Functional> sequences() {
                   rope, rope_gradient};
   Functional append{"cache_append",
                     "writes the rows of each batch item into its cache, from start on; the start is clamped so that "
-                    "they fit",
-                    "cache [B, C, ...], new [B, T, ...], start i32 [B] -> cache like cache", cache_append, nullptr};
+                    "they fit; with pages the cache is a pool [P, R, ...], and row s of item b is row s % R of page "
+                    "pages[b, s / R]; rows beyond the table, and of entries that name no page, are not written",
+                    "cache [B, C, ...], new [B, T, ...], start i32 [B], pages i32 [B, N]? {operands = \"\" since 1.5 "
+                    "(\"pages\" if they are given)} -> cache like cache",
+                    cache_append, nullptr};
   append.traits.block_write = true;
   return {std::move(turn), std::move(append)};
 }

@@ -42,16 +42,6 @@ std::vector<int32_t> answer_ends(const Tokenizer& tokenizer) {
   return ids;
 }
 
-// Without it, one token after the other gives the same rows.
-std::vector<float> scores_of_each(Session& session, std::span<const int32_t> tokens) {
-  std::vector<float> rows;
-  for (const int32_t& id : tokens) {
-    const std::span<const float> scores = session.append({&id, 1});
-    rows.insert(rows.end(), scores.begin(), scores.end());
-  }
-  return rows;
-}
-
 namespace {
 
 void expect_combination(const ContinuationSettings& s, const Session& session) {
@@ -84,10 +74,8 @@ Generation::Generation(Session& session, const Tokenizer& tokenizer, std::vector
         ErrorKind::Usage,
         fmt::format("the prompt has {} tokens, and the context holds {}", done_.prompt_tokens, session.context()), {},
         {"shorten the prompt, or give a larger --context"});
-  const std::span<const int32_t> known = session.tokens();
-  while (read_ < known.size() && read_ + 1 < prompt_ && known[read_] == text_[read_]) ++read_;
-  session.keep(static_cast<int64_t>(read_));
-  done_.reused_tokens = static_cast<int64_t>(read_);
+  done_.reused_tokens = session.begin(text_);
+  read_ = static_cast<size_t>(done_.reused_tokens);
   for (const int32_t id : text_) sampler_.observe(id);
   if (settings_.from) sampler_.resume(*settings_.from);
   previous_ = text_.back();
@@ -132,7 +120,7 @@ void Generation::drop_drafts() {
 std::span<const float> Generation::next_scores() {
   const auto row = [&](size_t number) {
     const size_t width = rows_.size() / (drafted_.size() + 1);
-    return std::span<const float>(rows_).subspan(number * width, width);
+    return rows_.subspan(number * width, width);
   };
   if (verified_ < drafted_.size() && drafted_[verified_].id == previous_) {
     ++done_.accepted;
@@ -149,7 +137,7 @@ std::span<const float> Generation::next_scores() {
   base_ = session_.length() + 1;
   verified_ = 0;
   done_.drafted += static_cast<int64_t>(drafted_.size());
-  rows_ = scores_of_each(session_, ids);
+  rows_ = session_.append_all(ids);
   return row(0);
 }
 

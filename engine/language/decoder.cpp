@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <shared_mutex>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -14,7 +15,18 @@ namespace harmonics::engine {
 namespace {
 
 constexpr std::array<int64_t, 3> kChunks{32, 8, 1};
-constexpr int64_t kLeastCapacity = 64;
+// Rows of a run over several sequences, one token each.
+constexpr std::array<int64_t, 11> kRowCounts{1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128};
+constexpr size_t kMostRows = 128;
+constexpr int64_t kLeastRowCapacity = 256;  // of runs over several sequences; grows by 4, to need fewer plans
+constexpr size_t kMostPlans = 96;           // over pages; unused ones beyond go
+
+int64_t rows_for(size_t count) {
+  return *std::find_if(kRowCounts.begin(), kRowCounts.end(),
+                       [&](int64_t rows) { return static_cast<size_t>(rows) >= count; });
+}
+
+int64_t whole_pages(int64_t positions) { return (positions + PagePool::kRows - 1) / PagePool::kRows; }
 
 using Mirrors = std::map<std::string, std::shared_ptr<DeviceTensor>>;
 
@@ -58,33 +70,38 @@ class SessionBinding final : public TensorBinding {
   std::shared_ptr<DeviceQueue> queue_;
 };
 
-// A cache on a device, which keeps the host's side alive.
-struct MirroredCache {
-  std::shared_ptr<Storage> host;
-  DeviceTensor tensor;
-  MirroredCache(const std::shared_ptr<DeviceQueue>& queue, std::shared_ptr<Storage> storage)
-      : host(std::move(storage)), tensor(queue, host->data(), host->bytes()) {}
-};
-std::shared_ptr<DeviceTensor> mirror_of(const std::shared_ptr<DeviceQueue>& queue, std::shared_ptr<Storage> cache) {
-  const auto both = std::make_shared<MirroredCache>(queue, std::move(cache));
-  return {both, &both->tensor};
-}
-
-// Copies the first `rows` of every run along `axis` to a larger tensor.
-void copy_rows(const Storage& from, const TensorType& type, Storage& to, const TensorType& larger, uint32_t axis,
-               int64_t rows) {
-  int64_t outer = 1;
-  for (uint32_t i = 0; i < axis; ++i) outer *= type.shape[i];
-  const size_t row = type.bytes() / static_cast<size_t>(outer * type.shape[axis]);
-  const size_t stride = row * static_cast<size_t>(type.shape[axis]),
-               wide = row * static_cast<size_t>(larger.shape[axis]);
-  for (int64_t i = 0; i < outer; ++i)
-    std::memcpy(static_cast<std::byte*>(to.data()) + static_cast<size_t>(i) * wide,
-                static_cast<const std::byte*>(from.data()) + static_cast<size_t>(i) * stride,
-                row * static_cast<size_t>(rows));
-}
-
 }  // namespace
+
+// A plan taken for one run.
+class Decoder::Lease {
+ public:
+  Lease(Decoder& decoder, const Key& key, const Session& session) : decoder_(decoder), key_(key) {
+    if (decoder.caches_) moving_ = std::shared_lock(decoder.caches_->moving);
+    const std::lock_guard lock(decoder.mutex_);
+    plan_ = &decoder.take(key, session);
+  }
+  ~Lease() {
+    const std::lock_guard lock(decoder_.mutex_);
+    decoder_.plans_.at(key_).free.push_back(plan_);  // sessions keep the plans of their capacity alive
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  Plan& operator*() { return *plan_; }
+
+ private:
+  Decoder& decoder_;
+  const Key key_;
+  std::shared_lock<std::shared_mutex> moving_;
+  Plan* plan_ = nullptr;
+};
+
+// One token of a step.
+struct Decoder::Row {
+  Session* session;
+  int32_t token;
+  int64_t position;
+  float* scores;  // where they go; null: nobody wants them
+};
 
 Decoder::Decoder(const Model& model, Executor& executor, CompileOptions options)
     : model_(model), executor_(executor), options_(std::move(options)), files_(model.parameters->files()) {
@@ -93,6 +110,7 @@ Decoder::Decoder(const Model& model, Executor& executor, CompileOptions options)
   Registry& registry = options_.registry ? *options_.registry : Registry::global();
   if (const ItemPtr device = registry.find(HX_DEVICE, options_.device); device && has_own_memory(*device))
     queue_ = model.parameters->queue_on(device);
+  if (model.paged && !queue_) caches_ = std::make_unique<PagedCaches>(model);
 }
 
 size_t Decoder::plans() const {
@@ -102,20 +120,83 @@ size_t Decoder::plans() const {
   return count;
 }
 
+const PagePool* Decoder::pages() const { return caches_ ? &caches_->pool() : nullptr; }
+
+uint64_t Decoder::token_bytes() const {
+  if (caches_) return caches_->page_bytes() / static_cast<uint64_t>(PagePool::kRows);
+  uint64_t one = 0, two = 0;
+  for (const ModelState& state : model_.states) {
+    one += state.type({1, 1, 1}).bytes();
+    two += state.type({1, 1, 2}).bytes();
+  }
+  return two - one;
+}
+
+void Decoder::limit_caches(int64_t tokens, int64_t kept) {
+  if (!caches_) return;
+  caches_->pool().raise_limit(std::max<int64_t>(whole_pages(tokens), 1));
+  caches_->pool().keep_prefixes(whole_pages(kept));
+  {
+    const std::lock_guard lock(mutex_);
+    limited_ = true;
+  }
+  make_room();
+}
+
+// Room for a page more than the context takes: that of a shared page which is written.
+void Decoder::session_opened(int64_t context) {
+  if (!caches_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    reserved_ += whole_pages(context) + 1;
+    if (!limited_) caches_->pool().raise_limit(reserved_);
+  }
+  make_room();
+}
+
+void Decoder::session_closed(int64_t context) {
+  const std::lock_guard lock(mutex_);
+  reserved_ -= whole_pages(context) + 1;
+}
+
+// Plans are compiled for the addresses and the number of pages.
+void Decoder::make_room() {
+  const int64_t wanted = caches_->pool().limit();
+  {
+    const std::shared_lock lock(caches_->moving);
+    if (caches_->pages() >= wanted) return;
+  }
+  const std::unique_lock lock(caches_->moving);
+  if (!caches_->reserve(wanted)) return;
+  const std::lock_guard guard(mutex_);
+  plans_.clear();
+}
+
 std::unique_ptr<Decoder::Plan> Decoder::compiled(const Key& key, const Session& session) {
-  const auto [decode, tokens, capacity] = key;
+  const bool decode = key.scored > 0;
   auto plan = std::make_unique<Plan>();
   Plan& p = *plan;
   const Entry& entry = model_.entry(decode ? "decode" : "prefill");
   std::map<std::string, void*> states;
   Mirrors mirrors;
-  for (size_t i = 0; i < session.caches_.size(); ++i) states[model_.states[i].name] = session.caches_[i]->data();
+  for (size_t i = 0; i < model_.states.size(); ++i)
+    states[model_.states[i].name] = caches_ ? caches_->address(i) : session.caches_[i]->data();
   for (size_t i = 0; i < session.mirrors_.size(); ++i) mirrors[model_.states[i].name] = session.mirrors_[i];
   SessionBinding binding(model_, std::move(states), std::move(mirrors), queue_);
+  EntrySizes sizes{key.sequences, key.tokens, key.capacity};
+  if (caches_) {
+    sizes.pages = caches_->pages();
+    sizes.page_rows = PagePool::kRows;
+    sizes.scored = key.scored;
+    p.pages.resize(static_cast<size_t>(key.sequences * (key.capacity / PagePool::kRows)));
+  }
   const Program program =
-      observe(model_.trace(entry, {1, tokens, capacity}), [](const std::string& output) { return output == "scores"; });
+      observe(model_.trace(entry, sizes), [](const std::string& output) { return output == "scores"; });
   p.executable = compile(program, &binding, executor_, options_);
-  for (const std::string& name : p.executable->input_names()) p.input.push_back(name == "start" ? 1 : 0);
+  p.tokens.resize(static_cast<size_t>(key.sequences * key.tokens));
+  p.start.resize(static_cast<size_t>(key.sequences));
+  for (const std::string& name : p.executable->input_names())
+    p.inputs.push_back(name == "start" ? p.start.data() : name == "pages" ? p.pages.data() : p.tokens.data());
   for (const BoundState& s : p.executable->states()) {
     const auto state =
         std::find_if(model_.states.begin(), model_.states.end(), [&](const ModelState& m) { return m.name == s.name; });
@@ -123,56 +204,186 @@ std::unique_ptr<Decoder::Plan> Decoder::compiled(const Key& key, const Session& 
   }
   p.addresses.resize(p.cache.size());
   p.tensors.resize(p.cache.size());
-  p.inputs.resize(p.input.size());
   if (decode) p.scores = p.executable->output("scores").data<float>();
   return plan;
 }
 
 Decoder::Plan& Decoder::take(const Key& key, const Session& session) {
   Plans& plans = plans_[key];
+  plans.used = ++taken_;
   if (plans.free.empty()) {
     plans.all.push_back(compiled(key, session));
     plans.free.reserve(plans.all.size());
-    return *plans.all.back();
+    Plan& made = *plans.all.back();
+    drop_unused();
+    return made;
   }
   Plan* free = plans.free.back();
   plans.free.pop_back();
   return *free;
 }
 
+void Decoder::drop_unused() {
+  while (caches_ && plans_.size() > kMostPlans) {
+    auto oldest = plans_.end();
+    for (auto at = plans_.begin(); at != plans_.end(); ++at)
+      if (at->second.free.size() == at->second.all.size() &&
+          (oldest == plans_.end() || at->second.used < oldest->second.used))
+        oldest = at;
+    if (oldest == plans_.end()) return;
+    plans_.erase(oldest);
+  }
+}
+
+// The next tokens of one sequence.
 void Decoder::run(Session& session, bool decode, std::span<const int32_t> tokens) {
-  const Key key{decode, static_cast<int64_t>(tokens.size()), session.capacity_};
-  std::unique_lock lock(mutex_);
-  Plan& p = take(key, session);
-  lock.unlock();
-  const auto give_back = [&] {
-    lock.lock();
-    plans_.at(key).free.push_back(&p);  // the session keeps the plans of its capacity alive
-    lock.unlock();
-  };
-  try {
-    const auto start = static_cast<int32_t>(session.length_);
-    for (size_t i = 0; i < p.cache.size(); ++i) {
-      if (p.cache[i] < 0) continue;
-      const auto cache = static_cast<size_t>(p.cache[i]);
-      if (queue_)
-        p.tensors[i] = session.mirrors_[cache];
-      else
-        p.addresses[i] = session.caches_[cache]->data();
-    }
-    for (size_t i = 0; i < p.input.size(); ++i) p.inputs[i] = p.input[i] == 1 ? &start : tokens.data();
+  const int64_t capacity = caches_ ? whole_pages(session.capacity_) * PagePool::kRows : session.capacity_;
+  Lease lease(*this, {decode, 1, static_cast<int64_t>(tokens.size()), capacity}, session);
+  Plan& p = *lease;
+  std::ranges::copy(tokens, p.tokens.begin());
+  p.start[0] = static_cast<int32_t>(session.computed_);
+  if (caches_) {
+    const auto end = std::ranges::copy(std::span(session.pages_).first(std::min(p.pages.size(), session.pages_.size())),
+                                       p.pages.begin())
+                         .out;
+    std::fill(end, p.pages.end(), PagePool::kNone);
+  }
+  for (size_t i = 0; i < p.cache.size() && !caches_; ++i) {
+    if (p.cache[i] < 0) continue;
+    const auto cache = static_cast<size_t>(p.cache[i]);
     if (queue_)
-      p.executable->bind(p.tensors);
+      p.tensors[i] = session.mirrors_[cache];
     else
-      p.executable->bind(p.addresses);
-    p.executable->run(p.inputs.data());
-    for (const auto& file : files_) file->expect_whole();
-    if (decode) std::copy_n(p.scores, session.scores_.size(), session.scores_.begin());
+      p.addresses[i] = session.caches_[cache]->data();
+  }
+  if (queue_)
+    p.executable->bind(p.tensors);
+  else if (!caches_)
+    p.executable->bind(p.addresses);
+  p.executable->run(p.inputs.data());
+  for (const auto& file : files_) file->expect_whole();
+  if (decode) std::copy_n(p.scores, session.scores_.size(), session.scores_.begin());
+}
+
+// Tokens of several sequences, a row each. Keys and values of all rows are in the pages before any row attends, so a
+// row sees those of its sequence before it. Rows whose scores are wanted come first. Rows that fill up have no page.
+void Decoder::run_rows(std::span<const Row> rows) {
+  const auto scored =
+      static_cast<size_t>(std::ranges::count_if(rows, [](const Row& row) { return row.scores != nullptr; }));
+  int64_t capacity = kLeastRowCapacity;
+  for (const Row& row : rows)
+    while (capacity <= row.position) capacity *= 4;
+  const int64_t count = rows_for(rows.size());
+  Lease lease(*this, {scored == 0 ? 0 : rows_for(scored), count, 1, capacity}, *rows[0].session);
+  Plan& p = *lease;
+  const auto table = static_cast<size_t>(capacity / PagePool::kRows);
+  std::array<const Row*, kMostRows> order{};
+  size_t first = 0, last = scored;
+  for (const Row& row : rows) order[row.scores ? first++ : last++] = &row;
+  std::fill(p.pages.begin(), p.pages.end(), PagePool::kNone);
+  std::fill(p.tokens.begin(), p.tokens.end(), 0);
+  std::fill(p.start.begin(), p.start.end(), 0);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Row& row = *order[i];
+    p.tokens[i] = row.token;
+    p.start[i] = static_cast<int32_t>(row.position);
+    const auto pages = static_cast<size_t>(row.position / PagePool::kRows) + 1;
+    std::copy_n(row.session->pages_.begin(), pages, p.pages.begin() + static_cast<std::ptrdiff_t>(i * table));
+  }
+  p.executable->run(p.inputs.data());
+  for (const auto& file : files_) file->expect_whole();
+  const auto width = static_cast<size_t>(model_.vocabulary);
+  for (size_t i = 0; i < scored; ++i) std::copy_n(p.scores + i * width, width, order[i]->scores);
+}
+
+void Decoder::step_alone(StepPart& part) {
+  Session& s = *part.session;
+  std::span<const int32_t> left = part.tokens;
+  if (part.missing > 0)
+    left = std::span(s.tokens_).subspan(static_cast<size_t>(s.computed_), static_cast<size_t>(part.missing));
+  const int64_t before = s.computed_;
+  try {
+    while (!left.empty()) {
+      const auto count = static_cast<int64_t>(left.size());
+      const auto chunk =
+          static_cast<size_t>(*std::find_if(kChunks.begin(), kChunks.end(), [&](int64_t c) { return c <= count; }));
+      const bool decode = chunk == left.size() && part.missing == 0 && part.wanted != StepPart::none;
+      run(s, decode, left.first(chunk));
+      s.computed_ += static_cast<int64_t>(chunk);
+      left = left.subspan(chunk);
+    }
   } catch (...) {
-    give_back();
+    s.computed_ = before;
     throw;
   }
-  give_back();
+  const int64_t computed = std::exchange(s.computed_, before) - before;
+  s.advance(part.tokens, computed);
+  if (part.wanted != StepPart::none && part.missing == 0) part.scores = s.scores_;
+}
+
+void Decoder::step_rows(std::span<StepPart> parts) {
+  const auto width = static_cast<size_t>(model_.vocabulary);
+  std::array<Row, kMostRows> rows;
+  size_t count = 0;
+  for (const StepPart& part : parts) {
+    Session& s = *part.session;
+    const auto at = static_cast<size_t>(s.computed_);
+    const std::span<const int32_t> tokens =
+        part.missing > 0 ? std::span<const int32_t>(s.tokens_).subspan(at, static_cast<size_t>(part.missing))
+                         : part.tokens;
+    if (part.wanted == StepPart::all) s.all_scores_.resize(tokens.size() * width);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      float* scores = nullptr;
+      if (part.missing == 0 && part.wanted == StepPart::all) scores = s.all_scores_.data() + i * width;
+      if (part.missing == 0 && part.wanted == StepPart::last && i + 1 == tokens.size()) scores = s.scores_.data();
+      rows[count++] = {&s, tokens[i], static_cast<int64_t>(at + i), scores};
+      if (count < kMostRows) continue;
+      run_rows(rows);
+      count = 0;
+    }
+  }
+  if (count > 0) run_rows(std::span(rows).first(count));
+  for (StepPart& part : parts) {
+    Session& s = *part.session;
+    s.advance(part.tokens, part.missing > 0 ? part.missing : static_cast<int64_t>(part.tokens.size()));
+    if (part.missing > 0 || part.wanted == StepPart::none) continue;
+    part.scores = part.wanted == StepPart::all ? s.all_scores_ : s.scores_;
+  }
+}
+
+void Decoder::step(std::span<StepPart> parts) {
+  for (const StepPart& part : parts) {
+    const Session& s = *part.session;
+    const int64_t missing = s.length() - s.computed_;
+    if (part.missing > 0 ? part.missing > missing || !part.tokens.empty() : missing > 0)
+      throw Error(ErrorKind::Internal, "a step continues a sequence of which tokens are missing");
+    if (part.missing == 0) s.expect(part.tokens);
+  }
+  for (const StepPart& part : parts) {
+    Session& s = *part.session;
+    const auto more = part.missing > 0 ? part.missing : static_cast<int64_t>(part.tokens.size());
+    if (!s.reserve(s.computed_ + more))
+      throw Error(
+          ErrorKind::Unavailable,
+          fmt::format("the caches are full: {} pages of {} tokens are in use", caches_->pool().held(), PagePool::kRows),
+          {}, {"end other texts, or give more memory: --cache-memory"});
+  }
+  if (caches_ && (parts.size() > 1 || (!parts.empty() && parts[0].wanted == StepPart::all))) return step_rows(parts);
+  const auto width = static_cast<size_t>(model_.vocabulary);
+  for (StepPart& part : parts) {
+    if (part.wanted != StepPart::all || part.missing > 0) {
+      step_alone(part);
+      continue;
+    }
+    Session& s = *part.session;
+    s.all_scores_.resize(part.tokens.size() * width);
+    for (size_t i = 0; i < part.tokens.size(); ++i) {
+      StepPart one{&s, part.tokens.subspan(i, 1)};
+      step_alone(one);
+      std::ranges::copy(one.scores, s.all_scores_.begin() + static_cast<std::ptrdiff_t>(i * width));
+    }
+    part.scores = s.all_scores_;
+  }
 }
 
 // Plans of capacities that no session has any more go.
@@ -181,79 +392,7 @@ void Decoder::capacity_changed(int64_t from, int64_t to) {
   if (to > 0) ++capacities_[to];
   if (from == 0) return;
   if (--capacities_[from] > 0 || to == 0) return;
-  std::erase_if(plans_, [&](const auto& plan) { return std::get<2>(plan.first) == from; });
-}
-
-Session::Session(Decoder& decoder, int64_t context, bool whole)
-    : decoder_(decoder), context_(context > 0 ? context : decoder.model().context) {
-  if (context_ < 1)
-    throw Error(ErrorKind::Usage, "the model does not say how many tokens it was trained for", {},
-                {"give the most tokens of a sequence: --context N"});
-  scores_.resize(static_cast<size_t>(decoder.model().vocabulary));
-  grow(whole ? context_ : 1);
-}
-
-Session::~Session() { decoder_.capacity_changed(capacity_, 0); }
-
-void Session::grow(int64_t least) {
-  int64_t capacity = std::max(kLeastCapacity, capacity_);
-  while (capacity < least) capacity *= 2;
-  capacity = std::min(capacity, context_);
-  if (capacity == capacity_) return;
-  const auto& states = decoder_.model().states;
-  std::vector<std::shared_ptr<Storage>> caches;
-  std::vector<std::shared_ptr<DeviceTensor>> mirrors;
-  for (size_t i = 0; i < states.size(); ++i) {
-    const TensorType type = states[i].type({1, 1, capacity});
-    caches.push_back(std::make_shared<Storage>(type.bytes()));
-    if (decoder_.queue_) mirrors.push_back(mirror_of(decoder_.queue_, caches.back()));
-    if (length_ == 0) continue;
-    if (decoder_.queue_) mirrors_[i]->fetch();
-    const TensorType old = states[i].type({1, 1, capacity_});
-    copy_rows(*caches_[i], old, *caches[i], type, states[i].growing_axis, length_);
-  }
-  caches_ = std::move(caches);
-  mirrors_ = std::move(mirrors);
-  decoder_.capacity_changed(capacity_, capacity);
-  capacity_ = capacity;
-  tokens_.reserve(static_cast<size_t>(capacity));
-}
-
-void Session::keep(int64_t length) {
-  if (length < 0 || length > length_)
-    throw Error(ErrorKind::Usage, fmt::format("a sequence of {} tokens cannot be shortened to {}", length_, length));
-  length_ = length;
-  tokens_.resize(static_cast<size_t>(length));
-}
-
-uint64_t Session::cache_bytes() const {
-  uint64_t bytes = 0;
-  for (const auto& cache : caches_) bytes += cache->bytes();
-  return bytes;
-}
-
-std::span<const float> Session::append(std::span<const int32_t> tokens) {
-  if (tokens.empty()) throw Error(ErrorKind::Usage, "a sequence is continued by at least one token");
-  const int64_t vocabulary = decoder_.model().vocabulary;
-  for (size_t i = 0; i < tokens.size(); ++i)
-    if (tokens[i] < 0 || tokens[i] >= vocabulary)
-      throw Error(ErrorKind::Usage, fmt::format("token {} at place {} is outside the model's vocabulary of {}",
-                                                tokens[i], i, vocabulary));
-  const auto count = static_cast<int64_t>(tokens.size());
-  if (count > context_ - length_)
-    throw Error(ErrorKind::Usage,
-                fmt::format("the sequence would have {} tokens, and its context holds {}", length_ + count, context_));
-  grow(length_ + count);
-  while (!tokens.empty()) {
-    const auto left = static_cast<int64_t>(tokens.size());
-    const auto chunk =
-        static_cast<size_t>(*std::find_if(kChunks.begin(), kChunks.end(), [&](int64_t c) { return c <= left; }));
-    decoder_.run(*this, chunk == tokens.size(), tokens.first(chunk));
-    length_ += static_cast<int64_t>(chunk);
-    tokens_.insert(tokens_.end(), tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(chunk));
-    tokens = tokens.subspan(chunk);
-  }
-  return scores_;
+  std::erase_if(plans_, [&](const auto& plan) { return plan.first.capacity == from; });
 }
 
 }  // namespace harmonics::engine

@@ -1,13 +1,16 @@
 // Decoder and Session: a model continues sequences token by token, with caches in place.
 //
-// Plans are compiled per chunk of tokens and capacity, and shared by all sessions: weights are read where the model has
-// them, and a session's caches are bound for each run; both are mirrored on a device with a memory of its own. A plan
-// runs once at a time; sessions of several threads run at once, each on a plan of its own that another session takes
-// over afterwards. Capacities double, so that a sequence of n tokens needs log n plans. Chunks do not change results
-// where kernels are batch-invariant, as those of the CPU device are.
+// Plans are compiled per number of tokens and capacity, and shared by all sessions: weights are read where the model
+// has them. Where the model takes pages (Model::paged) and the device computes in host memory, sessions hold pages of
+// one pool, those with equal beginnings the same ones, and a step computes tokens of many sessions at once. Otherwise
+// each session has caches of its own, bound for each run and mirrored on a device with a memory of its own, and
+// sessions are computed one at a time. A plan runs once at a time; sessions of several threads run at once, each on a
+// plan of its own. Neither chunks nor neighbours change results where kernels are batch-invariant, as those of the CPU
+// device are.
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -15,20 +18,44 @@
 #include <vector>
 
 #include "engine/execution/executable.hpp"
+#include "engine/language/paged_caches.hpp"
 #include "engine/model/model.hpp"
 
 namespace harmonics::engine {
 
 class Session;
 
+// What a step computes of one session.
+struct StepPart {
+  enum Scores : uint8_t { none, last, all };
+
+  Session* session = nullptr;
+  std::span<const int32_t> tokens = {};  // to append
+  Scores wanted = last;
+  int64_t missing = 0;                 // instead of tokens: so many of Session::missing() are computed again
+  std::span<const float> scores = {};  // the result, as append() or append_all() return it
+};
+
 class Decoder {
  public:
-  // `model` needs the entries "prefill" and "decode" with the inputs "tokens" i32 [1, T] and "start" i32 [1]; decode
-  // returns "scores" f32 [1, vocabulary] after the last token. Model and executor must outlive the decoder. Throws
-  // ErrorKind::Device for a device that is not available.
+  // `model` needs the entries "prefill" and "decode" with the inputs "tokens" i32 [B, T] and "start" i32 [B], B being 1
+  // unless Model::paged; decode returns "scores" f32 [B, vocabulary] after the last token. Model and executor must
+  // outlive the decoder. Throws ErrorKind::Device for a device that is not available.
   Decoder(const Model& model, Executor& executor, CompileOptions options = {});
   const Model& model() const { return model_; }
   size_t plans() const;  // compiled and still in use
+
+  // Sets how many tokens have their keys and values in memory, those of living sessions and, as long as there is room
+  // and up to `kept`, those of prefixes that another session may begin with. Not below what was set before. Without it
+  // there is room for the contexts of all living sessions, and prefixes are shared between living sessions only. Does
+  // nothing without pages.
+  void limit_caches(int64_t tokens, int64_t kept);
+  uint64_t token_bytes() const;   // of keys and values
+  const PagePool* pages() const;  // null: every session has its own caches
+  // Computes the parts, of different sessions, in one run if they have no more than 128 tokens together. Allocates
+  // nothing for numbers of tokens and capacities that came before. Throws what append() throws, and
+  // ErrorKind::Unavailable if there are not enough pages; then no sequence has changed.
+  void step(std::span<StepPart> parts);
 
  private:
   friend class Session;
@@ -36,51 +63,77 @@ class Decoder {
   struct Plan {
     std::unique_ptr<Executable> executable;
     std::vector<int> cache;                              // by state of the plan: index into Session::caches_, or -1
-    std::vector<int> input;                              // by input of the plan: 0 tokens, 1 start
     std::vector<void*> addresses;                        // of the states, filled for each run
     std::vector<std::shared_ptr<DeviceTensor>> tensors;  // the same on a device with a memory of its own
-    std::vector<const void*> inputs;                     // likewise
-    const float* scores = nullptr;                       // decode: the result
+    std::vector<int32_t> tokens, start, pages;           // the inputs, filled for each run
+    std::vector<const void*> inputs;                     // in the order of the plan
+    const float* scores = nullptr;                       // [scored, vocabulary]
   };
-  using Key = std::tuple<bool, int64_t, int64_t>;  // decode?, tokens, capacity
+  struct Key {
+    int64_t scored, sequences, tokens, capacity;  // scored 0: prefill
+    auto operator<=>(const Key&) const = default;
+  };
   struct Plans {
     std::vector<std::unique_ptr<Plan>> all;
     std::vector<Plan*> free;
+    uint64_t used = 0;  // when they were last taken
   };
+  class Lease;
+  struct Row;
 
-  // Both hold mutex_.
+  // These hold mutex_.
   Plan& take(const Key& key, const Session& session);
   std::unique_ptr<Plan> compiled(const Key& key, const Session& session);
+  void drop_unused();
+
   void run(Session& session, bool decode, std::span<const int32_t> tokens);
-  void capacity_changed(int64_t from, int64_t to);  // of a session; 0: none
+  void run_rows(std::span<const Row> rows);
+  void step_alone(StepPart& part);
+  void step_rows(std::span<StepPart> parts);
+  void capacity_changed(int64_t from, int64_t to);  // of a session with its own caches; 0: none
+  void session_opened(int64_t context);
+  void session_closed(int64_t context);
+  void make_room();
 
   const Model& model_;
   Executor& executor_;
   CompileOptions options_;
   std::vector<std::shared_ptr<const MappedFile>> files_;  // that weights lie in
   std::shared_ptr<DeviceQueue> queue_;                    // null: a device in host memory
+  std::unique_ptr<PagedCaches> caches_;                   // null: every session has its own
   mutable std::mutex mutex_;                              // guards what follows, and compilation
   std::map<Key, Plans> plans_;
-  std::map<int64_t, int> capacities_;  // of living sessions
+  uint64_t taken_ = 0;                 // plans, so far
+  std::map<int64_t, int> capacities_;  // of living sessions with their own caches
+  int64_t reserved_ = 0;               // pages for the contexts of living sessions
+  bool limited_ = false;
 };
 
 // One sequence. Not thread-safe; sessions of one decoder may be used by different threads.
 class Session {
  public:
   // `context`: most tokens of the sequence; 0: as many as the model was trained for. `whole`: memory for all of them at
-  // once, instead of doubling.
+  // once, instead of growing.
   explicit Session(Decoder& decoder, int64_t context = 0, bool whole = false);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   ~Session();
+  // A session with the same sequence, which shares its pages. Without pages it computes the sequence when it appends.
+  std::unique_ptr<Session> fork() const;
 
   // Appends at least one token and returns the scores of the next one, [vocabulary], valid until the next append.
   // Within one capacity it allocates nothing. Throws ErrorKind::Usage for tokens outside the vocabulary and for more
-  // tokens than the context holds; then the sequence is unchanged.
+  // tokens than the context holds, and ErrorKind::Unavailable if the decoder's limit leaves no page; then the sequence
+  // is unchanged.
   std::span<const float> append(std::span<const int32_t> tokens);
+  // The same, with the scores after each of the tokens: [tokens, vocabulary].
+  std::span<const float> append_all(std::span<const int32_t> tokens);
   // Shortens the sequence to its first tokens, which stay computed.
   void keep(int64_t length);
-  int64_t length() const { return length_; }
+  // Makes the sequence the longest beginning of `ids` that is computed already, here or in pages of other sessions, but
+  // not all of `ids`. Returns its length.
+  int64_t begin(std::span<const int32_t> ids);
+  int64_t length() const { return static_cast<int64_t>(tokens_.size()); }
   std::span<const int32_t> tokens() const { return tokens_; }
   int64_t context() const { return context_; }
   int64_t capacity() const { return capacity_; }
@@ -92,16 +145,31 @@ class Session {
   // does not hold the tokens; then the sequence is unchanged.
   void restore(std::span<const int32_t> tokens, const std::vector<HTensor>& states);
 
+  // Gives the pages back; the sequence stays, and what of it is missing is computed again by append() or by steps.
+  void release();
+  // The tokens that are not computed, after looking for them in pages of other sessions.
+  std::span<const int32_t> missing();
+  // Takes memory for a sequence of so many tokens, at most the context. Returns false if the decoder's limit leaves
+  // none; then nothing has changed.
+  bool reserve(int64_t length);
+
  private:
   friend class Decoder;
   void grow(int64_t least);
+  void adopt_pages(std::span<const int32_t> ids, int64_t most);
+  bool own_last_page();
+  void drop_pages(size_t first);
+  void expect(std::span<const int32_t> tokens) const;
+  void advance(std::span<const int32_t> tokens, int64_t computed);
 
   Decoder& decoder_;
-  int64_t context_ = 0, length_ = 0, capacity_ = 0;
-  std::vector<std::shared_ptr<Storage>> caches_;        // by Model::states
+  int64_t context_ = 0, computed_ = 0, capacity_ = 0;
+  std::vector<int32_t> pages_;                          // of the positions, in order
+  std::vector<uint64_t> names_;                         // of the prefixes that end with each full page
+  std::vector<std::shared_ptr<Storage>> caches_;        // without pages: by Model::states
   std::vector<std::shared_ptr<DeviceTensor>> mirrors_;  // of the caches on the decoder's device
-  std::vector<float> scores_;
-  std::vector<int32_t> tokens_;  // of the sequence
+  std::vector<float> scores_, all_scores_;
+  std::vector<int32_t> tokens_;  // of the sequence, of which the first computed_ are computed
 };
 
 }  // namespace harmonics::engine

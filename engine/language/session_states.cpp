@@ -1,8 +1,11 @@
 // What a session has computed, out of its caches and back into them.
+#include <algorithm>
 #include <cstring>
+#include <shared_mutex>
 
 #include <fmt/core.h>
 
+#include "engine/execution/device_memory.hpp"
 #include "engine/language/decoder.hpp"
 #include "engine/tensor/value.hpp"
 
@@ -19,22 +22,36 @@ struct Runs {
   }
 };
 
+// Calls copy(page's place, place among all rows, bytes) for each page that has some of `bytes` bytes.
+template <typename Copy>
+void for_each_page(const std::vector<int32_t>& pages, void* pool, size_t page_bytes, size_t bytes, const Copy& copy) {
+  for (size_t i = 0; i * page_bytes < bytes; ++i)
+    copy(static_cast<std::byte*>(pool) + static_cast<size_t>(pages[i]) * page_bytes, i * page_bytes,
+         std::min(page_bytes, bytes - i * page_bytes));
+}
+
 }  // namespace
 
 std::vector<HTensor> Session::states() const {
   std::vector<HTensor> all;
-  if (length_ == 0) return all;
+  if (computed_ == 0) return all;
   const auto& states = decoder_.model().states;
   for (size_t i = 0; i < states.size(); ++i) {
-    if (!mirrors_.empty()) mirrors_[i]->fetch();
-    const TensorType type = states[i].type({1, 1, length_});
-    const Runs to(type, states[i].growing_axis), from(states[i].type({1, 1, capacity_}), states[i].growing_axis);
+    const TensorType type = states[i].type({1, 1, computed_});
     HTensor copy = make_value(type, std::make_shared<Storage>(type.bytes()));
     auto* at = static_cast<std::byte*>(copy.raw()->storage->data());
-    const auto* cache = static_cast<const std::byte*>(caches_[i]->data());
-    const size_t kept = to.row * static_cast<size_t>(length_), stride = from.row * static_cast<size_t>(capacity_);
-    for (size_t run = 0; run < to.outer; ++run) std::memcpy(at + run * kept, cache + run * stride, kept);
     all.push_back(std::move(copy));
+    if (decoder_.caches_) {
+      const std::shared_lock lock(decoder_.caches_->moving);
+      const auto read = [&](const std::byte* page, size_t to, size_t bytes) { std::memcpy(at + to, page, bytes); };
+      for_each_page(pages_, decoder_.caches_->address(i), decoder_.caches_->page_bytes(i), type.bytes(), read);
+      continue;
+    }
+    if (!mirrors_.empty()) mirrors_[i]->fetch();
+    const Runs to(type, states[i].growing_axis), from(states[i].type({1, 1, capacity_}), states[i].growing_axis);
+    const auto* cache = static_cast<const std::byte*>(caches_[i]->data());
+    const size_t kept = to.row * static_cast<size_t>(computed_), stride = from.row * static_cast<size_t>(capacity_);
+    for (size_t run = 0; run < to.outer; ++run) std::memcpy(at + run * kept, cache + run * stride, kept);
   }
   return all;
 }
@@ -46,19 +63,24 @@ void Session::restore(std::span<const int32_t> tokens, const std::vector<HTensor
                 {}, {"give a larger --context"});
   keep(0);
   if (count == 0) return;
-  grow(count);
+  if (!reserve(count)) throw Error(ErrorKind::Unavailable, "the caches have no room for the sequence");
   const auto& own = decoder_.model().states;
   for (size_t i = 0; i < own.size(); ++i) {
     const TensorType type = own[i].type({1, 1, count});
+    const auto* at = static_cast<const std::byte*>(states.at(i).bytes());
+    if (decoder_.caches_) {
+      const std::shared_lock lock(decoder_.caches_->moving);
+      const auto write = [&](std::byte* page, size_t from, size_t bytes) { std::memcpy(page, at + from, bytes); };
+      for_each_page(pages_, decoder_.caches_->address(i), decoder_.caches_->page_bytes(i), type.bytes(), write);
+      continue;
+    }
     const Runs from(type, own[i].growing_axis);
     if (!mirrors_.empty()) mirrors_[i]->going_to_change();
-    const auto* at = static_cast<const std::byte*>(states.at(i).bytes());
     auto* cache = static_cast<std::byte*>(caches_[i]->data());
     const size_t kept = from.row * static_cast<size_t>(count), stride = from.row * static_cast<size_t>(capacity_);
     for (size_t run = 0; run < from.outer; ++run) std::memcpy(cache + run * stride, at + run * kept, kept);
   }
-  tokens_.assign(tokens.begin(), tokens.end());
-  length_ = count;
+  advance(tokens, count);
 }
 
 }  // namespace harmonics::engine

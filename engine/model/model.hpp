@@ -26,6 +26,10 @@ struct EntrySizes {
   bool parts = false;          // training: objectives by parts of the loss with different counts, instead of its sum
   bool metric_inputs = false;  // "LAYER.prediction" and "LAYER.target", the inputs of metrics, are outputs
   bool sample_losses = false;  // "LAYER.sample_loss" is an output where LossInfo says so
+  // Above 0, of a model with Model::paged: the caches are pools of so many pages, each of `page_rows` positions. The
+  // input "pages" i32 [batch, capacity / page_rows] names the pages of each sequence; -1: none.
+  int64_t pages = 0, page_rows = 0;
+  int64_t scored = 0;  // with pages: results for the first so many sequences; 0: for all
 };
 
 // Memory that each session has for itself and that lasts from run to run.
@@ -58,6 +62,7 @@ struct Model {
   std::shared_ptr<ParameterStore> parameters = std::make_shared<ParameterStore>();
   std::vector<ModelState> states;
   std::vector<Entry> entries;
+  bool paged = false;  // prefill, decode and states take EntrySizes::pages, and any batch
   ModelLimits limits;  // of the programs
   // The front end looks at every program made of the model: it may refuse it, for weights that a file lacks. May be
   // empty.

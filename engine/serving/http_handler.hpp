@@ -1,6 +1,7 @@
 // What HttpServer serves: requests in, replies out.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,6 +19,7 @@ struct ServiceRequest : RequestTarget {
   std::string method, content_type, authorization, host, origin, body;
   bool trusted = false;  // already authenticated: needs no token or host check
   bool beyond = false;   // arrived at an address that other machines can reach: needs the token
+  std::shared_ptr<const std::atomic<bool>> gone = nullptr;  // turns true when the client hangs up; null: not watched
 };
 
 // A body that is sent as it is made. Destroyed when all was sent, or when the client is gone.

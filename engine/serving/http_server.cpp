@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <malloc.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <boost/asio/ip/tcp.hpp>
@@ -237,10 +238,25 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     large_ = got.body().size();
     request.body = std::move(got.body());
     stream_.expires_never();  // the service has its own deadlines
+    request.gone = gone_ = std::make_shared<std::atomic<bool>>(false);
+    watch();
     // The answering thread releases the connection, so that it is closed and its slot freed on the server's thread.
     server_->handler().handle(std::move(request), [self = this->shared_from_this()](ServiceReply reply) mutable {
       const std::shared_ptr<Server> server = self->server_;
       server->post([self = std::move(self), reply = std::move(reply)]() mutable { self->write(std::move(reply)); });
+    });
+  }
+
+  // Notices that the client hangs up while it waits for its reply. Does not keep the connection.
+  void watch() {
+    if (std::exchange(watching_, true)) return;
+    stream_.socket().async_wait(tcp::socket::wait_read, [weak = this->weak_from_this()](error_code failed) {
+      const auto self = weak.lock();
+      if (!self) return;
+      self->watching_ = false;
+      char byte;
+      const auto socket = self->stream_.socket().native_handle();
+      if (!failed && ::recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) *self->gone_ = true;
     });
   }
 
@@ -373,6 +389,8 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   std::optional<http::response_serializer<http::string_body>> serializer_;
   unsigned version_ = 11;
   bool keep_alive_ = false, head_ = false, handed_on_ = false, asked_ = false;
+  std::shared_ptr<std::atomic<bool>> gone_;  // of the request
+  bool watching_ = false;
   Room room_ = Room::none;
   size_t large_ = 0;  // bytes of the request and the reply
 };

@@ -44,6 +44,12 @@ std::string message_with_notes(const Error& error) {
 class SentText : public std::enable_shared_from_this<SentText> {
  public:
   SentText(TextRequest request, HttpHandler::Answer answer) : request(std::move(request)), answer_(std::move(answer)) {}
+  // A client that has gone gets no reply; the server lets go of its connection.
+  ~SentText() {
+    if (answer_ && job->is_cancelled()) answer_(refused_text(request.api, "the client has hung up", 499));
+  }
+  SentText(const SentText&) = delete;
+  SentText& operator=(const SentText&) = delete;
 
   TextRequest request;
   std::optional<TextReply> reply;  // once the prompt is known
@@ -51,6 +57,7 @@ class SentText : public std::enable_shared_from_this<SentText> {
 
   void take(const TextJob::News& news);
   void next(ReplyStream::Take take);
+  void refuse(ServiceReply reply) { std::exchange(answer_, nullptr)(std::move(reply)); }
 
  private:
   void send(std::string more, bool last);
@@ -188,11 +195,12 @@ void LanguageService::write_text(TextApi api, ServiceRequest& r, const Answer& a
     return made;
   };
   text->job->tell = [text](const TextJob::News& news) { text->take(news); };
+  text->job->gone = r.gone;
   if (worker_.add(text->job)) return;
   text->job->release();
   ServiceReply busy = refused_text(api, "too many requests wait already", 503);
   busy.headers.emplace_back("Retry-After", "1");
-  answer(std::move(busy));
+  text->refuse(std::move(busy));
 }
 
 TextJob::Prompt LanguageService::prompt_of(TextRequest& request, std::string& text) {
@@ -286,6 +294,15 @@ void LanguageService::metrics(ServiceRequest&, const Answer& answer) {
       static_cast<double>(r.reused_tokens));
   add("text_tokens_total", "counter", "Tokens written.", static_cast<double>(r.tokens));
   add("text_seconds_total", "counter", "Time of computing.", r.seconds);
+  add("text_prefix_hits_total", "counter", "Texts whose prompt began with tokens that were computed before.",
+      static_cast<double>(r.prefix_hits));
+  add("text_preempted_total", "counter", "Times that a text gave its pages to an older one.",
+      static_cast<double>(r.preempted));
+  add("text_steps_total", "counter", "Runs of the model over tokens of all texts.", static_cast<double>(r.steps));
+  add("text_step_tokens_total", "counter", "Tokens of these runs.", static_cast<double>(r.step_tokens));
+  add("text_pages", "gauge", "Pages of the caches.", static_cast<double>(r.pages));
+  add("text_pages_used", "gauge", "Pages that texts hold.", static_cast<double>(r.pages_used));
+  add("text_pages_kept", "gauge", "Pages kept for prompts that begin alike.", static_cast<double>(r.pages_kept));
   add("text_active", "gauge", "Texts that are being written.", static_cast<double>(r.active));
   add("text_waiting", "gauge", "Texts that wait.", static_cast<double>(r.waiting));
   answer({200, "text/plain; version=0.0.4", text, {}});

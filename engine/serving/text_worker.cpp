@@ -1,13 +1,14 @@
 #include "engine/serving/text_worker.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 
 namespace harmonics::engine {
 
 namespace {
 
-constexpr int64_t kPromptTokens = 128;  // computed before other texts have their turn
+constexpr uint64_t kKeptBytes = uint64_t{1} << 30;  // of prefixes that no text uses, unless the limit is given
 
 size_t shared_tokens(std::span<const int32_t> a, const std::vector<int32_t>& b) {
   const size_t most = std::min(a.size(), b.size());
@@ -18,7 +19,18 @@ size_t shared_tokens(std::span<const int32_t> a, const std::vector<int32_t>& b) 
 }  // namespace
 
 TextWorker::TextWorker(Decoder& decoder, const Tokenizer& tokenizer, const Settings& settings)
-    : decoder_(decoder), tokenizer_(tokenizer), settings_(settings), thread_([this] { work(); }) {}
+    : decoder_(decoder), tokenizer_(tokenizer), settings_(settings) {
+  const int64_t context = settings.context > 0 ? settings.context : decoder.model().context;
+  const int64_t one = context + PagePool::kRows;  // a page more: that of a shared page which is written
+  const int64_t all = settings.cached_tokens > 0 ? std::max(settings.cached_tokens, one)
+                                                 : static_cast<int64_t>(settings.sequences) * one;
+  const auto usual = static_cast<int64_t>(kKeptBytes / std::max<uint64_t>(decoder.token_bytes(), 1));
+  decoder.limit_caches(all, settings.cached_tokens > 0 ? all : std::min(all, usual));
+  parts_.reserve(settings.sequences);
+  owners_.reserve(settings.sequences);
+  running_.reserve(settings.sequences);
+  thread_ = std::thread([this] { work(); });
+}
 
 TextWorker::~TextWorker() {
   {
@@ -28,13 +40,14 @@ TextWorker::~TextWorker() {
   wake_.notify_all();
   thread_.join();
   for (const std::shared_ptr<TextJob>& job : waiting_) job->release();
-  for (Slot& slot : slots_)
-    if (slot.job) slot.job->release();
+  for (const auto& slot : slots_)
+    if (slot->job) slot->job->release();
 }
 
 bool TextWorker::add(std::shared_ptr<TextJob> job) {
   {
     const std::lock_guard lock(mutex_);
+    drop_cancelled();
     if (draining_ || over_ || waiting_.size() >= settings_.queue + settings_.sequences) {
       ++report_.refused;
       return false;
@@ -55,13 +68,26 @@ TextWorker::Report TextWorker::report() const {
   const std::lock_guard lock(mutex_);
   Report report = report_;
   report.waiting = waiting_.size();
+  if (const PagePool* pages = decoder_.pages()) {
+    report.pages = pages->limit();
+    report.pages_used = pages->held();
+    report.pages_kept = pages->kept();
+  }
   return report;
 }
 
 void TextWorker::work() {
-  while (take_waiting())
-    for (Slot& slot : slots_)
-      if (slot.job) advance(slot);
+  while (take_waiting()) step();
+}
+
+// Of texts that wait. Holds mutex_.
+void TextWorker::drop_cancelled() {
+  std::erase_if(waiting_, [this](const std::shared_ptr<TextJob>& job) {
+    if (!job->is_cancelled()) return false;
+    job->release();
+    ++report_.cancelled;
+    return true;
+  });
 }
 
 // Begins waiting texts while there is room. Waits if there is nothing to do. Returns false at the end.
@@ -72,6 +98,11 @@ bool TextWorker::take_waiting() {
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [this] { return over_ || !waiting_.empty() || report_.active > 0; });
       if (over_) return false;
+      drop_cancelled();
+      if (waiting_.empty() && report_.active == 0) {
+        idle_.notify_all();
+        continue;
+      }
       if (waiting_.empty() || report_.active == settings_.sequences) return true;
       job = std::move(waiting_.front());
       waiting_.pop_front();
@@ -86,17 +117,18 @@ bool TextWorker::take_waiting() {
 TextWorker::Slot& TextWorker::slot_for(const std::vector<int32_t>& ids) {
   Slot* best = nullptr;
   size_t most = 0;
-  for (Slot& slot : slots_) {
-    if (slot.job) continue;
-    const size_t shared = shared_tokens(slot.session->tokens(), ids);
+  for (const auto& slot : slots_) {
+    if (slot->job) continue;
+    const size_t shared = shared_tokens(slot->session->tokens(), ids);
     if (best && shared <= most) continue;
-    best = &slot;
+    best = slot.get();
     most = shared;
   }
-  if (best && (most > 0 || slots_.size() == settings_.sequences)) return *best;
+  if (best && (most > 0 || decoder_.pages() || slots_.size() == settings_.sequences)) return *best;
   if (slots_.size() == settings_.sequences) throw Error(ErrorKind::Internal, "no session is free");
-  slots_.push_back({std::make_unique<Session>(decoder_, settings_.context), nullptr, nullptr});
-  return slots_.back();
+  slots_.push_back(std::make_unique<Slot>());
+  slots_.back()->session = std::make_unique<Session>(decoder_, settings_.context);
+  return *slots_.back();
 }
 
 void TextWorker::begin(std::shared_ptr<TextJob> job) {
@@ -106,6 +138,10 @@ void TextWorker::begin(std::shared_ptr<TextJob> job) {
     slot.text = std::make_unique<Generation>(*slot.session, tokenizer_, std::move(prompt.ids), prompt.settings);
     job->tell({.begun = true});
     slot.job = std::move(job);
+    slot.number = ++begun_;
+    running_.push_back(&slot);
+    const std::lock_guard lock(mutex_);
+    report_.prefix_hits += slot.text->done().reused_tokens > 0;
     return;
   } catch (const Error& e) {
     fail(*job, e);
@@ -113,6 +149,8 @@ void TextWorker::begin(std::shared_ptr<TextJob> job) {
     fail(*job, Error(ErrorKind::Internal, e.what()));
   }
   job->release();
+  for (const auto& slot : slots_)
+    if (!slot->job && decoder_.pages()) slot->session->keep(0);
   const std::lock_guard lock(mutex_);
   ++report_.failed;
   --report_.active;
@@ -120,13 +158,132 @@ void TextWorker::begin(std::shared_ptr<TextJob> job) {
 }
 
 void TextWorker::fail(TextJob& job, const Error& error) {
-  if (!job.cancelled) job.tell({.over = true, .error = &error});
+  if (!job.is_cancelled()) job.tell({.over = true, .error = &error});
 }
 
-void TextWorker::advance(Slot& slot) {
-  if (slot.job->cancelled) return end(slot, &Report::cancelled);
+void TextWorker::fail_all(const Error& error) {
+  for (Slot* slot : owners_) {
+    fail(*slot->job, error);
+    end(*slot, &Report::failed);
+  }
+}
+
+void TextWorker::step() {
+  for (size_t i = running_.size(); i-- > 0;)
+    if (running_[i]->job->is_cancelled()) end(*running_[i], &Report::cancelled);
+  choose_parts();
+  if (parts_.empty()) {
+    if (running_.empty()) return;
+    owners_.push_back(running_.front());
+    return fail_all(Error(ErrorKind::Unavailable, "others hold all pages of the caches"));
+  }
+  const auto begin = std::chrono::steady_clock::now();
   try {
-    const std::string text = slot.text->step(kPromptTokens);
+    decoder_.step(parts_);
+  } catch (const Error& e) {
+    return fail_all(e);
+  } catch (const std::exception& e) {
+    return fail_all(Error(ErrorKind::Internal, e.what()));
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  size_t writing = 0;
+  int64_t prompts = 0, tokens = 0;
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    const int64_t count = parts_[i].missing + static_cast<int64_t>(parts_[i].tokens.size());
+    tokens += count;
+    if (parts_[i].missing > 0 || owners_[i]->text->in_prompt())
+      prompts += count;
+    else
+      ++writing;
+  }
+  budget_.took(writing, prompts, seconds);
+  {
+    const std::lock_guard lock(mutex_);
+    ++report_.steps;
+    report_.step_tokens += tokens;
+    report_.seconds += seconds;
+  }
+  for (size_t i = 0; i < parts_.size(); ++i)
+    if (parts_[i].missing == 0) take_scores(*owners_[i], parts_[i], seconds);
+}
+
+// A token of every text that is being written. Those that begin, or whose pages went to another one, share the rest of
+// the step equally; what one of them does not need is for those after it.
+void TextWorker::choose_parts() {
+  parts_.clear();
+  owners_.clear();
+  size_t writing = 0, others = 0;
+  for (Slot* slot : running_) {
+    slot->preempted = false;
+    const bool behind = slot->text->in_prompt() || !slot->session->missing().empty();
+    ++(behind ? others : writing);
+  }
+  int64_t left = budget_.tokens(writing);
+  for (Slot* slot : running_) {  // the oldest first: it may take the pages of younger ones
+    if (slot->preempted) continue;
+    const bool behind = slot->text->in_prompt() || !slot->session->missing().empty();
+    if (!behind) {
+      add_part(*slot, 1);
+      continue;
+    }
+    const int64_t share = std::max<int64_t>(left / static_cast<int64_t>(std::max<size_t>(others, 1)), 1);
+    others -= others > 0;
+    const size_t before = parts_.size();
+    add_part(*slot, share);
+    if (parts_.size() > before) left -= parts_.back().missing + static_cast<int64_t>(parts_.back().tokens.size());
+    left = std::max<int64_t>(left, 1);
+  }
+}
+
+// Adds at most so many tokens of the text to the step. Returns false if it has to wait for pages.
+bool TextWorker::add_part(Slot& slot, int64_t most) {
+  Session& session = *slot.session;
+  const auto missing = static_cast<int64_t>(session.missing().size());
+  StepPart part{&session};
+  int64_t length = 0;
+  if (missing > 0) {
+    part.missing = std::min(missing, most);
+    length = session.length() - missing + part.missing;
+    if (missing == session.length() && !has_room(slot, session.length() + 1)) return false;
+  } else {
+    part.tokens = slot.text->wanted(most);
+    part.wanted = slot.text->needs_scores(part.tokens.size()) ? StepPart::last : StepPart::none;
+    length = session.length() + static_cast<int64_t>(part.tokens.size());
+    if (session.length() == 0 && !has_room(slot, slot.text->done().prompt_tokens)) return false;
+  }
+  if (!make_room(slot, length)) return false;
+  parts_.push_back(part);
+  owners_.push_back(&slot);
+  return true;
+}
+
+// Whether a text that holds no page may begin: its tokens must fit beside a page for each other text, or texts would
+// take each other's pages in turn. The oldest always may.
+bool TextWorker::has_room(const Slot& slot, int64_t least) const {
+  const PagePool* pages = decoder_.pages();
+  if (!pages || running_.front() == &slot) return true;
+  const int64_t needed = (least + PagePool::kRows - 1) / PagePool::kRows;
+  return pages->available() >= needed + static_cast<int64_t>(running_.size());
+}
+
+// Takes pages for so many tokens, from the youngest texts if there are no others.
+bool TextWorker::make_room(Slot& slot, int64_t length) {
+  while (!slot.session->reserve(length)) {
+    Slot* victim = nullptr;
+    for (Slot* other : running_)
+      if (other->number > slot.number && other->session->cache_bytes() > 0) victim = other;
+    if (!victim) return false;
+    victim->session->release();
+    victim->preempted = true;
+    const std::lock_guard lock(mutex_);
+    ++report_.preempted;
+  }
+  return true;
+}
+
+void TextWorker::take_scores(Slot& slot, const StepPart& part, double seconds) {
+  try {
+    const std::string text = slot.text->take(part.tokens.size(), part.scores, seconds);
     const bool over = slot.text->is_over();
     if (!text.empty() || over) slot.job->tell({.over = over, .text = text, .done = &slot.text->done()});
     if (over) end(slot, nullptr);
@@ -139,6 +296,7 @@ void TextWorker::advance(Slot& slot) {
   end(slot, &Report::failed);
 }
 
+// Gives the pages back; their prefixes can still be found.
 void TextWorker::end(Slot& slot, uint64_t Report::*counter) {
   const Continuation& done = slot.text->done();
   {
@@ -146,13 +304,14 @@ void TextWorker::end(Slot& slot, uint64_t Report::*counter) {
     report_.prompt_tokens += done.prompt_tokens;
     report_.reused_tokens += done.reused_tokens;
     report_.tokens += done.tokens;
-    report_.seconds += done.prompt_seconds + done.seconds;
     if (counter) ++(report_.*counter);
     --report_.active;
   }
   slot.job->release();
   slot.text.reset();
   slot.job.reset();
+  if (decoder_.pages()) slot.session->keep(0);
+  std::erase(running_, &slot);
   idle_.notify_all();
 }
 

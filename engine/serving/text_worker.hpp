@@ -1,4 +1,5 @@
-// Writes texts of many clients with one model: in turn, a token of each, on one thread.
+// Writes texts of many clients with one model, on one thread: each step takes a token of every text that is being
+// written, and a part of the prompts of those that begin.
 #pragma once
 
 #include <atomic>
@@ -15,6 +16,7 @@
 #include <harmonics/error.hpp>
 
 #include "engine/language/continuation.hpp"
+#include "engine/serving/prompt_budget.hpp"
 
 namespace harmonics::engine {
 
@@ -35,7 +37,9 @@ struct TextJob {
     const Error* error = nullptr;
   };
   std::function<void(const News&)> tell;
-  std::atomic<bool> cancelled{false};  // no further news are sent
+  std::atomic<bool> cancelled{false};             // no further news are sent
+  std::shared_ptr<const std::atomic<bool>> gone;  // the client; null: not known
+  bool is_cancelled() const { return cancelled || (gone && *gone); }
 };
 
 class TextWorker {
@@ -43,12 +47,20 @@ class TextWorker {
   struct Settings {
     size_t sequences = 4, queue = 64;  // texts at once, and texts that wait
     int64_t context = 0;               // of each; 0: the model's
+    // Keys and values of so many tokens are kept, at least of one context. 0: of `sequences` whole contexts, and 1 GiB
+    // at most of prefixes that no text uses.
+    int64_t cached_tokens = 0;
   };
   struct Report {
     uint64_t requests = 0, failed = 0, cancelled = 0, refused = 0;
     int64_t prompt_tokens = 0, reused_tokens = 0, tokens = 0;
+    uint64_t prefix_hits = 0;  // texts whose prompt began with tokens that were computed before
+    uint64_t preempted = 0;    // times that a text gave its pages to an older one
+    uint64_t steps = 0;
+    int64_t step_tokens = 0;  // of all steps
     size_t active = 0, waiting = 0;
-    double seconds = 0;  // of computing
+    int64_t pages = 0, pages_used = 0, pages_kept = 0;  // the limit; of texts; of prefixes alone
+    double seconds = 0;                                 // of computing
   };
 
   // Decoder and tokenizer must outlive it.
@@ -69,19 +81,35 @@ class TextWorker {
     std::unique_ptr<Session> session;
     std::shared_ptr<TextJob> job;  // null: free
     std::unique_ptr<Generation> text;
+    uint64_t number = 0;     // of the text: older texts have smaller ones
+    bool preempted = false;  // in this step
   };
   void work();
   bool take_waiting();
+  void drop_cancelled();
   void begin(std::shared_ptr<TextJob> job);
   Slot& slot_for(const std::vector<int32_t>& ids);
-  void advance(Slot& slot);
+  void step();
+  void choose_parts();
+  bool add_part(Slot& slot, int64_t most);
+  bool has_room(const Slot& slot, int64_t least) const;
+  bool make_room(Slot& slot, int64_t length);
+  void take_scores(Slot& slot, const StepPart& part, double seconds);
   void end(Slot& slot, uint64_t Report::*counter);
   void fail(TextJob& job, const Error& error);
+  void fail_all(const Error& error);
 
   Decoder& decoder_;
   const Tokenizer& tokenizer_;
   const Settings settings_;
-  std::vector<Slot> slots_;  // of the thread alone
+  // Of the thread alone.
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<Slot*> running_;  // the oldest text first
+  std::vector<StepPart> parts_;
+  std::vector<Slot*> owners_;  // of the parts
+  PromptBudget budget_;
+  uint64_t begun_ = 0;
+
   mutable std::mutex mutex_;
   std::condition_variable wake_, idle_;
   std::deque<std::shared_ptr<TextJob>> waiting_;

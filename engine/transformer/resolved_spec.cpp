@@ -205,6 +205,23 @@ bool ResolvedSpec::has_caches() const {
                      [](const specs::Tensor& tensor) { return tensor.role == "cache"; });
 }
 
+// Each cache is [batch, kv_capacity, ...], so that the same dimensions say what a pool of pages is.
+bool ResolvedSpec::has_paged_caches(DType cache) const {
+  if (!has_caches()) return false;
+  for (const specs::Tensor& tensor : spec_.tensors) {
+    if (tensor.role != "cache") continue;
+    if (tensor.grow_with_kv.value_or(1) != 1 || tensor.dims.size() < 2) return false;
+    bool pools = true;
+    for_each_turn(tensor.repeat, *variables_, {}, [&](const LocalValues& locals) {
+      const Shape few = cache_type(*this, tensor, locals, {1, 1, 1}, cache).shape;
+      const Shape many = cache_type(*this, tensor, locals, {3, 1, 7}, cache).shape;
+      pools = pools && few[0] == 1 && few[1] == 1 && many[0] == 3 && many[1] == 7 && few.from(2) == many.from(2);
+    });
+    if (!pools) return false;
+  }
+  return true;
+}
+
 LocalValues ResolvedSpec::values_of(const EntrySizes& sizes) const {
   LocalValues values;
   const std::pair<const char*, int64_t> all[] = {
@@ -221,6 +238,11 @@ void ResolvedSpec::check_entries(DType cache) const {
     Tracer tracer("check");
     SpecTrace(*this, tracer, {1, 1, 1}, cached, cache).run(cached ? SpecResult::last : SpecResult::all);
   }
+  if (!has_paged_caches(cache)) return;
+  EntrySizes sizes{3, 1, 2};
+  sizes.pages = 2, sizes.page_rows = 2, sizes.scored = 1;
+  Tracer tracer("check");
+  SpecTrace(*this, tracer, sizes, true, cache).run(SpecResult::last);
 }
 
 std::vector<TracedMap> ResolvedSpec::maps() const {
@@ -245,6 +267,7 @@ void ResolvedSpec::add_entries(std::shared_ptr<ResolvedSpec> resolved, Model& mo
           {owned->variables_->interpolated(tensor.name, tensor.place, locals), type, tensor.grow_with_kv.value_or(1)});
     });
   }
+  model.paged = owned->has_paged_caches(cache);
   model.context = owned->context_;
   model.vocabulary = owned->vocabulary_;
   const auto add = [&](const char* name, bool cached, SpecResult result) {

@@ -52,6 +52,7 @@ class ResolvedSpec {
   const TensorType* type_of(const std::string& parameter) const;
   void set_types(TensorTypes types) { types_ = std::move(types); }
   bool has_caches() const;
+  bool has_paged_caches(DType cache) const;  // pools of pages can take their place
   // The linear maps of one run.
   std::vector<TracedMap> maps() const;
   // What adapters add to weights; their matrices must be parameters of the model.

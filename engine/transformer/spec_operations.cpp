@@ -83,6 +83,7 @@ void trace_attention(SpecTrace& t) {
   if (t.cached()) operands.push_back(t.lengths()), names = "lengths";
   if (const HTensor sinks = t.has("sinks") ? t.weight("sinks") : HTensor())
     operands.push_back(sinks), names += names.empty() ? "sinks" : ",sinks";
+  if (t.pages()) operands.push_back(t.pages()), names += ",pages";
   if (!names.empty()) how.set("operands", names);
   t.set(call_one("attention", how, operands));
 }
@@ -114,7 +115,8 @@ void trace_last_token(SpecTrace& t) {
   if (x.rank() != 3) t.fail(fmt::format("takes [batch, tokens, width], not {}", x.shape().str()));
   if (!t.last_only()) return t.set(x);
   const int64_t tokens = t.sizes().tokens;
-  t.set(reshape(slice_axis(x, 1, tokens - 1, tokens), Shape{t.sizes().batch, x.shape().back()}));
+  const HTensor last = reshape(slice_axis(x, 1, tokens - 1, tokens), Shape{t.sizes().batch, x.shape().back()});
+  t.set(t.scored(last));
 }
 
 void trace_pool(SpecTrace& t) {

@@ -59,7 +59,9 @@ void expect_fields(const specs::Step& step, const std::vector<std::string_view>&
 
 TensorType cache_type(const ResolvedSpec& resolved, const specs::Tensor& tensor, const LocalValues& locals,
                       const EntrySizes& sizes, DType dtype) {
-  LocalValues all = resolved.values_of(sizes);
+  EntrySizes own = sizes;
+  if (sizes.pages > 0) own.batch = sizes.pages, own.capacity = sizes.page_rows;
+  LocalValues all = resolved.values_of(own);
   all.insert(locals.begin(), locals.end());
   std::vector<int64_t> dims;
   for (const specs::Expression& dim : tensor.dims) {
@@ -87,6 +89,8 @@ SpecTrace::SpecTrace(const ResolvedSpec& resolved, Tracer& tracer, const EntrySi
       locals_(resolved.values_of(sizes)),
       terms_(resolved.adapted(), tracer) {
   const HTensor places = iota(DType::I32, Shape{sizes.batch, sizes.tokens}, 1);
+  if (cached && sizes.pages > 0)
+    pages_ = tracer.input("pages", {DType::I32, Shape{sizes.batch, sizes.capacity / sizes.page_rows}});
   if (cached) lengths_ = start_ + static_cast<double>(sizes.tokens);
   positions_ = cached ? reshape(start_, Shape{sizes.batch, 1}) + places : places;
 }
@@ -266,7 +270,8 @@ HTensor SpecTrace::appended(const std::string& name, const HTensor& rows) {
     const auto append = [&](const LocalValues& locals) {
       if (all || variables_.interpolated(tensor.name, tensor.place, locals) != wanted) return;
       const HTensor old = tracer_.state(wanted, cache_type(resolved_, tensor, locals, sizes_, cache_));
-      all = called("cache_append", {}, {old, rows, start_});
+      all = pages_ ? called("cache_append", AttributeMap().set("operands", "pages"), {old, rows, start_, pages_})
+                   : called("cache_append", {}, {old, rows, start_});
       tracer_.update(wanted, all);
     };
     const auto turn = tensor.repeat ? locals_.find(tensor.repeat->variable) : locals_.end();
@@ -274,6 +279,12 @@ HTensor SpecTrace::appended(const std::string& name, const HTensor& rows) {
     if (all) return all;
   }
   fail(fmt::format("appends to {}, which prepare.tensors has not as a cache", shown_name(wanted)));
+}
+
+HTensor SpecTrace::scored(const HTensor& last) {
+  if (sizes_.scored == 0 || sizes_.scored == sizes_.batch) return last;
+  if (const auto batch = locals_.find("batch"); batch != locals_.end()) batch->second = sizes_.scored;
+  return slice_axis(last, 0, 0, sizes_.scored);
 }
 
 void SpecTrace::observe(const std::string& name, const HTensor& x) {

@@ -49,9 +49,12 @@ class SpecTrace {
   const EntrySizes& sizes() const { return sizes_; }
   bool cached() const { return static_cast<bool>(start_); }
   bool last_only() const { return result_ == SpecResult::last; }
+  // Leaves out the sequences whose results nobody wants: EntrySizes::scored.
+  HTensor scored(const HTensor& last);
   const HTensor& tokens() const { return tokens_; }
   const HTensor& positions() const { return positions_; }
   const HTensor& lengths() const { return lengths_; }
+  const HTensor& pages() const { return pages_; }  // empty: each sequence has its own caches
   HTensor turned(const HTensor& x, const std::string& rope);
   HTensor appended(const std::string& cache, const HTensor& rows);
   void observe(const std::string& name, const HTensor& x);
@@ -70,7 +73,7 @@ class SpecTrace {
   EntrySizes sizes_;
   DType cache_;
   SpecResult result_ = SpecResult::last;
-  HTensor start_, tokens_, lengths_, positions_;
+  HTensor start_, tokens_, pages_, lengths_, positions_;
   std::map<std::string, HTensor> values_;
   LocalValues locals_;
   mutable LowRankTerms terms_;

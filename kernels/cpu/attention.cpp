@@ -45,6 +45,15 @@ bool take_operand(const Site& site, const std::string& name, uint32_t buffer, Se
   return name == "lengths" ? given.dtype == HX_I32 : name == "sinks" && is_f32(given);
 }
 
+// Takes pools of pages [P, R, Hkv, D], or [P, Hkv, R, D], as k and v, and their tables [B, N].
+bool take_pages(const Site& site, uint32_t buffer, uint32_t positions, SequenceAttention& c) {
+  const hx_type &table = site.in(buffer), &k = site.in(1), &v = site.in(2);
+  if (table.dtype != HX_I32 || table.rank != 2 || table.dims[0] != c.batch || k.dims[0] != v.dims[0]) return false;
+  c.pages = {buffer, table.dims[1], k.dims[positions], k.dims[0]};
+  c.keys = c.pages.entries * c.pages.rows;
+  return true;
+}
+
 // Sizes and optional inputs, which follow the first `fixed` ones. Appends their names, in order.
 bool take_sequence(const Site& site, uint32_t fixed, SequenceAttention& c, std::vector<std::string>& names) {
   const hx_type &q = site.in(0), &k = site.in(1), &v = site.in(2);
@@ -69,17 +78,19 @@ bool take_sequence(const Site& site, uint32_t fixed, SequenceAttention& c, std::
   c.scale = static_cast<float>(site.number("scale", 1 / std::sqrt(static_cast<double>(c.width))));
   c.softcap = static_cast<float>(site.number("softcap"));
   if (c.scale < 0 || c.window < 0 || c.softcap < 0) return false;
-  c.lengths = c.sinks = c.mask.buffer = c.bias.buffer = kNoBuffer;
+  c.lengths = c.sinks = c.mask.buffer = c.bias.buffer = c.pages.buffer = kNoBuffer;
   const std::string list = site.text("operands");
-  uint32_t buffer = fixed;
-  for (size_t at = 0; at < list.size(); ++buffer) {
+  for (size_t at = 0; at < list.size();) {
     const size_t comma = std::min(list.find(',', at), list.size());
-    const std::string& name = names.emplace_back(list.substr(at, comma - at));
-    if (buffer >= site.inputs()) return false;
-    if (!take_operand(site, name, buffer, c)) return false;
+    names.push_back(list.substr(at, comma - at));
     at = comma + 1;
   }
-  return buffer == site.inputs();
+  if (fixed + names.size() != site.inputs()) return false;
+  for (uint32_t i = 0; i < names.size(); ++i)  // before masks, whose rows are as long as the tables
+    if (names[i] == "pages" && (fixed > 3 || !take_pages(site, fixed + i, positions, c))) return false;
+  for (uint32_t i = 0; i < names.size(); ++i)
+    if (names[i] != "pages" && !take_operand(site, names[i], fixed + i, c)) return false;
+  return true;
 }
 
 bool plan_cached_attention(const Site& site, hx_kernel& out) {
@@ -95,8 +106,9 @@ bool plan_cached_attention(const Site& site, hx_kernel& out) {
   c->k_type = cache_type(k);
   c->v_type = cache_type(v);
   const int64_t rows = c->tile * c->group;
-  c->copy_k = !is_f32(k) || (rows > (isa().vector == 16 ? 6 : 3) && c->k.row != c->width);
-  c->copy_v = !is_f32(v) || (rows > 6 && c->v.row != c->value_width);
+  c->few = rows <= kFewRows;
+  c->copy_k = !c->few && (!is_f32(k) || c->k.row != c->width);
+  c->copy_v = !c->few && (!is_f32(v) || c->v.row != c->value_width);
   c->out_buffer = site.inputs();
   c->lse = site.inputs() + 1;
   c->workspace = site.workspace();
@@ -104,8 +116,10 @@ bool plan_cached_attention(const Site& site, hx_kernel& out) {
   const double partials = static_cast<double>(all_rows * c->splits) * static_cast<double>(partial_floats(*c)) * 4;
   const double pairs = static_cast<double>(all_rows) * static_cast<double>(c->keys);
   const double per_pair = 1.0 + 0.1 * static_cast<double>(c->width + c->value_width) / 2;
-  // Beyond the usual parts for a few tokens only: the splits' sums of long prompts would double their memory.
-  const bool wants_more = items < kUsualParts || (c->tiles == 1 && items < wanted_parts(pairs * per_pair));
+  // Beyond the usual parts for a few tokens only: the splits' sums of long prompts would double their memory. Items of
+  // several lengths are shared evenly by splits.
+  const bool differ = c->batch > 1 && c->lengths != kNoBuffer;
+  const bool wants_more = items < kUsualParts || (c->tiles == 1 && (differ || items < wanted_parts(pairs * per_pair)));
   c->apart = wants_more && c->splits > 1 && partials <= kMostApart;
   c->parts = parts_for(pairs * per_pair, items * (c->apart ? c->splits : 1));
   c->merge_parts = parts_for(partials * 0.1, all_rows);

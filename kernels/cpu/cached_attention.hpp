@@ -12,12 +12,20 @@ namespace harmonics::cpu {
 
 constexpr int64_t kCacheBlock = 128, kCacheSplit = 512;  // keys
 constexpr int64_t kMostTile = 256;                       // queries of an item
+constexpr int64_t kFewRows = 8;  // queries of an item that read keys and values where they lie, whatever their type
 constexpr uint32_t kNoBuffer = ~0u;
 
 // A mask or bias: a row of keys for each query. Strides in elements; 0 where items or heads share it.
 struct ScoreRows {
   uint32_t buffer;
   int64_t batch, head, row;
+  bool given() const { return buffer != kNoBuffer; }
+};
+
+// Tables of the pages of each batch item, i32 [batch, entries]: keys and values lie in a pool of pages of `rows` rows.
+struct Pages {
+  uint32_t buffer;
+  int64_t entries, rows, pool;  // pool: number of pages
   bool given() const { return buffer != kNoBuffer; }
 };
 
@@ -30,6 +38,7 @@ struct SequenceAttention {
   float scale, softcap;     // softcap 0: none
   uint32_t lengths, sinks;  // buffers
   ScoreRows mask, bias;     // bool, f32
+  Pages pages;              // given: strides of a batch item in k and v are those of a page
 };
 
 enum class CacheType : uint32_t { f32, f16, q8_0 };
@@ -39,6 +48,7 @@ struct CachedAttentionContext : SequenceAttention {
   int64_t splits;       // of the cache
   bool apart;           // an item is one split, and a second phase joins them; otherwise it has all of them
   CacheType k_type, v_type;
+  bool few;                             // rows are read where they lie, with the next ones prefetched
   bool copy_k, copy_v;                  // copies a block's rows together first: they are read several times
   uint32_t out_buffer, lse, workspace;  // buffers
   uint32_t parts, merge_parts;

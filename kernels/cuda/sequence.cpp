@@ -173,6 +173,7 @@ bool plan_rope(const Site& site, hx_kernel& out) {
 }
 
 bool plan_cache_append(const Site& site, hx_kernel& out) {
+  if (site.inputs() != 3) return declined("appends to caches that lie in one piece");
   const hx_type &cache = site.in(0), &rows = site.in(1);
   const bool narrows = cache.dtype == HX_F16 && is_f32(rows), blocks = cache.dtype == HX_Q8_0 && is_f32(rows);
   if (site.in(2).dtype != HX_I32 || (!narrows && !blocks && (cache.dtype != rows.dtype || site.has_stored())))

@@ -130,6 +130,7 @@ kernel void append(BUFFER(0), BUFFER(1), BUFFER(2), uint n, uint capacity, uint 
 }  // namespace
 
 bool plan_cache_append(const Site& site, hx_kernel& out) {
+  if (site.inputs() != 3) return declined("appends to caches that lie in one piece");
   const hx_type &cache = site.in(0), &rows = site.in(1);
   const bool blocks = cache.dtype == HX_Q8_0;
   if (site.in(2).dtype != HX_I32) return declined("appends from i32 rows on");

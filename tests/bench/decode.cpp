@@ -1,13 +1,16 @@
 // Tokens of a Llama with random weights: what each costs as its sequence grows, and the fraction of the machine's read
 // bandwidth at which the weights pass.
 //   decode [MEGABYTES] [TOKENS] [THREADS] [f32|f16|q8_0: the cache]
+// Then the rates of 1 to 16 sequences at once, each of some tokens of its own.
 // The first rows of sequences repeat; the best time of each position is taken. Memory: what the process gained since
 // before the model, beside weights and cache; more than weights + 1.5 caches + 16 MB is an error.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -70,6 +73,26 @@ double bytes_of_weights(const Model& model) {
   return bytes;
 }
 
+// Tokens per second of so many sequences in one step, the best of several steps.
+double rate_of(Decoder& decoder, int64_t sequences, int64_t vocabulary) {
+  constexpr int kSteps = 24;
+  std::vector<std::unique_ptr<Session>> sessions;
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < sequences; ++i) {
+    sessions.push_back(std::make_unique<Session>(decoder, 2 * kSteps));
+    tokens.push_back(static_cast<int32_t>((i * 7919 + 13) % vocabulary));
+  }
+  std::vector<StepPart> parts;
+  for (size_t i = 0; i < sessions.size(); ++i) parts.push_back({sessions[i].get(), {&tokens[i], 1}});
+  double best = 1e9;
+  for (int step = 0; step < kSteps; ++step) {
+    const auto begin = std::chrono::steady_clock::now();
+    decoder.step(parts);
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return static_cast<double>(sequences) / best;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -127,6 +150,12 @@ int main(int argc, char** argv) {
     };
     fmt::print("token 256 costs {:.2f} of token 1, token 128 {:.2f}\n", middle_of(248) / middle_of(0),
                middle_of(120) / middle_of(0));
+  }
+  const double alone = rate_of(decoder, 1, s.vocabulary);
+  fmt::print("{:>9} {:>10} {:>10}\n", "sequences", "tokens/s", "of one");
+  for (const int64_t sequences : {1, 2, 4, 8, 16}) {
+    const double rate = sequences == 1 ? alone : rate_of(decoder, sequences, s.vocabulary);
+    fmt::print("{:>9} {:>10.0f} {:>10.2f}\n", sequences, rate, rate / alone);
   }
   fmt::print("memory: gained {:.1f} MB = weights {:.1f} + cache {:.1f} + {:.1f}\n", gained / 1e6, weights / 1e6,
              cache / 1e6, (gained - weights - cache) / 1e6);

@@ -450,6 +450,15 @@ void serve_flags(VerbRow& verb) {
   f.whole("sequences", 1, 256, "language models: texts that are written at once", [](Options& o, int64_t v) {
      o.sequences = v;
    }).initial = "4";
+  f.text("cache-memory", "SIZE",
+         "language models: memory for keys and values of all texts, and of prompts kept for others that begin alike "
+         "(default: for --sequences whole contexts)",
+         [](Options& o, const std::string& v) {
+           const auto bytes = parse_byte_count(v);
+           if (!bytes || *bytes == 0)
+             throw Error(ErrorKind::Usage, "--cache-memory takes a size such as 512M or 8G, not '" + v + "'");
+           o.cache_memory = *bytes;
+         });
   f.whole("queue", 0, 1 << 16, "language models: requests that may wait", [](Options& o, int64_t v) {
      o.queue = v;
    }).initial = "64";

@@ -90,6 +90,20 @@ int report_texts(const Options& options, const LanguageModel& model, const TextW
   return kDone;
 }
 
+TextWorker::Settings worker_settings(const Options& options, const LanguageModel& model) {
+  TextWorker::Settings settings{static_cast<size_t>(options.sequences), static_cast<size_t>(options.queue),
+                                options.context};
+  if (options.cache_memory == 0) return settings;
+  const int64_t context = options.context > 0 ? options.context : model.model.context;
+  settings.cached_tokens = static_cast<int64_t>(options.cache_memory / model.decoder.token_bytes());
+  if (settings.cached_tokens < context)
+    throw Error(
+        ErrorKind::Usage,
+        fmt::format("--cache-memory has room for {} tokens, and a context has {}", settings.cached_tokens, context), {},
+        {"give a smaller --context, or more memory"});
+  return settings;
+}
+
 int serve_language_model(const Options& options) {
   std::vector<ListenAddress> addresses;
   for (const std::string& text : options.serve.empty() ? std::vector<std::string>{"127.0.0.1:8080"} : options.serve)
@@ -103,8 +117,7 @@ int serve_language_model(const Options& options) {
   usual.tokens = served_model(model, options).context;  // until the model or the context ends the text
   usual.ends = answer_ends(*model.tokenizer);
   usual.pieces = token_texts(*model.tokenizer);
-  TextWorker worker(model.decoder, *model.tokenizer,
-                    {static_cast<size_t>(options.sequences), static_cast<size_t>(options.queue), options.context});
+  TextWorker worker(model.decoder, *model.tokenizer, worker_settings(options, model));
   LanguageService service(settings, served_model(model, options), worker, *model.tokenizer, format, usual);
   put_chat_page(service);
   const auto begun = std::chrono::steady_clock::now();

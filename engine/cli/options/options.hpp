@@ -79,6 +79,7 @@ struct Options {
   std::string perplexity;                                // generate: of this file
   std::string system, chat_template, overflow = "stop";  // chat and serve
   int64_t sequences = 4, queue = 64;                     // serve MODEL
+  uint64_t cache_memory = 0;                             // of keys and values; 0: for all contexts
   std::vector<std::string> lora;                         // FILE[=SCALE]
   std::string draft, session;                            // a model; a file
   int64_t lookup = 0, draft_tokens = 0;                  // 0: not given

@@ -1,7 +1,6 @@
 #include "../cached_attention.hpp"
 
-#include "eight_bits.hpp"
-#include "gemm.hpp"
+#include "cached_rows.hpp"
 #include "kernels.hpp"
 #include "score_terms.hpp"
 
@@ -125,30 +124,30 @@ struct Room {
   }
 };
 
-// Rows of a cache, from `row` on.
-struct Rows {
+// Rows of floats.
+struct Dense {
   const float* at;
   int64_t stride;
 };
-Rows rows_of(const void* cache, CacheType type, const HeadRows& at, int64_t b, int64_t head, int64_t row, int64_t n,
-             int64_t width, bool copies, float* copy) {
-  const int64_t offset = b * at.batch + head * at.head + row * at.row;
-  if (!copies) return {static_cast<const float*>(cache) + offset, at.row};
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t from = offset + i * at.row;
-    float* const to = copy + i * width;
-    if (type == CacheType::f16)
-      widen_f16(static_cast<const uint16_t*>(cache) + from, to, width);
-    else if (type == CacheType::q8_0)
-      widen_q8_0(static_cast<const char*>(cache) + from / kEightBlock * kEightBytes, to, width);
-    else
-      copy_row(static_cast<const float*>(cache) + from, to, width);
-  }
+// Rows [from, to) of a cache, one after another in `copy`.
+Dense copied(const Rows& rows, int64_t from, int64_t to, int64_t width, float* copy) {
+  rows.each(from, to, [&](const char* row, int64_t first, int64_t n) {
+    for (int64_t i = first - from; i < first - from + n; ++i, row += rows.stride()) {
+      float* const at = copy + i * width;
+      if (rows.type() == CacheType::f16)
+        widen_f16(reinterpret_cast<const uint16_t*>(row), at, width);
+      else if (rows.type() == CacheType::q8_0)
+        widen_q8_0(row, at, width);
+      else
+        copy_row(reinterpret_cast<const float*>(row), at, width);
+    }
+  });
   return {copy, width};
 }
+Dense floats_at(const char* rows, const Rows& of) { return {reinterpret_cast<const float*>(rows), of.stride() / 4}; }
 
 // scores[query][key]. As gemm_inner, with more rows where there are registers for them; the sums are the same.
-void scores_of(int64_t queries, int64_t keys, int64_t width, const float* q, const Rows& k, float* scores) {
+void scores_of(int64_t queries, int64_t keys, int64_t width, const float* q, const Dense& k, float* scores) {
 #if defined(__AVX512F__)
   constexpr int64_t kColumns = 32;  // keys that stay in cache while the queries are read
   for (int64_t j = 0; j < keys; j += kColumns) {
@@ -174,13 +173,15 @@ void scores_of(int64_t queries, int64_t keys, int64_t width, const float* q, con
 // Some queries of one key and value head, with all query heads that share it.
 class Item {
  public:
-  Item(const Cached& c, void* const* buffers, const Room& room, int64_t item)
+  Item(const Cached& c, void* const* buffers, const Room& room, int64_t batch, int64_t head, int64_t tile)
       : c_(c),
         buffers_(buffers),
         room_(room),
-        batch_(item / c.tiles / c.shared),
-        head_(item / c.tiles % c.shared),
-        first_(item % c.tiles * c.tile),
+        k_(c.pages, buffers, buffers[1], c.k_type, c.k, batch, head, c.width),
+        v_(c.pages, buffers, buffers[2], c.v_type, c.v, batch, head, c.value_width),
+        batch_(batch),
+        head_(head),
+        first_(tile * c.tile),
         queries_(least(c.tile, c.queries - first_)),
         length_(length_of(c, buffers, batch_)) {
     const float* q = static_cast<const float*>(buffers[0]);
@@ -266,43 +267,116 @@ class Item {
       if (!here.none()) all = {least(all.begin, here.begin), most_of(all.end, here.end)};
     }
     if (all.none()) return false;
-    const int64_t keys = all.end - all.begin, skipped = all.begin - first;
-    const Rows k =
-        rows_of(buffers_[1], c_.k_type, c_.k, batch_, head_, all.begin, keys, c_.width, c_.copy_k, room_.k_copy);
-    scores_of(queries_ * c_.group, keys, c_.width, room_.q, k, room_.scores + skipped);
-    const Rows v =
-        rows_of(buffers_[2], c_.v_type, c_.v, batch_, head_, all.begin, keys, c_.value_width, c_.copy_v, room_.v_copy);
+    scores_of_block(all, first);
+    const Dense copy = c_.copy_v ? copied(v_, all.begin, all.end, c_.value_width, room_.v_copy) : Dense{};
+    Ahead ahead(k_, end, least(end + kCacheBlock, seen(queries_ - 1).end));
     for (int64_t t = 0; t < queries_;) {
       const Seen here = seen(t).within(first, end);
       int64_t next = t + 1;  // queries that see the same keys are multiplied together
       while (next < queries_ && fresh[next] == fresh[t] && same(seen(next).within(first, end), here)) ++next;
-      if (!here.none()) multiply(t, next, first, {here.begin - first, here.end - first}, fresh[t], v, skipped);
+      if (!here.none()) multiply(t, next, first, here, fresh[t], copy, all.begin, ahead);
       for (; t < next; ++t) fresh[t] = fresh[t] && here.none();
     }
     return true;
   }
+
+  // Scores of the keys that any query sees, in the columns of the block that begins with key `first`.
+  void scores_of_block(const Seen& all, int64_t first) const {
+    const int64_t rows = queries_ * c_.group;
+    float* const scores = room_.scores - first;
+    if (c_.copy_k) {
+      scores_of(rows, all.end - all.begin, c_.width, room_.q, copied(k_, all.begin, all.end, c_.width, room_.k_copy),
+                scores + all.begin);
+      return;
+    }
+    Ahead ahead(v_, all.begin, all.end);
+    k_.each(all.begin, all.end, [&](const char* k, int64_t key, int64_t n) {
+      if (!c_.few) return scores_of(rows, n, c_.width, room_.q, floats_at(k, k_), scores + key);
+      with_type(
+          c_.k_type, [&]<typename Cache>(Cache) __attribute__((always_inline)) {
+            few_scores<Cache>(rows, n, c_.width, room_.q, k, k_.stride(), scores + key, ahead);
+          });
+    });
+  }
   static bool same(const Seen& a, const Seen& b) { return a.begin == b.begin && a.end == b.end; }
 
-  void multiply(int64_t t, int64_t next, int64_t key, Seen at, bool fresh, const Rows& v, int64_t skipped) const {
+  // `copy`: the values from key `copied_from` on, if they are copied.
+  void multiply(int64_t t, int64_t next, int64_t first, const Seen& at, bool fresh, const Dense& copy,
+                int64_t copied_from, Ahead& ahead) const {
     for (int64_t i = t * c_.group; i < next * c_.group; ++i) {
       Sums sums{room_.largest[i], room_.sums[i]};
       const Query row = query(i / c_.group, i % c_.group);
-      const ScoreTerms terms = ScoreTerms::of(c_, buffers_, batch_, row.head, row.position, key);
-      weigh(c_, terms, room_.scores + i * kCacheBlock, at.begin, at.end, fresh, sums,
+      const ScoreTerms terms = ScoreTerms::of(c_, buffers_, batch_, row.head, row.position, first);
+      weigh(c_, terms, room_.scores + i * kCacheBlock, at.begin - first, at.end - first, fresh, sums,
             room_.values + i * c_.value_width);
       room_.largest[i] = sums.largest;
       room_.sums[i] = sums.sum;
     }
-    const int64_t i = t * c_.group;
-    gemm_broadcast((next - t) * c_.group, c_.value_width, at.end - at.begin,
-                   {room_.scores + i * kCacheBlock + at.begin, kCacheBlock, 1}, v.at + (at.begin - skipped) * v.stride,
-                   v.stride, room_.values + i * c_.value_width, c_.value_width, !fresh);
+    const int64_t begin = t * c_.group, rows = (next - t) * c_.group, width = c_.value_width;
+    const float* const weights = room_.scores + begin * kCacheBlock - first;  // of key 0
+    float* const values = room_.values + begin * width;
+    const auto add_values = [&](const Dense& v, int64_t key, int64_t n) {
+      gemm_broadcast(rows, width, n, {weights + key, kCacheBlock, 1}, v.at, v.stride, values, width,
+                     !fresh || key > at.begin);
+    };
+    if (c_.copy_v)
+      return add_values({copy.at + (at.begin - copied_from) * copy.stride, copy.stride}, at.begin, at.end - at.begin);
+    v_.each(at.begin, at.end, [&](const char* v, int64_t key, int64_t n) {
+      if (!c_.few) return add_values(floats_at(v, v_), key, n);
+      with_type(
+          c_.v_type, [&]<typename Cache>(Cache) __attribute__((always_inline)) {
+            few_values<Cache>(rows, n, width, weights + key, v, v_.stride(), !fresh || key > at.begin, values, ahead);
+          });
+    });
   }
 
   const Cached& c_;
   void* const* buffers_;
   const Room& room_;
+  Rows k_, v_;
   int64_t batch_, head_, first_, queries_, length_;
+};
+
+// The work of a call: groups of items with as many keys each, one for each key and value head. A group is a tile of
+// queries, or a split of one; its weight is in blocks of keys. Lengths are known at run time only.
+class Groups {
+ public:
+  Groups(const Cached& c, void* const* buffers) : c_(c), buffers_(buffers) {
+    for (int64_t b = 0; b < c.batch; ++b)
+      for (int64_t g = 0; g < of_item(); ++g) total_ += c.shared * blocks(b, g);
+  }
+
+  // Calls f(batch, head, tile, split) for the items that begin in the share of a part: of all weights, whose order is
+  // by batch item, group and head.
+  template <typename F>
+  void each(uint32_t part, F f) const {
+    const Range range = share(total_, c_.parts, part);
+    int64_t at = 0;
+    for (int64_t b = 0; b < c_.batch && at < range.end; ++b)
+      for (int64_t g = 0; g < of_item() && at < range.end; ++g) {
+        const int64_t weight = blocks(b, g), end = at + c_.shared * weight;
+        if (weight > 0 && end > range.begin) {
+          const int64_t skipped = at < range.begin ? (range.begin - at + weight - 1) / weight : 0;
+          for (int64_t head = skipped; head < c_.shared && at + head * weight < range.end; ++head)
+            f(b, head, g % c_.tiles, g / c_.tiles);
+        }
+        at = end;
+      }
+  }
+
+ private:
+  int64_t of_item() const { return c_.tiles * (c_.apart ? c_.splits : 1); }
+  int64_t blocks(int64_t b, int64_t g) const {
+    const int64_t length = length_of(c_, buffers_, b), first = g % c_.tiles * c_.tile;
+    const Seen all{seen_by(c_, length, first).begin, seen_by(c_, length, least(first + c_.tile, c_.queries) - 1).end};
+    if (!c_.apart) return 1 + (all.none() ? 0 : (all.end - all.begin) / kCacheBlock);
+    const Seen here = all.within(g / c_.tiles * kCacheSplit, (g / c_.tiles + 1) * kCacheSplit);
+    return here.none() ? 0 : 1 + (here.end - here.begin) / kCacheBlock;
+  }
+
+  const Cached& c_;
+  void* const* buffers_;
+  int64_t total_ = 0;
 };
 
 // Joins the splits of a query.
@@ -329,8 +403,7 @@ void join_apart(const Cached& c, void* const* buffers, int64_t row) {
 
 }  // namespace
 
-// q, k, v and the optional inputs in any order -> out, lse. Items are dealt to the parts in turn: short lengths leave
-// the later splits empty.
+// q, k, v and the optional inputs in any order -> out, lse.
 void cached_attention(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const Cached*>(context);
   if (phase == 1) {
@@ -339,14 +412,13 @@ void cached_attention(const void* context, void* const* buffers, uint32_t phase,
     return;
   }
   const Room room(c, static_cast<float*>(buffers[c.workspace]) + part * c.part_workspace);
-  const int64_t heads = c.batch * c.shared * c.tiles;
-  for (int64_t i = part; i < heads * (c.apart ? c.splits : 1); i += c.parts) {
-    const Item item(c, buffers, room, i % heads);
+  Groups(c, buffers).each(part, [&](int64_t batch, int64_t head, int64_t tile, int64_t split) {
+    const Item item(c, buffers, room, batch, head, tile);
     if (c.apart)
-      item.run_apart(i / heads);
+      item.run_apart(split);
     else
       item.run();
-  }
+  });
 }
 
 }  // namespace harmonics::cpu::HM_ISA

@@ -195,8 +195,9 @@ TEST_CASE("decoder: sessions on one decoder do not see each other") {
   CHECK(one_by_one(fourth, {b.data(), of_second.size()}) == of_second);
 }
 
-TEST_CASE("decoder: plans are shared, and go with the last session of their capacity") {
-  const Model model = small_llama();
+TEST_CASE("decoder: plans are shared, and without pages they go with the last session of their capacity") {
+  Model model = small_llama();
+  model.paged = false;
   const auto executor = make_sequential_executor();
   Decoder decoder(model, *executor, on_device("cpu"));
   const auto tokens = some_tokens(64, model.vocabulary);
