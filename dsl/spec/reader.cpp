@@ -193,6 +193,7 @@ class SpecReader {
     spec_.name = top.need("name").text();
     if (const Node* node = top.find("architectures")) spec_.architectures = node->texts();
     top.find("comment");
+    top.find("hf_mapping");  // of plugins/huggingface
     const Node& architecture = top.need("architecture");
     top.finish();
     Fields parts(architecture);

@@ -86,6 +86,11 @@ hx_status append_to(void* host, const void* data, uint64_t bytes) {
   return HX_OK;
 }
 
+hx_status begin_file(void* host, const char* name) {
+  const std::string line = fmt::format("\nfile {}\n", name);
+  return append_to(host, line.data(), line.size());
+}
+
 class ExporterChecks {
  public:
   ExporterChecks(const ItemPtr& item, const CheckSettings& settings, CheckLog& log)
@@ -132,7 +137,7 @@ class ExporterChecks {
                      type_of(tensor).bytes()});
     const AttributeView about(model.metadata);
     const hx_exported_model c_model = {sizeof c_model, static_cast<uint32_t>(all.size()), all.data(), *about.get()};
-    const hx_export_sink sink = {sizeof sink, 0, "output.bin", &to, append_to};
+    const hx_export_sink sink = {sizeof sink, 0, "output.bin", &to, append_to, begin_file};
     return item_->table<hx_exporter_vt>().write(item_->self, &c_model, view_.get(), &sink);
   }
 

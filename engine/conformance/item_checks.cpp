@@ -145,6 +145,8 @@ void check_item(const ItemPtr& item, const CheckSettings& settings, CheckLog& lo
       return check_reader(item, settings, log);
     case HX_EXPORTER:
       return check_exporter(item, settings, log);
+    case HX_POLICY:
+      return check_policy(item, settings, log);
     default:
       log.begin("is registered");
       log.end({Finding::Outcome::Noted,

@@ -58,6 +58,7 @@ void check_optimizer(const ItemPtr& item, const CheckSettings& settings, CheckLo
 void check_schedule(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 void check_predicate(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 void check_augmentation(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
+void check_policy(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 void check_exporter(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 void check_reader(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);  // importers, tokenizers
 

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include <harmonics/exporter_abi.h>
+#include <harmonics/policy_abi.h>
 #include <harmonics/importer_abi.h>
 
 #include "engine/contract/guard.hpp"
@@ -211,7 +212,7 @@ hx_status register_item(hx_registry* registry, const hx_item* item) {
 
 // ---- extensions ----
 constexpr const char *kImporter = HX_IMPORTER_EXTENSION, *kExporter = HX_EXPORTER_EXTENSION,
-                     *kTokenizer = HX_TOKENIZER_EXTENSION;
+                     *kTokenizer = HX_TOKENIZER_EXTENSION, *kPolicy = HX_POLICY_EXTENSION;
 template <const char* const& id>
 constexpr hx_item_extension kItemsOf = {sizeof(hx_item_extension), 0, [](hx_registry* registry, const hx_item* item) {
                                           return guard([&] { add_pending(*registry, *item, id); });
@@ -222,6 +223,7 @@ const void* extension(const char* id) {
   if (name == kImporter) return &kItemsOf<kImporter>;
   if (name == kExporter) return &kItemsOf<kExporter>;
   if (name == kTokenizer) return &kItemsOf<kTokenizer>;
+  if (name == kPolicy) return &kItemsOf<kPolicy>;
   return nullptr;
 }
 

@@ -16,8 +16,9 @@ std::string reading(const JointOptions& o) {
 }
 
 std::string device_text(const RunSettings& run) {
-  if (run.precision == Precision::fp32) return run.device;
-  return run.device + ", " + precision_name(run.precision);
+  std::string text = run.device;
+  if (run.precision != Precision::fp32) text += std::string(", ") + precision_name(run.precision);
+  return run.policy.empty() ? text : text + ", policy " + run.policy;
 }
 
 }  // namespace

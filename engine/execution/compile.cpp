@@ -8,6 +8,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/execution/compiled_plan.hpp"
 #include "engine/execution/device_plan.hpp"
+#include "engine/execution/precision_policy.hpp"
 #include "engine/execution/product_rates.hpp"
 #include "engine/execution/selection.hpp"
 #include "engine/passes/pass.hpp"
@@ -237,7 +238,9 @@ std::unique_ptr<Executable> compile(const Program& program, TensorBinding* bindi
   settle_precision(device, registry, false);
   KernelSource kernels(device.device, registry, device.precision);
   Selection selection(registry, options, options.training);
-  Context context{options, kernels, binding, selection, options.recipe ? *options.recipe : recipe_of(device)};
+  PrecisionRecipe recipe = options.recipe ? *options.recipe : recipe_of(device);
+  if (!device.policy.empty()) recipe.policy = decisions_of(device.policy, registry, kernels);
+  Context context{options, kernels, binding, selection, std::move(recipe)};
   Program current = program;
   CompileTime time(options.limits);
   for (const PassRow& row : kPasses) {
@@ -254,6 +257,7 @@ std::unique_ptr<Executable> compile(const Program& program, TensorBinding* bindi
     if (on_device) {
       inner.device = registry.find(HX_DEVICE, "cpu") ? "cpu" : "reference";
       inner.precision = Precision::fp32;
+      inner.policy.clear();
       inner.recipe.reset();
     }
     std::shared_ptr<Executable> plan = compile(body, nullptr, on_device ? host_executor() : executor, inner);

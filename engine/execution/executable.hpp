@@ -101,6 +101,7 @@ struct DeviceSettings {
   std::string device = "cpu";  // a device name, or "reference"
   Precision precision = Precision::fp32;
   std::string precision_reason = {};  // why `auto` chose it; empty: it was asked for
+  std::string policy = {};            // a plugin's, "NAME(setting=value)", which decides before `precision`
 };
 
 struct CompileOptions : DeviceSettings {

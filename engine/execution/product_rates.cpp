@@ -200,13 +200,17 @@ std::string product_rates_path() {
 PrecisionChoice resolve_precision(const std::string& device, Registry& registry, bool deterministic) {
   KernelSource kernels(device, registry);
   if (kernels.is_reference()) return {Precision::fp32, "the reference does not round"};
-  const bool has_fp16 = kernels.has(Rounding::fp16);
-  if (deterministic || has_own_memory(*kernels.device())) {
-    const std::string why = fmt::format("device '{}' {} products in fp16", device, has_fp16 ? "has" : "has no");
-    return {has_fp16 ? Precision::fp16 : Precision::fp32,
+  const bool has_fp16 = kernels.has(Rounding::fp16), has_bf16 = kernels.has(Rounding::bf16),
+             is_apart = has_own_memory(*kernels.device());
+  if (deterministic || is_apart) {
+    const Rounding rounding = has_bf16 && !is_apart ? Rounding::bf16 : Rounding::fp16;
+    const bool has = kernels.has(rounding);
+    const std::string why =
+        fmt::format("device '{}' {} products in {}", device, has ? "has" : "has no", rounding_name(rounding));
+    return {has ? precision_of(rounding) : Precision::fp32,
             deterministic ? why + ", and a measurement is not repeatable" : why};
   }
-  if (!has_fp16 && !kernels.has(Rounding::bf16)) return choose_precision({});
+  if (!has_fp16 && !has_bf16) return choose_precision({});
   return choose_precision(product_rates(kernels, device));
 }
 

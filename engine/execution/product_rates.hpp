@@ -34,8 +34,8 @@ std::optional<ProductRates> find_rates(const std::string& text, const std::strin
 std::string product_rates_path();
 
 // The choice for Precision::automatic: on devices that compute on this processor by the rates in the file, which are
-// measured where it lacks them (about 0.1 s). `deterministic`, and devices with their own memory: fp16 where the device
-// has it, without a measurement, since measured rates decide about the bits of results.
+// measured where it lacks them (about 0.1 s). `deterministic`: bf16 where the device has it, else fp16, without a
+// measurement, since measured rates decide about the bits of results. Devices with their own memory: fp16, likewise.
 PrecisionChoice resolve_precision(const std::string& device, Registry& registry, bool deterministic);
 
 // Replaces Precision::automatic in the settings by the choice, with its reason.

@@ -1,10 +1,12 @@
 #include "engine/language/tokenizer.hpp"
 
+#include <filesystem>
 #include <limits>
 
 #include <fmt/core.h>
 
 #include "engine/contract/file_reader.hpp"
+#include "engine/contract/guard.hpp"
 #include "engine/contract/plugin_body.hpp"
 #include "engine/language/whole_characters.hpp"
 #include "engine/plugin/arguments.hpp"
@@ -15,8 +17,28 @@ namespace harmonics::engine {
 namespace {
 
 constexpr size_t kLongestToken = 1 << 20;  // bytes
+constexpr size_t kMostNeighbours = 64;
 
 const hx_tokenizer_vt& table_of(const Item& item) { return item.table<hx_tokenizer_vt>(); }
+
+// Further files of the folder that a tokenizer is in, mapped until it is made.
+struct Neighbours {
+  std::filesystem::path folder;
+  std::vector<std::shared_ptr<const MappedFile>> files;
+};
+
+hx_status open_neighbour(void* host, const char* name, const void** data, uint64_t* bytes) {
+  return guard([&] {
+    auto& all = *static_cast<Neighbours*>(host);
+    const std::string wanted = name ? name : "";
+    expect_neighbour(wanted);
+    if (all.files.size() == kMostNeighbours)
+      throw Error(ErrorKind::Weights, fmt::format("a tokenizer has at most {} files", kMostNeighbours));
+    all.files.push_back(MappedFile::open((all.folder / wanted).string()));
+    *data = all.files.back()->data();
+    *bytes = all.files.back()->bytes();
+  });
+}
 
 [[noreturn]] void refuse(const Item& item, const std::string& name, const std::string& what) {
   throw Error(ErrorKind::Plugin, fmt::format("'{}': {} {}", name, spoken_name(item), what));
@@ -24,20 +46,32 @@ const hx_tokenizer_vt& table_of(const Item& item) { return item.table<hx_tokeniz
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> Tokenizer::open(const std::string& path, Registry& registry,
+std::shared_ptr<const Tokenizer> Tokenizer::open(const std::string& given, Registry& registry,
                                                  const TokenizerOptions& options, const ModelMetadata& metadata) {
+  const std::string path = model_file(given);
   const auto file = MappedFile::open(path);
+  Neighbours neighbours{std::filesystem::path(path).parent_path(), {}};
   return read_whole(*file, [&] {
-    return read({static_cast<const char*>(file->data()), file->bytes()}, path, registry, options, metadata);
+    return made({static_cast<const char*>(file->data()), file->bytes()}, path, registry, options, metadata,
+                &neighbours);
   });
 }
 
 std::shared_ptr<const Tokenizer> Tokenizer::read(std::string_view bytes, const std::string& name, Registry& registry,
                                                  const TokenizerOptions& options, const ModelMetadata& metadata) {
+  return made(bytes, name, registry, options, metadata, nullptr);
+}
+
+std::shared_ptr<const Tokenizer> Tokenizer::made(std::string_view bytes, const std::string& name, Registry& registry,
+                                                 const TokenizerOptions& options, const ModelMetadata& metadata,
+                                                 void* neighbours) {
   const ItemPtr item = need_reader(HX_TOKENIZER, name, bytes, registry, options.tokenizer);
   const AttributeMap arguments = bind_texts(*item, options.options);
   const AttributeView argument_view(arguments), metadata_view(metadata.values());
-  const hx_tokenizer_source source = {sizeof source, 0, name.c_str(), bytes.data(), bytes.size(), metadata_view.get()};
+  const hx_tokenizer_source source = {sizeof source, 0,
+                                      name.c_str(),  bytes.data(),
+                                      bytes.size(),  metadata_view.get(),
+                                      neighbours,    neighbours ? open_neighbour : nullptr};
   void* object = nullptr;
   const hx_status status = table_of(*item).open(item->self, &source, argument_view.get(), &object);
   if (status != HX_OK) throw plugin_error(*item, status);

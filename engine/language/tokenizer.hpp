@@ -32,8 +32,8 @@ struct EncodeOptions {
 // A vocabulary with its rules. Immutable: used by any threads at once.
 class Tokenizer {
  public:
-  // Throws ErrorKind::NoInput if the file cannot be read, ErrorKind::Weights if no tokenizer reads it or it is
-  // malformed. `metadata`: of the model, for tokenizers that need it.
+  // `path`: of a file or a folder. Throws ErrorKind::NoInput if the file cannot be read, ErrorKind::Weights if no
+  // tokenizer reads it or it is malformed. `metadata`: of the model, for tokenizers that need it.
   static std::shared_ptr<const Tokenizer> open(const std::string& path, Registry& registry,
                                                const TokenizerOptions& options = {},
                                                const ModelMetadata& metadata = {});
@@ -66,6 +66,10 @@ class Tokenizer {
 
  private:
   Tokenizer(ItemPtr item, std::string name, void* object);
+  // `neighbours`: the host of open_beside; null: there is no folder.
+  static std::shared_ptr<const Tokenizer> made(std::string_view bytes, const std::string& name, Registry& registry,
+                                               const TokenizerOptions& options, const ModelMetadata& metadata,
+                                               void* neighbours);
   void describe();
   std::optional<int32_t> special(int64_t id, const char* which) const;
   void expect_ids(const std::vector<int32_t>& ids) const;

@@ -1,6 +1,7 @@
 #include "engine/model/exported.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 
@@ -10,6 +11,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/contract/guard.hpp"
 #include "engine/contract/plugin_body.hpp"
+#include "engine/model/imported.hpp"
 #include "engine/plugin/arguments.hpp"
 
 namespace harmonics::engine {
@@ -45,32 +47,60 @@ ItemPtr exporter_for(const std::string& path, Registry& registry, const std::str
   throw error;
 }
 
-// The exporter's view of a file that is being written.
+// The exporter's view of the files that are being written.
 struct Sink {
-  FileReplacement file;
+  std::string path;
+  FileCalls& calls;
+  std::vector<FileReplacement> files;
+  std::vector<std::string> names;  // of the files, without folders
   uint64_t bytes = 0;
   std::optional<Error> failure;  // of the first write that failed
 };
 
-hx_status append(void* host, const void* data, uint64_t bytes) {
+template <typename Body>
+hx_status into(void* host, const Body& body) {
   return guard([&] {
     auto& sink = *static_cast<Sink*>(host);
     if (sink.failure) throw *sink.failure;
     try {
-      sink.file.append({static_cast<const char*>(data), bytes});
+      body(sink);
     } catch (const Error& e) {
       sink.failure = e;
       throw;
     }
+  });
+}
+
+hx_status append(void* host, const void* data, uint64_t bytes) {
+  return into(host, [&](Sink& sink) {
+    sink.files.back().append({static_cast<const char*>(data), bytes});
     sink.bytes += bytes;
   });
+}
+
+hx_status next_file(void* host, const char* name) {
+  return into(host, [&](Sink& sink) {
+    expect_neighbour(name ? name : "");
+    if (std::find(sink.names.begin(), sink.names.end(), name) != sink.names.end())
+      throw Error(ErrorKind::Plugin, fmt::format("the exporter writes the file '{}' twice", name));
+    sink.files.emplace_back((std::filesystem::path(sink.path).parent_path() / name).string(), sink.calls);
+    sink.names.emplace_back(name);
+  });
+}
+
+// A path that ends with '/' is a folder's.
+void make_folder_of(const std::string& path, FileCalls& calls) {
+  if (!path.ends_with('/')) return;
+  if (const int failed = make_directories(path, calls))
+    throw Error(ErrorKind::Output, fmt::format("cannot create the folder '{}': {}", path, std::strerror(failed)));
 }
 
 }  // namespace
 
 ExportResult export_model(const std::map<std::string, HTensor>& tensors, const AttributeMap& metadata,
-                          const std::string& path, Registry& registry, const ExportOptions& options,
+                          const std::string& to, Registry& registry, const ExportOptions& options,
                           const std::function<void()>& written, FileCalls& calls) {
+  const std::string path = to.ends_with('/') ? to + kFolderFile : model_file(to);
   const ItemPtr item = exporter_for(path, registry, options.exporter);
   const AttributeMap arguments = bind_texts(*item, options.options);
   std::vector<hx_exported_tensor> all;
@@ -79,13 +109,15 @@ ExportResult export_model(const std::map<std::string, HTensor>& tensors, const A
         {sizeof(hx_exported_tensor), 0, name.c_str(), to_c(type_of(tensor)), tensor.bytes(), type_of(tensor).bytes()});
   const AttributeView about(metadata), view(arguments);
   const hx_exported_model model = {sizeof model, static_cast<uint32_t>(all.size()), all.data(), *about.get()};
-  Sink sink{FileReplacement(path, calls), 0, {}};
-  const hx_export_sink c_sink = {sizeof c_sink, 0, path.c_str(), &sink, append};
+  make_folder_of(to, calls);
+  Sink sink{path, calls, {}, {std::filesystem::path(path).filename().string()}, 0, {}};
+  sink.files.emplace_back(path, calls);
+  const hx_export_sink c_sink = {sizeof c_sink, 0, path.c_str(), &sink, append, next_file};
   const hx_status status = item->table<hx_exporter_vt>().write(item->self, &model, view.get(), &c_sink);
   if (sink.failure) throw *sink.failure;
   if (status != HX_OK) throw plugin_error(*item, status);
   if (written) written();
-  sink.file.finish();
+  for (auto file = sink.files.rbegin(); file != sink.files.rend(); ++file) file->finish();  // the first last
   return {item->name, all.size(), sink.bytes};
 }
 

@@ -25,9 +25,10 @@ struct ExportResult {
   uint64_t tensors = 0, bytes = 0;  // bytes of the file
 };
 
-// Writes the tensors and the metadata to `path`, which is replaced as a whole or not at all. `written` is called before
-// that, and may throw. Throws ErrorKind::Usage if no exporter writes files of this name or several do equally well, the
-// exporter's error for what its format cannot hold, ErrorKind::Output if the file cannot be written.
+// Writes the tensors and the metadata to `path`, which is replaced as a whole or not at all; a folder, or a path that
+// ends with '/', gets the files of a folder, config.json last. `written` is called before that, and may throw. Throws
+// ErrorKind::Usage if no exporter writes files of this name or several do equally well, the exporter's error for what
+// its format cannot hold, ErrorKind::Output if the file cannot be written.
 ExportResult export_model(const std::map<std::string, HTensor>& tensors, const AttributeMap& metadata,
                           const std::string& path, Registry& registry, const ExportOptions& options = {},
                           const std::function<void()>& written = {}, FileCalls& calls = FileCalls::system());

@@ -1,6 +1,7 @@
 #include "engine/model/imported.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 
@@ -84,6 +85,12 @@ uint64_t ImportedModel::parameters() const {
   return count;
 }
 
+uint64_t ImportedModel::bytes() const {
+  uint64_t sum = file->bytes();
+  for (const auto& other : others) sum += other->bytes();
+  return sum;
+}
+
 void ImportedModel::expect_whole() const {
   file->expect_whole();
   for (const auto& other : others) other->expect_whole();
@@ -93,36 +100,62 @@ namespace {
 
 constexpr uint32_t kMostTensors = 1 << 20, kMostKeys = 1 << 20, kMostListed = 1 << 24;
 constexpr size_t kMostFiles = 10'000, kLongestName = 1 << 12, kLongestText = 1 << 24;
+constexpr size_t kMostMemories = 1 << 20;
 
-// The files that an importer may read: the source and its neighbours.
+// What an importer's tensors lie in: the source, its neighbours, and memory that the importer fills.
 class Files {
  public:
+  struct Bytes {
+    const void* data = nullptr;
+    uint64_t bytes = 0;
+    std::shared_ptr<const void> keep;
+  };
+
   Files(const std::string& path, std::shared_ptr<const MappedFile> source)
-      : folder_(std::filesystem::path(path).parent_path()), all_{std::move(source)} {}
+      : folder_(std::filesystem::path(path).parent_path()) {
+    add(std::move(source));
+  }
 
   uint32_t open(const std::string& name) {
-    if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos)
-      throw Error(ErrorKind::Weights,
-                  fmt::format("the model's file '{}' is not a name in its folder", printable(name, 80)));
-    if (all_.size() == kMostFiles)
+    expect_neighbour(name);
+    if (mapped_.size() == kMostFiles)
       throw Error(ErrorKind::Weights, fmt::format("a model has at most {} files", kMostFiles));
-    all_.push_back(MappedFile::open((folder_ / name).string()));
+    return add(MappedFile::open((folder_ / name).string()));
+  }
+  uint32_t allocate(uint64_t bytes, void*& data) {
+    if (all_.size() - mapped_.size() == kMostMemories)
+      throw Error(ErrorKind::Weights, fmt::format("a model has at most {} computed tensors", kMostMemories));
+    const auto storage = std::make_shared<Storage>(bytes);
+    data = storage->data();
+    all_.push_back({storage->data(), bytes, storage});
     return static_cast<uint32_t>(all_.size() - 1);
   }
-  const std::vector<std::shared_ptr<const MappedFile>>& all() const { return all_; }
+  const std::vector<Bytes>& all() const { return all_; }
+  const std::vector<std::shared_ptr<const MappedFile>>& mapped() const { return mapped_; }
 
  private:
+  uint32_t add(std::shared_ptr<const MappedFile> file) {
+    all_.push_back({file->data(), file->bytes(), file});
+    mapped_.push_back(std::move(file));
+    return static_cast<uint32_t>(all_.size() - 1);
+  }
+
   std::filesystem::path folder_;
-  std::vector<std::shared_ptr<const MappedFile>> all_;
+  std::vector<Bytes> all_;
+  std::vector<std::shared_ptr<const MappedFile>> mapped_;
 };
 
 hx_status open_beside(void* host, const char* name, uint32_t* index, const void** data, uint64_t* bytes) {
   return guard([&] {
     auto& files = *static_cast<Files*>(host);
     *index = files.open(name ? name : "");
-    *data = files.all()[*index]->data();
-    *bytes = files.all()[*index]->bytes();
+    *data = files.all()[*index].data;
+    *bytes = files.all()[*index].bytes;
   });
+}
+
+hx_status open_memory(void* host, uint64_t bytes, uint32_t* index, void** data) {
+  return guard([&] { *index = static_cast<Files*>(host)->allocate(bytes, *data); });
 }
 
 // The description, released by its importer.
@@ -158,7 +191,8 @@ class Reading {
     return AttributeMap(&from);
   }
 
-  std::map<std::string, HTensor> tensors(const hx_imported_model& model) const {
+  std::map<std::string, HTensor> tensors(const hx_imported_model& model,
+                                         std::map<std::string, std::string>& origins) const {
     if (model.n_tensors > kMostTensors)
       refuse(fmt::format("gives {} tensors; the limit is {}", model.n_tensors, kMostTensors));
     if (model.n_tensors && !model.tensors) refuse("gives no table of tensors");
@@ -166,17 +200,23 @@ class Reading {
     const char* at = reinterpret_cast<const char*>(model.tensors);
     for (uint32_t i = 0; i < model.n_tensors; ++i) {
       const auto& tensor = *reinterpret_cast<const hx_imported_tensor*>(at);
-      if (tensor.struct_size < sizeof tensor || tensor.struct_size % alignof(hx_imported_tensor) != 0)
+      if (tensor.struct_size < kFirstSize || tensor.struct_size % alignof(hx_imported_tensor) != 0)
         refuse(fmt::format("gives a size of {} bytes for the entry of tensor {}", tensor.struct_size, i));
       expect_name(tensor.name, fmt::format("the name of tensor {}", i));
       if (!all.emplace(tensor.name, view(tensor)).second)
         refuse(fmt::format("gives two tensors the name {}", shown_name(tensor.name)));
+      if (tensor.struct_size > kFirstSize && tensor.origin) {
+        expect_name(tensor.origin, fmt::format("the origin of tensor {}", i));
+        origins.emplace(tensor.name, tensor.origin);
+      }
       at += tensor.struct_size;
     }
     return all;
   }
 
  private:
+  static constexpr uint32_t kFirstSize = offsetof(hx_imported_tensor, origin);
+
   [[noreturn]] void refuse(const std::string& what) const {
     throw Error(ErrorKind::Plugin, fmt::format("'{}': {} {}", path_, spoken_name(*item_), what));
   }
@@ -223,23 +263,23 @@ class Reading {
     }
     if (tensor.file >= files_.all().size())
       refuse(fmt::format("places tensor {} in file {}; it has opened {}", name, tensor.file, files_.all().size()));
-    const auto& file = files_.all()[tensor.file];
+    const Files::Bytes& file = files_.all()[tensor.file];
     const auto end = checked_sum<uint64_t>(tensor.offset, tensor.bytes);
-    if (!end || *end > file->bytes())
+    if (!end || *end > file.bytes)
       throw Error(ErrorKind::Weights,
                   fmt::format("'{}': {} places tensor {} at bytes {} .. {}+{} of a file of {} bytes", path_,
-                              spoken_name(*item_), name, tensor.offset, tensor.offset, tensor.bytes, file->bytes()))
+                              spoken_name(*item_), name, tensor.offset, tensor.offset, tensor.bytes, file.bytes))
           .note("the file is truncated or damaged: copy it again");
     if (tensor.bytes != type.bytes())
       refuse(fmt::format("gives tensor {} {} bytes; {} takes {}", name, tensor.bytes, type.str(), type.bytes()));
-    const auto* at = static_cast<const unsigned char*>(file->data()) + tensor.offset;
+    const auto* at = static_cast<const unsigned char*>(file.data) + tensor.offset;
     if (type.dtype == DType::Bool && std::any_of(at, at + tensor.bytes, [](unsigned char b) { return b > 1; }))
       throw Error(ErrorKind::Weights,
                   fmt::format("'{}': tensor {} is bool and has other bytes than 0 and 1", path_, name));
-    return typed(type, at, file);
+    return typed(type, at, file.keep);
   }
 
-  static HTensor typed(const TensorType& type, const unsigned char* at, const std::shared_ptr<const MappedFile>& file) {
+  static HTensor typed(const TensorType& type, const unsigned char* at, const std::shared_ptr<const void>& file) {
     const size_t bytes = type.bytes();
     // Blocks begin with a 16-bit scale.
     const ElementType& element = element_type(type.dtype);
@@ -259,8 +299,9 @@ class Reading {
 std::string_view text_of(const MappedFile& file) { return {static_cast<const char*>(file.data()), file.bytes()}; }
 
 ImportedModel read(const std::string& path, const ItemPtr& item, const ImportOptions& options, Files& files) {
-  const auto file = files.all().front();  // the importer may add files
-  const hx_import_source source = {sizeof source, 0, path.c_str(), file->data(), file->bytes(), &files, open_beside};
+  const auto file = files.mapped().front();  // the importer may add files
+  const hx_import_source source = {sizeof source, 0,      path.c_str(), file->data(),
+                                   file->bytes(), &files, open_beside,  open_memory};
   const Description description(item, source, bind_texts(*item, options.options));
   const hx_imported_model& model = description.model();
   if (model.struct_size < sizeof model)
@@ -271,17 +312,36 @@ ImportedModel read(const std::string& path, const ItemPtr& item, const ImportOpt
   result.path = path;
   result.importer = item;
   result.metadata = ModelMetadata(path, reading.metadata(model.metadata));
-  result.tensors = reading.tensors(model);
+  result.tensors = reading.tensors(model, result.origins);
   result.file = file;
-  result.others.assign(files.all().begin() + 1, files.all().end());
+  result.others.assign(files.mapped().begin() + 1, files.mapped().end());
   return result;
 }
 
 }  // namespace
 
-ImportedModel import_model(const std::string& path, Registry& registry, const ImportOptions& options) {
+void expect_neighbour(const std::string& name) {
+  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos)
+    throw Error(ErrorKind::Weights,
+                fmt::format("the model's file '{}' is not a name in its folder", printable(name, 80)));
+}
+
+std::string model_file(const std::string& path) {
+  std::error_code failed;
+  if (!std::filesystem::is_directory(path, failed)) return path;
+  return (std::filesystem::path(path) / kFolderFile).string();
+}
+
+std::string model_name(const std::string& file) {
+  const std::filesystem::path path(file);
+  if (path.filename() != kFolderFile) return path.stem().string();
+  return std::filesystem::absolute(path).lexically_normal().parent_path().filename().string();
+}
+
+ImportedModel import_model(const std::string& given, Registry& registry, const ImportOptions& options) {
+  const std::string path = model_file(given);
   Files files(path, MappedFile::open(path));
-  const auto file = files.all().front();
+  const auto file = files.mapped().front();
   return read_whole(*file, [&] {
     const ItemPtr item = need_reader(HX_IMPORTER, path, text_of(*file), registry, options.importer);
     return read(path, item, options, files);
@@ -290,6 +350,14 @@ ImportedModel import_model(const std::string& path, Registry& registry, const Im
 
 bool is_importable(const std::string& path, std::string_view bytes, Registry& registry) {
   return find_reader(HX_IMPORTER, path, bytes, registry) != nullptr;
+}
+
+bool is_model(const std::string& path, Registry& registry) {
+  const std::string file = model_file(path);
+  std::error_code failed;
+  if (path.ends_with(".hmx") || !std::filesystem::is_regular_file(file, failed)) return false;
+  const auto mapped = MappedFile::open(file);
+  return is_importable(file, text_of(*mapped), registry);
 }
 
 }  // namespace harmonics::engine

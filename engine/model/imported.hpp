@@ -53,6 +53,7 @@ struct ImportedModel {
   // By the names of GGUF: "blk.0.attn_q.weight". Views into the files, which they keep mapped; unaligned tensors are
   // copies.
   std::map<std::string, HTensor> tensors;
+  std::map<std::string, std::string> origins;  // names in the file, of tensors that have others there
 
   std::string architecture() const { return metadata.text("general.architecture"); }
   const HTensor* find(const std::string& name) const;  // null: there is none
@@ -61,6 +62,7 @@ struct ImportedModel {
   // The same for a tensor that must have this type.
   const HTensor& tensor(const std::string& name, const TensorType& type) const;
   uint64_t parameters() const;  // elements of all tensors
+  uint64_t bytes() const;       // of all files
   // Throws ErrorKind::InputOutput if a part of a file that was read is gone. Call it after the weights were read.
   void expect_whole() const;
 };
@@ -70,10 +72,21 @@ struct ImportOptions {
   std::vector<std::pair<std::string, std::string>> options;  // of the importer: name, text
 };
 
-// Throws ErrorKind::NoInput if the file cannot be read, ErrorKind::Weights if no importer reads it, it is malformed, or
-// a tensor lies outside it, and ErrorKind::Plugin if the importer describes what cannot be (a name twice).
+// The file to import a model from: that of a folder is its config.json, as of Hugging Face.
+inline constexpr const char* kFolderFile = "config.json";
+std::string model_file(const std::string& path);
+// What to call the model of this file: its name without the ending, or that of its folder.
+std::string model_name(const std::string& file);
+// Throws ErrorKind::Weights if a further file of a model is not named by a name in its folder.
+void expect_neighbour(const std::string& name);
+
+// `path`: of a file or a folder. Throws ErrorKind::NoInput if the file cannot be read, ErrorKind::Weights if no
+// importer reads it, it is malformed, or a tensor lies outside it, and ErrorKind::Plugin if the importer describes what
+// cannot be (a name twice).
 ImportedModel import_model(const std::string& path, Registry& registry, const ImportOptions& options = {});
 // Returns whether the bytes of a file are a model that an importer reads.
 bool is_importable(const std::string& path, std::string_view bytes, Registry& registry);
+// Returns whether an importer reads the file or the folder: a model, and no flow. Files named .hmx are flows.
+bool is_model(const std::string& path, Registry& registry);
 
 }  // namespace harmonics::engine

@@ -1,5 +1,6 @@
 #include "engine/model/quantize.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -9,6 +10,7 @@
 
 #include <harmonics/element_conversion.hpp>
 #include <harmonics/element_type.hpp>
+#include <harmonics/element_weighted.hpp>
 
 #include "engine/base/file.hpp"
 #include "formats/gguf.hpp"
@@ -20,27 +22,7 @@ namespace {
 constexpr int64_t kChunk = int64_t{1} << 22;  // elements that are converted between two writes
 constexpr int64_t kPart = int64_t{1} << 14;   // elements of one part
 
-struct TypeRow {
-  DType dtype;
-  int64_t file_type;  // general.file_type of a file that is mostly of this type
-};
-constexpr TypeRow kTypes[] = {{DType::F32, 0},    {DType::F16, 1},     {DType::BF16, 32}, {DType::Q8_0, 7},
-                              {DType::Q6_K, 18},  {DType::Q5_K, 16},   {DType::Q5_1, 9},  {DType::Q5_0, 8},
-                              {DType::Q4_K, 14},  {DType::Q4_1, 3},    {DType::Q4_0, 2},  {DType::IQ4_NL, 25},
-                              {DType::MXFP4, 38}, {DType::IQ4_XS, 30}, {DType::Q3_K, 11}, {DType::Q2_K, 10}};
-
 bool is_split_key(std::string_view key) { return key.substr(0, 6) == "split."; }
-
-// Norms and biases are few, and routers and positions are sensitive.
-bool is_matrix(const GgufTensor& tensor) {
-  constexpr std::string_view kEnd = ".weight";
-  const std::string_view name = tensor.name;
-  if (tensor.shape.size() < 2 || name.size() < kEnd.size() || name.substr(name.size() - kEnd.size()) != kEnd)
-    return false;
-  for (const std::string_view kept : {"norm", "ffn_gate_inp", "position_embd", "token_types"})
-    if (name.find(kept) != std::string_view::npos) return false;
-  return true;
-}
 
 // Tensors of one file, with the bytes that they lie in.
 struct Part {
@@ -72,8 +54,10 @@ struct Planned {
   const GgufTensor* tensor;
   const char* bytes;
   const GgufType* type;  // in the new file
+  DType dtype;           // likewise, of a tensor that is converted
   uint64_t offset;       // in its data
   bool converted;
+  std::vector<std::vector<float>> importance;  // by matrix: of its columns; none: all alike
 };
 
 class Writing {
@@ -81,9 +65,17 @@ class Writing {
   Writing(std::vector<Part> parts, const std::string& from, const QuantizeOptions& options)
       : parts_(std::move(parts)), from_(from), options_(options) {
     metadata();
+    std::vector<const GgufTensor*> tensors;
     for (const Part& part : parts_)
-      for (const GgufTensor& tensor : part.contents.tensors) plan(part, tensor);
+      for (const GgufTensor& tensor : part.contents.tensors) tensors.push_back(&tensor);
+    const auto types = mixed_types(options_.mix, MixedModel::of(parts_[0].contents), tensors, options_.overrides,
+                                   options_.importance != nullptr);
+    size_t i = 0;
+    for (const Part& part : parts_)
+      for (const GgufTensor& tensor : part.contents.tensors) plan(part, tensor, types[i++]);
   }
+
+  const QuantizeResult& planned() const { return result_; }
 
   QuantizeResult write(const std::string& to, Executor& executor, const std::function<void(double)>& progress) {
     const std::string header = writer_.header();
@@ -124,44 +116,65 @@ class Writing {
   }
 
   void metadata() {
-    int64_t file_type = 0;
-    for (const TypeRow& row : kTypes)
-      if (row.dtype == options_.dtype) file_type = row.file_type;
     for (const GgufMetadata& entry : parts_[0].contents.metadata)
       if (!is_split_key(entry.key) && entry.key != "general.file_type" && entry.key != "general.quantization_version")
         writer_.copy(entry);
-    writer_.set("general.file_type", GgufKind::U32, file_type);
+    writer_.set("general.file_type", GgufKind::U32, options_.mix.file_type);
     writer_.set("general.quantization_version", GgufKind::U32, int64_t{2});
   }
 
-  void plan(const Part& part, const GgufTensor& tensor) {
-    const GgufType* wanted = find_gguf_type(options_.dtype);
-    const auto dtype = dtype_of(*tensor.type);
-    bool converted = is_matrix(tensor) && tensor.type != wanted;
-    if (converted && tensor.shape.back() % wanted->block != 0) {
-      result_.unfit.emplace_back(tensor.name);
-      converted = false;
-    }
-    if (converted && (!dtype || !find_conversion_of(*dtype)))
-      throw Error(ErrorKind::Weights, fmt::format("'{}': the tensor '{}' is in the type {}, which cannot be converted",
-                                                  from_, tensor.name, tensor.type->name));
-    if (converted && is_stored(*dtype) && !options_.requantize)
-      throw Error(ErrorKind::Weights, fmt::format("'{}': the tensor '{}' is quantized already, to {}", from_,
-                                                  tensor.name, tensor.type->name))
-          .note("give a file in f32, f16 or bf16; --requantize converts anyway, and the errors add up");
-    const GgufType& type = converted ? *wanted : *tensor.type;
+  void plan(const Part& part, const GgufTensor& tensor, const std::optional<MixedType>& mixed) {
+    const GgufType* wanted = mixed ? find_gguf_type(mixed->dtype) : tensor.type;
+    const bool converted = tensor.type != wanted;
+    if (converted) expect_convertible(tensor);
     const auto* bytes = static_cast<const char*>(part.file->data()) + tensor.offset;
-    const uint64_t offset = writer_.add(tensor.name, type, tensor.shape);
-    planned_.push_back({&tensor, bytes, &type, offset, converted});
-    const uint64_t size = static_cast<uint64_t>(elements_of(tensor)) / type.block * type.block_bytes;
+    const uint64_t offset = writer_.add(tensor.name, *wanted, tensor.shape);
+    Planned p{&tensor, bytes, wanted, converted ? mixed->dtype : DType::F32, offset, converted, {}};
+    if (converted && options_.importance && has_weighted_encoder(p.dtype)) p.importance = importance_of(tensor);
+    const int64_t elements = elements_of(tensor);
+    const uint64_t size = static_cast<uint64_t>(elements) / wanted->block * wanted->block_bytes;
     end_ = offset + size;
-    ++result_.tensors;
+    result_.tensors.push_back({std::string(tensor.name), tensor.shape, tensor.type->name, wanted->name, tensor.bytes,
+                               size, converted && mixed->fallback, !p.importance.empty()});
     result_.converted += converted;
     result_.bytes_before += tensor.bytes;
     result_.bytes_after += size;
+    result_.elements += static_cast<double>(elements);
+    planned_.push_back(std::move(p));
   }
 
-  static bool find_conversion_of(DType dtype) { return detail::find_conversion(dtype) != nullptr; }
+  void expect_convertible(const GgufTensor& tensor) const {
+    const auto dtype = dtype_of(*tensor.type);
+    if (!dtype || !detail::find_conversion(*dtype))
+      throw Error(ErrorKind::Weights, fmt::format("'{}': the tensor '{}' is in the type {}, which cannot be converted",
+                                                  from_, tensor.name, tensor.type->name));
+    if (is_stored(*dtype) && !options_.requantize)
+      throw Error(ErrorKind::Weights, fmt::format("'{}': the tensor '{}' is quantized already, to {}", from_,
+                                                  tensor.name, tensor.type->name))
+          .note("give a file in f32, f16 or bf16; --requantize converts anyway, and the errors add up");
+  }
+
+  std::vector<std::vector<float>> importance_of(const GgufTensor& tensor) const {
+    const auto at = options_.importance->tensors.find(std::string(tensor.name));
+    if (at == options_.importance->tensors.end()) return {};
+    const ColumnImportance& found = at->second;
+    const auto columns = static_cast<int64_t>(tensor.shape.back());
+    const int64_t matrices = tensor.shape.size() > 2 ? static_cast<int64_t>(tensor.shape.front()) : 1;
+    const int64_t listed = found.columns * found.matrices();
+    if (listed != columns && listed != columns * matrices)
+      throw Error(ErrorKind::Weights,
+                  fmt::format("'{}': the tensor '{}' has {} matrices of {} columns, and its importance {} of {}", from_,
+                              tensor.name, matrices, columns, found.matrices(), found.columns))
+          .note("the importance was gathered from another model");
+    std::vector<std::vector<float>> all;
+    for (int64_t i = 0; i < found.matrices(); ++i) {
+      const std::vector<float> weights = found.weights(i);
+      // The binary form lists the columns of all matrices of a stack as those of one.
+      for (int64_t first = 0; first < found.columns; first += columns)
+        all.emplace_back(weights.begin() + first, weights.begin() + first + columns);
+    }
+    return all;
+  }
 
   static std::string_view plain(const Planned& p, int64_t first, int64_t count) {
     const GgufType& type = *p.type;
@@ -171,20 +184,40 @@ class Writing {
   }
 
   struct Chunk {
+    const Planned* planned;
     const char* from;
     char* to;
-    DType source, target;
-    int64_t count;
+    DType source;
+    int64_t first, count;      // of the tensor's elements
     double *errors, *weights;  // by part
   };
+
+  // The importance of `count` elements from `first` on.
+  static std::vector<float> importance_at(const Planned& p, int64_t first, int64_t count) {
+    const auto columns = static_cast<int64_t>(p.tensor->shape.back());
+    const int64_t matrix = elements_of(*p.tensor) / static_cast<int64_t>(p.importance.size());
+    std::vector<float> all(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count;) {
+      const int64_t column = (first + i) % columns, run = std::min(columns - column, count - i);
+      const float* row = p.importance[static_cast<size_t>((first + i) / matrix)].data();
+      std::copy_n(row + column, run, all.data() + i);
+      i += run;
+    }
+    return all;
+  }
+
   static void convert_part(const void* context, uint32_t part) {
     const auto& chunk = *static_cast<const Chunk*>(context);
+    const Planned& p = *chunk.planned;
     const int64_t begin = part * kPart, count = std::min(kPart, chunk.count - begin);
     std::vector<float> plain(static_cast<size_t>(count)), back(static_cast<size_t>(count));
-    char* to = chunk.to + run_bytes(chunk.target, begin);
+    char* to = chunk.to + run_bytes(p.dtype, begin);
     decode_elements(chunk.source, chunk.from + run_bytes(chunk.source, begin), plain.data(), count);
-    encode_elements(chunk.target, plain.data(), to, count);
-    decode_elements(chunk.target, to, back.data(), count);
+    if (p.importance.empty())
+      encode_elements(p.dtype, plain.data(), to, count);
+    else
+      encode_weighted(p.dtype, plain.data(), importance_at(p, chunk.first + begin, count).data(), to, count);
+    decode_elements(p.dtype, to, back.data(), count);
     double error = 0, weight = 0;
     for (size_t i = 0; i < plain.size(); ++i) {
       const double difference = static_cast<double>(back[i]) - plain[i];
@@ -197,11 +230,11 @@ class Writing {
 
   std::string_view convert(const Planned& p, int64_t first, int64_t count, Executor& executor, std::string& piece) {
     const DType source = *dtype_of(*p.tensor->type);
-    piece.resize(run_bytes(options_.dtype, count));
+    piece.resize(run_bytes(p.dtype, count));
     const auto parts = static_cast<uint32_t>((count + kPart - 1) / kPart);
     std::vector<double> errors(parts), weights(parts);
     const Chunk chunk{
-        p.bytes + run_bytes(source, first), piece.data(), source, options_.dtype, count, errors.data(), weights.data()};
+        &p, p.bytes + run_bytes(source, first), piece.data(), source, first, count, errors.data(), weights.data()};
     executor.run(parts, convert_part, &chunk);
     for (uint32_t i = 0; i < parts; ++i) error_ += errors[i], weights_ += weights[i];
     return piece;
@@ -222,10 +255,17 @@ class Writing {
 const std::vector<std::string>& quantized_types() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
-    for (const TypeRow& row : kTypes) all.emplace_back(element_type(row.dtype).name);
+    for (const TypeMix& mix : type_mixes()) {
+      const std::string name(element_type(mix.base).name);
+      if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
+    }
     return all;
   }();
   return names;
+}
+
+QuantizeResult plan_quantization(const std::string& from, const QuantizeOptions& options) {
+  return Writing(open_parts(from), from, options).planned();
 }
 
 QuantizeResult quantize_gguf(const std::string& from, const std::string& to, const QuantizeOptions& options,

@@ -9,29 +9,48 @@
 #include <harmonics/tensor.hpp>
 
 #include "engine/execution/executable.hpp"
+#include "engine/model/importance.hpp"
+#include "engine/model/type_mix.hpp"
 
 namespace harmonics::engine {
 
 struct QuantizeOptions {
-  DType dtype = DType::Q8_0;
-  bool requantize = false;  // also matrices that are quantized already, whose errors add up
+  TypeMix mix = type_mix_named("q8_0");
+  TypeOverrides overrides;
+  const ImportanceMatrix* importance = nullptr;  // null: all columns matter alike
+  bool requantize = false;                       // also matrices that are quantized already, whose errors add up
+};
+
+// What happens to a tensor.
+struct QuantizedTensor {
+  std::string name;
+  std::vector<uint64_t> shape;  // row-major
+  std::string_view from, to;    // types, as the format names them
+  uint64_t bytes_before = 0, bytes_after = 0;
+  bool fallback = false;    // its rows are no whole blocks of the mix's type
+  bool importance = false;  // its errors are weighed by column
 };
 
 struct QuantizeResult {
-  uint64_t tensors = 0, converted = 0;
+  std::vector<QuantizedTensor> tensors;  // in the order of the file
+  uint64_t converted = 0;
   uint64_t bytes_before = 0, bytes_after = 0;  // of the tensors
-  std::vector<std::string> unfit;              // matrices left as they are: their rows are not whole blocks
+  double elements = 0;                         // of all tensors
   double relative_error = 0;  // root of the mean square of what the conversion changes, over that of the weights
+  double bits_per_weight() const { return elements > 0 ? static_cast<double>(bytes_after) * 8 / elements : 0; }
 };
 
-// The types that a file may be quantized to.
+// The types that matrices of a model may be converted to when it is opened.
 const std::vector<std::string>& quantized_types();
 
-// Reads the GGUF file `from`, in all its parts, and writes `to` with the same metadata, vocabulary included. Converts
-// weights of two and more axes, but for norms, positions and routers. `progress` gets the share that is done. The
-// result does not depend on the executor's threads; memory is needed for one chunk of a tensor. Throws
-// ErrorKind::Weights for malformed files and for quantized matrices without `requantize`, ErrorKind::Usage if both
-// paths are one file, ErrorKind::Output if `to` cannot be written; then no part of it remains.
+// What quantize_gguf() would write, without errors of weights. Throws as it does.
+QuantizeResult plan_quantization(const std::string& from, const QuantizeOptions& options);
+
+// Reads the GGUF file `from`, in all its parts, and writes `to` with the same metadata, vocabulary included, and the
+// types of the mix. `progress` gets the share that is done. The result does not depend on the executor's threads;
+// memory is needed for one chunk of a tensor. Throws ErrorKind::Weights for malformed files, for quantized matrices
+// without `requantize` and for importance of other shapes, ErrorKind::Usage if both paths are one file,
+// ErrorKind::Output if `to` cannot be written; then no part of it remains.
 QuantizeResult quantize_gguf(const std::string& from, const std::string& to, const QuantizeOptions& options,
                              Executor& executor, const std::function<void(double)>& progress = {});
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,14 +23,24 @@ struct PrecisionRule {
   int64_t least_side = 0;
 };
 
-// The first rule that applies decides; without one a product does not round.
+struct ProductDecision {
+  Rounding rounding = Rounding::none;
+  std::string activation_type = {};  // as PrecisionRule::activation_type
+};
+
+// The policy decides, or else the first rule that applies; without one a product does not round.
 struct PrecisionRecipe {
   std::string name;
   std::vector<PrecisionRule> rules;
+  // May be empty. Asked for every product; throws for a decision that the product or the device cannot follow.
+  std::function<std::optional<ProductDecision>(const Program&, const Node&)> policy = {};
 };
 
 // Whether the node multiplies matrices: `dot`, or a call whose body does.
 bool multiplies(const Program& program, const Node& node);
+// Whether rows of its x can be quantised to blocks of the stored type: `linear` in the forward pass, rows of whole
+// blocks.
+bool can_quantise_rows(const Program& program, const Node& node, const std::string& type);
 
 // Gives each product the rounding that the recipe says (NodeScope::rounding), and `linear` its activation_type where
 // the depth is made of whole blocks. Bodies and fused calls inherit the rounding of the call. After dce, before every

@@ -53,14 +53,6 @@ bool applies(const PrecisionRule& rule, const Program& program, const Node& node
   return rule.least_side == 0 || least_side(program, node) >= rule.least_side;
 }
 
-bool can_quantise(const Program& program, const Node& node, const std::string& type) {
-  const FunctionalPtr f = called_by(node);
-  if (!f || !f->signature.attribute("activation_type") || node.attributes.has("activation_type")) return false;
-  const TensorType& x = program.type(node.inputs[0]);
-  return is_float(x.dtype) && x.dtype != DType::F64 && is_forward(program, node) &&
-         x.shape.back() % element_type(dtype_named(type)).block == 0;
-}
-
 }  // namespace
 
 bool multiplies(const Program& program, const Node& node) {
@@ -74,23 +66,42 @@ bool multiplies(const Program& program, const Node& node) {
   return std::any_of(body->nodes.begin(), body->nodes.end(), [&](const Node& n) { return multiplies(*body, n); });
 }
 
+bool can_quantise_rows(const Program& program, const Node& node, const std::string& type) {
+  const FunctionalPtr f = called_by(node);
+  if (!f || !f->signature.attribute("activation_type") || node.attributes.has("activation_type")) return false;
+  const TensorType& x = program.type(node.inputs[0]);
+  return is_float(x.dtype) && x.dtype != DType::F64 && is_forward(program, node) &&
+         x.shape.back() % element_type(dtype_named(type)).block == 0;
+}
+
+namespace {
+
+std::optional<ProductDecision> decision(const Program& program, const Node& node, const PrecisionRecipe& recipe) {
+  if (recipe.policy)
+    if (auto decided = recipe.policy(program, node)) return decided;
+  for (const PrecisionRule& rule : recipe.rules)
+    if (applies(rule, program, node)) return ProductDecision{rule.rounding, rule.activation_type};
+  return std::nullopt;
+}
+
+}  // namespace
+
 Program set_precision(const Program& program, const PrecisionRecipe& recipe) {
-  if (recipe.rules.empty()) return program;
+  if (recipe.rules.empty() && !recipe.policy) return program;
   Program now = program;
   bool any = false;
   for (Node& node : now.nodes) {
     if (!multiplies(now, node)) continue;
-    const auto rule = std::find_if(recipe.rules.begin(), recipe.rules.end(),
-                                   [&](const PrecisionRule& r) { return applies(r, now, node); });
-    if (rule == recipe.rules.end()) continue;
-    if (now.scope_of(node).rounding != rule->rounding) {
+    const auto decided = decision(now, node, recipe);
+    if (!decided) continue;
+    if (now.scope_of(node).rounding != decided->rounding) {
       NodeScope scope = now.scope_of(node);
-      scope.rounding = rule->rounding;
+      scope.rounding = decided->rounding;
       node.scope = now.scope_index(scope);
       any = true;
     }
-    if (!rule->activation_type.empty() && can_quantise(now, node, rule->activation_type)) {
-      node.attributes.set("activation_type", rule->activation_type);
+    if (!decided->activation_type.empty() && can_quantise_rows(now, node, decided->activation_type)) {
+      node.attributes.set("activation_type", decided->activation_type);
       any = true;
     }
   }

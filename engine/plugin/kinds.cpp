@@ -8,6 +8,7 @@
 #include <harmonics/functional_abi.h>
 #include <harmonics/importer_abi.h>
 #include <harmonics/metric_abi.h>
+#include <harmonics/policy_abi.h>
 #include <harmonics/training_abi.h>
 
 namespace harmonics::engine {
@@ -74,6 +75,7 @@ constexpr KindRow kRows[] = {
      HX_EXPORTER_EXTENSION},
     {HX_TOKENIZER, "tokenizer", "tokenizers", "tokenizers", missing_of_tokenizer, destroy_with<hx_tokenizer_vt>,
      HX_TOKENIZER_EXTENSION},
+    {HX_POLICY, "policy", "policies", "policies", HM_MISSING(hx_policy_vt, decide), HX_POLICY_EXTENSION},
 };
 
 }  // namespace

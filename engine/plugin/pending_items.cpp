@@ -93,7 +93,7 @@ void check_shape(const Item& item) {
     if (!item.arguments.empty())
       refuse(item, "an implementation has no arguments of its own; it has those of the call");
   }
-  if (item.kind == HX_OPTIMIZER || item.kind == HX_SCHEDULE)
+  if (item.kind == HX_OPTIMIZER || item.kind == HX_SCHEDULE || item.kind == HX_POLICY)
     for (const ArgumentSpec& a : item.arguments)
       if ((a.type != HX_ARG_INT && a.type != HX_ARG_FLOAT && a.type != HX_ARG_BOOL) || a.default_text.empty())
         refuse(item, "argument '" + a.name + "' is not a number or flag with a default");

@@ -8,7 +8,7 @@
 
 #include "engine/tensor/attributes.hpp"
 #include "engine/tensor/type.hpp"
-#include "engine/training/named_settings.hpp"
+#include "engine/plugin/named_settings.hpp"
 
 namespace harmonics::engine {
 

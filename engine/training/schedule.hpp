@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/training/named_settings.hpp"
+#include "engine/plugin/named_settings.hpp"
 
 namespace harmonics::engine {
 

@@ -33,6 +33,35 @@ const std::vector<specs::Spec>& builtin() {
   return kSpecs;
 }
 
+// "X" of "X[0]", the first of the matrices that stand for the tensor X; "" for other names.
+std::string stack_of(const std::string& name) {
+  return name.ends_with("[0]") ? name.substr(0, name.size() - 3) : std::string();
+}
+
+// Types of the tensors; of several that stand for one, that one's.
+TensorTypes types_of(const ImportedModel& imported) {
+  TensorTypes types;
+  std::map<std::string, int64_t> stacks;
+  for (const auto& [name, tensor] : imported.tensors)
+    if (const std::string stack = stack_of(name); !stack.empty()) stacks[stack] = 0;
+  for (const auto& [name, tensor] : imported.tensors) {
+    const size_t open = name.rfind('[');
+    const auto stack = open == std::string::npos ? stacks.end() : stacks.find(name.substr(0, open));
+    if (stack == stacks.end())
+      types.emplace(name, type_of(tensor));
+    else
+      ++stack->second;
+  }
+  for (const auto& [stack, count] : stacks) {
+    const TensorType first = type_of(imported.tensor(expert_name(stack, 0)));
+    std::vector<int64_t> shape = first.shape.vector();
+    shape.insert(shape.begin(), count);
+    for (int64_t e = 0; e < count; ++e) imported.tensor(expert_name(stack, e), first);  // are there, and alike
+    types.emplace(stack, TensorType{first.dtype, Shape(shape)});
+  }
+  return types;
+}
+
 // One of the matrices [n, k] that lie behind each other in `all`.
 HTensor expert_of(const HTensor& all, int64_t number) {
   const TensorType type{all.dtype(), all.shape().from(1)};
@@ -62,13 +91,20 @@ specs::Spec builtin_spec(const std::string& architecture, const std::string& mod
 }
 
 std::shared_ptr<ResolvedSpec> resolve_spec(const ImportedModel& imported, const ModelOptions& options) {
-  TensorTypes types;
-  for (const auto& [name, tensor] : imported.tensors) types.emplace(name, type_of(tensor));
-  auto resolved = std::make_shared<ResolvedSpec>(
-      options.spec ? *options.spec : builtin_spec(imported.architecture(), imported.path), imported.metadata,
-      std::move(types), options.set, imported.path);
-  resolved->check_entries(options.cache);
-  return resolved;
+  const specs::Spec spec = options.spec ? *options.spec : builtin_spec(imported.architecture(), imported.path);
+  TensorTypes types = imported.tensors.empty() ? planned_tensors(spec, imported.metadata, options.set, imported.path)
+                                               : types_of(imported);
+  try {
+    auto resolved =
+        std::make_shared<ResolvedSpec>(spec, imported.metadata, std::move(types), options.set, imported.path);
+    resolved->check_entries(options.cache);
+    return resolved;
+  } catch (Error& e) {
+    for (const auto& [name, origin] : imported.origins)
+      if (std::string_view(e.what()).find("'" + name + "'") != std::string_view::npos)
+        e.note(fmt::format("'{}' is '{}' in its file", name, origin));
+    throw;
+  }
 }
 
 Model model_of(const ImportedModel& imported, const ModelOptions& options) {
@@ -83,11 +119,12 @@ Model model_of(const ImportedModel& imported, const ModelOptions& options) {
   };
   for (const auto& [key, weight] : resolved->weights()) {
     if (weight.parameter.empty() || model.parameters->find(weight.parameter)) continue;
-    const HTensor& tensor = imported.tensor(weight.source);
-    if (weight.experts == 0) adopt(weight.parameter, tensor);
+    if (weight.experts == 0) adopt(weight.parameter, imported.tensor(weight.source));
     for (int64_t e = 0; e < weight.experts; ++e) {
       const std::string name = expert_name(weight.parameter, e);
-      if (!model.parameters->find(name)) adopt(name, expert_of(tensor, e));
+      if (model.parameters->find(name)) continue;
+      const HTensor* alone = imported.find(expert_name(weight.source, e));
+      adopt(name, alone ? *alone : expert_of(imported.tensor(weight.source), e));
     }
   }
   std::vector<Adapter> adapters;

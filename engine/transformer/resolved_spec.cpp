@@ -83,6 +83,29 @@ ResolvedSpec::ResolvedSpec(specs::Spec spec, const ModelMetadata& metadata, Tens
   expect_no_others();
 }
 
+TensorTypes planned_tensors(const specs::Spec& spec, const ModelMetadata& metadata, const SpecOverrides& overrides,
+                            const std::string& model) {
+  const AttributeValue* said = metadata.values().find("huggingface.tied_embeddings");
+  const auto* tied = said ? std::get_if<bool>(said) : nullptr;
+  std::set<std::string> firsts;  // that a tied model lacks
+  for (const auto& [name, candidates] : spec.tensor_names)
+    if (tied && *tied && candidates.size() > 1) firsts.insert(candidates.front());
+  const auto rows_of = [&](const std::string& name) -> std::optional<int64_t> {
+    if (firsts.count(name)) return {};
+    return 1;
+  };
+  Variables variables(spec, metadata, rows_of, overrides, model);
+  TensorTypes types;
+  for (const specs::WeightBinding& binding : spec.weight_bindings) {
+    if (binding.optional || binding.fallback_zero_len) continue;
+    for_each_turn(binding.repeat, variables, {}, [&](const LocalValues& locals) {
+      types[variables.tensor(binding.tensor, binding.place, locals)] = {DType::F32,
+                                                                        shape_of(variables, binding.dims, locals)};
+    });
+  }
+  return types;
+}
+
 void ResolvedSpec::expect_checks() {
   for (const specs::Check& check : spec_.checks)
     if (variables_->whole(check.zero) != 0)

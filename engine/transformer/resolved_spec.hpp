@@ -48,16 +48,17 @@ class ResolvedSpec {
   // has it.
   const BoundWeight& weight(const std::string& name, const std::string& place, const LocalValues& locals) const;
   const std::map<std::string, BoundWeight>& weights() const { return weights_; }
+  const TensorTypes& tensors() const { return tensors_; }  // of the file
   // Types of the parameters, those of the file until the model has others.
   const TensorType* type_of(const std::string& parameter) const;
   void set_types(TensorTypes types) { types_ = std::move(types); }
   bool has_caches() const;
-  bool has_paged_caches(DType cache) const;  // pools of pages can take their place
   // The linear maps of one run.
   std::vector<TracedMap> maps() const;
   // What adapters add to weights; their matrices must be parameters of the model.
   void adapt(AdaptedWeights adapted) { adapted_ = std::move(adapted); }
   const AdaptedWeights& adapted() const { return adapted_; }
+  bool has_paged_caches(DType cache) const;  // pools of pages can take their place
   // Values of a run that the spec uses, and derived globals.
   LocalValues values_of(const EntrySizes& sizes) const;
   // Traces each entry for one token. Throws what the steps throw.
@@ -81,6 +82,12 @@ class ResolvedSpec {
   AdaptedWeights adapted_;
   int64_t context_ = 0, vocabulary_ = 0;
 };
+
+// The tensors of a model of which the metadata alone are known: those that the spec needs, in f32. The metadata give
+// the numbers of rows as "@len:TENSOR", and "huggingface.tied_embeddings" says whether a second candidate stands for a
+// first.
+TensorTypes planned_tensors(const specs::Spec& spec, const ModelMetadata& metadata, const SpecOverrides& overrides,
+                            const std::string& model);
 
 // Runs `body` for each turn of the loop, or once; `locals` hold the loop's variable.
 void for_each_turn(const std::optional<specs::Repeat>& repeat, Variables& variables, const LocalValues& locals,

@@ -180,7 +180,7 @@ typedef enum hx_kind {
   HX_SCHEDULE = 11,      /* training_abi.h */
   HX_PREDICATE = 12,     /* training_abi.h */
   HX_AUGMENTATION = 13,  /* augmentation_abi.h */
-  HX_IMPORTER = 14,      /* importer_abi.h, an extension: register_item refuses it, as number 16, HX_TOKENIZER */
+  HX_IMPORTER = 14,      /* importer_abi.h, an extension: register_item refuses it, and numbers 16 and 17 */
   HX_EXPORTER = 15       /* exporter_abi.h, an extension likewise */
 } hx_kind;
 

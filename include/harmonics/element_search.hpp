@@ -1,6 +1,7 @@
-// Encoders of blocks that search for scales. Each minimises the sum of squared errors: candidates of a run's scale come
-// from its extremes, the least-squares scale of the indices follows; the scales are then rounded together, and indices
-// and scales improved in turn while the error falls.
+// Encoders of blocks that search for scales. Each minimises the weighted sum of squared errors: candidates of a run's
+// scale come from its extremes, the least-squares scale of the indices follows; the scales are then rounded together,
+// and indices and scales improved in turn while the error falls. Weights are a `const float*` beside the numbers,
+// finite and above zero, or EqualWeights.
 #pragma once
 
 #include <cmath>
@@ -12,6 +13,16 @@
 namespace harmonics {
 
 namespace detail {
+
+struct EqualWeights {
+  HARMONICS_FACE double operator[](int) const { return 1; }
+  HARMONICS_FACE EqualWeights operator+(int) const { return {}; }
+};
+
+template <typename Weights>
+HARMONICS_FACE double weight_at(const Weights& weights, int i) {
+  return static_cast<double>(weights[i]);
+}
 
 // min(max(round(x), 0), top)
 HARMONICS_FACE inline int nearest_index(float x, int top) {
@@ -26,13 +37,15 @@ struct AffineRun {
 };
 
 // The best unrounded pair of a run of n numbers.
-HARMONICS_FACE inline AffineRun affine_run(const float* x, int n, int levels) {
+template <typename Weights>
+HARMONICS_FACE AffineRun affine_run(const float* x, int n, int levels, Weights weights) {
   float low = 0, high = x[0];
-  double sum = 0;
+  double sum = 0, total = 0;
   for (int i = 0; i < n; ++i) {
     low = std::fmin(low, x[i]);
     high = std::fmax(high, x[i]);
-    sum += static_cast<double>(x[i]);
+    sum += weight_at(weights, i) * static_cast<double>(x[i]);
+    total += weight_at(weights, i);
   }
   AffineRun best{(high - low) / static_cast<float>(levels), -low};  // for equal numbers, which have no other
   if (!(high > low)) return best;
@@ -42,18 +55,19 @@ HARMONICS_FACE inline AffineRun affine_run(const float* x, int n, int levels) {
     for (int turn = 0; turn < 2; ++turn) {
       double indices = 0, squares = 0, products = 0, all = 0;
       for (int i = 0; i < n; ++i) {
-        const double q = nearest_index((x[i] - offset) * inverse, levels), v = static_cast<double>(x[i]);
-        indices += q;
-        squares += q * q;
-        products += q * v;
-        all += v * v;
+        const double w = weight_at(weights, i), v = static_cast<double>(x[i]),
+                     q = nearest_index((x[i] - offset) * inverse, levels);
+        indices += w * q;
+        squares += w * q * q;
+        products += w * q * v;
+        all += w * v * v;
       }
-      const double determinant = n * squares - indices * indices;
+      const double determinant = total * squares - indices * indices;
       if (!(determinant > 0)) break;
-      double step = (n * products - indices * sum) / determinant, base = (sum - step * indices) / n;
+      double step = (total * products - indices * sum) / determinant, base = (sum - step * indices) / total;
       if (base > 0) base = 0, step = products / squares;
       if (!(step > 0)) break;
-      const double error = all + step * step * squares + n * base * base + 2 * step * base * indices -
+      const double error = all + step * step * squares + total * base * base + 2 * step * base * indices -
                            2 * step * products - 2 * base * sum;
       if (error < least_error) least_error = error, best = {static_cast<float>(step), static_cast<float>(-base)};
       offset = static_cast<float>(base);
@@ -70,20 +84,22 @@ struct AffineBlock {
   uint8_t steps[kRuns] = {}, leasts[kRuns] = {}, indices[256] = {};
 
   // The indices of a run for a rounded pair; gives their squared error.
-  HARMONICS_FACE double round_run(const float* x, float step, float least, uint8_t* to) const {
+  template <typename Weights>
+  HARMONICS_FACE double round_run(const float* x, Weights weights, float step, float least, uint8_t* to) const {
     const float inverse = step != 0 ? 1 / step : 0;
     double error = 0;
     for (int i = 0; i < kRun; ++i) {
       const int q = nearest_index((x[i] + least) * inverse, kLevels);
       const double e = static_cast<double>(step) * q - static_cast<double>(least) - static_cast<double>(x[i]);
       to[i] = static_cast<uint8_t>(q);
-      error += e * e;
+      error += weight_at(weights, i) * e * e;
     }
     return error;
   }
 
   // Rounds the pairs with the scales of the block, trying both neighbours of each, and sets the indices.
-  HARMONICS_FACE double round_all(const float* x, const AffineRun* runs) {
+  template <typename Weights>
+  HARMONICS_FACE double round_all(const float* x, Weights weights, const AffineRun* runs) {
     const float d = half_to_float(scales), m = half_to_float(minima);
     double total = 0;
     for (int run = 0; run < kRuns; ++run) {
@@ -93,7 +109,8 @@ struct AffineBlock {
       for (int s = step > 0 ? step - 1 : 0; s <= step + 1 && s <= kTop; ++s)
         for (int l = least > 0 ? least - 1 : 0; l <= least + 1 && l <= kTop; ++l) {
           uint8_t found[kRun];
-          const double error = round_run(x + run * kRun, d * static_cast<float>(s), m * static_cast<float>(l), found);
+          const double error = round_run(x + run * kRun, weights + run * kRun, d * static_cast<float>(s),
+                                         m * static_cast<float>(l), found);
           if (!(error < best)) continue;
           best = error;
           steps[run] = static_cast<uint8_t>(s);
@@ -106,11 +123,13 @@ struct AffineBlock {
   }
 
   // The least-squares scales of the rounded pairs and the indices.
-  HARMONICS_FACE bool fit(const float* x) {
+  template <typename Weights>
+  HARMONICS_FACE bool fit(const float* x, Weights weights) {
     double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;
     for (int i = 0; i < 256; ++i) {
-      const double a = steps[i / kRun] * indices[i], b = -leasts[i / kRun], v = static_cast<double>(x[i]);
-      aa += a * a, ab += a * b, bb += b * b, ax += a * v, bx += b * v;
+      const double a = steps[i / kRun] * indices[i], b = -leasts[i / kRun], v = static_cast<double>(x[i]),
+                   w = weight_at(weights, i);
+      aa += w * a * a, ab += w * a * b, bb += w * b * b, ax += w * a * v, bx += w * b * v;
     }
     const double determinant = aa * bb - ab * ab;
     double d = aa > 0 ? ax / aa : 0, m = 0;
@@ -121,21 +140,22 @@ struct AffineBlock {
     return true;
   }
 
-  HARMONICS_FACE void encode(const float* x) {
+  template <typename Weights>
+  HARMONICS_FACE void encode(const float* x, Weights weights) {
     AffineRun runs[kRuns];
     float most_step = 0, most_least = 0;
     for (int run = 0; run < kRuns; ++run) {
-      runs[run] = affine_run(x + run * kRun, kRun, kLevels);
+      runs[run] = affine_run(x + run * kRun, kRun, kLevels, weights + run * kRun);
       most_step = std::fmax(most_step, runs[run].step);
       most_least = std::fmax(most_least, runs[run].least);
     }
     scales = float_to_half(most_step / kTop);
     minima = float_to_half(most_least / kTop);
-    double error = round_all(x, runs);
+    double error = round_all(x, weights, runs);
     for (int turn = 0; turn < 4; ++turn) {
       AffineBlock next = *this;
-      if (!next.fit(x)) return;
-      const double found = next.round_all(x, runs);
+      if (!next.fit(x, weights)) return;
+      const double found = next.round_all(x, weights, runs);
       if (!(found < error)) return;
       error = found;
       *this = next;
@@ -143,10 +163,11 @@ struct AffineBlock {
   }
 };
 
-HARMONICS_FACE inline void encode_q2_k(const float* from, uint8_t* block) {
+template <typename Weights>
+HARMONICS_FACE void encode_q2_k(const float* from, uint8_t* block, Weights weights) {
   if (refuse_block(from, 256, block, 84, 80)) return;
   AffineBlock<16, 3, 15> found;
-  found.encode(from);
+  found.encode(from, weights);
   std::memset(block, 0, 84);
   for (int run = 0; run < 16; ++run) block[run] = static_cast<uint8_t>(found.steps[run] | found.leasts[run] << 4);
   for (int i = 0; i < 256; ++i)
@@ -154,6 +175,7 @@ HARMONICS_FACE inline void encode_q2_k(const float* from, uint8_t* block) {
   store_u16(block + 80, found.scales);
   store_u16(block + 82, found.minima);
 }
+HARMONICS_FACE inline void encode_q2_k(const float* from, uint8_t* block) { encode_q2_k(from, block, EqualWeights()); }
 
 // Scales and pairs of q4_k and q5_k.
 template <int kLevels>
@@ -169,21 +191,24 @@ HARMONICS_FACE inline void store_pairs(const AffineBlock<8, kLevels, 63>& found,
   }
 }
 
-HARMONICS_FACE inline void encode_q4_k(const float* from, uint8_t* block) {
+template <typename Weights>
+HARMONICS_FACE void encode_q4_k(const float* from, uint8_t* block, Weights weights) {
   if (refuse_block(from, 256, block, 144)) return;
   AffineBlock<8, 15, 63> found;
-  found.encode(from);
+  found.encode(from, weights);
   store_pairs(found, block);
   for (int i = 0; i < 128; ++i) {
     const uint8_t* low = found.indices + i / 32 * 64 + i % 32;
     block[16 + i] = static_cast<uint8_t>(low[0] | low[32] << 4);
   }
 }
+HARMONICS_FACE inline void encode_q4_k(const float* from, uint8_t* block) { encode_q4_k(from, block, EqualWeights()); }
 
-HARMONICS_FACE inline void encode_q5_k(const float* from, uint8_t* block) {
+template <typename Weights>
+HARMONICS_FACE void encode_q5_k(const float* from, uint8_t* block, Weights weights) {
   if (refuse_block(from, 256, block, 176)) return;
   AffineBlock<8, 31, 63> found;
-  found.encode(from);
+  found.encode(from, weights);
   store_pairs(found, block);
   std::memset(block + 16, 0, 32);
   for (int i = 0; i < 256; ++i) block[16 + i % 32] |= static_cast<uint8_t>(found.indices[i] >> 4 << (i / 32));
@@ -192,11 +217,13 @@ HARMONICS_FACE inline void encode_q5_k(const float* from, uint8_t* block) {
     block[48 + i] = static_cast<uint8_t>((low[0] & 15) | (low[32] & 15) << 4);
   }
 }
+HARMONICS_FACE inline void encode_q5_k(const float* from, uint8_t* block) { encode_q5_k(from, block, EqualWeights()); }
 
 // ---- numbers = step * index, index in [-levels, levels - 1]: q3_k, q6_k; or step * one of sixteen uneven steps:
 // iq4_nl, iq4_xs
 
-HARMONICS_FACE inline float symmetric_run(const float* x, int n, int levels) {
+template <typename Weights>
+HARMONICS_FACE float symmetric_run(const float* x, int n, int levels, Weights weights) {
   const float most = largest_of(x, n);
   if (most == 0) return 0;
   float best = 0;
@@ -208,8 +235,8 @@ HARMONICS_FACE inline float symmetric_run(const float* x, int n, int levels) {
         double squares = 0, products = 0;
         for (int i = 0; i < n; ++i) {
           const double q = nearest_index(x[i] * inverse + static_cast<float>(levels), 2 * levels - 1) - levels;
-          squares += q * q;
-          products += q * static_cast<double>(x[i]);
+          squares += weight_at(weights, i) * q * q;
+          products += weight_at(weights, i) * q * static_cast<double>(x[i]);
         }
         if (!(squares > 0) || products == 0) break;
         const double gain = products * products / squares;  // the fall of the squared error
@@ -220,13 +247,29 @@ HARMONICS_FACE inline float symmetric_run(const float* x, int n, int levels) {
   return best;
 }
 
+// The nearest of the uneven steps to every half of a whole number from -128 on: twice the middle between two steps is
+// whole, and there the lower one is nearest.
+struct NearestUnevenSteps {
+  uint8_t index[512] = {};
+  constexpr NearestUnevenSteps() {
+    for (int i = 0, step = 0; i < 512; ++i) {
+      while (step < 15 && i - 256 > uneven_steps[step] + uneven_steps[step + 1]) ++step;
+      index[i] = static_cast<uint8_t>(step);
+    }
+  }
+};
+HARMONICS_FACE inline constexpr NearestUnevenSteps nearest_uneven_steps;
+
 HARMONICS_FACE inline int nearest_uneven_step(float x) {
-  int i = 0;
-  while (i < 15 && x - static_cast<float>(uneven_steps[i]) > static_cast<float>(uneven_steps[i + 1]) - x) ++i;
-  return i;
+  const float halves = x * 2;
+  if (!(halves > -256)) return 0;
+  if (halves > 255) return 15;
+  const int whole = static_cast<int>(halves);
+  return nearest_uneven_steps.index[whole + (halves > static_cast<float>(whole)) + 256];
 }
 
-HARMONICS_FACE inline float uneven_run(const float* x, int n) {
+template <typename Weights>
+HARMONICS_FACE float uneven_run(const float* x, int n, Weights weights) {
   const float most = largest_of(x, n);
   float best = 0;
   double best_gain = 0;
@@ -237,8 +280,8 @@ HARMONICS_FACE inline float uneven_run(const float* x, int n) {
         double squares = 0, products = 0;
         for (int i = 0; i < n; ++i) {
           const double q = uneven_steps[nearest_uneven_step(x[i] * inverse)];
-          squares += q * q;
-          products += q * static_cast<double>(x[i]);
+          squares += weight_at(weights, i) * q * q;
+          products += weight_at(weights, i) * q * static_cast<double>(x[i]);
         }
         if (products == 0) break;
         const double gain = products * products / squares;
@@ -254,12 +297,18 @@ template <int kLevels>
 struct EvenSteps {
   HARMONICS_FACE static int index(float x) { return nearest_index(x + static_cast<float>(kLevels), 2 * kLevels - 1); }
   HARMONICS_FACE static int number(int index) { return index - kLevels; }
-  HARMONICS_FACE static float step(const float* x, int n) { return symmetric_run(x, n, kLevels); }
+  template <typename Weights>
+  HARMONICS_FACE static float step(const float* x, int n, Weights weights) {
+    return symmetric_run(x, n, kLevels, weights);
+  }
 };
 struct UnevenSteps {
   HARMONICS_FACE static int index(float x) { return nearest_uneven_step(x); }
   HARMONICS_FACE static int number(int index) { return uneven_steps[index]; }
-  HARMONICS_FACE static float step(const float* x, int n) { return uneven_run(x, n); }
+  template <typename Weights>
+  HARMONICS_FACE static float step(const float* x, int n, Weights weights) {
+    return uneven_run(x, n, weights);
+  }
 };
 
 template <typename Steps, int kRun, int kTop>  // rounded steps are in [-kTop, kTop - 1]
@@ -269,19 +318,21 @@ struct RunsOfOneScale {
   int8_t steps[kRuns] = {};
   uint8_t indices[256] = {};  // from 0 on
 
-  HARMONICS_FACE double round_run(const float* x, float step, uint8_t* to) const {
+  template <typename Weights>
+  HARMONICS_FACE double round_run(const float* x, Weights weights, float step, uint8_t* to) const {
     const float inverse = step != 0 ? 1 / step : 0;
     double error = 0;
     for (int i = 0; i < kRun; ++i) {
       const int q = Steps::index(x[i] * inverse);
       const double e = static_cast<double>(step) * Steps::number(q) - static_cast<double>(x[i]);
       to[i] = static_cast<uint8_t>(q);
-      error += e * e;
+      error += weight_at(weights, i) * e * e;
     }
     return error;
   }
 
-  HARMONICS_FACE double round_all(const float* x, const float* runs) {
+  template <typename Weights>
+  HARMONICS_FACE double round_all(const float* x, Weights weights, const float* runs) {
     const float d = half_to_float(scale);
     double total = 0;
     for (int run = 0; run < kRuns; ++run) {
@@ -290,7 +341,7 @@ struct RunsOfOneScale {
       for (int s = step - 1; s <= step + 1; ++s) {
         if (s < -kTop || s >= kTop) continue;
         uint8_t found[kRun];
-        const double error = round_run(x + run * kRun, d * static_cast<float>(s), found);
+        const double error = round_run(x + run * kRun, weights + run * kRun, d * static_cast<float>(s), found);
         if (!(error < best)) continue;
         best = error;
         steps[run] = static_cast<int8_t>(s);
@@ -301,27 +352,29 @@ struct RunsOfOneScale {
     return total;
   }
 
-  HARMONICS_FACE bool fit(const float* x) {
+  template <typename Weights>
+  HARMONICS_FACE bool fit(const float* x, Weights weights) {
     double squares = 0, products = 0;
     for (int i = 0; i < 256; ++i) {
       const double a = steps[i / kRun] * Steps::number(indices[i]);
-      squares += a * a;
-      products += a * static_cast<double>(x[i]);
+      squares += weight_at(weights, i) * a * a;
+      products += weight_at(weights, i) * a * static_cast<double>(x[i]);
     }
     if (!(squares > 0)) return false;
     scale = float_to_half(static_cast<float>(products / squares));
     return true;
   }
 
-  HARMONICS_FACE void encode(const float* x) {
+  template <typename Weights>
+  HARMONICS_FACE void encode(const float* x, Weights weights) {
     float runs[kRuns];
-    for (int run = 0; run < kRuns; ++run) runs[run] = Steps::step(x + run * kRun, kRun);
+    for (int run = 0; run < kRuns; ++run) runs[run] = Steps::step(x + run * kRun, kRun, weights + run * kRun);
     scale = float_to_half(largest_of(runs, kRuns) / -kTop);
-    double error = round_all(x, runs);
+    double error = round_all(x, weights, runs);
     for (int turn = 0; turn < 4; ++turn) {
       RunsOfOneScale next = *this;
-      if (!next.fit(x)) return;
-      const double found = next.round_all(x, runs);
+      if (!next.fit(x, weights)) return;
+      const double found = next.round_all(x, weights, runs);
       if (!(found < error)) return;
       error = found;
       *this = next;
@@ -329,10 +382,11 @@ struct RunsOfOneScale {
   }
 };
 
-HARMONICS_FACE inline void encode_q3_k(const float* from, uint8_t* block) {
+template <typename Weights>
+HARMONICS_FACE void encode_q3_k(const float* from, uint8_t* block, Weights weights) {
   if (refuse_block(from, 256, block, 110, 108)) return;
   RunsOfOneScale<EvenSteps<4>, 16, 32> found;
-  found.encode(from);
+  found.encode(from, weights);
   std::memset(block, 0, 110);
   for (int i = 0; i < 256; ++i) {
     block[i % 32] |= static_cast<uint8_t>(found.indices[i] >> 2 << (i / 32));
@@ -345,11 +399,13 @@ HARMONICS_FACE inline void encode_q3_k(const float* from, uint8_t* block) {
   }
   store_u16(block + 108, found.scale);
 }
+HARMONICS_FACE inline void encode_q3_k(const float* from, uint8_t* block) { encode_q3_k(from, block, EqualWeights()); }
 
-HARMONICS_FACE inline void encode_q6_k(const float* from, uint8_t* block) {
+template <typename Weights>
+HARMONICS_FACE void encode_q6_k(const float* from, uint8_t* block, Weights weights) {
   if (refuse_block(from, 256, block, 210, 208)) return;
   RunsOfOneScale<EvenSteps<32>, 16, 128> found;
-  found.encode(from);
+  found.encode(from, weights);
   std::memset(block, 0, 210);
   for (int i = 0; i < 256; ++i) {
     const int half = i / 128, quarter = i % 128 / 32, q = found.indices[i];
@@ -359,21 +415,27 @@ HARMONICS_FACE inline void encode_q6_k(const float* from, uint8_t* block) {
   std::memcpy(block + 192, found.steps, 16);
   store_u16(block + 208, found.scale);
 }
+HARMONICS_FACE inline void encode_q6_k(const float* from, uint8_t* block) { encode_q6_k(from, block, EqualWeights()); }
 
-HARMONICS_FACE inline void encode_iq4_nl(const float* from, uint8_t* block) {
+template <typename Weights>
+HARMONICS_FACE void encode_iq4_nl(const float* from, uint8_t* block, Weights weights) {
   if (refuse_block(from, 32, block, 18)) return;
-  const uint16_t scale = float_to_half(uneven_run(from, 32));
+  const uint16_t scale = float_to_half(uneven_run(from, 32, weights));
   store_u16(block, scale);
   const float inverse = half_to_float(scale) != 0 ? 1 / half_to_float(scale) : 0;
   for (int i = 0; i < 16; ++i)
     block[2 + i] =
         static_cast<uint8_t>(nearest_uneven_step(from[i] * inverse) | nearest_uneven_step(from[i + 16] * inverse) << 4);
 }
+HARMONICS_FACE inline void encode_iq4_nl(const float* from, uint8_t* block) {
+  encode_iq4_nl(from, block, EqualWeights());
+}
 
-HARMONICS_FACE inline void encode_iq4_xs(const float* from, uint8_t* block) {
+template <typename Weights>
+HARMONICS_FACE void encode_iq4_xs(const float* from, uint8_t* block, Weights weights) {
   if (refuse_block(from, 256, block, 136)) return;
   RunsOfOneScale<UnevenSteps, 32, 32> found;
-  found.encode(from);
+  found.encode(from, weights);
   std::memset(block, 0, 136);
   store_u16(block, found.scale);
   uint16_t high = 0;
@@ -385,6 +447,9 @@ HARMONICS_FACE inline void encode_iq4_xs(const float* from, uint8_t* block) {
     for (int i = 0; i < 16; ++i) block[8 + 16 * run + i] = static_cast<uint8_t>(indices[i] | indices[i + 16] << 4);
   }
   store_u16(block + 2, high);
+}
+HARMONICS_FACE inline void encode_iq4_xs(const float* from, uint8_t* block) {
+  encode_iq4_xs(from, block, EqualWeights());
 }
 
 }  // namespace detail

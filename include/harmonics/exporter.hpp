@@ -36,6 +36,12 @@ class ExportSink {
   HARMONICS_FACE void write(std::string_view bytes) const {
     detail::check(sink_->write(sink_->host, bytes.data(), bytes.size()));
   }
+  // What is written from now on goes to a further file beside the new one; `name` has no folders.
+  HARMONICS_FACE void next_file(const std::string& name) const {
+    if (sink_->struct_size < sizeof *sink_)
+      throw Error(ErrorKind::Plugin, "this exporter needs a newer version of the program");
+    detail::check(sink_->next_file(sink_->host, name.c_str()));
+  }
 
  private:
   const hx_export_sink* sink_;

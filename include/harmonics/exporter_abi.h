@@ -39,6 +39,9 @@ typedef struct hx_export_sink {
   /* Appends. After an error the exporter returns it and calls no more. The host puts the file into its place when the
    * exporter's write has succeeded; otherwise a former file of that name stays as it was. */
   hx_status (*write)(void* host, const void* data, uint64_t bytes);
+  /* Present if struct_size says so. What is written from now on goes to a further file of this name, which has no
+   * folders, beside the new one. The host puts it into its place before the first. */
+  hx_status (*next_file)(void* host, const char* name);
 } hx_export_sink;
 
 typedef struct hx_exporter_vt { /* functions are called from any thread, also concurrently */

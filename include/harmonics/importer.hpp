@@ -36,7 +36,8 @@ struct TensorInFile {
   Shape shape;
   uint64_t offset = 0;
   uint64_t bytes = 0;  // exactly those of the shape
-  uint32_t file = 0;   // 0: the source; others from ImportSource::beside
+  uint32_t file = 0;   // 0: the source; others from ImportSource::beside and memory
+  std::string origin;  // its name in the file, for messages; "": the same
 };
 
 // What an importer finds in a file. Keys of the metadata are those of GGUF.
@@ -65,6 +66,20 @@ class ImportSource {
     detail::check(source_->open_beside(source_->host, name.c_str(), &file.index, &data, &bytes));
     file.bytes = {static_cast<const char*>(data), bytes};
     return file;
+  }
+  struct Memory {
+    uint32_t index = 0;  // for TensorInFile::file
+    char* data = nullptr;
+  };
+  // Zeroed memory of the host, for tensors that no file holds as they are described; to be filled during open.
+  HARMONICS_FACE Memory memory(uint64_t bytes) const {
+    if (source_->struct_size < sizeof *source_)
+      throw Error(ErrorKind::Plugin, "this importer needs a newer version of the program");
+    Memory result;
+    void* data = nullptr;
+    detail::check(source_->open_memory(source_->host, bytes, &result.index, &data));
+    result.data = static_cast<char*>(data);
+    return result;
   }
 
  private:
@@ -105,6 +120,15 @@ class TokenizerSource {
   std::string path() const { return source_->path; }  // for messages
   std::string_view bytes() const { return {static_cast<const char*>(source_->data), source_->bytes}; }
   Arguments metadata() const { return Arguments(source_->metadata); }  // of the model, by key
+  // A further file of the same folder; `name` has no folders. Throws ErrorKind::NoInput if there is none.
+  HARMONICS_FACE std::string_view beside(const std::string& name) const {
+    if (source_->struct_size < sizeof *source_ || !source_->open_beside)
+      throw Error(ErrorKind::NoInput, "'" + path() + "' is not in a folder that '" + name + "' can be read from");
+    const void* data = nullptr;
+    uint64_t bytes = 0;
+    detail::check(source_->open_beside(source_->host, name.c_str(), &data, &bytes));
+    return {static_cast<const char*>(data), bytes};
+  }
 
  private:
   const hx_tokenizer_source* source_;
@@ -135,8 +159,8 @@ HARMONICS_FACE inline std::unique_ptr<HeldModel> held_model(ModelDescription des
   auto held = std::make_unique<HeldModel>();
   held->description = std::move(description);
   for (const TensorInFile& t : held->description.tensors)
-    held->all.push_back(
-        {sizeof(hx_imported_tensor), t.file, t.name.c_str(), make_type(t.dtype, t.shape), t.offset, t.bytes});
+    held->all.push_back({sizeof(hx_imported_tensor), t.file, t.name.c_str(), make_type(t.dtype, t.shape), t.offset,
+                         t.bytes, t.origin.empty() ? nullptr : t.origin.c_str()});
   for (const auto& [key, value] : held->description.metadata)
     std::visit([&, name = key.c_str()](const auto& v) { held->metadata.set(name, v); }, value);
   static_cast<hx_imported_model&>(*held) = {sizeof(hx_imported_model), static_cast<uint32_t>(held->all.size()),

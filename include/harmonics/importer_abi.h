@@ -58,6 +58,9 @@ typedef struct hx_import_source {
   void* host; /* passed to open_beside */
   /* Maps a further file of the same folder: `name` has no folders. *index is its number for hx_imported_tensor.file. */
   hx_status (*open_beside)(void* host, const char* name, uint32_t* index, const void** data, uint64_t* bytes);
+  /* Present if struct_size says so. Zeroed memory that counts as a further file, for tensors that no file holds as they
+   * are described. The importer fills it before its open returns. */
+  hx_status (*open_memory)(void* host, uint64_t bytes, uint32_t* index, void** data);
 } hx_import_source;
 
 /* A tensor where it lies in a file: dense, row-major, little-endian. */
@@ -67,9 +70,11 @@ typedef struct hx_imported_tensor {
   const char* name; /* as in GGUF: "token_embd.weight", "blk.0.attn_q.weight", "output_norm.weight" */
   hx_type type;
   uint64_t offset, bytes; /* bytes: exactly those of the type */
+  const char* origin;     /* if struct_size says so: its name in the file, for messages; NULL: the same */
 } hx_imported_tensor;
 
-/* The description of a model. Owned by the importer until close. */
+/* The description of a model. Owned by the importer until close. Instead of a tensor "X" of rank 3, tensors "X[0]",
+ * "X[1]", ... of rank 2 may hold its matrices, one for each expert. */
 typedef struct hx_imported_model {
   uint32_t struct_size;
   uint32_t n_tensors;
@@ -100,6 +105,9 @@ typedef struct hx_tokenizer_source {
   const void* data; /* the whole file, or a part of a model's file; readable during open only */
   uint64_t bytes;
   const hx_attributes* metadata; /* of the model; NULL: none */
+  void* host;                    /* if struct_size says so: passed to open_beside */
+  /* Likewise; NULL: there is no folder. As of hx_import_source; readable during open only. */
+  hx_status (*open_beside)(void* host, const char* name, const void** data, uint64_t* bytes);
 } hx_tokenizer_source;
 
 typedef struct hx_tokenizer_info {
@@ -111,9 +119,10 @@ typedef struct hx_tokenizer_info {
 } hx_tokenizer_info;
 
 enum {
-  HX_ENCODE_BOS = 1,    /* the begin id first, if there is one */
-  HX_ENCODE_EOS = 2,    /* the end id last, if there is one */
-  HX_ENCODE_SPECIAL = 4 /* the text of a special token becomes its id; otherwise it is text like any other */
+  HX_ENCODE_BOS = 1,     /* the begin id first, if there is one */
+  HX_ENCODE_EOS = 2,     /* the end id last, if there is one */
+  HX_ENCODE_SPECIAL = 4, /* the text of a special token becomes its id; otherwise it is text like any other */
+  HX_ENCODE_WHOLE = 8    /* the begin and the end id where the tokenizer says that whole texts have them */
 };
 
 enum { HX_DECODE_WRITTEN = -2 };

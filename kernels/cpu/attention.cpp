@@ -215,4 +215,6 @@ bool plan_attention(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(attention, {"attention", plan_attention}, {"attention_grad", plan_attention})
+
 }  // namespace harmonics::cpu

@@ -31,4 +31,6 @@ bool plan_cache_append(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(cache, {"cache_append", plan_cache_append})
+
 }  // namespace harmonics::cpu

@@ -79,4 +79,6 @@ bool plan_fused_reduce(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(chain_reduce, {"fused_reduce", plan_fused_reduce})
+
 }  // namespace harmonics::cpu

@@ -206,4 +206,7 @@ bool plan_pooled_convolution(const Site& site, hx_kernel& out) {
   return site.op() == "conv_max_pool" ? plan_forward(site, out) : plan_gradient(site, out);
 }
 
+HM_PLANS(convolution, {"conv_max_pool", plan_pooled_convolution}, {"conv_max_pool_grad_input", plan_pooled_convolution},
+         {"conv_max_pool_grad_weight", plan_pooled_convolution})
+
 }  // namespace harmonics::cpu

@@ -26,7 +26,7 @@ std::vector<int64_t> offsets_of(const hx_type& t, const std::vector<int64_t>& ax
 
 // Options of a product, independent of its operands.
 struct Manner {
-  bool half, accumulate;
+  bool half, bf16, accumulate;
 };
 
 bool answer_operands(const DotOperand& a, const DotOperand& b, const Manner& manner, hx_kernel& out) {
@@ -44,6 +44,7 @@ bool answer_operands(const DotOperand& a, const DotOperand& b, const Manner& man
   p.b = 1;
   p.c = 2;
   p.half = manner.half;
+  p.bf16 = manner.bf16;
   p.accumulate = manner.accumulate;
   auto a_offsets = offsets_of(a.type, a.batch), b_offsets = offsets_of(b.type, b.batch);
   p.batch = static_cast<int64_t>(a_offsets.size());
@@ -98,7 +99,7 @@ bool answer_rearranged(std::array<DotOperand, 2>& operands, const Manner& manner
 // Plans the product of inputs `first` and `first` + 1; the kernel's buffers are 0, 1 and 2.
 bool answer_dot(const Site& site, uint32_t first, bool accumulate, hx_kernel& out) {
   auto operands = kernels::dot_operands(site, first);
-  const Manner manner{site.allows_half(), accumulate};
+  const Manner manner{site.allows_half(), site.allows_bf16(), accumulate};
   if (operands[0].is_matrix() && operands[1].is_matrix() && answer_operands(operands[0], operands[1], manner, out))
     return true;
   return answer_rearranged(operands, manner, out);
@@ -171,5 +172,7 @@ bool plan_dot_add(const Site& site, hx_kernel& out) {
   kernel.in_place = 1;
   return true;
 }
+
+HM_PLANS(dot, {"dot", plan_dot}, {"dot_add", plan_dot_add})
 
 }  // namespace harmonics::cpu

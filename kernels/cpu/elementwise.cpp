@@ -291,4 +291,9 @@ bool plan_dropout(const Site& site, hx_kernel& out) {
   return builder.output(0, *y) && builder.finish(out, "dropout");
 }
 
+#define HM_ROW(name, operands) {#name, plan_elementwise},
+HM_PLANS(elementwise, HM_SCALAR_OPS(HM_ROW){"reshape", plan_elementwise}, {"fused_elementwise", plan_chain},
+         {"dropout", plan_dropout}, {"dropout_grad", plan_dropout})
+#undef HM_ROW
+
 }  // namespace harmonics::cpu

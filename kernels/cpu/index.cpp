@@ -201,4 +201,8 @@ bool plan_embedding_grad(const Site& site, hx_kernel& out) {
   return answer_scatter(std::move(c), out, "embedding gradient");
 }
 
+HM_PLANS(index, {"gather", plan_gather}, {"embedding", plan_gather}, {"scatter_add", plan_scatter_add},
+         {"gather_nd", plan_gather_nd}, {"scatter_nd", plan_scatter_nd}, {"dynamic_slice", plan_dynamic_slice},
+         {"update_slice", plan_update_slice}, {"top_k", plan_top_k}, {"embedding_grad", plan_embedding_grad})
+
 }  // namespace harmonics::cpu

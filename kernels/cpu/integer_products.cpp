@@ -69,13 +69,14 @@ bool plan_integer_linear(const Site& site, hx_kernel& out) {
   c->dtype = weight.dtype;
   c->row_bytes = static_cast<int64_t>(run_bytes(row->dtype, p.k));
   c->vnni = vnni;
+  c->x_rows = few_integer_rows(p.m);
   const int64_t chunks = (p.k + kIntegerDepth - 1) / kIntegerDepth;
   const double bytes = static_cast<double>(c->row_bytes) * static_cast<double>(p.n),
                elements = static_cast<double>(p.k) * static_cast<double>(p.n);
-  c->quantise_parts = parts_for(static_cast<double>(count(x)), chunks * p.m);
+  c->quantise_parts = parts_for(static_cast<double>(count(x)), chunks * c->x_rows);
   cut_integers(*c, parts_for(bytes / 10 + elements * static_cast<double>(p.m) / 150, INT32_MAX));
   const uint32_t quantise = c->quantise_parts, multiply = c->row_parts * c->column_parts;
-  const uint64_t workspace = static_cast<uint64_t>(chunks * p.m) * sizeof(IntegerChunk);
+  const uint64_t workspace = static_cast<uint64_t>(chunks * c->x_rows) * sizeof(IntegerChunk);
   answer(out, std::move(c), isa().integer_linear, row->kernel, {quantise, multiply}).workspace = workspace;
   return true;
 }
@@ -84,5 +85,7 @@ bool plan_any_linear(const Site& site, hx_kernel& out) {
   if (site.text("activation_type").empty()) return plan_linear(site, out);
   return integer_name(site.in(1).dtype) ? plan_integer_linear(site, out) : plan_typed_linear(site, out);
 }
+
+HM_PLANS(integer_products, {"linear", plan_any_linear})
 
 }  // namespace harmonics::cpu

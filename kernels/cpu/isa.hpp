@@ -1,6 +1,6 @@
-// The kernels of isa/, compiled once per instruction set and selected when the device is created.
+// Vector code, in isa/ and families/: compiled once per instruction set and selected when the device is created.
 //
-// Sources in isa/ are in a namespace per instruction set and see only plain structs. They must not emit inline
+// It is in a namespace per instruction set and sees only plain structs. It must not emit inline
 // functions of other namespaces, or the linker could keep the copy that needs AVX-512 for all callers.
 #pragma once
 
@@ -10,7 +10,8 @@
 
 namespace harmonics::cpu {
 
-using Run = void (*)(const void* context, void* const* buffers, uint32_t phase, uint32_t part);
+using Kernel = void(const void* context, void* const* buffers, uint32_t phase, uint32_t part);
+using Run = Kernel*;
 
 struct Product;
 
@@ -35,6 +36,8 @@ struct IsaTable {
 
 // Table for this processor. HARMONICS_ISA=baseline|avx2|avx512 overrides the choice; an unsupported set is an error.
 const IsaTable& isa();
+// One kernel of three instruction sets: the one for this processor.
+Run choose_kernel(Run baseline, Run avx2, Run avx512);
 
 namespace baseline {
 extern const IsaTable table;

@@ -161,4 +161,8 @@ bool plan_random_uniform(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(layout, {"transpose", plan_transpose}, {"broadcast", plan_broadcast}, {"slice", plan_slice},
+         {"reverse", plan_reverse}, {"pad", plan_pad}, {"concat", plan_concat}, {"bitcast", plan_bitcast},
+         {"full", plan_full}, {"iota", plan_iota}, {"random_uniform", plan_random_uniform})
+
 }  // namespace harmonics::cpu

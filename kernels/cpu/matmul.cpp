@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "bf16_product.hpp"
 #include "families.hpp"
 #include "half_product.hpp"
 #include "onednn/matmul.hpp"
@@ -37,7 +38,7 @@ void cut(MatmulContext& c, uint32_t all) {
 constexpr int64_t kLeastPackedDepth = 64;  // for shorter sums rows of B are read in place
 // Whether our packed kernel is at least as fast as oneDNN's, which also allocates memory in every run.
 bool is_packed_here(const Product& p) {
-  return isa().vector >= 8 && p.batch == 1 && p.m >= 48 && p.n >= 64 && p.k >= kLeastPackedDepth;
+  return isa().vector >= 8 && p.batch == 1 && p.m > kSmallSide && p.n >= 64 && p.k >= kLeastPackedDepth;
 }
 
 constexpr int64_t kShortDepth = 128;
@@ -149,6 +150,7 @@ void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
 double flops_of(const Product& p) {
   return 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
 }
+bool suits_bf16(const Product& p) { return suits_bf16_product(p, flops_of(p)); }
 bool is_small(const Product& p, double flops) { return std::min(p.m, p.n) <= kSmallSide || flops < kSmallFlops; }
 bool broadcasts(const Product& p) { return p.b_column == 1; }
 bool is_inner(const Product& p) { return p.b_row == 1 && p.a_column == 1; }
@@ -186,6 +188,10 @@ struct Route {
 };
 constexpr Route kRoutes[] = {
     {Route::invariant, suits_small, small_nanoseconds, answer_small},
+    {Route::none, suits_bf16, [](const Product& p) { return flops_of(p) / kBf16Rate; },
+     [](std::unique_ptr<OwnedGrid> c, double, hx_kernel& out) {
+       answer_bf16_product(c->product, flops_of(c->product), out);
+     }},
     {Route::none, [](const Product& p) { return suits_half_product(p, flops_of(p)); },
      [](const Product& p) { return flops_of(p) / kHalfRate; },
      [](std::unique_ptr<OwnedGrid> c, double, hx_kernel& out) {
@@ -212,7 +218,7 @@ bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std:
   Product numbers = product;
   numbers.scale = 0;
   if (!answer_dense_product(numbers, std::move(a_offsets), std::move(b_offsets), dense)) return false;
-  const bool looks = !product.invariant && answer_sparse_product(product, dense, out);
+  const bool looks = !product.invariant && !suits_bf16(numbers) && answer_sparse_product(product, dense, out);
   if (!looks && product.scale == 0) return out = dense, true;
   if (dense.destroy) dense.destroy(dense.context);  // not used: with few rows the sparse kernel is always chosen
   return looks;
@@ -233,7 +239,7 @@ bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets
   if (p.n == 1 && p.b_row != 1) p.b_column = 1;
   if (p.m == 1 && p.a_column != 1) p.a_row = 1;
   if ((p.a_row != 1 && p.a_column != 1) || (p.b_row != 1 && p.b_column != 1)) return false;
-  if (p.descends && ((p.half && half_product()) || is_small(p, flops_of(p)))) return false;
+  if (p.descends && ((p.half && half_product()) || suits_bf16(p) || is_small(p, flops_of(p)))) return false;
   for (const Route& route : kRoutes)
     if (serves(route, p) && route.applies(p)) return route.answer(std::move(c), route.nanoseconds(p), out), true;
   return false;
@@ -269,6 +275,7 @@ bool plan_linear(const Site& site, hx_kernel& out) {
   p.has_bias = site.inputs() == 3;
   p.invariant = site.flag("batch_invariant");
   p.half = site.allows_half() && !p.invariant;
+  p.bf16 = site.allows_bf16() && !p.invariant;
   p.constant_b = site.is_constant(1);
   p.bias = 2;
   p.c = site.inputs();

@@ -21,6 +21,7 @@ struct Product {
   bool descends = false;       // C = old - rate A B, the fused SGD update; packed products only
   uint32_t old = 0, rate = 0;  // buffers
   bool constant_b = false;     // B never changes: its packed form may be kept
+  bool bf16 = false;           // operands may be rounded to bf16
   float scale = 0;             // not 0: A holds bytes to be multiplied by it; sparse products only
 };
 

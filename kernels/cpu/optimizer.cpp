@@ -1,7 +1,9 @@
 #include "optimizer.hpp"
 
+#include "bf16_product.hpp"
 #include "families.hpp"
 #include "half_product.hpp"
+#include "product_costs.hpp"
 #include "sparse_product.hpp"
 
 namespace harmonics::cpu {
@@ -109,6 +111,15 @@ struct BatchUpdate : ProductUpdateContext {
   std::vector<uint32_t> phases;  // parts
 };
 
+// Every part packs a share of both.
+void pack_factors(const BatchUpdate& c, void* const* buffers, uint32_t part) {
+  auto* const to = static_cast<uint16_t*>(buffers[c.packed]);
+  const auto* const a = static_cast<const float*>(buffers[1]);
+  const auto* const b = static_cast<const float*>(buffers[2]);
+  pack_bf16_part(*c.bf16, {a, 1, c.rows, c.rows, c.depth, false}, to, c.pack_parts, part);
+  pack_bf16_part(*c.bf16, {b, 1, c.columns, c.columns, c.depth, true}, to + c.packed_a, c.pack_parts, part);
+}
+
 // Phases: mark the non-zeros of a (where it pays); the sparse product, or packed b; the steps.
 void run_batch(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const BatchUpdate*>(context);
@@ -128,10 +139,28 @@ void run_batch(const void* context, void* const* buffers, uint32_t phase, uint32
     if (spread(part, c.phases[phase], c.rule.parts)) step_of(c.kind)(&c.rule, own, 0, part);
     return;
   }
+  if (c.bf16 && !is_last) return pack_factors(c, buffers, part);
   for (uint32_t i = 0; i < c.inputs + c.outputs; ++i) own[i] = buffers[i];
   own[c.packed] = behind;
   if (spread(part, c.phases[phase], is_last ? c.parts : c.pack_parts))
     isa().update_product(static_cast<const ProductUpdateContext*>(&c), own, is_last, part);
+}
+
+// With factors rounded to bf16, whose zeros are multiplied faster than they are found.
+bool answer_rounded(std::unique_ptr<BatchUpdate> c, double products, hx_kernel& out) {
+  c->bf16 = bf16_routines();
+  c->pack_parts = bf16_pack_parts(std::max(c->rows, c->columns), c->depth);
+  c->parts = parts_for(2 * products / product_costs::kBf16Rate + nanoseconds_of(c->rule),
+                       (c->rows + kRoundedRows - 1) / kRoundedRows, product_costs::kPackedGrain);
+  c->packed = c->inputs + c->outputs;
+  c->phases = {c->pack_parts, c->parts};
+  const uint64_t bytes_of_a = bf16_bytes(c->rows, c->depth), bytes = bytes_of_a + bf16_bytes(c->columns, c->depth);
+  c->packed_a = static_cast<int64_t>(bytes_of_a / sizeof(uint16_t));
+  const std::vector<uint32_t> phases = c->phases;
+  hx_kernel& kernel = answer(out, std::move(c), run_batch, "bf16 product and update", phases);
+  kernel.workspace = bytes;
+  kernel.in_place = 1;
+  return true;
 }
 
 // Gives the bits of the product and the step by itself: sums of up to kMostUpdateDepth terms are in order in all dense
@@ -140,14 +169,18 @@ bool plan_batch(const Site& site, const OuterUpdateContext& one, int64_t samples
   constexpr int64_t kLeastRows = 48, kLeastColumns = 64;  // smaller gradients stay in the cache
   const int64_t m = one.rows, n = one.columns;
   if (isa().vector < 8) return false;
-  if (one.gradient || samples > kMostUpdateDepth || m < kLeastRows || n < kLeastColumns) return false;
+  if (one.gradient || m < kLeastRows || n < kLeastColumns) return false;
   if (count(site.in(1)) != samples * m || count(site.in(2)) != samples * n) return false;
-  if (site.allows_half() && half_product()) return false;
+  Product gradient{1, m, n, samples, 1, m, n, 1, 0, 1, 2, 0, false, 0};
+  gradient.bf16 = site.allows_bf16();
+  const double products = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(samples);
+  const bool rounds = suits_bf16_product(gradient, 2 * products);
+  if (!rounds && (samples > kMostUpdateDepth || (site.allows_half() && half_product()))) return false;
   auto c = std::make_unique<BatchUpdate>();
   c->rule = one.rule, c->kind = one.kind;
   c->rows = m, c->columns = n, c->depth = samples;
   c->inputs = site.inputs(), c->outputs = site.outputs();
-  const double products = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(samples);
+  if (rounds) return answer_rounded(std::move(c), products, out);
   const int64_t columns = packed_column_panel(isa().vector), panels = (n + columns - 1) / columns,
                 rows = packed_row_panel(isa().vector);
   c->pack_parts = parts_for(static_cast<double>(n * samples) * 0.25, panels);
@@ -155,8 +188,7 @@ bool plan_batch(const Site& site, const OuterUpdateContext& one, int64_t samples
   c->parts = parts_for(products / 45 + nanoseconds_of(c->rule), strips, 25000);
   c->rule.parts = parts_for(nanoseconds_of(c->rule), items_of(c->rule));
   c->packed = c->inputs + c->outputs;
-  Product& p = c->marks.product;
-  p = {1, m, n, samples, 1, m, n, 1, 0, 1, 2, 0, false, 0};
+  c->marks.product = gradient;
   c->marks.workspace = 3;
   c->looks = plan_marks(c->marks);
   c->phases = {c->pack_parts, c->parts};
@@ -195,5 +227,8 @@ bool plan_update_outer(const Site& site, hx_kernel& out) {
   answer(out, std::move(c), isa().update_outer, "outer product and update").in_place = 1;
   return true;
 }
+
+HM_PLANS(optimizer, {"update_outer", plan_update_outer}, {"sgd", plan_optimizer}, {"adam", plan_optimizer},
+         {"adamw", plan_optimizer}, {"lion", plan_optimizer})
 
 }  // namespace harmonics::cpu

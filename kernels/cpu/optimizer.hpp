@@ -5,6 +5,8 @@
 
 namespace harmonics::cpu {
 
+struct Bf16Routines;
+
 // Moments may be stored in fewer bits (engine/functional/stored_moments.hpp). coded: 8 bits, whose scales follow the
 // moments.
 enum class MomentType { f32, bf16, coded };
@@ -39,8 +41,12 @@ struct ProductUpdateContext {
   int64_t rows, columns, depth;  // depth: samples
   uint32_t pack_parts, parts;
   uint32_t packed;  // the buffer of b's packed form
+  // Not null: operands are rounded to bf16; the buffer begins with a's packed form, of this many numbers.
+  const Bf16Routines* bf16 = nullptr;
+  int64_t packed_a = 0;
 };
-// Longer sums are computed in several blocks, whose sums would have to be stored.
+// Longer sums in f32 are computed in several blocks, whose sums would have to be stored.
 constexpr int64_t kMostUpdateDepth = 256;
+constexpr int64_t kRoundedRows = 32;  // of a tile of the gradient, in bf16
 
 }  // namespace harmonics::cpu

@@ -7,9 +7,11 @@
 namespace harmonics::cpu::product_costs {
 
 // Floating-point operations per nanosecond.
-constexpr double kSmallRate = 75, kPackedRate = 95, kLibraryRate = 85, kHalfRate = 170, kSparseRate = 85;
-constexpr double kMoveNanoseconds = 0.1;   // per element read or written by products of few rows
-constexpr double kPackNanoseconds = 0.5;   // per element packed
+constexpr double kSmallRate = 75, kPackedRate = 95, kLibraryRate = 85, kHalfRate = 170, kBf16Rate = 600,
+                 kSparseRate = 85;
+constexpr double kMoveNanoseconds = 0.1;  // per element read or written by products of few rows
+constexpr double kPackNanoseconds = 0.5;  // per element packed
+constexpr double kBf16PackNanoseconds = 0.15;
 constexpr double kMarkNanoseconds = 0.25;  // per element looked at for zeros
 
 // Least nanoseconds of a part. A part of a packed product reads its operands itself; a part of fp16 chunks also packs

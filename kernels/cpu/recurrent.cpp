@@ -73,4 +73,7 @@ bool plan_recurrent(const Site& site, hx_kernel& out) {
   return site.inputs() <= (lstm ? 6u : 5u) && plan_scan_grad(site, out, lstm ? 4 : 3);
 }
 
+HM_PLANS(recurrent, {"lstm_scan", plan_recurrent}, {"lstm_scan_grad", plan_recurrent}, {"gru_scan", plan_recurrent},
+         {"gru_scan_grad", plan_recurrent})
+
 }  // namespace harmonics::cpu

@@ -139,4 +139,8 @@ bool plan_cumsum(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(reduce, {"reduce_sum", plan_reduce}, {"reduce_max", plan_reduce}, {"reduce_min", plan_reduce},
+         {"reduce_prod", plan_reduce}, {"argmax", plan_arg_extreme}, {"argmin", plan_arg_extreme},
+         {"cumsum", plan_cumsum})
+
 }  // namespace harmonics::cpu

@@ -23,11 +23,16 @@ bool plan_sgd_outer(const Site& site, hx_kernel& out) {
   }
   Product p{1, m, n, k, 1, m, n, 1, 1, 2, 4, 0, false, 0};
   p.half = site.allows_half();
+  p.bf16 = site.allows_bf16();
+  if (suits_bf16_product(p, 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k)))
+    return declined("steps of products in bf16");
   p.scale = *scale;
   p.old = 0, p.rate = 3;
   if (!gradient.empty() || !answer_sparse_descent(p, out)) return false;
   out.in_place = 1;
   return true;
 }
+
+HM_PLANS(sgd_outer, {"sgd_outer", plan_sgd_outer})
 
 }  // namespace harmonics::cpu

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "isa.hpp"
+#include "kernels/shared/plan_table.hpp"
 #include "kernels/shared/walk.hpp"
 
 namespace harmonics::cpu {
@@ -40,6 +41,8 @@ class Site : public kernels::Site {
   }
   // Whether products may be computed in fp16 chunks.
   bool allows_half() const { return raw().flags & HX_SITE_FP16_CHUNKS; }
+  // Whether operands of products may be rounded to bf16.
+  bool allows_bf16() const { return raw().flags & HX_SITE_BF16; }
 };
 
 // Minimum nanoseconds of a part; many times the cost of handing it to another thread.
@@ -96,5 +99,6 @@ hx_kernel& answer(hx_kernel& out, std::unique_ptr<Owner> context, Run run, const
 
 // A family's planning function: returns true and fills `out` if it supports the site.
 using Plan = bool (*)(const Site& site, hx_kernel& out);
+using PlanRow = kernels::PlanRow<Plan>;
 
 }  // namespace harmonics::cpu

@@ -83,4 +83,6 @@ bool plan_global_norm(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(updates, {"rmsprop", plan_rmsprop}, {"lamb", plan_lamb}, {"global_norm", plan_global_norm})
+
 }  // namespace harmonics::cpu

@@ -105,4 +105,6 @@ bool plan_window_grad(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(window, {"reduce_window", plan_window}, {"reduce_window_grad", plan_window_grad})
+
 }  // namespace harmonics::cpu

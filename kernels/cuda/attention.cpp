@@ -58,4 +58,6 @@ bool plan_attention(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(attention, {"attention", plan_attention})
+
 }  // namespace harmonics::cuda

@@ -81,4 +81,7 @@ bool plan_conv_grad_weight(const Site& site, hx_kernel& out) {
   return answer_gradient(site, c, out);
 }
 
+HM_PLANS(convolution, {"conv", plan_conv}, {"conv_grad_input", plan_conv_grad_input},
+         {"conv_grad_weight", plan_conv_grad_weight})
+
 }  // namespace harmonics::cuda

@@ -1,6 +1,4 @@
 // The CUDA device: memory, queues, and the call sites with kernels.
-#include <unordered_map>
-
 #include <harmonics/plugin.hpp>
 
 #include "families.hpp"
@@ -14,86 +12,20 @@
 HARMONICS_PLUGIN("harmonics." HM_CUDA_NAME, "0.1.0", "Apache-2.0", "Harmonics");
 
 namespace harmonics::cuda {
-namespace {
 
-const std::unordered_map<std::string_view, Plan>& plans() {
-  static const std::unordered_map<std::string_view, Plan> table = [] {
-    std::unordered_map<std::string_view, Plan> t = {
-        {"fused_elementwise", plan_chain},
-        {"reshape", plan_reshape},
-        {"bitcast", plan_reshape},
-        {"transpose", plan_transpose},
-        {"broadcast", plan_broadcast},
-        {"slice", plan_slice},
-        {"reverse", plan_reverse},
-        {"pad", plan_pad},
-        {"concat", plan_concat},
-        {"full", plan_full},
-        {"iota", plan_iota},
-        {"random_uniform", plan_random_uniform},
-        {"gather", plan_gather},
-        {"embedding", plan_gather},
-        {"scatter_add", plan_scatter_add},
-        {"embedding_grad", plan_embedding_grad},
-        {"dynamic_slice", plan_dynamic_slice},
-        {"update_slice", plan_update_slice},
-        {"gather_nd", plan_gather_nd},
-        {"scatter_nd", plan_scatter_nd},
-        {"top_k", plan_top_k},
-        {"sort", plan_sort},
-        {"reduce_window", plan_reduce_window},
-        {"reduce_sum", plan_reduce},
-        {"reduce_max", plan_reduce},
-        {"reduce_min", plan_reduce},
-        {"reduce_prod", plan_reduce},
-        {"argmax", plan_arg_extreme},
-        {"argmin", plan_arg_extreme},
-        {"cumsum", plan_cumsum},
-        {"dot", plan_dot},
-        {"dot_sum", plan_dot_sum},
-        {"linear", plan_linear},
-        {"conv", plan_conv},
-        {"conv_grad_input", plan_conv_grad_input},
-        {"conv_grad_weight", plan_conv_grad_weight},
-        {"attention", plan_attention},
-        {"attention_grad", plan_sequence_grad},
-        {"rope", plan_rope},
-        {"cache_append", plan_cache_append},
-        {"softmax", plan_softmax},
-        {"softmax_grad", plan_softmax},
-        {"log_softmax", plan_softmax},
-        {"log_softmax_grad", plan_softmax},
-        {"softmax_cross_entropy", plan_softmax_cross_entropy},
-        {"softmax_cross_entropy_grad", plan_softmax_cross_entropy},
-        {"layer_norm", plan_row_norm},
-        {"layer_norm_grad", plan_row_norm_grad},
-        {"rms_norm", plan_row_norm},
-        {"rms_norm_grad", plan_row_norm_grad},
-        {"batch_norm", plan_batch_norm},
-        {"batch_norm_grad", plan_batch_norm},
-        {"group_norm", plan_group_norm},
-        {"group_norm_grad", plan_group_norm},
-        {"sgd", plan_update},
-        {"adam", plan_update},
-        {"adamw", plan_update},
-        {"rmsprop", plan_update},
-        {"lion", plan_update},
-        {"update_all", plan_update_all},
-        {"lamb", plan_lamb},
-        {"global_norm", plan_global_norm},
-        {"patches", plan_patches},
-        {"unpatches", plan_unpatches},
-        {"max_pool", plan_pool},
-        {"max_pool_grad", plan_pool},
-        {"avg_pool", plan_pool},
-        {"avg_pool_grad", plan_pool},
-    };
-    for (const char* op : kernels::kScalarOperations) t[op] = plan_elementwise;
-    for (const char* op : {"cast", "stop_gradient", "select"}) t[op] = plan_elementwise;
+const kernels::PlanTable<Plan>& plans() {
+  static const kernels::PlanTable<Plan> table = [] {
+    kernels::PlanTable<Plan> t;
+    for (const char* op : kernels::kScalarOperations) t.add(op, plan_elementwise);
+#define HM_FAMILY(name) t.add(name##_plans());
+#include "families.inc"
+#undef HM_FAMILY
     return t;
   }();
   return table;
 }
+
+namespace {
 
 class CudaDevice final : public CapturingDevice {
  public:
@@ -193,13 +125,13 @@ class CudaDevice final : public CapturingDevice {
 
   bool find(const hx_call_site& raw, hx_kernel& out) override {
     const Site site(raw, machine());
-    const auto plan = plans().find(site.op());
-    if (plan == plans().end()) return false;
+    const Plan plan = plans().find(site.op());
+    if (!plan) return false;
     const bool has_caches = site.op() == "attention" || site.op() == "cache_append";
     if (site.has_stored() && !has_caches) return declined("does not support stored element types");
     for (uint32_t i = 0; i < site.workspace(); ++i)
       if (!kernels::can_index(site.buffer(i))) return false;
-    return plan->second(site, out);
+    return plan(site, out);
   }
 
  private:

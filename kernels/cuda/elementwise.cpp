@@ -52,4 +52,7 @@ bool plan_chain(const Site& site, hx_kernel& out) {
 
 bool plan_elementwise(const Site& site, hx_kernel& out) { return plan_chain(site, out); }
 
+HM_PLANS(elementwise, {"fused_elementwise", plan_chain}, {"cast", plan_elementwise},
+         {"stop_gradient", plan_elementwise}, {"select", plan_elementwise})
+
 }  // namespace harmonics::cuda

@@ -154,4 +154,9 @@ bool plan_top_k(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(index, {"gather", plan_gather}, {"embedding", plan_gather}, {"scatter_add", plan_scatter_add},
+         {"embedding_grad", plan_embedding_grad}, {"dynamic_slice", plan_dynamic_slice},
+         {"update_slice", plan_update_slice}, {"gather_nd", plan_gather_nd}, {"scatter_nd", plan_scatter_nd},
+         {"top_k", plan_top_k})
+
 }  // namespace harmonics::cuda

@@ -125,4 +125,8 @@ bool plan_random_uniform(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(layout, {"reshape", plan_reshape}, {"bitcast", plan_reshape}, {"transpose", plan_transpose},
+         {"broadcast", plan_broadcast}, {"slice", plan_slice}, {"reverse", plan_reverse}, {"pad", plan_pad},
+         {"concat", plan_concat}, {"full", plan_full}, {"iota", plan_iota}, {"random_uniform", plan_random_uniform})
+
 }  // namespace harmonics::cuda

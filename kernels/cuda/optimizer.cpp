@@ -181,4 +181,7 @@ bool plan_global_norm(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(optimizer, {"sgd", plan_update}, {"adam", plan_update}, {"adamw", plan_update}, {"rmsprop", plan_update},
+         {"lion", plan_update}, {"update_all", plan_update_all}, {"lamb", plan_lamb}, {"global_norm", plan_global_norm})
+
 }  // namespace harmonics::cuda

@@ -201,4 +201,6 @@ bool plan_linear(const Site& site, hx_kernel& out) {
   return answer_product(site, Work(site.machine()), p, site.inputs() == 3, activation, out);
 }
 
+HM_PLANS(product, {"dot", plan_dot}, {"dot_sum", plan_dot_sum}, {"linear", plan_linear})
+
 }  // namespace harmonics::cuda

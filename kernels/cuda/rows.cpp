@@ -133,4 +133,11 @@ bool plan_group_norm(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(rows, {"softmax", plan_softmax}, {"softmax_grad", plan_softmax}, {"log_softmax", plan_softmax},
+         {"log_softmax_grad", plan_softmax}, {"softmax_cross_entropy", plan_softmax_cross_entropy},
+         {"softmax_cross_entropy_grad", plan_softmax_cross_entropy}, {"layer_norm", plan_row_norm},
+         {"layer_norm_grad", plan_row_norm_grad}, {"rms_norm", plan_row_norm}, {"rms_norm_grad", plan_row_norm_grad},
+         {"batch_norm", plan_batch_norm}, {"batch_norm_grad", plan_batch_norm}, {"group_norm", plan_group_norm},
+         {"group_norm_grad", plan_group_norm})
+
 }  // namespace harmonics::cuda

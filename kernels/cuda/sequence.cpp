@@ -191,4 +191,6 @@ bool plan_cache_append(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(sequence, {"attention_grad", plan_sequence_grad}, {"rope", plan_rope}, {"cache_append", plan_cache_append})
+
 }  // namespace harmonics::cuda

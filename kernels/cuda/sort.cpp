@@ -24,4 +24,6 @@ bool plan_sort(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(sort, {"sort", plan_sort})
+
 }  // namespace harmonics::cuda

@@ -107,4 +107,7 @@ bool plan_pool(const Site& site, hx_kernel& out) {
                         p, largest ? "max pool" : "average pool", out);
 }
 
+HM_PLANS(window, {"reduce_window", plan_reduce_window}, {"patches", plan_patches}, {"unpatches", plan_unpatches},
+         {"max_pool", plan_pool}, {"max_pool_grad", plan_pool}, {"avg_pool", plan_pool}, {"avg_pool_grad", plan_pool})
+
 }  // namespace harmonics::cuda

@@ -12,6 +12,7 @@
 
 #include <harmonics/function.hpp>
 
+#include "kernels/shared/plan_table.hpp"
 #include "kernels/shared/queued_device.hpp"
 #include "kernels/shared/walk.hpp"
 #include "machine.hpp"
@@ -140,6 +141,7 @@ hx_kernel& answer(hx_kernel& out, Work work, const char* name);
 // A family's planning function: returns true and fills `out` if it supports the site; else it has declined with a
 // reason.
 using Plan = bool (*)(const Site& site, hx_kernel& out);
+using PlanRow = kernels::PlanRow<Plan>;
 
 // A walk as kernel parameters.
 template <int kArrays>

@@ -449,4 +449,6 @@ bool plan_attention_grad(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(attention, {"attention", plan_attention}, {"attention_grad", plan_attention_grad})
+
 }  // namespace harmonics::opencl

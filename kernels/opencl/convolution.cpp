@@ -192,4 +192,8 @@ bool plan_conv_max_pool_grad(const Site& site, hx_kernel& out) {
   return conv.give(out, "convolution and max pool");
 }
 
+HM_PLANS(convolution, {"conv", plan_conv}, {"conv_grad_input", plan_conv_grad_input},
+         {"conv_grad_weight", plan_conv_grad_weight}, {"conv_max_pool", plan_conv_max_pool},
+         {"conv_max_pool_grad_input", plan_conv_max_pool_grad}, {"conv_max_pool_grad_weight", plan_conv_max_pool_grad})
+
 }  // namespace harmonics::opencl

@@ -1,6 +1,5 @@
 // The OpenCL device: memory, queues, and the call sites with kernels.
 #include <map>
-#include <unordered_map>
 #include <utility>
 
 #include <harmonics/plugin.hpp>
@@ -14,92 +13,13 @@ HARMONICS_PLUGIN("harmonics.opencl", "0.1.0", "Apache-2.0", "Harmonics");
 namespace harmonics::opencl {
 namespace {
 
-const std::unordered_map<std::string_view, Plan>& plans() {
-  static const std::unordered_map<std::string_view, Plan> table = [] {
-    std::unordered_map<std::string_view, Plan> t = {
-        {"fused_elementwise", plan_chain},
-        {"reshape", plan_reshape},
-        {"stop_gradient", plan_reshape},
-        {"bitcast", plan_reshape},
-        {"select", plan_select},
-        {"cast", plan_cast},
-        {"transpose", plan_transpose},
-        {"broadcast", plan_broadcast},
-        {"slice", plan_slice},
-        {"reverse", plan_reverse},
-        {"pad", plan_pad},
-        {"concat", plan_concat},
-        {"full", plan_full},
-        {"iota", plan_iota},
-        {"random_uniform", plan_random_uniform},
-        {"reduce_sum", plan_reduce},
-        {"reduce_max", plan_reduce},
-        {"reduce_min", plan_reduce},
-        {"reduce_prod", plan_reduce},
-        {"argmax", plan_arg_extreme},
-        {"argmin", plan_arg_extreme},
-        {"cumsum", plan_cumsum},
-        {"dot", plan_dot},
-        {"patches", plan_patches},
-        {"unpatches", plan_unpatches},
-        {"gather", plan_gather},
-        {"scatter_add", plan_scatter_add},
-        {"dynamic_slice", plan_dynamic_slice},
-        {"update_slice", plan_update_slice},
-        {"gather_nd", plan_gather_nd},
-        {"scatter_nd", plan_scatter_nd},
-        {"top_k", plan_top_k},
-        {"sort", plan_sort},
-        {"reduce_window", plan_reduce_window},
-        {"quantize", plan_quantize},
-        {"dequantize", plan_dequantize},
-        {"sgd", plan_optimizer},
-        {"adam", plan_optimizer},
-        {"adamw", plan_optimizer},
-        {"rmsprop", plan_optimizer},
-        {"lion", plan_optimizer},
-        {"lamb", plan_optimizer},
-        {"dot_add", plan_dot_add},
-        {"sgd_outer", plan_sgd_outer},
-        {"fused_reduce", plan_fused_reduce},
-        {"batch_norm", plan_set_norm},
-        {"batch_norm_grad", plan_set_norm_grad},
-        {"group_norm", plan_set_norm},
-        {"group_norm_grad", plan_set_norm_grad},
-        {"conv", plan_conv},
-        {"conv_grad_input", plan_conv_grad_input},
-        {"conv_grad_weight", plan_conv_grad_weight},
-        {"max_pool", plan_max_pool},
-        {"max_pool_grad", plan_max_pool_grad},
-        {"conv_max_pool", plan_conv_max_pool},
-        {"conv_max_pool_grad_input", plan_conv_max_pool_grad},
-        {"conv_max_pool_grad_weight", plan_conv_max_pool_grad},
-        {"global_norm", plan_global_norm},
-        {"linear", plan_linear},
-        {"dropout", plan_dropout},
-        {"dropout_grad", plan_dropout},
-        {"embedding", plan_gather},
-        {"embedding_grad", plan_embedding_grad},
-        {"softmax", plan_softmax},
-        {"softmax_grad", plan_softmax},
-        {"log_softmax", plan_softmax},
-        {"log_softmax_grad", plan_softmax},
-        {"softmax_cross_entropy", plan_softmax_cross_entropy},
-        {"softmax_cross_entropy_grad", plan_softmax_cross_entropy},
-        {"layer_norm", plan_row_norm},
-        {"layer_norm_grad", plan_row_norm_grad},
-        {"rms_norm", plan_row_norm},
-        {"rms_norm_grad", plan_row_norm_grad},
-        {"attention", plan_attention},
-        {"attention_grad", plan_attention_grad},
-        {"rope", plan_rope},
-        {"cache_append", plan_cache_append},
-        {"lstm_scan", plan_scan},
-        {"lstm_scan_grad", plan_scan},
-        {"gru_scan", plan_scan},
-        {"gru_scan_grad", plan_scan},
-    };
-    for (const char* op : kernels::kScalarOperations) t[op] = plan_elementwise;
+const kernels::PlanTable<Plan>& plans() {
+  static const kernels::PlanTable<Plan> table = [] {
+    kernels::PlanTable<Plan> t;
+    for (const char* op : kernels::kScalarOperations) t.add(op, plan_elementwise);
+#define HM_FAMILY(name) t.add(name##_plans());
+#include "families.inc"
+#undef HM_FAMILY
     return t;
   }();
   return table;
@@ -236,8 +156,8 @@ class OpenClDevice final : public StagingDevice {
 
   bool find(const hx_call_site& raw, hx_kernel& out) override {
     const Site site(raw, machine());
-    const auto plan = plans().find(site.op());
-    if (plan == plans().end()) return declined("has no kernel of its own for it");
+    const Plan plan = plans().find(site.op());
+    if (!plan) return declined("has no kernel of its own for it");
     const bool has_caches = site.op() == "attention" || site.op() == "cache_append";
     if (site.has_stored() && !has_caches) return declined("does not support stored element types");
     for (uint32_t i = 0; i < site.workspace(); ++i) {
@@ -247,7 +167,7 @@ class OpenClDevice final : public StagingDevice {
       if (!type_name(t.dtype)) return declined("does not support this element type");
       if (t.dtype == HX_F64 && !machine().has_f64()) return declined("this device does not compute in f64");
     }
-    return plan->second(site, out);
+    return plan(site, out);
   }
 
  private:

@@ -259,4 +259,6 @@ bool plan_sgd_outer(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(dot, {"dot", plan_dot}, {"dot_add", plan_dot_add}, {"sgd_outer", plan_sgd_outer}, {"linear", plan_linear})
+
 }  // namespace harmonics::opencl

@@ -138,4 +138,7 @@ bool plan_dropout(const Site& site, hx_kernel& out) {
   return answer_chain(site, chain, {y}, out, "dropout");
 }
 
+HM_PLANS(elementwise, {"fused_elementwise", plan_chain}, {"select", plan_select}, {"cast", plan_cast},
+         {"dropout", plan_dropout}, {"dropout_grad", plan_dropout})
+
 }  // namespace harmonics::opencl

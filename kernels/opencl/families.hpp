@@ -1,76 +1,15 @@
-// One planning function per family of call sites; device.cpp maps names to them.
+// The rows of all families, and what families share.
 #pragma once
 
 #include "work.hpp"
 
 namespace harmonics::opencl {
 
+#define HM_FAMILY(name) std::span<const PlanRow> name##_plans();
+#include "families.inc"
+#undef HM_FAMILY
+
 bool plan_elementwise(const Site&, hx_kernel&);
-bool plan_chain(const Site&, hx_kernel&);
-bool plan_select(const Site&, hx_kernel&);
-bool plan_cast(const Site&, hx_kernel&);
-bool plan_dropout(const Site&, hx_kernel&);
-
-bool plan_reshape(const Site&, hx_kernel&);
-bool plan_transpose(const Site&, hx_kernel&);
-bool plan_broadcast(const Site&, hx_kernel&);
-bool plan_slice(const Site&, hx_kernel&);
-bool plan_reverse(const Site&, hx_kernel&);
-bool plan_pad(const Site&, hx_kernel&);
-bool plan_concat(const Site&, hx_kernel&);
-bool plan_full(const Site&, hx_kernel&);
-bool plan_iota(const Site&, hx_kernel&);
-bool plan_random_uniform(const Site&, hx_kernel&);
-
-bool plan_reduce(const Site&, hx_kernel&);
-bool plan_fused_reduce(const Site&, hx_kernel&);
-bool plan_arg_extreme(const Site&, hx_kernel&);
-bool plan_cumsum(const Site&, hx_kernel&);
-
-bool plan_dot(const Site&, hx_kernel&);
-bool plan_linear(const Site&, hx_kernel&);
-bool plan_dot_add(const Site&, hx_kernel&);
-bool plan_sgd_outer(const Site&, hx_kernel&);
-
-bool plan_patches(const Site&, hx_kernel&);
-bool plan_unpatches(const Site&, hx_kernel&);
-bool plan_max_pool(const Site&, hx_kernel&);
-bool plan_max_pool_grad(const Site&, hx_kernel&);
-bool plan_conv(const Site&, hx_kernel&);
-bool plan_conv_grad_input(const Site&, hx_kernel&);
-bool plan_conv_grad_weight(const Site&, hx_kernel&);
-bool plan_conv_max_pool(const Site&, hx_kernel&);
-bool plan_conv_max_pool_grad(const Site&, hx_kernel&);
-
-bool plan_gather(const Site&, hx_kernel&);
-bool plan_scatter_add(const Site&, hx_kernel&);
-bool plan_embedding_grad(const Site&, hx_kernel&);
-bool plan_dynamic_slice(const Site&, hx_kernel&);
-bool plan_update_slice(const Site&, hx_kernel&);
-bool plan_gather_nd(const Site&, hx_kernel&);
-bool plan_scatter_nd(const Site&, hx_kernel&);
-bool plan_top_k(const Site&, hx_kernel&);
-bool plan_sort(const Site&, hx_kernel&);
-bool plan_reduce_window(const Site&, hx_kernel&);
-
-bool plan_quantize(const Site&, hx_kernel&);
-bool plan_dequantize(const Site&, hx_kernel&);
-
-bool plan_softmax(const Site&, hx_kernel&);
-bool plan_softmax_cross_entropy(const Site&, hx_kernel&);
-bool plan_row_norm(const Site&, hx_kernel&);
-bool plan_row_norm_grad(const Site&, hx_kernel&);
-bool plan_set_norm(const Site&, hx_kernel&);
-bool plan_set_norm_grad(const Site&, hx_kernel&);
-
-bool plan_attention(const Site&, hx_kernel&);
-bool plan_attention_grad(const Site&, hx_kernel&);
-bool plan_rope(const Site&, hx_kernel&);
-bool plan_cache_append(const Site&, hx_kernel&);
-bool plan_scan(const Site&, hx_kernel&);
-
-bool plan_optimizer(const Site&, hx_kernel&);
-bool plan_global_norm(const Site&, hx_kernel&);
 
 // Shared by families: copies elements of `bytes` along a walk over the result and the source.
 Launch copy_along(Machine& machine, uint32_t bytes, uint32_t from, uint32_t to, Walk walk);

@@ -165,4 +165,9 @@ kernel void uniform(BUFFER(0), BUFFER(1), uint n, ulong stream) {
   return true;
 }
 
+HM_PLANS(layout, {"reshape", plan_reshape}, {"stop_gradient", plan_reshape}, {"bitcast", plan_reshape},
+         {"transpose", plan_transpose}, {"broadcast", plan_broadcast}, {"slice", plan_slice}, {"reverse", plan_reverse},
+         {"pad", plan_pad}, {"concat", plan_concat}, {"full", plan_full}, {"iota", plan_iota},
+         {"random_uniform", plan_random_uniform})
+
 }  // namespace harmonics::opencl

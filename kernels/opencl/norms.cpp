@@ -194,4 +194,7 @@ bool plan_global_norm(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(norms, {"global_norm", plan_global_norm}, {"layer_norm", plan_row_norm},
+         {"layer_norm_grad", plan_row_norm_grad}, {"rms_norm", plan_row_norm}, {"rms_norm_grad", plan_row_norm_grad})
+
 }  // namespace harmonics::opencl

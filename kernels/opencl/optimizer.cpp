@@ -198,4 +198,7 @@ bool plan_optimizer(const Site& site, hx_kernel& out) {
   return false;
 }
 
+HM_PLANS(optimizer, {"sgd", plan_optimizer}, {"adam", plan_optimizer}, {"adamw", plan_optimizer},
+         {"rmsprop", plan_optimizer}, {"lion", plan_optimizer}, {"lamb", plan_optimizer})
+
 }  // namespace harmonics::opencl

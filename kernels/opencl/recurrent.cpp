@@ -207,4 +207,7 @@ bool plan_scan(const Site& site, hx_kernel& out) {
   return answer_scan(site, {"gru_grad", 2, 4, 2, 5, 6, 4}, out);
 }
 
+HM_PLANS(recurrent, {"lstm_scan", plan_scan}, {"lstm_scan_grad", plan_scan}, {"gru_scan", plan_scan},
+         {"gru_scan_grad", plan_scan})
+
 }  // namespace harmonics::opencl

@@ -208,4 +208,8 @@ bool plan_cumsum(const Site& site, hx_kernel& out) {
                       "cumsum", out);
 }
 
+HM_PLANS(reduce, {"reduce_sum", plan_reduce}, {"reduce_max", plan_reduce}, {"reduce_min", plan_reduce},
+         {"reduce_prod", plan_reduce}, {"argmax", plan_arg_extreme}, {"argmin", plan_arg_extreme},
+         {"cumsum", plan_cumsum}, {"fused_reduce", plan_fused_reduce})
+
 }  // namespace harmonics::opencl

@@ -57,4 +57,6 @@ bool plan_reduce_window(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(reduce_window, {"reduce_window", plan_reduce_window})
+
 }  // namespace harmonics::opencl

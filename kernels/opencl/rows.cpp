@@ -147,4 +147,8 @@ bool plan_softmax_cross_entropy(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(rows, {"softmax", plan_softmax}, {"softmax_grad", plan_softmax}, {"log_softmax", plan_softmax},
+         {"log_softmax_grad", plan_softmax}, {"softmax_cross_entropy", plan_softmax_cross_entropy},
+         {"softmax_cross_entropy_grad", plan_softmax_cross_entropy})
+
 }  // namespace harmonics::opencl

@@ -149,4 +149,6 @@ bool plan_cache_append(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(sequence, {"rope", plan_rope}, {"cache_append", plan_cache_append})
+
 }  // namespace harmonics::opencl

@@ -149,4 +149,7 @@ bool plan_set_norm_grad(const Site& site, hx_kernel& out) {
   return true;
 }
 
+HM_PLANS(set_norms, {"batch_norm", plan_set_norm}, {"batch_norm_grad", plan_set_norm_grad},
+         {"group_norm", plan_set_norm}, {"group_norm_grad", plan_set_norm_grad})
+
 }  // namespace harmonics::opencl

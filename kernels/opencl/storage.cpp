@@ -48,4 +48,6 @@ bool plan_dequantize(const Site& site, hx_kernel& out) {
                          "dequantize", out);
 }
 
+HM_PLANS(storage, {"quantize", plan_quantize}, {"dequantize", plan_dequantize})
+
 }  // namespace harmonics::opencl

@@ -201,4 +201,7 @@ bool plan_max_pool_grad(const Site& site, hx_kernel& out) {
       "max pool");
 }
 
+HM_PLANS(windows, {"patches", plan_patches}, {"unpatches", plan_unpatches}, {"max_pool", plan_max_pool},
+         {"max_pool_grad", plan_max_pool_grad})
+
 }  // namespace harmonics::opencl

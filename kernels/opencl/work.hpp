@@ -9,6 +9,7 @@
 
 #include <harmonics/device.hpp>
 
+#include "kernels/shared/plan_table.hpp"
 #include "kernels/shared/queued_device.hpp"
 #include "kernels/shared/scalar_texts.hpp"
 #include "kernels/shared/walk.hpp"
@@ -124,6 +125,7 @@ hx_kernel& answer(hx_kernel& out, Work work, const char* name);
 // A family's planning function: returns true and fills `out` if it supports the site; else it has declined with a
 // reason.
 using Plan = bool (*)(const Site& site, hx_kernel& out);
+using PlanRow = kernels::PlanRow<Plan>;
 
 // Pads to this minimum of axes: source texts depend on their number.
 void widen(Walk& walk, size_t axes);

@@ -15,5 +15,5 @@ extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
       {harmonics::Argument::flag("whole", false, "all lists of the metadata, vocabularies too")});
   harmonics::register_exporter(registry, "gguf", std::make_shared<gguf::Exporter>(), "GGUF files, version 3");
   harmonics::register_tokenizer(registry, "gguf", std::make_shared<gguf::TokenizerFormat>(),
-                                "the tokenizer in a GGUF file: SentencePiece or byte pairs");
+                                "the tokenizer in a GGUF file: SentencePiece, byte pairs, Unigram or WordPiece");
 }

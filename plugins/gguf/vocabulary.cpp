@@ -4,16 +4,23 @@
 #include <cmath>
 #include <limits>
 
-#include "byte_pairs.hpp"
-#include "sentence_pieces.hpp"
+#include "formats/utf8.hpp"
+#include "tokens/families.hpp"
+#include "tokens/tokenizer.hpp"
 
 namespace gguf {
 
 using namespace harmonics;
+using namespace harmonics::tokens;
 
 namespace {
 
-constexpr const char* kTokens = "tokenizer.ggml.tokens";
+constexpr const char *kTokens = "tokenizer.ggml.tokens", *kModel = "tokenizer.ggml.model";
+constexpr const char* kSpaceMark = "\xE2\x96\x81";  // U+2581
+
+[[noreturn]] void refuse(const std::string& path, const std::string& key, const std::string& what) {
+  throw Error(ErrorKind::Weights, "'" + path + "': the metadata '" + key + "' " + what);
+}
 
 // An id of the vocabulary, or -1 if the file has no such key.
 int32_t id_of(const GgufFile& file, const std::string& path, const char* key, size_t tokens) {
@@ -32,12 +39,6 @@ void expect_length(const std::string& path, const char* key, size_t found, size_
     refuse(path, key, "has " + std::to_string(found) + " items; there are " + std::to_string(tokens) + " tokens");
 }
 
-}  // namespace
-
-void refuse(const std::string& path, const std::string& key, const std::string& what) {
-  throw Error(ErrorKind::Weights, "'" + path + "': the metadata '" + key + "' " + what);
-}
-
 std::string text_of(const GgufFile& file, const std::string& path, const char* key, const char* otherwise) {
   const GgufValue* value = file.find(key);
   if (!value) return otherwise;
@@ -54,7 +55,8 @@ bool bool_of(const GgufFile& file, const std::string& path, const char* key, boo
   return *truth;
 }
 
-Vocabulary read_vocabulary(const GgufFile& file, const std::string& path, bool bos_by_default) {
+// What all kinds have.
+Vocabulary read_tokens(const GgufFile& file, const std::string& path) {
   const GgufValue* list = file.find(kTokens);
   const auto texts = list ? list->texts() : std::nullopt;
   if (!texts) refuse(path, kTokens, list ? "is no list of texts" : "is missing");
@@ -87,86 +89,145 @@ Vocabulary read_vocabulary(const GgufFile& file, const std::string& path, bool b
   vocabulary.eos = id_of(file, path, "tokenizer.ggml.eos_token_id", count);
   vocabulary.unknown = id_of(file, path, "tokenizer.ggml.unknown_token_id", count);
   vocabulary.padding = id_of(file, path, "tokenizer.ggml.padding_token_id", count);
-  vocabulary.adds_bos = bool_of(file, path, "tokenizer.ggml.add_bos_token", bos_by_default);
+  vocabulary.mask = id_of(file, path, "tokenizer.ggml.mask_token_id", count);
+  vocabulary.tokens_place = "the metadata '" + std::string(kTokens) + "'";
+  vocabulary.merges_place = "the metadata 'tokenizer.ggml.merges'";
+  for (size_t i = 0; i < count; ++i) {
+    const TokenKind kind = vocabulary.tokens[i].kind;
+    if (kind != TokenKind::control && kind != TokenKind::user_defined) continue;
+    AddedToken added;
+    added.id = static_cast<int32_t>(i);
+    vocabulary.added.push_back(added);
+  }
   return vocabulary;
 }
 
-Tokenizer::Tokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {
-  for (size_t i = 0; i < vocabulary_.tokens.size(); ++i) {
-    const Token& token = vocabulary_.tokens[i];
-    longest_ = std::max(longest_, token.text.size());
-    const bool special = token.kind == TokenKind::control || token.kind == TokenKind::user_defined;
-    if (special && !token.text.empty()) specials_[token.text[0]].push_back(static_cast<int32_t>(i));
+// Whether texts begin and end with the ids, where the file does not say by `otherwise`.
+void read_ends(const GgufFile& file, const std::string& path, bool begins, bool ends, Vocabulary& vocabulary) {
+  vocabulary.adds_bos = bool_of(file, path, "tokenizer.ggml.add_bos_token", begins);
+  vocabulary.adds_eos = bool_of(file, path, "tokenizer.ggml.add_eos_token", ends);
+}
+
+void set_byte_pairs(const GgufFile& file, const std::string& path, Vocabulary& vocabulary) {
+  constexpr const char *kPre = "tokenizer.ggml.pre", *kMerges = "tokenizer.ggml.merges";
+  vocabulary.model = ModelKind::byte_pairs;
+  const std::string name = text_of(file, path, kPre, "default");
+  if (!set_family(vocabulary, name))
+    refuse(path, kPre,
+           "is " + shown_name(name) + ", a way to divide words that is not known; known are " + family_names());
+  read_ends(file, path, vocabulary.adds_bos, false, vocabulary);
+  const GgufValue* value = file.find(kMerges);
+  const auto merges = value ? value->texts() : std::nullopt;
+  if (!merges) refuse(path, kMerges, value ? "is no list of texts" : "is missing");
+  vocabulary.merges.reserve(merges->size());
+  for (size_t i = 0; i < merges->size(); ++i) {
+    const std::string_view merge = (*merges)[i];
+    const size_t space = merge.find(' ', 1);
+    if (space == std::string_view::npos)
+      refuse(path, kMerges,
+             "has the item " + std::to_string(i) + ", " + shown_name(std::string(merge)) +
+                 ", which is not two parts with a space between them");
+    vocabulary.merges.push_back({std::string(merge.substr(0, space)), std::string(merge.substr(space + 1))});
   }
-  for (auto& [first, ids] : specials_)
-    std::stable_sort(ids.begin(), ids.end(),
-                     [&](int32_t a, int32_t b) { return vocabulary_[a].text.size() > vocabulary_[b].text.size(); });
 }
 
-TextTokenizerInfo Tokenizer::info() const {
-  return {vocabulary_.tokens.size(), vocabulary_.bos,     vocabulary_.eos,
-          vocabulary_.unknown,       vocabulary_.padding, longest_};
+// The steps that write spaces as marks, one in front of a text too.
+void set_space_marks(const GgufFile& file, const std::string& path, Vocabulary& vocabulary) {
+  const bool prefix = bool_of(file, path, "tokenizer.ggml.add_space_prefix", true);
+  if (prefix) vocabulary.normalizers.push_back({NormalizerKind::prepend, kSpaceMark});
+  vocabulary.normalizers.push_back({NormalizerKind::replace, " ", kSpaceMark});
+  vocabulary.space_mark = kSpaceMark;
+  vocabulary.drops_first_space = prefix;
 }
 
-int32_t Tokenizer::special_at(std::string_view text, bool control) const {
-  const auto at = specials_.find(text[0]);
-  if (at == specials_.end()) return -1;
-  for (const int32_t id : at->second) {
-    const Token& token = vocabulary_[id];
-    if ((control || token.kind == TokenKind::user_defined) && text.substr(0, token.text.size()) == token.text)
-      return id;
+void expect_scores(const GgufFile& file, const std::string& path) {
+  if (!file.find("tokenizer.ggml.scores")) refuse(path, "tokenizer.ggml.scores", "is missing");
+}
+
+void set_sentence_pieces(const GgufFile& file, const std::string& path, Vocabulary& vocabulary) {
+  expect_scores(file, path);
+  vocabulary.model = ModelKind::sentence_pieces;
+  read_ends(file, path, true, false, vocabulary);
+  set_space_marks(file, path, vocabulary);
+}
+
+void set_unigram(const GgufFile& file, const std::string& path, Vocabulary& vocabulary) {
+  constexpr const char* kCharsmap = "tokenizer.ggml.precompiled_charsmap";
+  expect_scores(file, path);
+  vocabulary.model = ModelKind::unigram;
+  vocabulary.joins_unknown = true;
+  if (vocabulary.unknown < 0)
+    for (size_t i = 0; i < vocabulary.tokens.size() && vocabulary.unknown < 0; ++i)
+      if (vocabulary.tokens[i].kind == TokenKind::unknown) vocabulary.unknown = static_cast<int32_t>(i);
+  read_ends(file, path, false, true, vocabulary);
+  if (const GgufValue* value = file.find(kCharsmap)) {
+    const auto bytes = value->integers();
+    if (!bytes) refuse(path, kCharsmap, "is no list of integers");
+    Normalizer table;
+    table.kind = NormalizerKind::charsmap;
+    for (const int64_t byte : *bytes) table.text += static_cast<char>(byte & 0xFF);
+    if (!table.text.empty()) vocabulary.normalizers.push_back(std::move(table));
   }
-  return -1;
+  if (bool_of(file, path, "tokenizer.ggml.remove_extra_whitespaces", false))
+    vocabulary.normalizers.push_back({NormalizerKind::spaces});
+  set_space_marks(file, path, vocabulary);
 }
 
-std::vector<int32_t> Tokenizer::encode(std::string_view text, uint32_t flags) const {
-  std::vector<int32_t> ids;
-  if ((flags & HX_ENCODE_BOS) && vocabulary_.adds_bos && vocabulary_.bos >= 0) ids.push_back(vocabulary_.bos);
-  bool first = true;
-  size_t start = 0;
-  const auto part = [&](size_t end) {
-    if (end > start) encode_part(text.substr(start, end - start), first, ids);
+// BERT's: converters write "##ing" as "ing" and "the" as "\u2581the".
+void set_word_pieces(const GgufFile& file, const std::string& path, Vocabulary& vocabulary) {
+  const auto id = [&](const char* key, const char* other) {
+    const size_t count = vocabulary.tokens.size();
+    const int32_t found = id_of(file, path, key, count);
+    return found >= 0 || !other ? found : id_of(file, path, other, count);
   };
-  for (size_t at = 0; at < text.size();) {
-    const int32_t id = special_at(text.substr(at), (flags & HX_ENCODE_SPECIAL) != 0);
-    if (id < 0) {
-      ++at;
-      continue;
-    }
-    part(at);
-    ids.push_back(id);
-    first = true;
-    start = at += vocabulary_[id].text.size();
-  }
-  part(text.size());
-  if ((flags & HX_ENCODE_EOS) && vocabulary_.eos >= 0) ids.push_back(vocabulary_.eos);
-  return ids;
+  const auto named = [&](int32_t found, const char* text) {  // as converters leave out what BERT always has
+    for (size_t i = 0; found < 0 && i < vocabulary.tokens.size(); ++i)
+      if (vocabulary.tokens[i].text == text) found = static_cast<int32_t>(i);
+    return found;
+  };
+  vocabulary.model = ModelKind::word_pieces;
+  vocabulary.word_start = kSpaceMark;
+  vocabulary.longest_word = 100;
+  vocabulary.cleans_up = true;
+  vocabulary.bos = named(id("tokenizer.ggml.cls_token_id", "tokenizer.ggml.bos_token_id"), "[CLS]");
+  vocabulary.eos = named(id("tokenizer.ggml.seperator_token_id", "tokenizer.ggml.eos_token_id"), "[SEP]");
+  vocabulary.unknown = named(vocabulary.unknown, "[UNK]");
+  vocabulary.padding = named(vocabulary.padding, "[PAD]");
+  read_ends(file, path, true, true, vocabulary);
+  Normalizer rule;
+  rule.kind = NormalizerKind::bert;
+  rule.lowercase = rule.accents = bool_of(file, path, "tokenizer.ggml.normalizer.lowercase", true);
+  vocabulary.normalizers.push_back(std::move(rule));
+  Division words;
+  words.kind = DivisionKind::bert;
+  vocabulary.divisions.push_back(std::move(words));
 }
 
-std::string Tokenizer::decode(int32_t id, int32_t previous) const {
-  if (!vocabulary_.has(id))
-    throw Error(ErrorKind::Usage, "the id " + std::to_string(id) + " is outside the vocabulary, 0 to " +
-                                      std::to_string(vocabulary_.tokens.size() - 1));
-  const TokenKind kind = vocabulary_[id].kind;
-  if (kind == TokenKind::control) return previous == HX_DECODE_WRITTEN ? vocabulary_[id].text : "";
-  if (kind == TokenKind::unknown) return "\xEF\xBF\xBD";
-  std::string bytes = bytes_of(id);
-  const bool starts = previous == -1 || previous == vocabulary_.bos;
-  if (starts && drops_first_space() && !bytes.empty() && bytes[0] == ' ') bytes.erase(0, 1);
-  return bytes;
+}  // namespace
+
+Vocabulary read_vocabulary(const GgufFile& file, const std::string& path) {
+  const std::string model = text_of(file, path, kModel, "");
+  void (*set)(const GgufFile&, const std::string&, Vocabulary&) = nullptr;
+  for (const auto& [name, kind] :
+       {std::pair("llama", set_sentence_pieces), std::pair("gpt2", set_byte_pairs), std::pair("t5", set_unigram),
+        std::pair("unigram", set_unigram), std::pair("bert", set_word_pieces)})
+    if (model == name) set = kind;
+  if (!set)
+    refuse(path, kModel,
+           "is '" + model +
+               "'; the kinds that can be read are llama (SentencePiece), gpt2 (byte pairs), t5 and unigram"
+               " (Unigram) and bert (WordPiece)");
+  Vocabulary vocabulary = read_tokens(file, path);
+  set(file, path, vocabulary);
+  return vocabulary;
 }
 
-std::unique_ptr<Tokenizer> open_tokenizer(std::string_view bytes, const std::string& path) {
+std::unique_ptr<TextTokenizer> open_tokenizer(std::string_view bytes, const std::string& path) {
   const GgufFile file = read_gguf(bytes, {path, ErrorKind::Weights});
-  constexpr const char* kModel = "tokenizer.ggml.model";
   if (!file.find(kModel))
     throw Error(ErrorKind::Weights, "'" + path + "' has no tokenizer in it: the metadata '" + kModel + "' is missing")
         .note("give the model's tokenizer as a file of its own");
-  const std::string model = text_of(file, path, kModel, "");
-  if (model == "llama") return open_sentence_pieces(file, path);
-  if (model == "gpt2") return open_byte_pairs(file, path);
-  refuse(path, kModel,
-         "is '" + model + "'; the kinds that can be read are llama (SentencePiece) and gpt2 (byte pairs)");
+  return make_tokenizer(read_vocabulary(file, path), path);
 }
 
 }  // namespace gguf

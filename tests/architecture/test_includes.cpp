@@ -56,7 +56,7 @@ bool has_line_limit(const fs::path& p) {
 std::vector<fs::path> files_with_line_limit() {
   std::vector<fs::path> found;
   for (const char* folder : {"include", "formats", "engine", "dsl", "producers", "consumers", "kernels", "plugins",
-                             "samples", "sender", "tests", "wire", "cmake", "scripts", ".ci"}) {
+                             "samples", "sender", "tests", "tokens", "wire", "cmake", "scripts", ".ci"}) {
     if (!fs::exists(kRoot / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder))
       if (entry.is_regular_file() && has_line_limit(entry.path())) found.push_back(entry.path());
@@ -138,7 +138,8 @@ TEST_CASE("streams, kernels, plugins and samples see only public headers") {
         if (!ours(i)) continue;
         INFO(file.string() << " includes " << i);
         const bool archive = folder != "kernels" && folder != "samples" && starts(i, "formats/");
-        CHECK((starts(i, folder + "/") || starts(i, "wire/") || archive));
+        const bool vocabulary = folder == "plugins" && starts(i, "tokens/");
+        CHECK((starts(i, folder + "/") || starts(i, "wire/") || archive || vocabulary));
       }
 }
 
@@ -155,13 +156,13 @@ TEST_CASE("sender: includes only itself, transport endpoints and wire") {
     }
 }
 
-TEST_CASE("wire, formats: include only themselves, plain formats also formats") {
-  for (const std::string folder : {"wire", "formats"})
+TEST_CASE("wire, formats, tokens: include only themselves, plain formats and tokens also formats") {
+  for (const std::string folder : {"wire", "formats", "tokens"})
     for (const fs::path& file : sources(folder))
       for (const std::string& i : includes(file)) {
         if (!ours(i)) continue;
         INFO(file.string() << " includes " << i);
-        const bool plain = fs::relative(file, kRoot / "wire").begin()->string() == "plain";
+        const bool plain = folder == "tokens" || fs::relative(file, kRoot / "wire").begin()->string() == "plain";
         CHECK((starts(i, folder + "/") || (plain && starts(i, "formats/"))));
       }
 }
@@ -175,7 +176,7 @@ TEST_CASE("heavy headers stay in few sources") {
                                                 {"boost/dll/shared_library.hpp", 1}};
   std::map<std::string, size_t> users;
   for (const std::string folder :
-       {"formats", "engine", "dsl", "producers", "consumers", "kernels", "plugins", "sender", "wire"})
+       {"formats", "engine", "dsl", "producers", "consumers", "kernels", "plugins", "sender", "tokens", "wire"})
     for (const fs::path& file : sources(folder))
       for (const std::string& i : includes(file))
         if (limits.count(i)) ++users[i];
@@ -188,7 +189,7 @@ TEST_CASE("heavy headers stay in few sources") {
 
 TEST_CASE("files have valid names and sizes") {
   for (const std::string folder : {"include", "formats", "engine", "dsl", "producers", "consumers", "kernels",
-                                   "plugins", "samples", "sender", "tests", "wire"})
+                                   "plugins", "samples", "sender", "tests", "tokens", "wire"})
     for (const fs::path& file : sources(folder)) {
       const std::string name = file.filename().string(), text = read(file);
       INFO(file.string());
@@ -225,7 +226,7 @@ TEST_CASE("the map names every folder") {
     CHECK(map.find("engine/" + folder) != std::string::npos);
   }
   for (const char* folder : {"formats", "dsl", "producers", "consumers", "kernels/cpu", "plugins", "samples", "sender",
-                             "tests", "wire", "cmake", "scripts", "workloads"}) {
+                             "tests", "tokens", "wire", "cmake", "scripts", "workloads"}) {
     INFO(folder);
     CHECK(map.find(folder) != std::string::npos);
   }

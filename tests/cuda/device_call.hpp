@@ -66,7 +66,7 @@ class DeviceCall {
   }
 
   // Returns the kernel's name; "": declined.
-  std::string plan(Machine& machine, Plan plan) {
+  std::string plan(Machine& machine) {
     const AttributeView view(attributes_);
     std::vector<hx_type> in;
     for (const Buffer& b : inputs_) in.push_back(b.type);
@@ -84,6 +84,8 @@ class DeviceCall {
     site.chain = chain_.data();
     site.chain_outputs = stored_.data();
     machine_ = &machine;
+    const Plan plan = plans().find(op_);
+    REQUIRE(plan);
     return plan(Site(site, machine), kernel_) ? kernel_.name : "";
   }
   std::vector<float> run() {

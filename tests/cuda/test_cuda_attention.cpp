@@ -108,7 +108,7 @@ TEST_CASE("cudnn attention: values beyond f16 stay finite with rounding allowed"
   std::fill(v.numbers.begin(), v.numbers.end(), -1e6f);
   DeviceCall call("attention", {}, {q, k, v}, {1, 1, 1, 8});
   call.second({1, 1, 1}).flags(HX_SITE_FP16_CHUNKS);
-  REQUIRE(call.plan(own, plan_attention) == "cuDNN attention");
+  REQUIRE(call.plan(own) == "cuDNN attention");
   for (const float x : call.run()) CHECK(x == -65504.0f);
 }
 
@@ -118,10 +118,10 @@ TEST_CASE("cuda: attention with optional inputs, positions and caches have kerne
   DeviceCall windowed("attention", AttributeMap().set("window", int64_t{2}).set("softcap", 4.0),
                       {numbers({1, 4, 3, 8}, 1), numbers({1, 2, 5, 8}, 2), numbers({1, 2, 5, 8}, 3)}, {1, 4, 3, 8});
   windowed.second({1, 4, 3});
-  CHECK(windowed.plan(own, plan_attention) == "attention");
+  CHECK(windowed.plan(own) == "attention");
   DeviceCall turned("rope", AttributeMap().set("pairing", "interleaved").set("rotary_dims", int64_t{6}),
                     {numbers({2, 3, 8}, 1)}, {2, 3, 8});
-  CHECK(turned.plan(own, plan_rope) == "rope");
+  CHECK(turned.plan(own) == "rope");
 }
 
 TEST_CASE("cuda: caches of f32, f16 and q8_0 have kernels that append in place and attend") {
@@ -181,7 +181,7 @@ TEST_CASE("cudnn attention: declines with a reason") {
         {numbers({1, 2, queries, width}, 1), numbers({1, 2, keys, width}, 2), numbers({1, 2, keys, width}, 3)},
         {1, 2, queries, width});
     call.second({1, 2, queries}).flags(flags);
-    CHECK(call.plan(own, plan_attention).empty());
+    CHECK(call.plan(own).empty());
     return std::string(harmonics_api()->last_error(nullptr));
   };
   CHECK(why({}, 3, 3, 8, 0) == "needs a 16-bit type, or f32 with rounding allowed");

@@ -118,7 +118,7 @@ TEST_CASE("cuda chains: equal to single operations for all shapes") {
   for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{1, 1}, {3, 5}, {1, 9}, {7, 1}, {61, 67}, {1, 1025}}) {
     INFO(rows << " x " << columns);
     DeviceCall call = sample_chain(rows, columns);
-    REQUIRE(call.plan(machine, plan_chain) == "elementwise chain");
+    REQUIRE(call.plan(machine) == "elementwise chain");
     expect_sample(call, rows, columns);
   }
 }
@@ -131,7 +131,7 @@ TEST_CASE("cuda chains: compiled once, cached on disk, rebuilt if damaged") {
     const int before = emulated::settings().compiled;
     for (int again = 0; again < 2; ++again) {
       DeviceCall call = sample_chain(4, 6);
-      REQUIRE(call.plan(machine, plan_chain) == "elementwise chain");
+      REQUIRE(call.plan(machine) == "elementwise chain");
       expect_sample(call, 4, 6);
     }
     return emulated::settings().compiled - before;
@@ -157,7 +157,7 @@ TEST_CASE("cuda chains: declined with a reason without NVRTC") {
   emulated::settings().has_compiler = false;
   Machine machine(open_driver(), open_compiler());
   DeviceCall call = sample_chain(4, 6);
-  CHECK(call.plan(machine, plan_chain).empty());
+  CHECK(call.plan(machine).empty());
   CHECK(std::string(harmonics_api()->last_error(nullptr)).find("libnvrtc.so.13 is not found") != std::string::npos);
 }
 

@@ -111,7 +111,7 @@ TEST_CASE("cudnn convolution: windows, groups, bias and activation") {
         AttributeMap a = c.attributes();
         if (*activation) a.set("activation", activation);
         DeviceCall call("conv", a, bias ? std::vector{x, w, b} : std::vector{x, w}, c.y());
-        REQUIRE(call.plan(own, plan_conv) == "cuDNN convolution");
+        REQUIRE(call.plan(own) == "cuDNN convolution");
         std::vector<double> meant = zeros(like_y);
         for_products(c, [&](size_t i, size_t j, size_t k) { meant[k] += product(x, i, w, j); });
         const size_t places = meant.size() / static_cast<size_t>(c.samples * c.outputs);
@@ -135,10 +135,10 @@ TEST_CASE("cudnn convolution: gradients") {
       dw[j] += product(x, i, dy, k);
     });
     DeviceCall input("conv_grad_input", c.attributes().set("input_shape", c.x()), {w, dy}, c.x());
-    REQUIRE(input.plan(own, plan_conv_grad_input) == "cuDNN convolution");
+    REQUIRE(input.plan(own) == "cuDNN convolution");
     require_close_sums(input.run(), dx);
     DeviceCall weight("conv_grad_weight", c.attributes().set("weight_shape", c.weight()), {x, dy}, c.weight());
-    REQUIRE(weight.plan(own, plan_conv_grad_weight) == "cuDNN convolution");
+    REQUIRE(weight.plan(own) == "cuDNN convolution");
     require_close_sums(weight.run(), dw);
     require_close_sums(weight.run(), dw);         // again, with the same buffers
     require_close_sums(weight.move().run(), dw);  // with other buffers
@@ -154,7 +154,7 @@ TEST_CASE("cudnn convolution: rounding engines only if allowed, non-deterministi
     Machine own = conv_machine();
     DeviceCall call("conv", c.attributes(), {numbers(c.x(), 1), numbers(c.weight(), 2)}, c.y());
     call.flags(flags);
-    REQUIRE(call.plan(own, plan_conv) == "cuDNN convolution");
+    REQUIRE(call.plan(own) == "cuDNN convolution");
     call.run();
     return emulated::settings().last_engine;
   };
@@ -163,7 +163,7 @@ TEST_CASE("cudnn convolution: rounding engines only if allowed, non-deterministi
   emulated::settings().dnn_knows = false;
   Machine own = conv_machine();
   DeviceCall call("conv", c.attributes(), {numbers(c.x(), 1), numbers(c.weight(), 2)}, c.y());
-  CHECK(call.plan(own, plan_conv).empty());
+  CHECK(call.plan(own).empty());
   CHECK(std::string(harmonics_api()->last_error(nullptr)) == "cuDNN knows no way: engines that round or vary");
 }
 
@@ -214,7 +214,7 @@ TEST_CASE("cudnn convolution: declines with a reason") {
   const auto why = [&](AttributeMap a, Buffer x, Buffer w) {
     Machine own = conv_machine();
     DeviceCall call("conv", std::move(a), {std::move(x), std::move(w)}, c.y());
-    CHECK(call.plan(own, plan_conv).empty());
+    CHECK(call.plan(own).empty());
     return std::string(harmonics_api()->last_error(nullptr));
   };
   const Buffer x = numbers(c.x(), 1), w = numbers(c.weight(), 2);

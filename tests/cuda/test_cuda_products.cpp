@@ -54,7 +54,7 @@ void try_map(const Map& m, const char* kernel, uint32_t epilogue) {
   if (*m.activation) a.set("activation", m.activation);
   if (m.transposed) a.set("transposed", true);
   DeviceCall call("linear", a, m.bias ? std::vector{x, w, b} : std::vector{x, w}, {m.rows, m.out});
-  REQUIRE(call.plan(own, plan_linear) == kernel);
+  REQUIRE(call.plan(own) == kernel);
   require_close_products(call.run(), expected(m, x, w, b));
   if (epilogue) CHECK(emulated::settings().last_epilogue == epilogue);
 }
@@ -140,7 +140,7 @@ TEST_CASE("cublaslt linear: bf16 and fp8 if allowed, sums and biases in f32") {
       if (*activation) a.set("activation", activation);
       DeviceCall call("linear", a, {x, w, b}, {r.m, r.n});
       call.flags(r.flags);
-      REQUIRE(call.plan(own, plan_linear) == r.kernel);
+      REQUIRE(call.plan(own) == r.kernel);
       const double error = error_of(call.run(), affine_of(x, w, b, *activation));
       CHECK(error < r.most);
       CHECK(error > 0);
@@ -160,7 +160,7 @@ TEST_CASE("cublaslt fp8: operands are scaled by powers of two, NaN is kept") {
     for (float& v : small.numbers) v *= of_w;
     DeviceCall call("linear", {}, {large, small}, {16, 16});
     call.flags(HX_SITE_FP8);
-    REQUIRE(call.plan(own, plan_linear) == "cuBLASLt product, fp8");
+    REQUIRE(call.plan(own) == "cuBLASLt product, fp8");
     return call.run();
   };
   const std::vector<float> as_is = product(1, 1), scaled = product(0x1p40f, 0x1p-50f);
@@ -184,7 +184,7 @@ TEST_CASE("cublaslt dot: fp8 of any axes, dot_sum in bf16, batched in TF32") {
       AttributeMap().set("lhs_contract", std::vector<int64_t>{0}).set("rhs_contract", std::vector<int64_t>{0});
   DeviceCall call("dot", first, {a, b}, {40, 32});
   call.flags(HX_SITE_FP8);
-  REQUIRE(call.plan(own, plan_dot) == "cuBLASLt product, fp8");
+  REQUIRE(call.plan(own) == "cuBLASLt product, fp8");
   std::vector<double> meant;
   for (size_t i = 0; i < 40; ++i)
     for (size_t j = 0; j < 32; ++j) {
@@ -200,7 +200,7 @@ TEST_CASE("cublaslt dot: fp8 of any axes, dot_sum in bf16, batched in TF32") {
       AttributeMap().set("lhs_contract", two).set("rhs_contract", two).set("lhs_batch", zero).set("rhs_batch", zero);
   DeviceCall scores("dot", batched, {numbers({3, 32, 16}, 5), numbers({3, 16, 16}, 6)}, {3, 32, 16});
   scores.flags(HX_SITE_FP8);
-  REQUIRE(scores.plan(own, plan_dot) == "cuBLASLt product");
+  REQUIRE(scores.plan(own) == "cuBLASLt product");
   scores.run();
   CHECK(emulated::settings().last_compute == lt::kComputeF32Tf32);
 
@@ -211,7 +211,7 @@ TEST_CASE("cublaslt dot: fp8 of any axes, dot_sum in bf16, batched in TF32") {
                                 .set("sum", 0);
   DeviceCall beside("dot_sum", sums, {dy, x}, {32, 16});
   beside.second({32}).flags(HX_SITE_FP8);
-  REQUIRE(beside.plan(own, plan_dot_sum) == "cuBLASLt product and sum, bf16");
+  REQUIRE(beside.plan(own) == "cuBLASLt product and sum, bf16");
   beside.run();
   std::vector<double> summed(32, 0.0);
   for (size_t t = 0; t < 48; ++t)
@@ -226,7 +226,7 @@ TEST_CASE("cublaslt: f32 is not rounded unless allowed") {
   for (const bool may : {false, true}) {
     DeviceCall call("linear", {}, {x, w}, {4, 5});
     call.flags(may ? HX_SITE_FP16_CHUNKS : 0);
-    REQUIRE(call.plan(own, plan_linear) == "cuBLASLt product");
+    REQUIRE(call.plan(own) == "cuBLASLt product");
     call.run();
     CHECK(emulated::settings().last_compute == (may ? lt::kComputeF32Tf32 : lt::kComputeF32));
   }
@@ -241,7 +241,7 @@ TEST_CASE("cublaslt dot: operands are copied only if they are not a matrix") {
   attributes.set("lhs_batch", std::vector<int64_t>{0}).set("rhs_batch", std::vector<int64_t>{2});
   attributes.set("lhs_contract", std::vector<int64_t>{3, 1}).set("rhs_contract", std::vector<int64_t>{1, 0});
   DeviceCall call("dot", attributes, {a, b}, {2, 4, 6});
-  REQUIRE(call.plan(own, plan_dot) == "cuBLASLt product");
+  REQUIRE(call.plan(own) == "cuBLASLt product");
   std::vector<float> meant;
   for (int64_t n = 0; n < 2; ++n)
     for (int64_t i = 0; i < 4; ++i)

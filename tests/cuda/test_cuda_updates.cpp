@@ -61,7 +61,7 @@ TEST_CASE("cuda update_all: many tensors take several launches") {
       for (const float x : inputs.back().numbers) squares += static_cast<double>(x) * x;
     }
     DeviceCall norm("global_norm", {}, inputs, {});
-    REQUIRE(norm.plan(own, plan_global_norm) == "global norm");
+    REQUIRE(norm.plan(own) == "global norm");
     emulated::settings().launches = 0;
     CHECK(norm.run().at(0) == Approx(std::sqrt(squares)));
     CHECK(emulated::settings().launches == 1 + static_cast<int>((tensors + kMostTensors - 1) / kMostTensors));
@@ -74,7 +74,7 @@ TEST_CASE("cuda update_all: declines with a reason") {
   const auto why = [&](const char* update, int64_t parameters, std::vector<Buffer> inputs) {
     DeviceCall c("update_all", AttributeMap().set("update", std::string(update)).set("parameters", parameters),
                  std::move(inputs), {5});
-    CHECK(c.plan(own, plan_update_all).empty());
+    CHECK(c.plan(own).empty());
     return std::string(harmonics_api()->last_error(nullptr));
   };
   const Buffer w = numbers({5}, 1), lr = numbers({}, 2), other = numbers({4}, 3);
@@ -125,7 +125,7 @@ TEST_CASE("cuda dot_sum: the sum's operand is swapped for cuBLASLt") {
     const int64_t n = summed.type.dims[1];
     DeviceCall call("dot_sum", attributes, {a, b}, {5, 4});
     call.second({n});
-    REQUIRE(call.plan(own, plan_dot_sum) == "cuBLASLt product and sum");
+    REQUIRE(call.plan(own) == "cuBLASLt product and sum");
     call.run();
     CHECK(emulated::settings().last_epilogue == (which == 0 ? lt::kSumOfB : lt::kSumOfA));
     for (int64_t i = 0; i < n; ++i) {

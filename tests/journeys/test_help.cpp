@@ -237,9 +237,10 @@ TEST_CASE("completion: bash completes verbs, flags and values") {
   for (std::string line; std::getline(known, line);)
     if (line.starts_with("  ") && line[2] != ' ')
       CHECK(has("\n" + devices, "\n" + line.substr(2, line.find(' ', 2) - 2) + "\n"));
-  for (const char* kind : {"functions", "activations", "losses", "layers", "producers", "consumers", "devices",
-                           "metrics", "functionals", "implementations", "optimizers", "schedules", "predicates",
-                           "augmentations", "importers", "exporters", "tokenizers", "primitives", "verbs"})
+  for (const char* kind :
+       {"functions", "activations", "losses",          "layers",     "producers",  "consumers",  "devices",
+        "metrics",   "functionals", "implementations", "optimizers", "schedules",  "predicates", "augmentations",
+        "importers", "exporters",   "tokenizers",      "policies",   "primitives", "verbs"})
     CHECK(has("\n" + kinds, "\n" + std::string(kind) + "\n"));
   CHECK(complete("harmonics run g.hmx --producer images = " + kSamples + "mnist_", 6) == kSamples + "mnist_cnn.hmx\n");
   CHECK(complete("harmonics run g.hmx --optimizer = ad", 5) == "adam\nadamw\n");

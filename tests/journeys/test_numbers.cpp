@@ -20,7 +20,9 @@ const std::string kExplain =
 class Rates {
  public:
   explicit Rates(const Folder& f) : folder_(f / "cache") { ::mkdir(folder_.c_str(), 0700); }
-  std::string variables() const { return "XDG_CACHE_HOME='" + folder_ + "' HARMONICS_FP16=emulated"; }
+  std::string variables() const {
+    return "XDG_CACHE_HOME='" + folder_ + "' HARMONICS_BF16=off HARMONICS_FP16=emulated";
+  }
   std::string file() const { return folder_ + "/harmonics/product-rates"; }
   // Of products in fp16 relative to f32, as if measured.
   void set(const std::string& factor) {
@@ -65,9 +67,29 @@ TEST_CASE("precision: fp16 is refused without processor support, and auto falls 
   CHECK(refused.code == 1);
   CHECK(has(refused.err, "device 'cpu' does not compute in fp16 here"));
   CHECK(has(refused.err, "this processor has no AVX512-FP16; use fp32, or auto to take fp16 where there is"));
-  REQUIRE(harmonics_in("HARMONICS_FP16=off", common + "--precision auto --save " + (f / "a.safetensors")).code == 0);
+  REQUIRE(
+      harmonics_in("HARMONICS_BF16=off HARMONICS_FP16=off", common + "--precision auto --save " + (f / "a.safetensors"))
+          .code == 0);
   REQUIRE(harmonics(common + "--precision fp32 --save " + (f / "b.safetensors")).code == 0);
   CHECK(read(f / "a.safetensors") == read(f / "b.safetensors"));
+}
+
+TEST_CASE("precision: training in bf16 converges like fp32, bit for bit on any number of threads") {
+  Folder f;
+  for (const std::string how : {"", "HARMONICS_BF16=emulated"}) {
+    const std::string common = "run " + kSamples + "mnist.hmx " + kNoisyDigits + "--epochs 4 --json --quiet ";
+    const Result half = harmonics_in(how, common + "--precision bf16 --threads 1 --save " + (f / "a.safetensors"));
+    if (how.empty() && has(half.err, "device 'cpu' does not compute in bf16 here")) continue;
+    const Result exact = harmonics(common);
+    REQUIRE(exact.code == 0);
+    REQUIRE(half.code == 0);
+    CHECK(number(half.out, "loss") != number(exact.out, "loss"));
+    CHECK(number(half.out, "loss") == Approx(number(exact.out, "loss")).epsilon(0.02));
+    CHECK(number(half.out, "test_loss") == Approx(number(exact.out, "test_loss")).epsilon(0.02));
+    CHECK(std::fabs(number(half.out, "test_accuracy") - number(exact.out, "test_accuracy")) <= 0.01);
+    REQUIRE(harmonics_in(how, common + "--precision bf16 --threads 2 --save " + (f / "b.safetensors")).code == 0);
+    CHECK(read(f / "a.safetensors") == read(f / "b.safetensors"));
+  }
 }
 
 TEST_CASE("precision: a deterministic run repeats with any prefetch, and refuses time limits") {
@@ -157,7 +179,7 @@ TEST_CASE("precision: a resumed run goes on with the precision of its checkpoint
   CHECK(!has(other, "bits may differ"));
   CHECK(read(f / "b.safetensors") == read(f / "whole.safetensors"));
   CHECK(
-      has(resumed("c", "HARMONICS_FP16=off"),
+      has(resumed("c", "HARMONICS_BF16=off HARMONICS_FP16=off"),
           "bits may differ from an uninterrupted run: the checkpoint was trained in fp16, which device 'cpu' does not "
           "compute here; precision auto: fp32"));
   CHECK(read(f / "c.safetensors") != read(f / "whole.safetensors"));

@@ -38,11 +38,14 @@ hx_status take_item(hx_registry*, const hx_item* item) {
 
 const FakeHost& device() {
   static const bool loaded = [] {
-    // Without fp16 arithmetic in the processor, or on a lower instruction set, the emulated kernels are tested.
+    // Without arithmetic in fp16 or bf16 in the processor, or on a lower instruction set, the emulated kernels are
+    // tested.
     unsigned a = 0, b = 0, c = 0, d = 0;
     const char* isa = std::getenv("HARMONICS_ISA");
     const bool lower = isa && std::string_view(isa) != "avx512";
     if (lower || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 23 & 1)) setenv("HARMONICS_FP16", "emulated", 0);
+    const bool has_bf16 = !lower && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+    if (!has_bf16) setenv("HARMONICS_BF16", "emulated", 0);
     void* library = dlopen(HARMONICS_CPU_PLUGIN, RTLD_NOW | RTLD_LOCAL);
     if (!library) throw std::runtime_error(dlerror());
     static hx_api api{};

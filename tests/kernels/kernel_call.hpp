@@ -143,6 +143,8 @@ class KernelCall {
   KernelCall& stores(std::vector<uint32_t> registers) { return chain_outputs_ = std::move(registers), *this; }
   // Allows fp16 chunks in products.
   KernelCall& allow_half() { return flags_ = HX_SITE_FP16_CHUNKS, *this; }
+  // Allows operands of products to be rounded to bf16.
+  KernelCall& allow_bf16() { return flags_ = HX_SITE_BF16, *this; }
   // Input `input` never changes, so the kernel may pack it.
   KernelCall& constant(uint32_t input) { return constants_ |= uint64_t{1} << input, *this; }
   // Output `output` shares the memory of input `input`.

@@ -18,6 +18,13 @@ if(TARGET test_kernels)
     add_test(NAME "kernels: all on ${isa}" COMMAND test_kernels)
     set_tests_properties("kernels: all on ${isa}" PROPERTIES ENVIRONMENT HARMONICS_ISA=${isa} TIMEOUT 300)
   endforeach()
+  foreach(way emulated dots)
+    if(way STREQUAL "dots" AND NOT flags MATCHES " avx512_bf16( |$)")
+      continue()
+    endif()
+    add_test(NAME "kernels: bf16 by ${way}" COMMAND test_kernels "bf16 products*")
+    set_tests_properties("kernels: bf16 by ${way}" PROPERTIES ENVIRONMENT HARMONICS_BF16=${way} TIMEOUT 300)
+  endforeach()
   # products of bytes without the instructions for them
   foreach(isa avx2 avx512)
     if((isa STREQUAL "avx2" AND NOT flags MATCHES " avx2( |$)") OR

@@ -7,7 +7,9 @@ type T:
   T/from    F32 [rows, columns], what T/bytes was quantised from; only of types whose quantisation is a rule
   T/error   F32 [], root mean square of what ggml's own quantiser loses of searched/numbers; only of types whose scales
             are searched for (pip install ggml-py, whose library has the reference)
-searched/numbers  F32 [rows, columns], normal, one-sided and heavy-tailed rows
+  T/weighted_error  F32 [], likewise, weighed by searched/importance, which the quantiser gets
+searched/numbers     F32 [rows, columns], normal, one-sided and heavy-tailed rows
+searched/importance  F32 [columns]
 """
 import ctypes
 import importlib.util
@@ -83,14 +85,30 @@ x = x.astype(np.float32)
 tensors["searched/numbers"] = x
 for row in ADDED:
     add_blocks(*row)
+WEIGHTED = SEARCHED + ADDED + tuple((name, kind, kind.type_size, ()) for name, kind in RULES
+                                    if name in ("q4_0", "q4_1", "q5_0", "q5_1"))
+importance = np.exp(random.normal(size=1024) * 1.5).astype(np.float32)
+importance[::97] = 0
+tensors["searched/importance"] = importance
 reference = ctypes.CDLL(str(Path(importlib.util.find_spec("ggml").origin).parent / "lib" / "libggml-base.so"))
-for name, kind, size, _ in SEARCHED + ADDED:
-    in_c = name if name.startswith("iq") else kind.qtype.name.replace("Q", "q")
-    quantise = getattr(reference, f"quantize_row_{in_c}_ref")
+reference.ggml_quantize_chunk.restype = ctypes.c_size_t
+
+
+def squares_lost(kind, size, weights):
+    """The squared errors of ggml's own quantiser; weights: the importance of columns, or None."""
     packed = np.zeros((x.size // kind.block_size, size), np.uint8)
-    quantise(x.ctypes.data_as(ctypes.c_void_p), packed.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(x.size))
-    lost = kind.dequantize(packed).reshape(x.shape).astype(np.float64) - x
-    tensors[f"{name}/error"] = np.array(np.sqrt(np.mean(lost ** 2)), np.float32)
+    pointer = lambda array: None if array is None else array.ctypes.data_as(ctypes.c_void_p)
+    reference.ggml_quantize_chunk(ctypes.c_int(kind.qtype.value), pointer(x), pointer(packed), ctypes.c_int64(0),
+                                  ctypes.c_int64(x.shape[0]), ctypes.c_int64(x.shape[1]), pointer(weights))
+    return (kind.dequantize(packed).reshape(x.shape).astype(np.float64) - x) ** 2
+
+
+for name, kind, size, _ in SEARCHED + ADDED:
+    tensors[f"{name}/error"] = np.array(np.sqrt(np.mean(squares_lost(kind, size, None))), np.float32)
+for name, kind, size, _ in WEIGHTED:
+    weights = importance.astype(np.float64)
+    lost = squares_lost(kind, size, importance) * weights
+    tensors[f"{name}/weighted_error"] = np.array(np.sqrt(lost.sum() / (weights.sum() * len(x))), np.float32)
 
 folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "golden"
 write(folder / "block_types.safetensors")

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <harmonics/element_conversion.hpp>
+#include <harmonics/element_weighted.hpp>
 
 #include "golden.hpp"
 
@@ -54,6 +55,32 @@ TEST_CASE("block types: searched scales lose no more than ggml's") {
   CAPTURE(error, reference);
   CHECK(error <= 1.001 * reference);
   CHECK(error >= 0.5 * reference);
+}
+
+TEST_CASE("block types: with importance, searched scales lose no more than ggml's") {
+  const TensorFile file = golden("block_types.safetensors");
+  const char* name =
+      GENERATE("q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs");
+  CAPTURE(name);
+  const auto searched = below(file, "searched");
+  const HTensor &x = searched.at("numbers"), &importance = searched.at("importance");
+  const auto columns = static_cast<size_t>(importance.size());
+  std::vector<float> weights, found(static_cast<size_t>(x.size()));
+  for (int64_t i = 0; i < x.size(); ++i) weights.push_back(importance.data<float>()[static_cast<size_t>(i) % columns]);
+  std::vector<char> blocks(run_bytes(dtype_named(name), x.size()));
+  encode_weighted(dtype_named(name), x.data<float>(), weights.data(), blocks.data(), x.size());
+  decode_elements(dtype_named(name), blocks.data(), found.data(), x.size());
+  double squares = 0, all = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const double lost = static_cast<double>(found[i]) - static_cast<double>(x.data<float>()[i]);
+    squares += static_cast<double>(weights[i]) * lost * lost;
+    all += static_cast<double>(weights[i]);
+  }
+  const double error = std::sqrt(squares / all),
+               reference = static_cast<double>(below(file, name).at("weighted_error").data<float>()[0]);
+  CAPTURE(error, reference);
+  CHECK(error <= 1.001 * reference);
+  CHECK(error >= 0.4 * reference);
 }
 
 }  // namespace harmonics::engine::parity

@@ -191,7 +191,40 @@ TEST_CASE("kinds: every kind is listed and inspected") {
   for (const char* name : {"gguf", "safetensors"})
     CHECK(has(journeys::harmonics("list exporters").out, "  " + std::string(name) + " "));
   CHECK(has(journeys::harmonics("inspect safetensors").out, "  harmonics export MODEL FILE --format safetensors\n"));
-  const Result kind = journeys::harmonics("list policies");
+  const Result kind = journeys::harmonics("list rules");
   CHECK(kind.code == 2);
-  CHECK(has(kind.err, "there is no kind 'policies'"));
+  CHECK(has(kind.err, "there is no kind 'rules'"));
+  CHECK(has(journeys::harmonics("list policies" + kKinds).out, "  wide_in_halves(least = 1) "));
+}
+
+TEST_CASE("kinds: a plugin's policy decides about the precision of each product") {
+  const Setup s;
+  ::setenv("HARMONICS_FP16", "emulated", 1);
+  const auto loss = [&](const std::string& flags) { return number(s.run("--json " + flags).out, "loss"); };
+  const double f32 = loss(""), fp16 = loss("--precision fp16");
+  REQUIRE(f32 != fp16);
+  CHECK(loss("--precision-policy wide_in_halves") == fp16);
+  CHECK(loss("--precision-policy 'wide_in_halves(least=1000)'") == f32);
+  CHECK(loss("--precision fp16 --precision-policy 'wide_in_halves(least=1000)'") == fp16);
+  const double mixed = loss("--precision-policy 'wide_in_halves(least=5)'");  // rows of 6, not of 4
+  CHECK(mixed != f32);
+  CHECK(mixed != fp16);
+  ::unsetenv("HARMONICS_FP16");
+}
+
+TEST_CASE("kinds: what a policy cannot decide is named with the product") {
+  const Setup s;
+  const Result lacks = s.run("--precision-policy eight_bits");
+  CHECK(lacks.code == 1);
+  CHECK(has(lacks.err,
+            "policy 'eight_bits' of plugin 'org.example.kinds' rounds linear of 'x.h.affine' to a type that "
+            "the device lacks"));
+  const Result rows = s.run("--precision-policy 'eight_bits(rows=true)'");
+  CHECK(rows.code == 1);
+  CHECK(has(rows.err, "quantises the rows of linear of 'x.h.affine' to q8_0, which is not possible"));
+  CHECK(has(s.run("--precision-policy wide_in_halve").err, "did you mean 'wide_in_halves'?"));
+  CHECK(has(s.run("--precision-policy 'wide_in_halves(least=0)'").err, "policy setting 'least' has the value '0'"));
+  const Result unknown = journeys::harmonics("run " + s.graph("x -(affine(6), tanh)-> h -> o <-(mse)- y;") +
+                                             s.producers + "--precision-policy mine");
+  CHECK(has(unknown.err, "no plugin has a policy 'mine'"));
 }

@@ -1,12 +1,15 @@
-// harmonics bench: measures samples per second of a flow, by batch size and threads.
+// harmonics bench: measures samples per second of a flow, by batch size and threads, or tokens per second of a language
+// model.
 #include <chrono>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
 #include "engine/bound/profile.hpp"
+#include "engine/cli/commands/bench_model.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/open_graph.hpp"
+#include "engine/cli/run/open_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/run/prepared.hpp"
 #include "engine/cli/terminal/terminal.hpp"
@@ -132,6 +135,7 @@ class Bench {
 }  // namespace
 
 int bench_command(const Options& options) {
+  if (is_model_file(options.files.front())) return bench_model(options);
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     Bench bench(flow, options);

@@ -24,6 +24,7 @@ int send_command(const Options& options);
 int receive_command(const Options& options);
 int keys_command(const Options& options);
 int quantize_command(const Options& options);
+int importance_command(const Options& options);
 int export_command(const Options& options);
 int list_command(const Options& options);
 int inspect_command(const Options& options);

@@ -99,7 +99,7 @@ void show_entries(const Model& model, const EntrySizes& sizes, const Options& op
 bool explain_entries(const Options& options) {
   const bool entries = std::find(options.show.begin(), options.show.end(), "entries") != options.show.end();
   if (!entries && options.entry.empty() && !wants_programs(options)) return false;
-  if (options.files.empty() || !is_model_file(options.files.front())) return false;
+  if (options.files.empty() || !is_model(options.files.front(), Registry::global())) return false;
   expect_no_flow_flags(options);
   const OpenedModel opened = open_model(options.files.front(), options);
   const Model& model = opened.model;

@@ -30,11 +30,11 @@ enum class FileKind { other, model, spec };
 
 // Flows may have any name, so the bytes decide.
 FileKind kind_of_file(const std::string& path) {
+  if (is_model(path, Registry::global())) return FileKind::model;
   std::error_code failed;
   if (path.ends_with(".hmx") || !std::filesystem::is_regular_file(path, failed)) return FileKind::other;
   const auto file = MappedFile::open(path);
   const std::string_view bytes(static_cast<const char*>(file->data()), file->bytes());
-  if (is_importable(path, bytes, Registry::global())) return FileKind::model;
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   const bool object = first != std::string_view::npos && bytes[first] == '{';
   return object && bytes.find("\"architecture\"") != std::string_view::npos ? FileKind::spec : FileKind::other;
@@ -51,6 +51,27 @@ std::vector<std::pair<std::string, uint64_t>> caches_of(const ResolvedSpec& reso
     });
   }
   return caches;
+}
+
+uint64_t parameters_of(const ResolvedSpec& resolved) {
+  uint64_t sum = 0;
+  for (const auto& [name, type] : resolved.tensors()) sum += static_cast<uint64_t>(type.shape.count());
+  return sum;
+}
+
+// Whether the files of a folder's weights are missing, so that its settings alone can be explained.
+bool lacks_weights(const std::string& path) {
+  const std::filesystem::path file(model_file(path));
+  if (file.filename() != kFolderFile) return false;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(file.parent_path(), failed))
+    if (entry.path().extension() == ".safetensors") return false;
+  return true;
+}
+
+ImportedModel imported_for(const std::string& path) {
+  if (!lacks_weights(path)) return import_model(path, Registry::global());
+  return import_model(path, Registry::global(), {"huggingface", {{"weights", "false"}}});
 }
 
 void print_adapters(const std::vector<Adapter>& adapters) {
@@ -77,15 +98,17 @@ json::array adapters_json(const std::vector<Adapter>& adapters) {
 }
 
 void print_model(const ResolvedSpec& resolved, const ImportedModel& imported, DType cache) {
-  print("model {}\n  spec  {}\nvariables\n", imported.path, resolved.spec().path);
+  print("model {}\n  spec        {}\n  parameters  {}{}\nvariables\n", imported.path, resolved.spec().path,
+        thousands(static_cast<int64_t>(parameters_of(resolved))),
+        imported.tensors.empty() ? ", by its settings: the folder has no weights" : "");
   for (const auto& [name, value] : resolved.variables().resolved())
     print("  {:<22} {:<12} {}\n", name, specs::text_of(value.value), value.origin);
   print("weights\n");
   for (const auto& [name, weight] : resolved.weights())
     print("  {:<40} {}\n", name,
-          weight.parameter.empty() ? "is not in the file"
-                                   : type_of(imported.tensor(weight.source)).str() +
-                                         (weight.source == name ? "" : ", from " + weight.source));
+          weight.parameter.empty()
+              ? "is not in the file"
+              : resolved.tensors().at(weight.source).str() + (weight.source == name ? "" : ", from " + weight.source));
   const auto caches = caches_of(resolved, cache);
   uint64_t bytes = 0;
   for (const auto& [name, each] : caches) bytes += each;
@@ -99,19 +122,16 @@ json::object model_json(const ResolvedSpec& resolved, const ImportedModel& impor
         json::object{{"name", name}, {"value", std::visit(ValueAsJson{}, value.value)}, {"origin", value.origin}});
   for (const auto& [name, weight] : resolved.weights()) {
     if (weight.parameter.empty()) continue;
-    const HTensor& tensor = imported.tensor(weight.source);
+    const TensorType& type = resolved.tensors().at(weight.source);
     weights.push_back(json::object{{"name", name},
                                    {"tensor", weight.source},
-                                   {"dtype", std::string(dtype_name(tensor.dtype()))},
-                                   {"shape", json::value_from(tensor.shape().vector())}});
+                                   {"dtype", std::string(dtype_name(type.dtype))},
+                                   {"shape", json::value_from(type.shape.vector())}});
   }
   for (const auto& [name, bytes] : caches_of(resolved, cache))
     caches.push_back(json::object{{"name", name}, {"bytes_per_token", bytes}});
-  return json::object{{"file", imported.path},
-                      {"spec", resolved.spec().path},
-                      {"variables", variables},
-                      {"weights", weights},
-                      {"caches", caches}};
+  return json::object{{"file", imported.path},  {"spec", resolved.spec().path}, {"parameters", parameters_of(resolved)},
+                      {"variables", variables}, {"weights", weights},           {"caches", caches}};
 }
 
 }  // namespace
@@ -132,7 +152,7 @@ bool explain_model(const Options& options) {
   } else if (!options.weights.empty()) {
     throw Error(ErrorKind::Usage, fmt::format("'{}' has weights of its own; --weights is for a spec or a flow", path));
   }
-  const ImportedModel imported = import_model(is_spec ? options.weights : path, Registry::global());
+  const ImportedModel imported = imported_for(is_spec ? options.weights : path);
   const auto resolved = resolve_spec(imported, model);
   std::vector<Adapter> adapters;
   for (const AdapterFile& file : model.adapters) adapters.push_back(read_adapter(file, *resolved, Registry::global()));

@@ -7,6 +7,7 @@
 
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/model_options.hpp"
+#include "engine/cli/run/whole_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/model/exported.hpp"
@@ -28,15 +29,6 @@ std::pair<std::string, std::string> option_of(const std::string& text) {
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
-// With all metadata, if the importer leaves some out otherwise.
-ImportedModel import_whole(const std::string& path, Registry& registry) {
-  ImportedModel model = import_model(path, registry);
-  const auto& arguments = model.importer->arguments;
-  const bool whole = std::any_of(arguments.begin(), arguments.end(),
-                                 [](const ArgumentSpec& a) { return a.name == "whole" && a.type == HX_ARG_BOOL; });
-  return whole ? import_model(path, registry, {model.importer->name, {{"whole", "true"}}}) : model;
-}
-
 ExportResult export_weights(const std::string& from, const std::string& to, Registry& registry,
                             const ExportOptions& how) {
   TensorFile file = read_weights(from);
@@ -52,9 +44,8 @@ ExportResult export_weights(const std::string& from, const std::string& to, Regi
 ExportResult export_file(const std::string& from, const std::string& to, const Options& options,
                          const ExportOptions& how) {
   Registry& registry = Registry::global();
-  const auto file = MappedFile::open(from);
   const std::vector<AdapterFile> files = adapter_files(options);
-  if (!is_importable(from, {static_cast<const char*>(file->data()), file->bytes()}, registry)) {
+  if (!is_model(from, registry)) {
     if (!files.empty()) throw Error(ErrorKind::Usage, fmt::format("'{}' is no model that --lora could change", from));
     return export_weights(from, to, registry, how);
   }

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include <harmonics/abi.h>
+#include <harmonics/policy_abi.h>
 
 #include "engine/base/byte_count.hpp"
 #include "engine/base/model_limits.hpp"
@@ -113,11 +114,17 @@ void device(Flags& f) {
   where.initial = "cpu";
   FlagRow& precision = f.text(
       "precision", "NAME",
-      ": fp16 where products in it are measured 1.6 times as fast; narrow ones round the operands of products, totals "
+      ": fp16 or bf16 where products in it are measured 1.6 times as fast; narrow ones round the operands of products, totals "
       "and weights stay fp32; int8 quantises what meets quantised weights",
       [](Options& o, const std::string& v) { o.run.precision = parse_precision(v); });
   precision.choices = {"fp32", "fp16", "bf16", "fp8", "int8", "auto"};
   precision.initial = "fp32";
+  FlagRow& policy =
+      f.text("precision-policy", "POLICY",
+             ", with its settings: decides about each product, and --precision about those that it leaves alone",
+             [](Options& o, const std::string& v) { o.run.policy = v; });
+  policy.names = [] { return Registry::global().names(HX_POLICY); };
+  policy.example = "'wide(least=256)'";
   f.texts("override", "FUNCTIONAL=NAME",
           "implementation of a functional: attention=mine ('harmonics list implementations'), attention=cpu, "
           "attention=portable",
@@ -343,16 +350,8 @@ void choice(Flags& f) {
   seed(f, "seed of the choice of tokens");
 }
 
-// Where the model's numbers lie.
-void language_model(Flags& f) {
-  f.group("Model");
-  f.text("tokenizer", "FILE", "the model's tokenizer (default: the one in the model's file)", &Options::tokenizer);
-  f.whole("context", 1, 1 << 30,
-          "most tokens of prompt and text; memory for all of them is taken at the start (default: as many as the model "
-          "was trained for, in memory that grows)",
-          [](Options& o, int64_t v) { o.context = v; })
-      .example = "2048";
-  packed_cache(f);
+// Types of the model's numbers, and its architecture.
+void model_types(Flags& f) {
   FlagRow& weights = f.text("weight-type", "TYPE",
                             ": converts matrices to this type at the start, where their rows are whole blocks of it "
                             "(default: as they are in the file)",
@@ -366,6 +365,19 @@ void language_model(Flags& f) {
   cache.initial = "f32";
   model_spec(f);
   adapter_flags(f);
+}
+
+// Where the model's numbers lie.
+void language_model(Flags& f) {
+  f.group("Model");
+  f.text("tokenizer", "FILE", "the model's tokenizer (default: the one in the model's file)", &Options::tokenizer);
+  f.whole("context", 1, 1 << 30,
+          "most tokens of prompt and text; memory for all of them is taken at the start (default: as many as the model "
+          "was trained for, in memory that grows)",
+          [](Options& o, int64_t v) { o.context = v; })
+      .example = "2048";
+  packed_cache(f);
+  model_types(f);
 }
 
 void chat_template(Flags& f) {
@@ -428,13 +440,41 @@ void export_flags(VerbRow& verb) {
 void quantize_flags(VerbRow& verb) {
   Flags f(verb);
   f.positional("MODEL", "a GGUF file; of a model in several, the first");
-  f.positional("OUTPUT", "the file to write");
-  FlagRow& type = f.text("type", "TYPE", ": type of the matrices whose rows are whole blocks of it",
-                         [](Options& o, const std::string& v) { o.weight_type = dtype_named(v); });
-  type.choices = quantized_types();
+  f.positional("OUTPUT", "the file to write").required = false;
+  FlagRow& type =
+      f.text("type", "MIX", ": the types of the file's matrices; of most of them, that of its name", &Options::mix);
+  type.choices = type_mix_names();
   type.initial = "q8_0";
+  FlagRow& output = f.text("output-type", "TYPE", ": type of output.weight",
+                           [](Options& o, const std::string& v) { o.output_type = dtype_named(v); });
+  output.choices = quantized_types();
+  output.example = "q8_0";
+  FlagRow& embedding = f.text("embedding-type", "TYPE", ": type of token_embd.weight",
+                              [](Options& o, const std::string& v) { o.embedding_type = dtype_named(v); });
+  embedding.choices = quantized_types();
+  embedding.example = "q8_0";
+  f.texts("tensor", "PATTERN=TYPE", "type of the tensors whose names fit, e.g. 'blk.0.*=q8_0'; the first that fits",
+          &Options::tensor_types);
+  f.on("pure", "the type of the mix for all matrices", &Options::pure);
+  f.text("importance", "FILE", "weigh errors by the importance of columns (harmonics importance, or llama.cpp's)",
+         &Options::importance);
   f.on("requantize", "convert matrices that are quantized already, too: the errors add up", &Options::requantize);
+  f.on("dry-run", "print the tensors with their types and sizes, and write nothing", &Options::dry_run);
   threads(f);
+}
+
+void importance_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("MODEL", "the file of a language model, best in f32, f16 or bf16");
+  f.positional("TEXT", "a text file like what the model will read and write");
+  f.positional("OUTPUT", "the file to write (.gguf)");
+  f.whole("chunk", 1, 1 << 20, "tokens that are read together", [](Options& o, int64_t v) { o.chunk = v; }).initial =
+      "512";
+  f.whole("chunks", 1, kAnyCount, "most chunks (default: all)", [](Options& o, int64_t v) { o.chunks = v; }).example =
+      "100";
+  f.text("tokenizer", "FILE", "the model's tokenizer (default: the one in the model's file)", &Options::tokenizer);
+  model_spec(f);
+  machine(f);
 }
 
 void serve_flags(VerbRow& verb) {
@@ -517,8 +557,19 @@ void profile_flags(VerbRow& verb) {
 
 void bench_flags(VerbRow& verb) {
   Flags f(verb);
-  graph(f);
+  graph(f, "the flow (.hmx), or the file of a language model");
   streams(f);
+  f.group("Language models");
+  FlagRow& prefill = f.whole("prefill", 0, 1 << 24, "tokens of prompts; 0: none (default: 512)",
+                             [](Options& o, int64_t v) { o.prefill.push_back(v); });
+  prefill.example = "128,512";
+  prefill.list = prefill.repeats = true;
+  FlagRow& decode = f.whole("decode", 0, 1 << 24, "tokens that are decoded one by one; 0: none (default: 128)",
+                            [](Options& o, int64_t v) { o.decode.push_back(v); });
+  decode.example = "128";
+  decode.list = decode.repeats = true;
+  f.whole("repeat", 1, 1000, "runs of each", [](Options& o, int64_t v) { o.repeat = v; }).initial = "5";
+  model_types(f);
   f.group("Measuring");
   FlagRow& batches =
       f.whole("batch", 1, kMostBatch, "batch sizes", [](Options& o, int64_t v) { o.batches.push_back(v); });

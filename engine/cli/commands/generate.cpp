@@ -101,6 +101,7 @@ int generate_command(const Options& given) {
   if (!options.perplexity.empty()) return print_perplexity(options, model, session);
   const Speculation speculation(options, model);
   ContinuationSettings settings = continuation_settings(options, *tokenizer);
+  settings.ends = model.ends();
   settings.drafter = speculation.drafter;
   settings.draft_tokens = speculation.tokens;
   std::string text;

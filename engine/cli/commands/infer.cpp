@@ -95,7 +95,7 @@ void expect_trained(BoundGraph& graph, const Options& options) {
 }
 
 int infer_command(const Options& options) {
-  if (!options.files.empty() && is_model_file(options.files.front())) return infer_model(options);
+  if (!options.files.empty() && is_model(options.files.front(), Registry::global())) return infer_model(options);
   const Flow flow = read_flow(options);
   if (!options.producers.empty() && !options.prompt_given) {
     Options inference = options;

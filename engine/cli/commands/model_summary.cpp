@@ -91,8 +91,9 @@ void show_tokenizer(const std::string& path, const Tokenizer& tokenizer, const O
 
 }  // namespace
 
-bool inspect_model_file(const std::string& path, const Options& options) {
+bool inspect_model_file(const std::string& given, const Options& options) {
   std::error_code failed;
+  const std::string path = model_file(given);
   if (!std::filesystem::is_regular_file(path, failed)) return false;
   Registry& registry = Registry::global();
   const auto file = MappedFile::open(path);

@@ -44,7 +44,8 @@ constexpr Kind kKinds[] = {
      "--producer image=synth:digits?size=2000&augment={}(0.2) --producer digit=synth:digits?size=2000#label"},
     {"importer", "An", "", "", "{}", "inspect", "letters"},
     {"tokenizer", "A", "", "", "{}", "inspect", "words"},
-    {"exporter", "An", kDigits, " --save weights.safetensors"}};
+    {"exporter", "An", kDigits, " --save weights.safetensors"},
+    {"policy", "A", kDigits, " --precision-policy {}(least=64)"}};
 
 const Kind& kind_of(const std::string& word) {
   std::vector<std::string> known;

@@ -1,13 +1,19 @@
-// harmonics quantize: writes a model with its matrices in a smaller type.
+// harmonics quantize: writes a model with its matrices in smaller types.
 #include <chrono>
+#include <filesystem>
+#include <string>
 #include <thread>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <harmonics/element_type.hpp>
+#include <unistd.h>
 
+#include "engine/base/spelling.hpp"
 #include "engine/cli/commands/command.hpp"
+#include "engine/cli/run/whole_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/model/quantize.hpp"
@@ -18,13 +24,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
 // A line for every tenth that is done, once the work has taken some seconds.
 class TenthLines {
  public:
   explicit TenthLines(bool quiet) : quiet_(quiet) {}
   void show(double fraction) {
     const int tenth = static_cast<int>(fraction * 10);
-    if (quiet_ || tenth <= shown_ || std::chrono::duration<double>(Clock::now() - begin_).count() < 3) return;
+    if (quiet_ || tenth <= shown_ || seconds_since(begin_) < 3) return;
     shown_ = tenth;
     say(fmt::format("{} % written", tenth * 10));
   }
@@ -37,36 +45,133 @@ class TenthLines {
 
 double megabytes(uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
+std::pair<std::string, DType> tensor_type_of(const std::string& text) {
+  const size_t at = text.find('=');
+  if (at == std::string::npos || at == 0)
+    throw Error(ErrorKind::Usage, fmt::format("--tensor takes PATTERN=TYPE, not '{}'", text));
+  const std::string type = text.substr(at + 1);
+  const auto& known = quantized_types();
+  if (std::find(known.begin(), known.end(), type) == known.end())
+    throw Error(ErrorKind::Usage, fmt::format("--tensor: there is no type '{}' for '{}'", type, text.substr(0, at)))
+        .note("types: " + comma_separated(known));
+  return {text.substr(0, at), dtype_named(type)};
+}
+
+QuantizeOptions quantize_options(const Options& options) {
+  QuantizeOptions how;
+  how.mix = type_mix_named(options.mix);
+  how.overrides.output = options.output_type;
+  how.overrides.token_embedding = options.embedding_type;
+  how.overrides.pure = options.pure;
+  for (const std::string& text : options.tensor_types) how.overrides.tensors.push_back(tensor_type_of(text));
+  how.requantize = options.requantize;
+  return how;
+}
+
+boost::json::array json_of(const std::vector<QuantizedTensor>& tensors) {
+  boost::json::array all;
+  for (const QuantizedTensor& t : tensors)
+    all.push_back(boost::json::object{{"name", t.name},
+                                      {"shape", boost::json::value_from(t.shape)},
+                                      {"from", std::string(t.from)},
+                                      {"to", std::string(t.to)},
+                                      {"bytes_before", t.bytes_before},
+                                      {"bytes_after", t.bytes_after},
+                                      {"importance", t.importance}});
+  return all;
+}
+
+std::vector<std::string> unfit_of(const QuantizeResult& result) {
+  std::vector<std::string> names;
+  for (const QuantizedTensor& t : result.tensors)
+    if (t.fallback) names.push_back(t.name);
+  return names;
+}
+
+void print_table(const QuantizeResult& result) {
+  size_t widest = 6;
+  for (const QuantizedTensor& t : result.tensors) widest = std::max(widest, t.name.size());
+  print("{:<{}}  {:<20} {:>8} {:>8} {:>10} {:>10}\n", "tensor", widest, "shape", "from", "to", "MB", "MB then");
+  for (const QuantizedTensor& t : result.tensors)
+    print("{:<{}}  {:<20} {:>8} {:>8} {:>10.2f} {:>10.2f}{}\n", t.name, widest,
+          fmt::format("[{}]", fmt::join(t.shape, ", ")), t.from, t.to, megabytes(t.bytes_before),
+          megabytes(t.bytes_after),
+          t.fallback     ? "  rows do not divide"
+          : t.importance ? "  by importance"
+                         : "");
+}
+
+void print_summary(const Options& options, const QuantizeResult& result, double seconds) {
+  const auto tensors = static_cast<int64_t>(result.tensors.size());
+  if (options.dry_run)
+    print("{} of {} tensors would be converted to {}: {:.1f} MB instead of {:.1f} MB, {:.2f} bits per weight\n",
+          thousands(static_cast<int64_t>(result.converted)), thousands(tensors), options.mix,
+          megabytes(result.bytes_after), megabytes(result.bytes_before), result.bits_per_weight());
+  else
+    print(
+        "{}: {} of {} tensors converted to {} in {}, {:.1f} MB instead of {:.1f} MB, {:.2f} bits per weight; the "
+        "weights differ by {:.2f} %\n",
+        options.files[1], thousands(static_cast<int64_t>(result.converted)), thousands(tensors), options.mix,
+        duration(seconds), megabytes(result.bytes_after), megabytes(result.bytes_before), result.bits_per_weight(),
+        result.relative_error * 100);
+  const std::vector<std::string> unfit = unfit_of(result);
+  if (!unfit.empty())
+    print_note(
+        fmt::format("{} matrices are in another type, '{}' among them: their rows are no whole blocks of the "
+                    "mix's",
+                    unfit.size(), unfit.front()));
+}
+
 }  // namespace
 
 int quantize_command(const Options& options) {
-  const std::string &from = options.files[0], &to = options.files[1];
-  const auto executor = make_team_executor(
-      options.run.threads > 0 ? options.run.threads : static_cast<int>(std::thread::hardware_concurrency()));
-  TenthLines lines(options.quiet || options.json);
-  const QuantizeOptions how{options.weight_type.value_or(DType::Q8_0), options.requantize};
-  const QuantizeResult result = quantize_gguf(from, to, how, *executor, [&](double fraction) { lines.show(fraction); });
+  const std::string& from = options.files[0];
+  if (options.files.size() < 2 && !options.dry_run)
+    throw Error(ErrorKind::Usage, "quantize lacks OUTPUT, the file to write").note("--dry-run writes none");
+  QuantizeOptions how = quantize_options(options);
+  ImportanceMatrix importance;
+  if (!options.importance.empty()) {
+    importance = read_importance(options.importance);
+    how.importance = &importance;
+  }
+  const std::string beside =
+      (std::filesystem::temp_directory_path() / ("harmonics-" + std::to_string(::getpid()))).string();
+  const AsGguf source(from, options.files.size() > 1 ? options.files[1] : beside);
+  const auto begin = Clock::now();
+  QuantizeResult result;
+  if (options.dry_run) {
+    result = plan_quantization(source.path(), how);
+  } else {
+    const auto executor = make_team_executor(
+        options.run.threads > 0 ? options.run.threads : static_cast<int>(std::thread::hardware_concurrency()));
+    TenthLines lines(options.quiet || options.json);
+    result =
+        quantize_gguf(source.path(), options.files[1], how, *executor, [&](double fraction) { lines.show(fraction); });
+  }
+  const double seconds = seconds_since(begin);
   if (options.json) {
-    print_json(boost::json::object{{"version", 1},
-                                   {"from", from},
-                                   {"to", to},
-                                   {"type", std::string(element_type(how.dtype).name)},
-                                   {"tensors", result.tensors},
-                                   {"converted", result.converted},
-                                   {"unfit", boost::json::value_from(result.unfit)},
-                                   {"bytes_before", result.bytes_before},
-                                   {"bytes_after", result.bytes_after},
-                                   {"relative_error", result.relative_error}});
+    boost::json::object object{{"version", 1},
+                               {"from", from},
+                               {"type", options.mix},
+                               {"tensors", result.tensors.size()},
+                               {"converted", result.converted},
+                               {"unfit", boost::json::value_from(unfit_of(result))},
+                               {"bytes_before", result.bytes_before},
+                               {"bytes_after", result.bytes_after},
+                               {"bits_per_weight", result.bits_per_weight()},
+                               {"relative_error", result.relative_error},
+                               {"seconds", seconds}};
+    if (!options.dry_run) object["to"] = options.files[1];
+    if (options.dry_run) object["table"] = json_of(result.tensors);
+    print_json(object);
     return kDone;
   }
   if (options.quiet) return kDone;
-  print("{}: {} of {} tensors are {} now, {:.1f} MB instead of {:.1f} MB; the weights differ by {:.2f} %\n", to,
-        thousands(static_cast<int64_t>(result.converted)), thousands(static_cast<int64_t>(result.tensors)),
-        element_type(how.dtype).name, megabytes(result.bytes_after), megabytes(result.bytes_before),
-        result.relative_error * 100);
-  if (!result.unfit.empty())
-    print_note(fmt::format("{} matrices stay as they are, '{}' among them: their rows are no multiples of {}",
-                           result.unfit.size(), result.unfit.front(), element_type(how.dtype).block));
+  if (options.dry_run) print_table(result);
+  print_summary(options, result, seconds);
+  if (how.importance &&
+      std::none_of(result.tensors.begin(), result.tensors.end(), [](const QuantizedTensor& t) { return t.importance; }))
+    print_note(fmt::format("'{}' has the importance of no converted matrix", options.importance));
   return kDone;
 }
 

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <csignal>
 #include <ctime>
-#include <filesystem>
 
 #include <unistd.h>
 
@@ -52,20 +51,11 @@ int wait_for_end(const sigset_t& signals) {
   return signal;
 }
 
-// Whether the file is a model of another program, and no flow.
-bool is_language_model(const std::string& path) {
-  if (path.ends_with(".hmx")) return false;
-  std::error_code failed;
-  if (!std::filesystem::is_regular_file(path, failed)) return false;
-  const auto file = MappedFile::open(path);
-  return is_importable(path, {static_cast<const char*>(file->data()), file->bytes()}, Registry::global());
-}
-
 ServedModel served_model(const LanguageModel& model, const Options& options) {
   ServedModel served;
-  served.name = std::filesystem::path(model.path).stem().string();
+  served.name = model_name(model.imported.path);
   served.architecture = model.imported.metadata.text("general.architecture", "");
-  served.bytes = model.imported.file->bytes();
+  served.bytes = model.imported.bytes();
   served.parameters = model.imported.parameters();
   served.context = options.context > 0 ? options.context : model.model.context;
   served.vocabulary = model.model.vocabulary;
@@ -116,6 +106,7 @@ int serve_language_model(const Options& options) {
   ContinuationSettings usual = continuation_settings(options, *model.tokenizer);
   usual.tokens = served_model(model, options).context;  // until the model or the context ends the text
   usual.ends = answer_ends(*model.tokenizer);
+  for (const int32_t id : model.ends()) usual.ends.push_back(id);
   usual.pieces = token_texts(*model.tokenizer);
   TextWorker worker(model.decoder, *model.tokenizer, worker_settings(options, model));
   LanguageService service(settings, served_model(model, options), worker, *model.tokenizer, format, usual);
@@ -145,7 +136,7 @@ int serve_language_model(const Options& options) {
 }  // namespace
 
 int serve_command(const Options& options) {
-  if (is_language_model(options.files.front())) return serve_language_model(options);
+  if (is_model(options.files.front(), Registry::global())) return serve_language_model(options);
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     if (options.weights.empty())

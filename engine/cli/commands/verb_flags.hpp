@@ -21,6 +21,7 @@ void send_flags(VerbRow& verb);
 void receive_flags(VerbRow& verb);
 void keys_flags(VerbRow& verb);
 void quantize_flags(VerbRow& verb);
+void importance_flags(VerbRow& verb);
 void export_flags(VerbRow& verb);
 void ckpt_flags(VerbRow& verb);
 void list_flags(VerbRow& verb);

@@ -56,7 +56,12 @@ constexpr Verb kVerbs[] = {
      "is a message."},
     {"quantize", "write a model with its matrices in a smaller type", quantize_flags, quantize_command, "quantize.json",
      "harmonics quantize model.gguf model-q8.gguf\n"
-     "harmonics quantize model.gguf model-q4.gguf --type q4_k"},
+     "harmonics quantize model.gguf model-q4.gguf --type q4_k_m --importance model.importance.gguf\n"
+     "harmonics quantize model.gguf --type q3_k_m --tensor 'blk.0.*=q6_k' --dry-run"},
+    {"importance", "measure which columns of a model's matrices matter, for quantize", importance_flags,
+     importance_command, "importance.json",
+     "harmonics importance model.gguf text.txt model.importance.gguf\n"
+     "harmonics importance model.gguf text.txt out.gguf --chunk 512 --chunks 100"},
     {"export", "write a model, or saved weights, in another format", export_flags, export_command, "export.json",
      "harmonics export model.gguf model.safetensors\n"
      "harmonics export weights.safetensors weights.gguf --json"},
@@ -88,8 +93,10 @@ constexpr Verb kVerbs[] = {
      "harmonics explain model.gguf"},
     {"profile", "profile the time of a step against the machine's peak", profile_flags, profile_command, "profile.json",
      "harmonics profile mnist.hmx --producer train-images.idx --producer train-labels.idx --batch 1 --threads 1"},
-    {"bench", "samples per second of a flow, by batch size and threads", bench_flags, bench_command, "bench.json",
-     "harmonics bench mnist.hmx --producer train-images.idx --producer train-labels.idx --batch 1,64 --threads 1,2"},
+    {"bench", "samples per second of a flow, tokens per second of a language model", bench_flags, bench_command,
+     "bench.json",
+     "harmonics bench mnist.hmx --producer train-images.idx --producer train-labels.idx --batch 1,64 --threads 1,2\n"
+     "harmonics bench model.gguf --prefill 512 --decode 128 --threads 1,2"},
     {"send", "send a producer's samples to a process that listens at ADDRESS", send_flags, send_command, "send.json",
      "harmonics send tcp:127.0.0.1:5555 --from image=train-images.idx --from label=train-labels.idx --ack durable\n"
      "harmonics send unix:/tmp/digits --from synth:digits --rate 100"},

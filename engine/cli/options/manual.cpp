@@ -31,6 +31,7 @@ constexpr ManualRow kVariables[] = {
     {"HARMONICS_OPENCL_DEVICE", "part of the name of the OpenCL device for --device opencl", false},
     {"HARMONICS_ISA", "baseline, avx2 or avx512: the instruction set of the device cpu, for comparing", false},
     {"HARMONICS_VNNI", "off: products of bytes without the instructions for them, for comparing", false},
+    {"HARMONICS_BF16", "emulated, dots or off: how --precision bf16 is computed, for checking", false},
     {"HARMONICS_FP16", "emulated or off: how --precision fp16 is computed, for checking", false},
     {"NO_COLOR, CLICOLOR_FORCE", "colours off, on; --color always and --color never win"},
 };

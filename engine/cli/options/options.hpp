@@ -63,7 +63,15 @@ struct Options {
   std::string spec;              // --spec FILE
   std::vector<std::string> set;  // NAME=VALUE, of a spec's variables
   std::optional<DType> weight_type;
-  bool requantize = false;
+  // quantize and importance
+  std::string mix = "q8_0", importance;  // --type; --importance FILE
+  std::optional<DType> output_type, embedding_type;
+  std::vector<std::string> tensor_types;  // PATTERN=TYPE
+  bool pure = false, dry_run = false, requantize = false;
+  int64_t chunk = 512, chunks = 0;  // of importance: tokens of one chunk, most chunks; 0: all
+  // bench MODEL
+  std::vector<int64_t> prefill, decode;  // tokens; empty: 512 and 128
+  int64_t repeat = 5;
   std::string format;                       // export
   std::vector<std::string> format_options;  // NAME=VALUE
   DType cache_type = DType::F32;
@@ -79,11 +87,11 @@ struct Options {
   std::string perplexity;                                // generate: of this file
   std::string system, chat_template, overflow = "stop";  // chat and serve
   int64_t sequences = 4, queue = 64;                     // serve MODEL
-  uint64_t cache_memory = 0;                             // of keys and values; 0: for all contexts
   std::vector<std::string> lora;                         // FILE[=SCALE]
   std::string draft, session;                            // a model; a file
   int64_t lookup = 0, draft_tokens = 0;                  // 0: not given
   int64_t keep_tokens = 0;                               // with overflow "shift"
+  uint64_t cache_memory = 0;                             // of keys and values; 0: for all contexts
   // send and receive
   std::vector<std::string> from, to;  // [NAME=]ADDRESS
   double rate = 0;                    // samples per second; 0: as fast as the receiver takes them

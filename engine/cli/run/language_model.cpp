@@ -70,6 +70,15 @@ ChatTemplate LanguageModel::chat_template(const Options& options) const {
   return ChatTemplate(whole_file(options.chat_template), text(tokenizer->bos()), text(tokenizer->eos()));
 }
 
+std::vector<int32_t> LanguageModel::ends() const {
+  std::vector<int32_t> ids;
+  const AttributeValue* found = imported.metadata.values().find("huggingface.eos_token_ids");
+  const auto* all = found ? std::get_if<std::vector<int64_t>>(found) : nullptr;
+  for (size_t i = 0; all && i < all->size(); ++i)
+    if ((*all)[i] >= 0 && (*all)[i] < tokenizer->size()) ids.push_back(static_cast<int32_t>((*all)[i]));
+  return ids;
+}
+
 Speculation::Speculation(const Options& options, const LanguageModel& verifier) {
   if (!options.draft.empty() && options.lookup > 0)
     throw Error(ErrorKind::Usage, "--draft and --lookup exclude each other");

@@ -18,6 +18,8 @@ struct LanguageModel {
   explicit LanguageModel(const Options& options);
   // --chat-template FILE, or the model's own.
   ChatTemplate chat_template(const Options& options) const;
+  // The ids that end a text, beside the tokenizer's own: those of the model's generation_config.json.
+  std::vector<int32_t> ends() const;
 
   const std::string path;
   const ImportedModel imported;

@@ -1,19 +1,10 @@
 #include "engine/cli/run/open_model.hpp"
 
-#include <filesystem>
-
 #include <fmt/core.h>
 
 #include "engine/cli/run/model_options.hpp"
 
 namespace harmonics::engine::cli {
-
-bool is_model_file(const std::string& path) {
-  std::error_code failed;
-  if (path.ends_with(".hmx") || !std::filesystem::is_regular_file(path, failed)) return false;
-  const auto file = MappedFile::open(path);
-  return is_importable(path, {static_cast<const char*>(file->data()), file->bytes()}, Registry::global());
-}
 
 OpenedModel open_model(const std::string& path, const Options& options) {
   OpenedModel opened{import_model(path, Registry::global()), {}};

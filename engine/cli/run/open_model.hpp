@@ -9,9 +9,6 @@
 
 namespace harmonics::engine::cli {
 
-// Whether an importer reads the file: a model, and no flow. Files named .hmx are flows.
-bool is_model_file(const std::string& path);
-
 struct OpenedModel {
   ImportedModel imported;  // the tokenizer may be in its file
   Model model;

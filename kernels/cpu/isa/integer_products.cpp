@@ -6,89 +6,24 @@
 #include <harmonics/abi.h>
 
 #include "eight_bits.hpp"
+#include "integer_dots.hpp"
+#include "integer_few.hpp"
 #include "integer_types.hpp"
 #include "kernels.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// ---- sums of four products of bytes in each lane. kSums products of pairs are added in 16 bits.
-
-#if defined(__AVX512F__)
-HM_INLINE vi pairs_of_bytes(vi unsigned_bytes, vi signed_bytes) {
-  return (vi)_mm512_maddubs_epi16((__m512i)unsigned_bytes, (__m512i)signed_bytes);
-}
-HM_INLINE vi add_pairs(vi a, vi b) { return (vi)_mm512_add_epi16((__m512i)a, (__m512i)b); }
-HM_INLINE vi lanes_of_pairs(vi pairs) { return (vi)_mm512_madd_epi16((__m512i)pairs, _mm512_set1_epi16(1)); }
-HM_INLINE vi size_of_bytes(vi v) { return (vi)_mm512_abs_epi8((__m512i)v); }
-HM_INLINE vi sign_bytes(vi v, vi sign) {
-  return (vi)_mm512_mask_sub_epi8((__m512i)v, _mm512_movepi8_mask((__m512i)sign), _mm512_setzero_si512(), (__m512i)v);
-}
-#elif defined(__AVX2__)
-HM_INLINE vi pairs_of_bytes(vi unsigned_bytes, vi signed_bytes) {
-  return (vi)_mm256_maddubs_epi16((__m256i)unsigned_bytes, (__m256i)signed_bytes);
-}
-HM_INLINE vi add_pairs(vi a, vi b) { return (vi)_mm256_add_epi16((__m256i)a, (__m256i)b); }
-HM_INLINE vi lanes_of_pairs(vi pairs) { return (vi)_mm256_madd_epi16((__m256i)pairs, _mm256_set1_epi16(1)); }
-HM_INLINE vi size_of_bytes(vi v) { return (vi)_mm256_abs_epi8((__m256i)v); }
-HM_INLINE vi sign_bytes(vi v, vi sign) { return (vi)_mm256_sign_epi8((__m256i)v, (__m256i)sign); }
-#else
-HM_INLINE vi pairs_of_bytes(vi unsigned_bytes, vi signed_bytes) {
-  return (vi)_mm_maddubs_epi16((__m128i)unsigned_bytes, (__m128i)signed_bytes);
-}
-HM_INLINE vi add_pairs(vi a, vi b) { return (vi)_mm_add_epi16((__m128i)a, (__m128i)b); }
-HM_INLINE vi lanes_of_pairs(vi pairs) { return (vi)_mm_madd_epi16((__m128i)pairs, _mm_set1_epi16(1)); }
-HM_INLINE vi size_of_bytes(vi v) { return (vi)_mm_abs_epi8((__m128i)v); }
-HM_INLINE vi sign_bytes(vi v, vi sign) { return (vi)_mm_sign_epi8((__m128i)v, (__m128i)sign); }
-#endif
-
-#if defined(__AVX2__)
-// The compiler's flags do not allow the instruction, which not every processor of the set has.
-struct FourAtOnce {
-  static constexpr int kSums = 1;
-  static constexpr bool kSigned = false, kLanes = true;
-  HM_INLINE static vi prepared(vi w) { return w; }
-  HM_INLINE static vi add(vi sum, vi w, vi, vi x) {
-#if defined(__AVX512F__)
-    asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
-#else
-    asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(w), "x"(x));
-#endif
-    return sum;
-  }
-};
-#endif
-
-// Indices below 64; kMost products of pairs fit 16 bits.
-template <int kMost>
-struct PairsAtOnce {
-  static constexpr int kSums = kMost;
-  static constexpr bool kSigned = false, kLanes = false;
-  HM_INLINE static vi prepared(vi w) { return w; }
-  HM_INLINE static vi add(vi pairs, vi w, vi, vi x) { return add_pairs(pairs, pairs_of_bytes(w, x)); }
-};
-
-// Indices of all bytes, less 128.
-struct SignedPairs {
-  static constexpr int kSums = 1;
-  static constexpr bool kSigned = true, kLanes = false;
-  HM_INLINE static vi prepared(vi w) { return size_of_bytes(w); }
-  HM_INLINE static vi add(vi pairs, vi w, vi size, vi x) {
-    return add_pairs(pairs, pairs_of_bytes(size, sign_bytes(x, w)));
-  }
-};
-
 // ---- rows of x times kTiles panels
 
 template <typename Dot, int kRun, int kRows, int kTiles>
-HM_INLINE void integer_tile(const IntegerPanel* panels, const IntegerChunk* x, float* sums, int64_t blocks,
-                            bool has_least) {
+HM_INLINE void integer_tile(const IntegerPanel* panels, const IntegerChunk* x, float* sums, bool has_least) {
   vf total[kRows][kTiles];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
     for (int t = 0; t < kTiles; ++t) total[r][t] = load(sums + (r * kTiles + t) * kWidth);
-  for (int64_t run = 0; run < blocks * 32 / kRun; ++run) {
+  for (int64_t run = 0; run < kIntegerDepth / kRun; ++run) {
     vi sum[kRows][kTiles];
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r)
@@ -128,7 +63,7 @@ HM_INLINE void integer_tile(const IntegerPanel* panels, const IntegerChunk* x, f
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const vf scale = splat(x[r].scales[run * kRun / 32]);
+      const vf scale = splat(x[r].scales[run]);
 #pragma GCC unroll 2
       for (int t = 0; t < kTiles; ++t)
         total[r][t] = fma(floats(sum[r][t]), load(panels[t].steps[run]) * scale, total[r][t]);
@@ -149,87 +84,73 @@ HM_INLINE void integer_tile(const IntegerPanel* panels, const IntegerChunk* x, f
 
 // `rows` rows, kRows at a time, then fewer.
 template <typename Dot, int kRun, int kTiles, int kRows>
-void integer_rows(const IntegerPanel* panels, const IntegerChunk* x, float* sums, int64_t rows, int64_t blocks,
-                  bool has_least) {
+void integer_rows(const IntegerPanel* panels, const IntegerChunk* x, float* sums, int64_t rows, bool has_least) {
   int64_t i = 0;
   for (; i + kRows <= rows; i += kRows)
-    integer_tile<Dot, kRun, kRows, kTiles>(panels, x + i, sums + i * kTiles * kWidth, blocks, has_least);
+    integer_tile<Dot, kRun, kRows, kTiles>(panels, x + i, sums + i * kTiles * kWidth, has_least);
   if constexpr (kRows > 1)
     if (i < rows)
-      integer_rows<Dot, kRun, kTiles, kRows / 2>(panels, x + i, sums + i * kTiles * kWidth, rows - i, blocks,
-                                                 has_least);
+      integer_rows<Dot, kRun, kTiles, kRows / 2>(panels, x + i, sums + i * kTiles * kWidth, rows - i, has_least);
 }
 
 // ---- types
 
 using MultiplyPanels = void (*)(const IntegerPanel* panels, const IntegerChunk* x, float* sums, int64_t rows,
-                                int64_t blocks, bool has_least);
+                                bool has_least);
 
 constexpr int64_t kFewRows = 8;  // one panel at a time, so that fewer rows of the weight are read side by side
 constexpr int kTilesOfMany = 2;
 
 struct IntegerType {
-  void (*unpack)(const char* const* rows, int64_t blocks, IntegerPanel& to);
+  // Unpacks the chunk that begins at `rows`, and moves them to the next. `blocks`: of 32, in the last chunk.
+  void (*unpack)(const char** rows, int64_t blocks, IntegerPanel& to);
   MultiplyPanels few, many;
   int64_t chunk_bytes;
   int run, offset;
-  bool has_least;
+  bool has_least, turned;
 };
+
+template <typename W>
+void unpack_chunk(const char** rows, int64_t blocks, IntegerPanel& to) {
+  LastChunk last;
+  const char* at[kWidth];
+  for (int i = 0; i < kWidth; ++i) {
+    at[i] = rows[i];
+    rows[i] += W::kChunkBytes;
+  }
+  last.complete<W>(at, blocks);
+  PanelOfRuns<W::kRun> panel{to};
+  W::chunk(at, panel);
+}
 
 template <typename Dot, typename W>
 IntegerType integer_type_of() {
   constexpr int kFew = kWidth < 16 ? 4 : 8, kMany = kWidth < 16 ? 2 : 6;
-  return {W::unpack,
+  return {unpack_chunk<W>,
           integer_rows<Dot, W::kRun, 1, kFew>,
           integer_rows<Dot, W::kRun, kTilesOfMany, kMany>,
           W::kChunkBytes,
           W::kRun,
           W::kOffset,
-          W::kLeast};
-}
-
-template <typename W>
-IntegerType integer_type_of(bool vnni) {
-#if defined(__AVX2__)
-  if (vnni) return integer_type_of<FourAtOnce, W>();
-#else
-  (void)vnni;
-#endif
-  if constexpr (W::kSums == 0)
-    return integer_type_of<SignedPairs, W>();
-  else
-    return integer_type_of<PairsAtOnce<W::kSums>, W>();
+          W::kLeast,
+          W::kTurned};
 }
 
 IntegerType integer_type(uint32_t dtype, bool vnni) {
-  switch (dtype) {
-    case HX_Q8_0:
-      return integer_type_of<IntegerEight>(vnni);
-    case HX_Q4_0:
-      return integer_type_of<IntegerShort<IntegerFour>>(vnni);
-    case HX_Q4_1:
-      return integer_type_of<IntegerShort<IntegerFourAndLeast>>(vnni);
-    case HX_Q5_0:
-      return integer_type_of<IntegerShort<IntegerFive>>(vnni);
-    case HX_Q5_1:
-      return integer_type_of<IntegerShort<IntegerFiveAndLeast>>(vnni);
-    case HX_IQ4_NL:
-      return integer_type_of<IntegerShort<IntegerUneven>>(vnni);
-    case HX_MXFP4:
-      return integer_type_of<IntegerShort<IntegerHalfSteps>>(vnni);
-    case HX_Q2_K:
-      return integer_type_of<IntegerTwo>(vnni);
-    case HX_Q3_K:
-      return integer_type_of<IntegerThree>(vnni);
-    case HX_Q4_K:
-      return integer_type_of<IntegerQuarters>(vnni);
-    case HX_Q5_K:
-      return integer_type_of<IntegerFiveAndMinima>(vnni);
-    case HX_Q6_K:
-      return integer_type_of<IntegerSix>(vnni);
-    default:
-      return integer_type_of<IntegerUnevenRuns>(vnni);
-  }
+  IntegerType found;
+  with_integer_type(dtype, [&](auto type) {
+    using W = decltype(type);
+#if defined(__AVX2__)
+    if (vnni) {
+      found = integer_type_of<FourAtOnce, W>();
+      return;
+    }
+#else
+    (void)vnni;
+#endif
+    found = integer_type_of<PairsOf<W>, W>();
+  });
+  return found;
 }
 
 // ---- phases
@@ -241,17 +162,46 @@ int64_t blocks_of_chunk(int64_t depth, int64_t chunk) {
 
 void quantise_chunk(const float* x, int64_t blocks, const IntegerType& type, IntegerChunk& to) {
   char bytes[8 * kEightBytes];
+  std::memset(&to, 0, sizeof to);
   narrow_q8_0(x, bytes, 32 * blocks);
-  for (int64_t b = 0; b < blocks; ++b) {
-    to.scales[b] = float_of_half(bytes + b * kEightBytes);
-    std::memcpy(to.steps + 32 * b, bytes + b * kEightBytes + 2, 32);
-  }
-  for (int64_t run = 0; run < 32 * blocks / type.run; ++run) {
-    const int8_t* steps = to.steps + run * type.run;
+  for (int64_t place = 0; place < 32 * blocks / type.run; ++place) {
+    const int64_t run = type.turned ? run_at(static_cast<int>(place)) : place, element = run * type.run;
+    const char* block = bytes + element / 32 * kEightBytes;
+    int8_t* steps = to.steps + place * type.run;
+    std::memcpy(steps, block + 2 + element % 32, static_cast<size_t>(type.run));
     int32_t sum = 0;
     for (int i = 0; i < type.run; ++i) sum += steps[i];
-    to.starts[run] = -type.offset * sum;
-    to.sums[run] = to.scales[run * type.run / 32] * static_cast<float>(sum);
+    to.scales[place] = float_of_half(block);
+    to.starts[place] = -type.offset * sum;
+    to.sums[place] = to.scales[place] * static_cast<float>(sum);
+  }
+}
+
+// kWidth rows of the weight from `row` on; rows behind the last are the last.
+HM_INLINE void rows_from(const IntegerContext& c, const char* w, int64_t row, const char** to) {
+  const int64_t last = c.product.n - 1;
+  for (int64_t i = 0; i < kWidth; ++i) to[i] = w + (row + i < last ? row + i : last) * c.row_bytes;
+}
+
+// All rows of a times rows `columns` of b.
+void multiply_few_rows(const IntegerContext& c, MultiplyFew multiply, const char* w, const IntegerChunk* x, float* y,
+                       Range columns) {
+  const Product& p = c.product;
+  const int64_t chunks = (p.k + kIntegerDepth - 1) / kIntegerDepth;
+  FewIntegerRows work;
+  work.x = x;
+  work.x_rows = c.x_rows;
+  work.chunks = chunks;
+  work.last_blocks = blocks_of_chunk(p.k, chunks - 1);
+  alignas(64) float sums[8 * kWidth];
+  for (int64_t j = columns.begin; j < columns.end; j += kWidth) {
+    rows_from(c, w, j, work.rows);
+    // A row is too short for the processor to notice its stream in time; these rows together are not.
+    work.ahead = w + (j + kWidth) * c.row_bytes;
+    work.ahead_bytes = j + kWidth < columns.end ? (kWidth * c.row_bytes + chunks - 1) / chunks : 0;
+    multiply(work, sums);
+    for (int64_t r = 0; r < p.m; ++r)
+      store_some(y + r * p.n + j, load(sums + r * kWidth), lanes_at(j, columns.end));
   }
 }
 
@@ -268,9 +218,9 @@ void multiply_chunks(const IntegerContext& c, const IntegerType& type, const cha
     const int64_t width = tiles * kWidth;
     for (int64_t j = columns.begin; j < columns.end; j += width) {
       const char *at[kTilesOfMany * kWidth], *next[kTilesOfMany * kWidth];
-      for (int64_t k = 0; k < width; ++k) {  // rows behind the last are the last
-        at[k] = w + (j + k < p.n ? j + k : p.n - 1) * c.row_bytes;
-        next[k] = w + (j + width + k < p.n ? j + width + k : p.n - 1) * c.row_bytes;
+      for (int t = 0; t < tiles; ++t) {
+        rows_from(c, w, j + t * kWidth, at + t * kWidth);
+        rows_from(c, w, j + width + t * kWidth, next + t * kWidth);
       }
       std::memset(sums, 0, static_cast<size_t>(m * width) * sizeof(float));
       for (int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -281,8 +231,7 @@ void multiply_chunks(const IntegerContext& c, const IntegerType& type, const cha
           for (int64_t byte = 0; byte < type.chunk_bytes; byte += 64) _mm_prefetch(soon + byte, _MM_HINT_T0);
         }
         for (int t = 0; t < tiles; ++t) type.unpack(at + t * kWidth, blocks, panels[t]);
-        (tiles > 1 ? type.many : type.few)(panels, x + chunk * p.m + i, sums, m, blocks, type.has_least);
-        for (int64_t k = 0; k < width; ++k) at[k] += type.chunk_bytes;
+        (tiles > 1 ? type.many : type.few)(panels, x + chunk * c.x_rows + i, sums, m, type.has_least);
       }
       for (int64_t r = 0; r < m; ++r)
         for (int t = 0; t < tiles; ++t) {
@@ -304,9 +253,9 @@ void integer_linear(const void* context, void* const* buffers, uint32_t phase, u
   if (phase == 0) {
     const float* x = static_cast<const float*>(buffers[p.a]);
     const int64_t all = (p.k + kIntegerDepth - 1) / kIntegerDepth;
-    const Range items = share(all * p.m, c.quantise_parts, part);
+    const Range items = share(all * c.x_rows, c.quantise_parts, part);
     for (int64_t i = items.begin; i < items.end; ++i) {
-      const int64_t chunk = i / p.m, row = i % p.m;
+      const int64_t chunk = i / c.x_rows, row = i % c.x_rows < p.m ? i % c.x_rows : p.m - 1;
       quantise_chunk(x + row * p.k + chunk * kIntegerDepth, blocks_of_chunk(p.k, chunk), type, chunks[i]);
     }
     return;
@@ -316,8 +265,12 @@ void integer_linear(const void* context, void* const* buffers, uint32_t phase, u
                       slice_begin(p.m, kIntegerRows, c.row_parts, row_part + 1)},
               columns = {slice_begin(p.n, kIntegerColumnGranule, c.column_parts, column_part),
                          slice_begin(p.n, kIntegerColumnGranule, c.column_parts, column_part + 1)};
-  multiply_chunks(c, type, static_cast<const char*>(buffers[p.b]), chunks, static_cast<float*>(buffers[p.c]), rows,
-                  columns);
+  const char* w = static_cast<const char*>(buffers[p.b]);
+  float* y = static_cast<float*>(buffers[p.c]);
+  if (const MultiplyFew few = few_integer_rows_of(c.dtype, c.vnni, c.x_rows))
+    multiply_few_rows(c, few, w, chunks, y, columns);
+  else
+    multiply_chunks(c, type, w, chunks, y, rows, columns);
   end_product(p, buffers, rows.begin, rows.end, columns.begin, columns.end);
 }
 

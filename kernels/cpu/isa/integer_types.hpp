@@ -2,6 +2,8 @@
 // indices. An index counts from 0; the number is step * (index - offset), or step * index + least.
 #pragma once
 
+#include <harmonics/abi.h>
+
 #include "stored_types.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -15,6 +17,18 @@ struct IntegerPanel {
 
 HM_INLINE void put_int(int32_t* p, vi v) { *reinterpret_cast<vi_unaligned*>(p) = v; }
 HM_INLINE vi bytes_of(uint8_t byte) { return splat_int(static_cast<int32_t>(byte * 0x01010101u)); }
+
+// Unpacks a chunk into a panel.
+template <int kRun>
+struct PanelOfRuns {
+  IntegerPanel& to;
+  HM_INLINE void add(int run, const vi* indices, vf steps, vf leasts) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kRun / 4; ++i) put_int(to.indices[run * (kRun / 4) + i], indices[i]);
+    store(to.steps[run], steps);
+    store(to.leasts[run], leasts);
+  }
+};
 
 // The sixteen bytes at `at` of each row: lane i of vector j has bytes 4 j to 4 j + 3 of row i.
 HM_INLINE void turn(const char* const* rows, int64_t at, vi* to) {
@@ -84,284 +98,373 @@ HM_INLINE vf halves_of_lanes(vi h) {
   const vi moved = bits(as_float(size) * splat(0x1p112f));  // also of subnormal numbers
   return as_float((size >= 0x0f800000 ? size | 0x7f800000 : moved) | (h & 0x8000) << 16);
 }
+HM_INLINE vi choose_int(vi mask, vi a, vi b) { return mask ? a : b; }
 
-HM_INLINE void collect(const char* const* rows, int64_t at, uint16_t* to) {
-  for (int i = 0; i < kWidth; ++i) to[i] = load_u16(rows[i] + at);
-}
 HM_INLINE vi low_halves(vi v) { return v & bytes_of(15); }
 HM_INLINE vi high_halves(vi v) { return v >> 4 & bytes_of(15); }
 HM_INLINE vf floats(vi v) { return __builtin_convertvector(v, vf); }
 
-// What a type says: kRun, elements with one step; kOffset; kLeast, whether there is a least number; kSums, how many
-// products of pairs fit 16 bits when added, 0: none unless indices are signed; the bytes of 256 elements.
-struct IntegerEight {  // q8_0
-  static constexpr int kRun = 32, kOffset = 128, kSums = 0;
-  static constexpr bool kLeast = false;
-  static constexpr int64_t kChunkBytes = 8 * 34;
-  static void unpack(const char* const* rows, int64_t blocks, IntegerPanel& to) {
-    alignas(64) uint16_t halves[8][kWidth < 8 ? 8 : kWidth];
-    for (int64_t b = 0; b < blocks; ++b) collect(rows, 34 * b, halves[b]);
-    for (int64_t b = 0; b < blocks; ++b) {
-      vi v[8];
-      turn(rows, 34 * b + 2, v);
-      turn(rows, 34 * b + 18, v + 4);
-#pragma GCC unroll 8
-      for (int i = 0; i < 8; ++i) put_int(to.indices[8 * b + i], v[i] ^ bytes_of(128));
-    }
-    for (int64_t b = 0; b < blocks; ++b) store(to.steps[b], floats_of_halves(halves[b]));
-  }
-};
+// The f16 in the low 16 bits of each lane, others ignored.
+HM_INLINE vf low_halves_as_floats(vi v) {
+#if defined(__AVX512F__)
+  return _mm512_cvtph_ps(_mm512_cvtepi32_epi16((__m512i)v));
+#elif defined(__AVX2__)
+  const __m256i low = _mm256_and_si256((__m256i)v, _mm256_set1_epi32(0xffff));
+  return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1)));
+#else
+  return halves_of_lanes(v & 0xffff);
+#endif
+}
 
-// Blocks of 32 in sixteen bytes: Kind makes indices of their halves.
+// Half of the powers of two that the bytes in the low bits of each lane mean (half_power).
+HM_INLINE vf half_powers(vi v) {
+  const vi e = v & 255, number = (e - 1) << 23, small = splat_int(0x00200000) << (e & 1);
+  return as_float(choose_int(e == 255, splat_int(0x7fc00000), choose_int(e < 2, small, number)));
+}
+
+// What a type says: kRun, elements with one step; kOffset; kLeast, whether there is a least number; kSums, how many
+// products of pairs fit 16 bits when added, 0: none unless indices are signed; kTurned, whether chunks of x have the
+// runs of a half in the order 0 2 4 6 1 3 5 7, in which the type unpacks them; the bytes of 256 elements, a chunk.
+// `chunk` gives the runs of a chunk of kWidth rows to `sums`, in order: add(run, indices, steps, leasts).
+
+// Blocks of 32: Kind makes indices of a block's bytes. The chunk is read as lanes of four bytes, so that scales come
+// with the indices; a block that does not begin with a lane is moved into place by shifts.
 template <typename Kind>
 struct IntegerShort : Kind {
   static constexpr int kRun = 32;
-  static constexpr int64_t kChunkBytes = 8 * Kind::kBytes;
-  static void unpack(const char* const* rows, int64_t blocks, IntegerPanel& to) {
-    alignas(64) uint16_t steps[8][kWidth < 8 ? 8 : kWidth], leasts[8][kWidth < 8 ? 8 : kWidth];
-    alignas(64) int32_t fifth[8][kWidth];
-    for (int64_t b = 0; b < blocks; ++b) {
-      const int64_t at = Kind::kBytes * b;
-      if constexpr (Kind::kPowers)
-        for (int i = 0; i < kWidth; ++i) to.steps[b][i] = half_power(rows[i][at]);
-      else
-        collect(rows, at, steps[b]);
-      if constexpr (Kind::kLeast) collect(rows, at + 2, leasts[b]);
-      if constexpr (Kind::kFifth > 0)
-        for (int i = 0; i < kWidth; ++i) std::memcpy(&fifth[b][i], rows[i] + at + Kind::kFifth, 4);
+  static constexpr bool kTurned = false;
+  static constexpr int kBytes = Kind::kBlockBytes;
+  static constexpr int64_t kChunkBytes = 8 * kBytes;
+  template <typename Sums>
+  HM_INLINE static void chunk(const char* const* rows, Sums& sums) {
+    vi lanes[2 * kBytes + 4];
+    blocks<0>(rows, lanes, sums);
+  }
+
+ private:
+  // The turns that the first n blocks need.
+  static constexpr int turns(int n) { return (n * kBytes + 15) / 16; }
+  template <int from, int to>
+  HM_INLINE static void read(const char* const* rows, vi* lanes) {
+    if constexpr (from < to) {
+      constexpr int kAt = 16 * from + 16 > kChunkBytes ? kChunkBytes - 16 : 16 * from;
+      turn(rows, kAt, lanes + kAt / 4);
+      read<from + 1, to>(rows, lanes);
     }
-    for (int64_t b = 0; b < blocks; ++b) {
-      vi v[4];
-      turn(rows, Kind::kBytes * b + Kind::kIndices, v);
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) {
-        vi low = low_halves(v[i]), high = high_halves(v[i]);
-        if constexpr (Kind::kFifth > 0) {
-          const vi flags = load_int(fifth[b]);
-          low |= fifth_of_bits(flags >> 4 * i);
-          high |= fifth_of_bits(flags >> (16 + 4 * i));
-        }
-        put_int(to.indices[8 * b + i], Kind::index(low));
-        put_int(to.indices[8 * b + 4 + i], Kind::index(high));
+  }
+  // The four bytes from byte `at` on.
+  template <int at>
+  HM_INLINE static vi four_bytes(const vi* lanes) {
+    if constexpr (at % 4 == 0)
+      return lanes[at / 4];
+    else
+      return (vi)((vu)lanes[at / 4] >> at % 4 * 8) | lanes[at / 4 + 1] << (32 - at % 4 * 8);
+  }
+  template <int at>
+  HM_INLINE static vi low_bytes(const vi* lanes) {  // bytes in the low bits, others undefined
+    return (vi)((vu)lanes[at / 4] >> at % 4 * 8);
+  }
+  template <int b, int i>
+  HM_INLINE static void indices(const vi* lanes, vi flags, vi* to) {
+    const vi v = four_bytes<b * kBytes + Kind::kIndices + 4 * i>(lanes);
+    if constexpr (Kind::kWhole) {
+      to[i] = v ^ bytes_of(128);
+      if constexpr (i < 7) indices<b, i + 1>(lanes, flags, to);
+    } else {
+      vi low = low_halves(v), high = high_halves(v);
+      if constexpr (Kind::kFifth > 0) {
+        low |= fifth_of_bits(flags >> 4 * i);
+        high |= fifth_of_bits(flags >> (16 + 4 * i));
       }
+      to[i] = Kind::index(low);
+      to[4 + i] = Kind::index(high);
+      if constexpr (i < 3) indices<b, i + 1>(lanes, flags, to);
     }
-    for (int64_t b = 0; b < blocks; ++b) {
-      if constexpr (!Kind::kPowers) store(to.steps[b], floats_of_halves(steps[b]));
-      if constexpr (Kind::kLeast) store(to.leasts[b], floats_of_halves(leasts[b]));
-    }
+  }
+  template <int b, typename Sums>
+  HM_INLINE static void blocks(const char* const* rows, vi* lanes, Sums& sums) {
+    read<turns(b), turns(b + 1)>(rows, lanes);
+    vi to[8], flags{};
+    if constexpr (Kind::kFifth > 0) flags = four_bytes<b * kBytes + Kind::kFifth>(lanes);
+    indices<b, 0>(lanes, flags, to);
+    const vi head = low_bytes<b * kBytes>(lanes);
+    const vf steps = Kind::kPowers ? half_powers(head) : low_halves_as_floats(head);
+    sums.add(b, to, steps, Kind::kLeast ? low_halves_as_floats(low_bytes<b * kBytes + 2>(lanes)) : vf{});
+    if constexpr (b < 7) blocks<b + 1>(rows, lanes, sums);
   }
 };
 
 struct PlainIndex {
-  static constexpr bool kLeast = false, kPowers = false;
-  static constexpr int64_t kFifth = 0;
+  static constexpr bool kLeast = false, kPowers = false, kWhole = false;
+  static constexpr int kFifth = 0;
   HM_INLINE static vi index(vi v) { return v; }
 };
+struct IntegerEight : PlainIndex {  // q8_0
+  static constexpr int kOffset = 128, kSums = 0, kBlockBytes = 34, kIndices = 2;
+  static constexpr bool kWhole = true;
+};
 struct IntegerFour : PlainIndex {  // q4_0
-  static constexpr int kOffset = 8, kSums = 8;
-  static constexpr int64_t kBytes = 18, kIndices = 2;
+  static constexpr int kOffset = 8, kSums = 8, kBlockBytes = 18, kIndices = 2;
 };
 struct IntegerFourAndLeast : PlainIndex {  // q4_1
-  static constexpr int kOffset = 0, kSums = 8;
+  static constexpr int kOffset = 0, kSums = 8, kBlockBytes = 20, kIndices = 4;
   static constexpr bool kLeast = true;
-  static constexpr int64_t kBytes = 20, kIndices = 4;
 };
 struct IntegerFive : PlainIndex {  // q5_0
-  static constexpr int kOffset = 16, kSums = 2;
-  static constexpr int64_t kBytes = 22, kIndices = 6, kFifth = 2;
+  static constexpr int kOffset = 16, kSums = 2, kBlockBytes = 22, kIndices = 6, kFifth = 2;
 };
 struct IntegerFiveAndLeast : PlainIndex {  // q5_1
-  static constexpr int kOffset = 0, kSums = 2;
+  static constexpr int kOffset = 0, kSums = 2, kBlockBytes = 24, kIndices = 8, kFifth = 4;
   static constexpr bool kLeast = true;
-  static constexpr int64_t kBytes = 24, kIndices = 8, kFifth = 4;
 };
 HM_INLINE __m128i uneven_indices() { return _mm_xor_si128(uneven_steps(), _mm_set1_epi8(-128)); }
 struct IntegerUneven : PlainIndex {  // iq4_nl
-  static constexpr int kOffset = 128, kSums = 0;
-  static constexpr int64_t kBytes = 18, kIndices = 2;
+  static constexpr int kOffset = 128, kSums = 0, kBlockBytes = 18, kIndices = 2;
   HM_INLINE static vi index(vi v) { return look_up_bytes(uneven_indices(), v); }
 };
 struct IntegerHalfSteps : PlainIndex {  // mxfp4
-  static constexpr int kOffset = 12, kSums = 2;
+  static constexpr int kOffset = 12, kSums = 2, kBlockBytes = 17, kIndices = 1;
   static constexpr bool kPowers = true;
-  static constexpr int64_t kBytes = 17, kIndices = 1;
   HM_INLINE static vi index(vi v) { return look_up_bytes(_mm_add_epi8(half_steps(), _mm_set1_epi8(12)), v); }
 };
 
-// Steps and leasts of q4_k and q5_k.
-HM_INLINE void unpack_pairs(const char* const* rows, IntegerPanel& to) {
-  vi head[4];
-  turn(rows, 0, head);
-  const vf scale = halves_of_lanes(head[0] & 0xffff), minimum = halves_of_lanes(head[0] >> 16 & 0xffff);
-  const vi six = bytes_of(63), four = bytes_of(15), two = bytes_of(3), a = head[1], b = head[2], c = head[3];
-  const vi steps[2] = {a & six, (c & four) | (a >> 6 & two) << 4},
-           leasts[2] = {b & six, (c >> 4 & four) | (b >> 6 & two) << 4};
-#pragma GCC unroll 8
-  for (int run = 0; run < 8; ++run) {
-    store(to.steps[run], scale * floats(steps[run / 4] >> 8 * (run % 4) & 255));
-    store(to.leasts[run], -(minimum * floats(leasts[run / 4] >> 8 * (run % 4) & 255)));
-  }
-}
+// Blocks of 256.
+template <int run, int64_t bytes>
+struct IntegerLong {
+  static constexpr int kRun = run;
+  static constexpr bool kTurned = run == 16;
+  static constexpr int64_t kChunkBytes = bytes;
+};
+HM_INLINE vi byte_of(vi v, int i) { return (vi)((vu)v >> 8 * i) & 255; }
 
-struct IntegerQuarters {  // q4_k
-  static constexpr int kRun = 32, kOffset = 0, kSums = 8;
+// Steps and leasts of q4_k and q5_k.
+struct EightPairsOfLanes {
+  vf scale, minimum;
+  vi steps[2], leasts[2];
+  HM_INLINE explicit EightPairsOfLanes(const char* const* rows) {
+    vi head[4];
+    turn(rows, 0, head);
+    scale = halves_of_lanes(head[0] & 0xffff);
+    minimum = halves_of_lanes(head[0] >> 16 & 0xffff);
+    const vi six = bytes_of(63), four = bytes_of(15), two = bytes_of(3), a = head[1], b = head[2], c = head[3];
+    steps[0] = a & six;
+    steps[1] = (c & four) | (a >> 6 & two) << 4;
+    leasts[0] = b & six;
+    leasts[1] = (c >> 4 & four) | (b >> 6 & two) << 4;
+  }
+  HM_INLINE vf step(int run) const { return scale * floats(byte_of(steps[run / 4], run % 4)); }
+  HM_INLINE vf least(int run) const { return -(minimum * floats(byte_of(leasts[run / 4], run % 4))); }
+};
+
+struct IntegerQuarters : IntegerLong<32, 144> {  // q4_k
+  static constexpr int kOffset = 0, kSums = 8;
   static constexpr bool kLeast = true;
-  static constexpr int64_t kChunkBytes = 144;
-  static void unpack(const char* const* rows, int64_t, IntegerPanel& to) {
-    unpack_pairs(rows, to);
-#pragma GCC unroll 1
-    for (int i = 0; i < 8; ++i) {  // halves of two runs of 32
-      vi v[4];
-      turn(rows, 16 + 16 * i, v);
-      const int at = i / 2 * 16 + i % 2 * 4;
+  template <typename Sums>
+  HM_INLINE static void chunk(const char* const* rows, Sums& sums) {
+    const EightPairsOfLanes pairs(rows);
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) {
-        put_int(to.indices[at + j], low_halves(v[j]));
-        put_int(to.indices[at + 8 + j], high_halves(v[j]));
-      }
+    for (int i = 0; i < 4; ++i) {  // two runs
+      vi v[8], to[8];
+      turn(rows, 16 + 32 * i, v);
+      turn(rows, 32 + 32 * i, v + 4);
+#pragma GCC unroll 8
+      for (int j = 0; j < 8; ++j) to[j] = low_halves(v[j]);
+      sums.add(2 * i, to, pairs.step(2 * i), pairs.least(2 * i));
+#pragma GCC unroll 8
+      for (int j = 0; j < 8; ++j) to[j] = high_halves(v[j]);
+      sums.add(2 * i + 1, to, pairs.step(2 * i + 1), pairs.least(2 * i + 1));
     }
   }
 };
 
-struct IntegerFiveAndMinima {  // q5_k
-  static constexpr int kRun = 32, kOffset = 0, kSums = 2;
+struct IntegerFiveAndMinima : IntegerLong<32, 176> {  // q5_k
+  static constexpr int kOffset = 0, kSums = 2;
   static constexpr bool kLeast = true;
-  static constexpr int64_t kChunkBytes = 176;
-  static void unpack(const char* const* rows, int64_t, IntegerPanel& to) {
-    unpack_pairs(rows, to);
+  template <typename Sums>
+  HM_INLINE static void chunk(const char* const* rows, Sums& sums) {
+    const EightPairsOfLanes pairs(rows);
     vi fifth[8];
     turn(rows, 16, fifth);
     turn(rows, 32, fifth + 4);
-#pragma GCC unroll 1
-    for (int i = 0; i < 8; ++i) {
-      vi v[4];
-      turn(rows, 48 + 16 * i, v);
-      const int at = i / 2 * 16 + i % 2 * 4, run = i / 2 * 2;
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) {
-        const vi flags = fifth[i % 2 * 4 + j] >> run;
-        put_int(to.indices[at + j], low_halves(v[j]) | (flags & bytes_of(1)) << 4);
-        put_int(to.indices[at + 8 + j], high_halves(v[j]) | (flags >> 1 & bytes_of(1)) << 4);
-      }
-    }
-  }
-};
-
-struct IntegerSix {  // q6_k
-  static constexpr int kRun = 16, kOffset = 32, kSums = 2;
-  static constexpr bool kLeast = false;
-  static constexpr int64_t kChunkBytes = 210;
-  static void unpack(const char* const* rows, int64_t, IntegerPanel& to) {
-    alignas(64) uint16_t halves[kWidth < 8 ? 8 : kWidth];
-    collect(rows, 208, halves);
-#pragma GCC unroll 1
-    for (int i = 0; i < 4; ++i) {  // sixteen high pairs of a half block
-      const int half = i / 2, part = i % 2;
-      vi low[4], next[4], high[4];
-      turn(rows, 64 * half + 16 * part, low);
-      turn(rows, 64 * half + 32 + 16 * part, next);
-      turn(rows, 128 + 32 * half + 16 * part, high);
-      const int at = 32 * half + 4 * part;
-#pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) {
-        const vi two = bytes_of(3), h = high[j];
-        put_int(to.indices[at + j], low_halves(low[j]) | (h & two) << 4);
-        put_int(to.indices[at + 8 + j], low_halves(next[j]) | (h >> 2 & two) << 4);
-        put_int(to.indices[at + 16 + j], high_halves(low[j]) | (h >> 4 & two) << 4);
-        put_int(to.indices[at + 24 + j], high_halves(next[j]) | (h >> 6 & two) << 4);
-      }
-    }
-    const vf scale = floats_of_halves(halves);
-    vi steps[4];
-    turn(rows, 192, steps);
-#pragma GCC unroll 16
-    for (int run = 0; run < 16; ++run) store(to.steps[run], scale * floats(steps[run / 4] << (24 - run % 4 * 8) >> 24));
-  }
-};
-
-struct IntegerTwo {  // q2_k
-  static constexpr int kRun = 16, kOffset = 0, kSums = 4;
-  static constexpr bool kLeast = true;
-  static constexpr int64_t kChunkBytes = 84;
-  static void unpack(const char* const* rows, int64_t, IntegerPanel& to) {
-    alignas(64) uint16_t steps[kWidth < 8 ? 8 : kWidth], leasts[kWidth < 8 ? 8 : kWidth];
-    collect(rows, 80, steps);
-    collect(rows, 82, leasts);
-#pragma GCC unroll 1
     for (int i = 0; i < 4; ++i) {
+      vi v[8], to[8];
+      turn(rows, 48 + 32 * i, v);
+      turn(rows, 64 + 32 * i, v + 4);
+#pragma GCC unroll 8
+      for (int j = 0; j < 8; ++j) to[j] = low_halves(v[j]) | (fifth[j] >> 2 * i & bytes_of(1)) << 4;
+      sums.add(2 * i, to, pairs.step(2 * i), pairs.least(2 * i));
+#pragma GCC unroll 8
+      for (int j = 0; j < 8; ++j) to[j] = high_halves(v[j]) | (fifth[j] >> (2 * i + 1) & bytes_of(1)) << 4;
+      sums.add(2 * i + 1, to, pairs.step(2 * i + 1), pairs.least(2 * i + 1));
+    }
+  }
+};
+
+// The half `half` and sixteen bytes `part` of a block with runs of 16: quarter j is the run 8 * half + 2 * j + part,
+// the one at `place` in turned chunks.
+HM_INLINE constexpr int place(int half, int part, int j) { return 8 * half + 4 * part + j; }
+HM_INLINE constexpr int run_at(int place) { return place / 8 * 8 + place % 4 * 2 + place / 4 % 2; }
+
+struct IntegerSix : IntegerLong<16, 210> {  // q6_k
+  static constexpr int kOffset = 32, kSums = 2;
+  static constexpr bool kLeast = false;
+  template <typename Sums>
+  HM_INLINE static void chunk(const char* const* rows, Sums& sums) {
+    vi steps[4], last[4];
+    turn(rows, 192, steps);
+    turn(rows, 194, last);
+    const vf scale = low_halves_as_floats((vi)((vu)last[3] >> 16));
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const int half = i / 2, part = i % 2;
+      vi v[8], high[4];
+      turn(rows, 64 * half + 16 * part, v);
+      turn(rows, 64 * half + 32 + 16 * part, v + 4);
+      turn(rows, 128 + 32 * half + 16 * part, high);
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        vi to[4];
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; ++k) {
+          const vi four = v[j % 2 * 4 + k];
+          to[k] = (j < 2 ? low_halves(four) : high_halves(four)) | (high[k] >> 2 * j & bytes_of(3)) << 4;
+        }
+        const int run = 8 * half + 2 * j + part;
+        sums.add(place(half, part, j), to, scale * floats(steps[run / 4] << (24 - run % 4 * 8) >> 24), vf{});
+      }
+    }
+  }
+};
+
+struct IntegerTwo : IntegerLong<16, 84> {  // q2_k
+  static constexpr int kOffset = 0, kSums = 4;
+  static constexpr bool kLeast = true;
+  template <typename Sums>
+  HM_INLINE static void chunk(const char* const* rows, Sums& sums) {
+    vi pairs[4], head[4];
+    turn(rows, 0, pairs);
+    turn(rows, 68, head);  // the last lane: both scales
+    const vf scale = low_halves_as_floats(head[3]), minimum = low_halves_as_floats((vi)((vu)head[3] >> 16));
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const int half = i / 2, part = i % 2;
       vi v[4];
       turn(rows, 16 + 16 * i, v);
-      const int at = i / 2 * 32 + i % 2 * 4;
-#pragma GCC unroll 16
-      for (int j = 0; j < 16; ++j) put_int(to.indices[at + j / 4 * 8 + j % 4], v[j % 4] >> j / 4 * 2 & bytes_of(3));
-    }
-    const vf scale = floats_of_halves(steps), minimum = floats_of_halves(leasts);
-    vi pairs[4];
-    turn(rows, 0, pairs);
-#pragma GCC unroll 16
-    for (int run = 0; run < 16; ++run) {
-      const vi pair = pairs[run / 4] >> run % 4 * 8;
-      store(to.steps[run], scale * floats(pair & 15));
-      store(to.leasts[run], -(minimum * floats(pair >> 4 & 15)));
-    }
-  }
-};
-
-struct IntegerThree {  // q3_k
-  static constexpr int kRun = 16, kOffset = 4, kSums = 4;
-  static constexpr bool kLeast = false;
-  static constexpr int64_t kChunkBytes = 110;
-  static void unpack(const char* const* rows, int64_t, IntegerPanel& to) {
-    alignas(64) uint16_t halves[kWidth < 8 ? 8 : kWidth];
-    collect(rows, 108, halves);
-    vi third[8];
-    turn(rows, 0, third);
-    turn(rows, 16, third + 4);
-#pragma GCC unroll 1
-    for (int i = 0; i < 4; ++i) {
-      vi v[4];
-      turn(rows, 32 + 16 * i, v);
-      const int half = i / 2, part = i % 2, at = 32 * half + 4 * part;
-#pragma GCC unroll 16
-      for (int j = 0; j < 16; ++j) {
-        const vi flags = third[4 * part + j % 4] >> (4 * half + j / 4);
-        put_int(to.indices[at + j / 4 * 8 + j % 4], (v[j % 4] >> j / 4 * 2 & bytes_of(3)) | (flags & bytes_of(1)) << 2);
-      }
-    }
-    const vf scale = floats_of_halves(halves);
-    vi packed[4];
-    turn(rows, 92, packed);  // the scales begin at 96; the sixteen bytes from there leave the block
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      const vi low = i < 2 ? low_halves(packed[1 + i]) : high_halves(packed[i - 1]);
-      const vi steps = low | (packed[3] >> 2 * i & bytes_of(3)) << 4;
-#pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) store(to.steps[4 * i + j], scale * floats((steps >> 8 * j & 255) - 32));
-    }
-  }
-};
-
-struct IntegerUnevenRuns {  // iq4_xs
-  static constexpr int kRun = 32, kOffset = 128, kSums = 0;
-  static constexpr bool kLeast = false;
-  static constexpr int64_t kChunkBytes = 136;
-  static void unpack(const char* const* rows, int64_t, IntegerPanel& to) {
-#pragma GCC unroll 1
-    for (int run = 0; run < 8; ++run) {
-      vi v[4];
-      turn(rows, 8 + 16 * run, v);
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) {
-        put_int(to.indices[8 * run + j], look_up_bytes(uneven_indices(), low_halves(v[j])));
-        put_int(to.indices[8 * run + 4 + j], look_up_bytes(uneven_indices(), high_halves(v[j])));
+        vi to[4];
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; ++k) to[k] = v[k] >> 2 * j & bytes_of(3);
+        const int run = 8 * half + 2 * j + part;
+        const vi pair = byte_of(pairs[run / 4], run % 4);
+        sums.add(place(half, part, j), to, scale * floats(pair & 15), -(minimum * floats(pair >> 4)));
       }
     }
+  }
+};
+
+struct IntegerThree : IntegerLong<16, 110> {  // q3_k
+  static constexpr int kOffset = 4, kSums = 4;
+  static constexpr bool kLeast = false;
+  template <typename Sums>
+  HM_INLINE static void chunk(const char* const* rows, Sums& sums) {
+    vi third[8], packed[4], steps[4];
+    turn(rows, 94, packed);  // the scales begin at 96; the last 16 bits are the step of all
+    const vf scale = low_halves_as_floats((vi)((vu)packed[3] >> 16));
+#pragma GCC unroll 3
+    for (int i = 0; i < 3; ++i) packed[i] = (vi)((vu)packed[i] >> 16) | packed[i + 1] << 16;
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i)
+      steps[i] = (i < 2 ? low_halves(packed[i]) : high_halves(packed[i - 2])) | (packed[2] >> 2 * i & bytes_of(3)) << 4;
+    turn(rows, 0, third);
+    turn(rows, 16, third + 4);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const int half = i / 2, part = i % 2;
+      vi v[4];
+      turn(rows, 32 + 16 * i, v);
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        vi to[4];
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; ++k)
+          to[k] = (v[k] >> 2 * j & bytes_of(3)) | (third[4 * part + k] >> (4 * half + j) & bytes_of(1)) << 2;
+        const int run = 8 * half + 2 * j + part;
+        sums.add(place(half, part, j), to, scale * floats(byte_of(steps[run / 4], run % 4) - 32), vf{});
+      }
+    }
+  }
+};
+
+struct IntegerUnevenRuns : IntegerLong<32, 136> {  // iq4_xs
+  static constexpr int kOffset = 128, kSums = 0;
+  static constexpr bool kLeast = false;
+  template <typename Sums>
+  HM_INLINE static void chunk(const char* const* rows, Sums& sums) {
     vi head[4];
     turn(rows, 0, head);
     const vf scale = halves_of_lanes(head[0] & 0xffff);
 #pragma GCC unroll 8
-    for (int run = 0; run < 8; ++run)
-      store(to.steps[run], scale * floats(((head[1] >> 4 * run & 15) | (head[0] >> (16 + 2 * run) & 3) << 4) - 32));
+    for (int run = 0; run < 8; ++run) {
+      vi v[4], to[8];
+      turn(rows, 8 + 16 * run, v);
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        to[j] = look_up_bytes(uneven_indices(), low_halves(v[j]));
+        to[4 + j] = look_up_bytes(uneven_indices(), high_halves(v[j]));
+      }
+      const vi step = ((head[1] >> 4 * run & 15) | (head[0] >> (16 + 2 * run) & 3) << 4) - 32;
+      sums.add(run, to, scale * floats(step), vf{});
+    }
+  }
+};
+
+// Calls `then` with the code of a type.
+template <typename Then>
+HM_INLINE void with_integer_type(uint32_t dtype, Then then) {
+  switch (dtype) {
+    case HX_Q8_0:
+      return then(IntegerShort<IntegerEight>{});
+    case HX_Q4_0:
+      return then(IntegerShort<IntegerFour>{});
+    case HX_Q4_1:
+      return then(IntegerShort<IntegerFourAndLeast>{});
+    case HX_Q5_0:
+      return then(IntegerShort<IntegerFive>{});
+    case HX_Q5_1:
+      return then(IntegerShort<IntegerFiveAndLeast>{});
+    case HX_IQ4_NL:
+      return then(IntegerShort<IntegerUneven>{});
+    case HX_MXFP4:
+      return then(IntegerShort<IntegerHalfSteps>{});
+    case HX_Q2_K:
+      return then(IntegerTwo{});
+    case HX_Q3_K:
+      return then(IntegerThree{});
+    case HX_Q4_K:
+      return then(IntegerQuarters{});
+    case HX_Q5_K:
+      return then(IntegerFiveAndMinima{});
+    case HX_Q6_K:
+      return then(IntegerSix{});
+    default:
+      return then(IntegerUnevenRuns{});
+  }
+}
+
+// The last chunk of kWidth rows, zeros behind its blocks.
+struct LastChunk {
+  char bytes[kWidth][8 * 34];
+  // Moves `rows` there unless the chunk has all its blocks.
+  template <typename W>
+  void complete(const char** rows, int64_t blocks) {
+    if (blocks == 8) return;
+    std::memset(bytes, 0, sizeof bytes);
+    for (int i = 0; i < kWidth; ++i) {
+      std::memcpy(bytes[i], rows[i], static_cast<size_t>(blocks * (W::kChunkBytes / 8)));
+      rows[i] = bytes[i];
+    }
   }
 };
 

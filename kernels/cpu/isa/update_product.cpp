@@ -1,5 +1,6 @@
 // Optimizer steps of an affine map's weight for a batch: a tile of the gradient is used while it is in the first-level
 // cache, and never stored as a whole.
+#include "../bf16_product.hpp"
 #include "kernels.hpp"
 #include "packed.hpp"
 #include "update_rules.hpp"
@@ -120,6 +121,74 @@ void update_coded_tiles(const ProductUpdateContext& c, void* const* buffers, uin
   }
 }
 
+// Rows of w and of the moments that are stepped two rows later.
+template <typename Rule, typename Moment>
+HM_INLINE void fetch_row(const Elements<Rule, Moment>& all, int64_t at, int64_t columns) {
+  constexpr int64_t kLine = 64;
+  for (int64_t j = 0; j < columns; j += kLine / 4) {
+    __builtin_prefetch(all.w + at + j);
+    for (int k = 0; k < Rule::kMoments; ++k)
+      if (sizeof(Moment) == sizeof(float) || j % (kLine / 2) == 0) __builtin_prefetch(all.old[k] + at + j);
+  }
+}
+
+// The gradient of a tile in bf16, whose rows are stepped by `step(i, rows, j, columns, block)`.
+template <typename Step>
+HM_INLINE void for_rounded_tiles(const ProductUpdateContext& c, const uint16_t* packed, uint32_t part, Step step) {
+  alignas(64) float block[kRoundedRows * kBlockColumns];
+  const int64_t strip = depth_tiles(c.depth) * kTileNumbers;
+  const Range tiles = share((c.rows + kRoundedRows - 1) / kRoundedRows, c.parts, part);
+  for (int64_t i = tiles.begin * kRoundedRows; i < tiles.end * kRoundedRows && i < c.rows; i += kRoundedRows) {
+    const int64_t rows = c.rows - i < kRoundedRows ? c.rows - i : kRoundedRows;
+    for (int64_t j = 0; j < c.columns; j += kBlockColumns) {
+      const int64_t columns = c.columns - j < kBlockColumns ? c.columns - j : kBlockColumns;
+      const uint16_t *a = packed + i / kStrip * strip, *b = packed + c.packed_a + j / kStrip * strip;
+      const Bf16Block x{a, b, strip, strip, depth_tiles(c.depth), rows, columns, &block[0], kBlockColumns, false};
+      c.bf16->multiply(x);
+      step(i, rows, j, columns, block);
+    }
+  }
+}
+
+template <typename Types>
+void update_rounded_tiles(const ProductUpdateContext& c, void* const* buffers, uint32_t part) {
+  using Rule = typename Types::Rule;
+  using Moment = typename Types::Moment;
+  constexpr int kLr = 3 + Types::kTensors;
+  const int kOut = kLr + (c.rule.counts_steps ? 2 : 1);
+  const Rule rule(c.rule, *static_cast<const float*>(buffers[kLr]), buffers[kLr + 1]);
+  const uint32_t number = step_number(c.rule, buffers[kLr + 1]);
+  const auto* const packed = static_cast<const uint16_t*>(buffers[c.packed]);
+  const int64_t n = c.columns;
+  if constexpr (Types::kCoded) {
+    const CodedWeights weights = coded_weights<Rule>(buffers, 3, kOut, n, number);
+    for_rounded_tiles(
+        c, packed, part,
+        [&](int64_t i, int64_t rows, int64_t j, int64_t columns, const float* block) __attribute__((always_inline)) {
+          const FlushDenormals flush;
+          for (int64_t r0 = 0; r0 < rows; r0 += kBlock)
+            update_blocks(
+                rule, weights, i + r0, rows - r0 < kBlock ? rows - r0 : kBlock, j,
+                j + columns, [&](int64_t r, int64_t x, int64_t lanes, vf) __attribute__((always_inline)) {
+                  return load_some(block + (r0 + r) * kBlockColumns + (x - j), lanes);
+                });
+        });
+  } else {
+    const Elements<Rule, Moment> all = elements_of<Rule, Moment>(buffers, 3, kOut, RandomBits(number));
+    for_rounded_tiles(
+        c, packed, part,
+        [&](int64_t i, int64_t rows, int64_t j, int64_t columns, const float* block) __attribute__((always_inline)) {
+          constexpr int64_t kAhead = 2;
+          const FlushDenormals flush;
+          const int64_t at = i * n + j;
+          for (int64_t r = 0; r < rows; ++r) {
+            if (r + kAhead < rows) fetch_row(all, at + (r + kAhead) * n, columns);
+            from_place(all, at + r * n, block + r * kBlockColumns).template steps<false>(rule, 0, columns);
+          }
+        });
+  }
+}
+
 }  // namespace
 
 void update_product(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
@@ -137,7 +206,9 @@ void update_product(const void* context, void* const* buffers, uint32_t phase, u
   with_step_types(
       c.kind, c.rule, [&](auto types) __attribute__((always_inline)) {
         using Types = decltype(types);
-        if constexpr (Types::kCoded)
+        if (c.bf16)
+          update_rounded_tiles<Types>(c, buffers, part);
+        else if constexpr (Types::kCoded)
           update_coded_tiles<Types>(c, buffers, part);
         else
           update_tiles<Types>(c, buffers, part);

@@ -292,4 +292,7 @@ bool plan_convolution(const Site& site, hx_kernel& out) {
   return plan(site, Pass::grad_weight, geometry(site, in(0), dims(site.out()), in(1)), out);
 }
 
+HM_PLANS(dense_convolution, {"conv", plan_convolution}, {"conv_grad_input", plan_convolution},
+         {"conv_grad_weight", plan_convolution})
+
 }  // namespace harmonics::cpu

@@ -9,6 +9,7 @@
 #include <harmonics/exporter_abi.h>
 #include <harmonics/importer_abi.h>
 #include <harmonics/metric_abi.h>
+#include <harmonics/policy_abi.h>
 #include <harmonics/training_abi.h>
 
 #include "engine/plugin/kinds.hpp"
@@ -337,6 +338,7 @@ TEST_CASE("contract: the advertised kinds are those with a row") {
   kinds.push_back(HX_IMPORTER);
   kinds.push_back(HX_EXPORTER);
   kinds.push_back(HX_TOKENIZER);
+  kinds.push_back(HX_POLICY);
   CHECK(harmonics::engine::item_kinds() == kinds);
   CHECK(harmonics::engine::kind_named("importer") == static_cast<uint32_t>(HX_IMPORTER));
   CHECK(harmonics::engine::kind_named("exporters") == static_cast<uint32_t>(HX_EXPORTER));
@@ -344,7 +346,7 @@ TEST_CASE("contract: the advertised kinds are those with a row") {
 
 TEST_CASE("contract: extensions are found by name and version") {
   const hx_api* api = harmonics_api();
-  for (const char* id : {HX_IMPORTER_EXTENSION, HX_EXPORTER_EXTENSION, HX_TOKENIZER_EXTENSION}) {
+  for (const char* id : {HX_IMPORTER_EXTENSION, HX_EXPORTER_EXTENSION, HX_TOKENIZER_EXTENSION, HX_POLICY_EXTENSION}) {
     INFO(id);
     const auto* found = static_cast<const hx_item_extension*>(api->extension(id));
     REQUIRE(found);

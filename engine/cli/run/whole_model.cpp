@@ -1,0 +1,32 @@
+#include "engine/cli/run/whole_model.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "engine/model/exported.hpp"
+
+namespace harmonics::engine::cli {
+
+ImportedModel import_whole(const std::string& path, Registry& registry) {
+  ImportedModel model = import_model(path, registry);
+  const auto& arguments = model.importer->arguments;
+  const bool whole = std::any_of(arguments.begin(), arguments.end(),
+                                 [](const ArgumentSpec& a) { return a.name == "whole" && a.type == HX_ARG_BOOL; });
+  return whole ? import_model(path, registry, {model.importer->name, {{"whole", "true"}}}) : model;
+}
+
+AsGguf::AsGguf(const std::string& from, const std::string& to) : path_(from) {
+  if (model_file(from) == from && !from.ends_with(std::string("/") + kFolderFile)) return;
+  Registry& registry = Registry::global();
+  const ImportedModel model = import_whole(from, registry);
+  path_ = to + ".whole.gguf";
+  export_model(model.tensors, model.metadata.values(), path_, registry, {"gguf", {}}, [&] { model.expect_whole(); });
+  made_ = true;
+}
+
+AsGguf::~AsGguf() {
+  std::error_code failed;
+  if (made_) std::filesystem::remove(path_, failed);
+}
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,27 @@
+// Models with all that their files say, for commands that write them again.
+#pragma once
+
+#include <string>
+
+#include "engine/model/imported.hpp"
+
+namespace harmonics::engine::cli {
+
+// With all metadata, vocabularies too, if the importer leaves some out otherwise.
+ImportedModel import_whole(const std::string& path, Registry& registry);
+
+// A model as a GGUF file: the file itself, or, of a folder, a file beside `to` that lasts as long as the object.
+class AsGguf {
+ public:
+  AsGguf(const std::string& from, const std::string& to);
+  ~AsGguf();
+  AsGguf(const AsGguf&) = delete;
+  AsGguf& operator=(const AsGguf&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  bool made_ = false;
+};
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,84 @@
+#include "engine/model/gather_importance.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include <fmt/core.h>
+
+#include <harmonics/ops.hpp>
+
+#include "engine/passes/observe.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+constexpr std::string_view kPrefix = "importance:";
+
+// "blk.0.ffn_up_exps.weight[3]" is matrix 3 of the tensor.
+std::pair<std::string, int64_t> matrix_of(const std::string& parameter) {
+  const size_t bracket = parameter.rfind('[');
+  int64_t index = 0;
+  if (bracket == std::string::npos || parameter.back() != ']') return {parameter, 0};
+  std::from_chars(parameter.data() + bracket + 1, parameter.data() + parameter.size(), index);
+  return {parameter.substr(0, bracket), index};
+}
+
+// The program with the output "importance:NAME" for each parameter that is the weight of a linear map.
+Program with_squares(Program program) {
+  std::vector<std::pair<ValueId, std::string>> inputs;
+  for (const Node& node : program.nodes) {
+    if (node.op != Op::call || node.callee != "linear" || node.attributes.flag("transposed")) continue;
+    const Node& weight = program.producer(node.inputs[1]);
+    if (weight.op == Op::parameter) inputs.emplace_back(node.inputs[0], weight.callee);
+  }
+  Tracer tracer(std::move(program));
+  for (const auto& [value, parameter] : inputs) {
+    const HTensor x = cast(tracer.handle(value), DType::F32);
+    std::vector<int64_t> axes(x.rank() - 1);
+    std::iota(axes.begin(), axes.end(), 0);
+    tracer.output(std::string(kPrefix) + parameter, reduce_sum(x * x, axes));
+  }
+  return observe(tracer.take(), [](const std::string& output) { return output.starts_with(kPrefix); });
+}
+
+void add_squares(ImportanceMatrix& matrix, const std::string& parameter, const HTensor& squares, int64_t tokens) {
+  const auto [name, index] = matrix_of(parameter);
+  ColumnImportance& entry = matrix.tensors[name];
+  entry.columns = squares.size();
+  const auto least = static_cast<size_t>(index + 1);
+  if (entry.counts.size() < least) {
+    entry.counts.resize(least);
+    entry.squares.resize(least * static_cast<size_t>(entry.columns));
+  }
+  entry.counts[static_cast<size_t>(index)] += static_cast<double>(tokens);
+  double* to = entry.squares.data() + index * entry.columns;
+  for (int64_t i = 0; i < entry.columns; ++i) to[i] += static_cast<double>(squares.data<float>()[i]);
+}
+
+}  // namespace
+
+ImportanceMatrix gather_importance(const Model& model, std::span<const int32_t> tokens, const GatherOptions& options,
+                                   Executor& executor, const std::function<void(double)>& progress) {
+  if (tokens.empty()) throw Error(ErrorKind::Usage, "the text has no tokens");
+  const auto all = static_cast<int64_t>(tokens.size());
+  int64_t chunk = std::min(options.chunk, all);
+  if (model.context > 0) chunk = std::min(chunk, model.context);
+  const int64_t chunks = options.chunks > 0 ? std::min(options.chunks, all / chunk) : all / chunk;
+  const Program program = with_squares(model.trace(model.entry("forward"), {1, chunk, chunk}));
+  const auto executable = compile(program, model.parameters.get(), executor, options.compile);
+  ImportanceMatrix matrix;
+  matrix.chunks = chunks;
+  matrix.chunk_tokens = chunk;
+  for (int64_t i = 0; i < chunks; ++i) {
+    const void* input = tokens.data() + i * chunk;
+    executable->run(&input);
+    for (const NamedValue& output : program.outputs)
+      add_squares(matrix, output.name.substr(kPrefix.size()), executable->output(output.name), chunk);
+    if (progress) progress(static_cast<double>(i + 1) / static_cast<double>(chunks));
+  }
+  return matrix;
+}
+
+}  // namespace harmonics::engine

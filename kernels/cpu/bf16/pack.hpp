@@ -1,0 +1,118 @@
+// Packing with AVX512-BF16. Private to the including translation unit.
+#pragma once
+
+#include <immintrin.h>
+
+#include "../bf16_product.hpp"
+
+namespace harmonics::cpu::bf16 {
+namespace {
+
+#define HM_PACK_INLINE [[gnu::always_inline]] static inline
+
+HM_PACK_INLINE __mmask16 lanes(int64_t n) {
+  return static_cast<__mmask16>(n >= kStrip ? 0xffff : n <= 0 ? 0 : (1 << n) - 1);
+}
+HM_PACK_INLINE __m512 load_lanes(const float* p, __mmask16 some) { return _mm512_maskz_loadu_ps(some, p); }
+// 32 numbers in bf16: those of `low`, then those of `high`.
+HM_PACK_INLINE __m512i rounded(__m512 low, __m512 high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }
+
+// Rows of 16 words become columns.
+HM_PACK_INLINE void transpose_words(__m512i (&r)[16]) {
+  __m512i t[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2)
+    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]), t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]), r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]), r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  __m512i u[16];
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    const __m512i a = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88), b = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x88),
+                  d = _mm512_shuffle_i32x4(r[c], r[4 + c], 0xdd), e = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0xdd);
+    u[c] = _mm512_shuffle_i32x4(a, b, 0x88), u[8 + c] = _mm512_shuffle_i32x4(a, b, 0xdd);
+    u[4 + c] = _mm512_shuffle_i32x4(d, e, 0x88), u[12 + c] = _mm512_shuffle_i32x4(d, e, 0xdd);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) r[i] = u[i];
+}
+
+HM_PACK_INLINE void store_tile(uint16_t* to, const __m512i (&r)[16]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + i * kTileDepth, r[i]);
+}
+
+// 32 numbers from depth `k` on of a row or column whose numbers follow each other.
+HM_PACK_INLINE __m512i along(const Bf16Operand& x, int64_t row, int64_t k) {
+  const float* p = x.from + row * x.stride + k;
+  if (k + kTileDepth <= x.depth) return rounded(_mm512_loadu_ps(p), _mm512_loadu_ps(p + kStrip));
+  const int64_t left = x.depth - k;
+  return rounded(load_lanes(p, lanes(left)), load_lanes(p + kStrip, lanes(left - kStrip)));
+}
+
+void pack_along(const Bf16Operand& x, uint16_t* to, int64_t strip) {
+  const int64_t tiles = depth_tiles(x.depth);
+  for (int64_t i = 0; i < x.count; i += kStrip, to += strip) {
+    const int64_t used = x.count - i < kStrip ? x.count - i : kStrip;
+    if (!x.is_b) {
+      for (int64_t r = 0; r < kStrip; ++r)
+        for (int64_t t = 0; t < tiles; ++t)
+          _mm512_storeu_si512(to + t * kTileNumbers + r * kTileDepth,
+                              r < used ? along(x, i + r, t * kTileDepth) : _mm512_setzero_si512());
+      continue;
+    }
+    for (int64_t t = 0; t < tiles; ++t) {
+      __m512i r[16];
+      if (used == kStrip && (t + 1) * kTileDepth <= x.depth) {
+#pragma GCC unroll 16
+        for (int c = 0; c < 16; ++c) {
+          const float* p = x.from + (i + c) * x.stride + t * kTileDepth;
+          r[c] = rounded(_mm512_loadu_ps(p), _mm512_loadu_ps(p + kStrip));
+        }
+      } else {
+        for (int c = 0; c < 16; ++c) r[c] = c < used ? along(x, i + c, t * kTileDepth) : _mm512_setzero_si512();
+      }
+      transpose_words(r);
+      store_tile(to + t * kTileNumbers, r);
+    }
+  }
+}
+
+// Pairs of numbers at depths `k` and `k` + 1 of up to 16 rows or columns that follow each other.
+HM_PACK_INLINE __m512i across(const Bf16Operand& x, int64_t i, int64_t k, __mmask16 some) {
+  const __m512i interleaved = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
+                                               6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  const float* p = x.from + i + k * x.depth_stride;
+  const __m512 low = k < x.depth ? load_lanes(p, some) : _mm512_setzero_ps(),
+               high = k + 1 < x.depth ? load_lanes(p + x.depth_stride, some) : _mm512_setzero_ps();
+  return _mm512_permutexvar_epi16(interleaved, rounded(low, high));
+}
+
+void pack_across(const Bf16Operand& x, uint16_t* to, int64_t strip) {
+  const int64_t tiles = depth_tiles(x.depth);
+  if (x.is_b) {  // along the rows of memory
+    for (int64_t k = 0; k < tiles * kTileDepth; k += 2)
+      for (int64_t i = 0; i < x.count; i += kStrip)
+        _mm512_storeu_si512(to + i / kStrip * strip + k * kStrip, across(x, i, k, lanes(x.count - i)));
+    return;
+  }
+  for (int64_t t = 0; t < tiles; ++t)
+    for (int64_t i = 0; i < x.count; i += kStrip) {
+      const __mmask16 some = lanes(x.count - i);
+      __m512i r[16];
+#pragma GCC unroll 16
+      for (int k = 0; k < 16; ++k) r[k] = across(x, i, t * kTileDepth + 2 * k, some);
+      transpose_words(r);
+      store_tile(to + i / kStrip * strip + t * kTileNumbers, r);
+    }
+}
+
+void pack_operand(const Bf16Operand& x, uint16_t* to, int64_t strip) {
+  x.depth_stride == 1 ? pack_along(x, to, strip) : pack_across(x, to, strip);
+}
+
+}  // namespace
+}  // namespace harmonics::cpu::bf16

@@ -1,0 +1,113 @@
+#include "integer_few.hpp"
+
+#include <harmonics/abi.h>
+
+#include "integer_dots.hpp"
+#include "integer_types.hpp"
+#include "kernels.hpp"
+
+namespace harmonics::cpu::HM_ISA {
+namespace {
+
+// Sums of kRows rows of x in registers.
+template <typename Dot, int kRun, bool kLeast, int kRows>
+struct FewSums {
+  const IntegerChunk* x;
+  vf total[kRows];
+  HM_INLINE void add(int run, const vi* indices, vf steps, vf leasts) {
+    vi w[kRun / 4], size[kRun / 4];
+#pragma GCC unroll 8
+    for (int k = 0; k < kRun / 4; ++k) {
+      w[k] = Dot::kSigned ? indices[k] ^ bytes_of(128) : indices[k];
+      size[k] = Dot::prepared(w[k]);
+    }
+    // so many sums of a result that one need not wait for the other
+    constexpr int kWays = kRows < 4 && Dot::kSums == 1 ? 2 : 1;
+    vi sum[kRows][kWays];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+      for (int way = 0; way < kWays; ++way)
+        sum[r][way] = Dot::kSigned || way > 0 ? vi{} : splat_int(x[r].starts[run]);
+#pragma GCC unroll 8
+    for (int k = 0; k < kRun / 4; k += Dot::kSums)
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        vi& to = sum[r][k % kWays];
+        vi pairs{};
+#pragma GCC unroll 8
+        for (int i = k; i < k + Dot::kSums; ++i) {
+          const int8_t* steps = x[r].steps + run * kRun + 4 * i;
+          if constexpr (Dot::kLanes)
+            to = Dot::add(to, w[i], size[i], steps);
+          else
+            pairs = Dot::add(pairs, w[i], size[i], steps);
+        }
+        if constexpr (!Dot::kLanes) to += lanes_of_pairs(pairs);
+      }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      total[r] = fma(floats(kWays > 1 ? sum[r][0] + sum[r][kWays - 1] : sum[r][0]), steps * splat(x[r].scales[run]), total[r]);
+      if constexpr (kLeast) total[r] = fma(leasts, splat(x[r].sums[run]), total[r]);
+    }
+  }
+};
+
+template <typename Dot, typename W, int kRows>
+void multiply_few(const FewIntegerRows& work, float* to) {
+  FewSums<Dot, W::kRun, W::kLeast, kRows> sums{work.x, {}};
+  const char* rows[kWidth];
+  for (int i = 0; i < kWidth; ++i) rows[i] = work.rows[i];
+  LastChunk last;
+  for (int64_t chunk = 0; chunk < work.chunks; ++chunk) {
+    const bool whole = chunk + 1 < work.chunks;
+    for (int64_t at = 0; at < work.ahead_bytes; at += 64)
+      _mm_prefetch(work.ahead + chunk * work.ahead_bytes + at, _MM_HINT_T1);
+    if (!whole) last.complete<W>(rows, work.last_blocks);
+    for (int i = 0; whole && i < kWidth; ++i)
+      for (int64_t at = 0; at < W::kChunkBytes; at += 64) _mm_prefetch(rows[i] + W::kChunkBytes + at, _MM_HINT_T0);
+    W::chunk(rows, sums);
+    for (int i = 0; i < kWidth; ++i) rows[i] += W::kChunkBytes;
+    sums.x += work.x_rows;
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) store(to + r * kWidth, sums.total[r]);
+}
+
+template <typename Dot, typename W>
+MultiplyFew few_of(int64_t rows) {
+  switch (rows) {
+    case 1:
+      return multiply_few<Dot, W, 1>;
+    case 2:
+      return multiply_few<Dot, W, 2>;
+    case 4:
+      return multiply_few<Dot, W, 4>;
+#if defined(__AVX512F__)
+    case 8:
+      return multiply_few<Dot, W, 8>;
+#endif
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+MultiplyFew few_integer_rows_of(uint32_t dtype, bool vnni, int64_t rows) {
+  MultiplyFew found = nullptr;
+#if defined(__AVX2__)
+  with_integer_type(dtype, [&](auto type) {
+    using W = decltype(type);
+    if (vnni) found = few_of<FourAtOnce, W>(rows);
+#if !defined(__AVX512F__)  // few processors have AVX-512 without VNNI
+    if (!vnni) found = few_of<PairsOf<W>, W>(rows);
+#endif
+  });
+#else
+  (void)dtype, (void)vnni, (void)rows;
+#endif
+  return found;
+}
+
+}  // namespace harmonics::cpu::HM_ISA

@@ -1,0 +1,169 @@
+#include "config.hpp"
+
+#include <cmath>
+
+#include "formats/utf8.hpp"
+
+namespace huggingface {
+
+using namespace harmonics;
+
+namespace {
+
+// Where newer versions of transformers put a setting.
+Node newer_place(const Node& config, const std::string& name) {
+  const Node rope = config["rope_parameters"];
+  if (name == "rope_theta") {
+    if (rope["rope_theta"].has()) return rope["rope_theta"];
+    return rope["full_attention"]["rope_theta"];
+  }
+  if (name == "rope_local_base_freq") return rope["sliding_attention"]["rope_theta"];
+  if (name == "sliding_window_pattern") return config["_sliding_window_pattern"];
+  return {};
+}
+
+Node setting(const Node& config, const std::string& name) {
+  const Node plain = config[name];
+  if (plain.has()) return plain;
+  const Node newer = newer_place(config, name);
+  return newer.has() ? newer : plain;
+}
+
+double number_named(const Node& config, const Architecture& a, const std::string& name);
+
+// A number, "NAME" or "NAME / NAME".
+double evaluated(const Node& config, const Architecture& a, const Node& value) {
+  if (value.is_number()) return value.number();
+  const std::string text(value.text());
+  const size_t slash = text.find(" / ");
+  if (slash == std::string::npos) return number_named(config, a, text);
+  const double by = number_named(config, a, text.substr(slash + 3));
+  if (!(by > 0)) config[text.substr(slash + 3)].fail("is " + std::to_string(by) + "; it must be above 0");
+  return std::floor(number_named(config, a, text.substr(0, slash)) / by);
+}
+
+double number_named(const Node& config, const Architecture& a, const std::string& name) {
+  const Node given = setting(config, name);
+  if (given.has()) return given.number();
+  const MetadataRow* row = a.find_row(name);
+  if (row && row->otherwise.has()) return evaluated(config, a, row->otherwise);
+  return given.number();  // is missing
+}
+
+bool equals(const Node& config, const Architecture& a, const Node& given, const Node& wanted) {
+  if (!wanted.has()) return false;  // null: what is given is refused
+  if (wanted.is_text() && !given.is_text()) return given.is_number() && given.number() == evaluated(config, a, wanted);
+  if (wanted.is_number()) return given.is_number() && given.number() == wanted.number();
+  return given.value() == wanted.value();
+}
+
+void expect_settings(const Node& config, const Architecture& a) {
+  for (const auto& [name, values] : a.expected) {
+    const Node given = config[name];
+    if (!given.has()) continue;
+    bool known = false;
+    std::string wanted;
+    for (size_t i = 0; i < values.size(); ++i) {
+      known = known || equals(config, a, given, values[i]);
+      wanted += (i ? " or " : "") + values[i].shown();
+    }
+    if (!known) given.fail("is " + given.shown() + ", and only " + wanted + " is implemented for " + a.name);
+  }
+}
+
+// Of every so many blocks the last sees all tokens, the others a window.
+std::optional<int64_t> pattern_of(const Node& layers) {
+  int64_t pattern = 0;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const std::string_view kind = layers[i].text();
+    if (kind != "full_attention" && kind != "sliding_attention") layers[i].fail("is " + layers[i].shown());
+    if (kind == "full_attention" && pattern == 0) pattern = static_cast<int64_t>(i) + 1;
+  }
+  if (pattern == 0) return {};
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const bool full = (static_cast<int64_t>(i) + 1) % pattern == 0;
+    if (full != (layers[i].text() == "full_attention"))
+      layers.fail("is no pattern of " + std::to_string(pattern) + " blocks that repeats");
+  }
+  return pattern;
+}
+
+void read_patterns(const Node& config, Config& to) {
+  const Architecture& a = *to.architecture;
+  const Node layers = config["layer_types"];
+  const MetadataRow* row = a.find_row("sliding_window_pattern");
+  if (layers.is_list() && (row || a.window_pattern)) {
+    const auto pattern = pattern_of(layers);
+    const auto all = static_cast<int64_t>(layers.size()) + 1;  // none sees all
+    if (row)
+      to.metadata[a.key(row->key)] = pattern.value_or(all);
+    else if (pattern.value_or(all) != *a.window_pattern && all > *a.window_pattern)
+      layers.fail("sees all tokens in other blocks than every second");
+  } else if (layers.is_list() && !to.metadata.count(a.key("attention.sliding_window"))) {
+    for (size_t i = 0; i < layers.size(); ++i)
+      if (layers[i].text() != "full_attention") layers[i].fail("is " + layers[i].shown());
+  }
+  const Node plain = config["no_rope_layers"];
+  for (size_t i = 0; i < plain.size(); ++i)
+    if ((plain[i].integer() != 0) != ((i + 1) % 4 != 0))
+      plain.fail("leaves rotary positions out of other blocks than every fourth");
+}
+
+const Architecture& architecture_of(const Node& config, const std::string& path) {
+  const Node classes = config["architectures"];
+  std::string names;
+  for (size_t i = 0; i < classes.size(); ++i) {
+    const std::string name(classes[i].text());
+    if (const Architecture* found = find_class(name)) return *found;
+    names += (names.empty() ? "" : ", ") + printable(name, 80);
+  }
+  if (names.empty()) refuse(path, "names no architecture", "it needs \"architectures\": [\"LlamaForCausalLM\"]");
+  refuse(path, "is a model of the architecture " + names + ", which is not known", "known are " + known_classes());
+}
+
+}  // namespace
+
+int64_t Config::count(const char* key, int64_t otherwise) const {
+  return static_cast<int64_t>(number_of(metadata, architecture->key(key), static_cast<double>(otherwise)));
+}
+
+double number_of(const MetadataMap& metadata, const std::string& key, double otherwise) {
+  const auto at = metadata.find(key);
+  if (at == metadata.end()) return otherwise;
+  if (const auto* whole = std::get_if<int64_t>(&at->second)) return static_cast<double>(*whole);
+  if (const auto* real = std::get_if<double>(&at->second)) return *real;
+  throw Error(ErrorKind::Weights, "the metadata '" + key + "' is no number");
+}
+
+Config read_config(std::string_view text, const std::string& path) {
+  const Node config = Node::parse(text, path, kLongestConfig);
+  if (!config.is_object()) refuse(path, "holds no object");
+  Config result;
+  const Architecture& a = architecture_of(config, path);
+  result.architecture = &a;
+  expect_settings(config, a);
+  result.metadata["general.architecture"] = a.name;
+  for (size_t i = 0; i < config["architectures"].size(); ++i)
+    if (const std::string name(config["architectures"][i].text()); find_class(name) == &a)
+      result.metadata[kClass] = name;
+  for (const auto& [key, value] : a.constants) result.metadata[a.key(key)] = value.truth();
+  for (const MetadataRow& row : a.metadata) {
+    const Node given = setting(config, row.config);
+    if (!given.has() && !row.otherwise.has()) {
+      const bool optional = row.config == "sliding_window" || row.config == "final_logit_softcapping";
+      if (!optional) given.fail("is missing");
+      continue;
+    }
+    if (row.real)
+      result.metadata[a.key(row.key)] = given.has() ? given.number() : evaluated(config, a, row.otherwise);
+    else
+      result.metadata[a.key(row.key)] =
+          given.has() ? given.integer() : static_cast<int64_t>(evaluated(config, a, row.otherwise));
+  }
+  read_patterns(config, result);
+  read_rope(config, result);
+  result.tied = config["tie_word_embeddings"].truth(a.tied);
+  return result;
+}
+
+}  // namespace huggingface

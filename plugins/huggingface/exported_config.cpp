@@ -1,0 +1,122 @@
+#include "exported_config.hpp"
+
+#include <cmath>
+
+namespace huggingface {
+
+using namespace harmonics;
+
+namespace {
+
+void append(const json::value& value, size_t depth, std::string& to) {
+  const std::string margin(2 * depth + 2, ' ');
+  if (const auto* object = value.if_object(); object && !object->empty()) {
+    to += "{";
+    bool first = true;
+    for (const auto& item : *object) {
+      to += (first ? "\n" : ",\n") + margin + json::serialize(json::value(item.key())) + ": ";
+      append(item.value(), depth + 1, to);
+      first = false;
+    }
+    to += "\n" + std::string(2 * depth, ' ') + "}";
+  } else if (const auto* list = value.if_array(); list && !list->empty() && depth < 3) {
+    to += "[";
+    bool first = true;
+    for (const json::value& item : *list) {
+      to += (first ? "\n" : ",\n") + margin;
+      append(item, depth + 1, to);
+      first = false;
+    }
+    to += "\n" + std::string(2 * depth, ' ') + "]";
+  } else {
+    to += json::serialize(value);
+  }
+}
+
+// A row's setting. Numbers of GGUF have 32 bits: the shortest decimal that gives the same ones.
+json::value number_text(const MetadataValue& value) {
+  if (const auto* whole = std::get_if<int64_t>(&value)) return *whole;
+  if (const auto* real = std::get_if<double>(&value)) {
+    const auto narrow = static_cast<float>(*real);
+    if (static_cast<double>(narrow) != *real) return *real;
+    for (int digits = 1; digits < 9; ++digits) {
+      char text[32];
+      std::snprintf(text, sizeof text, "%.*g", digits, *real);
+      if (std::strtof(text, nullptr) == narrow) return std::strtod(text, nullptr);
+    }
+    return *real;
+  }
+  if (const auto* truth = std::get_if<bool>(&value)) return *truth;
+  throw Error(ErrorKind::Weights, "a setting of config.json is no number");
+}
+
+std::string class_of(const MetadataMap& metadata, const Architecture& a) {
+  if (const auto kept = metadata.find(kClass); kept != metadata.end())
+    if (const auto* name = std::get_if<std::string>(&kept->second); name && find_class(*name) == &a) return *name;
+  const bool window = number_of(metadata, a.key("attention.sliding_window"), 0) > 0;
+  return a.name == "llama" && window ? "MistralForCausalLM" : a.classes.front().first;
+}
+
+json::value first_of(const Node& values) {
+  return values[size_t{0}].has() ? values[size_t{0}].value() : json::value(nullptr);
+}
+
+}  // namespace
+
+std::string indented(const json::value& value) {
+  std::string text;
+  append(value, 0, text);
+  return text + "\n";
+}
+
+std::string config_text(const MetadataMap& metadata, const Architecture& a, bool tied,
+                        const std::vector<float>& rope_factors, const std::string& dtype) {
+  const std::string name = class_of(metadata, a);
+  json::object config;
+  config["architectures"] = json::array{name};
+  for (const auto& [known, type] : a.classes)
+    if (known == name) config["model_type"] = type;
+  for (const MetadataRow& row : a.metadata) {
+    const auto at = metadata.find(a.key(row.key));
+    if (at != metadata.end()) config[row.config] = number_text(at->second);
+  }
+  for (const auto& [setting, values] : a.expected)
+    if (!values[size_t{0}].is_text() || setting.starts_with("hidden_") || setting.starts_with("position_"))
+      config[setting] = first_of(values);
+  if (config.contains("query_pre_attn_scalar") || a.find_row("query_pre_attn_scalar"))
+    config.erase("query_pre_attn_scalar");
+  for (const auto& [setting, values] : a.expected)
+    if (setting == "query_pre_attn_scalar") {
+      const double heads = number_of(metadata, a.key("attention.head_count"), 1);
+      const double width = number_of(metadata, a.key("embedding_length"), 0);
+      const auto blocks = number_of(metadata, a.key("block_count"), 0);
+      const bool by_width = (a.name == "gemma2" && blocks == 46) || (a.name == "gemma3" && blocks == 62);
+      config[setting] = static_cast<int64_t>(
+          by_width ? width / heads : number_of(metadata, a.key("attention.key_length"), width / heads));
+    }
+  const double head = number_of(metadata, a.key("attention.key_length"), 0);
+  const double turned = number_of(metadata, a.key("rope.dimension_count"), head);
+  if (head > 0 && turned != head) config["partial_rotary_factor"] = turned / head;
+  if (json::value scaling = rope_scaling(metadata, a, rope_factors); !scaling.is_null())
+    config["rope_scaling"] = std::move(scaling);
+  const int64_t blocks = static_cast<int64_t>(number_of(metadata, a.key("block_count"), 0));
+  const MetadataRow* pattern_row = a.find_row("sliding_window_pattern");
+  const int64_t pattern = pattern_row ? static_cast<int64_t>(number_of(metadata, a.key(pattern_row->key), 6))
+                                      : a.window_pattern.value_or(0);
+  if (pattern > 0) {
+    json::array layers;
+    for (int64_t i = 0; i < blocks; ++i)
+      layers.emplace_back((i + 1) % pattern == 0 ? "full_attention" : "sliding_attention");
+    config["layer_types"] = layers;
+  }
+  config["tie_word_embeddings"] = tied;
+  config["torch_dtype"] = dtype;
+  for (const auto& [key, setting] : {std::pair("tokenizer.ggml.bos_token_id", "bos_token_id"),
+                                     std::pair("tokenizer.ggml.eos_token_id", "eos_token_id"),
+                                     std::pair("tokenizer.ggml.padding_token_id", "pad_token_id")})
+    if (const auto at = metadata.find(key); at != metadata.end() && std::holds_alternative<int64_t>(at->second))
+      config[setting] = std::get<int64_t>(at->second);
+  return indented(config);
+}
+
+}  // namespace huggingface

@@ -1,0 +1,27 @@
+// Models in folders of Hugging Face, by their config.json.
+#pragma once
+
+#include <harmonics/exporter.hpp>
+#include <harmonics/importer.hpp>
+
+namespace huggingface {
+
+class Importer final : public harmonics::Importer {
+ public:
+  uint32_t probe(const harmonics::FileStart& file) const override;
+  harmonics::ModelDescription open(const harmonics::ImportSource& source,
+                                   const harmonics::Arguments& options) const override;
+};
+
+// Writes config.json, model.safetensors and, if the metadata have a tokenizer, the files of the tokenizer. Elements of
+// block types, which safetensors files of others do not have, are written as f32.
+class Exporter final : public harmonics::Exporter {
+ public:
+  uint32_t probe(const std::string& name) const override {
+    return name == "config.json" ? HX_PROBE_CERTAIN : HX_PROBE_NO;
+  }
+  void write(const harmonics::ModelToWrite& model, const harmonics::Arguments& options,
+             const harmonics::ExportSink& sink) const override;
+};
+
+}  // namespace huggingface

@@ -1,0 +1,146 @@
+// The scaling of rotary positions.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "config.hpp"
+#include "formats/utf8.hpp"
+
+namespace huggingface {
+
+using namespace harmonics;
+
+namespace {
+
+constexpr const char* kPrefix = "rope.scaling.";
+
+// What slow pairs are divided by: all of those that turn less than `low` times within the context by `factor`, those
+// that turn more than `high` times not at all (Llama 3.1).
+struct Llama3 {
+  double factor = 0, low = 1, high = 4, context = 8192;
+
+  std::vector<float> factors(int64_t width, double base) const {
+    std::vector<float> all;
+    for (int64_t pair = 0; pair < width / 2; ++pair) {
+      const double wave =
+          2 * std::numbers::pi * std::pow(base, 2 * static_cast<double>(pair) / static_cast<double>(width));
+      double divisor = 1;
+      if (wave > context / low) {
+        divisor = factor;
+      } else if (wave >= context / high) {
+        const double smooth = (context / wave - low) / (high - low);
+        divisor = 1 / ((1 - smooth) / factor + smooth);
+      }
+      all.push_back(static_cast<float>(divisor));
+    }
+    return all;
+  }
+};
+
+double positive(const Node& node) {
+  const double value = node.number();
+  if (!(value > 0) || !std::isfinite(value)) node.fail("is " + node.shown() + "; it must be above 0");
+  return value;
+}
+
+Node scaling_of(const Node& config) {
+  const Node plain = config["rope_scaling"];
+  if (plain.has()) return plain;
+  const Node newer = config["rope_parameters"];
+  if (!newer["full_attention"].has()) return newer;
+  const std::string_view window = newer["sliding_attention"]["rope_type"].text("default");
+  if (window != "default") newer["sliding_attention"]["rope_type"].fail("is not default");
+  return newer["full_attention"];
+}
+
+void read_yarn(const Node& scaling, double factor, const Node& config, Config& to) {
+  const Architecture& a = *to.architecture;
+  for (const char* unknown : {"mscale", "mscale_all_dim"})
+    if (scaling[unknown].has()) scaling[unknown].fail("is given, which is not implemented");
+  if (!scaling["truncate"].truth(true)) scaling["truncate"].fail("is false, which is not implemented");
+  const Node context = scaling["original_max_position_embeddings"];
+  to.metadata[a.key("rope.scaling.original_context_length")] =
+      context.has() ? context.integer() : config["max_position_embeddings"].integer();
+  for (const auto& [name, key] :
+       {std::pair("beta_fast", "rope.scaling.yarn_beta_fast"), std::pair("beta_slow", "rope.scaling.yarn_beta_slow")})
+    if (scaling[name].has()) to.metadata[a.key(key)] = positive(scaling[name]);
+  if (scaling["attention_factor"].has())  // GGUF's comes on top of the usual one
+    to.metadata[a.key("rope.scaling.attn_factor")] =
+        positive(scaling["attention_factor"]) / (1 + 0.1 * std::log(factor));
+}
+
+}  // namespace
+
+void read_rope(const Node& config, Config& to) {
+  const Architecture& a = *to.architecture;
+  if (!a.find_row("rope_theta")) return;
+  const int64_t head = to.count("attention.key_length", 0);
+  const Node scaling = scaling_of(config);
+  const Node share =
+      config["partial_rotary_factor"].has() ? config["partial_rotary_factor"] : scaling["partial_rotary_factor"];
+  const double part = share.number(1.0);
+  if (!(part > 0 && part <= 1)) share.fail("is " + share.shown() + "; it must be above 0 and at most 1");
+  to.metadata[a.key("rope.dimension_count")] = static_cast<int64_t>(static_cast<double>(head) * part);
+  if (!scaling.has()) return;
+  const std::string type(scaling[scaling["rope_type"].has() ? "rope_type" : "type"].text("default"));
+  if (type == "default") return;
+  if (type == "llama3" && a.name == "llama") {
+    const Llama3 rule{positive(scaling["factor"]), positive(scaling["low_freq_factor"]),
+                      positive(scaling["high_freq_factor"]), positive(scaling["original_max_position_embeddings"])};
+    if (head < 2 || head > 1 << 16) config["head_dim"].fail("is " + std::to_string(head));
+    to.rope_factors = rule.factors(head, number_of(to.metadata, a.key("rope.freq_base"), 10000));
+    to.metadata[kScaling] = json::serialize(scaling.value());
+    return;
+  }
+  if (type != "linear" && type != "yarn")
+    scaling.fail("scales rotary positions by '" + printable(type, 40) + "', which is not implemented for " + a.name);
+  const double factor = positive(scaling["factor"]);
+  to.metadata[a.key("rope.scaling.type")] = type;
+  to.metadata[a.key("rope.scaling.factor")] = factor;
+  if (type == "yarn") read_yarn(scaling, factor, config, to);
+}
+
+json::value rope_scaling(const MetadataMap& metadata, const Architecture& a, const std::vector<float>& factors) {
+  const auto number = [&](const char* key, double otherwise) {
+    return number_of(metadata, a.key(kPrefix + std::string(key)), otherwise);
+  };
+  if (!factors.empty()) {
+    const double base = number_of(metadata, a.key("rope.freq_base"), 10000);
+    const auto width = static_cast<int64_t>(factors.size()) * 2;
+    if (const auto kept = metadata.find(kScaling); kept != metadata.end()) {
+      const Node scaling = Node::parse(std::get<std::string>(kept->second), kScaling, kLongestConfig);
+      const Llama3 rule{scaling["factor"].number(), scaling["low_freq_factor"].number(),
+                        scaling["high_freq_factor"].number(), scaling["original_max_position_embeddings"].number()};
+      if (rule.factors(width, base) == factors) return scaling.value();
+    }
+    Llama3 rule;
+    rule.factor = std::round(static_cast<double>(*std::max_element(factors.begin(), factors.end())));
+    const std::vector<float> usual = rule.factors(width, base);
+    for (size_t i = 0; i < factors.size(); ++i)
+      if (!(std::abs(usual[i] - factors[i]) <= 1e-5F * usual[i]))
+        throw Error(ErrorKind::Weights, "the tensor 'rope_freqs.weight' has factors that no rule of config.json gives");
+    return json::object{{"rope_type", "llama3"},
+                        {"factor", rule.factor},
+                        {"low_freq_factor", rule.low},
+                        {"high_freq_factor", rule.high},
+                        {"original_max_position_embeddings", static_cast<int64_t>(rule.context)}};
+  }
+  const auto type = metadata.find(a.key("rope.scaling.type"));
+  if (type == metadata.end() || !std::holds_alternative<std::string>(type->second)) return nullptr;
+  const std::string& name = std::get<std::string>(type->second);
+  if (name == "none") return nullptr;
+  const double factor = number("factor", 1);
+  json::object scaling{{"rope_type", name}, {"factor", factor}};
+  if (name == "yarn") {
+    scaling["original_max_position_embeddings"] = static_cast<int64_t>(number("original_context_length", 0));
+    scaling["beta_fast"] = number("yarn_beta_fast", 32);
+    scaling["beta_slow"] = number("yarn_beta_slow", 1);
+    scaling["attention_factor"] = number("attn_factor", 1) * (1 + 0.1 * std::log(factor));
+  } else if (name != "linear") {
+    throw Error(ErrorKind::Weights, "rotary positions are scaled by '" + printable(name, 40) +
+                                        "', which config.json cannot be written with");
+  }
+  return scaling;
+}
+
+}  // namespace huggingface

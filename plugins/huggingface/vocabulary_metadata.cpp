@@ -1,0 +1,128 @@
+// The tokenizer of a folder as metadata of GGUF.
+#include <algorithm>
+#include <map>
+
+#include "tokenizer_files.hpp"
+
+namespace huggingface {
+
+using namespace harmonics;
+using namespace harmonics::tokens;
+
+namespace {
+
+constexpr const char* kMarkOfSpace = "\xE2\x96\x81";  // U+2581
+
+std::vector<std::string_view> kept_views(std::vector<std::string> texts, std::vector<std::vector<std::string>>& kept) {
+  const std::vector<std::string>& all = kept.emplace_back(std::move(texts));
+  return {all.begin(), all.end()};
+}
+
+// SentencePiece joins the pair with the largest score: that of a token is the place of its first merge, negated.
+void set_scores(Vocabulary& vocabulary) {
+  std::map<std::string, float> ranks;
+  for (size_t i = 0; i < vocabulary.merges.size(); ++i)
+    ranks.emplace(vocabulary.merges[i].left + vocabulary.merges[i].right, -static_cast<float>(i + 1));
+  for (Token& token : vocabulary.tokens)
+    if (const auto at = ranks.find(token.text); at != ranks.end()) token.score = at->second;
+}
+
+// Marks in front of the texts of words, and none where "##" continues one.
+void mark_words(Vocabulary& vocabulary) {
+  for (Token& token : vocabulary.tokens) {
+    if (token.kind != TokenKind::normal) continue;
+    if (token.text.starts_with("##"))
+      token.text.erase(0, 2);
+    else if (!(token.text.front() == '[' && token.text.back() == ']'))
+      token.text.insert(0, kMarkOfSpace);
+  }
+}
+
+bool has_normalizer(const Vocabulary& vocabulary, NormalizerKind kind) {
+  return std::any_of(vocabulary.normalizers.begin(), vocabulary.normalizers.end(),
+                     [&](const Normalizer& n) { return n.kind == kind; });
+}
+
+bool puts_space_first(const Vocabulary& vocabulary) {
+  return has_normalizer(vocabulary, NormalizerKind::prepend) ||
+         std::any_of(vocabulary.divisions.begin(), vocabulary.divisions.end(), [](const Division& d) {
+           return d.kind == DivisionKind::metaspace && d.prepend != Prepend::never;
+         });
+}
+
+// GGUF's name of the kind, with what is stored of it alone.
+std::string add_kind(const FolderTokenizer& tokenizer, Vocabulary& vocabulary, const std::string& path,
+                     MetadataMap& to) {
+  switch (vocabulary.model) {
+    case ModelKind::unigram:
+      for (const Normalizer& n : vocabulary.normalizers)
+        if (n.kind == NormalizerKind::charsmap) {
+          std::vector<int64_t> bytes;
+          for (const char c : n.text) bytes.push_back(static_cast<signed char>(c));
+          to["tokenizer.ggml.precompiled_charsmap"] = std::move(bytes);
+        } else if (n.kind == NormalizerKind::replace && n.expression) {
+          to["tokenizer.ggml.remove_extra_whitespaces"] = true;
+        }
+      to["tokenizer.ggml.add_space_prefix"] = puts_space_first(vocabulary);
+      return "t5";
+    case ModelKind::word_pieces: {
+      for (const Normalizer& n : vocabulary.normalizers)
+        if (n.kind == NormalizerKind::bert) to["tokenizer.ggml.normalizer.lowercase"] = n.lowercase;
+      mark_words(vocabulary);
+      return "bert";
+    }
+    default:
+      break;
+  }
+  if (vocabulary.byte_alphabet) {
+    if (tokenizer.family.empty())
+      refuse(path, "has a tokenizer that divides words in a way that GGUF has no name for",
+             "the folder itself runs as it is");
+    to["tokenizer.ggml.pre"] = tokenizer.family;
+    return "gpt2";
+  }
+  if (!vocabulary.byte_fallback || !vocabulary.word_end.empty())
+    refuse(path, "has a tokenizer of byte pairs that GGUF has no kind for", "the folder itself runs as it is");
+  set_scores(vocabulary);
+  to["tokenizer.ggml.add_space_prefix"] = puts_space_first(vocabulary);
+  return "llama";
+}
+
+}  // namespace
+
+void add_tokenizer_metadata(const FolderTokenizer& tokenizer, const std::string& path, MetadataMap& to,
+                            std::vector<std::vector<std::string>>& kept) {
+  Vocabulary vocabulary = tokenizer.vocabulary;
+  const std::string kind = add_kind(tokenizer, vocabulary, path, to);
+  to["tokenizer.ggml.model"] = kind;
+  if (vocabulary.unknown >= 0 && kind != "gpt2" && kind != "bert")
+    vocabulary.tokens[static_cast<size_t>(vocabulary.unknown)].kind = TokenKind::unknown;
+  std::vector<std::string> texts, merges;
+  std::vector<int64_t> kinds;
+  std::vector<double> scores;
+  for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+    Token& token = vocabulary.tokens[i];
+    texts.push_back(token.text.empty() ? "[PAD" + std::to_string(i) + "]" : token.text);
+    kinds.push_back(static_cast<int64_t>(token.kind));
+    scores.push_back(token.score);
+  }
+  to["tokenizer.ggml.tokens"] = kept_views(std::move(texts), kept);
+  to["tokenizer.ggml.token_type"] = std::move(kinds);
+  if (kind == "llama" || kind == "t5") to["tokenizer.ggml.scores"] = std::move(scores);
+  if (kind == "gpt2") {
+    for (const Merge& merge : vocabulary.merges) merges.push_back(merge.left + " " + merge.right);
+    to["tokenizer.ggml.merges"] = kept_views(std::move(merges), kept);
+  }
+  const bool bert = kind == "bert";
+  for (const auto& [key, id] :
+       {std::pair("tokenizer.ggml.bos_token_id", vocabulary.bos),
+        std::pair(bert ? "tokenizer.ggml.seperator_token_id" : "tokenizer.ggml.eos_token_id", vocabulary.eos),
+        std::pair("tokenizer.ggml.unknown_token_id", vocabulary.unknown),
+        std::pair("tokenizer.ggml.padding_token_id", vocabulary.padding),
+        std::pair("tokenizer.ggml.mask_token_id", vocabulary.mask)})
+    if (id >= 0) to[key] = int64_t{id};
+  to["tokenizer.ggml.add_bos_token"] = vocabulary.adds_bos;
+  to["tokenizer.ggml.add_eos_token"] = vocabulary.adds_eos;
+}
+
+}  // namespace huggingface

@@ -1,0 +1,249 @@
+// Folders of Hugging Face (make_folders.py): models have the scores of transformers, tokenizers the ids of tokenizers;
+// what is written again computes the same.
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+#include <boost/json.hpp>
+
+#include "engine/language/tokenizer.hpp"
+#include "engine/model/exported.hpp"
+#include "engine/transformer/architectures.hpp"
+#include "tests/journeys/shell.hpp"
+#include "tests/message_of.hpp"
+#include "tests/parity/golden.hpp"
+#include "tests/parity/model_results.hpp"
+
+namespace harmonics::engine::parity {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFolders[] = {"llama3", "qwen2", "gemma3", "qwen3moe", "bert"};
+
+std::string golden_folder(const std::string& name) {
+  return std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/folders/" + name;
+}
+
+bool reads_folders() { return is_model(golden_folder("llama3"), Registry::global()); }
+
+// A folder of its own that is removed afterwards.
+class Scratch {
+ public:
+  Scratch() {
+    std::string path = (fs::temp_directory_path() / "harmonics-folders-XXXXXX").string();
+    path_ = ::mkdtemp(path.data());
+  }
+  ~Scratch() { fs::remove_all(path_); }
+  std::string at(const std::string& name) const { return (path_ / name).string(); }
+  // A copy of a folder in which a text of config.json is another one.
+  std::string changed(const std::string& name, const std::string& from, const std::string& to) const {
+    const std::string copy = at(name + std::to_string(++copies_));
+    fs::copy(golden_folder(name), copy);
+    std::string text = text_of(copy + "/config.json");
+    const size_t found = text.find(from);
+    REQUIRE(found != std::string::npos);
+    write(copy + "/config.json", text.replace(found, from.size(), to));
+    return copy;
+  }
+  static std::string text_of(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  static void write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+ private:
+  fs::path path_;
+  mutable int copies_ = 0;
+};
+
+std::vector<float> floats_of(const HTensor& tensor) {
+  return {tensor.data<float>(), tensor.data<float>() + tensor.size()};
+}
+
+void write_again(const std::string& from, const std::string& to) {
+  Registry& registry = Registry::global();
+  const ImportedModel model = import_model(from, registry, {"", {{"whole", "true"}}});
+  export_model(model.tensors, model.metadata.values(), to, registry);
+}
+
+std::string failure_of(const std::string& folder) {
+  return message_of([&] { model_of(import_model(folder, Registry::global())); });
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::vector<int32_t> ids_of(const boost::json::value& list) {
+  return boost::json::value_to<std::vector<int32_t>>(list);
+}
+
+void check_tokenizer(const Tokenizer& tokenizer, const boost::json::array& cases, bool begins) {
+  REQUIRE(cases.size() >= 19);
+  for (const boost::json::value& one : cases) {
+    const std::string text(one.at("text").as_string());
+    INFO(one);
+    CHECK(tokenizer.encode(text, {false, false, true}) == ids_of(one.at("plain")));
+    if (begins) CHECK(tokenizer.encode(text, {true, false, true}) == ids_of(one.at("whole")));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("folders: models have the results of transformers, and the same bits once written again") {
+  if (!reads_folders()) return;  // built without PCRE2
+  const TensorFile file = golden("folders.safetensors");
+  for (const std::string name : kFolders) {
+    INFO(name);
+    const auto expected = below(file, name);
+    const Scratch scratch;
+    const HTensor& tokens = expected.at("tokens");
+    const auto found = forward_results(model_of(import_model(golden_folder(name), Registry::global())), tokens);
+    const std::string output = expected.count("scores") ? "scores" : "hidden";
+    const HTensor &result = found.at(output), &values = expected.at(output);
+    REQUIRE(result.size() == values.size());
+    CHECK(relative_difference(floats_of(result), values.data<float>()) < 1e-4);
+
+    const std::string gguf = scratch.at("model.gguf"), folder = scratch.at("folder/");
+    write_again(golden_folder(name), gguf);
+    write_again(gguf, folder);
+    for (const std::string& written : {gguf, folder}) {
+      INFO(written);
+      const auto again = forward_results(model_of(import_model(written, Registry::global())), tokens);
+      CHECK(floats_of(again.at(output)) == floats_of(result));
+    }
+  }
+}
+
+TEST_CASE("folders: weights stay where they lie in their file") {
+  if (!reads_folders()) return;
+  const ImportedModel model = import_model(golden_folder("llama3"), Registry::global());
+  REQUIRE(model.others.size() == 1);
+  const auto* begin = static_cast<const char*>(model.others[0]->data());
+  for (const auto& [name, tensor] : model.tensors) {
+    const auto* at = static_cast<const char*>(tensor.bytes());
+    const bool mapped = at >= begin && at < begin + model.others[0]->bytes();
+    INFO(name);
+    CHECK(mapped == (name != "rope_freqs.weight"));
+  }
+  CHECK(model.metadata.text("llama.rope.pairing") == "half");
+  CHECK(model_name(model.path) == "llama3");
+}
+
+TEST_CASE("folders: tensors that are missing, too many or misshapen are named as in the folder and as in GGUF") {
+  if (!reads_folders()) return;
+  const Scratch scratch;
+  const std::string missing =
+      failure_of(scratch.changed("llama3", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"));
+  CHECK(contains(missing, "lacks the tensors "));
+  CHECK(contains(missing, "'model.layers.2.input_layernorm.weight' ('blk.2.attn_norm.weight' of GGUF)"));
+  const std::string surplus =
+      failure_of(scratch.changed("llama3", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1"));
+  CHECK(contains(surplus, "'model.layers.1.input_layernorm.weight'"));
+  CHECK(contains(surplus, "does not compute with"));
+  const std::string misshapen =
+      failure_of(scratch.changed("llama3", "\"intermediate_size\": 20", "\"intermediate_size\": 21"));
+  CHECK(contains(misshapen, "'blk.0.ffn_gate.weight' is f32[20, 24]"));
+  CHECK(contains(misshapen, "'blk.0.ffn_gate.weight' is 'model.layers.0.mlp.gate_proj.weight' in its file"));
+}
+
+TEST_CASE("folders: settings that no spec implements are refused with their place") {
+  if (!reads_folders()) return;
+  const Scratch scratch;
+  const auto refused = [&](const char* name, const char* from, const char* to) {
+    return failure_of(scratch.changed(name, from, to));
+  };
+  CHECK(contains(refused("qwen2", "\"silu\"", "\"gelu\""), ".hidden_act is \"gelu\", and only \"silu\""));
+  CHECK(contains(refused("qwen2", "Qwen2ForCausalLM", "OPTForCausalLM"), "the architecture OPTForCausalLM"));
+  CHECK(contains(refused("qwen2", "\"yarn\"", "\"dynamic\""), "by 'dynamic', which is not implemented"));
+  CHECK(contains(refused("qwen2", "\"hidden_size\": 24", "\"hidden_size\": null"), ".hidden_size is missing"));
+  CHECK(contains(refused("qwen2", "\"hidden_size\": 24", "\"hidden_size\": [24"), "is no JSON: line"));
+  CHECK(contains(refused("gemma3", "\"full_attention\"\n  ]", "\"sliding_attention\"\n  ]"), "no error"));
+  const std::string empty = scratch.changed("qwen2", "24", "24");
+  fs::remove(empty + "/model.safetensors");
+  CHECK(contains(failure_of(empty), "there is neither model.safetensors nor model.safetensors.index.json"));
+  Scratch::write(empty + "/model.safetensors.index.json", R"({"weight_map": {"a": "../b.safetensors"}})");
+  CHECK(contains(failure_of(empty), "is not a name in its folder"));
+  Scratch::write(empty + "/model.safetensors.index.json", R"({"weight_map": [1]})");
+  CHECK(contains(failure_of(empty), ".weight_map is no object"));
+}
+
+TEST_CASE("folders: tokenizers give the ids of tokenizers, also once written again") {
+  if (!reads_folders()) return;
+  const boost::json::value expected = boost::json::parse(Scratch::text_of(golden_folder("tokenizers.json")));
+  for (const std::string name : {"byte_pairs", "sentence_pieces", "unigram", "word_pieces"}) {
+    INFO(name);
+    const auto& cases = expected.at(name).as_array();
+    const bool begins = name == "byte_pairs" || name == "sentence_pieces";
+    const auto tokenizer = Tokenizer::open(golden_folder("tokenizers/" + name + ".json"), Registry::global());
+    check_tokenizer(*tokenizer, cases, begins);
+    if (name == "unigram") continue;  // GGUF has no name for its normalisation
+
+    const Scratch scratch;
+    const std::string folder = scratch.changed("qwen2", "24", "24");
+    std::string config = Scratch::text_of(folder + "/config.json");
+    fs::copy_file(golden_folder("tokenizers/" + name + ".json"), folder + "/tokenizer.json");
+    Scratch::write(folder + "/tokenizer_config.json",
+                   R"({"chat_template": "{{ messages[0].content }}", "bos_token": {"content": "<s>"}})");
+    Scratch::write(folder + "/generation_config.json", R"({"eos_token_id": [1, 2]})");
+    const std::string gguf = scratch.at("model.gguf"), again = scratch.at("again/");
+    write_again(folder, gguf);
+    write_again(gguf, again);
+    check_tokenizer(*Tokenizer::open(gguf, Registry::global()), cases, false);
+    check_tokenizer(*Tokenizer::open(again, Registry::global()), cases, false);
+    const ImportedModel model = import_model(again, Registry::global());
+    CHECK(model.metadata.text("tokenizer.chat_template") == "{{ messages[0].content }}");
+    CHECK(std::get<std::vector<int64_t>>(*model.metadata.values().find("huggingface.eos_token_ids")) ==
+          std::vector<int64_t>{1, 2});
+  }
+}
+
+TEST_CASE("folders: tokenizer files that lie are refused with the place") {
+  if (!reads_folders()) return;
+  const auto failure = [](const std::string& text) {
+    return message_of([&] { Tokenizer::read(text, "tokenizer.json", Registry::global(), {"huggingface", {}}); });
+  };
+  CHECK(contains(failure("{"), "is no JSON: line 1"));
+  CHECK(contains(failure("{}"), ".model is missing"));
+  CHECK(contains(failure(R"({"model": {"type": "BPE", "vocab": {"a": 4000000}, "merges": []}})"), ".model.vocab.a"));
+  CHECK(contains(failure(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 0}, "merges": []}})"),
+                 ".model.vocab.b is the id of two tokens"));
+  CHECK(contains(failure(R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a"]}})"), ".model.merges[0]"));
+  CHECK(contains(failure(R"({"model": {"type": "WordLevel", "vocab": {"a": 0}}})"), "BPE, Unigram and WordPiece"));
+  CHECK(contains(failure(R"({"model": {"type": "Unigram", "vocab": [["a", 0.5]], "unk_id": 7}})"), "is no token"));
+  CHECK(contains(failure(R"({"model": {"type": "Unigram", "vocab": [["a", 0.5]]}, "normalizer": {"type": "Nmt"}})"),
+                 ".normalizer.type is \"Nmt\", which is not known"));
+}
+
+TEST_CASE("folders: configurations of published models give their numbers of parameters") {
+  const std::string data = journeys::data_folder();
+  if (!reads_folders() || data.empty() || !fs::exists(data + "/hf_configs")) return;
+  const auto count = [&](const std::string& name) {
+    const ImportedModel model =
+        import_model(data + "/hf_configs/" + name, Registry::global(), {"", {{"weights", "false"}}});
+    int64_t sum = 0;
+    for (const auto& [tensor, type] : resolve_spec(model)->tensors()) sum += type.shape.count();
+    return sum;
+  };
+  CHECK(count("Llama-2-7B") == 6'738'415'616);
+  CHECK(count("meta-llama--Meta-Llama-3.1-8B") == 8'030'261'248);
+  CHECK(count("Qwen--Qwen3-8B") == 8'190'735'360);
+  CHECK(count("Qwen3-1.7B") == 1'720'574'976);
+  CHECK(count("Qwen--Qwen3-30B-A3B") == 30'532'122'624);
+  CHECK(contains(message_of([&] { count("mistralai--Mixtral-8x7B-v0.1"); }), "the architecture MixtralForCausalLM"));
+  CHECK(contains(message_of([&] { count("pythia-1.4b-reward-gpt-neox"); }), "the architecture GPTNeoXRewardModel"));
+}
+
+TEST_CASE("folders: hostile files of weights are refused") {
+  const std::string data = journeys::data_folder();
+  if (!reads_folders() || data.empty() || !fs::exists(data + "/malformed/safetensors")) return;
+  for (const auto& entry : fs::directory_iterator(data + "/malformed/safetensors")) {
+    const Scratch scratch;
+    const std::string folder = scratch.changed("llama3", "24", "24");
+    fs::copy_file(entry.path(), folder + "/model.safetensors", fs::copy_options::overwrite_existing);
+    CHECK(contains(failure_of(folder), "'model.safetensors' is no safetensors file"));
+  }
+}
+
+}  // namespace harmonics::engine::parity

@@ -1,0 +1,184 @@
+// Byte-pair encoding (Sennrich et al. 2016, Radford et al. 2019): parts of a word are joined in the order of a list
+// of merges.
+#include <array>
+#include <limits>
+#include <optional>
+
+#include "formats/utf8.hpp"
+#include "tokens/model.hpp"
+#include "tokens/pair_merging.hpp"
+
+namespace harmonics::tokens {
+
+namespace {
+
+// Vocabularies write a byte as a printable character: itself, or one from U+0100 on.
+class ByteAlphabet {
+ public:
+  ByteAlphabet() {
+    values_.fill(-1);
+    uint32_t next = 256;
+    for (uint32_t byte = 0; byte < 256; ++byte) {
+      const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+      values_[printable ? byte : next++] = static_cast<int>(byte);
+    }
+  }
+  // The bytes that a text in the alphabet stands for; none if a character is not of the alphabet.
+  std::optional<std::string> bytes(std::string_view text) const {
+    std::string out;
+    for (size_t at = 0; at < text.size();) {
+      const auto c = static_cast<unsigned char>(text[at]);
+      uint32_t code = c;
+      size_t length = 1;
+      if (c >= 0xC0 && c < 0xE0 && at + 1 < text.size()) {
+        code = (c & 0x1Fu) << 6 | (static_cast<unsigned char>(text[at + 1]) & 0x3Fu);
+        length = 2;
+      } else if (c >= 0x80) {
+        return std::nullopt;
+      }
+      if (code >= values_.size() || values_[code] < 0) return std::nullopt;
+      out += static_cast<char>(values_[code]);
+      at += length;
+    }
+    return out;
+  }
+
+ private:
+  std::array<int, 324> values_;
+};
+
+uint64_t key_of(int32_t left, int32_t right) {
+  return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+}
+
+// Of a text whose parts are symbols: bytes, or characters.
+class BytePairs final : public Model {
+ public:
+  BytePairs(const Vocabulary& vocabulary, const std::string& path)
+      : vocabulary_(vocabulary), byte_tokens_(vocabulary, path) {
+    const ByteAlphabet alphabet;
+    const std::vector<Token>& tokens = vocabulary.tokens;
+    texts_.reserve(tokens.size());
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const bool plain = tokens[i].kind == TokenKind::normal || tokens[i].kind == TokenKind::unused;
+      const auto bytes = plain ? inner(tokens[i].text, alphabet) : std::nullopt;
+      texts_.push_back(bytes ? *bytes : tokens[i].text);
+      if (bytes && !bytes->empty()) symbols_.emplace(*bytes, static_cast<int32_t>(i));
+    }
+    for (size_t byte = 0; byte < bytes_.size(); ++byte)
+      bytes_[byte] = vocabulary.byte_alphabet ? find(std::string(1, static_cast<char>(byte))) : -1;
+    read_merges(path, alphabet);
+  }
+
+  void encode(std::string_view word, std::vector<int32_t>& ids) const override {
+    if (word.empty()) return;
+    if (vocabulary_.whole_words)
+      if (const int32_t whole = find(std::string(word)); whole >= 0 && vocabulary_.has(whole))
+        return ids.push_back(whole);
+    const auto join = [&](const Symbol& a, const Symbol& b) -> std::optional<Joined> {
+      if (a.id < 0 || b.id < 0) return std::nullopt;
+      const auto at = merges_.find(key_of(a.id, b.id));
+      if (at == merges_.end()) return std::nullopt;
+      return at->second;
+    };
+    bool unknown = false;  // whether the last id is the unknown one
+    for (const Symbol& symbol : merge_pairs(symbols_of(word), join)) {
+      if (vocabulary_.has(symbol.id)) {
+        ids.push_back(symbol.id);
+        unknown = false;
+        continue;
+      }
+      const std::string_view text = word.substr(symbol.begin, symbol.end - symbol.begin);
+      if (vocabulary_.byte_alphabet)
+        add_bytes(text, ids);
+      else if (vocabulary_.byte_fallback && byte_tokens_.add(text, ids))
+        unknown = false;
+      else if (vocabulary_.unknown >= 0 && !(unknown && vocabulary_.joins_unknown))
+        ids.push_back(vocabulary_.unknown), unknown = true;
+    }
+  }
+
+  std::string bytes_of(int32_t id) const override {
+    if (vocabulary_[id].kind == TokenKind::byte) return std::string(1, byte_tokens_.byte_of(id));
+    std::string text = texts_[static_cast<size_t>(id)];
+    if (const std::string& end = vocabulary_.word_end;
+        !end.empty() && text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0)
+      text.replace(text.size() - end.size(), end.size(), " ");
+    return spaced(text, vocabulary_.space_mark);
+  }
+
+ private:
+  // The text of a symbol as the words have it: bytes, where the vocabulary has a byte alphabet.
+  std::optional<std::string> inner(std::string_view text, const ByteAlphabet& alphabet) const {
+    return vocabulary_.byte_alphabet ? alphabet.bytes(text) : std::string(text);
+  }
+  int32_t find(const std::string& text) const {
+    const auto at = symbols_.find(text);
+    return at == symbols_.end() ? -1 : at->second;
+  }
+
+  // Symbols that only merges know, and no token, get numbers behind the tokens'.
+  int32_t symbol(const std::string& text) {
+    return symbols_.emplace(text, static_cast<int32_t>(vocabulary_.tokens.size() + unnamed_++)).first->second;
+  }
+
+  void read_merges(const std::string& path, const ByteAlphabet& alphabet) {
+    const std::vector<Merge>& merges = vocabulary_.merges;
+    if (merges.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max()) - vocabulary_.tokens.size() * 4)
+      refuse(path, vocabulary_.merges_place, "has too many items");
+    merges_.reserve(merges.size());
+    for (size_t i = 0; i < merges.size(); ++i) {
+      const auto left = inner(merges[i].left, alphabet), right = inner(merges[i].right, alphabet);
+      if (!left || !right || left->empty() || right->empty())
+        refuse(path, vocabulary_.merges_place,
+               "has the item " + std::to_string(i) + ", " + shown_name(merges[i].left + " " + merges[i].right) +
+                   ", which is not two parts with a space between them");
+      const int32_t a = symbol(*left), b = symbol(*right), joined = symbol(*left + *right);
+      merges_.emplace(key_of(a, b), Joined{static_cast<double>(i), joined});
+    }
+  }
+
+  std::vector<Symbol> symbols_of(std::string_view word) const {
+    std::vector<Symbol> symbols;
+    if (vocabulary_.byte_alphabet) {
+      for (size_t i = 0; i < word.size(); ++i)
+        symbols.push_back({i, i + 1, bytes_[static_cast<unsigned char>(word[i])]});
+      if (!vocabulary_.word_end.empty()) symbols.back().id = find(std::string(1, word.back()) + vocabulary_.word_end);
+      return symbols;
+    }
+    for (size_t at = 0; at < word.size();) {
+      const size_t end = std::min(at + character_length(word[at]), word.size());
+      std::string text(word.substr(at, end - at));
+      if (end == word.size()) text += vocabulary_.word_end;
+      symbols.push_back({at, end, find(text)});
+      at = end;
+    }
+    return symbols;
+  }
+
+  void add_bytes(std::string_view text, std::vector<int32_t>& ids) const {
+    for (const char c : text) {
+      const int32_t byte = bytes_[static_cast<unsigned char>(c)];
+      if (byte >= 0)
+        ids.push_back(byte);
+      else if (vocabulary_.unknown >= 0)
+        ids.push_back(vocabulary_.unknown);
+    }
+  }
+
+  const Vocabulary& vocabulary_;
+  ByteTokens byte_tokens_;
+  std::vector<std::string> texts_;                    // of tokens, as the words have them
+  std::unordered_map<std::string, int32_t> symbols_;  // by their texts; of equal ones the first
+  std::unordered_map<uint64_t, Joined> merges_;
+  std::array<int32_t, 256> bytes_{};
+  size_t unnamed_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_byte_pairs(const Vocabulary& vocabulary, const std::string& path) {
+  return std::make_unique<BytePairs>(vocabulary, path);
+}
+
+}  // namespace harmonics::tokens

@@ -1,0 +1,78 @@
+#include "tokens/families.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace harmonics::tokens {
+
+namespace {
+
+// Radford et al. 2019.
+constexpr const char* kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr const char* kThreeDigits =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)"
+    R"(|\s+(?!\S)|\s+)";
+constexpr const char* kOneDigit =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)"
+    R"(|\s+(?!\S)|\s+)";
+constexpr const char* kDigit = R"(\p{N})";
+constexpr const char* kPunctuation = R"([\p{P}\$\+<=>\^~\|`]+)";
+constexpr const char* kDigitTriples = R"([0-9][0-9][0-9])";
+
+struct Family {
+  std::vector<std::string_view> names;
+  std::vector<const char*> patterns;  // each divides what the ones before have left: matches, and what is between them
+  bool whole_words = false;
+  bool adds_bos = false;
+};
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> rules = {
+      {{"gpt-2", "gpt2", "phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de", "mpt", "olmo", "jais",
+        "roberta-bpe", "exaone4", "modern-bert"},
+       {kGpt2}},
+      {{"llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "midm-2.0", "lfm2"}, {kThreeDigits}, true, true},
+      {{"dbrx", "smaug-bpe", "chatglm-bpe", "glm4"}, {kThreeDigits}},
+      {{"qwen2", "stablelm2", "deepseek-r1-qwen", "hunyuan", "megrez"}, {kOneDigit}},
+      {{"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b"}, {kDigit, kGpt2}},
+      {{"falcon"}, {kPunctuation, kGpt2, kDigitTriples}},
+      {{"default"}, {kPunctuation, kGpt2, R"(\p{N}+)", kDigitTriples}},
+      {{"deepseek-coder"},
+       {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", R"([\x{4E00}-\x{9FA5}\x{0800}-\x{4E00}\x{AC00}-\x{D7FF}]+)",
+        R"(\p{N})"}},
+      {{"deepseek-v3"},
+       {R"(\p{N}{1,3})", R"([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)",
+        R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)"
+        R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"}},
+  };
+  return rules;
+}
+
+}  // namespace
+
+const char* const kGpt2Words = kGpt2;
+
+bool set_family(Vocabulary& vocabulary, std::string_view name) {
+  for (const Family& family : families()) {
+    if (std::find(family.names.begin(), family.names.end(), name) == family.names.end()) continue;
+    vocabulary.divisions.clear();
+    for (const char* pattern : family.patterns) {
+      Division division;
+      division.pattern = pattern;
+      vocabulary.divisions.push_back(std::move(division));
+    }
+    vocabulary.byte_alphabet = true;
+    vocabulary.whole_words = family.whole_words;
+    vocabulary.adds_bos = family.adds_bos;
+    return true;
+  }
+  return false;
+}
+
+std::string family_names() {
+  std::string names;
+  for (const Family& family : families()) names += (names.empty() ? "" : ", ") + std::string(family.names.front());
+  return names;
+}
+
+}  // namespace harmonics::tokens

@@ -1,0 +1,34 @@
+// What changes a text before it is divided into words.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tokens/charsmap.hpp"
+#include "tokens/patterns.hpp"
+#include "tokens/vocabulary.hpp"
+
+namespace harmonics::tokens {
+
+// Used by any threads at once.
+class Normalization {
+ public:
+  explicit Normalization(const std::vector<Normalizer>& steps);
+  // Of valid UTF-8.
+  std::string operator()(std::string_view text) const;
+  bool empty() const { return steps_.empty(); }
+
+ private:
+  struct Step {
+    Normalizer rule;
+    std::unique_ptr<Pattern> pattern;  // of replace with an expression
+    std::unique_ptr<Charsmap> charsmap;
+  };
+  static std::string apply(const Step& step, std::string text);
+
+  std::vector<Step> steps_;
+};
+
+}  // namespace harmonics::tokens
