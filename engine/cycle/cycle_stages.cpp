@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <oneapi/tbb/flow_graph.h>
+#include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/task_arena.h>
 
 namespace harmonics::engine {
@@ -40,9 +41,19 @@ void run_graph(const CycleStages& stages) {
   g.wait_for_all();
 }
 
+// Without another thread an input that waits for an output would wait forever.
+void run_in_turn(const CycleStages& stages) {
+  while (Slot* slot = stages.input()) {
+    stages.step(*slot);
+    if (stages.output) stages.output(*slot);
+  }
+}
+
 }  // namespace
 
 void CycleStages::run(int threads) const {
+  using Control = oneapi::tbb::global_control;
+  if (threads <= 1 || Control::active_value(Control::max_allowed_parallelism) <= 1) return run_in_turn(*this);
   oneapi::tbb::task_arena arena(std::max(1, threads));
   arena.execute([this] { run_graph(*this); });
 }

@@ -42,16 +42,6 @@ std::vector<int32_t> answer_ends(const Tokenizer& tokenizer) {
   return ids;
 }
 
-// Without it, one token after the other gives the same rows.
-std::vector<float> scores_of_each(Session& session, std::span<const int32_t> tokens) {
-  std::vector<float> rows;
-  for (const int32_t& id : tokens) {
-    const std::span<const float> scores = session.append({&id, 1});
-    rows.insert(rows.end(), scores.begin(), scores.end());
-  }
-  return rows;
-}
-
 namespace {
 
 void expect_combination(const ContinuationSettings& s, const Session& session) {
@@ -130,7 +120,7 @@ void Generation::drop_drafts() {
 std::span<const float> Generation::next_scores() {
   const auto row = [&](size_t number) {
     const size_t width = rows_.size() / (drafted_.size() + 1);
-    return std::span<const float>(rows_).subspan(number * width, width);
+    return rows_.subspan(number * width, width);
   };
   if (verified_ < drafted_.size() && drafted_[verified_].id == previous_) {
     ++done_.accepted;
@@ -147,7 +137,7 @@ std::span<const float> Generation::next_scores() {
   base_ = session_.length() + 1;
   verified_ = 0;
   done_.drafted += static_cast<int64_t>(drafted_.size());
-  rows_ = scores_of_each(session_, ids);
+  rows_ = session_.append_all(ids);
   return row(0);
 }
 

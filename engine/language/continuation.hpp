@@ -108,7 +108,7 @@ class Generation {
   // The session holds drafted tokens behind its first base_, of which the first verified_ are the text's; rows_ has the
   // scores before and after each of them.
   std::vector<DraftedToken> drafted_;
-  std::vector<float> rows_;
+  std::span<const float> rows_;
   int64_t base_ = 0;
   size_t verified_ = 0;
   Sampler sampler_;
@@ -119,9 +119,6 @@ class Generation {
   Continuation done_;
   bool over_ = false;
 };
-
-// The scores after each of the tokens, which are appended in one run: [tokens, vocabulary].
-std::vector<float> scores_of_each(Session& session, std::span<const int32_t> tokens);
 
 // Appends the prompt to the session and then tokens one by one; `emit` receives the text of the tokens, not the
 // prompt's, in whole UTF-8 characters. Throws ErrorKind::Usage if the prompt does not fit into the context and

@@ -190,3 +190,23 @@ add_test(NAME "plugins: train" COMMAND harmonics_cli run ${PROJECT_SOURCE_DIR}/s
          --producer labels=synth:digits\#label --steps 60 --json)
 set_tests_properties("plugins: train" PROPERTIES FIXTURES_REQUIRED built_same_compiler TIMEOUT 120
                      PASS_REGULAR_EXPRESSION "\"steps\":60,.*\"accuracy\":0\\.[3-9]")
+
+# The sample whose cycle generates text, with its plugin and weights.
+hm_out_of_tree(generate ${PROJECT_SOURCE_DIR}/samples/generate ${CMAKE_CXX_COMPILER} "-Wall -Wextra -Wpedantic -Werror")
+set(generate ${PROJECT_SOURCE_DIR}/samples/generate)
+foreach(threads 1 2)
+  set(tapped ${out_of_tree}/generate/activations_${threads}.npy)
+  add_test(NAME "plugins: generate on ${threads} threads"
+           COMMAND harmonics_cli run ${generate}/generate.hmx --infer --weights ${generate}/rhyme.safetensors
+                   --plugin ${out_of_tree}/generate/libletters.so --threads ${threads}
+                   --producer "text=letters:rhyme?prompt=the moon&count=90" --consumer written=letters:rhyme
+                   --consumer activations=file:${tapped})
+  set_tests_properties("plugins: generate on ${threads} threads" PROPERTIES FIXTURES_REQUIRED built_generate
+                       FIXTURES_SETUP generated_${threads} TIMEOUT 60
+                       PASS_REGULAR_EXPRESSION "the moon is in the mill, the mill is on the hill.\nwe row the boat")
+  add_test(NAME "plugins: inspect what ${threads} threads generated"
+           COMMAND harmonics_cli inspect file:${tapped})
+  set_tests_properties("plugins: inspect what ${threads} threads generated" PROPERTIES TIMEOUT 60
+                       FIXTURES_REQUIRED generated_${threads}
+                       PASS_REGULAR_EXPRESSION "samples     90\n.*f32\\[24, 32\\]")
+endforeach()

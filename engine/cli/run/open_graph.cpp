@@ -209,6 +209,8 @@ Flow read_flow(const Options& options) {
   if (options.files.empty())
     throw Error(ErrorKind::Usage, "no graph file was given", {}, {"harmonics " + options.verb + " GRAPH.hmx"});
   const std::string& path = options.files.front();
+  if (!options.lora.empty())
+    throw Error(ErrorKind::Usage, fmt::format("--lora is for language models, and '{}' is a flow", path));
   try {
     return parse_flow_file(path);
   } catch (const FlowErrors& e) {

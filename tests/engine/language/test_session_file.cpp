@@ -13,9 +13,9 @@ using namespace harmonics::engine::testing;
 
 namespace {
 
-using Ids = std::vector<int32_t>;
+using TokenList = std::vector<int32_t>;
 
-Ids ids_of(const Generation& text) { return {text.tokens().begin(), text.tokens().end()}; }
+TokenList ids_of(const Generation& text) { return {text.tokens().begin(), text.tokens().end()}; }
 
 SavedSession read_again(const SavedSession& saved) {
   return read_session(std::make_shared<const std::string>(session_bytes(saved)), "text.session");
@@ -55,9 +55,10 @@ TEST_CASE("saved sessions: the text goes on with the same tokens, bit for bit") 
     settings.seed = 4;
     settings.filters.repeat_penalty = 1.2;
     settings.filters.mirostat = mirostat;
-    Ids unbroken, resumed;
+    settings.filters.bias = {{1, -100.0f}, {2, -100.0f}};  // the text does not end
+    TokenList unbroken, resumed;
     Session whole(*small.decoder);
-    const Ids prompt = small.tokenizer->encode("once upon");
+    const TokenList prompt = small.tokenizer->encode("once upon");
     continue_tokens(
         whole, *small.tokenizer, prompt, settings, [](const std::string&) {},
         [&](const Generation& text) { unbroken = ids_of(text); });
