@@ -7,7 +7,6 @@
 #include <fmt/core.h>
 
 #include "engine/base/file.hpp"
-#include "engine/base/foreign_file.hpp"
 #include "formats/gguf.hpp"
 #include "formats/utf8.hpp"
 

@@ -50,9 +50,11 @@ HARMONICS_FACE RoundedPair affine_indices(const float* from, const float* weight
     sum += weight_at(weights, i) * static_cast<double>(from[i]);
     total += weight_at(weights, i);
   }
-  for (int candidate = -20; candidate <= 20; ++candidate) {
-    double base = static_cast<double>(*low),
-           step = (static_cast<double>(*high) - base) / (kLevels + 0.05 * static_cast<double>(candidate));
+  // The lowest number becomes index 0, or lies up to three quarters of a step above it.
+  for (int candidate = 0; candidate < 44; ++candidate) {
+    const double shift = 0.25 * (candidate % 4), top = kLevels - shift + 0.15 * (candidate / 4 - 5);
+    double step = (static_cast<double>(*high) - static_cast<double>(*low)) / top,
+           base = static_cast<double>(*low) - shift * step;
     for (int turn = 0; turn < 3; ++turn) {
       RoundedPair pair{float_to_half(static_cast<float>(step)), float_to_half(static_cast<float>(base)), 0};
       const float scale = half_to_float(pair.scale), least = half_to_float(pair.least),

@@ -5,6 +5,7 @@
 #include "engine/cli/commands/catalogue.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/commands/verb_flags.hpp"
+#include "engine/model/quantize.hpp"
 #include "engine/plugin/kinds.hpp"
 
 namespace harmonics::engine::cli {
@@ -124,6 +125,34 @@ void receive_flags(VerbRow& verb) {
 void keys_flags(VerbRow& verb) {
   Flags f(verb);
   f.positional("FILE", "file for the key pair; the public key alone goes to FILE.pub");
+}
+
+void quantize_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("MODEL", "a GGUF file; of a model in several, the first");
+  f.positional("OUTPUT", "the file to write").required = false;
+  FlagRow& type =
+      f.text("type", "MIX", ": the types of the file's matrices; of most of them, that of its name", &Options::mix);
+  type.choices = type_mix_names();
+  type.initial = "q8_0";
+  FlagRow& output = f.text("output-type", "TYPE", ": type of output.weight",
+                           [](Options& o, const std::string& v) { o.output_type = dtype_named(v); });
+  output.choices = quantized_types();
+  output.example = "q8_0";
+  FlagRow& embedding = f.text("embedding-type", "TYPE", ": type of token_embd.weight",
+                              [](Options& o, const std::string& v) { o.embedding_type = dtype_named(v); });
+  embedding.choices = quantized_types();
+  embedding.example = "q8_0";
+  f.texts("tensor", "PATTERN=TYPE", "type of the tensors whose names fit, e.g. 'blk.0.*=q8_0'; the first that fits",
+          &Options::tensor_types);
+  f.on("pure", "the type of the mix for all matrices", &Options::pure);
+  f.text("importance", "FILE", "weigh errors by the importance of columns (harmonics importance, or llama.cpp's)",
+         &Options::importance);
+  f.on("requantize", "convert matrices that are quantized already, too: the errors add up", &Options::requantize);
+  f.on("dry-run", "print the tensors with their types and sizes, and write nothing", &Options::dry_run);
+  f.whole("threads", 1, 1024, "number of threads; results do not depend on it (default: all)",
+          [](Options& o, int64_t v) { o.run.threads = static_cast<int>(v); })
+      .example = "2";
 }
 
 void ckpt_flags(VerbRow& verb) {

@@ -30,7 +30,9 @@ std::string binary_form(const std::vector<float>& sums, int32_t calls, const std
   return bytes + end;
 }
 
-ImportanceMatrix read_bytes(const std::string& bytes) { return read_importance(bytes, {"i.dat", ErrorKind::Weights}); }
+ImportanceMatrix importance_of(const std::string& bytes) {
+  return read_importance(bytes, {"i.dat", ErrorKind::Weights});
+}
 
 }  // namespace
 
@@ -61,25 +63,30 @@ TEST_CASE("importance: the binary form is read") {
   std::string end;
   put_number(end, 3);
   put_number(end, 5);
-  const ImportanceMatrix matrix = read_bytes(binary_form({2, 6}, 4, end + "x.txt"));
+  const ImportanceMatrix matrix = importance_of(binary_form({2, 6}, 4, end + "x.txt"));
   CHECK(matrix.chunks == 3);
   CHECK(matrix.datasets == std::vector<std::string>{"x.txt"});
   CHECK(matrix.tensors.at("blk.0.attn_q.weight").weights(0) == std::vector<float>{0.5f, 1.5f});
-  CHECK(read_bytes(binary_form({2, 6}, 0)).tensors.size() == 1);
+  CHECK(importance_of(binary_form({2, 6}, 0)).tensors.size() == 1);
 }
 
 TEST_CASE("importance: damaged files are refused with the place") {
   const std::string good = binary_form({2, 6}, 4);
   for (size_t length = 0; length < good.size(); ++length) {
     INFO(length);
-    CHECK(message_of([&] { read_bytes(good.substr(0, length)); }).find("is no importance matrix") != std::string::npos);
+    CHECK(message_of([&] { importance_of(good.substr(0, length)); }).find("is no importance matrix") !=
+          std::string::npos);
   }
-  CHECK(message_of([&] { read_bytes(binary_form({2, -1}, 4)); }).find("not finite or negative") != std::string::npos);
-  CHECK(message_of([&] { read_bytes(binary_form({2, NAN}, 4)); }).find("not finite or negative") != std::string::npos);
-  CHECK(message_of([&] { read_bytes(good + "abc"); }).find("at byte 47") != std::string::npos);
+  CHECK(message_of([&] {
+          importance_of(binary_form({2, -1}, 4));
+        }).find("not finite or negative") != std::string::npos);
+  CHECK(message_of([&] {
+          importance_of(binary_form({2, NAN}, 4));
+        }).find("not finite or negative") != std::string::npos);
+  CHECK(message_of([&] { importance_of(good + "abc"); }).find("at byte 43") != std::string::npos);
   GgufWriter writer;
   writer.set_text("general.type", "model");
-  CHECK(message_of([&] { read_bytes(writer.header()); }).find("general.type is not 'imatrix'") != std::string::npos);
+  CHECK(message_of([&] { importance_of(writer.header()); }).find("general.type is not 'imatrix'") != std::string::npos);
 }
 
 TEST_CASE("importance: sums are those of the inputs of linear maps") {

@@ -47,7 +47,7 @@ struct Tensors {
 };
 
 // Layers of attention and a feed-forward network, as files list them: by name, so that blk.10 precedes blk.2.
-Tensors model_of(int64_t layers, bool tied, bool experts = false) {
+Tensors layered_model(int64_t layers, bool tied, bool experts = false) {
   Tensors t;
   t.add("token_embd.weight", {512, 256});
   t.add("output_norm.weight", {256});
@@ -85,7 +85,7 @@ const MixedModel kGrouped{"llama", 16, 32, 8, 0};  // four do
 }  // namespace
 
 TEST_CASE("type mixes: sensitive layers get more bits") {
-  Tensors t = model_of(16, false);
+  Tensors t = layered_model(16, false);
   const std::string sensitive = "0 1 4 7 10 13 14 15";
   CHECK(layers_with(t, "attn_v", "q6_k", "q4_k_m", kSmall) == sensitive);
   CHECK(layers_with(t, "ffn_down", "q6_k", "q4_k_m", kSmall) == sensitive);
@@ -102,7 +102,7 @@ TEST_CASE("type mixes: sensitive layers get more bits") {
 }
 
 TEST_CASE("type mixes: the types of one layer") {
-  Tensors t = model_of(16, false);
+  Tensors t = layered_model(16, false);
   const auto of = [&](const std::string& tensor, const std::string& mix, const MixedModel& model) {
     return t.type_of(tensor, mix, model);
   };
@@ -119,13 +119,13 @@ TEST_CASE("type mixes: the types of one layer") {
   CHECK(of("blk.3.attn_output.weight", "q3_k_l", kSmall) == "q5_k");
   CHECK(of("blk.3.attn_v.weight", "iq4_nl", kGrouped) == "q5_k");
   CHECK(of("blk.3.attn_v.weight", "iq4_nl", kSmall) == "iq4_nl");
-  Tensors tied = model_of(16, true);
+  Tensors tied = layered_model(16, true);
   CHECK(tied.type_of("token_embd.weight", "q4_k_m", kSmall) == "q6_k");
   CHECK(tied.type_of("token_embd.weight", "q8_0", kSmall) == "q8_0");
 }
 
 TEST_CASE("type mixes: models with eight experts keep their attention") {
-  Tensors t = model_of(16, false, true);
+  Tensors t = layered_model(16, false, true);
   const MixedModel model{"llama", 16, 32, 8, 8};
   CHECK(t.type_of("blk.3.attn_v.weight", "q4_k_m", model) == "q8_0");
   CHECK(t.type_of("blk.3.attn_k.weight", "q4_k_m", model) == "q8_0");
@@ -151,7 +151,7 @@ TEST_CASE("type mixes: rows that are no whole blocks fall back") {
 }
 
 TEST_CASE("type mixes: what the user names wins") {
-  Tensors t = model_of(2, false);
+  Tensors t = layered_model(2, false);
   TypeOverrides overrides;
   overrides.output = DType::F16;
   overrides.token_embedding = DType::Q8_0;

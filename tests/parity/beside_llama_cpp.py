@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Compares generated tokens and log-probabilities with llama.cpp on the same files: beside_llama_cpp.py HARMONICS [--tokens N]
+[--type T]. HARMONICS is the program. Needs numpy, gguf and llama-cpp-python; run by hand.
+
+For each architecture it writes a model of random weights in F32, continues a prompt greedily with both programs, and
+compares the tokens and the log-probabilities of the most likely ones. Then the model is quantized, and both programs
+read the quantized file: "differ" is the largest difference of two log-probabilities as long as the tokens are equal,
+"type" what quantization itself changes in llama.cpp, which rounds activations to 8 bits, or to f16, where we do not. The
+first may be twice the second.
+"""
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import gguf
+import llama_cpp
+import numpy as np
+
+WIDTH, HIDDEN, LAYERS, HEADS, SHARED, HEAD, VOCABULARY, CONTEXT = 256, 512, 4, 4, 2, 64, 512, 512
+BOUNDS = {"gemma2": 5e-3}  # llama.cpp looks up gelu in a table of f16
+PROMPT = "The quick brown fox jumps over 13 lazy dogs."
+TYPES = ("f16", "bf16", "q8_0", "q6_k", "q5_k_m", "q5_1", "q5_0", "q4_k_m", "q4_1", "q4_0", "iq4_nl", "iq4_xs", "q3_k_m", "q2_k")
+
+
+def byte_tokens():
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    further = iter(range(256, 512))
+    return [chr(byte if byte in printable else next(further)) for byte in range(256)]
+
+
+def matrices(architecture):
+    """Names and shapes of the matrices of a layer."""
+    queries, keys = HEADS * HEAD, SHARED * HEAD
+    if architecture == "phi3":
+        return {"attn_qkv": (queries + 2 * keys, WIDTH), "attn_output": (WIDTH, queries), "ffn_up": (2 * HIDDEN, WIDTH),
+                "ffn_down": (WIDTH, HIDDEN)}
+    return {"attn_q": (queries, WIDTH), "attn_k": (keys, WIDTH), "attn_v": (keys, WIDTH), "attn_output": (WIDTH, queries),
+            "ffn_gate": (HIDDEN, WIDTH), "ffn_up": (HIDDEN, WIDTH), "ffn_down": (WIDTH, HIDDEN)}
+
+
+def norms(architecture):
+    names = {"attn_norm": WIDTH, "ffn_norm": WIDTH}
+    if architecture == "qwen3":
+        names |= {"attn_q_norm": HEAD, "attn_k_norm": HEAD}
+    if architecture == "gemma2":
+        names |= {"post_attention_norm": WIDTH, "post_ffw_norm": WIDTH}
+    return names
+
+
+def write(path, architecture, seed):
+    random = np.random.default_rng(seed)
+    w = gguf.GGUFWriter(path, architecture)
+    w.add_context_length(CONTEXT)
+    w.add_embedding_length(WIDTH)
+    w.add_feed_forward_length(HIDDEN)
+    w.add_block_count(LAYERS)
+    w.add_head_count(HEADS)
+    w.add_head_count_kv(SHARED)
+    w.add_key_length(HEAD)
+    w.add_value_length(HEAD)
+    w.add_rope_dimension_count(HEAD)
+    w.add_rope_freq_base(10000.0)
+    w.add_layer_norm_rms_eps(1e-5)
+    w.add_vocab_size(VOCABULARY)
+    w.add_file_type(0)
+    if architecture == "gemma2":
+        w.add_attn_logit_softcapping(50.0)
+        w.add_final_logit_softcapping(30.0)
+        w.add_sliding_window(64)  # llama.cpp ignores the window of phi3
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre("gpt-2")
+    tokens = byte_tokens() + [f"<|{i}|>" for i in range(256, VOCABULARY)]
+    w.add_token_list(tokens)
+    w.add_token_types([1] * 256 + [5] * (VOCABULARY - 256))
+    w.add_token_merges(["~ ~"])
+    w.add_add_bos_token(False)
+    tensor = lambda name, *shape, scale: w.add_tensor(name, (random.normal(size=shape) * scale).astype(np.float32))
+    gain = lambda name, n: w.add_tensor(name, (1 + 0.1 * random.normal(size=n)).astype(np.float32))
+    tensor("token_embd.weight", VOCABULARY, WIDTH, scale=1 if architecture != "gemma2" else WIDTH ** -0.5)
+    gain("output_norm.weight", WIDTH)
+    if architecture != "gemma2":
+        tensor("output.weight", VOCABULARY, WIDTH, scale=4 * WIDTH ** -0.5)
+    for layer in range(LAYERS):
+        for name, (rows, columns) in matrices(architecture).items():
+            tensor(f"blk.{layer}.{name}.weight", rows, columns, scale=2 * columns ** -0.5)
+            if architecture == "qwen2" and name in ("attn_q", "attn_k", "attn_v"):
+                tensor(f"blk.{layer}.{name}.bias", rows, scale=0.5)
+        for name, n in norms(architecture).items():
+            gain(f"blk.{layer}.{name}.weight", n)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+def theirs(path, count, forced=None):
+    """Tokens chosen greedily, or those given, and the logits before each."""
+    model = llama_cpp.Llama(str(path), n_ctx=CONTEXT, n_threads=1, n_threads_batch=1, type_k=0, type_v=0, flash_attn=False,
+                            verbose=False)
+    model.reset()
+    model.eval(model.tokenize(PROMPT.encode(), add_bos=False, special=False))
+    chosen, rows = [], []
+    for i in range(count if forced is None else len(forced)):
+        logits = np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(model.ctx, -1), shape=(VOCABULARY,)).astype(np.float64)
+        rows.append(logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max())
+        chosen.append(int(logits.argmax()) if forced is None else forced[i])
+        model.eval(chosen[-1:])
+    model.close()
+    return chosen, rows
+
+
+def ours(program, path, count):
+    out = subprocess.run([program, "generate", path, "--prompt", PROMPT, "--temperature", "0", "--max-tokens", str(count), "--threads", "1",
+                          "--log-probabilities", "5", "--json", "--quiet"], check=True, stdout=subprocess.PIPE).stdout
+    chosen = json.loads(out)["chosen"]
+    return [t["id"] for t in chosen], [{b["id"]: b["log_probability"] for b in t["best"]} for t in chosen]
+
+
+def difference(mine, their):
+    """The largest difference of the log-probabilities of our most likely tokens, as long as the contexts are equal."""
+    (tokens, best), (their_tokens, rows) = mine, their
+    most = 0.0
+    for i, (row, probable) in enumerate(zip(rows, best)):
+        most = max([most, *(abs(value - row[id]) for id, value in probable.items())])
+        if tokens[i] != their_tokens[i]:
+            return i, most
+    return min(len(tokens), len(their_tokens)), most
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("harmonics")
+    parser.add_argument("--tokens", type=int, default=256)
+    parser.add_argument("--type", action="append", help=f"default: {', '.join(TYPES)}")
+    parser.add_argument("--architecture", action="append", help="default: llama, qwen2, qwen3, gemma2, phi3")
+    a = parser.parse_args()
+    failed = False
+    print(f"{'architecture':<13} {'type':<8} {'equal tokens':>12} {'differ':>10} {'type':>10}")
+    with tempfile.TemporaryDirectory() as folder:
+        for seed, architecture in enumerate(a.architecture or ("llama", "qwen2", "qwen3", "gemma2", "phi3")):
+            path = Path(folder) / f"{architecture}.gguf"
+            write(path, architecture, seed)
+            plain = theirs(path, a.tokens)
+            equal, most = difference(ours(a.harmonics, path, a.tokens), plain)
+            failed |= equal < a.tokens or most > BOUNDS.get(architecture, 1e-3)
+            print(f"{architecture:<13} {'f32':<8} {equal:>8}/{a.tokens} {most:>10.2e}", flush=True)
+            for kind in a.type if a.type is not None else TYPES:
+                smaller = Path(folder) / f"{architecture}-{kind}.gguf"
+                subprocess.run([a.harmonics, "quantize", path, smaller, "--type", kind, "--quiet"], check=True)
+                their = theirs(smaller, a.tokens)
+                equal, most = difference(ours(a.harmonics, smaller, a.tokens), their)
+                lost = max(np.abs(np.sort(x)[-5:] - x_plain[np.argsort(x)[-5:]]).max()
+                           for x, x_plain in zip(theirs(smaller, 0, plain[0][:16])[1], plain[1]))
+                failed |= most > 2 * lost
+                print(f"{architecture:<13} {kind:<8} {equal:>8}/{a.tokens} {most:>10.2e} {lost:>10.2e}", flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
