@@ -98,8 +98,10 @@ std::string PackedFiles::path(const ContentHash& name, const char* ending) const
   return folder_ + "/" + digits(name) + ending;
 }
 
-// Returns nothing if the file is missing, damaged, of another key, or not this user's alone.
-PackedForm PackedFiles::mapped(const std::string& path, const std::string& key, uint64_t bytes) const {
+// Returns nothing if the file is missing, damaged, of another key, or not this user's alone. `written`: the sum of a
+// form that this process has just written, and so need not read; null: it is computed.
+PackedForm PackedFiles::mapped(const std::string& path, const std::string& key, uint64_t bytes,
+                               const ContentHash* written) const {
   if (!is_own(folder_) || !is_own(path)) return {};
   std::shared_ptr<const MappedFile> file;
   try {
@@ -113,7 +115,7 @@ PackedForm PackedFiles::mapped(const std::string& path, const std::string& key, 
   std::memcpy(&h, data, sizeof h);
   const std::string page = first_page(key, bytes, h.sum);
   if (std::memcmp(data, page.data(), kFirst) != 0) return {};
-  if (hash_of(data + kFirst, bytes) != h.sum || file->is_lost()) return {};
+  if ((written ? *written : hash_of(data + kFirst, bytes)) != h.sum || file->is_lost()) return {};
   auto* form = const_cast<char*>(data) + kFirst;
   return {std::make_shared<Storage>(form, bytes, file, false), file};
 }
@@ -186,10 +188,11 @@ PackedForm PackedFiles::take(const Packing& packing, const TensorType& type, con
   packing.pack(elements, made->data());
   if (!kept || source.is_lost() || make_directories(folder_, calls_) != 0 || !is_own(folder_)) return {made};
   const std::string key = key_of(content), file = path_of(key);
-  const std::string page = first_page(key, packing.bytes, hash_of(made->data(), packing.bytes));
+  const ContentHash sum = hash_of(made->data(), packing.bytes);
+  const std::string page = first_page(key, packing.bytes, sum);
   if (!write(file, {page, {static_cast<const char*>(made->data()), packing.bytes}})) return {made};
   if (!note.empty()) write(note, {content, digits(hash_of(content.data(), content.size()))});
-  PackedForm form = mapped(file, key, packing.bytes);
+  PackedForm form = mapped(file, key, packing.bytes, &sum);
   remove_oldest();
   return form.storage ? form : PackedForm{made};
 }

@@ -35,7 +35,8 @@ class PackedFiles {
 
  private:
   std::string path(const ContentHash& name, const char* ending) const;
-  PackedForm mapped(const std::string& path, const std::string& key, uint64_t bytes) const;
+  PackedForm mapped(const std::string& path, const std::string& key, uint64_t bytes,
+                    const ContentHash* written = nullptr) const;
   bool write(const std::string& path, std::initializer_list<std::string_view> pieces);
   std::string known_content(const std::string& path) const;
   void remove_oldest();

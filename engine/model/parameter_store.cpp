@@ -9,13 +9,20 @@ namespace harmonics::engine {
 
 namespace {
 
+// Tiles pass through a buffer, so that both sides are read and written in whole lines: rows a power of two apart share
+// few sets of a cache.
 template <typename T>
 void exchange(const T* from, T* to, int64_t rows, int64_t columns) {
-  constexpr int64_t kTile = 16;  // both sides stay in cache
+  constexpr int64_t kTile = sizeof(T) > 4 ? 32 : 64;
+  T tile[kTile][kTile];
   for (int64_t i = 0; i < rows; i += kTile)
-    for (int64_t j = 0; j < columns; j += kTile)
-      for (int64_t r = i; r < std::min(i + kTile, rows); ++r)
-        for (int64_t c = j; c < std::min(j + kTile, columns); ++c) to[c * rows + r] = from[r * columns + c];
+    for (int64_t j = 0; j < columns; j += kTile) {
+      const int64_t height = std::min(kTile, rows - i), width = std::min(kTile, columns - j);
+      for (int64_t r = 0; r < height; ++r)
+        for (int64_t c = 0; c < width; ++c) tile[c][r] = from[(i + r) * columns + j + c];
+      for (int64_t c = 0; c < width; ++c)
+        std::memcpy(to + (j + c) * rows + i, tile[c], static_cast<size_t>(height) * sizeof(T));
+    }
 }
 
 // Transposes; `type` is that of `from`.

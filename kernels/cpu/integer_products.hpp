@@ -8,8 +8,8 @@
 
 namespace harmonics::cpu {
 
-// 256 elements of a row of x as q8_0, zeros behind its end. Runs are of 16 or 32 elements: those of the weight that share
-// a step, in the order in which the type unpacks them.
+// 256 elements of a row of x as q8_0, zeros behind its end. Runs are of 16 or 32 elements: those of the weight that
+// share a step, in the order in which the type unpacks them.
 struct IntegerChunk {
   float scales[16];    // by run
   int32_t starts[16];  // by run: minus the sum of the steps, times what the weight's indices begin from
@@ -17,8 +17,8 @@ struct IntegerChunk {
   int8_t steps[256];
 };
 
-// The workspace is x as [chunks of the depth][x_rows] of IntegerChunk; rows behind the last repeat it. Phases: quantise,
-// multiply.
+// The workspace is x as [chunks of the depth][x_rows] of IntegerChunk; rows behind the last repeat it. Phases:
+// quantise, multiply.
 struct IntegerContext {
   Product product;  // a times the rows of b
   uint32_t dtype;   // of b

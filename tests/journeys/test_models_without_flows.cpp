@@ -108,3 +108,23 @@ TEST_CASE("models: infer computes scores for the samples of a stream") {
   CHECK(unbound.code == 2);
   CHECK(has(unbound.err, "has no producer named 'other'"));
 }
+
+TEST_CASE("models: --precision int8 multiplies weights of q8_0 by whole numbers") {
+  const std::string file = stories_file();
+  if (file.empty() || !has(harmonics("list exporters").out, "gguf")) return;
+  Folder f;
+  const std::string plain = f / "plain.gguf", small = f / "small.gguf";
+  REQUIRE(harmonics("export " + file + " " + plain).code == 0);
+  REQUIRE(harmonics("quantize " + plain + " " + small).code == 0);
+  for (const char* entry : {"decode", "prefill"}) {
+    const std::string explain =
+        "explain " + small + " --show kernels --tokens 5 --entry " + entry + " --device cpu --precision ";
+    const Result rounded = harmonics(explain + "int8"), exact = harmonics(explain + "fp32");
+    INFO(rounded.out << rounded.err);
+    REQUIRE(rounded.code == 0);
+    CHECK(has(rounded.out, "q8_0 times q8_0"));
+    CHECK_FALSE(has(rounded.out, "q8_0 weights"));
+    CHECK_FALSE(has(exact.out, "times q8_0"));
+    CHECK(has(exact.out, "q8_0 weights"));
+  }
+}

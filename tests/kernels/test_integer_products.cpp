@@ -83,10 +83,11 @@ TEST_CASE("integer products: a row's bits do not depend on the other rows") {
   Random random(822);
   for (const DType type : kIntegerTypes) {
     CAPTURE(element_type(type).name);
-    const int64_t depth = std::max<int64_t>(element_type(type).block, 288 / element_type(type).block * 32), n = 150;
+    const int64_t depth = element_type(type).block == 256 ? 512 : 288, n = 150;  // a chunk and a part of one
     const Tensor x = random.floats({140, depth}), w = of_type(type, {n, depth}, random);
     const Tensor all = rounded_call(x, w).out({140, n}).run_one();
-    for (const int64_t m : {1, 2, 3, 5, 8, 9, 14, 33}) {
+    for (int64_t m = 1; m <= 33; ++m) {
+      CAPTURE(m);
       const Tensor y = rounded_call(first_rows(x, m), w).out({m, n}).run_one();
       REQUIRE(std::memcmp(y.bytes.data(), all.bytes.data(), y.bytes.size()) == 0);
     }

@@ -48,8 +48,8 @@ HM_INLINE vi four_at(const int8_t* x) {
 }
 
 #if defined(__AVX2__)
-// `add` adds to each lane the products of the four bytes of w there and the four at x. The compiler's flags do not allow
-// the instruction, which not every processor of the set has.
+// `add` adds to each lane the products of the four bytes of w there and the four at x. The compiler's flags do not
+// allow the instruction, which not every processor of the set has.
 struct FourAtOnce {
   static constexpr int kSums = 1;
   static constexpr bool kSigned = false, kLanes = true;

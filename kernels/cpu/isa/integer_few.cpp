@@ -27,8 +27,7 @@ struct FewSums {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
-      for (int way = 0; way < kWays; ++way)
-        sum[r][way] = Dot::kSigned || way > 0 ? vi{} : splat_int(x[r].starts[run]);
+      for (int way = 0; way < kWays; ++way) sum[r][way] = Dot::kSigned || way > 0 ? vi{} : splat_int(x[r].starts[run]);
 #pragma GCC unroll 8
     for (int k = 0; k < kRun / 4; k += Dot::kSums)
 #pragma GCC unroll 8
@@ -47,7 +46,8 @@ struct FewSums {
       }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      total[r] = fma(floats(kWays > 1 ? sum[r][0] + sum[r][kWays - 1] : sum[r][0]), steps * splat(x[r].scales[run]), total[r]);
+      total[r] =
+          fma(floats(kWays > 1 ? sum[r][0] + sum[r][kWays - 1] : sum[r][0]), steps * splat(x[r].scales[run]), total[r]);
       if constexpr (kLeast) total[r] = fma(leasts, splat(x[r].sums[run]), total[r]);
     }
   }

@@ -23,6 +23,7 @@ HM_INLINE void integer_tile(const IntegerPanel* panels, const IntegerChunk* x, f
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
     for (int t = 0; t < kTiles; ++t) total[r][t] = load(sums + (r * kTiles + t) * kWidth);
+#pragma GCC unroll 1
   for (int64_t run = 0; run < kIntegerDepth / kRun; ++run) {
     vi sum[kRows][kTiles];
 #pragma GCC unroll 8
@@ -101,13 +102,31 @@ using MultiplyPanels = void (*)(const IntegerPanel* panels, const IntegerChunk* 
 constexpr int64_t kFewRows = 8;  // one panel at a time, so that fewer rows of the weight are read side by side
 constexpr int kTilesOfMany = 2;
 
+template <typename W>
+void quantise_chunk(const float* x, int64_t blocks, IntegerChunk& to) {
+  char bytes[8 * kEightBytes];
+  narrow_q8_0(x, bytes, 32 * blocks);
+  if (blocks < 8) std::memset(&to, 0, sizeof to);
+  for (int64_t place = 0; place < 32 * blocks / W::kRun; ++place) {
+    const int64_t element = (W::kTurned ? run_at(static_cast<int>(place)) : place) * W::kRun;
+    const char* block = bytes + element / 32 * kEightBytes;
+    int8_t* steps = to.steps + place * W::kRun;
+    std::memcpy(steps, block + 2 + element % 32, W::kRun);
+    int32_t sum = 0;
+    for (int i = 0; i < W::kRun; ++i) sum += steps[i];
+    to.scales[place] = float_of_half(block);
+    to.starts[place] = -W::kOffset * sum;
+    to.sums[place] = to.scales[place] * static_cast<float>(sum);
+  }
+}
+
 struct IntegerType {
   // Unpacks the chunk that begins at `rows`, and moves them to the next. `blocks`: of 32, in the last chunk.
   void (*unpack)(const char** rows, int64_t blocks, IntegerPanel& to);
   MultiplyPanels few, many;
+  void (*quantise)(const float* x, int64_t blocks, IntegerChunk& to);
   int64_t chunk_bytes;
-  int run, offset;
-  bool has_least, turned;
+  bool has_least;
 };
 
 template <typename W>
@@ -129,11 +148,9 @@ IntegerType integer_type_of() {
   return {unpack_chunk<W>,
           integer_rows<Dot, W::kRun, 1, kFew>,
           integer_rows<Dot, W::kRun, kTilesOfMany, kMany>,
+          quantise_chunk<W>,
           W::kChunkBytes,
-          W::kRun,
-          W::kOffset,
-          W::kLeast,
-          W::kTurned};
+          W::kLeast};
 }
 
 IntegerType integer_type(uint32_t dtype, bool vnni) {
@@ -160,23 +177,6 @@ int64_t blocks_of_chunk(int64_t depth, int64_t chunk) {
   return (left < kIntegerDepth ? left : kIntegerDepth) / 32;
 }
 
-void quantise_chunk(const float* x, int64_t blocks, const IntegerType& type, IntegerChunk& to) {
-  char bytes[8 * kEightBytes];
-  std::memset(&to, 0, sizeof to);
-  narrow_q8_0(x, bytes, 32 * blocks);
-  for (int64_t place = 0; place < 32 * blocks / type.run; ++place) {
-    const int64_t run = type.turned ? run_at(static_cast<int>(place)) : place, element = run * type.run;
-    const char* block = bytes + element / 32 * kEightBytes;
-    int8_t* steps = to.steps + place * type.run;
-    std::memcpy(steps, block + 2 + element % 32, static_cast<size_t>(type.run));
-    int32_t sum = 0;
-    for (int i = 0; i < type.run; ++i) sum += steps[i];
-    to.scales[place] = float_of_half(block);
-    to.starts[place] = -type.offset * sum;
-    to.sums[place] = to.scales[place] * static_cast<float>(sum);
-  }
-}
-
 // kWidth rows of the weight from `row` on; rows behind the last are the last.
 HM_INLINE void rows_from(const IntegerContext& c, const char* w, int64_t row, const char** to) {
   const int64_t last = c.product.n - 1;
@@ -200,8 +200,7 @@ void multiply_few_rows(const IntegerContext& c, MultiplyFew multiply, const char
     work.ahead = w + (j + kWidth) * c.row_bytes;
     work.ahead_bytes = j + kWidth < columns.end ? (kWidth * c.row_bytes + chunks - 1) / chunks : 0;
     multiply(work, sums);
-    for (int64_t r = 0; r < p.m; ++r)
-      store_some(y + r * p.n + j, load(sums + r * kWidth), lanes_at(j, columns.end));
+    for (int64_t r = 0; r < p.m; ++r) store_some(y + r * p.n + j, load(sums + r * kWidth), lanes_at(j, columns.end));
   }
 }
 
@@ -256,7 +255,7 @@ void integer_linear(const void* context, void* const* buffers, uint32_t phase, u
     const Range items = share(all * c.x_rows, c.quantise_parts, part);
     for (int64_t i = items.begin; i < items.end; ++i) {
       const int64_t chunk = i / c.x_rows, row = i % c.x_rows < p.m ? i % c.x_rows : p.m - 1;
-      quantise_chunk(x + row * p.k + chunk * kIntegerDepth, blocks_of_chunk(p.k, chunk), type, chunks[i]);
+      type.quantise(x + row * p.k + chunk * kIntegerDepth, blocks_of_chunk(p.k, chunk), chunks[i]);
     }
     return;
   }

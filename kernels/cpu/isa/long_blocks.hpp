@@ -26,6 +26,22 @@ struct LongBlocks : NoScales {
   }
 };
 
+#if defined(__AVX2__)
+// Blocks become bytes first, 32 at a time.
+HM_INLINE __m256i load_32(const char* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+HM_INLINE void store_32(char* p, __m256i v) { _mm256_store_si256(reinterpret_cast<__m256i*>(p), v); }
+HM_INLINE __m256i bits_of_32(__m256i v, int mask) {
+  return _mm256_and_si256(v, _mm256_set1_epi8(static_cast<char>(mask)));
+}
+
+// f of the vectors of 256 signed bytes.
+template <typename Number, typename F>
+HM_INLINE void each_of_bytes(const char* bytes, Number number, F f) {
+#pragma GCC unroll 32
+  for (int v = 0; v < 256 / kWidth; ++v) f(v, number(v * static_cast<int>(kWidth), load_floats(bytes + v * kWidth)));
+}
+#endif
+
 HM_INLINE uint32_t load_u32(const char* p) {
   uint32_t v;
   std::memcpy(&v, p, 4);
@@ -35,16 +51,23 @@ HM_INLINE uint32_t load_u32(const char* p) {
 // q4_k and q5_k begin with eight steps and eight minima, packed.
 struct EightPairs : LongBlocks {
   HM_INLINE static void pairs(const char* block, float* to) {
-    const uint32_t a = load_u32(block + 4), b = load_u32(block + 8), c = load_u32(block + 12), six = 0x3f3f3f3f,
-                   four = 0x0f0f0f0f, two = 0x03030303;
+    // the lanes a, b and c give a & 63, c & 15 | a >> 6 << 4, b & 63, c >> 4 | b >> 6 << 4
+    const __m128i all = load_bytes(block), low = _mm_shuffle_epi32(all, 0xed), high = _mm_shuffle_epi32(all, 0x94);
+    const __m128i shifted = _mm_blend_epi16(low, _mm_srli_epi32(low, 4), 0xc0);
     const __m128i packed =
-        _mm_setr_epi32(static_cast<int>(a & six), static_cast<int>((c & four) | (a >> 6 & two) << 4),
-                       static_cast<int>(b & six), static_cast<int>((c >> 4 & four) | (b >> 6 & two) << 4));
+        _mm_or_si128(_mm_and_si128(shifted, _mm_setr_epi32(0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f)),
+                     _mm_and_si128(_mm_srli_epi32(high, 2), _mm_setr_epi32(0, 0x30303030, 0, 0x30303030)));
+#if defined(__AVX512F__)
+    const __m512 head = _mm512_castps128_ps512(_mm_cvtph_ps(all));
+    const vf scales[1] = {
+        _mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1), head)};
+#else
     const vf head = floats_of_halves(reinterpret_cast<const uint16_t*>(block));
     const float scale = head[0], minimum = head[1];
     vf scales[16 / kWidth];
     for (int i = 0; i < 16 / kWidth; ++i)
       scales[i] = choose(lanes() < 8 - i * static_cast<int>(kWidth), splat(scale), splat(minimum));
+#endif
     scaled(packed, scales, to);
   }
 };
@@ -99,6 +122,25 @@ struct SixBits : LongBlocks {  // q6_k
     const char* block = row + at(k);
     alignas(64) float steps[16];
     scaled(load_bytes(block + 192), float_of_half(block + 208), steps);
+#if defined(__AVX2__)
+    alignas(64) char bytes[256];
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const __m256i first = load_32(block + 64 * half), second = load_32(block + 64 * half + 32),
+                    high = load_32(block + 128 + 32 * half);
+      const auto put = [&](int at, __m256i nibbles, __m256i pairs) __attribute__((always_inline)) {
+        store_32(
+            bytes + 128 * half + at,
+            _mm256_sub_epi8(_mm256_or_si256(bits_of_32(nibbles, 15), bits_of_32(pairs, 48)), _mm256_set1_epi8(32)));
+      };
+      put(0, first, _mm256_slli_epi16(high, 4));
+      put(32, second, _mm256_slli_epi16(high, 2));
+      put(64, _mm256_srli_epi16(first, 4), high);
+      put(96, _mm256_srli_epi16(second, 4), _mm256_srli_epi16(high, 2));
+    }
+    each_of_bytes(
+        bytes, [&](int at, vf q) __attribute__((always_inline)) { return splat(steps[at / 16]) * q; }, f);
+#else
     const __m128i four = _mm_set1_epi8(15), two = _mm_set1_epi8(3), middle = _mm_set1_epi8(32);
     constexpr int kVectors = 16 / kWidth;
 #pragma GCC unroll 16
@@ -113,6 +155,7 @@ struct SixBits : LongBlocks {  // q6_k
       sixteen(
           kVectors * i, bytes, [&](vf q) __attribute__((always_inline)) { return step * q; }, f);
     }
+#endif
   }
 };
 
@@ -124,6 +167,24 @@ struct FiveAndMinima : EightPairs {  // q5_k
     const char* block = row + at(k);
     alignas(64) float pairs[16];
     EightPairs::pairs(block, pairs);
+#if defined(__AVX2__)
+    alignas(64) char bytes[256];
+    const __m256i high = load_32(block + 16);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const __m256i low = load_32(block + 48 + 32 * i);
+      const auto fifth = [&](int run) __attribute__((always_inline)) {
+        return bits_of_32(run < 4 ? _mm256_slli_epi16(high, 4 - run) : _mm256_srli_epi16(high, run - 4), 16);
+      };
+      store_32(bytes + 64 * i, _mm256_or_si256(bits_of_32(low, 15), fifth(2 * i)));
+      store_32(bytes + 64 * i + 32, _mm256_or_si256(bits_of_32(_mm256_srli_epi16(low, 4), 15), fifth(2 * i + 1)));
+    }
+    each_of_bytes(
+        bytes,
+        [&](int at, vf q)
+            __attribute__((always_inline)) { return rounded(splat(pairs[at / 32]) * q) - splat(pairs[8 + at / 32]); },
+        f);
+#else
     constexpr int kVectors = 16 / kWidth;
 #pragma GCC unroll 8
     for (int run = 0; run < 8; ++run) {
@@ -138,6 +199,7 @@ struct FiveAndMinima : EightPairs {  // q5_k
             [&](vf q) __attribute__((always_inline)) { return rounded(step * q) - least; }, f);
       }
     }
+#endif
   }
 };
 

@@ -164,9 +164,11 @@ HM_INLINE void pack_columns(const float* b, int64_t b_row, int64_t columns, int6
 }
 HM_INLINE void pack_transposed(const float* b, int64_t b_column, int64_t columns, int64_t depth, float* to,
                                int64_t panel) {
+  constexpr int64_t kDepth = 64;  // of a panel: as much as a first-level cache holds
   for (int64_t j = 0; j < columns; j += kColumns)
-    transpose(b + j * b_column, b_column, to + j / kColumns * panel, kColumns,
-              columns - j < kColumns ? columns - j : kColumns, depth);
+    for (int64_t k = 0; k < depth; k += kDepth)
+      transpose(b + j * b_column + k, b_column, to + j / kColumns * panel + k * kColumns, kColumns,
+                columns - j < kColumns ? columns - j : kColumns, depth - k < kDepth ? depth - k : kDepth);
 }
 HM_INLINE void pack_b(const Product& p, const float* b, int64_t columns, int64_t depth, float* to, int64_t panel) {
   if (p.b_column == 1)

@@ -227,6 +227,15 @@ struct ShortBlocks : NoScales {
       else
         return step * q;
     };
+#if defined(__AVX512F__)
+    if constexpr (Kind::kTable) {
+      const __m512i indices = widen(bytes);
+      const vf table = step * floats_of<0>(Kind::table());
+      f(0, look_up(indices, table));
+      f(1, look_up(high_bits(indices), table));
+      return;
+    }
+#endif
     sixteen(0, Kind::low(block, bytes), number, f);
     sixteen(16 / kWidth, Kind::high(block, bytes), number, f);
   }
@@ -235,7 +244,7 @@ struct ShortBlocks : NoScales {
 
 struct FourAndLeast {  // q4_1
   static constexpr int64_t kBytes = 20, kIndices = 4;
-  static constexpr bool kLeast = true;
+  static constexpr bool kLeast = true, kTable = false;
   HM_INLINE static float step(const char* block) { return float_of_half(block); }
   HM_INLINE static __m128i low(const char*, __m128i bytes) { return low_four(bytes); }
   HM_INLINE static __m128i high(const char*, __m128i bytes) { return high_four(bytes); }
@@ -251,7 +260,7 @@ HM_INLINE __m128i fifth_bits(uint16_t flags) {
 
 struct FiveBits {  // q5_0
   static constexpr int64_t kBytes = 22, kIndices = 6;
-  static constexpr bool kLeast = false;
+  static constexpr bool kLeast = false, kTable = false;
   HM_INLINE static float step(const char* block) { return float_of_half(block); }
   HM_INLINE static __m128i low(const char* block, __m128i bytes) {
     return _mm_sub_epi8(_mm_or_si128(low_four(bytes), fifth_bits(load_u16(block + 2))), _mm_set1_epi8(16));
@@ -263,7 +272,7 @@ struct FiveBits {  // q5_0
 
 struct FiveAndLeast {  // q5_1
   static constexpr int64_t kBytes = 24, kIndices = 8;
-  static constexpr bool kLeast = true;
+  static constexpr bool kLeast = true, kTable = false;
   HM_INLINE static float step(const char* block) { return float_of_half(block); }
   HM_INLINE static __m128i low(const char* block, __m128i bytes) {
     return _mm_or_si128(low_four(bytes), fifth_bits(load_u16(block + 4)));
@@ -280,7 +289,8 @@ HM_INLINE __m128i half_steps() { return _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0
 
 struct UnevenFour {  // iq4_nl
   static constexpr int64_t kBytes = 18, kIndices = 2;
-  static constexpr bool kLeast = false;
+  static constexpr bool kLeast = false, kTable = true;
+  HM_INLINE static __m128i table() { return uneven_steps(); }
   HM_INLINE static float step(const char* block) { return float_of_half(block); }
   HM_INLINE static __m128i low(const char*, __m128i bytes) { return _mm_shuffle_epi8(uneven_steps(), low_four(bytes)); }
   HM_INLINE static __m128i high(const char*, __m128i bytes) {
@@ -299,7 +309,8 @@ HM_INLINE float half_power(char exponent) {
 
 struct HalfStepFour {  // mxfp4
   static constexpr int64_t kBytes = 17, kIndices = 1;
-  static constexpr bool kLeast = false;
+  static constexpr bool kLeast = false, kTable = true;
+  HM_INLINE static __m128i table() { return half_steps(); }
   HM_INLINE static float step(const char* block) { return half_power(block[0]); }
   HM_INLINE static __m128i low(const char*, __m128i bytes) { return _mm_shuffle_epi8(half_steps(), low_four(bytes)); }
   HM_INLINE static __m128i high(const char*, __m128i bytes) { return _mm_shuffle_epi8(half_steps(), high_four(bytes)); }
