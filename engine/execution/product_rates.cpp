@@ -247,7 +247,7 @@ PrecisionRecipe recipe_of(const DeviceSettings& settings) {
     case Precision::automatic:
       return recipe;
   }
-  if (!settings.precision_reason.empty()) rule.least_side = kLeastMixedSide;
+  if (!settings.precision_reason.empty()) rule.least_side = least_mixed_side(rule.rounding);
   recipe.rules.push_back(rule);
   return recipe;
 }

@@ -44,8 +44,8 @@ void settle_precision(DeviceSettings& settings, Registry& registry, bool determi
 std::string precision_text(const DeviceSettings& settings);
 
 // The trivial recipe of a precision: it holds for every product. Of settings that `auto` made (precision_reason), for
-// products whose sides are all at least kLeastMixedSide: shorter ones are faster in f32, fused with updates.
-constexpr int64_t kLeastMixedSide = 64;
+// products whose sides are all at least this long: shorter ones are faster in f32, fused with updates.
+constexpr int64_t least_mixed_side(Rounding rounding) { return rounding == Rounding::bf16 ? 32 : 64; }
 PrecisionRecipe recipe_of(const DeviceSettings& settings);
 
 }  // namespace harmonics::engine

@@ -118,7 +118,8 @@ TEST_CASE("bf16 products: a step for a batch gives the bits of the product and t
         if (stored == HX_U8) call->out(scales.dims, HX_U8).out(scales.dims, HX_U8);
       }
       INFO(m << " x " << n << ", " << samples << " samples, moments of type " << stored);
-      REQUIRE(outer.served());
+      REQUIRE(outer.served() == !is_baseline());
+      if (is_baseline()) return;
       const std::vector<Tensor> expected = plain.run(), found = outer.run();
       CHECK(outer.kernel() == "bf16 product and update");
       for (size_t i = 0; i < expected.size(); ++i) CHECK(found[i].bytes == expected[i].bytes);

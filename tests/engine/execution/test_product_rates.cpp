@@ -111,7 +111,8 @@ TEST_CASE("precision: the trivial recipes") {
   REQUIRE(recipe(Precision::bf16).rules.size() == 1);
   CHECK(recipe(Precision::bf16).rules[0].rounding == Rounding::bf16);
   CHECK(recipe(Precision::bf16).rules[0].least_side == 0);
-  CHECK(recipe(Precision::fp16, "measured").rules[0].least_side == kLeastMixedSide);
+  CHECK(recipe(Precision::fp16, "measured").rules[0].least_side == 64);
+  CHECK(recipe(Precision::bf16, "measured").rules[0].least_side == 32);
   CHECK(recipe(Precision::int8).rules[0].activation_type == "q8_0");
   CHECK(recipe(Precision::int8).rules[0].stored == true);
 }
