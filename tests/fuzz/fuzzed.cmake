@@ -14,3 +14,4 @@ else()  # without PCRE2
   set(HARMONICS_FUZZED_LACKING gguf gguf_tokens)
 endif()
 set(HARMONICS_FUZZED_LINKS_text_request harmonics_serving)
+set(HARMONICS_FUZZED_LINKS_response harmonics_serving)
