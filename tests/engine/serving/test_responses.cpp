@@ -188,7 +188,7 @@ TEST_CASE("responses: only the last ones are kept") {
   CHECK(store.erase("3"));
   CHECK_FALSE(store.erase("3"));
   ResponseStore::Kept large;
-  large.messages.push_back(json::value(std::string(ResponseStore::kMostBytes, 'x')));
+  large.messages.push_back(json::string(ResponseStore::kMostBytes, 'x'));
   store.keep("large", std::move(large));
   CHECK_FALSE(store.find("large"));
 }
