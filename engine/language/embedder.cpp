@@ -15,11 +15,6 @@ constexpr size_t kMostPlans = 16;
 constexpr int64_t kLeastPlannedLength = 16;
 constexpr const char* kHidden = "hidden";
 
-bool gives_hidden(const Program& program) {
-  return std::any_of(program.outputs.begin(), program.outputs.end(),
-                     [](const auto& output) { return output.name == kHidden; });
-}
-
 }  // namespace
 
 Pooling pooling_named(const std::string& name) {
@@ -51,7 +46,7 @@ Embedder::Embedder(const Model& model, Executor& executor, CompileOptions option
       options_(std::move(options)),
       pooling_(pooling ? *pooling : pooling_of(model)),
       causal_(model.find("prefill") != nullptr) {
-  if (!model_.find("forward") || !gives_hidden(model_.trace(model_.entry("forward"), {1, 1, 1})))
+  if (!model_.find("embed"))
     throw Error(ErrorKind::Usage, fmt::format("'{}' gives no vectors of tokens", model_.name), {},
                 {"a spec gives them as the output 'hidden' of its forward steps"});
 }
@@ -70,7 +65,7 @@ Embedder::Plan& Embedder::plan_for(int64_t tokens) {
     std::rotate(known, known + 1, plans_.end());
     return plans_.back();
   }
-  const Program program = observe(model_.trace(model_.entry("forward"), {1, tokens, 1}),
+  const Program program = observe(model_.trace(model_.entry("embed"), {1, tokens, 1}),
                                   [](const std::string& output) { return output == kHidden; });
   auto executable = compile(program, model_.parameters.get(), executor_, options_);
   if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());

@@ -27,7 +27,7 @@ Pooling pooling_of(const Model& model);
 // not change it. Used by any threads, in turn.
 class Embedder {
  public:
-  // `model` needs the entry "forward" with the output "hidden" f32 [1, T, width]; throws ErrorKind::Usage otherwise.
+  // `model` needs the entry "embed" with the output "hidden" f32 [1, T, width]; throws ErrorKind::Usage otherwise.
   // Model and executor must outlive the embedder. `pooling`: none: pooling_of(model).
   Embedder(const Model& model, Executor& executor, CompileOptions options = {}, std::optional<Pooling> pooling = {});
 

@@ -219,6 +219,8 @@ void EmbeddingWorker::work() {
       reply.body = embedding_reply(one.request, one.model, embedder_, tokenizer_);
     } catch (const Error& e) {
       reply = refused_embedding(one.request.api, e);
+    } catch (const std::exception& e) {
+      reply = refused_embedding(one.request.api, e.what(), 500);
     }
     one.answer(std::move(reply));
   }

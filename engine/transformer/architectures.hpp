@@ -33,7 +33,8 @@ std::shared_ptr<ResolvedSpec> resolve_spec(const ImportedModel& imported, const 
 
 // The model over the tensors where they lie in their file. Its entries: "prefill" and "decode" as Decoder needs them;
 // "loss", without caches, of the inputs "tokens" and "targets" i32 [batch, tokens]; "forward", the spec's outputs after
-// each of the "tokens" without caches. A spec without caches gives "forward" alone.
+// each of the "tokens" without caches; "embed", the output "hidden" of a spec that has it, likewise. A spec without
+// caches gives the last two alone.
 Model model_of(const ImportedModel& imported, const ModelOptions& options = {});
 
 // The same for a model in memory, which has metadata and parameters.

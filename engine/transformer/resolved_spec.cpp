@@ -304,6 +304,7 @@ void ResolvedSpec::add_entries(std::shared_ptr<ResolvedSpec> resolved, Model& mo
     add("loss", false, SpecResult::loss);
   }
   add("forward", false, SpecResult::all);
+  if (owned->spec_.outputs.count("hidden")) add("embed", false, SpecResult::vectors);
 }
 
 }  // namespace harmonics::engine

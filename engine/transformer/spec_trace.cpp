@@ -116,7 +116,12 @@ void SpecTrace::run(SpecResult result) {
     const HTensor each = called("softmax_cross_entropy", {}, {output("scores", scores->second), following});
     return tracer_.output("loss", reduce_mean(each, {0, 1}));
   }
-  for (const auto& [name, of] : resolved_.spec().outputs) tracer_.output(name, output(name, of));
+  const auto& outputs = resolved_.spec().outputs;
+  for (const auto& [name, of] : outputs) {
+    const bool vector = name == "hidden";  // where there are scores, only the entry "embed" gives it
+    if (vector ? result == SpecResult::vectors || !outputs.count("scores") : result != SpecResult::vectors)
+      tracer_.output(name, output(name, of));
+  }
 }
 
 void SpecTrace::steps(const std::vector<specs::Step>& all) {

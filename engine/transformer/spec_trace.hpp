@@ -14,10 +14,11 @@
 namespace harmonics::engine {
 
 enum class SpecResult {
-  none,  // fills the caches only
-  last,  // results after the last token
-  all,   // results after each token
-  loss,  // the mean cross entropy of the scores after each token and the tokens that follow
+  none,     // fills the caches only
+  last,     // results after the last token
+  all,      // results after each token
+  vectors,  // the output "hidden" after each token
+  loss,     // the mean cross entropy of the scores after each token and the tokens that follow
 };
 
 TensorType cache_type(const ResolvedSpec& resolved, const specs::Tensor& tensor, const LocalValues& locals,

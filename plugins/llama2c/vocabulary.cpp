@@ -161,7 +161,7 @@ std::vector<int32_t> Vocabulary::merged(const std::vector<int32_t>& ids) const {
 
 std::vector<int32_t> Vocabulary::encode(std::string_view text, uint32_t flags) const {
   std::vector<int32_t> ids = merged(characters(text));
-  if (flags & HX_ENCODE_BOS) ids.insert(ids.begin(), kBegin);
+  if (flags & (HX_ENCODE_BOS | HX_ENCODE_WHOLE)) ids.insert(ids.begin(), kBegin);
   if (flags & HX_ENCODE_EOS) ids.push_back(kEnd);
   return ids;
 }

@@ -14,6 +14,7 @@ else()  # without PCRE2
   set(HARMONICS_FUZZED_LACKING gguf gguf_tokens)
 endif()
 set(HARMONICS_FUZZED_LINKS_text_request harmonics_serving)
+set(HARMONICS_FUZZED_LINKS_response harmonics_serving)
 if(TARGET harmonics_huggingface_files)
   set(HARMONICS_FUZZED_LINKS_tokenizer_json harmonics_huggingface_files)
   set(HARMONICS_FUZZED_LINKS_model_config harmonics_huggingface_files)

@@ -8,7 +8,7 @@
 import sys
 
 import ollama
-from openai import AuthenticationError, BadRequestError, OpenAI
+from openai import AuthenticationError, BadRequestError, NotFoundError, OpenAI
 from pydantic import BaseModel
 
 MESSAGES = [{"role": "user", "content": "Once upon a time"}]
@@ -38,8 +38,37 @@ def try_openai(address, key):
     parsed = client.chat.completions.parse(model=model, messages=MESSAGES, response_format=Answer, max_tokens=300, seed=1)
     assert isinstance(parsed.choices[0].message.parsed, Answer)
     assert client.completions.create(model=model, prompt="Once", max_tokens=3).usage.completion_tokens <= 3
+    try_responses(client, model)
+    try_embeddings(client, model)
     refused(AuthenticationError, OpenAI(base_url=address + "/v1", api_key="wrong").models.list)
     assert "messages" in refused(BadRequestError, lambda: client.chat.completions.create(model=model, messages=[]))
+
+
+def try_responses(client, model):
+    first = client.responses.create(model=model, input="Once upon a time", max_output_tokens=10, temperature=0)
+    assert first.output_text and first.usage.output_tokens <= 10
+    again = client.responses.create(model=model, input="And then?", previous_response_id=first.id, max_output_tokens=5,
+                                    instructions="Be brief", temperature=0)
+    assert again.previous_response_id == first.id and again.usage.input_tokens > first.usage.input_tokens
+    assert client.responses.retrieve(first.id).output_text == first.output_text
+    events = list(client.responses.create(model=model, input="Once upon a time", max_output_tokens=10, temperature=0,
+                                          stream=True))
+    assert events[0].type == "response.created" and events[-1].type in ("response.completed", "response.incomplete")
+    assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == first.output_text
+    parsed = client.responses.parse(model=model, input="Once upon a time", text_format=Answer, max_output_tokens=300)
+    assert isinstance(parsed.output_parsed, Answer)
+    client.responses.delete(first.id)
+    refused(NotFoundError, lambda: client.responses.retrieve(first.id))
+    assert "'input'" in refused(BadRequestError, lambda: client.responses.create(model=model, input=[]))
+
+
+def try_embeddings(client, model):
+    both = client.embeddings.create(model=model, input=["Once upon a time", "Lily"], encoding_format="float")
+    packed = client.embeddings.create(model=model, input="Lily")  # asks for base64, and decodes it
+    assert len(both.data) == 2 and both.usage.prompt_tokens > packed.usage.prompt_tokens
+    assert max(abs(a - b) for a, b in zip(packed.data[0].embedding, both.data[1].embedding)) < 1e-6
+    assert abs(sum(x * x for x in packed.data[0].embedding) - 1) < 1e-4
+    assert len(client.embeddings.create(model=model, input=[[1, 2]], dimensions=3).data[0].embedding) == 3
 
 
 def try_ollama(address, key):
@@ -49,6 +78,8 @@ def try_ollama(address, key):
     assert client.show(model).template
     few = {"num_predict": 5, "temperature": 0}
     assert client.chat(model=model, messages=MESSAGES, options=few).eval_count <= 5
+    vectors = client.embed(model=model, input=["Once", "Lily"]).embeddings
+    assert len(vectors) == 2 and len(client.embeddings(model=model, prompt="Lily").embedding) == len(vectors[1])
     pieces = list(client.generate(model=model, prompt="Once", raw=True, stream=True, options=few))
     assert pieces[-1].done and not pieces[0].done
 

@@ -36,7 +36,7 @@ TEST_CASE("models: explain shows entries, programs, kernels and memory") {
     if (entry.at("name") == "forward") CHECK(entry.at("outputs").at("scores").as_string() == "f32[1, 3, 512]");
     CHECK(entry.at("inputs").at("tokens").as_string() == "i32[1, 3]");
   }
-  CHECK(names == std::set<std::string>{"decode", "forward", "loss", "prefill"});
+  CHECK(names == std::set<std::string>{"decode", "embed", "forward", "loss", "prefill"});
   CHECK(has(std::string(v.at("kernels").at(0).at("title").as_string()), "of the entry decode"));
   const Result loss = harmonics("explain " + file + " --entry loss --show program --batch 2 --tokens 5");
   REQUIRE(loss.code == 0);

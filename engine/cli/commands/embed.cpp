@@ -60,7 +60,7 @@ int embed_command(const Options& options) {
     if (options.json)
       all.push_back(std::move(one));
     else
-      print("{}\n", boost::json::serialize(one));
+      print_json(one);
   }
   if (options.json)
     print_json(boost::json::object{{"version", 1},

@@ -61,8 +61,8 @@ struct Options {
   // infer and generate
   std::string prompt, tokenizer;
   std::string pooling, text_file;  // embed; "": of the model, none
-  std::string spec;              // --spec FILE
-  std::vector<std::string> set;  // NAME=VALUE, of a spec's variables
+  std::string spec;                // --spec FILE
+  std::vector<std::string> set;    // NAME=VALUE, of a spec's variables
   std::optional<DType> weight_type;
   // quantize and importance
   std::string mix = "q8_0", importance;  // --type; --importance FILE

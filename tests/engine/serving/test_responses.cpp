@@ -1,0 +1,265 @@
+// OpenAI's API of responses, and vectors of texts, over HTTP.
+#include <catch2/catch.hpp>
+
+#include <boost/json.hpp>
+
+#include "engine/serving/embedding_service.hpp"
+#include "engine/serving/responses.hpp"
+#include "tests/engine/serving/served_language.hpp"
+
+using namespace harmonics;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
+namespace json = boost::json;
+
+namespace {
+
+// Name and data of each event.
+std::vector<std::pair<std::string, json::value>> named_events(const std::string& body) {
+  std::vector<std::pair<std::string, json::value>> all;
+  for (size_t at = 0, end; (end = body.find("\n\n", at)) != std::string::npos; at = end + 2) {
+    const std::string event = body.substr(at, end - at);
+    const size_t line = event.find('\n');
+    REQUIRE(event.rfind("event: ", 0) == 0);
+    REQUIRE(event.compare(line, 7, "\ndata: ") == 0);
+    all.emplace_back(event.substr(7, line - 7), json::parse(event.substr(line + 7)));
+  }
+  return all;
+}
+
+std::string text_in(const json::value& value, const char* pointer) {
+  return std::string(value.at_pointer(pointer).as_string());
+}
+
+ResponseRecord record_of(const std::string& body, const std::shared_ptr<ResponseStore>& store, json::value& chat) {
+  ReadResponse read = read_response_request(body, store);
+  chat = json::parse(read.chat);
+  return *read.record;
+}
+
+std::string refusal_of_body(const std::string& body) {
+  try {
+    read_response_request(body, std::make_shared<ResponseStore>());
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("responses: a text is answered, in one piece and as named events") {
+  LanguageOverHttp served;
+  const std::string ask = R"("input": "Hi", "instructions": "Be brief", "max_output_tokens": 5)";
+  const ServiceReply whole = reply_to(served.service, "POST", "/v1/responses", "{" + ask + "}");
+  REQUIRE(whole.status == 200);
+  const json::value reply = json::parse(whole.body);
+  CHECK(text_in(reply, "/object") == "response");
+  CHECK(text_in(reply, "/instructions") == "Be brief");
+  CHECK(text_in(reply, "/model") == "small");
+  CHECK(text_in(reply, "/output/0/role") == "assistant");
+  CHECK(reply.at_pointer("/usage/output_tokens").as_int64() <= 5);
+  const bool cut = text_in(reply, "/status") == "incomplete";
+  if (cut) CHECK(text_in(reply, "/incomplete_details/reason") == "max_output_tokens");
+  const std::string text = text_in(reply, "/output/0/content/0/text");
+
+  const ServiceReply streamed = reply_to(served.service, "POST", "/v1/responses", "{" + ask + R"(, "stream": true})");
+  REQUIRE(streamed.status == 200);
+  CHECK(streamed.content_type == "text/event-stream");
+  std::string deltas;
+  int64_t number = 0;
+  const auto events = named_events(streamed.body);
+  for (const auto& [name, data] : events) {
+    CHECK(text_in(data, "/type") == name);
+    CHECK(data.at("sequence_number").as_int64() == number++);
+    if (name == "response.output_text.delta") deltas += text_in(data, "/delta");
+  }
+  CHECK(deltas == text);
+  CHECK(events.front().first == "response.created");
+  CHECK(events.back().first == (cut ? "response.incomplete" : "response.completed"));
+  CHECK(text_in(events.back().second, "/response/output/0/content/0/text") == text);
+}
+
+TEST_CASE("responses: a later request continues one that is kept") {
+  LanguageOverHttp served;
+  const json::value first =
+      json::parse(reply_to(served.service, "POST", "/v1/responses", R"({"input": "Hi", "max_output_tokens": 3})").body);
+  const std::string id = text_in(first, "/id");
+  const std::string more = R"({"input": "More", "max_output_tokens": 3, "previous_response_id": ")" + id + "\"}";
+  const ServiceReply next = reply_to(served.service, "POST", "/v1/responses", more);
+  REQUIRE(next.status == 200);
+  const json::value second = json::parse(next.body);
+  CHECK(text_in(second, "/previous_response_id") == id);
+  CHECK(second.at_pointer("/usage/input_tokens").as_int64() > first.at_pointer("/usage/input_tokens").as_int64());
+  CHECK(json::parse(reply_to(served.service, "GET", "/v1/responses/" + id).body) == first);
+  CHECK(reply_to(served.service, "DELETE", "/v1/responses/" + id).status == 200);
+  CHECK(reply_to(served.service, "GET", "/v1/responses/" + id).status == 404);
+  CHECK(reply_to(served.service, "DELETE", "/v1/responses/" + id).status == 404);
+  const ServiceReply gone = reply_to(served.service, "POST", "/v1/responses", more);
+  CHECK(gone.status == 400);
+  CHECK(text_in(json::parse(gone.body), "/error/message").find("previous_response_id") != std::string::npos);
+  const std::string alone = R"({"input": "Hi", "max_output_tokens": 2, "store": false})";
+  const std::string unkept = text_in(json::parse(reply_to(served.service, "POST", "/v1/responses", alone).body), "/id");
+  CHECK(reply_to(served.service, "GET", "/v1/responses/" + unkept).status == 404);
+}
+
+TEST_CASE("responses: items, tools and formats become those of a chat") {
+  json::value chat;
+  const ResponseRecord record = record_of(
+      R"({"instructions": "S", "temperature": 0.5, "max_output_tokens": 7, "input": [
+          {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]},
+          {"type": "reasoning", "summary": []},
+          {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "c"}]},
+          {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{\"x\":1}"},
+          {"type": "function_call_output", "call_id": "1", "output": "d"}],
+          "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": true}],
+          "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}}}})",
+      std::make_shared<ResponseStore>(), chat);
+  CHECK(record.messages.size() == 3);
+  CHECK(text_in(chat, "/messages/0/role") == "system");
+  CHECK(text_in(chat, "/messages/1/content") == "ab");
+  CHECK(text_in(chat, "/messages/2/content") == "c");
+  CHECK(text_in(chat, "/messages/2/tool_calls/0/function/name") == "f");
+  CHECK(text_in(chat, "/messages/3/role") == "tool");
+  CHECK(text_in(chat, "/messages/3/tool_call_id") == "1");
+  CHECK(text_in(chat, "/tools/0/function/name") == "f");
+  CHECK(text_in(chat, "/response_format/json_schema/name") == "n");
+  CHECK(chat.at("max_tokens").as_int64() == 7);
+}
+
+TEST_CASE("responses: what cannot be done is refused by its field") {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{}", "'input' is missing"},
+      {R"({"input": []})", "'input' is empty"},
+      {R"({"input": [{"type": "image_generation_call"}]})", "'image_generation_call'"},
+      {R"({"input": [{"role": "user", "content": [{"type": "input_image"}]}]})", "the model reads text"},
+      {R"({"input": "a", "background": true})", "'background'"},
+      {R"({"input": "a", "conversation": "c"})", "'conversation'"},
+      {R"({"input": "a", "truncation": "auto"})", "'truncation'"},
+      {R"({"input": "a", "tool_choice": "required"})", "'tool_choice'"},
+      {R"({"input": "a", "tools": [{"type": "web_search"}]})", "'web_search'"},
+      {R"({"input": "a", "max_output_tokens": 0})", "'max_output_tokens'"},
+      {R"({"input": "a", "previous_response_id": "resp-1"})", "'previous_response_id' is 'resp-1'"},
+      {"[]", "no JSON object"},
+      {"{", "is not JSON"}};
+  for (const auto& [body, message] : cases) {
+    INFO(body);
+    CHECK(refusal_of_body(body).find(message) != std::string::npos);
+  }
+}
+
+TEST_CASE("responses: calls and reasoning are items of their own, with their events") {
+  json::value chat;
+  const auto store = std::make_shared<ResponseStore>();
+  const auto record = std::make_shared<ResponseRecord>(record_of(R"({"input": "a"})", store, chat));
+  ResponseWriter writer(record, "m", "resp-1", 5);
+  std::string body = writer.begin();
+  body += writer.more({{AnswerPart::reasoning, "hm"}, {AnswerPart::content, "So"}, {AnswerPart::content, " be it"}});
+  body += writer.more({{AnswerPart::call, "f", R"({"x":1})"}});
+  Continuation done;
+  done.end = EndOfText::model;
+  body += writer.end(done);
+  std::vector<std::string> names;
+  for (const auto& [name, data] : named_events(body)) names.push_back(name);
+  CHECK(names == std::vector<std::string>{
+                     "response.created", "response.in_progress", "response.output_item.added",
+                     "response.reasoning_text.delta", "response.reasoning_text.done", "response.output_item.done",
+                     "response.output_item.added", "response.content_part.added", "response.output_text.delta",
+                     "response.output_text.delta", "response.output_text.done", "response.content_part.done",
+                     "response.output_item.done", "response.output_item.added",
+                     "response.function_call_arguments.delta", "response.function_call_arguments.done",
+                     "response.output_item.done", "response.completed"});
+  const json::value whole = writer.whole();
+  CHECK(text_in(whole, "/output/0/type") == "reasoning");
+  CHECK(text_in(whole, "/output/1/content/0/text") == "So be it");
+  CHECK(text_in(whole, "/output/2/arguments") == R"({"x":1})");
+  const auto kept = store->find("resp-1");
+  REQUIRE(kept);
+  CHECK(text_in(kept->messages.back(), "/content") == "So be it");
+  CHECK(text_in(kept->messages.back(), "/tool_calls/0/function/name") == "f");
+  CHECK(named_events(writer.failed("x")).front().first == "response.failed");
+}
+
+TEST_CASE("responses: only the last ones are kept") {
+  ResponseStore store;
+  for (size_t i = 0; i < ResponseStore::kMost + 3; ++i) store.keep(std::to_string(i), {});
+  CHECK_FALSE(store.find("2"));
+  CHECK(store.find("3"));
+  CHECK(store.erase("3"));
+  CHECK_FALSE(store.erase("3"));
+  ResponseStore::Kept large;
+  large.messages.push_back(json::string(ResponseStore::kMostBytes, 'x'));
+  store.keep("large", std::move(large));
+  CHECK_FALSE(store.find("large"));
+}
+
+TEST_CASE("embeddings: texts and tokens over HTTP, in each form") {
+  LanguageOverHttp served;
+  Embedder embedder(served.small.model, *served.small.executor);
+  EmbeddingWorker worker(embedder, *served.small.tokenizer, 8);
+  CHECK(reply_to(served.service, "POST", "/v1/embeddings", R"({"input": "Hi"})").status == 501);
+  served.service.serve_vectors(worker);
+  const ServiceReply two =
+      reply_to(served.service, "POST", "/v1/embeddings", R"({"input": ["Hi", "there"], "model": "m"})");
+  REQUIRE(two.status == 200);
+  const json::value both = json::parse(two.body);
+  CHECK(text_in(both, "/model") == "m");
+  const auto vector = json::value_to<std::vector<double>>(both.at_pointer("/data/0/embedding"));
+  double squares = 0;
+  for (const double x : vector) squares += x * x;
+  CHECK(squares == Approx(1).margin(1e-5));
+  const json::value one = json::parse(reply_to(served.service, "POST", "/v1/embeddings", R"({"input": "there"})").body);
+  CHECK(one.at_pointer("/data/0/embedding") == both.at_pointer("/data/1/embedding"));
+  CHECK(both.at_pointer("/usage/prompt_tokens").as_int64() > one.at_pointer("/usage/prompt_tokens").as_int64());
+  const json::value ids =
+      json::parse(reply_to(served.service, "POST", "/v1/embeddings", R"({"input": [[5, 6], [7]]})").body);
+  CHECK(ids.at("data").as_array().size() == 2);
+  CHECK(ids.at_pointer("/usage/prompt_tokens").as_int64() == 3);
+
+  const json::value packed = json::parse(
+      reply_to(served.service, "POST", "/v1/embeddings", R"({"input": "there", "encoding_format": "base64"})").body);
+  CHECK(text_in(packed, "/data/0/embedding").size() == (vector.size() * 4 + 2) / 3 * 4);
+  const json::value few =
+      json::parse(reply_to(served.service, "POST", "/v1/embeddings", R"({"input": "there", "dimensions": 2})").body);
+  CHECK(few.at_pointer("/data/0/embedding").as_array().size() == 2);
+
+  const json::value ollama = json::parse(reply_to(served.service, "POST", "/api/embed", R"({"input": "there"})").body);
+  CHECK(ollama.at_pointer("/embeddings/0") == one.at_pointer("/data/0/embedding"));
+  const json::value old =
+      json::parse(reply_to(served.service, "POST", "/api/embeddings", R"({"prompt": "there"})").body);
+  CHECK(old.at("embedding") == one.at_pointer("/data/0/embedding"));
+  const std::string longer = "\"" + std::string(900, 'x') + "\"";
+  CHECK(reply_to(served.service, "POST", "/api/embed", "{\"input\": " + longer + "}").status == 200);  // cut
+  CHECK(reply_to(served.service, "POST", "/v1/embeddings", "{\"input\": " + longer + "}").status == 400);
+  const std::pair<const char*, const char*> cases[] = {
+      {"{}", "'input' is missing"},
+      {R"({"input": ""})", "empty text"},
+      {R"({"input": [1, -2]})", "a token that is no number"},
+      {R"({"input": [999999]})", "outside the vocabulary"},
+      {R"({"input": "a", "dimensions": 100000})", "'dimensions'"},
+      {R"({"input": "a", "encoding_format": "x"})", "encoding_format"}};
+  for (const auto& [body, message] : cases) {
+    INFO(body);
+    const ServiceReply refused = reply_to(served.service, "POST", "/v1/embeddings", body);
+    CHECK(refused.status == 400);
+    CHECK(text_in(json::parse(refused.body), "/error/message").find(message) != std::string::npos);
+  }
+}
+
+TEST_CASE("embeddings: a service of vectors alone") {
+  SmallLanguage small;
+  Embedder embedder(small.model, *small.executor, {}, Pooling::mean);
+  EmbeddingWorker worker(embedder, *small.tokenizer, 8);
+  EmbeddingService service({}, {"small", "bert", 1, 1, 400, 262, 0}, worker);
+  const json::value reply = json::parse(reply_to(service, "POST", "/v1/embeddings", R"({"input": "Hi"})").body);
+  CHECK(text_in(reply, "/model") == "small");
+  for (const char* path : {"/v1/models", "/api/version", "/healthz", "/openapi.json"})
+    CHECK(reply_to(service, "GET", path).status == 200);
+  CHECK(reply_to(service, "GET", "/v1/chat/completions").status == 404);
+  CHECK(reply_to(service, "GET", "/v1/embeddings").status == 405);
+  CHECK(service.known_paths().find("POST /v1/embeddings, /api/embed, /api/embeddings") != std::string::npos);
+  embedder.embed(std::vector<int32_t>{5, 6, 7});
+  CHECK_THROWS_AS(embedder.embed(std::vector<int32_t>{}), Error);
+  CHECK_THROWS_AS(embedder.embed(std::vector<int32_t>(401, 5)), Error);
+  CHECK_THROWS_AS(pooling_named("rank"), Error);
+}

@@ -1,0 +1,43 @@
+// Tries the npm package `openai` against `harmonics serve MODEL`.
+//
+//   npm install openai
+//   harmonics serve stories260K.bin --tokenizer tok512.bin --listen 127.0.0.1:8080 --token secret-key
+//   node tests/journeys/language_clients.mjs http://127.0.0.1:8080 secret-key
+import assert from 'node:assert';
+import OpenAI from 'openai';
+
+const [address, key] = process.argv.slice(2);
+if (!key) throw new Error('usage: language_clients.mjs ADDRESS KEY');
+const client = new OpenAI({ baseURL: address + '/v1', apiKey: key });
+const model = (await client.models.list()).data[0].id;
+const messages = [{ role: 'user', content: 'Once upon a time' }];
+
+const chat = { model, messages, max_tokens: 10, temperature: 0 };
+const answer = await client.chat.completions.create(chat);
+let pieces = '';
+for await (const chunk of await client.chat.completions.create({ ...chat, stream: true }))
+  pieces += chunk.choices[0]?.delta?.content ?? '';
+assert.equal(pieces, answer.choices[0].message.content);
+
+const ask = { model, input: 'Once upon a time', max_output_tokens: 10, temperature: 0 };
+const first = await client.responses.create(ask);
+assert(first.output_text.length > 0);
+let said = '';
+let last = '';
+for await (const event of await client.responses.create({ ...ask, stream: true })) {
+  if (event.type === 'response.output_text.delta') said += event.delta;
+  last = event.type;
+}
+assert.equal(said, first.output_text);
+assert(['response.completed', 'response.incomplete'].includes(last));
+const next = await client.responses.create({ ...ask, input: 'And then?', previous_response_id: first.id });
+assert.equal(next.previous_response_id, first.id);
+assert.equal((await client.responses.retrieve(first.id)).output_text, first.output_text);
+
+const vectors = await client.embeddings.create({ model, input: ['Once', 'Lily'] });
+assert.equal(vectors.data.length, 2);
+assert(Math.abs(vectors.data[1].embedding.reduce((sum, x) => sum + x * x, 0) - 1) < 1e-4);
+
+await assert.rejects(client.responses.create({ model, input: [] }), OpenAI.BadRequestError);
+await assert.rejects(new OpenAI({ baseURL: address + '/v1', apiKey: 'wrong' }).models.list(), OpenAI.AuthenticationError);
+console.log('the npm client of OpenAI is answered');
