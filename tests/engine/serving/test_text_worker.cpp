@@ -183,6 +183,34 @@ TEST_CASE("http: a request knows when its client hangs up before the reply") {
   handler.answer = nullptr;
 }
 
+TEST_CASE("language service: a request whose client has hung up is not computed, and its connection is let go") {
+  SmallLanguage small;
+  const ChatTemplate format = ChatTemplate::usual();
+  TextWorker worker(small.decoder, *small.tokenizer, {});
+  LanguageService service({}, {"small", "llama", 1, 1, 400, 262, 0}, worker, *small.tokenizer, format, {});
+  ServiceRequest request;
+  request.method = "POST";
+  request.path = "/v1/completions";
+  request.host = "127.0.0.1:1";
+  request.body = R"({"prompt": "a", "max_tokens": 300})";
+  request.gone = std::make_shared<std::atomic<bool>>(true);
+  std::mutex mutex;
+  std::condition_variable came;
+  int status = 0;
+  service.handle(std::move(request), [&](ServiceReply reply) {
+    const std::lock_guard lock(mutex);
+    status = reply.status;
+    came.notify_all();
+  });
+  std::unique_lock lock(mutex);
+  REQUIRE(came.wait_for(lock, std::chrono::seconds(60), [&] { return status != 0; }));
+  CHECK(status == 499);
+  lock.unlock();
+  CHECK(worker.drain(std::chrono::seconds(60)));
+  CHECK(worker.report().cancelled == 1);
+  CHECK(worker.report().step_tokens == 0);
+}
+
 TEST_CASE("language service: fifty streams at once give what each gives alone") {
   SmallLanguage small;
   const ChatTemplate format = ChatTemplate::usual();
