@@ -16,7 +16,7 @@ namespace harmonics::engine {
 // Thread-safe. Allocates in raise_limit() only.
 class PagePool {
  public:
-  static constexpr int64_t kRows = 32;
+  static constexpr int64_t kRows = 16;
   static constexpr uint64_t kNoPrefix = 1;  // the name of the empty prefix
   static constexpr int32_t kNone = -1;
 

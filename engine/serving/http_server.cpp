@@ -252,7 +252,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     if (std::exchange(watching_, true)) return;
     stream_.socket().async_wait(tcp::socket::wait_read, [weak = this->weak_from_this()](error_code failed) {
       const auto self = weak.lock();
-      if (!self) return;
+      if (!self || self->handed_on_) return;
       self->watching_ = false;
       char byte;
       const auto socket = self->stream_.socket().native_handle();

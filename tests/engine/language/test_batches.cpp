@@ -159,17 +159,17 @@ TEST_CASE("batches: a sequence begins with the pages of others, also of one that
   first->append(tokens);
   CHECK(decoder.pages()->held() == pages_of(100));
   Session second(decoder);
-  CHECK(second.begin(tokens) == 3 * kPage);
+  CHECK(second.begin(tokens) == 6 * kPage);
   CHECK(decoder.pages()->held() == pages_of(100));
-  CHECK(kept_scores(second.append(std::span(tokens).subspan(3 * kPage))) == alone.after(tokens));
+  CHECK(kept_scores(second.append(std::span(tokens).subspan(6 * kPage))) == alone.after(tokens));
   CHECK(decoder.pages()->held() == pages_of(100) + 1);
   first.reset();
   second.keep(0);
   CHECK(decoder.pages()->held() == 0);
-  CHECK(decoder.pages()->kept() == 3);
-  tokens[40] = (tokens[40] + 1) % 50;  // in the second page
-  CHECK(second.begin(tokens) == kPage);
-  CHECK(kept_scores(second.append(std::span(tokens).subspan(kPage))) == alone.after(tokens));
+  CHECK(decoder.pages()->kept() == 6);
+  tokens[40] = (tokens[40] + 1) % 50;  // in the third page
+  CHECK(second.begin(tokens) == 2 * kPage);
+  CHECK(kept_scores(second.append(std::span(tokens).subspan(2 * kPage))) == alone.after(tokens));
   // At least one token is left to compute.
   Session third(decoder);
   CHECK(third.begin(std::span(tokens).first(2 * kPage)) == kPage);
@@ -211,19 +211,19 @@ TEST_CASE("batches: a session whose pages went to another computes its sequence 
   const auto executor = make_sequential_executor();
   Alone alone(model);
   Decoder decoder(model, *executor);
-  decoder.limit_caches(4 * kPage, 4 * kPage);
-  const auto tokens = some_tokens(70, model.vocabulary, 1), others = some_tokens(100, model.vocabulary, 2);
+  decoder.limit_caches(8 * kPage, 8 * kPage);
+  const auto tokens = some_tokens(70, model.vocabulary, 1), others = some_tokens(120, model.vocabulary, 2);
   Session first(decoder, 120), second(decoder, 120);
   first.append(tokens);
-  CHECK_FALSE(second.reserve(100));
+  CHECK_FALSE(second.reserve(120));
   CHECK(second.cache_bytes() == 0);
   CHECK(message_of([&] { second.append(others); }) ==
-        "the caches are full: 3 pages of 32 tokens are in use\n"
+        "the caches are full: 5 pages of 16 tokens are in use\n"
         "end other texts, or give more memory: --cache-memory");
   CHECK(second.length() == 0);
   first.release();
   CHECK(first.length() == 70);
-  CHECK(first.missing().size() == 70 - 2 * kPage);  // the rest is still found
+  CHECK(first.missing().size() == 70 - 4 * kPage);  // the rest is still found
   first.release();
   CHECK(kept_scores(second.append(others)) == alone.after(others));
   CHECK(first.missing().size() == 70);
@@ -242,7 +242,7 @@ TEST_CASE("batches: a thousand turns of sessions that come and go hold no more p
   const Model model = small_llama();
   const auto executor = make_sequential_executor();
   Decoder decoder(model, *executor);
-  decoder.limit_caches(20 * kPage, 20 * kPage);
+  decoder.limit_caches(40 * kPage, 40 * kPage);
   std::mt19937 random(11);
   std::vector<std::unique_ptr<Session>> sessions(3);
   size_t plans = 0;
@@ -255,8 +255,8 @@ TEST_CASE("batches: a thousand turns of sessions that come and go hold no more p
     if (turn == 500) plans = decoder.plans();
   }
   CHECK(decoder.plans() <= plans + 3);
-  CHECK(decoder.pages()->limit() == 20);
-  CHECK(decoder.pages()->held() <= 18);
+  CHECK(decoder.pages()->limit() == 40);
+  CHECK(decoder.pages()->held() <= 36);
   sessions.clear();
   CHECK(decoder.pages()->held() == 0);
 }

@@ -71,14 +71,14 @@ TEST_CASE("chat answer: reasoning and calls of tools are found in pieces of ever
 }
 
 TEST_CASE("generation: a prompt with a known beginning gives the same text, and only the rest is computed") {
-  SmallLanguage small;
+  SmallLanguage small, other;
   const auto text_of = [&](Session& session, const std::string& prompt, int64_t chunk) {
     Generation text(session, *small.tokenizer, small.tokenizer->encode(prompt), few_tokens(12));
     std::string all;
     while (!text.is_over()) all += text.step(chunk);
     return std::pair(all, text.done());
   };
-  Session fresh(small.decoder), reused(small.decoder);
+  Session fresh(other.decoder), reused(small.decoder);
   text_of(reused, "One and the same beginning, then this", 1000);
   const auto [expected, once] = text_of(fresh, "One and the same beginning, but that", 1000);
   const auto [found, again] = text_of(reused, "One and the same beginning, but that", 5);

@@ -85,7 +85,7 @@ TEST_CASE("text worker: texts that need more pages than there are wait or give t
   std::map<int, std::string> expected;
   {
     TextWorker worker(small.decoder, *small.tokenizer, {.sequences = 5, .queue = 16, .cached_tokens = 432});
-    REQUIRE(worker.report().pages == 14);
+    REQUIRE(worker.report().pages == 27);
     for (int i = 0; i < 9; ++i) {
       const auto ids = prompt_ids(small, i, 40 + 20 * (i % 4));
       const auto settings = letters(160 + 10 * i);
@@ -116,7 +116,7 @@ TEST_CASE("text worker: a prompt that begins like an earlier one is computed fro
   REQUIRE(written.wait_for(2, 2));
   CHECK(worker.drain(std::chrono::seconds(60)));
   CHECK(worker.report().prefix_hits == 1);
-  CHECK(worker.report().reused_tokens == 2 * PagePool::kRows);
+  CHECK(worker.report().reused_tokens == 4 * PagePool::kRows);
   CHECK(written.texts()[1] == alone(other, ids, letters(20)));
 }
 
@@ -181,6 +181,34 @@ TEST_CASE("http: a request knows when its client hangs up before the reply") {
   server.work(std::chrono::steady_clock::now());
   CHECK(*handler.request->gone);
   handler.answer = nullptr;
+}
+
+TEST_CASE("language service: a request whose client has hung up is not computed, and its connection is let go") {
+  SmallLanguage small;
+  const ChatTemplate format = ChatTemplate::usual();
+  TextWorker worker(small.decoder, *small.tokenizer, {});
+  LanguageService service({}, {"small", "llama", 1, 1, 400, 262, 0}, worker, *small.tokenizer, format, {});
+  ServiceRequest request;
+  request.method = "POST";
+  request.path = "/v1/completions";
+  request.host = "127.0.0.1:1";
+  request.body = R"({"prompt": "a", "max_tokens": 300})";
+  request.gone = std::make_shared<std::atomic<bool>>(true);
+  std::mutex mutex;
+  std::condition_variable came;
+  int status = 0;
+  service.handle(std::move(request), [&](ServiceReply reply) {
+    const std::lock_guard lock(mutex);
+    status = reply.status;
+    came.notify_all();
+  });
+  std::unique_lock lock(mutex);
+  REQUIRE(came.wait_for(lock, std::chrono::seconds(60), [&] { return status != 0; }));
+  CHECK(status == 499);
+  lock.unlock();
+  CHECK(worker.drain(std::chrono::seconds(60)));
+  CHECK(worker.report().cancelled == 1);
+  CHECK(worker.report().step_tokens == 0);
 }
 
 TEST_CASE("language service: fifty streams at once give what each gives alone") {
