@@ -11,7 +11,7 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr size_t kMostPlans = 16;
+constexpr size_t kPlansOfEmbedder = 16;
 constexpr int64_t kLeastPlannedLength = 16;
 constexpr const char* kHidden = "hidden";
 
@@ -68,7 +68,7 @@ Embedder::Plan& Embedder::plan_for(int64_t tokens) {
   const Program program = observe(model_.trace(model_.entry("embed"), {1, tokens, 1}),
                                   [](const std::string& output) { return output == kHidden; });
   auto executable = compile(program, model_.parameters.get(), executor_, options_);
-  if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
+  if (plans_.size() == kPlansOfEmbedder) plans_.erase(plans_.begin());
   plans_.push_back({tokens, std::move(executable)});
   return plans_.back();
 }
