@@ -19,6 +19,7 @@ Node newer_place(const Node& config, const std::string& name) {
   }
   if (name == "rope_local_base_freq") return rope["sliding_attention"]["rope_theta"];
   if (name == "sliding_window_pattern") return config["_sliding_window_pattern"];
+  if (name == "num_experts") return config["num_local_experts"];
   return {};
 }
 

@@ -50,6 +50,27 @@ bool puts_space_first(const Vocabulary& vocabulary) {
          });
 }
 
+// Steps that GGUF has no names for. Readers of GGUF leave out NFC too, which changes few texts.
+bool is_beyond_gguf(const Vocabulary& vocabulary, const Normalizer& n) {
+  const bool spaces = n.kind == NormalizerKind::replace && n.text == " " && n.with == kMarkOfSpace;
+  switch (vocabulary.model) {
+    case ModelKind::word_pieces:
+      return n.kind != NormalizerKind::bert;
+    case ModelKind::unigram:
+      if (n.kind == NormalizerKind::replace && n.expression) return n.text != " {2,}" || n.with != " ";
+      return n.kind != NormalizerKind::charsmap && n.kind != NormalizerKind::prepend && !spaces;
+    default:
+      return vocabulary.byte_alphabet ? n.kind != NormalizerKind::nfc : n.kind != NormalizerKind::prepend && !spaces;
+  }
+}
+
+void expect_known_steps(const Vocabulary& vocabulary, const std::string& path) {
+  for (const Normalizer& n : vocabulary.normalizers)
+    if (is_beyond_gguf(vocabulary, n))
+      refuse(path, "has a tokenizer that changes texts in a way that GGUF has no name for",
+             "the folder itself runs as it is");
+}
+
 // GGUF's name of the kind, with what is stored of it alone.
 std::string add_kind(const FolderTokenizer& tokenizer, Vocabulary& vocabulary, const std::string& path,
                      MetadataMap& to) {
@@ -93,6 +114,7 @@ std::string add_kind(const FolderTokenizer& tokenizer, Vocabulary& vocabulary, c
 void add_tokenizer_metadata(const FolderTokenizer& tokenizer, const std::string& path, MetadataMap& to,
                             std::vector<std::vector<std::string>>& kept) {
   Vocabulary vocabulary = tokenizer.vocabulary;
+  expect_known_steps(vocabulary, path);
   const std::string kind = add_kind(tokenizer, vocabulary, path, to);
   to["tokenizer.ggml.model"] = kind;
   if (vocabulary.unknown >= 0 && kind != "gpt2" && kind != "bert")

@@ -186,7 +186,6 @@ TEST_CASE("folders: tokenizers give the ids of tokenizers, also once written aga
     const bool begins = name == "byte_pairs" || name == "sentence_pieces";
     const auto tokenizer = Tokenizer::open(golden_folder("tokenizers/" + name + ".json"), Registry::global());
     check_tokenizer(*tokenizer, cases, begins);
-    if (name == "unigram") continue;  // GGUF has no name for its normalisation
 
     const Scratch scratch;
     const std::string folder = scratch.changed("qwen2", "24", "24");
@@ -196,6 +195,10 @@ TEST_CASE("folders: tokenizers give the ids of tokenizers, also once written aga
                    R"({"chat_template": "{{ messages[0].content }}", "bos_token": {"content": "<s>"}})");
     Scratch::write(folder + "/generation_config.json", R"({"eos_token_id": [1, 2]})");
     const std::string gguf = scratch.at("model.gguf"), again = scratch.at("again/");
+    if (name == "unigram") {  // with NFKC
+      CHECK(contains(message_of([&] { write_again(folder, gguf); }), "in a way that GGUF has no name for"));
+      continue;
+    }
     write_again(folder, gguf);
     write_again(gguf, again);
     check_tokenizer(*Tokenizer::open(gguf, Registry::global()), cases, false);
