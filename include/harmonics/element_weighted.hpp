@@ -12,11 +12,11 @@ namespace harmonics {
 
 namespace detail {
 
-constexpr int kLongestBlock = 256;
+HARMONICS_FACE inline constexpr int longest_block = 256;
 
 // Weights of a block: at least a small part of their mean, so that numbers of no weight are not lost altogether.
 struct BlockWeights {
-  float values[kLongestBlock];
+  float values[longest_block];
   HARMONICS_FACE bool fill(const float* weights, int n) {
     double total = 0;
     for (int i = 0; i < n; ++i) total += weight_at(weights, i);
