@@ -36,17 +36,21 @@ struct Emulated {
 
   template <int kRows, int kColumns>
   static void run(const Square& s) {
-    for (int64_t i = 0; i < kRows * kStrip; ++i)
-      for (int64_t j = 0; j < kColumns * kStrip; ++j) {
-        const uint16_t *a = s.a + i / kStrip * s.a_strip, *b = s.b + j / kStrip * s.b_strip;
-        float sum = s.add ? s.c[i * s.c_row + j] : 0;
-        for (int64_t k = 0; k < s.tiles * kTileDepth; ++k) {
-          const int64_t tile = k / kTileDepth * kTileNumbers;
-          sum += widen(a[tile + place_in_tile(false, i % kStrip, k % kTileDepth)]) *
-                 widen(b[tile + place_in_tile(true, j % kStrip, k % kTileDepth)]);
-        }
-        s.c[i * s.c_row + j] = sum;
+    constexpr int64_t kHeight = kRows * kStrip, kWidth = kColumns * kStrip;
+    float sums[kHeight * kWidth], b[kWidth];
+    for (int64_t i = 0; i < kHeight; ++i)
+      for (int64_t j = 0; j < kWidth; ++j) sums[i * kWidth + j] = s.add ? s.c[i * s.c_row + j] : 0;
+    for (int64_t k = 0; k < s.tiles * kTileDepth; ++k) {
+      const int64_t tile = k / kTileDepth * kTileNumbers, in_tile = k % kTileDepth;
+      for (int64_t j = 0; j < kWidth; ++j)
+        b[j] = widen(s.b[j / kStrip * s.b_strip + tile + place_in_tile(true, j % kStrip, in_tile)]);
+      for (int64_t i = 0; i < kHeight; ++i) {
+        const float a = widen(s.a[i / kStrip * s.a_strip + tile + place_in_tile(false, i % kStrip, in_tile)]);
+        for (int64_t j = 0; j < kWidth; ++j) sums[i * kWidth + j] += a * b[j];
       }
+    }
+    for (int64_t i = 0; i < kHeight; ++i)
+      for (int64_t j = 0; j < kWidth; ++j) s.c[i * s.c_row + j] = sums[i * kWidth + j];
   }
 };
 
