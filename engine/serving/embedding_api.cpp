@@ -193,7 +193,7 @@ void EmbeddingWorker::answer(EmbeddingApi api, const ServiceRequest& request, co
   one.answer = std::move(answer);
   {
     const std::lock_guard lock(mutex_);
-    if (waiting_.size() < queue_) {
+    if (waiting_.size() <= queue_) {  // one is computed, or soon is
       waiting_.push_back(std::move(one));
       wake_.notify_one();
       return;
