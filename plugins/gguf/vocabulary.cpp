@@ -207,10 +207,14 @@ void set_word_pieces(const GgufFile& file, const std::string& path, Vocabulary& 
 
 Vocabulary read_vocabulary(const GgufFile& file, const std::string& path) {
   const std::string model = text_of(file, path, kModel, "");
-  void (*set)(const GgufFile&, const std::string&, Vocabulary&) = nullptr;
-  for (const auto& [name, kind] :
-       {std::pair("llama", set_sentence_pieces), std::pair("gpt2", set_byte_pairs), std::pair("t5", set_unigram),
-        std::pair("unigram", set_unigram), std::pair("bert", set_word_pieces)})
+  using Set = void (*)(const GgufFile&, const std::string&, Vocabulary&);
+  constexpr std::pair<std::string_view, Set> kKinds[] = {{"llama", set_sentence_pieces},
+                                                         {"gpt2", set_byte_pairs},
+                                                         {"t5", set_unigram},
+                                                         {"unigram", set_unigram},
+                                                         {"bert", set_word_pieces}};
+  Set set = nullptr;
+  for (const auto& [name, kind] : kKinds)
     if (model == name) set = kind;
   if (!set)
     refuse(path, kModel,
