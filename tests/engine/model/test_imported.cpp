@@ -241,7 +241,7 @@ TEST_CASE("imported models: descriptions of other versions and broken tables") {
   static int closed;
   const auto said = [&](const std::function<void()>& change) {
     const char* const kText = "x";
-    tensor = {sizeof tensor, 0, "a", {HX_U8, 1, {4}}, 4, 4};
+    tensor = {sizeof tensor, 0, "a", {HX_U8, 1, {4}}, 4, 4, nullptr};
     attribute = {};
     attribute.name = "key";
     attribute.kind = HX_ATTR_STRING;
