@@ -97,7 +97,9 @@ TEST_CASE("charsmap: tables that lie about their size are refused") {
   CHECK(refused(std::string("\xFF\xFF\xFF\xFF", 4)));
   // Whatever the trie holds, a text comes out.
   for (int byte = 0; byte < 256; ++byte) {
-    const Charsmap any(std::string("\x40\0\0\0", 4) + std::string(64, static_cast<char>(byte)) + "x");
+    std::string map("\x40\0\0\0", 4);
+    map.append(64, static_cast<char>(byte)).push_back('x');
+    const Charsmap any(map);
     CHECK(any("abc\xC3\xA9").size() < 100);
   }
 }
