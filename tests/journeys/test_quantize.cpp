@@ -98,7 +98,7 @@ TEST_CASE("quantize: wrong use is refused") {
 TEST_CASE("bench: rates of a language model") {
   if (!reads_gguf()) return;
   const Folder f;
-  const std::string flags = tiny_model(f) + " --prefill 16,3 --decode 4 --repeat 2 --threads 1,2";
+  const std::string flags = tiny_model(f) + " --prefill 16,3 --decode 4 --texts 1,3 --repeat 2 --threads 1,2";
   const json::value reply = checked_reply("bench", flags);
   std::vector<std::string> tests;
   for (const json::value& row : reply.at("rows").as_array()) {
@@ -106,7 +106,7 @@ TEST_CASE("bench: rates of a language model") {
     CHECK(row.at("tokens_per_second").as_double() > 0);
     CHECK(row.at("runs").as_int64() == 2);
   }
-  CHECK(tests == std::vector<std::string>{"pp16", "pp3", "tg4", "pp16", "pp3", "tg4"});
+  CHECK(tests == std::vector<std::string>{"pp16", "pp3", "tg4", "tg4x3", "pp16", "pp3", "tg4", "tg4x3"});
   CHECK(reply.at("description").as_string() == "qwen3 f16");
   const Result table = harmonics("bench " + flags);
   CHECK(table.code == 0);

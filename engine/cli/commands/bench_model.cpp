@@ -64,22 +64,26 @@ struct Rate {
   const char* test;  // "pp" or "tg"
   int64_t tokens;
   int threads;
-  std::vector<double> seconds;  // of each run
-  double reach = 0;             // of what one run would take at the machine's peak
+  int64_t texts;                     // that are computed at once
+  std::vector<double> seconds = {};  // of each run
+  double reach = 0;                  // of what one run would take at the machine's peak
 
   double mean() const {
     double sum = 0;
-    for (const double s : seconds) sum += static_cast<double>(tokens) / s;
+    for (const double s : seconds) sum += total() / s;
     return sum / static_cast<double>(seconds.size());
   }
   double deviation() const {
     if (seconds.size() < 2) return 0;
     double sum = 0;
-    for (const double s : seconds) sum += std::pow(static_cast<double>(tokens) / s - mean(), 2);
+    for (const double s : seconds) sum += std::pow(total() / s - mean(), 2);
     return std::sqrt(sum / static_cast<double>(seconds.size() - 1));
   }
   double best() const { return *std::min_element(seconds.begin(), seconds.end()); }
-  std::string name() const { return fmt::format("{}{}", test, tokens); }
+  double total() const { return static_cast<double>(tokens * texts); }
+  std::string name() const {
+    return texts > 1 ? fmt::format("{}{}x{}", test, tokens, texts) : fmt::format("{}{}", test, tokens);
+  }
 };
 
 class ModelBench {
@@ -129,14 +133,14 @@ class ModelBench {
     MachinePeaks peaks(threads);
     peaks_before(peaks);
     for (const int64_t count : prefill_) {
-      Rate rate{"pp", count, threads, {}};
+      Rate rate{"pp", count, threads, 1};
       const std::vector<int32_t> tokens = random_tokens(count);
       for (int64_t i = -1; i < options_.repeat; ++i)
         time(i < 0 ? nullptr : &rate, session, [&] { session.append(tokens); });
       report(rate, session, peaks);
     }
     for (const int64_t count : decode_) {
-      Rate rate{"tg", count, threads, {}};
+      Rate rate{"tg", count, threads, 1};
       const std::vector<int32_t> tokens = random_tokens(count);
       for (int64_t i = -1; i < options_.repeat; ++i)
         time(i < 0 ? nullptr : &rate, session, [&] {
@@ -144,6 +148,28 @@ class ModelBench {
         });
       report(rate, session, peaks);
     }
+    for (const int64_t texts : options_.texts)
+      if (texts > 1)
+        for (const int64_t count : decode_) decode_at_once(decoder, texts, count, threads, peaks);
+  }
+
+  void decode_at_once(Decoder& decoder, int64_t texts, int64_t count, int threads, MachinePeaks& peaks) {
+    std::vector<std::unique_ptr<Session>> sessions;
+    for (int64_t i = 0; i < texts; ++i) sessions.push_back(std::make_unique<Session>(decoder, context_, true));
+    const std::vector<int32_t> tokens = random_tokens(count * texts);
+    Rate rate{"tg", count, threads, texts};
+    for (int64_t run = -1; run < options_.repeat; ++run) {
+      for (const auto& session : sessions) session->keep(0);
+      time(run < 0 ? nullptr : &rate, *sessions[0], [&] {
+        std::vector<StepPart> parts(sessions.size());
+        for (int64_t at = 0; at < count; ++at) {
+          for (size_t i = 0; i < parts.size(); ++i)
+            parts[i] = {sessions[i].get(), std::span(tokens).subspan(static_cast<size_t>(at * texts) + i, 1)};
+          decoder.step(parts);
+        }
+      });
+    }
+    report(rate, *sessions[0], peaks);
   }
 
   // On other devices, the peaks of the processor say nothing.
@@ -170,18 +196,15 @@ class ModelBench {
 
   void report(Rate& rate, const Session& session, MachinePeaks& peaks) {
     const bool decodes = rate.test[0] == 't';
-    const auto tokens = static_cast<double>(rate.tokens);
-    // On average, half the tokens are in the cache.
-    const double bytes = size_.read + static_cast<double>(session.cache_bytes()) /
+    const auto tokens = static_cast<double>(rate.tokens), texts = static_cast<double>(rate.texts);
+    // Of one step: the weights once, and on average half the tokens of each text are in its cache.
+    const double bytes = size_.read + texts * static_cast<double>(session.cache_bytes()) /
                                           static_cast<double>(session.capacity()) * tokens / 2,
                  flops = 2 * size_.multiplied;
-    boost::json::object row{{"test", rate.name()},
-                            {"threads", rate.threads},
-                            {"tokens", rate.tokens},
-                            {"runs", rate.seconds.size()},
-                            {"tokens_per_second", rate.mean()},
-                            {"deviation", rate.deviation()},
-                            {"best_tokens_per_second", tokens / rate.best()}};
+    boost::json::object row{{"test", rate.name()},           {"threads", rate.threads},
+                            {"tokens", rate.tokens},         {"texts", rate.texts},
+                            {"runs", rate.seconds.size()},   {"tokens_per_second", rate.mean()},
+                            {"deviation", rate.deviation()}, {"best_tokens_per_second", rate.total() / rate.best()}};
     if (on_processor()) {
       peaks.again();
       const double bandwidth = peaks.bandwidth(bytes), peak = peaks.peak();

@@ -564,6 +564,10 @@ void bench_flags(VerbRow& verb) {
                             [](Options& o, int64_t v) { o.decode.push_back(v); });
   decode.example = "128";
   decode.list = decode.repeats = true;
+  FlagRow& texts = f.whole("texts", 1, 128, "texts that are decoded at once (default: 1)",
+                           [](Options& o, int64_t v) { o.texts.push_back(v); });
+  texts.example = "1,8";
+  texts.list = texts.repeats = true;
   f.whole("repeat", 1, 1000, "runs of each", [](Options& o, int64_t v) { o.repeat = v; }).initial = "5";
   model_types(f);
   f.group("Measuring");

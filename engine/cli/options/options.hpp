@@ -72,6 +72,7 @@ struct Options {
   int64_t chunk = 512, chunks = 0;  // of importance: tokens of one chunk, most chunks; 0: all
   // bench MODEL
   std::vector<int64_t> prefill, decode;  // tokens; empty: 512 and 128
+  std::vector<int64_t> texts;            // at once; empty: 1
   int64_t repeat = 5;
   std::string format;                       // export
   std::vector<std::string> format_options;  // NAME=VALUE
