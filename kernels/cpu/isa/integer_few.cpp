@@ -53,6 +53,20 @@ struct FewSums {
   }
 };
 
+// Fetches a chunk of these rows, or of the next: a row is too short for the processor to notice its stream in time.
+template <typename W>
+HM_INLINE void fetch(const FewIntegerRows& work, int64_t chunk) {
+  const char* at = work.rows[0];
+  if (chunk >= work.chunks) {
+    if (!work.next) return;
+    at = work.next;
+    chunk -= work.chunks;
+  }
+  at += chunk * W::kChunkBytes;
+  for (int i = 0; i < kWidth; ++i, at += work.row_bytes)
+    for (int64_t byte = 0; byte < W::kChunkBytes; byte += 64) _mm_prefetch(at + byte, _MM_HINT_T0);
+}
+
 template <typename Dot, typename W, int kRows>
 void multiply_few(const FewIntegerRows& work, float* to) {
   FewSums<Dot, W::kRun, W::kLeast, kRows> sums{work.x, {}};
@@ -60,12 +74,8 @@ void multiply_few(const FewIntegerRows& work, float* to) {
   for (int i = 0; i < kWidth; ++i) rows[i] = work.rows[i];
   LastChunk last;
   for (int64_t chunk = 0; chunk < work.chunks; ++chunk) {
-    const bool whole = chunk + 1 < work.chunks;
-    for (int64_t at = 0; at < work.ahead_bytes; at += 64)
-      _mm_prefetch(work.ahead + chunk * work.ahead_bytes + at, _MM_HINT_T1);
-    if (!whole) last.complete<W>(rows, work.last_blocks);
-    for (int i = 0; whole && i < kWidth; ++i)
-      for (int64_t at = 0; at < W::kChunkBytes; at += 64) _mm_prefetch(rows[i] + W::kChunkBytes + at, _MM_HINT_T0);
+    fetch<W>(work, chunk + 2);
+    if (chunk + 1 == work.chunks) last.complete<W>(rows, work.last_blocks);
     W::chunk(rows, sums);
     for (int i = 0; i < kWidth; ++i) rows[i] += W::kChunkBytes;
     sums.x += work.x_rows;

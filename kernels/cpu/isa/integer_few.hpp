@@ -13,8 +13,8 @@ struct FewIntegerRows {
   const IntegerChunk* x;
   int64_t x_rows, chunks;
   int64_t last_blocks;  // blocks of 32 in the last chunk
-  const char* ahead;    // what is multiplied next: so many bytes are fetched beside each chunk
-  int64_t ahead_bytes;
+  const char* next;     // the first of the rows multiplied next; null: none
+  int64_t row_bytes;
 };
 
 // Writes [x_rows][kWidth] sums.

@@ -193,12 +193,11 @@ void multiply_few_rows(const IntegerContext& c, MultiplyFew multiply, const char
   work.x_rows = c.x_rows;
   work.chunks = chunks;
   work.last_blocks = blocks_of_chunk(p.k, chunks - 1);
+  work.row_bytes = c.row_bytes;
   alignas(64) float sums[8 * kWidth];
   for (int64_t j = columns.begin; j < columns.end; j += kWidth) {
     rows_from(c, w, j, work.rows);
-    // A row is too short for the processor to notice its stream in time; these rows together are not.
-    work.ahead = w + (j + kWidth) * c.row_bytes;
-    work.ahead_bytes = j + kWidth < columns.end ? (kWidth * c.row_bytes + chunks - 1) / chunks : 0;
+    work.next = j + kWidth < columns.end ? w + (j + kWidth) * c.row_bytes : nullptr;
     multiply(work, sums);
     for (int64_t r = 0; r < p.m; ++r) store_some(y + r * p.n + j, load(sums + r * kWidth), lanes_at(j, columns.end));
   }
