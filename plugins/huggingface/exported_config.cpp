@@ -114,6 +114,8 @@ std::string config_text(const MetadataMap& metadata, const Architecture& a, bool
                                      std::pair("tokenizer.ggml.padding_token_id", "pad_token_id")})
     if (const auto at = metadata.find(key); at != metadata.end() && std::holds_alternative<int64_t>(at->second))
       config[setting] = std::get<int64_t>(at->second);
+    else  // a class has an id of its own otherwise
+      config[setting] = nullptr;
   return indented(config);
 }
 

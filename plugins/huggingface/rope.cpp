@@ -113,11 +113,16 @@ json::value rope_scaling(const MetadataMap& metadata, const Architecture& a, con
                         scaling["high_freq_factor"].number(), scaling["original_max_position_embeddings"].number()};
       if (rule.factors(width, base) == factors) return scaling.value();
     }
+    // Of a file of another program: the usual rule for some context.
     Llama3 rule;
     rule.factor = std::round(static_cast<double>(*std::max_element(factors.begin(), factors.end())));
-    const std::vector<float> usual = rule.factors(width, base);
-    for (size_t i = 0; i < factors.size(); ++i)
-      if (!(std::abs(usual[i] - factors[i]) <= 1e-5F * usual[i]))
+    const auto fits = [&] {
+      const std::vector<float> usual = rule.factors(width, base);
+      return std::equal(usual.begin(), usual.end(), factors.begin(),
+                        [](float a, float b) { return std::abs(a - b) <= 1e-5F * a; });
+    };
+    for (rule.context = 16; !fits(); rule.context *= 2)
+      if (rule.context > 1e7)
         throw Error(ErrorKind::Weights, "the tensor 'rope_freqs.weight' has factors that no rule of config.json gives");
     return json::object{{"rope_type", "llama3"},
                         {"factor", rule.factor},
