@@ -10,18 +10,25 @@ namespace harmonics::engine {
 namespace {
 
 // Tiles pass through a buffer, so that both sides are read and written in whole lines: rows a power of two apart share
-// few sets of a cache.
+// few sets of a cache. The next tile is fetched meanwhile, as its rows are too short for the processor to follow.
 template <typename T>
 void exchange(const T* from, T* to, int64_t rows, int64_t columns) {
-  constexpr int64_t kTile = sizeof(T) > 4 ? 32 : 64;
+  constexpr int64_t kTile = sizeof(T) > 4 ? 32 : 64, kLine = 64 / sizeof(T);
   T tile[kTile][kTile];
   for (int64_t i = 0; i < rows; i += kTile)
     for (int64_t j = 0; j < columns; j += kTile) {
-      const int64_t height = std::min(kTile, rows - i), width = std::min(kTile, columns - j);
-      for (int64_t r = 0; r < height; ++r)
-        for (int64_t c = 0; c < width; ++c) tile[c][r] = from[(i + r) * columns + j + c];
-      for (int64_t c = 0; c < width; ++c)
-        std::memcpy(to + (j + c) * rows + i, tile[c], static_cast<size_t>(height) * sizeof(T));
+      const int64_t height = std::min(kTile, rows - i), width = std::min(kTile, columns - j),
+                    ahead = std::min(kTile, columns - j - width);
+      for (int64_t r = 0; r < height; ++r) {
+        const T* row = from + (i + r) * columns + j;
+        for (int64_t c = 0; c < ahead; c += kLine) __builtin_prefetch(row + kTile + c);
+        for (int64_t c = 0; c < width; ++c) tile[c][r] = row[c];
+      }
+      for (int64_t c = 0; c < width; ++c) {
+        T* column = to + (j + c) * rows + i;
+        for (int64_t r = 0; c < ahead && r < height; r += kLine) __builtin_prefetch(column + kTile * rows + r, 1);
+        std::memcpy(column, tile[c], static_cast<size_t>(height) * sizeof(T));
+      }
     }
 }
 
