@@ -65,8 +65,8 @@ class Chat {
         format_(model.chat_template(options)),
         session_(model.decoder, options.context, options.context > 0),
         chat_(session_, *model.tokenizer, format_, options.overflow == "shift" ? Overflow::shift : Overflow::stop),
-        settings_(continuation_settings(options, *model.tokenizer)),
-        speculation_(options, model) {
+        speculation_(options, model),
+        settings_(continuation_settings(options, *model.tokenizer)) {
     settings_.ends = answer_ends(*model.tokenizer);
     for (const int32_t id : model.ends()) settings_.ends.push_back(id);
     settings_.drafter = speculation_.drafter;
@@ -239,8 +239,8 @@ class Chat {
   const ChatTemplate format_;
   Session session_;
   ChatSession chat_;
+  Speculation speculation_;  // outlives the settings that use it
   ContinuationSettings settings_;
-  Speculation speculation_;
   LineEditor editor_;
   bool terminal_ = false, over_ = false, interrupted_ = false, thinking_ = false;
   int64_t tokens_ = 0;

@@ -105,13 +105,12 @@ TEST_CASE("speculation: a grammar, stop texts and mirostat go with looked-up tok
 }
 
 TEST_CASE("speculation: greedy tokens of a draft model are verified in one run") {
-  SmallLanguage small;
+  SmallLanguage small, twin;
   OtherLanguage other;
   ContinuationSettings settings = of_length(50, 0);
   const Written plain = continued(small, "hello", settings);
   settings.drafter = std::make_shared<ModelDrafter>(other.decoder, 0);
   CHECK(continued(small, "hello", settings).tokens == plain.tokens);
-  SmallLanguage twin;
   settings.drafter = std::make_shared<ModelDrafter>(twin.decoder, 0);
   settings.draft_tokens = 4;
   const Written agreed = continued(small, "hello", settings);
@@ -121,10 +120,9 @@ TEST_CASE("speculation: greedy tokens of a draft model are verified in one run")
 }
 
 TEST_CASE("speculation: drafts end where the context does") {
-  SmallLanguage small;
+  SmallLanguage small, twin;
   ContinuationSettings settings = of_length(500, 0);
   const Written plain = continued(small, "aaaa", settings, 48);
-  SmallLanguage twin;
   settings.drafter = std::make_shared<ModelDrafter>(twin.decoder, 0);
   const Written drafted = continued(small, "aaaa", settings, 48);
   CHECK(drafted.tokens == plain.tokens);
