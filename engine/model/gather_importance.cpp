@@ -9,6 +9,7 @@
 #include <harmonics/ops.hpp>
 
 #include "engine/passes/observe.hpp"
+#include "engine/program/functional.hpp"
 
 namespace harmonics::engine {
 
@@ -29,8 +30,11 @@ std::pair<std::string, int64_t> matrix_of(const std::string& parameter) {
 Program with_squares(Program program) {
   std::vector<std::pair<ValueId, std::string>> inputs;
   for (const Node& node : program.nodes) {
-    if (node.op != Op::call || node.callee != "linear" || node.attributes.flag("transposed")) continue;
-    const Node& weight = program.producer(node.inputs[1]);
+    if (node.op != Op::call || node.attributes.flag("transposed")) continue;
+    const FunctionalPtr functional = FunctionalTable::global().find(node.callee);
+    const auto matrix = functional ? functional->traits.transposable : std::nullopt;  // that rows are multiplied by
+    if (!matrix) continue;
+    const Node& weight = program.producer(node.inputs[*matrix]);
     if (weight.op == Op::parameter) inputs.emplace_back(node.inputs[0], weight.callee);
   }
   Tracer tracer(std::move(program));
