@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tokens/unicode_forms.cpp and tokens/unicode_kinds.cpp: what the normalization of texts needs to know of characters, from `unicodedata`.
+"""Writes tokens/unicode_forms.cpp and tokens/unicode_kinds.cpp: what the normalization of texts needs to know of
+characters, from `unicodedata`.
 
     scripts/unicode_tables.py
 """
