@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Alternates harmonics and llama.cpp on the same files: llama.py HARMONICS MAKE_MODEL [--shape S] [--type T] [--threads N] [--pairs N]
-[--prefill N] [--decode N] [--texts N] [--repeat N] [--vocabulary N] [--layers N] [--folder DIR] [--json FILE].
+[--prefill N] [--decode N] [--texts N] [--repeat N] [--precision P] [--vocabulary N] [--layers N] [--folder DIR] [--json FILE].
 
 HARMONICS is the program, MAKE_MODEL the benchmark of that name, which writes the models. Runs in an environment with
 llama-cpp-python, compiled natively (CMAKE_ARGS=-DGGML_NATIVE=ON pip install --no-binary llama-cpp-python llama-cpp-python).
@@ -26,7 +26,7 @@ SHAPES = ("qwen3-0.6b", "llama-3.2-1b")
 
 def ours(a, path, threads):
     out = subprocess.run([a.harmonics, "bench", path, "--threads", str(threads), "--prefill", str(a.prefill), "--decode", str(a.decode),
-                          "--texts", str(a.texts), "--repeat", str(a.repeat), "--cache-type", "f16", "--json"],
+                          "--texts", str(a.texts), "--repeat", str(a.repeat), "--cache-type", "f16", "--precision", a.precision, "--json"],
                          check=True, stdout=subprocess.PIPE).stdout
     rows = {"many" if row["texts"] > 1 else row["test"][:2]: row for row in json.loads(out)["rows"]}
     return {**{key: row["best_tokens_per_second"] for key, row in rows.items()}, "of_bandwidth": rows["tg"].get("of_bandwidth", 0)}
@@ -107,6 +107,7 @@ def main():
     parser.add_argument("--decode", type=int, default=64)
     parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--texts", type=int, default=8, help="texts at once; 1: only one (default 8)")
+    parser.add_argument("--precision", default="int8", help="ours; int8 rounds activations of stored weights, as llama.cpp does (default), fp32 does not")
     parser.add_argument("--vocabulary", type=int, help="default: that of the shape")
     parser.add_argument("--layers", type=int, help="default: that of the shape")
     parser.add_argument("--folder", type=Path, help="keep the models here (default: a temporary folder)")
