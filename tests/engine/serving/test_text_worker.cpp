@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include <condition_variable>
+#include <future>
 #include <map>
 #include <mutex>
 
@@ -86,12 +87,20 @@ TEST_CASE("text worker: texts that need more pages than there are wait or give t
   {
     TextWorker worker(small.decoder, *small.tokenizer, {.sequences = 5, .queue = 16, .cached_tokens = 432});
     REQUIRE(worker.report().pages == 27);
+    std::promise<void> all_wait;
     for (int i = 0; i < 9; ++i) {
       const auto ids = prompt_ids(small, i, 40 + 20 * (i % 4));
       const auto settings = letters(160 + 10 * i);
-      REQUIRE(worker.add(written.job(i, ids, settings)));
       expected[i] = alone(other, ids, settings);
+      const auto job = written.job(i, ids, settings);
+      if (i == 0)  // the worker's thread waits in it until all texts have come
+        job->prepare = [&all_wait, prepare = job->prepare] {
+          all_wait.get_future().wait();
+          return prepare();
+        };
+      REQUIRE(worker.add(job));
     }
+    all_wait.set_value();
     REQUIRE(written.wait_for(9, 9));
     CHECK(worker.drain(std::chrono::seconds(60)));
     const TextWorker::Report report = worker.report();
