@@ -89,6 +89,8 @@ void answer_by_depth(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_ker
   answer(out, std::move(c), isa().deep_matmul, "matmul by depth", {parts}).workspace = workspace;
 }
 
+constexpr int64_t kLeastKeptRows = 48;
+
 void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kernel& out) {
   auto c = std::make_unique<PackedContext>();
   static_cast<MatmulContext&>(*c) = *grid;
@@ -113,7 +115,8 @@ void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
     c->row_parts *= 2;
   c->packs_a = p.a_column != 1;
   if (c->packs_a) c->a_floats = lines(panels(p.m, row_panel) * row_panel * p.k);
-  c->keeps_b = p.constant_b && p.b_column != 1;  // rows of B are read well as they are, and skipped for zeros of A
+  // Rows of B are read well as they are, and skipped for zeros of A; few rows of A do not repay a second copy of B.
+  c->keeps_b = p.constant_b && p.b_column != 1 && p.m >= kLeastKeptRows;
   c->shares_b = c->keeps_b || c->row_parts > 1;
   const uint32_t parts = c->depth_parts * c->row_parts * c->column_parts;
   const int64_t columns = panels(panels(p.n, column_panel), c->column_parts) * column_panel;  // of a part, at most

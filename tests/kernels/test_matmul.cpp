@@ -173,7 +173,7 @@ TEST_CASE("linear: a constant weight is packed once, with equal bits") {
     const Tensor expected = plain.run_one(), y = kept.constant(1).run_one();
     INFO(s.m << " x " << s.n << " x " << s.k << ", " << kept.kernel());
     CHECK(plain.packed_bytes() == 0);
-    CHECK((kept.packed_bytes() > 0) == (plain.kernel() == "packed matmul"));
+    CHECK((kept.packed_bytes() > 0) == (plain.kernel() == "packed matmul" && s.m >= 48));  // few rows: no copy
     REQUIRE(y.bytes == expected.bytes);
   }
   KernelCall transposed("linear");  // rows of this layout are skipped for zeros of x
