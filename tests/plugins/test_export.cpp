@@ -117,8 +117,8 @@ TEST_CASE("exporters: what a format cannot hold is refused by name, and the old 
             .find("the metadata key 'harmonics.value:k' is reserved") != std::string::npos);
   CHECK(journeys::read(gguf) == "old");
   CHECK(journeys::read(safetensors) == "old");
-  CHECK(export_refusal({}, {}, f / "m.bin").find("tells no format to write\nname one: --format gguf, huggingface, safetensors") !=
-        std::string::npos);
+  CHECK(export_refusal({}, {}, f / "m.bin")
+            .find("tells no format to write\nname one: --format gguf, huggingface, safetensors") != std::string::npos);
   CHECK(export_refusal({}, {}, f / "m.bin", "onnx").find("unknown exporter 'onnx'") == 0);
 }
 
