@@ -107,7 +107,7 @@ def main():
     parser.add_argument("--decode", type=int, default=64)
     parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--texts", type=int, default=8, help="texts at once; 1: only one (default 8)")
-    parser.add_argument("--precision", default="int8", help="ours; int8 rounds activations of stored weights, as llama.cpp does (default), fp32 does not")
+    parser.add_argument("--precision", default="int8", help="ours; int8 rounds activations, as llama.cpp does (default), fp32 does not")
     parser.add_argument("--vocabulary", type=int, help="default: that of the shape")
     parser.add_argument("--layers", type=int, help="default: that of the shape")
     parser.add_argument("--folder", type=Path, help="keep the models here (default: a temporary folder)")
