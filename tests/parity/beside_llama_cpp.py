@@ -156,7 +156,7 @@ def main():
                            for x, x_plain in zip(theirs(smaller, 0, plain[0][:16])[1], plain[1]))
                 failed |= most > 2 * lost
                 print(f"{architecture:<13} {kind:<8} {equal:>8}/{a.tokens} {most:>10.2e} {lost:>10.2e}", flush=True)
-    return failed
+    return int(failed)
 
 
 if __name__ == "__main__":
