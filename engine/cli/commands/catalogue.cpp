@@ -240,10 +240,14 @@ std::vector<std::string> catalogue_kinds() {
 
 std::string singular(const std::string& kind) {
   if (kind == "losses") return "loss";
+  if (kind.ends_with("ies")) return kind.substr(0, kind.size() - 3) + "y";
   return !kind.empty() && kind.back() == 's' && kind != "loss" ? kind.substr(0, kind.size() - 1) : kind;
 }
 
-std::string plural(const std::string& kind) { return kind == "loss" ? "losses" : kind + "s"; }
+std::string plural(const std::string& kind) {
+  if (kind == "loss") return "losses";
+  return kind.ends_with("y") ? kind.substr(0, kind.size() - 1) + "ies" : kind + "s";
+}
 
 std::vector<std::string> catalogue_names(const std::string& kind) {
   std::vector<std::string> all;
