@@ -136,7 +136,7 @@ add_test(NAME "plugins: embed_mnist on files" WORKING_DIRECTORY ${out_of_tree}/e
                  ${PROJECT_SOURCE_DIR}/samples/mnist.hmx)
 add_test(NAME "plugins: embed_mnist on drawn digits" WORKING_DIRECTORY ${out_of_tree}/embed_mnist
          COMMAND ${out_of_tree}/embed_mnist/embed_mnist ${PROJECT_SOURCE_DIR}/samples/mnist.hmx)
-set(embed_mnist_output "layer output \\[10\\].*precision auto: fp.*a blank page is: [01]\\.[0-9]+")
+set(embed_mnist_output "layer output \\[10\\].*precision auto: (fp|bf).*a blank page is: [01]\\.[0-9]+")
 set_tests_properties("plugins: embed_mnist on files" "plugins: embed_mnist on drawn digits" PROPERTIES
                      FIXTURES_REQUIRED built_embed_mnist TIMEOUT 120 PASS_REGULAR_EXPRESSION "${embed_mnist_output}")
 
