@@ -531,7 +531,8 @@ Value Run::call_macro(const Macro& macro, const CallArguments& given) {
   if (given.values.size() > node.arguments.size())
     fail_run(fmt::format("the macro '{}' takes {} values at most", node.text, node.arguments.size()));
   for (const auto& [name, value] : given.named)
-    if (std::none_of(node.arguments.begin(), node.arguments.end(), [&](const auto& p) { return p.name == name; }))
+    if (std::none_of(node.arguments.begin(), node.arguments.end(),
+                     [&, &wanted = name](const auto& p) { return p.name == wanted; }))
       fail_run(fmt::format("the macro '{}' takes no value '{}'", node.text, name));
   const std::shared_ptr<Scope> caller = scope_;
   scope_ = std::make_shared<Scope>();

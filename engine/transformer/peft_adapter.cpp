@@ -220,12 +220,12 @@ Adapter read_peft_adapter(const AdapterFile& file, const ResolvedSpec& resolved)
       throw Error(ErrorKind::Weights, fmt::format("the adapter '{}' changes the module {}, which no weight of GGUF is "
                                                   "known for",
                                                   file.path, shown_name(module)));
-    const auto floats = [&](char part) {
-      const HTensor& tensor = tensors.tensors.at(parts.at(part));
+    const auto floats = [&, &of = parts](char part) {
+      const HTensor& tensor = tensors.tensors.at(of.at(part));
       const DType dtype = tensor.dtype();
       if (dtype != DType::F32 && dtype != DType::F16 && dtype != DType::BF16)
         throw Error(ErrorKind::Weights, fmt::format("the adapter '{}': {} is {}; it must be f32, f16 or bf16",
-                                                    file.path, shown_name(parts.at(part)), type_of(tensor).str()));
+                                                    file.path, shown_name(of.at(part)), type_of(tensor).str()));
       return cast(tensor, DType::F32);
     };
     LowRank pair{floats('A'), floats('B'), file.strength, config.alpha_of(module), name};
