@@ -100,7 +100,7 @@ struct Decoder::Row {
   Session* session;
   int32_t token;
   int64_t position;
-  float* scores;  // where they go; null: nobody wants them
+  float* scores;  // where they go; null: not wanted
 };
 
 Decoder::Decoder(const Model& model, Executor& executor, CompileOptions options)

@@ -59,7 +59,7 @@ void PagePool::forget(int32_t page) {
   p.name = 0;
 }
 
-// Takes a kept page out of the row of those that nobody holds.
+// Takes a kept page out of the list of those without a holder.
 void PagePool::unlink(int32_t page) {
   Page& p = at(page);
   (p.older == kNone ? oldest_ : at(p.older).newer) = p.newer;

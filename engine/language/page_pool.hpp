@@ -45,7 +45,7 @@ class PagePool {
 
   int64_t limit() const;
   int64_t held() const;       // by sequences
-  int64_t kept() const;       // by nobody, as prefixes
+  int64_t kept() const;       // without a holder, as prefixes
   int64_t available() const;  // that take() could give
 
  private:
@@ -53,7 +53,7 @@ class PagePool {
     int32_t holders = 0;
     uint64_t name = 0, before = 0;         // name 0: not published
     int32_t next = kNone;                  // in the bucket
-    int32_t older = kNone, newer = kNone;  // among those that nobody holds
+    int32_t older = kNone, newer = kNone;  // among those without a holder
   };
   // All hold mutex_.
   size_t bucket(uint64_t before, std::span<const int32_t> tokens) const;

@@ -50,7 +50,7 @@ class SpecTrace {
   const EntrySizes& sizes() const { return sizes_; }
   bool cached() const { return static_cast<bool>(start_); }
   bool last_only() const { return result_ == SpecResult::last; }
-  // Leaves out the sequences whose results nobody wants: EntrySizes::scored.
+  // Leaves out the sequences whose results are not wanted: EntrySizes::scored.
   HTensor scored(const HTensor& last);
   const HTensor& tokens() const { return tokens_; }
   const HTensor& positions() const { return positions_; }

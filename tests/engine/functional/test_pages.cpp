@@ -77,7 +77,7 @@ TEST_CASE("attention over pages: pools have the sum of the gradients of the item
   for (size_t i : {1, 2}) {
     const HTensor by_page = reshape(expected[i], {2, 2, 2, 2, 6});
     CHECK(same_bytes(d[i], scatter_add(zeros_like(k), pages, by_page)));
-    for (int64_t e = 24; e < 48; ++e) CHECK(d[i].data<float>()[e] == 0);  // page 1 is nobody's
+    for (int64_t e = 24; e < 48; ++e) CHECK(d[i].data<float>()[e] == 0);  // page 1 has no holder
   }
   const HTensor stored = cast(page_waves({4, 2, 1, 32}, 0.7), DType::Q8_0), wide = cast(stored, DType::F32);
   const HTensor few = page_waves({2, 1, 2, 32}, 0.2);

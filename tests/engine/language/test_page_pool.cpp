@@ -60,7 +60,7 @@ TEST_CASE("page pool: a prefix is found by what came before and by its tokens, a
   CHECK(pool.find(PagePool::kNoPrefix, page_of(1)).page == first);
 }
 
-TEST_CASE("page pool: prefixes that nobody holds stay until their memory is needed, the oldest goes first") {
+TEST_CASE("page pool: prefixes without a holder stay until their memory is needed, the oldest goes first") {
   PagePool pool;
   pool.raise_limit(3);
   pool.keep_prefixes(12);
