@@ -132,8 +132,13 @@ bool plan_update_slice(const Site& site, hx_kernel& out) {
 }
 
 bool plan_top_k(const Site& site, hx_kernel& out) {
-  if (!is_f32(site.in(0))) return false;
+  const uint32_t type = site.in(0).dtype;
+  if (type != HX_F32 && type != HX_F16 && type != HX_BF16 && type != HX_F64) return false;
   auto c = std::make_unique<TopKContext>();
+  c->type = type == HX_F16    ? TopKContext::f16
+            : type == HX_BF16 ? TopKContext::bf16
+            : type == HX_F64  ? TopKContext::f64
+                              : TopKContext::f32;
   c->size = last(site.in(0));
   c->rows = count(site.in(0)) / c->size;
   c->k = last(site.out());

@@ -46,6 +46,7 @@ struct BlockCopyContext {
 };
 
 struct TopKContext {
+  enum Type : uint32_t { f32, f16, bf16, f64 } type;
   int64_t rows, size, k;
   uint32_t parts;
 };

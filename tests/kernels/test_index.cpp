@@ -244,6 +244,21 @@ TEST_CASE("slices of many runs are divided into parts") {
   CHECK(y.values<float>() == with_block(x.values<float>(), whole, update, {7, 2, -1}));
 }
 
+namespace {
+
+// The upper halves, which hold the numbers of the test.
+Tensor as_brain(const Tensor& x) {
+  std::vector<uint16_t> halves;
+  for (int64_t i = 0; i < x.size(); ++i) {
+    uint32_t all;
+    std::memcpy(&all, x.data<float>() + i, sizeof all);
+    halves.push_back(static_cast<uint16_t>(all >> 16));
+  }
+  return {x.dims, halves};
+}
+
+}  // namespace
+
 TEST_CASE("top_k: falling, NaN first, the lowest index first among equals") {
   Random random(99);
   for (const auto& [rows, size, k] :
@@ -254,19 +269,25 @@ TEST_CASE("top_k: falling, NaN first, the lowest index first among equals") {
       const int32_t v = whole.data<int32_t>()[i];  // many equal; some NaN and infinite
       values[i] = v == 19 ? NAN : v == 18 ? INFINITY : v == -20 ? -INFINITY : static_cast<float>(v);
     }
-    KernelCall call("top_k");
-    const std::vector<Tensor> r =
-        call.set("k", k).in({{rows, size}, values}).out({rows, k}).out({rows, k}, HX_I64).run();
-    for (int64_t row = 0; row < rows; ++row) {
-      const float* x = values.data() + row * size;
-      std::vector<int64_t> order(static_cast<size_t>(size));
-      for (int64_t i = 0; i < size; ++i) order[static_cast<size_t>(i)] = i;
-      std::stable_sort(order.begin(), order.end(),
-                       [&](int64_t a, int64_t b) { return std::isnan(x[a]) ? !std::isnan(x[b]) : x[a] > x[b]; });
-      for (int64_t i = 0; i < k; ++i) {
-        const int64_t expected = order[static_cast<size_t>(i)];
-        REQUIRE(r[1].data<int64_t>()[row * k + i] == expected);
-        REQUIRE(std::memcmp(&r[0].data<float>()[row * k + i], x + expected, sizeof(float)) == 0);
+    const Tensor numbers({rows, size}, values);
+    for (const Tensor& x : {numbers, as_half(numbers), as_brain(numbers),
+                            Tensor({rows, size}, std::vector<double>(values.begin(), values.end()))}) {
+      INFO("type " << x.dtype);
+      KernelCall call("top_k");
+      const std::vector<Tensor> r = call.set("k", k).in(x).out({rows, k}, x.dtype).out({rows, k}, HX_I64).run();
+      const size_t bytes = x.bytes.size() / values.size();
+      for (int64_t row = 0; row < rows; ++row) {
+        const float* of = values.data() + row * size;
+        std::vector<int64_t> order(static_cast<size_t>(size));
+        for (int64_t i = 0; i < size; ++i) order[static_cast<size_t>(i)] = i;
+        std::stable_sort(order.begin(), order.end(),
+                         [&](int64_t a, int64_t b) { return std::isnan(of[a]) ? !std::isnan(of[b]) : of[a] > of[b]; });
+        for (int64_t i = 0; i < k; ++i) {
+          const int64_t expected = order[static_cast<size_t>(i)];
+          REQUIRE(r[1].data<int64_t>()[row * k + i] == expected);
+          REQUIRE(std::memcmp(r[0].bytes.data() + static_cast<size_t>(row * k + i) * bytes,
+                              x.bytes.data() + static_cast<size_t>(row * size + expected) * bytes, bytes) == 0);
+        }
       }
     }
   }

@@ -5,8 +5,8 @@
 
 #include <harmonics/abi.h>
 
+#include "half_floats.hpp"
 #include "kernels.hpp"
-#include "simd.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
@@ -99,21 +99,55 @@ void scatter_bytes(const PositionContext& c, const void* indices, const void* up
   }
 }
 
+// Types of top_k: stored numbers, and the wider ones that are compared.
+template <typename T>
+struct Whole {
+  using Stored = T;
+  using Wide = T;
+  static Wide wide(Stored x) { return x; }
+  static void widen(const Stored* from, Wide* to, int64_t n) {
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
+  }
+};
+struct HalfFloats {
+  using Stored = uint16_t;
+  using Wide = float;
+  static Wide wide(Stored x) { return load_f16_part(&x, 1)[0]; }
+  static void widen(const Stored* from, Wide* to, int64_t n) { widen_f16(from, to, n); }
+};
+struct BrainFloats {
+  using Stored = uint16_t;
+  using Wide = float;
+  static Wide wide(Stored x) {
+    const uint32_t bits_of = static_cast<uint32_t>(x) << 16;
+    Wide number;
+    std::memcpy(&number, &bits_of, sizeof number);
+    return number;
+  }
+  static void widen(const Stored* from, Wide* to, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) to[i] = wide(from[i]);
+  }
+};
+
 // The order of top_k: falling, NaN first, then the lower index.
-HM_INLINE bool before(float a, int64_t i, float b, int64_t j) {
+template <typename T>
+HM_INLINE bool before(T a, int64_t i, T b, int64_t j) {
   const bool a_nan = a != a, b_nan = b != b;
   if (a_nan || b_nan) return a_nan && b_nan ? i < j : a_nan;
   return a > b || (a == b && i < j);
 }
 
 // Values with their indices as a heap whose root comes last in that order.
+template <typename Type>
 struct Chosen {
-  float* values;
+  typename Type::Stored* values;
   int64_t* indices;
 
-  bool ordered(int64_t a, int64_t b) const { return before(values[a], indices[a], values[b], indices[b]); }
+  bool ordered(int64_t a, int64_t b) const {
+    return before(Type::wide(values[a]), indices[a], Type::wide(values[b]), indices[b]);
+  }
   void swap(int64_t a, int64_t b) {
-    const float value = values[a];
+    const auto value = values[a];
     const int64_t index = indices[a];
     values[a] = values[b];
     indices[a] = indices[b];
@@ -130,22 +164,38 @@ struct Chosen {
   }
 };
 
-void top_k_row(const float* x, int64_t size, int64_t k, Chosen chosen) {
+template <typename Type>
+void top_k_row(const typename Type::Stored* x, int64_t size, int64_t k, Chosen<Type> chosen) {
   for (int64_t i = 0; i < k; ++i) {
     chosen.values[i] = x[i];
     chosen.indices[i] = i;
   }
   for (int64_t i = k / 2; i-- > 0;) chosen.sink(i, k);
-  for (int64_t i = k; i < size; ++i) {
-    if (x[i] <= chosen.values[0] || !before(x[i], i, chosen.values[0], chosen.indices[0])) continue;
-    chosen.values[0] = x[i];
-    chosen.indices[0] = i;
-    chosen.sink(0, k);
+  constexpr int64_t kPiece = 256;
+  typename Type::Wide piece[kPiece], root = Type::wide(chosen.values[0]);
+  for (int64_t first = k; first < size; first += kPiece) {
+    const int64_t n = size - first < kPiece ? size - first : kPiece;
+    Type::widen(x + first, piece, n);
+    for (int64_t i = 0; i < n; ++i) {
+      if (piece[i] <= root || !before(piece[i], first + i, root, chosen.indices[0])) continue;
+      chosen.values[0] = x[first + i];
+      chosen.indices[0] = first + i;
+      chosen.sink(0, k);
+      root = Type::wide(chosen.values[0]);
+    }
   }
   for (int64_t end = k - 1; end > 0; --end) {
     chosen.swap(0, end);
     chosen.sink(0, end);
   }
+}
+
+template <typename Type>
+void top_k_rows(const TopKContext& c, void* const* buffers, const Range& rows) {
+  using Stored = typename Type::Stored;
+  for (int64_t r = rows.begin; r < rows.end; ++r)
+    top_k_row<Type>(static_cast<const Stored*>(buffers[0]) + r * c.size, c.size, c.k,
+                    {static_cast<Stored*>(buffers[1]) + r * c.k, static_cast<int64_t*>(buffers[2]) + r * c.k});
 }
 
 }  // namespace
@@ -290,9 +340,16 @@ void update_slice(const void* context, void* const* buffers, uint32_t phase, uin
 void top_k(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const TopKContext*>(context);
   const Range rows = share(c.rows, c.parts, part);
-  for (int64_t r = rows.begin; r < rows.end; ++r)
-    top_k_row(static_cast<const float*>(buffers[0]) + r * c.size, c.size, c.k,
-              {static_cast<float*>(buffers[1]) + r * c.k, static_cast<int64_t*>(buffers[2]) + r * c.k});
+  switch (c.type) {
+    case TopKContext::f16:
+      return top_k_rows<HalfFloats>(c, buffers, rows);
+    case TopKContext::bf16:
+      return top_k_rows<BrainFloats>(c, buffers, rows);
+    case TopKContext::f64:
+      return top_k_rows<Whole<double>>(c, buffers, rows);
+    default:
+      return top_k_rows<Whole<float>>(c, buffers, rows);
+  }
 }
 
 }  // namespace harmonics::cpu::HM_ISA

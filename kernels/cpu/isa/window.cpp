@@ -125,20 +125,22 @@ void run_type(const WindowContext& c, void* const* buffers, uint32_t stage, uint
   run_stage<Minimum<T>, T>(s, buffers, half, part);
 }
 
-// Offset in the plane of a window's first element, which may be padding, and the taps that exist along each axis.
+// Offset in the plane of a window's first element, which may be padding, and the taps that exist along its first `axes`
+// axes.
 struct Taps {
   int64_t begin[HX_MAX_RANK], end[HX_MAX_RANK], step[HX_MAX_RANK];
   int64_t first = 0;
+  uint32_t axes;
   bool any = true;
 
-  Taps(const WindowGradContext& c, int64_t window) {
+  Taps(const WindowGradContext& c, int64_t window, uint32_t axes) : axes(axes) {
     int64_t wide = 1;
     for (uint32_t a = c.rank; a-- > 0;) {
       const int64_t start = window % c.places[a] * c.stride[a] - c.low[a];
       window /= c.places[a];
       begin[a] = up(-start, c.dilation[a]);
       end[a] = smaller(up(c.size[a] - start, c.dilation[a]), c.window[a]);
-      any = any && begin[a] < end[a];
+      any = any && (a >= axes || begin[a] < end[a]);
       step[a] = c.dilation[a] * wide;
       first += start * wide;
       wide *= c.size[a];
@@ -146,13 +148,13 @@ struct Taps {
   }
 };
 template <typename Visit>
-HM_INLINE void for_each_tap(const WindowGradContext& c, const Taps& taps, Visit visit) {
+HM_INLINE void for_each_tap(const Taps& taps, Visit visit) {
   if (!taps.any) return;
   int64_t at[HX_MAX_RANK] = {}, place = taps.first;
-  for (uint32_t a = 0; a < c.rank; ++a) place += (at[a] = taps.begin[a]) * taps.step[a];
+  for (uint32_t a = 0; a < taps.axes; ++a) place += (at[a] = taps.begin[a]) * taps.step[a];
   for (;;) {
     visit(place);
-    uint32_t axis = c.rank;
+    uint32_t axis = taps.axes;
     while (axis-- > 0) {
       place += taps.step[axis];
       if (++at[axis] < taps.end[axis]) break;
@@ -160,6 +162,50 @@ HM_INLINE void for_each_tap(const WindowGradContext& c, const Taps& taps, Visit 
       at[axis] = taps.begin[axis];
     }
     if (axis == UINT32_MAX) return;
+  }
+}
+
+// Along contiguous rows: a tap of all windows of a block after the other. An element gets its shares in the order of
+// the windows, as below.
+template <typename T>
+void spread_rows(const WindowGradContext& c, const T* x, const T* y, const T* dy, T* dx) {
+  const uint32_t last = c.rank - 1;
+  const int64_t places = c.places[last], stride = c.stride[last], dilation = c.dilation[last];
+  T ties[kBlock];
+  for (int64_t w = 0; w < c.windows; w += places) {
+    const Taps taps(c, w, last);
+    for (int64_t block = 0; block < places; block += kBlock) {
+      const int64_t n = smaller(kBlock, places - block);
+      const T* const best = y + w + block;
+      // Calls visit(place, begin, end) for tap k of the windows [begin, end) of the block that have it.
+      const auto tap = [&](int64_t k, auto visit) __attribute__((always_inline)) {
+        const int64_t ahead = block * stride + k * dilation, start = ahead - c.low[last];
+        const int64_t begin = up(-start, stride), end = smaller(up(c.size[last] - start, stride), n);
+        for_each_tap(taps, [&](int64_t place) { visit(place + ahead, begin, end); });
+      };
+      std::memset(ties, 0, sizeof ties);
+      for (int64_t k = 0; k < c.window[last]; ++k)
+        tap(k, [&](int64_t place, int64_t begin, int64_t end) {
+          const T* const here = x + place;
+          if (stride == 1)
+            for (int64_t p = begin; p < end; ++p) ties[p] += here[p] == best[p] ? T(1) : T(0);
+          else
+            for (int64_t p = begin; p < end; ++p) ties[p] += here[p * stride] == best[p] ? T(1) : T(0);
+        });
+      for (int64_t p = 0; p < n; ++p) ties[p] = dy[w + block + p] / larger(ties[p], T(1));
+      for (int64_t k = c.window[last]; k-- > 0;)  // the first window that has an element has it as its last tap
+        tap(k, [&](int64_t place, int64_t begin, int64_t end) {
+          const T* const here = x + place;
+          T* const to = dx + place;
+          if (stride == 1) {
+#pragma GCC ivdep
+            for (int64_t p = begin; p < end; ++p) to[p] += here[p] == best[p] ? ties[p] : T(0);
+          } else {
+#pragma GCC ivdep
+            for (int64_t p = begin; p < end; ++p) to[p * stride] += here[p * stride] == best[p] ? ties[p] : T(0);
+          }
+        });
+    }
   }
 }
 
@@ -177,15 +223,19 @@ void spread_windows(const WindowGradContext& c, void* const* buffers, uint32_t p
               *dy = static_cast<const T*>(buffers[2]) + n * c.windows * c.inner + first;
       T* dx = static_cast<T*>(buffers[3]) + from;
       for (int64_t i = 0; i < c.plane; ++i) std::memset(dx + i * c.inner, 0, static_cast<size_t>(wide) * sizeof(T));
+      if (c.inner == 1 && c.rank > 0) {
+        spread_rows(c, x, y, dy, dx);
+        continue;
+      }
       for (int64_t w = 0; w < c.windows; ++w, y += c.inner, dy += c.inner) {
-        const Taps taps(c, w);
+        const Taps taps(c, w, c.rank);
         std::memset(ties, 0, static_cast<size_t>(wide) * sizeof(T));
-        for_each_tap(c, taps, [&](int64_t at) {
+        for_each_tap(taps, [&](int64_t at) {
           const T* here = x + at * c.inner;
           for (int64_t i = 0; i < wide; ++i) ties[i] += here[i] == y[i] ? T(1) : T(0);
         });
         for (int64_t i = 0; i < wide; ++i) ties[i] = dy[i] / larger(ties[i], T(1));
-        for_each_tap(c, taps, [&](int64_t at) {
+        for_each_tap(taps, [&](int64_t at) {
           const T* here = x + at * c.inner;
           T* to = dx + at * c.inner;
           for (int64_t i = 0; i < wide; ++i) to[i] += here[i] == y[i] ? ties[i] : T(0);
