@@ -298,20 +298,20 @@ void TextWorker::take_scores(Slot& slot, const StepPart& part, double seconds) {
 
 // Gives the pages back; their prefixes can still be found.
 void TextWorker::end(Slot& slot, uint64_t Report::*counter) {
-  const Continuation& done = slot.text->done();
+  const Continuation done = slot.text->done();
+  slot.job->release();
+  slot.text.reset();
+  slot.job.reset();
+  if (decoder_.pages()) slot.session->keep(0);
+  std::erase(running_, &slot);
   {
     const std::lock_guard lock(mutex_);
     report_.prompt_tokens += done.prompt_tokens;
     report_.reused_tokens += done.reused_tokens;
     report_.tokens += done.tokens;
     if (counter) ++(report_.*counter);
-    --report_.active;
+    --report_.active;  // last: drain() returns when it is 0
   }
-  slot.job->release();
-  slot.text.reset();
-  slot.job.reset();
-  if (decoder_.pages()) slot.session->keep(0);
-  std::erase(running_, &slot);
   idle_.notify_all();
 }
 
