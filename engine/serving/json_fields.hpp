@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <boost/json.hpp>
@@ -18,6 +19,17 @@ namespace harmonics::engine {
 }
 
 inline std::string copied(boost::json::string_view text) { return {text.data(), text.size()}; }
+
+// The body of a request, at most 64 levels deep. Throws ErrorKind::Usage unless it is a JSON object.
+inline boost::json::object object_of_body(std::string_view body) {
+  boost::json::error_code failed;
+  boost::json::parse_options depth;
+  depth.max_depth = 64;
+  boost::json::value value = boost::json::parse(boost::json::string_view(body.data(), body.size()), failed, {}, depth);
+  if (failed) throw Error(ErrorKind::Usage, "the body is not JSON: " + failed.message());
+  if (!value.is_object()) throw Error(ErrorKind::Usage, "the body is no JSON object");
+  return std::move(value.get_object());
+}
 
 // Fields of a JSON object with their types; null counts as absent.
 class JsonFields {

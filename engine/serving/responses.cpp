@@ -153,13 +153,8 @@ bool ResponseStore::erase(const std::string& id) {
 }
 
 ReadResponse read_response_request(std::string_view body, const std::shared_ptr<ResponseStore>& store) {
-  json::error_code failed;
-  json::parse_options depth;
-  depth.max_depth = 64;
-  const json::value value = json::parse(json::string_view(body.data(), body.size()), failed, {}, depth);
-  if (failed) throw Error(ErrorKind::Usage, "the body is not JSON: " + failed.message());
-  if (!value.is_object()) throw Error(ErrorKind::Usage, "the body is no JSON object");
-  const JsonFields fields(value.get_object());
+  const json::object object = object_of_body(body);
+  const JsonFields fields(object);
   refuse_unknown(fields);
   const auto record = std::make_shared<ResponseRecord>();
   const std::string previous = fields.text("previous_response_id");

@@ -177,13 +177,8 @@ void read_generate_prompt(const JsonFields& f, TextRequest& r) {
 }  // namespace
 
 TextRequest read_text_request(TextApi api, std::string_view body, const ContinuationSettings& usual) {
-  json::error_code failed;
-  json::parse_options depth;
-  depth.max_depth = 64;
-  const json::value value = json::parse(json::string_view(body.data(), body.size()), failed, {}, depth);
-  if (failed) throw Error(ErrorKind::Usage, "the body is not JSON: " + failed.message());
-  if (!value.is_object()) throw Error(ErrorKind::Usage, "the body is no JSON object");
-  const JsonFields fields(value.get_object());
+  const json::object object = object_of_body(body);
+  const JsonFields fields(object);
   TextRequest r;
   r.api = api;
   r.model = fields.text("model");
