@@ -239,6 +239,15 @@ TEST_CASE("batches: a session whose pages went to another computes its sequence 
   CHECK(kept_scores(first.append({&next, 1})) == alone.after(all));
 }
 
+TEST_CASE("decoder: a model that does not continue texts is refused with the verbs for it") {
+  Model model;
+  model.name = "vectors.gguf";
+  model.entries.emplace_back("forward", [](Tracer&, const EntrySizes&) {});
+  const auto executor = make_sequential_executor();
+  CHECK_THAT(message_of([&] { Decoder decoder(model, *executor); }),
+             Catch::StartsWith("'vectors.gguf' does not write text") && Catch::Contains("harmonics embed"));
+}
+
 TEST_CASE("batches: steps find every plan that was prepared") {
   const Model model = small_llama();
   const auto executor = make_sequential_executor();
