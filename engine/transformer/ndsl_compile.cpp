@@ -60,6 +60,8 @@ class Compiler {
     const std::string last = layers(x);
     head(last);
     faults_.throw_any();
+    for (const NdslLevel* level : {&set_, &hf_, &own_})
+      for (const auto& [key, setting] : *level) result_.settings.emplace(key, setting);
     return std::move(result_);
   }
 

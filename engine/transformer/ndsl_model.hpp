@@ -44,8 +44,18 @@ std::shared_ptr<const CompiledNdsl> compile_ndsl_model(const std::string& path_o
 // Entries and inputs are those of model_of() (architectures.hpp).
 NdslModel open_ndsl(const std::string& path_or_name, const NdslOptions& options = {});
 
+// Traces every entry for one token: throws what the steps throw.
+void check_ndsl(const CompiledNdsl& compiled);
+
+// The tensors of model.safetensors.index.json with their files, and those files. Throw ErrorKind::Weights for names
+// that leave the folder.
+std::map<std::string, std::string> tensors_of_index(const std::string& path);
+std::vector<std::string> shards_of_index(const std::string& path);
+// The text of config.json.
+std::string folder_configuration(const CompiledNdsl& compiled);
+
 // Writes a folder of Hugging Face: model.safetensors by the names of hf_mapping (without one, by the model's own),
-// config.json, and beside it the model's `.ndsl` file and the tokenizer's files of the folder that was read.
+// config.json, and the tokenizer's files of the folder that was read.
 // `parameters`: of the model, as open_ndsl gave it.
 void write_ndsl_folder(const NdslModel& model, const ParameterStore& parameters, const std::string& folder);
 
