@@ -117,6 +117,7 @@ class Files {
              fmt::format("{} is a {}, and this file is a {}", shown_name(extends.text), base.type, own.type));
     base.path = own.path;
     base.name = own.name;
+    base.description = own.description;
     if (!own.variant.text.empty()) base.variant = own.variant;
     if (part.has_block) base.block = std::move(own.block);
     for (auto& [name, steps] : own.blocks) base.blocks[name] = std::move(steps);

@@ -75,7 +75,7 @@ struct Mapping {
 struct ModelFile {
   std::string path;
   Named name;
-  std::string type = "model";
+  std::string type = "model", description;
   Named variant;
   Block block;
   std::map<std::string, Block> blocks, neurons;

@@ -55,7 +55,7 @@ FilePart FileReader::read() {
   }
   part_.extends = name(top, "extends");
   part_.imports = names(top, "import");
-  top.text("description");
+  model.description = top.text("description").value_or("");
   if (model.type == "neuron") {
     if (const Node* node = top.need("block"); node && !model.name.text.empty())
       model.neurons[model.name.text] = block(*node, "the block");

@@ -149,6 +149,8 @@ std::vector<std::string> builtin_ndsl_models() {
   return names;
 }
 
+std::string description_of_ndsl(const std::string& name) { return read_ndsl(name).description; }
+
 const char* builtin_ndsl(const std::string& name) {
   for (unsigned i = 0; i < kBuiltinNdslCount; ++i)
     if (kBuiltinNdsls[i].name == name + std::string(kEnding)) return kBuiltinNdsls[i].text;
@@ -216,6 +218,22 @@ NdslModel open_ndsl(const std::string& path_or_name, const NdslOptions& options)
   apply_adapters(adapters, *resolved, *model.parameters);
   ResolvedSpec::add_entries(std::move(resolved), model, options.cache);
   return opened;
+}
+
+ImportedModel imported_beside_ndsl(const std::string& folder, Registry& registry) {
+  const std::string file = model_file(folder);
+  if (is_folder(folder)) {
+    try {
+      return import_model(folder, registry);
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::Weights && e.kind() != ErrorKind::Plugin) throw;
+    }
+  }
+  ImportedModel imported;
+  imported.path = file;
+  imported.file = MappedFile::open(file);
+  imported.metadata = ModelMetadata(file, {});
+  return imported;
 }
 
 void check_ndsl(const CompiledNdsl& compiled) {

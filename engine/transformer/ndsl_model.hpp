@@ -34,6 +34,7 @@ struct NdslModel {
 bool is_ndsl(const std::string& path_or_name);
 // Built-in models by name, sorted.
 std::vector<std::string> builtin_ndsl_models();
+std::string description_of_ndsl(const std::string& name);
 // Their text, or null.
 const char* builtin_ndsl(const std::string& name);
 
@@ -53,6 +54,10 @@ std::map<std::string, std::string> tensors_of_index(const std::string& path);
 std::vector<std::string> shards_of_index(const std::string& path);
 // The text of config.json.
 std::string folder_configuration(const CompiledNdsl& compiled);
+
+// The folder's metadata for tokenizers, chat templates and the ids that end texts. Of an architecture that no importer
+// knows: the files alone.
+ImportedModel imported_beside_ndsl(const std::string& folder, Registry& registry);
 
 // Writes a folder of Hugging Face: model.safetensors by the names of hf_mapping (without one, by the model's own),
 // config.json, and the tokenizer's files of the folder that was read.

@@ -172,7 +172,8 @@ NdslLevel ndsl_level_of_hf(const document::Document& config) {
   NdslLevel level;
   const auto put = [&](const std::string& name, const document::Node& value, Span place) {
     const NdslKey* key = ndsl_key(name);
-    if (key && fits(key->kind, value)) level.emplace(key->name, ndsl::Setting{value, {config.source, place}});
+    const bool none = value.kind == document::Kind::null;  // says that there is no value, also below
+    if (key && (none || fits(key->kind, value))) level.emplace(key->name, ndsl::Setting{value, {config.source, place}});
   };
   for (const document::Entry& entry : config.root.entries) put(entry.key, entry.value, entry.place);
   const auto rope = level.find("rope_parameters");
@@ -217,7 +218,8 @@ NdslLevel ndsl_level_of_texts(const std::map<std::string, std::string>& texts) {
 
 const ndsl::Setting* NdslSettings::find(const std::string& key) const {
   for (const NdslLevel* level : levels_)
-    if (const auto at = level->find(key); at != level->end()) return &at->second;
+    if (const auto at = level->find(key); at != level->end())
+      return at->second.value.kind == document::Kind::null ? nullptr : &at->second;
   return nullptr;
 }
 
