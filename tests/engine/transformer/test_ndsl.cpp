@@ -120,8 +120,11 @@ TEST_CASE("ndsl: an operation's settings are above the model's, those of the use
   const specs::Step& layer = model.spec.forward.at(1);
   CHECK(std::get<double>(layer.steps.at(0).fields.at("epsilon")) == 1e-3);
   bool found = false;
-  for (const specs::Step& step : layer.steps)
-    if (step.op == "Experts") found = true, CHECK(std::get<int64_t>(step.fields.at("used")) == 1);
+  for (const specs::Step& step : layer.steps) {
+    if (step.op != "Experts") continue;
+    found = true;
+    CHECK(std::get<int64_t>(step.fields.at("used")) == 1);
+  }
   CHECK(found);
   CHECK(compiled(text, {{"num_experts", "2"}}).find("blk.0.ffn_gate_exps.weight")->shape == Shape{2, 12, 16});
 }
