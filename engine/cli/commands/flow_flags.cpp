@@ -8,6 +8,7 @@
 #include "engine/base/model_limits.hpp"
 #include "engine/cli/commands/verb_flags.hpp"
 #include "engine/model/quantize.hpp"
+#include "engine/passes/recomputation.hpp"
 #include "engine/plugin/registry.hpp"
 #include "engine/training/optimizer.hpp"
 #include "engine/training/schedule.hpp"
@@ -162,6 +163,12 @@ void training(Flags& f) {
   f.whole("accumulate", 1, kMostBatch, "batches per step; their gradients are averaged", [](Options& o, int64_t v) {
      o.run.accumulate = v;
    }).initial = "1";
+  f.text("recompute", "WHAT",
+         "results that the backward pass computes again, to save memory: rmsnorm, qkv, attention, "
+         "swiglu, ffn, block, lora or patterns of scopes, separated by commas; auto: as few as keep a "
+         "step's results in half of the memory, or in a SIZE: auto=2G (default: none)",
+         [](Options& o, const std::string& v) { parse_recomputation(o.run.recomputation = v); })
+      .example = "attention";
 }
 
 void stopping(Flags& f) {
