@@ -387,6 +387,11 @@ void language_model(Flags& f) {
   model_types(f);
 }
 
+void weights_of_ndsl(Flags& f) {
+  f.text("weights", "FOLDER", "of a .ndsl file: the folder of Hugging Face with its weights and tokenizer",
+         &Options::weights);
+}
+
 void pooling(Flags& f) {
   f.text("pooling", "HOW",
          ": how the vectors of a text's tokens become one (default: as the model says, else the last one's)",
@@ -403,7 +408,7 @@ void chat_template(Flags& f) {
 
 void generate_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "the file of a language model");
+  f.positional("MODEL", "the file of a language model, or a .ndsl file with --weights");
   f.positional("TEXT", "continue this text, as --prompt does").required = false;
   f.group("Text");
   f.text("prompt", "TEXT", "continue this text (default: begin one)",
@@ -416,6 +421,7 @@ void generate_flags(VerbRow& verb) {
   session_flags(f, ": what happens when the context is full: the text ends, or half of its tokens go");
   speculation_flags(f);
   language_model(f);
+  weights_of_ndsl(f);
   machine(f);
 }
 
@@ -435,7 +441,7 @@ void embed_flags(VerbRow& verb) {
 
 void chat_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "the file of a language model");
+  f.positional("MODEL", "the file of a language model, or a .ndsl file with --weights");
   f.group("Conversation");
   f.text("system", "TEXT", "the system message", &Options::system);
   chat_template(f);
@@ -446,6 +452,7 @@ void chat_flags(VerbRow& verb) {
   choice(f);
   speculation_flags(f);
   language_model(f);
+  weights_of_ndsl(f);
   machine(f);
 }
 
@@ -510,7 +517,7 @@ void serve_flags(VerbRow& verb) {
 
 void validate_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("FILE", "flows to check (.hmx)").repeats = true;
+  f.positional("FILE", "flows (.hmx) and models (.ndsl, or the name of a built-in one) to check").repeats = true;
   f.group("Data");
   plugin(f);
   f.texts("producer", "[NAME=]ADDRESS", "also check widths against this data", &Options::producers).short_name = "p";
@@ -519,7 +526,7 @@ void validate_flags(VerbRow& verb) {
 
 void explain_flags(VerbRow& verb) {
   Flags f(verb);
-  graph(f, "the flow (.hmx), the spec of a model (.json, with --weights), or the file of a model");
+  graph(f, "the flow (.hmx), a model (.ndsl), the spec of a model (.json, with --weights), or the file of a model");
   streams(f, "start from the weights of this file or checkpoint (safetensors); of a spec: the file of a model");
   f.group("What to show");
   FlagRow& show = f.texts("show", "WHAT", " (default: summary, flow and widths)", &Options::show);
