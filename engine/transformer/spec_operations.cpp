@@ -81,9 +81,11 @@ void trace_attention(SpecTrace& t) {
   std::vector<HTensor> operands{t.value("q"), t.value("k"), t.value("v")};
   std::string names;
   if (t.cached()) operands.push_back(t.lengths()), names = "lengths";
+  if (const HTensor same = t.same_document()) operands.push_back(same), names += names.empty() ? "mask" : ",mask";
   if (const HTensor sinks = t.has("sinks") ? t.weight("sinks") : HTensor())
     operands.push_back(sinks), names += names.empty() ? "sinks" : ",sinks";
   if (t.pages()) operands.push_back(t.pages()), names += ",pages";
+  if (t.documents()) operands.push_back(t.documents()), names += names.empty() ? "documents" : ",documents";
   if (!names.empty()) how.set("operands", names);
   t.set(call_one("attention", how, operands));
 }
@@ -189,7 +191,9 @@ const std::vector<SpecOperation>& spec_operations() {
        {"Softcap", {"in", "cap", "out"}, trace_softcap},
        {"LastToken", {"in", "out"}, trace_last_token},
        {"Pool", {"in", "how", "out"}, trace_pool},
-       {"Experts", {"in", "router", "gate", "up", "down", "used", "normalized?", "out"}, trace_experts},
+       {"Experts",
+        {"in", "router", "gate", "up", "down", "used", "normalized?", "scoring?", "scale?", "out"},
+        trace_experts},
        {"Observe", {"in", "name"}, trace_observe}});
   return kRows;
 }

@@ -469,6 +469,8 @@ void export_flags(VerbRow& verb) {
   f.texts("lora", "FILE[=SCALE]",
           "merge this LoRA adapter, a GGUF file or a folder of PEFT, with this factor (default: 1) into the weights",
           &Options::lora);
+  f.text("weights", "FILE", "take the weights of MODEL that a flow has trained from this file or checkpoint",
+         &Options::weights);
   plugin(f);
 }
 
