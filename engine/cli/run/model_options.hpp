@@ -12,4 +12,8 @@ std::vector<AdapterFile> adapter_files(const Options& options);
 // Reads the file of --spec. Throws ErrorKind::Usage for a --set that is not NAME=VALUE.
 ModelOptions model_options(const Options& options);
 
+// How programs of a language model are compiled. Without --precision, rows that meet quantised weights are quantised on
+// the CPU (Precision::int8): the products are bound by bytes only then.
+CompileOptions text_compile_options(const Options& options);
+
 }  // namespace harmonics::engine::cli
