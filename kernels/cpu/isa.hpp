@@ -27,7 +27,7 @@ struct IsaTable {
   void (*end_product)(const Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column,
                       int64_t column_end);
   // The packed form of a constant B, for packed_matmul.
-  void (*pack_b)(const void* context, const void* b, void* packed);
+  void (*pack_b)(const void* context, const void* b, uint64_t piece, void* packed);
   const char* packing_of_b;
 #define HM_KERNEL(name) Run name;
 #include "kernel_list.inc"

@@ -145,6 +145,7 @@ void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
   answer<PackedContext>(out, std::move(c), isa().packed_matmul, "packed matmul", phases).workspace = workspace;
   if (!keeps_b) return;
   out.packed_bytes = static_cast<uint64_t>(all_b) * sizeof(float);
+  out.packed_piece = static_cast<uint64_t>(column_panel * p.k) * sizeof(float);
   out.packed_input = b;
   out.pack = isa().pack_b;
   out.packing = isa().packing_of_b;

@@ -35,9 +35,12 @@ HM_INLINE float* second_sums(const PackedContext& c, void* const* buffers) {
 
 }  // namespace
 
-void pack_constant_b(const void* context, const void* b, void* packed) {
+// A piece is a panel of columns.
+void pack_constant_b(const void* context, const void* b, uint64_t piece, void* packed) {
   const Product& p = static_cast<const PackedContext*>(context)->product;
-  pack_b(p, static_cast<const float*>(b), p.n, p.k, static_cast<float*>(packed), p.k * kColumns);
+  const int64_t j = static_cast<int64_t>(piece) * kColumns;
+  pack_b(p, static_cast<const float*>(b) + j * p.b_column, p.n - j < kColumns ? p.n - j : kColumns, p.k,
+         static_cast<float*>(packed), p.k * kColumns);
 }
 
 void packed_matmul(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
