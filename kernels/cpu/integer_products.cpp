@@ -88,14 +88,17 @@ bool plan_integer_linear(const Site& site, hx_kernel& out) {
   cut_integers(*c, parts_for(bytes / 10 + elements * static_cast<double>(p.m) / 150, INT32_MAX));
   const uint32_t quantise = c->quantise_parts, multiply = c->row_parts * c->column_parts;
   const uint64_t workspace = static_cast<uint64_t>(chunks * c->x_rows) * sizeof(IntegerChunk);
-  uint64_t packed = 0;
+  uint64_t packed = 0, piece = 0;
   if (site.is_constant(1)) {
     c->packed_chunk = isa().packed_integer_chunk(weight.dtype);
-    packed = static_cast<uint64_t>((p.n + isa().vector - 1) / isa().vector * chunks * c->packed_chunk);
+    const auto group = static_cast<uint64_t>(chunks * c->packed_chunk);
+    packed = static_cast<uint64_t>((p.n + isa().vector - 1) / isa().vector) * group;
+    piece = kPackedGroups * group;
   }
   answer(out, std::move(c), isa().integer_linear, row->kernel, {quantise, multiply}).workspace = workspace;
   if (packed == 0) return true;
   out.packed_bytes = packed;
+  out.packed_piece = piece;
   out.packed_input = 1;
   out.pack = isa().pack_integers;
   out.packing = packing_of(*row);

@@ -32,6 +32,7 @@ struct IntegerContext {
 };
 
 constexpr int64_t kIntegerDepth = 256;
+constexpr int64_t kPackedGroups = 8;   // of a piece of the packed form
 constexpr int64_t kIntegerRows = 128;  // rows that share the unpacked weight; their chunks fit a second-level cache
 constexpr int64_t kIntegerColumnGranule = 32;
 

@@ -34,7 +34,7 @@ struct IsaTable {
 #undef HM_KERNEL
   // The packed form of a constant weight in blocks, for integer_linear, and its bytes for 256 elements of `vector`
   // rows.
-  void (*pack_integers)(const void* context, const void* b, void* packed);
+  void (*pack_integers)(const void* context, const void* b, uint64_t piece, void* packed);
   int64_t (*packed_integer_chunk)(uint32_t dtype);
 };
 

@@ -283,13 +283,15 @@ void multiply_chunks(const IntegerContext& c, const IntegerType& type, const cha
 
 int64_t packed_integer_chunk(uint32_t dtype) { return integer_type(dtype, false).packed_bytes; }
 
-void pack_integers(const void* context, const void* b, void* packed) {
+void pack_integers(const void* context, const void* b, uint64_t piece, void* packed) {
   const auto& c = *static_cast<const IntegerContext*>(context);
   const Product& p = c.product;
   const IntegerType type = integer_type(c.dtype, false);
-  const int64_t chunks = (p.k + kIntegerDepth - 1) / kIntegerDepth;
+  const int64_t chunks = (p.k + kIntegerDepth - 1) / kIntegerDepth, rows_of_piece = kPackedGroups * kWidth,
+                first = static_cast<int64_t>(piece) * rows_of_piece,
+                end = first + rows_of_piece < p.n ? first + rows_of_piece : p.n;
   auto* to = static_cast<char*>(packed);
-  for (int64_t j = 0; j < p.n; j += kWidth) {
+  for (int64_t j = first; j < end; j += kWidth) {
     const char* rows[kWidth];
     rows_from(c, static_cast<const char*>(b), j, rows);
     for (int64_t chunk = 0; chunk < chunks; ++chunk, to += c.packed_chunk)
