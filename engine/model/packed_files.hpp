@@ -47,6 +47,7 @@ class PackedFiles {
   // damaged, or that everyone can write, is replaced. If nothing can be written, the form is in memory. Threads and
   // processes may call at the same time.
   PackedForm take(const Packing& packing, const TensorType& type, const void* elements, const MappedFile& source);
+  uint64_t most_bytes() const { return most_bytes_; }
 
  private:
   class FileAside;

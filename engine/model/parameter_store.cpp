@@ -263,7 +263,17 @@ Layout ParameterStore::layout(const std::string& name, const TensorType& type, L
 
 bool ParameterStore::is_constant(const std::string& name) {
   const StoredTensor* stored = find(name);
-  return stored && stored->fixed;
+  return stored && stored->fixed && (!is_stored(stored->type.dtype) || keeps_stored_types());
+}
+
+// Weights of stored types are multiplied as they lie, too: a packed form that is not kept on disk would cost more
+// memory and a longer start than it saves. Forms of more bytes than are kept would push each other out.
+bool ParameterStore::keeps_stored_types() const {
+  if (!kept_) return false;
+  uint64_t bytes = 0;
+  for (const auto& [name, stored] : tensors_)
+    if (is_stored(stored.type.dtype)) bytes += stored.type.bytes();
+  return bytes <= kept_->most_bytes() / 2;
 }
 
 PackedForm PackedForms::take(const Packing& packing, const TensorType& type, const void* elements,

@@ -65,12 +65,20 @@ TEST_CASE("generate: in other types of weights and caches") {
   const std::string folder = folder_of_stories();
   if (folder.empty()) return;
   for (const char* types : {"--cache-type f16", "--weight-type bf16", "--weight-type q8_0 --cache-type f16",
-                            "--weight-type q8_0 --precision int8"}) {
+                            "--weight-type q8_0 --precision fp32"}) {
     const Result r = harmonics(stories(folder, std::string("--temperature 0 --max-tokens 20 ") + types));
     INFO(types << "\n" << r.err);
     REQUIRE(r.code == 0);
     CHECK(r.out.rfind("Once upon a time, there was a little", 0) == 0);
   }
+  const auto long_text = [&](const char* flags) {
+    const Result r =
+        harmonics(stories(folder, std::string("--temperature 0 --max-tokens 100 --weight-type q8_0 ") + flags));
+    REQUIRE(r.code == 0);
+    return r.out;
+  };
+  CHECK(long_text("--precision int8") == long_text(""));
+  CHECK(long_text("--packed-cache off") == long_text(""));  // packed or not, bits are equal
   CHECK(harmonics(stories(folder, "--weight-type q9")).code == 2);
   const Result narrow = harmonics(stories(folder, "--cache-type q8_0"));  // its heads are 8 wide
   CHECK(narrow.code == 2);

@@ -18,7 +18,8 @@ struct Options {
   std::vector<std::string> plugins;
   std::vector<std::string> overrides;  // FUNCTIONAL=NAME
   RunSettings run;
-  std::string graph;  // --graph NAME
+  bool precision_given = false;  // --precision
+  std::string graph;             // --graph NAME
   std::string weights, save, report;
   bool dsl = false;                           // list-models --dsl
   bool no_keep = false;                       // keep no copy of weights that nothing else saves

@@ -10,6 +10,7 @@
 #include <harmonics/ops.hpp>
 #include <harmonics/philox.hpp>
 
+#include "engine/model/packed_files.hpp"
 #include "engine/model/parameter_store.hpp"
 #include "engine/model/safetensors.hpp"
 
@@ -189,6 +190,28 @@ TEST_CASE("parameter store: weights of stored types keep the layout of their fil
   CHECK(std::memcmp(store.parameter("w", type), numbers.bytes(), type.bytes()) == 0);
   CHECK_THROWS_WITH(store.assign("w", HTensor(DType::F32, {64, 96})),
                     "'w' is q8_0[64, 96], the numbers are f32[64, 96]");
+}
+
+TEST_CASE("parameter store: weights of stored types are constant operands where all their packed forms can be kept") {
+  ParameterStore store;
+  const TensorType blocks{DType::Q8_0, {64, 96}}, plain{DType::F32, {64, 96}};
+  for (const auto& [name, type] : {std::pair("a", blocks), std::pair("b", blocks), std::pair("c", plain)}) {
+    HTensor numbers(type.dtype, type.shape);
+    std::memset(numbers.mutable_bytes(), 0x11, type.bytes());
+    store.adopt(name, numbers, nullptr, Role::frozen, kZero).fixed = true;
+  }
+  CHECK_FALSE(store.is_constant("a"));
+  CHECK(store.is_constant("c"));
+  const auto keep = [&](uint64_t bytes) { store.keep_packed(std::make_shared<PackedFiles>("packed", bytes)); };
+  keep(4 * blocks.bytes());
+  CHECK(store.is_constant("a"));
+  keep(4 * blocks.bytes() - 1);
+  CHECK_FALSE(store.is_constant("a"));
+  CHECK(store.is_constant("c"));
+  keep(4 * blocks.bytes());
+  store.find("b")->fixed = false;
+  CHECK(store.is_constant("a"));
+  CHECK_FALSE(store.is_constant("b"));
 }
 
 TEST_CASE("parameter store: a parameter is declared once and keeps its type") {
