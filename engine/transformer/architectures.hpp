@@ -10,6 +10,7 @@
 #include "engine/model/imported.hpp"
 #include "engine/model/model.hpp"
 #include "engine/transformer/resolved_spec.hpp"
+#include "engine/transformer/trained_adapter.hpp"
 
 namespace harmonics::engine {
 
@@ -20,6 +21,7 @@ struct ModelOptions {
   std::optional<specs::Spec> spec;  // none: the one of the architecture
   SpecOverrides set;                // variables of the spec
   std::vector<AdapterFile> adapters = {};
+  std::optional<LoraSettings> lora = {};  // an adapter to train, on top of these
 };
 
 // The names that builtin_spec() knows, sorted.
