@@ -131,6 +131,7 @@ Model model_of(const ImportedModel& imported, const ModelOptions& options) {
   for (const AdapterFile& file : options.adapters)
     adapters.push_back(read_adapter(file, *resolved, Registry::global()));
   apply_adapters(adapters, *resolved, *model.parameters);
+  if (options.lora) add_adapters(*options.lora, *resolved, model);
   ResolvedSpec::add_entries(std::move(resolved), model, options.cache);
   return model;
 }

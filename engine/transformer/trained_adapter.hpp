@@ -44,9 +44,9 @@ struct TrainedAdapter {
 };
 
 // Declares the matrices as parameters of the model, with Role::weight; all others become frozen. The spec applies them
-// in all entries: call it before ResolvedSpec::add_entries(), or give ModelOptions::lora to model_of(), which does so and
-// leaves the result in Model::adapter. Throws ErrorKind::Usage for a target that the model does not have, with those it
-// has.
+// in all entries: call it before ResolvedSpec::add_entries(), or give ModelOptions::lora to model_of(), which does so
+// and leaves the result in Model::adapter. Throws ErrorKind::Usage for a target that the model does not have, with
+// those it has.
 std::shared_ptr<const TrainedAdapter> add_adapters(const LoraSettings& settings, ResolvedSpec& resolved, Model& model,
                                                    Registry& registry = Registry::global());
 
