@@ -136,12 +136,13 @@ Model model_of(const ImportedModel& imported, const ModelOptions& options) {
   return model;
 }
 
-void add_architecture_entries(Model& model, DType cache) {
+void add_architecture_entries(Model& model, DType cache, const std::optional<LoraSettings>& lora) {
   TensorTypes types;
   for (const auto& [name, tensor] : model.parameters->all()) types.emplace(name, tensor.type);
   auto resolved = std::make_shared<ResolvedSpec>(builtin_spec(model.metadata.text("general.architecture"), model.name),
                                                  model.metadata, std::move(types), SpecOverrides{}, model.name);
   resolved->check_entries(cache);
+  if (lora) add_adapters(*lora, *resolved, model);
   ResolvedSpec::add_entries(std::move(resolved), model, cache);
 }
 

@@ -39,7 +39,7 @@ std::shared_ptr<ResolvedSpec> resolve_spec(const ImportedModel& imported, const 
 // caches gives the last two alone.
 Model model_of(const ImportedModel& imported, const ModelOptions& options = {});
 
-// The same for a model in memory, which has metadata and parameters.
-void add_architecture_entries(Model& model, DType cache = DType::F32);
+// The same for a model in memory, which has metadata and parameters; with `lora` only its adapter is trained.
+void add_architecture_entries(Model& model, DType cache = DType::F32, const std::optional<LoraSettings>& lora = {});
 
 }  // namespace harmonics::engine

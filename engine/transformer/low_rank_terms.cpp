@@ -2,6 +2,7 @@
 
 #include <harmonics/ops.hpp>
 
+#include "engine/base/philox.hpp"
 #include "engine/program/step_input.hpp"
 
 namespace harmonics::engine {

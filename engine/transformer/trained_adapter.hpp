@@ -29,7 +29,7 @@ struct TrainedPair {
   double factor = 1;
   bool looked_up = false;    // the weight is a table of rows
   bool transposed = false;   // the weight is [width, whole]
-  std::string group;         // pairs of a group read one x; a name of a parameter
+  std::string group = {};    // pairs of a group read one x; a name of a parameter
   int64_t paired_width = 0;  // above 0: heads this wide whose rotary pairs are neighbours, as PEFT's are not
 };
 

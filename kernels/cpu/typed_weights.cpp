@@ -32,6 +32,9 @@ constexpr TypeRow kTypes[] = {
     {DType::F8_E5M2, "f8_e5m2 weights", "f8_e5m2 rows"},
     {DType::NF4, "nf4 weights", "nf4 rows"},
     {DType::I4, "i4 weights", "i4 rows"},
+    {DType::NF4_64, "nf4_64 weights", "nf4_64 rows"},
+    {DType::FP4_64, "fp4_64 weights", "fp4_64 rows"},
+    {DType::E4M3_64, "e4m3_64 weights", "e4m3_64 rows"},
 };
 
 const TypeRow* row_of(uint32_t dtype) {

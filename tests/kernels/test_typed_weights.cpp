@@ -7,10 +7,10 @@
 namespace harmonics::engine::kernel_tests {
 namespace {
 
-constexpr DType kTypes[] = {DType::BF16, DType::F16,  DType::Q8_0,    DType::Q4_0,   DType::Q4_K,
-                            DType::Q6_K, DType::Q4_1, DType::Q5_0,    DType::Q5_1,   DType::Q2_K,
-                            DType::Q3_K, DType::Q5_K, DType::IQ4_NL,  DType::IQ4_XS, DType::MXFP4,
-                            DType::NF4,  DType::I4,   DType::F8_E4M3, DType::F8_E5M2};
+constexpr DType kTypes[] = {DType::BF16,    DType::F16,    DType::Q8_0,   DType::Q4_0,   DType::Q4_K, DType::Q6_K,
+                            DType::Q4_1,    DType::Q5_0,   DType::Q5_1,   DType::Q2_K,   DType::Q3_K, DType::Q5_K,
+                            DType::IQ4_NL,  DType::IQ4_XS, DType::MXFP4,  DType::NF4,    DType::I4,   DType::F8_E4M3,
+                            DType::F8_E5M2, DType::NF4_64, DType::FP4_64, DType::E4M3_64};
 
 KernelCall call(const Tensor& x, const Tensor& weight) {
   KernelCall c("linear");

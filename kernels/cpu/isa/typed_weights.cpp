@@ -38,6 +38,12 @@ HM_INLINE bool with_type(uint32_t dtype, Then then) {
       return then(Narrow<LoadQuantiles>{}), true;
     case HX_I4:
       return then(Narrow<LoadFourBitIntegers>{}), true;
+    case HX_NF4_64:
+      return then(ScaledBlocks<LoadQuantiles>{}), true;
+    case HX_FP4_64:
+      return then(ScaledBlocks<LoadFourBitFloats>{}), true;
+    case HX_E4M3_64:
+      return then(ScaledBlocks<LoadE4M3>{}), true;
     default:
       return false;
   }
