@@ -41,7 +41,8 @@ def adapter(name, of, seed, **settings):
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW([{"params": [p for p in trained if p.dim() > 1], "weight_decay": DECAY},
                                    {"params": [p for p in trained if p.dim() == 1], "weight_decay": 0.0}], lr=RATE)
-    ids = torch.randint(0, VOCABULARY, (STEPS, BATCH, TOKENS + 1), generator=generator)
+    # From 3 on: rows of padding have no gradient in PyTorch.
+    ids = torch.randint(3, VOCABULARY, (STEPS, BATCH, TOKENS + 1), generator=generator)
     losses = []
     for step in range(STEPS):
         scores = model(ids[step, :, :-1]).logits
