@@ -9,6 +9,7 @@
 #include "engine/streams/augmentations.hpp"
 #include "engine/training/optimizer.hpp"
 #include "engine/training/schedule.hpp"
+#include "engine/transformer/layer_models.hpp"
 #include "producers/register.hpp"
 
 // The link line names this symbol (cmake/HarmonicsBuild.cmake); otherwise the archive would leave this object out.
@@ -44,6 +45,7 @@ bool is_reserved(uint32_t kind, const std::string& name) {
 [[maybe_unused]] const bool installed = [] {
   set_functional_sources({reference::add_reference_functionals, functional_of});
   set_library_items({add_streams, is_reserved});
+  set_layer_model_opener(open_layer_model);
   return true;
 }();
 

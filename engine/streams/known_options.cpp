@@ -17,7 +17,7 @@ namespace {
 // no shape, or the shape of a lookup, which may be its number of classes.
 std::string declared_type(const GraphNode& node, const StreamUse& use) {
   const bool lookup = use.looked_up && !use.computed, classes = use.compared && !use.computed && !lookup;
-  if (!node.has_shape) return classes ? "i64:" : "";
+  if (!node.has_shape) return classes && !use.tokens ? "i64:" : "";
   if (node.shape.front() < 0 || node.shape.size() > HX_MAX_RANK) return "";
   if (node.shape.size() == 1 && classes) return node.shape[0] == 1 ? "i64:" : fmt::format("i64<{}", node.shape[0]);
   if (node.shape.size() == 1 && lookup) return "";

@@ -29,6 +29,21 @@ const SpecOperation& operation_of(const specs::Step& step) {
               {meant.empty() ? "operations: " + comma_separated(known) : meant});
 }
 
+// Positions of tokens in their documents, from the document of each token [batch, tokens].
+HTensor restarted(const HTensor& documents, const HTensor& places) {
+  const int64_t batch = documents.shape()[0], tokens = documents.shape()[1];
+  if (tokens == 1) return zeros_like(places);
+  const HTensor begins =
+      logical_not(equal(slice_axis(documents, 1, 1, tokens), slice_axis(documents, 1, 0, tokens - 1)));
+  const HTensor zero = zeros_like(slice_axis(places, 1, 0, 1)), later = slice_axis(places, 1, 1, tokens);
+  // The place where each token's document begins: the largest one so far, over twice as many tokens each time.
+  HTensor begin = concat({zero, select(begins, later, zeros_like(later))}, 1);
+  for (int64_t step = 1; step < tokens; step *= 2)
+    begin =
+        maximum(begin, concat({zeros_like(slice_axis(places, 1, 0, step)), slice_axis(begin, 1, 0, tokens - step)}, 1));
+  return reshape(places - begin, Shape{batch, tokens});
+}
+
 constexpr int64_t kMostSteps = 100'000;  // of one entry
 const std::vector<std::string_view> kRepeatFields{"count", "var", "scope?"};
 
@@ -93,6 +108,10 @@ SpecTrace::SpecTrace(const ResolvedSpec& resolved, Tracer& tracer, const EntrySi
     pages_ = tracer.input("pages", {DType::I32, Shape{sizes.batch, sizes.capacity / sizes.page_rows}});
   if (cached) lengths_ = start_ + static_cast<double>(sizes.tokens);
   positions_ = cached ? reshape(start_, Shape{sizes.batch, 1}) + places : places;
+  if (!sizes.documents) return;
+  if (cached) throw Error(ErrorKind::Internal, "documents are for entries without caches");
+  documents_ = tracer.input("documents", {DType::I32, Shape{sizes.batch, sizes.tokens}});
+  positions_ = restarted(documents_, places);
 }
 
 void SpecTrace::run(SpecResult result) {
@@ -259,9 +278,10 @@ std::vector<HTensor> SpecTrace::experts(const char* name) const {
   return all;
 }
 
-// An affine map of a row at a time: equal bits for one token and for many.
+// An affine map; where nothing is trained, of a row at a time: equal bits for one token and for many.
 HTensor SpecTrace::map(const HTensor& x, const HTensor& weight, const HTensor& bias, bool transposed) const {
-  AttributeMap how = AttributeMap().set("batch_invariant", true);
+  AttributeMap how;
+  if (!sizes_.training) how.set("batch_invariant", true);
   if (transposed) how.set("transposed", true);
   const bool later = bias && terms_.scale(weight);
   const HTensor y = terms_.added(
@@ -291,6 +311,14 @@ HTensor SpecTrace::appended(const std::string& name, const HTensor& rows) {
     if (all) return all;
   }
   fail(fmt::format("appends to {}, which prepare.tensors has not as a cache", shown_name(wanted)));
+}
+
+HTensor SpecTrace::same_document() {
+  const int64_t batch = sizes_.batch, tokens = sizes_.tokens;
+  if (documents_ && !same_document_)
+    same_document_ =
+        equal(reshape(documents_, Shape{batch, 1, tokens, 1}), reshape(documents_, Shape{batch, 1, 1, tokens}));
+  return same_document_;
 }
 
 HTensor SpecTrace::scored(const HTensor& last) {

@@ -58,6 +58,8 @@ class SpecTrace {
   const HTensor& positions() const { return positions_; }
   const HTensor& lengths() const { return lengths_; }
   const HTensor& pages() const { return pages_; }  // empty: each sequence has its own caches
+  // With EntrySizes::documents: bool [batch, 1, tokens, tokens], the tokens of the same document; else empty.
+  HTensor same_document();
   HTensor turned(const HTensor& x, const std::string& rope);
   HTensor appended(const std::string& cache, const HTensor& rows);
   void observe(const std::string& name, const HTensor& x);
@@ -76,7 +78,7 @@ class SpecTrace {
   EntrySizes sizes_;
   DType cache_;
   SpecResult result_ = SpecResult::last;
-  HTensor start_, tokens_, pages_, lengths_, positions_;
+  HTensor start_, tokens_, pages_, lengths_, positions_, documents_, same_document_;
   std::map<std::string, HTensor> values_;
   LocalValues locals_;
   mutable LowRankTerms terms_;
