@@ -5,7 +5,9 @@
 #include <fmt/core.h>
 
 #include <harmonics/element_type.hpp>
+#include <harmonics/ops.hpp>
 
+#include "engine/transformer/adapter.hpp"
 #include "engine/transformer/architectures.hpp"
 
 namespace harmonics::engine {
@@ -80,9 +82,47 @@ void add_read(const ImportedModel& imported, const ResolvedSpec& resolved, const
                     fixed, opened.parameters.size(), type, request.written));
 }
 
+// The model's own parameters as a store; DoRA reads the lengths of their rows.
+void adopt_weights(const LayerModel& opened, ParameterStore& store) {
+  for (const auto& [name, parameter] : opened.parameters) {
+    if (!parameter.value) continue;
+    const DType dtype = parameter.type.dtype;
+    store.adopt(name, parameter.value.dtype() == dtype ? parameter.value : cast(parameter.value, dtype), opened.file,
+                Role::frozen, {});
+  }
+}
+
+// The matrices of adapters become parameters; with one that is trained, all others are fixed.
+void add_layer_adapters(const LayerModelRequest& request, ResolvedSpec& resolved, LayerModel& opened,
+                        Registry& registry) {
+  Model scratch;
+  scratch.name = request.written;
+  scratch.metadata = opened.model.metadata;
+  std::optional<LoraSettings> settings;
+  if (!request.lora.empty()) settings = parse_lora(request.lora);
+  if (settings && !settings->from.empty()) settings->from = request.other_file(settings->from);
+  if (!request.adapter.empty() || (settings && (settings->dora || !settings->from.empty())))
+    adopt_weights(opened, *scratch.parameters);
+  if (!request.adapter.empty())
+    apply_adapters({read_adapter({request.adapter, 1}, resolved, registry)}, resolved, *scratch.parameters);
+  if (settings) {
+    for (auto& [name, parameter] : opened.parameters) parameter.fixed = true;
+    opened.model.adapter = add_adapters(*settings, resolved, scratch, registry);
+  }
+  for (const auto& [name, stored] : scratch.parameters->all())
+    if (!opened.parameters.count(name))
+      opened.parameters.emplace(name, LayerParameter{stored.type, scratch.parameters->tensor(name), stored.init,
+                                                     stored.role == Role::frozen});
+}
+
 }  // namespace
 
-std::shared_ptr<const LayerModel> open_layer_model(const LayerModelRequest& request, Registry& registry) {
+std::shared_ptr<const LayerModel> open_layer_model(const LayerModelRequest& given, Registry& registry) {
+  LayerModelRequest request = given;
+  if (!request.lora.empty() && !request.trains)
+    throw Error(ErrorKind::Type,
+                fmt::format("model(\"{}\"): lora= trains an adapter, and freeze=true nothing", request.written));
+  if (!request.lora.empty()) request.trains = false;  // of the model's own weights
   const ImportedModel imported = import_model(request.path, registry);
   std::shared_ptr<ResolvedSpec> resolved = resolve_spec(imported);
   auto opened = std::make_shared<LayerModel>();
@@ -92,6 +132,7 @@ std::shared_ptr<const LayerModel> open_layer_model(const LayerModelRequest& requ
     add_planned(*resolved, *opened);
   else
     add_read(imported, *resolved, request, *opened);
+  if (!request.lora.empty() || !request.adapter.empty()) add_layer_adapters(request, *resolved, *opened, registry);
   TensorTypes types;
   for (const auto& [name, parameter] : opened->parameters) types.emplace(name, parameter.type);
   resolved->set_types(std::move(types));

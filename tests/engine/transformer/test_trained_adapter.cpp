@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <set>
 
+#include <harmonics/element_type.hpp>
 #include <harmonics/ops.hpp>
 
 #include "engine/passes/observe.hpp"
@@ -290,29 +291,87 @@ TEST_CASE("lora: gradients of adapted maps are their finite differences") {
   }
 }
 
+namespace {
+
+// The program's outputs after one run on the CPU.
+std::map<std::string, HTensor> results_of(const Model& model, const Program& program, int64_t step = 1) {
+  StepValues values;
+  values.set(0, step, 1);
+  const auto executor = make_sequential_executor();
+  CompileOptions options;
+  options.device = "cpu";
+  const auto plan = compile(program, model.parameters.get(), *executor, options);
+  const HTensor tokens = token_rows(model.vocabulary, 3), targets = token_rows(model.vocabulary, 4);
+  std::vector<const void*> inputs;
+  for (const std::string& name : plan->input_names())
+    if (const auto own = step_input_of(name))
+      inputs.push_back(values.address(*own));
+    else
+      inputs.push_back(name == "tokens" ? tokens.bytes() : targets.bytes());
+  plan->run(inputs.data());
+  std::map<std::string, HTensor> results;
+  for (const NamedValue& output : program.outputs) results[output.name] = plan->output(output.name) + 0.0;
+  return results;
+}
+
+// The model with its matrices in another type, or with the numbers that they are in that type.
+Model in_type_of_weights(const Model& model, DType type, bool decoded) {
+  Model other;
+  other.name = model.name;
+  other.metadata = model.metadata;
+  for (const auto& [name, stored] : model.parameters->all()) {
+    HTensor weight = model.parameters->tensor(name);
+    if (weight.rank() == 2) weight = decoded ? cast(cast(weight, type), DType::F32) : cast(weight, type);
+    other.parameters->adopt(name, weight, nullptr, Role::frozen, {}).fixed = true;
+  }
+  return other;
+}
+
+}  // namespace
+
+TEST_CASE("lora: gradients through quantised weights are those through the numbers that they stand for") {
+  for (const DType type : {DType::NF4_64, DType::FP4_64, DType::E4M3_64, DType::F8_E4M3, DType::Q8_0, DType::Q4_0,
+                           DType::Q4_K, DType::Q6_K, DType::F16, DType::BF16})
+    for (const bool dora : {false, true}) {
+      INFO(element_type(type).name << " " << dora);
+      SmallLlama sizes = adapted_sizes();
+      sizes.width = sizes.hidden = std::max<int64_t>(64, element_type(type).block);
+      LoraSettings settings = settings_for({"all-linear"});
+      settings.dora = dora;
+      std::map<std::string, HTensor> found[2];
+      for (const bool decoded : {false, true}) {
+        Model model = in_type_of_weights(bare_llama(sizes), type, decoded);
+        add_architecture_entries(model, DType::F32, settings);
+        uint32_t seed = 40;
+        for (const TrainedPair& pair : model.adapter->pairs)
+          for (const std::string& name : {pair.a, pair.b})
+            model.parameters->assign(name, small_random(model.parameters->find(name)->type.shape, seed++, 0.1f));
+        EntrySizes run{kSequences, kPositions, 1};
+        run.training = true;
+        const Program loss =
+            observe(model.trace(model.entry("loss"), run), [](const std::string& name) { return name == "loss"; });
+        found[decoded ? 1 : 0] = results_of(model, differentiate(loss, "loss", model.adapter->parameters()));
+        if (!decoded) CHECK(model.parameters->find("blk.0.attn_q.weight")->type.dtype == type);
+      }
+      REQUIRE(found[0].size() == found[1].size());
+      for (const auto& [name, gradient] : found[1]) {
+        double most = 0;
+        for (int64_t i = 0; i < gradient.size(); ++i)
+          most = std::max(most, std::abs(static_cast<double>(gradient.data<float>()[i])));
+        INFO(name);
+        CHECK(most > 0);
+        CHECK(distance(found[0].at(name), gradient) < 1e-4 * most + 1e-7);
+      }
+    }
+}
+
 TEST_CASE("lora: dropout drops in training alone, by the step") {
   LoraSettings settings = settings_for({"q_proj", "down_proj"});
   settings.dropout = 0.5;
   const Model model = adapted_llama(settings), without = adapted_llama(settings_for({"q_proj", "down_proj"}));
   CHECK(distance(scores_of(model), scores_of(without)) == 0);
   const Program program = step_of(model, "sgd").program;
-  const auto losses = [&](int64_t step) {
-    StepValues values;
-    values.set(0, step, 1);
-    const auto executor = make_sequential_executor();
-    CompileOptions options;
-    options.device = "cpu";
-    const auto plan = compile(program, model.parameters.get(), *executor, options);
-    const HTensor tokens = token_rows(model.vocabulary, 3), targets = token_rows(model.vocabulary, 4);
-    std::vector<const void*> inputs;
-    for (const std::string& name : plan->input_names())
-      if (const auto own = step_input_of(name))
-        inputs.push_back(values.address(*own));
-      else
-        inputs.push_back(name == "tokens" ? tokens.bytes() : targets.bytes());
-    plan->run(inputs.data());
-    return *plan->output("loss").data<float>();
-  };
+  const auto losses = [&](int64_t step) { return *results_of(model, program, step).at("loss").data<float>(); };
   CHECK(losses(1) == losses(1));
   CHECK(losses(1) != losses(2));
 }
