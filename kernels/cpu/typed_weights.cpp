@@ -123,4 +123,17 @@ bool plan_typed_embedding(const Site& site, hx_kernel& out) {
   return true;
 }
 
+bool plan_typed_cast(const Site& site, hx_kernel& out) {
+  const TypeRow* row = row_of(site.in(0).dtype);
+  if (!row || !row->rows || !is_f32(site.out())) return declined("decodes stored types as f32");
+  auto c = std::make_unique<TypedRowsContext>();
+  c->width = last(site.in(0));
+  c->rows = c->size = count(site.in(0)) / c->width;
+  c->row_bytes = static_cast<int64_t>(run_bytes(row->dtype, c->width));
+  c->dtype = site.in(0).dtype;
+  c->parts = parts_for(static_cast<double>(count(site.in(0))), c->rows);
+  answer(out, std::move(c), isa().typed_cast, row->rows);
+  return true;
+}
+
 }  // namespace harmonics::cpu

@@ -71,6 +71,23 @@ TEST_CASE("typed weights: numbers are those of the reference in registers and in
   }
 }
 
+TEST_CASE("typed weights: casts to f32 give the numbers of the reference") {
+  Random random(816);
+  for (const DType type : kTypes) {
+    if (!is_stored(type)) continue;
+    CAPTURE(element_type(type).name);
+    const int64_t block = element_type(type).block;
+    for (const int64_t rows : {1, 7, 300})
+      for (const int64_t width : {block, 5 * block, block == 1 ? int64_t{37} : 3 * block}) {
+        CAPTURE(rows, width);
+        const Tensor w = of_type(type, {rows, width}, random), plain = decoded(w);
+        KernelCall c("cast");
+        const Tensor y = c.set("dtype", static_cast<int64_t>(DType::F32)).in(w).out({rows, width}).run_one();
+        for (int64_t i = 0; i < y.size(); ++i) REQUIRE(y[i] == plain[i]);
+      }
+  }
+}
+
 TEST_CASE("typed weights: a row's bits do not depend on the other rows") {
   Random random(812);
   for (const DType type : kTypes) {

@@ -63,6 +63,11 @@ void round_blocks(const float* x, float* to, int64_t blocks) {
   }
 }
 
+void decode_typed(const TypedRowsContext& c, const char* from, float* to) {
+  if (!with_type(c.dtype, [&](auto type) { decode_row<decltype(type)>(from, to, c.width); }))
+    decode_long_blocks(c.dtype, from, to, c.width);
+}
+
 }  // namespace
 
 void typed_linear(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
@@ -98,10 +103,16 @@ void typed_embedding(const void* context, void* const* buffers, uint32_t, uint32
   for (int64_t r = range.begin; r < range.end; ++r) {
     const int64_t id = typed_index(buffers[1], c.index_dtype, r), row = id < 0 ? 0 : id < c.size ? id : c.size - 1;
     const char* from = static_cast<const char*>(buffers[0]) + row * c.row_bytes;
-    float* to = static_cast<float*>(buffers[2]) + r * c.width;
-    if (!with_type(c.dtype, [&](auto type) { decode_row<decltype(type)>(from, to, c.width); }))
-      decode_long_blocks(c.dtype, from, to, c.width);
+    decode_typed(c, from, static_cast<float*>(buffers[2]) + r * c.width);
   }
+}
+
+void typed_cast(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const TypedRowsContext*>(context);
+  const Range range = share(c.rows, c.parts, part);
+  for (int64_t r = range.begin; r < range.end; ++r)
+    decode_typed(c, static_cast<const char*>(buffers[0]) + r * c.row_bytes,
+                 static_cast<float*>(buffers[1]) + r * c.width);
 }
 
 }  // namespace harmonics::cpu::HM_ISA
